@@ -1,0 +1,12 @@
+// Package store is gstore's embedded API: stores on disk, versions, readers,
+// the partition buffer and macro-batches.
+package store
+
+import "github.com/gstore/gstore/blocks"
+
+// Identifiers, the same as in package blocks.
+type (
+	NodeID      = blocks.NodeID
+	PartitionID = blocks.PartitionID
+	RelationID  = blocks.RelationID
+)

@@ -1,0 +1,65 @@
+package store
+
+import "github.com/gstore/gstore/blocks"
+
+// Span is one node's slice of an index array: Indices[Begin:End].
+// Begin and End lie side by side so that a random node costs one cache miss.
+type Span struct{ Begin, End int64 }
+
+// Adjacency is one direction of a macro-batch's induced graph, indexed by row.
+//
+// Rows are positions in the partition buffer, not node ids: partition slot s
+// holds its nodes in rows Base(s) … Base(s)+n−1, so that a row addresses
+// features, labels and adjacency alike without translation. Rows between
+// slots may be unused; their spans are empty.
+//
+// The order of a node's neighbours does not depend on slots or on what was
+// resident before: ascending partition, then ascending internal id (in plan
+// "memory": ascending external id, so that samples do not depend on the
+// number of partitions).
+type Adjacency struct {
+	Spans   []Span   // len = rows
+	Indices []uint32 // neighbours' rows
+	// Relations[k] is the relation of edge k, parallel to Indices; nil if the
+	// store has one relation or nobody asked.
+	Relations []uint16
+}
+
+// Degree returns the number of resident neighbours of a row.
+func (a *Adjacency) Degree(row uint32) int64 { return a.Spans[row].End - a.Spans[row].Begin }
+
+// Column is one resident column (a feature, labels, a split), indexed by row
+// like [Adjacency]: element (row, j) lies at byte row*Stride + j*Type.Size().
+// The bytes belong to the partition buffer and are valid until the macro-batch
+// is released.
+type Column struct {
+	Name   string
+	Type   blocks.ElemType
+	Dim    int // elements a row
+	Stride int // bytes a row
+	Data   []byte
+}
+
+// ResidentPartition says where a partition of a macro-batch lies.
+type ResidentPartition struct {
+	ID    PartitionID
+	Base  uint32 // its first row
+	Nodes uint32
+	First NodeID // internal id of its first node: node First+k is row Base+k
+}
+
+// MacroBatch is the in-memory subgraph of one step: induced edges and columns
+// of the resident partitions. It belongs to the iterator that made it and is
+// valid until that iterator's Next or Close is called; everything in it is
+// read-only.
+type MacroBatch struct {
+	StepIndex  int
+	Step       Step
+	Partitions []ResidentPartition // ascending ID
+	Rows       int                 // one more than the largest row
+	In         *Adjacency          // messages arrive along these: In.Indices are sources
+	Out        *Adjacency          // the reverse; nil unless asked for
+	Features   []Column            // in the order asked for
+	Labels     []int32             // by row, -1 = none; nil if the store has none
+	Seeds      []uint32            // rows of the step's training nodes, ascending external id
+}

@@ -1,0 +1,29 @@
+package store
+
+// Step is one macro-batch of a [Plan]: which partitions are resident and what
+// is trained while they are.
+type Step struct {
+	// Resident lists the resident partitions, pinned ones included, ascending.
+	Resident []PartitionID
+	// Train lists the partitions whose training nodes are seeds in this step
+	// (node tasks), ascending; a subset of Resident.
+	Train []PartitionID
+	// Buckets lists the edge buckets whose edges are training examples in this
+	// step (link tasks), in training order; both ends are in Resident.
+	Buckets []Bucket
+	// Passes is how often the step's examples are trained before the next step
+	// (HANOI's reuse); 0 means once.
+	Passes int
+}
+
+// Bucket names the edges from partition Src to partition Dst.
+type Bucket struct{ Src, Dst PartitionID }
+
+// Plan is one epoch's steps: a pure function of (partitions, pinned set,
+// buffer capacity, task, epoch, seed), made by package sampler/macro.
+type Plan struct {
+	Policy   string // "memory", "hanoi", "trainnodes", "comet", "beta"
+	Pinned   []PartitionID
+	Capacity int // most partitions resident at once, pinned ones not counted
+	Steps    []Step
+}
