@@ -1,0 +1,224 @@
+package blocks_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// encodeRow encodes the row of partition j from keys per src partition.
+func encodeRow(t testing.TB, sizes []uint32, j blocks.PartitionID, keys [][]uint64) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	enc := blocks.NewRowEncoder(&buf, sizes)
+	if err := enc.Begin(j); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for i, k := range keys {
+		total += len(k)
+		if len(k) == 0 && i%2 == 0 { // empty buckets may be left out or not
+			continue
+		}
+		if err := enc.Bucket(blocks.PartitionID(i), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edges, err := enc.End()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edges != uint64(total) {
+		t.Fatalf("End says %d edges, wrote %d", edges, total)
+	}
+	return aligned(buf.Bytes())
+}
+
+// aligned copies b to an address that views accept.
+func aligned(b []byte) []byte {
+	words := make([]uint64, (len(b)+7)/8)
+	out := blocks.Bytes(words)[:len(b)]
+	copy(out, b)
+	return out
+}
+
+// randomKeys draws n edges between partitions of given sizes, sorted, with
+// duplicates where the space is small.
+func randomKeys(r *rand.Rand, n int, dstNodes, srcNodes uint32) []uint64 {
+	keys := make([]uint64, n)
+	for k := range keys {
+		keys[k] = blocks.EdgeKey(r.Uint32N(dstNodes), r.Uint32N(srcNodes))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func TestRowRoundTrip(t *testing.T) {
+	narrow, wide := uint32(blocks.NarrowNodesMax), uint32(blocks.NarrowNodesMax+1)
+	for _, sizes := range [][]uint32{{1}, {3, 1, 7}, {narrow, wide, 5, 0}, {wide, narrow, 100000}} {
+		for j := range sizes {
+			if sizes[j] == 0 {
+				continue
+			}
+			for _, n := range []int{0, 1, 63, 64, 65, 1000, 70_000} {
+				t.Run(fmt.Sprintf("%v into %d, %d edges", sizes, j, n), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(uint64(n), uint64(j)))
+					keys := make([][]uint64, len(sizes))
+					for i, s := range sizes {
+						if s > 0 && r.IntN(4) > 0 {
+							keys[i] = randomKeys(r, n, sizes[j], s)
+						}
+					}
+					row, err := blocks.OpenRow(encodeRow(t, sizes, blocks.PartitionID(j), keys), uint32(len(sizes)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := row.Check(); err != nil {
+						t.Fatal(err)
+					}
+					first := uint64(0)
+					for i := range sizes {
+						if row.FirstEdge(i) != first || row.SrcNodes(i) != sizes[i] || row.DstNodes() != sizes[j] {
+							t.Fatalf("bucket %d: first edge %d, %d → %d nodes; expected %d, %d → %d", i,
+								row.FirstEdge(i), row.SrcNodes(i), row.DstNodes(), first, sizes[i], sizes[j])
+						}
+						b, err := row.Bucket(i)
+						if err != nil {
+							t.Fatal(err)
+						}
+						var got []uint64
+						for d, s := range b.All() {
+							got = append(got, blocks.EdgeKey(d, s))
+						}
+						if !slices.Equal(got, keys[i]) {
+							t.Fatalf("bucket %d: %d edges came back other than the %d written", i, len(got), len(keys[i]))
+						}
+						first += uint64(len(keys[i]))
+					}
+					if row.Edges() != first {
+						t.Fatalf("row has %d edges, expected %d", row.Edges(), first)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestRowEncoderRefuses(t *testing.T) {
+	sizes := []uint32{4, 4}
+	key := blocks.EdgeKey
+	for _, c := range []struct {
+		name string
+		do   func(e *blocks.RowEncoder) error
+		is   error
+	}{
+		{"unsorted dst", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(1, 0), key(0, 0)}) }, blocks.ErrUnsorted},
+		{"unsorted src", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(1, 2), key(1, 1)}) }, blocks.ErrUnsorted},
+		{"dst beyond", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(4, 0)}) }, nil},
+		{"src beyond", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(0, 4), key(1, 0)}) }, nil},
+		{"bucket beyond", func(e *blocks.RowEncoder) error { return e.Bucket(2, nil) }, blocks.ErrUnsorted},
+		{"buckets descending", func(e *blocks.RowEncoder) error {
+			return errors.Join(e.Bucket(1, nil), e.Bucket(0, nil))
+		}, blocks.ErrUnsorted},
+		{"begun twice", func(e *blocks.RowEncoder) error { return e.Begin(1) }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			enc := blocks.NewRowEncoder(&bytes.Buffer{}, sizes)
+			if err := enc.Begin(0); err != nil {
+				t.Fatal(err)
+			}
+			err := c.do(enc)
+			if err == nil || (c.is != nil && !errors.Is(err, c.is)) {
+				t.Fatalf("got %v, expected an error that is %v", err, c.is)
+			}
+			if _, err := enc.End(); c.name != "begun twice" && err == nil {
+				t.Fatal("End succeeded after a failed bucket")
+			}
+		})
+	}
+}
+
+// countEdges is the loop assembly runs over a bucket: the benchmark's floor.
+func assembleLike(b *blocks.Bucket, next []int64, out []uint32) {
+	run := -1
+	for w, word := range b.Starts {
+		lo := w * 64
+		src := b.Src16[lo:min(lo+64, b.Edges)]
+		for k, s := range src {
+			run += int(word >> k & 1)
+			d := b.Dst16[run]
+			at := next[d]
+			next[d] = at + 1
+			out[at] = uint32(s)
+		}
+	}
+}
+
+func BenchmarkRow(b *testing.B) {
+	const nodes, edges = 60_000, 1 << 20
+	r := rand.New(rand.NewPCG(1, 2))
+	keys := randomKeys(r, edges, nodes, nodes)
+	sizes := []uint32{nodes}
+	payload := encodeRow(b, sizes, 0, [][]uint64{keys})
+	perEdge := func(b *testing.B) {
+		b.ReportMetric(float64(b.N)*edges/b.Elapsed().Seconds()/1e6, "Medges/s")
+	}
+	b.Run("encode", func(b *testing.B) {
+		var buf bytes.Buffer
+		enc := blocks.NewRowEncoder(&buf, sizes)
+		for b.Loop() {
+			buf.Reset()
+			_ = enc.Begin(0)
+			if err := enc.Bucket(0, keys); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := enc.End(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		perEdge(b)
+	})
+	row, err := blocks.OpenRow(payload, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("check", func(b *testing.B) {
+		for b.Loop() {
+			if err := row.Check(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		perEdge(b)
+	})
+	b.Run("all", func(b *testing.B) {
+		var sum uint64
+		for b.Loop() {
+			k, _ := row.Bucket(0)
+			for d, s := range k.All() {
+				sum += uint64(d ^ s)
+			}
+		}
+		perEdge(b)
+	})
+	b.Run("assemble", func(b *testing.B) {
+		k, _ := row.Bucket(0)
+		start := make([]int64, nodes+1)
+		for d := range k.All() {
+			start[d+1]++
+		}
+		for d := range nodes {
+			start[d+1] += start[d]
+		}
+		next, out := make([]int64, nodes+1), make([]uint32, edges)
+		for b.Loop() {
+			copy(next, start)
+			assembleLike(&k, next, out)
+		}
+		perEdge(b)
+	})
+}
