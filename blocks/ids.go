@@ -67,3 +67,18 @@ func ParseElemType(name string) (ElemType, error) {
 	}
 	return Invalid, fmt.Errorf("unknown element type %q (known: float32, float16, bfloat16, int8, float64, int32, int64, uint8, uint16, uint32, uint64)", name)
 }
+
+// MarshalText returns the type's name; invalid types fail.
+func (t ElemType) MarshalText() ([]byte, error) {
+	if t.Size() == 0 {
+		return nil, fmt.Errorf("cannot name %v", t)
+	}
+	return []byte(t.String()), nil
+}
+
+// UnmarshalText is the inverse of [ElemType.MarshalText].
+func (t *ElemType) UnmarshalText(b []byte) error {
+	var err error
+	*t, err = ParseElemType(string(b))
+	return err
+}

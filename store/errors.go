@@ -1,0 +1,43 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// Sentinels that callers match with [errors.Is]. Damage is a
+// [*blocks.CorruptError], which matches [ErrCorrupt].
+var (
+	// ErrClosed is returned by every method of a closed Store, Writer or reader.
+	ErrClosed = errors.New("store: closed")
+	// ErrNotFound says that a store, version, column, file, partition or id does
+	// not exist; the message says which.
+	ErrNotFound = errors.New("store: not found")
+	// ErrNoVersion says that the directory is a store in which nothing was ever
+	// committed: an ingest is under way or was interrupted. It matches ErrNotFound.
+	ErrNoVersion = noVersionError{}
+	// ErrExists is returned by Create where a store or something else already is.
+	ErrExists = errors.New("store: already exists")
+	// ErrLocked says that another writer is at work, or that a lock could not be
+	// had within Options.LockTimeout.
+	ErrLocked = errors.New("store: locked")
+	// ErrBudget says that a memory budget is too small for the job; the message
+	// names the smallest that would do.
+	ErrBudget = errors.New("store: memory budget too small")
+	// ErrInvalid marks a manifest or argument that contradicts itself or the files.
+	ErrInvalid = errors.New("store: invalid")
+)
+
+// The sentinels of package blocks, so that users of a store need not import it.
+var (
+	ErrCorrupt       = blocks.ErrCorrupt
+	ErrFormatVersion = blocks.ErrFormatVersion
+)
+
+type noVersionError struct{}
+
+func (noVersionError) Error() string {
+	return "store: nothing is committed yet (an ingest is under way or was interrupted)"
+}
+func (noVersionError) Is(target error) bool { return target == ErrNotFound }

@@ -1,0 +1,302 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// Manifest is one committed version of a store: what it holds and in which
+// files. It is written once, as JSON, under the version's key; what concerns a
+// single extent (offsets, checksums) lives in the file's footer instead.
+//
+// A column's rows, and the topology, may be spread over several files: the
+// extent of partition p is the one in the last listed file that has one. So a
+// version that appends partitions, or replaces some, adds a file and rewrites
+// nothing.
+type Manifest struct {
+	Version uint64    `json:"version"` // ≥ 1; set by Commit
+	Parent  uint64    `json:"parent"`  // the version it was made from; 0 = none; set by Commit
+	Created time.Time `json:"created"` // set by Commit
+	Note    string    `json:"note,omitempty"`
+
+	Schema Schema `json:"schema"`
+	Nodes  uint64 `json:"nodes"`
+	Edges  uint64 `json:"edges"` // stored edges; an undirected edge counts once
+
+	// Partitions lie in order of their first node: partition p holds the nodes
+	// First ≤ id < First+Nodes, and p+1 begins where p ends.
+	Partitions []PartitionInfo `json:"partitions"`
+	// Pinned partitions stay resident for whole runs; ascending.
+	Pinned []PartitionID `json:"pinned,omitempty"`
+
+	Topology  []string       `json:"topology"` // files of kind Topology, oldest first
+	Columns   []ColumnInfo   `json:"columns"`
+	EdgeLists []EdgeListInfo `json:"edge_lists,omitempty"`
+	IDs       IDInfo         `json:"ids"`
+	// Files lists every data file that the version uses, by name.
+	Files []FileRef `json:"files"`
+
+	// Ingest is how the version was made: input, seed, partitioner and the
+	// like, for people and for resuming. The store does not read it.
+	Ingest map[string]string `json:"ingest,omitempty"`
+}
+
+// PartitionInfo describes one partition.
+type PartitionInfo struct {
+	First NodeID `json:"first"`
+	Nodes uint64 `json:"nodes"`
+	Edges uint64 `json:"edges"` // of row j: edges whose dst is here
+	// Nodes of each split (node tasks), 0 otherwise.
+	Train uint64 `json:"train,omitempty"`
+	Valid uint64 `json:"valid,omitempty"`
+	Test  uint64 `json:"test,omitempty"`
+}
+
+// ColumnInfo describes a column of nodes or edges.
+type ColumnInfo struct {
+	Name string          `json:"name"` // unique in the store
+	Role Role            `json:"role"`
+	Elem blocks.ElemType `json:"elem"`
+	Dim  int             `json:"dim"` // elements a row, ≥ 1
+	// Scale holds one factor a dimension for Int8: value = element × Scale[d].
+	Scale []float32 `json:"scale,omitempty"`
+	// NodeType limits a column to one node type (rows of others are zero); "" = all.
+	NodeType string   `json:"node_type,omitempty"`
+	Files    []string `json:"files"` // oldest first
+}
+
+// RowBytes is the size of one row.
+func (c *ColumnInfo) RowBytes() int { return c.Dim * c.Elem.Size() }
+
+// EdgeListInfo describes a list of edges that lie outside the graph: the
+// validation and test triples of a link task.
+type EdgeListInfo struct {
+	Name string `json:"name"` // "valid", "test", …; unique
+	Rows uint64 `json:"rows"`
+	File string `json:"file"`
+}
+
+// IDKind says what external ids are.
+type IDKind string
+
+// Kinds of external ids. The strings are part of the format.
+const (
+	IDsDense    IDKind = "dense"    // integers 0 ≤ e < Nodes: array look-up both ways
+	IDsIntegers IDKind = "integers" // any uint64: dictionary in Pebble
+	IDsStrings  IDKind = "strings"  // UTF-8 or any bytes: dictionary in Pebble
+)
+
+// IDInfo says how external and internal ids map to each other.
+type IDInfo struct {
+	Kind IDKind `json:"kind"`
+	// External lists files of kind ExternalIDs (internal → external), oldest first.
+	External []string `json:"external"`
+	// Map is the file of kind IDMap (external → internal); dense ids only.
+	Map string `json:"map,omitempty"`
+	// Dictionaries name the generations of dictionary entries in Pebble
+	// (external → internal), oldest first; other kinds only.
+	Dictionaries []uint64 `json:"dictionaries,omitempty"`
+}
+
+// FileRef names a data file and binds its contents.
+type FileRef struct {
+	Name           string `json:"name"` // in the store's data directory
+	Size           int64  `json:"size"` // bytes
+	FooterChecksum uint32 `json:"footer_checksum"`
+}
+
+// Column returns the column called name.
+func (m *Manifest) Column(name string) (*ColumnInfo, error) {
+	for i := range m.Columns {
+		if m.Columns[i].Name == name {
+			return &m.Columns[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: column %q (the store has %v)", ErrNotFound, name, m.columnNames(""))
+}
+
+// ColumnsOf lists the columns of a role, in the manifest's order.
+func (m *Manifest) ColumnsOf(role Role) []*ColumnInfo {
+	var cs []*ColumnInfo
+	for i := range m.Columns {
+		if m.Columns[i].Role == role {
+			cs = append(cs, &m.Columns[i])
+		}
+	}
+	return cs
+}
+
+// EdgeList returns the edge list called name.
+func (m *Manifest) EdgeList(name string) (*EdgeListInfo, error) {
+	for i := range m.EdgeLists {
+		if m.EdgeLists[i].Name == name {
+			return &m.EdgeLists[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: edge list %q", ErrNotFound, name)
+}
+
+// Partition returns the partition that holds an internal id.
+func (m *Manifest) Partition(id NodeID) (PartitionID, error) {
+	if uint64(id) >= m.Nodes {
+		return 0, fmt.Errorf("%w: node %d (the store has %d nodes)", ErrNotFound, id, m.Nodes)
+	}
+	// The last partition whose First is ≤ id; empty partitions share a First, the last of them holds the node.
+	i, _ := slices.BinarySearchFunc(m.Partitions, uint64(id)+1, func(p PartitionInfo, next uint64) int {
+		if uint64(p.First) < next {
+			return -1
+		}
+		return 1
+	})
+	for i--; i > 0 && m.Partitions[i].Nodes == 0; i-- {
+	}
+	return PartitionID(i), nil
+}
+
+func (m *Manifest) columnNames(role Role) []string {
+	names := []string{}
+	for _, c := range m.Columns {
+		if role == "" || c.Role == role {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// Bytes is the size of the version's data files together.
+func (m *Manifest) Bytes() int64 {
+	var n int64
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// Clone returns a deep copy: the usual start of a next version.
+func (m *Manifest) Clone() *Manifest {
+	b, err := json.Marshal(m)
+	if err != nil { // no field can fail
+		panic(err)
+	}
+	c := new(Manifest)
+	if err := json.Unmarshal(b, c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// Validate checks that the manifest does not contradict itself. Files are not
+// looked at.
+func (m *Manifest) Validate() error {
+	if err := m.Schema.validate(m.Nodes); err != nil {
+		return err
+	}
+	if len(m.Partitions) == 0 {
+		return fmt.Errorf("%w: no partitions", ErrInvalid)
+	}
+	var nodes, edges uint64
+	for j, p := range m.Partitions {
+		if uint64(p.First) != nodes {
+			return fmt.Errorf("%w: partition %d begins at node %d, expected %d", ErrInvalid, j, p.First, nodes)
+		}
+		if p.Train+p.Valid+p.Test > p.Nodes {
+			return fmt.Errorf("%w: partition %d has more nodes in splits (%d+%d+%d) than nodes (%d)", ErrInvalid, j, p.Train, p.Valid, p.Test, p.Nodes)
+		}
+		nodes += p.Nodes
+		edges += p.Edges
+	}
+	if nodes != m.Nodes || edges != m.Edges {
+		return fmt.Errorf("%w: partitions add up to %d nodes and %d edges, the manifest says %d and %d", ErrInvalid, nodes, edges, m.Nodes, m.Edges)
+	}
+	for i, p := range m.Pinned {
+		if int(p) >= len(m.Partitions) || i > 0 && m.Pinned[i-1] >= p {
+			return fmt.Errorf("%w: pinned partitions %v, expected ascending ids below %d", ErrInvalid, m.Pinned, len(m.Partitions))
+		}
+	}
+	return m.validateFiles()
+}
+
+func (m *Manifest) validateFiles() error {
+	known := map[string]bool{}
+	for _, f := range m.Files {
+		if known[f.Name] || !validFileName(f.Name) {
+			return fmt.Errorf("%w: file name %q is repeated or not a plain *%s name", ErrInvalid, f.Name, fileSuffix)
+		}
+		known[f.Name] = true
+	}
+	used := map[string]bool{}
+	use := func(what string, names ...string) error {
+		for _, n := range names {
+			if !known[n] {
+				return fmt.Errorf("%w: %s names file %q, which the manifest does not list", ErrInvalid, what, n)
+			}
+			used[n] = true
+		}
+		return nil
+	}
+	if len(m.Topology) == 0 {
+		return fmt.Errorf("%w: no topology file", ErrInvalid)
+	}
+	if err := use("topology", m.Topology...); err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, c := range m.Columns {
+		switch {
+		case c.Name == "" || names[c.Name]:
+			return fmt.Errorf("%w: column name %q is empty or repeated", ErrInvalid, c.Name)
+		case !c.Role.known():
+			return fmt.Errorf("%w: column %q has unknown role %q", ErrInvalid, c.Name, c.Role)
+		case c.Dim < 1 || c.Elem.Size() == 0:
+			return fmt.Errorf("%w: column %q is %d × %v", ErrInvalid, c.Name, c.Dim, c.Elem)
+		case c.Scale != nil && len(c.Scale) != c.Dim:
+			return fmt.Errorf("%w: column %q has %d scales for %d dimensions", ErrInvalid, c.Name, len(c.Scale), c.Dim)
+		case len(c.Files) == 0:
+			return fmt.Errorf("%w: column %q has no file", ErrInvalid, c.Name)
+		}
+		names[c.Name] = true
+		if err := use("column "+c.Name, c.Files...); err != nil {
+			return err
+		}
+	}
+	for _, l := range m.EdgeLists {
+		if err := use("edge list "+l.Name, l.File); err != nil {
+			return err
+		}
+	}
+	if err := m.validateIDs(use); err != nil {
+		return err
+	}
+	for _, f := range m.Files {
+		if !used[f.Name] {
+			return fmt.Errorf("%w: file %q is listed but nothing uses it", ErrInvalid, f.Name)
+		}
+	}
+	return nil
+}
+
+func (m *Manifest) validateIDs(use func(string, ...string) error) error {
+	switch m.IDs.Kind {
+	case IDsDense:
+		if m.IDs.Map == "" || len(m.IDs.Dictionaries) > 0 {
+			return fmt.Errorf("%w: dense ids need a map file and no dictionary", ErrInvalid)
+		}
+		if err := use("id map", m.IDs.Map); err != nil {
+			return err
+		}
+	case IDsIntegers, IDsStrings:
+		if m.IDs.Map != "" || len(m.IDs.Dictionaries) == 0 {
+			return fmt.Errorf("%w: %s ids need a dictionary and no map file", ErrInvalid, m.IDs.Kind)
+		}
+	default:
+		return fmt.Errorf("%w: unknown id kind %q", ErrInvalid, m.IDs.Kind)
+	}
+	if len(m.IDs.External) == 0 {
+		return fmt.Errorf("%w: no external id file", ErrInvalid)
+	}
+	return use("external ids", m.IDs.External...)
+}

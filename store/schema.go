@@ -1,0 +1,98 @@
+package store
+
+import (
+	"fmt"
+)
+
+// Schema says what a store's nodes and edges are.
+type Schema struct {
+	// NodeTypes has at least one entry. Nodes of all types share one id space.
+	NodeTypes []NodeType `json:"node_types"`
+	// Relations are the edge types; a [RelationID] is an index. At least one.
+	Relations []Relation `json:"relations"`
+	// Undirected graphs are stored once (src ≤ dst by internal id) and mirrored
+	// when a macro-batch is built.
+	Undirected bool `json:"undirected"`
+	// Task is what the data is labelled for: TaskNode, TaskLink or "" (nothing).
+	Task string `json:"task,omitempty"`
+	// Classes is the number of label classes of a node task: labels are −1 or 0 ≤ l < Classes.
+	Classes int `json:"classes,omitempty"`
+	// ClassNames is nil or one name a class.
+	ClassNames []string `json:"class_names,omitempty"`
+}
+
+// Tasks.
+const (
+	TaskNode = "node" // labels and a split lie on nodes
+	TaskLink = "link" // valid and test edge lists
+)
+
+// NodeType is one kind of node.
+type NodeType struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
+// Relation is one kind of edge.
+type Relation struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"` // stored edges of this relation
+}
+
+// Role says what a column is for.
+type Role string
+
+// Roles. The strings are part of the format.
+const (
+	RoleFeature  Role = "feature"  // node rows that feed a model
+	RoleLabel    Role = "label"    // int32 per node, −1 = none
+	RoleSplit    Role = "split"    // uint8 per node, one of the Split values
+	RoleNode     Role = "node"     // any other node column
+	RoleRelation Role = "relation" // uint8 or uint16 per edge: its RelationID
+	RoleWeight   Role = "weight"   // float32 per edge
+	RoleEdge     Role = "edge"     // any other edge column
+)
+
+// OnEdges reports whether rows of the role are edges; they are nodes otherwise.
+func (r Role) OnEdges() bool { return r == RoleRelation || r == RoleWeight || r == RoleEdge }
+
+func (r Role) known() bool {
+	switch r {
+	case RoleFeature, RoleLabel, RoleSplit, RoleNode, RoleRelation, RoleWeight, RoleEdge:
+		return true
+	}
+	return false
+}
+
+// Values of a split column. Part of the format; never renumber.
+const (
+	SplitNone  uint8 = 0
+	SplitTrain uint8 = 1
+	SplitValid uint8 = 2
+	SplitTest  uint8 = 3
+)
+
+// SplitNames names the values of a split column, by value.
+func SplitNames() []string { return []string{"none", "train", "valid", "test"} }
+
+func (s *Schema) validate(nodes uint64) error {
+	if len(s.NodeTypes) == 0 || len(s.Relations) == 0 {
+		return fmt.Errorf("%w: schema has %d node types and %d relations, expected at least one of each", ErrInvalid, len(s.NodeTypes), len(s.Relations))
+	}
+	var total uint64
+	for _, t := range s.NodeTypes {
+		total += t.Count
+	}
+	if total != nodes {
+		return fmt.Errorf("%w: node types count %d nodes, the manifest says %d", ErrInvalid, total, nodes)
+	}
+	switch s.Task {
+	case "", TaskNode, TaskLink:
+	default:
+		return fmt.Errorf("%w: unknown task %q (known: %q, %q)", ErrInvalid, s.Task, TaskNode, TaskLink)
+	}
+	if s.ClassNames != nil && len(s.ClassNames) != s.Classes {
+		return fmt.Errorf("%w: %d class names for %d classes", ErrInvalid, len(s.ClassNames), s.Classes)
+	}
+	return nil
+}
