@@ -21,7 +21,7 @@ func chiSquare(counts []int, total int) float64 {
 
 func TestPermutationIsABijection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Uint64Range(1, 5000).Draw(t, "n")
+		n := rapid.Uint64Range(1, 12_000).Draw(t, "n")
 		p := NewPermutation(New(rapid.Uint64().Draw(t, "seed")), n)
 		seen := make([]bool, n)
 		for i := range n {

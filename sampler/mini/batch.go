@@ -1,5 +1,3 @@
-// Package mini samples mini-batches from a macro-batch: stage two of
-// multistage sampling.
 package mini
 
 // Block is one hop's message-flow graph in DGL's convention: a bipartite graph
@@ -10,15 +8,21 @@ type Block struct {
 	Indptr         []int32 // len NumDst+1; edges of destination d are Indptr[d]:Indptr[d+1]
 	Indices        []int32 // len edges; source positions, 0 ≤ s < NumSrc
 	// Relations is parallel to Indices; nil if the graph has one relation.
+	// An edge of [Graph.Out] bears its relation plus Graph.Relations.
 	Relations []uint16
-	// Degrees holds each destination's full in-degree in the macro-batch (before sampling); len NumDst.
+	// Degrees holds each destination's full degree in the macro-batch (before
+	// sampling, both directions where both are sampled); len NumDst.
 	Degrees []int32
 }
 
 // Batch is what one optimiser step trains on. Blocks[0] is the input block
 // (farthest from the seeds), the last one ends in the seeds: len = layers.
-// Its memory belongs to the sampler that filled it and is reused.
+//
+// A Batch is filled by [Sampler.Sample], which reuses its memory; the zero
+// Batch is ready to be filled. One that a [Loader] hands out belongs to the
+// loader and is valid until the next call of Next.
 type Batch struct {
+	Key    Key
 	Seeds  []uint32 // rows of the macro-batch: the last block's destinations
 	Blocks []Block
 	Input  []uint32 // rows of the macro-batch whose features feed Blocks[0]: its sources
@@ -31,4 +35,40 @@ func (b *Batch) SampledEdges() int {
 		n += len(b.Blocks[i].Indices)
 	}
 	return n
+}
+
+// reset makes b an empty batch of layers blocks, keeping its memory.
+func (b *Batch) reset(key Key, layers int) {
+	b.Key = key
+	b.Seeds = b.Seeds[:0]
+	b.Input = b.Input[:0]
+	if cap(b.Blocks) < layers {
+		b.Blocks = make([]Block, layers)
+	}
+	b.Blocks = b.Blocks[:layers]
+}
+
+// reset makes k an empty block of dst destinations, keeping its memory.
+func (k *Block) reset(dst int, relations bool) {
+	k.NumDst, k.NumSrc = dst, dst
+	k.Indptr = append(resize(k.Indptr, dst+1)[:0], 0)
+	k.Degrees = resize(k.Degrees, dst)[:0]
+	k.Indices = k.Indices[:0]
+	switch {
+	case !relations:
+		k.Relations = nil
+	case k.Relations == nil:
+		k.Relations = make([]uint16, 0, cap(k.Indices))
+	default:
+		k.Relations = k.Relations[:0]
+	}
+}
+
+// resize returns s with length n and unspecified contents, growing by an
+// eighth more than asked so that batches of nearly equal sizes settle.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/8)
+	}
+	return s[:n]
 }

@@ -1,0 +1,111 @@
+package mini
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+)
+
+// The graph of LIMITS.md, "Neighbour sampling": R-MAT (.57, .19, .19, .05),
+// 2,000,000 nodes, 30,000,000 directed edges, ids scrambled, incoming lists.
+const (
+	rmatNodes = 2_000_000
+	rmatEdges = 30_000_000
+)
+
+var rmat = sync.OnceValue(func() *store.Adjacency {
+	const levels = 21
+	edge := func(e uint64, perm *keyed.Permutation) (src, dst uint32) {
+		r := keyed.New(1).Rand(e)
+		for {
+			var s, d uint64
+			for range levels {
+				x := r.Uint64() >> 32
+				const a, b, c = 2448131359, 3264175145, 4080218931 // .57, .76, .95 of 2³²
+				s, d = s<<1, d<<1
+				switch {
+				case x < a:
+				case x < b:
+					d |= 1
+				case x < c:
+					s |= 1
+				default:
+					s, d = s|1, d|1
+				}
+			}
+			if s < rmatNodes && d < rmatNodes {
+				return uint32(perm.At(s)), uint32(perm.At(d))
+			}
+		}
+	}
+	perm := keyed.NewPermutation(keyed.New(2), rmatNodes)
+	src, dst := make([]uint32, rmatEdges), make([]uint32, rmatEdges)
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for e := w * rmatEdges / 8; e < (w+1)*rmatEdges/8; e++ {
+				src[e], dst[e] = edge(uint64(e), &perm)
+			}
+		})
+	}
+	wg.Wait()
+	a := &store.Adjacency{Spans: make([]store.Span, rmatNodes), Indices: make([]uint32, rmatEdges)}
+	for _, d := range dst {
+		a.Spans[d].End++
+	}
+	var at int64
+	for i := range a.Spans {
+		n := a.Spans[i].End
+		a.Spans[i] = store.Span{Begin: at, End: at}
+		at += n
+	}
+	for e, d := range dst {
+		a.Indices[a.Spans[d].End] = src[e]
+		a.Spans[d].End++
+	}
+	return a
+})
+
+// BenchmarkSample is issue 2's figure, million sampled edges a second on one core:
+//
+//	go test ./sampler/mini -run '^$' -bench Sample -benchtime 3s
+func BenchmarkSample(b *testing.B) {
+	g := Graph{In: rmat()}
+	for _, bench := range []struct {
+		name    string
+		fanouts []int
+	}{{"15,10,5", []int{15, 10, 5}}, {"15,10", []int{15, 10}}, {"all", []int{All}}} {
+		b.Run(bench.name, func(b *testing.B) {
+			s, err := New(Config{Fanouts: bench.fanouts})
+			if err != nil {
+				b.Fatal(err)
+			}
+			perm := keyed.NewPermutation(keyed.New(3), rmatNodes)
+			seeds := make([]uint32, 1000)
+			var batch Batch
+			edges, n := 0, 0
+			one := func() {
+				for j := range seeds {
+					seeds[j] = uint32(perm.At(uint64(n*len(seeds)+j) % rmatNodes))
+				}
+				if err := s.Sample(Key{Batch: n}, g, seeds, &batch); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			for range 20 {
+				one()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				one()
+				edges += batch.SampledEdges()
+			}
+			b.ReportMetric(float64(edges)/b.Elapsed().Seconds()/1e6, "Medges/s")
+			b.ReportMetric(float64(edges)/float64(b.N), "edges/op")
+			b.ReportMetric(float64(len(batch.Input)), "inputs")
+		})
+	}
+}

@@ -1,0 +1,315 @@
+package mini
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+)
+
+// All as a fanout takes every neighbour.
+const All = -1
+
+// Config says how a [Sampler] draws.
+type Config struct {
+	// Fanouts are the neighbours drawn per node and hop, listed outward from
+	// the seeds; [All] takes every one. Its length is the number of blocks.
+	Fanouts []int
+	// OutFanouts are the same for [Graph.Out]; nil means the same as Fanouts.
+	OutFanouts []int
+	// Seed keys every draw.
+	Seed uint64
+}
+
+// Validate reports what is wrong with c, naming the field.
+func (c *Config) Validate() error {
+	if len(c.Fanouts) == 0 {
+		return fmt.Errorf("Fanouts is empty: one entry a layer is needed, such as 15,10,5")
+	}
+	for i, f := range c.Fanouts {
+		if f < All || f == 0 {
+			return fmt.Errorf("Fanouts[%d] is %d: want a positive number, or -1 for all neighbours", i, f)
+		}
+	}
+	if c.OutFanouts == nil {
+		return nil
+	}
+	if len(c.OutFanouts) != len(c.Fanouts) {
+		return fmt.Errorf("OutFanouts has %d entries, Fanouts %d: want one a layer in both", len(c.OutFanouts), len(c.Fanouts))
+	}
+	for i, f := range c.OutFanouts {
+		if f < All { // 0 is a choice: no outgoing neighbours at that hop
+			return fmt.Errorf("OutFanouts[%d] is %d: want 0 or more, or -1 for all neighbours", i, f)
+		}
+	}
+	return nil
+}
+
+// Graph is what neighbours are drawn from. With both directions a node's
+// sampled edges are those of In followed by those of Out.
+type Graph struct {
+	In  *store.Adjacency
+	Out *store.Adjacency // nil: incoming neighbours only
+	// Relations is the number of relations: an edge of Out has its relation
+	// plus Relations in [Block.Relations], the id of the inverse relation.
+	Relations int
+}
+
+// Key names a mini-batch within a run. Each field keys the draws.
+type Key struct{ Epoch, Step, Pass, Batch int }
+
+// in returns the key's place below the run's.
+func (k Key) in(run keyed.Key) keyed.Key {
+	return run.With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass)).With(uint64(k.Batch))
+}
+
+// Stage sizes. A chunk's scratch (spans, positions, neighbours) should stay in
+// the second-level cache while its misses are many enough to overlap.
+const (
+	chunkNodes = 512
+	chunkEdges = 8192
+)
+
+// Sampler draws mini-batches by neighbour sampling without replacement, as in
+// GraphSAGE, every hop for all nodes reached so far. Its working memory is
+// reused, so that once batches stop growing it allocates nothing. It is for
+// one goroutine; make one each.
+type Sampler struct {
+	cfg   Config
+	run   keyed.Key
+	table Table
+	in    []store.Span // of the chunk's destinations
+	out   []store.Span
+	pos   []int64 // picked edge positions; of Graph.Out: their complement
+	large []int64 // pickLarge's
+}
+
+// New returns a sampler, or an error naming the field of cfg that is wrong.
+func New(cfg Config) (*Sampler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("mini.Config: %w", err)
+	}
+	return &Sampler{
+		cfg: cfg,
+		run: keyed.New(cfg.Seed),
+		in:  make([]store.Span, chunkNodes),
+		out: make([]store.Span, chunkNodes),
+	}, nil
+}
+
+// Layers returns the number of blocks of a batch.
+func (s *Sampler) Layers() int { return len(s.cfg.Fanouts) }
+
+// Sample draws the batch named key for distinct seeds (rows of g) into b,
+// replacing what was there and reusing its memory. The result is a function of
+// the sampler's Config, key, the graph's neighbour lists and the seeds.
+//
+// It fails with [ErrSeeds] if a seed is no row of g or is listed twice, and
+// with [ErrTooLarge] if a block would have 2³¹ edges. b is then undefined.
+func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
+	rows := uint32(min(len(g.In.Spans), math.MaxUint32))
+	if g.Out != nil {
+		rows = min(rows, uint32(len(g.Out.Spans)))
+	}
+	for i, r := range seeds {
+		if r >= rows {
+			return fmt.Errorf("%w: seed %d is row %d, but the macro-batch has %d rows", ErrSeeds, i, r, rows)
+		}
+	}
+	layers := len(s.cfg.Fanouts)
+	b.reset(key, layers)
+	b.Seeds = append(b.Seeds, seeds...)
+	s.table.Reset()
+	last := &b.Blocks[layers-1]
+	last.Indices = resize(last.Indices, len(seeds)) // scratch for the seeds' numbers
+	var err error
+	if b.Input, err = s.table.mapSeeds(b.Input, seeds, last.Indices); err != nil {
+		return err
+	}
+	place := key.in(s.run)
+	for h := range layers {
+		if err := s.hop(place.With(uint64(h)), h, g, b, &b.Blocks[layers-1-h]); err != nil {
+			return fmt.Errorf("hop %d: %w", h, err)
+		}
+	}
+	return nil
+}
+
+// hop draws the neighbours of every node in b.Input into blk and appends the
+// nodes met for the first time to b.Input.
+func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) error {
+	n := len(b.Input)
+	blk.reset(n, g.In.Relations != nil)
+	fanIn, fanOut := s.cfg.Fanouts[h], 0
+	if g.Out != nil {
+		fanOut = fanIn
+		if s.cfg.OutFanouts != nil {
+			fanOut = s.cfg.OutFanouts[h]
+		}
+	}
+	step := chunkNodes
+	if fanIn != All && fanOut != All {
+		step = max(1, min(chunkNodes, chunkEdges/(fanIn+fanOut)))
+	}
+	for lo := 0; lo < n; lo += step {
+		hi := min(lo+step, n)
+		s.load(g, b.Input[lo:hi])
+		edges, err := s.count(blk, fanIn, fanOut, hi-lo)
+		if err != nil {
+			return err
+		}
+		from := len(blk.Indices)
+		blk.Indices = extend(blk.Indices, edges)
+		if blk.Relations != nil {
+			blk.Relations = extend(blk.Relations, edges)
+		}
+		if fanIn == All && fanOut == 0 {
+			s.copyAll(g.In, blk, from, hi-lo)
+		} else {
+			s.picks(place, lo, hi, fanIn, fanOut, edges)
+			s.gather(g, blk, from)
+		}
+		local := blk.Indices[from:]
+		b.Input = s.table.Map(b.Input, asRows(local), local)
+	}
+	blk.NumSrc = len(b.Input)
+	return nil
+}
+
+// load is stage one: the spans of the chunk's nodes.
+func (s *Sampler) load(g Graph, nodes []uint32) {
+	spans := g.In.Spans
+	in := s.in[:len(nodes)]
+	for i, v := range nodes {
+		in[i] = spans[v]
+	}
+	if g.Out == nil {
+		return
+	}
+	spans = g.Out.Spans
+	out := s.out[:len(nodes)]
+	for i, v := range nodes {
+		out[i] = spans[v]
+	}
+}
+
+// count extends Indptr and Degrees by the chunk's n nodes and returns how many
+// edges they get.
+func (s *Sampler) count(blk *Block, fanIn, fanOut, n int) (int, error) {
+	first := int64(blk.Indptr[len(blk.Indptr)-1])
+	end := first
+	for i := range n {
+		d := s.in[i].End - s.in[i].Begin
+		end += taken(d, fanIn)
+		if fanOut != 0 {
+			o := s.out[i].End - s.out[i].Begin
+			end += taken(o, fanOut)
+			d += o
+		}
+		if end > math.MaxInt32 {
+			return 0, fmt.Errorf("%w: over %d edges in one block; use smaller batches or fanouts", ErrTooLarge, math.MaxInt32)
+		}
+		blk.Indptr = append(blk.Indptr, int32(end))
+		blk.Degrees = append(blk.Degrees, int32(min(d, math.MaxInt32)))
+	}
+	return int(end - first), nil
+}
+
+// taken returns how many of degree neighbours a fanout takes.
+func taken(degree int64, fanout int) int64 {
+	if fanout == All {
+		return degree
+	}
+	return min(degree, int64(fanout))
+}
+
+// picks is stage two: the positions of the edges of frontier nodes lo … hi−1.
+func (s *Sampler) picks(place keyed.Key, lo, hi, fanIn, fanOut, edges int) {
+	s.pos = resize(s.pos, edges)
+	pos := s.pos
+	for i := lo; i < hi; i++ {
+		r := place.Rand(uint64(i))
+		pos = s.pickSpan(&r, s.in[i-lo], fanIn, pos)
+		if fanOut != 0 {
+			of := pos
+			pos = s.pickSpan(&r, s.out[i-lo], fanOut, pos)
+			for j := range of[:len(of)-len(pos)] {
+				of[j] = ^of[j]
+			}
+		}
+	}
+}
+
+// pickSpan writes the positions taken from one span and returns the rest of pos.
+func (s *Sampler) pickSpan(r *keyed.Rand, span store.Span, fanout int, pos []int64) []int64 {
+	d := span.End - span.Begin
+	if fanout == All || d <= int64(fanout) {
+		for j := range pos[:d] {
+			pos[j] = span.Begin + int64(j)
+		}
+		return pos[d:]
+	}
+	pick(r, span.Begin, d, pos[:fanout], &s.large)
+	return pos[fanout:]
+}
+
+// gather is stage three: the rows (and relations) at the picked positions.
+func (s *Sampler) gather(g Graph, blk *Block, from int) {
+	dst := blk.Indices[from:]
+	pos := s.pos[:len(dst)]
+	if g.Out == nil {
+		indices := g.In.Indices
+		for i, p := range pos {
+			dst[i] = int32(indices[p])
+		}
+		if blk.Relations != nil {
+			rel := blk.Relations[from:]
+			for i, p := range pos {
+				rel[i] = g.In.Relations[p]
+			}
+		}
+		return
+	}
+	for i, p := range pos {
+		if p >= 0 {
+			dst[i] = int32(g.In.Indices[p])
+		} else {
+			dst[i] = int32(g.Out.Indices[^p])
+		}
+	}
+	if blk.Relations == nil {
+		return
+	}
+	rel := blk.Relations[from:]
+	for i, p := range pos {
+		if p >= 0 {
+			rel[i] = g.In.Relations[p]
+		} else {
+			rel[i] = g.Out.Relations[^p] + uint16(g.Relations)
+		}
+	}
+}
+
+// copyAll is stages two and three when every neighbour is taken: whole runs are copied.
+func (s *Sampler) copyAll(a *store.Adjacency, blk *Block, from, n int) {
+	dst := asRows(blk.Indices[from:])
+	for _, span := range s.in[:n] {
+		dst = dst[copy(dst, a.Indices[span.Begin:span.End]):]
+	}
+	if blk.Relations == nil {
+		return
+	}
+	rel := blk.Relations[from:]
+	for _, span := range s.in[:n] {
+		rel = rel[copy(rel, a.Relations[span.Begin:span.End]):]
+	}
+}
+
+// extend lengthens s by n elements of unspecified contents.
+func extend[T any](s []T, n int) []T {
+	if len(s)+n <= cap(s) {
+		return s[:len(s)+n]
+	}
+	return append(s, make([]T, n)...)
+}
