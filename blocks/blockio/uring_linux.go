@@ -1,0 +1,479 @@
+package blockio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// uring is the engine on io_uring. One goroutine, locked to its thread, owns
+// the ring: it alone submits, waits and registers, which is what SINGLE_ISSUER
+// and DEFER_TASKRUN ask for. Callers of Do put jobs into a queue and wake the
+// owner: by a channel when it is parked (nothing in flight), through an eventfd
+// that the ring reads when it waits in the kernel.
+//
+// Invariants: every transfer in flight occupies one slot, and the slot's piece
+// keeps its buffer alive until its completion is reaped.
+type uring struct {
+	o     Options
+	stats counters
+	r     *ring
+	efd   int
+	gone  chan struct{} // closed when the owner has ended
+
+	// The owner's own.
+	slots   []piece
+	free    []uint32
+	flying  int // slots in use
+	eventOK bool
+	event   *[8]byte // where the ring reads the eventfd to
+
+	mu       sync.Mutex
+	jobs     []*job
+	commands []*command
+	parked   bool // the owner waits on wake
+	inKernel bool // the owner waits in enter and would take more
+	closed   bool
+	wake     chan struct{}
+
+	// Written by commands on the owner's thread, read there.
+	fileTable bool
+	fileSlots []int // free slots of the table
+	buffers   []fixedBuffer
+	bufTable  int // slots of the table of buffers; 0 if the kernel has none
+}
+
+// command is a function that the owner runs on its thread.
+type command struct {
+	run  func() error
+	err  error
+	done chan struct{}
+}
+
+// fixedBuffer is a registered range of memory.
+type fixedBuffer struct {
+	base, length uintptr
+	index        uint16
+}
+
+const (
+	fileTableSlots   = 256
+	bufferTableSlots = 1024
+	// fixedBufferBytes is the most that the kernel takes as one registered buffer.
+	fixedBufferBytes = 1 << 30
+
+	eventTag = ^uint64(0)
+)
+
+// newUring makes the engine and proves that the ring works: some containers
+// refuse io_uring altogether, others only its use.
+func newUring(o Options) (Engine, string, error) {
+	e := &uring{o: o, gone: make(chan struct{}), wake: make(chan struct{}, 1), event: new([8]byte)}
+	ready := make(chan error, 1)
+	go e.own(ready)
+	if err := <-ready; err != nil {
+		<-e.gone
+		return nil, "", fmt.Errorf("io_uring: %w: %w", ErrUnsupported, err)
+	}
+	return e, e.describe(), nil
+}
+
+func (e *uring) describe() string {
+	parts := []string{fmt.Sprintf("io_uring of depth %d", e.o.Depth)}
+	if e.r.flags&setupDeferTaskrun != 0 {
+		parts = append(parts, "deferred completions")
+	}
+	if e.fileTable {
+		parts = append(parts, "registered files")
+	}
+	if e.bufTable > 0 {
+		parts = append(parts, "registered buffers")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Name implements Engine.
+func (e *uring) Name() string { return "io_uring" }
+
+// Stats implements Engine.
+func (e *uring) Stats() Stats { return e.stats.snapshot() }
+
+// start makes the ring, on the owner's thread.
+func (e *uring) start() error {
+	r, err := newRing(uint32(e.o.Depth + 2)) // transfers, the eventfd's read, and a spare
+	if err != nil {
+		return err
+	}
+	e.r = r
+	if e.efd, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		_ = r.close()
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	e.slots = make([]piece, e.o.Depth)
+	for i := range e.slots {
+		e.free = append(e.free, uint32(len(e.slots)-1-i))
+	}
+	if err := e.probe(); err != nil {
+		_ = unix.Close(e.efd)
+		_ = r.close()
+		return err
+	}
+	if r.registerFileTable(fileTableSlots) == nil {
+		e.fileTable = true
+		for i := range fileTableSlots {
+			e.fileSlots = append(e.fileSlots, fileTableSlots-1-i)
+		}
+	}
+	if r.registerBufferTable(bufferTableSlots) == nil {
+		e.bufTable = bufferTableSlots
+	}
+	return nil
+}
+
+// probe sends one read of the eventfd through the ring.
+func (e *uring) probe() error {
+	e.signal()
+	e.armEvent()
+	for e.eventOK {
+		if err := e.r.enter(1); err != nil && err != unix.EINTR {
+			return fmt.Errorf("io_uring_enter: %w", err)
+		}
+		var res int32
+		e.r.reap(func(_ uint64, n int32) { e.eventOK, res = false, n })
+		if !e.eventOK && res != 8 {
+			return fmt.Errorf("io_uring read: %w", unix.Errno(-res))
+		}
+	}
+	return nil
+}
+
+// signal makes the eventfd readable.
+func (e *uring) signal() {
+	one := [8]byte{1}
+	_, _ = retry(func() (int, error) { return unix.Write(e.efd, one[:]) })
+}
+
+// armEvent keeps one read of the eventfd in the ring.
+func (e *uring) armEvent() {
+	if e.eventOK {
+		return
+	}
+	s := e.r.push()
+	if s == nil {
+		return
+	}
+	s.opcode, s.fd, s.addr, s.length, s.userData = opRead, int32(e.efd), uint64(uintptr(unsafe.Pointer(e.event))), 8, eventTag
+	e.eventOK = true
+}
+
+// own is the owner's life.
+func (e *uring) own(ready chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(e.gone)
+	if err := e.start(); err != nil {
+		ready <- err
+		return
+	}
+	ready <- nil
+	for e.step() {
+	}
+	// Nothing is in flight but the eventfd's read: let it end before its
+	// descriptor goes.
+	if e.eventOK {
+		e.signal()
+		for e.eventOK {
+			if err := e.r.enter(1); err != nil && err != unix.EINTR {
+				break
+			}
+			e.r.reap(func(tag uint64, _ int32) { e.eventOK = e.eventOK && tag != eventTag })
+		}
+	}
+	_ = e.r.close()
+	_ = unix.Close(e.efd)
+}
+
+// step runs commands, submits, waits and reaps once; false ends the owner.
+func (e *uring) step() bool {
+	e.mu.Lock()
+	commands := e.commands
+	e.commands = nil
+	e.fill()
+	if e.flying == 0 && len(commands) == 0 {
+		if e.closed {
+			e.mu.Unlock()
+			return false
+		}
+		e.parked = true
+		e.mu.Unlock()
+		<-e.wake
+		return true
+	}
+	e.inKernel = len(commands) == 0 && len(e.free) > 0 // else it could not take more
+	e.mu.Unlock()
+	for _, c := range commands {
+		c.err = c.run()
+		close(c.done)
+	}
+	if e.flying == 0 {
+		return true
+	}
+	least := uint32(1)
+	if len(commands) > 0 {
+		least = 0 // someone may have queued meanwhile without waking us
+	} else {
+		e.armEvent()
+	}
+	err := e.r.enter(least)
+	e.mu.Lock()
+	e.inKernel = false
+	e.mu.Unlock()
+	e.r.reap(e.complete)
+	switch err {
+	case nil, unix.EINTR:
+	case unix.EAGAIN, unix.EBUSY: // short of memory, or completions overflow: reaped above
+		time.Sleep(100 * time.Microsecond)
+	default:
+		e.broken(fmt.Errorf("io_uring_enter: %w", err))
+	}
+	return true
+}
+
+// fill moves pieces of the queued jobs into free slots; e.mu is held.
+func (e *uring) fill() {
+	for len(e.free) > 0 && len(e.jobs) > 0 {
+		p, ok := e.jobs[0].take()
+		if !ok {
+			e.jobs[0] = nil
+			e.jobs = e.jobs[1:]
+			continue
+		}
+		slot := e.free[len(e.free)-1]
+		e.free = e.free[:len(e.free)-1]
+		e.slots[slot] = p
+		e.flying++
+		e.submit(slot)
+	}
+	e.stats.sawDepth(uint64(e.flying))
+}
+
+// submit queues the transfer of a slot's remaining bytes. There is room: the
+// queue has more entries than there are slots.
+func (e *uring) submit(slot uint32) {
+	p := &e.slots[slot]
+	s := e.r.push()
+	if s == nil {
+		e.settle(slot, errors.New("submission queue is full"))
+		return
+	}
+	e.stats.transfers.Add(1)
+	s.userData = uint64(slot)
+	s.fd = int32(p.file.fd)
+	if p.file.slot >= 0 {
+		s.fd, s.flags = int32(p.file.slot), sqeFixedFile
+	}
+	if p.op == Sync {
+		s.opcode, s.opFlags = opFsync, fsyncDatasync
+		return
+	}
+	n := e.o.faults.length(len(p.buf), p.file.direct)
+	s.off, s.addr, s.length = uint64(p.offset), uint64(addressOf(p.buf)), uint32(n)
+	s.opcode = opRead
+	if p.op == Write {
+		s.opcode = opWrite
+	}
+	if index, ok := e.fixed(p.buf); ok {
+		s.opcode = opReadFixed
+		if p.op == Write {
+			s.opcode = opWriteFixed
+		}
+		s.bufIndex = index
+	}
+}
+
+// fixed returns the registered buffer that holds b.
+func (e *uring) fixed(b []byte) (uint16, bool) {
+	at := addressOf(b)
+	for i := range e.buffers {
+		if f := &e.buffers[i]; at >= f.base && at+uintptr(len(b)) <= f.base+f.length {
+			return f.index, true
+		}
+	}
+	return 0, false
+}
+
+// complete takes one completion from the ring.
+func (e *uring) complete(tag uint64, res int32) {
+	if tag == eventTag {
+		e.eventOK = false
+		return
+	}
+	slot := uint32(tag)
+	p := &e.slots[slot]
+	n, err := int(res), error(nil)
+	if res < 0 {
+		n, err = 0, unix.Errno(-res)
+	}
+	n, err = e.o.faults.outcome(p.op, n, err)
+	if err == unix.EINTR || err == unix.EAGAIN {
+		e.submit(slot)
+		return
+	}
+	more := false
+	if err == nil {
+		more, err = p.advance(n)
+	}
+	if more {
+		e.submit(slot)
+		return
+	}
+	e.settle(slot, err)
+}
+
+// settle returns a slot's piece with its outcome.
+func (e *uring) settle(slot uint32, err error) {
+	e.slots[slot].finish(err)
+	e.slots[slot] = piece{}
+	e.free = append(e.free, slot)
+	e.flying--
+}
+
+// broken gives up after an error of the ring itself: queued work fails; what
+// the kernel has is still waited for, since it may write to the buffers.
+func (e *uring) broken(err error) {
+	e.mu.Lock()
+	for _, j := range e.jobs {
+		j.abandon(err)
+	}
+	e.mu.Unlock()
+	time.Sleep(time.Millisecond)
+}
+
+// post wakes the owner; e.mu is held.
+func (e *uring) post() {
+	switch {
+	case e.parked:
+		e.parked = false
+		e.wake <- struct{}{}
+	case e.inKernel:
+		e.inKernel = false
+		e.signal()
+	}
+}
+
+// onOwner runs f on the owner's thread.
+func (e *uring) onOwner(f func() error) error {
+	c := &command{run: f, done: make(chan struct{})}
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.commands = append(e.commands, c)
+	e.post()
+	e.mu.Unlock()
+	<-c.done
+	return c.err
+}
+
+// Open implements Engine.
+func (e *uring) Open(path string, o OpenOptions) (File, error) {
+	f, err := openFile(e, path, o)
+	if err != nil {
+		return nil, err
+	}
+	err = e.onOwner(func() error {
+		if n := len(e.fileSlots); n > 0 && e.r.setFile(e.fileSlots[n-1], int32(f.fd)) == nil {
+			f.slot, e.fileSlots = e.fileSlots[n-1], e.fileSlots[:n-1]
+		}
+		return nil
+	})
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	f.unhook = func() error {
+		if f.slot < 0 {
+			return nil
+		}
+		err := e.onOwner(func() error {
+			e.fileSlots = append(e.fileSlots, f.slot)
+			return e.r.setFile(f.slot, -1)
+		})
+		if errors.Is(err, ErrClosed) {
+			return nil // the table went with the ring
+		}
+		return err
+	}
+	return f, nil
+}
+
+// Register implements Engine. What RLIMIT_MEMLOCK or the kernel refuses is left
+// unregistered; Stats tells.
+func (e *uring) Register(slabs ...[]byte) error {
+	return e.onOwner(func() error {
+		for _, b := range slabs {
+			for len(b) > 0 && len(e.buffers) < e.bufTable {
+				part := b[:min(len(b), fixedBufferBytes)]
+				if e.r.setBuffer(len(e.buffers), part) != nil {
+					return nil
+				}
+				e.buffers = append(e.buffers, fixedBuffer{base: addressOf(part), length: uintptr(len(part)), index: uint16(len(e.buffers))})
+				e.stats.registered.Add(uint64(len(part)))
+				b = b[len(part):]
+			}
+		}
+		return nil
+	})
+}
+
+// Do implements Engine.
+func (e *uring) Do(ctx context.Context, batch []Request, done func(i int)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j, err := newJob(e, batch, e.o.SplitBytes, &e.stats, done != nil)
+	if err != nil {
+		return err
+	}
+	defer j.release()
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	if len(batch) == 0 {
+		e.mu.Unlock()
+		return nil
+	}
+	e.jobs = append(e.jobs, j)
+	e.post()
+	e.mu.Unlock()
+	return j.wait(ctx, done)
+}
+
+// Close implements Engine.
+func (e *uring) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.closed = true
+	for _, j := range e.jobs {
+		j.abandon(ErrClosed)
+	}
+	e.post()
+	e.mu.Unlock()
+	<-e.gone
+	return nil
+}
+
+func keepAlive(p any) { runtime.KeepAlive(p) }
