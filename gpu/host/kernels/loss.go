@@ -1,0 +1,87 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// lossGrain is the number of rows of a partial sum of the loss.
+const lossGrain = 64
+
+// SoftmaxCrossEntropy returns the sum over the rows with a label ≥ 0 of the
+// negative log probability of the label under softmax(logits), and how many
+// of those rows have their greatest logit (the first of equals) at the label. If grad
+// has the shape of logits, it is set to the gradient of the mean loss: (softmax − one-hot)
+// / number of labelled rows, and 0 in the other rows; a grad of no rows is left out.
+// grad may be logits itself. labels[i] < logits.Cols.
+func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (loss float64, correct int) {
+	logits.check("logits")
+	checkLen("labels", len(labels), logits.Rows)
+	wantGrad := grad.Rows != 0
+	if wantGrad {
+		grad.checkShape("grad", logits.Rows, logits.Cols)
+	}
+	labelled := 0
+	for i, l := range labels {
+		if l >= 0 {
+			labelled++
+		}
+		if int(l) >= logits.Cols {
+			panic(fmt.Sprintf("kernels: label %d in row %d, but there are %d classes", l, i, logits.Cols))
+		}
+	}
+	if logits.Rows == 0 || logits.Cols == 0 {
+		return 0, 0
+	}
+	inv := 1 / float32(max(labelled, 1))
+	k := p.kernels()
+	type partial struct {
+		loss    float64
+		correct int
+	}
+	parts := make([]partial, (logits.Rows-1)/lossGrain+1)
+	p.For(logits.Rows, lossGrain, func(lo, hi int) {
+		tmp := p.floats(logits.Cols)
+		defer p.putFloats(tmp)
+		var s partial
+		for i := lo; i < hi; i++ {
+			row, label := logits.Row(i), labels[i]
+			if label < 0 {
+				if wantGrad {
+					clear(grad.Row(i))
+				}
+				continue
+			}
+			top := k.rowMax(row)
+			at := row[label]
+			if at == top && firstAt(row, top) == int(label) {
+				s.correct++
+			}
+			out := tmp
+			if wantGrad {
+				out = grad.Row(i)
+			}
+			sum := k.expSum(out, row, top)
+			s.loss += math.Log(float64(sum)) - float64(at-top)
+			if wantGrad {
+				k.scale(out, inv/sum)
+				out[label] -= inv
+			}
+		}
+		parts[lo/lossGrain] = s
+	})
+	for _, s := range parts {
+		loss += s.loss
+		correct += s.correct
+	}
+	return loss, correct
+}
+
+func firstAt(x []float32, v float32) int {
+	for i, e := range x {
+		if e == v {
+			return i
+		}
+	}
+	return -1
+}

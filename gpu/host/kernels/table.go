@@ -1,0 +1,74 @@
+package kernels
+
+import "github.com/gstore/gstore/blocks"
+
+// table holds the inner loops of one instruction set. Every entry works on
+// one thread, checks nothing, and has its reference, with the same results
+// bit by bit unless said otherwise, in the portable table.
+//
+// Sums over a row ("lane sums") keep 16 partial sums, partial l taking the
+// elements j ≡ l mod 16 in ascending order, and end with the tree of
+// [laneSum]: what one AVX-512 register or two AVX2 registers do.
+type table struct {
+	// gemm computes C[i][j] (+)= Σ_l A(i,l)·B(l,j) for rows×(panels·nr) elements; see gemm.go.
+	gemm gemmKernel
+
+	maxUint32 func(x []uint32) uint32 // 0 for none
+
+	// gather writes rows idx of src to dst rows of len dim at stride ldd
+	// (elements), multiplied by scale unless the type is Float32.
+	gather [numRowTypes]func(dst []float32, ldd, dim int, idx []uint32, src []byte, stride int, scale float32)
+	// sum sets out = scale·Σ rows idx[:n]; idx[n:] are rows that will be
+	// wanted next, for prefetching. An empty sum is 0.
+	sum [numRowTypes]func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+	// sumWeighted sets out = Σ w[k·ldw]·(scale·row idx[k]).
+	sumWeighted [numRowTypes]func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+
+	add          func(dst, x []float32)                                        // dst += x
+	axpy         func(dst, x []float32, a float32)                             // dst += a·x
+	scale        func(dst []float32, a float32)                                // dst *= a
+	biasReLU     func(x, bias []float32)                                       // x = max(0, x+bias), NaN stays
+	relu         func(x []float32)                                             // x = max(0, x)
+	reluBackward func(d, y []float32, scale float32)                           // d = y ≤ 0 ? 0 : scale·d
+	maskBits     func(bits []byte, group uint32, key uint64, threshold uint32) // dropout.go
+	maskScale    func(x []float32, bits []byte, scale float32)                 // x = bit ? scale·x : 0
+	columnSum    func(dst []float32, x []float32, ld, rows int)                // dst += every row of x
+
+	rowMax      func(x []float32) float32                     // -Inf for none; NaN if one is NaN
+	expSum      func(dst, x []float32, shift float32) float32 // dst = exp(x−shift); returns the lane sum
+	adam        func(w, g, m, v []float32, c adamConstants)
+	adagrad     func(w, g, s []float32, lr, eps, decay float32)
+	sgd         func(w, g []float32, lr, decay float32)
+	sgdMomentum func(w, g, m []float32, lr, decay, momentum float32)
+}
+
+// Row types of the tables above.
+const (
+	rowFloat32 = iota
+	rowFloat16
+	rowBFloat16
+	rowInt8
+	numRowTypes
+)
+
+func rowType(t blocks.ElemType) int {
+	switch t {
+	case blocks.Float16:
+		return rowFloat16
+	case blocks.BFloat16:
+		return rowBFloat16
+	case blocks.Int8:
+		return rowInt8
+	}
+	return rowFloat32
+}
+
+// laneSum adds 16 partial sums in the order of a halving reduction.
+func laneSum(s *[16]float32) float32 {
+	for n := 8; n > 0; n /= 2 {
+		for i := range n {
+			s[i] += s[i+n]
+		}
+	}
+	return s[0]
+}
