@@ -1,0 +1,38 @@
+// Package gpu is the training front end: the devices that hold tensors and
+// run operations on them. Layers (gpu/nn) and training loops (gpu/train) are
+// written once over it; a store, a plan and a sampler never know which device
+// consumes what they deliver.
+//
+// # Model
+//
+// A [Device] owns memory and makes [Stream]s; a stream executes a short list
+// of operations (gather, fused gather-aggregate, dense products, activations,
+// losses, optimiser steps) in the order in which they were issued. [Queue] is
+// what callers use: it checks the shapes of every operation once for all
+// devices and passes only sound ones on, so that a device implements no checks.
+//
+// A [Tensor] is a view: memory, offset, shape, stride and element type. It
+// owns nothing; it lives as long as its [Memory], or until the [Arena] that
+// made it is reset.
+//
+// # Asynchrony
+//
+// Operations return before they are done and report nothing. The first
+// error is kept, everything issued after it is skipped, and [Queue.Sync]
+// waits and returns it. Host memory given to Upload, Download or
+// [Arena.Stage] must stay untouched until Sync. The host device executes in
+// order on the caller's goroutine, on all cores of its pool; a CUDA device would put the
+// operations on a stream and wait for an event in Sync.
+//
+// # Concurrency
+//
+// A Device is safe for concurrent use, a Queue or Arena belongs to one
+// goroutine at a time.
+//
+//	dev := host.New(host.Options{})
+//	q, err := gpu.NewQueue(dev)
+//	a := gpu.NewArena(dev)
+//	c := a.Matrix(q, 100, 32)
+//	q.Gemm(gpu.GemmOptions{Bias: bias, ReLU: true}, x, w, c)
+//	err = q.Sync(ctx)
+package gpu

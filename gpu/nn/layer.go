@@ -1,0 +1,87 @@
+package nn
+
+import (
+	"github.com/gstore/gstore/gpu"
+)
+
+// Pass is what one mini-batch's forward and backward pass share.
+type Pass struct {
+	Queue *gpu.Queue
+	Arena *gpu.Arena
+	// Train turns dropout on and makes layers keep what Backward needs.
+	Train bool
+	// DropoutSeed keys this mini-batch's masks: a function of the run's seed,
+	// the epoch, the step and the batch.
+	DropoutSeed uint64
+}
+
+// Input is the states of a block's sources: source s is row Index[s] of every
+// table, or row s if Index is none. The first layer reads the macro-batch's
+// feature columns through the batch's input rows, the others the output of the
+// layer below. A layer says how many tables it takes.
+type Input struct {
+	Tables []gpu.Tensor
+	Index  gpu.Tensor // uint32[1×NumSrc] or none
+}
+
+// Dense is the input of one plain matrix.
+func Dense(t gpu.Tensor) Input { return Input{Tables: []gpu.Tensor{t}} }
+
+// Layer turns the states of a block's sources into those of its destinations.
+type Layer interface {
+	// Forward returns [g.NumDst × OutDim] in p's arena.
+	Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor
+	// Backward takes the gradient of Forward's result, which it may overwrite,
+	// sets the gradients of the parameters, and returns the gradient of in
+	// [g.NumSrc × InDim] if needInput, otherwise none. It follows a Forward
+	// with Train in the same pass.
+	Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
+	// InDim and OutDim are the columns of a source's and a destination's state.
+	InDim() int
+	OutDim() int
+	// Params lists the layer's parameters.
+	Params() []*Param
+	// Hops is 1 for a layer that reads neighbours and 0 for one that reads a
+	// node alone: such a layer's block is the identity.
+	Hops() int
+}
+
+// Streamer is a layer whose exact output over a whole graph can be computed
+// from edge buckets that arrive one after the other.
+type Streamer interface {
+	Layer
+	// AccumulatorDim is the floats that a destination accumulates; 0 if none.
+	AccumulatorDim() int
+	// Accumulate adds the messages of g's edges, all from states src
+	// [g.NumSrc × InDim], to acc [g.NumDst × AccumulatorDim], which starts at 0.
+	Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor)
+	// Finish computes destinations' outputs [n × OutDim] from their own input states
+	// (n rows), the accumulated messages, which it may overwrite, and their degrees, float32[1×n].
+	Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor
+}
+
+// Activation is what a layer does to its output.
+type Activation struct {
+	ReLU    bool
+	Dropout float32 // probability, after the ReLU; 0: none
+}
+
+// drop applies a layer's dropout in place.
+func (a Activation) drop(p *Pass, layer int, out gpu.Tensor) {
+	if p.Train && a.Dropout > 0 {
+		p.Queue.Dropout(gpu.DropoutOptions{P: a.Dropout, Seed: p.DropoutSeed + uint64(layer)*0x9e3779b97f4a7c15}, out)
+	}
+}
+
+// backward turns the gradient of the activated output into that of the
+// layer's linear part, in place.
+func (a Activation) backward(p *Pass, layer int, out, dOut gpu.Tensor) {
+	switch {
+	case a.ReLU && a.Dropout > 0:
+		p.Queue.ReLUBackward(1/(1-a.Dropout), out, dOut)
+	case a.ReLU:
+		p.Queue.ReLUBackward(1, out, dOut)
+	case a.Dropout > 0:
+		a.drop(p, layer, dOut) // the same mask
+	}
+}

@@ -1,0 +1,267 @@
+package nn_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// fixture is a model over a random sampled mini-batch.
+type fixture struct {
+	t      *testing.T
+	dev    *host.Device
+	q      *gpu.Queue
+	model  *nn.Model
+	keep   *gpu.Arena // tensors that live for the test
+	table  gpu.Tensor
+	index  gpu.Tensor
+	labels gpu.Tensor
+	edges  [][2][]int32 // indptr, indices of each block
+	sizes  []int        // nodes: input … seeds
+}
+
+func floats(t gpu.Tensor, q *gpu.Queue) []float32 {
+	out := make([]float32, t.Len())
+	if len(out) > 0 {
+		q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), 4*len(out)), t)
+	}
+	return out
+}
+
+func upload(q *gpu.Queue, dst gpu.Tensor, x []float32) {
+	q.Upload(dst, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)))
+}
+
+func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture {
+	t.Helper()
+	f := &fixture{t: t, dev: host.New(host.Options{Threads: threads}), sizes: sizes}
+	t.Cleanup(func() { _ = f.dev.Close() })
+	var err error
+	if f.q, err = gpu.NewQueue(f.dev); err != nil {
+		t.Fatal(err)
+	}
+	if f.model, err = nn.New(t.Context(), f.q, cfg); err != nil {
+		t.Fatal(err)
+	}
+	r := keyed.New(99).Rand(0)
+	f.keep = gpu.NewArena(f.dev)
+	rows := sizes[0] + 7
+	f.table = f.keep.Matrix(f.q, rows, cfg.In)
+	x := make([]float32, rows*cfg.In)
+	for i := range x {
+		x[i] = float32(r.Normal())
+	}
+	upload(f.q, f.table, x)
+	index := make([]uint32, sizes[0])
+	for i := range index {
+		index[i] = uint32(r.Below(uint64(rows)))
+	}
+	f.index = f.keep.Uint32s(f.q, index)
+	for l := range cfg.Layers {
+		indptr, indices := []int32{0}, []int32{}
+		for d := range sizes[l+1] {
+			n := int(r.Below(5))
+			if d == 0 {
+				n = 0 // a destination without neighbours
+			}
+			for range n {
+				indices = append(indices, int32(r.Below(uint64(sizes[l]))))
+			}
+			indptr = append(indptr, int32(len(indices)))
+		}
+		f.edges = append(f.edges, [2][]int32{indptr, indices})
+	}
+	labels := make([]int32, sizes[len(sizes)-1])
+	for i := range labels {
+		labels[i] = int32(r.Below(uint64(cfg.Out)))
+	}
+	f.labels = f.keep.Int32s(f.q, labels)
+	if err := f.q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// step returns the mean loss; with backward it also sets the gradients.
+func (f *fixture) step(backward bool) float64 {
+	f.t.Helper()
+	a := gpu.NewArena(f.dev)
+	defer func() { _ = a.Close() }()
+	var graphs []gpu.Graph
+	for l, e := range f.edges {
+		graphs = append(graphs, gpu.Graph{NumDst: f.sizes[l+1], NumSrc: f.sizes[l], Indptr: a.Int32s(f.q, e[0]), Indices: a.Int32s(f.q, e[1])})
+	}
+	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5}
+	logits := f.model.Forward(p, graphs, nn.Input{Tables: []gpu.Tensor{f.table}, Index: f.index})
+	var grad gpu.Tensor
+	if backward {
+		grad = a.Matrix(f.q, logits.Rows, logits.Cols)
+	}
+	f.q.SoftmaxCrossEntropy(logits, f.labels, grad, f.model.Stat())
+	if backward {
+		f.model.Backward(p, grad)
+	}
+	var stat [2]float64
+	f.q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), f.model.Stat())
+	if err := f.q.Sync(context.Background()); err != nil {
+		f.t.Fatal(err)
+	}
+	return stat[0] / float64(logits.Rows)
+}
+
+// TestGradients compares every parameter's analytic gradient with central
+// differences of the loss, dropout included (its mask is fixed by its seed).
+func TestGradients(t *testing.T) {
+	for _, layers := range []int{1, 2, 3} {
+		for _, dropout := range []float32{0, .3} {
+			t.Run(fmt.Sprintf("sage/layers=%d/dropout=%v", layers, dropout), func(t *testing.T) {
+				cfg := nn.Config{Layers: layers, In: 9, Hidden: 8, Out: 5, Dropout: dropout, Seed: 3}
+				sizes := []int{40, 25, 16, 11}[3-layers:]
+				checkGradients(t, newFixture(t, cfg, sizes, 2))
+			})
+		}
+	}
+}
+
+func checkGradients(t *testing.T, f *fixture) {
+	t.Helper()
+	f.step(true)
+	type gradient struct {
+		p *nn.Param
+		g []float32
+	}
+	var grads []gradient
+	for _, p := range f.model.Params().List() {
+		grads = append(grads, gradient{p, floats(p.Grad, f.q)})
+	}
+	const h = 2e-3
+	checked, nonzero := 0, 0
+	for _, g := range grads {
+		value := floats(g.p.Value, f.q)
+		bad := 0
+		for i := range value {
+			at := func(v float32) float64 {
+				w := append([]float32(nil), value...)
+				w[i] = v
+				upload(f.q, g.p.Value, w)
+				return f.step(false)
+			}
+			up, down := value[i]+h, value[i]-h
+			numeric := (at(up) - at(down)) / float64(up-down)
+			analytic := float64(g.g[i])
+			if math.Abs(numeric-analytic) > 1e-3+1e-2*math.Abs(analytic) {
+				bad++ // a ReLU that switches between the two points
+				if bad > 1+len(value)/50 {
+					t.Errorf("%s[%d]: analytic gradient %.6f, central difference %.6f", g.p.Name, i, analytic, numeric)
+				}
+			}
+			checked++
+			if math.Abs(analytic) > 1e-3 {
+				nonzero++
+			}
+		}
+		upload(f.q, g.p.Value, value)
+	}
+	if nonzero < checked/4 {
+		t.Errorf("only %d of %d gradients are above 1e-3: the check sees too little", nonzero, checked)
+	}
+}
+
+// TestTrainingLearns fits a small random problem: the loss falls far below
+// chance, and is the same bit for bit for any number of threads.
+func TestTrainingLearns(t *testing.T) {
+	var first []float64
+	for _, threads := range []int{1, 2, 4} {
+		f := newFixture(t, nn.Config{Layers: 2, In: 16, Hidden: 64, Out: 4, Dropout: .1, Seed: 1}, []int{90, 70, 50}, threads)
+		var losses []float64
+		for range 200 {
+			losses = append(losses, f.step(true))
+			f.model.Params().Adam(f.q, gpu.AdamOptions{LR: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8})
+		}
+		if last := losses[len(losses)-1]; last > .2*losses[0] {
+			t.Errorf("%d threads: loss went from %.3f to %.3f, expected below a fifth", threads, losses[0], last)
+		}
+		if first == nil {
+			first = losses
+		}
+		for i := range losses {
+			if losses[i] != first[i] {
+				t.Fatalf("step %d: loss %v with %d threads, %v with 1", i, losses[i], threads, first[i])
+			}
+		}
+	}
+}
+
+// TestSaveLoad: a loaded model is the saved one, and other shapes are refused.
+func TestSaveLoad(t *testing.T) {
+	cfg := nn.Config{Layers: 2, In: 6, Hidden: 5, Out: 3, Seed: 8}
+	f := newFixture(t, cfg, []int{20, 12, 7}, 1)
+	b, err := f.model.Params().Save(t.Context(), f.q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Seed = 9
+	g := newFixture(t, cfg, []int{20, 12, 7}, 1)
+	if f.step(false) == g.step(false) {
+		t.Fatal("models of different seeds give the same loss")
+	}
+	if err := g.model.Params().Load(t.Context(), g.q, b); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := f.step(false), g.step(false); a != b {
+		t.Errorf("loss %v after loading, expected %v", b, a)
+	}
+	if err := g.model.Params().Load(t.Context(), g.q, b[:len(b)-4]); err == nil {
+		t.Error("a parameter blob that is too short was accepted")
+	}
+}
+
+// TestStreamed: accumulating a block's edges in two pieces and finishing
+// gives what Forward gives without dropout.
+func TestStreamed(t *testing.T) {
+	f := newFixture(t, nn.Config{Layers: 1, In: 9, Out: 5, Seed: 3}, []int{40, 25}, 2)
+	l := f.model.Layers()[0].(nn.Streamer)
+	p := &nn.Pass{Queue: f.q, Arena: f.keep}
+	n, indptr, indices := 25, f.edges[0][0], f.edges[0][1]
+	whole := gpu.Graph{NumDst: n, NumSrc: 40, Indptr: f.keep.Int32s(f.q, indptr), Indices: f.keep.Int32s(f.q, indices)}
+	in := nn.Input{Tables: []gpu.Tensor{f.table}, Index: f.index}
+	want := floats(l.Forward(p, &whole, in), f.q)
+
+	acc := f.keep.Matrix(f.q, n, l.AccumulatorDim())
+	f.q.Fill(acc, 0)
+	for part := range 2 { // sources below and above 20
+		ptr, idx := []int32{0}, []int32{}
+		for d := range n {
+			for _, s := range indices[indptr[d]:indptr[d+1]] {
+				if int(s)/20 == part {
+					idx = append(idx, s)
+				}
+			}
+			ptr = append(ptr, int32(len(idx)))
+		}
+		l.Accumulate(p, &gpu.Graph{NumDst: n, NumSrc: 40, Indptr: f.keep.Int32s(f.q, ptr), Indices: f.keep.Int32s(f.q, idx)}, in, acc)
+	}
+	degrees := make([]float32, n)
+	for d := range n {
+		degrees[d] = float32(indptr[d+1] - indptr[d])
+	}
+	deg := f.keep.Vector(f.q, n, blocks.Float32)
+	upload(f.q, deg, degrees)
+	got := floats(l.Finish(p, in, acc, deg), f.q)
+	if err := f.q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if math.Abs(float64(got[i]-want[i])) > 1e-5 {
+			t.Fatalf("output %d: %v streamed, %v at once", i, got[i], want[i])
+		}
+	}
+}

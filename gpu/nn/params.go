@@ -1,0 +1,192 @@
+package nn
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// Init fills a new parameter: one value at a time, from a stream of its own.
+type Init func(r *keyed.Rand) float32
+
+// Glorot draws uniformly from ±√(6/(fanIn+fanOut)) (Glorot and Bengio, 2010, eq. 16).
+func Glorot(fanIn, fanOut int) Init { return uniform(math.Sqrt(6 / float64(fanIn+fanOut))) }
+
+// FanIn draws uniformly from ±1/√fanIn.
+func FanIn(fanIn int) Init { return uniform(1 / math.Sqrt(float64(fanIn))) }
+
+func uniform(bound float64) Init {
+	return func(r *keyed.Rand) float32 { return float32(bound * (2*r.Float64() - 1)) }
+}
+
+// Zero leaves a parameter at 0.
+func Zero(*keyed.Rand) float32 { return 0 }
+
+// Param is one parameter matrix and its gradient, views of a [Params].
+type Param struct {
+	Name        string // unique in the model, such as "0.neigh"
+	Value, Grad gpu.Tensor
+}
+
+// Params is the parameters of a model, their gradients and Adam's moments:
+// four ranges of one device allocation, each parameter at the same place in
+// every range.
+type Params struct {
+	list    []*Param
+	specs   []spec
+	rows    int // floats in a range
+	mem     gpu.Memory
+	dev     gpu.Device
+	steps   int
+	settled bool
+}
+
+type spec struct {
+	rows, cols, at int
+	init           Init
+}
+
+// Ranges of Params' memory.
+const (
+	rangeValue = iota
+	rangeGrad
+	rangeM
+	rangeV
+	rangeBest
+	ranges
+)
+
+// NewParams returns an empty set for a device.
+func NewParams(dev gpu.Device) *Params { return &Params{dev: dev} }
+
+// Add declares a rows×cols parameter. Its tensors exist after [Params.Allocate].
+func (p *Params) Add(name string, rows, cols int, init Init) *Param {
+	q := &Param{Name: name}
+	p.list = append(p.list, q)
+	p.specs = append(p.specs, spec{rows, cols, p.rows, init})
+	p.rows += (rows*cols + 15) &^ 15 // 64-byte aligned
+	return q
+}
+
+// List returns the parameters in the order in which they were declared.
+func (p *Params) List() []*Param { return p.list }
+
+// Len returns the number of floats, padding included.
+func (p *Params) Len() int { return p.rows }
+
+// Bytes returns the device memory of the set.
+func (p *Params) Bytes() int64 { return int64(ranges) * int64(p.rows) * 4 }
+
+// Allocate gives the declared parameters memory and fills them: the same seed
+// gives the same values on every device.
+func (p *Params) Allocate(ctx context.Context, q *gpu.Queue, seed uint64) error {
+	if p.settled {
+		return errors.New("nn: parameters are allocated already")
+	}
+	mem, err := p.dev.Alloc(p.Bytes())
+	if err != nil {
+		return fmt.Errorf("nn: %d parameters: %w", p.rows, err)
+	}
+	p.mem, p.settled = mem, true
+	host := make([]float32, p.rows)
+	key := keyed.New(seed).With(0x706172616d) // "param"
+	for i, s := range p.specs {
+		r := key.Rand(uint64(i))
+		for j := range s.rows * s.cols {
+			host[s.at+j] = s.init(&r)
+		}
+		p.list[i].Value = p.view(rangeValue, s)
+		p.list[i].Grad = p.view(rangeGrad, s)
+	}
+	return p.load(ctx, q, host)
+}
+
+func (p *Params) view(r int, s spec) gpu.Tensor {
+	return gpu.MatrixOf(p.mem, int64(r*p.rows+s.at)*4, s.rows, s.cols)
+}
+
+func (p *Params) whole(r int) gpu.Tensor {
+	return gpu.MatrixOf(p.mem, int64(r*p.rows)*4, 1, p.rows)
+}
+
+// ZeroGrads clears all gradients. Layers overwrite theirs, so that only
+// layers that share parameters need it.
+func (p *Params) ZeroGrads(q *gpu.Queue) { q.Fill(p.whole(rangeGrad), 0) }
+
+// Adam takes one optimiser step on all parameters; o.Step is set to the number
+// of the step.
+func (p *Params) Adam(q *gpu.Queue, o gpu.AdamOptions) {
+	p.steps++
+	o.Step = p.steps
+	q.Adam(o, p.whole(rangeValue), p.whole(rangeGrad), p.whole(rangeM), p.whole(rangeV))
+}
+
+// Keep remembers the values as the best so far.
+func (p *Params) Keep(q *gpu.Queue) { q.Copy(p.whole(rangeBest), p.whole(rangeValue)) }
+
+// Restore returns to the values last kept.
+func (p *Params) Restore(q *gpu.Queue) { q.Copy(p.whole(rangeValue), p.whole(rangeBest)) }
+
+// Save returns the values as little-endian float32 in the order of List,
+// without padding.
+func (p *Params) Save(ctx context.Context, q *gpu.Queue) ([]byte, error) {
+	host := make([]float32, p.rows)
+	q.Download(asBytes(host), p.whole(rangeValue))
+	if err := q.Sync(ctx); err != nil {
+		return nil, fmt.Errorf("nn: save parameters: %w", err)
+	}
+	var out []byte
+	for _, s := range p.specs {
+		for _, v := range host[s.at : s.at+s.rows*s.cols] {
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		}
+	}
+	return out, nil
+}
+
+// Load is the inverse of Save for a set of the same shapes.
+func (p *Params) Load(ctx context.Context, q *gpu.Queue, b []byte) error {
+	n := 0
+	for _, s := range p.specs {
+		n += s.rows * s.cols
+	}
+	if len(b) != 4*n {
+		return fmt.Errorf("nn: load parameters: %d bytes, expected %d for %d parameters: the model has other shapes", len(b), 4*n, n)
+	}
+	host := make([]float32, p.rows)
+	for _, s := range p.specs {
+		for j := range s.rows * s.cols {
+			host[s.at+j] = math.Float32frombits(binary.LittleEndian.Uint32(b))
+			b = b[4:]
+		}
+	}
+	return p.load(ctx, q, host)
+}
+
+func (p *Params) load(ctx context.Context, q *gpu.Queue, host []float32) error {
+	q.Upload(p.whole(rangeValue), asBytes(host))
+	return q.Sync(ctx)
+}
+
+// Close frees the set's memory.
+func (p *Params) Close() error {
+	if p.mem == nil {
+		return nil
+	}
+	m := p.mem
+	p.mem = nil
+	return m.Free()
+}
+
+func asBytes(x []float32) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
+}

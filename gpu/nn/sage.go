@@ -1,0 +1,131 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// SAGE is a GraphSAGE layer with mean aggregation (Hamilton, Ying and
+// Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017,
+// Algorithm 1 with the mean aggregator of section 3.3):
+//
+//	out[v] = act(W_self·h[v] + W_neigh·mean(h[u] : u → v) + b)
+//
+// The two products are one: the rows [h[v], mean] (n × 2·In) times the weights
+// stacked (2·In × Out). The mean of a node without neighbours is 0.
+type SAGE struct {
+	index   int // of the layer in its model: keys its dropout
+	in, out int
+	act     Activation
+	w, b    *Param
+
+	// Of the pass between Forward and Backward.
+	g *gpu.Graph
+	z gpu.Tensor // [NumDst × 2·in]
+	y gpu.Tensor // [NumDst × out], activated
+}
+
+var _ Streamer = (*SAGE)(nil)
+
+// NewSAGE declares a layer's parameters in p: "i.weight" [2·in × out] and "i.bias".
+func NewSAGE(p *Params, index, in, out int, act Activation) *SAGE {
+	name := fmt.Sprint(index)
+	return &SAGE{index: index, in: in, out: out, act: act,
+		w: p.Add(name+".weight", 2*in, out, Glorot(in, out)),
+		b: p.Add(name+".bias", 1, out, Zero)}
+}
+
+// InDim returns the columns of a source's state.
+func (l *SAGE) InDim() int { return l.in }
+
+// OutDim returns the columns of a destination's state.
+func (l *SAGE) OutDim() int { return l.out }
+
+// Params lists weight and bias.
+func (l *SAGE) Params() []*Param { return []*Param{l.w, l.b} }
+
+// Hops returns 1.
+func (l *SAGE) Hops() int { return 1 }
+
+// Forward implements [Layer]. in has one table.
+func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	q := p.Queue
+	z := p.Arena.Matrix(q, g.NumDst, 2*l.in)
+	if !l.self(p, g.NumDst, in, z) {
+		return gpu.Tensor{}
+	}
+	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean, Index: in.Index}, *g, in.Tables[0], z.View(0, l.in, g.NumDst, l.in))
+	y := l.dense(p, z)
+	l.g, l.z, l.y = g, z, y
+	return y
+}
+
+// self fills the left half of z with the states of the first n sources. It
+// reports whether the pass goes on.
+func (l *SAGE) self(p *Pass, n int, in Input, z gpu.Tensor) bool {
+	q := p.Queue
+	if len(in.Tables) != 1 || in.Tables[0].Cols != l.in || in.Tables[0].Rows < n && in.Index.IsZero() {
+		q.Fail(fmt.Errorf("nn: SAGE layer %d: input is %v, expected one table of %d columns: %w", l.index, in.Tables, l.in, gpu.ErrShape))
+	}
+	if q.Err() != nil {
+		return false
+	}
+	left := z.View(0, 0, n, l.in)
+	if in.Index.IsZero() {
+		q.Copy(left, in.Tables[0].Head(n))
+	} else {
+		q.Gather(left, in.Tables[0], in.Index.View(0, 0, 1, n))
+	}
+	return q.Err() == nil
+}
+
+func (l *SAGE) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
+	y := p.Arena.Matrix(p.Queue, z.Rows, l.out)
+	p.Queue.Gemm(gpu.GemmOptions{Bias: l.b.Value, ReLU: l.act.ReLU}, z, l.w.Value, y)
+	l.act.drop(p, l.index, y)
+	return y
+}
+
+// Backward implements [Layer].
+func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+	q := p.Queue
+	l.act.backward(p, l.index, l.y, dOut)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.z, dOut, l.w.Grad)
+	q.ColumnSum(dOut, l.b.Grad)
+	if !needInput || q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	n := l.g.NumDst
+	dz := p.Arena.Matrix(q, n, 2*l.in)
+	q.Gemm(gpu.GemmOptions{TransB: true}, dOut, l.w.Value, dz)
+	dIn := p.Arena.Matrix(q, l.g.NumSrc, l.in)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	q.Copy(dIn.Head(n), dz.View(0, 0, n, l.in))
+	q.Fill(dIn.View(n, 0, l.g.NumSrc-n, l.in), 0)
+	q.Transpose(p.Arena, l.g)
+	q.AggregateBackward(gpu.Mean, *l.g, dz.View(0, l.in, n, l.in), dIn)
+	return dIn
+}
+
+// AccumulatorDim implements [Streamer]: the sum of the neighbours' states.
+func (l *SAGE) AccumulatorDim() int { return l.in }
+
+// Accumulate implements [Streamer].
+func (l *SAGE) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+	p.Queue.Aggregate(gpu.AggregateOptions{Index: src.Index, Accumulate: true}, *g, src.Tables[0], acc)
+}
+
+// Finish implements [Streamer].
+func (l *SAGE) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+	q, n := p.Queue, acc.Rows
+	q.DivideRows(acc, degrees)
+	z := p.Arena.Matrix(q, n, 2*l.in)
+	if !l.self(p, n, self, z) {
+		return gpu.Tensor{}
+	}
+	q.Copy(z.View(0, l.in, n, l.in), acc)
+	return l.dense(p, z)
+}

@@ -1,0 +1,188 @@
+package gpu
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// Memory is a range of bytes on a device, made by [Device.Alloc] or
+// [Device.Map]. Tensors over it are invalid after Free.
+type Memory interface {
+	// Bytes returns its size.
+	Bytes() int64
+	// Free gives it back; the second call does nothing.
+	Free() error
+}
+
+// Tensor is a row-major view of device memory: element (i, j) lies at byte
+// Offset + (i*Stride+j)*Elem.Size() of Mem. A vector has one row. The zero
+// Tensor means "none" wherever a tensor is optional.
+type Tensor struct {
+	Mem        Memory
+	Offset     int64 // bytes
+	Rows, Cols int
+	Stride     int // elements from one row to the next; ≥ Cols
+	Elem       blocks.ElemType
+	// Scale multiplies the elements of an Int8 tensor when they are read; 0 means 1.
+	Scale float32
+}
+
+// MatrixOf views memory from byte offset on as rows×cols float32 without gaps.
+func MatrixOf(m Memory, offset int64, rows, cols int) Tensor {
+	return Tensor{Mem: m, Offset: offset, Rows: rows, Cols: cols, Stride: cols, Elem: blocks.Float32}
+}
+
+// VectorOf views memory from byte offset on as n elements.
+func VectorOf(m Memory, offset int64, n int, elem blocks.ElemType) Tensor {
+	return Tensor{Mem: m, Offset: offset, Rows: 1, Cols: n, Stride: n, Elem: elem}
+}
+
+// IsZero reports whether t is the zero Tensor: none.
+func (t Tensor) IsZero() bool { return t.Mem == nil && t.Rows == 0 && t.Cols == 0 }
+
+// Len returns the number of elements, rows times columns.
+func (t Tensor) Len() int { return t.Rows * t.Cols }
+
+// Bytes returns the bytes from the first to the last element.
+func (t Tensor) Bytes() int64 {
+	if t.Rows == 0 || t.Cols == 0 {
+		return 0
+	}
+	return int64((t.Rows-1)*t.Stride+t.Cols) * int64(t.Elem.Size())
+}
+
+// Contiguous reports whether there are no gaps between rows.
+func (t Tensor) Contiguous() bool { return t.Rows <= 1 || t.Stride == t.Cols }
+
+// View returns the rows×cols part of t whose first element is (row, col). It
+// shares memory with t. A view that does not lie in t is the caller's bug and
+// panics, like slicing does.
+func (t Tensor) View(row, col, rows, cols int) Tensor {
+	if row < 0 || col < 0 || rows < 0 || cols < 0 || row+rows > t.Rows || col+cols > t.Cols {
+		panic(fmt.Sprintf("gpu: view of rows %d:%d, columns %d:%d of %v", row, row+rows, col, col+cols, t))
+	}
+	v := t
+	v.Rows, v.Cols = rows, cols
+	v.Offset += int64(row*t.Stride+col) * int64(t.Elem.Size())
+	return v
+}
+
+// Head returns the first n rows.
+func (t Tensor) Head(n int) Tensor { return t.View(0, 0, n, t.Cols) }
+
+// Flat views a contiguous tensor as one row.
+func (t Tensor) Flat() Tensor {
+	if !t.Contiguous() {
+		panic(fmt.Sprintf("gpu: flat view of %v, which has gaps", t))
+	}
+	t.Cols, t.Stride, t.Rows = t.Rows*t.Cols, t.Rows*t.Cols, 1
+	return t
+}
+
+// String names shape and type, such as "float32[1000×128]".
+func (t Tensor) String() string {
+	if t.IsZero() {
+		return "none"
+	}
+	s := fmt.Sprintf("%v[%d×%d", t.Elem, t.Rows, t.Cols)
+	if t.Stride != t.Cols && t.Rows > 1 {
+		s += fmt.Sprintf(" stride %d", t.Stride)
+	}
+	return s + "]"
+}
+
+// check says what is wrong with t as operand name of op.
+func (t Tensor) check(op, name string) error {
+	switch {
+	case t.Rows < 0 || t.Cols < 0 || t.Stride < t.Cols || t.Offset < 0:
+		return shapef(op, "%s is %v with stride %d at offset %d", name, t, t.Stride, t.Offset)
+	case t.Elem.Size() == 0:
+		return shapef(op, "%s has elements of type %v", name, t.Elem)
+	case t.Offset%int64(t.Elem.Size()) != 0:
+		return shapef(op, "%s starts at byte %d, which %v does not divide", name, t.Offset, t.Elem)
+	case t.Len() == 0:
+		return nil
+	case t.Mem == nil:
+		return shapef(op, "%s is %v without memory", name, t)
+	case t.Offset+t.Bytes() > t.Mem.Bytes():
+		return shapef(op, "%s ends at byte %d of memory of %d bytes", name, t.Offset+t.Bytes(), t.Mem.Bytes())
+	}
+	return nil
+}
+
+// Graph is a bipartite message-flow graph in device memory, compressed by
+// destination: messages of destination d come from sources
+// Indices[Indptr[d]:Indptr[d+1]]. The destinations are the first NumDst
+// sources where a layer needs its own state (DGL's convention; see
+// mini.Block).
+type Graph struct {
+	NumDst, NumSrc int
+	Indptr         Tensor // Int32, NumDst+1
+	Indices        Tensor // Int32, one per edge, each < NumSrc
+	// The same edges compressed by source, for backward passes: destinations
+	// of source s are DstIndices[SrcIndptr[s]:SrcIndptr[s+1]], ascending.
+	// Filled by [Queue.Transpose]; zero before.
+	SrcIndptr  Tensor // Int32, NumSrc+1
+	DstIndices Tensor // Int32, one per edge
+}
+
+// Edges returns the number of edges.
+func (g Graph) Edges() int { return g.Indices.Cols }
+
+func (g Graph) check(op string) error {
+	if g.NumDst < 0 || g.NumSrc < 0 {
+		return shapef(op, "graph has %d destinations and %d sources", g.NumDst, g.NumSrc)
+	}
+	for _, p := range []struct {
+		name string
+		t    Tensor
+		n    int
+	}{{"indptr", g.Indptr, g.NumDst + 1}, {"indices", g.Indices, g.Indices.Cols}} {
+		if err := vector(op, p.name, p.t, blocks.Int32, p.n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g Graph) checkTransposed(op string) error {
+	if g.SrcIndptr.IsZero() {
+		return shapef(op, "the graph was not transposed: call Queue.Transpose first")
+	}
+	if err := vector(op, "source indptr", g.SrcIndptr, blocks.Int32, g.NumSrc+1); err != nil {
+		return err
+	}
+	return vector(op, "destination indices", g.DstIndices, blocks.Int32, g.Indices.Cols)
+}
+
+// vector checks that t is one row of n elements of type elem.
+func vector(op, name string, t Tensor, elem blocks.ElemType, n int) error {
+	if n == 0 && t.IsZero() {
+		return nil
+	}
+	if err := t.check(op, name); err != nil {
+		return err
+	}
+	if t.Elem != elem || t.Rows != 1 || t.Cols != n {
+		return shapef(op, "%s is %v, expected %v[1×%d]", name, t, elem, n)
+	}
+	return nil
+}
+
+// matrix checks that t is rows×cols float32; -1 means any.
+func matrix(op, name string, t Tensor, rows, cols int) error {
+	if err := t.check(op, name); err != nil {
+		return err
+	}
+	if t.Elem != blocks.Float32 || (rows >= 0 && t.Rows != rows) || (cols >= 0 && t.Cols != cols) {
+		want := func(n int) string {
+			if n < 0 {
+				return "any"
+			}
+			return fmt.Sprint(n)
+		}
+		return shapef(op, "%s is %v, expected float32[%s×%s]", name, t, want(rows), want(cols))
+	}
+	return nil
+}
