@@ -200,4 +200,3 @@ func (s *stream) Adam(o gpu.AdamOptions, param, grad, m, v gpu.Tensor) {
 			slice[float32](param), slice[float32](grad), slice[float32](m), slice[float32](v))
 	})
 }
-
