@@ -26,6 +26,9 @@ type Batch struct {
 	Seeds  []uint32 // rows of the macro-batch: the last block's destinations
 	Blocks []Block
 	Input  []uint32 // rows of the macro-batch whose features feed Blocks[0]: its sources
+	// Extra is the [SeedSource]'s: what it knows of the batch beyond seeds, kept
+	// so that its memory is reused too. The sampler does not touch it.
+	Extra any
 }
 
 // SampledEdges returns the number of edges over all blocks.

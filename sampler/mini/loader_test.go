@@ -1,0 +1,133 @@
+package mini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func loaderGraph() (Graph, []uint32) {
+	const n = 2000
+	seeds := make([]uint32, 1501)
+	for i := range seeds {
+		seeds[i] = uint32(i + 100)
+	}
+	return Graph{In: adjacency(n, skewed(4, n, 30_000), 0)}, seeds
+}
+
+// Whatever the threads and the depth: the reference's batches, in order.
+func TestLoaderIsDeterministic(t *testing.T) {
+	g, rows := loaderGraph()
+	cfg := Config{Fanouts: []int{7, 4}, Seed: 9}
+	for _, o := range []LoaderOptions{{}, {Threads: 1, Depth: 1}, {Threads: 4, Depth: 3}, {Threads: 3, Depth: 40}} {
+		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
+			l, err := NewLoader(cfg, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			for step := range 2 {
+				source := NewShuffled(keyed.New(9).With(uint64(step)), rows, 100)
+				l.Start(t.Context(), Key{Epoch: 1, Step: step}, g, source)
+				n := 0
+				var all []uint32
+				for ; l.Next(); n++ {
+					seeds, _ := source.Seeds(n, nil, nil)
+					want := reference(cfg, Key{Epoch: 1, Step: step, Batch: n}, g, seeds)
+					equalBatches(t, l.Batch(), &want)
+					all = append(all, seeds...)
+				}
+				if err := l.Err(); err != nil {
+					t.Fatal(err)
+				}
+				if slices.Equal(all, rows) {
+					t.Error("seeds were not shuffled")
+				}
+				slices.Sort(all)
+				if n != 16 || !slices.Equal(all, rows) {
+					t.Errorf("%d batches with %d seeds, want 16 with every row once", n, len(all))
+				}
+			}
+		})
+	}
+}
+
+func TestLoaderStopsEarlyAndStartsAgain(t *testing.T) {
+	g, rows := loaderGraph()
+	l, _ := NewLoader(Config{Fanouts: []int{5}}, LoaderOptions{Threads: 2})
+	defer l.Close()
+	for range 3 {
+		l.Start(t.Context(), Key{}, g, NewSequential(rows, 10))
+		for range 4 {
+			if !l.Next() {
+				t.Fatal(l.Err())
+			}
+		}
+		if got := l.Batch().Seeds; !slices.Equal(got, rows[30:40]) {
+			t.Fatalf("fourth batch's seeds are %v, want rows 30 to 39", got)
+		}
+	}
+	l.Stop()
+	if l.Next() || l.Err() != nil {
+		t.Errorf("after Stop: Next true or error %v", l.Err())
+	}
+}
+
+func TestLoaderReportsErrorsInOrder(t *testing.T) {
+	g, rows := loaderGraph()
+	l, _ := NewLoader(Config{Fanouts: []int{5}}, LoaderOptions{Threads: 3})
+	defer l.Close()
+	bad := slices.Clone(rows)
+	bad[55] = 1 << 30
+	l.Start(t.Context(), Key{Epoch: 2}, g, NewSequential(bad, 10))
+	n := 0
+	for l.Next() {
+		n++
+	}
+	want := "epoch 2 step 0 pass 0 batch 5: bad seeds: seed 5 is row 1073741824, but the macro-batch has 2000 rows"
+	if err := l.Err(); n != 5 || !errors.Is(err, ErrSeeds) || err.Error() != want {
+		t.Errorf("%d batches, then %v; want 5, then %s", n, err, want)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	l.Start(ctx, Key{}, g, NewSequential(rows, 10))
+	l.Next()
+	cancel()
+	for l.Next() {
+	}
+	if err := l.Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("after cancelling: %v", err)
+	}
+	l.Close()
+	l.Start(t.Context(), Key{}, g, NewSequential(rows, 10))
+	if l.Next() || !errors.Is(l.Err(), ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", l.Err())
+	}
+}
+
+func TestLoaderAllocatesNothing(t *testing.T) {
+	g, rows := loaderGraph()
+	l, _ := NewLoader(Config{Fanouts: []int{5, 5}}, LoaderOptions{Threads: 2})
+	defer l.Close()
+	source := NewSequential(rows, 100)
+	ctx := t.Context()
+	run := func() {
+		l.Start(ctx, Key{}, g, source)
+		for l.Next() {
+		}
+	}
+	for range 5 {
+		run()
+	}
+	if n := testing.AllocsPerRun(20, run); n > 1 { // a slot may still meet its largest batch
+		t.Errorf("%v allocations a run of 16 batches", n)
+	}
+}
