@@ -11,22 +11,26 @@ const verifyBytes = 4 << 20
 
 // Verify reads the whole file and checks every byte of it: chunk checksums,
 // padding, and the invariants of its kind (ids in range and in order). The
-// header and footer were checked when the file was opened. It holds one row
-// of a Topology file in memory, otherwise 4 MiB; progress, if not nil, is told
+// header and footer were checked when the file was opened. It holds the
+// largest row of a Topology file in memory, otherwise 4 MiB; progress, if not nil, is told
 // bytes as they pass. It returns the first damage, in file order.
 func (f *File) Verify(ctx context.Context, progress func(n int64)) error {
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	buf := alignedBytes(verifyBytes)
+	longest := int64(0)
+	for _, e := range f.foot.extents {
+		longest = max(longest, AlignUp(e.Length))
+	}
+	if f.header.Kind != Topology && !f.header.strings() {
+		longest = min(longest, verifyBytes)
+	}
+	buf := alignedBytes(int(longest))
 	for _, e := range f.foot.extents {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if f.header.Kind == Topology || f.header.strings() {
-			if int64(len(buf)) < AlignUp(e.Length) {
-				buf = alignedBytes(int(AlignUp(e.Length)))
-			}
 			b := buf[:AlignUp(e.Length)]
 			if err := f.readAt(b, e.Offset, f.header.ExtentName(e.ID)); err != nil {
 				return err
