@@ -1,0 +1,112 @@
+package train
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/gstore/gstore/gpu/nn"
+)
+
+// Config is everything that decides a run's result, and what it may use. It is
+// stored with the run. The zero value of a field means its default; Normalize fills
+// them in.
+type Config struct {
+	Task  string `json:"task" yaml:"task"`   // "node" (default: the store's)
+	Model string `json:"model" yaml:"model"` // "sage" (default)
+	// Layers of the model; default: as many as Fanouts.
+	Layers int `json:"layers" yaml:"layers"`
+	Hidden int `json:"hidden" yaml:"hidden"` // columns between layers; default 128
+	// Fanouts are the neighbours sampled per node and hop, outward from the
+	// seeds, −1 for all; default 15,10,5,5… for Layers hops.
+	Fanouts     []int    `json:"fanouts" yaml:"fanouts"`
+	BatchSize   int      `json:"batch_size" yaml:"batch_size"` // seeds of a mini-batch; default 1000
+	Epochs      int      `json:"epochs" yaml:"epochs"`         // default 10
+	LR          float64  `json:"lr" yaml:"lr"`                 // of Adam; default .005
+	WeightDecay float64  `json:"weight_decay" yaml:"weight_decay"`
+	Dropout     *float64 `json:"dropout" yaml:"dropout"` // of hidden states; default .5
+	Seed        uint64   `json:"seed" yaml:"seed"`
+	// Features names the feature columns; default: all of role feature.
+	Features []string `json:"features" yaml:"features"`
+
+	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory" or "hanoi"
+	Buffer int    `json:"buffer" yaml:"buffer"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
+	Reuse  int    `json:"reuse" yaml:"reuse"`   // passes over each macro-batch, 1 … 4; default 1
+
+	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" yaml:"device"`       // "auto" (default), "host"
+	Threads     int    `json:"threads" yaml:"threads"`     // default: all processors
+	// EvalEvery is the epochs between validations; default 1. The last epoch
+	// is always validated.
+	EvalEvery int `json:"eval_every" yaml:"eval_every"`
+}
+
+// defaultFanouts are the neighbours per hop when none are given.
+var defaultFanouts = [...]int{15, 10, 5}
+
+// Normalize fills in defaults and says what is wrong with c.
+func (c *Config) Normalize() error {
+	set := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	set(&c.Task, "node")
+	set(&c.Model, "sage")
+	set(&c.Plan, "auto")
+	set(&c.IOEngine, "auto")
+	set(&c.Device, "auto")
+	setInt := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	if c.Layers == 0 {
+		c.Layers = len(c.Fanouts)
+	}
+	setInt(&c.Layers, 2)
+	for i := len(c.Fanouts); i < c.Layers; i++ {
+		c.Fanouts = append(c.Fanouts, defaultFanouts[min(i, len(defaultFanouts)-1)])
+	}
+	setInt(&c.Hidden, 128)
+	setInt(&c.BatchSize, 1000)
+	setInt(&c.Epochs, 10)
+	setInt(&c.Reuse, 1)
+	setInt(&c.Threads, runtime.GOMAXPROCS(0))
+	setInt(&c.EvalEvery, 1)
+	if c.LR == 0 {
+		c.LR = .005
+	}
+	if c.Dropout == nil {
+		half := .5
+		c.Dropout = &half
+	}
+	return c.validate()
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Task != "node" && c.Task != "auto":
+		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
+	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
+		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
+	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:
+		return fmt.Errorf("train: batch size %d, epochs %d, hidden %d, threads %d, eval every %d: expected positive numbers", c.BatchSize, c.Epochs, c.Hidden, c.Threads, c.EvalEvery)
+	case !(c.LR > 0) || !(c.WeightDecay >= 0):
+		return fmt.Errorf("train: learning rate %v and weight decay %v: expected > 0 and ≥ 0", c.LR, c.WeightDecay)
+	case !(*c.Dropout >= 0 && *c.Dropout < 1):
+		return fmt.Errorf("train: dropout %v, expected 0 ≤ p < 1", *c.Dropout)
+	case c.Reuse < 1 || c.Reuse > 4:
+		return fmt.Errorf("train: reuse %d, expected 1 to 4 passes", c.Reuse)
+	case c.MemoryBytes < 0 || c.Buffer < 0:
+		return fmt.Errorf("train: memory %d bytes, buffer %d partitions: expected 0 or more", c.MemoryBytes, c.Buffer)
+	case c.Device != "auto" && c.Device != "host":
+		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
+	}
+	return nil
+}
+
+// model returns the model's description for a store.
+func (c *Config) model(in, classes int) nn.Config {
+	return nn.Config{Model: c.Model, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), Seed: c.Seed}
+}

@@ -1,0 +1,23 @@
+// Package train runs training: it connects a store's macro-batches, a plan, a
+// mini-batch sampler and a model on a device, and evaluates exactly.
+//
+// # Model
+//
+// [Node] trains a node classifier for a number of epochs. An epoch follows its
+// plan: while one macro-batch is trained the store reads and assembles the
+// next, and while one mini-batch is trained the loader samples the next ones.
+// After an epoch the validation accuracy is computed exactly ([Evaluator]: all
+// neighbours, layer by layer, streamed over the store); the best epoch's
+// model is kept, and the test accuracy is that model's.
+//
+// # Determinism
+//
+// Every random choice is keyed by (seed, epoch, step, pass, batch): the same
+// store and configuration give bit-identical losses for any number of threads
+// and any I/O engine.
+//
+// # Memory
+//
+// Config.MemoryBytes bounds what a run holds: the partition buffer, and beside
+// it either training's or evaluation's work space, which are never alive at once.
+package train

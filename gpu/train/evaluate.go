@@ -1,0 +1,508 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// Source is what an exact evaluation reads; [*store.Store] implements it.
+type Source interface {
+	Manifest() *store.Manifest
+	ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error)
+	ReadRow(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Row, []byte, error)
+}
+
+// EvaluatorOptions configures an [Evaluator].
+type EvaluatorOptions struct {
+	Features    []string // the model's input columns, in its order
+	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
+	TempDir     string   // for hidden states that do not fit; "": the system's
+}
+
+// Metrics is how well a model does on one split.
+type Metrics struct {
+	Nodes    int64   `json:"nodes"`
+	Correct  int64   `json:"correct"`
+	Loss     float64 `json:"loss"`     // mean cross-entropy
+	Accuracy float64 `json:"accuracy"` // Correct/Nodes; 0 without nodes
+}
+
+// chunkRows is how many nodes a layer finishes at a time.
+const chunkRows = 8192
+
+// Evaluator computes a model's outputs with all neighbours, layer by layer
+// over the whole graph (layer-wise inference; Hamilton et al., 2017, Algorithm
+// 1 with every node in the batch), streamed over a store.
+//
+// The nodes are cut into tiles of consecutive partitions. For each
+// destination tile the messages from each source tile are added up in turn,
+// so that memory holds two tiles' states and the edges between them: the
+// work is exact, and the reads are k² source tiles for k tiles. With one tile,
+// features and edges are kept for the next evaluation.
+//
+// An Evaluator is for one goroutine.
+type Evaluator struct {
+	src     Source
+	dev     gpu.Device
+	o       EvaluatorOptions
+	columns []*store.ColumnInfo
+	label   string
+	split   string
+	tiles   []tile
+	edges   edgeBuilder
+	arena   *gpu.Arena
+	memory  bool // hidden states lie in memory
+
+	kept     csr             // the edges, if there is one tile
+	features []*blockio.Slab // a tile's rows of each feature column
+	loaded   int             // the tile in features, −1 = none
+	state    *blockio.Slab   // a tile's rows of hidden states that lie in a file
+	degrees  *blockio.Slab
+	read     int64
+}
+
+// NewEvaluator plans evaluations of models of at most maxDim columns between
+// layers. A budget too small for the smallest tiles is [store.ErrBudget].
+func NewEvaluator(src Source, dev gpu.Device, o EvaluatorOptions, maxDim int) (*Evaluator, error) {
+	m := src.Manifest()
+	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1,
+		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
+	for _, name := range o.Features {
+		c, err := m.Column(name)
+		if err != nil {
+			return nil, err
+		}
+		e.columns = append(e.columns, c)
+	}
+	if len(e.columns) == 0 {
+		return nil, fmt.Errorf("train: evaluation: %w: no feature columns", store.ErrNotFound)
+	}
+	for _, role := range []struct {
+		role store.Role
+		name *string
+	}{{store.RoleLabel, &e.label}, {store.RoleSplit, &e.split}} {
+		cs := m.ColumnsOf(role.role)
+		if len(cs) == 0 {
+			return nil, fmt.Errorf("train: evaluation: %w: a column of role %s", store.ErrNotFound, role.role)
+		}
+		*role.name = cs[0].Name
+	}
+	return e, e.plan(maxDim)
+}
+
+// plan chooses the fewest tiles whose states, sums and edges fit the budget.
+func (e *Evaluator) plan(maxDim int) error {
+	m := e.src.Manifest()
+	var featureBytes, accDim int64
+	for _, c := range e.columns {
+		featureBytes += int64(c.RowBytes())
+		accDim = max(accDim, int64(c.Dim))
+	}
+	accDim = max(accDim, int64(maxDim))
+	stateBytes := 4 * int64(maxDim)
+	directions := int64(1)
+	if m.Schema.Undirected {
+		directions = 2
+	}
+	chunk := int64(chunkRows) * 4 * (3*accDim + 2*int64(maxDim)) // a finishing layer's tensors
+	need := func(k int) int64 {
+		var most int64
+		for _, t := range tilesOf(m.Partitions, k) {
+			var edges int64
+			for _, p := range m.Partitions[t.lo:t.hi] {
+				edges += int64(p.Edges)
+			}
+			// Sums, input states, degrees, counters, edges (indices) and the row being read.
+			most = max(most, int64(t.nodes)*(4*accDim+max(featureBytes, stateBytes)+12)+edges*directions*4)
+		}
+		return most + chunk
+	}
+	states := 2 * int64(m.Nodes) * stateBytes
+	k := 1
+	if e.o.MemoryBytes > 0 {
+		for ; need(k) > e.o.MemoryBytes; k *= 2 {
+			if k >= len(m.Partitions) {
+				return fmt.Errorf("train: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k), len(m.Partitions))
+			}
+		}
+	}
+	e.tiles = tilesOf(m.Partitions, k)
+	e.memory = e.o.MemoryBytes == 0 || need(k)+states <= e.o.MemoryBytes
+	return nil
+}
+
+// Tiles returns into how many pieces the graph is cut.
+func (e *Evaluator) Tiles() int { return len(e.tiles) }
+
+// BytesRead returns the bytes read from the store so far.
+func (e *Evaluator) BytesRead() int64 { return e.read + e.edges.bytes }
+
+// Run computes the model's outputs for all nodes and returns the metrics of
+// the splits asked for ("train", "valid", "test"), in their order.
+func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, splits ...string) ([]Metrics, error) {
+	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
+	for _, s := range splits {
+		r.splits = append(r.splits, splitValue(s))
+	}
+	defer r.close()
+	layers := model.Layers()
+	for l, layer := range layers {
+		s, ok := layer.(nn.Streamer)
+		if !ok {
+			return nil, fmt.Errorf("train: layer %d (%T) cannot be evaluated from edge buckets", l, layer)
+		}
+		last := l == len(layers)-1
+		if !last {
+			out, err := newStates(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.o.TempDir)
+			if err != nil {
+				return nil, err
+			}
+			r.out = out
+		}
+		for i := range e.tiles {
+			if err := r.tile(ctx, s, i, model, last); err != nil {
+				return nil, fmt.Errorf("train: evaluate layer %d: %w", l, err)
+			}
+		}
+		r.in.close()
+		r.in, r.out = r.out, nil
+	}
+	for i := range r.metrics {
+		if m := &r.metrics[i]; m.Nodes > 0 {
+			m.Accuracy = float64(m.Correct) / float64(m.Nodes)
+			m.Loss /= float64(m.Nodes)
+		}
+	}
+	return r.metrics, nil
+}
+
+// Close frees the evaluator's memory.
+func (e *Evaluator) Close() error {
+	e.kept.free()
+	err := e.arena.Close()
+	for _, s := range append(e.features, e.state, e.degrees) {
+		if s != nil {
+			err = errors.Join(err, s.Free())
+		}
+	}
+	e.features, e.state, e.degrees = nil, nil, nil
+	return err
+}
+
+// evaluation is one Run.
+type evaluation struct {
+	*Evaluator
+	queue   *gpu.Queue
+	splits  []uint8
+	metrics []Metrics
+	in, out *states // hidden states below and above the layer; in is nil below the first
+	labels  []byte
+	split   []byte
+	masked  []int32
+	host    []float32 // a chunk's outputs
+}
+
+func (r *evaluation) close() {
+	r.in.close()
+	r.out.close()
+}
+
+// tile computes a layer's outputs of destination tile i.
+func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *nn.Model, last bool) error {
+	q, to := r.queue, r.tiles[i]
+	acc, degrees, free, err := r.accumulators(layer, to)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if layer.AccumulatorDim() > 0 {
+		// The tile's own states come last and stay for finishing.
+		for k := range r.tiles {
+			from := (i + 1 + k) % len(r.tiles)
+			if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
+				return err
+			}
+		}
+	}
+	input, release, err := r.input(ctx, layer, i)
+	if err != nil {
+		return err
+	}
+	defer release()
+	deg, err := q.Device().Map(asBytes(degrees))
+	if err != nil {
+		return err
+	}
+	parts := r.src.Manifest().Partitions
+	for p := to.lo; p < to.hi; p++ {
+		base, n := int(uint64(parts[p].First)-to.base), int(parts[p].Nodes)
+		if last {
+			if err := r.readTargets(ctx, p); err != nil {
+				return err
+			}
+		}
+		for lo := 0; lo < n; lo += chunkRows {
+			rows := min(chunkRows, n-lo)
+			var self nn.Input
+			for _, t := range input.Tables {
+				self.Tables = append(self.Tables, t.View(base+lo, 0, rows, t.Cols))
+			}
+			var sum gpu.Tensor
+			if acc.Cols > 0 {
+				sum = acc.View(base+lo, 0, rows, acc.Cols)
+			}
+			pass := &nn.Pass{Queue: q, Arena: r.arena}
+			out := layer.Finish(pass, self, sum, gpu.VectorOf(deg, int64(base+lo)*4, rows, blocks.Float32))
+			if last {
+				err = r.score(ctx, model, out, lo)
+			} else {
+				err = r.store(ctx, out, uint64(parts[p].First)+uint64(lo))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// accumulators returns zeroed sums and degrees of a destination tile.
+func (r *evaluation) accumulators(layer nn.Streamer, to tile) (acc gpu.Tensor, degrees []float32, free func(), err error) {
+	if r.degrees == nil {
+		most := 0
+		for _, t := range r.tiles {
+			most = max(most, t.nodes)
+		}
+		if r.degrees, err = blockio.AllocSlab(int64(most)*4, blockio.SlabOptions{}); err != nil {
+			return gpu.Tensor{}, nil, nil, err
+		}
+	}
+	degrees = asFloat32(r.degrees.Bytes())[:to.nodes]
+	clear(degrees)
+	if layer.AccumulatorDim() == 0 {
+		return gpu.Tensor{}, degrees, func() {}, nil
+	}
+	mem, err := r.dev.Alloc(int64(to.nodes) * int64(layer.AccumulatorDim()) * 4) // zeroed
+	if err != nil {
+		return gpu.Tensor{}, nil, nil, err
+	}
+	return gpu.MatrixOf(mem, 0, to.nodes, layer.AccumulatorDim()), degrees, func() { _ = mem.Free() }, nil
+}
+
+// accumulate adds the messages from one tile to another.
+func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
+	c := r.kept
+	if c.slab == nil {
+		var err error
+		if c, err = r.edges.build(ctx, r.tiles[from], r.tiles[to]); err != nil {
+			return err
+		}
+		if len(r.tiles) == 1 {
+			r.kept = c
+		} else {
+			defer c.free()
+		}
+	}
+	for d := range degrees {
+		degrees[d] += float32(c.indptr[d+1] - c.indptr[d])
+	}
+	input, release, err := r.input(ctx, layer, from)
+	if err != nil {
+		return err
+	}
+	defer release()
+	q := r.queue
+	g := gpu.Graph{NumDst: r.tiles[to].nodes, NumSrc: r.tiles[from].nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
+	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	return r.arena.Reset()
+}
+
+// input returns the states of a tile's nodes below the layer, valid until release.
+func (r *evaluation) input(ctx context.Context, layer nn.Streamer, i int) (in nn.Input, release func(), err error) {
+	var mems []gpu.Memory
+	release = func() {
+		for _, m := range mems {
+			_ = m.Free()
+		}
+	}
+	add := func(b []byte, cols, stride int, elem blocks.ElemType) error {
+		m, err := r.dev.Map(b)
+		if err != nil {
+			release()
+			return err
+		}
+		mems = append(mems, m)
+		in.Tables = append(in.Tables, gpu.Tensor{Mem: m, Rows: r.tiles[i].nodes, Cols: cols, Stride: stride, Elem: elem})
+		return nil
+	}
+	if r.in == nil {
+		if err := r.loadFeatures(ctx, i); err != nil {
+			return in, nil, err
+		}
+		for k, c := range r.columns {
+			if err := add(r.features[k].Bytes(), c.Dim, c.Dim, c.Elem); err != nil {
+				return in, nil, err
+			}
+		}
+		return in, release, nil
+	}
+	t := r.tiles[i]
+	b := r.in.view(t.base, t.nodes)
+	if b == nil {
+		size := int64(t.nodes) * r.in.rowBytes
+		if err := grow(&r.state, size); err != nil {
+			return in, nil, err
+		}
+		b = r.state.Bytes()[:size]
+		if err := r.in.read(b, t.base); err != nil {
+			return in, nil, err
+		}
+	}
+	return in, release, add(b, layer.InDim(), layer.InDim(), blocks.Float32)
+}
+
+// grow makes *s at least size bytes; its content is lost if it was smaller.
+func grow(s **blockio.Slab, size int64) error {
+	if *s != nil {
+		if int64(len((*s).Bytes())) >= size {
+			return nil
+		}
+		if err := (*s).Free(); err != nil {
+			return err
+		}
+		*s = nil
+	}
+	var err error
+	*s, err = blockio.AllocSlab(size, blockio.SlabOptions{})
+	return err
+}
+
+// loadFeatures makes features hold tile i's rows.
+func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
+	if r.loaded == i {
+		return nil
+	}
+	r.loaded = -1
+	if r.features == nil {
+		r.features = make([]*blockio.Slab, len(r.columns))
+	}
+	t, parts := r.tiles[i], r.src.Manifest().Partitions
+	for k, c := range r.columns {
+		row := int64(c.RowBytes())
+		if err := grow(&r.features[k], int64(t.nodes)*row); err != nil {
+			return err
+		}
+		for p := t.lo; p < t.hi; p++ {
+			at, size := int64(uint64(parts[p].First)-t.base)*row, int64(parts[p].Nodes)*row
+			dst := r.features[k].Bytes()[at : at+size : at+size]
+			b, err := r.src.ReadColumn(ctx, c.Name, store.PartitionID(p), dst)
+			if err != nil {
+				return err
+			}
+			if int64(len(b)) != size {
+				return fmt.Errorf("train: column %s of partition %d has %d bytes, expected %d", c.Name, p, len(b), size)
+			}
+			if size > 0 && &b[0] != &dst[0] {
+				copy(dst, b)
+			}
+			r.Evaluator.read += size
+		}
+	}
+	r.loaded = i
+	return nil
+}
+
+// readTargets reads labels and split of a partition.
+func (r *evaluation) readTargets(ctx context.Context, p int) (err error) {
+	if r.labels, err = r.src.ReadColumn(ctx, r.label, store.PartitionID(p), r.labels); err != nil {
+		return err
+	}
+	r.split, err = r.src.ReadColumn(ctx, r.Evaluator.split, store.PartitionID(p), r.split)
+	r.Evaluator.read += int64(len(r.labels) + len(r.split))
+	return err
+}
+
+// score counts a chunk of logits, whose first row is node lo of the partition read last.
+func (r *evaluation) score(ctx context.Context, model *nn.Model, logits gpu.Tensor, lo int) error {
+	q, labels := r.queue, asInt32(r.labels)[lo:lo+logits.Rows]
+	for i, split := range r.splits {
+		r.masked = r.masked[:0]
+		n := int64(0)
+		for k, l := range labels {
+			if r.split[lo+k] != split {
+				l = -1
+			}
+			if l >= 0 {
+				n++
+			}
+			r.masked = append(r.masked, l)
+		}
+		if n == 0 {
+			continue
+		}
+		q.SoftmaxCrossEntropy(logits, r.arena.Int32s(q, r.masked), gpu.Tensor{}, model.Stat())
+		var stat [2]float64
+		q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), model.Stat())
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+		m := &r.metrics[i]
+		m.Nodes += n
+		m.Loss += stat[0]
+		m.Correct += int64(stat[1])
+	}
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	return r.arena.Reset()
+}
+
+// store writes a chunk of hidden states, whose first row is internal id first.
+func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) error {
+	if n := out.Len(); cap(r.host) < n {
+		r.host = make([]float32, n)
+	}
+	r.host = r.host[:out.Len()]
+	r.queue.Download(asBytes(r.host), out)
+	if err := r.queue.Sync(ctx); err != nil {
+		return err
+	}
+	if err := r.out.write(asBytes(r.host), first); err != nil {
+		return err
+	}
+	return r.arena.Reset()
+}
+
+func splitValue(name string) uint8 {
+	for i, n := range store.SplitNames() {
+		if n == name {
+			return uint8(i)
+		}
+	}
+	return store.SplitNone
+}
+
+func asBytes(x []float32) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
+}
+
+func asFloat32(b []byte) []float32 {
+	if len(b) < 4 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
+}

@@ -1,0 +1,126 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// reference computes a split's metrics with the model's Forward over one
+// block a layer that holds the whole graph.
+func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split uint8) Metrics {
+	t.Helper()
+	a := gpu.NewArena(q.Device())
+	defer func() { _ = a.Close() }()
+	n := len(g.labels)
+	indptr, indices := []int32{0}, []int32{}
+	for _, s := range g.in.Spans {
+		for _, u := range g.in.Indices[s.Begin:s.End] {
+			indices = append(indices, int32(u))
+		}
+		indptr = append(indptr, int32(len(indices)))
+	}
+	var graphs []gpu.Graph
+	for range m.Layers() {
+		graphs = append(graphs, gpu.Graph{NumDst: n, NumSrc: n, Indptr: a.Int32s(q, indptr), Indices: a.Int32s(q, indices)})
+	}
+	mem, err := q.Device().Map(g.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits := m.Forward(&nn.Pass{Queue: q, Arena: a}, graphs, nn.Dense(gpu.MatrixOf(mem, 0, n, g.dim)))
+	labels := make([]int32, n)
+	var out Metrics
+	for v := range labels {
+		labels[v] = -1
+		if g.split[v] == split && g.labels[v] >= 0 {
+			labels[v] = g.labels[v]
+			out.Nodes++
+		}
+	}
+	q.SoftmaxCrossEntropy(logits, a.Int32s(q, labels), gpu.Tensor{}, m.Stat())
+	var stat [2]float64
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), m.Stat())
+	if err := q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out.Loss, out.Correct = stat[0]/float64(out.Nodes), int64(stat[1])
+	out.Accuracy = float64(out.Correct) / float64(out.Nodes)
+	return out
+}
+
+// TestEvaluatorExact: evaluation streamed in any number of tiles, with hidden
+// states in memory or in a file, equals one pass over the whole graph.
+func TestEvaluatorExact(t *testing.T) {
+	for _, undirected := range []bool{true, false} {
+		for _, layers := range []int{1, 2, 3} {
+			for _, c := range []struct {
+				parts, tiles int
+				inMemory     bool
+			}{{1, 1, true}, {7, 1, true}, {7, 4, true}, {7, 7, false}, {40, 16, false}} {
+				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d", undirected, layers, c.parts, c.tiles), func(t *testing.T) {
+					g := random(t, 1500, c.parts, undirected)
+					dev := host.New(host.Options{Threads: 2})
+					defer func() { _ = dev.Close() }()
+					q, err := gpu.NewQueue(dev)
+					if err != nil {
+						t.Fatal(err)
+					}
+					m, err := nn.New(t.Context(), q, nn.Config{Layers: layers, In: g.dim, Hidden: 10, Out: 5, Seed: 2})
+					if err != nil {
+						t.Fatal(err)
+					}
+					e, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, TempDir: t.TempDir()}, 10)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = e.Close() }()
+					e.tiles, e.memory = tilesOf(g.m.Partitions, c.tiles), c.inMemory
+					for range 2 { // the second time from what was kept
+						got, err := e.Run(t.Context(), q, m, "valid", "test")
+						if err != nil {
+							t.Fatal(err)
+						}
+						for i, split := range []uint8{store.SplitValid, store.SplitTest} {
+							want := reference(t, g, q, m, split)
+							if got[i].Nodes != want.Nodes || math.Abs(got[i].Loss-want.Loss) > 1e-5 || got[i].Correct < want.Correct-1 || got[i].Correct > want.Correct+1 {
+								t.Errorf("split %d: got %+v, want %+v", split, got[i], want)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestEvaluatorBudget: less memory means more tiles, and too little is refused.
+func TestEvaluatorBudget(t *testing.T) {
+	g := random(t, 3000, 16, true)
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	tiles := 0
+	for _, mem := range []int64{0, 3 << 20, 2500 << 10} {
+		e, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, MemoryBytes: mem}, 10)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", mem, err)
+		}
+		if e.Tiles() < tiles {
+			t.Errorf("%d bytes: %d tiles, with more memory %d", mem, e.Tiles(), tiles)
+		}
+		tiles = e.Tiles()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, MemoryBytes: 1000}, 10); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("1000 bytes: error %v, expected ErrBudget", err)
+	}
+}

@@ -1,0 +1,278 @@
+package train
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/testdata"
+)
+
+// memoryGraph is a data set in memory that stands in for a store: partitions
+// of consecutive ids, and one macro-batch that holds everything.
+type memoryGraph struct {
+	m        store.Manifest
+	dim      int
+	features []byte
+	labels   []int32
+	split    []uint8
+	in       store.Adjacency
+	rows     [][]byte // encoded topology rows
+	started  bool
+}
+
+func (g *memoryGraph) Manifest() *store.Manifest { return &g.m }
+
+func (g *memoryGraph) ReadColumn(_ context.Context, name string, p store.PartitionID, _ []byte) ([]byte, error) {
+	info := g.m.Partitions[p]
+	lo, hi := int(info.First), int(info.First)+int(info.Nodes)
+	switch name {
+	case "x":
+		return g.features[lo*g.dim*4 : hi*g.dim*4], nil
+	case "label":
+		var b []byte
+		for _, l := range g.labels[lo:hi] {
+			b = binary.LittleEndian.AppendUint32(b, uint32(l))
+		}
+		return b, nil
+	case "split":
+		return g.split[lo:hi], nil
+	}
+	return nil, fmt.Errorf("no column %s", name)
+}
+
+func (g *memoryGraph) ReadRow(_ context.Context, p store.PartitionID, _ []byte) (blocks.Row, []byte, error) {
+	row, err := blocks.OpenRow(g.rows[p], uint32(len(g.m.Partitions)))
+	return row, g.rows[p], err
+}
+
+func (g *memoryGraph) plan(int) store.Plan {
+	var all []store.PartitionID
+	for p := range g.m.Partitions {
+		all = append(all, store.PartitionID(p))
+	}
+	return store.Plan{Policy: "memory", Steps: []store.Step{{Resident: all, Train: all}}}
+}
+
+func (g *memoryGraph) Start(store.Plan) error { g.started = true; return nil }
+func (g *memoryGraph) Next() bool             { s := g.started; g.started = false; return s }
+func (g *memoryGraph) Err() error             { return nil }
+func (g *memoryGraph) BytesRead() int64       { return 0 }
+func (g *memoryGraph) MacroBatch() *store.MacroBatch {
+	mb := &store.MacroBatch{Rows: len(g.labels), In: &g.in, Labels: g.labels,
+		Features: []store.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}
+	for v, s := range g.split {
+		if s == store.SplitTrain {
+			mb.Seeds = append(mb.Seeds, uint32(v))
+		}
+	}
+	return mb
+}
+
+// npy reads a .npy file (gzipped if named so) from the embedded Cora or, for an
+// absolute path, from disk.
+func npy(t testing.TB, path string) (shape []int, data []byte) {
+	t.Helper()
+	var b []byte
+	var err error
+	if filepath.IsAbs(path) {
+		b, err = os.ReadFile(path)
+	} else {
+		b, err = testdata.FS.ReadFile(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(path, ".gz") {
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = io.ReadAll(z); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := int(binary.LittleEndian.Uint16(b[8:]))
+	head := regexp.MustCompile(`'shape': \(([^)]*)\)`).FindStringSubmatch(string(b[10 : 10+n]))
+	for _, s := range strings.Split(head[1], ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			k, err := strconv.Atoi(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shape = append(shape, k)
+		}
+	}
+	return shape, b[10+n:]
+}
+
+func int64s(b []byte) []int64 {
+	out := make([]int64, len(b)/8)
+	for i := range out {
+		out[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return out
+}
+
+// load reads a data set folder in the numpy layout as an undirected graph of parts
+// partitions.
+func load(t testing.TB, dir, split string, classes, parts int) *memoryGraph {
+	t.Helper()
+	g := &memoryGraph{}
+	feat := dir + "/node_feat.npy"
+	if strings.Contains(dir, "cora") {
+		feat += ".gz"
+	}
+	shape, x := npy(t, feat)
+	n := shape[0]
+	g.dim, g.features = shape[1], x
+	_, labels := npy(t, dir+"/node_label.npy")
+	for _, l := range int64s(labels) {
+		g.labels = append(g.labels, int32(l))
+	}
+	g.split = make([]uint8, n)
+	for value, name := range store.SplitNames() {
+		if value == 0 {
+			continue
+		}
+		_, ids := npy(t, fmt.Sprintf("%s/%s/%s.npy", dir, split, name))
+		for _, v := range int64s(ids) {
+			g.split[v] = uint8(value)
+		}
+	}
+	_, edges := npy(t, dir+"/edge_index.npy")
+	g.build(t, int64s(edges), n, classes, parts, true)
+	return g
+}
+
+// build makes adjacency, rows and manifest from edges [2·E]; dim, features,
+// labels and split are set.
+func (g *memoryGraph) build(t testing.TB, edges []int64, n, classes, parts int, undirected bool) {
+	t.Helper()
+	e := len(edges) / 2
+	pairs := make([][2]uint32, 0, e)
+	for i := range e {
+		a, b := uint32(edges[i]), uint32(edges[e+i])
+		if undirected {
+			a, b = min(a, b), max(a, b)
+		}
+		pairs = append(pairs, [2]uint32{a, b})
+	}
+	slices.SortFunc(pairs, func(a, b [2]uint32) int { // by dst partition comes with dst
+		if a[1] != b[1] {
+			return int(a[1]) - int(b[1])
+		}
+		return int(a[0]) - int(b[0])
+	})
+	pairs = slices.Compact(pairs)
+	neighbours := make([][]uint32, n)
+	for _, p := range pairs {
+		neighbours[p[1]] = append(neighbours[p[1]], p[0])
+		if undirected && p[0] != p[1] {
+			neighbours[p[0]] = append(neighbours[p[0]], p[1])
+		}
+	}
+	for _, list := range neighbours {
+		slices.Sort(list)
+		at := int64(len(g.in.Indices))
+		g.in.Indices = append(g.in.Indices, list...)
+		g.in.Spans = append(g.in.Spans, store.Span{Begin: at, End: int64(len(g.in.Indices))})
+	}
+	var sizes []uint32
+	part := func(v uint32) int { return int(uint64(v) * uint64(parts) / uint64(n)) }
+	first := 0
+	for p := range parts {
+		info := store.PartitionInfo{First: store.NodeID(first)}
+		for first < n && part(uint32(first)) == p {
+			first++
+			info.Nodes++
+		}
+		sizes = append(sizes, uint32(info.Nodes))
+		g.m.Partitions = append(g.m.Partitions, info)
+	}
+	buckets := make([][][]uint64, parts)
+	for p := range buckets {
+		buckets[p] = make([][]uint64, parts)
+	}
+	for _, p := range pairs {
+		i, j := part(p[0]), part(p[1])
+		s, d := p[0]-uint32(g.m.Partitions[i].First), p[1]-uint32(g.m.Partitions[j].First)
+		buckets[j][i] = append(buckets[j][i], uint64(d)<<32|uint64(s))
+		g.m.Partitions[j].Edges++
+	}
+	for j := range parts {
+		var b bytes.Buffer
+		enc := blocks.NewRowEncoder(&b, sizes)
+		if err := enc.Begin(store.PartitionID(j)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range parts {
+			slices.Sort(buckets[j][i])
+			if err := enc.Bucket(store.PartitionID(i), buckets[j][i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := enc.End(); err != nil {
+			t.Fatal(err)
+		}
+		g.rows = append(g.rows, b.Bytes())
+	}
+	g.m.Nodes, g.m.Edges = uint64(n), uint64(len(pairs))
+	g.m.Schema = store.Schema{Undirected: undirected, Task: store.TaskNode, Classes: classes}
+	g.m.Columns = []store.ColumnInfo{
+		{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: g.dim},
+		{Name: "label", Role: store.RoleLabel, Elem: blocks.Int32, Dim: 1},
+		{Name: "split", Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1},
+	}
+}
+
+// random makes a small graph with skewed degrees, self loops and isolated
+// nodes, whose labels follow the features of the neighbourhood.
+func random(t testing.TB, n, parts int, undirected bool) *memoryGraph {
+	t.Helper()
+	const dim, classes = 12, 5
+	r := keyed.New(4).Rand(1)
+	g := &memoryGraph{dim: dim}
+	for v := range n {
+		class := int32(r.Below(classes))
+		for j := range dim {
+			x := r.Normal()
+			if j == int(class) {
+				x += 1.5
+			}
+			g.features = binary.LittleEndian.AppendUint32(g.features, math.Float32bits(float32(x)))
+		}
+		if v%17 == 0 {
+			class = -1
+		}
+		g.labels = append(g.labels, class)
+		g.split = append(g.split, uint8(v%4))
+	}
+	e := 6 * n
+	edges := make([]int64, 2*e)
+	for i := range e {
+		u, v := int64(r.Below(uint64(n))), int64(r.Below(uint64(1+i%n)))
+		if i%3 > 0 { // mostly equal labels
+			for k := 0; k < 20 && g.labels[u] != g.labels[v]; k++ {
+				v = int64(r.Below(uint64(n)))
+			}
+		}
+		edges[i], edges[e+i] = u-u%7/6, v // some nodes are never a source
+	}
+	g.build(t, edges, n, classes, parts, undirected)
+	return g
+}

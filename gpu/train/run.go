@@ -1,0 +1,181 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/store"
+)
+
+// Epoch is what happened in one epoch. Accuracies are in [0, 1].
+type Epoch struct {
+	Epoch         int     `json:"epoch"` // from 1
+	Loss          float64 `json:"loss"`  // mean over training examples, dropout on
+	TrainAccuracy float64 `json:"train_accuracy"`
+	// ValidAccuracy is exact, after the epoch; −1 if it was not computed.
+	ValidAccuracy float64 `json:"valid_accuracy"`
+	Best          bool    `json:"best"`          // the best validation accuracy so far
+	Seconds       float64 `json:"seconds"`       // of training, waits included
+	ValidSeconds  float64 `json:"valid_seconds"` // of validation
+	BytesRead     int64   `json:"bytes_read"`    // by training
+	Steps         int     `json:"steps"`         // macro-batches
+	Batches       int64   `json:"batches"`
+	SampledEdges  int64   `json:"sampled_edges"`
+	Profile       Profile `json:"profile"`
+}
+
+// Summary is a run's result: the keys of the summary event (DESIGN.md section 10).
+type Summary struct {
+	TestAccuracy  float64   `json:"test_accuracy"`
+	ValidAccuracy float64   `json:"valid_accuracy"`
+	TrainLoss     float64   `json:"train_loss"` // of the last epoch
+	BestEpoch     int       `json:"best_epoch"`
+	EpochSeconds  []float64 `json:"epoch_seconds"`
+	TotalSeconds  float64   `json:"total_seconds"`
+	CPUSeconds    float64   `json:"cpu_seconds"`
+	PeakRSSBytes  int64     `json:"peak_rss_bytes"`
+	BytesRead     int64     `json:"bytes_read"`
+	EvalBytesRead int64     `json:"eval_bytes_read"`
+	BytesWritten  int64     `json:"bytes_written"`
+	Batches       int64     `json:"batches"`
+	SampledEdges  int64     `json:"sampled_edges"`
+	Seed          uint64    `json:"seed"`
+	Plan          string    `json:"plan"`
+	Device        string    `json:"device"`
+	IOEngine      string    `json:"io_engine"`
+	Profile       Profile   `json:"profile"` // of all epochs together
+}
+
+// Hooks let a caller watch a run. Any may be nil; they are called from the
+// training goroutine and should return soon.
+type Hooks struct {
+	// Start is called once before the first epoch with the configuration in full.
+	Start func(Config)
+	Batch func(epoch int, batches int64) // after each mini-batch's step
+	Epoch func(Epoch)
+}
+
+// macroBatches is the part of the store's iterator that training uses.
+type macroBatches interface {
+	Start(plan store.Plan) error
+	Next() bool
+	MacroBatch() *store.MacroBatch
+	Err() error
+	BytesRead() int64
+}
+
+// session trains one model. The parts belong to its maker.
+type session struct {
+	cfg   *Config
+	hooks Hooks
+	plan  func(epoch int) store.Plan
+	it    macroBatches
+	eval  *Evaluator
+	t     *trainer
+	sum   Summary
+}
+
+// run trains all epochs, returns to the best one's parameters and tests them.
+func (s *session) run(ctx context.Context) error {
+	start := time.Now()
+	best := -1.0
+	for e := range s.cfg.Epochs {
+		r, err := s.epoch(ctx, e)
+		if err != nil {
+			return err
+		}
+		if (e+1)%s.cfg.EvalEvery == 0 || e == s.cfg.Epochs-1 {
+			if err := s.validate(ctx, &r, &best); err != nil {
+				return err
+			}
+		}
+		s.sum.EpochSeconds = append(s.sum.EpochSeconds, r.Seconds)
+		s.sum.Profile.Add(r.Profile)
+		s.sum.TrainLoss = r.Loss
+		if s.hooks.Epoch != nil {
+			s.hooks.Epoch(r)
+		}
+	}
+	params := s.t.model.Params()
+	if s.sum.BestEpoch > 0 {
+		params.Restore(s.t.queue)
+	}
+	m, err := s.eval.Run(ctx, s.t.queue, s.t.model, "valid", "test")
+	if err != nil {
+		return err
+	}
+	s.sum.ValidAccuracy, s.sum.TestAccuracy = m[0].Accuracy, m[1].Accuracy
+	s.sum.EvalBytesRead = s.eval.BytesRead()
+	s.sum.TotalSeconds = time.Since(start).Seconds()
+	return nil
+}
+
+// epoch trains one epoch, counted from 0.
+func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
+	start := time.Now()
+	before := s.it.BytesRead()
+	plan := s.plan(e)
+	s.sum.Plan = plan.Policy
+	if err := s.it.Start(plan); err != nil {
+		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
+	}
+	var sum totals
+	steps := 0
+	for {
+		at := time.Now()
+		if !s.it.Next() {
+			break
+		}
+		sum.profile.Wait += time.Since(at)
+		if err := s.t.macroBatch(ctx, e, s.it.MacroBatch(), &sum); err != nil {
+			return Epoch{}, err
+		}
+		steps++
+	}
+	if err := s.it.Err(); err != nil {
+		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
+	}
+	if sum.seeds == 0 {
+		return Epoch{}, fmt.Errorf("train: epoch %d: %w: no training nodes in the plan's partitions", e+1, store.ErrNotFound)
+	}
+	s.sum.Batches += sum.batches
+	s.sum.SampledEdges += sum.edges
+	bytes := s.it.BytesRead() - before
+	s.sum.BytesRead += bytes
+	return Epoch{
+		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1,
+		Seconds: time.Since(start).Seconds(), BytesRead: bytes, Steps: steps,
+		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
+	}, nil
+}
+
+// validate computes the exact validation accuracy and keeps the best model.
+func (s *session) validate(ctx context.Context, r *Epoch, best *float64) error {
+	start := time.Now()
+	m, err := s.eval.Run(ctx, s.t.queue, s.t.model, "valid")
+	if err != nil {
+		return err
+	}
+	r.ValidAccuracy = m[0].Accuracy
+	if r.ValidAccuracy > *best {
+		*best, r.Best = r.ValidAccuracy, true
+		s.sum.BestEpoch = r.Epoch
+		s.t.model.Params().Keep(s.t.queue)
+		if err := s.t.queue.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	r.ValidSeconds = time.Since(start).Seconds()
+	return nil
+}
+
+// deviceOf names a device for the summary.
+func deviceOf(d gpu.Device) string {
+	i := d.Info()
+	if i.Detail == "" {
+		return i.Name
+	}
+	return i.Name + " (" + i.Detail + ")"
+}

@@ -1,0 +1,192 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+)
+
+// Places of a run's random draws (see keyed): what shuffles seeds and masks states.
+const (
+	placeShuffle = 0x73687566 // "shuf"
+	placeDropout = 0x64726f70 // "drop"
+)
+
+// Profile says where an epoch's time went, as seen by the training goroutine.
+type Profile struct {
+	Wait     time.Duration `json:"wait"`     // for the next macro-batch
+	Sample   time.Duration `json:"sample"`   // for the next mini-batch (sampling that was not hidden)
+	Forward  time.Duration `json:"forward"`  // gather, aggregate and layers
+	Backward time.Duration `json:"backward"` // loss and backward passes
+	Optimize time.Duration `json:"optimize"`
+}
+
+// Add adds q to p.
+func (p *Profile) Add(q Profile) {
+	p.Wait += q.Wait
+	p.Sample += q.Sample
+	p.Forward += q.Forward
+	p.Backward += q.Backward
+	p.Optimize += q.Optimize
+}
+
+// totals is what training counts.
+type totals struct {
+	loss    float64 // sum over seeds
+	correct float64
+	seeds   int64
+	batches int64
+	edges   int64
+	profile Profile
+}
+
+// trainer trains a model on macro-batches. It owns the queue, the model, the
+// loader and the arena of its mini-batches.
+type trainer struct {
+	cfg    *Config
+	queue  *gpu.Queue
+	arena  *gpu.Arena
+	model  *nn.Model
+	loader *mini.Loader
+	key    keyed.Key
+	adam   gpu.AdamOptions
+	labels []int32 // of the batch's seeds
+	graphs []gpu.Graph
+}
+
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, in, classes int) (_ *trainer, err error) {
+	t := &trainer{cfg: cfg, arena: gpu.NewArena(dev), key: keyed.New(cfg.Seed),
+		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.WeightDecay)}}
+	if t.queue, err = gpu.NewQueue(dev); err != nil {
+		return nil, err
+	}
+	if t.model, err = nn.New(ctx, t.queue, cfg.model(in, classes)); err == nil {
+		hops := t.model.Hops()
+		t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts[:hops], Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+	}
+	if err != nil {
+		_ = t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *trainer) close() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	if t.loader != nil {
+		keep(t.loader.Close())
+	}
+	if t.model != nil {
+		keep(t.model.Close())
+	}
+	keep(t.arena.Close())
+	keep(t.queue.Close())
+	return first
+}
+
+// macroBatch trains the examples of one macro-batch, all passes, and adds to sum.
+func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, sum *totals) error {
+	tables, release, err := t.tables(mb)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for pass := range max(1, mb.Step.Passes) {
+		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
+		place := t.key.With(placeShuffle).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
+		t.loader.Start(ctx, key, mini.Graph{In: mb.In}, mini.NewShuffled(place, mb.Seeds, t.cfg.BatchSize))
+		for {
+			start := time.Now()
+			if !t.loader.Next() {
+				break
+			}
+			sum.profile.Sample += time.Since(start)
+			if err := t.batch(ctx, mb, tables, t.loader.Batch(), sum); err != nil {
+				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+			}
+		}
+		if err := t.loader.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tables maps a macro-batch's feature columns into the device.
+func (t *trainer) tables(mb *store.MacroBatch) (tables []gpu.Tensor, release func(), err error) {
+	var mems []gpu.Memory
+	release = func() {
+		for _, m := range mems {
+			_ = m.Free() // borrowed memory: nothing is freed, nothing can fail
+		}
+	}
+	for _, c := range mb.Features {
+		m, err := t.queue.Device().Map(c.Data)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		mems = append(mems, m)
+		size := c.Type.Size()
+		if size == 0 || c.Stride%size != 0 {
+			release()
+			return nil, nil, fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", c.Name, c.Stride, c.Type, gpu.ErrShape)
+		}
+		tables = append(tables, gpu.Tensor{Mem: m, Rows: mb.Rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type})
+	}
+	return tables, release, nil
+}
+
+// batch takes one optimiser step.
+func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *totals) error {
+	q, a := t.queue, t.arena
+	start := time.Now()
+	t.labels = t.labels[:0]
+	for _, row := range b.Seeds {
+		t.labels = append(t.labels, mb.Labels[row])
+	}
+	t.graphs = t.graphs[:0]
+	for i := range b.Blocks {
+		k := &b.Blocks[i]
+		t.graphs = append(t.graphs, gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)})
+	}
+	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
+	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, b.Input)})
+	forward := time.Now()
+	grad := a.Matrix(q, logits.Rows, logits.Cols)
+	q.SoftmaxCrossEntropy(logits, a.Int32s(q, t.labels), grad, t.model.Stat())
+	t.model.Backward(p, grad)
+	backward := time.Now()
+	t.model.Params().Adam(q, t.adam)
+	var stat [2]float64
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	if err := a.Reset(); err != nil {
+		return err
+	}
+	sum.loss += stat[0]
+	sum.correct += stat[1]
+	sum.seeds += int64(len(b.Seeds))
+	sum.batches++
+	sum.edges += int64(b.SampledEdges())
+	sum.profile.Add(Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
+	return nil
+}
+
+func (t *trainer) dropoutSeed(k mini.Key) uint64 {
+	return t.key.With(placeDropout).With(uint64(k.Epoch)).With(uint64(k.Step)).With(uint64(k.Pass)).At(uint64(k.Batch))
+}

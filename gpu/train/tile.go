@@ -1,0 +1,175 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+)
+
+// tile is a run of consecutive partitions, and so of consecutive nodes.
+type tile struct {
+	lo, hi int // partitions lo ≤ p < hi
+	base   uint64
+	nodes  int
+}
+
+// tilesOf cuts the partitions into at most n runs of about equal numbers of nodes.
+func tilesOf(parts []store.PartitionInfo, n int) []tile {
+	var total uint64
+	for _, p := range parts {
+		total += p.Nodes
+	}
+	want := (total + uint64(n) - 1) / uint64(n)
+	var ts []tile
+	for i := 0; i < len(parts); {
+		t := tile{lo: i, hi: i, base: uint64(parts[i].First)}
+		for t.hi < len(parts) && (t.hi == t.lo || uint64(t.nodes)+parts[t.hi].Nodes <= want) {
+			t.nodes += int(parts[t.hi].Nodes)
+			t.hi++
+		}
+		ts = append(ts, t)
+		i = t.hi
+	}
+	return ts
+}
+
+// csr is the edges from a source tile to a destination tile, by destination,
+// in memory off the Go heap.
+type csr struct {
+	slab            *blockio.Slab
+	indptr, indices []int32
+}
+
+func (c *csr) free() {
+	if c.slab != nil {
+		_ = c.slab.Free() // anonymous memory; a failure only leaks it
+	}
+	*c = csr{}
+}
+
+// edgeBuilder builds csrs from a store's rows.
+type edgeBuilder struct {
+	src        Source
+	undirected bool
+	parts      []store.PartitionInfo
+	row        []byte // the row last read: a reused buffer
+	bytes      int64  // read so far
+}
+
+// build collects the edges s → d with s in from and d in to; the edges of an
+// undirected store count in both directions, a self loop once. Each row is
+// read twice: to count and to fill.
+func (b *edgeBuilder) build(ctx context.Context, from, to tile) (c csr, err error) {
+	count, err := blockio.AllocSlab(int64(to.nodes+1)*4, blockio.SlabOptions{})
+	if err != nil {
+		return csr{}, err
+	}
+	defer func() { _ = count.Free() }()
+	next := asInt32(count.Bytes())[:to.nodes+1]
+	var edges int64
+	if err := b.each(ctx, from, to, func(d, _ uint32) { next[d+1]++; edges++ }); err != nil {
+		return csr{}, err
+	}
+	if edges > math.MaxInt32 {
+		return csr{}, fmt.Errorf("train: %d edges between partitions %d–%d and %d–%d, at most %d fit a tile: give the evaluation less memory or the store more partitions", edges, from.lo, from.hi-1, to.lo, to.hi-1, math.MaxInt32)
+	}
+	for i := range to.nodes {
+		next[i+1] += next[i]
+	}
+	slab, err := blockio.AllocSlab((int64(to.nodes+1)+edges)*4, blockio.SlabOptions{})
+	if err != nil {
+		return csr{}, err
+	}
+	all := asInt32(slab.Bytes())
+	c = csr{slab: slab, indptr: all[:to.nodes+1], indices: all[to.nodes+1 : int64(to.nodes+1)+edges]}
+	copy(c.indptr, next)
+	err = b.each(ctx, from, to, func(d, s uint32) {
+		c.indices[next[d]] = int32(s)
+		next[d]++
+	})
+	if err != nil {
+		c.free()
+	}
+	return c, err
+}
+
+// each calls fn(d, s) for every message from tile from to tile to, by
+// positions in the tiles, in an order that is fixed by the store.
+func (b *edgeBuilder) each(ctx context.Context, from, to tile, fn func(d, s uint32)) error {
+	for j := range b.parts {
+		inTo := to.lo <= j && j < to.hi
+		mirror := b.undirected && from.lo <= j && j < from.hi
+		if !inTo && !mirror {
+			continue
+		}
+		row, buf, err := b.src.ReadRow(ctx, store.PartitionID(j), b.row)
+		if err != nil {
+			return err
+		}
+		b.row = buf
+		b.bytes += int64(len(buf))
+		if inTo {
+			base := uint32(uint64(b.parts[j].First) - to.base)
+			for i := from.lo; i < from.hi; i++ {
+				off := uint32(uint64(b.parts[i].First) - from.base)
+				if err := bucket(&row, i, func(d, s uint32) { fn(base+d, off+s) }); err != nil {
+					return err
+				}
+			}
+		}
+		if mirror {
+			base := uint32(uint64(b.parts[j].First) - from.base)
+			for i := to.lo; i < to.hi; i++ {
+				off := uint32(uint64(b.parts[i].First) - to.base)
+				err := bucket(&row, i, func(d, s uint32) {
+					if i != j || d != s {
+						fn(off+s, base+d)
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// bucket calls fn(dst, src) for every edge of bucket i of a row.
+func bucket(row *blocks.Row, i int, fn func(d, s uint32)) error {
+	k, err := row.Bucket(i)
+	if err != nil || k.Edges == 0 {
+		return err
+	}
+	switch {
+	case k.Dst16 != nil && k.Src16 != nil:
+		runs(k.Starts, k.Dst16, k.Src16, fn)
+	case k.Dst16 != nil:
+		runs(k.Starts, k.Dst16, k.Src32, fn)
+	case k.Src16 != nil:
+		runs(k.Starts, k.Dst32, k.Src16, fn)
+	default:
+		runs(k.Starts, k.Dst32, k.Src32, fn)
+	}
+	return nil
+}
+
+func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, fn func(d, s uint32)) {
+	r := -1
+	for e, s := range src {
+		r += int(starts[e/64] >> (e % 64) & 1)
+		fn(uint32(dst[r]), uint32(s))
+	}
+}
+
+func asInt32(b []byte) []int32 {
+	if len(b) < 4 {
+		return nil
+	}
+	return unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), len(b)/4)
+}

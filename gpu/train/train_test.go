@@ -1,0 +1,84 @@
+package train
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/host"
+)
+
+// runMemory trains on a graph in memory.
+func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summary, []Epoch) {
+	t.Helper()
+	if err := cfg.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { _ = dev.Close() }()
+	tr, err := newTrainer(t.Context(), dev, &cfg, g.dim, g.m.Schema.Classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tr.close() }()
+	ev, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, MemoryBytes: evalBytes, TempDir: t.TempDir()}, max(cfg.Hidden, g.m.Schema.Classes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ev.Close() }()
+	var epochs []Epoch
+	s := &session{cfg: &cfg, plan: g.plan, it: g, eval: ev, t: tr, hooks: Hooks{Epoch: func(e Epoch) {
+		epochs = append(epochs, e)
+		if testing.Verbose() {
+			t.Logf("%+v", e)
+		}
+	}}}
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.sum, epochs
+}
+
+// TestExperiment trains on a data set folder; it runs only when asked to.
+func TestExperiment(t *testing.T) {
+	dir := os.Getenv("GSTORE_EXPERIMENT")
+	if dir == "" {
+		t.Skip("set GSTORE_EXPERIMENT to a data set folder")
+	}
+	num := func(name string, v float64) float64 {
+		if s := os.Getenv(name); s != "" {
+			v, _ = strconv.ParseFloat(s, 64)
+		}
+		return v
+	}
+	g := load(t, dir, "split", int(num("CLASSES", 7)), 4)
+	for seed := range int(num("SEEDS", 1)) {
+		s, _ := runMemory(t, g, Config{Layers: int(num("LAYERS", 2)), Epochs: int(num("EPOCHS", 10)), LR: num("LR", .005), WeightDecay: num("WD", 0), Seed: uint64(seed), Threads: int(num("THREADS", 1))}, 0)
+		t.Logf("SUMMARY %+v", s)
+	}
+}
+
+// TestNodeLearnsAndRepeats: training beats chance by far, and the same seed gives
+// the same losses for any number of threads, another seed others.
+func TestNodeLearnsAndRepeats(t *testing.T) {
+	g := random(t, 2000, 5, true)
+	run := func(threads int, seed uint64) ([]Epoch, Summary) {
+		s, epochs := runMemory(t, g, Config{Hidden: 32, Epochs: 8, BatchSize: 100, LR: .01, Seed: seed, Threads: threads}, 0)
+		return epochs, s
+	}
+	want, sum := run(1, 7)
+	if sum.TestAccuracy < .7 || sum.BestEpoch == 0 {
+		t.Errorf("test accuracy %.3f in epoch %d, expected above .7 on labels that features and neighbours tell", sum.TestAccuracy, sum.BestEpoch)
+	}
+	for _, threads := range []int{2, 4} {
+		got, _ := run(threads, 7)
+		for e := range want {
+			if got[e].Loss != want[e].Loss || got[e].ValidAccuracy != want[e].ValidAccuracy || got[e].SampledEdges != want[e].SampledEdges {
+				t.Errorf("epoch %d with %d threads: %+v, with one %+v", e+1, threads, got[e], want[e])
+			}
+		}
+	}
+	if other, _ := run(1, 8); other[0].Loss == want[0].Loss {
+		t.Error("another seed gives the same loss")
+	}
+}
