@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// VersionInfo is what remains known of every version, readable or not.
+type VersionInfo struct {
+	Version    uint64    `json:"version"`
+	Parent     uint64    `json:"parent"`
+	Created    time.Time `json:"created"`
+	Note       string    `json:"note,omitempty"`
+	Nodes      uint64    `json:"nodes"`
+	Edges      uint64    `json:"edges"`
+	Partitions int       `json:"partitions"`
+	Bytes      int64     `json:"bytes"`    // of its data files
+	Readable   bool      `json:"readable"` // its files are kept
+}
+
+func infoOf(m *Manifest) VersionInfo {
+	return VersionInfo{Version: m.Version, Parent: m.Parent, Created: m.Created, Note: m.Note,
+		Nodes: m.Nodes, Edges: m.Edges, Partitions: len(m.Partitions), Bytes: m.Bytes()}
+}
+
+// Run is an entry of the run history: a training or evaluation.
+type Run struct {
+	Number  uint64    `json:"number"` // set by RecordRun, ascending from 1
+	Version uint64    `json:"version"`
+	Started time.Time `json:"started"`
+	Command string    `json:"command"`
+	// Config is the run's full configuration, Summary what came of it; both JSON.
+	Config  json.RawMessage `json:"config,omitempty"`
+	Summary json.RawMessage `json:"summary,omitempty"`
+}
+
+// History is what happened to a store.
+type History struct {
+	Versions []VersionInfo `json:"versions"` // oldest first
+	Runs     []Run         `json:"runs"`     // oldest first
+}
+
+// ReadHistory reads the history of the store in dir.
+func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err error) {
+	e := newEnv(dir, o.FS, o.LockTimeout)
+	if err := e.find(); err != nil {
+		return nil, err
+	}
+	m, err := openMeta(ctx, e, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	h := &History{Versions: []VersionInfo{}, Runs: []Run{}}
+	err = m.scan([]byte(prefixHistory), func(_, value []byte) error {
+		var v VersionInfo
+		if err := json.Unmarshal(value, &v); err != nil {
+			return m.corrupt("history", "%v", err)
+		}
+		_, ok, err := m.get(numberKey(prefixManifest, v.Version))
+		v.Readable = ok
+		h.Versions = append(h.Versions, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = m.scan([]byte(prefixRun), func(_, value []byte) error {
+		var r Run
+		if err := json.Unmarshal(value, &r); err != nil {
+			return m.corrupt("run history", "%v", err)
+		}
+		h.Runs = append(h.Runs, r)
+		return nil
+	})
+	return h, err
+}
+
+// RecordRun appends to the run history of the store in dir and returns the
+// run's number. It waits for readers that are opening the store, not for a
+// writer between commits.
+func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64, err error) {
+	e := newEnv(dir, o.FS, o.LockTimeout)
+	if err := e.find(); err != nil {
+		return 0, err
+	}
+	m, err := openMeta(ctx, e, true)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if r.Number, err = m.lastNumber(prefixRun); err != nil {
+		return 0, err
+	}
+	r.Number++
+	j, err := json.Marshal(r)
+	if err != nil {
+		return 0, fmt.Errorf("%w: run: %w", ErrInvalid, err)
+	}
+	b := m.db.NewBatch()
+	if err := b.Set(numberKey(prefixRun, r.Number), j, nil); err != nil {
+		return 0, m.wrap("write", err)
+	}
+	return r.Number, m.apply(b)
+}
+
+// lastNumber returns the largest number under a prefix, 0 if there is none.
+func (m *meta) lastNumber(prefix string) (uint64, error) {
+	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: prefixEnd([]byte(prefix))})
+	if err != nil {
+		return 0, m.wrap("read", err)
+	}
+	var n uint64
+	if it.Last() {
+		if n, err = keyNumber(it.Key(), len(prefix)); err != nil {
+			return 0, errors.Join(m.corrupt("key", "%v", err), it.Close())
+		}
+	}
+	if err := it.Close(); err != nil {
+		return 0, m.wrap("read", err)
+	}
+	return n, nil
+}

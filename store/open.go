@@ -1,0 +1,319 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// Options say how a store is opened for reading. The zero value opens the
+// newest version.
+type Options struct {
+	// Version to open; 0 = the newest.
+	Version uint64
+	// LockTimeout is how long to wait for a committing writer; 0 = 30 s.
+	LockTimeout time.Duration
+	// FS is the file system; nil = the operating system's. Locks between
+	// processes exist only there.
+	FS vfs.FS
+}
+
+// Store is a snapshot of one committed version, open for reading. It holds a
+// descriptor of every data file of the version and no lock, so writers may
+// commit and sweep while it is open. Its methods may be called from any
+// number of goroutines.
+type Store struct {
+	env
+	manifest *Manifest
+	files    map[string]*blocks.File
+	columns  map[string]extentMap
+	topology extentMap
+	external extentMap
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// extentMap finds the extent of each partition.
+type extentMap []located
+
+type located struct {
+	file   *blocks.File
+	extent blocks.Extent
+}
+
+// Open opens the store in directory dir. It fails with ErrNotFound if there is
+// none, ErrNoVersion if nothing was committed, a CorruptError if a file is
+// missing, truncated or damaged in header or footer (payloads are checked as they are read),
+// and ErrLocked if a writer's commit did not end within o.LockTimeout.
+func Open(dir string, o Options) (*Store, error) {
+	return open(context.Background(), dir, o)
+}
+
+func open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
+	s := &Store{env: newEnv(dir, o.FS, o.LockTimeout), files: map[string]*blocks.File{}, columns: map[string]extentMap{}}
+	if err := s.find(); err != nil {
+		return nil, err
+	}
+	m, err := openMeta(ctx, s.env, false)
+	if err != nil {
+		return nil, err
+	}
+	// The lock is held until the files are open: a later version's sweep waits.
+	defer func() {
+		err = errors.Join(err, m.Close())
+		if err != nil {
+			_ = s.Close()
+		}
+	}()
+	if s.manifest, err = m.snapshot(o.Version); err != nil {
+		return nil, err
+	}
+	for _, ref := range s.manifest.Files {
+		f, err := openRef(s.env, ref)
+		if err != nil {
+			return nil, err
+		}
+		s.files[ref.Name] = f
+	}
+	return s, s.locate()
+}
+
+// find fails with ErrNotFound where no store is.
+func (e env) find() error {
+	if !e.exists(e.dir) {
+		return fmt.Errorf("%w: there is no directory %s", ErrNotFound, e.dir)
+	}
+	if !e.exists(e.path(metaName)) {
+		return fmt.Errorf("%w: %s is not a store (it has no %s directory)", ErrNotFound, e.dir, metaName)
+	}
+	return nil
+}
+
+// snapshot returns the manifest of a version, 0 = newest.
+func (m *meta) snapshot(version uint64) (*Manifest, error) {
+	if _, err := m.checkFormat(); err != nil {
+		return nil, err
+	}
+	newest, err := m.current()
+	if err != nil {
+		return nil, err
+	}
+	if newest == 0 {
+		return nil, fmt.Errorf("%s: %w", m.dir, ErrNoVersion)
+	}
+	if version != 0 {
+		return m.manifest(version)
+	}
+	man, err := m.manifest(newest)
+	if errors.Is(err, ErrNotFound) {
+		return nil, m.corrupt("manifest", "version %d is current but has no manifest", newest)
+	}
+	return man, err
+}
+
+// openRef opens a data file and compares it with what a manifest says.
+func openRef(e env, ref FileRef) (*blocks.File, error) {
+	path := e.dataPath(ref.Name)
+	f, err := blocks.Open(e.fs, path)
+	if err != nil {
+		if !e.exists(path) {
+			return nil, &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: fmt.Sprintf("it is missing, expected %d bytes", ref.Size)}
+		}
+		return nil, err
+	}
+	if got := f.Info(); got.Size != ref.Size || got.FooterChecksum != ref.FooterChecksum {
+		_ = f.Close()
+		return nil, &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: fmt.Sprintf(
+			"it has %d bytes and footer checksum %08x, the manifest says %d and %08x", got.Size, got.FooterChecksum, ref.Size, ref.FooterChecksum)}
+	}
+	return f, nil
+}
+
+// Close closes the snapshot's files.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.closed = true
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Manifest describes the version. It is the store's own: read only.
+func (s *Store) Manifest() *Manifest { return s.manifest }
+
+// Dir is the store's directory.
+func (s *Store) Dir() string { return s.dir }
+
+// FS is the file system the store was opened on.
+func (s *Store) FS() vfs.FS { return s.fs }
+
+// File returns an open data file by the name the manifest gives it.
+func (s *Store) File(name string) (*blocks.File, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	f, ok := s.files[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: version %d has no data file %q", ErrNotFound, s.manifest.Version, name)
+	}
+	return f, nil
+}
+
+// TopologyExtent returns where the row of dst partition p lies.
+func (s *Store) TopologyExtent(p PartitionID) (*blocks.File, blocks.Extent, error) {
+	return s.extent("topology", s.topology, p)
+}
+
+// ColumnExtent returns where partition p's part of a column lies: the rows of its
+// nodes, or, for a column of edges, of the edges of row p.
+func (s *Store) ColumnExtent(name string, p PartitionID) (*blocks.File, blocks.Extent, error) {
+	m, ok := s.columns[name]
+	if !ok {
+		_, err := s.manifest.Column(name)
+		return nil, blocks.Extent{}, err
+	}
+	return s.extent("column "+name, m, p)
+}
+
+// ExternalExtent returns where the external ids of partition p lie.
+func (s *Store) ExternalExtent(p PartitionID) (*blocks.File, blocks.Extent, error) {
+	return s.extent("external ids", s.external, p)
+}
+
+func (s *Store) extent(what string, m extentMap, p PartitionID) (*blocks.File, blocks.Extent, error) {
+	if err := s.check(); err != nil {
+		return nil, blocks.Extent{}, err
+	}
+	if int(p) >= len(m) {
+		return nil, blocks.Extent{}, fmt.Errorf("%w: partition %d of %s (the store has %d partitions)", ErrNotFound, p, what, len(m))
+	}
+	return m[p].file, m[p].extent, nil
+}
+
+// OpenFile opens a data file of the snapshot through an I/O engine. It is the
+// same file even where a later version has swept its name. The caller closes
+// it, before the engine.
+func (s *Store) OpenFile(engine blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error) {
+	f, err := s.File(name)
+	if err != nil {
+		return nil, err
+	}
+	if !s.onDisk() {
+		return nil, fmt.Errorf("%w: %s is not on the operating system's file system", blockio.ErrUnsupported, s.dir)
+	}
+	bf, err := engine.Open(f.Path(), o)
+	if err != nil && !s.exists(f.Path()) {
+		if fd, ok := f.Descriptor(); ok {
+			return engine.Open(fmt.Sprintf("/proc/self/fd/%d", fd), o)
+		}
+	}
+	return bf, err
+}
+
+// locate finds every partition's extents and checks that their shapes are
+// what the manifest says.
+func (s *Store) locate() error {
+	man := s.manifest
+	nodes := func(p PartitionInfo) uint64 { return p.Nodes }
+	edges := func(p PartitionInfo) uint64 { return p.Edges }
+	var err error
+	if s.topology, err = s.locateAll(man.Topology, blocks.Topology, edges, nil); err != nil {
+		return err
+	}
+	for i := range man.Columns {
+		c := &man.Columns[i]
+		kind, rows := blocks.NodeColumn, nodes
+		if c.Role.OnEdges() {
+			kind, rows = blocks.EdgeColumn, edges
+		}
+		if s.columns[c.Name], err = s.locateAll(c.Files, kind, rows, c); err != nil {
+			return err
+		}
+	}
+	if s.external, err = s.locateAll(man.IDs.External, blocks.ExternalIDs, nodes, nil); err != nil {
+		return err
+	}
+	return s.checkLists()
+}
+
+// locateAll finds the extents of one column; later files override earlier ones.
+func (s *Store) locateAll(names []string, kind blocks.Kind, rows func(PartitionInfo) uint64, c *ColumnInfo) (extentMap, error) {
+	found := make(extentMap, len(s.manifest.Partitions))
+	for _, name := range names {
+		f := s.files[name]
+		h := f.Header()
+		if h.Kind != kind {
+			return nil, mismatch(f, "header", "it is a %v file, the manifest says %v", h.Kind, kind)
+		}
+		if c != nil && (h.Elem != c.Elem || int(h.Dim) != c.Dim) {
+			return nil, mismatch(f, "header", "rows are %d × %v, the manifest says %d × %v", h.Dim, h.Elem, c.Dim, c.Elem)
+		}
+		for _, e := range f.Extents() {
+			if e.ID >= uint64(len(found)) {
+				return nil, mismatch(f, h.ExtentName(e.ID), "the store has only %d partitions", len(found))
+			}
+			found[e.ID] = located{f, e}
+		}
+	}
+	for p, l := range found {
+		if l.file == nil {
+			return nil, mismatch(s.files[names[len(names)-1]], "footer", "partition %d is in none of the files %v", p, names)
+		}
+		h := l.file.Header()
+		want := rows(s.manifest.Partitions[p])
+		if l.extent.Rows != want {
+			return nil, mismatch(l.file, h.ExtentName(l.extent.ID), "%d rows, the manifest says %d", l.extent.Rows, want)
+		}
+		if n := h.RowBytes(); n > 0 && uint64(l.extent.Length) != want*uint64(n) {
+			return nil, mismatch(l.file, h.ExtentName(l.extent.ID), "%d bytes, expected %d rows of %d", l.extent.Length, want, n)
+		}
+	}
+	return found, nil
+}
+
+// checkLists checks edge lists and the id map.
+func (s *Store) checkLists() error {
+	for _, l := range s.manifest.EdgeLists {
+		f := s.files[l.File]
+		if h := f.Header(); h.Kind != blocks.EdgeList {
+			return mismatch(f, "header", "it is a %v file, the manifest says %v", h.Kind, blocks.EdgeList)
+		}
+		if f.Rows() != l.Rows {
+			return mismatch(f, "footer", "%d rows, the manifest says %d", f.Rows(), l.Rows)
+		}
+	}
+	if name := s.manifest.IDs.Map; name != "" {
+		f := s.files[name]
+		if h := f.Header(); h.Kind != blocks.IDMap || h.ExtentRows == 0 {
+			return mismatch(f, "header", "it is a %v file with %d rows an extent, the manifest says %v", h.Kind, h.ExtentRows, blocks.IDMap)
+		}
+	}
+	return nil
+}
+
+func mismatch(f *blocks.File, extent, format string, args ...any) error {
+	return &blocks.CorruptError{Path: f.Path(), Extent: extent, Offset: -1, Reason: fmt.Sprintf(format, args...)}
+}

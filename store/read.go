@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// ReadColumn reads partition p's part of a column, checked, into dst, which
+// is grown if it is too small. The result is row-major [rows][Dim] elements
+// of the column's type and belongs to the caller. This is the simple path; the
+// partition buffer reads in bulk through an engine.
+func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst []byte) ([]byte, error) {
+	f, e, err := s.ColumnExtent(name, p)
+	if err != nil {
+		return nil, err
+	}
+	return s.readExtent(ctx, f, e, dst)
+}
+
+// ReadRow reads the topology row of dst partition p, checked, into dst, which
+// is grown if it is too small. The row refers to the returned bytes, which
+// belong to the caller.
+func (s *Store) ReadRow(ctx context.Context, p PartitionID, dst []byte) (blocks.Row, []byte, error) {
+	f, e, err := s.TopologyExtent(p)
+	if err != nil {
+		return blocks.Row{}, nil, err
+	}
+	b, err := s.readExtent(ctx, f, e, dst)
+	if err != nil {
+		return blocks.Row{}, nil, err
+	}
+	row, err := blocks.OpenRow(b, f.Header().Partitions)
+	if err == nil {
+		err = row.Check()
+	}
+	return row, b, inExtent(f, e, err)
+}
+
+// EdgeReader iterates over an edge list in its order.
+type EdgeReader struct {
+	s    *Store
+	ctx  context.Context
+	file *blocks.File
+	dim  int
+	part int
+	rows []uint64
+	buf  []byte
+	edge Edge
+	err  error
+}
+
+// Edge is one edge of an edge list, by internal ids.
+type Edge struct {
+	Src, Dst NodeID
+	Relation RelationID // 0 if the list has none
+}
+
+// EdgeList opens an edge list for reading from its first edge. It holds one
+// extent in memory.
+func (s *Store) EdgeList(ctx context.Context, name string) (*EdgeReader, error) {
+	l, err := s.manifest.EdgeList(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.File(l.File)
+	if err != nil {
+		return nil, err
+	}
+	return &EdgeReader{s: s, ctx: ctx, file: f, dim: int(f.Header().Dim)}, nil
+}
+
+// Next advances to the next edge; false at the end or on an error, which Err
+// returns.
+func (r *EdgeReader) Next() bool {
+	for len(r.rows) == 0 {
+		if r.err != nil || r.part >= len(r.file.Extents()) || !r.fill(r.file.Extents()[r.part]) {
+			return false
+		}
+		r.part++
+	}
+	row := r.rows[:r.dim]
+	r.rows = r.rows[r.dim:]
+	r.edge = Edge{Src: NodeID(row[0]), Dst: NodeID(row[r.dim-1])}
+	if r.dim == 3 {
+		r.edge.Relation = RelationID(row[1])
+	}
+	n := r.s.manifest.Nodes
+	if row[0] >= n || row[r.dim-1] >= n || r.dim == 3 && row[1] >= uint64(len(r.s.manifest.Schema.Relations)) {
+		r.err = mismatch(r.file, "edge list", "edge %v in a store of %d nodes and %d relations", row, n, len(r.s.manifest.Schema.Relations))
+		return false
+	}
+	return true
+}
+
+func (r *EdgeReader) fill(e blocks.Extent) bool {
+	if r.buf, r.err = r.s.readExtent(r.ctx, r.file, e, r.buf); r.err != nil {
+		return false
+	}
+	if r.dim != 2 && r.dim != 3 {
+		r.err = mismatch(r.file, "header", "edges of %d numbers, expected 2 or 3", r.dim)
+		return false
+	}
+	r.rows, r.err = blocks.View[uint64](r.buf)
+	if r.err == nil && len(r.rows)%r.dim != 0 {
+		r.err = mismatch(r.file, r.file.Header().ExtentName(e.ID), "%d numbers are no whole number of edges of %d", len(r.rows), r.dim)
+	}
+	return r.err == nil
+}
+
+// Edge returns the current edge.
+func (r *EdgeReader) Edge() Edge { return r.edge }
+
+// Err returns what ended the iteration early, if anything did.
+func (r *EdgeReader) Err() error { return r.err }
+
+func (s *Store) readExtent(ctx context.Context, f *blocks.File, e blocks.Extent, dst []byte) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return f.ReadExtent(e, dst)
+}
+
+// inExtent names file and extent in errors of decoders, which only saw bytes.
+func inExtent(f *blocks.File, e blocks.Extent, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", f.Path(), f.Header().ExtentName(e.ID), err)
+}
