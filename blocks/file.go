@@ -122,6 +122,14 @@ func (f *File) readAt(b []byte, offset int64, what string) error {
 // Header returns what the file says it holds.
 func (f *File) Header() Header { return f.header }
 
+// Descriptor returns the file's descriptor, for opening the same file again in
+// another mode even where its name is gone; false where the file system has
+// none. It stays the File's.
+func (f *File) Descriptor() (fd uintptr, ok bool) {
+	fd = f.file.Fd()
+	return fd, fd != vfs.InvalidFd
+}
+
 // Path returns the path the file was opened by.
 func (f *File) Path() string { return f.path }
 

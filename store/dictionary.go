@@ -91,7 +91,8 @@ func (d *DictionaryWriter) start() error {
 	if err != nil {
 		return fmt.Errorf("write dictionary: %w", err)
 	}
-	o := (&pebble.Options{FormatMajorVersion: pebbleFormat}).EnsureDefaults()
+	o := &pebble.Options{FormatMajorVersion: pebbleFormat}
+	o.EnsureDefaults()
 	d.sst = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(0, pebbleFormat.MaxTableFormat()))
 	return nil
 }

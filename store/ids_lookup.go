@@ -48,7 +48,7 @@ func (s *Store) ReadExternal(ctx context.Context, p PartitionID, dst []byte) (Ex
 		return ExternalIDs{}, nil, err
 	}
 	var x ExternalIDs
-	if f.Header().RowBytes() > 0 {
+	if headerOf(f).RowBytes() > 0 {
 		x.Ints, err = blocks.View[uint64](b)
 		if x.Ints == nil {
 			x.Ints = []uint64{}
@@ -71,7 +71,7 @@ func (s *Store) External(ctx context.Context, id NodeID) (string, error) {
 		return "", err
 	}
 	k := int64(id - s.manifest.Partitions[p].First)
-	if f.Header().RowBytes() == 0 {
+	if headerOf(f).RowBytes() == 0 {
 		x, _, err := s.ReadExternal(ctx, p, nil)
 		if err != nil {
 			return "", err

@@ -104,7 +104,7 @@ func (r *EdgeReader) fill(e blocks.Extent) bool {
 	}
 	r.rows, r.err = blocks.View[uint64](r.buf)
 	if r.err == nil && len(r.rows)%r.dim != 0 {
-		r.err = mismatch(r.file, r.file.Header().ExtentName(e.ID), "%d numbers are no whole number of edges of %d", len(r.rows), r.dim)
+		r.err = mismatch(r.file, headerOf(r.file).ExtentName(e.ID), "%d numbers are no whole number of edges of %d", len(r.rows), r.dim)
 	}
 	return r.err == nil
 }
@@ -130,5 +130,10 @@ func inExtent(f *blocks.File, e blocks.Extent, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", f.Path(), f.Header().ExtentName(e.ID), err)
+	return fmt.Errorf("%s: %s: %w", f.Path(), headerOf(f).ExtentName(e.ID), err)
+}
+
+func headerOf(f *blocks.File) *blocks.Header {
+	h := f.Header()
+	return &h
 }

@@ -1,0 +1,376 @@
+package store_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+var ctx = context.Background()
+
+func mustOpen(t *testing.T, dir string, o store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// checkGraph compares everything a reader sees with the plain copy.
+func checkGraph(t *testing.T, s *store.Store, g *storetest.Graph) {
+	t.Helper()
+	first := g.Firsts()
+	var edges [][2]uint64
+	for p := range g.Sizes {
+		row, _, err := s.ReadRow(ctx, store.PartitionID(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range row.Partitions() {
+			b, err := row.Bucket(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for dst, src := range b.All() {
+				edges = append(edges, [2]uint64{first[i] + uint64(src), first[p] + uint64(dst)})
+			}
+		}
+		x, err := s.ReadColumn(ctx, "x", store.PartitionID(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := blocks.Bytes(g.Features[first[p]*uint64(g.Dim) : first[p+1]*uint64(g.Dim)]); string(x) != string(want) {
+			t.Fatalf("features of partition %d differ", p)
+		}
+		ext, _, err := s.ReadExternal(ctx, store.PartitionID(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ext.Len() != int(g.Sizes[p]) {
+			t.Fatalf("partition %d has %d external ids, expected %d", p, ext.Len(), g.Sizes[p])
+		}
+		for k := range ext.Len() {
+			if got, want := string(ext.Append(nil, k)), g.External[first[p]+uint64(k)]; got != want {
+				t.Fatalf("node %d of partition %d is %q, expected %q", k, p, got, want)
+			}
+		}
+	}
+	if !slices.Equal(edges, g.Edges) {
+		t.Fatalf("edges differ: %d, expected %d", len(edges), len(g.Edges))
+	}
+	for v, name := range g.External {
+		id, err := s.Lookup(ctx, name)
+		if err != nil || id != store.NodeID(v) {
+			t.Fatalf("Lookup(%q) = %d, %v, expected %d", name, id, err, v)
+		}
+		back, err := s.External(ctx, id)
+		if err != nil || back != name {
+			t.Fatalf("External(%d) = %q, %v, expected %q", id, back, err, name)
+		}
+		if g.IDs != store.IDsDense && v > 10 {
+			break // each opens the dictionary
+		}
+	}
+	var valid [][3]uint64
+	list, err := s.EdgeList(ctx, "valid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for list.Next() {
+		e := list.Edge()
+		valid = append(valid, [3]uint64{uint64(e.Src), uint64(e.Relation), uint64(e.Dst)})
+	}
+	if list.Err() != nil || !slices.Equal(valid, g.Valid) {
+		t.Fatalf("edge list: %v, %v, expected %v", valid, list.Err(), g.Valid)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, o := range []storetest.Options{
+		{}, {Partitions: 1}, {Partitions: 7, Relations: 3, Seed: 5},
+		{IDs: store.IDsStrings}, {IDs: store.IDsIntegers},
+	} {
+		t.Run(fmt.Sprintf("%d partitions %s", o.Partitions, o.IDs), func(t *testing.T) {
+			g := storetest.Random(o)
+			s := mustOpen(t, storetest.Create(t, g), store.Options{})
+			checkGraph(t, s, g)
+			for v := range g.Nodes() {
+				p, err := s.Manifest().Partition(store.NodeID(v))
+				info := s.Manifest().Partitions[p]
+				if err != nil || uint64(v) < uint64(info.First) || uint64(v) >= uint64(info.First)+info.Nodes {
+					t.Fatalf("node %d in partition %d (%+v), %v", v, p, info, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLookupMany(t *testing.T) {
+	g := storetest.Random(storetest.Options{IDs: store.IDsStrings})
+	s := mustOpen(t, storetest.Create(t, g), store.Options{})
+	names := append(slices.Clone(g.External), "nobody")
+	ids := make([]store.NodeID, len(names))
+	if err := s.LookupStrings(ctx, names, ids); err != nil {
+		t.Fatal(err)
+	}
+	for v := range g.External {
+		if ids[v] != store.NodeID(v) {
+			t.Fatalf("%q is %d, expected %d", names[v], ids[v], v)
+		}
+	}
+	if ids[len(names)-1] != store.NoNode {
+		t.Errorf("an absent id became %d", ids[len(names)-1])
+	}
+	if err := s.LookupInts(ctx, []uint64{1}, ids[:1]); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("integers in a store of strings: %v", err)
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	g := storetest.Random(storetest.Options{})
+	s := mustOpen(t, storetest.Create(t, g), store.Options{})
+	empty := t.TempDir()
+	unfinished := t.TempDir()
+	w, err := store.Create(unfinished, store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, fn := range map[string]func() error{
+		"no directory":    func() error { _, err := store.Open(empty+"/none", store.Options{}); return err },
+		"not a store":     func() error { _, err := store.Open(empty, store.Options{}); return err },
+		"no version":      func() error { _, err := store.Open(unfinished, store.Options{}); return err },
+		"version 9":       func() error { _, err := store.Open(s.Dir(), store.Options{Version: 9}); return err },
+		"writer":          func() error { _, err := store.OpenWriter(empty, store.WriterOptions{}); return err },
+		"column":          func() error { _, err := s.ReadColumn(ctx, "y", 0, nil); return err },
+		"partition":       func() error { _, err := s.ReadColumn(ctx, "x", 99, nil); return err },
+		"row":             func() error { _, _, err := s.ReadRow(ctx, 99, nil); return err },
+		"edge list":       func() error { _, err := s.EdgeList(ctx, "none"); return err },
+		"file":            func() error { _, err := s.File("none"); return err },
+		"external id":     func() error { _, err := s.Lookup(ctx, "100000"); return err },
+		"internal id":     func() error { _, err := s.External(ctx, 100000); return err },
+		"internal id 200": func() error { _, err := s.External(ctx, 200); return err },
+	} {
+		if err := fn(); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v, expected ErrNotFound", name, err)
+		}
+	}
+	if _, err := store.Open(unfinished, store.Options{}); !errors.Is(err, store.ErrNoVersion) {
+		t.Errorf("%v, expected ErrNoVersion", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ReadColumn(ctx, "x", 0, nil); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	full := t.TempDir()
+	if err := os.WriteFile(full+"/letter.txt", []byte("x"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	taken := storetest.Create(t, storetest.Random(storetest.Options{}))
+	for _, dir := range []string{full, full + "/letter.txt", taken} {
+		if _, err := store.Create(dir, store.WriterOptions{}); !errors.Is(err, store.ErrExists) {
+			t.Errorf("%s: %v, expected ErrExists", dir, err)
+		}
+	}
+	mustOpen(t, taken, store.Options{}) // still there
+}
+
+// TestVersions commits three versions and looks at what is kept, swept and
+// still readable through an old snapshot.
+func TestVersions(t *testing.T) {
+	graphs := []*storetest.Graph{}
+	for seed := range 3 {
+		graphs = append(graphs, storetest.Random(storetest.Options{Seed: uint64(seed), Partitions: 2 + seed, IDs: store.IDsIntegers}))
+	}
+	dir := storetest.Create(t, graphs[0])
+	old := mustOpen(t, dir, store.Options{})
+	w, err := store.OpenWriter(dir, store.WriterOptions{KeepVersions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range graphs[1:] {
+		m, err := g.Write(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Note = fmt.Sprintf("graph %d", i+1)
+		if err := w.Commit(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkGraph(t, mustOpen(t, dir, store.Options{}), graphs[2])
+	checkGraph(t, mustOpen(t, dir, store.Options{Version: 2}), graphs[1])
+	if _, err := store.Open(dir, store.Options{Version: 1}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("version 1: %v", err)
+	}
+	// The old snapshot's files have lost their names, not their bytes.
+	for p := range graphs[0].Sizes {
+		if _, err := old.ReadColumn(ctx, "x", store.PartitionID(p), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	engine, _, err := blockio.New("pread", blockio.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	c, _ := old.Manifest().Column("x")
+	f, err := old.OpenFile(engine, c.Files[0], blockio.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 4096)
+	if err := engine.Do(ctx, []blockio.Request{{File: f, Buf: b}}, nil); err != nil || binary.LittleEndian.Uint64(b) == 0 {
+		t.Errorf("header of a swept file: %x, %v", b[:8], err)
+	}
+	if _, err := old.Lookup(ctx, graphs[0].External[0]); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the dictionary of a swept version: %v", err)
+	}
+	h, err := store.ReadHistory(ctx, dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range h.Versions {
+		got = append(got, fmt.Sprintf("%d %d %q %t %d", v.Version, v.Parent, v.Note, v.Readable, v.Partitions))
+	}
+	if want := []string{`1 0 "" false 2`, `2 1 "graph 1" true 3`, `3 2 "graph 2" true 4`}; !slices.Equal(got, want) {
+		t.Errorf("history %q, expected %q", got, want)
+	}
+	names, err := os.ReadDir(dir + "/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if match, _ := filepath.Match("*-000001.gsb", n.Name()); match {
+			t.Errorf("%s was not swept", n.Name())
+		}
+	}
+}
+
+func TestAbort(t *testing.T) {
+	g := storetest.Random(storetest.Options{})
+	parent := t.TempDir()
+	w, err := store.Create(parent+"/s", store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Write(w); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(parent); len(left) != 0 {
+		t.Errorf("%v is left", left)
+	}
+	dir := storetest.Create(t, g)
+	before, _ := os.ReadDir(dir + "/data")
+	if w, err = store.OpenWriter(dir, store.WriterOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Write(w); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := os.ReadDir(dir + "/data"); len(after) != len(before) {
+		t.Errorf("%d files, expected %d", len(after), len(before))
+	}
+	checkGraph(t, mustOpen(t, dir, store.Options{}), g)
+}
+
+func TestRuns(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{}))
+	for i := range 3 {
+		n, err := store.RecordRun(ctx, dir, store.Run{Version: 1, Command: "train", Config: []byte(`{"seed":1}`)}, store.Options{})
+		if err != nil || n != uint64(i+1) {
+			t.Fatalf("run %d: %v", n, err)
+		}
+	}
+	h, err := store.ReadHistory(ctx, dir, store.Options{})
+	if err != nil || len(h.Runs) != 3 || h.Runs[2].Number != 3 || string(h.Runs[0].Config) != `{"seed":1}` {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// TestManifestRefused commits manifests that contradict themselves or the files.
+func TestManifestRefused(t *testing.T) {
+	g := storetest.Random(storetest.Options{})
+	w, err := store.Create(t.TempDir(), store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	m, err := g.Write(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*store.Manifest){
+		"nodes":       func(m *store.Manifest) { m.Nodes++; m.Schema.NodeTypes[0].Count++ },
+		"edges":       func(m *store.Manifest) { m.Edges-- },
+		"order":       func(m *store.Manifest) { m.Partitions[1].First++ },
+		"pinned":      func(m *store.Manifest) { m.Pinned = []store.PartitionID{7} },
+		"task":        func(m *store.Manifest) { m.Schema.Task = "fun" },
+		"split":       func(m *store.Manifest) { m.Partitions[0].Train = 1000 },
+		"column":      func(m *store.Manifest) { m.Columns[1].Name = m.Columns[0].Name },
+		"dim":         func(m *store.Manifest) { m.Columns[0].Dim = 0 },
+		"other dim":   func(m *store.Manifest) { m.Columns[0].Dim = 9 },
+		"elem":        func(m *store.Manifest) { m.Columns[0].Elem = blocks.Int32 },
+		"role":        func(m *store.Manifest) { m.Columns[0].Role = "star" },
+		"kind":        func(m *store.Manifest) { m.Columns[0].Role = store.RoleWeight },
+		"no topology": func(m *store.Manifest) { m.Topology = nil },
+		"ids":         func(m *store.Manifest) { m.IDs.Kind = "roman" },
+		"unused file": func(m *store.Manifest) { m.EdgeLists = nil },
+		"unlisted":    func(m *store.Manifest) { m.Files = m.Files[1:] },
+		"path":        func(m *store.Manifest) { m.Files[0].Name = "../x.gsb" },
+		"size":        func(m *store.Manifest) { m.Files[0].Size++ },
+		"checksum":    func(m *store.Manifest) { m.Files[0].FooterChecksum++ },
+		"list":        func(m *store.Manifest) { m.EdgeLists[0].Rows++ },
+		"rows": func(m *store.Manifest) {
+			m.Partitions[0].Nodes--
+			m.Partitions[1].Nodes++
+			m.Partitions[1].First--
+		},
+	} {
+		bad := m.Clone()
+		spoil(bad)
+		if err := w.Commit(ctx, bad); !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: %v, expected ErrInvalid or ErrCorrupt", name, err)
+		}
+	}
+	if err := w.Commit(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+}
