@@ -14,6 +14,9 @@ type Step struct {
 	// Passes is how often the step's examples are trained before the next step
 	// (HANOI's reuse); 0 means once.
 	Passes int
+	// WhilePending makes every pass after the first conditional: it is trained
+	// only if the next step is not in memory yet.
+	WhilePending bool
 }
 
 // Bucket names the edges from partition Src to partition Dst.

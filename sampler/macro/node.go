@@ -1,0 +1,104 @@
+package macro
+
+import (
+	"slices"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+)
+
+// hanoi pins the hubs, shuffles the other partitions and takes Capacity of
+// them at a time (thesis sections 4.2 and 4.3). Every partition is trained in
+// exactly one step; a pinned one in a random one. When Capacity does not divide
+// their number, the last step keeps random partitions of the step before it
+// beside its own, untrained: its seeds lose no more neighbours than others'
+// do, and nothing more is read.
+func hanoi(p *policy, r *keyed.Rand) []store.Step {
+	order := p.shuffled(r)
+	b := max(1, p.Capacity)
+	n := max(1, (len(order)+b-1)/b)
+	steps := make([]store.Step, n)
+	var before []store.PartitionID
+	for i := range steps {
+		own := order[min(i*b, len(order)):min((i+1)*b, len(order))]
+		resident := slices.Clone(own)
+		if short := b - len(own); short > 0 && len(before) > 0 {
+			keyed.Shuffle(r, before)
+			resident = append(resident, before[:min(short, len(before))]...)
+		}
+		steps[i].Resident = p.with(resident)
+		steps[i].Train = slices.Clone(own)
+		before = slices.Clone(own)
+	}
+	for _, hub := range p.Pinned {
+		s := &steps[r.Below(uint64(n))]
+		s.Train = append(s.Train, hub)
+	}
+	for i := range steps {
+		slices.Sort(steps[i].Train)
+		switch {
+		case p.Reuse == ReuseAuto:
+			steps[i].Passes, steps[i].WhilePending = 1+ReuseMax, true
+		case p.Reuse > 0:
+			steps[i].Passes = 1 + p.Reuse
+		}
+	}
+	return steps
+}
+
+// trainNodes is MariusGNN's policy when training nodes fit (section 5.2): they
+// are pinned, random other partitions fill the buffer for the whole epoch, and
+// everything is trained in the one step. Only what changes between epochs is read.
+func trainNodes(p *policy, r *keyed.Rand) []store.Step {
+	return []store.Step{{Resident: p.with(p.shuffled(r)[:p.Capacity]), Train: slices.Clone(p.trained())}}
+}
+
+// trained lists the partitions that hold training nodes: the pinned ones, or
+// all if none are.
+func (p *policy) trained() []store.PartitionID {
+	if len(p.Pinned) > 0 {
+		return p.Pinned
+	}
+	return p.loose
+}
+
+// rotate is MariusGNN's policy when training nodes do not fit (section 5.2):
+// a random logical partition in memory makes room for a random one not seen yet, until
+// all were in memory. Each partition is trained in a random one of the steps
+// where it is resident.
+func rotate(p *policy, r *keyed.Rand) []store.Step {
+	groups, room, err := p.logical(1)
+	if err != nil { // Capacity ≥ 1 always has room for one group
+		groups, room = len(p.loose), p.Capacity
+	}
+	order := p.shuffled(r)
+	group := func(g int) []store.PartitionID { return order[g*len(order)/groups : (g+1)*len(order)/groups] }
+	in := make([]int, room)
+	for i := range in {
+		in[i] = i
+	}
+	var steps []store.Step
+	where := make([][]int, groups) // steps in which a group is resident
+	for next := room; ; next++ {
+		var resident []store.PartitionID
+		for _, g := range in {
+			resident = append(resident, group(g)...)
+			where[g] = append(where[g], len(steps))
+		}
+		steps = append(steps, store.Step{Resident: p.with(resident)})
+		if next == groups {
+			break
+		}
+		in[r.Below(uint64(room))] = next
+	}
+	for g, w := range where {
+		for _, part := range group(g) {
+			s := &steps[w[r.Below(uint64(len(w)))]]
+			s.Train = append(s.Train, part)
+		}
+	}
+	for i := range steps {
+		slices.Sort(steps[i].Train)
+	}
+	return steps
+}

@@ -1,0 +1,312 @@
+package macro
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gstore/gstore/store"
+)
+
+// drawConfig draws any valid configuration.
+func drawConfig(t *rapid.T) Config {
+	c := Config{
+		Policy:     rapid.SampledFrom(Names()).Draw(t, "policy"),
+		Partitions: rapid.IntRange(1, 40).Draw(t, "partitions"),
+		Seed:       rapid.Uint64().Draw(t, "seed"),
+		Undirected: rapid.Bool().Draw(t, "undirected"),
+	}
+	link := c.Policy == Comet || c.Policy == Beta
+	if !link && c.Policy != Memory || c.Policy == Memory && rapid.Bool().Draw(t, "node") {
+		for i := range rapid.IntRange(0, min(3, c.Partitions)).Draw(t, "pinned") {
+			c.Pinned = append(c.Pinned, store.PartitionID(c.Partitions-1-i))
+		}
+	} else if c.Policy == Memory {
+		c.Link = true
+	}
+	if c.Policy != Memory {
+		least := 1
+		if link {
+			least = 2
+		}
+		c.Capacity = rapid.IntRange(least, 45).Draw(t, "capacity")
+	}
+	if c.Policy == Hanoi {
+		c.Reuse = rapid.IntRange(ReuseAuto, ReuseMax).Draw(t, "reuse")
+	}
+	if c.Policy == Comet {
+		c.Order = rapid.SampledFrom([]Order{Balanced, Random}).Draw(t, "order")
+	}
+	return c
+}
+
+// What every plan must satisfy: capacity kept, pinned resident, each training partition or
+// bucket exactly once, examples resident, ascending lists, a pure function.
+func TestPlans(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := drawConfig(t)
+		p, err := New(cfg)
+		if err != nil {
+			t.Fatalf("New(%+v): %v", cfg, err)
+		}
+		epoch := rapid.IntRange(0, 50).Draw(t, "epoch")
+		plan := p.Epoch(epoch)
+		if again := p.Epoch(epoch); !reflect.DeepEqual(plan, again) {
+			t.Fatal("the same epoch planned twice differs")
+		}
+		q, _ := New(cfg)
+		q.Epoch(epoch + 1)
+		if again := q.Epoch(epoch); !reflect.DeepEqual(plan, again) {
+			t.Fatal("the plan depends on what was planned before")
+		}
+		checkPlan(t, cfg, plan)
+	})
+}
+
+func checkPlan(t *rapid.T, cfg Config, plan store.Plan) {
+	pinned := slices.Clone(cfg.Pinned)
+	slices.Sort(pinned)
+	capacity := cfg.Capacity
+	if capacity == 0 {
+		capacity = cfg.Partitions
+	}
+	trained := make([]int, cfg.Partitions)
+	met := map[store.Bucket]int{}
+	ever := map[store.PartitionID]bool{}
+	for k, s := range plan.Steps {
+		if !slices.IsSorted(s.Resident) || len(slices.Compact(slices.Clone(s.Resident))) != len(s.Resident) {
+			t.Fatalf("step %d: resident %v is not ascending", k, s.Resident)
+		}
+		if len(s.Resident)-len(pinned) > capacity {
+			t.Fatalf("step %d: %d resident beside %d pinned, capacity %d", k, len(s.Resident)-len(pinned), len(pinned), capacity)
+		}
+		in := func(p store.PartitionID) bool { _, ok := slices.BinarySearch(s.Resident, p); return ok }
+		for _, p := range pinned {
+			if !in(p) {
+				t.Fatalf("step %d: pinned partition %d is not resident in %v", k, p, s.Resident)
+			}
+		}
+		for _, p := range s.Resident {
+			ever[p] = true
+		}
+		if !slices.IsSorted(s.Train) {
+			t.Fatalf("step %d: trained %v is not ascending", k, s.Train)
+		}
+		for _, p := range s.Train {
+			trained[p]++
+			if !in(p) {
+				t.Fatalf("step %d trains partition %d, resident are %v", k, p, s.Resident)
+			}
+		}
+		for _, b := range s.Buckets {
+			met[b]++
+			if !in(b.Src) || !in(b.Dst) {
+				t.Fatalf("step %d trains bucket %v, resident are %v", k, b, s.Resident)
+			}
+		}
+	}
+	if cfg.Policy == Comet || cfg.Policy == Beta || cfg.Link {
+		want := cfg.Partitions * cfg.Partitions
+		if cfg.Undirected {
+			want = cfg.Partitions * (cfg.Partitions + 1) / 2
+		}
+		if len(met) != want {
+			t.Fatalf("%d buckets trained, want %d", len(met), want)
+		}
+		for b, n := range met {
+			if n != 1 || cfg.Undirected && b.Src > b.Dst {
+				t.Fatalf("bucket %v trained %d times", b, n)
+			}
+		}
+		return
+	}
+	for p, n := range trained {
+		_, isPinned := slices.BinarySearch(pinned, store.PartitionID(p))
+		want := 1
+		if cfg.Policy == TrainNodes && len(pinned) > 0 && !isPinned {
+			want = 0 // only the pinned ones hold training nodes
+		}
+		if n != want {
+			t.Fatalf("partition %d trained %d times, want %d", p, n, want)
+		}
+	}
+	if cfg.Policy != TrainNodes && len(ever) != cfg.Partitions {
+		t.Fatalf("%d of %d partitions were ever resident", len(ever), cfg.Partitions)
+	}
+}
+
+func TestEpochsAndSeedsDiffer(t *testing.T) {
+	for _, name := range []string{Hanoi, TrainNodes, Comet, Beta} {
+		cfg := Config{Policy: name, Partitions: 32, Capacity: 8}
+		if name == TrainNodes {
+			cfg.Pinned = []store.PartitionID{0, 1}
+		}
+		p, _ := New(cfg)
+		cfg.Seed = 1
+		q, _ := New(cfg)
+		if reflect.DeepEqual(p.Epoch(0), p.Epoch(1)) || reflect.DeepEqual(p.Epoch(0), q.Epoch(0)) {
+			t.Errorf("%s: epochs 0 and 1, or seeds 0 and 1, have the same plan", name)
+		}
+	}
+}
+
+// Every partition meets every other in a step about equally often over many epochs.
+func TestHanoiShufflesUniformly(t *testing.T) {
+	const n, epochs = 12, 4000
+	p, _ := New(Config{Policy: Hanoi, Partitions: n, Capacity: 3})
+	together := make([]int, n*n)
+	for e := range epochs {
+		for _, s := range p.Epoch(e).Steps {
+			for _, i := range s.Resident {
+				for _, j := range s.Resident {
+					together[int(i)*n+int(j)]++
+				}
+			}
+		}
+	}
+	want := float64(epochs) * 2 / 11
+	for i := range n {
+		for j := range i {
+			if got := float64(together[i*n+j]); math.Abs(got-want) > 5*math.Sqrt(want) {
+				t.Errorf("partitions %d and %d met %v times, want about %.0f", i, j, got, want)
+			}
+		}
+	}
+}
+
+func TestHanoiLastStepIsFull(t *testing.T) {
+	p, _ := New(Config{Policy: Hanoi, Partitions: 11, Capacity: 4, Pinned: []store.PartitionID{0}})
+	plan := p.Epoch(3)
+	c := Cost(plan, 11, uniform(11, false))
+	if len(plan.Steps) != 3 || len(plan.Steps[2].Resident) != 5 || c.Loads != 11 {
+		t.Errorf("%d steps, %d resident in the last, %d loads; want 3, 5, 11", len(plan.Steps), len(plan.Steps[2].Resident), c.Loads)
+	}
+}
+
+func uniform(p int, write bool) Sizes {
+	z := Sizes{Node: make([]int64, p), Bucket: func(_, _ int) int64 { return 10 }, Write: write}
+	for i := range z.Node {
+		z.Node[i] = 100
+	}
+	return z
+}
+
+// A plan worked by hand: three partitions, two at a time.
+func TestCostAndBiasByHand(t *testing.T) {
+	plan := store.Plan{Policy: Beta, Capacity: 2, Steps: []store.Step{
+		{Resident: []store.PartitionID{0, 1}, Buckets: buckets(0, 0, 0, 1, 1, 0, 1, 1)},
+		{Resident: []store.PartitionID{0, 2}, Buckets: buckets(0, 2, 2, 0, 2, 2)},
+		{Resident: []store.PartitionID{1, 2}, Buckets: buckets(1, 2, 2, 1)},
+	}}
+	c := Cost(plan, 3, uniform(3, true))
+	// Loads 2 + 1 + 1. Buckets read: 4, then (0,2) (2,0) (2,2), then (1,1) (1,2) (2,1).
+	want := Costs{Steps: 3, Loads: 4, Swaps: 2, SwapsBound: 2, NodeBytes: 400, EdgeBytes: 100, WriteBytes: 400, Peak: 240, Examples: []int{4, 3, 2}, Bias: 4. / 6}
+	// Tallies of 6: after step 0: 4, 4, 0; step 1: 6, 4, 4; at the end all 6.
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if b := BiasOf(plan, 3, func(b store.Bucket) float64 {
+		if b.Src == 2 || b.Dst == 2 {
+			return 0
+		}
+		return 1
+	}); b != 0 {
+		t.Errorf("bias without partition 2's edges is %v, want 0: the others are trained in step 0", b)
+	}
+	undirected := store.Plan{Steps: []store.Step{
+		{Buckets: buckets(0, 0, 0, 1)}, {Buckets: buckets(1, 1)},
+	}}
+	if b := Bias(undirected, 2); b != .5 {
+		t.Errorf("bias of an undirected plan is %v, want .5", b)
+	}
+}
+
+// buckets makes (src, dst) pairs.
+func buckets(ends ...store.PartitionID) []store.Bucket {
+	var s []store.Bucket
+	for i := 0; i < len(ends); i += 2 {
+		s = append(s, store.Bucket{Src: ends[i], Dst: ends[i+1]})
+	}
+	return s
+}
+
+// Marius' bound holds for every plan, and BETA comes near it as its paper says.
+func TestSwapsAndBias(t *testing.T) {
+	tests := []struct{ p, c int }{{8, 4}, {16, 4}, {32, 8}, {64, 16}}
+	for _, tt := range tests {
+		costs := map[string]Costs{}
+		for name, cfg := range map[string]Config{
+			"beta": {Policy: Beta}, "paper": {Policy: Comet, Order: Random}, "balanced": {Policy: Comet},
+		} {
+			cfg.Partitions, cfg.Capacity = tt.p, tt.c
+			policy, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := Costs{}
+			const epochs = 10
+			for e := range epochs {
+				c := Cost(policy.Epoch(e), tt.p, uniform(tt.p, false))
+				if c.Swaps < c.SwapsBound {
+					t.Errorf("%s p=%d c=%d: %d swaps, below the bound %d", name, tt.p, tt.c, c.Swaps, c.SwapsBound)
+				}
+				sum.Swaps += c.Swaps
+				sum.Bias += c.Bias / epochs
+			}
+			costs[name] = sum
+		}
+		t.Logf("p=%d c=%d: swaps in ten epochs and bias: beta %d %.3f, comet as published %d %.3f, balanced %d %.3f", tt.p, tt.c,
+			costs["beta"].Swaps, costs["beta"].Bias, costs["paper"].Swaps, costs["paper"].Bias, costs["balanced"].Swaps, costs["balanced"].Bias)
+		if float64(costs["beta"].Swaps) > 1.25*float64(10*SwapsBound(tt.p, tt.c)) {
+			t.Errorf("p=%d c=%d: beta swaps %d in ten epochs, bound %d", tt.p, tt.c, costs["beta"].Swaps, 10*SwapsBound(tt.p, tt.c))
+		}
+		if costs["paper"].Bias >= costs["beta"].Bias || costs["balanced"].Bias > costs["paper"].Bias-.05 {
+			t.Errorf("p=%d c=%d: bias of balanced, published and beta is not in this order", tt.p, tt.c)
+		}
+		if 100*costs["balanced"].Swaps > 102*costs["paper"].Swaps {
+			t.Errorf("p=%d c=%d: balanced comet swaps %d, as published %d", tt.p, tt.c, costs["balanced"].Swaps, costs["paper"].Swaps)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	tests := []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Policy: Hanoi}, "0 partitions"},
+		{Config{Policy: "mst", Partitions: 4}, `policy "mst" is unknown (known: [memory hanoi trainnodes comet beta])`},
+		{Config{Policy: Memory, Partitions: 4, Capacity: 3}, "needs room for all 4 partitions, there is room for 3"},
+		{Config{Policy: Hanoi, Partitions: 4, Pinned: []store.PartitionID{4}}, "pinned partition 4 of 4"},
+		{Config{Policy: Hanoi, Partitions: 4, Pinned: []store.PartitionID{1, 1}}, "pinned twice"},
+		{Config{Policy: Hanoi, Partitions: 4, Reuse: 5}, "reuse 5, want 0 to 4 or auto"},
+		{Config{Policy: Comet, Partitions: 4, Reuse: 1}, "reuse is hanoi's"},
+		{Config{Policy: Comet, Partitions: 4, Capacity: 1}, "needs two partitions in memory"},
+		{Config{Policy: Comet, Partitions: 32, Capacity: 8, Logical: 4}, "use at least 8 logical ones"},
+		{Config{Policy: Hanoi, Partitions: 4, Link: true}, "is for node tasks"},
+		{Config{Policy: Beta, Partitions: 4, Pinned: []store.PartitionID{1}}, "pins no partitions"},
+		{Config{Policy: Hanoi, Partitions: 4, Capacity: -1}, "capacity -1"},
+	}
+	for _, tt := range tests {
+		_, err := New(tt.cfg)
+		if !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("New(%+v): %v, want an error about %q", tt.cfg, err, tt.want)
+		}
+	}
+}
+
+func ExampleNew() {
+	p, _ := New(Config{Policy: Hanoi, Partitions: 5, Capacity: 2, Pinned: []store.PartitionID{4}, Seed: 1})
+	for _, s := range p.Epoch(0).Steps {
+		fmt.Println("resident", s.Resident, "train", s.Train)
+	}
+	// Output:
+	// resident [0 2 4] train [0 2]
+	// resident [1 3 4] train [1 3 4]
+}
