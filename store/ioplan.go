@@ -1,0 +1,159 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// byteSpan is a range of an extent's bytes and, once placed, where it lies in
+// the staging area.
+type byteSpan struct{ from, to, at int64 }
+
+// mergeSpans rounds the ranges needed of an extent of length bytes (ascending,
+// disjoint) outward to granule bytes and joins those whose gap is at most gap:
+// reading the gap is cheaper than another request. The result is appended to dst.
+func mergeSpans(dst, need []byteSpan, granule, gap, length int64) []byteSpan {
+	start := len(dst)
+	limit := blocks.AlignUp(length)
+	for _, n := range need {
+		if n.from == n.to {
+			continue
+		}
+		from := n.from / granule * granule
+		to := min(limit, (n.to+granule-1)/granule*granule)
+		if k := len(dst); k > start && from-dst[k-1].to <= gap {
+			dst[k-1].to = max(dst[k-1].to, to)
+			continue
+		}
+		dst = append(dst, byteSpan{from: from, to: to})
+	}
+	return dst
+}
+
+// stagedExtent is what a step reads of one extent of topology or of relations.
+type stagedExtent struct {
+	x     *extentRef
+	spans []byteSpan
+}
+
+// find returns the staged bytes [from, to) of the extent.
+func (s *stagedExtent) find(staging []byte, from, to int64) []byte {
+	i, _ := slices.BinarySearchFunc(s.spans, from, func(b byteSpan, at int64) int {
+		if b.to <= at {
+			return -1
+		}
+		return cmp.Compare(b.from, at+1)
+	})
+	at := s.spans[i].at + from - s.spans[i].from
+	return staging[at : at+to-from : at+to-from]
+}
+
+// topologyPlan is what a step reads beside partitions' columns: of each
+// resident row j the buckets from resident partitions that the last step's
+// adjacency does not have.
+type topologyPlan struct {
+	rows      []stagedExtent // by index of the resident partition
+	relations []stagedExtent // likewise; nil if nobody asked
+	bytes     int64          // staging and reading: the same
+}
+
+// planTopology computes what step s reads of topology.
+func planTopology(src *macroSource, o *MacroOptions, s *scheduled) *topologyPlan {
+	t := &topologyPlan{}
+	if s.same {
+		return t
+	}
+	t.rows = make([]stagedExtent, len(s.resident))
+	if src.relation != nil {
+		t.relations = make([]stagedExtent, len(s.resident))
+	}
+	var need, needRel []byteSpan
+	for b := range s.resident {
+		j := s.resident[b].ID
+		d := &src.dirs[j]
+		need, needRel = need[:0], needRel[:0]
+		for a := range s.resident {
+			if s.kept[a] && s.kept[b] {
+				continue
+			}
+			i := int(s.resident[a].ID)
+			from, to := d.Range(i, i+1)
+			need = append(need, byteSpan{from: from, to: to})
+			if src.relation != nil {
+				w := int64(src.relation.stride)
+				needRel = append(needRel, byteSpan{from: int64(d.FirstEdge(i)) * w, to: int64(d.FirstEdge(i+1)) * w})
+			}
+		}
+		stage := func(x *extentRef, need []byteSpan) stagedExtent {
+			e := stagedExtent{x: x, spans: mergeSpans(nil, need, o.granule(), o.GapBytes, x.e.Length)}
+			for k := range e.spans {
+				e.spans[k].at = t.bytes
+				t.bytes += e.spans[k].to - e.spans[k].from
+			}
+			return e
+		}
+		t.rows[b] = stage(&src.topology[j], need)
+		if src.relation != nil {
+			t.relations[b] = stage(&src.relation.extents[j], needRel)
+		}
+	}
+	return t
+}
+
+// columnBytes returns what loading partition p's columns reads.
+func columnBytes(src *macroSource, p PartitionID) int64 {
+	var n int64
+	for i := range src.features {
+		n += blocks.AlignUp(src.features[i].extents[p].e.Length)
+	}
+	for _, c := range []*sourceColumn{src.labels, src.split} {
+		if c != nil {
+			n += blocks.AlignUp(c.extents[p].e.Length)
+		}
+	}
+	return n
+}
+
+// transfer is a request: bytes of an extent from offset from, and where they go.
+type transfer struct {
+	x    *extentRef
+	from int64
+	buf  []byte
+}
+
+// appendTransfers splits [from, to) of an extent into transfers of at most
+// readBytesMax into buf.
+func appendTransfers(ts []transfer, x *extentRef, from, to int64, buf []byte) []transfer {
+	for from < to {
+		n := min(readBytesMax, to-from)
+		ts = append(ts, transfer{x, from, buf[:n:n]})
+		from, buf = from+n, buf[n:]
+	}
+	return ts
+}
+
+// transfers lists a topology plan's requests into staging.
+func (t *topologyPlan) transfers(staging []byte) []transfer {
+	var ts []transfer
+	for _, es := range [][]stagedExtent{t.rows, t.relations} {
+		for i := range es {
+			for _, sp := range es[i].spans {
+				ts = appendTransfers(ts, es[i].x, sp.from, sp.to, staging[sp.at:])
+			}
+		}
+	}
+	sortTransfers(ts)
+	return ts
+}
+
+// sortTransfers orders requests by file and offset.
+func sortTransfers(ts []transfer) {
+	slices.SortFunc(ts, func(a, b transfer) int {
+		if a.x.f != b.x.f {
+			return cmp.Compare(a.x.f.file.Path(), b.x.f.file.Path())
+		}
+		return cmp.Compare(a.x.e.Offset+a.from, b.x.e.Offset+b.from)
+	})
+}

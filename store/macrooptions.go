@@ -1,0 +1,122 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// VerifyMode says when the checksums of what is read are compared.
+type VerifyMode uint8
+
+// Verify modes.
+const (
+	VerifyFirst  VerifyMode = iota // the first time that a chunk is read by an iterator: the default
+	VerifyAlways                   // every time
+	VerifyNever                    // not at all; topology may then be read in pieces of 4 KiB instead of 64
+)
+
+// MacroOptions say what macro-batches hold and how much memory they may take.
+type MacroOptions struct {
+	// Engine does the reading; it stays the caller's. nil makes one of
+	// EngineName ("auto", "io_uring", "pread", "mmap"; "" = "auto") that Close
+	// closes, and registers the buffer with it.
+	Engine     blockio.Engine
+	EngineName string
+	// Buffered reads through the page cache instead of with O_DIRECT.
+	Buffered bool
+
+	// Capacity is the most partitions resident in one step, pinned ones not
+	// counted: the plan's. 0 means all of them for the whole run (plan "memory").
+	Capacity int
+	// Pinned partitions belong to every step; ascending.
+	Pinned []PartitionID
+	// MemoryBytes bounds everything that the iterator allocates, in bytes; what the
+	// smallest buffer does not need is spent on reading ahead. 0 means what double
+	// buffering takes.
+	MemoryBytes int64
+	// AheadMax bounds how many steps are read ahead; default 4.
+	AheadMax int
+
+	Features  []string // feature columns, by name; nil = none
+	Labels    bool     // the store's label column
+	Split     string   // whose nodes are seeds: "train" (default), "valid" or "test"
+	Both      bool     // build Out as well as In
+	Relations bool     // carry the relation of each edge
+	Verify    VerifyMode
+	// Threads assemble and verify; default GOMAXPROCS. Results do not depend on it.
+	Threads int
+	// GapBytes is how many unwanted bytes are read rather than starting another
+	// request; default 64 KiB, about what the time of a request is worth on the
+	// disks measured (docs/benchmarks.md). Negative: none.
+	GapBytes int64
+}
+
+const (
+	defaultAheadMax = 4
+	defaultGapBytes = 64 << 10
+	readBytesMax    = 1 << 20 // largest request: a multiple of blocks.ChunkBytes
+)
+
+func (o MacroOptions) withDefaults() MacroOptions {
+	if o.AheadMax == 0 {
+		o.AheadMax = defaultAheadMax
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.GapBytes == 0 {
+		o.GapBytes = defaultGapBytes
+	}
+	o.GapBytes = max(o.GapBytes, 0)
+	if o.Split == "" {
+		o.Split = "train"
+	}
+	return o
+}
+
+// Validate reports what makes the options unusable for a store with manifest m.
+func (o MacroOptions) Validate(m *Manifest) error {
+	switch {
+	case o.Capacity < 0 || o.AheadMax < 0 || o.Threads < 0 || o.MemoryBytes < 0:
+		return fmt.Errorf("%w: macro-batch options: negative capacity, steps ahead, threads or memory", ErrInvalid)
+	case o.Verify > VerifyNever:
+		return fmt.Errorf("%w: verify mode %d", ErrInvalid, o.Verify)
+	case o.Split != "" && splitValue(o.Split) == SplitNone:
+		return fmt.Errorf("%w: split %q (known: train, valid, test)", ErrInvalid, o.Split)
+	}
+	for i, p := range o.Pinned {
+		if int(p) >= len(m.Partitions) || i > 0 && o.Pinned[i-1] >= p {
+			return fmt.Errorf("%w: pinned partitions %v, expected ascending ids below %d", ErrInvalid, o.Pinned, len(m.Partitions))
+		}
+	}
+	for _, name := range o.Features {
+		c, err := m.Column(name)
+		if err != nil {
+			return err
+		}
+		if c.Role.OnEdges() {
+			return fmt.Errorf("%w: column %q lies on edges, expected a feature of nodes", ErrInvalid, name)
+		}
+	}
+	return nil
+}
+
+// splitValue returns a split's value in a split column, SplitNone if there is none of that name.
+func splitValue(name string) uint8 {
+	if i := slices.Index(SplitNames(), name); i > 0 {
+		return uint8(i)
+	}
+	return SplitNone
+}
+
+// granule returns what topology reads are rounded to.
+func (o *MacroOptions) granule() int64 {
+	if o.Verify == VerifyNever {
+		return blocks.Alignment
+	}
+	return blocks.ChunkBytes
+}

@@ -1,0 +1,254 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// sourceFile is a data file opened twice: through package blocks, for its
+// footer and checksums, and through the engine, for its bytes.
+type sourceFile struct {
+	file *blocks.File
+	io   blockio.File
+	// verified has one bit a chunk that was found good, in order of extents;
+	// nil unless chunks are checked once. The reader's alone.
+	verified []uint64
+	chunk0   []int64 // number of the first chunk of each extent, by index
+}
+
+// extentRef is an extent and where it lies.
+type extentRef struct {
+	f      *sourceFile
+	e      blocks.Extent
+	chunk0 int64
+}
+
+// name is how messages name the extent.
+func (x *extentRef) name() string {
+	h := x.f.file.Header()
+	return h.ExtentName(x.e.ID)
+}
+
+// corrupt makes the error for a well-checksummed extent that contradicts the manifest.
+func (x *extentRef) corrupt(format string, args ...any) error {
+	return &blocks.CorruptError{Path: x.f.file.Path(), Extent: x.name(), Offset: x.e.Offset, Reason: fmt.Sprintf(format, args...)}
+}
+
+// locate adds path, extent and file offset to an error of a decoder that saw only bytes.
+func (x *extentRef) locate(err error) error {
+	var c *blocks.CorruptError
+	if !errors.As(err, &c) {
+		return fmt.Errorf("%s: %s: %w", x.f.file.Path(), x.name(), err)
+	}
+	located := *c
+	located.Path = x.f.file.Path()
+	located.Extent = x.name()
+	if c.Extent != "" {
+		located.Extent += ", " + c.Extent
+	}
+	located.Offset = x.e.Offset + max(0, c.Offset)
+	return &located
+}
+
+// sourceColumn is a column of which every partition's extent was found.
+type sourceColumn struct {
+	info    ColumnInfo
+	stride  int
+	extents []extentRef // by partition
+}
+
+// macroSource finds the extents that macro-batches are made from. It owns the
+// engine's files, not those of package blocks.
+type macroSource struct {
+	m        *Manifest
+	engine   blockio.Engine
+	buffered bool
+	open     func(name string) (*blocks.File, error)
+	files    map[string]*sourceFile
+
+	topology []extentRef // by dst partition
+	dirs     []blocks.Directory
+	dirSlab  *blockio.Slab
+	features []sourceColumn
+	labels   *sourceColumn
+	split    *sourceColumn
+	relation *sourceColumn
+}
+
+// newMacroSource finds and opens what o asks for and reads the directories of
+// all topology rows (24 bytes a bucket), which say where each bucket lies.
+func newMacroSource(ctx context.Context, m *Manifest, open func(string) (*blocks.File, error), engine blockio.Engine, o *MacroOptions) (*macroSource, error) {
+	s := &macroSource{m: m, engine: engine, buffered: o.Buffered, open: open, files: map[string]*sourceFile{}}
+	if err := s.find(o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if err := s.readDirectories(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *macroSource) find(o *MacroOptions) (err error) {
+	if s.topology, err = s.extents("topology", s.m.Topology, o); err != nil {
+		return err
+	}
+	for _, name := range o.Features {
+		c, err := s.m.Column(name)
+		if err != nil {
+			return err
+		}
+		sc, err := s.column(c, o)
+		if err != nil {
+			return err
+		}
+		s.features = append(s.features, *sc)
+	}
+	optional := func(role Role, wanted bool, elems ...blocks.ElemType) (*sourceColumn, error) {
+		cs := s.m.ColumnsOf(role)
+		if !wanted || len(cs) == 0 {
+			return nil, nil
+		}
+		c, err := s.column(cs[0], o)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elems {
+			if c.info.Elem == e && c.info.Dim == 1 {
+				return c, nil
+			}
+		}
+		return nil, fmt.Errorf("%w: %s column %q is %d × %v, expected 1 × one of %v", ErrInvalid, role, c.info.Name, c.info.Dim, c.info.Elem, elems)
+	}
+	if s.labels, err = optional(RoleLabel, o.Labels, blocks.Int32); err != nil {
+		return err
+	}
+	if s.split, err = optional(RoleSplit, true, blocks.Uint8); err != nil {
+		return err
+	}
+	s.relation, err = optional(RoleRelation, o.Relations, blocks.Uint8, blocks.Uint16)
+	return err
+}
+
+// column finds a column's extents and checks that they hold what the manifest says.
+func (s *macroSource) column(c *ColumnInfo, o *MacroOptions) (*sourceColumn, error) {
+	xs, err := s.extents("column "+c.Name, c.Files, o)
+	if err != nil {
+		return nil, err
+	}
+	sc := &sourceColumn{info: *c, stride: c.RowBytes(), extents: xs}
+	for p := range xs {
+		rows := s.m.Partitions[p].Nodes
+		if c.Role.OnEdges() {
+			rows = s.m.Partitions[p].Edges
+		}
+		if x := &xs[p]; x.e.Rows != rows || x.e.Length != int64(rows)*int64(sc.stride) {
+			return nil, x.corrupt("%d rows in %d bytes, expected %d of %d bytes", x.e.Rows, x.e.Length, rows, sc.stride)
+		}
+	}
+	return sc, nil
+}
+
+// extents finds each partition's extent: the one in the last file that has one.
+func (s *macroSource) extents(what string, names []string, o *MacroOptions) ([]extentRef, error) {
+	xs := make([]extentRef, len(s.m.Partitions))
+	for _, name := range names {
+		f, err := s.file(name, o)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range f.file.Extents() {
+			if e.ID < uint64(len(xs)) {
+				xs[e.ID] = extentRef{f: f, e: e, chunk0: f.chunk0[i]}
+			}
+		}
+	}
+	for p := range xs {
+		if xs[p].f == nil {
+			return nil, fmt.Errorf("%w: %s has no extent of partition %d in %v", ErrInvalid, what, p, names)
+		}
+	}
+	return xs, nil
+}
+
+func (s *macroSource) file(name string, o *MacroOptions) (*sourceFile, error) {
+	if f := s.files[name]; f != nil {
+		return f, nil
+	}
+	file, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	io, err := s.engine.Open(file.Path(), blockio.OpenOptions{Direct: !s.buffered})
+	if err != nil {
+		return nil, err
+	}
+	f := &sourceFile{file: file, io: io}
+	s.files[name] = f
+	var chunks int64
+	for _, e := range file.Extents() {
+		f.chunk0 = append(f.chunk0, chunks)
+		chunks += (e.Length + blocks.ChunkBytes - 1) / blocks.ChunkBytes
+	}
+	if o.Verify == VerifyFirst {
+		f.verified = make([]uint64, (chunks+63)/64)
+	}
+	return f, nil
+}
+
+// readDirectories reads the last bytes of every topology extent.
+func (s *macroSource) readDirectories(ctx context.Context) error {
+	p := uint32(len(s.topology))
+	each := blocks.DirectoryBytes(p)
+	slab, err := blockio.AllocSlab(each*int64(p), blockio.SlabOptions{Threads: 1})
+	if err != nil {
+		return err
+	}
+	s.dirSlab = slab
+	s.dirs = make([]blocks.Directory, p)
+	for j := range s.topology {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x := &s.topology[j]
+		if x.e.Rows != s.m.Partitions[j].Edges || x.e.Length < each {
+			return x.corrupt("%d edges in %d bytes, expected %d edges and a directory of %d bytes", x.e.Rows, x.e.Length, s.m.Partitions[j].Edges, each)
+		}
+		b, err := x.f.file.ReadRange(x.e, x.e.Length-each, x.e.Length)
+		if err != nil {
+			return err
+		}
+		own := slab.Bytes()[int64(j)*each : int64(j+1)*each]
+		copy(own, b)
+		d, err := blocks.OpenDirectory(own, p, x.e.Length)
+		if err != nil {
+			return x.locate(err)
+		}
+		for i, part := range s.m.Partitions {
+			if uint64(d.SrcNodes(i)) != part.Nodes {
+				return x.corrupt("partition %d has %d nodes in the directory, expected %d", i, d.SrcNodes(i), part.Nodes)
+			}
+		}
+		if uint64(d.DstNodes()) != s.m.Partitions[j].Nodes || d.Edges() != x.e.Rows {
+			return x.corrupt("directory of %d nodes and %d edges, expected %d and %d", d.DstNodes(), d.Edges(), s.m.Partitions[j].Nodes, x.e.Rows)
+		}
+		s.dirs[j] = d
+	}
+	return nil
+}
+
+// Close closes the engine's files and frees the directories.
+func (s *macroSource) Close() error {
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.io.Close())
+	}
+	s.files = nil
+	if s.dirSlab != nil {
+		errs = append(errs, s.dirSlab.Free())
+	}
+	return errors.Join(errs...)
+}
