@@ -100,8 +100,7 @@ func newLayout(src *macroSource, o *MacroOptions) (*layout, error) {
 		}
 	}
 	if l.total = size(pool, l.frames); o.MemoryBytes > 0 && l.total > o.MemoryBytes {
-		return nil, fmt.Errorf("%w: %d partitions at a time of this store need %s, the budget is %s; give at least that or hold fewer partitions",
-			ErrBudget, capacity+len(l.fixed), sizeText(l.total), sizeText(o.MemoryBytes))
+		return nil, &BudgetError{NeedBytes: l.total, HaveBytes: o.MemoryBytes, Partitions: capacity + len(l.fixed)}
 	}
 	base := 0
 	add := func(rows int) {

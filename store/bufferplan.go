@@ -12,7 +12,8 @@ import (
 type residency struct {
 	slots []slotState
 	where []int32       // partition → slot, −1 = none
-	prev  []PartitionID // resident set of the last step; nil before the first
+	prev  []PartitionID // resident set of the last step
+	first bool          // there is no last step
 	seq   int64         // number of the next step, over all epochs
 	frame int           // adjacency of the last step
 }
@@ -24,7 +25,7 @@ type slotState struct {
 }
 
 func newResidency(l *layout, partitions int) *residency {
-	r := &residency{slots: make([]slotState, len(l.slots)), where: make([]int32, partitions)}
+	r := &residency{first: true, slots: make([]slotState, len(l.slots)), where: make([]int32, partitions)}
 	for s := range r.slots {
 		r.slots[s] = slotState{-1, -1}
 	}
@@ -106,12 +107,12 @@ func (r *residency) schedule(l *layout, src *macroSource, o *MacroOptions, epoch
 			s.slot = append(s.slot, slot)
 			s.kept = append(s.kept, kept)
 		}
-		s.same = r.prev != nil && slices.Equal(r.prev, step.Resident)
-		if !s.same && r.prev != nil {
+		s.same = !r.first && slices.Equal(r.prev, step.Resident)
+		if !s.same && !r.first {
 			r.frame = (r.frame + 1) % l.frames
 		}
 		s.frame = r.frame
-		r.prev = step.Resident
+		r.prev, r.first = step.Resident, false
 		r.seq++
 		steps[k] = s
 	}

@@ -44,7 +44,7 @@ func (s *stagedExtent) find(staging []byte, from, to int64) []byte {
 		if b.to <= at {
 			return -1
 		}
-		return cmp.Compare(b.from, at+1)
+		return 0
 	})
 	at := s.spans[i].at + from - s.spans[i].from
 	return staging[at : at+to-from : at+to-from]

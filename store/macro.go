@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 )
 
@@ -55,7 +54,7 @@ type MacroBatches struct {
 	started   bool
 	closed    bool
 
-	pipe  pipeline
+	pipe  *pipeline // of this run of the goroutines; halt starts another
 	stats metrics
 }
 
@@ -64,15 +63,15 @@ type MacroBatches struct {
 // small for the capacity is [ErrBudget], whose message names the smallest that
 // would do. The store must stay open until Close.
 func (s *Store) MacroBatches(ctx context.Context, o MacroOptions) (*MacroBatches, error) {
-	return newMacroBatches(ctx, s.Manifest(), s.File, o)
+	return newMacroBatches(ctx, s.Manifest(), s, o)
 }
 
-func newMacroBatches(ctx context.Context, m *Manifest, open func(string) (*blocks.File, error), o MacroOptions) (_ *MacroBatches, err error) {
+func newMacroBatches(ctx context.Context, m *Manifest, opener fileOpener, o MacroOptions) (_ *MacroBatches, err error) {
 	if err := o.Validate(m); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
-	it := &MacroBatches{o: o, at: -1, epoch: -1}
+	it := &MacroBatches{o: o, at: -1, epoch: -1, pipe: newPipeline()}
 	it.ctx, it.cancel = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
@@ -86,7 +85,7 @@ func newMacroBatches(ctx context.Context, m *Manifest, open func(string) (*block
 		}
 		it.ownEngine = true
 	}
-	if it.src, err = newMacroSource(ctx, m, open, it.engine, &o); err != nil {
+	if it.src, err = newMacroSource(ctx, m, opener, it.engine, &o); err != nil {
 		return nil, err
 	}
 	if it.layout, err = newLayout(it.src, &o); err != nil {
@@ -108,7 +107,6 @@ func newMacroBatches(ctx context.Context, m *Manifest, open func(string) (*block
 	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
 		table: make([]int32, it.layout.rows>>it.layout.shift)}
 	it.resident = newResidency(it.layout, len(m.Partitions))
-	it.pipe.init(it.layout)
 	it.stats.init(it.engine.Name(), why, it.layout.total)
 	return it, nil
 }
@@ -174,7 +172,8 @@ func (it *MacroBatches) Announce(plan Plan) error {
 
 // PredictBytes returns how many bytes Start(plan) would read until its last
 // step is ready, given what the buffer holds at the end of what was started and
-// announced: exactly what Stats reports afterwards. For a plan that the buffer
+// announced: exactly what Stats reports afterwards, unless the epoch before is
+// broken off. For a plan that the buffer
 // cannot hold it returns −1.
 func (it *MacroBatches) PredictBytes(plan Plan) int64 {
 	if it.announced != nil && reflect.DeepEqual(*it.announced, plan) {
@@ -241,8 +240,8 @@ func (it *MacroBatches) halt() {
 	for i := range it.resident.slots {
 		it.resident.slots[i].lastUse = -1
 	}
-	it.resident.prev, it.resident.seq, it.resident.frame = nil, 0, 0
-	it.pipe.init(it.layout)
+	it.resident.prev, it.resident.first, it.resident.seq, it.resident.frame = nil, true, 0, 0
+	it.pipe = newPipeline()
 }
 
 // Next releases the macro-batch in hand and waits for the next one. It returns

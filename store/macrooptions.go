@@ -120,3 +120,19 @@ func (o *MacroOptions) granule() int64 {
 	}
 	return blocks.ChunkBytes
 }
+
+// BudgetError is the [ErrBudget] of a partition buffer.
+type BudgetError struct {
+	NeedBytes  int64 // the smallest budget that would do
+	HaveBytes  int64
+	Partitions int // resident at once, pinned ones included
+}
+
+// Error names both sizes.
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("%v: %d partitions at a time of this store need %s (%d bytes), the budget is %s; give at least that or hold fewer partitions",
+		ErrBudget, e.Partitions, sizeText(e.NeedBytes), e.NeedBytes, sizeText(e.HaveBytes))
+}
+
+// Is reports whether target is [ErrBudget].
+func (e *BudgetError) Is(target error) bool { return target == ErrBudget }

@@ -34,9 +34,10 @@ type pipeline struct {
 	unwatch func() bool
 }
 
-func (p *pipeline) init(l *layout) {
-	*p = pipeline{seedCount: map[int64]int{}, plans: map[int64]*topologyPlan{}}
+func newPipeline() *pipeline {
+	p := &pipeline{seedCount: map[int64]int{}, plans: map[int64]*topologyPlan{}}
 	p.cond = sync.NewCond(&p.mu)
+	return p
 }
 
 // open starts a run under ctx; cancel ends it.
@@ -52,9 +53,6 @@ func (p *pipeline) open(ctx context.Context, cancel context.CancelFunc) {
 
 // stop makes every wait return false.
 func (p *pipeline) stop() {
-	if p.cond == nil {
-		return
-	}
 	p.mu.Lock()
 	p.stopped = true
 	p.cond.Broadcast()
@@ -79,9 +77,6 @@ func (p *pipeline) finish(err error) {
 }
 
 func (p *pipeline) failure() error {
-	if p.cond == nil {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err

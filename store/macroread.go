@@ -15,7 +15,7 @@ import (
 // topology into the staging area and the missing partitions' columns into
 // their slots. Topology comes first, so that it is assembled while columns are read.
 func (it *MacroBatches) read(ctx context.Context) error {
-	p := &it.pipe
+	p := it.pipe
 	for seq := int64(0); ; seq++ {
 		s := p.step(seq)
 		if s == nil {
@@ -192,7 +192,7 @@ func (t *transfer) markVerified() {
 
 // build is the assembler goroutine: adjacency and seeds of one step after the other.
 func (it *MacroBatches) build(ctx context.Context) error {
-	p := &it.pipe
+	p := it.pipe
 	last := 0
 	for seq := int64(0); ; seq++ {
 		s := p.step(seq)

@@ -9,6 +9,12 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 )
 
+// fileOpener opens a version's data files: a [*Store], or a test's stand-in.
+type fileOpener interface {
+	File(name string) (*blocks.File, error)
+	OpenFile(engine blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error)
+}
+
 // sourceFile is a data file opened twice: through package blocks, for its
 // footer and checksums, and through the engine, for its bytes.
 type sourceFile struct {
@@ -67,7 +73,7 @@ type macroSource struct {
 	m        *Manifest
 	engine   blockio.Engine
 	buffered bool
-	open     func(name string) (*blocks.File, error)
+	opener   fileOpener
 	files    map[string]*sourceFile
 
 	topology []extentRef // by dst partition
@@ -81,8 +87,8 @@ type macroSource struct {
 
 // newMacroSource finds and opens what o asks for and reads the directories of
 // all topology rows (24 bytes a bucket), which say where each bucket lies.
-func newMacroSource(ctx context.Context, m *Manifest, open func(string) (*blocks.File, error), engine blockio.Engine, o *MacroOptions) (*macroSource, error) {
-	s := &macroSource{m: m, engine: engine, buffered: o.Buffered, open: open, files: map[string]*sourceFile{}}
+func newMacroSource(ctx context.Context, m *Manifest, opener fileOpener, engine blockio.Engine, o *MacroOptions) (*macroSource, error) {
+	s := &macroSource{m: m, engine: engine, buffered: o.Buffered, opener: opener, files: map[string]*sourceFile{}}
 	if err := s.find(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -178,11 +184,11 @@ func (s *macroSource) file(name string, o *MacroOptions) (*sourceFile, error) {
 	if f := s.files[name]; f != nil {
 		return f, nil
 	}
-	file, err := s.open(name)
+	file, err := s.opener.File(name)
 	if err != nil {
 		return nil, err
 	}
-	io, err := s.engine.Open(file.Path(), blockio.OpenOptions{Direct: !s.buffered})
+	io, err := s.opener.OpenFile(s.engine, name, blockio.OpenOptions{Direct: !s.buffered})
 	if err != nil {
 		return nil, err
 	}
