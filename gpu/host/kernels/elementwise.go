@@ -78,7 +78,9 @@ func ColumnSum(p *Pool, x Matrix, dst []float32) {
 	p.For(x.Rows, columnSumRows, func(lo, hi int) {
 		d := part(lo / columnSumRows)
 		clear(d)
-		k.columnSum(d, x.Data[lo*x.Stride:], x.Stride, hi-lo)
+		for i := lo; i < hi; i++ {
+			k.add(d, x.Row(i))
+		}
 	})
 	for step := 1; step < parts; step *= 2 {
 		for i := 0; i+step < parts; i += 2 * step {
@@ -117,4 +119,18 @@ func dropoutConstants(rate float32) (threshold uint32, scale float32) {
 		panic(fmt.Sprintf("kernels: dropout rate %v, expected 0 ≤ rate < 1", rate))
 	}
 	return uint32(rate*65536 + .5), 1 / (1 - rate)
+}
+
+// LeakyReLU sets x = slope·x where x < 0.
+func LeakyReLU(p *Pool, slope float32, x []float32) {
+	k := p.kernels()
+	p.For(len(x), elementGrain, func(lo, hi int) { k.leakyReLU(x[lo:hi], slope) })
+}
+
+// LeakyReLUBackward sets d = slope·d where y < 0, y being [LeakyReLU]'s input
+// or, for a positive slope, its output.
+func LeakyReLUBackward(p *Pool, slope float32, y, d []float32) {
+	checkLen("y", len(y), len(d))
+	k := p.kernels()
+	p.For(len(d), elementGrain, func(lo, hi int) { k.leakyReLUBackward(d[lo:hi], y[lo:hi], slope) })
 }

@@ -23,7 +23,7 @@ func scaleGeneric(dst []float32, a float32) {
 
 func reluGeneric(x []float32) {
 	for i, v := range x {
-		if v <= 0 {
+		if v < 0 {
 			x[i] = 0
 		}
 	}
@@ -32,7 +32,7 @@ func reluGeneric(x []float32) {
 func biasReLUGeneric(x, bias []float32) {
 	for i := range x {
 		v := x[i] + bias[i]
-		if v <= 0 {
+		if v < 0 {
 			v = 0
 		}
 		x[i] = v
@@ -59,8 +59,24 @@ func maskScaleGeneric(x []float32, bits []byte, scale float32) {
 	}
 }
 
-func columnSumGeneric(dst, x []float32, ld, rows int) {
-	for i := range rows {
-		addGeneric(dst, x[i*ld:i*ld+len(dst)])
+func mulGeneric(dst, x []float32) {
+	for i := range dst {
+		dst[i] *= x[i]
+	}
+}
+
+func mulAddGeneric(dst, x, y []float32) {
+	for i := range dst {
+		dst[i] += float32(x[i] * y[i])
+	}
+}
+
+func leakyReLUGeneric(x []float32, slope float32) { leakyReLUBackwardGeneric(x, x, slope) }
+
+func leakyReLUBackwardGeneric(d, y []float32, slope float32) {
+	for i := range d {
+		if y[i] < 0 {
+			d[i] *= slope
+		}
 	}
 }

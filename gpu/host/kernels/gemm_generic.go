@@ -28,7 +28,7 @@ func gemmGeneric(g *gemmTile) {
 		}
 		if g.relu {
 			for j, v := range s {
-				if v <= 0 {
+				if v < 0 {
 					s[j] = 0
 				}
 			}

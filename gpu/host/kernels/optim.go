@@ -38,7 +38,7 @@ func Adam(p *Pool, o AdamOptions, param, grad, m, v []float32) {
 	checkLen("v", len(v), len(param))
 	k, c := p.kernels(), o.constants()
 	p.For(len(param), elementGrain, func(lo, hi int) {
-		k.adam(param[lo:hi], grad[lo:hi], m[lo:hi], v[lo:hi], c)
+		k.adam(param[lo:hi], m[lo:hi], v[lo:hi], grad[lo:hi], c.beta1, c.rest1, c.beta2, c.rest2, c.decay, c.lr, c.inv2, c.eps)
 	})
 }
 
@@ -54,7 +54,7 @@ func Adagrad(p *Pool, o AdagradOptions, param, grad, sum []float32) {
 	checkLen("sum", len(sum), len(param))
 	k := p.kernels()
 	p.For(len(param), elementGrain, func(lo, hi int) {
-		k.adagrad(param[lo:hi], grad[lo:hi], sum[lo:hi], o.LR, o.Epsilon, o.WeightDecay)
+		k.adagrad(param[lo:hi], sum[lo:hi], grad[lo:hi], o.LR, o.Epsilon, o.WeightDecay)
 	})
 }
 
@@ -78,6 +78,6 @@ func SGD(p *Pool, o SGDOptions, param, grad, velocity []float32) {
 	}
 	checkLen("velocity", len(velocity), len(param))
 	p.For(len(param), elementGrain, func(lo, hi int) {
-		k.sgdMomentum(param[lo:hi], grad[lo:hi], velocity[lo:hi], o.LR, o.WeightDecay, o.Momentum)
+		k.sgdMomentum(param[lo:hi], velocity[lo:hi], grad[lo:hi], o.LR, o.WeightDecay, o.Momentum)
 	})
 }

@@ -17,30 +17,39 @@ type table struct {
 
 	// gather writes rows idx of src to dst rows of len dim at stride ldd
 	// (elements), multiplied by scale unless the type is Float32.
-	gather [numRowTypes]func(dst []float32, ldd, dim int, idx []uint32, src []byte, stride int, scale float32)
+	gather [numRowTypes]gatherKernel
 	// sum sets out = scale·Σ rows idx[:n]; idx[n:] are rows that will be
 	// wanted next, for prefetching. An empty sum is 0.
-	sum [numRowTypes]func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+	sum [numRowTypes]sumKernel
 	// sumWeighted sets out = Σ w[k·ldw]·(scale·row idx[k]).
-	sumWeighted [numRowTypes]func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+	sumWeighted [numRowTypes]sumWeightedKernel
 
-	add          func(dst, x []float32)                                        // dst += x
-	axpy         func(dst, x []float32, a float32)                             // dst += a·x
-	scale        func(dst []float32, a float32)                                // dst *= a
-	biasReLU     func(x, bias []float32)                                       // x = max(0, x+bias), NaN stays
-	relu         func(x []float32)                                             // x = max(0, x)
-	reluBackward func(d, y []float32, scale float32)                           // d = y ≤ 0 ? 0 : scale·d
-	maskBits     func(bits []byte, group uint32, key uint64, threshold uint32) // dropout.go
-	maskScale    func(x []float32, bits []byte, scale float32)                 // x = bit ? scale·x : 0
-	columnSum    func(dst []float32, x []float32, ld, rows int)                // dst += every row of x
+	add               func(dst, x []float32)                                        // dst += x
+	mul               func(dst, x []float32)                                        // dst *= x
+	axpy              func(dst, x []float32, a float32)                             // dst += a·x
+	mulAdd            func(dst, x, y []float32)                                     // dst += x·y
+	scale             func(dst []float32, a float32)                                // dst *= a
+	relu              func(x []float32)                                             // x = max(0, x), NaN stays
+	biasReLU          func(x, bias []float32)                                       // x = max(0, x+bias)
+	reluBackward      func(d, y []float32, scale float32)                           // d = y ≤ 0 ? 0 : scale·d
+	leakyReLU         func(x []float32, slope float32)                              // x = x < 0 ? slope·x : x
+	leakyReLUBackward func(d, y []float32, slope float32)                           // d = y < 0 ? slope·d : d
+	maskBits          func(bits []byte, group uint32, key uint64, threshold uint32) // dropout_generic.go
+	maskScale         func(x []float32, bits []byte, scale float32)                 // x = bit ? scale·x : 0
 
 	rowMax      func(x []float32) float32                     // -Inf for none; NaN if one is NaN
 	expSum      func(dst, x []float32, shift float32) float32 // dst = exp(x−shift); returns the lane sum
-	adam        func(w, g, m, v []float32, c adamConstants)
-	adagrad     func(w, g, s []float32, lr, eps, decay float32)
+	adam        func(w, m, v, g []float32, beta1, rest1, beta2, rest2, decay, lr, inv2, eps float32)
+	adagrad     func(w, s, g []float32, lr, eps, decay float32)
 	sgd         func(w, g []float32, lr, decay float32)
-	sgdMomentum func(w, g, m []float32, lr, decay, momentum float32)
+	sgdMomentum func(w, m, g []float32, lr, decay, momentum float32)
 }
+
+type (
+	gatherKernel      = func(dst []float32, ldd, dim int, idx []uint32, src []byte, stride int, scale float32)
+	sumKernel         = func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+	sumWeightedKernel = func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+)
 
 // Row types of the tables above.
 const (

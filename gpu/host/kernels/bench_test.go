@@ -1,0 +1,68 @@
+package kernels
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Benchmarks of the inner loops; "gstore bench ops" is the suite for people.
+
+func BenchmarkGemm(b *testing.B) {
+	for _, s := range []struct{ m, n, k int }{{100000, 256, 128}, {10000, 256, 256}, {10000, 47, 256}} {
+		for isa := ISAAVX2; isa <= Detect(); isa++ {
+			for _, threads := range []int{1, 2} {
+				for _, variant := range []string{"NN", "NT", "TN"} {
+					b.Run(fmt.Sprintf("%s/%dx%dx%d/%v/%d", variant, s.m, s.n, s.k, isa, threads), func(b *testing.B) {
+						r := newRand(1)
+						p := NewPool(Options{Threads: threads, ISA: isa})
+						x, w, y := Dense(randoms(r, s.m*s.k), s.m, s.k), Dense(randoms(r, s.k*s.n), s.k, s.n), Dense(randoms(r, s.m*s.n), s.m, s.n)
+						run := func() { Gemm(p, GemmOptions{}, x, w, y) }
+						switch variant {
+						case "NT": // dX = dY·Wᵀ
+							run = func() { Gemm(p, GemmOptions{TransB: true}, y, w, x) }
+						case "TN": // dW = Xᵀ·dY
+							run = func() { Gemm(p, GemmOptions{TransA: true}, x, y, w) }
+						}
+						run()
+						for b.Loop() {
+							run()
+						}
+						b.ReportMetric(2*float64(s.m)*float64(s.n)*float64(s.k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+					})
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkAggregate(b *testing.B) {
+	const nodes, dst, deg = 1_000_000, 20000, 15
+	for _, dim := range []int{100, 128, 256} {
+		for isa := ISAGeneric; isa <= Detect(); isa++ {
+			for _, threads := range []int{1, 2} {
+				for _, typ := range rowTypes[:2] {
+					b.Run(fmt.Sprintf("%d/%v/%v/%d", dim, typ, isa, threads), func(b *testing.B) {
+						r := newRand(1)
+						p := NewPool(Options{Threads: threads, ISA: isa})
+						table := Rows{Data: make([]byte, nodes*dim*typ.Size()), Count: nodes, Dim: dim, Stride: dim * typ.Size(), Type: typ}
+						for i := range table.Data {
+							table.Data[i] = 1
+						}
+						g := CSR{Indptr: []int32{0}}
+						for range dst {
+							for range deg {
+								g.Indices = append(g.Indices, r.Int32N(nodes))
+							}
+							g.Indptr = append(g.Indptr, int32(len(g.Indices)))
+						}
+						out := Dense(make([]float32, dst*dim), dst, dim)
+						for b.Loop() {
+							Aggregate(p, AggregateOptions{Mean: true}, g, nil, table, out)
+						}
+						b.ReportMetric(float64(len(g.Indices)*table.Stride+4*dst*dim)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+					})
+				}
+			}
+		}
+	}
+}
