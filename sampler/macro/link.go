@@ -89,14 +89,14 @@ const (
 
 // bestCover returns, for the Random order, the one cover that the greedy finds;
 // for Balanced the best of several, every other one with random ties, by the
-// product of what they cost: the number of sets (each is a read) times one plus the share by
-// which the most trained element is ahead of the least.
+// square of the number of sets (each is a read) times one plus the share by
+// which the most trained element is ahead of the least: bytes weigh twice.
 func bestCover(n, room int, o Order, r *keyed.Rand) [][]int {
 	best, spread := cover(n, room, o, r)
 	if o == Random {
 		return best
 	}
-	score := func(sets [][]int, spread int) int { return len(sets) * (n - 1 + spread) }
+	score := func(sets [][]int, spread int) int { return len(sets) * len(sets) * (n - 1 + spread) }
 	least := score(best, spread)
 	for k := range min(coverTries, coverWork/(len(best)*n*room+1)) {
 		tie := Balanced
