@@ -39,17 +39,17 @@ func check(raw []byte) error {
 }
 
 // TestEveryByte damages every byte of a small file of each kind in turn: each
-// must be noticed by Open or Verify, as damage of this file. In all but the
-// first file the zeros of paddings are sampled, to keep the test short.
+// must be noticed by Open or Verify, as damage of this file. In all but one
+// file the zeros of paddings are sampled, to keep the test short.
 func TestEveryByte(t *testing.T) {
-	for k, s := range smallFiles() {
+	for _, s := range smallFiles() {
 		t.Run(s.name, func(t *testing.T) {
 			raw := s.create(t, vfs.NewMem(), "f")
 			if err := check(raw); err != nil {
 				t.Fatal(err)
 			}
 			for i := range raw {
-				if k > 0 && i%16 != 0 && raw[i] == 0 && raw[i-1] == 0 {
+				if s.name != "edge_list_pairs" && i%16 != 0 && raw[i] == 0 && raw[i-1] == 0 {
 					continue
 				}
 				raw[i] ^= 1 << (i % 8)
