@@ -328,6 +328,14 @@ func (it *MacroBatches) Ahead() int { return it.layout.ahead }
 // over the run. It may be called at any time, from any goroutine.
 func (it *MacroBatches) Stats() MacroStats { return it.stats.snapshot(it.engine.Stats()) }
 
+// BytesRead returns what was read over all epochs, in bytes: for the caller
+// that wants no more than that.
+func (it *MacroBatches) BytesRead() int64 {
+	it.stats.mu.Lock()
+	defer it.stats.mu.Unlock()
+	return it.stats.total
+}
+
 // Close stops reading, waits for what is in flight, and frees the buffer: no
 // macro-batch may be used afterwards. A second call does nothing.
 func (it *MacroBatches) Close() error {

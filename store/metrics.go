@@ -79,6 +79,7 @@ type metrics struct {
 	first   int64 // number of the first sample's interval
 	train0  time.Duration
 	inHand  bool
+	total   int64 // bytes read over the run
 }
 
 // stepMeter collects a step's measurements.
@@ -172,6 +173,7 @@ func (st *stepMeter) read(bytes int64) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	st.BytesRead += bytes
+	st.m.total += bytes
 	st.Requests++
 	s := st.m.sample(st.m.since(time.Now()))
 	s.Bytes += bytes
