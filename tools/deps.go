@@ -8,7 +8,6 @@ import (
 	_ "github.com/cockroachdb/datadriven"
 	_ "github.com/cockroachdb/pebble/v2"
 	_ "github.com/edsrzf/mmap-go"
-	_ "github.com/go-echarts/go-echarts/v2/charts"
 	_ "github.com/klauspost/compress/zstd"
 	_ "github.com/mmcloughlin/avo/build"
 	_ "github.com/parquet-go/parquet-go"

@@ -114,7 +114,9 @@ func newRoot(e *env) *cobra.Command {
 
 // commands lists every command, in the order of a user's first day.
 func commands(e *env) []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		newReport(e),
+	}
 }
 
 // exactArgs is cobra.ExactArgs as a usage error that names the arguments.
