@@ -1,0 +1,276 @@
+// Package bench measures gstore beside the tools it is compared with, in one
+// run on one machine: what the pages under docs/ quote is printed by it.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// IOOptions say what RunIO measures. The zero value of each field means its
+// default.
+type IOOptions struct {
+	Dir       string   // where the temporary file goes; default os.TempDir()
+	FileBytes int64    // its size; default 4 GiB
+	Repeats   int      // rounds; every round runs every test once; default 5
+	Engines   []string // default io_uring, pread
+	// Depth and SplitBytes are the engines' (blockio.Options); default theirs.
+	Depth, SplitBytes int
+	Fio               string // fio's path; "" looks in PATH and does without if there is none
+	// Log is told what is going on; may be nil.
+	Log func(format string, args ...any)
+}
+
+// IOResult is one test of one reader over all rounds.
+type IOResult struct {
+	Test            string    // "sequential" or "random64K"
+	Reader          string    // "gstore io_uring", "fio io_uring", …
+	BytesPerSecond  []float64 // a round each
+	CPUSecondsPerGB []float64 // user and system, per 10⁹ bytes
+}
+
+// Median returns the medians over the rounds.
+func (r *IOResult) Median() (bytesPerSecond, cpuSecondsPerGB float64) {
+	return median(r.BytesPerSecond), median(r.CPUSecondsPerGB)
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(v))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+const (
+	// partitionBytes is one partition load of the sequential test.
+	partitionBytes = 64 << 20
+	// smallBytes is one extent of the random test.
+	smallBytes = 64 << 10
+)
+
+func (o IOOptions) withDefaults() (IOOptions, error) {
+	if o.Dir == "" {
+		o.Dir = os.TempDir()
+	}
+	if o.FileBytes == 0 {
+		o.FileBytes = 4 << 30
+	}
+	if o.FileBytes < 2*partitionBytes {
+		return o, fmt.Errorf("a file of %d bytes (expected at least %d, two partition loads)", o.FileBytes, 2*partitionBytes)
+	}
+	o.FileBytes -= o.FileBytes % partitionBytes
+	if o.Repeats == 0 {
+		o.Repeats = 5
+	}
+	if len(o.Engines) == 0 {
+		o.Engines = []string{"io_uring", "pread"}
+	}
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	return o, nil
+}
+
+// reader is one column of the comparison.
+type reader struct {
+	name string
+	// run reads bytes of the file by one test and returns seconds and CPU seconds.
+	run func(ctx context.Context, test, path string, bytes int64) (seconds, cpu float64, err error)
+}
+
+// RunIO reads one file with gstore's engines and with fio, direct, by turns: whole partitions of
+// 64 MiB, two at a time as the partition buffer loads them, and extents of 64 KiB
+// in random order. The file is made for the run, written back and dropped from the page
+// cache before, and removed after.
+func RunIO(ctx context.Context, o IOOptions) (results []IOResult, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.Dir, "gstore-bench-io-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "data")
+	o.Log("writing %d MiB to %s", o.FileBytes>>20, path)
+	if err := fillFile(ctx, path, o.FileBytes); err != nil {
+		return nil, err
+	}
+	slab, err := blockio.AllocSlab(2*partitionBytes, blockio.SlabOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, slab.Free()) }()
+	var readers []reader
+	for _, name := range o.Engines {
+		e, why, err := blockio.New(name, blockio.Options{Depth: o.Depth, SplitBytes: o.SplitBytes})
+		if errors.Is(err, blockio.ErrUnsupported) {
+			o.Log("%s is left out: %v", name, err)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, e.Close()) }()
+		if err := e.Register(slab.Bytes()); err != nil {
+			return nil, err
+		}
+		o.Log("gstore %s: %s; %d MiB of buffers registered", name, why, e.Stats().RegisteredBytes>>20)
+		readers = append(readers, engineReader(e, slab.Bytes()))
+	}
+	fio, err := fioReaders(o.Fio)
+	if err != nil {
+		o.Log("fio is left out: %v", err)
+	}
+	readers = append(readers, fio...)
+	return measure(ctx, o, path, readers)
+}
+
+func measure(ctx context.Context, o IOOptions, path string, readers []reader) ([]IOResult, error) {
+	var results []IOResult
+	for _, test := range []string{"sequential", "random64K"} {
+		first := len(results)
+		for _, r := range readers {
+			results = append(results, IOResult{Test: test, Reader: r.name})
+		}
+		for round := range o.Repeats {
+			for i := range readers {
+				k := (i + round) % len(readers) // nobody always runs after the same
+				if err := dropCache(path); err != nil {
+					return nil, err
+				}
+				seconds, cpu, err := readers[k].run(ctx, test, path, o.FileBytes)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %s: %w", readers[k].name, test, err)
+				}
+				res := &results[first+k]
+				res.BytesPerSecond = append(res.BytesPerSecond, float64(o.FileBytes)/seconds)
+				res.CPUSecondsPerGB = append(res.CPUSecondsPerGB, cpu/(float64(o.FileBytes)/1e9))
+				o.Log("%s %d/%d %s: %.2f GB/s, %.3f CPU s/GB", test, round+1, o.Repeats, res.Reader,
+					float64(o.FileBytes)/seconds/1e9, cpu/(float64(o.FileBytes)/1e9))
+			}
+		}
+	}
+	return results, nil
+}
+
+// engineReader reads through an engine into slab, two partitions long.
+func engineReader(e blockio.Engine, slab []byte) reader {
+	return reader{name: "gstore " + e.Name(), run: func(ctx context.Context, test, path string, n int64) (float64, float64, error) {
+		f, err := e.Open(path, blockio.OpenOptions{Direct: true})
+		if err != nil {
+			return 0, 0, err
+		}
+		defer f.Close()
+		if !f.Direct() {
+			return 0, 0, fmt.Errorf("O_DIRECT of %s: %w", path, blockio.ErrUnsupported)
+		}
+		begin, cpu := time.Now(), cpuSeconds()
+		if test == "sequential" {
+			err = loadPartitions(ctx, e, f, slab, n)
+		} else {
+			err = loadSmall(ctx, e, f, slab, n)
+		}
+		return time.Since(begin).Seconds(), cpuSeconds() - cpu, err
+	}}
+}
+
+// loadPartitions reads the file a partition a batch, one batch ahead.
+func loadPartitions(ctx context.Context, e blockio.Engine, f blockio.File, slab []byte, n int64) error {
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for half := range int64(2) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			buf := slab[half*partitionBytes:][:partitionBytes]
+			for at := half * partitionBytes; at < n && errs[half] == nil; at += 2 * partitionBytes {
+				errs[half] = e.Do(ctx, []blockio.Request{{File: f, Offset: at, Buf: buf}}, nil)
+			}
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// loadSmall reads the file's 64 KiB extents in random order as one batch. Destinations are
+// used again after 128 MiB, long after the transfer into them has ended.
+func loadSmall(ctx context.Context, e blockio.Engine, f blockio.File, slab []byte, n int64) error {
+	batch := make([]blockio.Request, n/smallBytes)
+	for i, k := range rand.New(rand.NewPCG(1, uint64(n))).Perm(len(batch)) {
+		at := i * smallBytes % len(slab)
+		batch[i] = blockio.Request{File: f, Offset: int64(k) * smallBytes, Buf: slab[at : at+smallBytes]}
+	}
+	return e.Do(ctx, batch, nil)
+}
+
+// fillFile writes n bytes that do not compress, durably.
+func fillFile(ctx context.Context, path string, n int64) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	e, _, err := blockio.New("auto", blockio.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	out, err := e.Open(path, blockio.OpenOptions{Direct: true, Write: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	slab, err := blockio.AllocSlab(partitionBytes, blockio.SlabOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, slab.Free()) }()
+	b := slab.Bytes()
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // never fails
+	for at := int64(0); at < n; at += partitionBytes {
+		for i := 0; i < len(b); i += 4096 {
+			b[i], b[i+1], b[i+2] = byte(at>>26), byte(at>>34), byte(i) // no two blocks alike
+		}
+		if err := e.Do(ctx, []blockio.Request{{Op: blockio.Write, File: out, Offset: at, Buf: b}}, nil); err != nil {
+			return err
+		}
+	}
+	return e.Do(ctx, []blockio.Request{{Op: blockio.Sync, File: out}}, nil)
+}
+
+// dropCache drops a file's pages from the page cache.
+func dropCache(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+}
+
+// cpuSeconds returns the CPU time of this process so far, all threads.
+func cpuSeconds() float64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
