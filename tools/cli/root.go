@@ -115,7 +115,9 @@ func newRoot(e *env) *cobra.Command {
 // commands lists every command, in the order of a user's first day.
 func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
+		newInspect(e),
 		newReport(e),
+		newBench(e),
 	}
 }
 

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+type inspectOptions struct {
+	elements int
+}
+
+func newInspect(e *env) *cobra.Command {
+	var o inspectOptions
+	cmd := &cobra.Command{
+		Use:   "inspect FILE" + blocks.Extension,
+		Short: "Show a block file's bytes with their meaning",
+		Long: `Show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
+what they say. Header and footer are checked; the payload is shown as it is.`,
+		Example: "  gstore inspect cora.gstore/data/000001.gsb --elements 4",
+		Args:    exactArgs("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if o.elements < 0 {
+				return usagef("--elements %d: expected 0 (all) or more", o.elements)
+			}
+			if !strings.HasSuffix(args[0], blocks.Extension) {
+				return usagef("%s: expected a block file, FILE%s", args[0], blocks.Extension)
+			}
+			return inspectFile(e, args[0], o.elements)
+		},
+	}
+	cmd.Flags().IntVar(&o.elements, "elements", 8, "how much to show of each array and list (0 = all)")
+	return cmd
+}

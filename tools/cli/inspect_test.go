@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// runCommand runs one command line and returns its exit code and output.
+func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = Run(context.Background(), args, strings.NewReader(""), &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestInspectFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.gsb")
+	w, err := blocks.Create(vfs.Default, path, blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Float32, Dim: 1, Partitions: 1, Name: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(0, 2, blocks.Bytes([]float32{1.5, -2})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[20]++
+	damaged := filepath.Join(t.TempDir(), "bad.gsb")
+	if err := os.WriteFile(damaged, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{[]string{"inspect", path}, ExitOK, "row 1: -2", ""},
+		{[]string{"inspect", path, "--elements", "1"}, ExitOK, "1 more: rows", ""},
+		{[]string{"--json", "inspect", path}, ExitOK, `"kind":"node column"`, ""},
+		{[]string{"inspect", damaged}, ExitCorrupt, "", "header at byte 0 is corrupt: checksum"},
+		{[]string{"inspect", path + ".gsb"}, ExitFailed, "", "no such file"},
+		{[]string{"inspect", path, "--elements", "-1"}, ExitUsage, "", "--elements -1"},
+		{[]string{"inspect"}, ExitUsage, "", "expected 1 argument"},
+	} {
+		code, stdout, stderr := runCommand(t, c.args...)
+		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%v: exit code %d, expected %d\n%s%s", c.args, code, c.code, stdout, stderr)
+		}
+	}
+}
+
+func TestBenchIORefuses(t *testing.T) {
+	for _, args := range [][]string{{"bench", "io", "--size-mib", "1"}, {"bench", "io", "--split", "5"}, {"bench", "nothing"}, {"bench", "io", "--repeats", "0"}} {
+		if code, _, stderr := runCommand(t, args...); code != ExitUsage {
+			t.Errorf("%v: exit code %d\n%s", args, code, stderr)
+		}
+	}
+	if code, stdout, _ := runCommand(t, "bench"); code != ExitOK || !strings.Contains(stdout, "io") {
+		t.Errorf("bench: exit code %d\n%s", code, stdout)
+	}
+}
