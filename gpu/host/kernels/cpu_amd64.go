@@ -40,6 +40,9 @@ func avx2Table() *table {
 	t.add, t.mul, t.axpy, t.mulAdd, t.scale = addAVX2, mulAVX2, axpyAVX2, mulAddAVX2, scaleAVX2
 	t.relu, t.biasReLU, t.reluBackward = reluAVX2, biasReLUAVX2, reluBackwardAVX2
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX2, leakyReLUBackwardAVX2
+	t.maskBits, t.maskScale = maskBitsAVX2, maskScaleAVX2
+	t.laneSum, t.dot, t.squaredDistance = laneSumAVX2, dotAVX2, squaredDistanceAVX2
+	t.rowMax, t.expSum = rowMaxAVX2, expSumAVX2
 	t.adam, t.adagrad, t.sgd, t.sgdMomentum = adamAVX2, adagradAVX2, sgdAVX2, sgdMomentumAVX2
 	return t
 }
@@ -54,6 +57,9 @@ func avx512Table() *table {
 	t.add, t.mul, t.axpy, t.mulAdd, t.scale = addAVX512, mulAVX512, axpyAVX512, mulAddAVX512, scaleAVX512
 	t.relu, t.biasReLU, t.reluBackward = reluAVX512, biasReLUAVX512, reluBackwardAVX512
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX512, leakyReLUBackwardAVX512
+	t.maskBits, t.maskScale = maskBitsAVX512, maskScaleAVX512
+	t.laneSum, t.dot, t.squaredDistance = laneSumAVX512, dotAVX512, squaredDistanceAVX512
+	t.rowMax, t.expSum = rowMaxAVX512, expSumAVX512
 	t.adam, t.adagrad, t.sgd, t.sgdMomentum = adamAVX512, adagradAVX512, sgdAVX512, sgdMomentumAVX512
 	return t
 }

@@ -28,7 +28,8 @@ func philox(counter [4]uint32, key uint64) [4]uint32 {
 // 16·q+j of group g draws half q mod 2 (low half first) of word ⌊q/2⌋ of
 // philox(counter 16·g+j, key), and is kept unless that is below threshold:
 // the order in which 16 lanes make them without a shuffle.
-func maskBitsGeneric(bits []byte, group uint32, key uint64, threshold uint32) {
+func maskBitsGeneric(bits []byte, group, key0, key1, threshold uint32) {
+	key := uint64(key0) | uint64(key1)<<32
 	for len(bits) >= maskGroup/8 {
 		clear(bits[:maskGroup/8])
 		for j := range uint32(16) {

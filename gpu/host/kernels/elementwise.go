@@ -107,7 +107,7 @@ func Dropout(p *Pool, rate float32, seed uint64, x []float32) {
 		words := p.uints(grain / 32)
 		defer p.putUints(words)
 		bits := asBytes(words)[:(hi-lo+maskGroup-1)/maskGroup*(maskGroup/8)]
-		k.maskBits(bits, uint32(lo/maskGroup), seed, threshold)
+		k.maskBits(bits, uint32(lo/maskGroup), uint32(seed), uint32(seed>>32), threshold)
 		k.maskScale(x[lo:hi], bits, scale)
 	})
 }

@@ -80,3 +80,28 @@ func leakyReLUBackwardGeneric(d, y []float32, slope float32) {
 		}
 	}
 }
+
+func laneSumGeneric(x []float32) float32 {
+	var s [16]float32
+	for i, v := range x {
+		s[i%16] += v
+	}
+	return laneSum(&s)
+}
+
+func dotGeneric(x, y []float32) float32 {
+	var s [16]float32
+	for i, v := range x {
+		s[i%16] += float32(v * y[i])
+	}
+	return laneSum(&s)
+}
+
+func squaredDistanceGeneric(x, y []float32) float32 {
+	var s [16]float32
+	for i, v := range x {
+		d := v - y[i]
+		s[i%16] += float32(d * d)
+	}
+	return laneSum(&s)
+}

@@ -159,6 +159,41 @@ func adamAVX2(w []float32, m []float32, v []float32, g []float32, beta1 float32,
 //go:noescape
 func maxUint32AVX2(x []uint32) uint32
 
+// rowMaxAVX2 is table.rowMax.
+//
+//go:noescape
+func rowMaxAVX2(x []float32) float32
+
+// laneSumAVX2 is its namesake in table.
+//
+//go:noescape
+func laneSumAVX2(x []float32) float32
+
+// dotAVX2 is its namesake in table.
+//
+//go:noescape
+func dotAVX2(x []float32, y []float32) float32
+
+// squaredDistanceAVX2 is its namesake in table.
+//
+//go:noescape
+func squaredDistanceAVX2(x []float32, y []float32) float32
+
+// expSumAVX2 is its namesake in table.
+//
+//go:noescape
+func expSumAVX2(dst []float32, x []float32, shift float32) float32
+
+// maskBitsAVX2 is table.maskBits.
+//
+//go:noescape
+func maskBitsAVX2(bits []byte, group uint32, key0 uint32, key1 uint32, threshold uint32)
+
+// maskScaleAVX2 is table.maskScale.
+//
+//go:noescape
+func maskScaleAVX2(x []float32, bits []byte, scale float32)
+
 // gemm12x32AVX512 is a gemmKernel of 12 rows; tile is a *gemmTile.
 //
 //go:noescape
@@ -318,3 +353,38 @@ func adamAVX512(w []float32, m []float32, v []float32, g []float32, beta1 float3
 //
 //go:noescape
 func maxUint32AVX512(x []uint32) uint32
+
+// rowMaxAVX512 is table.rowMax.
+//
+//go:noescape
+func rowMaxAVX512(x []float32) float32
+
+// laneSumAVX512 is its namesake in table.
+//
+//go:noescape
+func laneSumAVX512(x []float32) float32
+
+// dotAVX512 is its namesake in table.
+//
+//go:noescape
+func dotAVX512(x []float32, y []float32) float32
+
+// squaredDistanceAVX512 is its namesake in table.
+//
+//go:noescape
+func squaredDistanceAVX512(x []float32, y []float32) float32
+
+// expSumAVX512 is its namesake in table.
+//
+//go:noescape
+func expSumAVX512(dst []float32, x []float32, shift float32) float32
+
+// maskBitsAVX512 is table.maskBits.
+//
+//go:noescape
+func maskBitsAVX512(bits []byte, group uint32, key0 uint32, key1 uint32, threshold uint32)
+
+// maskScaleAVX512 is table.maskScale.
+//
+//go:noescape
+func maskScaleAVX512(x []float32, bits []byte, scale float32)

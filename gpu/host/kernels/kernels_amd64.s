@@ -50,6 +50,248 @@ DATA iota<>+56(SB)/4, $0x0000000e
 DATA iota<>+60(SB)/4, $0x0000000f
 GLOBL iota<>(SB), RODATA|NOPTR, $64
 
+DATA expconst<>+0(SB)/4, $0x42b17217
+DATA expconst<>+4(SB)/4, $0x42b17217
+DATA expconst<>+8(SB)/4, $0x42b17217
+DATA expconst<>+12(SB)/4, $0x42b17217
+DATA expconst<>+16(SB)/4, $0x42b17217
+DATA expconst<>+20(SB)/4, $0x42b17217
+DATA expconst<>+24(SB)/4, $0x42b17217
+DATA expconst<>+28(SB)/4, $0x42b17217
+DATA expconst<>+32(SB)/4, $0x42b17217
+DATA expconst<>+36(SB)/4, $0x42b17217
+DATA expconst<>+40(SB)/4, $0x42b17217
+DATA expconst<>+44(SB)/4, $0x42b17217
+DATA expconst<>+48(SB)/4, $0x42b17217
+DATA expconst<>+52(SB)/4, $0x42b17217
+DATA expconst<>+56(SB)/4, $0x42b17217
+DATA expconst<>+60(SB)/4, $0x42b17217
+DATA expconst<>+64(SB)/4, $0xc2aeac4f
+DATA expconst<>+68(SB)/4, $0xc2aeac4f
+DATA expconst<>+72(SB)/4, $0xc2aeac4f
+DATA expconst<>+76(SB)/4, $0xc2aeac4f
+DATA expconst<>+80(SB)/4, $0xc2aeac4f
+DATA expconst<>+84(SB)/4, $0xc2aeac4f
+DATA expconst<>+88(SB)/4, $0xc2aeac4f
+DATA expconst<>+92(SB)/4, $0xc2aeac4f
+DATA expconst<>+96(SB)/4, $0xc2aeac4f
+DATA expconst<>+100(SB)/4, $0xc2aeac4f
+DATA expconst<>+104(SB)/4, $0xc2aeac4f
+DATA expconst<>+108(SB)/4, $0xc2aeac4f
+DATA expconst<>+112(SB)/4, $0xc2aeac4f
+DATA expconst<>+116(SB)/4, $0xc2aeac4f
+DATA expconst<>+120(SB)/4, $0xc2aeac4f
+DATA expconst<>+124(SB)/4, $0xc2aeac4f
+DATA expconst<>+128(SB)/4, $0x3fb8aa3b
+DATA expconst<>+132(SB)/4, $0x3fb8aa3b
+DATA expconst<>+136(SB)/4, $0x3fb8aa3b
+DATA expconst<>+140(SB)/4, $0x3fb8aa3b
+DATA expconst<>+144(SB)/4, $0x3fb8aa3b
+DATA expconst<>+148(SB)/4, $0x3fb8aa3b
+DATA expconst<>+152(SB)/4, $0x3fb8aa3b
+DATA expconst<>+156(SB)/4, $0x3fb8aa3b
+DATA expconst<>+160(SB)/4, $0x3fb8aa3b
+DATA expconst<>+164(SB)/4, $0x3fb8aa3b
+DATA expconst<>+168(SB)/4, $0x3fb8aa3b
+DATA expconst<>+172(SB)/4, $0x3fb8aa3b
+DATA expconst<>+176(SB)/4, $0x3fb8aa3b
+DATA expconst<>+180(SB)/4, $0x3fb8aa3b
+DATA expconst<>+184(SB)/4, $0x3fb8aa3b
+DATA expconst<>+188(SB)/4, $0x3fb8aa3b
+DATA expconst<>+192(SB)/4, $0x4b400000
+DATA expconst<>+196(SB)/4, $0x4b400000
+DATA expconst<>+200(SB)/4, $0x4b400000
+DATA expconst<>+204(SB)/4, $0x4b400000
+DATA expconst<>+208(SB)/4, $0x4b400000
+DATA expconst<>+212(SB)/4, $0x4b400000
+DATA expconst<>+216(SB)/4, $0x4b400000
+DATA expconst<>+220(SB)/4, $0x4b400000
+DATA expconst<>+224(SB)/4, $0x4b400000
+DATA expconst<>+228(SB)/4, $0x4b400000
+DATA expconst<>+232(SB)/4, $0x4b400000
+DATA expconst<>+236(SB)/4, $0x4b400000
+DATA expconst<>+240(SB)/4, $0x4b400000
+DATA expconst<>+244(SB)/4, $0x4b400000
+DATA expconst<>+248(SB)/4, $0x4b400000
+DATA expconst<>+252(SB)/4, $0x4b400000
+DATA expconst<>+256(SB)/4, $0x3f318000
+DATA expconst<>+260(SB)/4, $0x3f318000
+DATA expconst<>+264(SB)/4, $0x3f318000
+DATA expconst<>+268(SB)/4, $0x3f318000
+DATA expconst<>+272(SB)/4, $0x3f318000
+DATA expconst<>+276(SB)/4, $0x3f318000
+DATA expconst<>+280(SB)/4, $0x3f318000
+DATA expconst<>+284(SB)/4, $0x3f318000
+DATA expconst<>+288(SB)/4, $0x3f318000
+DATA expconst<>+292(SB)/4, $0x3f318000
+DATA expconst<>+296(SB)/4, $0x3f318000
+DATA expconst<>+300(SB)/4, $0x3f318000
+DATA expconst<>+304(SB)/4, $0x3f318000
+DATA expconst<>+308(SB)/4, $0x3f318000
+DATA expconst<>+312(SB)/4, $0x3f318000
+DATA expconst<>+316(SB)/4, $0x3f318000
+DATA expconst<>+320(SB)/4, $0xb95e8083
+DATA expconst<>+324(SB)/4, $0xb95e8083
+DATA expconst<>+328(SB)/4, $0xb95e8083
+DATA expconst<>+332(SB)/4, $0xb95e8083
+DATA expconst<>+336(SB)/4, $0xb95e8083
+DATA expconst<>+340(SB)/4, $0xb95e8083
+DATA expconst<>+344(SB)/4, $0xb95e8083
+DATA expconst<>+348(SB)/4, $0xb95e8083
+DATA expconst<>+352(SB)/4, $0xb95e8083
+DATA expconst<>+356(SB)/4, $0xb95e8083
+DATA expconst<>+360(SB)/4, $0xb95e8083
+DATA expconst<>+364(SB)/4, $0xb95e8083
+DATA expconst<>+368(SB)/4, $0xb95e8083
+DATA expconst<>+372(SB)/4, $0xb95e8083
+DATA expconst<>+376(SB)/4, $0xb95e8083
+DATA expconst<>+380(SB)/4, $0xb95e8083
+DATA expconst<>+384(SB)/4, $0x39506967
+DATA expconst<>+388(SB)/4, $0x39506967
+DATA expconst<>+392(SB)/4, $0x39506967
+DATA expconst<>+396(SB)/4, $0x39506967
+DATA expconst<>+400(SB)/4, $0x39506967
+DATA expconst<>+404(SB)/4, $0x39506967
+DATA expconst<>+408(SB)/4, $0x39506967
+DATA expconst<>+412(SB)/4, $0x39506967
+DATA expconst<>+416(SB)/4, $0x39506967
+DATA expconst<>+420(SB)/4, $0x39506967
+DATA expconst<>+424(SB)/4, $0x39506967
+DATA expconst<>+428(SB)/4, $0x39506967
+DATA expconst<>+432(SB)/4, $0x39506967
+DATA expconst<>+436(SB)/4, $0x39506967
+DATA expconst<>+440(SB)/4, $0x39506967
+DATA expconst<>+444(SB)/4, $0x39506967
+DATA expconst<>+448(SB)/4, $0x3ab743ce
+DATA expconst<>+452(SB)/4, $0x3ab743ce
+DATA expconst<>+456(SB)/4, $0x3ab743ce
+DATA expconst<>+460(SB)/4, $0x3ab743ce
+DATA expconst<>+464(SB)/4, $0x3ab743ce
+DATA expconst<>+468(SB)/4, $0x3ab743ce
+DATA expconst<>+472(SB)/4, $0x3ab743ce
+DATA expconst<>+476(SB)/4, $0x3ab743ce
+DATA expconst<>+480(SB)/4, $0x3ab743ce
+DATA expconst<>+484(SB)/4, $0x3ab743ce
+DATA expconst<>+488(SB)/4, $0x3ab743ce
+DATA expconst<>+492(SB)/4, $0x3ab743ce
+DATA expconst<>+496(SB)/4, $0x3ab743ce
+DATA expconst<>+500(SB)/4, $0x3ab743ce
+DATA expconst<>+504(SB)/4, $0x3ab743ce
+DATA expconst<>+508(SB)/4, $0x3ab743ce
+DATA expconst<>+512(SB)/4, $0x3c088908
+DATA expconst<>+516(SB)/4, $0x3c088908
+DATA expconst<>+520(SB)/4, $0x3c088908
+DATA expconst<>+524(SB)/4, $0x3c088908
+DATA expconst<>+528(SB)/4, $0x3c088908
+DATA expconst<>+532(SB)/4, $0x3c088908
+DATA expconst<>+536(SB)/4, $0x3c088908
+DATA expconst<>+540(SB)/4, $0x3c088908
+DATA expconst<>+544(SB)/4, $0x3c088908
+DATA expconst<>+548(SB)/4, $0x3c088908
+DATA expconst<>+552(SB)/4, $0x3c088908
+DATA expconst<>+556(SB)/4, $0x3c088908
+DATA expconst<>+560(SB)/4, $0x3c088908
+DATA expconst<>+564(SB)/4, $0x3c088908
+DATA expconst<>+568(SB)/4, $0x3c088908
+DATA expconst<>+572(SB)/4, $0x3c088908
+DATA expconst<>+576(SB)/4, $0x3d2aa9c1
+DATA expconst<>+580(SB)/4, $0x3d2aa9c1
+DATA expconst<>+584(SB)/4, $0x3d2aa9c1
+DATA expconst<>+588(SB)/4, $0x3d2aa9c1
+DATA expconst<>+592(SB)/4, $0x3d2aa9c1
+DATA expconst<>+596(SB)/4, $0x3d2aa9c1
+DATA expconst<>+600(SB)/4, $0x3d2aa9c1
+DATA expconst<>+604(SB)/4, $0x3d2aa9c1
+DATA expconst<>+608(SB)/4, $0x3d2aa9c1
+DATA expconst<>+612(SB)/4, $0x3d2aa9c1
+DATA expconst<>+616(SB)/4, $0x3d2aa9c1
+DATA expconst<>+620(SB)/4, $0x3d2aa9c1
+DATA expconst<>+624(SB)/4, $0x3d2aa9c1
+DATA expconst<>+628(SB)/4, $0x3d2aa9c1
+DATA expconst<>+632(SB)/4, $0x3d2aa9c1
+DATA expconst<>+636(SB)/4, $0x3d2aa9c1
+DATA expconst<>+640(SB)/4, $0x3e2aaaaa
+DATA expconst<>+644(SB)/4, $0x3e2aaaaa
+DATA expconst<>+648(SB)/4, $0x3e2aaaaa
+DATA expconst<>+652(SB)/4, $0x3e2aaaaa
+DATA expconst<>+656(SB)/4, $0x3e2aaaaa
+DATA expconst<>+660(SB)/4, $0x3e2aaaaa
+DATA expconst<>+664(SB)/4, $0x3e2aaaaa
+DATA expconst<>+668(SB)/4, $0x3e2aaaaa
+DATA expconst<>+672(SB)/4, $0x3e2aaaaa
+DATA expconst<>+676(SB)/4, $0x3e2aaaaa
+DATA expconst<>+680(SB)/4, $0x3e2aaaaa
+DATA expconst<>+684(SB)/4, $0x3e2aaaaa
+DATA expconst<>+688(SB)/4, $0x3e2aaaaa
+DATA expconst<>+692(SB)/4, $0x3e2aaaaa
+DATA expconst<>+696(SB)/4, $0x3e2aaaaa
+DATA expconst<>+700(SB)/4, $0x3e2aaaaa
+DATA expconst<>+704(SB)/4, $0x3f000000
+DATA expconst<>+708(SB)/4, $0x3f000000
+DATA expconst<>+712(SB)/4, $0x3f000000
+DATA expconst<>+716(SB)/4, $0x3f000000
+DATA expconst<>+720(SB)/4, $0x3f000000
+DATA expconst<>+724(SB)/4, $0x3f000000
+DATA expconst<>+728(SB)/4, $0x3f000000
+DATA expconst<>+732(SB)/4, $0x3f000000
+DATA expconst<>+736(SB)/4, $0x3f000000
+DATA expconst<>+740(SB)/4, $0x3f000000
+DATA expconst<>+744(SB)/4, $0x3f000000
+DATA expconst<>+748(SB)/4, $0x3f000000
+DATA expconst<>+752(SB)/4, $0x3f000000
+DATA expconst<>+756(SB)/4, $0x3f000000
+DATA expconst<>+760(SB)/4, $0x3f000000
+DATA expconst<>+764(SB)/4, $0x3f000000
+DATA expconst<>+768(SB)/4, $0x3f800000
+DATA expconst<>+772(SB)/4, $0x3f800000
+DATA expconst<>+776(SB)/4, $0x3f800000
+DATA expconst<>+780(SB)/4, $0x3f800000
+DATA expconst<>+784(SB)/4, $0x3f800000
+DATA expconst<>+788(SB)/4, $0x3f800000
+DATA expconst<>+792(SB)/4, $0x3f800000
+DATA expconst<>+796(SB)/4, $0x3f800000
+DATA expconst<>+800(SB)/4, $0x3f800000
+DATA expconst<>+804(SB)/4, $0x3f800000
+DATA expconst<>+808(SB)/4, $0x3f800000
+DATA expconst<>+812(SB)/4, $0x3f800000
+DATA expconst<>+816(SB)/4, $0x3f800000
+DATA expconst<>+820(SB)/4, $0x3f800000
+DATA expconst<>+824(SB)/4, $0x3f800000
+DATA expconst<>+828(SB)/4, $0x3f800000
+DATA expconst<>+832(SB)/4, $0x0000007f
+DATA expconst<>+836(SB)/4, $0x0000007f
+DATA expconst<>+840(SB)/4, $0x0000007f
+DATA expconst<>+844(SB)/4, $0x0000007f
+DATA expconst<>+848(SB)/4, $0x0000007f
+DATA expconst<>+852(SB)/4, $0x0000007f
+DATA expconst<>+856(SB)/4, $0x0000007f
+DATA expconst<>+860(SB)/4, $0x0000007f
+DATA expconst<>+864(SB)/4, $0x0000007f
+DATA expconst<>+868(SB)/4, $0x0000007f
+DATA expconst<>+872(SB)/4, $0x0000007f
+DATA expconst<>+876(SB)/4, $0x0000007f
+DATA expconst<>+880(SB)/4, $0x0000007f
+DATA expconst<>+884(SB)/4, $0x0000007f
+DATA expconst<>+888(SB)/4, $0x0000007f
+DATA expconst<>+892(SB)/4, $0x0000007f
+DATA expconst<>+896(SB)/4, $0x7f800000
+DATA expconst<>+900(SB)/4, $0x7f800000
+DATA expconst<>+904(SB)/4, $0x7f800000
+DATA expconst<>+908(SB)/4, $0x7f800000
+DATA expconst<>+912(SB)/4, $0x7f800000
+DATA expconst<>+916(SB)/4, $0x7f800000
+DATA expconst<>+920(SB)/4, $0x7f800000
+DATA expconst<>+924(SB)/4, $0x7f800000
+DATA expconst<>+928(SB)/4, $0x7f800000
+DATA expconst<>+932(SB)/4, $0x7f800000
+DATA expconst<>+936(SB)/4, $0x7f800000
+DATA expconst<>+940(SB)/4, $0x7f800000
+DATA expconst<>+944(SB)/4, $0x7f800000
+DATA expconst<>+948(SB)/4, $0x7f800000
+DATA expconst<>+952(SB)/4, $0x7f800000
+DATA expconst<>+956(SB)/4, $0x7f800000
+GLOBL expconst<>(SB), RODATA|NOPTR, $960
+
 // func gemm6x16AVX2(tile *byte)
 // Requires: AVX, FMA3
 TEXT ·gemm6x16AVX2(SB), NOSPLIT, $0-8
@@ -3098,7 +3340,7 @@ vector:
 	ADDQ         $0x08, DX
 	CMPQ         DX, CX
 	JLE          vector
-	VEXTRACTI128 $0x01, Y0, X1
+	VEXTRACTF128 $0x01, Y0, X1
 	VPMAXUD      X1, X0, X0
 	VPSHUFD      $0x4e, X0, X1
 	VPMAXUD      X1, X0, X0
@@ -3121,6 +3363,928 @@ scalar:
 done:
 	VZEROUPPER
 	MOVL BX, ret+24(FP)
+	RET
+
+// func rowMaxAVX2(x []float32) float32
+// Requires: AVX, AVX2, SSE
+TEXT ·rowMaxAVX2(SB), NOSPLIT, $0-28
+	MOVQ         x_base+0(FP), AX
+	MOVQ         x_len+8(FP), CX
+	MOVL         $0xff800000, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0xff800000, DX
+	VMOVD        DX, X1
+	VPBROADCASTD X1, Y1
+	VXORPS       Y3, Y3, Y3
+	XORQ         DX, DX
+	SUBQ         $0x08, CX
+	JLT          tail
+
+vector:
+	VMOVUPS (AX)(DX*4), Y2
+	VMAXPS  Y0, Y2, Y0
+	VCMPPS  $0x03, Y2, Y2, Y2
+	VORPS   Y2, Y3, Y3
+	ADDQ    $0x08, DX
+	CMPQ    DX, CX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, CX
+	SUBQ       DX, CX
+	JE         done
+	LEAQ       tail<>+32(SB), BX
+	SHLQ       $0x02, CX
+	SUBQ       CX, BX
+	VMOVUPS    (BX), Y4
+	VMASKMOVPS (AX)(DX*4), Y4, Y2
+	VBLENDVPS  Y4, Y2, Y1, Y2
+	VMAXPS     Y0, Y2, Y0
+	VCMPPS     $0x03, Y2, Y2, Y2
+	VORPS      Y2, Y3, Y3
+
+done:
+	VMOVMSKPS    Y3, AX
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VMAXPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VMAXPS       X1, X0, X0
+	TESTL        AX, AX
+	JE           ordered
+	MOVL         $0x7fc00000, AX
+	VMOVD        AX, X0
+
+ordered:
+	MOVSS X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func laneSumAVX2(x []float32) float32
+// Requires: AVX, CMOV, SSE
+TEXT ·laneSumAVX2(SB), NOSPLIT, $0-28
+	MOVQ   x_len+8(FP), AX
+	MOVQ   x_base+0(FP), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   DX, DX
+	SUBQ   $0x10, AX
+	JLT    tail
+
+loop:
+	VMOVUPS (CX)(DX*4), Y2
+	VADDPS  Y2, Y0, Y0
+	VMOVUPS 32(CX)(DX*4), Y2
+	VADDPS  Y2, Y1, Y1
+	ADDQ    $0x10, DX
+	CMPQ    DX, AX
+	JLE     loop
+
+tail:
+	ADDQ       $0x10, AX
+	SUBQ       DX, AX
+	JE         done
+	MOVQ       AX, BX
+	MOVQ       $0x0000000000000008, SI
+	CMPQ       BX, SI
+	CMOVQGT    SI, BX
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, BX
+	SUBQ       BX, SI
+	VMOVUPS    (SI), Y3
+	VMASKMOVPS (CX)(DX*4), Y3, Y2
+	VANDPS     Y3, Y2, Y2
+	VADDPS     Y2, Y0, Y0
+	MOVQ       AX, BX
+	SUBQ       $0x08, BX
+	JLE        done
+	LEAQ       tail<>+32(SB), AX
+	SHLQ       $0x02, BX
+	SUBQ       BX, AX
+	VMOVUPS    (AX), Y3
+	VMASKMOVPS 32(CX)(DX*4), Y3, Y2
+	VANDPS     Y3, Y2, Y2
+	VADDPS     Y2, Y1, Y1
+
+done:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VADDPS       X1, X0, X0
+	MOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func dotAVX2(x []float32, y []float32) float32
+// Requires: AVX, CMOV, SSE
+TEXT ·dotAVX2(SB), NOSPLIT, $0-52
+	MOVQ   x_len+8(FP), AX
+	MOVQ   x_base+0(FP), CX
+	MOVQ   y_base+24(FP), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   BX, BX
+	SUBQ   $0x10, AX
+	JLT    tail
+
+loop:
+	VMOVUPS (CX)(BX*4), Y2
+	VMOVUPS (DX)(BX*4), Y3
+	VMULPS  Y3, Y2, Y2
+	VADDPS  Y2, Y0, Y0
+	VMOVUPS 32(CX)(BX*4), Y2
+	VMOVUPS 32(DX)(BX*4), Y3
+	VMULPS  Y3, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     loop
+
+tail:
+	ADDQ       $0x10, AX
+	SUBQ       BX, AX
+	JE         done
+	MOVQ       AX, SI
+	MOVQ       $0x0000000000000008, DI
+	CMPQ       SI, DI
+	CMOVQGT    DI, SI
+	LEAQ       tail<>+32(SB), DI
+	SHLQ       $0x02, SI
+	SUBQ       SI, DI
+	VMOVUPS    (DI), Y4
+	VMASKMOVPS (CX)(BX*4), Y4, Y2
+	VMASKMOVPS (DX)(BX*4), Y4, Y3
+	VMULPS     Y3, Y2, Y2
+	VANDPS     Y4, Y2, Y2
+	VADDPS     Y2, Y0, Y0
+	MOVQ       AX, SI
+	SUBQ       $0x08, SI
+	JLE        done
+	LEAQ       tail<>+32(SB), AX
+	SHLQ       $0x02, SI
+	SUBQ       SI, AX
+	VMOVUPS    (AX), Y4
+	VMASKMOVPS 32(CX)(BX*4), Y4, Y2
+	VMASKMOVPS 32(DX)(BX*4), Y4, Y3
+	VMULPS     Y3, Y2, Y2
+	VANDPS     Y4, Y2, Y2
+	VADDPS     Y2, Y1, Y1
+
+done:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VADDPS       X1, X0, X0
+	MOVSS        X0, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func squaredDistanceAVX2(x []float32, y []float32) float32
+// Requires: AVX, CMOV, SSE
+TEXT ·squaredDistanceAVX2(SB), NOSPLIT, $0-52
+	MOVQ   x_len+8(FP), AX
+	MOVQ   x_base+0(FP), CX
+	MOVQ   y_base+24(FP), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   BX, BX
+	SUBQ   $0x10, AX
+	JLT    tail
+
+loop:
+	VMOVUPS (CX)(BX*4), Y2
+	VMOVUPS (DX)(BX*4), Y3
+	VSUBPS  Y3, Y2, Y2
+	VMULPS  Y2, Y2, Y2
+	VADDPS  Y2, Y0, Y0
+	VMOVUPS 32(CX)(BX*4), Y2
+	VMOVUPS 32(DX)(BX*4), Y3
+	VSUBPS  Y3, Y2, Y2
+	VMULPS  Y2, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     loop
+
+tail:
+	ADDQ       $0x10, AX
+	SUBQ       BX, AX
+	JE         done
+	MOVQ       AX, SI
+	MOVQ       $0x0000000000000008, DI
+	CMPQ       SI, DI
+	CMOVQGT    DI, SI
+	LEAQ       tail<>+32(SB), DI
+	SHLQ       $0x02, SI
+	SUBQ       SI, DI
+	VMOVUPS    (DI), Y4
+	VMASKMOVPS (CX)(BX*4), Y4, Y2
+	VMASKMOVPS (DX)(BX*4), Y4, Y3
+	VSUBPS     Y3, Y2, Y2
+	VMULPS     Y2, Y2, Y2
+	VANDPS     Y4, Y2, Y2
+	VADDPS     Y2, Y0, Y0
+	MOVQ       AX, SI
+	SUBQ       $0x08, SI
+	JLE        done
+	LEAQ       tail<>+32(SB), AX
+	SHLQ       $0x02, SI
+	SUBQ       SI, AX
+	VMOVUPS    (AX), Y4
+	VMASKMOVPS 32(CX)(BX*4), Y4, Y2
+	VMASKMOVPS 32(DX)(BX*4), Y4, Y3
+	VSUBPS     Y3, Y2, Y2
+	VMULPS     Y2, Y2, Y2
+	VANDPS     Y4, Y2, Y2
+	VADDPS     Y2, Y1, Y1
+
+done:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VADDPS       X1, X0, X0
+	MOVSS        X0, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func expSumAVX2(dst []float32, x []float32, shift float32) float32
+// Requires: AVX, AVX2, CMOV, SSE
+TEXT ·expSumAVX2(SB), NOSPLIT, $0-60
+	MOVQ         x_len+32(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSS shift+48(FP), Y0
+	MOVQ         dst_base+0(FP), DX
+	LEAQ         expconst<>+0(SB), BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	XORQ         SI, SI
+	SUBQ         $0x10, AX
+	JLT          tail
+
+loop:
+	VMOVUPS   (CX)(SI*4), Y3
+	VSUBPS    Y0, Y3, Y3
+	VMINPS    (BX), Y3, Y4
+	VMAXPS    64(BX), Y4, Y4
+	VMULPS    128(BX), Y4, Y5
+	VADDPS    192(BX), Y5, Y5
+	VSUBPS    192(BX), Y5, Y5
+	VMULPS    256(BX), Y5, Y6
+	VSUBPS    Y6, Y4, Y4
+	VMULPS    320(BX), Y5, Y6
+	VSUBPS    Y6, Y4, Y4
+	VMULPS    384(BX), Y4, Y7
+	VADDPS    448(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    512(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    576(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    640(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    704(BX), Y7, Y7
+	VMULPS    Y4, Y4, Y6
+	VMULPS    Y6, Y7, Y7
+	VADDPS    Y4, Y7, Y7
+	VADDPS    768(BX), Y7, Y7
+	VCVTPS2DQ Y5, Y5
+	VPSRAD    $0x01, Y5, Y6
+	VPSUBD    Y6, Y5, Y5
+	VPADDD    832(BX), Y6, Y6
+	VPSLLD    $0x17, Y6, Y6
+	VMULPS    Y6, Y7, Y7
+	VPADDD    832(BX), Y5, Y5
+	VPSLLD    $0x17, Y5, Y5
+	VMULPS    Y5, Y7, Y7
+	VMOVUPS   896(BX), Y4
+	VCMPPS    $0x11, 64(BX), Y3, Y5
+	VANDNPS   Y7, Y5, Y7
+	VCMPPS    $0x1e, (BX), Y3, Y5
+	VBLENDVPS Y5, Y4, Y7, Y7
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y3, Y7, Y3
+	VMOVUPS   Y3, (DX)(SI*4)
+	VADDPS    Y3, Y1, Y1
+	VMOVUPS   32(CX)(SI*4), Y3
+	VSUBPS    Y0, Y3, Y3
+	VMINPS    (BX), Y3, Y4
+	VMAXPS    64(BX), Y4, Y4
+	VMULPS    128(BX), Y4, Y5
+	VADDPS    192(BX), Y5, Y5
+	VSUBPS    192(BX), Y5, Y5
+	VMULPS    256(BX), Y5, Y6
+	VSUBPS    Y6, Y4, Y4
+	VMULPS    320(BX), Y5, Y6
+	VSUBPS    Y6, Y4, Y4
+	VMULPS    384(BX), Y4, Y7
+	VADDPS    448(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    512(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    576(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    640(BX), Y7, Y7
+	VMULPS    Y4, Y7, Y7
+	VADDPS    704(BX), Y7, Y7
+	VMULPS    Y4, Y4, Y6
+	VMULPS    Y6, Y7, Y7
+	VADDPS    Y4, Y7, Y7
+	VADDPS    768(BX), Y7, Y7
+	VCVTPS2DQ Y5, Y5
+	VPSRAD    $0x01, Y5, Y6
+	VPSUBD    Y6, Y5, Y5
+	VPADDD    832(BX), Y6, Y6
+	VPSLLD    $0x17, Y6, Y6
+	VMULPS    Y6, Y7, Y7
+	VPADDD    832(BX), Y5, Y5
+	VPSLLD    $0x17, Y5, Y5
+	VMULPS    Y5, Y7, Y7
+	VMOVUPS   896(BX), Y4
+	VCMPPS    $0x11, 64(BX), Y3, Y5
+	VANDNPS   Y7, Y5, Y7
+	VCMPPS    $0x1e, (BX), Y3, Y5
+	VBLENDVPS Y5, Y4, Y7, Y7
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y3, Y7, Y3
+	VMOVUPS   Y3, 32(DX)(SI*4)
+	VADDPS    Y3, Y2, Y2
+	ADDQ      $0x10, SI
+	CMPQ      SI, AX
+	JLE       loop
+
+tail:
+	ADDQ       $0x10, AX
+	SUBQ       SI, AX
+	JE         done
+	MOVQ       AX, DI
+	MOVQ       $0x0000000000000008, R8
+	CMPQ       DI, R8
+	CMOVQGT    R8, DI
+	LEAQ       tail<>+32(SB), R8
+	SHLQ       $0x02, DI
+	SUBQ       DI, R8
+	VMOVUPS    (R8), Y4
+	VMASKMOVPS (CX)(SI*4), Y4, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMINPS     (BX), Y3, Y5
+	VMAXPS     64(BX), Y5, Y5
+	VMULPS     128(BX), Y5, Y6
+	VADDPS     192(BX), Y6, Y6
+	VSUBPS     192(BX), Y6, Y6
+	VMULPS     256(BX), Y6, Y7
+	VSUBPS     Y7, Y5, Y5
+	VMULPS     320(BX), Y6, Y7
+	VSUBPS     Y7, Y5, Y5
+	VMULPS     384(BX), Y5, Y8
+	VADDPS     448(BX), Y8, Y8
+	VMULPS     Y5, Y8, Y8
+	VADDPS     512(BX), Y8, Y8
+	VMULPS     Y5, Y8, Y8
+	VADDPS     576(BX), Y8, Y8
+	VMULPS     Y5, Y8, Y8
+	VADDPS     640(BX), Y8, Y8
+	VMULPS     Y5, Y8, Y8
+	VADDPS     704(BX), Y8, Y8
+	VMULPS     Y5, Y5, Y7
+	VMULPS     Y7, Y8, Y8
+	VADDPS     Y5, Y8, Y8
+	VADDPS     768(BX), Y8, Y8
+	VCVTPS2DQ  Y6, Y6
+	VPSRAD     $0x01, Y6, Y7
+	VPSUBD     Y7, Y6, Y6
+	VPADDD     832(BX), Y7, Y7
+	VPSLLD     $0x17, Y7, Y7
+	VMULPS     Y7, Y8, Y8
+	VPADDD     832(BX), Y6, Y6
+	VPSLLD     $0x17, Y6, Y6
+	VMULPS     Y6, Y8, Y8
+	VMOVUPS    896(BX), Y5
+	VCMPPS     $0x11, 64(BX), Y3, Y6
+	VANDNPS    Y8, Y6, Y8
+	VCMPPS     $0x1e, (BX), Y3, Y6
+	VBLENDVPS  Y6, Y5, Y8, Y8
+	VCMPPS     $0x03, Y3, Y3, Y6
+	VBLENDVPS  Y6, Y3, Y8, Y3
+	VMASKMOVPS Y3, Y4, (DX)(SI*4)
+	VANDPS     Y4, Y3, Y3
+	VADDPS     Y3, Y1, Y1
+	MOVQ       AX, DI
+	SUBQ       $0x08, DI
+	JLE        done
+	LEAQ       tail<>+32(SB), AX
+	SHLQ       $0x02, DI
+	SUBQ       DI, AX
+	VMOVUPS    (AX), Y4
+	VMASKMOVPS 32(CX)(SI*4), Y4, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMINPS     (BX), Y3, Y0
+	VMAXPS     64(BX), Y0, Y0
+	VMULPS     128(BX), Y0, Y5
+	VADDPS     192(BX), Y5, Y5
+	VSUBPS     192(BX), Y5, Y5
+	VMULPS     256(BX), Y5, Y6
+	VSUBPS     Y6, Y0, Y0
+	VMULPS     320(BX), Y5, Y6
+	VSUBPS     Y6, Y0, Y0
+	VMULPS     384(BX), Y0, Y7
+	VADDPS     448(BX), Y7, Y7
+	VMULPS     Y0, Y7, Y7
+	VADDPS     512(BX), Y7, Y7
+	VMULPS     Y0, Y7, Y7
+	VADDPS     576(BX), Y7, Y7
+	VMULPS     Y0, Y7, Y7
+	VADDPS     640(BX), Y7, Y7
+	VMULPS     Y0, Y7, Y7
+	VADDPS     704(BX), Y7, Y7
+	VMULPS     Y0, Y0, Y6
+	VMULPS     Y6, Y7, Y7
+	VADDPS     Y0, Y7, Y7
+	VADDPS     768(BX), Y7, Y7
+	VCVTPS2DQ  Y5, Y5
+	VPSRAD     $0x01, Y5, Y6
+	VPSUBD     Y6, Y5, Y5
+	VPADDD     832(BX), Y6, Y6
+	VPSLLD     $0x17, Y6, Y6
+	VMULPS     Y6, Y7, Y7
+	VPADDD     832(BX), Y5, Y5
+	VPSLLD     $0x17, Y5, Y5
+	VMULPS     Y5, Y7, Y7
+	VMOVUPS    896(BX), Y0
+	VCMPPS     $0x11, 64(BX), Y3, Y5
+	VANDNPS    Y7, Y5, Y7
+	VCMPPS     $0x1e, (BX), Y3, Y5
+	VBLENDVPS  Y5, Y0, Y7, Y7
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VBLENDVPS  Y5, Y3, Y7, Y3
+	VMASKMOVPS Y3, Y4, 32(DX)(SI*4)
+	VANDPS     Y4, Y3, Y3
+	VADDPS     Y3, Y2, Y2
+
+done:
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VADDPS       X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VADDPS       X0, X1, X1
+	MOVSS        X1, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func maskBitsAVX2(bits []byte, group uint32, key0 uint32, key1 uint32, threshold uint32)
+// Requires: AVX, AVX2
+TEXT ·maskBitsAVX2(SB), NOSPLIT, $0-40
+	MOVQ         bits_base+0(FP), AX
+	MOVQ         bits_len+8(FP), CX
+	MOVL         group+24(FP), DX
+	SHLL         $0x04, DX
+	MOVL         $0xd2511f53, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0xcd9e8d57, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x9e3779b9, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0xbb67ae85, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         threshold+36(FP), BX
+	DECL         BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Y4
+	LEAQ         iota<>+0(SB), BX
+	SUBQ         $0x10, CX
+	JLT          done
+
+group:
+	VBROADCASTSS key0+28(FP), Y6
+	VBROADCASTSS key1+32(FP), Y7
+	VMOVD        DX, X5
+	VPBROADCASTD X5, Y5
+	VPADDD       (BX), Y5, Y5
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VPMULUDQ     Y0, Y5, Y11
+	VPSRLQ       $0x20, Y5, Y5
+	VPMULUDQ     Y0, Y5, Y5
+	VPSRLQ       $0x20, Y11, Y12
+	VPSLLQ       $0x20, Y5, Y13
+	VPBLENDD     $0xaa, Y5, Y12, Y12
+	VPBLENDD     $0xaa, Y13, Y11, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y9
+	VPMULUDQ     Y1, Y9, Y9
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y9, Y14
+	VPBLENDD     $0xaa, Y9, Y11, Y11
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y8, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y10, Y12, Y12
+	VPXOR        Y7, Y12, Y12
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y10
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y5, Y10
+	VPMULUDQ     Y1, Y12, Y5
+	VPSRLQ       $0x20, Y12, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y12
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y12, Y5, Y12
+	VPXOR        Y14, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y13, Y9, Y9
+	VPXOR        Y7, Y9, Y9
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y13
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y13, Y5, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y14
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y12, Y9, Y9
+	VPXOR        Y6, Y9, Y9
+	VPXOR        Y10, Y11, Y11
+	VPXOR        Y7, Y11, Y11
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y10
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y5, Y10
+	VPMULUDQ     Y1, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y12
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y12, Y5, Y12
+	VPXOR        Y14, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y13, Y9, Y9
+	VPXOR        Y7, Y9, Y9
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y13
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y13, Y5, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y14
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y12, Y9, Y9
+	VPXOR        Y6, Y9, Y9
+	VPXOR        Y10, Y11, Y11
+	VPXOR        Y7, Y11, Y11
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y10
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y5, Y10
+	VPMULUDQ     Y1, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y12
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y12, Y5, Y12
+	VPXOR        Y14, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y13, Y9, Y9
+	VPXOR        Y7, Y9, Y9
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y13
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y13, Y5, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y14
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y12, Y9, Y9
+	VPXOR        Y6, Y9, Y9
+	VPXOR        Y10, Y11, Y11
+	VPXOR        Y7, Y11, Y11
+	VPSLLD       $0x10, Y9, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, (AX)
+	VPSRLD       $0x10, Y9, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 2(AX)
+	VPSLLD       $0x10, Y14, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 4(AX)
+	VPSRLD       $0x10, Y14, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 6(AX)
+	VPSLLD       $0x10, Y11, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 8(AX)
+	VPSRLD       $0x10, Y11, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 10(AX)
+	VPSLLD       $0x10, Y13, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 12(AX)
+	VPSRLD       $0x10, Y13, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 14(AX)
+	VBROADCASTSS key0+28(FP), Y6
+	VBROADCASTSS key1+32(FP), Y7
+	VMOVD        DX, X5
+	VPBROADCASTD X5, Y5
+	VPADDD       32(BX), Y5, Y5
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VPMULUDQ     Y0, Y5, Y11
+	VPSRLQ       $0x20, Y5, Y5
+	VPMULUDQ     Y0, Y5, Y5
+	VPSRLQ       $0x20, Y11, Y12
+	VPSLLQ       $0x20, Y5, Y13
+	VPBLENDD     $0xaa, Y5, Y12, Y12
+	VPBLENDD     $0xaa, Y13, Y11, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y9
+	VPMULUDQ     Y1, Y9, Y9
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y9, Y14
+	VPBLENDD     $0xaa, Y9, Y11, Y11
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y8, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y10, Y12, Y12
+	VPXOR        Y7, Y12, Y12
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y10
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y5, Y10
+	VPMULUDQ     Y1, Y12, Y5
+	VPSRLQ       $0x20, Y12, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y12
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y12, Y5, Y12
+	VPXOR        Y14, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y13, Y9, Y9
+	VPXOR        Y7, Y9, Y9
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y13
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y13, Y5, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y14
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y12, Y9, Y9
+	VPXOR        Y6, Y9, Y9
+	VPXOR        Y10, Y11, Y11
+	VPXOR        Y7, Y11, Y11
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y10
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y5, Y10
+	VPMULUDQ     Y1, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y12
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y12, Y5, Y12
+	VPXOR        Y14, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y13, Y9, Y9
+	VPXOR        Y7, Y9, Y9
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y13
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y13, Y5, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y14
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y12, Y9, Y9
+	VPXOR        Y6, Y9, Y9
+	VPXOR        Y10, Y11, Y11
+	VPXOR        Y7, Y11, Y11
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y10
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y5, Y10
+	VPMULUDQ     Y1, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y12
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y12, Y5, Y12
+	VPXOR        Y14, Y11, Y11
+	VPXOR        Y6, Y11, Y11
+	VPXOR        Y13, Y9, Y9
+	VPXOR        Y7, Y9, Y9
+	VPADDD       Y2, Y6, Y6
+	VPADDD       Y3, Y7, Y7
+	VPMULUDQ     Y0, Y11, Y5
+	VPSRLQ       $0x20, Y11, Y8
+	VPMULUDQ     Y0, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y11
+	VPSLLQ       $0x20, Y8, Y13
+	VPBLENDD     $0xaa, Y8, Y11, Y11
+	VPBLENDD     $0xaa, Y13, Y5, Y13
+	VPMULUDQ     Y1, Y9, Y5
+	VPSRLQ       $0x20, Y9, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPSRLQ       $0x20, Y5, Y9
+	VPSLLQ       $0x20, Y8, Y14
+	VPBLENDD     $0xaa, Y8, Y9, Y9
+	VPBLENDD     $0xaa, Y14, Y5, Y14
+	VPXOR        Y12, Y9, Y9
+	VPXOR        Y6, Y9, Y9
+	VPXOR        Y10, Y11, Y11
+	VPXOR        Y7, Y11, Y11
+	VPSLLD       $0x10, Y9, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 1(AX)
+	VPSRLD       $0x10, Y9, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 3(AX)
+	VPSLLD       $0x10, Y14, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 5(AX)
+	VPSRLD       $0x10, Y14, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 7(AX)
+	VPSLLD       $0x10, Y11, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 9(AX)
+	VPSRLD       $0x10, Y11, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 11(AX)
+	VPSLLD       $0x10, Y13, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 13(AX)
+	VPSRLD       $0x10, Y13, Y5
+	VPCMPGTD     Y4, Y5, Y5
+	VMOVMSKPS    Y5, SI
+	MOVB         SI, 15(AX)
+	ADDQ         $0x10, AX
+	ADDL         $0x10, DX
+	SUBQ         $0x10, CX
+	JGE          group
+
+done:
+	VZEROUPPER
+	RET
+
+// func maskScaleAVX2(x []float32, bits []byte, scale float32)
+// Requires: AVX, AVX2
+TEXT ·maskScaleAVX2(SB), NOSPLIT, $0-52
+	MOVQ         x_base+0(FP), AX
+	MOVQ         x_len+8(FP), CX
+	MOVQ         bits_base+24(FP), DX
+	VBROADCASTSS scale+48(FP), Y0
+	VMOVUPS      lanebits<>+0(SB), Y1
+	SUBQ         $0x08, CX
+	JLT          tail
+
+vector:
+	VMOVUPS      (AX), Y2
+	VPBROADCASTB (DX), Y3
+	VPAND        Y1, Y3, Y3
+	VPCMPEQD     Y1, Y3, Y3
+	VMULPS       Y0, Y2, Y2
+	VANDPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	ADDQ         $0x20, AX
+	ADDQ         $0x01, DX
+	SUBQ         $0x08, CX
+	JGE          vector
+
+tail:
+	ADDQ         $0x08, CX
+	JE           done
+	LEAQ         tail<>+32(SB), BX
+	SHLQ         $0x02, CX
+	SUBQ         CX, BX
+	VMOVUPS      (BX), Y3
+	VMASKMOVPS   (AX), Y3, Y2
+	VPBROADCASTB (DX), Y4
+	VPAND        Y1, Y4, Y4
+	VPCMPEQD     Y1, Y4, Y4
+	VMULPS       Y0, Y2, Y2
+	VANDPS       Y4, Y2, Y2
+	VMASKMOVPS   Y2, Y3, (AX)
+
+done:
+	VZEROUPPER
 	RET
 
 // func gemm12x32AVX512(tile *byte)
@@ -7428,9 +8592,9 @@ vector:
 	ADDQ          $0x10, DX
 	CMPQ          DX, CX
 	JLE           vector
-	VEXTRACTI64X4 $0x01, Z0, Y1
+	VEXTRACTF64X4 $0x01, Z0, Y1
 	VPMAXUD       Y1, Y0, Y0
-	VEXTRACTI128  $0x01, Y0, X1
+	VEXTRACTF128  $0x01, Y0, X1
 	VPMAXUD       X1, X0, X0
 	VPSHUFD       $0x4e, X0, X1
 	VPMAXUD       X1, X0, X0
@@ -7453,4 +8617,569 @@ scalar:
 done:
 	VZEROUPPER
 	MOVL BX, ret+24(FP)
+	RET
+
+// func rowMaxAVX512(x []float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·rowMaxAVX512(SB), NOSPLIT, $0-28
+	MOVQ         x_base+0(FP), AX
+	MOVQ         x_len+8(FP), CX
+	MOVL         $0xff800000, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0xff800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	VPXORD       Z1, Z1, Z1
+	XORQ         DX, DX
+	SUBQ         $0x10, CX
+	JLT          tail
+
+vector:
+	VMOVUPS (AX)(DX*4), Z3
+	VMAXPS  Z0, Z3, Z0
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVUPS Z3, K1, Z1
+	ADDQ    $0x10, DX
+	CMPQ    DX, CX
+	JLE     vector
+
+tail:
+	ADDQ    $0x10, CX
+	SUBQ    DX, CX
+	JE      done
+	MOVL    $0x0000ffff, BX
+	BZHIL   CX, BX, BX
+	KMOVW   BX, K1
+	VMOVUPS Z2, Z3
+	VMOVUPS (AX)(DX*4), K1, Z3
+	VMAXPS  Z0, Z3, Z0
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVUPS Z3, K1, Z1
+
+done:
+	VCMPPS        $0x03, Z1, Z1, K1
+	KMOVW         K1, AX
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMAXPS        X1, X0, X0
+	TESTL         AX, AX
+	JE            ordered
+	MOVL          $0x7fc00000, AX
+	VMOVD         AX, X0
+
+ordered:
+	MOVSS X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func laneSumAVX512(x []float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·laneSumAVX512(SB), NOSPLIT, $0-28
+	MOVQ   x_len+8(FP), AX
+	MOVQ   x_base+0(FP), CX
+	VPXORD Z0, Z0, Z0
+	XORQ   DX, DX
+	SUBQ   $0x10, AX
+	JLT    tail
+
+loop:
+	VMOVUPS (CX)(DX*4), Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x10, DX
+	CMPQ    DX, AX
+	JLE     loop
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      DX, AX
+	JE        done
+	MOVL      $0x0000ffff, BX
+	BZHIL     AX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (CX)(DX*4), K1, Z1
+	VADDPS    Z1, Z0, K1, Z0
+
+done:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VADDPS        X1, X0, X0
+	MOVSS         X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func dotAVX512(x []float32, y []float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·dotAVX512(SB), NOSPLIT, $0-52
+	MOVQ   x_len+8(FP), AX
+	MOVQ   x_base+0(FP), CX
+	MOVQ   y_base+24(FP), DX
+	VPXORD Z0, Z0, Z0
+	XORQ   BX, BX
+	SUBQ   $0x10, AX
+	JLT    tail
+
+loop:
+	VMOVUPS (CX)(BX*4), Z1
+	VMOVUPS (DX)(BX*4), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     loop
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z1
+	VMOVUPS.Z (DX)(BX*4), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, K1, Z0
+
+done:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VADDPS        X1, X0, X0
+	MOVSS         X0, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func squaredDistanceAVX512(x []float32, y []float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·squaredDistanceAVX512(SB), NOSPLIT, $0-52
+	MOVQ   x_len+8(FP), AX
+	MOVQ   x_base+0(FP), CX
+	MOVQ   y_base+24(FP), DX
+	VPXORD Z0, Z0, Z0
+	XORQ   BX, BX
+	SUBQ   $0x10, AX
+	JLT    tail
+
+loop:
+	VMOVUPS (CX)(BX*4), Z1
+	VMOVUPS (DX)(BX*4), Z2
+	VSUBPS  Z2, Z1, Z1
+	VMULPS  Z1, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     loop
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z1
+	VMOVUPS.Z (DX)(BX*4), K1, Z2
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z1, Z1, Z1
+	VADDPS    Z1, Z0, K1, Z0
+
+done:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VADDPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VADDPS        X1, X0, X0
+	MOVSS         X0, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func expSumAVX512(dst []float32, x []float32, shift float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·expSumAVX512(SB), NOSPLIT, $0-60
+	MOVQ         x_len+32(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSS shift+48(FP), Z0
+	MOVQ         dst_base+0(FP), DX
+	LEAQ         expconst<>+0(SB), BX
+	VPXORD       Z1, Z1, Z1
+	XORQ         SI, SI
+	SUBQ         $0x10, AX
+	JLT          tail
+
+loop:
+	VMOVUPS   (CX)(SI*4), Z2
+	VSUBPS    Z0, Z2, Z2
+	VMINPS    (BX), Z2, Z3
+	VMAXPS    64(BX), Z3, Z3
+	VMULPS    128(BX), Z3, Z4
+	VADDPS    192(BX), Z4, Z4
+	VSUBPS    192(BX), Z4, Z4
+	VMULPS    256(BX), Z4, Z5
+	VSUBPS    Z5, Z3, Z3
+	VMULPS    320(BX), Z4, Z5
+	VSUBPS    Z5, Z3, Z3
+	VMULPS    384(BX), Z3, Z6
+	VADDPS    448(BX), Z6, Z6
+	VMULPS    Z3, Z6, Z6
+	VADDPS    512(BX), Z6, Z6
+	VMULPS    Z3, Z6, Z6
+	VADDPS    576(BX), Z6, Z6
+	VMULPS    Z3, Z6, Z6
+	VADDPS    640(BX), Z6, Z6
+	VMULPS    Z3, Z6, Z6
+	VADDPS    704(BX), Z6, Z6
+	VMULPS    Z3, Z3, Z5
+	VMULPS    Z5, Z6, Z6
+	VADDPS    Z3, Z6, Z6
+	VADDPS    768(BX), Z6, Z6
+	VCVTPS2DQ Z4, Z4
+	VPSRAD    $0x01, Z4, Z5
+	VPSUBD    Z5, Z4, Z4
+	VPADDD    832(BX), Z5, Z5
+	VPSLLD    $0x17, Z5, Z5
+	VMULPS    Z5, Z6, Z6
+	VPADDD    832(BX), Z4, Z4
+	VPSLLD    $0x17, Z4, Z4
+	VMULPS    Z4, Z6, Z6
+	VMOVUPS   896(BX), Z3
+	VCMPPS    $0x11, 64(BX), Z2, K1
+	VPXORD    Z6, Z6, K1, Z6
+	VCMPPS    $0x1e, (BX), Z2, K1
+	VMOVAPS   Z3, K1, Z6
+	VCMPPS    $0x03, Z2, Z2, K1
+	VMOVAPS   Z2, K1, Z6
+	VMOVAPS   Z6, Z2
+	VMOVUPS   Z2, (DX)(SI*4)
+	VADDPS    Z2, Z1, Z1
+	ADDQ      $0x10, SI
+	CMPQ      SI, AX
+	JLE       loop
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      SI, AX
+	JE        done
+	MOVL      $0x0000ffff, DI
+	BZHIL     AX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX)(SI*4), K1, Z2
+	VSUBPS    Z0, Z2, Z2
+	VMINPS    (BX), Z2, Z0
+	VMAXPS    64(BX), Z0, Z0
+	VMULPS    128(BX), Z0, Z3
+	VADDPS    192(BX), Z3, Z3
+	VSUBPS    192(BX), Z3, Z3
+	VMULPS    256(BX), Z3, Z4
+	VSUBPS    Z4, Z0, Z0
+	VMULPS    320(BX), Z3, Z4
+	VSUBPS    Z4, Z0, Z0
+	VMULPS    384(BX), Z0, Z5
+	VADDPS    448(BX), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    512(BX), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    576(BX), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    640(BX), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    704(BX), Z5, Z5
+	VMULPS    Z0, Z0, Z4
+	VMULPS    Z4, Z5, Z5
+	VADDPS    Z0, Z5, Z5
+	VADDPS    768(BX), Z5, Z5
+	VCVTPS2DQ Z3, Z3
+	VPSRAD    $0x01, Z3, Z4
+	VPSUBD    Z4, Z3, Z3
+	VPADDD    832(BX), Z4, Z4
+	VPSLLD    $0x17, Z4, Z4
+	VMULPS    Z4, Z5, Z5
+	VPADDD    832(BX), Z3, Z3
+	VPSLLD    $0x17, Z3, Z3
+	VMULPS    Z3, Z5, Z5
+	VMOVUPS   896(BX), Z0
+	VCMPPS    $0x11, 64(BX), Z2, K2
+	VPXORD    Z5, Z5, K2, Z5
+	VCMPPS    $0x1e, (BX), Z2, K2
+	VMOVAPS   Z0, K2, Z5
+	VCMPPS    $0x03, Z2, Z2, K2
+	VMOVAPS   Z2, K2, Z5
+	VMOVAPS   Z5, Z2
+	VMOVUPS   Z2, K1, (DX)(SI*4)
+	VADDPS    Z2, Z1, K1, Z1
+
+done:
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VADDPS        X0, X1, X1
+	VPSHUFD       $0xb1, X1, X0
+	VADDPS        X0, X1, X1
+	MOVSS         X1, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func maskBitsAVX512(bits []byte, group uint32, key0 uint32, key1 uint32, threshold uint32)
+// Requires: AVX, AVX512F
+TEXT ·maskBitsAVX512(SB), NOSPLIT, $0-40
+	MOVQ         bits_base+0(FP), AX
+	MOVQ         bits_len+8(FP), CX
+	MOVL         group+24(FP), DX
+	SHLL         $0x04, DX
+	MOVL         $0xd2511f53, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0xcd9e8d57, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x9e3779b9, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0xbb67ae85, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         threshold+36(FP), BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z7
+	LEAQ         iota<>+0(SB), BX
+	MOVL         $0x0000aaaa, SI
+	KMOVW        SI, K1
+	SUBQ         $0x10, CX
+	JLT          done
+
+group:
+	VBROADCASTSS key0+28(FP), Z9
+	VBROADCASTSS key1+32(FP), Z10
+	VMOVD        DX, X8
+	VPBROADCASTD X8, Z8
+	VPADDD       (BX), Z8, Z8
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPMULUDQ     Z0, Z8, Z11
+	VPSRLQ       $0x20, Z8, Z8
+	VPMULUDQ     Z0, Z8, Z8
+	VPSRLQ       $0x20, Z11, Z12
+	VPSLLQ       $0x20, Z8, Z13
+	VPBLENDMD    Z8, Z12, K1, Z12
+	VPBLENDMD    Z13, Z11, K1, Z13
+	VPMULUDQ     Z4, Z2, Z8
+	VPSRLQ       $0x20, Z2, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z15
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z15, Z8, K1, Z15
+	VPXORD       Z1, Z14, Z14
+	VPXORD       Z9, Z14, Z14
+	VPXORD       Z3, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPADDD       Z5, Z9, Z9
+	VPADDD       Z6, Z10, Z10
+	VPMULUDQ     Z0, Z14, Z8
+	VPSRLQ       $0x20, Z14, Z11
+	VPMULUDQ     Z0, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z16, Z8, K1, Z16
+	VPMULUDQ     Z4, Z12, Z8
+	VPSRLQ       $0x20, Z12, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z12
+	VPSLLQ       $0x20, Z11, Z17
+	VPBLENDMD    Z11, Z12, K1, Z12
+	VPBLENDMD    Z17, Z8, K1, Z17
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z13, Z14, Z14
+	VPXORD       Z10, Z14, Z14
+	VPADDD       Z5, Z9, Z9
+	VPADDD       Z6, Z10, Z10
+	VPMULUDQ     Z0, Z12, Z8
+	VPSRLQ       $0x20, Z12, Z11
+	VPMULUDQ     Z0, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z12
+	VPSLLQ       $0x20, Z11, Z13
+	VPBLENDMD    Z11, Z12, K1, Z12
+	VPBLENDMD    Z13, Z8, K1, Z13
+	VPMULUDQ     Z4, Z14, Z8
+	VPSRLQ       $0x20, Z14, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z15
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z15, Z8, K1, Z15
+	VPXORD       Z17, Z14, Z14
+	VPXORD       Z9, Z14, Z14
+	VPXORD       Z16, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPADDD       Z5, Z9, Z9
+	VPADDD       Z6, Z10, Z10
+	VPMULUDQ     Z0, Z14, Z8
+	VPSRLQ       $0x20, Z14, Z11
+	VPMULUDQ     Z0, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z16, Z8, K1, Z16
+	VPMULUDQ     Z4, Z12, Z8
+	VPSRLQ       $0x20, Z12, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z12
+	VPSLLQ       $0x20, Z11, Z17
+	VPBLENDMD    Z11, Z12, K1, Z12
+	VPBLENDMD    Z17, Z8, K1, Z17
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z13, Z14, Z14
+	VPXORD       Z10, Z14, Z14
+	VPADDD       Z5, Z9, Z9
+	VPADDD       Z6, Z10, Z10
+	VPMULUDQ     Z0, Z12, Z8
+	VPSRLQ       $0x20, Z12, Z11
+	VPMULUDQ     Z0, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z12
+	VPSLLQ       $0x20, Z11, Z13
+	VPBLENDMD    Z11, Z12, K1, Z12
+	VPBLENDMD    Z13, Z8, K1, Z13
+	VPMULUDQ     Z4, Z14, Z8
+	VPSRLQ       $0x20, Z14, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z15
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z15, Z8, K1, Z15
+	VPXORD       Z17, Z14, Z14
+	VPXORD       Z9, Z14, Z14
+	VPXORD       Z16, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPADDD       Z5, Z9, Z9
+	VPADDD       Z6, Z10, Z10
+	VPMULUDQ     Z0, Z14, Z8
+	VPSRLQ       $0x20, Z14, Z11
+	VPMULUDQ     Z0, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z16
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z16, Z8, K1, Z16
+	VPMULUDQ     Z4, Z12, Z8
+	VPSRLQ       $0x20, Z12, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z12
+	VPSLLQ       $0x20, Z11, Z17
+	VPBLENDMD    Z11, Z12, K1, Z12
+	VPBLENDMD    Z17, Z8, K1, Z17
+	VPXORD       Z15, Z12, Z12
+	VPXORD       Z9, Z12, Z12
+	VPXORD       Z13, Z14, Z14
+	VPXORD       Z10, Z14, Z14
+	VPADDD       Z5, Z9, Z9
+	VPADDD       Z6, Z10, Z10
+	VPMULUDQ     Z0, Z12, Z8
+	VPSRLQ       $0x20, Z12, Z11
+	VPMULUDQ     Z0, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z12
+	VPSLLQ       $0x20, Z11, Z13
+	VPBLENDMD    Z11, Z12, K1, Z12
+	VPBLENDMD    Z13, Z8, K1, Z13
+	VPMULUDQ     Z4, Z14, Z8
+	VPSRLQ       $0x20, Z14, Z11
+	VPMULUDQ     Z4, Z11, Z11
+	VPSRLQ       $0x20, Z8, Z14
+	VPSLLQ       $0x20, Z11, Z15
+	VPBLENDMD    Z11, Z14, K1, Z14
+	VPBLENDMD    Z15, Z8, K1, Z15
+	VPXORD       Z17, Z14, Z14
+	VPXORD       Z9, Z14, Z14
+	VPXORD       Z16, Z12, Z12
+	VPXORD       Z10, Z12, Z12
+	VPSLLD       $0x10, Z14, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, (AX)
+	VPSRLD       $0x10, Z14, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 2(AX)
+	VPSLLD       $0x10, Z15, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 4(AX)
+	VPSRLD       $0x10, Z15, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 6(AX)
+	VPSLLD       $0x10, Z12, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 8(AX)
+	VPSRLD       $0x10, Z12, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 10(AX)
+	VPSLLD       $0x10, Z13, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 12(AX)
+	VPSRLD       $0x10, Z13, Z8
+	VPCMPUD      $0x05, Z7, Z8, K2
+	KMOVW        K2, 14(AX)
+	ADDQ         $0x10, AX
+	ADDL         $0x10, DX
+	SUBQ         $0x10, CX
+	JGE          group
+
+done:
+	VZEROUPPER
+	RET
+
+// func maskScaleAVX512(x []float32, bits []byte, scale float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·maskScaleAVX512(SB), NOSPLIT, $0-52
+	MOVQ         x_base+0(FP), AX
+	MOVQ         x_len+8(FP), CX
+	MOVQ         bits_base+24(FP), DX
+	VBROADCASTSS scale+48(FP), Z0
+	SUBQ         $0x10, CX
+	JLT          tail
+
+vector:
+	VMOVUPS  (AX), Z1
+	KMOVW    (DX), K1
+	VMULPS.Z Z0, Z1, K1, Z1
+	VMOVUPS  Z1, (AX)
+	ADDQ     $0x40, AX
+	ADDQ     $0x02, DX
+	SUBQ     $0x10, CX
+	JGE      vector
+
+tail:
+	ADDQ      $0x10, CX
+	JE        done
+	MOVL      $0x0000ffff, BX
+	BZHIL     CX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (AX), K1, Z1
+	KMOVW     (DX), K2
+	VMULPS.Z  Z0, Z1, K2, Z1
+	VMOVUPS   Z1, K1, (AX)
+
+done:
+	VZEROUPPER
 	RET

@@ -24,25 +24,28 @@ type table struct {
 	// sumWeighted sets out = Σ w[k·ldw]·(scale·row idx[k]).
 	sumWeighted [numRowTypes]sumWeightedKernel
 
-	add               func(dst, x []float32)                                        // dst += x
-	mul               func(dst, x []float32)                                        // dst *= x
-	axpy              func(dst, x []float32, a float32)                             // dst += a·x
-	mulAdd            func(dst, x, y []float32)                                     // dst += x·y
-	scale             func(dst []float32, a float32)                                // dst *= a
-	relu              func(x []float32)                                             // x = max(0, x), NaN stays
-	biasReLU          func(x, bias []float32)                                       // x = max(0, x+bias)
-	reluBackward      func(d, y []float32, scale float32)                           // d = y ≤ 0 ? 0 : scale·d
-	leakyReLU         func(x []float32, slope float32)                              // x = x < 0 ? slope·x : x
-	leakyReLUBackward func(d, y []float32, slope float32)                           // d = y < 0 ? slope·d : d
-	maskBits          func(bits []byte, group uint32, key uint64, threshold uint32) // dropout_generic.go
-	maskScale         func(x []float32, bits []byte, scale float32)                 // x = bit ? scale·x : 0
+	add               func(dst, x []float32)                                 // dst += x
+	mul               func(dst, x []float32)                                 // dst *= x
+	axpy              func(dst, x []float32, a float32)                      // dst += a·x
+	mulAdd            func(dst, x, y []float32)                              // dst += x·y
+	scale             func(dst []float32, a float32)                         // dst *= a
+	relu              func(x []float32)                                      // x = max(0, x), NaN stays
+	biasReLU          func(x, bias []float32)                                // x = max(0, x+bias)
+	reluBackward      func(d, y []float32, scale float32)                    // d = y ≤ 0 ? 0 : scale·d
+	leakyReLU         func(x []float32, slope float32)                       // x = x < 0 ? slope·x : x
+	leakyReLUBackward func(d, y []float32, slope float32)                    // d = y < 0 ? slope·d : d
+	maskBits          func(bits []byte, group, key0, key1, threshold uint32) // dropout_generic.go
+	maskScale         func(x []float32, bits []byte, scale float32)          // x = bit ? scale·x : 0
 
-	rowMax      func(x []float32) float32                     // -Inf for none; NaN if one is NaN
-	expSum      func(dst, x []float32, shift float32) float32 // dst = exp(x−shift); returns the lane sum
-	adam        func(w, m, v, g []float32, beta1, rest1, beta2, rest2, decay, lr, inv2, eps float32)
-	adagrad     func(w, s, g []float32, lr, eps, decay float32)
-	sgd         func(w, g []float32, lr, decay float32)
-	sgdMomentum func(w, m, g []float32, lr, decay, momentum float32)
+	laneSum         func(x []float32) float32                     // lane sum of x
+	dot             func(x, y []float32) float32                  // lane sum of x·y
+	squaredDistance func(x, y []float32) float32                  // lane sum of (x−y)²
+	rowMax          func(x []float32) float32                     // -Inf for none; NaN if one is NaN
+	expSum          func(dst, x []float32, shift float32) float32 // dst = exp(x−shift); returns the lane sum
+	adam            func(w, m, v, g []float32, beta1, rest1, beta2, rest2, decay, lr, inv2, eps float32)
+	adagrad         func(w, s, g []float32, lr, eps, decay float32)
+	sgd             func(w, g []float32, lr, decay float32)
+	sgdMomentum     func(w, m, g []float32, lr, decay, momentum float32)
 }
 
 type (

@@ -18,6 +18,7 @@ func genericTable() *table {
 		biasReLU: biasReLUGeneric, relu: reluGeneric, reluBackward: reluBackwardGeneric,
 		leakyReLU: leakyReLUGeneric, leakyReLUBackward: leakyReLUBackwardGeneric,
 		maskBits: maskBitsGeneric, maskScale: maskScaleGeneric,
+		laneSum: laneSumGeneric, dot: dotGeneric, squaredDistance: squaredDistanceGeneric,
 		rowMax: rowMaxGeneric, expSum: expSumGeneric,
 		adam: adamGeneric, adagrad: adagradGeneric, sgd: sgdGeneric, sgdMomentum: sgdMomentumGeneric,
 	}

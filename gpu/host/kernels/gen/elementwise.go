@@ -174,6 +174,7 @@ func elementwise(t target) {
 const (
 	cmpNLE   = 0x16
 	cmpLT    = 0x11
+	cmpGT    = 0x1e
 	cmpUnord = 0x03
 )
 

@@ -61,13 +61,18 @@ func (t target) zero(v reg.VecVirtual) {
 
 // broadcast loads a float32 argument into every lane.
 func (t target) broadcast(param string) reg.VecVirtual {
-	addr, err := Param(param).Resolve()
+	v := t.vec()
+	VBROADCASTSS(address(param), v)
+	return v
+}
+
+// address is where an argument lies.
+func address(param string) Mem {
+	at, err := Param(param).Resolve()
 	if err != nil {
 		log.Fatal(err)
 	}
-	v := t.vec()
-	VBROADCASTSS(addr.Addr, v)
-	return v
+	return at.Addr
 }
 
 // constant makes a vector of one 32-bit value.
@@ -79,6 +84,8 @@ func (t target) constant(bits uint32) reg.VecVirtual {
 	return v
 }
 
+const attrConstant = attr.RODATA | attr.NOPTR
+
 func main() {
 	dir := flag.String("dir", ".", "folder of package kernels")
 	flag.Parse()
@@ -89,6 +96,7 @@ func main() {
 
 	ConstraintExpr("!noasm")
 	tailMasks()
+	expConstants()
 	for _, t := range targets {
 		gemm(t)
 		rows(t)
@@ -109,18 +117,18 @@ func (t target) function(name, signature, doc string) {
 // tailMasks is eight words of ones and eight of zeros: read at word 8−n it is
 // the AVX2 mask of n lanes; then the bits 1<<0 … 1<<7 for dropout masks, and 0…15.
 func tailMasks() {
-	GLOBL("tail", attr.RODATA|attr.NOPTR)
+	GLOBL("tail", attrConstant)
 	for i := range 8 {
 		DATA(4*i, U32(0xffffffff))
 	}
 	for i := range 8 {
 		DATA(32+4*i, U32(0))
 	}
-	GLOBL("lanebits", attr.RODATA|attr.NOPTR)
+	GLOBL("lanebits", attrConstant)
 	for i := range 8 {
 		DATA(4*i, U32(1<<i))
 	}
-	GLOBL("iota", attr.RODATA|attr.NOPTR)
+	GLOBL("iota", attrConstant)
 	for i := range 16 {
 		DATA(4*i, U32(uint32(i)))
 	}
