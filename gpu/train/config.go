@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/macro"
 )
 
 // Config is everything that decides a run's result, and what it may use. It is
@@ -28,9 +29,9 @@ type Config struct {
 	// Features names the feature columns; default: all of role feature.
 	Features []string `json:"features" yaml:"features"`
 
-	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory" or "hanoi"
+	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" yaml:"buffer"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
-	Reuse  int    `json:"reuse" yaml:"reuse"`   // passes over each macro-batch, 1 … 4; default 1
+	Reuse  int    `json:"reuse" yaml:"reuse"`   // extra passes over each macro-batch, 0 … 4 (hanoi only); default 0
 
 	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
@@ -71,7 +72,6 @@ func (c *Config) Normalize() error {
 	setInt(&c.Hidden, 128)
 	setInt(&c.BatchSize, 1000)
 	setInt(&c.Epochs, 10)
-	setInt(&c.Reuse, 1)
 	setInt(&c.Threads, runtime.GOMAXPROCS(0))
 	setInt(&c.EvalEvery, 1)
 	if c.LR == 0 {
@@ -96,8 +96,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: learning rate %v and weight decay %v: expected > 0 and ≥ 0", c.LR, c.WeightDecay)
 	case !(*c.Dropout >= 0 && *c.Dropout < 1):
 		return fmt.Errorf("train: dropout %v, expected 0 ≤ p < 1", *c.Dropout)
-	case c.Reuse < 1 || c.Reuse > 4:
-		return fmt.Errorf("train: reuse %d, expected 1 to 4 passes", c.Reuse)
+	case c.Reuse < 0 || c.Reuse > macro.ReuseMax:
+		return fmt.Errorf("train: reuse %d, expected 0 to %d extra passes", c.Reuse, macro.ReuseMax)
 	case c.MemoryBytes < 0 || c.Buffer < 0:
 		return fmt.Errorf("train: memory %d bytes, buffer %d partitions: expected 0 or more", c.MemoryBytes, c.Buffer)
 	case c.Device != "auto" && c.Device != "host":

@@ -68,10 +68,12 @@ func (g *memoryGraph) plan(int) store.Plan {
 	return store.Plan{Policy: "memory", Steps: []store.Step{{Resident: all, Train: all}}}
 }
 
-func (g *memoryGraph) Start(store.Plan) error { g.started = true; return nil }
-func (g *memoryGraph) Next() bool             { s := g.started; g.started = false; return s }
-func (g *memoryGraph) Err() error             { return nil }
-func (g *memoryGraph) BytesRead() int64       { return 0 }
+func (g *memoryGraph) Start(store.Plan) error        { g.started = true; return nil }
+func (g *memoryGraph) Next() bool                    { s := g.started; g.started = false; return s }
+func (g *memoryGraph) Err() error                    { return nil }
+func (g *memoryGraph) Announce(store.Plan) error     { return nil }
+func (g *memoryGraph) PredictBytes(store.Plan) int64 { return 0 }
+func (g *memoryGraph) Stats() (s store.MacroStats)   { return s }
 func (g *memoryGraph) MacroBatch() *store.MacroBatch {
 	mb := &store.MacroBatch{Rows: len(g.labels), In: &g.in, Labels: g.labels,
 		Features: []store.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}

@@ -20,6 +20,7 @@ type Epoch struct {
 	Seconds       float64 `json:"seconds"`       // of training, waits included
 	ValidSeconds  float64 `json:"valid_seconds"` // of validation
 	BytesRead     int64   `json:"bytes_read"`    // by training
+	PlannedBytes  int64   `json:"planned_bytes"` // what the plan predicted that training reads
 	Steps         int     `json:"steps"`         // macro-batches
 	Batches       int64   `json:"batches"`
 	SampledEdges  int64   `json:"sampled_edges"`
@@ -63,7 +64,10 @@ type macroBatches interface {
 	Next() bool
 	MacroBatch() *store.MacroBatch
 	Err() error
-	BytesRead() int64
+	// Announce tells the next epoch's plan, so that its first steps are read early.
+	Announce(plan store.Plan) error
+	PredictBytes(plan store.Plan) int64
+	Stats() store.MacroStats
 }
 
 // session trains one model. The parts belong to its maker.
@@ -115,11 +119,16 @@ func (s *session) run(ctx context.Context) error {
 // epoch trains one epoch, counted from 0.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	start := time.Now()
-	before := s.it.BytesRead()
 	plan := s.plan(e)
 	s.sum.Plan = plan.Policy
+	planned := s.it.PredictBytes(plan)
 	if err := s.it.Start(plan); err != nil {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
+	}
+	if e+1 < s.cfg.Epochs {
+		if err := s.it.Announce(s.plan(e + 1)); err != nil {
+			return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+2, err)
+		}
 	}
 	var sum totals
 	steps := 0
@@ -142,11 +151,11 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	}
 	s.sum.Batches += sum.batches
 	s.sum.SampledEdges += sum.edges
-	bytes := s.it.BytesRead() - before
+	bytes := s.it.Stats().BytesRead
 	s.sum.BytesRead += bytes
 	return Epoch{
 		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1,
-		Seconds: time.Since(start).Seconds(), BytesRead: bytes, Steps: steps,
+		Seconds: time.Since(start).Seconds(), BytesRead: bytes, PlannedBytes: planned, Steps: steps,
 		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
 	}, nil
 }

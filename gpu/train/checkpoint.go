@@ -1,0 +1,157 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// Checkpoint is a trained model: what [Load] needs to use it again.
+type Checkpoint struct {
+	Version uint64    `json:"version"` // of the store that it was trained on
+	Config  Config    `json:"config"`
+	Model   nn.Config `json:"model"`
+	Summary Summary   `json:"summary"`
+	Params  []byte    `json:"-"` // little-endian float32, see [nn.Params.Save]
+}
+
+// A model file is: magic, length of the JSON (u32), the JSON, length of the
+// parameters (u64), the parameters, crc32c of all before (u32); little-endian.
+const (
+	modelMagic    = "gstoremodel\x001\n\x00\x00"
+	modelJSONMax  = 16 << 20
+	modelTailSize = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode returns the checkpoint as a model file.
+func (c *Checkpoint) Encode() ([]byte, error) {
+	head, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("train: encode checkpoint: %w", err)
+	}
+	b := append([]byte(modelMagic), make([]byte, 0, len(head)+len(c.Params)+16)...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
+	b = append(b, head...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(c.Params)))
+	b = append(b, c.Params...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+}
+
+// DecodeCheckpoint is the inverse of Encode; path names the source in errors,
+// which are [*blocks.CorruptError].
+func DecodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
+	bad := func(at int, format string, args ...any) (*Checkpoint, error) {
+		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
+	}
+	if len(b) < len(modelMagic)+4+8+modelTailSize || string(b[:len(modelMagic)]) != modelMagic {
+		return bad(0, "it does not begin like a model file")
+	}
+	body, tail := b[:len(b)-modelTailSize], b[len(b)-modelTailSize:]
+	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want {
+		return bad(len(body), "checksum is %08x, expected %08x", got, want)
+	}
+	at := len(modelMagic)
+	n := int(binary.LittleEndian.Uint32(body[at:]))
+	at += 4
+	if n > modelJSONMax || n > len(body)-at-8 {
+		return bad(at-4, "description of %d bytes in a file of %d", n, len(b))
+	}
+	c := new(Checkpoint)
+	if err := json.Unmarshal(body[at:at+n], c); err != nil {
+		return bad(at, "description: %v", err)
+	}
+	at += n
+	if size := binary.LittleEndian.Uint64(body[at:]); size != uint64(len(body)-at-8) {
+		return bad(at, "%d bytes of parameters, expected %d", size, len(body)-at-8)
+	}
+	c.Params = append([]byte(nil), body[at+8:]...)
+	return c, nil
+}
+
+// SaveFile writes the checkpoint to path, whole or not at all.
+func (c *Checkpoint) SaveFile(path string) error {
+	b, err := c.Encode()
+	if err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	f, err := os.Create(tmp)
+	if err != nil {
+		return fmt.Errorf("train: save model: %w", err)
+	}
+	_, err = f.Write(b)
+	if e := f.Sync(); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+		return fmt.Errorf("train: save model: %w", err)
+	}
+	return nil
+}
+
+// LoadFile reads a model file.
+func LoadFile(path string) (*Checkpoint, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("train: load model: %w", err)
+	}
+	return DecodeCheckpoint(path, b)
+}
+
+// Evaluate computes the exact metrics of a checkpoint's model on splits of a
+// store ("train", "valid", "test"). cfg's Threads and MemoryBytes say what it may use.
+func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, cfg Config, splits ...string) (_ []Metrics, err error) {
+	m := st.Manifest()
+	if m.Schema.Classes != c.Model.Out {
+		return nil, fmt.Errorf("train: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
+	}
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { err = firstError(err, dev.Close()) }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		return nil, err
+	}
+	model, err := nn.New(ctx, q, c.Model)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, model.Close()) }()
+	if err := model.Params().Load(ctx, q, c.Params); err != nil {
+		return nil, err
+	}
+	memory := cfg.MemoryBytes
+	if memory > 0 {
+		memory = max(memory-programBytes, 1)
+	}
+	e, err := NewEvaluator(st, dev, EvaluatorOptions{Features: c.Config.Features, MemoryBytes: memory}, max(c.Model.Hidden, c.Model.Out))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, e.Close()) }()
+	return e.Run(ctx, q, model, splits...)
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

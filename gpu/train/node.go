@@ -1,0 +1,187 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+)
+
+// What a run needs besides the partition buffer, as shares of MemoryBytes.
+// Half of the rest of the program's memory is the Go runtime and Pebble.
+const (
+	programBytes = 64 << 20 // code, Go runtime, model, sampler
+	evalShare    = 4        // 1/4 of what is left is the evaluator's
+	batchShare   = 6        // 1/6 the tensors of mini-batches'
+)
+
+// Node trains a node classifier on a store and returns its checkpoint: the
+// best epoch's parameters with the configuration in full and the summary. ctx
+// ends the run early, with its error. The store must stay open.
+func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Checkpoint, err error) {
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
+	}
+	m := st.Manifest()
+	in, err := nodeInput(m, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	usage := startUsage()
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, MemoryBytes: share(cfg.MemoryBytes, evalShare)}, max(cfg.Hidden, m.Schema.Classes))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, eval.Close()) }()
+	it, policy, err := openMacroBatches(ctx, st, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	t, err := newTrainer(ctx, dev, &cfg, in, m.Schema.Classes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	if hooks.Start != nil {
+		hooks.Start(cfg)
+	}
+	s := &session{cfg: &cfg, hooks: hooks, plan: policy.Epoch, it: it, eval: eval, t: t}
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, deviceOf(dev), it.Stats().Engine
+	usage.into(&s.sum)
+	params, err := t.model.Params().Save(ctx, t.queue)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, Params: params}, nil
+}
+
+// share returns the n-th part of what a budget leaves after the program itself; 0 stays no bound.
+func share(memory int64, n int64) int64 {
+	if memory == 0 {
+		return 0
+	}
+	return max((memory-programBytes)/n, 1)
+}
+
+// nodeInput checks that the store fits the task, fills in cfg.Features and returns the
+// model's input columns.
+func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
+	if m.Schema.Task != store.TaskNode || m.Schema.Classes < 1 {
+		return 0, fmt.Errorf("train: the store's task is %q with %d classes, expected %q: ingest labels and a split", m.Schema.Task, m.Schema.Classes, store.TaskNode)
+	}
+	if len(cfg.Features) == 0 {
+		for _, c := range m.ColumnsOf(store.RoleFeature) {
+			cfg.Features = append(cfg.Features, c.Name)
+		}
+	}
+	if len(cfg.Features) != 1 {
+		return 0, fmt.Errorf("train: feature columns %v, expected one: name it with --features", cfg.Features)
+	}
+	c, err := m.Column(cfg.Features[0])
+	if err != nil {
+		return 0, err
+	}
+	switch c.Elem {
+	case blocks.Float32, blocks.Float16, blocks.BFloat16:
+	default:
+		return 0, fmt.Errorf("train: feature %s holds %v, expected float32, float16 or bfloat16", c.Name, c.Elem)
+	}
+	return c.Dim, nil
+}
+
+// openMacroBatches opens the partition buffer and the plan that cfg asks for
+// and fills in what "auto" chose.
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config) (*store.MacroBatches, macro.Policy, error) {
+	m := st.Manifest()
+	o := store.MacroOptions{EngineName: cfg.IOEngine, Pinned: m.Pinned, Features: cfg.Features, Labels: true, Split: "train", Threads: cfg.Threads}
+	if cfg.MemoryBytes > 0 {
+		left := cfg.MemoryBytes - programBytes
+		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
+	}
+	loose := len(m.Partitions) - len(m.Pinned)
+	if err := choosePlan(ctx, st, cfg, o, loose); err != nil {
+		return nil, nil, err
+	}
+	if cfg.Plan != macro.Memory {
+		o.Capacity = cfg.Buffer
+	}
+	policy, err := macro.New(macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Pinned: m.Pinned, Capacity: cfg.Buffer,
+		Undirected: m.Schema.Undirected, Reuse: cfg.Reuse, Seed: cfg.Seed})
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
+	}
+	it, err := st.MacroBatches(ctx, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
+	}
+	return it, policy, nil
+}
+
+// choosePlan replaces "auto" by memory if all partitions fit the buffer's
+// budget and by hanoi with as many as fit otherwise.
+func choosePlan(ctx context.Context, st *store.Store, cfg *Config, o store.MacroOptions, loose int) error {
+	explicit := cfg.Buffer > 0
+	if cfg.Plan == "auto" && explicit && cfg.Buffer < loose {
+		cfg.Plan = macro.Hanoi
+	}
+	fits := func(capacity int) (bool, error) {
+		if o.MemoryBytes == 0 {
+			return true, nil
+		}
+		try := o
+		try.Capacity, try.MemoryBytes = capacity, 1 // refused with what it needs
+		it, err := st.MacroBatches(ctx, try)
+		var budget *store.BudgetError
+		switch {
+		case errors.As(err, &budget):
+			return budget.NeedBytes <= o.MemoryBytes, nil
+		case err == nil:
+			return true, it.Close()
+		}
+		return false, err
+	}
+	if cfg.Plan == "auto" {
+		cfg.Plan = macro.Memory
+		all, err := fits(0)
+		if err != nil {
+			return err
+		}
+		if !all {
+			cfg.Plan = macro.Hanoi
+		}
+	}
+	if cfg.Plan == macro.Memory {
+		cfg.Buffer = loose
+		return nil
+	}
+	if explicit {
+		return nil
+	}
+	// The largest capacity that fits; what a capacity needs grows with it.
+	sizes := make([]int, loose)
+	for i := range sizes {
+		sizes[i] = i + 1
+	}
+	var failed error
+	n, _ := slices.BinarySearchFunc(sizes, true, func(capacity int, _ bool) int {
+		ok, err := fits(capacity)
+		failed = errors.Join(failed, err)
+		if ok {
+			return -1
+		}
+		return 1
+	})
+	cfg.Buffer = max(n, 1) // one partition that does not fit is refused by the buffer, with the size it needs
+	return failed
+}

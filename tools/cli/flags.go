@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+)
+
+// sizeFlag is a number of bytes, with a unit or without.
+type sizeFlag int64
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  float64
+}{
+	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10},
+	{"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3}, {"b", 1},
+}
+
+// parseSize reads "4GiB", "512 MiB", "1.5GB" or a plain number of bytes.
+func parseSize(s string) (int64, error) {
+	number, factor := strings.ToLower(strings.TrimSpace(s)), 1.0
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
+			number, factor = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(v >= 0) || v*factor > math.MaxInt64/2 {
+		return 0, fmt.Errorf("%q is no size: expected a number with KiB, MiB, GiB or TiB, such as 4GiB", s)
+	}
+	return int64(v * factor), nil
+}
+
+// formatSize writes bytes with the largest unit of 1024.
+func formatSize(n int64) string {
+	v, unit := float64(n), 0
+	for v >= 1024 && unit < 4 {
+		v, unit = v/1024, unit+1
+	}
+	name := [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
+	if unit == 0 || v >= 100 {
+		return fmt.Sprintf("%.0f %s", v, name)
+	}
+	return fmt.Sprintf("%.1f %s", v, name)
+}
+
+// String implements pflag.Value.
+func (f *sizeFlag) String() string {
+	if *f == 0 {
+		return "0"
+	}
+	return strconv.FormatInt(int64(*f), 10)
+}
+
+// Set implements pflag.Value.
+func (f *sizeFlag) Set(s string) error {
+	n, err := parseSize(s)
+	*f = sizeFlag(n)
+	return err
+}
+
+// Type implements pflag.Value.
+func (f *sizeFlag) Type() string { return "size" }
+
+// configFlag adds --config: a YAML file whose keys are the command's flags.
+func configFlag(fs *pflag.FlagSet, path *string) {
+	fs.StringVar(path, "config", "", "YAML file with flags as keys, such as \"batch-size: 500\"; flags given beside it win")
+}
+
+// applyConfig sets the flags that a --config file names and the command line
+// does not. Errors name the file and the key.
+func applyConfig(cmd *cobra.Command, path string) error {
+	if path == "" {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read --config: %w", err)
+	}
+	var doc map[string]any
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		return usagef("%s: %v", path, err)
+	}
+	for key, value := range doc {
+		f := cmd.Flags().Lookup(key)
+		if f == nil || key == "config" {
+			return usagef("%s: %q is no flag of %s (see gstore %s --help)", path, key, cmd.Name(), cmd.Name())
+		}
+		if f.Changed {
+			continue
+		}
+		text := fmt.Sprint(value)
+		if list, ok := value.([]any); ok {
+			items := make([]string, len(list))
+			for i, v := range list {
+				items[i] = fmt.Sprint(v)
+			}
+			text = strings.Join(items, ",")
+		}
+		if err := cmd.Flags().Set(key, text); err != nil {
+			return usagef("%s: %s: %v", path, key, err)
+		}
+	}
+	return nil
+}

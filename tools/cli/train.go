@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+)
+
+// trainOptions are the flags of train.
+type trainOptions struct {
+	train.Config
+	dropout float64
+	mem     sizeFlag
+	reuse   string
+	config  string
+	save    string
+}
+
+func (o *trainOptions) flags(fs *pflag.FlagSet) {
+	c := &o.Config
+	fs.StringVar(&c.Task, "task", "auto", "auto or node")
+	fs.StringVar(&c.Model, "model", "sage", "sage")
+	fs.IntVar(&c.Layers, "layers", 0, "layers of the model (default: one a fanout, or 2)")
+	fs.IntVar(&c.Hidden, "hidden", 128, "columns between layers")
+	fs.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward from the targets, -1 for all (default 15,10,5)")
+	fs.IntVar(&c.BatchSize, "batch-size", 1000, "target nodes of a mini-batch")
+	fs.IntVar(&c.Epochs, "epochs", 10, "passes over the training nodes")
+	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam")
+	fs.Float64Var(&c.WeightDecay, "weight-decay", 0, "L2 penalty, added to the gradient")
+	fs.Float64Var(&o.dropout, "dropout", .5, "probability with which hidden values are dropped")
+	fs.Uint64Var(&c.Seed, "seed", 0, "of every random choice: the same seed gives the same losses to the bit")
+	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: all)")
+	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes: which partitions are in memory when")
+	fs.IntVar(&c.Buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
+	fs.StringVar(&o.reuse, "reuse", "0", "extra passes over each macro-batch, 0 to 4 (hanoi)")
+	fs.Var(&o.mem, "mem", "memory bound of the whole run, such as 4GiB (default: none)")
+	fs.StringVar(&c.IOEngine, "io-engine", "auto", "auto, io_uring, pread or mmap")
+	fs.StringVar(&c.Device, "device", "auto", "auto or host")
+	fs.IntVar(&c.Threads, "threads", 0, "processors to use (default: all)")
+	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations")
+	configFlag(fs, &o.config)
+}
+
+// resolve finishes the options once flags are parsed.
+func (o *trainOptions) resolve(cmd *cobra.Command) error {
+	if err := applyConfig(cmd, o.config); err != nil {
+		return err
+	}
+	o.MemoryBytes = int64(o.mem)
+	o.Dropout = &o.dropout
+	if o.Task == "auto" {
+		o.Task = ""
+	}
+	if o.Layers > 0 && len(o.Fanouts) > o.Layers {
+		return usagef("--fanouts %v has more entries than --layers %d", o.Fanouts, o.Layers)
+	}
+	n, err := strconv.Atoi(o.reuse)
+	if err != nil {
+		return usagef("--reuse %q: expected 0 to 4", o.reuse)
+	}
+	o.Reuse = n
+	check := o.Config // Normalize fills a copy in: the file's defaults are train's own
+	if err := check.Normalize(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func newTrain(e *env) *cobra.Command {
+	var o trainOptions
+	cmd := &cobra.Command{
+		Use:   "train STORE",
+		Short: "Train a graph neural network on a store",
+		Long: `Train a graph neural network on a store, in memory or out of core.
+
+After each epoch the validation accuracy is computed with all neighbours over
+the whole graph; the best epoch's model is kept, tested, and saved with the
+store (STORE/runs) or where --save says.`,
+		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
+			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5",
+		Args: exactArgs("STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.resolve(cmd); err != nil {
+				return err
+			}
+			_, err := runTrain(cmd.Context(), e, args[0], &o)
+			return err
+		},
+	}
+	o.flags(cmd.Flags())
+	cmd.Flags().StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
+	return cmd
+}
+
+// runTrain trains, prints, records the run and saves the model.
+func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *train.Checkpoint, err error) {
+	defer limitThreads(o.Threads)()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cerr := st.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	started := time.Now()
+	cp, err := train.Node(ctx, st, o.Config, trainHooks(e, o.Epochs))
+	if err != nil {
+		return nil, err
+	}
+	s := &cp.Summary
+	path, err := saveRun(ctx, dir, o.save, started, cp)
+	if err != nil { // the model is trained: a store that cannot be written to must not lose the result
+		fmt.Fprintf(e.stderr, "gstore: the run is not recorded: %v\n", err)
+	}
+	if e.json {
+		e.event("summary", summaryFields(s, path))
+		return cp, nil
+	}
+	fmt.Fprintf(e.stdout, "test accuracy %.2f %%, valid %.2f %%, best epoch %d of %d\n", 100*s.TestAccuracy, 100*s.ValidAccuracy, s.BestEpoch, len(s.EpochSeconds))
+	fmt.Fprintf(e.stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
+		s.TotalSeconds, s.CPUSeconds, formatSize(s.PeakRSSBytes), formatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
+	p := s.Profile
+	fmt.Fprintf(e.stdout, "training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s\n",
+		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
+	if path != "" {
+		fmt.Fprintf(e.stdout, "model: %s\n", path)
+	}
+	return cp, nil
+}
+
+// limitThreads bounds the processors that the process uses, until the returned
+// function is called; 0 means all.
+func limitThreads(n int) func() {
+	if n <= 0 {
+		return func() {}
+	}
+	old := runtime.GOMAXPROCS(n)
+	return func() { runtime.GOMAXPROCS(old) }
+}
+
+// trainHooks prints a line an epoch, or an event.
+func trainHooks(e *env, epochs int) train.Hooks {
+	if e.json {
+		return train.Hooks{
+			Start: func(c train.Config) { e.event("start", map[string]any{"config": c}) },
+			Epoch: func(r train.Epoch) { e.event("epoch", fields(r)) },
+		}
+	}
+	return train.Hooks{
+		Start: func(train.Config) {
+			fmt.Fprintf(e.stdout, "%5s  %8s  %7s  %7s  %8s  %10s\n", "epoch", "loss", "train %", "valid %", "seconds", "read")
+		},
+		Epoch: func(r train.Epoch) {
+			valid, mark := "", " "
+			if r.ValidAccuracy >= 0 {
+				valid = fmt.Sprintf("%.2f", 100*r.ValidAccuracy)
+			}
+			if r.Best {
+				mark = "*"
+			}
+			fmt.Fprintf(e.stdout, "%5d  %8.4f  %7.2f  %6s%s  %8.3f  %10s\n", r.Epoch, r.Loss, 100*r.TrainAccuracy, valid, mark, r.Seconds, formatSize(r.BytesRead))
+		},
+	}
+}
+
+// fields turns a struct with JSON tags into an event's fields.
+func fields(v any) map[string]any {
+	b, err := json.Marshal(v)
+	if err != nil { // plain numbers and strings: cannot fail
+		panic(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func summaryFields(s *train.Summary, model string) map[string]any {
+	f := fields(s)
+	f["model_file"] = model
+	return f
+}
+
+// runsDir is where a store's trained models lie, below its directory.
+const runsDir = "runs"
+
+// saveRun records the run in the store's history and saves the model, by
+// default as runs/N.gsm where N is the run's number. It returns the model's path.
+func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (string, error) {
+	config, err := json.Marshal(cp.Config)
+	if err != nil {
+		return "", err
+	}
+	summary, err := json.Marshal(cp.Summary)
+	if err != nil {
+		return "", err
+	}
+	n, err := store.RecordRun(ctx, dir, store.Run{Version: cp.Version, Started: started, Command: "train", Config: config, Summary: summary}, store.Options{})
+	if err == nil && path == "" {
+		path = filepath.Join(dir, runsDir, fmt.Sprintf("%d.gsm", n))
+		err = os.MkdirAll(filepath.Dir(path), 0o777)
+	}
+	if path == "" || err != nil {
+		return "", err
+	}
+	return path, cp.SaveFile(path)
+}
