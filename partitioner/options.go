@@ -3,7 +3,10 @@ package partitioner
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // Method names a partitioner as flags do: "random", "range", "fennel",
@@ -48,16 +51,64 @@ func (m Method) NeedsGraph() bool {
 	return false
 }
 
+// Defaults of Options.
+const (
+	DefaultPasses      = 8
+	DefaultSlack       = 0.03
+	DefaultHDRFraction = 0.01
+)
+
 // Options of [Partition]. The zero value of a field means its default.
 type Options struct {
 	Method     Method // default random
 	Partitions int    // without pinned ones; required
 	Seed       uint64
 	Nodes      uint64 // needed only when the graph is nil
+
+	// Order of visiting nodes; default bfs for a graph of random access, else
+	// natural, the only one a stream has.
+	Order Order
+	// Passes over the graph for fennel and gap (over its coarsest level, when Flat is not set). Default DefaultPasses.
+	Passes int
+	// Flat turns off fennel's levels: each pass places single nodes, as in the paper.
+	// It is implied when the graph is a stream, or the memory too small.
+	Flat bool
+	// Slack is how far a partition may exceed nodes/partitions, as a share of
+	// it. Default DefaultSlack.
+	Slack float64
+	// Classes are the training nodes' labels for gap, by node: 0 = not a training
+	// node, 1+label otherwise. Those that are none are a class of their own
+	// (Algorithm 2, line 5).
+	Classes []uint16
+	// LabelShare is gap's λ: 1 balances each class alone, as published, and is
+	// the default; a smaller one gives 1−λ of the weight to plain node balance, for a smaller cut.
+	LabelShare float64
+	// Initial is refined by fennel and gap instead of starting from nothing; its
+	// partitions must be as many. It is not modified.
+	Initial *Assignment
+	// HubFraction is the share of nodes that hdr pins, by degree (HyDRA's p_r). Default DefaultHDRFraction.
+	HubFraction float64
+	// MemoryBytes bounds what a method takes besides the graph and Classes;
+	// 0 means no bound. Too small a bound is [ErrBudget].
+	MemoryBytes int64
+	// Progress is called after each pass; nil for none.
+	Progress func(Pass)
 }
 
-// Partition assigns every node of g by the method of o.
-func Partition(_ context.Context, g Graph, o Options) (Assigner, error) {
+// Pass is what one pass over the graph did.
+type Pass struct {
+	Method  Method
+	Pass    int     // from 1
+	Level   int     // 0 = single nodes were placed, higher = groups of them
+	Cycle   int     // of coarsening and refining, from 1
+	Moved   uint64  // nodes that changed partition
+	CutRate float64 // share of edges between partitions, as nodes saw them when they were placed; −1 = not counted
+	Largest float64 // largest partition / average
+}
+
+// Partition assigns every node of g by the method of o. The graph is read as
+// often as there are passes; it may be nil for methods that need none.
+func Partition(ctx context.Context, g Graph, o Options) (Assigner, error) {
 	method, err := ParseMethod(string(o.Method))
 	if err != nil {
 		return nil, err
@@ -65,6 +116,11 @@ func Partition(_ context.Context, g Graph, o Options) (Assigner, error) {
 	nodes := o.Nodes
 	if g != nil {
 		nodes = g.Nodes()
+	} else if method.NeedsGraph() {
+		return nil, fmt.Errorf("%w: partitioner %s reads the graph, and there is none", ErrOption, method)
+	}
+	if path, ok := method.File(); ok {
+		return ReadFile(path, nodes, o.Partitions)
 	}
 	switch method {
 	case MethodRandom:
@@ -72,5 +128,82 @@ func Partition(_ context.Context, g Graph, o Options) (Assigner, error) {
 	case MethodRange:
 		return NewRange(nodes, o.Partitions)
 	}
-	return nil, fmt.Errorf("%w: partitioner %s is not there yet", ErrOption, method)
+	if o, err = o.resolve(g); err != nil {
+		return nil, err
+	}
+	if method == MethodHDR {
+		return hdr(ctx, g, o)
+	}
+	return restream(ctx, g, o)
+}
+
+// resolve checks o for a method that reads the graph, and puts the defaults in.
+func (o Options) resolve(g Graph) (Options, error) {
+	nodes := g.Nodes()
+	if _, err := newEven(nodes, o.Partitions); err != nil {
+		return o, err
+	}
+	_, random := g.(RandomAccess)
+	order, err := ParseOrder(string(o.Order))
+	if err != nil {
+		return o, err
+	}
+	if order == "" {
+		order = OrderNatural
+		if random {
+			order = OrderBFS
+		}
+	}
+	if order != OrderNatural && !random {
+		return o, fmt.Errorf("%w: order %s needs the graph in memory; a stream has order natural", ErrOption, order)
+	}
+	o.Order = order
+	for _, f := range []struct {
+		name    string
+		v       *float64
+		value   float64
+		lo, top float64
+	}{
+		{"slack", &o.Slack, DefaultSlack, 0, 1},
+		{"label share", &o.LabelShare, 1, 0, 1},
+		{"hub fraction", &o.HubFraction, DefaultHDRFraction, 0, 0.5},
+	} {
+		if *f.v == 0 {
+			*f.v = f.value
+		}
+		if !(*f.v > f.lo && *f.v <= f.top) {
+			return o, fmt.Errorf("%w: %s %g, expected more than %g and at most %g", ErrOption, f.name, *f.v, f.lo, f.top)
+		}
+	}
+	if o.Passes == 0 {
+		o.Passes = DefaultPasses
+	}
+	if o.Passes < 0 {
+		return o, fmt.Errorf("%w: %d passes", ErrOption, o.Passes)
+	}
+	if o.Method == MethodGAP && uint64(len(o.Classes)) != nodes {
+		return o, fmt.Errorf("%w: gap needs the class of each of %d nodes, got %d", ErrOption, nodes, len(o.Classes))
+	}
+	if a := o.Initial; a != nil && (a.Nodes() != nodes || a.Partitions() != o.Partitions) {
+		return o, fmt.Errorf("%w: the initial assignment has %d nodes and %d partitions, expected %d and %d",
+			ErrOption, a.Nodes(), a.Partitions(), nodes, o.Partitions)
+	}
+	return o, nil
+}
+
+// limit is the most nodes a partition may have.
+func (o *Options) limit(nodes uint64) uint32 {
+	return uint32(min(math.Ceil((1+o.Slack)*float64(nodes)/float64(o.Partitions)), math.MaxUint32))
+}
+
+func newPart(nodes uint64, o *Options) []blocks.PartitionID {
+	part := make([]blocks.PartitionID, nodes)
+	if o.Initial != nil {
+		copy(part, o.Initial.part)
+		return part
+	}
+	for v := range part {
+		part[v] = blocks.PartitionID(o.Partitions)
+	}
+	return part
 }

@@ -1,0 +1,327 @@
+package partitioner
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// blockModel is a graph of n nodes in `groups` groups (node v is of group v·17 mod groups, so ids tell nothing
+// to a range), each with about degree neighbours, a share `inside` of them in its group. Labels follow
+// groups; every other node is a training node.
+func blockModel(t testing.TB, n, groups, degree int, inside float64, seed uint64) (*CSR, []uint16) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	group := make([]int, n)
+	members := make([][]uint32, groups)
+	for v := range n {
+		group[v] = v * 17 % groups
+		members[group[v]] = append(members[group[v]], uint32(v))
+	}
+	src, dst := make([]uint32, n*degree/2), make([]uint32, n*degree/2)
+	for i := range src {
+		v := r.IntN(n)
+		src[i], dst[i] = uint32(v), uint32(r.IntN(n))
+		if m := members[group[v]]; r.Float64() < inside && len(m) > 0 {
+			dst[i] = m[r.IntN(len(m))]
+		}
+	}
+	g, err := BuildCSR(uint64(n), func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	classes := make([]uint16, n)
+	for v := range classes {
+		if v%2 == 0 {
+			classes[v] = uint16(group[v] + 1)
+		}
+	}
+	return g, classes
+}
+
+// streamOnly hides a graph's random access.
+type streamOnly struct{ Graph }
+
+func TestEveryMethodKeepsItsPromises(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 800).Draw(rt, "nodes")
+		k := rapid.IntRange(1, min(n, 40)).Draw(rt, "partitions")
+		groups := rapid.IntRange(1, 12).Draw(rt, "groups")
+		degree := rapid.IntRange(0, 12).Draw(rt, "degree")
+		csr, classes := blockModel(t, n, groups, degree, 0.7, rapid.Uint64().Draw(rt, "graph"))
+		o := Options{
+			Method:     rapid.SampledFrom([]Method{MethodFennel, MethodGAP, MethodHDR}).Draw(rt, "method"),
+			Partitions: k, Seed: rapid.Uint64().Draw(rt, "seed"), Classes: classes,
+			Flat:       rapid.Bool().Draw(rt, "flat"),
+			Order:      rapid.SampledFrom([]Order{"", OrderNatural, OrderRandom, OrderBFS, OrderDegree}).Draw(rt, "order"),
+			LabelShare: rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(rt, "label share"),
+			Slack:      rapid.SampledFrom([]float64{0, 0.001, 0.5}).Draw(rt, "slack"),
+			Passes:     rapid.IntRange(0, 4).Draw(rt, "passes"),
+		}
+		var g Graph = csr
+		if rapid.Bool().Draw(rt, "stream") {
+			g, o.Order = streamOnly{csr}, ""
+		}
+		if rapid.Bool().Draw(rt, "initial") {
+			a, _ := NewRandom(uint64(n), k, 9)
+			o.Initial = Materialize(a)
+		}
+		a, err := Partition(context.Background(), g, o)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		b, err := Partition(context.Background(), g, o)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		part := Materialize(a).Part()
+		if !slices.Equal(part, Materialize(b).Part()) {
+			rt.Fatal("two runs differ")
+		}
+		pinned := uint64(0)
+		if len(a.Pinned()) > 0 {
+			pinned = Sizes(a)[k]
+		}
+		if a.Nodes() != uint64(n) || a.Partitions() != k+len(a.Pinned()) {
+			rt.Fatalf("%d nodes, %d partitions", a.Nodes(), a.Partitions())
+		}
+		resolved, err := o.resolve(g)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		limit, sum := resolved.limit(uint64(n)-pinned), uint64(0)
+		for p, size := range Sizes(a) { // Sizes panics on a partition out of range
+			if sum += size; p < k && size > uint64(limit) {
+				rt.Fatalf("partition %d has %d nodes, the limit is %d", p, size, limit)
+			}
+		}
+		if sum != uint64(n) {
+			rt.Fatalf("%d nodes in partitions, %d in the graph", sum, n)
+		}
+	})
+}
+
+func TestStreamEqualsMemory(t *testing.T) {
+	g, classes := blockModel(t, 3000, 8, 10, 0.8, 1)
+	for _, m := range []Method{MethodFennel, MethodGAP, MethodHDR} {
+		o := Options{Method: m, Partitions: 16, Classes: classes, Flat: true, Order: OrderNatural}
+		a, err := Partition(context.Background(), g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Partition(context.Background(), streamOnly{g}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(Materialize(a).Part(), Materialize(b).Part()) {
+			t.Errorf("%s: a stream and an array of the same graph differ", m)
+		}
+	}
+}
+
+// What the methods are for, on a graph with known communities: fennel finds them (the
+// expected cut of the planted partition is 0.2·(1−1/16)), gap spreads labels at
+// least as well as chance, within 0.05, and still cuts less than random.
+func TestQualityOnBlockModel(t *testing.T) {
+	g, classes := blockModel(t, 8000, 16, 16, 0.8, 3)
+	measure := func(o Options) *Quality {
+		t.Helper()
+		o.Classes, o.Partitions, o.Seed = classes, 16, 5
+		a, err := Partition(context.Background(), g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := Measure(context.Background(), g, a, QualityOptions{Classes: classes, Resident: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	random := measure(Options{Method: MethodRandom})
+	fennel := measure(Options{Method: MethodFennel})
+	gap := measure(Options{Method: MethodGAP})
+	if fennel.CutRate > 0.25 {
+		t.Errorf("fennel cuts %.3f of the edges; the planted partition cuts 0.19", fennel.CutRate)
+	}
+	if gap.CutRate > 0.95*random.CutRate {
+		t.Errorf("gap cuts %.3f, random %.3f", gap.CutRate, random.CutRate)
+	}
+	if d, r := gap.PartitionLabels.Mean, random.PartitionLabels.Mean; d > r+0.05 {
+		t.Errorf("gap's labels diverge by %.3f, random's by %.3f", d, r)
+	}
+	if fennel.PartitionLabels.Mean < 0.5 {
+		t.Errorf("fennel's partitions should follow labels here; divergence %.3f", fennel.PartitionLabels.Mean)
+	}
+	// Random: own partition 1/16, others (4−1)/15 of the rest.
+	if want := 1.0/16 + 15.0/16*3/15; random.ResidentShare[0] < want-0.01 || random.ResidentShare[0] > want+0.01 {
+		t.Errorf("random keeps %.3f of the neighbours, expected %.3f", random.ResidentShare[0], want)
+	}
+	if r := fennel.ResidentShare; len(r) != 2 || r[1] >= r[0] || r[0] < 0.8 {
+		t.Errorf("fennel's resident shares %v", r)
+	}
+}
+
+func TestHDRBalancesDegrees(t *testing.T) {
+	// A star-heavy graph: node i of the first 40 is joined to nodes 40+i, 80+i, …
+	const n, hubs = 4000, 40
+	var src, dst []uint32
+	for v := hubs; v < n; v++ {
+		src, dst = append(src, uint32(v%hubs)), append(dst, uint32(v))
+		if v%3 == 0 {
+			src, dst = append(src, uint32(v)), append(dst, uint32((v*7)%n))
+		}
+	}
+	g, err := BuildCSR(n, func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close() //nolint:errcheck // test
+	a, err := Partition(context.Background(), g, Options{Method: MethodHDR, Partitions: 8, HubFraction: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, p := range Materialize(a).Part() {
+		if (v < hubs) != (p == 8) {
+			t.Fatalf("node %d is in partition %d", v, p)
+		}
+	}
+	q, err := Measure(context.Background(), g, a, QualityOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.EntrySpread.MaxOverMean > 1.05 {
+		t.Errorf("degrees: max/mean %.3f", q.EntrySpread.MaxOverMean)
+	}
+}
+
+func TestInfluenceOnPath(t *testing.T) {
+	// 0 – 1 – 2, training node 0, two hops by hand: (1,0,0) → (1/2,1/2,0) →
+	// (1/4+1/8, 1/4+1/4, 1/8).
+	g, err := NewCSR([]uint64{0, 1, 3, 4}, []uint32{1, 0, 2, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hops, want := range [][]float32{{1, 0, 0}, {.5, .5, 0}, {.375, .5, .125}} {
+		x := make([]float32, 3)
+		if err := Influence(context.Background(), g, []uint16{1, 0, 0}, hops, x, make([]float32, 3)); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(x, want) {
+			t.Errorf("%d hops: %v, expected %v", hops, x, want)
+		}
+	}
+}
+
+func TestSelectHubs(t *testing.T) {
+	g, classes := blockModel(t, 2000, 4, 12, 0.5, 1)
+	a, err := NewRange(2000, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := SelectHubs(context.Background(), g, a, HubOptions{Fraction: 0.01, Classes: classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := make([]float32, 2000)
+	if err := Influence(context.Background(), g, classes, 2, x, make([]float32, 2000)); err != nil {
+		t.Fatal(err)
+	}
+	lowest, highest := float32(1e9), float32(0)
+	for v, p := range h.Part() {
+		if p == 8 {
+			lowest = min(lowest, x[v])
+		} else {
+			highest = max(highest, x[v])
+		}
+	}
+	if Sizes(h)[8] != 20 || lowest < highest || !slices.Equal(h.Pinned(), h.Pinned()) || len(h.Pinned()) != 1 || h.Pinned()[0] != 8 {
+		t.Errorf("hubs: %d of them, least influence %g, most of the others %g, pinned %v", Sizes(h)[8], lowest, highest, h.Pinned())
+	}
+	if _, err := SelectHubs(context.Background(), g, h, HubOptions{Fraction: 0.01}); !errors.Is(err, ErrOption) {
+		t.Errorf("hubs of hubs: %v", err)
+	}
+	if _, err := SelectHubs(context.Background(), g, a, HubOptions{Fraction: 0.01, MemoryBytes: 1000}); !errors.Is(err, ErrBudget) {
+		t.Errorf("small budget: %v", err)
+	}
+}
+
+func TestTopK(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key := rapid.SliceOfN(rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 3)), 1, 60).Draw(t, "keys")
+		k := rapid.IntRange(0, len(key)).Draw(t, "k")
+		order := make([]uint32, len(key))
+		for i := range order {
+			order[i] = uint32(i)
+		}
+		slices.SortStableFunc(order, func(a, b uint32) int {
+			switch {
+			case key[a] > key[b]:
+				return -1
+			case key[a] < key[b]:
+				return 1
+			}
+			return 0
+		})
+		in := topK(key, uint64(k))
+		for v := range key {
+			if got, want := in(uint32(v)), slices.Contains(order[:k], uint32(v)); got != want {
+				t.Fatalf("keys %v, k %d: node %d in: %v, expected %v", key, k, v, got, want)
+			}
+		}
+	})
+}
+
+func TestTournament(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := rapid.IntRange(1, 40).Draw(t, "k")
+		tr := newTournament(k)
+		count := make([]int32, k)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			p := rapid.IntRange(0, k-1).Draw(t, "p")
+			d := rapid.Int32Range(-count[p], 4).Draw(t, "d")
+			count[p] += d
+			tr.add(uint32(p), d)
+			if want := uint32(slices.Index(count, slices.Min(count))); tr.lowest() != want {
+				t.Fatalf("counts %v: lowest %d, expected %d", count, tr.lowest(), want)
+			}
+		}
+	})
+}
+
+func TestPartitionRejects(t *testing.T) {
+	g, classes := blockModel(t, 100, 4, 6, 0.5, 1)
+	ctx := context.Background()
+	for _, c := range []struct {
+		name string
+		g    Graph
+		o    Options
+		want error
+	}{
+		{"no graph", nil, Options{Method: MethodFennel, Partitions: 4}, ErrOption},
+		{"unknown method", g, Options{Method: "metis", Partitions: 4}, ErrOption},
+		{"no partitions", g, Options{Method: MethodFennel}, ErrOption},
+		{"no classes", g, Options{Method: MethodGAP, Partitions: 4}, ErrOption},
+		{"order of a stream", streamOnly{g}, Options{Method: MethodFennel, Partitions: 4, Order: OrderBFS}, ErrOption},
+		{"unknown order", g, Options{Method: MethodFennel, Partitions: 4, Order: "dfs"}, ErrOption},
+		{"slack", g, Options{Method: MethodFennel, Partitions: 4, Slack: -1}, ErrOption},
+		{"budget", g, Options{Method: MethodFennel, Partitions: 4, MemoryBytes: 100}, ErrBudget},
+		{"budget of gap", g, Options{Method: MethodGAP, Partitions: 4, Classes: classes, MemoryBytes: 100}, ErrBudget},
+		{"budget of hdr", g, Options{Method: MethodHDR, Partitions: 4, MemoryBytes: 100}, ErrBudget},
+	} {
+		if _, err := Partition(ctx, c.g, c.o); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, m := range []Method{MethodFennel, MethodGAP, MethodHDR} {
+		if _, err := Partition(cancelled, g, Options{Method: m, Partitions: 4, Classes: classes}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, cancelled: %v", m, err)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package partitioner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// Tuned on debdeps, Cora and a 1 M-node block model (docs/benchmarks.md, "Partitioning").
+const (
+	refineWeight    = 0.2 // of FENNEL's weight, once partitions have taken shape
+	refinePasses    = 4
+	cycles          = 2  // of coarsening and refining
+	groupGrowth     = 4  // a level's groups are at most this much larger than the last one's
+	groupsPerTarget = 14 // the largest group is 1/14 of a partition
+)
+
+// anneal is the share of FENNEL's weight of balance in pass i of n: little at first, so that
+// groups gather before balance splits them.
+func anneal(i, n int) float64 {
+	if n == 1 {
+		return 0.5
+	}
+	return 0.2 + 0.5*float64(i)/float64(n-1)
+}
+
+// restreamer runs the passes of fennel and gap.
+type restreamer struct {
+	ctx  context.Context
+	g    Graph
+	o    Options
+	s    *streamer
+	full float64 // FENNEL's weight: 3/2·|E|/|V|
+	pass int
+}
+
+// restream is FENNEL, or GAP with o.Classes, refined over several passes
+// (thesis section 4.3.2, Algorithm 2, whose input is the assignment to refine).
+func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
+	nodes := g.Nodes()
+	var classes []uint16
+	count := []uint64{nodes}
+	if o.Method == MethodGAP {
+		classes, count = o.Classes, classCounts(o.Classes)
+	}
+	access, _ := g.(RandomAccess)
+	flat := 4*int64(nodes) + streamerBytes(o.Partitions, len(count))
+	if access != nil && o.Order != OrderNatural {
+		flat += 8 * int64(nodes)
+	}
+	leveled := 4*int64(nodes) + streamerBytes(o.Partitions, 1) + (hierarchyNodeBytes+4)*int64(nodes)
+	fits := func(n int64) bool { return o.MemoryBytes == 0 || n <= o.MemoryBytes }
+	if !fits(flat) {
+		return nil, fmt.Errorf("%w: %s over %d nodes and %d partitions needs %d bytes besides the graph, the budget has %d",
+			ErrBudget, o.Method, nodes, o.Partitions, flat, o.MemoryBytes)
+	}
+	r := &restreamer{ctx: ctx, g: g, o: o, full: 0.75 * float64(g.Entries()) / max(float64(nodes), 1)}
+	part := newPart(nodes, &o)
+	start := func(classes []uint16, count []uint64) {
+		r.s = newStreamer(part, o.Partitions, classes, count, o.limit(nodes), o.LabelShare)
+	}
+	if o.Flat || access == nil || !fits(leveled) {
+		start(classes, count)
+		return r.finish(r.flat(access))
+	}
+	start(nil, []uint64{nodes})
+	if err := r.leveled(access); err != nil || classes == nil {
+		return r.finish(err)
+	}
+	start(classes, count) // gap refines fennel's partitions
+	return r.finish(r.flat(access))
+}
+
+func (r *restreamer) finish(err error) (*Assignment, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Assignment{part: r.s.part, partitions: r.o.Partitions}, nil
+}
+
+// classCounts has one entry a class, up to the largest.
+func classCounts(classes []uint16) []uint64 {
+	var count []uint64
+	for _, c := range classes {
+		for int(c) >= len(count) {
+			count = append(count, 0)
+		}
+		count[c]++
+	}
+	return count
+}
+
+// run makes one pass: visit places what it visits.
+func (r *restreamer) run(cycle, level int, weight float64, visit func() error) error {
+	r.pass++
+	r.s.setWeight(weight * r.full)
+	if err := visit(); err != nil {
+		return fmt.Errorf("%s pass %d: %w", r.o.Method, r.pass, err)
+	}
+	if r.o.Progress != nil {
+		r.o.Progress(Pass{
+			Method: r.o.Method, Pass: r.pass, Level: level, Cycle: cycle, Moved: r.s.moved,
+			CutRate: 1 - float64(r.s.kept)/max(float64(r.g.Entries()), 1),
+			Largest: float64(r.s.largest()) / r.s.whole,
+		})
+	}
+	return nil
+}
+
+// settled reports whether another pass would change next to nothing.
+func (r *restreamer) settled() bool { return r.s.moved <= r.g.Nodes()/2000 }
+
+// flat places single nodes, o.Passes times. FENNEL's own weight comes first; when
+// partitions have taken shape, less of it lets nodes follow their neighbours, up to the limit.
+func (r *restreamer) flat(access RandomAccess) error {
+	var a arrays
+	defer a.free()
+	visit := r.streamPass
+	if access != nil && r.o.Order != OrderNatural {
+		n := int(r.g.Nodes())
+		order := a.uint32s(n)
+		scratch := a.uint32s(n)
+		if a.err != nil {
+			return a.err
+		}
+		r.o.Order.fill(access, r.o.Seed, order, scratch)
+		h := hierarchy{order: order}
+		visit = func() error {
+			return h.single(r.ctx, func(v uint32) { r.s.place(v, access.Neighbours(v)) })
+		}
+	}
+	for i := range r.o.Passes {
+		weight := 1.0
+		if r.o.Method == MethodFennel && i >= (r.o.Passes+1)/2 {
+			weight = 0.5
+		}
+		if err := r.run(1, 0, weight, visit); err != nil {
+			return err
+		}
+		if r.settled() && weight < 1 {
+			break
+		}
+	}
+	return nil
+}
+
+func (r *restreamer) streamPass() error {
+	stream, err := r.g.Stream(r.ctx)
+	if err != nil {
+		return err
+	}
+	for stream.Next() {
+		c := stream.Chunk()
+		for i := range c.Len() {
+			r.s.place(c.First+uint32(i), c.Neighbours(i))
+		}
+	}
+	if err := stream.Err(); err != nil {
+		_ = stream.Close()
+		return err
+	}
+	return stream.Close()
+}
+
+// leveled places groups of nodes, then the smaller groups that they are made of,
+// down to single nodes; a second cycle grows groups within partitions.
+func (r *restreamer) leveled(g RandomAccess) error {
+	var a arrays
+	defer a.free()
+	n := g.Nodes()
+	order := a.uint32s(int(n))
+	h := newHierarchy(&a, g, order)
+	if a.err != nil {
+		return a.err
+	}
+	r.o.Order.fill(g, r.o.Seed, order, h.spareOrder)
+	largest := float64(n) / float64(r.o.Partitions) / groupsPerTarget
+	for cycle := 1; cycle <= cycles; cycle++ {
+		var within []blocks.PartitionID
+		if cycle > 1 || r.o.Initial != nil {
+			within = r.s.part
+		}
+		h.flatten()
+		groups := int(n)
+		for size := float64(groupGrowth); ; size *= groupGrowth {
+			limit := uint32(min(size, largest))
+			if limit < 2 {
+				break
+			}
+			got, err := h.grow(r.ctx, limit, within)
+			if err != nil {
+				return err
+			}
+			if size >= largest || float64(got) > 0.95*float64(groups) {
+				break
+			}
+			groups = got
+		}
+		for level := h.top; level >= 0; level-- {
+			passes, weight := refinePasses, func(int) float64 { return refineWeight }
+			if within == nil && level == h.top {
+				passes, weight = r.o.Passes, func(i int) float64 { return anneal(i, r.o.Passes) }
+			}
+			for i := range passes {
+				err := r.run(cycle, level, weight(i), func() error {
+					return h.groups(r.ctx, level, func(members []uint32) { r.s.placeGroup(g, members) })
+				})
+				if err != nil {
+					return err
+				}
+				if passes == refinePasses && r.settled() {
+					break
+				}
+			}
+		}
+	}
+	return nil
+}
