@@ -118,6 +118,7 @@ func commands(e *env) []*cobra.Command {
 		newTrain(e),
 		newEval(e),
 		newInspect(e),
+		newGenerate(e),
 		newReport(e),
 		newBench(e),
 	}

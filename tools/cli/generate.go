@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/tools/generate"
+)
+
+// countFlag is a number of things: 2000000, 2M, 1.5G (decimal prefixes k, M, G, T).
+type countFlag uint64
+
+func (c *countFlag) String() string { return strconv.FormatUint(uint64(*c), 10) }
+func (c *countFlag) Type() string   { return "count" }
+
+func (c *countFlag) Set(s string) error {
+	number, factor := s, 1.
+	if n := len(s); n > 0 {
+		if i := strings.IndexByte("kMGT", s[n-1]); i >= 0 {
+			number, factor = s[:n-1], math.Pow(1000, float64(i+1))
+		}
+	}
+	if v, err := strconv.ParseUint(number, 10, 64); err == nil && factor == 1 {
+		*c = countFlag(v)
+		return nil
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(v >= 0) || v*factor != math.Trunc(v*factor) || v*factor > 1<<62 {
+		return fmt.Errorf("want a count such as 2000000, 500k, 2M or 1.5G")
+	}
+	*c = countFlag(v * factor)
+	return nil
+}
+
+type generateOptions struct {
+	nodes, edges       countFlag
+	dim, classes       int
+	seed               uint64
+	format             string
+	threads            int
+	train, valid, test float64
+
+	a, b, c           float64 // rmat
+	communities       countFlag
+	homophily, skew   float64 // sbm
+	signal            float64
+	relations         int // kg
+	ring, window      countFlag
+	validTri, testTri countFlag
+}
+
+func newGenerate(e *env) *cobra.Command {
+	o := generateOptions{nodes: 100_000}
+	cmd := &cobra.Command{
+		Use:   "generate KIND OUT",
+		Short: "Make a synthetic graph: rmat, sbm or kg, of any size, streamed to files",
+		Long: `Make a synthetic graph in the new folder OUT, in bounded memory, on all cores,
+byte-identical for a seed.
+
+  rmat  skewed degrees (R-MAT); features and community labels if asked for
+  sbm   communities with noisy features: labels that only a GNN finds
+  kg    a knowledge graph whose facts follow from others: train, valid, test triples
+
+OUT is a numpy folder that "gstore ingest" reads: edge_index.npy, node_feat.npy,
+node_label.npy, split/. --format tsv or binary changes the edges' file.`,
+		Example: `  gstore generate sbm /tmp/sbm --nodes 1M --edges 20M --classes 32
+  gstore generate rmat /tmp/rmat --nodes 100M --edges 1G --features 32
+  gstore generate kg /tmp/kg --nodes 1M --edges 20M --relations 200`,
+		Args: exactArgs("KIND", "OUT"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, e, args[0], args[1]) },
+	}
+	f := cmd.Flags()
+	f.Var(&o.nodes, "nodes", "nodes (kg: entities)")
+	f.Var(&o.edges, "edges", "directed edges (kg: training triples); 0 = 15 a node")
+	f.IntVar(&o.dim, "features", -1, "float32 features a node; -1 = 64 for sbm, none for rmat")
+	f.IntVar(&o.classes, "classes", -1, "classes; -1 = 16 for sbm, none for rmat without features")
+	f.Uint64Var(&o.seed, "seed", 0, "seed: the same seed gives the same bytes")
+	f.StringVar(&o.format, "format", "numpy", "file of the edges: numpy, tsv or binary")
+	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads")
+	f.Float64Var(&o.train, "train", .5, "share of the nodes in split train")
+	f.Float64Var(&o.valid, "valid", .2, "share of the nodes in split valid")
+	f.Float64Var(&o.test, "test", .3, "share of the nodes in split test")
+	f.Float64Var(&o.a, "a", .57, "rmat: probability of the quadrant (low, low)")
+	f.Float64Var(&o.b, "b", .19, "rmat: of (low, high)")
+	f.Float64Var(&o.c, "c", .19, "rmat: of (high, low)")
+	f.Var(&o.communities, "communities", "sbm: communities, a multiple of the classes; 0 = of 1000 nodes each")
+	f.Float64Var(&o.homophily, "homophily", .7, "sbm: share of edges that stay in their community")
+	f.Float64Var(&o.skew, "skew", 2, "sbm: inequality of in-degrees; 1 = none")
+	f.Float64Var(&o.signal, "signal", 1.5, "sbm, rmat: how much a node's own features say of its class")
+	f.IntVar(&o.relations, "relations", 64, "kg: relations")
+	f.Var(&o.ring, "ring", "kg: entities a cluster; 0 = 64")
+	f.Var(&o.window, "window", "kg: equally good answers to a question; 0 = 4")
+	f.Var(&o.validTri, "valid-triples", "kg: validation triples; 0 = a twentieth of --edges, at most 100k")
+	f.Var(&o.testTri, "test-triples", "kg: test triples; 0 = likewise")
+	return cmd
+}
+
+func (o *generateOptions) run(cmd *cobra.Command, e *env, kind, out string) error {
+	if o.edges == 0 {
+		o.edges = 15 * o.nodes
+	}
+	var (
+		g   generate.Graph
+		kg  *generate.KG
+		err error
+	)
+	switch kind {
+	case "rmat":
+		dim, classes := max(0, o.dim), o.classes
+		if classes < 0 {
+			classes = 0
+			if dim > 0 {
+				classes = int(min(16, o.nodes))
+			}
+		}
+		g, err = generate.NewRMAT(generate.RMATOptions{Nodes: uint64(o.nodes), Edges: uint64(o.edges), A: o.a, B: o.b, C: o.c,
+			Dim: dim, Classes: classes, Signal: o.signal, Seed: o.seed})
+	case "sbm":
+		g, err = generate.NewSBM(generate.SBMOptions{Nodes: uint64(o.nodes), Edges: uint64(o.edges), Classes: max(0, o.classes),
+			Communities: uint64(o.communities), Homophily: o.homophily, Skew: o.skew, Dim: max(0, o.dim), Signal: o.signal, Seed: o.seed})
+	case "kg":
+		kg, err = generate.NewKG(generate.KGOptions{Entities: uint64(o.nodes), Relations: o.relations, Triples: uint64(o.edges),
+			Valid: uint64(o.validTri), Test: uint64(o.testTri), Ring: uint64(o.ring), Window: uint64(o.window), Seed: o.seed})
+	default:
+		return usagef("unknown kind %q: want rmat, sbm or kg", kind)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	bar := e.progress(-1, "bytes")
+	w := generate.WriteOptions{Format: generate.Format(o.format), Threads: o.threads, Train: o.train, Valid: o.valid, Test: o.test,
+		Progress: func(n int64) { _ = bar.Add64(n) }}
+	start := time.Now()
+	var bytes int64
+	info := generate.Info{}
+	if kg != nil {
+		info = kg.Info()
+		bytes, err = generate.WriteKG(cmd.Context(), out, kg, w)
+	} else {
+		info = g.Info()
+		bytes, err = generate.Write(cmd.Context(), out, g, w)
+	}
+	_ = bar.Finish()
+	if errors.Is(err, generate.ErrOptions) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	seconds := time.Since(start).Seconds()
+	e.event("summary", map[string]any{"kind": info.Kind, "out": out, "nodes": info.Nodes, "edges": info.Edges, "relations": info.Relations,
+		"features": info.Dim, "classes": info.Classes, "seed": info.Seed, "bytes_written": bytes, "seconds": seconds})
+	if !e.json {
+		fmt.Fprintf(e.stdout, "%s: %s, %d nodes, %d edges, %d features, %d classes: %.1f MB in %.1f s\n",
+			out, info.Kind, info.Nodes, info.Edges, info.Dim, info.Classes, float64(bytes)/1e6, seconds)
+	}
+	return nil
+}
