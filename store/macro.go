@@ -266,6 +266,19 @@ func (it *MacroBatches) Next() bool {
 	return true
 }
 
+// NextReady reports whether Next would return without waiting: what a trainer
+// asks that reuses a macro-batch while the next one is read ([Step.WhilePending]).
+// At the end of an epoch it is true.
+func (it *MacroBatches) NextReady() bool {
+	if it.closed || it.at+1 >= len(it.current) {
+		return true
+	}
+	p := it.pipe
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready > it.current[it.at+1].seq || p.stopped || p.err != nil
+}
+
 // releaseCurrent gives the slots and the adjacency of the macro-batch in hand back to the reader.
 func (it *MacroBatches) releaseCurrent() {
 	if it.at >= 0 && it.at < len(it.current) {

@@ -1,0 +1,46 @@
+package train
+
+import (
+	"context"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/store"
+)
+
+// Trainer trains a model on macro-batches that its caller brings, for those who
+// iterate themselves: benchmarks, and programs with a loop of their own. It is for one goroutine.
+type Trainer struct {
+	t   *trainer
+	cfg Config
+	sum totals
+}
+
+// NewTrainer makes a model for feature rows of in elements and the given
+// number of classes on dev, which stays the caller's. Of cfg only what concerns model, sampling
+// and optimiser counts.
+func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int) (*Trainer, error) {
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
+	}
+	r := &Trainer{cfg: cfg}
+	var err error
+	r.t, err = newTrainer(ctx, dev, &r.cfg, in, classes)
+	return r, err
+}
+
+// MacroBatch trains all seeds of mb, as often as its step says.
+func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *store.MacroBatch) error {
+	return r.t.macroBatch(ctx, epoch, mb, &r.sum)
+}
+
+// Batches returns the number of optimiser steps so far.
+func (r *Trainer) Batches() int64 { return r.sum.batches }
+
+// Loss returns the mean loss over all examples so far; 0 before the first.
+func (r *Trainer) Loss() float64 { return r.sum.loss / float64(max(1, r.sum.seeds)) }
+
+// Profile returns where the time went so far.
+func (r *Trainer) Profile() Profile { return r.sum.profile }
+
+// Close frees the model.
+func (r *Trainer) Close() error { return r.t.close() }

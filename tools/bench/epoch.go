@@ -1,0 +1,224 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/gstore/gstore/store"
+)
+
+// EpochOptions say what RunEpoch measures. The zero value of a field means its
+// default.
+type EpochOptions struct {
+	Dir          string // store and flat copies; made if it is not there, kept for the next run
+	FeatureBytes int64  // of the graph; default 8 GiB, rounded to partitions of 65536 nodes
+	Dim          int    // float32 columns; default 256
+	MemoryBytes  int64  // each trainer's cgroup limit and budget; default 1 GiB
+	Threads      int    // default: all processors
+	Metrics      string // the hanoi trainer's metrics file; default none
+	Batches      int    // of the mmap trainer to time; default 10
+	Fio          string // path of fio; default: found, and left out if it is not there
+	// Command runs a trainer in a process of its own: arguments are appended.
+	Command  []string
+	Progress func(string)
+}
+
+// EpochResult is what RunEpoch measured.
+type EpochResult struct {
+	FeatureBytes int64    `json:"feature_bytes"`
+	MemoryBytes  int64    `json:"memory_bytes"`
+	Limited      bool     `json:"limited"` // by a cgroup
+	FioGBps      float64  `json:"fio_gbps"`
+	DiskSeconds  float64  `json:"disk_s"` // the hanoi epoch's bytes at fio's bandwidth
+	Hanoi        EpochRun `json:"hanoi"`
+	Mmap         EpochRun `json:"mmap"`
+	// Ratio is the hanoi epoch's time over the larger of disk time and in-memory time.
+	Ratio float64 `json:"ratio"`
+}
+
+func (o EpochOptions) withDefaults() EpochOptions {
+	if o.FeatureBytes == 0 {
+		o.FeatureBytes = 8 << 30
+	}
+	if o.Dim == 0 {
+		o.Dim = 256
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = 1 << 30
+	}
+	if o.Batches == 0 {
+		o.Batches = 10
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o
+}
+
+// RunEpoch compares an epoch out of core with what bounds it: the disk's time
+// for the same bytes by fio, and the trainer's for the same batches in memory.
+// Beside it runs a naive trainer on mapped files. Trainers run in processes of
+// their own under a cgroup memory limit, where one can be made, so that the
+// page cache cannot help.
+func RunEpoch(ctx context.Context, o EpochOptions) (r EpochResult, err error) {
+	o = o.withDefaults()
+	if len(o.Command) == 0 {
+		return r, errors.New("bench: no command to run a trainer with")
+	}
+	partitionBytes := int64(epochPartitionNodes * o.Dim * 4)
+	parts := int((o.FeatureBytes + partitionBytes - 1) / partitionBytes)
+	if err := prepare(ctx, &o, parts); err != nil {
+		return r, err
+	}
+	r.FeatureBytes, r.MemoryBytes = int64(parts)*partitionBytes, o.MemoryBytes
+	s, err := store.Open(filepath.Join(o.Dir, "store"), store.Options{})
+	if err != nil {
+		return r, err
+	}
+	file, _, err := s.ColumnExtent("x", 0)
+	if err := errors.Join(err, s.Close()); err != nil {
+		return r, err
+	}
+	fioBest := func() error {
+		readers, err := fioReaders(o.Fio)
+		if err != nil {
+			return nil // not installed: the result says 0
+		}
+		for _, f := range readers {
+			if err := dropCache(file.Path()); err != nil {
+				return err
+			}
+			n := min(r.FeatureBytes, 4<<30)
+			seconds, _, err := f.run(ctx, "sequential", file.Path(), n)
+			if err != nil {
+				return err
+			}
+			r.FioGBps = max(r.FioGBps, float64(n)/seconds/1e9)
+		}
+		return nil
+	}
+	o.Progress("fio")
+	if err := fioBest(); err != nil {
+		return r, err
+	}
+	o.Progress("hanoi")
+	if r.Hanoi, r.Limited, err = o.child(ctx, "hanoi"); err != nil {
+		return r, err
+	}
+	// The disk is shared: fio again, and the better of both.
+	if err := fioBest(); err != nil {
+		return r, err
+	}
+	o.Progress("mmap")
+	if r.Mmap, _, err = o.child(ctx, "mmap"); err != nil {
+		return r, err
+	}
+	if r.FioGBps > 0 {
+		r.DiskSeconds = float64(r.Hanoi.BytesRead) / 1e9 / r.FioGBps
+	}
+	r.Ratio = r.Hanoi.Seconds / max(r.DiskSeconds, r.Hanoi.InMemory)
+	return r, nil
+}
+
+// prepare makes the store unless the directory holds one of the same shape.
+func prepare(ctx context.Context, o *EpochOptions, parts int) error {
+	dir := filepath.Join(o.Dir, "store")
+	s, err := store.Open(dir, store.Options{})
+	if err == nil {
+		defer s.Close()
+		x, err := s.Manifest().Column("x")
+		if err != nil || len(s.Manifest().Partitions) != parts || x.Dim != o.Dim {
+			return fmt.Errorf("%s holds another store: remove it or choose another directory", dir)
+		}
+		return nil
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return err
+	}
+	return generateEpochStore(ctx, o.Dir, parts, o.Dim, o.Progress)
+}
+
+// child runs a trainer in a process under the memory limit and decodes the
+// JSON that it prints.
+func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun, limited bool, err error) {
+	args := append(slices.Clone(o.Command), "--trainer", trainer, "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10),
+		"--threads", strconv.Itoa(o.Threads), "--batches", strconv.Itoa(o.Batches), "--metrics", o.Metrics)
+	group, err := newCgroup(o.MemoryBytes)
+	if err == nil {
+		defer group.remove()
+		limited = true
+		// The shell joins the group first, so that everything after is charged to it.
+		args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, group.procs()}, args...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr)
+	if err := cmd.Run(); err != nil {
+		return run, limited, fmt.Errorf("trainer %s: %w: %s", trainer, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &run); err != nil {
+		return run, limited, fmt.Errorf("trainer %s printed %.200q: %w", trainer, &stdout, err)
+	}
+	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		run.PeakRSSBytes = u.Maxrss << 10
+	}
+	return run, limited, nil
+}
+
+// cgroup is a memory control group.
+type cgroup struct{ dir string }
+
+// newCgroup makes a group limited to n bytes, of version 1 or 2; it takes root.
+func newCgroup(n int64) (*cgroup, error) {
+	for _, v := range []struct{ root, limit string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.max"},
+	} {
+		g := &cgroup{filepath.Join(v.root, "gstore-bench-"+strconv.Itoa(os.Getpid()))}
+		if err := os.Mkdir(g.dir, 0o755); err != nil {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(g.dir, v.limit), []byte(strconv.FormatInt(n, 10)), 0); err == nil {
+			return g, nil
+		}
+		g.remove()
+	}
+	return nil, errors.New("no memory cgroup can be made here")
+}
+
+func (g *cgroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
+
+func (g *cgroup) remove() { _ = os.Remove(g.dir) }
+
+// String prints the result as a table for people.
+func (r EpochResult) String() string {
+	var b strings.Builder
+	limit := "cgroup limit"
+	if !r.Limited {
+		limit = "no cgroup could be made: the page cache may help the mmap trainer"
+	}
+	fmt.Fprintf(&b, "features %.1f GiB, memory %.2f GiB (%s), %d steps of %d partitions\n",
+		float64(r.FeatureBytes)/(1<<30), float64(r.MemoryBytes)/(1<<30), limit, r.Hanoi.Steps, r.Hanoi.Capacity)
+	row := func(name string, seconds float64, note string) { fmt.Fprintf(&b, "%-34s %9.2f s   %s\n", name, seconds, note) }
+	row("disk: the epoch's bytes, by fio", r.DiskSeconds, fmt.Sprintf("%.2f GB at %.2f GB/s", float64(r.Hanoi.BytesRead)/1e9, r.FioGBps))
+	row("the same batches in memory", r.Hanoi.InMemory, fmt.Sprintf("%d batches", r.Hanoi.Batches))
+	row("epoch, hanoi", r.Hanoi.Seconds, fmt.Sprintf("%.2f × the larger; stall %.2f s, assembly %.2f s, CPU %.1f s, GC %.2f %%, peak RSS %d MiB, %s",
+		r.Ratio, r.Hanoi.Stall, r.Hanoi.Assemble, r.Hanoi.CPUSeconds, 100*r.Hanoi.GCShare, r.Hanoi.PeakRSSBytes>>20, r.Hanoi.Engine))
+	row("epoch, naive mmap", r.Mmap.Seconds, fmt.Sprintf("%.1f × hanoi; from %d of %d batches", r.Mmap.Seconds/r.Hanoi.Seconds, r.Mmap.Measured, r.Mmap.Batches))
+	return b.String()
+}
