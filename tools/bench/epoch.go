@@ -214,7 +214,9 @@ func (r EpochResult) String() string {
 	}
 	fmt.Fprintf(&b, "features %.1f GiB, memory %.2f GiB (%s), %d steps of %d partitions\n",
 		float64(r.FeatureBytes)/(1<<30), float64(r.MemoryBytes)/(1<<30), limit, r.Hanoi.Steps, r.Hanoi.Capacity)
-	row := func(name string, seconds float64, note string) { fmt.Fprintf(&b, "%-34s %9.2f s   %s\n", name, seconds, note) }
+	row := func(name string, seconds float64, note string) {
+		fmt.Fprintf(&b, "%-34s %9.2f s   %s\n", name, seconds, note)
+	}
 	row("disk: the epoch's bytes, by fio", r.DiskSeconds, fmt.Sprintf("%.2f GB at %.2f GB/s", float64(r.Hanoi.BytesRead)/1e9, r.FioGBps))
 	row("the same batches in memory", r.Hanoi.InMemory, fmt.Sprintf("%d batches", r.Hanoi.Batches))
 	row("epoch, hanoi", r.Hanoi.Seconds, fmt.Sprintf("%.2f × the larger; stall %.2f s, assembly %.2f s, CPU %.1f s, GC %.2f %%, peak RSS %d MiB, %s",

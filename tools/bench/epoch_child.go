@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+	"unsafe"
 
 	"github.com/edsrzf/mmap-go"
 
@@ -22,22 +23,22 @@ import (
 
 // EpochRun is what one trainer measured of itself.
 type EpochRun struct {
-	Trainer      string  `json:"trainer"`       // "hanoi" or "mmap"
-	Seconds      float64 `json:"seconds"`       // of an epoch
-	InMemory     float64 `json:"in_memory_s"`   // training the same batches with nothing being read
-	Stall        float64 `json:"stall_s"`       // trainer waiting for the disk
-	Assemble     float64 `json:"assemble_s"`    // in the background
-	BytesRead    int64   `json:"bytes_read"`    // of the epoch
-	Predicted    int64   `json:"predicted"`     // what the plan said
-	Batches      int64   `json:"batches"`       // of the epoch
-	Measured     int64   `json:"measured"`      // batches that were timed
-	Steps        int     `json:"steps"`         //
-	Capacity     int     `json:"capacity"`      // partitions a step
-	BufferBytes  int64   `json:"buffer_bytes"`  //
-	Engine       string  `json:"engine"`        //
-	GCShare      float64 `json:"gc_share"`      // of the process's CPU time in the epoch
+	Trainer      string  `json:"trainer"`        // "hanoi" or "mmap"
+	Seconds      float64 `json:"seconds"`        // of an epoch
+	InMemory     float64 `json:"in_memory_s"`    // training the same batches with nothing being read
+	Stall        float64 `json:"stall_s"`        // trainer waiting for the disk
+	Assemble     float64 `json:"assemble_s"`     // in the background
+	BytesRead    int64   `json:"bytes_read"`     // of the epoch
+	Predicted    int64   `json:"predicted"`      // what the plan said
+	Batches      int64   `json:"batches"`        // of the epoch
+	Measured     int64   `json:"measured"`       // batches that were timed
+	Steps        int     `json:"steps"`          //
+	Capacity     int     `json:"capacity"`       // partitions a step
+	BufferBytes  int64   `json:"buffer_bytes"`   //
+	Engine       string  `json:"engine"`         //
+	GCShare      float64 `json:"gc_share"`       // of the process's CPU time in the epoch
 	PeakRSSBytes int64   `json:"peak_rss_bytes"` // filled in by the parent
-	CPUSeconds   float64 `json:"cpu_s"`         // of the epoch
+	CPUSeconds   float64 `json:"cpu_s"`          // of the epoch
 }
 
 // runtimeReserve is what the process needs beside the partition buffer:
@@ -111,7 +112,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	if err := epoch(0, true); err != nil {
 		return run, err
 	}
-	cpu, gc := processCPU(), gcSeconds()
+	cpu, gc := cpuSeconds(), gcSeconds()
 	batches, start := t.Batches(), time.Now()
 	if err := it.Start(policy.Epoch(1)); err != nil {
 		return run, err
@@ -122,7 +123,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 		return run, err
 	}
 	run.Seconds = time.Since(start).Seconds()
-	run.CPUSeconds = processCPU() - cpu
+	run.CPUSeconds = cpuSeconds() - cpu
 	run.GCShare = (gcSeconds() - gc) / run.CPUSeconds
 	run.Batches = t.Batches() - batches
 	run.Measured = run.Batches
@@ -234,7 +235,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 		return run, err
 	}
 	mb.Seeds = spread[len(mb.Seeds):]
-	batches, start, cpu := t.Batches(), time.Now(), processCPU()
+	batches, start, cpu := t.Batches(), time.Now(), cpuSeconds()
 	if err := t.MacroBatch(ctx, 1, mb); err != nil {
 		return run, err
 	}
@@ -243,7 +244,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 	run.Batches = int64((len(seeds) + size - 1) / size)
 	scale := float64(run.Batches) / float64(max(1, run.Measured))
 	run.Seconds = time.Since(start).Seconds() * scale
-	run.CPUSeconds = (processCPU() - cpu) * scale
+	run.CPUSeconds = (cpuSeconds() - cpu) * scale
 	return run, nil
 }
 
@@ -252,11 +253,10 @@ func spansOf(b []byte) ([]store.Span, error) {
 	if err != nil {
 		return nil, err
 	}
-	spans := make([]store.Span, 0)
 	if len(flat) == 0 {
-		return spans, nil
+		return nil, nil
 	}
-	return viewSpans(flat), nil
+	return unsafe.Slice((*store.Span)(unsafe.Pointer(unsafe.SliceData(flat))), len(flat)/2), nil
 }
 
 // gcSeconds is the CPU time that the garbage collector took so far.

@@ -20,7 +20,7 @@ import (
 const (
 	epochPartitionNodes = 1 << 16
 	epochDegree         = 8
-	epochLocal          = .7
+	epochLocalPercent   = 70
 	epochTrainEvery     = 100
 	epochClasses        = 50
 )
@@ -168,9 +168,9 @@ func (g *generator) topology(ctx context.Context, dir string) (err error) {
 // repetition.
 func randomBucket(i, j, parts int) []uint64 {
 	rng := rand.New(rand.NewPCG(uint64(i), uint64(j)))
-	n := int(epochPartitionNodes * epochDegree * (1 - epochLocal) / float64(max(1, parts-1)))
+	n := epochPartitionNodes * epochDegree * (100 - epochLocalPercent) / 100 / max(1, parts-1)
 	if i == j {
-		n = int(epochPartitionNodes * epochDegree * epochLocal)
+		n = epochPartitionNodes * epochDegree * epochLocalPercent / 100
 	}
 	keys := make([]uint64, n)
 	for k := range keys {

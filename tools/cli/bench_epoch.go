@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/tools/bench"
+)
+
+type benchEpochOptions struct {
+	dir      string
+	features sizeFlag
+	dim      int
+	mem      sizeFlag
+	threads  int
+	batches  int
+	metrics  string
+	fio      string
+	trainer  string
+}
+
+func newBenchEpoch(e *env) *cobra.Command {
+	o := benchEpochOptions{features: 8 << 30, mem: 1 << 30}
+	cmd := &cobra.Command{
+		Use:   "epoch",
+		Short: "Train an epoch out of core beside what bounds it, and beside a naive mmap trainer",
+		Long: `Generate a graph whose features are many times the memory, and train an epoch of
+2-layer GraphSAGE on it with plan hanoi, in a process under a cgroup memory
+limit, so that the page cache cannot help. Beside it: the time that fio takes for
+the epoch's bytes, the time of the same batches with nothing being read, and a
+naive trainer that maps features and topology and samples the whole graph.`,
+		Example: "  gstore bench epoch --dir /data/bench --features 8GiB --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
+		Args:    exactArgs(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchEpoch(cmd, e, o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.dir, "dir", "", "directory for the generated store (features and 6 % more); kept for the next run")
+	f.Var(&o.features, "features", "bytes of features")
+	f.IntVar(&o.dim, "dim", 256, "float32 columns of the features")
+	f.Var(&o.mem, "mem", "memory of each trainer, enforced by a cgroup where one can be made")
+	f.IntVar(&o.threads, "threads", 0, "threads of each trainer (0 = all processors)")
+	f.IntVar(&o.batches, "batches", 10, "mini-batches of the mmap trainer to time; its epoch is extrapolated")
+	f.StringVar(&o.metrics, "metrics", "", "write the hanoi epoch's metrics to this file")
+	f.StringVar(&o.fio, "fio", "fio", "path of fio")
+	f.StringVar(&o.trainer, "trainer", "", "be one of the trainers")
+	_ = f.MarkHidden("trainer")
+	return cmd
+}
+
+func runBenchEpoch(cmd *cobra.Command, e *env, o benchEpochOptions) error {
+	switch {
+	case o.dir == "":
+		return usagef("--dir is missing: a directory on the disk to measure, with room for %s and a little", o.features.String())
+	case o.features < 1 || o.dim < 1 || o.mem < 1 || o.batches < 1 || o.threads < 0:
+		return usagef("--features, --dim, --mem and --batches must be positive, --threads not negative")
+	}
+	if o.trainer != "" {
+		return runBenchTrainer(cmd, e, o)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r, err := bench.RunEpoch(cmd.Context(), bench.EpochOptions{
+		Dir: o.dir, FeatureBytes: int64(o.features), Dim: o.dim, MemoryBytes: int64(o.mem), Threads: o.threads,
+		Metrics: o.metrics, Batches: o.batches, Fio: o.fio, Command: []string{self, "bench", "epoch"},
+		Progress: func(what string) {
+			if !e.quiet && !e.json {
+				fmt.Fprintf(e.stderr, "%s …\n", what)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if !e.json {
+		fmt.Fprint(e.stdout, r)
+		return nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return err
+	}
+	e.event("summary", fields)
+	return nil
+}
+
+// runBenchTrainer is a trainer's own process: its result goes to stdout.
+func runBenchTrainer(cmd *cobra.Command, e *env, o benchEpochOptions) error {
+	c := bench.ChildOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Threads: o.threads, Metrics: o.metrics, Batches: o.batches}
+	var run bench.EpochRun
+	var err error
+	switch o.trainer {
+	case "hanoi":
+		run, err = bench.RunHanoiChild(cmd.Context(), c)
+	case "mmap":
+		run, err = bench.RunMmapChild(cmd.Context(), c)
+	default:
+		return usagef("--trainer %q: expected hanoi or mmap", o.trainer)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(e.stdout).Encode(run)
+}
