@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -159,8 +158,7 @@ func (w *Writer) ingestDictionary(ctx context.Context, m *meta, man *Manifest) e
 	if len(links) == 0 {
 		return nil
 	}
-	err = m.db.Ingest(ctx, links)
-	if err = errors.Join(err, m.fatal.err()); err != nil {
+	if err := m.do(func() error { return m.db.Ingest(ctx, links) }); err != nil {
 		return m.wrap("commit dictionary in", err)
 	}
 	return nil

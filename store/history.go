@@ -57,28 +57,32 @@ func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err er
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	h := &History{Versions: []VersionInfo{}, Runs: []Run{}}
-	err = m.scan([]byte(prefixHistory), func(_, value []byte) error {
-		var v VersionInfo
-		if err := json.Unmarshal(value, &v); err != nil {
-			return m.corrupt("history", "%v", err)
-		}
-		_, ok, err := m.get(numberKey(prefixManifest, v.Version))
-		v.Readable = ok
-		h.Versions = append(h.Versions, v)
-		return err
-	})
+	versions, err := m.scan(prefixHistory)
 	if err != nil {
 		return nil, err
 	}
-	err = m.scan([]byte(prefixRun), func(_, value []byte) error {
+	for _, e := range versions {
+		var v VersionInfo
+		if err := json.Unmarshal(e.value, &v); err != nil {
+			return nil, m.corrupt("history", "%v", err)
+		}
+		if _, v.Readable, err = m.get(numberKey(prefixManifest, v.Version)); err != nil {
+			return nil, err
+		}
+		h.Versions = append(h.Versions, v)
+	}
+	runs, err := m.scan(prefixRun)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range runs {
 		var r Run
-		if err := json.Unmarshal(value, &r); err != nil {
-			return m.corrupt("run history", "%v", err)
+		if err := json.Unmarshal(e.value, &r); err != nil {
+			return nil, m.corrupt("run history", "%v", err)
 		}
 		h.Runs = append(h.Runs, r)
-		return nil
-	})
-	return h, err
+	}
+	return h, nil
 }
 
 // RecordRun appends to the run history of the store in dir and returns the
@@ -111,18 +115,19 @@ func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64
 
 // lastNumber returns the largest number under a prefix, 0 if there is none.
 func (m *meta) lastNumber(prefix string) (uint64, error) {
-	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: prefixEnd([]byte(prefix))})
-	if err != nil {
-		return 0, m.wrap("read", err)
-	}
 	var n uint64
-	if it.Last() {
-		if n, err = keyNumber(it.Key(), len(prefix)); err != nil {
-			return 0, errors.Join(m.corrupt("key", "%v", err), it.Close())
+	err := m.iterate(prefix, func(it *pebble.Iterator) error {
+		if !it.Last() {
+			return nil
 		}
-	}
-	if err := it.Close(); err != nil {
-		return 0, m.wrap("read", err)
+		var err error
+		if n, err = keyNumber(it.Key(), len(prefix)); err != nil {
+			return m.corrupt("key", "%v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
 	}
 	return n, nil
 }

@@ -1,5 +1,3 @@
-// Package store is gstore's embedded API: stores on disk, versions, readers,
-// the partition buffer and macro-batches.
 package store
 
 import "github.com/gstore/gstore/blocks"

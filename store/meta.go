@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"io/fs"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/gstore/gstore/blocks"
 )
@@ -27,14 +27,14 @@ type env struct {
 	timeout time.Duration
 }
 
-func newEnv(dir string, fs vfs.FS, timeout time.Duration) env {
-	if fs == nil {
-		fs = vfs.Default
+func newEnv(dir string, fsys vfs.FS, timeout time.Duration) env {
+	if fsys == nil {
+		fsys = vfs.Default
 	}
 	if timeout == 0 {
 		timeout = lockTimeoutDefault
 	}
-	return env{dir: dir, fs: fs, timeout: timeout}
+	return env{dir: dir, fs: fsys, timeout: timeout}
 }
 
 func (e env) path(elem ...string) string {
@@ -54,10 +54,10 @@ func (e env) lock(ctx context.Context, b int64, exclusive bool, timeout time.Dur
 	return lockByte(ctx, e.path(lockName), b, exclusive, timeout)
 }
 
-// exists reports whether path names something.
+// exists reports whether path names something, as far as can be told.
 func (e env) exists(path string) bool {
 	_, err := e.fs.Stat(path)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // syncDir makes a directory's entries durable.
@@ -76,7 +76,8 @@ type meta struct {
 	env
 	db    *pebble.DB
 	lk    *rangeLock
-	fatal *fatalLogger
+	fence *fence
+	write bool
 }
 
 // openMeta opens Pebble. Reading needs an existing store and shares the lock;
@@ -86,29 +87,27 @@ func openMeta(ctx context.Context, e env, write bool) (*meta, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &meta{env: e, lk: lk, fatal: new(fatalLogger)}
+	m := &meta{env: e, lk: lk, fence: newFence(), write: write}
 	opts := &pebble.Options{
-		FS:                 unlockedFS{e.fs},
+		FS:                 metaFS{errorfs.Wrap(e.fs, m.fence), m.fence},
 		ReadOnly:           !write,
 		ErrorIfNotExists:   !write,
 		FormatMajorVersion: pebbleFormat,
-		Logger:             m.fatal,
+		Logger:             m.fence,
+		EventListener:      &pebble.EventListener{BackgroundError: m.fence.park},
 		DisableTableStats:  true,
 	}
-	if write && !e.exists(e.path(metaName)) {
-		if err := e.fs.MkdirAll(e.path(metaName), 0o777); err != nil {
-			return nil, errors.Join(fmt.Errorf("create store: %w", err), lk.Close())
-		}
-	}
-	m.db, err = pebble.Open(e.path(metaName), opts)
-	if err == nil {
-		err = m.fatal.err()
-		if err != nil {
-			m.db.Close()
-		}
-	}
+	err = m.do(func() (err error) {
+		m.db, err = pebble.Open(e.path(metaName), opts)
+		return err
+	})
 	if err != nil {
-		return nil, errors.Join(m.wrap("open", err), lk.Close())
+		if errors.Is(err, pebble.ErrDBDoesNotExist) {
+			err = fmt.Errorf("%s: %w", e.dir, ErrNoVersion)
+		} else {
+			err = m.wrap("open", err)
+		}
+		return nil, errors.Join(err, lk.Close())
 	}
 	return m, nil
 }
@@ -119,28 +118,33 @@ const pebbleFormat = pebble.FormatValueSeparation
 // Close closes Pebble and releases the lock.
 func (m *meta) Close() error {
 	var err error
-	if m.fatal.err() == nil {
-		err = m.db.Close()
-	} else {
-		// Pebble's pipeline stands still after a failed commit; what the failed
-		// instance holds is memory and descriptors, so it is left behind and the
-		// log decides at the next open whether the batch was committed.
-		_ = closeQuietly(m.db)
-	}
-	if err != nil {
-		err = m.wrap("close", err)
+	if m.fence.err() == nil {
+		if err = m.do(m.db.Close); err != nil {
+			err = m.wrap("close", err)
+		}
 	}
 	return errors.Join(err, m.lk.Close())
 }
 
-// closeQuietly closes a database that may be beyond closing.
-func closeQuietly(db io.Closer) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("pebble: %v", r)
+// do runs a call of Pebble that may never return, because it or background
+// work that it waits for is parked: then it is left behind and the failure
+// returned, and whatever the call sets must not be looked at. Read-only
+// instances write nothing, so their calls return.
+func (m *meta) do(call func() error) error {
+	if !m.write {
+		return errors.Join(call(), m.fence.err())
+	}
+	returned := make(chan error, 1)
+	go func() { returned <- call() }()
+	select {
+	case err := <-returned:
+		if failure := m.fence.err(); failure != nil {
+			return failure
 		}
-	}()
-	return db.Close()
+		return err
+	case <-m.fence.down:
+		return m.fence.err()
+	}
 }
 
 // wrap says that a step on the metadata failed; damage becomes a CorruptError.
@@ -156,16 +160,20 @@ func (m *meta) corrupt(what, format string, args ...any) error {
 }
 
 // get returns a copy of a key's value; ok is false if there is none.
-func (m *meta) get(key []byte) (value []byte, ok bool, err error) {
-	v, c, err := m.db.Get(key)
+func (m *meta) get(key []byte) (_ []byte, ok bool, err error) {
+	var value []byte
+	err = m.do(func() error {
+		v, c, err := m.db.Get(key)
+		if err != nil {
+			return err
+		}
+		value = append([]byte{}, v...)
+		return c.Close()
+	})
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, m.wrap("read", err)
-	}
-	value = append([]byte(nil), v...)
-	if err := c.Close(); err != nil {
 		return nil, false, m.wrap("read", err)
 	}
 	return value, true, nil
@@ -183,24 +191,39 @@ func (m *meta) getJSON(key []byte, what string, out any) (ok bool, err error) {
 	return true, nil
 }
 
-// scan calls fn for every key with a prefix, ascending. key and value are valid
-// during the call.
-func (m *meta) scan(prefix []byte, fn func(key, value []byte) error) error {
-	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
-	if err != nil {
-		return m.wrap("read", err)
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		v, err := it.ValueAndErr()
-		if err == nil {
-			err = fn(it.Key(), v)
+// entry is a key and its value.
+type entry struct{ key, value []byte }
+
+// scan returns the entries whose keys have a prefix, ascending. It is for the few
+// prefixes of which all is wanted; dictionaries are not among them.
+func (m *meta) scan(prefix string) ([]entry, error) {
+	var all []entry
+	err := m.iterate(prefix, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok; ok = it.Next() {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			all = append(all, entry{append([]byte{}, it.Key()...), append([]byte{}, v...)})
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// iterate calls fn, once, with an iterator over the keys that have a prefix.
+func (m *meta) iterate(prefix string, fn func(*pebble.Iterator) error) error {
+	err := m.do(func() error {
+		it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: prefixEnd([]byte(prefix))})
 		if err != nil {
-			_ = it.Close()
 			return err
 		}
-	}
-	if err := it.Close(); err != nil {
+		return errors.Join(fn(it), it.Close())
+	})
+	if err != nil {
 		return m.wrap("read", err)
 	}
 	return nil
@@ -209,11 +232,7 @@ func (m *meta) scan(prefix []byte, fn func(key, value []byte) error) error {
 // apply commits a batch durably. After an error the batch may or may not have
 // been committed, wholly; the next open tells.
 func (m *meta) apply(b *pebble.Batch) error {
-	err := b.Commit(pebble.Sync)
-	if err == nil {
-		err = m.fatal.err()
-	}
-	if err != nil {
+	if err := m.do(func() error { return b.Commit(pebble.Sync) }); err != nil {
 		return m.wrap("commit", err)
 	}
 	return nil
@@ -222,11 +241,7 @@ func (m *meta) apply(b *pebble.Batch) error {
 // flush moves the log's contents into tables, in which every block has a
 // checksum: damage at a log's end looks like its end.
 func (m *meta) flush() error {
-	err := m.db.Flush()
-	if err == nil {
-		err = m.fatal.err()
-	}
-	if err != nil {
+	if err := m.do(m.db.Flush); err != nil {
 		return m.wrap("flush", err)
 	}
 	return nil
@@ -281,20 +296,16 @@ func (m *meta) manifest(version uint64) (*Manifest, error) {
 
 // manifests returns all versions that are kept, ascending.
 func (m *meta) manifests() ([]*Manifest, error) {
-	var versions []uint64
-	err := m.scan([]byte(prefixManifest), func(key, _ []byte) error {
-		v, err := keyNumber(key, len(prefixManifest))
-		if err != nil {
-			return m.corrupt("manifest key", "%v", err)
-		}
-		versions = append(versions, v)
-		return nil
-	})
+	entries, err := m.scan(prefixManifest)
 	if err != nil {
 		return nil, err
 	}
 	var all []*Manifest
-	for _, v := range versions {
+	for _, e := range entries {
+		v, err := keyNumber(e.key, len(prefixManifest))
+		if err != nil {
+			return nil, m.corrupt("manifest key", "%v", err)
+		}
 		man, err := m.manifest(v)
 		if err != nil {
 			return nil, err
@@ -302,48 +313,4 @@ func (m *meta) manifests() ([]*Manifest, error) {
 		all = append(all, man)
 	}
 	return all, nil
-}
-
-// unlockedFS is a file system whose Lock does nothing: Pebble's own lock would
-// refuse a second reader, and the metadata lock already excludes writers.
-type unlockedFS struct{ vfs.FS }
-
-func (unlockedFS) Lock(string) (io.Closer, error) { return nopCloser{}, nil }
-
-// Unwrap lets vfs.Root see through.
-func (f unlockedFS) Unwrap() vfs.FS { return f.FS }
-
-type nopCloser struct{}
-
-func (nopCloser) Close() error { return nil }
-
-// fatalLogger is Pebble's logger. Pebble calls Fatalf where it cannot go on
-// and expects the process to end; a library must not, so the first such
-// message is kept, and every operation of meta fails from then on.
-type fatalLogger struct {
-	mu    sync.Mutex
-	first error
-}
-
-func (*fatalLogger) Infof(string, ...any)  {}
-func (*fatalLogger) Errorf(string, ...any) {}
-
-func (l *fatalLogger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	for _, a := range args {
-		if cause, ok := a.(error); ok {
-			err = fmt.Errorf("pebble: %w", cause)
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first == nil {
-		l.first = err
-	}
-}
-
-func (l *fatalLogger) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.first
 }

@@ -355,24 +355,22 @@ func (w *Writer) removeFiles(dir string, which func(name string) bool) error {
 
 // sweepDictionaries deletes dictionary generations that are not in keep.
 func sweepDictionaries(m *meta, keep map[uint64]bool) error {
-	prefix := []byte(prefixDictionary)
-	it, err := m.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
-	if err != nil {
-		return m.wrap("sweep", err)
-	}
 	var drop []uint64
-	for ok := it.First(); ok; {
-		if len(it.Key()) < len(prefix)+8 {
-			return errors.Join(m.corrupt("dictionary", "key %q is too short", it.Key()), it.Close())
+	err := m.iterate(prefixDictionary, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok; {
+			if len(it.Key()) < len(prefixDictionary)+8 {
+				return m.corrupt("dictionary", "key %q is too short", it.Key())
+			}
+			gen := binary.BigEndian.Uint64(it.Key()[len(prefixDictionary):])
+			if !keep[gen] {
+				drop = append(drop, gen)
+			}
+			ok = it.SeekGE(numberKey(prefixDictionary, gen+1))
 		}
-		gen := binary.BigEndian.Uint64(it.Key()[len(prefix):])
-		if !keep[gen] {
-			drop = append(drop, gen)
-		}
-		ok = it.SeekGE(numberKey(prefixDictionary, gen+1))
-	}
-	if err := it.Close(); err != nil {
-		return m.wrap("sweep", err)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if len(drop) == 0 {
 		return nil

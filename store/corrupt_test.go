@@ -1,0 +1,149 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// readAll reads everything in a store.
+func readAll(s *store.Store) error {
+	var err error
+	for p := range s.Manifest().Partitions {
+		id := store.PartitionID(p)
+		_, _, e1 := s.ReadRow(ctx, id, nil)
+		_, _, e2 := s.ReadExternal(ctx, id, nil)
+		err = errors.Join(err, e1, e2)
+		for _, c := range s.Manifest().Columns {
+			_, e := s.ReadColumn(ctx, c.Name, id, nil)
+			err = errors.Join(err, e)
+		}
+	}
+	for _, l := range s.Manifest().EdgeLists {
+		r, e := s.EdgeList(ctx, l.Name)
+		if e == nil {
+			for r.Next() {
+			}
+			e = r.Err()
+		}
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// TestDamagedFiles truncates, extends, flips, swaps and removes each data
+// file. Either opening fails or reading does, with the file's name.
+func TestDamagedFiles(t *testing.T) {
+	g := storetest.Random(storetest.Options{Relations: 2, IDs: store.IDsIntegers})
+	dir := storetest.Create(t, g)
+	files, err := filepath.Glob(dir + "/data/*.gsb")
+	if err != nil || len(files) < 6 {
+		t.Fatal(files, err)
+	}
+	for _, path := range files {
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damage := map[string][]byte{
+			"removed": nil, "empty": {}, "cut by a byte": whole[:len(whole)-1], "cut in half": whole[:len(whole)/2],
+			"cut to its header": whole[:4096], "a byte longer": append(bytes.Clone(whole), 0),
+		}
+		for _, at := range []int{0, 9, 20, 4095, 4096, 4097, len(whole) / 2, len(whole) - 4096, len(whole) - 100, len(whole) - 1} {
+			b := bytes.Clone(whole)
+			b[at] ^= 0x10
+			damage["byte "+string(rune('a'+at%26))+" flipped"] = b
+		}
+		for name, b := range damage {
+			if b == nil {
+				err = os.Remove(path)
+			} else {
+				err = os.WriteFile(path, b, 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := store.Open(dir, store.Options{})
+			if err == nil {
+				err = readAll(s)
+				_ = s.Close()
+			}
+			var c *blocks.CorruptError
+			switch {
+			case errors.Is(err, store.ErrFormatVersion): // the version's own bytes
+			case err == nil && bytes.Equal(b, whole):
+			case err == nil && strings.HasSuffix(name, "flipped") && paddingOnly(whole, b): // verify's business
+			case !errors.As(err, &c) || c.Path != path || c.Extent == "":
+				t.Errorf("%s %s: %v, expected a CorruptError with its path", filepath.Base(path), name, err)
+			}
+		}
+		if err := os.WriteFile(path, whole, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkGraph(t, mustOpen(t, dir, store.Options{}), g)
+}
+
+// paddingOnly reports whether the damage is beyond what readers look at: zeros
+// between extents.
+func paddingOnly(whole, b []byte) bool {
+	for i := range whole {
+		if whole[i] != b[i] {
+			return whole[i] == 0
+		}
+	}
+	return true
+}
+
+// TestDamagedMetadata flips bytes of Pebble's files. Opening must not panic, and must not
+// show anything but the true manifest.
+func TestDamagedMetadata(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{IDs: store.IDsStrings}))
+	want, err := json.Marshal(mustOpen(t, dir, store.Options{}).Manifest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(dir + "/meta/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	found, total := 0, 0
+	for _, path := range files {
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < len(whole); at += max(1, len(whole)/40) {
+			b := bytes.Clone(whole)
+			b[at] ^= 0x20
+			if err := os.WriteFile(path, b, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			s, err := store.Open(dir, store.Options{})
+			total++
+			if err != nil {
+				found++
+				continue
+			}
+			got, _ := json.Marshal(s.Manifest())
+			if string(got) != string(want) {
+				t.Errorf("%s byte %d: another manifest: %s", filepath.Base(path), at, got)
+			}
+			_ = s.Close()
+		}
+		if err := os.WriteFile(path, whole, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < total/4 {
+		t.Errorf("%d of %d flips noticed: the test damages nothing that matters", found, total)
+	}
+}

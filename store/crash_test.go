@@ -1,0 +1,193 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+const crashDir = "/disk/store"
+
+// tiny graphs, so that there are hundreds of crash points rather than thousands.
+func tinyGraph(seed uint64) *storetest.Graph {
+	return storetest.Random(storetest.Options{Seed: seed, Nodes: 24, Partitions: 2, Dim: 3, IDs: store.IDsIntegers})
+}
+
+func commitOn(fs vfs.FS, g *storetest.Graph, create bool) (err error) {
+	openWriter := store.OpenWriter
+	if create {
+		openWriter = store.Create
+	}
+	w, err := openWriter(crashDir, store.WriterOptions{FS: fs})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	m, err := g.Write(w)
+	if err != nil {
+		return err
+	}
+	return w.Commit(ctx, m)
+}
+
+func newDisk(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	mem := vfs.NewCrashableMem()
+	if err := mem.MkdirAll("/disk", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	root, err := mem.OpenDir("/")
+	if err == nil {
+		err = errors.Join(root.Sync(), root.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mem
+}
+
+// checkAfter opens the store on fs and checks that it is exactly one of the
+// graphs (nil = nothing committed), then that a writer can go on from there.
+func checkAfter(t *testing.T, fs vfs.FS, when string, allowed ...*storetest.Graph) {
+	t.Helper()
+	s, err := store.Open(crashDir, store.Options{FS: fs})
+	switch {
+	case errors.Is(err, store.ErrNotFound) && slices.Contains(allowed, nil):
+		if err := commitOn(fs, tinyGraph(9), true); err != nil {
+			t.Fatalf("%s: create afterwards: %v", when, err)
+		}
+		return
+	case err != nil:
+		t.Fatalf("%s: open: %v", when, err)
+	}
+	v := int(s.Manifest().Version)
+	if v > len(allowed) || allowed[v-1] == nil {
+		t.Fatalf("%s: version %d", when, v)
+	}
+	checkGraph(t, s, allowed[v-1])
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := commitOn(fs, tinyGraph(9), false); err != nil {
+		t.Fatalf("%s: commit afterwards: %v", when, err)
+	}
+	if s, err = store.Open(crashDir, store.Options{FS: fs}); err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	checkGraph(t, s, tinyGraph(9))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCrash stops the machine before and after every operation that makes
+// anything durable or changes a name, with and without unsynced data
+// surviving, while a first and a second version are committed.
+func TestCrash(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		t.Run(fmt.Sprintf("second version %t", second), func(t *testing.T) {
+			mem := newDisk(t)
+			allowed := []*storetest.Graph{tinyGraph(1), nil}
+			if second {
+				if err := commitOn(mem, allowed[0], true); err != nil {
+					t.Fatal(err)
+				}
+				allowed[1] = tinyGraph(2)
+			}
+			var mu sync.Mutex
+			var crashed []*vfs.MemFS
+			rng := rand.New(rand.NewPCG(1, 2))
+			snap := func(op errorfs.Op) error {
+				switch op.Kind {
+				case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpRename, errorfs.OpLink, errorfs.OpRemove, errorfs.OpRemoveAll:
+					mu.Lock()
+					defer mu.Unlock()
+					crashed = append(crashed, mem.CrashClone(vfs.CrashCloneCfg{}),
+						mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}))
+				}
+				return nil
+			}
+			g := allowed[0]
+			if second {
+				g = allowed[1]
+			}
+			if err := commitOn(errorfs.Wrap(mem, errorfs.InjectorFunc(snap)), g, !second); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(crashed) < 40 {
+				t.Fatalf("only %d crash points: the injector sees nothing", len(crashed))
+			}
+			for i, fs := range crashed {
+				checkAfter(t, fs, fmt.Sprintf("crash point %d of %d", i, len(crashed)), allowed...)
+			}
+			// After Commit has returned nothing may be lost.
+			final := mem.CrashClone(vfs.CrashCloneCfg{})
+			s, err := store.Open(crashDir, store.Options{FS: final})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			checkGraph(t, s, g)
+		})
+	}
+}
+
+// TestInjectedErrors fails each operation of a commit in turn, once and from
+// then on. The writer reports it unless it came after the commit, and the store is
+// the old version or the new one.
+func TestInjectedErrors(t *testing.T) {
+	base := newDisk(t)
+	old, next := tinyGraph(1), tinyGraph(2)
+	if err := commitOn(base, old, true); err != nil {
+		t.Fatal(err)
+	}
+	lastingStep := map[bool]int{true: 1} // every third operation will do
+	for _, lasting := range []bool{false, true} {
+		reported := 0
+		for k := 0; ; k += 1 + 2*lastingStep[lasting] {
+			fs := base.CrashClone(vfs.CrashCloneCfg{})
+			var mu sync.Mutex
+			n, hit := -1, false
+			inject := func(errorfs.Op) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if n++; n == k || lasting && n > k {
+					hit = true
+					return errorfs.ErrInjected
+				}
+				return nil
+			}
+			err := commitOn(errorfs.Wrap(fs, errorfs.InjectorFunc(inject)), next, false)
+			mu.Lock()
+			done := !hit
+			mu.Unlock()
+			if err != nil {
+				reported++
+			}
+			if err != nil && !errors.Is(err, errorfs.ErrInjected) && !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("operation %d: the error hides its cause: %v", k, err)
+			}
+			checkAfter(t, fs, fmt.Sprintf("error at operation %d, lasting %t", k, lasting), old, next)
+			if done {
+				if err != nil {
+					t.Fatalf("without an error injected: %v", err)
+				}
+				if reported < 30 || k < 100 {
+					t.Errorf("%d operations, %d errors reported: the injector sees too little", k, reported)
+				}
+				break
+			}
+		}
+	}
+}
