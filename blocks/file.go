@@ -119,6 +119,11 @@ func (f *File) readAt(b []byte, offset int64, what string) error {
 	return fmt.Errorf("read %s: %s at byte %d: %w", f.path, what, offset, err)
 }
 
+// ReadAt fills b from an offset of the file, unchecked: for callers who check what
+// they read by CheckChunks, VerifyPart or VerifyExtent. A file that ends early is a
+// [*CorruptError].
+func (f *File) ReadAt(b []byte, offset int64) error { return f.readAt(b, offset, "file") }
+
 // Header returns what the file says it holds.
 func (f *File) Header() Header { return f.header }
 

@@ -49,7 +49,7 @@ func (f *File) Verify(ctx context.Context, progress func(n int64)) error {
 			if err := f.readAt(b, e.Offset+from, f.header.ExtentName(e.ID)); err != nil {
 				return err
 			}
-			if err := f.verifyPart(e, from, b); err != nil {
+			if err := f.VerifyPart(e, from, b); err != nil {
 				return err
 			}
 			from += int64(len(b))
@@ -67,15 +67,16 @@ func (f *File) VerifyExtent(e Extent, b []byte) error {
 	if int64(len(b)) != AlignUp(e.Length) {
 		return fmt.Errorf("verify %s: %d bytes of %s, expected %d", f.path, len(b), f.header.ExtentName(e.ID), AlignUp(e.Length))
 	}
-	if err := f.verifyPart(e, 0, b); err != nil {
+	if err := f.VerifyPart(e, 0, b); err != nil {
 		return err
 	}
 	return locate(f.verifyContents(e, b[:e.Length]), f.path, f.header.ExtentName(e.ID), e.Offset)
 }
 
-// verifyPart checks checksums and padding of the extent's bytes from offset
+// VerifyPart checks checksums and padding of an extent's bytes from offset
 // from, a multiple of ChunkBytes; b ends at a chunk's end or with the padding.
-func (f *File) verifyPart(e Extent, from int64, b []byte) error {
+// It is for callers who read in pieces; contents are not looked at.
+func (f *File) VerifyPart(e Extent, from int64, b []byte) error {
 	if err := f.CheckChunks(e, from, b); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // runCommand runs one command line and returns its exit code and output.
@@ -71,5 +72,32 @@ func TestBenchIORefuses(t *testing.T) {
 	}
 	if code, stdout, _ := runCommand(t, "bench"); code != ExitOK || !strings.Contains(stdout, "io") {
 		t.Errorf("bench: exit code %d\n%s", code, stdout)
+	}
+}
+
+func TestVerifyCommand(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{}))
+	code, stdout, stderr := runCommand(t, "verify", dir)
+	if code != ExitOK || !strings.Contains(stdout, "version 1 is whole") {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "data", "*.gsb"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	raw, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[blocks.HeaderBytes]++
+	if err := os.WriteFile(names[0], raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = runCommand(t, "--json", "verify", dir)
+	if code != ExitCorrupt || !strings.Contains(stderr, names[0]) || !strings.Contains(stdout, `"damaged":1`) {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := runCommand(t, "verify", t.TempDir()); code != ExitFailed {
+		t.Fatalf("no store: exit code %d\n%s", code, stderr)
 	}
 }

@@ -119,6 +119,7 @@ func commands(e *env) []*cobra.Command {
 		newEval(e),
 		newInspect(e),
 		newGenerate(e),
+		newVerify(e),
 		newReport(e),
 		newBench(e),
 	}

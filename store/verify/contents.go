@@ -1,0 +1,292 @@
+package verify
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// extentKey names an extent of a version.
+type extentKey struct {
+	file string
+	id   uint64
+}
+
+type contentCheck = func(e blocks.Extent, from int64, b []byte) error
+
+// contentChecks returns the check of each extent that the version uses and whose
+// contents promise something. Extents that a later file overrides have none.
+func (v *verifier) contentChecks() map[extentKey]contentCheck {
+	m := v.s.Manifest()
+	checks := map[extentKey]contentCheck{}
+	names := map[*blocks.File]string{}
+	for _, ref := range m.Files {
+		if f, err := v.s.File(ref.Name); err == nil {
+			names[f] = ref.Name
+		}
+	}
+	put := func(f *blocks.File, e blocks.Extent, err error, c contentCheck) {
+		if err == nil && c != nil {
+			checks[extentKey{names[f], e.ID}] = c
+		}
+	}
+	for p := range m.Partitions {
+		id := store.PartitionID(p)
+		f, e, err := v.s.TopologyExtent(id)
+		put(f, e, err, func(e blocks.Extent, _ int64, b []byte) error { return checkRow(m, id, b) })
+		for i := range m.Columns {
+			c := &m.Columns[i]
+			f, e, err := v.s.ColumnExtent(c.Name, id)
+			put(f, e, err, columnCheck(m, c))
+		}
+	}
+	for _, l := range m.EdgeLists {
+		f, err := v.s.File(l.File)
+		if err != nil {
+			continue
+		}
+		for _, e := range f.Extents() {
+			h := f.Header()
+			put(f, e, nil, func(e blocks.Extent, from int64, b []byte) error { return checkEdges(m, int(h.Dim), b) })
+		}
+	}
+	return checks
+}
+
+// checkRow compares a row, already valid by itself, with the manifest.
+func checkRow(m *store.Manifest, j store.PartitionID, b []byte) error {
+	row, err := blocks.OpenRow(b, uint32(len(m.Partitions)))
+	if err != nil {
+		return err
+	}
+	if n := m.Partitions[j].Nodes; uint64(row.DstNodes()) != n {
+		return fmt.Errorf("the row is into %d nodes, the manifest says %d", row.DstNodes(), n)
+	}
+	for i := range m.Partitions {
+		if n := m.Partitions[i].Nodes; uint64(row.SrcNodes(i)) != n {
+			return fmt.Errorf("bucket %d is from %d nodes, the manifest says %d", i, row.SrcNodes(i), n)
+		}
+		if !m.Schema.Undirected {
+			continue
+		}
+		if n := row.BucketEdges(i); i > int(j) && n > 0 {
+			return fmt.Errorf("bucket %d of an undirected graph has %d edges, expected none above the diagonal", i, n)
+		}
+		if i != int(j) {
+			continue
+		}
+		k, err := row.Bucket(i)
+		if err != nil {
+			return err
+		}
+		for dst, src := range k.All() {
+			if src > dst {
+				return fmt.Errorf("an undirected edge is stored as %d → %d, expected the smaller id first", src, dst)
+			}
+		}
+	}
+	return nil
+}
+
+// columnCheck returns the check of values that others index by; nil if any
+// value will do.
+func columnCheck(m *store.Manifest, c *store.ColumnInfo) contentCheck {
+	var low, high int64
+	var what string
+	switch c.Role {
+	case store.RoleLabel:
+		if m.Schema.Classes == 0 {
+			return nil
+		}
+		low, high, what = -1, int64(m.Schema.Classes)-1, "label"
+	case store.RoleSplit:
+		low, high, what = 0, int64(store.SplitTest), "split"
+	case store.RoleRelation:
+		low, high, what = 0, int64(len(m.Schema.Relations))-1, "relation"
+	default:
+		return nil
+	}
+	size := c.Elem.Size()
+	return func(_ blocks.Extent, from int64, b []byte) error {
+		for k := 0; k+size <= len(b); k += size {
+			x, ok := integer(b[k:], c.Elem)
+			if !ok {
+				return fmt.Errorf("a %s of type %v", what, c.Elem)
+			}
+			if x < low || x > high {
+				return fmt.Errorf("%s %d of row %d, expected %d to %d", what, x, (from+int64(k))/int64(c.RowBytes()), low, high)
+			}
+		}
+		return nil
+	}
+}
+
+func integer(b []byte, t blocks.ElemType) (int64, bool) {
+	le := binary.LittleEndian
+	switch t {
+	case blocks.Int8:
+		return int64(int8(b[0])), true
+	case blocks.Uint8:
+		return int64(b[0]), true
+	case blocks.Uint16:
+		return int64(le.Uint16(b)), true
+	case blocks.Int32:
+		return int64(int32(le.Uint32(b))), true
+	case blocks.Uint32:
+		return int64(le.Uint32(b)), true
+	case blocks.Int64, blocks.Uint64:
+		return int64(le.Uint64(b)), true
+	}
+	return 0, false
+}
+
+// checkEdges checks the ids of an edge list; b holds whole rows (rowPiece).
+func checkEdges(m *store.Manifest, dim int, b []byte) error {
+	le := binary.LittleEndian
+	for ; len(b) >= 8*dim; b = b[8*dim:] {
+		src, dst := le.Uint64(b), le.Uint64(b[8*(dim-1):])
+		if src >= m.Nodes || dst >= m.Nodes {
+			return fmt.Errorf("edge %d → %d in a store of %d nodes", src, dst, m.Nodes)
+		}
+		if r := le.Uint64(b[8:]); dim == 3 && r >= uint64(len(m.Schema.Relations)) {
+			return fmt.Errorf("edge of relation %d, the schema has %d", r, len(m.Schema.Relations))
+		}
+	}
+	return nil
+}
+
+// checkIDs checks that external and internal ids map to each other: every
+// node's external id, looked up, is that node. With as many entries as nodes, that
+// makes the map one to one.
+func (v *verifier) checkIDs(ctx context.Context) error {
+	m := v.s.Manifest()
+	if len(m.IDs.External) == 0 {
+		return nil
+	}
+	if m.IDs.Kind == store.IDsDense {
+		return v.checkDenseIDs(ctx)
+	}
+	var buf []byte
+	for p := range m.Partitions {
+		x, b, err := v.s.ReadExternal(ctx, store.PartitionID(p), buf)
+		if err != nil {
+			return err
+		}
+		buf = b
+		ids := make([]store.NodeID, x.Len())
+		if x.Ints != nil {
+			err = v.s.LookupInts(ctx, x.Ints, ids)
+		} else {
+			text := make([]string, x.Len())
+			for i := range text {
+				text[i] = string(x.Strings.At(i))
+			}
+			err = v.s.LookupStrings(ctx, text, ids)
+		}
+		if err := v.noteDamage(err); err != nil {
+			return err
+		}
+		for i, id := range ids {
+			if want := m.Partitions[p].First + store.NodeID(i); id != want {
+				f, e, err := v.s.ExternalExtent(store.PartitionID(p))
+				if err != nil {
+					return err
+				}
+				h := f.Header()
+				v.damaged(f, h.ExtentName(e.ID), "external id %s of node %d leads to node %d in the dictionary", x.Append(nil, i), want, int64(id))
+				break // one a partition says enough
+			}
+		}
+	}
+	return nil
+}
+
+// checkDenseIDs compares the pairs (external, internal) of both directions by a
+// fingerprint that does not depend on their order, so neither side is held
+// in memory: the map has each external id once, the arrays each internal id
+// once, so equal sets mean one-to-one.
+func (v *verifier) checkDenseIDs(ctx context.Context) error {
+	m := v.s.Manifest()
+	var arrays, table fingerprint
+	var buf []byte
+	for p := range m.Partitions {
+		x, b, err := v.s.ReadExternal(ctx, store.PartitionID(p), buf)
+		if err != nil {
+			return err
+		}
+		buf = b
+		for i, external := range x.Ints {
+			arrays.add(external, uint64(m.Partitions[p].First)+uint64(i))
+		}
+	}
+	f, err := v.s.File(m.IDs.Map)
+	if err != nil {
+		return err
+	}
+	h := f.Header()
+	width := int(h.RowBytes())
+	for _, e := range f.Extents() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if buf, err = f.ReadExtent(e, buf); err != nil {
+			return err
+		}
+		for i := range e.Rows {
+			external := e.ID*h.ExtentRows + i
+			if internal, ok := mapped(buf[int(i)*width:], width); ok {
+				if internal >= m.Nodes {
+					v.damaged(f, h.ExtentName(e.ID), "external id %d leads to node %d of %d", external, internal, m.Nodes)
+					return nil
+				}
+				table.add(external, internal)
+			}
+		}
+	}
+	if arrays != table {
+		v.damaged(f, "ids", "the map (%d entries) and the arrays of external ids (%d) disagree", table.n, arrays.n)
+	}
+	return nil
+}
+
+// mapped decodes an entry of an id map; the largest value means absent.
+func mapped(b []byte, width int) (uint64, bool) {
+	if width == 4 {
+		x := binary.LittleEndian.Uint32(b)
+		return uint64(x), x != ^uint32(0)
+	}
+	x := binary.LittleEndian.Uint64(b)
+	return x, x != ^uint64(0)
+}
+
+// fingerprint is the sum of a hash of each pair.
+type fingerprint struct{ n, a, b uint64 }
+
+func (f *fingerprint) add(x, y uint64) {
+	h := mix(mix(x+0x9e3779b97f4a7c15) ^ y)
+	f.n++
+	f.a += h
+	f.b += mix(h ^ 0xd6e8feb86659fd93)
+}
+
+// mix is SplitMix64's finaliser, a permutation in which every input bit moves every output bit.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// noteDamage turns corruption into a finding; other errors pass through.
+func (v *verifier) noteDamage(err error) error {
+	if !errors.Is(err, blocks.ErrCorrupt) {
+		return err
+	}
+	v.mu.Lock()
+	v.damage = append(v.damage, err)
+	v.mu.Unlock()
+	return nil
+}

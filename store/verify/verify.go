@@ -1,0 +1,320 @@
+// Package verify checks a whole store: every byte of every data file against
+// its checksum, and what the files say against each other and the manifest.
+//
+// It streams: pieces of files are read direct through an I/O engine by several
+// workers, each of which checks what it read while the others read on, so that it runs
+// at the disk's speed in bounded memory. All damage is collected, not only the
+// first.
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+)
+
+// Options say how a store is verified. The zero value verifies the newest
+// version.
+type Options struct {
+	Open    store.Options // which version, and how
+	Engine  string        // a name for blockio.New; "" = auto
+	Workers int           // default 2 for each of GOMAXPROCS
+	// MemoryBytes bounds the buffers; default 1 GiB. Whole extents of topology and
+	// of text are held while they are checked, so the largest of them may exceed
+	// it: then one worker runs.
+	MemoryBytes int64
+	// Progress is told bytes as they are checked, from several goroutines; may be nil.
+	Progress func(bytes int64)
+}
+
+// rowPiece returns the size of a file's pieces: chunks that hold whole rows,
+// where their contents are checked (columns of one number, edge lists).
+func rowPiece(h *blocks.Header) int64 {
+	if h.RowBytes() == 24 { // an edge list with relations
+		return pieceBytes / blocks.ChunkBytes / 3 * 3 * blocks.ChunkBytes
+	}
+	return pieceBytes
+}
+
+// Report says what was checked and found.
+type Report struct {
+	Version uint64
+	Engine  string  // what read, and why it
+	Files   int     // data files looked at
+	Bytes   int64   // checked
+	Damage  []error // each a *blocks.CorruptError; sorted by file and offset
+}
+
+// pieceBytes is how much of an extent a worker reads at once: a multiple of
+// the chunk and of an engine's transfers.
+const pieceBytes = 4 << 20
+
+// Store verifies the store in dir. Damage is no error: it is in the report. An
+// error means that verification itself could not be done (no such store, a disk
+// that fails to read, ctx ended).
+func Store(ctx context.Context, dir string, o Options) (r Report, err error) {
+	if o.Workers <= 0 {
+		o.Workers = 2 * runtime.GOMAXPROCS(0)
+	}
+	if o.MemoryBytes <= 0 {
+		o.MemoryBytes = 1 << 30
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64) {}
+	}
+	s, err := store.Open(dir, o.Open)
+	if errors.Is(err, blocks.ErrCorrupt) {
+		// A store that does not open has a damaged header, footer or manifest: look at
+		// every file by itself to name all that is damaged.
+		return filesAlone(ctx, dir, o, err)
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	engine, why, err := blockio.New(o.Engine, blockio.Options{})
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	v := &verifier{s: s, engine: engine, o: o, files: map[string]blockio.File{}}
+	defer func() { err = errors.Join(err, v.close()) }()
+	r = Report{Version: s.Manifest().Version, Engine: why, Files: len(s.Manifest().Files)}
+	pieces, err := v.plan()
+	if err != nil {
+		return r, err
+	}
+	err = v.run(ctx, pieces)
+	if err == nil && len(v.damage) == 0 { // ids are compared through undamaged files only
+		err = v.checkIDs(ctx)
+	}
+	r.Bytes = v.bytes.Load()
+	r.Damage = sorted(v.damage)
+	return r, err
+}
+
+func sorted(damage []error) []error {
+	slices.SortStableFunc(damage, func(a, b error) int {
+		var x, y *blocks.CorruptError
+		if !errors.As(a, &x) || !errors.As(b, &y) {
+			return 0
+		}
+		return cmp.Or(strings.Compare(x.Path, y.Path), cmp.Compare(x.Offset, y.Offset))
+	})
+	return damage
+}
+
+// filesAlone verifies the data files without the manifest.
+func filesAlone(ctx context.Context, dir string, o Options, first error) (Report, error) {
+	r := Report{Engine: "file by file: the store does not open", Damage: []error{first}}
+	fs := o.Open.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
+	names, err := fs.List(fs.PathJoin(dir, "data"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return r, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if filepath.Ext(name) != blocks.Extension {
+			continue
+		}
+		r.Files++
+		err := fileAlone(ctx, fs, fs.PathJoin(dir, "data", name), func(n int64) { r.Bytes += n; o.Progress(n) })
+		switch {
+		case errors.Is(err, blocks.ErrCorrupt):
+			if err.Error() != first.Error() {
+				r.Damage = append(r.Damage, err)
+			}
+		case err != nil:
+			return r, err
+		}
+	}
+	r.Damage = sorted(r.Damage)
+	return r, nil
+}
+
+func fileAlone(ctx context.Context, fs vfs.FS, path string, progress func(int64)) (err error) {
+	f, err := blocks.Open(fs, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.Verify(ctx, progress)
+}
+
+// verifier is one run.
+type verifier struct {
+	s      *store.Store
+	engine blockio.Engine
+	o      Options
+	files  map[string]blockio.File // by the manifest's name; nil: read through the store's file system
+	bytes  atomic.Int64
+
+	mu     sync.Mutex
+	damage []error
+}
+
+// piece is what a worker reads and checks at once.
+type piece struct {
+	file   *blocks.File
+	direct blockio.File // nil: the store is not on the operating system's file system
+	extent blocks.Extent
+	from   int64 // in the extent
+	bytes  int64 // padding included
+	// check looks at the contents: b is payload from offset from.
+	check func(e blocks.Extent, from int64, b []byte) error
+}
+
+// plan lists the pieces of all files, in order of file and offset.
+func (v *verifier) plan() ([]piece, error) {
+	checks := v.contentChecks()
+	var pieces []piece
+	for _, ref := range v.s.Manifest().Files {
+		f, err := v.s.File(ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		direct, err := v.s.OpenFile(v.engine, ref.Name, blockio.OpenOptions{Direct: true})
+		if err != nil && !errors.Is(err, blockio.ErrUnsupported) {
+			return nil, err
+		}
+		if err == nil {
+			v.files[ref.Name] = direct
+		} else {
+			direct = nil
+		}
+		h := f.Header()
+		whole, n := h.RowBytes() == 0, rowPiece(&h)
+		for _, e := range f.Extents() {
+			p := piece{file: f, direct: direct, extent: e, bytes: blocks.AlignUp(e.Length), check: checks[extentKey{ref.Name, e.ID}]}
+			for !whole && p.bytes > n {
+				head := p
+				head.bytes = n
+				pieces = append(pieces, head)
+				p.from += n
+				p.bytes -= n
+			}
+			if p.bytes > 0 {
+				pieces = append(pieces, p)
+			}
+		}
+	}
+	return pieces, nil
+}
+
+// run checks the pieces, in parallel.
+func (v *verifier) run(ctx context.Context, pieces []piece) error {
+	longest := int64(pieceBytes)
+	for _, p := range pieces {
+		longest = max(longest, p.bytes)
+	}
+	workers := int(max(1, min(int64(v.o.Workers), v.o.MemoryBytes/longest)))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := v.work(ctx, pieces, &next, longest); err != nil {
+				cancel(err)
+			}
+		}()
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (v *verifier) work(ctx context.Context, pieces []piece, next *atomic.Int64, longest int64) (err error) {
+	// Not touched in advance: only a row as long as the longest needs it all.
+	slab, err := blockio.AllocSlab(longest, blockio.SlabOptions{Lazy: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, slab.Free()) }()
+	for {
+		i := next.Add(1) - 1
+		if i >= int64(len(pieces)) {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p := &pieces[i]
+		b := slab.Bytes()[:p.bytes]
+		if err := v.read(ctx, p, b); err != nil {
+			return err
+		}
+		if err := p.verify(b); err != nil {
+			if !errors.Is(err, blocks.ErrCorrupt) {
+				return err
+			}
+			v.mu.Lock()
+			v.damage = append(v.damage, err)
+			v.mu.Unlock()
+		}
+		v.bytes.Add(p.bytes)
+		v.o.Progress(p.bytes)
+	}
+}
+
+func (v *verifier) read(ctx context.Context, p *piece, b []byte) error {
+	at := p.extent.Offset + p.from
+	if p.direct == nil {
+		return p.file.ReadAt(b, at)
+	}
+	return v.engine.Do(ctx, []blockio.Request{{File: p.direct, Offset: at, Buf: b}}, nil)
+}
+
+// verify checks a piece's bytes: checksums first, so that contents are only looked
+// at when they are what was written.
+func (p *piece) verify(b []byte) error {
+	h := p.file.Header()
+	if h.RowBytes() == 0 {
+		if err := p.file.VerifyExtent(p.extent, b); err != nil {
+			return err
+		}
+	} else if err := p.file.VerifyPart(p.extent, p.from, b); err != nil {
+		return err
+	}
+	if p.check == nil {
+		return nil
+	}
+	payload := b[:min(p.bytes, p.extent.Length-p.from)]
+	if err := p.check(p.extent, p.from, payload); err != nil {
+		return &blocks.CorruptError{Path: p.file.Path(), Extent: h.ExtentName(p.extent.ID), Offset: p.extent.Offset + p.from, Reason: err.Error()}
+	}
+	return nil
+}
+
+func (v *verifier) close() error {
+	var errs []error
+	for _, f := range v.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// damaged notes damage that is of no single piece.
+func (v *verifier) damaged(f *blocks.File, extent, format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.damage = append(v.damage, &blocks.CorruptError{Path: f.Path(), Extent: extent, Offset: -1, Reason: fmt.Sprintf(format, args...)})
+}
