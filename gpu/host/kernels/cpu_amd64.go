@@ -42,13 +42,17 @@ func avx2Table() *table {
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX2, leakyReLUBackwardAVX2
 	t.maskBits, t.maskScale = maskBitsAVX2, maskScaleAVX2
 	t.laneSum, t.dot, t.squaredDistance = laneSumAVX2, dotAVX2, squaredDistanceAVX2
+	t.maxInto, t.addWhere = maxIntoAVX2, addWhereAVX2
 	t.rowMax, t.expSum = rowMaxAVX2, expSumAVX2
+	t.squaredDeviation, t.normalize, t.normalizeColumns, t.addSquares = squaredDeviationAVX2, normalizeAVX2, normalizeColumnsAVX2, addSquaresAVX2
+	t.scaleShift, t.normalizeBackward, t.normalizeColumnsBackward = scaleShiftAVX2, normalizeBackwardAVX2, normalizeColumnsBackwardAVX2
+	t.exp, t.sigmoid, t.tanh = expAVX2, sigmoidAVX2, tanhAVX2
 	t.adam, t.adagrad, t.sgd, t.sgdMomentum = adamAVX2, adagradAVX2, sgdAVX2, sgdMomentumAVX2
 	return t
 }
 
 func avx512Table() *table {
-	t := genericTable()
+	t := avx2Table() // for rows of 8 to 15
 	t.gemm = gemmKernel{mr: 12, nr: 32, run: gemmAVX512}
 	t.maxUint32 = maxUint32AVX512
 	t.gather = wideGather(16, t.gather, [numRowTypes]gatherKernel{gatherFloat32AVX512, gatherFloat16AVX512, gatherBFloat16AVX512, gatherInt8AVX512})
@@ -59,7 +63,11 @@ func avx512Table() *table {
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX512, leakyReLUBackwardAVX512
 	t.maskBits, t.maskScale = maskBitsAVX512, maskScaleAVX512
 	t.laneSum, t.dot, t.squaredDistance = laneSumAVX512, dotAVX512, squaredDistanceAVX512
+	t.maxInto, t.addWhere = maxIntoAVX512, addWhereAVX512
 	t.rowMax, t.expSum = rowMaxAVX512, expSumAVX512
+	t.squaredDeviation, t.normalize, t.normalizeColumns, t.addSquares = squaredDeviationAVX512, normalizeAVX512, normalizeColumnsAVX512, addSquaresAVX512
+	t.scaleShift, t.normalizeBackward, t.normalizeColumnsBackward = scaleShiftAVX512, normalizeBackwardAVX512, normalizeColumnsBackwardAVX512
+	t.exp, t.sigmoid, t.tanh = expAVX512, sigmoidAVX512, tanhAVX512
 	t.adam, t.adagrad, t.sgd, t.sgdMomentum = adamAVX512, adagradAVX512, sgdAVX512, sgdMomentumAVX512
 	return t
 }

@@ -66,28 +66,8 @@ const columnSumRows = 512
 func ColumnSum(p *Pool, x Matrix, dst []float32) {
 	x.check("x")
 	checkLen("dst", len(dst), x.Cols)
-	clear(dst)
-	if x.Rows == 0 || x.Cols == 0 {
-		return
-	}
 	k := p.kernels()
-	parts := (x.Rows-1)/columnSumRows + 1
-	buf := p.floats(parts * x.Cols)
-	defer p.putFloats(buf)
-	part := func(i int) []float32 { return buf[i*x.Cols : (i+1)*x.Cols] }
-	p.For(x.Rows, columnSumRows, func(lo, hi int) {
-		d := part(lo / columnSumRows)
-		clear(d)
-		for i := lo; i < hi; i++ {
-			k.add(d, x.Row(i))
-		}
-	})
-	for step := 1; step < parts; step *= 2 {
-		for i := 0; i+step < parts; i += 2 * step {
-			k.add(part(i), part(i+step))
-		}
-	}
-	copy(dst, part(0))
+	columnReduce(p, x.Rows, x.Cols, dst, func(sum []float32, i int) { k.add(sum, x.Row(i)) })
 }
 
 // Dropout sets each element of x to 0 with probability rate and to x/(1−rate)
@@ -133,4 +113,18 @@ func LeakyReLUBackward(p *Pool, slope float32, y, d []float32) {
 	checkLen("y", len(y), len(d))
 	k := p.kernels()
 	p.For(len(d), elementGrain, func(lo, hi int) { k.leakyReLUBackward(d[lo:hi], y[lo:hi], slope) })
+}
+
+// Exp sets y = e^x; error below 2 ulp. y may be x.
+func Exp(p *Pool, y, x []float32) { mapElements(p, p.kernels().exp, y, x) }
+
+// Sigmoid sets y = 1/(1+e^−x). y may be x.
+func Sigmoid(p *Pool, y, x []float32) { mapElements(p, p.kernels().sigmoid, y, x) }
+
+// Tanh sets y = tanh x. y may be x.
+func Tanh(p *Pool, y, x []float32) { mapElements(p, p.kernels().tanh, y, x) }
+
+func mapElements(p *Pool, f func(y, x []float32), y, x []float32) {
+	checkLen("x", len(x), len(y))
+	p.For(len(y), elementGrain/4, func(lo, hi int) { f(y[lo:hi], x[lo:hi]) })
 }

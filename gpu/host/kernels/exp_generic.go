@@ -73,3 +73,34 @@ func rowMaxGeneric(x []float32) float32 {
 	}
 	return m
 }
+
+func expGeneric(y, x []float32) {
+	for i, v := range x {
+		y[i] = exp32(v)
+	}
+}
+
+func sigmoidGeneric(y, x []float32) {
+	for i, v := range x {
+		y[i] = 1 / (1 + exp32(0-v))
+	}
+}
+
+// tanh32 is a polynomial (Cephes tanhf) where 1 − 2/(e^2x + 1) would cancel.
+func tanh32(x float32) float32 {
+	if !(x < .625 && x > -.625) {
+		return 1 - 2/(exp32(x+x)+1)
+	}
+	z := float32(x * x)
+	y := float32(-5.70498872745e-3*z) + 2.06390887954e-2
+	y = float32(y*z) - 5.37397155531e-2
+	y = float32(y*z) + 1.33314422036e-1
+	y = float32(y*z) - 3.33332819422e-1
+	return float32(float32(y*z)*x) + x
+}
+
+func tanhGeneric(y, x []float32) {
+	for i, v := range x {
+		y[i] = tanh32(v)
+	}
+}

@@ -154,6 +154,51 @@ func adagradAVX2(w []float32, s []float32, g []float32, lr float32, eps float32,
 //go:noescape
 func adamAVX2(w []float32, m []float32, v []float32, g []float32, beta1 float32, rest1 float32, beta2 float32, rest2 float32, decay float32, lr float32, inv2 float32, eps float32)
 
+// normalizeAVX2 is its namesake in table.
+//
+//go:noescape
+func normalizeAVX2(y []float32, x []float32, mean float32, rstd float32)
+
+// normalizeColumnsAVX2 is its namesake in table.
+//
+//go:noescape
+func normalizeColumnsAVX2(y []float32, x []float32, mean []float32, rstd []float32)
+
+// addSquaresAVX2 is its namesake in table.
+//
+//go:noescape
+func addSquaresAVX2(dst []float32, x []float32, mean []float32)
+
+// scaleShiftAVX2 is its namesake in table.
+//
+//go:noescape
+func scaleShiftAVX2(y []float32, x []float32, gamma []float32, beta []float32)
+
+// normalizeBackwardAVX2 is its namesake in table.
+//
+//go:noescape
+func normalizeBackwardAVX2(d []float32, xhat []float32, a float32, b float32, c float32)
+
+// normalizeColumnsBackwardAVX2 is its namesake in table.
+//
+//go:noescape
+func normalizeColumnsBackwardAVX2(d []float32, xhat []float32, a []float32, b []float32, c []float32)
+
+// expAVX2 is its namesake in table.
+//
+//go:noescape
+func expAVX2(y []float32, x []float32)
+
+// sigmoidAVX2 is its namesake in table.
+//
+//go:noescape
+func sigmoidAVX2(y []float32, x []float32)
+
+// tanhAVX2 is its namesake in table.
+//
+//go:noescape
+func tanhAVX2(y []float32, x []float32)
+
 // maxUint32AVX2 is table.maxUint32.
 //
 //go:noescape
@@ -179,10 +224,25 @@ func dotAVX2(x []float32, y []float32) float32
 //go:noescape
 func squaredDistanceAVX2(x []float32, y []float32) float32
 
+// squaredDeviationAVX2 is its namesake in table.
+//
+//go:noescape
+func squaredDeviationAVX2(x []float32, mean float32) float32
+
 // expSumAVX2 is its namesake in table.
 //
 //go:noescape
 func expSumAVX2(dst []float32, x []float32, shift float32) float32
+
+// maxIntoAVX2 is its namesake in table.
+//
+//go:noescape
+func maxIntoAVX2(best []float32, x []float32, from []int32, edge int32)
+
+// addWhereAVX2 is its namesake in table.
+//
+//go:noescape
+func addWhereAVX2(dst []float32, x []float32, from []int32, edge int32)
 
 // maskBitsAVX2 is table.maskBits.
 //
@@ -349,6 +409,51 @@ func adagradAVX512(w []float32, s []float32, g []float32, lr float32, eps float3
 //go:noescape
 func adamAVX512(w []float32, m []float32, v []float32, g []float32, beta1 float32, rest1 float32, beta2 float32, rest2 float32, decay float32, lr float32, inv2 float32, eps float32)
 
+// normalizeAVX512 is its namesake in table.
+//
+//go:noescape
+func normalizeAVX512(y []float32, x []float32, mean float32, rstd float32)
+
+// normalizeColumnsAVX512 is its namesake in table.
+//
+//go:noescape
+func normalizeColumnsAVX512(y []float32, x []float32, mean []float32, rstd []float32)
+
+// addSquaresAVX512 is its namesake in table.
+//
+//go:noescape
+func addSquaresAVX512(dst []float32, x []float32, mean []float32)
+
+// scaleShiftAVX512 is its namesake in table.
+//
+//go:noescape
+func scaleShiftAVX512(y []float32, x []float32, gamma []float32, beta []float32)
+
+// normalizeBackwardAVX512 is its namesake in table.
+//
+//go:noescape
+func normalizeBackwardAVX512(d []float32, xhat []float32, a float32, b float32, c float32)
+
+// normalizeColumnsBackwardAVX512 is its namesake in table.
+//
+//go:noescape
+func normalizeColumnsBackwardAVX512(d []float32, xhat []float32, a []float32, b []float32, c []float32)
+
+// expAVX512 is its namesake in table.
+//
+//go:noescape
+func expAVX512(y []float32, x []float32)
+
+// sigmoidAVX512 is its namesake in table.
+//
+//go:noescape
+func sigmoidAVX512(y []float32, x []float32)
+
+// tanhAVX512 is its namesake in table.
+//
+//go:noescape
+func tanhAVX512(y []float32, x []float32)
+
 // maxUint32AVX512 is table.maxUint32.
 //
 //go:noescape
@@ -374,10 +479,25 @@ func dotAVX512(x []float32, y []float32) float32
 //go:noescape
 func squaredDistanceAVX512(x []float32, y []float32) float32
 
+// squaredDeviationAVX512 is its namesake in table.
+//
+//go:noescape
+func squaredDeviationAVX512(x []float32, mean float32) float32
+
 // expSumAVX512 is its namesake in table.
 //
 //go:noescape
 func expSumAVX512(dst []float32, x []float32, shift float32) float32
+
+// maxIntoAVX512 is its namesake in table.
+//
+//go:noescape
+func maxIntoAVX512(best []float32, x []float32, from []int32, edge int32)
+
+// addWhereAVX512 is its namesake in table.
+//
+//go:noescape
+func addWhereAVX512(dst []float32, x []float32, from []int32, edge int32)
 
 // maskBitsAVX512 is table.maskBits.
 //

@@ -290,7 +290,119 @@ DATA expconst<>+944(SB)/4, $0x7f800000
 DATA expconst<>+948(SB)/4, $0x7f800000
 DATA expconst<>+952(SB)/4, $0x7f800000
 DATA expconst<>+956(SB)/4, $0x7f800000
-GLOBL expconst<>(SB), RODATA|NOPTR, $960
+DATA expconst<>+960(SB)/4, $0x3f200000
+DATA expconst<>+964(SB)/4, $0x3f200000
+DATA expconst<>+968(SB)/4, $0x3f200000
+DATA expconst<>+972(SB)/4, $0x3f200000
+DATA expconst<>+976(SB)/4, $0x3f200000
+DATA expconst<>+980(SB)/4, $0x3f200000
+DATA expconst<>+984(SB)/4, $0x3f200000
+DATA expconst<>+988(SB)/4, $0x3f200000
+DATA expconst<>+992(SB)/4, $0x3f200000
+DATA expconst<>+996(SB)/4, $0x3f200000
+DATA expconst<>+1000(SB)/4, $0x3f200000
+DATA expconst<>+1004(SB)/4, $0x3f200000
+DATA expconst<>+1008(SB)/4, $0x3f200000
+DATA expconst<>+1012(SB)/4, $0x3f200000
+DATA expconst<>+1016(SB)/4, $0x3f200000
+DATA expconst<>+1020(SB)/4, $0x3f200000
+DATA expconst<>+1024(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1028(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1032(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1036(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1040(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1044(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1048(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1052(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1056(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1060(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1064(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1068(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1072(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1076(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1080(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1084(SB)/4, $0xbbbaf0ea
+DATA expconst<>+1088(SB)/4, $0x3ca9134e
+DATA expconst<>+1092(SB)/4, $0x3ca9134e
+DATA expconst<>+1096(SB)/4, $0x3ca9134e
+DATA expconst<>+1100(SB)/4, $0x3ca9134e
+DATA expconst<>+1104(SB)/4, $0x3ca9134e
+DATA expconst<>+1108(SB)/4, $0x3ca9134e
+DATA expconst<>+1112(SB)/4, $0x3ca9134e
+DATA expconst<>+1116(SB)/4, $0x3ca9134e
+DATA expconst<>+1120(SB)/4, $0x3ca9134e
+DATA expconst<>+1124(SB)/4, $0x3ca9134e
+DATA expconst<>+1128(SB)/4, $0x3ca9134e
+DATA expconst<>+1132(SB)/4, $0x3ca9134e
+DATA expconst<>+1136(SB)/4, $0x3ca9134e
+DATA expconst<>+1140(SB)/4, $0x3ca9134e
+DATA expconst<>+1144(SB)/4, $0x3ca9134e
+DATA expconst<>+1148(SB)/4, $0x3ca9134e
+DATA expconst<>+1152(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1156(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1160(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1164(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1168(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1172(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1176(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1180(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1184(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1188(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1192(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1196(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1200(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1204(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1208(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1212(SB)/4, $0xbd5c1e2d
+DATA expconst<>+1216(SB)/4, $0x3e088393
+DATA expconst<>+1220(SB)/4, $0x3e088393
+DATA expconst<>+1224(SB)/4, $0x3e088393
+DATA expconst<>+1228(SB)/4, $0x3e088393
+DATA expconst<>+1232(SB)/4, $0x3e088393
+DATA expconst<>+1236(SB)/4, $0x3e088393
+DATA expconst<>+1240(SB)/4, $0x3e088393
+DATA expconst<>+1244(SB)/4, $0x3e088393
+DATA expconst<>+1248(SB)/4, $0x3e088393
+DATA expconst<>+1252(SB)/4, $0x3e088393
+DATA expconst<>+1256(SB)/4, $0x3e088393
+DATA expconst<>+1260(SB)/4, $0x3e088393
+DATA expconst<>+1264(SB)/4, $0x3e088393
+DATA expconst<>+1268(SB)/4, $0x3e088393
+DATA expconst<>+1272(SB)/4, $0x3e088393
+DATA expconst<>+1276(SB)/4, $0x3e088393
+DATA expconst<>+1280(SB)/4, $0xbeaaaa99
+DATA expconst<>+1284(SB)/4, $0xbeaaaa99
+DATA expconst<>+1288(SB)/4, $0xbeaaaa99
+DATA expconst<>+1292(SB)/4, $0xbeaaaa99
+DATA expconst<>+1296(SB)/4, $0xbeaaaa99
+DATA expconst<>+1300(SB)/4, $0xbeaaaa99
+DATA expconst<>+1304(SB)/4, $0xbeaaaa99
+DATA expconst<>+1308(SB)/4, $0xbeaaaa99
+DATA expconst<>+1312(SB)/4, $0xbeaaaa99
+DATA expconst<>+1316(SB)/4, $0xbeaaaa99
+DATA expconst<>+1320(SB)/4, $0xbeaaaa99
+DATA expconst<>+1324(SB)/4, $0xbeaaaa99
+DATA expconst<>+1328(SB)/4, $0xbeaaaa99
+DATA expconst<>+1332(SB)/4, $0xbeaaaa99
+DATA expconst<>+1336(SB)/4, $0xbeaaaa99
+DATA expconst<>+1340(SB)/4, $0xbeaaaa99
+DATA expconst<>+1344(SB)/4, $0x40000000
+DATA expconst<>+1348(SB)/4, $0x40000000
+DATA expconst<>+1352(SB)/4, $0x40000000
+DATA expconst<>+1356(SB)/4, $0x40000000
+DATA expconst<>+1360(SB)/4, $0x40000000
+DATA expconst<>+1364(SB)/4, $0x40000000
+DATA expconst<>+1368(SB)/4, $0x40000000
+DATA expconst<>+1372(SB)/4, $0x40000000
+DATA expconst<>+1376(SB)/4, $0x40000000
+DATA expconst<>+1380(SB)/4, $0x40000000
+DATA expconst<>+1384(SB)/4, $0x40000000
+DATA expconst<>+1388(SB)/4, $0x40000000
+DATA expconst<>+1392(SB)/4, $0x40000000
+DATA expconst<>+1396(SB)/4, $0x40000000
+DATA expconst<>+1400(SB)/4, $0x40000000
+DATA expconst<>+1404(SB)/4, $0x40000000
+GLOBL expconst<>(SB), RODATA|NOPTR, $1408
 
 // func gemm6x16AVX2(tile *byte)
 // Requires: AVX, FMA3
@@ -3324,6 +3436,677 @@ done:
 	VZEROUPPER
 	RET
 
+// func normalizeAVX2(y []float32, x []float32, mean float32, rstd float32)
+// Requires: AVX
+TEXT ·normalizeAVX2(SB), NOSPLIT, $0-56
+	MOVQ         y_len+8(FP), AX
+	MOVQ         y_base+0(FP), CX
+	MOVQ         x_base+24(FP), DX
+	VBROADCASTSS mean+48(FP), Y0
+	VBROADCASTSS rstd+52(FP), Y1
+	XORQ         BX, BX
+	SUBQ         $0x08, AX
+	JLT          tail
+
+vector:
+	VMOVUPS (CX)(BX*4), Y2
+	VMOVUPS (DX)(BX*4), Y2
+	VSUBPS  Y0, Y2, Y2
+	VMULPS  Y1, Y2, Y2
+	VMOVUPS Y2, (CX)(BX*4)
+	ADDQ    $0x08, BX
+	CMPQ    BX, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       BX, AX
+	JE         done
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    (SI), Y2
+	VMASKMOVPS (CX)(BX*4), Y2, Y3
+	VMASKMOVPS (DX)(BX*4), Y2, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VMASKMOVPS Y3, Y2, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeColumnsAVX2(y []float32, x []float32, mean []float32, rstd []float32)
+// Requires: AVX
+TEXT ·normalizeColumnsAVX2(SB), NOSPLIT, $0-96
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	MOVQ mean_base+48(FP), BX
+	MOVQ rstd_base+72(FP), SI
+	XORQ DI, DI
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(DI*4), Y0
+	VMOVUPS (DX)(DI*4), Y0
+	VMOVUPS (BX)(DI*4), Y2
+	VMOVUPS (SI)(DI*4), Y1
+	VSUBPS  Y2, Y0, Y0
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS Y0, (CX)(DI*4)
+	ADDQ    $0x08, DI
+	CMPQ    DI, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       DI, AX
+	JE         done
+	LEAQ       tail<>+32(SB), R8
+	SHLQ       $0x02, AX
+	SUBQ       AX, R8
+	VMOVUPS    (R8), Y0
+	VMASKMOVPS (CX)(DI*4), Y0, Y1
+	VMASKMOVPS (DX)(DI*4), Y0, Y1
+	VMASKMOVPS (BX)(DI*4), Y0, Y3
+	VMASKMOVPS (SI)(DI*4), Y0, Y2
+	VSUBPS     Y3, Y1, Y1
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addSquaresAVX2(dst []float32, x []float32, mean []float32)
+// Requires: AVX
+TEXT ·addSquaresAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	MOVQ mean_base+48(FP), BX
+	XORQ SI, SI
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(SI*4), Y0
+	VMOVUPS (DX)(SI*4), Y1
+	VMOVUPS (BX)(SI*4), Y2
+	VSUBPS  Y2, Y1, Y1
+	VMULPS  Y1, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	CMPQ    SI, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       SI, AX
+	JE         done
+	LEAQ       tail<>+32(SB), DI
+	SHLQ       $0x02, AX
+	SUBQ       AX, DI
+	VMOVUPS    (DI), Y0
+	VMASKMOVPS (CX)(SI*4), Y0, Y1
+	VMASKMOVPS (DX)(SI*4), Y0, Y2
+	VMASKMOVPS (BX)(SI*4), Y0, Y3
+	VSUBPS     Y3, Y2, Y2
+	VMULPS     Y2, Y2, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(SI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleShiftAVX2(y []float32, x []float32, gamma []float32, beta []float32)
+// Requires: AVX
+TEXT ·scaleShiftAVX2(SB), NOSPLIT, $0-96
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	MOVQ gamma_base+48(FP), BX
+	MOVQ beta_base+72(FP), SI
+	XORQ DI, DI
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(DI*4), Y0
+	VMOVUPS (DX)(DI*4), Y0
+	VMOVUPS (BX)(DI*4), Y2
+	VMOVUPS (SI)(DI*4), Y1
+	VMULPS  Y2, Y0, Y0
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (CX)(DI*4)
+	ADDQ    $0x08, DI
+	CMPQ    DI, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       DI, AX
+	JE         done
+	LEAQ       tail<>+32(SB), R8
+	SHLQ       $0x02, AX
+	SUBQ       AX, R8
+	VMOVUPS    (R8), Y0
+	VMASKMOVPS (CX)(DI*4), Y0, Y1
+	VMASKMOVPS (DX)(DI*4), Y0, Y1
+	VMASKMOVPS (BX)(DI*4), Y0, Y3
+	VMASKMOVPS (SI)(DI*4), Y0, Y2
+	VMULPS     Y3, Y1, Y1
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeBackwardAVX2(d []float32, xhat []float32, a float32, b float32, c float32)
+// Requires: AVX
+TEXT ·normalizeBackwardAVX2(SB), NOSPLIT, $0-60
+	MOVQ         d_len+8(FP), AX
+	MOVQ         d_base+0(FP), CX
+	MOVQ         xhat_base+24(FP), DX
+	VBROADCASTSS a+48(FP), Y0
+	VBROADCASTSS b+52(FP), Y1
+	VBROADCASTSS c+56(FP), Y2
+	XORQ         BX, BX
+	SUBQ         $0x08, AX
+	JLT          tail
+
+vector:
+	VMOVUPS (CX)(BX*4), Y3
+	VMOVUPS (DX)(BX*4), Y4
+	VSUBPS  Y0, Y3, Y3
+	VMULPS  Y1, Y4, Y4
+	VSUBPS  Y4, Y3, Y3
+	VMULPS  Y2, Y3, Y3
+	VMOVUPS Y3, (CX)(BX*4)
+	ADDQ    $0x08, BX
+	CMPQ    BX, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       BX, AX
+	JE         done
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    (SI), Y3
+	VMASKMOVPS (CX)(BX*4), Y3, Y4
+	VMASKMOVPS (DX)(BX*4), Y3, Y5
+	VSUBPS     Y0, Y4, Y4
+	VMULPS     Y1, Y5, Y5
+	VSUBPS     Y5, Y4, Y4
+	VMULPS     Y2, Y4, Y4
+	VMASKMOVPS Y4, Y3, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeColumnsBackwardAVX2(d []float32, xhat []float32, a []float32, b []float32, c []float32)
+// Requires: AVX
+TEXT ·normalizeColumnsBackwardAVX2(SB), NOSPLIT, $0-120
+	MOVQ d_len+8(FP), AX
+	MOVQ d_base+0(FP), CX
+	MOVQ xhat_base+24(FP), DX
+	MOVQ a_base+48(FP), BX
+	MOVQ b_base+72(FP), SI
+	MOVQ c_base+96(FP), DI
+	XORQ R8, R8
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(R8*4), Y0
+	VMOVUPS (DX)(R8*4), Y1
+	VMOVUPS (BX)(R8*4), Y2
+	VMOVUPS (SI)(R8*4), Y3
+	VMOVUPS (DI)(R8*4), Y4
+	VSUBPS  Y2, Y0, Y0
+	VMULPS  Y3, Y1, Y1
+	VSUBPS  Y1, Y0, Y0
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, (CX)(R8*4)
+	ADDQ    $0x08, R8
+	CMPQ    R8, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       R8, AX
+	JE         done
+	LEAQ       tail<>+32(SB), R9
+	SHLQ       $0x02, AX
+	SUBQ       AX, R9
+	VMOVUPS    (R9), Y0
+	VMASKMOVPS (CX)(R8*4), Y0, Y1
+	VMASKMOVPS (DX)(R8*4), Y0, Y2
+	VMASKMOVPS (BX)(R8*4), Y0, Y3
+	VMASKMOVPS (SI)(R8*4), Y0, Y4
+	VMASKMOVPS (DI)(R8*4), Y0, Y5
+	VSUBPS     Y3, Y1, Y1
+	VMULPS     Y4, Y2, Y2
+	VSUBPS     Y2, Y1, Y1
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(R8*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func expAVX2(y []float32, x []float32)
+// Requires: AVX, AVX2
+TEXT ·expAVX2(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS   (CX)(BX*4), Y0
+	VMOVUPS   (DX)(BX*4), Y0
+	LEAQ      expconst<>+0(SB), SI
+	VMINPS    (SI), Y0, Y1
+	VMAXPS    64(SI), Y1, Y1
+	VMULPS    128(SI), Y1, Y2
+	VADDPS    192(SI), Y2, Y2
+	VSUBPS    192(SI), Y2, Y2
+	VMULPS    256(SI), Y2, Y3
+	VSUBPS    Y3, Y1, Y1
+	VMULPS    320(SI), Y2, Y3
+	VSUBPS    Y3, Y1, Y1
+	VMULPS    384(SI), Y1, Y4
+	VADDPS    448(SI), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    512(SI), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    576(SI), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    640(SI), Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    704(SI), Y4, Y4
+	VMULPS    Y1, Y1, Y3
+	VMULPS    Y3, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VADDPS    768(SI), Y4, Y4
+	VCVTPS2DQ Y2, Y2
+	VPSRAD    $0x01, Y2, Y3
+	VPSUBD    Y3, Y2, Y2
+	VPADDD    832(SI), Y3, Y3
+	VPSLLD    $0x17, Y3, Y3
+	VMULPS    Y3, Y4, Y4
+	VPADDD    832(SI), Y2, Y2
+	VPSLLD    $0x17, Y2, Y2
+	VMULPS    Y2, Y4, Y4
+	VMOVUPS   896(SI), Y1
+	VCMPPS    $0x11, 64(SI), Y0, Y2
+	VANDNPS   Y4, Y2, Y4
+	VCMPPS    $0x1e, (SI), Y0, Y2
+	VBLENDVPS Y2, Y1, Y4, Y4
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y0, Y4, Y0
+	VMOVAPS   Y0, Y0
+	VMOVUPS   Y0, (CX)(BX*4)
+	ADDQ      $0x08, BX
+	CMPQ      BX, AX
+	JLE       vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       BX, AX
+	JE         done
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    (SI), Y0
+	VMASKMOVPS (CX)(BX*4), Y0, Y1
+	VMASKMOVPS (DX)(BX*4), Y0, Y1
+	LEAQ       expconst<>+0(SB), AX
+	VMINPS     (AX), Y1, Y2
+	VMAXPS     64(AX), Y2, Y2
+	VMULPS     128(AX), Y2, Y3
+	VADDPS     192(AX), Y3, Y3
+	VSUBPS     192(AX), Y3, Y3
+	VMULPS     256(AX), Y3, Y4
+	VSUBPS     Y4, Y2, Y2
+	VMULPS     320(AX), Y3, Y4
+	VSUBPS     Y4, Y2, Y2
+	VMULPS     384(AX), Y2, Y5
+	VADDPS     448(AX), Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     512(AX), Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     576(AX), Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     640(AX), Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     704(AX), Y5, Y5
+	VMULPS     Y2, Y2, Y4
+	VMULPS     Y4, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VADDPS     768(AX), Y5, Y5
+	VCVTPS2DQ  Y3, Y3
+	VPSRAD     $0x01, Y3, Y4
+	VPSUBD     Y4, Y3, Y3
+	VPADDD     832(AX), Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VMULPS     Y4, Y5, Y5
+	VPADDD     832(AX), Y3, Y3
+	VPSLLD     $0x17, Y3, Y3
+	VMULPS     Y3, Y5, Y5
+	VMOVUPS    896(AX), Y2
+	VCMPPS     $0x11, 64(AX), Y1, Y3
+	VANDNPS    Y5, Y3, Y5
+	VCMPPS     $0x1e, (AX), Y1, Y3
+	VBLENDVPS  Y3, Y2, Y5, Y5
+	VCMPPS     $0x03, Y1, Y1, Y3
+	VBLENDVPS  Y3, Y1, Y5, Y1
+	VMOVAPS    Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sigmoidAVX2(y []float32, x []float32)
+// Requires: AVX, AVX2
+TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS   (CX)(BX*4), Y0
+	VMOVUPS   (DX)(BX*4), Y1
+	LEAQ      expconst<>+0(SB), SI
+	VXORPS    Y0, Y0, Y0
+	VSUBPS    Y1, Y0, Y1
+	VMINPS    (SI), Y1, Y0
+	VMAXPS    64(SI), Y0, Y0
+	VMULPS    128(SI), Y0, Y2
+	VADDPS    192(SI), Y2, Y2
+	VSUBPS    192(SI), Y2, Y2
+	VMULPS    256(SI), Y2, Y3
+	VSUBPS    Y3, Y0, Y0
+	VMULPS    320(SI), Y2, Y3
+	VSUBPS    Y3, Y0, Y0
+	VMULPS    384(SI), Y0, Y4
+	VADDPS    448(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    512(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    576(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    640(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    704(SI), Y4, Y4
+	VMULPS    Y0, Y0, Y3
+	VMULPS    Y3, Y4, Y4
+	VADDPS    Y0, Y4, Y4
+	VADDPS    768(SI), Y4, Y4
+	VCVTPS2DQ Y2, Y2
+	VPSRAD    $0x01, Y2, Y3
+	VPSUBD    Y3, Y2, Y2
+	VPADDD    832(SI), Y3, Y3
+	VPSLLD    $0x17, Y3, Y3
+	VMULPS    Y3, Y4, Y4
+	VPADDD    832(SI), Y2, Y2
+	VPSLLD    $0x17, Y2, Y2
+	VMULPS    Y2, Y4, Y4
+	VMOVUPS   896(SI), Y0
+	VCMPPS    $0x11, 64(SI), Y1, Y2
+	VANDNPS   Y4, Y2, Y4
+	VCMPPS    $0x1e, (SI), Y1, Y2
+	VBLENDVPS Y2, Y0, Y4, Y4
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y1, Y4, Y1
+	VMOVUPS   768(SI), Y0
+	VADDPS    Y0, Y1, Y1
+	VDIVPS    Y1, Y0, Y0
+	VMOVUPS   Y0, (CX)(BX*4)
+	ADDQ      $0x08, BX
+	CMPQ      BX, AX
+	JLE       vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       BX, AX
+	JE         done
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    (SI), Y0
+	VMASKMOVPS (CX)(BX*4), Y0, Y1
+	VMASKMOVPS (DX)(BX*4), Y0, Y2
+	LEAQ       expconst<>+0(SB), AX
+	VXORPS     Y1, Y1, Y1
+	VSUBPS     Y2, Y1, Y2
+	VMINPS     (AX), Y2, Y1
+	VMAXPS     64(AX), Y1, Y1
+	VMULPS     128(AX), Y1, Y3
+	VADDPS     192(AX), Y3, Y3
+	VSUBPS     192(AX), Y3, Y3
+	VMULPS     256(AX), Y3, Y4
+	VSUBPS     Y4, Y1, Y1
+	VMULPS     320(AX), Y3, Y4
+	VSUBPS     Y4, Y1, Y1
+	VMULPS     384(AX), Y1, Y5
+	VADDPS     448(AX), Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     512(AX), Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     576(AX), Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     640(AX), Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     704(AX), Y5, Y5
+	VMULPS     Y1, Y1, Y4
+	VMULPS     Y4, Y5, Y5
+	VADDPS     Y1, Y5, Y5
+	VADDPS     768(AX), Y5, Y5
+	VCVTPS2DQ  Y3, Y3
+	VPSRAD     $0x01, Y3, Y4
+	VPSUBD     Y4, Y3, Y3
+	VPADDD     832(AX), Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VMULPS     Y4, Y5, Y5
+	VPADDD     832(AX), Y3, Y3
+	VPSLLD     $0x17, Y3, Y3
+	VMULPS     Y3, Y5, Y5
+	VMOVUPS    896(AX), Y1
+	VCMPPS     $0x11, 64(AX), Y2, Y3
+	VANDNPS    Y5, Y3, Y5
+	VCMPPS     $0x1e, (AX), Y2, Y3
+	VBLENDVPS  Y3, Y1, Y5, Y5
+	VCMPPS     $0x03, Y2, Y2, Y3
+	VBLENDVPS  Y3, Y2, Y5, Y2
+	VMOVUPS    768(AX), Y1
+	VADDPS     Y1, Y2, Y2
+	VDIVPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func tanhAVX2(y []float32, x []float32)
+// Requires: AVX, AVX2
+TEXT ·tanhAVX2(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS   (CX)(BX*4), Y0
+	VMOVUPS   (DX)(BX*4), Y1
+	LEAQ      expconst<>+0(SB), SI
+	VMULPS    Y1, Y1, Y2
+	VMULPS    1024(SI), Y2, Y0
+	VADDPS    1088(SI), Y0, Y0
+	VMULPS    Y2, Y0, Y0
+	VADDPS    1152(SI), Y0, Y0
+	VMULPS    Y2, Y0, Y0
+	VADDPS    1216(SI), Y0, Y0
+	VMULPS    Y2, Y0, Y0
+	VADDPS    1280(SI), Y0, Y0
+	VMULPS    Y2, Y0, Y0
+	VMULPS    Y1, Y0, Y0
+	VADDPS    Y1, Y0, Y0
+	VMOVUPS   960(SI), Y4
+	VXORPS    Y3, Y3, Y3
+	VSUBPS    Y4, Y3, Y3
+	VADDPS    Y1, Y1, Y5
+	VMINPS    (SI), Y5, Y2
+	VMAXPS    64(SI), Y2, Y2
+	VMULPS    128(SI), Y2, Y6
+	VADDPS    192(SI), Y6, Y6
+	VSUBPS    192(SI), Y6, Y6
+	VMULPS    256(SI), Y6, Y7
+	VSUBPS    Y7, Y2, Y2
+	VMULPS    320(SI), Y6, Y7
+	VSUBPS    Y7, Y2, Y2
+	VMULPS    384(SI), Y2, Y8
+	VADDPS    448(SI), Y8, Y8
+	VMULPS    Y2, Y8, Y8
+	VADDPS    512(SI), Y8, Y8
+	VMULPS    Y2, Y8, Y8
+	VADDPS    576(SI), Y8, Y8
+	VMULPS    Y2, Y8, Y8
+	VADDPS    640(SI), Y8, Y8
+	VMULPS    Y2, Y8, Y8
+	VADDPS    704(SI), Y8, Y8
+	VMULPS    Y2, Y2, Y7
+	VMULPS    Y7, Y8, Y8
+	VADDPS    Y2, Y8, Y8
+	VADDPS    768(SI), Y8, Y8
+	VCVTPS2DQ Y6, Y6
+	VPSRAD    $0x01, Y6, Y7
+	VPSUBD    Y7, Y6, Y6
+	VPADDD    832(SI), Y7, Y7
+	VPSLLD    $0x17, Y7, Y7
+	VMULPS    Y7, Y8, Y8
+	VPADDD    832(SI), Y6, Y6
+	VPSLLD    $0x17, Y6, Y6
+	VMULPS    Y6, Y8, Y8
+	VMOVUPS   896(SI), Y2
+	VCMPPS    $0x11, 64(SI), Y5, Y6
+	VANDNPS   Y8, Y6, Y8
+	VCMPPS    $0x1e, (SI), Y5, Y6
+	VBLENDVPS Y6, Y2, Y8, Y8
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VBLENDVPS Y6, Y5, Y8, Y5
+	VMOVUPS   768(SI), Y6
+	VADDPS    Y6, Y5, Y5
+	VMOVUPS   1344(SI), Y2
+	VDIVPS    Y5, Y2, Y5
+	VSUBPS    Y5, Y6, Y5
+	VCMPPS    $0x11, Y4, Y1, Y4
+	VCMPPS    $0x1e, Y3, Y1, Y3
+	VANDPS    Y4, Y3, Y3
+	VBLENDVPS Y3, Y0, Y5, Y0
+	VMOVUPS   Y0, (CX)(BX*4)
+	ADDQ      $0x08, BX
+	CMPQ      BX, AX
+	JLE       vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       BX, AX
+	JE         done
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    (SI), Y0
+	VMASKMOVPS (CX)(BX*4), Y0, Y1
+	VMASKMOVPS (DX)(BX*4), Y0, Y2
+	LEAQ       expconst<>+0(SB), AX
+	VMULPS     Y2, Y2, Y3
+	VMULPS     1024(AX), Y3, Y1
+	VADDPS     1088(AX), Y1, Y1
+	VMULPS     Y3, Y1, Y1
+	VADDPS     1152(AX), Y1, Y1
+	VMULPS     Y3, Y1, Y1
+	VADDPS     1216(AX), Y1, Y1
+	VMULPS     Y3, Y1, Y1
+	VADDPS     1280(AX), Y1, Y1
+	VMULPS     Y3, Y1, Y1
+	VMULPS     Y2, Y1, Y1
+	VADDPS     Y2, Y1, Y1
+	VMOVUPS    960(AX), Y5
+	VXORPS     Y4, Y4, Y4
+	VSUBPS     Y5, Y4, Y4
+	VADDPS     Y2, Y2, Y6
+	VMINPS     (AX), Y6, Y3
+	VMAXPS     64(AX), Y3, Y3
+	VMULPS     128(AX), Y3, Y7
+	VADDPS     192(AX), Y7, Y7
+	VSUBPS     192(AX), Y7, Y7
+	VMULPS     256(AX), Y7, Y8
+	VSUBPS     Y8, Y3, Y3
+	VMULPS     320(AX), Y7, Y8
+	VSUBPS     Y8, Y3, Y3
+	VMULPS     384(AX), Y3, Y9
+	VADDPS     448(AX), Y9, Y9
+	VMULPS     Y3, Y9, Y9
+	VADDPS     512(AX), Y9, Y9
+	VMULPS     Y3, Y9, Y9
+	VADDPS     576(AX), Y9, Y9
+	VMULPS     Y3, Y9, Y9
+	VADDPS     640(AX), Y9, Y9
+	VMULPS     Y3, Y9, Y9
+	VADDPS     704(AX), Y9, Y9
+	VMULPS     Y3, Y3, Y8
+	VMULPS     Y8, Y9, Y9
+	VADDPS     Y3, Y9, Y9
+	VADDPS     768(AX), Y9, Y9
+	VCVTPS2DQ  Y7, Y7
+	VPSRAD     $0x01, Y7, Y8
+	VPSUBD     Y8, Y7, Y7
+	VPADDD     832(AX), Y8, Y8
+	VPSLLD     $0x17, Y8, Y8
+	VMULPS     Y8, Y9, Y9
+	VPADDD     832(AX), Y7, Y7
+	VPSLLD     $0x17, Y7, Y7
+	VMULPS     Y7, Y9, Y9
+	VMOVUPS    896(AX), Y3
+	VCMPPS     $0x11, 64(AX), Y6, Y7
+	VANDNPS    Y9, Y7, Y9
+	VCMPPS     $0x1e, (AX), Y6, Y7
+	VBLENDVPS  Y7, Y3, Y9, Y9
+	VCMPPS     $0x03, Y6, Y6, Y7
+	VBLENDVPS  Y7, Y6, Y9, Y6
+	VMOVUPS    768(AX), Y7
+	VADDPS     Y7, Y6, Y6
+	VMOVUPS    1344(AX), Y3
+	VDIVPS     Y6, Y3, Y6
+	VSUBPS     Y6, Y7, Y6
+	VCMPPS     $0x11, Y5, Y2, Y5
+	VCMPPS     $0x1e, Y4, Y2, Y4
+	VANDPS     Y5, Y4, Y4
+	VBLENDVPS  Y4, Y1, Y6, Y1
+	VMASKMOVPS Y1, Y0, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
 // func maxUint32AVX2(x []uint32) uint32
 // Requires: AVX, AVX2, CMOV
 TEXT ·maxUint32AVX2(SB), NOSPLIT, $0-28
@@ -3618,6 +4401,73 @@ done:
 	VZEROUPPER
 	RET
 
+// func squaredDeviationAVX2(x []float32, mean float32) float32
+// Requires: AVX, CMOV, SSE
+TEXT ·squaredDeviationAVX2(SB), NOSPLIT, $0-36
+	MOVQ         x_len+8(FP), AX
+	MOVQ         x_base+0(FP), CX
+	VBROADCASTSS mean+24(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	XORQ         DX, DX
+	SUBQ         $0x10, AX
+	JLT          tail
+
+loop:
+	VMOVUPS (CX)(DX*4), Y3
+	VSUBPS  Y0, Y3, Y3
+	VMULPS  Y3, Y3, Y3
+	VADDPS  Y3, Y1, Y1
+	VMOVUPS 32(CX)(DX*4), Y3
+	VSUBPS  Y0, Y3, Y3
+	VMULPS  Y3, Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	ADDQ    $0x10, DX
+	CMPQ    DX, AX
+	JLE     loop
+
+tail:
+	ADDQ       $0x10, AX
+	SUBQ       DX, AX
+	JE         done
+	MOVQ       AX, BX
+	MOVQ       $0x0000000000000008, SI
+	CMPQ       BX, SI
+	CMOVQGT    SI, BX
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, BX
+	SUBQ       BX, SI
+	VMOVUPS    (SI), Y4
+	VMASKMOVPS (CX)(DX*4), Y4, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMULPS     Y3, Y3, Y3
+	VANDPS     Y4, Y3, Y3
+	VADDPS     Y3, Y1, Y1
+	MOVQ       AX, BX
+	SUBQ       $0x08, BX
+	JLE        done
+	LEAQ       tail<>+32(SB), AX
+	SHLQ       $0x02, BX
+	SUBQ       BX, AX
+	VMOVUPS    (AX), Y4
+	VMASKMOVPS 32(CX)(DX*4), Y4, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMULPS     Y3, Y3, Y3
+	VANDPS     Y4, Y3, Y3
+	VADDPS     Y3, Y2, Y2
+
+done:
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VADDPS       X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VADDPS       X0, X1, X1
+	MOVSS        X1, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func expSumAVX2(dst []float32, x []float32, shift float32) float32
 // Requires: AVX, AVX2, CMOV, SSE
 TEXT ·expSumAVX2(SB), NOSPLIT, $0-60
@@ -3840,6 +4690,104 @@ done:
 	VPSHUFD      $0xb1, X1, X0
 	VADDPS       X0, X1, X1
 	MOVSS        X1, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func maxIntoAVX2(best []float32, x []float32, from []int32, edge int32)
+// Requires: AVX, AVX2
+TEXT ·maxIntoAVX2(SB), NOSPLIT, $0-76
+	MOVQ         best_base+0(FP), AX
+	MOVQ         x_len+32(FP), CX
+	MOVQ         x_base+24(FP), DX
+	MOVQ         from_base+48(FP), BX
+	MOVL         edge+72(FP), SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	XORQ         SI, SI
+	SUBQ         $0x08, CX
+	JLT          tail
+
+vector:
+	VMOVUPS   (AX)(SI*4), Y1
+	VMOVUPS   (DX)(SI*4), Y2
+	VMOVUPS   (BX)(SI*4), Y3
+	VCMPPS    $0x16, Y1, Y2, Y4
+	VCMPPS    $0x07, Y1, Y1, Y5
+	VANDPS    Y5, Y4, Y4
+	VBLENDVPS Y4, Y2, Y1, Y1
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VMOVUPS   Y1, (AX)(SI*4)
+	VMOVUPS   Y3, (BX)(SI*4)
+	ADDQ      $0x08, SI
+	CMPQ      SI, CX
+	JLE       vector
+
+tail:
+	ADDQ       $0x08, CX
+	SUBQ       SI, CX
+	JE         done
+	LEAQ       tail<>+32(SB), DI
+	SHLQ       $0x02, CX
+	SUBQ       CX, DI
+	VMOVUPS    (DI), Y4
+	VMASKMOVPS (AX)(SI*4), Y4, Y1
+	VMASKMOVPS (DX)(SI*4), Y4, Y2
+	VMASKMOVPS (BX)(SI*4), Y4, Y3
+	VCMPPS     $0x16, Y1, Y2, Y5
+	VCMPPS     $0x07, Y1, Y1, Y6
+	VANDPS     Y6, Y5, Y5
+	VBLENDVPS  Y5, Y2, Y1, Y1
+	VBLENDVPS  Y5, Y0, Y3, Y3
+	VMASKMOVPS Y1, Y4, (AX)(SI*4)
+	VMASKMOVPS Y3, Y4, (BX)(SI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWhereAVX2(dst []float32, x []float32, from []int32, edge int32)
+// Requires: AVX, AVX2
+TEXT ·addWhereAVX2(SB), NOSPLIT, $0-76
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         x_len+32(FP), CX
+	MOVQ         x_base+24(FP), DX
+	MOVQ         from_base+48(FP), BX
+	MOVL         edge+72(FP), SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	XORQ         SI, SI
+	SUBQ         $0x08, CX
+	JLT          tail
+
+vector:
+	VMOVUPS   (AX)(SI*4), Y1
+	VMOVUPS   (DX)(SI*4), Y2
+	VMOVUPS   (BX)(SI*4), Y3
+	VPCMPEQD  Y0, Y3, Y3
+	VADDPS    Y2, Y1, Y2
+	VBLENDVPS Y3, Y2, Y1, Y1
+	VMOVUPS   Y1, (AX)(SI*4)
+	ADDQ      $0x08, SI
+	CMPQ      SI, CX
+	JLE       vector
+
+tail:
+	ADDQ       $0x08, CX
+	SUBQ       SI, CX
+	JE         done
+	LEAQ       tail<>+32(SB), DI
+	SHLQ       $0x02, CX
+	SUBQ       CX, DI
+	VMOVUPS    (DI), Y4
+	VMASKMOVPS (AX)(SI*4), Y4, Y1
+	VMASKMOVPS (DX)(SI*4), Y4, Y2
+	VMASKMOVPS (BX)(SI*4), Y4, Y3
+	VPCMPEQD   Y0, Y3, Y0
+	VADDPS     Y2, Y1, Y2
+	VBLENDVPS  Y0, Y2, Y1, Y1
+	VMASKMOVPS Y1, Y4, (AX)(SI*4)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -8576,6 +9524,676 @@ done:
 	VZEROUPPER
 	RET
 
+// func normalizeAVX512(y []float32, x []float32, mean float32, rstd float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normalizeAVX512(SB), NOSPLIT, $0-56
+	MOVQ         y_len+8(FP), AX
+	MOVQ         y_base+0(FP), CX
+	MOVQ         x_base+24(FP), DX
+	VBROADCASTSS mean+48(FP), Z0
+	VBROADCASTSS rstd+52(FP), Z1
+	XORQ         BX, BX
+	SUBQ         $0x10, AX
+	JLT          tail
+
+vector:
+	VMOVUPS (CX)(BX*4), Z2
+	VMOVUPS (DX)(BX*4), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS Z2, (CX)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z2
+	VMOVUPS.Z (DX)(BX*4), K1, Z2
+	VSUBPS    Z0, Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS   Z2, K1, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeColumnsAVX512(y []float32, x []float32, mean []float32, rstd []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normalizeColumnsAVX512(SB), NOSPLIT, $0-96
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	MOVQ mean_base+48(FP), BX
+	MOVQ rstd_base+72(FP), SI
+	XORQ DI, DI
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(DI*4), Z0
+	VMOVUPS (DX)(DI*4), Z0
+	VMOVUPS (BX)(DI*4), Z2
+	VMOVUPS (SI)(DI*4), Z1
+	VSUBPS  Z2, Z0, Z0
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (CX)(DI*4)
+	ADDQ    $0x10, DI
+	CMPQ    DI, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      DI, AX
+	JE        done
+	MOVL      $0x0000ffff, R8
+	BZHIL     AX, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (CX)(DI*4), K1, Z0
+	VMOVUPS.Z (DX)(DI*4), K1, Z0
+	VMOVUPS.Z (BX)(DI*4), K1, Z2
+	VMOVUPS.Z (SI)(DI*4), K1, Z1
+	VSUBPS    Z2, Z0, Z0
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addSquaresAVX512(dst []float32, x []float32, mean []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addSquaresAVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_len+8(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	MOVQ mean_base+48(FP), BX
+	XORQ SI, SI
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(SI*4), Z0
+	VMOVUPS (DX)(SI*4), Z1
+	VMOVUPS (BX)(SI*4), Z2
+	VSUBPS  Z2, Z1, Z1
+	VMULPS  Z1, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (CX)(SI*4)
+	ADDQ    $0x10, SI
+	CMPQ    SI, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      SI, AX
+	JE        done
+	MOVL      $0x0000ffff, DI
+	BZHIL     AX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX)(SI*4), K1, Z0
+	VMOVUPS.Z (DX)(SI*4), K1, Z1
+	VMOVUPS.Z (BX)(SI*4), K1, Z2
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z1, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(SI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleShiftAVX512(y []float32, x []float32, gamma []float32, beta []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·scaleShiftAVX512(SB), NOSPLIT, $0-96
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	MOVQ gamma_base+48(FP), BX
+	MOVQ beta_base+72(FP), SI
+	XORQ DI, DI
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(DI*4), Z0
+	VMOVUPS (DX)(DI*4), Z0
+	VMOVUPS (BX)(DI*4), Z2
+	VMOVUPS (SI)(DI*4), Z1
+	VMULPS  Z2, Z0, Z0
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (CX)(DI*4)
+	ADDQ    $0x10, DI
+	CMPQ    DI, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      DI, AX
+	JE        done
+	MOVL      $0x0000ffff, R8
+	BZHIL     AX, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (CX)(DI*4), K1, Z0
+	VMOVUPS.Z (DX)(DI*4), K1, Z0
+	VMOVUPS.Z (BX)(DI*4), K1, Z2
+	VMOVUPS.Z (SI)(DI*4), K1, Z1
+	VMULPS    Z2, Z0, Z0
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeBackwardAVX512(d []float32, xhat []float32, a float32, b float32, c float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normalizeBackwardAVX512(SB), NOSPLIT, $0-60
+	MOVQ         d_len+8(FP), AX
+	MOVQ         d_base+0(FP), CX
+	MOVQ         xhat_base+24(FP), DX
+	VBROADCASTSS a+48(FP), Z0
+	VBROADCASTSS b+52(FP), Z1
+	VBROADCASTSS c+56(FP), Z2
+	XORQ         BX, BX
+	SUBQ         $0x10, AX
+	JLT          tail
+
+vector:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (DX)(BX*4), Z4
+	VSUBPS  Z0, Z3, Z3
+	VMULPS  Z1, Z4, Z4
+	VSUBPS  Z4, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS Z3, (CX)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z3
+	VMOVUPS.Z (DX)(BX*4), K1, Z4
+	VSUBPS    Z0, Z3, Z3
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VMULPS    Z2, Z3, Z3
+	VMOVUPS   Z3, K1, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeColumnsBackwardAVX512(d []float32, xhat []float32, a []float32, b []float32, c []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·normalizeColumnsBackwardAVX512(SB), NOSPLIT, $0-120
+	MOVQ d_len+8(FP), AX
+	MOVQ d_base+0(FP), CX
+	MOVQ xhat_base+24(FP), DX
+	MOVQ a_base+48(FP), BX
+	MOVQ b_base+72(FP), SI
+	MOVQ c_base+96(FP), DI
+	XORQ R8, R8
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(R8*4), Z0
+	VMOVUPS (DX)(R8*4), Z1
+	VMOVUPS (BX)(R8*4), Z2
+	VMOVUPS (SI)(R8*4), Z3
+	VMOVUPS (DI)(R8*4), Z4
+	VSUBPS  Z2, Z0, Z0
+	VMULPS  Z3, Z1, Z1
+	VSUBPS  Z1, Z0, Z0
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (CX)(R8*4)
+	ADDQ    $0x10, R8
+	CMPQ    R8, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      R8, AX
+	JE        done
+	MOVL      $0x0000ffff, R9
+	BZHIL     AX, R9, R9
+	KMOVW     R9, K1
+	VMOVUPS.Z (CX)(R8*4), K1, Z0
+	VMOVUPS.Z (DX)(R8*4), K1, Z1
+	VMOVUPS.Z (BX)(R8*4), K1, Z2
+	VMOVUPS.Z (SI)(R8*4), K1, Z3
+	VMOVUPS.Z (DI)(R8*4), K1, Z4
+	VSUBPS    Z2, Z0, Z0
+	VMULPS    Z3, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z4, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(R8*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func expAVX512(y []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·expAVX512(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS   (CX)(BX*4), Z0
+	VMOVUPS   (DX)(BX*4), Z0
+	LEAQ      expconst<>+0(SB), SI
+	VMINPS    (SI), Z0, Z1
+	VMAXPS    64(SI), Z1, Z1
+	VMULPS    128(SI), Z1, Z2
+	VADDPS    192(SI), Z2, Z2
+	VSUBPS    192(SI), Z2, Z2
+	VMULPS    256(SI), Z2, Z3
+	VSUBPS    Z3, Z1, Z1
+	VMULPS    320(SI), Z2, Z3
+	VSUBPS    Z3, Z1, Z1
+	VMULPS    384(SI), Z1, Z4
+	VADDPS    448(SI), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    512(SI), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    576(SI), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    640(SI), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    704(SI), Z4, Z4
+	VMULPS    Z1, Z1, Z3
+	VMULPS    Z3, Z4, Z4
+	VADDPS    Z1, Z4, Z4
+	VADDPS    768(SI), Z4, Z4
+	VCVTPS2DQ Z2, Z2
+	VPSRAD    $0x01, Z2, Z3
+	VPSUBD    Z3, Z2, Z2
+	VPADDD    832(SI), Z3, Z3
+	VPSLLD    $0x17, Z3, Z3
+	VMULPS    Z3, Z4, Z4
+	VPADDD    832(SI), Z2, Z2
+	VPSLLD    $0x17, Z2, Z2
+	VMULPS    Z2, Z4, Z4
+	VMOVUPS   896(SI), Z1
+	VCMPPS    $0x11, 64(SI), Z0, K1
+	VPXORD    Z4, Z4, K1, Z4
+	VCMPPS    $0x1e, (SI), Z0, K1
+	VMOVAPS   Z1, K1, Z4
+	VCMPPS    $0x03, Z0, Z0, K1
+	VMOVAPS   Z0, K1, Z4
+	VMOVAPS   Z4, Z0
+	VMOVAPS   Z0, Z0
+	VMOVUPS   Z0, (CX)(BX*4)
+	ADDQ      $0x10, BX
+	CMPQ      BX, AX
+	JLE       vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z0
+	VMOVUPS.Z (DX)(BX*4), K1, Z0
+	LEAQ      expconst<>+0(SB), AX
+	VMINPS    (AX), Z0, Z1
+	VMAXPS    64(AX), Z1, Z1
+	VMULPS    128(AX), Z1, Z2
+	VADDPS    192(AX), Z2, Z2
+	VSUBPS    192(AX), Z2, Z2
+	VMULPS    256(AX), Z2, Z3
+	VSUBPS    Z3, Z1, Z1
+	VMULPS    320(AX), Z2, Z3
+	VSUBPS    Z3, Z1, Z1
+	VMULPS    384(AX), Z1, Z4
+	VADDPS    448(AX), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    512(AX), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    576(AX), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    640(AX), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    704(AX), Z4, Z4
+	VMULPS    Z1, Z1, Z3
+	VMULPS    Z3, Z4, Z4
+	VADDPS    Z1, Z4, Z4
+	VADDPS    768(AX), Z4, Z4
+	VCVTPS2DQ Z2, Z2
+	VPSRAD    $0x01, Z2, Z3
+	VPSUBD    Z3, Z2, Z2
+	VPADDD    832(AX), Z3, Z3
+	VPSLLD    $0x17, Z3, Z3
+	VMULPS    Z3, Z4, Z4
+	VPADDD    832(AX), Z2, Z2
+	VPSLLD    $0x17, Z2, Z2
+	VMULPS    Z2, Z4, Z4
+	VMOVUPS   896(AX), Z1
+	VCMPPS    $0x11, 64(AX), Z0, K2
+	VPXORD    Z4, Z4, K2, Z4
+	VCMPPS    $0x1e, (AX), Z0, K2
+	VMOVAPS   Z1, K2, Z4
+	VCMPPS    $0x03, Z0, Z0, K2
+	VMOVAPS   Z0, K2, Z4
+	VMOVAPS   Z4, Z0
+	VMOVAPS   Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func sigmoidAVX512(y []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·sigmoidAVX512(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS   (CX)(BX*4), Z0
+	VMOVUPS   (DX)(BX*4), Z1
+	LEAQ      expconst<>+0(SB), SI
+	VPXORD    Z0, Z0, Z0
+	VSUBPS    Z1, Z0, Z1
+	VMINPS    (SI), Z1, Z0
+	VMAXPS    64(SI), Z0, Z0
+	VMULPS    128(SI), Z0, Z2
+	VADDPS    192(SI), Z2, Z2
+	VSUBPS    192(SI), Z2, Z2
+	VMULPS    256(SI), Z2, Z3
+	VSUBPS    Z3, Z0, Z0
+	VMULPS    320(SI), Z2, Z3
+	VSUBPS    Z3, Z0, Z0
+	VMULPS    384(SI), Z0, Z4
+	VADDPS    448(SI), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    512(SI), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    576(SI), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    640(SI), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    704(SI), Z4, Z4
+	VMULPS    Z0, Z0, Z3
+	VMULPS    Z3, Z4, Z4
+	VADDPS    Z0, Z4, Z4
+	VADDPS    768(SI), Z4, Z4
+	VCVTPS2DQ Z2, Z2
+	VPSRAD    $0x01, Z2, Z3
+	VPSUBD    Z3, Z2, Z2
+	VPADDD    832(SI), Z3, Z3
+	VPSLLD    $0x17, Z3, Z3
+	VMULPS    Z3, Z4, Z4
+	VPADDD    832(SI), Z2, Z2
+	VPSLLD    $0x17, Z2, Z2
+	VMULPS    Z2, Z4, Z4
+	VMOVUPS   896(SI), Z0
+	VCMPPS    $0x11, 64(SI), Z1, K1
+	VPXORD    Z4, Z4, K1, Z4
+	VCMPPS    $0x1e, (SI), Z1, K1
+	VMOVAPS   Z0, K1, Z4
+	VCMPPS    $0x03, Z1, Z1, K1
+	VMOVAPS   Z1, K1, Z4
+	VMOVAPS   Z4, Z1
+	VMOVUPS   768(SI), Z0
+	VADDPS    Z0, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VMOVUPS   Z0, (CX)(BX*4)
+	ADDQ      $0x10, BX
+	CMPQ      BX, AX
+	JLE       vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z0
+	VMOVUPS.Z (DX)(BX*4), K1, Z1
+	LEAQ      expconst<>+0(SB), AX
+	VPXORD    Z0, Z0, Z0
+	VSUBPS    Z1, Z0, Z1
+	VMINPS    (AX), Z1, Z0
+	VMAXPS    64(AX), Z0, Z0
+	VMULPS    128(AX), Z0, Z2
+	VADDPS    192(AX), Z2, Z2
+	VSUBPS    192(AX), Z2, Z2
+	VMULPS    256(AX), Z2, Z3
+	VSUBPS    Z3, Z0, Z0
+	VMULPS    320(AX), Z2, Z3
+	VSUBPS    Z3, Z0, Z0
+	VMULPS    384(AX), Z0, Z4
+	VADDPS    448(AX), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    512(AX), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    576(AX), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    640(AX), Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    704(AX), Z4, Z4
+	VMULPS    Z0, Z0, Z3
+	VMULPS    Z3, Z4, Z4
+	VADDPS    Z0, Z4, Z4
+	VADDPS    768(AX), Z4, Z4
+	VCVTPS2DQ Z2, Z2
+	VPSRAD    $0x01, Z2, Z3
+	VPSUBD    Z3, Z2, Z2
+	VPADDD    832(AX), Z3, Z3
+	VPSLLD    $0x17, Z3, Z3
+	VMULPS    Z3, Z4, Z4
+	VPADDD    832(AX), Z2, Z2
+	VPSLLD    $0x17, Z2, Z2
+	VMULPS    Z2, Z4, Z4
+	VMOVUPS   896(AX), Z0
+	VCMPPS    $0x11, 64(AX), Z1, K2
+	VPXORD    Z4, Z4, K2, Z4
+	VCMPPS    $0x1e, (AX), Z1, K2
+	VMOVAPS   Z0, K2, Z4
+	VCMPPS    $0x03, Z1, Z1, K2
+	VMOVAPS   Z1, K2, Z4
+	VMOVAPS   Z4, Z1
+	VMOVUPS   768(AX), Z0
+	VADDPS    Z0, Z1, Z1
+	VDIVPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func tanhAVX512(y []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·tanhAVX512(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS   (CX)(BX*4), Z0
+	VMOVUPS   (DX)(BX*4), Z1
+	LEAQ      expconst<>+0(SB), SI
+	VMULPS    Z1, Z1, Z2
+	VMULPS    1024(SI), Z2, Z0
+	VADDPS    1088(SI), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    1152(SI), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    1216(SI), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    1280(SI), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VMULPS    Z1, Z0, Z0
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   960(SI), Z4
+	VPXORD    Z3, Z3, Z3
+	VSUBPS    Z4, Z3, Z3
+	VADDPS    Z1, Z1, Z5
+	VMINPS    (SI), Z5, Z2
+	VMAXPS    64(SI), Z2, Z2
+	VMULPS    128(SI), Z2, Z6
+	VADDPS    192(SI), Z6, Z6
+	VSUBPS    192(SI), Z6, Z6
+	VMULPS    256(SI), Z6, Z8
+	VSUBPS    Z8, Z2, Z2
+	VMULPS    320(SI), Z6, Z8
+	VSUBPS    Z8, Z2, Z2
+	VMULPS    384(SI), Z2, Z9
+	VADDPS    448(SI), Z9, Z9
+	VMULPS    Z2, Z9, Z9
+	VADDPS    512(SI), Z9, Z9
+	VMULPS    Z2, Z9, Z9
+	VADDPS    576(SI), Z9, Z9
+	VMULPS    Z2, Z9, Z9
+	VADDPS    640(SI), Z9, Z9
+	VMULPS    Z2, Z9, Z9
+	VADDPS    704(SI), Z9, Z9
+	VMULPS    Z2, Z2, Z8
+	VMULPS    Z8, Z9, Z9
+	VADDPS    Z2, Z9, Z9
+	VADDPS    768(SI), Z9, Z9
+	VCVTPS2DQ Z6, Z6
+	VPSRAD    $0x01, Z6, Z8
+	VPSUBD    Z8, Z6, Z6
+	VPADDD    832(SI), Z8, Z8
+	VPSLLD    $0x17, Z8, Z8
+	VMULPS    Z8, Z9, Z9
+	VPADDD    832(SI), Z6, Z6
+	VPSLLD    $0x17, Z6, Z6
+	VMULPS    Z6, Z9, Z9
+	VMOVUPS   896(SI), Z2
+	VCMPPS    $0x11, 64(SI), Z5, K1
+	VPXORD    Z9, Z9, K1, Z9
+	VCMPPS    $0x1e, (SI), Z5, K1
+	VMOVAPS   Z2, K1, Z9
+	VCMPPS    $0x03, Z5, Z5, K1
+	VMOVAPS   Z5, K1, Z9
+	VMOVAPS   Z9, Z5
+	VMOVUPS   768(SI), Z6
+	VADDPS    Z6, Z5, Z5
+	VMOVUPS   1344(SI), Z2
+	VDIVPS    Z5, Z2, Z5
+	VSUBPS    Z5, Z6, Z5
+	VCMPPS    $0x11, Z4, Z1, K1
+	VCMPPS    $0x1e, Z3, Z1, K2
+	KANDW     K1, K2, K2
+	VMOVAPS   Z0, K2, Z5
+	VMOVAPS   Z5, Z0
+	VMOVUPS   Z0, (CX)(BX*4)
+	ADDQ      $0x10, BX
+	CMPQ      BX, AX
+	JLE       vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z0
+	VMOVUPS.Z (DX)(BX*4), K1, Z1
+	LEAQ      expconst<>+0(SB), AX
+	VMULPS    Z1, Z1, Z2
+	VMULPS    1024(AX), Z2, Z0
+	VADDPS    1088(AX), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    1152(AX), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    1216(AX), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    1280(AX), Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VMULPS    Z1, Z0, Z0
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   960(AX), Z3
+	VPXORD    Z7, Z7, Z7
+	VSUBPS    Z3, Z7, Z7
+	VADDPS    Z1, Z1, Z4
+	VMINPS    (AX), Z4, Z2
+	VMAXPS    64(AX), Z2, Z2
+	VMULPS    128(AX), Z2, Z5
+	VADDPS    192(AX), Z5, Z5
+	VSUBPS    192(AX), Z5, Z5
+	VMULPS    256(AX), Z5, Z6
+	VSUBPS    Z6, Z2, Z2
+	VMULPS    320(AX), Z5, Z6
+	VSUBPS    Z6, Z2, Z2
+	VMULPS    384(AX), Z2, Z8
+	VADDPS    448(AX), Z8, Z8
+	VMULPS    Z2, Z8, Z8
+	VADDPS    512(AX), Z8, Z8
+	VMULPS    Z2, Z8, Z8
+	VADDPS    576(AX), Z8, Z8
+	VMULPS    Z2, Z8, Z8
+	VADDPS    640(AX), Z8, Z8
+	VMULPS    Z2, Z8, Z8
+	VADDPS    704(AX), Z8, Z8
+	VMULPS    Z2, Z2, Z6
+	VMULPS    Z6, Z8, Z8
+	VADDPS    Z2, Z8, Z8
+	VADDPS    768(AX), Z8, Z8
+	VCVTPS2DQ Z5, Z5
+	VPSRAD    $0x01, Z5, Z6
+	VPSUBD    Z6, Z5, Z5
+	VPADDD    832(AX), Z6, Z6
+	VPSLLD    $0x17, Z6, Z6
+	VMULPS    Z6, Z8, Z8
+	VPADDD    832(AX), Z5, Z5
+	VPSLLD    $0x17, Z5, Z5
+	VMULPS    Z5, Z8, Z8
+	VMOVUPS   896(AX), Z2
+	VCMPPS    $0x11, 64(AX), Z4, K2
+	VPXORD    Z8, Z8, K2, Z8
+	VCMPPS    $0x1e, (AX), Z4, K2
+	VMOVAPS   Z2, K2, Z8
+	VCMPPS    $0x03, Z4, Z4, K2
+	VMOVAPS   Z4, K2, Z8
+	VMOVAPS   Z8, Z4
+	VMOVUPS   768(AX), Z5
+	VADDPS    Z5, Z4, Z4
+	VMOVUPS   1344(AX), Z2
+	VDIVPS    Z4, Z2, Z4
+	VSUBPS    Z4, Z5, Z4
+	VCMPPS    $0x11, Z3, Z1, K2
+	VCMPPS    $0x1e, Z7, Z1, K3
+	KANDW     K2, K3, K3
+	VMOVAPS   Z0, K3, Z4
+	VMOVAPS   Z4, Z0
+	VMOVUPS   Z0, K1, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
 // func maxUint32AVX512(x []uint32) uint32
 // Requires: AVX, AVX2, AVX512F, CMOV
 TEXT ·maxUint32AVX512(SB), NOSPLIT, $0-28
@@ -8810,6 +10428,51 @@ done:
 	VZEROUPPER
 	RET
 
+// func squaredDeviationAVX512(x []float32, mean float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·squaredDeviationAVX512(SB), NOSPLIT, $0-36
+	MOVQ         x_len+8(FP), AX
+	MOVQ         x_base+0(FP), CX
+	VBROADCASTSS mean+24(FP), Z0
+	VPXORD       Z1, Z1, Z1
+	XORQ         DX, DX
+	SUBQ         $0x10, AX
+	JLT          tail
+
+loop:
+	VMOVUPS (CX)(DX*4), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x10, DX
+	CMPQ    DX, AX
+	JLE     loop
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      DX, AX
+	JE        done
+	MOVL      $0x0000ffff, BX
+	BZHIL     AX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (CX)(DX*4), K1, Z2
+	VSUBPS    Z0, Z2, Z2
+	VMULPS    Z2, Z2, Z2
+	VADDPS    Z2, Z1, K1, Z1
+
+done:
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VADDPS        X0, X1, X1
+	VPSHUFD       $0xb1, X1, X0
+	VADDPS        X0, X1, X1
+	MOVSS         X1, ret+32(FP)
+	VZEROUPPER
+	RET
+
 // func expSumAVX512(dst []float32, x []float32, shift float32) float32
 // Requires: AVX, AVX512F, BMI2, SSE
 TEXT ·expSumAVX512(SB), NOSPLIT, $0-60
@@ -8934,6 +10597,98 @@ done:
 	VPSHUFD       $0xb1, X1, X0
 	VADDPS        X0, X1, X1
 	MOVSS         X1, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func maxIntoAVX512(best []float32, x []float32, from []int32, edge int32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·maxIntoAVX512(SB), NOSPLIT, $0-76
+	MOVQ         best_base+0(FP), AX
+	MOVQ         x_len+32(FP), CX
+	MOVQ         x_base+24(FP), DX
+	MOVQ         from_base+48(FP), BX
+	MOVL         edge+72(FP), SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z0
+	XORQ         SI, SI
+	SUBQ         $0x10, CX
+	JLT          tail
+
+vector:
+	VMOVUPS (AX)(SI*4), Z1
+	VMOVUPS (DX)(SI*4), Z2
+	VMOVUPS (BX)(SI*4), Z3
+	VCMPPS  $0x16, Z1, Z2, K1
+	VCMPPS  $0x07, Z1, Z1, K1, K1
+	VMOVAPS Z2, K1, Z1
+	VMOVAPS Z0, K1, Z3
+	VMOVUPS Z1, (AX)(SI*4)
+	VMOVUPS Z3, (BX)(SI*4)
+	ADDQ    $0x10, SI
+	CMPQ    SI, CX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, CX
+	SUBQ      SI, CX
+	JE        done
+	MOVL      $0x0000ffff, DI
+	BZHIL     CX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (AX)(SI*4), K1, Z1
+	VMOVUPS.Z (DX)(SI*4), K1, Z2
+	VMOVUPS.Z (BX)(SI*4), K1, Z3
+	VCMPPS    $0x16, Z1, Z2, K2
+	VCMPPS    $0x07, Z1, Z1, K2, K2
+	VMOVAPS   Z2, K2, Z1
+	VMOVAPS   Z0, K2, Z3
+	VMOVUPS   Z1, K1, (AX)(SI*4)
+	VMOVUPS   Z3, K1, (BX)(SI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func addWhereAVX512(dst []float32, x []float32, from []int32, edge int32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addWhereAVX512(SB), NOSPLIT, $0-76
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         x_len+32(FP), CX
+	MOVQ         x_base+24(FP), DX
+	MOVQ         from_base+48(FP), BX
+	MOVL         edge+72(FP), SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z0
+	XORQ         SI, SI
+	SUBQ         $0x10, CX
+	JLT          tail
+
+vector:
+	VMOVUPS  (AX)(SI*4), Z1
+	VMOVUPS  (DX)(SI*4), Z2
+	VMOVUPS  (BX)(SI*4), Z3
+	VPCMPEQD Z0, Z3, K1
+	VADDPS   Z2, Z1, K1, Z1
+	VMOVUPS  Z1, (AX)(SI*4)
+	ADDQ     $0x10, SI
+	CMPQ     SI, CX
+	JLE      vector
+
+tail:
+	ADDQ      $0x10, CX
+	SUBQ      SI, CX
+	JE        done
+	MOVL      $0x0000ffff, DI
+	BZHIL     CX, DI, DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (AX)(SI*4), K1, Z1
+	VMOVUPS.Z (DX)(SI*4), K1, Z2
+	VMOVUPS.Z (BX)(SI*4), K1, Z3
+	VPCMPEQD  Z0, Z3, K2
+	VADDPS    Z2, Z1, K2, Z1
+	VMOVUPS   Z1, K1, (AX)(SI*4)
+
+done:
 	VZEROUPPER
 	RET
 

@@ -37,15 +37,27 @@ type table struct {
 	maskBits          func(bits []byte, group, key0, key1, threshold uint32) // dropout_generic.go
 	maskScale         func(x []float32, bits []byte, scale float32)          // x = bit ? scale·x : 0
 
-	laneSum         func(x []float32) float32                     // lane sum of x
-	dot             func(x, y []float32) float32                  // lane sum of x·y
-	squaredDistance func(x, y []float32) float32                  // lane sum of (x−y)²
-	rowMax          func(x []float32) float32                     // -Inf for none; NaN if one is NaN
-	expSum          func(dst, x []float32, shift float32) float32 // dst = exp(x−shift); returns the lane sum
-	adam            func(w, m, v, g []float32, beta1, rest1, beta2, rest2, decay, lr, inv2, eps float32)
-	adagrad         func(w, s, g []float32, lr, eps, decay float32)
-	sgd             func(w, g []float32, lr, decay float32)
-	sgdMomentum     func(w, m, g []float32, lr, decay, momentum float32)
+	laneSum                  func(x []float32) float32                     // lane sum of x
+	dot                      func(x, y []float32) float32                  // lane sum of x·y
+	squaredDistance          func(x, y []float32) float32                  // lane sum of (x−y)²
+	squaredDeviation         func(x []float32, mean float32) float32       // lane sum of (x−mean)²
+	rowMax                   func(x []float32) float32                     // -Inf for none; NaN if one is NaN
+	expSum                   func(dst, x []float32, shift float32) float32 // dst = exp(x−shift); returns the lane sum
+	normalize                func(y, x []float32, mean, rstd float32)      // y = (x−mean)·rstd
+	normalizeColumns         func(y, x, mean, rstd []float32)
+	addSquares               func(dst, x, mean []float32)             // dst += (x−mean)²
+	scaleShift               func(y, x, gamma, beta []float32)        // y = x·gamma+beta
+	normalizeBackward        func(d, xhat []float32, a, b, c float32) // d = c·(d−a−b·xhat)
+	normalizeColumnsBackward func(d, xhat, a, b, c []float32)
+	exp, sigmoid, tanh       func(y, x []float32)
+
+	maxInto  func(best, x []float32, from []int32, edge int32) // segment.go
+	addWhere func(dst, x []float32, from []int32, edge int32)  // dst += x where from is edge
+
+	adam        func(w, m, v, g []float32, beta1, rest1, beta2, rest2, decay, lr, inv2, eps float32)
+	adagrad     func(w, s, g []float32, lr, eps, decay float32)
+	sgd         func(w, g []float32, lr, decay float32)
+	sgdMomentum func(w, m, g []float32, lr, decay, momentum float32)
 }
 
 type (

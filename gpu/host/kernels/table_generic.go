@@ -19,6 +19,11 @@ func genericTable() *table {
 		leakyReLU: leakyReLUGeneric, leakyReLUBackward: leakyReLUBackwardGeneric,
 		maskBits: maskBitsGeneric, maskScale: maskScaleGeneric,
 		laneSum: laneSumGeneric, dot: dotGeneric, squaredDistance: squaredDistanceGeneric,
+		squaredDeviation: squaredDeviationGeneric,
+		normalize:        normalizeGeneric, normalizeColumns: normalizeColumnsGeneric, addSquares: addSquaresGeneric, scaleShift: scaleShiftGeneric,
+		normalizeBackward: normalizeBackwardGeneric, normalizeColumnsBackward: normalizeColumnsBackwardGeneric,
+		exp: expGeneric, sigmoid: sigmoidGeneric, tanh: tanhGeneric,
+		maxInto: maxIntoGeneric, addWhere: addWhereGeneric,
 		rowMax: rowMaxGeneric, expSum: expSumGeneric,
 		adam: adamGeneric, adagrad: adagradGeneric, sgd: sgdGeneric, sgdMomentum: sgdMomentumGeneric,
 	}

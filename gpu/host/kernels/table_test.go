@@ -53,6 +53,22 @@ func TestLoops(t *testing.T) {
 					"squaredDistance":   func(k *table, a, b, c, d []float32) float32 { return k.squaredDistance(a, b) },
 					"rowMax":            func(k *table, a, b, c, d []float32) float32 { return k.rowMax(a) + 0 },
 					"expSum":            func(k *table, a, b, c, d []float32) float32 { return k.expSum(b, a, .3) },
+					"squaredDeviation":  func(k *table, a, b, c, d []float32) float32 { return k.squaredDeviation(a, .4) },
+					"normalize":         func(k *table, a, b, c, d []float32) float32 { k.normalize(a, b, .3, 1.7); return 0 },
+					"normalizeColumns":  func(k *table, a, b, c, d []float32) float32 { k.normalizeColumns(a, b, c, d); return 0 },
+					"addSquares":        func(k *table, a, b, c, d []float32) float32 { k.addSquares(a, b, c); return 0 },
+					"scaleShift":        func(k *table, a, b, c, d []float32) float32 { k.scaleShift(a, b, c, d); return 0 },
+					"normalizeBackward": func(k *table, a, b, c, d []float32) float32 {
+						k.normalizeBackward(a, b, .1, .2, 1.3)
+						return 0
+					},
+					"normalizeColumnsBackward": func(k *table, a, b, c, d []float32) float32 {
+						k.normalizeColumnsBackward(a, b, c, d, b)
+						return 0
+					},
+					"exp":     func(k *table, a, b, c, d []float32) float32 { k.exp(a, b); return 0 },
+					"sigmoid": func(k *table, a, b, c, d []float32) float32 { k.sigmoid(a, b); return 0 },
+					"tanh":    func(k *table, a, b, c, d []float32) float32 { k.tanh(a, b); return 0 },
 					"adam": func(k *table, a, b, c, d []float32) float32 {
 						k.adam(a, b, c, d, .9, .1, .99, .01, .1, .003, 1.3, 1e-8)
 						return 0
@@ -136,5 +152,18 @@ func TestPhilox(t *testing.T) {
 	}
 	if want := [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}; c != want {
 		t.Fatalf("ten rounds give %08x, expected %08x (Random123, kat_vectors)", c, want)
+	}
+}
+
+func TestSigmoidTanh(t *testing.T) {
+	for x := float32(-95); x < 95; x += .00717 {
+		y := []float32{0, 0}
+		sigmoidGeneric(y[:1], []float32{x})
+		y[1] = tanh32(x)
+		for i, want := range []float64{1 / (1 + math.Exp(-float64(x))), math.Tanh(float64(x))} {
+			if got := float64(y[i]); math.Abs(got-want) > 4e-7*math.Abs(want)+0x1p-126 {
+				t.Fatalf("function %d at %v is %v, expected %v", i, x, got, want)
+			}
+		}
 	}
 }

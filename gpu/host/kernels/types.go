@@ -39,25 +39,13 @@ func (m Matrix) View(i, j, rows, cols int) Matrix {
 	return v
 }
 
-// Rows views the matrix as a table of float32 rows.
+// AsRows views the matrix as a table of float32 rows.
 func (m Matrix) AsRows() Rows {
 	r := Rows{Type: blocks.Float32, Dim: m.Cols, Stride: 4 * m.Stride, Count: m.Rows}
 	if len(m.Data) > 0 {
 		r.Data = unsafe.Slice((*byte)(unsafe.Pointer(&m.Data[0])), 4*len(m.Data))
 	}
 	return r
-}
-
-// flat reports whether the matrix has no gaps, and its elements.
-func (m Matrix) flat() ([]float32, bool) {
-	n := m.Rows * m.Cols
-	if n == 0 {
-		return nil, true
-	}
-	if m.Stride != m.Cols && m.Rows > 1 {
-		return nil, false
-	}
-	return m.Data[:n:n], true
 }
 
 func (m Matrix) check(name string) {
@@ -178,4 +166,12 @@ func asUint32(x []int32) []uint32 {
 		return nil
 	}
 	return unsafe.Slice((*uint32)(unsafe.Pointer(&x[0])), len(x))
+}
+
+// asInt32 is the inverse of asUint32.
+func asInt32(x []uint32) []int32 {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*int32)(unsafe.Pointer(&x[0])), len(x))
 }

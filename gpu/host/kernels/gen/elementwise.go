@@ -165,9 +165,61 @@ func elementwise(t target) {
 				VDIVPS(x, g, g)
 				VSUBPS(g, w, w)
 			}},
+		{"normalize", "func(y, x []float32, mean, rstd float32)", []string{"y", "x"}, 1, []string{"mean", "rstd"}, func(t target, v, s []reg.VecVirtual) {
+			VSUBPS(s[0], v[1], v[0])
+			VMULPS(s[1], v[0], v[0])
+		}},
+		{"normalizeColumns", "func(y, x, mean, rstd []float32)", []string{"y", "x", "mean", "rstd"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			VSUBPS(v[2], v[1], v[0])
+			VMULPS(v[3], v[0], v[0])
+		}},
+		{"addSquares", "func(dst, x, mean []float32)", []string{"dst", "x", "mean"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			VSUBPS(v[2], v[1], v[1])
+			mulAdd(t, v[1], v[1], v[0])
+		}},
+		{"scaleShift", "func(y, x, gamma, beta []float32)", []string{"y", "x", "gamma", "beta"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			VMULPS(v[2], v[1], v[0])
+			VADDPS(v[3], v[0], v[0])
+		}},
+		{"normalizeBackward", "func(d, xhat []float32, a, b, c float32)", []string{"d", "xhat"}, 1, []string{"a", "b", "c"}, func(t target, v, s []reg.VecVirtual) {
+			VSUBPS(s[0], v[0], v[0])
+			VMULPS(s[1], v[1], v[1])
+			VSUBPS(v[1], v[0], v[0])
+			VMULPS(s[2], v[0], v[0])
+		}},
+		{"normalizeColumnsBackward", "func(d, xhat, a, b, c []float32)", []string{"d", "xhat", "a", "b", "c"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			VSUBPS(v[2], v[0], v[0])
+			VMULPS(v[3], v[1], v[1])
+			VSUBPS(v[1], v[0], v[0])
+			VMULPS(v[4], v[0], v[0])
+		}},
+		{"exp", "func(y, x []float32)", []string{"y", "x"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			t.exp(v[1], expTable())
+			VMOVAPS(v[1], v[0])
+		}},
+		{"sigmoid", "func(y, x []float32)", []string{"y", "x"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			table := expTable()
+			t.zero(v[0])
+			VSUBPS(v[1], v[0], v[1])
+			t.exp(v[1], table)
+			one := t.vec()
+			VMOVUPS(Mem{Base: table, Disp: 64 * expOne}, one)
+			VADDPS(one, v[1], v[1])
+			VDIVPS(v[1], one, v[0])
+		}},
+		{"tanh", "func(y, x []float32)", []string{"y", "x"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			t.tanh(v[1], v[0], expTable())
+		}},
 	} {
 		l.emit(t)
 	}
+}
+
+// expTable loads the address of the constants of exp.
+func expTable() reg.GPVirtual {
+	table := GP64()
+	LEAQ(NewDataAddr(Symbol{Name: "expconst", Static: true}, 0), table)
+	return table
 }
 
 // Comparison predicates: not (a ≤ b), true for NaN; a < b; unordered.

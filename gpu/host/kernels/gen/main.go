@@ -102,6 +102,7 @@ func main() {
 		rows(t)
 		elementwise(t)
 		reductions(t)
+		segment(t)
 		dropout(t)
 	}
 	Generate()

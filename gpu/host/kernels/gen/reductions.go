@@ -18,6 +18,10 @@ func reductions(t target) {
 			VSUBPS(v[1], v[0], v[0])
 			VMULPS(v[0], v[0], v[0])
 		}},
+		{"squaredDeviation", "func(x []float32, mean float32) float32", []string{"x"}, "mean", false, func(t target, v []reg.VecVirtual, s reg.VecVirtual, table reg.GPVirtual) {
+			VSUBPS(s, v[0], v[0])
+			VMULPS(v[0], v[0], v[0])
+		}},
 		{"expSum", "func(dst, x []float32, shift float32) float32", []string{"x"}, "shift", true, func(t target, v []reg.VecVirtual, s reg.VecVirtual, table reg.GPVirtual) {
 			VSUBPS(s, v[0], v[0])
 			t.exp(v[0], table)
