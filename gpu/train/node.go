@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
@@ -129,59 +128,35 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config) (*store
 }
 
 // choosePlan replaces "auto" by memory if all partitions fit the buffer's
-// budget and by hanoi with as many as fit otherwise.
+// budget and by hanoi otherwise, and an open capacity by the largest whose next
+// step is read while one trains.
 func choosePlan(ctx context.Context, st *store.Store, cfg *Config, o store.MacroOptions, loose int) error {
-	explicit := cfg.Buffer > 0
-	if cfg.Plan == "auto" && explicit && cfg.Buffer < loose {
-		cfg.Plan = macro.Hanoi
-	}
-	fits := func(capacity int) (bool, error) {
-		if o.MemoryBytes == 0 {
-			return true, nil
-		}
-		try := o
-		try.Capacity, try.MemoryBytes = capacity, 1 // refused with what it needs
-		it, err := st.MacroBatches(ctx, try)
-		var budget *store.BudgetError
-		switch {
-		case errors.As(err, &budget):
-			return budget.NeedBytes <= o.MemoryBytes, nil
-		case err == nil:
-			return true, it.Close()
-		}
-		return false, err
-	}
-	if cfg.Plan == "auto" {
-		cfg.Plan = macro.Memory
-		all, err := fits(0)
-		if err != nil {
-			return err
-		}
-		if !all {
+	if cfg.Buffer > 0 && cfg.Buffer < loose {
+		if cfg.Plan == "auto" {
 			cfg.Plan = macro.Hanoi
 		}
-	}
-	if cfg.Plan == macro.Memory {
-		cfg.Buffer = loose
-		return nil
-	}
-	if explicit {
-		return nil
-	}
-	// The largest capacity that fits; what a capacity needs grows with it.
-	sizes := make([]int, loose)
-	for i := range sizes {
-		sizes[i] = i + 1
-	}
-	var failed error
-	n, _ := slices.BinarySearchFunc(sizes, true, func(capacity int, _ bool) int {
-		ok, err := fits(capacity)
-		failed = errors.Join(failed, err)
-		if ok {
-			return -1
+		if cfg.Plan != macro.Memory {
+			return nil
 		}
-		return 1
-	})
-	cfg.Buffer = max(n, 1) // one partition that does not fit is refused by the buffer, with the size it needs
-	return failed
+	}
+	if cfg.Plan != macro.Memory {
+		n, err := st.MaxCapacity(ctx, o)
+		if err != nil {
+			return fmt.Errorf("train: plan %s: %w", cfg.Plan, err)
+		}
+		if n > 0 {
+			if cfg.Plan == "auto" {
+				cfg.Plan = macro.Hanoi
+			}
+			if cfg.Buffer == 0 {
+				cfg.Buffer = n
+			}
+			return nil
+		}
+		if cfg.Plan == "auto" {
+			cfg.Plan = macro.Memory
+		}
+	}
+	cfg.Buffer = loose
+	return nil
 }

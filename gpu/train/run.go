@@ -56,6 +56,8 @@ type Hooks struct {
 	Start func(Config)
 	Batch func(epoch int, batches int64) // after each mini-batch's step
 	Epoch func(Epoch)
+	// Macro is called after each epoch's training with what the partition buffer measured.
+	Macro func(store.MacroStats)
 }
 
 // macroBatches is the part of the store's iterator that training uses.
@@ -151,7 +153,11 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	}
 	s.sum.Batches += sum.batches
 	s.sum.SampledEdges += sum.edges
-	bytes := s.it.Stats().BytesRead
+	stats := s.it.Stats()
+	if s.hooks.Macro != nil {
+		s.hooks.Macro(stats)
+	}
+	bytes := stats.BytesRead
 	s.sum.BytesRead += bytes
 	return Epoch{
 		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1,

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ type trainOptions struct {
 	reuse   string
 	config  string
 	save    string
+	metrics string
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
@@ -99,8 +101,26 @@ store (STORE/runs) or where --save says.`,
 		},
 	}
 	o.flags(cmd.Flags())
+	cmd.Flags().StringVar(&o.metrics, "metrics", "", "write measurements of every step to this file of JSON lines, for \"gstore report\"")
 	cmd.Flags().StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	return cmd
+}
+
+// recordMetrics opens a metrics file: record appends an epoch, done closes the
+// file and returns the first error.
+func recordMetrics(path string) (record func(store.MacroStats), done func() error, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := store.NewMetricsWriter(f)
+	var failed error
+	record = func(s store.MacroStats) {
+		if failed == nil {
+			failed = w.Epoch(s)
+		}
+	}
+	return record, func() error { return errors.Join(failed, f.Close()) }, nil
 }
 
 // runTrain trains, prints, records the run and saves the model.
@@ -116,7 +136,16 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 		}
 	}()
 	started := time.Now()
-	cp, err := train.Node(ctx, st, o.Config, trainHooks(e, o.Epochs))
+	hooks := trainHooks(e, o.Epochs)
+	if o.metrics != "" {
+		record, done, merr := recordMetrics(o.metrics)
+		if merr != nil {
+			return nil, merr
+		}
+		hooks.Macro = record
+		defer func() { err = errors.Join(err, done()) }()
+	}
+	cp, err := train.Node(ctx, st, o.Config, hooks)
 	if err != nil {
 		return nil, err
 	}
