@@ -10,27 +10,31 @@ import (
 
 type inspectOptions struct {
 	elements int
+	version  uint64
 }
 
 func newInspect(e *env) *cobra.Command {
 	var o inspectOptions
 	cmd := &cobra.Command{
-		Use:   "inspect FILE" + blocks.Extension,
-		Short: "Show a block file's bytes with their meaning",
-		Long: `Show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
+		Use:   "inspect STORE | FILE" + blocks.Extension,
+		Short: "Show what a store holds, or a block file's bytes with their meaning",
+		Long: `Show a store: schema, partitions, columns, files and their sizes, versions and runs.
+
+Or show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
 what they say. Header and footer are checked; the payload is shown as it is.`,
-		Example: "  gstore inspect cora.gstore/data/000001.gsb --elements 4",
-		Args:    exactArgs("FILE"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Example: "  gstore inspect cora.gstore\n  gstore inspect cora.gstore/data/000001.gsb --elements 4",
+		Args:    exactArgs("STORE or FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.elements < 0 {
 				return usagef("--elements %d: expected 0 (all) or more", o.elements)
 			}
 			if !strings.HasSuffix(args[0], blocks.Extension) {
-				return usagef("%s: expected a block file, FILE%s", args[0], blocks.Extension)
+				return inspectStore(cmd.Context(), e, args[0], o)
 			}
 			return inspectFile(e, args[0], o.elements)
 		},
 	}
 	cmd.Flags().IntVar(&o.elements, "elements", 8, "how much to show of each array and list (0 = all)")
+	cmd.Flags().Uint64Var(&o.version, "version", 0, "which version of a store (0 = the newest)")
 	return cmd
 }

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gstore/gstore/store"
+)
+
+// inspectStore shows what a store's manifest and history say, and the sizes of
+// its files. Opening checks headers and footers; payloads are verify's business.
+func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (err error) {
+	s, err := store.Open(dir, store.Options{Version: o.version})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	h, err := store.ReadHistory(ctx, dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	m := s.Manifest()
+	if e.json {
+		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h})
+		return nil
+	}
+	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	printVersion(w, dir, m)
+	printPartitions(w, m, o.elements)
+	printColumns(w, s)
+	printFiles(w, m)
+	printHistory(w, h, o.elements)
+	return w.Flush()
+}
+
+func printVersion(w io.Writer, dir string, m *store.Manifest) {
+	kind := "directed"
+	if m.Schema.Undirected {
+		kind = "undirected, each edge stored once"
+	}
+	fmt.Fprintf(w, "%s\tversion %d of %s\n", dir, m.Version, m.Created.Format(time.RFC3339))
+	fmt.Fprintf(w, "nodes\t%d\n", m.Nodes)
+	if len(m.Schema.NodeTypes) > 1 {
+		for _, t := range m.Schema.NodeTypes {
+			fmt.Fprintf(w, "  %s\t%d\n", t.Name, t.Count)
+		}
+	}
+	fmt.Fprintf(w, "edges\t%d (%s)\n", m.Edges, kind)
+	if n := len(m.Schema.Relations); n > 1 {
+		fmt.Fprintf(w, "relations\t%d\n", n)
+	}
+	switch m.Schema.Task {
+	case store.TaskNode:
+		var train, valid, test uint64
+		for _, p := range m.Partitions {
+			train, valid, test = train+p.Train, valid+p.Valid, test+p.Test
+		}
+		fmt.Fprintf(w, "task\tnode classification, %d classes; train %d, valid %d, test %d\n", m.Schema.Classes, train, valid, test)
+	case store.TaskLink:
+		fmt.Fprintf(w, "task\tlink prediction\n")
+	}
+	for _, l := range m.EdgeLists {
+		fmt.Fprintf(w, "edge list %s\t%d edges\n", l.Name, l.Rows)
+	}
+	fmt.Fprintf(w, "external ids\t%s\n", m.IDs.Kind)
+	fmt.Fprintf(w, "data files\t%d, %s", len(m.Files), sizeText(m.Bytes()))
+	if m.Edges > 0 {
+		fmt.Fprintf(w, "; topology %.3f bytes an edge", float64(fileBytes(m, m.Topology))/float64(m.Edges))
+	}
+	fmt.Fprintln(w)
+}
+
+// fileBytes adds up the sizes of the named files.
+func fileBytes(m *store.Manifest, names []string) (n int64) {
+	for _, f := range m.Files {
+		if slices.Contains(names, f.Name) {
+			n += f.Size
+		}
+	}
+	return n
+}
+
+func printPartitions(w io.Writer, m *store.Manifest, limit int) {
+	nodes, edges := make([]uint64, len(m.Partitions)), make([]uint64, len(m.Partitions))
+	for i, p := range m.Partitions {
+		nodes[i], edges[i] = p.Nodes, p.Edges
+	}
+	slices.Sort(nodes)
+	slices.Sort(edges)
+	mid, last := len(nodes)/2, len(nodes)-1
+	fmt.Fprintf(w, "\npartitions\t%d", len(m.Partitions))
+	if len(m.Pinned) > 0 {
+		fmt.Fprintf(w, ", pinned %v", m.Pinned)
+	}
+	fmt.Fprintf(w, "\n  nodes each\tmin %d, median %d, max %d\n  edges each\tmin %d, median %d, max %d\n",
+		nodes[0], nodes[mid], nodes[last], edges[0], edges[mid], edges[last])
+	fmt.Fprintln(w, "\n  partition\tfirst node\tnodes\tedges\ttrain\tvalid\ttest")
+	for i, p := range m.Partitions {
+		if limit > 0 && i == limit {
+			fmt.Fprintf(w, "  … %d more\n", len(m.Partitions)-i)
+			break
+		}
+		fmt.Fprintf(w, "  %d\t%d\t%d\t%d\t%d\t%d\t%d\n", i, p.First, p.Nodes, p.Edges, p.Train, p.Valid, p.Test)
+	}
+}
+
+func printColumns(w io.Writer, s *store.Store) {
+	fmt.Fprintln(w, "\ncolumn\trole\trow\tbytes\tfiles")
+	for _, c := range s.Manifest().Columns {
+		fmt.Fprintf(w, "%s\t%s\t%d × %v\t%s\t%s\n", c.Name, c.Role, c.Dim, c.Elem, sizeText(fileBytes(s.Manifest(), c.Files)), strings.Join(c.Files, " "))
+	}
+}
+
+func printFiles(w io.Writer, m *store.Manifest) {
+	fmt.Fprintln(w, "\nfile\tbytes\tfooter checksum")
+	for _, f := range m.Files {
+		fmt.Fprintf(w, "%s\t%d\t%08x\n", f.Name, f.Size, f.FooterChecksum)
+	}
+}
+
+func printHistory(w io.Writer, h *store.History, limit int) {
+	fmt.Fprintln(w, "\nversion\tparent\tcommitted\tnodes\tedges\tpartitions\tbytes\treadable\tnote")
+	for _, v := range h.Versions {
+		fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%d\t%s\t%t\t%s\n", v.Version, v.Parent, v.Created.Format(time.RFC3339),
+			v.Nodes, v.Edges, v.Partitions, sizeText(v.Bytes), v.Readable, v.Note)
+	}
+	if len(h.Runs) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nrun\tversion\tstarted\tcommand\tsummary")
+	from := 0
+	if limit > 0 {
+		from = max(0, len(h.Runs)-limit)
+	}
+	for _, r := range h.Runs[from:] {
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", r.Number, r.Version, r.Started.Format(time.RFC3339), r.Command, r.Summary)
+	}
+}
+
+// sizeText writes bytes with a binary unit: "1.5 MiB".
+func sizeText(n int64) string {
+	v, unit := float64(n), 0
+	for v >= 1024 && unit < 4 {
+		v /= 1024
+		unit++
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/store/storetest"
+)
+
+func TestInspectStore(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 90, Partitions: 5, Edges: 400}))
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stdout []string
+	}{
+		{[]string{"inspect", dir}, ExitOK, []string{"nodes         90", "400 (directed)", "4 classes", "8 × float32", "topology-000001.gsb", "version  parent"}},
+		{[]string{"inspect", dir, "--elements", "2"}, ExitOK, []string{"… 3 more"}},
+		{[]string{"inspect", dir, "--version", "7"}, ExitFailed, nil},
+		{[]string{"inspect", t.TempDir()}, ExitFailed, nil},
+	} {
+		code, stdout, stderr := runCommand(t, c.args...)
+		if code != c.code {
+			t.Errorf("%v: exit code %d, expected %d (%s)", c.args, code, c.code, stderr)
+		}
+		for _, want := range c.stdout {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%v: no %q in\n%s", c.args, want, stdout)
+			}
+		}
+	}
+
+	_, stdout, _ := runCommand(t, "--json", "inspect", dir)
+	var summary struct {
+		Event    string
+		Bytes    int64
+		Manifest struct{ Nodes, Edges int }
+		History  struct{ Versions []struct{ Readable bool } }
+	}
+	if err := json.Unmarshal([]byte(stdout), &summary); err != nil {
+		t.Fatal(err)
+	}
+	if summary.Event != "summary" || summary.Manifest.Nodes != 90 || summary.Manifest.Edges != 400 || summary.Bytes == 0 || len(summary.History.Versions) != 1 {
+		t.Errorf("summary %+v", summary)
+	}
+
+	files, err := filepath.Glob(dir + "/data/label-*.gsb")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Truncate(files[0], 5000); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := runCommand(t, "inspect", dir)
+	if code != ExitCorrupt || !strings.Contains(stderr, files[0]) {
+		t.Errorf("a truncated file: exit code %d, %s", code, stderr)
+	}
+}
