@@ -1,0 +1,86 @@
+package ingest
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultMemoryBytes is half of the memory that the process's cgroup allows,
+// or half of the machine's where no cgroup sets a limit.
+func DefaultMemoryBytes() int64 {
+	var info unix.Sysinfo_t
+	limit := int64(8 << 30)
+	if err := unix.Sysinfo(&info); err == nil {
+		limit = int64(info.Totalram) * int64(info.Unit)
+	}
+	for _, path := range cgroupLimitFiles() {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64); err == nil && n > 0 && n < limit {
+			limit = n
+		}
+	}
+	return limit / 2
+}
+
+// cgroupLimitFiles lists where the limit of this process's memory may stand, of
+// cgroup version 2 and 1.
+func cgroupLimitFiles() []string {
+	files := []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return files
+	}
+	for line := range bytes.Lines(b) {
+		parts := bytes.SplitN(bytes.TrimSpace(line), []byte(":"), 3)
+		if len(parts) == 3 && len(parts[1]) == 0 {
+			files = append(files, "/sys/fs/cgroup"+string(parts[2])+"/memory.max")
+		}
+	}
+	return files
+}
+
+// PeakRSSBytes returns the process's largest resident memory so far, 0 if unknown.
+func PeakRSSBytes() int64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(b) {
+		if rest, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
+			f := bytes.Fields(rest)
+			if len(f) == 2 {
+				n, _ := strconv.ParseInt(string(f[0]), 10, 64)
+				return n << 10
+			}
+		}
+	}
+	return 0
+}
+
+// offHeap returns n zero bytes outside the Go heap, 4 KiB aligned. Pages are
+// resident only once touched. They go back with freeOffHeap.
+func offHeap(n int64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	if n >= 4<<20 {
+		_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	}
+	return b, nil
+}
+
+func freeOffHeap(b []byte) {
+	if b != nil {
+		_ = unix.Munmap(b)
+	}
+}

@@ -1,0 +1,128 @@
+package ingest
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// SelfLoops says what to do with edges from a node to itself.
+type SelfLoops string
+
+// Self-loop rules.
+const (
+	SelfLoopsKeep SelfLoops = "keep"
+	SelfLoopsDrop SelfLoops = "drop"
+	// SelfLoopsAdd gives every node exactly one self loop: those of the input
+	// are dropped, one per node is added (of relation 0, other edge columns 0).
+	SelfLoopsAdd SelfLoops = "add"
+)
+
+// Options say how a source becomes a store. The zero value takes every default.
+type Options struct {
+	// Partitions is the number of partitions; 0 = chosen from nodes and bytes.
+	Partitions int
+	// Assign computes node assignments; nil = random, balanced to ±1 node.
+	Assign Assigner
+	// Undirected stores each edge once, canonically (src ≤ dst by internal id),
+	// and drops duplicates, in either direction.
+	Undirected bool
+	// Dedup drops edges equal in (src, dst, relation). Of duplicates that
+	// differ in other columns the one whose column bytes sort first stays.
+	Dedup bool
+	// SelfLoops is the rule for self loops; "" = keep.
+	SelfLoops SelfLoops
+	// MemoryBytes bounds peak resident memory of the process; 0 = half of what
+	// the cgroup, or else the machine, allows.
+	MemoryBytes int64
+	// FeatureElem is what feature columns are converted to; Invalid = as they
+	// are (float64 and integers become float32).
+	FeatureElem blocks.ElemType
+	// Seed keys everything random; the same input, options and seed give
+	// identical files.
+	Seed uint64
+	// Resume continues an interrupted ingest after its last finished phase.
+	Resume bool
+	// Threads is the number of goroutines that compute; 0 = GOMAXPROCS.
+	Threads int
+	// FS is where the store goes; nil = the real file system.
+	FS vfs.FS
+	// Progress, if not nil, is told what is done; it is called often, from
+	// several goroutines, and must be quick.
+	Progress func(Progress)
+	// Note is kept in the version's manifest.
+	Note string
+}
+
+// Progress is how far a phase is.
+type Progress struct {
+	Phase string
+	Unit  string // "edges", "rows", "ids"
+	Done  int64
+	Total int64 // −1 = unknown
+}
+
+// Validate reports the first option that makes no sense.
+func (o *Options) Validate() error {
+	switch {
+	case o.Partitions < 0 || o.Partitions > PartitionsMax:
+		return fmt.Errorf("%w: %d partitions (0 = auto, most: %d)", ErrOptions, o.Partitions, PartitionsMax)
+	case o.MemoryBytes < 0:
+		return fmt.Errorf("%w: memory budget of %d bytes", ErrOptions, o.MemoryBytes)
+	case o.Threads < 0:
+		return fmt.Errorf("%w: %d threads", ErrOptions, o.Threads)
+	}
+	switch o.SelfLoops {
+	case "", SelfLoopsKeep, SelfLoopsDrop, SelfLoopsAdd:
+	default:
+		return fmt.Errorf("%w: self-loop rule %q (known: keep, drop, add)", ErrOptions, o.SelfLoops)
+	}
+	switch o.FeatureElem {
+	case blocks.Invalid, blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8, blocks.Float64:
+	default:
+		return fmt.Errorf("%w: features of type %v (known: float32, float16, bfloat16, float64, int8)", ErrOptions, o.FeatureElem)
+	}
+	return nil
+}
+
+// PartitionsMax is the largest number of partitions: the directory of a
+// topology row has an entry for each, so p partitions cost 24p² bytes.
+const PartitionsMax = 1 << 16
+
+// withDefaults fills in what zero stands for.
+func (o Options) withDefaults() Options {
+	if o.SelfLoops == "" {
+		o.SelfLoops = SelfLoopsKeep
+	}
+	if o.Undirected {
+		o.Dedup = true
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = DefaultMemoryBytes()
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	return o
+}
+
+// Report is what an ingest did.
+type Report struct {
+	Manifest     *store.Manifest
+	Nodes        uint64
+	EdgesRead    uint64
+	EdgesStored  uint64 // after undirected, dedup and self-loop rules
+	Duplicates   uint64 // edges dropped as duplicates
+	SelfLoops    uint64 // self loops dropped
+	Resumed      []string
+	BytesSpilled int64 // written to scratch files
+	BytesStored  int64 // the version's files
+	PeakRSSBytes int64
+}
