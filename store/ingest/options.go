@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 )
 
@@ -26,8 +27,8 @@ const (
 type Options struct {
 	// Partitions is the number of partitions; 0 = chosen from nodes and bytes.
 	Partitions int
-	// Assign computes node assignments; nil = random, balanced to ±1 node.
-	Assign Assigner
+	// Partitioner assigns nodes to partitions; "" = random, balanced to ±1 node.
+	Partitioner partitioner.Method
 	// Undirected stores each edge once, canonically (src ≤ dst by internal id),
 	// and drops duplicates, in either direction.
 	Undirected bool

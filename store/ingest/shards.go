@@ -30,14 +30,14 @@ type shards struct {
 	arena []byte // off the Go heap: all chunk memory
 	pool  chan []byte
 
-	fs        vfs.FS
-	path      string
-	mu        sync.Mutex
-	file      vfs.File // nil until something is spilled
-	lists     []shardList
-	slots     atomic.Int64 // chunks in the spill file
-	spilled   atomic.Int64 // bytes
-	writers   []*scatter
+	fs      vfs.FS
+	path    string
+	mu      sync.Mutex
+	file    vfs.File // nil until something is spilled
+	lists   []shardList
+	slots   atomic.Int64 // chunks in the spill file
+	spilled atomic.Int64 // bytes
+	writers []*scatter
 }
 
 // shardList is what a shard holds.

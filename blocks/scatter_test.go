@@ -1,0 +1,115 @@
+package blocks
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A scattered file equals the one a Writer makes of the same extents, whatever
+// the order its chunks arrive in.
+func TestScatterWriterEqualsWriter(t *testing.T) {
+	fs := vfs.NewMem()
+	h := Header{Kind: NodeColumn, FileID: 7, Elem: Uint8, Dim: 3, Partitions: 4, Name: "x"}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var payload [][]byte
+	var sizes []ExtentSize
+	for id, rows := range []int{70_000, 0, 1, 65_536} {
+		b := make([]byte, 3*rows)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		payload = append(payload, b)
+		sizes = append(sizes, ExtentSize{ID: uint64(id), Bytes: int64(len(b)), Rows: uint64(rows)})
+	}
+	w, err := Create(fs, "a", h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, b := range payload {
+		if err := w.Append(uint64(id), sizes[id].Rows, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s, err := CreateScatter(fs, "b", h, sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type piece struct{ extent, at int }
+	var pieces []piece
+	for k, b := range payload {
+		for at := 0; at < len(b); at += ChunkBytes {
+			pieces = append(pieces, piece{k, at})
+		}
+	}
+	rng.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+	for n, p := range pieces {
+		if n == len(pieces)-1 {
+			if _, err := s.Close(); err == nil {
+				t.Fatal("a file that lacks a chunk was closed")
+			}
+		}
+		b := payload[p.extent]
+		if err := s.WriteChunks(p.extent, int64(p.at), b[p.at:min(p.at+ChunkBytes, len(b))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want || !bytes.Equal(readFile(t, fs, "a"), readFile(t, fs, "b")) {
+		t.Fatalf("the files differ: %+v and %+v", got, want)
+	}
+	f, err := Open(fs, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestScatterWriterRefusesHalfChunks(t *testing.T) {
+	h := Header{Kind: NodeColumn, Elem: Uint8, Dim: 1, Partitions: 1}
+	s, err := CreateScatter(vfs.NewMem(), "a", h, []ExtentSize{{Bytes: 100_000, Rows: 100_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 100_001)
+	for _, r := range [][2]int{{0, 100}, {1, ChunkBytes + 1}, {ChunkBytes, 100_001}} {
+		if err := s.WriteChunks(0, int64(r[0]), b[r[0]:r[1]]); err == nil {
+			t.Errorf("bytes %d to %d were accepted", r[0], r[1])
+		}
+	}
+	if err := s.Abort(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, fs vfs.FS, path string) []byte {
+	t.Helper()
+	f, err := fs.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, info.Size())
+	if _, err := f.ReadAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,373 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// sortBuffers hold one unit while it is sorted and written, off the Go heap.
+type sortBuffers struct {
+	mem           []byte
+	keys, scratch []uint64
+	vals, valTemp []uint32 // with payload: which record a key is of
+	payload       []byte
+	chunk         []byte // one spilled chunk
+	column        []byte // with payload: a column in edge order
+
+	sorted     []uint64
+	order      []uint32
+	duplicates uint64
+}
+
+// sortBytes is what sorting takes for each record.
+func sortBytes(payload int) int64 {
+	if payload == 0 {
+		return 16
+	}
+	return 16 + 8 + int64(payload) + int64(payload)
+}
+
+func newSortBuffers(records int64, payload, chunkBytes int) (*sortBuffers, error) {
+	records = (records + 7) &^ 7
+	mem, err := offHeap(records*sortBytes(payload) + int64(chunkBytes))
+	if err != nil {
+		return nil, err
+	}
+	b := &sortBuffers{mem: mem}
+	take := func(n int64) []byte {
+		part := mem[:n:n]
+		mem = mem[n:]
+		return part
+	}
+	b.keys, _ = blocks.View[uint64](take(8 * records))
+	b.scratch, _ = blocks.View[uint64](take(8 * records))
+	b.chunk = take(int64(chunkBytes))
+	if payload > 0 {
+		b.vals, _ = blocks.View[uint32](take(4 * records))
+		b.valTemp, _ = blocks.View[uint32](take(4 * records))
+		b.payload = take(records * int64(payload))
+		b.column = take(records * int64(payload))
+	}
+	return b, nil
+}
+
+// sortUnit loads a unit, sorts it, and drops duplicates.
+func (s *edgeScatter) sortUnit(b *sortBuffers, u unit) error {
+	width := s.shards.payload
+	shift := 2*s.layout.localBits + s.layout.inlineBits
+	n := 0
+	err := s.shards.read(u.shard, b.chunk, func(keys []uint64, payload []byte) error {
+		if u.to == 0 {
+			copy(b.keys[n:], keys)
+			copy(b.payload[n*width:], payload)
+			n += len(keys)
+			return nil
+		}
+		for i, key := range keys {
+			if bucket := key >> shift; bucket >= u.from && bucket < u.to {
+				b.keys[n] = key
+				copy(b.payload[n*width:(n+1)*width], payload[i*width:])
+				n++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	keyBits := s.layout.groupBits + s.layout.partBits + shift
+	if width == 0 {
+		b.sorted = radixSort(b.keys[:n], b.scratch, keyBits)
+		b.duplicates = 0
+		if s.rules.dedup {
+			before := len(b.sorted)
+			b.sorted = s.dedupKeys(b.sorted)
+			b.duplicates = uint64(before - len(b.sorted))
+		}
+		return nil
+	}
+	for i := range n {
+		b.vals[i] = uint32(i)
+	}
+	b.sorted, b.order = radixSortIndexed(b.keys[:n], b.scratch, b.vals[:n], b.valTemp, keyBits)
+	s.orderTies(b, width)
+	return nil
+}
+
+// dedupKeys drops keys equal in ends and relation, whose payload rides in them:
+// the relation in its low bytes, other columns above it.
+func (s *edgeScatter) dedupKeys(keys []uint64) []uint64 {
+	columns := s.layout.inlineBits - min(s.layout.inlineBits, uint(8*s.rules.relationBytes()))
+	if columns == 0 {
+		return slices.Compact(keys)
+	}
+	// Equal ends are adjacent, equal relations among them perhaps not.
+	inline := s.layout.inlineBits
+	relation := uint64(1)<<(8*s.rules.relationBytes()) - 1
+	out := keys[:0]
+	run := 0 // where the current ends begin in out
+	for _, k := range keys {
+		if len(out) > 0 && out[len(out)-1]>>inline != k>>inline {
+			run = len(out)
+		}
+		if !slices.ContainsFunc(out[run:], func(x uint64) bool { return x&relation == k&relation && x>>inline == k>>inline }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// orderTies puts records of equal key in the order of their payload bytes, so
+// that the result does not depend on arrival, and drops duplicates.
+func (s *edgeScatter) orderTies(b *sortBuffers, width int) {
+	row := func(v uint32) []byte { return b.payload[int(v)*width : (int(v)+1)*width] }
+	rel := s.rules.relationBytes()
+	keys, order, out := b.sorted, b.order, 0
+	for i := 0; i < len(keys); {
+		j := i + 1
+		for j < len(keys) && keys[j] == keys[i] {
+			j++
+		}
+		if j > i+1 {
+			slices.SortFunc(order[i:j], func(x, y uint32) int { return bytes.Compare(row(x), row(y)) })
+		}
+		for k := i; k < j; k++ {
+			if s.rules.dedup && k > i && bytes.Equal(row(order[k])[:rel], row(order[out-1])[:rel]) {
+				continue
+			}
+			keys[out], order[out] = keys[k], order[k]
+			out++
+		}
+		i = j
+	}
+	b.duplicates = uint64(len(keys) - out)
+	b.sorted, b.order = keys[:out], order[:out]
+}
+
+// write sorts the shards and writes the edge files: threads goroutines sort
+// units ahead, one writes them in order. memory bounds the buffers.
+func (s *edgeScatter) write(ctx context.Context, f *edgeFiles, memory int64, threads int, done func(n int64)) (*edgeCounts, error) {
+	width := s.shards.payload
+	sets := threads + 1
+	capacity := min((memory/int64(sets)-int64(s.shards.chunkBytes))/sortBytes(width), 1<<31)
+	units, err := s.planUnits(max(capacity, 1<<10))
+	if err != nil {
+		return nil, err
+	}
+	largest := int64(0)
+	for _, u := range units {
+		largest = max(largest, u.records)
+	}
+	sets = min(sets, len(units))
+	free := make(chan *sortBuffers, sets)
+	for range sets {
+		b, err := newSortBuffers(largest, width, s.shards.chunkBytes)
+		if err != nil {
+			return nil, err
+		}
+		defer freeOffHeap(b.mem)
+		free <- b
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	results := make(chan chan *sortBuffers, sets)
+	g.Go(func() error {
+		defer close(results)
+		for _, u := range units {
+			var b *sortBuffers
+			select {
+			case b = <-free:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			r := make(chan *sortBuffers, 1)
+			g.Go(func() error {
+				defer close(r)
+				if err := s.sortUnit(b, u); err != nil {
+					return err
+				}
+				r <- b
+				return nil
+			})
+			results <- r // has room: there are no more units under way than buffers
+		}
+		return nil
+	})
+	w := newEdgeWriter(s, f)
+	g.Go(func() error {
+		k := 0
+		for r := range results {
+			b, ok := <-r
+			if !ok {
+				return ctx.Err() // the sorter's error comes from the group
+			}
+			if err := w.unit(units[k], b); err != nil {
+				return err
+			}
+			k++
+			done(int64(len(b.sorted)) + int64(b.duplicates))
+			free <- b
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return w.finish()
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return &w.counts, nil
+}
+
+// edgeWriter turns sorted units into files.
+type edgeWriter struct {
+	s      *edgeScatter
+	f      *edgeFiles
+	enc    *blocks.RowEncoder
+	row    int // row that is open; −1 before the first
+	counts edgeCounts
+	rel    []byte
+}
+
+func newEdgeWriter(s *edgeScatter, f *edgeFiles) *edgeWriter {
+	return &edgeWriter{s: s, f: f, enc: blocks.NewRowEncoder(f.topology, s.layout.sizes), row: -1,
+		counts: edgeCounts{rows: make([]uint64, s.layout.partitions()), relations: make([]uint64, max(1, s.rules.relations))}}
+}
+
+// advance closes the open row and writes empty ones until row is open.
+func (w *edgeWriter) advance(row int) error {
+	for w.row < row {
+		if err := w.endRow(); err != nil {
+			return err
+		}
+		w.row++
+		if w.row == len(w.s.layout.sizes) {
+			return nil
+		}
+		for _, f := range w.f.all() {
+			if err := f.Begin(uint64(w.row)); err != nil {
+				return err
+			}
+		}
+		if err := w.enc.Begin(store.PartitionID(w.row)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *edgeWriter) endRow() error {
+	if w.row < 0 {
+		return nil
+	}
+	edges, err := w.enc.End()
+	if err != nil {
+		return err
+	}
+	w.counts.rows[w.row] = edges
+	w.counts.stored += edges
+	for _, f := range w.f.all() {
+		if err := f.End(edges); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *edgeWriter) finish() error { return w.advance(len(w.s.layout.sizes)) }
+
+// unit writes one unit's buckets.
+func (w *edgeWriter) unit(u unit, b *sortBuffers) error {
+	l := w.s.layout
+	w.counts.duplicates += b.duplicates
+	keys := b.sorted
+	lb, inline := l.localBits, l.inlineBits
+	shift := 2*lb + inline
+	mask := uint64(1)<<lb - 1
+	for i := 0; i < len(keys); {
+		bucket := keys[i] >> shift
+		j := i + bucketEnd(keys[i:], bucket, shift)
+		group, src := bucket>>l.partBits, store.PartitionID(bucket&(1<<l.partBits-1))
+		if err := w.advance(u.shard<<l.groupBits + int(group)); err != nil {
+			return err
+		}
+		run := keys[i:j]
+		if err := w.columns(b, run, i, j); err != nil {
+			return err
+		}
+		for k, key := range run {
+			key >>= inline
+			run[k] = key>>lb&mask<<32 | key&mask
+		}
+		if err := w.enc.Bucket(src, run); err != nil {
+			return err
+		}
+		i = j
+	}
+	return nil
+}
+
+// bucketEnd returns how many of the sorted keys are of the bucket.
+func bucketEnd(keys []uint64, bucket uint64, shift uint) int {
+	for n, k := range keys {
+		if k>>shift != bucket {
+			return n
+		}
+	}
+	return len(keys)
+}
+
+// columns writes the edge columns of records i ≤ k < j, whose keys are run.
+func (w *edgeWriter) columns(b *sortBuffers, run []uint64, i, j int) error {
+	r := &w.s.rules
+	if r.payloadBytes() == 0 {
+		w.counts.relations[0] += uint64(len(run))
+		return nil
+	}
+	at := 0
+	put := func(f *blocks.Writer, n int) error {
+		out := w.rel[:0]
+		if w.s.layout.inlineBits > 0 {
+			for _, key := range run {
+				x := key & (1<<w.s.layout.inlineBits - 1) >> (8 * at)
+				for k := range n {
+					out = append(out, byte(x>>(8*k)))
+				}
+			}
+		} else {
+			width := w.s.shards.payload
+			for _, v := range b.order[i:j] {
+				out = append(out, b.payload[int(v)*width+at:int(v)*width+at+n]...)
+			}
+		}
+		at += n
+		w.rel = out
+		_, err := f.Write(out)
+		return err
+	}
+	if n := r.relationBytes(); n > 0 {
+		if err := put(w.f.relation, n); err != nil {
+			return err
+		}
+		for k := 0; k < len(w.rel); k += n {
+			id := int(w.rel[k])
+			if n == 2 {
+				id |= int(w.rel[k+1]) << 8
+			}
+			w.counts.relations[id]++
+		}
+	} else {
+		w.counts.relations[0] += uint64(len(run))
+	}
+	for c := range r.columns {
+		if err := put(w.f.columns[c], r.columns[c].RowBytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
