@@ -1,0 +1,280 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// columnScatter carries rows that arrive by ascending dense id to their
+// partitions' extents. Within a partition internal ids ascend with dense ids, so each
+// extent grows front to back: a buffer of whole chunks a partition is all it takes, every
+// byte is written once, and the source is read once (or once for each
+// group of partitions whose buffers fit the budget).
+type columnScatter struct {
+	w        *blocks.ScatterWriter
+	layout   *layout
+	places   *places
+	rowBytes int
+	threads  int
+
+	lo, hi  int      // partitions of this pass
+	mem     []byte   // off the Go heap
+	buffers [][]byte // of partitions lo ≤ p < hi
+	fill    []int    // bytes in each buffer
+	written []int64  // bytes of the extent already in the file
+}
+
+const columnBufferMax = 1 << 20
+
+// columnPasses plans buffers for a budget: the bytes of one buffer and the partitions a pass serves.
+func columnPasses(memory int64, partitions int, extentMax int64) (buffer int, perPass int) {
+	most := min(int64(columnBufferMax), (extentMax+blocks.ChunkBytes-1)/blocks.ChunkBytes*blocks.ChunkBytes)
+	each := memory / int64(partitions) / blocks.ChunkBytes * blocks.ChunkBytes
+	each = max(blocks.ChunkBytes, min(each, most))
+	return int(each), max(1, min(partitions, int(memory/each)))
+}
+
+// begin opens a pass over partitions lo ≤ p < hi with buffers of the given size.
+func (c *columnScatter) begin(lo, hi, buffer int) error {
+	freeOffHeap(c.mem)
+	mem, err := offHeap(int64(hi-lo) * int64(buffer))
+	if err != nil {
+		return fmt.Errorf("column buffers: %w", err)
+	}
+	c.mem, c.lo, c.hi = mem, lo, hi
+	c.buffers = make([][]byte, hi-lo)
+	for i := range c.buffers {
+		c.buffers[i] = mem[i*buffer : (i+1)*buffer : (i+1)*buffer]
+	}
+	c.fill, c.written = make([]int, hi-lo), make([]int64, hi-lo)
+	return nil
+}
+
+// add takes the rows of ids first, first+1, …
+func (c *columnScatter) add(first uint64, rows []byte) error {
+	n := len(rows) / c.rowBytes
+	if len(rows) < 1<<18 || c.threads == 1 {
+		return c.addShare(first, rows, n, 0, 1)
+	}
+	errs := make([]error, c.threads)
+	var wg sync.WaitGroup
+	for t := range c.threads {
+		wg.Go(func() { errs[t] = c.addShare(first, rows, n, t, c.threads) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addShare takes the rows of every of-th partition, beginning with the share-th.
+func (c *columnScatter) addShare(first uint64, rows []byte, n, share, of int) error {
+	for i := range n {
+		p := int(c.places.of(first+uint64(i)) >> c.layout.localBits)
+		if p < c.lo || p >= c.hi || p%of != share {
+			continue
+		}
+		if err := c.append(p-c.lo, rows[i*c.rowBytes:(i+1)*c.rowBytes]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *columnScatter) append(k int, b []byte) error {
+	for len(b) > 0 {
+		n := copy(c.buffers[k][c.fill[k]:], b)
+		c.fill[k] += n
+		b = b[n:]
+		if c.fill[k] == len(c.buffers[k]) {
+			if err := c.flush(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *columnScatter) flush(k int) error {
+	if c.fill[k] == 0 {
+		return nil
+	}
+	err := c.w.WriteChunks(c.lo+k, c.written[k], c.buffers[k][:c.fill[k]])
+	c.written[k] += int64(c.fill[k])
+	c.fill[k] = 0
+	return err
+}
+
+// end closes a pass.
+func (c *columnScatter) end() error {
+	for k := range c.buffers {
+		if err := c.flush(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowStream yields the rows of all dense ids in ascending order.
+type rowStream func(ctx context.Context, emit func(first uint64, rows []byte) error) error
+
+// nodeFile writes one file of an extent a partition, of rows streamed by
+// dense id, and returns its reference.
+func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, stream rowStream) (ref store.FileRef, err error) {
+	h.Partitions = uint32(r.layout.partitions())
+	name, id := r.w.NewFile(base)
+	h.FileID = id
+	row := h.RowBytes()
+	sizes := make([]blocks.ExtentSize, r.layout.partitions())
+	largest := int64(0)
+	for p, n := range r.layout.sizes {
+		sizes[p] = blocks.ExtentSize{ID: uint64(p), Bytes: row * int64(n), Rows: uint64(n)}
+		largest = max(largest, sizes[p].Bytes)
+	}
+	w, err := blocks.CreateScatter(r.w.FS(), r.w.DataPath(name), h, sizes)
+	if err != nil {
+		return ref, err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.Abort()
+		}
+	}()
+	c := &columnScatter{w: w, layout: r.layout, places: r.places, rowBytes: int(row), threads: r.o.Threads}
+	defer func() { freeOffHeap(c.mem) }()
+	buffer, per := columnPasses(r.budget.columns, len(sizes), largest)
+	for lo := 0; lo < len(sizes); lo += per {
+		if err := c.begin(lo, min(lo+per, len(sizes)), buffer); err != nil {
+			return ref, err
+		}
+		next := uint64(0)
+		err := stream(ctx, func(first uint64, rows []byte) error {
+			if first != next || uint64(len(rows))%uint64(row) != 0 {
+				return fmt.Errorf("column %s: rows of node %d, expected %d", h.Name, first, next)
+			}
+			next += uint64(len(rows)) / uint64(row)
+			if next > r.layout.nodes {
+				return fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next, r.layout.nodes)
+			}
+			r.tick(int64(len(rows)) / row)
+			return c.add(first, rows)
+		})
+		if err == nil && next != r.layout.nodes {
+			err = fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next, r.layout.nodes)
+		}
+		if err == nil {
+			err = c.end()
+		}
+		if err != nil {
+			return ref, err
+		}
+	}
+	info, err := w.Close()
+	return store.Ref(name, info), err
+}
+
+// fillRows streams n default rows from id first.
+func fillRows(ctx context.Context, first, n uint64, row []byte, emit func(first uint64, rows []byte) error) error {
+	if n == 0 {
+		return nil
+	}
+	per := uint64(max(1, (1<<18)/len(row)))
+	block := make([]byte, 0, int(min(per, n))*len(row))
+	for range min(per, n) {
+		block = append(block, row...)
+	}
+	for n > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		k := min(per, n)
+		if err := emit(first, block[:k*uint64(len(row))]); err != nil {
+			return err
+		}
+		first, n = first+k, n-k
+	}
+	return nil
+}
+
+// column writes the node column c of the source.
+func (r *run) column(ctx context.Context, c int) error {
+	spec := r.desc.NodeColumns[c]
+	conv, err := r.converter(ctx, c)
+	if err != nil {
+		return err
+	}
+	r.phase("column "+spec.Name, "rows", int64(r.layout.nodes))
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name}
+	covered := uint64(spec.Rows)
+	if spec.Rows < 0 {
+		covered = r.layout.nodes - spec.First
+	}
+	if spec.First > r.layout.nodes || spec.First+covered > r.layout.nodes {
+		return Inputf(r.desc.Input, "column %s has %d rows from node %d, expected at most %d nodes", spec.Name, covered, spec.First, r.layout.nodes)
+	}
+	stream := func(ctx context.Context, emit func(uint64, []byte) error) error {
+		if err := fillRows(ctx, 0, spec.First, conv.missing, emit); err != nil {
+			return err
+		}
+		next := spec.First
+		out := []byte(nil)
+		err := r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, at Position) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := len(rows) / spec.RowBytes()
+			if next+uint64(n) > spec.First+covered {
+				return Inputf(at.Of(0), "column %s has more than %d rows", spec.Name, covered)
+			}
+			var err error
+			if out, err = conv.convert(out[:0], rows, at); err != nil {
+				return err
+			}
+			first := next
+			next += uint64(n)
+			return emit(first, out)
+		})
+		if err != nil {
+			return err
+		}
+		if next != spec.First+covered {
+			return Inputf(r.desc.Input, "column %s has %d rows, expected %d", spec.Name, next-spec.First, covered)
+		}
+		return fillRows(ctx, next, r.layout.nodes-next, conv.missing, emit)
+	}
+	ref, err := r.nodeFile(ctx, fileBase(spec.Name), h, stream)
+	if err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, ref)
+	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim,
+		Scale: conv.scale, NodeType: spec.NodeType, Files: []string{ref.Name}})
+	if spec.Role == store.RoleLabel {
+		r.m.Schema.Classes = max(r.m.Schema.Classes, int(conv.labelMax)+1)
+		if n := len(r.desc.ClassNames); n > 0 {
+			r.m.Schema.Classes, r.m.Schema.ClassNames = n, r.desc.ClassNames
+		}
+	}
+	return nil
+}
+
+// fileBase turns a column's name into part of a file name.
+func fileBase(name string) string {
+	b := []byte("column-")
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			b = append(b, c)
+		default: // distinct names give distinct files
+			b = append(b, fmt.Sprintf("%%%02x", c)...)
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,258 @@
+package ingest
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// converter turns rows of a source column into rows of the stored one, and
+// checks each element.
+type converter struct {
+	spec     ColumnSpec
+	elem     blocks.ElemType
+	missing  []byte    // the stored row of a node the column says nothing about
+	scale    []float32 // int8
+	classes  int       // labels: known number of classes, 0 = unknown
+	labelMax int32
+}
+
+// converter plans the conversion of node column c; int8 features take a pass
+// over the column, for the largest magnitude of each dimension.
+func (r *run) converter(ctx context.Context, c int) (*converter, error) {
+	spec := r.desc.NodeColumns[c]
+	k := &converter{spec: spec, elem: spec.Elem, labelMax: -1}
+	switch spec.Role {
+	case store.RoleLabel:
+		k.elem, k.classes = blocks.Int32, len(r.desc.ClassNames)
+		if spec.Dim != 1 {
+			return nil, Inputf(r.desc.Input, "labels of %d columns, expected 1", spec.Dim)
+		}
+		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
+		return k, nil
+	case store.RoleFeature:
+		switch {
+		case r.o.FeatureElem != blocks.Invalid:
+			k.elem = r.o.FeatureElem
+		case spec.Elem == blocks.Float16 || spec.Elem == blocks.BFloat16 || spec.Elem == blocks.Float32:
+		default:
+			k.elem = blocks.Float32
+		}
+	}
+	k.missing = make([]byte, spec.Dim*k.elem.Size())
+	if k.elem == blocks.Int8 && spec.Role == store.RoleFeature {
+		return k, r.int8Scales(ctx, c, k)
+	}
+	return k, nil
+}
+
+// int8Scales finds each dimension's scale: largest magnitude / 127.
+func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
+	r.phase("scales of "+k.spec.Name, "rows", int64(r.layout.nodes))
+	k.scale = make([]float32, k.spec.Dim)
+	err := r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, at Position) error {
+		size := k.spec.Elem.Size()
+		for i := 0; i*size < len(rows); i++ {
+			x, err := k.value(rows[i*size:], i, at)
+			if err != nil {
+				return err
+			}
+			d := i % k.spec.Dim
+			k.scale[d] = max(k.scale[d], float32(math.Abs(x)))
+		}
+		r.tick(int64(len(rows) / k.spec.RowBytes()))
+		return ctx.Err()
+	})
+	for d := range k.scale {
+		k.scale[d] /= 127
+	}
+	return err
+}
+
+// value decodes the element at the front of b, the i-th of the batch.
+func (k *converter) value(b []byte, i int, at Position) (float64, error) {
+	x := decodeNumber(k.spec.Elem, b)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0, Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %v, expected a finite number", i%k.spec.Dim, k.spec.Name, x)
+	}
+	return x, nil
+}
+
+func decodeNumber(elem blocks.ElemType, b []byte) float64 {
+	le := binary.LittleEndian
+	switch elem {
+	case blocks.Float32:
+		return float64(math.Float32frombits(le.Uint32(b)))
+	case blocks.Float64:
+		return math.Float64frombits(le.Uint64(b))
+	case blocks.Float16:
+		return float64(float16ToFloat32(le.Uint16(b)))
+	case blocks.BFloat16:
+		return float64(math.Float32frombits(uint32(le.Uint16(b)) << 16))
+	case blocks.Int8:
+		return float64(int8(b[0]))
+	case blocks.Uint8:
+		return float64(b[0])
+	case blocks.Uint16:
+		return float64(le.Uint16(b))
+	case blocks.Int32:
+		return float64(int32(le.Uint32(b)))
+	case blocks.Uint32:
+		return float64(le.Uint32(b))
+	case blocks.Int64:
+		return float64(int64(le.Uint64(b)))
+	case blocks.Uint64:
+		return float64(le.Uint64(b))
+	}
+	return math.NaN()
+}
+
+// convert appends the stored form of rows to out.
+func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
+	if k.spec.Role == store.RoleLabel {
+		return k.labels(out, rows, at)
+	}
+	if k.spec.Role != store.RoleFeature {
+		return append(out, rows...), nil
+	}
+	if k.elem == k.spec.Elem && k.elem != blocks.Int8 {
+		if err := k.checkFinite(rows, at); err != nil {
+			return nil, err
+		}
+		return append(out, rows...), nil
+	}
+	size := k.spec.Elem.Size()
+	le := binary.LittleEndian
+	for i := 0; i*size < len(rows); i++ {
+		x, err := k.value(rows[i*size:], i, at)
+		if err != nil {
+			return nil, err
+		}
+		fits := true
+		switch k.elem {
+		case blocks.Float32:
+			fits = !math.IsInf(float64(float32(x)), 0)
+			out = le.AppendUint32(out, math.Float32bits(float32(x)))
+		case blocks.Float64:
+			out = le.AppendUint64(out, math.Float64bits(x))
+		case blocks.Float16:
+			h := float32ToFloat16(float32(x))
+			fits = h&0x7c00 != 0x7c00
+			out = le.AppendUint16(out, h)
+		case blocks.BFloat16:
+			h := float32ToBFloat16(float32(x))
+			fits = h&0x7f80 != 0x7f80
+			out = le.AppendUint16(out, h)
+		case blocks.Int8:
+			q := 0.0
+			if s := float64(k.scale[i%k.spec.Dim]); s > 0 {
+				q = math.Max(-127, math.Min(127, math.RoundToEven(x/s)))
+			}
+			out = append(out, byte(int8(q)))
+		default:
+			return nil, fmt.Errorf("%w: features of type %v", ErrOptions, k.elem)
+		}
+		if !fits {
+			return nil, Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %g, too large for %v", i%k.spec.Dim, k.spec.Name, x, k.elem)
+		}
+	}
+	return out, nil
+}
+
+// checkFinite looks for NaN and infinity: an exponent of ones.
+func (k *converter) checkFinite(rows []byte, at Position) error {
+	bad := -1
+	le := binary.LittleEndian
+	switch k.elem {
+	case blocks.Float32:
+		for i := 0; i+4 <= len(rows) && bad < 0; i += 4 {
+			if le.Uint32(rows[i:])&0x7f800000 == 0x7f800000 {
+				bad = i / 4
+			}
+		}
+	case blocks.Float64:
+		for i := 0; i+8 <= len(rows) && bad < 0; i += 8 {
+			if le.Uint64(rows[i:])>>52&0x7ff == 0x7ff {
+				bad = i / 8
+			}
+		}
+	case blocks.Float16, blocks.BFloat16:
+		mask := uint16(0x7c00)
+		if k.elem == blocks.BFloat16 {
+			mask = 0x7f80
+		}
+		for i := 0; i+2 <= len(rows) && bad < 0; i += 2 {
+			if le.Uint16(rows[i:])&mask == mask {
+				bad = i / 2
+			}
+		}
+	}
+	if bad < 0 {
+		return nil
+	}
+	_, err := k.value(rows[bad*k.elem.Size():], bad, at)
+	return err
+}
+
+// labels converts class ids; NaN and −1 mean none.
+func (k *converter) labels(out, rows []byte, at Position) ([]byte, error) {
+	size := k.spec.Elem.Size()
+	for i := 0; i*size < len(rows); i++ {
+		x := decodeNumber(k.spec.Elem, rows[i*size:])
+		if math.IsNaN(x) {
+			x = -1
+		}
+		if x != math.Trunc(x) || x < -1 || x > ClassesMax {
+			return nil, Inputf(at.Of(i), "label %v, expected a class id ≥ 0, or −1 for none", x)
+		}
+		if k.classes > 0 && int(x) >= k.classes {
+			return nil, Inputf(at.Of(i), "label %d, expected less than %d (the number of class names)", int(x), k.classes)
+		}
+		k.labelMax = max(k.labelMax, int32(x))
+		out = binary.LittleEndian.AppendUint32(out, uint32(int32(x)))
+	}
+	return out, nil
+}
+
+// ClassesMax bounds class ids: a larger one is taken for damage.
+const ClassesMax = 1 << 24
+
+func float16ToFloat32(h uint16) float32 {
+	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1f), uint32(h&0x3ff)
+	switch exp {
+	case 0x1f:
+		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+	case 0:
+		f := float32(frac) * 0x1p-24
+		return math.Float32frombits(sign | math.Float32bits(f))
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
+
+// float32ToFloat16 rounds to nearest even; what is too large becomes infinite.
+func float32ToFloat16(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b >> 16 & 0x8000)
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7e00
+	case b >= 0x477ff000: // 65520 and more
+		return sign | 0x7c00
+	case b >= 0x38800000: // normal: 2⁻¹⁴ and more
+		b += 0xfff + b>>13&1
+		return sign | uint16((b-0x38000000)>>13)
+	}
+	// Subnormal: adding 0.5 puts the last bit of 2⁻²⁴ at the last bit of the mantissa.
+	return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
+}
+
+// float32ToBFloat16 rounds to nearest even; what is too large becomes infinite.
+func float32ToBFloat16(f float32) uint16 {
+	b := math.Float32bits(f)
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}

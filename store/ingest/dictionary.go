@@ -1,0 +1,472 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+)
+
+// dictionary maps sparse integer or string ids to dense ones: their rank in
+// ascending order, which depends on the set of ids only, not on threads or on
+// the order of edges. It is filled by many goroutines, then frozen, then
+// only read.
+//
+// Ids are spread over shards by hash, each an open-addressing table off the Go
+// heap with a lock, which a batch takes once.
+type dictionary struct {
+	strings bool
+	seed    maphash.Seed // of strings; placement only, no result depends on it
+	limit   int64        // bytes; 0 = none
+	bytes   atomic.Int64
+	shards  [dictShards]dictShard
+	refs    []byte   // frozen: the ids in ascending order
+	order   []uint64 // view of refs: integers, or shard<<40 | offset of strings
+}
+
+const (
+	dictShards    = 64
+	dictShardBits = 6
+)
+
+// dictShard is one table: integers as id+1 in slots, their ranks beside them
+// once frozen; strings as records in text, their offsets in slots.
+type dictShard struct {
+	mu    sync.Mutex
+	mem   []byte
+	slots []uint64
+	ranks []byte // u32 a slot, integers only
+	used  int
+	text  []byte // records: u32 rank, u32 length, bytes, padded to 4
+	end   int
+	_     [64]byte
+}
+
+const stringRecordBytes = 8
+
+func newDictionary(isString bool, limit int64) *dictionary {
+	return &dictionary{strings: isString, seed: maphash.MakeSeed(), limit: limit}
+}
+
+// Close frees the tables.
+func (d *dictionary) Close() {
+	for i := range d.shards {
+		s := &d.shards[i]
+		freeOffHeap(s.mem)
+		freeOffHeap(s.ranks)
+		freeOffHeap(s.text)
+		*s = dictShard{}
+	}
+	freeOffHeap(d.refs)
+	d.refs, d.order = nil, nil
+}
+
+func hashInt(x uint64) uint64 {
+	hi, lo := bits.Mul64(x^0xa0761d6478bd642f, 0xe7037ed1a0b428db)
+	return hi ^ lo
+}
+
+// dictScratch is a worker's room for a batch.
+type dictScratch struct {
+	hashes []uint64
+	byPart [dictShards][]uint32
+	out    [2][]uint64
+}
+
+// add enters the ids of a batch.
+func (d *dictionary) add(ids *IDs, w *dictScratch) error {
+	n := ids.Len()
+	w.hashes = slices.Grow(w.hashes[:0], n)[:n]
+	for k := range w.byPart {
+		w.byPart[k] = w.byPart[k][:0]
+	}
+	for i := range n {
+		var h uint64
+		if d.strings {
+			h = maphash.Bytes(d.seed, ids.At(i))
+		} else {
+			h = hashInt(ids.Ints[i])
+		}
+		w.hashes[i] = h
+		k := h >> (64 - dictShardBits)
+		w.byPart[k] = append(w.byPart[k], uint32(i))
+	}
+	for k := range w.byPart {
+		if len(w.byPart[k]) == 0 {
+			continue
+		}
+		if err := d.addShard(&d.shards[k], ids, w.byPart[k], w.hashes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dictionary) addShard(s *dictShard, ids *IDs, which []uint32, hashes []uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range which {
+		if 2*(s.used+1) > len(s.slots) {
+			if err := d.grow(s); err != nil {
+				return err
+			}
+		}
+		mask := uint64(len(s.slots) - 1)
+		at := hashes[i] & mask
+		if !d.strings {
+			key := ids.Ints[i] + 1
+			for s.slots[at] != key {
+				if s.slots[at] == 0 {
+					s.slots[at] = key
+					s.used++
+					break
+				}
+				at = (at + 1) & mask
+			}
+			continue
+		}
+		id := ids.At(int(i))
+		for {
+			slot := s.slots[at]
+			if slot == 0 {
+				off, err := d.record(s, id)
+				if err != nil {
+					return err
+				}
+				s.slots[at] = hashes[i]&^offsetMask | uint64(off+1)
+				s.used++
+				break
+			}
+			if slot&^offsetMask == hashes[i]&^offsetMask && bytes.Equal(s.at(int(slot&offsetMask)-1), id) {
+				break
+			}
+			at = (at + 1) & mask
+		}
+	}
+	return nil
+}
+
+// A string's slot: 24 bits of its hash, 40 of its record's offset plus one.
+const offsetMask = 1<<40 - 1
+
+func (s *dictShard) at(off int) []byte {
+	n := int(binary.LittleEndian.Uint32(s.text[off+4:]))
+	return s.text[off+stringRecordBytes : off+stringRecordBytes+n]
+}
+
+// record stores a string and returns its offset.
+func (d *dictionary) record(s *dictShard, id []byte) (int, error) {
+	size := (stringRecordBytes + len(id) + 3) &^ 3
+	if s.end+size > len(s.text) {
+		text, err := d.alloc(int64(max(2*len(s.text), s.end+size, 4096)))
+		if err != nil {
+			return 0, err
+		}
+		copy(text, s.text[:s.end])
+		d.free(s.text)
+		s.text = text
+	}
+	off := s.end
+	binary.LittleEndian.PutUint32(s.text[off+4:], uint32(len(id)))
+	copy(s.text[off+stringRecordBytes:], id)
+	s.end += size
+	return off, nil
+}
+
+func (d *dictionary) alloc(n int64) ([]byte, error) {
+	if total := d.bytes.Add(n); d.limit > 0 && total > d.limit {
+		return nil, fmt.Errorf("%w: the dictionary of ids needs more than %d MiB; at least twice the budget would do", store.ErrBudget, d.limit>>20)
+	}
+	return offHeap(n)
+}
+
+func (d *dictionary) free(b []byte) {
+	d.bytes.Add(-int64(len(b)))
+	freeOffHeap(b)
+}
+
+func (d *dictionary) grow(s *dictShard) error {
+	mem, err := d.alloc(max(4096, 2*int64(len(s.mem))))
+	if err != nil {
+		return err
+	}
+	slots, err := blocks.View[uint64](mem)
+	if err != nil {
+		return err
+	}
+	mask := uint64(len(slots) - 1)
+	for _, slot := range s.slots {
+		if slot == 0 {
+			continue
+		}
+		h := slot - 1
+		if d.strings {
+			h = maphash.Bytes(d.seed, s.at(int(slot&offsetMask)-1))
+		} else {
+			h = hashInt(h)
+		}
+		at := h & mask
+		for slots[at] != 0 {
+			at = (at + 1) & mask
+		}
+		slots[at] = slot
+	}
+	d.free(s.mem)
+	s.mem, s.slots = mem, slots
+	return nil
+}
+
+// freeze ranks the ids. No add may follow.
+func (d *dictionary) freeze() error {
+	n := 0
+	for k := range d.shards {
+		n += d.shards[k].used
+	}
+	if n > partitioner.MaxNodes-1 {
+		return Inputf("ids", "%d distinct ids, at most %d are possible", n, uint64(partitioner.MaxNodes-1))
+	}
+	var err error
+	if d.refs, err = d.alloc(8 * int64(n)); err != nil {
+		return err
+	}
+	if d.order, err = blocks.View[uint64](d.refs); err != nil {
+		return err
+	}
+	at := 0
+	for k := range d.shards {
+		for _, slot := range d.shards[k].slots {
+			if slot != 0 {
+				d.order[at] = slot - 1
+				if d.strings {
+					d.order[at] = uint64(k)<<40 | (slot&offsetMask - 1)
+				}
+				at++
+			}
+		}
+	}
+	if d.strings {
+		slices.SortFunc(d.order, func(a, b uint64) int { return bytes.Compare(d.text(a), d.text(b)) })
+		for rank, ref := range d.order {
+			binary.LittleEndian.PutUint32(d.shards[ref>>40].text[ref&offsetMask:], uint32(rank))
+		}
+		return nil
+	}
+	return d.rankInts()
+}
+
+func (d *dictionary) rankInts() error {
+	scratch, err := d.alloc(int64(len(d.refs)))
+	if err != nil {
+		return err
+	}
+	s, err := blocks.View[uint64](scratch)
+	if err != nil {
+		return err
+	}
+	sorted := radixSort(d.order, s, 64)
+	copy(d.order, sorted)
+	d.free(scratch)
+	for k := range d.shards {
+		t := &d.shards[k]
+		if t.ranks, err = d.alloc(4 * int64(len(t.slots))); err != nil {
+			return err
+		}
+	}
+	for rank, id := range d.order {
+		t, at := d.find(id)
+		binary.LittleEndian.PutUint32(t.ranks[4*at:], uint32(rank))
+	}
+	return nil
+}
+
+// find returns where integer id stands; at is −1 if it is not there.
+func (d *dictionary) find(id uint64) (*dictShard, int) {
+	h := hashInt(id)
+	t := &d.shards[h>>(64-dictShardBits)]
+	if len(t.slots) == 0 {
+		return t, -1
+	}
+	mask := uint64(len(t.slots) - 1)
+	for at := h & mask; ; at = (at + 1) & mask {
+		switch t.slots[at] {
+		case id + 1:
+			return t, int(at)
+		case 0:
+			return t, -1
+		}
+	}
+}
+
+func (d *dictionary) text(ref uint64) []byte { return d.shards[ref>>40].at(int(ref & offsetMask)) }
+
+// Len is the number of ids, once frozen.
+func (d *dictionary) Len() int { return len(d.order) }
+
+// rank returns the dense id of item i of ids; false if it is not there.
+func (d *dictionary) rank(ids *IDs, i int) (uint64, bool) {
+	if !d.strings {
+		t, at := d.find(ids.Ints[i])
+		if at < 0 {
+			return 0, false
+		}
+		return uint64(binary.LittleEndian.Uint32(t.ranks[4*at:])), true
+	}
+	id := ids.At(i)
+	h := maphash.Bytes(d.seed, id)
+	t := &d.shards[h>>(64-dictShardBits)]
+	if len(t.slots) == 0 {
+		return 0, false
+	}
+	mask := uint64(len(t.slots) - 1)
+	for at := h & mask; t.slots[at] != 0; at = (at + 1) & mask {
+		slot := t.slots[at]
+		if slot&^offsetMask == h&^offsetMask && bytes.Equal(t.at(int(slot&offsetMask)-1), id) {
+			return uint64(binary.LittleEndian.Uint32(t.text[slot&offsetMask-1:])), true
+		}
+	}
+	return 0, false
+}
+
+// translate turns source ids into dense ones.
+func (d *dictionary) translate(ids *IDs, out []uint64, at Position) ([]uint64, error) {
+	n := ids.Len()
+	out = slices.Grow(out[:0], n)[:n]
+	for i := range n {
+		id, ok := d.rank(ids, i)
+		if !ok {
+			return nil, Inputf(at.Of(i), "node %s occurs in no edge", d.show(ids, i))
+		}
+		out[i] = id
+	}
+	return out, nil
+}
+
+func (d *dictionary) show(ids *IDs, i int) string {
+	if d.strings {
+		return fmt.Sprintf("%q", ids.At(i))
+	}
+	return fmt.Sprint(ids.Ints[i])
+}
+
+// collectIDs fills the dictionary from edges and edge lists.
+func (r *run) collectIDs(ctx context.Context) error {
+	r.phase("collect ids", "edges", r.desc.Edges)
+	d, err := r.readDictionary(ctx)
+	if err != nil {
+		return err
+	}
+	r.dict = d
+	r.state.Nodes, r.state.DictionaryBytes = uint64(d.Len()), d.bytes.Load()
+	return nil
+}
+
+func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
+	d := newDictionary(r.desc.IDs == store.IDsStrings, max(r.o.MemoryBytes-runtimeBytes-sourceBytes, 1<<20))
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	scratch := make([]dictScratch, r.o.Threads)
+	names := map[string]bool{}
+	var mu sync.Mutex
+	add := func(worker int, b *EdgeBatch) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w := &scratch[worker]
+		if err := d.add(&b.Src, w); err != nil {
+			return err
+		}
+		if err := d.add(&b.Dst, w); err != nil {
+			return err
+		}
+		if b.RelationNames.Len() > 0 {
+			mu.Lock()
+			for i := range b.RelationNames.Len() {
+				if n := b.RelationNames.At(i); !names[string(n)] {
+					names[string(n)] = true
+				}
+			}
+			mu.Unlock()
+		}
+		r.tick(int64(b.Len()))
+		return nil
+	}
+	env := r.srcEnv()
+	env.MemoryBytes = sourceBytes
+	if err := r.src.Edges(ctx, env, add); err != nil {
+		return nil, err
+	}
+	for l := range r.desc.EdgeLists {
+		if err := r.src.EdgeList(ctx, env, l, func(b *EdgeBatch) error { return add(0, b) }); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) > 0 {
+		r.state.Relations = nil
+		for n := range names {
+			r.state.Relations = append(r.state.Relations, n)
+		}
+		slices.Sort(r.state.Relations)
+	}
+	return d, d.freeze()
+}
+
+// denseEdges streams the source's edges with dense ids and numbered relations.
+func (r *run) denseEdges(ctx context.Context, emit func(worker int, b *EdgeBatch) error) error {
+	if r.dict == nil {
+		return r.src.Edges(ctx, r.srcEnv(), emit)
+	}
+	scratch := make([]denseScratch, r.o.Threads)
+	return r.src.Edges(ctx, r.srcEnv(), func(worker int, b *EdgeBatch) error {
+		dense, err := r.densify(b, &scratch[worker])
+		if err != nil {
+			return err
+		}
+		return emit(worker, dense)
+	})
+}
+
+type denseScratch struct {
+	src, dst  []uint64
+	relations []uint32
+	_         [64]byte
+}
+
+// densify returns b with dense ids; its arrays are w's.
+func (r *run) densify(b *EdgeBatch, w *denseScratch) (*EdgeBatch, error) {
+	out := *b
+	var err error
+	if r.dict != nil {
+		if w.src, err = r.dict.translate(&b.Src, w.src, b.At); err != nil {
+			return nil, err
+		}
+		if w.dst, err = r.dict.translate(&b.Dst, w.dst, b.At); err != nil {
+			return nil, err
+		}
+		out.Src, out.Dst = IDs{Ints: w.src}, IDs{Ints: w.dst}
+	}
+	if n := b.RelationNames.Len(); n > 0 {
+		w.relations = slices.Grow(w.relations[:0], n)[:n]
+		for i := range n {
+			name := b.RelationNames.At(i)
+			k, ok := r.relationIndex[string(name)]
+			if !ok {
+				return nil, Inputf(b.At.Of(i), "relation %q occurs in no edge read before", name)
+			}
+			w.relations[i] = k
+		}
+		out.Relations = w.relations
+	}
+	return &out, nil
+}

@@ -1,0 +1,38 @@
+package formats
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// openBinary opens a file of pairs of little-endian integers, src and dst, with
+// no header: 64 bits wide if the name ends in .i64 or says "64", else 32. It
+// is read like a numpy array of shape [E, 2].
+func openBinary(fs vfs.FS, path string) (ingest.Source, error) {
+	info, err := fs.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	a := &array{fs: fs, path: path, elem: blocks.Uint32}
+	if strings.Contains(plainName(fs.PathBase(path)), "64") {
+		a.elem = blocks.Uint64
+	}
+	if packed(path) {
+		return nil, ingest.Inputf(path, "packed binary pairs are not supported; unpack the file first")
+	}
+	pair := int64(2 * a.elem.Size())
+	if info.Size()%pair != 0 {
+		return nil, ingest.Inputf(path, "%d bytes are no whole number of pairs of %v", info.Size(), a.elem)
+	}
+	a.shape = []int64{info.Size() / pair, 2}
+	s := &numpyFolder{fs: fs, dir: path, edges: a, pairs: true}
+	s.desc = ingest.Description{Format: "binary", Input: path, Files: []string{path}, IDs: store.IDsDense, Nodes: -1, Edges: a.rows(),
+		NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
+	return s, nil
+}

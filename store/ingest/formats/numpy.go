@@ -1,0 +1,496 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// numpyFolder is a folder of .npy files: edge_index.npy int [2][E] (or [E][2]),
+// and, each optional, edge_type.npy int [E] with edge_types.txt,
+// edge_weight.npy [E], node_feat.npy [N][D], node_label.npy [N] with
+// classes.txt, and split*/{train,valid,test}.npy. Each may be packed (.gz, .zst).
+// A folder of train.npy int [M][3] (head, relation, tail) is a knowledge graph;
+// entities.txt and relations.txt name its ids.
+type numpyFolder struct {
+	fs      vfs.FS
+	dir     string
+	desc    ingest.Description
+	edges   *array
+	triples bool   // edges is [M][3]
+	pairs   bool   // edges is [E][2]
+	types   *array // nil if edges have none
+	weights *array
+	columns []*array
+	splits  []string // folders
+	lists   []*array
+	names   string
+}
+
+func (s *numpyFolder) Describe() *ingest.Description { return &s.desc }
+
+// Close implements ingest.Source.
+func (s *numpyFolder) Close() error { return nil }
+
+// openNumpy opens a numpy folder.
+func openNumpy(fs vfs.FS, dir string) (ingest.Source, error) {
+	s := &numpyFolder{fs: fs, dir: dir}
+	s.desc = ingest.Description{Format: "numpy", Input: dir, IDs: store.IDsDense, Nodes: -1, NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
+	path := find(fs, dir, "edge_index.npy", "edges.npy")
+	if path == "" {
+		if path = find(fs, dir, "train.npy"); path == "" {
+			return nil, ingest.Inputf(dir, "no edge_index.npy (nor edges.npy, nor train.npy of triples)")
+		}
+		s.triples = true
+	}
+	var err error
+	if s.edges, err = s.array(path); err != nil {
+		return nil, err
+	}
+	if err := s.checkEdges(); err != nil {
+		return nil, err
+	}
+	if s.triples {
+		err = s.openTriples()
+	} else {
+		err = errors.Join(s.openEdgeColumns(), s.openNodeColumns(), s.openSplits())
+	}
+	return s, err
+}
+
+func (s *numpyFolder) array(path string) (*array, error) {
+	a, err := openArray(s.fs, path)
+	if err == nil {
+		s.desc.Files = append(s.desc.Files, path)
+	}
+	return a, err
+}
+
+func (s *numpyFolder) checkEdges() error {
+	a := s.edges
+	shape, want := a.shape, "[2, E]"
+	ok := len(shape) == 2 && shape[0] == 2
+	s.desc.Edges = a.dim()
+	switch {
+	case s.triples:
+		ok, want = len(shape) == 2 && shape[1] == 3, "[M, 3]"
+		s.desc.Edges = a.rows()
+	case !ok && len(shape) == 2 && shape[1] == 2:
+		ok, s.pairs, s.desc.Edges = true, true, a.rows()
+	}
+	if !ok || !a.integer() {
+		return ingest.Inputf(a.path, "%v of shape %v, expected integers of 32 or 64 bits of shape %s", a.elem, shape, want)
+	}
+	return nil
+}
+
+func (s *numpyFolder) openTriples() error {
+	s.desc.Format, s.desc.Task, s.desc.HasRelation = "triples", store.TaskLink, true
+	for _, name := range []string{"valid", "test"} {
+		path := find(s.fs, s.dir, name+".npy")
+		if path == "" {
+			continue
+		}
+		a, err := s.array(path)
+		if err != nil {
+			return err
+		}
+		if len(a.shape) != 2 || a.shape[1] != 3 || !a.integer() {
+			return ingest.Inputf(path, "%v of shape %v, expected integers of shape [M, 3]", a.elem, a.shape)
+		}
+		s.lists = append(s.lists, a)
+		s.desc.EdgeLists = append(s.desc.EdgeLists, name)
+	}
+	if path := find(s.fs, s.dir, "relations.txt"); path != "" {
+		names, err := lines(s.fs, path)
+		if err != nil {
+			return err
+		}
+		s.desc.Relations = names
+	} else {
+		n, err := s.countRelations()
+		if err != nil {
+			return err
+		}
+		for k := range n {
+			s.desc.Relations = append(s.desc.Relations, fmt.Sprint(k))
+		}
+	}
+	if s.names = find(s.fs, s.dir, "entities.txt"); s.names != "" {
+		n := int64(0)
+		err := s.Names(context.Background(), ingest.Env{}, func(ids *ingest.IDs, _ ingest.Position) error {
+			n += int64(ids.Len())
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.desc.Named, s.desc.Nodes = true, n
+	}
+	return nil
+}
+
+// countRelations is one more than the largest relation of all triples.
+func (s *numpyFolder) countRelations() (uint64, error) {
+	n := uint64(0)
+	for _, a := range append([]*array{s.edges}, s.lists...) {
+		var ids []uint64
+		err := a.stream(context.Background(), readBytes, func(first int64, b []byte) error {
+			ids = widen(ids[:0], a.elem, b)
+			for i := 1; i < len(ids); i += 3 {
+				if ids[i] >= ingest.RelationsMax {
+					return ingest.Inputf(a.path, "row %d: relation %d, expected 0 ≤ id < %d", first+int64(i/3), int64(ids[i]), ingest.RelationsMax)
+				}
+				n = max(n, ids[i]+1)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (s *numpyFolder) openEdgeColumns() error {
+	column := func(name string) (*array, error) {
+		path := find(s.fs, s.dir, name)
+		if path == "" {
+			return nil, nil
+		}
+		a, err := s.array(path)
+		if err != nil {
+			return nil, err
+		}
+		if a.rows() != s.desc.Edges || a.dim() != 1 {
+			return nil, ingest.Inputf(path, "shape %v, expected [%d] (the number of edges)", a.shape, s.desc.Edges)
+		}
+		return a, nil
+	}
+	var err error
+	if s.types, err = column("edge_type.npy"); err != nil {
+		return err
+	}
+	if s.types != nil {
+		if err := s.openRelations(); err != nil {
+			return err
+		}
+	}
+	if s.weights, err = column("edge_weight.npy"); err != nil || s.weights == nil {
+		return err
+	}
+	s.desc.EdgeColumns = []ingest.ColumnSpec{{Name: "weight", Role: store.RoleWeight, Elem: s.weights.elem, Dim: 1}}
+	if s.weights.elem != blocks.Float32 {
+		return ingest.Inputf(s.weights.path, "weights of type %v, expected float32", s.weights.elem)
+	}
+	return nil
+}
+
+func (s *numpyFolder) openRelations() error {
+	s.desc.HasRelation = true
+	if s.types.elem == blocks.Float32 || s.types.elem == blocks.Float64 || s.types.elem == blocks.Float16 {
+		return ingest.Inputf(s.types.path, "edge types of type %v, expected integers", s.types.elem)
+	}
+	if path := find(s.fs, s.dir, "edge_types.txt"); path != "" {
+		var err error
+		s.desc.Relations, err = lines(s.fs, path)
+		return err
+	}
+	n := uint64(0)
+	var ids []uint64
+	err := s.types.stream(context.Background(), readBytes, func(first int64, b []byte) error {
+		ids = widen(ids[:0], s.types.elem, b)
+		for i, id := range ids {
+			if id >= ingest.RelationsMax {
+				return ingest.Inputf(s.types.path, "row %d: edge type %d, expected 0 ≤ type < %d", first+int64(i), int64(id), ingest.RelationsMax)
+			}
+			n = max(n, id+1)
+		}
+		return nil
+	})
+	for k := range n {
+		s.desc.Relations = append(s.desc.Relations, fmt.Sprint(k))
+	}
+	return err
+}
+
+func (s *numpyFolder) openNodeColumns() error {
+	add := func(a *array, name string, role store.Role) error {
+		if s.desc.Nodes >= 0 && a.rows() != s.desc.Nodes {
+			return ingest.Inputf(a.path, "shape %v, expected %d rows like the node columns before (%s)", a.shape, s.desc.Nodes, s.columns[0].path)
+		}
+		if a.dim() == 0 {
+			return ingest.Inputf(a.path, "shape %v: rows are empty", a.shape)
+		}
+		s.desc.Nodes = a.rows()
+		s.columns = append(s.columns, a)
+		s.desc.NodeColumns = append(s.desc.NodeColumns, ingest.ColumnSpec{Name: name, Role: role, Elem: a.elem, Dim: int(a.dim()), Rows: a.rows()})
+		return nil
+	}
+	if path := find(s.fs, s.dir, "node_feat.npy"); path != "" {
+		a, err := s.array(path)
+		if err == nil {
+			err = add(a, "x", store.RoleFeature)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	path := find(s.fs, s.dir, "node_label.npy")
+	if path == "" {
+		return nil
+	}
+	a, err := s.array(path)
+	if err != nil {
+		return err
+	}
+	s.desc.Task = store.TaskNode
+	if a.dim() != 1 {
+		return ingest.Inputf(path, "shape %v, expected one label a node", a.shape)
+	}
+	if classes := find(s.fs, s.dir, "classes.txt"); classes != "" {
+		if s.desc.ClassNames, err = lines(s.fs, classes); err != nil {
+			return err
+		}
+	}
+	return add(a, "label", store.RoleLabel)
+}
+
+func (s *numpyFolder) openSplits() error {
+	entries, err := s.fs.List(s.dir)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", s.dir, err)
+	}
+	sort.Strings(entries) // "split" before "split_…": the default first
+	for _, name := range entries {
+		dir := s.fs.PathJoin(s.dir, name)
+		if info, err := s.fs.Stat(dir); err != nil || !info.IsDir() || !strings.HasPrefix(name, "split") {
+			continue
+		}
+		train := find(s.fs, dir, "train.npy")
+		if train == "" {
+			return ingest.Inputf(dir, "a split without train.npy")
+		}
+		if s.desc.Task == "" {
+			return ingest.Inputf(dir, "a split of nodes, but no node_label.npy in %s", s.dir)
+		}
+		for _, part := range []string{"train.npy", "valid.npy", "test.npy"} {
+			path := find(s.fs, dir, part)
+			if path == "" {
+				continue
+			}
+			a, err := s.array(path)
+			if err != nil {
+				return err
+			}
+			if a.dim() != 1 || !a.integer() {
+				return ingest.Inputf(path, "%v of shape %v, expected a list of node ids", a.elem, a.shape)
+			}
+		}
+		s.splits = append(s.splits, dir)
+		s.desc.Splits = append(s.desc.Splits, name)
+	}
+	return nil
+}
+
+// Edges implements ingest.Source: ranges of edges are read at their places by
+// all threads.
+func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) (err error) {
+	a, err := s.edges.plain(ctx, env)
+	if err != nil {
+		return err
+	}
+	f, err := openAt(a)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var types, weights vfs.File
+	ta, wa := s.types, s.weights
+	if ta != nil {
+		if ta, err = ta.plain(ctx, env); err != nil {
+			return err
+		}
+		if types, err = openAt(ta); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, types.Close()) }()
+	}
+	if wa != nil {
+		if wa, err = wa.plain(ctx, env); err != nil {
+			return err
+		}
+		if weights, err = openAt(wa); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, weights.Close()) }()
+	}
+	const per = 1 << 15
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for worker := range env.Threads {
+		g.Go(func() error {
+			var buf []byte
+			b := &ingest.EdgeBatch{At: ingest.Position{File: s.edges.path, Unit: "edge"}}
+			var ids []uint64
+			for {
+				first := next.Add(per) - per
+				if first >= s.desc.Edges {
+					return nil
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				n := min(per, s.desc.Edges-first)
+				b.At.Index = uint64(first)
+				var err error
+				if ids, buf, err = s.readEdges(f, a, first, n, b, ids, buf); err != nil {
+					return err
+				}
+				if types != nil {
+					if buf, err = readAt(types, ta, first, n, buf); err != nil {
+						return err
+					}
+					ids = widen(ids[:0], ta.elem, buf)
+					b.Relations = b.Relations[:0]
+					for i, id := range ids {
+						if id >= ingest.RelationsMax {
+							return ingest.Inputf(ta.path, "row %d: edge type %d, expected less than %d", first+int64(i), int64(id), len(s.desc.Relations))
+						}
+						b.Relations = append(b.Relations, uint32(id))
+					}
+				}
+				if weights != nil {
+					w, err := readAt(weights, wa, first, n, nil)
+					if err != nil {
+						return err
+					}
+					b.Columns = [][]byte{w}
+				}
+				if err := emit(worker, b); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// readEdges fills the ends of edges first ≤ k < first+n (and relations of triples).
+func (s *numpyFolder) readEdges(f vfs.File, a *array, first, n int64, b *ingest.EdgeBatch, ids []uint64, buf []byte) ([]uint64, []byte, error) {
+	var err error
+	if !s.triples && !s.pairs { // two rows
+		flat := *a
+		flat.shape = []int64{a.bytes() / int64(a.elem.Size())}
+		if buf, err = readAt(f, &flat, first, n, buf); err != nil {
+			return ids, buf, err
+		}
+		b.Src.Ints = widen(b.Src.Ints[:0], a.elem, buf)
+		if buf, err = readAt(f, &flat, s.desc.Edges+first, n, buf); err != nil {
+			return ids, buf, err
+		}
+		b.Dst.Ints = widen(b.Dst.Ints[:0], a.elem, buf)
+		return ids, buf, nil
+	}
+	if buf, err = readAt(f, a, first, n, buf); err != nil {
+		return ids, buf, err
+	}
+	ids = widen(ids[:0], a.elem, buf)
+	unzip(b, ids, s.triples, a.path)
+	return ids, buf, nil
+}
+
+// unzip splits pairs or triples into columns. Relations too large for 32 bits
+// become the largest, which is out of range.
+func unzip(b *ingest.EdgeBatch, ids []uint64, triples bool, _ string) {
+	b.Src.Ints, b.Dst.Ints, b.Relations = b.Src.Ints[:0], b.Dst.Ints[:0], b.Relations[:0]
+	if !triples {
+		for i := 0; i+1 < len(ids); i += 2 {
+			b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, ids[i]), append(b.Dst.Ints, ids[i+1])
+		}
+		return
+	}
+	for i := 0; i+2 < len(ids); i += 3 {
+		b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, ids[i]), append(b.Dst.Ints, ids[i+2])
+		b.Relations = append(b.Relations, uint32(min(ids[i+1], 1<<31)))
+	}
+}
+
+func openAt(a *array) (vfs.File, error) {
+	f, err := a.fs.Open(a.path)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	return f, nil
+}
+
+// readAt reads n rows of a from row first into buf, which it may grow.
+func readAt(f vfs.File, a *array, first, n int64, buf []byte) ([]byte, error) {
+	row := a.dim() * int64(a.elem.Size())
+	if int64(cap(buf)) < n*row {
+		buf = make([]byte, n*row)
+	}
+	buf = buf[:n*row]
+	k, err := f.ReadAt(buf, a.offset+first*row)
+	if err != nil && int64(k) < n*row {
+		if errors.Is(err, io.EOF) {
+			return nil, ingest.Inputf(a.path, "truncated: row %d is not there", first+int64(k)/row)
+		}
+		return nil, fmt.Errorf("read %s: %w", a.path, err)
+	}
+	return buf, nil
+}
+
+// Rows implements ingest.Source.
+func (s *numpyFolder) Rows(ctx context.Context, _ ingest.Env, c int, emit func([]byte, ingest.Position) error) error {
+	a := s.columns[c]
+	return a.stream(ctx, readBytes, func(first int64, b []byte) error {
+		return emit(b, ingest.Position{File: a.path, Unit: "row", Index: uint64(first)})
+	})
+}
+
+// Split implements ingest.Source.
+func (s *numpyFolder) Split(ctx context.Context, _ ingest.Env, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
+	path := find(s.fs, s.splits[k], store.SplitNames()[part]+".npy")
+	if path == "" {
+		return nil
+	}
+	a, err := openArray(s.fs, path)
+	if err != nil {
+		return err
+	}
+	var ids ingest.IDs
+	return a.stream(ctx, readBytes, func(first int64, b []byte) error {
+		ids.Ints = widen(ids.Ints[:0], a.elem, b)
+		return emit(&ids, ingest.Position{File: path, Unit: "row", Index: uint64(first)})
+	})
+}
+
+// EdgeList implements ingest.Source.
+func (s *numpyFolder) EdgeList(ctx context.Context, _ ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
+	a := s.lists[l]
+	b := &ingest.EdgeBatch{At: ingest.Position{File: a.path, Unit: "row"}}
+	var ids []uint64
+	return a.stream(ctx, readBytes, func(first int64, raw []byte) error {
+		ids = widen(ids[:0], a.elem, raw)
+		b.At.Index = uint64(first)
+		unzip(b, ids, true, a.path)
+		return emit(b)
+	})
+}
+
+// Names implements ingest.Source.
+func (s *numpyFolder) Names(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+	return streamLines(ctx, s.fs, s.names, func(ids *ingest.IDs, at ingest.Position) error { return emit(ids, at) })
+}

@@ -1,0 +1,82 @@
+package formats
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// Options say how an input is to be read. The zero value detects everything.
+type Options struct {
+	// Format is one of Names; "" or "auto" = by what the path holds.
+	Format string
+	Text   TextOptions // edge lists and triples
+	FS     vfs.FS      // where the input is; nil = the real file system
+}
+
+// Names lists the formats, as flags name them.
+func Names() []string { return []string{"numpy", "ogb", "triples", "edgelist", "binary"} }
+
+// Open opens the graph at path.
+func Open(path string, o Options) (ingest.Source, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	format := o.Format
+	if format == "" || format == "auto" {
+		var err error
+		if format, err = detect(o.FS, path); err != nil {
+			return nil, err
+		}
+	}
+	switch format {
+	case "numpy":
+		return openNumpy(o.FS, path)
+	case "ogb":
+		return openOGB(o.FS, path)
+	case "triples":
+		if find(o.FS, path, "train.tsv", "train.txt") == "" && find(o.FS, path, "train.npy") != "" {
+			return openNumpy(o.FS, path)
+		}
+		return openTriples(o.FS, path, o.Text)
+	case "edgelist":
+		return openEdgeList(o.FS, path, []string{path}, o.Text)
+	case "binary":
+		return openBinary(o.FS, path)
+	}
+	return nil, fmt.Errorf("%w: format %q (known: auto, %s)", ingest.ErrOptions, format, strings.Join(Names(), ", "))
+}
+
+// detect names the format of what is at path.
+func detect(fs vfs.FS, path string) (string, error) {
+	info, err := fs.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("input: %w", err)
+	}
+	if !info.IsDir() {
+		name := plainName(path)
+		has := func(suffixes ...string) bool {
+			return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
+		}
+		switch {
+		case has(".bin", ".i32", ".i64", ".raw"):
+			return "binary", nil
+		case has(".tsv", ".csv", ".txt", ".edges", ".el"):
+			return "edgelist", nil
+		}
+		return "", ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
+	}
+	switch {
+	case find(fs, path, "edge_index.npy", "edges.npy") != "":
+		return "numpy", nil
+	case find(fs, fs.PathJoin(path, "raw"), "edge.csv") != "":
+		return "ogb", nil
+	case find(fs, path, "train.npy", "train.tsv", "train.txt") != "":
+		return "triples", nil
+	}
+	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, or train.npy or train.tsv of triples")
+}

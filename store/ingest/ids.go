@@ -1,0 +1,405 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// split writes split s as a column of one byte a node.
+func (r *run) split(ctx context.Context, s int) error {
+	name := r.desc.Splits[s]
+	r.phase("split "+name, "rows", int64(r.layout.nodes))
+	of, err := offHeap(int64(r.layout.nodes))
+	if err != nil {
+		return err
+	}
+	defer freeOffHeap(of)
+	parts := store.SplitNames()
+	for part := store.SplitTrain; part <= store.SplitTest; part++ {
+		var dense []uint64
+		err := r.src.Split(ctx, r.srcEnv(), s, part, func(ids *IDs, at Position) error {
+			var err error
+			if r.dict != nil {
+				if dense, err = r.dict.translate(ids, dense, at); err != nil {
+					return err
+				}
+			} else {
+				dense = ids.Ints
+			}
+			for i, id := range dense {
+				if id >= r.layout.nodes {
+					return Inputf(at.Of(i), "node %d of split %s, expected 0 ≤ id < %d", int64(id), name, r.layout.nodes)
+				}
+				if was := of[id]; was != store.SplitNone && was != part {
+					return Inputf(at.Of(i), "node %d is in %s and in %s of split %s, expected disjoint sets", id, parts[was], parts[part], name)
+				}
+				of[id] = part
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if s == 0 {
+		r.countSplit(of)
+	}
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Name: name}
+	ref, err := r.nodeFile(ctx, fileBase(name), h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+		return emitInSteps(ctx, of, 1, emit)
+	})
+	if err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, ref)
+	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: name, Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1, Files: []string{ref.Name}})
+	return nil
+}
+
+func emitInSteps(ctx context.Context, rows []byte, rowBytes int, emit func(uint64, []byte) error) error {
+	const step = 1 << 16
+	for at := 0; at < len(rows); at += step * rowBytes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := emit(uint64(at/rowBytes), rows[at:min(at+step*rowBytes, len(rows))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countSplit counts the default split's nodes by partition.
+func (r *run) countSplit(of []byte) {
+	for p := range r.m.Partitions {
+		info := &r.m.Partitions[p]
+		info.Train, info.Valid, info.Test = 0, 0, 0
+	}
+	for id, part := range of {
+		info := &r.m.Partitions[r.places.of(uint64(id))>>r.layout.localBits]
+		switch part {
+		case store.SplitTrain:
+			info.Train++
+		case store.SplitValid:
+			info.Valid++
+		case store.SplitTest:
+			info.Test++
+		}
+	}
+}
+
+// edgeListExtentRows is how many edges an extent of an edge list holds.
+const edgeListExtentRows = 1 << 16
+
+// edgeList writes edge list l with internal ids, in the order of the input.
+func (r *run) edgeList(ctx context.Context, l int) (err error) {
+	name := r.desc.EdgeLists[l]
+	r.phase("edge list "+name, "edges", -1)
+	dim := 2
+	if r.desc.HasRelation {
+		dim = 3
+	}
+	file, w, err := r.w.CreateFile("edges-"+fileBase(name), blocks.Header{Kind: blocks.EdgeList, Elem: blocks.Uint64, Dim: uint32(dim), Name: name, Partitions: uint32(r.layout.partitions())})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.Abort()
+		}
+	}()
+	rows, flat, extent := uint64(0), []uint64(nil), uint64(0)
+	flush := func() error {
+		err := w.Append(extent, uint64(len(flat)/dim), blocks.Bytes(flat))
+		extent++
+		flat = flat[:0]
+		return err
+	}
+	var scratch denseScratch
+	relations := len(r.relationNames())
+	err = r.src.EdgeList(ctx, r.srcEnv(), l, func(b *EdgeBatch) error {
+		b, err := r.densify(b, &scratch)
+		if err != nil {
+			return err
+		}
+		for i, s := range b.Src.Ints {
+			d := b.Dst.Ints[i]
+			if s >= r.layout.nodes || d >= r.layout.nodes {
+				return Inputf(b.At.Of(i), "edge from node %d to node %d, expected 0 ≤ id < %d", int64(s), int64(d), r.layout.nodes)
+			}
+			flat = append(flat, r.layout.internal(r.places.of(s)))
+			if dim == 3 {
+				if int(b.Relations[i]) >= relations {
+					return Inputf(b.At.Of(i), "relation %d, expected less than %d", b.Relations[i], relations)
+				}
+				flat = append(flat, uint64(b.Relations[i]))
+			}
+			flat = append(flat, r.layout.internal(r.places.of(d)))
+			rows++
+			if len(flat) == edgeListExtentRows*dim {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+		r.tick(int64(b.Len()))
+		return ctx.Err()
+	})
+	if err == nil && len(flat) > 0 {
+		err = flush()
+	}
+	if err != nil {
+		return err
+	}
+	info, err := w.Close()
+	if err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, store.Ref(file, info))
+	r.m.EdgeLists = append(r.m.EdgeLists, store.EdgeListInfo{Name: name, Rows: rows, File: file})
+	return nil
+}
+
+// ids writes external ids, internal → external and back.
+func (r *run) ids(ctx context.Context) error {
+	r.phase("ids", "ids", int64(r.layout.nodes))
+	switch {
+	case r.desc.Named:
+		return r.namedIDs(ctx)
+	case r.dict == nil:
+		return r.denseIDs(ctx)
+	case r.dict.strings:
+		return r.stringIDs(ctx, r.dict.text, r.dict.order, nil)
+	}
+	if err := r.integerColumn(ctx, func(id uint64) uint64 { return r.dict.order[id] }); err != nil {
+		return err
+	}
+	r.m.IDs.Kind = store.IDsIntegers
+	d, err := r.w.NewDictionary()
+	if err != nil {
+		return err
+	}
+	for rank, id := range r.dict.order {
+		if err := d.AddInt(id, store.NodeID(r.layout.internal(r.places.of(uint64(rank))))); err != nil {
+			return err
+		}
+	}
+	r.m.IDs.Dictionaries = []uint64{r.w.Version()}
+	return d.Close()
+}
+
+// integerColumn writes the external ids of all nodes as integers.
+func (r *run) integerColumn(ctx context.Context, external func(dense uint64) uint64) error {
+	h := blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint64, Dim: 1}
+	ref, err := r.nodeFile(ctx, "external", h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+		const step = 1 << 16
+		buf := make([]byte, 0, 8*step)
+		for first := uint64(0); first < r.layout.nodes; first += step {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			buf = buf[:0]
+			for id := first; id < min(first+step, r.layout.nodes); id++ {
+				buf = binary.LittleEndian.AppendUint64(buf, external(id))
+			}
+			if err := emit(first, buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, ref)
+	r.m.IDs.External = []string{ref.Name}
+	return nil
+}
+
+// idMapExtentRows is how many ids an extent of the id map holds: 4 MiB of 32-bit ids.
+const idMapExtentRows = 1 << 20
+
+func (r *run) denseIDs(ctx context.Context) (err error) {
+	if err := r.integerColumn(ctx, func(id uint64) uint64 { return id }); err != nil {
+		return err
+	}
+	h := blocks.Header{Kind: blocks.IDMap, Elem: blocks.Uint32, Dim: 1, ExtentRows: idMapExtentRows, Partitions: uint32(r.layout.partitions())}
+	if r.layout.nodes >= math.MaxUint32 {
+		h.Elem = blocks.Uint64
+	}
+	name, w, err := r.w.CreateFile("idmap", h)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.Abort()
+		}
+	}()
+	buf := make([]byte, 0, 1<<16)
+	for k := uint64(0); k*idMapExtentRows < r.layout.nodes; k++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.Begin(k); err != nil {
+			return err
+		}
+		end := min((k+1)*idMapExtentRows, r.layout.nodes)
+		for id := k * idMapExtentRows; id < end; id++ {
+			in := r.layout.internal(r.places.of(id))
+			if h.Elem == blocks.Uint32 {
+				buf = binary.LittleEndian.AppendUint32(buf, uint32(in))
+			} else {
+				buf = binary.LittleEndian.AppendUint64(buf, in)
+			}
+			if len(buf) == cap(buf) || id == end-1 {
+				if _, err := w.Write(buf); err != nil {
+					return err
+				}
+				buf = buf[:0]
+			}
+		}
+		if err := w.End(end - k*idMapExtentRows); err != nil {
+			return err
+		}
+	}
+	info, err := w.Close()
+	if err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, store.Ref(name, info))
+	r.m.IDs.Kind, r.m.IDs.Map = store.IDsDense, name
+	return nil
+}
+
+// namedIDs reads the names of dense ids, which become the external ids.
+func (r *run) namedIDs(ctx context.Context) error {
+	d := newDictionary(true, r.budget.edges)
+	defer d.Close()
+	s := &d.shards[0] // a plain arena: the order of names is that of ids
+	refs, err := offHeap(8 * 2 * int64(r.layout.nodes))
+	if err != nil {
+		return err
+	}
+	defer freeOffHeap(refs)
+	both, err := blocks.View[uint64](refs)
+	if err != nil {
+		return err
+	}
+	byID, sorted := both[:r.layout.nodes], both[r.layout.nodes:]
+	n := uint64(0)
+	where := Position{File: r.desc.Input, Unit: "name"}
+	err = r.src.Names(ctx, r.srcEnv(), func(names *IDs, at Position) error {
+		where = at
+		for i := range names.Len() {
+			if n == r.layout.nodes {
+				return Inputf(at.Of(i), "more names than nodes (%d)", n)
+			}
+			off, err := d.record(s, names.At(i))
+			if err != nil {
+				return err
+			}
+			byID[n] = uint64(off)
+			n++
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	if n != r.layout.nodes {
+		return Inputf(where.File, "%d names, expected %d (the number of nodes)", n, r.layout.nodes)
+	}
+	for id := range sorted {
+		sorted[id] = uint64(id)
+	}
+	slices.SortFunc(sorted, func(a, b uint64) int { return bytes.Compare(d.text(byID[a]), d.text(byID[b])) })
+	for i := 1; i < len(sorted); i++ {
+		if a, b := sorted[i-1], sorted[i]; bytes.Equal(d.text(byID[a]), d.text(byID[b])) {
+			return Inputf(where.File, "nodes %d and %d have the same name %q", min(a, b), max(a, b), d.text(byID[a]))
+		}
+	}
+	return r.stringIDs(ctx, d.text, byID, sorted)
+}
+
+// stringIDs writes string ids: refs holds a reference to each node's string by
+// dense id, sorted the dense ids in ascending order of strings (nil if they are so).
+func (r *run) stringIDs(ctx context.Context, text func(ref uint64) []byte, refs, sorted []uint64) (err error) {
+	h := blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint8, Partitions: uint32(r.layout.partitions())}
+	name, w, err := r.w.CreateFile("external", h)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.Abort()
+		}
+	}()
+	mem, err := offHeap(4 * int64(r.layout.nodes))
+	if err != nil {
+		return err
+	}
+	defer freeOffHeap(mem)
+	byInternal, err := blocks.View[uint32](mem) // nodes of strings are fewer than 2³²
+	if err != nil {
+		return err
+	}
+	for id := range r.layout.nodes {
+		byInternal[r.layout.internal(r.places.of(id))] = uint32(id)
+	}
+	for p := range r.layout.sizes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		nodes := byInternal[r.layout.first[p]:r.layout.first[p+1]]
+		lengths := make([]int, len(nodes))
+		for i, id := range nodes {
+			lengths[i] = len(text(refs[id]))
+		}
+		if err := w.Begin(uint64(p)); err != nil {
+			return err
+		}
+		if _, err := w.Write(blocks.StringOffsets(lengths)); err != nil {
+			return err
+		}
+		for _, id := range nodes {
+			if _, err := w.Write(text(refs[id])); err != nil {
+				return err
+			}
+		}
+		if err := w.End(uint64(len(nodes))); err != nil {
+			return err
+		}
+		r.tick(int64(len(nodes)))
+	}
+	info, err := w.Close()
+	if err != nil {
+		return err
+	}
+	d, err := r.w.NewDictionary()
+	if err != nil {
+		return err
+	}
+	for k := range refs {
+		id := uint64(k)
+		if sorted != nil {
+			id = sorted[k]
+		}
+		if err := d.AddString(text(refs[id]), store.NodeID(r.layout.internal(r.places.of(id)))); err != nil {
+			return fmt.Errorf("dictionary: %w", err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, store.Ref(name, info))
+	r.m.IDs = store.IDInfo{Kind: store.IDsStrings, External: []string{name}, Dictionaries: []uint64{r.w.Version()}}
+	return nil
+}

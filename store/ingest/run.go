@@ -1,0 +1,433 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+)
+
+// run is one ingest.
+type run struct {
+	o      Options
+	src    Source
+	desc   *Description
+	w      *store.Writer
+	m      *store.Manifest // grows phase by phase; saved after each
+	rep    Report
+	state  *state
+	budget budget
+	layout *layout
+	places *places
+	dict   *dictionary // nil where source ids are dense
+	// relationIndex numbers relations by name.
+	relationIndex map[string]uint32
+
+	phaseName, unit string
+	total           int64
+	ticks           atomic.Int64
+}
+
+// budget divides the memory.
+type budget struct {
+	source  int64 // the source's buffers
+	edges   int64 // chunks and sorting
+	columns int64 // partition buffers
+}
+
+// Shares of the budget that do not grow with the graph, in bytes.
+const (
+	runtimeBytes = 48 << 20 // the program, its stacks, Pebble, the Go heap's slack
+	sourceBytes  = 32 << 20
+	edgesMin     = 16 << 20
+)
+
+// Run ingests src into a store in directory dir, which must not hold one, and
+// commits version 1. Until it returns nil there is nothing that opens.
+//
+// When the input is bad (ErrInput), the options are (ErrOptions) or the budget
+// is too small (store.ErrBudget), dir is left as if Run had not been called.
+// After any other failure (a full disk, cancellation, a crash) dir
+// holds an unfinished ingest: Open refuses it with store.ErrNoVersion,
+// Run with Options.Resume continues it, Run without starts afresh.
+func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	w, err := store.Create(dir, store.WriterOptions{FS: o.FS, KeepUnnamed: o.Resume})
+	if err != nil {
+		return nil, err
+	}
+	r := &run{o: o, src: src, desc: src.Describe(), w: w}
+	err = r.run(ctx)
+	if r.places != nil {
+		r.places.Close()
+	}
+	if r.dict != nil {
+		r.dict.Close()
+	}
+	if err == nil {
+		return &r.rep, w.Close()
+	}
+	if errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) {
+		return nil, errors.Join(err, w.Abort())
+	}
+	return nil, errors.Join(err, w.Close())
+}
+
+func (r *run) run(ctx context.Context) error {
+	if err := r.loadState(); err != nil {
+		return err
+	}
+	if err := r.step(ctx, "nodes", r.resolveNodes); err != nil {
+		return err
+	}
+	if r.desc.IDs != store.IDsDense && r.dict == nil { // resumed: the dictionary is not kept
+		if err := r.collectIDs(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.plan(ctx); err != nil {
+		return err
+	}
+	if err := r.step(ctx, "edges", r.edges); err != nil {
+		return err
+	}
+	for c := range r.desc.NodeColumns {
+		if err := r.step(ctx, "column "+r.desc.NodeColumns[c].Name, func(ctx context.Context) error { return r.column(ctx, c) }); err != nil {
+			return err
+		}
+	}
+	for s := range r.desc.Splits {
+		if err := r.step(ctx, "split "+r.desc.Splits[s], func(ctx context.Context) error { return r.split(ctx, s) }); err != nil {
+			return err
+		}
+	}
+	for l := range r.desc.EdgeLists {
+		if err := r.step(ctx, "edge list "+r.desc.EdgeLists[l], func(ctx context.Context) error { return r.edgeList(ctx, l) }); err != nil {
+			return err
+		}
+	}
+	if err := r.step(ctx, "ids", r.ids); err != nil {
+		return err
+	}
+	r.phase("commit", "files", -1)
+	m := r.state.Manifest
+	if err := r.w.Commit(ctx, m); err != nil {
+		return err
+	}
+	r.rep.Manifest, r.rep.Nodes, r.rep.BytesStored, r.rep.PeakRSSBytes = m, m.Nodes, m.Bytes(), PeakRSSBytes()
+	r.rep.EdgesStored = m.Edges
+	r.rep.EdgesRead, r.rep.Duplicates, r.rep.SelfLoops = r.state.EdgesRead, r.state.Duplicates, r.state.SelfLoops
+	r.rep.BytesSpilled = r.state.BytesSpilled
+	return nil
+}
+
+func (r *run) srcEnv() Env {
+	return Env{Threads: r.o.Threads, MemoryBytes: r.budget.source, ScratchDir: r.w.TempDir(), FS: r.w.FS()}
+}
+
+// phase names what follows for progress.
+func (r *run) phase(name, unit string, total int64) {
+	r.phaseName, r.unit, r.total = name, unit, total
+	r.ticks.Store(0)
+	r.tick(0)
+}
+
+// tick reports n more units done; it may be called concurrently.
+func (r *run) tick(n int64) {
+	done := r.ticks.Add(n)
+	if r.o.Progress != nil {
+		r.o.Progress(Progress{Phase: r.phaseName, Unit: r.unit, Done: done, Total: r.total})
+	}
+}
+
+// resolveNodes finds the number of nodes.
+func (r *run) resolveNodes(ctx context.Context) error {
+	if r.desc.IDs != store.IDsDense {
+		return r.collectIDs(ctx)
+	}
+	n := r.desc.Nodes
+	if n < 0 {
+		r.phase("count nodes", "edges", r.desc.Edges)
+		largest := make([]maxID, r.o.Threads)
+		err := r.src.Edges(ctx, r.srcEnv(), func(worker int, b *EdgeBatch) error {
+			m := &largest[worker]
+			for i, s := range b.Src.Ints {
+				d := b.Dst.Ints[i]
+				if int64(s|d) < 0 {
+					return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
+				}
+				m.id = max(m.id, s+1, d+1)
+			}
+			r.tick(int64(b.Len()))
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		for _, m := range largest {
+			n = max(n, int64(m.id))
+		}
+		n = max(n, 0)
+	}
+	r.state.Nodes = uint64(n)
+	return nil
+}
+
+type maxID struct {
+	id uint64
+	_  [56]byte // of different workers in different cache lines
+}
+
+// partitions chooses the number of partitions: 16-bit local ids, and extents of
+// 64 MiB at most, if that takes no more than 65536.
+func (r *run) partitions(nodes uint64) int {
+	if r.o.Partitions > 0 {
+		return r.o.Partitions
+	}
+	row := int64(8)
+	for _, c := range r.desc.NodeColumns {
+		row += int64(c.RowBytes())
+	}
+	bytes := int64(nodes)*row + 4*max(0, r.desc.Edges)
+	p := max((nodes+math.MaxUint16)/(math.MaxUint16+1), uint64(bytes>>26))
+	if nodes >= 1<<14 {
+		p = max(p, 8) // enough for a plan to choose from
+	}
+	return int(min(max(p, 1), PartitionsMax, max(nodes, 1)))
+}
+
+// plan computes the assignment and where every node lies: pure functions of
+// state, source and options, so a resumed ingest repeats them.
+func (r *run) plan(ctx context.Context) error {
+	r.phase("assign", "nodes", -1)
+	nodes := r.state.Nodes
+	if nodes == 0 {
+		return Inputf(r.desc.Input, "the graph has no nodes")
+	}
+	if r.desc.HasRelation && len(r.relationNames()) > RelationsMax {
+		return Inputf(r.desc.Input, "%d relations, at most %d are possible", len(r.relationNames()), RelationsMax)
+	}
+	p := r.partitions(nodes)
+	if r.o.Partitioner.NeedsGraph() {
+		return fmt.Errorf("%w: partitioner %s reads the graph; ingest with random and run gstore partition afterwards", ErrOptions, r.o.Partitioner)
+	}
+	a, err := partitioner.Partition(ctx, nil, partitioner.Options{Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: nodes})
+	if err != nil {
+		return err
+	}
+	sizes, err := partitionSizes(ctx, a)
+	if err != nil {
+		return err
+	}
+	r.relationIndex = map[string]uint32{}
+	for k, name := range r.relationNames() {
+		r.relationIndex[name] = uint32(k)
+	}
+	rules := r.rules()
+	l, err := newLayout(sizes, rules.payloadBits(), 1<<30)
+	if err != nil {
+		return err
+	}
+	if err := r.divide(placeBytes(nodes, l.placeBits()), nodes); err != nil {
+		return err
+	}
+	_, shardsMax := planChunks(r.budget.edges*3/4, r.o.Threads, min(p, 256))
+	if l, err = newLayout(sizes, rules.payloadBits(), shardsMax); err != nil {
+		return err
+	}
+	r.layout = l
+	if r.places, err = newPlaces(ctx, a, l); err != nil {
+		return err
+	}
+	r.m.Nodes = nodes
+	r.m.Pinned = a.Pinned()
+	r.m.Partitions = r.m.Partitions[:0]
+	for p, n := range sizes {
+		info := store.PartitionInfo{First: store.NodeID(l.first[p]), Nodes: uint64(n)}
+		if p < len(r.state.Partitions) {
+			info = r.state.Partitions[p]
+		}
+		r.m.Partitions = append(r.m.Partitions, info)
+	}
+	r.describe(nodes, p)
+	return nil
+}
+
+// describe fills the manifest's schema.
+func (r *run) describe(nodes uint64, partitions int) {
+	s := &r.m.Schema
+	s.NodeTypes = nil
+	for _, t := range r.desc.NodeTypes {
+		n := uint64(max(t.Count, 0))
+		if len(r.desc.NodeTypes) == 1 {
+			n = nodes
+		}
+		s.NodeTypes = append(s.NodeTypes, store.NodeType{Name: t.Name, Count: n})
+	}
+	s.Undirected, s.Task = r.o.Undirected, r.desc.Task
+	if len(s.Relations) == 0 {
+		for _, name := range r.relationNames() {
+			s.Relations = append(s.Relations, store.Relation{Name: name})
+		}
+	}
+	r.m.Note = r.o.Note
+	method := string(r.o.Partitioner)
+	if method == "" {
+		method = string(partitioner.MethodRandom)
+	}
+	r.m.Ingest = map[string]string{
+		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
+		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),
+		"self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
+	}
+}
+
+// relationNames names the relations; one without a name if there is no column.
+func (r *run) relationNames() []string {
+	if len(r.state.Relations) > 0 {
+		return r.state.Relations
+	}
+	if len(r.desc.Relations) > 0 {
+		return r.desc.Relations
+	}
+	return []string{"edge"}
+}
+
+func (r *run) rules() edgeRules {
+	rules := edgeRules{undirected: r.o.Undirected, dedup: r.o.Dedup, selfLoops: r.o.SelfLoops, columns: r.desc.EdgeColumns}
+	if r.desc.HasRelation {
+		rules.relations = len(r.relationNames())
+	}
+	return rules
+}
+
+// divide shares out the budget, or refuses it with the smallest that would do.
+func (r *run) divide(placeBytes int64, nodes uint64) error {
+	fixed := int64(runtimeBytes) + sourceBytes + placeBytes + r.state.DictionaryBytes
+	// A split is a byte a node in memory, when the edges' memory is free again.
+	least := fixed + max(edgesMin, int64(nodes)+4<<20)
+	if r.o.MemoryBytes < least {
+		return fmt.Errorf("%w: %d MiB for a graph of %d nodes; the smallest that works is %d MiB",
+			store.ErrBudget, r.o.MemoryBytes>>20, nodes, (least+1<<20-1)>>20)
+	}
+	free := r.o.MemoryBytes - fixed
+	r.budget = budget{source: sourceBytes, edges: free, columns: min(free, 1<<30)}
+	return nil
+}
+
+// edges scatters, sorts and writes the topology and the edge columns.
+func (r *run) edges(ctx context.Context) error {
+	rules := r.rules()
+	payload := rules.payloadBytes()
+	if r.layout.inlineBits > 0 {
+		payload = 0
+	}
+	memory := r.budget.edges * 3 / 4
+	chunk, _ := planChunks(memory, r.o.Threads, r.layout.shards())
+	sh, err := newShards(r.w.FS(), r.w.FS().PathJoin(r.w.TempDir(), "edges.spill"), shardPlan{
+		Shards: r.layout.shards(), ChunkBytes: chunk, Payload: payload, Writers: r.o.Threads, MemoryBytes: memory})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sh.Close() }()
+	s := &edgeScatter{rules: rules, layout: r.layout, places: r.places, shards: sh, done: r.tick, work: make([]scatterScratch, r.o.Threads)}
+	r.phase("read edges", "edges", r.desc.Edges)
+	err = r.denseEdges(ctx, func(worker int, b *EdgeBatch) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return s.add(worker, b)
+	})
+	if err == nil && rules.selfLoops == SelfLoopsAdd {
+		err = s.addLoops(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	sh.finish()
+	f, names, err := r.createEdgeFiles(rules)
+	if err != nil {
+		return err
+	}
+	r.phase("sort edges", "edges", s.read.Load()-s.loops.Load())
+	counts, err := s.write(ctx, f, max(r.budget.edges-sh.residentBytes(), edgesMin/4), r.o.Threads, r.tick)
+	if err != nil {
+		for _, w := range f.all() {
+			_ = w.Abort()
+		}
+		return err
+	}
+	for i, w := range f.all() {
+		info, err := w.Close()
+		if err != nil {
+			return err
+		}
+		r.m.Files = append(r.m.Files, store.Ref(names[i], info))
+	}
+	r.m.Topology, r.m.Edges = names[:1], counts.stored
+	for p := range r.m.Partitions {
+		r.m.Partitions[p].Edges = counts.rows[p]
+	}
+	for k := range r.m.Schema.Relations {
+		r.m.Schema.Relations[k].Count = counts.relations[k]
+	}
+	r.state.EdgesRead, r.state.Duplicates, r.state.SelfLoops = uint64(s.read.Load()), counts.duplicates, uint64(s.loops.Load())
+	r.state.BytesSpilled += sh.spilled.Load()
+	return nil
+}
+
+// createEdgeFiles makes the topology's and the edge columns' files, in the
+// order of edgeFiles.all, and lists the columns in the manifest.
+func (r *run) createEdgeFiles(rules edgeRules) (f *edgeFiles, names []string, err error) {
+	f = &edgeFiles{}
+	var made []*blocks.Writer
+	create := func(base string, h blocks.Header) (*blocks.Writer, error) {
+		h.Partitions = uint32(r.layout.partitions())
+		name, w, err := r.w.CreateFile(base, h)
+		if err != nil {
+			for _, w := range made {
+				_ = w.Abort()
+			}
+			return nil, err
+		}
+		names, made = append(names, name), append(made, w)
+		return w, nil
+	}
+	column := func(spec ColumnSpec) (*blocks.Writer, error) {
+		w, err := create(fileBase(spec.Name), blocks.Header{Kind: blocks.EdgeColumn, Elem: spec.Elem, Dim: uint32(spec.Dim), Name: spec.Name})
+		if err != nil {
+			return nil, err
+		}
+		r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: spec.Elem, Dim: spec.Dim, Files: []string{names[len(names)-1]}})
+		return w, nil
+	}
+	if f.topology, err = create("topology", blocks.Header{Kind: blocks.Topology}); err != nil {
+		return nil, nil, err
+	}
+	if n := rules.relationBytes(); n > 0 {
+		elem := blocks.Uint8
+		if n == 2 {
+			elem = blocks.Uint16
+		}
+		if f.relation, err = column(ColumnSpec{Name: "relation", Role: store.RoleRelation, Elem: elem, Dim: 1}); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, spec := range rules.columns {
+		w, err := column(spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		f.columns = append(f.columns, w)
+	}
+	return f, names, nil
+}

@@ -1,0 +1,140 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
+)
+
+// state is what an interrupted ingest has finished. It is saved, durably, after
+// each phase, in the writer's scratch directory; the files it names are
+// complete and synced.
+type state struct {
+	Fingerprint string          `json:"fingerprint"` // of input and options
+	Done        []string        `json:"done"`        // finished phases
+	Manifest    *store.Manifest `json:"manifest"`
+	Partitions  []store.PartitionInfo
+	Nodes       uint64
+	Relations   []string // found in the input
+	// DictionaryBytes is what the id dictionary holds in memory.
+	DictionaryBytes                  int64
+	EdgesRead, Duplicates, SelfLoops uint64
+	BytesSpilled                     int64
+}
+
+const stateName = "ingest.json"
+
+// fingerprint identifies input and options: files by size and time.
+func (r *run) fingerprint() (string, error) {
+	type file struct {
+		Path string
+		Size int64
+		Time int64
+	}
+	var files []file
+	for _, path := range r.desc.Files {
+		info, err := r.o.FS.Stat(path)
+		if err != nil {
+			return "", fmt.Errorf("input: %w", err)
+		}
+		files = append(files, file{path, info.Size(), info.ModTime().UnixNano()})
+	}
+	o := r.o
+	b, err := json.Marshal(map[string]any{
+		"files": files, "format": r.desc.Format, "input": r.desc.Input, "partitions": o.Partitions,
+		"partitioner": o.Partitioner, "undirected": o.Undirected, "dedup": o.Dedup, "self_loops": o.SelfLoops,
+		"feature_elem": uint16(o.FeatureElem), "seed": o.Seed,
+		"edge_columns": r.desc.EdgeColumns, "node_columns": len(r.desc.NodeColumns),
+	})
+	return string(b), err
+}
+
+// loadState finds what an interrupted ingest has done, or begins anew.
+func (r *run) loadState() error {
+	print, err := r.fingerprint()
+	if err != nil {
+		return err
+	}
+	r.state = &state{Fingerprint: print, Manifest: &store.Manifest{}}
+	r.m = r.state.Manifest
+	if !r.o.Resume {
+		return nil
+	}
+	fs := r.w.FS()
+	path := fs.PathJoin(r.w.TempDir(), stateName)
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil // nothing was finished
+	}
+	b, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%w: %w", ErrResume, err)
+	}
+	old := &state{}
+	if err := json.Unmarshal(b, old); err != nil || old.Manifest == nil {
+		return fmt.Errorf("%w: %s is damaged (%v); ingest without --resume", ErrResume, path, err)
+	}
+	if old.Fingerprint != print {
+		return fmt.Errorf("%w: the input files or options are not those of the interrupted ingest; ingest without --resume to begin anew", ErrResume)
+	}
+	r.state, r.m = old, old.Manifest
+	r.rep.Resumed = slices.Clone(old.Done)
+	return nil
+}
+
+// step runs a phase, unless it is done, and records that it is.
+func (r *run) step(ctx context.Context, name string, fn func(context.Context) error) error {
+	if slices.Contains(r.state.Done, name) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := fn(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.state.Done = append(r.state.Done, name)
+	r.state.Partitions = r.m.Partitions
+	return r.saveState()
+}
+
+// saveState replaces the state file in one rename.
+func (r *run) saveState() error {
+	b, err := json.Marshal(r.state)
+	if err != nil {
+		return fmt.Errorf("encode ingest state: %w", err)
+	}
+	fs := r.w.FS()
+	path := fs.PathJoin(r.w.TempDir(), stateName)
+	f, err := fs.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("save ingest state: %w", err)
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("save ingest state: %w", err)
+	}
+	if err := fs.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("save ingest state: %w", err)
+	}
+	for _, d := range []string{r.w.TempDir(), fs.PathDir(r.w.DataPath("x"))} {
+		dir, err := fs.OpenDir(d)
+		if err != nil {
+			return fmt.Errorf("save ingest state: %w", err)
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return fmt.Errorf("save ingest state: %w", err)
+		}
+	}
+	return nil
+}
