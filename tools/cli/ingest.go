@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+)
+
+// ingestOptions are the flags of gstore ingest.
+type ingestOptions struct {
+	format       string
+	partitions   string
+	partitioner  string
+	undirected   bool
+	dedup        bool
+	selfLoops    string
+	mem          string
+	featureDtype string
+	seed         uint64
+	resume       bool
+	threads      int
+	columns      string
+	delimiter    string
+	header       string
+	ids          string
+	badLines     string
+	note         string
+}
+
+func newIngest(e *env) *cobra.Command {
+	o := &ingestOptions{}
+	cmd := &cobra.Command{
+		Use:   "ingest INPUT STORE",
+		Short: "Turn a graph into a store, within a memory budget",
+		Long: `Ingest reads the graph at INPUT and writes it as a store to the new directory STORE.
+
+STORE opens only when all of it is there. An interrupted ingest can be continued
+with --resume; without it, it begins anew. Bad input is refused with file and position.`,
+		Example: `  gstore ingest cora cora.gstore --undirected
+  gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
+		Args: exactArgs("INPUT", "STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), e, args[0], args[1])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
+	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions")
+	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range")
+	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates")
+	f.BoolVar(&o.dedup, "dedup", false, "drop edges equal in source, destination and relation")
+	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
+	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
+	f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
+	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
+	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
+	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip)")
+	f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
+	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
+	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
+	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
+	f.StringVar(&o.note, "note", "", "text kept with the store's version")
+	return cmd
+}
+
+// options turns flags into those of the packages; errors are usage errors.
+func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, err error) {
+	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
+		Resume: o.resume, Threads: o.threads, Note: o.note}
+	if o.partitions != "auto" {
+		if in.Partitions, err = strconv.Atoi(o.partitions); err != nil || in.Partitions < 1 {
+			return in, fo, usagef("--partitions %q: expected auto or a number ≥ 1", o.partitions)
+		}
+	}
+	if in.Partitioner, err = partitioner.ParseMethod(o.partitioner); err != nil {
+		return in, fo, usageError{err}
+	}
+	if o.mem != "" {
+		if in.MemoryBytes, err = parseSize(o.mem); err != nil {
+			return in, fo, usagef("--mem: %v", err)
+		}
+	}
+	if o.featureDtype != "" {
+		if in.FeatureElem, err = blocks.ParseElemType(o.featureDtype); err != nil {
+			return in, fo, usagef("--feature-dtype: %v", err)
+		}
+	}
+	if err := in.Validate(); err != nil {
+		return in, fo, usageError{err}
+	}
+	fo.Format = o.format
+	if o.columns != "" {
+		fo.Text.Columns = strings.Split(o.columns, ",")
+	}
+	switch {
+	case o.delimiter == "tab" || o.delimiter == `\t`:
+		fo.Text.Delimiter = '\t'
+	case len(o.delimiter) == 1:
+		fo.Text.Delimiter = o.delimiter[0]
+	case o.delimiter != "":
+		return in, fo, usagef("--delimiter %q: expected one character, or tab", o.delimiter)
+	}
+	switch o.header {
+	case "auto":
+	case "yes", "no":
+		yes := o.header == "yes"
+		fo.Text.Header = &yes
+	default:
+		return in, fo, usagef("--header %q: expected auto, yes or no", o.header)
+	}
+	switch o.ids {
+	case "auto":
+	case "dense", "integers", "strings":
+		fo.Text.IDs = store.IDKind(o.ids)
+	default:
+		return in, fo, usagef("--ids %q: expected auto, dense, integers or strings", o.ids)
+	}
+	if n, ok := strings.CutPrefix(o.badLines, "skip="); ok {
+		if fo.Text.SkipBadMax, err = strconv.ParseInt(n, 10, 64); err != nil || fo.Text.SkipBadMax < 0 {
+			return in, fo, usagef("--bad-lines %q: expected fail or skip=N", o.badLines)
+		}
+	} else if o.badLines != "fail" {
+		return in, fo, usagef("--bad-lines %q: expected fail or skip=N", o.badLines)
+	}
+	var mu sync.Mutex
+	fo.Text.OnBad = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(e.stderr, "gstore: skipped: %v\n", err)
+	}
+	return in, fo, nil
+}
+
+func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) error {
+	in, fo, err := o.options(e)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	src, err := formats.Open(input, fo)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	bar := ingestProgress{e: e}
+	in.Progress = bar.tell
+	rep, err := ingest.Run(ctx, dir, src, in)
+	bar.close()
+	if err != nil {
+		return err
+	}
+	m := rep.Manifest
+	e.event("summary", map[string]any{
+		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
+		"partitions": len(m.Partitions), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
+		"seconds": time.Since(begin).Seconds(), "cpu_seconds": cpuSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "version": m.Version, "store": dir,
+	})
+	if !e.json && !e.quiet {
+		fmt.Fprintf(e.stdout, "%s: %d nodes, %d edges in %d partitions, %.1f MiB (%d edges read, %d duplicates and %d self loops dropped) in %.1f s, peak %d MiB\n",
+			dir, rep.Nodes, rep.EdgesStored, len(m.Partitions), float64(rep.BytesStored)/(1<<20), rep.EdgesRead, rep.Duplicates, rep.SelfLoops,
+			time.Since(begin).Seconds(), rep.PeakRSSBytes>>20)
+	}
+	return nil
+}
+
+// ingestProgress shows one bar a phase.
+type ingestProgress struct {
+	e     *env
+	mu    sync.Mutex
+	phase string
+	bar   *progressbar.ProgressBar
+}
+
+func (p *ingestProgress) tell(x ingest.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x.Phase != p.phase {
+		if p.bar != nil {
+			_ = p.bar.Finish()
+		}
+		p.phase, p.bar = x.Phase, p.e.progress(x.Total, x.Phase+" ("+x.Unit+")")
+		p.e.event("phase", map[string]any{"phase": x.Phase})
+	}
+	_ = p.bar.Set64(x.Done)
+}
+
+func (p *ingestProgress) close() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}
+
+// cpuSeconds is what the process has used, user and system, of all threads.
+func cpuSeconds() float64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
