@@ -119,6 +119,7 @@ func commands(e *env) []*cobra.Command {
 		newTrain(e),
 		newEval(e),
 		newInspect(e),
+		newPlan(e),
 		newGenerate(e),
 		newVerify(e),
 		newReport(e),

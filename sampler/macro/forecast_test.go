@@ -1,0 +1,80 @@
+package macro_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// A forecast is what the iterator predicts, which is what it reads, epoch after epoch; the least
+// budget is accepted and one byte less refused.
+func TestForecast(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 6000, Partitions: 9, Dim: 33}))
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o := store.MacroOptions{Features: []string{"x"}, Labels: true}
+	f, err := s.Forecaster(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, cfg := range []macro.Config{
+		{Policy: macro.Memory}, {Policy: macro.Hanoi, Capacity: 3}, {Policy: macro.Comet, Capacity: 4}, {Policy: macro.Beta, Capacity: 2},
+	} {
+		cfg.Partitions = 9
+		policy, err := macro.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least, err := f.LeastBytes(cfg.Capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans := []store.Plan{policy.Epoch(0), policy.Epoch(1), policy.Epoch(2)}
+		buffer, epochs, err := f.Epochs(cfg.Capacity, least, plans...)
+		if err != nil || buffer != least {
+			t.Fatalf("%s: buffer of %d bytes within %d: %v", cfg.Policy, buffer, least, err)
+		}
+		if _, _, err := f.Epochs(cfg.Capacity, least-1, plans...); !errors.Is(err, store.ErrBudget) {
+			t.Errorf("%s: a byte less than the least: %v, want ErrBudget", cfg.Policy, err)
+		}
+		o.Capacity, o.MemoryBytes = cfg.Capacity, least
+		it, err := s.MacroBatches(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, plan := range plans {
+			total := epochs[k].Total
+			if want := it.PredictBytes(plan); total.Bytes() != want {
+				t.Errorf("%s epoch %d: forecast of %d bytes, the iterator predicts %d", cfg.Policy, k, total.Bytes(), want)
+			}
+			if err := it.Start(plan); err != nil {
+				t.Fatal(err)
+			}
+			for it.Next() {
+			}
+			if err := it.Err(); err != nil {
+				t.Fatal(err)
+			}
+			after := it.Stats()
+			if got := after.BytesRead; got != total.Bytes() {
+				t.Errorf("%s epoch %d: %d bytes read, forecast %d", cfg.Policy, k, got, total.Bytes())
+			}
+			if got := int(after.Requests); got != total.Requests {
+				t.Errorf("%s epoch %d: %d requests made, forecast %d", cfg.Policy, k, got, total.Requests)
+			}
+			if total.NeededBytes > total.TopologyBytes {
+				t.Errorf("%s epoch %d: %d bytes needed, %d read", cfg.Policy, k, total.NeededBytes, total.TopologyBytes)
+			}
+		}
+		if err := it.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package macro
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/gstore/gstore/store"
+)
+
+// Tuning is what a choice of plan depends on.
+type Tuning struct {
+	Config // what the caller fixed: Policy "" or "auto" and Capacity 0 are chosen
+	// MemoryBytes is the partition buffer's budget; 0 = no bound.
+	MemoryBytes int64
+	// LeastBytes returns the smallest budget with which capacity partitions can
+	// be resident beside the pinned ones; 0 means all. It grows with capacity.
+	// [store.Forecaster.LeastBytes] is one.
+	LeastBytes func(capacity int) (int64, error)
+	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
+	Train []uint64
+}
+
+// Choice is a Config that [New] accepts, and why.
+type Choice struct {
+	Config
+	Why []string // sentences for people, with the numbers that decided
+}
+
+// Choose fills in policy and capacity from the memory budget:
+//
+//   - memory if everything fits;
+//   - for link tasks comet with the largest buffer (MariusGNN section 6:
+//     maximise c, then minimise l = 2p/c);
+//   - for node tasks trainnodes if all training nodes lie in pinned partitions
+//     (MariusGNN section 5.2), else hanoi, with as many partitions at a time as fit.
+//
+// A budget in which the smallest plan does not fit is [store.ErrBudget], and
+// the message says what would do.
+func Choose(t Tuning) (Choice, error) {
+	c := Choice{Config: t.Config}
+	loose := t.Partitions - len(t.Pinned)
+	auto := t.Policy == "" || t.Policy == "auto"
+	all, err := t.LeastBytes(0)
+	if err != nil {
+		return c, err
+	}
+	fits := t.MemoryBytes == 0 || all <= t.MemoryBytes
+	capped := t.Capacity > 0 && t.Capacity < loose
+	switch {
+	case auto && fits && !capped:
+		c.Policy = Memory
+		c.because("everything is in memory: it takes %s, %s", mib(all), budget(t.MemoryBytes))
+	case auto && fits:
+		c.because("%d partitions at a time, as asked, though all %d would take %s, %s", t.Capacity, loose, mib(all), budget(t.MemoryBytes))
+	case auto:
+		c.because("everything in memory would take %s, %s", mib(all), budget(t.MemoryBytes))
+	default:
+		c.because("policy %s, as asked", t.Policy)
+	}
+	if auto && c.Policy != Memory {
+		c.Policy = outOfCore(&c, t)
+	}
+	if c.Policy == Memory {
+		c.Capacity = 0
+		if !fits {
+			return c, fmt.Errorf("policy memory takes %d bytes: %w: it is %d", all, store.ErrBudget, t.MemoryBytes)
+		}
+		return c, nil
+	}
+	link := c.Policy == Comet || c.Policy == Beta
+	if c.Capacity, err = t.capacity(&c, loose, link); err != nil {
+		return c, err
+	}
+	if c.Policy == Comet && c.Capacity < loose {
+		p := policy{Config: c.Config, loose: make([]store.PartitionID, loose)}
+		groups, room, err := p.logical(2)
+		if err != nil {
+			return c, err
+		}
+		if c.Logical == 0 {
+			c.because("the fewest logical partitions of which two fit in memory: %d, %d of them at a time (fewer mean less bias and fewer steps; twice as many read less)", groups, room)
+		}
+		c.Logical = groups
+	}
+	return c, nil
+}
+
+// outOfCore is the policy for a store that does not fit.
+func outOfCore(c *Choice, t Tuning) string {
+	if t.Link {
+		c.because("link task: comet, which shuffles examples across steps")
+		return Comet
+	}
+	outside := uint64(0)
+	for _, n := range t.Train {
+		outside += n
+	}
+	for _, p := range t.Pinned {
+		if int(p) < len(t.Train) {
+			outside -= t.Train[p]
+		}
+	}
+	if len(t.Pinned) > 0 && t.Train != nil && outside == 0 {
+		c.because("all training nodes lie in the %d pinned partitions: trainnodes, one step an epoch", len(t.Pinned))
+		return TrainNodes
+	}
+	if len(t.Pinned) > 0 {
+		c.because("node task: hanoi, with %d pinned partitions of hubs", len(t.Pinned))
+	} else {
+		c.because("node task: hanoi")
+	}
+	return Hanoi
+}
+
+// capacity is the largest that fits, or what the caller fixed if that does.
+func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
+	least := 1
+	if link {
+		least = 2
+	}
+	if t.MemoryBytes == 0 {
+		if t.Capacity == 0 {
+			c.because("no memory bound was given, so all %d partitions are resident at once", loose)
+			return loose, nil
+		}
+		return min(t.Capacity, loose), nil
+	}
+	need := func(capacity int) (int64, error) { return t.LeastBytes(min(capacity, loose)) }
+	first := least
+	if t.Capacity > 0 {
+		first = min(t.Capacity, loose)
+	}
+	n, err := need(first)
+	if err != nil {
+		return 0, err
+	}
+	if n > t.MemoryBytes {
+		return 0, fmt.Errorf("%d of %d partitions at a time take %d bytes: %w: it is %d; give more, or ingest with more partitions",
+			first, loose, n, store.ErrBudget, t.MemoryBytes)
+	}
+	if t.Capacity > 0 {
+		c.because("%d of %d partitions at a time, as asked, take %s", first, loose, mib(n))
+		return first, nil
+	}
+	var failed error
+	more := sort.Search(loose-first, func(i int) bool { // the first that does not fit
+		n, err := need(first + 1 + i)
+		if err != nil {
+			failed = err
+		}
+		return n > t.MemoryBytes
+	})
+	b := first + more
+	n, err = need(b)
+	if failed != nil || err != nil {
+		return 0, fmt.Errorf("memory for a buffer: %w", firstOf(failed, err))
+	}
+	why := fmt.Sprintf("%d of %d partitions at a time take %s", b, loose, mib(n))
+	if b < loose {
+		if over, err := need(b + 1); err == nil {
+			why += fmt.Sprintf(", %d would take %s", b+1, mib(over))
+		}
+	}
+	c.because("%s; the budget is %s", why, mib(t.MemoryBytes))
+	return b, nil
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Choice) because(format string, args ...any) {
+	c.Why = append(c.Why, fmt.Sprintf(format, args...))
+}
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+func budget(n int64) string {
+	if n == 0 {
+		return "and no bound was given"
+	}
+	return "the budget is " + mib(n)
+}
+
+// Graph is what the number of partitions of a store yet to be made depends on.
+type Graph struct {
+	Nodes, Edges uint64
+	NodeBytes    int     // a node's columns (link tasks: embedding and optimiser state)
+	EdgeBytes    float64 // an edge on disk
+	MemoryBytes  int64   // the partition buffer's budget
+	// BlockBytes is the device's block: the bytes that take as long to read as a
+	// request costs (blockio.Calibration.GapBytes). 0 means 64 KiB.
+	BlockBytes int64
+	Link       bool
+}
+
+// Advice is how to ingest a graph so that its plans are good.
+type Advice struct {
+	Partitions int     // p
+	Capacity   int     // c, or hanoi's b
+	Logical    int     // l (link tasks)
+	Hubs       float64 // share of nodes to pin (node tasks)
+	Why        []string
+}
+
+// Numbers behind Advise.
+const (
+	partitionsMax     = 4096 // directories of p² buckets stay below 256 MiB
+	hubShareMax       = .01  // of the nodes
+	hubMemoryShare    = 8    // hubs take at most an eighth of the budget
+	extentBlocks      = 16   // hanoi: partitions of so many device blocks read at over 94 % of its bandwidth
+	hanoiPerStep      = 8    // and about so many partitions a macro-batch mix labels and neighbourhoods
+	blockBytesDefault = 64 << 10
+)
+
+// Advise chooses the number of partitions before ingest. Link tasks follow MariusGNN
+// section 6: p = min(NO/D, √(EO/D)) makes the smallest read one device block (more
+// partitions mean less bias, smaller reads more time); c is the largest with
+// c·NO/p + 2c²·EO/p² within memory; l = 2p/c. Node tasks: hubs, then
+// macro-batches of several partitions (thesis section 4.3), each large enough to be
+// read at the device's bandwidth.
+func Advise(g Graph) Advice {
+	if g.BlockBytes == 0 {
+		g.BlockBytes = blockBytesDefault
+	}
+	no, eo := float64(g.Nodes)*float64(g.NodeBytes), float64(g.Edges)*g.EdgeBytes
+	d, memory := float64(g.BlockBytes), float64(g.MemoryBytes)
+	var a Advice
+	clamp := func(p float64) int { return int(max(1, min(p, partitionsMax, float64(g.Nodes)))) }
+	if no+2*eo <= memory || memory == 0 {
+		a.Partitions, a.Capacity, a.Logical = 1, 1, 1
+		a.Why = []string{fmt.Sprintf("nodes (%s) and edges, twice (%s), fit in memory (%s)", mib(int64(no)), mib(int64(2*eo)), mib(int64(memory)))}
+		return a
+	}
+	share := memory / (no + 2*eo) // of the store that fits: the start of the search for c
+	if g.Link {
+		a.Partitions = max(4, clamp(min(no/d, math.Sqrt(eo/d))))
+		a.Why = append(a.Why, fmt.Sprintf("p = min(%s of nodes / %d KiB, √(%s of edges / %d KiB)): the smallest read is a device block", mib(int64(no)), g.BlockBytes>>10, mib(int64(eo)), g.BlockBytes>>10))
+		p := float64(a.Partitions)
+		c := 2
+		for c < a.Partitions && float64(c+1)*no/p+2*float64(c+1)*float64(c+1)*eo/(p*p) <= memory {
+			c++
+		}
+		a.Capacity = c
+		a.Logical = (a.Partitions + c/2 - 1) / (c / 2)
+		a.Why = append(a.Why, fmt.Sprintf("c = %d is the largest buffer with c·%s + 2c²·%s in %s; l = 2p/c", c, mib(int64(no/p)), mib(int64(eo/(p*p))), mib(int64(memory))))
+		return a
+	}
+	a.Hubs = min(hubShareMax, memory/hubMemoryShare/max(1, no))
+	a.Why = append(a.Why, fmt.Sprintf("hubs: %.2f %% of the nodes, %s", 100*a.Hubs, mib(int64(a.Hubs*no))))
+	// Double buffering halves what a macro-batch may take.
+	steps := 2 / share
+	p := min(steps*hanoiPerStep, no/(extentBlocks*d))
+	a.Partitions = max(clamp(p), clamp(math.Ceil(steps)))
+	a.Capacity = max(1, int(float64(a.Partitions)*share/2))
+	a.Why = append(a.Why, fmt.Sprintf("double buffering leaves room for 1/%.1f of the graph at a time: %d of %d partitions of %s", steps, a.Capacity, a.Partitions, mib(int64(no)/int64(a.Partitions))))
+	return a
+}

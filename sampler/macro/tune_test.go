@@ -1,0 +1,96 @@
+package macro
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/store"
+)
+
+func TestChoose(t *testing.T) {
+	// 10 bytes a partition; everything at once 300 bytes for 30 partitions.
+	linear := func(p, pinned int) func(int) (int64, error) {
+		return func(c int) (int64, error) {
+			if c == 0 {
+				c = p - pinned
+			}
+			return int64(10 * (c + pinned)), nil
+		}
+	}
+	tests := []struct {
+		name     string
+		t        Tuning
+		policy   string
+		capacity int
+		logical  int
+		why      string
+	}{
+		{"no bound", Tuning{Config: Config{Partitions: 30}}, Memory, 0, 0, "no bound was given"},
+		{"fits", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 300}, Memory, 0, 0, "everything is in memory"},
+		{"node", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 109}, Hanoi, 10, 0, "node task: hanoi"},
+		{"node, one byte short of all", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 299}, Hanoi, 29, 0, "30 would take"},
+		{"hubs", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, Hanoi, 10, 0, "1 pinned partitions of hubs"},
+		{"training nodes pinned", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{0, 1}}, MemoryBytes: 100, Train: append([]uint64{4, 5}, make30(0)[2:]...)}, TrainNodes, 8, 0, "all training nodes"},
+		{"link", Tuning{Config: Config{Partitions: 30, Link: true}, MemoryBytes: 100}, Comet, 10, 6, "2 of them at a time"},
+		{"asked capacity", Tuning{Config: Config{Partitions: 30, Capacity: 3}, MemoryBytes: 1000}, Hanoi, 3, 0, "as asked"},
+		{"asked policy", Tuning{Config: Config{Policy: Beta, Partitions: 30}, MemoryBytes: 55}, Beta, 5, 0, "policy beta, as asked"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.t.LeastBytes = linear(30, len(tt.t.Pinned))
+			c, err := Choose(tt.t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Policy != tt.policy || c.Capacity != tt.capacity || c.Logical != tt.logical {
+				t.Errorf("chose %s, %d at a time, %d logical; want %s, %d, %d", c.Policy, c.Capacity, c.Logical, tt.policy, tt.capacity, tt.logical)
+			}
+			if why := strings.Join(c.Why, "; "); !strings.Contains(why, tt.why) {
+				t.Errorf("why: %s; want %q in it", why, tt.why)
+			}
+			if _, err := New(c.Config); err != nil {
+				t.Errorf("New refuses the choice: %v", err)
+			}
+		})
+	}
+	for name, bad := range map[string]Tuning{
+		"nothing fits":   {Config: Config{Partitions: 30}, MemoryBytes: 9},
+		"one of a pair":  {Config: Config{Partitions: 30, Link: true}, MemoryBytes: 19},
+		"memory asked":   {Config: Config{Policy: Memory, Partitions: 30}, MemoryBytes: 299},
+		"asked capacity": {Config: Config{Partitions: 30, Capacity: 5}, MemoryBytes: 49},
+	} {
+		bad.LeastBytes = linear(30, 0)
+		if c, err := Choose(bad); !errors.Is(err, store.ErrBudget) {
+			t.Errorf("%s: %v, %+v; want ErrBudget", name, err, c)
+		}
+	}
+}
+
+func make30(n uint64) []uint64 {
+	s := make([]uint64, 30)
+	for i := range s {
+		s[i] = n
+	}
+	return s
+}
+
+func TestAdvise(t *testing.T) {
+	// Freebase86M as MariusGNN section 7 has it: 86 M nodes × 100 floats with state, 338 M edges of 20 bytes, 60 GB.
+	a := Advise(Graph{Nodes: 86_054_151, Edges: 338_586_276, NodeBytes: 800, EdgeBytes: 20, MemoryBytes: 32 << 30, BlockBytes: 512 << 10, Link: true})
+	if a.Partitions < 64 || a.Partitions > 256 || a.Capacity < a.Partitions/4 || a.Capacity >= a.Partitions || a.Logical != (a.Partitions+a.Capacity/2-1)/(a.Capacity/2) {
+		t.Errorf("link: %+v", a)
+	}
+	if _, err := New(Config{Policy: Comet, Partitions: a.Partitions, Capacity: a.Capacity, Logical: a.Logical}); err != nil {
+		t.Error(err)
+	}
+	g := Graph{Nodes: 100_000_000, Edges: 1_000_000_000, NodeBytes: 128, EdgeBytes: 4.5, MemoryBytes: 4 << 30}
+	n := Advise(g)
+	used := float64(n.Capacity) / float64(n.Partitions) * 2 * (float64(g.Nodes)*128 + 2*float64(g.Edges)*4.5)
+	if used > float64(g.MemoryBytes) || used < .5*float64(g.MemoryBytes) || n.Hubs <= 0 || n.Hubs > .01 || n.Capacity < 4 {
+		t.Errorf("node: %+v uses %.0f bytes", n, used)
+	}
+	if a := Advise(Graph{Nodes: 1000, Edges: 5000, NodeBytes: 100, EdgeBytes: 4, MemoryBytes: 1 << 30}); a.Partitions != 1 {
+		t.Errorf("a small graph: %+v", a)
+	}
+}

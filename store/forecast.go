@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// Forecaster tells what plans would read and hold, exactly, without allocating
+// a buffer or reading more than topology directories. It is for one goroutine.
+type Forecaster struct {
+	src    *macroSource
+	o      MacroOptions
+	engine blockio.Engine
+}
+
+// EpochForecast is what one epoch of a plan reads.
+type EpochForecast struct {
+	Steps []StepForecast
+	Total StepForecast // their sums; Loads too
+}
+
+// StepForecast is what is read for one step.
+type StepForecast struct {
+	Loads         int   // partitions whose columns are read
+	ColumnBytes   int64 // features, labels, splits
+	TopologyBytes int64 // buckets, with the gaps that are read through
+	NeededBytes   int64 // of TopologyBytes: the buckets themselves
+	Requests      int   // reads of at most 1 MiB
+}
+
+// Bytes is all that is read.
+func (s *StepForecast) Bytes() int64 { return s.ColumnBytes + s.TopologyBytes }
+
+func (s *StepForecast) add(t StepForecast) {
+	s.Loads += t.Loads
+	s.ColumnBytes += t.ColumnBytes
+	s.TopologyBytes += t.TopologyBytes
+	s.NeededBytes += t.NeededBytes
+	s.Requests += t.Requests
+}
+
+// Forecaster makes a forecaster for macro-batches of options o, of which
+// Engine, EngineName, Capacity and MemoryBytes do not matter. The store must stay open until Close.
+func (s *Store) Forecaster(ctx context.Context, o MacroOptions) (*Forecaster, error) {
+	if err := o.Validate(s.Manifest()); err != nil {
+		return nil, err
+	}
+	engine, _, err := blockio.New("pread", blockio.Options{})
+	if err != nil {
+		return nil, err
+	}
+	f := &Forecaster{o: o.withDefaults(), engine: engine}
+	f.o.Buffered = true // only directories are read
+	if f.src, err = newMacroSource(ctx, s.Manifest(), s, engine, &f.o); err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return f, nil
+}
+
+// Close releases the files.
+func (f *Forecaster) Close() error { return errors.Join(f.src.Close(), f.engine.Close()) }
+
+// LeastBytes is the smallest MacroOptions.MemoryBytes with which capacity
+// partitions can be resident (0 = all, for the whole run).
+func (f *Forecaster) LeastBytes(capacity int) (int64, error) {
+	o := f.o
+	o.Capacity, o.MemoryBytes = capacity, 1
+	_, err := newLayout(f.src, &o)
+	var budget *BudgetError
+	if errors.As(err, &budget) {
+		return budget.NeedBytes, nil
+	}
+	return 1, err
+}
+
+// Epochs forecasts consecutive epochs, beginning with an empty buffer of
+// capacity partitions at a time within memoryBytes (0 = what double buffering takes), and returns the
+// bytes the buffer takes.
+func (f *Forecaster) Epochs(capacity int, memoryBytes int64, plans ...Plan) (bufferBytes int64, epochs []EpochForecast, err error) {
+	o := f.o
+	o.Capacity, o.MemoryBytes = capacity, memoryBytes
+	l, err := newLayout(f.src, &o)
+	if err != nil {
+		return 0, nil, err
+	}
+	r := newResidency(l, len(f.src.m.Partitions))
+	for k := range plans {
+		steps, err := r.schedule(l, f.src, &o, k, &plans[k])
+		if err != nil {
+			return 0, nil, err
+		}
+		var e EpochForecast
+		for _, s := range steps {
+			t := f.step(&o, s)
+			e.Steps = append(e.Steps, t)
+			e.Total.add(t)
+		}
+		epochs = append(epochs, e)
+	}
+	return l.total, epochs, nil
+}
+
+// step adds up what the reader would be asked for.
+func (f *Forecaster) step(o *MacroOptions, s *scheduled) StepForecast {
+	topology := planTopology(f.src, o, s)
+	t := StepForecast{Loads: len(s.loads), TopologyBytes: topology.bytes}
+	for _, rows := range [][]stagedExtent{topology.rows, topology.relations} {
+		for i := range rows {
+			for _, sp := range rows[i].spans {
+				t.Requests += int((sp.to - sp.from + readBytesMax - 1) / readBytesMax)
+			}
+		}
+	}
+	for _, l := range s.loads {
+		n := columnBytes(f.src, l.part)
+		t.ColumnBytes += n
+		t.Requests += f.columnRequests(l.part)
+	}
+	if s.same {
+		return t
+	}
+	for b, j := range s.resident {
+		for a, i := range s.resident {
+			if !s.kept[a] || !s.kept[b] {
+				t.NeededBytes += f.BucketBytes(i.ID, j.ID)
+			}
+		}
+	}
+	return t
+}
+
+// columnRequests is the number of reads of partition p's columns.
+func (f *Forecaster) columnRequests(p PartitionID) int {
+	n := 0
+	count := func(c *sourceColumn) {
+		n += int((c.extents[p].e.Length + readBytesMax - 1) / readBytesMax)
+	}
+	for i := range f.src.features {
+		count(&f.src.features[i])
+	}
+	for _, c := range []*sourceColumn{f.src.labels, f.src.split} {
+		if c != nil {
+			count(c)
+		}
+	}
+	return n
+}
+
+// NodeBytes is what loading a partition's columns reads.
+func (f *Forecaster) NodeBytes(p PartitionID) int64 { return columnBytes(f.src, p) }
+
+// BucketEdges is the number of stored edges from partition src to partition dst.
+func (f *Forecaster) BucketEdges(src, dst PartitionID) uint64 {
+	return uint64(f.src.dirs[dst].BucketEdges(int(src)))
+}
+
+// BucketBytes is the size of that bucket on disk, its relations included where asked for.
+func (f *Forecaster) BucketBytes(src, dst PartitionID) int64 {
+	from, to := f.src.dirs[dst].Range(int(src), int(src)+1)
+	if f.src.relation != nil {
+		to += int64(f.BucketEdges(src, dst)) * int64(f.src.relation.stride)
+	}
+	return to - from
+}

@@ -1,0 +1,369 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+)
+
+type planOptions struct {
+	task, policy string
+	mem          sizeFlag
+	buffer       int
+	logical      int
+	order        string
+	reuse        string
+	epochs       int
+	seed         uint64
+	features     []string
+	both         bool
+	steps        bool
+	measure      time.Duration
+	engine       string
+}
+
+func newPlan(e *env) *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan STORE",
+		Short: "Show what a plan would read and train, its bias, bytes and steps, before running it",
+		Long: `Show what training would read, step by step, without reading it: which policy and
+capacity the memory budget allows and why, bytes and requests of each epoch
+(exactly those that train will make), the edge permutation bias of link tasks, and
+how many partitions a fresh ingest had better make.`,
+		Example: `  gstore plan papers.gstore --mem 4GiB
+  gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
+		Args: exactArgs("STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.task, "task", "auto", "auto, node or link")
+	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
+	f.Var(&o.mem, "mem", "memory for the partition buffer, such as 4GiB (default: no bound)")
+	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
+	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: the fewest)")
+	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
+	f.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4, or auto")
+	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
+	f.Uint64Var(&o.seed, "seed", 0, "of the plan")
+	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: all)")
+	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
+	f.BoolVar(&o.steps, "steps", false, "list every step")
+	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device; 0 = not at all")
+	f.StringVar(&o.engine, "io-engine", "auto", "measure with auto, io_uring or pread")
+	return cmd
+}
+
+// parseReuse reads --reuse.
+func parseReuse(s string) (int, error) {
+	if s == "auto" {
+		return macro.ReuseAuto, nil
+	}
+	if len(s) == 1 && s[0] >= '0' && s[0] <= '0'+macro.ReuseMax {
+		return int(s[0] - '0'), nil
+	}
+	return 0, usagef("--reuse %s: expected 0 to %d, or auto", s, macro.ReuseMax)
+}
+
+// config turns flags and store into what was fixed by the caller.
+func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
+	c := macro.Config{Policy: o.policy, Partitions: len(m.Partitions), Capacity: o.buffer, Undirected: m.Schema.Undirected,
+		Logical: o.logical, Seed: o.seed}
+	var err error
+	if c.Reuse, err = parseReuse(o.reuse); err != nil {
+		return c, err
+	}
+	switch o.order {
+	case "balanced":
+	case "random":
+		c.Order = macro.Random
+	default:
+		return c, usagef("--order %s: expected balanced or random", o.order)
+	}
+	if c.Policy != "auto" && !slices.Contains(macro.Names(), c.Policy) {
+		return c, usagef("--plan %s: expected auto or one of %v", c.Policy, macro.Names())
+	}
+	switch o.task {
+	case "auto":
+		c.Link = m.Schema.Task == store.TaskLink || c.Policy == macro.Comet || c.Policy == macro.Beta
+	case "node", "link":
+		c.Link = o.task == "link"
+	default:
+		return c, usagef("--task %s: expected auto, node or link", o.task)
+	}
+	if !c.Link {
+		c.Pinned = m.Pinned
+	}
+	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 {
+		return c, usagef("--buffer %d, --epochs %d, --logical %d: expected 0 or more, and at least one epoch", o.buffer, o.epochs, o.logical)
+	}
+	return c, nil
+}
+
+func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	m := s.Manifest()
+	cfg, err := o.config(m)
+	if err != nil {
+		return err
+	}
+	features := o.features
+	if features == nil {
+		for _, c := range m.ColumnsOf(store.RoleFeature) {
+			features = append(features, c.Name)
+		}
+	}
+	f, err := s.Forecaster(ctx, store.MacroOptions{Features: features, Labels: !cfg.Link, Pinned: cfg.Pinned, Both: o.both, Relations: cfg.Link && len(m.Schema.Relations) > 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	train := make([]uint64, len(m.Partitions))
+	for p := range train {
+		train[p] = m.Partitions[p].Train
+	}
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, Train: train})
+	if errors.Is(err, macro.ErrPlan) {
+		return usageError{err}
+	} else if err != nil {
+		return err
+	}
+	policy, err := macro.New(choice.Config)
+	if err != nil {
+		return usageError{err}
+	}
+	plans := make([]store.Plan, o.epochs)
+	for k := range plans {
+		plans[k] = policy.Epoch(k)
+	}
+	buffer, epochs, err := f.Epochs(choice.Capacity, int64(o.mem), plans...)
+	if err != nil {
+		return err
+	}
+	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: train, f: f}
+	if o.measure > 0 {
+		r.device = measureDevice(ctx, s, o.engine, o.measure)
+	}
+	r.advise()
+	return r.print()
+}
+
+// measureDevice calibrates on the store's largest file; nil if it is too small
+// or cannot be read directly, for which a plan's figures do without.
+func measureDevice(ctx context.Context, s *store.Store, engine string, d time.Duration) *blockio.Calibration {
+	files := slices.Clone(s.Manifest().Files)
+	if len(files) == 0 {
+		return nil
+	}
+	largest := slices.MaxFunc(files, func(a, b store.FileRef) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	f, err := s.File(largest.Name)
+	if err != nil {
+		return nil
+	}
+	path, err := filepath.Abs(f.Path())
+	if err != nil {
+		return nil
+	}
+	c, err := blockio.Calibrate(ctx, engine, path, blockio.CalibrateOptions{Duration: d})
+	if err != nil || !c.Measured {
+		return nil
+	}
+	return &c
+}
+
+// planReport is what plan found out.
+type planReport struct {
+	e      *env
+	o      *planOptions
+	m      *store.Manifest
+	choice macro.Choice
+	plans  []store.Plan
+	epochs []store.EpochForecast
+	buffer int64
+	train  []uint64
+	f      *store.Forecaster
+	device *blockio.Calibration
+	advice macro.Advice
+}
+
+func (r *planReport) advise() {
+	g := macro.Graph{Nodes: r.m.Nodes, Edges: r.m.Edges, MemoryBytes: int64(r.o.mem), Link: r.choice.Link}
+	var edgeBytes, nodeBytes int64
+	for i := range r.m.Partitions {
+		nodeBytes += r.f.NodeBytes(store.PartitionID(i))
+		for j := range r.m.Partitions {
+			edgeBytes += r.f.BucketBytes(store.PartitionID(i), store.PartitionID(j))
+		}
+	}
+	g.NodeBytes = int(nodeBytes / int64(max(1, r.m.Nodes)))
+	g.EdgeBytes = float64(edgeBytes) / float64(max(1, r.m.Edges))
+	if r.device != nil {
+		g.BlockBytes = r.device.GapBytes()
+	}
+	r.advice = macro.Advise(g)
+}
+
+// bias is an epoch's edge permutation bias, with partitions taken alike and
+// with their true numbers of edges.
+func (r *planReport) bias(k int) (uniform, exact float64) {
+	n := len(r.m.Partitions)
+	return macro.Bias(r.plans[k], n), macro.BiasOf(r.plans[k], n, func(b store.Bucket) float64 { return float64(r.f.BucketEdges(b.Src, b.Dst)) })
+}
+
+// examples is how many training nodes or edges a step trains.
+func (r *planReport) examples(s *store.Step) uint64 {
+	n := uint64(0)
+	for _, p := range s.Train {
+		n += r.train[p]
+	}
+	for _, b := range s.Buckets {
+		n += r.f.BucketEdges(b.Src, b.Dst)
+	}
+	return n * uint64(max(1, s.Passes))
+}
+
+// seconds is how long the device takes; 0 if it was not measured.
+func (r *planReport) seconds(t *store.StepForecast) float64 {
+	if r.device == nil {
+		return 0
+	}
+	return max(float64(t.Bytes())/r.device.BytesPerSecond, float64(t.Requests)*r.device.RequestCost.Seconds())
+}
+
+func amplification(t *store.StepForecast) float64 {
+	if t.Bytes() == 0 {
+		return 1
+	}
+	return float64(t.Bytes()) / float64(max(1, t.ColumnBytes+t.NeededBytes))
+}
+
+func (r *planReport) print() error {
+	if r.e.json {
+		return r.printJSON()
+	}
+	w, c := r.e.stdout, &r.choice
+	fmt.Fprintf(w, "store   %d nodes, %d edges, %d partitions", r.m.Nodes, r.m.Edges, len(r.m.Partitions))
+	if len(c.Pinned) > 0 {
+		fmt.Fprintf(w, ", %d of them pinned", len(c.Pinned))
+	}
+	fmt.Fprintf(w, "\nplan    %s, %d steps an epoch, buffer of %s\n", c.Policy, len(r.plans[0].Steps), formatSize(r.buffer))
+	for _, why := range c.Why {
+		fmt.Fprintf(w, "        %s\n", why)
+	}
+	if r.device != nil {
+		fmt.Fprintf(w, "device  %v\n", r.device)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "\nepoch\tstep\tresident\tloads\tread\tcolumns\tedges\tread/needed\trequests\texamples\tdisk s\tbias\t\n")
+	line := func(epoch, step string, resident int, f *store.StepForecast, examples uint64, bias string) {
+		disk := "-"
+		if r.device != nil {
+			disk = fmt.Sprintf("%.3f", r.seconds(f))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%.2f\t%d\t%d\t%s\t%s\t\n", epoch, step, resident, f.Loads, formatSize(f.Bytes()),
+			formatSize(f.ColumnBytes), formatSize(f.TopologyBytes), amplification(f), f.Requests, examples, disk, bias)
+	}
+	for k := range r.plans {
+		var sum uint64
+		most := 0
+		for i := range r.plans[k].Steps {
+			s := &r.plans[k].Steps[i]
+			n := r.examples(s)
+			sum += n
+			most = max(most, len(s.Resident))
+			if r.o.steps {
+				line(fmt.Sprint(k), fmt.Sprint(i), len(s.Resident), &r.epochs[k].Steps[i], n, "")
+			}
+		}
+		bias := "-"
+		if r.choice.Link {
+			u, x := r.bias(k)
+			bias = fmt.Sprintf("%.3f (by edges %.3f)", u, x)
+		}
+		line(fmt.Sprint(k), "all", most, &r.epochs[k].Total, sum, bias)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if bound := r.bound(); bound > 0 {
+		fmt.Fprintf(w, "\nno plan with this buffer reads fewer than %d partitions in its first epoch\n", bound)
+	}
+	fmt.Fprintf(w, "\nadvice  a fresh ingest for this budget: --partitions %d", r.advice.Partitions)
+	if r.advice.Hubs > 0 {
+		fmt.Fprintf(w, " --hubs %.4f", r.advice.Hubs)
+	}
+	fmt.Fprintln(w)
+	for _, why := range r.advice.Why {
+		fmt.Fprintf(w, "        %s\n", why)
+	}
+	return nil
+}
+
+// bound is the fewest loads of an epoch that begins with an empty buffer.
+func (r *planReport) bound() int {
+	c := &r.choice
+	loose := len(r.m.Partitions) - len(c.Pinned)
+	switch {
+	case c.Policy == macro.TrainNodes, c.Capacity == 0:
+		return 0
+	case c.Link:
+		return c.Capacity + macro.SwapsBound(loose, c.Capacity)
+	}
+	return len(r.m.Partitions)
+}
+
+func (r *planReport) printJSON() error {
+	forecast := func(f *store.StepForecast) map[string]any {
+		m := map[string]any{"loads": f.Loads, "bytes_read": f.Bytes(), "column_bytes": f.ColumnBytes, "topology_bytes": f.TopologyBytes,
+			"needed_topology_bytes": f.NeededBytes, "requests": f.Requests, "amplification": amplification(f)}
+		if r.device != nil {
+			m["disk_seconds"] = r.seconds(f)
+		}
+		return m
+	}
+	for k := range r.plans {
+		sum := uint64(0)
+		for i := range r.plans[k].Steps {
+			s := &r.plans[k].Steps[i]
+			n := r.examples(s)
+			sum += n
+			if r.o.steps {
+				m := forecast(&r.epochs[k].Steps[i])
+				m["epoch"], m["step"], m["examples"] = k, i, n
+				m["resident"], m["train"], m["buckets"], m["passes"] = s.Resident, s.Train, len(s.Buckets), max(1, s.Passes)
+				r.e.event("step", m)
+			}
+		}
+		m := forecast(&r.epochs[k].Total)
+		m["epoch"], m["steps"], m["examples"] = k, len(r.plans[k].Steps), sum
+		if r.choice.Link {
+			m["bias"], m["bias_by_edges"] = r.bias(k)
+		}
+		r.e.event("epoch", m)
+	}
+	c := &r.choice
+	summary := map[string]any{"plan": c.Policy, "partitions": len(r.m.Partitions), "pinned": len(c.Pinned), "capacity": c.Capacity,
+		"logical": c.Logical, "reuse": c.Reuse, "seed": c.Seed, "steps": len(r.plans[0].Steps), "buffer_bytes": r.buffer,
+		"bytes_read": r.epochs[len(r.epochs)-1].Total.Bytes(), "loads_bound": r.bound(), "why": c.Why,
+		"advice": map[string]any{"partitions": r.advice.Partitions, "capacity": r.advice.Capacity, "logical": r.advice.Logical, "hubs": r.advice.Hubs, "why": r.advice.Why}}
+	if r.device != nil {
+		summary["device"] = map[string]any{"engine": r.device.Engine, "bytes_per_second": r.device.BytesPerSecond, "latency_seconds": r.device.Latency.Seconds(),
+			"request_seconds": r.device.RequestCost.Seconds(), "block_bytes": r.device.GapBytes()}
+	}
+	r.e.event("summary", summary)
+	return nil
+}

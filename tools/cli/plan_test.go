@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// events decodes --json output, by the events' names.
+func events(t *testing.T, stdout string) map[string][]map[string]any {
+	t.Helper()
+	found := map[string][]map[string]any{}
+	for line := range strings.Lines(stdout) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		name, _ := e["event"].(string)
+		found[name] = append(found[name], e)
+	}
+	return found
+}
+
+func TestPlan(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 20_000, Partitions: 16, Dim: 64}))
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{nil, ExitOK, "plan    memory, 1 steps", ""},
+		{[]string{"--mem", "4MiB"}, ExitOK, "plan    hanoi", ""},
+		{[]string{"--mem", "4MiB"}, ExitOK, "node task: hanoi", ""},
+		{[]string{"--task", "link", "--mem", "4MiB"}, ExitOK, "logical partitions of which two fit", ""},
+		{[]string{"--plan", "beta", "--buffer", "4", "--steps"}, ExitOK, "no plan with this buffer reads fewer than 42 partitions", ""},
+		{[]string{"--mem", "10KiB"}, ExitFailed, "", "1 of 16 partitions at a time take 928128 bytes"},
+		{[]string{"--plan", "mst"}, ExitUsage, "", "--plan mst: expected auto or one of"},
+		{[]string{"--reuse", "5"}, ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
+		{[]string{"--plan", "comet", "--buffer", "1"}, ExitUsage, "", "holds no 2 logical ones"},
+		{[]string{"--epochs", "0"}, ExitUsage, "", "at least one epoch"},
+		{[]string{"--features", "y"}, ExitFailed, "", `column "y"`},
+	} {
+		code, stdout, stderr := runCommand(t, append([]string{"plan", dir, "--measure", "0"}, c.args...)...)
+		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("plan %v: exit code %d, want %d; stdout %q, want %q in it; stderr %q, want %q in it", c.args, code, c.code, stdout, c.stdout, stderr, c.stderr)
+		}
+	}
+}
+
+func TestPlanJSON(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 20_000, Partitions: 16, Dim: 64}))
+	code, stdout, stderr := runCommand(t, "--json", "plan", dir, "--plan", "comet", "--buffer", "4", "--epochs", "3", "--steps", "--measure", "0")
+	if code != ExitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	e := events(t, stdout)
+	if len(e["epoch"]) != 3 || len(e["summary"]) != 1 {
+		t.Fatalf("%d epochs, %d summaries", len(e["epoch"]), len(e["summary"]))
+	}
+	var bytes, examples float64
+	for _, s := range e["step"] {
+		if s["epoch"] == 1. {
+			bytes += s["bytes_read"].(float64)
+			examples += s["examples"].(float64)
+		}
+	}
+	epoch := e["epoch"][1]
+	if bytes != epoch["bytes_read"] || examples != epoch["examples"] || bytes == 0 {
+		t.Errorf("steps read %v bytes and train %v examples, their epoch %v and %v", bytes, examples, epoch["bytes_read"], epoch["examples"])
+	}
+	if b := epoch["bias"].(float64); b <= 0 || b >= 1 {
+		t.Errorf("bias %v", b)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	dir := t.TempDir()
+	for i, c := range []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+		file   string
+	}{
+		{[]string{"sbm", "--nodes", "2k", "--edges", "20k", "--classes", "4", "--features", "8"}, ExitOK, "2000 nodes, 20000 edges, 8 features, 4 classes", "", "split/train.npy"},
+		{[]string{"rmat", "--nodes", "1k", "--format", "tsv"}, ExitOK, "15000 edges, 0 features", "", "edges.tsv"},
+		{[]string{"kg", "--nodes", "1k", "--relations", "3", "--edges", "2k"}, ExitOK, "1000 nodes, 2000 edges", "", "test.npy"},
+		{[]string{"ring"}, ExitUsage, "", `unknown kind "ring"`, ""},
+		{[]string{"rmat", "--nodes", "many"}, ExitUsage, "", "want a count such as 2000000", ""},
+		{[]string{"rmat", "--nodes", "0.0001k"}, ExitUsage, "", "want a count", ""},
+		{[]string{"sbm", "--nodes", "100", "--homophily", "2"}, ExitUsage, "", "homophily 2", ""},
+		{[]string{"sbm", "--nodes", "100", "--format", "csv"}, ExitUsage, "", `format "csv"`, ""},
+	} {
+		out := filepath.Join(dir, fmt.Sprint(i))
+		code, stdout, stderr := runCommand(t, append([]string{"generate", c.args[0], out}, c.args[1:]...)...)
+		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("generate %v: exit code %d, want %d; stdout %q, want %q in it; stderr %q, want %q in it", c.args, code, c.code, stdout, c.stdout, stderr, c.stderr)
+		}
+		if c.file != "" {
+			if _, err := os.Stat(filepath.Join(out, c.file)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
