@@ -118,6 +118,7 @@ func commands(e *env) []*cobra.Command {
 		newIngest(e),
 		newTrain(e),
 		newEval(e),
+		newPartition(e),
 		newInspect(e),
 		newPlan(e),
 		newGenerate(e),

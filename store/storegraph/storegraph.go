@@ -1,0 +1,168 @@
+// Package storegraph shows a store's topology to package partitioner: as a
+// stream of edges, as a graph within a memory budget, with its training
+// labels, and with the partitions it has.
+//
+// Node ids here are the version's internal ids, in 32 bits.
+package storegraph
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+)
+
+// Graph is a [partitioner.Graph] to be closed after use.
+type Graph interface {
+	partitioner.Graph
+	io.Closer
+}
+
+// Edges streams all stored edges, row by row, checked; one row's extent is in memory at a time.
+func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
+	return func(yield func(src, dst []uint32) error) error {
+		const batch = 1 << 14
+		src, dst := make([]uint32, 0, batch), make([]uint32, 0, batch)
+		parts := s.Manifest().Partitions
+		var buf []byte
+		for j := range parts {
+			row, b, err := s.ReadRow(ctx, store.PartitionID(j), buf)
+			if err != nil {
+				return err
+			}
+			buf = b
+			firstDst := uint32(parts[j].First)
+			for i := range parts {
+				bucket, err := row.Bucket(i)
+				if err != nil {
+					return fmt.Errorf("topology row %d: %w", j, err)
+				}
+				firstSrc := uint32(parts[i].First)
+				for d, s := range bucket.All() {
+					src, dst = append(src, firstSrc+s), append(dst, firstDst+d)
+					if len(src) == batch {
+						if err := yield(src, dst); err != nil {
+							return err
+						}
+						src, dst = src[:0], dst[:0]
+					}
+				}
+			}
+		}
+		return yield(src, dst)
+	}
+}
+
+// rowBytes is the largest topology row, which Edges holds.
+func rowBytes(s *store.Store) (int64, error) {
+	var largest int64
+	for p := range s.Manifest().Partitions {
+		_, e, err := s.TopologyExtent(store.PartitionID(p))
+		if err != nil {
+			return 0, err
+		}
+		largest = max(largest, e.Length)
+	}
+	return largest, nil
+}
+
+// Open reads s's topology into a graph that takes at most memoryBytes: an array of
+// all lists if that fits, else lists in an unnamed file in dir ("" = the system's temporary directory).
+// 0 means no bound. Too small a budget is partitioner.ErrBudget.
+func Open(ctx context.Context, s *store.Store, dir string, memoryBytes int64) (Graph, error) {
+	m := s.Manifest()
+	if m.Nodes > partitioner.MaxNodes {
+		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
+	}
+	row, err := rowBytes(s)
+	if err != nil {
+		return nil, err
+	}
+	edges := Edges(ctx, s)
+	// While it is built, an array also has a counter of 8 bytes a node.
+	if need := partitioner.CSRBytes(m.Nodes, m.Edges) + 8*int64(m.Nodes) + row; memoryBytes == 0 || need <= memoryBytes {
+		return partitioner.BuildCSR(m.Nodes, edges, false)
+	}
+	if need := partitioner.SpilledBytes(m.Nodes) + row; need > memoryBytes {
+		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, m.Nodes, need, memoryBytes)
+	}
+	return partitioner.Spill(ctx, dir, m.Nodes, edges, memoryBytes-row)
+}
+
+// Classes returns, by internal id, 0 for nodes that are no training nodes and 1+label for those
+// that are: the first label column and the named split ("" = the first, or every labelled node
+// where there is none). nil if the store has no labels.
+func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error) {
+	m := s.Manifest()
+	labels := m.ColumnsOf(store.RoleLabel)
+	if len(labels) == 0 {
+		return nil, nil
+	}
+	var splitColumn *store.ColumnInfo
+	for _, c := range m.ColumnsOf(store.RoleSplit) {
+		if split == "" || c.Name == split {
+			splitColumn = c
+			break
+		}
+	}
+	if splitColumn == nil && split != "" {
+		return nil, fmt.Errorf("%w: split %q", store.ErrNotFound, split)
+	}
+	if labels[0].Elem != blocks.Int32 || labels[0].Dim != 1 {
+		return nil, fmt.Errorf("%w: label column %q is %v × %d, expected one int32", store.ErrInvalid, labels[0].Name, labels[0].Elem, labels[0].Dim)
+	}
+	classes := make([]uint16, m.Nodes)
+	var labelBuf, splitBuf []byte
+	for p, info := range m.Partitions {
+		var err error
+		if labelBuf, err = s.ReadColumn(ctx, labels[0].Name, store.PartitionID(p), labelBuf); err != nil {
+			return nil, err
+		}
+		values, err := blocks.View[int32](labelBuf)
+		if err != nil {
+			return nil, err
+		}
+		if splitColumn != nil {
+			if splitBuf, err = s.ReadColumn(ctx, splitColumn.Name, store.PartitionID(p), splitBuf); err != nil {
+				return nil, err
+			}
+		}
+		for i, l := range values {
+			if l < 0 || splitColumn != nil && splitBuf[i] != store.SplitTrain {
+				continue
+			}
+			if l >= math.MaxUint16 {
+				return nil, fmt.Errorf("%w: label %d, at most %d can be balanced", partitioner.ErrOption, l, math.MaxUint16-1)
+			}
+			classes[uint64(info.First)+uint64(i)] = uint16(l + 1)
+		}
+	}
+	return classes, nil
+}
+
+// Current returns the partitions that the version has.
+func Current(s *store.Store) (*partitioner.Assignment, error) {
+	m := s.Manifest()
+	part := make([]blocks.PartitionID, m.Nodes)
+	for p, info := range m.Partitions {
+		for i := range info.Nodes {
+			part[uint64(info.First)+i] = blocks.PartitionID(p)
+		}
+	}
+	return partitioner.NewAssignment(part, len(m.Partitions), m.Pinned...)
+}
+
+// NodeBytes is what a node takes in its partition: features, labels and other node columns.
+func NodeBytes(s *store.Store) int64 {
+	var n int64
+	for _, c := range s.Manifest().Columns {
+		if !c.Role.OnEdges() {
+			n += int64(c.RowBytes())
+		}
+	}
+	return n
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storegraph"
+)
+
+type partitionOptions struct {
+	partitioner string
+	partitions  int
+	hubs        float64
+	hubHops     int
+	order       string
+	passes      int
+	labelShare  float64
+	slack       float64
+	seed        uint64
+	mem         sizeFlag
+	report      bool
+	resident    int
+	split       string
+	output      string
+}
+
+func newPartition(e *env) *cobra.Command {
+	var o partitionOptions
+	cmd := &cobra.Command{
+		Use:   "partition STORE",
+		Short: "Assign a store's nodes to partitions that lose few neighbours, and show what is lost",
+		Long: `Compute an assignment of nodes to partitions from a store's graph, print its
+quality, and write it to a file that "gstore ingest --partitioner file:PATH" reads.
+With --report, only show the quality of the partitions that the store has.
+
+Quality is the edge cut; the expected share of training nodes' walks that stay
+resident when --resident partitions, drawn at random, are in memory beside the pinned
+ones; how far labels in partitions and macro-batches are from those of all training
+nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes and bytes are.`,
+		Example: "  gstore partition papers.gstore --report\n" +
+			"  gstore partition papers.gstore --partitioner fennel --hubs 0.01 --mem 16GiB --output papers.part",
+		Args: exactArgs("STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := runPartition(cmd.Context(), e, args[0], &o)
+			if errors.Is(err, partitioner.ErrOption) {
+				return usageError{err}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.partitioner, "partitioner", "fennel", "random, range, fennel, gap, hdr or file:PATH")
+	f.IntVar(&o.partitions, "partitions", 0, "partitions, hubs' not counted (default: as many as the store has)")
+	f.Float64Var(&o.hubs, "hubs", 0, "share of the nodes that are pinned, by influence on training nodes, such as 0.01")
+	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far influence and the quality's walks reach")
+	f.StringVar(&o.order, "order", "", "order of visiting nodes: natural, random, bfs or degree (default: bfs, natural where the graph does not fit --mem)")
+	f.IntVar(&o.passes, "passes", 0, "passes over the graph (default "+strconv.Itoa(partitioner.DefaultPasses)+")")
+	f.Float64Var(&o.labelShare, "label-share", 1, "gap: share of balance that each label has alone; the rest is plain balance of nodes")
+	f.Float64Var(&o.slack, "slack", partitioner.DefaultSlack, "how much larger than average a partition may be")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
+	f.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	f.BoolVar(&o.report, "report", false, "show the quality of the store's own partitions, and change nothing")
+	f.IntVar(&o.resident, "resident", 0, "partitions in memory at once, pinned ones not counted (default: an eighth of them)")
+	f.StringVar(&o.split, "split", "", "split whose training nodes count (default: the store's first)")
+	f.StringVar(&o.output, "output", "", "write the partition of each node to this file, a line a node, by external id (dense ids only)")
+	return cmd
+}
+
+// partitionBaseBytes is what the process takes beside graph and algorithm: runtime, code, buffers of reading.
+const partitionBaseBytes = 48 << 20
+
+func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) (err error) {
+	if o.report && o.output != "" {
+		return usagef("--report only reads: leave out --output")
+	}
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	m := s.Manifest()
+	if o.output != "" && m.IDs.Kind != store.IDsDense {
+		return usagef("--output needs dense external ids; the store's are %s", m.IDs.Kind)
+	}
+	if !o.report && o.output == "" {
+		return usagef("--output is missing: where to write the assignment (or --report, to look at the one the store has)")
+	}
+	// Classes, the assignment, and what the algorithm and the hubs take (≤ 34 bytes a node) come first; the graph gets the rest.
+	memory, algorithm := int64(o.mem), int64(0)
+	if memory > 0 {
+		algorithm = 40 * int64(m.Nodes)
+		if memory -= partitionBaseBytes + 6*int64(m.Nodes) + algorithm; memory <= 0 {
+			return fmt.Errorf("%w: --mem %s; partitioning %d nodes takes %s besides the graph", partitioner.ErrBudget,
+				formatSize(int64(o.mem)), m.Nodes, formatSize(int64(o.mem)-memory))
+		}
+	}
+	classes, err := storegraph.Classes(ctx, s, o.split)
+	if err != nil {
+		return err
+	}
+	bar := e.progress(-1, "read the graph")
+	g, err := storegraph.Open(ctx, s, "", memory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	_ = bar.Finish()
+	a, err := computeAssignment(ctx, e, s, g, classes, algorithm, o)
+	if err != nil {
+		return err
+	}
+	q, err := partitioner.Measure(ctx, g, a, partitioner.QualityOptions{
+		Classes: classes, Resident: o.resident, Hops: o.hubHops, Seed: o.seed, BytesPerNode: storegraph.NodeBytes(s),
+	})
+	if err != nil {
+		return err
+	}
+	if o.output != "" {
+		if err := writeAssignment(ctx, s, a, o.output); err != nil {
+			return err
+		}
+	}
+	if e.json {
+		e.event("summary", map[string]any{"quality": q, "output": o.output})
+		return nil
+	}
+	return q.WriteText(e.stdout, 0)
+}
+
+// computeAssignment returns the store's own partitions for a report, else new ones.
+func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitioner.Graph, classes []uint16, memory int64, o *partitionOptions) (partitioner.Assigner, error) {
+	m := s.Manifest()
+	if o.report {
+		return storegraph.Current(s)
+	}
+	if o.partitions == 0 {
+		o.partitions = len(m.Partitions) - len(m.Pinned)
+	}
+	po := partitioner.Options{
+		Method: partitioner.Method(o.partitioner), Partitions: o.partitions, Seed: o.seed, Order: partitioner.Order(o.order),
+		Passes: o.passes, Slack: o.slack, Classes: classes, LabelShare: o.labelShare, HubFraction: o.hubs, MemoryBytes: memory,
+	}
+	if classes == nil && po.Method == partitioner.MethodGAP {
+		return nil, usagef("gap balances labels, and the store has none; fennel needs none")
+	}
+	bar := e.progress(-1, "partition")
+	po.Progress = func(p partitioner.Pass) {
+		e.event("pass", map[string]any{
+			"method": p.Method, "pass": p.Pass, "level": p.Level, "cycle": p.Cycle,
+			"moved": p.Moved, "cut_rate": p.CutRate, "largest_over_mean": p.Largest,
+		})
+		bar.Describe(fmt.Sprintf("pass %d, level %d: %.1f %% cut, %d nodes moved", p.Pass, p.Level, 100*p.CutRate, p.Moved))
+		_ = bar.Add(1)
+	}
+	a, err := partitioner.Partition(ctx, g, po)
+	_ = bar.Finish()
+	if err != nil || o.hubs == 0 || po.Method == partitioner.MethodHDR {
+		return a, err
+	}
+	return partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: o.hubs, Hops: o.hubHops, Classes: classes, MemoryBytes: memory})
+}
+
+// writeAssignment writes a, which is by internal id, a line a node in order of
+// dense external ids. An existing file is replaced only when all is written.
+func writeAssignment(ctx context.Context, s *store.Store, a partitioner.Assigner, path string) (err error) {
+	m := s.Manifest()
+	byExternal := make([]blocks.PartitionID, m.Nodes)
+	part := partitioner.Materialize(a).Part()
+	var buf []byte
+	for p, info := range m.Partitions {
+		ids, b, err := s.ReadExternal(ctx, store.PartitionID(p), buf)
+		if err != nil {
+			return err
+		}
+		buf = b
+		for i, x := range ids.Ints {
+			if x >= m.Nodes {
+				return fmt.Errorf("partition %d: external id %d of %d nodes", p, x, m.Nodes)
+			}
+			byExternal[x] = part[uint64(info.First)+uint64(i)]
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".gstore-partition-*")
+	if err != nil {
+		return fmt.Errorf("write --output: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	w := bufio.NewWriterSize(f, 1<<18)
+	var line []byte
+	for _, p := range byExternal {
+		line = append(strconv.AppendUint(line[:0], uint64(p), 10), '\n')
+		if _, err = w.Write(line); err != nil {
+			return fmt.Errorf("write --output: %w", err)
+		}
+	}
+	if err = w.Flush(); err == nil {
+		if err = f.Chmod(0o644); err == nil {
+			err = f.Close()
+		}
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write --output: %w", err)
+	}
+	return nil
+}
