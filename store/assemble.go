@@ -249,6 +249,10 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 		f.oldBegin = f.old[0].Begin
 		f.oldIndices = from.Indices
 		f.oldRel = from.Relations
+		if mergeable(streams) {
+			f.merge(streams, to.Spans[base:int(base)+rows], begin)
+			return nil
+		}
 		f.rewind()
 	}
 	clear(f.pos)

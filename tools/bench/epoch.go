@@ -27,7 +27,7 @@ type EpochOptions struct {
 	MemoryBytes  int64  // each trainer's cgroup limit and budget; default 1 GiB
 	Threads      int    // default: all processors
 	Metrics      string // the hanoi trainer's metrics file; default none
-	Batches      int    // of the mmap trainer to time; default 10
+	Batches      int    // of the mmap trainer to time; default 2
 	Fio          string // path of fio; default: found, and left out if it is not there
 	// Command runs a trainer in a process of its own: arguments are appended.
 	Command  []string
@@ -58,7 +58,7 @@ func (o EpochOptions) withDefaults() EpochOptions {
 		o.MemoryBytes = 1 << 30
 	}
 	if o.Batches == 0 {
-		o.Batches = 10
+		o.Batches = 2
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -116,6 +116,7 @@ func RunEpoch(ctx context.Context, o EpochOptions) (r EpochResult, err error) {
 	if r.Hanoi, r.Limited, err = o.child(ctx, "hanoi"); err != nil {
 		return r, err
 	}
+	o.Progress(fmt.Sprintf("hanoi: %.2f s, the same in memory %.2f s, %.2f GB", r.Hanoi.Seconds, r.Hanoi.InMemory, float64(r.Hanoi.BytesRead)/1e9))
 	// The disk is shared: fio again, and the better of both.
 	if err := fioBest(); err != nil {
 		return r, err

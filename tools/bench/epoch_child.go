@@ -224,7 +224,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 	}
 	defer t.Close()
 	// Every n-th seed: as spread over the graph as a shuffled epoch's.
-	const warm, size = 3, 1000
+	const warm, size = 1, 1000
 	stride := max(1, len(seeds)/((o.Batches+warm)*size))
 	var spread []uint32
 	for i := 0; i < len(seeds) && len(spread) < (o.Batches+warm)*size; i += stride {

@@ -42,7 +42,7 @@ naive trainer that maps features and topology and samples the whole graph.`,
 	f.IntVar(&o.dim, "dim", 256, "float32 columns of the features")
 	f.Var(&o.mem, "mem", "memory of each trainer, enforced by a cgroup where one can be made")
 	f.IntVar(&o.threads, "threads", 0, "threads of each trainer (0 = all processors)")
-	f.IntVar(&o.batches, "batches", 10, "mini-batches of the mmap trainer to time; its epoch is extrapolated")
+	f.IntVar(&o.batches, "batches", 2, "mini-batches of the mmap trainer to time; its epoch is extrapolated")
 	f.StringVar(&o.metrics, "metrics", "", "write the hanoi epoch's metrics to this file")
 	f.StringVar(&o.fio, "fio", "fio", "path of fio")
 	f.StringVar(&o.trainer, "trainer", "", "be one of the trainers")
