@@ -10,25 +10,28 @@ import (
 // hanoi pins the hubs, shuffles the other partitions and takes Capacity of
 // them at a time (thesis sections 4.2 and 4.3). Every partition is trained in
 // exactly one step; a pinned one in a random one. When Capacity does not divide
-// their number, the last step keeps random partitions of the step before it
-// beside its own, untrained: its seeds lose no more neighbours than others'
-// do, and nothing more is read.
+// their number, the steps after the first have nearly equal shares of the rest,
+// and each is filled up with random partitions of the step before it, untrained: seeds
+// lose no more neighbours in one step than in another, every step has about as
+// much to read as to train, and nothing more is read.
 func hanoi(p *policy, r *keyed.Rand) []store.Step {
 	order := p.shuffled(r)
 	b := max(1, p.Capacity)
 	n := max(1, (len(order)+b-1)/b)
 	steps := make([]store.Step, n)
-	var before []store.PartitionID
+	first := min(b, len(order))
+	rest := len(order) - first
+	var resident []store.PartitionID
 	for i := range steps {
-		own := order[min(i*b, len(order)):min((i+1)*b, len(order))]
-		resident := slices.Clone(own)
-		if short := b - len(own); short > 0 && len(before) > 0 {
-			keyed.Shuffle(r, before)
-			resident = append(resident, before[:min(short, len(before))]...)
+		own := order[:first]
+		if i > 0 {
+			own = order[first+(i-1)*rest/(n-1) : first+i*rest/(n-1)]
 		}
+		keyed.Shuffle(r, resident)
+		kept := resident[:min(len(resident), b-len(own))]
+		resident = slices.Concat(own, kept)
 		steps[i].Resident = p.with(resident)
 		steps[i].Train = slices.Clone(own)
-		before = slices.Clone(own)
 	}
 	for _, hub := range p.Pinned {
 		s := &steps[r.Below(uint64(n))]

@@ -170,7 +170,7 @@ func TestHanoiShufflesUniformly(t *testing.T) {
 			}
 		}
 	}
-	want := float64(epochs) * 2 / 11
+	want := float64(epochs) * 2 / 11 // 4 steps of 3: a pair shares one of them with probability 2/11
 	for i := range n {
 		for j := range i {
 			if got := float64(together[i*n+j]); math.Abs(got-want) > 5*math.Sqrt(want) {
@@ -180,12 +180,34 @@ func TestHanoiShufflesUniformly(t *testing.T) {
 	}
 }
 
-func TestHanoiLastStepIsFull(t *testing.T) {
-	p, _ := New(Config{Policy: Hanoi, Partitions: 11, Capacity: 4, Pinned: []store.PartitionID{0}})
-	plan := p.Epoch(3)
-	c := Cost(plan, 11, uniform(11, false))
-	if len(plan.Steps) != 3 || len(plan.Steps[2].Resident) != 5 || c.Loads != 11 {
-		t.Errorf("%d steps, %d resident in the last, %d loads; want 3, 5, 11", len(plan.Steps), len(plan.Steps[2].Resident), c.Loads)
+// Whatever does not divide: every step full, shares even, nothing read twice.
+func TestHanoiStepsAreFullAndEven(t *testing.T) {
+	for _, tt := range []struct{ loose, capacity int }{{10, 4}, {32, 5}, {33, 10}, {7, 7}, {8, 3}, {3, 5}} {
+		p, err := New(Config{Policy: Hanoi, Partitions: tt.loose + 1, Capacity: tt.capacity, Pinned: []store.PartitionID{0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := p.Epoch(3)
+		full := 1 + min(tt.loose, tt.capacity)
+		low, high := tt.loose, 0
+		for k, s := range plan.Steps {
+			if len(s.Resident) != full {
+				t.Errorf("%+v: step %d has %d partitions resident, want %d", tt, k, len(s.Resident), full)
+			}
+			own := len(s.Train)
+			if slices.Contains(s.Train, 0) { // the hub's
+				own--
+			}
+			if k > 0 {
+				low, high = min(low, own), max(high, own)
+			}
+		}
+		if len(plan.Steps) > 1 && high-low > 1 {
+			t.Errorf("%+v: steps train %d to %d partitions", tt, low, high)
+		}
+		if c := Cost(plan, tt.loose+1, uniform(tt.loose+1, false)); c.Loads != tt.loose+1 {
+			t.Errorf("%+v: %d partitions read, want every one once", tt, c.Loads)
+		}
 	}
 }
 

@@ -1,0 +1,163 @@
+// Package negative draws negative examples for link tasks: nodes that replace
+// the head or the tail of a batch's edges.
+//
+// As in MariusGNN (sections 2 and 7.1) a batch is cut into chunks, and the edges
+// of a chunk share their negatives: C chunks of N negatives give every edge N
+// of them while only C·N nodes are gathered and scored as one matrix product.
+// Negatives come from the nodes in memory, uniformly, in proportion to degree, or a mixture.
+//
+// Draws are keyed by (seed, epoch, step, pass, batch, side), count nodes by
+// internal id and edges in the macro-batch's fixed order, so that they do not depend on threads
+// or on which slot of the buffer a partition lies in.
+//
+//	n, err := negative.New(negative.Config{Count: 500, Chunks: 10, DegreeShare: .5, Seed: 1})
+//	…
+//	pool, err := negative.NewPool(macroBatch)
+//	rows = n.Sample(rows, pool, key, negative.Tail) // rows[c*Count:(c+1)*Count] are chunk c's
+package negative
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+)
+
+// ErrNoNodes says that a macro-batch has no nodes to draw from.
+var ErrNoNodes = errors.New("no nodes to draw negatives from")
+
+// Side is the end of an edge that is replaced. Each has draws of its own.
+type Side uint8
+
+// Sides.
+const (
+	Tail Side = iota
+	Head
+)
+
+// Config says how many negatives are drawn and from which distribution.
+type Config struct {
+	Count  int // negatives of each chunk, ≥ 1
+	Chunks int // of a batch; 0 means 1
+	// DegreeShare of each chunk's negatives, rounded, is drawn in proportion to
+	// degree, the rest uniformly; 0 = all uniform, 1 = all by degree.
+	DegreeShare float64
+	Seed        uint64
+}
+
+// Sampler draws negatives. It is safe for concurrent use.
+type Sampler struct {
+	cfg      Config
+	run      keyed.Key
+	byDegree int // of each chunk: the first so many
+}
+
+// New returns a sampler, or an error naming the field of cfg that is wrong.
+func New(cfg Config) (*Sampler, error) {
+	if cfg.Chunks == 0 {
+		cfg.Chunks = 1
+	}
+	switch {
+	case cfg.Count < 1 || cfg.Chunks < 1 || cfg.Count > math.MaxInt32/cfg.Chunks:
+		return nil, fmt.Errorf("negative.Config: Count %d in %d Chunks: want at least 1 of each, and fewer than 2^31 together", cfg.Count, cfg.Chunks)
+	case !(cfg.DegreeShare >= 0 && cfg.DegreeShare <= 1):
+		return nil, fmt.Errorf("negative.Config: DegreeShare %g: want a share from 0 to 1", cfg.DegreeShare)
+	}
+	return &Sampler{
+		cfg:      cfg,
+		run:      keyed.New(cfg.Seed).With(0x6e6567), // apart from the neighbours' draws of the same seed
+		byDegree: int(math.Round(cfg.DegreeShare * float64(cfg.Count))),
+	}, nil
+}
+
+// Len is the number of rows that Sample returns: Chunks × Count.
+func (s *Sampler) Len() int { return s.cfg.Chunks * s.cfg.Count }
+
+// Chunk returns the edges lo ≤ e < hi of a batch of n edges that share chunk c's negatives: sizes
+// differ by at most one.
+func (s *Sampler) Chunk(c, n int) (lo, hi int) {
+	return c * n / s.cfg.Chunks, (c + 1) * n / s.cfg.Chunks
+}
+
+// Sample appends to dst[:0] the rows of a batch's negatives, chunk by chunk, and
+// returns it. A row may occur more than once, and may be the true end of
+// an edge: see [Mask].
+func (s *Sampler) Sample(dst []uint32, pool *Pool, key mini.Key, side Side) []uint32 {
+	place := s.run.With(uint64(key.Epoch)).With(uint64(key.Step)).With(uint64(key.Pass)).With(uint64(key.Batch)).With(uint64(side))
+	dst = dst[:0]
+	for c := range s.cfg.Chunks {
+		r := place.Rand(uint64(c))
+		for i := range s.cfg.Count {
+			if i < s.byDegree && len(pool.ends) > 0 {
+				dst = append(dst, pool.byDegree(&r))
+			} else {
+				dst = append(dst, pool.uniform(&r))
+			}
+		}
+	}
+	return dst
+}
+
+// Pool is what negatives of one macro-batch are drawn from. It refers to the
+// macro-batch's memory and is valid as long; it is safe for concurrent use.
+type Pool struct {
+	partitions []store.ResidentPartition
+	before     []uint64 // nodes of the partitions before each; the last entry is their sum
+	// Ends of edges: a uniformly random one is a node in proportion to its degree.
+	// In.Indices are edges' sources; Out.Indices, if there, their destinations.
+	ends [][]uint32
+}
+
+// NewPool prepares drawing from the nodes of mb. By degree means by the number of resident
+// edges that leave a node, and with mb.Out of edges either way.
+func NewPool(mb *store.MacroBatch) (*Pool, error) {
+	p := &Pool{partitions: mb.Partitions, before: make([]uint64, 1, len(mb.Partitions)+1)}
+	for _, part := range mb.Partitions {
+		p.before = append(p.before, p.before[len(p.before)-1]+uint64(part.Nodes))
+	}
+	if p.before[len(p.before)-1] == 0 {
+		return nil, fmt.Errorf("%w: %d partitions are resident, all of them empty", ErrNoNodes, len(mb.Partitions))
+	}
+	for _, a := range []*store.Adjacency{mb.In, mb.Out} {
+		if a != nil && len(a.Indices) > 0 {
+			p.ends = append(p.ends, a.Indices)
+		}
+	}
+	return p, nil
+}
+
+// uniform draws a resident node.
+func (p *Pool) uniform(r *keyed.Rand) uint32 {
+	last := len(p.before) - 1
+	k := r.Below(p.before[last])
+	i := sort.Search(last, func(i int) bool { return p.before[i+1] > k })
+	return p.partitions[i].Base + uint32(k-p.before[i])
+}
+
+// byDegree draws an end of a resident edge: of either direction in turn at random.
+func (p *Pool) byDegree(r *keyed.Rand) uint32 {
+	ends := p.ends[0]
+	if len(p.ends) > 1 {
+		ends = p.ends[r.Below(uint64(len(p.ends)))]
+	}
+	return ends[r.Below(uint64(len(ends)))]
+}
+
+// Mask calls hit for every pair of an edge of chunk c and a negative that is
+// the edge's own true end: scores to leave out of the loss. ends are the rows
+// of the replaced ends of the whole batch; negatives are Sample's.
+func (s *Sampler) Mask(ends, negatives []uint32, c int, hit func(edge, negative int)) {
+	lo, hi := s.Chunk(c, len(ends))
+	chunk := negatives[c*s.cfg.Count : (c+1)*s.cfg.Count]
+	for e := lo; e < hi; e++ {
+		for n, row := range chunk {
+			if row == ends[e] {
+				hit(e, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package negative
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+)
+
+// macroBatch has three partitions in slots that are not in order, one of them
+// empty; node k of the first has k edges out, the others none.
+func macroBatch() *store.MacroBatch {
+	mb := &store.MacroBatch{
+		Partitions: []store.ResidentPartition{{ID: 1, Base: 100, Nodes: 10}, {ID: 4, Base: 50, Nodes: 0}, {ID: 7, Base: 0, Nodes: 30}},
+		Rows:       110,
+		In:         &store.Adjacency{Spans: make([]store.Span, 110)},
+	}
+	for k := range uint32(10) {
+		for range k {
+			mb.In.Indices = append(mb.In.Indices, 100+k)
+		}
+	}
+	mb.In.Spans[3] = store.Span{End: int64(len(mb.In.Indices))}
+	return mb
+}
+
+func TestDistributions(t *testing.T) {
+	pool, err := NewPool(macroBatch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const batches, count = 400, 250
+	for _, share := range []float64{0, 1, .4} {
+		s, err := New(Config{Count: count, Chunks: 4, DegreeShare: share, Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[uint32]float64{}
+		var rows []uint32
+		for b := range batches {
+			rows = s.Sample(rows, pool, mini.Key{Batch: b}, Tail)
+			if len(rows) != s.Len() {
+				t.Fatalf("%d rows, want %d", len(rows), s.Len())
+			}
+			for _, r := range rows {
+				seen[r]++
+			}
+		}
+		total := float64(batches * s.Len())
+		for row := range uint32(110) {
+			want := 0.
+			if row < 30 || row >= 100 {
+				want += (1 - share) / 40
+			}
+			if row >= 100 {
+				want += share * float64(row-100) / 45
+			}
+			want *= total
+			if got := seen[row]; math.Abs(got-want) > 5*math.Sqrt(want)+1e-9 {
+				t.Errorf("share %v by degree: row %d drawn %v times, want about %.0f", share, row, got, want)
+			}
+		}
+	}
+}
+
+// Moving partitions to other slots moves rows and nothing else.
+func TestDrawsDoNotDependOnSlots(t *testing.T) {
+	a, b := macroBatch(), macroBatch()
+	b.Partitions[0].Base, b.Partitions[2].Base = 0, 40
+	for i := range b.In.Indices {
+		b.In.Indices[i] -= 100
+	}
+	move := func(row uint32) uint32 {
+		if row >= 100 {
+			return row - 100
+		}
+		return row + 40
+	}
+	s, _ := New(Config{Count: 100, Chunks: 3, DegreeShare: .5})
+	pa, _ := NewPool(a)
+	pb, _ := NewPool(b)
+	ra, rb := s.Sample(nil, pa, mini.Key{Epoch: 2}, Head), s.Sample(nil, pb, mini.Key{Epoch: 2}, Head)
+	for i := range ra {
+		if move(ra[i]) != rb[i] {
+			t.Fatalf("draw %d is row %d in one layout and row %d in the other", i, ra[i], rb[i])
+		}
+	}
+}
+
+func TestKeysAndSidesDiffer(t *testing.T) {
+	pool, _ := NewPool(macroBatch())
+	var seen [][]uint32
+	for _, seed := range []uint64{0, 1} {
+		s, _ := New(Config{Count: 50, Chunks: 2, Seed: seed})
+		for _, key := range []mini.Key{{}, {Epoch: 1}, {Step: 1}, {Pass: 1}, {Batch: 1}} {
+			for _, side := range []Side{Tail, Head} {
+				rows := s.Sample(nil, pool, key, side)
+				if again := s.Sample(nil, pool, key, side); !slices.Equal(rows, again) {
+					t.Fatal("the same key drew other rows")
+				}
+				seen = append(seen, rows[:50], rows[50:])
+			}
+		}
+	}
+	for i := range seen {
+		for j := range i {
+			if slices.Equal(seen[i], seen[j]) {
+				t.Errorf("chunks %d and %d of different keys have the same negatives", i, j)
+			}
+		}
+	}
+}
+
+func TestChunksAndMask(t *testing.T) {
+	s, _ := New(Config{Count: 3, Chunks: 4})
+	next := 0
+	for c := range 4 {
+		lo, hi := s.Chunk(c, 10)
+		if lo != next || hi-lo < 2 || hi-lo > 3 {
+			t.Errorf("chunk %d is %d to %d", c, lo, hi)
+		}
+		next = hi
+	}
+	if next != 10 {
+		t.Errorf("chunks end at %d of 10", next)
+	}
+	ends := []uint32{5, 6, 7, 8}
+	negatives := []uint32{5, 1, 5, 2, 6, 6, 8, 7, 0, 1, 2, 8}
+	var hits [][2]int
+	for c := range 4 {
+		s.Mask(ends, negatives, c, func(e, n int) { hits = append(hits, [2]int{e, n}) })
+	}
+	want := [][2]int{{0, 0}, {0, 2}, {1, 1}, {1, 2}, {2, 1}, {3, 2}}
+	if !slices.Equal(hits, want) {
+		t.Errorf("hits %v, want %v", hits, want)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, "Count 0 in 1 Chunks"},
+		{Config{Count: 1, Chunks: -1}, "in -1 Chunks"},
+		{Config{Count: 1 << 20, Chunks: 1 << 20}, "fewer than 2^31"},
+		{Config{Count: 1, DegreeShare: 1.5}, "DegreeShare 1.5"},
+		{Config{Count: 1, DegreeShare: math.NaN()}, "DegreeShare NaN"},
+	} {
+		if _, err := New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("New(%+v): %v, want an error about %q", tt.cfg, err, tt.want)
+		}
+	}
+	if _, err := NewPool(&store.MacroBatch{}); !errors.Is(err, ErrNoNodes) {
+		t.Errorf("an empty macro-batch: %v", err)
+	}
+}
+
+func TestNoEdges(t *testing.T) {
+	mb := macroBatch()
+	mb.In.Indices = nil
+	pool, _ := NewPool(mb)
+	s, _ := New(Config{Count: 10, DegreeShare: 1})
+	if rows := s.Sample(nil, pool, mini.Key{}, Tail); len(rows) != 10 {
+		t.Errorf("%d rows from a graph without edges, want 10 drawn uniformly", len(rows))
+	}
+}
+
+func TestSampleAllocatesNothing(t *testing.T) {
+	pool, _ := NewPool(macroBatch())
+	s, _ := New(Config{Count: 500, Chunks: 10, DegreeShare: .5})
+	rows := s.Sample(nil, pool, mini.Key{}, Tail)
+	if n := testing.AllocsPerRun(10, func() { rows = s.Sample(rows, pool, mini.Key{}, Tail) }); n != 0 {
+		t.Errorf("%v allocations a batch", n)
+	}
+}
