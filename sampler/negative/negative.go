@@ -123,11 +123,26 @@ func NewPool(mb *store.MacroBatch) (*Pool, error) {
 		return nil, fmt.Errorf("%w: %d partitions are resident, all of them empty", ErrNoNodes, len(mb.Partitions))
 	}
 	for _, a := range []*store.Adjacency{mb.In, mb.Out} {
-		if a != nil && len(a.Indices) > 0 {
-			p.ends = append(p.ends, a.Indices)
+		if a == nil {
+			continue
+		}
+		if n := edges(a, mb.Partitions); n > 0 {
+			p.ends = append(p.ends, a.Indices[:n])
 		}
 	}
 	return p, nil
+}
+
+// edges returns how many entries of a.Indices are edges: spans fill a prefix
+// of it without gaps, and what lies beyond is room for larger steps.
+func edges(a *store.Adjacency, partitions []store.ResidentPartition) int64 {
+	end := int64(0)
+	for _, p := range partitions {
+		for _, s := range a.Spans[p.Base:][:p.Nodes] {
+			end = max(end, s.End)
+		}
+	}
+	return end
 }
 
 // uniform draws a resident node.

@@ -25,6 +25,7 @@ func macroBatch() *store.MacroBatch {
 		}
 	}
 	mb.In.Spans[3] = store.Span{End: int64(len(mb.In.Indices))}
+	mb.In.Indices = append(mb.In.Indices, 99, 99, 99) // left by a larger step
 	return mb
 }
 
@@ -71,6 +72,7 @@ func TestDistributions(t *testing.T) {
 func TestDrawsDoNotDependOnSlots(t *testing.T) {
 	a, b := macroBatch(), macroBatch()
 	b.Partitions[0].Base, b.Partitions[2].Base = 0, 40
+	b.In.Spans[43], b.In.Spans[3] = b.In.Spans[3], store.Span{}
 	for i := range b.In.Indices {
 		b.In.Indices[i] -= 100
 	}
@@ -162,7 +164,7 @@ func TestRefuses(t *testing.T) {
 
 func TestNoEdges(t *testing.T) {
 	mb := macroBatch()
-	mb.In.Indices = nil
+	mb.In.Spans[3] = store.Span{}
 	pool, _ := NewPool(mb)
 	s, _ := New(Config{Count: 10, DegreeShare: 1})
 	if rows := s.Sample(nil, pool, mini.Key{}, Tail); len(rows) != 10 {
