@@ -123,7 +123,7 @@ func TestGradients(t *testing.T) {
 	for _, layers := range []int{1, 2, 3} {
 		for _, dropout := range []float32{0, .3} {
 			t.Run(fmt.Sprintf("sage/layers=%d/dropout=%v", layers, dropout), func(t *testing.T) {
-				cfg := nn.Config{Layers: layers, In: 9, Hidden: 8, Out: 5, Dropout: dropout, Seed: 3}
+				cfg := nn.Config{Layers: layers, In: 9, Hidden: 8, Out: 5, Dropout: dropout, InputDropout: dropout / 2, Seed: 3}
 				sizes := []int{40, 25, 16, 11}[3-layers:]
 				checkGradients(t, newFixture(t, cfg, sizes, 2))
 			})

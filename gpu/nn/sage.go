@@ -18,7 +18,10 @@ type SAGE struct {
 	index   int // of the layer in its model: keys its dropout
 	in, out int
 	act     Activation
-	w, b    *Param
+	// inputDropout drops elements of the rows [h, mean], so that a node's own
+	// features and each mean are masked on their own and the features themselves stay untouched.
+	inputDropout float32
+	w, b         *Param
 
 	// Of the pass between Forward and Backward.
 	g *gpu.Graph
@@ -28,11 +31,12 @@ type SAGE struct {
 
 var _ Streamer = (*SAGE)(nil)
 
-// NewSAGE declares a layer's parameters in p: "i.weight" [2·in × out] and "i.bias".
-func NewSAGE(p *Params, index, in, out int, act Activation) *SAGE {
+// NewSAGE declares a layer's parameters in p: "i.weight" [2·in × out] and
+// "i.bias". inputDropout is for a first layer: its input needs no gradient.
+func NewSAGE(p *Params, index, in, out int, act Activation, inputDropout float32) *SAGE {
 	name := fmt.Sprint(index)
-	return &SAGE{index: index, in: in, out: out, act: act,
-		w: p.Add(name+".weight", 2*in, out, Glorot(in, out)),
+	return &SAGE{index: index, in: in, out: out, act: act, inputDropout: inputDropout,
+		w: p.Add(name+".weight", 2*in, out, FanIn(in)),
 		b: p.Add(name+".bias", 1, out, Zero)}
 }
 
@@ -56,6 +60,9 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean, Index: in.Index}, *g, in.Tables[0], z.View(0, l.in, g.NumDst, l.in))
+	if p.Train && l.inputDropout > 0 {
+		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
+	}
 	y := l.dense(p, z)
 	l.g, l.z, l.y = g, z, y
 	return y
