@@ -10,13 +10,14 @@ import (
 
 // Config describes a model; [New] builds it.
 type Config struct {
-	Model   string  `json:"model" yaml:"model"`     // "sage"; "" means sage
-	Layers  int     `json:"layers" yaml:"layers"`   // ≥ 1
-	In      int     `json:"in" yaml:"in"`           // columns of a node's features
-	Hidden  int     `json:"hidden" yaml:"hidden"`   // columns between layers
-	Out     int     `json:"out" yaml:"out"`         // classes
-	Dropout float32 `json:"dropout" yaml:"dropout"` // of hidden states
-	Seed    uint64  `json:"seed" yaml:"seed"`       // keys the initial parameters
+	Model        string  `json:"model" yaml:"model"`                 // "sage"; "" means sage
+	Layers       int     `json:"layers" yaml:"layers"`               // ≥ 1
+	In           int     `json:"in" yaml:"in"`                       // columns of a node's features
+	Hidden       int     `json:"hidden" yaml:"hidden"`               // columns between layers
+	Out          int     `json:"out" yaml:"out"`                     // classes
+	Dropout      float32 `json:"dropout" yaml:"dropout"`             // of hidden states
+	InputDropout float32 `json:"input_dropout" yaml:"input_dropout"` // of the first layer's input
+	Seed         uint64  `json:"seed" yaml:"seed"`                   // keys the initial parameters
 }
 
 // Validate says what is wrong with c.
@@ -30,6 +31,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: %d input, %d hidden and %d output columns, expected 1 or more of each", c.In, c.Hidden, c.Out)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
 		return fmt.Errorf("nn: dropout %v, expected 0 ≤ p < 1", c.Dropout)
+	case !(c.InputDropout >= 0 && c.InputDropout < 1):
+		return fmt.Errorf("nn: input dropout %v, expected 0 ≤ p < 1", c.InputDropout)
 	}
 	return nil
 }
@@ -54,7 +57,11 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 		if i == cfg.Layers-1 {
 			out, act = cfg.Out, Activation{}
 		}
-		m.layers = append(m.layers, NewSAGE(m.params, i, in, out, act))
+		inputDropout := cfg.InputDropout
+		if i > 0 {
+			inputDropout = 0
+		}
+		m.layers = append(m.layers, NewSAGE(m.params, i, in, out, act, inputDropout))
 		in = out
 	}
 	if err := m.params.Allocate(ctx, q, cfg.Seed); err != nil {

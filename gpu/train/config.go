@@ -25,7 +25,9 @@ type Config struct {
 	LR          float64  `json:"lr" yaml:"lr"`                 // of Adam; default .005
 	WeightDecay float64  `json:"weight_decay" yaml:"weight_decay"`
 	Dropout     *float64 `json:"dropout" yaml:"dropout"` // of hidden states; default .5
-	Seed        uint64   `json:"seed" yaml:"seed"`
+	// InputDropout drops elements of the first layer's input rows; default 0.
+	InputDropout float64 `json:"input_dropout" yaml:"input_dropout"`
+	Seed         uint64  `json:"seed" yaml:"seed"`
 	// Features names the feature columns; default: all of role feature.
 	Features []string `json:"features" yaml:"features"`
 
@@ -94,8 +96,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: batch size %d, epochs %d, hidden %d, threads %d, eval every %d: expected positive numbers", c.BatchSize, c.Epochs, c.Hidden, c.Threads, c.EvalEvery)
 	case !(c.LR > 0) || !(c.WeightDecay >= 0):
 		return fmt.Errorf("train: learning rate %v and weight decay %v: expected > 0 and ≥ 0", c.LR, c.WeightDecay)
-	case !(*c.Dropout >= 0 && *c.Dropout < 1):
-		return fmt.Errorf("train: dropout %v, expected 0 ≤ p < 1", *c.Dropout)
+	case !(*c.Dropout >= 0 && *c.Dropout < 1) || !(c.InputDropout >= 0 && c.InputDropout < 1):
+		return fmt.Errorf("train: dropout %v and input dropout %v, expected 0 ≤ p < 1", *c.Dropout, c.InputDropout)
 	case c.Reuse < 0 || c.Reuse > macro.ReuseMax:
 		return fmt.Errorf("train: reuse %d, expected 0 to %d extra passes", c.Reuse, macro.ReuseMax)
 	case c.MemoryBytes < 0 || c.Buffer < 0:
@@ -108,5 +110,5 @@ func (c *Config) validate() error {
 
 // model returns the model's description for a store.
 func (c *Config) model(in, classes int) nn.Config {
-	return nn.Config{Model: c.Model, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), Seed: c.Seed}
+	return nn.Config{Model: c.Model, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), Seed: c.Seed}
 }

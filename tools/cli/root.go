@@ -115,6 +115,7 @@ func newRoot(e *env) *cobra.Command {
 // commands lists every command, in the order of a user's first day.
 func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
+		newDemo(e),
 		newIngest(e),
 		newTrain(e),
 		newEval(e),

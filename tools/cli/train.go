@@ -41,6 +41,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam")
 	fs.Float64Var(&c.WeightDecay, "weight-decay", 0, "L2 penalty, added to the gradient")
 	fs.Float64Var(&o.dropout, "dropout", .5, "probability with which hidden values are dropped")
+	fs.Float64Var(&c.InputDropout, "input-dropout", 0, "probability with which values of the first layer's input are dropped")
 	fs.Uint64Var(&c.Seed, "seed", 0, "of every random choice: the same seed gives the same losses to the bit")
 	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: all)")
 	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes: which partitions are in memory when")

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// events runs a command line with --json and returns its events.
+func trainEvents(t *testing.T, args ...string) []map[string]any {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := Run(t.Context(), append(args, "--json"), strings.NewReader(""), &out, &errs); code != ExitOK {
+		t.Fatalf("gstore %v: exit code %d: %s", args, code, errs.String())
+	}
+	var events []map[string]any
+	for line := range strings.Lines(out.String()) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func losses(events []map[string]any) []float64 {
+	var l []float64
+	for _, e := range events {
+		if e["event"] == "epoch" {
+			l = append(l, e["loss"].(float64))
+		}
+	}
+	return l
+}
+
+// TestDemoTrainEval: the demo learns; training its store again with the same seed gives
+// the same losses to the bit for any threads, engine and, in memory, budget;
+// what a plan reads is what it predicted; eval repeats the test accuracy.
+func TestDemoTrainEval(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cora.gstore")
+	demo := trainEvents(t, "demo", "--epochs", "6", "--dir", dir)
+	summary := demo[len(demo)-1]
+	if acc := summary["test_accuracy"].(float64); acc < .82 {
+		t.Errorf("demo's test accuracy is %.3f, expected above .82", acc)
+	}
+	for _, key := range []string{"test_accuracy", "valid_accuracy", "best_epoch", "epoch_seconds", "cpu_seconds", "peak_rss_bytes", "bytes_read",
+		"bytes_written", "batches", "sampled_edges", "seed", "plan", "device", "io_engine"} {
+		if _, ok := summary[key]; !ok {
+			t.Errorf("the summary lacks %q", key)
+		}
+	}
+	eval := trainEvents(t, "eval", dir, "--splits", "test")
+	if got := eval[len(eval)-1]["test_accuracy"]; got != summary["test_accuracy"] {
+		t.Errorf("eval says %v, training said %v", got, summary["test_accuracy"])
+	}
+	for _, plan := range [][]string{{"--plan", "memory"}, {"--plan", "hanoi", "--buffer", "2"}} {
+		base := append([]string{"train", dir, "--epochs", "3", "--seed", "5", "--batch-size", "300", "--hidden", "32", "--save", filepath.Join(t.TempDir(), "m")}, plan...)
+		var want []float64
+		for _, variant := range [][]string{{"--threads", "1"}, {"--threads", "2"}, {"--threads", "4"}, {"--io-engine", "pread"}, {"--io-engine", "mmap"}, {"--mem", "300MiB"}} {
+			events := trainEvents(t, append(slices.Clone(base), variant...)...)
+			got := losses(events)
+			if want == nil {
+				want = got
+			}
+			if len(got) != 3 || !slices.Equal(got, want) {
+				t.Errorf("%v %v: losses %v, expected %v", plan, variant, got, want)
+			}
+			for _, e := range events {
+				if e["event"] == "epoch" && e["bytes_read"] != e["planned_bytes"] {
+					t.Errorf("%v %v: epoch %v read %v bytes, the plan said %v", plan, variant, e["epoch"], e["bytes_read"], e["planned_bytes"])
+				}
+			}
+		}
+	}
+}
