@@ -29,6 +29,9 @@ type Options struct {
 	Partitions int
 	// Partitioner assigns nodes to partitions; "" = random, balanced to ±1 node.
 	Partitioner partitioner.Method
+	// Hubs is the share of nodes, by influence on the training nodes (hdr: by
+	// degree), that become one more partition, pinned; 0 = none.
+	Hubs float64
 	// Undirected stores each edge once, canonically (src ≤ dst by internal id),
 	// and drops duplicates, in either direction.
 	Undirected bool
@@ -74,6 +77,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: %d partitions (0 = auto, most: %d)", ErrOptions, o.Partitions, PartitionsMax)
 	case o.MemoryBytes < 0:
 		return fmt.Errorf("%w: memory budget of %d bytes", ErrOptions, o.MemoryBytes)
+	case !(o.Hubs >= 0 && o.Hubs <= 0.5):
+		return fmt.Errorf("%w: %g of the nodes as hubs, expected 0 to 0.5", ErrOptions, o.Hubs)
 	case o.Threads < 0:
 		return fmt.Errorf("%w: %d threads", ErrOptions, o.Threads)
 	}

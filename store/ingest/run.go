@@ -76,7 +76,8 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 	if err == nil {
 		return &r.rep, w.Close()
 	}
-	if errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) {
+	if errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) ||
+		errors.Is(err, partitioner.ErrFile) || errors.Is(err, partitioner.ErrBudget) {
 		return nil, errors.Join(err, w.Abort())
 	}
 	return nil, errors.Join(err, w.Close())
@@ -217,20 +218,18 @@ func (r *run) plan(ctx context.Context) error {
 		return Inputf(r.desc.Input, "%d relations, at most %d are possible", len(r.relationNames()), RelationsMax)
 	}
 	p := r.partitions(nodes)
-	if r.o.Partitioner.NeedsGraph() {
-		return fmt.Errorf("%w: partitioner %s reads the graph; ingest with random and run gstore partition afterwards", ErrOptions, r.o.Partitioner)
-	}
-	a, err := partitioner.Partition(ctx, nil, partitioner.Options{Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: nodes})
-	if err != nil {
-		return err
-	}
-	sizes, err := partitionSizes(ctx, a)
-	if err != nil {
-		return err
-	}
 	r.relationIndex = map[string]uint32{}
 	for k, name := range r.relationNames() {
 		r.relationIndex[name] = uint32(k)
+	}
+	a, err := r.assign(ctx, p)
+	if err != nil {
+		return err
+	}
+	p = a.Partitions() // one more with hubs; as many as a file names
+	sizes, err := partitionSizes(ctx, a)
+	if err != nil {
+		return err
 	}
 	rules := r.rules()
 	l, err := newLayout(sizes, rules.payloadBits(), 1<<30)
@@ -287,7 +286,7 @@ func (r *run) describe(nodes uint64, partitions int) {
 	r.m.Ingest = map[string]string{
 		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),
-		"self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
+		"hubs": strconv.FormatFloat(r.o.Hubs, 'g', -1, 64), "self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
 	}
 }
 

@@ -25,6 +25,7 @@ type ingestOptions struct {
 	format       string
 	partitions   string
 	partitioner  string
+	hubs         float64
 	undirected   bool
 	dedup        bool
 	selfLoops    string
@@ -51,6 +52,7 @@ func newIngest(e *env) *cobra.Command {
 STORE opens only when all of it is there. An interrupted ingest can be continued
 with --resume; without it, it begins anew. Bad input is refused with file and position.`,
 		Example: `  gstore ingest cora cora.gstore --undirected
+  gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs 0.01 --mem 16GiB
   gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
 		Args: exactArgs("INPUT", "STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +62,8 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
 	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions")
-	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range")
+	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
+	f.Float64Var(&o.hubs, "hubs", 0, "share of the nodes that are pinned, by influence on training nodes, such as 0.01")
 	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates")
 	f.BoolVar(&o.dedup, "dedup", false, "drop edges equal in source, destination and relation")
 	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
@@ -81,7 +84,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, err error) {
 	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
-		Resume: o.resume, Threads: o.threads, Note: o.note}
+		Hubs: o.hubs, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.partitions != "auto" {
 		if in.Partitions, err = strconv.Atoi(o.partitions); err != nil || in.Partitions < 1 {
 			return in, fo, usagef("--partitions %q: expected auto or a number ≥ 1", o.partitions)

@@ -1,0 +1,176 @@
+package ingest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+)
+
+// assignNodeBytes is what fennel, gap or hdr and the hubs take a node beside the graph:
+// at most 30 for the levels, 4 for a second assignment, 2 for classes.
+const assignNodeBytes = 36
+
+// assign computes the partition of every dense id; with hubs there is one
+// partition more than p, the last, pinned. Methods that look at the graph read the source's edges
+// into memory, or into a scratch file if their lists do not fit the budget.
+func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
+	o := partitioner.Options{
+		Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: r.state.Nodes, HubFraction: r.o.Hubs,
+		Progress: func(partitioner.Pass) { r.tick(1) },
+	}
+	if !o.Method.NeedsGraph() && r.o.Hubs == 0 {
+		return partitioner.Partition(ctx, nil, o)
+	}
+	if r.o.Hubs > 0 && p == PartitionsMax {
+		return nil, fmt.Errorf("%w: %d partitions leave none for hubs", ErrOptions, p)
+	}
+	r.budget.source = sourceBytes
+	classes, err := r.classes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if classes == nil && o.Method == partitioner.MethodGAP {
+		return nil, fmt.Errorf("%w: partitioner gap balances labels, and the input has none; fennel needs none", ErrOptions)
+	}
+	o.Classes, o.MemoryBytes = classes, assignNodeBytes*int64(r.state.Nodes)+64<<20
+	g, err := r.graph(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.phase("partition", "passes", -1)
+	a, err := partitioner.Partition(ctx, g, o)
+	if err == nil && r.o.Hubs > 0 && o.Method != partitioner.MethodHDR {
+		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: r.o.Hubs, Classes: classes})
+	}
+	if err := errors.Join(err, g.Close()); err != nil {
+		return nil, err
+	}
+	classes, o.Classes = nil, nil
+	debug.FreeOSMemory() // what follows counts on the whole budget
+	return a, nil
+}
+
+// closableGraph is a graph that the ingester made.
+type closableGraph interface {
+	partitioner.Graph
+	io.Closer
+}
+
+// graph reads the source's edges as undirected neighbour lists by dense id.
+func (r *run) graph(ctx context.Context) (closableGraph, error) {
+	nodes, counted := r.state.Nodes, r.desc.Edges
+	edges := func(yield func(src, dst []uint32) error) error {
+		// Lists are built by one goroutine at a time; parsing is not. The order of edges does
+		// not matter: lists are sorted, or only counted.
+		var mu sync.Mutex
+		scratch := make([][]uint32, r.o.Threads)
+		return r.denseEdges(ctx, func(worker int, b *EdgeBatch) error {
+			n := b.Len()
+			ids := slices.Grow(scratch[worker][:0], 2*n)[:2*n]
+			scratch[worker] = ids
+			for i, s := range b.Src.Ints {
+				d := b.Dst.Ints[i]
+				if s >= nodes || d >= nodes {
+					return Inputf(b.At.Of(i), "edge from node %d to node %d, expected 0 ≤ id < %d", int64(s), int64(d), nodes)
+				}
+				ids[i], ids[n+i] = uint32(s), uint32(d)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			r.tick(int64(n))
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return yield(ids[:n], ids[n:])
+		})
+	}
+	if counted < 0 {
+		r.phase("count edges", "edges", -1)
+		counted = 0
+		if err := edges(func(src, _ []uint32) error { counted += int64(len(src)); return nil }); err != nil {
+			return nil, err
+		}
+	}
+	r.phase("read the graph", "edges", -1)
+	fixed := int64(runtimeBytes) + sourceBytes + r.state.DictionaryBytes + assignNodeBytes*int64(nodes)
+	free := r.o.MemoryBytes - fixed
+	// While it is built, an array also has a counter of 8 bytes a node.
+	if partitioner.CSRBytes(nodes, uint64(counted))+8*int64(nodes) <= free {
+		return partitioner.BuildCSR(nodes, edges, true)
+	}
+	if need := partitioner.SpilledBytes(nodes); free < need {
+		return nil, fmt.Errorf("%w: partitioning %d nodes by their edges takes %d MiB, the budget is %d MiB",
+			store.ErrBudget, nodes, (fixed+need+1<<20-1)>>20, r.o.MemoryBytes>>20)
+	}
+	return partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free)
+}
+
+// classes returns 1+label of every training node of the first split (of all labelled
+// nodes if there is no split), 0 for others; nil if the input has no labels.
+func (r *run) classes(ctx context.Context) ([]uint16, error) {
+	column := slices.IndexFunc(r.desc.NodeColumns, func(c ColumnSpec) bool { return c.Role == store.RoleLabel })
+	if column < 0 {
+		return nil, nil
+	}
+	r.phase("read labels", "rows", int64(r.state.Nodes))
+	k, err := r.converter(ctx, column)
+	if err != nil {
+		return nil, err
+	}
+	classes := make([]uint16, r.state.Nodes)
+	at, buf := r.desc.NodeColumns[column].First, []byte(nil)
+	err = r.src.Rows(ctx, r.srcEnv(), column, func(rows []byte, pos Position) error {
+		var err error
+		if buf, err = k.convert(buf[:0], rows, pos); err != nil {
+			return err
+		}
+		for i := 0; i+4 <= len(buf); i, at = i+4, at+1 {
+			label := int32(binary.LittleEndian.Uint32(buf[i:]))
+			switch {
+			case at >= r.state.Nodes:
+				return Inputf(pos.Of(i/4), "label of node %d, expected id < %d", at, r.state.Nodes)
+			case label >= math.MaxUint16:
+				return Inputf(pos.Of(i/4), "label %d, at most %d can be balanced", label, math.MaxUint16-1)
+			case label >= 0:
+				classes[at] = uint16(label + 1)
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil || len(r.desc.Splits) == 0 {
+		return classes, err
+	}
+	training := make([]uint64, (r.state.Nodes+63)/64)
+	var dense []uint64
+	err = r.src.Split(ctx, r.srcEnv(), 0, store.SplitTrain, func(ids *IDs, pos Position) error {
+		dense = ids.Ints
+		if r.dict != nil {
+			var err error
+			if dense, err = r.dict.translate(ids, nil, pos); err != nil {
+				return err
+			}
+		}
+		for i, id := range dense {
+			if id >= r.state.Nodes {
+				return Inputf(pos.Of(i), "node %d of split %s, expected 0 ≤ id < %d", int64(id), r.desc.Splits[0], r.state.Nodes)
+			}
+			training[id/64] |= 1 << (id % 64)
+		}
+		return ctx.Err()
+	})
+	for v := range classes {
+		if training[v/64]>>(v%64)&1 == 0 {
+			classes[v] = 0
+		}
+	}
+	return classes, err
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/partitioner"
+)
+
+// partitionReport runs a command line whose summary has a quality, and returns it.
+func partitionReport(t *testing.T, args ...string) partitioner.Quality {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := Run(context.Background(), append(args, "--json"), strings.NewReader(""), &out, &errs); code != ExitOK {
+		t.Fatalf("gstore %v: exit %d: %s", args, code, errs.String())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var summary struct {
+		Quality partitioner.Quality `json:"quality"`
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &summary); err != nil {
+		t.Fatal(err)
+	}
+	return summary.Quality
+}
+
+func mustRun(t *testing.T, args ...string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := Run(context.Background(), args, strings.NewReader(""), &out, &errs); code != ExitOK {
+		t.Fatalf("gstore %v: exit %d: %s", args, code, errs.String())
+	}
+}
+
+func TestPartitionFromInputToStore(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "sbm")
+	mustRun(t, "generate", "sbm", in, "--nodes", "6000", "--edges", "40000", "--classes", "12", "--features", "4", "--quiet")
+	ingest := func(name string, flags ...string) string {
+		t.Helper()
+		out := filepath.Join(dir, name)
+		mustRun(t, append([]string{"ingest", in, out, "--undirected", "--partitions", "16", "--quiet"}, flags...)...)
+		return out
+	}
+	random := ingest("random")
+	plain := partitionReport(t, "partition", random, "--report")
+	fennel := partitionReport(t, "partition", ingest("fennel", "--partitioner", "fennel", "--hubs", "0.02", "--threads", "1"), "--report")
+	if fennel.Pinned != 1 || fennel.PinnedNode != 120 || fennel.Partitions != 17 {
+		t.Errorf("hubs: %d partitions, %d pinned, %d nodes pinned", fennel.Partitions, fennel.Pinned, fennel.PinnedNode)
+	}
+	if fennel.LostRate > 0.7*plain.LostRate || fennel.ResidentShare[0] < plain.ResidentShare[0] {
+		t.Errorf("fennel with hubs loses %.3f of the edges, random %.3f", fennel.LostRate, plain.LostRate)
+	}
+	// Threads do not matter to what is assigned.
+	again := partitionReport(t, "partition", ingest("threads", "--partitioner", "fennel", "--hubs", "0.02", "--threads", "3"), "--report")
+	if a, b := mustJSON(t, fennel), mustJSON(t, again); a != b {
+		t.Errorf("one thread: %s\nthree: %s", a, b)
+	}
+	gap := partitionReport(t, "partition", ingest("gap", "--partitioner", "gap"), "--report")
+	if gap.PartitionLabels.Mean > plain.PartitionLabels.Mean+0.1 {
+		t.Errorf("gap's labels diverge by %.3f, random's by %.3f", gap.PartitionLabels.Mean, plain.PartitionLabels.Mean)
+	}
+	// An assignment goes to a file and from there into a store.
+	file := filepath.Join(dir, "assignment")
+	made := partitionReport(t, "partition", random, "--partitioner", "fennel", "--output", file)
+	read := partitionReport(t, "partition", ingest("file", "--partitioner", "file:"+file), "--report")
+	if made.CutEdges != read.CutEdges || made.NodeSpread != read.NodeSpread {
+		t.Errorf("written: %d edges cut; read: %d", made.CutEdges, read.CutEdges)
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPartitionUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"partition"},
+		{"partition", "store", "--report", "--output", "x"},
+	} {
+		var out, errs bytes.Buffer
+		if code := Run(context.Background(), args, strings.NewReader(""), &out, &errs); code != ExitUsage {
+			t.Errorf("%v: exit %d, expected %d: %s", args, code, ExitUsage, errs.String())
+		}
+	}
+}
