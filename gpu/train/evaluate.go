@@ -35,8 +35,12 @@ type Metrics struct {
 	Accuracy float64 `json:"accuracy"` // Correct/Nodes; 0 without nodes
 }
 
-// chunkRows is how many nodes a layer finishes at a time.
-const chunkRows = 8192
+// A layer finishes as many nodes at a time as take about chunkBytes of
+// tensors, but no fewer than chunkRowsMin, so that products stay efficient.
+const (
+	chunkBytes   = 16 << 20
+	chunkRowsMin = 256
+)
 
 // Evaluator computes a model's outputs with all neighbours, layer by layer
 // over the whole graph (layer-wise inference; Hamilton et al., 2017, Algorithm
@@ -60,6 +64,8 @@ type Evaluator struct {
 	edges   edgeBuilder
 	arena   *gpu.Arena
 	memory  bool // hidden states lie in memory
+	// chunkRows is how many nodes a layer finishes at a time.
+	chunkRows int
 
 	kept     csr             // the edges, if there is one tile
 	features []*blockio.Slab // a tile's rows of each feature column
@@ -112,7 +118,13 @@ func (e *Evaluator) plan(maxDim int) error {
 	if m.Schema.Undirected {
 		directions = 2
 	}
-	chunk := int64(chunkRows) * 4 * (3*accDim + 2*int64(maxDim)) // a finishing layer's tensors
+	row := 4 * (3*accDim + 2*int64(maxDim)) // a node's tensors in a layer that finishes
+	e.chunkRows = int(max(chunkBytes/row, chunkRowsMin))
+	var largest uint64
+	for _, p := range m.Partitions {
+		largest = max(largest, p.Nodes)
+	}
+	chunk := min(int64(e.chunkRows), int64(largest)) * row
 	need := func(k int) int64 {
 		var most int64
 		for _, t := range tilesOf(m.Partitions, k) {
@@ -249,8 +261,8 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 				return err
 			}
 		}
-		for lo := 0; lo < n; lo += chunkRows {
-			rows := min(chunkRows, n-lo)
+		for lo := 0; lo < n; lo += r.chunkRows {
+			rows := min(r.chunkRows, n-lo)
 			var self nn.Input
 			for _, t := range input.Tables {
 				self.Tables = append(self.Tables, t.View(base+lo, 0, rows, t.Cols))
