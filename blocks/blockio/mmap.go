@@ -14,10 +14,11 @@ import (
 )
 
 // mmapEngine copies from mapped files: right for files that stay in the page
-// cache (in-memory mode) and small arrays, wrong for a disk larger than memory,
-// where faults read 4 KiB at a time (docs/benchmarks.md: 25× slower, 60× the
-// CPU of direct reads). Copies run on the caller's goroutine. Writes go through
-// the descriptor; on Linux mappings see them at once.
+// cache (in-memory mode) and small arrays, wrong for a graph larger than memory,
+// where every page is faulted in, copied and evicted again (docs/benchmarks.md:
+// a third of the speed of direct reads, 10 to 50 times the CPU time). Copies run on
+// the caller's goroutine. Writes go through the descriptor; on Linux mappings
+// see them at once.
 type mmapEngine struct {
 	o     Options
 	stats counters

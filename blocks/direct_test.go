@@ -1,0 +1,51 @@
+package blocks_test
+
+import (
+	"bytes"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// TestDirectWrites checks that a large file is the same bytes whether it is
+// written past the page cache, through it because the file system refuses direct writes, or in
+// memory.
+func TestDirectWrites(t *testing.T) {
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Partitions: 3, Name: "x"}
+	write := func(fs vfs.FS, path string) []byte {
+		w, err := blocks.Create(fs, path, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, n := range []int{3<<20 + 17, 0, 900_001} {
+			if err := w.Append(uint64(p), uint64(n), bytes.Repeat([]byte{1, byte(p), 3}, n/3+1)[:n]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return readAll(t, fs, path)
+	}
+	want := write(vfs.NewMem(), "f")
+	dir := t.TempDir()
+	if got := write(vfs.Default, dir+"/direct"); !bytes.Equal(got, want) {
+		t.Error("direct: other bytes than in memory")
+	}
+	// The first write with O_DIRECT is refused.
+	refused := false
+	fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && !refused {
+			refused = true
+			return syscall.EINVAL
+		}
+		return nil
+	}))
+	if got := write(fs, dir+"/refused"); !bytes.Equal(got, want) || !refused {
+		t.Errorf("refused (%v): other bytes than in memory", refused)
+	}
+}
