@@ -57,6 +57,7 @@ type topologyPlan struct {
 	rows      []stagedExtent // by index of the resident partition
 	relations []stagedExtent // likewise; nil if nobody asked
 	bytes     int64          // staging and reading: the same
+	wanted    int64          // of these, buckets' own
 }
 
 // planTopology computes what step s reads of topology.
@@ -87,6 +88,9 @@ func planTopology(src *macroSource, o *MacroOptions, s *scheduled) *topologyPlan
 			}
 		}
 		stage := func(x *extentRef, need []byteSpan) stagedExtent {
+			for _, n := range need {
+				t.wanted += n.to - n.from
+			}
 			e := stagedExtent{x: x, spans: mergeSpans(nil, need, o.granule(), o.GapBytes, x.e.Length)}
 			for k := range e.spans {
 				e.spans[k].at = t.bytes
@@ -105,13 +109,8 @@ func planTopology(src *macroSource, o *MacroOptions, s *scheduled) *topologyPlan
 // columnBytes returns what loading partition p's columns reads.
 func columnBytes(src *macroSource, p PartitionID) int64 {
 	var n int64
-	for i := range src.features {
-		n += blocks.AlignUp(src.features[i].extents[p].e.Length)
-	}
-	for _, c := range []*sourceColumn{src.labels, src.split} {
-		if c != nil {
-			n += blocks.AlignUp(c.extents[p].e.Length)
-		}
+	for _, x := range src.columnExtents(p) {
+		n += blocks.AlignUp(x.e.Length)
 	}
 	return n
 }

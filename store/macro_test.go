@@ -100,8 +100,18 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 			if steps != len(current.Steps) {
 				t.Fatalf("%d steps of %d", steps, len(current.Steps))
 			}
-			if got := it.Stats().BytesRead; exact && got != predicted {
-				t.Fatalf("epoch %d read %d bytes, predicted %d", epoch, got, predicted)
+			st := it.Stats()
+			if exact && st.BytesRead != predicted {
+				t.Fatalf("epoch %d read %d bytes, predicted %d", epoch, st.BytesRead, predicted)
+			}
+			if epoch == 0 {
+				costs, err := planCosts(context.Background(), s.m, s, o, []Plan{current})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c := costs[0]; c.BytesRead != st.BytesRead || c.Requests != st.Requests || c.WantedBytes > c.BytesRead || c.MemoryBytes != it.MemoryBytes() {
+					t.Fatalf("cost %+v, measured %d bytes in %d requests", c, st.BytesRead, st.Requests)
+				}
 			}
 			exact = true
 		}
