@@ -75,6 +75,19 @@ func (f *Forecaster) LeastBytes(capacity int) (int64, error) {
 	return 1, err
 }
 
+// DoubleBytes is the smallest MacroOptions.MemoryBytes with which the next
+// step's partitions are read while capacity others train (0 = all, for the whole run: nothing is read
+// ahead).
+func (f *Forecaster) DoubleBytes(capacity int) (int64, error) {
+	o := f.o
+	o.Capacity, o.MemoryBytes = capacity, 0
+	l, err := newLayout(f.src, &o)
+	if err != nil {
+		return 0, err
+	}
+	return l.total, nil
+}
+
 // Epochs forecasts consecutive epochs, beginning with an empty buffer of
 // capacity partitions at a time within memoryBytes (0 = what double buffering takes), and returns the
 // bytes the buffer takes.

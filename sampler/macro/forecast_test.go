@@ -78,3 +78,39 @@ func TestForecast(t *testing.T) {
 		}
 	}
 }
+
+// Choose finds the capacity that a run without a plan of its own finds.
+func TestChooseAgreesWithStore(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 6000, Partitions: 9, Dim: 33}))
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o := store.MacroOptions{Features: []string{"x"}, Labels: true}
+	f, err := s.Forecaster(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := f.LeastBytes(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for budget := all / 20; budget <= all+all/10; budget += all / 20 {
+		o.MemoryBytes = budget
+		want, wantErr := s.MaxCapacity(t.Context(), o)
+		c, err := macro.Choose(macro.Tuning{Config: macro.Config{Partitions: 9}, MemoryBytes: budget, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes})
+		if errors.Is(err, store.ErrBudget) != errors.Is(wantErr, store.ErrBudget) {
+			t.Fatalf("budget %d: %v, the store says %v", budget, err, wantErr)
+		}
+		if err == nil && c.Capacity != want {
+			t.Errorf("budget %d: %d partitions at a time, the store says %d", budget, c.Capacity, want)
+		}
+		seen[c.Capacity] = true
+	}
+	if len(seen) < 4 {
+		t.Errorf("only capacities %v were tried", seen)
+	}
+}

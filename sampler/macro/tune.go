@@ -17,6 +17,9 @@ type Tuning struct {
 	// be resident beside the pinned ones; 0 means all. It grows with capacity.
 	// [store.Forecaster.LeastBytes] is one.
 	LeastBytes func(capacity int) (int64, error)
+	// DoubleBytes is the same with room to read the next step meanwhile
+	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits. nil: LeastBytes.
+	DoubleBytes func(capacity int) (int64, error)
 	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
 	Train []uint64
 }
@@ -135,6 +138,17 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if t.Capacity == 0 && t.DoubleBytes != nil && n <= t.MemoryBytes {
+		double, err := t.DoubleBytes(first)
+		if err != nil {
+			return 0, err
+		}
+		if double > t.MemoryBytes {
+			c.because("%d of %d partitions at a time take %s, the budget is %s; to read ahead takes %s", first, loose, mib(n), mib(t.MemoryBytes), mib(double))
+			return first, nil
+		}
+		need = func(capacity int) (int64, error) { return t.DoubleBytes(min(capacity, loose)) }
+	}
 	if n > t.MemoryBytes {
 		return 0, fmt.Errorf("%d of %d partitions at a time take %d bytes: %w: it is %d; give more, or ingest with more partitions",
 			first, loose, n, store.ErrBudget, t.MemoryBytes)
@@ -156,7 +170,7 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 	if failed != nil || err != nil {
 		return 0, fmt.Errorf("memory for a buffer: %w", firstOf(failed, err))
 	}
-	why := fmt.Sprintf("%d of %d partitions at a time take %s", b, loose, mib(n))
+	why := fmt.Sprintf("%d of %d partitions at a time, with the next step's, take %s", b, loose, mib(n))
 	if b < loose {
 		if over, err := need(b + 1); err == nil {
 			why += fmt.Sprintf(", %d would take %s", b+1, mib(over))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/generate"
 )
 
@@ -46,6 +48,9 @@ type generateOptions struct {
 	format             string
 	threads            int
 	train, valid, test float64
+	partitions         int // --format store
+	undirected         bool
+	mem                sizeFlag
 
 	a, b, c           float64 // rmat
 	communities       countFlag
@@ -69,10 +74,12 @@ byte-identical for a seed.
   kg    a knowledge graph whose facts follow from others: train, valid, test triples
 
 OUT is a numpy folder that "gstore ingest" reads: edge_index.npy, node_feat.npy,
-node_label.npy, split/. --format tsv or binary changes the edges' file.`,
+node_label.npy, split/. --format tsv or binary changes the edges' file; --format
+store writes a store at once, the same that ingesting the folder gives.`,
 		Example: `  gstore generate sbm /tmp/sbm --nodes 1M --edges 20M --classes 32
   gstore generate rmat /tmp/rmat --nodes 100M --edges 1G --features 32
-  gstore generate kg /tmp/kg --nodes 1M --edges 20M --relations 200`,
+  gstore generate kg /tmp/kg --nodes 1M --edges 20M --relations 200
+  gstore generate sbm /tmp/sbm.gstore --nodes 10M --format store --partitions 64 --mem 2GiB`,
 		Args: exactArgs("KIND", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, e, args[0], args[1]) },
 	}
@@ -82,7 +89,10 @@ node_label.npy, split/. --format tsv or binary changes the edges' file.`,
 	f.IntVar(&o.dim, "features", -1, "float32 features a node; -1 = 64 for sbm, none for rmat")
 	f.IntVar(&o.classes, "classes", -1, "classes; -1 = 16 for sbm, none for rmat without features")
 	f.Uint64Var(&o.seed, "seed", 0, "seed: the same seed gives the same bytes")
-	f.StringVar(&o.format, "format", "numpy", "file of the edges: numpy, tsv or binary")
+	f.StringVar(&o.format, "format", "numpy", "file of the edges: numpy, tsv or binary; or a store")
+	f.IntVar(&o.partitions, "partitions", 0, "store: number of partitions; 0 = chosen by size")
+	f.BoolVar(&o.undirected, "undirected", false, "store: each edge once, for both directions, no duplicates")
+	f.Var(&o.mem, "mem", "store: bound on resident memory, such as 4GiB; 0 = half of what there is")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads")
 	f.Float64Var(&o.train, "train", .5, "share of the nodes in split train")
 	f.Float64Var(&o.valid, "valid", .2, "share of the nodes in split valid")
@@ -106,45 +116,27 @@ func (o *generateOptions) run(cmd *cobra.Command, e *env, kind, out string) erro
 	if o.edges == 0 {
 		o.edges = 15 * o.nodes
 	}
-	var (
-		g   generate.Graph
-		kg  *generate.KG
-		err error
-	)
-	switch kind {
-	case "rmat":
-		dim, classes := max(0, o.dim), o.classes
-		if classes < 0 {
-			classes = 0
-			if dim > 0 {
-				classes = int(min(16, o.nodes))
-			}
-		}
-		g, err = generate.NewRMAT(generate.RMATOptions{Nodes: uint64(o.nodes), Edges: uint64(o.edges), A: o.a, B: o.b, C: o.c,
-			Dim: dim, Classes: classes, Signal: o.signal, Seed: o.seed})
-	case "sbm":
-		g, err = generate.NewSBM(generate.SBMOptions{Nodes: uint64(o.nodes), Edges: uint64(o.edges), Classes: max(0, o.classes),
-			Communities: uint64(o.communities), Homophily: o.homophily, Skew: o.skew, Dim: max(0, o.dim), Signal: o.signal, Seed: o.seed})
-	case "kg":
-		kg, err = generate.NewKG(generate.KGOptions{Entities: uint64(o.nodes), Relations: o.relations, Triples: uint64(o.edges),
-			Valid: uint64(o.validTri), Test: uint64(o.testTri), Ring: uint64(o.ring), Window: uint64(o.window), Seed: o.seed})
-	default:
-		return usagef("unknown kind %q: want rmat, sbm or kg", kind)
-	}
+	g, kg, options, err := o.graph(kind)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	bar := e.progress(-1, "bytes")
 	w := generate.WriteOptions{Format: generate.Format(o.format), Threads: o.threads, Train: o.train, Valid: o.valid, Test: o.test,
 		Progress: func(n int64) { _ = bar.Add64(n) }}
 	start := time.Now()
 	var bytes int64
-	info := generate.Info{}
+	var info generate.Info
 	if kg != nil {
 		info = kg.Info()
-		bytes, err = generate.WriteKG(cmd.Context(), out, kg, w)
 	} else {
 		info = g.Info()
+	}
+	switch {
+	case o.format == "store":
+		bytes, err = o.intoStore(cmd.Context(), e, out, g, kg, options, w)
+	case kg != nil:
+		bytes, err = generate.WriteKG(cmd.Context(), out, kg, w)
+	default:
 		bytes, err = generate.Write(cmd.Context(), out, g, w)
 	}
 	_ = bar.Finish()
@@ -162,4 +154,61 @@ func (o *generateOptions) run(cmd *cobra.Command, e *env, kind, out string) erro
 			out, info.Kind, info.Nodes, info.Edges, info.Dim, info.Classes, float64(bytes)/1e6, seconds)
 	}
 	return nil
+}
+
+// graph makes the generator of a kind, one of the two, and returns the options it was made with.
+func (o *generateOptions) graph(kind string) (g generate.Graph, kg *generate.KG, options any, err error) {
+	switch kind {
+	case "rmat":
+		dim, classes := max(0, o.dim), o.classes
+		if classes < 0 {
+			classes = 0
+			if dim > 0 {
+				classes = int(min(16, o.nodes))
+			}
+		}
+		r := generate.RMATOptions{Nodes: uint64(o.nodes), Edges: uint64(o.edges), A: o.a, B: o.b, C: o.c,
+			Dim: dim, Classes: classes, Signal: o.signal, Seed: o.seed}
+		g, err = generate.NewRMAT(r)
+		options = r
+	case "sbm":
+		s := generate.SBMOptions{Nodes: uint64(o.nodes), Edges: uint64(o.edges), Classes: max(0, o.classes),
+			Communities: uint64(o.communities), Homophily: o.homophily, Skew: o.skew, Dim: max(0, o.dim), Signal: o.signal, Seed: o.seed}
+		g, err = generate.NewSBM(s)
+		options = s
+	case "kg":
+		k := generate.KGOptions{Entities: uint64(o.nodes), Relations: o.relations, Triples: uint64(o.edges),
+			Valid: uint64(o.validTri), Test: uint64(o.testTri), Ring: uint64(o.ring), Window: uint64(o.window), Seed: o.seed}
+		kg, err = generate.NewKG(k)
+		options = k
+	default:
+		return nil, nil, nil, usagef("unknown kind %q: want rmat, sbm or kg", kind)
+	}
+	if err != nil {
+		return nil, nil, nil, usageError{err}
+	}
+	return g, kg, options, nil
+}
+
+// intoStore ingests the graph without files in between and returns the store's size.
+func (o *generateOptions) intoStore(ctx context.Context, e *env, out string, g generate.Graph, kg *generate.KG, options any, w generate.WriteOptions) (int64, error) {
+	w.Format = ""
+	var src ingest.Source
+	var err error
+	if kg != nil {
+		src, err = generate.SourceKG(kg, options)
+	} else {
+		src, err = generate.Source(g, options, w)
+	}
+	if err != nil {
+		return 0, err
+	}
+	bar := ingestProgress{e: e}
+	rep, err := ingest.Run(ctx, out, src, ingest.Options{Partitions: o.partitions, Undirected: o.undirected, MemoryBytes: int64(o.mem),
+		Seed: o.seed, Threads: o.threads, Progress: bar.tell})
+	bar.close()
+	if err != nil {
+		return 0, err
+	}
+	return rep.BytesStored, nil
 }

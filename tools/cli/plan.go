@@ -136,7 +136,7 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	for p := range train {
 		train[p] = m.Partitions[p].Train
 	}
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, Train: train})
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Train: train})
 	if errors.Is(err, macro.ErrPlan) {
 		return usageError{err}
 	} else if err != nil {

@@ -331,7 +331,7 @@ func TestTextAndBinaryHoldTheSameEdges(t *testing.T) {
 	}
 	src, dst, _, _ := all(g)
 	lines := strings.Split(strings.TrimSuffix(string(tree(t, filepath.Join(dir, "tsv"))["edges.tsv"]), "\n"), "\n")
-	b := tree(t, filepath.Join(dir, "binary"))["edges.bin"]
+	b := tree(t, filepath.Join(dir, "binary"))["edges.i32"]
 	if len(lines) != len(src) || len(b) != 8*len(src) {
 		t.Fatalf("%d lines, %d bytes for %d edges", len(lines), len(b), len(src))
 	}

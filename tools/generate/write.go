@@ -20,7 +20,7 @@ type Format string
 const (
 	Numpy  Format = "numpy"  // edge_index.npy int64 [2, edges] (train.npy, valid.npy, test.npy int64 [triples, 3])
 	TSV    Format = "tsv"    // edges.tsv "src<TAB>dst" (train.tsv, …: "e1<TAB>r2<TAB>e3")
-	Binary Format = "binary" // edges.bin: pairs of int32, or of int64 from 2³¹ nodes on (train.bin, …: triples)
+	Binary Format = "binary" // edges.i32: pairs of int32; edges.i64 from 2³¹ nodes on (no knowledge graphs)
 )
 
 // WriteOptions say how a graph becomes files. The zero value is the numpy
@@ -92,19 +92,13 @@ func Write(ctx context.Context, out string, g Graph, o WriteOptions) (int64, err
 				}
 			},
 		})
-		from := uint64(0)
-		for _, part := range []struct {
-			name  string
-			share float64
-		}{{"train", o.Train}, {"valid", o.Valid}, {"test", o.Test}} {
-			first := from
-			n := min(uint64(math.Round(float64(info.Nodes)*part.share)), info.Nodes-first)
-			from += n
+		for k, name := range []string{"train", "valid", "test"} {
+			from, to := o.part(k, info.Nodes)
 			files = append(files, file{
-				name: filepath.Join("split", part.name+".npy"), header: npyHeader("<i8", n), items: n, itemBytes: 8,
+				name: filepath.Join("split", name+".npy"), header: npyHeader("<i8", to-from), items: to - from, itemBytes: 8,
 				fill: func(at uint64, n int, s *scratch) {
 					for i := range n {
-						binary.LittleEndian.PutUint64(s.bytes[8*i:], g.Split(first+at+uint64(i)))
+						binary.LittleEndian.PutUint64(s.bytes[8*i:], g.Split(from+at+uint64(i)))
 					}
 				},
 			})
@@ -118,6 +112,9 @@ func Write(ctx context.Context, out string, g Graph, o WriteOptions) (int64, err
 func WriteKG(ctx context.Context, out string, g *KG, o WriteOptions) (int64, error) {
 	if err := o.defaults(); err != nil {
 		return 0, err
+	}
+	if o.Format == Binary {
+		return 0, badf("a knowledge graph in format binary: want numpy or tsv")
 	}
 	train, valid, test := g.Parts()
 	return folder(ctx, out, g.Info(), []file{
@@ -181,7 +178,7 @@ func edgeFile(g Graph, format Format) file {
 		}}
 	case Binary:
 		width := intWidth(info.Nodes)
-		return file{name: "edges.bin", items: info.Edges, itemBytes: 2 * width, fill: func(first uint64, n int, s *scratch) {
+		return file{name: fmt.Sprintf("edges.i%d", 8*width), items: info.Edges, itemBytes: 2 * width, fill: func(first uint64, n int, s *scratch) {
 			src, dst := edges(first, n, s)
 			for i := range src {
 				putInt(s.bytes, width, 2*i, src[i])
@@ -217,21 +214,14 @@ func tripleFile(g *KG, format Format, name string, from, count uint64) file {
 			return b
 		}}
 	}
-	width := 8
-	f := file{name: name + ".npy", header: npyHeader("<i8", count, 3), items: count}
-	if format == Binary {
-		width = intWidth(g.info.Nodes)
-		f.name, f.header = name+".bin", nil
-	}
-	f.itemBytes = 3 * width
-	f.fill = func(first uint64, n int, s *scratch) {
-		for i, t := range triples(first, n, s) {
-			putInt(s.bytes, width, 3*i, t.Head)
-			putInt(s.bytes, width, 3*i+1, t.Relation)
-			putInt(s.bytes, width, 3*i+2, t.Tail)
-		}
-	}
-	return f
+	return file{name: name + ".npy", header: npyHeader("<i8", count, 3), items: count, itemBytes: 24,
+		fill: func(first uint64, n int, s *scratch) {
+			for i, t := range triples(first, n, s) {
+				putInt(s.bytes, 8, 3*i, t.Head)
+				putInt(s.bytes, 8, 3*i+1, t.Relation)
+				putInt(s.bytes, 8, 3*i+2, t.Tail)
+			}
+		}}
 }
 
 // intWidth is the bytes of a signed integer that holds every id.
