@@ -43,6 +43,7 @@ func avx2Table() *table {
 	t.maskBits, t.maskScale = maskBitsAVX2, maskScaleAVX2
 	t.laneSum, t.dot, t.squaredDistance = laneSumAVX2, dotAVX2, squaredDistanceAVX2
 	t.maxInto, t.addWhere = maxIntoAVX2, addWhereAVX2
+	t.peakFMA, t.peakFlops = peakFMAAVX2, 12*2*8
 	t.rowMax, t.expSum = rowMaxAVX2, expSumAVX2
 	t.squaredDeviation, t.normalize, t.normalizeColumns, t.addSquares = squaredDeviationAVX2, normalizeAVX2, normalizeColumnsAVX2, addSquaresAVX2
 	t.scaleShift, t.normalizeBackward, t.normalizeColumnsBackward = scaleShiftAVX2, normalizeBackwardAVX2, normalizeColumnsBackwardAVX2
@@ -64,6 +65,7 @@ func avx512Table() *table {
 	t.maskBits, t.maskScale = maskBitsAVX512, maskScaleAVX512
 	t.laneSum, t.dot, t.squaredDistance = laneSumAVX512, dotAVX512, squaredDistanceAVX512
 	t.maxInto, t.addWhere = maxIntoAVX512, addWhereAVX512
+	t.peakFMA, t.peakFlops = peakFMAAVX512, 12*2*16
 	t.rowMax, t.expSum = rowMaxAVX512, expSumAVX512
 	t.squaredDeviation, t.normalize, t.normalizeColumns, t.addSquares = squaredDeviationAVX512, normalizeAVX512, normalizeColumnsAVX512, addSquaresAVX512
 	t.scaleShift, t.normalizeBackward, t.normalizeColumnsBackward = scaleShiftAVX512, normalizeBackwardAVX512, normalizeColumnsBackwardAVX512

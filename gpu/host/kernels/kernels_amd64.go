@@ -244,6 +244,11 @@ func maxIntoAVX2(best []float32, x []float32, from []int32, edge int32)
 //go:noescape
 func addWhereAVX2(dst []float32, x []float32, from []int32, edge int32)
 
+// peakFMAAVX2 does rounds × 12 vectors of fused multiply-adds.
+//
+//go:noescape
+func peakFMAAVX2(rounds int)
+
 // maskBitsAVX2 is table.maskBits.
 //
 //go:noescape
@@ -498,6 +503,11 @@ func maxIntoAVX512(best []float32, x []float32, from []int32, edge int32)
 //
 //go:noescape
 func addWhereAVX512(dst []float32, x []float32, from []int32, edge int32)
+
+// peakFMAAVX512 does rounds × 12 vectors of fused multiply-adds.
+//
+//go:noescape
+func peakFMAAVX512(rounds int)
 
 // maskBitsAVX512 is table.maskBits.
 //

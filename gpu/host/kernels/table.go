@@ -54,6 +54,9 @@ type table struct {
 	maxInto  func(best, x []float32, from []int32, edge int32) // segment.go
 	addWhere func(dst, x []float32, from []int32, edge int32)  // dst += x where from is edge
 
+	peakFMA   func(rounds int) // ceiling.go; nil: none
+	peakFlops int              // operations a round
+
 	adam        func(w, m, v, g []float32, beta1, rest1, beta2, rest2, decay, lr, inv2, eps float32)
 	adagrad     func(w, s, g []float32, lr, eps, decay float32)
 	sgd         func(w, g []float32, lr, decay float32)

@@ -103,6 +103,7 @@ func main() {
 		elementwise(t)
 		reductions(t)
 		segment(t)
+		peakFMA(t)
 		dropout(t)
 	}
 	Generate()

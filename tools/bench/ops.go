@@ -1,0 +1,208 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/host/kernels"
+)
+
+// OpsOptions configures [RunOps]. The zero value is the default.
+type OpsOptions struct {
+	Threads  []int  // numbers of threads to measure; default 1 and GOMAXPROCS
+	Repeats  int    // rounds; default 7
+	TableMiB int64  // size of the table that rows are gathered from; default 1024, far beyond any cache
+	Filter   string // only operations whose name contains this
+	Seed     uint64
+}
+
+// OpResult is one operation on one number of threads.
+type OpResult struct {
+	Name    string
+	Unit    string // "GFLOP/s" or "GB/s"
+	Threads int
+	// Rate and Ceiling are medians over the rounds; the ceiling (fused
+	// multiply-adds in registers, or a read of memory in sequence) is measured right before the
+	// operation in every round. Share is the median of their ratio.
+	Rate, Ceiling, Share float64
+	CPURate              float64 // per CPU second of the process
+	Reference            float64 // the portable Go loop's rate on one thread
+}
+
+// op is one operation: work bytes or operations a run.
+type op struct {
+	name  string
+	flops bool
+	work  float64
+	run   func(p *kernels.Pool)
+}
+
+// RunOps measures the host's operations beside what the processor and its memory can do.
+func RunOps(ctx context.Context, o OpsOptions) ([]OpResult, error) {
+	if o.Repeats <= 0 {
+		o.Repeats = 7
+	}
+	if o.TableMiB <= 0 {
+		o.TableMiB = 1024
+	}
+	if len(o.Threads) == 0 {
+		o.Threads = []int{1}
+		if n := runtime.GOMAXPROCS(0); n > 1 {
+			o.Threads = append(o.Threads, n)
+		}
+	}
+	arena, err := blockio.AllocSlab(o.TableMiB<<20+768<<20, blockio.SlabOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = arena.Free() }()
+	table := arena.Bytes()[:o.TableMiB<<20]
+	var results []OpResult
+	for _, op := range operations(table, arena.Bytes()[o.TableMiB<<20:], o.Seed) {
+		if !strings.Contains(op.name, o.Filter) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return results, err
+		}
+		reference := op.rate(kernels.NewPool(kernels.Options{Threads: 1, ISA: kernels.ISAGeneric}), 1)
+		for _, threads := range o.Threads {
+			p := kernels.NewPool(kernels.Options{Threads: threads})
+			r := OpResult{Name: op.name, Unit: "GB/s", Threads: threads, Reference: reference}
+			if op.flops {
+				r.Unit = "GFLOP/s"
+			}
+			var rates, ceilings, shares, cpu []float64
+			op.run(p) // warm up
+			for range o.Repeats {
+				c := ceiling(p, op.flops, table)
+				before := cpuSeconds()
+				runs := 0
+				v := op.rateCounted(p, 3, &runs)
+				cpu = append(cpu, op.work*float64(runs)/max(cpuSeconds()-before, 1e-9)/1e9)
+				rates, ceilings, shares = append(rates, v), append(ceilings, c), append(shares, v/c)
+			}
+			r.Rate, r.Ceiling, r.Share, r.CPURate = median(rates), median(ceilings), median(shares), median(cpu)
+			results = append(results, r)
+		}
+	}
+	return results, nil
+}
+
+// rate runs the operation for at least some milliseconds and returns 10⁹ units a second.
+func (o op) rate(p *kernels.Pool, atLeast int) float64 {
+	n := 0
+	return o.rateCounted(p, atLeast, &n)
+}
+
+func (o op) rateCounted(p *kernels.Pool, atLeast int, runs *int) float64 {
+	start := time.Now()
+	for *runs < atLeast || time.Since(start) < 30*time.Millisecond {
+		o.run(p)
+		*runs++
+	}
+	return o.work * float64(*runs) / time.Since(start).Seconds() / 1e9
+}
+
+// ceiling is the peak of the processor in GFLOP/s, or of its memory in GB/s: a
+// read of 256 MiB in sequence.
+func ceiling(p *kernels.Pool, flops bool, table []byte) float64 {
+	start := time.Now()
+	if flops {
+		n := kernels.PeakFMA(p, 1<<20)
+		return n / time.Since(start).Seconds() / 1e9
+	}
+	words := asWords(table[:min(len(table), 256<<20)])
+	kernels.MaxUint32(p, words)
+	return float64(4*len(words)) / time.Since(start).Seconds() / 1e9
+}
+
+func asWords(b []byte) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), len(b)/4)
+}
+
+// operations are the shapes of a training step: batches that exceed the cache,
+// rows from a table that exceeds it many times. Bytes are those that must
+// move: rows read once and results written once.
+func operations(table, work []byte, seed uint64) []op {
+	r := rand.New(rand.NewPCG(seed, 7))
+	take := func(n int) []float32 {
+		out := unsafe.Slice((*float32)(unsafe.Pointer(&work[0])), n)
+		work = work[4*n:]
+		for i := range out {
+			out[i] = float32(i%17) * .125
+		}
+		return out
+	}
+	var ops []op
+	for _, s := range []struct{ m, n, k int }{{100000, 256, 128}, {10000, 256, 256}} {
+		x, w, y := kernels.Dense(take(s.m*s.k), s.m, s.k), kernels.Dense(take(s.k*s.n), s.k, s.n), kernels.Dense(take(s.m*s.n), s.m, s.n)
+		bias := take(s.n)
+		work := 2 * float64(s.m) * float64(s.n) * float64(s.k)
+		shape := fmt.Sprintf("%d×%d×%d", s.m, s.k, s.n)
+		ops = append(ops,
+			op{"gemm Y=relu(XW+b) " + shape, true, work, func(p *kernels.Pool) {
+				kernels.Gemm(p, kernels.GemmOptions{Bias: bias, ReLU: true}, x, w, y)
+			}},
+			op{"gemm dX=dY·Wᵀ " + shape, true, work, func(p *kernels.Pool) { kernels.Gemm(p, kernels.GemmOptions{TransB: true}, y, w, x) }},
+			op{"gemm dW=Xᵀ·dY " + shape, true, work, func(p *kernels.Pool) { kernels.Gemm(p, kernels.GemmOptions{TransA: true}, x, y, w) }})
+	}
+	const dst, deg = 20000, 15
+	for _, c := range []struct {
+		dim  int
+		elem blocks.ElemType
+	}{{128, blocks.Float32}, {256, blocks.Float32}, {768, blocks.Float32}, {128, blocks.Float16}, {128, blocks.BFloat16}, {128, blocks.Int8}} {
+		stride := c.dim * c.elem.Size()
+		rows := kernels.Rows{Data: table, Count: len(table) / stride, Dim: c.dim, Stride: stride, Type: c.elem}
+		g := kernels.CSR{Indptr: []int32{0}}
+		index := make([]uint32, dst*deg)
+		for i := range index {
+			index[i] = r.Uint32N(uint32(rows.Count))
+			g.Indices = append(g.Indices, int32(i))
+		}
+		for d := range dst {
+			g.Indptr = append(g.Indptr, int32((d+1)*deg))
+		}
+		out := kernels.Dense(take(dst*c.dim), dst, c.dim)
+		bytes := float64(len(index)*(stride+8) + 4*dst*c.dim)
+		ops = append(ops, op{fmt.Sprintf("gather-aggregate mean %d %v", c.dim, c.elem), false, bytes, func(p *kernels.Pool) {
+			kernels.Aggregate(p, kernels.AggregateOptions{Mean: true}, g, index, rows, out)
+		}})
+		if c.dim <= 128 {
+			gathered, some := kernels.Dense(take(2*dst*c.dim), 2*dst, c.dim), index[:2*dst]
+			ops = append(ops, op{fmt.Sprintf("gather %d %v", c.dim, c.elem), false, float64(2 * dst * (stride + 4*c.dim)), func(p *kernels.Pool) {
+				kernels.GatherRows(p, gathered, rows, some)
+			}})
+		}
+	}
+	const n = 8 << 20
+	x, y := take(n), take(n)
+	m := kernels.Dense(x, n/256, 256)
+	sum := take(256)
+	ops = append(ops,
+		op{"add", false, 12 * n, func(p *kernels.Pool) { kernels.Add(p, y, x) }},
+		op{"relu backward", false, 12 * n, func(p *kernels.Pool) { kernels.ReLUBackward(p, 1, x, y) }},
+		op{"dropout", false, 8 * n, func(p *kernels.Pool) { kernels.Dropout(p, .5, seed, x) }},
+		op{"column sum", false, 4 * n, func(p *kernels.Pool) { kernels.ColumnSum(p, m, sum) }},
+		op{"tanh", false, 8 * n, func(p *kernels.Pool) { kernels.Tanh(p, y, x) }})
+	w, g, v, s := take(n/4), take(n/4), take(n/4), take(n/4)
+	ops = append(ops, op{"adam", false, 28 * n / 4, func(p *kernels.Pool) {
+		kernels.Adam(p, kernels.AdamOptions{LR: .001, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Step: 10}, w, g, v, s)
+	}})
+	const classes = 172
+	logits, grad := kernels.Dense(take(20000*classes), 20000, classes), kernels.Dense(take(20000*classes), 20000, classes)
+	labels := make([]int32, 20000)
+	for i := range labels {
+		labels[i] = int32(i % classes)
+	}
+	return append(ops, op{"softmax cross-entropy 172", false, 8 * 20000 * classes, func(p *kernels.Pool) {
+		kernels.SoftmaxCrossEntropy(p, logits, labels, grad)
+	}})
+}
