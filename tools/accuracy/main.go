@@ -1,0 +1,170 @@
+// Command accuracy reproduces the accuracy figures of docs/benchmarks.md: it
+// ingests the data sets, trains every row of the table with several seeds and
+// prints test accuracy (mean ± sample standard deviation), seconds and bytes per epoch.
+//
+//	go run ./tools/accuracy -datasets /path/to/datasets [-seeds 3] [-only debdeps] [-json]
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+)
+
+// row is one line of the table.
+type row struct {
+	name       string
+	data       string // folder below -datasets
+	partitions int
+	config     train.Config
+	reference  string  // datasets/README.md
+	target     float64 // %; 0: none
+}
+
+func rows() []row {
+	return []row{
+		{"cora SAGE 2 layers", "cora", 4, train.Config{Layers: 2, Epochs: 80, WeightDecay: 5e-4, InputDropout: .2, Plan: "memory"}, "87.0 ± .1", 86.5},
+		{"cora SAGE 2 layers, no input dropout", "cora", 4, train.Config{Layers: 2, Epochs: 80, WeightDecay: 5e-4, Plan: "memory"}, "87.0 ± .1", 0},
+		{"debdeps SAGE 2 layers", "debdeps", 32, train.Config{Layers: 2, Epochs: 30, Plan: "memory"}, "74.1 ± .1", 73.8},
+		{"debdeps SAGE 3 layers", "debdeps", 32, train.Config{Layers: 3, Epochs: 30, Plan: "memory"}, "76.0 ± .3", 75.6},
+		{"debdeps SAGE 2 layers, hanoi 4 of 32", "debdeps", 32, train.Config{Layers: 2, Epochs: 30, Plan: "hanoi", Buffer: 4}, "62.2 ± .5", 0},
+	}
+}
+
+// result is what a row's runs gave.
+type result struct {
+	Name         string    `json:"name"`
+	Accuracies   []float64 `json:"accuracies"` // %, by seed
+	Mean         float64   `json:"mean"`
+	SD           float64   `json:"sd"`
+	Reference    string    `json:"reference"`
+	Target       float64   `json:"target,omitempty"`
+	EpochSeconds float64   `json:"epoch_seconds"` // median of all epochs
+	BytesEpoch   int64     `json:"bytes_per_epoch"`
+}
+
+func main() {
+	datasets := flag.String("datasets", "../shared/datasets", "folder of the data sets")
+	seeds := flag.Int("seeds", 3, "runs a row, with seeds 0, 1, …")
+	only := flag.String("only", "", "only rows whose name contains this")
+	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
+	asJSON := flag.Bool("json", false, "one JSON object a line")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	runtime.GOMAXPROCS(*threads)
+	if err := run(ctx, *datasets, *seeds, *only, *threads, *asJSON); err != nil {
+		fmt.Fprintln(os.Stderr, "accuracy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, datasets string, seeds int, only string, threads int, asJSON bool) (err error) {
+	work, err := os.MkdirTemp("", "gstore-accuracy-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	if !asJSON {
+		fmt.Println("| data, model, plan | test accuracy % | reference | goal | s/epoch | read/epoch |")
+		fmt.Println("|---|---|---|---|---|---|")
+	}
+	for _, r := range rows() {
+		if !strings.Contains(r.name, only) {
+			continue
+		}
+		res, err := r.run(ctx, datasets, work, seeds, threads)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		if asJSON {
+			if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
+				return err
+			}
+			continue
+		}
+		goal := ""
+		if r.target > 0 {
+			goal = fmt.Sprintf("≥ %.1f", r.target)
+		}
+		fmt.Printf("| %s | **%.2f ± %.2f** | %s | %s | %.2f | %.1f MiB |\n", res.Name, res.Mean, res.SD, res.Reference, goal, res.EpochSeconds, float64(res.BytesEpoch)/(1<<20))
+	}
+	return nil
+}
+
+// run trains the row once a seed; the partitioning has the run's seed too.
+func (r row) run(ctx context.Context, datasets, work string, seeds, threads int) (*result, error) {
+	res := &result{Name: r.name, Reference: r.reference, Target: r.target}
+	var seconds []float64
+	for seed := range uint64(seeds) {
+		dir := filepath.Join(work, fmt.Sprintf("%s-%d-%d.gstore", r.data, r.partitions, seed))
+		if _, err := os.Stat(dir); err != nil {
+			if err := makeStore(ctx, filepath.Join(datasets, r.data), dir, r.partitions, seed); err != nil {
+				return nil, err
+			}
+		}
+		c := r.config
+		c.Seed, c.Threads, c.LR = seed, threads, .005
+		s, err := trainStore(ctx, dir, c)
+		if err != nil {
+			return nil, err
+		}
+		res.Accuracies = append(res.Accuracies, 100*s.TestAccuracy)
+		seconds = append(seconds, s.EpochSeconds...)
+		res.BytesEpoch = s.BytesRead / int64(len(s.EpochSeconds))
+	}
+	for _, a := range res.Accuracies {
+		res.Mean += a / float64(len(res.Accuracies))
+	}
+	for _, a := range res.Accuracies {
+		res.SD += (a - res.Mean) * (a - res.Mean)
+	}
+	if n := len(res.Accuracies); n > 1 {
+		res.SD = math.Sqrt(res.SD / float64(n-1))
+	}
+	res.EpochSeconds = median(seconds)
+	return res, nil
+}
+
+func makeStore(ctx context.Context, input, dir string, partitions int, seed uint64) error {
+	src, err := formats.Open(input, formats.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = ingest.Run(ctx, dir, src, ingest.Options{Partitions: partitions, Undirected: true, Seed: seed})
+	return errors.Join(err, src.Close())
+}
+
+func trainStore(ctx context.Context, dir string, c train.Config) (*train.Summary, error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	cp, err := train.Node(ctx, st, c, train.Hooks{})
+	if err = errors.Join(err, st.Close()); err != nil {
+		return nil, err
+	}
+	return &cp.Summary, nil
+}
+
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(x))
+	return s[len(s)/2]
+}
