@@ -17,7 +17,9 @@ type Config struct {
 	Out          int     `json:"out" yaml:"out"`                     // classes
 	Dropout      float32 `json:"dropout" yaml:"dropout"`             // of hidden states
 	InputDropout float32 `json:"input_dropout" yaml:"input_dropout"` // of the first layer's input
-	Seed         uint64  `json:"seed" yaml:"seed"`                   // keys the initial parameters
+	// PrecomputedHop reads the first layer's neighbourhood mean from a second input table.
+	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
+	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
 }
 
 // Validate says what is wrong with c.
@@ -60,6 +62,11 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 		inputDropout := cfg.InputDropout
 		if i > 0 {
 			inputDropout = 0
+		}
+		if i == 0 && cfg.PrecomputedHop {
+			m.layers = append(m.layers, NewPrecomputedSAGE(m.params, in, out, act, inputDropout))
+			in = out
+			continue
 		}
 		m.layers = append(m.layers, NewSAGE(m.params, i, in, out, act, inputDropout))
 		in = out

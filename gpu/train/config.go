@@ -31,6 +31,10 @@ type Config struct {
 	// Features names the feature columns; default: all of role feature.
 	Features []string `json:"features" yaml:"features"`
 
+	// PrecomputedHop reads the first layer's neighbourhood mean from the column
+	// that PrecomputeHop made: the model samples one hop less.
+	PrecomputedHop bool `json:"precomputed_hop" yaml:"precomputed_hop"`
+
 	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" yaml:"buffer"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
 	Reuse  int    `json:"reuse" yaml:"reuse"`   // extra passes over each macro-batch, 0 … 4 (hanoi only); default 0
@@ -90,6 +94,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.Task != "node" && c.Task != "auto":
 		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
+	case c.PrecomputedHop && c.Layers < 2:
+		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:
@@ -110,5 +116,5 @@ func (c *Config) validate() error {
 
 // model returns the model's description for a store.
 func (c *Config) model(in, classes int) nn.Config {
-	return nn.Config{Model: c.Model, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), Seed: c.Seed}
+	return nn.Config{Model: c.Model, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Seed: c.Seed}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
@@ -81,22 +82,40 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 	}
 	if len(cfg.Features) == 0 {
 		for _, c := range m.ColumnsOf(store.RoleFeature) {
-			cfg.Features = append(cfg.Features, c.Name)
+			if !strings.HasSuffix(c.Name, HopSuffix) {
+				cfg.Features = append(cfg.Features, c.Name)
+			}
+		}
+		if cfg.PrecomputedHop && len(cfg.Features) == 1 {
+			cfg.Features = append(cfg.Features, cfg.Features[0]+HopSuffix)
 		}
 	}
-	if len(cfg.Features) != 1 {
-		return 0, fmt.Errorf("train: feature columns %v, expected one: name it with --features", cfg.Features)
+	want := 1
+	if cfg.PrecomputedHop {
+		want = 2
 	}
-	c, err := m.Column(cfg.Features[0])
-	if err != nil {
-		return 0, err
+	if len(cfg.Features) != want {
+		return 0, fmt.Errorf("train: feature columns %v, expected %d: name them with --features", cfg.Features, want)
 	}
-	switch c.Elem {
-	case blocks.Float32, blocks.Float16, blocks.BFloat16:
-	default:
-		return 0, fmt.Errorf("train: feature %s holds %v, expected float32, float16 or bfloat16", c.Name, c.Elem)
+	for _, name := range cfg.Features {
+		c, err := m.Column(name)
+		if err != nil && strings.HasSuffix(name, HopSuffix) {
+			return 0, fmt.Errorf("train: %w: make it with gstore precompute", err)
+		}
+		if err != nil {
+			return 0, err
+		}
+		switch c.Elem {
+		case blocks.Float32, blocks.Float16, blocks.BFloat16:
+		default:
+			return 0, fmt.Errorf("train: feature %s holds %v, expected float32, float16 or bfloat16", c.Name, c.Elem)
+		}
+		if dim != 0 && c.Dim != dim {
+			return 0, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, cfg.Features[0], dim)
+		}
+		dim = c.Dim
 	}
-	return c.Dim, nil
+	return dim, nil
 }
 
 // openMacroBatches opens the partition buffer and the plan that cfg asks for

@@ -158,6 +158,9 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 		t.labels = append(t.labels, mb.Labels[row])
 	}
 	t.graphs = t.graphs[:0]
+	for range len(t.model.Layers()) - len(b.Blocks) { // layers that read a node alone
+		t.graphs = append(t.graphs, gpu.Graph{NumDst: len(b.Input), NumSrc: len(b.Input)})
+	}
 	for i := range b.Blocks {
 		k := &b.Blocks[i]
 		t.graphs = append(t.graphs, gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)})

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,5 +76,29 @@ func TestDemoTrainEval(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPrecomputedHop: with full fanouts and without dropout the precomputed
+// hop changes nothing but rounding; with it a run out of core reads what it
+// planned and learns; precompute twice is one column.
+func TestPrecomputedHop(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cora.gstore")
+	trainEvents(t, "demo", "--epochs", "0", "--dir", dir)
+	for range 2 {
+		if e := trainEvents(t, "precompute", dir, "--mem", "200MiB"); e[len(e)-1]["column"] != "x.hop1" {
+			t.Fatalf("precompute made %v", e)
+		}
+	}
+	base := []string{"train", dir, "--epochs", "3", "--plan", "memory", "--layers", "2", "--fanouts", "-1,-1", "--dropout", "0", "--hidden", "32"}
+	sampled, read := losses(trainEvents(t, base...)), losses(trainEvents(t, append(base, "--precomputed-hop")...))
+	for i := range sampled {
+		if math.Abs(sampled[i]-read[i]) > 1e-3*sampled[i] {
+			t.Errorf("epoch %d: loss %v with the hop precomputed, %v with all neighbours sampled", i+1, read[i], sampled[i])
+		}
+	}
+	out := trainEvents(t, "train", dir, "--epochs", "6", "--plan", "hanoi", "--buffer", "3", "--precomputed-hop", "--weight-decay", "5e-4", "--batch-size", "200")
+	if acc := out[len(out)-1]["test_accuracy"].(float64); acc < .8 {
+		t.Errorf("test accuracy out of core with the hop precomputed is %.3f, expected above .8", acc)
 	}
 }

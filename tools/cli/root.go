@@ -117,6 +117,7 @@ func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		newDemo(e),
 		newIngest(e),
+		newPrecompute(e),
 		newTrain(e),
 		newEval(e),
 		newPartition(e),

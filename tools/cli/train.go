@@ -44,6 +44,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.InputDropout, "input-dropout", 0, "probability with which values of the first layer's input are dropped")
 	fs.Uint64Var(&c.Seed, "seed", 0, "of every random choice: the same seed gives the same losses to the bit")
 	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: all)")
+	fs.BoolVar(&c.PrecomputedHop, "precomputed-hop", false, "read the first layer's neighbourhood mean from the column that gstore precompute made")
 	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes: which partitions are in memory when")
 	fs.IntVar(&c.Buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
 	fs.StringVar(&o.reuse, "reuse", "0", "extra passes over each macro-batch, 0 to 4 (hanoi)")

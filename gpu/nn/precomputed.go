@@ -1,0 +1,76 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// PrecomputedSAGE is a first SAGE layer whose mean over neighbours is read
+// instead of computed: its input tables are the features X and their
+// neighbourhood mean AX, which has no parameters and was computed once over
+// the whole graph (thesis section 5.3.3; FINDINGS, "First hop precomputed").
+// Parameters and result are those of [SAGE] with all neighbours; the layer
+// reads a node alone, so a model of L layers samples L−1 hops.
+type PrecomputedSAGE struct{ SAGE }
+
+var _ Streamer = (*PrecomputedSAGE)(nil)
+
+// NewPrecomputedSAGE declares the parameters of layer 0.
+func NewPrecomputedSAGE(p *Params, in, out int, act Activation, inputDropout float32) *PrecomputedSAGE {
+	return &PrecomputedSAGE{*NewSAGE(p, 0, in, out, act, inputDropout)}
+}
+
+// Hops returns 0.
+func (l *PrecomputedSAGE) Hops() int { return 0 }
+
+// Forward implements [Layer]. in has two tables, g as many destinations as sources.
+func (l *PrecomputedSAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	z, ok := l.rows(p, g.NumDst, in)
+	if !ok {
+		return gpu.Tensor{}
+	}
+	if p.Train && l.inputDropout > 0 {
+		p.Queue.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
+	}
+	y := l.dense(p, z)
+	l.g, l.z, l.y = g, z, y
+	return y
+}
+
+// rows gathers [X, AX] of n nodes.
+func (l *PrecomputedSAGE) rows(p *Pass, n int, in Input) (z gpu.Tensor, ok bool) {
+	q := p.Queue
+	if len(in.Tables) != 2 {
+		q.Fail(fmt.Errorf("nn: precomputed SAGE layer: %d input tables, expected features and their neighbourhood mean: %w", len(in.Tables), gpu.ErrShape))
+		return gpu.Tensor{}, false
+	}
+	z = p.Arena.Matrix(q, n, 2*l.in)
+	for i, t := range in.Tables {
+		half := Input{Tables: []gpu.Tensor{t}, Index: in.Index}
+		if q.Err() != nil || !l.self(p, n, half, z.View(0, i*l.in, n, l.in)) {
+			return gpu.Tensor{}, false
+		}
+	}
+	return z, true
+}
+
+// Backward implements [Layer]; the features have no gradient.
+func (l *PrecomputedSAGE) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
+	return l.SAGE.Backward(p, dOut, false)
+}
+
+// AccumulatorDim returns 0: nothing arrives from neighbours.
+func (l *PrecomputedSAGE) AccumulatorDim() int { return 0 }
+
+// Accumulate does nothing.
+func (l *PrecomputedSAGE) Accumulate(*Pass, *gpu.Graph, Input, gpu.Tensor) {}
+
+// Finish implements [Streamer].
+func (l *PrecomputedSAGE) Finish(p *Pass, self Input, _, degrees gpu.Tensor) gpu.Tensor {
+	z, ok := l.rows(p, degrees.Cols, self)
+	if !ok {
+		return gpu.Tensor{}
+	}
+	return l.dense(p, z)
+}
