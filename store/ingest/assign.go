@@ -23,6 +23,9 @@ const assignNodeBytes = 36
 // partition more than p, the last, pinned. Methods that look at the graph read the source's edges
 // into memory, or into a scratch file if their lists do not fit the budget.
 func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
+	if r.assigner != nil {
+		return r.assigner, nil
+	}
 	o := partitioner.Options{
 		Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: r.state.Nodes, HubFraction: r.o.Hubs,
 		Progress: func(partitioner.Pass) { r.tick(1) },

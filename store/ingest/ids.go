@@ -170,15 +170,24 @@ func (r *run) edgeList(ctx context.Context, l int) (err error) {
 // ids writes external ids, internal → external and back.
 func (r *run) ids(ctx context.Context) error {
 	r.phase("ids", "ids", int64(r.layout.nodes))
+	same := func(id uint64) uint64 { return id }
 	switch {
 	case r.desc.Named:
 		return r.namedIDs(ctx)
+	case r.kept != nil:
+		return r.keptIDs(ctx, r.kept)
 	case r.dict == nil:
-		return r.denseIDs(ctx)
+		return r.denseIDs(ctx, same, same)
 	case r.dict.strings:
 		return r.stringIDs(ctx, r.dict.text, r.dict.order, nil)
 	}
-	if err := r.integerColumn(ctx, func(id uint64) uint64 { return r.dict.order[id] }); err != nil {
+	return r.integerIDs(ctx, func(id uint64) uint64 { return r.dict.order[id] }, same)
+}
+
+// integerIDs writes integer ids and their dictionary: external gives a dense id's, byRank
+// the dense id of the rank-th smallest of them.
+func (r *run) integerIDs(ctx context.Context, external, byRank func(uint64) uint64) error {
+	if err := r.integerColumn(ctx, external); err != nil {
 		return err
 	}
 	r.m.IDs.Kind = store.IDsIntegers
@@ -186,8 +195,9 @@ func (r *run) ids(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for rank, id := range r.dict.order {
-		if err := d.AddInt(id, store.NodeID(r.layout.internal(r.places.of(uint64(rank))))); err != nil {
+	for rank := range r.layout.nodes {
+		id := byRank(rank)
+		if err := d.AddInt(external(id), store.NodeID(r.layout.internal(r.places.of(id)))); err != nil {
 			return err
 		}
 	}
@@ -226,8 +236,9 @@ func (r *run) integerColumn(ctx context.Context, external func(dense uint64) uin
 // idMapExtentRows is how many ids an extent of the id map holds: 4 MiB of 32-bit ids.
 const idMapExtentRows = 1 << 20
 
-func (r *run) denseIDs(ctx context.Context) (err error) {
-	if err := r.integerColumn(ctx, func(id uint64) uint64 { return id }); err != nil {
+// denseIDs writes external ids that are 0 … nodes−1: external gives a dense id's, dense is its inverse.
+func (r *run) denseIDs(ctx context.Context, external, dense func(uint64) uint64) (err error) {
+	if err := r.integerColumn(ctx, external); err != nil {
 		return err
 	}
 	h := blocks.Header{Kind: blocks.IDMap, Elem: blocks.Uint32, Dim: 1, ExtentRows: idMapExtentRows, Partitions: uint32(r.layout.partitions())}
@@ -253,7 +264,7 @@ func (r *run) denseIDs(ctx context.Context) (err error) {
 		}
 		end := min((k+1)*idMapExtentRows, r.layout.nodes)
 		for id := k * idMapExtentRows; id < end; id++ {
-			in := r.layout.internal(r.places.of(id))
+			in := r.layout.internal(r.places.of(dense(id)))
 			if h.Elem == blocks.Uint32 {
 				buf = binary.LittleEndian.AppendUint32(buf, uint32(in))
 			} else {

@@ -26,6 +26,9 @@ type run struct {
 	layout *layout
 	places *places
 	dict   *dictionary // nil where source ids are dense
+	// kept is the store that is repartitioned and assigner its new assignment; nil otherwise.
+	kept     *storeSource
+	assigner partitioner.Assigner
 	// relationIndex numbers relations by name.
 	relationIndex map[string]uint32
 
@@ -121,6 +124,9 @@ func (r *run) run(ctx context.Context) error {
 	}
 	r.phase("commit", "files", -1)
 	m := r.state.Manifest
+	if r.kept != nil {
+		r.kept.keep(m)
+	}
 	if err := r.w.Commit(ctx, m); err != nil {
 		return err
 	}
@@ -312,6 +318,9 @@ func (r *run) rules() edgeRules {
 // divide shares out the budget, or refuses it with the smallest that would do.
 func (r *run) divide(placeBytes int64, nodes uint64) error {
 	fixed := int64(runtimeBytes) + sourceBytes + placeBytes + r.state.DictionaryBytes
+	if r.kept != nil {
+		fixed += 16 * int64(nodes) // keptIDs
+	}
 	// A split is a byte a node in memory, when the edges' memory is free again.
 	least := fixed + max(edgesMin, int64(nodes)+4<<20)
 	if r.o.MemoryBytes < least {

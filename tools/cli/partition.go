@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/storegraph"
 )
 
@@ -38,17 +39,18 @@ func newPartition(e *env) *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
 		Use:   "partition STORE",
-		Short: "Assign a store's nodes to partitions that lose few neighbours, and show what is lost",
-		Long: `Compute an assignment of nodes to partitions from a store's graph, print its
-quality, and write it to a file that "gstore ingest --partitioner file:PATH" reads.
-With --report, only show the quality of the partitions that the store has.
+		Short: "Move a store's nodes to partitions that lose few neighbours, or show what is lost",
+		Long: `Assign a store's nodes to partitions by its graph, and write the same graph, columns
+and ids in the new partitions as the store's next version. Readers of the old
+version are not disturbed. With --output, write the assignment to a file instead, which "gstore
+ingest --partitioner file:PATH" reads. With --report, only show the quality of the partitions that the store has.
 
 Quality is the edge cut; the expected share of training nodes' walks that stay
 resident when --resident partitions, drawn at random, are in memory beside the pinned
 ones; how far labels in partitions and macro-batches are from those of all training
 nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes and bytes are.`,
 		Example: "  gstore partition papers.gstore --report\n" +
-			"  gstore partition papers.gstore --partitioner fennel --hubs 0.01 --mem 16GiB --output papers.part",
+			"  gstore partition papers.gstore --partitioner fennel --hubs 0.01 --mem 16GiB",
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := runPartition(cmd.Context(), e, args[0], &o)
@@ -72,7 +74,7 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f.BoolVar(&o.report, "report", false, "show the quality of the store's own partitions, and change nothing")
 	f.IntVar(&o.resident, "resident", 0, "partitions in memory at once, pinned ones not counted (default: an eighth of them)")
 	f.StringVar(&o.split, "split", "", "split whose training nodes count (default: the store's first)")
-	f.StringVar(&o.output, "output", "", "write the partition of each node to this file, a line a node, by external id (dense ids only)")
+	f.StringVar(&o.output, "output", "", "only write the partition of each node to this file, a line a node, by external id (dense ids only)")
 	return cmd
 }
 
@@ -92,9 +94,6 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if o.output != "" && m.IDs.Kind != store.IDsDense {
 		return usagef("--output needs dense external ids; the store's are %s", m.IDs.Kind)
 	}
-	if !o.report && o.output == "" {
-		return usagef("--output is missing: where to write the assignment (or --report, to look at the one the store has)")
-	}
 	// Classes, the assignment, and what the algorithm and the hubs take (≤ 34 bytes a node) come first; the graph gets the rest.
 	memory, algorithm := int64(o.mem), int64(0)
 	if memory > 0 {
@@ -113,7 +112,15 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	closed := false
+	closeGraph := func() error {
+		if closed {
+			return nil
+		}
+		closed = true
+		return g.Close()
+	}
+	defer func() { err = errors.Join(err, closeGraph()) }()
 	_ = bar.Finish()
 	a, err := computeAssignment(ctx, e, s, g, classes, algorithm, o)
 	if err != nil {
@@ -130,8 +137,23 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 			return err
 		}
 	}
+	version := m.Version
+	if !o.report && o.output == "" {
+		if err := closeGraph(); err != nil { // the new version is written in its memory
+			return err
+		}
+		bars := ingestProgress{e: e}
+		rep, err := ingest.Repartition(ctx, s, a, ingest.Options{
+			MemoryBytes: int64(o.mem), Seed: o.seed, Partitioner: partitioner.Method(o.partitioner), Progress: bars.tell,
+		})
+		bars.close()
+		if err != nil {
+			return err
+		}
+		version = rep.Manifest.Version
+	}
 	if e.json {
-		e.event("summary", map[string]any{"quality": q, "output": o.output})
+		e.event("summary", map[string]any{"quality": q, "output": o.output, "version": version})
 		return nil
 	}
 	return q.WriteText(e.stdout, 0)

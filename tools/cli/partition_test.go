@@ -68,6 +68,11 @@ func TestPartitionFromInputToStore(t *testing.T) {
 	file := filepath.Join(dir, "assignment")
 	made := partitionReport(t, "partition", random, "--partitioner", "fennel", "--output", file)
 	read := partitionReport(t, "partition", ingest("file", "--partitioner", "file:"+file), "--report")
+	mustRun(t, "partition", random, "--partitioner", "fennel", "--quiet")
+	if inPlace := partitionReport(t, "partition", random, "--report"); inPlace.CutEdges != made.CutEdges || inPlace.NodeSpread != made.NodeSpread {
+		t.Errorf("in place: %d edges cut, expected %d", inPlace.CutEdges, made.CutEdges)
+	}
+	mustRun(t, "verify", random, "--quiet")
 	if made.CutEdges != read.CutEdges || made.NodeSpread != read.NodeSpread {
 		t.Errorf("written: %d edges cut; read: %d", made.CutEdges, read.CutEdges)
 	}

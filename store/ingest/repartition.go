@@ -1,0 +1,343 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+)
+
+// Repartition moves s's nodes to the partitions of a, which is by s's internal
+// ids, and commits the result as the store's next version: the same graph,
+// columns and external ids. s must be the newest version; it stays readable. Of o only
+// MemoryBytes, Threads, FS, Progress, Partitioner (for the record) and Note count.
+//
+// After a failure the store is as it was.
+func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o Options) (*Report, error) {
+	m := s.Manifest()
+	if a.Nodes() != m.Nodes {
+		return nil, fmt.Errorf("%w: %d nodes are assigned, the store has %d", ErrOptions, a.Nodes(), m.Nodes)
+	}
+	o.Undirected, o.Dedup, o.SelfLoops = m.Schema.Undirected, false, SelfLoopsKeep
+	o.FeatureElem, o.Resume, o.Hubs, o.Partitions = blocks.Invalid, false, 0, a.Partitions()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	src := newStoreSource(s)
+	w, err := store.OpenWriter(s.Dir(), store.WriterOptions{FS: o.FS})
+	if err != nil {
+		return nil, err
+	}
+	r := &run{o: o, src: src, desc: src.Describe(), w: w, kept: src, assigner: a}
+	if base := w.Base(); base == nil || base.Version != m.Version {
+		return nil, errors.Join(fmt.Errorf("%w: version %d is not the store's newest", ErrOptions, m.Version), w.Close())
+	}
+	err = r.run(ctx)
+	if r.places != nil {
+		r.places.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	return &r.rep, w.Close()
+}
+
+// storeSource is a version of a store as a source: source ids are its internal ids.
+type storeSource struct {
+	s    *store.Store
+	m    *store.Manifest
+	desc Description
+	// relation is the relation column, nil if there is none.
+	relation *store.ColumnInfo
+}
+
+func newStoreSource(s *store.Store) *storeSource {
+	m := s.Manifest()
+	src := &storeSource{s: s, m: m, desc: Description{
+		Format: m.Ingest["format"], Input: m.Ingest["input"], Nodes: int64(m.Nodes), IDs: store.IDsDense,
+		Named: m.IDs.Kind == store.IDsStrings, Edges: int64(m.Edges), ClassNames: m.Schema.ClassNames, Task: m.Schema.Task,
+	}}
+	d := &src.desc
+	for _, t := range m.Schema.NodeTypes {
+		d.NodeTypes = append(d.NodeTypes, NodeType{Name: t.Name, Count: int64(t.Count)})
+	}
+	for _, r := range m.Schema.Relations {
+		d.Relations = append(d.Relations, r.Name)
+	}
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1}
+		switch {
+		case c.Role == store.RoleRelation:
+			src.relation, d.HasRelation = c, true
+		case c.Role == store.RoleSplit:
+			d.Splits = append(d.Splits, c.Name)
+		case c.Role.OnEdges():
+			d.EdgeColumns = append(d.EdgeColumns, spec)
+		default:
+			if c.Role == store.RoleFeature {
+				spec.Role = store.RoleNode // bytes are carried over; keep restores the role
+			}
+			d.NodeColumns = append(d.NodeColumns, spec)
+		}
+	}
+	for _, l := range m.EdgeLists {
+		d.EdgeLists = append(d.EdgeLists, l.Name)
+	}
+	return src
+}
+
+// keep restores in m what the store says and rows do not: roles, scales, node types, classes.
+func (src *storeSource) keep(m *store.Manifest) {
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		if old, err := src.m.Column(c.Name); err == nil {
+			c.Role, c.Scale, c.NodeType = old.Role, old.Scale, old.NodeType
+		}
+	}
+	rank := map[string]int{} // columns keep their order: the first feature, split, … is the default
+	for i, c := range src.m.Columns {
+		rank[c.Name] = i
+	}
+	slices.SortStableFunc(m.Columns, func(a, b store.ColumnInfo) int { return rank[a.Name] - rank[b.Name] })
+	m.Schema.Classes, m.Schema.ClassNames = src.m.Schema.Classes, src.m.Schema.ClassNames
+	facts := map[string]string{}
+	for k, v := range src.m.Ingest {
+		facts[k] = v
+	}
+	for _, k := range []string{"partitioner", "partitions", "seed"} {
+		facts[k] = m.Ingest[k]
+	}
+	m.Ingest = facts
+}
+
+// Describe implements [Source].
+func (src *storeSource) Describe() *Description { return &src.desc }
+
+// Close implements [Source]; the store is its caller's.
+func (src *storeSource) Close() error { return nil }
+
+// Edges implements [Source], row by row.
+func (src *storeSource) Edges(ctx context.Context, _ Env, emit func(worker int, b *EdgeBatch) error) error {
+	const batch = 1 << 14
+	var rowBuf []byte
+	columns := make([][]byte, len(src.desc.EdgeColumns))
+	var relation []byte
+	b := &EdgeBatch{Columns: make([][]byte, len(columns))}
+	for j := range src.m.Partitions {
+		row, buf, err := src.s.ReadRow(ctx, store.PartitionID(j), rowBuf)
+		if err != nil {
+			return err
+		}
+		rowBuf = buf
+		for c, spec := range src.desc.EdgeColumns {
+			if columns[c], err = src.s.ReadColumn(ctx, spec.Name, store.PartitionID(j), columns[c]); err != nil {
+				return err
+			}
+		}
+		if src.relation != nil {
+			if relation, err = src.s.ReadColumn(ctx, src.relation.Name, store.PartitionID(j), relation); err != nil {
+				return err
+			}
+		}
+		from := 0
+		flush := func() error {
+			n := b.Src.Len()
+			b.At = Position{File: fmt.Sprintf("topology row %d", j), Unit: "edge", Index: uint64(from)}
+			for c, spec := range src.desc.EdgeColumns {
+				size := spec.RowBytes()
+				b.Columns[c] = columns[c][from*size : (from+n)*size]
+			}
+			if src.relation != nil {
+				if b.Relations, err = relations(b.Relations[:0], src.relation.Elem, relation, from, n); err != nil {
+					return err
+				}
+			}
+			from += n
+			err := emit(0, b)
+			b.Src.Reset()
+			b.Dst.Reset()
+			return err
+		}
+		firstDst := uint64(src.m.Partitions[j].First)
+		for i := range src.m.Partitions {
+			bucket, err := row.Bucket(i)
+			if err != nil {
+				return fmt.Errorf("topology row %d: %w", j, err)
+			}
+			firstSrc := uint64(src.m.Partitions[i].First)
+			for d, s := range bucket.All() {
+				b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, firstSrc+uint64(s)), append(b.Dst.Ints, firstDst+uint64(d))
+				if len(b.Src.Ints) == batch {
+					if err := flush(); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func relations(dst []uint32, elem blocks.ElemType, b []byte, from, n int) ([]uint32, error) {
+	switch elem {
+	case blocks.Uint8:
+		for _, r := range b[from : from+n] {
+			dst = append(dst, uint32(r))
+		}
+	case blocks.Uint16:
+		all, err := blocks.View[uint16](b)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all[from : from+n] {
+			dst = append(dst, uint32(r))
+		}
+	default:
+		return nil, fmt.Errorf("%w: relations of type %v", store.ErrInvalid, elem)
+	}
+	return dst, nil
+}
+
+// Rows implements [Source].
+func (src *storeSource) Rows(ctx context.Context, _ Env, c int, emit func(rows []byte, at Position) error) error {
+	var buf []byte
+	var err error
+	name := src.desc.NodeColumns[c].Name
+	for p, info := range src.m.Partitions {
+		if buf, err = src.s.ReadColumn(ctx, name, store.PartitionID(p), buf); err != nil {
+			return err
+		}
+		if err := emit(buf, Position{File: name, Unit: "row", Index: uint64(info.First)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Split implements [Source].
+func (src *storeSource) Split(ctx context.Context, _ Env, s int, part uint8, emit func(ids *IDs, at Position) error) error {
+	var buf []byte
+	var ids IDs
+	var err error
+	for p, info := range src.m.Partitions {
+		if buf, err = src.s.ReadColumn(ctx, src.desc.Splits[s], store.PartitionID(p), buf); err != nil {
+			return err
+		}
+		ids.Reset()
+		for i, x := range buf {
+			if x == part {
+				ids.Ints = append(ids.Ints, uint64(info.First)+uint64(i))
+			}
+		}
+		if err := emit(&ids, Position{File: src.desc.Splits[s], Unit: "partition", Index: uint64(p)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EdgeList implements [Source].
+func (src *storeSource) EdgeList(ctx context.Context, _ Env, l int, emit func(b *EdgeBatch) error) error {
+	r, err := src.s.EdgeList(ctx, src.desc.EdgeLists[l])
+	if err != nil {
+		return err
+	}
+	b := &EdgeBatch{At: Position{File: src.desc.EdgeLists[l], Unit: "edge"}}
+	flush := func() error {
+		err := emit(b)
+		b.At.Index += uint64(b.Len())
+		b.Src.Reset()
+		b.Dst.Reset()
+		b.Relations = b.Relations[:0]
+		return err
+	}
+	for r.Next() {
+		e := r.Edge()
+		b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, uint64(e.Src)), append(b.Dst.Ints, uint64(e.Dst))
+		b.Relations = append(b.Relations, uint32(e.Relation))
+		if b.Len() == 1<<14 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.Err(); err != nil {
+		return err
+	}
+	return flush()
+}
+
+// Names implements [Source]: string ids.
+func (src *storeSource) Names(ctx context.Context, _ Env, emit func(names *IDs, at Position) error) error {
+	var buf []byte
+	for p, info := range src.m.Partitions {
+		ids, b, err := src.s.ReadExternal(ctx, store.PartitionID(p), buf)
+		if err != nil {
+			return err
+		}
+		buf = b
+		names := IDs{Ends: []uint32{}}
+		for i := range ids.Len() {
+			names.Append(ids.Strings.At(i))
+		}
+		if err := emit(&names, Position{File: "external ids", Unit: "node", Index: uint64(info.First)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptIDs writes the integer external ids of the store that is repartitioned.
+func (r *run) keptIDs(ctx context.Context, src *storeSource) error {
+	mem, err := offHeap(16 * int64(r.layout.nodes))
+	if err != nil {
+		return err
+	}
+	defer freeOffHeap(mem)
+	both, err := blocks.View[uint64](mem)
+	if err != nil {
+		return err
+	}
+	external, order := both[:r.layout.nodes], both[r.layout.nodes:]
+	var buf []byte
+	for p, info := range src.m.Partitions {
+		ids, b, err := src.s.ReadExternal(ctx, store.PartitionID(p), buf)
+		if err != nil {
+			return err
+		}
+		buf = b
+		copy(external[info.First:], ids.Ints)
+	}
+	of := func(id uint64) uint64 { return external[id] }
+	if src.m.IDs.Kind == store.IDsDense {
+		for id, x := range external { // order: external → source id
+			if x >= r.layout.nodes {
+				return fmt.Errorf("%w: external id %d of %d nodes", store.ErrInvalid, x, r.layout.nodes)
+			}
+			order[x] = uint64(id)
+		}
+		return r.denseIDs(ctx, of, func(x uint64) uint64 { return order[x] })
+	}
+	for id := range order {
+		order[id] = uint64(id)
+	}
+	slices.SortFunc(order, func(a, b uint64) int {
+		switch {
+		case external[a] < external[b]:
+			return -1
+		case external[a] > external[b]:
+			return 1
+		}
+		return 0
+	})
+	return r.integerIDs(ctx, of, func(rank uint64) uint64 { return order[rank] })
+}

@@ -1,0 +1,150 @@
+package ingest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// content is everything a version holds, by external ids: independent of partitions.
+func content(t *testing.T, s *store.Store) []string {
+	t.Helper()
+	ctx := context.Background()
+	m := s.Manifest()
+	name := make([]string, m.Nodes)
+	var all []string
+	for p, info := range m.Partitions {
+		ids, _, err := s.ReadExternal(ctx, store.PartitionID(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range ids.Len() {
+			name[uint64(info.First)+uint64(i)] = string(ids.Append(nil, i))
+		}
+	}
+	for id, x := range name {
+		if got, err := s.Lookup(ctx, x); err != nil || got != store.NodeID(id) {
+			t.Fatalf("Lookup(%q) = %d, %v; expected %d", x, got, err, id)
+		}
+	}
+	for p, info := range m.Partitions {
+		row, _, err := s.ReadRow(ctx, store.PartitionID(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns := map[string][]byte{}
+		for _, c := range m.Columns {
+			if columns[c.Name], err = s.ReadColumn(ctx, c.Name, store.PartitionID(p), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cell := func(i int, edges bool) string {
+			var b bytes.Buffer
+			for _, c := range m.Columns {
+				if c.Role.OnEdges() == edges {
+					value := columns[c.Name][i*c.RowBytes() : (i+1)*c.RowBytes()]
+					if c.Role == store.RoleRelation { // one byte is as good as two
+						value = bytes.TrimRight(value, "\x00")
+					}
+					fmt.Fprintf(&b, " %s/%s=%x", c.Name, c.Role, value)
+				}
+			}
+			return b.String()
+		}
+		for i := range int(info.Nodes) {
+			all = append(all, "node "+name[uint64(info.First)+uint64(i)]+cell(i, false))
+		}
+		e := 0
+		for q, from := range m.Partitions {
+			bucket, err := row.Bucket(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for d, u := range bucket.All() {
+				all = append(all, "edge "+name[uint64(from.First)+uint64(u)]+" "+name[uint64(info.First)+uint64(d)]+cell(e, true))
+				e++
+			}
+		}
+	}
+	for _, l := range m.EdgeLists {
+		r, err := s.EdgeList(ctx, l.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r.Next() {
+			e := r.Edge()
+			all = append(all, fmt.Sprint("list ", l.Name, name[e.Src], e.Relation, name[e.Dst]))
+		}
+		if r.Err() != nil {
+			t.Fatal(r.Err())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestRepartitionKeepsEverything(t *testing.T) {
+	for _, kind := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Relations: 3, IDs: kind}))
+			before, err := store.Open(dir, store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer before.Close() //nolint:errcheck // test
+			want := content(t, before)
+			part := partitioner.Materialize(must(partitioner.NewRandom(300, 6, 1))).Part()
+			for v := range part {
+				if v%50 == 0 {
+					part[v] = 6
+				}
+			}
+			a, err := partitioner.NewAssignment(part, 7, 6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rep, err := ingest.Repartition(context.Background(), before, a, ingest.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := store.Open(dir, store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer after.Close() //nolint:errcheck // test
+			m := after.Manifest()
+			if m.Version != 2 || rep.Manifest.Version != 2 || len(m.Partitions) != 7 || m.Partitions[6].Nodes != 6 || !slices.Equal(m.Pinned, []store.PartitionID{6}) {
+				t.Errorf("version %d, %d partitions, pinned %v", m.Version, len(m.Partitions), m.Pinned)
+			}
+			if got := content(t, after); !slices.Equal(got, want) {
+				for i := range min(len(got), len(want)) {
+					if got[i] != want[i] {
+						t.Fatalf("%d and %d items; first difference:\n%s\n%s", len(got), len(want), got[i], want[i])
+					}
+				}
+				t.Fatalf("%d items, expected %d", len(got), len(want))
+			}
+			if m.Schema.Classes != before.Manifest().Schema.Classes {
+				t.Errorf("%d classes", m.Schema.Classes)
+			}
+			if _, err := ingest.Repartition(context.Background(), before, a, ingest.Options{}); !errors.Is(err, ingest.ErrOptions) {
+				t.Errorf("an old version: %v", err)
+			}
+		})
+	}
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
