@@ -11,10 +11,25 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 )
 
-// openBinary opens a file of pairs of little-endian integers, src and dst, with
-// no header: 64 bits wide if the name ends in .i64 or says "64", else 32. It
-// is read like a numpy array of shape [E, 2].
+// rawNames are what a file of raw pairs may be called in a numpy folder.
+var rawNames = []string{"edges.bin", "edges.i32", "edges.i64"}
+
+// openBinary opens a file of raw pairs.
 func openBinary(fs vfs.FS, path string) (ingest.Source, error) {
+	a, err := openRaw(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	s := &numpyFolder{fs: fs, dir: path, edges: a, pairs: true}
+	s.desc = ingest.Description{Format: "binary", Input: path, Files: []string{path}, IDs: store.IDsDense, Nodes: -1, Edges: a.rows(),
+		NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
+	return s, nil
+}
+
+// openRaw opens pairs of little-endian integers, src and dst, with no header:
+// 64 bits wide if the name ends in .i64 or says "64", else 32. They are read
+// like a numpy array of shape [E, 2].
+func openRaw(fs vfs.FS, path string) (*array, error) {
 	info, err := fs.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
@@ -31,8 +46,5 @@ func openBinary(fs vfs.FS, path string) (ingest.Source, error) {
 		return nil, ingest.Inputf(path, "%d bytes are no whole number of pairs of %v", info.Size(), a.elem)
 	}
 	a.shape = []int64{info.Size() / pair, 2}
-	s := &numpyFolder{fs: fs, dir: path, edges: a, pairs: true}
-	s.desc = ingest.Description{Format: "binary", Input: path, Files: []string{path}, IDs: store.IDsDense, Nodes: -1, Edges: a.rows(),
-		NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
-	return s, nil
+	return a, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 )
 
-// numpyFolder is a folder of .npy files: edge_index.npy int [2][E] (or [E][2]),
+// numpyFolder is a folder of .npy files: edge_index.npy int [2][E] (or [E][2]; or raw pairs, edges.bin),
 // and, each optional, edge_type.npy int [E] with edge_types.txt,
 // edge_weight.npy [E], node_feat.npy [N][D], node_label.npy [N] with
 // classes.txt, and split*/{train,valid,test}.npy. Each may be packed (.gz, .zst).
@@ -47,15 +47,20 @@ func (s *numpyFolder) Close() error { return nil }
 func openNumpy(fs vfs.FS, dir string) (ingest.Source, error) {
 	s := &numpyFolder{fs: fs, dir: dir}
 	s.desc = ingest.Description{Format: "numpy", Input: dir, IDs: store.IDsDense, Nodes: -1, NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
-	path := find(fs, dir, "edge_index.npy", "edges.npy")
-	if path == "" {
-		if path = find(fs, dir, "train.npy"); path == "" {
-			return nil, ingest.Inputf(dir, "no edge_index.npy (nor edges.npy, nor train.npy of triples)")
-		}
-		s.triples = true
-	}
 	var err error
-	if s.edges, err = s.array(path); err != nil {
+	if path := find(fs, dir, "edge_index.npy", "edges.npy"); path != "" {
+		s.edges, err = s.array(path)
+	} else if path := find(fs, dir, rawNames...); path != "" {
+		s.pairs = true
+		s.edges, err = openRaw(fs, path)
+		s.desc.Files = append(s.desc.Files, path)
+	} else if path := find(fs, dir, "train.npy"); path != "" {
+		s.triples = true
+		s.edges, err = s.array(path)
+	} else {
+		err = ingest.Inputf(dir, "no edge_index.npy (nor edges.npy, edges.bin, nor train.npy of triples)")
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := s.checkEdges(); err != nil {
@@ -83,6 +88,8 @@ func (s *numpyFolder) checkEdges() error {
 	ok := len(shape) == 2 && shape[0] == 2
 	s.desc.Edges = a.dim()
 	switch {
+	case s.pairs: // raw: the shape is as it must be, even of two edges
+		ok, s.desc.Edges = true, a.rows()
 	case s.triples:
 		ok, want = len(shape) == 2 && shape[1] == 3, "[M, 3]"
 		s.desc.Edges = a.rows()

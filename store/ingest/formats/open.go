@@ -71,7 +71,7 @@ func detect(fs vfs.FS, path string) (string, error) {
 		return "", ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
 	}
 	switch {
-	case find(fs, path, "edge_index.npy", "edges.npy") != "":
+	case find(fs, path, append([]string{"edge_index.npy", "edges.npy"}, rawNames...)...) != "":
 		return "numpy", nil
 	case find(fs, fs.PathJoin(path, "raw"), "edge.csv") != "":
 		return "ogb", nil
