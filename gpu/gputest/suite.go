@@ -1,0 +1,417 @@
+// Package gputest is the conformance suite of devices: every [gpu.Device]
+// passes it. Results are compared with plain float64 references on odd shapes,
+// empty graphs, isolated and very high-degree nodes, rows with gaps, and NaN.
+//
+//	func TestConformance(t *testing.T) {
+//		gputest.Run(t, func() gpu.Device { return host.New(host.Options{}) })
+//	}
+package gputest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// bench is a device under test with a queue and an arena.
+type bench struct {
+	*testing.T
+	dev gpu.Device
+	q   *gpu.Queue
+	a   *gpu.Arena
+	r   keyed.Rand
+}
+
+// Run runs the suite on devices that open makes; each is closed.
+func Run(t *testing.T, open func() gpu.Device) {
+	for _, c := range []struct {
+		name string
+		test func(*bench)
+	}{
+		{"gemm", gemm}, {"aggregate", aggregate}, {"gather", gather}, {"elementwise", elementwise},
+		{"loss", loss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dev := open()
+			q, err := gpu.NewQueue(dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &bench{t, dev, q, gpu.NewArena(dev), keyed.New(1).Rand(0)}
+			c.test(b)
+			for _, err := range []error{b.a.Close(), q.Close(), dev.Close()} {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// matrix makes rows×cols random values with gap unused columns after each row.
+func (b *bench) matrix(rows, cols, gap int) (gpu.Tensor, []float32) {
+	whole := b.a.Matrix(b.q, rows, cols+gap)
+	x := make([]float32, rows*(cols+gap))
+	for i := range x {
+		x[i] = float32(b.r.Normal())
+	}
+	if len(x) > 0 {
+		b.q.Upload(whole, bytesOf(x))
+	}
+	t := whole.View(0, 0, rows, cols)
+	v := make([]float32, 0, rows*cols)
+	for i := range rows {
+		v = append(v, x[i*(cols+gap):i*(cols+gap)+cols]...)
+	}
+	return t, v
+}
+
+// read returns a tensor's values without gaps.
+func (b *bench) read(t gpu.Tensor) []float32 {
+	b.Helper()
+	dense := b.a.Matrix(b.q, t.Rows, t.Cols)
+	b.q.Copy(dense, t)
+	x := make([]float32, t.Len())
+	if len(x) > 0 {
+		b.q.Download(bytesOf(x), dense)
+	}
+	b.sync()
+	return x
+}
+
+func (b *bench) sync() {
+	b.Helper()
+	if err := b.q.Sync(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// near fails unless got is want within tol·(1+|want|); NaN equals NaN.
+func (b *bench) near(what string, got []float32, want []float64, tol float64) {
+	b.Helper()
+	if len(got) != len(want) {
+		b.Fatalf("%s: %d values, expected %d", what, len(got), len(want))
+	}
+	for i, w := range want {
+		g := float64(got[i])
+		if math.IsNaN(w) != math.IsNaN(g) || math.Abs(g-w) > tol*(1+math.Abs(w)) {
+			b.Fatalf("%s: value %d is %v, expected %v", what, i, g, w)
+		}
+	}
+}
+
+func bytesOf[T any](x []T) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
+}
+
+func gemm(b *bench) {
+	for _, s := range [][3]int{{1, 1, 1}, {7, 5, 3}, {33, 17, 129}, {130, 53, 256}, {64, 128, 1}, {5, 0, 4}, {0, 3, 2}, {3, 4, 0}} {
+		m, n, k := s[0], s[1], s[2]
+		for variant := range 16 {
+			o := gpu.GemmOptions{TransA: variant&1 > 0, TransB: variant&2 > 0, Accumulate: variant&4 > 0, ReLU: variant&8 > 0}
+			ar, ac, br, bc := m, k, k, n
+			if o.TransA {
+				ar, ac = ac, ar
+			}
+			if o.TransB {
+				br, bc = bc, br
+			}
+			at, av := b.matrix(ar, ac, variant%3)
+			bt, bv := b.matrix(br, bc, 2)
+			ct, cv := b.matrix(m, n, 1)
+			bias, biasv := b.matrix(1, n, 0)
+			if n > 0 {
+				o.Bias = bias
+			}
+			want := make([]float64, m*n)
+			for i := range m {
+				for j := range n {
+					var sum float64
+					for l := range k {
+						x, y := av[i*ac*btoi(!o.TransA)+l*btoi(!o.TransA)+(l*ac+i)*btoi(o.TransA)], bv[(l*bc+j)*btoi(!o.TransB)+(j*bc+l)*btoi(o.TransB)]
+						sum += float64(x) * float64(y)
+					}
+					if o.Accumulate {
+						sum += float64(cv[i*n+j])
+					}
+					sum += float64(biasv[j])
+					if o.ReLU {
+						sum = max(sum, 0)
+					}
+					want[i*n+j] = sum
+				}
+			}
+			b.q.Gemm(o, at, bt, ct)
+			b.near(fmt.Sprintf("gemm %d×%d×%d %+v", m, n, k, o), b.read(ct), want, 1e-4)
+		}
+	}
+}
+
+func btoi(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// randomGraph has isolated destinations, one of very high degree and edges to one source.
+func (b *bench) randomGraph(dst, src int) (gpu.Graph, []int32, []int32) {
+	indptr, indices := []int32{0}, []int32{}
+	for d := range dst {
+		n := int(b.r.Below(6))
+		switch {
+		case src == 0 || d%4 == 1:
+			n = 0
+		case d == 2:
+			n = 1500
+		}
+		for range n {
+			indices = append(indices, int32(b.r.Below(uint64(src))))
+		}
+		indptr = append(indptr, int32(len(indices)))
+	}
+	return gpu.Graph{NumDst: dst, NumSrc: src, Indptr: b.a.Int32s(b.q, indptr), Indices: b.a.Int32s(b.q, indices)}, indptr, indices
+}
+
+func aggregate(b *bench) {
+	for _, s := range [][3]int{{1, 1, 1}, {9, 20, 7}, {40, 60, 129}, {5, 0, 8}, {0, 4, 8}, {6, 6, 64}} {
+		dst, src, dim := s[0], s[1], s[2]
+		for _, reduce := range []gpu.Reduce{gpu.Sum, gpu.Mean} {
+			g, indptr, indices := b.randomGraph(dst, src)
+			table, x := b.matrix(src+3, dim, 2)
+			index := make([]uint32, src)
+			for i := range index {
+				index[i] = uint32(b.r.Below(uint64(src + 3)))
+			}
+			out, _ := b.matrix(dst, dim, 1)
+			want, back := make([]float64, dst*dim), make([]float64, src*dim)
+			grad, gv := b.matrix(dst, dim, 3)
+			for d := range dst {
+				w := 1.0
+				if n := indptr[d+1] - indptr[d]; reduce == gpu.Mean && n > 0 {
+					w /= float64(n)
+				}
+				for _, u := range indices[indptr[d]:indptr[d+1]] {
+					for j := range dim {
+						want[d*dim+j] += w * float64(x[int(index[u])*dim+j])
+						back[int(u)*dim+j] += w * float64(gv[d*dim+j])
+					}
+				}
+			}
+			what := fmt.Sprintf("%v of %d from %d, %d columns", reduce, dst, src, dim)
+			b.q.Aggregate(gpu.AggregateOptions{Reduce: reduce, Index: b.a.Uint32s(b.q, index)}, g, table, out)
+			b.near(what, b.read(out), want, 1e-3)
+			dSrc, start := b.matrix(src, dim, 1)
+			for i := range back {
+				back[i] += float64(start[i])
+			}
+			b.q.Transpose(b.a, &g)
+			b.q.AggregateBackward(reduce, g, grad, dSrc)
+			b.near(what+", backward", b.read(dSrc), back, 1e-3)
+		}
+	}
+}
+
+func gather(b *bench) {
+	bits := []uint16{0x3c00, 0xc000, 0x3555, 0x7c00, 0x0001, 0x8000}
+	raw := b.a.Vector(b.q, len(bits), blocks.Float16)
+	b.q.Upload(raw, bytesOf(bits))
+	table := raw
+	table.Rows, table.Cols, table.Stride = 3, 2, 2
+	out, _ := b.matrix(4, 2, 1)
+	b.q.Gather(out, table, b.a.Uint32s(b.q, []uint32{2, 0, 1, 0}))
+	got := b.read(out)
+	for i, w := range []float32{0x1p-24, 0, 1, -2, 0.33325195, float32(math.Inf(1)), 1, -2} {
+		if got[i] != w {
+			b.Errorf("float16 value %d is %v, expected %v", i, got[i], w)
+		}
+	}
+	b.q.Gather(out, table, b.a.Uint32s(b.q, []uint32{2, 0, 3, 0}))
+	if err := b.q.Sync(b.Context()); err == nil {
+		b.Error("an index outside the table is no error")
+	}
+}
+
+func elementwise(b *bench) {
+	x, xv := b.matrix(19, 33, 0)
+	y, yv := b.matrix(19, 33, 0)
+	sum, _ := b.matrix(1, 33, 0)
+	want, columns, relu := make([]float64, len(xv)), make([]float64, 33), make([]float64, len(xv))
+	for i := range xv {
+		columns[i%33] += float64(xv[i])
+		want[i] = float64(yv[i]) + 2*float64(xv[i])
+		if want[i] > 0 {
+			relu[i] = 3 * float64(xv[i])
+		}
+	}
+	b.q.ColumnSum(x, sum)
+	b.near("column sum", b.read(sum), columns, 1e-5)
+	b.q.Axpy(2, x, y)
+	b.near("axpy", b.read(y), want, 1e-6)
+	b.q.ReLUBackward(3, y, x)
+	b.near("relu backward", b.read(x), relu, 1e-5)
+	by := b.a.Vector(b.q, 19, blocks.Float32)
+	b.q.Fill(by, 0)
+	b.q.Fill(by.View(0, 3, 1, 1), 4)
+	for j := range 33 {
+		want[3*33+j] /= 4
+	}
+	b.q.DivideRows(y, by)
+	b.near("divide rows", b.read(y), want, 1e-6)
+	b.q.Fill(y.View(0, 0, 1, 1), float32(math.NaN()))
+	b.q.ColumnSum(y, sum)
+	if got := b.read(sum); !math.IsNaN(float64(got[0])) || math.IsNaN(float64(got[1])) {
+		b.Errorf("NaN in column 0 gives column sums %v, %v", got[0], got[1])
+	}
+}
+
+func loss(b *bench) {
+	const n, classes = 70, 53
+	logits, x := b.matrix(n, classes, 1)
+	labels := make([]int32, n)
+	var sum, labelled float64
+	want := make([]float64, n*classes)
+	correct := 0
+	for i := range labels {
+		labels[i] = int32(b.r.Below(classes+1)) - 1
+		if labels[i] >= 0 {
+			labelled++
+		}
+	}
+	for i, l := range labels {
+		if l < 0 {
+			continue
+		}
+		row := x[i*classes : (i+1)*classes]
+		total, top := 0.0, 0
+		for j, v := range row {
+			total += math.Exp(float64(v))
+			if v > row[top] {
+				top = j
+			}
+		}
+		correct += btoi(top == int(l))
+		sum += math.Log(total) - float64(row[l])
+		for j, v := range row {
+			want[i*classes+j] = (math.Exp(float64(v))/total - float64(btoi(j == int(l)))) / labelled
+		}
+	}
+	grad, _ := b.matrix(n, classes, 2)
+	stat := b.a.Vector(b.q, 2, blocks.Float64)
+	b.q.SoftmaxCrossEntropy(logits, b.a.Int32s(b.q, labels), grad, stat)
+	b.near("gradient", b.read(grad), want, 1e-6)
+	var got [2]float64
+	b.q.Download(bytesOf(got[:]), stat)
+	b.sync()
+	if math.Abs(got[0]-sum) > 1e-4*sum || int(got[1]) != correct {
+		b.Errorf("loss %v and %v correct, expected %v and %d", got[0], got[1], sum, correct)
+	}
+}
+
+func adam(b *bench) {
+	p, pv := b.matrix(1, 37, 0)
+	g, gv := b.matrix(1, 37, 0)
+	m, _ := b.matrix(1, 37, 0)
+	v, _ := b.matrix(1, 37, 0)
+	b.q.Fill(m, 0)
+	b.q.Fill(v, 0)
+	o := gpu.AdamOptions{LR: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: .1}
+	want, mm, vv := make([]float64, 37), make([]float64, 37), make([]float64, 37)
+	for i := range want {
+		want[i] = float64(pv[i])
+	}
+	for step := 1; step <= 5; step++ {
+		o.Step = step
+		b.q.Adam(o, p, g, m, v)
+		for i := range want {
+			d := float64(gv[i]) + .1*want[i]
+			mm[i] = .9*mm[i] + .1*d
+			vv[i] = .999*vv[i] + .001*d*d
+			want[i] -= .01 * (mm[i] / (1 - math.Pow(.9, float64(step)))) / (math.Sqrt(vv[i]/(1-math.Pow(.999, float64(step)))) + 1e-8)
+		}
+	}
+	b.near("adam", b.read(p), want, 1e-5)
+}
+
+func dropout(b *bench) {
+	x := b.a.Matrix(b.q, 300, 101)
+	b.q.Fill(x, 1)
+	b.q.Dropout(gpu.DropoutOptions{P: .3, Seed: 5}, x)
+	first := b.read(x)
+	kept := 0
+	for i, v := range first {
+		if v != 0 && math.Abs(float64(v)-1/.7) > 1e-6 {
+			b.Fatalf("value %d is %v, expected 0 or %v", i, v, 1/.7)
+		}
+		kept += btoi(v != 0)
+	}
+	if share := float64(kept) / float64(len(first)); math.Abs(share-.7) > .015 {
+		b.Errorf("%.3f of the values are kept, expected .7", share)
+	}
+	for _, seed := range []uint64{5, 6} {
+		b.q.Fill(x, 1)
+		b.q.Dropout(gpu.DropoutOptions{P: .3, Seed: seed}, x)
+		same := true
+		for i, v := range b.read(x) {
+			same = same && v == first[i]
+		}
+		if same != (seed == 5) {
+			b.Errorf("seed %d: the mask is the same as seed 5's: %v", seed, same)
+		}
+	}
+}
+
+// shapeErrors: operations that do not fit are refused, the first is reported, and the queue goes on.
+func shapeErrors(b *bench) {
+	x, _ := b.matrix(4, 5, 0)
+	y, _ := b.matrix(4, 5, 0)
+	w, _ := b.matrix(6, 3, 0)
+	for name, op := range map[string]func(){
+		"gemm":     func() { b.q.Gemm(gpu.GemmOptions{}, x, w, y) },
+		"overlap":  func() { b.q.Gemm(gpu.GemmOptions{TransB: true}, x, y, x.View(0, 0, 4, 4)) },
+		"copy":     func() { b.q.Copy(x, w) },
+		"axpy":     func() { b.q.Axpy(1, x, w) },
+		"adam":     func() { b.q.Adam(gpu.AdamOptions{Step: 1}, x, w, x, x) },
+		"gather":   func() { b.q.Gather(x, w, b.a.Uint32s(b.q, []uint32{0, 0, 0, 0})) },
+		"download": func() { b.q.Download(make([]byte, 3), x) },
+	} {
+		op()
+		if err := b.q.Sync(b.Context()); !errors.Is(err, gpu.ErrShape) {
+			b.Errorf("%s: error %v, expected ErrShape", name, err)
+		}
+	}
+	b.q.Axpy(1, x, y)
+	b.sync()
+}
+
+// arenaReuse: an arena that was reset serves the same batch without growing.
+func arenaReuse(b *bench) {
+	a := gpu.NewArena(b.dev)
+	use := func() int64 {
+		for i := range 20 {
+			t := a.Matrix(b.q, 100+i, 1000)
+			b.q.Fill(t, float32(i))
+		}
+		b.sync()
+		if err := a.Reset(); err != nil {
+			b.Fatal(err)
+		}
+		return a.Bytes()
+	}
+	first := use()
+	if again := use(); again != first {
+		b.Errorf("the arena holds %d bytes after the second batch, %d after the first", again, first)
+	}
+	if err := a.Close(); err != nil {
+		b.Error(err)
+	}
+}
