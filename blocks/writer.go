@@ -104,8 +104,9 @@ func (w *Writer) put(b []byte) {
 
 // flush writes what is collected. From the first full buffer on, a file of the
 // operating system is written with O_DIRECT, past the page cache: nobody reads it
-// back soon, and copying and writing back cost twenty times the CPU time
-// (docs/benchmarks.md, "Block files"). Small files and the unaligned tail go through the cache.
+// back soon, and copying and writing back cost twenty times the CPU time (fio on the
+// project's machines: 2.07 against .09 CPU s/GB, .35 against 2.30 GB/s). Small
+// files and the unaligned tail go through the cache.
 func (w *Writer) flush() {
 	b := w.buf
 	w.buf = w.buf[:0]
