@@ -154,8 +154,18 @@ func (s *edgeScatter) orderTies(b *sortBuffers, width int) {
 // units ahead, one writes them in order. memory bounds the buffers.
 func (s *edgeScatter) write(ctx context.Context, f *edgeFiles, memory int64, threads int, done func(n int64)) (*edgeCounts, error) {
 	width := s.shards.payload
-	sets := threads + 1
-	capacity := min((memory/int64(sets)-int64(s.shards.chunkBytes))/sortBytes(width), 1<<31)
+	// Fewer units under way when memory is short: each may then be larger.
+	shardMax := int64(0)
+	for k := range s.shards.lists {
+		shardMax = max(shardMax, s.shards.lists[k].records)
+	}
+	sets, capacity := threads+1, int64(0)
+	for ; ; sets-- {
+		capacity = min((memory/int64(sets)-int64(s.shards.chunkBytes))/sortBytes(width), 1<<31)
+		if capacity >= shardMax || sets == 1 {
+			break
+		}
+	}
 	units, err := s.planUnits(max(capacity, 1<<10))
 	if err != nil {
 		return nil, err
