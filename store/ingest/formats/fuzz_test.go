@@ -1,0 +1,57 @@
+package formats
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// No header makes the parser panic or believe in more than 2⁶² bytes.
+func FuzzNPYHeader(f *testing.F) {
+	f.Add([]byte("\x93NUMPY\x01\x00\x36\x00{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}"))
+	f.Add([]byte("\x93NUMPY\x03\x00\x02\x00\x00\x00{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := readNPYHeader(bytes.NewReader(b))
+		if err == nil && (len(a.shape) == 0 || len(a.shape) > 2 || a.bytes() < 0 || a.elem.Size() == 0) {
+			t.Fatalf("accepted %+v", a)
+		}
+	})
+}
+
+// Whatever the text, every line of an edge list is an edge, is skipped, or an error; the
+// fast path reads what the plain one reads.
+func FuzzEdgeListLines(f *testing.F) {
+	f.Add([]byte("1\t2\n3\t4\n# x\n\n5\t6"), byte('\t'))
+	f.Add([]byte("18446744073709551615 0\n"), byte(' '))
+	f.Fuzz(func(t *testing.T, b []byte, delimiter byte) {
+		if delimiter == 0 || delimiter == '\n' || delimiter >= '0' && delimiter <= '9' {
+			return
+		}
+		parse := func(columns []string) *lineParser {
+			s := &edgeList{o: TextOptions{Columns: columns, Delimiter: delimiter, SkipBadMax: 1 << 40}, fields: map[string]int{}, need: len(columns)}
+			for i, c := range columns {
+				s.fields[c] = i
+			}
+			s.desc.IDs = store.IDsIntegers
+			p := &lineParser{}
+			if err := s.parse(p, "f", textBlock{data: b, line: 1}, nil); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		p := parse([]string{"src", "dst"})
+		q := parse([]string{"dst", "src"}) // has no fast path
+		if p.batch.Len() != q.batch.Len() || len(p.lines) != p.batch.Len() {
+			t.Fatalf("%d and %d edges", p.batch.Len(), q.batch.Len())
+		}
+		for i, s := range p.batch.Src.Ints {
+			if s != q.batch.Dst.Ints[i] || p.batch.Dst.Ints[i] != q.batch.Src.Ints[i] {
+				t.Fatalf("edge %d differs between the fast and the plain path", i)
+			}
+		}
+	})
+}
+
+var _ ingest.Source = (*ogbFolder)(nil)
