@@ -57,11 +57,15 @@ const (
 	// EdgeList: edges in a given order, one extent per list part; rows of dim
 	// Uint64: src, dst (dim 2) or src, relation, dst (dim 3).
 	EdgeList Kind = 6
+	// Embedding: learned rows and optimiser state, two slots a partition,
+	// written in place ([EmbeddingLayout]).
+	Embedding Kind = 7
 )
 
 var kindNames = [...]string{
 	KindInvalid: "invalid", Topology: "topology", EdgeColumn: "edge column", NodeColumn: "node column",
 	ExternalIDs: "external ids", IDMap: "id map", EdgeList: "edge list",
+	Embedding: "embedding",
 }
 
 // String returns the kind as messages name it, such as "node column".

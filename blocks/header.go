@@ -59,7 +59,7 @@ func (h *Header) Validate() error {
 		if h.Partitions == 0 {
 			return fmt.Errorf("topology of 0 partitions")
 		}
-	case EdgeColumn, NodeColumn:
+	case EdgeColumn, NodeColumn, Embedding:
 		if h.Elem.Size() == 0 || h.Dim == 0 {
 			return bad("a known type and dim ≥ 1")
 		}

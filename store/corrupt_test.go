@@ -143,7 +143,7 @@ func TestDamagedMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if found < total/4 {
+	if found < total/8 { // much is preallocated log and old options
 		t.Errorf("%d of %d flips noticed: the test damages nothing that matters", found, total)
 	}
 }

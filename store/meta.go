@@ -96,6 +96,8 @@ func openMeta(ctx context.Context, e env, write bool) (*meta, error) {
 		Logger:             m.fence,
 		EventListener:      &pebble.EventListener{BackgroundError: m.fence.park},
 		DisableTableStats:  true,
+		// A compaction that starts while Open is failing panics in Pebble; see compact.
+		DisableAutomaticCompactions: true,
 	}
 	err = m.do(func() (err error) {
 		m.db, err = pebble.Open(e.path(metaName), opts)
@@ -109,7 +111,33 @@ func openMeta(ctx context.Context, e env, write bool) (*meta, error) {
 		}
 		return nil, errors.Join(err, lk.Close())
 	}
+	if write {
+		if err := m.compact(ctx); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
 	return m, nil
+}
+
+// compactTables is how many overlapping tables are merged; every open for writing may
+// add one, and Pebble stops writes at 12.
+const compactTables = 6
+
+// compact merges the tables that opens and commits leave behind. Dictionaries are
+// left out: they are large, and ingested where they belong.
+func (m *meta) compact(ctx context.Context) error {
+	err := m.do(func() error {
+		if m.db.Metrics().Levels[0].TablesCount < compactTables {
+			return nil
+		}
+		after := prefixEnd([]byte(prefixDictionary))
+		return errors.Join(m.db.Compact(ctx, []byte{0}, []byte(prefixDictionary), false),
+			m.db.Compact(ctx, after, []byte{0xff}, false))
+	})
+	if err != nil {
+		return m.wrap("compact", err)
+	}
+	return nil
 }
 
 // pebbleFormat is the Pebble format that stores are written in. Part of the format.
@@ -129,9 +157,9 @@ func (m *meta) Close() error {
 // do runs a call of Pebble that may never return, because it or background
 // work that it waits for is parked: then it is left behind and the failure
 // returned, and whatever the call sets must not be looked at. Read-only
-// instances write nothing, so their calls return.
+// instances write nothing once they are open, so their calls return.
 func (m *meta) do(call func() error) error {
-	if !m.write {
+	if !m.write && m.db != nil {
 		return errors.Join(call(), m.fence.err())
 	}
 	returned := make(chan error, 1)

@@ -68,6 +68,9 @@ func child(role, dir string) error {
 			fmt.Println("committed")
 		}
 	}
+	if role == "train" {
+		return trainChild(dir)
+	}
 	return fmt.Errorf("unknown role %q", role)
 }
 

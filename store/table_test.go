@@ -1,0 +1,472 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+const tableDim, tableStates = 5, 1
+
+func tableOptions(engine blockio.Engine) store.TableOptions {
+	return store.TableOptions{Name: "nodes", Dim: tableDim, States: tableStates, Seed: 3, Engine: engine}
+}
+
+// planes returns aligned buffers for partition p, in one slab.
+func planes(t testing.TB, tab *store.Table, p store.PartitionID) [][]byte {
+	t.Helper()
+	n := tab.PlaneBytes(p)
+	slab, err := blockio.AllocSlab(max(1, n*int64(tab.Planes())), blockio.SlabOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = slab.Free() })
+	var out [][]byte
+	for i := range int64(tab.Planes()) {
+		out = append(out, slab.Bytes()[i*n:(i+1)*n])
+	}
+	return out
+}
+
+// stamp is what round writes everywhere, as bits: a function of round,
+// partition, plane and element whose upper half is round+1.
+func stamp(round, p, plane, i int) uint32 {
+	return uint32(round+1)<<16 | uint32(p*1009+plane*101+i)&0xffff
+}
+
+// writeRound writes partitions as of a round.
+func writeRound(tab *store.Table, bufs [][][]byte, round int) error {
+	for p := range tab.Partitions() {
+		for plane := range tab.Planes() {
+			x, err := blocks.View[uint32](bufs[p][plane])
+			if err != nil {
+				return err
+			}
+			for i := range x {
+				x[i] = stamp(round, p, plane, i)
+			}
+		}
+		if err := tab.Write(ctx, store.PartitionID(p), bufs[p]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roundOf reads the whole table, checks that it is of one round and returns it; −1
+// means the initial state.
+func roundOf(tab *store.Table, bufs [][][]byte) (int, error) {
+	round := -2
+	for p := range tab.Partitions() {
+		if err := tab.Read(ctx, store.PartitionID(p), bufs[p]...); err != nil {
+			return 0, err
+		}
+		if tab.Nodes(store.PartitionID(p)) == 0 {
+			continue
+		}
+		for plane := range tab.Planes() {
+			x, err := blocks.View[uint32](bufs[p][plane])
+			if err != nil {
+				return 0, err
+			}
+			x = x[:tab.Nodes(store.PartitionID(p))*tableDim]
+			r := int(x[0]>>16) - 1
+			if x[0] == 0 || x[0] >= 0x30000000 { // a float of the initial state
+				r = -1
+			}
+			if round == -2 {
+				round = r
+			}
+			if r != round {
+				return 0, fmt.Errorf("partition %d plane %d is of round %d, expected %d", p, plane, r, round)
+			}
+			for i := range x {
+				f := math.Float32frombits(x[i])
+				switch {
+				case r >= 0 && x[i] != stamp(r, p, plane, i), r < 0 && plane > 0 && x[i] != 0, r < 0 && (f < -0.2 || f >= 0.2):
+					return 0, fmt.Errorf("partition %d plane %d element %d is %#x in round %d", p, plane, i, x[i], r)
+				}
+			}
+		}
+	}
+	return round, nil
+}
+
+func allPlanes(t testing.TB, tab *store.Table) (bufs [][][]byte) {
+	for p := range tab.Partitions() {
+		bufs = append(bufs, planes(t, tab, store.PartitionID(p)))
+	}
+	return bufs
+}
+
+func TestTable(t *testing.T) {
+	for _, engine := range []string{"", "pread", "io_uring"} {
+		t.Run("engine "+engine, func(t *testing.T) {
+			var e blockio.Engine
+			if engine != "" {
+				var err error
+				if e, _, err = blockio.New(engine, blockio.Options{}); errors.Is(err, blockio.ErrUnsupported) {
+					t.Skip(err)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				defer e.Close()
+			}
+			dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Partitions: 5}))
+			s := mustOpen(t, dir, store.Options{})
+			tab, err := s.CreateTable(ctx, tableOptions(e))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bufs := allPlanes(t, tab)
+			if r, err := roundOf(tab, bufs); r != -1 || err != nil {
+				t.Fatalf("initial state: round %d, %v", r, err)
+			}
+			if _, err := s.OpenTable(ctx, tableOptions(e)); !errors.Is(err, store.ErrLocked) {
+				t.Errorf("opened twice: %v", err)
+			}
+			if _, err := s.CreateTable(ctx, tableOptions(e)); !errors.Is(err, store.ErrLocked) {
+				t.Errorf("created while open: %v", err)
+			}
+			reopen := func(want int, blob string) {
+				t.Helper()
+				if err := tab.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if tab, err = s.OpenTable(ctx, tableOptions(e)); err != nil {
+					t.Fatal(err)
+				}
+				if r, err := roundOf(tab, bufs); r != want || err != nil {
+					t.Fatalf("round %d, %v, expected %d", r, err, want)
+				}
+				b, err := tab.Blob(ctx, "model")
+				if string(b) != blob || (err != nil) != (blob == "") {
+					t.Fatalf("blob %q, %v, expected %q", b, err, blob)
+				}
+				if err := tab.Verify(ctx, bufs[0][0]); err != nil && !errors.Is(err, store.ErrInvalid) {
+					t.Fatal(err)
+				}
+			}
+			reopen(-1, "")
+			for round := range 4 {
+				if err := writeRound(tab, bufs, round); err != nil {
+					t.Fatal(err)
+				}
+				// What was written last is read, checkpoint or not.
+				if r, err := roundOf(tab, bufs); r != round || err != nil {
+					t.Fatalf("round %d, %v, expected %d", r, err, round)
+				}
+				if err := writeRound(tab, bufs, round+100); err != nil { // overwritten before any checkpoint
+					t.Fatal(err)
+				}
+				if err := writeRound(tab, bufs, round); err != nil {
+					t.Fatal(err)
+				}
+				if err := tab.Checkpoint(ctx, store.Blob{Name: "plan", Data: []byte{1}}, store.Blob{Name: "model", Data: fmt.Append(nil, "after ", round)}); err != nil {
+					t.Fatal(err)
+				}
+				if err := writeRound(tab, bufs, round+50); err != nil { // forgotten by closing
+					t.Fatal(err)
+				}
+				reopen(round, fmt.Sprint("after ", round))
+			}
+			// A sweep spares tables; another version does not open them.
+			w, err := store.OpenWriter(dir, store.WriterOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			reopen(3, "after 3")
+			if err := store.DropTable(ctx, dir, "nodes", store.Options{}); !errors.Is(err, store.ErrLocked) {
+				t.Errorf("dropped while open: %v", err)
+			}
+			if err := tab.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if names, err := store.Tables(ctx, dir, store.Options{}); err != nil || len(names) != 1 || names[0] != "nodes" {
+				t.Errorf("tables %v, %v", names, err)
+			}
+			if err := store.DropTable(ctx, dir, "nodes", store.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.OpenTable(ctx, tableOptions(e)); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("after drop: %v", err)
+			}
+			if _, err := os.Stat(dir + "/data/table-nodes.gsb"); !os.IsNotExist(err) {
+				t.Errorf("the dropped table's file: %v", err)
+			}
+		})
+	}
+}
+
+// TestTableDamage flips each byte, in strides, of a checkpointed table: reading or
+// opening tells, unless the byte is in the slot that nothing names.
+func TestTableDamage(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 500, Partitions: 2}))
+	s := mustOpen(t, dir, store.Options{})
+	tab, err := s.CreateTable(ctx, tableOptions(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs := allPlanes(t, tab)
+	if err := tab.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := dir + "/data/table-nodes.gsb"
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, total := 0, 0
+	for at := 0; at < len(whole)/2; at += 501 {
+		b := append([]byte{}, whole...)
+		b[at] ^= 4
+		if err := os.WriteFile(path, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		total++
+		tab, err := s.OpenTable(ctx, tableOptions(nil))
+		if err == nil {
+			_, err = roundOf(tab, bufs)
+			_ = tab.Close()
+		}
+		var c *blocks.CorruptError
+		switch {
+		case errors.As(err, &c) && c.Path == path && c.Extent != "", errors.Is(err, store.ErrFormatVersion):
+			found++
+		case err != nil:
+			t.Errorf("byte %d: %v, expected a CorruptError", at, err)
+		}
+	}
+	if found*10 < total*8 { // the rest is padding
+		t.Errorf("%d of %d flips found", found, total)
+	}
+}
+
+// tableRounds opens the table at its checkpoint, and writes and checkpoints two more rounds.
+func tableRounds(fs vfs.FS, bufs [][][]byte) (err error) {
+	s, err := store.Open(crashDir, store.Options{FS: fs})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	tab, err := s.OpenTable(ctx, tableOptions(nil))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tab.Close()) }()
+	for round := 1; round <= 2; round++ {
+		if err := writeRound(tab, bufs, round); err != nil {
+			return err
+		}
+		if err := tab.Checkpoint(ctx, store.Blob{Name: "model", Data: fmt.Append(nil, "after ", round)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTable opens the table and checks that rows and blob are of one round.
+func checkTable(t *testing.T, fs vfs.FS, bufs [][][]byte, when string) {
+	t.Helper()
+	s, err := store.Open(crashDir, store.Options{FS: fs})
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	defer s.Close()
+	tab, err := s.OpenTable(ctx, tableOptions(nil))
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	defer tab.Close()
+	round, err := roundOf(tab, bufs)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	blob, err := tab.Blob(ctx, "model")
+	if err != nil || string(blob) != fmt.Sprint("after ", round) {
+		t.Fatalf("%s: blob %q, %v, but rows of round %d", when, blob, err, round)
+	}
+}
+
+func tableDisk(t *testing.T) (*vfs.MemFS, [][][]byte) {
+	t.Helper()
+	mem := newDisk(t)
+	if err := commitOn(mem, tinyGraph(1), true); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(crashDir, store.Options{FS: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	tab, err := s.CreateTable(ctx, tableOptions(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs := allPlanes(t, tab)
+	err = writeRound(tab, bufs, 0)
+	if err == nil {
+		err = tab.Checkpoint(ctx, store.Blob{Name: "model", Data: []byte("after 0")})
+	}
+	if err = errors.Join(err, tab.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return mem, bufs
+}
+
+func TestTableCrash(t *testing.T) {
+	mem, bufs := tableDisk(t)
+	var mu sync.Mutex
+	var crashed []*vfs.MemFS
+	rng := rand.New(rand.NewPCG(3, 4))
+	snap := func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWriteAt, errorfs.OpRename, errorfs.OpRemove:
+			mu.Lock()
+			defer mu.Unlock()
+			crashed = append(crashed, mem.CrashClone(vfs.CrashCloneCfg{}), mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}))
+		}
+		return nil
+	}
+	if err := tableRounds(errorfs.Wrap(mem, errorfs.InjectorFunc(snap)), bufs); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(crashed) < 30 {
+		t.Fatalf("only %d crash points", len(crashed))
+	}
+	for i, fs := range crashed {
+		checkTable(t, fs, bufs, fmt.Sprintf("crash point %d of %d", i, len(crashed)))
+	}
+}
+
+func TestTableInjectedErrors(t *testing.T) {
+	base, bufs := tableDisk(t)
+	for k := 0; ; k++ {
+		fs := base.CrashClone(vfs.CrashCloneCfg{})
+		var mu sync.Mutex
+		n, hit := -1, false
+		inject := func(errorfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n == k {
+				hit = true
+				return errorfs.ErrInjected
+			}
+			return nil
+		}
+		err := tableRounds(errorfs.Wrap(fs, errorfs.InjectorFunc(inject)), bufs)
+		mu.Lock()
+		done := !hit
+		mu.Unlock()
+		if err != nil && !errors.Is(err, errorfs.ErrInjected) && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("operation %d: the error hides its cause: %v", k, err)
+		}
+		checkTable(t, fs, bufs, fmt.Sprintf("error at operation %d", k))
+		if done {
+			if err != nil || k < 100 {
+				t.Errorf("%d operations, %v", k, err)
+			}
+			return
+		}
+	}
+}
+
+// TestTableKilled kills a training process at random moments; the last
+// checkpoint is whole each time and the next process goes on from it.
+func TestTableKilled(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 4000, Partitions: 4}))
+	s := mustOpen(t, dir, store.Options{})
+	tab, err := s.CreateTable(ctx, tableOptions(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs := allPlanes(t, tab)
+	err = writeRound(tab, bufs, 0)
+	if err = errors.Join(err, tab.Checkpoint(ctx, store.Blob{Name: "model", Data: []byte("after 0")}), tab.Close()); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	last := 0
+	for i := range 20 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childEnv+"=train "+dir)
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+rng.IntN(80)) * time.Millisecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if errs.Len() > 0 {
+			t.Fatalf("child: %s", errs.String())
+		}
+		tab, err := s.OpenTable(ctx, tableOptions(nil))
+		if err != nil {
+			t.Fatalf("after kill %d: %v", i, err)
+		}
+		round, err := roundOf(tab, bufs)
+		blob, berr := tab.Blob(ctx, "model")
+		if err = errors.Join(err, berr, tab.Close()); err != nil || string(blob) != fmt.Sprint("after ", round) || round < last {
+			t.Fatalf("after kill %d: round %d after %d, blob %q, %v", i, round, last, blob, err)
+		}
+		last = round
+	}
+	if last == 0 {
+		t.Error("no child ever made a checkpoint: the test kills too early")
+	}
+}
+
+// trainChild goes on from the last checkpoint until killed.
+func trainChild(dir string) error {
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	tab, err := s.OpenTable(ctx, tableOptions(nil))
+	if err != nil {
+		return err
+	}
+	var bufs [][][]byte
+	for p := range tab.Partitions() {
+		n := int(tab.PlaneBytes(store.PartitionID(p)))
+		var b [][]byte
+		for range tab.Planes() {
+			b = append(b, blocks.Bytes(make([]uint64, n/8)))
+		}
+		bufs = append(bufs, b)
+	}
+	round, err := roundOf(tab, bufs)
+	if err != nil {
+		return err
+	}
+	for {
+		round++
+		if err := writeRound(tab, bufs, round); err != nil {
+			return err
+		}
+		if err := tab.Checkpoint(ctx, store.Blob{Name: "model", Data: fmt.Append(nil, "after ", round)}); err != nil {
+			return err
+		}
+	}
+}
