@@ -20,7 +20,7 @@
 // Operations return before they are done and report nothing. The first
 // error is kept, everything issued after it is skipped, and [Queue.Sync]
 // waits and returns it. Host memory given to Upload, Download or
-// [Arena.Stage] must stay untouched until Sync. The host device executes in
+// [Arena.Int32s] must stay untouched until Sync. The host device executes in
 // order on the caller's goroutine, on all cores of its pool; a CUDA device would put the
 // operations on a stream and wait for an event in Sync.
 //

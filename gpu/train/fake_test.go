@@ -2,24 +2,16 @@ package train
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/testdata"
 )
 
 // memoryGraph is a data set in memory that stands in for a store: partitions
@@ -83,82 +75,6 @@ func (g *memoryGraph) MacroBatch() *store.MacroBatch {
 		}
 	}
 	return mb
-}
-
-// npy reads a .npy file (gzipped if named so) from the embedded Cora or, for an
-// absolute path, from disk.
-func npy(t testing.TB, path string) (shape []int, data []byte) {
-	t.Helper()
-	var b []byte
-	var err error
-	if filepath.IsAbs(path) {
-		b, err = os.ReadFile(path)
-	} else {
-		b, err = testdata.FS.ReadFile(path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.HasSuffix(path, ".gz") {
-		z, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err = io.ReadAll(z); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n := int(binary.LittleEndian.Uint16(b[8:]))
-	head := regexp.MustCompile(`'shape': \(([^)]*)\)`).FindStringSubmatch(string(b[10 : 10+n]))
-	for _, s := range strings.Split(head[1], ",") {
-		if s = strings.TrimSpace(s); s != "" {
-			k, err := strconv.Atoi(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			shape = append(shape, k)
-		}
-	}
-	return shape, b[10+n:]
-}
-
-func int64s(b []byte) []int64 {
-	out := make([]int64, len(b)/8)
-	for i := range out {
-		out[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return out
-}
-
-// load reads a data set folder in the numpy layout as an undirected graph of parts
-// partitions.
-func load(t testing.TB, dir, split string, classes, parts int) *memoryGraph {
-	t.Helper()
-	g := &memoryGraph{}
-	feat := dir + "/node_feat.npy"
-	if strings.Contains(dir, "cora") {
-		feat += ".gz"
-	}
-	shape, x := npy(t, feat)
-	n := shape[0]
-	g.dim, g.features = shape[1], x
-	_, labels := npy(t, dir+"/node_label.npy")
-	for _, l := range int64s(labels) {
-		g.labels = append(g.labels, int32(l))
-	}
-	g.split = make([]uint8, n)
-	for value, name := range store.SplitNames() {
-		if value == 0 {
-			continue
-		}
-		_, ids := npy(t, fmt.Sprintf("%s/%s/%s.npy", dir, split, name))
-		for _, v := range int64s(ids) {
-			g.split[v] = uint8(value)
-		}
-	}
-	_, edges := npy(t, dir+"/edge_index.npy")
-	g.build(t, int64s(edges), n, classes, parts, true)
-	return g
 }
 
 // build makes adjacency, rows and manifest from edges [2·E]; dim, features,

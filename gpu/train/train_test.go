@@ -1,8 +1,6 @@
 package train
 
 import (
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/gstore/gstore/gpu/host"
@@ -37,25 +35,6 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 		t.Fatal(err)
 	}
 	return s.sum, epochs
-}
-
-// TestExperiment trains on a data set folder; it runs only when asked to.
-func TestExperiment(t *testing.T) {
-	dir := os.Getenv("GSTORE_EXPERIMENT")
-	if dir == "" {
-		t.Skip("set GSTORE_EXPERIMENT to a data set folder")
-	}
-	num := func(name string, v float64) float64 {
-		if s := os.Getenv(name); s != "" {
-			v, _ = strconv.ParseFloat(s, 64)
-		}
-		return v
-	}
-	g := load(t, dir, "split", int(num("CLASSES", 7)), 4)
-	for seed := range int(num("SEEDS", 1)) {
-		s, _ := runMemory(t, g, Config{Layers: int(num("LAYERS", 2)), Epochs: int(num("EPOCHS", 10)), LR: num("LR", .005), WeightDecay: num("WD", 0), Seed: uint64(seed), Threads: int(num("THREADS", 1))}, 0)
-		t.Logf("SUMMARY %+v", s)
-	}
 }
 
 // TestNodeLearnsAndRepeats: training beats chance by far, and the same seed gives
