@@ -53,6 +53,8 @@ type AggregateOptions struct {
 	Index Tensor
 	// Accumulate adds to dst instead of overwriting it (Sum only).
 	Accumulate bool
+	// Weights multiplies the message of each edge: float32[edges×1] or none (Sum only).
+	Weights Tensor
 }
 
 // GemmOptions configures [Queue.Gemm].
@@ -104,6 +106,8 @@ type Stream interface {
 	ReLUBackward(scale float32, y, d Tensor)
 	SoftmaxCrossEntropy(logits, labels, grad, stat Tensor)
 	Adam(o AdamOptions, param, grad, m, v Tensor)
+
+	EdgeStream
 
 	// Sync waits until everything issued is done and returns the first error
 	// since the last Sync.

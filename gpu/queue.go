@@ -133,6 +133,12 @@ func (q *Queue) Aggregate(o AggregateOptions, g Graph, table, dst Tensor) {
 	if o.Accumulate && o.Reduce != Sum {
 		checks = append(checks, shapef("aggregate", "only sums can be accumulated, not a %v", o.Reduce))
 	}
+	if !o.Weights.IsZero() {
+		checks = append(checks, edges("aggregate", "weights", g, o.Weights, 1), disjoint("aggregate", dst, o.Weights))
+		if o.Reduce != Sum {
+			checks = append(checks, shapef("aggregate", "only sums can be weighted, not a %v", o.Reduce))
+		}
+	}
 	if q.ok(checks...) && dst.Len() > 0 {
 		q.stream.Aggregate(o, g, table, dst)
 	}

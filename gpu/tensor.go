@@ -125,6 +125,13 @@ type Graph struct {
 	// Filled by [Queue.Transpose]; zero before.
 	SrcIndptr  Tensor // Int32, NumSrc+1
 	DstIndices Tensor // Int32, one per edge
+	SrcEdges   Tensor // Int32, one per edge: its place in Indices; [Queue.TransposeEdges] only
+
+	// Full numbers of incoming edges before sampling, self loops added by
+	// SelfLoops not counted; none unless a layer asks for them.
+	DstDegrees Tensor // Int32, NumDst
+	SrcDegrees Tensor // Int32, NumSrc
+	SelfLoops  bool   // the first edge of every destination d is d → d, see [Queue.SelfLoops]
 }
 
 // Edges returns the number of edges.

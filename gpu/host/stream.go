@@ -118,7 +118,11 @@ func (s *stream) Aggregate(o gpu.AggregateOptions, g gpu.Graph, table, dst gpu.T
 		if !o.Index.IsZero() {
 			index = slice[uint32](o.Index)
 		}
-		kernels.Aggregate(s.pool, kernels.AggregateOptions{Mean: o.Reduce == gpu.Mean, Accumulate: o.Accumulate}, graph(g), index, rows(table), matrix(dst))
+		k := kernels.AggregateOptions{Mean: o.Reduce == gpu.Mean, Accumulate: o.Accumulate}
+		if !o.Weights.IsZero() {
+			k.Weights = slice[float32](o.Weights)
+		}
+		kernels.Aggregate(s.pool, k, graph(g), index, rows(table), matrix(dst))
 	})
 }
 

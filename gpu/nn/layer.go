@@ -60,6 +60,17 @@ type Streamer interface {
 	Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor
 }
 
+// Preparer is a Streamer whose messages depend on the destination's own state.
+type Preparer interface {
+	Streamer
+	// Prepare sets accumulators acc [n × AccumulatorDim], which start at 0, from
+	// the destinations' own states (n rows), before anything is accumulated.
+	Prepare(p *Pass, self Input, acc gpu.Tensor)
+}
+
+// DegreeReader is a layer whose graphs must have degrees: both in Forward, both in Accumulate.
+type DegreeReader interface{ ReadsDegrees() bool }
+
 // Activation is what a layer does to its output.
 type Activation struct {
 	ReLU    bool

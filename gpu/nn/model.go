@@ -3,6 +3,8 @@ package nn
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -10,7 +12,8 @@ import (
 
 // Config describes a model; [New] builds it.
 type Config struct {
-	Model        string  `json:"model" yaml:"model"`                 // "sage"; "" means sage
+	Model        string  `json:"model" yaml:"model"`                 // one of [Models]; "" means sage
+	Heads        int     `json:"heads,omitempty" yaml:"heads"`       // of gat, side by side in hidden layers, averaged in the last; 0 means 4
 	Layers       int     `json:"layers" yaml:"layers"`               // ≥ 1
 	In           int     `json:"in" yaml:"in"`                       // columns of a node's features
 	Hidden       int     `json:"hidden" yaml:"hidden"`               // columns between layers
@@ -22,11 +25,30 @@ type Config struct {
 	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
 }
 
+// Models returns the names of the models that [New] builds.
+func Models() []string { return []string{"sage", "gcn", "gat", "gin", "mlp"} }
+
+// defaultHeads is the heads of gat if none are given.
+const defaultHeads = 4
+
+func (c *Config) heads() int {
+	if c.Heads == 0 {
+		return defaultHeads
+	}
+	return c.Heads
+}
+
 // Validate says what is wrong with c.
 func (c *Config) Validate() error {
 	switch {
-	case c.Model != "" && c.Model != "sage":
-		return fmt.Errorf("nn: model %q is not known (known: sage)", c.Model)
+	case c.Model != "" && !slices.Contains(Models(), c.Model):
+		return fmt.Errorf("nn: model %q is not known (known: %s)", c.Model, strings.Join(Models(), ", "))
+	case c.PrecomputedHop && c.Model != "" && c.Model != "sage":
+		return fmt.Errorf("nn: model %s has no precomputed hop: only sage has", c.Model)
+	case c.Heads < 0 || c.Heads > 0 && c.Model != "gat":
+		return fmt.Errorf("nn: %d heads for model %q: only gat has heads", c.Heads, c.Model)
+	case c.Model == "gat" && c.Layers > 1 && c.Hidden%c.heads() != 0:
+		return fmt.Errorf("nn: %d hidden columns do not divide among %d heads", c.Hidden, c.heads())
 	case c.Layers < 1:
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
 	case c.In < 1 || c.Out < 1 || c.Layers > 1 && c.Hidden < 1:
@@ -63,12 +85,7 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 		if i > 0 {
 			inputDropout = 0
 		}
-		if i == 0 && cfg.PrecomputedHop {
-			m.layers = append(m.layers, NewPrecomputedSAGE(m.params, in, out, act, inputDropout))
-			in = out
-			continue
-		}
-		m.layers = append(m.layers, NewSAGE(m.params, i, in, out, act, inputDropout))
+		m.layers = append(m.layers, cfg.layer(m.params, i, in, out, act, inputDropout))
 		in = out
 	}
 	if err := m.params.Allocate(ctx, q, cfg.Seed); err != nil {
@@ -81,6 +98,58 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 	}
 	m.stat = stat
 	return m, nil
+}
+
+// layer declares layer i.
+func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout float32) Layer {
+	switch c.Model {
+	case "gcn":
+		return NewGCN(p, i, in, out, act, inputDropout)
+	case "gat":
+		if i == c.Layers-1 {
+			return NewGAT(p, i, in, out, c.heads(), true, act, inputDropout)
+		}
+		return NewGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout)
+	case "gin":
+		hidden := c.Hidden
+		if hidden < 1 { // a single layer
+			hidden = out
+		}
+		return NewGIN(p, i, in, hidden, out, act, inputDropout)
+	case "mlp":
+		return NewMLP(p, i, in, out, act, inputDropout)
+	}
+	if i == 0 && c.PrecomputedHop {
+		return NewPrecomputedSAGE(p, in, out, act, inputDropout)
+	}
+	return NewSAGE(p, i, in, out, act, inputDropout)
+}
+
+// ReadsDegrees reports whether the graphs given to Forward and to a Streamer's
+// Accumulate must have their degrees.
+func (m *Model) ReadsDegrees() bool {
+	for _, l := range m.layers {
+		if d, ok := l.(DegreeReader); ok && d.ReadsDegrees() {
+			return true
+		}
+	}
+	return false
+}
+
+// StreamDims returns the most floats that a layer accumulates for a node of a
+// destination tile, and the most that it computes for a node of a source tile,
+// when the model is evaluated by streaming.
+func (c *Config) StreamDims() (accumulated, transformed int) {
+	accumulated = max(c.In, c.Hidden)
+	if c.Model == "gat" {
+		h := c.heads()
+		most := h * c.Out
+		if c.Layers > 1 {
+			most = max(most, c.Hidden)
+		}
+		return most + 3*h, most + 2*h + c.In // x·W, scores, converted features
+	}
+	return accumulated, 0
 }
 
 // Config returns what the model was built from.

@@ -71,20 +71,7 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 // self fills the left half of z with the states of the first n sources. It
 // reports whether the pass goes on.
 func (l *SAGE) self(p *Pass, n int, in Input, z gpu.Tensor) bool {
-	q := p.Queue
-	if len(in.Tables) != 1 || in.Tables[0].Cols != l.in || in.Tables[0].Rows < n && in.Index.IsZero() {
-		q.Fail(fmt.Errorf("nn: SAGE layer %d: input is %v, expected one table of %d columns: %w", l.index, in.Tables, l.in, gpu.ErrShape))
-	}
-	if q.Err() != nil {
-		return false
-	}
-	left := z.View(0, 0, n, l.in)
-	if in.Index.IsZero() {
-		q.Copy(left, in.Tables[0].Head(n))
-	} else {
-		q.Gather(left, in.Tables[0], in.Index.View(0, 0, 1, n))
-	}
-	return q.Err() == nil
+	return states(p, fmt.Sprintf("SAGE layer %d", l.index), n, in, z.View(0, 0, n, l.in))
 }
 
 func (l *SAGE) dense(p *Pass, z gpu.Tensor) gpu.Tensor {

@@ -12,8 +12,9 @@ import (
 // stored with the run. The zero value of a field means its default; Normalize fills
 // them in.
 type Config struct {
-	Task  string `json:"task" yaml:"task"`   // "node" (default: the store's)
-	Model string `json:"model" yaml:"model"` // "sage" (default)
+	Task  string `json:"task" yaml:"task"`             // "node" (default: the store's)
+	Model string `json:"model" yaml:"model"`           // one of [nn.Models]; "sage" (default)
+	Heads int    `json:"heads,omitempty" yaml:"heads"` // of gat; 0: 4
 	// Layers of the model; default: as many as Fanouts.
 	Layers int `json:"layers" yaml:"layers"`
 	Hidden int `json:"hidden" yaml:"hidden"` // columns between layers; default 128
@@ -111,10 +112,11 @@ func (c *Config) validate() error {
 	case c.Device != "auto" && c.Device != "host":
 		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
 	}
-	return nil
+	m := c.model(1, 1) // what the store decides is checked when the model is built
+	return m.Validate()
 }
 
 // model returns the model's description for a store.
 func (c *Config) model(in, classes int) nn.Config {
-	return nn.Config{Model: c.Model, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Seed: c.Seed}
+	return nn.Config{Model: c.Model, Heads: c.Heads, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Seed: c.Seed}
 }

@@ -25,6 +25,8 @@ type EvaluatorOptions struct {
 	Features    []string // the model's input columns, in its order
 	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
 	TempDir     string   // for hidden states that do not fit; "": the system's
+	// Model is what will be evaluated: it decides what a node takes.
+	Model nn.Config
 }
 
 // Metrics is how well a model does on one split.
@@ -68,14 +70,16 @@ type Evaluator struct {
 	chunkRows int
 
 	kept     csr             // the edges, if there is one tile
+	counts   *states         // int32 incoming edges of every node, once a model has read degrees
 	features []*blockio.Slab // a tile's rows of each feature column
 	loaded   int             // the tile in features, −1 = none
 	state    *blockio.Slab   // a tile's rows of hidden states that lie in a file
 	degrees  *blockio.Slab
+	ends     [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
 	read     int64
 }
 
-// NewEvaluator plans evaluations of models of at most maxDim columns between
+// NewEvaluator plans evaluations of models like o.Model and of at most maxDim columns between
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func NewEvaluator(src Source, dev gpu.Device, o EvaluatorOptions, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
@@ -112,7 +116,8 @@ func (e *Evaluator) plan(maxDim int) error {
 		featureBytes += int64(c.RowBytes())
 		accDim = max(accDim, int64(c.Dim))
 	}
-	accDim = max(accDim, int64(maxDim))
+	accumulated, transformed := e.o.Model.StreamDims()
+	accDim = max(accDim, int64(maxDim), int64(accumulated))
 	stateBytes := 4 * int64(maxDim)
 	directions := int64(1)
 	if m.Schema.Undirected {
@@ -132,12 +137,12 @@ func (e *Evaluator) plan(maxDim int) error {
 			for _, p := range m.Partitions[t.lo:t.hi] {
 				edges += int64(p.Edges)
 			}
-			// Sums, input states, degrees, counters, edges (indices) and the row being read.
-			most = max(most, int64(t.nodes)*(4*accDim+max(featureBytes, stateBytes)+12)+edges*directions*4)
+			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the row being read.
+			most = max(most, int64(t.nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed)+20)+edges*directions*4)
 		}
 		return most + chunk
 	}
-	states := 2 * int64(m.Nodes) * stateBytes
+	states := int64(m.Nodes) * (2*stateBytes + 4)
 	k := 1
 	if e.o.MemoryBytes > 0 {
 		for ; need(k) > e.o.MemoryBytes; k *= 2 {
@@ -165,6 +170,11 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 		r.splits = append(r.splits, splitValue(s))
 	}
 	defer r.close()
+	if model.ReadsDegrees() {
+		if err := r.countEdges(ctx); err != nil {
+			return nil, fmt.Errorf("train: evaluation: degrees: %w", err)
+		}
+	}
 	layers := model.Layers()
 	for l, layer := range layers {
 		s, ok := layer.(nn.Streamer)
@@ -199,13 +209,15 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 // Close frees the evaluator's memory.
 func (e *Evaluator) Close() error {
 	e.kept.free()
+	e.counts.close()
+	e.counts = nil
 	err := e.arena.Close()
-	for _, s := range append(e.features, e.state, e.degrees) {
+	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1]) {
 		if s != nil {
 			err = errors.Join(err, s.Free())
 		}
 	}
-	e.features, e.state, e.degrees = nil, nil, nil
+	e.features, e.state, e.degrees, e.ends = nil, nil, nil, [2]*blockio.Slab{}
 	return err
 }
 
@@ -235,6 +247,11 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		return err
 	}
 	defer free()
+	if prep, ok := layer.(nn.Preparer); ok {
+		if err := r.prepare(ctx, prep, i, acc); err != nil {
+			return err
+		}
+	}
 	if layer.AccumulatorDim() > 0 {
 		// The tile's own states come last and stay for finishing.
 		for k := range r.tiles {
@@ -309,6 +326,59 @@ func (r *evaluation) accumulators(layer nn.Streamer, to tile) (acc gpu.Tensor, d
 	return gpu.MatrixOf(mem, 0, to.nodes, layer.AccumulatorDim()), degrees, func() { _ = mem.Free() }, nil
 }
 
+// prepare lets a layer set a tile's accumulators from the tile's own states.
+func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, i int, acc gpu.Tensor) error {
+	input, release, err := r.input(ctx, layer, i)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for lo := 0; lo < acc.Rows; lo += r.chunkRows {
+		n := min(r.chunkRows, acc.Rows-lo)
+		var self nn.Input
+		for _, t := range input.Tables {
+			self.Tables = append(self.Tables, t.View(lo, 0, n, t.Cols))
+		}
+		layer.Prepare(&nn.Pass{Queue: r.queue, Arena: r.arena}, self, acc.View(lo, 0, n, acc.Cols))
+		if err := r.queue.Sync(ctx); err != nil {
+			return err
+		}
+		if err := r.arena.Reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countEdges fills counts, which stay for the next evaluation.
+func (r *evaluation) countEdges(ctx context.Context) error {
+	if r.counts != nil {
+		return nil
+	}
+	m := r.src.Manifest()
+	counts, err := newStates(m.Nodes, 4, r.memory, r.o.TempDir)
+	if err != nil {
+		return err
+	}
+	everything := tile{hi: len(m.Partitions), nodes: int(m.Nodes)}
+	for _, t := range r.tiles {
+		if err = grow(&r.ends[0], int64(t.nodes)*4); err == nil {
+			n := asInt32(r.ends[0].Bytes())[:t.nodes]
+			clear(n)
+			err = r.edges.each(ctx, everything, t, func(d, _ uint32) { n[d]++ })
+		}
+		if err == nil {
+			err = counts.write(r.ends[0].Bytes()[:4*t.nodes], t.base)
+		}
+		if err != nil {
+			counts.close()
+			return err
+		}
+	}
+	r.counts = counts
+	return nil
+}
+
 // accumulate adds the messages from one tile to another.
 func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
 	c := r.kept
@@ -333,6 +403,15 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	defer release()
 	q := r.queue
 	g := gpu.Graph{NumDst: r.tiles[to].nodes, NumSrc: r.tiles[from].nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
+	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
+		for i, t := range []int{from, to} {
+			b, err := r.counts.rows(&r.ends[i], r.tiles[t].base, r.tiles[t].nodes)
+			if err != nil {
+				return err
+			}
+			*[]*gpu.Tensor{&g.SrcDegrees, &g.DstDegrees}[i] = r.arena.Int32s(q, asInt32(b))
+		}
+	}
 	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
 	if err := q.Sync(ctx); err != nil {
 		return err

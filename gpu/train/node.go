@@ -35,7 +35,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	usage := startUsage()
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, MemoryBytes: share(cfg.MemoryBytes, evalShare)}, max(cfg.Hidden, m.Schema.Classes))
+	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, MemoryBytes: share(cfg.MemoryBytes, evalShare), Model: cfg.model(in, m.Schema.Classes)}, max(cfg.Hidden, m.Schema.Classes))
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,18 @@ func (s *states) read(b []byte, first uint64) error {
 	return nil
 }
 
+// rows returns rows from node first on: in place, or read into *buf.
+func (s *states) rows(buf **blockio.Slab, first uint64, nodes int) ([]byte, error) {
+	if b := s.view(first, nodes); b != nil {
+		return b, nil
+	}
+	if err := grow(buf, int64(nodes)*s.rowBytes); err != nil {
+		return nil, err
+	}
+	b := (*buf).Bytes()[:int64(nodes)*s.rowBytes]
+	return b, s.read(b, first)
+}
+
 // write stores whole rows from node first on.
 func (s *states) write(b []byte, first uint64) error {
 	if s.slab != nil {

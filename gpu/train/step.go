@@ -59,6 +59,8 @@ type trainer struct {
 	adam   gpu.AdamOptions
 	labels []int32 // of the batch's seeds
 	graphs []gpu.Graph
+	// degrees of the batch's input nodes, where the model reads degrees
+	degrees []int32
 }
 
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, in, classes int) (_ *trainer, err error) {
@@ -68,8 +70,11 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, in, classes in
 		return nil, err
 	}
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(in, classes)); err == nil {
-		hops := t.model.Hops()
-		t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts[:hops], Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+		fanouts := cfg.Fanouts[:t.model.Hops()]
+		if len(fanouts) == 0 { // the sampler draws at least one hop; batch leaves it
+			fanouts = []int{1}
+		}
+		t.loader, err = mini.NewLoader(mini.Config{Fanouts: fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
 	}
 	if err != nil {
 		_ = t.close()
@@ -157,16 +162,9 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	for _, row := range b.Seeds {
 		t.labels = append(t.labels, mb.Labels[row])
 	}
-	t.graphs = t.graphs[:0]
-	for range len(t.model.Layers()) - len(b.Blocks) { // layers that read a node alone
-		t.graphs = append(t.graphs, gpu.Graph{NumDst: len(b.Input), NumSrc: len(b.Input)})
-	}
-	for i := range b.Blocks {
-		k := &b.Blocks[i]
-		t.graphs = append(t.graphs, gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)})
-	}
+	input := t.blocks(mb, b)
 	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
-	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, b.Input)})
+	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)})
 	forward := time.Now()
 	grad := a.Matrix(q, logits.Rows, logits.Cols)
 	q.SoftmaxCrossEntropy(logits, a.Int32s(q, t.labels), grad, t.model.Stat())
@@ -188,6 +186,40 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	sum.edges += int64(b.SampledEdges())
 	sum.profile.Add(Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return nil
+}
+
+// blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
+// that feed the first. Layers that read a node alone have a graph without edges.
+func (t *trainer) blocks(mb *store.MacroBatch, b *mini.Batch) (input []uint32) {
+	q, a := t.queue, t.arena
+	blocks, input := b.Blocks, b.Input
+	if t.model.Hops() == 0 {
+		blocks, input = nil, b.Seeds
+	}
+	t.graphs = t.graphs[:0]
+	for range len(t.model.Layers()) - len(blocks) {
+		t.graphs = append(t.graphs, gpu.Graph{NumDst: len(input), NumSrc: len(input)})
+	}
+	degrees := t.model.ReadsDegrees()
+	var below gpu.Tensor // the sources' degrees: those of the destinations of the block below
+	if degrees {
+		t.degrees = t.degrees[:0]
+		for _, row := range input {
+			s := mb.In.Spans[row]
+			t.degrees = append(t.degrees, int32(s.End-s.Begin))
+		}
+		below = a.Int32s(q, t.degrees)
+	}
+	for i := range blocks {
+		k := &blocks[i]
+		g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+		if degrees {
+			g.SrcDegrees, g.DstDegrees = below, a.Int32s(q, k.Degrees)
+			below = g.DstDegrees
+		}
+		t.graphs = append(t.graphs, g)
+	}
+	return input
 }
 
 func (t *trainer) dropoutSeed(k mini.Key) uint64 {

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 )
@@ -32,7 +34,8 @@ type trainOptions struct {
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	c := &o.Config
 	fs.StringVar(&c.Task, "task", "auto", "auto or node")
-	fs.StringVar(&c.Model, "model", "sage", "sage")
+	fs.StringVar(&c.Model, "model", "sage", strings.Join(nn.Models(), ", "))
+	fs.IntVar(&c.Heads, "heads", 0, "attention heads of gat: side by side in hidden layers, averaged in the last (default 4)")
 	fs.IntVar(&c.Layers, "layers", 0, "layers of the model (default: one a fanout, or 2)")
 	fs.IntVar(&c.Hidden, "hidden", 128, "columns between layers")
 	fs.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward from the targets, -1 for all (default 15,10,5)")

@@ -1,0 +1,137 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// states sets dst [n × c] to the states of the first n sources, of any
+// feature type. It reports whether the pass goes on.
+func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
+	q := p.Queue
+	if len(in.Tables) != 1 || in.Tables[0].Cols != dst.Cols || in.Tables[0].Rows < n && in.Index.IsZero() || !in.Index.IsZero() && in.Index.Cols < n {
+		q.Fail(fmt.Errorf("nn: %s: input is %v, expected one table of %d columns and %d rows or more: %w", layer, in.Tables, dst.Cols, n, gpu.ErrShape))
+	}
+	if q.Err() != nil {
+		return false
+	}
+	switch t := in.Tables[0]; {
+	case !in.Index.IsZero():
+		q.Gather(dst, t, in.Index.View(0, 0, 1, n))
+	case t.Elem == dst.Elem:
+		q.Copy(dst, t.Head(n))
+	default: // a sum of one row converts
+		q.Aggregate(gpu.AggregateOptions{}, q.SelfLoops(p.Arena, gpu.Graph{NumDst: n, NumSrc: n}), t, dst)
+	}
+	return q.Err() == nil
+}
+
+// neighbourSum is the weighted sum over a node's neighbours and itself with
+// which [GCN] and [GIN] begin: z[v] = w_vv·h[v] + Σ w_uv·h[u]. Weights depend on
+// the graph alone, so that it has no parameters.
+type neighbourSum struct {
+	name         string
+	in           int
+	symmetric    bool // weights 1/√((deg v + 1)(deg u + 1)) instead of 1
+	inputDropout float32
+
+	loops   gpu.Graph // of the pass between forward and backward
+	weights gpu.Tensor
+}
+
+// ReadsDegrees implements [DegreeReader].
+func (s *neighbourSum) ReadsDegrees() bool { return true }
+
+// forward returns [g.NumDst × in].
+func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	q := p.Queue
+	if len(in.Tables) != 1 || in.Tables[0].Cols != s.in {
+		q.Fail(fmt.Errorf("nn: %s: input is %v, expected one table of %d columns: %w", s.name, in.Tables, s.in, gpu.ErrShape))
+		return gpu.Tensor{}
+	}
+	s.loops = q.SelfLoops(p.Arena, *g)
+	s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
+	q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
+	z := p.Arena.Matrix(q, g.NumDst, s.in)
+	q.Aggregate(gpu.AggregateOptions{Index: in.Index, Weights: s.weights}, s.loops, in.Tables[0], z)
+	if p.Train && s.inputDropout > 0 {
+		q.Dropout(gpu.DropoutOptions{P: s.inputDropout, Seed: ^p.DropoutSeed}, z)
+	}
+	return z
+}
+
+// backward returns the gradient of the input [NumSrc × in] from that of z.
+func (s *neighbourSum) backward(p *Pass, dz gpu.Tensor) gpu.Tensor {
+	q := p.Queue
+	dIn := p.Arena.Matrix(q, s.loops.NumSrc, s.in)
+	q.Fill(dIn, 0)
+	q.TransposeEdges(p.Arena, &s.loops)
+	q.AggregateHeadsBackward(s.loops, s.weights, dz, dIn)
+	return dIn
+}
+
+// AccumulatorDim implements [Streamer]: the neighbours' part of the sum.
+func (s *neighbourSum) AccumulatorDim() int { return s.in }
+
+// Accumulate implements [Streamer].
+func (s *neighbourSum) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+	q := p.Queue
+	o := gpu.AggregateOptions{Index: src.Index, Accumulate: true}
+	if s.symmetric {
+		o.Weights = p.Arena.Matrix(q, g.Edges(), 1)
+		q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: true}, *g, o.Weights)
+	}
+	if q.Err() == nil && g.Edges() > 0 {
+		q.Aggregate(o, *g, src.Tables[0], acc)
+	}
+}
+
+// finish returns z [n × in] from the accumulated neighbours.
+func (s *neighbourSum) finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+	q, n := p.Queue, acc.Rows
+	z := p.Arena.Matrix(q, n, s.in)
+	if !states(p, s.name, n, self, z) {
+		return gpu.Tensor{}
+	}
+	if s.symmetric {
+		by := p.Arena.Vector(q, n, degrees.Elem)
+		q.Fill(by, 1)
+		q.Axpy(1, degrees, by)
+		q.DivideRows(z, by)
+	}
+	q.Axpy(1, acc, z)
+	return z
+}
+
+// linear is a dense layer's product with its gradients: x·W + b.
+type linear struct {
+	w, b *Param
+}
+
+// newLinear declares "name.weight" [in × out] and "name.bias" in p.
+func newLinear(p *Params, name string, in, out int) linear {
+	return linear{w: p.Add(name+".weight", in, out, FanIn(in)), b: p.Add(name+".bias", 1, out, Zero)}
+}
+
+func (l linear) params() []*Param { return []*Param{l.w, l.b} }
+
+// forward returns [x.Rows × out].
+func (l linear) forward(p *Pass, x gpu.Tensor, relu bool) gpu.Tensor {
+	y := p.Arena.Matrix(p.Queue, x.Rows, l.w.Value.Cols)
+	p.Queue.Gemm(gpu.GemmOptions{Bias: l.b.Value, ReLU: relu}, x, l.w.Value, y)
+	return y
+}
+
+// backward sets the parameters' gradients and returns that of x if needInput.
+func (l linear) backward(p *Pass, x, dy gpu.Tensor, needInput bool) gpu.Tensor {
+	q := p.Queue
+	q.Gemm(gpu.GemmOptions{TransA: true}, x, dy, l.w.Grad)
+	q.ColumnSum(dy, l.b.Grad)
+	if !needInput {
+		return gpu.Tensor{}
+	}
+	dx := p.Arena.Matrix(q, x.Rows, x.Cols)
+	q.Gemm(gpu.GemmOptions{TransB: true}, dy, l.w.Value, dx)
+	return dx
+}

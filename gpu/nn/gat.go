@@ -1,0 +1,246 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+)
+
+// gatSlope is the slope of the leaky ReLU of attention scores (Veličković et al., section 2.1).
+const gatSlope = .2
+
+// GAT is a graph attention layer (Veličković et al., "Graph Attention Networks",
+// ICLR 2018, eqs. 1–6), for each of its heads:
+//
+//	t[v]   = W·h[v]
+//	α[u,v] = softmax over u → v, u = v included, of leakyReLU(a_src·t[u] + a_dst·t[v])
+//	o[v]   = Σ_u α[u,v]·t[u]
+//	out[v] = act(heads side by side, or their mean, + b)
+//
+// Attention over the sampled neighbours is a softmax over these alone. A self
+// loop that the graph has counts beside the added one.
+type GAT struct {
+	index, in, width, heads int
+	mean                    bool // the output is the mean of the heads
+	act                     Activation
+	inputDropout            float32
+	w, aSrc, aDst, b        *Param
+
+	// Of the pass between Forward and Backward.
+	loops  gpu.Graph
+	x      gpu.Tensor // [NumSrc × in]
+	t      gpu.Tensor // [NumSrc × heads·width]
+	a      gpu.Tensor // [heads·width × 2·heads], see attention
+	scores gpu.Tensor // [edges × heads], after the leaky ReLU
+	alpha  gpu.Tensor // [edges × heads]
+	y      gpu.Tensor // [NumDst × OutDim], activated
+}
+
+var _ Streamer = (*GAT)(nil)
+var _ Preparer = (*GAT)(nil)
+
+// NewGAT declares a layer's parameters in p: "i.weight" [in × heads·width],
+// "i.src" and "i.dst" [heads·width × 1], the attention vectors head after head,
+// and "i.bias". The output has width columns if mean, heads·width otherwise.
+// inputDropout is for a first layer: its input needs no gradient.
+func NewGAT(p *Params, index, in, width, heads int, mean bool, act Activation, inputDropout float32) *GAT {
+	name, all := fmt.Sprint(index), heads*width
+	l := &GAT{index: index, in: in, width: width, heads: heads, mean: mean, act: act, inputDropout: inputDropout,
+		w:    p.Add(name+".weight", in, all, Glorot(in, all)),
+		aSrc: p.Add(name+".src", all, 1, Glorot(width, 1)),
+		aDst: p.Add(name+".dst", all, 1, Glorot(width, 1))}
+	l.b = p.Add(name+".bias", 1, l.OutDim(), Zero)
+	return l
+}
+
+// InDim returns the columns of a source's state.
+func (l *GAT) InDim() int { return l.in }
+
+// OutDim returns the columns of a destination's state.
+func (l *GAT) OutDim() int {
+	if l.mean {
+		return l.width
+	}
+	return l.heads * l.width
+}
+
+// Params lists weight, attention vectors and bias.
+func (l *GAT) Params() []*Param { return []*Param{l.w, l.aSrc, l.aDst, l.b} }
+
+// Hops returns 1.
+func (l *GAT) Hops() int { return 1 }
+
+// Forward implements [Layer]. in has one table.
+func (l *GAT) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	q := p.Queue
+	var half gpu.Tensor
+	if l.x, l.t, half = l.transform(p, g.NumSrc, in); q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	l.loops = q.SelfLoops(p.Arena, *g)
+	e := l.loops.Edges()
+	l.scores, l.alpha = p.Arena.Matrix(q, e, l.heads), p.Arena.Matrix(q, e, l.heads)
+	if q.Err() != nil { // g has more destinations than sources
+		return gpu.Tensor{}
+	}
+	q.EdgeAdd(gatSlope, l.loops, half.View(0, 0, g.NumSrc, l.heads), half.View(0, l.heads, g.NumDst, l.heads), l.scores)
+	q.Copy(l.alpha, l.scores)
+	q.EdgeSoftmax(l.loops, l.alpha)
+	o := p.Arena.Matrix(q, g.NumDst, l.t.Cols)
+	q.Fill(o, 0)
+	q.AggregateHeads(l.loops, l.alpha, l.t, o)
+	l.y = l.output(p, o)
+	return l.y
+}
+
+// transform returns the states x of n sources, x·W, and the halves of their
+// attention scores [n × 2·heads]: as sources, then as destinations.
+func (l *GAT) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
+	q := p.Queue
+	dense := len(in.Tables) == 1 && in.Index.IsZero() && in.Tables[0].Elem == blocks.Float32 && in.Tables[0].Rows >= n
+	if dense && !(p.Train && l.inputDropout > 0) {
+		x = in.Tables[0].Head(n)
+	} else {
+		x = p.Arena.Matrix(q, n, l.in)
+		if !states(p, fmt.Sprintf("GAT layer %d", l.index), n, in, x) {
+			return x, t, half
+		}
+		if p.Train && l.inputDropout > 0 {
+			q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, x)
+		}
+	}
+	t = p.Arena.Matrix(q, n, l.heads*l.width)
+	q.Gemm(gpu.GemmOptions{}, x, l.w.Value, t)
+	l.a = l.attention(p)
+	half = p.Arena.Matrix(q, n, 2*l.heads)
+	q.Gemm(gpu.GemmOptions{}, t, l.a, half)
+	return x, t, half
+}
+
+// attention lays the attention vectors out so that t·A is all halves of scores
+// at once: column h holds a_src of head h in the rows of head h, column heads+h a_dst.
+func (l *GAT) attention(p *Pass) gpu.Tensor {
+	q := p.Queue
+	a := p.Arena.Matrix(q, l.heads*l.width, 2*l.heads)
+	q.Fill(a, 0)
+	for i, v := range []*Param{l.aSrc, l.aDst} {
+		for h := range l.heads {
+			q.Copy(a.View(h*l.width, i*l.heads+h, l.width, 1), v.Value.View(h*l.width, 0, l.width, 1))
+		}
+	}
+	return a
+}
+
+// output turns the heads' sums o, which it overwrites, into the layer's output.
+func (l *GAT) output(p *Pass, o gpu.Tensor) gpu.Tensor {
+	q, y := p.Queue, o
+	if l.mean {
+		y = p.Arena.Matrix(q, o.Rows, l.width)
+		one := p.Arena.Matrix(q, o.Rows, l.width)
+		q.Fill(y, 0)
+		for h := range l.heads {
+			q.Copy(one, o.View(0, h*l.width, o.Rows, l.width))
+			q.Axpy(1/float32(l.heads), one, y)
+		}
+	}
+	q.AddBias(l.act.ReLU, l.b.Value, y)
+	l.act.drop(p, l.index, y)
+	return y
+}
+
+// Backward implements [Layer].
+func (l *GAT) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+	q, a, g := p.Queue, p.Arena, &l.loops
+	l.act.backward(p, l.index, l.y, dOut)
+	q.ColumnSum(dOut, l.b.Grad)
+	do := dOut
+	if l.mean {
+		do = a.Matrix(q, dOut.Rows, l.t.Cols)
+		one := a.Matrix(q, dOut.Rows, l.width)
+		q.Fill(one, 0)
+		q.Axpy(1/float32(l.heads), dOut, one)
+		for h := range l.heads {
+			q.Copy(do.View(0, h*l.width, dOut.Rows, l.width), one)
+		}
+	}
+	// Weights, softmax, scores, and their two halves.
+	de := a.Matrix(q, g.Edges(), l.heads)
+	q.EdgeDot(l.heads, *g, l.t, do, de)
+	q.EdgeSoftmaxBackward(*g, l.alpha, de)
+	q.LeakyReLUBackward(gatSlope, l.scores, de)
+	q.TransposeEdges(a, g)
+	half := a.Matrix(q, g.NumSrc, 2*l.heads)
+	q.Fill(half, 0)
+	q.EdgeSum(true, *g, de, half.View(0, 0, g.NumSrc, l.heads))
+	q.EdgeSum(false, *g, de, half.View(0, l.heads, g.NumDst, l.heads))
+	da := a.Matrix(q, l.a.Rows, l.a.Cols)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.t, half, da)
+	for i, v := range []*Param{l.aSrc, l.aDst} {
+		for h := range l.heads {
+			q.Copy(v.Grad.View(h*l.width, 0, l.width, 1), da.View(h*l.width, i*l.heads+h, l.width, 1))
+		}
+	}
+	// The transformed states: through the scores and through the sum.
+	dt := a.Matrix(q, g.NumSrc, l.t.Cols)
+	q.Gemm(gpu.GemmOptions{TransB: true}, half, l.a, dt)
+	q.AggregateHeadsBackward(*g, l.alpha, do, dt)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dt, l.w.Grad)
+	if !needInput {
+		return gpu.Tensor{}
+	}
+	dIn := a.Matrix(q, g.NumSrc, l.in)
+	q.Gemm(gpu.GemmOptions{TransB: true}, dt, l.w.Value, dIn)
+	return dIn
+}
+
+// AccumulatorDim implements [Streamer]: the weighted sum and, for each head,
+// the largest score, the sum of weights and the node's half of the score.
+func (l *GAT) AccumulatorDim() int { return l.heads * (l.width + 3) }
+
+// sums views the accumulators of some destinations.
+func (l *GAT) sums(acc gpu.Tensor) (s gpu.AttentionSums, half gpu.Tensor) {
+	at, n := l.heads*l.width, acc.Rows
+	s = gpu.AttentionSums{Sum: acc.View(0, 0, n, at), Max: acc.View(0, at, n, l.heads), Total: acc.View(0, at+l.heads, n, l.heads)}
+	return s, acc.View(0, at+2*l.heads, n, l.heads)
+}
+
+// Prepare implements [Preparer]: the destinations' half of the scores, and their self loops.
+func (l *GAT) Prepare(p *Pass, self Input, acc gpu.Tensor) {
+	q, n := p.Queue, acc.Rows
+	_, t, half := l.transform(p, n, self)
+	if q.Err() != nil {
+		return
+	}
+	s, dst := l.sums(acc)
+	q.Copy(dst, half.View(0, l.heads, n, l.heads))
+	q.OnlineAttention(gatSlope, q.SelfLoops(p.Arena, gpu.Graph{NumDst: n, NumSrc: n}), t, half.View(0, 0, n, l.heads), dst, s)
+}
+
+// Accumulate implements [Streamer] by an online softmax.
+func (l *GAT) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+	if g.Edges() == 0 {
+		return
+	}
+	_, t, half := l.transform(p, g.NumSrc, src)
+	if p.Queue.Err() != nil {
+		return
+	}
+	s, dst := l.sums(acc)
+	p.Queue.OnlineAttention(gatSlope, *g, t, half.View(0, 0, g.NumSrc, l.heads), dst, s)
+}
+
+// Finish implements [Streamer].
+func (l *GAT) Finish(p *Pass, _ Input, acc, _ gpu.Tensor) gpu.Tensor {
+	q, n := p.Queue, acc.Rows
+	s, _ := l.sums(acc)
+	o, by := p.Arena.Matrix(q, n, s.Sum.Cols), p.Arena.Matrix(q, n, 1)
+	q.Copy(o, s.Sum)
+	total := by
+	total.Rows, total.Cols, total.Stride = 1, n, n
+	for h := range l.heads {
+		q.Copy(by, s.Total.View(0, h, n, 1))
+		q.DivideRows(o.View(0, h*l.width, n, l.width), total)
+	}
+	return l.output(p, o)
+}

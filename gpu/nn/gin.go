@@ -1,0 +1,97 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// GIN is a layer of a graph isomorphism network (Xu, Hu, Leskovec and Jegelka,
+// "How Powerful are Graph Neural Networks?", ICLR 2019, eq. 4.1) with ε = 0
+// (GIN-0, section 7) and a perceptron of one hidden layer:
+//
+//	out[v] = act(W_2·relu(W_1·(h[v] + Σ_(u → v) h[u]) + b_1) + b_2)
+//
+// The sum over the k_v neighbours of a mini-batch is multiplied by deg_v/k_v, as
+// in [GCN]. Sums grow with the degree: graphs with hubs are better served by
+// the models that normalise.
+//
+// The block's graph must have its destinations' degrees.
+type GIN struct {
+	index, out int
+	act        Activation
+	sum        neighbourSum
+	lin        [2]linear
+	z, h, y    gpu.Tensor // of the pass between Forward and Backward
+}
+
+var _ Streamer = (*GIN)(nil)
+
+// NewGIN declares a layer's parameters in p: "i.0.weight" [in × hidden],
+// "i.1.weight" [hidden × out] and their biases. inputDropout is for a first
+// layer: its input needs no gradient.
+func NewGIN(p *Params, index, in, hidden, out int, act Activation, inputDropout float32) *GIN {
+	name := fmt.Sprint(index)
+	return &GIN{index: index, out: out, act: act,
+		sum: neighbourSum{name: "GIN layer " + name, in: in, inputDropout: inputDropout},
+		lin: [2]linear{newLinear(p, name+".0", in, hidden), newLinear(p, name+".1", hidden, out)}}
+}
+
+// InDim returns the columns of a source's state.
+func (l *GIN) InDim() int { return l.sum.in }
+
+// OutDim returns the columns of a destination's state.
+func (l *GIN) OutDim() int { return l.out }
+
+// Params lists weights and biases.
+func (l *GIN) Params() []*Param { return append(l.lin[0].params(), l.lin[1].params()...) }
+
+// Hops returns 1.
+func (l *GIN) Hops() int { return 1 }
+
+// ReadsDegrees implements [DegreeReader].
+func (l *GIN) ReadsDegrees() bool { return true }
+
+// Forward implements [Layer]. in has one table.
+func (l *GIN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	l.z = l.sum.forward(p, g, in)
+	l.h, l.y = l.dense(p, l.z)
+	return l.y
+}
+
+func (l *GIN) dense(p *Pass, z gpu.Tensor) (h, y gpu.Tensor) {
+	h = l.lin[0].forward(p, z, true)
+	y = l.lin[1].forward(p, h, l.act.ReLU)
+	l.act.drop(p, l.index, y)
+	return h, y
+}
+
+// Backward implements [Layer].
+func (l *GIN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+	l.act.backward(p, l.index, l.y, dOut)
+	dh := l.lin[1].backward(p, l.h, dOut, true)
+	p.Queue.ReLUBackward(1, l.h, dh)
+	dz := l.lin[0].backward(p, l.z, dh, needInput)
+	if !needInput || p.Queue.Err() != nil {
+		return gpu.Tensor{}
+	}
+	return l.sum.backward(p, dz)
+}
+
+// AccumulatorDim implements [Streamer]: the sum over neighbours.
+func (l *GIN) AccumulatorDim() int { return l.sum.AccumulatorDim() }
+
+// Accumulate implements [Streamer].
+func (l *GIN) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+	l.sum.Accumulate(p, g, src, acc)
+}
+
+// Finish implements [Streamer].
+func (l *GIN) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+	z := l.sum.finish(p, self, acc, degrees)
+	if p.Queue.Err() != nil {
+		return gpu.Tensor{}
+	}
+	_, y := l.dense(p, z)
+	return y
+}
