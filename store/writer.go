@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sort"
 	"strings"
 	"time"
@@ -99,10 +100,17 @@ func newWriter(ctx context.Context, dir string, o WriterOptions, create bool) (_
 // makeDir makes the directory, or fails with ErrExists if something else than
 // the remains of a writer is in it.
 func (w *Writer) makeDir() error {
-	if w.exists(w.dir) {
+	info, err := w.fs.Stat(w.dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("create store: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("%w: %s is not a directory", ErrExists, w.dir)
+	default:
 		names, err := w.fs.List(w.dir)
 		if err != nil {
-			return fmt.Errorf("%w: %s (not a directory?): %w", ErrExists, w.dir, err)
+			return fmt.Errorf("create store: %w", err)
 		}
 		for _, n := range names {
 			switch n {

@@ -55,10 +55,13 @@ const (
 // commits version 1. Until it returns nil there is nothing that opens.
 //
 // When the input is bad (ErrInput), the options are (ErrOptions) or the budget
-// is too small (store.ErrBudget), dir is left as if Run had not been called.
+// is too small (store.ErrBudget), dir is left as if Run had not been called, but
+// for finished phases that a resumed ingest found there.
 // After any other failure (a full disk, cancellation, a crash) dir
 // holds an unfinished ingest: Open refuses it with store.ErrNoVersion,
-// Run with Options.Resume continues it, Run without starts afresh.
+// Run with Options.Resume continues it, Run without starts afresh. Only an error
+// of the commit itself (it says so) leaves open whether the store is there: then it
+// is whole, and Run again fails with store.ErrExists.
 func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -79,11 +82,18 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 	if err == nil {
 		return &r.rep, w.Close()
 	}
-	if errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) ||
-		errors.Is(err, partitioner.ErrFile) || errors.Is(err, partitioner.ErrBudget) {
+	// What a resumed ingest found finished is not the fault of today's options.
+	if len(r.rep.Resumed) == 0 && refusal(err) {
 		return nil, errors.Join(err, w.Abort())
 	}
 	return nil, errors.Join(err, w.Close())
+}
+
+// refusal reports whether err says that input, options or budget will not do, rather than
+// that the ingest was interrupted.
+func refusal(err error) bool {
+	return errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) ||
+		errors.Is(err, partitioner.ErrFile) || errors.Is(err, partitioner.ErrBudget)
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -128,7 +138,7 @@ func (r *run) run(ctx context.Context) error {
 		r.kept.keep(m)
 	}
 	if err := r.w.Commit(ctx, m); err != nil {
-		return err
+		return fmt.Errorf("commit: %w", err)
 	}
 	r.rep.Manifest, r.rep.Nodes, r.rep.BytesStored, r.rep.PeakRSSBytes = m, m.Nodes, m.Bytes(), PeakRSSBytes()
 	r.rep.EdgesStored = m.Edges
@@ -333,7 +343,7 @@ func (r *run) divide(placeBytes int64, nodes uint64) error {
 }
 
 // edges scatters, sorts and writes the topology and the edge columns.
-func (r *run) edges(ctx context.Context) error {
+func (r *run) edges(ctx context.Context) (err error) {
 	rules := r.rules()
 	payload := rules.payloadBytes()
 	if r.layout.inlineBits > 0 {
@@ -366,12 +376,16 @@ func (r *run) edges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			for _, w := range f.all() {
+				_ = w.Abort() // nothing, for those that are closed
+			}
+		}
+	}()
 	r.phase("sort edges", "edges", s.read.Load()-s.loops.Load())
 	counts, err := s.write(ctx, f, max(r.budget.edges-sh.residentBytes(), edgesMin/4), r.o.Threads, r.tick)
 	if err != nil {
-		for _, w := range f.all() {
-			_ = w.Abort()
-		}
 		return err
 	}
 	for i, w := range f.all() {

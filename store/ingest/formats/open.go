@@ -21,11 +21,29 @@ type Options struct {
 // Names lists the formats, as flags name them.
 func Names() []string { return []string{"numpy", "ogb", "triples", "edgelist", "binary"} }
 
-// Open opens the graph at path.
+// Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
+// fails, now or while the source is read, is not.
 func Open(path string, o Options) (ingest.Source, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
+	watched := &watchedFS{FS: o.FS}
+	o.FS = watched
+	src, err := openAs(path, o)
+	if err == nil {
+		src = &watchedSource{src, watched}
+	}
+	if bad := watched.verdict(err); bad != nil {
+		if err == nil {
+			_ = src.Close()
+		}
+		return nil, bad
+	}
+	return src, nil
+}
+
+// openAs opens path in the format that o names, or the one it detects.
+func openAs(path string, o Options) (ingest.Source, error) {
 	format := o.Format
 	if format == "" || format == "auto" {
 		var err error
