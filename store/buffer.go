@@ -161,7 +161,7 @@ func (l *layout) bound(src *macroSource, o *MacroOptions, isFixed []bool, capaci
 	l.edgesMax = max(in.sum(capacity), out.sum(capacity))
 	l.stagingMax = stage.sum(capacity)
 	l.seedsMax = int(seeds.sum(capacity))
-	if src.split != nil {
+	if first, err := src.m.SplitColumn(""); err == nil && src.split != nil && src.split.info.Name == first.Name { // whose nodes the manifest counts
 		train := newTopSum(p)
 		for j, part := range src.m.Partitions {
 			train.add(int64(part.inSplit(splitValue(o.Split))), isFixed[j])

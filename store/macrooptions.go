@@ -41,12 +41,14 @@ type MacroOptions struct {
 	// AheadMax bounds how many steps are read ahead; default 4.
 	AheadMax int
 
-	Features  []string // feature columns, by name; nil = none
-	Labels    bool     // the store's label column
-	Split     string   // whose nodes are seeds: "train" (default), "valid" or "test"
-	Both      bool     // build Out as well as In
-	Relations bool     // carry the relation of each edge
-	Verify    VerifyMode
+	Features []string // feature columns, by name; nil = none
+	Labels   bool     // the store's label column
+	Split    string   // whose nodes are seeds: "train" (default), "valid" or "test"
+	// SplitColumn is the split column that Split is looked up in; "" = the store's first.
+	SplitColumn string
+	Both        bool // build Out as well as In
+	Relations   bool // carry the relation of each edge
+	Verify      VerifyMode
 	// Threads assemble and verify; default GOMAXPROCS. Results do not depend on it.
 	Threads int
 	// GapBytes is how many unwanted bytes are read rather than starting another

@@ -118,25 +118,43 @@ func (s *macroSource) find(o *MacroOptions) (err error) {
 		if !wanted || len(cs) == 0 {
 			return nil, nil
 		}
-		c, err := s.column(cs[0], o)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range elems {
-			if c.info.Elem == e && c.info.Dim == 1 {
-				return c, nil
-			}
-		}
-		return nil, fmt.Errorf("%w: %s column %q is %d × %v, expected 1 × one of %v", ErrInvalid, role, c.info.Name, c.info.Dim, c.info.Elem, elems)
+		return s.scalar(cs[0], o, elems...)
 	}
 	if s.labels, err = optional(RoleLabel, o.Labels, blocks.Int32); err != nil {
 		return err
 	}
-	if s.split, err = optional(RoleSplit, true, blocks.Uint8); err != nil {
+	if err := s.findSplit(o); err != nil {
 		return err
 	}
 	s.relation, err = optional(RoleRelation, o.Relations, blocks.Uint8, blocks.Uint16)
 	return err
+}
+
+// findSplit finds the split column that o names.
+func (s *macroSource) findSplit(o *MacroOptions) error {
+	c, err := s.m.SplitColumn(o.SplitColumn)
+	if errors.Is(err, ErrNotFound) && o.SplitColumn == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.split, err = s.scalar(c, o, blocks.Uint8)
+	return err
+}
+
+// scalar is column for one of one element a row.
+func (s *macroSource) scalar(c *ColumnInfo, o *MacroOptions, elems ...blocks.ElemType) (*sourceColumn, error) {
+	sc, err := s.column(c, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range elems {
+		if c.Elem == e && c.Dim == 1 {
+			return sc, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s column %q is %d × %v, expected 1 × one of %v", ErrInvalid, c.Role, c.Name, c.Dim, c.Elem, elems)
 }
 
 // column finds a column's extents and checks that they hold what the manifest says.

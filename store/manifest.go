@@ -130,6 +130,22 @@ func (m *Manifest) ColumnsOf(role Role) []*ColumnInfo {
 	return cs
 }
 
+// SplitColumn returns the split column called name, the first one for "". A
+// name of no split column is [ErrNotFound], and lists those there are.
+func (m *Manifest) SplitColumn(name string) (*ColumnInfo, error) {
+	var names []string
+	for _, c := range m.ColumnsOf(RoleSplit) {
+		if name == "" || c.Name == name {
+			return c, nil
+		}
+		names = append(names, c.Name)
+	}
+	if name == "" {
+		return nil, fmt.Errorf("%w: a column of role %s", ErrNotFound, RoleSplit)
+	}
+	return nil, fmt.Errorf("%w: split column %q (the store has %q)", ErrNotFound, name, names)
+}
+
 // EdgeList returns the edge list called name.
 func (m *Manifest) EdgeList(name string) (*EdgeListInfo, error) {
 	for i := range m.EdgeLists {

@@ -13,6 +13,21 @@ type Pass struct {
 	// DropoutSeed keys this mini-batch's masks: a function of the run's seed,
 	// the epoch, the step and the batch.
 	DropoutSeed uint64
+	// History completes the means of one layer; nil: none.
+	History *History
+}
+
+// History is what a layer's destinations know of neighbours outside the
+// mini-batch's graph (FINDINGS, "Historical aggregates"): a mean becomes
+//
+//	agg[v] = mean of sampled neighbours / Divisors[v] + Rest[v]
+//
+// with Divisors[v] the full degree over the degree in memory, and Rest[v] the sum
+// of the other neighbours' latest states over the full degree, without gradient.
+type History struct {
+	Layer    int        // whose means are completed
+	Divisors gpu.Tensor // float32[1×NumDst]
+	Rest     gpu.Tensor // [NumDst × InDim]
 }
 
 // Input is the states of a block's sources: source s is row Index[s] of every

@@ -59,13 +59,30 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if !l.self(p, g.NumDst, in, z) {
 		return gpu.Tensor{}
 	}
-	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean, Index: in.Index}, *g, in.Tables[0], z.View(0, l.in, g.NumDst, l.in))
+	right, options := z.View(0, l.in, g.NumDst, l.in), gpu.AggregateOptions{Reduce: gpu.Mean, Index: in.Index}
+	if h := l.history(p); h == nil {
+		q.Aggregate(options, *g, in.Tables[0], right)
+	} else {
+		mean := p.Arena.Matrix(q, g.NumDst, l.in)
+		q.Aggregate(options, *g, in.Tables[0], mean)
+		q.DivideRows(mean, h.Divisors)
+		q.Axpy(1, h.Rest, mean)
+		q.Copy(right, mean)
+	}
 	if p.Train && l.inputDropout > 0 {
 		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
 	}
 	y := l.dense(p, z)
 	l.g, l.z, l.y = g, z, y
 	return y
+}
+
+// history returns what completes this layer's means in p, or nil.
+func (l *SAGE) history(p *Pass) *History {
+	if h := p.History; h != nil && h.Layer == l.index {
+		return h
+	}
+	return nil
 }
 
 // self fills the left half of z with the states of the first n sources. It
@@ -100,7 +117,11 @@ func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q.Copy(dIn.Head(n), dz.View(0, 0, n, l.in))
 	q.Fill(dIn.View(n, 0, l.g.NumSrc-n, l.in), 0)
 	q.Transpose(p.Arena, l.g)
-	q.AggregateBackward(gpu.Mean, *l.g, dz.View(0, l.in, n, l.in), dIn)
+	right := dz.View(0, l.in, n, l.in)
+	if h := l.history(p); h != nil {
+		q.DivideRows(right, h.Divisors)
+	}
+	q.AggregateBackward(gpu.Mean, *l.g, right, dIn)
 	return dIn
 }
 

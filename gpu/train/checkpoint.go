@@ -141,7 +141,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, cfg Config, 
 	if memory > 0 {
 		memory = max(memory-programBytes, 1)
 	}
-	e, err := NewEvaluator(st, dev, EvaluatorOptions{Features: c.Config.Features, MemoryBytes: memory, Model: c.Model}, max(c.Model.Hidden, c.Model.Out))
+	e, err := NewEvaluator(st, dev, EvaluatorOptions{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model}, max(c.Model.Hidden, c.Model.Out))
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,13 @@ type Config struct {
 	// Features names the feature columns; default: all of role feature.
 	Features []string `json:"features" yaml:"features"`
 
+	// Split names the split column; default: the store's first.
+	Split string `json:"split" yaml:"split"`
+
+	// History adds the hidden states of neighbours that are not in memory to the
+	// last layer's means, as of the start of the epoch; 2 layers or more.
+	History bool `json:"history" yaml:"history"`
+
 	// PrecomputedHop reads the first layer's neighbourhood mean from the column
 	// that PrecomputeHop made: the model samples one hop less.
 	PrecomputedHop bool `json:"precomputed_hop" yaml:"precomputed_hop"`
@@ -97,6 +104,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
 	case c.PrecomputedHop && c.Layers < 2:
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
+	case c.History && c.Model != "sage":
+		return fmt.Errorf("train: model %s has no history: its messages are not means over neighbours (known: sage)", c.Model)
+	case c.History && c.Layers < 2:
+		return fmt.Errorf("train: a model of %d layer has no hidden states to keep a history of: use 2 layers or more", c.Layers)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:

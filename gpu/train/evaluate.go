@@ -23,6 +23,7 @@ type Source interface {
 // EvaluatorOptions configures an [Evaluator].
 type EvaluatorOptions struct {
 	Features    []string // the model's input columns, in its order
+	Split       string   // split column; "": the store's first
 	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
 	TempDir     string   // for hidden states that do not fit; "": the system's
 	// Model is what will be evaluated: it decides what a node takes.
@@ -95,16 +96,15 @@ func NewEvaluator(src Source, dev gpu.Device, o EvaluatorOptions, maxDim int) (*
 	if len(e.columns) == 0 {
 		return nil, fmt.Errorf("train: evaluation: %w: no feature columns", store.ErrNotFound)
 	}
-	for _, role := range []struct {
-		role store.Role
-		name *string
-	}{{store.RoleLabel, &e.label}, {store.RoleSplit, &e.split}} {
-		cs := m.ColumnsOf(role.role)
-		if len(cs) == 0 {
-			return nil, fmt.Errorf("train: evaluation: %w: a column of role %s", store.ErrNotFound, role.role)
-		}
-		*role.name = cs[0].Name
+	labels := m.ColumnsOf(store.RoleLabel)
+	if len(labels) == 0 {
+		return nil, fmt.Errorf("train: evaluation: %w: a column of role %s", store.ErrNotFound, store.RoleLabel)
 	}
+	split, err := m.SplitColumn(o.Split)
+	if err != nil {
+		return nil, fmt.Errorf("train: evaluation: %w", err)
+	}
+	e.label, e.split = labels[0].Name, split.Name
 	return e, e.plan(maxDim)
 }
 
@@ -165,6 +165,12 @@ func (e *Evaluator) BytesRead() int64 { return e.read + e.edges.bytes }
 // Run computes the model's outputs for all nodes and returns the metrics of
 // the splits asked for ("train", "valid", "test"), in their order.
 func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, splits ...string) ([]Metrics, error) {
+	return e.run(ctx, q, model, nil, splits...)
+}
+
+// run is Run that also fills h, unless it is nil, from the states below the
+// last layer. Without splits the last layer itself is left out.
+func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *history, splits ...string) ([]Metrics, error) {
 	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
 	for _, s := range splits {
 		r.splits = append(r.splits, splitValue(s))
@@ -182,7 +188,9 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 			return nil, fmt.Errorf("train: layer %d (%T) cannot be evaluated from edge buckets", l, layer)
 		}
 		last := l == len(layers)-1
-		if !last {
+		if last {
+			r.history = h
+		} else {
 			out, err := newStates(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.o.TempDir)
 			if err != nil {
 				return nil, err
@@ -225,6 +233,7 @@ func (e *Evaluator) Close() error {
 type evaluation struct {
 	*Evaluator
 	queue   *gpu.Queue
+	history *history // to fill in this layer, or nil
 	splits  []uint8
 	metrics []Metrics
 	in, out *states // hidden states below and above the layer; in is nil below the first
@@ -242,6 +251,14 @@ func (r *evaluation) close() {
 // tile computes a layer's outputs of destination tile i.
 func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *nn.Model, last bool) error {
 	q, to := r.queue, r.tiles[i]
+	if r.history != nil && len(r.splits) == 0 {
+		for k := range r.tiles { // in the order of a validation: sums are the same to the bit
+			if err := r.accumulate(ctx, nil, (i+1+k)%len(r.tiles), i, gpu.Tensor{}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	acc, degrees, free, err := r.accumulators(layer, to)
 	if err != nil {
 		return err
@@ -261,7 +278,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 			}
 		}
 	}
-	input, release, err := r.input(ctx, layer, i)
+	input, release, err := r.input(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -328,7 +345,7 @@ func (r *evaluation) accumulators(layer nn.Streamer, to tile) (acc gpu.Tensor, d
 
 // prepare lets a layer set a tile's accumulators from the tile's own states.
 func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, i int, acc gpu.Tensor) error {
-	input, release, err := r.input(ctx, layer, i)
+	input, release, err := r.input(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -379,7 +396,8 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 	return nil
 }
 
-// accumulate adds the messages from one tile to another.
+// accumulate adds the messages from one tile to another: to acc unless layer
+// is nil, and to the history that is to be filled.
 func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
 	c := r.kept
 	if c.slab == nil {
@@ -396,12 +414,20 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	for d := range degrees {
 		degrees[d] += float32(c.indptr[d+1] - c.indptr[d])
 	}
-	input, release, err := r.input(ctx, layer, from)
+	input, release, err := r.input(ctx, from)
 	if err != nil {
 		return err
 	}
 	defer release()
 	q := r.queue
+	if r.history != nil {
+		if err := r.history.add(ctx, q, r.arena, r.tiles[from], r.tiles[to], c, input.Tables[0]); err != nil {
+			return err
+		}
+	}
+	if layer == nil {
+		return nil
+	}
 	g := gpu.Graph{NumDst: r.tiles[to].nodes, NumSrc: r.tiles[from].nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
 	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
 		for i, t := range []int{from, to} {
@@ -420,7 +446,7 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 }
 
 // input returns the states of a tile's nodes below the layer, valid until release.
-func (r *evaluation) input(ctx context.Context, layer nn.Streamer, i int) (in nn.Input, release func(), err error) {
+func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release func(), err error) {
 	var mems []gpu.Memory
 	release = func() {
 		for _, m := range mems {
@@ -460,7 +486,8 @@ func (r *evaluation) input(ctx context.Context, layer nn.Streamer, i int) (in nn
 			return in, nil, err
 		}
 	}
-	return in, release, add(b, layer.InDim(), layer.InDim(), blocks.Float32)
+	dim := int(r.in.rowBytes / 4)
+	return in, release, add(b, dim, dim, blocks.Float32)
 }
 
 // grow makes *s at least size bytes; its content is lost if it was smaller.

@@ -69,6 +69,9 @@ func (g *memoryGraph) Stats() (s store.MacroStats)   { return s }
 func (g *memoryGraph) MacroBatch() *store.MacroBatch {
 	mb := &store.MacroBatch{Rows: len(g.labels), In: &g.in, Labels: g.labels,
 		Features: []store.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}
+	for p, info := range g.m.Partitions {
+		mb.Partitions = append(mb.Partitions, store.ResidentPartition{ID: store.PartitionID(p), Base: uint32(info.First), Nodes: uint32(info.Nodes), First: info.First})
+	}
 	for v, s := range g.split {
 		if s == store.SplitTrain {
 			mb.Seeds = append(mb.Seeds, uint32(v))

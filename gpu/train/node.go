@@ -35,12 +35,23 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	usage := startUsage()
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, MemoryBytes: share(cfg.MemoryBytes, evalShare), Model: cfg.model(in, m.Schema.Classes)}, max(cfg.Hidden, m.Schema.Classes))
+	memory := cfg.MemoryBytes
+	var h *history
+	if cfg.History {
+		if h, err = newHistory(ctx, st, dev, cfg.Split, cfg.Hidden, memory); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, h.close()) }()
+		if memory > 0 {
+			memory -= h.bytes()
+		}
+	}
+	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, Split: cfg.Split, MemoryBytes: share(memory, evalShare), Model: cfg.model(in, m.Schema.Classes)}, max(cfg.Hidden, m.Schema.Classes))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, eval.Close()) }()
-	it, policy, err := openMacroBatches(ctx, st, &cfg)
+	it, policy, err := openMacroBatches(ctx, st, &cfg, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +64,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	if hooks.Start != nil {
 		hooks.Start(cfg)
 	}
+	t.history = h
 	s := &session{cfg: &cfg, hooks: hooks, plan: policy.Epoch, it: it, eval: eval, t: t}
 	if err := s.run(ctx); err != nil {
 		return nil, err
@@ -119,12 +131,12 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 }
 
 // openMacroBatches opens the partition buffer and the plan that cfg asks for
-// and fills in what "auto" chose.
-func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config) (*store.MacroBatches, macro.Policy, error) {
+// and fills in what "auto" chose. memory bounds the run; 0: none.
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory int64) (*store.MacroBatches, macro.Policy, error) {
 	m := st.Manifest()
-	o := store.MacroOptions{EngineName: cfg.IOEngine, Pinned: m.Pinned, Features: cfg.Features, Labels: true, Split: "train", Threads: cfg.Threads}
-	if cfg.MemoryBytes > 0 {
-		left := cfg.MemoryBytes - programBytes
+	o := store.MacroOptions{EngineName: cfg.IOEngine, Pinned: m.Pinned, Features: cfg.Features, Labels: true, Split: "train", SplitColumn: cfg.Split, Threads: cfg.Threads}
+	if memory > 0 {
+		left := memory - programBytes
 		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
 	}
 	loose := len(m.Partitions) - len(m.Pinned)

@@ -20,11 +20,15 @@ type Epoch struct {
 	Seconds       float64 `json:"seconds"`       // of training, waits included
 	ValidSeconds  float64 `json:"valid_seconds"` // of validation
 	BytesRead     int64   `json:"bytes_read"`    // by training
-	PlannedBytes  int64   `json:"planned_bytes"` // what the plan predicted that training reads
-	Steps         int     `json:"steps"`         // macro-batches
-	Batches       int64   `json:"batches"`
-	SampledEdges  int64   `json:"sampled_edges"`
-	Profile       Profile `json:"profile"`
+	// What the history cost before this epoch: seconds are part of Seconds, or of the
+	// ValidSeconds of the epoch before if a validation computed the states anyway; then nothing is read for it.
+	HistorySeconds float64 `json:"history_seconds,omitempty"`
+	HistoryBytes   int64   `json:"history_bytes,omitempty"`
+	PlannedBytes   int64   `json:"planned_bytes"` // what the plan predicted that training reads
+	Steps          int     `json:"steps"`         // macro-batches
+	Batches        int64   `json:"batches"`
+	SampledEdges   int64   `json:"sampled_edges"`
+	Profile        Profile `json:"profile"`
 }
 
 // Summary is a run's result: the keys of the summary event (DESIGN.md section 10).
@@ -38,7 +42,8 @@ type Summary struct {
 	CPUSeconds    float64   `json:"cpu_seconds"`
 	PeakRSSBytes  int64     `json:"peak_rss_bytes"`
 	BytesRead     int64     `json:"bytes_read"`
-	EvalBytesRead int64     `json:"eval_bytes_read"`
+	EvalBytesRead int64     `json:"eval_bytes_read"`         // by validations, the test and passes for the history
+	HistoryBytes  int64     `json:"history_bytes,omitempty"` // by passes for the history alone
 	BytesWritten  int64     `json:"bytes_written"`
 	Batches       int64     `json:"batches"`
 	SampledEdges  int64     `json:"sampled_edges"`
@@ -81,6 +86,7 @@ type session struct {
 	eval  *Evaluator
 	t     *trainer
 	sum   Summary
+	known int // 1 + the epoch that the trainer's history was filled for
 }
 
 // run trains all epochs, returns to the best one's parameters and tests them.
@@ -123,6 +129,10 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	start := time.Now()
 	plan := s.plan(e)
 	s.sum.Plan = plan.Policy
+	historyBytes, err := s.refreshHistory(ctx, e, plan)
+	if err != nil {
+		return Epoch{}, err
+	}
 	planned := s.it.PredictBytes(plan)
 	if err := s.it.Start(plan); err != nil {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
@@ -160,18 +170,51 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	bytes := stats.BytesRead
 	s.sum.BytesRead += bytes
 	return Epoch{
+		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1,
 		Seconds: time.Since(start).Seconds(), BytesRead: bytes, PlannedBytes: planned, Steps: steps,
 		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
 	}, nil
 }
 
+// refreshHistory fills the history for epoch e, counted from 0, unless the
+// validation before did. It returns the bytes read for it.
+func (s *session) refreshHistory(ctx context.Context, e int, plan store.Plan) (int64, error) {
+	h := s.t.history
+	if h == nil || s.known == e+1 {
+		return 0, nil
+	}
+	start, before := time.Now(), s.eval.BytesRead()
+	if err := h.begin(s.t.queue, plan); err != nil {
+		return 0, err
+	}
+	if _, err := s.eval.run(ctx, s.t.queue, s.t.model, h); err != nil {
+		return 0, err
+	}
+	h.spent, s.known = time.Since(start), e+1
+	bytes := s.eval.BytesRead() - before
+	s.sum.HistoryBytes += bytes
+	return bytes, nil
+}
+
 // validate computes the exact validation accuracy and keeps the best model.
 func (s *session) validate(ctx context.Context, r *Epoch, best *float64) error {
 	start := time.Now()
-	m, err := s.eval.Run(ctx, s.t.queue, s.t.model, "valid")
+	h := s.t.history
+	if r.Epoch == s.cfg.Epochs { // no epoch follows
+		h = nil
+	}
+	if h != nil { // the states that validation computes are those of the next epoch's start
+		if err := h.begin(s.t.queue, s.plan(r.Epoch)); err != nil {
+			return err
+		}
+	}
+	m, err := s.eval.run(ctx, s.t.queue, s.t.model, h, "valid")
 	if err != nil {
 		return err
+	}
+	if h != nil {
+		s.known = r.Epoch + 1
 	}
 	r.ValidAccuracy = m[0].Accuracy
 	if r.ValidAccuracy > *best {

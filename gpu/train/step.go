@@ -61,6 +61,8 @@ type trainer struct {
 	graphs []gpu.Graph
 	// degrees of the batch's input nodes, where the model reads degrees
 	degrees []int32
+	// history is what nodes outside memory contribute, nil without.
+	history *history
 }
 
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, in, classes int) (_ *trainer, err error) {
@@ -164,6 +166,9 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	}
 	input := t.blocks(mb, b)
 	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
+	if t.history != nil {
+		p.History = t.history.of(q, a, mb, b.Seeds, len(t.model.Layers())-1)
+	}
 	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)})
 	forward := time.Now()
 	grad := a.Matrix(q, logits.Rows, logits.Cols)

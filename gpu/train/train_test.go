@@ -24,6 +24,12 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 		t.Fatal(err)
 	}
 	defer func() { _ = ev.Close() }()
+	if cfg.History {
+		if tr.history, err = newHistory(t.Context(), g, dev, "", cfg.Hidden, 0); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tr.history.close() }()
+	}
 	var epochs []Epoch
 	s := &session{cfg: &cfg, plan: g.plan, it: g, eval: ev, t: tr, hooks: Hooks{Epoch: func(e Epoch) {
 		epochs = append(epochs, e)

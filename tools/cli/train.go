@@ -47,6 +47,8 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&c.InputDropout, "input-dropout", 0, "probability with which values of the first layer's input are dropped")
 	fs.Uint64Var(&c.Seed, "seed", 0, "of every random choice: the same seed gives the same losses to the bit")
 	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: all)")
+	fs.StringVar(&c.Split, "split", "", "split column (default: the store's first)")
+	fs.BoolVar(&c.History, "history", false, "add the last layer's means what hidden states neighbours outside memory had at the start of the epoch")
 	fs.BoolVar(&c.PrecomputedHop, "precomputed-hop", false, "read the first layer's neighbourhood mean from the column that gstore precompute made")
 	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes: which partitions are in memory when")
 	fs.IntVar(&c.Buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")

@@ -1,0 +1,277 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// historyEdges is how many edges are added up at a time.
+const historyEdges = 1 << 20
+
+// history holds, for every training node, what its neighbours that will not
+// be in memory when it is trained contribute to the last layer's mean
+// (FINDINGS, "Historical aggregates"): the sum of their states below that
+// layer, computed exactly with the model as it was at the start of the epoch.
+//
+// An epoch trains each partition in one step of its plan, so that the step's
+// resident partitions are known beforehand and one row a training node is enough:
+// 4·dim + 16 bytes each, however large the graph.
+type history struct {
+	dev   gpu.Device
+	parts []store.PartitionInfo
+	dim   int
+
+	begins  []int // by partition: position of its first training node; one more than there are partitions
+	mem     *blockio.Slab
+	nodes   []uint64  // internal ids of training nodes, ascending
+	degrees []float32 // of each in the whole graph
+	missing []float32 // how many neighbours are not resident in its step
+	sums    gpu.Memory
+
+	// Of the plan.
+	step     []int    // by partition: the step that trains it, −1: none
+	resident [][]bool // by step and partition
+
+	spent           time.Duration // filling it for this epoch
+	indptr, indices []int32       // of the edges that are added up
+	rows            []uint32      // of a batch
+	divisors, own   []float32     // of a batch, until its Sync
+}
+
+// newHistory finds the training nodes of a split column ("" the first) and makes
+// room for sums of dim elements. A memory budget (0: none) that cannot hold them is [store.ErrBudget].
+func newHistory(ctx context.Context, src Source, dev gpu.Device, split string, dim int, memory int64) (_ *history, err error) {
+	m := src.Manifest()
+	h := &history{dev: dev, parts: m.Partitions, dim: dim, begins: []int{0}, step: make([]int, len(m.Partitions))}
+	defer func() {
+		if err != nil {
+			err = firstError(err, h.close())
+		}
+	}()
+	column, err := m.SplitColumn(split)
+	if err != nil {
+		return nil, fmt.Errorf("train: history: %w", err)
+	}
+	var buf []byte
+	each := func(fn func(p int, split []byte)) error {
+		for p := range m.Partitions {
+			if buf, err = src.ReadColumn(ctx, column.Name, store.PartitionID(p), buf); err != nil {
+				return err
+			}
+			fn(p, buf)
+		}
+		return nil
+	}
+	n := 0
+	if err := each(func(_ int, split []byte) {
+		for _, s := range split {
+			if s == store.SplitTrain {
+				n++
+			}
+		}
+		h.begins = append(h.begins, n)
+	}); err != nil {
+		return nil, err
+	}
+	if need := h.bytes() + programBytes; memory > 0 && need >= memory {
+		return nil, fmt.Errorf("train: history within %d bytes: %w: %d training nodes with %d hidden columns take %d beside the program", memory, store.ErrBudget, n, dim, h.bytes())
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("train: history: %w: training nodes in split column %s", store.ErrNotFound, column.Name)
+	}
+	if h.mem, err = blockio.AllocSlab(16*int64(n), blockio.SlabOptions{}); err != nil {
+		return nil, err
+	}
+	b := h.mem.Bytes()
+	if h.nodes, err = blocks.View[uint64](b[:8*n]); err != nil {
+		return nil, err
+	}
+	h.degrees, h.missing = asFloat32(b[8*n:12*n]), asFloat32(b[12*n:16*n])
+	at := 0
+	if err := each(func(p int, split []byte) {
+		for i, s := range split {
+			if s == store.SplitTrain && at < n {
+				h.nodes[at] = uint64(m.Partitions[p].First) + uint64(i)
+				at++
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	h.sums, err = dev.Alloc(int64(n) * int64(dim) * 4)
+	return h, err
+}
+
+// len returns the number of training nodes.
+func (h *history) len() int { return h.begins[len(h.begins)-1] }
+
+// bytes returns what the history holds outside the Go heap, and the edges of one addition.
+func (h *history) bytes() int64 {
+	return int64(h.len())*int64(4*h.dim+16) + 2*4*historyEdges
+}
+
+// seconds returns the time spent on filling it for this epoch; 0 for nil.
+func (h *history) seconds() float64 {
+	if h == nil {
+		return 0
+	}
+	return h.spent.Seconds()
+}
+
+func (h *history) close() (err error) {
+	if h.sums != nil {
+		err = h.sums.Free()
+	}
+	if h.mem != nil {
+		err = firstError(err, h.mem.Free())
+	}
+	h.sums, h.mem = nil, nil
+	return err
+}
+
+func (h *history) table() gpu.Tensor { return gpu.MatrixOf(h.sums, 0, h.len(), h.dim) }
+
+// begin empties the history for an epoch with the given plan.
+func (h *history) begin(q *gpu.Queue, plan store.Plan) error {
+	h.spent = 0
+	q.Fill(h.table(), 0)
+	for p := range h.step {
+		h.step[p] = -1
+	}
+	h.resident = h.resident[:0]
+	for s, step := range plan.Steps {
+		in := make([]bool, len(h.parts))
+		for _, p := range step.Resident {
+			in[p] = true
+		}
+		h.resident = append(h.resident, in)
+		for _, p := range step.Train {
+			if h.step[p] >= 0 {
+				return fmt.Errorf("train: history: plan %s trains partition %d in steps %d and %d, expected one step an epoch", plan.Policy, p, h.step[p], s)
+			}
+			h.step[p] = s
+		}
+	}
+	clear(h.degrees)
+	clear(h.missing)
+	return nil
+}
+
+// add adds the states of tile from to the sums of tile to's training nodes
+// that will not see them: in is the states of from's nodes, c the edges between
+// the tiles.
+func (h *history) add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, from, to tile, c csr, in gpu.Tensor) error {
+	start := time.Now()
+	defer func() { h.spent += time.Since(start) }()
+	if in.Cols != h.dim {
+		return fmt.Errorf("train: history of %d columns, hidden states have %d: %w", h.dim, in.Cols, gpu.ErrShape)
+	}
+	for p := to.lo; p < to.hi; p++ {
+		for k := h.begins[p]; k < h.begins[p+1]; {
+			h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
+			first := k
+			for ; k < h.begins[p+1] && (k == first || len(h.indices) < historyEdges); k++ {
+				h.collect(k, p, from, to, c)
+			}
+			if len(h.indices) == 0 {
+				continue
+			}
+			g := gpu.Graph{NumDst: k - first, NumSrc: from.nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
+			q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, in, h.table().View(first, 0, k-first, h.dim))
+			if err := q.Sync(ctx); err != nil {
+				return err
+			}
+			if err := a.Reset(); err != nil {
+				return err
+			}
+		}
+	}
+	return q.Sync(ctx)
+}
+
+// collect appends training node k, of partition p, with its edges from nodes
+// of tile from that are not resident when it is trained.
+func (h *history) collect(k, p int, from, to tile, c csr) {
+	d := h.nodes[k] - to.base
+	edges := c.indices[c.indptr[d]:c.indptr[d+1]]
+	h.degrees[k] += float32(len(edges))
+	if s := h.step[p]; s >= 0 {
+		resident, part := h.resident[s], from.lo
+		for _, u := range edges {
+			part = h.owner(part, from, from.base+uint64(u))
+			if !resident[part] {
+				h.indices = append(h.indices, u)
+			}
+		}
+	}
+	all := int32(len(h.indices))
+	h.missing[k] += float32(all - h.indptr[len(h.indptr)-1])
+	h.indptr = append(h.indptr, all)
+}
+
+// owner returns the partition of a node of a tile; guess is tried first.
+func (h *history) owner(guess int, t tile, node uint64) int {
+	if g := &h.parts[guess]; uint64(g.First) <= node && node < uint64(g.First)+g.Nodes {
+		return guess
+	}
+	i, found := slices.BinarySearchFunc(h.parts[t.lo:t.hi], node, func(p store.PartitionInfo, v uint64) int {
+		switch {
+		case uint64(p.First)+p.Nodes <= v:
+			return -1
+		case uint64(p.First) > v:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return guess // not reached: edges lie inside the tile
+	}
+	return t.lo + i
+}
+
+// of returns what completes the means of a batch's seeds, rows of mb, in a layer.
+func (h *history) of(q *gpu.Queue, a *gpu.Arena, mb *store.MacroBatch, seeds []uint32, layer int) *nn.History {
+	h.rows, h.divisors, h.own = h.rows[:0], h.divisors[:0], h.own[:0]
+	for _, row := range seeds {
+		k, ok := h.position(mb, row)
+		if !ok {
+			q.Fail(fmt.Errorf("train: history: seed in row %d is no training node", row))
+			return nil
+		}
+		divisor, degree := float32(1), h.degrees[k]
+		if have := degree - h.missing[k]; have > 0 {
+			divisor = degree / have
+		}
+		h.rows, h.divisors, h.own = append(h.rows, uint32(k)), append(h.divisors, divisor), append(h.own, degree)
+	}
+	n := len(seeds)
+	rest := a.Matrix(q, n, h.dim)
+	q.Gather(rest, h.table(), a.Uint32s(q, h.rows))
+	degrees, divisors := a.Vector(q, n, blocks.Float32), a.Vector(q, n, blocks.Float32)
+	q.Upload(degrees, asBytes(h.own))
+	q.Upload(divisors, asBytes(h.divisors))
+	q.DivideRows(rest, degrees)
+	return &nn.History{Layer: layer, Divisors: divisors, Rest: rest}
+}
+
+// position returns the place of the training node in a row of mb.
+func (h *history) position(mb *store.MacroBatch, row uint32) (int, bool) {
+	for i := range mb.Partitions {
+		p := &mb.Partitions[i]
+		if row < p.Base || row-p.Base >= p.Nodes {
+			continue
+		}
+		lo := h.begins[p.ID]
+		k, ok := slices.BinarySearch(h.nodes[lo:h.begins[p.ID+1]], uint64(p.First)+uint64(row-p.Base))
+		return lo + k, ok
+	}
+	return 0, false
+}

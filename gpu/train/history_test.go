@@ -1,0 +1,260 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// hiddenStates computes the states below the last layer of m for all nodes.
+func hiddenStates(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model) []float32 {
+	t.Helper()
+	a := gpu.NewArena(q.Device())
+	defer func() { _ = a.Close() }()
+	n := len(g.labels)
+	indptr, indices := []int32{0}, []int32{}
+	for _, s := range g.in.Spans {
+		for _, u := range g.in.Indices[s.Begin:s.End] {
+			indices = append(indices, int32(u))
+		}
+		indptr = append(indptr, int32(len(indices)))
+	}
+	mem, err := q.Device().Map(g.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := nn.Dense(gpu.MatrixOf(mem, 0, n, g.dim))
+	layers := m.Layers()
+	for _, l := range layers[:len(layers)-1] {
+		graph := gpu.Graph{NumDst: n, NumSrc: n, Indptr: a.Int32s(q, indptr), Indices: a.Int32s(q, indices)}
+		in = nn.Dense(l.Forward(&nn.Pass{Queue: q, Arena: a}, &graph, in))
+	}
+	out := make([]float32, in.Tables[0].Len())
+	q.Download(asBytes(out), in.Tables[0])
+	if err := q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// historyPlan trains the partitions two by two, partition 0 beside them.
+func historyPlan(parts int) store.Plan {
+	p := store.Plan{Policy: "test"}
+	for lo := 0; lo < parts; lo += 2 {
+		s := store.Step{Train: []store.PartitionID{store.PartitionID(lo)}}
+		if lo+1 < parts {
+			s.Train = append(s.Train, store.PartitionID(lo+1))
+		}
+		s.Resident = slices.Clone(s.Train)
+		if lo > 0 {
+			s.Resident = append([]store.PartitionID{0}, s.Resident...)
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	return p
+}
+
+// TestHistorySums: sums, degrees and counts of neighbours outside memory equal
+// those counted node by node, whatever the tiles, with and without a validation beside them.
+func TestHistorySums(t *testing.T) {
+	const hidden = 10
+	for _, undirected := range []bool{true, false} {
+		for _, layers := range []int{2, 3} {
+			for _, c := range []struct{ parts, tiles int }{{1, 1}, {7, 1}, {7, 4}, {7, 7}} {
+				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d", undirected, layers, c.parts, c.tiles), func(t *testing.T) {
+					g := random(t, 1200, c.parts, undirected)
+					dev := host.New(host.Options{Threads: 2})
+					defer func() { _ = dev.Close() }()
+					q, err := gpu.NewQueue(dev)
+					if err != nil {
+						t.Fatal(err)
+					}
+					m, err := nn.New(t.Context(), q, nn.Config{Layers: layers, In: g.dim, Hidden: hidden, Out: 5, Seed: 2})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = m.Close() }()
+					e, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, TempDir: t.TempDir()}, hidden)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = e.Close() }()
+					e.tiles, e.memory = tilesOf(g.m.Partitions, c.tiles), c.tiles < 4
+					h, err := newHistory(t.Context(), g, dev, "", hidden, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = h.close() }()
+					plan := historyPlan(c.parts)
+					states := hiddenStates(t, g, q, m)
+					for _, splits := range [][]string{nil, {"valid"}, nil} { // what a pass before left must not count
+						if err := h.begin(q, plan); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := e.run(t.Context(), q, m, h, splits...); err != nil {
+							t.Fatal(err)
+						}
+						checkHistory(t, g, q, h, plan, states)
+					}
+				})
+			}
+		}
+	}
+}
+
+func checkHistory(t *testing.T, g *memoryGraph, q *gpu.Queue, h *history, plan store.Plan, states []float32) {
+	t.Helper()
+	sums := make([]float32, h.len()*h.dim)
+	q.Download(asBytes(sums), h.table())
+	if err := q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	owner := func(v uint32) store.PartitionID {
+		for p, info := range g.m.Partitions {
+			if uint64(v) < uint64(info.First)+info.Nodes {
+				return store.PartitionID(p)
+			}
+		}
+		panic("no owner")
+	}
+	k, away := 0, 0
+	for v, split := range g.split {
+		if split != store.SplitTrain {
+			continue
+		}
+		var resident []store.PartitionID
+		for _, s := range plan.Steps {
+			if slices.Contains(s.Train, owner(uint32(v))) {
+				resident = s.Resident
+			}
+		}
+		want, missing := make([]float64, h.dim), 0
+		span := g.in.Spans[v]
+		for _, u := range g.in.Indices[span.Begin:span.End] {
+			if slices.Contains(resident, owner(u)) {
+				continue
+			}
+			missing++
+			for j := range want {
+				want[j] += float64(states[int(u)*h.dim+j])
+			}
+		}
+		if h.nodes[k] != uint64(v) || h.degrees[k] != float32(span.End-span.Begin) || h.missing[k] != float32(missing) {
+			t.Fatalf("training node %d: got node %d of degree %v, %v missing; want node %d of degree %d, %d missing", k, h.nodes[k], h.degrees[k], h.missing[k], v, span.End-span.Begin, missing)
+		}
+		for j, w := range want {
+			if got := float64(sums[k*h.dim+j]); math.Abs(got-w) > 1e-4*(1+math.Abs(w)) {
+				t.Fatalf("training node %d, column %d: sum %v, want %v", v, j, got, w)
+			}
+		}
+		away += missing
+		k++
+	}
+	if k != h.len() || len(g.m.Partitions) > 1 && away == 0 {
+		t.Errorf("%d training nodes, want %d; %d neighbours outside memory", h.len(), k, away)
+	}
+}
+
+// TestHistoryAllResident: with every neighbour in memory, training with a history
+// is training without, to the bit.
+func TestHistoryAllResident(t *testing.T) {
+	g := random(t, 1500, 5, true)
+	for _, layers := range []int{2, 3} {
+		c := Config{Hidden: 16, Layers: layers, Epochs: 3, BatchSize: 100, LR: .01, Seed: 3, Threads: 2}
+		_, want := runMemory(t, g, c, 0)
+		c.History = true
+		_, got := runMemory(t, g, c, 0)
+		for e := range want {
+			if got[e].Loss != want[e].Loss || got[e].ValidAccuracy != want[e].ValidAccuracy {
+				t.Errorf("%d layers, epoch %d: loss %v and accuracy %v with history, %v and %v without", layers, e+1, got[e].Loss, got[e].ValidAccuracy, want[e].Loss, want[e].ValidAccuracy)
+			}
+		}
+		if got[0].HistorySeconds <= 0 {
+			t.Error("the first epoch's history took no time: it was not filled")
+		}
+	}
+}
+
+// TestHistoryExact: a batch whose neighbours outside memory come from the
+// history has the gradient-free forward result of one with all of them in memory.
+func TestHistoryExact(t *testing.T) {
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nn.New(t.Context(), q, nn.Config{Layers: 1, In: 3, Hidden: 3, Out: 2, Seed: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	a := gpu.NewArena(dev)
+	defer func() { _ = a.Close() }()
+	states := []float32{1, 2, 3, 4, 5, 6, -7, 8, 9, 10, -11, 12} // of destination 0 and sources 1, 2, 3
+	table := a.Matrix(q, 4, 3)
+	q.Upload(table, asBytes(states))
+	forward := func(sources int32, h *nn.History) []float32 {
+		indices := []int32{1, 2, 3}[:sources]
+		g := gpu.Graph{NumDst: 1, NumSrc: 4, Indptr: a.Int32s(q, []int32{0, sources}), Indices: a.Int32s(q, indices)}
+		out := m.Layers()[0].Forward(&nn.Pass{Queue: q, Arena: a, Train: true, History: h}, &g, nn.Dense(table))
+		host := make([]float32, 2)
+		q.Download(asBytes(host), out)
+		if err := q.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return host
+	}
+	want := forward(3, nil)
+	rest := a.Matrix(q, 1, 3)
+	q.Upload(rest, asBytes([]float32{10. / 3, -11. / 3, 12. / 3}))
+	divisors := a.Matrix(q, 1, 1)
+	q.Upload(divisors, asBytes([]float32{1.5}))
+	got := forward(2, &nn.History{Divisors: divisors, Rest: rest})
+	for j := range want {
+		if math.Abs(float64(got[j]-want[j])) > 1e-5 {
+			t.Errorf("output %d: %v, with all neighbours in memory %v", j, got[j], want[j])
+		}
+	}
+	if other := forward(2, &nn.History{Layer: 1, Divisors: divisors, Rest: rest}); slices.Equal(other, got) {
+		t.Error("another layer's history was used")
+	}
+}
+
+// TestHistoryRefused: too little memory, an unknown split, and plans that train a partition twice.
+func TestHistoryRefused(t *testing.T) {
+	g := random(t, 300, 3, true)
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newHistory(t.Context(), g, dev, "", 8, programBytes); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("no memory: error %v, expected ErrBudget", err)
+	}
+	if _, err := newHistory(t.Context(), g, dev, "other", 8, 0); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("unknown split: error %v, expected ErrNotFound", err)
+	}
+	h, err := newHistory(t.Context(), g, dev, "split", 8, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.close() }()
+	plan := historyPlan(3)
+	plan.Steps = append(plan.Steps, plan.Steps[0])
+	if err := h.begin(q, plan); err == nil {
+		t.Error("a plan that trains partitions twice is not refused")
+	}
+	c := Config{Layers: 1, History: true}
+	if err := c.Normalize(); err == nil {
+		t.Error("history with one layer is not refused")
+	}
+}

@@ -1,0 +1,72 @@
+package train
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// TestNodeHistoryOutOfCore: out of core a history changes the training, the same way
+// for any number of threads, and costs a pass over the store only where no validation came before.
+func TestNodeHistoryOutOfCore(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
+	run := func(c Config) (*Checkpoint, []Epoch) {
+		t.Helper()
+		st, err := store.Open(dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = st.Close() }()
+		c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Split = "hanoi", 2, 8, 50, 3, "split"
+		var epochs []Epoch
+		cp, err := Node(t.Context(), st, c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cp, epochs
+	}
+	_, plain := run(Config{Threads: 1})
+	cp, want := run(Config{Threads: 1, History: true})
+	for e := range want {
+		if want[e].Loss == plain[e].Loss {
+			t.Errorf("epoch %d: loss %v with and without history", e+1, plain[e].Loss)
+		}
+		if want[e].BytesRead != plain[e].BytesRead {
+			t.Errorf("epoch %d: training reads %d bytes with history, %d without", e+1, want[e].BytesRead, plain[e].BytesRead)
+		}
+		if own := want[e].HistoryBytes > 0; own != (e == 0) {
+			t.Errorf("epoch %d: %d bytes read for the history, expected some in the first epoch alone", e+1, want[e].HistoryBytes)
+		}
+	}
+	if !cp.Config.History || cp.Config.Split != "split" {
+		t.Errorf("the checkpoint says history %v, split %q", cp.Config.History, cp.Config.Split)
+	}
+	_, got := run(Config{Threads: 4, History: true})
+	for e := range want {
+		if got[e].Loss != want[e].Loss {
+			t.Errorf("epoch %d: loss %v with 4 threads, %v with one", e+1, got[e].Loss, want[e].Loss)
+		}
+	}
+	// A pass of its own gives what a validation's states do.
+	_, rare := run(Config{Threads: 1, History: true, EvalEvery: 10})
+	for e := range want {
+		if rare[e].Loss != want[e].Loss {
+			t.Errorf("epoch %d without validation: loss %v, with one %v", e+1, rare[e].Loss, want[e].Loss)
+		}
+	}
+}
+
+// TestNodeUnknownSplit: a split column that is not there is named.
+func TestNodeUnknownSplit(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{}))
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	if _, err := Node(t.Context(), st, Config{Epochs: 1, Split: "dense"}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("error %v, expected ErrNotFound", err)
+	}
+}
