@@ -25,11 +25,11 @@ type Config struct {
 // Validate reports what is wrong with c, naming the field.
 func (c *Config) Validate() error {
 	if len(c.Fanouts) == 0 {
-		return fmt.Errorf("Fanouts is empty: one entry a layer is needed, such as 15,10,5")
+		return fmt.Errorf("no Fanouts: one entry a layer is needed, such as 15,10,5")
 	}
 	for i, f := range c.Fanouts {
 		if f < All || f == 0 {
-			return fmt.Errorf("Fanouts[%d] is %d: want a positive number, or -1 for all neighbours", i, f)
+			return fmt.Errorf("option Fanouts[%d] is %d: want a positive number, or -1 for all neighbours", i, f)
 		}
 	}
 	if c.OutFanouts == nil {

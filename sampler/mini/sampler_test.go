@@ -293,9 +293,9 @@ func TestConfigValidate(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{}, "mini.Config: Fanouts is empty: one entry a layer is needed, such as 15,10,5"},
-		{Config{Fanouts: []int{10, 0}}, "mini.Config: Fanouts[1] is 0: want a positive number, or -1 for all neighbours"},
-		{Config{Fanouts: []int{10, -2}}, "mini.Config: Fanouts[1] is -2: want a positive number, or -1 for all neighbours"},
+		{Config{}, "mini.Config: no Fanouts: one entry a layer is needed, such as 15,10,5"},
+		{Config{Fanouts: []int{10, 0}}, "mini.Config: option Fanouts[1] is 0: want a positive number, or -1 for all neighbours"},
+		{Config{Fanouts: []int{10, -2}}, "mini.Config: option Fanouts[1] is -2: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, 5}, OutFanouts: []int{10}}, "mini.Config: OutFanouts has 1 entries, Fanouts 2: want one a layer in both"},
 		{Config{Fanouts: []int{10}, OutFanouts: []int{-3}}, "mini.Config: OutFanouts[0] is -3: want 0 or more, or -1 for all neighbours"},
 	}

@@ -79,7 +79,6 @@ func hashInt(x uint64) uint64 {
 type dictScratch struct {
 	hashes []uint64
 	byPart [dictShards][]uint32
-	out    [2][]uint64
 }
 
 // add enters the ids of a batch.

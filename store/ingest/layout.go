@@ -3,8 +3,6 @@ package ingest
 import (
 	"fmt"
 	"math/bits"
-
-	"github.com/gstore/gstore/store"
 )
 
 // layout says where nodes lie. A node's place is its partition and its local
@@ -69,13 +67,6 @@ func (l *layout) key(src, dst uint64) (shard int, key uint64) {
 	dp, sp := dst>>lb, src>>lb
 	dp, shard = dp&(1<<l.groupBits-1), int(dp>>l.groupBits)
 	return shard, ((dp<<l.partBits|sp)<<lb|dst&mask)<<lb | src&mask
-}
-
-// bucket returns the dst partition within the shard and the src partition of a
-// key without payload bits.
-func (l *layout) bucket(key uint64) (group uint64, src store.PartitionID) {
-	key >>= 2 * l.localBits
-	return key >> l.partBits, store.PartitionID(key & (1<<l.partBits - 1))
 }
 
 // internal returns the internal id of a place.

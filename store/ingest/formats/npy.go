@@ -147,7 +147,7 @@ func parseNPYHeader(s string) (*array, error) {
 		return nil, err
 	}
 	if strings.HasPrefix(order, "True") && len(a.shape) == 2 && a.shape[0] > 1 && a.shape[1] > 1 {
-		return nil, errors.New("Fortran order, expected C order (numpy.ascontiguousarray converts)")
+		return nil, errors.New("data in Fortran order, expected C order (numpy.ascontiguousarray converts)")
 	}
 	return a, nil
 }
