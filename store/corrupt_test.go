@@ -121,7 +121,7 @@ func TestDamagedMetadata(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for at := 0; at < len(whole); at += max(1, len(whole)/40) {
+		for at := 0; at < len(whole); at += max(1, every(4)*(len(whole)/40)) {
 			b := bytes.Clone(whole)
 			b[at] ^= 0x20
 			if err := os.WriteFile(path, b, 0o666); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,19 @@ import (
 )
 
 const crashDir = "/disk/store"
+
+// fullEnv in the environment makes the tests of this package try every crash
+// point, operation and damage; otherwise they try every few of them, evenly spread, so
+// that the package's tests take less than a minute under the race detector.
+const fullEnv = "GSTORE_FULL_TESTS"
+
+// every returns step, or 1 where everything is to be tried.
+func every(step int) int {
+	if os.Getenv(fullEnv) != "" {
+		return 1
+	}
+	return step
+}
 
 // tiny graphs, so that there are hundreds of crash points rather than thousands.
 func tinyGraph(seed uint64) *storetest.Graph {
@@ -131,8 +145,9 @@ func TestCrash(t *testing.T) {
 			if len(crashed) < 40 {
 				t.Fatalf("only %d crash points: the injector sees nothing", len(crashed))
 			}
-			for i, fs := range crashed {
-				checkAfter(t, fs, fmt.Sprintf("crash point %d of %d", i, len(crashed)), i%4 < 2, allowed...)
+			step := every(5) // odd: points with and without unsynced data
+			for i := 0; i < len(crashed); i += step {
+				checkAfter(t, crashed[i], fmt.Sprintf("crash point %d of %d", i, len(crashed)), i/step%2 == 0, allowed...)
 			}
 			// After Commit has returned nothing may be lost.
 			final := mem.CrashClone(vfs.CrashCloneCfg{})
@@ -155,10 +170,12 @@ func TestInjectedErrors(t *testing.T) {
 	if err := commitOn(base, old, true); err != nil {
 		t.Fatal(err)
 	}
-	lastingStep := map[bool]int{true: 1} // every third operation will do
 	for _, lasting := range []bool{false, true} {
-		reported := 0
-		for k := 0; ; k += 1 + 2*lastingStep[lasting] {
+		reported, step := 0, every(7)
+		if lasting { // every third operation will do
+			step *= 3
+		}
+		for k, i := 0, 0; ; k, i = k+step, i+1 {
 			fs := base.CrashClone(vfs.CrashCloneCfg{})
 			var mu sync.Mutex
 			n, hit := -1, false
@@ -181,12 +198,12 @@ func TestInjectedErrors(t *testing.T) {
 			if err != nil && !errors.Is(err, errorfs.ErrInjected) && !errors.Is(err, store.ErrCorrupt) {
 				t.Errorf("operation %d: the error hides its cause: %v", k, err)
 			}
-			checkAfter(t, fs, fmt.Sprintf("error at operation %d, lasting %t", k, lasting), k%4 == 0, old, next)
+			checkAfter(t, fs, fmt.Sprintf("error at operation %d, lasting %t", k, lasting), i%4 == 0, old, next)
 			if done {
 				if err != nil {
 					t.Fatalf("without an error injected: %v", err)
 				}
-				if reported < 30 || k < 100 {
+				if reported*step < 30 || k < 100 {
 					t.Errorf("%d operations, %d errors reported: the injector sees too little", k, reported)
 				}
 				break

@@ -3,6 +3,7 @@ package store_test
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -26,6 +27,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	// Fewer random cases than rapid's 100, unless -rapid.checks says otherwise.
+	if err := flag.Set("rapid.checks", strconv.Itoa(100/every(4))); err != nil {
+		panic(err) // the test's own mistake
 	}
 	os.Exit(m.Run())
 }
@@ -192,7 +197,7 @@ func TestTwoWriters(t *testing.T) {
 func TestReadersWhileWriterCommits(t *testing.T) {
 	dir := newSeeded(t)
 	readers := []*process{start(t, "read", dir), start(t, "read", dir)}
-	for range 15 {
+	for range 15 / every(3) {
 		if err := commitSeeded(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +216,7 @@ func TestReadersWhileWriterCommits(t *testing.T) {
 func TestKilledWriter(t *testing.T) {
 	dir := newSeeded(t)
 	rng := rand.New(rand.NewPCG(7, 7))
-	for i := range 25 {
+	for i := range 25 / every(2) {
 		p := start(t, "commit", dir)
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 		if err := p.cmd.Process.Kill(); err != nil {
