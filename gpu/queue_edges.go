@@ -20,7 +20,7 @@ type EdgeWeightOptions struct {
 	Sampled bool
 }
 
-// EdgeStream is the part of a [Stream] that works on edges.
+// EdgeStream is the part of a [Stream] that layers beyond SAGE need, most of it on edges.
 type EdgeStream interface {
 	SelfLoops(g, out Graph)
 	TransposeEdges(g Graph)
@@ -35,6 +35,15 @@ type EdgeStream interface {
 	OnlineAttention(heads int, slope float32, g Graph, src, srcScore, dstScore Tensor, s AttentionSums)
 	LeakyReLUBackward(slope float32, y, d Tensor)
 	AddBias(relu bool, bias, t Tensor)
+	LayerNorm(o LayerNormOptions, x, xhat, y, rstd Tensor)
+	LayerNormBackward(gamma, xhat, rstd, d, dGamma, dBeta Tensor)
+}
+
+// LayerNormOptions configures [Queue.LayerNorm].
+type LayerNormOptions struct {
+	Gamma, Beta Tensor  // [1×c]
+	Epsilon     float32 // added to the variance
+	ReLU        bool    // y = max(0, …), last
 }
 
 // SelfLoops returns g with one more edge d → d, the first, for every
@@ -236,5 +245,29 @@ func (q *Queue) LeakyReLUBackward(slope float32, y, d Tensor) {
 func (q *Queue) AddBias(relu bool, bias, t Tensor) {
 	if q.ok(matrix("add bias", "t", t, -1, -1), matrix("add bias", "bias", bias, 1, t.Cols), disjoint("add bias", t, bias)) && t.Len() > 0 {
 		q.stream.AddBias(relu, bias, t)
+	}
+}
+
+// LayerNorm sets y = xhat·gamma + beta with xhat the rows of x [n×c], shifted and
+// scaled to mean 0 and variance 1 (Ba, Kiros and Hinton, 2016). xhat and rstd
+// (float32[1×n], 1/√(variance+epsilon)) are what the backward pass needs; xhat
+// may be x.
+func (q *Queue) LayerNorm(o LayerNormOptions, x, xhat, y, rstd Tensor) {
+	const op = "layer norm"
+	if q.ok(matrix(op, "x", x, -1, -1), matrix(op, "xhat", xhat, x.Rows, x.Cols), matrix(op, "y", y, x.Rows, x.Cols),
+		vector(op, "rstd", rstd, blocks.Float32, x.Rows), matrix(op, "gamma", o.Gamma, 1, x.Cols), matrix(op, "beta", o.Beta, 1, x.Cols),
+		disjoint(op, y, x), disjoint(op, y, xhat), disjoint(op, y, o.Gamma), disjoint(op, y, o.Beta)) && x.Len() > 0 {
+		q.stream.LayerNorm(o, x, xhat, y, rstd)
+	}
+}
+
+// LayerNormBackward turns the gradient d of [Queue.LayerNorm]'s y, before the ReLU, into that of
+// x, in place, and adds those of gamma and beta to dGamma and dBeta [1×c].
+func (q *Queue) LayerNormBackward(gamma, xhat, rstd, d, dGamma, dBeta Tensor) {
+	const op = "layer norm backward"
+	if q.ok(matrix(op, "d", d, -1, -1), matrix(op, "xhat", xhat, d.Rows, d.Cols), vector(op, "rstd", rstd, blocks.Float32, d.Rows),
+		matrix(op, "gamma", gamma, 1, d.Cols), matrix(op, "dGamma", dGamma, 1, d.Cols), matrix(op, "dBeta", dBeta, 1, d.Cols),
+		disjoint(op, d, xhat), disjoint(op, d, gamma), disjoint(op, dGamma, d), disjoint(op, dBeta, d)) && d.Len() > 0 {
+		q.stream.LayerNormBackward(gamma, xhat, rstd, d, dGamma, dBeta)
 	}
 }

@@ -271,6 +271,70 @@ func convolution(b *bench) {
 	}
 }
 
+// layerNorm checks the normalised rows, one of them constant, and compares the gradients
+// with central differences of Σ weight·y in float64.
+func layerNorm(b *bench) {
+	const n, c, eps = 5, 37, 1e-3
+	x, xv := b.matrix(n, c, 1)
+	gamma, gv := b.matrix(1, c, 0)
+	beta, bv := b.matrix(1, c, 0)
+	d, wv := b.matrix(n, c, 2)
+	b.q.Fill(x.View(3, 0, 1, c), 2)
+	for j := range c {
+		xv[3*c+j] = 2
+	}
+	value := func(x, g, be []float64) []float64 {
+		y := make([]float64, n*c)
+		for i := range n {
+			var mean, square float64
+			for _, v := range x[i*c : (i+1)*c] {
+				mean += v / c
+			}
+			for _, v := range x[i*c : (i+1)*c] {
+				square += (v - mean) * (v - mean) / c
+			}
+			for j := range c {
+				y[i*c+j] = (x[i*c+j]-mean)/math.Sqrt(square+eps)*g[j] + be[j]
+			}
+		}
+		return y
+	}
+	in := [][]float64{toFloat64(xv), toFloat64(gv), toFloat64(bv)}
+	want := value(in[0], in[1], in[2])
+	xhat, y, rstd := b.a.Matrix(b.q, n, c), b.a.Matrix(b.q, n, c), b.a.Matrix(b.q, 1, n)
+	for _, relu := range []bool{true, false} {
+		b.q.LayerNorm(gpu.LayerNormOptions{Gamma: gamma, Beta: beta, Epsilon: eps, ReLU: relu}, x, xhat, y, rstd)
+		expect := append([]float64(nil), want...)
+		for i := range expect {
+			if relu {
+				expect[i] = max(0, expect[i])
+			}
+		}
+		b.near(fmt.Sprintf("layer norm, relu %v", relu), b.read(y), expect, 1e-5)
+	}
+	dGamma, dBeta := b.a.Matrix(b.q, 1, c), b.a.Matrix(b.q, 1, c)
+	b.q.Fill(dGamma, 0)
+	b.q.Fill(dBeta, 1) // added to
+	b.q.LayerNormBackward(gamma, xhat, rstd, d, dGamma, dBeta)
+	for k, got := range []gpu.Tensor{d, dGamma, dBeta} {
+		grad := make([]float64, len(in[k]))
+		for i, v := range in[k] {
+			const h = 1e-6
+			for _, side := range []float64{1, -1} {
+				in[k][i] = v + side*h
+				for j, y := range value(in[0], in[1], in[2]) {
+					grad[i] += side * float64(wv[j]) * y / (2 * h)
+				}
+			}
+			in[k][i] = v
+			if k == 2 {
+				grad[i]++
+			}
+		}
+		b.near([]string{"layer norm: gradient of x", "of gamma", "of beta"}[k], b.read(got), grad, 1e-4)
+	}
+}
+
 func toFloat64(x []float32) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {

@@ -89,3 +89,18 @@ func (s *stream) AddBias(relu bool, bias, t gpu.Tensor) {
 		kernels.AddBias(s.pool, matrix(t), slice[float32](bias))
 	})
 }
+
+func (s *stream) LayerNorm(o gpu.LayerNormOptions, x, xhat, y, rstd gpu.Tensor) {
+	s.run("layer norm", func() {
+		kernels.LayerNorm(s.pool, o.Epsilon, matrix(x), slice[float32](o.Gamma), slice[float32](o.Beta), matrix(xhat), matrix(y), slice[float32](rstd))
+		if o.ReLU {
+			kernels.BiasReLU(s.pool, matrix(y), nil)
+		}
+	})
+}
+
+func (s *stream) LayerNormBackward(gamma, xhat, rstd, d, dGamma, dBeta gpu.Tensor) {
+	s.run("layer norm backward", func() {
+		kernels.LayerNormBackward(s.pool, slice[float32](gamma), matrix(xhat), slice[float32](rstd), matrix(d), slice[float32](dGamma), slice[float32](dBeta))
+	})
+}

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 )
 
@@ -10,11 +11,12 @@ import (
 // "How Powerful are Graph Neural Networks?", ICLR 2019, eq. 4.1) with ε = 0
 // (GIN-0, section 7) and a perceptron of one hidden layer:
 //
-//	out[v] = act(W_2·relu(W_1·(h[v] + Σ_(u → v) h[u]) + b_1) + b_2)
+//	out[v] = act(W_2·relu(norm(W_1·(h[v] + Σ_(u → v) h[u]) + b_1)) + b_2)
 //
 // The sum over the k_v neighbours of a mini-batch is multiplied by deg_v/k_v, as
-// in [GCN]. Sums grow with the degree: graphs with hubs are better served by
-// the models that normalise.
+// in [GCN]. Sums grow with the degree, from layer to layer by its power; norm is layer
+// normalisation where the paper has batch normalisation, whose statistics one
+// hub decides.
 //
 // The block's graph must have its destinations' degrees.
 type GIN struct {
@@ -22,19 +24,30 @@ type GIN struct {
 	act        Activation
 	sum        neighbourSum
 	lin        [2]linear
-	z, h, y    gpu.Tensor // of the pass between Forward and Backward
+	gamma      *Param
+	beta       *Param
+
+	// Of the pass between Forward and Backward.
+	z    gpu.Tensor // [NumDst × in], sums
+	xhat gpu.Tensor // [NumDst × hidden], normalised
+	rstd gpu.Tensor // [1 × NumDst]
+	h, y gpu.Tensor // [NumDst × hidden], [NumDst × out], activated
 }
+
+// normEpsilon is what layer normalisation adds to the variance.
+const normEpsilon = 1e-5
 
 var _ Streamer = (*GIN)(nil)
 
 // NewGIN declares a layer's parameters in p: "i.0.weight" [in × hidden],
-// "i.1.weight" [hidden × out] and their biases. inputDropout is for a first
+// "i.1.weight" [hidden × out], their biases, and the norm's "i.gamma" and "i.beta" [1 × hidden]. inputDropout is for a first
 // layer: its input needs no gradient.
 func NewGIN(p *Params, index, in, hidden, out int, act Activation, inputDropout float32) *GIN {
 	name := fmt.Sprint(index)
 	return &GIN{index: index, out: out, act: act,
-		sum: neighbourSum{name: "GIN layer " + name, in: in, inputDropout: inputDropout},
-		lin: [2]linear{newLinear(p, name+".0", in, hidden), newLinear(p, name+".1", hidden, out)}}
+		sum:   neighbourSum{name: "GIN layer " + name, in: in, inputDropout: inputDropout},
+		lin:   [2]linear{newLinear(p, name+".0", in, hidden), newLinear(p, name+".1", hidden, out)},
+		gamma: p.Add(name+".gamma", 1, hidden, One), beta: p.Add(name+".beta", 1, hidden, Zero)}
 }
 
 // InDim returns the columns of a source's state.
@@ -43,8 +56,10 @@ func (l *GIN) InDim() int { return l.sum.in }
 // OutDim returns the columns of a destination's state.
 func (l *GIN) OutDim() int { return l.out }
 
-// Params lists weights and biases.
-func (l *GIN) Params() []*Param { return append(l.lin[0].params(), l.lin[1].params()...) }
+// Params lists weights, biases and the norm's.
+func (l *GIN) Params() []*Param {
+	return append(append(l.lin[0].params(), l.lin[1].params()...), l.gamma, l.beta)
+}
 
 // Hops returns 1.
 func (l *GIN) Hops() int { return 1 }
@@ -55,15 +70,18 @@ func (l *GIN) ReadsDegrees() bool { return true }
 // Forward implements [Layer]. in has one table.
 func (l *GIN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	l.z = l.sum.forward(p, g, in)
-	l.h, l.y = l.dense(p, l.z)
-	return l.y
+	return l.dense(p)
 }
 
-func (l *GIN) dense(p *Pass, z gpu.Tensor) (h, y gpu.Tensor) {
-	h = l.lin[0].forward(p, z, true)
-	y = l.lin[1].forward(p, h, l.act.ReLU)
-	l.act.drop(p, l.index, y)
-	return h, y
+// dense computes the output from z.
+func (l *GIN) dense(p *Pass) gpu.Tensor {
+	l.xhat = l.lin[0].forward(p, l.z, false)
+	l.h = p.Arena.Matrix(p.Queue, l.z.Rows, l.xhat.Cols)
+	l.rstd = p.Arena.Vector(p.Queue, l.z.Rows, blocks.Float32)
+	p.Queue.LayerNorm(gpu.LayerNormOptions{Gamma: l.gamma.Value, Beta: l.beta.Value, Epsilon: normEpsilon, ReLU: true}, l.xhat, l.xhat, l.h, l.rstd)
+	l.y = l.lin[1].forward(p, l.h, l.act.ReLU)
+	l.act.drop(p, l.index, l.y)
+	return l.y
 }
 
 // Backward implements [Layer].
@@ -71,6 +89,9 @@ func (l *GIN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	l.act.backward(p, l.index, l.y, dOut)
 	dh := l.lin[1].backward(p, l.h, dOut, true)
 	p.Queue.ReLUBackward(1, l.h, dh)
+	p.Queue.Fill(l.gamma.Grad, 0)
+	p.Queue.Fill(l.beta.Grad, 0)
+	p.Queue.LayerNormBackward(l.gamma.Value, l.xhat, l.rstd, dh, l.gamma.Grad, l.beta.Grad)
 	dz := l.lin[0].backward(p, l.z, dh, needInput)
 	if !needInput || p.Queue.Err() != nil {
 		return gpu.Tensor{}
@@ -88,10 +109,8 @@ func (l *GIN) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 
 // Finish implements [Streamer].
 func (l *GIN) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
-	z := l.sum.finish(p, self, acc, degrees)
-	if p.Queue.Err() != nil {
+	if l.z = l.sum.finish(p, self, acc, degrees); p.Queue.Err() != nil {
 		return gpu.Tensor{}
 	}
-	_, y := l.dense(p, z)
-	return y
+	return l.dense(p)
 }

@@ -162,7 +162,7 @@ func checkGradients(t *testing.T, f *fixture) {
 	t.Helper()
 	r := keyed.New(77).Rand(0)
 	for _, p := range f.model.Params().List() {
-		if strings.HasSuffix(p.Name, ".bias") { // at 0, a state that dropout cleared would sit on the ReLU's kink
+		if strings.HasSuffix(p.Name, ".bias") || strings.HasSuffix(p.Name, ".beta") { // at 0, a state that dropout cleared would sit on the ReLU's kink
 			b := make([]float32, p.Value.Len())
 			for i := range b {
 				b[i] = .3 * float32(r.Normal())
@@ -201,7 +201,7 @@ func checkGradients(t *testing.T, f *fixture) {
 			}
 			if differs {
 				bad++
-				if bad > 1+len(value)/50 {
+				if bad > 1+len(value)/16 { // less than the column of one unit; an error would be in most
 					t.Errorf("%s[%d]: analytic gradient %.6f, central difference %.6f", g.p.Name, i, analytic, numeric)
 				}
 			}

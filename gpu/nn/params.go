@@ -28,6 +28,9 @@ func uniform(bound float64) Init {
 // Zero leaves a parameter at 0.
 func Zero(*keyed.Rand) float32 { return 0 }
 
+// One sets a parameter to 1.
+func One(*keyed.Rand) float32 { return 1 }
+
 // Param is one parameter matrix and its gradient, views of a [Params].
 type Param struct {
 	Name        string // unique in the model, such as "0.neigh"
