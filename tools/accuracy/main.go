@@ -3,6 +3,7 @@
 // prints test accuracy (mean ± sample standard deviation), seconds and bytes per epoch.
 //
 //	go run ./tools/accuracy -datasets /path/to/datasets [-seeds 3] [-only debdeps] [-json]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30]
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gstore/gstore/gpu/train"
@@ -64,14 +66,64 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
+	table := flag.String("table", "", "out-of-core: the table of what keeps accuracy out of core, on debdeps; -only then lists methods, such as fennel+hubs+hop+history")
+	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
+	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
+	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
+	epochs := flag.Int("epochs", 30, "out-of-core: epochs of a run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
+	if *table != "" {
+		if err := runTable(ctx, *table, outOfCore{data: filepath.Join(*datasets, "debdeps"), splits: list(*splits), epochs: *epochs, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *asJSON); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, *datasets, *seeds, *only, *threads, *asJSON); err != nil {
 		fmt.Fprintln(os.Stderr, "accuracy:", err)
 		os.Exit(1)
 	}
+}
+
+// runTable finishes the options of a table other than the first and runs it.
+func runTable(ctx context.Context, table string, o outOfCore, layers, fractions string, asJSON bool) (err error) {
+	if table != "out-of-core" {
+		return fmt.Errorf("-table %q: expected out-of-core", table)
+	}
+	if o.epochs < 1 || o.seeds < 1 {
+		return fmt.Errorf("-epochs %d, -seeds %d: expected 1 or more", o.epochs, o.seeds)
+	}
+	if o.layers, err = numbers(layers); err != nil {
+		return fmt.Errorf("-layers: %w", err)
+	}
+	if o.fractions, err = numbers(fractions); err != nil {
+		return fmt.Errorf("-fractions: %w", err)
+	}
+	return o.run(ctx, asJSON)
+}
+
+// list splits at commas; "" is nothing.
+func list(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// numbers reads numbers of 2 or more, separated by commas.
+func numbers(s string) ([]int, error) {
+	var ns []int
+	for _, x := range list(s) {
+		n, err := strconv.Atoi(x)
+		if err != nil || n < 2 {
+			return nil, fmt.Errorf("%q is no number of 2 or more", x)
+		}
+		ns = append(ns, n)
+	}
+	return ns, nil
 }
 
 func run(ctx context.Context, datasets string, seeds int, only string, threads int, asJSON bool) (err error) {
@@ -128,6 +180,12 @@ func (r row) run(ctx context.Context, datasets, work string, seeds, threads int)
 		seconds = append(seconds, s.EpochSeconds...)
 		res.BytesEpoch = s.BytesRead / int64(len(s.EpochSeconds))
 	}
+	res.summarize(seconds)
+	return res, nil
+}
+
+// summarize sets mean, deviation and the median of the epochs' seconds.
+func (res *result) summarize(seconds []float64) {
 	for _, a := range res.Accuracies {
 		res.Mean += a / float64(len(res.Accuracies))
 	}
@@ -138,7 +196,6 @@ func (r row) run(ctx context.Context, datasets, work string, seeds, threads int)
 		res.SD = math.Sqrt(res.SD / float64(n-1))
 	}
 	res.EpochSeconds = median(seconds)
-	return res, nil
 }
 
 func makeStore(ctx context.Context, input, dir string, partitions int, seed uint64) error {

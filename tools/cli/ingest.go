@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -40,6 +41,8 @@ type ingestOptions struct {
 	ids          string
 	badLines     string
 	note         string
+	hops         int
+	hopFeature   string
 }
 
 func newIngest(e *env) *cobra.Command {
@@ -77,6 +80,8 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
 	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
 	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
+	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of a feature as a column, as gstore precompute does")
+	f.StringVar(&o.hopFeature, "precompute-feature", "x", "feature whose mean is added")
 	f.StringVar(&o.note, "note", "", "text kept with the store's version")
 	return cmd
 }
@@ -85,6 +90,9 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, err error) {
 	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
 		Hubs: o.hubs, Resume: o.resume, Threads: o.threads, Note: o.note}
+	if o.hops != 0 && o.hops != 1 {
+		return in, fo, usagef("--precompute-hops %d: expected 0 or 1", o.hops)
+	}
 	if o.partitions != "auto" {
 		if in.Partitions, err = strconv.Atoi(o.partitions); err != nil || in.Partitions < 1 {
 			return in, fo, usagef("--partitions %q: expected auto or a number ≥ 1", o.partitions)
@@ -168,6 +176,12 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 		return err
 	}
 	m := rep.Manifest
+	if o.hops > 0 {
+		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
+		if _, err := train.PrecomputeHop(ctx, dir, o.hopFeature, o.threads, in.MemoryBytes); err != nil {
+			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
+		}
+	}
 	e.event("summary", map[string]any{
 		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
 		"partitions": len(m.Partitions), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/storegraph"
+)
+
+// outOfCore says which part of the table of issue 4 is run: the product of its lists.
+type outOfCore struct {
+	data      string // folder of the data set
+	splits    []string
+	layers    []int
+	fractions []int // memory holds 1 of so many nodes' features, pinned ones included
+	epochs    int
+	seeds     int
+	threads   int
+	only      []string // names of methods; none: all
+}
+
+// method is how a row keeps accuracy out of core.
+type method struct {
+	partitioner        partitioner.Method // "": in memory
+	hubs, hop, history bool
+}
+
+func (m method) name() string {
+	if m.partitioner == "" {
+		return "memory"
+	}
+	parts := []string{string(m.partitioner)}
+	for _, x := range []struct {
+		on   bool
+		name string
+	}{{m.hubs, "hubs"}, {m.hop, "hop"}, {m.history, "history"}} {
+		if x.on {
+			parts = append(parts, x.name)
+		}
+	}
+	return strings.Join(parts, "+")
+}
+
+// methods lists the rows: in memory, then every partitioner with and without each means.
+func methods() []method {
+	ms := []method{{}}
+	for _, p := range []partitioner.Method{partitioner.MethodRandom, partitioner.MethodFennel, partitioner.MethodGAP} {
+		for i := range 8 {
+			ms = append(ms, method{p, i&4 > 0, i&2 > 0, i&1 > 0})
+		}
+	}
+	return ms
+}
+
+const (
+	residentPartitions = 8 // at a time; the hubs take the place of one
+	outOfCoreRow       = "| %s | %d | 1/%d | %d | %s | **%.2f** %.2f | %.2f | %.1f MiB | %.1f MiB |\n"
+)
+
+// run trains the rows and prints each as soon as it is done.
+func (o *outOfCore) run(ctx context.Context, asJSON bool) (err error) {
+	work, err := os.MkdirTemp("", "gstore-accuracy-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	for _, name := range o.only {
+		if !slices.ContainsFunc(methods(), func(m method) bool { return m.name() == name }) {
+			return fmt.Errorf("-only: %q is no method of the table", name)
+		}
+	}
+	if !asJSON {
+		fmt.Println("| split | layers | memory | epochs | method | test accuracy % | s/epoch | read/epoch | features in memory |")
+		fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	}
+	for _, split := range o.splits {
+		for _, fraction := range o.fractions {
+			for _, m := range methods() {
+				if len(o.only) > 0 && !slices.Contains(o.only, m.name()) {
+					continue
+				}
+				for _, layers := range o.layers {
+					if err := o.row(ctx, work, split, layers, fraction, m, asJSON); err != nil {
+						return fmt.Errorf("%s, %d layers, 1/%d, %s: %w", split, layers, fraction, m.name(), err)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// row trains one row once a seed; the partitioning has the run's seed too.
+func (o *outOfCore) row(ctx context.Context, work, split string, layers, fraction int, m method, asJSON bool) error {
+	res := result{Name: fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, o.epochs, m.name())}
+	var seconds []float64
+	var resident int64
+	for seed := range uint64(o.seeds) {
+		dir, err := o.store(ctx, work, split, layers, fraction, m, seed)
+		if err != nil {
+			return err
+		}
+		c := train.Config{Layers: layers, Epochs: o.epochs, LR: .005, Seed: seed, Threads: o.threads, Split: split,
+			PrecomputedHop: m.hop, History: m.history, Plan: "memory"}
+		if m.partitioner != "" {
+			c.Plan, c.Buffer = "hanoi", residentPartitions
+			if m.hubs {
+				c.Buffer--
+			}
+		}
+		if resident, err = featureBytes(dir, c.Buffer, m.hop); err != nil {
+			return err
+		}
+		s, err := trainStore(ctx, dir, c)
+		if err != nil {
+			return err
+		}
+		res.Accuracies = append(res.Accuracies, 100*s.TestAccuracy)
+		seconds = append(seconds, s.EpochSeconds...)
+		res.BytesEpoch = s.BytesRead / int64(len(s.EpochSeconds))
+	}
+	res.summarize(seconds)
+	if asJSON {
+		return json.NewEncoder(os.Stdout).Encode(res)
+	}
+	fmt.Printf(outOfCoreRow, split, layers, fraction, o.epochs, m.name(), res.Mean, res.SD, res.EpochSeconds, float64(res.BytesEpoch)/(1<<20), float64(resident)/(1<<20))
+	return nil
+}
+
+// featureBytes is what the features of one step take: the loose partitions
+// on average, and the pinned ones.
+func featureBytes(dir string, buffer int, hop bool) (int64, error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return 0, err
+	}
+	m := st.Manifest()
+	var pinned, row int64
+	for _, p := range m.Pinned {
+		pinned += int64(m.Partitions[p].Nodes)
+	}
+	for _, c := range m.ColumnsOf(store.RoleFeature) {
+		if hop || !strings.HasSuffix(c.Name, train.HopSuffix) {
+			row += int64(c.RowBytes())
+		}
+	}
+	nodes, loose := int64(m.Nodes), int64(len(m.Partitions)-len(m.Pinned))
+	if buffer > 0 {
+		nodes = pinned + (nodes-pinned)*int64(buffer)/loose
+	}
+	return nodes * row, st.Close()
+}
+
+// store makes the store of a row, or returns the one made for a row before.
+func (o *outOfCore) store(ctx context.Context, work, split string, layers, fraction int, m method, seed uint64) (string, error) {
+	partitions := residentPartitions * fraction
+	if m.partitioner == "" {
+		m.partitioner = partitioner.MethodRandom
+	}
+	name := fmt.Sprintf("%s-%s-%d-%d-%d.gstore", m.partitioner, split, layers, partitions, seed)
+	if m.hubs {
+		name = "hubs-" + name
+	}
+	dir := filepath.Join(work, name)
+	if _, err := os.Stat(dir); err != nil {
+		if err := makeStore(ctx, o.data, dir, partitions, seed); err != nil {
+			return "", err
+		}
+		if m.hubs || m.partitioner != partitioner.MethodRandom {
+			if err := repartition(ctx, dir, split, layers, partitions, m, seed); err != nil {
+				return "", err
+			}
+		}
+	}
+	if m.hop {
+		if _, err := train.PrecomputeHop(ctx, dir, "x", o.threads, 0); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// repartition assigns the nodes by m with the split's training nodes alone: labels of others are not seen.
+func repartition(ctx context.Context, dir, split string, layers, partitions int, m method, seed uint64) (err error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	classes, err := storegraph.Classes(ctx, st, split)
+	if err != nil {
+		return err
+	}
+	g, err := storegraph.Open(ctx, st, "", 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	po := partitioner.Options{Method: m.partitioner, Partitions: partitions, Seed: seed, Classes: classes, LabelShare: 1}
+	hubs := 0.
+	if m.hubs { // one partition's worth: it takes the place of one
+		hubs = 1 / float64(partitions)
+		po.HubFraction = hubs
+	}
+	a, err := partitioner.Partition(ctx, g, po)
+	if err == nil && m.hubs {
+		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: hubs, Hops: layers, Classes: classes})
+	}
+	if err == nil {
+		_, err = ingest.Repartition(ctx, st, a, ingest.Options{Seed: seed, Partitioner: m.partitioner})
+	}
+	return err
+}
