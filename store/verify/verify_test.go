@@ -20,8 +20,8 @@ import (
 
 func TestWhole(t *testing.T) {
 	for _, ids := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 1000, Relations: 3, IDs: ids}))
 		for _, engine := range []string{"auto", "pread", "mmap"} {
-			dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Relations: 3, IDs: ids}))
 			var passed atomic.Int64
 			r, err := verify.Store(context.Background(), dir, verify.Options{Engine: engine, Progress: func(n int64) { passed.Add(n) }})
 			if err != nil || len(r.Damage) > 0 {

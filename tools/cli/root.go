@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -91,7 +92,12 @@ func exitCode(ctx context.Context, err error) int {
 	return ExitFailed
 }
 
+// keepOrder makes cobra list commands as [commands] does. Its switch is a global
+// of cobra's that every tree reads, so it is set once, before the first one is built.
+var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+
 func newRoot(e *env) *cobra.Command {
+	keepOrder()
 	root := &cobra.Command{
 		Use:           "gstore",
 		Short:         "A storage engine for graphs larger than memory that trains graph neural networks",
