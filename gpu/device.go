@@ -108,6 +108,7 @@ type Stream interface {
 	Adam(o AdamOptions, param, grad, m, v Tensor)
 
 	EdgeStream
+	LinkStream
 
 	// Sync waits until everything issued is done and returns the first error
 	// since the last Sync.
