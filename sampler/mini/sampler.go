@@ -14,7 +14,8 @@ const All = -1
 // Config says how a [Sampler] draws.
 type Config struct {
 	// Fanouts are the neighbours drawn per node and hop, listed outward from
-	// the seeds; [All] takes every one. Its length is the number of blocks.
+	// the seeds; [All] takes every one. Its length is the number of blocks;
+	// without any a batch's input is its seeds.
 	Fanouts []int
 	// OutFanouts are the same for [Graph.Out]; nil means the same as Fanouts.
 	OutFanouts []int
@@ -24,9 +25,6 @@ type Config struct {
 
 // Validate reports what is wrong with c, naming the field.
 func (c *Config) Validate() error {
-	if len(c.Fanouts) == 0 {
-		return fmt.Errorf("no Fanouts: one entry a layer is needed, such as 15,10,5")
-	}
 	for i, f := range c.Fanouts {
 		if f < All || f == 0 {
 			return fmt.Errorf("option Fanouts[%d] is %d: want a positive number, or -1 for all neighbours", i, f)
@@ -121,6 +119,10 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 	b.reset(key, layers)
 	b.Seeds = append(b.Seeds, seeds...)
 	s.table.Reset()
+	if layers == 0 {
+		b.Input = append(b.Input, seeds...)
+		return nil
+	}
 	last := &b.Blocks[layers-1]
 	last.Indices = resize(last.Indices, len(seeds)) // scratch for the seeds' numbers
 	var err error

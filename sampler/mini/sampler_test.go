@@ -293,7 +293,6 @@ func TestConfigValidate(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{}, "mini.Config: no Fanouts: one entry a layer is needed, such as 15,10,5"},
 		{Config{Fanouts: []int{10, 0}}, "mini.Config: option Fanouts[1] is 0: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, -2}}, "mini.Config: option Fanouts[1] is -2: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, 5}, OutFanouts: []int{10}}, "mini.Config: OutFanouts has 1 entries, Fanouts 2: want one a layer in both"},
@@ -344,5 +343,24 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 				t.Fatalf("n=%d: entry %d is row %d, number %d", n, i, rows[i], l)
 			}
 		}
+	}
+}
+
+// TestNoFanouts: without hops a batch is its seeds.
+func TestNoFanouts(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := Graph{In: &store.Adjacency{Spans: make([]store.Span, 5)}}
+	b := Batch{Input: []uint32{9}, Blocks: make([]Block, 2)}
+	if err := s.Sample(Key{Batch: 3}, g, []uint32{4, 1}, &b); err != nil {
+		t.Fatal(err)
+	}
+	if want := []uint32{4, 1}; !slices.Equal(b.Input, want) || !slices.Equal(b.Seeds, want) || len(b.Blocks) != 0 || b.Key.Batch != 3 {
+		t.Errorf("batch %+v, expected seeds and input %v and no blocks", b, want)
+	}
+	if err := s.Sample(Key{}, g, []uint32{5}, &b); !errors.Is(err, ErrSeeds) {
+		t.Errorf("a seed outside the rows: error %v, expected %v", err, ErrSeeds)
 	}
 }
