@@ -130,6 +130,12 @@ func (p *Params) Adam(q *gpu.Queue, o gpu.AdamOptions) {
 	q.Adam(o, p.whole(rangeValue), p.whole(rangeGrad), p.whole(rangeM), p.whole(rangeV))
 }
 
+// Adagrad takes one optimiser step on all parameters; the sums of squares lie where
+// Adam keeps its second moments, so that a set is stepped by one of the two.
+func (p *Params) Adagrad(q *gpu.Queue, o gpu.AdagradOptions) {
+	q.Adagrad(o, p.whole(rangeValue), p.whole(rangeGrad), p.whole(rangeV))
+}
+
 // Keep remembers the values as the best so far.
 func (p *Params) Keep(q *gpu.Queue) { q.Copy(p.whole(rangeBest), p.whole(rangeValue)) }
 

@@ -1,0 +1,156 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// Names of decoders.
+const (
+	DistMult = "distmult"
+	ComplEx  = "complex"
+	TransE   = "transe"
+	Dot      = "dot"
+)
+
+// Decoders lists the names that [NewDecoder] knows.
+func Decoders() []string { return []string{DistMult, ComplEx, TransE, Dot} }
+
+// Decoder scores edges (a, r, b) from the vectors of their ends and of their relation, in
+// two steps: a and r make a query, and a query is compared with candidates for b.
+//
+//	distmult  q = a∘r   q·b        Yang et al., ICLR 2015, eq. 4 (bilinear, diagonal)
+//	complex   q = a·r   Re⟨q, b̄⟩   Trouillon et al., ICML 2016, eq. 9–11; halves of a row are real and imaginary parts
+//	transe    q = a+r   −|q−b|²    Bordes et al., NIPS 2013, section 2, with the squared Euclidean distance
+//	dot       q = a     q·b        no relations
+//
+// Heads are found like tails, from the tail and the vector of the inverse
+// relation (Lacroix et al., ICML 2018, section 3.1, "reciprocal" relations).
+//
+// A Decoder has no state and no parameters: the relations' vectors are its
+// caller's. Backward passes add to gradients.
+type Decoder struct {
+	name string
+	dim  int
+}
+
+// NewDecoder returns the decoder called name for vectors of dim elements.
+func NewDecoder(name string, dim int) (*Decoder, error) {
+	switch {
+	case !slices.Contains(Decoders(), name):
+		return nil, fmt.Errorf("nn: decoder %q is not known (known: %v)", name, Decoders())
+	case dim < 1 || name == ComplEx && dim%2 != 0:
+		return nil, fmt.Errorf("nn: decoder %s of %d dimensions: expected 1 or more, for complex an even number", name, dim)
+	}
+	return &Decoder{name, dim}, nil
+}
+
+// Name returns the decoder's name.
+func (d *Decoder) Name() string { return d.name }
+
+// Relations reports whether queries depend on relations.
+func (d *Decoder) Relations() bool { return d.name != Dot }
+
+// Query returns the queries [n×dim] of ends a and relations r, both [n×dim], in p's arena. r
+// is not looked at where there are no relations.
+func (d *Decoder) Query(p *Pass, a, r gpu.Tensor) gpu.Tensor {
+	q := p.Queue
+	out := p.Arena.Matrix(q, a.Rows, d.dim)
+	if d.name == ComplEx {
+		q.Fill(out, 0)
+		q.ComplexMulAdd(false, out, a, r)
+		return out
+	}
+	q.Copy(out, a)
+	switch d.name {
+	case DistMult:
+		q.Mul(out, r)
+	case TransE:
+		q.Axpy(1, r, out)
+	}
+	return out
+}
+
+// QueryBackward adds the gradients of a and r, given that of Query's result, to da and dr.
+func (d *Decoder) QueryBackward(p *Pass, a, r, dq, da, dr gpu.Tensor) {
+	q := p.Queue
+	switch d.name {
+	case DistMult:
+		q.MulAdd(da, dq, r)
+		q.MulAdd(dr, dq, a)
+	case ComplEx:
+		q.ComplexMulAdd(true, da, dq, r)
+		q.ComplexMulAdd(true, dr, dq, a)
+	case TransE:
+		q.Axpy(1, dq, da)
+		q.Axpy(1, dq, dr)
+	case Dot:
+		q.Axpy(1, dq, da)
+	}
+}
+
+// Pairs sets out [n×1] to the scores of query i with candidate i; query and b are [n×dim].
+func (d *Decoder) Pairs(p *Pass, query, b, out gpu.Tensor) {
+	if d.name != TransE {
+		p.Queue.RowDot(query, b, out)
+		return
+	}
+	diff, minus := d.difference(p, query, b)
+	p.Queue.RowDot(diff, minus, out)
+}
+
+// difference returns query − b and b − query.
+func (d *Decoder) difference(p *Pass, query, b gpu.Tensor) (diff, minus gpu.Tensor) {
+	q := p.Queue
+	diff, minus = p.Arena.Matrix(q, b.Rows, d.dim), p.Arena.Matrix(q, b.Rows, d.dim)
+	q.Copy(diff, query)
+	q.Axpy(-1, b, diff)
+	q.Copy(minus, b)
+	q.Axpy(-1, query, minus)
+	return diff, minus
+}
+
+// PairsBackward adds to dQuery and dB [n×dim] the gradients that dOut [n×1] passes on.
+func (d *Decoder) PairsBackward(p *Pass, query, b, dOut, dQuery, dB gpu.Tensor) {
+	q := p.Queue
+	if d.name != TransE {
+		q.ScaleRowsAdd(1, dOut, b, dQuery)
+		q.ScaleRowsAdd(1, dOut, query, dB)
+		return
+	}
+	diff, _ := d.difference(p, query, b)
+	q.ScaleRowsAdd(-2, dOut, diff, dQuery)
+	q.ScaleRowsAdd(2, dOut, diff, dB)
+}
+
+// Scores sets out [n×m] to the scores of every query [n×dim] with every candidate b [m×dim].
+func (d *Decoder) Scores(p *Pass, query, b, out gpu.Tensor) {
+	if d.name == TransE {
+		p.Queue.SquaredDistances(-1, query, b, out)
+		return
+	}
+	p.Queue.Gemm(gpu.GemmOptions{TransB: true}, query, b, out)
+}
+
+// ScoresBackward adds to dQuery [n×dim] and dB [m×dim] the gradients that dOut [n×m] passes on.
+func (d *Decoder) ScoresBackward(p *Pass, query, b, dOut, dQuery, dB gpu.Tensor) {
+	q := p.Queue
+	if d.name != TransE {
+		q.Gemm(gpu.GemmOptions{Accumulate: true}, dOut, b, dQuery)
+		q.Gemm(gpu.GemmOptions{TransA: true, Accumulate: true}, dOut, query, dB)
+		return
+	}
+	// The gradient of −|q−b|² is 2(b−q) for q and 2(q−b) for b.
+	side := func(o gpu.GemmOptions, self, other, to gpu.Tensor) {
+		sums, ones, mixed := p.Arena.Matrix(q, self.Rows, 1), p.Arena.Matrix(q, other.Rows, 1), p.Arena.Matrix(q, self.Rows, d.dim)
+		q.Fill(ones, 1)
+		q.Gemm(o, dOut, ones, sums)
+		q.Gemm(o, dOut, other, mixed)
+		q.Axpy(2, mixed, to)
+		q.ScaleRowsAdd(-2, sums, self, to)
+	}
+	side(gpu.GemmOptions{}, query, b, dQuery)
+	side(gpu.GemmOptions{TransA: true}, b, query, dB)
+}

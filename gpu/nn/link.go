@@ -1,0 +1,228 @@
+package nn
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// LinkConfig describes a model of link prediction.
+type LinkConfig struct {
+	Decoder   string              `json:"decoder" yaml:"decoder"` // see [NewDecoder]
+	Encoder   string              `json:"encoder" yaml:"encoder"` // "none" or "sage"
+	Dim       int                 `json:"dim" yaml:"dim"`         // of embeddings, of relations and of the encoder's output
+	Relations int                 `json:"relations" yaml:"relations"`
+	Loss      gpu.LinkLossOptions `json:"loss" yaml:"loss"`
+	Seed      uint64              `json:"seed" yaml:"seed"`
+}
+
+// LinkModel scores edges between nodes with learned embeddings: an encoder of
+// one layer or none, a vector for each relation and for each inverse relation, and a
+// [Decoder]. Embeddings are its caller's; everything else is in Params.
+type LinkModel struct {
+	cfg       LinkConfig
+	params    *Params
+	encoder   *SAGE // nil: a node's state is its embedding
+	decoder   *Decoder
+	relations *Param // [2·Relations × Dim]: inverse relations from row Relations on; nil without
+	stat      gpu.Memory
+	y         gpu.Tensor // the encoder's output, after tanh
+}
+
+// Normal draws from N(0, 1): how relations start (docs/design.md, "Link prediction").
+func Normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
+
+// NewLink builds a model and fills its parameters from cfg.Seed.
+func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, err error) {
+	m := &LinkModel{cfg: cfg, params: NewParams(q.Device())}
+	if m.decoder, err = NewDecoder(cfg.Decoder, cfg.Dim); err != nil {
+		return nil, err
+	}
+	if cfg.Relations < 1 {
+		return nil, fmt.Errorf("nn: a model of %d relations, expected 1 or more", cfg.Relations)
+	}
+	switch cfg.Encoder {
+	case "none":
+	case "sage":
+		m.encoder = NewSAGE(m.params, 0, cfg.Dim, cfg.Dim, Activation{}, 0)
+	default:
+		return nil, fmt.Errorf("nn: encoder %q is not known (known: none, sage)", cfg.Encoder)
+	}
+	if m.decoder.Relations() {
+		m.relations = m.params.Add("relations", 2*cfg.Relations, cfg.Dim, Normal)
+	}
+	defer func() {
+		if err != nil {
+			_ = m.Close()
+		}
+	}()
+	if m.stat, err = q.Device().Alloc(16); err != nil {
+		return nil, err
+	}
+	return m, m.params.Allocate(ctx, q, cfg.Seed)
+}
+
+// Config returns what the model was built from.
+func (m *LinkModel) Config() LinkConfig { return m.cfg }
+
+// Params returns the parameters of encoder and relations.
+func (m *LinkModel) Params() *Params { return m.params }
+
+// Hops returns how many hops of neighbours the encoder reads.
+func (m *LinkModel) Hops() int {
+	if m.encoder == nil {
+		return 0
+	}
+	return 1
+}
+
+// Stat returns float64[1×2]: of the last Loss, the sum of the losses and how many
+// positives came first.
+func (m *LinkModel) Stat() gpu.Tensor { return gpu.VectorOf(m.stat, 0, 2, blocks.Float64) }
+
+// Close frees the model's memory.
+func (m *LinkModel) Close() error {
+	err := m.params.Close()
+	if m.stat != nil {
+		if e := m.stat.Free(); err == nil {
+			err = e
+		}
+		m.stat = nil
+	}
+	return err
+}
+
+// Encode returns the states [n×Dim] of a batch's nodes: with an encoder those of
+// graph's destinations,
+//
+//	tanh(W_self·e[v] + W_neigh·mean(e[u] : u ~ v) + b),
+//
+// without one the embeddings in picks. graph is not looked at then.
+func (m *LinkModel) Encode(p *Pass, graph *gpu.Graph, in Input) gpu.Tensor {
+	q := p.Queue
+	if m.encoder != nil {
+		m.y = m.encoder.Forward(p, graph, in)
+		if q.Err() == nil {
+			q.Tanh(m.y)
+		}
+		return m.y
+	}
+	x := p.Arena.Matrix(q, in.Index.Cols, m.cfg.Dim)
+	if q.Err() == nil {
+		q.Gather(x, in.Tables[0], in.Index)
+	}
+	return x
+}
+
+// EncodeBackward takes the gradient of Encode's result, which it may overwrite, sets the
+// encoder's gradients and returns the gradient of the embeddings in Encode's input, row
+// by row of its index.
+func (m *LinkModel) EncodeBackward(p *Pass, d gpu.Tensor) gpu.Tensor {
+	if m.encoder == nil || p.Queue.Err() != nil {
+		return d
+	}
+	p.Queue.TanhBackward(m.y, d)
+	return m.encoder.Backward(p, d, true)
+}
+
+// LinkBatch is the queries of a mini-batch: for n queries the ends that are
+// known, the true answers and the wrong ones, by rows of Encode's result.
+type LinkBatch struct {
+	// Rows lists the n known ends, the n answers and the negatives of all
+	// chunks: uint32[1×(2n+len(Chunks)·Negatives)].
+	Rows gpu.Tensor
+	// Relations are rows of the relations' vectors: relation r, or Relations+r
+	// where the head is asked for. uint32[1×n].
+	Relations gpu.Tensor
+	// Chunks are the ends of consecutive runs of queries; each run shares Negatives negatives.
+	Chunks    []int
+	Negatives int
+	// Mask lists the scores that count for nothing, elements of the matrix
+	// [n×(1+Negatives)] whose column 0 is the answers: uint32[1×k] or none.
+	Mask gpu.Tensor
+}
+
+// Loss scores a batch over states (Encode's result), sets the relations' gradients and
+// returns the gradient of the sum of the queries' losses with respect to states. Stat holds
+// the loss.
+func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
+	q, a, dim := p.Queue, p.Arena, m.cfg.Dim
+	n := b.Chunks[len(b.Chunks)-1]
+	x, dx := a.Matrix(q, b.Rows.Cols, dim), a.Matrix(q, b.Rows.Cols, dim)
+	scores := a.Matrix(q, n, 1+b.Negatives)
+	var r, dr gpu.Tensor
+	if m.relations != nil {
+		r, dr = a.Matrix(q, n, dim), a.Matrix(q, n, dim)
+	}
+	if want := 2*n + len(b.Chunks)*b.Negatives; b.Rows.Cols != want {
+		q.Fail(fmt.Errorf("nn: link batch of %d rows, expected %d: %w", b.Rows.Cols, want, gpu.ErrShape))
+	}
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	part := func(t gpu.Tensor, lo, hi int) gpu.Tensor { return t.View(lo, 0, hi-lo, t.Cols) }
+	q.Gather(x, states, b.Rows)
+	known, answers, negatives := part(x, 0, n), part(x, n, 2*n), part(x, 2*n, x.Rows)
+	dKnown, dAnswers, dNegatives := part(dx, 0, n), part(dx, n, 2*n), part(dx, 2*n, x.Rows)
+	if m.relations != nil {
+		q.Gather(r, m.relations.Value, b.Relations)
+		q.Fill(dr, 0)
+	}
+	query := m.decoder.Query(p, known, r)
+	m.decoder.Pairs(p, query, answers, scores.View(0, 0, n, 1))
+	// chunks calls f with the queries, their scores and the negatives of each chunk.
+	chunks := func(f func(c, lo, hi int, s, e gpu.Tensor)) {
+		lo := 0
+		for c, hi := range b.Chunks {
+			if hi > lo {
+				f(c, lo, hi, scores.View(lo, 1, hi-lo, b.Negatives), part(negatives, c*b.Negatives, (c+1)*b.Negatives))
+			}
+			lo = hi
+		}
+	}
+	chunks(func(_, lo, hi int, s, e gpu.Tensor) { m.decoder.Scores(p, part(query, lo, hi), e, s) })
+	if !b.Mask.IsZero() {
+		q.SetElements(scores, b.Mask, gpu.Masked)
+	}
+	q.LinkLoss(m.cfg.Loss, scores, scores, m.Stat()) // scores hold their gradients from here on
+
+	dQuery := a.Matrix(q, n, dim)
+	dStates := a.Matrix(q, states.Rows, dim)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	q.Fill(dQuery, 0)
+	q.Fill(dx, 0)
+	m.decoder.PairsBackward(p, query, answers, scores.View(0, 0, n, 1), dQuery, dAnswers)
+	chunks(func(c, lo, hi int, s, e gpu.Tensor) {
+		m.decoder.ScoresBackward(p, part(query, lo, hi), e, s, part(dQuery, lo, hi), part(dNegatives, c*b.Negatives, (c+1)*b.Negatives))
+	})
+	m.decoder.QueryBackward(p, known, r, dQuery, dKnown, dr)
+	if m.relations != nil {
+		q.Fill(m.relations.Grad, 0)
+		q.ScatterAddRows(m.relations.Grad, b.Relations, dr)
+	}
+	q.Fill(dStates, 0)
+	q.ScatterAddRows(dStates, b.Rows, dx)
+	return dStates
+}
+
+// Score sets out [n×m] to the scores of n queries, known ends [n×Dim] and rows of
+// relations (as in LinkBatch), with candidates [m×Dim].
+func (m *LinkModel) Score(p *Pass, known, relations, candidates, out gpu.Tensor) {
+	var r gpu.Tensor
+	if m.relations != nil {
+		r = p.Arena.Matrix(p.Queue, known.Rows, m.cfg.Dim)
+		if p.Queue.Err() != nil {
+			return
+		}
+		p.Queue.Gather(r, m.relations.Value, relations)
+	}
+	query := m.decoder.Query(p, known, r)
+	if p.Queue.Err() == nil {
+		m.decoder.Scores(p, query, candidates, out)
+	}
+}

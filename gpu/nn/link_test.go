@@ -1,0 +1,207 @@
+package nn_test
+
+import (
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// linkFixture is a small batch of link prediction over embeddings of its own.
+type linkFixture struct {
+	t         *testing.T
+	q         *gpu.Queue
+	model     *nn.LinkModel
+	table     gpu.Tensor
+	x         []float32 // table's values
+	index     []uint32
+	indptr    []int32
+	indices   []int32
+	rows      []uint32
+	relations []uint32
+	mask      []uint32
+}
+
+const linkNegatives = 3
+
+var linkChunks = []int{2, 2, 4} // one is empty
+
+func newLinkFixture(t *testing.T, cfg nn.LinkConfig) *linkFixture {
+	t.Helper()
+	dev := host.New(host.Options{Threads: 2})
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &linkFixture{t: t, q: q, index: []uint32{3, 0, 6, 1, 7, 2}, indptr: []int32{0, 0, 2, 3, 5}, indices: []int32{1, 4, 5, 0, 0}}
+	if f.model, err = nn.NewLink(t.Context(), q, cfg); err != nil {
+		t.Fatal(err)
+	}
+	keep := gpu.NewArena(dev)
+	f.table = keep.Matrix(q, 8, cfg.Dim)
+	r := keyed.New(5).Rand(0)
+	f.x = make([]float32, f.table.Len())
+	for i := range f.x {
+		f.x[i] = float32(r.Normal())
+	}
+	states := uint64(4)
+	for range 2*4 + len(linkChunks)*linkNegatives {
+		f.rows = append(f.rows, uint32(r.Below(states)))
+	}
+	for range 4 {
+		f.relations = append(f.relations, uint32(r.Below(uint64(2*cfg.Relations))))
+	}
+	f.mask = []uint32{2, 2*4 + 1}
+	t.Cleanup(func() {
+		for _, err := range []error{keep.Close(), f.model.Close(), q.Close(), dev.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return f
+}
+
+// pass returns the loss, the embeddings' gradient (by table row) and the parameters'.
+func (f *linkFixture) pass() (loss float64, table, params []float32) {
+	f.t.Helper()
+	q, a := f.q, gpu.NewArena(f.q.Device())
+	upload(q, f.table, f.x)
+	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	n := 4
+	index := f.index[:n]
+	g := gpu.Graph{}
+	if f.model.Hops() > 0 {
+		index = f.index
+		g = gpu.Graph{NumDst: n, NumSrc: len(index), Indptr: a.Int32s(q, f.indptr), Indices: a.Int32s(q, f.indices)}
+	}
+	states := f.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{f.table}, Index: a.Uint32s(q, index)})
+	d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(q, f.rows), Relations: a.Uint32s(q, f.relations), Chunks: linkChunks, Negatives: linkNegatives, Mask: a.Uint32s(q, f.mask)}, states)
+	d = f.model.EncodeBackward(p, d)
+	var stat [2]float64
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), f.model.Stat())
+	by := floats(d, q)
+	for _, p := range f.model.Params().List() {
+		params = append(params, floats(p.Grad, q)...)
+	}
+	if err := q.Sync(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	table = make([]float32, len(f.x))
+	for i, row := range index {
+		for j := range f.table.Cols {
+			table[int(row)*f.table.Cols+j] += by[i*f.table.Cols+j]
+		}
+	}
+	if err := a.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	return stat[0], table, params
+}
+
+// TestLinkGradients compares the gradients of embeddings and parameters with
+// finite differences of the loss, for every decoder, encoder and loss.
+func TestLinkGradients(t *testing.T) {
+	for _, decoder := range nn.Decoders() {
+		for _, encoder := range []string{"none", "sage"} {
+			for loss := gpu.SoftmaxLoss; loss <= gpu.MarginLoss; loss++ {
+				t.Run(decoder+"/"+encoder+"/"+loss.String(), func(t *testing.T) {
+					f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: encoder, Dim: 4, Relations: 3, Loss: gpu.LinkLossOptions{Loss: loss, Margin: .7}, Seed: 2})
+					_, table, params := f.pass()
+					moved := 0
+					check := func(name string, i int, got float32, at func() *float32, done func()) {
+						const h = 1e-2
+						v := at()
+						was := *v
+						side := func(d float32) float64 {
+							*at() = was + d
+							done()
+							l, _, _ := f.pass()
+							return l
+						}
+						want := (side(h) - side(-h)) / (2 * h)
+						*at() = was
+						done()
+						if want != 0 {
+							moved++
+						}
+						if math.Abs(float64(got)-want) > .02*(1+math.Abs(want)) {
+							t.Errorf("%s %d: gradient %v, finite difference %v", name, i, got, want)
+						}
+					}
+					for i := range f.x {
+						check("embedding", i, table[i], func() *float32 { return &f.x[i] }, func() {})
+					}
+					saved, err := f.model.Params().Save(t.Context(), f.q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range len(saved) / 4 {
+						at := (*float32)(unsafe.Pointer(&saved[4*i]))
+						check("parameter", i, params[i], func() *float32 { return at }, func() {
+							if err := f.model.Params().Load(t.Context(), f.q, saved); err != nil {
+								t.Fatal(err)
+							}
+						})
+					}
+					if moved < 8 {
+						t.Errorf("only %d of the gradients are not 0", moved)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestDecoderScores compares one score of each decoder with its formula, and Pairs with Scores.
+func TestDecoderScores(t *testing.T) {
+	a, r, b := []float32{1, 2, 3, 4}, []float32{.5, -1, 2, 1}, []float32{2, 1, -1, .5}
+	// complex: a = (1+3i, 2+4i), r = (.5+2i, −1+i), conj(b) = (2+i, 1−.5i); Re Σ a·r·b̄.
+	ra, rr, rb := []complex128{1 + 3i, 2 + 4i}, []complex128{.5 + 2i, -1 + 1i}, []complex128{2 + 1i, 1 - .5i}
+	sum := 0.0
+	for i := range ra {
+		sum += real(ra[i] * rr[i] * rb[i])
+	}
+	want := map[string]float64{nn.DistMult: 1 - 2 - 6 + 2, nn.ComplEx: sum, nn.TransE: -(.25 + 0 + 36 + 20.25), nn.Dot: 2 + 2 - 3 + 2}
+	dev := host.New(host.Options{})
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arena := gpu.NewArena(dev)
+	p := &nn.Pass{Queue: q, Arena: arena}
+	row := func(x []float32) gpu.Tensor {
+		m := arena.Matrix(q, 1, len(x))
+		upload(q, m, x)
+		return m
+	}
+	for _, name := range nn.Decoders() {
+		d, err := nn.NewDecoder(name, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, score := arena.Matrix(q, 1, 1), arena.Matrix(q, 1, 1)
+		query := d.Query(p, row(a), row(r))
+		d.Pairs(p, query, row(b), pair)
+		d.Scores(p, query, row(b), score)
+		got, all := floats(pair, q), floats(score, q)
+		if err := q.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(float64(got[0])-want[name]) > 1e-5 || math.Abs(float64(all[0])-want[name]) > 1e-4 {
+			t.Errorf("%s: pair %v, score %v, expected %v", name, got[0], all[0], want[name])
+		}
+	}
+	for _, bad := range []struct {
+		name string
+		dim  int
+	}{{"rescal", 4}, {nn.ComplEx, 3}, {nn.Dot, 0}} {
+		if _, err := nn.NewDecoder(bad.name, bad.dim); err == nil {
+			t.Errorf("decoder %s of %d dimensions: no error", bad.name, bad.dim)
+		}
+	}
+}
