@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ import (
 // trainOptions are the flags of train.
 type trainOptions struct {
 	train.Config
+	link    train.LinkConfig // what only link prediction has; see linkConfig
+	changed []string         // flags that were set
 	dropout float64
 	mem     sizeFlag
 	reuse   string
@@ -33,15 +36,15 @@ type trainOptions struct {
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	c := &o.Config
-	fs.StringVar(&c.Task, "task", "auto", "auto or node")
-	fs.StringVar(&c.Model, "model", "sage", strings.Join(nn.Models(), ", "))
+	fs.StringVar(&c.Task, "task", "auto", "auto (the store's), node or link")
+	fs.StringVar(&c.Model, "model", "sage", "node classification: "+strings.Join(nn.Models(), ", ")+"; link prediction: "+strings.Join(nn.Decoders(), ", ")+" (default distmult)")
 	fs.IntVar(&c.Heads, "heads", 0, "attention heads of gat: side by side in hidden layers, averaged in the last (default 4)")
 	fs.IntVar(&c.Layers, "layers", 0, "layers of the model (default: one a fanout, or 2)")
 	fs.IntVar(&c.Hidden, "hidden", 128, "columns between layers")
-	fs.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward from the targets, -1 for all (default 15,10,5)")
-	fs.IntVar(&c.BatchSize, "batch-size", 1000, "target nodes of a mini-batch")
-	fs.IntVar(&c.Epochs, "epochs", 10, "passes over the training nodes")
-	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam")
+	fs.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward from the targets, -1 for all (default 15,10,5; with --encoder 20)")
+	fs.IntVar(&c.BatchSize, "batch-size", 1000, "target nodes or edges of a mini-batch")
+	fs.IntVar(&c.Epochs, "epochs", 10, "passes over the training nodes or edges (link prediction: default 8)")
+	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam (link prediction: of Adagrad, default .1)")
 	fs.Float64Var(&c.WeightDecay, "weight-decay", 0, "L2 penalty, added to the gradient")
 	fs.Float64Var(&o.dropout, "dropout", .5, "probability with which hidden values are dropped")
 	fs.Float64Var(&c.InputDropout, "input-dropout", 0, "probability with which values of the first layer's input are dropped")
@@ -58,6 +61,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Device, "device", "auto", "auto or host")
 	fs.IntVar(&c.Threads, "threads", 0, "processors to use (default: all)")
 	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations")
+	o.linkFlags(fs)
 	configFlag(fs, &o.config)
 }
 
@@ -66,6 +70,7 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	if err := applyConfig(cmd, o.config); err != nil {
 		return err
 	}
+	cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
 	o.MemoryBytes = int64(o.mem)
 	o.Dropout = &o.dropout
 	if o.Task == "auto" {
@@ -79,6 +84,10 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		return usagef("--reuse %q: expected 0 to 4", o.reuse)
 	}
 	o.Reuse = n
+	if o.Task == "link" || slices.Contains(nn.Decoders(), o.Model) || o.link.Encoder != "" {
+		_, err := o.linkConfig()
+		return err
+	}
 	check := o.Config // Normalize fills a copy in: the file's defaults are train's own
 	if err := check.Normalize(); err != nil {
 		return usageError{err}
@@ -91,13 +100,18 @@ func newTrain(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train STORE",
 		Short: "Train a graph neural network on a store",
-		Long: `Train a graph neural network on a store, in memory or out of core.
+		Long: `Train a graph neural network on a store, in memory or out of core. The task is
+the store's: node classification where nodes have labels, link prediction with
+learned embeddings where there are lists of edges to predict.
 
 After each epoch the validation accuracy is computed with all neighbours over
 the whole graph; the best epoch's model is kept, tested, and saved with the
-store (STORE/runs) or where --save says.`,
+store (STORE/runs) or where --save says. Link prediction reports filtered ranks
+of both ends against all nodes; it trains in memory and its embeddings are
+not saved yet.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
-			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5",
+			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
+			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100",
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.resolve(cmd); err != nil {
@@ -142,6 +156,9 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 			err = cerr
 		}
 	}()
+	if task := st.Manifest().Schema.Task; o.Task == "link" || o.Task == "" && task == store.TaskLink {
+		return nil, runTrainLink(ctx, e, st, o)
+	}
 	started := time.Now()
 	hooks := trainHooks(e, o.Epochs)
 	if o.metrics != "" {
@@ -168,13 +185,17 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 	fmt.Fprintf(e.stdout, "test accuracy %.2f %%, valid %.2f %%, best epoch %d of %d\n", 100*s.TestAccuracy, 100*s.ValidAccuracy, s.BestEpoch, len(s.EpochSeconds))
 	fmt.Fprintf(e.stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, formatSize(s.PeakRSSBytes), formatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
-	p := s.Profile
-	fmt.Fprintf(e.stdout, "training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s\n",
-		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
+	printProfile(e, s.Profile)
 	if path != "" {
 		fmt.Fprintf(e.stdout, "model: %s\n", path)
 	}
 	return cp, nil
+}
+
+// printProfile says where training's time went.
+func printProfile(e *env, p train.Profile) {
+	fmt.Fprintf(e.stdout, "training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s\n",
+		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
 }
 
 // limitThreads bounds the processors that the process uses, until the returned

@@ -1,0 +1,122 @@
+package train
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/mini"
+)
+
+// LinkConfig is everything that decides the result of a run of link prediction,
+// and what it may use. The zero value of a field means its default; Normalize fills them in.
+type LinkConfig struct {
+	Task    string `json:"task" yaml:"task"`       // "link"
+	Model   string `json:"model" yaml:"model"`     // the decoder: "distmult" (default), "complex", "transe", "dot"
+	Encoder string `json:"encoder" yaml:"encoder"` // "none" (default) or "sage"
+	Dim     int    `json:"dim" yaml:"dim"`         // of embeddings and relations; default 100
+	// Fanouts are the neighbours sampled over incoming edges, and as many over
+	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
+	Fanouts   []int   `json:"fanouts" yaml:"fanouts"`
+	BatchSize int     `json:"batch_size" yaml:"batch_size"` // edges of a mini-batch; default 1000
+	Epochs    int     `json:"epochs" yaml:"epochs"`         // default 8
+	LR        float64 `json:"lr" yaml:"lr"`                 // of Adagrad; default .1
+	Negatives int     `json:"negatives" yaml:"negatives"`   // wrong answers for each edge and side; default 500
+	Chunks    int     `json:"chunks" yaml:"chunks"`         // groups of a batch's edges that share negatives; default 10
+	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
+	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
+	Loss        string  `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
+	Margin      float64 `json:"margin" yaml:"margin"` // of the margin loss; default 1
+	Seed        uint64  `json:"seed" yaml:"seed"`
+
+	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" yaml:"device"`       // "auto" (default), "host"
+	Threads     int    `json:"threads" yaml:"threads"`     // default: all processors
+	// EvalEvery is the epochs between validations; default 1. 0 < n; the last epoch is always validated.
+	EvalEvery int `json:"eval_every" yaml:"eval_every"`
+}
+
+// Normalize fills in defaults and says what is wrong with c.
+func (c *LinkConfig) Normalize() error {
+	text := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	number := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	text(&c.Task, "link")
+	text(&c.Model, nn.DistMult)
+	text(&c.Encoder, "none")
+	text(&c.Loss, gpu.SoftmaxLoss.String())
+	text(&c.IOEngine, "auto")
+	text(&c.Device, "auto")
+	number(&c.Dim, 100)
+	number(&c.BatchSize, 1000)
+	number(&c.Epochs, 8)
+	number(&c.Negatives, 500)
+	number(&c.Chunks, 10)
+	number(&c.Threads, runtime.GOMAXPROCS(0))
+	number(&c.EvalEvery, 1)
+	if c.LR == 0 {
+		c.LR = .1
+	}
+	if c.Margin == 0 {
+		c.Margin = 1
+	}
+	if c.Encoder != "none" && len(c.Fanouts) == 0 {
+		c.Fanouts = []int{20}
+	}
+	return c.validate()
+}
+
+func (c *LinkConfig) validate() error {
+	if _, err := nn.NewDecoder(c.Model, c.Dim); err != nil {
+		return err
+	}
+	if _, err := c.loss(); err != nil {
+		return err
+	}
+	hops := 0
+	if c.Encoder != "none" {
+		hops = 1
+	}
+	if err := (&mini.Config{Fanouts: c.Fanouts}).Validate(); err != nil {
+		return fmt.Errorf("train: fanouts %v: %w", c.Fanouts, err)
+	}
+	switch {
+	case c.Task != "link" && c.Task != "auto":
+		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
+	case c.Encoder != "none" && c.Encoder != "sage":
+		return fmt.Errorf("train: encoder %q is not known (known: none, sage)", c.Encoder)
+	case len(c.Fanouts) != hops:
+		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, hops)
+	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < 1 || c.Negatives < 1 || c.Chunks < 1:
+		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
+			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
+	case int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:
+		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
+	case !(c.LR > 0) || !(c.Margin >= 0) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
+		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0 and 0 to 1", c.LR, c.Margin, c.DegreeShare)
+	case c.MemoryBytes < 0:
+		return fmt.Errorf("train: memory %d bytes: expected 0 or more", c.MemoryBytes)
+	case c.Device != "auto" && c.Device != "host":
+		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
+	}
+	return nil
+}
+
+// loss returns the loss that c names.
+func (c *LinkConfig) loss() (gpu.LinkLossOptions, error) {
+	for l := gpu.SoftmaxLoss; l <= gpu.MarginLoss; l++ {
+		if l.String() == c.Loss {
+			return gpu.LinkLossOptions{Loss: l, Margin: float32(c.Margin)}, nil
+		}
+	}
+	return gpu.LinkLossOptions{}, fmt.Errorf("train: loss %q is not known (known: softmax, logistic, margin)", c.Loss)
+}

@@ -1,0 +1,153 @@
+package train
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store"
+)
+
+func TestRankOf(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		name   string
+		scores []float32
+		answer uint32
+		known  []uint32
+		want   float64
+	}{
+		{"first", []float32{3, 1, 2}, 0, []uint32{0}, 1},
+		{"last", []float32{3, 1, 2}, 1, []uint32{1}, 3},
+		{"filtered", []float32{3, 1, 2}, 1, []uint32{0, 1}, 2},
+		{"filtered below", []float32{3, 1, 2}, 2, []uint32{1, 2}, 2},
+		{"ties count half", []float32{5, 5, 5, 9}, 1, []uint32{1}, 3},
+		{"a filtered tie", []float32{5, 5, 5, 9}, 1, []uint32{0, 1}, 2.5},
+		{"all equal", []float32{0, 0, 0, 0, 0}, 4, []uint32{4}, 3},
+		{"not a number is above", []float32{nan, 1}, 1, []uint32{1}, 2},
+		{"a filtered one is not", []float32{nan, 1}, 1, []uint32{0, 1}, 1},
+		{"an answer that is not a number is last", []float32{1, nan, 2}, 1, []uint32{1}, 3},
+	} {
+		if got := rankOf(c.scores, c.answer, c.known); got != c.want {
+			t.Errorf("%s: rank %v, expected %v", c.name, got, c.want)
+		}
+	}
+	var m LinkMetrics
+	for _, r := range []float64{1, 1.5, 4, 20} {
+		m.add(r)
+	}
+	want := LinkMetrics{4, (1 + 1/1.5 + .25 + .05) / 4, .25, .5, .75}
+	if got := m.mean(); math.Abs(got.MRR-want.MRR) > 1e-12 || got.Hits1 != want.Hits1 || got.Hits3 != want.Hits3 || got.Hits10 != want.Hits10 || got.Queries != 4 {
+		t.Errorf("metrics %+v, expected %+v", got, want)
+	}
+}
+
+// linkMacroBatch has partitions 2 and 5 of 3 and 2 nodes, 5 in the lower rows.
+func linkMacroBatch(buckets ...store.Bucket) *store.MacroBatch {
+	return &store.MacroBatch{
+		Step:       store.Step{Buckets: buckets},
+		Partitions: []store.ResidentPartition{{ID: 2, Base: 4, Nodes: 3, First: 20}, {ID: 5, Base: 1, Nodes: 2, First: 50}},
+		Rows:       8,
+		In: &store.Adjacency{
+			Spans:     []store.Span{{}, {Begin: 0, End: 3}, {Begin: 5, End: 6}, {}, {Begin: 3, End: 5}, {}, {Begin: 6, End: 9}, {}},
+			Indices:   []uint32{4, 5, 2, 5, 1, 2, 6, 4, 1},
+			Relations: []uint16{0, 1, 2, 0, 1, 2, 0, 1, 2},
+		},
+	}
+}
+
+func TestExamples(t *testing.T) {
+	type edge struct {
+		src, dst uint32
+		relation uint16
+	}
+	all := []edge{{5, 4, 0}, {1, 4, 1}, {6, 6, 0}, {4, 6, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}
+	for _, c := range []struct {
+		name    string
+		buckets []store.Bucket
+		want    []edge
+	}{
+		{"all", []store.Bucket{{Src: 2, Dst: 2}, {Src: 2, Dst: 5}, {Src: 5, Dst: 2}, {Src: 5, Dst: 5}}, all},
+		{"one partition", []store.Bucket{{Src: 2, Dst: 2}}, []edge{{5, 4, 0}, {6, 6, 0}, {4, 6, 1}}},
+		{"between", []store.Bucket{{Src: 5, Dst: 2}, {Src: 2, Dst: 5}}, []edge{{1, 4, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}}},
+		{"none", nil, nil},
+	} {
+		x := newExamples(linkMacroBatch(c.buckets...))
+		var got []edge
+		for k := range x.n {
+			s, d, r := x.edge(k)
+			got = append(got, edge{s, d, r})
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: edges %v, expected %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestLinkSource checks one epoch's batches: every edge once, both questions of
+// each, answers masked among their negatives, rows that lead back to the same nodes.
+func TestLinkSource(t *testing.T) {
+	mb := linkMacroBatch(store.Bucket{Src: 2, Dst: 2}, store.Bucket{Src: 2, Dst: 5}, store.Bucket{Src: 5, Dst: 2}, store.Bucket{Src: 5, Dst: 5})
+	const relations, count, chunks, size = 3, 7, 2, 4
+	ns, err := negative.New(negative.Config{Count: count, Chunks: chunks, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := negative.NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newExamples(mb)
+	s := &linkSource{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, chunks: chunks, pool: pool}
+	if s.Batches() != 3 {
+		t.Fatalf("%d batches of 9 edges by 4, expected 3", s.Batches())
+	}
+	seen := map[[3]uint32]int{}
+	var b mini.Batch
+	for i := range s.Batches() {
+		seeds, err := s.Seeds(i, nil, &b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := b.Extra.(*linkExtra)
+		n := e.edges
+		row := func(k int) uint32 { return seeds[e.rows[k]] }
+		if len(e.rows) != 4*n+2*chunks*count || len(e.chunks) != 2*chunks || e.chunks[2*chunks-1] != 2*n {
+			t.Fatalf("batch %d of %d edges: %d rows, chunks end at %v", i, n, len(e.rows), e.chunks)
+		}
+		for k := range n {
+			if row(k) != row(3*n+k) || row(n+k) != row(2*n+k) {
+				t.Errorf("batch %d: edge %d asks with %d and %d, the answers are %d and %d", i, k, row(k), row(n+k), row(2*n+k), row(3*n+k))
+			}
+			if e.relations[n+k] != e.relations[k]+relations {
+				t.Errorf("batch %d: relation %d has the inverse %d", i, e.relations[k], e.relations[n+k])
+			}
+			seen[[3]uint32{row(k), row(n + k), e.relations[k]}]++
+		}
+		masked := map[uint32]bool{}
+		for _, m := range e.mask {
+			masked[m] = true
+		}
+		lo := 0
+		for c, hi := range e.chunks {
+			for q := lo; q < hi; q++ {
+				for k := range count {
+					is := row(4*n+c*count+k) == row(2*n+q)
+					if masked[uint32(q*(1+count)+1+k)] != is {
+						t.Errorf("batch %d: query %d, negative %d: masked %v, is the answer: %v", i, q, k, !is, is)
+					}
+				}
+			}
+			lo = hi
+		}
+		if slices.Sort(seeds); len(slices.Compact(seeds)) != len(seeds) {
+			t.Errorf("batch %d: seeds %v occur twice", i, seeds)
+		}
+	}
+	if len(seen) != int(x.n) {
+		t.Errorf("%d different edges were trained, expected %d", len(seen), x.n)
+	}
+}

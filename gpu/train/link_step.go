@@ -1,0 +1,197 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store"
+)
+
+// Places of a run's random draws, see [placeShuffle].
+const (
+	placeEdges = 0x65646765 // "edge"
+	placeEmbed = 0x656d6264 // "embd"
+)
+
+// embeddingScale is the standard deviation of new embeddings.
+const embeddingScale = .001
+
+// embeddings are learned vectors with Adagrad's sums, both [rows × dim] and
+// numbered like a macro-batch's rows.
+type embeddings struct {
+	mem        gpu.Memory
+	value, sum gpu.Tensor
+}
+
+func newEmbeddings(dev gpu.Device, rows, dim int) (*embeddings, error) {
+	bytes := int64(rows) * int64(dim) * 4
+	mem, err := dev.Alloc(2 * bytes)
+	if err != nil {
+		return nil, fmt.Errorf("train: embeddings of %d rows of %d floats and their optimiser state: %w", rows, dim, err)
+	}
+	return &embeddings{mem: mem, value: gpu.MatrixOf(mem, 0, rows, dim), sum: gpu.MatrixOf(mem, bytes, rows, dim)}, nil
+}
+
+// fill draws the vectors of a partition's nodes from N(0, embeddingScale²), keyed by seed and internal id.
+func (e *embeddings) fill(ctx context.Context, q *gpu.Queue, p store.ResidentPartition, seed uint64) error {
+	const block = 4096 // nodes at a time
+	dim := e.value.Cols
+	key := keyed.New(seed).With(placeEmbed)
+	buf := make([]float32, 0, min(block, int(p.Nodes))*dim)
+	for lo := 0; lo < int(p.Nodes); lo += block {
+		n := min(block, int(p.Nodes)-lo)
+		buf = buf[:0]
+		for k := range n {
+			r := key.Rand(uint64(p.First) + uint64(lo+k))
+			for range dim {
+				buf = append(buf, float32(embeddingScale*r.Normal()))
+			}
+		}
+		q.Upload(e.value.View(int(p.Base)+lo, 0, n, dim), floatBytes(buf))
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *embeddings) close() error { return e.mem.Free() }
+
+func floatBytes(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+// linkTrainer trains embeddings and a model on macro-batches. It owns the
+// queue, the model, the loader and the arena of its mini-batches; the embeddings are its caller's.
+type linkTrainer struct {
+	cfg       *LinkConfig
+	queue     *gpu.Queue
+	arena     *gpu.Arena
+	model     *nn.LinkModel
+	loader    *mini.Loader
+	negatives *negative.Sampler
+	adagrad   gpu.AdagradOptions
+}
+
+func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, relations int) (_ *linkTrainer, err error) {
+	t := &linkTrainer{cfg: cfg, arena: gpu.NewArena(dev), adagrad: gpu.AdagradOptions{LR: float32(cfg.LR), Epsilon: 1e-10}}
+	if t.queue, err = gpu.NewQueue(dev); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.close()
+		}
+	}()
+	loss, err := cfg.loss()
+	if err != nil {
+		return nil, err
+	}
+	if t.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
+		return nil, err
+	}
+	if t.model, err = nn.NewLink(ctx, t.queue, nn.LinkConfig{Decoder: cfg.Model, Encoder: cfg.Encoder, Dim: cfg.Dim, Relations: relations, Loss: loss, Seed: cfg.Seed}); err != nil {
+		return nil, err
+	}
+	t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+	return t, err
+}
+
+func (t *linkTrainer) close() error {
+	var err error
+	if t.loader != nil {
+		err = t.loader.Close()
+	}
+	if t.model != nil {
+		err = errors.Join(err, t.model.Close())
+	}
+	return errors.Join(err, t.arena.Close(), t.queue.Close())
+}
+
+// macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, and
+// adds to sum. totals.seeds counts queries: two an edge.
+func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, e *embeddings, sum *totals) error {
+	pool, err := negative.NewPool(mb)
+	if err != nil {
+		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
+	}
+	x := newExamples(mb)
+	relations := t.model.Config().Relations
+	for pass := range max(1, mb.Step.Passes) {
+		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
+		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
+		source := &linkSource{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: relations, key: key,
+			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool}
+		t.loader.Start(ctx, key, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, source)
+		for {
+			start := time.Now()
+			if !t.loader.Next() {
+				break
+			}
+			sum.profile.Sample += time.Since(start)
+			if err := t.batch(ctx, t.loader.Batch(), e, sum); err != nil {
+				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+			}
+		}
+		if err := t.loader.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch takes one optimiser step.
+func (t *linkTrainer) batch(ctx context.Context, b *mini.Batch, e *embeddings, sum *totals) error {
+	q, a, extra := t.queue, t.arena, b.Extra.(*linkExtra)
+	start := time.Now()
+	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	input := a.Uint32s(q, b.Input)
+	g := linkGraph(q, a, b)
+	states := t.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input})
+	forward := time.Now()
+	batch := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
+	if len(extra.mask) > 0 {
+		batch.Mask = a.Uint32s(q, extra.mask)
+	}
+	d := t.model.Loss(p, batch, states)
+	d = t.model.EncodeBackward(p, d)
+	backward := time.Now()
+	t.model.Params().Adagrad(q, t.adagrad)
+	q.AdagradRows(t.adagrad, e.value, input, d, e.sum)
+	var stat [2]float64
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	if err := a.Reset(); err != nil {
+		return err
+	}
+	if math.IsNaN(stat[0]) {
+		return fmt.Errorf("the loss is not a number: the run diverged, use a smaller learning rate than %v", t.cfg.LR)
+	}
+	sum.loss += stat[0]
+	sum.correct += stat[1]
+	sum.seeds += int64(2 * extra.edges)
+	sum.batches++
+	sum.edges += int64(b.SampledEdges())
+	sum.profile.Add(Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
+	return nil
+}
+
+// linkGraph is a batch's block on the device; nothing without an encoder.
+func linkGraph(q *gpu.Queue, a *gpu.Arena, b *mini.Batch) gpu.Graph {
+	if len(b.Blocks) == 0 {
+		return gpu.Graph{}
+	}
+	k := &b.Blocks[0]
+	return gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+)
+
+// linkFlags are the flags of train that only link prediction has.
+func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
+	l := &o.link
+	fs.StringVar(&l.Encoder, "encoder", "", "link prediction: none or sage (default none)")
+	fs.IntVar(&l.Dim, "dim", 100, "link prediction: numbers of an embedding")
+	fs.IntVar(&l.Negatives, "negatives", 500, "link prediction: wrong answers for each edge and side")
+	fs.IntVar(&l.Chunks, "chunks", 10, "link prediction: groups of a batch's edges that share negatives")
+	fs.Float64Var(&l.DegreeShare, "degree-share", 0, "link prediction: share of negatives drawn in proportion to degree, 0 to 1")
+	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
+	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
+}
+
+// nodeOnly are the flags of train that mean nothing for link prediction.
+var nodeOnly = []string{"layers", "hidden", "heads", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "buffer", "reuse"}
+
+// linkConfig is what the flags mean for link prediction: those that both tasks
+// have count if they were set, because the tasks' defaults differ.
+func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
+	c, n := o.link, &o.Config
+	set := func(name string) bool { return slices.Contains(o.changed, name) }
+	for _, name := range nodeOnly {
+		if set(name) {
+			return c, usagef("--%s is for node classification; the store's task is link prediction", name)
+		}
+	}
+	if n.Plan != "auto" && n.Plan != "memory" {
+		return c, usagef("--plan %s: link prediction trains in memory so far; use auto or memory", n.Plan)
+	}
+	if set("model") {
+		c.Model = n.Model
+		if n.Model == "sage" {
+			c.Model = nn.DistMult
+			if c.Encoder == "" {
+				c.Encoder = n.Model
+			}
+		}
+	}
+	if set("fanouts") {
+		c.Fanouts = n.Fanouts
+	}
+	if set("epochs") {
+		c.Epochs = n.Epochs
+	}
+	if set("lr") {
+		c.LR = n.LR
+	}
+	c.BatchSize, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads, c.EvalEvery = n.BatchSize, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads, n.EvalEvery
+	check := c
+	if err := check.Normalize(); err != nil {
+		return c, usageError{err}
+	}
+	return c, nil
+}
+
+// runTrainLink trains embeddings, prints and records the run.
+func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions) (err error) {
+	cfg, err := o.linkConfig()
+	if err != nil {
+		return err
+	}
+	if o.save != "" {
+		return usagef("--save: embeddings are not saved to files")
+	}
+	started := time.Now()
+	hooks := linkHooks(e)
+	if o.metrics != "" {
+		record, done, merr := recordMetrics(o.metrics)
+		if merr != nil {
+			return merr
+		}
+		hooks.Macro = record
+		defer func() { err = errors.Join(err, done()) }()
+	}
+	r, err := train.Link(ctx, st, cfg, hooks)
+	if err != nil {
+		return err
+	}
+	if err := recordLink(ctx, st.Dir(), started, r); err != nil {
+		fmt.Fprintf(e.stderr, "gstore: the run is not recorded: %v\n", err)
+	}
+	s := &r.Summary
+	if e.json {
+		e.event("summary", fields(s))
+		return nil
+	}
+	fmt.Fprintf(e.stdout, "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (filtered, against all nodes); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, s.ValidMRR)
+	fmt.Fprintf(e.stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
+		s.TotalSeconds, s.CPUSeconds, formatSize(s.PeakRSSBytes), formatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
+	printProfile(e, s.Profile)
+	return nil
+}
+
+func recordLink(ctx context.Context, dir string, started time.Time, r *train.LinkResult) error {
+	config, err := json.Marshal(r.Config)
+	if err != nil {
+		return err
+	}
+	summary, err := json.Marshal(r.Summary)
+	if err != nil {
+		return err
+	}
+	_, err = store.RecordRun(ctx, dir, store.Run{Version: r.Version, Started: started, Command: "train", Config: config, Summary: summary}, store.Options{})
+	return err
+}
+
+// linkHooks prints a line an epoch, or an event.
+func linkHooks(e *env) train.LinkHooks {
+	if e.json {
+		return train.LinkHooks{
+			Start: func(c train.LinkConfig) { e.event("start", map[string]any{"config": c}) },
+			Epoch: func(r train.LinkEpoch) { e.event("epoch", fields(r)) },
+		}
+	}
+	return train.LinkHooks{
+		Start: func(train.LinkConfig) {
+			fmt.Fprintf(e.stdout, "%5s  %8s  %9s  %7s  %8s  %8s  %10s\n", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
+		},
+		Epoch: func(r train.LinkEpoch) {
+			mrr, hits := "", ""
+			if r.Valid != nil {
+				mrr, hits = fmt.Sprintf("%.4f", r.Valid.MRR), fmt.Sprintf("%.4f", r.Valid.Hits10)
+			}
+			fmt.Fprintf(e.stdout, "%5d  %8.4f  %9s  %7s  %8.3f  %8.3f  %10s\n", r.Epoch, r.Loss, mrr, hits, r.Seconds, r.CPUSeconds, formatSize(r.BytesRead))
+		},
+	}
+}
