@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -25,6 +26,50 @@ type array struct {
 	elem   blocks.ElemType
 	shape  []int64 // at most 2 dimensions, their product × element size < 2⁶³
 	offset int64   // of the first element, in the unpacked file
+
+	// archive is the file that holds the array, where path is only its name in
+	// messages: a member of an .npz.
+	archive string
+	// inflate, if not nil, opens a deflated member of the archive, which can be
+	// read front to back only.
+	inflate func() (io.ReadCloser, error)
+}
+
+// file is where the array is.
+func (a *array) file() string {
+	if a.archive != "" {
+		return a.archive
+	}
+	return a.path
+}
+
+// packed reports whether the elements can only be read front to back.
+func (a *array) packed() bool { return a.inflate != nil || packed(a.file()) }
+
+// open opens the array for reading from its first element.
+func (a *array) open() (io.ReadCloser, error) {
+	if !a.packed() {
+		f, err := openAt(a)
+		if err != nil {
+			return nil, err
+		}
+		r := bufio.NewReaderSize(io.NewSectionReader(f, a.offset, a.bytes()), 64<<10)
+		return &unpacked{Reader: r, done: func() error { return nil }, file: f, path: a.path}, nil
+	}
+	var f io.ReadCloser
+	var err error
+	if a.inflate != nil {
+		f, err = a.inflate()
+	} else {
+		f, err = open(a.fs, a.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.CopyN(io.Discard, f, a.offset); err != nil {
+		return nil, errors.Join(ingest.Inputf(a.path, "truncated in the header: %v", err), f.Close())
+	}
+	return f, nil
 }
 
 const npyHeaderMax = 1 << 20 // bytes; numpy itself refuses larger than 10000
@@ -225,14 +270,11 @@ func (a *array) stream(ctx context.Context, step int64, fn func(first int64, b [
 	if row == 0 || a.rows() == 0 {
 		return nil
 	}
-	f, err := open(a.fs, a.path)
+	f, err := a.open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := io.CopyN(io.Discard, f, a.offset); err != nil {
-		return ingest.Inputf(a.path, "truncated in the header: %v", err)
-	}
 	per := min(max(1, step/row), a.rows())
 	buf := make([]uint64, (per*row+7)/8) // 8-byte aligned
 	bytes := blocks.Bytes(buf)
@@ -252,7 +294,7 @@ func (a *array) stream(ctx context.Context, step int64, fn func(first int64, b [
 			return err
 		}
 	}
-	if packed(a.path) {
+	if a.packed() {
 		if n, err := f.Read(bytes[:1]); n > 0 {
 			return ingest.Inputf(a.path, "bytes after %d rows", a.rows())
 		} else if err != nil && err != io.EOF {
@@ -265,15 +307,15 @@ func (a *array) stream(ctx context.Context, step int64, fn func(first int64, b [
 // plain makes an array that can be read at any place: itself, or a copy
 // unpacked into the scratch directory.
 func (a *array) plain(ctx context.Context, env ingest.Env) (_ *array, err error) {
-	if !packed(a.path) {
+	if !a.packed() {
 		return a, nil
 	}
 	if env.ScratchDir == "" {
 		return nil, fmt.Errorf("%s: needs a scratch directory to unpack", a.path)
 	}
 	out := *a
-	out.fs, out.offset = env.FS, 0
-	out.path = env.FS.PathJoin(env.ScratchDir, "unpacked-"+strings.ReplaceAll(a.path, "/", "_"))
+	out.fs, out.offset, out.archive, out.inflate = env.FS, 0, "", nil
+	out.path = env.FS.PathJoin(env.ScratchDir, "unpacked-"+strings.NewReplacer("/", "_", ": ", "-").Replace(a.path))
 	f, err := env.FS.Create(out.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, fmt.Errorf("unpack %s: %w", a.path, err)

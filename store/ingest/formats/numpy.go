@@ -435,7 +435,7 @@ func unzip(b *ingest.EdgeBatch, ids []uint64, triples bool, _ string) {
 }
 
 func openAt(a *array) (vfs.File, error) {
-	f, err := a.fs.Open(a.path)
+	f, err := a.fs.Open(a.file())
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}

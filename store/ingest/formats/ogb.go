@@ -210,7 +210,18 @@ func appendNumbers(out, line []byte, spec ingest.ColumnSpec) ([]byte, error) {
 }
 
 // Split implements ingest.Source.
-func (s *ogbFolder) Split(ctx context.Context, _ ingest.Env, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
+func (s *ogbFolder) Split(ctx context.Context, env ingest.Env, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
+	return s.splitIDs(k, part)(ctx, env, emit)
+}
+
+// splitIDs streams one part of a split.
+func (s *ogbFolder) splitIDs(k int, part uint8) idsFunc {
+	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		return s.streamSplit(ctx, k, part, emit)
+	}
+}
+
+func (s *ogbFolder) streamSplit(ctx context.Context, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
 	path := find(s.fs, s.splits[k], store.SplitNames()[part]+".csv")
 	if path == "" {
 		return nil

@@ -19,7 +19,9 @@ type Options struct {
 }
 
 // Names lists the formats, as flags name them.
-func Names() []string { return []string{"numpy", "ogb", "triples", "edgelist", "binary"} }
+func Names() []string {
+	return []string{"numpy", "npz", "ogb", "graphbolt", "triples", "edgelist", "binary"}
+}
 
 // Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
 // fails, now or while the source is read, is not.
@@ -54,7 +56,19 @@ func openAs(path string, o Options) (ingest.Source, error) {
 	switch format {
 	case "numpy":
 		return openNumpy(o.FS, path)
+	case "npz":
+		if info, err := o.FS.Stat(path); err == nil && info.IsDir() {
+			if f := findSuffix(o.FS, path, ".npz"); f != "" {
+				path = f
+			}
+		}
+		return openNPZ(o.FS, path)
+	case "graphbolt":
+		return openGraphBolt(o.FS, path)
 	case "ogb":
+		if isFile(o.FS, o.FS.PathJoin(path, "raw", "data.npz")) {
+			return openOGBBinary(o.FS, path)
+		}
 		return openOGB(o.FS, path)
 	case "triples":
 		if find(o.FS, path, "train.tsv", "train.txt") == "" && find(o.FS, path, "train.npy") != "" {
@@ -83,18 +97,26 @@ func detect(fs vfs.FS, path string) (string, error) {
 		switch {
 		case has(".bin", ".i32", ".i64", ".raw"):
 			return "binary", nil
+		case fs.PathBase(path) == "metadata.yaml":
+			return "graphbolt", nil
+		case has(".npz"):
+			return "npz", nil
 		case has(".tsv", ".csv", ".txt", ".edges", ".el"):
 			return "edgelist", nil
 		}
 		return "", ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
 	}
 	switch {
+	case isFile(fs, fs.PathJoin(path, "metadata.yaml")):
+		return "graphbolt", nil
 	case find(fs, path, append([]string{"edge_index.npy", "edges.npy"}, rawNames...)...) != "":
 		return "numpy", nil
-	case find(fs, fs.PathJoin(path, "raw"), "edge.csv") != "":
+	case find(fs, fs.PathJoin(path, "raw"), "edge.csv", "data.npz") != "":
 		return "ogb", nil
 	case find(fs, path, "train.npy", "train.tsv", "train.txt") != "":
 		return "triples", nil
+	case findSuffix(fs, path, ".npz") != "":
+		return "npz", nil
 	}
 	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, or train.npy or train.tsv of triples")
 }

@@ -1,0 +1,347 @@
+package formats
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"gopkg.in/yaml.v3"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// The parts of GraphBolt's metadata.yaml that say what a graph is. Paths are
+// relative to the folder of the file.
+type boltMeta struct {
+	Graph struct {
+		Nodes []struct {
+			Type string `yaml:"type"`
+			Num  int64  `yaml:"num"`
+		} `yaml:"nodes"`
+		Edges []struct {
+			Type   string `yaml:"type"` // source:relation:destination
+			Format string `yaml:"format"`
+			Path   string `yaml:"path"`
+		} `yaml:"edges"`
+	} `yaml:"graph"`
+	Features []boltData `yaml:"feature_data"`
+	Tasks    []struct {
+		Classes int       `yaml:"num_classes"`
+		Train   []boltSet `yaml:"train_set"`
+		Valid   []boltSet `yaml:"validation_set"`
+		Test    []boltSet `yaml:"test_set"`
+	} `yaml:"tasks"`
+}
+
+// boltSet is the part of a set that has one type of nodes: seeds and labels in parallel.
+type boltSet struct {
+	Type string     `yaml:"type"`
+	Data []boltData `yaml:"data"`
+}
+
+// boltData is an array in a file.
+type boltData struct {
+	Domain string `yaml:"domain"` // "node", "edge", "graph"
+	Type   string `yaml:"type"`
+	Name   string `yaml:"name"`
+	Format string `yaml:"format"`
+	Path   string `yaml:"path"`
+}
+
+const boltMetaMax = 1 << 20 // bytes of metadata.yaml
+
+// boltFolder is a GraphBolt data set while it is opened.
+type boltFolder struct {
+	*composed
+	fs    vfs.FS
+	dir   string
+	meta  boltMeta
+	first map[string]uint64 // source id of each type's node 0
+	count map[string]int64
+}
+
+// openGraphBolt opens the folder of a metadata.yaml, or that file. Edges of one
+// type may stand in several entries; labels, which GraphBolt keeps beside the
+// seeds of each set, become a column in which other nodes have none.
+func openGraphBolt(fs vfs.FS, path string) (ingest.Source, error) {
+	if isFile(fs, path) {
+		path = fs.PathDir(path)
+	}
+	s := &boltFolder{composed: newComposed("graphbolt", path), fs: fs, dir: path, first: map[string]uint64{}, count: map[string]int64{}}
+	for _, step := range []func() error{s.readMeta, s.openNodes, s.openEdges, s.openFeatures, s.openSets} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *boltFolder) metaPath() string { return s.fs.PathJoin(s.dir, "metadata.yaml") }
+
+func (s *boltFolder) readMeta() (err error) {
+	f, err := open(s.fs, s.metaPath())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b, err := io.ReadAll(io.LimitReader(f, boltMetaMax+1))
+	if err != nil {
+		return err
+	}
+	if len(b) > boltMetaMax {
+		return ingest.Inputf(s.metaPath(), "more than %d bytes", boltMetaMax)
+	}
+	if err := yaml.Unmarshal(b, &s.meta); err != nil {
+		return ingest.Inputf(s.metaPath(), "%v", err)
+	}
+	s.file(s.metaPath())
+	return nil
+}
+
+func (s *boltFolder) openNodes() error {
+	if len(s.meta.Graph.Nodes) == 0 {
+		return ingest.Inputf(s.metaPath(), "graph.nodes is empty, expected the number of nodes of each type")
+	}
+	s.desc.NodeTypes, s.desc.Nodes = nil, 0
+	for k, n := range s.meta.Graph.Nodes {
+		where := fmt.Sprintf("%s: graph.nodes[%d]", s.metaPath(), k)
+		if _, twice := s.count[n.Type]; twice {
+			return ingest.Inputf(where, "node type %q stands there twice", n.Type)
+		}
+		if n.Num < 0 || n.Num > 1<<62-s.desc.Nodes {
+			return ingest.Inputf(where, "num %d, expected a number of nodes", n.Num)
+		}
+		s.first[n.Type], s.count[n.Type] = uint64(s.desc.Nodes), n.Num
+		name := n.Type
+		if name == "" {
+			name = "node"
+		}
+		s.desc.NodeTypes = append(s.desc.NodeTypes, ingest.NodeType{Name: name, Count: n.Num})
+		s.desc.Nodes += n.Num
+	}
+	return nil
+}
+
+// nodeType resolves a type; "" where there is only one type.
+func (s *boltFolder) nodeType(where, name string) (first uint64, count int64, err error) {
+	count, ok := s.count[name]
+	if !ok && name == "" && len(s.count) == 1 {
+		name = s.meta.Graph.Nodes[0].Type
+		count, ok = s.count[name]
+	}
+	if !ok {
+		return 0, 0, ingest.Inputf(where, "node type %q, expected one of %q", name, sortedKeys(s.count))
+	}
+	return s.first[name], count, nil
+}
+
+func (s *boltFolder) openEdges() error {
+	s.desc.Edges = 0
+	for k, e := range s.meta.Graph.Edges {
+		where := fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k)
+		r := &boltEdges{relation: -1}
+		src, dst := "", ""
+		if e.Type != "" {
+			ends := strings.Split(e.Type, ":")
+			if len(ends) != 3 {
+				return ingest.Inputf(where, "type %q, expected source:relation:destination", e.Type)
+			}
+			src, dst = ends[0], ends[2]
+			if r.relation = slices.Index(s.desc.Relations, e.Type); r.relation < 0 {
+				r.relation = len(s.desc.Relations)
+				s.desc.Relations = append(s.desc.Relations, e.Type)
+			}
+		}
+		var err error
+		if r.srcFirst, r.srcCount, err = s.nodeType(where, src); err != nil {
+			return err
+		}
+		if r.dstFirst, r.dstCount, err = s.nodeType(where, dst); err != nil {
+			return err
+		}
+		path, err := s.path(where, e.Path)
+		if err != nil {
+			return err
+		}
+		s.file(path)
+		switch e.Format {
+		case "numpy":
+			a, err := openArray(s.fs, path)
+			if err != nil {
+				return err
+			}
+			part := newComposed("", "")
+			if err := part.arrayEdges(a, nil, nil, false); err != nil {
+				return err
+			}
+			if s.desc.Edges >= 0 {
+				s.desc.Edges += part.desc.Edges
+			}
+			s.edges = append(s.edges, r.wrap(part.edges[0]))
+		case "csv":
+			no := false
+			list, err := openEdgeList(s.fs, path, []string{path}, TextOptions{Delimiter: ',', Header: &no, IDs: store.IDsDense})
+			if err != nil {
+				return err
+			}
+			s.desc.Edges = -1
+			s.edges = append(s.edges, r.wrap(list.Edges))
+		default:
+			return ingest.Inputf(where, "format %q, expected csv or numpy", e.Format)
+		}
+	}
+	if len(s.edges) == 0 {
+		return ingest.Inputf(s.metaPath(), "graph.edges is empty")
+	}
+	for k, e := range s.meta.Graph.Edges {
+		if (e.Type == "") != (len(s.desc.Relations) == 0) {
+			return ingest.Inputf(fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k), "no type, expected one as other edges have")
+		}
+	}
+	s.desc.HasRelation = len(s.desc.Relations) > 1
+	if !s.desc.HasRelation {
+		s.desc.Relations = nil
+	}
+	return nil
+}
+
+// path resolves a path of the file.
+func (s *boltFolder) path(where, rel string) (string, error) {
+	if rel == "" {
+		return "", ingest.Inputf(where, "no path")
+	}
+	path := rel
+	if !strings.HasPrefix(rel, "/") {
+		path = s.fs.PathJoin(s.dir, rel)
+	}
+	if !isFile(s.fs, path) {
+		return "", ingest.Inputf(where, "no file %s", path)
+	}
+	return path, nil
+}
+
+// array opens a .npy file.
+func (s *boltFolder) array(where string, d boltData) (*array, error) {
+	if d.Format != "numpy" {
+		return nil, ingest.Inputf(where, "format %q, expected numpy (torch tensors: numpy.save(path, tensor.numpy()) converts)", d.Format)
+	}
+	path, err := s.path(where, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	s.file(path)
+	return openArray(s.fs, path)
+}
+
+func (s *boltFolder) openFeatures() error {
+	taken := map[string]bool{}
+	for k, d := range s.meta.Features {
+		where := fmt.Sprintf("%s: feature_data[%d]", s.metaPath(), k)
+		if d.Domain != "node" {
+			return ingest.Inputf(where, "domain %q, expected node (features of edges are not read)", d.Domain)
+		}
+		first, count, err := s.nodeType(where, d.Type)
+		if err != nil {
+			return err
+		}
+		a, err := s.array(where, d)
+		if err != nil {
+			return err
+		}
+		if a.rows() != count || a.dim() == 0 {
+			return ingest.Inputf(a.path, "shape %v, expected [%d, D] (the number of nodes of type %q)", a.shape, count, d.Type)
+		}
+		spec := ingest.ColumnSpec{Name: d.Name, Role: store.RoleFeature, Elem: a.elem, Dim: int(a.dim()), First: first, Rows: count}
+		if len(s.count) > 1 {
+			spec.Name, spec.NodeType = d.Type+"."+d.Name, d.Type
+		}
+		if spec.Name == "" || spec.Name == boltLabel || taken[spec.Name] {
+			return ingest.Inputf(where, "name %q, expected one that no other column has", spec.Name)
+		}
+		taken[spec.Name] = true
+		s.column(spec, arrayRows(a))
+	}
+	return nil
+}
+
+// boltLabel is the column that the sets' labels become.
+const boltLabel = "label"
+
+// openSets opens the sets of the first task.
+func (s *boltFolder) openSets() error {
+	if len(s.meta.Tasks) == 0 {
+		return nil
+	}
+	task := s.meta.Tasks[0]
+	if task.Classes < 0 || task.Classes > 1<<24 {
+		return ingest.Inputf(s.metaPath(), "tasks[0].num_classes is %d", task.Classes)
+	}
+	labels := &boltLabels{nodes: s.desc.Nodes}
+	split := parts{}
+	for _, set := range []struct {
+		name string
+		part uint8
+		data []boltSet
+	}{{"train_set", store.SplitTrain, task.Train}, {"validation_set", store.SplitValid, task.Valid}, {"test_set", store.SplitTest, task.Test}} {
+		var lists []idsFunc
+		for k, d := range set.data {
+			where := fmt.Sprintf("%s: tasks[0].%s[%d]", s.metaPath(), set.name, k)
+			ids, err := s.openSet(where, d, labels)
+			if err != nil {
+				return err
+			}
+			lists = append(lists, ids)
+		}
+		if len(lists) > 0 {
+			split[set.part] = joinIDs(lists)
+		}
+	}
+	if len(split) == 0 {
+		return nil
+	}
+	if len(labels.sets) == 0 {
+		return ingest.Inputf(s.metaPath(), "the sets of tasks[0] have no labels")
+	}
+	s.splits, s.desc.Splits = append(s.splits, split), append(s.desc.Splits, "split")
+	s.column(ingest.ColumnSpec{Name: boltLabel, Role: store.RoleLabel, Elem: blocks.Int64, Dim: 1, Rows: s.desc.Nodes}, labels.rows)
+	return nil
+}
+
+func (s *boltFolder) openSet(where string, set boltSet, labels *boltLabels) (idsFunc, error) {
+	first, count, err := s.nodeType(where, set.Type)
+	if err != nil {
+		return nil, err
+	}
+	var seeds, y *array
+	for _, d := range set.Data {
+		switch d.Name {
+		case "seeds", "seed_nodes":
+			seeds, err = s.array(where, d)
+		case "labels":
+			y, err = s.array(where, d)
+		case "node_pairs":
+			return nil, ingest.Inputf(where, "node_pairs: sets of edges are not read")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if seeds == nil {
+		return nil, ingest.Inputf(where, "no data named seeds")
+	}
+	if seeds.dim() != 1 || !seeds.integer() {
+		return nil, ingest.Inputf(seeds.path, "%v of shape %v, expected a list of node ids (sets of edges are not read)", seeds.elem, seeds.shape)
+	}
+	if y != nil {
+		if y.rows() != seeds.rows() || y.dim() != 1 {
+			return nil, ingest.Inputf(y.path, "shape %v, expected [%d] like the seeds", y.shape, seeds.rows())
+		}
+		labels.sets = append(labels.sets, labelSet{seeds: seeds, labels: y, first: first, count: count})
+	}
+	return arrayIDs(seeds, first)
+}

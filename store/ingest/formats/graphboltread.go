@@ -1,0 +1,128 @@
+package formats
+
+import (
+	"context"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// boltEdges turns ids within types into source ids.
+type boltEdges struct {
+	srcFirst, dstFirst uint64
+	srcCount, dstCount int64
+	relation           int // −1 = the graph has none
+}
+
+// wrap makes a stream of edges of one type one of the graph's.
+func (r *boltEdges) wrap(edges edgesFunc) edgesFunc {
+	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		relations := make([][]uint32, env.Threads)
+		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+			for i, src := range b.Src.Ints {
+				dst := b.Dst.Ints[i]
+				if src >= uint64(r.srcCount) {
+					return ingest.Inputf(b.At.Of(i), "source %d, expected 0 ≤ id < %d", int64(src), r.srcCount)
+				}
+				if dst >= uint64(r.dstCount) {
+					return ingest.Inputf(b.At.Of(i), "destination %d, expected 0 ≤ id < %d", int64(dst), r.dstCount)
+				}
+				b.Src.Ints[i], b.Dst.Ints[i] = src+r.srcFirst, dst+r.dstFirst
+			}
+			if r.relation >= 0 {
+				for len(relations[worker]) < b.Len() {
+					relations[worker] = append(relations[worker], uint32(r.relation))
+				}
+				b.Relations = relations[worker][:b.Len()]
+			}
+			return emit(worker, b)
+		})
+	}
+}
+
+// joinIDs streams lists one after another.
+func joinIDs(lists []idsFunc) idsFunc {
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		for _, f := range lists {
+			if err := f(ctx, env, emit); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// labelSet is a list of nodes with their labels.
+type labelSet struct {
+	seeds, labels *array
+	first         uint64 // source id of the type's node 0
+	count         int64
+}
+
+// boltLabels makes a column of all nodes from labels that stand beside lists of
+// nodes in any order.
+type boltLabels struct {
+	nodes int64
+	sets  []labelSet
+}
+
+// rows streams the column. Memory is bounded by a window of nodes, as many as a
+// quarter of the budget holds; the lists are read once for each window (of the
+// 32 MiB that ingest gives its sources: for each million nodes).
+func (l *boltLabels) rows(ctx context.Context, env ingest.Env, emit func([]byte, ingest.Position) error) error {
+	size := min(max(env.MemoryBytes/4/8, 1<<10), l.nodes)
+	window := make([]int64, size)
+	for lo := int64(0); lo < l.nodes; lo += size {
+		n := min(size, l.nodes-lo)
+		for i := range window {
+			window[i] = -1
+		}
+		for k := range l.sets {
+			if err := l.sets[k].fill(ctx, uint64(lo), window[:n]); err != nil {
+				return err
+			}
+		}
+		at := ingest.Position{File: l.sets[0].labels.path + " and other labels", Unit: "node", Index: uint64(lo)}
+		if err := emit(blocks.Bytes(window[:n]), at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill sets the labels of the nodes lo ≤ id < lo + len(window).
+func (s *labelSet) fill(ctx context.Context, lo uint64, window []int64) error {
+	seeds, err := openNumbers(s.seeds)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = seeds.Close() }()
+	labels, err := openNumbers(s.labels)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = labels.Close() }()
+	for k := range s.seeds.rows() {
+		if k&0xffff == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		id, err := seeds.integer()
+		if err != nil {
+			return err
+		}
+		if id >= uint64(s.count) {
+			return ingest.Inputf(s.seeds.path, "row %d: node %d, expected 0 ≤ id < %d", k, int64(id), s.count)
+		}
+		y, ok, err := labels.label()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return ingest.Inputf(s.labels.path, "row %d: a label that is no integer of 31 bits", k)
+		}
+		if at := id + s.first - lo; id+s.first >= lo && at < uint64(len(window)) {
+			window[at] = y
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/klauspost/compress/zip"
+
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// archive is a .npz file: a zip archive with a .npy file for each key. Members
+// that are stored (numpy.savez) are read at their places inside the archive;
+// deflated ones (numpy.savez_compressed) front to back, or from a copy in the
+// scratch directory where any order is needed.
+type archive struct {
+	fs   vfs.FS
+	path string
+	keys map[string]bool
+}
+
+// openArchive reads the directory of a .npz file.
+func openArchive(fs vfs.FS, path string) (*archive, error) {
+	a := &archive{fs: fs, path: path, keys: map[string]bool{}}
+	err := a.with(func(z *zip.Reader) error {
+		for _, m := range z.File {
+			a.keys[strings.TrimSuffix(m.Name, ".npy")] = true
+		}
+		return nil
+	})
+	return a, err
+}
+
+// with calls fn with the open archive.
+func (a *archive) with(fn func(z *zip.Reader) error) (err error) {
+	z, f, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return fn(z)
+}
+
+func (a *archive) open() (*zip.Reader, vfs.File, error) {
+	f, err := a.fs.Open(a.path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open input: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open input: %w", err), f.Close())
+	}
+	// the section refuses the negative offsets that a damaged directory may hold
+	z, err := zip.NewReader(io.NewSectionReader(f, 0, info.Size()), info.Size())
+	if err != nil {
+		return nil, nil, errors.Join(ingest.Inputf(a.path, "not an .npz archive: %v", err), f.Close())
+	}
+	return z, f, nil
+}
+
+// has reports whether all keys are there.
+func (a *archive) has(keys ...string) bool {
+	for _, k := range keys {
+		if !a.keys[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// list names the keys for messages; at most some.
+func (a *archive) list() string {
+	names := sortedKeys(a.keys)
+	if len(names) > 20 {
+		names = append(names[:20:20], "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// member finds a key's member and calls fn with it.
+func (a *archive) member(key string, fn func(m *zip.File) error) error {
+	return a.with(func(z *zip.Reader) error {
+		for _, m := range z.File {
+			if strings.TrimSuffix(m.Name, ".npy") == key {
+				return fn(m)
+			}
+		}
+		return ingest.Inputf(a.path, "no array %q (there are: %s)", key, a.list())
+	})
+}
+
+// first returns the array of the first of the keys that is there; nil if none is.
+func (a *archive) first(keys ...string) (*array, error) {
+	for _, k := range keys {
+		if a.keys[k] {
+			return a.array(k)
+		}
+	}
+	return nil, nil
+}
+
+// array reads a key's header and compares it with the member's size.
+func (a *archive) array(key string) (out *array, err error) {
+	where := a.path + ": " + key
+	err = a.member(key, func(m *zip.File) error {
+		r, err := m.Open()
+		if err != nil {
+			return ingest.Inputf(where, "%v", err)
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		if out, err = readNPYHeader(r); err != nil {
+			return ingest.Inputf(where, "%v", err)
+		}
+		out.fs, out.path, out.archive = a.fs, where, a.path
+		if want := uint64(out.offset + out.bytes()); m.UncompressedSize64 != want {
+			return ingest.Inputf(where, "%d bytes, expected %d for %v of shape %v", m.UncompressedSize64, want, out.elem, out.shape)
+		}
+		if m.Method != zip.Store {
+			out.inflate = func() (io.ReadCloser, error) { return a.inflate(key) }
+			return nil
+		}
+		at, err := m.DataOffset()
+		if err != nil {
+			return ingest.Inputf(where, "%v", err)
+		}
+		if m.CompressedSize64 != m.UncompressedSize64 {
+			return ingest.Inputf(where, "stored as %d bytes that are %d", m.CompressedSize64, m.UncompressedSize64)
+		}
+		out.offset += at
+		return nil
+	})
+	return out, err
+}
+
+// inflate opens a member front to back; its checksum is compared at its end.
+func (a *archive) inflate(key string) (io.ReadCloser, error) {
+	z, f, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range z.File {
+		if strings.TrimSuffix(m.Name, ".npy") != key {
+			continue
+		}
+		r, err := m.Open()
+		if err != nil {
+			return nil, errors.Join(ingest.Inputf(a.path+": "+key, "%v", err), f.Close())
+		}
+		return &unpacked{Reader: r, done: r.Close, file: f, path: a.path + ": " + key}, nil
+	}
+	return nil, errors.Join(ingest.Inputf(a.path, "no array %q any more", key), f.Close())
+}
+
+// small reads a short array of integers whole.
+func (a *array) small(most int64) (ids []uint64, err error) {
+	if !a.integer() || a.rows()*a.dim() > most {
+		return nil, ingest.Inputf(a.path, "%v of shape %v, expected at most %d integers", a.elem, a.shape, most)
+	}
+	err = a.stream(context.Background(), readBytes, func(_ int64, b []byte) error {
+		ids = widen(ids, a.elem, b)
+		return nil
+	})
+	return ids, err
+}
+
+// text reads the string that a 0-dimensional array of bytes or characters holds,
+// such as scipy's "format".
+func (a *archive) text(key string) (s string, err error) {
+	err = a.member(key, func(m *zip.File) error {
+		if m.UncompressedSize64 > 1<<12 {
+			return ingest.Inputf(a.path+": "+key, "%d bytes, expected a short string", m.UncompressedSize64)
+		}
+		r, err := m.Open()
+		if err != nil {
+			return ingest.Inputf(a.path+": "+key, "%v", err)
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		b, err := io.ReadAll(io.LimitReader(r, 1<<12))
+		if err != nil {
+			return ingest.Inputf(a.path+": "+key, "%v", err)
+		}
+		if len(b) < 10 {
+			return ingest.Inputf(a.path+": "+key, "%d bytes are no array", len(b))
+		}
+		if i := strings.IndexByte(string(b), '\n'); i >= 0 { // the header ends with a newline
+			s = strings.ReplaceAll(string(b[i+1:]), "\x00", "")
+		}
+		return nil
+	})
+	return s, err
+}

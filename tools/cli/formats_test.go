@@ -1,0 +1,441 @@
+package cli
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/testdata"
+)
+
+// coraArrays are the Cora graph's arrays.
+type coraArrays struct {
+	src, dst []int64
+	x        []float32 // [2708][1433]
+	labels   []int64
+	split    map[string][]int64 // train, valid, test
+}
+
+const coraNodes, coraDim = 2708, 1433
+
+// npyBody returns the elements of a .npy file.
+func npyBody(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := fs.ReadFile(testdata.FS, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(name, ".gz") {
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = io.ReadAll(z); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b[10+int(binary.LittleEndian.Uint16(b[8:])):]
+}
+
+func int64s(b []byte) []int64 {
+	out := make([]int64, len(b)/8)
+	for i := range out {
+		out[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return out
+}
+
+func int32s(x []int64) []int32 {
+	out := make([]int32, len(x))
+	for i := range x {
+		out[i] = int32(x[i])
+	}
+	return out
+}
+
+func readCora(t *testing.T) *coraArrays {
+	t.Helper()
+	c := &coraArrays{split: map[string][]int64{}}
+	ends := int64s(npyBody(t, "cora/edge_index.npy"))
+	c.src, c.dst = ends[:len(ends)/2], ends[len(ends)/2:]
+	x := npyBody(t, "cora/node_feat.npy.gz")
+	c.x = make([]float32, len(x)/4)
+	for i := range c.x {
+		c.x[i] = math.Float32frombits(binary.LittleEndian.Uint32(x[4*i:]))
+	}
+	c.labels = int64s(npyBody(t, "cora/node_label.npy"))
+	for _, part := range []string{"train", "valid", "test"} {
+		c.split[part] = int64s(npyBody(t, "cora/split/"+part+".npy"))
+	}
+	return c
+}
+
+// npyFile encodes an array as numpy does; shape as in "2, 5".
+func npyFile(descr, shape string, data []byte) []byte {
+	head := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
+	head += strings.Repeat(" ", 63-(10+len(head))%64) + "\n"
+	b := append([]byte("\x93NUMPY\x01\x00"), binary.LittleEndian.AppendUint16(nil, uint16(len(head)))...)
+	return append(append(b, head...), data...)
+}
+
+func npyInts(x []int64) []byte { return npyFile("<i8", fmt.Sprintf("%d,", len(x)), blocks.Bytes(x)) }
+
+// npzFile is an archive of .npy files, stored or deflated.
+func npzFile(t *testing.T, method uint16, arrays map[string][]byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, key := range slices.Sorted(maps.Keys(arrays)) {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: key + ".npy", Method: method})
+		if err == nil {
+			_, err = w.Write(arrays[key])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// put writes files, by slash-separated names, into dir.
+func put(t *testing.T, dir string, files map[string][]byte) string {
+	t.Helper()
+	for name, b := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, ".gz") {
+			var z bytes.Buffer
+			w := gzip.NewWriter(&z)
+			if _, err := w.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b = z.Bytes()
+		}
+		if err := os.WriteFile(path, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// ends is the shape [2, E] form of the edges.
+func (c *coraArrays) ends() []byte {
+	return npyFile("<i8", fmt.Sprintf("2, %d", len(c.src)), blocks.Bytes(slices.Concat(c.src, c.dst)))
+}
+
+func (c *coraArrays) features() []byte {
+	return npyFile("<f4", fmt.Sprintf("%d, %d", coraNodes, coraDim), blocks.Bytes(c.x))
+}
+
+// text has a line for each edge.
+func (c *coraArrays) text(format string) []byte {
+	var b bytes.Buffer
+	for i := range c.src {
+		fmt.Fprintf(&b, format, c.src[i], c.dst[i])
+	}
+	return b.Bytes()
+}
+
+// column has a line for each number.
+func column(x []int64) []byte {
+	var b bytes.Buffer
+	for _, v := range x {
+		fmt.Fprintln(&b, v)
+	}
+	return b.Bytes()
+}
+
+// numpy is the reference: the folder whose store the other formats' must equal.
+func (c *coraArrays) numpy() map[string][]byte {
+	return map[string][]byte{
+		"edge_index.npy": c.ends(), "node_feat.npy": c.features(), "node_label.npy": npyInts(c.labels),
+		"split/train.npy": npyInts(c.split["train"]), "split/valid.npy": npyInts(c.split["valid"]), "split/test.npy": npyInts(c.split["test"]),
+	}
+}
+
+// csrOf compresses coordinates into scipy's arrays under the prefix.
+func csrOf(prefix string, rows, cols int64, row, col []int64, value []float32) map[string][]byte {
+	order := make([]int, len(row))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(row[a] - row[b]) })
+	indptr := make([]int32, rows+1)
+	var indices []int32
+	var data []float32
+	for _, k := range order {
+		indptr[row[k]+1]++
+		indices, data = append(indices, int32(col[k])), append(data, value[k])
+	}
+	for r := range rows {
+		indptr[r+1] += indptr[r]
+	}
+	return map[string][]byte{
+		prefix + "indptr":  npyFile("<i4", fmt.Sprintf("%d,", len(indptr)), blocks.Bytes(indptr)),
+		prefix + "indices": npyFile("<i4", fmt.Sprintf("%d,", len(indices)), blocks.Bytes(indices)),
+		prefix + "data":    npyFile("<f4", fmt.Sprintf("%d,", len(data)), blocks.Bytes(data)),
+		prefix + "shape":   npyInts([]int64{rows, cols}),
+	}
+}
+
+// scipy is the archive of gnn-benchmark: adjacency and features as CSR.
+func (c *coraArrays) scipy() map[string][]byte {
+	ones := slices.Repeat([]float32{1}, len(c.src))
+	out := csrOf("adj_", coraNodes, coraNodes, c.src, c.dst, ones)
+	var row, col []int64
+	var value []float32
+	for i, x := range c.x {
+		if x != 0 {
+			row, col, value = append(row, int64(i/coraDim)), append(col, int64(i%coraDim)), append(value, x)
+		}
+	}
+	maps.Copy(out, csrOf("attr_", coraNodes, coraDim, row, col, value))
+	out["labels"] = npyInts(c.labels)
+	masks := map[string]string{"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+	for part, ids := range c.split {
+		mask := make([]byte, coraNodes)
+		for _, id := range ids {
+			mask[id] = 1
+		}
+		out[masks[part]] = npyFile("|b1", fmt.Sprintf("%d,", coraNodes), mask)
+	}
+	return out
+}
+
+// formatCase writes Cora in one format and names what the store must equal.
+type formatCase struct {
+	name  string
+	write func(t *testing.T, c *coraArrays) string // the input's path
+	args  []string
+	// edgesOnly says that the format has no features, labels and split.
+	edgesOnly bool
+	stdin     func(c *coraArrays) []byte
+}
+
+func formatCases() []formatCase {
+	folder := func(files func(t *testing.T, c *coraArrays) map[string][]byte) func(*testing.T, *coraArrays) string {
+		return func(t *testing.T, c *coraArrays) string { return put(t, t.TempDir(), files(t, c)) }
+	}
+	file := func(name string, content func(t *testing.T, c *coraArrays) []byte) func(*testing.T, *coraArrays) string {
+		return func(t *testing.T, c *coraArrays) string {
+			return filepath.Join(put(t, t.TempDir(), map[string][]byte{name: content(t, c)}), name)
+		}
+	}
+	return []formatCase{
+		{name: "numpy, packed and [E, 2]", write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			files := c.numpy()
+			pairs := make([]int64, 0, 2*len(c.src))
+			for i := range c.src {
+				pairs = append(pairs, c.src[i], c.dst[i])
+			}
+			files["edge_index.npy.gz"] = npyFile("<i8", fmt.Sprintf("%d, 2", len(c.src)), blocks.Bytes(pairs))
+			files["node_feat.npy.gz"] = files["node_feat.npy"]
+			delete(files, "edge_index.npy")
+			delete(files, "node_feat.npy")
+			return files
+		})},
+		{name: "npz of the same arrays, stored", write: file("g.npz", func(t *testing.T, c *coraArrays) []byte {
+			return npzFile(t, zip.Store, map[string][]byte{"edge_index": c.ends(), "x": c.features(), "y": npyInts(c.labels),
+				"train_idx": npyInts(c.split["train"]), "valid_idx": npyInts(c.split["valid"]), "test_idx": npyInts(c.split["test"])})
+		})},
+		{name: "npz of scipy matrices, deflated", write: file("cora.npz", func(t *testing.T, c *coraArrays) []byte {
+			return npzFile(t, zip.Deflate, c.scipy())
+		})},
+		{name: "npz of scipy.sparse.save_npz", edgesOnly: true, write: file("adj.npz", func(t *testing.T, c *coraArrays) []byte {
+			arrays := csrOf("", coraNodes, coraNodes, c.dst, c.src, slices.Repeat([]float32{1}, len(c.src))) // its transpose is csc
+			arrays["format"] = npyFile("|S3", "", []byte("csc"))
+			return npzFile(t, zip.Deflate, arrays)
+		})},
+		{name: "OGB binary", write: folder(func(t *testing.T, c *coraArrays) map[string][]byte {
+			files := map[string][]byte{
+				"raw/data.npz": npzFile(t, zip.Deflate, map[string][]byte{"edge_index": c.ends(), "node_feat": c.features(),
+					"num_nodes_list": npyInts([]int64{coraNodes}), "num_edges_list": npyInts([]int64{int64(len(c.src))})}),
+				"raw/node-label.npz": npzFile(t, zip.Deflate, map[string][]byte{"node_label": npyFile("<i8", "2708, 1", blocks.Bytes(c.labels))}),
+			}
+			for part, ids := range c.split {
+				files["split/split/"+part+".csv.gz"] = column(ids)
+			}
+			return files
+		})},
+		{name: "OGB text", write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			var x bytes.Buffer
+			for i, v := range c.x {
+				sep := ","
+				if i%coraDim == coraDim-1 {
+					sep = "\n"
+				}
+				fmt.Fprintf(&x, "%g%s", v, sep)
+			}
+			files := map[string][]byte{"raw/edge.csv.gz": c.text("%d,%d\n"), "raw/num-node-list.csv.gz": column([]int64{coraNodes}),
+				"raw/num-edge-list.csv.gz": column([]int64{int64(len(c.src))}), "raw/node-feat.csv.gz": x.Bytes(), "raw/node-label.csv.gz": column(c.labels)}
+			for part, ids := range c.split {
+				files["split/split/"+part+".csv.gz"] = column(ids)
+			}
+			return files
+		})},
+		{name: "GraphBolt, numpy", write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			files := c.graphBolt()
+			files["edges/e.npy"] = c.ends()
+			files["metadata.yaml"] = []byte(strings.Replace(boltYAML, "EDGES", "format: numpy, path: edges/e.npy", 1))
+			return files
+		})},
+		{name: "GraphBolt, CSV", write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			files := c.graphBolt()
+			files["edges/e.csv"] = c.text("%d,%d\n")
+			files["metadata.yaml"] = []byte(strings.Replace(boltYAML, "EDGES", "format: csv, path: edges/e.csv", 1))
+			return files
+		})},
+		{name: "TSV with header, packed", edgesOnly: true, args: []string{"--ids", "dense"}, write: file("e.tsv.gz", func(_ *testing.T, c *coraArrays) []byte {
+			return append([]byte("# Cora\nfrom\tto\n"), c.text("%d\t%d\n")...)
+		})},
+		{name: "CSV of other columns", edgesOnly: true, args: []string{"--ids", "dense", "--columns", "-,dst,src"},
+			write: file("e.csv", func(_ *testing.T, c *coraArrays) []byte {
+				return c.text("7,%[2]d,%[1]d\n")
+			})},
+		{name: "raw pairs of 32 bits", edgesOnly: true, write: file("e.i32", func(_ *testing.T, c *coraArrays) []byte {
+			return blocks.Bytes(int32s(c.pairs()))
+		})},
+		{name: "raw pairs of 64 bits", edgesOnly: true, write: file("e.i64", func(_ *testing.T, c *coraArrays) []byte {
+			return blocks.Bytes(c.pairs())
+		})},
+	}
+}
+
+// boltYAML is a metadata.yaml, as GraphBolt's documentation shows it.
+const boltYAML = `
+dataset_name: cora
+graph:
+  nodes: [{num: 2708}]
+  edges: [{EDGES}]
+feature_data:
+  - {domain: node, name: x, format: numpy, in_memory: false, path: data/x.npy}
+tasks:
+  - name: node_classification
+    num_classes: 7
+    train_set:
+      - data:
+          - {name: seeds, format: numpy, path: set/train.npy}
+          - {name: labels, format: numpy, path: set/train-labels.npy}
+    validation_set:
+      - data:
+          - {name: seeds, format: numpy, path: set/valid.npy}
+          - {name: labels, format: numpy, path: set/valid-labels.npy}
+    test_set:
+      - data:
+          - {name: seed_nodes, format: numpy, path: set/test.npy}
+          - {name: labels, format: numpy, path: set/test-labels.npy}
+`
+
+// graphBolt is what GraphBolt's file names, but for the edges. Every node of
+// Cora is in a set, so that all labels are there.
+func (c *coraArrays) graphBolt() map[string][]byte {
+	files := map[string][]byte{"data/x.npy": c.features()}
+	for part, ids := range c.split {
+		labels := make([]int64, len(ids))
+		for i, id := range ids {
+			labels[i] = c.labels[id]
+		}
+		files["set/"+part+".npy"], files["set/"+part+"-labels.npy"] = npyInts(ids), npyInts(labels)
+	}
+	return files
+}
+
+func (c *coraArrays) pairs() []int64 {
+	out := make([]int64, 0, 2*len(c.src))
+	for i := range c.src {
+		out = append(out, c.src[i], c.dst[i])
+	}
+	return out
+}
+
+// ingestFiles ingests an input and returns the store's directory and data files.
+func ingestFiles(t *testing.T, stdin []byte, args ...string) (string, map[string]string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	args = append([]string{"ingest", args[0], dir, "--partitions", "3", "--quiet"}, args[1:]...)
+	var out, errs bytes.Buffer
+	if code := Run(t.Context(), args, bytes.NewReader(stdin), &out, &errs); code != ExitOK {
+		t.Fatalf("gstore %v: exit code %d: %s", args, code, errs.String())
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "data", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(p)] = string(b)
+	}
+	return dir, files
+}
+
+// TestFormats: Cora makes the same store, to the byte, from whichever format it comes in,
+// and the same training: its losses are compared to the bit.
+func TestFormats(t *testing.T) {
+	c := readCora(t)
+	dir, want := ingestFiles(t, nil, put(t, t.TempDir(), c.numpy()))
+	train := func(dir string) []float64 {
+		return losses(trainEvents(t, "train", dir, "--epochs", "2", "--hidden", "8", "--fanouts", "3,3"))
+	}
+	wantLoss := train(dir)
+	if len(wantLoss) != 2 || wantLoss[1] >= wantLoss[0] {
+		t.Fatalf("losses %v of the reference, expected two that fall", wantLoss)
+	}
+	_, wantEdges := ingestFiles(t, nil, put(t, t.TempDir(), map[string][]byte{"edge_index.npy": c.ends()}))
+	for _, f := range formatCases() {
+		t.Run(f.name, func(t *testing.T) {
+			var stdin []byte
+			input := "-"
+			if f.stdin != nil {
+				stdin = f.stdin(c)
+			} else {
+				input = f.write(t, c)
+			}
+			dir, got := ingestFiles(t, stdin, append([]string{input}, f.args...)...)
+			want := want
+			if f.edgesOnly {
+				want = wantEdges
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("files %v differ from the reference's %v", sizes(got), sizes(want))
+			}
+			if !f.edgesOnly {
+				if loss := train(dir); !slices.Equal(loss, wantLoss) {
+					t.Errorf("losses %v, expected %v", loss, wantLoss)
+				}
+			}
+		})
+	}
+}
+
+// sizes lists files with their sizes and whether they hold what their name says.
+func sizes(files map[string]string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		out = append(out, fmt.Sprintf("%s:%d", name, len(files[name])))
+	}
+	return out
+}
