@@ -28,6 +28,18 @@ func DefaultMemoryBytes() int64 {
 	return limit / 2
 }
 
+// HeapBytes is the share of an ingest's budget that is meant for the Go heap; a
+// program that does nothing else passes it to debug.SetMemoryLimit, so that garbage does
+// not take what the arrays outside the heap are given. Partitioners that look at
+// the graph keep it on the heap: then it is the whole budget.
+func HeapBytes(o Options) int64 {
+	o = o.withDefaults()
+	if o.Partitioner.NeedsGraph() || o.Hubs > 0 {
+		return o.MemoryBytes
+	}
+	return min(o.MemoryBytes, runtimeBytes+sourceBytes)
+}
+
 // cgroupLimitFiles lists where the limit of this process's memory may stand, of
 // cgroup version 2 and 1.
 func cgroupLimitFiles() []string {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -162,6 +163,7 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	if err != nil {
 		return err
 	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
 	begin := time.Now()
 	src, err := formats.Open(input, fo)
 	if err != nil {
