@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// TestTrainLink: a store of triples is trained for link prediction without being told;
+// it learns, and repeats to the bit for any threads.
+func TestTrainLink(t *testing.T) {
+	dir := t.TempDir()
+	const nodes, groups = 160, 8
+	r := keyed.New(4).Rand(0)
+	for i, name := range []string{"train", "valid", "test"} {
+		n := []int{4000, 100, 100}[i]
+		var b strings.Builder
+		for range n { // relation k leads from group g to group g+k
+			k, src := r.Below(3), r.Below(nodes)
+			fmt.Fprintf(&b, "n%d\tr%d\tn%d\n", src, k, (src+k)%groups+groups*r.Below(nodes/groups))
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".tsv"), []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := filepath.Join(t.TempDir(), "kg.gstore")
+	trainEvents(t, "ingest", dir, st)
+	for _, encoder := range []string{"none", "sage"} {
+		var first []map[string]any
+		for _, threads := range []string{"1", "2"} {
+			ev := trainEvents(t, "train", st, "--encoder", encoder, "--dim", "16", "--epochs", "6", "--eval-every", "6", "--batch-size", "300",
+				"--negatives", "40", "--chunks", "4", "--seed", "3", "--threads", threads)
+			last := ev[len(ev)-1]
+			if l := losses(ev); len(l) != 6 || l[5] >= l[0] {
+				t.Errorf("%s: losses %v, expected 6 that fall", encoder, l)
+			}
+			if mrr := last["test_mrr"].(float64); mrr < .08 { // at random about .04
+				t.Errorf("%s: test MRR %.3f, expected above .08", encoder, mrr)
+			}
+			if first == nil {
+				first = ev
+				continue
+			}
+			was := first[len(first)-1]
+			if !slices.Equal(losses(ev), losses(first)) {
+				t.Errorf("%s: losses %v with 2 threads, %v with 1", encoder, losses(ev), losses(first))
+			}
+			for _, key := range []string{"test_mrr", "test_hits1", "test_hits3", "test_hits10", "valid_mrr"} {
+				if last[key] != was[key] {
+					t.Errorf("%s: %s is %v with 2 threads, %v with 1", encoder, key, last[key], was[key])
+				}
+			}
+		}
+	}
+}
