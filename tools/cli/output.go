@@ -35,7 +35,7 @@ func (e *env) terminal() bool {
 // shows only on a terminal. total −1 means unknown.
 func (e *env) progress(total int64, what string) *progressbar.ProgressBar {
 	if !e.terminal() {
-		return progressbar.DefaultSilent(total, what)
+		return progressbar.NewOptions64(total, progressbar.OptionSetVisibility(false))
 	}
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(e.stderr),
@@ -45,5 +45,7 @@ func (e *env) progress(total int64, what string) *progressbar.ProgressBar {
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
+		// Drawn as work advances only: the library's timer reads the bar without its lock.
+		progressbar.OptionSetSpinnerChangeInterval(0),
 	)
 }
