@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
 )
 
@@ -25,13 +26,19 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 	if err != nil {
 		return err
 	}
+	engine, why, err := blockio.New("auto", blockio.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
 	m := s.Manifest()
 	if e.json {
-		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h})
+		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "io_engine": engine.Name(), "io_engine_why": why})
 		return nil
 	}
 	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	printVersion(w, dir, m)
+	fmt.Fprintf(w, "i/o here\t%s\n", why)
 	printPartitions(w, m, o.elements)
 	printColumns(w, s)
 	printFiles(w, m)

@@ -17,7 +17,7 @@ func TestInspectStore(t *testing.T) {
 		code   int
 		stdout []string
 	}{
-		{[]string{"inspect", dir}, ExitOK, []string{"nodes 90 edges", "400 (directed)", "4 classes", "8 × float32", "topology-000001.gsb", "version parent"}},
+		{[]string{"inspect", dir}, ExitOK, []string{"nodes 90 edges", "400 (directed)", "4 classes", "8 × float32", "topology-000001.gsb", "i/o here", "version parent"}},
 		{[]string{"inspect", dir, "--elements", "2"}, ExitOK, []string{"… 3 more"}},
 		{[]string{"inspect", dir, "--version", "7"}, ExitFailed, nil},
 		{[]string{"inspect", t.TempDir()}, ExitFailed, nil},
