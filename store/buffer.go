@@ -164,7 +164,7 @@ func (l *layout) bound(src *macroSource, o *MacroOptions, isFixed []bool, capaci
 	if first, err := src.m.SplitColumn(""); err == nil && src.split != nil && src.split.info.Name == first.Name { // whose nodes the manifest counts
 		train := newTopSum(p)
 		for j, part := range src.m.Partitions {
-			train.add(int64(part.inSplit(splitValue(o.Split))), isFixed[j])
+			train.add(int64(part.inSplit(SplitValue(o.Split))), isFixed[j])
 		}
 		l.seedsMax = int(train.sum(capacity))
 	}

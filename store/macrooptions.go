@@ -87,7 +87,7 @@ func (o MacroOptions) Validate(m *Manifest) error {
 		return fmt.Errorf("%w: macro-batch options: negative capacity, steps ahead, threads or memory", ErrInvalid)
 	case o.Verify > VerifyNever:
 		return fmt.Errorf("%w: verify mode %d", ErrInvalid, o.Verify)
-	case o.Split != "" && splitValue(o.Split) == SplitNone:
+	case o.Split != "" && SplitValue(o.Split) == SplitNone:
 		return fmt.Errorf("%w: split %q (known: train, valid, test)", ErrInvalid, o.Split)
 	}
 	for i, p := range o.Pinned {
@@ -107,8 +107,8 @@ func (o MacroOptions) Validate(m *Manifest) error {
 	return nil
 }
 
-// splitValue returns a split's value in a split column, SplitNone if there is none of that name.
-func splitValue(name string) uint8 {
+// SplitValue returns a split's value in a split column, SplitNone if there is none of that name.
+func SplitValue(name string) uint8 {
 	if i := slices.Index(SplitNames(), name); i > 0 {
 		return uint8(i)
 	}

@@ -241,7 +241,7 @@ func (it *MacroBatches) findSeeds(s *scheduled) (int, error) {
 		return 0, nil
 	}
 	seeds, n := it.seedBuffer(s), 0
-	want := splitValue(it.o.Split)
+	want := SplitValue(it.o.Split)
 	keep := func(row uint32) {
 		if split[row] == want {
 			if n < len(seeds) {

@@ -173,7 +173,7 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *history, splits ...string) ([]Metrics, error) {
 	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
 	for _, s := range splits {
-		r.splits = append(r.splits, splitValue(s))
+		r.splits = append(r.splits, store.SplitValue(s))
 	}
 	defer r.close()
 	if model.ReadsDegrees() {
@@ -379,15 +379,6 @@ func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) er
 		return err
 	}
 	return r.arena.Reset()
-}
-
-func splitValue(name string) uint8 {
-	for i, n := range store.SplitNames() {
-		if n == name {
-			return uint8(i)
-		}
-	}
-	return store.SplitNone
 }
 
 func asBytes(x []float32) []byte {

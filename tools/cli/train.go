@@ -37,7 +37,7 @@ type trainOptions struct {
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	c := &o.Config
 	fs.StringVar(&c.Task, "task", "auto", "auto (the store's), node or link")
-	fs.StringVar(&c.Model, "model", "sage", "node classification: "+strings.Join(nn.Models(), ", ")+"; link prediction: "+strings.Join(nn.Decoders(), ", ")+" (default distmult)")
+	fs.StringVar(&c.Model, "model", "sage", "node classification: "+strings.Join(nn.Models(), ", ")+"; link prediction: "+strings.Join(nn.Decoders(), ", ")+" (there, distmult if not given)")
 	fs.IntVar(&c.Heads, "heads", 0, "attention heads of gat: side by side in hidden layers, averaged in the last (default 4)")
 	fs.IntVar(&c.Layers, "layers", 0, "layers of the model (default: one a fanout, or 2)")
 	fs.IntVar(&c.Hidden, "hidden", 128, "columns between layers")
