@@ -16,10 +16,12 @@ type Epoch struct {
 	TrainAccuracy float64 `json:"train_accuracy"`
 	// ValidAccuracy is exact, after the epoch; −1 if it was not computed.
 	ValidAccuracy float64 `json:"valid_accuracy"`
-	Best          bool    `json:"best"`          // the best validation accuracy so far
-	Seconds       float64 `json:"seconds"`       // of training, waits included
-	ValidSeconds  float64 `json:"valid_seconds"` // of validation
-	BytesRead     int64   `json:"bytes_read"`    // by training
+	// TestAccuracy comes with ValidAccuracy, for the reader: nothing is chosen by it.
+	TestAccuracy float64 `json:"test_accuracy"`
+	Best         bool    `json:"best"`          // the best validation accuracy so far
+	Seconds      float64 `json:"seconds"`       // of training, waits included
+	ValidSeconds float64 `json:"valid_seconds"` // of validation
+	BytesRead    int64   `json:"bytes_read"`    // by training
 	// What the history cost before this epoch: seconds are part of Seconds, or of the
 	// ValidSeconds of the epoch before if a validation computed the states anyway; then nothing is read for it.
 	HistorySeconds float64 `json:"history_seconds,omitempty"`
@@ -171,7 +173,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	s.sum.BytesRead += bytes
 	return Epoch{
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
-		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1,
+		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: time.Since(start).Seconds(), BytesRead: bytes, PlannedBytes: planned, Steps: steps,
 		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
 	}, nil
@@ -209,14 +211,14 @@ func (s *session) validate(ctx context.Context, r *Epoch, best *float64) error {
 			return err
 		}
 	}
-	m, err := s.eval.run(ctx, s.t.queue, s.t.model, h, "valid")
+	m, err := s.eval.run(ctx, s.t.queue, s.t.model, h, "valid", "test")
 	if err != nil {
 		return err
 	}
 	if h != nil {
 		s.known = r.Epoch + 1
 	}
-	r.ValidAccuracy = m[0].Accuracy
+	r.ValidAccuracy, r.TestAccuracy = m[0].Accuracy, m[1].Accuracy
 	if r.ValidAccuracy > *best {
 		*best, r.Best = r.ValidAccuracy, true
 		s.sum.BestEpoch = r.Epoch

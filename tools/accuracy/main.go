@@ -3,7 +3,7 @@
 // prints test accuracy (mean ± sample standard deviation), seconds and bytes per epoch.
 //
 //	go run ./tools/accuracy -datasets /path/to/datasets [-seeds 3] [-only debdeps] [-json]
-//	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
 package main
 
 import (
@@ -78,13 +78,14 @@ func main() {
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
-	epochs := flag.Int("epochs", 30, "out-of-core: epochs of a run")
+	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run")
+	seed := flag.Uint64("seed", 0, "out-of-core: the first seed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
 	if *table != "" {
-		if err := runTable(ctx, *table, outOfCore{data: filepath.Join(*datasets, "debdeps"), splits: list(*splits), epochs: *epochs, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *asJSON); err != nil {
+		if err := runTable(ctx, *table, outOfCore{data: filepath.Join(*datasets, "debdeps"), splits: list(*splits), seed: *seed, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *epochs, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -97,18 +98,21 @@ func main() {
 }
 
 // runTable finishes the options of a table other than the first and runs it.
-func runTable(ctx context.Context, table string, o outOfCore, layers, fractions string, asJSON bool) (err error) {
+func runTable(ctx context.Context, table string, o outOfCore, layers, fractions, epochs string, asJSON bool) (err error) {
 	if table != "out-of-core" {
 		return fmt.Errorf("-table %q: expected out-of-core", table)
 	}
-	if o.epochs < 1 || o.seeds < 1 {
-		return fmt.Errorf("-epochs %d, -seeds %d: expected 1 or more", o.epochs, o.seeds)
+	if o.seeds < 1 {
+		return fmt.Errorf("-seeds %d: expected 1 or more", o.seeds)
 	}
 	if o.layers, err = numbers(layers); err != nil {
 		return fmt.Errorf("-layers: %w", err)
 	}
 	if o.fractions, err = numbers(fractions); err != nil {
 		return fmt.Errorf("-fractions: %w", err)
+	}
+	if o.epochs, err = numbers(epochs); err != nil {
+		return fmt.Errorf("-epochs %q: %w", epochs, err)
 	}
 	return o.run(ctx, asJSON)
 }
@@ -123,6 +127,9 @@ func list(s string) []string {
 
 // numbers reads numbers of 2 or more, separated by commas.
 func numbers(s string) ([]int, error) {
+	if s == "" {
+		return nil, errors.New("no number given")
+	}
 	var ns []int
 	for _, x := range list(s) {
 		n, err := strconv.Atoi(x)
@@ -180,7 +187,7 @@ func (r row) run(ctx context.Context, datasets, work string, seeds, threads int)
 		}
 		c := r.config
 		c.Seed, c.Threads, c.LR = seed, threads, .005
-		s, err := trainStore(ctx, dir, c)
+		s, err := trainStore(ctx, dir, c, train.Hooks{})
 		if err != nil {
 			return nil, err
 		}
@@ -215,12 +222,12 @@ func makeStore(ctx context.Context, input, dir string, partitions int, seed uint
 	return errors.Join(err, src.Close())
 }
 
-func trainStore(ctx context.Context, dir string, c train.Config) (*train.Summary, error) {
+func trainStore(ctx context.Context, dir string, c train.Config, hooks train.Hooks) (*train.Summary, error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
 	}
-	cp, err := train.Node(ctx, st, c, train.Hooks{})
+	cp, err := train.Node(ctx, st, c, hooks)
 	if err = errors.Join(err, st.Close()); err != nil {
 		return nil, err
 	}

@@ -22,8 +22,9 @@ type outOfCore struct {
 	data      string // folder of the data set
 	splits    []string
 	layers    []int
-	fractions []int // memory holds 1 of so many nodes' features, pinned ones included
-	epochs    int
+	fractions []int  // memory holds 1 of so many nodes' features, pinned ones included
+	epochs    []int  // counted for each: the best-validation epoch among so many first ones
+	seed      uint64 // the first
 	seeds     int
 	threads   int
 	only      []string // names of methods; none: all
@@ -100,17 +101,18 @@ func (o *outOfCore) run(ctx context.Context, asJSON bool) (err error) {
 	return nil
 }
 
-// row trains one row once a seed; the partitioning has the run's seed too.
+// row trains one row once a seed and prints a line for each count of epochs:
+// the first epochs of a run are those of a shorter one. The partitioning has the run's seed too.
 func (o *outOfCore) row(ctx context.Context, work, split string, layers, fraction int, m method, asJSON bool) error {
-	res := result{Name: fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, o.epochs, m.name())}
+	lines := make([]result, len(o.epochs))
 	var seconds []float64
-	var resident int64
-	for seed := range uint64(o.seeds) {
+	var resident, read int64
+	for seed := o.seed; seed < o.seed+uint64(o.seeds); seed++ {
 		dir, err := o.store(ctx, work, split, layers, fraction, m, seed)
 		if err != nil {
 			return err
 		}
-		c := train.Config{Layers: layers, Epochs: o.epochs, LR: .005, Seed: seed, Threads: o.threads, Split: split,
+		c := train.Config{Layers: layers, Epochs: slices.Max(o.epochs), LR: .005, Seed: seed, Threads: o.threads, Split: split,
 			PrecomputedHop: m.hop, History: m.history, Plan: "memory"}
 		if m.partitioner != "" {
 			c.Plan, c.Buffer = "hanoi", residentPartitions
@@ -121,20 +123,41 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		if resident, err = featureBytes(dir, c.Buffer, m.hop); err != nil {
 			return err
 		}
-		s, err := trainStore(ctx, dir, c)
+		var epochs []train.Epoch
+		s, err := trainStore(ctx, dir, c, train.Hooks{Epoch: func(e train.Epoch) { epochs = append(epochs, e) }})
 		if err != nil {
 			return err
 		}
-		res.Accuracies = append(res.Accuracies, 100*s.TestAccuracy)
+		for i, n := range o.epochs {
+			lines[i].Accuracies = append(lines[i].Accuracies, 100*testOfBest(epochs[:n]))
+		}
 		seconds = append(seconds, s.EpochSeconds...)
-		res.BytesEpoch = s.BytesRead / int64(len(s.EpochSeconds))
+		read = s.BytesRead / int64(len(s.EpochSeconds))
 	}
-	res.summarize(seconds)
-	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(res)
+	for i, n := range o.epochs {
+		r := &lines[i]
+		r.Name, r.BytesEpoch = fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, n, m.name()), read
+		r.summarize(seconds)
+		if asJSON {
+			if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Printf(outOfCoreRow, split, layers, fraction, n, m.name(), r.Mean, r.SD, r.EpochSeconds, float64(read)/(1<<20), float64(resident)/(1<<20))
 	}
-	fmt.Printf(outOfCoreRow, split, layers, fraction, o.epochs, m.name(), res.Mean, res.SD, res.EpochSeconds, float64(res.BytesEpoch)/(1<<20), float64(resident)/(1<<20))
 	return nil
+}
+
+// testOfBest is the test accuracy after the epoch of the best validation accuracy.
+func testOfBest(epochs []train.Epoch) float64 {
+	best := epochs[0]
+	for _, e := range epochs {
+		if e.ValidAccuracy > best.ValidAccuracy {
+			best = e
+		}
+	}
+	return best.TestAccuracy
 }
 
 // featureBytes is what the features of one step take: the loose partitions

@@ -218,17 +218,17 @@ func trainHooks(e *env, epochs int) train.Hooks {
 	}
 	return train.Hooks{
 		Start: func(train.Config) {
-			fmt.Fprintf(e.stdout, "%5s  %8s  %7s  %7s  %8s  %10s\n", "epoch", "loss", "train %", "valid %", "seconds", "read")
+			fmt.Fprintf(e.stdout, "%5s  %8s  %7s  %7s  %6s  %8s  %10s\n", "epoch", "loss", "train %", "valid %", "test %", "seconds", "read")
 		},
 		Epoch: func(r train.Epoch) {
-			valid, mark := "", " "
+			valid, test, mark := "", "", " "
 			if r.ValidAccuracy >= 0 {
-				valid = fmt.Sprintf("%.2f", 100*r.ValidAccuracy)
+				valid, test = fmt.Sprintf("%.2f", 100*r.ValidAccuracy), fmt.Sprintf("%.2f", 100*r.TestAccuracy)
 			}
 			if r.Best {
 				mark = "*"
 			}
-			fmt.Fprintf(e.stdout, "%5d  %8.4f  %7.2f  %6s%s  %8.3f  %10s\n", r.Epoch, r.Loss, 100*r.TrainAccuracy, valid, mark, r.Seconds, formatSize(r.BytesRead))
+			fmt.Fprintf(e.stdout, "%5d  %8.4f  %7.2f  %6s%s  %6s  %8.3f  %10s\n", r.Epoch, r.Loss, 100*r.TrainAccuracy, valid, mark, test, r.Seconds, formatSize(r.BytesRead))
 		},
 	}
 }
