@@ -3,6 +3,8 @@ package nn
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -11,12 +13,58 @@ import (
 
 // LinkConfig describes a model of link prediction.
 type LinkConfig struct {
-	Decoder   string              `json:"decoder" yaml:"decoder"` // see [NewDecoder]
-	Encoder   string              `json:"encoder" yaml:"encoder"` // "none" or "sage"
-	Dim       int                 `json:"dim" yaml:"dim"`         // of embeddings, of relations and of the encoder's output
+	Decoder   string              `json:"decoder" yaml:"decoder"`       // see [NewDecoder]
+	Encoder   string              `json:"encoder" yaml:"encoder"`       // one of [Encoders]
+	Heads     int                 `json:"heads,omitempty" yaml:"heads"` // of gat, side by side; 0 means 4; divides Dim
+	Dim       int                 `json:"dim" yaml:"dim"`               // of embeddings, of relations and of the encoder's output
 	Relations int                 `json:"relations" yaml:"relations"`
 	Loss      gpu.LinkLossOptions `json:"loss" yaml:"loss"`
 	Seed      uint64              `json:"seed" yaml:"seed"`
+}
+
+// Encoders lists the encoders of link prediction: "none", and one layer over a node's
+// neighbours of either direction. SAGE, GCN and GAT are those of node classification, with tanh behind.
+func Encoders() []string { return []string{"none", "sage", "gcn", "gat"} }
+
+// Validate says what is wrong with c's encoder; [NewDecoder] checks the decoder.
+func (c *LinkConfig) Validate() error {
+	switch {
+	case !slices.Contains(Encoders(), c.Encoder):
+		return fmt.Errorf("nn: encoder %q is not known (known: %s)", c.Encoder, strings.Join(Encoders(), ", "))
+	case c.Heads < 0 || c.Heads > 0 && c.Encoder != "gat":
+		return fmt.Errorf("nn: %d heads for encoder %q: only gat has heads", c.Heads, c.Encoder)
+	case c.Encoder == "gat" && c.Dim%c.heads() != 0:
+		return fmt.Errorf("nn: %d dimensions do not divide among %d heads", c.Dim, c.heads())
+	}
+	return nil
+}
+
+func (c *LinkConfig) heads() int {
+	if c.Heads == 0 {
+		return defaultHeads
+	}
+	return c.Heads
+}
+
+// Hops returns how many hops of neighbours the encoder reads.
+func (c *LinkConfig) Hops() int {
+	if c.Encoder == "none" {
+		return 0
+	}
+	return 1
+}
+
+// encoder declares the encoder's parameters in p; nil: none.
+func (c *LinkConfig) encoder(p *Params) Layer {
+	switch c.Encoder {
+	case "sage":
+		return NewSAGE(p, 0, c.Dim, c.Dim, Activation{}, 0)
+	case "gcn":
+		return NewGCN(p, 0, c.Dim, c.Dim, Activation{}, 0)
+	case "gat":
+		return NewGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0)
+	}
+	return nil
 }
 
 // LinkModel scores edges between nodes with learned embeddings: an encoder of
@@ -25,7 +73,7 @@ type LinkConfig struct {
 type LinkModel struct {
 	cfg       LinkConfig
 	params    *Params
-	encoder   *SAGE // nil: a node's state is its embedding
+	encoder   Layer // nil: a node's state is its embedding
 	decoder   *Decoder
 	relations *Param // [2·Relations × Dim]: inverse relations from row Relations on; nil without
 	stat      gpu.Memory
@@ -44,13 +92,10 @@ func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, e
 	if cfg.Relations < 1 {
 		return nil, fmt.Errorf("nn: a model of %d relations, expected 1 or more", cfg.Relations)
 	}
-	switch cfg.Encoder {
-	case "none":
-	case "sage":
-		m.encoder = NewSAGE(m.params, 0, cfg.Dim, cfg.Dim, Activation{}, 0)
-	default:
-		return nil, fmt.Errorf("nn: encoder %q is not known (known: none, sage)", cfg.Encoder)
+	if err = cfg.Validate(); err != nil {
+		return nil, err
 	}
+	m.encoder = cfg.encoder(m.params)
 	if m.decoder.Relations() {
 		m.relations = m.params.Add("relations", 2*cfg.Relations, cfg.Dim, Normal)
 	}
@@ -72,11 +117,12 @@ func (m *LinkModel) Config() LinkConfig { return m.cfg }
 func (m *LinkModel) Params() *Params { return m.params }
 
 // Hops returns how many hops of neighbours the encoder reads.
-func (m *LinkModel) Hops() int {
-	if m.encoder == nil {
-		return 0
-	}
-	return 1
+func (m *LinkModel) Hops() int { return m.cfg.Hops() }
+
+// ReadsDegrees reports whether the graphs given to Encode must have their degrees.
+func (m *LinkModel) ReadsDegrees() bool {
+	d, ok := m.encoder.(DegreeReader)
+	return ok && d.ReadsDegrees()
 }
 
 // Stat returns float64[1×2]: of the last Loss, the sum of the losses and how many
@@ -96,7 +142,7 @@ func (m *LinkModel) Close() error {
 }
 
 // Encode returns the states [n×Dim] of a batch's nodes: with an encoder those of
-// graph's destinations,
+// graph's destinations, tanh of the layer's output, for sage
 //
 //	tanh(W_self·e[v] + W_neigh·mean(e[u] : u ~ v) + b),
 //

@@ -21,6 +21,7 @@ type linkFixture struct {
 	index     []uint32
 	indptr    []int32
 	indices   []int32
+	degrees   []int32 // of index
 	rows      []uint32
 	relations []uint32
 	mask      []uint32
@@ -37,7 +38,7 @@ func newLinkFixture(t *testing.T, cfg nn.LinkConfig) *linkFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &linkFixture{t: t, q: q, index: []uint32{3, 0, 6, 1, 7, 2}, indptr: []int32{0, 0, 2, 3, 5}, indices: []int32{1, 4, 5, 0, 0}}
+	f := &linkFixture{t: t, q: q, index: []uint32{3, 0, 6, 1, 7, 2}, indptr: []int32{0, 0, 2, 3, 5}, indices: []int32{1, 4, 5, 0, 0}, degrees: []int32{0, 3, 1, 2, 5, 1}}
 	if f.model, err = nn.NewLink(t.Context(), q, cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +79,9 @@ func (f *linkFixture) pass() (loss float64, table, params []float32) {
 	if f.model.Hops() > 0 {
 		index = f.index
 		g = gpu.Graph{NumDst: n, NumSrc: len(index), Indptr: a.Int32s(q, f.indptr), Indices: a.Int32s(q, f.indices)}
+		if f.model.ReadsDegrees() {
+			g.SrcDegrees, g.DstDegrees = a.Int32s(q, f.degrees), a.Int32s(q, f.degrees[:n])
+		}
 	}
 	states := f.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{f.table}, Index: a.Uint32s(q, index)})
 	d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(q, f.rows), Relations: a.Uint32s(q, f.relations), Chunks: linkChunks, Negatives: linkNegatives, Mask: a.Uint32s(q, f.mask)}, states)
@@ -107,7 +111,7 @@ func (f *linkFixture) pass() (loss float64, table, params []float32) {
 // finite differences of the loss, for every decoder, encoder and loss.
 func TestLinkGradients(t *testing.T) {
 	for _, decoder := range nn.Decoders() {
-		for _, encoder := range []string{"none", "sage"} {
+		for _, encoder := range nn.Encoders() {
 			for loss := gpu.SoftmaxLoss; loss <= gpu.MarginLoss; loss++ {
 				t.Run(decoder+"/"+encoder+"/"+loss.String(), func(t *testing.T) {
 					f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: encoder, Dim: 4, Relations: 3, Loss: gpu.LinkLossOptions{Loss: loss, Margin: .7}, Seed: 2})

@@ -12,10 +12,11 @@ import (
 // LinkConfig is everything that decides the result of a run of link prediction,
 // and what it may use. The zero value of a field means its default; Normalize fills them in.
 type LinkConfig struct {
-	Task    string `json:"task" yaml:"task"`       // "link"
-	Model   string `json:"model" yaml:"model"`     // the decoder: "distmult" (default), "complex", "transe", "dot"
-	Encoder string `json:"encoder" yaml:"encoder"` // "none" (default) or "sage"
-	Dim     int    `json:"dim" yaml:"dim"`         // of embeddings and relations; default 100
+	Task    string `json:"task" yaml:"task"`             // "link"
+	Model   string `json:"model" yaml:"model"`           // the decoder: "distmult" (default), "complex", "transe", "dot"
+	Encoder string `json:"encoder" yaml:"encoder"`       // "none" (default), "sage", "gcn", "gat"
+	Heads   int    `json:"heads,omitempty" yaml:"heads"` // of gat, side by side; default 4
+	Dim     int    `json:"dim" yaml:"dim"`               // of embeddings and relations; default 100
 	// Fanouts are the neighbours sampled over incoming edges, and as many over
 	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
 	Fanouts   []int   `json:"fanouts" yaml:"fanouts"`
@@ -26,9 +27,12 @@ type LinkConfig struct {
 	Chunks    int     `json:"chunks" yaml:"chunks"`         // groups of a batch's edges that share negatives; default 10
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
 	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
-	Loss        string  `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
-	Margin      float64 `json:"margin" yaml:"margin"` // of the margin loss; default 1
-	Seed        uint64  `json:"seed" yaml:"seed"`
+	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
+	// their ends while they are the question.
+	RemoveBatchEdges bool    `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
+	Loss             string  `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
+	Margin           float64 `json:"margin" yaml:"margin"` // of the margin loss; default 1
+	Seed             uint64  `json:"seed" yaml:"seed"`
 
 	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
@@ -82,9 +86,9 @@ func (c *LinkConfig) validate() error {
 	if _, err := c.loss(); err != nil {
 		return err
 	}
-	hops := 0
-	if c.Encoder != "none" {
-		hops = 1
+	model := nn.LinkConfig{Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim}
+	if err := model.Validate(); err != nil {
+		return err
 	}
 	if err := (&mini.Config{Fanouts: c.Fanouts}).Validate(); err != nil {
 		return fmt.Errorf("train: fanouts %v: %w", c.Fanouts, err)
@@ -92,10 +96,10 @@ func (c *LinkConfig) validate() error {
 	switch {
 	case c.Task != "link" && c.Task != "auto":
 		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
-	case c.Encoder != "none" && c.Encoder != "sage":
-		return fmt.Errorf("train: encoder %q is not known (known: none, sage)", c.Encoder)
-	case len(c.Fanouts) != hops:
-		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, hops)
+	case len(c.Fanouts) != model.Hops():
+		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, model.Hops())
+	case c.RemoveBatchEdges && c.Encoder == "none":
+		return fmt.Errorf("train: there are no neighbourhoods to remove a batch's edges from without an encoder")
 	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < 1 || c.Negatives < 1 || c.Chunks < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
 			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)

@@ -152,7 +152,7 @@ func (v *linkEvaluator) encode(ctx context.Context, mb *store.MacroBatch, e *emb
 			if err := s.Sample(mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out}, seeds, &b); err != nil {
 				return err
 			}
-			g := linkGraph(q, v.t.arena, &b)
+			g := v.t.graph(mb, &b)
 			x := v.t.model.Encode(&nn.Pass{Queue: q, Arena: v.t.arena}, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: v.t.arena.Uint32s(q, b.Input)})
 			q.Copy(v.all.View(int(p.First)+lo, 0, n, dim), x)
 			if err := q.Sync(ctx); err != nil {

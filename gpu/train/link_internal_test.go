@@ -1,6 +1,7 @@
 package train
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -149,5 +150,90 @@ func TestLinkSource(t *testing.T) {
 	}
 	if len(seen) != int(x.n) {
 		t.Errorf("%d different edges were trained, expected %d", len(seen), x.n)
+	}
+}
+
+// reversed is the outgoing edges of a graph whose incoming ones are in.
+func reversed(in *store.Adjacency) *store.Adjacency {
+	out := &store.Adjacency{}
+	for v := range in.Spans {
+		span := store.Span{Begin: int64(len(out.Indices))}
+		for dst, s := range in.Spans {
+			for at := s.Begin; at < s.End; at++ {
+				if in.Indices[at] == uint32(v) {
+					out.Indices, out.Relations = append(out.Indices, uint32(dst)), append(out.Relations, in.Relations[at])
+				}
+			}
+		}
+		span.End = int64(len(out.Indices))
+		out.Spans = append(out.Spans, span)
+	}
+	return out
+}
+
+// TestHideBatchEdges: every edge of the batch, and no other, is missing from the neighbourhoods of
+// its ends, both ways, and from their degrees.
+func TestHideBatchEdges(t *testing.T) {
+	mb := linkMacroBatch(store.Bucket{Src: 2, Dst: 2}, store.Bucket{Src: 2, Dst: 5}, store.Bucket{Src: 5, Dst: 2}, store.Bucket{Src: 5, Dst: 5})
+	mb.Out = reversed(mb.In)
+	const relations, size = 3, 4
+	ns, err := negative.New(negative.Config{Count: 3, Chunks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := negative.NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newExamples(mb)
+	type edge struct{ dst, src, relation uint32 }
+	// read returns the edges of every batch's neighbourhoods, and the batches' own both ways.
+	read := func(hide bool) (blocks, own []map[edge]int) {
+		loader, err := mini.NewLoader(mini.Config{Fanouts: []int{mini.All}}, mini.LoaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer loader.Close()
+		s := &linkSource{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, chunks: 2, pool: pool, hide: hide}
+		loader.Start(t.Context(), mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, s)
+		for loader.Next() {
+			b := loader.Batch()
+			k, e := &b.Blocks[0], b.Extra.(*linkExtra)
+			block, mine := map[edge]int{}, map[edge]int{}
+			for d := range k.NumDst {
+				if int(k.Degrees[d]) != int(k.Indptr[d+1]-k.Indptr[d]) {
+					t.Errorf("node %d has degree %d and %d edges", b.Input[d], k.Degrees[d], k.Indptr[d+1]-k.Indptr[d])
+				}
+				for at := k.Indptr[d]; at < k.Indptr[d+1]; at++ {
+					block[edge{b.Input[d], b.Input[k.Indices[at]], uint32(k.Relations[at])}]++
+				}
+			}
+			for i := range e.edges {
+				head, tail := b.Input[e.rows[i]], b.Input[e.rows[e.edges+i]]
+				mine[edge{tail, head, e.relations[i]}]++
+				mine[edge{head, tail, e.relations[i] + relations}]++
+			}
+			blocks, own = append(blocks, block), append(own, mine)
+		}
+		if err := loader.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return blocks, own
+	}
+	with, own := read(false)
+	without, _ := read(true)
+	for i := range own {
+		for e := range own[i] {
+			if with[i][e] == 0 {
+				t.Errorf("batch %d: edge %v is in no neighbourhood", i, e)
+			}
+			delete(with[i], e)
+		}
+		if !maps.Equal(with[i], without[i]) {
+			t.Errorf("batch %d: neighbourhoods without its edges are %v, expected %v", i, without[i], with[i])
+		}
+	}
+	if len(own) != 3 {
+		t.Errorf("%d batches, expected 3", len(own))
 	}
 }

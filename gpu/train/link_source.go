@@ -92,6 +92,7 @@ type linkSource struct {
 	perChunk  int
 	chunks    int
 	pool      *negative.Pool
+	hide      bool // leave a batch's edges out of its neighbourhoods
 }
 
 // linkExtra is what a batch holds beyond its seeds; see nn.LinkBatch.
@@ -144,6 +145,32 @@ func (s *linkSource) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, er
 	}
 	e.table.Reset()
 	return e.table.Map(dst[:0], e.rows, int32s(e.rows)), nil
+}
+
+// Finish implements [mini.Finisher]: where hide is set, the batch's edges are taken out of
+// the neighbourhoods of their ends: from the tail's incoming and from the
+// head's outgoing edges. In a graph of one relation, whose blocks do not tell
+// directions apart, an edge the other way round goes with it.
+func (s *linkSource) Finish(b *mini.Batch) error {
+	if !s.hide || len(b.Blocks) == 0 {
+		return nil
+	}
+	e, k := b.Extra.(*linkExtra), &b.Blocks[len(b.Blocks)-1]
+	n := e.edges
+	hide := func(dst, src uint32, relation uint32) {
+		for at := k.Indptr[dst]; at < k.Indptr[dst+1]; at++ {
+			if k.Indices[at] == int32(src) && (k.Relations == nil || uint32(k.Relations[at]) == relation) {
+				k.Indices[at] = mini.Removed
+			}
+		}
+	}
+	for i := range n { // a batch's rows number its seeds, which are the block's destinations
+		head, tail := e.rows[i], e.rows[n+i]
+		hide(tail, head, e.relations[i])
+		hide(head, tail, e.relations[n+i])
+	}
+	k.Compact()
+	return nil
 }
 
 func resize[T any](s []T, n int) []T {

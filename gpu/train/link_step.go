@@ -80,6 +80,7 @@ type linkTrainer struct {
 	loader    *mini.Loader
 	negatives *negative.Sampler
 	adagrad   gpu.AdagradOptions
+	degrees   []int32 // of a batch's sources, where the encoder reads degrees
 }
 
 func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, relations int) (_ *linkTrainer, err error) {
@@ -99,7 +100,7 @@ func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, relati
 	if t.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
-	if t.model, err = nn.NewLink(ctx, t.queue, nn.LinkConfig{Decoder: cfg.Model, Encoder: cfg.Encoder, Dim: cfg.Dim, Relations: relations, Loss: loss, Seed: cfg.Seed}); err != nil {
+	if t.model, err = nn.NewLink(ctx, t.queue, nn.LinkConfig{Decoder: cfg.Model, Encoder: cfg.Encoder, Heads: cfg.Heads, Dim: cfg.Dim, Relations: relations, Loss: loss, Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
@@ -130,7 +131,7 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
 		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
 		source := &linkSource{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: relations, key: key,
-			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool}
+			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.RemoveBatchEdges}
 		t.loader.Start(ctx, key, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, source)
 		for {
 			start := time.Now()
@@ -138,7 +139,7 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 				break
 			}
 			sum.profile.Sample += time.Since(start)
-			if err := t.batch(ctx, t.loader.Batch(), e, sum); err != nil {
+			if err := t.batch(ctx, mb, t.loader.Batch(), e, sum); err != nil {
 				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
 			}
 		}
@@ -150,12 +151,12 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 }
 
 // batch takes one optimiser step.
-func (t *linkTrainer) batch(ctx context.Context, b *mini.Batch, e *embeddings, sum *totals) error {
+func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.Batch, e *embeddings, sum *totals) error {
 	q, a, extra := t.queue, t.arena, b.Extra.(*linkExtra)
 	start := time.Now()
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	input := a.Uint32s(q, b.Input)
-	g := linkGraph(q, a, b)
+	g := t.graph(mb, b)
 	states := t.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input})
 	forward := time.Now()
 	batch := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
@@ -187,11 +188,21 @@ func (t *linkTrainer) batch(ctx context.Context, b *mini.Batch, e *embeddings, s
 	return nil
 }
 
-// linkGraph is a batch's block on the device; nothing without an encoder.
-func linkGraph(q *gpu.Queue, a *gpu.Arena, b *mini.Batch) gpu.Graph {
+// graph is a batch's block on the device; nothing without an encoder. A degree
+// counts resident edges of both directions, a self loop twice.
+func (t *linkTrainer) graph(mb *store.MacroBatch, b *mini.Batch) gpu.Graph {
 	if len(b.Blocks) == 0 {
 		return gpu.Graph{}
 	}
-	k := &b.Blocks[0]
-	return gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+	q, a, k := t.queue, t.arena, &b.Blocks[0]
+	g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+	if t.model.ReadsDegrees() {
+		t.degrees = resize(t.degrees, len(b.Input))
+		for i, row := range b.Input {
+			in, out := mb.In.Spans[row], mb.Out.Spans[row]
+			t.degrees[i] = int32(in.End - in.Begin + out.End - out.Begin)
+		}
+		g.SrcDegrees, g.DstDegrees = a.Int32s(q, t.degrees), a.Int32s(q, k.Degrees)
+	}
+	return g
 }

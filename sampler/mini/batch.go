@@ -15,6 +15,35 @@ type Block struct {
 	Degrees []int32
 }
 
+// Removed in place of a source marks an edge that [Block.Compact] takes out.
+const Removed = -1
+
+// Compact takes out the edges whose source is [Removed]; destinations' degrees
+// fall by theirs. Sources stay, with edges or without.
+func (k *Block) Compact() {
+	to := int32(0)
+	begin := k.Indptr[0]
+	for d := range k.NumDst {
+		end := k.Indptr[d+1]
+		for e := begin; e < end; e++ {
+			if k.Indices[e] == Removed {
+				k.Degrees[d]--
+				continue
+			}
+			k.Indices[to] = k.Indices[e]
+			if k.Relations != nil {
+				k.Relations[to] = k.Relations[e]
+			}
+			to++
+		}
+		begin, k.Indptr[d+1] = end, to
+	}
+	k.Indices = k.Indices[:to]
+	if k.Relations != nil {
+		k.Relations = k.Relations[:to]
+	}
+}
+
 // Batch is what one optimiser step trains on. Blocks[0] is the input block
 // (farthest from the seeds), the last one ends in the seeds: len = layers.
 //

@@ -20,6 +20,13 @@ type SeedSource interface {
 	Seeds(i int, dst []uint32, batch *Batch) ([]uint32, error)
 }
 
+// Finisher is a [SeedSource] that works on batches once they are sampled, on the
+// loader's goroutines: a link task takes its questions out of the neighbourhoods.
+type Finisher interface {
+	SeedSource
+	Finish(b *Batch) error
+}
+
 // Shuffled is a [SeedSource] for node tasks: the rows in batches, in an order
 // keyed by (seed, epoch, step, pass) or as they come.
 type Shuffled struct {
@@ -151,6 +158,9 @@ func (l *Loader) fill(s *Sampler, i int, w *slot) error {
 	var err error
 	if w.seeds, err = l.source.Seeds(i, w.seeds, &w.batch); err == nil {
 		err = s.Sample(key, l.graph, w.seeds, &w.batch)
+	}
+	if f, ok := l.source.(Finisher); ok && err == nil {
+		err = f.Finish(&w.batch)
 	}
 	if err != nil {
 		return fmt.Errorf("epoch %d step %d pass %d batch %d: %w", key.Epoch, key.Step, key.Pass, i, err)

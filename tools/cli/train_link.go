@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,17 +19,18 @@ import (
 // linkFlags are the flags of train that only link prediction has.
 func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	l := &o.link
-	fs.StringVar(&l.Encoder, "encoder", "", "link prediction: none or sage (default none)")
+	fs.StringVar(&l.Encoder, "encoder", "", "link prediction: "+strings.Join(nn.Encoders(), ", ")+" (default none)")
 	fs.IntVar(&l.Dim, "dim", 100, "link prediction: numbers of an embedding")
 	fs.IntVar(&l.Negatives, "negatives", 500, "link prediction: wrong answers for each edge and side")
 	fs.IntVar(&l.Chunks, "chunks", 10, "link prediction: groups of a batch's edges that share negatives")
 	fs.Float64Var(&l.DegreeShare, "degree-share", 0, "link prediction: share of negatives drawn in proportion to degree, 0 to 1")
+	fs.BoolVar(&l.RemoveBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for")
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
 	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
 }
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
-var nodeOnly = []string{"layers", "hidden", "heads", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "buffer", "reuse"}
+var nodeOnly = []string{"layers", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "buffer", "reuse"}
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.
@@ -61,7 +63,7 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 	if set("lr") {
 		c.LR = n.LR
 	}
-	c.BatchSize, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads, c.EvalEvery = n.BatchSize, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads, n.EvalEvery
+	c.Heads, c.BatchSize, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads, c.EvalEvery = n.Heads, n.BatchSize, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads, n.EvalEvery
 	check := c
 	if err := check.Normalize(); err != nil {
 		return c, usageError{err}

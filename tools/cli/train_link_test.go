@@ -30,7 +30,7 @@ func TestTrainLink(t *testing.T) {
 	}
 	st := filepath.Join(t.TempDir(), "kg.gstore")
 	trainEvents(t, "ingest", dir, st)
-	for _, encoder := range []string{"none", "sage"} {
+	for _, encoder := range []string{"none", "sage", "gcn", "gat"} {
 		var first []map[string]any
 		for _, threads := range []string{"1", "2"} {
 			ev := trainEvents(t, "train", st, "--encoder", encoder, "--dim", "16", "--epochs", "6", "--eval-every", "6", "--batch-size", "300",
