@@ -335,9 +335,9 @@ func element(b []byte, t ElemType) string {
 	case Float64:
 		return fmt.Sprint(math.Float64frombits(le.Uint64(b)))
 	case Float16:
-		return fmt.Sprint(halfValue(le.Uint16(b)))
+		return fmt.Sprint(Float16Value(le.Uint16(b)))
 	case BFloat16:
-		return fmt.Sprint(math.Float32frombits(uint32(le.Uint16(b)) << 16))
+		return fmt.Sprint(BFloat16Value(le.Uint16(b)))
 	case Int8:
 		return fmt.Sprint(int8(b[0]))
 	case Uint8:
@@ -353,22 +353,4 @@ func element(b []byte, t ElemType) string {
 	default:
 		return fmt.Sprint(le.Uint64(b))
 	}
-}
-
-// halfValue decodes an IEEE 754 binary16.
-func halfValue(h uint16) float32 {
-	sign, exp, frac := float64(1), int(h>>10&31), float64(h&1023)
-	if h>>15 == 1 {
-		sign = -1
-	}
-	switch exp {
-	case 0:
-		return float32(sign * math.Ldexp(frac, -24))
-	case 31:
-		if frac != 0 {
-			return float32(math.NaN())
-		}
-		return float32(sign * math.Inf(1))
-	}
-	return float32(sign * math.Ldexp(1024+frac, exp-25))
 }

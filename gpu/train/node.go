@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -117,10 +116,8 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		switch c.Elem {
-		case blocks.Float32, blocks.Float16, blocks.BFloat16:
-		default:
-			return 0, fmt.Errorf("train: feature %s holds %v, expected float32, float16 or bfloat16", c.Name, c.Elem)
+		if err := checkFeature(c.Name, c.Elem); err != nil {
+			return 0, err
 		}
 		if dim != 0 && c.Dim != dim {
 			return 0, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, cfg.Features[0], dim)

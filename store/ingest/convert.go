@@ -90,9 +90,9 @@ func decodeNumber(elem blocks.ElemType, b []byte) float64 {
 	case blocks.Float64:
 		return math.Float64frombits(le.Uint64(b))
 	case blocks.Float16:
-		return float64(float16ToFloat32(le.Uint16(b)))
+		return float64(blocks.Float16Value(le.Uint16(b)))
 	case blocks.BFloat16:
-		return float64(math.Float32frombits(uint32(le.Uint16(b)) << 16))
+		return float64(blocks.BFloat16Value(le.Uint16(b)))
 	case blocks.Int8:
 		return float64(int8(b[0]))
 	case blocks.Uint8:
@@ -140,11 +140,11 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 		case blocks.Float64:
 			out = le.AppendUint64(out, math.Float64bits(x))
 		case blocks.Float16:
-			h := float32ToFloat16(float32(x))
+			h := blocks.Float16Bits(float32(x))
 			fits = h&0x7c00 != 0x7c00
 			out = le.AppendUint16(out, h)
 		case blocks.BFloat16:
-			h := float32ToBFloat16(float32(x))
+			h := blocks.BFloat16Bits(float32(x))
 			fits = h&0x7f80 != 0x7f80
 			out = le.AppendUint16(out, h)
 		case blocks.Int8:
@@ -220,39 +220,3 @@ func (k *converter) labels(out, rows []byte, at Position) ([]byte, error) {
 
 // ClassesMax bounds class ids: a larger one is taken for damage.
 const ClassesMax = 1 << 24
-
-func float16ToFloat32(h uint16) float32 {
-	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exp {
-	case 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	case 0:
-		f := float32(frac) * 0x1p-24
-		return math.Float32frombits(sign | math.Float32bits(f))
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
-}
-
-// float32ToFloat16 rounds to nearest even; what is too large becomes infinite.
-func float32ToFloat16(f float32) uint16 {
-	b := math.Float32bits(f)
-	sign := uint16(b >> 16 & 0x8000)
-	b &= 0x7fffffff
-	switch {
-	case b > 0x7f800000:
-		return sign | 0x7e00
-	case b >= 0x477ff000: // 65520 and more
-		return sign | 0x7c00
-	case b >= 0x38800000: // normal: 2⁻¹⁴ and more
-		b += 0xfff + b>>13&1
-		return sign | uint16((b-0x38000000)>>13)
-	}
-	// Subnormal: adding 0.5 puts the last bit of 2⁻²⁴ at the last bit of the mantissa.
-	return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
-}
-
-// float32ToBFloat16 rounds to nearest even; what is too large becomes infinite.
-func float32ToBFloat16(f float32) uint16 {
-	b := math.Float32bits(f)
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}

@@ -206,7 +206,7 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 		}
 	}
 	if m.hop {
-		if _, err := train.PrecomputeHop(ctx, dir, "x", o.threads, 0); err != nil {
+		if _, err := train.PrecomputeHop(ctx, dir, train.HopOptions{Threads: o.threads}); err != nil {
 			return "", err
 		}
 	}

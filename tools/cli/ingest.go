@@ -44,6 +44,8 @@ type ingestOptions struct {
 	note         string
 	hops         int
 	hopFeature   string
+	hopDtype     string
+	hopElem      blocks.ElemType
 }
 
 func newIngest(e *env) *cobra.Command {
@@ -83,6 +85,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
 	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of a feature as a column, as gstore precompute does")
 	f.StringVar(&o.hopFeature, "precompute-feature", "x", "feature whose mean is added")
+	f.StringVar(&o.hopDtype, "precompute-dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	f.StringVar(&o.note, "note", "", "text kept with the store's version")
 	return cmd
 }
@@ -93,6 +96,9 @@ func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, 
 		Hubs: o.hubs, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, usagef("--precompute-hops %d: expected 0 or 1", o.hops)
+	}
+	if o.hopElem, err = parseHopDtype("precompute-dtype", o.hopDtype); err != nil {
+		return in, fo, err
 	}
 	if o.partitions != "auto" {
 		if in.Partitions, err = strconv.Atoi(o.partitions); err != nil || in.Partitions < 1 {
@@ -180,7 +186,7 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	m := rep.Manifest
 	if o.hops > 0 {
 		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
-		if _, err := train.PrecomputeHop(ctx, dir, o.hopFeature, o.threads, in.MemoryBytes); err != nil {
+		if _, err := train.PrecomputeHop(ctx, dir, train.HopOptions{Feature: o.hopFeature, Elem: o.hopElem, Threads: o.threads, MemoryBytes: in.MemoryBytes}); err != nil {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}

@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/train"
 )
 
 // precomputeOptions are the flags of precompute.
 type precomputeOptions struct {
 	feature string
+	dtype   string
 	mem     sizeFlag
 	threads int
 }
@@ -23,13 +25,20 @@ func newPrecompute(e *env) *cobra.Command {
 		Short: "Add the exact neighbourhood mean of a feature as a column",
 		Long: `Precompute adds a version with one more column: the mean of a feature over each
 node's neighbours. The first layer of GraphSAGE needs nothing else of them, so that
-gstore train --precomputed-hop samples one hop less and loses nothing in that hop out of core.`,
-		Example: "  gstore precompute papers.gstore --mem 8GiB\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
+gstore train --precomputed-hop samples one hop less and loses nothing in that hop out of core.
+
+A node takes the column's bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
+reads such columns as they are. A column of another type that is there already is replaced.`,
+		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
 		Args:    exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			elem, err := parseHopDtype("dtype", o.dtype)
+			if err != nil {
+				return err
+			}
 			defer limitThreads(o.threads)()
 			start := time.Now()
-			name, err := train.PrecomputeHop(cmd.Context(), args[0], o.feature, o.threads, int64(o.mem))
+			name, err := train.PrecomputeHop(cmd.Context(), args[0], train.HopOptions{Feature: o.feature, Elem: elem, Threads: o.threads, MemoryBytes: int64(o.mem)})
 			if err != nil {
 				return err
 			}
@@ -42,7 +51,20 @@ gstore train --precomputed-hop samples one hop less and loses nothing in that ho
 		},
 	}
 	cmd.Flags().StringVar(&o.feature, "feature", "x", "feature column")
+	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	return cmd
+}
+
+// parseHopDtype reads the flag that says what means are stored as; "" leaves it to the feature's type.
+func parseHopDtype(flag, dtype string) (blocks.ElemType, error) {
+	switch elem, err := blocks.ParseElemType(dtype); {
+	case dtype == "":
+		return blocks.Invalid, nil
+	case err != nil || elem != blocks.Float32 && elem != blocks.Float16 && elem != blocks.BFloat16:
+		return blocks.Invalid, usagef("--%s %q: expected float32, float16 or bfloat16", flag, dtype)
+	default:
+		return elem, nil
+	}
 }

@@ -3,14 +3,17 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 )
 
-// columnByExternal returns a float32 column's rows by dense external id.
+// columnByExternal returns a feature column's rows by dense external id.
 func columnByExternal(t *testing.T, dir, name string) map[uint64]string {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{})
@@ -71,5 +74,60 @@ func TestPrecomputedHopMoves(t *testing.T) {
 	var stdout, errs bytes.Buffer
 	if code := Run(context.Background(), []string{"ingest", in, filepath.Join(dir, "x"), "--precompute-hops", "2"}, strings.NewReader(""), &stdout, &errs); code != ExitUsage {
 		t.Errorf("--precompute-hops 2: exit %d, expected a usage error: %s", code, errs.String())
+	}
+}
+
+// TestPrecomputedHopDtype: a hop of 16-bit elements is the float32 one rounded, element by element; it
+// replaces the column that was there and its file, the default is the feature's own type, and a store
+// with 16-bit features and hop trains to nearly the same losses.
+func TestPrecomputedHopDtype(t *testing.T) {
+	dir := t.TempDir()
+	in, out, half := filepath.Join(dir, "in"), filepath.Join(dir, "out"), filepath.Join(dir, "half")
+	mustRun(t, "generate", "sbm", in, "--nodes", "2000", "--edges", "12000", "--classes", "5", "--features", "4", "--quiet")
+	mustRun(t, "ingest", in, out, "--undirected", "--partitions", "8", "--precompute-hops", "1", "--quiet")
+	exact := columnByExternal(t, out, "x.hop1")
+	train := func(store string) []float64 {
+		return losses(trainEvents(t, "train", store, "--precomputed-hop", "--epochs", "3", "--hidden", "16", "--plan", "hanoi", "--buffer", "3"))
+	}
+	want := train(out)
+	for dtype, encode := range map[string]func(float32) uint16{"float16": blocks.Float16Bits, "bfloat16": blocks.BFloat16Bits} {
+		mustRun(t, "precompute", out, "--dtype", dtype)
+		rows := columnByExternal(t, out, "x.hop1")
+		for v, row := range exact {
+			for i := 0; i < len(row); i += 4 {
+				rounded := encode(math.Float32frombits(binary.LittleEndian.Uint32([]byte(row[i:]))))
+				if got := binary.LittleEndian.Uint16([]byte(rows[v][i/2:])); got != rounded {
+					t.Fatalf("%s: node %d, column %d is %04x, expected %04x", dtype, v, i/4, got, rounded)
+				}
+			}
+		}
+		for e, loss := range train(out) {
+			if math.Abs(loss-want[e]) > .01*want[e] {
+				t.Errorf("%s, epoch %d: loss %v, with float32 %v", dtype, e+1, loss, want[e])
+			}
+		}
+	}
+	mustRun(t, "verify", out)
+	if files, err := filepath.Glob(filepath.Join(out, "data", "*x.hop1*")); err != nil || len(files) != 1 {
+		t.Errorf("files of the hop: %v, %v; expected one, the last made", files, err)
+	}
+
+	mustRun(t, "ingest", in, half, "--undirected", "--partitions", "8", "--feature-dtype", "float16", "--precompute-hops", "1", "--quiet")
+	if row := columnByExternal(t, half, "x.hop1")[0]; len(row) != 8 {
+		t.Errorf("a hop of float16 features has rows of %d bytes, expected 8", len(row))
+	}
+	for e, loss := range train(half) {
+		if math.Abs(loss-want[e]) > .01*want[e] {
+			t.Errorf("float16, epoch %d: loss %v, with float32 %v", e+1, loss, want[e])
+		}
+	}
+	for _, args := range [][]string{
+		{"precompute", out, "--dtype", "int8"},
+		{"ingest", in, filepath.Join(dir, "x"), "--precompute-hops", "1", "--precompute-dtype", "half"},
+	} {
+		var stdout, errs bytes.Buffer
+		if code := Run(context.Background(), args, strings.NewReader(""), &stdout, &errs); code != ExitUsage {
+			t.Errorf("%v: exit %d, expected a usage error: %s", args, code, errs.String())
+		}
 	}
 }
