@@ -78,7 +78,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
 	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
-	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip)")
+	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
 	f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
 	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
 	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")

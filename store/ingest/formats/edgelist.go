@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -20,7 +23,9 @@ import (
 // takes source and destination from the first two fields and detects the rest.
 type TextOptions struct {
 	// Columns names the fields in order: "src", "dst", "relation", "weight",
-	// "timestamp"; "-" skips one. nil = src, dst.
+	// "timestamp"; "-" skips one, "-*N" N of them. Any other name is a numeric
+	// feature of the edge: NAME or NAME:TYPE of one field, NAME*N or NAME:TYPE*N
+	// of N fields. nil = src, dst.
 	Columns []string
 	// Delimiter separates fields; 0 = runs of blanks and tabs, or a comma
 	// where the first line has one, or a tab where it has one.
@@ -37,18 +42,21 @@ type TextOptions struct {
 	OnBad func(error)
 }
 
-// edgeList is one or more text files with an edge on each line; lines that
-// begin with # or % are comments.
+// edgeList is a text file with an edge on each line, and others of the same
+// form as edge lists; lines that begin with # or % are comments.
 type edgeList struct {
-	fs     vfs.FS
-	o      TextOptions
-	desc   ingest.Description
-	files  []string // of the topology
-	lists  []string
-	fields map[string]int // place of each named field
-	need   int            // fields a line must have
-	header []byte         // the header line, nil if there is none
-	bad    atomic.Int64
+	fs      vfs.FS
+	o       TextOptions
+	desc    ingest.Description
+	path    string // of the topology
+	lists   []string
+	src     int               // place of each field; relation −1 = there is none
+	dst     int               //
+	rel     int               //
+	values  []field           // of desc.EdgeColumns
+	need    int               // fields a line must have
+	headers map[string]uint64 // number, from 1, of the line of a file that names fields; 0 = none
+	bad     atomic.Int64
 }
 
 func (s *edgeList) Describe() *ingest.Description { return &s.desc }
@@ -56,64 +64,57 @@ func (s *edgeList) Describe() *ingest.Description { return &s.desc }
 // Close implements ingest.Source.
 func (s *edgeList) Close() error { return nil }
 
-// openEdgeList opens text files of edges.
-func openEdgeList(fs vfs.FS, input string, files []string, o TextOptions) (*edgeList, error) {
-	s := &edgeList{fs: fs, o: o, files: files, fields: map[string]int{}}
-	s.desc = ingest.Description{Format: "edgelist", Input: input, Files: files, Nodes: -1, Edges: -1, IDs: o.IDs,
+// openEdgeList opens a text file of edges.
+func openEdgeList(fs vfs.FS, path string, o TextOptions) (*edgeList, error) {
+	s := &edgeList{fs: fs, path: path, headers: map[string]uint64{}}
+	s.desc = ingest.Description{Format: "edgelist", Input: path, Files: []string{path}, Nodes: -1, Edges: -1, IDs: o.IDs,
 		NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
-	if o.Columns == nil {
-		s.o.Columns = []string{"src", "dst"}
-	}
-	for i, name := range s.o.Columns {
-		switch name {
-		case "-":
-			continue
-		case "src", "dst", "relation", "weight", "timestamp":
-		default:
-			return nil, fmt.Errorf("%w: edge list field %q (known: src, dst, relation, weight, timestamp, -)", ingest.ErrOptions, name)
-		}
-		if _, twice := s.fields[name]; twice {
-			return nil, fmt.Errorf("%w: edge list field %q named twice", ingest.ErrOptions, name)
-		}
-		s.fields[name], s.need = i, i+1
-	}
-	_, hasSrc := s.fields["src"]
-	_, hasDst := s.fields["dst"]
-	if !hasSrc || !hasDst {
-		return nil, fmt.Errorf("%w: edge list fields %v lack src or dst", ingest.ErrOptions, s.o.Columns)
-	}
-	_, s.desc.HasRelation = s.fields["relation"]
-	if _, ok := s.fields["weight"]; ok {
-		s.desc.EdgeColumns = append(s.desc.EdgeColumns, ingest.ColumnSpec{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1})
-	}
-	if _, ok := s.fields["timestamp"]; ok {
-		s.desc.EdgeColumns = append(s.desc.EdgeColumns, ingest.ColumnSpec{Name: "timestamp", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1})
+	if err := s.setOptions(o); err != nil {
+		return nil, err
 	}
 	return s, s.sniff()
 }
 
-// sniff looks at the first lines for delimiter, header and kind of ids.
-func (s *edgeList) sniff() (err error) {
-	f, err := open(s.fs, s.files[0])
+func (s *edgeList) setOptions(o TextOptions) error {
+	if o.Columns == nil {
+		o.Columns = []string{"src", "dst"}
+	}
+	s.o, s.src, s.dst, s.rel = o, -1, -1, -1
+	fields, need, err := parseFields(o.Columns, edgeFields)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
-	buf := make([]byte, 64<<10)
-	n := 0
-	for n < len(buf) && err == nil {
-		var k int
-		k, err = f.Read(buf[n:])
-		n += k
+	s.need = need
+	for _, f := range fields {
+		switch f.name {
+		case "src":
+			s.src = f.at
+		case "dst":
+			s.dst = f.at
+		case "relation":
+			s.rel, s.desc.HasRelation = f.at, true
+		default:
+			s.values = append(s.values, f)
+			s.desc.EdgeColumns = append(s.desc.EdgeColumns, f.edgeColumn())
+		}
 	}
-	text := buf[:n]
-	if n == len(buf) {
-		text = buf[:bytes.LastIndexByte(buf, '\n')+1]
+	if s.src < 0 || s.dst < 0 {
+		return fmt.Errorf("%w: edge list fields %v lack src or dst", ingest.ErrOptions, o.Columns)
 	}
-	var first []byte
-	integers, rows := true, 0
+	return nil
+}
+
+// sniff looks at the first lines for delimiter, header and kind of ids.
+func (s *edgeList) sniff() (err error) {
+	text, err := firstLines(s.fs, s.path)
+	if err != nil {
+		return err
+	}
 	var fields [][]byte
-	for len(text) > 0 {
+	first := uint64(0)        // number of the first line with fields enough
+	firstIsEdge := false      // it has two integers
+	integers, rows := true, 0 // of the lines after it
+	for number := uint64(1); len(text) > 0; number++ {
 		var line []byte
 		line, text = nextLine(text)
 		if comment(line) {
@@ -131,32 +132,31 @@ func (s *edgeList) sniff() (err error) {
 		if len(fields) < s.need {
 			continue // an error when it is read in earnest
 		}
-		_, a := parseUint(fields[s.fields["src"]])
-		_, b := parseUint(fields[s.fields["dst"]])
-		if first == nil {
-			first = bytes.Clone(line)
-			if s.o.Header == nil && !(a && b) {
-				continue // decided below: a header, if what follows are integers
+		_, a := parseUint(fields[s.src])
+		_, b := parseUint(fields[s.dst])
+		if first == 0 {
+			first, firstIsEdge = number, a && b
+			// one that has an integer in either place names no fields
+			if a != b {
+				integers = false
 			}
-			if s.o.Header != nil && *s.o.Header {
-				continue
-			}
+			continue
 		}
 		rows++
 		integers = integers && a && b
 	}
-	if first != nil {
-		fields = s.split(fields[:0], first)
-		isHeader := s.o.Header != nil && *s.o.Header
-		if s.o.Header == nil && len(fields) >= s.need {
-			_, a := parseUint(fields[s.fields["src"]])
-			_, b := parseUint(fields[s.fields["dst"]])
-			isHeader = !a && !b && integers && rows > 0
-			integers = integers && (isHeader || a && b)
+	switch {
+	case first == 0:
+	case s.o.Header != nil:
+		if *s.o.Header {
+			s.headers[s.path] = first
+		} else {
+			rows, integers = rows+1, integers && firstIsEdge
 		}
-		if isHeader {
-			s.header = first
-		}
+	case !firstIsEdge && integers && rows > 0:
+		s.headers[s.path] = first
+	default:
+		rows, integers = rows+1, integers && firstIsEdge
 	}
 	if s.desc.IDs == "" {
 		s.desc.IDs = store.IDsStrings
@@ -167,17 +167,65 @@ func (s *edgeList) sniff() (err error) {
 	return nil
 }
 
+// addList makes path, a file of the same form, an edge list of the source.
+func (s *edgeList) addList(name, path string) error {
+	s.lists, s.desc.EdgeLists = append(s.lists, path), append(s.desc.EdgeLists, name)
+	s.desc.Files = append(s.desc.Files, path)
+	if s.headers[s.path] == 0 {
+		return nil
+	}
+	text, err := firstLines(s.fs, path)
+	if err != nil {
+		return err
+	}
+	for number := uint64(1); len(text) > 0; number++ {
+		var line []byte
+		if line, text = nextLine(text); !comment(line) {
+			s.headers[path] = number
+			break
+		}
+	}
+	return nil
+}
+
+// sniffBytes is how much of a text file is looked at to learn its form.
+const sniffBytes = 64 << 10
+
+// firstLines returns the first whole lines of a file, at most sniffBytes.
+func firstLines(fs vfs.FS, path string) (_ []byte, err error) {
+	f, err := open(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	buf := make([]byte, sniffBytes)
+	n, err := io.ReadFull(f, buf)
+	switch {
+	case err == nil:
+		return buf[:bytes.LastIndexByte(buf, '\n')+1], nil
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return buf[:n], nil
+	}
+	return nil, err
+}
+
 func comment(line []byte) bool { return len(line) == 0 || line[0] == '#' || line[0] == '%' }
 
 // split cuts a line into fields.
 func (s *edgeList) split(fields [][]byte, line []byte) [][]byte {
-	if s.o.Delimiter != ' ' {
+	return splitLine(fields, line, s.o.Delimiter)
+}
+
+// splitLine cuts a line into fields, without blanks around them; ' ' separates
+// by runs of blanks and tabs.
+func splitLine(fields [][]byte, line []byte, delimiter byte) [][]byte {
+	if delimiter != ' ' {
 		for {
-			i := bytes.IndexByte(line, s.o.Delimiter)
+			i := bytes.IndexByte(line, delimiter)
 			if i < 0 {
-				return append(fields, bytes.TrimSpace(line))
+				return append(fields, trim(line))
 			}
-			fields = append(fields, bytes.TrimSpace(line[:i]))
+			fields = append(fields, trim(line[:i]))
 			line = line[i+1:]
 		}
 	}
@@ -196,41 +244,44 @@ func (s *edgeList) split(fields [][]byte, line []byte) [][]byte {
 	return fields
 }
 
+// trim cuts blanks off both ends. Unlike bytes.TrimSpace it keeps the place of
+// a field that is empty, for messages.
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t' || b[len(b)-1] == '\r') {
+		b = b[:len(b)-1]
+	}
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r') {
+		b = b[1:]
+	}
+	return b
+}
+
 // Edges implements ingest.Source.
 func (s *edgeList) Edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
 	s.bad.Store(0)
 	parsers := make([]lineParser, env.Threads)
-	for k, path := range s.files {
-		header := s.header
-		if k > 0 && s.o.Header == nil {
-			header = nil
-		}
-		err := parallelBlocks(ctx, env, s.fs, path, func(worker int, b textBlock) error {
-			p := &parsers[worker]
-			if err := s.parse(p, path, b, header); err != nil {
-				return err
-			}
-			if p.batch.Len() == 0 {
-				return nil
-			}
-			return emit(worker, &p.batch)
-		})
-		if err != nil {
+	return parallelBlocks(ctx, env, s.fs, s.path, func(worker int, b textBlock) error {
+		p := &parsers[worker]
+		if err := s.parse(p, s.path, b); err != nil {
 			return err
 		}
-	}
-	return nil
+		if p.batch.Len() == 0 {
+			return nil
+		}
+		return emit(worker, &p.batch)
+	})
 }
 
 // lineParser is a worker's room.
 type lineParser struct {
-	batch  ingest.EdgeBatch
-	lines  []uint64
-	fields [][]byte
+	batch   ingest.EdgeBatch
+	lines   []uint64
+	fields  [][]byte
+	numbers []uint64 // bits of a line's values
 }
 
 // parse turns a block into a batch.
-func (s *edgeList) parse(p *lineParser, path string, b textBlock, header []byte) error {
+func (s *edgeList) parse(p *lineParser, path string, b textBlock) error {
 	e := &p.batch
 	e.Src.Reset()
 	e.Dst.Reset()
@@ -242,11 +293,12 @@ func (s *edgeList) parse(p *lineParser, path string, b textBlock, header []byte)
 		e.Columns[c] = e.Columns[c][:0]
 	}
 	p.lines = p.lines[:0]
-	fast := s.need == 2 && s.desc.IDs != store.IDsStrings && s.fields["src"] == 0 && s.o.Delimiter != 0
+	header := s.headers[path]
+	fast := s.need == 2 && s.src == 0 && s.desc.IDs != store.IDsStrings && s.o.Delimiter != 0
 	number := b.line
 	for rest := b.data; len(rest) > 0; number++ {
 		if fast {
-			if n, src, dst := twoInts(rest, s.o.Delimiter); n > 0 {
+			if n, src, dst := twoInts(rest, s.o.Delimiter); n > 0 && number != header {
 				e.Src.Ints, e.Dst.Ints = append(e.Src.Ints, src), append(e.Dst.Ints, dst)
 				p.lines = append(p.lines, number)
 				rest = rest[n:]
@@ -255,7 +307,7 @@ func (s *edgeList) parse(p *lineParser, path string, b textBlock, header []byte)
 		}
 		var line []byte
 		line, rest = nextLine(rest)
-		if comment(line) || header != nil && bytes.Equal(line, header) {
+		if number == header || comment(line) {
 			continue
 		}
 		if err := s.line(p, line); err != nil {
@@ -308,49 +360,45 @@ func (s *edgeList) line(p *lineParser, line []byte) error {
 	p.fields = s.split(p.fields[:0], line)
 	f := p.fields
 	if len(f) < s.need {
-		return fmt.Errorf("column %d: the line has %d fields, expected %d (%v)", len(line)+1, len(f), s.need, s.o.Columns)
+		return fmt.Errorf("column %d: the line has %d fields, expected %d (%s)", len(line)+1, len(f), s.need, strings.Join(s.o.Columns, ","))
 	}
-	column := func(name string) int { // for messages: from 1, in bytes
-		k := s.fields[name]
-		return cap(line) - cap(f[k]) + 1
-	}
-	src, dst := f[s.fields["src"]], f[s.fields["dst"]]
+	src, dst := f[s.src], f[s.dst]
 	var a, b uint64
 	if s.desc.IDs != store.IDsStrings {
 		var ok bool
 		if a, ok = parseUint(src); !ok {
-			return fmt.Errorf("column %d: %.40q is no node id (an integer ≥ 0)", column("src"), src)
+			return fmt.Errorf("column %d: %.40q is no node id (an integer ≥ 0)", columnOf(line, src), src)
 		}
 		if b, ok = parseUint(dst); !ok {
-			return fmt.Errorf("column %d: %.40q is no node id (an integer ≥ 0)", column("dst"), dst)
+			return fmt.Errorf("column %d: %.40q is no node id (an integer ≥ 0)", columnOf(line, dst), dst)
 		}
 	} else if len(src) == 0 || len(dst) == 0 {
-		return fmt.Errorf("column %d: empty node id", min(column("src"), column("dst")))
+		empty := src
+		if len(src) > 0 {
+			empty = dst
+		}
+		return fmt.Errorf("column %d: empty node id", columnOf(line, empty))
 	}
-	var numbers [2]uint64
-	for c, spec := range s.desc.EdgeColumns {
-		text := f[s.fields[spec.Name]]
-		if spec.Elem == blocks.Int64 {
-			x, err := strconv.ParseInt(string(text), 10, 64)
+	p.numbers = p.numbers[:0]
+	for _, v := range s.values {
+		for k := range v.dim {
+			bits, err := parseNumber(f[v.at+k], v.elem)
 			if err != nil {
-				return fmt.Errorf("column %d: %.40q is no timestamp (an integer)", column(spec.Name), text)
+				return fmt.Errorf("column %d: %w (%s)", columnOf(line, f[v.at+k]), err, v.name)
 			}
-			numbers[c] = uint64(x)
-			continue
+			p.numbers = append(p.numbers, bits)
 		}
-		x, err := strconv.ParseFloat(string(text), 32)
-		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-			return fmt.Errorf("column %d: %.40q is no finite number", column(spec.Name), text)
-		}
-		numbers[c] = uint64(math.Float32bits(float32(x)))
 	}
-	e := &p.batch
-	for c, spec := range s.desc.EdgeColumns {
-		if spec.Elem == blocks.Int64 {
-			e.Columns[c] = binary.LittleEndian.AppendUint64(e.Columns[c], numbers[c])
-		} else {
-			e.Columns[c] = binary.LittleEndian.AppendUint32(e.Columns[c], uint32(numbers[c]))
+	e, numbers := &p.batch, p.numbers
+	for c, v := range s.values {
+		for _, bits := range numbers[:v.dim] {
+			if v.elem.Size() == 8 {
+				e.Columns[c] = binary.LittleEndian.AppendUint64(e.Columns[c], bits)
+			} else {
+				e.Columns[c] = binary.LittleEndian.AppendUint32(e.Columns[c], uint32(bits))
+			}
 		}
+		numbers = numbers[v.dim:]
 	}
 	if s.desc.IDs == store.IDsStrings {
 		e.Src.Append(src)
@@ -358,17 +406,40 @@ func (s *edgeList) line(p *lineParser, line []byte) error {
 	} else {
 		e.Src.Ints, e.Dst.Ints = append(e.Src.Ints, a), append(e.Dst.Ints, b)
 	}
-	if s.desc.HasRelation {
-		e.RelationNames.Append(f[s.fields["relation"]])
+	if s.rel >= 0 {
+		e.RelationNames.Append(f[s.rel])
 	}
 	return nil
+}
+
+// columnOf is where a field, a part of line, begins, from 1, in bytes.
+func columnOf(line, field []byte) int { return cap(line) - cap(field) + 1 }
+
+// parseNumber parses a finite number as the bits of an elem.
+func parseNumber(text []byte, elem blocks.ElemType) (uint64, error) {
+	switch elem {
+	case blocks.Int32, blocks.Int64:
+		x, err := strconv.ParseInt(string(text), 10, 8*elem.Size())
+		if err != nil {
+			return 0, fmt.Errorf("%.40q is no integer of %d bits", text, 8*elem.Size())
+		}
+		return uint64(x), nil
+	}
+	x, err := strconv.ParseFloat(string(text), 8*elem.Size())
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0, fmt.Errorf("%.40q is no finite number of %d bits", text, 8*elem.Size())
+	}
+	if elem == blocks.Float64 {
+		return math.Float64bits(x), nil
+	}
+	return uint64(math.Float32bits(float32(x))), nil
 }
 
 // EdgeList implements ingest.Source.
 func (s *edgeList) EdgeList(ctx context.Context, _ ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
 	var p lineParser
 	return serialBlocks(ctx, s.fs, s.lists[l], func(b textBlock) error {
-		if err := s.parse(&p, s.lists[l], b, nil); err != nil || p.batch.Len() == 0 {
+		if err := s.parse(&p, s.lists[l], b); err != nil || p.batch.Len() == 0 {
 			return err
 		}
 		return emit(&p.batch)
@@ -418,12 +489,15 @@ func openTriples(fs vfs.FS, path string, o TextOptions) (ingest.Source, error) {
 	if o.Header == nil {
 		o.Header = &no
 	}
-	s, err := openEdgeList(fs, path, []string{train}, o)
+	s, err := openEdgeList(fs, train, o)
 	if err != nil {
 		return nil, err
 	}
-	s.lists, s.desc.EdgeLists = lists, names
-	s.desc.Files = append([]string{train}, lists...)
-	s.desc.Format, s.desc.Task = "triples", store.TaskLink
+	for k, list := range lists {
+		if err := s.addList(names[k], list); err != nil {
+			return nil, err
+		}
+	}
+	s.desc.Format, s.desc.Input, s.desc.Task = "triples", path, store.TaskLink
 	return s, nil
 }

@@ -30,13 +30,13 @@ func FuzzEdgeListLines(f *testing.F) {
 			return
 		}
 		parse := func(columns []string) *lineParser {
-			s := &edgeList{o: TextOptions{Columns: columns, Delimiter: delimiter, SkipBadMax: 1 << 40}, fields: map[string]int{}, need: len(columns)}
-			for i, c := range columns {
-				s.fields[c] = i
+			s := &edgeList{}
+			if err := s.setOptions(TextOptions{Columns: columns, Delimiter: delimiter, SkipBadMax: 1 << 40}); err != nil {
+				t.Fatal(err)
 			}
 			s.desc.IDs = store.IDsIntegers
 			p := &lineParser{}
-			if err := s.parse(p, "f", textBlock{data: b, line: 1}, nil); err != nil {
+			if err := s.parse(p, "f", textBlock{data: b, line: 1}); err != nil {
 				t.Fatal(err)
 			}
 			return p

@@ -185,7 +185,7 @@ func (s *boltFolder) openEdges() error {
 			s.edges = append(s.edges, r.wrap(part.edges[0]))
 		case "csv":
 			no := false
-			list, err := openEdgeList(s.fs, path, []string{path}, TextOptions{Delimiter: ',', Header: &no, IDs: store.IDsDense})
+			list, err := openEdgeList(s.fs, path, TextOptions{Delimiter: ',', Header: &no, IDs: store.IDsDense})
 			if err != nil {
 				return err
 			}

@@ -37,12 +37,12 @@ func openOGB(fs vfs.FS, dir string) (ingest.Source, error) {
 		return nil, ingest.Inputf(raw, "no edge.csv.gz")
 	}
 	no := false
-	e, err := openEdgeList(fs, dir, []string{edges}, TextOptions{Delimiter: ',', Header: &no, IDs: store.IDsDense})
+	e, err := openEdgeList(fs, edges, TextOptions{Delimiter: ',', Header: &no, IDs: store.IDsDense})
 	if err != nil {
 		return nil, err
 	}
 	s := &ogbFolder{edgeList: e}
-	s.desc.Format = "ogb"
+	s.desc.Format, s.desc.Input = "ogb", dir
 	if err := s.openCounts(raw); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *ogbFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, *i
 		total += n
 	}
 	if s.desc.Edges >= 0 && total != s.desc.Edges {
-		return ingest.Inputf(s.files[0], "%d edges, expected %d (num-edge-list)", total, s.desc.Edges)
+		return ingest.Inputf(s.path, "%d edges, expected %d (num-edge-list)", total, s.desc.Edges)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func openAs(path string, o Options) (ingest.Source, error) {
 		}
 		return openTriples(o.FS, path, o.Text)
 	case "edgelist":
-		return openEdgeList(o.FS, path, []string{path}, o.Text)
+		return openEdgeList(o.FS, path, o.Text)
 	case "binary":
 		return openBinary(o.FS, path)
 	}

@@ -1,0 +1,149 @@
+package formats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// show lists a source's edges as "src dst relation column column …".
+func show(t *testing.T, s ingest.Source) (edges []string, err error) {
+	t.Helper()
+	id := func(ids *ingest.IDs, i int) string {
+		if ids.Ends != nil {
+			return string(ids.At(i))
+		}
+		return fmt.Sprint(ids.Ints[i])
+	}
+	err = s.Edges(t.Context(), ingest.Env{Threads: 1, MemoryBytes: 1 << 20}, func(_ int, b *ingest.EdgeBatch) error {
+		for i := range b.Len() {
+			e := id(&b.Src, i) + " " + id(&b.Dst, i)
+			if b.RelationNames.Len() > 0 {
+				e += " " + string(b.RelationNames.At(i))
+			} else if b.Relations != nil {
+				e += " " + fmt.Sprint(b.Relations[i])
+			}
+			for c, spec := range s.Describe().EdgeColumns {
+				row := b.Columns[c][i*spec.RowBytes() : (i+1)*spec.RowBytes()]
+				switch spec.Elem {
+				case blocks.Float32:
+					v, err := blocks.View[float32](bytes.Clone(row))
+					e += fmt.Sprint(" ", v, err)
+				case blocks.Float64:
+					v, err := blocks.View[float64](bytes.Clone(row))
+					e += fmt.Sprint(" ", v, err)
+				case blocks.Int32:
+					v, err := blocks.View[int32](bytes.Clone(row))
+					e += fmt.Sprint(" ", v, err)
+				case blocks.Int64:
+					v, err := blocks.View[int64](bytes.Clone(row))
+					e += fmt.Sprint(" ", v, err)
+				}
+			}
+			edges = append(edges, strings.ReplaceAll(e, " <nil>", ""))
+		}
+		return nil
+	})
+	return edges, err
+}
+
+// Lines of an edge list become the edges they name: a header is known by its place, not by
+// its text; features keep order and type.
+func TestEdgeListLines(t *testing.T) {
+	yes := true
+	tests := []struct {
+		name, text string
+		o          TextOptions
+		ids        store.IDKind
+		want       []string
+	}{
+		{name: "header", text: "# x\nfrom\tto\n1\t2\n", want: []string{"1 2"}},
+		{name: "header again as an edge", text: "a,b\nc,d\na,b\n", o: TextOptions{Header: &yes}, ids: store.IDsStrings, want: []string{"c d", "a b"}},
+		{name: "header of integers, again as an edge", text: "0 1\n1 2\n0 1\n", o: TextOptions{Header: &yes}, want: []string{"1 2", "0 1"}},
+		{name: "strings without a header", text: "a,b\na,b\n", ids: store.IDsStrings, want: []string{"a b", "a b"}},
+		{name: "half a header is a name", text: "1,b\n2,3\n", ids: store.IDsStrings, want: []string{"1 b", "2 3"}},
+		{name: "one line", text: "7 8", want: []string{"7 8"}},
+		{name: "features", text: "1,2,likes,.5,9,1,2,-3,4e300\n",
+			o:    TextOptions{Columns: []string{"src", "dst", "relation", "weight", "timestamp", "e*2", "n:int32", "d:float64"}},
+			want: []string{"1 2 likes [0.5] [9] [1 2] [-3] [4e+300]"}},
+		{name: "skipped fields", text: "x,y,1,2,z\n", o: TextOptions{Columns: []string{"-*2", "dst", "src"}}, want: []string{"2 1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Options{Format: "edgelist", Text: tt.o, FS: memFS(t, map[string][]byte{"e.txt": []byte(tt.text)})}
+			s, err := Open("e.txt", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tt.ids
+			if want == "" {
+				want = store.IDsIntegers
+			}
+			if got := s.Describe().IDs; got != want {
+				t.Errorf("ids are %s, expected %s", got, want)
+			}
+			got, err := show(t, s)
+			if err != nil || fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("edges %q (%v), expected %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// Every file of triples has the header that the first one has.
+func TestTriplesHeader(t *testing.T) {
+	yes := true
+	s, err := Open("d", Options{Text: TextOptions{Header: &yes}, FS: memFS(t, map[string][]byte{
+		"d/train.tsv": []byte("h\tr\tt\na\tlikes\tb\n"), "d/valid.tsv": []byte("h\tr\tt\nb\tlikes\ta\nh\tr\tt\n")})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = s.EdgeList(t.Context(), ingest.Env{Threads: 1}, 0, func(b *ingest.EdgeBatch) error {
+		n += b.Len()
+		return nil
+	})
+	if edges, showErr := show(t, s); len(edges) != 1 || n != 2 || err != nil || showErr != nil {
+		t.Errorf("edges %q and %d of valid (%v, %v), expected one and two", edges, n, showErr, err)
+	}
+}
+
+func TestEdgeListBadInput(t *testing.T) {
+	tests := []struct {
+		name, text string
+		columns    string
+		want       string
+	}{
+		{"no integer", "1,2\n3,x\n", "", "line 2: column 3: \"x\" is no node id"},
+		{"an empty field", "1,2,5\n3,4, \n", "src,dst,weight", "line 2: column 5: \"\" is no finite number"},
+		{"too few fields", "1,2,5\n3,4\n", "src,dst,e", "line 2: column 4: the line has 2 fields, expected 3 (src,dst,e)"},
+		{"NaN", "1,2,NaN\n", "src,dst,e:float64", "line 1: column 5: \"NaN\" is no finite number of 64 bits (e)"},
+		{"too large", "1,2,3000000000\n", "src,dst,e:int32", "line 1: column 5: \"3000000000\" is no integer of 32 bits (e)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Options{FS: memFS(t, map[string][]byte{"e.csv": []byte(tt.text)}), Text: TextOptions{IDs: store.IDsIntegers}}
+			if tt.columns != "" {
+				o.Text.Columns = strings.Split(tt.columns, ",")
+			}
+			if err := openDrain(t, o.FS, "e.csv", o); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, expected %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFieldsRefused(t *testing.T) {
+	for _, columns := range []string{"src", "src,dst,src", "src,dst,e*0", "src,dst,e*x", "src,dst,:int32", "src,dst,e:uint8", "src:int32,dst", "src,dst,weight*2"} {
+		_, err := Open("e.csv", Options{FS: memFS(t, map[string][]byte{"e.csv": []byte("1,2\n")}), Text: TextOptions{Columns: strings.Split(columns, ",")}})
+		if !errors.Is(err, ingest.ErrOptions) {
+			t.Errorf("%s: %v, expected an error of the options", columns, err)
+		}
+	}
+}
