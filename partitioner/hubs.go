@@ -17,9 +17,12 @@ type HubOptions struct {
 	Hops int
 	// Classes tells training nodes (value > 0) from others, as in Options; nil means that all are.
 	Classes []uint16
-	// MemoryBytes bounds the memory besides graph, classes and assignment; 0 means no bound.
+	// MemoryBytes bounds the memory besides graph and classes, both assignments included; 0 means no bound.
 	MemoryBytes int64
 }
+
+// HubBytes is what [SelectHubs] takes besides graph and classes: two vectors, and the assignment before and after.
+func HubBytes(nodes uint64) int64 { return 16*int64(nodes) + selectBytes }
 
 // Influence returns each node's influence on the training nodes (value > 0 of
 // classes; all nodes if nil): how likely reverse lazy random walks of `hops` steps, one from each of
@@ -88,7 +91,7 @@ func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assign
 	if hops == 0 {
 		hops = 2
 	}
-	if need := 8*int64(nodes) + selectBytes; o.MemoryBytes > 0 && need > o.MemoryBytes {
+	if need := HubBytes(nodes); o.MemoryBytes > 0 && need > o.MemoryBytes {
 		return nil, fmt.Errorf("%w: hubs among %d nodes need %d bytes besides the graph, the budget has %d", ErrBudget, nodes, need, o.MemoryBytes)
 	}
 	var mem arrays

@@ -27,8 +27,12 @@ type hierarchy struct {
 	touched    []uint32 // clusters with near > 0
 }
 
-// Bytes a node that newHierarchy takes; touched is bounded by the clusters around one group.
-const hierarchyNodeBytes = 22
+// What newHierarchy takes: bytes a node, and once for touched, which is bounded by the
+// clusters around one group.
+const (
+	hierarchyNodeBytes = 22
+	hierarchyBytes     = 4 << 20
+)
 
 // newHierarchy takes the order of level 0.
 func newHierarchy(a *arrays, g RandomAccess, order []uint32) *hierarchy {

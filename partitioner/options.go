@@ -191,6 +191,36 @@ func (o Options) resolve(g Graph) (Options, error) {
 	return o, nil
 }
 
+// Need is what a method takes in memory besides the graph and Options.Classes, in bytes.
+type Need struct {
+	// Array goes with a graph of random access, Stream with one that is not: fennel and gap
+	// then place single nodes in natural order.
+	Array, Stream int64
+}
+
+// Need returns the memory that o's method takes for a graph of so many nodes. o.Classes counts for gap.
+func (o Options) Need(nodes uint64) Need {
+	n := int64(nodes)
+	var need Need
+	switch o.Method {
+	case MethodFennel, MethodGAP:
+		labels := 1
+		if o.Method == MethodGAP {
+			labels = len(classCounts(o.Classes))
+		}
+		need.Stream = 4*n + streamerBytes(o.Partitions, labels)
+		need.Array = need.Stream + hierarchyNodeBytes*n + hierarchyBytes
+	case MethodHDR:
+		need.Stream = 8*n + selectBytes + 16*int64(o.Partitions)
+		need.Array = need.Stream
+	default:
+		if _, ok := o.Method.File(); ok {
+			need = Need{Array: 4 * n, Stream: 4 * n}
+		}
+	}
+	return need
+}
+
 // limit is the most nodes a partition may have.
 func (o *Options) limit(nodes uint64) uint32 {
 	return uint32(min(math.Ceil((1+o.Slack)*float64(nodes)/float64(o.Partitions)), math.MaxUint32))

@@ -325,3 +325,30 @@ func TestPartitionRejects(t *testing.T) {
 		}
 	}
 }
+
+// TestNeed: every method runs in exactly what Need says, with levels where the graph is an array,
+// and not in a byte less.
+func TestNeed(t *testing.T) {
+	g, classes := blockModel(t, 3000, 8, 10, 0.7, 2)
+	for _, m := range []Method{MethodFennel, MethodGAP, MethodHDR} {
+		o := Options{Method: m, Partitions: 8, Classes: classes}
+		need := o.Need(g.Nodes())
+		levels := 0
+		o.Progress = func(p Pass) { levels = max(levels, p.Level) }
+		o.MemoryBytes = need.Array
+		if _, err := Partition(context.Background(), g, o); err != nil {
+			t.Errorf("%s over an array in %d bytes: %v", m, need.Array, err)
+		}
+		if m != MethodHDR && levels == 0 {
+			t.Errorf("%s over an array in %d bytes placed single nodes only", m, need.Array)
+		}
+		o.MemoryBytes = need.Stream
+		if _, err := Partition(context.Background(), streamOnly{g}, o); err != nil {
+			t.Errorf("%s over a stream in %d bytes: %v", m, need.Stream, err)
+		}
+		o.MemoryBytes--
+		if _, err := Partition(context.Background(), streamOnly{g}, o); !errors.Is(err, ErrBudget) {
+			t.Errorf("%s over a stream in a byte less than it needs: %v", m, err)
+		}
+	}
+}

@@ -45,11 +45,11 @@ func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 		classes, count = o.Classes, classCounts(o.Classes)
 	}
 	access, _ := g.(RandomAccess)
-	flat := 4*int64(nodes) + streamerBytes(o.Partitions, len(count))
+	need := o.Need(nodes)
+	flat := need.Stream
 	if access != nil && o.Order != OrderNatural {
 		flat += 8 * int64(nodes)
 	}
-	leveled := 4*int64(nodes) + streamerBytes(o.Partitions, 1) + (hierarchyNodeBytes+4)*int64(nodes)
 	fits := func(n int64) bool { return o.MemoryBytes == 0 || n <= o.MemoryBytes }
 	if !fits(flat) {
 		return nil, fmt.Errorf("%w: %s over %d nodes and %d partitions needs %d bytes besides the graph, the budget has %d",
@@ -60,7 +60,7 @@ func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 	start := func(classes []uint16, count []uint64) {
 		r.s = newStreamer(part, o.Partitions, classes, count, o.limit(nodes), o.LabelShare)
 	}
-	if o.Flat || access == nil || !fits(leveled) {
+	if o.Flat || access == nil || !fits(need.Array) {
 		start(classes, count)
 		return r.finish(r.flat(access))
 	}

@@ -15,10 +15,6 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// assignNodeBytes is what fennel, gap or hdr and the hubs take a node beside the graph:
-// at most 30 for the levels, 4 for a second assignment, 2 for classes.
-const assignNodeBytes = 36
-
 // assign computes the partition of every dense id; with hubs there is one
 // partition more than p, the last, pinned. Methods that look at the graph read the source's edges
 // into memory, or into a scratch file if their lists do not fit the budget.
@@ -44,10 +40,18 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	if classes == nil && o.Method == partitioner.MethodGAP {
 		return nil, fmt.Errorf("%w: partitioner gap balances labels, and the input has none; fennel needs none", ErrOptions)
 	}
-	o.Classes, o.MemoryBytes = classes, assignNodeBytes*int64(r.state.Nodes)+64<<20
-	g, err := r.graph(ctx)
+	o.Classes = classes
+	need := o.Need(r.state.Nodes)
+	if r.o.Hubs > 0 && o.Method != partitioner.MethodHDR {
+		hubs := partitioner.HubBytes(r.state.Nodes)
+		need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
+	}
+	g, err := r.graph(ctx, need)
 	if err != nil {
 		return nil, err
+	}
+	if o.MemoryBytes = need.Array; !isArray(g) {
+		o.MemoryBytes = need.Stream
 	}
 	r.phase("partition", "passes", -1)
 	a, err := partitioner.Partition(ctx, g, o)
@@ -68,8 +72,13 @@ type closableGraph interface {
 	io.Closer
 }
 
-// graph reads the source's edges as undirected neighbour lists by dense id.
-func (r *run) graph(ctx context.Context) (closableGraph, error) {
+func isArray(g partitioner.Graph) bool {
+	_, ok := g.(partitioner.RandomAccess)
+	return ok
+}
+
+// graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs.
+func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, error) {
 	nodes, counted := r.state.Nodes, r.desc.Edges
 	edges := func(yield func(src, dst []uint32) error) error {
 		// Lists are built by one goroutine at a time; parsing is not. The order of edges does
@@ -104,17 +113,16 @@ func (r *run) graph(ctx context.Context) (closableGraph, error) {
 		}
 	}
 	r.phase("read the graph", "edges", -1)
-	fixed := int64(runtimeBytes) + sourceBytes + r.state.DictionaryBytes + assignNodeBytes*int64(nodes)
-	free := r.o.MemoryBytes - fixed
+	free := r.o.MemoryBytes - int64(runtimeBytes) - sourceBytes - r.state.DictionaryBytes - 2*int64(nodes) // classes
 	// While it is built, an array also has a counter of 8 bytes a node.
-	if partitioner.CSRBytes(nodes, uint64(counted))+8*int64(nodes) <= free {
+	if partitioner.CSRBytes(nodes, uint64(counted))+8*int64(nodes) <= free-need.Array {
 		return partitioner.BuildCSR(nodes, edges, true)
 	}
-	if need := partitioner.SpilledBytes(nodes); free < need {
+	if least := need.Stream + partitioner.SpilledBytes(nodes); free < least {
 		return nil, fmt.Errorf("%w: partitioning %d nodes by their edges takes %d MiB, the budget is %d MiB",
-			store.ErrBudget, nodes, (fixed+need+1<<20-1)>>20, r.o.MemoryBytes>>20)
+			store.ErrBudget, nodes, (r.o.MemoryBytes-free+least+1<<20-1)>>20, r.o.MemoryBytes>>20)
 	}
-	return partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free)
+	return partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free-need.Stream)
 }
 
 // classes returns 1+label of every training node of the first split (of all labelled

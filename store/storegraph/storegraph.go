@@ -70,10 +70,15 @@ func rowBytes(s *store.Store) (int64, error) {
 	return largest, nil
 }
 
-// Open reads s's topology into a graph that takes at most memoryBytes: an array of
+// Budget is what a graph may take: Array bytes as an array of all lists beside an algorithm
+// that reads them in any order, else Stream bytes as lists in a file beside one that reads them front to
+// back, which needs less. Both 0 mean no bound.
+type Budget struct{ Array, Stream int64 }
+
+// Open reads s's topology into a graph within a budget: an array of
 // all lists if that fits, else lists in an unnamed file in dir ("" = the system's temporary directory).
-// 0 means no bound. Too small a budget is partitioner.ErrBudget.
-func Open(ctx context.Context, s *store.Store, dir string, memoryBytes int64) (Graph, error) {
+// Too small a budget is partitioner.ErrBudget.
+func Open(ctx context.Context, s *store.Store, dir string, budget Budget) (Graph, error) {
 	m := s.Manifest()
 	if m.Nodes > partitioner.MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
@@ -84,13 +89,13 @@ func Open(ctx context.Context, s *store.Store, dir string, memoryBytes int64) (G
 	}
 	edges := Edges(ctx, s)
 	// While it is built, an array also has a counter of 8 bytes a node.
-	if need := partitioner.CSRBytes(m.Nodes, m.Edges) + 8*int64(m.Nodes) + row; memoryBytes == 0 || need <= memoryBytes {
+	if need := partitioner.CSRBytes(m.Nodes, m.Edges) + 8*int64(m.Nodes) + row; budget == (Budget{}) || need <= budget.Array {
 		return partitioner.BuildCSR(m.Nodes, edges, false)
 	}
-	if need := partitioner.SpilledBytes(m.Nodes) + row; need > memoryBytes {
-		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, m.Nodes, need, memoryBytes)
+	if need := partitioner.SpilledBytes(m.Nodes) + row; need > budget.Stream {
+		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, m.Nodes, need, budget.Stream)
 	}
-	return partitioner.Spill(ctx, dir, m.Nodes, edges, memoryBytes-row)
+	return partitioner.Spill(ctx, dir, m.Nodes, edges, budget.Stream-row)
 }
 
 // Classes returns, by internal id, 0 for nodes that are no training nodes and 1+label for those

@@ -56,7 +56,7 @@ func TestGraphHasTheStoresEdges(t *testing.T) {
 	for v := range want {
 		slices.Sort(want[v])
 	}
-	inMemory, err := storegraph.Open(ctx, s, "", 0)
+	inMemory, err := storegraph.Open(ctx, s, "", storegraph.Budget{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestGraphHasTheStoresEdges(t *testing.T) {
 			}
 		}
 	}
-	if _, err := storegraph.Open(ctx, s, "", 1000); !errors.Is(err, partitioner.ErrBudget) {
+	if _, err := storegraph.Open(ctx, s, "", storegraph.Budget{Array: 1000, Stream: 1000}); !errors.Is(err, partitioner.ErrBudget) {
 		t.Errorf("small budget: %v", err)
 	}
 }

@@ -224,7 +224,7 @@ func repartition(ctx context.Context, dir, split string, layers, partitions int,
 	if err != nil {
 		return err
 	}
-	g, err := storegraph.Open(ctx, st, "", 0)
+	g, err := storegraph.Open(ctx, st, "", storegraph.Budget{})
 	if err != nil {
 		return err
 	}

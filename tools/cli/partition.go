@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,6 +87,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if o.report && o.output != "" {
 		return usagef("--report only reads: leave out --output")
 	}
+	start := time.Now()
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return err
@@ -94,21 +97,23 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if o.output != "" && m.IDs.Kind != store.IDsDense {
 		return usagef("--output needs dense external ids; the store's are %s", m.IDs.Kind)
 	}
-	// Classes, the assignment, and what the algorithm and the hubs take (≤ 34 bytes a node) come first; the graph gets the rest.
-	memory, algorithm := int64(o.mem), int64(0)
-	if memory > 0 {
-		algorithm = 40 * int64(m.Nodes)
-		if memory -= partitionBaseBytes + 6*int64(m.Nodes) + algorithm; memory <= 0 {
-			return fmt.Errorf("%w: --mem %s; partitioning %d nodes takes %s besides the graph", partitioner.ErrBudget,
-				formatSize(int64(o.mem)), m.Nodes, formatSize(int64(o.mem)-memory))
-		}
-	}
 	classes, err := storegraph.Classes(ctx, s, o.split)
 	if err != nil {
 		return err
 	}
+	po, err := o.partitioning(m, classes)
+	if err != nil {
+		return err
+	}
+	need, budget, err := o.budget(m.Nodes, po)
+	if err != nil {
+		return err
+	}
+	if o.mem > 0 { // assignments and classes are the heap's; what lies outside it has the rest
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(partitionBaseBytes + 10*int64(m.Nodes)))
+	}
 	bar := e.progress(-1, "read the graph")
-	g, err := storegraph.Open(ctx, s, "", memory)
+	g, err := storegraph.Open(ctx, s, "", budget)
 	if err != nil {
 		return err
 	}
@@ -122,7 +127,12 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	}
 	defer func() { err = errors.Join(err, closeGraph()) }()
 	_ = bar.Finish()
-	a, err := computeAssignment(ctx, e, s, g, classes, algorithm, o)
+	if o.mem > 0 {
+		if po.MemoryBytes = need.Array; !isArray(g) {
+			po.MemoryBytes = need.Stream
+		}
+	}
+	a, err := computeAssignment(ctx, e, s, g, po, o)
 	if err != nil {
 		return err
 	}
@@ -153,31 +163,68 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 		version = rep.Manifest.Version
 	}
 	if e.json {
-		e.event("summary", map[string]any{"quality": q, "output": o.output, "version": version})
+		e.event("summary", map[string]any{"quality": q, "output": o.output, "version": version, "array": isArray(g),
+			"seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": peakRSS()})
 		return nil
 	}
 	return q.WriteText(e.stdout, 0)
 }
 
+func isArray(g partitioner.Graph) bool {
+	_, ok := g.(partitioner.RandomAccess)
+	return ok
+}
+
+// partitioning returns the partitioner's options, but for the budget and Progress.
+func (o *partitionOptions) partitioning(m *store.Manifest, classes []uint16) (partitioner.Options, error) {
+	k := o.partitions
+	if k == 0 {
+		k = len(m.Partitions) - len(m.Pinned)
+	}
+	po := partitioner.Options{
+		Method: partitioner.Method(o.partitioner), Partitions: k, Seed: o.seed, Order: partitioner.Order(o.order),
+		Passes: o.passes, Slack: o.slack, Classes: classes, LabelShare: o.labelShare, HubFraction: o.hubs,
+	}
+	if classes == nil && po.Method == partitioner.MethodGAP && !o.report {
+		return po, usagef("gap balances labels, and the store has none; fennel needs none")
+	}
+	return po, nil
+}
+
+// budget divides --mem between the partitioner (or the report, or the hubs after it) and the graph.
+func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partitioner.Need, storegraph.Budget, error) {
+	if o.mem == 0 {
+		return partitioner.Need{}, storegraph.Budget{}, nil
+	}
+	need := partitioner.Need{Array: 4 * int64(nodes), Stream: 4 * int64(nodes)}
+	if !o.report {
+		need = po.Need(nodes)
+		if o.hubs > 0 && po.Method != partitioner.MethodHDR {
+			hubs := partitioner.HubBytes(nodes)
+			need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
+		}
+	}
+	left := int64(o.mem) - partitionBaseBytes - 2*int64(nodes) // classes
+	b := storegraph.Budget{Array: left - need.Array, Stream: left - need.Stream}
+	if b.Stream <= 0 {
+		return need, b, fmt.Errorf("%w: --mem %s; partitioning %d nodes takes %s besides the graph", partitioner.ErrBudget,
+			formatSize(int64(o.mem)), nodes, formatSize(int64(o.mem)-b.Stream))
+	}
+	return need, b, nil
+}
+
 // computeAssignment returns the store's own partitions for a report, else new ones.
-func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitioner.Graph, classes []uint16, memory int64, o *partitionOptions) (partitioner.Assigner, error) {
-	m := s.Manifest()
+func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitioner.Graph, po partitioner.Options, o *partitionOptions) (partitioner.Assigner, error) {
 	if o.report {
 		return storegraph.Current(s)
 	}
-	if o.partitions == 0 {
-		o.partitions = len(m.Partitions) - len(m.Pinned)
-	}
-	po := partitioner.Options{
-		Method: partitioner.Method(o.partitioner), Partitions: o.partitions, Seed: o.seed, Order: partitioner.Order(o.order),
-		Passes: o.passes, Slack: o.slack, Classes: classes, LabelShare: o.labelShare, HubFraction: o.hubs, MemoryBytes: memory,
-	}
-	if classes == nil && po.Method == partitioner.MethodGAP {
-		return nil, usagef("gap balances labels, and the store has none; fennel needs none")
-	}
 	bar := e.progress(-1, "partition")
+	last := time.Now()
 	po.Progress = func(p partitioner.Pass) {
+		seconds := time.Since(last).Seconds()
+		last = time.Now()
 		e.event("pass", map[string]any{
+			"seconds": seconds, "edges_per_second": float64(g.Entries()/2) / max(seconds, 1e-9),
 			"method": p.Method, "pass": p.Pass, "level": p.Level, "cycle": p.Cycle,
 			"moved": p.Moved, "cut_rate": p.CutRate, "largest_over_mean": p.Largest,
 		})
@@ -189,7 +236,7 @@ func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitione
 	if err != nil || o.hubs == 0 || po.Method == partitioner.MethodHDR {
 		return a, err
 	}
-	return partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: o.hubs, Hops: o.hubHops, Classes: classes, MemoryBytes: memory})
+	return partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: o.hubs, Hops: o.hubHops, Classes: po.Classes, MemoryBytes: po.MemoryBytes})
 }
 
 // writeAssignment writes a, which is by internal id, a line a node in order of
