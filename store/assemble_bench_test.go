@@ -129,9 +129,9 @@ func BenchmarkAssemble(b *testing.B) {
 			var cpu float64
 			assemble := func(s *scheduled, last int) assembleStats {
 				staging := it.buf.bytes(it.buf.staging)
-				t := planTopology(it.src, &it.o, s)
+				t := planTopology(it.src, it.layout, &it.o, s)
 				b.StopTimer()
-				if err := it.transfer(b.Context(), t.transfers(staging), it.stats.step(s)); err != nil {
+				if err := it.transfer(b.Context(), t.transfers(staging, it.o.RequestBytes), it.stats.step(s)); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()

@@ -131,7 +131,7 @@ func (l *layout) bound(src *macroSource, o *MacroOptions, isFixed []bool, capaci
 	p := len(src.m.Partitions)
 	undirected := src.m.Schema.Undirected
 	in, out, stage, seeds := newTopSum(p), newTopSum(p), newTopSum(p), newTopSum(p)
-	overhead := 2*o.granule() + o.GapBytes
+	overhead := 2*o.granule() + defaultGapBytes // see planTopology
 	for j := range p {
 		intoJ, fromJ, bytesJ := newTopSum(p), newTopSum(p), newTopSum(p)
 		for i := range p {

@@ -27,7 +27,7 @@ type StepForecast struct {
 	ColumnBytes   int64 // features, labels, splits
 	TopologyBytes int64 // buckets, with the gaps that are read through
 	NeededBytes   int64 // of TopologyBytes: the buckets themselves
-	Requests      int   // reads of at most 1 MiB
+	Requests      int   // reads of at most [ReadTuning].RequestBytes
 }
 
 // Bytes is all that is read.
@@ -42,22 +42,35 @@ func (s *StepForecast) add(t StepForecast) {
 }
 
 // Forecaster makes a forecaster for macro-batches of options o, of which
-// Engine, EngineName, Capacity and MemoryBytes do not matter. The store must stay open until Close.
+// Capacity and MemoryBytes do not matter and the engine does only as far as its device's
+// figures decide what is read ([Store.Tuning]). The store must stay open until Close.
 func (s *Store) Forecaster(ctx context.Context, o MacroOptions) (*Forecaster, error) {
 	if err := o.Validate(s.Manifest()); err != nil {
 		return nil, err
 	}
+	t, err := s.Tuning(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	t.apply(&o)
+	return newForecaster(ctx, s.Manifest(), s, o)
+}
+
+func newForecaster(ctx context.Context, m *Manifest, opener fileOpener, o MacroOptions) (*Forecaster, error) {
 	engine, _, err := blockio.New("pread", blockio.Options{})
 	if err != nil {
 		return nil, err
 	}
 	f := &Forecaster{o: o.withDefaults(), engine: engine}
 	f.o.Buffered = true // only directories are read
-	if f.src, err = newMacroSource(ctx, s.Manifest(), s, engine, &f.o); err != nil {
+	if f.src, err = newMacroSource(ctx, m, opener, engine, &f.o); err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	return f, nil
 }
+
+// Tuning is what the forecast goes by.
+func (f *Forecaster) Tuning() ReadTuning { return f.o.readTuning() }
 
 // Close releases the files.
 func (f *Forecaster) Close() error { return errors.Join(f.src.Close(), f.engine.Close()) }
@@ -106,7 +119,7 @@ func (f *Forecaster) Epochs(capacity int, memoryBytes int64, plans ...Plan) (buf
 		}
 		var e EpochForecast
 		for _, s := range steps {
-			t := f.step(&o, s)
+			t := f.step(l, &o, s)
 			e.Steps = append(e.Steps, t)
 			e.Total.add(t)
 		}
@@ -116,20 +129,21 @@ func (f *Forecaster) Epochs(capacity int, memoryBytes int64, plans ...Plan) (buf
 }
 
 // step adds up what the reader would be asked for.
-func (f *Forecaster) step(o *MacroOptions, s *scheduled) StepForecast {
-	topology := planTopology(f.src, o, s)
+func (f *Forecaster) step(l *layout, o *MacroOptions, s *scheduled) StepForecast {
+	topology := planTopology(f.src, l, o, s)
 	t := StepForecast{Loads: len(s.loads), TopologyBytes: topology.bytes}
 	for _, rows := range [][]stagedExtent{topology.rows, topology.relations} {
 		for i := range rows {
 			for _, sp := range rows[i].spans {
-				t.Requests += int((sp.to - sp.from + readBytesMax - 1) / readBytesMax)
+				t.Requests += o.requests(sp.to - sp.from)
 			}
 		}
 	}
-	for _, l := range s.loads {
-		n := columnBytes(f.src, l.part)
-		t.ColumnBytes += n
-		t.Requests += f.columnRequests(l.part)
+	for _, load := range s.loads {
+		t.ColumnBytes += columnBytes(f.src, load.part)
+		for _, x := range f.src.columnExtents(load.part) {
+			t.Requests += o.requests(x.e.Length)
+		}
 	}
 	if s.same {
 		return t
@@ -144,22 +158,8 @@ func (f *Forecaster) step(o *MacroOptions, s *scheduled) StepForecast {
 	return t
 }
 
-// columnRequests is the number of reads of partition p's columns.
-func (f *Forecaster) columnRequests(p PartitionID) int {
-	n := 0
-	count := func(c *sourceColumn) {
-		n += int((c.extents[p].e.Length + readBytesMax - 1) / readBytesMax)
-	}
-	for i := range f.src.features {
-		count(&f.src.features[i])
-	}
-	for _, c := range []*sourceColumn{f.src.labels, f.src.split} {
-		if c != nil {
-			count(c)
-		}
-	}
-	return n
-}
+// requests is how many requests n bytes take.
+func (o *MacroOptions) requests(n int64) int { return int((n + o.RequestBytes - 1) / o.RequestBytes) }
 
 // NodeBytes is what loading a partition's columns reads.
 func (f *Forecaster) NodeBytes(p PartitionID) int64 { return columnBytes(f.src, p) }

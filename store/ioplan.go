@@ -60,8 +60,20 @@ type topologyPlan struct {
 	wanted    int64          // of these, buckets' own
 }
 
-// planTopology computes what step s reads of topology.
-func planTopology(src *macroSource, o *MacroOptions, s *scheduled) *topologyPlan {
+// planTopology computes what step s reads of topology. The staging area is
+// measured for the default gap, so that a budget holds the same partitions on
+// every device: where a wider one does not fit, the step does with a narrower.
+func planTopology(src *macroSource, l *layout, o *MacroOptions, s *scheduled) *topologyPlan {
+	gap := o.GapBytes
+	t := planTopologyGap(src, o, s, gap)
+	for t.bytes > l.stagingMax && gap > defaultGapBytes {
+		gap = max(gap/2, defaultGapBytes)
+		t = planTopologyGap(src, o, s, gap)
+	}
+	return t
+}
+
+func planTopologyGap(src *macroSource, o *MacroOptions, s *scheduled, gap int64) *topologyPlan {
 	t := &topologyPlan{}
 	if s.same {
 		return t
@@ -91,7 +103,7 @@ func planTopology(src *macroSource, o *MacroOptions, s *scheduled) *topologyPlan
 			for _, n := range need {
 				t.wanted += n.to - n.from
 			}
-			e := stagedExtent{x: x, spans: mergeSpans(nil, need, o.granule(), o.GapBytes, x.e.Length)}
+			e := stagedExtent{x: x, spans: mergeSpans(nil, need, o.granule(), gap, x.e.Length)}
 			for k := range e.spans {
 				e.spans[k].at = t.bytes
 				t.bytes += e.spans[k].to - e.spans[k].from
@@ -115,6 +127,20 @@ func columnBytes(src *macroSource, p PartitionID) int64 {
 	return n
 }
 
+// columnExtents lists the extents that make a partition resident.
+func (s *macroSource) columnExtents(p PartitionID) []*extentRef {
+	var xs []*extentRef
+	for i := range s.features {
+		xs = append(xs, &s.features[i].extents[p])
+	}
+	for _, c := range []*sourceColumn{s.labels, s.split} {
+		if c != nil {
+			xs = append(xs, &c.extents[p])
+		}
+	}
+	return xs
+}
+
 // transfer is a request: bytes of an extent from offset from, and where they go.
 type transfer struct {
 	x    *extentRef
@@ -123,23 +149,23 @@ type transfer struct {
 }
 
 // appendTransfers splits [from, to) of an extent into transfers of at most
-// readBytesMax into buf.
-func appendTransfers(ts []transfer, x *extentRef, from, to int64, buf []byte) []transfer {
+// request bytes into buf.
+func appendTransfers(ts []transfer, x *extentRef, from, to int64, buf []byte, request int64) []transfer {
 	for from < to {
-		n := min(readBytesMax, to-from)
+		n := min(request, to-from)
 		ts = append(ts, transfer{x, from, buf[:n:n]})
 		from, buf = from+n, buf[n:]
 	}
 	return ts
 }
 
-// transfers lists a topology plan's requests into staging.
-func (t *topologyPlan) transfers(staging []byte) []transfer {
+// transfers lists a topology plan's requests, of at most request bytes, into staging.
+func (t *topologyPlan) transfers(staging []byte, request int64) []transfer {
 	var ts []transfer
 	for _, es := range [][]stagedExtent{t.rows, t.relations} {
 		for i := range es {
 			for _, sp := range es[i].spans {
-				ts = appendTransfers(ts, es[i].x, sp.from, sp.to, staging[sp.at:])
+				ts = appendTransfers(ts, es[i].x, sp.from, sp.to, staging[sp.at:], request)
 			}
 		}
 	}

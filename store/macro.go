@@ -63,6 +63,14 @@ type MacroBatches struct {
 // small for the capacity is [ErrBudget], whose message names the smallest that
 // would do. The store must stay open until Close.
 func (s *Store) MacroBatches(ctx context.Context, o MacroOptions) (*MacroBatches, error) {
+	if err := o.Validate(s.Manifest()); err != nil {
+		return nil, err
+	}
+	t, err := s.Tuning(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	t.apply(&o)
 	return newMacroBatches(ctx, s.Manifest(), s, o)
 }
 
@@ -80,7 +88,7 @@ func newMacroBatches(ctx context.Context, m *Manifest, opener fileOpener, o Macr
 	}()
 	why := "given"
 	if it.engine = o.Engine; it.engine == nil {
-		if it.engine, why, err = blockio.New(o.EngineName, blockio.Options{}); err != nil {
+		if it.engine, why, err = blockio.New(o.EngineName, blockio.Options{Depth: o.Depth, SplitBytes: int(o.RequestBytes)}); err != nil {
 			return nil, err
 		}
 		it.ownEngine = true
@@ -107,7 +115,8 @@ func newMacroBatches(ctx context.Context, m *Manifest, opener fileOpener, o Macr
 	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
 		table: make([]int32, it.layout.rows>>it.layout.shift)}
 	it.resident = newResidency(it.layout, len(m.Partitions))
-	it.stats.init(it.engine.Name(), why, it.layout.total)
+	it.stats.init(MacroStats{Engine: it.engine.Name(), EngineReason: why, MemoryBytes: it.layout.total,
+		Tuning: o.readTuning()})
 	return it, nil
 }
 
@@ -177,21 +186,21 @@ func (it *MacroBatches) Announce(plan Plan) error {
 // cannot hold it returns −1.
 func (it *MacroBatches) PredictBytes(plan Plan) int64 {
 	if it.announced != nil && reflect.DeepEqual(*it.announced, plan) {
-		return sumBytes(it.src, &it.o, it.pipe.epochSteps(it.epoch+1))
+		return sumBytes(it.src, it.layout, &it.o, it.pipe.epochSteps(it.epoch+1))
 	}
 	steps, err := it.resident.clone().schedule(it.layout, it.src, &it.o, it.epoch+1, &plan)
 	if err != nil {
 		return -1
 	}
-	return sumBytes(it.src, &it.o, steps)
+	return sumBytes(it.src, it.layout, &it.o, steps)
 }
 
-func sumBytes(src *macroSource, o *MacroOptions, steps []*scheduled) int64 {
+func sumBytes(src *macroSource, l *layout, o *MacroOptions, steps []*scheduled) int64 {
 	var n int64
 	for _, s := range steps {
-		n += planTopology(src, o, s).bytes
-		for _, l := range s.loads {
-			n += columnBytes(src, l.part)
+		n += planTopology(src, l, o, s).bytes
+		for _, load := range s.loads {
+			n += columnBytes(src, load.part)
 		}
 	}
 	return n

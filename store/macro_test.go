@@ -42,11 +42,12 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 			Capacity:   rapid.IntRange(0, p).Draw(t, "capacity"),
 			AheadMax:   rapid.IntRange(1, 3).Draw(t, "ahead"),
 			Features:   []string{"x"}, Labels: true,
-			Both:      rapid.Bool().Draw(t, "both"),
-			Relations: rapid.Bool().Draw(t, "carry relations"),
-			Verify:    VerifyMode(rapid.IntRange(0, 2).Draw(t, "verify")),
-			Threads:   rapid.IntRange(1, 3).Draw(t, "threads"),
-			GapBytes:  rapid.SampledFrom([]int64{-1, 0, 1 << 20}).Draw(t, "gap"),
+			Both:         rapid.Bool().Draw(t, "both"),
+			Relations:    rapid.Bool().Draw(t, "carry relations"),
+			Verify:       VerifyMode(rapid.IntRange(0, 2).Draw(t, "verify")),
+			Threads:      rapid.IntRange(1, 3).Draw(t, "threads"),
+			GapBytes:     rapid.SampledFrom([]int64{-1, 0, 1 << 20}).Draw(t, "gap"),
+			RequestBytes: rapid.SampledFrom([]int64{0, 64 << 10, 4 << 20}).Draw(t, "request"),
 		}
 		if o.Capacity > 0 {
 			for q := range p - o.Capacity {
@@ -105,12 +106,16 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 				t.Fatalf("epoch %d read %d bytes, predicted %d", epoch, st.BytesRead, predicted)
 			}
 			if epoch == 0 {
-				costs, err := planCosts(context.Background(), s.m, s, o, []Plan{current})
+				f, err := newForecaster(context.Background(), s.m, s, o)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c := costs[0]; c.BytesRead != st.BytesRead || c.Requests != st.Requests || c.WantedBytes > c.BytesRead || c.MemoryBytes != it.MemoryBytes() {
-					t.Fatalf("cost %+v, measured %d bytes in %d requests", c, st.BytesRead, st.Requests)
+				memory, epochs, err := f.Epochs(o.Capacity, o.MemoryBytes, current)
+				if err := errors.Join(err, f.Close()); err != nil {
+					t.Fatal(err)
+				}
+				if c := epochs[0].Total; c.Bytes() != st.BytesRead || int64(c.Requests) != st.Requests || c.NeededBytes > c.TopologyBytes || memory != it.MemoryBytes() {
+					t.Fatalf("forecast %+v in %d bytes, measured %d bytes in %d requests in %d", c, memory, st.BytesRead, st.Requests, it.MemoryBytes())
 				}
 			}
 			exact = true

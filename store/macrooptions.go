@@ -52,15 +52,23 @@ type MacroOptions struct {
 	// Threads assemble and verify; default GOMAXPROCS. Results do not depend on it.
 	Threads int
 	// GapBytes is how many unwanted bytes are read rather than starting another
-	// request; default 64 KiB, about what the time of a request is worth on the
-	// disks measured (docs/benchmarks.md). Negative: none.
+	// request. 0 means what the time of a request is worth on the store's device
+	// ([Store.Tuning]), or 64 KiB where that is not measured. Negative: none.
 	GapBytes int64
+	// RequestBytes is the largest request, a multiple of 64 KiB. 0 means what suits
+	// the device, or 1 MiB.
+	RequestBytes int64
+	// Depth is how many requests are in flight, of an engine that the iterator makes. 0
+	// means what suits the device, or blockio's default.
+	Depth int
+
+	tuning string // where the figures come from
 }
 
 const (
-	defaultAheadMax = 4
-	defaultGapBytes = 64 << 10
-	readBytesMax    = 1 << 20 // largest request: a multiple of blocks.ChunkBytes
+	defaultAheadMax     = 4
+	defaultGapBytes     = 64 << 10
+	defaultRequestBytes = 1 << 20
 )
 
 func (o MacroOptions) withDefaults() MacroOptions {
@@ -74,6 +82,12 @@ func (o MacroOptions) withDefaults() MacroOptions {
 		o.GapBytes = defaultGapBytes
 	}
 	o.GapBytes = max(o.GapBytes, 0)
+	if o.RequestBytes == 0 {
+		o.RequestBytes = defaultRequestBytes
+	}
+	if o.tuning == "" {
+		o.tuning = "given or defaults"
+	}
 	if o.Split == "" {
 		o.Split = "train"
 	}
@@ -85,6 +99,10 @@ func (o MacroOptions) Validate(m *Manifest) error {
 	switch {
 	case o.Capacity < 0 || o.AheadMax < 0 || o.Threads < 0 || o.MemoryBytes < 0:
 		return fmt.Errorf("%w: macro-batch options: negative capacity, steps ahead, threads or memory", ErrInvalid)
+	case o.RequestBytes < 0 || o.RequestBytes%blocks.ChunkBytes != 0 || o.RequestBytes > 1<<30:
+		return fmt.Errorf("%w: requests of %d bytes, expected a multiple of %d up to 1 GiB", ErrInvalid, o.RequestBytes, blocks.ChunkBytes)
+	case o.Depth < 0:
+		return fmt.Errorf("%w: %d requests in flight", ErrInvalid, o.Depth)
 	case o.Verify > VerifyNever:
 		return fmt.Errorf("%w: verify mode %d", ErrInvalid, o.Verify)
 	case o.Split != "" && SplitValue(o.Split) == SplitNone:

@@ -27,11 +27,11 @@ func (it *MacroBatches) read(ctx context.Context) error {
 			return ctx.Err()
 		}
 		st.waited(waiting)
-		t := planTopology(it.src, &it.o, s)
+		t := planTopology(it.src, it.layout, &it.o, s)
 		if t.bytes > it.buf.staging.n {
 			return fmt.Errorf("%w: step %d of epoch %d stages %d bytes, the buffer has room for %d", ErrInvalid, s.index, s.epoch, t.bytes, it.buf.staging.n)
 		}
-		if err := it.transfer(ctx, t.transfers(it.buf.bytes(it.buf.staging)), st); err != nil {
+		if err := it.transfer(ctx, t.transfers(it.buf.bytes(it.buf.staging), it.o.RequestBytes), st); err != nil {
 			return err
 		}
 		st.topology(t.bytes)
@@ -65,7 +65,7 @@ func (it *MacroBatches) read(ctx context.Context) error {
 func (it *MacroBatches) loadColumns(ctx context.Context, loads []slotLoad, st *stepMeter) error {
 	var ts []transfer
 	whole := func(x *extentRef, to []byte) {
-		ts = appendTransfers(ts, x, 0, blocks.AlignUp(x.e.Length), to)
+		ts = appendTransfers(ts, x, 0, blocks.AlignUp(x.e.Length), to, it.o.RequestBytes)
 	}
 	for _, l := range loads {
 		slot := it.layout.slots[l.slot]

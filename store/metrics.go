@@ -44,7 +44,8 @@ type BandwidthSample struct {
 type MacroStats struct {
 	Engine       string // "io_uring", …
 	EngineReason string // why that one
-	MemoryBytes  int64  // held outside the Go heap
+	Tuning       ReadTuning
+	MemoryBytes  int64 // held outside the Go heap
 	Policy       string
 	Epoch        int
 	Start        time.Duration // when the epoch started
@@ -68,9 +69,7 @@ type MacroStats struct {
 type metrics struct {
 	mu      sync.Mutex
 	origin  time.Time
-	engine  string
-	reason  string
-	memory  int64
+	fixed   MacroStats // what does not change over the run
 	epoch   int
 	policy  string
 	start   time.Duration
@@ -88,10 +87,10 @@ type stepMeter struct {
 	StepStats
 }
 
-func (m *metrics) init(engine, reason string, memory int64) {
+func (m *metrics) init(fixed MacroStats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.origin, m.engine, m.reason, m.memory = time.Now(), engine, reason, memory
+	m.origin, m.fixed = time.Now(), fixed
 	m.epoch = -1
 	m.steps = map[int][]*stepMeter{}
 }
@@ -210,7 +209,8 @@ func (m *metrics) snapshot(io blockio.Stats) MacroStats {
 	defer m.mu.Unlock()
 	now := m.since(time.Now())
 	m.trained(now)
-	s := MacroStats{Engine: m.engine, EngineReason: m.reason, MemoryBytes: m.memory, Policy: m.policy, Epoch: m.epoch, Start: m.start, IO: io}
+	s := m.fixed
+	s.Policy, s.Epoch, s.Start, s.IO = m.policy, m.epoch, m.start, io
 	for _, st := range m.steps[m.epoch] {
 		s.BytesRead += st.BytesRead
 		s.Requests += st.Requests

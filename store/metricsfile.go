@@ -32,6 +32,10 @@ type MetricsEpoch struct {
 	Policy      string  `json:"policy"`
 	Engine      string  `json:"engine"`
 	Reason      string  `json:"engine_reason,omitempty"`
+	Gap         int64   `json:"gap_bytes"`     // what the reads of the epoch went by: [ReadTuning]
+	Request     int64   `json:"request_bytes"` //
+	Depth       int     `json:"queue_depth"`   //
+	Tuning      string  `json:"tuning"`        // where these three come from
 	MemoryBytes int64   `json:"memory_bytes"`
 	Start       float64 `json:"start_s"`
 	End         float64 `json:"end_s"`
@@ -105,6 +109,7 @@ func (w *MetricsWriter) Epoch(s MacroStats) error {
 	}
 	err := w.write(MetricsEpoch{
 		Event: "epoch", Epoch: s.Epoch, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
+		Gap: s.Tuning.GapBytes, Request: s.Tuning.RequestBytes, Depth: s.Tuning.Depth, Tuning: s.Tuning.Why,
 		Start: s.Start.Seconds(), End: end.Seconds(), BytesRead: s.BytesRead, Requests: s.Requests,
 		Read: s.Read.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
 		Train: s.Train.Seconds(), Edges: s.Edges, NewEdges: s.NewEdges, QueueDepth: s.IO.InFlightMax,

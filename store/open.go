@@ -20,6 +20,12 @@ type Options struct {
 	Version uint64
 	// LockTimeout is how long to wait for a committing writer; 0 = 30 s.
 	LockTimeout time.Duration
+	// CacheDir is a directory in which the measurements of devices are kept for
+	// other processes ([Store.Calibration]); made if need be. "" = they last as long as the Store.
+	CacheDir string
+	// Reads overrides, field by field, how iterators read that do not say it in
+	// their own options; 0 = they go by the device ([Store.Tuning]).
+	Reads ReadTuning
 	// FS is the file system; nil = the operating system's. Locks between
 	// processes exist only there.
 	FS vfs.FS
@@ -36,6 +42,11 @@ type Store struct {
 	columns  map[string]extentMap
 	topology extentMap
 	external extentMap
+
+	cacheDir     string
+	reads        ReadTuning
+	calibrating  sync.Mutex // held while measuring: once is enough
+	calibrations map[string]calibrationRecord
 
 	mu     sync.Mutex
 	closed bool
@@ -58,7 +69,8 @@ func Open(dir string, o Options) (*Store, error) {
 }
 
 func open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
-	s := &Store{env: newEnv(dir, o.FS, o.LockTimeout), files: map[string]*blocks.File{}, columns: map[string]extentMap{}}
+	s := &Store{env: newEnv(dir, o.FS, o.LockTimeout), files: map[string]*blocks.File{}, columns: map[string]extentMap{},
+		cacheDir: o.CacheDir, reads: o.Reads, calibrations: map[string]calibrationRecord{}}
 	if err := s.find(); err != nil {
 		return nil, err
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 )
 
 // Calibration is what a short measurement says of a device through an engine.
-// Callers keep it with the device's identity and pass Options on to New.
+// Callers keep it with the device's identity ([DeviceID]) and pass Options on to New.
 type Calibration struct {
 	Engine string
 	// Measured is false where the file was too small to measure with: then
@@ -23,9 +24,21 @@ type Calibration struct {
 	RequestCost time.Duration
 	// BytesPerSecond is the bandwidth at Options.
 	BytesPerSecond float64
-	// Options are the smallest depth and transfer size within 3 % of the best
-	// bandwidth seen.
+	// Options are the depth and transfer size with the smallest product within 5 %
+	// of the best bandwidth seen.
 	Options Options
+}
+
+// Validate refuses figures that no device has: those of a file that someone else wrote.
+func (c *Calibration) Validate() error {
+	if err := c.Options.Validate(); err != nil {
+		return err
+	}
+	rate := c.BytesPerSecond > 0 && !math.IsInf(c.BytesPerSecond, 0)
+	if c.Options.Depth == 0 || c.Options.SplitBytes == 0 || c.Measured && (c.Latency <= 0 || c.RequestCost <= 0 || !rate) {
+		return fmt.Errorf("blockio: no calibration: %+v", *c)
+	}
+	return nil
 }
 
 // GapBytes is how many unwanted bytes between two wanted ranges cost as much
@@ -45,7 +58,7 @@ func (c *Calibration) String() string {
 
 // CalibrateOptions bound a calibration. The zero value means the defaults.
 type CalibrateOptions struct {
-	Duration time.Duration // about how long it may take; default 1 s
+	Duration time.Duration // about how long it may take; default 300 ms
 	Seed     uint64        // of the offsets read
 }
 
@@ -53,17 +66,20 @@ const (
 	// calibrateFileMin is the smallest file worth measuring with.
 	calibrateFileMin = 16 << 20
 	// calibrateSlabBytes bounds depth × transfer size, and the memory used.
-	calibrateSlabBytes = 64 << 20
+	calibrateSlabBytes = 32 << 20
+	// calibrateRounds measure every setting this often, by turns; the best counts,
+	// since others who use the disk can only make it slower.
+	calibrateRounds = 2
 	// calibrateSmall is the request that latency and request cost are measured with.
 	calibrateSmall = Alignment
 )
 
 // Calibrate measures the device under an existing file by direct reads of it,
-// for about a second: latency, cost of a request, bandwidth over depth and
-// transfer size. It changes nothing. engine is a name for [New].
+// for a fraction of a second: latency, cost of a request, bandwidth over depth
+// and transfer size. It changes nothing. engine is a name for [New].
 func Calibrate(ctx context.Context, engine, path string, o CalibrateOptions) (c Calibration, err error) {
 	if o.Duration <= 0 {
-		o.Duration = time.Second
+		o.Duration = 300 * time.Millisecond
 	}
 	probe, _, err := New(engine, Options{})
 	if err != nil {
@@ -88,29 +104,33 @@ func Calibrate(ctx context.Context, engine, path string, o CalibrateOptions) (c 
 	type setting struct{ depth, bytes int }
 	var settings []setting
 	for _, bytes := range []int{256 << 10, 1 << 20, 4 << 20} {
-		for depth := 4; depth <= 64 && depth*bytes <= calibrateSlabBytes; depth *= 2 {
+		for depth := 8; depth <= 64 && depth*bytes <= calibrateSlabBytes; depth *= 2 {
 			settings = append(settings, setting{depth, bytes})
 		}
 	}
-	slice := o.Duration / time.Duration(len(settings)+2)
+	slice := o.Duration / time.Duration(calibrateRounds*(len(settings)+1)+1)
 	if c.Latency, err = m.latency(ctx, slice); err != nil {
 		return Calibration{}, err
 	}
-	small, err := m.rate(ctx, Options{Depth: defaultDepth}, calibrateSmall, slice)
-	if err != nil {
-		return Calibration{}, err
-	}
-	c.RequestCost = time.Duration(calibrateSmall / small * float64(time.Second))
-	rates := make([]float64, len(settings))
-	for i, s := range settings {
-		if rates[i], err = m.rate(ctx, Options{Depth: s.depth, SplitBytes: s.bytes}, s.bytes, slice); err != nil {
+	rates, small := make([]float64, len(settings)), 0.0
+	for range calibrateRounds {
+		r, err := m.rate(ctx, Options{Depth: defaultDepth}, calibrateSmall, slice)
+		if err != nil {
 			return Calibration{}, err
 		}
+		small = max(small, r)
+		for i, s := range settings {
+			if r, err = m.rate(ctx, Options{Depth: s.depth, SplitBytes: s.bytes}, s.bytes, slice); err != nil {
+				return Calibration{}, err
+			}
+			rates[i] = max(rates[i], r)
+		}
 	}
+	c.RequestCost = time.Duration(calibrateSmall / small * float64(time.Second))
 	best := slices.Max(rates)
 	choice := -1
 	for i, s := range settings {
-		if rates[i] >= 0.97*best && (choice < 0 || s.depth*s.bytes < settings[choice].depth*settings[choice].bytes) {
+		if rates[i] >= 0.95*best && (choice < 0 || s.depth*s.bytes < settings[choice].depth*settings[choice].bytes) {
 			choice = i
 		}
 	}

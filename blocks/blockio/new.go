@@ -17,10 +17,13 @@ type Options struct {
 	faults *faults
 }
 
+// DefaultDepth is Options.Depth where it is 0.
+const DefaultDepth = 32
+
 // Defaults: on the disks measured (docs/benchmarks.md, "I/O engines") bandwidth
 // is flat from 16 transfers of 1 MiB on.
 const (
-	defaultDepth      = 32
+	defaultDepth      = DefaultDepth
 	defaultSplitBytes = 1 << 20
 	depthMax          = 4096
 )

@@ -1,6 +1,11 @@
 package blockio
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 const oDirect = unix.O_DIRECT
 
@@ -14,6 +19,16 @@ func directWorks(fd int) bool {
 	}
 	_, err := retry(func() (int, error) { return unix.Pread(fd, alignedBytes(Alignment), 0) })
 	return err == nil
+}
+
+// DeviceID names the file system that holds path, the same after a restart for
+// those with an identity of their own: what a calibration is kept under.
+func DeviceID(path string) (string, error) {
+	var st unix.Statfs_t
+	if _, err := retry(func() (int, error) { return 0, unix.Statfs(path, &st) }); err != nil {
+		return "", &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return fmt.Sprintf("%08x%08x-%x", uint32(st.Fsid.Val[0]), uint32(st.Fsid.Val[1]), st.Type), nil
 }
 
 func datasync(fd int) error { return unix.Fdatasync(fd) }

@@ -17,7 +17,7 @@ import (
 // inspectStore shows what a store's manifest and history say, and the sizes of
 // its files. Opening checks headers and footers; payloads are verify's business.
 func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (err error) {
-	s, err := store.Open(dir, store.Options{Version: o.version})
+	s, err := store.Open(dir, store.Options{Version: o.version, CacheDir: cacheDir()})
 	if err != nil {
 		return err
 	}
@@ -31,14 +31,19 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
+	reads, err := s.TuningKnown(ctx, store.MacroOptions{})
+	if err != nil {
+		return err
+	}
 	m := s.Manifest()
 	if e.json {
-		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "io_engine": engine.Name(), "io_engine_why": why})
+		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "io_engine": engine.Name(), "io_engine_why": why,
+			"reads": map[string]any{"gap_bytes": reads.GapBytes, "request_bytes": reads.RequestBytes, "queue_depth": reads.Depth, "why": reads.Why}})
 		return nil
 	}
 	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	printVersion(w, dir, m)
-	fmt.Fprintf(w, "i/o here\t%s\n", why)
+	fmt.Fprintf(w, "i/o here\t%s\n\t%v\n", why, reads)
 	printPartitions(w, m, o.elements)
 	printColumns(w, s)
 	printFiles(w, m)

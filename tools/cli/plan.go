@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -29,7 +28,9 @@ type planOptions struct {
 	both         bool
 	steps        bool
 	measure      time.Duration
+	remeasure    bool // --measure was given
 	engine       string
+	reads        readFlags
 }
 
 func newPlan(e *env) *cobra.Command {
@@ -44,7 +45,10 @@ how many partitions a fresh ingest had better make.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
   gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
 		Args: exactArgs("STORE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.remeasure = cmd.Flags().Changed("measure")
+			return o.run(cmd.Context(), e, args[0])
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.task, "task", "auto", "auto, node or link")
@@ -59,8 +63,9 @@ how many partitions a fresh ingest had better make.`,
 	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: all)")
 	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
-	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device; 0 = not at all")
-	f.StringVar(&o.engine, "io-engine", "auto", "measure with auto, io_uring or pread")
+	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
+	f.StringVar(&o.engine, "io-engine", "auto", "read with auto, io_uring or pread")
+	o.reads.flags(f)
 	return cmd
 }
 
@@ -111,7 +116,7 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 }
 
 func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
-	s, err := store.Open(dir, store.Options{})
+	s, err := o.reads.open(dir)
 	if err != nil {
 		return err
 	}
@@ -127,7 +132,12 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 			features = append(features, c.Name)
 		}
 	}
-	f, err := s.Forecaster(ctx, store.MacroOptions{Features: features, Labels: !cfg.Link, Pinned: cfg.Pinned, Both: o.both, Relations: cfg.Link && len(m.Schema.Relations) > 1})
+	// Measured first: the forecast goes by the same figures.
+	var device *blockio.Calibration
+	if o.measure > 0 {
+		device = o.device(ctx, s)
+	}
+	f, err := s.Forecaster(ctx, store.MacroOptions{EngineName: o.engine, Features: features, Labels: !cfg.Link, Pinned: cfg.Pinned, Both: o.both, Relations: cfg.Link && len(m.Schema.Relations) > 1})
 	if err != nil {
 		return err
 	}
@@ -154,31 +164,16 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: train, f: f}
-	if o.measure > 0 {
-		r.device = measureDevice(ctx, s, o.engine, o.measure)
-	}
+	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: train, f: f, device: device}
 	r.advise()
 	return r.print()
 }
 
-// measureDevice calibrates on the store's largest file; nil if it is too small
-// or cannot be read directly, for which a plan's figures do without.
-func measureDevice(ctx context.Context, s *store.Store, engine string, d time.Duration) *blockio.Calibration {
-	files := slices.Clone(s.Manifest().Files)
-	if len(files) == 0 {
-		return nil
-	}
-	largest := slices.MaxFunc(files, func(a, b store.FileRef) int { return int(min(max(a.Size-b.Size, -1), 1)) })
-	f, err := s.File(largest.Name)
-	if err != nil {
-		return nil
-	}
-	path, err := filepath.Abs(f.Path())
-	if err != nil {
-		return nil
-	}
-	c, err := blockio.Calibrate(ctx, engine, path, blockio.CalibrateOptions{Duration: d})
+// device returns the figures of the store's device, measured now where none are kept or
+// --measure asks for it; nil if its files are too small or cannot be read
+// directly, for which a plan's figures do without.
+func (o *planOptions) device(ctx context.Context, s *store.Store) *blockio.Calibration {
+	c, _, err := s.Calibration(ctx, o.engine, store.CalibrationOptions{Duration: o.measure, Refresh: o.remeasure})
 	if err != nil || !c.Measured {
 		return nil
 	}
@@ -267,6 +262,7 @@ func (r *planReport) print() error {
 	if r.device != nil {
 		fmt.Fprintf(w, "device  %v\n", r.device)
 	}
+	fmt.Fprintf(w, "reads   %v\n", r.f.Tuning())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\nepoch\tstep\tresident\tloads\tread\tcolumns\tedges\tread/needed\trequests\texamples\tdisk s\tbias\t\n")
 	line := func(epoch, step string, resident int, f *store.StepForecast, examples uint64, bias string) {
@@ -360,6 +356,8 @@ func (r *planReport) printJSON() error {
 		"logical": c.Logical, "reuse": c.Reuse, "seed": c.Seed, "steps": len(r.plans[0].Steps), "buffer_bytes": r.buffer,
 		"bytes_read": r.epochs[len(r.epochs)-1].Total.Bytes(), "loads_bound": r.bound(), "why": c.Why,
 		"advice": map[string]any{"partitions": r.advice.Partitions, "capacity": r.advice.Capacity, "logical": r.advice.Logical, "hubs": r.advice.Hubs, "why": r.advice.Why}}
+	t := r.f.Tuning()
+	summary["reads"] = map[string]any{"gap_bytes": t.GapBytes, "request_bytes": t.RequestBytes, "queue_depth": t.Depth, "why": t.Why}
 	if r.device != nil {
 		summary["device"] = map[string]any{"engine": r.device.Engine, "bytes_per_second": r.device.BytesPerSecond, "latency_seconds": r.device.Latency.Seconds(),
 			"request_seconds": r.device.RequestCost.Seconds(), "block_bytes": r.device.GapBytes()}

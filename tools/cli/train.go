@@ -32,6 +32,7 @@ type trainOptions struct {
 	config  string
 	save    string
 	metrics string
+	reads   readFlags
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
@@ -58,6 +59,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.reuse, "reuse", "0", "extra passes over each macro-batch, 0 to 4 (hanoi)")
 	fs.Var(&o.mem, "mem", "memory bound of the whole run, such as 4GiB (default: none)")
 	fs.StringVar(&c.IOEngine, "io-engine", "auto", "auto, io_uring, pread or mmap")
+	o.reads.flags(fs)
 	fs.StringVar(&c.Device, "device", "auto", "auto or host")
 	fs.IntVar(&c.Threads, "threads", 0, "processors to use (default: all)")
 	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations")
@@ -147,7 +149,7 @@ func recordMetrics(path string) (record func(store.MacroStats), done func() erro
 // runTrain trains, prints, records the run and saves the model.
 func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *train.Checkpoint, err error) {
 	defer limitThreads(o.Threads)()
-	st, err := store.Open(dir, store.Options{})
+	st, err := o.reads.open(dir)
 	if err != nil {
 		return nil, err
 	}
