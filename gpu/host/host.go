@@ -9,6 +9,7 @@ package host
 import (
 	"fmt"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/gstore/gstore/gpu"
@@ -19,11 +20,15 @@ import (
 type Options struct {
 	Threads int         // threads that compute at once; 0: GOMAXPROCS
 	ISA     kernels.ISA // instruction set; 0: the best available
+	// Observe, if not nil, is told the name and time of every operation, on the goroutine
+	// that issues it: for benchmarks. An Aggregate with Index is "gather-aggregate".
+	Observe func(op string, took time.Duration)
 }
 
 // Device implements [gpu.Device] on the processor.
 type Device struct {
-	pool *kernels.Pool
+	pool    *kernels.Pool
+	observe func(op string, took time.Duration)
 
 	mu     sync.Mutex
 	live   map[*memory]struct{} // allocated and not freed
@@ -37,8 +42,9 @@ var _ gpu.Device = (*Device)(nil)
 // New makes a host device.
 func New(o Options) *Device {
 	return &Device{
-		pool: kernels.NewPool(kernels.Options{Threads: o.Threads, ISA: o.ISA}),
-		live: make(map[*memory]struct{}),
+		pool:    kernels.NewPool(kernels.Options{Threads: o.Threads, ISA: o.ISA}),
+		observe: o.Observe,
+		live:    make(map[*memory]struct{}),
 	}
 }
 
@@ -64,7 +70,7 @@ func (d *Device) NewStream() (gpu.Stream, error) {
 	if d.closed {
 		return nil, gpu.ErrClosed
 	}
-	return &stream{pool: d.pool}, nil
+	return &stream{pool: d.pool, observe: d.observe}, nil
 }
 
 // Close frees all memory that is still allocated.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host/kernels"
@@ -12,8 +13,9 @@ import (
 // table, which package kernels reports by a panic before it writes anything,
 // becomes the stream's error.
 type stream struct {
-	pool *kernels.Pool
-	err  error
+	pool    *kernels.Pool
+	observe func(op string, took time.Duration) // nil: nobody asks
+	err     error
 }
 
 func (s *stream) Sync(ctx context.Context) error {
@@ -37,7 +39,13 @@ func (s *stream) run(name string, op func()) {
 			s.err = fmt.Errorf("host: %s: %v", name, r)
 		}
 	}()
+	if s.observe == nil {
+		op()
+		return
+	}
+	start := time.Now()
 	op()
+	s.observe(name, time.Since(start))
 }
 
 func matrix(t gpu.Tensor) kernels.Matrix {
@@ -113,7 +121,11 @@ func (s *stream) Gather(dst, table, index gpu.Tensor) {
 }
 
 func (s *stream) Aggregate(o gpu.AggregateOptions, g gpu.Graph, table, dst gpu.Tensor) {
-	s.run("aggregate", func() {
+	name := "aggregate"
+	if !o.Index.IsZero() {
+		name = "gather-aggregate"
+	}
+	s.run(name, func() {
 		var index []uint32
 		if !o.Index.IsZero() {
 			index = slice[uint32](o.Index)

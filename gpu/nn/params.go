@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"unsafe"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/sampler/keyed"
 )
@@ -146,7 +146,7 @@ func (p *Params) Restore(q *gpu.Queue) { q.Copy(p.whole(rangeValue), p.whole(ran
 // without padding.
 func (p *Params) Save(ctx context.Context, q *gpu.Queue) ([]byte, error) {
 	host := make([]float32, p.rows)
-	q.Download(asBytes(host), p.whole(rangeValue))
+	q.Download(blocks.Bytes(host), p.whole(rangeValue))
 	if err := q.Sync(ctx); err != nil {
 		return nil, fmt.Errorf("nn: save parameters: %w", err)
 	}
@@ -179,7 +179,7 @@ func (p *Params) Load(ctx context.Context, q *gpu.Queue, b []byte) error {
 }
 
 func (p *Params) load(ctx context.Context, q *gpu.Queue, host []float32) error {
-	q.Upload(p.whole(rangeValue), asBytes(host))
+	q.Upload(p.whole(rangeValue), blocks.Bytes(host))
 	return q.Sync(ctx)
 }
 
@@ -191,11 +191,4 @@ func (p *Params) Close() error {
 	m := p.mem
 	p.mem = nil
 	return m.Free()
-}
-
-func asBytes(x []float32) []byte {
-	if len(x) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
 }

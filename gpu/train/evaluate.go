@@ -283,7 +283,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		return err
 	}
 	defer release()
-	deg, err := q.Device().Map(asBytes(degrees))
+	deg, err := q.Device().Map(blocks.Bytes(degrees))
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func (r *evaluation) score(ctx context.Context, model *nn.Model, logits gpu.Tens
 		}
 		q.SoftmaxCrossEntropy(logits, r.arena.Int32s(q, r.masked), gpu.Tensor{}, model.Stat())
 		var stat [2]float64
-		q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), model.Stat())
+		q.Download(blocks.Bytes(stat[:]), model.Stat())
 		if err := q.Sync(ctx); err != nil {
 			return err
 		}
@@ -371,21 +371,14 @@ func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) er
 		r.host = make([]float32, n)
 	}
 	r.host = r.host[:out.Len()]
-	r.queue.Download(asBytes(r.host), out)
+	r.queue.Download(blocks.Bytes(r.host), out)
 	if err := r.queue.Sync(ctx); err != nil {
 		return err
 	}
-	if err := r.out.write(asBytes(r.host), first); err != nil {
+	if err := r.out.write(blocks.Bytes(r.host), first); err != nil {
 		return err
 	}
 	return r.arena.Reset()
-}
-
-func asBytes(x []float32) []byte {
-	if len(x) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
 }
 
 func asFloat32(b []byte) []float32 {

@@ -256,8 +256,8 @@ func (h *history) of(q *gpu.Queue, a *gpu.Arena, mb *store.MacroBatch, seeds []u
 	rest := a.Matrix(q, n, h.dim)
 	q.Gather(rest, h.table(), a.Uint32s(q, h.rows))
 	degrees, divisors := a.Vector(q, n, blocks.Float32), a.Vector(q, n, blocks.Float32)
-	q.Upload(degrees, asBytes(h.own))
-	q.Upload(divisors, asBytes(h.divisors))
+	q.Upload(degrees, blocks.Bytes(h.own))
+	q.Upload(divisors, blocks.Bytes(h.divisors))
 	q.DivideRows(rest, degrees)
 	return &nn.History{Layer: layer, Divisors: divisors, Rest: rest}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
@@ -37,7 +38,7 @@ func hiddenStates(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model) []flo
 		in = nn.Dense(l.Forward(&nn.Pass{Queue: q, Arena: a}, &graph, in))
 	}
 	out := make([]float32, in.Tables[0].Len())
-	q.Download(asBytes(out), in.Tables[0])
+	q.Download(blocks.Bytes(out), in.Tables[0])
 	if err := q.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestHistorySums(t *testing.T) {
 func checkHistory(t *testing.T, g *memoryGraph, q *gpu.Queue, h *history, plan store.Plan, states []float32) {
 	t.Helper()
 	sums := make([]float32, h.len()*h.dim)
-	q.Download(asBytes(sums), h.table())
+	q.Download(blocks.Bytes(sums), h.table())
 	if err := q.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +201,13 @@ func TestHistoryExact(t *testing.T) {
 	defer func() { _ = a.Close() }()
 	states := []float32{1, 2, 3, 4, 5, 6, -7, 8, 9, 10, -11, 12} // of destination 0 and sources 1, 2, 3
 	table := a.Matrix(q, 4, 3)
-	q.Upload(table, asBytes(states))
+	q.Upload(table, blocks.Bytes(states))
 	forward := func(sources int32, h *nn.History) []float32 {
 		indices := []int32{1, 2, 3}[:sources]
 		g := gpu.Graph{NumDst: 1, NumSrc: 4, Indptr: a.Int32s(q, []int32{0, sources}), Indices: a.Int32s(q, indices)}
 		out := m.Layers()[0].Forward(&nn.Pass{Queue: q, Arena: a, Train: true, History: h}, &g, nn.Dense(table))
 		host := make([]float32, 2)
-		q.Download(asBytes(host), out)
+		q.Download(blocks.Bytes(host), out)
 		if err := q.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -214,9 +215,9 @@ func TestHistoryExact(t *testing.T) {
 	}
 	want := forward(3, nil)
 	rest := a.Matrix(q, 1, 3)
-	q.Upload(rest, asBytes([]float32{10. / 3, -11. / 3, 12. / 3}))
+	q.Upload(rest, blocks.Bytes([]float32{10. / 3, -11. / 3, 12. / 3}))
 	divisors := a.Matrix(q, 1, 1)
-	q.Upload(divisors, asBytes([]float32{1.5}))
+	q.Upload(divisors, blocks.Bytes([]float32{1.5}))
 	got := forward(2, &nn.History{Divisors: divisors, Rest: rest})
 	for j := range want {
 		if math.Abs(float64(got[j]-want[j])) > 1e-5 {

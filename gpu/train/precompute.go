@@ -134,7 +134,7 @@ func writeHop(ctx context.Context, st *store.Store, bw *blocks.Writer, column *s
 					return err
 				}
 			}
-			deg, err := dev.Map(asBytes(degrees))
+			deg, err := dev.Map(blocks.Bytes(degrees))
 			if err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ func writeRows(ctx context.Context, q *gpu.Queue, bw *blocks.Writer, id uint64, 
 	for lo := 0; lo < t.Rows; lo += chunk {
 		n := min(chunk, t.Rows-lo)
 		rows := buf[:n*t.Cols]
-		q.Download(asBytes(rows), t.View(lo, 0, n, t.Cols))
+		q.Download(blocks.Bytes(rows), t.View(lo, 0, n, t.Cols))
 		if err := q.Sync(ctx); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func writeRows(ctx context.Context, q *gpu.Queue, bw *blocks.Writer, id uint64, 
 
 // encodeFloats rounds x to elem in place, and returns the bytes, a prefix of x's memory.
 func encodeFloats(x []float32, elem blocks.ElemType) ([]byte, error) {
-	b := asBytes(x)
+	b := blocks.Bytes(x)
 	encode, infinite := blocks.Float16Bits, uint16(0x7c00)
 	switch elem {
 	case blocks.Float32:

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unsafe"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
@@ -177,7 +177,7 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	backward := time.Now()
 	t.model.Params().Adam(q, t.adam)
 	var stat [2]float64
-	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
+	q.Download(blocks.Bytes(stat[:]), t.model.Stat())
 	if err := q.Sync(ctx); err != nil {
 		return err
 	}

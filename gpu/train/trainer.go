@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 )
 
@@ -31,6 +32,16 @@ func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int
 // MacroBatch trains all seeds of mb, as often as its step says.
 func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *store.MacroBatch) error {
 	return r.t.macroBatch(ctx, epoch, mb, &r.sum)
+}
+
+// Step takes one optimiser step on a batch of mb that was sampled elsewhere.
+func (r *Trainer) Step(ctx context.Context, mb *store.MacroBatch, b *mini.Batch) error {
+	tables, release, err := r.t.tables(mb)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return r.t.batch(ctx, mb, tables, b, &r.sum)
 }
 
 // Batches returns the number of optimiser steps so far.

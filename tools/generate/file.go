@@ -132,9 +132,9 @@ func (f *file) writeText(ctx context.Context, w *os.File, o WriteOptions) (int64
 	return size, nil
 }
 
-// npyHeader is the header of a NumPy file, format version 1.0, in C order; its
+// NpyHeader returns the header of a NumPy file, format version 1.0, in C order; its
 // length is a multiple of 64 bytes as the format asks.
-func npyHeader(dtype string, shape ...uint64) []byte {
+func NpyHeader(dtype string, shape ...uint64) []byte {
 	dims := make([]string, len(shape))
 	for i, n := range shape {
 		dims[i] = fmt.Sprint(n)
