@@ -121,21 +121,22 @@ func put(t *testing.T, dir string, files map[string][]byte) string {
 			t.Fatal(err)
 		}
 		if strings.HasSuffix(name, ".gz") {
-			var z bytes.Buffer
-			w := gzip.NewWriter(&z)
-			if _, err := w.Write(b); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-			b = z.Bytes()
+			b = gzipped(b)
 		}
 		if err := os.WriteFile(path, b, 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
+}
+
+// gzipped packs b.
+func gzipped(b []byte) []byte {
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	_, _ = w.Write(b) // a buffer does not fail
+	_ = w.Close()
+	return z.Bytes()
 }
 
 // ends is the shape [2, E] form of the edges.
@@ -312,6 +313,23 @@ func formatCases() []formatCase {
 			write: file("e.csv", func(_ *testing.T, c *coraArrays) []byte {
 				return c.text("7,%[2]d,%[1]d\n")
 			})},
+		{name: "MariusGNN", write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			files := map[string][]byte{
+				"dataset.yaml": []byte(fmt.Sprintf("dataset_dir: /gone/\nnum_edges: %d\nnum_nodes: %d\nnum_relations: 1\nnum_train: %d\nnode_feature_dim: %d\nnum_classes: 7\n",
+					len(c.src), coraNodes, len(c.split["train"]), coraDim)),
+				"edges/train_edges.bin": blocks.Bytes(int32s(c.pairs())), "nodes/features.bin": blocks.Bytes(c.x), "nodes/labels.bin": blocks.Bytes(int32s(c.labels)),
+			}
+			for part, name := range map[string]string{"train": "train", "valid": "validation", "test": "test"} {
+				files["nodes/"+name+"_nodes.bin"] = blocks.Bytes(int32s(c.split[part]))
+			}
+			return files
+		})},
+		{name: "TSV from standard input, packed", edgesOnly: true, args: []string{"--ids", "dense"}, stdin: func(c *coraArrays) []byte {
+			return gzipped(c.text("%d\t%d\n"))
+		}},
+		{name: "raw pairs from standard input", edgesOnly: true, args: []string{"--format", "binary64"}, stdin: func(c *coraArrays) []byte {
+			return blocks.Bytes(c.pairs())
+		}},
 		{name: "raw pairs of 32 bits", edgesOnly: true, write: file("e.i32", func(_ *testing.T, c *coraArrays) []byte {
 			return blocks.Bytes(int32s(c.pairs()))
 		})},
@@ -407,14 +425,7 @@ func TestFormats(t *testing.T) {
 	_, wantEdges := ingestFiles(t, nil, put(t, t.TempDir(), map[string][]byte{"edge_index.npy": c.ends()}))
 	for _, f := range formatCases() {
 		t.Run(f.name, func(t *testing.T) {
-			var stdin []byte
-			input := "-"
-			if f.stdin != nil {
-				stdin = f.stdin(c)
-			} else {
-				input = f.write(t, c)
-			}
-			dir, got := ingestFiles(t, stdin, append([]string{input}, f.args...)...)
+			dir, got := f.ingest(t, c)
 			want := want
 			if f.edgesOnly {
 				want = wantEdges
@@ -426,6 +437,141 @@ func TestFormats(t *testing.T) {
 				if loss := train(dir); !slices.Equal(loss, wantLoss) {
 					t.Errorf("losses %v, expected %v", loss, wantLoss)
 				}
+			}
+		})
+	}
+}
+
+// ingest makes the case's store.
+func (f *formatCase) ingest(t *testing.T, c *coraArrays) (dir string, files map[string]string) {
+	t.Helper()
+	if f.stdin == nil {
+		return ingestFiles(t, nil, append([]string{f.write(t, c)}, f.args...)...)
+	}
+	dir, files = ingestFiles(t, f.stdin(c), append([]string{"-"}, f.args...)...)
+	if left, err := filepath.Glob(dir + ".stdin*"); err != nil || len(left) > 0 {
+		t.Errorf("%v is left of standard input (%v)", left, err)
+	}
+	return dir, files
+}
+
+// triples is Cora as a knowledge graph: papers cite papers of the same subject, or of another.
+// Every 20th edge is one to validate with, the one after it one to test with.
+type triples struct {
+	names, relations []string
+	rows             map[string][]int64 // train, valid, test: head, relation, tail
+}
+
+func (c *coraArrays) triples() *triples {
+	k := &triples{relations: []string{"cites another", "cites same"}, rows: map[string][]int64{}}
+	for id := range coraNodes {
+		k.names = append(k.names, fmt.Sprintf("paper %04d", id))
+	}
+	for i := range c.src {
+		part := "train"
+		if i%20 < 2 {
+			part = []string{"valid", "test"}[i%20]
+		}
+		same := int64(0)
+		if c.labels[c.src[i]] == c.labels[c.dst[i]] {
+			same = 1
+		}
+		k.rows[part] = append(k.rows[part], c.src[i], same, c.dst[i])
+	}
+	return k
+}
+
+// text has a line for each triple of a part, of names if not nil; order names its columns by place.
+func (k *triples) text(part, format string, named bool) []byte {
+	var b bytes.Buffer
+	for r := k.rows[part]; len(r) > 0; r = r[3:] {
+		if named {
+			fmt.Fprintf(&b, format, k.names[r[0]], k.relations[r[1]], k.names[r[2]])
+		} else {
+			fmt.Fprintf(&b, format, r[0], r[1], r[2])
+		}
+	}
+	return b.Bytes()
+}
+
+// mapping has a line for each name with its id, backwards.
+func mapping(names []string, format string) []byte {
+	var b bytes.Buffer
+	for id := len(names) - 1; id >= 0; id-- {
+		fmt.Fprintf(&b, format, names[id], id)
+	}
+	return b.Bytes()
+}
+
+// tripleCases write the knowledge graph in each format that holds one.
+func tripleCases() []formatCase {
+	folder := func(files func(k *triples) map[string][]byte) func(*testing.T, *coraArrays) string {
+		return func(t *testing.T, c *coraArrays) string { return put(t, t.TempDir(), files(c.triples())) }
+	}
+	parts := []string{"train", "valid", "test"}
+	return []formatCase{
+		{name: "names, packed", write: folder(func(k *triples) map[string][]byte {
+			files := map[string][]byte{}
+			for _, p := range parts {
+				files[p+".txt.gz"] = k.text(p, "%s\t%s\t%s\n", true)
+			}
+			return files
+		})},
+		{name: "arrays", write: folder(func(k *triples) map[string][]byte {
+			files := map[string][]byte{"entities.txt": []byte(strings.Join(k.names, "\n")), "relations.txt": []byte(strings.Join(k.relations, "\n"))}
+			for _, p := range parts {
+				files[p+".npy"] = npyFile("<i8", fmt.Sprintf("%d, 3", len(k.rows[p])/3), blocks.Bytes(k.rows[p]))
+			}
+			return files
+		})},
+		{name: "OpenKE", write: folder(func(k *triples) map[string][]byte {
+			files := map[string][]byte{}
+			for file, names := range map[string][]string{"entity2id.txt": k.names, "relation2id.txt": k.relations} {
+				files[file] = append(fmt.Appendln(nil, len(names)), mapping(names, "%s\t%d\n")...)
+			}
+			for _, p := range parts {
+				files[p+"2id.txt"] = append(fmt.Appendln(nil, len(k.rows[p])/3), k.text(p, "%[1]d %[3]d %[2]d\n", false)...)
+			}
+			return files
+		})},
+		{name: "MariusGNN", write: folder(func(k *triples) map[string][]byte {
+			files := map[string][]byte{
+				"dataset.yaml":           []byte(fmt.Sprintf("num_edges: %d\nnum_nodes: %d\nnum_relations: 2\n", len(k.rows["train"])/3, len(k.names))),
+				"nodes/node_mapping.txt": mapping(k.names, "%s,%d\n"), "edges/relation_mapping.txt": mapping(k.relations, "%s,%d\n"),
+			}
+			for part, name := range map[string]string{"train": "train", "valid": "validation", "test": "test"} {
+				files["edges/"+name+"_edges.bin"] = blocks.Bytes(int32s(k.rows[part]))
+			}
+			return files
+		})},
+	}
+}
+
+// TestTripleFormats: a knowledge graph makes the same store, to the byte, and the same training
+// from every format.
+func TestTripleFormats(t *testing.T) {
+	c := readCora(t)
+	k := c.triples()
+	files := map[string][]byte{}
+	for _, p := range []string{"train", "valid", "test"} {
+		files[p+".tsv"] = k.text(p, "%s\t%s\t%s\n", true)
+	}
+	dir, want := ingestFiles(t, nil, put(t, t.TempDir(), files))
+	train := func(dir string) []float64 {
+		return losses(trainEvents(t, "train", dir, "--epochs", "2", "--dim", "8", "--eval-every", "2"))
+	}
+	wantLoss := train(dir)
+	if len(wantLoss) != 2 || wantLoss[1] >= wantLoss[0] {
+		t.Fatalf("losses %v of the reference, expected two that fall", wantLoss)
+	}
+	for _, f := range tripleCases() {
+		t.Run(f.name, func(t *testing.T) {
+			dir, got := f.ingest(t, c)
+			if !maps.Equal(got, want) {
+				t.Errorf("files %v differ from the reference's %v", sizes(got), sizes(want))
+			}
+			if loss := train(dir); !slices.Equal(loss, wantLoss) {
+				t.Errorf("losses %v, expected %v", loss, wantLoss)
 			}
 		})
 	}

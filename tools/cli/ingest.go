@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -54,6 +56,8 @@ func newIngest(e *env) *cobra.Command {
 		Use:   "ingest INPUT STORE",
 		Short: "Turn a graph into a store, within a memory budget",
 		Long: `Ingest reads the graph at INPUT and writes it as a store to the new directory STORE.
+INPUT - is standard input, which is copied to the file STORE.stdin.* first; an interrupted
+ingest leaves it, and --resume takes it instead of reading standard input again.
 
 STORE opens only when all of it is there. An interrupted ingest can be continued
 with --resume; without it, it begins anew. Bad input is refused with file and position.`,
@@ -171,15 +175,7 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
 	begin := time.Now()
-	src, err := formats.Open(input, fo)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = src.Close() }()
-	bar := ingestProgress{e: e}
-	in.Progress = bar.tell
-	rep, err := ingest.Run(ctx, dir, src, in)
-	bar.close()
+	rep, err := o.ingest(ctx, e, input, dir, in, fo)
 	if err != nil {
 		return err
 	}
@@ -201,6 +197,36 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 			time.Since(begin).Seconds(), rep.PeakRSSBytes>>20)
 	}
 	return nil
+}
+
+// ingest opens the input and runs the ingest. Standard input is spooled to files beside the
+// store, STORE.stdin.*, which an interrupted ingest leaves for --resume and any other removes.
+func (o *ingestOptions) ingest(ctx context.Context, e *env, input, dir string, in ingest.Options, fo formats.Options) (rep *ingest.Report, err error) {
+	path := input
+	if input == "-" {
+		if s, err := store.Open(dir, store.Options{}); err == nil { // known before hours of spooling
+			return nil, errors.Join(fmt.Errorf("%s: %w", dir, store.ErrExists), s.Close())
+		}
+		base := filepath.Clean(dir) + ".stdin"
+		if path, err = formats.Spool(ctx, nil, base, e.stdin, fo.Format, in.Resume); err != nil {
+			return nil, err
+		}
+		fo.Input = "-"
+		defer func() {
+			if err == nil || errors.Is(err, ingest.ErrInput) || errors.Is(err, ingest.ErrOptions) || errors.Is(err, store.ErrBudget) {
+				err = errors.Join(err, formats.RemoveSpool(nil, base))
+			}
+		}()
+	}
+	src, err := formats.Open(path, fo)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = src.Close() }()
+	bar := ingestProgress{e: e}
+	in.Progress = bar.tell
+	defer bar.close()
+	return ingest.Run(ctx, dir, src, in)
 }
 
 // ingestProgress shows one bar a phase.

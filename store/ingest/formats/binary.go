@@ -15,8 +15,8 @@ import (
 var rawNames = []string{"edges.bin", "edges.i32", "edges.i64"}
 
 // openBinary opens a file of raw pairs.
-func openBinary(fs vfs.FS, path string) (ingest.Source, error) {
-	a, err := openRaw(fs, path)
+func openBinary(fs vfs.FS, path string, wide bool) (ingest.Source, error) {
+	a, err := openRaw(fs, path, wide)
 	if err != nil {
 		return nil, err
 	}
@@ -27,15 +27,15 @@ func openBinary(fs vfs.FS, path string) (ingest.Source, error) {
 }
 
 // openRaw opens pairs of little-endian integers, src and dst, with no header:
-// 64 bits wide if the name ends in .i64 or says "64", else 32. They are read
-// like a numpy array of shape [E, 2].
-func openRaw(fs vfs.FS, path string) (*array, error) {
+// 64 bits wide if wide or if the name ends in .i64 or says "64", else 32. They
+// are read like a numpy array of shape [E, 2].
+func openRaw(fs vfs.FS, path string, wide bool) (*array, error) {
 	info, err := fs.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
 	a := &array{fs: fs, path: path, elem: blocks.Uint32}
-	if strings.Contains(plainName(fs.PathBase(path)), "64") {
+	if wide || strings.Contains(plainName(fs.PathBase(path)), "64") {
 		a.elem = blocks.Uint64
 	}
 	if packed(path) {

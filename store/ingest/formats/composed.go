@@ -165,10 +165,18 @@ func maskIDs(a *array, nodes int64) (idsFunc, error) {
 	}, nil
 }
 
-// arrayEdges streams edges from arrays: ends of shape [2, E], [E, 2], or, if
-// triples, [E, 3] of source, relation, destination; types and weights may be nil.
-func (s *composed) arrayEdges(ends, types, weights *array, triples bool) error {
-	e := &numpyFolder{fs: ends.fs, edges: ends, triples: triples}
+// edgeForm says how an array holds edges.
+type edgeForm int
+
+const (
+	formColumns edgeForm = iota // [2, E], or else [E, 2]
+	formPairs                   // [E, 2]
+	formTriples                 // [E, 3] of source, relation, destination
+)
+
+// arrayEdges streams edges from arrays; types and weights may be nil.
+func (s *composed) arrayEdges(ends, types, weights *array, form edgeForm) error {
+	e := &numpyFolder{fs: ends.fs, edges: ends, triples: form == formTriples, pairs: form == formPairs}
 	if err := e.checkEdges(); err != nil {
 		return err
 	}

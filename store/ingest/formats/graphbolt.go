@@ -176,7 +176,7 @@ func (s *boltFolder) openEdges() error {
 				return err
 			}
 			part := newComposed("", "")
-			if err := part.arrayEdges(a, nil, nil, false); err != nil {
+			if err := part.arrayEdges(a, nil, nil, formColumns); err != nil {
 				return err
 			}
 			if s.desc.Edges >= 0 {

@@ -44,7 +44,7 @@ func (s *composed) npzEdges(a *archive) error {
 		if err != nil {
 			return err
 		}
-		return s.arrayEdges(ends, types, weights, false)
+		return s.arrayEdges(ends, types, weights, formColumns)
 	}
 	prefix := ""
 	switch {
@@ -170,7 +170,7 @@ func openOGBBinary(fs vfs.FS, dir string) (ingest.Source, error) {
 	want := s.desc.Edges
 	ends, err := a.array("edge_index")
 	if err == nil {
-		err = s.arrayEdges(ends, nil, nil, false)
+		err = s.arrayEdges(ends, nil, nil, formColumns)
 	}
 	if err != nil {
 		return nil, err

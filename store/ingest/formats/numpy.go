@@ -52,7 +52,7 @@ func openNumpy(fs vfs.FS, dir string) (ingest.Source, error) {
 		s.edges, err = s.array(path)
 	} else if path := find(fs, dir, rawNames...); path != "" {
 		s.pairs = true
-		s.edges, err = openRaw(fs, path)
+		s.edges, err = openRaw(fs, path, false)
 		s.desc.Files = append(s.desc.Files, path)
 	} else if path := find(fs, dir, "train.npy"); path != "" {
 		s.triples = true
@@ -486,13 +486,17 @@ func (s *numpyFolder) Split(ctx context.Context, _ ingest.Env, k int, part uint8
 
 // EdgeList implements ingest.Source.
 func (s *numpyFolder) EdgeList(ctx context.Context, _ ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
-	a := s.lists[l]
+	return listEdges(ctx, s.lists[l], true, emit)
+}
+
+// listEdges streams the rows of a, pairs or triples, in order.
+func listEdges(ctx context.Context, a *array, triples bool, emit func(*ingest.EdgeBatch) error) error {
 	b := &ingest.EdgeBatch{At: ingest.Position{File: a.path, Unit: "row"}}
 	var ids []uint64
 	return a.stream(ctx, readBytes, func(first int64, raw []byte) error {
 		ids = widen(ids[:0], a.elem, raw)
 		b.At.Index = uint64(first)
-		unzip(b, ids, true, a.path)
+		unzip(b, ids, triples, a.path)
 		return emit(b)
 	})
 }

@@ -16,11 +16,13 @@ type Options struct {
 	Format string
 	Text   TextOptions // edge lists and triples
 	FS     vfs.FS      // where the input is; nil = the real file system
+	// Input is what the source is called in the store, such as "-"; "" = its path.
+	Input string
 }
 
 // Names lists the formats, as flags name them.
 func Names() []string {
-	return []string{"numpy", "npz", "ogb", "graphbolt", "triples", "edgelist", "binary"}
+	return []string{"numpy", "npz", "ogb", "graphbolt", "triples", "openke", "marius", "edgelist", "binary", "binary64"}
 }
 
 // Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
@@ -33,6 +35,9 @@ func Open(path string, o Options) (ingest.Source, error) {
 	o.FS = watched
 	src, err := openAs(path, o)
 	if err == nil {
+		if o.Input != "" {
+			src.Describe().Input = o.Input
+		}
 		src = &watchedSource{src, watched}
 	}
 	if bad := watched.verdict(err); bad != nil {
@@ -75,10 +80,14 @@ func openAs(path string, o Options) (ingest.Source, error) {
 			return openNumpy(o.FS, path)
 		}
 		return openTriples(o.FS, path, o.Text)
+	case "openke":
+		return openOpenKE(o.FS, path, o.Text)
+	case "marius":
+		return openMarius(o.FS, path)
 	case "edgelist":
 		return openEdgeList(o.FS, path, o.Text)
-	case "binary":
-		return openBinary(o.FS, path)
+	case "binary", "binary64":
+		return openBinary(o.FS, path, format == "binary64")
 	}
 	return nil, fmt.Errorf("%w: format %q (known: auto, %s)", ingest.ErrOptions, format, strings.Join(Names(), ", "))
 }
@@ -109,6 +118,10 @@ func detect(fs vfs.FS, path string) (string, error) {
 	switch {
 	case isFile(fs, fs.PathJoin(path, "metadata.yaml")):
 		return "graphbolt", nil
+	case isFile(fs, fs.PathJoin(path, "dataset.yaml")) && isFile(fs, fs.PathJoin(path, "edges", "train_edges.bin")):
+		return "marius", nil
+	case find(fs, path, "train2id.txt") != "":
+		return "openke", nil
 	case find(fs, path, append([]string{"edge_index.npy", "edges.npy"}, rawNames...)...) != "":
 		return "numpy", nil
 	case find(fs, fs.PathJoin(path, "raw"), "edge.csv", "data.npz") != "":

@@ -1,0 +1,159 @@
+package formats
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// openOpenKE opens a folder in OpenKE's form: entity2id.txt and relation2id.txt
+// of names with their ids, train2id.txt and, optional, valid2id.txt and
+// test2id.txt of triples of ids in the order head, tail, relation. Each file's
+// first line is the number of those that follow.
+func openOpenKE(fs vfs.FS, dir string, o TextOptions) (ingest.Source, error) {
+	s := newComposed("openke", dir)
+	s.desc.Task, s.desc.HasRelation, s.desc.Edges = store.TaskLink, true, 0
+	names := map[string]*mappedNames{}
+	for _, file := range []string{"entity2id.txt", "relation2id.txt"} {
+		path := find(fs, dir, file)
+		if path == "" {
+			return nil, ingest.Inputf(dir, "no %s", file)
+		}
+		n, err := countLine(fs, path)
+		if err != nil {
+			return nil, err
+		}
+		m, err := openMapped(fs, path, 1)
+		if err != nil {
+			return nil, err
+		}
+		if m.count != n {
+			return nil, ingest.Inputf(path, "%d names, expected %d (line 1)", m.count, n)
+		}
+		s.file(path)
+		names[file] = m
+	}
+	entities := names["entity2id.txt"]
+	s.desc.Nodes, s.desc.Named, s.names = entities.count, true, entities.names
+	var err error
+	if s.desc.Relations, err = names["relation2id.txt"].list(); err != nil {
+		return nil, err
+	}
+	o.Columns, o.IDs, o.Header = []string{"src", "dst", "relation"}, store.IDsDense, nil
+	for _, part := range []string{"train", "valid", "test"} {
+		path := find(fs, dir, part+"2id.txt")
+		if path == "" {
+			if part == "train" {
+				return nil, ingest.Inputf(dir, "no train2id.txt")
+			}
+			continue
+		}
+		n, err := countLine(fs, path)
+		if err != nil {
+			return nil, err
+		}
+		list, err := openEdgeList(fs, path, o)
+		if err != nil {
+			return nil, err
+		}
+		list.headers[path] = 1
+		s.file(path)
+		t := &openKETriples{list: list, relations: len(s.desc.Relations), count: n}
+		if part == "train" {
+			s.desc.Edges, s.edges = n, []edgesFunc{t.edges}
+		} else {
+			s.desc.EdgeLists, s.lists = append(s.desc.EdgeLists, part), append(s.lists, t.inOrder)
+		}
+	}
+	if o.SkipBadMax > 0 {
+		s.desc.Edges = -1 // some may be skipped
+	}
+	return s, nil
+}
+
+// countLine reads the number that is a file's first line.
+func countLine(fs vfs.FS, path string) (int64, error) {
+	text, err := firstLines(fs, path)
+	if err != nil {
+		return 0, err
+	}
+	line, _ := nextLine(text)
+	n, ok := parseUint(trim(line))
+	if !ok || n >= 1<<48 {
+		return 0, ingest.Inputf(path+": line 1", "%.40q, expected the number of lines that follow", line)
+	}
+	return int64(n), nil
+}
+
+// openKETriples is a file of triples with numbered relations.
+type openKETriples struct {
+	list      *edgeList
+	relations int
+	count     int64
+}
+
+// edges streams the triples of all threads.
+func (t *openKETriples) edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+	counts := make([]int64, env.Threads)
+	err := t.list.Edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+		counts[worker] += int64(b.Len())
+		if err := t.number(b); err != nil {
+			return err
+		}
+		return emit(worker, b)
+	})
+	if err != nil {
+		return err
+	}
+	total := t.list.bad.Load()
+	for _, n := range counts {
+		total += n
+	}
+	return t.checkCount(total)
+}
+
+// inOrder streams the triples in the order of the file.
+func (t *openKETriples) inOrder(ctx context.Context, _ ingest.Env, emit func(*ingest.EdgeBatch) error) error {
+	var p lineParser
+	t.list.bad.Store(0)
+	total := int64(0)
+	err := serialBlocks(ctx, t.list.fs, t.list.path, func(block textBlock) error {
+		if err := t.list.parse(&p, t.list.path, block); err != nil || p.batch.Len() == 0 {
+			return err
+		}
+		total += int64(p.batch.Len())
+		if err := t.number(&p.batch); err != nil {
+			return err
+		}
+		return emit(&p.batch)
+	})
+	if err != nil {
+		return err
+	}
+	return t.checkCount(total + t.list.bad.Load())
+}
+
+func (t *openKETriples) checkCount(n int64) error {
+	if n != t.count {
+		return ingest.Inputf(t.list.path, "%d triples, expected %d (line 1)", n, t.count)
+	}
+	return nil
+}
+
+// number turns the relations' text into numbers.
+func (t *openKETriples) number(b *ingest.EdgeBatch) error {
+	b.Relations = b.Relations[:0]
+	for i := range b.Len() {
+		text := b.RelationNames.At(i)
+		r, ok := parseUint(text)
+		if !ok || r >= uint64(t.relations) {
+			return ingest.Inputf(b.At.Of(i), "relation %.40q, expected 0 ≤ id < %d", text, t.relations)
+		}
+		b.Relations = append(b.Relations, uint32(r))
+	}
+	b.RelationNames.Reset()
+	return nil
+}

@@ -1,0 +1,129 @@
+package formats
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// spoolSuffixes are the endings a spooled stream may get, which tell its form.
+var spoolSuffixes = []string{".txt", ".txt.gz", ".txt.zst", ".npz", ".parquet", ".raw"}
+
+// Spool copies a stream, which can be read once, to a file beginning with
+// base, which an ingest can read as often as it must, and returns its path: the
+// suffix says what the first bytes show (text, packed or not, .npz, Parquet),
+// or that format is one of raw binary pairs.
+//
+// The file has its name only once it is whole and synced. With resume one that
+// an interrupted ingest left is taken, and r is not read; without, it is
+// overwritten. The caller removes it, by [RemoveSpool], when it is no longer of use.
+func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format string, resume bool) (path string, err error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	if resume {
+		for _, suffix := range spoolSuffixes {
+			if isFile(fs, base+suffix) {
+				return base + suffix, nil
+			}
+		}
+	}
+	if err := RemoveSpool(fs, base); err != nil {
+		return "", err
+	}
+	in := bufio.NewReaderSize(r, readBytes)
+	head, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	if len(head) == 0 {
+		return "", ingest.Inputf("standard input", "empty, expected a graph")
+	}
+	path = base + spoolSuffix(head, format)
+	part := base + ".part"
+	if err := fs.MkdirAll(fs.PathDir(base), 0o777); err != nil {
+		return "", fmt.Errorf("spool standard input: %w", err)
+	}
+	f, err := fs.Create(part, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return "", fmt.Errorf("spool standard input: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			path, err = "", errors.Join(err, fs.RemoveAll(part))
+		}
+	}()
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{&ctxReader{ctx, in}}, make([]byte, readBytes))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = fs.Rename(part, path)
+	}
+	if err == nil {
+		err = syncDir(fs, fs.PathDir(path))
+	}
+	if err != nil {
+		return "", fmt.Errorf("spool standard input to %s: %w", path, err)
+	}
+	return path, nil
+}
+
+// spoolSuffix tells a stream's form by its first bytes.
+func spoolSuffix(head []byte, format string) string {
+	switch {
+	case format == "binary" || format == "binary64":
+		return ".raw"
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return ".txt.gz"
+	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return ".txt.zst"
+	case string(head) == "PK\x03\x04":
+		return ".npz"
+	case string(head) == "PAR1":
+		return ".parquet"
+	}
+	return ".txt"
+}
+
+// RemoveSpool removes what [Spool] may have made; what is not there is no error.
+func RemoveSpool(fs vfs.FS, base string) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	for _, suffix := range append([]string{".part"}, spoolSuffixes...) {
+		if err := fs.RemoveAll(base + suffix); err != nil {
+			return fmt.Errorf("remove the spooled input: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// ctxReader stops when its context ends.
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (r *ctxReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(b)
+}
