@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -79,13 +80,14 @@ func main() {
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
 	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run")
+	features := flag.String("features", "float32", "out-of-core: what features and the hop are stored as; float16 with the hop takes the bytes of float32 without")
 	seed := flag.Uint64("seed", 0, "out-of-core: the first seed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
 	if *table != "" {
-		if err := runTable(ctx, *table, outOfCore{data: filepath.Join(*datasets, "debdeps"), splits: list(*splits), seed: *seed, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *epochs, *asJSON); err != nil {
+		if err := runTable(ctx, *table, outOfCore{data: filepath.Join(*datasets, "debdeps"), splits: list(*splits), seed: *seed, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *epochs, *features, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -98,7 +100,7 @@ func main() {
 }
 
 // runTable finishes the options of a table other than the first and runs it.
-func runTable(ctx context.Context, table string, o outOfCore, layers, fractions, epochs string, asJSON bool) (err error) {
+func runTable(ctx context.Context, table string, o outOfCore, layers, fractions, epochs, features string, asJSON bool) (err error) {
 	if table != "out-of-core" {
 		return fmt.Errorf("-table %q: expected out-of-core", table)
 	}
@@ -113,6 +115,9 @@ func runTable(ctx context.Context, table string, o outOfCore, layers, fractions,
 	}
 	if o.epochs, err = numbers(epochs); err != nil {
 		return fmt.Errorf("-epochs %q: %w", epochs, err)
+	}
+	if o.features, err = blocks.ParseElemType(features); err != nil {
+		return fmt.Errorf("-features: %w", err)
 	}
 	return o.run(ctx, asJSON)
 }
@@ -181,7 +186,7 @@ func (r row) run(ctx context.Context, datasets, work string, seeds, threads int)
 	for seed := range uint64(max(seeds, r.seedsMin)) {
 		dir := filepath.Join(work, fmt.Sprintf("%s-%d-%d.gstore", r.data, r.partitions, seed))
 		if _, err := os.Stat(dir); err != nil {
-			if err := makeStore(ctx, filepath.Join(datasets, r.data), dir, r.partitions, seed); err != nil {
+			if err := makeStore(ctx, filepath.Join(datasets, r.data), dir, ingest.Options{Partitions: r.partitions, Seed: seed}); err != nil {
 				return nil, err
 			}
 		}
@@ -213,12 +218,14 @@ func (res *result) summarize(seconds []float64) {
 	res.EpochSeconds = median(seconds)
 }
 
-func makeStore(ctx context.Context, input, dir string, partitions int, seed uint64) error {
+// makeStore ingests an undirected graph.
+func makeStore(ctx context.Context, input, dir string, o ingest.Options) error {
 	src, err := formats.Open(input, formats.Options{})
 	if err != nil {
 		return err
 	}
-	_, err = ingest.Run(ctx, dir, src, ingest.Options{Partitions: partitions, Undirected: true, Seed: seed})
+	o.Undirected = true
+	_, err = ingest.Run(ctx, dir, src, o)
 	return errors.Join(err, src.Close())
 }
 

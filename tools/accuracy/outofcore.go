@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
@@ -28,6 +29,9 @@ type outOfCore struct {
 	seeds     int
 	threads   int
 	only      []string // names of methods; none: all
+	// features is what rows and the hop are stored as. A
+	// float16 row and its hop take the bytes of a float32 row without one.
+	features blocks.ElemType
 }
 
 // method is how a row keeps accuracy out of core.
@@ -136,7 +140,11 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 	}
 	for i, n := range o.epochs {
 		r := &lines[i]
-		r.Name, r.BytesEpoch = fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, n, m.name()), read
+		name := m.name()
+		if o.features != blocks.Float32 {
+			name += " " + o.features.String()
+		}
+		r.Name, r.BytesEpoch = fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, n, name), read
 		r.summarize(seconds)
 		if asJSON {
 			if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
@@ -144,7 +152,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 			}
 			continue
 		}
-		fmt.Printf(outOfCoreRow, split, layers, fraction, n, m.name(), r.Mean, r.SD, r.EpochSeconds, float64(read)/(1<<20), float64(resident)/(1<<20))
+		fmt.Printf(outOfCoreRow, split, layers, fraction, n, name, r.Mean, r.SD, r.EpochSeconds, float64(read)/(1<<20), float64(resident)/(1<<20))
 	}
 	return nil
 }
@@ -196,7 +204,7 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 	}
 	dir := filepath.Join(work, name)
 	if _, err := os.Stat(dir); err != nil {
-		if err := makeStore(ctx, o.data, dir, partitions, seed); err != nil {
+		if err := makeStore(ctx, o.data, dir, ingest.Options{Partitions: partitions, Seed: seed, FeatureElem: o.features}); err != nil {
 			return "", err
 		}
 		if m.hubs || m.partitioner != partitioner.MethodRandom {
