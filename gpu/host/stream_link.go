@@ -36,15 +36,7 @@ func (s *stream) RowDot(x, y, dst gpu.Tensor) {
 
 func (s *stream) ScaleRowsAdd(alpha float32, scales, x, dst gpu.Tensor) {
 	s.run("scale rows add", func() {
-		by, from, to := matrix(scales), matrix(x), matrix(dst)
-		s.pool.For(to.Rows, rowGrain(to.Cols), func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				f, a := from.Row(i), alpha*by.Row(i)[0]
-				for j, t := range to.Row(i) {
-					to.Row(i)[j] = t + float32(a*f[j])
-				}
-			}
-		})
+		kernels.ScaleRowsAdd(s.pool, alpha, matrix(scales), matrix(x), matrix(dst))
 	})
 }
 
@@ -83,13 +75,7 @@ func (s *stream) Tanh(t gpu.Tensor) {
 
 func (s *stream) TanhBackward(y, d gpu.Tensor) {
 	s.run("tanh backward", func() {
-		a, b := slice[float32](y), slice[float32](d)
-		s.pool.For(len(b), 16384, func(lo, hi int) {
-			y, d := a[lo:hi], b[lo:hi]
-			for i, v := range y {
-				d[i] *= 1 - float32(v*v)
-			}
-		})
+		kernels.TanhBackward(s.pool, slice[float32](y), slice[float32](d))
 	})
 }
 
@@ -113,8 +99,7 @@ func (s *stream) LinkLoss(o gpu.LinkLossOptions, scores, grad, stat gpu.Tensor) 
 	s.run("link loss", func() {
 		x, d, out := matrix(scores), matrix(grad), slice[float64](stat)
 		if o.Loss == gpu.SoftmaxLoss {
-			loss, first := kernels.SoftmaxCrossEntropy(s.pool, x, make([]int32, x.Rows), d)
-			scaleRows(s.pool, d, float32(x.Rows)) // the kernel's gradient is that of the mean
+			loss, first := kernels.SoftmaxFirst(s.pool, x, d)
 			out[0], out[1] = loss, float64(first)
 			return
 		}

@@ -30,7 +30,7 @@ func Decoders() []string { return []string{DistMult, ComplEx, TransE, Dot} }
 // relation (Lacroix et al., ICML 2018, section 3.1, "reciprocal" relations).
 //
 // A Decoder has no state and no parameters: the relations' vectors are its
-// caller's. Backward passes add to gradients.
+// caller's. Backward passes add to gradients unless they say that they set them.
 type Decoder struct {
 	name string
 	dim  int
@@ -134,12 +134,13 @@ func (d *Decoder) Scores(p *Pass, query, b, out gpu.Tensor) {
 	p.Queue.Gemm(gpu.GemmOptions{TransB: true}, query, b, out)
 }
 
-// ScoresBackward adds to dQuery [n×dim] and dB [m×dim] the gradients that dOut [n×m] passes on.
+// ScoresBackward adds to dQuery [n×dim] what dOut [n×m] passes on to the queries, and
+// sets dB [m×dim] to what it passes on to the candidates.
 func (d *Decoder) ScoresBackward(p *Pass, query, b, dOut, dQuery, dB gpu.Tensor) {
 	q := p.Queue
 	if d.name != TransE {
 		q.Gemm(gpu.GemmOptions{Accumulate: true}, dOut, b, dQuery)
-		q.Gemm(gpu.GemmOptions{TransA: true, Accumulate: true}, dOut, query, dB)
+		q.Gemm(gpu.GemmOptions{TransA: true}, dOut, query, dB)
 		return
 	}
 	// The gradient of −|q−b|² is 2(b−q) for q and 2(q−b) for b.
@@ -152,5 +153,6 @@ func (d *Decoder) ScoresBackward(p *Pass, query, b, dOut, dQuery, dB gpu.Tensor)
 		q.ScaleRowsAdd(-2, sums, self, to)
 	}
 	side(gpu.GemmOptions{}, query, b, dQuery)
+	q.Fill(dB, 0)
 	side(gpu.GemmOptions{TransA: true}, b, query, dB)
 }

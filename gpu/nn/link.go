@@ -219,7 +219,7 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 	}
 	query := m.decoder.Query(p, known, r)
 	m.decoder.Pairs(p, query, answers, scores.View(0, 0, n, 1))
-	// chunks calls f with the queries, their scores and the negatives of each chunk.
+	// chunks calls f with the queries, their scores and the negatives of each chunk that has queries.
 	chunks := func(f func(c, lo, hi int, s, e gpu.Tensor)) {
 		lo := 0
 		for c, hi := range b.Chunks {
@@ -241,7 +241,12 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	q.Fill(dQuery, 0)
-	q.Fill(dx, 0)
+	q.Fill(part(dx, 0, 2*n), 0)
+	for c, hi := range b.Chunks {
+		if hi == 0 || c > 0 && hi == b.Chunks[c-1] { // no query: ScoresBackward does not set these
+			q.Fill(part(dNegatives, c*b.Negatives, (c+1)*b.Negatives), 0)
+		}
+	}
 	m.decoder.PairsBackward(p, query, answers, scores.View(0, 0, n, 1), dQuery, dAnswers)
 	chunks(func(c, lo, hi int, s, e gpu.Tensor) {
 		m.decoder.ScoresBackward(p, part(query, lo, hi), e, s, part(dQuery, lo, hi), part(dNegatives, c*b.Negatives, (c+1)*b.Negatives))

@@ -23,7 +23,7 @@ func cpuTime() time.Duration {
 // Benchmarks of the inner loops; "gstore bench ops" is the suite for people.
 
 func BenchmarkGemm(b *testing.B) {
-	for _, s := range []struct{ m, n, k int }{{100000, 256, 128}, {10000, 256, 256}, {10000, 47, 256}} {
+	for _, s := range []struct{ m, n, k int }{{100000, 256, 128}, {10000, 256, 256}, {10000, 47, 256}, {8000, 100, 200}, {200, 500, 100}} {
 		for isa := ISAAVX2; isa <= Detect(); isa++ {
 			for _, threads := range []int{1, 2} {
 				for _, variant := range []string{"NN", "NT", "TN"} {

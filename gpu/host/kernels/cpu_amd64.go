@@ -37,7 +37,7 @@ func avx2Table() *table {
 	t.gather = wideGather(8, t.gather, [numRowTypes]gatherKernel{gatherFloat32AVX2, gatherFloat16AVX2, gatherBFloat16AVX2, gatherInt8AVX2})
 	t.sum = wideSum(8, t.sum, [numRowTypes]sumKernel{sumFloat32AVX2, sumFloat16AVX2, sumBFloat16AVX2, sumInt8AVX2})
 	t.sumWeighted = wideSumWeighted(8, t.sumWeighted, [numRowTypes]sumWeightedKernel{sumWeightedFloat32AVX2, sumWeightedFloat16AVX2, sumWeightedBFloat16AVX2, sumWeightedInt8AVX2})
-	t.add, t.mul, t.axpy, t.mulAdd, t.scale = addAVX2, mulAVX2, axpyAVX2, mulAddAVX2, scaleAVX2
+	t.add, t.mul, t.axpy, t.mulAdd, t.tanhBackward, t.scale = addAVX2, mulAVX2, axpyAVX2, mulAddAVX2, tanhBackwardAVX2, scaleAVX2
 	t.relu, t.biasReLU, t.reluBackward = reluAVX2, biasReLUAVX2, reluBackwardAVX2
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX2, leakyReLUBackwardAVX2
 	t.maskBits, t.maskScale = maskBitsAVX2, maskScaleAVX2
@@ -54,12 +54,12 @@ func avx2Table() *table {
 
 func avx512Table() *table {
 	t := avx2Table() // for rows of 8 to 15
-	t.gemm = gemmKernel{mr: 12, nr: 32, run: gemmAVX512}
+	t.gemm, t.gemmNarrow = gemmKernel{mr: 12, nr: 32, run: gemmAVX512}, t.gemm
 	t.maxUint32 = maxUint32AVX512
 	t.gather = wideGather(16, t.gather, [numRowTypes]gatherKernel{gatherFloat32AVX512, gatherFloat16AVX512, gatherBFloat16AVX512, gatherInt8AVX512})
 	t.sum = wideSum(16, t.sum, [numRowTypes]sumKernel{sumFloat32AVX512, sumFloat16AVX512, sumBFloat16AVX512, sumInt8AVX512})
 	t.sumWeighted = wideSumWeighted(16, t.sumWeighted, [numRowTypes]sumWeightedKernel{sumWeightedFloat32AVX512, sumWeightedFloat16AVX512, sumWeightedBFloat16AVX512, sumWeightedInt8AVX512})
-	t.add, t.mul, t.axpy, t.mulAdd, t.scale = addAVX512, mulAVX512, axpyAVX512, mulAddAVX512, scaleAVX512
+	t.add, t.mul, t.axpy, t.mulAdd, t.tanhBackward, t.scale = addAVX512, mulAVX512, axpyAVX512, mulAddAVX512, tanhBackwardAVX512, scaleAVX512
 	t.relu, t.biasReLU, t.reluBackward = reluAVX512, biasReLUAVX512, reluBackwardAVX512
 	t.leakyReLU, t.leakyReLUBackward = leakyReLUAVX512, leakyReLUBackwardAVX512
 	t.maskBits, t.maskScale = maskBitsAVX512, maskScaleAVX512
@@ -76,6 +76,10 @@ func avx512Table() *table {
 
 // gemmAVX2 runs a tile of up to 6 rows: the whole one at once, a rest in parts.
 func gemmAVX2(g *gemmTile) {
+	if g.rows == 6 {
+		gemm6x16AVX2((*byte)(unsafe.Pointer(g)))
+		return
+	}
 	for p := *g; p.rows > 0; {
 		b := (*byte)(unsafe.Pointer(&p))
 		switch {
@@ -97,6 +101,10 @@ func gemmAVX2(g *gemmTile) {
 
 // gemmAVX512 runs a tile of up to 12 rows.
 func gemmAVX512(g *gemmTile) {
+	if g.rows == 12 { // nearly always: no copy of the tile
+		gemm12x32AVX512((*byte)(unsafe.Pointer(g)))
+		return
+	}
 	for p := *g; p.rows > 0; {
 		b := (*byte)(unsafe.Pointer(&p))
 		switch {

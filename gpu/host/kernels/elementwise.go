@@ -124,6 +124,13 @@ func Sigmoid(p *Pool, y, x []float32) { mapElements(p, p.kernels().sigmoid, y, x
 // Tanh sets y = tanh x. y may be x.
 func Tanh(p *Pool, y, x []float32) { mapElements(p, p.kernels().tanh, y, x) }
 
+// TanhBackward turns the gradient d of y = tanh x into that of x, in place: d −= y²·d.
+func TanhBackward(p *Pool, y, d []float32) {
+	checkLen("d", len(d), len(y))
+	k := p.kernels()
+	p.For(len(d), elementGrain, func(lo, hi int) { k.tanhBackward(d[lo:hi], y[lo:hi]) })
+}
+
 func mapElements(p *Pool, f func(y, x []float32), y, x []float32) {
 	checkLen("x", len(x), len(y))
 	p.For(len(y), elementGrain/4, func(lo, hi int) { f(y[lo:hi], x[lo:hi]) })

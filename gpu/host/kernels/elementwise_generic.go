@@ -15,6 +15,12 @@ func axpyGeneric(dst, x []float32, a float32) {
 	}
 }
 
+func tanhBackwardGeneric(d, y []float32) {
+	for i, v := range y {
+		d[i] -= float32(float32(v*v) * d[i])
+	}
+}
+
 func scaleGeneric(dst []float32, a float32) {
 	for i := range dst {
 		dst[i] *= a

@@ -142,7 +142,7 @@ func innerRange(m Matrix, columns bool, lo, hi int) Matrix {
 }
 
 func gemm(p *Pool, o GemmOptions, a, b, c Matrix, k int) {
-	t := p.kernels().gemm
+	t, narrow := p.kernels().gemm, p.kernels().gemmNarrow
 	m, n := c.Rows, c.Cols
 	rsa, csa := a.Stride, 1
 	if o.TransA {
@@ -162,7 +162,9 @@ func gemm(p *Pool, o GemmOptions, a, b, c Matrix, k int) {
 			depth := min(gemmKC, k-l)
 			p.For(panels, 4, func(lo, hi int) {
 				for q := lo; q < hi; q++ {
-					packPanel(packed[q*depth*t.nr:(q+1)*depth*t.nr], b, o.TransB, l, j+q*t.nr, depth, min(t.nr, width-q*t.nr), t.nr)
+					cols := min(t.nr, width-q*t.nr)
+					nr := t.of(cols, narrow).nr
+					packPanel(packed[q*depth*t.nr:][:depth*nr], b, o.TransB, l, j+q*t.nr, depth, cols, nr)
 				}
 			})
 			last := l+depth == k
@@ -172,50 +174,62 @@ func gemm(p *Pool, o GemmOptions, a, b, c Matrix, k int) {
 				bias = o.Bias
 			}
 			p.For(m, gemmMC, func(lo, hi int) {
-				gemmStrip(p, t, tile, a.Data[lo*rsa+l*csa:], packed, c.Data[lo*c.Stride+j:], bias, j, hi-lo, width)
+				gemmStrip(p, t, narrow, tile, a.Data[lo*rsa+l*csa:], packed, c.Data[lo*c.Stride+j:], bias, j, hi-lo, width)
 			})
 		}
 	}
 }
 
-// gemmStrip multiplies rows of A with a packed block of B.
-func gemmStrip(p *Pool, t gemmKernel, g gemmTile, a, packed, c, bias []float32, j, rows, width int) {
-	depth, rsa, ldc := g.k, g.rsa, g.ldc
-	var edge []float32 // a tile and its bias, where C has fewer than nr columns left
-	if width%t.nr != 0 {
-		edge = p.floats((t.mr + 1) * t.nr)
-		defer p.putFloats(edge)
+// of returns the kernel for a panel of cols columns: narrow, if there is one, where the
+// panel is a rest that fits in it. Tiles of every shape add in the same order.
+func (t gemmKernel) of(cols int, narrow gemmKernel) gemmKernel {
+	if cols <= narrow.nr {
+		return narrow
 	}
+	return t
+}
+
+// gemmStrip multiplies rows of A with a packed block of B.
+func gemmStrip(p *Pool, t, narrow gemmKernel, g gemmTile, a, packed, c, bias []float32, j, rows, width int) {
+	depth, rsa, ldc := g.k, g.rsa, g.ldc
 	for q := 0; q < width; q += t.nr {
 		g.b = unsafe.Pointer(&packed[q*depth])
 		cols := min(t.nr, width-q)
-		g.bias = nil
-		if bias != nil && cols == t.nr {
-			g.bias = unsafe.Pointer(&bias[j+q])
+		of := t.of(cols, narrow)
+		var edge []float32 // a tile and its bias, where C has fewer columns left than a tile
+		if cols < of.nr {
+			edge = p.floats((of.mr + 1) * of.nr)
 		}
-		for i := 0; i < rows; i += t.mr {
+		g.bias = nil
+		switch {
+		case bias != nil && edge == nil:
+			g.bias = unsafe.Pointer(&bias[j+q])
+		case bias != nil:
+			copy(edge[of.mr*of.nr:], bias[j+q:j+q+cols])
+			g.bias = unsafe.Pointer(&edge[of.mr*of.nr])
+		}
+		for i := 0; i < rows; i += of.mr {
 			g.a = unsafe.Pointer(&a[i*rsa])
-			g.rows = min(t.mr, rows-i)
-			if cols == t.nr {
+			g.rows = min(of.mr, rows-i)
+			if edge == nil {
 				g.c, g.ldc = unsafe.Pointer(&c[i*ldc+q]), ldc
-				t.run(&g)
+				of.run(&g)
 				continue
 			}
-			for r := range g.rows {
-				if g.load {
-					copy(edge[r*t.nr:r*t.nr+cols], c[(i+r)*ldc+q:])
+			if g.load {
+				for r := range g.rows {
+					copy(edge[r*of.nr:r*of.nr+cols], c[(i+r)*ldc+q:])
+					clear(edge[r*of.nr+cols : (r+1)*of.nr])
 				}
-				clear(edge[r*t.nr+cols : (r+1)*t.nr])
 			}
-			if bias != nil {
-				copy(edge[t.mr*t.nr:], bias[j+q:])
-				g.bias = unsafe.Pointer(&edge[t.mr*t.nr])
-			}
-			g.c, g.ldc = unsafe.Pointer(&edge[0]), t.nr
-			t.run(&g)
+			g.c, g.ldc = unsafe.Pointer(&edge[0]), of.nr
+			of.run(&g)
 			for r := range g.rows {
-				copy(c[(i+r)*ldc+q:(i+r)*ldc+q+cols], edge[r*t.nr:])
+				copy(c[(i+r)*ldc+q:(i+r)*ldc+q+cols], edge[r*of.nr:])
 			}
+		}
+		if edge != nil {
+			p.putFloats(edge)
 		}
 	}
 }
@@ -224,10 +238,18 @@ func gemmStrip(p *Pool, t gemmKernel, g gemmTile, a, packed, c, bias []float32, 
 // after row of nr, padded with zeros.
 func packPanel(dst []float32, b Matrix, trans bool, l, j, depth, cols, nr int) {
 	if trans {
-		for c := range cols {
-			from := b.Data[(j+c)*b.Stride+l:]
-			from = from[:depth]
-			for i, v := range from {
+		row := func(c int) []float32 { return b.Data[(j+c)*b.Stride+l:][:depth] }
+		c := 0
+		for ; c+4 <= cols; c += 4 { // four at once: dst is written in runs
+			r0, r1, r2, r3 := row(c), row(c+1), row(c+2), row(c+3)
+			r1, r2, r3 = r1[:len(r0)], r2[:len(r0)], r3[:len(r0)]
+			for i, v := range r0 {
+				to := dst[i*nr+c:][:4]
+				to[0], to[1], to[2], to[3] = v, r1[i], r2[i], r3[i]
+			}
+		}
+		for ; c < cols; c++ {
+			for i, v := range row(c) {
 				dst[i*nr+c] = v
 			}
 		}

@@ -104,6 +104,11 @@ func axpyAVX2(dst []float32, x []float32, a float32)
 //go:noescape
 func mulAddAVX2(dst []float32, x []float32, y []float32)
 
+// tanhBackwardAVX2 is its namesake in table.
+//
+//go:noescape
+func tanhBackwardAVX2(d []float32, y []float32)
+
 // scaleAVX2 is its namesake in table.
 //
 //go:noescape
@@ -363,6 +368,11 @@ func axpyAVX512(dst []float32, x []float32, a float32)
 //
 //go:noescape
 func mulAddAVX512(dst []float32, x []float32, y []float32)
+
+// tanhBackwardAVX512 is its namesake in table.
+//
+//go:noescape
+func tanhBackwardAVX512(d []float32, y []float32)
 
 // scaleAVX512 is its namesake in table.
 //

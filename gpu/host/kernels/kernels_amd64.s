@@ -2961,6 +2961,46 @@ done:
 	VZEROUPPER
 	RET
 
+// func tanhBackwardAVX2(d []float32, y []float32)
+// Requires: AVX
+TEXT ·tanhBackwardAVX2(SB), NOSPLIT, $0-48
+	MOVQ d_len+8(FP), AX
+	MOVQ d_base+0(FP), CX
+	MOVQ y_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x08, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(BX*4), Y0
+	VMOVUPS (DX)(BX*4), Y1
+	VMULPS  Y1, Y1, Y1
+	VMULPS  Y0, Y1, Y1
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS Y0, (CX)(BX*4)
+	ADDQ    $0x08, BX
+	CMPQ    BX, AX
+	JLE     vector
+
+tail:
+	ADDQ       $0x08, AX
+	SUBQ       BX, AX
+	JE         done
+	LEAQ       tail<>+32(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    (SI), Y0
+	VMASKMOVPS (CX)(BX*4), Y0, Y1
+	VMASKMOVPS (DX)(BX*4), Y0, Y2
+	VMULPS     Y2, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VSUBPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)(BX*4)
+
+done:
+	VZEROUPPER
+	RET
+
 // func scaleAVX2(dst []float32, a float32)
 // Requires: AVX
 TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
@@ -9096,6 +9136,45 @@ tail:
 	VMULPS    Z1, Z2, Z1
 	VADDPS    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (CX)(SI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func tanhBackwardAVX512(d []float32, y []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·tanhBackwardAVX512(SB), NOSPLIT, $0-48
+	MOVQ d_len+8(FP), AX
+	MOVQ d_base+0(FP), CX
+	MOVQ y_base+24(FP), DX
+	XORQ BX, BX
+	SUBQ $0x10, AX
+	JLT  tail
+
+vector:
+	VMOVUPS (CX)(BX*4), Z0
+	VMOVUPS (DX)(BX*4), Z1
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z0, Z1, Z1
+	VSUBPS  Z1, Z0, Z0
+	VMOVUPS Z0, (CX)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, AX
+	JLE     vector
+
+tail:
+	ADDQ      $0x10, AX
+	SUBQ      BX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX)(BX*4), K1, Z0
+	VMOVUPS.Z (DX)(BX*4), K1, Z1
+	VMULPS    Z1, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)(BX*4)
 
 done:
 	VZEROUPPER

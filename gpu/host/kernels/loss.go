@@ -17,10 +17,6 @@ const lossGrain = 64
 func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (loss float64, correct int) {
 	logits.check("logits")
 	checkLen("labels", len(labels), logits.Rows)
-	wantGrad := grad.Rows != 0
-	if wantGrad {
-		grad.checkShape("grad", logits.Rows, logits.Cols)
-	}
 	labelled := 0
 	for i, l := range labels {
 		if l >= 0 {
@@ -30,10 +26,25 @@ func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (l
 			panic(fmt.Sprintf("kernels: label %d in row %d, but there are %d classes", l, i, logits.Cols))
 		}
 	}
+	return softmaxLoss(p, logits, func(i int) int { return int(labels[i]) }, grad, 1/float32(max(labelled, 1)))
+}
+
+// SoftmaxFirst is the loss of rows whose first column is the truth, and grad, which
+// has the shape of scores and may be scores, the gradient of the rows' sum, not of their mean.
+func SoftmaxFirst(p *Pool, scores, grad Matrix) (loss float64, first int) {
+	scores.check("scores")
+	return softmaxLoss(p, scores, func(int) int { return 0 }, grad, 1)
+}
+
+// softmaxLoss sets grad to by·(softmax − one-hot).
+func softmaxLoss(p *Pool, logits Matrix, labelOf func(row int) int, grad Matrix, by float32) (loss float64, correct int) {
+	wantGrad := grad.Rows != 0
+	if wantGrad {
+		grad.checkShape("grad", logits.Rows, logits.Cols)
+	}
 	if logits.Rows == 0 || logits.Cols == 0 {
 		return 0, 0
 	}
-	inv := 1 / float32(max(labelled, 1))
 	k := p.kernels()
 	type partial struct {
 		loss    float64
@@ -45,7 +56,7 @@ func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (l
 		defer p.putFloats(tmp)
 		var s partial
 		for i := lo; i < hi; i++ {
-			row, label := logits.Row(i), labels[i]
+			row, label := logits.Row(i), labelOf(i)
 			if label < 0 {
 				if wantGrad {
 					clear(grad.Row(i))
@@ -54,7 +65,7 @@ func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (l
 			}
 			top := k.rowMax(row)
 			at := row[label]
-			if at == top && firstAt(row, top) == int(label) {
+			if at == top && firstAt(row, top) == label {
 				s.correct++
 			}
 			out := tmp
@@ -64,8 +75,8 @@ func SoftmaxCrossEntropy(p *Pool, logits Matrix, labels []int32, grad Matrix) (l
 			sum := k.expSum(out, row, top)
 			s.loss += math.Log(float64(sum)) - float64(at-top)
 			if wantGrad {
-				k.scale(out, inv/sum)
-				out[label] -= inv
+				k.scale(out, by/sum)
+				out[label] -= by
 			}
 		}
 		parts[lo/lossGrain] = s

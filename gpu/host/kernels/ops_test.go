@@ -498,6 +498,7 @@ func TestActivations(t *testing.T) {
 		"axpy":      {func(p *Pool, y, x []float32) { copy(y, x); Axpy(p, 2, x, y) }, func(v float64) float64 { return 3 * v }},
 		"add":       {func(p *Pool, y, x []float32) { copy(y, x); Add(p, y, x) }, func(v float64) float64 { return 2 * v }},
 		"mul":       {func(p *Pool, y, x []float32) { copy(y, x); Mul(p, y, x) }, func(v float64) float64 { return v * v }},
+		"tanhBack":  {func(p *Pool, y, x []float32) { copy(y, x); TanhBackward(p, x, y) }, func(v float64) float64 { return v - v*v*v }},
 		"mulAdd":    {func(p *Pool, y, x []float32) { copy(y, x); MulAdd(p, y, x, x) }, func(v float64) float64 { return v + v*v }},
 		"reluGrad":  {func(p *Pool, y, x []float32) { copy(y, x); ReLUBackward(p, 2, x, y) }, func(v float64) float64 { return max(2*v, 0) }},
 		"biasReLU":  {func(p *Pool, y, x []float32) { copy(y, x); BiasReLU(p, Dense(y, len(y), 1), []float32{1}) }, func(v float64) float64 { return max(v+1, 0) }},

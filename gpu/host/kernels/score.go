@@ -23,6 +23,19 @@ func RowDot(p *Pool, x, y Matrix, out []float32) {
 	})
 }
 
+// ScaleRowsAdd adds alpha·scales[i][0]·x[i] to row i of dst; scales has one column.
+func ScaleRowsAdd(p *Pool, alpha float32, scales, x, dst Matrix) {
+	x.check("x")
+	dst.checkShape("dst", x.Rows, x.Cols)
+	scales.checkShape("scales", x.Rows, 1)
+	k := p.kernels()
+	p.For(x.Rows, rowGrain(x.Cols), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			k.axpy(dst.Row(i), x.Row(i), alpha*scales.Row(i)[0])
+		}
+	})
+}
+
 // RowSquaredDistance sets out[i] to |x[i] − y[i]|².
 func RowSquaredDistance(p *Pool, x, y Matrix, out []float32) {
 	x.check("x")

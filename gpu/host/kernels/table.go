@@ -12,6 +12,8 @@ import "github.com/gstore/gstore/blocks"
 type table struct {
 	// gemm computes C[i][j] (+)= Σ_l A(i,l)·B(l,j) for rows×(panels·nr) elements; see gemm.go.
 	gemm gemmKernel
+	// gemmNarrow is a kernel of fewer columns for what is left at the right of C; nr 0: none.
+	gemmNarrow gemmKernel
 
 	maxUint32 func(x []uint32) uint32 // 0 for none
 
@@ -28,6 +30,7 @@ type table struct {
 	mul               func(dst, x []float32)                                 // dst *= x
 	axpy              func(dst, x []float32, a float32)                      // dst += a·x
 	mulAdd            func(dst, x, y []float32)                              // dst += x·y
+	tanhBackward      func(d, y []float32)                                   // d −= y²·d
 	scale             func(dst []float32, a float32)                         // dst *= a
 	relu              func(x []float32)                                      // x = max(0, x), NaN stays
 	biasReLU          func(x, bias []float32)                                // x = max(0, x+bias)

@@ -14,7 +14,7 @@ func genericTable() *table {
 		sumWeighted: [numRowTypes]sumWeightedKernel{
 			sumWeightedGeneric[float32Row], sumWeightedGeneric[float16Row], sumWeightedGeneric[bfloat16Row], sumWeightedGeneric[int8Row],
 		},
-		add: addGeneric, mul: mulGeneric, mulAdd: mulAddGeneric, axpy: axpyGeneric, scale: scaleGeneric,
+		add: addGeneric, mul: mulGeneric, mulAdd: mulAddGeneric, axpy: axpyGeneric, tanhBackward: tanhBackwardGeneric, scale: scaleGeneric,
 		biasReLU: biasReLUGeneric, relu: reluGeneric, reluBackward: reluBackwardGeneric,
 		leakyReLU: leakyReLUGeneric, leakyReLUBackward: leakyReLUBackwardGeneric,
 		maskBits: maskBitsGeneric, maskScale: maskScaleGeneric,

@@ -40,6 +40,7 @@ func TestLoops(t *testing.T) {
 					"add":               func(k *table, a, b, c, d []float32) float32 { k.add(a, b); return 0 },
 					"mul":               func(k *table, a, b, c, d []float32) float32 { k.mul(a, b); return 0 },
 					"axpy":              func(k *table, a, b, c, d []float32) float32 { k.axpy(a, b, 1.7); return 0 },
+					"tanhBackward":      func(k *table, a, b, c, d []float32) float32 { k.tanhBackward(a, b); return 0 },
 					"mulAdd":            func(k *table, a, b, c, d []float32) float32 { k.mulAdd(a, b, c); return 0 },
 					"scale":             func(k *table, a, b, c, d []float32) float32 { k.scale(a, 1.7); return 0 },
 					"relu":              func(k *table, a, b, c, d []float32) float32 { k.relu(a); return 0 },

@@ -100,6 +100,11 @@ func elementwise(t target) {
 		{"mulAdd", "func(dst, x, y []float32)", []string{"dst", "x", "y"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
 			mulAdd(t, v[1], v[2], v[0])
 		}},
+		{"tanhBackward", "func(d, y []float32)", []string{"d", "y"}, 1, nil, func(t target, v, s []reg.VecVirtual) {
+			VMULPS(v[1], v[1], v[1])
+			VMULPS(v[0], v[1], v[1])
+			VSUBPS(v[1], v[0], v[0])
+		}},
 		{"scale", "func(dst []float32, a float32)", []string{"dst"}, 1, []string{"a"}, func(t target, v, s []reg.VecVirtual) {
 			VMULPS(s[0], v[0], v[0])
 		}},
