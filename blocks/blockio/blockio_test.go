@@ -10,7 +10,10 @@ import (
 	"github.com/gstore/gstore/blocks/blockio/blockiotest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The one goroutine that is meant to stay: see ErrUnsettled and TestRingLost.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/gstore/gstore/blocks/blockio.hold"))
+}
 
 func maker(name string) blockiotest.Maker {
 	return func(t testing.TB, o blockio.Options) blockio.Engine {

@@ -7,7 +7,7 @@
 //
 // A caller hands an engine a batch of requests and learns of each completion
 // as it happens; buffers stay the caller's throughout, and an engine touches
-// them only between the call of Do and its return:
+// them only between the call of Do and its return ([ErrUnsettled] is the one exception):
 //
 //	engine, why, err := blockio.New("auto", blockio.Options{})
 //	slab, err := blockio.AllocSlab(64<<20, blockio.SlabOptions{})
@@ -37,6 +37,9 @@ var (
 	// ErrUnsupported says that kernel, container or file system refuses an
 	// engine or a mode; the message names which and why.
 	ErrUnsupported = errors.New("blockio: unsupported here")
+	// ErrUnsettled is part of the error of a batch whose end the kernel did not tell: its
+	// buffers may be unmapped, but not used for anything else.
+	ErrUnsettled = errors.New("blockio: the kernel may still be using the buffers")
 	// ErrUnaligned refuses a request on a direct file whose offset, length or
 	// address is not a multiple of [Alignment].
 	ErrUnaligned = errors.New("not a multiple of 4096")

@@ -2,6 +2,7 @@ package blockio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -95,6 +96,23 @@ func (f *file) check(r *Request) error {
 	return nil
 }
 
+// runJob is Do of the engines with workers. start queues the job and wakes them,
+// or says why the engine takes none.
+func runJob(ctx context.Context, owner any, batch []Request, split int, stats *counters, done func(int), start func(*job) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j, err := newJob(owner, batch, split, stats, done != nil)
+	if err != nil {
+		return err
+	}
+	defer j.release()
+	if err := start(j); err != nil || len(batch) == 0 {
+		return err
+	}
+	return j.wait(ctx, done)
+}
+
 func (j *job) release() { j.releaseFirst(len(j.batch)) }
 
 func (j *job) releaseFirst(n int) {
@@ -166,7 +184,7 @@ func (p *piece) finish(err error) {
 	j.mu.Lock()
 	j.out--
 	if err != nil {
-		if j.err == nil {
+		if j.err == nil || errors.Is(err, ErrUnsettled) {
 			j.err = err
 		}
 	} else if j.left[p.req] -= max(1, p.size); j.left[p.req] == 0 {

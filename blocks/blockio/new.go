@@ -3,6 +3,7 @@ package blockio
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Options tune an engine. The zero value suits a local disk.
@@ -89,6 +90,10 @@ type faults struct {
 	shorten func(n int, direct bool) int
 	// result replaces the outcome of a transfer.
 	result func(op Op, n int, err error) (int, error)
+	// enter fails io_uring_enter, which is then not called, where it returns an error.
+	enter func() error
+	// settle replaces settleTimeout.
+	settle time.Duration
 }
 
 func (f *faults) length(n int, direct bool) int {

@@ -56,22 +56,14 @@ func (e *pread) Stats() Stats { return e.stats.snapshot() }
 
 // Do implements Engine.
 func (e *pread) Do(ctx context.Context, batch []Request, done func(i int)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	j, err := newJob(e, batch, e.o.SplitBytes, &e.stats, done != nil)
-	if err != nil {
-		return err
-	}
-	defer j.release()
+	return runJob(ctx, e, batch, e.o.SplitBytes, &e.stats, done, e.start)
+}
+
+func (e *pread) start(j *job) error {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.closed {
-		e.mu.Unlock()
 		return ErrClosed
-	}
-	if len(batch) == 0 {
-		e.mu.Unlock()
-		return nil
 	}
 	e.jobs = append(e.jobs, j)
 	n := j.pieces(e.o.Depth)
@@ -83,8 +75,7 @@ func (e *pread) Do(ctx context.Context, batch []Request, done func(i int)) error
 	for range n {
 		e.cond.Signal()
 	}
-	e.mu.Unlock()
-	return j.wait(ctx, done)
+	return nil
 }
 
 func (e *pread) work() {

@@ -184,6 +184,16 @@ func (r *ring) push() *sqe {
 // pending returns how many entries the kernel has not taken.
 func (r *ring) pending() uint32 { return r.tail - atomic.LoadUint32(r.sqHead) }
 
+// retract takes back the entries that the kernel has not taken and calls f for each.
+func (r *ring) retract(f func(userData uint64)) {
+	head, tail := atomic.LoadUint32(r.sqHead), r.tail
+	r.tail = head
+	atomic.StoreUint32(r.sqTail, head)
+	for ; head != tail; head++ {
+		f(r.sqes[head&r.sqMask].userData)
+	}
+}
+
 // enter submits what is pending and waits for at least least completions.
 func (r *ring) enter(least uint32) error {
 	atomic.StoreUint32(r.sqTail, r.tail)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,10 @@ type uring struct {
 	free    []uint32
 	flying  int // slots in use
 	eventOK bool
-	event   *[8]byte // where the ring reads the eventfd to
+	event   *[8]byte      // where the ring reads the eventfd to
+	refused time.Duration // how long the ring has taken nothing
+	lost    time.Time     // when the ring began to fail
+	ended   bool          // the ring was closed with transfers in flight
 
 	mu       sync.Mutex
 	jobs     []*job
@@ -41,6 +45,7 @@ type uring struct {
 	parked   bool // the owner waits on wake
 	inKernel bool // the owner waits in enter and would take more
 	closed   bool
+	failed   error // the ring failed: nothing is taken any more; written by the owner
 	wake     chan struct{}
 
 	// Written by commands on the owner's thread, read there.
@@ -70,6 +75,11 @@ const (
 	fixedBufferBytes = 1 << 30
 
 	eventTag = ^uint64(0)
+
+	// settleTimeout is how long a failed ring is asked for what is in flight.
+	settleTimeout = 10 * time.Second
+	// retryPause is the time between attempts where the kernel is short of something.
+	retryPause = 100 * time.Microsecond
 )
 
 // newUring makes the engine and proves that the ring works: some containers
@@ -187,16 +197,18 @@ func (e *uring) own(ready chan<- error) {
 	}
 	// Nothing is in flight but the eventfd's read: let it end before its
 	// descriptor goes.
-	if e.eventOK {
+	if e.eventOK && !e.ended {
 		e.signal()
 		for e.eventOK {
-			if err := e.r.enter(1); err != nil && err != unix.EINTR {
+			if err := e.enter(1); err != nil && err != unix.EINTR {
 				break
 			}
 			e.r.reap(func(tag uint64, _ int32) { e.eventOK = e.eventOK && tag != eventTag })
 		}
 	}
-	_ = e.r.close()
+	if !e.ended {
+		_ = e.r.close()
+	}
 	_ = unix.Close(e.efd)
 }
 
@@ -205,7 +217,9 @@ func (e *uring) step() bool {
 	e.mu.Lock()
 	commands := e.commands
 	e.commands = nil
-	e.fill()
+	if e.failed == nil {
+		e.fill()
+	}
 	if e.flying == 0 && len(commands) == 0 {
 		if e.closed {
 			e.mu.Unlock()
@@ -219,7 +233,9 @@ func (e *uring) step() bool {
 	e.inKernel = len(commands) == 0 && len(e.free) > 0 // else it could not take more
 	e.mu.Unlock()
 	for _, c := range commands {
-		c.err = c.run()
+		if c.err = e.failed; c.err == nil {
+			c.err = c.run()
+		}
 		close(c.done)
 	}
 	if e.flying == 0 {
@@ -231,19 +247,42 @@ func (e *uring) step() bool {
 	} else {
 		e.armEvent()
 	}
-	err := e.r.enter(least)
+	err := e.enter(least)
 	e.mu.Lock()
 	e.inKernel = false
 	e.mu.Unlock()
 	e.r.reap(e.complete)
 	switch err {
 	case nil, unix.EINTR:
-	case unix.EAGAIN, unix.EBUSY: // short of memory, or completions overflow: reaped above
-		time.Sleep(100 * time.Microsecond)
+		e.refused = 0
+	case unix.EAGAIN, unix.EBUSY, unix.ENOMEM: // short of memory, or completions overflow: reaped above
+		if e.refused += retryPause; e.refused < e.timeout() {
+			time.Sleep(retryPause)
+			break
+		}
+		fallthrough
 	default:
-		e.broken(fmt.Errorf("io_uring_enter: %w", err))
+		e.fail(fmt.Errorf("io_uring_enter: %w", err))
 	}
 	return true
+}
+
+// timeout is settleTimeout, or a test's.
+func (e *uring) timeout() time.Duration {
+	if f := e.o.faults; f != nil && f.settle > 0 {
+		return f.settle
+	}
+	return settleTimeout
+}
+
+// enter is the ring's, or a test's answer in its place.
+func (e *uring) enter(least uint32) error {
+	if f := e.o.faults; f != nil && f.enter != nil {
+		if err := f.enter(); err != nil {
+			return err
+		}
+	}
+	return e.r.enter(least)
 }
 
 // fill moves pieces of the queued jobs into free slots; e.mu is held.
@@ -267,6 +306,10 @@ func (e *uring) fill() {
 // submit queues the transfer of a slot's remaining bytes. There is room: the
 // queue has more entries than there are slots.
 func (e *uring) submit(slot uint32) {
+	if e.failed != nil {
+		e.settle(slot, e.failed)
+		return
+	}
 	p := &e.slots[slot]
 	s := e.r.push()
 	if s == nil {
@@ -345,15 +388,48 @@ func (e *uring) settle(slot uint32, err error) {
 	e.flying--
 }
 
-// broken gives up after an error of the ring itself: queued work fails; what
-// the kernel has is still waited for, since it may write to the buffers.
-func (e *uring) broken(err error) {
+// fail ends the engine's service after an error of the ring itself. Jobs are
+// abandoned and what the kernel has not taken yet is given back. What it has taken is
+// still waited for, since it may write to the buffers: later calls of step ask for
+// it. A ring that does not answer for settleTimeout is closed, which makes the
+// kernel cancel what it can, and the rest ends as ErrUnsettled.
+func (e *uring) fail(err error) {
+	now := time.Now()
 	e.mu.Lock()
-	for _, j := range e.jobs {
-		j.abandon(err)
+	if e.failed == nil {
+		e.failed, e.lost = err, now
 	}
+	for _, j := range e.jobs {
+		j.abandon(e.failed)
+	}
+	e.jobs = nil
 	e.mu.Unlock()
-	time.Sleep(time.Millisecond)
+	e.r.retract(func(tag uint64) {
+		if tag == eventTag {
+			e.eventOK = false
+			return
+		}
+		e.settle(uint32(tag), e.failed)
+	})
+	if e.flying == 0 || now.Sub(e.lost) < e.timeout() {
+		time.Sleep(time.Millisecond)
+		return
+	}
+	_ = e.r.close()
+	e.ended = true
+	go hold(slices.Clone(e.slots))
+	for slot := range e.slots {
+		if e.slots[slot].job != nil {
+			e.settle(uint32(slot), fmt.Errorf("%w: %w", ErrUnsettled, e.failed))
+		}
+	}
+}
+
+// hold keeps buffers from the garbage collector for ever: memory of the Go heap
+// must not be used for anything else either.
+func hold(held []piece) {
+	<-make(chan struct{})
+	runtime.KeepAlive(held)
 }
 
 // post wakes the owner; e.mu is held.
@@ -372,9 +448,9 @@ func (e *uring) post() {
 func (e *uring) onOwner(f func() error) error {
 	c := &command{run: f, done: make(chan struct{})}
 	e.mu.Lock()
-	if e.closed {
+	if err := e.refusal(); err != nil {
 		e.mu.Unlock()
-		return ErrClosed
+		return err
 	}
 	e.commands = append(e.commands, c)
 	e.post()
@@ -407,8 +483,10 @@ func (e *uring) Open(path string, o OpenOptions) (File, error) {
 			e.fileSlots = append(e.fileSlots, f.slot)
 			return e.r.setFile(f.slot, -1)
 		})
-		if errors.Is(err, ErrClosed) {
-			return nil // the table went with the ring
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.refusal() != nil {
+			return nil // the table went, or goes, with the ring
 		}
 		return err
 	}
@@ -436,27 +514,26 @@ func (e *uring) Register(slabs ...[]byte) error {
 
 // Do implements Engine.
 func (e *uring) Do(ctx context.Context, batch []Request, done func(i int)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	j, err := newJob(e, batch, e.o.SplitBytes, &e.stats, done != nil)
-	if err != nil {
-		return err
-	}
-	defer j.release()
+	return runJob(ctx, e, batch, e.o.SplitBytes, &e.stats, done, e.queue)
+}
+
+func (e *uring) queue(j *job) error {
 	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return ErrClosed
-	}
-	if len(batch) == 0 {
-		e.mu.Unlock()
-		return nil
+	defer e.mu.Unlock()
+	if err := e.refusal(); err != nil {
+		return err
 	}
 	e.jobs = append(e.jobs, j)
 	e.post()
-	e.mu.Unlock()
-	return j.wait(ctx, done)
+	return nil
+}
+
+// refusal is why the engine takes nothing any more; e.mu is held.
+func (e *uring) refusal() error {
+	if e.closed {
+		return ErrClosed
+	}
+	return e.failed
 }
 
 // Close implements Engine.
