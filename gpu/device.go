@@ -53,7 +53,7 @@ type AggregateOptions struct {
 	Index Tensor
 	// Accumulate adds to dst instead of overwriting it (Sum only).
 	Accumulate bool
-	// Weights multiplies the message of each edge: float32[edges×1] or none (Sum only).
+	// Weights multiplies the message of each edge: float32[edges×1], perhaps with gaps, or none (Sum only).
 	Weights Tensor
 }
 
@@ -108,6 +108,7 @@ type Stream interface {
 	Adam(o AdamOptions, param, grad, m, v Tensor)
 
 	EdgeStream
+	ModelStream
 	LinkStream
 
 	// Sync waits until everything issued is done and returns the first error

@@ -134,7 +134,7 @@ func (q *Queue) Aggregate(o AggregateOptions, g Graph, table, dst Tensor) {
 		checks = append(checks, shapef("aggregate", "only sums can be accumulated, not a %v", o.Reduce))
 	}
 	if !o.Weights.IsZero() {
-		checks = append(checks, edges("aggregate", "weights", g, o.Weights, 1), disjoint("aggregate", dst, o.Weights))
+		checks = append(checks, matrix("aggregate", "weights", o.Weights, g.Edges(), 1), disjoint("aggregate", dst, o.Weights))
 		if o.Reduce != Sum {
 			checks = append(checks, shapef("aggregate", "only sums can be weighted, not a %v", o.Reduce))
 		}

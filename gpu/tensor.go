@@ -132,6 +132,23 @@ type Graph struct {
 	DstDegrees Tensor // Int32, NumDst
 	SrcDegrees Tensor // Int32, NumSrc
 	SelfLoops  bool   // the first edge of every destination d is d → d, see [Queue.SelfLoops]
+
+	// Groups are the edges by relation; nil unless a layer asks for them.
+	Groups *EdgeGroups
+}
+
+// EdgeGroups are the runs of a graph's edges that have one destination and one
+// relation: the edges of a destination lie sorted by relation. Groups are numbered by
+// destination, then relation. All are Int32 but Sizes.
+type EdgeGroups struct {
+	Indptr    Tensor // groups+1: the edges of group k are Graph.Indices[Indptr[k]:Indptr[k+1]]
+	Relations Tensor // of each group
+	Dst       Tensor // each group's destination
+	DstIndptr Tensor // NumDst+1: the groups of destination d are DstIndptr[d]:DstIndptr[d+1]
+	Places    Tensor // groups+1: 0, 1, 2, …
+	// Sizes are by what sums over groups are divided for a mean, float32[1×groups]; none: by
+	// the edges that the graph has.
+	Sizes Tensor
 }
 
 // Edges returns the number of edges.

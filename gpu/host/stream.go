@@ -132,7 +132,7 @@ func (s *stream) Aggregate(o gpu.AggregateOptions, g gpu.Graph, table, dst gpu.T
 		}
 		k := kernels.AggregateOptions{Mean: o.Reduce == gpu.Mean, Accumulate: o.Accumulate}
 		if !o.Weights.IsZero() {
-			k.Weights = slice[float32](o.Weights)
+			k.Weights, k.WeightStride = slice[float32](o.Weights), o.Weights.Stride
 		}
 		kernels.Aggregate(s.pool, k, graph(g), index, rows(table), matrix(dst))
 	})

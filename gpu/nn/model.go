@@ -20,13 +20,26 @@ type Config struct {
 	Out          int     `json:"out" yaml:"out"`                     // classes
 	Dropout      float32 `json:"dropout" yaml:"dropout"`             // of hidden states
 	InputDropout float32 `json:"input_dropout" yaml:"input_dropout"` // of the first layer's input
+	// Aggregator is how sage combines neighbours: "mean" (or "") or "max".
+	Aggregator string `json:"aggregator,omitempty" yaml:"aggregator"`
+	// Norm of hidden layers: "none" (or ""), "batch" or "layer".
+	Norm string `json:"norm,omitempty" yaml:"norm"`
+	// Residual adds a hidden layer's own input to its output, before the ReLU.
+	Residual bool `json:"residual,omitempty" yaml:"residual"`
+	// Jumping says what makes the logits: "last" (or ""), the last layer; "cat" or "max", a
+	// product of all layers' states, which then are all hidden.
+	Jumping string `json:"jumping,omitempty" yaml:"jumping"`
+	// Relations is the number of edge types of rgcn's graphs, inverse ones counted; Bases
+	// that of the matrices that its relations are sums of, 0 means 4.
+	Relations int `json:"relations,omitempty" yaml:"relations"`
+	Bases     int `json:"bases,omitempty" yaml:"bases"`
 	// PrecomputedHop reads the first layer's neighbourhood mean from a second input table.
 	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
 	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
 }
 
 // Models returns the names of the models that [New] builds.
-func Models() []string { return []string{"sage", "gcn", "gat", "gin", "mlp"} }
+func Models() []string { return []string{"sage", "gcn", "gat", "gin", "rgcn", "mlp"} }
 
 // defaultHeads is the heads of gat if none are given.
 const defaultHeads = 4
@@ -38,20 +51,63 @@ func (c *Config) heads() int {
 	return c.Heads
 }
 
+// defaultBases is the basis matrices of rgcn if none are given.
+const defaultBases = 4
+
+func (c *Config) bases() int {
+	if c.Bases == 0 {
+		return defaultBases
+	}
+	return c.Bases
+}
+
+func (c *Config) normed() bool { return c.Norm != "" && c.Norm != NoNorm }
+
+// jumps reports whether all layers are hidden and a product of their states makes the logits.
+func (c *Config) jumps() bool { return c.Jumping != "" && c.Jumping != JumpLast }
+
+// hiddenLayers is how many layers have Hidden columns.
+func (c *Config) hiddenLayers() int {
+	if c.jumps() {
+		return c.Layers
+	}
+	return c.Layers - 1
+}
+
+// among fails if v is neither "" nor one of known.
+func among(what, v string, known ...string) error {
+	if v == "" || slices.Contains(known, v) {
+		return nil
+	}
+	return fmt.Errorf("nn: %s %q is not known (known: %s)", what, v, strings.Join(known, ", "))
+}
+
 // Validate says what is wrong with c.
 func (c *Config) Validate() error {
+	for _, err := range []error{among("model", c.Model, Models()...), among("aggregator", c.Aggregator, "mean", "max"),
+		among("norm", c.Norm, NoNorm, BatchNorm, LayerNorm), among("jumping", c.Jumping, JumpLast, JumpCat, JumpMax)} {
+		if err != nil {
+			return err
+		}
+	}
 	switch {
-	case c.Model != "" && !slices.Contains(Models(), c.Model):
-		return fmt.Errorf("nn: model %q is not known (known: %s)", c.Model, strings.Join(Models(), ", "))
+	case c.Aggregator == "max" && (c.Model != "" && c.Model != "sage" || c.PrecomputedHop):
+		return fmt.Errorf("nn: aggregator max is for sage without a precomputed hop")
+	case c.Model == "rgcn" && c.Relations < 1:
+		return fmt.Errorf("nn: rgcn with %d relations, expected 1 or more", c.Relations)
+	case c.Model != "rgcn" && (c.Relations != 0 || c.Bases != 0) || c.Bases < 0:
+		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn has any", c.Relations, c.Bases, c.Model)
+	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
+		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
 	case c.PrecomputedHop && c.Model != "" && c.Model != "sage":
 		return fmt.Errorf("nn: model %s has no precomputed hop: only sage has", c.Model)
 	case c.Heads < 0 || c.Heads > 0 && c.Model != "gat":
 		return fmt.Errorf("nn: %d heads for model %q: only gat has heads", c.Heads, c.Model)
-	case c.Model == "gat" && c.Layers > 1 && c.Hidden%c.heads() != 0:
+	case c.Model == "gat" && c.hiddenLayers() > 0 && c.Hidden%c.heads() != 0:
 		return fmt.Errorf("nn: %d hidden columns do not divide among %d heads", c.Hidden, c.heads())
 	case c.Layers < 1:
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
-	case c.In < 1 || c.Out < 1 || c.Layers > 1 && c.Hidden < 1:
+	case c.In < 1 || c.Out < 1 || c.hiddenLayers() > 0 && c.Hidden < 1:
 		return fmt.Errorf("nn: %d input, %d hidden and %d output columns, expected 1 or more of each", c.In, c.Hidden, c.Out)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
 		return fmt.Errorf("nn: dropout %v, expected 0 ≤ p < 1", c.Dropout)
@@ -66,6 +122,8 @@ type Model struct {
 	cfg    Config
 	params *Params
 	layers []Layer
+	jump   *jumping     // nil: the last layer makes the logits
+	outs   []gpu.Tensor // each layer's output, of the pass between Forward and Backward
 	stat   gpu.Memory
 }
 
@@ -77,16 +135,24 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 	m := &Model{cfg: cfg, params: NewParams(q.Device())}
 	in := cfg.In
 	for i := range cfg.Layers {
-		out, act := cfg.Hidden, Activation{ReLU: true, Dropout: cfg.Dropout}
-		if i == cfg.Layers-1 {
-			out, act = cfg.Out, Activation{}
-		}
 		inputDropout := cfg.InputDropout
 		if i > 0 {
 			inputDropout = 0
 		}
-		m.layers = append(m.layers, cfg.layer(m.params, i, in, out, act, inputDropout))
-		in = out
+		act := Activation{ReLU: true, Dropout: cfg.Dropout}
+		switch {
+		case i >= cfg.hiddenLayers():
+			m.layers = append(m.layers, cfg.layer(m.params, i, in, cfg.Out, Activation{}, inputDropout))
+		case cfg.normed() || cfg.Residual:
+			l := cfg.layer(m.params, i, in, cfg.Hidden, Activation{}, inputDropout)
+			m.layers = append(m.layers, cfg.newHidden(m.params, i, l, act))
+		default:
+			m.layers = append(m.layers, cfg.layer(m.params, i, in, cfg.Hidden, act, inputDropout))
+		}
+		in = cfg.Hidden
+	}
+	if cfg.jumps() {
+		m.jump = newJumping(m.params, cfg.Jumping, cfg.Layers, cfg.Hidden, cfg.Out)
 	}
 	if err := m.params.Allocate(ctx, q, cfg.Seed); err != nil {
 		return nil, err
@@ -106,7 +172,7 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 	case "gcn":
 		return NewGCN(p, i, in, out, act, inputDropout)
 	case "gat":
-		if i == c.Layers-1 {
+		if i >= c.hiddenLayers() {
 			return NewGAT(p, i, in, out, c.heads(), true, act, inputDropout)
 		}
 		return NewGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout)
@@ -116,8 +182,13 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 			hidden = out
 		}
 		return NewGIN(p, i, in, hidden, out, act, inputDropout)
+	case "rgcn":
+		return NewRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
 	case "mlp":
 		return NewMLP(p, i, in, out, act, inputDropout)
+	}
+	if c.Aggregator == "max" {
+		return NewMaxSAGE(p, i, in, out, act, inputDropout)
 	}
 	if i == 0 && c.PrecomputedHop {
 		return NewPrecomputedSAGE(p, in, out, act, inputDropout)
@@ -141,13 +212,19 @@ func (m *Model) ReadsDegrees() bool {
 // when the model is evaluated by streaming.
 func (c *Config) StreamDims() (accumulated, transformed int) {
 	accumulated = max(c.In, c.Hidden)
-	if c.Model == "gat" {
+	switch c.Model {
+	case "rgcn":
+		return c.bases() * accumulated, 0
+	case "gat":
 		h := c.heads()
 		most := h * c.Out
-		if c.Layers > 1 {
+		if c.hiddenLayers() > 0 {
 			most = max(most, c.Hidden)
 		}
 		return most + 3*h, most + 2*h + c.In // x·W, scores, converted features
+	}
+	if c.Aggregator == "max" {
+		accumulated++
 	}
 	return accumulated, 0
 }
@@ -177,23 +254,52 @@ func (m *Model) Forward(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 		p.Queue.Fail(fmt.Errorf("nn: %d blocks for %d layers: %w", len(graphs), len(m.layers), gpu.ErrShape))
 		return gpu.Tensor{}
 	}
-	var h gpu.Tensor
+	m.outs = m.outs[:0]
 	for i, l := range m.layers {
-		h = l.Forward(p, &graphs[i], in)
+		h := l.Forward(p, &graphs[i], in)
 		if p.Queue.Err() != nil {
 			return gpu.Tensor{}
 		}
+		m.outs = append(m.outs, h)
 		in = Dense(h)
 	}
-	return h
+	last := m.outs[len(m.outs)-1]
+	if m.jump != nil {
+		return m.jump.forward(p, m.outs, last.Rows)
+	}
+	return last
+}
+
+// Jumps reports whether [Model.Jump] makes the logits, not the last layer.
+func (m *Model) Jumps() bool { return m.jump != nil }
+
+// Jump computes, for an evaluation layer by layer, the logits of some nodes from their states
+// of all layers, and the combination of states that these are a product of.
+func (m *Model) Jump(p *Pass, states []gpu.Tensor) (combined, logits gpu.Tensor) {
+	logits = m.jump.forward(p, states, states[0].Rows)
+	return m.jump.z, logits
 }
 
 // Backward runs all layers' backward passes from the gradient of the logits
 // and sets the gradients of all parameters. The gradient of the input
 // features is not computed.
 func (m *Model) Backward(p *Pass, dLogits gpu.Tensor) {
-	d := dLogits
-	for i := len(m.layers) - 1; i >= 0 && p.Queue.Err() == nil; i-- {
+	q, d := p.Queue, dLogits
+	var jumps []gpu.Tensor // gradients of each layer's states, of the seeds
+	if m.jump != nil {
+		jumps = m.jump.backward(p, dLogits)
+	}
+	for i := len(m.layers) - 1; i >= 0 && q.Err() == nil; i-- {
+		switch {
+		case jumps == nil:
+		case i == len(m.layers)-1:
+			d = p.Arena.Matrix(q, jumps[i].Rows, jumps[i].Cols)
+			q.Copy(d, jumps[i])
+		default:
+			part := p.Arena.Matrix(q, jumps[i].Rows, jumps[i].Cols)
+			q.Copy(part, jumps[i])
+			q.Axpy(1, part, d.Head(part.Rows))
+		}
 		d = m.layers[i].Backward(p, d, i > 0)
 	}
 }

@@ -28,6 +28,9 @@ type fixture struct {
 	edges  [][2][]int32 // indptr, indices of each block
 	sizes  []int        // nodes: input … seeds
 	full   [][]int32    // degrees of the nodes of each size before sampling
+
+	relations [][]uint16 // of each block's edges, where the model has relations
+	groupers  []nn.Grouper
 }
 
 func floats(t gpu.Tensor, q *gpu.Queue) []float32 {
@@ -80,7 +83,13 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 			indptr = append(indptr, int32(len(indices)))
 		}
 		f.edges = append(f.edges, [2][]int32{indptr, indices})
+		var relations []uint16
+		for range indices {
+			relations = append(relations, uint16(r.Below(uint64(max(1, cfg.Relations)))))
+		}
+		f.relations = append(f.relations, relations)
 	}
+	f.groupers = make([]nn.Grouper, cfg.Layers)
 	f.full = make([][]int32, len(sizes))
 	for l := range sizes {
 		for v := range sizes[l] {
@@ -117,6 +126,9 @@ func (f *fixture) step(backward bool) float64 {
 	for l, e := range f.edges {
 		graphs = append(graphs, gpu.Graph{NumDst: f.sizes[l+1], NumSrc: f.sizes[l], Indptr: a.Int32s(f.q, e[0]), Indices: a.Int32s(f.q, e[1]),
 			SrcDegrees: a.Int32s(f.q, f.full[l]), DstDegrees: a.Int32s(f.q, f.full[l+1])})
+		if f.model.Config().Relations > 0 {
+			f.groupers[l].Group(f.q, a, &graphs[l], e[0], e[1], f.relations[l])
+		}
 	}
 	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5}
 	logits := f.model.Forward(p, graphs, nn.Input{Tables: []gpu.Tensor{f.table}, Index: f.index})
@@ -136,19 +148,51 @@ func (f *fixture) step(backward bool) float64 {
 	return stat[0] / float64(logits.Rows)
 }
 
+// variants are models with every option that they have.
+func variants() map[string]nn.Config {
+	return map[string]nn.Config{
+		"sage": {Model: "sage"}, "gcn": {Model: "gcn"}, "gat": {Model: "gat", Heads: 2}, "gin": {Model: "gin"}, "mlp": {Model: "mlp"},
+		"sage max":                    {Model: "sage", Aggregator: "max"},
+		"rgcn":                        {Model: "rgcn", Relations: 3, Bases: 2},
+		"rgcn, batch norm, residual":  {Model: "rgcn", Relations: 5, Bases: 3, Norm: "batch", Residual: true},
+		"sage, batch norm":            {Model: "sage", Norm: "batch"},
+		"sage, layer norm, cat":       {Model: "sage", Norm: "layer", Jumping: "cat"},
+		"sage max, residual":          {Model: "sage", Aggregator: "max", Residual: true},
+		"gcn, residual, jumping max":  {Model: "gcn", Residual: true, Jumping: "max"},
+		"gat, layer norm, residual":   {Model: "gat", Heads: 2, Norm: "layer", Residual: true},
+		"gat, batch norm, cat":        {Model: "gat", Heads: 2, Norm: "batch", Jumping: "cat"},
+		"gin, jumping cat, residual":  {Model: "gin", Jumping: "cat", Residual: true},
+		"mlp, batch norm, everything": {Model: "mlp", Norm: "batch", Residual: true, Jumping: "max"},
+	}
+}
+
+// TestVariants: the gradient checks and the streaming tests cover every model.
+func TestVariants(t *testing.T) {
+	all := variants()
+	for _, m := range nn.Models() {
+		if _, ok := all[m]; !ok {
+			t.Errorf("no variant is model %s alone", m)
+		}
+	}
+}
+
 // TestGradients compares every parameter's analytic gradient with central
 // differences of the loss, dropout included (its mask is fixed by its seed).
 func TestGradients(t *testing.T) {
-	for _, model := range nn.Models() {
+	for name, cfg := range variants() {
 		for _, layers := range []int{1, 2, 3} {
 			for _, dropout := range []float32{0, .3} {
-				t.Run(fmt.Sprintf("%s/layers=%d/dropout=%v", model, layers, dropout), func(t *testing.T) {
-					cfg := nn.Config{Model: model, Layers: layers, In: 9, Hidden: 8, Out: 5, Dropout: dropout, InputDropout: dropout / 2, Seed: 3}
-					if model == "gat" {
-						cfg.Heads = 2
+				t.Run(fmt.Sprintf("%s/layers=%d/dropout=%v", name, layers, dropout), func(t *testing.T) {
+					cfg := cfg
+					cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Dropout, cfg.InputDropout, cfg.Seed = layers, 9, 8, 5, dropout, dropout/2, 3
+					if (cfg.Norm != "" || cfg.Residual) && cfg.Jumping == "" && layers == 1 {
+						if err := cfg.Validate(); err == nil {
+							t.Fatal("a norm or a residual without a hidden layer was accepted")
+						}
+						return
 					}
 					sizes := []int{40, 25, 16, 11}[3-layers:]
-					if model == "mlp" {
+					if cfg.Model == "mlp" {
 						sizes = []int{30, 30, 30, 30}[3-layers:]
 					}
 					checkGradients(t, newFixture(t, cfg, sizes, 2))
@@ -177,6 +221,9 @@ func checkGradients(t *testing.T, f *fixture) {
 	}
 	var grads []gradient
 	for _, p := range f.model.Params().List() {
+		if p.State {
+			continue
+		}
 		grads = append(grads, gradient{p, floats(p.Grad, f.q)})
 	}
 	const h = 5e-4 // small, so that few ReLUs switch within it
@@ -220,15 +267,18 @@ func checkGradients(t *testing.T, f *fixture) {
 // TestTrainingLearns fits a small random problem: the loss falls far below
 // chance, and is the same bit for bit for any number of threads.
 func TestTrainingLearns(t *testing.T) {
-	for _, model := range []string{"sage", "gcn", "gat", "gin"} {
-		t.Run(model, func(t *testing.T) { trainingLearns(t, model) })
+	for name, cfg := range variants() {
+		if cfg.Model != "mlp" {
+			t.Run(name, func(t *testing.T) { trainingLearns(t, cfg) })
+		}
 	}
 }
 
-func trainingLearns(t *testing.T, model string) {
+func trainingLearns(t *testing.T, cfg nn.Config) {
+	cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Dropout, cfg.Seed = 2, 16, 64, 4, .1, 1
 	var first []float64
 	for _, threads := range []int{1, 2, 4} {
-		f := newFixture(t, nn.Config{Model: model, Layers: 2, In: 16, Hidden: 64, Out: 4, Dropout: .1, Seed: 1}, []int{90, 70, 50}, threads)
+		f := newFixture(t, cfg, []int{90, 70, 50}, threads)
 		var losses []float64
 		for range 200 {
 			losses = append(losses, f.step(true))
@@ -275,19 +325,24 @@ func TestSaveLoad(t *testing.T) {
 // TestStreamed: accumulating a block's edges in two pieces and finishing
 // gives what Forward gives without dropout.
 func TestStreamed(t *testing.T) {
-	for _, model := range nn.Models() {
+	for name, cfg := range variants() {
 		for _, elem := range []blocks.ElemType{blocks.Float32, blocks.Float16} {
-			t.Run(fmt.Sprintf("%s/%v", model, elem), func(t *testing.T) { streamed(t, model, elem) })
+			t.Run(fmt.Sprintf("%s/%v", name, elem), func(t *testing.T) { streamed(t, cfg, elem) })
 		}
 	}
 }
 
-func streamed(t *testing.T, model string, elem blocks.ElemType) {
+func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 	sizes := []int{40, 25}
-	if model == "mlp" {
+	if cfg.Model == "mlp" {
 		sizes[1] = 40
 	}
-	f := newFixture(t, nn.Config{Model: model, Layers: 1, In: 9, Out: 5, Seed: 3}, sizes, 2)
+	cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Seed = 1, 9, 6, 5, 3
+	if cfg.Jumping != "" || cfg.Norm != "" || cfg.Residual { // hidden layers only: the first of what jumps
+		cfg.Jumping = "max"
+	}
+	f := newFixture(t, cfg, sizes, 2)
+	f.step(true) // moves running statistics
 	l := f.model.Layers()[0].(nn.Streamer)
 	p := &nn.Pass{Queue: f.q, Arena: f.keep}
 	n, indptr, indices := sizes[1], f.edges[0][0], f.edges[0][1]
@@ -313,11 +368,25 @@ func streamed(t *testing.T, model string, elem blocks.ElemType) {
 		table.Rows, table.Cols, table.Stride = 40, 9, 9
 	}
 	in := nn.Dense(table)
-	graph := func(indptr, indices []int32) *gpu.Graph {
-		return &gpu.Graph{NumDst: n, NumSrc: 40, Indptr: f.keep.Int32s(f.q, indptr), Indices: f.keep.Int32s(f.q, indices),
+	var groupers [3]nn.Grouper
+	at := 0
+	graph := func(indptr, indices []int32, relations []uint16) *gpu.Graph {
+		g := &gpu.Graph{NumDst: n, NumSrc: 40, Indptr: f.keep.Int32s(f.q, indptr), Indices: f.keep.Int32s(f.q, indices),
 			SrcDegrees: f.keep.Int32s(f.q, sources), DstDegrees: f.keep.Int32s(f.q, full)}
+		if cfg.Relations > 0 {
+			groupers[at].Group(f.q, f.keep, g, indptr, indices, relations)
+			at++
+		}
+		return g
 	}
-	want := floats(l.Forward(p, graph(indptr, indices), in), f.q)
+	relations := f.relations[0]
+	want := floats(l.Forward(p, graph(indptr, indices, relations), in), f.q)
+	ofRelation := map[[2]int]float32{} // edges of each destination and relation
+	for d := range n {
+		for e := indptr[d]; e < indptr[d+1]; e++ {
+			ofRelation[[2]int{d, int(relations[e])}]++
+		}
+	}
 
 	self := nn.Dense(table.Head(n))
 	acc := f.keep.Matrix(f.q, n, l.AccumulatorDim())
@@ -326,16 +395,26 @@ func streamed(t *testing.T, model string, elem blocks.ElemType) {
 		prep.Prepare(p, self, acc)
 	}
 	for part := range 2 { // sources below and above 20
-		ptr, idx := []int32{0}, []int32{}
+		ptr, idx, rel := []int32{0}, []int32{}, []uint16{}
 		for d := range n {
-			for _, s := range indices[indptr[d]:indptr[d+1]] {
-				if int(s)/20 == part {
-					idx = append(idx, s)
+			for e := indptr[d]; e < indptr[d+1]; e++ {
+				if s := indices[e]; int(s)/20 == part {
+					idx, rel = append(idx, s), append(rel, relations[e])
 				}
 			}
 			ptr = append(ptr, int32(len(idx)))
 		}
-		l.Accumulate(p, graph(ptr, idx), in, acc)
+		g := graph(ptr, idx, rel)
+		if g.Groups != nil {
+			var sizes []float32
+			rs, ds := groupers[at-1].Groups()
+			for i, r := range rs {
+				sizes = append(sizes, ofRelation[[2]int{int(ds[i]), int(r)}])
+			}
+			g.Groups.Sizes = f.keep.Vector(f.q, len(sizes), blocks.Float32)
+			upload(f.q, g.Groups.Sizes, sizes)
+		}
+		l.Accumulate(p, g, in, acc)
 	}
 	deg := f.keep.Vector(f.q, n, blocks.Float32)
 	upload(f.q, deg, degrees)
@@ -343,8 +422,8 @@ func streamed(t *testing.T, model string, elem blocks.ElemType) {
 	if err := f.q.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != n*5 {
-		t.Fatalf("%d outputs, expected %d", len(got), n*5)
+	if len(got) != n*l.OutDim() {
+		t.Fatalf("%d outputs, expected %d", len(got), n*l.OutDim())
 	}
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 2e-5*(1+math.Abs(float64(want[i]))) {

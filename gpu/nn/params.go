@@ -35,15 +35,18 @@ func One(*keyed.Rand) float32 { return 1 }
 type Param struct {
 	Name        string // unique in the model, such as "0.neigh"
 	Value, Grad gpu.Tensor
+	// State is not trained but saved and kept with the model, such as running statistics.
+	State bool
 }
 
 // Params is the parameters of a model, their gradients and Adam's moments:
-// four ranges of one device allocation, each parameter at the same place in
-// every range.
+// ranges of one device allocation, each parameter at the same place in
+// every range, trained ones first.
 type Params struct {
 	list    []*Param
 	specs   []spec
 	rows    int // floats in a range
+	trained int // of these, floats that optimisers step
 	mem     gpu.Memory
 	dev     gpu.Device
 	steps   int
@@ -54,6 +57,9 @@ type spec struct {
 	rows, cols, at int
 	init           Init
 }
+
+// padded is the floats that a parameter takes: whole 64-byte lines.
+func (s spec) padded() int { return (s.rows*s.cols + 15) &^ 15 }
 
 // Ranges of Params' memory.
 const (
@@ -70,10 +76,17 @@ func NewParams(dev gpu.Device) *Params { return &Params{dev: dev} }
 
 // Add declares a rows×cols parameter. Its tensors exist after [Params.Allocate].
 func (p *Params) Add(name string, rows, cols int, init Init) *Param {
-	q := &Param{Name: name}
-	p.list = append(p.list, q)
-	p.specs = append(p.specs, spec{rows, cols, p.rows, init})
-	p.rows += (rows*cols + 15) &^ 15 // 64-byte aligned
+	return p.add(&Param{Name: name}, spec{rows: rows, cols: cols, init: init})
+}
+
+// AddState is Add for what no optimiser touches.
+func (p *Params) AddState(name string, rows, cols int, init Init) *Param {
+	return p.add(&Param{Name: name, State: true}, spec{rows: rows, cols: cols, init: init})
+}
+
+func (p *Params) add(q *Param, s spec) *Param {
+	p.list, p.specs = append(p.list, q), append(p.specs, s)
+	p.rows += s.padded()
 	return q
 }
 
@@ -97,6 +110,18 @@ func (p *Params) Allocate(ctx context.Context, q *gpu.Queue, seed uint64) error 
 		return fmt.Errorf("nn: %d parameters: %w", p.rows, err)
 	}
 	p.mem, p.settled = mem, true
+	at := 0
+	for _, state := range []bool{false, true} {
+		for i := range p.specs {
+			if p.list[i].State == state {
+				p.specs[i].at = at
+				at += p.specs[i].padded()
+			}
+		}
+		if !state {
+			p.trained = at
+		}
+	}
 	host := make([]float32, p.rows)
 	key := keyed.New(seed).With(0x706172616d) // "param"
 	for i, s := range p.specs {
@@ -118,6 +143,9 @@ func (p *Params) whole(r int) gpu.Tensor {
 	return gpu.MatrixOf(p.mem, int64(r*p.rows)*4, 1, p.rows)
 }
 
+// stepped is what an optimiser steps of a range.
+func (p *Params) stepped(r int) gpu.Tensor { return p.whole(r).View(0, 0, 1, p.trained) }
+
 // ZeroGrads clears all gradients. Layers overwrite theirs, so that only
 // layers that share parameters need it.
 func (p *Params) ZeroGrads(q *gpu.Queue) { q.Fill(p.whole(rangeGrad), 0) }
@@ -127,13 +155,13 @@ func (p *Params) ZeroGrads(q *gpu.Queue) { q.Fill(p.whole(rangeGrad), 0) }
 func (p *Params) Adam(q *gpu.Queue, o gpu.AdamOptions) {
 	p.steps++
 	o.Step = p.steps
-	q.Adam(o, p.whole(rangeValue), p.whole(rangeGrad), p.whole(rangeM), p.whole(rangeV))
+	q.Adam(o, p.stepped(rangeValue), p.stepped(rangeGrad), p.stepped(rangeM), p.stepped(rangeV))
 }
 
 // Adagrad takes one optimiser step on all parameters; the sums of squares lie where
 // Adam keeps its second moments, so that a set is stepped by one of the two.
 func (p *Params) Adagrad(q *gpu.Queue, o gpu.AdagradOptions) {
-	q.Adagrad(o, p.whole(rangeValue), p.whole(rangeGrad), p.whole(rangeV))
+	q.Adagrad(o, p.stepped(rangeValue), p.stepped(rangeGrad), p.stepped(rangeV))
 }
 
 // Keep remembers the values as the best so far.

@@ -101,15 +101,11 @@ func (l *SAGE) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 // Backward implements [Layer].
 func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q := p.Queue
-	l.act.backward(p, l.index, l.y, dOut)
-	q.Gemm(gpu.GemmOptions{TransA: true}, l.z, dOut, l.w.Grad)
-	q.ColumnSum(dOut, l.b.Grad)
+	dz := l.denseBackward(p, dOut, needInput)
 	if !needInput || q.Err() != nil {
 		return gpu.Tensor{}
 	}
 	n := l.g.NumDst
-	dz := p.Arena.Matrix(q, n, 2*l.in)
-	q.Gemm(gpu.GemmOptions{TransB: true}, dOut, l.w.Value, dz)
 	dIn := p.Arena.Matrix(q, l.g.NumSrc, l.in)
 	if q.Err() != nil {
 		return gpu.Tensor{}
@@ -123,6 +119,20 @@ func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	}
 	q.AggregateBackward(gpu.Mean, *l.g, right, dIn)
 	return dIn
+}
+
+// denseBackward sets the parameters' gradients and returns that of z if needed.
+func (l *SAGE) denseBackward(p *Pass, dOut gpu.Tensor, needed bool) gpu.Tensor {
+	q := p.Queue
+	l.act.backward(p, l.index, l.y, dOut)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.z, dOut, l.w.Grad)
+	q.ColumnSum(dOut, l.b.Grad)
+	if !needed || q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	dz := p.Arena.Matrix(q, l.z.Rows, 2*l.in)
+	q.Gemm(gpu.GemmOptions{TransB: true}, dOut, l.w.Value, dz)
+	return dz
 }
 
 // AccumulatorDim implements [Streamer]: the sum of the neighbours' states.

@@ -259,7 +259,7 @@ func TestSegmentMax(t *testing.T) {
 		TransposeEdges(nil, g, rev, edges)
 		out := agree(t, []Matrix{strided(r, 60, dim, 3), strided(r, 80, dim, 0)}, func(p *Pool, o []Matrix) {
 			arg := make([]int32, 60*dim)
-			SegmentMax(p, g, x, o[0], arg)
+			SegmentMax(p, MaxOptions{Arg: arg}, g, x.AsRows(), o[0])
 			clear(o[1].Data)
 			SegmentMaxBackward(p, rev, edges, dOut, arg, o[1])
 		})

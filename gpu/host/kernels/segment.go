@@ -1,35 +1,89 @@
 package kernels
 
-// SegmentMax sets out[d][j] to the greatest x[s][j] over the sources s of d,
-// and arg[d*x.Cols+j] to the edge it came from: the first of equals, the first NaN if
-// there is one. A destination without edges gets 0 and edge −1. out is
-// g.NumDst()×x.Cols.
-func SegmentMax(p *Pool, g CSR, x, out Matrix, arg []int32) {
-	x.check("x")
-	out.checkShape("out", g.NumDst(), x.Cols)
-	checkLen("arg", len(arg), out.Rows*out.Cols)
-	g.check(p, x.Rows)
-	k, dim := p.kernels(), x.Cols
-	p.For(out.Rows, max(1, rowGrain(dim)/8), func(lo, hi int) {
+// MaxOptions configures [SegmentMax].
+type MaxOptions struct {
+	Index []uint32 // source s is row Index[s] of the table; nil: row s
+	// Seen counts the edges that each row of out holds already [n×1] and is increased
+	// by the graph's; a row that has seen none is overwritten. Zero: all rows are.
+	Seen Matrix
+	// Arg[d*out.Cols+j], if any, becomes the edge that out[d][j] came from, −1 where it was not overwritten.
+	Arg []int32
+}
+
+// SegmentMax sets out[d][j] to the greatest element j of the table's rows of d's
+// sources: the first of equals, the first NaN if there is one. A destination without
+// edges gets 0. out is g.NumDst()×table.Dim and overlaps nothing.
+func SegmentMax(p *Pool, o MaxOptions, g CSR, table Rows, out Matrix) {
+	table.check("table")
+	out.checkShape("out", g.NumDst(), table.Dim)
+	if o.Arg != nil {
+		checkLen("arg", len(o.Arg), out.Rows*out.Cols)
+	}
+	more := o.Seen.Cols > 0
+	if more {
+		o.Seen.checkShape("seen", out.Rows, 1)
+	}
+	if o.Index != nil {
+		g.check(p, len(o.Index))
+		checkIndices(p, "index", o.Index, table.Count)
+	} else {
+		g.check(p, table.Count)
+	}
+	if out.Rows == 0 || out.Cols == 0 {
+		return
+	}
+	k, dim := p.kernels(), table.Dim
+	read := k.gather[rowType(table.Type)]
+	p.For(out.Rows, g.edgeGrain(dim/8+1), func(lo, hi int) {
+		first, last := int(g.Indptr[lo]), int(g.Indptr[hi])
+		rows := asUint32(g.Indices[first:last])
+		if o.Index != nil {
+			buf := p.uints(last - first)
+			defer p.putUints(buf)
+			for e, s := range rows {
+				buf[e] = o.Index[s]
+			}
+			rows = buf
+		}
+		row, unused := p.floats(dim), p.uints(dim)
+		defer func() { p.putFloats(row); p.putUints(unused) }()
+		from := asInt32(unused)
 		for d := lo; d < hi; d++ {
-			best, from := out.Row(d), arg[d*dim:(d+1)*dim]
-			e, end := g.Indptr[d], g.Indptr[d+1]
-			if e == end {
+			best, next := out.Row(d), rows[int(g.Indptr[d])-first:int(g.Indptr[d+1])-first]
+			if o.Arg != nil {
+				from = o.Arg[d*dim : (d+1)*dim]
+			}
+			fill(from, -1)
+			fresh := true
+			if more {
+				seen := o.Seen.Row(d)
+				fresh = seen[0] == 0
+				seen[0] += float32(len(next))
+			}
+			if fresh && len(next) == 0 {
 				clear(best)
-				for j := range from {
-					from[j] = -1
+			}
+			for i := range next {
+				to := row
+				if fresh {
+					to = best
 				}
-				continue
-			}
-			copy(best, x.Row(int(g.Indices[e])))
-			for j := range from {
-				from[j] = e
-			}
-			for e++; e < end; e++ {
-				k.maxInto(best, x.Row(int(g.Indices[e])), from, e)
+				read(to, dim, dim, next[i:i+1], table.Data, table.Stride, table.scale())
+				if fresh {
+					fill(from, g.Indptr[d])
+					fresh = false
+					continue
+				}
+				k.maxInto(best, row, from, g.Indptr[d]+int32(i))
 			}
 		}
 	})
+}
+
+func fill(x []int32, v int32) {
+	for i := range x {
+		x[i] = v
+	}
 }
 
 // SegmentMaxBackward adds to dx what [SegmentMax] owes it: out's gradient goes

@@ -1,0 +1,50 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// Grouper sorts a graph's edges by relation within each destination and gives
+// them their [gpu.EdgeGroups]. It owns what the graph's tensors then refer to, so it serves
+// one graph at a time; memory is reused. The zero value is ready.
+type Grouper struct {
+	indptr, indices []int32 // the graph's
+	groups          []int32 // where each group's edges begin
+	relations, dst  []int32 // of each group
+	of, places      []int32
+	order           []uint64 // of a destination's edges: relation, place
+}
+
+// Group sets g's edges and their groups from host memory: destination d has
+// sources indices[indptr[d]:indptr[d+1]], relations lie in the same places.
+// indptr may begin anywhere. The order of edges of one relation stays.
+func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indices []int32, relations []uint16) {
+	k.indices, k.relations, k.dst = k.indices[:0], k.relations[:0], k.dst[:0]
+	k.indptr, k.groups, k.of = append(k.indptr[:0], 0), k.groups[:0], append(k.of[:0], 0)
+	for d := range len(indptr) - 1 {
+		k.order = k.order[:0]
+		for e := indptr[d]; e < indptr[d+1]; e++ {
+			k.order = append(k.order, uint64(relations[e])<<32|uint64(e))
+		}
+		slices.Sort(k.order)
+		for i, o := range k.order {
+			if i == 0 || o>>32 != k.order[i-1]>>32 {
+				k.groups, k.relations, k.dst = append(k.groups, int32(len(k.indices))), append(k.relations, int32(o>>32)), append(k.dst, int32(d))
+			}
+			k.indices = append(k.indices, indices[uint32(o)])
+		}
+		k.indptr, k.of = append(k.indptr, int32(len(k.indices))), append(k.of, int32(len(k.relations)))
+	}
+	k.groups = append(k.groups, int32(len(k.indices)))
+	for i := len(k.places); i < len(k.groups); i++ {
+		k.places = append(k.places, int32(i))
+	}
+	g.Indptr, g.Indices = a.Int32s(q, k.indptr), a.Int32s(q, k.indices)
+	g.Groups = &gpu.EdgeGroups{Indptr: a.Int32s(q, k.groups), Relations: a.Int32s(q, k.relations), Dst: a.Int32s(q, k.dst),
+		DstIndptr: a.Int32s(q, k.of), Places: a.Int32s(q, k.places[:len(k.groups)])}
+}
+
+// Groups returns the relations and destinations of the groups made last.
+func (k *Grouper) Groups() (relations, dst []int32) { return k.relations, k.dst }
