@@ -63,12 +63,12 @@ func (c *Config) bases() int {
 
 func (c *Config) normed() bool { return c.Norm != "" && c.Norm != NoNorm }
 
-// jumps reports whether all layers are hidden and a product of their states makes the logits.
-func (c *Config) jumps() bool { return c.Jumping != "" && c.Jumping != JumpLast }
+// Jumps reports whether all layers are hidden and a product of their states makes the logits.
+func (c *Config) Jumps() bool { return c.Jumping != "" && c.Jumping != JumpLast }
 
 // hiddenLayers is how many layers have Hidden columns.
 func (c *Config) hiddenLayers() int {
-	if c.jumps() {
+	if c.Jumps() {
 		return c.Layers
 	}
 	return c.Layers - 1
@@ -151,7 +151,7 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 		}
 		in = cfg.Hidden
 	}
-	if cfg.jumps() {
+	if cfg.Jumps() {
 		m.jump = newJumping(m.params, cfg.Jumping, cfg.Layers, cfg.Hidden, cfg.Out)
 	}
 	if err := m.params.Allocate(ctx, q, cfg.Seed); err != nil {

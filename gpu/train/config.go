@@ -15,6 +15,12 @@ type Config struct {
 	Task  string `json:"task" yaml:"task"`             // "node" (default: the store's)
 	Model string `json:"model" yaml:"model"`           // one of [nn.Models]; "sage" (default)
 	Heads int    `json:"heads,omitempty" yaml:"heads"` // of gat; 0: 4
+	// Aggregator of sage, Norm, Residual and Jumping of any model, and Bases of rgcn: see [nn.Config].
+	Aggregator string `json:"aggregator,omitempty" yaml:"aggregator"`
+	Norm       string `json:"norm,omitempty" yaml:"norm"`
+	Residual   bool   `json:"residual,omitempty" yaml:"residual"`
+	Jumping    string `json:"jumping,omitempty" yaml:"jumping"`
+	Bases      int    `json:"bases,omitempty" yaml:"bases"`
 	// Layers of the model; default: as many as Fanouts.
 	Layers int `json:"layers" yaml:"layers"`
 	Hidden int `json:"hidden" yaml:"hidden"` // columns between layers; default 128
@@ -106,6 +112,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
 	case c.History && c.Model != "sage":
 		return fmt.Errorf("train: model %s has no history: its messages are not means over neighbours (known: sage)", c.Model)
+	case c.History && (c.Aggregator == "max" || c.Jumping != "" && c.Jumping != nn.JumpLast):
+		return fmt.Errorf("train: history completes the means below a last layer: it takes neither aggregator max nor jumping")
 	case c.History && c.Layers < 2:
 		return fmt.Errorf("train: a model of %d layer has no hidden states to keep a history of: use 2 layers or more", c.Layers)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
@@ -123,11 +131,26 @@ func (c *Config) validate() error {
 	case c.Device != "auto" && c.Device != "host":
 		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
 	}
-	m := c.model(1, 1) // what the store decides is checked when the model is built
+	m := c.model(shape{in: 1, classes: 1, relations: 1}) // what the store decides is checked when the model is built
 	return m.Validate()
 }
 
+// shape is what the data decides of a model.
+type shape struct {
+	in, classes int
+	relations   int  // edge types of the store
+	inverse     bool // edges are read in both directions, those against theirs as relations of their own
+}
+
 // model returns the model's description for a store.
-func (c *Config) model(in, classes int) nn.Config {
-	return nn.Config{Model: c.Model, Heads: c.Heads, Layers: c.Layers, In: in, Hidden: c.Hidden, Out: classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Seed: c.Seed}
+func (c *Config) model(s shape) nn.Config {
+	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
+		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Seed: c.Seed}
+	if c.Model == "rgcn" {
+		m.Relations = s.relations
+		if s.inverse {
+			m.Relations *= 2
+		}
+	}
+	return m
 }

@@ -69,8 +69,14 @@ type Evaluator struct {
 	memory  bool // hidden states lie in memory
 	// chunkRows is how many nodes a layer finishes at a time.
 	chunkRows int
+	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
+	pieceEdges int64
 
 	kept     csr             // the edges, if there is one tile
+	grouper  nn.Grouper      // of a piece of a tile's edges
+	sizes    *blockio.Slab   // int32 edges of each relation of each node of tile sized
+	sized    int             // −1: of none
+	perGroup []float32       // of a piece: what its groups are divided by
 	counts   *states         // int32 incoming edges of every node, once a model has read degrees
 	features []*blockio.Slab // a tile's rows of each feature column
 	loaded   int             // the tile in features, −1 = none
@@ -84,8 +90,13 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func NewEvaluator(src Source, dev gpu.Device, o EvaluatorOptions, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
-	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1,
+	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
+	if o.Model.Relations > 0 {
+		if err := e.readRelations(m); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range o.Features {
 		c, err := m.Column(name)
 		if err != nil {
@@ -119,17 +130,30 @@ func (e *Evaluator) plan(maxDim int) error {
 	accumulated, transformed := e.o.Model.StreamDims()
 	accDim = max(accDim, int64(maxDim), int64(accumulated))
 	stateBytes := 4 * int64(maxDim)
-	directions := int64(1)
-	if m.Schema.Undirected {
+	directions, edgeBytes := int64(1), int64(4)
+	if m.Schema.Undirected || e.edges.inverse > 0 {
 		directions = 2
 	}
+	if e.edges.relation != nil {
+		edgeBytes += 2
+	}
+	layers := 2 // whose states are there at once
+	if e.o.Model.Jumps() {
+		layers = max(layers, e.o.Model.Layers)
+	}
 	row := 4 * (3*accDim + 2*int64(maxDim)) // a node's tensors in a layer that finishes
-	e.chunkRows = int(max(chunkBytes/row, chunkRowsMin))
+	if e.o.Model.Jumps() {
+		row = max(row, 4*int64(2*layers+1)*int64(maxDim))
+	}
+	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(chunkBytes/(4*accDim), chunkRowsMin)
 	var largest uint64
 	for _, p := range m.Partitions {
 		largest = max(largest, p.Nodes)
 	}
 	chunk := min(int64(e.chunkRows), int64(largest)) * row
+	if e.edges.relation != nil {
+		chunk = max(chunk, 2*chunkBytes) // groups of a piece's edges, and their means
+	}
 	need := func(k int) int64 {
 		var most int64
 		for _, t := range tilesOf(m.Partitions, k) {
@@ -138,11 +162,11 @@ func (e *Evaluator) plan(maxDim int) error {
 				edges += int64(p.Edges)
 			}
 			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the row being read.
-			most = max(most, int64(t.nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed)+20)+edges*directions*4)
+			most = max(most, int64(t.nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20)+edges*directions*edgeBytes)
 		}
 		return most + chunk
 	}
-	states := int64(m.Nodes) * (2*stateBytes + 4)
+	states := int64(m.Nodes) * (int64(layers)*stateBytes + 4)
 	k := 1
 	if e.o.MemoryBytes > 0 {
 		for ; need(k) > e.o.MemoryBytes; k *= 2 {
@@ -182,12 +206,13 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 		}
 	}
 	layers := model.Layers()
+	r.jumps = model.Jumps()
 	for l, layer := range layers {
 		s, ok := layer.(nn.Streamer)
 		if !ok {
 			return nil, fmt.Errorf("train: layer %d (%T) cannot be evaluated from edge buckets", l, layer)
 		}
-		last := l == len(layers)-1
+		last := l == len(layers)-1 && !r.jumps
 		if last {
 			r.history = h
 		} else {
@@ -202,8 +227,17 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 				return nil, fmt.Errorf("train: evaluate layer %d: %w", l, err)
 			}
 		}
-		r.in.close()
+		if r.jumps {
+			r.below = append(r.below, r.out)
+		} else {
+			r.in.close()
+		}
 		r.in, r.out = r.out, nil
+	}
+	if r.jumps {
+		if err := r.jump(ctx, model); err != nil {
+			return nil, fmt.Errorf("train: evaluate all layers' states: %w", err)
+		}
 	}
 	for i := range r.metrics {
 		if m := &r.metrics[i]; m.Nodes > 0 {
@@ -220,12 +254,12 @@ func (e *Evaluator) Close() error {
 	e.counts.close()
 	e.counts = nil
 	err := e.arena.Close()
-	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1]) {
+	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes) {
 		if s != nil {
 			err = errors.Join(err, s.Free())
 		}
 	}
-	e.features, e.state, e.degrees, e.ends = nil, nil, nil, [2]*blockio.Slab{}
+	e.features, e.state, e.degrees, e.ends, e.sizes = nil, nil, nil, [2]*blockio.Slab{}, nil
 	return err
 }
 
@@ -237,6 +271,8 @@ type evaluation struct {
 	splits  []uint8
 	metrics []Metrics
 	in, out *states // hidden states below and above the layer; in is nil below the first
+	jumps   bool
+	below   []*states // of all layers, where the model jumps; in is one of them
 	labels  []byte
 	split   []byte
 	masked  []int32
@@ -244,7 +280,12 @@ type evaluation struct {
 }
 
 func (r *evaluation) close() {
-	r.in.close()
+	for _, s := range r.below {
+		s.close()
+	}
+	if !r.jumps {
+		r.in.close()
+	}
 	r.out.close()
 }
 

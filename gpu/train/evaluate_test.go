@@ -20,21 +20,30 @@ func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split ui
 	a := gpu.NewArena(q.Device())
 	defer func() { _ = a.Close() }()
 	n := len(g.labels)
-	indptr, indices := []int32{0}, []int32{}
-	for _, s := range g.in.Spans {
-		for _, u := range g.in.Indices[s.Begin:s.End] {
-			indices = append(indices, int32(u))
+	indptr, indices, relations := []int32{0}, []int32{}, []uint16{}
+	for v := range n {
+		for k := g.in.Spans[v].Begin; k < g.in.Spans[v].End; k++ {
+			indices, relations = append(indices, int32(g.in.Indices[k])), append(relations, g.in.Relations[k])
+		}
+		if m.Config().Relations > testRelations {
+			for k := g.out.Spans[v].Begin; k < g.out.Spans[v].End; k++ {
+				indices, relations = append(indices, int32(g.out.Indices[k])), append(relations, g.out.Relations[k]+testRelations)
+			}
 		}
 		indptr = append(indptr, int32(len(indices)))
 	}
+	groupers := make([]nn.Grouper, len(m.Layers()))
 	var degrees []int32
 	for v := range n {
 		degrees = append(degrees, indptr[v+1]-indptr[v])
 	}
 	var graphs []gpu.Graph
-	for range m.Layers() {
+	for l := range m.Layers() {
 		deg := a.Int32s(q, degrees)
 		graphs = append(graphs, gpu.Graph{NumDst: n, NumSrc: n, Indptr: a.Int32s(q, indptr), Indices: a.Int32s(q, indices), SrcDegrees: deg, DstDegrees: deg})
+		if m.Config().Relations > 0 {
+			groupers[l].Group(q, a, &graphs[l], indptr, indices, relations)
+		}
 	}
 	mem, err := q.Device().Map(g.features)
 	if err != nil {
@@ -64,19 +73,28 @@ func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split ui
 // TestEvaluatorExact: evaluation streamed in any number of tiles, with hidden
 // states in memory or in a file, equals one pass over the whole graph.
 func TestEvaluatorExact(t *testing.T) {
-	for _, model := range nn.Models() {
+	models := map[string]Config{
+		"sage max": {Model: "sage", Aggregator: "max"}, "sage, batch norm, cat": {Model: "sage", Norm: "batch", Jumping: "cat"},
+		"rgcn, residual, max": {Model: "rgcn", Bases: 2, Residual: true, Jumping: "max"}, "gat, layer norm, residual, cat": {Model: "gat", Norm: "layer", Residual: true, Jumping: "cat"},
+	}
+	for _, m := range nn.Models() {
+		models[m] = Config{Model: m}
+	}
+	for name, model := range models {
 		for _, undirected := range []bool{true, false} {
 			for _, layers := range []int{1, 2, 3} {
 				for _, c := range []struct {
 					parts, tiles int
 					inMemory     bool
 				}{{1, 1, true}, {7, 1, true}, {7, 4, true}, {7, 7, false}, {40, 16, false}} {
-					if model != "sage" && (layers == 3 || c.parts == 40 && !undirected) {
+					if name != "sage" && (layers == 3 || c.parts == 40 && !undirected) {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s/undirected=%v/layers=%d/parts=%d/tiles=%d", model, undirected, layers, c.parts, c.tiles), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/undirected=%v/layers=%d/parts=%d/tiles=%d", name, undirected, layers, c.parts, c.tiles), func(t *testing.T) {
 						g := random(t, 1500, c.parts, undirected)
-						evaluateExactly(t, g, nn.Config{Model: model, Layers: layers, In: g.dim, Hidden: 12, Out: 5, Seed: 2}, c.tiles, c.inMemory)
+						model, dropout := model, 0.
+						model.Layers, model.Hidden, model.Dropout, model.Seed = layers, 12, &dropout, 2
+						evaluateExactly(t, g, model.model(g.shape()), c.tiles, c.inMemory)
 					})
 				}
 			}
@@ -100,8 +118,8 @@ func evaluateExactly(t *testing.T, g *memoryGraph, cfg nn.Config, tiles int, inM
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	e.tiles, e.memory = tilesOf(g.m.Partitions, tiles), inMemory
-	for range 2 { // the second time from what was kept
+	e.tiles, e.memory, e.pieceEdges, e.chunkRows = tilesOf(g.m.Partitions, tiles), inMemory, 50, 300 // less than a hub's edges, than a partition
+	for range 2 {                                                                                    // the second time from what was kept
 		got, err := e.Run(t.Context(), q, m, "valid", "test")
 		if err != nil {
 			t.Fatal(err)

@@ -73,7 +73,7 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 		if err = grow(&r.ends[0], int64(t.nodes)*4); err == nil {
 			n := asInt32(r.ends[0].Bytes())[:t.nodes]
 			clear(n)
-			err = r.edges.each(ctx, everything, t, func(d, _ uint32) { n[d]++ })
+			err = r.edges.each(ctx, everything, t, func(d, _ uint32, _ uint16) { n[d]++ })
 		}
 		if err == nil {
 			err = counts.write(r.ends[0].Bytes()[:4*t.nodes], t.base)
@@ -118,6 +118,9 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	}
 	if layer == nil {
 		return nil
+	}
+	if c.relations != nil {
+		return r.accumulateGroups(ctx, layer, c, r.tiles[from].nodes, to, input, acc)
 	}
 	g := gpu.Graph{NumDst: r.tiles[to].nodes, NumSrc: r.tiles[from].nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
 	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {

@@ -22,8 +22,9 @@ type memoryGraph struct {
 	features []byte
 	labels   []int32
 	split    []uint8
-	in       store.Adjacency
-	rows     [][]byte // encoded topology rows
+	in, out  store.Adjacency // out only where edges have relations and directions
+	rows     [][]byte        // encoded topology rows
+	types    [][]byte        // relations of their edges
 	started  bool
 }
 
@@ -43,6 +44,8 @@ func (g *memoryGraph) ReadColumn(_ context.Context, name string, p store.Partiti
 		return b, nil
 	case "split":
 		return g.split[lo:hi], nil
+	case "relation":
+		return g.types[p], nil
 	}
 	return nil, fmt.Errorf("no column %s", name)
 }
@@ -69,6 +72,9 @@ func (g *memoryGraph) Stats() (s store.MacroStats)   { return s }
 func (g *memoryGraph) MacroBatch() *store.MacroBatch {
 	mb := &store.MacroBatch{Rows: len(g.labels), In: &g.in, Labels: g.labels,
 		Features: []store.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}
+	if len(g.out.Spans) > 0 {
+		mb.Out = &g.out
+	}
 	for p, info := range g.m.Partitions {
 		mb.Partitions = append(mb.Partitions, store.ResidentPartition{ID: store.PartitionID(p), Base: uint32(info.First), Nodes: uint32(info.Nodes), First: info.First})
 	}
@@ -78,6 +84,16 @@ func (g *memoryGraph) MacroBatch() *store.MacroBatch {
 		}
 	}
 	return mb
+}
+
+// testRelations is the relations that edges of a memoryGraph have.
+const testRelations = 3
+
+// relationOf is the relation of the stored edge from s to d.
+func relationOf(s, d uint32) uint16 { return uint16((s*7 + d*d) % 5 % testRelations) }
+
+func (g *memoryGraph) shape() shape {
+	return shape{in: g.dim, classes: g.m.Schema.Classes, relations: testRelations, inverse: !g.m.Schema.Undirected}
 }
 
 // build makes adjacency, rows and manifest from edges [2·E]; dim, features,
@@ -100,18 +116,34 @@ func (g *memoryGraph) build(t testing.TB, edges []int64, n, classes, parts int, 
 		return int(a[0]) - int(b[0])
 	})
 	pairs = slices.Compact(pairs)
-	neighbours := make([][]uint32, n)
+	neighbours, reverse := make([][]uint32, n), make([][]uint32, n)
 	for _, p := range pairs {
 		neighbours[p[1]] = append(neighbours[p[1]], p[0])
 		if undirected && p[0] != p[1] {
 			neighbours[p[0]] = append(neighbours[p[0]], p[1])
 		}
+		reverse[p[0]] = append(reverse[p[0]], p[1])
 	}
-	for _, list := range neighbours {
-		slices.Sort(list)
-		at := int64(len(g.in.Indices))
-		g.in.Indices = append(g.in.Indices, list...)
-		g.in.Spans = append(g.in.Spans, store.Span{Begin: at, End: int64(len(g.in.Indices))})
+	adjacency := func(lists [][]uint32, relation func(v, u uint32) uint16) (a store.Adjacency) {
+		for v, list := range lists {
+			slices.Sort(list)
+			at := int64(len(a.Indices))
+			a.Indices = append(a.Indices, list...)
+			for _, u := range list {
+				a.Relations = append(a.Relations, relation(uint32(v), u))
+			}
+			a.Spans = append(a.Spans, store.Span{Begin: at, End: int64(len(a.Indices))})
+		}
+		return a
+	}
+	g.in = adjacency(neighbours, func(v, u uint32) uint16 {
+		if undirected {
+			v, u = max(v, u), min(v, u)
+		}
+		return relationOf(u, v)
+	})
+	if !undirected {
+		g.out = adjacency(reverse, relationOf)
 	}
 	var sizes []uint32
 	part := func(v uint32) int { return int(uint64(v) * uint64(parts) / uint64(n)) }
@@ -141,8 +173,12 @@ func (g *memoryGraph) build(t testing.TB, edges []int64, n, classes, parts int, 
 		if err := enc.Begin(store.PartitionID(j)); err != nil {
 			t.Fatal(err)
 		}
+		var types []byte
 		for i := range parts {
 			slices.Sort(buckets[j][i])
+			for _, e := range buckets[j][i] {
+				types = append(types, byte(relationOf(uint32(e)+uint32(g.m.Partitions[i].First), uint32(e>>32)+uint32(g.m.Partitions[j].First))))
+			}
 			if err := enc.Bucket(store.PartitionID(i), buckets[j][i]); err != nil {
 				t.Fatal(err)
 			}
@@ -150,13 +186,14 @@ func (g *memoryGraph) build(t testing.TB, edges []int64, n, classes, parts int, 
 		if _, err := enc.End(); err != nil {
 			t.Fatal(err)
 		}
-		g.rows = append(g.rows, b.Bytes())
+		g.rows, g.types = append(g.rows, b.Bytes()), append(g.types, types)
 	}
 	g.m.Nodes, g.m.Edges = uint64(n), uint64(len(pairs))
-	g.m.Schema = store.Schema{Undirected: undirected, Task: store.TaskNode, Classes: classes}
+	g.m.Schema = store.Schema{Relations: make([]store.Relation, testRelations), Undirected: undirected, Task: store.TaskNode, Classes: classes}
 	g.m.Columns = []store.ColumnInfo{
 		{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: g.dim},
 		{Name: "label", Role: store.RoleLabel, Elem: blocks.Int32, Dim: 1},
+		{Name: "relation", Role: store.RoleRelation, Elem: blocks.Uint8, Dim: 1},
 		{Name: "split", Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1},
 	}
 }

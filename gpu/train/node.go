@@ -31,6 +31,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	if err != nil {
 		return nil, err
 	}
+	shape := shape{in: in, classes: m.Schema.Classes, relations: len(m.Schema.Relations), inverse: !m.Schema.Undirected}
 	usage := startUsage()
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
@@ -45,7 +46,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 			memory -= h.bytes()
 		}
 	}
-	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, Split: cfg.Split, MemoryBytes: share(memory, evalShare), Model: cfg.model(in, m.Schema.Classes)}, max(cfg.Hidden, m.Schema.Classes))
+	eval, err := NewEvaluator(st, dev, EvaluatorOptions{Features: cfg.Features, Split: cfg.Split, MemoryBytes: share(memory, evalShare), Model: cfg.model(shape)}, max(cfg.Hidden, m.Schema.Classes))
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	t, err := newTrainer(ctx, dev, &cfg, in, m.Schema.Classes)
+	t, err := newTrainer(ctx, dev, &cfg, shape)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +91,9 @@ func share(memory int64, n int64) int64 {
 func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 	if m.Schema.Task != store.TaskNode || m.Schema.Classes < 1 {
 		return 0, fmt.Errorf("train: the store's task is %q with %d classes, expected %q: ingest labels and a split", m.Schema.Task, m.Schema.Classes, store.TaskNode)
+	}
+	if cfg.Model == "rgcn" && len(m.ColumnsOf(store.RoleRelation)) == 0 {
+		return 0, fmt.Errorf("train: %w: model rgcn needs a column of role %s: ingest edges with types", store.ErrNotFound, store.RoleRelation)
 	}
 	if len(cfg.Features) == 0 {
 		for _, c := range m.ColumnsOf(store.RoleFeature) {
@@ -132,6 +136,9 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory int64) (*store.MacroBatches, macro.Policy, error) {
 	m := st.Manifest()
 	o := store.MacroOptions{EngineName: cfg.IOEngine, Pinned: m.Pinned, Features: cfg.Features, Labels: true, Split: "train", SplitColumn: cfg.Split, Threads: cfg.Threads}
+	if cfg.Model == "rgcn" {
+		o.Relations, o.Both = true, !m.Schema.Undirected
+	}
 	if memory > 0 {
 		left := memory - programBytes
 		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)

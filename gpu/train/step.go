@@ -61,17 +61,20 @@ type trainer struct {
 	graphs []gpu.Graph
 	// degrees of the batch's input nodes, where the model reads degrees
 	degrees []int32
+	// groupers give each layer's graph its groups, where the model has relations
+	groupers  []nn.Grouper
+	relations int // of the store
 	// history is what nodes outside memory contribute, nil without.
 	history *history
 }
 
-func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, in, classes int) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg, arena: gpu.NewArena(dev), key: keyed.New(cfg.Seed),
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape) (_ *trainer, err error) {
+	t := &trainer{cfg: cfg, arena: gpu.NewArena(dev), key: keyed.New(cfg.Seed), relations: s.relations,
 		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.WeightDecay)}}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
-	if t.model, err = nn.New(ctx, t.queue, cfg.model(in, classes)); err == nil {
+	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
 		fanouts := cfg.Fanouts[:t.model.Hops()]
 		if len(fanouts) == 0 { // the sampler draws at least one hop; batch leaves it
 			fanouts = []int{1}
@@ -113,7 +116,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 	for pass := range max(1, mb.Step.Passes) {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
 		place := t.key.With(placeShuffle).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
-		t.loader.Start(ctx, key, mini.Graph{In: mb.In}, mini.NewShuffled(place, mb.Seeds, t.cfg.BatchSize))
+		t.loader.Start(ctx, key, t.neighbours(mb), mini.NewShuffled(place, mb.Seeds, t.cfg.BatchSize))
 		for {
 			start := time.Now()
 			if !t.loader.Next() {
@@ -129,6 +132,15 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 		}
 	}
 	return nil
+}
+
+// neighbours is what mini-batches are sampled from: a directed graph of relations in
+// both directions, anything else along its edges.
+func (t *trainer) neighbours(mb *store.MacroBatch) mini.Graph {
+	if t.model.Config().Relations > t.relations {
+		return mini.Graph{In: mb.In, Out: mb.Out, Relations: t.relations}
+	}
+	return mini.Graph{In: mb.In}
 }
 
 // tables maps a macro-batch's feature columns into the device.
@@ -205,7 +217,10 @@ func (t *trainer) blocks(mb *store.MacroBatch, b *mini.Batch) (input []uint32) {
 	for range len(t.model.Layers()) - len(blocks) {
 		t.graphs = append(t.graphs, gpu.Graph{NumDst: len(input), NumSrc: len(input)})
 	}
-	degrees := t.model.ReadsDegrees()
+	degrees, relations := t.model.ReadsDegrees(), t.model.Config().Relations > 0
+	if relations && t.groupers == nil {
+		t.groupers = make([]nn.Grouper, len(blocks))
+	}
 	var below gpu.Tensor // the sources' degrees: those of the destinations of the block below
 	if degrees {
 		t.degrees = t.degrees[:0]
@@ -217,7 +232,12 @@ func (t *trainer) blocks(mb *store.MacroBatch, b *mini.Batch) (input []uint32) {
 	}
 	for i := range blocks {
 		k := &blocks[i]
-		g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+		g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc}
+		if relations {
+			t.groupers[i].Group(q, a, &g, k.Indptr, k.Indices, k.Relations)
+		} else {
+			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
+		}
 		if degrees {
 			g.SrcDegrees, g.DstDegrees = below, a.Int32s(q, k.Degrees)
 			below = g.DstDegrees

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"unsafe"
@@ -43,6 +44,7 @@ func tilesOf(parts []store.PartitionInfo, n int) []tile {
 type csr struct {
 	slab            *blockio.Slab
 	indptr, indices []int32
+	relations       []uint16 // parallel to indices; nil unless asked for
 }
 
 func (c *csr) free() {
@@ -57,13 +59,19 @@ type edgeBuilder struct {
 	src        Source
 	undirected bool
 	parts      []store.PartitionInfo
-	row        []byte // the row last read: a reused buffer
+	// relation is the column of edges' relations to read, nil for none. inverse, of a
+	// directed store, reads edges against their direction too, as relations that are inverse larger.
+	relation  *store.ColumnInfo
+	relations int // of the store; a larger id is corrupt
+	inverse   uint16
+
+	row, types []byte // last read: reused buffers
 	bytes      int64  // read so far
 }
 
 // build collects the edges s → d with s in from and d in to; the edges of an
-// undirected store count in both directions, a self loop once. Each row is
-// read twice: to count and to fill.
+// undirected store count in both directions, a self loop once; inverse edges
+// count like edges. Each row is read twice: to count and to fill.
 func (b *edgeBuilder) build(ctx context.Context, from, to tile) (c csr, err error) {
 	count, err := blockio.AllocSlab(int64(to.nodes+1)*4, blockio.SlabOptions{})
 	if err != nil {
@@ -72,7 +80,7 @@ func (b *edgeBuilder) build(ctx context.Context, from, to tile) (c csr, err erro
 	defer func() { _ = count.Free() }()
 	next := asInt32(count.Bytes())[:to.nodes+1]
 	var edges int64
-	if err := b.each(ctx, from, to, func(d, _ uint32) { next[d+1]++; edges++ }); err != nil {
+	if err := b.each(ctx, from, to, func(d, _ uint32, _ uint16) { next[d+1]++; edges++ }); err != nil {
 		return csr{}, err
 	}
 	if edges > math.MaxInt32 {
@@ -81,29 +89,43 @@ func (b *edgeBuilder) build(ctx context.Context, from, to tile) (c csr, err erro
 	for i := range to.nodes {
 		next[i+1] += next[i]
 	}
-	slab, err := blockio.AllocSlab((int64(to.nodes+1)+edges)*4, blockio.SlabOptions{})
+	size := (int64(to.nodes+1) + edges) * 4
+	if b.relation != nil {
+		size += 2 * edges
+	}
+	slab, err := blockio.AllocSlab(size, blockio.SlabOptions{})
 	if err != nil {
 		return csr{}, err
 	}
 	all := asInt32(slab.Bytes())
 	c = csr{slab: slab, indptr: all[:to.nodes+1], indices: all[to.nodes+1 : int64(to.nodes+1)+edges]}
 	copy(c.indptr, next)
-	err = b.each(ctx, from, to, func(d, s uint32) {
+	fill := func(d, s uint32, _ uint16) {
 		c.indices[next[d]] = int32(s)
 		next[d]++
-	})
+	}
+	if b.relation != nil {
+		c.relations, err = blocks.View[uint16](slab.Bytes()[size-2*edges : size])
+		fill = func(d, s uint32, r uint16) {
+			c.indices[next[d]], c.relations[next[d]] = int32(s), r
+			next[d]++
+		}
+	}
+	if err == nil {
+		err = b.each(ctx, from, to, fill)
+	}
 	if err != nil {
 		c.free()
 	}
 	return c, err
 }
 
-// each calls fn(d, s) for every message from tile from to tile to, by
-// positions in the tiles, in an order that is fixed by the store.
-func (b *edgeBuilder) each(ctx context.Context, from, to tile, fn func(d, s uint32)) error {
+// each calls fn for every message from tile from to tile to, by positions in
+// the tiles, in an order that is fixed by the store. r is the edge's relation, 0 if none are read.
+func (b *edgeBuilder) each(ctx context.Context, from, to tile, fn func(d, s uint32, r uint16)) error {
 	for j := range b.parts {
 		inTo := to.lo <= j && j < to.hi
-		mirror := b.undirected && from.lo <= j && j < from.hi
+		mirror := (b.undirected || b.inverse > 0) && from.lo <= j && j < from.hi
 		if !inTo && !mirror {
 			continue
 		}
@@ -113,11 +135,14 @@ func (b *edgeBuilder) each(ctx context.Context, from, to tile, fn func(d, s uint
 		}
 		b.row = buf
 		b.bytes += int64(len(buf))
+		if err := b.readTypes(ctx, j, row.Edges()); err != nil {
+			return err
+		}
 		if inTo {
 			base := uint32(uint64(b.parts[j].First) - to.base)
 			for i := from.lo; i < from.hi; i++ {
 				off := uint32(uint64(b.parts[i].First) - from.base)
-				if err := bucket(&row, i, func(d, s uint32) { fn(base+d, off+s) }); err != nil {
+				if err := b.bucket(&row, i, func(d, s uint32, r uint16) { fn(base+d, off+s, r) }); err != nil {
 					return err
 				}
 			}
@@ -126,9 +151,9 @@ func (b *edgeBuilder) each(ctx context.Context, from, to tile, fn func(d, s uint
 			base := uint32(uint64(b.parts[j].First) - from.base)
 			for i := to.lo; i < to.hi; i++ {
 				off := uint32(uint64(b.parts[i].First) - to.base)
-				err := bucket(&row, i, func(d, s uint32) {
-					if i != j || d != s {
-						fn(off+s, base+d)
+				err := b.bucket(&row, i, func(d, s uint32, r uint16) {
+					if i != j || d != s || b.inverse > 0 {
+						fn(off+s, base+d, r+b.inverse)
 					}
 				})
 				if err != nil {
@@ -140,30 +165,63 @@ func (b *edgeBuilder) each(ctx context.Context, from, to tile, fn func(d, s uint
 	return nil
 }
 
-// bucket calls fn(dst, src) for every edge of bucket i of a row.
-func bucket(row *blocks.Row, i int, fn func(d, s uint32)) error {
-	k, err := row.Bucket(i)
-	if err != nil || k.Edges == 0 {
+// readTypes reads the relations of row j's edges, if they are wanted.
+func (b *edgeBuilder) readTypes(ctx context.Context, j int, edges uint64) (err error) {
+	if b.relation == nil {
+		return nil
+	}
+	if b.types, err = b.src.ReadColumn(ctx, b.relation.Name, store.PartitionID(j), b.types); err != nil {
 		return err
 	}
-	switch {
-	case k.Dst16 != nil && k.Src16 != nil:
-		runs(k.Starts, k.Dst16, k.Src16, fn)
-	case k.Dst16 != nil:
-		runs(k.Starts, k.Dst16, k.Src32, fn)
-	case k.Src16 != nil:
-		runs(k.Starts, k.Dst32, k.Src16, fn)
-	default:
-		runs(k.Starts, k.Dst32, k.Src32, fn)
+	b.bytes += int64(len(b.types))
+	if want := edges * uint64(b.relation.RowBytes()); uint64(len(b.types)) != want {
+		return fmt.Errorf("train: column %s of row %d has %d bytes, expected %d", b.relation.Name, j, len(b.types), want)
+	}
+	for e := range edges {
+		if r := b.typeOf(int(e)); int(r) >= b.relations {
+			return fmt.Errorf("train: %w: edge %d of row %d has relation %d, the store has %d", blocks.ErrCorrupt, e, j, r, b.relations)
+		}
 	}
 	return nil
 }
 
-func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, fn func(d, s uint32)) {
+// typeOf returns the relation of edge e of the row last read.
+func (b *edgeBuilder) typeOf(e int) uint16 {
+	switch {
+	case b.relation == nil:
+		return 0
+	case b.relation.Elem == blocks.Uint8:
+		return uint16(b.types[e])
+	}
+	return binary.LittleEndian.Uint16(b.types[2*e:])
+}
+
+// bucket calls fn(dst, src, relation) for every edge of bucket i of a row.
+func (b *edgeBuilder) bucket(row *blocks.Row, i int, fn func(d, s uint32, r uint16)) error {
+	k, err := row.Bucket(i)
+	if err != nil || k.Edges == 0 {
+		return err
+	}
+	first := int(row.FirstEdge(i))
+	relation := func(e int) uint16 { return b.typeOf(first + e) }
+	switch {
+	case k.Dst16 != nil && k.Src16 != nil:
+		runs(k.Starts, k.Dst16, k.Src16, relation, fn)
+	case k.Dst16 != nil:
+		runs(k.Starts, k.Dst16, k.Src32, relation, fn)
+	case k.Src16 != nil:
+		runs(k.Starts, k.Dst32, k.Src16, relation, fn)
+	default:
+		runs(k.Starts, k.Dst32, k.Src32, relation, fn)
+	}
+	return nil
+}
+
+func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, relation func(e int) uint16, fn func(d, s uint32, r uint16)) {
 	r := -1
 	for e, s := range src {
 		r += int(starts[e/64] >> (e % 64) & 1)
-		fn(uint32(dst[r]), uint32(s))
+		fn(uint32(dst[r]), uint32(s), relation(e))
 	}
 }
 

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gstore/gstore/gpu/host"
@@ -14,12 +15,12 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 	}
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { _ = dev.Close() }()
-	tr, err := newTrainer(t.Context(), dev, &cfg, g.dim, g.m.Schema.Classes)
+	tr, err := newTrainer(t.Context(), dev, &cfg, g.shape())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tr.close() }()
-	ev, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, MemoryBytes: evalBytes, TempDir: t.TempDir()}, max(cfg.Hidden, g.m.Schema.Classes))
+	ev, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, MemoryBytes: evalBytes, TempDir: t.TempDir(), Model: cfg.model(g.shape())}, max(cfg.Hidden, g.m.Schema.Classes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,5 +66,37 @@ func TestNodeLearnsAndRepeats(t *testing.T) {
 	}
 	if other, _ := run(1, 8); other[0].Loss == want[0].Loss {
 		t.Error("another seed gives the same loss")
+	}
+}
+
+// TestModelsLearn: every option trains end to end, in mini-batches and with exact validation, and
+// the same for any number of threads; relations of a directed graph are read in both directions.
+func TestModelsLearn(t *testing.T) {
+	for name, c := range map[string]Config{
+		"rgcn":                       {Model: "rgcn"},
+		"rgcn, layer norm, residual": {Model: "rgcn", Bases: 2, Norm: "layer", Residual: true},
+		"sage max, batch norm, cat":  {Aggregator: "max", Norm: "batch", Jumping: "cat"},
+		"gat, residual, jumping max": {Model: "gat", Norm: "layer", Residual: true, Jumping: "max"},
+	} {
+		for _, undirected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {
+				g := random(t, 1200, 5, undirected)
+				c.Hidden, c.Epochs, c.BatchSize, c.LR, c.Seed, c.Fanouts = 16, 6, 60, .01, 7, []int{10, 5}
+				var want []Epoch
+				for _, threads := range []int{1, 3} {
+					c.Threads = threads
+					s, epochs := runMemory(t, g, c, 0)
+					if s.TestAccuracy < .55 {
+						t.Errorf("test accuracy %.3f, expected above .55 on labels that features and neighbours tell", s.TestAccuracy)
+					}
+					for e := range want {
+						if epochs[e].Loss != want[e].Loss || epochs[e].ValidAccuracy != want[e].ValidAccuracy {
+							t.Errorf("epoch %d: %+v with %d threads, %+v with one", e+1, epochs[e], threads, want[e])
+						}
+					}
+					want = epochs
+				}
+			})
+		}
 	}
 }

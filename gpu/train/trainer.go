@@ -18,14 +18,14 @@ type Trainer struct {
 
 // NewTrainer makes a model for feature rows of in elements and the given
 // number of classes on dev, which stays the caller's. Of cfg only what concerns model, sampling
-// and optimiser counts.
+// and optimiser counts; models of relations are not for it.
 func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int) (*Trainer, error) {
 	if err := cfg.Normalize(); err != nil {
 		return nil, err
 	}
 	r := &Trainer{cfg: cfg}
 	var err error
-	r.t, err = newTrainer(ctx, dev, &r.cfg, in, classes)
+	r.t, err = newTrainer(ctx, dev, &r.cfg, shape{in: in, classes: classes})
 	return r, err
 }
 

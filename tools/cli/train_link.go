@@ -30,7 +30,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 }
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
-var nodeOnly = []string{"layers", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "buffer", "reuse"}
+var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "buffer", "reuse"}
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.
