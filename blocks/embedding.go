@@ -10,9 +10,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// EmbeddingSlots is the number of copies of each partition in an Embedding
+// EmbeddingSlotsMin is the least number of copies of each partition in an Embedding
 // file: one that a checkpoint names and one that is being written. Part of the format.
-const EmbeddingSlots = 2
+const EmbeddingSlotsMin = 2
+
+// embeddingSlotsMax bounds what a directory may claim.
+const embeddingSlotsMax = 64
 
 // embeddingPlanesMax bounds what a header may claim: values and two moments,
 // and some room.
@@ -21,7 +24,7 @@ const embeddingPlanesMax = 8
 // fillBytes is how much of a new file is made and written at a time.
 const fillBytes = 1 << 20
 
-// embeddingFixedBytes is the directory's fixed part: u32 planes, u32 zero.
+// embeddingFixedBytes is the directory's fixed part: u32 planes, u32 slots beyond EmbeddingSlotsMin.
 const embeddingFixedBytes = 8
 
 // EmbeddingLayout says where everything lies in an Embedding file, the one kind
@@ -29,9 +32,9 @@ const embeddingFixedBytes = 8
 // said by the checkpoint that names it (package store).
 //
 //	0      header, 4 KiB; element type and dim are those of one plane
-//	4096   directory: u32 planes, u32 zero, partitions × u64 nodes, u32 crc32c
+//	4096   directory: u32 planes, u32 slots − 2, partitions × u64 nodes, u32 crc32c
 //	…      slot 0: for each partition, for each plane, an extent [nodes][dim]
-//	…      slot 1: the same
+//	…      slot 1: the same, and as many more as there are slots
 //
 // Plane 0 holds the embeddings, the others the optimiser's state (Adagrad: the
 // accumulator; Adam: both moments). Every extent begins at a multiple of Alignment;
@@ -39,13 +42,14 @@ const embeddingFixedBytes = 8
 type EmbeddingLayout struct {
 	Header Header
 	Planes int
+	Slots  int      // one more than the checkpoints that are kept
 	Nodes  []uint64 // of each partition
 
 	first []int64 // offset of slot 0 of each partition; last: the end of slot 0
 }
 
 // NewEmbeddingLayout checks the arguments and computes the layout. h.Partitions is set.
-func NewEmbeddingLayout(h Header, planes int, nodes []uint64) (*EmbeddingLayout, error) {
+func NewEmbeddingLayout(h Header, planes, slots int, nodes []uint64) (*EmbeddingLayout, error) {
 	h.Kind, h.Partitions = Embedding, uint32(len(nodes))
 	if err := h.Validate(); err != nil {
 		return nil, err
@@ -53,7 +57,10 @@ func NewEmbeddingLayout(h Header, planes int, nodes []uint64) (*EmbeddingLayout,
 	if planes < 1 || planes > embeddingPlanesMax {
 		return nil, fmt.Errorf("embedding of %d planes (expected 1 to %d)", planes, embeddingPlanesMax)
 	}
-	l := &EmbeddingLayout{Header: h, Planes: planes, Nodes: nodes}
+	if slots < EmbeddingSlotsMin || slots > embeddingSlotsMax {
+		return nil, fmt.Errorf("embedding of %d slots (expected %d to %d)", slots, EmbeddingSlotsMin, embeddingSlotsMax)
+	}
+	l := &EmbeddingLayout{Header: h, Planes: planes, Slots: slots, Nodes: nodes}
 	at := HeaderBytes + l.directoryBytes()
 	for p, n := range nodes {
 		l.first = append(l.first, at)
@@ -61,8 +68,8 @@ func NewEmbeddingLayout(h Header, planes int, nodes []uint64) (*EmbeddingLayout,
 			return nil, fmt.Errorf("partition %d has %d nodes", p, n)
 		}
 		at += int64(planes) * l.PlaneBytes(PartitionID(p))
-		if at < 0 || at > math.MaxInt64/4 {
-			return nil, fmt.Errorf("embedding is larger than 2^61 bytes")
+		if at < 0 || at > math.MaxInt64/embeddingSlotsMax/2 {
+			return nil, fmt.Errorf("a slot of the embedding is larger than 2^56 bytes")
 		}
 	}
 	l.first = append(l.first, at)
@@ -91,7 +98,7 @@ func (l *EmbeddingLayout) Offset(p PartitionID, plane, slot int) int64 {
 // Size is the file's length.
 func (l *EmbeddingLayout) Size() int64 {
 	end := l.first[len(l.first)-1]
-	return end + (EmbeddingSlots-1)*(end-l.first[0])
+	return end + int64(l.Slots-1)*(end-l.first[0])
 }
 
 // ExtentName is how messages name a plane of a partition.
@@ -104,6 +111,7 @@ func (l *EmbeddingLayout) encode() []byte {
 	b := append(l.Header.encode(), make([]byte, l.directoryBytes())...)
 	d := b[HeaderBytes:]
 	binary.LittleEndian.PutUint32(d, uint32(l.Planes))
+	binary.LittleEndian.PutUint32(d[4:], uint32(l.Slots-EmbeddingSlotsMin))
 	for p, n := range l.Nodes {
 		binary.LittleEndian.PutUint64(d[embeddingFixedBytes+8*p:], n)
 	}
@@ -124,9 +132,7 @@ func decodeEmbeddingDirectory(h Header, d []byte) (*EmbeddingLayout, error) {
 	if sum, want := Checksum(d[:end]), le32(d[end:]); sum != want {
 		return fail("checksum %08x, expected %08x", sum, want)
 	}
-	if le32(d[4:]) != 0 {
-		return fail("reserved field is %#x, expected 0", le32(d[4:]))
-	}
+	slots := EmbeddingSlotsMin + int(min(le32(d[4:]), embeddingSlotsMax))
 	for i, c := range d[end+4:] {
 		if c != 0 {
 			return fail("byte %d is %#02x, expected 0", end+4+int64(i), c)
@@ -136,7 +142,7 @@ func decodeEmbeddingDirectory(h Header, d []byte) (*EmbeddingLayout, error) {
 	for p := range nodes {
 		nodes[p] = binary.LittleEndian.Uint64(d[embeddingFixedBytes+8*p:])
 	}
-	l, err := NewEmbeddingLayout(h, int(le32(d)), nodes)
+	l, err := NewEmbeddingLayout(h, int(le32(d)), slots, nodes)
 	if err != nil {
 		return fail("%v", err)
 	}
@@ -145,7 +151,7 @@ func decodeEmbeddingDirectory(h Header, d []byte) (*EmbeddingLayout, error) {
 
 // CreateEmbedding makes an Embedding file and writes slot 0 front to back:
 // fill sets the payload of each plane of each partition, in file order, some
-// whole rows from row first at a time. It returns the checksums of the payloads, by partition and plane. The room of slot 1 is
+// whole rows from row first at a time. It returns the checksums of the payloads, by partition and plane. The room of the other slots is
 // reserved, so that a full disk shows here and not in training. The file is durable
 // on return, its directory entry is the caller's to sync.
 func CreateEmbedding(fs vfs.FS, path string, l *EmbeddingLayout, fill func(p PartitionID, plane int, first uint64, rows []byte) error) (sums [][]uint32, err error) {
@@ -188,7 +194,7 @@ func CreateEmbedding(fs vfs.FS, path string, l *EmbeddingLayout, fill func(p Par
 		}
 		sums = append(sums, row)
 	}
-	// The last byte gives the file its length; before it slot 1 is a hole in reserved room.
+	// The last byte gives the file its length; before it the other slots are a hole in reserved room.
 	if l.Size() > l.first[len(l.first)-1] {
 		if _, err := f.WriteAt([]byte{0}, l.Size()-1); err != nil {
 			return nil, err

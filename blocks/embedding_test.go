@@ -12,7 +12,7 @@ import (
 
 func testLayout(t testing.TB) *EmbeddingLayout {
 	t.Helper()
-	l, err := NewEmbeddingLayout(Header{FileID: 9, Elem: Float32, Dim: 3, Name: "emb"}, 2, []uint64{5, 0, 700})
+	l, err := NewEmbeddingLayout(Header{FileID: 9, Elem: Float32, Dim: 3, Name: "emb"}, 2, 2, []uint64{5, 0, 700})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,12 +88,12 @@ func TestEmbedding(t *testing.T) {
 func TestEmbeddingRefused(t *testing.T) {
 	h := Header{Elem: Float32, Dim: 3}
 	for name, fn := range map[string]func() error{
-		"no planes":   func() error { _, err := NewEmbeddingLayout(h, 0, []uint64{1}); return err },
-		"many planes": func() error { _, err := NewEmbeddingLayout(h, 9, []uint64{1}); return err },
-		"no dim":      func() error { _, err := NewEmbeddingLayout(Header{Elem: Float32}, 1, []uint64{1}); return err },
-		"nodes":       func() error { _, err := NewEmbeddingLayout(h, 1, []uint64{1 << 40}); return err },
+		"no planes":   func() error { _, err := NewEmbeddingLayout(h, 0, 2, []uint64{1}); return err },
+		"many planes": func() error { _, err := NewEmbeddingLayout(h, 9, 2, []uint64{1}); return err },
+		"no dim":      func() error { _, err := NewEmbeddingLayout(Header{Elem: Float32}, 1, 2, []uint64{1}); return err },
+		"nodes":       func() error { _, err := NewEmbeddingLayout(h, 1, 2, []uint64{1 << 40}); return err },
 		"overflow": func() error {
-			_, err := NewEmbeddingLayout(Header{Elem: Float32, Dim: 1 << 31}, 8, []uint64{1<<32 - 1, 1<<32 - 1})
+			_, err := NewEmbeddingLayout(Header{Elem: Float32, Dim: 1 << 31}, 8, 2, []uint64{1<<32 - 1, 1<<32 - 1})
 			return err
 		},
 	} {

@@ -122,7 +122,7 @@ func BenchmarkAssemble(b *testing.B) {
 				second.Resident = []PartitionID{PartitionID(c.p - 1)}
 				first, second = second, first
 			}
-			steps, err := it.schedule(0, &Plan{Steps: []Step{first, second}})
+			steps, err := it.schedule(0, &Plan{Steps: []Step{first, second}}, 0)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -50,6 +50,9 @@ func newLayout(src *macroSource, o *MacroOptions) (*layout, error) {
 		stride := src.features[i].stride
 		granule = max(granule, blocks.Alignment/(1<<min(bits.TrailingZeros(uint(stride)), 12)))
 	}
+	if src.tablePlanes > 0 {
+		granule = max(granule, blocks.Alignment/(1<<min(bits.TrailingZeros(uint(4*src.tableDim)), 12)))
+	}
 	l.shift = uint(bits.TrailingZeros(uint(granule)))
 	isFixed := make([]bool, len(parts))
 	if l.memory {
@@ -81,21 +84,25 @@ func newLayout(src *macroSource, o *MacroOptions) (*layout, error) {
 		t.rows, t.frames, t.slots = int(rows), frames, make([]slotRegion, len(l.fixed)+pool)
 		return newArena(&t, src, o).size + int64(len(src.dirSlab.Bytes()))
 	}
+	swap := capacity
+	if o.Swap > 0 {
+		swap = min(swap, o.Swap)
+	}
 	pool := 0
 	switch {
 	case capacity == 0:
 		l.frames, l.ahead = 1, 0
 	case o.MemoryBytes == 0:
-		l.frames, l.ahead, pool = 2, 1, min(2*capacity, free)
+		l.frames, l.ahead, pool = 2, 1, min(capacity+swap, free)
 	default:
 		l.frames, l.ahead, pool = 2, 1, capacity
 		for a := min(o.AheadMax, (free+capacity-1)/capacity); a >= 1; a-- {
-			if n := min((a+1)*capacity, free); size(n, a+1) <= o.MemoryBytes {
+			if n := min(capacity+a*swap, free); size(n, a+1) <= o.MemoryBytes {
 				l.frames, l.ahead, pool = a+1, a, n
 				break
 			}
 		}
-		for pool < min(2*capacity, free) && size(pool+1, l.frames) <= o.MemoryBytes {
+		for pool < min(capacity+swap, free) && size(pool+1, l.frames) <= o.MemoryBytes {
 			pool++
 		}
 	}
@@ -214,6 +221,7 @@ func (t *topSum) sum(largest int) int64 {
 type arena struct {
 	size     int64
 	features []part
+	planes   []part // of an embedding table
 	aux      part   // labels and splits as they lie on disk, a piece a slot
 	auxSlot  int64  // bytes of one piece
 	labels   part   // int32 a row
@@ -242,6 +250,9 @@ func newArena(l *layout, src *macroSource, o *MacroOptions) *arena {
 	rows := int64(l.rows)
 	for i := range src.features {
 		a.features = append(a.features, take(rows*int64(src.features[i].stride)))
+	}
+	for range src.tablePlanes {
+		a.planes = append(a.planes, take(rows*4*int64(src.tableDim)))
 	}
 	if src.labels != nil {
 		a.auxSlot += blocks.AlignUp(4 * int64(l.nodesMax))

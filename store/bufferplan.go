@@ -64,10 +64,10 @@ type slotLoad struct {
 	after int64
 }
 
-// schedule decides an epoch's steps and moves r past them. Evicted are
+// schedule decides an epoch's steps from number first on and moves r past them. Evicted are
 // partitions that no step within the read-ahead uses, of these the one needed
 // again last (Belady), of those that the plan does not need again the one unused longest.
-func (r *residency) schedule(l *layout, src *macroSource, o *MacroOptions, epoch int, plan *Plan) ([]*scheduled, error) {
+func (r *residency) schedule(l *layout, src *macroSource, o *MacroOptions, epoch int, plan *Plan, first int) ([]*scheduled, error) {
 	uses := make([][]int, len(r.where))
 	for k := range plan.Steps {
 		if err := checkStep(l, src, o, &plan.Steps[k]); err != nil {
@@ -84,8 +84,8 @@ func (r *residency) schedule(l *layout, src *macroSource, o *MacroOptions, epoch
 		}
 		return uses[p][i]
 	}
-	steps := make([]*scheduled, len(plan.Steps))
-	for k := range plan.Steps {
+	steps := make([]*scheduled, 0, len(plan.Steps)-first)
+	for k := first; k < len(plan.Steps); k++ {
 		step := &plan.Steps[k]
 		s := &scheduled{seq: r.seq, epoch: epoch, index: k, step: *step}
 		var missing []PartitionID
@@ -114,7 +114,7 @@ func (r *residency) schedule(l *layout, src *macroSource, o *MacroOptions, epoch
 		s.frame = r.frame
 		r.prev, r.first = step.Resident, false
 		r.seq++
-		steps[k] = s
+		steps = append(steps, s)
 	}
 	return steps, nil
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks/blockio"
 )
@@ -18,8 +18,7 @@ import (
 // Write may be under way. After an error the last checkpoint still stands, or
 // the new one does; the table refuses to go on and must be opened again.
 //
-// Only the last checkpoint is kept: each older one would cost a further copy of
-// the table. Who wants one exports it.
+// The newest TableOptions.Keep checkpoints are kept.
 func (t *Table) Checkpoint(ctx context.Context, blobs ...Blob) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,7 +30,7 @@ func (t *Table) Checkpoint(ctx context.Context, blobs ...Blob) error {
 	case t.writing > 0:
 		return fmt.Errorf("%w: checkpoint of table %q while %d partitions are being written", ErrInvalid, t.record.Name, t.writing)
 	}
-	err := t.io.sync(ctx)
+	err := t.engine.Do(ctx, []blockio.Request{{Op: blockio.Sync, File: t.file}}, nil)
 	if err == nil {
 		err = t.commit(ctx, blobs)
 	}
@@ -44,8 +43,10 @@ func (t *Table) Checkpoint(ctx context.Context, blobs ...Blob) error {
 
 // commit writes the next checkpoint's metadata and adopts it.
 func (t *Table) commit(ctx context.Context, blobs []Blob) error {
-	next := Checkpoint{Number: t.checkpoint.Number + 1, Created: time.Now().UTC(), Slots: append([]tableSlot{}, t.current...)}
-	err := t.update(ctx, func(m *meta) ([]entry, error) {
+	next := Checkpoint{Number: t.last().Number + 1, Created: time.Now().UTC(), Slots: append([]tableSlot{}, t.current...)}
+	kept := append(slices.Clone(t.kept), next)
+	kept = kept[max(0, len(kept)-t.record.Keep):]
+	err := t.update(ctx, 0, kept[0].Number, func(m *meta) ([]entry, error) {
 		entries, err := t.recordEntry()
 		if err != nil {
 			return nil, err
@@ -63,13 +64,30 @@ func (t *Table) commit(ctx context.Context, blobs []Blob) error {
 	if err != nil {
 		return err
 	}
-	t.checkpoint = next
+	t.kept = kept
+	return nil
+}
+
+// goBack makes the kept checkpoint of that number the last one; 0 changes nothing.
+func (t *Table) goBack(ctx context.Context, number uint64) error {
+	if number == 0 || number == t.last().Number {
+		return nil
+	}
+	i := slices.IndexFunc(t.kept, func(c Checkpoint) bool { return c.Number == number })
+	if i < 0 {
+		return fmt.Errorf("%w: checkpoint %d of table %q: it keeps %d, from %d to %d", ErrNotFound, number, t.record.Name, len(t.kept), t.kept[0].Number, t.last().Number)
+	}
+	if err := t.update(ctx, number+1, math.MaxUint64, func(*meta) ([]entry, error) { return nil, nil }); err != nil {
+		return err
+	}
+	t.kept = t.kept[:i+1]
+	t.current = slices.Clone(t.last().Slots)
 	return nil
 }
 
 // update commits one batch: the entries that fn returns (a nil value deletes
-// the key), and the removal of the checkpoint before.
-func (t *Table) update(ctx context.Context, fn func(*meta) ([]entry, error)) (err error) {
+// the key), and the removal of the checkpoints numbered from ≤ n < to.
+func (t *Table) update(ctx context.Context, from, to uint64, fn func(*meta) ([]entry, error)) (err error) {
 	m, err := openMeta(ctx, t.env, true)
 	if err != nil {
 		return err
@@ -85,8 +103,11 @@ func (t *Table) update(ctx context.Context, fn func(*meta) ([]entry, error)) (er
 		return err
 	}
 	b := m.db.NewBatch()
-	for _, prefix := range [][]byte{checkpointPrefix(t.record.Name), blobPrefix(t.record.Name)} {
-		if err := b.DeleteRange(prefix, prefixEnd(prefix), nil); err != nil {
+	for _, r := range [][2][]byte{
+		{checkpointKey(t.record.Name, from), checkpointKey(t.record.Name, to)},
+		{blobKey(t.record.Name, from, 0), blobKey(t.record.Name, to, 0)},
+	} {
+		if err := b.DeleteRange(r[0], r[1], nil); err != nil {
 			return m.wrap("write", err)
 		}
 	}
@@ -116,7 +137,14 @@ func (t *Table) recordEntry() ([]entry, error) {
 func (t *Table) LastCheckpoint() Checkpoint {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.checkpoint
+	return t.last()
+}
+
+// Checkpoints describes the kept checkpoints, the oldest first.
+func (t *Table) Checkpoints() []Checkpoint {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.kept)
 }
 
 // Blob returns a blob of the last checkpoint; ErrNotFound if it has none of
@@ -167,7 +195,7 @@ func DropTable(ctx context.Context, dir, name string, o Options) error {
 	}
 	t.record.Name = name
 	var file string
-	err = t.update(ctx, func(m *meta) ([]entry, error) {
+	err = t.update(ctx, 0, math.MaxUint64, func(m *meta) ([]entry, error) {
 		var old tableRecord
 		if ok, err := m.getJSON(tableKey(name), "table "+name, &old); err != nil || !ok {
 			return nil, errors.Join(err, fmt.Errorf("%w: table %q in %s", ErrNotFound, name, dir))
@@ -228,97 +256,3 @@ func (m *meta) tableFiles(named map[string]bool) error {
 }
 
 func checkpointPrefix(table string) []byte { return []byte(prefixCheckpoint + table + "\x00") }
-
-func blobPrefix(table string) []byte { return []byte(prefixBlob + table + "\x00") }
-
-// initRows sets x to uniform numbers in [−bound, bound): element i is a
-// function of (seed, first+i). The generator is splitmix64's finaliser over a
-// counter (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
-// OOPSLA 2014). Part of what "the same seed gives the same run" means.
-func initRows(x []float32, seed uint64, bound float32, first uint64) {
-	key := mix64(seed + 0x9e3779b97f4a7c15)
-	for i := range x {
-		z := mix64(key + (first+uint64(i))*0x9e3779b97f4a7c15)
-		x[i] = (float32(z>>40)*(1.0/(1<<23)) - 1) * bound
-	}
-}
-
-func mix64(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-// tableRange is one contiguous range of the table's file.
-type tableRange struct {
-	offset int64
-	buf    []byte
-}
-
-// tableIO moves a table's bytes: through an engine, or through the file system.
-type tableIO interface {
-	move(ctx context.Context, op blockio.Op, ts []tableRange) error
-	sync(ctx context.Context) error
-	close() error
-}
-
-func (t *Table) openIO(engine blockio.Engine) error {
-	path := t.dataPath(t.record.File)
-	if engine == nil {
-		f, err := t.fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
-		if err != nil {
-			return fmt.Errorf("open table: %w", err)
-		}
-		t.io = fileIO{f}
-		return nil
-	}
-	if !t.onDisk() {
-		return fmt.Errorf("%w: %s is not on the operating system's file system", blockio.ErrUnsupported, t.dir)
-	}
-	f, err := engine.Open(path, blockio.OpenOptions{Direct: true, Write: true})
-	if err != nil {
-		return fmt.Errorf("open table: %w", err)
-	}
-	t.io = engineIO{engine, f}
-	return nil
-}
-
-type engineIO struct {
-	engine blockio.Engine
-	file   blockio.File
-}
-
-func (e engineIO) move(ctx context.Context, op blockio.Op, ts []tableRange) error {
-	batch := make([]blockio.Request, len(ts))
-	for i, t := range ts {
-		batch[i] = blockio.Request{Op: op, File: e.file, Offset: t.offset, Buf: t.buf}
-	}
-	return e.engine.Do(ctx, batch, nil)
-}
-
-func (e engineIO) sync(ctx context.Context) error {
-	return e.engine.Do(ctx, []blockio.Request{{Op: blockio.Sync, File: e.file}}, nil)
-}
-
-func (e engineIO) close() error { return e.file.Close() }
-
-type fileIO struct{ f vfs.File }
-
-func (f fileIO) move(ctx context.Context, op blockio.Op, ts []tableRange) error {
-	for _, t := range ts {
-		err := ctx.Err()
-		if err == nil && op == blockio.Read {
-			_, err = f.f.ReadAt(t.buf, t.offset)
-		} else if err == nil {
-			_, err = f.f.WriteAt(t.buf, t.offset)
-		}
-		if err != nil {
-			return fmt.Errorf("%v table at byte %d: %w", op, t.offset, err)
-		}
-	}
-	return nil
-}
-
-func (f fileIO) sync(context.Context) error { return f.f.Sync() }
-
-func (f fileIO) close() error { return f.f.Close() }

@@ -113,7 +113,7 @@ func (f *Forecaster) Epochs(capacity int, memoryBytes int64, plans ...Plan) (buf
 	}
 	r := newResidency(l, len(f.src.m.Partitions))
 	for k := range plans {
-		steps, err := r.schedule(l, f.src, &o, k, &plans[k])
+		steps, err := r.schedule(l, f.src, &o, k, &plans[k], 0)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -144,6 +144,7 @@ func (f *Forecaster) step(l *layout, o *MacroOptions, s *scheduled) StepForecast
 		for _, x := range f.src.columnExtents(load.part) {
 			t.Requests += o.requests(x.e.Length)
 		}
+		t.Requests += f.src.tablePlanes
 	}
 	if s.same {
 		return t

@@ -124,7 +124,12 @@ func columnBytes(src *macroSource, p PartitionID) int64 {
 	for _, x := range src.columnExtents(p) {
 		n += blocks.AlignUp(x.e.Length)
 	}
-	return n
+	return n + int64(src.tablePlanes)*src.planeBytes(p)
+}
+
+// planeBytes is the size of one plane of partition p's rows in a table, on disk.
+func (s *macroSource) planeBytes(p PartitionID) int64 {
+	return blocks.AlignUp(int64(s.m.Partitions[p].Nodes) * 4 * int64(s.tableDim))
 }
 
 // columnExtents lists the extents that make a partition resident.

@@ -38,6 +38,7 @@ type MacroBatches struct {
 	src       *macroSource
 	layout    *layout
 	buf       *buffer
+	emb       *embeddingBuffer // nil without a table
 	engine    blockio.Engine
 	ownEngine bool
 	asm       *assembler
@@ -63,6 +64,9 @@ type MacroBatches struct {
 // small for the capacity is [ErrBudget], whose message names the smallest that
 // would do. The store must stay open until Close.
 func (s *Store) MacroBatches(ctx context.Context, o MacroOptions) (*MacroBatches, error) {
+	if o.Engine == nil && !s.onDisk() {
+		o.Engine = &fsEngine{fs: s.fs}
+	}
 	if err := o.Validate(s.Manifest()); err != nil {
 		return nil, err
 	}
@@ -107,6 +111,12 @@ func newMacroBatches(ctx context.Context, m *Manifest, opener fileOpener, o Macr
 			return nil, err
 		}
 	}
+	if o.Table != nil {
+		if err := o.Table.use(it.engine); err != nil {
+			return nil, err
+		}
+		it.emb = newEmbeddingBuffer(it.buf, it.layout, &o, len(m.Partitions))
+	}
 	if it.layout.memory {
 		if it.order, err = externalOrder(ctx, it.src, it.layout, it.buf); err != nil {
 			return nil, err
@@ -124,16 +134,23 @@ func newMacroBatches(ctx context.Context, m *Manifest, opener fileOpener, o Macr
 // buffer cannot hold is refused with [ErrInvalid] before anything is read. If another plan
 // was announced, or the last epoch was not gone through to its end, what was
 // read ahead for it is dropped.
-func (it *MacroBatches) Start(plan Plan) error {
-	if it.closed {
+func (it *MacroBatches) Start(plan Plan) error { return it.StartAt(plan, 0) }
+
+// StartAt is Start for an epoch of which the steps before number first were
+// trained already, by a run that is resumed: they are left out.
+func (it *MacroBatches) StartAt(plan Plan, first int) error {
+	switch {
+	case it.closed:
 		return ErrClosed
+	case first < 0 || first > len(plan.Steps):
+		return fmt.Errorf("%w: start at step %d of %d", ErrInvalid, first, len(plan.Steps))
 	}
 	if err := it.Err(); err != nil {
 		return err
 	}
 	it.releaseCurrent()
 	finished := it.at >= len(it.current) || len(it.current) == 0
-	expected := it.announced != nil && reflect.DeepEqual(*it.announced, plan)
+	expected := it.announced != nil && first == 0 && reflect.DeepEqual(*it.announced, plan)
 	dropped := it.announced != nil && !expected
 	it.announced = nil
 	var steps []*scheduled
@@ -144,7 +161,7 @@ func (it *MacroBatches) Start(plan Plan) error {
 			it.halt()
 		}
 		var err error
-		if steps, err = it.schedule(it.epoch+1, &plan); err != nil {
+		if steps, err = it.schedule(it.epoch+1, &plan, first); err != nil {
 			it.current, it.at = nil, -1
 			return err
 		}
@@ -170,7 +187,7 @@ func (it *MacroBatches) Announce(plan Plan) error {
 	case it.announced != nil:
 		return fmt.Errorf("%w: a plan is announced already", ErrInvalid)
 	}
-	steps, err := it.schedule(it.epoch+1, &plan)
+	steps, err := it.schedule(it.epoch+1, &plan, 0)
 	if err != nil {
 		return err
 	}
@@ -188,7 +205,7 @@ func (it *MacroBatches) PredictBytes(plan Plan) int64 {
 	if it.announced != nil && reflect.DeepEqual(*it.announced, plan) {
 		return sumBytes(it.src, it.layout, &it.o, it.pipe.epochSteps(it.epoch+1))
 	}
-	steps, err := it.resident.clone().schedule(it.layout, it.src, &it.o, it.epoch+1, &plan)
+	steps, err := it.resident.clone().schedule(it.layout, it.src, &it.o, it.epoch+1, &plan, 0)
 	if err != nil {
 		return -1
 	}
@@ -206,9 +223,9 @@ func sumBytes(src *macroSource, l *layout, o *MacroOptions, steps []*scheduled) 
 	return n
 }
 
-func (it *MacroBatches) schedule(epoch int, plan *Plan) ([]*scheduled, error) {
+func (it *MacroBatches) schedule(epoch int, plan *Plan, first int) ([]*scheduled, error) {
 	r := it.resident.clone()
-	steps, err := r.schedule(it.layout, it.src, &it.o, epoch, plan)
+	steps, err := r.schedule(it.layout, it.src, &it.o, epoch, plan, first)
 	if err != nil {
 		return nil, err
 	}
@@ -314,6 +331,12 @@ func (it *MacroBatches) fillBatch(s *scheduled) {
 		b.Features = append(b.Features, Column{Name: c.info.Name, Type: c.info.Elem, Dim: c.info.Dim, Stride: c.stride,
 			Data: it.buf.bytes(it.buf.features[i]), Scale: c.info.Scale})
 	}
+	for _, p := range it.buf.planes {
+		b.Planes = append(b.Planes, elements[float32](it.buf, p))
+	}
+	if it.emb != nil {
+		it.emb.changed(s.slot)
+	}
 	b.Labels = elements[int32](it.buf, it.buf.labels)
 	b.Split = elements[uint8](it.buf, it.buf.split)
 	b.Seeds = it.seedBuffer(s)[:it.pipe.seeds(s.seq)]
@@ -372,6 +395,9 @@ func (it *MacroBatches) Close() error {
 	var errs []error
 	if it.src != nil {
 		errs = append(errs, it.src.Close())
+	}
+	if it.emb != nil {
+		errs = append(errs, it.o.Table.use(nil))
 	}
 	if it.ownEngine {
 		errs = append(errs, it.engine.Close())

@@ -65,7 +65,7 @@ type ResidentPartition struct {
 // MacroBatch is the in-memory subgraph of one step: induced edges and columns
 // of the resident partitions. It belongs to the iterator that made it and is
 // valid until that iterator's Next, Start or Close is called; everything in it
-// is read-only.
+// but Planes is read-only.
 type MacroBatch struct {
 	StepIndex  int
 	Step       Step
@@ -74,8 +74,12 @@ type MacroBatch struct {
 	In         *Adjacency          // messages arrive along these: In.Indices are sources
 	Out        *Adjacency          // the reverse (In itself where the graph is undirected); nil unless asked for
 	Features   []Column            // in the order asked for
-	Labels     []int32             // by row, -1 = none; nil if not asked for; rows outside Partitions hold anything
-	Split      []uint8             // by row, a Split value; nil if the store has none; likewise
+	// Planes are the rows of [MacroOptions.Table], float32[Rows × dim] a plane: the embeddings,
+	// then their optimiser state. The resident partitions' rows are the trainer's to change. It is the
+	// same memory for every macro-batch.
+	Planes [][]float32
+	Labels []int32 // by row, -1 = none; nil if not asked for; rows outside Partitions hold anything
+	Split  []uint8 // by row, a Split value; nil if the store has none; likewise
 	// Seeds are the rows of the step's training nodes: by ascending partition and
 	// internal id, in plan "memory" by ascending external id.
 	Seeds []uint32

@@ -40,10 +40,16 @@ func maxCapacity(ctx context.Context, m *Manifest, opener fileOpener, o MacroOpt
 		return 0, nil
 	}
 	free := len(m.Partitions) - len(o.Pinned)
+	swap := func(c int) int {
+		if o.Swap > 0 {
+			return min(c, o.Swap)
+		}
+		return c
+	}
 	double := func(c int) bool {
 		o.Capacity = c
 		l, err := newLayout(src, &o)
-		return err == nil && len(l.slots)-len(l.fixed) >= min(2*c, free)
+		return err == nil && len(l.slots)-len(l.fixed) >= min(c+swap(c), free)
 	}
 	if c := sort.Search(free, func(i int) bool { return !double(i + 1) }); c > 0 {
 		return c, nil

@@ -34,6 +34,9 @@ type MacroOptions struct {
 	Capacity int
 	// Pinned partitions belong to every step; ascending.
 	Pinned []PartitionID
+	// Swap is the most partitions that one step has and the step before has not, which
+	// is what reading ahead takes room for; 0 = Capacity.
+	Swap int
 	// MemoryBytes bounds everything that the iterator allocates, in bytes; what the
 	// smallest buffer does not need is spent on reading ahead. 0 means what double
 	// buffering takes.
@@ -46,9 +49,15 @@ type MacroOptions struct {
 	Split    string   // whose nodes are seeds: "train" (default), "valid" or "test"
 	// SplitColumn is the split column that Split is looked up in; "" = the store's first.
 	SplitColumn string
-	Both        bool // build Out as well as In
-	Relations   bool // carry the relation of each edge
-	Verify      VerifyMode
+	// Table's rows are resident with their partitions and written back when these leave: see
+	// [MacroBatch].Planes. It stays the caller's and must stay open until Close; meanwhile
+	// only Read is for others, at a moment after [MacroBatches.Flush].
+	Table *Table
+	// TableDim and TablePlanes are those of Table. A [Forecaster] needs no table, only them.
+	TableDim, TablePlanes int
+	Both                  bool // build Out as well as In
+	Relations             bool // carry the relation of each edge
+	Verify                VerifyMode
 	// Threads assemble and verify; default GOMAXPROCS. Results do not depend on it.
 	Threads int
 	// GapBytes is how many unwanted bytes are read rather than starting another
@@ -88,6 +97,9 @@ func (o MacroOptions) withDefaults() MacroOptions {
 	if o.tuning == "" {
 		o.tuning = "given or defaults"
 	}
+	if o.Table != nil {
+		o.TableDim, o.TablePlanes = o.Table.Dim(), o.Table.Planes()
+	}
 	if o.Split == "" {
 		o.Split = "train"
 	}
@@ -97,12 +109,14 @@ func (o MacroOptions) withDefaults() MacroOptions {
 // Validate reports what makes the options unusable for a store with manifest m.
 func (o MacroOptions) Validate(m *Manifest) error {
 	switch {
-	case o.Capacity < 0 || o.AheadMax < 0 || o.Threads < 0 || o.MemoryBytes < 0:
-		return fmt.Errorf("%w: macro-batch options: negative capacity, steps ahead, threads or memory", ErrInvalid)
+	case o.Capacity < 0 || o.Swap < 0 || o.AheadMax < 0 || o.Threads < 0 || o.MemoryBytes < 0 || o.TableDim < 0 || o.TablePlanes < 0:
+		return fmt.Errorf("%w: macro-batch options: negative capacity, swap, steps ahead, threads, memory or table", ErrInvalid)
 	case o.RequestBytes < 0 || o.RequestBytes%blocks.ChunkBytes != 0 || o.RequestBytes > 1<<30:
 		return fmt.Errorf("%w: requests of %d bytes, expected a multiple of %d up to 1 GiB", ErrInvalid, o.RequestBytes, blocks.ChunkBytes)
 	case o.Depth < 0:
 		return fmt.Errorf("%w: %d requests in flight", ErrInvalid, o.Depth)
+	case o.Table != nil && o.Table.Partitions() != len(m.Partitions):
+		return fmt.Errorf("%w: a table of %d partitions for a version of %d", ErrInvalid, o.Table.Partitions(), len(m.Partitions))
 	case o.Verify > VerifyNever:
 		return fmt.Errorf("%w: verify mode %d", ErrInvalid, o.Verify)
 	case o.Split != "" && SplitValue(o.Split) == SplitNone:

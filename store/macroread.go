@@ -85,6 +85,11 @@ func (it *MacroBatches) loadColumns(ctx context.Context, loads []slotLoad, st *s
 	if err := it.transfer(ctx, ts, st); err != nil {
 		return err
 	}
+	if it.emb != nil {
+		if err := it.emb.swap(ctx, loads, st); err != nil {
+			return err
+		}
+	}
 	for _, l := range loads {
 		base := int(it.layout.slots[l.slot].base)
 		n := int(it.src.m.Partitions[l.part].Nodes)

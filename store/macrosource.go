@@ -83,12 +83,14 @@ type macroSource struct {
 	labels   *sourceColumn
 	split    *sourceColumn
 	relation *sourceColumn
+
+	tableDim, tablePlanes int // rows of an embedding table that are read with a partition
 }
 
 // newMacroSource finds and opens what o asks for and reads the directories of
 // all topology rows (24 bytes a bucket), which say where each bucket lies.
 func newMacroSource(ctx context.Context, m *Manifest, opener fileOpener, engine blockio.Engine, o *MacroOptions) (*macroSource, error) {
-	s := &macroSource{m: m, engine: engine, buffered: o.Buffered, opener: opener, files: map[string]*sourceFile{}}
+	s := &macroSource{m: m, engine: engine, buffered: o.Buffered, opener: opener, files: map[string]*sourceFile{}, tableDim: o.TableDim, tablePlanes: o.TablePlanes}
 	if err := s.find(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -16,6 +16,7 @@ type StepStats struct {
 	Epoch, Step   int
 	BytesRead     int64
 	TopologyBytes int64 // of BytesRead: buckets and relations
+	BytesWritten  int64 // rows of a table written back to make room for the step's
 	Requests      int64
 	Loaded        int   // partitions read
 	Resident      int   // partitions in the step
@@ -23,6 +24,7 @@ type StepStats struct {
 	NewEdges      int64 // decoded; the others were copied from the last step
 
 	Read        time.Duration // time with requests in flight
+	Write       time.Duration // time of writing back
 	WaitBuffers time.Duration // the disk idle: no slot or staging area was free
 	Assemble    time.Duration
 	Stall       time.Duration // the trainer waiting in Next
@@ -50,15 +52,17 @@ type MacroStats struct {
 	Epoch        int
 	Start        time.Duration // when the epoch started
 
-	BytesRead   int64 // sums over Steps
-	Requests    int64
-	Read        time.Duration
-	WaitBuffers time.Duration
-	Assemble    time.Duration
-	Stall       time.Duration
-	Train       time.Duration // macro-batches in the trainer's hands
-	Edges       int64
-	NewEdges    int64
+	BytesRead    int64 // sums over Steps
+	BytesWritten int64
+	Requests     int64
+	Read         time.Duration
+	Write        time.Duration
+	WaitBuffers  time.Duration
+	Assemble     time.Duration
+	Stall        time.Duration
+	Train        time.Duration // macro-batches in the trainer's hands
+	Edges        int64
+	NewEdges     int64
 
 	Steps   []StepStats       // of this epoch, by step
 	Samples []BandwidthSample // since the epoch started
@@ -185,6 +189,13 @@ func (st *stepMeter) took(from time.Time) {
 	st.m.mu.Unlock()
 }
 
+func (st *stepMeter) wrote(bytes int64, took time.Duration) {
+	st.m.mu.Lock()
+	st.BytesWritten += bytes
+	st.Write += took
+	st.m.mu.Unlock()
+}
+
 func (st *stepMeter) topology(bytes int64) {
 	st.m.mu.Lock()
 	st.TopologyBytes += bytes
@@ -213,8 +224,10 @@ func (m *metrics) snapshot(io blockio.Stats) MacroStats {
 	s.Policy, s.Epoch, s.Start, s.IO = m.policy, m.epoch, m.start, io
 	for _, st := range m.steps[m.epoch] {
 		s.BytesRead += st.BytesRead
+		s.BytesWritten += st.BytesWritten
 		s.Requests += st.Requests
 		s.Read += st.Read
+		s.Write += st.Write
 		s.WaitBuffers += st.WaitBuffers
 		s.Assemble += st.Assemble
 		s.Stall += st.Stall

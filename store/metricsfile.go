@@ -27,28 +27,30 @@ func NewMetricsWriter(w io.Writer) *MetricsWriter { return &MetricsWriter{w: buf
 
 // MetricsEpoch is the line of an epoch. Extra fields of other writers are kept apart.
 type MetricsEpoch struct {
-	Event       string  `json:"event"` // "epoch"
-	Epoch       int     `json:"epoch"`
-	Policy      string  `json:"policy"`
-	Engine      string  `json:"engine"`
-	Reason      string  `json:"engine_reason,omitempty"`
-	Gap         int64   `json:"gap_bytes"`     // what the reads of the epoch went by: [ReadTuning]
-	Request     int64   `json:"request_bytes"` //
-	Depth       int     `json:"queue_depth"`   //
-	Tuning      string  `json:"tuning"`        // where these three come from
-	MemoryBytes int64   `json:"memory_bytes"`
-	Start       float64 `json:"start_s"`
-	End         float64 `json:"end_s"`
-	BytesRead   int64   `json:"bytes_read"`
-	Requests    int64   `json:"requests"`
-	Read        float64 `json:"read_s"`
-	WaitBuffers float64 `json:"wait_buffers_s"`
-	Assemble    float64 `json:"assemble_s"`
-	Stall       float64 `json:"stall_s"`
-	Train       float64 `json:"train_s"`
-	Edges       int64   `json:"edges"`
-	NewEdges    int64   `json:"new_edges"`
-	QueueDepth  uint64  `json:"queue_depth_max"`
+	Event        string  `json:"event"` // "epoch"
+	Epoch        int     `json:"epoch"`
+	Policy       string  `json:"policy"`
+	Engine       string  `json:"engine"`
+	Reason       string  `json:"engine_reason,omitempty"`
+	Gap          int64   `json:"gap_bytes"`     // what the reads of the epoch went by: [ReadTuning]
+	Request      int64   `json:"request_bytes"` //
+	Depth        int     `json:"queue_depth"`   //
+	Tuning       string  `json:"tuning"`        // where these three come from
+	MemoryBytes  int64   `json:"memory_bytes"`
+	Start        float64 `json:"start_s"`
+	End          float64 `json:"end_s"`
+	BytesRead    int64   `json:"bytes_read"`
+	BytesWritten int64   `json:"bytes_written"` // rows of an embedding table
+	Requests     int64   `json:"requests"`
+	Read         float64 `json:"read_s"`
+	Write        float64 `json:"write_s"`
+	WaitBuffers  float64 `json:"wait_buffers_s"`
+	Assemble     float64 `json:"assemble_s"`
+	Stall        float64 `json:"stall_s"`
+	Train        float64 `json:"train_s"`
+	Edges        int64   `json:"edges"`
+	NewEdges     int64   `json:"new_edges"`
+	QueueDepth   uint64  `json:"queue_depth_max"`
 }
 
 // MetricsStep is the line of a step.
@@ -58,12 +60,14 @@ type MetricsStep struct {
 	Step          int     `json:"step"`
 	BytesRead     int64   `json:"bytes_read"`
 	TopologyBytes int64   `json:"topology_bytes"`
+	BytesWritten  int64   `json:"bytes_written"`
 	Requests      int64   `json:"requests"`
 	Loaded        int     `json:"loaded"`
 	Resident      int     `json:"resident"`
 	Edges         int64   `json:"edges"`
 	NewEdges      int64   `json:"new_edges"`
 	Read          float64 `json:"read_s"`
+	Write         float64 `json:"write_s"`
 	WaitBuffers   float64 `json:"wait_buffers_s"`
 	Assemble      float64 `json:"assemble_s"`
 	Stall         float64 `json:"stall_s"`
@@ -88,9 +92,9 @@ func (w *MetricsWriter) Epoch(s MacroStats) error {
 	for _, st := range s.Steps {
 		end = max(end, st.End)
 		err := w.write(MetricsStep{
-			Event: "step", Epoch: st.Epoch, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes,
+			Event: "step", Epoch: st.Epoch, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
 			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Edges: st.Edges, NewEdges: st.NewEdges,
-			Read: st.Read.Seconds(), WaitBuffers: st.WaitBuffers.Seconds(), Assemble: st.Assemble.Seconds(),
+			Read: st.Read.Seconds(), Write: st.Write.Seconds(), WaitBuffers: st.WaitBuffers.Seconds(), Assemble: st.Assemble.Seconds(),
 			Stall: st.Stall.Seconds(), Ready: st.Ready.Seconds(), Begin: st.Begin.Seconds(), End: st.End.Seconds(),
 		})
 		if err != nil {
@@ -110,8 +114,8 @@ func (w *MetricsWriter) Epoch(s MacroStats) error {
 	err := w.write(MetricsEpoch{
 		Event: "epoch", Epoch: s.Epoch, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
 		Gap: s.Tuning.GapBytes, Request: s.Tuning.RequestBytes, Depth: s.Tuning.Depth, Tuning: s.Tuning.Why,
-		Start: s.Start.Seconds(), End: end.Seconds(), BytesRead: s.BytesRead, Requests: s.Requests,
-		Read: s.Read.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
+		Start: s.Start.Seconds(), End: end.Seconds(), BytesRead: s.BytesRead, BytesWritten: s.BytesWritten, Requests: s.Requests,
+		Read: s.Read.Seconds(), Write: s.Write.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
 		Train: s.Train.Seconds(), Edges: s.Edges, NewEdges: s.NewEdges, QueueDepth: s.IO.InFlightMax,
 	})
 	if err != nil {

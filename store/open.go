@@ -233,7 +233,7 @@ func (s *Store) OpenFile(engine blockio.Engine, name string, o blockio.OpenOptio
 	if err != nil {
 		return nil, err
 	}
-	if !s.onDisk() {
+	if _, ok := engine.(*fsEngine); !ok && !s.onDisk() {
 		return nil, fmt.Errorf("%w: %s is not on the operating system's file system", blockio.ErrUnsupported, s.dir)
 	}
 	bf, err := engine.Open(f.Path(), o)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -21,25 +22,30 @@ type TableOptions struct {
 	// States is the number of optimiser planes beside the embeddings, each of
 	// the same shape: 0 for SGD, 1 for Adagrad, 2 for Adam. They begin as zeros.
 	States int
-	// Seed and Bound set the first embeddings: uniform in [−Bound, Bound), a
-	// function of (Seed, internal id, element) alone; Bound 0 = 1/Dim.
-	Seed  uint64
-	Bound float32
+	// Init sets the first embeddings of consecutive nodes from first on, Dim elements each; nil: zeros.
+	// It should depend on ids alone, so that what partitions there are does not matter.
+	Init func(first NodeID, rows []float32)
+	// Keep is how many checkpoints are kept, 0 = 1: the file has a slot for each and one to
+	// write to, each as large as all rows.
+	Keep int
+	// Checkpoint is the number of the kept checkpoint that OpenTable goes back to; 0 = the
+	// last. Later ones are dropped.
+	Checkpoint uint64
 	// LockTimeout is how long to wait for readers that are opening the store; 0 = 30 s.
 	LockTimeout time.Duration
 	// Engine moves partitions; nil = through the store's file system, one
-	// transfer at a time (tests, other file systems).
+	// transfer at a time.
 	Engine blockio.Engine
 }
 
 // Table is a store's embedding table, open for training: one row of Planes
 // vectors a node, read and written a partition at a time.
 //
-// Each partition has two slots on disk. A checkpoint names one of them; writes
-// go to the other until the next checkpoint names that. So whatever happens
-// between two checkpoints, the last one is whole. Invariants, per partition:
+// Each partition has one slot on disk more than checkpoints are kept. Each
+// checkpoint names one of them; writes go to one that none names. So whatever
+// happens between two checkpoints, the kept ones are whole. Invariants, per partition:
 // slot current holds the newest rows, whose checksums are sums; current equals
-// the checkpoint's slot exactly if nothing was written since.
+// the last checkpoint's slot exactly if nothing was written since.
 //
 // Different partitions may be read and written at the same time, one
 // partition by one goroutine at a time. A table has one opener, in all
@@ -48,15 +54,16 @@ type Table struct {
 	env
 	record tableRecord
 	layout *blocks.EmbeddingLayout
-	io     tableIO
 	lk     *rangeLock
 
-	mu         sync.Mutex
-	checkpoint Checkpoint
-	current    []tableSlot
-	writing    int // Write calls under way
-	failed     error
-	closed     bool
+	mu      sync.Mutex
+	engine  blockio.Engine
+	file    blockio.File
+	kept    []Checkpoint // ascending numbers
+	current []tableSlot
+	writing int // Write calls under way
+	failed  error
+	closed  bool
 }
 
 // tableSlot is where a partition's newest rows lie and their checksums, by plane.
@@ -72,8 +79,7 @@ type tableRecord struct {
 	Version uint64    `json:"version"` // of the store: its partitions are the table's
 	Dim     int       `json:"dim"`
 	States  int       `json:"states"`
-	Seed    uint64    `json:"seed"`
-	Bound   float32   `json:"bound"`
+	Keep    int       `json:"keep"`
 	Created time.Time `json:"created"`
 	Ready   bool      `json:"ready"` // the file is complete: checkpoint 1 exists
 }
@@ -100,11 +106,9 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	if !validTableName(o.Name) || o.Dim < 1 || o.States < 0 || o.Bound < 0 {
-		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes and bound %g", ErrInvalid, o.Name, o.Dim, o.States, o.Bound)
-	}
-	if o.Bound == 0 {
-		o.Bound = 1 / float32(o.Dim)
+	o.Keep = max(o.Keep, 1)
+	if !validTableName(o.Name) || o.Dim < 1 || o.States < 0 {
+		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes", ErrInvalid, o.Name, o.Dim, o.States)
 	}
 	t, err := lockTable(ctx, s.env, o)
 	if err != nil {
@@ -116,9 +120,9 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 		}
 	}()
 	t.record = tableRecord{Name: o.Name, File: "table-" + o.Name + fileSuffix, Version: s.manifest.Version,
-		Dim: o.Dim, States: o.States, Seed: o.Seed, Bound: o.Bound, Created: time.Now().UTC()}
+		Dim: o.Dim, States: o.States, Keep: o.Keep, Created: time.Now().UTC()}
 	// The record comes first: a sweep spares the file it names.
-	if err := t.update(ctx, func(m *meta) ([]entry, error) {
+	if err := t.update(ctx, 0, math.MaxUint64, func(m *meta) ([]entry, error) {
 		var old tableRecord
 		if ok, err := m.getJSON(tableKey(o.Name), "table "+o.Name, &old); err != nil {
 			return nil, err
@@ -129,11 +133,11 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 	}); err != nil {
 		return nil, err
 	}
-	sums, err := t.createFile(s.manifest)
+	sums, err := t.createFile(s.manifest, o.Init)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.openIO(o.Engine); err != nil {
+	if err := t.use(o.Engine); err != nil {
 		return nil, err
 	}
 	t.record.Ready = true
@@ -141,12 +145,12 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 		t.current = append(t.current, tableSlot{Slot: 0, Sums: row})
 	}
 	if err := t.commit(ctx, nil); err != nil {
-		return nil, errors.Join(err, t.io.close())
+		return nil, errors.Join(err, t.file.Close())
 	}
 	return t, nil
 }
 
-func (t *Table) createFile(m *Manifest) (sums [][]uint32, err error) {
+func (t *Table) createFile(m *Manifest, init func(NodeID, []float32)) (sums [][]uint32, err error) {
 	nodes := make([]uint64, len(m.Partitions))
 	first := make([]uint64, len(m.Partitions))
 	for p, info := range m.Partitions {
@@ -155,16 +159,18 @@ func (t *Table) createFile(m *Manifest) (sums [][]uint32, err error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.record.File))
 	header := blocks.Header{Kind: blocks.Embedding, FileID: h.Sum64(), Elem: blocks.Float32, Dim: uint32(t.record.Dim), Name: t.record.Name}
-	if t.layout, err = blocks.NewEmbeddingLayout(header, 1+t.record.States, nodes); err != nil {
+	if t.layout, err = blocks.NewEmbeddingLayout(header, 1+t.record.States, t.record.Keep+1, nodes); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	sums, err = blocks.CreateEmbedding(t.fs, t.dataPath(t.record.File), t.layout, func(p PartitionID, plane int, row uint64, b []byte) error {
-		if plane > 0 {
+		if plane > 0 || init == nil {
 			clear(b)
 			return nil
 		}
 		x, err := blocks.View[float32](b)
-		initRows(x, t.record.Seed, t.record.Bound, (first[p]+row)*uint64(t.record.Dim))
+		if err == nil {
+			init(NodeID(first[p]+row), x)
+		}
 		return err
 	})
 	if err != nil {
@@ -173,10 +179,10 @@ func (t *Table) createFile(m *Manifest) (sums [][]uint32, err error) {
 	return sums, t.syncDir(t.path(dataName))
 }
 
-// OpenTable opens a table at its last checkpoint, for training on. The
+// OpenTable opens a table at its last checkpoint or at o.Checkpoint, for training on. The
 // snapshot must be of the version that the table was made for. It fails with
 // ErrNotFound or, if another process has the table open, ErrLocked.
-// Only Name, Engine and LockTimeout of o are looked at.
+// Only Name, Checkpoint, Engine and LockTimeout of o are looked at.
 func (s *Store) OpenTable(ctx context.Context, o TableOptions) (_ *Table, err error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -193,6 +199,9 @@ func (s *Store) OpenTable(ctx context.Context, o TableOptions) (_ *Table, err er
 	if err := t.load(ctx, o.Name); err != nil {
 		return nil, err
 	}
+	if err := t.goBack(ctx, o.Checkpoint); err != nil {
+		return nil, err
+	}
 	if t.record.Version != s.manifest.Version {
 		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d", ErrInvalid, o.Name, t.record.Version, s.manifest.Version)
 	}
@@ -200,17 +209,17 @@ func (s *Store) OpenTable(ctx context.Context, o TableOptions) (_ *Table, err er
 		return nil, err
 	}
 	l := t.layout
-	fits := l.Planes == 1+t.record.States && int(l.Header.Dim) == t.record.Dim && len(l.Nodes) == len(s.manifest.Partitions)
+	fits := l.Planes == 1+t.record.States && l.Slots == t.record.Keep+1 && int(l.Header.Dim) == t.record.Dim && len(l.Nodes) == len(s.manifest.Partitions)
 	for p := range l.Nodes {
 		fits = fits && l.Nodes[p] == s.manifest.Partitions[p].Nodes
 	}
 	if !fits {
 		return nil, &blocks.CorruptError{Path: t.dataPath(t.record.File), Extent: "directory", Offset: -1, Reason: "its shape is not what the table's record says"}
 	}
-	return t, t.openIO(o.Engine)
+	return t, t.use(o.Engine)
 }
 
-// load reads record and last checkpoint.
+// load reads record and checkpoints.
 func (t *Table) load(ctx context.Context, name string) (err error) {
 	m, err := openMeta(ctx, t.env, false)
 	if err != nil {
@@ -228,19 +237,31 @@ func (t *Table) load(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 {
-		return m.corrupt("table "+name, "it has no checkpoint")
+	if len(entries) == 0 || len(entries) > t.record.Keep {
+		return m.corrupt("table "+name, "it has %d checkpoints, expected 1 to %d", len(entries), t.record.Keep)
 	}
-	if err := json.Unmarshal(entries[len(entries)-1].value, &t.checkpoint); err != nil {
-		return m.corrupt("checkpoint of table "+name, "%v", err)
-	}
-	for p, s := range t.checkpoint.Slots {
-		if s.Slot < 0 || s.Slot >= blocks.EmbeddingSlots || len(s.Sums) != 1+t.record.States {
-			return m.corrupt("checkpoint of table "+name, "partition %d is slot %d with %d checksums", p, s.Slot, len(s.Sums))
+	for _, e := range entries {
+		var c Checkpoint
+		if err := json.Unmarshal(e.value, &c); err != nil {
+			return m.corrupt("checkpoint of table "+name, "%v", err)
 		}
+		for p, s := range c.Slots {
+			if s.Slot < 0 || s.Slot > t.record.Keep || len(s.Sums) != 1+t.record.States {
+				return m.corrupt("checkpoint of table "+name, "partition %d is slot %d with %d checksums", p, s.Slot, len(s.Sums))
+			}
+		}
+		t.kept = append(t.kept, c)
 	}
-	t.current = slices.Clone(t.checkpoint.Slots)
+	t.current = slices.Clone(t.last().Slots)
 	return nil
+}
+
+// last is the newest checkpoint; none is the zero value.
+func (t *Table) last() Checkpoint {
+	if len(t.kept) == 0 {
+		return Checkpoint{}
+	}
+	return t.kept[len(t.kept)-1]
 }
 
 // lockTable takes the table's place. Its lock is a byte of the store's lock
@@ -292,7 +313,7 @@ func (t *Table) Read(ctx context.Context, p PartitionID, planes ...[]byte) error
 	if err != nil {
 		return err
 	}
-	if err := t.io.move(ctx, blockio.Read, t.requests(p, s.Slot, planes)); err != nil {
+	if err := t.engine.Do(ctx, t.requests(blockio.Read, p, s.Slot, planes), nil); err != nil {
 		return err
 	}
 	for i, b := range planes {
@@ -309,7 +330,7 @@ func (t *Table) readPlane(ctx context.Context, p PartitionID, plane int, b []byt
 	if err != nil || len(b) == 0 {
 		return err
 	}
-	if err := t.io.move(ctx, blockio.Read, []tableRange{{t.layout.Offset(p, plane, s.Slot), b}}); err != nil {
+	if err := t.engine.Do(ctx, []blockio.Request{{File: t.file, Offset: t.layout.Offset(p, plane, s.Slot), Buf: b}}, nil); err != nil {
 		return err
 	}
 	return t.verifyPlane(p, plane, s, b)
@@ -323,7 +344,7 @@ func (t *Table) verifyPlane(p PartitionID, plane int, s tableSlot, b []byte) err
 	return nil
 }
 
-// Write stores all planes of partition p in the slot that no checkpoint
+// Write stores all planes of partition p in a slot that no checkpoint
 // names. The buffers are as in Read; they must not change until it returns.
 // Rows are durable only after the next Checkpoint. After an error, rows of
 // that partition written since the last checkpoint may be lost: the table refuses
@@ -340,7 +361,7 @@ func (t *Table) Write(ctx context.Context, p PartitionID, planes ...[]byte) (err
 		defer t.mu.Unlock()
 		return t.failed
 	}
-	next := tableSlot{Slot: 1 - t.checkpoint.Slots[p].Slot, Sums: make([]uint32, len(planes))}
+	next := tableSlot{Slot: t.free(p), Sums: make([]uint32, len(planes))}
 	t.writing++
 	t.mu.Unlock()
 	for i, b := range planes {
@@ -348,7 +369,7 @@ func (t *Table) Write(ctx context.Context, p PartitionID, planes ...[]byte) (err
 		next.Sums[i] = blocks.Checksum(b[:payload])
 		clear(b[payload:])
 	}
-	err = t.io.move(ctx, blockio.Write, t.requests(p, next.Slot, planes))
+	err = t.engine.Do(ctx, t.requests(blockio.Write, p, next.Slot, planes), nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writing--
@@ -382,14 +403,42 @@ func (t *Table) begin(p PartitionID, planes [][]byte, least int) (tableSlot, err
 	return t.current[p], nil
 }
 
-func (t *Table) requests(p PartitionID, slot int, planes [][]byte) []tableRange {
-	var r []tableRange
+// free is the first slot of partition p that no kept checkpoint names; mu is held.
+func (t *Table) free(p PartitionID) int {
+	slot := 0
+	for slices.ContainsFunc(t.kept, func(c Checkpoint) bool { return c.Slots[p].Slot == slot }) {
+		slot++
+	}
+	return slot
+}
+
+func (t *Table) requests(op blockio.Op, p PartitionID, slot int, planes [][]byte) []blockio.Request {
+	var r []blockio.Request
 	for i, b := range planes {
 		if len(b) > 0 {
-			r = append(r, tableRange{t.layout.Offset(p, i, slot), b})
+			r = append(r, blockio.Request{Op: op, File: t.file, Offset: t.layout.Offset(p, i, slot), Buf: b})
 		}
 	}
 	return r
+}
+
+// use moves the table to another engine, nil: the store's file system. Nothing may be under way.
+func (t *Table) use(engine blockio.Engine) error {
+	if engine == nil || !t.onDisk() {
+		engine = &fsEngine{fs: t.fs}
+	}
+	f, err := engine.Open(t.dataPath(t.record.File), blockio.OpenOptions{Direct: true, Write: true})
+	if err != nil {
+		return fmt.Errorf("open table: %w", err)
+	}
+	t.mu.Lock()
+	old := t.file
+	t.engine, t.file = engine, f
+	t.mu.Unlock()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
 }
 
 // Close closes the table. Rows written since the last checkpoint are
@@ -401,5 +450,5 @@ func (t *Table) Close() error {
 		return ErrClosed
 	}
 	t.closed = true
-	return errors.Join(t.io.close(), t.lk.Close())
+	return errors.Join(t.file.Close(), t.lk.Close())
 }

@@ -23,7 +23,12 @@ import (
 const tableDim, tableStates = 5, 1
 
 func tableOptions(engine blockio.Engine) store.TableOptions {
-	return store.TableOptions{Name: "nodes", Dim: tableDim, States: tableStates, Seed: 3, Engine: engine}
+	return store.TableOptions{Name: "nodes", Dim: tableDim, States: tableStates, Engine: engine,
+		Init: func(first store.NodeID, rows []float32) {
+			for i := range rows {
+				rows[i] = float32((int(first)*tableDim+i)%401-200) / 1000
+			}
+		}}
 }
 
 // planes returns aligned buffers for partition p, in one slab.
@@ -97,7 +102,7 @@ func roundOf(tab *store.Table, bufs [][][]byte) (int, error) {
 			for i := range x {
 				f := math.Float32frombits(x[i])
 				switch {
-				case r >= 0 && x[i] != stamp(r, p, plane, i), r < 0 && plane > 0 && x[i] != 0, r < 0 && (f < -0.2 || f >= 0.2):
+				case r >= 0 && x[i] != stamp(r, p, plane, i), r < 0 && plane > 0 && x[i] != 0, r < 0 && (f < -0.2 || f > 0.2):
 					return 0, fmt.Errorf("partition %d plane %d element %d is %#x in round %d", p, plane, i, x[i], r)
 				}
 			}

@@ -1,0 +1,283 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// embeddingBuffer holds a [Table]'s rows of the partitions in the buffer, one
+// array a plane, numbered like everything else by row (MariusGNN section 3: "node
+// representations … are read from disk and written back as partitions are swapped"). A
+// mini-batch changes rows in place; a partition is written back when its slot
+// is wanted for another one or when [MacroBatches.Checkpoint] asks, into the slot on disk that
+// no checkpoint names.
+//
+// Writing back is the reader goroutine's work, between waiting for a slot and
+// reading into it: it overlaps with training as reading does. io is held
+// while bytes move, so that a checkpoint comes between transfers and sees every partition either in memory or
+// wholly written. The rest needs no lock: the reader touches slots that no step in hand
+// uses, the trainer those in its hands, and the pipeline orders the two.
+type embeddingBuffer struct {
+	table   *Table
+	planes  [][]byte // the buffer's
+	stride  int
+	threads int
+	layout  *layout
+
+	io    sync.Mutex
+	slots []embeddingSlot // what memory holds, which lags behind what is scheduled
+	where []int32         // partition → slot that holds it, −1 = none
+
+	mu    sync.Mutex
+	stats TableStats
+}
+
+type embeddingSlot struct {
+	part  int32 // −1 = nothing
+	dirty bool  // rows may differ from the table's
+}
+
+// TableStats count what a run moved between buffer and table, in bytes.
+type TableStats struct {
+	ReadBytes int64
+	// EvictedBytes were written to make room, FlushedBytes for checkpoints. Padding counts.
+	EvictedBytes int64
+	FlushedBytes int64
+	// ChangedBytes are the rows that had to be written for EvictedBytes, without padding.
+	ChangedBytes int64
+	Checkpoints  int
+	Read         time.Duration // with requests in flight
+	Write        time.Duration // likewise, evictions
+	Checkpoint   time.Duration // training stood still for checkpoints
+}
+
+// WriteAmplification is bytes written by evictions over bytes that had to be; 1 before any.
+func (s *TableStats) WriteAmplification() float64 {
+	if s.ChangedBytes == 0 {
+		return 1
+	}
+	return float64(s.EvictedBytes) / float64(s.ChangedBytes)
+}
+
+func newEmbeddingBuffer(b *buffer, l *layout, o *MacroOptions, partitions int) *embeddingBuffer {
+	e := &embeddingBuffer{table: o.Table, stride: 4 * o.TableDim, threads: o.Threads, layout: l,
+		slots: make([]embeddingSlot, len(l.slots)), where: make([]int32, partitions)}
+	for _, p := range b.planes {
+		e.planes = append(e.planes, b.bytes(p))
+	}
+	for i := range e.slots {
+		e.slots[i].part = -1
+	}
+	for p := range e.where {
+		e.where[p] = -1
+	}
+	return e
+}
+
+// views returns where partition p's planes lie while it is in a slot.
+func (e *embeddingBuffer) views(slot int, p PartitionID) [][]byte {
+	at := int64(e.layout.slots[slot].base) * int64(e.stride)
+	n := e.table.PlaneBytes(p)
+	views := make([][]byte, len(e.planes))
+	for i, b := range e.planes {
+		views[i] = b[at : at+n : at+n]
+	}
+	return views
+}
+
+// swap writes back what lies in the loads' slots, and reads the loads.
+func (e *embeddingBuffer) swap(ctx context.Context, loads []slotLoad, st *stepMeter) error {
+	e.io.Lock()
+	defer e.io.Unlock()
+	var out []int
+	seen := make(map[int]bool, len(loads))
+	evict := func(slot int) {
+		if e.slots[slot].dirty && !seen[slot] {
+			seen[slot] = true
+			out = append(out, slot)
+		}
+	}
+	for _, l := range loads {
+		evict(l.slot)
+		// After an epoch was broken off, a slot may hold rows of a partition that is
+		// read again elsewhere.
+		if at := e.where[l.part]; at >= 0 {
+			evict(int(at))
+		}
+	}
+	start := time.Now()
+	if err := e.write(ctx, out); err != nil {
+		return err
+	}
+	written := time.Since(start)
+	var bytes, changed int64
+	for _, slot := range out {
+		p := PartitionID(e.slots[slot].part)
+		bytes += int64(len(e.planes)) * e.table.PlaneBytes(p)
+		changed += int64(len(e.planes)) * e.table.layout.PayloadBytes(p)
+	}
+	st.wrote(bytes, written)
+	for _, l := range loads {
+		e.forget(l.slot)
+		if at := e.where[l.part]; at >= 0 {
+			e.forget(int(at))
+		}
+	}
+	start = time.Now()
+	if err := parallel(len(loads), e.threads, func(i int) error {
+		l := loads[i]
+		views := e.views(l.slot, l.part)
+		if err := e.table.Read(ctx, l.part, views...); err != nil {
+			return err
+		}
+		for _, b := range views {
+			st.read(int64(len(b)))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, l := range loads {
+		e.slots[l.slot].part = int32(l.part)
+		e.where[l.part] = int32(l.slot)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Write += written
+	e.stats.Read += time.Since(start)
+	e.stats.EvictedBytes += bytes
+	e.stats.ChangedBytes += changed
+	for _, l := range loads {
+		e.stats.ReadBytes += int64(len(e.planes)) * e.table.PlaneBytes(l.part)
+	}
+	return nil
+}
+
+func (e *embeddingBuffer) forget(slot int) {
+	if p := e.slots[slot].part; p >= 0 {
+		e.where[p] = -1
+	}
+	e.slots[slot] = embeddingSlot{part: -1}
+}
+
+// write stores the slots' partitions in the table; they are clean then.
+func (e *embeddingBuffer) write(ctx context.Context, slots []int) error {
+	if err := parallel(len(slots), e.threads, func(i int) error {
+		p := PartitionID(e.slots[slots[i]].part)
+		return e.table.Write(ctx, p, e.views(slots[i], p)...)
+	}); err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		e.slots[slot].dirty = false
+	}
+	return nil
+}
+
+// changed says that the step in hand may change its partitions' rows.
+func (e *embeddingBuffer) changed(slots []int) {
+	for _, slot := range slots {
+		e.slots[slot].dirty = true
+	}
+}
+
+// flush writes everything that may differ from the table; io is held.
+func (e *embeddingBuffer) flush(ctx context.Context) error {
+	var out []int
+	var bytes int64
+	for slot, s := range e.slots {
+		if s.dirty {
+			out = append(out, slot)
+			bytes += int64(len(e.planes)) * e.table.PlaneBytes(PartitionID(s.part))
+		}
+	}
+	if err := e.write(ctx, out); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.stats.FlushedBytes += bytes
+	e.mu.Unlock()
+	return nil
+}
+
+// parallel calls do(0) … do(n−1) on up to threads goroutines and returns all errors.
+func parallel(n, threads int, do func(i int) error) error {
+	if n == 1 {
+		return do(0)
+	}
+	next := make(chan int, n)
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for range min(n, threads) {
+		wg.Go(func() {
+			for i := range next {
+				errs[i] = do(i)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Flush writes the rows that steps changed to [MacroOptions.Table], whose Read
+// then returns them; no checkpoint is made. The macro-batch in hand stays as it is. It is called between
+// mini-batches, by the goroutine that trains.
+func (it *MacroBatches) Flush(ctx context.Context) error {
+	return it.drain(ctx, func() error { return nil })
+}
+
+// Checkpoint makes the rows as they are now, together with blobs, the state
+// that OpenTable restores: see [Table.Checkpoint]. It is called between mini-batches, by
+// the goroutine that trains, and waits for a write-back under way.
+func (it *MacroBatches) Checkpoint(ctx context.Context, blobs ...Blob) error {
+	return it.drain(ctx, func() error {
+		if err := it.emb.table.Checkpoint(ctx, blobs...); err != nil {
+			return err
+		}
+		it.emb.mu.Lock()
+		it.emb.stats.Checkpoints++
+		it.emb.mu.Unlock()
+		return nil
+	})
+}
+
+func (it *MacroBatches) drain(ctx context.Context, then func() error) error {
+	e := it.emb
+	switch {
+	case it.closed:
+		return ErrClosed
+	case e == nil:
+		return fmt.Errorf("%w: the macro-batches have no table", ErrInvalid)
+	}
+	start := time.Now()
+	e.io.Lock()
+	defer e.io.Unlock()
+	if err := e.flush(ctx); err != nil {
+		return err
+	}
+	if it.at >= 0 && it.at < len(it.current) { // training goes on with it
+		e.changed(it.current[it.at].slot)
+	}
+	err := then()
+	e.mu.Lock()
+	e.stats.Checkpoint += time.Since(start)
+	e.mu.Unlock()
+	return err
+}
+
+// TableStats returns what moved between buffer and table so far. It may be called from any goroutine.
+func (it *MacroBatches) TableStats() TableStats {
+	if it.emb == nil {
+		return TableStats{}
+	}
+	it.emb.mu.Lock()
+	defer it.emb.mu.Unlock()
+	return it.emb.stats
+}
