@@ -3,6 +3,7 @@
 // prints test accuracy (mean ± sample standard deviation), seconds and bytes per epoch.
 //
 //	go run ./tools/accuracy -datasets /path/to/datasets [-seeds 3] [-only debdeps] [-json]
+//	go run ./tools/accuracy -table sbm -layers 2 -fractions 8 -epochs 20 [-sbm-nodes 1000000] [-sbm-signal .5]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
 package main
 
@@ -75,19 +76,21 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "out-of-core: the table of what keeps accuracy out of core, on debdeps; -only then lists methods, such as fennel+hubs+hop+history")
+	table := flag.String("table", "", "out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
 	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run")
 	features := flag.String("features", "float32", "out-of-core: what features and the hop are stored as; float16 with the hop takes the bytes of float32 without")
 	seed := flag.Uint64("seed", 0, "out-of-core: the first seed")
+	var sbm sbmOptions
+	sbm.flags()
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
 	if *table != "" {
-		if err := runTable(ctx, *table, outOfCore{data: filepath.Join(*datasets, "debdeps"), splits: list(*splits), seed: *seed, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *epochs, *features, *asJSON); err != nil {
+		if err := runTable(ctx, *table, sbm, outOfCore{data: filepath.Join(*datasets, "debdeps"), methods: methods(), splits: list(*splits), seed: *seed, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *epochs, *features, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -100,9 +103,9 @@ func main() {
 }
 
 // runTable finishes the options of a table other than the first and runs it.
-func runTable(ctx context.Context, table string, o outOfCore, layers, fractions, epochs, features string, asJSON bool) (err error) {
-	if table != "out-of-core" {
-		return fmt.Errorf("-table %q: expected out-of-core", table)
+func runTable(ctx context.Context, table string, sbm sbmOptions, o outOfCore, layers, fractions, epochs, features string, asJSON bool) (err error) {
+	if table != "out-of-core" && table != "sbm" {
+		return fmt.Errorf("-table %q: expected out-of-core or sbm", table)
 	}
 	if o.seeds < 1 {
 		return fmt.Errorf("-seeds %d: expected 1 or more", o.seeds)
@@ -118,6 +121,9 @@ func runTable(ctx context.Context, table string, o outOfCore, layers, fractions,
 	}
 	if o.features, err = blocks.ParseElemType(features); err != nil {
 		return fmt.Errorf("-features: %w", err)
+	}
+	if table == "sbm" {
+		return runSBM(ctx, sbm, o, asJSON)
 	}
 	return o.run(ctx, asJSON)
 }

@@ -20,7 +20,8 @@ import (
 
 // outOfCore says which part of the table of issue 4 is run: the product of its lists.
 type outOfCore struct {
-	data      string // folder of the data set
+	data      string   // folder of the data set
+	methods   []method // the rows
 	splits    []string
 	layers    []int
 	fractions []int  // memory holds 1 of so many nodes' features, pinned ones included
@@ -36,12 +37,16 @@ type outOfCore struct {
 
 // method is how a row keeps accuracy out of core.
 type method struct {
+	model              string             // "": sage
 	partitioner        partitioner.Method // "": in memory
 	hubs, hop, history bool
 }
 
 func (m method) name() string {
 	if m.partitioner == "" {
+		if m.model != "" {
+			return "memory+" + m.model
+		}
 		return "memory"
 	}
 	parts := []string{string(m.partitioner)}
@@ -61,7 +66,7 @@ func methods() []method {
 	ms := []method{{}}
 	for _, p := range []partitioner.Method{partitioner.MethodRandom, partitioner.MethodFennel, partitioner.MethodGAP} {
 		for i := range 8 {
-			ms = append(ms, method{p, i&4 > 0, i&2 > 0, i&1 > 0})
+			ms = append(ms, method{partitioner: p, hubs: i&4 > 0, hop: i&2 > 0, history: i&1 > 0})
 		}
 	}
 	return ms
@@ -80,7 +85,7 @@ func (o *outOfCore) run(ctx context.Context, asJSON bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	for _, name := range o.only {
-		if !slices.ContainsFunc(methods(), func(m method) bool { return m.name() == name }) {
+		if !slices.ContainsFunc(o.methods, func(m method) bool { return m.name() == name }) {
 			return fmt.Errorf("-only: %q is no method of the table", name)
 		}
 	}
@@ -90,7 +95,7 @@ func (o *outOfCore) run(ctx context.Context, asJSON bool) (err error) {
 	}
 	for _, split := range o.splits {
 		for _, fraction := range o.fractions {
-			for _, m := range methods() {
+			for _, m := range o.methods {
 				if len(o.only) > 0 && !slices.Contains(o.only, m.name()) {
 					continue
 				}
@@ -116,7 +121,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		if err != nil {
 			return err
 		}
-		c := train.Config{Layers: layers, Epochs: slices.Max(o.epochs), LR: .005, Seed: seed, Threads: o.threads, Split: split,
+		c := train.Config{Model: m.model, Layers: layers, Epochs: slices.Max(o.epochs), LR: .005, Seed: seed, Threads: o.threads, Split: split,
 			PrecomputedHop: m.hop, History: m.history, Plan: "memory"}
 		if m.partitioner != "" {
 			c.Plan, c.Buffer = "hanoi", residentPartitions
