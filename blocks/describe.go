@@ -328,29 +328,15 @@ func elements(b []byte, t ElemType) string {
 }
 
 func element(b []byte, t ElemType) string {
-	le := binary.LittleEndian
 	switch t {
-	case Float32:
-		return fmt.Sprint(math.Float32frombits(le.Uint32(b)))
-	case Float64:
-		return fmt.Sprint(math.Float64frombits(le.Uint64(b)))
-	case Float16:
-		return fmt.Sprint(Float16Value(le.Uint16(b)))
-	case BFloat16:
-		return fmt.Sprint(BFloat16Value(le.Uint16(b)))
-	case Int8:
-		return fmt.Sprint(int8(b[0]))
-	case Uint8:
-		return fmt.Sprint(b[0])
-	case Uint16:
-		return fmt.Sprint(le.Uint16(b))
-	case Int32:
-		return fmt.Sprint(int32(le.Uint32(b)))
-	case Uint32:
-		return fmt.Sprint(le.Uint32(b))
 	case Int64:
-		return fmt.Sprint(int64(le.Uint64(b)))
-	default:
-		return fmt.Sprint(le.Uint64(b))
+		return fmt.Sprint(int64(binary.LittleEndian.Uint64(b)))
+	case Uint64:
+		return fmt.Sprint(binary.LittleEndian.Uint64(b))
+	case Float32, Float16, BFloat16:
+		return fmt.Sprint(float32(t.Float64(b)))
+	case Float64:
+		return fmt.Sprint(t.Float64(b))
 	}
+	return fmt.Sprint(int64(t.Float64(b)))
 }

@@ -188,12 +188,22 @@ func (f *File) ReadExtent(e Extent, dst []byte) ([]byte, error) {
 // chunks: it reads the chunks that overlap the range into a buffer and returns
 // the part asked for. For small look-ups; bulk reads go through an engine.
 func (f *File) ReadRange(e Extent, from, to int64) ([]byte, error) {
+	return f.ReadRangeInto(e, from, to, nil)
+}
+
+// ReadRangeInto is ReadRange into the caller's buffer, which [RangeBytes] is
+// enough for; a smaller one is replaced. Where buf begins at a multiple of 8 in memory,
+// so does the result if from is one.
+func (f *File) ReadRangeInto(e Extent, from, to int64, buf []byte) ([]byte, error) {
 	if from < 0 || to < from || to > e.Length {
 		return nil, fmt.Errorf("read %s: bytes %d to %d of %s, which has %d", f.path, from, to, f.header.ExtentName(e.ID), e.Length)
 	}
 	lo := from / ChunkBytes * ChunkBytes
 	hi := min(e.Length, (to+ChunkBytes-1)/ChunkBytes*ChunkBytes)
-	b := alignedBytes(int(hi - lo))
+	if int64(len(buf)) < hi-lo {
+		buf = alignedBytes(int(hi - lo))
+	}
+	b := buf[:hi-lo]
 	if err := f.readAt(b, e.Offset+lo, f.header.ExtentName(e.ID)); err != nil {
 		return nil, err
 	}
@@ -202,6 +212,9 @@ func (f *File) ReadRange(e Extent, from, to int64) ([]byte, error) {
 	}
 	return b[from-lo : to-lo], nil
 }
+
+// RangeBytes is the size of a buffer for ReadRangeInto of n bytes from anywhere.
+func RangeBytes(n int64) int64 { return n + 2*ChunkBytes }
 
 // CheckChunks checks the chunks that lie wholly in b, which holds the extent's
 // bytes from offset from, a multiple of ChunkBytes. b may reach into the

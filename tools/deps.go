@@ -1,10 +1,9 @@
 //go:build deps
 
 // Package tools keeps in go.mod the modules that the design names and code yet
-// to land needs: the CUDA device and Parquet.
+// to land needs: the CUDA device.
 package tools
 
 import (
-	_ "github.com/parquet-go/parquet-go"
 	_ "gorgonia.org/cu"
 )

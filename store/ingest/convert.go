@@ -75,40 +75,11 @@ func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
 
 // value decodes the element at the front of b, the i-th of the batch.
 func (k *converter) value(b []byte, i int, at Position) (float64, error) {
-	x := decodeNumber(k.spec.Elem, b)
+	x := k.spec.Elem.Float64(b)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0, Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %v, expected a finite number", i%k.spec.Dim, k.spec.Name, x)
 	}
 	return x, nil
-}
-
-func decodeNumber(elem blocks.ElemType, b []byte) float64 {
-	le := binary.LittleEndian
-	switch elem {
-	case blocks.Float32:
-		return float64(math.Float32frombits(le.Uint32(b)))
-	case blocks.Float64:
-		return math.Float64frombits(le.Uint64(b))
-	case blocks.Float16:
-		return float64(blocks.Float16Value(le.Uint16(b)))
-	case blocks.BFloat16:
-		return float64(blocks.BFloat16Value(le.Uint16(b)))
-	case blocks.Int8:
-		return float64(int8(b[0]))
-	case blocks.Uint8:
-		return float64(b[0])
-	case blocks.Uint16:
-		return float64(le.Uint16(b))
-	case blocks.Int32:
-		return float64(int32(le.Uint32(b)))
-	case blocks.Uint32:
-		return float64(le.Uint32(b))
-	case blocks.Int64:
-		return float64(int64(le.Uint64(b)))
-	case blocks.Uint64:
-		return float64(le.Uint64(b))
-	}
-	return math.NaN()
 }
 
 // convert appends the stored form of rows to out.
@@ -202,7 +173,7 @@ func (k *converter) checkFinite(rows []byte, at Position) error {
 func (k *converter) labels(out, rows []byte, at Position) ([]byte, error) {
 	size := k.spec.Elem.Size()
 	for i := 0; i*size < len(rows); i++ {
-		x := decodeNumber(k.spec.Elem, rows[i*size:])
+		x := k.spec.Elem.Float64(rows[i*size:])
 		if math.IsNaN(x) {
 			x = -1
 		}

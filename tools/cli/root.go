@@ -130,6 +130,7 @@ func commands(e *env) []*cobra.Command {
 		newInspect(e),
 		newPlan(e),
 		newGenerate(e),
+		newExport(e),
 		newVerify(e),
 		newReport(e),
 		newBench(e),

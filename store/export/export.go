@@ -1,0 +1,195 @@
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+)
+
+// fixedBytes is the memory an export takes whatever the store: the program,
+// and writers' buffers.
+const fixedBytes = 48 << 20
+
+// exporter is one run.
+type exporter struct {
+	s   *store.Store
+	m   *store.Manifest
+	o   Options
+	out *folder
+	// room is the memory for nodes or edges; ids beside it have as much.
+	room int64
+	ids  *idCache
+	// internal says that edges name positions that are internal ids.
+	internal bool
+	slab     *blockio.Slab
+	scratch  []byte // of storeRows
+
+	name, unit  string
+	done, total int64
+}
+
+// sink writes one format.
+type sink interface {
+	// edges begins the graph (name "") or an edge list of rows edges.
+	edges(name string, rows uint64) (edgeSink, error)
+	// nodes begins the node columns.
+	nodes(columns []NodeColumn) (nodeSink, error)
+}
+
+// edgeSink writes batches of edges. Its close is called once, whether or not add failed.
+type edgeSink interface {
+	add(b *edgeBatch) error
+	close() error
+}
+
+// nodeSink writes batches of nodes, like edgeSink.
+type nodeSink interface {
+	add(b *nodeBatch) error
+	close() error
+}
+
+// Run writes s to the new folder out. After a failure nothing is left of it;
+// a killed run leaves out.partial, which the next one replaces.
+func Run(ctx context.Context, s *store.Store, out string, o Options) (_ *Report, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	x := &exporter{s: s, m: s.Manifest(), o: o.withDefaults()}
+	x.room = (x.o.MemoryBytes - fixedBytes) / 2
+	if x.room < 4<<20 {
+		return nil, x.tooSmall(4 << 20)
+	}
+	x.internal = x.o.Format == Numpy && x.m.IDs.Kind != store.IDsDense
+	columns, err := x.columns()
+	if err != nil {
+		return nil, err
+	}
+	x.ids = newIDCache(s, x.room)
+	defer x.ids.Close()
+	if x.slab, err = blockio.AllocSlab(blocks.RangeBytes(4<<20), blockio.SlabOptions{Lazy: true}); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.slab.Free()) }()
+	x.scratch = x.slab.Bytes()
+	if x.out, err = newFolder(x.o.FS, out); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, x.out.abandon())
+		}
+	}()
+	var to sink
+	switch x.o.Format {
+	case TSV:
+		to = &tsvSink{x: x}
+	case Parquet:
+		to = &parquetSink{x: x}
+	default:
+		to = &numpySink{x: x}
+	}
+	if err := x.write(ctx, to, columns); err != nil {
+		return nil, err
+	}
+	if err := x.meta(); err != nil {
+		return nil, err
+	}
+	return &x.out.rep, x.out.commit()
+}
+
+func (x *exporter) write(ctx context.Context, to sink, columns []NodeColumn) error {
+	if slices.Contains(x.o.What, Graph) {
+		if err := x.writeEdges(to, "", x.m.Edges, func(emit func(*edgeBatch) error) error { return x.edges(ctx, emit) }); err != nil {
+			return err
+		}
+		for _, l := range x.m.EdgeLists {
+			if err := x.writeEdges(to, l.Name, l.Rows, func(emit func(*edgeBatch) error) error { return x.edgeList(ctx, l.Name, emit) }); err != nil {
+				return err
+			}
+		}
+	}
+	if len(columns) == 0 && (!x.internal || !slices.Contains(x.o.What, Graph)) {
+		return nil
+	}
+	n, err := to.nodes(columns)
+	if err != nil {
+		return err
+	}
+	return errors.Join(x.nodes(ctx, columns, n.add), n.close())
+}
+
+func (x *exporter) writeEdges(to sink, name string, rows uint64, stream func(emit func(*edgeBatch) error) error) error {
+	e, err := to.edges(name, rows)
+	if err != nil {
+		return err
+	}
+	n := uint64(0)
+	err = stream(func(b *edgeBatch) error {
+		n += uint64(b.len())
+		return e.add(b)
+	})
+	if err == nil && n != rows {
+		err = fmt.Errorf("%w: %d edges in %q, the manifest says %d", store.ErrInvalid, n, name, rows)
+	}
+	return errors.Join(err, e.close())
+}
+
+// triples reports whether the store is a knowledge graph: then files have the form that
+// is usual for these.
+func (x *exporter) triples() bool {
+	_, relation := x.edgeColumns()
+	return x.m.Schema.Task == store.TaskLink && relation != nil
+}
+
+// relationNames lists the relations by id.
+func (x *exporter) relationNames() []string {
+	var names []string
+	for _, r := range x.m.Schema.Relations {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// meta writes meta.json: what the data is of and how it is read back.
+func (x *exporter) meta() error {
+	input, flags := x.out.fs.PathBase(x.out.target), ""
+	switch {
+	case x.o.Format == Parquet, x.o.Format == TSV && !x.triples():
+		input += "/edges." + string(x.o.Format)
+	}
+	if x.m.Schema.Undirected {
+		flags = " --undirected"
+	}
+	b, err := json.MarshalIndent(map[string]any{
+		"nodes": x.m.Nodes, "edges": x.m.Edges, "undirected": x.m.Schema.Undirected, "classes": x.m.Schema.Classes,
+		"ids": x.m.IDs.Kind, "version": x.m.Version, "format": x.o.Format, "ingest": "gstore ingest " + input + " STORE" + flags,
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode meta.json: %w", err)
+	}
+	return x.out.text("meta.json", strings.Split(string(b), "\n"))
+}
+
+// tooSmall says which budget would do for need more bytes.
+func (x *exporter) tooSmall(need int64) error {
+	return fmt.Errorf("%w: %d MiB; the smallest that works is %d MiB", store.ErrBudget, x.o.MemoryBytes>>20, (2*need+fixedBytes+1<<20-1)>>20)
+}
+
+func (x *exporter) phase(name, unit string, total int64) {
+	x.name, x.unit, x.done, x.total = name, unit, 0, total
+	x.tick(0)
+}
+
+func (x *exporter) tick(n int64) {
+	x.done += n
+	if x.o.Progress != nil {
+		x.o.Progress(Progress{Phase: x.name, Unit: x.unit, Done: x.done, Total: x.total})
+	}
+}

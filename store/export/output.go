@@ -1,0 +1,195 @@
+package export
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// outputCategory names exported files in vfs metrics.
+const outputCategory vfs.DiskWriteCategory = "gstore-export"
+
+// folder is the target while it is written: a folder beside it, named like it
+// and ".partial", that is renamed when it is complete.
+type folder struct {
+	fs     vfs.FS
+	target string
+	dir    string
+	made   map[string]bool // folders below dir
+	rep    Report
+}
+
+// newFolder begins the target, which must not exist. A folder that a killed export left is replaced.
+func newFolder(fs vfs.FS, target string) (*folder, error) {
+	if _, err := fs.Stat(target); err == nil {
+		return nil, fmt.Errorf("%w: %s; name a new folder", ErrExists, target)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	f := &folder{fs: fs, target: target, dir: strings.TrimRight(target, "/") + ".partial", made: map[string]bool{}}
+	if err := fs.RemoveAll(f.dir); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	if err := fs.MkdirAll(f.dir, 0o777); err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	return f, nil
+}
+
+// commit gives the folder its name.
+func (f *folder) commit() error {
+	dirs := []string{f.dir}
+	for d := range f.made {
+		dirs = append(dirs, f.fs.PathJoin(f.dir, d))
+	}
+	for _, d := range dirs {
+		if err := f.syncDir(d); err != nil {
+			return err
+		}
+	}
+	if err := f.fs.Rename(f.dir, f.target); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return f.syncDir(f.fs.PathDir(f.target))
+}
+
+func (f *folder) syncDir(path string) error {
+	d, err := f.fs.OpenDir(path)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// abandon removes what was written.
+func (f *folder) abandon() error { return f.fs.RemoveAll(f.dir) }
+
+// file is one file of the folder, written through cursors.
+type file struct {
+	folder *folder
+	name   string
+	f      vfs.File
+	rows   uint64
+	open   []*cursor
+}
+
+// create makes a file; name may have one folder in it.
+func (f *folder) create(name string) (*file, error) {
+	if d, _, ok := strings.Cut(name, "/"); ok && !f.made[d] {
+		if err := f.fs.MkdirAll(f.fs.PathJoin(f.dir, d), 0o777); err != nil {
+			return nil, fmt.Errorf("export %s: %w", name, err)
+		}
+		f.made[d] = true
+	}
+	vf, err := f.fs.OpenReadWrite(f.fs.PathJoin(f.dir, name), outputCategory)
+	if err != nil {
+		return nil, fmt.Errorf("export %s: %w", name, err)
+	}
+	return &file{folder: f, name: name, f: vf}, nil
+}
+
+// close flushes the cursors, makes the file durable and lists it.
+func (f *file) close() error {
+	var err error
+	size := int64(0)
+	for _, c := range f.open {
+		err = errors.Join(err, c.flush())
+		size = max(size, c.at)
+	}
+	if err == nil {
+		err = f.f.Sync()
+	}
+	if err = errors.Join(err, f.f.Close()); err != nil {
+		return fmt.Errorf("export %s: %w", f.name, err)
+	}
+	f.folder.rep.Files = append(f.folder.rep.Files, File{Name: f.name, Rows: f.rows, Bytes: size})
+	f.folder.rep.Bytes += size
+	return nil
+}
+
+// cursorBytes is what a cursor collects before it writes.
+const cursorBytes = 256 << 10
+
+// cursor writes a file from some offset on.
+type cursor struct {
+	f   vfs.File
+	at  int64 // where buf goes
+	buf []byte
+}
+
+// cursor starts writing at an offset.
+func (f *file) cursor(at int64) *cursor {
+	c := &cursor{f: f.f, at: at, buf: make([]byte, 0, cursorBytes)}
+	f.open = append(f.open, c)
+	return c
+}
+
+// Write implements io.Writer.
+func (c *cursor) Write(b []byte) (int, error) {
+	if len(c.buf)+len(b) > cap(c.buf) {
+		if err := c.flush(); err != nil {
+			return 0, err
+		}
+		if len(b) >= cap(c.buf) {
+			_, err := c.f.WriteAt(b, c.at)
+			c.at += int64(len(b))
+			return len(b), err
+		}
+	}
+	c.buf = append(c.buf, b...)
+	return len(b), nil
+}
+
+func (c *cursor) flush() error {
+	if len(c.buf) == 0 {
+		return nil
+	}
+	_, err := c.f.WriteAt(c.buf, c.at)
+	c.at += int64(len(c.buf))
+	c.buf = c.buf[:0]
+	return err
+}
+
+// text writes a small file of lines.
+func (f *folder) text(name string, lines []string) error {
+	o, err := f.create(name)
+	if err != nil {
+		return err
+	}
+	c := o.cursor(0)
+	for _, l := range lines {
+		if strings.ContainsAny(l, "\n\r") {
+			return errors.Join(fmt.Errorf("export %s: %q has a line break", name, l), o.close())
+		}
+		if _, err := c.Write(append([]byte(l), '\n')); err != nil {
+			return errors.Join(err, o.close())
+		}
+	}
+	o.rows = uint64(len(lines))
+	return o.close()
+}
+
+// plainText refuses an id that lines of text cannot hold.
+func plainText(id []byte, not string) error {
+	if bytes.ContainsAny(id, not) {
+		return fmt.Errorf("export: id %q has a tab or line break; Parquet takes any id", id)
+	}
+	return nil
+}
+
+// fileName turns a column's name into part of a file name.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == '\\' || r < ' ' {
+			return '_'
+		}
+		return r
+	}, name)
+}

@@ -1,0 +1,37 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// ReadRows fills rows with the embeddings (plane 0) of partition p's nodes from
+// its first-th on; its length is a multiple of a row's. It needs a table opened without an engine and
+// does not check what it reads: checksums cover whole partitions, so call
+// [Table.Verify] first. It is for readers that want rows in another order than the
+// partitions'.
+func (t *Table) ReadRows(ctx context.Context, p PartitionID, first uint64, rows []byte) error {
+	t.mu.Lock()
+	if t.closed || int(p) >= len(t.current) {
+		defer t.mu.Unlock()
+		if t.closed {
+			return ErrClosed
+		}
+		return fmt.Errorf("%w: partition %d of table %q", ErrNotFound, p, t.record.Name)
+	}
+	slot := t.current[p].Slot
+	t.mu.Unlock()
+	if _, ok := t.engine.(*fsEngine); !ok { // engines read whole blocks
+		return fmt.Errorf("%w: rows of table %q through an engine", ErrInvalid, t.record.Name)
+	}
+	from := int64(first) * t.layout.Header.RowBytes()
+	if end := from + int64(len(rows)); end > t.layout.PayloadBytes(p) || int64(len(rows))%t.layout.Header.RowBytes() != 0 {
+		return fmt.Errorf("%w: bytes %d to %d of partition %d of table %q", ErrInvalid, from, end, p, t.record.Name)
+	}
+	if len(rows) == 0 {
+		return ctx.Err()
+	}
+	return t.engine.Do(ctx, []blockio.Request{{File: t.file, Offset: t.layout.Offset(p, 0, slot) + from, Buf: rows}}, nil)
+}

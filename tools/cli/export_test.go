@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+func TestExport(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{}))
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"a", "b"} {
+		table, err := s.CreateTable(context.Background(), store.TableOptions{Name: name, Dim: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args  []string
+		code  int
+		files []string // in the target
+		text  string   // in what is printed
+	}{
+		{nil, ExitOK, []string{"edge_index.npy", "edges_valid.npy", "node_feat.npy", "node_label.npy", "split/train.npy", "meta.json"}, "200 rows"},
+		{[]string{"--format", "tsv", "--what", "graph"}, ExitOK, []string{"edges.tsv", "edges_valid.tsv", "meta.json"}, "1000 rows"},
+		{[]string{"--format", "parquet", "--what", "all"}, ExitOK, []string{"edges.parquet", "nodes.parquet"}, ""},
+		{[]string{"--what", "embeddings", "--tables", "b", "--json"}, ExitOK, []string{"node_embedding.npy"}, `"rows":200`},
+		{[]string{"--what", "embeddings"}, ExitOK, []string{"node_embedding_a.npy", "node_embedding_b.npy"}, ""},
+		{[]string{"--what", "embeddings", "--tables", "c"}, ExitFailed, nil, "the store has: a, b"},
+		{[]string{"--tables", "a"}, ExitUsage, nil, "--what embeddings"},
+		{[]string{"--what", "edges"}, ExitUsage, nil, `part "edges"`},
+		{[]string{"--mem", "1MiB"}, ExitFailed, nil, "the smallest that works is"},
+		{[]string{"--version", "9"}, ExitFailed, nil, ""},
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		code, stdout, stderr := runCommand(t, append([]string{"export", dir, out}, c.args...)...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.text) {
+			t.Errorf("%v: exit code %d, expected %d and %q\n%s%s", c.args, code, c.code, c.text, stdout, stderr)
+		}
+		for _, f := range c.files {
+			if _, err := os.Stat(filepath.Join(out, f)); err != nil {
+				t.Errorf("%v: %v", c.args, err)
+			}
+		}
+		if c.files == nil {
+			if _, err := os.Stat(out); err == nil {
+				t.Errorf("%v: %s is there", c.args, out)
+			}
+		}
+	}
+}
