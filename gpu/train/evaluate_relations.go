@@ -87,7 +87,7 @@ func (r *evaluation) accumulateGroups(ctx context.Context, layer nn.Streamer, c 
 		}
 		if len(relations) > 0 {
 			g.Groups.Sizes = r.arena.Vector(q, len(r.perGroup), blocks.Float32)
-			q.Upload(g.Groups.Sizes, asBytes(r.perGroup))
+			q.Upload(g.Groups.Sizes, blocks.Bytes(r.perGroup))
 			layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc.View(first, 0, g.NumDst, acc.Cols))
 		}
 		if err := q.Sync(ctx); err != nil {
