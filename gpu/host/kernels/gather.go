@@ -2,8 +2,9 @@ package kernels
 
 import "fmt"
 
-// aggregateGrain is how many elements of input a piece of work reads at least.
-const aggregateGrain = 1 << 15
+// aggregateGrain is how many elements of input a piece of work reads at least: so
+// many that the last rows of a piece, behind which nothing is prefetched, do not count.
+const aggregateGrain = 1 << 17
 
 // rowGrain is how many rows of cols elements make a piece of work.
 func rowGrain(cols int) int { return max(1, aggregateGrain/max(cols, 1)) }

@@ -795,7 +795,7 @@ TEXT ·gatherFloat32AVX2(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -807,7 +807,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*4)
+	PREFETCHT1 (R10)(R11*4)
 	VMOVUPS    (DX)(R11*4), Y0
 	VMOVUPS    Y0, (AX)(R11*4)
 	CMPQ       R11, R12
@@ -857,7 +857,7 @@ block8:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -866,16 +866,16 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Y1, Y1
 	VADDPS     32(R9)(DI*4), Y2, Y2
-	PREFETCHT0 64(R10)(DI*4)
+	PREFETCHT1 64(R10)(DI*4)
 	VADDPS     64(R9)(DI*4), Y3, Y3
 	VADDPS     96(R9)(DI*4), Y4, Y4
-	PREFETCHT0 128(R10)(DI*4)
+	PREFETCHT1 128(R10)(DI*4)
 	VADDPS     128(R9)(DI*4), Y5, Y5
 	VADDPS     160(R9)(DI*4), Y6, Y6
-	PREFETCHT0 192(R10)(DI*4)
+	PREFETCHT1 192(R10)(DI*4)
 	VADDPS     192(R9)(DI*4), Y7, Y7
 	VADDPS     224(R9)(DI*4), Y8, Y8
 	INCQ       R8
@@ -917,7 +917,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -926,10 +926,10 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Y1, Y1
 	VADDPS     32(R9)(DI*4), Y2, Y2
-	PREFETCHT0 64(R10)(DI*4)
+	PREFETCHT1 64(R10)(DI*4)
 	VADDPS     64(R9)(DI*4), Y3, Y3
 	VADDPS     96(R9)(DI*4), Y4, Y4
 	INCQ       R8
@@ -960,7 +960,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -969,7 +969,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Y1, Y1
 	VADDPS     32(R9)(DI*4), Y2, Y2
 	INCQ       R8
@@ -996,7 +996,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1005,7 +1005,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Y1, Y1
 	INCQ       R8
 	JMP        loop1
@@ -1061,7 +1061,7 @@ block8:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1073,28 +1073,28 @@ loop8:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
 	VMOVUPS      32(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y2, Y2
-	PREFETCHT0   64(R12)(R9*4)
+	PREFETCHT1   64(R12)(R9*4)
 	VMOVUPS      64(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y3, Y3
 	VMOVUPS      96(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y4, Y4
-	PREFETCHT0   128(R12)(R9*4)
+	PREFETCHT1   128(R12)(R9*4)
 	VMOVUPS      128(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y5, Y5
 	VMOVUPS      160(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y6, Y6
-	PREFETCHT0   192(R12)(R9*4)
+	PREFETCHT1   192(R12)(R9*4)
 	VMOVUPS      192(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y7, Y7
@@ -1133,7 +1133,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1145,14 +1145,14 @@ loop4:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
 	VMOVUPS      32(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y2, Y2
-	PREFETCHT0   64(R12)(R9*4)
+	PREFETCHT1   64(R12)(R9*4)
 	VMOVUPS      64(R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y3, Y3
@@ -1184,7 +1184,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1196,7 +1196,7 @@ loop2:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
@@ -1226,7 +1226,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1238,7 +1238,7 @@ loop1:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
@@ -1281,7 +1281,7 @@ TEXT ·gatherFloat16AVX2(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -1293,7 +1293,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*2)
+	PREFETCHT1 (R10)(R11*2)
 	VCVTPH2PS  (DX)(R11*2), Y1
 	VMULPS     Y0, Y1, Y1
 	VMOVUPS    Y1, (AX)(R11*4)
@@ -1344,7 +1344,7 @@ block8:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1353,7 +1353,7 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Y9
 	VADDPS     Y9, Y1, Y1
 	VCVTPH2PS  16(R9)(DI*2), Y9
@@ -1362,7 +1362,7 @@ loop8:
 	VADDPS     Y9, Y3, Y3
 	VCVTPH2PS  48(R9)(DI*2), Y9
 	VADDPS     Y9, Y4, Y4
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VCVTPH2PS  64(R9)(DI*2), Y9
 	VADDPS     Y9, Y5, Y5
 	VCVTPH2PS  80(R9)(DI*2), Y9
@@ -1410,7 +1410,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1419,7 +1419,7 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Y9
 	VADDPS     Y9, Y1, Y1
 	VCVTPH2PS  16(R9)(DI*2), Y9
@@ -1456,7 +1456,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1465,7 +1465,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Y9
 	VADDPS     Y9, Y1, Y1
 	VCVTPH2PS  16(R9)(DI*2), Y9
@@ -1494,7 +1494,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1503,7 +1503,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Y9
 	VADDPS     Y9, Y1, Y1
 	INCQ       R8
@@ -1560,7 +1560,7 @@ block8:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1572,7 +1572,7 @@ loop8:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
@@ -1585,7 +1585,7 @@ loop8:
 	VCVTPH2PS    48(R11)(R9*2), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y4, Y4
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VCVTPH2PS    64(R11)(R9*2), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y5, Y5
@@ -1630,7 +1630,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1642,7 +1642,7 @@ loop4:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
@@ -1680,7 +1680,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1692,7 +1692,7 @@ loop2:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
@@ -1722,7 +1722,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -1734,7 +1734,7 @@ loop1:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y1, Y1
@@ -1777,7 +1777,7 @@ TEXT ·gatherBFloat16AVX2(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -1789,7 +1789,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*2)
+	PREFETCHT1 (R10)(R11*2)
 	VPMOVZXWD  (DX)(R11*2), Y1
 	VPSLLD     $0x10, Y1, Y1
 	VMULPS     Y0, Y1, Y1
@@ -1841,7 +1841,7 @@ block8:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1850,7 +1850,7 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Y9
 	VPSLLD     $0x10, Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -1863,7 +1863,7 @@ loop8:
 	VPMOVZXWD  48(R9)(DI*2), Y9
 	VPSLLD     $0x10, Y9, Y9
 	VADDPS     Y9, Y4, Y4
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VPMOVZXWD  64(R9)(DI*2), Y9
 	VPSLLD     $0x10, Y9, Y9
 	VADDPS     Y9, Y5, Y5
@@ -1915,7 +1915,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1924,7 +1924,7 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Y9
 	VPSLLD     $0x10, Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -1965,7 +1965,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -1974,7 +1974,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Y9
 	VPSLLD     $0x10, Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -2005,7 +2005,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -2014,7 +2014,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Y9
 	VPSLLD     $0x10, Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -2072,7 +2072,7 @@ block8:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2084,7 +2084,7 @@ loop8:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2101,7 +2101,7 @@ loop8:
 	VPSLLD       $0x10, Y9, Y9
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y4, Y4
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VPMOVZXWD    64(R11)(R9*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2150,7 +2150,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2162,7 +2162,7 @@ loop4:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2204,7 +2204,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2216,7 +2216,7 @@ loop2:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2248,7 +2248,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2260,7 +2260,7 @@ loop1:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2304,7 +2304,7 @@ TEXT ·gatherInt8AVX2(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -2316,7 +2316,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*1)
+	PREFETCHT1 (R10)(R11*1)
 	VPMOVSXBD  (DX)(R11*1), Y1
 	VCVTDQ2PS  Y1, Y1
 	VMULPS     Y0, Y1, Y1
@@ -2368,7 +2368,7 @@ block8:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -2377,7 +2377,7 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Y9
 	VCVTDQ2PS  Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -2441,7 +2441,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -2450,7 +2450,7 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Y9
 	VCVTDQ2PS  Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -2491,7 +2491,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -2500,7 +2500,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Y9
 	VCVTDQ2PS  Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -2531,7 +2531,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -2540,7 +2540,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Y9
 	VCVTDQ2PS  Y9, Y9
 	VADDPS     Y9, Y1, Y1
@@ -2598,7 +2598,7 @@ block8:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2610,7 +2610,7 @@ loop8:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Y9
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2675,7 +2675,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2687,7 +2687,7 @@ loop4:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Y9
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2729,7 +2729,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2741,7 +2741,7 @@ loop2:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Y9
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -2773,7 +2773,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -2785,7 +2785,7 @@ loop1:
 	VBROADCASTSS (R8), Y10
 	VMULPS       Y0, Y10, Y10
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Y9
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y10, Y9, Y9
@@ -5959,7 +5959,7 @@ TEXT ·gatherFloat32AVX512(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -5971,7 +5971,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*4)
+	PREFETCHT1 (R10)(R11*4)
 	VMOVUPS    (DX)(R11*4), Z0
 	VMOVUPS    Z0, (AX)(R11*4)
 	CMPQ       R11, R12
@@ -6029,7 +6029,7 @@ block16:
 loop16:
 	CMPQ       R8, DX
 	JGE        end16
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6038,37 +6038,37 @@ loop16:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Z1, Z1
-	PREFETCHT0 64(R10)(DI*4)
+	PREFETCHT1 64(R10)(DI*4)
 	VADDPS     64(R9)(DI*4), Z2, Z2
-	PREFETCHT0 128(R10)(DI*4)
+	PREFETCHT1 128(R10)(DI*4)
 	VADDPS     128(R9)(DI*4), Z3, Z3
-	PREFETCHT0 192(R10)(DI*4)
+	PREFETCHT1 192(R10)(DI*4)
 	VADDPS     192(R9)(DI*4), Z4, Z4
-	PREFETCHT0 256(R10)(DI*4)
+	PREFETCHT1 256(R10)(DI*4)
 	VADDPS     256(R9)(DI*4), Z5, Z5
-	PREFETCHT0 320(R10)(DI*4)
+	PREFETCHT1 320(R10)(DI*4)
 	VADDPS     320(R9)(DI*4), Z6, Z6
-	PREFETCHT0 384(R10)(DI*4)
+	PREFETCHT1 384(R10)(DI*4)
 	VADDPS     384(R9)(DI*4), Z7, Z7
-	PREFETCHT0 448(R10)(DI*4)
+	PREFETCHT1 448(R10)(DI*4)
 	VADDPS     448(R9)(DI*4), Z8, Z8
-	PREFETCHT0 512(R10)(DI*4)
+	PREFETCHT1 512(R10)(DI*4)
 	VADDPS     512(R9)(DI*4), Z9, Z9
-	PREFETCHT0 576(R10)(DI*4)
+	PREFETCHT1 576(R10)(DI*4)
 	VADDPS     576(R9)(DI*4), Z10, Z10
-	PREFETCHT0 640(R10)(DI*4)
+	PREFETCHT1 640(R10)(DI*4)
 	VADDPS     640(R9)(DI*4), Z11, Z11
-	PREFETCHT0 704(R10)(DI*4)
+	PREFETCHT1 704(R10)(DI*4)
 	VADDPS     704(R9)(DI*4), Z12, Z12
-	PREFETCHT0 768(R10)(DI*4)
+	PREFETCHT1 768(R10)(DI*4)
 	VADDPS     768(R9)(DI*4), Z13, Z13
-	PREFETCHT0 832(R10)(DI*4)
+	PREFETCHT1 832(R10)(DI*4)
 	VADDPS     832(R9)(DI*4), Z14, Z14
-	PREFETCHT0 896(R10)(DI*4)
+	PREFETCHT1 896(R10)(DI*4)
 	VADDPS     896(R9)(DI*4), Z15, Z15
-	PREFETCHT0 960(R10)(DI*4)
+	PREFETCHT1 960(R10)(DI*4)
 	VADDPS     960(R9)(DI*4), Z16, Z16
 	INCQ       R8
 	JMP        loop16
@@ -6129,7 +6129,7 @@ smaller16:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6138,21 +6138,21 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Z1, Z1
-	PREFETCHT0 64(R10)(DI*4)
+	PREFETCHT1 64(R10)(DI*4)
 	VADDPS     64(R9)(DI*4), Z2, Z2
-	PREFETCHT0 128(R10)(DI*4)
+	PREFETCHT1 128(R10)(DI*4)
 	VADDPS     128(R9)(DI*4), Z3, Z3
-	PREFETCHT0 192(R10)(DI*4)
+	PREFETCHT1 192(R10)(DI*4)
 	VADDPS     192(R9)(DI*4), Z4, Z4
-	PREFETCHT0 256(R10)(DI*4)
+	PREFETCHT1 256(R10)(DI*4)
 	VADDPS     256(R9)(DI*4), Z5, Z5
-	PREFETCHT0 320(R10)(DI*4)
+	PREFETCHT1 320(R10)(DI*4)
 	VADDPS     320(R9)(DI*4), Z6, Z6
-	PREFETCHT0 384(R10)(DI*4)
+	PREFETCHT1 384(R10)(DI*4)
 	VADDPS     384(R9)(DI*4), Z7, Z7
-	PREFETCHT0 448(R10)(DI*4)
+	PREFETCHT1 448(R10)(DI*4)
 	VADDPS     448(R9)(DI*4), Z8, Z8
 	INCQ       R8
 	JMP        loop8
@@ -6192,7 +6192,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6201,13 +6201,13 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Z1, Z1
-	PREFETCHT0 64(R10)(DI*4)
+	PREFETCHT1 64(R10)(DI*4)
 	VADDPS     64(R9)(DI*4), Z2, Z2
-	PREFETCHT0 128(R10)(DI*4)
+	PREFETCHT1 128(R10)(DI*4)
 	VADDPS     128(R9)(DI*4), Z3, Z3
-	PREFETCHT0 192(R10)(DI*4)
+	PREFETCHT1 192(R10)(DI*4)
 	VADDPS     192(R9)(DI*4), Z4, Z4
 	INCQ       R8
 	JMP        loop4
@@ -6237,7 +6237,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6246,9 +6246,9 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Z1, Z1
-	PREFETCHT0 64(R10)(DI*4)
+	PREFETCHT1 64(R10)(DI*4)
 	VADDPS     64(R9)(DI*4), Z2, Z2
 	INCQ       R8
 	JMP        loop2
@@ -6274,7 +6274,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6283,7 +6283,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*4)
+	PREFETCHT1 (R10)(DI*4)
 	VADDPS     (R9)(DI*4), Z1, Z1
 	INCQ       R8
 	JMP        loop1
@@ -6347,7 +6347,7 @@ block16:
 loop16:
 	CMPQ         R10, DX
 	JGE          end16
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -6359,67 +6359,67 @@ loop16:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
-	PREFETCHT0   64(R12)(R9*4)
+	PREFETCHT1   64(R12)(R9*4)
 	VMOVUPS      64(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   128(R12)(R9*4)
+	PREFETCHT1   128(R12)(R9*4)
 	VMOVUPS      128(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z3, Z3
-	PREFETCHT0   192(R12)(R9*4)
+	PREFETCHT1   192(R12)(R9*4)
 	VMOVUPS      192(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   256(R12)(R9*4)
+	PREFETCHT1   256(R12)(R9*4)
 	VMOVUPS      256(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z5, Z5
-	PREFETCHT0   320(R12)(R9*4)
+	PREFETCHT1   320(R12)(R9*4)
 	VMOVUPS      320(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z6, Z6
-	PREFETCHT0   384(R12)(R9*4)
+	PREFETCHT1   384(R12)(R9*4)
 	VMOVUPS      384(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z7, Z7
-	PREFETCHT0   448(R12)(R9*4)
+	PREFETCHT1   448(R12)(R9*4)
 	VMOVUPS      448(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z8, Z8
-	PREFETCHT0   512(R12)(R9*4)
+	PREFETCHT1   512(R12)(R9*4)
 	VMOVUPS      512(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z9, Z9
-	PREFETCHT0   576(R12)(R9*4)
+	PREFETCHT1   576(R12)(R9*4)
 	VMOVUPS      576(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z10, Z10
-	PREFETCHT0   640(R12)(R9*4)
+	PREFETCHT1   640(R12)(R9*4)
 	VMOVUPS      640(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z11, Z11
-	PREFETCHT0   704(R12)(R9*4)
+	PREFETCHT1   704(R12)(R9*4)
 	VMOVUPS      704(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z12, Z12
-	PREFETCHT0   768(R12)(R9*4)
+	PREFETCHT1   768(R12)(R9*4)
 	VMOVUPS      768(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z13, Z13
-	PREFETCHT0   832(R12)(R9*4)
+	PREFETCHT1   832(R12)(R9*4)
 	VMOVUPS      832(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z14, Z14
-	PREFETCHT0   896(R12)(R9*4)
+	PREFETCHT1   896(R12)(R9*4)
 	VMOVUPS      896(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z15, Z15
-	PREFETCHT0   960(R12)(R9*4)
+	PREFETCHT1   960(R12)(R9*4)
 	VMOVUPS      960(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z16, Z16
@@ -6467,7 +6467,7 @@ smaller16:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -6479,35 +6479,35 @@ loop8:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
-	PREFETCHT0   64(R12)(R9*4)
+	PREFETCHT1   64(R12)(R9*4)
 	VMOVUPS      64(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   128(R12)(R9*4)
+	PREFETCHT1   128(R12)(R9*4)
 	VMOVUPS      128(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z3, Z3
-	PREFETCHT0   192(R12)(R9*4)
+	PREFETCHT1   192(R12)(R9*4)
 	VMOVUPS      192(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   256(R12)(R9*4)
+	PREFETCHT1   256(R12)(R9*4)
 	VMOVUPS      256(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z5, Z5
-	PREFETCHT0   320(R12)(R9*4)
+	PREFETCHT1   320(R12)(R9*4)
 	VMOVUPS      320(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z6, Z6
-	PREFETCHT0   384(R12)(R9*4)
+	PREFETCHT1   384(R12)(R9*4)
 	VMOVUPS      384(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z7, Z7
-	PREFETCHT0   448(R12)(R9*4)
+	PREFETCHT1   448(R12)(R9*4)
 	VMOVUPS      448(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z8, Z8
@@ -6542,7 +6542,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -6554,19 +6554,19 @@ loop4:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
-	PREFETCHT0   64(R12)(R9*4)
+	PREFETCHT1   64(R12)(R9*4)
 	VMOVUPS      64(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   128(R12)(R9*4)
+	PREFETCHT1   128(R12)(R9*4)
 	VMOVUPS      128(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z3, Z3
-	PREFETCHT0   192(R12)(R9*4)
+	PREFETCHT1   192(R12)(R9*4)
 	VMOVUPS      192(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
@@ -6595,7 +6595,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -6607,11 +6607,11 @@ loop2:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
-	PREFETCHT0   64(R12)(R9*4)
+	PREFETCHT1   64(R12)(R9*4)
 	VMOVUPS      64(R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
@@ -6638,7 +6638,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -6650,7 +6650,7 @@ loop1:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*4)
+	PREFETCHT1   (R12)(R9*4)
 	VMOVUPS      (R11)(R9*4), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
@@ -6693,7 +6693,7 @@ TEXT ·gatherFloat16AVX512(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -6705,7 +6705,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*2)
+	PREFETCHT1 (R10)(R11*2)
 	VCVTPH2PS  (DX)(R11*2), Z1
 	VMULPS     Z0, Z1, Z1
 	VMOVUPS    Z1, (AX)(R11*4)
@@ -6764,7 +6764,7 @@ block16:
 loop16:
 	CMPQ       R8, DX
 	JGE        end16
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6773,42 +6773,42 @@ loop16:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Z17
 	VADDPS     Z17, Z1, Z1
 	VCVTPH2PS  32(R9)(DI*2), Z17
 	VADDPS     Z17, Z2, Z2
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VCVTPH2PS  64(R9)(DI*2), Z17
 	VADDPS     Z17, Z3, Z3
 	VCVTPH2PS  96(R9)(DI*2), Z17
 	VADDPS     Z17, Z4, Z4
-	PREFETCHT0 128(R10)(DI*2)
+	PREFETCHT1 128(R10)(DI*2)
 	VCVTPH2PS  128(R9)(DI*2), Z17
 	VADDPS     Z17, Z5, Z5
 	VCVTPH2PS  160(R9)(DI*2), Z17
 	VADDPS     Z17, Z6, Z6
-	PREFETCHT0 192(R10)(DI*2)
+	PREFETCHT1 192(R10)(DI*2)
 	VCVTPH2PS  192(R9)(DI*2), Z17
 	VADDPS     Z17, Z7, Z7
 	VCVTPH2PS  224(R9)(DI*2), Z17
 	VADDPS     Z17, Z8, Z8
-	PREFETCHT0 256(R10)(DI*2)
+	PREFETCHT1 256(R10)(DI*2)
 	VCVTPH2PS  256(R9)(DI*2), Z17
 	VADDPS     Z17, Z9, Z9
 	VCVTPH2PS  288(R9)(DI*2), Z17
 	VADDPS     Z17, Z10, Z10
-	PREFETCHT0 320(R10)(DI*2)
+	PREFETCHT1 320(R10)(DI*2)
 	VCVTPH2PS  320(R9)(DI*2), Z17
 	VADDPS     Z17, Z11, Z11
 	VCVTPH2PS  352(R9)(DI*2), Z17
 	VADDPS     Z17, Z12, Z12
-	PREFETCHT0 384(R10)(DI*2)
+	PREFETCHT1 384(R10)(DI*2)
 	VCVTPH2PS  384(R9)(DI*2), Z17
 	VADDPS     Z17, Z13, Z13
 	VCVTPH2PS  416(R9)(DI*2), Z17
 	VADDPS     Z17, Z14, Z14
-	PREFETCHT0 448(R10)(DI*2)
+	PREFETCHT1 448(R10)(DI*2)
 	VCVTPH2PS  448(R9)(DI*2), Z17
 	VADDPS     Z17, Z15, Z15
 	VCVTPH2PS  480(R9)(DI*2), Z17
@@ -6872,7 +6872,7 @@ smaller16:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6881,22 +6881,22 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Z17
 	VADDPS     Z17, Z1, Z1
 	VCVTPH2PS  32(R9)(DI*2), Z17
 	VADDPS     Z17, Z2, Z2
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VCVTPH2PS  64(R9)(DI*2), Z17
 	VADDPS     Z17, Z3, Z3
 	VCVTPH2PS  96(R9)(DI*2), Z17
 	VADDPS     Z17, Z4, Z4
-	PREFETCHT0 128(R10)(DI*2)
+	PREFETCHT1 128(R10)(DI*2)
 	VCVTPH2PS  128(R9)(DI*2), Z17
 	VADDPS     Z17, Z5, Z5
 	VCVTPH2PS  160(R9)(DI*2), Z17
 	VADDPS     Z17, Z6, Z6
-	PREFETCHT0 192(R10)(DI*2)
+	PREFETCHT1 192(R10)(DI*2)
 	VCVTPH2PS  192(R9)(DI*2), Z17
 	VADDPS     Z17, Z7, Z7
 	VCVTPH2PS  224(R9)(DI*2), Z17
@@ -6939,7 +6939,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6948,12 +6948,12 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Z17
 	VADDPS     Z17, Z1, Z1
 	VCVTPH2PS  32(R9)(DI*2), Z17
 	VADDPS     Z17, Z2, Z2
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VCVTPH2PS  64(R9)(DI*2), Z17
 	VADDPS     Z17, Z3, Z3
 	VCVTPH2PS  96(R9)(DI*2), Z17
@@ -6986,7 +6986,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -6995,7 +6995,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Z17
 	VADDPS     Z17, Z1, Z1
 	VCVTPH2PS  32(R9)(DI*2), Z17
@@ -7024,7 +7024,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -7033,7 +7033,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VCVTPH2PS  (R9)(DI*2), Z17
 	VADDPS     Z17, Z1, Z1
 	INCQ       R8
@@ -7098,7 +7098,7 @@ block16:
 loop16:
 	CMPQ         R10, DX
 	JGE          end16
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -7110,56 +7110,56 @@ loop16:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
 	VCVTPH2PS    32(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VCVTPH2PS    64(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z3, Z3
 	VCVTPH2PS    96(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   128(R12)(R9*2)
+	PREFETCHT1   128(R12)(R9*2)
 	VCVTPH2PS    128(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z5, Z5
 	VCVTPH2PS    160(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z6, Z6
-	PREFETCHT0   192(R12)(R9*2)
+	PREFETCHT1   192(R12)(R9*2)
 	VCVTPH2PS    192(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z7, Z7
 	VCVTPH2PS    224(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z8, Z8
-	PREFETCHT0   256(R12)(R9*2)
+	PREFETCHT1   256(R12)(R9*2)
 	VCVTPH2PS    256(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z9, Z9
 	VCVTPH2PS    288(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z10, Z10
-	PREFETCHT0   320(R12)(R9*2)
+	PREFETCHT1   320(R12)(R9*2)
 	VCVTPH2PS    320(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z11, Z11
 	VCVTPH2PS    352(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z12, Z12
-	PREFETCHT0   384(R12)(R9*2)
+	PREFETCHT1   384(R12)(R9*2)
 	VCVTPH2PS    384(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z13, Z13
 	VCVTPH2PS    416(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z14, Z14
-	PREFETCHT0   448(R12)(R9*2)
+	PREFETCHT1   448(R12)(R9*2)
 	VCVTPH2PS    448(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z15, Z15
@@ -7210,7 +7210,7 @@ smaller16:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -7222,28 +7222,28 @@ loop8:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
 	VCVTPH2PS    32(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VCVTPH2PS    64(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z3, Z3
 	VCVTPH2PS    96(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   128(R12)(R9*2)
+	PREFETCHT1   128(R12)(R9*2)
 	VCVTPH2PS    128(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z5, Z5
 	VCVTPH2PS    160(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z6, Z6
-	PREFETCHT0   192(R12)(R9*2)
+	PREFETCHT1   192(R12)(R9*2)
 	VCVTPH2PS    192(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z7, Z7
@@ -7281,7 +7281,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -7293,14 +7293,14 @@ loop4:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
 	VCVTPH2PS    32(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VCVTPH2PS    64(R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z3, Z3
@@ -7332,7 +7332,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -7344,7 +7344,7 @@ loop2:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
@@ -7374,7 +7374,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -7386,7 +7386,7 @@ loop1:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VCVTPH2PS    (R11)(R9*2), Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z1, Z1
@@ -7429,7 +7429,7 @@ TEXT ·gatherBFloat16AVX512(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -7441,7 +7441,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*2)
+	PREFETCHT1 (R10)(R11*2)
 	VPMOVZXWD  (DX)(R11*2), Z1
 	VPSLLD     $0x10, Z1, Z1
 	VMULPS     Z0, Z1, Z1
@@ -7501,7 +7501,7 @@ block16:
 loop16:
 	CMPQ       R8, DX
 	JGE        end16
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -7510,56 +7510,56 @@ loop16:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z1, Z1
 	VPMOVZXWD  32(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z2, Z2
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VPMOVZXWD  64(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z3, Z3
 	VPMOVZXWD  96(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z4, Z4
-	PREFETCHT0 128(R10)(DI*2)
+	PREFETCHT1 128(R10)(DI*2)
 	VPMOVZXWD  128(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z5, Z5
 	VPMOVZXWD  160(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z6, Z6
-	PREFETCHT0 192(R10)(DI*2)
+	PREFETCHT1 192(R10)(DI*2)
 	VPMOVZXWD  192(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z7, Z7
 	VPMOVZXWD  224(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z8, Z8
-	PREFETCHT0 256(R10)(DI*2)
+	PREFETCHT1 256(R10)(DI*2)
 	VPMOVZXWD  256(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z9, Z9
 	VPMOVZXWD  288(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z10, Z10
-	PREFETCHT0 320(R10)(DI*2)
+	PREFETCHT1 320(R10)(DI*2)
 	VPMOVZXWD  320(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z11, Z11
 	VPMOVZXWD  352(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z12, Z12
-	PREFETCHT0 384(R10)(DI*2)
+	PREFETCHT1 384(R10)(DI*2)
 	VPMOVZXWD  384(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z13, Z13
 	VPMOVZXWD  416(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z14, Z14
-	PREFETCHT0 448(R10)(DI*2)
+	PREFETCHT1 448(R10)(DI*2)
 	VPMOVZXWD  448(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z15, Z15
@@ -7625,7 +7625,7 @@ smaller16:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -7634,28 +7634,28 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z1, Z1
 	VPMOVZXWD  32(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z2, Z2
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VPMOVZXWD  64(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z3, Z3
 	VPMOVZXWD  96(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z4, Z4
-	PREFETCHT0 128(R10)(DI*2)
+	PREFETCHT1 128(R10)(DI*2)
 	VPMOVZXWD  128(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z5, Z5
 	VPMOVZXWD  160(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z6, Z6
-	PREFETCHT0 192(R10)(DI*2)
+	PREFETCHT1 192(R10)(DI*2)
 	VPMOVZXWD  192(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z7, Z7
@@ -7700,7 +7700,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -7709,14 +7709,14 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z1, Z1
 	VPMOVZXWD  32(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z2, Z2
-	PREFETCHT0 64(R10)(DI*2)
+	PREFETCHT1 64(R10)(DI*2)
 	VPMOVZXWD  64(R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z3, Z3
@@ -7751,7 +7751,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -7760,7 +7760,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -7791,7 +7791,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -7800,7 +7800,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*2)
+	PREFETCHT1 (R10)(DI*2)
 	VPMOVZXWD  (R9)(DI*2), Z17
 	VPSLLD     $0x10, Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -7866,7 +7866,7 @@ block16:
 loop16:
 	CMPQ         R10, DX
 	JGE          end16
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -7878,7 +7878,7 @@ loop16:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7887,7 +7887,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VPMOVZXWD    64(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7896,7 +7896,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   128(R12)(R9*2)
+	PREFETCHT1   128(R12)(R9*2)
 	VPMOVZXWD    128(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7905,7 +7905,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z6, Z6
-	PREFETCHT0   192(R12)(R9*2)
+	PREFETCHT1   192(R12)(R9*2)
 	VPMOVZXWD    192(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7914,7 +7914,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z8, Z8
-	PREFETCHT0   256(R12)(R9*2)
+	PREFETCHT1   256(R12)(R9*2)
 	VPMOVZXWD    256(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7923,7 +7923,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z10, Z10
-	PREFETCHT0   320(R12)(R9*2)
+	PREFETCHT1   320(R12)(R9*2)
 	VPMOVZXWD    320(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7932,7 +7932,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z12, Z12
-	PREFETCHT0   384(R12)(R9*2)
+	PREFETCHT1   384(R12)(R9*2)
 	VPMOVZXWD    384(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7941,7 +7941,7 @@ loop16:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z14, Z14
-	PREFETCHT0   448(R12)(R9*2)
+	PREFETCHT1   448(R12)(R9*2)
 	VPMOVZXWD    448(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -7994,7 +7994,7 @@ smaller16:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8006,7 +8006,7 @@ loop8:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8015,7 +8015,7 @@ loop8:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VPMOVZXWD    64(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8024,7 +8024,7 @@ loop8:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   128(R12)(R9*2)
+	PREFETCHT1   128(R12)(R9*2)
 	VPMOVZXWD    128(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8033,7 +8033,7 @@ loop8:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z6, Z6
-	PREFETCHT0   192(R12)(R9*2)
+	PREFETCHT1   192(R12)(R9*2)
 	VPMOVZXWD    192(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8073,7 +8073,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8085,7 +8085,7 @@ loop4:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8094,7 +8094,7 @@ loop4:
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z2, Z2
-	PREFETCHT0   64(R12)(R9*2)
+	PREFETCHT1   64(R12)(R9*2)
 	VPMOVZXWD    64(R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8128,7 +8128,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8140,7 +8140,7 @@ loop2:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8172,7 +8172,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8184,7 +8184,7 @@ loop1:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*2)
+	PREFETCHT1   (R12)(R9*2)
 	VPMOVZXWD    (R11)(R9*2), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8228,7 +8228,7 @@ TEXT ·gatherInt8AVX512(SB), NOSPLIT, $0-100
 row:
 	CMPQ    R9, SI
 	JGT     done
-	LEAQ    12(R9), R10
+	LEAQ    16(R9), R10
 	CMPQ    R10, SI
 	CMOVQGT SI, R10
 	MOVL    (BX)(R10*4), R10
@@ -8240,7 +8240,7 @@ row:
 	XORQ    R11, R11
 
 vector:
-	PREFETCHT0 (R10)(R11*1)
+	PREFETCHT1 (R10)(R11*1)
 	VPMOVSXBD  (DX)(R11*1), Z1
 	VCVTDQ2PS  Z1, Z1
 	VMULPS     Z0, Z1, Z1
@@ -8300,7 +8300,7 @@ block16:
 loop16:
 	CMPQ       R8, DX
 	JGE        end16
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -8309,7 +8309,7 @@ loop16:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -8322,7 +8322,7 @@ loop16:
 	VPMOVSXBD  48(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z4, Z4
-	PREFETCHT0 64(R10)(DI*1)
+	PREFETCHT1 64(R10)(DI*1)
 	VPMOVSXBD  64(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z5, Z5
@@ -8335,7 +8335,7 @@ loop16:
 	VPMOVSXBD  112(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z8, Z8
-	PREFETCHT0 128(R10)(DI*1)
+	PREFETCHT1 128(R10)(DI*1)
 	VPMOVSXBD  128(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z9, Z9
@@ -8348,7 +8348,7 @@ loop16:
 	VPMOVSXBD  176(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z12, Z12
-	PREFETCHT0 192(R10)(DI*1)
+	PREFETCHT1 192(R10)(DI*1)
 	VPMOVSXBD  192(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z13, Z13
@@ -8420,7 +8420,7 @@ smaller16:
 loop8:
 	CMPQ       R8, DX
 	JGE        end8
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -8429,7 +8429,7 @@ loop8:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -8442,7 +8442,7 @@ loop8:
 	VPMOVSXBD  48(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z4, Z4
-	PREFETCHT0 64(R10)(DI*1)
+	PREFETCHT1 64(R10)(DI*1)
 	VPMOVSXBD  64(R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z5, Z5
@@ -8493,7 +8493,7 @@ smaller8:
 loop4:
 	CMPQ       R8, DX
 	JGE        end4
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -8502,7 +8502,7 @@ loop4:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -8543,7 +8543,7 @@ smaller4:
 loop2:
 	CMPQ       R8, DX
 	JGE        end2
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -8552,7 +8552,7 @@ loop2:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -8583,7 +8583,7 @@ block1:
 loop1:
 	CMPQ       R8, DX
 	JGE        end1
-	LEAQ       12(R8), R10
+	LEAQ       16(R8), R10
 	CMPQ       R10, CX
 	CMOVQGT    CX, R10
 	MOVL       (AX)(R10*4), R10
@@ -8592,7 +8592,7 @@ loop1:
 	MOVL       (AX)(R8*4), R9
 	IMULQ      SI, R9
 	ADDQ       BX, R9
-	PREFETCHT0 (R10)(DI*1)
+	PREFETCHT1 (R10)(DI*1)
 	VPMOVSXBD  (R9)(DI*1), Z17
 	VCVTDQ2PS  Z17, Z17
 	VADDPS     Z17, Z1, Z1
@@ -8658,7 +8658,7 @@ block16:
 loop16:
 	CMPQ         R10, DX
 	JGE          end16
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8670,7 +8670,7 @@ loop16:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8687,7 +8687,7 @@ loop16:
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   64(R12)(R9*1)
+	PREFETCHT1   64(R12)(R9*1)
 	VPMOVSXBD    64(R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8704,7 +8704,7 @@ loop16:
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z8, Z8
-	PREFETCHT0   128(R12)(R9*1)
+	PREFETCHT1   128(R12)(R9*1)
 	VPMOVSXBD    128(R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8721,7 +8721,7 @@ loop16:
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z12, Z12
-	PREFETCHT0   192(R12)(R9*1)
+	PREFETCHT1   192(R12)(R9*1)
 	VPMOVSXBD    192(R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8782,7 +8782,7 @@ smaller16:
 loop8:
 	CMPQ         R10, DX
 	JGE          end8
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8794,7 +8794,7 @@ loop8:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8811,7 +8811,7 @@ loop8:
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
 	VADDPS       Z17, Z4, Z4
-	PREFETCHT0   64(R12)(R9*1)
+	PREFETCHT1   64(R12)(R9*1)
 	VPMOVSXBD    64(R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8859,7 +8859,7 @@ smaller8:
 loop4:
 	CMPQ         R10, DX
 	JGE          end4
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8871,7 +8871,7 @@ loop4:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8913,7 +8913,7 @@ smaller4:
 loop2:
 	CMPQ         R10, DX
 	JGE          end2
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8925,7 +8925,7 @@ loop2:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
@@ -8957,7 +8957,7 @@ block1:
 loop1:
 	CMPQ         R10, DX
 	JGE          end1
-	LEAQ         12(R10), R12
+	LEAQ         16(R10), R12
 	CMPQ         R12, CX
 	CMOVQGT      CX, R12
 	MOVL         (AX)(R12*4), R12
@@ -8969,7 +8969,7 @@ loop1:
 	VBROADCASTSS (R8), Z18
 	VMULPS       Z0, Z18, Z18
 	ADDQ         DI, R8
-	PREFETCHT0   (R12)(R9*1)
+	PREFETCHT1   (R12)(R9*1)
 	VPMOVSXBD    (R11)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17

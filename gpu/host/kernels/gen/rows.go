@@ -8,8 +8,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// prefetchAhead is how many rows ahead of the one being read its like is prefetched.
-const prefetchAhead = 12
+// prefetchAhead is how many rows ahead of the one being read its like is
+// prefetched: into the second-level cache, which has more misses in flight
+// than the first (docs/design.md, "Host kernels"). 8 to 32 are equally good.
+const prefetchAhead = 16
 
 // rowKind is an element type of feature rows.
 type rowKind struct {
@@ -87,7 +89,7 @@ func gather(t target, k rowKind) {
 	XORQ(j, j)
 	Label("vector")
 	at := Mem{Base: p, Index: j, Scale: uint8(k.size)}
-	PREFETCHT0(Mem{Base: q, Index: j, Scale: uint8(k.size)})
+	PREFETCHT1(Mem{Base: q, Index: j, Scale: uint8(k.size)})
 	k.load(at, v)
 	if k.name != "Float32" {
 		VMULPS(scale, v, v)
@@ -167,7 +169,7 @@ func sum(t target, k rowKind, weighted bool) {
 		for i, a := range acc {
 			at := Mem{Base: p, Index: j, Scale: uint8(k.size), Disp: i * width}
 			if i == 0 || i*width/64 != (i-1)*width/64 {
-				PREFETCHT0(Mem{Base: q, Index: j, Scale: uint8(k.size), Disp: i * width})
+				PREFETCHT1(Mem{Base: q, Index: j, Scale: uint8(k.size), Disp: i * width})
 			}
 			switch {
 			case weighted:
