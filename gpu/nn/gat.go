@@ -145,7 +145,7 @@ func (l *GAT) output(p *Pass, o gpu.Tensor) gpu.Tensor {
 		}
 	}
 	q.AddBias(l.act.ReLU, l.b.Value, y)
-	l.act.drop(p, l.index, y)
+	l.act.apply(p, l.index, y)
 	return y
 }
 

@@ -59,7 +59,7 @@ func (l *GCN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 
 func (l *GCN) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 	y := l.lin.forward(p, z, l.act.ReLU)
-	l.act.drop(p, l.index, y)
+	l.act.apply(p, l.index, y)
 	return y
 }
 

@@ -80,7 +80,7 @@ func (l *GIN) dense(p *Pass) gpu.Tensor {
 	l.rstd = p.Arena.Vector(p.Queue, l.z.Rows, blocks.Float32)
 	p.Queue.LayerNorm(gpu.LayerNormOptions{Gamma: l.gamma.Value, Beta: l.beta.Value, Epsilon: normEpsilon, ReLU: true}, l.xhat, l.xhat, l.h, l.rstd)
 	l.y = l.lin[1].forward(p, l.h, l.act.ReLU)
-	l.act.drop(p, l.index, l.y)
+	l.act.apply(p, l.index, l.y)
 	return l.y
 }
 

@@ -116,7 +116,7 @@ func (h *hidden) finish(p *Pass, y gpu.Tensor, self Input) gpu.Tensor {
 		q.Fill(zero, 0)
 		q.AddBias(true, zero, y)
 	}
-	h.act.drop(p, h.index, y)
+	h.act.apply(p, h.index, y)
 	h.y = y
 	return y
 }

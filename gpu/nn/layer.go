@@ -86,10 +86,19 @@ type Preparer interface {
 // DegreeReader is a layer whose graphs must have degrees: both in Forward, both in Accumulate.
 type DegreeReader interface{ ReadsDegrees() bool }
 
-// Activation is what a layer does to its output.
+// Activation is what a layer does to its output: at most one of ReLU and Tanh, then dropout.
 type Activation struct {
-	ReLU    bool
-	Dropout float32 // probability, after the ReLU; 0: none
+	ReLU    bool // done by the layer itself, in the product before
+	Tanh    bool // without dropout
+	Dropout float32
+}
+
+// apply does in place what the layer has not done: all but the ReLU.
+func (a Activation) apply(p *Pass, layer int, out gpu.Tensor) {
+	if a.Tanh && p.Queue.Err() == nil {
+		p.Queue.Tanh(out)
+	}
+	a.drop(p, layer, out)
 }
 
 // drop applies a layer's dropout in place.
@@ -103,6 +112,8 @@ func (a Activation) drop(p *Pass, layer int, out gpu.Tensor) {
 // layer's linear part, in place.
 func (a Activation) backward(p *Pass, layer int, out, dOut gpu.Tensor) {
 	switch {
+	case a.Tanh:
+		p.Queue.TanhBackward(out, dOut)
 	case a.ReLU && a.Dropout > 0:
 		p.Queue.ReLUBackward(1/(1-a.Dropout), out, dOut)
 	case a.ReLU:

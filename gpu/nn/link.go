@@ -23,7 +23,9 @@ type LinkConfig struct {
 }
 
 // Encoders lists the encoders of link prediction: "none", and one layer over a node's
-// neighbours of either direction. SAGE, GCN and GAT are those of node classification, with tanh behind.
+// neighbours of either direction: SAGE, GCN and GAT of node classification with tanh behind. GAT
+// has a learned residual, tanh(GAT(e)[v] + R·e[v]): in a softmax over 40 neighbours and the node
+// itself its own embedding would all but vanish.
 func Encoders() []string { return []string{"none", "sage", "gcn", "gat"} }
 
 // Validate says what is wrong with c's encoder; [NewDecoder] checks the decoder.
@@ -56,13 +58,16 @@ func (c *LinkConfig) Hops() int {
 
 // encoder declares the encoder's parameters in p; nil: none.
 func (c *LinkConfig) encoder(p *Params) Layer {
+	tanh := Activation{Tanh: true}
 	switch c.Encoder {
 	case "sage":
-		return NewSAGE(p, 0, c.Dim, c.Dim, Activation{}, 0)
+		return NewSAGE(p, 0, c.Dim, c.Dim, tanh, 0)
 	case "gcn":
-		return NewGCN(p, 0, c.Dim, c.Dim, Activation{}, 0)
+		return NewGCN(p, 0, c.Dim, c.Dim, tanh, 0)
 	case "gat":
-		return NewGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0)
+		h := &hidden{Layer: NewGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: tanh, residual: true}
+		h.project = p.Add("0.residual", c.Dim, c.Dim, FanIn(c.Dim))
+		return preparedHidden{h}
 	}
 	return nil
 }
@@ -77,7 +82,6 @@ type LinkModel struct {
 	decoder   *Decoder
 	relations *Param // [2·Relations × Dim]: inverse relations from row Relations on; nil without
 	stat      gpu.Memory
-	y         gpu.Tensor // the encoder's output, after tanh
 }
 
 // Normal draws from N(0, 1): how relations start (docs/design.md, "Link prediction").
@@ -119,6 +123,12 @@ func (m *LinkModel) Params() *Params { return m.params }
 // Hops returns how many hops of neighbours the encoder reads.
 func (m *LinkModel) Hops() int { return m.cfg.Hops() }
 
+// Streamer returns the encoder for whole graphs that are streamed, nil without one.
+func (m *LinkModel) Streamer() Streamer {
+	s, _ := m.encoder.(Streamer) // every encoder is one
+	return s
+}
+
 // ReadsDegrees reports whether the graphs given to Encode must have their degrees.
 func (m *LinkModel) ReadsDegrees() bool {
 	d, ok := m.encoder.(DegreeReader)
@@ -150,11 +160,7 @@ func (m *LinkModel) Close() error {
 func (m *LinkModel) Encode(p *Pass, graph *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
 	if m.encoder != nil {
-		m.y = m.encoder.Forward(p, graph, in)
-		if q.Err() == nil {
-			q.Tanh(m.y)
-		}
-		return m.y
+		return m.encoder.Forward(p, graph, in)
 	}
 	x := p.Arena.Matrix(q, in.Index.Cols, m.cfg.Dim)
 	if q.Err() == nil {
@@ -170,7 +176,6 @@ func (m *LinkModel) EncodeBackward(p *Pass, d gpu.Tensor) gpu.Tensor {
 	if m.encoder == nil || p.Queue.Err() != nil {
 		return d
 	}
-	p.Queue.TanhBackward(m.y, d)
 	return m.encoder.Backward(p, d, true)
 }
 
@@ -261,19 +266,22 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 	return dStates
 }
 
-// Score sets out [n×m] to the scores of n queries, known ends [n×Dim] and rows of
-// relations (as in LinkBatch), with candidates [m×Dim].
-func (m *LinkModel) Score(p *Pass, known, relations, candidates, out gpu.Tensor) {
+// Query returns the queries [n×Dim] of known ends [n×Dim] and rows of
+// relations (as in LinkBatch), in p's arena.
+func (m *LinkModel) Query(p *Pass, known, relations gpu.Tensor) gpu.Tensor {
 	var r gpu.Tensor
 	if m.relations != nil {
 		r = p.Arena.Matrix(p.Queue, known.Rows, m.cfg.Dim)
 		if p.Queue.Err() != nil {
-			return
+			return r
 		}
 		p.Queue.Gather(r, m.relations.Value, relations)
 	}
-	query := m.decoder.Query(p, known, r)
-	if p.Queue.Err() == nil {
-		m.decoder.Scores(p, query, candidates, out)
-	}
+	return m.decoder.Query(p, known, r)
+}
+
+// Score sets out [n×m] to the scores of n queries with candidates [m×Dim]. A score
+// depends on its query and candidate alone, not on what else is scored.
+func (m *LinkModel) Score(p *Pass, query, candidates, out gpu.Tensor) {
+	m.decoder.Scores(p, query, candidates, out)
 }

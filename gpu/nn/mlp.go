@@ -51,7 +51,7 @@ func (l *MLP) dense(p *Pass, n int, in Input) (x, y gpu.Tensor) {
 		p.Queue.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, x)
 	}
 	y = l.lin.forward(p, x, l.act.ReLU)
-	l.act.drop(p, l.index, y)
+	l.act.apply(p, l.index, y)
 	return x, y
 }
 

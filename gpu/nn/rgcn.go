@@ -81,7 +81,7 @@ func (l *RGCN) name() string { return fmt.Sprintf("R-GCN layer %d", l.index) }
 func (l *RGCN) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 	y := p.Arena.Matrix(p.Queue, z.Rows, l.out)
 	p.Queue.Gemm(gpu.GemmOptions{Bias: l.b.Value, ReLU: l.act.ReLU}, z, l.w.Value, y)
-	l.act.drop(p, l.index, y)
+	l.act.apply(p, l.index, y)
 	return y
 }
 

@@ -94,7 +94,7 @@ func (l *SAGE) self(p *Pass, n int, in Input, z gpu.Tensor) bool {
 func (l *SAGE) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 	y := p.Arena.Matrix(p.Queue, z.Rows, l.out)
 	p.Queue.Gemm(gpu.GemmOptions{Bias: l.b.Value, ReLU: l.act.ReLU}, z, l.w.Value, y)
-	l.act.drop(p, l.index, y)
+	l.act.apply(p, l.index, y)
 	return y
 }
 

@@ -217,7 +217,11 @@ func (v *linkEvaluator) score(ctx context.Context, ends, relations []uint32, out
 	known := a.Matrix(q, len(ends), v.all.Cols)
 	if q.Err() == nil {
 		q.Gather(known, v.all, a.Uint32s(q, ends))
-		v.t.model.Score(&nn.Pass{Queue: q, Arena: a}, known, a.Uint32s(q, relations), v.all, out)
+		p := &nn.Pass{Queue: q, Arena: a}
+		query := v.t.model.Query(p, known, a.Uint32s(q, relations))
+		if q.Err() == nil {
+			v.t.model.Score(p, query, v.all, out)
+		}
 	}
 	if err := q.Sync(ctx); err != nil {
 		return err

@@ -9,11 +9,12 @@ import (
 
 // states is a temporary table of one row a node: the hidden states between
 // two layers. It lies off the Go heap where the budget allows and in an
-// unlinked temporary file otherwise.
+// unlinked temporary file otherwise; or it is what fill reads, such as an embedding table.
 type states struct {
 	rowBytes int64
 	slab     *blockio.Slab
 	file     *os.File
+	fill     func(b []byte, first uint64) error // b: whole rows from node first on
 }
 
 // newStates makes a table; dir is where a file would lie, "" the system's
@@ -49,6 +50,9 @@ func (s *states) read(b []byte, first uint64) error {
 	if s.slab != nil {
 		copy(b, s.slab.Bytes()[int64(first)*s.rowBytes:])
 		return nil
+	}
+	if s.fill != nil {
+		return s.fill(b, first)
 	}
 	if _, err := s.file.ReadAt(b, int64(first)*s.rowBytes); err != nil {
 		return fmt.Errorf("train: read hidden states from node %d: %w", first, err)
