@@ -138,25 +138,37 @@ func (r *run) classes(ctx context.Context) ([]uint16, error) {
 		return nil, err
 	}
 	classes := make([]uint16, r.state.Nodes)
-	at, buf := r.desc.NodeColumns[column].First, []byte(nil)
-	err = r.src.Rows(ctx, r.srcEnv(), column, func(rows []byte, pos Position) error {
+	buf := []byte(nil)
+	set := func(id func(i int) uint64, rows []byte, pos Position) error {
 		var err error
 		if buf, err = k.convert(buf[:0], rows, pos); err != nil {
 			return err
 		}
-		for i := 0; i+4 <= len(buf); i, at = i+4, at+1 {
-			label := int32(binary.LittleEndian.Uint32(buf[i:]))
+		for i := range len(buf) / 4 {
+			label, node := int32(binary.LittleEndian.Uint32(buf[4*i:])), id(i)
 			switch {
-			case at >= r.state.Nodes:
-				return Inputf(pos.Of(i/4), "label of node %d, expected id < %d", at, r.state.Nodes)
+			case node >= r.state.Nodes:
+				return Inputf(pos.Of(i), "label of node %d, expected id < %d", node, r.state.Nodes)
 			case label >= math.MaxUint16:
-				return Inputf(pos.Of(i/4), "label %d, at most %d can be balanced", label, math.MaxUint16-1)
+				return Inputf(pos.Of(i), "label %d, at most %d can be balanced", label, math.MaxUint16-1)
 			case label >= 0:
-				classes[at] = uint16(label + 1)
+				classes[node] = uint16(label + 1)
 			}
 		}
 		return ctx.Err()
-	})
+	}
+	if r.desc.NodeColumns[column].Keyed {
+		err = r.eachKeyed(ctx, column, func(ids []uint64, rows []byte, pos Position) error {
+			return set(func(i int) uint64 { return ids[i] }, rows, pos)
+		})
+	} else {
+		next := r.desc.NodeColumns[column].First
+		err = r.src.Rows(ctx, r.srcEnv(), column, func(rows []byte, pos Position) error {
+			first := next
+			next += uint64(len(rows) / r.desc.NodeColumns[column].RowBytes())
+			return set(func(i int) uint64 { return first + uint64(i) }, rows, pos)
+		})
+	}
 	if err != nil || len(r.desc.Splits) == 0 {
 		return classes, err
 	}

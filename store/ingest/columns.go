@@ -212,6 +212,14 @@ func (r *run) column(ctx context.Context, c int) error {
 	}
 	r.phase("column "+spec.Name, "rows", int64(r.layout.nodes))
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name}
+	if spec.Keyed {
+		ref, err := r.keyedColumn(ctx, c, conv)
+		if err != nil {
+			return err
+		}
+		r.addColumn(spec, conv, ref)
+		return nil
+	}
 	covered := uint64(spec.Rows)
 	if spec.Rows < 0 {
 		covered = r.layout.nodes - spec.First
@@ -253,6 +261,12 @@ func (r *run) column(ctx context.Context, c int) error {
 	if err != nil {
 		return err
 	}
+	r.addColumn(spec, conv, ref)
+	return nil
+}
+
+// addColumn lists a written node column in the manifest.
+func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
 	r.m.Files = append(r.m.Files, ref)
 	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim,
 		Scale: conv.scale, NodeType: spec.NodeType, Files: []string{ref.Name}})
@@ -262,7 +276,6 @@ func (r *run) column(ctx context.Context, c int) error {
 			r.m.Schema.Classes, r.m.Schema.ClassNames = n, r.desc.ClassNames
 		}
 	}
-	return nil
 }
 
 // fileBase turns a column's name into part of a file name.

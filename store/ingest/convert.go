@@ -54,7 +54,7 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
 	r.phase("scales of "+k.spec.Name, "rows", int64(r.layout.nodes))
 	k.scale = make([]float32, k.spec.Dim)
-	err := r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, at Position) error {
+	err := r.eachRow(ctx, c, func(rows []byte, at Position) error {
 		size := k.spec.Elem.Size()
 		for i := 0; i*size < len(rows); i++ {
 			x, err := k.value(rows[i*size:], i, at)

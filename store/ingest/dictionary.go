@@ -411,6 +411,17 @@ func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
 			return nil, err
 		}
 	}
+	if k := r.keyed(); k != nil {
+		err := k.NodeIDs(ctx, env, func(ids *IDs, _ Position) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return d.add(ids, &scratch[0])
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	if len(names) > 0 {
 		r.state.Relations = nil
 		for n := range names {

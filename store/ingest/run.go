@@ -193,10 +193,31 @@ func (r *run) resolveNodes(ctx context.Context) error {
 		for _, m := range largest {
 			n = max(n, int64(m.id))
 		}
+		if n, err = r.countKeyed(ctx, n); err != nil {
+			return err
+		}
 		n = max(n, 0)
 	}
 	r.state.Nodes = uint64(n)
 	return nil
+}
+
+// countKeyed is one more than the largest dense id of n−1 and the tables of nodes.
+func (r *run) countKeyed(ctx context.Context, n int64) (int64, error) {
+	k := r.keyed()
+	if k == nil {
+		return n, nil
+	}
+	err := k.NodeIDs(ctx, r.srcEnv(), func(ids *IDs, at Position) error {
+		for i, id := range ids.Ints {
+			if int64(id) < 0 {
+				return Inputf(at.Of(i), "node %d is negative", int64(id))
+			}
+			n = max(n, int64(id)+1)
+		}
+		return ctx.Err()
+	})
+	return n, err
 }
 
 type maxID struct {

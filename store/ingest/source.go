@@ -83,7 +83,9 @@ type Description struct {
 	Splits      []string     // names of splits over nodes, the default first
 	EdgeLists   []string     // "valid", "test"
 	ClassNames  []string     // nil = unknown
-	Task        string       // store.TaskNode, store.TaskLink or ""
+	// Keyed says that the source is a KeyedSource with tables of nodes.
+	Keyed bool
+	Task  string // store.TaskNode, store.TaskLink or ""
 }
 
 // NodeType is a kind of node; Count −1 = unknown (only where there is one type).
@@ -101,6 +103,10 @@ type ColumnSpec struct {
 	First    uint64 // node columns: source id of row 0
 	Rows     int64  // node columns: number of rows; −1 = every node
 	NodeType string // "" = all
+	// Keyed says of a node column that its rows name their nodes (see
+	// KeyedSource); First and Rows mean nothing then. Nodes without a row have
+	// no label, features of 0.
+	Keyed bool
 }
 
 // RowBytes is the size of one row.
@@ -165,13 +171,17 @@ type Position struct {
 	Lines []uint64
 }
 
+// Number is the index of item i, as users count it.
+func (p Position) Number(i int) uint64 {
+	if p.Lines != nil && i < len(p.Lines) {
+		return p.Lines[i]
+	}
+	return p.Index + uint64(i)
+}
+
 // Of returns the position of item i as messages give it: "edge.csv line 12".
 func (p Position) Of(i int) string {
-	n := p.Index + uint64(i)
-	if p.Lines != nil && i < len(p.Lines) {
-		n = p.Lines[i]
-	}
-	return fmt.Sprintf("%s: %s %d", p.File, p.Unit, n)
+	return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.Number(i))
 }
 
 // InputError says what is wrong with the input and where. errors.Is(err,

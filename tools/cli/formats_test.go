@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/testdata"
@@ -330,6 +333,23 @@ func formatCases() []formatCase {
 		{name: "raw pairs from standard input", edgesOnly: true, args: []string{"--format", "binary64"}, stdin: func(c *coraArrays) []byte {
 			return blocks.Bytes(c.pairs())
 		}},
+		{name: "Parquet, features in lists", args: []string{"--ids", "dense"}, write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			return map[string][]byte{"edges.parquet": parquetFile(c.edgeRows()), "nodes.parquet": parquetFile(c.nodeRows())}
+		})},
+		{name: "Parquet in parts, named", args: []string{"--ids", "dense"}, write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			edges, nodes := c.edgeRows(), c.nodeRows()
+			return map[string][]byte{"edges/a.parquet": parquetFile(edges[:100]), "edges/b.parquet": parquetFile(edges[100:]),
+				"nodes/a.parquet": parquetFile(nodes[:2000]), "nodes/b.parquet": parquetFile(nodes[2000:])}
+		})},
+		{name: "CSV with a table of nodes, packed", args: []string{"--ids", "dense"}, write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+			return map[string][]byte{"edges.csv.gz": c.text("%d,%d\n"), "nodes.csv.gz": c.nodeText()}
+		})},
+		{name: "Parquet of edges", edgesOnly: true, args: []string{"--ids", "dense", "--columns", "src,dst"}, write: file("e.parquet", func(_ *testing.T, c *coraArrays) []byte {
+			return parquetFile(c.edgeRows())
+		})},
+		{name: "Parquet from standard input", edgesOnly: true, args: []string{"--ids", "dense"}, stdin: func(c *coraArrays) []byte {
+			return parquetFile(c.edgeRows())
+		}},
 		{name: "raw pairs of 32 bits", edgesOnly: true, write: file("e.i32", func(_ *testing.T, c *coraArrays) []byte {
 			return blocks.Bytes(int32s(c.pairs()))
 		})},
@@ -455,6 +475,80 @@ func (f *formatCase) ingest(t *testing.T, c *coraArrays) (dir string, files map[
 	return dir, files
 }
 
+type parquetEdge struct {
+	Source int64 `parquet:"source"`
+	Target int64 `parquet:"target"`
+}
+
+type parquetNode struct {
+	Split string    `parquet:"split,dict"`
+	X     []float32 `parquet:"x,list"`
+	Node  int32     `parquet:"node_id"`
+	Label *int32    `parquet:"label,optional"`
+}
+
+func (c *coraArrays) edgeRows() []parquetEdge {
+	var rows []parquetEdge
+	for i := range c.src {
+		rows = append(rows, parquetEdge{c.src[i], c.dst[i]})
+	}
+	return rows
+}
+
+// nodeOrder is the order of nodes in tables: any but that of their ids.
+func nodeOrder(k int) int { return (k*1409 + 77) % coraNodes }
+
+// parts is the part of the split that each node is in.
+func (c *coraArrays) parts() []string {
+	out := make([]string, coraNodes)
+	for part, ids := range c.split {
+		for _, id := range ids {
+			out[id] = part
+		}
+	}
+	return out
+}
+
+func (c *coraArrays) nodeRows() []parquetNode {
+	split := c.parts()
+	rows := make([]parquetNode, coraNodes)
+	for k := range rows {
+		id := nodeOrder(k)
+		label := int32(c.labels[id])
+		rows[k] = parquetNode{split[id], c.x[id*coraDim : (id+1)*coraDim], int32(id), &label}
+	}
+	return rows
+}
+
+// nodeText is the table as CSV with a header.
+func (c *coraArrays) nodeText() []byte {
+	var b bytes.Buffer
+	b.WriteString("id,label,split")
+	for k := range coraDim {
+		fmt.Fprintf(&b, ",w%d", k)
+	}
+	split := c.parts()
+	for k := range coraNodes {
+		id := nodeOrder(k)
+		fmt.Fprintf(&b, "\n%d,%d,%s", id, c.labels[id], split[id])
+		for _, x := range c.x[id*coraDim : (id+1)*coraDim] {
+			fmt.Fprintf(&b, ",%g", x)
+		}
+	}
+	return b.Bytes()
+}
+
+// parquetFile is a file of rows in groups of 1000.
+func parquetFile[T any](rows []T) []byte {
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[T](&b, parquet.MaxRowsPerRowGroup(1000), parquet.Compression(&parquet.Snappy))
+	_, err := w.Write(rows)
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // a buffer does not fail
+	}
+	return b.Bytes()
+}
+
 // triples is Cora as a knowledge graph: papers cite papers of the same subject, or of another.
 // Every 20th edge is one to validate with, the one after it one to test with.
 type triples struct {
@@ -494,6 +588,12 @@ func (k *triples) text(part, format string, named bool) []byte {
 	return b.Bytes()
 }
 
+type parquetTriple struct {
+	Head     string `parquet:"head,dict"`
+	Relation string `parquet:"relation,dict"`
+	Tail     string `parquet:"tail"`
+}
+
 // mapping has a line for each name with its id, backwards.
 func mapping(names []string, format string) []byte {
 	var b bytes.Buffer
@@ -531,6 +631,17 @@ func tripleCases() []formatCase {
 			}
 			for _, p := range parts {
 				files[p+"2id.txt"] = append(fmt.Appendln(nil, len(k.rows[p])/3), k.text(p, "%[1]d %[3]d %[2]d\n", false)...)
+			}
+			return files
+		})},
+		{name: "Parquet", write: folder(func(k *triples) map[string][]byte {
+			files := map[string][]byte{}
+			for _, p := range parts {
+				var rows []parquetTriple
+				for r := k.rows[p]; len(r) > 0; r = r[3:] {
+					rows = append(rows, parquetTriple{k.names[r[0]], k.relations[r[1]], k.names[r[2]]})
+				}
+				files[p+".parquet"] = parquetFile(rows)
 			}
 			return files
 		})},

@@ -39,6 +39,8 @@ type ingestOptions struct {
 	resume       bool
 	threads      int
 	columns      string
+	nodes        []string
+	nodeColumns  string
 	delimiter    string
 	header       string
 	ids          string
@@ -83,6 +85,8 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
 	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
 	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
+	f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features")
+	f.StringVar(&o.nodeColumns, "node-columns", "", "columns of tables of nodes in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
 	f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
 	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
 	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
@@ -129,6 +133,10 @@ func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, 
 	if o.columns != "" {
 		fo.Text.Columns = strings.Split(o.columns, ",")
 	}
+	if o.nodeColumns != "" {
+		fo.Text.NodeColumns = strings.Split(o.nodeColumns, ",")
+	}
+	fo.Nodes = o.nodes
 	switch {
 	case o.delimiter == "tab" || o.delimiter == `\t`:
 		fo.Text.Delimiter = '\t'

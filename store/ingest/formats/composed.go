@@ -17,6 +17,7 @@ type (
 	edgesFunc func(ctx context.Context, env ingest.Env, emit func(worker int, b *ingest.EdgeBatch) error) error
 	listFunc  func(ctx context.Context, env ingest.Env, emit func(b *ingest.EdgeBatch) error) error
 	rowsFunc  func(ctx context.Context, env ingest.Env, emit func(rows []byte, at ingest.Position) error) error
+	keyedFunc func(ctx context.Context, env ingest.Env, emit func(ids *ingest.IDs, rows []byte, at ingest.Position) error) error
 	idsFunc   func(ctx context.Context, env ingest.Env, emit func(ids *ingest.IDs, at ingest.Position) error) error
 )
 
@@ -32,6 +33,8 @@ type composed struct {
 	splits  []parts
 	lists   []listFunc
 	names   idsFunc
+	nodeIDs []idsFunc    // of tables of nodes
+	keyed   []keyedFunc  // by column; nil for those that are not keyed
 	closer  func() error // nil = nothing to close
 }
 
@@ -86,6 +89,21 @@ func (s *composed) Names(ctx context.Context, env ingest.Env, emit func(*ingest.
 		return errNothing
 	}
 	return s.names(ctx, env, emit)
+}
+
+// NodeIDs implements ingest.KeyedSource.
+func (s *composed) NodeIDs(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+	for _, f := range s.nodeIDs {
+		if err := f(ctx, env, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KeyedRows implements ingest.KeyedSource.
+func (s *composed) KeyedRows(ctx context.Context, env ingest.Env, c int, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
+	return s.keyed[c](ctx, env, emit)
 }
 
 // file notes an input file, once.

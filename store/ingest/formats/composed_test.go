@@ -77,7 +77,13 @@ func drain(t testing.TB, s ingest.Source) (edges int64, err error) {
 	for l := range d.EdgeLists {
 		errs = append(errs, s.EdgeList(ctx, env, l, batch))
 	}
+	if d.Keyed {
+		errs = append(errs, drainKeyed(t, s.(ingest.KeyedSource), env))
+	}
 	for c, spec := range d.NodeColumns {
+		if spec.Keyed {
+			continue
+		}
 		rows := 0
 		err := s.Rows(ctx, env, c, func(b []byte, at ingest.Position) error {
 			if spec.RowBytes() == 0 || len(b)%spec.RowBytes() != 0 {
@@ -100,6 +106,29 @@ func drain(t testing.TB, s ingest.Source) (edges int64, err error) {
 		errs = append(errs, s.Names(ctx, env, func(*ingest.IDs, ingest.Position) error { return nil }))
 	}
 	return edges, errors.Join(errs...)
+}
+
+// drainKeyed reads the tables of nodes.
+func drainKeyed(t testing.TB, s ingest.KeyedSource, env ingest.Env) error {
+	t.Helper()
+	nodes := 0
+	errs := []error{s.NodeIDs(t.Context(), env, func(ids *ingest.IDs, _ ingest.Position) error {
+		nodes += ids.Len()
+		return nil
+	})}
+	for c, spec := range s.Describe().NodeColumns {
+		if !spec.Keyed {
+			continue
+		}
+		errs = append(errs, s.KeyedRows(t.Context(), env, c, func(ids *ingest.IDs, rows []byte, at ingest.Position) error {
+			if spec.RowBytes() == 0 || len(rows) != ids.Len()*spec.RowBytes() {
+				t.Fatalf("%d bytes of %+v for %d nodes", len(rows), spec, ids.Len())
+			}
+			_ = at.Of(0)
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
 }
 
 // openDrain opens and drains what is at path; every error must be one about the input.

@@ -36,6 +36,10 @@ type TextOptions struct {
 	// IDs is the kind of node ids: dense integers (0 ≤ id, no gaps expected), any
 	// integers, or strings; "" = integers if the first lines have them, else strings.
 	IDs store.IDKind
+	// NodeColumns names the columns of tables of nodes in order: "id", "label",
+	// "split", "train_mask", "valid_mask", "test_mask", "-", or features as in
+	// Columns. nil = by their names.
+	NodeColumns []string
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.

@@ -14,15 +14,18 @@ import (
 type Options struct {
 	// Format is one of Names; "" or "auto" = by what the path holds.
 	Format string
-	Text   TextOptions // edge lists and triples
-	FS     vfs.FS      // where the input is; nil = the real file system
+	Text   TextOptions // edge lists, triples and tables
+	// Nodes are further tables of nodes (text or Parquet) of an edge list or a
+	// table of edges.
+	Nodes []string
+	FS    vfs.FS // where the input is; nil = the real file system
 	// Input is what the source is called in the store, such as "-"; "" = its path.
 	Input string
 }
 
 // Names lists the formats, as flags name them.
 func Names() []string {
-	return []string{"numpy", "npz", "ogb", "graphbolt", "triples", "openke", "marius", "edgelist", "binary", "binary64"}
+	return []string{"numpy", "npz", "ogb", "graphbolt", "triples", "openke", "marius", "edgelist", "parquet", "binary", "binary64"}
 }
 
 // Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
@@ -58,6 +61,9 @@ func openAs(path string, o Options) (ingest.Source, error) {
 			return nil, err
 		}
 	}
+	if len(o.Nodes) > 0 && format != "edgelist" && format != "parquet" {
+		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist and parquet, not %s", ingest.ErrOptions, format)
+	}
 	switch format {
 	case "numpy":
 		return openNumpy(o.FS, path)
@@ -84,8 +90,8 @@ func openAs(path string, o Options) (ingest.Source, error) {
 		return openOpenKE(o.FS, path, o.Text)
 	case "marius":
 		return openMarius(o.FS, path)
-	case "edgelist":
-		return openEdgeList(o.FS, path, o.Text)
+	case "edgelist", "parquet":
+		return openEdgeTables(o.FS, path, format, o.Text, o.Nodes)
 	case "binary", "binary64":
 		return openBinary(o.FS, path, format == "binary64")
 	}
@@ -110,6 +116,8 @@ func detect(fs vfs.FS, path string) (string, error) {
 			return "graphbolt", nil
 		case has(".npz"):
 			return "npz", nil
+		case has(".parquet"):
+			return "parquet", nil
 		case has(".tsv", ".csv", ".txt", ".edges", ".el"):
 			return "edgelist", nil
 		}
@@ -128,8 +136,15 @@ func detect(fs vfs.FS, path string) (string, error) {
 		return "ogb", nil
 	case find(fs, path, "train.npy", "train.tsv", "train.txt") != "":
 		return "triples", nil
+	case findTables(fs, path).train != "":
+		if isParquet(fs, findTables(fs, path).train) {
+			return "parquet", nil
+		}
+		return "edgelist", nil
+	case findParquet(fs, path):
+		return "parquet", nil
 	case findSuffix(fs, path, ".npz") != "":
 		return "npz", nil
 	}
-	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, or train.npy or train.tsv of triples")
+	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, or train.npy or train.tsv of triples")
 }

@@ -111,6 +111,24 @@ func (s *watchedSource) EdgeList(ctx context.Context, env ingest.Env, l int, emi
 	return s.fs.verdict(s.Source.EdgeList(ctx, env, l, emit))
 }
 
+// NodeIDs implements [ingest.KeyedSource].
+func (s *watchedSource) NodeIDs(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+	k, ok := s.Source.(ingest.KeyedSource)
+	if !ok {
+		return errNothing
+	}
+	return s.fs.verdict(k.NodeIDs(ctx, env, emit))
+}
+
+// KeyedRows implements [ingest.KeyedSource].
+func (s *watchedSource) KeyedRows(ctx context.Context, env ingest.Env, c int, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
+	k, ok := s.Source.(ingest.KeyedSource)
+	if !ok {
+		return errNothing
+	}
+	return s.fs.verdict(k.KeyedRows(ctx, env, c, emit))
+}
+
 // Names implements [ingest.Source].
 func (s *watchedSource) Names(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
 	return s.fs.verdict(s.Source.Names(ctx, env, emit))

@@ -1,0 +1,342 @@
+package formats
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// parquetEdges is a Parquet table of edges and what its columns mean.
+type parquetEdges struct {
+	*parquetTable
+	ids     store.IDKind
+	want    []wantColumn // src, dst, the relation if there is one, then those of specs
+	related bool
+	specs   []ingest.ColumnSpec
+}
+
+// Other names of an edge's columns in tables.
+var (
+	weightNames = []string{"weight", "w", "edge_weight"}
+	timeNames   = []string{"timestamp", "time", "ts"}
+)
+
+// openParquetEdges works out what the columns of the table at path mean: by
+// o.Columns, one for each in order, or else by name, others being features.
+func openParquetEdges(fs vfs.FS, path string, o TextOptions) (*parquetEdges, error) {
+	t, err := openParquet(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	e := &parquetEdges{parquetTable: t, ids: o.IDs}
+	fields, err := e.fields(o.Columns)
+	if err != nil {
+		return nil, err
+	}
+	place := map[string]int{}
+	var values []field
+	for _, f := range fields {
+		switch f.name {
+		case "src", "dst", "relation":
+			place[f.name] = f.at
+		default:
+			values = append(values, f)
+		}
+	}
+	src, hasSrc := place["src"]
+	dst, hasDst := place["dst"]
+	if !hasSrc || !hasDst {
+		return nil, ingest.Inputf(path, "no columns of sources and destinations (%s; %s); --columns names the columns in order",
+			strings.Join(srcNames, ", "), strings.Join(dstNames, ", "))
+	}
+	id, err := e.idColumn(src, dst)
+	if err != nil {
+		return nil, err
+	}
+	e.want = []wantColumn{{at: src, elem: id}, {at: dst, elem: id}}
+	if rel, ok := place["relation"]; ok {
+		e.related, e.want = true, append(e.want, wantColumn{at: rel})
+	}
+	for _, f := range values {
+		e.want = append(e.want, wantColumn{at: f.at, elem: f.elem})
+		e.specs = append(e.specs, f.edgeColumn())
+	}
+	return e, nil
+}
+
+// fields resolves names to columns; nil if sources or destinations have none.
+func (e *parquetEdges) fields(specs []string) ([]field, error) {
+	cols := e.columns()
+	if specs != nil {
+		fields, _, err := parseFields(specs, edgeFields)
+		if err != nil {
+			return nil, err
+		}
+		for k := range fields {
+			f := &fields[k]
+			if f.at+f.dim > len(cols) {
+				return nil, ingest.Inputf(e.where(), "%d columns, expected %d (--columns)", len(cols), f.at+f.dim)
+			}
+			if f.dim > 1 {
+				return nil, fmt.Errorf("%w: field %s: a column of Parquet is one field; a list has its own length", ingest.ErrOptions, f.name)
+			}
+			if !slices.Contains(edgeFields[:3], f.name) {
+				f.dim = cols[f.at].dim
+			}
+		}
+		return fields, nil
+	}
+	meaning := make([]string, len(cols))
+	for _, m := range []struct {
+		name  string
+		known []string
+	}{{"src", srcNames}, {"dst", dstNames}, {"relation", relNames}, {"weight", weightNames}, {"timestamp", timeNames}} {
+		for _, want := range m.known {
+			k := slices.IndexFunc(cols, func(c tableColumn) bool { return strings.EqualFold(c.name, want) })
+			if k >= 0 && meaning[k] == "" {
+				meaning[k] = m.name
+				break
+			}
+		}
+	}
+	if !slices.Contains(meaning, "src") || !slices.Contains(meaning, "dst") {
+		return nil, nil
+	}
+	var fields []field
+	for k, c := range cols {
+		f := field{name: meaning[k], at: k, elem: c.elem, dim: c.dim}
+		switch {
+		case f.name == "weight":
+			f.elem = blocks.Float32
+		case f.name == "timestamp":
+			f.elem = blocks.Int64
+		case f.name == "" && c.text:
+			return nil, textFeature(e, c, "--columns")
+		case f.name == "":
+			f.name = c.name
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// idColumn settles the kind of ids and returns the type in which they are read.
+func (e *parquetEdges) idColumn(src, dst int) (blocks.ElemType, error) {
+	cols := e.columns()
+	for _, k := range []int{src, dst} {
+		if cols[k].dim != 1 || cols[k].list {
+			return 0, ingest.Inputf(e.where(), "column %q holds lists, expected node ids", cols[k].name)
+		}
+	}
+	if e.ids == "" {
+		e.ids = store.IDsIntegers
+		if cols[src].text || cols[dst].text {
+			e.ids = store.IDsStrings
+		}
+	}
+	if e.ids == store.IDsStrings {
+		return blocks.Invalid, nil
+	}
+	for _, k := range []int{src, dst} {
+		if cols[k].text {
+			return 0, ingest.Inputf(e.where(), "column %q holds strings, expected integers (--ids %s)", cols[k].name, e.ids)
+		}
+	}
+	return blocks.Uint64, nil
+}
+
+// edges streams the rows of all threads.
+func (e *parquetEdges) edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+	batches := make([]ingest.EdgeBatch, env.Threads)
+	return e.readParallel(ctx, env, e.want, func(worker int, b *tableBatch) error {
+		if err := e.batch(b, &batches[worker]); err != nil {
+			return err
+		}
+		return emit(worker, &batches[worker])
+	})
+}
+
+// inOrder streams the rows in order.
+func (e *parquetEdges) inOrder(ctx context.Context, env ingest.Env, emit func(*ingest.EdgeBatch) error) error {
+	var batch ingest.EdgeBatch
+	return e.read(ctx, env, e.want, func(b *tableBatch) error {
+		if err := e.batch(b, &batch); err != nil {
+			return err
+		}
+		return emit(&batch)
+	})
+}
+
+// batch makes rows edges.
+func (e *parquetEdges) batch(b *tableBatch, out *ingest.EdgeBatch) error {
+	out.At = b.at
+	out.Src, out.Dst = *b.ids(0, &out.Src), *b.ids(1, &out.Dst)
+	if e.ids == store.IDsStrings {
+		for i := range b.rows {
+			if len(out.Src.At(i)) == 0 || len(out.Dst.At(i)) == 0 {
+				return ingest.Inputf(b.at.Of(i), "null or empty node id")
+			}
+		}
+	}
+	at := 2
+	if e.related {
+		out.RelationNames = b.text[2]
+		at = 3
+	}
+	if out.Columns == nil {
+		out.Columns = make([][]byte, len(e.specs))
+	}
+	for c := range e.specs {
+		out.Columns[c] = b.numbers[at+c]
+	}
+	return nil
+}
+
+// edgeTables are the files of a folder, or the one file, that hold edges.
+type edgeTables struct {
+	train string
+	lists []string // paths of further edge lists
+	names []string // "valid", "test"
+	nodes []string // tables of nodes
+}
+
+// textSuffixes are the endings of text files of edges and nodes, plain or packed.
+var textSuffixes = []string{".tsv", ".csv", ".txt"}
+
+// findTables looks for edges and tables of nodes in a folder: files or, of
+// Parquet, folders called edges (or train, valid, test) and nodes.
+func findTables(fs vfs.FS, dir string) edgeTables {
+	look := func(base string) string {
+		if path := fs.PathJoin(dir, base+".parquet"); isFile(fs, path) {
+			return path
+		}
+		for _, s := range textSuffixes {
+			if path := find(fs, dir, base+s); path != "" {
+				return path
+			}
+		}
+		if path := fs.PathJoin(dir, base); findParquet(fs, path) {
+			return path
+		}
+		return ""
+	}
+	var t edgeTables
+	if t.train = look("edges"); t.train == "" {
+		if t.train = look("train"); t.train == "" {
+			return t
+		}
+		for _, part := range []string{"valid", "test"} {
+			if path := look(part); path != "" {
+				t.lists, t.names = append(t.lists, path), append(t.names, part)
+			}
+		}
+	}
+	if path := look("nodes"); path != "" {
+		t.nodes = append(t.nodes, path)
+	}
+	return t
+}
+
+// findParquet reports whether dir is a folder with Parquet files.
+func findParquet(fs vfs.FS, dir string) bool {
+	if info, err := fs.Stat(dir); err != nil || !info.IsDir() {
+		return false
+	}
+	names, err := fs.List(dir)
+	return err == nil && slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".parquet") })
+}
+
+// isParquet reports whether path is, or holds, Parquet.
+func isParquet(fs vfs.FS, path string) bool {
+	return strings.HasSuffix(path, ".parquet") || findParquet(fs, path)
+}
+
+// openEdgeTables opens edges as text or Parquet, with tables of nodes beside them.
+func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []string) (ingest.Source, error) {
+	t := edgeTables{train: path}
+	if info, err := fs.Stat(path); err == nil && info.IsDir() && !findParquet(fs, path) || format == "parquet" && err == nil && info.IsDir() && findTables(fs, path).train != "" {
+		if t = findTables(fs, path); t.train == "" {
+			return nil, ingest.Inputf(path, "no edges.tsv, edges.csv, edges.txt or edges.parquet")
+		}
+	}
+	t.nodes = append(t.nodes, nodes...)
+	s := newComposed(format, path)
+	if isParquet(fs, t.train) {
+		if err := s.parquetEdges(fs, t, o); err != nil {
+			return nil, err
+		}
+	} else {
+		list, err := openEdgeList(fs, t.train, o)
+		if err != nil {
+			return nil, err
+		}
+		if len(t.nodes) == 0 && len(t.lists) == 0 {
+			list.desc.Input = path
+			return list, nil
+		}
+		for k, p := range t.lists {
+			if err := list.addList(t.names[k], p); err != nil {
+				return nil, err
+			}
+			s.lists = append(s.lists, func(ctx context.Context, env ingest.Env, emit func(*ingest.EdgeBatch) error) error {
+				return list.EdgeList(ctx, env, k, emit)
+			})
+		}
+		s.desc = list.desc
+		s.desc.Format, s.desc.Input = format, path
+		s.edges = []edgesFunc{list.Edges}
+	}
+	if len(t.lists) > 0 {
+		s.desc.Task = store.TaskLink
+	}
+	if len(t.nodes) > 0 {
+		if err := s.openTables(fs, t.nodes, o); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// parquetEdges adds the edges and edge lists of Parquet tables.
+func (s *composed) parquetEdges(fs vfs.FS, t edgeTables, o TextOptions) error {
+	e, err := openParquetEdges(fs, t.train, o)
+	if err != nil {
+		return err
+	}
+	s.tableFiles(e.parquetTable)
+	s.desc.IDs, s.desc.HasRelation, s.desc.EdgeColumns, s.desc.Edges = e.ids, e.related, e.specs, e.rows
+	s.edges = []edgesFunc{e.edges}
+	o.IDs = e.ids
+	for k, path := range t.lists {
+		if !isParquet(fs, path) {
+			return ingest.Inputf(path, "expected Parquet like %s", t.train)
+		}
+		l, err := openParquetEdges(fs, path, o)
+		if err != nil {
+			return err
+		}
+		if l.related != e.related || !slices.Equal(l.specs, e.specs) {
+			return ingest.Inputf(path, "its columns are not those of %s", t.train)
+		}
+		s.tableFiles(l.parquetTable)
+		s.desc.EdgeLists, s.lists = append(s.desc.EdgeLists, t.names[k]), append(s.lists, l.inOrder)
+	}
+	return nil
+}
+
+// tableFiles notes the files of a table.
+func (s *composed) tableFiles(t *parquetTable) {
+	if len(t.groups) == 0 {
+		s.file(t.path)
+	}
+	for _, g := range t.groups {
+		s.file(g.path)
+	}
+}

@@ -1,0 +1,247 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// KeyedSource is a [Source] with tables of nodes: rows that name their node and
+// stand in any order. Columns with ColumnSpec.Keyed are read through it.
+type KeyedSource interface {
+	Source
+	// NodeIDs streams the source ids of all rows of all tables: nodes, though
+	// they may have no edge.
+	NodeIDs(ctx context.Context, env Env, emit func(ids *IDs, at Position) error) error
+	// KeyedRows streams the rows of node column c, whose ColumnSpec is Keyed,
+	// with the source id of each; otherwise as Source.Rows does.
+	KeyedRows(ctx context.Context, env Env, c int, emit func(ids *IDs, rows []byte, at Position) error) error
+}
+
+// keyed is the source as one with tables of nodes; nil if it has none.
+func (r *run) keyed() KeyedSource {
+	if !r.desc.Keyed {
+		return nil
+	}
+	k, ok := r.src.(KeyedSource)
+	if !ok {
+		return nil
+	}
+	return k
+}
+
+// eachRow streams the rows of node column c in any order, without their nodes.
+func (r *run) eachRow(ctx context.Context, c int, fn func(rows []byte, at Position) error) error {
+	if !r.desc.NodeColumns[c].Keyed {
+		return r.src.Rows(ctx, r.srcEnv(), c, fn)
+	}
+	k := r.keyed()
+	if k == nil {
+		return fmt.Errorf("ingest: column %s is keyed, its source is no KeyedSource", r.desc.NodeColumns[c].Name)
+	}
+	return k.KeyedRows(ctx, r.srcEnv(), c, func(_ *IDs, rows []byte, at Position) error { return fn(rows, at) })
+}
+
+// eachKeyed streams the rows of keyed column c with dense ids.
+func (r *run) eachKeyed(ctx context.Context, c int, fn func(ids []uint64, rows []byte, at Position) error) error {
+	spec := &r.desc.NodeColumns[c]
+	k := r.keyed()
+	if k == nil {
+		return fmt.Errorf("ingest: column %s is keyed, its source is no KeyedSource", spec.Name)
+	}
+	var dense []uint64
+	return k.KeyedRows(ctx, r.srcEnv(), c, func(ids *IDs, rows []byte, at Position) error {
+		if len(rows) != ids.Len()*spec.RowBytes() {
+			return Inputf(at.Of(0), "%d bytes of column %s for %d nodes", len(rows), spec.Name, ids.Len())
+		}
+		var err error
+		if dense, err = r.denseIDsOf(ids, dense, at); err != nil {
+			return err
+		}
+		return fn(dense, rows, at)
+	})
+}
+
+// denseIDsOf returns the dense ids of source ids, in out or in place.
+func (r *run) denseIDsOf(ids *IDs, out []uint64, at Position) ([]uint64, error) {
+	if r.dict != nil {
+		return r.dict.translate(ids, out, at)
+	}
+	for i, id := range ids.Ints {
+		if id >= r.state.Nodes {
+			return nil, Inputf(at.Of(i), "node %d, expected 0 ≤ id < %d", int64(id), r.state.Nodes)
+		}
+	}
+	return ids.Ints, nil
+}
+
+// keyedShare is the part of a column's memory that distributes rows; the rest
+// puts them in order.
+const keyedShare = 2
+
+// keyedColumn writes keyed column c: rows are distributed over runs of
+// partitions (in memory while it lasts, then in a spill file), then each run is
+// put in order in windows that fit the memory. Every row is written at most
+// twice, and read once for each window of its run.
+func (r *run) keyedColumn(ctx context.Context, c int, conv *converter) (ref store.FileRef, err error) {
+	spec := &r.desc.NodeColumns[c]
+	row := len(conv.missing)
+	seenBytes := int64(r.layout.nodes+7) / 8
+	memory := (r.budget.columns - seenBytes) / keyedShare
+	chunk, shardsMax := planChunks(memory, 1, min(r.layout.partitions(), 256))
+	if least := (8 + row + blocks.ChunkBytes - 1) / blocks.ChunkBytes * blocks.ChunkBytes; chunk < least {
+		chunk, shardsMax = least, max(1, min(shardsMax, int(memory/2/int64(least))))
+	}
+	per := (r.layout.partitions() + shardsMax - 1) / shardsMax // partitions a shard
+	sh, err := newShards(r.w.FS(), r.w.FS().PathJoin(r.w.TempDir(), "column.spill"), shardPlan{
+		Shards: (r.layout.partitions() + per - 1) / per, ChunkBytes: chunk, Payload: row, Writers: 1, MemoryBytes: memory})
+	if err != nil {
+		return ref, err
+	}
+	defer func() { _ = sh.Close() }()
+	seen, err := offHeap(seenBytes)
+	if err != nil {
+		return ref, err
+	}
+	defer freeOffHeap(seen)
+	var out []byte
+	err = r.eachKeyed(ctx, c, func(ids []uint64, rows []byte, at Position) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if out, err = conv.convert(out[:0], rows, at); err != nil {
+			return err
+		}
+		for i, id := range ids {
+			place := r.places.of(id)
+			internal := r.layout.internal(place)
+			if seen[internal/8]>>(internal%8)&1 != 0 {
+				return Inputf(at.Of(i), "a second row of column %s for the same node", spec.Name)
+			}
+			seen[internal/8] |= 1 << (internal % 8)
+			shard := int(place>>r.layout.localBits) / per
+			if err := sh.writers[0].put(shard, internal, out[i*row:(i+1)*row]); err != nil {
+				return err
+			}
+		}
+		r.tick(int64(len(ids)))
+		return nil
+	})
+	if err != nil {
+		return ref, err
+	}
+	sh.finish()
+	r.state.BytesSpilled += sh.spilled.Load()
+	return r.writeKeyed(ctx, spec, conv, sh, per)
+}
+
+// writeKeyed writes the distributed rows, and the missing ones, partition by partition.
+func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter, sh *shards, per int) (ref store.FileRef, err error) {
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.layout.partitions())}
+	name, w, err := r.w.CreateFile(fileBase(spec.Name), h)
+	if err != nil {
+		return ref, err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.Abort()
+		}
+	}()
+	row := uint64(len(conv.missing))
+	largest := uint64(0) // rows of a shard
+	for shard := range sh.lists {
+		lo, hi := r.layout.first[shard*per], r.layout.first[min((shard+1)*per, r.layout.partitions())]
+		largest = max(largest, hi-lo)
+	}
+	memory := uint64(max(r.budget.columns-sh.residentBytes(), r.budget.columns/(2*keyedShare)))
+	window, err := offHeap(int64(min(max(1, memory/row), largest) * row))
+	if err != nil {
+		return ref, err
+	}
+	defer freeOffHeap(window)
+	spare := make([]byte, sh.chunkBytes)
+	windowRows := uint64(len(window)) / row
+	out := &extentRows{w: w, sizes: r.layout.sizes, row: int(row), part: -1}
+	for shard := range sh.lists {
+		first, last := shard*per, min((shard+1)*per, r.layout.partitions())
+		for lo, end := r.layout.first[first], r.layout.first[last]; lo < end; lo += windowRows {
+			hi := min(lo+windowRows, end)
+			rows := window[:(hi-lo)*row]
+			for i := range hi - lo {
+				copy(rows[i*row:], conv.missing)
+			}
+			err := sh.read(shard, spare, func(keys []uint64, payload []byte) error {
+				for i, k := range keys {
+					if k >= lo && k < hi {
+						copy(rows[(k-lo)*row:], payload[uint64(i)*row:uint64(i+1)*row])
+					}
+				}
+				return ctx.Err()
+			})
+			if err == nil {
+				err = out.write(rows)
+			}
+			if err != nil {
+				return ref, err
+			}
+		}
+	}
+	if err := out.finish(); err != nil {
+		return ref, err
+	}
+	info, err := w.Close()
+	return store.Ref(name, info), err
+}
+
+// extentRows cuts rows that come in the order of internal ids into an extent a partition.
+type extentRows struct {
+	w     *blocks.Writer
+	sizes []uint32
+	row   int
+	part  int // open; −1 = none yet
+	left  int // bytes of it to come
+}
+
+func (x *extentRows) next() error {
+	if x.part >= 0 {
+		if err := x.w.End(uint64(x.sizes[x.part])); err != nil {
+			return err
+		}
+	}
+	if x.part++; x.part == len(x.sizes) {
+		return nil
+	}
+	x.left = int(x.sizes[x.part]) * x.row
+	return x.w.Begin(uint64(x.part))
+}
+
+// write takes the next rows.
+func (x *extentRows) write(b []byte) error {
+	for len(b) > 0 {
+		if x.left == 0 {
+			if err := x.next(); err != nil {
+				return err
+			}
+			continue
+		}
+		n := min(x.left, len(b))
+		if _, err := x.w.Write(b[:n]); err != nil {
+			return err
+		}
+		x.left, b = x.left-n, b[n:]
+	}
+	return nil
+}
+
+// finish ends the last extent; partitions without nodes have empty ones.
+func (x *extentRows) finish() error {
+	for x.part < len(x.sizes) {
+		if err := x.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
