@@ -273,6 +273,9 @@ func (m *Model) Forward(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 // Jumps reports whether [Model.Jump] makes the logits, not the last layer.
 func (m *Model) Jumps() bool { return m.jump != nil }
 
+// JumpDim is the columns of what Jump combines.
+func (m *Model) JumpDim() int { return m.jump.lin.w.Value.Rows }
+
 // Jump computes, for an evaluation layer by layer, the logits of some nodes from their states
 // of all layers, and the combination of states that these are a product of.
 func (m *Model) Jump(p *Pass, states []gpu.Tensor) (combined, logits gpu.Tensor) {

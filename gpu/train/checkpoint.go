@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -9,10 +8,7 @@ import (
 	"os"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/store"
 )
 
 // Checkpoint is a trained model: what [Load] needs to use it again.
@@ -114,39 +110,6 @@ func LoadFile(path string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("train: load model: %w", err)
 	}
 	return DecodeCheckpoint(path, b)
-}
-
-// Evaluate computes the exact metrics of a checkpoint's model on splits of a
-// store ("train", "valid", "test"). cfg's Threads and MemoryBytes say what it may use.
-func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, cfg Config, splits ...string) (_ []Metrics, err error) {
-	m := st.Manifest()
-	if m.Schema.Classes != c.Model.Out {
-		return nil, fmt.Errorf("train: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
-	}
-	dev := host.New(host.Options{Threads: cfg.Threads})
-	defer func() { err = firstError(err, dev.Close()) }()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		return nil, err
-	}
-	model, err := nn.New(ctx, q, c.Model)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = firstError(err, model.Close()) }()
-	if err := model.Params().Load(ctx, q, c.Params); err != nil {
-		return nil, err
-	}
-	memory := cfg.MemoryBytes
-	if memory > 0 {
-		memory = max(memory-programBytes, 1)
-	}
-	e, err := NewEvaluator(st, dev, EvaluatorOptions{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model}, max(c.Model.Hidden, c.Model.Out))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = firstError(err, e.Close()) }()
-	return e.Run(ctx, q, model, splits...)
 }
 
 func firstError(a, b error) error {

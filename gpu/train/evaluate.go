@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
@@ -28,6 +29,11 @@ type EvaluatorOptions struct {
 	TempDir     string   // for hidden states that do not fit; "": the system's
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
+
+	Confusion   bool // count labels against predictions
+	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and 16 in memory
+	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
+	Embeddings  bool // keep each node's state below the last product, likewise
 }
 
 // Metrics is how well a model does on one split.
@@ -36,6 +42,11 @@ type Metrics struct {
 	Correct  int64   `json:"correct"`
 	Loss     float64 `json:"loss"`     // mean cross-entropy
 	Accuracy float64 `json:"accuracy"` // Correct/Nodes; 0 without nodes
+
+	Confusion *Confusion `json:"-"` // nil if not asked for
+	// AUC is the area under the ROC curve, see EvaluatorOptions; NaN if not asked for or not
+	// defined. Two classes: of the second. More: the mean over classes, each against the rest.
+	AUC float64 `json:"-"`
 }
 
 // A layer finishes as many nodes at a time as take about chunkBytes of
@@ -71,6 +82,9 @@ type Evaluator struct {
 	chunkRows int
 	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
 	pieceEdges int64
+
+	// What the last run kept of every node, by internal id; nil if not asked for.
+	classes, probabilities, embeddings *states
 
 	kept     csr             // the edges, if there is one tile
 	grouper  nn.Grouper      // of a piece of a tile's edges
@@ -167,6 +181,19 @@ func (e *Evaluator) plan(maxDim int) error {
 		return most + chunk
 	}
 	states := int64(m.Nodes) * (int64(layers)*stateBytes + 4)
+	if e.o.Predictions {
+		states += 8 * int64(m.Nodes)
+	}
+	if e.o.Embeddings {
+		wide := int64(1)
+		if e.o.Model.Jumping == nn.JumpCat {
+			wide = int64(layers)
+		}
+		states += wide * stateBytes * int64(m.Nodes)
+	}
+	if e.o.AUC {
+		states += int64(m.Nodes) * 4 * int64(1+e.o.Model.Out)
+	}
 	k := 1
 	if e.o.MemoryBytes > 0 {
 		for ; need(k) > e.o.MemoryBytes; k *= 2 {
@@ -200,6 +227,9 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 		r.splits = append(r.splits, store.SplitValue(s))
 	}
 	defer r.close()
+	if err := r.prepareOutputs(ctx, model); err != nil {
+		return nil, fmt.Errorf("train: evaluation: %w", err)
+	}
 	if model.ReadsDegrees() {
 		if err := r.countEdges(ctx); err != nil {
 			return nil, fmt.Errorf("train: evaluation: degrees: %w", err)
@@ -215,6 +245,9 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 		last := l == len(layers)-1 && !r.jumps
 		if last {
 			r.history = h
+			if e.o.Embeddings && l > 0 {
+				e.embeddings = r.in
+			}
 		} else {
 			out, err := newStates(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.o.TempDir)
 			if err != nil {
@@ -227,9 +260,10 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 				return nil, fmt.Errorf("train: evaluate layer %d: %w", l, err)
 			}
 		}
-		if r.jumps {
+		switch {
+		case r.jumps:
 			r.below = append(r.below, r.out)
-		} else {
+		case r.in != e.embeddings:
 			r.in.close()
 		}
 		r.in, r.out = r.out, nil
@@ -244,6 +278,14 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 			m.Accuracy = float64(m.Correct) / float64(m.Nodes)
 			m.Loss /= float64(m.Nodes)
 		}
+		m := &r.metrics[i]
+		m.AUC = math.NaN()
+		if r.scores != nil {
+			var err error
+			if m.AUC, err = r.scores[i].auc(ctx); err != nil {
+				return nil, fmt.Errorf("train: evaluation: area under the ROC curve: %w", err)
+			}
+		}
 	}
 	return r.metrics, nil
 }
@@ -251,8 +293,10 @@ func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *h
 // Close frees the evaluator's memory.
 func (e *Evaluator) Close() error {
 	e.kept.free()
-	e.counts.close()
-	e.counts = nil
+	for _, s := range []**states{&e.counts, &e.classes, &e.probabilities, &e.embeddings} {
+		(*s).close()
+		*s = nil
+	}
 	err := e.arena.Close()
 	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes) {
 		if s != nil {
@@ -273,6 +317,7 @@ type evaluation struct {
 	in, out *states // hidden states below and above the layer; in is nil below the first
 	jumps   bool
 	below   []*states // of all layers, where the model jumps; in is one of them
+	scores  []*scores // of each split; nil if not asked for
 	labels  []byte
 	split   []byte
 	masked  []int32
@@ -283,8 +328,11 @@ func (r *evaluation) close() {
 	for _, s := range r.below {
 		s.close()
 	}
-	if !r.jumps {
+	if !r.jumps && r.in != r.embeddings {
 		r.in.close()
+	}
+	for _, s := range r.scores {
+		s.close()
 	}
 	r.out.close()
 }
@@ -349,7 +397,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 			pass := &nn.Pass{Queue: q, Arena: r.arena}
 			out := layer.Finish(pass, self, sum, gpu.VectorOf(deg, int64(base+lo)*4, rows, blocks.Float32))
 			if last {
-				err = r.score(ctx, model, out, lo)
+				err = r.score(ctx, model, out, out, lo, uint64(parts[p].First)+uint64(lo))
 			} else {
 				err = r.store(ctx, out, uint64(parts[p].First)+uint64(lo))
 			}
@@ -371,8 +419,12 @@ func (r *evaluation) readTargets(ctx context.Context, p int) (err error) {
 	return err
 }
 
-// score counts a chunk of logits, whose first row is node lo of the partition read last.
-func (r *evaluation) score(ctx context.Context, model *nn.Model, logits gpu.Tensor, lo int) error {
+// score counts a chunk of logits, whose first row is node lo of the partition read last and
+// has internal id first, and keeps what was asked for; states are what jumping combined.
+func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states gpu.Tensor, lo int, first uint64) error {
+	if err := r.keep(ctx, logits, states, lo, first); err != nil {
+		return err
+	}
 	q, labels := r.queue, asInt32(r.labels)[lo:lo+logits.Rows]
 	for i, split := range r.splits {
 		r.masked = r.masked[:0]

@@ -47,6 +47,6 @@ func (r *evaluation) jumpRows(ctx context.Context, model *nn.Model, bufs []*bloc
 		defer func() { _ = m.Free() }() // borrowed memory
 		hidden = append(hidden, gpu.MatrixOf(m, 0, n, int(s.rowBytes/4)))
 	}
-	_, logits := model.Jump(&nn.Pass{Queue: r.queue, Arena: r.arena}, hidden)
-	return r.score(ctx, model, logits, lo)
+	combined, logits := model.Jump(&nn.Pass{Queue: r.queue, Arena: r.arena}, hidden)
+	return r.score(ctx, model, logits, combined, lo, first)
 }

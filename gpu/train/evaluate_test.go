@@ -7,15 +7,16 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 )
 
-// reference computes a split's metrics with the model's Forward over one
-// block a layer that holds the whole graph.
-func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split uint8) Metrics {
+// reference computes a split's metrics, and all nodes' logits, with the model's Forward over
+// one block a layer that holds the whole graph.
+func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split uint8) (Metrics, []float32) {
 	t.Helper()
 	a := gpu.NewArena(q.Device())
 	defer func() { _ = a.Close() }()
@@ -60,6 +61,8 @@ func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split ui
 		}
 	}
 	q.SoftmaxCrossEntropy(logits, a.Int32s(q, labels), gpu.Tensor{}, m.Stat())
+	all := make([]float32, logits.Len())
+	q.Download(blocks.Bytes(all), logits)
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), m.Stat())
 	if err := q.Sync(t.Context()); err != nil {
@@ -67,7 +70,7 @@ func reference(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model, split ui
 	}
 	out.Loss, out.Correct = stat[0]/float64(out.Nodes), int64(stat[1])
 	out.Accuracy = float64(out.Correct) / float64(out.Nodes)
-	return out
+	return out, all
 }
 
 // TestEvaluatorExact: evaluation streamed in any number of tiles, with hidden
@@ -113,7 +116,7 @@ func evaluateExactly(t *testing.T, g *memoryGraph, cfg nn.Config, tiles int, inM
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, TempDir: t.TempDir(), Model: cfg}, cfg.Hidden)
+	e, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, TempDir: t.TempDir(), Model: cfg, Confusion: true, AUC: true, Predictions: true, Embeddings: true}, cfg.Hidden)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +128,60 @@ func evaluateExactly(t *testing.T, g *memoryGraph, cfg nn.Config, tiles int, inM
 			t.Fatal(err)
 		}
 		for i, split := range []uint8{store.SplitValid, store.SplitTest} {
-			want := reference(t, g, q, m, split)
+			want, logits := reference(t, g, q, m, split)
+			if i == 0 {
+				checkNodes(t, e, g, m, logits)
+			}
+			if n := got[i].Confusion.Correct(); n != got[i].Correct || !(got[i].AUC > 0 && got[i].AUC < 1) {
+				t.Errorf("split %d: %d correct nodes in the confusion matrix, %d counted; area %v", split, n, got[i].Correct, got[i].AUC)
+			}
 			if got[i].Nodes != want.Nodes || math.Abs(got[i].Loss-want.Loss) > 1e-5*(1+want.Loss) || got[i].Correct < want.Correct-1 || got[i].Correct > want.Correct+1 {
 				t.Errorf("split %d: got %+v, want %+v", split, got[i], want)
+			}
+		}
+	}
+}
+
+// checkNodes compares what an evaluation kept of every node with the logits of all: the class
+// where it is not close, its probability, and the embedding, whose product they are.
+func checkNodes(t *testing.T, e *Evaluator, g *memoryGraph, m *nn.Model, logits []float32) {
+	t.Helper()
+	classes, probabilities := e.Predictions()
+	embeddings, n := e.Embeddings(), 5
+	width := m.Config().Hidden
+	switch {
+	case m.Jumps():
+		width = m.JumpDim()
+	case m.Config().Layers == 1:
+		width = n
+	}
+	if embeddings.Dim != width {
+		t.Fatalf("embeddings of %d columns, expected %d", embeddings.Dim, width)
+	}
+	for p, part := range g.m.Partitions {
+		for first := uint64(0); first < part.Nodes; first += 7 {
+			c, pr, em := make([]byte, 4), make([]byte, 4), make([]byte, 4*width)
+			for v, b := range map[*NodeValues][]byte{classes: c, probabilities: pr, embeddings: em} {
+				if err := v.Read(t.Context(), store.PartitionID(p), first, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			at := (int(part.First) + int(first)) * n
+			row := logits[at : at+n]
+			class, want := predict(row)
+			if got := asInt32(c)[0]; got != class && row[class]-row[got] > 1e-4 {
+				t.Errorf("node %d: class %d, expected %d of %v", at/n, got, class, row)
+			}
+			if got := asFloat32(pr)[0]; math.Abs(float64(got-want)) > 1e-4 {
+				t.Errorf("node %d: probability %v, expected %v", at/n, got, want)
+			}
+			if m.Config().Layers == 1 && !m.Jumps() {
+				for j, v := range asFloat32(em) {
+					if math.Abs(float64(v-row[j])) > 1e-4*(1+math.Abs(float64(row[j]))) {
+						t.Errorf("node %d: embedding %v, expected the logits %v", at/n, asFloat32(em), row)
+						break
+					}
+				}
 			}
 		}
 	}

@@ -2,9 +2,14 @@ package cli
 
 import (
 	"context"
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,28 +18,53 @@ import (
 
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/export"
+	"github.com/gstore/gstore/store/ingest"
 )
 
 // evalOptions are the flags of eval.
 type evalOptions struct {
 	checkpoint string
 	splits     []string
+	auc        bool
+	confusion  string
+	out        string
+	write      []string
+	format     string
 	mem        sizeFlag
 	threads    int
 	config     string
 }
 
+// What eval writes of every node.
+const (
+	writePredictions = "predictions"
+	writeEmbeddings  = "embeddings"
+)
+
 func newEval(e *env) *cobra.Command {
 	var o evalOptions
 	cmd := &cobra.Command{
 		Use:   "eval STORE",
-		Short: "Compute a trained model's exact accuracy on a store",
-		Long: `Compute a trained model's accuracy with all neighbours of every node, layer by
-layer over the whole graph, streamed from the store inside --mem.`,
-		Example: "  gstore eval cora.gstore                      # the model trained last\n  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test",
-		Args:    exactArgs("STORE"),
+		Short: "Compute a trained model's exact metrics, predictions and embeddings on a store",
+		Long: `Compute a trained model's outputs with all neighbours of every node, layer by
+layer over the whole graph, streamed from the store inside --mem, and of each
+split accuracy, macro and micro F1, and the area under the ROC curve: of two
+classes that of the second, of more the mean over classes of each against the
+rest. All are exact.
+
+--out writes every node's class and its probability, and with --write
+embeddings the state below the model's last product, by external id, as gstore
+export writes columns.`,
+		Example: "  gstore eval cora.gstore                      # the model trained last\n" +
+			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
+			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,embeddings",
+		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := applyConfig(cmd, o.config); err != nil {
+				return err
+			}
+			if err := o.validate(cmd.Flags().Changed("write") || cmd.Flags().Changed("format")); err != nil {
 				return err
 			}
 			return runEval(cmd.Context(), e, args[0], &o)
@@ -43,18 +73,40 @@ layer over the whole graph, streamed from the store inside --mem.`,
 	fs := cmd.Flags()
 	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the last one)")
 	fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
+	fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
+	fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
+	fs.StringVar(&o.out, "out", "", "new folder for what --write names")
+	fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: predictions, embeddings")
+	fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	configFlag(fs, &o.config)
 	return cmd
 }
 
-func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error) {
+// validate finds usage errors; writes says that a flag that only --out gives a meaning was set.
+func (o *evalOptions) validate(writes bool) error {
 	for _, s := range o.splits {
 		if s != "train" && s != "valid" && s != "test" {
 			return usagef("--splits: %q is none of train, valid, test", s)
 		}
 	}
+	for _, w := range o.write {
+		if w != writePredictions && w != writeEmbeddings {
+			return usagef("--write: %q is none of %s, %s", w, writePredictions, writeEmbeddings)
+		}
+	}
+	x := export.Options{Format: export.Format(o.format)}
+	if err := x.Validate(); err != nil {
+		return usageError{err}
+	}
+	if writes && o.out == "" {
+		return usagef("--write and --format say what --out holds: give --out FOLDER")
+	}
+	return nil
+}
+
+func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error) {
 	defer limitThreads(o.threads)()
 	path, err := findModel(dir, o.checkpoint)
 	if err != nil {
@@ -68,30 +120,98 @@ func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := st.Close(); err == nil {
-			err = cerr
-		}
-	}()
+	defer func() { err = errors.Join(err, st.Close()) }()
 	start := time.Now()
-	metrics, err := cp.Evaluate(ctx, st, train.Config{Threads: o.threads, MemoryBytes: int64(o.mem)}, o.splits...)
+	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
+	r, err := cp.Evaluate(ctx, st, train.EvaluateOptions{Threads: o.threads, MemoryBytes: int64(o.mem), Splits: o.splits,
+		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Embeddings: wants(writeEmbeddings)})
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.confusion != "" {
+		if err := o.writeConfusion(e, st.Manifest().Schema.ClassNames, r.Metrics); err != nil {
+			return err
+		}
+	}
+	if o.out != "" {
+		if err := o.writeNodes(ctx, st, r); err != nil {
+			return err
+		}
+	}
 	if e.json {
-		f := map[string]any{"model_file": path, "seconds": time.Since(start).Seconds()}
+		f := map[string]any{"model_file": path, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": r.BytesRead()}
 		for i, s := range o.splits {
-			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = metrics[i].Accuracy, metrics[i].Loss, metrics[i].Nodes
+			m := r.Metrics[i]
+			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = m.Accuracy, m.Loss, m.Nodes
+			f[s+"_f1_macro"], f[s+"_f1_micro"] = m.Confusion.F1()
+			if !math.IsNaN(m.AUC) {
+				f[s+"_auc"] = m.AUC
+			}
 		}
 		e.event("summary", f)
 		return nil
 	}
-	fmt.Fprintf(e.stdout, "%-6s  %10s  %8s  %10s\n", "split", "nodes", "loss", "accuracy %")
+	fmt.Fprintf(e.stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC")
 	for i, s := range o.splits {
-		fmt.Fprintf(e.stdout, "%-6s  %10d  %8.4f  %10.2f\n", s, metrics[i].Nodes, metrics[i].Loss, 100*metrics[i].Accuracy)
+		m := r.Metrics[i]
+		macro, micro := m.Confusion.F1()
+		auc := "-"
+		if !math.IsNaN(m.AUC) {
+			auc = fmt.Sprintf("%.4f", m.AUC)
+		}
+		fmt.Fprintf(e.stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, auc)
 	}
 	fmt.Fprintf(e.stdout, "%.2f s; model %s\n", time.Since(start).Seconds(), path)
 	return nil
+}
+
+// writeConfusion writes the confusion matrices' entries that are not 0.
+func (o *evalOptions) writeConfusion(e *env, names []string, metrics []train.Metrics) (err error) {
+	var to io.Writer = e.stdout
+	if o.confusion != "-" {
+		f, err := os.Create(o.confusion)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		to = f
+	}
+	name := func(class int) string {
+		if class < len(names) {
+			return names[class]
+		}
+		return strconv.Itoa(class)
+	}
+	w := csv.NewWriter(to)
+	_ = w.Write([]string{"split", "label", "predicted", "nodes"}) // kept by the writer: see Error
+	for i, m := range metrics {
+		for label := range m.Confusion.Classes {
+			for predicted := range m.Confusion.Classes {
+				if n := m.Confusion.At(label, predicted); n > 0 {
+					_ = w.Write([]string{o.splits[i], name(label), name(predicted), strconv.FormatInt(n, 10)})
+				}
+			}
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// writeNodes exports what the evaluation kept of every node.
+func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.Evaluation) error {
+	x := export.Options{Format: export.Format(o.format), MemoryBytes: int64(o.mem)}
+	add := func(name string, v *train.NodeValues) {
+		if v != nil {
+			x.Extra = append(x.Extra, export.NodeColumn{Name: name, Elem: v.Elem, Dim: v.Dim, Read: v.Read})
+		}
+	}
+	classes, probabilities := r.Predictions()
+	add("prediction", classes)
+	add("probability", probabilities)
+	add("embedding", r.Embeddings())
+	_, err := export.Run(ctx, st, o.out, x)
+	return err
 }
 
 // findModel returns the path of a model: a file, a run's number, or the last run's.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -76,7 +77,7 @@ func configFlag(fs *pflag.FlagSet, path *string) {
 }
 
 // applyConfig sets the flags that a --config file names and the command line
-// does not. Errors name the file and the key.
+// does not. Errors name the file, the line and the key.
 func applyConfig(cmd *cobra.Command, path string) error {
 	if path == "" {
 		return nil
@@ -85,29 +86,59 @@ func applyConfig(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return fmt.Errorf("read --config: %w", err)
 	}
-	var doc map[string]any
+	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
 		return usagef("%s: %v", path, err)
 	}
-	for key, value := range doc {
-		f := cmd.Flags().Lookup(key)
-		if f == nil || key == "config" {
-			return usagef("%s: %q is no flag of %s (see gstore %s --help)", path, key, cmd.Name(), cmd.Name())
+	if len(doc.Content) == 0 { // empty
+		return nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return usagef("%s:%d: expected flags as keys, such as \"batch-size: 500\"", path, root.Line)
+	}
+	lines := map[string]int{}
+	for i := 0; i < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		at := fmt.Sprintf("%s:%d: %s", path, key.Line, key.Value)
+		f := cmd.Flags().Lookup(key.Value)
+		if f == nil || key.Value == "config" {
+			return usagef("%s is no flag of %s (see gstore %s --help)", at, cmd.Name(), cmd.Name())
 		}
+		if line := lines[key.Value]; line > 0 {
+			return usagef("%s is there already, on line %d", at, line)
+		}
+		lines[key.Value] = key.Line
 		if f.Changed {
 			continue
 		}
-		text := fmt.Sprint(value)
-		if list, ok := value.([]any); ok {
-			items := make([]string, len(list))
-			for i, v := range list {
-				items[i] = fmt.Sprint(v)
-			}
-			text = strings.Join(items, ",")
+		text, err := flagText(value)
+		if err == nil {
+			err = cmd.Flags().Set(key.Value, text)
 		}
-		if err := cmd.Flags().Set(key, text); err != nil {
-			return usagef("%s: %s: %v", path, key, err)
+		if err != nil {
+			return usagef("%s: %v", at, err)
 		}
 	}
 	return nil
+}
+
+// flagText writes a YAML value as on a command line: a list with commas.
+func flagText(v *yaml.Node) (string, error) {
+	switch v.Kind {
+	case yaml.AliasNode:
+		return flagText(v.Alias)
+	case yaml.ScalarNode:
+		return v.Value, nil
+	case yaml.SequenceNode:
+		items := make([]string, len(v.Content))
+		for i, c := range v.Content {
+			if c.Kind != yaml.ScalarNode {
+				return "", fmt.Errorf("line %d: expected a number or a word", c.Line)
+			}
+			items[i] = c.Value
+		}
+		return strings.Join(items, ","), nil
+	}
+	return "", errors.New("expected a value or a list of values")
 }
