@@ -14,9 +14,11 @@ const arenaAlign = 64
 const arenaChunkMin = 1 << 20
 
 // Arena hands out the tensors of one mini-batch and takes them back all at
-// once. Memory is kept for the next batch and grows until it fits the largest one.
+// once. Memory is kept for the next batch and grows until it fits the largest one,
+// or until it meets the arena's bound.
 type Arena struct {
 	dev    Device
+	most   int64        // bytes; 0: no bound
 	chunks []arenaChunk // the last one is being filled
 	mapped []Memory     // Stage'd host memory
 }
@@ -28,6 +30,11 @@ type arenaChunk struct {
 
 // NewArena makes an empty arena.
 func NewArena(dev Device) *Arena { return &Arena{dev: dev} }
+
+// Bound limits the device memory that the arena holds to most bytes, 0 to none:
+// a tensor beyond it is a [BoundError] of the queue that asked for it. What
+// Int32s and Uint32s read in place does not count. The arena must be empty.
+func (a *Arena) Bound(most int64) { a.most = most }
 
 // Bytes returns the device memory that the arena holds.
 func (a *Arena) Bytes() int64 {
@@ -88,7 +95,15 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	}
 	bytes = (bytes + arenaAlign - 1) &^ (arenaAlign - 1)
 	if n := len(a.chunks); n == 0 || a.chunks[n-1].used+bytes > a.chunks[n-1].mem.Bytes() {
-		m, err := a.dev.Alloc(max(bytes, a.Bytes()/2, arenaChunkMin))
+		held := a.Bytes()
+		size := max(bytes, held/2, arenaChunkMin)
+		if a.most > 0 && held+size > a.most {
+			if size = a.most - held; size < bytes {
+				q.Fail(&BoundError{AskedBytes: bytes, UsedBytes: a.used(), BoundBytes: a.most})
+				return nil, 0
+			}
+		}
+		m, err := a.dev.Alloc(size)
 		if err != nil {
 			q.Fail(err)
 			return nil, 0
@@ -99,6 +114,15 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	at := c.used
 	c.used += bytes
 	return c.mem, at
+}
+
+// used returns the bytes of the tensors handed out since Reset.
+func (a *Arena) used() int64 {
+	var n int64
+	for _, c := range a.chunks {
+		n += c.used
+	}
+	return n
 }
 
 // Reset makes all tensors of the arena invalid and their memory free for the

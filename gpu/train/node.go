@@ -61,6 +61,9 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	if memory > 0 { // what neither the program nor the evaluator nor the partition buffer takes
+		t.arena.Bound(max(memory-programBytes-share(memory, evalShare)-it.MemoryBytes(), 1))
+	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)
 	}

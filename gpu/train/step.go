@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -191,7 +192,7 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	var stat [2]float64
 	q.Download(blocks.Bytes(stat[:]), t.model.Stat())
 	if err := q.Sync(ctx); err != nil {
-		return err
+		return budgetError(err)
 	}
 	if err := a.Reset(); err != nil {
 		return err
@@ -203,6 +204,16 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	sum.edges += int64(b.SampledEdges())
 	sum.profile.Add(Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return nil
+}
+
+// budgetError makes [store.ErrBudget] of an arena's bound, with the remedy.
+func budgetError(err error) error {
+	var e *gpu.BoundError
+	if !errors.As(err, &e) {
+		return err
+	}
+	return fmt.Errorf("%w: the tensors of a mini-batch take more than the %d MiB that the partition buffer and evaluation leave of it: give more memory, smaller batches or fanouts, or fewer resident partitions: %w",
+		store.ErrBudget, e.BoundBytes>>20, err)
 }
 
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
