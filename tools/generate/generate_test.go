@@ -165,6 +165,32 @@ func TestRMATShape(t *testing.T) {
 	}
 }
 
+// TestRMATClassSizes: every class has its share of the nodes, also where their number is
+// no power of two (as a share of the matrix, 12 of 16 classes had nodes at 100 M).
+func TestRMATClassSizes(t *testing.T) {
+	for _, o := range []RMATOptions{{Nodes: 1 << 14, Classes: 16}, {Nodes: 12_000, Classes: 16}, {Nodes: 8200, Classes: 5}, {Nodes: 7, Classes: 7}} {
+		g, err := NewRMAT(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels, count := make([]int64, o.Nodes), make([]int, o.Classes)
+		g.Labels(0, labels)
+		for _, l := range labels {
+			count[l]++
+		}
+		if slices.Max(count)-slices.Min(count) > 1 {
+			t.Errorf("%+v: class sizes %v", o, count)
+		}
+	}
+	g, err := NewRMAT(RMATOptions{Nodes: 100_000_000, Classes: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := g.(*rmat).class(100_000_000 - 1); c != 15 {
+		t.Errorf("the last place of 100 M is of class %d, expected 15", c)
+	}
+}
+
 // A chunk's edges do not depend on where it begins: what makes threads invisible.
 func TestChunksAgree(t *testing.T) {
 	rmat, _ := NewRMAT(RMATOptions{Nodes: 999, Edges: 500, Dim: 3, Classes: 4})
