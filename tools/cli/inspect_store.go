@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/stats"
 )
 
 // inspectStore shows what a store's manifest and history say, and the sizes of
@@ -36,8 +37,19 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 		return err
 	}
 	m := s.Manifest()
+	sizes, err := stats.SizesOf(s)
+	if err != nil {
+		return err
+	}
+	var degrees *stats.Degrees
+	if o.degrees == "yes" || o.degrees == "auto" && fileBytes(m, m.Topology) <= degreesAutoBytes {
+		if degrees, err = stats.DegreesOf(ctx, s, int64(o.mem)); err != nil {
+			return err
+		}
+	}
 	if e.json {
 		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "io_engine": engine.Name(), "io_engine_why": why,
+			"sizes": sizes, "degrees": degrees,
 			"reads": map[string]any{"gap_bytes": reads.GapBytes, "request_bytes": reads.RequestBytes, "queue_depth": reads.Depth, "why": reads.Why}})
 		return nil
 	}
@@ -45,10 +57,70 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 	printVersion(w, dir, m)
 	fmt.Fprintf(w, "i/o here\t%s\n\t%v\n", why, reads)
 	printPartitions(w, m, o.elements)
+	printHistograms(w, m, sizes, degrees)
 	printColumns(w, s)
 	printFiles(w, m)
 	printHistory(w, h, o.elements)
 	return w.Flush()
+}
+
+// degreesAutoBytes is the largest topology whose degrees are counted unasked: a fraction of a second.
+const degreesAutoBytes = 256 << 20
+
+// printHistograms shows distributions side by side, a power of two a line.
+func printHistograms(w io.Writer, m *store.Manifest, sizes *stats.Sizes, degrees *stats.Degrees) {
+	type column struct {
+		name string
+		h    *stats.Histogram
+	}
+	table := func(title string, columns ...column) {
+		fmt.Fprintf(w, "\n%s", title)
+		bins := 0
+		for _, c := range columns {
+			fmt.Fprintf(w, "\t%s", c.name)
+			bins = max(bins, len(c.h.Bins))
+		}
+		fmt.Fprintln(w)
+		row := func(name string, cell func(h *stats.Histogram) string) {
+			fmt.Fprint(w, name)
+			for _, c := range columns {
+				fmt.Fprintf(w, "\t%s", cell(c.h))
+			}
+			fmt.Fprintln(w)
+		}
+		row("  mean", func(h *stats.Histogram) string { return fmt.Sprintf("%.1f", h.Mean()) })
+		row("  largest", func(h *stats.Histogram) string { return fmt.Sprint(h.Max) })
+		for k := range bins {
+			empty := true
+			for _, c := range columns {
+				empty = empty && (k >= len(c.h.Bins) || c.h.Bins[k] == 0)
+			}
+			if empty {
+				continue
+			}
+			lo, hi := stats.Bin(k)
+			name := fmt.Sprintf("  %d–%d", lo, hi)
+			if lo == hi {
+				name = fmt.Sprintf("  %d", lo)
+			}
+			row(name, func(h *stats.Histogram) string {
+				if k >= len(h.Bins) {
+					return "0"
+				}
+				return fmt.Sprint(h.Bins[k])
+			})
+		}
+	}
+	table("size of", column{"partitions: nodes", &sizes.Nodes}, column{"edges", &sizes.Edges},
+		column{"extents: topology bytes", &sizes.Topology}, column{"column bytes", &sizes.Columns})
+	switch {
+	case degrees == nil:
+		fmt.Fprintf(w, "\ndegrees\tnot counted (--degrees yes reads %s)\n", sizeText(fileBytes(m, m.Topology)))
+	case m.Schema.Undirected:
+		table("degree of", column{"nodes", &degrees.In})
+	default:
+		table("degree of", column{"nodes, in", &degrees.In}, column{"nodes, out", &degrees.Out})
+	}
 }
 
 func printVersion(w io.Writer, dir string, m *store.Manifest) {

@@ -18,6 +18,9 @@ func TestInspectStore(t *testing.T) {
 		stdout []string
 	}{
 		{[]string{"inspect", dir}, ExitOK, []string{"nodes 90 edges", "400 (directed)", "4 classes", "8 × float32", "topology-000001.gsb", "i/o here", "version parent"}},
+		{[]string{"inspect", dir, "--degrees", "no"}, ExitOK, []string{"degrees not counted"}},
+		{[]string{"inspect", dir, "--degrees", "yes", "--mem", "4KiB"}, ExitOK, []string{"degree of nodes, in nodes, out mean 4.4 4.4 largest", "4–7"}},
+		{[]string{"inspect", dir, "--degrees", "perhaps"}, ExitUsage, nil},
 		{[]string{"inspect", dir, "--elements", "2"}, ExitOK, []string{"… 3 more"}},
 		{[]string{"inspect", dir, "--version", "7"}, ExitFailed, nil},
 		{[]string{"inspect", t.TempDir()}, ExitFailed, nil},
@@ -39,11 +42,16 @@ func TestInspectStore(t *testing.T) {
 		Bytes    int64
 		Manifest struct{ Nodes, Edges int }
 		History  struct{ Versions []struct{ Readable bool } }
+		Degrees  struct{ In, Out struct{ Count, Sum int } }
+		Sizes    struct {
+			Nodes struct{ Bins []int } `json:"partition_nodes"`
+		}
 	}
 	if err := json.Unmarshal([]byte(stdout), &summary); err != nil {
 		t.Fatal(err)
 	}
-	if summary.Event != "summary" || summary.Manifest.Nodes != 90 || summary.Manifest.Edges != 400 || summary.Bytes == 0 || len(summary.History.Versions) != 1 {
+	if summary.Event != "summary" || summary.Manifest.Nodes != 90 || summary.Manifest.Edges != 400 || summary.Bytes == 0 || len(summary.History.Versions) != 1 ||
+		summary.Degrees.In.Count != 90 || summary.Degrees.Out.Sum != 400 || len(summary.Sizes.Nodes.Bins) == 0 {
 		t.Errorf("summary %+v", summary)
 	}
 

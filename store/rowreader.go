@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+)
+
+// RowReader streams edge buckets and the edge columns beside them in bounded
+// memory, checked, through the store's files: for passes over a graph that need no engine. It is for one
+// goroutine; Close frees its memory.
+type RowReader struct {
+	s       *Store
+	columns []*ColumnInfo
+	limit   int64
+	max     int64
+	slab    *blockio.Slab
+}
+
+// BucketPart is one bucket as a RowReader reads it.
+type BucketPart struct {
+	blocks.Bucket
+	Src, Dst PartitionID
+	// Columns holds the bucket's rows of each column asked for.
+	Columns [][]byte
+}
+
+// ReadRows returns a reader of topology rows with the given edge columns. It reads as
+// many buckets at a time as fit memoryBytes; a single bucket may take up to maxBytes (0 =
+// no bound), or it is an ErrBudget.
+func (s *Store) ReadRows(columns []*ColumnInfo, memoryBytes, maxBytes int64) *RowReader {
+	if maxBytes > 0 {
+		maxBytes = max(maxBytes, memoryBytes)
+	}
+	return &RowReader{s: s, columns: columns, limit: memoryBytes, max: maxBytes}
+}
+
+// Close frees the reader's memory.
+func (r *RowReader) Close() error {
+	if r.slab == nil {
+		return nil
+	}
+	err := r.slab.Free()
+	r.slab = nil
+	return err
+}
+
+// Row calls fn with the buckets lo ≤ i < hi of row j that have edges, ascending. What
+// fn gets is valid until it returns.
+func (r *RowReader) Row(ctx context.Context, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
+	f, e, err := r.s.TopologyExtent(j)
+	if err != nil {
+		return err
+	}
+	h := f.Header()
+	n := blocks.DirectoryBytes(h.Partitions)
+	if e.Length < n {
+		return mismatch(f, h.ExtentName(e.ID), "%d bytes, its directory alone has %d", e.Length, n)
+	}
+	b, err := f.ReadRange(e, e.Length-n, e.Length)
+	if err != nil {
+		return err
+	}
+	dir, err := blocks.OpenDirectory(b, h.Partitions, e.Length)
+	if err != nil {
+		return inExtent(f, e, err)
+	}
+	hi = min(hi, dir.Partitions())
+	for lo < hi {
+		if dir.BucketEdges(lo) == 0 {
+			lo++
+			continue
+		}
+		to := lo + 1
+		for to < hi && r.runBytes(&dir, lo, to+1) <= r.limit {
+			to++
+		}
+		if err := r.run(ctx, f, e, &dir, j, lo, to, fn); err != nil {
+			return err
+		}
+		lo = to
+	}
+	return nil
+}
+
+// runBytes is the memory that buckets lo … hi−1 of a row take.
+func (r *RowReader) runBytes(dir *blocks.Directory, lo, hi int) int64 {
+	from, to := dir.Range(lo, hi)
+	n := blocks.RangeBytes(to - from)
+	for _, c := range r.columns {
+		n += blocks.AlignUp(blocks.RangeBytes(int64(dir.FirstEdge(hi)-dir.FirstEdge(lo)) * int64(c.RowBytes())))
+	}
+	return n
+}
+
+// run reads buckets lo … hi−1 of row j at once.
+func (r *RowReader) run(ctx context.Context, f *blocks.File, e blocks.Extent, dir *blocks.Directory, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	need := r.runBytes(dir, lo, hi)
+	if need > r.max && r.max > 0 {
+		return fmt.Errorf("%w: edge bucket (%d,%d) takes %d bytes with its columns, %d are there", ErrBudget, lo, j, need, r.max)
+	}
+	if r.slab == nil || int64(len(r.slab.Bytes())) < need {
+		if err := r.Close(); err != nil {
+			return err
+		}
+		var err error
+		if r.slab, err = blockio.AllocSlab(max(need, r.limit), blockio.SlabOptions{Lazy: true}); err != nil {
+			return err
+		}
+	}
+	free := r.slab.Bytes()
+	first := dir.FirstEdge(lo)
+	columns := make([][]byte, len(r.columns))
+	for c, info := range r.columns {
+		cf, ce, err := r.s.ColumnExtent(info.Name, j)
+		if err != nil {
+			return err
+		}
+		from, to := int64(first)*int64(info.RowBytes()), int64(dir.FirstEdge(hi))*int64(info.RowBytes())
+		n := blocks.RangeBytes(to - from)
+		if columns[c], err = cf.ReadRangeInto(ce, from, to, free[:n:n]); err != nil {
+			return err
+		}
+		free = free[blocks.AlignUp(n):]
+	}
+	from, to := dir.Range(lo, hi)
+	raw, err := f.ReadRangeInto(e, from, to, free)
+	if err != nil {
+		return err
+	}
+	part := BucketPart{Dst: j, Columns: make([][]byte, len(columns))}
+	for i := lo; i < hi; i++ {
+		if dir.BucketEdges(i) == 0 {
+			continue
+		}
+		a, z := dir.Range(i, i+1)
+		k, err := dir.Bucket(i, raw[a-from:z-from:z-from])
+		if err == nil {
+			err = k.Check()
+		}
+		if err != nil {
+			return inExtent(f, e, err)
+		}
+		part.Bucket, part.Src = k, PartitionID(i)
+		for c, info := range r.columns {
+			w := uint64(info.RowBytes())
+			part.Columns[c] = columns[c][(dir.FirstEdge(i)-first)*w : (dir.FirstEdge(i+1)-first)*w]
+		}
+		if err := fn(&part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
