@@ -89,11 +89,11 @@ func (f *Forecaster) LeastBytes(capacity int) (int64, error) {
 }
 
 // DoubleBytes is the smallest MacroOptions.MemoryBytes with which the next
-// step's partitions are read while capacity others train (0 = all, for the whole run: nothing is read
-// ahead).
-func (f *Forecaster) DoubleBytes(capacity int) (int64, error) {
+// step's partitions, at most swap new ones (0 = capacity), are read while capacity others train (0 = all,
+// for the whole run: nothing is read ahead).
+func (f *Forecaster) DoubleBytes(capacity, swap int) (int64, error) {
 	o := f.o
-	o.Capacity, o.MemoryBytes = capacity, 0
+	o.Capacity, o.MemoryBytes, o.Swap = capacity, 0, swap
 	l, err := newLayout(f.src, &o)
 	if err != nil {
 		return 0, err
@@ -102,11 +102,11 @@ func (f *Forecaster) DoubleBytes(capacity int) (int64, error) {
 }
 
 // Epochs forecasts consecutive epochs, beginning with an empty buffer of
-// capacity partitions at a time within memoryBytes (0 = what double buffering takes), and returns the
-// bytes the buffer takes.
-func (f *Forecaster) Epochs(capacity int, memoryBytes int64, plans ...Plan) (bufferBytes int64, epochs []EpochForecast, err error) {
+// capacity partitions at a time, at most swap new ones a step (0 = capacity), within memoryBytes (0 = what
+// double buffering takes), and returns the bytes the buffer takes.
+func (f *Forecaster) Epochs(capacity, swap int, memoryBytes int64, plans ...Plan) (bufferBytes int64, epochs []EpochForecast, err error) {
 	o := f.o
-	o.Capacity, o.MemoryBytes = capacity, memoryBytes
+	o.Capacity, o.Swap, o.MemoryBytes = capacity, swap, memoryBytes
 	l, err := newLayout(f.src, &o)
 	if err != nil {
 		return 0, nil, err

@@ -110,7 +110,7 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				memory, epochs, err := f.Epochs(o.Capacity, o.MemoryBytes, current)
+				memory, epochs, err := f.Epochs(o.Capacity, o.Swap, o.MemoryBytes, current)
 				if err := errors.Join(err, f.Close()); err != nil {
 					t.Fatal(err)
 				}

@@ -28,6 +28,8 @@ type TableOptions struct {
 	// Keep is how many checkpoints are kept, 0 = 1: the file has a slot for each and one to
 	// write to, each as large as all rows.
 	Keep int
+	// Blobs belong to the first checkpoint.
+	Blobs []Blob
 	// Checkpoint is the number of the kept checkpoint that OpenTable goes back to; 0 = the
 	// last. Later ones are dropped.
 	Checkpoint uint64
@@ -144,7 +146,7 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 	for _, row := range sums {
 		t.current = append(t.current, tableSlot{Slot: 0, Sums: row})
 	}
-	if err := t.commit(ctx, nil); err != nil {
+	if err := t.commit(ctx, o.Blobs); err != nil {
 		return nil, errors.Join(err, t.file.Close())
 	}
 	return t, nil
@@ -287,6 +289,9 @@ func validTableName(name string) bool {
 	}
 	return name != "" && len(name) <= 64
 }
+
+// Path is the table's file.
+func (t *Table) Path() string { return t.dataPath(t.record.File) }
 
 // Planes is the number of vectors a node has: the embedding and its optimiser state.
 func (t *Table) Planes() int { return t.layout.Planes }

@@ -125,7 +125,7 @@ func TestTuning(t *testing.T) {
 			if c.inflight > 0 && st.IO.InFlightMax > c.inflight {
 				t.Errorf("%d requests in flight, expected at most %d", st.IO.InFlightMax, c.inflight)
 			}
-			_, epochs, err := f.Epochs(2, 0, plan)
+			_, epochs, err := f.Epochs(2, 0, 0, plan)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -21,7 +22,9 @@ type LinkEpoch struct {
 	CPUSeconds   float64      `json:"cpu_seconds"`   // of the process meanwhile
 	ValidSeconds float64      `json:"valid_seconds"` // of validation
 	BytesRead    int64        `json:"bytes_read"`
-	Steps        int          `json:"steps"` // macro-batches
+	BytesWritten int64        `json:"bytes_written"` // embeddings and state that left memory; checkpoints apart
+	Bias         float64      `json:"bias"`          // the plan's edge permutation bias (MariusGNN section 6)
+	Steps        int          `json:"steps"`         // macro-batches
 	Batches      int64        `json:"batches"`
 	SampledEdges int64        `json:"sampled_edges"`
 	Profile      Profile      `json:"profile"`
@@ -41,6 +44,13 @@ type LinkSummary struct {
 	CPUSeconds      float64   `json:"cpu_seconds"`
 	PeakRSSBytes    int64     `json:"peak_rss_bytes"`
 	BytesRead       int64     `json:"bytes_read"`
+	BytesWritten    int64     `json:"bytes_written"`    // checkpoints apart
+	CheckpointBytes int64     `json:"checkpoint_bytes"` // written by checkpoints
+	Checkpoints     int       `json:"checkpoints"`
+	Amplification   float64   `json:"write_amplification"` // of BytesWritten: by padding
+	Bias            float64   `json:"bias"`                // mean of the epochs' plans
+	Table           string    `json:"table"`
+	Resumed         bool      `json:"resumed"`
 	Batches         int64     `json:"batches"`
 	SampledEdges    int64     `json:"sampled_edges"`
 	Seed            uint64    `json:"seed"`
@@ -59,69 +69,78 @@ type LinkResult struct {
 
 // LinkHooks let a caller watch a run; see [Hooks].
 type LinkHooks struct {
-	Start func(LinkConfig)
+	// Start is called once before the first epoch with the configuration in full and why the plan was chosen.
+	Start func(c LinkConfig, why []string)
+	Batch func(epoch int, batches int64) // after each mini-batch's step; epoch from 0
 	Epoch func(LinkEpoch)
 	Macro func(store.MacroStats)
+	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
+	// step and mini-batch of the next one that come next.
+	Checkpoint func(number uint64, epochs, step, batch int)
 }
 
 // Link trains embeddings of all nodes, vectors of relations and an encoder on the edges of a
-// store, in memory, and evaluates them on its edge lists valid and test:
-// filtered ranks against all nodes. The last epoch's model is the result. ctx ends the run early, with
-// its error. The store must stay open.
+// store, in memory or out of core, and evaluates them on its edge lists valid and test:
+// filtered ranks against all nodes. The last epoch's model is the result; embeddings, their optimiser state,
+// parameters and summary stay in the store as the last checkpoint of table cfg.Table ([LoadLink]).
+// ctx ends the run early, with its error; it can be resumed. The store must stay open.
 func Link(ctx context.Context, st *store.Store, cfg LinkConfig, hooks LinkHooks) (_ *LinkResult, err error) {
-	if err := cfg.Normalize(); err != nil {
-		return nil, err
-	}
 	m := st.Manifest()
 	if err := linkInput(m); err != nil {
 		return nil, err
 	}
-	usage := startUsage()
-	dev := host.New(host.Options{Threads: cfg.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	o := store.MacroOptions{EngineName: cfg.IOEngine, Both: true, Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads}
-	if cfg.MemoryBytes > 0 {
-		own := int64(m.Nodes)*int64(cfg.Dim)*4*3 + programBytes // embeddings, state and the evaluation's states
-		if o.MemoryBytes = (cfg.MemoryBytes - own) * (batchShare - 1) / batchShare; o.MemoryBytes <= 0 {
-			return nil, fmt.Errorf("train: %w: embeddings of %d nodes and the program take %d bytes of %d", store.ErrBudget, m.Nodes, own, cfg.MemoryBytes)
+	s := &linkSession{cfg: &cfg, hooks: hooks, st: st}
+	var model []byte
+	if cfg.Resume {
+		if s.table, s.from, model, err = resumeTable(ctx, st, &cfg); err != nil {
+			return nil, err
 		}
 	}
-	policy, err := macro.New(macro.Config{Policy: macro.Memory, Partitions: len(m.Partitions), Link: true, Seed: cfg.Seed})
-	if err != nil {
-		return nil, err
-	}
-	it, err := st.MacroBatches(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("train: the whole graph in memory: %w", err)
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	t, err := newLinkTrainer(ctx, dev, &cfg, len(m.Schema.Relations))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, t.close()) }()
-	eval, err := newLinkEvaluator(t, int(m.Nodes))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, eval.close()) }()
-	if hooks.Start != nil {
-		hooks.Start(cfg)
-	}
-	s := &linkSession{cfg: &cfg, hooks: hooks, st: st, it: it, t: t, eval: eval, plan: policy.Epoch}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
+	}
+	every, err := ParseInterval(cfg.CheckpointEvery)
+	if err != nil {
+		return nil, err
+	}
+	usage := startUsage()
+	policy, why, options, err := linkPlan(ctx, st, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.policy = policy
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := s.open(ctx, dev, model, options); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.closeRun()) }()
+	if hooks.Start != nil {
+		hooks.Start(cfg, why)
+	}
+	s.clock = newClock(every)
 	start := time.Now()
-	for e := range cfg.Epochs {
+	for e := s.from.Epoch; e < cfg.Epochs; e++ {
 		if err := s.epoch(ctx, e); err != nil {
 			return nil, err
 		}
 	}
-	s.sum.TotalSeconds = time.Since(start).Seconds()
-	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, deviceOf(dev), it.Stats().Engine
+	s.sum.TotalSeconds += time.Since(start).Seconds()
+	s.sum.Seed, s.sum.Device, s.sum.IOEngine, s.sum.Table, s.sum.Resumed = cfg.Seed, deviceOf(dev), s.it.Stats().Engine, cfg.Table, model != nil
 	used := Summary{}
 	usage.into(&used)
-	s.sum.CPUSeconds, s.sum.PeakRSSBytes = used.CPUSeconds, used.PeakRSSBytes
+	s.sum.CPUSeconds += used.CPUSeconds
+	s.sum.PeakRSSBytes = max(s.sum.PeakRSSBytes, used.PeakRSSBytes)
+	s.sum.addTable(s.it.TableStats())
 	return &LinkResult{Version: m.Version, Config: cfg, Summary: s.sum}, nil
+}
+
+// addTable adds what was written by this process.
+func (s *LinkSummary) addTable(t store.TableStats) {
+	s.CheckpointBytes += t.FlushedBytes
+	s.Checkpoints += t.Checkpoints
+	s.Amplification = t.WriteAmplification()
 }
 
 // linkInput checks that the store fits the task.
@@ -143,37 +162,127 @@ func linkInput(m *store.Manifest) error {
 	return nil
 }
 
-// linkSession trains one set of embeddings. The parts belong to its maker.
+// linkSession trains one set of embeddings.
 type linkSession struct {
 	cfg         *LinkConfig
 	hooks       LinkHooks
 	st          *store.Store
+	policy      macro.Policy
+	table       *store.Table
 	it          *store.MacroBatches
 	t           *linkTrainer
 	eval        *linkEvaluator
-	plan        func(epoch int) store.Plan
-	e           *embeddings // made with the first macro-batch
+	whole       *wholeGraph // for evaluation out of core; nil until then
+	e           *embeddings // mapped with the first macro-batch
 	valid, test *questions
 	sum         LinkSummary
+	from        *linkProgress // where the run goes on
+	clock       *clock
+}
+
+// open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
+func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o store.MacroOptions) (err error) {
+	m := s.st.Manifest()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeRun())
+		}
+	}()
+	if s.t, err = newLinkTrainer(ctx, dev, s.cfg, len(m.Schema.Relations)); err != nil {
+		return err
+	}
+	if model != nil {
+		s.sum = s.from.Summary
+		if err := s.t.model.Params().LoadState(ctx, s.t.queue, model); err != nil {
+			return err
+		}
+	} else {
+		s.from = &linkProgress{Config: *s.cfg}
+		blobs, err := s.t.blobs(ctx, s.from)
+		if err != nil {
+			return err
+		}
+		if s.table, err = createTable(ctx, s.st, s.cfg, blobs); err != nil {
+			return err
+		}
+	}
+	o.Table = s.table
+	if s.it, err = s.st.MacroBatches(ctx, o); err != nil {
+		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
+	}
+	if s.cfg.EvalEvery > 0 {
+		s.eval, err = newLinkEvaluator(s.t, int(m.Nodes))
+	}
+	return err
+}
+
+// closeRun closes what open made but the table.
+func (s *linkSession) closeRun() error {
+	var errs []error
+	if s.whole != nil {
+		errs = append(errs, s.whole.close())
+	}
+	if s.eval != nil {
+		errs = append(errs, s.eval.close())
+	}
+	if s.e != nil {
+		errs = append(errs, s.e.close())
+	}
+	if s.it != nil {
+		errs = append(errs, s.it.Close())
+	}
+	if s.t != nil {
+		errs = append(errs, s.t.close())
+	}
+	s.whole, s.eval, s.e, s.it, s.t = nil, nil, nil, nil, nil
+	return errors.Join(errs...)
 }
 
 func (s *linkSession) close() error {
-	if s.e == nil {
+	if s.table == nil {
 		return nil
 	}
-	return s.e.close()
+	return s.table.Close()
 }
 
-// epoch trains one epoch, counted from 0, and evaluates.
+// epoch trains one epoch, counted from 0, or what is left of it, and evaluates.
 func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 	start, cpu := time.Now(), cpuSeconds()
-	plan := s.plan(epoch)
+	plan := s.policy.Epoch(epoch)
 	s.sum.Plan = plan.Policy
-	if err := s.it.Start(plan); err != nil {
+	var from linkProgress
+	if s.from.Epoch == epoch {
+		from = *s.from
+	}
+	if err := s.it.StartAt(plan, from.Place.Step); err != nil {
 		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
-	r := LinkEpoch{Epoch: epoch + 1}
-	var sum totals
+	if epoch+1 < s.cfg.Epochs && len(plan.Steps) > 1 {
+		if err := s.it.Announce(s.policy.Epoch(epoch + 1)); err != nil {
+			return fmt.Errorf("train: epoch %d: %w", epoch+2, err)
+		}
+	}
+	was := from.Totals
+	sum := totals{loss: was.Loss, correct: was.Correct, seeds: was.Queries, batches: was.Batches, edges: was.Edges, profile: was.Profile}
+	r := LinkEpoch{Epoch: epoch + 1, Steps: was.Steps, Bias: macro.Bias(plan, len(s.st.Manifest().Partitions))}
+	// so far is what a checkpoint says of the epoch.
+	soFar := func() linkTotals {
+		stats := s.it.Stats()
+		return linkTotals{Loss: sum.loss, Correct: sum.correct, Queries: sum.seeds, Batches: sum.batches, Edges: sum.edges, Steps: r.Steps, Profile: sum.profile,
+			BytesRead: was.BytesRead + stats.BytesRead, BytesWritten: was.BytesWritten + stats.BytesWritten,
+			Seconds: was.Seconds + time.Since(start).Seconds(), CPUSeconds: was.CPUSeconds + cpuSeconds() - cpu}
+	}
+	after := func(next linkPlace) error {
+		if s.hooks.Batch != nil {
+			s.hooks.Batch(epoch, sum.batches)
+		}
+		if s.clock.batch() {
+			return s.checkpoint(ctx, epoch, next, soFar())
+		}
+		return nil
+	}
+	place := from.Place
+	evaluated := false
 	for {
 		at := time.Now()
 		if !s.it.Next() {
@@ -181,17 +290,19 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 		}
 		sum.profile.Wait += time.Since(at)
 		mb := s.it.MacroBatch()
-		if err := s.embed(ctx, mb); err != nil {
+		if err := s.embed(mb); err != nil {
 			return err
 		}
-		if err := s.t.macroBatch(ctx, epoch, mb, s.e, &sum); err != nil {
+		if err := s.t.macroBatch(ctx, epoch, mb, s.e, place, &sum, after); err != nil {
 			return err
 		}
+		place = linkPlace{}
 		r.Steps++
-		r.Seconds, r.CPUSeconds = time.Since(start).Seconds(), cpuSeconds()-cpu
-		last := epoch == s.cfg.Epochs-1
-		if last || (epoch+1)%s.cfg.EvalEvery == 0 { // the macro-batch holds the whole graph and lives until Next
-			if err := s.evaluate(ctx, mb, &r, last); err != nil {
+		if len(mb.Partitions) == len(s.st.Manifest().Partitions) && mb.StepIndex == len(plan.Steps)-1 {
+			// It holds the whole graph and lives until Next.
+			trained := soFar()
+			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
+			if err := s.evaluate(ctx, mb, s.e, &r); err != nil {
 				return err
 			}
 		}
@@ -202,49 +313,89 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 	if sum.seeds == 0 {
 		return fmt.Errorf("train: epoch %d: %w: the store has no edges", epoch+1, store.ErrNotFound)
 	}
-	stats := s.it.Stats()
-	if s.hooks.Macro != nil {
-		s.hooks.Macro(stats)
+	trained := soFar()
+	if !evaluated {
+		r.Seconds, r.CPUSeconds = trained.Seconds, trained.CPUSeconds
+		if err := s.evaluateWhole(ctx, &r); err != nil {
+			return err
+		}
 	}
-	r.Loss, r.BytesRead, r.Batches, r.SampledEdges, r.Profile = sum.loss/float64(sum.seeds), stats.BytesRead, sum.batches, sum.edges, sum.profile
-	s.sum.TrainLoss = r.Loss
-	s.sum.BytesRead += r.BytesRead
-	s.sum.Batches += r.Batches
-	s.sum.SampledEdges += r.SampledEdges
-	s.sum.Profile.Add(r.Profile)
-	s.sum.EpochSeconds = append(s.sum.EpochSeconds, r.Seconds)
-	s.sum.EpochCPUSeconds = append(s.sum.EpochCPUSeconds, r.CPUSeconds)
+	if s.hooks.Macro != nil {
+		s.hooks.Macro(s.it.Stats())
+	}
+	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.loss/float64(sum.seeds), sum.batches, sum.edges, sum.profile
+	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
+	s.sum.add(&r)
+	if s.clock.epoch(epoch+1) || epoch+1 == s.cfg.Epochs {
+		if err := s.checkpoint(ctx, epoch+1, linkPlace{}, linkTotals{}); err != nil {
+			return err
+		}
+	}
 	if s.hooks.Epoch != nil {
 		s.hooks.Epoch(r)
 	}
 	return nil
 }
 
-// embed makes the embeddings once it is known how many rows the buffer has.
-func (s *linkSession) embed(ctx context.Context, mb *store.MacroBatch) (err error) {
-	if s.e != nil {
+// add counts an epoch.
+func (s *LinkSummary) add(r *LinkEpoch) {
+	s.Bias += (r.Bias - s.Bias) / float64(len(s.EpochSeconds)+1)
+	s.TrainLoss = r.Loss
+	s.BytesRead += r.BytesRead
+	s.BytesWritten += r.BytesWritten
+	s.Batches += r.Batches
+	s.SampledEdges += r.SampledEdges
+	s.Profile.Add(r.Profile)
+	s.EpochSeconds = append(s.EpochSeconds, r.Seconds)
+	s.EpochCPUSeconds = append(s.EpochCPUSeconds, r.CPUSeconds)
+}
+
+// embed finds the embeddings once the buffer is known.
+func (s *linkSession) embed(mb *store.MacroBatch) (err error) {
+	if s.e == nil {
+		s.e, err = mapEmbeddings(s.t.queue.Device(), mb, s.cfg.Dim)
+	}
+	return err
+}
+
+// due reports whether r's epoch is validated, and whether it is the last one.
+func (s *linkSession) due(r *LinkEpoch) (valid, last bool) {
+	last = r.Epoch == s.cfg.Epochs
+	return s.cfg.EvalEvery > 0 && (last || r.Epoch%s.cfg.EvalEvery == 0), last
+}
+
+// evaluateWhole is evaluate for a run of which no macro-batch holds the whole graph.
+func (s *linkSession) evaluateWhole(ctx context.Context, r *LinkEpoch) (err error) {
+	if valid, _ := s.due(r); !valid {
 		return nil
 	}
-	if s.e, err = newEmbeddings(s.t.queue.Device(), mb.Rows, s.cfg.Dim); err != nil {
-		return err
-	}
-	for _, p := range mb.Partitions {
-		if err := s.e.fill(ctx, s.t.queue, p, s.cfg.Seed); err != nil {
+	if s.whole == nil {
+		if s.whole, err = openWhole(ctx, s.st, s.t.queue.Device(), s.cfg, s.table); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := s.it.Flush(ctx); err != nil {
+		return err
+	}
+	if err := s.whole.load(ctx, s.table); err != nil {
+		return err
+	}
+	return s.evaluate(ctx, s.whole.mb, &embeddings{value: s.whole.value}, r)
 }
 
-// evaluate validates, and tests after the last epoch.
-func (s *linkSession) evaluate(ctx context.Context, mb *store.MacroBatch, r *LinkEpoch, last bool) (err error) {
+// evaluate validates if it is time, and tests after the last epoch. mb holds the whole graph, e its embeddings.
+func (s *linkSession) evaluate(ctx context.Context, mb *store.MacroBatch, e *embeddings, r *LinkEpoch) (err error) {
+	due, last := s.due(r)
+	if !due {
+		return nil
+	}
 	start := time.Now()
 	if s.valid == nil {
 		if s.valid, err = readQuestions(ctx, s.st, mb, "valid"); err != nil {
 			return err
 		}
 	}
-	if err := s.eval.encode(ctx, mb, s.e); err != nil {
+	if err := s.eval.encode(ctx, mb, e); err != nil {
 		return err
 	}
 	valid, err := s.eval.rank(ctx, s.valid)

@@ -3,14 +3,17 @@ package train
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 )
 
 // LinkConfig is everything that decides the result of a run of link prediction,
 // and what it may use. The zero value of a field means its default; Normalize fills them in.
+// Fields tagged resume:"free" may differ from those of the run that is resumed.
 type LinkConfig struct {
 	Task    string `json:"task" yaml:"task"`             // "link"
 	Model   string `json:"model" yaml:"model"`           // the decoder: "distmult" (default), "complex", "transe", "dot"
@@ -20,11 +23,11 @@ type LinkConfig struct {
 	// Fanouts are the neighbours sampled over incoming edges, and as many over
 	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
 	Fanouts   []int   `json:"fanouts" yaml:"fanouts"`
-	BatchSize int     `json:"batch_size" yaml:"batch_size"` // edges of a mini-batch; default 1000
-	Epochs    int     `json:"epochs" yaml:"epochs"`         // default 8
-	LR        float64 `json:"lr" yaml:"lr"`                 // of Adagrad; default .1
-	Negatives int     `json:"negatives" yaml:"negatives"`   // wrong answers for each edge and side; default 500
-	Chunks    int     `json:"chunks" yaml:"chunks"`         // groups of a batch's edges that share negatives; default 10
+	BatchSize int     `json:"batch_size" yaml:"batch_size"`       // edges of a mini-batch; default 1000
+	Epochs    int     `json:"epochs" yaml:"epochs" resume:"free"` // default 8
+	LR        float64 `json:"lr" yaml:"lr"`                       // of Adagrad; default .1
+	Negatives int     `json:"negatives" yaml:"negatives"`         // wrong answers for each edge and side; default 500
+	Chunks    int     `json:"chunks" yaml:"chunks"`               // groups of a batch's edges that share negatives; default 10
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
 	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
@@ -34,13 +37,37 @@ type LinkConfig struct {
 	Margin           float64 `json:"margin" yaml:"margin"` // of the margin loss; default 1
 	Seed             uint64  `json:"seed" yaml:"seed"`
 
-	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
-	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
-	Device      string `json:"device" yaml:"device"`       // "auto" (default), "host"
-	Threads     int    `json:"threads" yaml:"threads"`     // default: all processors
-	// EvalEvery is the epochs between validations; default 1. 0 < n; the last epoch is always validated.
-	EvalEvery int `json:"eval_every" yaml:"eval_every"`
+	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
+	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
+	// partitions (default: the fewest of which two fit).
+	Plan    string `json:"plan" yaml:"plan"`
+	Buffer  int    `json:"buffer" yaml:"buffer"`
+	Logical int    `json:"logical,omitempty" yaml:"logical"`
+
+	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" yaml:"io_engine" resume:"free"` // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host"
+	Threads     int    `json:"threads" yaml:"threads" resume:"free"`     // default: all processors
+	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
+	// tested; −1: not even that.
+	EvalEvery int `json:"eval_every" yaml:"eval_every" resume:"free"`
+
+	// Table is the store's table of the embeddings and their optimiser state; default "embeddings". A run that
+	// begins replaces an earlier run's.
+	Table string `json:"table" yaml:"table"`
+	// CheckpointEvery is how often the run is made one to resume from: epochs ("1", the default), mini-batches
+	// ("500steps") or time ("10m"); "0": only at the end.
+	CheckpointEvery string `json:"checkpoint_every" yaml:"checkpoint_every" resume:"free"`
+	// KeepCheckpoints is how many are kept; each takes the room of the whole table. Default 1.
+	KeepCheckpoints int `json:"keep_checkpoints" yaml:"keep_checkpoints"`
+	// Resume goes on from Table's last checkpoint, or FromCheckpoint, of which later ones are dropped;
+	// where there is none, a run begins. The result is an uninterrupted run's to the bit.
+	Resume         bool   `json:"-" yaml:"-" resume:"free"`
+	FromCheckpoint uint64 `json:"-" yaml:"-" resume:"free"`
 }
+
+// defaultTable is the default of LinkConfig.Table.
+const defaultTable = "embeddings"
 
 // Normalize fills in defaults and says what is wrong with c.
 func (c *LinkConfig) Normalize() error {
@@ -60,6 +87,10 @@ func (c *LinkConfig) Normalize() error {
 	text(&c.Loss, gpu.SoftmaxLoss.String())
 	text(&c.IOEngine, "auto")
 	text(&c.Device, "auto")
+	text(&c.Plan, "auto")
+	text(&c.Table, defaultTable)
+	text(&c.CheckpointEvery, "1")
+	number(&c.KeepCheckpoints, 1)
 	number(&c.Dim, 100)
 	number(&c.BatchSize, 1000)
 	number(&c.Epochs, 8)
@@ -93,14 +124,21 @@ func (c *LinkConfig) validate() error {
 	if err := (&mini.Config{Fanouts: c.Fanouts}).Validate(); err != nil {
 		return fmt.Errorf("train: fanouts %v: %w", c.Fanouts, err)
 	}
+	if _, err := ParseInterval(c.CheckpointEvery); err != nil {
+		return err
+	}
 	switch {
+	case !slices.Contains([]string{"auto", macro.Memory, macro.Comet, macro.Beta}, c.Plan):
+		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
+	case c.Buffer < 0 || c.Logical < 0 || c.KeepCheckpoints < 1:
+		return fmt.Errorf("train: buffer of %d partitions, %d logical ones, %d checkpoints kept: expected 0 or more, and at least one checkpoint", c.Buffer, c.Logical, c.KeepCheckpoints)
 	case c.Task != "link" && c.Task != "auto":
 		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
 	case len(c.Fanouts) != model.Hops():
 		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, model.Hops())
 	case c.RemoveBatchEdges && c.Encoder == "none":
 		return fmt.Errorf("train: there are no neighbourhoods to remove a batch's edges from without an encoder")
-	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < 1 || c.Negatives < 1 || c.Chunks < 1:
+	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < -1 || c.EvalEvery == 0 || c.Negatives < 1 || c.Chunks < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
 			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
 	case int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:

@@ -25,47 +25,6 @@ const (
 // embeddingScale is the standard deviation of new embeddings.
 const embeddingScale = .001
 
-// embeddings are learned vectors with Adagrad's sums, both [rows × dim] and
-// numbered like a macro-batch's rows.
-type embeddings struct {
-	mem        gpu.Memory
-	value, sum gpu.Tensor
-}
-
-func newEmbeddings(dev gpu.Device, rows, dim int) (*embeddings, error) {
-	bytes := int64(rows) * int64(dim) * 4
-	mem, err := dev.Alloc(2 * bytes)
-	if err != nil {
-		return nil, fmt.Errorf("train: embeddings of %d rows of %d floats and their optimiser state: %w", rows, dim, err)
-	}
-	return &embeddings{mem: mem, value: gpu.MatrixOf(mem, 0, rows, dim), sum: gpu.MatrixOf(mem, bytes, rows, dim)}, nil
-}
-
-// fill draws the vectors of a partition's nodes from N(0, embeddingScale²), keyed by seed and internal id.
-func (e *embeddings) fill(ctx context.Context, q *gpu.Queue, p store.ResidentPartition, seed uint64) error {
-	const block = 4096 // nodes at a time
-	dim := e.value.Cols
-	key := keyed.New(seed).With(placeEmbed)
-	buf := make([]float32, 0, min(block, int(p.Nodes))*dim)
-	for lo := 0; lo < int(p.Nodes); lo += block {
-		n := min(block, int(p.Nodes)-lo)
-		buf = buf[:0]
-		for k := range n {
-			r := key.Rand(uint64(p.First) + uint64(lo+k))
-			for range dim {
-				buf = append(buf, float32(embeddingScale*r.Normal()))
-			}
-		}
-		q.Upload(e.value.View(int(p.Base)+lo, 0, n, dim), floatBytes(buf))
-		if err := q.Sync(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *embeddings) close() error { return e.mem.Free() }
-
 func floatBytes(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
@@ -118,20 +77,25 @@ func (t *linkTrainer) close() error {
 	return errors.Join(err, t.arena.Close(), t.queue.Close())
 }
 
-// macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, and
-// adds to sum. totals.seeds counts queries: two an edge.
-func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, e *embeddings, sum *totals) error {
+// macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, from a
+// place in the step on, and adds to sum. totals.seeds counts queries: two an edge. after is called after each
+// mini-batch with the place of the next one.
+func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, e *embeddings, from linkPlace, sum *totals, after func(linkPlace) error) error {
 	pool, err := negative.NewPool(mb)
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
 	x := newExamples(mb)
+	defer t.loader.Stop() // after an error too, before mb is gone
 	relations := t.model.Config().Relations
-	for pass := range max(1, mb.Step.Passes) {
+	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
 		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
 		source := &linkSource{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: relations, key: key,
 			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.RemoveBatchEdges}
+		if pass == from.Pass {
+			key.Batch = from.Batch
+		}
 		t.loader.Start(ctx, key, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, source)
 		for {
 			start := time.Now()
@@ -141,6 +105,9 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 			sum.profile.Sample += time.Since(start)
 			if err := t.batch(ctx, mb, t.loader.Batch(), e, sum); err != nil {
 				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+			}
+			if err := after(linkPlace{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
+				return err
 			}
 		}
 		if err := t.loader.Err(); err != nil {

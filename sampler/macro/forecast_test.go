@@ -37,11 +37,11 @@ func TestForecast(t *testing.T) {
 			t.Fatal(err)
 		}
 		plans := []store.Plan{policy.Epoch(0), policy.Epoch(1), policy.Epoch(2)}
-		buffer, epochs, err := f.Epochs(cfg.Capacity, least, plans...)
+		buffer, epochs, err := f.Epochs(cfg.Capacity, 0, least, plans...)
 		if err != nil || buffer != least {
 			t.Fatalf("%s: buffer of %d bytes within %d: %v", cfg.Policy, buffer, least, err)
 		}
-		if _, _, err := f.Epochs(cfg.Capacity, least-1, plans...); !errors.Is(err, store.ErrBudget) {
+		if _, _, err := f.Epochs(cfg.Capacity, 0, least-1, plans...); !errors.Is(err, store.ErrBudget) {
 			t.Errorf("%s: a byte less than the least: %v, want ErrBudget", cfg.Policy, err)
 		}
 		o.Capacity, o.MemoryBytes = cfg.Capacity, least

@@ -64,6 +64,21 @@ const (
 	Random
 )
 
+// Swap is the most partitions that a step of an epoch has and the step before has not: what
+// reading ahead takes room for. 0 means that it may be all.
+func (c *Config) Swap() int {
+	switch c.Policy {
+	case Comet:
+		p := policy{Config: *c, loose: make([]store.PartitionID, c.Partitions-len(c.Pinned))}
+		if groups, _, err := p.logical(2); err == nil {
+			return (len(p.loose) + groups - 1) / groups
+		}
+	case Beta:
+		return 1
+	}
+	return 0
+}
+
 // Policy makes an epoch's plan.
 type Policy interface {
 	Name() string

@@ -19,7 +19,7 @@ type Tuning struct {
 	LeastBytes func(capacity int) (int64, error)
 	// DoubleBytes is the same with room to read the next step meanwhile
 	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits. nil: LeastBytes.
-	DoubleBytes func(capacity int) (int64, error)
+	DoubleBytes func(capacity, swap int) (int64, error)
 	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
 	Train []uint64
 }
@@ -139,7 +139,7 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 		return 0, err
 	}
 	if t.Capacity == 0 && t.DoubleBytes != nil && n <= t.MemoryBytes {
-		double, err := t.DoubleBytes(first)
+		double, err := t.DoubleBytes(first, t.swap(c.Policy, first))
 		if err != nil {
 			return 0, err
 		}
@@ -147,7 +147,10 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 			c.because("%d of %d partitions at a time take %s, the budget is %s; to read ahead takes %s", first, loose, mib(n), mib(t.MemoryBytes), mib(double))
 			return first, nil
 		}
-		need = func(capacity int) (int64, error) { return t.DoubleBytes(min(capacity, loose)) }
+		need = func(capacity int) (int64, error) {
+			capacity = min(capacity, loose)
+			return t.DoubleBytes(capacity, t.swap(c.Policy, capacity))
+		}
 	}
 	if n > t.MemoryBytes {
 		return 0, fmt.Errorf("%d of %d partitions at a time take %d bytes: %w: it is %d; give more, or ingest with more partitions",
@@ -178,6 +181,13 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 	}
 	c.because("%s; the budget is %s", why, mib(t.MemoryBytes))
 	return b, nil
+}
+
+// swap is Config.Swap of the plan with that capacity.
+func (t *Tuning) swap(policy string, capacity int) int {
+	c := t.Config
+	c.Policy, c.Capacity = policy, capacity
+	return c.Swap()
 }
 
 func firstOf(errs ...error) error {

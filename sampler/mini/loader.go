@@ -169,7 +169,7 @@ func (l *Loader) fill(s *Sampler, i int, w *slot) error {
 }
 
 // Start begins the batches of source over g, keyed by key with Batch counting
-// from 0. What was left of an earlier run is abandoned. g and source are in
+// from key.Batch: batches before that were trained by a run that is resumed. What was left of an earlier run is abandoned. g and source are in
 // use until Next has returned false, or Stop, Start or Close has returned.
 func (l *Loader) Start(ctx context.Context, key Key, g Graph, source SeedSource) {
 	l.Stop()
@@ -178,9 +178,9 @@ func (l *Loader) Start(ctx context.Context, key Key, g Graph, source SeedSource)
 		return
 	}
 	l.ctx, l.key, l.graph, l.source = ctx, key, g, source
-	l.err, l.next, l.asked = nil, 0, 0
+	l.err, l.next, l.asked = nil, key.Batch, key.Batch
 	l.total = source.Batches()
-	for l.asked < min(l.total, len(l.slots)) {
+	for l.asked < min(l.total, key.Batch+len(l.slots)) {
 		l.ask()
 	}
 }

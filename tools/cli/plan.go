@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
@@ -26,6 +27,7 @@ type planOptions struct {
 	seed         uint64
 	features     []string
 	both         bool
+	dim          int
 	steps        bool
 	measure      time.Duration
 	remeasure    bool // --measure was given
@@ -54,6 +56,7 @@ how many partitions a fresh ingest had better make.`,
 	f.StringVar(&o.task, "task", "auto", "auto, node or link")
 	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
 	f.Var(&o.mem, "mem", "memory for the partition buffer, such as 4GiB (default: no bound)")
+	f.IntVar(&o.dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
 	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
 	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: the fewest)")
 	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
@@ -109,8 +112,8 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	if !c.Link {
 		c.Pinned = m.Pinned
 	}
-	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 {
-		return c, usagef("--buffer %d, --epochs %d, --logical %d: expected 0 or more, and at least one epoch", o.buffer, o.epochs, o.logical)
+	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.dim < 1 {
+		return c, usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.dim)
 	}
 	return c, nil
 }
@@ -132,21 +135,26 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 			features = append(features, c.Name)
 		}
 	}
+	planes := 0
+	if cfg.Link {
+		planes = train.TablePlanes
+	}
 	// Measured first: the forecast goes by the same figures.
 	var device *blockio.Calibration
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	f, err := s.Forecaster(ctx, store.MacroOptions{EngineName: o.engine, Features: features, Labels: !cfg.Link, Pinned: cfg.Pinned, Both: o.both, Relations: cfg.Link && len(m.Schema.Relations) > 1})
+	f, err := s.Forecaster(ctx, store.MacroOptions{EngineName: o.engine, Features: features, Labels: !cfg.Link, Pinned: cfg.Pinned, Both: o.both || cfg.Link,
+		Relations: cfg.Link && len(m.Schema.Relations) > 1, TableDim: o.dim, TablePlanes: planes})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	train := make([]uint64, len(m.Partitions))
-	for p := range train {
-		train[p] = m.Partitions[p].Train
+	trained := make([]uint64, len(m.Partitions))
+	for p := range trained {
+		trained[p] = m.Partitions[p].Train
 	}
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Train: train})
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Train: trained})
 	if errors.Is(err, macro.ErrPlan) {
 		return usageError{err}
 	} else if err != nil {
@@ -160,11 +168,11 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	for k := range plans {
 		plans[k] = policy.Epoch(k)
 	}
-	buffer, epochs, err := f.Epochs(choice.Capacity, int64(o.mem), plans...)
+	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), int64(o.mem), plans...)
 	if err != nil {
 		return err
 	}
-	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: train, f: f, device: device}
+	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
 	r.advise()
 	return r.print()
 }

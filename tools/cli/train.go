@@ -18,6 +18,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
 
@@ -59,7 +60,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Split, "split", "", "split column (default: the store's first)")
 	fs.BoolVar(&c.History, "history", false, "add the last layer's means what hidden states neighbours outside memory had at the start of the epoch")
 	fs.BoolVar(&c.PrecomputedHop, "precomputed-hop", false, "read the first layer's neighbourhood mean from the column that gstore precompute made")
-	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes: which partitions are in memory when")
+	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes, for link prediction comet or beta: which partitions are in memory when")
 	fs.IntVar(&c.Buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
 	fs.StringVar(&o.reuse, "reuse", "0", "extra passes over each macro-batch, 0 to 4 (hanoi)")
 	fs.Var(&o.mem, "mem", "memory bound of the whole run, such as 4GiB (default: none)")
@@ -91,7 +92,7 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		return usagef("--reuse %q: expected 0 to 4", o.reuse)
 	}
 	o.Reuse = n
-	if o.Task == "link" || slices.Contains(nn.Decoders(), o.Model) || o.link.Encoder != "" {
+	if o.Task == "link" || slices.Contains(nn.Decoders(), o.Model) || o.link.Encoder != "" || o.Plan == macro.Comet || o.Plan == macro.Beta {
 		_, err := o.linkConfig()
 		return err
 	}
@@ -114,11 +115,14 @@ learned embeddings where there are lists of edges to predict.
 After each epoch the validation accuracy is computed with all neighbours over
 the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
-of both ends against all nodes; it trains in memory and its embeddings are
-not saved yet.`,
+of both ends against all nodes. Its embeddings and their optimiser state live in
+the store, as a table: partitions of them are read, trained and written back
+(plan comet), and checkpoints make the run one that --resume goes on with after
+any end, to the same bits.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
-			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100",
+			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
+			"  gstore train wikidata.gstore --plan comet --mem 16GiB --checkpoint-every 10m   # and after a crash: --resume",
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.resolve(cmd); err != nil {
@@ -165,6 +169,11 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 	}()
 	if task := st.Manifest().Schema.Task; o.Task == "link" || o.Task == "" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
+	}
+	for _, name := range linkOnly {
+		if slices.Contains(o.changed, name) {
+			return nil, usagef("--%s is for link prediction; the store's task is node classification", name)
+		}
 	}
 	started := time.Now()
 	hooks := trainHooks(e, o.Epochs)

@@ -27,10 +27,38 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&l.RemoveBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for")
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
 	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
+	fs.IntVar(&l.Logical, "logical", 0, "link prediction: logical partitions of plan comet (default: the fewest of which two fit in memory)")
+	fs.StringVar(&l.Table, "table", "embeddings", "link prediction: the store's table of embeddings; an earlier run's is replaced")
+	fs.StringVar(&l.CheckpointEvery, "checkpoint-every", "1", "link prediction: epochs (1), mini-batches (500steps) or time (10m) between checkpoints; 0: only at the end")
+	fs.IntVar(&l.KeepCheckpoints, "keep-checkpoints", 1, "link prediction: checkpoints that are kept, each as large as all embeddings and their state")
+	fs.BoolVar(&l.Resume, "resume", false, "link prediction: go on from the last checkpoint with the flags that the run began with; where there is none, begin")
+	fs.Uint64Var(&l.FromCheckpoint, "from-checkpoint", 0, "link prediction: with --resume, go back to the kept checkpoint of this number")
 }
 
+// unset makes the flags of linkFlags that were not given zero, which means the default, or what
+// the run that is resumed began with.
+func (o *trainOptions) unset(c *train.LinkConfig) {
+	set := func(name string) bool { return slices.Contains(o.changed, name) }
+	for name, v := range map[string]*int{"dim": &c.Dim, "negatives": &c.Negatives, "chunks": &c.Chunks, "keep-checkpoints": &c.KeepCheckpoints} {
+		if !set(name) {
+			*v = 0
+		}
+	}
+	for name, v := range map[string]*string{"loss": &c.Loss, "table": &c.Table, "checkpoint-every": &c.CheckpointEvery} {
+		if !set(name) {
+			*v = ""
+		}
+	}
+	if !set("margin") {
+		c.Margin = 0
+	}
+}
+
+// linkOnly are the flags of train that mean nothing for node classification and whose neglect would be noticed late.
+var linkOnly = []string{"resume", "from-checkpoint", "checkpoint-every", "keep-checkpoints", "table", "logical"}
+
 // nodeOnly are the flags of train that mean nothing for link prediction.
-var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "buffer", "reuse"}
+var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse"}
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.
@@ -42,8 +70,9 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 			return c, usagef("--%s is for node classification; the store's task is link prediction", name)
 		}
 	}
-	if n.Plan != "auto" && n.Plan != "memory" {
-		return c, usagef("--plan %s: link prediction trains in memory so far; use auto or memory", n.Plan)
+	o.unset(&c)
+	if set("plan") {
+		c.Plan = n.Plan
 	}
 	if set("model") {
 		c.Model = n.Model
@@ -63,7 +92,16 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 	if set("lr") {
 		c.LR = n.LR
 	}
-	c.Heads, c.BatchSize, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads, c.EvalEvery = n.Heads, n.BatchSize, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads, n.EvalEvery
+	if set("batch-size") {
+		c.BatchSize = n.BatchSize
+	}
+	if set("eval-every") {
+		c.EvalEvery = n.EvalEvery
+	}
+	c.Heads, c.Buffer, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads = n.Heads, n.Buffer, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads
+	if c.FromCheckpoint != 0 && !c.Resume {
+		return c, usagef("--from-checkpoint without --resume")
+	}
 	check := c
 	if err := check.Normalize(); err != nil {
 		return c, usageError{err}
@@ -106,6 +144,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	fmt.Fprintf(e.stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, formatSize(s.PeakRSSBytes), formatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
+	fmt.Fprintf(e.stdout, "embeddings: table %s of the store; %s written, %d checkpoints (%s)\n", s.Table, formatSize(s.BytesWritten), s.Checkpoints, formatSize(s.CheckpointBytes))
 	return nil
 }
 
@@ -126,12 +165,16 @@ func recordLink(ctx context.Context, dir string, started time.Time, r *train.Lin
 func linkHooks(e *env) train.LinkHooks {
 	if e.json {
 		return train.LinkHooks{
-			Start: func(c train.LinkConfig) { e.event("start", map[string]any{"config": c}) },
+			Start: func(c train.LinkConfig, why []string) { e.event("start", map[string]any{"config": c, "why": why}) },
 			Epoch: func(r train.LinkEpoch) { e.event("epoch", fields(r)) },
+			Checkpoint: func(number uint64, epochs, step, batch int) {
+				e.event("checkpoint", map[string]any{"number": number, "epochs": epochs, "step": step, "batch": batch})
+			},
 		}
 	}
 	return train.LinkHooks{
-		Start: func(train.LinkConfig) {
+		Start: func(c train.LinkConfig, why []string) {
+			fmt.Fprintf(e.stdout, "plan %s: %s\n", c.Plan, strings.Join(why, "; "))
 			fmt.Fprintf(e.stdout, "%5s  %8s  %9s  %7s  %8s  %8s  %10s\n", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
 		},
 		Epoch: func(r train.LinkEpoch) {

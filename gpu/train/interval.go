@@ -1,0 +1,60 @@
+package train
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Interval says how often something is done: every so many epochs, mini-batches or so
+// much time, whichever is set; the zero value is never.
+type Interval struct {
+	Epochs  int
+	Batches int64
+	Time    time.Duration
+}
+
+// ParseInterval reads "3" (epochs), "500steps" (mini-batches) or "10m" (time); "0" is never.
+func ParseInterval(s string) (Interval, error) {
+	bad := fmt.Errorf("train: %q is no interval: expected epochs such as 1, mini-batches such as 500steps, or a time such as 10m", s)
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 0 {
+			return Interval{}, bad
+		}
+		return Interval{Epochs: n}, nil
+	}
+	if text, ok := strings.CutSuffix(s, "steps"); ok {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return Interval{}, bad
+		}
+		return Interval{Batches: n}, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return Interval{}, bad
+	}
+	return Interval{Time: d}, nil
+}
+
+// clock tells when an interval is over.
+type clock struct {
+	every   Interval
+	batches int64 // since the last time
+	last    time.Time
+}
+
+func newClock(every Interval) *clock { return &clock{every: every, last: time.Now()} }
+
+// batch counts a mini-batch and reports whether it is time.
+func (c *clock) batch() bool {
+	c.batches++
+	return c.every.Batches > 0 && c.batches >= c.every.Batches || c.every.Time > 0 && time.Since(c.last) >= c.every.Time
+}
+
+// epoch reports whether it is time after epoch n, counted from 1.
+func (c *clock) epoch(n int) bool { return c.every.Epochs > 0 && n%c.every.Epochs == 0 }
+
+// reset begins another interval.
+func (c *clock) reset() { c.batches, c.last = 0, time.Now() }

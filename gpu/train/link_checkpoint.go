@@ -1,0 +1,211 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+)
+
+// Blobs of a table's checkpoint.
+const (
+	blobRun   = "run"   // linkProgress as JSON
+	blobModel = "model" // nn.Params.SaveState
+)
+
+// linkProgress is where a run stands: with the table and the model, all that it
+// goes on from. Random draws are keyed by seed and place, so that the place is their state.
+type linkProgress struct {
+	Config  LinkConfig  `json:"config"`
+	Epoch   int         `json:"epoch"` // finished epochs
+	Place   linkPlace   `json:"place"` // in the epoch after those
+	Totals  linkTotals  `json:"totals"`
+	Summary LinkSummary `json:"summary"`
+}
+
+// linkPlace is the next mini-batch of an epoch.
+type linkPlace struct {
+	Step  int `json:"step"`
+	Pass  int `json:"pass"`
+	Batch int `json:"batch"`
+}
+
+// linkTotals are an unfinished epoch's counts.
+type linkTotals struct {
+	Loss         float64 `json:"loss"`
+	Correct      float64 `json:"correct"`
+	Queries      int64   `json:"queries"`
+	Batches      int64   `json:"batches"`
+	Edges        int64   `json:"edges"`
+	Steps        int     `json:"steps"`
+	BytesRead    int64   `json:"bytes_read"`
+	BytesWritten int64   `json:"bytes_written"`
+	Seconds      float64 `json:"seconds"`
+	CPUSeconds   float64 `json:"cpu_seconds"`
+	Profile      Profile `json:"profile"`
+}
+
+// Checkpointed describes the run behind a table of embeddings.
+type Checkpointed struct {
+	Config  LinkConfig
+	Epochs  int         // finished
+	Summary LinkSummary // of those
+	Model   []byte      // parameters and optimiser state: what nn.Params.LoadState reads
+}
+
+// LoadLink reads what a table's last checkpoint says of the run that made it, for
+// export and evaluation.
+func LoadLink(ctx context.Context, t *store.Table) (*Checkpointed, error) {
+	p, model, err := loadProgress(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpointed{Config: p.Config, Epochs: p.Epoch, Summary: p.Summary, Model: model}, nil
+}
+
+func loadProgress(ctx context.Context, t *store.Table) (*linkProgress, []byte, error) {
+	b, err := t.Blob(ctx, blobRun)
+	if err != nil {
+		return nil, nil, err
+	}
+	var p linkProgress
+	if err := json.Unmarshal(b, &p); err != nil {
+		return nil, nil, &blocks.CorruptError{Path: t.Path(), Extent: "checkpoint, run", Offset: -1, Reason: err.Error()}
+	}
+	model, err := t.Blob(ctx, blobModel)
+	return &p, model, err
+}
+
+// resumed returns the configuration that a run goes on with: what is set in c must be
+// what the run began with, apart from what decides no result and the number of epochs.
+func (c LinkConfig) resumed(began LinkConfig) (LinkConfig, error) {
+	out := began
+	from, to, old := reflect.ValueOf(c), reflect.ValueOf(&out).Elem(), reflect.ValueOf(began)
+	for i := range from.NumField() {
+		f := from.Type().Field(i)
+		if from.Field(i).IsZero() {
+			continue
+		}
+		if s, ok := from.Field(i).Interface().(string); ok && s == "auto" {
+			continue
+		}
+		if f.Tag.Get("resume") == "" && !reflect.DeepEqual(from.Field(i).Interface(), old.Field(i).Interface()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return c, fmt.Errorf("train: resume: the run began with %s %v, not %v: leave it out or begin afresh", name, old.Field(i), from.Field(i))
+		}
+		to.Field(i).Set(from.Field(i))
+	}
+	return out, out.Normalize()
+}
+
+// resumeTable opens the table of the run that cfg resumes and sets cfg to what it goes on with.
+// Where no such run was begun all results are nil.
+func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *store.Table, _ *linkProgress, model []byte, err error) {
+	name := cfg.Table
+	if name == "" {
+		name = defaultTable
+	}
+	t, err := st.OpenTable(ctx, store.TableOptions{Name: name, Checkpoint: cfg.FromCheckpoint})
+	if errors.Is(err, store.ErrNotFound) && cfg.FromCheckpoint == 0 {
+		return nil, nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("train: resume: %w", err)
+	}
+	p, model, err := loadProgress(ctx, t)
+	if err == nil {
+		*cfg, err = cfg.resumed(p.Config)
+	}
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, t.Close())
+	}
+	return t, p, model, nil
+}
+
+// createTable makes the table of a run that begins, in the place of an earlier run's. Its first checkpoint
+// is one to resume from.
+func createTable(ctx context.Context, st *store.Store, cfg *LinkConfig, blobs []store.Blob) (*store.Table, error) {
+	if err := store.DropTable(ctx, st.Dir(), cfg.Table, store.Options{FS: st.FS()}); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("train: %w", err)
+	}
+	key := keyed.New(cfg.Seed).With(placeEmbed)
+	t, err := st.CreateTable(ctx, store.TableOptions{Name: cfg.Table, Dim: cfg.Dim, States: 1, Keep: cfg.KeepCheckpoints, Blobs: blobs,
+		Init: func(first store.NodeID, rows []float32) {
+			for ; len(rows) > 0; first++ {
+				r := key.Rand(uint64(first))
+				for j := range cfg.Dim {
+					rows[j] = float32(embeddingScale * r.Normal())
+				}
+				rows = rows[cfg.Dim:]
+			}
+		}})
+	if err != nil {
+		return nil, fmt.Errorf("train: embeddings: %w", err)
+	}
+	return t, nil
+}
+
+// checkpoint stores where the run stands.
+func (s *linkSession) checkpoint(ctx context.Context, epoch int, place linkPlace, totals linkTotals) error {
+	blobs, err := s.t.blobs(ctx, &linkProgress{Config: *s.cfg, Epoch: epoch, Place: place, Totals: totals, Summary: s.sum})
+	if err != nil {
+		return err
+	}
+	if err := s.it.Checkpoint(ctx, blobs...); err != nil {
+		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
+	}
+	s.clock.reset()
+	if s.hooks.Checkpoint != nil {
+		s.hooks.Checkpoint(s.table.LastCheckpoint().Number, epoch, place.Step, place.Batch)
+	}
+	return nil
+}
+
+// blobs is what a checkpoint holds beside the table.
+func (t *linkTrainer) blobs(ctx context.Context, p *linkProgress) ([]store.Blob, error) {
+	model, err := t.model.Params().SaveState(ctx, t.queue)
+	if err != nil {
+		return nil, err
+	}
+	run, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("train: checkpoint: %w", err)
+	}
+	return []store.Blob{{Name: blobRun, Data: run}, {Name: blobModel, Data: model}}, nil
+}
+
+// embeddings are the learned vectors and Adagrad's sums of the resident
+// partitions, both [rows × dim] and numbered like a macro-batch's rows: its planes.
+type embeddings struct {
+	mems       []gpu.Memory
+	value, sum gpu.Tensor
+}
+
+// mapEmbeddings views a macro-batch's planes, which are the same memory for all macro-batches.
+func mapEmbeddings(dev gpu.Device, mb *store.MacroBatch, dim int) (*embeddings, error) {
+	e := new(embeddings)
+	for _, plane := range mb.Planes {
+		mem, err := dev.Map(floatBytes(plane))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("train: embeddings of %d rows: %w", mb.Rows, err), e.close())
+		}
+		e.mems = append(e.mems, mem)
+	}
+	e.value, e.sum = gpu.MatrixOf(e.mems[0], 0, mb.Rows, dim), gpu.MatrixOf(e.mems[1], 0, mb.Rows, dim)
+	return e, nil
+}
+
+func (e *embeddings) close() error {
+	var errs []error
+	for _, m := range e.mems {
+		errs = append(errs, m.Free())
+	}
+	return errors.Join(errs...)
+}

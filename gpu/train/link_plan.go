@@ -1,0 +1,58 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+)
+
+// TablePlanes is how many vectors a table has of a node: the embedding and Adagrad's sums of squares.
+const TablePlanes = 2
+
+// linkPlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
+// section 6: everything in memory if that fits, else the largest buffer and the fewest logical
+// partitions) and returns the policy, its reasons and the options of its macro-batches.
+func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Policy, why []string, o store.MacroOptions, err error) {
+	m := st.Manifest()
+	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: true, Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
+		TableDim: cfg.Dim, TablePlanes: TablePlanes}
+	var evaluation int64 // of all nodes' states, if everything is in memory, beyond its share
+	if cfg.MemoryBytes > 0 {
+		left := cfg.MemoryBytes - programBytes
+		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
+		evaluation = max(0, int64(m.Nodes)*int64(cfg.Dim)*4-max(left, 0)/evalShare)
+	}
+	f, err := st.Forecaster(ctx, o)
+	if err != nil {
+		return nil, nil, o, fmt.Errorf("train: plan: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	choice, err := macro.Choose(macro.Tuning{
+		Config:      macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Capacity: cfg.Buffer, Logical: cfg.Logical, Link: true, Seed: cfg.Seed},
+		MemoryBytes: o.MemoryBytes,
+		LeastBytes: func(capacity int) (int64, error) {
+			n, err := f.LeastBytes(capacity)
+			if capacity == 0 {
+				n += evaluation
+			}
+			return n, err
+		},
+		DoubleBytes: f.DoubleBytes,
+	})
+	if err != nil {
+		return nil, nil, o, fmt.Errorf("train: plan %s of %d partitions: %w", cfg.Plan, len(m.Partitions), err)
+	}
+	cfg.Plan, cfg.Buffer, cfg.Logical = choice.Policy, choice.Capacity, choice.Logical
+	o.Capacity, o.Swap = choice.Capacity, choice.Swap()
+	if choice.Policy == macro.Memory {
+		cfg.Buffer, o.MemoryBytes = len(m.Partitions), max(0, o.MemoryBytes-evaluation)
+	}
+	policy, err := macro.New(choice.Config)
+	if err != nil {
+		return nil, nil, o, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, len(m.Partitions), err)
+	}
+	return policy, choice.Why, o, nil
+}

@@ -1,0 +1,309 @@
+package train_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+)
+
+// trainChildEnv makes the test binary a training process, so that there is one to kill: it holds the store and
+// the configuration as JSON.
+const trainChildEnv = "GSTORE_TRAIN_CHILD"
+
+type childRun struct {
+	Store  string
+	Config train.LinkConfig
+	From   uint64 // checkpoint to go back to
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(trainChildEnv); text != "" {
+		var c childRun
+		err := json.Unmarshal([]byte(text), &c)
+		if err == nil {
+			c.Config.Resume, c.Config.FromCheckpoint = true, c.From
+			_, err = trainLink(context.Background(), c.Store, c.Config, train.LinkHooks{
+				Batch: func(epoch int, batches int64) { fmt.Println("batch") },
+			})
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// tripleStore ingests a small knowledge graph: relation k leads from group g to group g+k.
+func tripleStore(t testing.TB, partitions int) string {
+	t.Helper()
+	dir := t.TempDir()
+	const nodes, groups = 160, 8
+	r := keyed.New(4).Rand(0)
+	for i, name := range []string{"train", "valid", "test"} {
+		var b strings.Builder
+		for range []int{3000, 60, 60}[i] {
+			k, src := r.Below(3), r.Below(nodes)
+			fmt.Fprintf(&b, "n%d\tr%d\tn%d\n", src, k, (src+k)%groups+groups*r.Below(nodes/groups))
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".tsv"), []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, err := formats.Open(dir, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	out := filepath.Join(t.TempDir(), "kg.gstore")
+	if _, err := ingest.Run(t.Context(), out, src, ingest.Options{Partitions: partitions}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func trainLink(ctx context.Context, dir string, c train.LinkConfig, h train.LinkHooks) (_ *train.LinkResult, err error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return train.Link(ctx, st, c, h)
+}
+
+// finalState is what a run leaves: all rows with their state, the model, and the metrics that are no times.
+func finalState(t testing.TB, dir, table string) []byte {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	tab, err := st.OpenTable(t.Context(), store.TableOptions{Name: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	var b bytes.Buffer
+	for p := range tab.Partitions() {
+		id := store.PartitionID(p)
+		n := tab.PlaneBytes(id)
+		slab, err := blockio.AllocSlab(max(1, n*int64(tab.Planes())), blockio.SlabOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var planes [][]byte
+		for i := range int64(tab.Planes()) {
+			planes = append(planes, slab.Bytes()[i*n:(i+1)*n])
+		}
+		if err := tab.Read(t.Context(), id, planes...); err != nil {
+			t.Fatal(err)
+		}
+		for _, plane := range planes {
+			b.Write(plane[:int64(tab.Nodes(id))*int64(tab.Dim())*4])
+		}
+		if err := slab.Free(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run, err := train.LoadLink(t.Context(), tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Write(run.Model)
+	s := run.Summary
+	fmt.Fprint(&b, run.Epochs, s.TestMRR, s.ValidMRR, s.TrainLoss, s.Batches, s.SampledEdges)
+	return b.Bytes()
+}
+
+func smallRun(plan, encoder string) train.LinkConfig {
+	c := train.LinkConfig{Plan: plan, Encoder: encoder, Dim: 8, Epochs: 4, EvalEvery: 4, BatchSize: 100, Negatives: 20, Chunks: 2, Seed: 5, Threads: 1}
+	if plan != "memory" {
+		c.Buffer = 4
+	}
+	return c
+}
+
+// A run that is broken off after any mini-batch and resumed, again and again, ends with the bits of one
+// that was not: rows, optimiser state, parameters, losses and ranks.
+func TestLinkResumes(t *testing.T) {
+	for _, plan := range []string{"memory", "comet", "beta"} {
+		for _, encoder := range []string{"none", "sage"} {
+			t.Run(plan+" "+encoder, func(t *testing.T) {
+				dir := tripleStore(t, 8)
+				c := smallRun(plan, encoder)
+				c.Table = "whole"
+				whole, err := trainLink(t.Context(), dir, c, train.LinkHooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if plan != "memory" && (whole.Summary.BytesWritten == 0 || whole.Summary.Bias == 0) {
+					t.Errorf("summary %+v: expected partitions to be written back, and a bias", whole.Summary)
+				}
+				want := finalState(t, dir, "whole")
+				rng := rand.New(rand.NewPCG(7, 1))
+				c.Table, c.CheckpointEvery, c.KeepCheckpoints, c.Threads = "broken", "7steps", 3, 2
+				broken := 0
+				for {
+					ctx, cancel := context.WithCancel(t.Context())
+					left := 8 + rng.IntN(30)
+					c.Resume = broken > 0
+					r, err := trainLink(ctx, dir, c, train.LinkHooks{Batch: func(int, int64) {
+						if left--; left == 0 {
+							cancel()
+						}
+					}})
+					cancel()
+					if err == nil {
+						if r.Summary.Resumed != c.Resume || len(r.Summary.EpochSeconds) != c.Epochs {
+							t.Errorf("summary %+v", r.Summary)
+						}
+						break
+					}
+					if !errors.Is(err, context.Canceled) {
+						t.Fatal(err)
+					}
+					if broken++; broken > 100 {
+						t.Fatal("no end")
+					}
+				}
+				if broken < 3 {
+					t.Errorf("broken off only %d times", broken)
+				}
+				if !bytes.Equal(finalState(t, dir, "broken"), want) {
+					t.Error("the resumed run ends with other bits")
+				}
+				// From an older checkpoint once more, and further than planned.
+				st, err := store.Open(dir, store.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tab, err := st.OpenTable(t.Context(), store.TableOptions{Name: "broken"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				kept := tab.Checkpoints()
+				if err := errors.Join(tab.Close(), st.Close()); err != nil || len(kept) != 3 {
+					t.Fatalf("%d checkpoints kept, %v; expected 3", len(kept), err)
+				}
+				c.Resume, c.FromCheckpoint = true, kept[0].Number
+				if _, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(finalState(t, dir, "broken"), want) {
+					t.Error("gone back to an older checkpoint, the run ends with other bits")
+				}
+				c.FromCheckpoint, c.Epochs = 0, 5
+				if r, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil || len(r.Summary.EpochSeconds) != 5 {
+					t.Errorf("one epoch more: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// What a run is resumed with must be what it began with; what is not given is taken from there.
+func TestLinkResumeConfig(t *testing.T) {
+	dir := tripleStore(t, 4)
+	c := smallRun("comet", "sage")
+	c.Buffer, c.Epochs, c.EvalEvery = 2, 1, -1
+	if _, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []train.LinkConfig{{Dim: 16}, {Encoder: "none"}, {Seed: 6}, {Buffer: 3}, {Plan: "memory"}, {Loss: "margin"}} {
+		bad.Resume = true
+		if _, err := trainLink(t.Context(), dir, bad, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	var started train.LinkConfig
+	r, err := trainLink(t.Context(), dir, train.LinkConfig{Resume: true, Epochs: 2, Threads: 2, Plan: "auto"}, train.LinkHooks{
+		Start: func(c train.LinkConfig, _ []string) { started = c }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if started.Encoder != "sage" || started.Dim != 8 || started.Buffer != 2 || started.Seed != 5 || started.Epochs != 2 || len(r.Summary.EpochSeconds) != 2 {
+		t.Errorf("resumed as %+v with %d epochs", started, len(r.Summary.EpochSeconds))
+	}
+	if _, err := trainLink(t.Context(), dir, train.LinkConfig{Resume: true, FromCheckpoint: 99}, train.LinkHooks{}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a checkpoint that never was: %v", err)
+	}
+}
+
+// A training process that gets SIGKILL after random mini-batches is resumed until it ends by itself: the
+// embeddings are those of an undisturbed run, in memory and out of core.
+func TestLinkKilled(t *testing.T) {
+	for _, plan := range []string{"memory", "comet"} {
+		dir := tripleStore(t, 8)
+		c := smallRun(plan, "sage")
+		c.Table = "whole"
+		if _, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil {
+			t.Fatal(err)
+		}
+		want := finalState(t, dir, "whole")
+		c.Table, c.CheckpointEvery = "killed", "5steps"
+		rng := rand.New(rand.NewPCG(9, 1))
+		kills := 0
+		for {
+			text, err := json.Marshal(childRun{Store: dir, Config: c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), trainChildEnv+"="+string(text))
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(out)
+			for range rng.IntN(60) {
+				if _, err := in.ReadString('\n'); err != nil {
+					break
+				}
+			}
+			time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+			_ = cmd.Process.Kill()
+			_, _ = in.WriteTo(new(bytes.Buffer))
+			err = cmd.Wait()
+			var exit *exec.ExitError
+			if err == nil {
+				break
+			}
+			if !errors.As(err, &exit) || exit.Exited() {
+				t.Fatalf("%s: the process to be killed failed by itself: %v: %s", plan, err, errs.Bytes())
+			}
+			if kills++; kills > 200 {
+				t.Fatal("no end")
+			}
+		}
+		if kills < 2 {
+			t.Errorf("%s: only %d kills", plan, kills)
+		}
+		if !bytes.Equal(finalState(t, dir, "killed"), want) {
+			t.Errorf("%s: after %d kills the embeddings are others", plan, kills)
+		}
+	}
+}
