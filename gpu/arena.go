@@ -95,10 +95,10 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	}
 	bytes = (bytes + arenaAlign - 1) &^ (arenaAlign - 1)
 	if n := len(a.chunks); n == 0 || a.chunks[n-1].used+bytes > a.chunks[n-1].mem.Bytes() {
-		held := a.Bytes()
-		size := max(bytes, held/2, arenaChunkMin)
-		if a.most > 0 && held+size > a.most {
-			if size = a.most - held; size < bytes {
+		size := max(bytes, a.Bytes()/2, arenaChunkMin)
+		if a.most > 0 {
+			// One chunk, so that no tail of another is lost; the host gives pages as they are touched.
+			if size = a.most; n > 0 || bytes > size {
 				q.Fail(&BoundError{AskedBytes: bytes, UsedBytes: a.used(), BoundBytes: a.most})
 				return nil, 0
 			}

@@ -21,7 +21,7 @@ func TestArenaBound(t *testing.T) {
 	a := gpu.NewArena(dev)
 	defer func() { _ = a.Close() }()
 	a.Bound(most)
-	for round := range 3 { // the second round has the first one's chunks as one
+	for round := range 3 {
 		for i := range most >> 18 {
 			a.Matrix(q, 1<<8, 1<<8)
 			if now, _ := dev.AllocatedBytes(); now > most || a.Bytes() > most {
