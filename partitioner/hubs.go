@@ -21,6 +21,15 @@ type HubOptions struct {
 	MemoryBytes int64
 }
 
+// HubCount is how many nodes of nodeBytes each a budget pins: 1 to half of nodes, else [ErrOption].
+func HubCount(budget, nodeBytes int64, nodes uint64) (uint64, error) {
+	n := uint64(max(budget, 0)) / uint64(max(nodeBytes, 1))
+	if n == 0 || n > nodes/2 {
+		return 0, fmt.Errorf("%w: hubs of %d bytes are %d nodes of %d bytes, expected 1 to half of %d", ErrOption, budget, n, nodeBytes, nodes)
+	}
+	return n, nil
+}
+
 // HubBytes is what [SelectHubs] takes besides graph and classes: two vectors, and the assignment before and after.
 func HubBytes(nodes uint64) int64 { return 16*int64(nodes) + selectBytes }
 

@@ -81,7 +81,7 @@ type Options struct {
 	// (Algorithm 2, line 5).
 	Classes []uint16
 	// LabelShare is gap's λ: 1 balances each class alone, as published, and is
-	// the default; a smaller one gives 1−λ of the weight to plain node balance, for a smaller cut.
+	// the default, within [LabelBound]; a smaller one gives 1−λ of the weight to plain node balance, for a smaller cut.
 	LabelShare float64
 	// Initial is refined by fennel and gap instead of starting from nothing; its
 	// partitions must be as many. It is not modified.

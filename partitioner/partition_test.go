@@ -103,7 +103,63 @@ func TestEveryMethodKeepsItsPromises(t *testing.T) {
 		if sum != uint64(n) {
 			rt.Fatalf("%d nodes in partitions, %d in the graph", sum, n)
 		}
+		if o.Method == MethodGAP && resolved.LabelShare == 1 {
+			random, err := NewRandom(uint64(n), k, o.Seed)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if d, r := divergence(rt, csr, a, classes), divergence(rt, csr, random, classes); d > r+LabelBound+whole(classes, k) {
+				rt.Fatalf("labels diverge by %.3f, those of a random assignment by %.3f: more than %v+%.3f apart", d, r, LabelBound, whole(classes, k))
+			}
+		}
 	})
+}
+
+func divergence(t rapid.TB, g Graph, a Assigner, classes []uint16) float64 {
+	q, err := Measure(context.Background(), g, a, QualityOptions{Classes: classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.PartitionLabels.Mean
+}
+
+// whole is what LabelBound allows for nodes that cannot be divided.
+func whole(classes []uint16, partitions int) float64 {
+	count := classCounts(classes)
+	training := uint64(0)
+	for _, n := range count[1:] {
+		training += n
+	}
+	return float64((len(count)-1)*partitions) / float64(max(training, 1))
+}
+
+// TestLabelBoundIsReached: communities of one label each that neighbours never leave, and a graph without an edge:
+// where gap's passes alone keep labels together, the bound still holds, within the limit of sizes.
+func TestLabelBoundIsReached(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		n, groups, degree int
+	}{{"cliques of a label", 2000, 10, 20}, {"no edges", 900, 10, 0}} {
+		g, classes := blockModel(t, c.n, c.groups, c.degree, 1, 4)
+		random, err := NewRandom(uint64(c.n), 10, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := Partition(context.Background(), g, Options{Method: MethodGAP, Partitions: 10, Classes: classes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, r := divergence(t, g, a, classes), divergence(t, g, random, classes); d > r+LabelBound {
+			t.Errorf("%s: labels diverge by %.3f, those of a random assignment by %.3f", c.name, d, r)
+		}
+		o := Options{Partitions: 10, Slack: DefaultSlack}
+		limit := uint64(o.limit(uint64(c.n)))
+		for p, size := range Sizes(a) {
+			if size > limit {
+				t.Errorf("%s: partition %d has %d nodes, the limit is %d", c.name, p, size, limit)
+			}
+		}
+	}
 }
 
 func TestStreamEqualsMemory(t *testing.T) {
@@ -247,6 +303,18 @@ func TestSelectHubs(t *testing.T) {
 	}
 	if _, err := SelectHubs(context.Background(), g, a, HubOptions{Fraction: 0.01, MemoryBytes: 1000}); !errors.Is(err, ErrBudget) {
 		t.Errorf("small budget: %v", err)
+	}
+}
+
+func TestHubCount(t *testing.T) {
+	for _, c := range []struct {
+		budget, nodeBytes int64
+		nodes, want       uint64 // 0: refused
+	}{{1000, 10, 1000, 100}, {1009, 10, 1000, 100}, {9, 10, 1000, 0}, {5000, 10, 1000, 500}, {5010, 10, 1000, 0}, {-1, 10, 1000, 0}, {3, 0, 10, 3}} {
+		got, err := HubCount(c.budget, c.nodeBytes, c.nodes)
+		if got != c.want || (err == nil) != (c.want > 0) || err != nil && !errors.Is(err, ErrOption) {
+			t.Errorf("%d bytes of %d nodes of %d: %d, %v; expected %d", c.budget, c.nodes, c.nodeBytes, got, err, c.want)
+		}
 	}
 }
 

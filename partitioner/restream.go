@@ -9,6 +9,7 @@ import (
 
 // Tuned on debdeps, Cora and a 1 M-node block model (docs/benchmarks.md, "Partitioning").
 const (
+	weightMin       = 0.5 // a graph with hardly an edge is still balanced
 	refineWeight    = 0.2 // of FENNEL's weight, once partitions have taken shape
 	refinePasses    = 4
 	cycles          = 2  // of coarsening and refining
@@ -55,7 +56,7 @@ func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 		return nil, fmt.Errorf("%w: %s over %d nodes and %d partitions needs %d bytes besides the graph, the budget has %d",
 			ErrBudget, o.Method, nodes, o.Partitions, flat, o.MemoryBytes)
 	}
-	r := &restreamer{ctx: ctx, g: g, o: o, full: 0.75 * float64(g.Entries()) / max(float64(nodes), 1)}
+	r := &restreamer{ctx: ctx, g: g, o: o, full: max(0.75*float64(g.Entries())/max(float64(nodes), 1), weightMin)}
 	part := newPart(nodes, &o)
 	start := func(classes []uint16, count []uint64) {
 		r.s = newStreamer(part, o.Partitions, classes, count, o.limit(nodes), o.LabelShare)
@@ -141,6 +142,9 @@ func (r *restreamer) flat(access RandomAccess) error {
 		if r.settled() && weight < 1 {
 			break
 		}
+	}
+	if r.o.Method == MethodGAP && r.o.LabelShare == 1 {
+		return r.boundLabels(visit)
 	}
 	return nil
 }

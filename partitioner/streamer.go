@@ -19,7 +19,8 @@ import (
 //
 // Only the partitions of v's neighbours, v's own and the one with the fewest
 // nodes of class ℓ can win (neighbour-guided search), so that a pass takes
-// O(entries + nodes·log k). A partition at its limit takes nobody.
+// O(entries + nodes·log k). A partition at its limit takes nobody, and one beyond a limit
+// that was lowered keeps nobody who comes by.
 //
 // Invariants between calls: size and fewest agree with part, cost and
 // sizeCost with them; near is all zero.
@@ -28,6 +29,7 @@ type streamer struct {
 	k       int
 	classes []uint16 // by node; nil = all are of class 0
 	limit   uint32   // the most nodes a partition may have
+	most    []uint32 // by class: the most nodes of it that a partition may have
 	lambda  float64
 
 	size     []uint32     // nodes of partition i
@@ -45,7 +47,7 @@ type streamer struct {
 
 // streamerBytes is what a streamer takes besides part and classes.
 func streamerBytes(k, classes int) int64 {
-	return int64(classes)*(tournamentBytes(k)+4*int64(k)+8) + 16*int64(k)
+	return int64(classes)*(tournamentBytes(k)+8*int64(k)+12) + 16*int64(k) // with the counts of labelDivergence
 }
 
 // newStreamer starts from part, whose values are < k, or k where a node is
@@ -56,6 +58,7 @@ func newStreamer(part []blocks.PartitionID, k int, classes []uint16, count []uin
 		size:     make([]uint32, k),
 		fewest:   make([]tournament, len(count)),
 		target:   make([]float64, len(count)),
+		most:     make([]uint32, len(count)),
 		whole:    max(float64(len(part)), 1) / float64(k),
 		cost:     make([]float32, k*len(count)),
 		sizeCost: make([]float32, k),
@@ -65,6 +68,7 @@ func newStreamer(part []blocks.PartitionID, k int, classes []uint16, count []uin
 	for l, n := range count {
 		s.fewest[l] = newTournament(k)
 		s.target[l] = max(float64(n), 1) / float64(k)
+		s.most[l] = math.MaxUint32
 	}
 	for v, p := range part {
 		if int(p) < k {
@@ -165,7 +169,8 @@ func (s *streamer) choose(own uint32, l int, w uint32, touched int) uint32 {
 	room := s.limit - min(w, s.limit) // a partition of at most that size takes the group
 	scale := float32(w)
 	best, score, kept := uint32(s.k), float32(math.Inf(-1)), uint32(0)
-	if int(own) < s.k { // judged as if the group were not there
+	count, most := s.fewest[l].count, s.most[l]-min(w, s.most[l])
+	if int(own) < s.k && s.size[own] <= s.limit && count[own] <= s.most[l] { // judged as if the group were not there
 		price := s.labelPrice(l, s.fewest[l].count[own]-w) + s.sizePrice(s.size[own]-w)
 		best, kept = own, near[own]
 		score = float32(kept) - scale*price
@@ -178,7 +183,7 @@ func (s *streamer) choose(own uint32, l int, w uint32, touched int) uint32 {
 		}
 		x := float32(c) - scale*(cost[p]+sizeCost[p])
 		// A tie goes to where the group is, then to the lower partition.
-		if (x > score || x == score && p < best && best != own) && s.size[p] <= room {
+		if (x > score || x == score && p < best && best != own) && s.size[p] <= room && count[p] <= most {
 			best, score, kept = p, x, c
 		}
 	}

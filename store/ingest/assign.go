@@ -24,13 +24,22 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	}
 	o := partitioner.Options{
 		Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: r.state.Nodes, HubFraction: r.o.Hubs,
+		Order: r.o.Order, Passes: r.o.Passes, LabelShare: r.o.LabelShare,
 		Progress: func(partitioner.Pass) { r.tick(1) },
 	}
-	if !o.Method.NeedsGraph() && r.o.Hubs == 0 {
+	if !o.Method.NeedsGraph() && !r.o.pins() {
 		return partitioner.Partition(ctx, nil, o)
 	}
-	if r.o.Hubs > 0 && p == PartitionsMax {
+	if r.o.pins() && p == PartitionsMax {
 		return nil, fmt.Errorf("%w: %d partitions leave none for hubs", ErrOptions, p)
+	}
+	hubs := uint64(math.Round(r.o.Hubs * float64(r.state.Nodes)))
+	if r.o.HubBytes > 0 {
+		var err error
+		if hubs, err = partitioner.HubCount(r.o.HubBytes, r.nodeBytes(), r.state.Nodes); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+		o.HubFraction = float64(hubs) / float64(r.state.Nodes)
 	}
 	r.budget.source = sourceBytes
 	classes, err := r.classes(ctx)
@@ -42,9 +51,10 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	}
 	o.Classes = classes
 	need := o.Need(r.state.Nodes)
-	if r.o.Hubs > 0 && o.Method != partitioner.MethodHDR {
-		hubs := partitioner.HubBytes(r.state.Nodes)
-		need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
+	influence := r.o.pins() && o.Method != partitioner.MethodHDR
+	if influence {
+		bytes := partitioner.HubBytes(r.state.Nodes)
+		need = partitioner.Need{Array: max(need.Array, bytes), Stream: max(need.Stream, bytes)}
 	}
 	g, err := r.graph(ctx, need)
 	if err != nil {
@@ -55,8 +65,8 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	}
 	r.phase("partition", "passes", -1)
 	a, err := partitioner.Partition(ctx, g, o)
-	if err == nil && r.o.Hubs > 0 && o.Method != partitioner.MethodHDR {
-		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: r.o.Hubs, Classes: classes})
+	if err == nil && influence {
+		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Fraction: r.o.Hubs, Classes: classes})
 	}
 	if err := errors.Join(err, g.Close()); err != nil {
 		return nil, err

@@ -35,19 +35,40 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
 		return k, nil
 	case store.RoleFeature:
-		switch {
-		case r.o.FeatureElem != blocks.Invalid:
-			k.elem = r.o.FeatureElem
-		case spec.Elem == blocks.Float16 || spec.Elem == blocks.BFloat16 || spec.Elem == blocks.Float32:
-		default:
-			k.elem = blocks.Float32
-		}
+		k.elem = r.featureElem(spec)
 	}
 	k.missing = make([]byte, spec.Dim*k.elem.Size())
 	if k.elem == blocks.Int8 && spec.Role == store.RoleFeature {
 		return k, r.int8Scales(ctx, c, k)
 	}
 	return k, nil
+}
+
+// featureElem is what a feature column is stored as.
+func (r *run) featureElem(spec ColumnSpec) blocks.ElemType {
+	switch {
+	case r.o.FeatureElem != blocks.Invalid:
+		return r.o.FeatureElem
+	case spec.Elem == blocks.Float16 || spec.Elem == blocks.BFloat16 || spec.Elem == blocks.Float32:
+		return spec.Elem
+	}
+	return blocks.Float32
+}
+
+// nodeBytes is what a node's columns will take in the store.
+func (r *run) nodeBytes() int64 {
+	n := int64(len(r.desc.Splits))
+	for _, c := range r.desc.NodeColumns {
+		switch c.Role {
+		case store.RoleLabel:
+			n += int64(blocks.Int32.Size())
+		case store.RoleFeature:
+			n += int64(c.Dim) * int64(r.featureElem(c).Size())
+		default:
+			n += int64(c.RowBytes())
+		}
+	}
+	return n
 }
 
 // int8Scales finds each dimension's scale: largest magnitude / 127.

@@ -34,7 +34,7 @@ func DefaultMemoryBytes() int64 {
 // the graph keep it on the heap: then it is the whole budget.
 func HeapBytes(o Options) int64 {
 	o = o.withDefaults()
-	if o.Partitioner.NeedsGraph() || o.Hubs > 0 {
+	if o.Partitioner.NeedsGraph() || o.pins() {
 		return o.MemoryBytes
 	}
 	return min(o.MemoryBytes, runtimeBytes+sourceBytes)

@@ -32,6 +32,13 @@ type Options struct {
 	// Hubs is the share of nodes, by influence on the training nodes (hdr: by
 	// degree), that become one more partition, pinned; 0 = none.
 	Hubs float64
+	// HubBytes, if not 0, is instead of Hubs what the hubs' node columns may take.
+	HubBytes int64
+	// Order of visiting nodes, Passes over the graph and LabelShare are the partitioner's, as in
+	// [partitioner.Options]; their zero values are its defaults.
+	Order      partitioner.Order
+	Passes     int
+	LabelShare float64
 	// Undirected stores each edge once, canonically (src ≤ dst by internal id),
 	// and drops duplicates, in either direction.
 	Undirected bool
@@ -79,8 +86,15 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: memory budget of %d bytes", ErrOptions, o.MemoryBytes)
 	case !(o.Hubs >= 0 && o.Hubs <= 0.5):
 		return fmt.Errorf("%w: %g of the nodes as hubs, expected 0 to 0.5", ErrOptions, o.Hubs)
+	case o.HubBytes < 0 || o.HubBytes > 0 && o.Hubs > 0:
+		return fmt.Errorf("%w: hubs of %d bytes and %g of the nodes, expected one of the two", ErrOptions, o.HubBytes, o.Hubs)
+	case o.Passes < 0 || !(o.LabelShare >= 0 && o.LabelShare <= 1):
+		return fmt.Errorf("%w: %d passes and label share %g, expected 0 or more and 0 to 1", ErrOptions, o.Passes, o.LabelShare)
 	case o.Threads < 0:
 		return fmt.Errorf("%w: %d threads", ErrOptions, o.Threads)
+	}
+	if _, err := partitioner.ParseOrder(string(o.Order)); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	switch o.SelfLoops {
 	case "", SelfLoopsKeep, SelfLoopsDrop, SelfLoopsAdd:
@@ -94,6 +108,9 @@ func (o *Options) Validate() error {
 	}
 	return nil
 }
+
+// pins reports whether hubs are wanted.
+func (o *Options) pins() bool { return o.Hubs > 0 || o.HubBytes > 0 }
 
 // PartitionsMax is the largest number of partitions: the directory of a
 // topology row has an entry for each, so p partitions cost 24p² bytes.

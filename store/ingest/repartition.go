@@ -23,7 +23,7 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 		return nil, fmt.Errorf("%w: %d nodes are assigned, the store has %d", ErrOptions, a.Nodes(), m.Nodes)
 	}
 	o.Undirected, o.Dedup, o.SelfLoops = m.Schema.Undirected, false, SelfLoopsKeep
-	o.FeatureElem, o.Resume, o.Hubs, o.Partitions = blocks.Invalid, false, 0, a.Partitions()
+	o.FeatureElem, o.Resume, o.Hubs, o.HubBytes, o.Partitions = blocks.Invalid, false, 0, 0, a.Partitions()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

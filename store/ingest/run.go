@@ -320,10 +320,14 @@ func (r *run) describe(nodes uint64, partitions int) {
 	if method == "" {
 		method = string(partitioner.MethodRandom)
 	}
+	hubs := strconv.FormatFloat(r.o.Hubs, 'g', -1, 64)
+	if r.o.HubBytes > 0 {
+		hubs = strconv.FormatInt(r.o.HubBytes, 10) + " bytes"
+	}
 	r.m.Ingest = map[string]string{
 		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),
-		"hubs": strconv.FormatFloat(r.o.Hubs, 'g', -1, 64), "self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
+		"hubs": hubs, "self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
 	}
 }
 

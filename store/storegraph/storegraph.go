@@ -162,9 +162,9 @@ func Current(s *store.Store) (*partitioner.Assignment, error) {
 }
 
 // NodeBytes is what a node takes in its partition: features, labels and other node columns.
-func NodeBytes(s *store.Store) int64 {
+func NodeBytes(m *store.Manifest) int64 {
 	var n int64
-	for _, c := range s.Manifest().Columns {
+	for _, c := range m.Columns {
 		if !c.Role.OnEdges() {
 			n += int64(c.RowBytes())
 		}

@@ -71,6 +71,44 @@ func (f *sizeFlag) Set(s string) error {
 // Type implements pflag.Value.
 func (f *sizeFlag) Type() string { return "size" }
 
+// hubsFlag says how much is pinned as hubs: a share of the nodes ("0.01"), or a size
+// with a unit ("64MiB") that their columns may take.
+type hubsFlag struct {
+	share float64
+	bytes int64
+}
+
+// hubsUsage begins the help of flags of this type.
+const hubsUsage = "nodes that are pinned, by influence on training nodes: a share of them, such as 0.01, or what they may take, such as 64MiB"
+
+// String implements pflag.Value.
+func (f *hubsFlag) String() string {
+	if f.bytes > 0 {
+		return strconv.FormatInt(f.bytes, 10) + "B"
+	}
+	return strconv.FormatFloat(f.share, 'g', -1, 64)
+}
+
+// Set implements pflag.Value.
+func (f *hubsFlag) Set(s string) error {
+	if v, err := strconv.ParseFloat(s, 64); err == nil {
+		if !(v >= 0 && v <= 0.5) {
+			return fmt.Errorf("%g of the nodes: expected 0 to 0.5, or a size with a unit, such as 64MiB", v)
+		}
+		*f = hubsFlag{share: v}
+		return nil
+	}
+	n, err := parseSize(s)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%q leaves no room for a node", s)
+	}
+	*f = hubsFlag{bytes: n}
+	return err
+}
+
+// Type implements pflag.Value.
+func (f *hubsFlag) Type() string { return "share|size" }
+
 // configFlag adds --config: a YAML file whose keys are the command's flags.
 func configFlag(fs *pflag.FlagSet, path *string) {
 	fs.StringVar(path, "config", "", "YAML file with flags as keys, such as \"batch-size: 500\"; flags given beside it win")

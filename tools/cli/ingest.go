@@ -29,7 +29,10 @@ type ingestOptions struct {
 	format       string
 	partitions   string
 	partitioner  string
-	hubs         float64
+	hubs         hubsFlag
+	order        string
+	passes       int
+	labelShare   float64
 	undirected   bool
 	dedup        bool
 	selfLoops    string
@@ -75,7 +78,10 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
 	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions")
 	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
-	f.Float64Var(&o.hubs, "hubs", 0, "share of the nodes that are pinned, by influence on training nodes, such as 0.01")
+	f.Var(&o.hubs, "hubs", hubsUsage)
+	f.StringVar(&o.order, "order", "", orderUsage)
+	f.IntVar(&o.passes, "passes", 0, passesUsage())
+	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
 	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates")
 	f.BoolVar(&o.dedup, "dedup", false, "drop edges equal in source, destination and relation")
 	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
@@ -101,7 +107,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, err error) {
 	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
-		Hubs: o.hubs, Resume: o.resume, Threads: o.threads, Note: o.note}
+		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, usagef("--precompute-hops %d: expected 0 or 1", o.hops)
 	}

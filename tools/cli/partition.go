@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -23,7 +24,7 @@ import (
 type partitionOptions struct {
 	partitioner string
 	partitions  int
-	hubs        float64
+	hubs        hubsFlag
 	hubHops     int
 	order       string
 	passes      int
@@ -65,11 +66,11 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f := cmd.Flags()
 	f.StringVar(&o.partitioner, "partitioner", "fennel", "random, range, fennel, gap, hdr or file:PATH")
 	f.IntVar(&o.partitions, "partitions", 0, "partitions, hubs' not counted (default: as many as the store has)")
-	f.Float64Var(&o.hubs, "hubs", 0, "share of the nodes that are pinned, by influence on training nodes, such as 0.01")
+	f.Var(&o.hubs, "hubs", hubsUsage)
 	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far influence and the quality's walks reach")
-	f.StringVar(&o.order, "order", "", "order of visiting nodes: natural, random, bfs or degree (default: bfs, natural where the graph does not fit --mem)")
-	f.IntVar(&o.passes, "passes", 0, "passes over the graph (default "+strconv.Itoa(partitioner.DefaultPasses)+")")
-	f.Float64Var(&o.labelShare, "label-share", 1, "gap: share of balance that each label has alone; the rest is plain balance of nodes")
+	f.StringVar(&o.order, "order", "", orderUsage)
+	f.IntVar(&o.passes, "passes", 0, passesUsage())
+	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
 	f.Float64Var(&o.slack, "slack", partitioner.DefaultSlack, "how much larger than average a partition may be")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
@@ -78,6 +79,16 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f.StringVar(&o.split, "split", "", "split whose training nodes count (default: the store's first)")
 	f.StringVar(&o.output, "output", "", "only write the partition of each node to this file, a line a node, by external id (dense ids only)")
 	return cmd
+}
+
+// Help of flags that ingest and partition share.
+const (
+	orderUsage      = "fennel, gap: order of visiting nodes: natural, random, bfs or degree (default: bfs, natural where the graph does not fit --mem)"
+	labelShareUsage = "gap: share of balance that each label has alone; the rest is plain balance of nodes"
+)
+
+func passesUsage() string {
+	return "fennel, gap: passes over the graph (default " + strconv.Itoa(partitioner.DefaultPasses) + ")"
 }
 
 // partitionBaseBytes is what the process takes beside graph and algorithm: runtime, code, buffers of reading.
@@ -137,7 +148,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 		return err
 	}
 	q, err := partitioner.Measure(ctx, g, a, partitioner.QualityOptions{
-		Classes: classes, Resident: o.resident, Hops: o.hubHops, Seed: o.seed, BytesPerNode: storegraph.NodeBytes(s),
+		Classes: classes, Resident: o.resident, Hops: o.hubHops, Seed: o.seed, BytesPerNode: storegraph.NodeBytes(m),
 	})
 	if err != nil {
 		return err
@@ -183,12 +194,25 @@ func (o *partitionOptions) partitioning(m *store.Manifest, classes []uint16) (pa
 	}
 	po := partitioner.Options{
 		Method: partitioner.Method(o.partitioner), Partitions: k, Seed: o.seed, Order: partitioner.Order(o.order),
-		Passes: o.passes, Slack: o.slack, Classes: classes, LabelShare: o.labelShare, HubFraction: o.hubs,
+		Passes: o.passes, Slack: o.slack, Classes: classes, LabelShare: o.labelShare,
 	}
+	hubs, err := o.hubCount(m)
+	if err != nil {
+		return po, err
+	}
+	po.HubFraction = float64(hubs) / float64(max(m.Nodes, 1))
 	if classes == nil && po.Method == partitioner.MethodGAP && !o.report {
 		return po, usagef("gap balances labels, and the store has none; fennel needs none")
 	}
 	return po, nil
+}
+
+// hubCount is how many nodes --hubs pins.
+func (o *partitionOptions) hubCount(m *store.Manifest) (uint64, error) {
+	if o.hubs.bytes > 0 {
+		return partitioner.HubCount(o.hubs.bytes, storegraph.NodeBytes(m), m.Nodes)
+	}
+	return uint64(math.Round(o.hubs.share * float64(m.Nodes))), nil
 }
 
 // budget divides --mem between the partitioner (or the report, or the hubs after it) and the graph.
@@ -199,7 +223,7 @@ func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partiti
 	need := partitioner.Need{Array: 4 * int64(nodes), Stream: 4 * int64(nodes)}
 	if !o.report {
 		need = po.Need(nodes)
-		if o.hubs > 0 && po.Method != partitioner.MethodHDR {
+		if po.HubFraction > 0 && po.Method != partitioner.MethodHDR {
 			hubs := partitioner.HubBytes(nodes)
 			need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
 		}
@@ -233,10 +257,14 @@ func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitione
 	}
 	a, err := partitioner.Partition(ctx, g, po)
 	_ = bar.Finish()
-	if err != nil || o.hubs == 0 || po.Method == partitioner.MethodHDR {
+	if err != nil || po.HubFraction == 0 || po.Method == partitioner.MethodHDR {
 		return a, err
 	}
-	return partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: o.hubs, Hops: o.hubHops, Classes: po.Classes, MemoryBytes: po.MemoryBytes})
+	hubs, err := o.hubCount(s.Manifest())
+	if err != nil {
+		return nil, err
+	}
+	return partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Hops: o.hubHops, Classes: po.Classes, MemoryBytes: po.MemoryBytes})
 }
 
 // writeAssignment writes a, which is by internal id, a line a node in order of

@@ -64,6 +64,24 @@ func TestPartitionFromInputToStore(t *testing.T) {
 	if gap.PartitionLabels.Mean > plain.PartitionLabels.Mean+0.1 {
 		t.Errorf("gap's labels diverge by %.3f, random's by %.3f", gap.PartitionLabels.Mean, plain.PartitionLabels.Mean)
 	}
+	// Hubs by bytes: a node has 4 float32 features, an int32 label and a byte of split.
+	bytes := partitionReport(t, "partition", ingest("bytes", "--partitioner", "fennel", "--hubs", "2100B"), "--report")
+	if bytes.Pinned != 1 || bytes.PinnedNode != 100 {
+		t.Errorf("hubs of 2100 bytes: %d partitions, %d nodes pinned, expected 100", bytes.Pinned, bytes.PinnedNode)
+	}
+	later := partitionReport(t, "partition", ingest("later"), "--partitioner", "fennel", "--hubs", "2100B")
+	if later.PinnedNode != 100 {
+		t.Errorf("hubs of 2100 bytes later: %d nodes pinned, expected 100", later.PinnedNode)
+	}
+	// What ingest passes on to the partitioner decides the cut.
+	one := partitionReport(t, "partition", ingest("one", "--partitioner", "fennel", "--passes", "1", "--order", "random"), "--report")
+	if plainer := partitionReport(t, "partition", ingest("eight", "--partitioner", "fennel"), "--report"); one.CutEdges == plainer.CutEdges {
+		t.Errorf("--passes 1 --order random cuts %d edges, as the defaults do", one.CutEdges)
+	}
+	shared := partitionReport(t, "partition", ingest("shared", "--partitioner", "gap", "--label-share", "0.2"), "--report")
+	if shared.CutEdges >= gap.CutEdges {
+		t.Errorf("gap with a fifth of the balance by labels cuts %d edges, with all of it %d", shared.CutEdges, gap.CutEdges)
+	}
 	// An assignment goes to a file and from there into a store.
 	file := filepath.Join(dir, "assignment")
 	made := partitionReport(t, "partition", random, "--partitioner", "fennel", "--output", file)
