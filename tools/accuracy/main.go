@@ -4,6 +4,7 @@
 //
 //	go run ./tools/accuracy -datasets /path/to/datasets [-seeds 3] [-only debdeps] [-json]
 //	go run ./tools/accuracy -table sbm -layers 2 -fractions 8 -epochs 20 [-sbm-nodes 1000000] [-sbm-signal .5]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table link [-seeds 3] [-only DistMult]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
 package main
 
@@ -76,19 +77,26 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history")
+	table := flag.String("table", "", "link: link prediction in memory, by COMET and by BETA; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
 	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run")
 	features := flag.String("features", "float32", "out-of-core: what features and the hop are stored as; float16 with the hop takes the bytes of float32 without")
-	seed := flag.Uint64("seed", 0, "out-of-core: the first seed")
+	seed := flag.Uint64("seed", 0, "link, out-of-core: the first seed")
 	var sbm sbmOptions
 	sbm.flags()
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
+	if *table == "link" {
+		if err := runLink(ctx, *datasets, *seed, uint64(max(0, *seeds)), *only, *threads, *asJSON); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *table != "" {
 		if err := runTable(ctx, *table, sbm, outOfCore{data: filepath.Join(*datasets, "debdeps"), methods: methods(), splits: list(*splits), seed: *seed, seeds: *seeds, threads: *threads, only: list(*only)}, *layers, *fractions, *epochs, *features, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
@@ -105,7 +113,7 @@ func main() {
 // runTable finishes the options of a table other than the first and runs it.
 func runTable(ctx context.Context, table string, sbm sbmOptions, o outOfCore, layers, fractions, epochs, features string, asJSON bool) (err error) {
 	if table != "out-of-core" && table != "sbm" {
-		return fmt.Errorf("-table %q: expected out-of-core or sbm", table)
+		return fmt.Errorf("-table %q: expected link, out-of-core or sbm", table)
 	}
 	if o.seeds < 1 {
 		return fmt.Errorf("-seeds %d: expected 1 or more", o.seeds)

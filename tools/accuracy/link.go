@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+)
+
+// linkRow is one line of the table of link prediction.
+type linkRow struct {
+	name       string
+	data       string // folder below -datasets
+	partitions int
+	config     train.LinkConfig
+	reference  string  // datasets/README.md, or the paper's Table 8
+	target     float64 // MRR; 0: none
+}
+
+// linkPartitions is how fine the stores are cut; out of core a quarter of them is resident.
+const linkPartitions = 32
+
+// linkRows are plans memory, comet and beta for each model of a data set.
+func linkRows() []linkRow {
+	var rows []linkRow
+	// references and targets are those in memory, of comet and of beta.
+	add := func(data, name string, c train.LinkConfig, references [3]string, targets [3]float64) {
+		for i, plan := range []string{"memory", "comet", "beta"} {
+			c := c
+			c.Plan = plan
+			if plan != "memory" {
+				c.Buffer = linkPartitions / 4
+			}
+			rows = append(rows, linkRow{fmt.Sprintf("%s %s, %s", data, name, plan), data, linkPartitions, c, references[i], targets[i]})
+		}
+	}
+	add("fb15k-237", "DistMult", train.LinkConfig{Epochs: 8}, [3]string{".267; paper .2533", "paper .2659", "paper .2431"}, [3]float64{.265, .262, 0})
+	add("fb15k-237", "SAGE + DistMult", train.LinkConfig{Epochs: 8, Encoder: "sage"}, [3]string{".2857; paper .2825", "paper .2736", "paper .2369"}, [3]float64{.285, .280, 0})
+	return rows
+}
+
+// linkResult is what a row's runs gave.
+type linkResult struct {
+	Name       string    `json:"name"`
+	MRR        []float64 `json:"mrr"` // filtered, test, by seed
+	Mean       float64   `json:"mean"`
+	SD         float64   `json:"sd"`
+	Hits10     float64   `json:"hits10"` // mean
+	Reference  string    `json:"reference"`
+	Target     float64   `json:"target,omitempty"`
+	Bias       float64   `json:"bias"`                // of the plans, mean
+	CPUSeconds float64   `json:"epoch_cpu_seconds"`   // median of all epochs
+	BytesEpoch int64     `json:"read_per_epoch"`      //
+	Written    int64     `json:"written_per_epoch"`   // checkpoints apart
+	Amplified  float64   `json:"write_amplification"` // largest
+}
+
+// runLink trains the rows whose names contain only.
+func runLink(ctx context.Context, datasets string, first, seeds uint64, only string, threads int, asJSON bool) (err error) {
+	if seeds < 1 {
+		return errors.New("-seeds: expected 1 or more")
+	}
+	work, err := os.MkdirTemp("", "gstore-accuracy-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	if !asJSON {
+		fmt.Println("| data, model, plan | test MRR | hits@10 | reference | goal | bias | CPU s/epoch | read/epoch | written/epoch |")
+		fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	}
+	for _, r := range linkRows() {
+		if !strings.Contains(r.name, only) {
+			continue
+		}
+		res, err := r.run(ctx, datasets, work, first, seeds, threads)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		if asJSON {
+			if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
+				return err
+			}
+			continue
+		}
+		goal := ""
+		if r.target > 0 {
+			goal = fmt.Sprintf("≥ %.3f", r.target)
+		}
+		fmt.Printf("| %s | **%.4f ± %.4f** | %.3f | %s | %s | %.2f | %.2f | %.1f MiB | %.1f MiB |\n", res.Name, res.Mean, res.SD, res.Hits10, res.Reference, goal,
+			res.Bias, res.CPUSeconds, float64(res.BytesEpoch)/(1<<20), float64(res.Written)/(1<<20))
+	}
+	return nil
+}
+
+// run trains the row once a seed; the partitioning has the run's seed too.
+func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds uint64, threads int) (*linkResult, error) {
+	res := &linkResult{Name: r.name, Reference: r.reference, Target: r.target}
+	var cpu []float64
+	for seed := first; seed < first+seeds; seed++ {
+		dir := filepath.Join(work, fmt.Sprintf("%s-%d-%d.gstore", r.data, r.partitions, seed))
+		if _, err := os.Stat(dir); err != nil {
+			if err := makeTriples(ctx, filepath.Join(datasets, r.data), dir, ingest.Options{Partitions: r.partitions, Seed: seed}); err != nil {
+				return nil, err
+			}
+		}
+		c := r.config
+		c.Seed, c.Threads, c.EvalEvery, c.CheckpointEvery = seed, threads, c.Epochs, "0"
+		s, err := trainTriples(ctx, dir, c)
+		if err != nil {
+			return nil, err
+		}
+		res.MRR = append(res.MRR, s.TestMRR)
+		res.Mean += s.TestMRR / float64(seeds)
+		res.Hits10 += s.TestHits10 / float64(seeds)
+		res.Bias += s.Bias / float64(seeds)
+		cpu = append(cpu, s.EpochCPUSeconds...)
+		res.BytesEpoch = s.BytesRead / int64(len(s.EpochSeconds))
+		res.Written = s.BytesWritten / int64(len(s.EpochSeconds))
+		res.Amplified = max(res.Amplified, s.Amplification)
+	}
+	for _, m := range res.MRR {
+		res.SD += (m - res.Mean) * (m - res.Mean)
+	}
+	if n := len(res.MRR); n > 1 {
+		res.SD = math.Sqrt(res.SD / float64(n-1))
+	}
+	res.CPUSeconds = median(cpu)
+	return res, nil
+}
+
+// makeTriples ingests a knowledge graph.
+func makeTriples(ctx context.Context, input, dir string, o ingest.Options) error {
+	src, err := formats.Open(input, formats.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = ingest.Run(ctx, dir, src, o)
+	return errors.Join(err, src.Close())
+}
+
+func trainTriples(ctx context.Context, dir string, c train.LinkConfig) (_ *train.LinkSummary, err error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	r, err := train.Link(ctx, st, c, train.LinkHooks{})
+	if err != nil {
+		return nil, err
+	}
+	return &r.Summary, nil
+}
