@@ -209,7 +209,7 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 	}
 	dir := filepath.Join(work, name)
 	if _, err := os.Stat(dir); err != nil {
-		if err := makeStore(ctx, o.data, dir, ingest.Options{Partitions: partitions, Seed: seed, FeatureElem: o.features}); err != nil {
+		if err := makeStore(ctx, o.data, dir, ingest.Options{Partitions: partitions, Undirected: true, Seed: seed, FeatureElem: o.features}); err != nil {
 			return "", err
 		}
 		if m.hubs || m.partitioner != partitioner.MethodRandom {
