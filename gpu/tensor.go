@@ -24,8 +24,10 @@ type Tensor struct {
 	Rows, Cols int
 	Stride     int // elements from one row to the next; ≥ Cols
 	Elem       blocks.ElemType
-	// Scale multiplies the elements of an Int8 tensor when they are read; 0 means 1.
-	Scale float32
+	// Scale holds, from byte ScaleOffset on, a float32 for each column by which the
+	// elements of a table (see [Queue.Gather]) are multiplied when they are read; nil: 1.
+	Scale       Memory
+	ScaleOffset int64
 }
 
 // MatrixOf views memory from byte offset on as rows×cols float32 without gaps.
@@ -65,6 +67,9 @@ func (t Tensor) View(row, col, rows, cols int) Tensor {
 	v := t
 	v.Rows, v.Cols = rows, cols
 	v.Offset += int64(row*t.Stride+col) * int64(t.Elem.Size())
+	if t.Scale != nil {
+		v.ScaleOffset += 4 * int64(col)
+	}
 	return v
 }
 
@@ -101,6 +106,8 @@ func (t Tensor) check(op, name string) error {
 		return shapef(op, "%s has elements of type %v", name, t.Elem)
 	case t.Offset%int64(t.Elem.Size()) != 0:
 		return shapef(op, "%s starts at byte %d, which %v does not divide", name, t.Offset, t.Elem)
+	case t.Scale != nil && (t.ScaleOffset < 0 || t.ScaleOffset%4 != 0 || t.ScaleOffset+4*int64(t.Cols) > t.Scale.Bytes()):
+		return shapef(op, "%s has scales of %d columns from byte %d of memory of %d bytes", name, t.Cols, t.ScaleOffset, t.Scale.Bytes())
 	case t.Len() == 0:
 		return nil
 	case t.Mem == nil:
@@ -198,6 +205,9 @@ func vector(op, name string, t Tensor, elem blocks.ElemType, n int) error {
 func matrix(op, name string, t Tensor, rows, cols int) error {
 	if err := t.check(op, name); err != nil {
 		return err
+	}
+	if t.Scale != nil {
+		return shapef(op, "%s is %v with scales, which only tables have", name, t)
 	}
 	if t.Elem != blocks.Float32 || (rows >= 0 && t.Rows != rows) || (cols >= 0 && t.Cols != cols) {
 		want := func(n int) string {

@@ -156,3 +156,58 @@ func batchNorm(b *bench) {
 		b.near([]string{"batch norm: gradient of x", "of gamma", "of beta"}[k], b.read(got), grad, 1e-4)
 	}
 }
+
+// scaledTables checks that columns' scales count wherever a table of int8 is read, also through a view of
+// some columns, and are refused where no table is expected.
+func scaledTables(b *bench) {
+	const rows, cols, from = 6, 21, 3
+	raw := make([]int8, rows*cols)
+	scales := make([]float32, cols)
+	for i := range raw {
+		raw[i] = int8(b.r.Below(256))
+	}
+	for j := range scales {
+		scales[j] = float32(b.r.Normal())
+	}
+	mem := b.a.Vector(b.q, len(raw), blocks.Int8)
+	b.q.Upload(mem, bytesOf(raw))
+	factors := b.a.Vector(b.q, cols, blocks.Float32)
+	b.q.Upload(factors, bytesOf(scales))
+	table := gpu.Tensor{Mem: mem.Mem, Offset: mem.Offset, Rows: rows, Cols: cols, Stride: cols, Elem: blocks.Int8, Scale: factors.Mem, ScaleOffset: factors.Offset}
+	view := table.View(0, from, rows, cols-from)
+	value := func(i uint32, j int) float64 {
+		return float64(raw[int(i)*cols+from+j]) * float64(scales[from+j])
+	}
+	index := []uint32{4, 0, 4, 5}
+	n := cols - from
+	gathered, summed, largest := make([]float64, len(index)*n), make([]float64, 2*n), make([]float64, 2*n)
+	for k, i := range index {
+		for j := range n {
+			gathered[k*n+j] = value(i, j)
+			if d := k / 3; k%3 == 0 || gathered[k*n+j] > largest[d*n+j] { // edges 0, 1, 2 end in 0, edge 3 in 1
+				largest[d*n+j] = gathered[k*n+j]
+			}
+			summed[k/3*n+j] += gathered[k*n+j]
+		}
+	}
+	out := b.a.Matrix(b.q, len(index), n)
+	b.q.Gather(out, view, b.a.Uint32s(b.q, index))
+	b.near("gather", b.read(out), gathered, 1e-6)
+	g := gpu.Graph{NumDst: 2, NumSrc: len(index), Indptr: b.a.Int32s(b.q, []int32{0, 3, 4}), Indices: b.a.Int32s(b.q, []int32{0, 1, 2, 3})}
+	sum, most := b.a.Matrix(b.q, 2, n), b.a.Matrix(b.q, 2, n)
+	b.q.Aggregate(gpu.AggregateOptions{Index: b.a.Uint32s(b.q, index)}, g, view, sum)
+	b.near("aggregate", b.read(sum), summed, 1e-5)
+	b.q.SegmentMax(gpu.MaxOptions{Index: b.a.Uint32s(b.q, index)}, g, view, most, gpu.Tensor{})
+	b.near("segment max", b.read(most), largest, 1e-6)
+
+	sum.Scale, sum.ScaleOffset = factors.Mem, factors.Offset
+	b.q.Fill(sum, 0)
+	if err := b.q.Sync(b.Context()); err == nil {
+		b.Error("a matrix with scales was accepted as an output")
+	}
+	table.ScaleOffset = factors.Mem.Bytes()
+	b.q.Gather(b.a.Matrix(b.q, len(index), cols), table, b.a.Uint32s(b.q, index))
+	if err := b.q.Sync(b.Context()); err == nil {
+		b.Error("scales behind the end of their memory were accepted")
+	}
+}

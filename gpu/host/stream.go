@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host/kernels"
 )
@@ -53,8 +54,11 @@ func matrix(t gpu.Tensor) kernels.Matrix {
 }
 
 func rows(t gpu.Tensor) kernels.Rows {
-	r := kernels.Rows{Count: t.Rows, Dim: t.Cols, Stride: t.Stride * t.Elem.Size(), Type: t.Elem, Scale: t.Scale}
+	r := kernels.Rows{Count: t.Rows, Dim: t.Cols, Stride: t.Stride * t.Elem.Size(), Type: t.Elem}
 	r.Data = raw(t)
+	if t.Scale != nil && t.Cols > 0 {
+		r.Scales = slice[float32](gpu.VectorOf(t.Scale, t.ScaleOffset, t.Cols, blocks.Float32))
+	}
 	return r
 }
 

@@ -147,14 +147,22 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 			_ = m.Free()
 		}
 	}
-	add := func(b []byte, cols, stride int, elem blocks.ElemType) error {
-		m, err := r.dev.Map(b)
+	add := func(b []byte, cols int, elem blocks.ElemType, scales []float32) error {
+		t := gpu.Tensor{Rows: r.tiles[i].nodes, Cols: cols, Stride: cols, Elem: elem}
+		var err error
+		if t.Mem, err = r.dev.Map(b); err == nil {
+			mems = append(mems, t.Mem)
+		}
+		if err == nil && scales != nil {
+			if t.Scale, err = r.dev.Map(blocks.Bytes(scales)); err == nil {
+				mems = append(mems, t.Scale)
+			}
+		}
 		if err != nil {
 			release()
 			return err
 		}
-		mems = append(mems, m)
-		in.Tables = append(in.Tables, gpu.Tensor{Mem: m, Rows: r.tiles[i].nodes, Cols: cols, Stride: stride, Elem: elem})
+		in.Tables = append(in.Tables, t)
 		return nil
 	}
 	if r.in == nil {
@@ -162,7 +170,7 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 			return in, nil, err
 		}
 		for k, c := range r.columns {
-			if err := add(r.features[k].Bytes(), c.Dim, c.Dim, c.Elem); err != nil {
+			if err := add(r.features[k].Bytes(), c.Dim, c.Elem, c.Scale); err != nil {
 				return in, nil, err
 			}
 		}
@@ -181,7 +189,7 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 		}
 	}
 	dim := int(r.in.rowBytes / 4)
-	return in, release, add(b, dim, dim, blocks.Float32)
+	return in, release, add(b, dim, blocks.Float32, nil)
 }
 
 // grow makes *s at least size bytes; its content is lost if it was smaller.

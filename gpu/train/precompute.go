@@ -59,6 +59,12 @@ func PrecomputeHop(ctx context.Context, dir string, o HopOptions) (name string, 
 	}
 	if o.Elem == blocks.Invalid {
 		o.Elem = column.Elem
+		if o.Elem == blocks.Int8 { // means need finer steps than their terms
+			o.Elem = blocks.Float16
+		}
+	}
+	if o.Elem == blocks.Int8 {
+		return "", fmt.Errorf("train: precompute %s as %v: expected float32, float16 or bfloat16", name, o.Elem)
 	}
 	if err := checkFeature(name, o.Elem); err != nil {
 		return "", err
@@ -96,10 +102,10 @@ func PrecomputeHop(ctx context.Context, dir string, o HopOptions) (name string, 
 // checkFeature says whether training reads a feature column of a type.
 func checkFeature(name string, elem blocks.ElemType) error {
 	switch elem {
-	case blocks.Float32, blocks.Float16, blocks.BFloat16:
+	case blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8:
 		return nil
 	}
-	return fmt.Errorf("train: feature %s holds %v, expected float32, float16 or bfloat16", name, elem)
+	return fmt.Errorf("train: feature %s holds %v, expected float32, float16, bfloat16 or int8", name, elem)
 }
 
 // writeHop computes the means tile by tile and appends them by partition.

@@ -164,7 +164,15 @@ func (t *trainer) tables(mb *store.MacroBatch) (tables []gpu.Tensor, release fun
 			release()
 			return nil, nil, fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", c.Name, c.Stride, c.Type, gpu.ErrShape)
 		}
-		tables = append(tables, gpu.Tensor{Mem: m, Rows: mb.Rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type})
+		table := gpu.Tensor{Mem: m, Rows: mb.Rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type}
+		if c.Scale != nil {
+			if table.Scale, err = t.queue.Device().Map(blocks.Bytes(c.Scale)); err != nil {
+				release()
+				return nil, nil, err
+			}
+			mems = append(mems, table.Scale)
+		}
+		tables = append(tables, table)
 	}
 	return tables, release, nil
 }

@@ -10,7 +10,7 @@ const aggregateGrain = 1 << 17
 func rowGrain(cols int) int { return max(1, aggregateGrain/max(cols, 1)) }
 
 // GatherRows sets row i of dst to row index[i] of src, converted to float32
-// and multiplied by src.Scale (a float32 table without scale is copied bit by
+// and multiplied by src.Scales (a float32 table without scales is copied bit by
 // bit). dst is len(index)×src.Dim and overlaps nothing.
 func GatherRows(p *Pool, dst Matrix, src Rows, index []uint32) {
 	src.check("table")
@@ -20,12 +20,12 @@ func GatherRows(p *Pool, dst Matrix, src Rows, index []uint32) {
 		return
 	}
 	k := p.kernels()
-	gather, scaled := k.gather[rowType(src.Type)], rowType(src.Type) == rowFloat32 && src.scale() != 1
+	gather := k.gather[rowType(src.Type)]
 	p.For(len(index), rowGrain(src.Dim), func(lo, hi int) {
-		gather(dst.Data[lo*dst.Stride:], dst.Stride, src.Dim, index[lo:hi], src.Data, src.Stride, src.scale())
-		if scaled {
+		gather(dst.Data[lo*dst.Stride:], dst.Stride, src.Dim, index[lo:hi], src.Data, src.Stride, 1)
+		if src.Scales != nil {
 			for i := lo; i < hi; i++ {
-				k.scale(dst.Row(i), src.scale())
+				k.mul(dst.Row(i), src.Scales)
 			}
 		}
 	})
@@ -105,13 +105,16 @@ func aggregate(p *Pool, o AggregateOptions, g CSR, index []uint32, table Rows, d
 				if deg > 0 {
 					w = o.Weights[e*ldw:]
 				}
-				sumWeighted(out, next, deg, table.Data, table.Stride, table.scale(), w, ldw)
+				sumWeighted(out, next, deg, table.Data, table.Stride, 1, w, ldw)
 			} else {
-				scale := table.scale()
+				scale := float32(1)
 				if o.Mean && deg > 0 {
 					scale /= float32(deg)
 				}
 				sum(out, next, deg, table.Data, table.Stride, scale)
+			}
+			if table.Scales != nil { // of the sum, not of every row
+				k.mul(out, table.Scales)
 			}
 			if o.Accumulate {
 				k.add(dst.Row(d), tmp)

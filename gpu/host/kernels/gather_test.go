@@ -16,8 +16,12 @@ var rowTypes = []blocks.ElemType{blocks.Float32, blocks.Float16, blocks.BFloat16
 func randomRows(r *rand.Rand, typ blocks.ElemType, count, dim, gap int, special bool) (Rows, [][]float32) {
 	stride := dim*typ.Size() + gap
 	t := Rows{Data: make([]byte, count*stride), Count: count, Dim: dim, Stride: stride, Type: typ}
+	scale := func(j int) float32 { return 1 }
 	if typ != blocks.Float32 {
-		t.Scale = .125
+		scale = func(j int) float32 { return .125 * float32(1+j%3) }
+		for j := range dim {
+			t.Scales = append(t.Scales, scale(j))
+		}
 	}
 	values := make([][]float32, count)
 	for i := range count {
@@ -35,15 +39,15 @@ func randomRows(r *rand.Rand, typ blocks.ElemType, count, dim, gap int, special 
 					b &= 0xc3ff
 				}
 				t.Data[at], t.Data[at+1] = byte(b), byte(b>>8)
-				v = .125 * float16ToFloat32(b)
+				v = scale(j) * float16ToFloat32(b)
 			case blocks.BFloat16:
 				b := uint16(math.Float32bits(float32(r.NormFloat64())) >> 16)
 				t.Data[at], t.Data[at+1] = byte(b), byte(b>>8)
-				v = .125 * math.Float32frombits(uint32(b)<<16)
+				v = scale(j) * math.Float32frombits(uint32(b)<<16)
 			case blocks.Int8:
 				b := byte(r.Uint32())
 				t.Data[at] = b
-				v = .125 * float32(int8(b))
+				v = scale(j) * float32(int8(b))
 			}
 			values[i] = append(values[i], v)
 		}

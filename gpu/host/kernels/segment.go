@@ -68,7 +68,10 @@ func SegmentMax(p *Pool, o MaxOptions, g CSR, table Rows, out Matrix) {
 				if fresh {
 					to = best
 				}
-				read(to, dim, dim, next[i:i+1], table.Data, table.Stride, table.scale())
+				read(to, dim, dim, next[i:i+1], table.Data, table.Stride, 1)
+				if table.Scales != nil {
+					k.mul(to, table.Scales)
+				}
 				if fresh {
 					fill(from, g.Indptr[d])
 					fresh = false

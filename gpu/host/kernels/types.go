@@ -83,16 +83,9 @@ type Rows struct {
 	Dim    int             // elements a row
 	Stride int             // bytes from one row to the next; ≥ Dim*Type.Size()
 	Type   blocks.ElemType // Float32, Float16, BFloat16 or Int8
-	// Scale multiplies every element after conversion: the scale of an int8
-	// column. 0 means 1.
-	Scale float32
-}
-
-func (r Rows) scale() float32 {
-	if r.Scale == 0 {
-		return 1
-	}
-	return r.Scale
+	// Scales multiply every row after conversion, element by element: those of an
+	// int8 column. nil means 1.
+	Scales []float32
 }
 
 func (r Rows) check(name string) {
@@ -100,6 +93,9 @@ func (r Rows) check(name string) {
 	case blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8:
 	default:
 		panic(fmt.Sprintf("kernels: %s has elements of type %v, expected float32, float16, bfloat16 or int8", name, r.Type))
+	}
+	if r.Scales != nil {
+		checkLen(name+"'s scales", len(r.Scales), r.Dim)
 	}
 	width := r.Dim * r.Type.Size()
 	if r.Count < 0 || r.Dim < 0 || r.Stride < width {
