@@ -3,6 +3,7 @@ package nn
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -132,7 +133,40 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Model{cfg: cfg, params: NewParams(q.Device())}
+	m := cfg.declare(q.Device())
+	if err := m.params.Allocate(ctx, q, cfg.Seed); err != nil {
+		return nil, err
+	}
+	stat, err := q.Device().Alloc(16)
+	if err != nil {
+		_ = m.params.Close()
+		return nil, err
+	}
+	m.stat = stat
+	return m, nil
+}
+
+// CheckFloats says whether a model of this description has so many parameters, those of
+// [Params.Save]; it allocates in proportion to them at most, whatever the description says.
+func (c *Config) CheckFloats(floats int64) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	for _, d := range []int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases} { // each has a parameter or more
+		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && c.Model != "gat") {
+			return fmt.Errorf("nn: a model of %d layers, %d to %d columns by %d hidden ones has more than %d parameters", c.Layers, c.In, c.Out, c.Hidden, floats)
+		}
+	}
+	if n := c.declare(nil).params.saved(floats); n != floats {
+		return fmt.Errorf("nn: the model has other than %d parameters", floats)
+	}
+	return nil
+}
+
+// declare makes the layers of a valid description; their parameters have no memory.
+func (c *Config) declare(dev gpu.Device) *Model {
+	cfg := *c
+	m := &Model{cfg: cfg, params: NewParams(dev)}
 	in := cfg.In
 	for i := range cfg.Layers {
 		inputDropout := cfg.InputDropout
@@ -154,16 +188,7 @@ func New(ctx context.Context, q *gpu.Queue, cfg Config) (*Model, error) {
 	if cfg.Jumps() {
 		m.jump = newJumping(m.params, cfg.Jumping, cfg.Layers, cfg.Hidden, cfg.Out)
 	}
-	if err := m.params.Allocate(ctx, q, cfg.Seed); err != nil {
-		return nil, err
-	}
-	stat, err := q.Device().Alloc(16)
-	if err != nil {
-		_ = m.params.Close()
-		return nil, err
-	}
-	m.stat = stat
-	return m, nil
+	return m
 }
 
 // layer declares layer i.

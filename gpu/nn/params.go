@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -98,6 +99,20 @@ func (p *Params) Len() int { return p.rows }
 
 // Bytes returns the device memory of the set.
 func (p *Params) Bytes() int64 { return int64(ranges) * int64(p.rows) * 4 }
+
+// saved returns how many floats Save writes; -1: more than limit, which no product of dimensions
+// that are each at most 2^31 makes overflow.
+func (p *Params) saved(limit int64) int64 {
+	n := int64(0)
+	for _, s := range p.specs {
+		hi, size := bits.Mul64(uint64(s.rows), uint64(s.cols))
+		if s.rows < 0 || s.cols < 0 || hi != 0 || size > uint64(limit-n) {
+			return -1
+		}
+		n += int64(size)
+	}
+	return n
+}
 
 // Allocate gives the declared parameters memory and fills them: the same seed
 // gives the same values on every device.

@@ -72,6 +72,12 @@ func DecodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
 		return bad(at, "%d bytes of parameters, expected %d", size, len(body)-at-8)
 	}
 	c.Params = append([]byte(nil), body[at+8:]...)
+	if len(c.Params)%4 != 0 {
+		return bad(at+8, "%d bytes of parameters of 4", len(c.Params))
+	}
+	if err := c.Model.CheckFloats(int64(len(c.Params) / 4)); err != nil {
+		return bad(at+8, "%v", err)
+	}
 	return c, nil
 }
 
