@@ -26,7 +26,7 @@ import (
 // A partition's edges begin where the directories say that those before it
 // end, so partitions are assembled in parallel and the result does not depend
 // on the number of threads. Beside the result, assembly needs the bytes of the
-// new buckets (at most 4.2 bytes an edge) and 8 bytes a node of one partition
+// new buckets (at most 4.2 bytes an edge) and 12 bytes a node of one partition
 // and thread.
 type assembler struct {
 	src     *macroSource
@@ -36,6 +36,11 @@ type assembler struct {
 
 	buckets []newBucket // of the step, by (row b, bucket a)
 	table   []int32     // granule of rows → partition kept there, −1 = none
+	class   []uint8     // likewise, its class; see classify
+	hole    []int       // of each new partition of the step, −1 for those that stay
+	holes   int
+
+	splicers []splicer // by thread
 }
 
 // newBucket is a bucket that was read for this step.
@@ -61,6 +66,7 @@ type stream struct {
 	base    uint32 // first row of the neighbours' partition
 	noLoops bool   // leave out edges from a node to itself: the sorted stream has them
 	last    int32  // kept: the last partition of the group
+	hole    int    // new: the hole that it fills in a spliced partition
 	run     int    // cursor of a sorted stream
 	edge    int
 }
@@ -89,6 +95,7 @@ func (a *assembler) assemble(ctx context.Context, s *scheduled, t *topologyPlan,
 			}
 		}
 	}
+	a.holes = a.classify(s)
 	for dir := range a.buf.directions {
 		to := a.buf.adjacency(s.frame, dir)
 		var from *Adjacency
@@ -209,17 +216,21 @@ func (a *assembler) streams(s *scheduled, dir, b int) []stream {
 		base := s.resident[c].Base
 		if dir == 0 {
 			if k := &a.buckets[b*n+c]; k.Edges > 0 {
-				out = append(out, stream{kind: sortedStream, bucket: k, base: base, run: -1})
+				out = append(out, stream{kind: sortedStream, bucket: k, base: base, hole: a.hole[c], run: -1})
 			}
 		}
 		if dir == 1 || undirected {
 			if k := &a.buckets[c*n+b]; k.Edges > 0 {
-				out = append(out, stream{kind: scatteredStream, bucket: k, base: base, noLoops: undirected && b == c})
+				out = append(out, stream{kind: scatteredStream, bucket: k, base: base, hole: a.hole[c], noLoops: undirected && b == c})
 			}
 		}
 	}
 	return out
 }
+
+// scratchArrays of one element a node is what a thread works with: cursors into the
+// new and the old rows, or one into each hole.
+const scratchArrays = max(2, spliceHolesMax)
 
 // tileEdges is about how many edges of a partition are filled from all sorted
 // streams before the next: 256 KiB of result, which stays in the L2 cache while each
@@ -232,9 +243,12 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 		return fmt.Errorf("%w: partition %d has %d resident edges, most %d", ErrInvalid, s.resident[b].ID, end-begin, uint32(math.MaxUint32))
 	}
 	rows, base := int(s.resident[b].Nodes), s.resident[b].Base
-	scratch := elements[uint32](a.buf, a.buf.scratch)[worker*2*(a.layout.nodesMax+1):][:2*(a.layout.nodesMax+1)]
+	scratch := func(k int) []uint32 {
+		n := a.layout.nodesMax + 1
+		return elements[uint32](a.buf, a.buf.scratch)[(worker*scratchArrays+k)*n:][:rows]
+	}
 	f := filler{
-		pos:   scratch[:rows],
+		pos:   scratch(0),
 		out:   to.Indices[begin:end],
 		table: a.table,
 		shift: a.layout.shift,
@@ -245,14 +259,18 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 	streams := a.streams(s, dir, b)
 	if from != nil && s.kept[b] && rows > 0 {
 		f.old = from.Spans[base : int(base)+rows]
-		f.oldPos = scratch[a.layout.nodesMax+1:][:rows]
-		f.oldBegin = f.old[0].Begin
 		f.oldIndices = from.Indices
 		f.oldRel = from.Relations
-		if mergeable(streams) {
-			f.merge(streams, to.Spans[base:int(base)+rows], begin)
+		if a.holes <= spliceHolesMax {
+			holes := make([][]uint32, a.holes)
+			for k := range holes {
+				holes[k] = scratch(k)
+			}
+			f.splice(&a.splicers[worker], streams, a.class, holes, to.Spans[base:int(base)+rows], begin)
 			return nil
 		}
+		f.oldPos = scratch(1)
+		f.oldBegin = f.old[0].Begin
 		f.rewind()
 	}
 	clear(f.pos)

@@ -98,6 +98,8 @@ func BenchmarkAssemble(b *testing.B) {
 		{"undirected/narrow", 16, 60000, 8, 0, true, false, false, 8},
 		{"undirected/wide", 4, 500000, 8, 0, true, false, false, 3},
 		{"swap/narrow", 16, 60000, 16, 0, false, false, true, 8},
+		{"swap/dense", 16, 60000, 64, 0, false, false, true, 8},
+		{"swap/of32", 64, 15000, 16, 0, false, false, true, 32},
 		{"swap/undirected", 16, 60000, 8, 0, true, false, true, 8},
 	} {
 		b.Run(c.name, func(b *testing.B) {

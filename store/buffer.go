@@ -231,7 +231,7 @@ type arena struct {
 	rel      []part
 	seeds    []part // one more than steps ahead, two more than that for those in hand
 	staging  part
-	scratch  part // two uint32 a node of the largest partition, for each thread
+	scratch  part // scratchArrays of one uint32 a node of the largest partition, for each thread
 	order    part // rows by external id (plan memory)
 	twin     [3]part
 }
@@ -282,7 +282,7 @@ func newArena(l *layout, src *macroSource, o *MacroOptions) *arena {
 		a.seeds = append(a.seeds, take(4*int64(l.seedsMax)))
 	}
 	a.staging = take(l.stagingMax)
-	a.scratch = take(8 * int64(l.nodesMax+1) * int64(o.Threads))
+	a.scratch = take(4 * scratchArrays * int64(l.nodesMax+1) * int64(o.Threads))
 	if l.memory {
 		a.order = take(4 * int64(src.m.Nodes))
 		a.twin[0], a.twin[1], a.twin[2] = adjacency()

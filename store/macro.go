@@ -123,7 +123,8 @@ func newMacroBatches(ctx context.Context, m *Manifest, opener fileOpener, o Macr
 		}
 	}
 	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
-		table: make([]int32, it.layout.rows>>it.layout.shift)}
+		table: make([]int32, it.layout.rows>>it.layout.shift), class: make([]uint8, it.layout.rows>>it.layout.shift),
+		splicers: make([]splicer, o.Threads)}
 	it.resident = newResidency(it.layout, len(m.Partitions))
 	it.stats.init(MacroStats{Engine: it.engine.Name(), EngineReason: why, MemoryBytes: it.layout.total,
 		Tuning: o.readTuning()})

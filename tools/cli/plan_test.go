@@ -39,7 +39,7 @@ func TestPlan(t *testing.T) {
 		{[]string{"--mem", "4MiB"}, ExitOK, "node task: hanoi", ""},
 		{[]string{"--task", "link", "--mem", "4MiB", "--dim", "16"}, ExitOK, "logical partitions of which two fit", ""},
 		{[]string{"--plan", "beta", "--buffer", "4", "--steps"}, ExitOK, "no plan with this buffer reads fewer than 42 partitions", ""},
-		{[]string{"--mem", "10KiB"}, ExitFailed, "", "1 of 16 partitions at a time take 928128 bytes"},
+		{[]string{"--mem", "10KiB"}, ExitFailed, "", "1 of 16 partitions at a time take 948608 bytes"},
 		{[]string{"--plan", "mst"}, ExitUsage, "", "--plan mst: expected auto or one of"},
 		{[]string{"--reuse", "5"}, ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
 		{[]string{"--plan", "comet", "--buffer", "1"}, ExitUsage, "", "holds no 2 logical ones"},
