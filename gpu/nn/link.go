@@ -56,6 +56,18 @@ func (c *LinkConfig) Hops() int {
 	return 1
 }
 
+// Layer describes the encoder as a model of one layer, for what it takes to evaluate it.
+func (c *LinkConfig) Layer() Config {
+	l := Config{Model: c.Encoder, Layers: 1, In: c.Dim, Hidden: c.Dim, Out: c.Dim}
+	switch c.Encoder {
+	case "none":
+		l.Model = "mlp"
+	case "gat":
+		l.Heads, l.Out = c.heads(), c.Dim/c.heads()
+	}
+	return l
+}
+
 // encoder declares the encoder's parameters in p; nil: none.
 func (c *LinkConfig) encoder(p *Params) Layer {
 	tanh := Activation{Tanh: true}

@@ -19,21 +19,28 @@ import (
 // readRelations makes the evaluator read edges' relations, and edges of a directed store against
 // their direction as inverse relations.
 func (e *Evaluator) readRelations(m *store.Manifest) error {
+	if err := e.edges.readRelations(m); err != nil {
+		return err
+	}
+	if n := e.edges.relations + int(e.edges.inverse); n != e.o.Model.Relations {
+		return fmt.Errorf("train: evaluation: the model has %d relations, the store %d, inverse ones counted", e.o.Model.Relations, n)
+	}
+	return nil
+}
+
+// readRelations makes b read relations, those of a directed store both ways.
+func (b *edgeBuilder) readRelations(m *store.Manifest) error {
 	columns := m.ColumnsOf(store.RoleRelation)
 	if len(columns) == 0 {
 		return fmt.Errorf("train: evaluation: %w: a column of role %s", store.ErrNotFound, store.RoleRelation)
 	}
-	c, n := columns[0], len(m.Schema.Relations)
+	c := columns[0]
 	if c.Dim != 1 || c.Elem != blocks.Uint8 && c.Elem != blocks.Uint16 {
 		return fmt.Errorf("train: evaluation: column %s holds %d %v an edge, expected one uint8 or uint16", c.Name, c.Dim, c.Elem)
 	}
-	e.edges.relation, e.edges.relations = c, n
+	b.relation, b.relations = c, len(m.Schema.Relations)
 	if !m.Schema.Undirected {
-		e.edges.inverse = uint16(n)
-		n *= 2
-	}
-	if n != e.o.Model.Relations {
-		return fmt.Errorf("train: evaluation: the model has %d relations, the store %d, inverse ones counted", e.o.Model.Relations, n)
+		b.inverse = uint16(b.relations)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type LinkSummary struct {
 	TestHits1       float64   `json:"test_hits1"`
 	TestHits3       float64   `json:"test_hits3"`
 	TestHits10      float64   `json:"test_hits10"`
+	TestRawMRR      float64   `json:"test_raw_mrr"` // known answers not left out
 	ValidMRR        float64   `json:"valid_mrr"`
 	TrainLoss       float64   `json:"train_loss"` // of the last epoch
 	EpochSeconds    []float64 `json:"epoch_seconds"`
@@ -164,20 +165,19 @@ func linkInput(m *store.Manifest) error {
 
 // linkSession trains one set of embeddings.
 type linkSession struct {
-	cfg         *LinkConfig
-	hooks       LinkHooks
-	st          *store.Store
-	policy      macro.Policy
-	table       *store.Table
-	it          *store.MacroBatches
-	t           *linkTrainer
-	eval        *linkEvaluator
-	whole       *wholeGraph // for evaluation out of core; nil until then
-	e           *embeddings // mapped with the first macro-batch
-	valid, test *questions
-	sum         LinkSummary
-	from        *linkProgress // where the run goes on
-	clock       *clock
+	cfg    *LinkConfig
+	hooks  LinkHooks
+	st     *store.Store
+	policy macro.Policy
+	table  *store.Table
+	it     *store.MacroBatches
+	t      *linkTrainer
+	eval   *LinkEvaluator // nil: nothing is evaluated
+	rows   *TableRows     // what it reads out of core
+	e      *embeddings    // mapped with the first macro-batch
+	sum    LinkSummary
+	from   *linkProgress // where the run goes on
+	clock  *clock
 }
 
 // open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
@@ -210,20 +210,26 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 	if s.it, err = s.st.MacroBatches(ctx, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
-	if s.cfg.EvalEvery > 0 {
-		s.eval, err = newLinkEvaluator(s.t, int(m.Nodes))
+	if s.cfg.EvalEvery == 0 {
+		return nil
 	}
+	s.rows = NewTableRows(s.table)
+	e := LinkEvaluatorOptions{Model: s.t.model.Config(), Threads: s.cfg.Threads}
+	if s.cfg.MemoryBytes > 0 {
+		e.MemoryBytes = max(1, max(s.cfg.MemoryBytes-programBytes, 0)/evalShare-s.rows.Bytes())
+	}
+	s.eval, err = NewLinkEvaluator(s.st, dev, e)
 	return err
 }
 
 // closeRun closes what open made but the table.
 func (s *linkSession) closeRun() error {
 	var errs []error
-	if s.whole != nil {
-		errs = append(errs, s.whole.close())
+	if s.rows != nil {
+		errs = append(errs, s.rows.Close())
 	}
 	if s.eval != nil {
-		errs = append(errs, s.eval.close())
+		errs = append(errs, s.eval.Close())
 	}
 	if s.e != nil {
 		errs = append(errs, s.e.close())
@@ -234,7 +240,7 @@ func (s *linkSession) closeRun() error {
 	if s.t != nil {
 		errs = append(errs, s.t.close())
 	}
-	s.whole, s.eval, s.e, s.it, s.t = nil, nil, nil, nil, nil
+	s.rows, s.eval, s.e, s.it, s.t = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -302,7 +308,7 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 			// It holds the whole graph and lives until Next.
 			trained := soFar()
 			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
-			if err := s.evaluate(ctx, mb, s.e, &r); err != nil {
+			if err := s.evaluate(ctx, &r, residentRows(mb, s.cfg.Dim)); err != nil {
 				return err
 			}
 		}
@@ -316,7 +322,7 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 	trained := soFar()
 	if !evaluated {
 		r.Seconds, r.CPUSeconds = trained.Seconds, trained.CPUSeconds
-		if err := s.evaluateWhole(ctx, &r); err != nil {
+		if err := s.evaluateTable(ctx, &r); err != nil {
 			return err
 		}
 	}
@@ -364,54 +370,36 @@ func (s *linkSession) due(r *LinkEpoch) (valid, last bool) {
 	return s.cfg.EvalEvery > 0 && (last || r.Epoch%s.cfg.EvalEvery == 0), last
 }
 
-// evaluateWhole is evaluate for a run of which no macro-batch holds the whole graph.
-func (s *linkSession) evaluateWhole(ctx context.Context, r *LinkEpoch) (err error) {
+// evaluateTable is evaluate for a run of which no macro-batch holds the whole graph.
+func (s *linkSession) evaluateTable(ctx context.Context, r *LinkEpoch) error {
 	if valid, _ := s.due(r); !valid {
 		return nil
-	}
-	if s.whole == nil {
-		if s.whole, err = openWhole(ctx, s.st, s.t.queue.Device(), s.cfg, s.table); err != nil {
-			return err
-		}
 	}
 	if err := s.it.Flush(ctx); err != nil {
 		return err
 	}
-	if err := s.whole.load(ctx, s.table); err != nil {
-		return err
-	}
-	return s.evaluate(ctx, s.whole.mb, &embeddings{value: s.whole.value}, r)
+	return s.evaluate(ctx, r, s.rows.Read)
 }
 
-// evaluate validates if it is time, and tests after the last epoch. mb holds the whole graph, e its embeddings.
-func (s *linkSession) evaluate(ctx context.Context, mb *store.MacroBatch, e *embeddings, r *LinkEpoch) (err error) {
+// evaluate validates if it is time, and tests after the last epoch.
+func (s *linkSession) evaluate(ctx context.Context, r *LinkEpoch, embeddings Embeddings) error {
 	due, last := s.due(r)
 	if !due {
 		return nil
 	}
 	start := time.Now()
-	if s.valid == nil {
-		if s.valid, err = readQuestions(ctx, s.st, mb, "valid"); err != nil {
-			return err
-		}
+	lists := []string{"valid"}
+	if last {
+		lists = append(lists, "test")
 	}
-	if err := s.eval.encode(ctx, mb, e); err != nil {
-		return err
-	}
-	valid, err := s.eval.rank(ctx, s.valid)
+	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
 	if err != nil {
 		return err
 	}
-	r.Valid, s.sum.ValidMRR = &valid, valid.MRR
+	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
 	if last {
-		if s.test, err = readQuestions(ctx, s.st, mb, "test"); err != nil {
-			return err
-		}
-		test, err := s.eval.rank(ctx, s.test)
-		if err != nil {
-			return err
-		}
-		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10 = test.MRR, test.Hits1, test.Hits3, test.Hits10
+		test := metrics[1]
+		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10, s.sum.TestRawMRR = test.MRR, test.Hits1, test.Hits3, test.Hits10, test.RawMRR
 	}
 	r.ValidSeconds = time.Since(start).Seconds()
 	return nil

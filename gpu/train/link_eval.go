@@ -2,276 +2,236 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 )
 
-// LinkMetrics is how well a model answers (head, r, ?) and (?, r, tail) for the
-// edges of a list, each against all nodes. A node that scores equal to the answer counts half.
-type LinkMetrics struct {
-	Queries int64   `json:"queries"` // two an edge
-	MRR     float64 `json:"mrr"`     // mean of 1/rank
-	Hits1   float64 `json:"hits1"`   // share of ranks ≤ 1
-	Hits3   float64 `json:"hits3"`
-	Hits10  float64 `json:"hits10"`
+// LinkEvaluatorOptions configures a [LinkEvaluator].
+type LinkEvaluatorOptions struct {
+	Model       nn.LinkConfig // what will be evaluated: it decides what a node takes
+	MemoryBytes int64         // bound of what the evaluator allocates; 0: none
+	TempDir     string        // for states that do not fit; "": the system's
+	Threads     int           // that count ranks; 0: 1
+	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
+	Candidates int
+	Seed       uint64
 }
 
-// scoreBlockBytes is the memory of the scores computed at once.
-const scoreBlockBytes = 8 << 20
+// evalBatchShare of the memory holds a batch of questions with their vectors, the rest a tile of candidates.
+const evalBatchShare = 4
 
-// question is (known end, relation row): all nodes are scored once for all its answers.
-type question struct {
-	end      uint64 // internal id
-	relation uint32 // of nn.LinkBatch: r, or r + relations where the head is asked for
+// LinkEvaluator ranks the answers of edge lists exactly, in memory or streamed over a store
+// of embeddings larger than memory.
+//
+// An encoder's states are computed with all neighbours by streaming edge buckets, as
+// [Evaluator] does for one layer, into memory or a temporary file. Then batches of
+// questions meet tiles of candidates: a batch's known ends and answers are gathered, every tile's
+// states are read once for it, and for each answer the candidates that score higher or the same are counted. The edges
+// that filter are read with the tile, from the store: memory holds one tile's states, and those of its edges
+// that answer a question of the batch.
+//
+// Given the same states, ranks do not depend on tiles, batches or threads: a score depends on
+// its query and candidate alone. An encoder's sums over neighbours are added tile by tile, so that states, and with
+// them a rank in many thousands, may differ in the last bit between budgets.
+//
+// A LinkEvaluator is for one goroutine.
+type LinkEvaluator struct {
+	st     *store.Store
+	o      LinkEvaluatorOptions
+	e      *Evaluator  // of the encoder; its tiles are the ranks' too
+	filter edgeBuilder // with relations, both ways
+	// relations of the store: the question (?, r, tail) has relation r + relations.
+	relations uint32
+	sample    []uint32 // candidates, ascending; nil: all nodes
+	batchSize int      // answers
+
+	tile *blockio.Slab // states of a tile that do not lie in memory
+	some *blockio.Slab // of the sampled ones among them
+	read int64
 }
 
-// questions are those of an edge list with what answers them.
-type questions struct {
-	list    []question
-	answers [][]uint32 // in the list: to be ranked
-	known   [][]uint32 // in any list or in the graph, ascending: left out when others are ranked
-	number  map[question]int
-}
-
-// readQuestions reads the edge list name and, to filter, every edge of mb and of all edge lists.
-func readQuestions(ctx context.Context, st *store.Store, mb *store.MacroBatch, name string) (*questions, error) {
+// NewLinkEvaluator plans evaluations of models like o.Model. A budget too small for the smallest
+// tiles is [store.ErrBudget].
+func NewLinkEvaluator(st *store.Store, dev gpu.Device, o LinkEvaluatorOptions) (*LinkEvaluator, error) {
 	m := st.Manifest()
-	relations := uint32(len(m.Schema.Relations))
-	qs := &questions{number: make(map[question]int)}
-	each := func(name string, f func(q question, answer uint32)) error {
-		r, err := st.EdgeList(ctx, name)
-		if err != nil {
-			return fmt.Errorf("train: edge list %s: %w", name, err)
-		}
-		for r.Next() {
-			e := r.Edge()
-			f(question{uint64(e.Src), uint32(e.Relation)}, uint32(e.Dst))
-			f(question{uint64(e.Dst), uint32(e.Relation) + relations}, uint32(e.Src))
-		}
-		return r.Err()
+	relations := max(1, len(m.Schema.Relations))
+	if m.Nodes > 1<<32-1 {
+		return nil, fmt.Errorf("train: evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
 	}
-	if err := each(name, func(q question, answer uint32) {
-		i, ok := qs.number[q]
-		if !ok {
-			i = len(qs.list)
-			qs.number[q] = i
-			qs.list, qs.answers, qs.known = append(qs.list, q), append(qs.answers, nil), append(qs.known, nil)
-		}
-		qs.answers[i] = append(qs.answers[i], answer)
-	}); err != nil {
-		return nil, err
-	}
-	know := func(q question, answer uint32) {
-		if i, ok := qs.number[q]; ok {
-			qs.known[i] = append(qs.known[i], answer)
-		}
-	}
-	for _, l := range m.EdgeLists {
-		if err := each(l.Name, know); err != nil {
+	v := &LinkEvaluator{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17}
+	v.e = &Evaluator{src: st, dev: dev, o: EvaluatorOptions{Model: o.Model.Layer(), TempDir: o.TempDir}, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
+		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
+	v.filter = v.e.edges
+	if len(m.ColumnsOf(store.RoleRelation)) > 0 {
+		if err := v.filter.readRelations(m); err != nil {
 			return nil, err
 		}
 	}
-	id := rowIDs(mb)
-	for _, p := range mb.Partitions {
-		for k := range p.Nodes {
-			dst, span := uint64(p.First)+uint64(k), mb.In.Spans[p.Base+k]
-			for at := span.Begin; at < span.End; at++ {
-				var r uint32
-				if mb.In.Relations != nil {
-					r = uint32(mb.In.Relations[at])
-				}
-				src := id(mb.In.Indices[at])
-				know(question{src, r}, uint32(dst))
-				know(question{dst, r + relations}, uint32(src))
-			}
+	if o.MemoryBytes > 0 {
+		batch := (o.MemoryBytes - scoreBytes) / evalBatchShare
+		v.batchSize = int(min(int64(v.batchSize), batch/v.answerBytes()))
+		if v.batchSize < 1 {
+			return nil, fmt.Errorf("train: evaluation within %d bytes: %w: scores take %d, an answer %d", o.MemoryBytes, store.ErrBudget, scoreBytes, v.answerBytes())
 		}
+		v.e.o.MemoryBytes = o.MemoryBytes - scoreBytes - batch
 	}
-	for i := range qs.known {
-		slices.Sort(qs.known[i])
-		qs.known[i] = slices.Compact(qs.known[i])
+	if err := v.e.plan(o.Model.Dim); err != nil {
+		return nil, err
 	}
-	return qs, nil
+	if o.Candidates > 0 && uint64(o.Candidates) < m.Nodes {
+		v.sample = SampleCandidates(m.Nodes, o.Candidates, o.Seed)
+	}
+	return v, nil
 }
 
-// rowIDs returns the function from a macro-batch's rows to internal ids.
-func rowIDs(mb *store.MacroBatch) func(row uint32) uint64 {
-	return func(row uint32) uint64 {
-		p := partitionOf(mb.Partitions, row)
-		return uint64(p.First) + uint64(row-p.Base)
+// SampleCandidates returns n < nodes different nodes, uniformly drawn, ascending: whom answers are
+// ranked against where [LinkEvaluatorOptions].Candidates is n.
+func SampleCandidates(nodes uint64, n int, seed uint64) []uint32 {
+	p := keyed.NewPermutation(keyed.New(seed).With(placeCandidates), nodes)
+	some := make([]uint32, n)
+	for i := range some {
+		some[i] = uint32(p.At(uint64(i)))
 	}
+	slices.Sort(some)
+	return some
 }
 
-// linkEvaluator ranks exactly, with every node in memory.
-type linkEvaluator struct {
-	t      *linkTrainer
-	dev    gpu.Device
-	states gpu.Memory // [nodes × dim] by internal id
-	all    gpu.Tensor
-}
+// answerBytes is what an answer takes in a batch: vectors of itself and of its question, and records.
+func (v *LinkEvaluator) answerBytes() int64 { return 8*int64(v.o.Model.Dim) + 160 }
 
-func newLinkEvaluator(t *linkTrainer, nodes int) (*linkEvaluator, error) {
-	dev := t.queue.Device()
-	mem, err := dev.Alloc(int64(nodes) * int64(t.cfg.Dim) * 4)
-	if err != nil {
-		return nil, fmt.Errorf("train: states of %d nodes: %w", nodes, err)
-	}
-	return &linkEvaluator{t: t, dev: dev, states: mem, all: gpu.MatrixOf(mem, 0, nodes, t.cfg.Dim)}, nil
-}
+// BytesRead returns the bytes read from the store and from embeddings so far.
+func (v *LinkEvaluator) BytesRead() int64 { return v.read + v.e.BytesRead() + v.filter.bytes }
 
-func (v *linkEvaluator) close() error { return v.states.Free() }
+// Tiles returns into how many pieces the nodes are cut.
+func (v *LinkEvaluator) Tiles() int { return len(v.e.tiles) }
 
-// encode computes the states of all nodes, with all their neighbours.
-func (v *linkEvaluator) encode(ctx context.Context, mb *store.MacroBatch, e *embeddings) (err error) {
-	q, dim := v.t.queue, v.t.cfg.Dim
-	if v.t.model.Hops() == 0 {
+// Embeddings returns partition p's embeddings as float32 rows in the order of its nodes. They are valid until the next call.
+type Embeddings func(ctx context.Context, p store.PartitionID) ([]byte, error)
+
+// residentRows are the embeddings of a macro-batch that holds all partitions, valid as long as it is.
+func residentRows(mb *store.MacroBatch, dim int) Embeddings {
+	return func(_ context.Context, id store.PartitionID) ([]byte, error) {
 		for _, p := range mb.Partitions {
-			q.Copy(v.all.View(int(p.First), 0, int(p.Nodes), dim), e.value.View(int(p.Base), 0, int(p.Nodes), dim))
-		}
-		return q.Sync(ctx)
-	}
-	s, err := mini.New(mini.Config{Fanouts: []int{mini.All}})
-	if err != nil {
-		return err
-	}
-	const size = 1000
-	var b mini.Batch
-	seeds := make([]uint32, 0, size)
-	for _, p := range mb.Partitions {
-		for lo := 0; lo < int(p.Nodes); lo += size {
-			n := min(size, int(p.Nodes)-lo)
-			seeds = seeds[:0]
-			for k := range n {
-				seeds = append(seeds, p.Base+uint32(lo+k))
-			}
-			if err := s.Sample(mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out}, seeds, &b); err != nil {
-				return err
-			}
-			g := v.t.graph(mb, &b)
-			x := v.t.model.Encode(&nn.Pass{Queue: q, Arena: v.t.arena}, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: v.t.arena.Uint32s(q, b.Input)})
-			q.Copy(v.all.View(int(p.First)+lo, 0, n, dim), x)
-			if err := q.Sync(ctx); err != nil {
-				return err
-			}
-			if err := v.t.arena.Reset(); err != nil {
-				return err
+			if p.ID == id {
+				return blocks.Bytes(mb.Planes[0][int(p.Base)*dim : int(p.Base+p.Nodes)*dim]), nil
 			}
 		}
+		return nil, fmt.Errorf("train: partition %d is not in memory: %w", id, store.ErrNotFound)
+	}
+}
+
+// TableRows reads embeddings from a table, a partition at a time into one buffer.
+type TableRows struct {
+	t    *store.Table
+	room *blockio.Slab // nil until used
+}
+
+// NewTableRows reads from t, which must stay open.
+func NewTableRows(t *store.Table) *TableRows { return &TableRows{t: t} }
+
+// Bytes returns the memory that reading takes.
+func (r *TableRows) Bytes() int64 {
+	var most int64
+	for p := range r.t.Partitions() {
+		most = max(most, r.t.PlaneBytes(store.PartitionID(p)))
+	}
+	return most
+}
+
+// Read implements [Embeddings].
+func (r *TableRows) Read(ctx context.Context, p store.PartitionID) ([]byte, error) {
+	if r.room == nil {
+		var err error
+		if r.room, err = blockio.AllocSlab(max(r.Bytes(), 1), blockio.SlabOptions{Threads: 1}); err != nil {
+			return nil, err
+		}
+	}
+	b := r.room.Bytes()[:r.t.PlaneBytes(p)]
+	if err := r.t.Read(ctx, p, b); err != nil {
+		return nil, err
+	}
+	return b[:int64(r.t.Nodes(p))*int64(r.t.Dim())*4], nil
+}
+
+// Close frees the buffer.
+func (r *TableRows) Close() error {
+	if r.room == nil {
+		return nil
+	}
+	room := r.room
+	r.room = nil
+	return room.Free()
+}
+
+// Run ranks the edges of lists by model and embeddings.
+func (v *LinkEvaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings, lists ...string) (_ []LinkMetrics, err error) {
+	x := &states{rowBytes: 4 * int64(v.o.Model.Dim), fill: func(b []byte, first uint64) error { return v.fill(ctx, embeddings, b, first) }}
+	if layer := model.Streamer(); layer != nil {
+		r := &evaluation{Evaluator: v.e, queue: q, in: x}
+		defer r.close()
+		if model.ReadsDegrees() {
+			if err := r.countEdges(ctx); err != nil {
+				return nil, fmt.Errorf("train: evaluation: degrees: %w", err)
+			}
+		}
+		if r.out, err = newStates(v.st.Manifest().Nodes, x.rowBytes, v.e.memory, v.o.TempDir); err != nil {
+			return nil, err
+		}
+		for i := range v.e.tiles {
+			if err := r.tile(ctx, layer, i, nil, false); err != nil {
+				return nil, fmt.Errorf("train: encode all nodes: %w", err)
+			}
+		}
+		x = r.out
+	}
+	var all []LinkMetrics
+	for _, name := range lists {
+		m, err := v.rank(ctx, q, model, x, name)
+		if err != nil {
+			return nil, fmt.Errorf("train: rank edge list %s: %w", name, err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// fill reads the embeddings of nodes from first on, whole partitions.
+func (v *LinkEvaluator) fill(ctx context.Context, embeddings Embeddings, b []byte, first uint64) error {
+	row := 4 * v.o.Model.Dim
+	for i, p := range v.st.Manifest().Partitions {
+		at := int64(uint64(p.First)-first) * int64(row)
+		if uint64(p.First) < first || at >= int64(len(b)) || p.Nodes == 0 {
+			continue
+		}
+		rows, err := embeddings(ctx, store.PartitionID(i))
+		if err != nil {
+			return err
+		}
+		if len(rows) != int(p.Nodes)*row {
+			return fmt.Errorf("train: embeddings of partition %d are %d bytes, expected %d", i, len(rows), int(p.Nodes)*row)
+		}
+		copy(b[at:], rows)
+		v.read += int64(len(rows))
 	}
 	return nil
 }
 
-// rank computes the filtered metrics of the states last encoded.
-func (v *linkEvaluator) rank(ctx context.Context, qs *questions) (LinkMetrics, error) {
-	nodes := v.all.Rows
-	block := max(1, min(len(qs.list), scoreBlockBytes/4/max(nodes, 1)))
-	scores := make([]float32, block*nodes)
-	mem, err := v.dev.Map(floatBytes(scores))
-	if err != nil {
-		return LinkMetrics{}, err
-	}
-	defer func() { _ = mem.Free() }() // borrowed: nothing is freed
-	var m LinkMetrics
-	ends, relations := make([]uint32, 0, block), make([]uint32, 0, block)
-	ranks := make([][]float64, block)
-	for lo := 0; lo < len(qs.list); lo += block {
-		n := min(block, len(qs.list)-lo)
-		ends, relations = ends[:0], relations[:0]
-		for _, q := range qs.list[lo : lo+n] {
-			ends, relations = append(ends, uint32(q.end)), append(relations, q.relation)
-		}
-		if err := v.score(ctx, ends, relations, gpu.MatrixOf(mem, 0, n, nodes)); err != nil {
-			return LinkMetrics{}, err
-		}
-		var wg sync.WaitGroup
-		for w := range v.t.cfg.Threads {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				for i := w; i < n; i += v.t.cfg.Threads {
-					ranks[i] = ranks[i][:0]
-					for _, answer := range qs.answers[lo+i] {
-						ranks[i] = append(ranks[i], rankOf(scores[i*nodes:(i+1)*nodes], answer, qs.known[lo+i]))
-					}
-				}
-			}()
-		}
-		wg.Wait()
-		for _, of := range ranks[:n] {
-			for _, r := range of {
-				m.add(r)
-			}
+// Close frees the evaluator's memory.
+func (v *LinkEvaluator) Close() error {
+	err := v.e.Close()
+	for _, s := range []*blockio.Slab{v.tile, v.some} {
+		if s != nil {
+			err = errors.Join(err, s.Free())
 		}
 	}
-	return m.mean(), nil
-}
-
-// score sets out to the scores of questions with all nodes.
-func (v *linkEvaluator) score(ctx context.Context, ends, relations []uint32, out gpu.Tensor) error {
-	q, a := v.t.queue, v.t.arena
-	known := a.Matrix(q, len(ends), v.all.Cols)
-	if q.Err() == nil {
-		q.Gather(known, v.all, a.Uint32s(q, ends))
-		p := &nn.Pass{Queue: q, Arena: a}
-		query := v.t.model.Query(p, known, a.Uint32s(q, relations))
-		if q.Err() == nil {
-			v.t.model.Score(p, query, v.all, out)
-		}
-	}
-	if err := q.Sync(ctx); err != nil {
-		return err
-	}
-	return a.Reset()
-}
-
-// rankOf returns 1 + the nodes that score higher than answer + half of those
-// that score the same, the other known answers left out. What is not a number counts as higher.
-func rankOf(scores []float32, answer uint32, known []uint32) float64 {
-	s := scores[answer]
-	var above, equal int
-	for _, v := range scores {
-		if v > s || v != v {
-			above++
-		}
-		if v == s {
-			equal++
-		}
-	}
-	if s != s {
-		return float64(len(scores))
-	}
-	for _, k := range known {
-		switch v := scores[k]; {
-		case k == answer:
-		case v == s:
-			equal--
-		case v > s || v != v:
-			above--
-		}
-	}
-	return 1 + float64(above) + float64(equal-1)/2
-}
-
-// add counts one rank: the fields are sums until mean.
-func (m *LinkMetrics) add(rank float64) {
-	m.Queries++
-	m.MRR += 1 / rank
-	for _, h := range []struct {
-		at  float64
-		sum *float64
-	}{{1, &m.Hits1}, {3, &m.Hits3}, {10, &m.Hits10}} {
-		if rank <= h.at {
-			*h.sum++
-		}
-	}
-}
-
-func (m LinkMetrics) mean() LinkMetrics {
-	n := float64(max(m.Queries, 1))
-	return LinkMetrics{m.Queries, m.MRR / n, m.Hits1 / n, m.Hits3 / n, m.Hits10 / n}
+	v.tile, v.some = nil, nil
+	return err
 }

@@ -19,11 +19,9 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 	m := st.Manifest()
 	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: true, Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
 		TableDim: cfg.Dim, TablePlanes: TablePlanes}
-	var evaluation int64 // of all nodes' states, if everything is in memory, beyond its share
 	if cfg.MemoryBytes > 0 {
 		left := cfg.MemoryBytes - programBytes
 		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
-		evaluation = max(0, int64(m.Nodes)*int64(cfg.Dim)*4-max(left, 0)/evalShare)
 	}
 	f, err := st.Forecaster(ctx, o)
 	if err != nil {
@@ -33,13 +31,7 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 	choice, err := macro.Choose(macro.Tuning{
 		Config:      macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Capacity: cfg.Buffer, Logical: cfg.Logical, Link: true, Seed: cfg.Seed},
 		MemoryBytes: o.MemoryBytes,
-		LeastBytes: func(capacity int) (int64, error) {
-			n, err := f.LeastBytes(capacity)
-			if capacity == 0 {
-				n += evaluation
-			}
-			return n, err
-		},
+		LeastBytes:  f.LeastBytes,
 		DoubleBytes: f.DoubleBytes,
 	})
 	if err != nil {
@@ -48,7 +40,7 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 	cfg.Plan, cfg.Buffer, cfg.Logical = choice.Policy, choice.Capacity, choice.Logical
 	o.Capacity, o.Swap = choice.Capacity, choice.Swap()
 	if choice.Policy == macro.Memory {
-		cfg.Buffer, o.MemoryBytes = len(m.Partitions), max(0, o.MemoryBytes-evaluation)
+		cfg.Buffer = len(m.Partitions)
 	}
 	policy, err := macro.New(choice.Config)
 	if err != nil {
