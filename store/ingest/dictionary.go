@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -17,20 +19,32 @@ import (
 )
 
 // dictionary maps sparse integer or string ids to dense ones: their rank in
-// ascending order, which depends on the set of ids only, not on threads or on
-// the order of edges. It is filled by many goroutines, then frozen, then
-// only read.
+// ascending order, which depends on the set of ids only, not on threads,
+// memory or the order of edges. It is filled by many goroutines, then frozen,
+// then only read.
 //
 // Ids are spread over shards by hash, each an open-addressing table off the Go
-// heap with a lock, which a batch takes once.
+// heap with a lock, which a batch takes once. When the tables reach the limit
+// they go, sorted, to a run on disk and begin anew. A dictionary that fits
+// stays in these tables. Any other, in the end, is one sorted file and an
+// [idIndex] of 8 to 9 bytes an id: what ids are long, or often seen again, costs disk.
 type dictionary struct {
 	strings bool
 	seed    maphash.Seed // of strings; placement only, no result depends on it
-	limit   int64        // bytes; 0 = none
+	limit   int64        // bytes
+	threads int
 	bytes   atomic.Int64
 	shards  [dictShards]dictShard
-	refs    []byte   // frozen: the ids in ascending order
+	count   int      // ids, once frozen
+	refs    []byte   // frozen, in memory: the ids in ascending order
 	order   []uint64 // view of refs: integers, or shard<<40 | offset of strings
+
+	gate   sync.RWMutex // held by add for reading, by spill for writing
+	spills int
+	files  idFiles
+	runs   []idRun
+	sorted idRun    // frozen, on disk: the ids in ascending order
+	index  *idIndex // nil = in memory
 }
 
 const (
@@ -53,20 +67,28 @@ type dictShard struct {
 
 const stringRecordBytes = 8
 
-func newDictionary(isString bool, limit int64) *dictionary {
-	return &dictionary{strings: isString, seed: maphash.MakeSeed(), limit: limit}
+// newDictionary makes an empty one that takes at most limit bytes of memory.
+func newDictionary(isString bool, limit int64, threads int, files idFiles) *dictionary {
+	return &dictionary{strings: isString, seed: maphash.MakeSeed(), limit: limit, threads: max(1, threads), files: files}
 }
 
 // Close frees the tables.
 func (d *dictionary) Close() {
+	d.freeTables()
+	if d.index != nil {
+		d.index.Close()
+	}
+}
+
+func (d *dictionary) freeTables() {
 	for i := range d.shards {
 		s := &d.shards[i]
-		freeOffHeap(s.mem)
-		freeOffHeap(s.ranks)
-		freeOffHeap(s.text)
-		*s = dictShard{}
+		d.free(s.mem)
+		d.free(s.ranks)
+		d.free(s.text)
+		s.mem, s.slots, s.ranks, s.used, s.text, s.end = nil, nil, nil, 0, nil, 0
 	}
-	freeOffHeap(d.refs)
+	d.free(d.refs)
 	d.refs, d.order = nil, nil
 }
 
@@ -91,8 +113,15 @@ func (d *dictionary) add(ids *IDs, w *dictScratch) error {
 	for i := range n {
 		var h uint64
 		if d.strings {
-			h = maphash.Bytes(d.seed, ids.At(i))
+			id := ids.At(i)
+			if len(id) > idBytesMax {
+				return Inputf("ids", "an id of %d bytes (%.40q…), at most %d are possible", len(id), id, idBytesMax)
+			}
+			h = maphash.Bytes(d.seed, id)
 		} else {
+			if ids.Ints[i] == math.MaxUint64 {
+				return Inputf("ids", "id %d, expected less", ids.Ints[i])
+			}
 			h = hashInt(ids.Ints[i])
 		}
 		w.hashes[i] = h
@@ -100,23 +129,30 @@ func (d *dictionary) add(ids *IDs, w *dictScratch) error {
 		w.byPart[k] = append(w.byPart[k], uint32(i))
 	}
 	for k := range w.byPart {
-		if len(w.byPart[k]) == 0 {
-			continue
-		}
-		if err := d.addShard(&d.shards[k], ids, w.byPart[k], w.hashes); err != nil {
-			return err
+		for list := w.byPart[k]; len(list) > 0; {
+			d.gate.RLock()
+			spills := d.spills
+			n, err := d.addShard(&d.shards[k], ids, list, w.hashes)
+			d.gate.RUnlock()
+			if list = list[n:]; errors.Is(err, errTablesFull) {
+				err = d.spillAfter(spills)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (d *dictionary) addShard(s *dictShard, ids *IDs, which []uint32, hashes []uint64) error {
+// addShard enters those of ids that which lists, and returns how many it did before an error.
+func (d *dictionary) addShard(s *dictShard, ids *IDs, which []uint32, hashes []uint64) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, i := range which {
+	for n, i := range which {
 		if 2*(s.used+1) > len(s.slots) {
 			if err := d.grow(s); err != nil {
-				return err
+				return n, err
 			}
 		}
 		mask := uint64(len(s.slots) - 1)
@@ -139,7 +175,7 @@ func (d *dictionary) addShard(s *dictShard, ids *IDs, which []uint32, hashes []u
 			if slot == 0 {
 				off, err := d.record(s, id)
 				if err != nil {
-					return err
+					return n, err
 				}
 				s.slots[at] = hashes[i]&^offsetMask | uint64(off+1)
 				s.used++
@@ -151,7 +187,7 @@ func (d *dictionary) addShard(s *dictShard, ids *IDs, which []uint32, hashes []u
 			at = (at + 1) & mask
 		}
 	}
-	return nil
+	return len(which), nil
 }
 
 // A string's slot: 24 bits of its hash, 40 of its record's offset plus one.
@@ -181,9 +217,13 @@ func (d *dictionary) record(s *dictShard, id []byte) (int, error) {
 	return off, nil
 }
 
+// errTablesFull says that the tables have reached the limit.
+var errTablesFull = errors.New("ingest: the dictionary's tables are full")
+
 func (d *dictionary) alloc(n int64) ([]byte, error) {
-	if total := d.bytes.Add(n); d.limit > 0 && total > d.limit {
-		return nil, fmt.Errorf("%w: the dictionary of ids needs more than %d MiB; at least twice the budget would do", store.ErrBudget, d.limit>>20)
+	if d.bytes.Add(n) > d.limit {
+		d.bytes.Add(-n)
+		return nil, errTablesFull
 	}
 	return offHeap(n)
 }
@@ -225,13 +265,20 @@ func (d *dictionary) grow(s *dictShard) error {
 }
 
 // freeze ranks the ids. No add may follow.
-func (d *dictionary) freeze() error {
-	n := 0
+func (d *dictionary) freeze(ctx context.Context) error {
+	n, slots := 0, 0
 	for k := range d.shards {
-		n += d.shards[k].used
+		n, slots = n+d.shards[k].used, slots+len(d.shards[k].slots)
 	}
-	if n > partitioner.MaxNodes-1 {
-		return Inputf("ids", "%d distinct ids, at most %d are possible", n, uint64(partitioner.MaxNodes-1))
+	need := 8 * int64(n)
+	if !d.strings { // room to sort, ranks beside the slots
+		need += 8*int64(n) + 4*int64(slots)
+	}
+	if len(d.runs) > 0 || d.bytes.Load()+need > d.limit {
+		return d.toDisk(ctx)
+	}
+	if d.count = n; n > partitioner.MaxNodes-1 {
+		return tooManyIDs(uint64(n))
 	}
 	var err error
 	if d.refs, err = d.alloc(8 * int64(n)); err != nil {
@@ -260,6 +307,10 @@ func (d *dictionary) freeze() error {
 		return nil
 	}
 	return d.rankInts()
+}
+
+func tooManyIDs(n uint64) error {
+	return Inputf("ids", "%d distinct ids, at most %d are possible", n, uint64(partitioner.MaxNodes-1))
 }
 
 func (d *dictionary) rankInts() error {
@@ -308,11 +359,18 @@ func (d *dictionary) find(id uint64) (*dictShard, int) {
 func (d *dictionary) text(ref uint64) []byte { return d.shards[ref>>40].at(int(ref & offsetMask)) }
 
 // Len is the number of ids, once frozen.
-func (d *dictionary) Len() int { return len(d.order) }
+func (d *dictionary) Len() int { return d.count }
 
 // rank returns the dense id of item i of ids; false if it is not there.
 func (d *dictionary) rank(ids *IDs, i int) (uint64, bool) {
-	if !d.strings {
+	switch {
+	case d.index != nil && d.strings:
+		return d.index.rank(maphash.Bytes(d.seed, ids.At(i)), ids.At(i))
+	case d.index != nil:
+		var id [8]byte
+		binary.BigEndian.PutUint64(id[:], ids.Ints[i])
+		return d.index.rank(hashInt(ids.Ints[i]), id[:])
+	case !d.strings:
 		t, at := d.find(ids.Ints[i])
 		if at < 0 {
 			return 0, false
@@ -364,12 +422,33 @@ func (r *run) collectIDs(ctx context.Context) error {
 		return err
 	}
 	r.dict = d
-	r.state.Nodes, r.state.DictionaryBytes = uint64(d.Len()), d.bytes.Load()
-	return nil
+	r.state.Nodes = uint64(d.Len())
+	return r.settleDictionary(ctx, r.placeBytesOf(r.state.Nodes))
+}
+
+// settleDictionary keeps the dictionary in memory if the budget has room for it
+// beside places, and else moves it to disk, if its index fits.
+func (r *run) settleDictionary(ctx context.Context, places int64) error {
+	d := r.dict
+	r.state.DictionaryBytes = d.bytes.Load()
+	if d.index != nil || !d.onDisk() && r.leastBytes(places) <= r.o.MemoryBytes {
+		return nil
+	}
+	r.state.DictionaryBytes = indexBytes(uint64(d.Len()))
+	if err := r.checkBudget(places); err != nil {
+		return err
+	}
+	if !d.onDisk() {
+		if err := d.toDisk(ctx); err != nil {
+			return err
+		}
+	}
+	r.state.BytesSpilled += d.files.written
+	return d.buildIndex(ctx)
 }
 
 func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
-	d := newDictionary(r.desc.IDs == store.IDsStrings, max(r.o.MemoryBytes-runtimeBytes-sourceBytes, 1<<20))
+	d := newDictionary(r.desc.IDs == store.IDsStrings, max(r.o.MemoryBytes-runtimeBytes-sourceBytes, 1<<20), r.o.Threads, r.idFiles("dictionary"))
 	defer func() {
 		if err != nil {
 			d.Close()
@@ -396,7 +475,11 @@ func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
 					names[string(n)] = true
 				}
 			}
+			many := len(names)
 			mu.Unlock()
+			if many > RelationsMax {
+				return Inputf(b.At.Of(0), "more than %d relations", RelationsMax)
+			}
 		}
 		r.tick(int64(b.Len()))
 		return nil
@@ -429,7 +512,15 @@ func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
 		}
 		slices.Sort(r.state.Relations)
 	}
-	return d, d.freeze()
+	if err := d.freeze(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// idFiles makes scratch files of the ingest.
+func (r *run) idFiles(prefix string) idFiles {
+	return idFiles{fs: r.w.FS(), dir: r.w.TempDir(), prefix: prefix}
 }
 
 // denseEdges streams the source's edges with dense ids and numbered relations.

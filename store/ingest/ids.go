@@ -1,12 +1,9 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -179,9 +176,9 @@ func (r *run) ids(ctx context.Context) error {
 	case r.dict == nil:
 		return r.denseIDs(ctx, same, same)
 	case r.dict.strings:
-		return r.stringIDs(ctx, r.dict.text, r.dict.order, nil)
+		return r.dictionaryStrings(ctx)
 	}
-	return r.integerIDs(ctx, func(id uint64) uint64 { return r.dict.order[id] }, same)
+	return r.dictionaryInts(ctx)
 }
 
 // integerIDs writes integer ids and their dictionary: external gives a dense id's, byRank
@@ -203,6 +200,36 @@ func (r *run) integerIDs(ctx context.Context, external, byRank func(uint64) uint
 	}
 	r.m.IDs.Dictionaries = []uint64{r.w.Version()}
 	return d.Close()
+}
+
+// dictionaryInts writes the dictionary's integers.
+func (r *run) dictionaryInts(ctx context.Context) error {
+	h := blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint64, Dim: 1}
+	ref, err := r.nodeFile(ctx, "external", h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+		const step = 1 << 13
+		buf := make([]byte, 0, 8*step)
+		first := uint64(0)
+		err := r.dict.each(ctx, func(rank uint64, id []byte) error {
+			if buf = binary.LittleEndian.AppendUint64(buf, binary.BigEndian.Uint64(id)); len(buf) < 8*step {
+				return nil
+			}
+			err := emit(first, buf)
+			first, buf = rank+1, buf[:0]
+			return err
+		})
+		if err == nil && len(buf) > 0 {
+			err = emit(first, buf)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.m.Files = append(r.m.Files, ref)
+	r.m.IDs.External, r.m.IDs.Kind = []string{ref.Name}, store.IDsIntegers
+	return r.writeDictionary(ctx, func(ctx context.Context, fn func(id []byte, dense uint64) error) error {
+		return r.dict.each(ctx, func(rank uint64, id []byte) error { return fn(id, rank) })
+	})
 }
 
 // integerColumn writes the external ids of all nodes as integers.
@@ -287,130 +314,5 @@ func (r *run) denseIDs(ctx context.Context, external, dense func(uint64) uint64)
 	}
 	r.m.Files = append(r.m.Files, store.Ref(name, info))
 	r.m.IDs.Kind, r.m.IDs.Map = store.IDsDense, name
-	return nil
-}
-
-// namedIDs reads the names of dense ids, which become the external ids.
-func (r *run) namedIDs(ctx context.Context) error {
-	d := newDictionary(true, r.budget.edges)
-	defer d.Close()
-	s := &d.shards[0] // a plain arena: the order of names is that of ids
-	refs, err := offHeap(8 * 2 * int64(r.layout.nodes))
-	if err != nil {
-		return err
-	}
-	defer freeOffHeap(refs)
-	both, err := blocks.View[uint64](refs)
-	if err != nil {
-		return err
-	}
-	byID, sorted := both[:r.layout.nodes], both[r.layout.nodes:]
-	n := uint64(0)
-	where := Position{File: r.desc.Input, Unit: "name"}
-	err = r.src.Names(ctx, r.srcEnv(), func(names *IDs, at Position) error {
-		where = at
-		for i := range names.Len() {
-			if n == r.layout.nodes {
-				return Inputf(at.Of(i), "more names than nodes (%d)", n)
-			}
-			off, err := d.record(s, names.At(i))
-			if err != nil {
-				return err
-			}
-			byID[n] = uint64(off)
-			n++
-		}
-		return ctx.Err()
-	})
-	if err != nil {
-		return err
-	}
-	if n != r.layout.nodes {
-		return Inputf(where.File, "%d names, expected %d (the number of nodes)", n, r.layout.nodes)
-	}
-	for id := range sorted {
-		sorted[id] = uint64(id)
-	}
-	slices.SortFunc(sorted, func(a, b uint64) int { return bytes.Compare(d.text(byID[a]), d.text(byID[b])) })
-	for i := 1; i < len(sorted); i++ {
-		if a, b := sorted[i-1], sorted[i]; bytes.Equal(d.text(byID[a]), d.text(byID[b])) {
-			return Inputf(where.File, "nodes %d and %d have the same name %q", min(a, b), max(a, b), d.text(byID[a]))
-		}
-	}
-	return r.stringIDs(ctx, d.text, byID, sorted)
-}
-
-// stringIDs writes string ids: refs holds a reference to each node's string by
-// dense id, sorted the dense ids in ascending order of strings (nil if they are so).
-func (r *run) stringIDs(ctx context.Context, text func(ref uint64) []byte, refs, sorted []uint64) (err error) {
-	h := blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint8, Partitions: uint32(r.layout.partitions())}
-	name, w, err := r.w.CreateFile("external", h)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = w.Abort()
-		}
-	}()
-	mem, err := offHeap(4 * int64(r.layout.nodes))
-	if err != nil {
-		return err
-	}
-	defer freeOffHeap(mem)
-	byInternal, err := blocks.View[uint32](mem) // nodes of strings are fewer than 2³²
-	if err != nil {
-		return err
-	}
-	for id := range r.layout.nodes {
-		byInternal[r.layout.internal(r.places.of(id))] = uint32(id)
-	}
-	for p := range r.layout.sizes {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		nodes := byInternal[r.layout.first[p]:r.layout.first[p+1]]
-		lengths := make([]int, len(nodes))
-		for i, id := range nodes {
-			lengths[i] = len(text(refs[id]))
-		}
-		if err := w.Begin(uint64(p)); err != nil {
-			return err
-		}
-		if _, err := w.Write(blocks.StringOffsets(lengths)); err != nil {
-			return err
-		}
-		for _, id := range nodes {
-			if _, err := w.Write(text(refs[id])); err != nil {
-				return err
-			}
-		}
-		if err := w.End(uint64(len(nodes))); err != nil {
-			return err
-		}
-		r.tick(int64(len(nodes)))
-	}
-	info, err := w.Close()
-	if err != nil {
-		return err
-	}
-	d, err := r.w.NewDictionary()
-	if err != nil {
-		return err
-	}
-	for k := range refs {
-		id := uint64(k)
-		if sorted != nil {
-			id = sorted[k]
-		}
-		if err := d.AddString(text(refs[id]), store.NodeID(r.layout.internal(r.places.of(id)))); err != nil {
-			return fmt.Errorf("dictionary: %w", err)
-		}
-	}
-	if err := d.Close(); err != nil {
-		return err
-	}
-	r.m.Files = append(r.m.Files, store.Ref(name, info))
-	r.m.IDs = store.IDInfo{Kind: store.IDsStrings, External: []string{name}, Dictionaries: []uint64{r.w.Version()}}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"sync/atomic"
 
@@ -273,7 +274,7 @@ func (r *run) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.divide(placeBytes(nodes, l.placeBits()), nodes); err != nil {
+	if err := r.divide(ctx, placeBytes(nodes, l.placeBits())); err != nil {
 		return err
 	}
 	_, shardsMax := planChunks(r.budget.edges*3/4, r.o.Threads, min(p, 256))
@@ -350,19 +351,47 @@ func (r *run) rules() edgeRules {
 	return rules
 }
 
-// divide shares out the budget, or refuses it with the smallest that would do.
-func (r *run) divide(placeBytes int64, nodes uint64) error {
-	fixed := int64(runtimeBytes) + sourceBytes + placeBytes + r.state.DictionaryBytes
+// fixedBytes is the memory that the whole ingest takes, beside what edges and columns share.
+func (r *run) fixedBytes(places int64) int64 {
+	fixed := int64(runtimeBytes) + sourceBytes + places + r.state.DictionaryBytes
 	if r.kept != nil {
-		fixed += 16 * int64(nodes) // keptIDs
+		fixed += 16 * int64(r.state.Nodes) // keptIDs
 	}
+	return fixed
+}
+
+// leastBytes is the smallest budget that works.
+func (r *run) leastBytes(places int64) int64 {
 	// A split is a byte a node in memory, when the edges' memory is free again.
-	least := fixed + max(edgesMin, int64(nodes)+4<<20)
-	if r.o.MemoryBytes < least {
+	return r.fixedBytes(places) + max(edgesMin, int64(r.state.Nodes)+4<<20)
+}
+
+// checkBudget refuses a budget that is too small and names the smallest that works.
+func (r *run) checkBudget(places int64) error {
+	if least := r.leastBytes(places); r.o.MemoryBytes < least {
 		return fmt.Errorf("%w: %d MiB for a graph of %d nodes; the smallest that works is %d MiB",
-			store.ErrBudget, r.o.MemoryBytes>>20, nodes, (least+1<<20-1)>>20)
+			store.ErrBudget, r.o.MemoryBytes>>20, r.state.Nodes, (least+1<<20-1)>>20)
 	}
-	free := r.o.MemoryBytes - fixed
+	return nil
+}
+
+// placeBytesOf is the size of the map of places that evenly filled partitions need.
+func (r *run) placeBytesOf(nodes uint64) int64 {
+	p := uint64(r.partitions(nodes))
+	return placeBytes(nodes, uint(bits.Len64(p-1)+bits.Len64(max((nodes+p-1)/p, 1)-1)))
+}
+
+// divide shares out the budget, or refuses it with the smallest that would do.
+func (r *run) divide(ctx context.Context, placeBytes int64) error {
+	if r.dict != nil {
+		if err := r.settleDictionary(ctx, placeBytes); err != nil {
+			return err
+		}
+	}
+	if err := r.checkBudget(placeBytes); err != nil {
+		return err
+	}
+	free := r.o.MemoryBytes - r.fixedBytes(placeBytes)
 	r.budget = budget{source: sourceBytes, edges: free, columns: min(free, 1<<30)}
 	return nil
 }

@@ -260,9 +260,15 @@ func isParquet(fs vfs.FS, path string) bool {
 
 // openEdgeTables opens edges as text or Parquet, with tables of nodes beside them.
 func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []string) (ingest.Source, error) {
-	t := edgeTables{train: path}
-	if info, err := fs.Stat(path); err == nil && info.IsDir() && !findParquet(fs, path) || format == "parquet" && err == nil && info.IsDir() && findTables(fs, path).train != "" {
-		if t = findTables(fs, path); t.train == "" {
+	info, err := fs.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	t := edgeTables{train: path} // a file, or a folder of part files
+	if info.IsDir() {
+		if found := findTables(fs, path); found.train != "" {
+			t = found
+		} else if !findParquet(fs, path) {
 			return nil, ingest.Inputf(path, "no edges.tsv, edges.csv, edges.txt or edges.parquet")
 		}
 	}

@@ -40,10 +40,13 @@ func (w *watchedFS) saw(what, path string, err error) error {
 func (w *watchedFS) verdict(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.first != nil && (err == nil || errors.Is(err, ingest.ErrInput)) {
+	switch {
+	case w.first == nil || err != nil && errors.Is(err, w.first):
+		return err
+	case err == nil || errors.Is(err, ingest.ErrInput):
 		return fmt.Errorf("input: %w", w.first)
 	}
-	return err
+	return fmt.Errorf("input: %w; then: %w", w.first, err)
 }
 
 // Stat implements [vfs.FS].
