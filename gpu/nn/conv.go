@@ -50,21 +50,28 @@ func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		q.Fail(fmt.Errorf("nn: %s: input is %v, expected one table of %d columns: %w", s.name, in.Tables, s.in, gpu.ErrShape))
 		return gpu.Tensor{}
 	}
-	s.loops = q.SelfLoops(p.Arena, *g)
-	s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
-	q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
-	z := p.Arena.Matrix(q, g.NumDst, s.in)
-	q.Aggregate(gpu.AggregateOptions{Index: in.Index, Weights: s.weights}, s.loops, in.Tables[0], z)
+	z := s.of(p, g, in)
 	if p.Train && s.inputDropout > 0 {
 		q.Dropout(gpu.DropoutOptions{P: s.inputDropout, Seed: ^p.DropoutSeed}, z)
 	}
 	return z
 }
 
-// backward returns the gradient of the input [NumSrc × in] from that of z.
+// of returns the weighted sums of rows of any width.
+func (s *neighbourSum) of(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	q := p.Queue
+	s.loops = q.SelfLoops(p.Arena, *g)
+	s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
+	q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
+	z := p.Arena.Matrix(q, g.NumDst, in.Tables[0].Cols)
+	q.Aggregate(gpu.AggregateOptions{Index: in.Index, Weights: s.weights}, s.loops, in.Tables[0], z)
+	return z
+}
+
+// backward returns the gradient of the rows summed [NumSrc × c] from that of the sums.
 func (s *neighbourSum) backward(p *Pass, dz gpu.Tensor) gpu.Tensor {
 	q := p.Queue
-	dIn := p.Arena.Matrix(q, s.loops.NumSrc, s.in)
+	dIn := p.Arena.Matrix(q, s.loops.NumSrc, dz.Cols)
 	q.Fill(dIn, 0)
 	q.TransposeEdges(p.Arena, &s.loops)
 	q.AggregateHeadsBackward(s.loops, s.weights, dz, dIn)
@@ -125,10 +132,15 @@ func (l linear) forward(p *Pass, x gpu.Tensor, relu bool) gpu.Tensor {
 
 // backward sets the parameters' gradients and returns that of x if needInput.
 func (l linear) backward(p *Pass, x, dy gpu.Tensor, needInput bool) gpu.Tensor {
+	p.Queue.ColumnSum(dy, l.b.Grad)
+	return l.weightBackward(p, x, dy, needInput)
+}
+
+// weightBackward is backward without the bias.
+func (l linear) weightBackward(p *Pass, x, dy gpu.Tensor, needInput bool) gpu.Tensor {
 	q := p.Queue
 	q.Gemm(gpu.GemmOptions{TransA: true}, x, dy, l.w.Grad)
-	q.ColumnSum(dy, l.b.Grad)
-	if !needInput {
+	if !needInput || q.Err() != nil {
 		return gpu.Tensor{}
 	}
 	dx := p.Arena.Matrix(q, x.Rows, x.Cols)

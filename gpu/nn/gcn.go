@@ -23,7 +23,10 @@ type GCN struct {
 	act        Activation
 	sum        neighbourSum
 	lin        linear
-	z, y       gpu.Tensor // of the pass between Forward and Backward
+	ordered
+	// Of the pass between Forward and Backward: what the weights multiply, sums
+	// [NumDst × in] or with MultiplyFirst states [NumSrc × in], and the output.
+	z, y gpu.Tensor
 }
 
 var _ Streamer = (*GCN)(nil)
@@ -31,7 +34,7 @@ var _ Streamer = (*GCN)(nil)
 // NewGCN declares a layer's parameters in p: "i.weight" [in × out] and
 // "i.bias". inputDropout is for a first layer: its input needs no gradient.
 func NewGCN(p *Params, index, in, out int, act Activation, inputDropout float32) *GCN {
-	return &GCN{index: index, out: out, act: act, lin: newLinear(p, fmt.Sprint(index), in, out),
+	return &GCN{index: index, out: out, act: act, lin: newLinear(p, fmt.Sprint(index), in, out), ordered: newOrdered(false, inputDropout),
 		sum: neighbourSum{name: fmt.Sprintf("GCN layer %d", index), in: in, symmetric: true, inputDropout: inputDropout}}
 }
 
@@ -52,9 +55,30 @@ func (l *GCN) ReadsDegrees() bool { return true }
 
 // Forward implements [Layer]. in has one table.
 func (l *GCN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	if l.order == MultiplyFirst {
+		l.y = l.multiplyFirst(p, g, in)
+		return l.y
+	}
 	l.z = l.sum.forward(p, g, in)
 	l.y = l.dense(p, l.z)
 	return l.y
+}
+
+// multiplyFirst returns act(A·(x·W) + b).
+func (l *GCN) multiplyFirst(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	q := p.Queue
+	if l.z = wholeInput(p, l.sum.name, g.NumSrc, l.sum.in, in); q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	t := p.Arena.Matrix(q, g.NumSrc, l.out)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	q.Gemm(gpu.GemmOptions{}, l.z, l.lin.w.Value, t)
+	y := l.sum.of(p, g, Dense(t))
+	q.AddBias(l.act.ReLU, l.lin.b.Value, y)
+	l.act.drop(p, l.index, y)
+	return y
 }
 
 func (l *GCN) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
@@ -66,6 +90,10 @@ func (l *GCN) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 // Backward implements [Layer].
 func (l *GCN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	l.act.backward(p, l.index, l.y, dOut)
+	if l.order == MultiplyFirst && p.Queue.Err() == nil {
+		p.Queue.ColumnSum(dOut, l.lin.b.Grad)
+		return l.lin.weightBackward(p, l.z, l.sum.backward(p, dOut), needInput)
+	}
 	dz := l.lin.backward(p, l.z, dOut, needInput)
 	if !needInput || p.Queue.Err() != nil {
 		return gpu.Tensor{}

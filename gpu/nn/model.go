@@ -34,6 +34,9 @@ type Config struct {
 	// that of the matrices that its relations are sums of, 0 means 4.
 	Relations int `json:"relations,omitempty" yaml:"relations"`
 	Bases     int `json:"bases,omitempty" yaml:"bases"`
+	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
+	// [Model.ChooseOrders], "aggregate" or "multiply".
+	Order string `json:"order,omitempty" yaml:"order"`
 	// PrecomputedHop reads the first layer's neighbourhood mean from a second input table.
 	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
 	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
@@ -115,7 +118,7 @@ func (c *Config) Validate() error {
 	case !(c.InputDropout >= 0 && c.InputDropout < 1):
 		return fmt.Errorf("nn: input dropout %v, expected 0 ≤ p < 1", c.InputDropout)
 	}
-	return nil
+	return c.checkOrder()
 }
 
 // Model is a stack of layers with its parameters.

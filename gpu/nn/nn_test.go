@@ -31,6 +31,7 @@ type fixture struct {
 
 	relations [][]uint16 // of each block's edges, where the model has relations
 	groupers  []nn.Grouper
+	choices   []nn.Choice // of the last step
 }
 
 func floats(t gpu.Tensor, q *gpu.Queue) []float32 {
@@ -130,6 +131,7 @@ func (f *fixture) step(backward bool) float64 {
 			f.groupers[l].Group(f.q, a, &graphs[l], e[0], e[1], f.relations[l])
 		}
 	}
+	f.choices = f.model.ChooseOrders(graphs, 4)
 	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5}
 	logits := f.model.Forward(p, graphs, nn.Input{Tables: []gpu.Tensor{f.table}, Index: f.index})
 	var grad gpu.Tensor
@@ -152,6 +154,9 @@ func (f *fixture) step(backward bool) float64 {
 func variants() map[string]nn.Config {
 	return map[string]nn.Config{
 		"sage": {Model: "sage"}, "gcn": {Model: "gcn"}, "gat": {Model: "gat", Heads: 2}, "gin": {Model: "gin"}, "mlp": {Model: "mlp"},
+		"sage, multiply first":        {Model: "sage", Order: "multiply"},
+		"gcn, multiply first":         {Model: "gcn", Order: "multiply"},
+		"gcn, multiply first, norm":   {Model: "gcn", Order: "multiply", Norm: "layer", Residual: true},
 		"sage max":                    {Model: "sage", Aggregator: "max"},
 		"rgcn":                        {Model: "rgcn", Relations: 3, Bases: 2},
 		"rgcn, batch norm, residual":  {Model: "rgcn", Relations: 5, Bases: 3, Norm: "batch", Residual: true},

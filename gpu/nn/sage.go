@@ -13,7 +13,8 @@ import (
 //	out[v] = act(W_self·h[v] + W_neigh·mean(h[u] : u → v) + b)
 //
 // The two products are one: the rows [h[v], mean] (n × 2·In) times the weights
-// stacked (2·In × Out). The mean of a node without neighbours is 0.
+// stacked (2·In × Out). The mean of a node without neighbours is 0. With
+// [MultiplyFirst] the mean is of the products W_neigh·h[u] instead.
 type SAGE struct {
 	index   int // of the layer in its model: keys its dropout
 	in, out int
@@ -22,10 +23,12 @@ type SAGE struct {
 	// features and each mean are masked on their own and the features themselves stay untouched.
 	inputDropout float32
 	w, b         *Param
+	ordered
 
 	// Of the pass between Forward and Backward.
 	g *gpu.Graph
-	z gpu.Tensor // [NumDst × 2·in]
+	z gpu.Tensor // [NumDst × 2·in]; with MultiplyFirst none
+	x gpu.Tensor // [NumSrc × in], with MultiplyFirst
 	y gpu.Tensor // [NumDst × out], activated
 }
 
@@ -37,7 +40,7 @@ func NewSAGE(p *Params, index, in, out int, act Activation, inputDropout float32
 	name := fmt.Sprint(index)
 	return &SAGE{index: index, in: in, out: out, act: act, inputDropout: inputDropout,
 		w: p.Add(name+".weight", 2*in, out, FanIn(in)),
-		b: p.Add(name+".bias", 1, out, Zero)}
+		b: p.Add(name+".bias", 1, out, Zero), ordered: newOrdered(true, inputDropout)}
 }
 
 // InDim returns the columns of a source's state.
@@ -55,6 +58,11 @@ func (l *SAGE) Hops() int { return 1 }
 // Forward implements [Layer]. in has one table.
 func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
+	if l.order == MultiplyFirst && l.history(p) == nil { // a history's sums are of states, not of products
+		l.g, l.z = g, gpu.Tensor{}
+		l.y = l.multiplyFirst(p, in)
+		return l.y
+	}
 	z := p.Arena.Matrix(q, g.NumDst, 2*l.in)
 	if !l.self(p, g.NumDst, in, z) {
 		return gpu.Tensor{}
@@ -75,6 +83,51 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	y := l.dense(p, z)
 	l.g, l.z, l.y = g, z, y
 	return y
+}
+
+// multiplyFirst returns act(x·W_self + mean(x·W_neigh) + b).
+func (l *SAGE) multiplyFirst(p *Pass, in Input) gpu.Tensor {
+	q, n := p.Queue, l.g.NumDst
+	if l.x = wholeInput(p, fmt.Sprintf("SAGE layer %d", l.index), l.g.NumSrc, l.in, in); q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	t, mean, y := p.Arena.Matrix(q, l.g.NumSrc, l.out), p.Arena.Matrix(q, n, l.out), p.Arena.Matrix(q, n, l.out)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	q.Gemm(gpu.GemmOptions{}, l.x, l.w.Value.View(l.in, 0, l.in, l.out), t)
+	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, *l.g, t, mean)
+	q.Gemm(gpu.GemmOptions{}, l.x.Head(n), l.w.Value.Head(l.in), y)
+	q.Axpy(1, mean, y)
+	q.AddBias(l.act.ReLU, l.b.Value, y)
+	l.act.drop(p, l.index, y)
+	return y
+}
+
+// multiplyFirstBackward is Backward of multiplyFirst.
+func (l *SAGE) multiplyFirstBackward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+	q, n := p.Queue, l.g.NumDst
+	l.act.backward(p, l.index, l.y, dOut)
+	q.ColumnSum(dOut, l.b.Grad)
+	dt := p.Arena.Matrix(q, l.g.NumSrc, l.out)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	q.Fill(dt, 0)
+	q.Transpose(p.Arena, l.g)
+	q.AggregateBackward(gpu.Mean, *l.g, dOut, dt)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.x.Head(n), dOut, l.w.Grad.Head(l.in))
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dt, l.w.Grad.View(l.in, 0, l.in, l.out))
+	if !needInput {
+		return gpu.Tensor{}
+	}
+	dIn := p.Arena.Matrix(q, l.g.NumSrc, l.in)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	q.Gemm(gpu.GemmOptions{TransB: true}, dt, l.w.Value.View(l.in, 0, l.in, l.out), dIn)
+	q.Gemm(gpu.GemmOptions{TransB: true, Accumulate: true}, dOut, l.w.Value.Head(l.in), dIn.Head(n))
+	return dIn
 }
 
 // history returns what completes this layer's means in p, or nil.
@@ -101,6 +154,9 @@ func (l *SAGE) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 // Backward implements [Layer].
 func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q := p.Queue
+	if l.z.IsZero() {
+		return l.multiplyFirstBackward(p, dOut, needInput)
+	}
 	dz := l.denseBackward(p, dOut, needInput)
 	if !needInput || q.Err() != nil {
 		return gpu.Tensor{}

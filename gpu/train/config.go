@@ -41,6 +41,10 @@ type Config struct {
 	// Split names the split column; default: the store's first.
 	Split string `json:"split" yaml:"split"`
 
+	// Order says which product of a sage or gcn layer comes first: "auto" (default), by the
+	// sizes of the first mini-batch, "aggregate" or "multiply". See [nn.Model.ChooseOrders].
+	Order string `json:"order" yaml:"order"`
+
 	// History adds the hidden states of neighbours that are not in memory to the
 	// last layer's means, as of the start of the epoch; 2 layers or more.
 	History bool `json:"history" yaml:"history"`
@@ -77,6 +81,7 @@ func (c *Config) Normalize() error {
 	set(&c.Plan, "auto")
 	set(&c.IOEngine, "auto")
 	set(&c.Device, "auto")
+	set(&c.Order, nn.OrderAuto)
 	setInt := func(n *int, v int) {
 		if *n == 0 {
 			*n = v
@@ -145,7 +150,7 @@ type shape struct {
 // model returns the model's description for a store.
 func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Seed: c.Seed}
+		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Order: c.Order, Seed: c.Seed}
 	if c.Model == "rgcn" {
 		m.Relations = s.relations
 		if s.inverse {

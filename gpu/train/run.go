@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 )
 
@@ -50,10 +51,12 @@ type Summary struct {
 	Batches       int64     `json:"batches"`
 	SampledEdges  int64     `json:"sampled_edges"`
 	Seed          uint64    `json:"seed"`
-	Plan          string    `json:"plan"`
-	Device        string    `json:"device"`
-	IOEngine      string    `json:"io_engine"`
-	Profile       Profile   `json:"profile"` // of all epochs together
+	// Choices is how layers were computed, which decides the results' last bits.
+	Choices  []nn.Choice `json:"choices,omitempty"`
+	Plan     string      `json:"plan"`
+	Device   string      `json:"device"`
+	IOEngine string      `json:"io_engine"`
+	Profile  Profile     `json:"profile"` // of all epochs together
 }
 
 // Hooks let a caller watch a run. Any may be nil; they are called from the
@@ -63,6 +66,8 @@ type Hooks struct {
 	Start func(Config)
 	Batch func(epoch int, batches int64) // after each mini-batch's step
 	Epoch func(Epoch)
+	// Choices is called once, when the first mini-batch has decided how layers are computed.
+	Choices func([]nn.Choice)
 	// Macro is called after each epoch's training with what the partition buffer measured.
 	Macro func(store.MacroStats)
 }
@@ -95,6 +100,7 @@ type session struct {
 func (s *session) run(ctx context.Context) error {
 	start := time.Now()
 	best := -1.0
+	s.t.chosen = s.hooks.Choices
 	for e := range s.cfg.Epochs {
 		r, err := s.epoch(ctx, e)
 		if err != nil {
@@ -122,6 +128,7 @@ func (s *session) run(ctx context.Context) error {
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = m[0].Accuracy, m[1].Accuracy
 	s.sum.EvalBytesRead = s.eval.BytesRead()
+	s.sum.Choices = s.t.choices
 	s.sum.TotalSeconds = time.Since(start).Seconds()
 	return nil
 }

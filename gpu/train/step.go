@@ -67,6 +67,10 @@ type trainer struct {
 	relations int // of the store
 	// history is what nodes outside memory contribute, nil without.
 	history *history
+	// choices is how layers are computed, once the first mini-batch was measured; chosen, if
+	// not nil, is told.
+	choices []nn.Choice
+	chosen  func([]nn.Choice)
 }
 
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape) (_ *trainer, err error) {
@@ -186,6 +190,11 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 		t.labels = append(t.labels, mb.Labels[row])
 	}
 	input := t.blocks(mb, b)
+	if t.choices == nil {
+		if t.choices = t.model.ChooseOrders(t.graphs, tables[0].Elem.Size()); t.chosen != nil {
+			t.chosen(t.choices)
+		}
+	}
 	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
 	if t.history != nil {
 		p.History = t.history.of(q, a, mb, b.Seeds, len(t.model.Layers())-1)

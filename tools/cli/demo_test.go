@@ -58,6 +58,17 @@ func TestDemoTrainEval(t *testing.T) {
 	if got := eval[len(eval)-1]["test_accuracy"]; got != summary["test_accuracy"] {
 		t.Errorf("eval says %v, training said %v", got, summary["test_accuracy"])
 	}
+	explained := trainEvents(t, "train", dir, "--epochs", "1", "--model", "gcn", "--explain", "--order", "multiply", "--save", filepath.Join(t.TempDir(), "m"))
+	told := false
+	for _, e := range explained {
+		layers, _ := e["layers"].([]any)
+		if e["event"] == "choices" && len(layers) == 2 && layers[1].(map[string]any)["first"] == "multiply first" {
+			told = true
+		}
+	}
+	if !told {
+		t.Errorf("--explain told nothing of the layers: %v", explained)
+	}
 	for _, plan := range [][]string{{"--plan", "memory"}, {"--plan", "hanoi", "--buffer", "2"}} {
 		base := append([]string{"train", dir, "--epochs", "2", "--seed", "5", "--batch-size", "300", "--hidden", "32", "--save", filepath.Join(t.TempDir(), "m")}, plan...)
 		var want []float64

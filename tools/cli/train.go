@@ -33,6 +33,7 @@ type trainOptions struct {
 	config  string
 	save    string
 	metrics string
+	explain bool
 	reads   readFlags
 }
 
@@ -58,6 +59,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.Uint64Var(&c.Seed, "seed", 0, "of every random choice: the same seed gives the same losses to the bit")
 	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: all)")
 	fs.StringVar(&c.Split, "split", "", "split column (default: the store's first)")
+	fs.StringVar(&c.Order, "order", "auto", "which product of a sage or gcn layer comes first: auto (by the first mini-batch's sizes), aggregate or multiply")
 	fs.BoolVar(&c.History, "history", false, "add the last layer's means what hidden states neighbours outside memory had at the start of the epoch")
 	fs.BoolVar(&c.PrecomputedHop, "precomputed-hop", false, "read the first layer's neighbourhood mean from the column that gstore precompute made")
 	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes, for link prediction comet or beta: which partitions are in memory when")
@@ -134,6 +136,7 @@ any end, to the same bits.`,
 	}
 	o.flags(cmd.Flags())
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "write measurements of every step to this file of JSON lines, for \"gstore report\"")
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "say how each layer is computed, and why")
 	cmd.Flags().StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	return cmd
 }
@@ -177,6 +180,9 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 	}
 	started := time.Now()
 	hooks := trainHooks(e, o.Epochs)
+	if o.explain {
+		hooks.Choices = func(cs []nn.Choice) { explain(e, cs) }
+	}
 	if o.metrics != "" {
 		record, done, merr := recordMetrics(o.metrics)
 		if merr != nil {
@@ -206,6 +212,32 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 		fmt.Fprintf(e.stdout, "model: %s\n", path)
 	}
 	return cp, nil
+}
+
+// explain says how a model's layers are computed.
+func explain(e *env, cs []nn.Choice) {
+	e.event("choices", map[string]any{"layers": cs})
+	if e.json {
+		return
+	}
+	for _, c := range cs {
+		fmt.Fprintf(e.stdout, "layer %d: %d of %d nodes, %d edges, %d → %d columns: ", c.Layer, c.Destinations, c.Sources, c.Edges, c.In, c.Out)
+		if c.First != "" {
+			fmt.Fprint(e.stdout, c.First, ", ")
+		}
+		fmt.Fprint(e.stdout, c.Why)
+		if c.MultiplyMicros > 0 {
+			fmt.Fprintf(e.stdout, " (aggregate first %.2f ms, multiply first %.2f ms on a core)", float64(c.AggregateMicros)/1e3, float64(c.MultiplyMicros)/1e3)
+		}
+		switch {
+		case c.InputGradient:
+			fmt.Fprintln(e.stdout, "; backward along the transposed graph")
+		case c.First == nn.AggregateFirst.String():
+			fmt.Fprintln(e.stdout, "; edges read feature rows in place; the features have no gradient")
+		default:
+			fmt.Fprintln(e.stdout, "; feature rows are copied once; the features have no gradient")
+		}
+	}
 }
 
 // printProfile says where training's time went.

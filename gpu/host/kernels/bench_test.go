@@ -83,3 +83,41 @@ func BenchmarkAggregate(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkAggregateBackward compares the backward pass along the transposed
+// graph, transposition included, with one that adds to sources by destination, which needs
+// none: the choice of docs/design.md, "Front end".
+func BenchmarkAggregateBackward(b *testing.B) {
+	for _, s := range []struct{ dst, src, deg int }{{1000, 11000, 15}, {11000, 40000, 10}, {2700, 2700, 60}} {
+		for _, dim := range []int{128, 256} {
+			r, p := newRand(1), NewPool(Options{Threads: 1})
+			g := CSR{Indptr: []int32{0}}
+			for range s.dst {
+				for range s.deg {
+					g.Indices = append(g.Indices, r.Int32N(int32(s.src)))
+				}
+				g.Indptr = append(g.Indptr, int32(len(g.Indices)))
+			}
+			t := CSR{Indptr: make([]int32, s.src+1), Indices: make([]int32, len(g.Indices))}
+			from, to := Dense(make([]float32, s.dst*dim), s.dst, dim), Dense(make([]float32, s.src*dim), s.src, dim)
+			shape := fmt.Sprintf("%d←%d×%d", s.src, s.dst, s.deg)
+			b.Run(fmt.Sprintf("%s/%d/transposed", shape, dim), func(b *testing.B) {
+				for b.Loop() {
+					clear(to.Data)
+					Transpose(p, g, t)
+					AggregateBackward(p, true, g.Indptr, t, from, to)
+				}
+			})
+			b.Run(fmt.Sprintf("%s/%d/scattered", shape, dim), func(b *testing.B) {
+				for b.Loop() {
+					clear(to.Data)
+					for d := range s.dst {
+						for e := g.Indptr[d]; e < g.Indptr[d+1]; e++ {
+							p.kernels().axpy(to.Row(int(g.Indices[e])), from.Row(d), 1/float32(s.deg))
+						}
+					}
+				}
+			})
+		}
+	}
+}
