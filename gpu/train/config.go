@@ -55,7 +55,12 @@ type Config struct {
 
 	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" yaml:"buffer"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
-	Reuse  int    `json:"reuse" yaml:"reuse"`   // extra passes over each macro-batch, 0 … 4 (hanoi only); default 0
+	// Reuse is the extra passes over each macro-batch, 0 … 4 (hanoi only); default 0.
+	// [macro.ReuseAuto] takes them, up to 4, while the next macro-batch is not in memory yet: such a run depends on
+	// timing and is not repeated by its seed, but by its passes, which each Epoch has.
+	Reuse int `json:"reuse" yaml:"reuse"`
+	// ReusePasses are the passes of an earlier run with ReuseAuto, by epoch and step, to repeat.
+	ReusePasses [][]int `json:"reuse_passes,omitempty" yaml:"reuse_passes"`
 
 	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
@@ -129,12 +134,19 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: learning rate %v and weight decay %v: expected > 0 and ≥ 0", c.LR, c.WeightDecay)
 	case !(*c.Dropout >= 0 && *c.Dropout < 1) || !(c.InputDropout >= 0 && c.InputDropout < 1):
 		return fmt.Errorf("train: dropout %v and input dropout %v, expected 0 ≤ p < 1", *c.Dropout, c.InputDropout)
-	case c.Reuse < 0 || c.Reuse > macro.ReuseMax:
-		return fmt.Errorf("train: reuse %d, expected 0 to %d extra passes", c.Reuse, macro.ReuseMax)
+	case c.Reuse < macro.ReuseAuto || c.Reuse > macro.ReuseMax:
+		return fmt.Errorf("train: reuse %d, expected 0 to %d extra passes, or %d while reads are pending", c.Reuse, macro.ReuseMax, macro.ReuseAuto)
+	case c.ReusePasses != nil && c.Reuse != macro.ReuseAuto:
+		return fmt.Errorf("train: passes to repeat and reuse %d, expected %d", c.Reuse, macro.ReuseAuto)
 	case c.MemoryBytes < 0 || c.Buffer < 0:
 		return fmt.Errorf("train: memory %d bytes, buffer %d partitions: expected 0 or more", c.MemoryBytes, c.Buffer)
 	case c.Device != "auto" && c.Device != "host":
 		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
+	}
+	if c.ReusePasses != nil {
+		if err := checkPasses(c.ReusePasses, c.Epochs); err != nil {
+			return err
+		}
 	}
 	m := c.model(shape{in: 1, classes: 1, relations: 1}) // what the store decides is checked when the model is built
 	return m.Validate()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
 
@@ -26,6 +27,8 @@ type memoryGraph struct {
 	rows     [][]byte        // encoded topology rows
 	types    [][]byte        // relations of their edges
 	started  bool
+	pending  bool // what NextReady denies
+	reuse    bool // passes are left open
 }
 
 func (g *memoryGraph) Manifest() *store.Manifest { return &g.m }
@@ -60,17 +63,22 @@ func (g *memoryGraph) plan(int) store.Plan {
 	for p := range g.m.Partitions {
 		all = append(all, store.PartitionID(p))
 	}
-	return store.Plan{Policy: "memory", Steps: []store.Step{{Resident: all, Train: all}}}
+	step := store.Step{Resident: all, Train: all}
+	if g.reuse {
+		step.Passes, step.WhilePending = 1+macro.ReuseMax, true
+	}
+	return store.Plan{Policy: "memory", Steps: []store.Step{step}}
 }
 
 func (g *memoryGraph) Start(store.Plan) error        { g.started = true; return nil }
 func (g *memoryGraph) Next() bool                    { s := g.started; g.started = false; return s }
+func (g *memoryGraph) NextReady() bool               { return !g.pending }
 func (g *memoryGraph) Err() error                    { return nil }
 func (g *memoryGraph) Announce(store.Plan) error     { return nil }
 func (g *memoryGraph) PredictBytes(store.Plan) int64 { return 0 }
 func (g *memoryGraph) Stats() (s store.MacroStats)   { return s }
 func (g *memoryGraph) MacroBatch() *store.MacroBatch {
-	mb := &store.MacroBatch{Rows: len(g.labels), In: &g.in, Labels: g.labels,
+	mb := &store.MacroBatch{Step: g.plan(0).Steps[0], Rows: len(g.labels), In: &g.in, Labels: g.labels,
 		Features: []store.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}
 	if len(g.out.Spans) > 0 {
 		mb.Out = &g.out

@@ -68,7 +68,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		hooks.Start(cfg)
 	}
 	t.history = h
-	s := &session{cfg: &cfg, hooks: hooks, plan: policy.Epoch, it: it, eval: eval, t: t}
+	s := &session{cfg: &cfg, hooks: hooks, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady}}
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
@@ -146,15 +146,16 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory 
 		left := memory - programBytes
 		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
 	}
-	loose := len(m.Partitions) - len(m.Pinned)
-	if err := choosePlan(ctx, st, cfg, o, loose); err != nil {
+	choice, err := choosePlan(ctx, st, cfg, o)
+	if err != nil {
 		return nil, nil, err
 	}
-	if cfg.Plan != macro.Memory {
-		o.Capacity = cfg.Buffer
+	loose := len(m.Partitions) - len(m.Pinned)
+	cfg.Plan, cfg.Buffer = choice.Policy, choice.Capacity
+	if o.Capacity = choice.Capacity; choice.Policy == macro.Memory {
+		cfg.Buffer = loose
 	}
-	policy, err := macro.New(macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Pinned: m.Pinned, Capacity: cfg.Buffer,
-		Undirected: m.Schema.Undirected, Reuse: cfg.Reuse, Seed: cfg.Seed})
+	policy, err := macro.New(choice.Config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
@@ -165,36 +166,30 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory 
 	return it, policy, nil
 }
 
-// choosePlan replaces "auto" by memory if all partitions fit the buffer's
-// budget and by hanoi otherwise, and an open capacity by the largest whose next
-// step is read while one trains.
-func choosePlan(ctx context.Context, st *store.Store, cfg *Config, o store.MacroOptions, loose int) error {
-	if cfg.Buffer > 0 && cfg.Buffer < loose {
-		if cfg.Plan == "auto" {
-			cfg.Plan = macro.Hanoi
-		}
-		if cfg.Plan != macro.Memory {
-			return nil
+// choosePlan has macro.Choose fill in what cfg leaves open, for a partition buffer of o.MemoryBytes.
+func choosePlan(ctx context.Context, st *store.Store, cfg *Config, o store.MacroOptions) (_ macro.Choice, err error) {
+	m := st.Manifest()
+	f, err := st.Forecaster(ctx, o)
+	if err != nil {
+		return macro.Choice{}, fmt.Errorf("train: plan: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	t := macro.Tuning{
+		Config: macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Pinned: m.Pinned, Capacity: cfg.Buffer,
+			Undirected: m.Schema.Undirected, Reuse: cfg.Reuse, Seed: cfg.Seed},
+		MemoryBytes: o.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes,
+	}
+	if first, err := m.SplitColumn(""); err == nil && (cfg.Split == "" || cfg.Split == first.Name) {
+		for _, p := range m.Partitions { // the manifest counts those of the first split
+			t.Train = append(t.Train, p.Train)
 		}
 	}
-	if cfg.Plan != macro.Memory {
-		n, err := st.MaxCapacity(ctx, o)
-		if err != nil {
-			return fmt.Errorf("train: plan %s: %w", cfg.Plan, err)
-		}
-		if n > 0 {
-			if cfg.Plan == "auto" {
-				cfg.Plan = macro.Hanoi
-			}
-			if cfg.Buffer == 0 {
-				cfg.Buffer = n
-			}
-			return nil
-		}
-		if cfg.Plan == "auto" {
-			cfg.Plan = macro.Memory
-		}
+	choice, err := macro.Choose(t)
+	if err != nil {
+		return choice, fmt.Errorf("train: plan %s of %d partitions: %w", cfg.Plan, len(m.Partitions), err)
 	}
-	cfg.Buffer = loose
-	return nil
+	if choice.Policy != macro.Hanoi && choice.Reuse == macro.ReuseAuto {
+		choice.Reuse = 0 // one step an epoch: there is nothing to wait for
+	}
+	return choice, nil
 }

@@ -29,9 +29,11 @@ type Epoch struct {
 	HistoryBytes   int64   `json:"history_bytes,omitempty"`
 	PlannedBytes   int64   `json:"planned_bytes"` // what the plan predicted that training reads
 	Steps          int     `json:"steps"`         // macro-batches
-	Batches        int64   `json:"batches"`
-	SampledEdges   int64   `json:"sampled_edges"`
-	Profile        Profile `json:"profile"`
+	// Passes over each step's macro-batch where timing decided (or Config.ReusePasses repeated) them.
+	Passes       []int   `json:"passes,omitempty"`
+	Batches      int64   `json:"batches"`
+	SampledEdges int64   `json:"sampled_edges"`
+	Profile      Profile `json:"profile"`
 }
 
 // Summary is a run's result: the keys of the summary event (DESIGN.md section 10).
@@ -76,6 +78,8 @@ type Hooks struct {
 type macroBatches interface {
 	Start(plan store.Plan) error
 	Next() bool
+	// NextReady reports whether Next would return without waiting.
+	NextReady() bool
 	MacroBatch() *store.MacroBatch
 	Err() error
 	// Announce tells the next epoch's plan, so that its first steps are read early.
@@ -86,14 +90,15 @@ type macroBatches interface {
 
 // session trains one model. The parts belong to its maker.
 type session struct {
-	cfg   *Config
-	hooks Hooks
-	plan  func(epoch int) store.Plan
-	it    macroBatches
-	eval  *Evaluator
-	t     *trainer
-	sum   Summary
-	known int // 1 + the epoch that the trainer's history was filled for
+	cfg    *Config
+	hooks  Hooks
+	plan   func(epoch int) store.Plan
+	it     macroBatches
+	eval   *Evaluator
+	t      *trainer
+	sum    Summary
+	passes passes
+	known  int // 1 + the epoch that the trainer's history was filled for
 }
 
 // run trains all epochs, returns to the best one's parameters and tests them.
@@ -151,6 +156,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 			return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+2, err)
 		}
 	}
+	if err := s.passes.begin(e, &plan); err != nil {
+		return Epoch{}, err
+	}
 	var sum totals
 	steps := 0
 	for {
@@ -159,7 +167,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 			break
 		}
 		sum.profile.Wait += time.Since(at)
-		if err := s.t.macroBatch(ctx, e, s.it.MacroBatch(), &sum); err != nil {
+		if err := s.t.macroBatch(ctx, e, s.it.MacroBatch(), &s.passes, &sum); err != nil {
 			return Epoch{}, err
 		}
 		steps++
@@ -180,7 +188,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	s.sum.BytesRead += bytes
 	return Epoch{
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
-		Epoch: e + 1, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1, TestAccuracy: -1,
+		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: time.Since(start).Seconds(), BytesRead: bytes, PlannedBytes: planned, Steps: steps,
 		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
 	}, nil

@@ -111,14 +111,15 @@ func (t *trainer) close() error {
 	return first
 }
 
-// macroBatch trains the examples of one macro-batch, all passes, and adds to sum.
-func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, sum *totals) error {
+// macroBatch trains the examples of one macro-batch, as many passes as p says, and adds to sum.
+func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, p *passes, sum *totals) error {
 	tables, release, err := t.tables(mb)
 	if err != nil {
 		return err
 	}
 	defer release()
-	for pass := range max(1, mb.Step.Passes) {
+	pass := 0
+	for ; p.more(epoch, mb.StepIndex, &mb.Step, pass); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
 		place := t.key.With(placeShuffle).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
 		t.loader.Start(ctx, key, t.neighbours(mb), mini.NewShuffled(place, mb.Seeds, t.cfg.BatchSize))
@@ -136,6 +137,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 			return err
 		}
 	}
+	p.done(&mb.Step, pass)
 	return nil
 }
 

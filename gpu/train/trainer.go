@@ -29,9 +29,9 @@ func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int
 	return r, err
 }
 
-// MacroBatch trains all seeds of mb, as often as its step says.
+// MacroBatch trains all seeds of mb, as often as its step says; where that is open, once.
 func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *store.MacroBatch) error {
-	return r.t.macroBatch(ctx, epoch, mb, &r.sum)
+	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, &r.sum)
 }
 
 // Step takes one optimiser step on a batch of mb that was sampled elsewhere.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,5 +112,46 @@ func TestPrecomputedHop(t *testing.T) {
 	out := trainEvents(t, "train", dir, "--epochs", "6", "--plan", "hanoi", "--buffer", "3", "--precomputed-hop", "--weight-decay", "5e-4", "--batch-size", "200")
 	if acc := out[len(out)-1]["test_accuracy"].(float64); acc < .8 {
 		t.Errorf("test accuracy out of core with the hop precomputed is %.3f, expected above .8", acc)
+	}
+}
+
+// TestReuseReplay: --reuse auto records the passes it took, at most 5 a step, and replay:FILE repeats the
+// run to the bit; a record of another plan is refused.
+func TestReuseReplay(t *testing.T) {
+	dir := t.TempDir()
+	cora, record := filepath.Join(dir, "cora.gstore"), filepath.Join(dir, "run.jsonl")
+	trainEvents(t, "demo", "--epochs", "0", "--dir", cora)
+	base := []string{"train", cora, "--epochs", "3", "--plan", "hanoi", "--buffer", "2", "--hidden", "16", "--threads", "1", "--reuse"}
+	first := trainEvents(t, append(base, "auto")...)
+	var lines []byte
+	for _, e := range first {
+		if e["event"] == "epoch" {
+			passes := e["passes"].([]any)
+			if len(passes) != int(e["steps"].(float64)) {
+				t.Errorf("epoch %v: passes %v of %v steps", e["epoch"], passes, e["steps"])
+			}
+			for _, n := range passes {
+				if n := n.(float64); n < 1 || n > 5 {
+					t.Errorf("epoch %v: %v passes", e["epoch"], n)
+				}
+			}
+		}
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(append(lines, b...), '\n')
+	}
+	if err := os.WriteFile(record, lines, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if want, got := losses(first), losses(trainEvents(t, append(base, "replay:"+record)...)); !slices.Equal(want, got) {
+		t.Errorf("losses %v, replayed %v", want, got)
+	}
+	for _, args := range [][]string{append(base, "replay:"+record, "--buffer", "1"), append(base, "replay:"+filepath.Join(dir, "none")), append(base, "5")} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), args, strings.NewReader(""), &out, &errs); code == ExitOK {
+			t.Errorf("%v: not refused", args)
+		}
 	}
 }

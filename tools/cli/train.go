@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +64,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.PrecomputedHop, "precomputed-hop", false, "read the first layer's neighbourhood mean from the column that gstore precompute made")
 	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes, for link prediction comet or beta: which partitions are in memory when")
 	fs.IntVar(&c.Buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
-	fs.StringVar(&o.reuse, "reuse", "0", "extra passes over each macro-batch, 0 to 4 (hanoi)")
+	fs.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4; auto, as many as fit while the next is read, which depends on timing; or replay:FILE, those of an earlier run, from its --json")
 	fs.Var(&o.mem, "mem", "memory bound of the whole run, such as 4GiB (default: none)")
 	fs.StringVar(&c.IOEngine, "io-engine", "auto", "auto, io_uring, pread or mmap")
 	o.reads.flags(fs)
@@ -89,11 +89,9 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	if o.Layers > 0 && len(o.Fanouts) > o.Layers {
 		return usagef("--fanouts %v has more entries than --layers %d", o.Fanouts, o.Layers)
 	}
-	n, err := strconv.Atoi(o.reuse)
-	if err != nil {
-		return usagef("--reuse %q: expected 0 to 4", o.reuse)
+	if err := o.parseReuse(); err != nil {
+		return err
 	}
-	o.Reuse = n
 	if o.Task == "link" || slices.Contains(nn.Decoders(), o.Model) || o.link.Encoder != "" || o.Plan == macro.Comet || o.Plan == macro.Beta {
 		_, err := o.linkConfig()
 		return err
@@ -101,6 +99,38 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	check := o.Config // Normalize fills a copy in: the file's defaults are train's own
 	if err := check.Normalize(); err != nil {
 		return usageError{err}
+	}
+	return nil
+}
+
+// parseReuse reads --reuse, and the record that it names.
+func (o *trainOptions) parseReuse() (err error) {
+	path, replay := strings.CutPrefix(o.reuse, "replay:")
+	if !replay {
+		o.Reuse, err = parseReuse(o.reuse)
+		return err
+	}
+	o.Reuse, o.ReusePasses = macro.ReuseAuto, [][]int{}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--reuse: %w", err)
+	}
+	n := 0
+	for line := range bytes.Lines(b) {
+		n++
+		var e struct {
+			Event  string `json:"event"`
+			Passes []int  `json:"passes"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return usagef("--reuse: %s, line %d: %v", path, n, err)
+		}
+		if e.Event == "epoch" && e.Passes != nil {
+			o.ReusePasses = append(o.ReusePasses, e.Passes)
+		}
+	}
+	if len(o.ReusePasses) == 0 {
+		return usagef("--reuse: %s has no epochs of a run with --reuse auto", path)
 	}
 	return nil
 }
