@@ -153,6 +153,12 @@ func (c *LinkConfig) validate() error {
 	return nil
 }
 
+// model returns what c says of the model.
+func (c *LinkConfig) model(relations int) (nn.LinkConfig, error) {
+	loss, err := c.loss()
+	return nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Relations: relations, Loss: loss, Seed: c.Seed}, err
+}
+
 // loss returns the loss that c names.
 func (c *LinkConfig) loss() (gpu.LinkLossOptions, error) {
 	for l := gpu.SoftmaxLoss; l <= gpu.MarginLoss; l++ {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
@@ -19,7 +21,7 @@ type LinkEvaluatorOptions struct {
 	Model       nn.LinkConfig // what will be evaluated: it decides what a node takes
 	MemoryBytes int64         // bound of what the evaluator allocates; 0: none
 	TempDir     string        // for states that do not fit; "": the system's
-	Threads     int           // that count ranks; 0: 1
+	Threads     int           // that count ranks; 0: all processors
 	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
 	Candidates int
 	Seed       uint64
@@ -63,6 +65,9 @@ type LinkEvaluator struct {
 func NewLinkEvaluator(st *store.Store, dev gpu.Device, o LinkEvaluatorOptions) (*LinkEvaluator, error) {
 	m := st.Manifest()
 	relations := max(1, len(m.Schema.Relations))
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
 	if m.Nodes > 1<<32-1 {
 		return nil, fmt.Errorf("train: evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
 	}
@@ -169,6 +174,42 @@ func (r *TableRows) Close() error {
 	room := r.room
 	r.room = nil
 	return room.Free()
+}
+
+// EvaluateLink ranks the edges of lists by the model of t's checkpoint, of the run c. o's Model is c's; its
+// MemoryBytes bound the whole process.
+func EvaluateLink(ctx context.Context, st *store.Store, t *store.Table, c *Checkpointed, o LinkEvaluatorOptions, lists ...string) (_ []LinkMetrics, read int64, err error) {
+	model, err := c.Config.model(len(st.Manifest().Schema.Relations))
+	if err != nil {
+		return nil, 0, err
+	}
+	dev := host.New(host.Options{Threads: o.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	m, err := nn.NewLink(ctx, q, model)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.Params().LoadState(ctx, q, c.Model); err != nil {
+		return nil, 0, err
+	}
+	rows := NewTableRows(t)
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if o.Model = model; o.MemoryBytes > 0 {
+		o.MemoryBytes = max(o.MemoryBytes-programBytes-rows.Bytes(), 1)
+	}
+	v, err := NewLinkEvaluator(st, dev, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	metrics, err := v.Run(ctx, q, m, rows.Read, lists...)
+	return metrics, v.BytesRead(), err
 }
 
 // Run ranks the edges of lists by model and embeddings.

@@ -267,7 +267,7 @@ func (v *LinkEvaluator) meet(ctx context.Context, q *gpu.Queue, model *nn.LinkMo
 
 // parallel calls f for lo ≤ i < hi.
 func (v *LinkEvaluator) parallel(lo, hi int, f func(i int)) {
-	threads := max(1, v.o.Threads)
+	threads := v.o.Threads
 	var wg sync.WaitGroup
 	for w := range threads {
 		wg.Go(func() {

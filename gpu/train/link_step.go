@@ -52,14 +52,14 @@ func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, relati
 			_ = t.close()
 		}
 	}()
-	loss, err := cfg.loss()
+	model, err := cfg.model(relations)
 	if err != nil {
 		return nil, err
 	}
 	if t.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
-	if t.model, err = nn.NewLink(ctx, t.queue, nn.LinkConfig{Decoder: cfg.Model, Encoder: cfg.Encoder, Heads: cfg.Heads, Dim: cfg.Dim, Relations: relations, Loss: loss, Seed: cfg.Seed}); err != nil {
+	if t.model, err = nn.NewLink(ctx, t.queue, model); err != nil {
 		return nil, err
 	}
 	t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -34,6 +35,12 @@ type evalOptions struct {
 	mem        sizeFlag
 	threads    int
 	config     string
+
+	lists      []string // of edges, where the store's task is link prediction
+	table      string
+	candidates int
+	seed       uint64
+	changed    []string // flags that were set
 }
 
 // What eval writes of every node.
@@ -55,10 +62,15 @@ rest. All are exact.
 
 --out writes every node's class and its probability, and with --write
 embeddings the state below the model's last product, by external id, as gstore
-export writes columns.`,
+export writes columns.
+
+Where the task is link prediction the edges of --lists are asked for, both ends
+of each, against all nodes or a sample of --candidates, filtered and raw:
+exactly, with embeddings streamed from the store's table inside --mem.`,
 		Example: "  gstore eval cora.gstore                      # the model trained last\n" +
 			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
-			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,embeddings",
+			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,embeddings\n" +
+			"  gstore eval fb15k-237.gstore --lists test --mem 200MiB   # link prediction",
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := applyConfig(cmd, o.config); err != nil {
@@ -67,17 +79,22 @@ export writes columns.`,
 			if err := o.validate(cmd.Flags().Changed("write") || cmd.Flags().Changed("format")); err != nil {
 				return err
 			}
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
 			return runEval(cmd.Context(), e, args[0], &o)
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the last one)")
+	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the last one); link prediction: number of a checkpoint that the table keeps")
 	fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
 	fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 	fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
 	fs.StringVar(&o.out, "out", "", "new folder for what --write names")
 	fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: predictions, embeddings")
 	fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
+	fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "link prediction: which edge lists to rank")
+	fs.StringVar(&o.table, "table", "embeddings", "link prediction: the table of embeddings")
+	fs.IntVar(&o.candidates, "candidates", 0, "link prediction: nodes that answers are ranked against, drawn from --seed (default: all)")
+	fs.Uint64Var(&o.seed, "seed", 0, "link prediction: of the candidates")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	configFlag(fs, &o.config)
@@ -108,6 +125,23 @@ func (o *evalOptions) validate(writes bool) error {
 
 func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error) {
 	defer limitThreads(o.threads)()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	link := st.Manifest().Schema.Task == store.TaskLink
+	for _, name := range o.changed {
+		if !link && slices.Contains(evalLinkOnly, name) {
+			return usagef("--%s is for link prediction; the store's task is node classification", name)
+		}
+		if link && slices.Contains(evalNodeOnly, name) {
+			return usagef("--%s is for node classification; the store's task is link prediction", name)
+		}
+	}
+	if link {
+		return runEvalLink(ctx, e, st, o)
+	}
 	path, err := findModel(dir, o.checkpoint)
 	if err != nil {
 		return err
@@ -116,11 +150,6 @@ func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error
 	if err != nil {
 		return err
 	}
-	st, err := store.Open(dir, store.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
 	start := time.Now()
 	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
 	r, err := cp.Evaluate(ctx, st, train.EvaluateOptions{Threads: o.threads, MemoryBytes: int64(o.mem), Splits: o.splits,

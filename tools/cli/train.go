@@ -147,7 +147,9 @@ learned embeddings where there are lists of edges to predict.
 After each epoch the validation accuracy is computed with all neighbours over
 the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
-of both ends against all nodes. Its embeddings and their optimiser state live in
+of both ends against all nodes; its result is the last epoch's model, not the
+best one's: --keep-checkpoints keeps earlier ones, which gstore eval ranks with
+--checkpoint. Its embeddings and their optimiser state live in
 the store, as a table: partitions of them are read, trained and written back
 (plan comet), and checkpoints make the run one that --resume goes on with after
 any end, to the same bits.`,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,16 @@ func TestTrainLink(t *testing.T) {
 			}
 			if first == nil {
 				first = ev
+				for _, budget := range []string{"0", "96MiB"} { // what was trained is what is evaluated
+					ev := trainEvents(t, "eval", st, "--lists", "test", "--mem", budget)
+					got := ev[len(ev)-1]
+					for _, key := range []string{"mrr", "raw_mrr", "hits1", "hits10"} {
+						name := "test_" + key
+						if d := math.Abs(got[name].(float64) - last[name].(float64)); d > 1e-12 {
+							t.Errorf("%s: eval --mem %s says %s %v, train %v", encoder, budget, name, got[name], last[name])
+						}
+					}
+				}
 				continue
 			}
 			was := first[len(first)-1]

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// Flags of eval that mean something for one task only.
+var (
+	evalNodeOnly = []string{"splits", "auc", "confusion", "out", "write", "format"}
+	evalLinkOnly = []string{"lists", "table", "candidates", "seed"}
+)
+
+// runEvalLink ranks edge lists by a table's checkpoint.
+func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (err error) {
+	t := store.TableOptions{Name: o.table}
+	if o.checkpoint != "" {
+		if t.Checkpoint, err = strconv.ParseUint(o.checkpoint, 10, 64); err != nil {
+			return usagef("--checkpoint %q: expected the number of a checkpoint of table %s", o.checkpoint, o.table)
+		}
+	}
+	if o.candidates < 0 {
+		return usagef("--candidates %d: expected 0 or more", o.candidates)
+	}
+	for _, name := range o.lists {
+		if _, err := st.Manifest().EdgeList(name); err != nil {
+			return usageError{fmt.Errorf("--lists: %w", err)}
+		}
+	}
+	table, err := st.OpenTable(ctx, t)
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, table.Close()) }()
+	run, err := train.LoadLink(ctx, table)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	metrics, read, err := train.EvaluateLink(ctx, st, table, run,
+		train.LinkEvaluatorOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		f := map[string]any{"table": o.table, "epochs": run.Epochs, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		for i, name := range o.lists {
+			for k, v := range fields(metrics[i]) {
+				f[name+"_"+k] = v
+			}
+		}
+		e.event("summary", f)
+		return nil
+	}
+	fmt.Fprintf(e.stdout, "%-6s  %-8s  %10s  %7s  %7s  %7s  %7s\n", "list", "ranks", "queries", "MRR", "hits@1", "@3", "@10")
+	for i, name := range o.lists {
+		m := metrics[i]
+		fmt.Fprintf(e.stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "filtered", m.Queries, m.MRR, m.Hits1, m.Hits3, m.Hits10)
+		fmt.Fprintf(e.stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "raw", m.Queries, m.RawMRR, m.RawHits1, m.RawHits3, m.RawHits10)
+	}
+	fmt.Fprintf(e.stdout, "against %d nodes; %.2f s, %s read, %s peak memory; table %s after %d epochs\n",
+		metrics[0].Candidates, time.Since(start).Seconds(), formatSize(read), formatSize(ingest.PeakRSSBytes()), o.table, run.Epochs)
+	return nil
+}
