@@ -27,7 +27,7 @@ type EpochOptions struct {
 	MemoryBytes  int64  // each trainer's cgroup limit and budget; default 1 GiB
 	Threads      int    // default: all processors
 	Metrics      string // the hanoi trainer's metrics file; default none
-	Batches      int    // of the mmap trainer to time; default 2
+	Batches      int    // of the mmap trainer to time; default 2, negative leaves it out
 	Fio          string // path of fio; default: found, and left out if it is not there
 	// Command runs a trainer in a process of its own: arguments are appended.
 	Command  []string
@@ -66,6 +66,12 @@ func (o EpochOptions) withDefaults() EpochOptions {
 	return o
 }
 
+// partitions is how many the generated graph has.
+func (o *EpochOptions) partitions() int {
+	partitionBytes := int64(epochPartitionNodes * o.Dim * 4)
+	return int((o.FeatureBytes + partitionBytes - 1) / partitionBytes)
+}
+
 // RunEpoch compares an epoch out of core with what bounds it: the disk's time
 // for the same bytes by fio, and the trainer's for the same batches in memory.
 // Beside it runs a naive trainer on mapped files. Trainers run in processes of
@@ -77,7 +83,7 @@ func RunEpoch(ctx context.Context, o EpochOptions) (r EpochResult, err error) {
 		return r, errors.New("bench: no command to run a trainer with")
 	}
 	partitionBytes := int64(epochPartitionNodes * o.Dim * 4)
-	parts := int((o.FeatureBytes + partitionBytes - 1) / partitionBytes)
+	parts := o.partitions()
 	if err := prepare(ctx, &o, parts); err != nil {
 		return r, err
 	}
@@ -121,9 +127,11 @@ func RunEpoch(ctx context.Context, o EpochOptions) (r EpochResult, err error) {
 	if err := fioBest(); err != nil {
 		return r, err
 	}
-	o.Progress("mmap")
-	if r.Mmap, _, err = o.child(ctx, "mmap"); err != nil {
-		return r, err
+	if o.Batches > 0 {
+		o.Progress("mmap")
+		if r.Mmap, _, err = o.child(ctx, "mmap"); err != nil {
+			return r, err
+		}
 	}
 	if r.FioGBps > 0 {
 		r.DiskSeconds = float64(r.Hanoi.BytesRead) / 1e9 / r.FioGBps
@@ -158,7 +166,10 @@ func prepare(ctx context.Context, o *EpochOptions, parts int) error {
 func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun, limited bool, err error) {
 	args := append(slices.Clone(o.Command), "--trainer", trainer, "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10),
 		"--threads", strconv.Itoa(o.Threads), "--batches", strconv.Itoa(o.Batches), "--metrics", o.Metrics)
-	group, err := newCgroup(o.MemoryBytes)
+	var group *cgroup
+	if err = errors.ErrUnsupported; trainer != trainerFree {
+		group, err = newCgroup(o.MemoryBytes)
+	}
 	if err == nil {
 		defer group.remove()
 		limited = true
@@ -222,6 +233,9 @@ func (r EpochResult) String() string {
 	row("the same batches in memory", r.Hanoi.InMemory, fmt.Sprintf("%d batches", r.Hanoi.Batches))
 	row("epoch, hanoi", r.Hanoi.Seconds, fmt.Sprintf("%.2f × the larger; stall %.2f s, assembly %.2f s, CPU %.1f s, GC %.2f %%, peak RSS %d MiB, %s",
 		r.Ratio, r.Hanoi.Stall, r.Hanoi.Assemble, r.Hanoi.CPUSeconds, 100*r.Hanoi.GCShare, r.Hanoi.PeakRSSBytes>>20, r.Hanoi.Engine))
+	if r.Mmap.Measured == 0 {
+		return b.String()
+	}
 	row("epoch, naive mmap", r.Mmap.Seconds, fmt.Sprintf("%.1f × hanoi; from %d of %d batches", r.Mmap.Seconds/r.Hanoi.Seconds, r.Mmap.Measured, r.Mmap.Batches))
 	return b.String()
 }

@@ -39,6 +39,8 @@ type EpochRun struct {
 	GCShare      float64 `json:"gc_share"`       // of the process's CPU time in the epoch
 	PeakRSSBytes int64   `json:"peak_rss_bytes"` // filled in by the parent
 	CPUSeconds   float64 `json:"cpu_s"`          // of the epoch
+	// Losses are the mean loss up to each macro-batch: the bits of a float64.
+	Losses []uint64 `json:"losses,omitempty"`
 }
 
 // runtimeReserve is what the process needs beside the partition buffer:
@@ -52,6 +54,7 @@ type ChildOptions struct {
 	Threads     int
 	Metrics     string // write the hanoi trainer's metrics here
 	Batches     int    // the mmap trainer's timed batches
+	CacheDir    string // store.Options.CacheDir
 }
 
 func trainConfig(threads int) train.Config {
@@ -62,7 +65,7 @@ func trainConfig(threads int) train.Config {
 // core, and then the measured one's batches again with nothing being read.
 func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error) {
 	debug.SetMemoryLimit(runtimeReserve)
-	s, err := store.Open(filepath.Join(o.Dir, "store"), store.Options{})
+	s, err := store.Open(filepath.Join(o.Dir, "store"), store.Options{CacheDir: o.CacheDir})
 	if err != nil {
 		return run, err
 	}

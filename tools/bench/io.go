@@ -13,8 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 )
 
@@ -34,7 +36,7 @@ type IOOptions struct {
 
 // IOResult is one test of one reader over all rounds.
 type IOResult struct {
-	Test            string    // "sequential" or "random64K"
+	Test            string    // "sequential", "random64K" or "write"
 	Reader          string    // "gstore io_uring", "fio io_uring", …
 	BytesPerSecond  []float64 // a round each
 	CPUSecondsPerGB []float64 // user and system, per 10⁹ bytes
@@ -59,6 +61,8 @@ func median(v []float64) float64 {
 const (
 	// partitionBytes is one partition load of the sequential test.
 	partitionBytes = 64 << 20
+	// writeBytesMax bounds the test of writing.
+	writeBytesMax = 2 << 30
 	// smallBytes is one extent of the random test.
 	smallBytes = 64 << 10
 )
@@ -89,14 +93,16 @@ func (o IOOptions) withDefaults() (IOOptions, error) {
 // reader is one column of the comparison.
 type reader struct {
 	name string
-	// run reads bytes of the file by one test and returns seconds and CPU seconds.
+	only string // the only test that it takes part in; "" = all
+	// run reads, or in test "write" writes, bytes of the file and returns seconds and CPU seconds.
 	run func(ctx context.Context, test, path string, bytes int64) (seconds, cpu float64, err error)
 }
 
 // RunIO reads one file with gstore's engines and with fio, direct, by turns: whole partitions of
 // 64 MiB, two at a time as the partition buffer loads them, and extents of 64 KiB
-// in random order. The file is made for the run, written back and dropped from the page
-// cache before, and removed after.
+// in random order. Then all write over a file that is there, durably, as partitions of an
+// embedding table are, and package blocks writes a new one. Files are made for the run, written
+// back and dropped from the page cache before, and removed after.
 func RunIO(ctx context.Context, o IOOptions) (results []IOResult, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -137,14 +143,19 @@ func RunIO(ctx context.Context, o IOOptions) (results []IOResult, err error) {
 	if err != nil {
 		o.Log("fio is left out: %v", err)
 	}
-	readers = append(readers, fio...)
+	readers = append(append(readers, blocksWriter(slab.Bytes())), fio...)
 	return measure(ctx, o, path, readers)
 }
 
 func measure(ctx context.Context, o IOOptions, path string, readers []reader) ([]IOResult, error) {
 	var results []IOResult
-	for _, test := range []string{"sequential", "random64K"} {
-		first := len(results)
+	all := readers
+	for _, test := range []string{"sequential", "random64K", "write"} {
+		first, n := len(results), o.FileBytes
+		if test == "write" {
+			n = min(n, writeBytesMax)
+		}
+		readers := slices.DeleteFunc(slices.Clone(all), func(r reader) bool { return r.only != "" && r.only != test })
 		for _, r := range readers {
 			results = append(results, IOResult{Test: test, Reader: r.name})
 		}
@@ -154,15 +165,15 @@ func measure(ctx context.Context, o IOOptions, path string, readers []reader) ([
 				if err := dropCache(path); err != nil {
 					return nil, err
 				}
-				seconds, cpu, err := readers[k].run(ctx, test, path, o.FileBytes)
+				seconds, cpu, err := readers[k].run(ctx, test, path, n)
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", readers[k].name, test, err)
 				}
 				res := &results[first+k]
-				res.BytesPerSecond = append(res.BytesPerSecond, float64(o.FileBytes)/seconds)
-				res.CPUSecondsPerGB = append(res.CPUSecondsPerGB, cpu/(float64(o.FileBytes)/1e9))
+				res.BytesPerSecond = append(res.BytesPerSecond, float64(n)/seconds)
+				res.CPUSecondsPerGB = append(res.CPUSecondsPerGB, cpu/(float64(n)/1e9))
 				o.Log("%s %d/%d %s: %.2f GB/s, %.3f CPU s/GB", test, round+1, o.Repeats, res.Reader,
-					float64(o.FileBytes)/seconds/1e9, cpu/(float64(o.FileBytes)/1e9))
+					float64(n)/seconds/1e9, cpu/(float64(n)/1e9))
 			}
 		}
 	}
@@ -172,7 +183,7 @@ func measure(ctx context.Context, o IOOptions, path string, readers []reader) ([
 // engineReader reads through an engine into slab, two partitions long.
 func engineReader(e blockio.Engine, slab []byte) reader {
 	return reader{name: "gstore " + e.Name(), run: func(ctx context.Context, test, path string, n int64) (float64, float64, error) {
-		f, err := e.Open(path, blockio.OpenOptions{Direct: true})
+		f, err := e.Open(path, blockio.OpenOptions{Direct: true, Write: test == "write"})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -181,17 +192,22 @@ func engineReader(e blockio.Engine, slab []byte) reader {
 			return 0, 0, fmt.Errorf("O_DIRECT of %s: %w", path, blockio.ErrUnsupported)
 		}
 		begin, cpu := time.Now(), cpuSeconds()
-		if test == "sequential" {
-			err = loadPartitions(ctx, e, f, slab, n)
-		} else {
+		switch test {
+		case "sequential":
+			err = partitions(ctx, e, f, slab, n, blockio.Read)
+		case "write":
+			if err = partitions(ctx, e, f, slab, n, blockio.Write); err == nil {
+				err = e.Do(ctx, []blockio.Request{{Op: blockio.Sync, File: f}}, nil)
+			}
+		default:
 			err = loadSmall(ctx, e, f, slab, n)
 		}
 		return time.Since(begin).Seconds(), cpuSeconds() - cpu, err
 	}}
 }
 
-// loadPartitions reads the file a partition a batch, one batch ahead.
-func loadPartitions(ctx context.Context, e blockio.Engine, f blockio.File, slab []byte, n int64) error {
+// partitions reads or writes the file a partition a batch, one batch ahead.
+func partitions(ctx context.Context, e blockio.Engine, f blockio.File, slab []byte, n int64, op blockio.Op) error {
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
 	for half := range int64(2) {
@@ -200,12 +216,32 @@ func loadPartitions(ctx context.Context, e blockio.Engine, f blockio.File, slab 
 			defer wg.Done()
 			buf := slab[half*partitionBytes:][:partitionBytes]
 			for at := half * partitionBytes; at < n && errs[half] == nil; at += 2 * partitionBytes {
-				errs[half] = e.Do(ctx, []blockio.Request{{File: f, Offset: at, Buf: buf}}, nil)
+				errs[half] = e.Do(ctx, []blockio.Request{{Op: op, File: f, Offset: at, Buf: buf}}, nil)
 			}
 		}()
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// blocksWriter writes a new block file of extents of 64 MiB, checksums and all, as ingest does.
+func blocksWriter(slab []byte) reader {
+	return reader{name: "gstore blocks.Writer, a new file", only: "write", run: func(ctx context.Context, _, path string, n int64) (seconds, cpu float64, err error) {
+		path += ".gsb"
+		defer func() { err = errors.Join(err, os.Remove(path)) }()
+		begin, start := time.Now(), cpuSeconds()
+		w, err := blocks.Create(vfs.Default, path, blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Partitions: uint32(n / partitionBytes)})
+		if err != nil {
+			return 0, 0, err
+		}
+		for id := range uint64(n / partitionBytes) {
+			if err = errors.Join(ctx.Err(), w.Append(id, partitionBytes, slab[:partitionBytes])); err != nil {
+				return 0, 0, errors.Join(err, w.Abort())
+			}
+		}
+		_, err = w.Close()
+		return time.Since(begin).Seconds(), cpuSeconds() - start, err
+	}}
 }
 
 // loadSmall reads the file's 64 KiB extents in random order as one batch. Destinations are

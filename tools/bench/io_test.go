@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/blocks/blockio"
@@ -27,6 +28,9 @@ func TestParseFio(t *testing.T) {
 	if err != nil || seconds != 0.5 || cpu != 0.08 {
 		t.Errorf("%v s, %v CPU s, %v", seconds, cpu, err)
 	}
+	if seconds, _, err := parseFio([]byte(strings.Replace(strings.Replace(good, "io_bytes\":1000", "io_bytes\":0", 1), "}]}", `,"write":{"io_bytes":1000,"runtime":250}}]}`, 1)), 1000); err != nil || seconds != 0.25 {
+		t.Errorf("written: %v s, %v", seconds, err)
+	}
 	for _, bad := range []string{"", "{", `{"jobs":[]}`, `{"jobs":[{"error":5,"read":{"io_bytes":1000,"runtime":5}}]}`,
 		`{"jobs":[{"read":{"io_bytes":10,"runtime":5}}]}`} {
 		if _, _, err := parseFio([]byte(bad), 1000); err == nil {
@@ -49,10 +53,15 @@ func TestRunIO(t *testing.T) {
 	if len(results) < 2 {
 		t.Fatalf("%d results", len(results))
 	}
+	tests := map[string]int{}
 	for _, r := range results {
+		tests[r.Test]++
 		if b, _ := r.Median(); len(r.BytesPerSecond) != 2 || len(r.CPUSecondsPerGB) != 2 || b <= 0 {
 			t.Errorf("%+v", r)
 		}
+	}
+	if tests["write"] != tests["sequential"]+1 || tests["random64K"] != tests["sequential"] { // package blocks only writes
+		t.Errorf("readers of each test: %v", tests)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

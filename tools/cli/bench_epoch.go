@@ -20,6 +20,7 @@ type benchEpochOptions struct {
 	metrics  string
 	fio      string
 	trainer  string
+	losses   bool
 }
 
 func newBenchEpoch(e *env) *cobra.Command {
@@ -31,7 +32,10 @@ func newBenchEpoch(e *env) *cobra.Command {
 2-layer GraphSAGE on it with plan hanoi, in a process under a cgroup memory
 limit, so that the page cache cannot help. Beside it: the time that fio takes for
 the epoch's bytes, the time of the same batches with nothing being read, and a
-naive trainer that maps features and topology and samples the whole graph.`,
+naive trainer that maps features and topology and samples the whole graph.
+
+With --compare-losses nothing is timed: an epoch is trained within the memory limit and again without
+one, and the losses after every macro-batch must be the same to the bit.`,
 		Example: "  gstore bench epoch --dir /data/bench --features 8GiB --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
 		Args:    exactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchEpoch(cmd, e, o) },
@@ -42,7 +46,8 @@ naive trainer that maps features and topology and samples the whole graph.`,
 	f.IntVar(&o.dim, "dim", 256, "float32 columns of the features")
 	f.Var(&o.mem, "mem", "memory of each trainer, enforced by a cgroup where one can be made")
 	f.IntVar(&o.threads, "threads", 0, "threads of each trainer (0 = all processors)")
-	f.IntVar(&o.batches, "batches", 2, "mini-batches of the mmap trainer to time; its epoch is extrapolated")
+	f.IntVar(&o.batches, "batches", 2, "mini-batches of the mmap trainer to time; its epoch is extrapolated; 0 = leave it out")
+	f.BoolVar(&o.losses, "compare-losses", false, "compare the losses of an epoch within --mem with those of the same batches without a limit")
 	f.StringVar(&o.metrics, "metrics", "", "write the hanoi epoch's metrics to this file")
 	f.StringVar(&o.fio, "fio", "fio", "path of fio")
 	f.StringVar(&o.trainer, "trainer", "", "be one of the trainers")
@@ -54,8 +59,8 @@ func runBenchEpoch(cmd *cobra.Command, e *env, o benchEpochOptions) error {
 	switch {
 	case o.dir == "":
 		return usagef("--dir is missing: a directory on the disk to measure, with room for %s and a little", o.features.String())
-	case o.features < 1 || o.dim < 1 || o.mem < 1 || o.batches < 1 || o.threads < 0:
-		return usagef("--features, --dim, --mem and --batches must be positive, --threads not negative")
+	case o.features < 1 || o.dim < 1 || o.mem < 1 || o.batches < 0 || o.threads < 0:
+		return usagef("--features, --dim and --mem must be positive, --batches and --threads not negative")
 	}
 	if o.trainer != "" {
 		return runBenchTrainer(cmd, e, o)
@@ -64,7 +69,10 @@ func runBenchEpoch(cmd *cobra.Command, e *env, o benchEpochOptions) error {
 	if err != nil {
 		return err
 	}
-	r, err := bench.RunEpoch(cmd.Context(), bench.EpochOptions{
+	if o.batches == 0 {
+		o.batches = -1
+	}
+	options := bench.EpochOptions{
 		Dir: o.dir, FeatureBytes: int64(o.features), Dim: o.dim, MemoryBytes: int64(o.mem), Threads: o.threads,
 		Metrics: o.metrics, Batches: o.batches, Fio: o.fio, Command: []string{self, "bench", "epoch"},
 		Progress: func(what string) {
@@ -72,7 +80,13 @@ func runBenchEpoch(cmd *cobra.Command, e *env, o benchEpochOptions) error {
 				fmt.Fprintf(e.stderr, "%s …\n", what)
 			}
 		},
-	})
+	}
+	var r fmt.Stringer
+	if o.losses {
+		r, err = bench.RunLosses(cmd.Context(), options)
+	} else {
+		r, err = bench.RunEpoch(cmd.Context(), options)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,12 +108,14 @@ func runBenchEpoch(cmd *cobra.Command, e *env, o benchEpochOptions) error {
 
 // runBenchTrainer is a trainer's own process: its result goes to stdout.
 func runBenchTrainer(cmd *cobra.Command, e *env, o benchEpochOptions) error {
-	c := bench.ChildOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Threads: o.threads, Metrics: o.metrics, Batches: o.batches}
+	c := bench.ChildOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Threads: o.threads, Metrics: o.metrics, Batches: o.batches, CacheDir: cacheDir()}
 	var run bench.EpochRun
 	var err error
 	switch o.trainer {
 	case "hanoi":
 		run, err = bench.RunHanoiChild(cmd.Context(), c)
+	case "losses", "losses-free":
+		run, err = bench.RunLossesChild(cmd.Context(), c, o.trainer == "losses-free")
 	case "mmap":
 		run, err = bench.RunMmapChild(cmd.Context(), c)
 	default:
