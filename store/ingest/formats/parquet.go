@@ -195,7 +195,10 @@ func (t *parquetTable) listLengths() error {
 				if !t.cols[k].list {
 					continue
 				}
-				r := openColumn(f, g, t.leaves[k], t.cols[k])
+				r, err := openColumn(f, g, t.leaves[k], t.cols[k])
+				if err != nil {
+					return err
+				}
 				n, err := r.listLength()
 				if err = errors.Join(err, r.close()); err != nil {
 					return ingest.Inputf(g.path, "column %q: %v", t.cols[k].name, err)
@@ -259,7 +262,9 @@ func (t *parquetTable) readGroup(ctx context.Context, k int, want []wantColumn, 
 		}()
 		row := int64(8)
 		for c, w := range want {
-			readers[c] = openColumn(f, g, t.leaves[w.at], t.cols[w.at])
+			if readers[c], err = openColumn(f, g, t.leaves[w.at], t.cols[w.at]); err != nil {
+				return err
+			}
 			row += int64(t.cols[w.at].dim * 8)
 		}
 		per := min(max(1, parquetBatchBytes/row), 1<<13)
@@ -299,9 +304,12 @@ type columnReader struct {
 	have   []parquet.Value // not handed out yet
 }
 
-func openColumn(f *parquet.File, g parquetGroup, leaf parquetLeaf, col tableColumn) *columnReader {
+func openColumn(f *parquet.File, g parquetGroup, leaf parquetLeaf, col tableColumn) (*columnReader, error) {
+	if err := checkPages(f, g.index, leaf.index); err != nil {
+		return nil, ingest.Inputf(g.path, "row group %d, column %q: %v", g.index, col.name, err)
+	}
 	chunk := f.RowGroups()[g.index].ColumnChunks()[leaf.index]
-	return &columnReader{values: parquet.NewColumnChunkValueReader(chunk), leaf: leaf, col: col, buf: make([]parquet.Value, 1024)}
+	return &columnReader{values: parquet.NewColumnChunkValueReader(chunk), leaf: leaf, col: col, buf: make([]parquet.Value, 1024)}, nil
 }
 
 func (r *columnReader) close() error { return r.values.Close() }

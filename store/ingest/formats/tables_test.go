@@ -233,7 +233,7 @@ func TestTablesBadInput(t *testing.T) {
 	runBad(t, []badCase{
 		bad("no Parquet", "edges.parquet", []byte("PAR1PAR1"), "no Parquet file"),
 		bad("truncated", "edges.parquet", good[:len(good)-9], "no Parquet file"),
-		bad("damaged pages", "edges.parquet", damaged, "row 0"),
+		bad("damaged pages", "edges.parquet", damaged, "row group 0", "page 0"),
 		{name: "a negative id", path: "e.parquet", files: map[string][]byte{"e.parquet": parquetBytes(t, 9, ints{1, 2}, ints{1, -2})},
 			want: []string{"e.parquet: row 1", "-2, expected a number ≥ 0"}},
 		bad("text", "edges.parquet", parquetBytes(t, 9, note{1, 2, "x"}), `column "Note" holds text`, "--columns"),
