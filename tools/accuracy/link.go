@@ -45,6 +45,9 @@ func linkRows() []linkRow {
 	}
 	add("fb15k-237", "DistMult", train.LinkConfig{Epochs: 8}, [3]string{".267; paper .2533", "paper .2659", "paper .2431"}, [3]float64{.265, .262, 0})
 	add("fb15k-237", "SAGE + DistMult", train.LinkConfig{Epochs: 8, Encoder: "sage"}, [3]string{".2857; paper .2825", "paper .2736", "paper .2369"}, [3]float64{.285, .280, 0})
+	add("fb15k-237", "GAT + DistMult", train.LinkConfig{Epochs: 8, Encoder: "gat"}, [3]string{"paper .2869", "paper .2341", "paper .2076"}, [3]float64{.287, .26, 0})
+	add("wn18rr", "DistMult", train.LinkConfig{Epochs: 20}, [3]string{".387"}, [3]float64{.38})
+	add("wn18rr", "ComplEx", train.LinkConfig{Epochs: 20, Model: "complex"}, [3]string{}, [3]float64{})
 	return rows
 }
 

@@ -6,6 +6,7 @@
 //	go run ./tools/accuracy -table sbm -layers 2 -fractions 8 -epochs 20 [-sbm-nodes 1000000] [-sbm-signal .5]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link [-seeds 3] [-only DistMult]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table bias -o bias.svg [-partitions 8,16,32,64] [-model sage] [-epochs 8] [-seeds 3]
 package main
 
 import (
@@ -110,19 +111,29 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "link: link prediction in memory, by COMET and by BETA; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history")
+	table := flag.String("table", "", "link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
-	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run")
+	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run (bias: one count, default 8)")
 	features := flag.String("features", "float32", "out-of-core: what features and the hop are stored as; float16 with the hop takes the bytes of float32 without")
-	seed := flag.Uint64("seed", 0, "link, out-of-core: the first seed")
+	partitions := flag.String("partitions", "8,16,32,64", "bias: numbers of partitions")
+	model := flag.String("model", "distmult", "bias: distmult, or an encoder before it: sage, gcn, gat")
+	output := flag.String("o", "", "bias: file for the plot: .svg, .png or .pdf")
+	seed := flag.Uint64("seed", 0, "link, bias, out-of-core: the first seed")
 	var sbm sbmOptions
 	sbm.flags()
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
+	if *table == "bias" {
+		if err := runBias(ctx, biasOptions{data: filepath.Join(*datasets, "fb15k-237"), first: *seed, seeds: uint64(max(0, *seeds)), threads: *threads, output: *output}, *partitions, *epochs, *model, *asJSON); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *table == "link" {
 		if err := runLink(ctx, *datasets, *seed, uint64(max(0, *seeds)), *only, *threads, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
@@ -146,7 +157,7 @@ func main() {
 // runTable finishes the options of a table other than the first and runs it.
 func runTable(ctx context.Context, table string, sbm sbmOptions, o outOfCore, layers, fractions, epochs, features string, asJSON bool) (err error) {
 	if table != "out-of-core" && table != "sbm" {
-		return fmt.Errorf("-table %q: expected link, out-of-core or sbm", table)
+		return fmt.Errorf("-table %q: expected link, bias, out-of-core or sbm", table)
 	}
 	if o.seeds < 1 {
 		return fmt.Errorf("-seeds %d: expected 1 or more", o.seeds)
@@ -165,6 +176,23 @@ func runTable(ctx context.Context, table string, sbm sbmOptions, o outOfCore, la
 	}
 	if table == "sbm" {
 		return runSBM(ctx, sbm, o, asJSON)
+	}
+	return o.run(ctx, asJSON)
+}
+
+// runBias finishes the options of the bias table and runs it.
+func runBias(ctx context.Context, o biasOptions, partitions, epochs, model string, asJSON bool) (err error) {
+	if o.partitions, err = numbers(partitions); err != nil {
+		return fmt.Errorf("-partitions: %w", err)
+	}
+	if o.model, err = biasModel(model); err != nil {
+		return err
+	}
+	o.epochs = 8
+	if given := flag.Lookup("epochs"); epochs != given.DefValue {
+		if o.epochs, err = strconv.Atoi(epochs); err != nil {
+			return fmt.Errorf("-epochs %q: expected one number", epochs)
+		}
 	}
 	return o.run(ctx, asJSON)
 }
