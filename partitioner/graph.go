@@ -46,6 +46,9 @@ func (c Chunk) Neighbours(i int) []uint32 {
 // node order but the natural one needs.
 type RandomAccess interface {
 	Graph
-	// Neighbours of a node; valid until the graph is closed, not to be modified.
+	// Neighbours of a node; valid until the next call, not to be modified.
 	Neighbours(node uint32) []uint32
+	// Degree is how many there are, and Neighbour one of them.
+	Degree(node uint32) int
+	Neighbour(node uint32, i int) uint32
 }

@@ -23,25 +23,34 @@ type hierarchy struct {
 	spareLevel []byte
 	label      []uint32 // by node: the cluster, while one level grows
 	weight     []uint32 // by cluster: nodes
-	near       []uint32 // by cluster: edges to the current group; zero between groups
+	near       []uint32 // by cluster: edges to the current group; zero between groups. In spareOrder's memory, while a level grows
 	touched    []uint32 // clusters with near > 0
 }
 
 // What newHierarchy takes: bytes a node, and once for touched, which is bounded by the
 // clusters around one group.
 const (
-	hierarchyNodeBytes = 22
+	hierarchyNodeBytes = 18
 	hierarchyBytes     = 4 << 20
 )
 
-// newHierarchy takes the order of level 0.
+// newHierarchy takes the order of level 0, which has room for one entry more.
 func newHierarchy(a *arrays, g RandomAccess, order []uint32) *hierarchy {
 	n := int(g.Nodes())
 	return &hierarchy{
 		g: g, order: order, level: a.bytes(int64(n)),
-		spareOrder: a.uint32s(n), spareLevel: a.bytes(int64(n)),
-		label: a.uint32s(n), weight: a.uint32s(n + 1), near: a.uint32s(n + 1),
+		spareOrder: room(a, n), spareLevel: a.bytes(int64(n)),
+		label: a.uint32s(n), weight: a.uint32s(n + 1),
 	}
+}
+
+// room is n entries with memory for one more, near's.
+func room(a *arrays, n int) []uint32 {
+	x := a.uint32s(n + 1)
+	if x == nil {
+		return nil
+	}
+	return x[:n]
 }
 
 // groups calls visit for every group of a level, in order; more than a group's
@@ -77,6 +86,8 @@ func (h *hierarchy) flatten() {
 func (h *hierarchy) grow(ctx context.Context, limit uint32, part []blocks.PartitionID) (int, error) {
 	const roundsMax, settled = 4, 200 // a round that moves under 1/200 of the nodes is the last
 	clusters := uint32(0)
+	h.near = h.spareOrder[:len(h.order)+1]
+	clear(h.near)
 	err := h.groups(ctx, h.top, func(members []uint32) {
 		for _, v := range members {
 			h.label[v] = clusters
@@ -147,13 +158,11 @@ func (h *hierarchy) join(members []uint32, limit uint32, part []blocks.Partition
 // the order within it, so that the lower levels' groups stay runs.
 func (h *hierarchy) sortByLabel(clusters int) (groups int) {
 	h.top++
-	at, sum := h.near, uint32(0)
+	at, sum := h.weight, uint32(0) // by cluster: where its next node goes
 	for l := range clusters {
+		w := at[l]
 		at[l] = sum
-		sum += h.weight[l]
-		if h.weight[l] > 0 {
-			groups++
-		}
+		sum += w
 	}
 	for i, v := range h.order {
 		l := h.label[v]
@@ -161,12 +170,15 @@ func (h *hierarchy) sortByLabel(clusters int) (groups int) {
 		at[l]++
 		h.spareOrder[p], h.spareLevel[p] = v, h.level[i]
 	}
+	begin := uint32(0)
 	for l := range clusters { // at[l] is now where l's run ends
-		if w := h.weight[l]; w > 0 {
-			h.spareLevel[at[l]-w] = byte(h.top)
+		if at[l] > begin {
+			h.spareLevel[begin] = byte(h.top)
+			groups++
 		}
+		begin = at[l]
 	}
-	clear(h.near)
+	h.near = nil
 	h.order, h.spareOrder = h.spareOrder, h.order
 	h.level, h.spareLevel = h.spareLevel, h.level
 	return groups

@@ -60,7 +60,7 @@ func (o Order) fill(g RandomAccess, seed uint64, dst, scratch []uint32) {
 			dst[i] = uint32(i)
 		}
 		slices.SortFunc(dst, func(a, b uint32) int {
-			if d := len(g.Neighbours(b)) - len(g.Neighbours(a)); d != 0 {
+			if d := g.Degree(b) - g.Degree(a); d != 0 {
 				return d
 			}
 			return int(int64(a) - int64(b))

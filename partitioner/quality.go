@@ -213,7 +213,7 @@ func (m *measure) walk(g RandomAccess, h int) float64 {
 	var sum, walks float64
 	seen, draw := uint64(0), mix(m.o.Seed+uint64(h))
 	for v := range nodes {
-		if !m.isTraining(uint32(v)) || len(g.Neighbours(uint32(v))) == 0 {
+		if !m.isTraining(uint32(v)) || g.Degree(uint32(v)) == 0 {
 			continue
 		}
 		if seen++; seen%every != 0 {
@@ -227,9 +227,8 @@ func (m *measure) walk(g RandomAccess, h int) float64 {
 				distinct = -1
 			}
 			for range h {
-				list := g.Neighbours(at)
 				draw += 0x9e3779b97f4a7c15
-				at = list[mix(draw)%uint64(len(list))]
+				at = g.Neighbour(at, int(mix(draw)%uint64(g.Degree(at))))
 				p := m.part[at]
 				if int(p) >= m.k || contains(visited, p) {
 					continue

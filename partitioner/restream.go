@@ -173,7 +173,7 @@ func (r *restreamer) leveled(g RandomAccess) error {
 	var a arrays
 	defer a.free()
 	n := g.Nodes()
-	order := a.uint32s(int(n))
+	order := room(&a, int(n))
 	h := newHierarchy(&a, g, order)
 	if a.err != nil {
 		return a.err

@@ -124,8 +124,7 @@ func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, 
 	}
 	r.phase("read the graph", "edges", -1)
 	free := r.o.MemoryBytes - int64(runtimeBytes) - sourceBytes - r.state.DictionaryBytes - 2*int64(nodes) // classes
-	// While it is built, an array also has a counter of 8 bytes a node.
-	if partitioner.CSRBytes(nodes, uint64(counted))+8*int64(nodes) <= free-need.Array {
+	if partitioner.CSRBytes(nodes, uint64(counted)) <= free-need.Array {
 		return partitioner.BuildCSR(nodes, edges, true)
 	}
 	if least := need.Stream + partitioner.SpilledBytes(nodes); free < least {

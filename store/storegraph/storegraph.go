@@ -88,8 +88,7 @@ func Open(ctx context.Context, s *store.Store, dir string, budget Budget) (Graph
 		return nil, err
 	}
 	edges := Edges(ctx, s)
-	// While it is built, an array also has a counter of 8 bytes a node.
-	if need := partitioner.CSRBytes(m.Nodes, m.Edges) + 8*int64(m.Nodes) + row; budget == (Budget{}) || need <= budget.Array {
+	if need := partitioner.CSRBytes(m.Nodes, m.Edges) + row; budget == (Budget{}) || need <= budget.Array {
 		return partitioner.BuildCSR(m.Nodes, edges, false)
 	}
 	if need := partitioner.SpilledBytes(m.Nodes) + row; need > budget.Stream {

@@ -45,9 +45,11 @@ type PartitionRow struct {
 	CutRate        float64 `json:"cut_rate"`
 	Largest        float64 `json:"largest_over_mean"`
 	// MemoryBytes is, for gstore, the graph's arrays and what the method may take
-	// besides (the smallest budget it accepts with levels); for gpmetis what it reports as its peak.
-	MemoryBytes int64   `json:"memory_bytes"`
-	OfMetis     float64 `json:"cut_of_metis,omitempty"`
+	// besides (partitioner.Need: the smallest budget it accepts with levels); for gpmetis what it reports as its peak.
+	MemoryBytes int64 `json:"memory_bytes"`
+	// PeakRSSBytes is the process's peak while it ran, with runtime, code and graph; 0 where the system does not say.
+	PeakRSSBytes int64   `json:"peak_rss_bytes"`
+	OfMetis      float64 `json:"cut_of_metis,omitempty"`
 }
 
 // PartitionGraph loads or makes a graph; classes is nil if it has no labels.
@@ -161,6 +163,7 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 	if o.Flat && (method == partitioner.MethodFennel || method == partitioner.MethodGAP) {
 		row.Method += " flat"
 	}
+	peak := residentPeak()
 	start, cpu := time.Now(), cpuSeconds()
 	last := start
 	a, err := partitioner.Partition(ctx, g, partitioner.Options{
@@ -177,14 +180,12 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 	if len(row.Pass) > 0 {
 		row.EdgesPerSecond = float64(g.Entries()/2) / median(row.Pass)
 	}
-	levels := int64(26)
-	switch {
-	case !method.NeedsGraph():
-		levels = 4
-	case o.Flat, method == partitioner.MethodHDR:
-		levels = 12
+	need := partitioner.Options{Method: method, Partitions: k, Classes: classes}.Need(g.Nodes())
+	row.MemoryBytes = partitioner.CSRBytes(g.Nodes(), g.Entries()/2) + need.Array
+	if o.Flat {
+		row.MemoryBytes += need.Stream - need.Array
 	}
-	row.MemoryBytes = partitioner.CSRBytes(g.Nodes(), g.Entries()/2) + levels*int64(g.Nodes())
+	row.PeakRSSBytes = peak()
 	return row, row.measure(ctx, g, a, k)
 }
 

@@ -68,14 +68,14 @@ func runBenchPartition(cmd *cobra.Command, e *env, graph string, o *benchPartiti
 	}
 	defer g.Close() //nolint:errcheck // memory only
 	if !e.json {
-		fmt.Fprintf(e.stdout, "%s: %d nodes, %d edges\n%12s %6s %9s %7s %7s %8s %8s %11s %9s %8s\n", graph, g.Nodes(), g.Entries()/2,
-			"method", "k", "cut", "rate", "metis", "max/mean", "s", "CPU s", "M edges/s", "memory")
+		fmt.Fprintf(e.stdout, "%s: %d nodes, %d edges\n%12s %6s %9s %7s %7s %8s %8s %11s %9s %8s %8s\n", graph, g.Nodes(), g.Entries()/2,
+			"method", "k", "cut", "rate", "metis", "max/mean", "s", "CPU s", "M edges/s", "memory", "peak")
 	}
 	err = bench.Partition(cmd.Context(), g, classes, o.bench, func(r bench.PartitionRow) {
 		e.event("row", map[string]any{"graph": graph, "row": r})
 		if !e.json {
-			fmt.Fprintf(e.stdout, "%12s %6d %9d %7.4f %7.3f %8.3f %8.2f %11.2f %9.1f %8s\n",
-				r.Method, r.Partitions, r.Cut, r.CutRate, r.OfMetis, r.Largest, r.Seconds, r.CPUSeconds, r.EdgesPerSecond/1e6, formatSize(r.MemoryBytes))
+			fmt.Fprintf(e.stdout, "%12s %6d %9d %7.4f %7.3f %8.3f %8.2f %11.2f %9.1f %8s %8s\n",
+				r.Method, r.Partitions, r.Cut, r.CutRate, r.OfMetis, r.Largest, r.Seconds, r.CPUSeconds, r.EdgesPerSecond/1e6, formatSize(r.MemoryBytes), formatSize(r.PeakRSSBytes))
 		}
 	})
 	if err != nil {
