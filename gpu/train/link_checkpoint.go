@@ -56,6 +56,7 @@ type linkTotals struct {
 type Checkpointed struct {
 	Config  LinkConfig
 	Epochs  int         // finished
+	Middle  bool        // further mini-batches of the next epoch were trained
 	Summary LinkSummary // of those
 	Model   []byte      // parameters and optimiser state: what nn.Params.LoadState reads
 }
@@ -67,7 +68,7 @@ func LoadLink(ctx context.Context, t *store.Table) (*Checkpointed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpointed{Config: p.Config, Epochs: p.Epoch, Summary: p.Summary, Model: model}, nil
+	return &Checkpointed{Config: p.Config, Epochs: p.Epoch, Middle: p.Totals.Batches > 0, Summary: p.Summary, Model: model}, nil
 }
 
 func loadProgress(ctx context.Context, t *store.Table) (*linkProgress, []byte, error) {

@@ -1,11 +1,16 @@
-// Command killtest kills ingests. It generates two mid-sized graphs (one of dense ids
+// Command killtest kills ingests and, with -train, trainings. It generates two mid-sized graphs (one of dense ids
 // with features, labels and a split, one of sparse ids in text), ingests each once
 // undisturbed, and then again and again in a real gstore process that gets SIGKILL at a
 // random moment and is followed, by turns, by --resume and by a fresh run. Every
 // time the store must verify and its data files be those of the undisturbed one, byte
 // for byte; what the kill itself left must either not open or be whole already.
 //
+// With -train it generates a knowledge graph, trains embeddings on it undisturbed with the plans comet, memory and beta, and
+// then again in processes that get SIGKILL and are resumed until they end by themselves: after every kill
+// the last checkpoint must verify, and every run must end with the bits of the undisturbed one.
+//
 //	go build -o /tmp/gstore ./tools/gstore && go run ./tools/killtest -gstore /tmp/gstore [-kills 300] [-json]
+//	go run ./tools/killtest -gstore /tmp/gstore -train [-kills 200]
 package main
 
 import (
@@ -26,12 +31,27 @@ func main() {
 	flag.Int64Var(&o.Nodes, "nodes", 25_000, "nodes of each graph")
 	flag.Int64Var(&o.Edges, "edges", 250_000, "edges of each graph")
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the moments")
+	training := flag.Bool("train", false, "kill trainings instead of ingests; then -nodes and -edges are a knowledge graph's, 4000 and 30000 by default")
 	asJSON := flag.Bool("json", false, "print the result as JSON")
 	flag.Parse()
 	o.Log = os.Stderr
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := run(ctx, o)
+	var r interface{ print(io.Writer) }
+	var err error
+	if *training {
+		given := map[string]bool{}
+		flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		if !given["nodes"] {
+			o.Nodes = 4000
+		}
+		if !given["edges"] {
+			o.Edges = 30_000
+		}
+		r, err = killTraining(ctx, o)
+	} else {
+		r, err = run(ctx, o)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "killtest:", err)
 		stop()

@@ -31,6 +31,17 @@ func TestKilledIngestsAreWholeAfterwards(t *testing.T) {
 	}
 }
 
+func TestKilledTrainingsEndWithTheSameBits(t *testing.T) {
+	r, err := killTraining(context.Background(), options{Command: os.Args[0], Env: []string{gstoreEnv + "=1"},
+		Dir: filepath.Join(t.TempDir(), "work"), Kills: 6, Nodes: 1000, Edges: 8000, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Kills != 6 || r.Nothing+r.Checkpoint != 6 || r.Runs == 0 {
+		t.Errorf("%+v: expected 6 kills and a run that ended", r)
+	}
+}
+
 // The comparison notices a data file that differs.
 func TestOtherFilesAreNoticed(t *testing.T) {
 	ctx := context.Background()
