@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"time"
@@ -204,8 +205,11 @@ func DropTable(ctx context.Context, dir, name string, o Options) error {
 		return []entry{{key: tableKey(name)}}, nil
 	})
 	// A file left here by a crash is unnamed: the next writer sweeps it.
+	// A table that was never finished may have no file.
 	if err == nil {
-		err = e.fs.Remove(e.dataPath(file))
+		if err = e.fs.Remove(e.dataPath(file)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	return errors.Join(err, t.lk.Close())
 }

@@ -454,3 +454,56 @@ func floats(b []byte) []float32 {
 	}
 	return x
 }
+
+// Making a table, or dropping one, that fails at any operation leaves what can be dropped and made again.
+func TestTableBeganAfresh(t *testing.T) {
+	base := newDisk(t)
+	if err := commitOn(base, tinyGraph(1), true); err != nil {
+		t.Fatal(err)
+	}
+	afresh := func(fs vfs.FS) (err error) {
+		s, err := store.Open(crashDir, store.Options{FS: fs})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		for range 2 {
+			if err := store.DropTable(ctx, crashDir, "nodes", store.Options{FS: fs}); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			tab, err := s.CreateTable(ctx, tableOptions(nil))
+			if err != nil {
+				return err
+			}
+			if err := tab.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for k := 0; ; k += every(3) {
+		fs := base.CrashClone(vfs.CrashCloneCfg{})
+		var mu sync.Mutex
+		n := -1
+		err := afresh(errorfs.Wrap(fs, errorfs.InjectorFunc(func(errorfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n == k {
+				return errorfs.ErrInjected
+			}
+			return nil
+		})))
+		mu.Lock()
+		done := n < k
+		mu.Unlock()
+		if err := afresh(fs.CrashClone(vfs.CrashCloneCfg{})); err != nil {
+			t.Fatalf("after an error at operation %d: %v", k, err)
+		}
+		if done {
+			if err != nil || k < 100 {
+				t.Errorf("%d operations, %v", k, err)
+			}
+			return
+		}
+	}
+}

@@ -21,7 +21,10 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 		TableDim: cfg.Dim, TablePlanes: TablePlanes}
 	if cfg.MemoryBytes > 0 {
 		left := cfg.MemoryBytes - programBytes
-		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
+		o.MemoryBytes = max(left-left/batchShare, 1)
+		if cfg.EvalEvery > 0 {
+			o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
+		}
 	}
 	f, err := st.Forecaster(ctx, o)
 	if err != nil {

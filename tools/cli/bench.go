@@ -15,6 +15,6 @@ func newBench(e *env) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newBenchIO(e), newBenchEpoch(e), newBenchPartition(e), newBenchOps(e), newBenchIngest(e), newBenchTrain(e))
+	cmd.AddCommand(newBenchIO(e), newBenchEpoch(e), newBenchPartition(e), newBenchOps(e), newBenchIngest(e), newBenchTrain(e), newBenchLink(e))
 	return cmd
 }

@@ -1,0 +1,66 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/store"
+)
+
+// LinkCompute is what training some steps of an epoch took with nothing being read or written meanwhile.
+type LinkCompute struct {
+	Seconds float64 // of the steps
+	Queries int64   // that they trained
+	Steps   int
+}
+
+// MeasureLinkCompute goes on from the last checkpoint of a run and trains every stride-th step of its next
+// epoch, each once it is wholly in memory and with no step after it to be read. It is for benchmarks:
+// what was trained is dropped, the checkpoint stays.
+func MeasureLinkCompute(ctx context.Context, st *store.Store, cfg LinkConfig, stride int) (c LinkCompute, err error) {
+	s := &linkSession{cfg: &cfg, st: st}
+	var model []byte
+	if s.table, s.from, model, err = resumeTable(ctx, st, &cfg); err != nil {
+		return c, err
+	}
+	if s.table == nil {
+		return c, fmt.Errorf("train: %w: table %s", store.ErrNotFound, cfg.Table)
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	policy, _, o, err := linkPlan(ctx, st, &cfg)
+	if err != nil {
+		return c, err
+	}
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := s.open(ctx, dev, model, o); err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, s.closeRun()) }()
+	plan := policy.Epoch(s.from.Epoch)
+	for k := 0; k < len(plan.Steps); k += max(1, stride) {
+		upto := plan
+		upto.Steps = plan.Steps[:k+1]
+		if err := s.it.StartAt(upto, k); err != nil {
+			return c, err
+		}
+		if !s.it.Next() {
+			return c, s.it.Err()
+		}
+		if err := s.embed(s.it.MacroBatch()); err != nil {
+			return c, err
+		}
+		start := time.Now()
+		var sum totals
+		if err := s.t.macroBatch(ctx, s.from.Epoch, s.it.MacroBatch(), s.e, linkPlace{}, &sum, func(linkPlace) error { return nil }); err != nil {
+			return c, err
+		}
+		c.Seconds += time.Since(start).Seconds()
+		c.Queries += sum.seeds
+		c.Steps++
+	}
+	return c, nil
+}
