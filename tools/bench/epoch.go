@@ -165,7 +165,7 @@ func prepare(ctx context.Context, o *EpochOptions, parts int) error {
 // JSON that it prints.
 func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun, limited bool, err error) {
 	args := append(slices.Clone(o.Command), "--trainer", trainer, "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10),
-		"--threads", strconv.Itoa(o.Threads), "--batches", strconv.Itoa(o.Batches), "--metrics", o.Metrics)
+		"--threads", strconv.Itoa(o.Threads), "--batches", strconv.Itoa(max(0, o.Batches)), "--metrics", o.Metrics)
 	var group *cgroup
 	if err = errors.ErrUnsupported; trainer != trainerFree {
 		group, err = newCgroup(o.MemoryBytes)
