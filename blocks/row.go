@@ -123,38 +123,50 @@ func (d *Directory) entry(i int) dirEntry {
 	return dirEntry{offset: le.Uint64(q), first: le.Uint64(q[8:]), runs: le.Uint32(q[16:]), nodes: le.Uint32(q[20:])}
 }
 
-// Partitions returns the number of buckets.
+// Partitions returns the number of buckets. A row that was written when the
+// store had fewer partitions has fewer: the other methods take any bucket, and
+// those beyond are empty.
 func (d *Directory) Partitions() int { return d.partitions }
+
+// bucket is entry for any bucket: those beyond the last are empty, at the end.
+func (d *Directory) bucket(i int) dirEntry {
+	if i < d.partitions {
+		return d.entry(i)
+	}
+	e := d.entry(d.partitions)
+	e.runs, e.nodes = 0, 0
+	return e
+}
 
 // DstNodes returns the number of nodes of the row's partition.
 func (d *Directory) DstNodes() uint32 { return d.dstNodes }
 
-// SrcNodes returns the number of nodes of src partition i.
-func (d *Directory) SrcNodes(i int) uint32 { return d.entry(i).nodes }
+// SrcNodes returns the number of nodes of src partition i, 0 of one that came later.
+func (d *Directory) SrcNodes(i int) uint32 { return d.bucket(i).nodes }
 
 // Edges returns the number of edges of the row.
 func (d *Directory) Edges() uint64 { return d.entry(d.partitions).first }
 
 // FirstEdge returns the position in the row's edge order of bucket i's first
 // edge, 0 ≤ i ≤ Partitions: edge columns are indexed by it.
-func (d *Directory) FirstEdge(i int) uint64 { return d.entry(i).first }
+func (d *Directory) FirstEdge(i int) uint64 { return d.bucket(i).first }
 
 // BucketEdges returns the number of edges of bucket i.
-func (d *Directory) BucketEdges(i int) uint64 { return d.entry(i+1).first - d.entry(i).first }
+func (d *Directory) BucketEdges(i int) uint64 { return d.bucket(i+1).first - d.bucket(i).first }
 
 // BucketRuns returns the number of distinct dst nodes of bucket i.
-func (d *Directory) BucketRuns(i int) uint32 { return d.entry(i).runs }
+func (d *Directory) BucketRuns(i int) uint32 { return d.bucket(i).runs }
 
 // Range returns where buckets lo … hi−1 lie in the extent's payload.
 func (d *Directory) Range(lo, hi int) (from, to int64) {
-	return int64(d.entry(lo).offset), int64(d.entry(hi).offset)
+	return int64(d.bucket(lo).offset), int64(d.bucket(hi).offset)
 }
 
 // Bucket decodes bucket i from its bytes (Range(i, i+1) of the extent), which
 // it refers to and which must begin at a multiple of 8 in memory. Lengths are
 // checked here; that ids and bits are consistent is checked by [Bucket.Check].
 func (d *Directory) Bucket(i int, b []byte) (Bucket, error) {
-	e, next := d.entry(i), d.entry(i+1)
+	e, next := d.bucket(i), d.bucket(i+1)
 	edges := next.first - e.first
 	if uint64(len(b)) != next.offset-e.offset {
 		return Bucket{}, corruptf("bucket", int64(e.offset), "bucket %d has %d bytes, expected %d", i, len(b), next.offset-e.offset)

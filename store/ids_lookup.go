@@ -135,28 +135,38 @@ func (s *Store) Lookup(ctx context.Context, external string) (NodeID, error) {
 	return ids[0], err
 }
 
+// lookupDense reads the map, a chunk at a time: ascending ids read each chunk once.
 func (s *Store) lookupDense(ctx context.Context, external []uint64, ids []NodeID) error {
 	f, err := s.File(s.manifest.IDs.Map)
 	if err != nil {
 		return err
 	}
-	h := f.Header()
-	size := int64(h.Elem.Size())
+	per := f.Header().ExtentRows
+	var window []byte // bytes from … of extent number at
+	at, from := ^uint64(0), int64(0)
+	scratch := make([]byte, blocks.RangeBytes(blocks.ChunkBytes))
 	for i, x := range external {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		ids[i] = NoNode
-		e, ok := f.Extent(x / h.ExtentRows)
-		k := x % h.ExtentRows
-		if !ok || k >= e.Rows {
-			continue
-		}
-		b, err := f.ReadRange(e, int64(k)*size, int64(k+1)*size)
+		f, e, ok, err := s.MapExtent(x / per)
 		if err != nil {
 			return err
 		}
-		if id, ok := decodeMapped(b); ok {
+		k := x % per
+		if !ok || k >= e.Rows {
+			continue
+		}
+		h := f.Header()
+		size := int64(h.Elem.Size())
+		if at != e.ID || int64(k)*size < from || int64(k+1)*size > from+int64(len(window)) {
+			at, from = e.ID, int64(k)*size/blocks.ChunkBytes*blocks.ChunkBytes
+			if window, err = f.ReadRangeInto(e, from, min(e.Length, from+blocks.ChunkBytes), scratch); err != nil {
+				return err
+			}
+		}
+		if id, ok := decodeMapped(window[int64(k)*size-from:][:size]); ok {
 			if uint64(id) >= s.manifest.Nodes {
 				return mismatch(f, h.ExtentName(e.ID), "id %d in a store of %d nodes", id, s.manifest.Nodes)
 			}

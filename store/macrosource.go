@@ -240,20 +240,22 @@ func (s *macroSource) readDirectories(ctx context.Context) error {
 			return err
 		}
 		x := &s.topology[j]
-		if x.e.Rows != s.m.Partitions[j].Edges || x.e.Length < each {
-			return x.corrupt("%d edges in %d bytes, expected %d edges and a directory of %d bytes", x.e.Rows, x.e.Length, s.m.Partitions[j].Edges, each)
+		h := x.f.file.Header() // a row may be older than the last partitions
+		size := blocks.DirectoryBytes(h.Partitions)
+		if x.e.Rows != s.m.Partitions[j].Edges || x.e.Length < size || h.Partitions > p {
+			return x.corrupt("%d edges from %d partitions in %d bytes, expected %d edges and a directory of %d bytes", x.e.Rows, h.Partitions, x.e.Length, s.m.Partitions[j].Edges, size)
 		}
-		b, err := x.f.file.ReadRange(x.e, x.e.Length-each, x.e.Length)
+		b, err := x.f.file.ReadRange(x.e, x.e.Length-size, x.e.Length)
 		if err != nil {
 			return err
 		}
-		own := slab.Bytes()[int64(j)*each : int64(j+1)*each]
+		own := slab.Bytes()[int64(j)*each:][:size]
 		copy(own, b)
-		d, err := blocks.OpenDirectory(own, p, x.e.Length)
+		d, err := blocks.OpenDirectory(own, h.Partitions, x.e.Length)
 		if err != nil {
 			return x.locate(err)
 		}
-		for i, part := range s.m.Partitions {
+		for i, part := range s.m.Partitions[:h.Partitions] {
 			if uint64(d.SrcNodes(i)) != part.Nodes {
 				return x.corrupt("partition %d has %d nodes in the directory, expected %d", i, d.SrcNodes(i), part.Nodes)
 			}

@@ -67,6 +67,9 @@ type ColumnInfo struct {
 	// NodeType limits a column to one node type (rows of others are zero); "" = all.
 	NodeType string   `json:"node_type,omitempty"`
 	Files    []string `json:"files"` // oldest first
+	// Derived says what of the graph the column was computed from, such as "mean of x over
+	// neighbours"; "" = it is data. An append drops derived columns: they would be wrong.
+	Derived string `json:"derived,omitempty"`
 }
 
 // RowBytes is the size of one row.
@@ -95,8 +98,10 @@ type IDInfo struct {
 	Kind IDKind `json:"kind"`
 	// External lists files of kind ExternalIDs (internal → external), oldest first.
 	External []string `json:"external"`
-	// Map is the file of kind IDMap (external → internal); dense ids only.
-	Map string `json:"map,omitempty"`
+	// Map is the file of kind IDMap (external → internal); dense ids only. Maps are
+	// further ones, oldest first, whose extents add to it or replace some of its own.
+	Map  string   `json:"map,omitempty"`
+	Maps []string `json:"maps,omitempty"`
 	// Dictionaries name the generations of dictionary entries in Pebble
 	// (external → internal), oldest first; other kinds only.
 	Dictionaries []uint64 `json:"dictionaries,omitempty"`
@@ -301,11 +306,11 @@ func (m *Manifest) validateIDs(use func(string, ...string) error) error {
 		if m.IDs.Map == "" || len(m.IDs.Dictionaries) > 0 {
 			return fmt.Errorf("%w: dense ids need a map file and no dictionary", ErrInvalid)
 		}
-		if err := use("id map", m.IDs.Map); err != nil {
+		if err := use("id map", append([]string{m.IDs.Map}, m.IDs.Maps...)...); err != nil {
 			return err
 		}
 	case IDsIntegers, IDsStrings:
-		if m.IDs.Map != "" || len(m.IDs.Dictionaries) == 0 {
+		if m.IDs.Map != "" || len(m.IDs.Maps) > 0 || len(m.IDs.Dictionaries) == 0 {
 			return fmt.Errorf("%w: %s ids need a dictionary and no map file", ErrInvalid, m.IDs.Kind)
 		}
 	default:

@@ -42,6 +42,7 @@ type Store struct {
 	columns  map[string]extentMap
 	topology extentMap
 	external extentMap
+	idMap    map[uint64]located // dense ids
 
 	cacheDir     string
 	reads        ReadTuning
@@ -215,6 +216,16 @@ func (s *Store) ExternalExtent(p PartitionID) (*blocks.File, blocks.Extent, erro
 	return s.extent("external ids", s.external, p)
 }
 
+// MapExtent returns where the internal ids of dense external ids k·ExtentRows … lie; ok is false
+// behind the last.
+func (s *Store) MapExtent(k uint64) (_ *blocks.File, _ blocks.Extent, ok bool, err error) {
+	if err := s.check(); err != nil {
+		return nil, blocks.Extent{}, false, err
+	}
+	l, ok := s.idMap[k]
+	return l.file, l.extent, ok, nil
+}
+
 func (s *Store) extent(what string, m extentMap, p PartitionID) (*blocks.File, blocks.Extent, error) {
 	if err := s.check(); err != nil {
 		return nil, blocks.Extent{}, err
@@ -317,10 +328,27 @@ func (s *Store) checkLists() error {
 			return mismatch(f, "footer", "%d rows, the manifest says %d", f.Rows(), l.Rows)
 		}
 	}
-	if name := s.manifest.IDs.Map; name != "" {
+	return s.locateMap()
+}
+
+// locateMap finds the extents of the id map; later files override earlier ones.
+func (s *Store) locateMap() error {
+	ids := &s.manifest.IDs
+	if ids.Map == "" {
+		return nil
+	}
+	s.idMap = map[uint64]located{}
+	for _, name := range append([]string{ids.Map}, ids.Maps...) {
 		f := s.files[name]
-		if h := f.Header(); h.Kind != blocks.IDMap || h.ExtentRows == 0 {
+		h := f.Header()
+		if h.Kind != blocks.IDMap || h.ExtentRows == 0 {
 			return mismatch(f, "header", "it is a %v file with %d rows an extent, the manifest says %v", h.Kind, h.ExtentRows, blocks.IDMap)
+		}
+		if first := s.files[ids.Map].Header().ExtentRows; h.ExtentRows != first {
+			return mismatch(f, "header", "%d rows an extent, those of %s have %d", h.ExtentRows, ids.Map, first)
+		}
+		for _, e := range f.Extents() {
+			s.idMap[e.ID] = located{f, e}
 		}
 	}
 	return nil

@@ -94,7 +94,7 @@ func PrecomputeHop(ctx context.Context, dir string, o HopOptions) (name string, 
 		m.Columns = slices.DeleteFunc(m.Columns, func(c store.ColumnInfo) bool { return c.Name == name })
 	}
 	m.Files = append(m.Files, store.Ref(file, info))
-	m.Columns = append(m.Columns, store.ColumnInfo{Name: name, Role: store.RoleFeature, Elem: o.Elem, Dim: column.Dim, Files: []string{file}})
+	m.Columns = append(m.Columns, store.ColumnInfo{Name: name, Role: store.RoleFeature, Elem: o.Elem, Dim: column.Dim, Derived: "mean of " + o.Feature + " over neighbours", Files: []string{file}})
 	m.Note = "neighbourhood mean of " + o.Feature
 	return name, w.Commit(ctx, m)
 }

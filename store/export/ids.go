@@ -153,18 +153,22 @@ type mapReader struct {
 // read fills internal with the internal ids of external ids first, first+1, ….
 func (r *mapReader) read(first uint64, internal []uint64) error {
 	m := r.s.Manifest()
-	f, err := r.s.File(m.IDs.Map)
+	oldest, err := r.s.File(m.IDs.Map)
 	if err != nil {
 		return err
 	}
-	h := f.Header()
-	width := int64(h.Elem.Size())
+	per := oldest.Header().ExtentRows
 	for len(internal) > 0 {
-		e, ok := f.Extent(first / h.ExtentRows)
-		k := first % h.ExtentRows
-		if !ok || k >= e.Rows {
-			return &blocks.CorruptError{Path: f.Path(), Extent: "id map", Offset: -1, Reason: fmt.Sprintf("external id %d is missing, expected all below %d", first, m.Nodes)}
+		f, e, ok, err := r.s.MapExtent(first / per)
+		if err != nil {
+			return err
 		}
+		k := first % per
+		if !ok || k >= e.Rows {
+			return &blocks.CorruptError{Path: oldest.Path(), Extent: "id map", Offset: -1, Reason: fmt.Sprintf("external id %d is missing, expected all below %d", first, m.Nodes)}
+		}
+		h := f.Header()
+		width := int64(h.Elem.Size())
 		n := min(uint64(len(internal)), e.Rows-k, 1<<16)
 		if r.buf == nil {
 			r.buf = make([]byte, blocks.RangeBytes(8<<16))

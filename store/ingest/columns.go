@@ -128,14 +128,14 @@ type rowStream func(ctx context.Context, emit func(first uint64, rows []byte) er
 // nodeFile writes one file of an extent a partition, of rows streamed by
 // dense id, and returns its reference.
 func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, stream rowStream) (ref store.FileRef, err error) {
-	h.Partitions = uint32(r.layout.partitions())
+	h.Partitions = uint32(r.firstPart + r.layout.partitions())
 	name, id := r.w.NewFile(base)
 	h.FileID = id
 	row := h.RowBytes()
 	sizes := make([]blocks.ExtentSize, r.layout.partitions())
 	largest := int64(0)
 	for p, n := range r.layout.sizes {
-		sizes[p] = blocks.ExtentSize{ID: uint64(p), Bytes: row * int64(n), Rows: uint64(n)}
+		sizes[p] = blocks.ExtentSize{ID: uint64(r.firstPart + p), Bytes: row * int64(n), Rows: uint64(n)}
 		largest = max(largest, sizes[p].Bytes)
 	}
 	w, err := blocks.CreateScatter(r.w.FS(), r.w.DataPath(name), h, sizes)

@@ -26,6 +26,9 @@ type converter struct {
 func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 	spec := r.desc.NodeColumns[c]
 	k := &converter{spec: spec, elem: spec.Elem, labelMax: -1}
+	if old := r.like[spec.Name]; old != nil {
+		return k.like(old, len(r.desc.ClassNames))
+	}
 	switch spec.Role {
 	case store.RoleLabel:
 		k.elem, k.classes = blocks.Int32, len(r.desc.ClassNames)
@@ -69,6 +72,29 @@ func (r *run) nodeBytes() int64 {
 		}
 	}
 	return n
+}
+
+// like makes k convert to the rows of a stored column.
+func (k *converter) like(old *store.ColumnInfo, classes int) (*converter, error) {
+	if k.spec.Dim != old.Dim {
+		return nil, Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
+	}
+	k.elem, k.scale, k.missing = old.Elem, old.Scale, missingRow(old)
+	switch {
+	case old.Role == store.RoleLabel:
+		k.classes = classes
+	case old.Role != store.RoleFeature && k.elem != k.spec.Elem:
+		return nil, Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
+	}
+	return k, nil
+}
+
+// missingRow is the row of a node that column c says nothing about.
+func missingRow(c *store.ColumnInfo) []byte {
+	if c.Role == store.RoleLabel {
+		return binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
+	}
+	return make([]byte, c.RowBytes())
 }
 
 // int8Scales finds each dimension's scale: largest magnitude / 127.

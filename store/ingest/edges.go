@@ -15,7 +15,8 @@ type edgeRules struct {
 	undirected bool
 	dedup      bool
 	selfLoops  SelfLoops
-	relations  int // number of relations; 0 = the source has no relation column
+	relations  int  // number of relations; 0 = the source has no relation column
+	wide       bool // relations take two bytes, however few there are
 	columns    []ColumnSpec
 }
 
@@ -24,7 +25,7 @@ func (r *edgeRules) relationBytes() int {
 	switch {
 	case r.relations == 0:
 		return 0
-	case r.relations <= 1<<8:
+	case r.relations <= 1<<8 && !r.wide:
 		return 1
 	}
 	return 2
@@ -60,6 +61,7 @@ type edgeScatter struct {
 	loops  atomic.Int64 // dropped
 	done   func(n int64)
 	work   []scatterScratch // by worker
+	old    *oldRows         // of the store that edges are appended to; nil
 }
 
 type scatterScratch struct {
@@ -193,11 +195,14 @@ func (s *edgeScatter) fillPayload(p []byte, b *EdgeBatch, i int) {
 	}
 }
 
-// addLoops gives every node its self loop, with a payload of zeros.
+// addLoops gives every node its self loop, with a payload of zeros; every new one, of an append.
 func (s *edgeScatter) addLoops(ctx context.Context) error {
 	out := s.shards.writers[0]
 	zeros := make([]byte, s.rules.payloadBytes())
 	for p, n := range s.layout.sizes {
+		if s.old != nil && p < s.old.partitions {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -239,6 +244,7 @@ type edgeCounts struct {
 	relations  []uint64 // by relation
 	stored     uint64
 	duplicates uint64
+	written    []bool // rows that were written: all, but for an append
 }
 
 // unit is a run of the key space that is sorted in memory at once: a shard, or

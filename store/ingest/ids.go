@@ -9,8 +9,11 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// split writes split s as a column of one byte a node.
-func (r *run) split(ctx context.Context, s int) error {
+// split writes split s as a column of one byte a node; the first one is the default.
+func (r *run) split(ctx context.Context, s int) error { return r.splitColumn(ctx, s, s == 0) }
+
+// splitColumn is split; counted says whether the manifest counts its nodes.
+func (r *run) splitColumn(ctx context.Context, s int, counted bool) error {
 	name := r.desc.Splits[s]
 	r.phase("split "+name, "rows", int64(r.layout.nodes))
 	of, err := offHeap(int64(r.layout.nodes))
@@ -45,7 +48,7 @@ func (r *run) split(ctx context.Context, s int) error {
 			return err
 		}
 	}
-	if s == 0 {
+	if counted {
 		r.countSplit(of)
 	}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Name: name}

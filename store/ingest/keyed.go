@@ -140,7 +140,7 @@ func (r *run) keyedColumn(ctx context.Context, c int, conv *converter) (ref stor
 
 // writeKeyed writes the distributed rows, and the missing ones, partition by partition.
 func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter, sh *shards, per int) (ref store.FileRef, err error) {
-	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.layout.partitions())}
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.firstPart + r.layout.partitions())}
 	name, w, err := r.w.CreateFile(fileBase(spec.Name), h)
 	if err != nil {
 		return ref, err
@@ -164,7 +164,7 @@ func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter,
 	defer freeOffHeap(window)
 	spare := make([]byte, sh.chunkBytes)
 	windowRows := uint64(len(window)) / row
-	out := &extentRows{w: w, sizes: r.layout.sizes, row: int(row), part: -1}
+	out := &extentRows{w: w, sizes: r.layout.sizes, base: r.firstPart, row: int(row), part: -1}
 	for shard := range sh.lists {
 		first, last := shard*per, min((shard+1)*per, r.layout.partitions())
 		for lo, end := r.layout.first[first], r.layout.first[last]; lo < end; lo += windowRows {
@@ -200,6 +200,7 @@ func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter,
 type extentRows struct {
 	w     *blocks.Writer
 	sizes []uint32
+	base  int // id of the first extent
 	row   int
 	part  int // open; −1 = none yet
 	left  int // bytes of it to come
@@ -215,7 +216,7 @@ func (x *extentRows) next() error {
 		return nil
 	}
 	x.left = int(x.sizes[x.part]) * x.row
-	return x.w.Begin(uint64(x.part))
+	return x.w.Begin(uint64(x.base + x.part))
 }
 
 // write takes the next rows.

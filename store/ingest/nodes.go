@@ -53,12 +53,12 @@ func eachAssigned(ctx context.Context, a partitioner.Assigner, fn func(first uin
 	return nil
 }
 
-// newPlaces numbers the nodes of each partition by ascending dense id.
-func newPlaces(ctx context.Context, a partitioner.Assigner, l *layout) (*places, error) {
-	m := &places{nodes: a.Nodes()}
-	mem, err := offHeap(placeBytes(m.nodes, l.placeBits()))
+// allocPlaces makes a map of n nodes for the places of l.
+func allocPlaces(n uint64, l *layout) (*places, error) {
+	m := &places{nodes: n}
+	mem, err := offHeap(placeBytes(n, l.placeBits()))
 	if err != nil {
-		return nil, fmt.Errorf("map of %d nodes: %w", m.nodes, err)
+		return nil, fmt.Errorf("map of %d nodes: %w", n, err)
 	}
 	m.mem = mem
 	if l.placeBits() <= 32 {
@@ -66,6 +66,12 @@ func newPlaces(ctx context.Context, a partitioner.Assigner, l *layout) (*places,
 	} else {
 		m.wide, err = blocks.View[uint64](mem)
 	}
+	return m, err
+}
+
+// newPlaces numbers the nodes of each partition by ascending dense id.
+func newPlaces(ctx context.Context, a partitioner.Assigner, l *layout) (*places, error) {
+	m, err := allocPlaces(a.Nodes(), l)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +81,7 @@ func newPlaces(ctx context.Context, a partitioner.Assigner, l *layout) (*places,
 	}
 	err = eachAssigned(ctx, a, func(first uint64, parts []blocks.PartitionID) {
 		for i, p := range parts {
-			if m.narrow != nil {
-				m.narrow[first+uint64(i)] = uint32(next[p])
-			} else {
-				m.wide[first+uint64(i)] = next[p]
-			}
+			m.set(first+uint64(i), next[p])
 			next[p]++
 		}
 	})
@@ -88,6 +90,14 @@ func newPlaces(ctx context.Context, a partitioner.Assigner, l *layout) (*places,
 		return nil, err
 	}
 	return m, nil
+}
+
+func (m *places) set(id, place uint64) {
+	if m.narrow != nil {
+		m.narrow[id] = uint32(place)
+	} else {
+		m.wide[id] = place
+	}
 }
 
 func (m *places) of(id uint64) uint64 {

@@ -30,6 +30,10 @@ type run struct {
 	// kept is the store that is repartitioned and assigner its new assignment; nil otherwise.
 	kept     *storeSource
 	assigner partitioner.Assigner
+	// firstPart is the partition that the layout's first one is in the store, and like the
+	// columns that node columns continue: both of an append's new nodes, else 0 and nil.
+	firstPart int
+	like      map[string]*store.ColumnInfo
 	// relationIndex numbers relations by name.
 	relationIndex map[string]uint32
 

@@ -234,19 +234,22 @@ func (s *edgeScatter) write(ctx context.Context, f *edgeFiles, memory int64, thr
 	return &w.counts, nil
 }
 
-// edgeWriter turns sorted units into files.
+// edgeWriter turns sorted units into files. Where edges are appended to a store
+// (s.old), rows without new edges are left out, and the others begin with what they hold there.
 type edgeWriter struct {
-	s      *edgeScatter
-	f      *edgeFiles
-	enc    *blocks.RowEncoder
-	row    int // row that is open; −1 before the first
-	counts edgeCounts
-	rel    []byte
+	s       *edgeScatter
+	f       *edgeFiles
+	enc     *blocks.RowEncoder
+	row     int  // the last row begun; −1 before the first
+	open    bool // whether it is
+	counts  edgeCounts
+	columns [][]byte // of a bucket, in the order of edgeFiles.all
+	merged  bucketMerge
 }
 
 func newEdgeWriter(s *edgeScatter, f *edgeFiles) *edgeWriter {
 	return &edgeWriter{s: s, f: f, enc: blocks.NewRowEncoder(f.topology, s.layout.sizes), row: -1,
-		counts: edgeCounts{rows: make([]uint64, s.layout.partitions()), relations: make([]uint64, max(1, s.rules.relations))}}
+		counts: edgeCounts{rows: make([]uint64, s.layout.partitions()), written: make([]bool, s.layout.partitions()), relations: make([]uint64, max(1, s.rules.relations))}}
 }
 
 // advance closes the open row and writes empty ones until row is open.
@@ -256,6 +259,9 @@ func (w *edgeWriter) advance(row int) error {
 			return err
 		}
 		w.row++
+		if w.s.old != nil { // rows between that are in the store stay as they are
+			w.row = max(w.row, min(row, w.s.old.partitions))
+		}
 		if w.row == len(w.s.layout.sizes) {
 			return nil
 		}
@@ -267,19 +273,31 @@ func (w *edgeWriter) advance(row int) error {
 		if err := w.enc.Begin(store.PartitionID(w.row)); err != nil {
 			return err
 		}
+		w.open = true
+		if w.s.old != nil {
+			if err := w.s.old.begin(w.row); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 func (w *edgeWriter) endRow() error {
-	if w.row < 0 {
+	if !w.open {
 		return nil
+	}
+	w.open = false
+	if w.s.old != nil {
+		if err := w.copyOld(len(w.s.layout.sizes)); err != nil {
+			return err
+		}
 	}
 	edges, err := w.enc.End()
 	if err != nil {
 		return err
 	}
-	w.counts.rows[w.row] = edges
+	w.counts.rows[w.row], w.counts.written[w.row] = edges, true
 	w.counts.stored += edges
 	for _, f := range w.f.all() {
 		if err := f.End(edges); err != nil {
@@ -307,14 +325,21 @@ func (w *edgeWriter) unit(u unit, b *sortBuffers) error {
 			return err
 		}
 		run := keys[i:j]
-		if err := w.columns(b, run, i, j); err != nil {
-			return err
-		}
+		w.extract(b, run, i, j)
 		for k, key := range run {
 			key >>= inline
 			run[k] = key>>lb&mask<<32 | key&mask
 		}
-		if err := w.enc.Bucket(src, run); err != nil {
+		columns := w.columns
+		if w.s.old != nil {
+			var err error
+			if run, columns, err = w.mergeOld(int(src), run); err != nil {
+				return err
+			}
+		} else {
+			w.countRelations(columns, len(run))
+		}
+		if err := w.bucket(src, run, columns); err != nil {
 			return err
 		}
 		i = j
@@ -332,16 +357,25 @@ func bucketEnd(keys []uint64, bucket uint64, shift uint) int {
 	return len(keys)
 }
 
-// columns writes the edge columns of records i ≤ k < j, whose keys are run.
-func (w *edgeWriter) columns(b *sortBuffers, run []uint64, i, j int) error {
-	r := &w.s.rules
-	if r.payloadBytes() == 0 {
-		w.counts.relations[0] += uint64(len(run))
-		return nil
+// bucket writes a bucket: sorted keys, and the rows of each column.
+func (w *edgeWriter) bucket(src store.PartitionID, keys []uint64, columns [][]byte) error {
+	for c, f := range w.f.all()[1:] {
+		if _, err := f.Write(columns[c]); err != nil {
+			return err
+		}
 	}
-	at := 0
-	put := func(f *blocks.Writer, n int) error {
-		out := w.rel[:0]
+	return w.enc.Bucket(src, keys)
+}
+
+// extract collects the columns of records i ≤ k < j, whose keys are run, in w.columns.
+func (w *edgeWriter) extract(b *sortBuffers, run []uint64, i, j int) {
+	r := &w.s.rules
+	at, c := 0, 0
+	put := func(n int) {
+		if c == len(w.columns) {
+			w.columns = append(w.columns, nil)
+		}
+		out := w.columns[c][:0]
 		if w.s.layout.inlineBits > 0 {
 			for _, key := range run {
 				x := key & (1<<w.s.layout.inlineBits - 1) >> (8 * at)
@@ -355,29 +389,34 @@ func (w *edgeWriter) columns(b *sortBuffers, run []uint64, i, j int) error {
 				out = append(out, b.payload[int(v)*width+at:int(v)*width+at+n]...)
 			}
 		}
+		w.columns[c] = out
 		at += n
-		w.rel = out
-		_, err := f.Write(out)
-		return err
+		c++
 	}
 	if n := r.relationBytes(); n > 0 {
-		if err := put(w.f.relation, n); err != nil {
-			return err
-		}
-		for k := 0; k < len(w.rel); k += n {
-			id := int(w.rel[k])
-			if n == 2 {
-				id |= int(w.rel[k+1]) << 8
-			}
-			w.counts.relations[id]++
-		}
-	} else {
-		w.counts.relations[0] += uint64(len(run))
+		put(n)
 	}
-	for c := range r.columns {
-		if err := put(w.f.columns[c], r.columns[c].RowBytes()); err != nil {
-			return err
-		}
+	for k := range r.columns {
+		put(r.columns[k].RowBytes())
 	}
-	return nil
+}
+
+// countRelations counts n edges, of the relations of the first column if there are any.
+func (w *edgeWriter) countRelations(columns [][]byte, n int) {
+	width := w.s.rules.relationBytes()
+	if width == 0 {
+		w.counts.relations[0] += uint64(n)
+		return
+	}
+	for k := 0; k < n*width; k += width {
+		w.counts.relations[relationAt(columns[0][k:], width)]++
+	}
+}
+
+// relationAt decodes a relation of so many bytes.
+func relationAt(b []byte, width int) uint32 {
+	if width == 2 {
+		return uint32(b[0]) | uint32(b[1])<<8
+	}
+	return uint32(b[0])
 }

@@ -37,7 +37,10 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 	for p := range m.Partitions {
 		id := store.PartitionID(p)
 		f, e, err := v.s.TopologyExtent(id)
-		put(f, e, err, func(e blocks.Extent, _ int64, b []byte) error { return checkRow(m, id, b) })
+		if err == nil {
+			partitions := f.Header().Partitions // a row may be older than the last partitions
+			put(f, e, err, func(e blocks.Extent, _ int64, b []byte) error { return checkRow(m, id, partitions, b) })
+		}
 		for i := range m.Columns {
 			c := &m.Columns[i]
 			f, e, err := v.s.ColumnExtent(c.Name, id)
@@ -57,16 +60,19 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 	return checks
 }
 
-// checkRow compares a row, already valid by itself, with the manifest.
-func checkRow(m *store.Manifest, j store.PartitionID, b []byte) error {
-	row, err := blocks.OpenRow(b, uint32(len(m.Partitions)))
+// checkRow compares a row from so many partitions, already valid by itself, with the manifest.
+func checkRow(m *store.Manifest, j store.PartitionID, partitions uint32, b []byte) error {
+	if int(partitions) > len(m.Partitions) {
+		return fmt.Errorf("the row is from %d partitions, the manifest says %d", partitions, len(m.Partitions))
+	}
+	row, err := blocks.OpenRow(b, partitions)
 	if err != nil {
 		return err
 	}
 	if n := m.Partitions[j].Nodes; uint64(row.DstNodes()) != n {
 		return fmt.Errorf("the row is into %d nodes, the manifest says %d", row.DstNodes(), n)
 	}
-	for i := range m.Partitions {
+	for i := range m.Partitions[:partitions] {
 		if n := m.Partitions[i].Nodes; uint64(row.SrcNodes(i)) != n {
 			return fmt.Errorf("bucket %d is from %d nodes, the manifest says %d", i, row.SrcNodes(i), n)
 		}
@@ -223,21 +229,26 @@ func (v *verifier) checkDenseIDs(ctx context.Context) error {
 			arrays.add(external, uint64(m.Partitions[p].First)+uint64(i))
 		}
 	}
-	f, err := v.s.File(m.IDs.Map)
-	if err != nil {
-		return err
-	}
-	h := f.Header()
-	width := int(h.RowBytes())
-	for _, e := range f.Extents() {
+	var last *blocks.File
+	for k := uint64(0); ; k++ {
+		f, e, ok, err := v.s.MapExtent(k)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		last = f
+		h := f.Header()
+		width := int(h.RowBytes())
 		if buf, err = f.ReadExtent(e, buf); err != nil {
 			return err
 		}
 		for i := range e.Rows {
-			external := e.ID*h.ExtentRows + i
+			external := k*h.ExtentRows + i
 			if internal, ok := mapped(buf[int(i)*width:], width); ok {
 				if internal >= m.Nodes {
 					v.damaged(f, h.ExtentName(e.ID), "external id %d leads to node %d of %d", external, internal, m.Nodes)
@@ -248,7 +259,7 @@ func (v *verifier) checkDenseIDs(ctx context.Context) error {
 		}
 	}
 	if arrays != table {
-		v.damaged(f, "ids", "the map (%d entries) and the arrays of external ids (%d) disagree", table.n, arrays.n)
+		v.damaged(last, "ids", "the map (%d entries) and the arrays of external ids (%d) disagree", table.n, arrays.n)
 	}
 	return nil
 }

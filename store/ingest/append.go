@@ -1,0 +1,507 @@
+package ingest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+)
+
+// AppendOptions say how a store grows. The zero value takes every default.
+type AppendOptions struct {
+	// MemoryBytes bounds peak resident memory of the process; 0 as in Options.
+	MemoryBytes int64
+	// Threads is the number of goroutines that compute; 0 = GOMAXPROCS.
+	Threads int
+	// KeepVersions is how many versions stay readable, the new one included; 0 = 2. A
+	// version that shares most of its files costs what was rewritten since.
+	KeepVersions int
+	// FS is where the store is; nil = the real file system.
+	FS vfs.FS
+	// Progress is as in Options.
+	Progress func(Progress)
+	// Note is kept in the version's manifest.
+	Note string
+}
+
+// AppendReport is what an append did.
+type AppendReport struct {
+	Manifest      *store.Manifest
+	NewNodes      uint64
+	NewPartitions int
+	EdgesRead     uint64
+	EdgesAdded    uint64 // stored edges more than before
+	Duplicates    uint64 // edges dropped: in the input twice, or in the store
+	SelfLoops     uint64 // dropped
+	RowsRewritten int    // of partitions that were there
+	BytesWritten  int64  // the new version's own files
+	BytesSpilled  int64
+	// Dropped names derived columns that the new version does not have: they were computed
+	// from the graph as it was.
+	Dropped      []string
+	PeakRSSBytes int64
+}
+
+// Append adds the nodes and edges of src to the store in dir, as its next
+// version: nodes that the store does not have become new partitions at its
+// end, and of the others only the topology rows into whose partition an edge
+// leads are written again, merged, with their edge columns. So what is written is in proportion to
+// what is touched, and nothing that reads a store needs to know of appends.
+//
+// Rules that the store was ingested by hold: undirected, duplicates, self
+// loops. The source's ids are the store's external ids. Its edge columns are the
+// store's, in any order; its node columns, each one of the store's, hold rows of
+// new nodes only: row k is of external id nodes+k in a store of dense ids, unless rows are keyed
+// by id. What the source says nothing about is zero, class −1, in no split.
+//
+// Until Append returns nil the store's newest version is the one before, whole, and
+// files of a failed append are swept by the next writer. An error of the commit itself
+// leaves one of both.
+func Append(ctx context.Context, dir string, src Source, o AppendOptions) (*AppendReport, error) {
+	a, err := openAppend(dir, src, o)
+	if err != nil {
+		return nil, err
+	}
+	err = a.run(ctx)
+	return a.close(err)
+}
+
+// appender is one append.
+type appender struct {
+	o    AppendOptions
+	src  Source
+	desc *Description
+	w    *store.Writer
+	base *store.Store
+	m    *store.Manifest // the next version
+	rep  AppendReport
+
+	edges *run // of edges: source ids are ranks in its dictionary
+	// internal holds the internal id of every rank; fresh, by rank, the number
+	// among new nodes of those that the store does not have.
+	internal []uint64
+	mem      []byte
+	newNodes uint64
+	assigner partitioner.Assigner // of new nodes to new partitions, by consecutive numbers
+	sizes    []uint32             // of new partitions
+}
+
+func openAppend(dir string, src Source, o AppendOptions) (*appender, error) {
+	d := Options{MemoryBytes: o.MemoryBytes, Threads: o.Threads, FS: o.FS, Progress: o.Progress}
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	if o.KeepVersions < 0 {
+		return nil, fmt.Errorf("%w: %d versions kept", ErrOptions, o.KeepVersions)
+	}
+	if o.KeepVersions == 0 {
+		o.KeepVersions = 2
+	}
+	d = d.withDefaults()
+	w, err := store.OpenWriter(dir, store.WriterOptions{FS: o.FS, KeepVersions: o.KeepVersions})
+	if err != nil {
+		return nil, err
+	}
+	if w.Base() == nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, store.ErrNoVersion), w.Close())
+	}
+	s, err := store.Open(dir, store.Options{FS: o.FS, Version: w.Base().Version})
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	m := w.Base().Clone()
+	m.Note = o.Note
+	a := &appender{o: o, src: src, w: w, base: s, m: m}
+	if src != nil {
+		a.desc = src.Describe()
+	}
+	a.edges = &run{o: d, src: src, desc: a.desc, w: w, m: &store.Manifest{}, state: &state{}}
+	return a, nil
+}
+
+// close ends an append that ended with err.
+func (a *appender) close(err error) (*AppendReport, error) {
+	r := a.edges
+	if r.places != nil {
+		r.places.Close()
+	}
+	if r.dict != nil {
+		r.dict.Close()
+	}
+	freeOffHeap(a.mem)
+	err = errors.Join(err, a.base.Close())
+	if err != nil {
+		return nil, errors.Join(err, a.w.Abort())
+	}
+	a.rep.PeakRSSBytes = PeakRSSBytes()
+	return &a.rep, a.w.Close()
+}
+
+func (a *appender) run(ctx context.Context) error {
+	if err := a.adopt(); err != nil {
+		return err
+	}
+	if err := a.resolve(ctx); err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	if err := a.growPartitions(ctx); err != nil {
+		return err
+	}
+	if err := a.addEdges(ctx); err != nil {
+		return fmt.Errorf("edges: %w", err)
+	}
+	if a.newNodes > 0 {
+		if err := a.addNodes(ctx); err != nil {
+			return err
+		}
+		if err := a.addIDs(ctx); err != nil {
+			return fmt.Errorf("ids: %w", err)
+		}
+	}
+	a.dropDerived()
+	return a.commit(ctx)
+}
+
+// commit makes the new manifest the store's next version.
+func (a *appender) commit(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, f := range a.w.Base().Files {
+		known[f.Name] = true
+	}
+	dropUnused(a.m)
+	for _, f := range a.m.Files {
+		if !known[f.Name] {
+			a.rep.BytesWritten += f.Size
+		}
+	}
+	if err := a.w.Commit(ctx, a.m); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	a.rep.Manifest = a.m
+	return nil
+}
+
+// dropDerived leaves out columns that were computed from the graph before.
+func (a *appender) dropDerived() {
+	a.m.Columns = slices.DeleteFunc(a.m.Columns, func(c store.ColumnInfo) bool {
+		if c.Derived == "" {
+			return false
+		}
+		a.rep.Dropped = append(a.rep.Dropped, c.Name)
+		return true
+	})
+}
+
+// dropUnused removes files that a manifest lists and no longer uses.
+func dropUnused(m *store.Manifest) {
+	used := map[string]bool{m.IDs.Map: true}
+	keep := func(names ...string) {
+		for _, n := range names {
+			used[n] = true
+		}
+	}
+	keep(m.Topology...)
+	keep(m.IDs.External...)
+	keep(m.IDs.Maps...)
+	for _, c := range m.Columns {
+		keep(c.Files...)
+	}
+	for _, l := range m.EdgeLists {
+		keep(l.File)
+	}
+	m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return !used[f.Name] })
+}
+
+// adopt checks that the source's columns and ids are the store's, and takes over the store's rules.
+func (a *appender) adopt() error {
+	r, d, m := a.edges, a.desc, a.m
+	switch {
+	case d.Named:
+		return Inputf(d.Input, "ids with names apart: append takes edges that name their nodes, such as a TSV")
+	case (m.IDs.Kind == store.IDsStrings) != (d.IDs == store.IDsStrings):
+		return Inputf(d.Input, "ids are %s, the store's are %s (see --ids)", d.IDs, m.IDs.Kind)
+	case len(d.EdgeLists) > 0:
+		return Inputf(d.Input, "edge lists %v: append adds to the graph only", d.EdgeLists)
+	}
+	desc := *d
+	desc.EdgeColumns, desc.HasRelation = nil, false
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		switch {
+		case c.Role == store.RoleRelation:
+			desc.HasRelation = true
+		case c.Role.OnEdges():
+			desc.EdgeColumns = append(desc.EdgeColumns, ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim})
+		}
+	}
+	if desc.HasRelation != d.HasRelation {
+		return Inputf(d.Input, "edges with relations: %t, in the store: %t", d.HasRelation, desc.HasRelation)
+	}
+	for _, c := range d.EdgeColumns {
+		if !slices.ContainsFunc(desc.EdgeColumns, func(x ColumnSpec) bool { return x.Name == c.Name && x.Elem == c.Elem && x.Dim == c.Dim }) {
+			return Inputf(d.Input, "edge column %s (%d × %v) is not one of the store's", c.Name, c.Dim, c.Elem)
+		}
+	}
+	if len(d.EdgeColumns) != len(desc.EdgeColumns) {
+		return Inputf(d.Input, "%d edge columns beside the relation, the store has %d", len(d.EdgeColumns), len(desc.EdgeColumns))
+	}
+	for _, c := range d.NodeColumns {
+		if !c.Keyed && m.IDs.Kind != store.IDsDense {
+			return Inputf(d.Input, "rows of column %s do not name their nodes, and the store's ids are %s; Parquet rows do", c.Name, m.IDs.Kind)
+		}
+		if old, err := m.Column(c.Name); err != nil || old.Role != c.Role {
+			return Inputf(d.Input, "the store has no %s column %s", c.Role, c.Name)
+		}
+	}
+	for _, s := range d.Splits {
+		if c, err := m.Column(s); err != nil || c.Role != store.RoleSplit {
+			return Inputf(d.Input, "the store has no split %s", s)
+		}
+	}
+	r.desc = &desc
+	r.o.Undirected = m.Schema.Undirected
+	r.o.Dedup = m.Schema.Undirected || m.Ingest["dedup"] == "true"
+	r.o.SelfLoops = SelfLoopsKeep
+	if rule := SelfLoops(m.Ingest["self_loops"]); rule != "" {
+		r.o.SelfLoops = rule
+	}
+	return nil
+}
+
+// resolve finds out which of the source's nodes the store has, and numbers the others by
+// ascending external id.
+func (a *appender) resolve(ctx context.Context) error {
+	r := a.edges
+	desc := r.desc
+	ids := *a.desc // the dictionary takes dense ids as integers
+	if ids.IDs == store.IDsDense {
+		ids.IDs = store.IDsIntegers
+	}
+	r.desc = &ids
+	err := r.collectIDs(ctx)
+	r.desc = desc
+	if err != nil {
+		return err
+	}
+	n := r.dict.Len()
+	if a.mem, err = offHeap(8 * int64(n)); err != nil {
+		return err
+	}
+	if a.internal, err = blocks.View[uint64](a.mem); err != nil {
+		return err
+	}
+	r.phase("look up nodes", "ids", int64(n))
+	found := a.number
+	if a.m.IDs.Kind == store.IDsDense {
+		found = a.denseNumbers(n)
+	}
+	return a.lookup(ctx, found)
+}
+
+// number numbers the nodes of n ranks that the store does not have.
+func (a *appender) number(from, n int, _ []uint64) error {
+	for rank, id := range a.internal[from : from+n] {
+		if store.NodeID(id) == store.NoNode {
+			a.internal[from+rank] = a.m.Nodes + a.newNodes
+			a.newNodes++
+		}
+	}
+	return nil
+}
+
+// denseNumbers is number for dense ids, of which the source has n: new ones follow those of the
+// store without a gap, and are their internal ids.
+func (a *appender) denseNumbers(n int) func(from, n int, external []uint64) error {
+	old := a.m.Nodes
+	end := old
+	for _, c := range a.desc.NodeColumns {
+		if !c.Keyed && c.Rows > 0 {
+			end = max(end, old+c.First+uint64(c.Rows))
+		}
+	}
+	rows := end > old
+	a.newNodes = end - old
+	return func(from, _ int, external []uint64) error {
+		for i, x := range external {
+			if store.NodeID(a.internal[from+i]) == store.NoNode {
+				a.internal[from+i] = x
+			}
+			if x < end {
+				continue
+			}
+			if rows {
+				return Inputf(a.desc.Input, "node %d, expected less than %d: the store's %d nodes and the new ones' rows", x, end, old)
+			}
+			if x-old > uint64(4*n)+1<<20 {
+				return Inputf(a.desc.Input, "node %d is far behind the store's last, %d: dense ids leave no gaps", x, old-1)
+			}
+			end = x + 1
+			a.newNodes = end - old
+		}
+		return nil
+	}
+}
+
+// lookupBatch is how many ids are looked up at once.
+const lookupBatch = 1 << 14
+
+// lookup fills a.internal with the store's ids, NoNode where it has none, and calls found after
+// each batch: with the first of its n ranks and, unless ids are strings, their ids.
+func (a *appender) lookup(ctx context.Context, found func(from, n int, external []uint64) error) error {
+	d := a.edges.dict
+	at := 0
+	ints, text, out := make([]uint64, 0, lookupBatch), []string(nil), make([]store.NodeID, lookupBatch)
+	flush := func() error {
+		n := max(len(ints), len(text))
+		var err error
+		if d.strings {
+			err = a.base.LookupStrings(ctx, text, out[:n])
+		} else {
+			err = a.base.LookupInts(ctx, ints, out[:n])
+		}
+		if err != nil {
+			return err
+		}
+		for i, id := range out[:n] {
+			a.internal[at+i] = uint64(id)
+		}
+		if err := found(at, n, ints); err != nil {
+			return err
+		}
+		a.edges.tick(int64(n))
+		at, ints, text = at+n, ints[:0], text[:0]
+		return nil
+	}
+	err := d.each(ctx, func(_ uint64, id []byte) error {
+		if d.strings {
+			text = append(text, string(id))
+		} else {
+			ints = append(ints, binary.BigEndian.Uint64(id))
+		}
+		if max(len(ints), len(text)) == lookupBatch {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil && max(len(ints), len(text)) > 0 {
+		err = flush()
+	}
+	return err
+}
+
+// growPartitions gives new nodes partitions of the size that the store's have, and
+// plans where edges lie.
+func (a *appender) growPartitions(ctx context.Context) error {
+	m := a.m
+	largest := uint64(1)
+	for p, info := range m.Partitions {
+		if !slices.Contains(m.Pinned, store.PartitionID(p)) {
+			largest = max(largest, info.Nodes)
+		}
+	}
+	count := (a.newNodes + largest - 1) / largest
+	if total := uint64(len(m.Partitions)) + count; total > PartitionsMax {
+		return fmt.Errorf("%w: %d partitions, at most %d are possible; gstore partition moves the store to fewer", ErrOptions, total, PartitionsMax)
+	}
+	var sizes []uint32
+	for _, info := range m.Partitions {
+		sizes = append(sizes, uint32(info.Nodes))
+	}
+	if count > 0 {
+		var err error
+		if a.assigner, err = partitioner.NewRange(a.newNodes, int(count)); err != nil {
+			return err
+		}
+		if a.sizes, err = partitionSizes(ctx, a.assigner); err != nil {
+			return err
+		}
+	}
+	for _, n := range a.sizes {
+		m.Partitions = append(m.Partitions, store.PartitionInfo{First: store.NodeID(m.Nodes), Nodes: uint64(n)})
+		m.Nodes += uint64(n)
+	}
+	sizes = append(sizes, a.sizes...)
+	m.Schema.NodeTypes[len(m.Schema.NodeTypes)-1].Count += a.newNodes
+	a.rep.NewNodes, a.rep.NewPartitions = a.newNodes, int(count)
+	if err := a.addRelations(); err != nil {
+		return err
+	}
+	return a.place(ctx, sizes)
+}
+
+// addRelations extends the schema by relations that the store does not have yet.
+func (a *appender) addRelations() error {
+	r, m := a.edges, a.m
+	r.relationIndex = map[string]uint32{}
+	for k, rel := range m.Schema.Relations {
+		r.relationIndex[rel.Name] = uint32(k)
+	}
+	if !r.desc.HasRelation {
+		return nil
+	}
+	names := a.desc.Relations
+	if len(names) == 0 {
+		names = r.state.Relations // found among the edges
+	}
+	for _, name := range names {
+		if _, ok := r.relationIndex[name]; !ok {
+			r.relationIndex[name] = uint32(len(m.Schema.Relations))
+			m.Schema.Relations = append(m.Schema.Relations, store.Relation{Name: name})
+		}
+	}
+	most := RelationsMax
+	if c := m.ColumnsOf(store.RoleRelation)[0]; c.Elem == blocks.Uint8 {
+		most = 1 << 8
+	}
+	if n := len(m.Schema.Relations); n > most {
+		return Inputf(a.desc.Input, "%d relations with those of the store, whose column has room for %d", n, most)
+	}
+	return nil
+}
+
+// rules are the store's, for edges of the source.
+func (a *appender) rules() edgeRules {
+	rules := edgeRules{undirected: a.edges.o.Undirected, dedup: a.edges.o.Dedup, selfLoops: a.edges.o.SelfLoops, columns: a.edges.desc.EdgeColumns}
+	if a.edges.desc.HasRelation {
+		rules.relations = len(a.m.Schema.Relations)
+		rules.wide = a.m.ColumnsOf(store.RoleRelation)[0].Elem == blocks.Uint16
+	}
+	return rules
+}
+
+// place plans keys and memory, and turns ranks into places.
+func (a *appender) place(ctx context.Context, sizes []uint32) error {
+	r, rules := a.edges, a.rules()
+	l, err := newLayout(sizes, rules.payloadBits(), 1<<30)
+	if err != nil {
+		return err
+	}
+	n := uint64(len(a.internal))
+	held := placeBytes(n, l.placeBits()) + 8*int64(n)
+	if err := r.divide(ctx, held); err != nil {
+		return err
+	}
+	_, shardsMax := planChunks(r.budget.edges*3/8, r.o.Threads, min(len(sizes), 256))
+	if l, err = newLayout(sizes, rules.payloadBits(), shardsMax); err != nil {
+		return err
+	}
+	r.layout = l
+	if r.places, err = allocPlaces(n, l); err != nil {
+		return err
+	}
+	for rank, id := range a.internal {
+		p, err := a.m.Partition(store.NodeID(id))
+		if err != nil {
+			return err
+		}
+		r.places.set(uint64(rank), uint64(p)<<l.localBits|(id-l.first[p]))
+	}
+	return nil
+}
