@@ -415,7 +415,7 @@ func TestAppendErrorAtEveryOperation(t *testing.T) {
 	}
 	want := storedOn(t, undisturbed, append(names, "n49"))
 	injected := errors.New("injected")
-	step := int64(3)
+	step := int64(13)
 	if os.Getenv("GSTORE_FULL_TESTS") != "" {
 		step = 1
 	}

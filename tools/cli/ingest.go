@@ -13,6 +13,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"golang.org/x/sys/unix"
 
@@ -75,7 +76,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
+	o.inputFlags(f)
 	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions")
 	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
 	f.Var(&o.hubs, "hubs", hubsUsage)
@@ -85,10 +86,19 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates")
 	f.BoolVar(&o.dedup, "dedup", false, "drop edges equal in source, destination and relation")
 	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
-	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
 	f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
+	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of a feature as a column, as gstore precompute does")
+	f.StringVar(&o.hopFeature, "precompute-feature", "x", "feature whose mean is added")
+	f.StringVar(&o.hopDtype, "precompute-dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
+	return cmd
+}
+
+// inputFlags are those that say how an input is read, and by what means.
+func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
+	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
 	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
 	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
 	f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features")
@@ -97,11 +107,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
 	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
 	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
-	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of a feature as a column, as gstore precompute does")
-	f.StringVar(&o.hopFeature, "precompute-feature", "x", "feature whose mean is added")
-	f.StringVar(&o.hopDtype, "precompute-dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	f.StringVar(&o.note, "note", "", "text kept with the store's version")
-	return cmd
 }
 
 // options turns flags into those of the packages; errors are usage errors.

@@ -123,6 +123,7 @@ func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		newDemo(e),
 		newIngest(e),
+		newAppend(e),
 		newPrecompute(e),
 		newTrain(e),
 		newEval(e),

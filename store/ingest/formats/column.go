@@ -1,0 +1,71 @@
+package formats
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// OpenColumn opens a .npy array [N] or [N, D] as a source of one node column
+// of the given name and role and no edges, for ingest.AppendColumns. fs nil is the real file system.
+func OpenColumn(fs vfs.FS, path, name string, role store.Role) (ingest.Source, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	watched := &watchedFS{FS: fs}
+	a, err := openArray(watched, path)
+	if bad := watched.verdict(err); bad != nil {
+		return nil, bad
+	}
+	if a.dim() == 0 {
+		return nil, ingest.Inputf(path, "shape %v: rows are empty", a.shape)
+	}
+	rows := a.rows()
+	return &watchedSource{&columnSource{a: a, desc: ingest.Description{
+		Format: "npy", Input: path, Files: []string{path}, IDs: store.IDsDense, Nodes: rows,
+		NodeTypes:   []ingest.NodeType{{Name: "node", Count: rows}},
+		NodeColumns: []ingest.ColumnSpec{{Name: name, Role: role, Elem: a.elem, Dim: int(a.dim()), Rows: rows}},
+	}}, watched}, nil
+}
+
+// columnSource is one array.
+type columnSource struct {
+	a    *array
+	desc ingest.Description
+}
+
+// Describe implements ingest.Source.
+func (s *columnSource) Describe() *ingest.Description { return &s.desc }
+
+// Close implements ingest.Source.
+func (s *columnSource) Close() error { return nil }
+
+// Rows implements ingest.Source.
+func (s *columnSource) Rows(ctx context.Context, _ ingest.Env, _ int, emit func([]byte, ingest.Position) error) error {
+	return s.a.stream(ctx, readBytes, func(first int64, b []byte) error {
+		return emit(b, ingest.Position{File: s.a.path, Unit: "row", Index: uint64(first)})
+	})
+}
+
+// Edges implements ingest.Source: there are none.
+func (s *columnSource) Edges(context.Context, ingest.Env, func(int, *ingest.EdgeBatch) error) error {
+	return nil
+}
+
+// Split implements ingest.Source: there are none.
+func (s *columnSource) Split(context.Context, ingest.Env, int, uint8, func(*ingest.IDs, ingest.Position) error) error {
+	return nil
+}
+
+// EdgeList implements ingest.Source: there are none.
+func (s *columnSource) EdgeList(context.Context, ingest.Env, int, func(*ingest.EdgeBatch) error) error {
+	return nil
+}
+
+// Names implements ingest.Source: there are none.
+func (s *columnSource) Names(context.Context, ingest.Env, func(*ingest.IDs, ingest.Position) error) error {
+	return nil
+}
