@@ -73,7 +73,7 @@ func (a *appender) placeAll(ctx context.Context) error {
 		return err
 	}
 	r.layout, r.state.Nodes = l, nodes
-	if err := r.divide(placeBytes(nodes, l.placeBits()), 0); err != nil {
+	if err := r.divide(ctx, placeBytes(nodes, l.placeBits())); err != nil {
 		return err
 	}
 	if r.places, err = allocPlaces(nodes, l); err != nil {
