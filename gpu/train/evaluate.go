@@ -159,6 +159,9 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.o.Model.Jumps() {
 		row = max(row, 4*int64(2*layers+1)*int64(maxDim))
 	}
+	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Embeddings { // logits and states on the host
+		row += 4 * int64(1+layers) * int64(maxDim)
+	}
 	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(chunkBytes/(4*accDim), chunkRowsMin)
 	var largest uint64
 	for _, p := range m.Partitions {
@@ -318,6 +321,7 @@ type evaluation struct {
 	jumps   bool
 	below   []*states // of all layers, where the model jumps; in is one of them
 	scores  []*scores // of each split; nil if not asked for
+	chunk   chunkValues
 	labels  []byte
 	split   []byte
 	masked  []int32

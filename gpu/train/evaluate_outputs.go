@@ -61,6 +61,12 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 	return nil
 }
 
+// chunkValues is a chunk's outputs on the host.
+type chunkValues struct {
+	logits, states, probabilities []float32
+	classes                       []int32
+}
+
 // keep takes what was asked for from a chunk of logits; see score.
 func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int, first uint64) error {
 	tables := r.embeddings != nil && (r.jumps || r.in == nil)
@@ -68,30 +74,30 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 		return nil
 	}
 	q, n := r.queue, logits.Rows
-	rows := make([]float32, logits.Len())
-	q.Download(blocks.Bytes(rows), logits)
-	var below []float32
+	b := &r.chunk
+	b.logits = resize(b.logits, logits.Len())
+	q.Download(blocks.Bytes(b.logits), logits)
 	if tables {
-		below = make([]float32, states.Len())
-		q.Download(blocks.Bytes(below), states)
+		b.states = resize(b.states, states.Len())
+		q.Download(blocks.Bytes(b.states), states)
 	}
 	if err := q.Sync(ctx); err != nil {
 		return err
 	}
 	if tables {
-		if err := r.embeddings.write(blocks.Bytes(below), first); err != nil {
+		if err := r.embeddings.write(blocks.Bytes(b.states), first); err != nil {
 			return err
 		}
 	}
-	classes, probabilities := make([]int32, n), make([]float32, n)
+	b.classes, b.probabilities = resize(b.classes, n), resize(b.probabilities, n)
 	for i := range n {
-		classes[i], probabilities[i] = predict(rows[i*logits.Cols : (i+1)*logits.Cols])
+		b.classes[i], b.probabilities[i] = predict(b.logits[i*logits.Cols : (i+1)*logits.Cols])
 	}
 	if r.o.Predictions {
-		if err := r.classes.write(blocks.Bytes(classes), first); err != nil {
+		if err := r.classes.write(blocks.Bytes(b.classes), first); err != nil {
 			return err
 		}
-		if err := r.probabilities.write(blocks.Bytes(probabilities), first); err != nil {
+		if err := r.probabilities.write(blocks.Bytes(b.probabilities), first); err != nil {
 			return err
 		}
 	}
@@ -103,12 +109,12 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 				l = -1
 			}
 			if l >= 0 && r.o.Confusion {
-				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(classes[k])]++
+				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(b.classes[k])]++
 			}
 			r.masked = append(r.masked, l)
 		}
 		if r.o.AUC {
-			if err := r.scores[i].add(rows, r.masked); err != nil {
+			if err := r.scores[i].add(b.logits, r.masked); err != nil {
 				return err
 			}
 		}
@@ -159,6 +165,23 @@ func (e *Evaluator) Predictions() (classes, probabilities *NodeValues) {
 // Embeddings returns every node's exact state below the model's last product, float32: the last
 // hidden layer's, what jumping combines, or, of a single layer, the logits. Like Predictions.
 func (e *Evaluator) Embeddings() *NodeValues { return e.values(e.embeddings, blocks.Float32) }
+
+// Trim frees everything but what the last run kept of every node, and returns the bytes of memory
+// that this takes: what does not lie in a file. The evaluator is of no further use.
+func (e *Evaluator) Trim() (int64, error) {
+	tables := []**states{&e.classes, &e.probabilities, &e.embeddings}
+	held := make([]*states, len(tables))
+	var bytes int64
+	for i, t := range tables {
+		held[i], *t = *t, nil
+		bytes += held[i].memory()
+	}
+	err := e.Close()
+	for i, t := range tables {
+		*t = held[i]
+	}
+	return bytes, err
+}
 
 // EvaluateOptions says what [Checkpoint.Evaluate] computes and may use.
 type EvaluateOptions struct {

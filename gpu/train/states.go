@@ -84,6 +84,14 @@ func (s *states) write(b []byte, first uint64) error {
 	return nil
 }
 
+// memory returns the bytes of memory that a table holds.
+func (s *states) memory() int64 {
+	if s == nil || s.slab == nil {
+		return 0
+	}
+	return int64(len(s.slab.Bytes()))
+}
+
 func (s *states) close() {
 	if s == nil {
 		return

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,6 +159,7 @@ func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	read := r.BytesRead()
 	if o.confusion != "" {
 		if err := o.writeConfusion(e, st.Manifest().Schema.ClassNames, r.Metrics); err != nil {
 			return err
@@ -169,7 +171,7 @@ func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error
 		}
 	}
 	if e.json {
-		f := map[string]any{"model_file": path, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": r.BytesRead()}
+		f := map[string]any{"model_file": path, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
 		for i, s := range o.splits {
 			m := r.Metrics[i]
 			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = m.Accuracy, m.Loss, m.Nodes
@@ -229,7 +231,15 @@ func (o *evalOptions) writeConfusion(e *env, names []string, metrics []train.Met
 
 // writeNodes exports what the evaluation kept of every node.
 func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.Evaluation) error {
-	x := export.Options{Format: export.Format(o.format), MemoryBytes: int64(o.mem)}
+	held, err := r.Trim()
+	if err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // the evaluation's heap: export has its memory now
+	x := export.Options{Format: export.Format(o.format)}
+	if o.mem > 0 {
+		x.MemoryBytes = max(int64(o.mem)-held, 1)
+	}
 	add := func(name string, v *train.NodeValues) {
 		if v != nil {
 			x.Extra = append(x.Extra, export.NodeColumn{Name: name, Elem: v.Elem, Dim: v.Dim, Read: v.Read})
@@ -239,7 +249,7 @@ func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.
 	add("prediction", classes)
 	add("probability", probabilities)
 	add("embedding", r.Embeddings())
-	_, err := export.Run(ctx, st, o.out, x)
+	_, err = export.Run(ctx, st, o.out, x)
 	return err
 }
 
