@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/testdata"
+	"github.com/gstore/gstore/tools/generate"
 )
 
 // demoOptions are the flags of demo.
 type demoOptions struct {
+	task   string
 	epochs int
 	seed   uint64
 	dir    string
@@ -27,30 +31,45 @@ func newDemo(e *env) *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Ingest the embedded Cora graph into a temporary store and train on it",
+		Short: "Make a small graph's store and train on it: the embedded Cora, or a knowledge graph",
 		Long: `Demo ingests Cora (2,708 papers, 5,429 citations, 7 subjects; embedded in the
 program) into a store and trains a 2-layer GraphSAGE out of core on it: 8
-partitions, 6 in memory at a time, accuracy by exact evaluation. The store is left for you to inspect.`,
-		Example: "  gstore demo",
+partitions, 6 in memory at a time, accuracy by exact evaluation. With --task link
+it generates a knowledge graph (2,048 entities, 60,000 facts of 16 relations) and
+learns embeddings for ComplEx out of core: 8 partitions, 4 in memory at a time, written
+back when they leave (plan comet), ranks against all entities. The store is left for you to inspect.`,
+		Example: "  gstore demo\n  gstore demo --task link",
 		Args:    exactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), e, &o) },
 	}
-	cmd.Flags().IntVar(&o.epochs, "epochs", 20, "passes over the training nodes")
+	cmd.Flags().StringVar(&o.task, "task", "node", "node: the subjects of Cora's papers; link: missing facts of a knowledge graph")
+	cmd.Flags().IntVar(&o.epochs, "epochs", 0, "passes over the training nodes or facts (default: 20, with --task link 15)")
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "of every random choice")
 	cmd.Flags().StringVar(&o.dir, "dir", "", "directory for the store, which must not exist (default: a temporary one)")
 	return cmd
 }
 
 func runDemo(ctx context.Context, e *env, o *demoOptions) (err error) {
+	if o.epochs < 0 {
+		return usagef("--epochs %d: expected 1 or more", o.epochs)
+	}
+	prepare, name := demoCora, "cora.gstore"
+	switch o.task {
+	case "node":
+	case "link":
+		prepare, name = demoKG, "kg.gstore"
+	default:
+		return usagef("--task %q: expected node or link", o.task)
+	}
 	work, err := os.MkdirTemp("", "gstore-demo-")
 	if err != nil {
 		return err
 	}
 	dir := o.dir
 	if dir == "" {
-		dir = filepath.Join(work, "cora.gstore")
+		dir = filepath.Join(work, name)
 	}
-	input := filepath.Join(work, "cora")
+	input := filepath.Join(work, "input")
 	defer func() {
 		gone := os.RemoveAll(input)
 		if err != nil || o.dir != "" {
@@ -58,26 +77,11 @@ func runDemo(ctx context.Context, e *env, o *demoOptions) (err error) {
 		}
 		err = errors.Join(err, gone)
 	}()
-	if err := unpack(testdata.FS, "cora", input); err != nil {
-		return err
-	}
-	src, err := formats.Open(input, formats.Options{})
+	t, err := prepare(ctx, e, o, dir, input)
 	if err != nil {
 		return err
 	}
-	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Undirected: true, Seed: o.seed})
-	if cerr := src.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if !e.json {
-		m := report.Manifest
-		fmt.Fprintf(e.stdout, "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), formatSize(m.Bytes()))
-	}
-	t := trainOptions{Config: train.Config{Layers: 2, Epochs: o.epochs, WeightDecay: 5e-4, InputDropout: .2, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}
-	if _, err := runTrain(ctx, e, dir, &t); err != nil {
+	if _, err := runTrain(ctx, e, dir, t); err != nil {
 		return err
 	}
 	if e.json {
@@ -85,6 +89,51 @@ func runDemo(ctx context.Context, e *env, o *demoOptions) (err error) {
 	}
 	fmt.Fprintf(e.stdout, "store: %s (look at it: gstore inspect %s)\n", dir, dir)
 	return nil
+}
+
+// demoCora makes the store of Cora in dir, from files in input, and says how to train on it.
+func demoCora(ctx context.Context, e *env, o *demoOptions, dir, input string) (*trainOptions, error) {
+	if err := unpack(testdata.FS, "cora", input); err != nil {
+		return nil, err
+	}
+	src, err := formats.Open(input, formats.Options{})
+	if err != nil {
+		return nil, err
+	}
+	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Undirected: true, Seed: o.seed})
+	if err = errors.Join(err, src.Close()); err != nil {
+		return nil, err
+	}
+	if m := report.Manifest; !e.json {
+		fmt.Fprintf(e.stdout, "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), formatSize(m.Bytes()))
+	}
+	epochs := cmp.Or(o.epochs, 20)
+	return &trainOptions{Config: train.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: .2, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
+}
+
+// demoKG makes the store of a knowledge graph in dir and says how to train on it.
+func demoKG(ctx context.Context, e *env, o *demoOptions, dir, _ string) (*trainOptions, error) {
+	options := generate.KGOptions{Entities: 2048, Relations: 16, Triples: 60_000, Seed: o.seed}
+	kg, err := generate.NewKG(options)
+	if err != nil {
+		return nil, err
+	}
+	src, err := generate.SourceKG(kg, options)
+	if err != nil {
+		return nil, err
+	}
+	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Seed: o.seed})
+	if err = errors.Join(err, src.Close()); err != nil {
+		return nil, err
+	}
+	if m := report.Manifest; !e.json {
+		fmt.Fprintf(e.stdout, "knowledge graph: %d nodes, %d edges of %d relations, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Schema.Relations), len(m.Partitions), formatSize(m.Bytes()))
+	}
+	return &trainOptions{
+		Config:  train.Config{Model: nn.ComplEx, Epochs: cmp.Or(o.epochs, 15), LR: .3, Seed: o.seed, Plan: "comet", Buffer: 4},
+		link:    train.LinkConfig{Dim: 64, Negatives: 200, Chunks: 5},
+		changed: []string{"model", "epochs", "lr", "plan", "dim", "negatives", "chunks"},
+	}, nil
 }
 
 // unpack copies a folder of an embedded file system to disk.

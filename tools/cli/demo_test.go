@@ -155,3 +155,21 @@ func TestReuseReplay(t *testing.T) {
 		}
 	}
 }
+
+// TestDemoLink: the knowledge graph's demo learns out of core, and its store evaluates to the same ranks.
+func TestDemoLink(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kg.gstore")
+	ev := trainEvents(t, "demo", "--task", "link", "--epochs", "5", "--dir", dir)
+	sum := ev[len(ev)-1]
+	mrr := sum["test_mrr"].(float64)
+	if l := losses(ev); len(l) != 5 || mrr < .2 { // at random .004
+		t.Errorf("losses %v, test MRR %.3f, expected five losses and an MRR above .2", l, mrr)
+	}
+	if sum["plan"] != "comet" || sum["bytes_written"].(float64) == 0 {
+		t.Errorf("plan %v wrote %v bytes, expected comet to write embeddings back", sum["plan"], sum["bytes_written"])
+	}
+	eval := trainEvents(t, "eval", dir, "--lists", "test", "--mem", "100MiB")
+	if got := eval[len(eval)-1]["test_mrr"].(float64); math.Abs(got-mrr) > 1e-12 {
+		t.Errorf("eval says MRR %v, training said %v", got, mrr)
+	}
+}
