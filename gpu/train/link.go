@@ -210,7 +210,7 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 	if s.it, err = s.st.MacroBatches(ctx, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
-	if s.cfg.EvalEvery == 0 {
+	if s.cfg.EvalEvery < 0 {
 		return nil
 	}
 	s.rows = NewTableRows(s.table)
