@@ -30,6 +30,7 @@ type LinkOptions struct {
 	Dim         int    // default 64
 	NodeEdges   int    // training triples a node; default 1
 	Partitions  int    // default 128
+	Logical     int    // logical partitions of plan comet; 0: train's choice
 	Threads     int    // 0: all
 	Fio         string // path of fio; default: found, and left out if it is not there
 	// Command runs the trainer in a process of its own: arguments are appended.
@@ -172,7 +173,7 @@ func prepareLink(ctx context.Context, o *LinkOptions, dir string) error {
 
 // child runs the trainer in a process under the memory limit and decodes the JSON that it prints.
 func (o *LinkOptions) child(ctx context.Context) (run LinkRun, limited bool, err error) {
-	args := append(slices.Clone(o.Command), "--trainer", "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10), "--dim", strconv.Itoa(o.Dim), "--threads", strconv.Itoa(o.Threads))
+	args := append(slices.Clone(o.Command), "--trainer", "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10), "--dim", strconv.Itoa(o.Dim), "--threads", strconv.Itoa(o.Threads), "--logical", strconv.Itoa(o.Logical))
 	group, err := newCgroup(o.MemoryBytes)
 	if err == nil {
 		defer group.remove()
@@ -211,7 +212,7 @@ func RunLinkChild(ctx context.Context, o LinkOptions) (run LinkRun, err error) {
 		return run, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	cfg := train.LinkConfig{Plan: "comet", Dim: o.Dim, Negatives: 100, Epochs: 2, EvalEvery: -1, CheckpointEvery: "0", MemoryBytes: o.MemoryBytes, Threads: o.Threads, Seed: 1}
+	cfg := train.LinkConfig{Plan: "comet", Logical: o.Logical, Dim: o.Dim, Negatives: 100, Epochs: 2, EvalEvery: -1, CheckpointEvery: "0", MemoryBytes: o.MemoryBytes, Threads: o.Threads, Seed: 1}
 	var epoch train.LinkEpoch
 	r, err := train.Link(ctx, s, cfg, train.LinkHooks{Epoch: func(e train.LinkEpoch) { epoch = e }})
 	if err != nil {

@@ -17,6 +17,7 @@ type benchLinkOptions struct {
 	dim        int
 	edges      int
 	partitions int
+	logical    int
 	threads    int
 	fio        string
 	trainer    bool
@@ -42,6 +43,7 @@ and written, and the time of the same batches with nothing being moved.`,
 	f.IntVar(&o.dim, "dim", 64, "numbers of an embedding")
 	f.IntVar(&o.edges, "edges", 1, "training triples a node")
 	f.IntVar(&o.partitions, "partitions", 128, "partitions of the store")
+	f.IntVar(&o.logical, "logical", 0, "logical partitions of plan comet (0 = the fewest of which two fit)")
 	f.IntVar(&o.threads, "threads", 0, "threads of the trainer (0 = all processors)")
 	f.StringVar(&o.fio, "fio", "fio", "path of fio")
 	f.BoolVar(&o.trainer, "trainer", false, "be the trainer")
@@ -53,14 +55,14 @@ func runBenchLink(cmd *cobra.Command, e *env, o benchLinkOptions) error {
 	switch {
 	case o.dir == "":
 		return usagef("--dir is missing: a directory on the disk to measure, with room for %d times %s and a little", 2*o.times, o.mem.String())
-	case o.mem < 1 || o.times < 1 || o.dim < 1 || o.edges < 1 || o.partitions < 4 || o.threads < 0:
-		return usagef("--mem, --times, --dim and --edges must be positive, --partitions at least 4, --threads not negative")
+	case o.mem < 1 || o.times < 1 || o.dim < 1 || o.edges < 1 || o.partitions < 4 || o.logical < 0 || o.threads < 0:
+		return usagef("--mem, --times, --dim and --edges must be positive, --partitions at least 4, --logical and --threads not negative")
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	lo := bench.LinkOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Times: o.times, Dim: o.dim, NodeEdges: o.edges, Partitions: o.partitions, Threads: o.threads, Fio: o.fio,
+	lo := bench.LinkOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Times: o.times, Dim: o.dim, NodeEdges: o.edges, Partitions: o.partitions, Logical: o.logical, Threads: o.threads, Fio: o.fio,
 		Command: []string{self, "bench", "link"}, Progress: func(what string) {
 			if !e.quiet && !e.json {
 				fmt.Fprintf(e.stderr, "%s …\n", what)
