@@ -462,6 +462,28 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestExportedFormats: what gstore export writes makes the same store, to the byte, when it is ingested.
+func TestExportedFormats(t *testing.T) {
+	c := readCora(t)
+	dir, want := ingestFiles(t, nil, put(t, t.TempDir(), c.numpy()))
+	for _, format := range []string{"numpy", "tsv", "parquet"} {
+		t.Run(format, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			var stdout, errs bytes.Buffer
+			if code := Run(t.Context(), []string{"export", dir, out, "--format", format, "--quiet"}, nil, &stdout, &errs); code != ExitOK {
+				t.Fatalf("export: exit code %d: %s", code, errs.String())
+			}
+			args := []string{out}
+			if format != "numpy" {
+				args = append(args, "--ids", "dense")
+			}
+			if _, got := ingestFiles(t, nil, args...); !maps.Equal(got, want) {
+				t.Errorf("files %v differ from those exported from, %v", sizes(got), sizes(want))
+			}
+		})
+	}
+}
+
 // ingest makes the case's store.
 func (f *formatCase) ingest(t *testing.T, c *coraArrays) (dir string, files map[string]string) {
 	t.Helper()

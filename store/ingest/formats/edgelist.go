@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -25,7 +24,7 @@ type TextOptions struct {
 	// Columns names the fields in order: "src", "dst", "relation", "weight",
 	// "timestamp"; "-" skips one, "-*N" N of them. Any other name is a numeric
 	// feature of the edge: NAME or NAME:TYPE of one field, NAME*N or NAME:TYPE*N
-	// of N fields. nil = src, dst.
+	// of N fields. nil = as the first line names them, or src, dst.
 	Columns []string
 	// Delimiter separates fields; 0 = runs of blanks and tabs, or a comma
 	// where the first line has one, or a tab where it has one.
@@ -80,11 +79,12 @@ func openEdgeList(fs vfs.FS, path string, o TextOptions) (*edgeList, error) {
 }
 
 func (s *edgeList) setOptions(o TextOptions) error {
-	if o.Columns == nil {
-		o.Columns = []string{"src", "dst"}
+	columns := o.Columns
+	if columns == nil {
+		columns = []string{"src", "dst"}
 	}
-	s.o, s.src, s.dst, s.rel = o, -1, -1, -1
-	fields, need, err := parseFields(o.Columns, edgeFields)
+	s.o, s.src, s.dst, s.rel, s.values, s.desc.EdgeColumns = o, -1, -1, -1, nil, nil
+	fields, need, err := parseFields(columns, edgeFields)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *edgeList) setOptions(o TextOptions) error {
 		}
 	}
 	if s.src < 0 || s.dst < 0 {
-		return fmt.Errorf("%w: edge list fields %v lack src or dst", ingest.ErrOptions, o.Columns)
+		return fmt.Errorf("%w: edge list fields %v lack src or dst", ingest.ErrOptions, columns)
 	}
 	return nil
 }
@@ -114,6 +114,17 @@ func (s *edgeList) sniff() (err error) {
 	if err != nil {
 		return err
 	}
+	s.sniffDelimiter(text)
+	named, certain := []string(nil), false
+	if s.o.Columns == nil && (s.o.Header == nil || *s.o.Header) {
+		if named, certain = headerColumns(text, s.o.Delimiter); named != nil && (certain || s.o.Header != nil) {
+			yes := true
+			s.o.Header, s.o.Columns = &yes, named
+			if err := s.setOptions(s.o); err != nil {
+				return err
+			}
+		}
+	}
 	var fields [][]byte
 	first := uint64(0)        // number of the first line with fields enough
 	firstIsEdge := false      // it has two integers
@@ -123,14 +134,6 @@ func (s *edgeList) sniff() (err error) {
 		line, text = nextLine(text)
 		if comment(line) {
 			continue
-		}
-		if s.o.Delimiter == 0 {
-			s.o.Delimiter = ' '
-			if bytes.IndexByte(line, '\t') >= 0 {
-				s.o.Delimiter = '\t'
-			} else if bytes.IndexByte(line, ',') >= 0 {
-				s.o.Delimiter = ','
-			}
 		}
 		fields = s.split(fields[:0], line)
 		if len(fields) < s.need {
@@ -159,6 +162,12 @@ func (s *edgeList) sniff() (err error) {
 		}
 	case !firstIsEdge && integers && rows > 0:
 		s.headers[s.path] = first
+		if named != nil {
+			s.o.Columns = named
+			if err := s.setOptions(s.o); err != nil {
+				return err
+			}
+		}
 	default:
 		rows, integers = rows+1, integers && firstIsEdge
 	}
@@ -169,6 +178,22 @@ func (s *edgeList) sniff() (err error) {
 		}
 	}
 	return nil
+}
+
+// sniffDelimiter takes it from the first line that is no comment.
+func (s *edgeList) sniffDelimiter(text []byte) {
+	for s.o.Delimiter == 0 && len(text) > 0 {
+		var line []byte
+		if line, text = nextLine(text); comment(line) {
+			continue
+		}
+		s.o.Delimiter = ' '
+		if bytes.IndexByte(line, '\t') >= 0 {
+			s.o.Delimiter = '\t'
+		} else if bytes.IndexByte(line, ',') >= 0 {
+			s.o.Delimiter = ','
+		}
+	}
 }
 
 // addList makes path, a file of the same form, an edge list of the source.
@@ -364,7 +389,7 @@ func (s *edgeList) line(p *lineParser, line []byte) error {
 	p.fields = s.split(p.fields[:0], line)
 	f := p.fields
 	if len(f) < s.need {
-		return fmt.Errorf("column %d: the line has %d fields, expected %d (%s)", len(line)+1, len(f), s.need, strings.Join(s.o.Columns, ","))
+		return fmt.Errorf("column %d: the line has %d fields, expected %d", len(line)+1, len(f), s.need)
 	}
 	src, dst := f[s.src], f[s.dst]
 	var a, b uint64

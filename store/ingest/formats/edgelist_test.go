@@ -66,6 +66,10 @@ func TestEdgeListLines(t *testing.T) {
 		{name: "header", text: "# x\nfrom\tto\n1\t2\n", want: []string{"1 2"}},
 		{name: "header again as an edge", text: "a,b\nc,d\na,b\n", o: TextOptions{Header: &yes}, ids: store.IDsStrings, want: []string{"c d", "a b"}},
 		{name: "header of integers, again as an edge", text: "0 1\n1 2\n0 1\n", o: TextOptions{Header: &yes}, want: []string{"1 2", "0 1"}},
+		{name: "header that names columns", text: "# x\nw,target,note,source,e.0,e.1,n\n.5,2,hi,1,3,4,5\n", want: []string{"1 2 [0.5] [3 4] [5]"}},
+		{name: "header that names columns of strings", text: "src\tdst\trel\na b\tc\tlikes\n", ids: store.IDsStrings, want: []string{"a b c likes"}},
+		{name: "names that a graph may have", text: "head,tail\ntail,head\n", ids: store.IDsStrings, want: []string{"head tail", "tail head"}},
+		{name: "no header, whatever it says", text: "src,dst\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"src dst"}},
 		{name: "strings without a header", text: "a,b\na,b\n", ids: store.IDsStrings, want: []string{"a b", "a b"}},
 		{name: "half a header is a name", text: "1,b\n2,3\n", ids: store.IDsStrings, want: []string{"1 b", "2 3"}},
 		{name: "one line", text: "7 8", want: []string{"7 8"}},
@@ -122,7 +126,7 @@ func TestEdgeListBadInput(t *testing.T) {
 	}{
 		{"no integer", "1,2\n3,x\n", "", "line 2: column 3: \"x\" is no node id"},
 		{"an empty field", "1,2,5\n3,4, \n", "src,dst,weight", "line 2: column 5: \"\" is no finite number"},
-		{"too few fields", "1,2,5\n3,4\n", "src,dst,e", "line 2: column 4: the line has 2 fields, expected 3 (src,dst,e)"},
+		{"too few fields", "1,2,5\n3,4\n", "src,dst,e", "line 2: column 4: the line has 2 fields, expected 3"},
 		{"NaN", "1,2,NaN\n", "src,dst,e:float64", "line 1: column 5: \"NaN\" is no finite number of 64 bits (e)"},
 		{"too large", "1,2,3000000000\n", "src,dst,e:int32", "line 1: column 5: \"3000000000\" is no integer of 32 bits (e)"},
 	}

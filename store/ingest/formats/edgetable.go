@@ -94,10 +94,7 @@ func (e *parquetEdges) fields(specs []string) ([]field, error) {
 		return fields, nil
 	}
 	meaning := make([]string, len(cols))
-	for _, m := range []struct {
-		name  string
-		known []string
-	}{{"src", srcNames}, {"dst", dstNames}, {"relation", relNames}, {"weight", weightNames}, {"timestamp", timeNames}} {
+	for _, m := range edgeMeanings() {
 		for _, want := range m.known {
 			k := slices.IndexFunc(cols, func(c tableColumn) bool { return strings.EqualFold(c.name, want) })
 			if k >= 0 && meaning[k] == "" {

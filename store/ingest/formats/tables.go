@@ -2,6 +2,7 @@ package formats
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 
@@ -64,8 +65,8 @@ var (
 type nodeTable struct {
 	table
 	id       int
-	label    int // −1 = there is none
-	split    int
+	label    int    // −1 = there is none
+	splits   []int  // columns of parts' names; one by the masks if there are none
 	masks    [4]int // by part; −1 = there is none
 	features []nodeFeature
 }
@@ -80,9 +81,10 @@ type nodeFeature struct {
 
 // openNodeTable works out what a table's columns mean: by fields, one for each
 // column in order, or else by name. Columns that no name of their own gives a meaning are
-// features: lists each one, plain numbers together "x".
+// features: lists each one, columns NAME.0, NAME.1, … together, other numbers
+// together "x".
 func openNodeTable(t table, fields []string) (*nodeTable, error) {
-	n := &nodeTable{table: t, id: -1, label: -1, split: -1, masks: [4]int{-1, -1, -1, -1}}
+	n := &nodeTable{table: t, id: -1, label: -1, masks: [4]int{-1, -1, -1, -1}}
 	cols := t.columns()
 	names := make([]string, len(cols)) // meaning of each column: one of nodeFields, "" = a feature, "-" = none
 	if fields != nil {
@@ -101,7 +103,7 @@ func openNodeTable(t table, fields []string) (*nodeTable, error) {
 		case "label":
 			n.label = k
 		case "split":
-			n.split = k
+			n.splits = append(n.splits, k)
 		case "train_mask":
 			n.masks[store.SplitTrain] = k
 		case "valid_mask":
@@ -117,6 +119,12 @@ func openNodeTable(t table, fields []string) (*nodeTable, error) {
 			}
 			if c.list {
 				n.features = append(n.features, nodeFeature{name: c.name, elem: numberElem(c.elem), from: []int{k}, dim: c.dim})
+			} else if base, m := n.numberedFrom(names, k); m > 1 {
+				f := nodeFeature{name: base, elem: numberElem(c.elem), dim: m}
+				for i := range m {
+					f.from, names[k+i] = append(f.from, k+i), "-"
+				}
+				n.features = append(n.features, f)
 			} else {
 				plain = append(plain, k)
 			}
@@ -134,12 +142,23 @@ func openNodeTable(t table, fields []string) (*nodeTable, error) {
 		}
 		n.features = append(n.features, f)
 	}
-	for _, c := range []int{n.id, n.label, n.split, n.masks[1], n.masks[2], n.masks[3]} {
+	for _, c := range append([]int{n.id, n.label, n.masks[1], n.masks[2], n.masks[3]}, n.splits...) {
 		if c >= 0 && cols[c].dim != 1 {
 			return nil, ingest.Inputf(t.where(), "column %q has %d elements a row, expected 1", cols[c].name, cols[c].dim)
 		}
 	}
 	return n, nil
+}
+
+// numberedFrom is the feature that columns NAME.0, NAME.1, … of one type make together, from
+// column k on, and how many they are.
+func (n *nodeTable) numberedFrom(names []string, k int) (string, int) {
+	cols := n.columns()
+	var run []string
+	for i := k; i < len(cols) && names[i] == "" && !cols[i].text && !cols[i].list && cols[i].elem == cols[k].elem; i++ {
+		run = append(run, cols[i].name)
+	}
+	return numbered(run)
 }
 
 // textFeature refuses strings where numbers are expected.
@@ -200,8 +219,13 @@ func (n *nodeTable) byName(names []string) {
 	}
 	find("id", idNames)
 	find("label", labelNames)
-	for _, f := range nodeFields[2:] {
+	for _, f := range nodeFields[3:] {
 		find(f, []string{f})
+	}
+	for k, c := range cols { // "split", "split_public", …: as the numpy folder has them
+		if names[k] == "" && (strings.EqualFold(c.name, "split") || c.text && strings.HasPrefix(strings.ToLower(c.name), "split_")) {
+			names[k] = "split"
+		}
 	}
 	for alias, f := range maskNames {
 		find(f, []string{alias})
@@ -248,11 +272,11 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 				return err
 			}
 		}
-		if split := n.splitParts(id); split != nil {
-			if len(s.splits) > 0 {
-				return ingest.Inputf(n.where(), "a second split")
+		for name, split := range n.splitParts(id) {
+			if slices.Contains(s.desc.Splits, name) {
+				return ingest.Inputf(n.where(), "a second split of name %q", name)
 			}
-			s.splits, s.desc.Splits = append(s.splits, split), append(s.desc.Splits, "split")
+			s.splits, s.desc.Splits = append(s.splits, split), append(s.desc.Splits, name)
 		}
 	}
 	if len(s.splits) > 0 && s.desc.Task == "" {
@@ -297,22 +321,33 @@ func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, columns []i
 	}
 }
 
-// splitParts streams the nodes of each part, by a column of names or by masks; nil
-// if there is neither.
-func (n *nodeTable) splitParts(id wantColumn) parts {
-	p := parts{}
-	for part := store.SplitTrain; part <= store.SplitTest; part++ {
-		switch {
-		case n.split >= 0:
-			p[part] = n.members(id, wantColumn{at: n.split}, part)
-		case n.masks[part] >= 0:
-			p[part] = n.members(id, wantColumn{at: n.masks[part], elem: blocks.Uint8}, part)
+// splitParts yields the splits: one for each column of parts' names, in the order of the columns,
+// or the one that masks make.
+func (n *nodeTable) splitParts(id wantColumn) iter.Seq2[string, parts] {
+	return func(yield func(string, parts) bool) {
+		for k, c := range n.splits {
+			p := parts{}
+			for part := store.SplitTrain; part <= store.SplitTest; part++ {
+				p[part] = n.members(id, wantColumn{at: c}, part)
+			}
+			name := n.columns()[c].name
+			if k == 0 && !strings.HasPrefix(strings.ToLower(name), "split") { // named by --node-columns
+				name = "split"
+			}
+			if !yield(name, p) {
+				return
+			}
+		}
+		p := parts{}
+		for part := store.SplitTrain; part <= store.SplitTest && len(n.splits) == 0; part++ {
+			if n.masks[part] >= 0 {
+				p[part] = n.members(id, wantColumn{at: n.masks[part], elem: blocks.Uint8}, part)
+			}
+		}
+		if len(p) > 0 {
+			yield("split", p)
 		}
 	}
-	if len(p) == 0 {
-		return nil
-	}
-	return p
 }
 
 // members streams the ids of rows whose column, a mask or a part's name, says that they are in part.

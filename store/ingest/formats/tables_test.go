@@ -156,7 +156,7 @@ func TestTables(t *testing.T) {
 func TestTextTables(t *testing.T) {
 	files := map[string][]byte{
 		"d/edges.csv": []byte("7,900\n900,8\n"),
-		"d/nodes.csv": []byte("# people\nid,age,class,train_mask,val_mask,test_mask\n900,1.5,2,true,0,\n7,2,,0,1,0\n"),
+		"d/nodes.csv": []byte("# people\nid,age,class,pos.0,pos.1,train_mask,val_mask,test_mask\n900,1.5,2,3,4,true,0,\n7,2,,5,6,0,1,0\n"),
 		"more.tsv":    []byte("7\tSmith\t1\t2\t3\n8\tJones\t4\t5\t6\n"),
 	}
 	o := Options{FS: memFS(t, files)}
@@ -167,7 +167,7 @@ func TestTextTables(t *testing.T) {
 	if d := s.Describe(); d.IDs != store.IDsIntegers || d.Format != "edgelist" {
 		t.Errorf("%+v", d)
 	}
-	if rows, want := fmt.Sprint(nodeRowsOf(t, s)), "[900 x=[1.5] label=[2] train 7 x=[2] label=[NaN] valid]"; rows != want {
+	if rows, want := fmt.Sprint(nodeRowsOf(t, s)), "[900 pos=[3 4] x=[1.5] label=[2] train 7 pos=[5 6] x=[2] label=[NaN] valid]"; rows != want {
 		t.Errorf("nodes %s, expected %s", rows, want)
 	}
 	if edges, err := show(t, s); err != nil || fmt.Sprint(edges) != "[7 900 900 8]" {
