@@ -115,7 +115,15 @@ func (h *history) len() int { return h.begins[len(h.begins)-1] }
 
 // bytes returns what the history holds outside the Go heap, and the edges of one addition.
 func (h *history) bytes() int64 {
-	return int64(h.len())*int64(4*h.dim+16) + 2*4*historyEdges
+	return h.rowBytes() + 2*4*historyEdges
+}
+
+// rowBytes is what training nodes' rows hold.
+func (h *history) rowBytes() int64 {
+	if h == nil {
+		return 0
+	}
+	return int64(h.len()) * int64(4*h.dim+16)
 }
 
 // seconds returns the time spent on filling it for this epoch; 0 for nil.

@@ -73,6 +73,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, deviceOf(dev), it.Stats().Engine
+	s.sum.HistoryResidentBytes = h.rowBytes()
 	usage.into(&s.sum)
 	params, err := t.model.Params().Save(ctx, t.queue)
 	if err != nil {

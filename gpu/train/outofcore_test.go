@@ -44,6 +44,9 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 	if !cp.Config.History || cp.Config.Split != "split" {
 		t.Errorf("the checkpoint says history %v, split %q", cp.Config.History, cp.Config.Split)
 	}
+	if b := cp.Summary.HistoryResidentBytes; b <= 0 || b%(4*8+16) != 0 || b > 600*(4*8+16) {
+		t.Errorf("the history holds %d bytes, expected rows of 48 for at most 600 training nodes", b)
+	}
 	_, got := run(Config{Threads: 4, History: true})
 	for e := range want {
 		if got[e].Loss != want[e].Loss {

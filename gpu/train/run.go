@@ -38,21 +38,22 @@ type Epoch struct {
 
 // Summary is a run's result: the keys of the summary event (DESIGN.md section 10).
 type Summary struct {
-	TestAccuracy  float64   `json:"test_accuracy"`
-	ValidAccuracy float64   `json:"valid_accuracy"`
-	TrainLoss     float64   `json:"train_loss"` // of the last epoch
-	BestEpoch     int       `json:"best_epoch"`
-	EpochSeconds  []float64 `json:"epoch_seconds"`
-	TotalSeconds  float64   `json:"total_seconds"`
-	CPUSeconds    float64   `json:"cpu_seconds"`
-	PeakRSSBytes  int64     `json:"peak_rss_bytes"`
-	BytesRead     int64     `json:"bytes_read"`
-	EvalBytesRead int64     `json:"eval_bytes_read"`         // by validations, the test and passes for the history
-	HistoryBytes  int64     `json:"history_bytes,omitempty"` // by passes for the history alone
-	BytesWritten  int64     `json:"bytes_written"`
-	Batches       int64     `json:"batches"`
-	SampledEdges  int64     `json:"sampled_edges"`
-	Seed          uint64    `json:"seed"`
+	TestAccuracy         float64   `json:"test_accuracy"`
+	ValidAccuracy        float64   `json:"valid_accuracy"`
+	TrainLoss            float64   `json:"train_loss"` // of the last epoch
+	BestEpoch            int       `json:"best_epoch"`
+	EpochSeconds         []float64 `json:"epoch_seconds"`
+	TotalSeconds         float64   `json:"total_seconds"`
+	CPUSeconds           float64   `json:"cpu_seconds"`
+	PeakRSSBytes         int64     `json:"peak_rss_bytes"`
+	BytesRead            int64     `json:"bytes_read"`
+	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test and passes for the history
+	HistoryBytes         int64     `json:"history_bytes,omitempty"`          // by passes for the history alone
+	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
+	BytesWritten         int64     `json:"bytes_written"`
+	Batches              int64     `json:"batches"`
+	SampledEdges         int64     `json:"sampled_edges"`
+	Seed                 uint64    `json:"seed"`
 	// Choices is how layers were computed, which decides the results' last bits.
 	Choices  []nn.Choice `json:"choices,omitempty"`
 	Plan     string      `json:"plan"`

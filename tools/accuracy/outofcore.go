@@ -90,7 +90,7 @@ func (o *outOfCore) run(ctx context.Context, asJSON bool) (err error) {
 		}
 	}
 	if !asJSON {
-		fmt.Println("| split | layers | memory | epochs | method | test accuracy % | s/epoch | read/epoch | features in memory |")
+		fmt.Println("| split | layers | memory | epochs | method | test accuracy % | s/epoch | read/epoch | features and history in memory |")
 		fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	}
 	for _, split := range o.splits {
@@ -140,6 +140,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		for i, n := range o.epochs {
 			lines[i].Accuracies = append(lines[i].Accuracies, 100*testOfBest(epochs[:n]))
 		}
+		resident += s.HistoryResidentBytes
 		seconds = append(seconds, s.EpochSeconds...)
 		read = s.BytesRead / int64(len(s.EpochSeconds))
 	}
