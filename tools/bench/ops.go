@@ -35,7 +35,7 @@ type OpResult struct {
 	// before the operation in every round. Share is the median of their ratio.
 	Rate, Ceiling, Share float64
 	CPURate              float64 // per CPU second of the process
-	Reference            float64 // the portable Go loop's rate on one thread
+	Reference            float64 // the portable Go loop's rate on one thread; 0 for products beyond 4 GFLOP
 	// ReadShare is Rate over a read of memory in sequence; 0 for GFLOP/s. Copy, the ceiling, and
 	// read bound operations from both sides: these neither only read nor read as much as they write.
 	ReadShare float64
@@ -72,6 +72,9 @@ func (o op) computing() op {
 	return o
 }
 
+// referenceWorkMax is the most work that the portable loop is given: some 2 s of a product.
+const referenceWorkMax = 4e9
+
 // workBytes is the memory of operations' own operands.
 const workBytes = 1536 << 20
 
@@ -103,7 +106,10 @@ func RunOps(ctx context.Context, o OpsOptions) ([]OpResult, error) {
 		if err := ctx.Err(); err != nil {
 			return results, err
 		}
-		reference := op.rate(kernels.NewPool(kernels.Options{Threads: 1, ISA: kernels.ISAGeneric}), 1)
+		reference := 0.
+		if op.work <= referenceWorkMax {
+			reference = op.rate(kernels.NewPool(kernels.Options{Threads: 1, ISA: kernels.ISAGeneric}), 1)
+		}
 		for _, threads := range o.Threads {
 			p := kernels.NewPool(kernels.Options{Threads: threads})
 			var blas *blasServer
