@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -25,10 +24,10 @@ import (
 // LinkOptions say what RunLink measures. The zero value of a field means its default.
 type LinkOptions struct {
 	Dir         string // of the generated store; made if it is not there, kept for the next run
-	MemoryBytes int64  // of the trainer; default 256 MiB
+	MemoryBytes int64  // of the trainer; default 128 MiB
 	Times       int    // embeddings and optimiser state are so many times the memory; default 8
 	Dim         int    // default 64
-	NodeEdges   int    // training triples a node; default 1
+	NodeEdges   int    // training triples a node; default 4, as Freebase86M has
 	Partitions  int    // default 128
 	Logical     int    // logical partitions of plan comet; 0: train's choice
 	Threads     int    // 0: all
@@ -69,7 +68,7 @@ type LinkRun struct {
 	Buffer        int     `json:"buffer"` // partitions
 	Logical       int     `json:"logical"`
 	Engine        string  `json:"engine"`
-	PeakRSSBytes  int64   `json:"peak_rss_bytes"` // filled in by the parent
+	PeakRSSBytes  int64   `json:"peak_rss_bytes"`
 }
 
 func (o LinkOptions) withDefaults() LinkOptions {
@@ -80,10 +79,10 @@ func (o LinkOptions) withDefaults() LinkOptions {
 	}
 	def(&o.Times, 8)
 	def(&o.Dim, 64)
-	def(&o.NodeEdges, 1)
+	def(&o.NodeEdges, 4)
 	def(&o.Partitions, 128)
 	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 256 << 20
+		o.MemoryBytes = 128 << 20
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -190,9 +189,6 @@ func (o *LinkOptions) child(ctx context.Context) (run LinkRun, limited bool, err
 	if err := json.Unmarshal(stdout.Bytes(), &run); err != nil {
 		return run, limited, fmt.Errorf("trainer printed %.200q: %w", &stdout, err)
 	}
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		run.PeakRSSBytes = u.Maxrss << 10
-	}
 	return run, limited, nil
 }
 
@@ -220,7 +216,7 @@ func RunLinkChild(ctx context.Context, o LinkOptions) (run LinkRun, err error) {
 	}
 	run = LinkRun{Seconds: epoch.Seconds, Wait: epoch.Profile.Wait.Seconds(), CPUSeconds: epoch.CPUSeconds, BytesRead: epoch.BytesRead, BytesWritten: epoch.BytesWritten,
 		Checkpoint: r.Summary.CheckpointBytes, Amplification: r.Summary.Amplification, Bias: epoch.Bias, Steps: epoch.Steps, Batches: epoch.Batches,
-		Buffer: r.Config.Buffer, Logical: r.Config.Logical, Engine: r.Summary.IOEngine}
+		Buffer: r.Config.Buffer, Logical: r.Config.Logical, Engine: r.Summary.IOEngine, PeakRSSBytes: r.Summary.PeakRSSBytes}
 	c, err := train.MeasureLinkCompute(ctx, s, r.Config, max(1, epoch.Steps/linkComputeSteps))
 	if err != nil {
 		return run, err

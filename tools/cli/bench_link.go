@@ -24,7 +24,7 @@ type benchLinkOptions struct {
 }
 
 func newBenchLink(e *env) *cobra.Command {
-	o := benchLinkOptions{mem: 256 << 20}
+	o := benchLinkOptions{mem: 128 << 20}
 	cmd := &cobra.Command{
 		Use:   "link",
 		Short: "Train embeddings many times the memory beside what bounds it",
@@ -32,7 +32,7 @@ func newBenchLink(e *env) *cobra.Command {
 memory, and train an epoch of DistMult on it with plan comet, in a process under a
 cgroup memory limit. Beside it: the time that fio takes for the epoch's bytes, read
 and written, and the time of the same batches with nothing being moved.`,
-		Example: "  gstore bench link --dir /data/bench --mem 256MiB --times 8",
+		Example: "  gstore bench link --dir /data/bench --mem 128MiB --times 8",
 		Args:    exactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchLink(cmd, e, o) },
 	}
@@ -41,7 +41,7 @@ and written, and the time of the same batches with nothing being moved.`,
 	f.Var(&o.mem, "mem", "memory of the trainer, enforced by a cgroup where one can be made")
 	f.IntVar(&o.times, "times", 8, "embeddings and optimiser state are so many times the memory")
 	f.IntVar(&o.dim, "dim", 64, "numbers of an embedding")
-	f.IntVar(&o.edges, "edges", 1, "training triples a node")
+	f.IntVar(&o.edges, "edges", 4, "training triples a node")
 	f.IntVar(&o.partitions, "partitions", 128, "partitions of the store")
 	f.IntVar(&o.logical, "logical", 0, "logical partitions of plan comet (0 = the fewest of which two fit)")
 	f.IntVar(&o.threads, "threads", 0, "threads of the trainer (0 = all processors)")
