@@ -163,13 +163,19 @@ func (c reportChart) draw() (template.HTML, error) {
 			p.Legend.Add(k.name, line)
 		}
 	}
-	p.Legend.Top = true
+	// On the left: where a viewer's font is wider than ours, names run into free space, not out of
+	// the picture; headroom keeps the curves off them.
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, vg.Points(6)
 	p.Y.Min = 0
+	if len(c.curves) > 1 {
+		p.Y.Max *= 1.4
+	}
 	if c.top > 0 {
 		p.Y.Max = c.top
 	}
 	canvas := vgsvg.New(24*vg.Centimeter, 7*vg.Centimeter)
-	p.Draw(draw.New(canvas))
+	const margin = vg.Centimeter / 2 // the last label of an axis reaches beyond it
+	p.Draw(draw.Crop(draw.New(canvas), margin/2, -margin, 0, -margin))
 	var b strings.Builder
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return "", err
