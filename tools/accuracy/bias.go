@@ -160,6 +160,7 @@ func drawBias(points []biasPoint, output string) error {
 	label := func(xys plotter.XYs, texts []string) error {
 		l, err := plotter.NewLabels(plotter.XYLabels{XYs: xys, Labels: texts})
 		if err == nil {
+			l.Offset = vg.Point{X: vg.Points(2), Y: vg.Points(4)}
 			p.Add(l)
 		}
 		return err
@@ -200,7 +201,9 @@ func drawBias(points []biasPoint, output string) error {
 		p.Add(line)
 		p.Legend.Add("in memory", line)
 	}
-	p.X.Min, p.X.Max = 0, max(top*1.08, .01) // room for labels
+	room := (p.Y.Max - p.Y.Min) / 12 // for labels and the legend
+	p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
+	p.X.Min, p.X.Max = 0, max(top*1.08, .01)
 	p.Legend.Left = true
 	p.Legend.Padding = vg.Points(4)
 	if err := p.Save(18*vg.Centimeter, 12*vg.Centimeter, output); err != nil {
