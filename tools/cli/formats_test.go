@@ -435,10 +435,10 @@ func ingestFiles(t *testing.T, stdin []byte, args ...string) (string, map[string
 func TestFormats(t *testing.T) {
 	c := readCora(t)
 	dir, want := ingestFiles(t, nil, put(t, t.TempDir(), c.numpy()))
-	train := func(dir string) []float64 {
-		return losses(trainEvents(t, "train", dir, "--epochs", "2", "--hidden", "8", "--fanouts", "3,3"))
+	train := func(dir, epochs string) []float64 {
+		return losses(trainEvents(t, "train", dir, "--epochs", epochs, "--hidden", "8", "--fanouts", "3,3"))
 	}
-	wantLoss := train(dir)
+	wantLoss := train(dir, "2")
 	if len(wantLoss) != 2 || wantLoss[1] >= wantLoss[0] {
 		t.Fatalf("losses %v of the reference, expected two that fall", wantLoss)
 	}
@@ -454,8 +454,8 @@ func TestFormats(t *testing.T) {
 				t.Errorf("files %v differ from the reference's %v", sizes(got), sizes(want))
 			}
 			if !f.edgesOnly {
-				if loss := train(dir); !slices.Equal(loss, wantLoss) {
-					t.Errorf("losses %v, expected %v", loss, wantLoss)
+				if loss := train(dir, "1"); !slices.Equal(loss, wantLoss[:1]) {
+					t.Errorf("losses %v, expected %v", loss, wantLoss[:1])
 				}
 			}
 		})
