@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -44,7 +45,7 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 		for i := range m.Columns {
 			c := &m.Columns[i]
 			f, e, err := v.s.ColumnExtent(c.Name, id)
-			put(f, e, err, columnCheck(m, c))
+			put(f, e, err, v.columnCheck(c, id))
 		}
 	}
 	for _, l := range m.EdgeLists {
@@ -100,10 +101,14 @@ func checkRow(m *store.Manifest, j store.PartitionID, partitions uint32, b []byt
 
 // columnCheck returns the check of values that others index by; nil if any
 // value will do.
-func columnCheck(m *store.Manifest, c *store.ColumnInfo) contentCheck {
+func (v *verifier) columnCheck(c *store.ColumnInfo, p store.PartitionID) contentCheck {
+	m := v.s.Manifest()
 	var low, high int64
 	var what string
+	counted := false // whether it is the split that the manifest counts
 	switch c.Role {
+	case store.RoleFeature:
+		return v.finiteCheck(c)
 	case store.RoleLabel:
 		if m.Schema.Classes == 0 {
 			return nil
@@ -111,6 +116,9 @@ func columnCheck(m *store.Manifest, c *store.ColumnInfo) contentCheck {
 		low, high, what = -1, int64(m.Schema.Classes)-1, "label"
 	case store.RoleSplit:
 		low, high, what = 0, int64(store.SplitTest), "split"
+		if m.ColumnsOf(store.RoleSplit)[0] == c {
+			counted = true
+		}
 	case store.RoleRelation:
 		low, high, what = 0, int64(len(m.Schema.Relations))-1, "relation"
 	default:
@@ -118,6 +126,9 @@ func columnCheck(m *store.Manifest, c *store.ColumnInfo) contentCheck {
 	}
 	size := c.Elem.Size()
 	return func(_ blocks.Extent, from int64, b []byte) error {
+		if counted {
+			v.countSplit(p, b)
+		}
 		for k := 0; k+size <= len(b); k += size {
 			x, ok := integer(b[k:], c.Elem)
 			if !ok {
@@ -129,6 +140,87 @@ func columnCheck(m *store.Manifest, c *store.ColumnInfo) contentCheck {
 		}
 		return nil
 	}
+}
+
+// countSplit counts the parts in a piece of partition p's first split.
+func (v *verifier) countSplit(p store.PartitionID, b []byte) {
+	var n [4]uint64
+	for _, x := range b {
+		n[x&3]++ // others are damage
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for part := range n {
+		v.splits[p][part] += n[part]
+	}
+}
+
+// checkSplits compares the counts with the manifest's.
+func (v *verifier) checkSplits() {
+	m := v.s.Manifest()
+	columns := m.ColumnsOf(store.RoleSplit)
+	if len(columns) == 0 || len(v.damage) > 0 || columns[0].Elem != blocks.Uint8 || columns[0].Dim != 1 {
+		return
+	}
+	for p, info := range m.Partitions {
+		if n := v.splits[p]; n[store.SplitTrain] != info.Train || n[store.SplitValid] != info.Valid || n[store.SplitTest] != info.Test {
+			f, e, err := v.s.ColumnExtent(columns[0].Name, store.PartitionID(p))
+			if err != nil {
+				continue
+			}
+			h := f.Header()
+			v.damaged(f, h.ExtentName(e.ID), "%d, %d and %d nodes to train, validate and test, the manifest says %d, %d and %d",
+				n[store.SplitTrain], n[store.SplitValid], n[store.SplitTest], info.Train, info.Valid, info.Test)
+		}
+	}
+}
+
+// finiteCheck counts numbers of a feature that are NaN or infinite; nil where no such are.
+func (v *verifier) finiteCheck(c *store.ColumnInfo) contentCheck {
+	note := func(n uint64) {
+		if n > 0 {
+			v.mu.Lock()
+			v.odd[c.Name] += n
+			v.mu.Unlock()
+		}
+	}
+	switch c.Elem {
+	case blocks.Float32:
+		return func(_ blocks.Extent, _ int64, b []byte) error {
+			x, err := blocks.View[uint32](b)
+			n := uint64(0)
+			for _, bits := range x {
+				if bits&0x7f800000 == 0x7f800000 {
+					n++
+				}
+			}
+			note(n)
+			return err
+		}
+	case blocks.Float16, blocks.BFloat16, blocks.Float64:
+		size := c.Elem.Size()
+		return func(_ blocks.Extent, _ int64, b []byte) error {
+			n := uint64(0)
+			for k := 0; k+size <= len(b); k += size {
+				if x := c.Elem.Float64(b[k:]); math.IsNaN(x) || math.IsInf(x, 0) {
+					n++
+				}
+			}
+			note(n)
+			return nil
+		}
+	}
+	return nil
+}
+
+// warnings lists what is odd and no damage.
+func (v *verifier) warnings() (out []string) {
+	for _, c := range v.s.Manifest().Columns {
+		if n := v.odd[c.Name]; n > 0 {
+			out = append(out, fmt.Sprintf("column %s: %d numbers are NaN or infinite", c.Name, n))
+		}
+	}
+	return out
 }
 
 func integer(b []byte, t blocks.ElemType) (int64, bool) {

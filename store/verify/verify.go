@@ -57,6 +57,10 @@ type Report struct {
 	Files   int     // data files looked at
 	Bytes   int64   // checked
 	Damage  []error // each a *blocks.CorruptError; sorted by file and offset
+	// Warnings are oddities that are no damage: numbers of features that are not finite.
+	Warnings []string
+	Tables   int      // embedding tables checked
+	Busy     []string // tables that another process has open, left alone
 }
 
 // pieceBytes is how much of an extent a worker reads at once: a multiple of
@@ -91,7 +95,7 @@ func Store(ctx context.Context, dir string, o Options) (r Report, err error) {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	v := &verifier{s: s, engine: engine, o: o, files: map[string]blockio.File{}}
+	v := &verifier{s: s, engine: engine, o: o, files: map[string]blockio.File{}, odd: map[string]uint64{}, splits: make([][4]uint64, len(s.Manifest().Partitions))}
 	defer func() { err = errors.Join(err, v.close()) }()
 	r = Report{Version: s.Manifest().Version, Engine: why, Files: len(s.Manifest().Files)}
 	pieces, err := v.plan()
@@ -101,6 +105,19 @@ func Store(ctx context.Context, dir string, o Options) (r Report, err error) {
 	err = v.run(ctx, pieces)
 	if err == nil && len(v.damage) == 0 { // ids are compared through undamaged files only
 		err = v.checkIDs(ctx)
+	}
+	if err == nil {
+		v.checkSplits()
+		r.Warnings = v.warnings()
+		var t *store.TablesReport
+		if t, err = store.VerifyTables(ctx, dir, o.Open, o.Progress); err == nil {
+			r.Tables, r.Busy = t.Checked, t.Busy
+			r.Files += t.Checked
+			v.bytes.Add(t.Bytes)
+			v.damage = append(v.damage, t.Damage...)
+		} else if errors.Is(err, blocks.ErrCorrupt) {
+			v.damage, err = append(v.damage, err), nil
+		}
 	}
 	r.Bytes = v.bytes.Load()
 	r.Damage = sorted(v.damage)
@@ -135,6 +152,14 @@ func filesAlone(ctx context.Context, dir string, o Options, first error) (Report
 			continue
 		}
 		r.Files++
+		if strings.HasPrefix(name, "table-") { // a table has no footer; what is valid in it only its checkpoint says
+			if _, err := blocks.OpenEmbedding(fs, fs.PathJoin(dir, "data", name)); errors.Is(err, blocks.ErrCorrupt) {
+				r.Damage = append(r.Damage, err)
+			} else if err != nil {
+				return r, err
+			}
+			continue
+		}
 		err := fileAlone(ctx, fs, fs.PathJoin(dir, "data", name), func(n int64) { r.Bytes += n; o.Progress(n) })
 		switch {
 		case errors.Is(err, blocks.ErrCorrupt):
@@ -168,6 +193,8 @@ type verifier struct {
 
 	mu     sync.Mutex
 	damage []error
+	odd    map[string]uint64 // by feature column: numbers that are not finite
+	splits [][4]uint64       // by partition: nodes of each part of the first split
 }
 
 // piece is what a worker reads and checks at once.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -242,4 +243,99 @@ func TestLongExtents(t *testing.T) {
 		}
 	}
 	t.Fatal("the features are in no file")
+}
+
+// TestTables finds every damaged byte of a table's file but those of slots that hold nothing.
+func TestTables(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 60}))
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	table, err := s.CreateTable(context.Background(), store.TableOptions{Name: "e", Dim: 6, States: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Checkpoint(context.Background(), store.Blob{Name: "model", Data: []byte("m")}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.Store(context.Background(), dir, verify.Options{})
+	if err != nil || len(r.Damage) > 0 || len(r.Busy) != 1 || r.Tables != 0 {
+		t.Fatalf("an open table: %+v, %v", r, err)
+	}
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err = verify.Store(context.Background(), dir, verify.Options{})
+	if err != nil || len(r.Damage) > 0 || r.Tables != 1 || len(r.Busy) > 0 || r.Files != len(s.Manifest().Files)+1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	path := filepath.Join(dir, "data", "table-e.gsb")
+	l, err := blocks.OpenEmbedding(vfs.Default, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	step := int64(41)
+	if os.Getenv("GSTORE_FULL_TESTS") != "" {
+		step = 1
+	}
+	used := l.Offset(0, 0, 1) // slot 0 holds the checkpoint
+	var b [1]byte
+	for at := int64(0); at < l.Size(); at += step {
+		if _, err := f.ReadAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 1 << (at % 8)
+		if _, err := f.WriteAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+		r, err := store.VerifyTables(context.Background(), dir, store.Options{}, nil)
+		if err != nil && !errors.Is(err, blocks.ErrCorrupt) && !errors.Is(err, blocks.ErrFormatVersion) {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		if found := err != nil || len(r.Damage) > 0; found != (at < used) {
+			t.Fatalf("byte %d of %d (slot 1 begins at %d): found is %t", at, l.Size(), used, found)
+		}
+		b[0] ^= 1 << (at % 8)
+		if _, err := f.WriteAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Truncate(path, l.Size()-1); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = verify.Store(context.Background(), dir, verify.Options{}); err != nil || len(r.Damage) != 1 {
+		t.Fatalf("a short table: %+v, %v", r, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = verify.Store(context.Background(), dir, verify.Options{}); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].Error(), "missing") {
+		t.Fatalf("no table: %+v, %v", r, err)
+	}
+}
+
+// TestOddities: numbers that are not finite are a warning, split counts other than the manifest's damage.
+func TestOddities(t *testing.T) {
+	g := storetest.Random(storetest.Options{})
+	g.Features[5], g.Features[9] = float32(math.NaN()), float32(math.Inf(-1))
+	dir := commit(t, g, nil)
+	r, err := verify.Store(context.Background(), dir, verify.Options{})
+	if err != nil || len(r.Damage) > 0 || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "column x: 2 numbers") {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	dir = commit(t, storetest.Random(storetest.Options{}), func(m *store.Manifest) {
+		m.Partitions[1].Train--
+		m.Partitions[1].Valid++
+	})
+	r, err = verify.Store(context.Background(), dir, verify.Options{})
+	if err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0].Error(), "to train, validate and test") {
+		t.Fatalf("%+v, %v", r, err)
+	}
 }

@@ -55,7 +55,15 @@ func runVerify(cmd *cobra.Command, e *env, dir string, o verifyOptions) error {
 		fmt.Fprintf(e.stderr, "damaged: %v\n", d)
 		e.event("damage", map[string]any{"message": d.Error()})
 	}
-	e.event("summary", map[string]any{"version": r.Version, "files": r.Files, "bytes": r.Bytes, "damaged": len(r.Damage),
+	for _, w := range r.Warnings {
+		fmt.Fprintf(e.stderr, "warning: %s\n", w)
+		e.event("warning", map[string]any{"message": w})
+	}
+	for _, name := range r.Busy {
+		fmt.Fprintf(e.stderr, "warning: table %s is open elsewhere and was not checked\n", name)
+		e.event("warning", map[string]any{"message": "table " + name + " is open elsewhere and was not checked"})
+	}
+	e.event("summary", map[string]any{"version": r.Version, "files": r.Files, "tables": r.Tables, "bytes": r.Bytes, "damaged": len(r.Damage), "warnings": len(r.Warnings) + len(r.Busy),
 		"seconds": seconds, "io_engine": r.Engine})
 	if n := len(r.Damage); n > 0 {
 		return fmt.Errorf("%s: %d damaged of %d files and %d bytes: %w", dir, n, r.Files, r.Bytes, blocks.ErrCorrupt)
