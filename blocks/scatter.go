@@ -85,7 +85,7 @@ func (w *ScatterWriter) Path() string { return w.path }
 // given to CreateScatter). offset is a multiple of ChunkBytes and b ends at one
 // or at the extent's end; every chunk is written once.
 func (w *ScatterWriter) WriteChunks(k int, offset int64, b []byte) error {
-	if w.closed {
+	if w.closed || w.file == nil {
 		return fmt.Errorf("%s: %w", w.path, ErrClosed)
 	}
 	e := &w.foot.extents[k]
@@ -109,7 +109,7 @@ func (w *ScatterWriter) WriteChunks(k int, offset int64, b []byte) error {
 // Close writes the footer, makes the file durable and closes it. A file some
 // chunk of which was not written is an error.
 func (w *ScatterWriter) Close() (FileInfo, error) {
-	if w.closed {
+	if w.closed || w.file == nil {
 		return FileInfo{}, fmt.Errorf("%s: %w", w.path, ErrClosed)
 	}
 	if n := w.done.Load(); n != w.chunks {
@@ -125,12 +125,12 @@ func (w *ScatterWriter) Close() (FileInfo, error) {
 	if err != nil {
 		return FileInfo{}, fmt.Errorf("write %s: %w", w.path, err)
 	}
-	w.closed = true
 	err = w.file.Close()
 	w.file = nil
-	if err != nil {
+	if err != nil { // Abort removes the file
 		return FileInfo{}, fmt.Errorf("close %s: %w", w.path, err)
 	}
+	w.closed = true
 	return FileInfo{Size: w.end + int64(len(tail)), FooterChecksum: t.crc}, nil
 }
 

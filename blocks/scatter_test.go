@@ -3,10 +3,13 @@ package blocks
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // A scattered file equals the one a Writer makes of the same extents, whatever
@@ -112,4 +115,59 @@ func readFile(t *testing.T, fs vfs.FS, path string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestScatterWriterFaults fails every operation of a scatter writer once: an error that
+// says so, and no file that opens.
+func TestScatterWriterFaults(t *testing.T) {
+	injected := errors.New("injected")
+	write := func(fs vfs.FS) error {
+		w, err := CreateScatter(fs, "f", Header{Kind: NodeColumn, Elem: Uint8, Dim: 1, Partitions: 2},
+			[]ExtentSize{{ID: 0, Bytes: 3 * ChunkBytes, Rows: 3 * ChunkBytes}, {ID: 1, Bytes: 10, Rows: 10}})
+		if err != nil {
+			return err
+		}
+		err = w.WriteChunks(1, 0, make([]byte, 10))
+		if err == nil {
+			err = w.WriteChunks(0, ChunkBytes, make([]byte, 2*ChunkBytes))
+		}
+		if err == nil {
+			err = w.WriteChunks(0, 0, make([]byte, ChunkBytes))
+		}
+		if err == nil {
+			_, err = w.Close()
+		}
+		return errors.Join(err, w.Abort())
+	}
+	for k := 0; ; k++ {
+		mem, n, what := vfs.NewMem(), 0, ""
+		err := write(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if n++; n-1 == k {
+				what = fmt.Sprint(op.Kind)
+				return injected
+			}
+			return nil
+		})))
+		if n <= k {
+			if err != nil || k < 7 {
+				t.Fatalf("after %d operations: %v", n, err)
+			}
+			return
+		}
+		f, openErr := Open(mem, "f")
+		if openErr == nil {
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err == nil { // only of the probe for an older file may an error be nothing
+			if openErr != nil || k > 1 {
+				t.Fatalf("operation %d, %s: no error (opens: %v)", k, what, openErr)
+			}
+			continue
+		}
+		if !errors.Is(err, injected) || openErr == nil {
+			t.Fatalf("operation %d, %s: %v (opens: %v)", k, what, err, openErr)
+		}
+	}
 }

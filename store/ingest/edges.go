@@ -268,7 +268,7 @@ func (s *edgeScatter) planUnits(capacity int64) ([]unit, error) {
 			}
 			continue
 		}
-		buckets := make([]uint32, uint64(1)<<(s.layout.groupBits+s.layout.partBits))
+		buckets := make([]uint64, uint64(1)<<(s.layout.groupBits+s.layout.partBits))
 		shift := 2*s.layout.localBits + s.layout.inlineBits
 		err := s.shards.read(k, make([]byte, s.shards.chunkBytes), func(keys []uint64, _ []byte) error {
 			for _, key := range keys {
