@@ -146,12 +146,12 @@ def main():
             meta = json.load(f)
         layers = len(meta["fanouts"])
         if sampled is None:
-            sample, sampled = sampler(a.dump, meta), {}
+            sample, sampled = sampler(folder, meta), {}
             for t in threads:
                 torch.set_num_threads(t)
                 sampled[t] = statistics.median(sample(a.batches) for _ in range(a.repeats)) if sample else None
             sample = None
-        degrees = np.diff(np.load(os.path.join(a.dump, "indptr.npy"))).astype(np.float32)
+        degrees = np.diff(np.load(os.path.join(folder, "indptr.npy"))).astype(np.float32)
         elem = {"float32": torch.float32, "float16": torch.float16}[meta["elem"]]
         table = torch.empty(meta["nodes"], dim, dtype=elem)
         for lo in range(0, len(table), 1 << 16):

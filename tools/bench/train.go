@@ -105,8 +105,8 @@ type OpSeconds struct {
 // memory whole; report is called with each result as it is known.
 func RunTrain(ctx context.Context, o TrainOptions, report func(TrainResult)) error {
 	o.defaults()
-	for i, dim := range o.Dims {
-		if err := o.dim(ctx, dim, i == 0, report); err != nil {
+	for _, dim := range o.Dims {
+		if err := o.dim(ctx, dim, report); err != nil {
 			return fmt.Errorf("bench train: %d features: %w", dim, err)
 		}
 	}
@@ -114,7 +114,7 @@ func RunTrain(ctx context.Context, o TrainOptions, report func(TrainResult)) err
 }
 
 // dim measures all models on features of one width.
-func (o *TrainOptions) dim(ctx context.Context, dim int, first bool, report func(TrainResult)) (err error) {
+func (o *TrainOptions) dim(ctx context.Context, dim int, report func(TrainResult)) (err error) {
 	s, err := o.open(ctx, dim)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (o *TrainOptions) dim(ctx context.Context, dim int, first bool, report func
 		return err
 	}
 	if o.DumpDir != "" {
-		if err := o.dump(mb, batches, dim, first); err != nil {
+		if err := o.dump(mb, batches, dim); err != nil {
 			return err
 		}
 	}

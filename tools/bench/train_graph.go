@@ -68,9 +68,9 @@ type trainDump struct {
 // dump writes the batches as numpy arrays: DumpDir/DIM/meta.json and, for
 // batch i, i/input, i/seeds (rows), i/labels, and for layer l, the input's first,
 // i/indptr_l and i/indices_l (sources by position; the destinations are the
-// first sources). The first width also writes the whole graph, by destination:
-// DumpDir/indptr (int64), DumpDir/indices and DumpDir/train, the seeds' rows.
-func (o *TrainOptions) dump(mb *store.MacroBatch, batches []mini.Batch, dim int, graph bool) error {
+// first sources). Beside them lies the whole graph by destination, whose rows
+// another width numbers differently: indptr (int64), indices, and train, the seeds' rows.
+func (o *TrainOptions) dump(mb *store.MacroBatch, batches []mini.Batch, dim int) error {
 	dir := filepath.Join(o.DumpDir, fmt.Sprint(dim))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -102,15 +102,12 @@ func (o *TrainOptions) dump(mb *store.MacroBatch, batches []mini.Batch, dim int,
 			return err
 		}
 	}
-	if !graph {
-		return nil
-	}
 	indptr := make([]int64, 1, mb.Rows+1)
 	for _, s := range mb.In.Spans {
 		indptr = append(indptr, indptr[len(indptr)-1]+s.End-s.Begin)
 	}
-	return errors.Join(writeNpy(filepath.Join(o.DumpDir, "indptr.npy"), "<i8", indptr), writeNpy(filepath.Join(o.DumpDir, "train.npy"), "<u4", mb.Seeds),
-		npyFile(filepath.Join(o.DumpDir, "indices.npy"), "<u4", int(indptr[len(indptr)-1]), func(w io.Writer) error {
+	return errors.Join(writeNpy(filepath.Join(dir, "indptr.npy"), "<i8", indptr), writeNpy(filepath.Join(dir, "train.npy"), "<u4", mb.Seeds),
+		npyFile(filepath.Join(dir, "indices.npy"), "<u4", int(indptr[len(indptr)-1]), func(w io.Writer) error {
 			for _, s := range mb.In.Spans {
 				if _, err := w.Write(blocks.Bytes(mb.In.Indices[s.Begin:s.End])); err != nil {
 					return err

@@ -53,7 +53,7 @@ func TestRunTrain(t *testing.T) {
 	if len(last) != 4*51 || int(binary.LittleEndian.Uint32(last[200:])) != len(indices)/4 {
 		t.Errorf("the last block has %d bytes of indptr and %d of indices", len(last), len(indices))
 	}
-	indptr, all := read(filepath.Join(o.DumpDir, "indptr.npy")), read(filepath.Join(o.DumpDir, "indices.npy"))
+	indptr, all := read(filepath.Join(o.DumpDir, "8", "indptr.npy")), read(filepath.Join(o.DumpDir, "8", "indices.npy"))
 	if edges := binary.LittleEndian.Uint64(indptr[len(indptr)-8:]); int(edges) != len(all)/4 || edges != o.Edges {
 		t.Errorf("the graph has %d edges in indptr and %d in indices, expected %d", edges, len(all)/4, o.Edges)
 	}
