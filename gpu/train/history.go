@@ -22,8 +22,9 @@ const historyEdges = 1 << 20
 // layer, computed exactly with the model as it was at the start of the epoch.
 //
 // An epoch trains each partition in one step of its plan, so that the step's
-// resident partitions are known beforehand and one row a training node is enough:
-// 4·dim + 16 bytes each, however large the graph.
+// resident partitions are known beforehand and one row of 4·dim bytes a training node is enough.
+// The rows lie in a temporary file, by partition; memory holds those that a step
+// trains, and 16 bytes a training node.
 type history struct {
 	dev   gpu.Device
 	parts []store.PartitionInfo
@@ -34,7 +35,8 @@ type history struct {
 	nodes   []uint64  // internal ids of training nodes, ascending
 	degrees []float32 // of each in the whole graph
 	missing []float32 // how many neighbours are not resident in its step
-	sums    gpu.Memory
+	sums    *states   // a row a training node
+	window  historyWindow
 
 	// Of the plan.
 	step     []int    // by partition: the step that trains it, −1: none
@@ -46,17 +48,27 @@ type history struct {
 	divisors, own   []float32     // of a batch, until its Sync
 }
 
-// newHistory finds the training nodes of a split column ("" the first) and makes
-// room for sums of dim elements. A memory budget (0: none) that cannot hold them is [store.ErrBudget].
-func newHistory(ctx context.Context, src Source, dev gpu.Device, split string, dim int, memory int64) (_ *history, err error) {
+// historyOptions configures a history. Zero values: the first split column, no bound
+// of memory, steps of any size.
+type historyOptions struct {
+	split       string
+	dim         int // columns of the hidden states
+	memoryBytes int64
+	resident    int    // partitions in memory at once, pinned ones included; 0: not known yet
+	tempDir     string // for the rows; "": the system's
+}
+
+// newHistory finds the training nodes of a split column and makes room for their rows. A
+// memory budget that cannot hold what a step needs is [store.ErrBudget].
+func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOptions) (_ *history, err error) {
 	m := src.Manifest()
-	h := &history{dev: dev, parts: m.Partitions, dim: dim, begins: []int{0}, step: make([]int, len(m.Partitions))}
+	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, begins: []int{0}, step: make([]int, len(m.Partitions))}
 	defer func() {
 		if err != nil {
 			err = firstError(err, h.close())
 		}
 	}()
-	column, err := m.SplitColumn(split)
+	column, err := m.SplitColumn(o.split)
 	if err != nil {
 		return nil, fmt.Errorf("train: history: %w", err)
 	}
@@ -81,8 +93,9 @@ func newHistory(ctx context.Context, src Source, dev gpu.Device, split string, d
 	}); err != nil {
 		return nil, err
 	}
-	if need := h.bytes() + programBytes; memory > 0 && need >= memory {
-		return nil, fmt.Errorf("train: history within %d bytes: %w: %d training nodes with %d hidden columns take %d beside the program", memory, store.ErrBudget, n, dim, h.bytes())
+	h.window.rows = h.windowRows(o)
+	if need := h.bytes() + programBytes; o.memoryBytes > 0 && need >= o.memoryBytes {
+		return nil, fmt.Errorf("train: history within %d bytes: %w: %d training nodes, %d of them in a step, with %d hidden columns take %d beside the program", o.memoryBytes, store.ErrBudget, n, h.window.rows, o.dim, h.bytes())
 	}
 	if n == 0 {
 		return nil, fmt.Errorf("train: history: %w: training nodes in split column %s", store.ErrNotFound, column.Name)
@@ -106,7 +119,10 @@ func newHistory(ctx context.Context, src Source, dev gpu.Device, split string, d
 	}); err != nil {
 		return nil, err
 	}
-	h.sums, err = dev.Alloc(int64(n) * int64(dim) * 4)
+	if err := h.window.open(dev, o.dim); err != nil {
+		return nil, err
+	}
+	h.sums, err = newStates(uint64(n), int64(o.dim)*4, false, o.tempDir)
 	return h, err
 }
 
@@ -115,15 +131,23 @@ func (h *history) len() int { return h.begins[len(h.begins)-1] }
 
 // bytes returns what the history holds outside the Go heap, and the edges of one addition.
 func (h *history) bytes() int64 {
-	return h.rowBytes() + 2*4*historyEdges
+	return h.memory() + 2*4*historyEdges
 }
 
-// rowBytes is what training nodes' rows hold.
-func (h *history) rowBytes() int64 {
+// memory is what is in memory of training nodes' rows; 0 for nil.
+func (h *history) memory() int64 {
 	if h == nil {
 		return 0
 	}
-	return int64(h.len()) * int64(4*h.dim+16)
+	return 16*int64(h.len()) + 4*int64(h.dim)*int64(h.window.rows)
+}
+
+// rowBytesRead returns what steps read of the rows so far; 0 for nil.
+func (h *history) rowBytesRead() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.window.read
 }
 
 // seconds returns the time spent on filling it for this epoch; 0 for nil.
@@ -135,27 +159,29 @@ func (h *history) seconds() float64 {
 }
 
 func (h *history) close() (err error) {
-	if h.sums != nil {
-		err = h.sums.Free()
-	}
+	err = h.window.close()
 	if h.mem != nil {
 		err = firstError(err, h.mem.Free())
 	}
+	h.sums.close()
 	h.sums, h.mem = nil, nil
 	return err
 }
 
-func (h *history) table() gpu.Tensor { return gpu.MatrixOf(h.sums, 0, h.len(), h.dim) }
-
 // begin empties the history for an epoch with the given plan.
-func (h *history) begin(q *gpu.Queue, plan store.Plan) error {
+func (h *history) begin(plan store.Plan) error {
 	h.spent = 0
-	q.Fill(h.table(), 0)
+	if err := h.sums.zero(int64(h.len())); err != nil {
+		return err
+	}
 	for p := range h.step {
 		h.step[p] = -1
 	}
 	h.resident = h.resident[:0]
 	for s, step := range plan.Steps {
+		if n := h.trainingNodes(step.Train); n > h.window.rows {
+			return fmt.Errorf("train: history: %w: step %d trains %d nodes, memory was set aside for %d: give more memory or fewer resident partitions", store.ErrBudget, s, n, h.window.rows)
+		}
 		in := make([]bool, len(h.parts))
 		for _, p := range step.Resident {
 			in[p] = true
@@ -186,15 +212,21 @@ func (h *history) add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, from, to 
 		for k := h.begins[p]; k < h.begins[p+1]; {
 			h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
 			first := k
-			for ; k < h.begins[p+1] && (k == first || len(h.indices) < historyEdges); k++ {
+			for ; k < h.begins[p+1] && k-first < h.window.rows && (k == first || len(h.indices) < historyEdges); k++ {
 				h.collect(k, p, from, to, c)
 			}
 			if len(h.indices) == 0 {
 				continue
 			}
+			if err := h.load(0, first, k); err != nil {
+				return err
+			}
 			g := gpu.Graph{NumDst: k - first, NumSrc: from.nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
-			q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, in, h.table().View(first, 0, k-first, h.dim))
+			q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, in, h.window.table(k-first, h.dim))
 			if err := q.Sync(ctx); err != nil {
+				return err
+			}
+			if err := h.sums.write(h.window.bytes(0, k-first, h.dim), uint64(first)); err != nil {
 				return err
 			}
 			if err := a.Reset(); err != nil {
@@ -249,7 +281,7 @@ func (h *history) owner(guess int, t tile, node uint64) int {
 func (h *history) of(q *gpu.Queue, a *gpu.Arena, mb *store.MacroBatch, seeds []uint32, layer int) *nn.History {
 	h.rows, h.divisors, h.own = h.rows[:0], h.divisors[:0], h.own[:0]
 	for _, row := range seeds {
-		k, ok := h.position(mb, row)
+		k, at, ok := h.position(mb, row)
 		if !ok {
 			q.Fail(fmt.Errorf("train: history: seed in row %d is no training node", row))
 			return nil
@@ -258,11 +290,11 @@ func (h *history) of(q *gpu.Queue, a *gpu.Arena, mb *store.MacroBatch, seeds []u
 		if have := degree - h.missing[k]; have > 0 {
 			divisor = degree / have
 		}
-		h.rows, h.divisors, h.own = append(h.rows, uint32(k)), append(h.divisors, divisor), append(h.own, degree)
+		h.rows, h.divisors, h.own = append(h.rows, uint32(at)), append(h.divisors, divisor), append(h.own, degree)
 	}
 	n := len(seeds)
 	rest := a.Matrix(q, n, h.dim)
-	q.Gather(rest, h.table(), a.Uint32s(q, h.rows))
+	q.Gather(rest, h.window.table(h.window.rows, h.dim), a.Uint32s(q, h.rows))
 	degrees, divisors := a.Vector(q, n, blocks.Float32), a.Vector(q, n, blocks.Float32)
 	q.Upload(degrees, blocks.Bytes(h.own))
 	q.Upload(divisors, blocks.Bytes(h.divisors))
@@ -270,16 +302,17 @@ func (h *history) of(q *gpu.Queue, a *gpu.Arena, mb *store.MacroBatch, seeds []u
 	return &nn.History{Layer: layer, Divisors: divisors, Rest: rest}
 }
 
-// position returns the place of the training node in a row of mb.
-func (h *history) position(mb *store.MacroBatch, row uint32) (int, bool) {
+// position returns the place of the training node in a row of mb, among all and in the window.
+func (h *history) position(mb *store.MacroBatch, row uint32) (k, at int, ok bool) {
 	for i := range mb.Partitions {
 		p := &mb.Partitions[i]
 		if row < p.Base || row-p.Base >= p.Nodes {
 			continue
 		}
 		lo := h.begins[p.ID]
-		k, ok := slices.BinarySearch(h.nodes[lo:h.begins[p.ID+1]], uint64(p.First)+uint64(row-p.Base))
-		return lo + k, ok
+		begin, in := h.window.at[p.ID]
+		k, found := slices.BinarySearch(h.nodes[lo:h.begins[p.ID+1]], uint64(p.First)+uint64(row-p.Base))
+		return lo + k, begin + k, in && found
 	}
-	return 0, false
+	return 0, 0, false
 }

@@ -88,7 +88,11 @@ func TestHistorySums(t *testing.T) {
 					}
 					defer func() { _ = e.Close() }()
 					e.tiles, e.memory = tilesOf(g.m.Partitions, c.tiles), c.tiles < 4
-					h, err := newHistory(t.Context(), g, dev, "", hidden, 0)
+					o := historyOptions{dim: hidden, tempDir: t.TempDir()}
+					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
+						o.resident = 2
+					}
+					h, err := newHistory(t.Context(), g, dev, o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -96,13 +100,13 @@ func TestHistorySums(t *testing.T) {
 					plan := historyPlan(c.parts)
 					states := hiddenStates(t, g, q, m)
 					for _, splits := range [][]string{nil, {"valid"}, nil} { // what a pass before left must not count
-						if err := h.begin(q, plan); err != nil {
+						if err := h.begin(plan); err != nil {
 							t.Fatal(err)
 						}
 						if _, err := e.run(t.Context(), q, m, h, splits...); err != nil {
 							t.Fatal(err)
 						}
-						checkHistory(t, g, q, h, plan, states)
+						checkHistory(t, g, h, plan, states)
 					}
 				})
 			}
@@ -110,11 +114,10 @@ func TestHistorySums(t *testing.T) {
 	}
 }
 
-func checkHistory(t *testing.T, g *memoryGraph, q *gpu.Queue, h *history, plan store.Plan, states []float32) {
+func checkHistory(t *testing.T, g *memoryGraph, h *history, plan store.Plan, states []float32) {
 	t.Helper()
 	sums := make([]float32, h.len()*h.dim)
-	q.Download(blocks.Bytes(sums), h.table())
-	if err := q.Sync(t.Context()); err != nil {
+	if err := h.sums.read(blocks.Bytes(sums), 0); err != nil {
 		t.Fatal(err)
 	}
 	owner := func(v uint32) store.PartitionID {
@@ -234,25 +237,29 @@ func TestHistoryRefused(t *testing.T) {
 	g := random(t, 300, 3, true)
 	dev := host.New(host.Options{Threads: 1})
 	defer func() { _ = dev.Close() }()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newHistory(t.Context(), g, dev, "", 8, programBytes); !errors.Is(err, store.ErrBudget) {
+	if _, err := newHistory(t.Context(), g, dev, historyOptions{dim: 8, memoryBytes: programBytes}); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("no memory: error %v, expected ErrBudget", err)
 	}
-	if _, err := newHistory(t.Context(), g, dev, "other", 8, 0); !errors.Is(err, store.ErrNotFound) {
+	if _, err := newHistory(t.Context(), g, dev, historyOptions{split: "other", dim: 8}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("unknown split: error %v, expected ErrNotFound", err)
 	}
-	h, err := newHistory(t.Context(), g, dev, "split", 8, 0)
+	h, err := newHistory(t.Context(), g, dev, historyOptions{split: "split", dim: 8, tempDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = h.close() }()
 	plan := historyPlan(3)
 	plan.Steps = append(plan.Steps, plan.Steps[0])
-	if err := h.begin(q, plan); err == nil {
+	if err := h.begin(plan); err == nil {
 		t.Error("a plan that trains partitions twice is not refused")
+	}
+	narrow, err := newHistory(t.Context(), g, dev, historyOptions{dim: 8, resident: 1, tempDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = narrow.close() }()
+	if err := narrow.begin(historyPlan(3)); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("a step of more training nodes than there is room for: error %v, expected ErrBudget", err)
 	}
 	c := Config{Layers: 1, History: true}
 	if err := c.Normalize(); err == nil {

@@ -38,7 +38,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	memory := cfg.MemoryBytes
 	var h *history
 	if cfg.History {
-		if h, err = newHistory(ctx, st, dev, cfg.Split, cfg.Hidden, memory); err != nil {
+		if h, err = newHistory(ctx, st, dev, historyOptions{split: cfg.Split, dim: cfg.Hidden, memoryBytes: memory, resident: residentPartitions(m, &cfg)}); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
@@ -73,13 +73,25 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, deviceOf(dev), it.Stats().Engine
-	s.sum.HistoryResidentBytes = h.rowBytes()
+	s.sum.HistoryResidentBytes, s.sum.HistoryRowBytes = h.memory(), h.rowBytesRead()
 	usage.into(&s.sum)
 	params, err := t.model.Params().Save(ctx, t.queue)
 	if err != nil {
 		return nil, err
 	}
 	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, Params: params}, nil
+}
+
+// residentPartitions is how many partitions a step holds as far as the
+// configuration says; 0: the budget will tell.
+func residentPartitions(m *store.Manifest, c *Config) int {
+	switch {
+	case c.Plan == "memory":
+		return len(m.Partitions)
+	case c.Buffer > 0:
+		return c.Buffer + len(m.Pinned)
+	}
+	return 0
 }
 
 // share returns the n-th part of what a budget leaves after the program itself; 0 stays no bound.

@@ -50,6 +50,7 @@ type Summary struct {
 	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test and passes for the history
 	HistoryBytes         int64     `json:"history_bytes,omitempty"`          // by passes for the history alone
 	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
+	HistoryRowBytes      int64     `json:"history_row_bytes,omitempty"`      // read by steps from the history's temporary file
 	BytesWritten         int64     `json:"bytes_written"`
 	Batches              int64     `json:"batches"`
 	SampledEdges         int64     `json:"sampled_edges"`
@@ -203,7 +204,7 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan store.Plan) (i
 		return 0, nil
 	}
 	start, before := time.Now(), s.eval.BytesRead()
-	if err := h.begin(s.t.queue, plan); err != nil {
+	if err := h.begin(plan); err != nil {
 		return 0, err
 	}
 	if _, err := s.eval.run(ctx, s.t.queue, s.t.model, h); err != nil {
@@ -223,7 +224,7 @@ func (s *session) validate(ctx context.Context, r *Epoch, best *float64) error {
 		h = nil
 	}
 	if h != nil { // the states that validation computes are those of the next epoch's start
-		if err := h.begin(s.t.queue, s.plan(r.Epoch)); err != nil {
+		if err := h.begin(s.plan(r.Epoch)); err != nil {
 			return err
 		}
 	}

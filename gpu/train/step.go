@@ -118,6 +118,11 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 		return err
 	}
 	defer release()
+	if t.history != nil {
+		if err := t.history.enter(mb.Step.Train); err != nil {
+			return fmt.Errorf("train: epoch %d, step %d: %w", epoch, mb.StepIndex, err)
+		}
+	}
 	pass := 0
 	for ; p.more(epoch, mb.StepIndex, &mb.Step, pass); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}

@@ -26,7 +26,7 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 	}
 	defer func() { _ = ev.Close() }()
 	if cfg.History {
-		if tr.history, err = newHistory(t.Context(), g, dev, "", cfg.Hidden, 0); err != nil {
+		if tr.history, err = newHistory(t.Context(), g, dev, historyOptions{dim: cfg.Hidden, tempDir: t.TempDir()}); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = tr.history.close() }()

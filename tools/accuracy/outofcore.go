@@ -142,7 +142,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		}
 		resident += s.HistoryResidentBytes
 		seconds = append(seconds, s.EpochSeconds...)
-		read = s.BytesRead / int64(len(s.EpochSeconds))
+		read = (s.BytesRead + s.HistoryRowBytes) / int64(len(s.EpochSeconds))
 	}
 	for i, n := range o.epochs {
 		r := &lines[i]
