@@ -3,7 +3,11 @@ package ingest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,20 +16,45 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/storetest"
 )
+
+// smallDisk mounts a file system of size bytes for the test, and returns where, and what
+// gives it another size.
+func smallDisk(t *testing.T, size int64) (dir string, resize func(size int64)) {
+	t.Helper()
+	dir = t.TempDir()
+	option := func(size int64) string { return fmt.Sprintf("size=%d", size) }
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, option(size)); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func(size int64) {
+		t.Helper()
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, option(size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// usedBytes is what the files of the file system at dir take.
+func usedBytes(t *testing.T, dir string) int64 {
+	t.Helper()
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		t.Fatal(err)
+	}
+	return int64(s.Blocks-s.Bfree) * s.Bsize
+}
 
 // TestDiskFull runs out of a real file system's room: an ingest leaves nothing
 // that opens and is resumed when there is room.
 func TestDiskFull(t *testing.T) {
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	disk, resize := smallDisk(t, 1<<20)
 	ctx, dir := context.Background(), filepath.Join(disk, "store")
 	input := randomGraph(8, 20_000, 200_000).write(t, false)
 	ingestAll := func(resume bool) error {
@@ -45,11 +74,74 @@ func TestDiskFull(t *testing.T) {
 	} else if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrNoVersion) {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=16m"); err != nil {
-		t.Fatal(err)
-	}
+	resize(16 << 20)
 	if err := ingestAll(true); err != nil {
 		t.Fatalf("resumed with room: %v", err)
 	}
 	whole(t, dir, 0)
+}
+
+// TestDiskFullAppend runs out of room at every stage of an append, from its first
+// file to its commit: each time with a little more room. It fails with
+// ENOSPC, and the store is the one before and whole; until there is room for all of it.
+func TestDiskFullAppend(t *testing.T) {
+	for _, ids := range []store.IDKind{store.IDsDense, store.IDsStrings} {
+		t.Run(string(ids), func(t *testing.T) {
+			disk, resize := smallDisk(t, 16<<20)
+			ctx, dir := context.Background(), filepath.Join(disk, "store")
+			edges := func(seed uint64, nodes, edges int) string {
+				rng := rand.New(rand.NewPCG(seed, 3))
+				var b strings.Builder
+				for range edges {
+					fmt.Fprintf(&b, "%d\t%d\n", rng.IntN(nodes), rng.IntN(nodes))
+				}
+				return b.String()
+			}
+			if _, err := ingest.Run(ctx, dir, openText(t, edges(1, 500, 4000), ids), ingest.Options{Partitions: 3, MemoryBytes: 256 << 20}); err != nil {
+				t.Fatal(err)
+			}
+			before := storetest.Lines(t, openStore(t, dir, 0), nil)
+			more := edges(2, 900, 20_000)
+			const step = 4 << 10
+			failed := 0
+			for room := int64(0); ; room += step {
+				if room > 8<<20 {
+					t.Fatalf("no room for the append in %d bytes", room)
+				}
+				resize(max(1<<12, usedBytes(t, disk)+room))
+				_, err := ingest.Append(ctx, dir, openText(t, more, ids), ingest.AppendOptions{MemoryBytes: 256 << 20})
+				if err == nil {
+					break
+				}
+				failed++
+				if !errors.Is(err, syscall.ENOSPC) {
+					t.Fatalf("with %d bytes free: %v, expected that the disk is full", room, err)
+				}
+				s, err := store.Open(dir, store.Options{})
+				if err != nil {
+					t.Fatalf("with %d bytes free, after the append failed: %v", room, err)
+				}
+				if v := s.Manifest().Version; v != 1 {
+					t.Fatalf("with %d bytes free the append failed and made version %d", room, v)
+				}
+				got := storetest.Lines(t, s, nil)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got, before) {
+					t.Fatalf("with %d bytes free: %s", room, difference(got, before))
+				}
+				whole(t, dir, 0)
+			}
+			if failed < 20 {
+				t.Errorf("%d appends failed, expected more stages: the store had room that statfs does not show", failed)
+			}
+			resize(16 << 20)
+			whole(t, dir, 0)
+			whole(t, dir, 1)
+			if m := openStore(t, dir, 0).Manifest(); m.Version != 2 || m.Edges != 24_000 || m.Nodes < 890 {
+				t.Errorf("version %d of %d nodes, %d edges", m.Version, m.Nodes, m.Edges)
+			}
+		})
+	}
 }
