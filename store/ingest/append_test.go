@@ -106,18 +106,7 @@ func TestAppendEqualsIngest(t *testing.T) {
 			} else if c.ids == store.IDsStrings {
 				name = func(k int) string { return fmt.Sprintf("n%d é", k*7919%1000) }
 			}
-			edges := textEdges
-			if c.ids == store.IDsDense { // an edge list of dense ids has no relation names
-				edges = func(seed uint64, lo, hi, n int, name func(int) string) string {
-					var b strings.Builder
-					for l := range strings.Lines(textEdges(seed, lo, hi, n, name)) {
-						f := strings.Split(l, "\t")
-						b.WriteString(f[0] + "\t" + f[1] + "\t" + f[3])
-					}
-					return b.String()
-				}
-			}
-			parts := []string{edges(1, 0, 300, 2000, name), edges(2, 300, 470, 700, name), edges(3, 400, 472, 900, name)}
+			parts := []string{textEdges(1, 0, 300, 2000, name), textEdges(2, 300, 470, 700, name), textEdges(3, 400, 472, 900, name)}
 			o := c.o
 			if o.Partitions == 0 {
 				o.Partitions = 4

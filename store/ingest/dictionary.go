@@ -455,8 +455,7 @@ func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
 		}
 	}()
 	scratch := make([]dictScratch, r.o.Threads)
-	names := map[string]bool{}
-	var mu sync.Mutex
+	var relations relationSet
 	add := func(worker int, b *EdgeBatch) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -468,18 +467,8 @@ func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
 		if err := d.add(&b.Dst, w); err != nil {
 			return err
 		}
-		if b.RelationNames.Len() > 0 {
-			mu.Lock()
-			for i := range b.RelationNames.Len() {
-				if n := b.RelationNames.At(i); !names[string(n)] {
-					names[string(n)] = true
-				}
-			}
-			many := len(names)
-			mu.Unlock()
-			if many > RelationsMax {
-				return Inputf(b.At.Of(0), "more than %d relations", RelationsMax)
-			}
+		if err := relations.add(b); err != nil {
+			return err
 		}
 		r.tick(int64(b.Len()))
 		return nil
@@ -505,13 +494,7 @@ func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
 			return nil, err
 		}
 	}
-	if len(names) > 0 {
-		r.state.Relations = nil
-		for n := range names {
-			r.state.Relations = append(r.state.Relations, n)
-		}
-		slices.Sort(r.state.Relations)
-	}
+	r.state.Relations = relations.sorted()
 	if err := d.freeze(ctx); err != nil {
 		return nil, err
 	}
@@ -525,9 +508,6 @@ func (r *run) idFiles(prefix string) idFiles {
 
 // denseEdges streams the source's edges with dense ids and numbered relations.
 func (r *run) denseEdges(ctx context.Context, emit func(worker int, b *EdgeBatch) error) error {
-	if r.dict == nil {
-		return r.src.Edges(ctx, r.srcEnv(), emit)
-	}
 	scratch := make([]denseScratch, r.o.Threads)
 	return r.src.Edges(ctx, r.srcEnv(), func(worker int, b *EdgeBatch) error {
 		dense, err := r.densify(b, &scratch[worker])
@@ -544,7 +524,7 @@ type denseScratch struct {
 	_         [64]byte
 }
 
-// densify returns b with dense ids; its arrays are w's.
+// densify returns b with dense ids and numbered relations; its arrays are w's, or b's.
 func (r *run) densify(b *EdgeBatch, w *denseScratch) (*EdgeBatch, error) {
 	out := *b
 	var err error

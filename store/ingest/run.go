@@ -171,40 +171,61 @@ func (r *run) tick(n int64) {
 	}
 }
 
-// resolveNodes finds the number of nodes.
+// resolveNodes finds the number of nodes, and the relations if edges carry their names.
 func (r *run) resolveNodes(ctx context.Context) error {
 	if r.desc.IDs != store.IDsDense {
 		return r.collectIDs(ctx)
 	}
 	n := r.desc.Nodes
-	if n < 0 {
-		r.phase("count nodes", "edges", r.desc.Edges)
-		largest := make([]maxID, r.o.Threads)
-		err := r.src.Edges(ctx, r.srcEnv(), func(worker int, b *EdgeBatch) error {
-			m := &largest[worker]
-			for i, s := range b.Src.Ints {
-				d := b.Dst.Ints[i]
-				if int64(s|d) < 0 {
-					return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
-				}
-				m.id = max(m.id, s+1, d+1)
-			}
-			r.tick(int64(b.Len()))
-			return ctx.Err()
-		})
+	if n < 0 || r.desc.HasRelation && len(r.desc.Relations) == 0 {
+		largest, err := r.surveyEdges(ctx)
 		if err != nil {
 			return err
 		}
-		for _, m := range largest {
-			n = max(n, int64(m.id))
+		if n < 0 {
+			if n, err = r.countKeyed(ctx, largest); err != nil {
+				return err
+			}
 		}
-		if n, err = r.countKeyed(ctx, n); err != nil {
-			return err
-		}
-		n = max(n, 0)
 	}
 	r.state.Nodes = uint64(n)
 	return nil
+}
+
+// surveyEdges reads all edges, with dense ids, for their relations' names, and returns one
+// more than the largest id.
+func (r *run) surveyEdges(ctx context.Context) (nodes int64, err error) {
+	r.phase("count nodes", "edges", r.desc.Edges)
+	largest := make([]maxID, r.o.Threads)
+	var relations relationSet
+	add := func(worker int, b *EdgeBatch) error {
+		m := &largest[worker]
+		for i, s := range b.Src.Ints {
+			d := b.Dst.Ints[i]
+			if int64(s|d) < 0 {
+				return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
+			}
+			m.id = max(m.id, s+1, d+1)
+		}
+		if err := relations.add(b); err != nil {
+			return err
+		}
+		r.tick(int64(b.Len()))
+		return ctx.Err()
+	}
+	if err := r.src.Edges(ctx, r.srcEnv(), add); err != nil {
+		return 0, err
+	}
+	for l := range r.desc.EdgeLists {
+		if err := r.src.EdgeList(ctx, r.srcEnv(), l, func(b *EdgeBatch) error { return add(0, b) }); err != nil {
+			return 0, err
+		}
+	}
+	r.state.Relations = relations.sorted()
+	for _, m := range largest {
+		nodes = max(nodes, int64(m.id))
+	}
+	return nodes, nil
 }
 
 // countKeyed is one more than the largest dense id of n−1 and the tables of nodes.
