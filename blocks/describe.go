@@ -22,15 +22,8 @@ type DescribeOptions struct {
 // Open checked, and shows payload as it is, damaged or not.
 func (f *File) Describe(w io.Writer, o DescribeOptions) error {
 	out := bufio.NewWriter(w)
-	d := &describer{f: f, w: out, most: o.Elements}
-	if d.most <= 0 {
-		d.most = math.MaxInt
-	}
-	name := ""
-	if f.header.Name != "" {
-		name = " " + f.header.Name
-	}
-	fmt.Fprintf(out, "%v%s, %d bytes, %d extents, %d rows\n", f.header.Kind, name, f.info.Size, len(f.foot.extents), f.Rows())
+	d := newDescriber(out, &f.header, f.ReadAt, o)
+	d.title("%s, %d bytes, %d extents, %d rows", d.name(), f.info.Size, len(f.foot.extents), f.Rows())
 	d.header()
 	for i, e := range f.foot.extents {
 		if i == d.most {
@@ -39,7 +32,7 @@ func (f *File) Describe(w io.Writer, o DescribeOptions) error {
 		}
 		d.extent(e)
 	}
-	d.footer()
+	d.footer(f.foot)
 	if d.err != nil {
 		return d.err
 	}
@@ -49,11 +42,25 @@ func (f *File) Describe(w io.Writer, o DescribeOptions) error {
 // describer prints a file front to back; at is how far it has come. The first
 // error sticks.
 type describer struct {
-	f    *File
+	h    *Header
+	read func(b []byte, offset int64) error
 	w    *bufio.Writer
 	at   int64
 	most int
 	err  error
+}
+
+func newDescriber(w *bufio.Writer, h *Header, read func(b []byte, offset int64) error, o DescribeOptions) *describer {
+	d := &describer{h: h, read: read, w: w, most: o.Elements}
+	if d.most <= 0 {
+		d.most = math.MaxInt
+	}
+	return d
+}
+
+// name is what the header calls the file.
+func (d *describer) name() string {
+	return strings.TrimRight(fmt.Sprintf("%v %s", d.h.Kind, d.h.Name), " ")
 }
 
 // bytesPerLine is how many bytes of a field one line shows.
@@ -63,7 +70,7 @@ const bytesPerLine = 8
 func (d *describer) take(n int) []byte {
 	b := make([]byte, n)
 	if d.err == nil {
-		d.err = d.f.readAt(b, d.at, "file")
+		d.err = d.read(b, d.at)
 	}
 	return b
 }
@@ -157,7 +164,7 @@ func (d *describer) title(format string, args ...any) {
 }
 
 func (d *describer) header() {
-	h := &d.f.header
+	h := d.h
 	d.title("header")
 	d.field(8, "magic %q", headerMagic)
 	d.u16("format version")
@@ -178,7 +185,7 @@ func (d *describer) header() {
 }
 
 func (d *describer) extent(e Extent) {
-	h := &d.f.header
+	h := d.h
 	d.title("extent %s: %d bytes, %d rows", h.ExtentName(e.ID), e.Length, e.Rows)
 	d.at = e.Offset
 	switch {
@@ -195,11 +202,16 @@ func (d *describer) extent(e Extent) {
 			return fmt.Sprintf("edge %d: src %d\n  relation %d\n  dst %d", i, q.Uint64(b), q.Uint64(b[8:]), q.Uint64(b[16:]))
 		})
 	default:
-		d.array(int64(e.Rows), int(h.RowBytes()), "rows", func(i int64, b []byte) string {
-			return fmt.Sprintf("row %d: %s", i, elements(b, h.Elem))
-		})
+		d.rows(e.Rows)
 	}
 	d.zeros(e.End()-d.at, "padding to alignment")
+}
+
+// rows prints n rows of elements.
+func (d *describer) rows(n uint64) {
+	d.array(int64(n), int(d.h.RowBytes()), "rows", func(i int64, b []byte) string {
+		return fmt.Sprintf("row %d: %s", i, elements(b, d.h.Elem))
+	})
 }
 
 func (d *describer) strings(e Extent) {
@@ -236,9 +248,9 @@ func abbreviate(b []byte) string {
 
 func (d *describer) row(e Extent) {
 	start := d.at
-	n := DirectoryBytes(d.f.header.Partitions)
+	n := DirectoryBytes(d.h.Partitions)
 	d.at = e.Offset + e.Length - n
-	dir, err := OpenDirectory(d.take(int(n)), d.f.header.Partitions, e.Length)
+	dir, err := OpenDirectory(d.take(int(n)), d.h.Partitions, e.Length)
 	d.at = start
 	if err != nil {
 		d.title("%v", err)
@@ -285,7 +297,7 @@ func (d *describer) bucket(dir *Directory, i int) {
 	list(edges, localBytes(dir.SrcNodes(i)), "src of edge")
 }
 
-func (d *describer) footer() {
+func (d *describer) footer(foot *footer) {
 	d.title("footer")
 	d.u64("file id")
 	extents := d.u64("extents")
@@ -293,7 +305,7 @@ func (d *describer) footer() {
 	d.crc("header checksum")
 	d.field(4, "reserved")
 	d.array(int64(extents), extentEntryBytes, "extents", func(i int64, _ []byte) string {
-		e := d.f.foot.extents[i]
+		e := foot.extents[i]
 		return fmt.Sprintf("extent id %d\n  offset %d\n  length %d\n  %d rows", e.ID, e.Offset, e.Length, e.Rows)
 	})
 	d.array(int64(chunks), 4, "checksums", func(i int64, b []byte) string {

@@ -101,6 +101,14 @@ func (l *EmbeddingLayout) Size() int64 {
 	return end + int64(l.Slots-1)*(end-l.first[0])
 }
 
+// Rows is the number of nodes of all partitions.
+func (l *EmbeddingLayout) Rows() (rows uint64) {
+	for _, n := range l.Nodes {
+		rows += n
+	}
+	return rows
+}
+
 // ExtentName is how messages name a plane of a partition.
 func (l *EmbeddingLayout) ExtentName(p PartitionID, plane, slot int) string {
 	return fmt.Sprintf("%s plane %d slot %d", l.Header.ExtentName(uint64(p)), plane, slot)
@@ -205,52 +213,58 @@ func CreateEmbedding(fs vfs.FS, path string, l *EmbeddingLayout, fill func(p Par
 
 // OpenEmbedding reads and checks the header and directory of an Embedding
 // file, and its length.
-func OpenEmbedding(fs vfs.FS, path string) (_ *EmbeddingLayout, err error) {
+func OpenEmbedding(fs vfs.FS, path string) (*EmbeddingLayout, error) {
+	var l *EmbeddingLayout
+	err := withEmbedding(fs, path, func(_ vfs.File, open *EmbeddingLayout) error {
+		l = open
+		return nil
+	})
+	return l, err
+}
+
+// withEmbedding opens an Embedding file for as long as fn runs.
+func withEmbedding(fs vfs.FS, path string, fn func(f vfs.File, l *EmbeddingLayout) error) (err error) {
 	f, err := fs.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	stat, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return fmt.Errorf("open %s: %w", path, err)
 	}
-	l, err := readEmbedding(f, stat.Size())
+	l, err := readEmbedding(f, path, stat.Size())
 	if err != nil {
-		return nil, locate(err, path, "", 0)
+		return err
 	}
-	return l, nil
+	return fn(f, l)
 }
 
-func readEmbedding(f vfs.File, size int64) (*EmbeddingLayout, error) {
-	if size < HeaderBytes {
-		return nil, corruptf("header", 0, "the file has %d bytes, a header alone %d", size, HeaderBytes)
-	}
-	b := make([]byte, HeaderBytes)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return nil, err
-	}
-	h, err := decodeHeader(b)
+func readEmbedding(f vfs.File, path string, size int64) (*EmbeddingLayout, error) {
+	h, _, err := readHeader(f, path, size)
 	if err != nil {
 		return nil, err
 	}
+	fail := func(extent string, offset int64, format string, args ...any) (*EmbeddingLayout, error) {
+		return nil, locate(corruptf(extent, offset, format, args...), path, "", 0)
+	}
 	if h.Kind != Embedding {
-		return nil, corruptf("header", 0, "it is a %v file, expected %v", h.Kind, Embedding)
+		return fail("header", 0, "it is a %v file, expected %v", h.Kind, Embedding)
 	}
 	n := AlignUp(embeddingFixedBytes + 8*int64(h.Partitions) + 4)
 	if size < HeaderBytes+n {
-		return nil, corruptf("directory", HeaderBytes, "the file has %d bytes, its directory ends at %d", size, HeaderBytes+n)
+		return fail("directory", HeaderBytes, "the file has %d bytes, its directory ends at %d", size, HeaderBytes+n)
 	}
 	d := make([]byte, n)
-	if _, err := f.ReadAt(d, HeaderBytes); err != nil {
+	if err := readFull(f, path, d, HeaderBytes, "directory"); err != nil {
 		return nil, err
 	}
 	l, err := decodeEmbeddingDirectory(h, d)
 	if err != nil {
-		return nil, err
+		return nil, locate(err, path, "", 0)
 	}
 	if size != l.Size() {
-		return nil, corruptf("file", 0, "%d bytes, expected %d", size, l.Size())
+		return fail("file", 0, "%d bytes, expected %d", size, l.Size())
 	}
 	return l, nil
 }

@@ -48,18 +48,9 @@ func (f *File) load() error {
 		return fmt.Errorf("open %s: %w", f.path, err)
 	}
 	size := stat.Size()
-	if size < HeaderBytes {
-		return locate(corruptf("header", 0, "the file has %d bytes, a header alone %d", size, HeaderBytes), f.path, "", 0)
-	}
-	head := make([]byte, HeaderBytes)
-	if err := f.readAt(head, 0, "header"); err != nil {
+	var headerCRC uint32
+	if f.header, headerCRC, err = readHeader(f.file, f.path, size); err != nil {
 		return err
-	}
-	if f.header, err = decodeHeader(head); err != nil {
-		if errors.Is(err, ErrFormatVersion) {
-			return fmt.Errorf("open %s: %w", f.path, err)
-		}
-		return locate(err, f.path, "", 0)
 	}
 	if size < HeaderBytes+footerFixedBytes+trailerBytes {
 		return locate(corruptf("footer", -1, "the file has %d bytes: it was cut short or not finished", size), f.path, "", 0)
@@ -82,7 +73,7 @@ func (f *File) load() error {
 	if sum := Checksum(b); sum != t.crc {
 		return locate(corruptf("footer", t.offset, "checksum %08x, expected %08x", sum, t.crc), f.path, "", 0)
 	}
-	if f.foot, err = decodeFooter(b, &f.header, le32(head[hdrChecksum:]), t.offset); err != nil {
+	if f.foot, err = decodeFooter(b, &f.header, headerCRC, t.offset); err != nil {
 		return locate(err, f.path, "", 0)
 	}
 	f.info = FileInfo{Size: size, FooterChecksum: t.crc}
@@ -109,14 +100,19 @@ func (f *File) indexExtents() error {
 
 // readAt fills b from offset; a file that ends early is corrupt.
 func (f *File) readAt(b []byte, offset int64, what string) error {
-	n, err := f.file.ReadAt(b, offset)
+	return readFull(f.file, f.path, b, offset, what)
+}
+
+// readFull is readAt for a file that is not a File.
+func readFull(f vfs.File, path string, b []byte, offset int64, what string) error {
+	n, err := f.ReadAt(b, offset)
 	if n == len(b) {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return locate(corruptf(what, offset, "the file ends after %d of %d bytes", n, len(b)), f.path, "", 0)
+		return locate(corruptf(what, offset, "the file ends after %d of %d bytes", n, len(b)), path, "", 0)
 	}
-	return fmt.Errorf("read %s: %s at byte %d: %w", f.path, what, offset, err)
+	return fmt.Errorf("read %s: %s at byte %d: %w", path, what, offset, err)
 }
 
 // ReadAt fills b from an offset of the file, unchecked: for callers who check what

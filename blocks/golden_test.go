@@ -154,20 +154,65 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkEveryByte(t, got.String(), raw)
-			path := filepath.Join("testdata", s.name+".txt")
-			if *rewrite {
-				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("%s differs from what this build writes; if the format was meant to change, bump its version and run with -rewrite\n%s", path, got.String())
-			}
+			golden(t, s.name, got.Bytes())
 		})
+	}
+}
+
+// golden compares a description with its file in testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *rewrite {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from what this build writes; if the format was meant to change, bump its version and run with -rewrite\n%s", path, got)
+	}
+}
+
+// TestGoldenEmbedding is TestGolden for the kind that is written in place.
+func TestGoldenEmbedding(t *testing.T) {
+	fs := vfs.NewMem()
+	l, err := blocks.NewEmbeddingLayout(blocks.Header{FileID: 11, Elem: blocks.Float32, Dim: 2, Name: "entity"}, 2, 3, []uint64{2, 0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = blocks.CreateEmbedding(fs, "f", l, func(p blocks.PartitionID, plane int, first uint64, rows []byte) error {
+		v, err := blocks.View[float32](rows)
+		for i := range v {
+			v[i] = float32(100*int(p)+10*plane+2*int(first)+i) / 8
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := readAll(t, fs, "f")
+	var got bytes.Buffer
+	if err := blocks.DescribeEmbedding(fs, "f", &got, blocks.DescribeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	checkEveryByte(t, got.String(), raw)
+	golden(t, "embedding", got.Bytes())
+
+	got.Reset()
+	if err := blocks.DescribeEmbedding(fs, "f", &got, blocks.DescribeOptions{Elements: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 more: rows", "17 more extents", "2 more: partitions"} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("no %q in\n%s", want, got.String())
+		}
+	}
+	if err := blocks.DescribeEmbedding(fs, "missing", &got, blocks.DescribeOptions{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }
 

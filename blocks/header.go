@@ -2,8 +2,11 @@ package blocks
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Header says what a block file holds. It is written once, when the file is
@@ -169,4 +172,35 @@ func decodeHeader(b []byte) (Header, error) {
 		return fail("%v", err)
 	}
 	return h, nil
+}
+
+// ReadHeader returns the checked header of the block file path, of any kind.
+func ReadHeader(fs vfs.FS, path string) (_ Header, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return Header{}, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	stat, err := f.Stat()
+	if err != nil {
+		return Header{}, fmt.Errorf("open %s: %w", path, err)
+	}
+	h, _, err := readHeader(f, path, stat.Size())
+	return h, err
+}
+
+// readHeader reads the header of a file of size bytes, and its checksum.
+func readHeader(f vfs.File, path string, size int64) (Header, uint32, error) {
+	if size < HeaderBytes {
+		return Header{}, 0, locate(corruptf("header", 0, "the file has %d bytes, a header alone %d", size, HeaderBytes), path, "", 0)
+	}
+	b := make([]byte, HeaderBytes)
+	if err := readFull(f, path, b, 0, "header"); err != nil {
+		return Header{}, 0, err
+	}
+	h, err := decodeHeader(b)
+	if errors.Is(err, ErrFormatVersion) {
+		return h, 0, fmt.Errorf("open %s: %w", path, err)
+	}
+	return h, le32(b[hdrChecksum:]), locate(err, path, "", 0)
 }

@@ -27,7 +27,7 @@ by reading the topology: where it is small, or with --degrees yes.
 
 Or show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
 what they say. Header and footer are checked; the payload is shown as it is.`,
-		Example: "  gstore inspect cora.gstore\n  gstore inspect cora.gstore/data/000001.gsb --elements 4",
+		Example: "  gstore inspect cora.gstore\n  gstore inspect cora.gstore/data/topology-000001.gsb --elements 4",
 		Args:    exactArgs("STORE or FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.elements < 0 {

@@ -12,6 +12,13 @@ import (
 // inspectFile prints a block file's bytes with their meaning, at most elements
 // of each array (0 = all); with --json its header and extents.
 func inspectFile(e *env, path string, elements int) (err error) {
+	h, err := blocks.ReadHeader(vfs.Default, path)
+	if err != nil {
+		return err
+	}
+	if h.Kind == blocks.Embedding {
+		return inspectEmbedding(e, path, elements)
+	}
 	f, err := blocks.Open(vfs.Default, path)
 	if err != nil {
 		return err
@@ -23,11 +30,38 @@ func inspectFile(e *env, path string, elements int) (err error) {
 	for _, x := range f.Extents() {
 		e.event("extent", map[string]any{"id": x.ID, "offset": x.Offset, "bytes": x.Length, "rows": x.Rows})
 	}
-	h, info := f.Header(), f.Info()
+	info := f.Info()
 	e.event("summary", map[string]any{
 		"kind": h.Kind.String(), "name": h.Name, "file_id": h.FileID, "elem": h.Elem.String(), "dim": h.Dim,
 		"partitions": h.Partitions, "extents": len(f.Extents()), "rows": f.Rows(), "bytes": info.Size,
 		"footer_checksum": fmt.Sprintf("%08x", info.FooterChecksum),
+	})
+	return nil
+}
+
+// inspectEmbedding is inspectFile for a file that is written in place.
+func inspectEmbedding(e *env, path string, elements int) error {
+	if !e.json {
+		return blocks.DescribeEmbedding(vfs.Default, path, e.stdout, blocks.DescribeOptions{Elements: elements})
+	}
+	l, err := blocks.OpenEmbedding(vfs.Default, path)
+	if err != nil {
+		return err
+	}
+	for slot := range l.Slots {
+		for p, n := range l.Nodes {
+			for plane := range l.Planes {
+				id := blocks.PartitionID(p)
+				e.event("extent", map[string]any{"id": p, "plane": plane, "slot": slot,
+					"offset": l.Offset(id, plane, slot), "bytes": l.PayloadBytes(id), "rows": n})
+			}
+		}
+	}
+	h := l.Header
+	e.event("summary", map[string]any{
+		"kind": h.Kind.String(), "name": h.Name, "file_id": h.FileID, "elem": h.Elem.String(), "dim": h.Dim,
+		"partitions": h.Partitions, "extents": l.Slots * l.Planes * len(l.Nodes), "rows": l.Rows(), "bytes": l.Size(),
+		"planes": l.Planes, "slots": l.Slots,
 	})
 	return nil
 }

@@ -43,12 +43,24 @@ func TestInspectFile(t *testing.T) {
 	if err := os.WriteFile(damaged, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	table := filepath.Join(t.TempDir(), "e.gsb")
+	layout, err := blocks.NewEmbeddingLayout(blocks.Header{Elem: blocks.Float32, Dim: 2, Name: "entity"}, 2, 2, []uint64{1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func(blocks.PartitionID, int, uint64, []byte) error { return nil }
+	if _, err := blocks.CreateEmbedding(vfs.Default, table, layout, fill); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args   []string
 		code   int
 		stdout string
 		stderr string
 	}{
+		{[]string{"inspect", table}, ExitOK, "extent embedding entity 1 plane 1 slot 1: 16 bytes, 2 rows", ""},
+		{[]string{"inspect", table, "--elements", "1"}, ExitOK, "7 more extents", ""},
+		{[]string{"--json", "inspect", table}, ExitOK, `"planes":2`, ""},
 		{[]string{"inspect", path}, ExitOK, "row 1: -2", ""},
 		{[]string{"inspect", path, "--elements", "1"}, ExitOK, "1 more: rows", ""},
 		{[]string{"--json", "inspect", path}, ExitOK, `"kind":"node column"`, ""},
