@@ -83,6 +83,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum returns the CRC-32C of b, the checksum used throughout the format.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
+// ChecksumUpdate returns the Checksum of what sum is that of, followed by b. That of nothing is 0.
+func ChecksumUpdate(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
+
 // AlignUp returns the smallest multiple of [Alignment] that is ≥ n ≥ 0.
 func AlignUp(n int64) int64 { return (n + Alignment - 1) &^ (Alignment - 1) }
 

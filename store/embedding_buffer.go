@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,11 +16,12 @@ import (
 // is wanted for another one or when [MacroBatches.Checkpoint] asks, into the slot on disk that
 // no checkpoint names.
 //
-// Writing back is the reader goroutine's work, between waiting for a slot and
-// reading into it: it overlaps with training as reading does. io is held
-// while bytes move, so that a checkpoint comes between transfers and sees every partition either in memory or
-// wholly written. The rest needs no lock: the reader touches slots that no step in hand
-// uses, the trainer those in its hands, and the pipeline orders the two.
+// Writing back is the writer goroutine's work ([MacroBatches.writeBack]), reading the reader's: both overlap with
+// training and with each other. io is held shared while bytes move and exclusively by a checkpoint,
+// which so comes between transfers and sees every partition either in memory or
+// wholly written. The rest needs no lock: writer and reader touch slots that no step in hand
+// uses, the trainer those in its hands, and the pipeline orders the three: a slot is the writer's once the
+// steps that use it are released, the reader's once it is written back, the trainer's once it is loaded.
 type embeddingBuffer struct {
 	table   *Table
 	planes  [][]byte // the buffer's
@@ -27,7 +29,7 @@ type embeddingBuffer struct {
 	threads int
 	layout  *layout
 
-	io    sync.Mutex
+	io    sync.RWMutex
 	slots []embeddingSlot // what memory holds, which lags behind what is scheduled
 	where []int32         // partition → slot that holds it, −1 = none
 
@@ -88,45 +90,54 @@ func (e *embeddingBuffer) views(slot int, p PartitionID) [][]byte {
 	return views
 }
 
-// swap writes back what lies in the loads' slots, and reads the loads.
-func (e *embeddingBuffer) swap(ctx context.Context, loads []slotLoad, st *stepMeter) error {
-	e.io.Lock()
-	defer e.io.Unlock()
-	var out []int
-	seen := make(map[int]bool, len(loads))
-	evict := func(slot int) {
-		if e.slots[slot].dirty && !seen[slot] {
-			seen[slot] = true
-			out = append(out, slot)
-		}
-	}
+// evict writes back what lies in the loads' slots, which then hold nothing. Writes under way are
+// finished even if ctx ends: half of one would cost the partition's rows since the last checkpoint.
+func (e *embeddingBuffer) evict(ctx context.Context, loads []slotLoad, st *stepMeter) error {
+	e.io.RLock()
+	defer e.io.RUnlock()
+	var leaving []int
 	for _, l := range loads {
-		evict(l.slot)
 		// After an epoch was broken off, a slot may hold rows of a partition that is
 		// read again elsewhere.
-		if at := e.where[l.part]; at >= 0 {
-			evict(int(at))
+		for _, slot := range []int{l.slot, int(e.where[l.part])} {
+			if slot >= 0 && e.slots[slot].part >= 0 && !slices.Contains(leaving, slot) {
+				leaving = append(leaving, slot)
+			}
+		}
+	}
+	var out []int
+	var bytes, changed int64
+	for _, slot := range leaving {
+		if e.slots[slot].dirty {
+			p := PartitionID(e.slots[slot].part)
+			out = append(out, slot)
+			bytes += int64(len(e.planes)) * e.table.PlaneBytes(p)
+			changed += int64(len(e.planes)) * e.table.layout.PayloadBytes(p)
 		}
 	}
 	start := time.Now()
-	if err := e.write(ctx, out); err != nil {
+	if err := e.write(context.WithoutCancel(ctx), out); err != nil {
 		return err
 	}
-	written := time.Since(start)
-	var bytes, changed int64
-	for _, slot := range out {
-		p := PartitionID(e.slots[slot].part)
-		bytes += int64(len(e.planes)) * e.table.PlaneBytes(p)
-		changed += int64(len(e.planes)) * e.table.layout.PayloadBytes(p)
+	took := time.Since(start)
+	for _, slot := range leaving {
+		e.where[e.slots[slot].part] = -1
+		e.slots[slot] = embeddingSlot{part: -1}
 	}
-	st.wrote(bytes, written)
-	for _, l := range loads {
-		e.forget(l.slot)
-		if at := e.where[l.part]; at >= 0 {
-			e.forget(int(at))
-		}
-	}
-	start = time.Now()
+	st.wrote(bytes, took)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Write += took
+	e.stats.EvictedBytes += bytes
+	e.stats.ChangedBytes += changed
+	return nil
+}
+
+// load reads the loads' rows into their slots, which hold nothing.
+func (e *embeddingBuffer) load(ctx context.Context, loads []slotLoad, st *stepMeter) error {
+	e.io.RLock()
+	defer e.io.RUnlock()
+	start := time.Now()
 	if err := parallel(len(loads), e.threads, func(i int) error {
 		l := loads[i]
 		views := e.views(l.slot, l.part)
@@ -140,27 +151,18 @@ func (e *embeddingBuffer) swap(ctx context.Context, loads []slotLoad, st *stepMe
 	}); err != nil {
 		return err
 	}
+	st.took(start)
 	for _, l := range loads {
 		e.slots[l.slot].part = int32(l.part)
 		e.where[l.part] = int32(l.slot)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.Write += written
 	e.stats.Read += time.Since(start)
-	e.stats.EvictedBytes += bytes
-	e.stats.ChangedBytes += changed
 	for _, l := range loads {
 		e.stats.ReadBytes += int64(len(e.planes)) * e.table.PlaneBytes(l.part)
 	}
 	return nil
-}
-
-func (e *embeddingBuffer) forget(slot int) {
-	if p := e.slots[slot].part; p >= 0 {
-		e.where[p] = -1
-	}
-	e.slots[slot] = embeddingSlot{part: -1}
 }
 
 // write stores the slots' partitions in the table; they are clean then.

@@ -15,7 +15,8 @@ import (
 // It owns the partition buffer: all memory for the run, allocated when it is
 // made. While the caller trains on step k, a reader goroutine reads the steps
 // after it and an assembler goroutine makes their adjacency, as far ahead as
-// the buffer has room.
+// the buffer has room. A third one writes a table's rows back as soon as the step that
+// last uses a slot is released.
 //
 //	it, err := s.MacroBatches(ctx, store.MacroOptions{Capacity: 4, Features: []string{"x"}, Labels: true})
 //	defer it.Close()
@@ -245,6 +246,9 @@ func (it *MacroBatches) submit(steps []*scheduled) {
 	it.pipe.open(ctx, stop)
 	it.running.Go(func() { it.pipe.finish(it.read(ctx)) })
 	it.running.Go(func() { it.pipe.finish(it.build(ctx)) })
+	if it.emb != nil {
+		it.running.Go(func() { it.pipe.finish(it.writeBack(ctx)) })
+	}
 }
 
 // halt stops the goroutines and forgets what was scheduled beyond the steps

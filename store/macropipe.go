@@ -13,6 +13,7 @@ import (
 //	read topology ─ staged ─► assemble ─ assembled ─┐
 //	read columns  ─ loaded ──────────────────────── ready ─► train ─ released
 //
+// Where there is a table, its writer frees slots for the reader: released ─► write back ─ freed.
 // Staging, adjacencies and slots free up as a later stage passes; a stage
 // whose target is in use waits for that. That is all back-pressure there is.
 type pipeline struct {
@@ -23,6 +24,8 @@ type pipeline struct {
 	staged    int64        // topology is in the staging area
 	assembled int64        // staging may be overwritten
 	loaded    int64        // columns are in their slots
+	freed     int64        // with a table: loads, counted over all steps, whose slots are written back
+	cleared   int64        // with a table: steps all of whose loads are freed
 	ready     int64
 	released  int64
 	seedCount map[int64]int

@@ -16,6 +16,7 @@ import (
 // their slots. Topology comes first, so that it is assembled while columns are read.
 func (it *MacroBatches) read(ctx context.Context) error {
 	p := it.pipe
+	var loads int64 // read so far, over all steps
 	for seq := int64(0); ; seq++ {
 		s := p.step(seq)
 		if s == nil {
@@ -43,7 +44,7 @@ func (it *MacroBatches) read(ctx context.Context) error {
 			waiting := time.Now()
 			n := 0
 			if !p.wait(func() bool {
-				for n < len(rest) && rest[n].after < p.released {
+				for n < len(rest) && (it.emb == nil && rest[n].after < p.released || p.freed > loads+int64(n)) {
 					n++
 				}
 				return n > 0
@@ -54,9 +55,43 @@ func (it *MacroBatches) read(ctx context.Context) error {
 			if err := it.loadColumns(ctx, rest[:n], st); err != nil {
 				return err
 			}
-			rest = rest[n:]
+			rest, loads = rest[n:], loads+int64(n)
+		}
+		if it.emb != nil && !p.wait(func() bool { return p.cleared > seq }) {
+			return ctx.Err()
 		}
 		p.advance(&p.loaded, seq+1)
+	}
+}
+
+// writeBack is the writer goroutine of a table: for one step after the other it
+// stores what lies in the slots to load into, as soon as the steps that use it are released. So it
+// overlaps with training and with the reader's work for the step before.
+func (it *MacroBatches) writeBack(ctx context.Context) error {
+	p := it.pipe
+	for seq := int64(0); ; seq++ {
+		s := p.step(seq)
+		if s == nil {
+			return ctx.Err()
+		}
+		st := it.stats.step(s)
+		for rest := s.loads; len(rest) > 0; {
+			n := 0
+			if !p.wait(func() bool {
+				for n < len(rest) && rest[n].after < p.released {
+					n++
+				}
+				return n > 0
+			}) {
+				return ctx.Err()
+			}
+			if err := it.emb.evict(ctx, rest[:n], st); err != nil {
+				return err
+			}
+			p.advance(&p.freed, p.freed+int64(n))
+			rest = rest[n:]
+		}
+		p.advance(&p.cleared, seq+1)
 	}
 }
 
@@ -86,7 +121,7 @@ func (it *MacroBatches) loadColumns(ctx context.Context, loads []slotLoad, st *s
 		return err
 	}
 	if it.emb != nil {
-		if err := it.emb.swap(ctx, loads, st); err != nil {
+		if err := it.emb.load(ctx, loads, st); err != nil {
 			return err
 		}
 	}

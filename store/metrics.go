@@ -23,7 +23,7 @@ type StepStats struct {
 	Edges         int64 // of all directions made
 	NewEdges      int64 // decoded; the others were copied from the last step
 
-	Read        time.Duration // time with requests in flight
+	Read        time.Duration // time with requests in flight, a table's included
 	Write       time.Duration // time of writing back
 	WaitBuffers time.Duration // the disk idle: no slot or staging area was free
 	Assemble    time.Duration

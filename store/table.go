@@ -318,16 +318,38 @@ func (t *Table) Read(ctx context.Context, p PartitionID, planes ...[]byte) error
 	if err != nil {
 		return err
 	}
-	if err := t.engine.Do(ctx, t.requests(blockio.Read, p, s.Slot, planes), nil); err != nil {
+	// Pieces are summed as they come, while the rest is read.
+	var batch []blockio.Request
+	var planeOf []int
+	left := make([]int64, len(planes)) // of the payload, not yet summed
+	sums := make([]uint32, len(planes))
+	for i, b := range planes {
+		left[i] = t.layout.PayloadBytes(p)
+		at := t.layout.Offset(p, i, s.Slot)
+		for piece := range slices.Chunk(b, tablePieceBytes) {
+			batch = append(batch, blockio.Request{File: t.file, Offset: at, Buf: piece})
+			planeOf = append(planeOf, i)
+			at += int64(len(piece))
+		}
+	}
+	if err := t.engine.Do(ctx, batch, blockio.InOrder(len(batch), func(k int) {
+		i := planeOf[k]
+		n := min(left[i], int64(len(batch[k].Buf)))
+		sums[i] = blocks.ChecksumUpdate(sums[i], batch[k].Buf[:n])
+		left[i] -= n
+	})); err != nil {
 		return err
 	}
-	for i, b := range planes {
-		if err := t.verifyPlane(p, i, s, b); err != nil {
+	for i := range planes {
+		if err := t.checkSum(p, i, s, sums[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// tablePieceBytes is how much of a plane is read before it is summed.
+const tablePieceBytes = 1 << 20
 
 // readPlane is Read for one plane.
 func (t *Table) readPlane(ctx context.Context, p PartitionID, plane int, b []byte) error {
@@ -338,11 +360,12 @@ func (t *Table) readPlane(ctx context.Context, p PartitionID, plane int, b []byt
 	if err := t.engine.Do(ctx, []blockio.Request{{File: t.file, Offset: t.layout.Offset(p, plane, s.Slot), Buf: b}}, nil); err != nil {
 		return err
 	}
-	return t.verifyPlane(p, plane, s, b)
+	return t.checkSum(p, plane, s, blocks.Checksum(b[:t.layout.PayloadBytes(p)]))
 }
 
-func (t *Table) verifyPlane(p PartitionID, plane int, s tableSlot, b []byte) error {
-	if sum := blocks.Checksum(b[:t.layout.PayloadBytes(p)]); sum != s.Sums[plane] {
+// checkSum compares the checksum of what was read of a plane.
+func (t *Table) checkSum(p PartitionID, plane int, s tableSlot, sum uint32) error {
+	if sum != s.Sums[plane] {
 		return &blocks.CorruptError{Path: t.dataPath(t.record.File), Extent: t.layout.ExtentName(p, plane, s.Slot),
 			Offset: t.layout.Offset(p, plane, s.Slot), Reason: fmt.Sprintf("checksum %08x, expected %08x", sum, s.Sums[plane])}
 	}
@@ -369,12 +392,18 @@ func (t *Table) Write(ctx context.Context, p PartitionID, planes ...[]byte) (err
 	next := tableSlot{Slot: t.free(p), Sums: make([]uint32, len(planes))}
 	t.writing++
 	t.mu.Unlock()
-	for i, b := range planes {
-		payload := t.layout.PayloadBytes(p)
-		next.Sums[i] = blocks.Checksum(b[:payload])
+	payload := t.layout.PayloadBytes(p)
+	for _, b := range planes {
 		clear(b[payload:])
 	}
-	err = t.engine.Do(ctx, t.requests(blockio.Write, p, next.Slot, planes), nil)
+	var summing sync.WaitGroup
+	summing.Go(func() { // while it is written
+		for i, b := range planes {
+			next.Sums[i] = blocks.Checksum(b[:payload])
+		}
+	})
+	err = t.engine.Do(ctx, t.writes(p, next.Slot, planes), nil)
+	summing.Wait()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writing--
@@ -417,11 +446,11 @@ func (t *Table) free(p PartitionID) int {
 	return slot
 }
 
-func (t *Table) requests(op blockio.Op, p PartitionID, slot int, planes [][]byte) []blockio.Request {
+func (t *Table) writes(p PartitionID, slot int, planes [][]byte) []blockio.Request {
 	var r []blockio.Request
 	for i, b := range planes {
 		if len(b) > 0 {
-			r = append(r, blockio.Request{Op: op, File: t.file, Offset: t.layout.Offset(p, i, slot), Buf: b})
+			r = append(r, blockio.Request{Op: blockio.Write, File: t.file, Offset: t.layout.Offset(p, i, slot), Buf: b})
 		}
 	}
 	return r

@@ -259,3 +259,22 @@ func TestHideBatchEdges(t *testing.T) {
 		t.Errorf("%d batches, expected 3", len(own))
 	}
 }
+
+func TestReadsSources(t *testing.T) {
+	for _, c := range []struct {
+		cfg  LinkConfig
+		want bool
+	}{
+		{LinkConfig{}, false},
+		{LinkConfig{Encoder: "none"}, false},
+		{LinkConfig{Encoder: "none", DegreeShare: .5}, true},
+		{LinkConfig{Encoder: "sage"}, true},
+	} {
+		if err := c.cfg.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.cfg.readsSources(); got != c.want {
+			t.Errorf("encoder %s, degree share %v: %v, expected %v", c.cfg.Encoder, c.cfg.DegreeShare, got, c.want)
+		}
+	}
+}

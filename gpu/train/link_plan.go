@@ -12,12 +12,16 @@ import (
 // TablePlanes is how many vectors a table has of a node: the embedding and Adagrad's sums of squares.
 const TablePlanes = 2
 
+// readsSources reports whether edges are looked up by their source as well: encoders gather over them, and
+// negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
+func (c *LinkConfig) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
+
 // linkPlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
 // section 6: everything in memory if that fits, else the largest buffer and the fewest logical
 // partitions) and returns the policy, its reasons and the options of its macro-batches.
 func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Policy, why []string, o store.MacroOptions, err error) {
 	m := st.Manifest()
-	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: true, Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
+	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: cfg.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
 		TableDim: cfg.Dim, TablePlanes: TablePlanes}
 	if cfg.MemoryBytes > 0 {
 		left := cfg.MemoryBytes - programBytes

@@ -1,0 +1,133 @@
+package store_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// hookedEngine calls before ahead of every batch that moves the table's rows.
+type hookedEngine struct {
+	blockio.Engine
+	path   string
+	before func(ctx context.Context, op blockio.Op)
+}
+
+func (e *hookedEngine) Do(ctx context.Context, batch []blockio.Request, done func(i int)) error {
+	if len(batch) > 0 && batch[0].File.Path() == e.path {
+		e.before(ctx, batch[0].Op)
+	}
+	return e.Engine.Do(ctx, batch, done)
+}
+
+// overlapBuffer is a buffer with one slot more than its steps of two partitions use, at step 0 of three that
+// exchange one partition each, whose rows are trained.
+func overlapBuffer(t *testing.T, before func(ctx context.Context, op blockio.Op)) (*store.MacroBatches, mirror) {
+	g := storetest.Random(storetest.Options{Seed: 1, Nodes: 800, Partitions: 4})
+	s := mustOpen(t, storetest.Create(t, g), store.Options{})
+	tab, err := s.CreateTable(ctx, tableOptions(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tab.Close() })
+	engine, _, err := blockio.New("pread", blockio.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() })
+	it, err := s.MacroBatches(ctx, store.MacroOptions{Table: tab, Capacity: 2, Swap: 1, Engine: &hookedEngine{engine, tab.Path(), before}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = it.Close() })
+	if err := it.Start(swaps(1, 2, 3)); err != nil {
+		t.Fatal(err)
+	}
+	first := g.Firsts()
+	m := newMirror(int(first[len(first)-1]))
+	if !it.Next() {
+		t.Fatal(it.Err())
+	}
+	if err := m.train(it.MacroBatch(), 1); err != nil {
+		t.Fatal(err)
+	}
+	return it, m
+}
+
+// swaps is a plan whose steps are partition 0 with each of others.
+func swaps(others ...store.PartitionID) store.Plan {
+	plan := store.Plan{Policy: "comet", Capacity: 2}
+	for _, p := range others {
+		plan.Steps = append(plan.Steps, store.Step{Resident: []store.PartitionID{0, p}})
+	}
+	return plan
+}
+
+// What a released step alone used is written back although the read for the next step goes on.
+func TestEmbeddingBufferWritesWhileReading(t *testing.T) {
+	wrote := make(chan struct{}, 8)
+	var reads atomic.Int32
+	it, m := overlapBuffer(t, func(_ context.Context, op blockio.Op) {
+		switch {
+		case op == blockio.Write:
+			wrote <- struct{}{}
+		case reads.Add(1) == 3: // partition 2, after 0 and 1
+			select {
+			case <-wrote:
+			case <-time.After(30 * time.Second):
+				t.Error("nothing is written back while partition 2 is read")
+			}
+		}
+	})
+	for it.Next() {
+		if err := m.train(it.MacroBatch(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if s := it.TableStats(); s.EvictedBytes == 0 || s.WriteAmplification() < 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// An epoch that is broken off while rows are written back loses none of them, and the table takes checkpoints.
+func TestEmbeddingBufferBrokenOffWhileWriting(t *testing.T) {
+	ended := make(chan struct{})
+	var reads, writes atomic.Int32
+	it, m := overlapBuffer(t, func(_ context.Context, op blockio.Op) {
+		switch {
+		case op == blockio.Read && reads.Add(1) == 4:
+			t.Error("partition 3 is read before its slot is written back")
+		case op == blockio.Write && writes.Add(1) == 1:
+			<-ended
+		}
+	})
+	if !it.Next() { // step 0 is released: partition 1 is being written
+		t.Fatal(it.Err())
+	}
+	if err := m.train(it.MacroBatch(), 1); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { reads.Store(100); close(ended) })
+	if err := it.Start(swaps(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	for it.Next() {
+		if err := m.train(it.MacroBatch(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := it.Checkpoint(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
