@@ -196,6 +196,7 @@ func CreateEmbedding(fs vfs.FS, path string, l *EmbeddingLayout, fill func(p Par
 					return nil, err
 				}
 			}
+			clear(padding[:]) // a vfs.File may change what it is given
 			if _, err := f.Write(padding[:l.PlaneBytes(id)-l.PayloadBytes(id)]); err != nil {
 				return nil, err
 			}
