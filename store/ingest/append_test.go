@@ -405,7 +405,7 @@ func TestAppendErrorAtEveryOperation(t *testing.T) {
 	want := storedOn(t, undisturbed, append(names, "n49"))
 	injected := errors.New("injected")
 	step := int64(13)
-	if os.Getenv("GSTORE_FULL_TESTS") != "" {
+	if os.Getenv(fullEnv) != "" {
 		step = 1
 	}
 	for _, lasting := range []bool{false, true} {

@@ -191,6 +191,19 @@ func faultInputs(t *testing.T) map[string]struct {
 	}
 }
 
+// fullEnv in the environment makes TestErrorAtEveryOperation try every operation;
+// otherwise it tries every few of them, evenly spread, so that the package's tests stay short
+// under the race detector.
+const fullEnv = "GSTORE_FULL_TESTS"
+
+// every returns step, or 1 where everything is to be tried.
+func every(step int64) int64 {
+	if os.Getenv(fullEnv) != "" {
+		return 1
+	}
+	return step
+}
+
 // TestErrorAtEveryOperation fails every operation on the disk that an ingest
 // does, input and store alike: once; and, for some of them, from then on, as
 // a broken or a full disk does. The error names its cause, nothing
@@ -211,9 +224,9 @@ func TestErrorAtEveryOperation(t *testing.T) {
 			err     error
 			step    int64
 		}{
-			{"once", nil, false, errorfs.ErrInjected, 1},
-			{"from then on", nil, true, errorfs.ErrInjected, 9},
-			{"disk full", writes, true, syscall.ENOSPC, 5},
+			{"once", nil, false, errorfs.ErrInjected, every(3)},
+			{"from then on", nil, true, errorfs.ErrInjected, every(9)},
+			{"disk full", writes, true, syscall.ENOSPC, every(5)},
 		} {
 			t.Run(name+"/"+mode.name, func(t *testing.T) {
 				failed := 0
