@@ -259,6 +259,10 @@ func Advise(g Graph) Advice {
 	clamp := func(p float64) int { return int(max(1, min(p, partitionsMax, float64(g.Nodes)))) }
 	if no+2*eo <= memory || memory == 0 {
 		a.Partitions, a.Capacity, a.Logical = 1, 1, 1
+		if memory == 0 {
+			a.Why = []string{"no memory budget was given: everything may stay in memory"}
+			return a
+		}
 		a.Why = []string{fmt.Sprintf("nodes (%s) and edges, twice (%s), fit in memory (%s)", mib(int64(no)), mib(int64(2*eo)), mib(int64(memory)))}
 		return a
 	}
