@@ -316,6 +316,12 @@ func layerNorm(b *bench) {
 	b.q.Fill(dGamma, 0)
 	b.q.Fill(dBeta, 1) // added to
 	b.q.LayerNormBackward(gamma, xhat, rstd, d, dGamma, dBeta)
+	b.normGradients("layer norm", in, wv, value, d, dGamma, dBeta)
+}
+
+// normGradients checks a normalisation's gradients of x, gamma and beta, the last of which was added to 1,
+// against differences of value, weighted by wv.
+func (b *bench) normGradients(name string, in [][]float64, wv []float32, value func(x, gamma, beta []float64) []float64, d, dGamma, dBeta gpu.Tensor) {
 	for k, got := range []gpu.Tensor{d, dGamma, dBeta} {
 		grad := make([]float64, len(in[k]))
 		for i, v := range in[k] {
@@ -331,7 +337,7 @@ func layerNorm(b *bench) {
 				grad[i]++
 			}
 		}
-		b.near([]string{"layer norm: gradient of x", "of gamma", "of beta"}[k], b.read(got), grad, 1e-4)
+		b.near(name+": gradient of "+[]string{"x", "gamma", "beta"}[k], b.read(got), grad, 1e-4)
 	}
 }
 

@@ -138,23 +138,7 @@ func batchNorm(b *bench) {
 	b.q.Fill(dGamma, 0)
 	b.q.Fill(dBeta, 1) // added to
 	b.q.BatchNormBackward(gamma, xhat, rstd, d, dGamma, dBeta)
-	for k, got := range []gpu.Tensor{d, dGamma, dBeta} {
-		grad := make([]float64, len(in[k]))
-		for i, v := range in[k] {
-			const h = 1e-6
-			for _, side := range []float64{1, -1} {
-				in[k][i] = v + side*h
-				for j, y := range value(in[0], in[1], in[2]) {
-					grad[i] += side * float64(wv[j]) * y / (2 * h)
-				}
-			}
-			in[k][i] = v
-			if k == 2 {
-				grad[i]++
-			}
-		}
-		b.near([]string{"batch norm: gradient of x", "of gamma", "of beta"}[k], b.read(got), grad, 1e-4)
-	}
+	b.normGradients("batch norm", in, wv, value, d, dGamma, dBeta)
 }
 
 // scaledTables checks that columns' scales count wherever a table of int8 is read, also through a view of

@@ -15,19 +15,12 @@ import (
 // there, and those of new partitions.
 func (a *appender) addEdges(ctx context.Context) (err error) {
 	r, rules := a.edges, a.rules()
-	payload := rules.payloadBytes()
-	if r.layout.inlineBits > 0 {
-		payload = 0
-	}
-	memory := r.budget.edges * 3 / 8
-	chunk, _ := planChunks(memory, r.o.Threads, r.layout.shards())
-	sh, err := newShards(r.w.FS(), r.w.FS().PathJoin(r.w.TempDir(), "edges.spill"), shardPlan{
-		Shards: r.layout.shards(), ChunkBytes: chunk, Payload: payload, Writers: r.o.Threads, MemoryBytes: memory})
+	s, err := r.newEdgeScatter(rules, r.budget.edges*3/8)
 	if err != nil {
 		return err
 	}
+	sh := s.shards
 	defer func() { err = errors.Join(err, sh.Close()) }()
-	s := &edgeScatter{rules: rules, layout: r.layout, places: r.places, shards: sh, done: r.tick, work: make([]scatterScratch, r.o.Threads)}
 	s.old = newOldRows(ctx, a.base, rules, r.budget.edges/8)
 	defer func() { err = errors.Join(err, s.old.close()) }()
 	if err := a.readEdges(ctx, s); err != nil {

@@ -421,22 +421,30 @@ func (r *run) divide(ctx context.Context, placeBytes int64) error {
 	return nil
 }
 
-// edges scatters, sorts and writes the topology and the edge columns.
-func (r *run) edges(ctx context.Context) (err error) {
-	rules := r.rules()
+// newEdgeScatter makes what sorts edges into shards, within memory bytes; the shards are the caller's to close.
+func (r *run) newEdgeScatter(rules edgeRules, memory int64) (*edgeScatter, error) {
 	payload := rules.payloadBytes()
 	if r.layout.inlineBits > 0 {
 		payload = 0
 	}
-	memory := r.budget.edges * 3 / 4
 	chunk, _ := planChunks(memory, r.o.Threads, r.layout.shards())
 	sh, err := newShards(r.w.FS(), r.w.FS().PathJoin(r.w.TempDir(), "edges.spill"), shardPlan{
 		Shards: r.layout.shards(), ChunkBytes: chunk, Payload: payload, Writers: r.o.Threads, MemoryBytes: memory})
 	if err != nil {
+		return nil, err
+	}
+	return &edgeScatter{rules: rules, layout: r.layout, places: r.places, shards: sh, done: r.tick, work: make([]scatterScratch, r.o.Threads)}, nil
+}
+
+// edges scatters, sorts and writes the topology and the edge columns.
+func (r *run) edges(ctx context.Context) (err error) {
+	rules := r.rules()
+	s, err := r.newEdgeScatter(rules, r.budget.edges*3/4)
+	if err != nil {
 		return err
 	}
+	sh := s.shards
 	defer func() { _ = sh.Close() }()
-	s := &edgeScatter{rules: rules, layout: r.layout, places: r.places, shards: sh, done: r.tick, work: make([]scatterScratch, r.o.Threads)}
 	r.phase("read edges", "edges", r.desc.Edges)
 	err = r.denseEdges(ctx, func(worker int, b *EdgeBatch) error {
 		if err := ctx.Err(); err != nil {

@@ -57,11 +57,9 @@ type killer struct {
 	r result
 }
 
-// run kills o.Kills ingests; the first store that is not what it must be is its error.
-func run(ctx context.Context, o options) (_ *result, err error) {
-	if o.Kills < 1 || o.Nodes < 1 || o.Edges < 1 {
-		return nil, fmt.Errorf("%d kills of graphs of %d nodes and %d edges: expected at least 1 each", o.Kills, o.Nodes, o.Edges)
-	}
+// begin fills in defaults and makes the directory; finish removes it unless there
+// was an error: what went wrong is kept to be looked at.
+func (o *options) begin() (finish func(error) error, err error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
@@ -70,14 +68,25 @@ func run(ctx context.Context, o options) (_ *result, err error) {
 			return nil, err
 		}
 	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err == nil { // what went wrong is kept to be looked at
+	finish = func(err error) error {
+		if err == nil {
 			err = os.RemoveAll(o.Dir)
 		}
-	}()
+		return err
+	}
+	return finish, os.MkdirAll(o.Dir, 0o777)
+}
+
+// run kills o.Kills ingests; the first store that is not what it must be is its error.
+func run(ctx context.Context, o options) (_ *result, err error) {
+	if o.Kills < 1 || o.Nodes < 1 || o.Edges < 1 {
+		return nil, fmt.Errorf("%d kills of graphs of %d nodes and %d edges: expected at least 1 each", o.Kills, o.Nodes, o.Edges)
+	}
+	finish, err := o.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = finish(err) }()
 	k := &killer{o: o}
 	inputs := []*input{
 		{name: "sbm", args: []string{"--partitions", "16", "--mem", "160MiB"}},

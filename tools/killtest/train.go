@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -43,22 +42,11 @@ func killTraining(ctx context.Context, o options) (_ *trainResult, err error) {
 	if o.Kills < 1 || o.Nodes < 1 || o.Edges < 1 {
 		return nil, fmt.Errorf("%d kills of training on a graph of %d nodes and %d edges: expected at least 1 each", o.Kills, o.Nodes, o.Edges)
 	}
-	if o.Log == nil {
-		o.Log = io.Discard
-	}
-	if o.Dir == "" {
-		if o.Dir, err = os.MkdirTemp("", "killtest-"); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+	finish, err := o.begin()
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(o.Dir)
-		}
-	}()
+	defer func() { err = finish(err) }()
 	k := &killer{o: o}
 	graph, dir := filepath.Join(o.Dir, "kg"), filepath.Join(o.Dir, "kg.gstore")
 	for _, args := range [][]string{
