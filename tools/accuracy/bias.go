@@ -109,7 +109,7 @@ func (o *biasOptions) train(ctx context.Context, work string, x *biasPoint) erro
 	for seed := o.first; seed < o.first+o.seeds; seed++ {
 		dir := filepath.Join(work, fmt.Sprintf("%d-%d.gstore", x.Partitions, seed))
 		if _, err := os.Stat(dir); err != nil {
-			if err := makeTriples(ctx, o.data, dir, ingest.Options{Partitions: x.Partitions, Seed: seed}); err != nil {
+			if err := makeStore(ctx, o.data, dir, ingest.Options{Partitions: x.Partitions, Seed: seed}); err != nil {
 				return err
 			}
 		}

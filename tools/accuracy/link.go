@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/ingest/formats"
 )
 
 // linkRow is one line of the table of link prediction.
@@ -120,7 +118,7 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 	for seed := first; seed < first+seeds; seed++ {
 		dir := filepath.Join(work, fmt.Sprintf("%s-%d-%d.gstore", r.data, r.partitions, seed))
 		if _, err := os.Stat(dir); err != nil {
-			if err := makeTriples(ctx, filepath.Join(datasets, r.data), dir, ingest.Options{Partitions: r.partitions, Seed: seed}); err != nil {
+			if err := makeStore(ctx, filepath.Join(datasets, r.data), dir, ingest.Options{Partitions: r.partitions, Seed: seed}); err != nil {
 				return nil, err
 			}
 		}
@@ -131,7 +129,6 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 			return nil, err
 		}
 		res.MRR = append(res.MRR, s.TestMRR)
-		res.Mean += s.TestMRR / float64(seeds)
 		res.Hits10 += s.TestHits10 / float64(seeds)
 		res.Bias += s.Bias / float64(seeds)
 		cpu = append(cpu, s.EpochCPUSeconds...)
@@ -139,24 +136,9 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 		res.Written = s.BytesWritten / int64(len(s.EpochSeconds))
 		res.Amplified = max(res.Amplified, s.Amplification)
 	}
-	for _, m := range res.MRR {
-		res.SD += (m - res.Mean) * (m - res.Mean)
-	}
-	if n := len(res.MRR); n > 1 {
-		res.SD = math.Sqrt(res.SD / float64(n-1))
-	}
+	res.Mean, res.SD = meanSD(res.MRR)
 	res.CPUSeconds = median(cpu)
 	return res, nil
-}
-
-// makeTriples ingests a knowledge graph.
-func makeTriples(ctx context.Context, input, dir string, o ingest.Options) error {
-	src, err := formats.Open(input, formats.Options{})
-	if err != nil {
-		return err
-	}
-	_, err = ingest.Run(ctx, dir, src, o)
-	return errors.Join(err, src.Close())
 }
 
 func trainTriples(ctx context.Context, dir string, c train.LinkConfig) (_ *train.LinkSummary, err error) {

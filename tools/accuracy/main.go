@@ -284,15 +284,7 @@ func (r row) run(ctx context.Context, datasets, work string, seeds, threads int)
 
 // summarize sets mean, deviation and the median of the epochs' seconds.
 func (res *result) summarize(seconds []float64) {
-	for _, a := range res.Accuracies {
-		res.Mean += a / float64(len(res.Accuracies))
-	}
-	for _, a := range res.Accuracies {
-		res.SD += (a - res.Mean) * (a - res.Mean)
-	}
-	if n := len(res.Accuracies); n > 1 {
-		res.SD = math.Sqrt(res.SD / float64(n-1))
-	}
+	res.Mean, res.SD = meanSD(res.Accuracies)
 	res.EpochSeconds = median(seconds)
 }
 
@@ -316,6 +308,20 @@ func trainStore(ctx context.Context, dir string, c train.Config, hooks train.Hoo
 		return nil, err
 	}
 	return &cp.Summary, nil
+}
+
+// meanSD returns the mean and the sample deviation, 0 of one.
+func meanSD(x []float64) (mean, sd float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		sd += (v - mean) * (v - mean)
+	}
+	if n := len(x); n > 1 {
+		sd = math.Sqrt(sd / float64(n-1))
+	}
+	return mean, sd
 }
 
 func median(x []float64) float64 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,30 +165,42 @@ func prepare(ctx context.Context, o *EpochOptions, parts int) error {
 func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun, limited bool, err error) {
 	args := append(slices.Clone(o.Command), "--trainer", trainer, "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10),
 		"--threads", strconv.Itoa(o.Threads), "--batches", strconv.Itoa(max(0, o.Batches)), "--metrics", o.Metrics)
-	var group *cgroup
-	if err = errors.ErrUnsupported; trainer != trainerFree {
-		group, err = newCgroup(o.MemoryBytes)
+	var memory int64
+	if trainer != trainerFree {
+		memory = o.MemoryBytes
 	}
-	if err == nil {
-		defer group.remove()
-		limited = true
-		// The shell joins the group first, so that everything after is charged to it.
-		args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, group.procs()}, args...)
+	state, limited, err := runChild(ctx, args, memory, &run)
+	if err != nil {
+		return run, limited, fmt.Errorf("trainer %s: %w", trainer, err)
+	}
+	if u, ok := state.SysUsage().(*syscall.Rusage); ok {
+		run.PeakRSSBytes = u.Maxrss << 10
+	}
+	return run, limited, nil
+}
+
+// runChild runs a command, in a control group of so many bytes of memory where one can be made (0: without), and
+// decodes the JSON that it prints.
+func runChild(ctx context.Context, args []string, memory int64, result any) (state *os.ProcessState, limited bool, err error) {
+	if memory > 0 {
+		if group, err := newCgroup(memory); err == nil {
+			defer group.remove()
+			limited = true
+			// The shell joins the group first, so that everything after is charged to it.
+			args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, group.procs()}, args...)
+		}
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return run, limited, fmt.Errorf("trainer %s: %w: %s", trainer, err, bytes.TrimSpace(stderr.Bytes()))
+		return nil, limited, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &run); err != nil {
-		return run, limited, fmt.Errorf("trainer %s printed %.200q: %w", trainer, &stdout, err)
+	if err := json.Unmarshal(stdout.Bytes(), result); err != nil {
+		return nil, limited, fmt.Errorf("printed %.200q: %w", &stdout, err)
 	}
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		run.PeakRSSBytes = u.Maxrss << 10
-	}
-	return run, limited, nil
+	return cmd.ProcessState, limited, nil
 }
 
 // cgroup is a memory control group.

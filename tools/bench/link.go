@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -173,21 +169,8 @@ func prepareLink(ctx context.Context, o *LinkOptions, dir string) error {
 // child runs the trainer in a process under the memory limit and decodes the JSON that it prints.
 func (o *LinkOptions) child(ctx context.Context) (run LinkRun, limited bool, err error) {
 	args := append(slices.Clone(o.Command), "--trainer", "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10), "--dim", strconv.Itoa(o.Dim), "--threads", strconv.Itoa(o.Threads), "--logical", strconv.Itoa(o.Logical))
-	group, err := newCgroup(o.MemoryBytes)
-	if err == nil {
-		defer group.remove()
-		limited = true
-		args = append([]string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, group.procs()}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr)
-	if err := cmd.Run(); err != nil {
-		return run, limited, fmt.Errorf("trainer: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	if err := json.Unmarshal(stdout.Bytes(), &run); err != nil {
-		return run, limited, fmt.Errorf("trainer printed %.200q: %w", &stdout, err)
+	if _, limited, err = runChild(ctx, args, o.MemoryBytes, &run); err != nil {
+		return run, limited, fmt.Errorf("trainer: %w", err)
 	}
 	return run, limited, nil
 }
