@@ -385,26 +385,7 @@ func goesOn(t *testing.T, fs vfs.FS, nodes int, when string) {
 // a checkpoint that training goes on from.
 func TestEmbeddingBufferCrash(t *testing.T) {
 	mem, nodes := bufferDisk(t)
-	var mu sync.Mutex
-	var crashed []*vfs.MemFS
-	rng := rand.New(rand.NewPCG(3, 4))
-	snap := func(op errorfs.Op) error {
-		switch op.Kind {
-		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWriteAt, errorfs.OpRename, errorfs.OpRemove:
-			mu.Lock()
-			defer mu.Unlock()
-			crashed = append(crashed, mem.CrashClone(vfs.CrashCloneCfg{}), mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}))
-		}
-		return nil
-	}
-	if err := bufferRun(errorfs.Wrap(mem, errorfs.InjectorFunc(snap)), newMirror(nodes)); err != nil {
-		t.Fatal(err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if len(crashed) < 30 {
-		t.Fatalf("only %d crash points", len(crashed))
-	}
+	crashed := crashPoints(t, mem, func(fs vfs.FS) error { return bufferRun(fs, newMirror(nodes)) })
 	for i := 0; i < len(crashed); i += every(3) {
 		goesOn(t, crashed[i], nodes, fmt.Sprintf("crash point %d of %d", i, len(crashed)))
 	}

@@ -336,8 +336,10 @@ func tableDisk(t *testing.T) (*vfs.MemFS, [][][]byte) {
 	return mem, bufs
 }
 
-func TestTableCrash(t *testing.T) {
-	mem, bufs := tableDisk(t)
+// crashPoints returns what disk a crash would leave before every write, sync, rename and removal of run: without what
+// was not synced, and with half of it.
+func crashPoints(t *testing.T, mem *vfs.MemFS, run func(vfs.FS) error) []*vfs.MemFS {
+	t.Helper()
 	var mu sync.Mutex
 	var crashed []*vfs.MemFS
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -350,7 +352,7 @@ func TestTableCrash(t *testing.T) {
 		}
 		return nil
 	}
-	if err := tableRounds(errorfs.Wrap(mem, errorfs.InjectorFunc(snap)), bufs); err != nil {
+	if err := run(errorfs.Wrap(mem, errorfs.InjectorFunc(snap))); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -358,6 +360,12 @@ func TestTableCrash(t *testing.T) {
 	if len(crashed) < 30 {
 		t.Fatalf("only %d crash points", len(crashed))
 	}
+	return crashed
+}
+
+func TestTableCrash(t *testing.T) {
+	mem, bufs := tableDisk(t)
+	crashed := crashPoints(t, mem, func(fs vfs.FS) error { return tableRounds(fs, bufs) })
 	for i := 0; i < len(crashed); i += every(3) {
 		checkTable(t, crashed[i], bufs, fmt.Sprintf("crash point %d of %d", i, len(crashed)))
 	}

@@ -65,7 +65,7 @@ func newGenerate(e *env) *cobra.Command {
 	o := generateOptions{nodes: 100_000}
 	cmd := &cobra.Command{
 		Use:   "generate KIND OUT",
-		Short: "Make a synthetic graph: rmat, sbm or kg, of any size, streamed to files",
+		Short: "Make a synthetic graph: rmat, sbm or kg, of any size, streamed to files or straight into a store",
 		Long: `Make a synthetic graph in the new folder OUT, in bounded memory, on all cores,
 byte-identical for a seed.
 
