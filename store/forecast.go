@@ -45,6 +45,13 @@ func (s *StepForecast) add(t StepForecast) {
 // Capacity and MemoryBytes do not matter and the engine does only as far as its device's
 // figures decide what is read ([Store.Tuning]). The store must stay open until Close.
 func (s *Store) Forecaster(ctx context.Context, o MacroOptions) (*Forecaster, error) {
+	var engine blockio.Engine // nil: of the operating system's file system
+	if !s.onDisk() {
+		engine = &fsEngine{fs: s.fs}
+		if o.Engine == nil {
+			o.Engine = engine
+		}
+	}
 	if err := o.Validate(s.Manifest()); err != nil {
 		return nil, err
 	}
@@ -53,13 +60,15 @@ func (s *Store) Forecaster(ctx context.Context, o MacroOptions) (*Forecaster, er
 		return nil, err
 	}
 	t.apply(&o)
-	return newForecaster(ctx, s.Manifest(), s, o)
+	return newForecaster(ctx, s.Manifest(), s, engine, o)
 }
 
-func newForecaster(ctx context.Context, m *Manifest, opener fileOpener, o MacroOptions) (*Forecaster, error) {
-	engine, _, err := blockio.New("pread", blockio.Options{})
-	if err != nil {
-		return nil, err
+// newForecaster reads with engine, which it owns then; nil: with one of its own.
+func newForecaster(ctx context.Context, m *Manifest, opener fileOpener, engine blockio.Engine, o MacroOptions) (_ *Forecaster, err error) {
+	if engine == nil {
+		if engine, _, err = blockio.New("pread", blockio.Options{}); err != nil {
+			return nil, err
+		}
 	}
 	f := &Forecaster{o: o.withDefaults(), engine: engine}
 	f.o.Buffered = true // only directories are read

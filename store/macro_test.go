@@ -106,7 +106,7 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 				t.Fatalf("epoch %d read %d bytes, predicted %d", epoch, st.BytesRead, predicted)
 			}
 			if epoch == 0 {
-				f, err := newForecaster(context.Background(), s.m, s, o)
+				f, err := newForecaster(context.Background(), s.m, s, nil, o)
 				if err != nil {
 					t.Fatal(err)
 				}

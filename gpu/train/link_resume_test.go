@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		err := json.Unmarshal([]byte(text), &c)
 		if err == nil {
 			c.Config.Resume, c.Config.FromCheckpoint = true, c.From
-			_, err = trainLink(context.Background(), c.Store, c.Config, train.LinkHooks{
+			_, err = trainLink(context.Background(), c.Store, store.Options{}, c.Config, train.LinkHooks{
 				Batch: func(epoch int, batches int64) { fmt.Println("batch") },
 			})
 		}
@@ -80,8 +80,8 @@ func tripleStore(t testing.TB, partitions int) string {
 	return out
 }
 
-func trainLink(ctx context.Context, dir string, c train.LinkConfig, h train.LinkHooks) (_ *train.LinkResult, err error) {
-	st, err := store.Open(dir, store.Options{})
+func trainLink(ctx context.Context, dir string, o store.Options, c train.LinkConfig, h train.LinkHooks) (_ *train.LinkResult, err error) {
+	st, err := store.Open(dir, o)
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +90,9 @@ func trainLink(ctx context.Context, dir string, c train.LinkConfig, h train.Link
 }
 
 // finalState is what a run leaves: all rows with their state, the model, and the metrics that are no times.
-func finalState(t testing.TB, dir, table string) []byte {
+func finalState(t testing.TB, dir, table string, o store.Options) []byte {
 	t.Helper()
-	st, err := store.Open(dir, store.Options{})
+	st, err := store.Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,14 +151,14 @@ func TestLinkResumes(t *testing.T) {
 				dir := tripleStore(t, 8)
 				c := smallRun(plan, encoder)
 				c.Table = "whole"
-				whole, err := trainLink(t.Context(), dir, c, train.LinkHooks{})
+				whole, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if plan != "memory" && (whole.Summary.BytesWritten == 0 || whole.Summary.Bias == 0) {
 					t.Errorf("summary %+v: expected partitions to be written back, and a bias", whole.Summary)
 				}
-				want := finalState(t, dir, "whole")
+				want := finalState(t, dir, "whole", store.Options{})
 				rng := rand.New(rand.NewPCG(7, 1))
 				c.Table, c.CheckpointEvery, c.KeepCheckpoints, c.Threads = "broken", "7steps", 3, 2
 				broken := 0
@@ -166,7 +166,7 @@ func TestLinkResumes(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					left := 8 + rng.IntN(30)
 					c.Resume = broken > 0
-					r, err := trainLink(ctx, dir, c, train.LinkHooks{Batch: func(int, int64) {
+					r, err := trainLink(ctx, dir, store.Options{}, c, train.LinkHooks{Batch: func(int, int64) {
 						if left--; left == 0 {
 							cancel()
 						}
@@ -188,7 +188,7 @@ func TestLinkResumes(t *testing.T) {
 				if broken < 3 {
 					t.Errorf("broken off only %d times", broken)
 				}
-				if !bytes.Equal(finalState(t, dir, "broken"), want) {
+				if !bytes.Equal(finalState(t, dir, "broken", store.Options{}), want) {
 					t.Error("the resumed run ends with other bits")
 				}
 				// From an older checkpoint once more, and further than planned.
@@ -205,14 +205,14 @@ func TestLinkResumes(t *testing.T) {
 					t.Fatalf("%d checkpoints kept, %v; expected 3", len(kept), err)
 				}
 				c.Resume, c.FromCheckpoint = true, kept[0].Number
-				if _, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil {
+				if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil {
 					t.Fatal(err)
 				}
-				if !bytes.Equal(finalState(t, dir, "broken"), want) {
+				if !bytes.Equal(finalState(t, dir, "broken", store.Options{}), want) {
 					t.Error("gone back to an older checkpoint, the run ends with other bits")
 				}
 				c.FromCheckpoint, c.Epochs = 0, 5
-				if r, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil || len(r.Summary.EpochSeconds) != 5 {
+				if r, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil || len(r.Summary.EpochSeconds) != 5 {
 					t.Errorf("one epoch more: %v", err)
 				}
 			})
@@ -225,17 +225,17 @@ func TestLinkResumeConfig(t *testing.T) {
 	dir := tripleStore(t, 4)
 	c := smallRun("comet", "sage")
 	c.Buffer, c.Epochs, c.EvalEvery = 2, 1, -1
-	if _, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil {
+	if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []train.LinkConfig{{Dim: 16}, {Encoder: "none"}, {Seed: 6}, {Buffer: 3}, {Plan: "memory"}, {Loss: "margin"}} {
 		bad.Resume = true
-		if _, err := trainLink(t.Context(), dir, bad, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
+		if _, err := trainLink(t.Context(), dir, store.Options{}, bad, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
 	var started train.LinkConfig
-	r, err := trainLink(t.Context(), dir, train.LinkConfig{Resume: true, Epochs: 2, Threads: 2, Plan: "auto"}, train.LinkHooks{
+	r, err := trainLink(t.Context(), dir, store.Options{}, train.LinkConfig{Resume: true, Epochs: 2, Threads: 2, Plan: "auto"}, train.LinkHooks{
 		Start: func(c train.LinkConfig, _ []string) { started = c }})
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestLinkResumeConfig(t *testing.T) {
 	if started.Encoder != "sage" || started.Dim != 8 || started.Buffer != 2 || started.Seed != 5 || started.Epochs != 2 || len(r.Summary.EpochSeconds) != 2 {
 		t.Errorf("resumed as %+v with %d epochs", started, len(r.Summary.EpochSeconds))
 	}
-	if _, err := trainLink(t.Context(), dir, train.LinkConfig{Resume: true, FromCheckpoint: 99}, train.LinkHooks{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := trainLink(t.Context(), dir, store.Options{}, train.LinkConfig{Resume: true, FromCheckpoint: 99}, train.LinkHooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint that never was: %v", err)
 	}
 }
@@ -255,10 +255,10 @@ func TestLinkKilled(t *testing.T) {
 		dir := tripleStore(t, 8)
 		c := smallRun(plan, "sage")
 		c.Table = "whole"
-		if _, err := trainLink(t.Context(), dir, c, train.LinkHooks{}); err != nil {
+		if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil {
 			t.Fatal(err)
 		}
-		want := finalState(t, dir, "whole")
+		want := finalState(t, dir, "whole", store.Options{})
 		c.Table, c.CheckpointEvery = "killed", "5steps"
 		rng := rand.New(rand.NewPCG(9, 1))
 		kills := 0
@@ -302,7 +302,7 @@ func TestLinkKilled(t *testing.T) {
 		if kills < 2 {
 			t.Errorf("%s: only %d kills", plan, kills)
 		}
-		if !bytes.Equal(finalState(t, dir, "killed"), want) {
+		if !bytes.Equal(finalState(t, dir, "killed", store.Options{}), want) {
 			t.Errorf("%s: after %d kills the embeddings are others", plan, kills)
 		}
 	}
