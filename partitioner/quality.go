@@ -96,11 +96,7 @@ func Measure(ctx context.Context, g Graph, a Assigner, o QualityOptions) (*Quali
 	if o.BytesPerEntry == 0 {
 		o.BytesPerEntry = 8
 	}
-	m := &measure{
-		o: o, k: k, part: Materialize(a).part,
-		nodes: make([]float64, a.Partitions()), entries: make([]float64, a.Partitions()),
-		kept: make([]float64, a.Partitions()), training: make([]float64, a.Partitions()),
-	}
+	m := newMeasure(a, o, float64(o.Resident))
 	q := &Quality{
 		Nodes: a.Nodes(), Partitions: a.Partitions(), Pinned: pinnedCount, Resident: o.Resident,
 	}
@@ -118,7 +114,7 @@ func Measure(ctx context.Context, g Graph, a Assigner, o QualityOptions) (*Quali
 	if total > 0 {
 		q.CutRate, q.LostRate = float64(m.cut)/total, float64(m.lost)/total
 	}
-	q.ResidentShare = []float64{m.firstHop / math.Max(float64(m.withNeighbours), 1)}
+	q.ResidentShare = []float64{m.share()}
 	if access, ok := g.(RandomAccess); ok {
 		for h := 2; h <= o.Hops; h++ {
 			q.ResidentShare = append(q.ResidentShare, m.walk(access, h))
@@ -137,9 +133,10 @@ func Measure(ctx context.Context, g Graph, a Assigner, o QualityOptions) (*Quali
 }
 
 type measure struct {
-	o    QualityOptions
-	k    int
-	part []blocks.PartitionID
+	o        QualityOptions
+	k        int     // partitions that are not pinned
+	resident float64 // of these, in a macro-batch
+	part     []blocks.PartitionID
 
 	nodes, entries, kept, training []float64 // by partition
 	cut, lost                      uint64    // entries
@@ -149,6 +146,17 @@ type measure struct {
 	byLabel                        []float64 // [partition][label] training nodes
 }
 
+func newMeasure(a Assigner, o QualityOptions, resident float64) *measure {
+	p := a.Partitions()
+	return &measure{
+		o: o, k: p - len(a.Pinned()), resident: resident, part: Materialize(a).part,
+		nodes: make([]float64, p), entries: make([]float64, p), kept: make([]float64, p), training: make([]float64, p),
+	}
+}
+
+// share is ResidentShare of one hop, after scan.
+func (m *measure) share() float64 { return m.firstHop / math.Max(float64(m.withNeighbours), 1) }
+
 func (m *measure) isTraining(v uint32) bool { return m.o.Classes == nil || m.o.Classes[v] > 0 }
 
 // present is the chance that a partition other than the d distinct ones already asked for is resident,
@@ -157,7 +165,7 @@ func (m *measure) present(d int) float64 {
 	if m.k-1-d <= 0 {
 		return 1
 	}
-	return math.Max(0, float64(m.o.Resident-1-d)/float64(m.k-1-d))
+	return math.Max(0, (m.resident-float64(1+d))/float64(m.k-1-d))
 }
 
 func (m *measure) scan(ctx context.Context, g Graph) error {
@@ -197,7 +205,7 @@ func (m *measure) scan(ctx context.Context, g Graph) error {
 			m.withNeighbours++
 			chance := other
 			if int(own) >= m.k { // a pinned node is trained in some partition's step
-				chance = float64(m.o.Resident) / float64(m.k)
+				chance = m.resident / float64(m.k)
 			}
 			m.firstHop += (float64(inside+pinned) + chance*float64(n-inside-pinned)) / float64(n)
 		}

@@ -188,6 +188,9 @@ func (m *Manifest) columnNames(role Role) []string {
 	return names
 }
 
+// HubsWhy is why the partitioning has pinned hubs, or none, in words; "" if nobody asked.
+func (m *Manifest) HubsWhy() string { return m.Ingest["hubs_why"] }
+
 // Bytes is the size of the version's data files together.
 func (m *Manifest) Bytes() int64 {
 	var n int64

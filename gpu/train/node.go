@@ -51,7 +51,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, eval.Close()) }()
-	it, policy, err := openMacroBatches(ctx, st, &cfg, memory)
+	it, policy, why, err := openMacroBatches(ctx, st, &cfg, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +66,9 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)
+	}
+	if hooks.Plan != nil {
+		hooks.Plan(why)
 	}
 	t.history = h
 	s := &session{cfg: &cfg, hooks: hooks, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady}}
@@ -148,8 +151,8 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 }
 
 // openMacroBatches opens the partition buffer and the plan that cfg asks for
-// and fills in what "auto" chose. memory bounds the run; 0: none.
-func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory int64) (*store.MacroBatches, macro.Policy, error) {
+// and fills in what "auto" chose, for the reasons it returns. memory bounds the run; 0: none.
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory int64) (*store.MacroBatches, macro.Policy, []string, error) {
 	m := st.Manifest()
 	o := store.MacroOptions{EngineName: cfg.IOEngine, Pinned: m.Pinned, Features: cfg.Features, Labels: true, Split: "train", SplitColumn: cfg.Split, Threads: cfg.Threads}
 	if cfg.Model == "rgcn" {
@@ -161,7 +164,7 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory 
 	}
 	choice, err := choosePlan(ctx, st, cfg, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	loose := len(m.Partitions) - len(m.Pinned)
 	cfg.Plan, cfg.Buffer = choice.Policy, choice.Capacity
@@ -170,13 +173,13 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory 
 	}
 	policy, err := macro.New(choice.Config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
+		return nil, nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
 	it, err := st.MacroBatches(ctx, o)
 	if err != nil {
-		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
+		return nil, nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
-	return it, policy, nil
+	return it, policy, choice.Why, nil
 }
 
 // choosePlan has macro.Choose fill in what cfg leaves open, for a partition buffer of o.MemoryBytes.
@@ -190,7 +193,7 @@ func choosePlan(ctx context.Context, st *store.Store, cfg *Config, o store.Macro
 	t := macro.Tuning{
 		Config: macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Pinned: m.Pinned, Capacity: cfg.Buffer,
 			Undirected: m.Schema.Undirected, Reuse: cfg.Reuse, Seed: cfg.Seed},
-		MemoryBytes: o.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes,
+		MemoryBytes: o.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(),
 	}
 	if first, err := m.SplitColumn(""); err == nil && (cfg.Split == "" || cfg.Split == first.Name) {
 		for _, p := range m.Partitions { // the manifest counts those of the first split

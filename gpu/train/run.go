@@ -68,6 +68,8 @@ type Summary struct {
 type Hooks struct {
 	// Start is called once before the first epoch with the configuration in full.
 	Start func(Config)
+	// Plan is called once after Start with why the plan was chosen, in sentences.
+	Plan  func(why []string)
 	Batch func(epoch int, batches int64) // after each mini-batch's step
 	Epoch func(Epoch)
 	// Choices is called once, when the first mini-batch has decided how layers are computed.

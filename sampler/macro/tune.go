@@ -20,6 +20,8 @@ type Tuning struct {
 	// DoubleBytes is the same with room to read the next step meanwhile
 	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits. nil: LeastBytes.
 	DoubleBytes func(capacity, swap int) (int64, error)
+	// Hubs is why the store has pinned hubs or none ([store.Manifest.HubsWhy]); "" = unknown.
+	Hubs string
 	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
 	Train []uint64
 }
@@ -112,6 +114,9 @@ func outOfCore(c *Choice, t Tuning) string {
 		c.because("node task: hanoi, with %d pinned partitions of hubs", len(t.Pinned))
 	} else {
 		c.because("node task: hanoi")
+	}
+	if t.Hubs != "" {
+		c.because("when the store was made: %s", t.Hubs)
 	}
 	return Hanoi
 }
@@ -281,7 +286,7 @@ func Advise(g Graph) Advice {
 		return a
 	}
 	a.Hubs = min(hubShareMax, memory/hubMemoryShare/max(1, no))
-	a.Why = append(a.Why, fmt.Sprintf("hubs: %.2f %% of the nodes, %s", 100*a.Hubs, mib(int64(a.Hubs*no))))
+	a.Why = append(a.Why, fmt.Sprintf("hubs, where ingest finds that they keep more of training nodes' neighbours in memory: at most some %.2f %% of the nodes, %s", 100*a.Hubs, mib(int64(a.Hubs*no))))
 	// Double buffering halves what a macro-batch may take.
 	steps := 2 / share
 	p := min(steps*hanoiPerStep, no/(extentBlocks*d))

@@ -65,7 +65,12 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	}
 	r.phase("partition", "passes", -1)
 	a, err := partitioner.Partition(ctx, g, o)
-	if err == nil && influence {
+	switch {
+	case err != nil:
+	case r.o.HubsAuto:
+		r.rep.Hubs = &partitioner.HubChoice{}
+		a, *r.rep.Hubs, err = partitioner.AutoHubs(ctx, g, a, partitioner.HubOptions{Classes: classes})
+	case influence:
 		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Fraction: r.o.Hubs, Classes: classes})
 	}
 	if err := errors.Join(err, g.Close()); err != nil {

@@ -34,6 +34,10 @@ type Options struct {
 	Hubs float64
 	// HubBytes, if not 0, is instead of Hubs what the hubs' node columns may take.
 	HubBytes int64
+	// HubsAuto, if set, is instead of both: hubs where [partitioner.AutoHubs] finds that they pay.
+	HubsAuto bool
+	// HubChoice is what AutoHubs said of the assignment given to [Repartition], for the record.
+	HubChoice *partitioner.HubChoice
 	// Order of visiting nodes, Passes over the graph and LabelShare are the partitioner's, as in
 	// [partitioner.Options]; their zero values are its defaults.
 	Order      partitioner.Order
@@ -88,6 +92,10 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: %g of the nodes as hubs, expected 0 to 0.5", ErrOptions, o.Hubs)
 	case o.HubBytes < 0 || o.HubBytes > 0 && o.Hubs > 0:
 		return fmt.Errorf("%w: hubs of %d bytes and %g of the nodes, expected one of the two", ErrOptions, o.HubBytes, o.Hubs)
+	case o.HubsAuto && (o.Hubs > 0 || o.HubBytes > 0):
+		return fmt.Errorf("%w: hubs both as needed and a fixed number of them, expected one of the two", ErrOptions)
+	case o.HubsAuto && o.Partitioner == partitioner.MethodHDR:
+		return fmt.Errorf("%w: partitioner hdr always pins the nodes of highest degree, so hubs cannot be left out as needed: give their share", ErrOptions)
 	case o.Passes < 0 || !(o.LabelShare >= 0 && o.LabelShare <= 1):
 		return fmt.Errorf("%w: %d passes and label share %g, expected 0 or more and 0 to 1", ErrOptions, o.Passes, o.LabelShare)
 	case o.Threads < 0:
@@ -110,7 +118,7 @@ func (o *Options) Validate() error {
 }
 
 // pins reports whether hubs are wanted.
-func (o *Options) pins() bool { return o.Hubs > 0 || o.HubBytes > 0 }
+func (o *Options) pins() bool { return o.Hubs > 0 || o.HubBytes > 0 || o.HubsAuto }
 
 // PartitionsMax is the largest number of partitions: the directory of a
 // topology row has an entry for each, so p partitions cost 24p² bytes.
@@ -141,9 +149,10 @@ type Report struct {
 	Manifest     *store.Manifest
 	Nodes        uint64
 	EdgesRead    uint64
-	EdgesStored  uint64 // after undirected, dedup and self-loop rules
-	Duplicates   uint64 // edges dropped as duplicates
-	SelfLoops    uint64 // self loops dropped
+	EdgesStored  uint64                 // after undirected, dedup and self-loop rules
+	Duplicates   uint64                 // edges dropped as duplicates
+	SelfLoops    uint64                 // self loops dropped
+	Hubs         *partitioner.HubChoice // with Options.HubsAuto
 	Resumed      []string
 	BytesSpilled int64 // written to scratch files
 	BytesStored  int64 // the version's files

@@ -14,7 +14,7 @@ import (
 // Repartition moves s's nodes to the partitions of a, which is by s's internal
 // ids, and commits the result as the store's next version: the same graph,
 // columns and external ids. s must be the newest version; it stays readable. Of o only
-// MemoryBytes, Threads, FS, Progress, Partitioner (for the record) and Note count.
+// MemoryBytes, Threads, FS, Progress, Note and, for the record, Partitioner and HubChoice count.
 //
 // After a failure the store is as it was.
 func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o Options) (*Report, error) {
@@ -23,7 +23,7 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 		return nil, fmt.Errorf("%w: %d nodes are assigned, the store has %d", ErrOptions, a.Nodes(), m.Nodes)
 	}
 	o.Undirected, o.Dedup, o.SelfLoops = m.Schema.Undirected, false, SelfLoopsKeep
-	o.FeatureElem, o.Resume, o.Hubs, o.HubBytes, o.Partitions = blocks.Invalid, false, 0, 0, a.Partitions()
+	o.FeatureElem, o.Resume, o.Hubs, o.HubBytes, o.HubsAuto, o.Partitions = blocks.Invalid, false, 0, 0, false, a.Partitions()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 	if err != nil {
 		return nil, err
 	}
-	r := &run{o: o, src: src, desc: src.Describe(), w: w, kept: src, assigner: a}
+	r := &run{o: o, src: src, desc: src.Describe(), w: w, kept: src, assigner: a, rep: Report{Hubs: o.HubChoice}}
 	if base := w.Base(); base == nil || base.Version != m.Version {
 		return nil, errors.Join(fmt.Errorf("%w: version %d is not the store's newest", ErrOptions, m.Version), w.Close())
 	}
@@ -110,8 +110,11 @@ func (src *storeSource) keep(m *store.Manifest) {
 	for k, v := range src.m.Ingest {
 		facts[k] = v
 	}
-	for _, k := range []string{"partitioner", "partitions", "seed"} {
-		facts[k] = m.Ingest[k]
+	delete(facts, "hubs_why")
+	for _, k := range []string{"partitioner", "partitions", "seed", "hubs", "hubs_why"} {
+		if v, ok := m.Ingest[k]; ok {
+			facts[k] = v
+		}
 	}
 	m.Ingest = facts
 }

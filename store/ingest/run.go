@@ -347,6 +347,13 @@ func (r *run) describe(nodes uint64, partitions int) {
 		method = string(partitioner.MethodRandom)
 	}
 	hubs := strconv.FormatFloat(r.o.Hubs, 'g', -1, 64)
+	if r.assigner != nil && nodes > 0 { // hubs are the assignment's
+		pinned := uint64(0)
+		for _, p := range r.m.Pinned {
+			pinned += r.m.Partitions[p].Nodes
+		}
+		hubs = strconv.FormatFloat(float64(pinned)/float64(nodes), 'g', 6, 64)
+	}
 	if r.o.HubBytes > 0 {
 		hubs = strconv.FormatInt(r.o.HubBytes, 10) + " bytes"
 	}
@@ -354,6 +361,9 @@ func (r *run) describe(nodes uint64, partitions int) {
 		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),
 		"hubs": hubs, "self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
+	}
+	if r.rep.Hubs != nil {
+		r.m.Ingest["hubs"], r.m.Ingest["hubs_why"] = "auto", r.rep.Hubs.String()
 	}
 }
 

@@ -72,17 +72,21 @@ func (f *sizeFlag) Set(s string) error {
 func (f *sizeFlag) Type() string { return "size" }
 
 // hubsFlag says how much is pinned as hubs: a share of the nodes ("0.01"), or a size
-// with a unit ("64MiB") that their columns may take.
+// with a unit ("64MiB") that their columns may take, or what is measured to pay ("auto").
 type hubsFlag struct {
 	share float64
 	bytes int64
+	auto  bool
 }
 
 // hubsUsage begins the help of flags of this type.
-const hubsUsage = "nodes that are pinned, by influence on training nodes: a share of them, such as 0.01, or what they may take, such as 64MiB"
+const hubsUsage = "nodes that are pinned, by influence on training nodes: a share of them, such as 0.01, what they may take, such as 64MiB, or auto: a partition's worth (at most 1/64) where that keeps more of training nodes' neighbours in memory"
 
 // String implements pflag.Value.
 func (f *hubsFlag) String() string {
+	if f.auto {
+		return "auto"
+	}
 	if f.bytes > 0 {
 		return strconv.FormatInt(f.bytes, 10) + "B"
 	}
@@ -91,6 +95,10 @@ func (f *hubsFlag) String() string {
 
 // Set implements pflag.Value.
 func (f *hubsFlag) Set(s string) error {
+	if s == "auto" {
+		*f = hubsFlag{auto: true}
+		return nil
+	}
 	if v, err := strconv.ParseFloat(s, 64); err == nil {
 		if !(v >= 0 && v <= 0.5) {
 			return fmt.Errorf("%g of the nodes: expected 0 to 0.5, or a size with a unit, such as 64MiB", v)
@@ -107,7 +115,7 @@ func (f *hubsFlag) Set(s string) error {
 }
 
 // Type implements pflag.Value.
-func (f *hubsFlag) Type() string { return "share|size" }
+func (f *hubsFlag) Type() string { return "share|size|auto" }
 
 // configFlag adds --config: a YAML file whose keys are the command's flags.
 func configFlag(fs *pflag.FlagSet, path *string) {

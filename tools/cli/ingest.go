@@ -68,7 +68,7 @@ ingest leaves it, and --resume takes it instead of reading standard input again.
 STORE opens only when all of it is there. An interrupted ingest can be continued
 with --resume; without it, it begins anew. Bad input is refused with file and position.`,
 		Example: `  gstore ingest cora cora.gstore --undirected
-  gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs 0.01 --mem 16GiB
+  gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs auto --mem 16GiB
   gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
 		Args: exactArgs("INPUT", "STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,7 +113,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, err error) {
 	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
-		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
+		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, usagef("--precompute-hops %d: expected 0 or 1", o.hops)
 	}
@@ -209,12 +209,15 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	e.event("summary", map[string]any{
 		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
 		"partitions": len(m.Partitions), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
-		"seconds": time.Since(begin).Seconds(), "cpu_seconds": cpuSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "version": m.Version, "store": dir,
+		"seconds": time.Since(begin).Seconds(), "cpu_seconds": cpuSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "hubs": rep.Hubs, "version": m.Version, "store": dir,
 	})
 	if !e.json && !e.quiet {
 		fmt.Fprintf(e.stdout, "%s: %d nodes, %d edges in %d partitions, %.1f MiB (%d edges read, %d duplicates and %d self loops dropped) in %.1f s, peak %d MiB\n",
 			dir, rep.Nodes, rep.EdgesStored, len(m.Partitions), float64(rep.BytesStored)/(1<<20), rep.EdgesRead, rep.Duplicates, rep.SelfLoops,
 			time.Since(begin).Seconds(), rep.PeakRSSBytes>>20)
+		if rep.Hubs != nil {
+			fmt.Fprintln(e.stdout, rep.Hubs)
+		}
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ resident when --resident partitions, drawn at random, are in memory beside the p
 ones; how far labels in partitions and macro-batches are from those of all training
 nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes and bytes are.`,
 		Example: "  gstore partition papers.gstore --report\n" +
-			"  gstore partition papers.gstore --partitioner fennel --hubs 0.01 --mem 16GiB",
+			"  gstore partition papers.gstore --partitioner fennel --hubs auto --mem 16GiB",
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := runPartition(cmd.Context(), e, args[0], &o)
@@ -143,7 +143,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 			po.MemoryBytes = need.Stream
 		}
 	}
-	a, err := computeAssignment(ctx, e, s, g, po, o)
+	a, hubs, err := computeAssignment(ctx, e, s, g, po, o)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 		}
 		bars := ingestProgress{e: e}
 		rep, err := ingest.Repartition(ctx, s, a, ingest.Options{
-			MemoryBytes: int64(o.mem), Seed: o.seed, Partitioner: partitioner.Method(o.partitioner), Progress: bars.tell,
+			MemoryBytes: int64(o.mem), Seed: o.seed, Partitioner: partitioner.Method(o.partitioner), HubChoice: hubs, Progress: bars.tell,
 		})
 		bars.close()
 		if err != nil {
@@ -174,9 +174,12 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 		version = rep.Manifest.Version
 	}
 	if e.json {
-		e.event("summary", map[string]any{"quality": q, "output": o.output, "version": version, "array": isArray(g),
+		e.event("summary", map[string]any{"quality": q, "hubs": hubs, "output": o.output, "version": version, "array": isArray(g),
 			"seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": peakRSS()})
 		return nil
+	}
+	if hubs != nil {
+		fmt.Fprintln(e.stdout, hubs)
 	}
 	return q.WriteText(e.stdout, 0)
 }
@@ -201,13 +204,16 @@ func (o *partitionOptions) partitioning(m *store.Manifest, classes []uint16) (pa
 		return po, err
 	}
 	po.HubFraction = float64(hubs) / float64(max(m.Nodes, 1))
+	if o.hubs.auto && po.Method == partitioner.MethodHDR {
+		return po, usagef("--hubs auto: hdr always pins the nodes of highest degree; give their share")
+	}
 	if classes == nil && po.Method == partitioner.MethodGAP && !o.report {
 		return po, usagef("gap balances labels, and the store has none; fennel needs none")
 	}
 	return po, nil
 }
 
-// hubCount is how many nodes --hubs pins.
+// hubCount is how many nodes --hubs pins; 0 where that is to be decided.
 func (o *partitionOptions) hubCount(m *store.Manifest) (uint64, error) {
 	if o.hubs.bytes > 0 {
 		return partitioner.HubCount(o.hubs.bytes, storegraph.NodeBytes(m), m.Nodes)
@@ -223,7 +229,7 @@ func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partiti
 	need := partitioner.Need{Array: 4 * int64(nodes), Stream: 4 * int64(nodes)}
 	if !o.report {
 		need = po.Need(nodes)
-		if po.HubFraction > 0 && po.Method != partitioner.MethodHDR {
+		if (po.HubFraction > 0 || o.hubs.auto) && po.Method != partitioner.MethodHDR {
 			hubs := partitioner.HubBytes(nodes)
 			need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
 		}
@@ -237,10 +243,12 @@ func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partiti
 	return need, b, nil
 }
 
-// computeAssignment returns the store's own partitions for a report, else new ones.
-func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitioner.Graph, po partitioner.Options, o *partitionOptions) (partitioner.Assigner, error) {
+// computeAssignment returns the store's own partitions for a report, else new ones, and what was
+// decided of --hubs auto.
+func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitioner.Graph, po partitioner.Options, o *partitionOptions) (partitioner.Assigner, *partitioner.HubChoice, error) {
 	if o.report {
-		return storegraph.Current(s)
+		a, err := storegraph.Current(s)
+		return a, nil, err
 	}
 	bar := e.progress(-1, "partition")
 	last := time.Now()
@@ -257,14 +265,19 @@ func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitione
 	}
 	a, err := partitioner.Partition(ctx, g, po)
 	_ = bar.Finish()
-	if err != nil || po.HubFraction == 0 || po.Method == partitioner.MethodHDR {
-		return a, err
+	if err != nil || po.HubFraction == 0 && !o.hubs.auto || po.Method == partitioner.MethodHDR {
+		return a, nil, err
 	}
-	hubs, err := o.hubCount(s.Manifest())
-	if err != nil {
-		return nil, err
+	ho := partitioner.HubOptions{Hops: o.hubHops, Classes: po.Classes, MemoryBytes: po.MemoryBytes}
+	if o.hubs.auto {
+		a, choice, err := partitioner.AutoHubs(ctx, g, a, ho)
+		return a, &choice, err
 	}
-	return partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Hops: o.hubHops, Classes: po.Classes, MemoryBytes: po.MemoryBytes})
+	if ho.Count, err = o.hubCount(s.Manifest()); err != nil {
+		return nil, nil, err
+	}
+	a, err = partitioner.SelectHubs(ctx, g, a, ho)
+	return a, nil, err
 }
 
 // writeAssignment writes a, which is by internal id, a line a node in order of

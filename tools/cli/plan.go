@@ -154,7 +154,7 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	for p := range trained {
 		trained[p] = m.Partitions[p].Train
 	}
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Train: trained})
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(), Train: trained})
 	if errors.Is(err, macro.ErrPlan) {
 		return usageError{err}
 	} else if err != nil {
@@ -308,7 +308,7 @@ func (r *planReport) print() error {
 	}
 	fmt.Fprintf(w, "\nadvice  a fresh ingest for this budget: --partitions %d", r.advice.Partitions)
 	if r.advice.Hubs > 0 {
-		fmt.Fprintf(w, " --hubs %.4f", r.advice.Hubs)
+		fmt.Fprint(w, " --hubs auto")
 	}
 	fmt.Fprintln(w)
 	for _, why := range r.advice.Why {

@@ -168,7 +168,7 @@ any end, to the same bits.`,
 	}
 	o.flags(cmd.Flags())
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "write measurements of every step to this file of JSON lines, for \"gstore report\"")
-	cmd.Flags().BoolVar(&o.explain, "explain", false, "say how each layer is computed, and why")
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
 	cmd.Flags().StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	return cmd
 }
@@ -214,6 +214,12 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 	hooks := trainHooks(e, o.Epochs)
 	if o.explain {
 		hooks.Choices = func(cs []nn.Choice) { explain(e, cs) }
+		hooks.Plan = func(why []string) {
+			e.event("plan", map[string]any{"why": why})
+			if !e.json {
+				fmt.Fprintf(e.stdout, "plan: %s\n", strings.Join(why, "\n      "))
+			}
+		}
 	}
 	if o.metrics != "" {
 		record, done, merr := recordMetrics(o.metrics)

@@ -1,0 +1,88 @@
+package partitioner
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// Numbers behind [AutoHubs].
+const (
+	autoHubShareMax = 1. / 64 // of the nodes
+	autoResidentMin = 2       // partitions: with fewer there is nothing to give up for hubs
+)
+
+// HubChoice is what [AutoHubs] decided, with the numbers that decided.
+type HubChoice struct {
+	Hubs       uint64 `json:"hubs"`       // 0: none
+	Candidates uint64 `json:"candidates"` // that were tried
+	Hops       int    `json:"hops"`       // of the walks
+	// Of Partitions, Resident are in memory, or the candidates and that much less.
+	Resident   float64 `json:"resident"`
+	Partitions int     `json:"partitions"`
+	// Share of training nodes' walks of Hops steps that stay in a macro-batch, see Quality.ResidentShare.
+	With    float64 `json:"share_with"`
+	Without float64 `json:"share_without"`
+}
+
+// String says what was chosen, and why.
+func (c HubChoice) String() string {
+	what := fmt.Sprintf("no hubs: with %d nodes pinned", c.Candidates)
+	if c.Hubs > 0 {
+		what = fmt.Sprintf("%d hubs: with them", c.Hubs)
+	}
+	return fmt.Sprintf("%s %.1f %% of training nodes' %d-hop walks stay in memory, without %.1f %%, at %.4g of %d partitions",
+		what, 100*c.With, c.Hops, 100*c.Without, c.Resident, c.Partitions)
+}
+
+// AutoHubs is [SelectHubs] where that keeps more of training nodes' neighbourhoods in the same
+// memory, else a: hubs take the room of other partitions' nodes, and training nodes among them lose the
+// neighbours that their partition kept together. Where degrees are alike that costs more than it gives.
+//
+// Candidates are o.Count or o.Fraction; by default a partition's worth, at most 1/64 of the nodes.
+// Shares are those that [Measure] reports: of walks of o.Hops steps, for a graph without random access of one.
+func AutoHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (Assigner, HubChoice, error) {
+	k := a.Partitions()
+	if o.Count == 0 && o.Fraction == 0 {
+		o.Count = max(1, uint64(float64(a.Nodes())*min(1/float64(k), autoHubShareMax)))
+	}
+	c := HubChoice{Partitions: k, Resident: min(max(float64(k)/8, autoResidentMin), float64(k)), Hops: 1}
+	if _, ok := g.(RandomAccess); ok {
+		if c.Hops = o.Hops; c.Hops == 0 {
+			c.Hops = 2
+		}
+	}
+	with, err := SelectHubs(ctx, g, a, o)
+	if err != nil {
+		return nil, c, err
+	}
+	for _, p := range with.part {
+		if int(p) == k {
+			c.Candidates++
+		}
+	}
+	if c.Without, err = residentShare(ctx, g, a, o.Classes, c.Resident, c.Hops); err != nil {
+		return nil, c, err
+	}
+	less := float64(c.Candidates) / (float64(a.Nodes()) / float64(k))
+	if c.With, err = residentShare(ctx, g, with, o.Classes, math.Max(1, c.Resident-less), c.Hops); err != nil {
+		return nil, c, err
+	}
+	if c.With <= c.Without {
+		return a, c, nil
+	}
+	c.Hubs = c.Candidates
+	return with, c, nil
+}
+
+// residentShare is the last of Quality.ResidentShare, for resident partitions beside the pinned ones.
+func residentShare(ctx context.Context, g Graph, a Assigner, classes []uint16, resident float64, hops int) (float64, error) {
+	m := newMeasure(a, QualityOptions{Classes: classes, Hops: hops}, resident)
+	if err := m.scan(ctx, g); err != nil {
+		return 0, fmt.Errorf("measure hubs: %w", err)
+	}
+	if access, ok := g.(RandomAccess); ok && hops > 1 {
+		return m.walk(access, hops), nil
+	}
+	return m.share(), nil
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/store"
+)
+
+// TestHubsAuto: hubs are pinned on a graph of skewed degrees and not on one of even degrees, by ingest as
+// by partition, and plan and train say why. Ingest and partition of the same graph agree.
+func TestHubsAuto(t *testing.T) {
+	for _, kind := range []struct {
+		name string
+		args []string
+		hubs bool
+	}{
+		{"rmat", []string{"--edges", "60000", "--features", "4", "--classes", "4", "--train", ".1"}, true},
+		{"sbm", []string{"--edges", "60000", "--features", "4", "--classes", "4", "--train", ".1", "--communities", "32", "--skew", "1"}, false},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			dir := t.TempDir()
+			in, made, moved := filepath.Join(dir, "in"), filepath.Join(dir, "made"), filepath.Join(dir, "moved")
+			mustRun(t, append([]string{"generate", kind.name, in, "--nodes", "6400", "--quiet"}, kind.args...)...)
+			common := []string{"--undirected", "--partitions", "32", "--quiet"}
+			mustRun(t, append([]string{"ingest", in, made, "--partitioner", "fennel", "--hubs", "auto"}, common...)...)
+			mustRun(t, append([]string{"ingest", in, moved}, common...)...)
+			mustRun(t, "partition", moved, "--partitioner", "fennel", "--hubs", "auto", "--quiet")
+			for _, path := range []string{made, moved} {
+				s, err := store.Open(path, store.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := s.Manifest()
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if len(m.Pinned) > 0 != kind.hubs || strings.HasPrefix(m.HubsWhy(), "no hubs") == kind.hubs || m.Ingest["hubs"] != "auto" {
+					t.Errorf("%s: pinned %v, %q: %q; expected hubs: %v", filepath.Base(path), m.Pinned, m.Ingest["hubs"], m.HubsWhy(), kind.hubs)
+				}
+				if kind.hubs && m.Partitions[m.Pinned[0]].Nodes != 100 {
+					t.Errorf("%s: %d hubs, expected 1/64 of 6400 nodes", filepath.Base(path), m.Partitions[m.Pinned[0]].Nodes)
+				}
+				for _, c := range []struct {
+					event string
+					args  []string
+				}{
+					{"summary", []string{"plan", path, "--buffer", "4", "--measure", "0"}},
+					{"plan", []string{"train", path, "--buffer", "4", "--explain", "--epochs", "1", "--hidden", "4"}},
+				} {
+					said := false
+					for _, e := range trainEvents(t, c.args...) {
+						why, _ := e["why"].([]any)
+						for _, w := range why {
+							said = said || e["event"] == c.event && strings.Contains(w.(string), m.HubsWhy())
+						}
+					}
+					if !said {
+						t.Errorf("%v does not say %q", c.args, m.HubsWhy())
+					}
+				}
+			}
+			// A later partitioning without the question forgets the answer.
+			mustRun(t, "partition", moved, "--partitioner", "fennel", "--hubs", "0.02", "--quiet")
+			s, err := store.Open(moved, store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := s.Manifest(); m.HubsWhy() != "" || m.Ingest["hubs"] != "0.02" {
+				t.Errorf("after --hubs 0.02: %q, %q", m.Ingest["hubs"], m.HubsWhy())
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for _, args := range [][]string{
+		{"ingest", "in", "out", "--partitioner", "hdr", "--hubs", "auto"},
+		{"ingest", "in", "out", "--hubs", "few"},
+	} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), args, strings.NewReader(""), &out, &errs); code != ExitUsage {
+			t.Errorf("%v: exit %d, expected %d: %s", args, code, ExitUsage, errs.String())
+		}
+	}
+}
