@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -191,7 +190,7 @@ func CreateEmbedding(fs vfs.FS, path string, l *EmbeddingLayout, fill func(p Par
 				if err := fill(id, plane, first, rows); err != nil {
 					return nil, err
 				}
-				row[plane] = crc32.Update(row[plane], castagnoli, rows)
+				row[plane] = ChecksumUpdate(row[plane], rows)
 				if _, err := f.Write(rows); err != nil {
 					return nil, err
 				}

@@ -2,7 +2,6 @@ package blocks
 
 import (
 	"fmt"
-	"hash/crc32"
 	"unsafe"
 )
 
@@ -75,16 +74,6 @@ func (k Kind) String() string {
 	}
 	return kindNames[k]
 }
-
-// castagnoli is the polynomial of every checksum of the format; amd64 and arm64
-// compute it in hardware, at tens of GB/s a core.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Checksum returns the CRC-32C of b, the checksum used throughout the format.
-func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
-
-// ChecksumUpdate returns the Checksum of what sum is that of, followed by b. That of nothing is 0.
-func ChecksumUpdate(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
 
 // AlignUp returns the smallest multiple of [Alignment] that is ≥ n ≥ 0.
 func AlignUp(n int64) int64 { return (n + Alignment - 1) &^ (Alignment - 1) }

@@ -3,7 +3,6 @@ package blocks
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"syscall"
 	"unsafe"
 
@@ -183,7 +182,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 	w.cur.Length += int64(n)
 	for len(b) > 0 {
 		part := b[:min(int64(len(b)), ChunkBytes-w.crcLen)]
-		w.crc = crc32.Update(w.crc, castagnoli, part)
+		w.crc = ChecksumUpdate(w.crc, part)
 		w.crcLen += int64(len(part))
 		if w.crcLen == ChunkBytes {
 			w.endChunk()
