@@ -136,6 +136,22 @@ func (m *Model) ChooseOrders(graphs []gpu.Graph, featureBytes int) []Choice {
 	return cs
 }
 
+// RestoreOrders computes layers as ChooseOrders of an earlier run decided: a run that is resumed would see another
+// mini-batch first.
+func (m *Model) RestoreOrders(cs []Choice) error {
+	for _, c := range cs {
+		if c.Layer < 0 || c.Layer >= len(m.layers) {
+			return fmt.Errorf("nn: the order of layer %d of %d", c.Layer, len(m.layers))
+		}
+		if o := orderedOf(m.layers[c.Layer]); o != nil && c.First == MultiplyFirst.String() {
+			o.order = MultiplyFirst
+		} else if o != nil {
+			o.order = AggregateFirst
+		}
+	}
+	return nil
+}
+
 // cost models the ns of a layer's forward and backward pass. featureBytes is
 // the size of an element of the macro-batch's features; 0: not the first layer.
 func (o *ordered) cost(c Choice, featureBytes int, multiply bool) float64 {

@@ -3,9 +3,11 @@ package train
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
+	"path/filepath"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/nn"
@@ -31,54 +33,67 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns the checkpoint as a model file.
-func (c *Checkpoint) Encode() ([]byte, error) {
-	head, err := json.Marshal(c)
+func (c *Checkpoint) Encode() ([]byte, error) { return encodeModel(modelMagic, c, c.Params) }
+
+// encodeModel returns head as JSON and params, in the format of model files.
+func encodeModel(magic string, head any, params []byte) ([]byte, error) {
+	text, err := json.Marshal(head)
 	if err != nil {
 		return nil, fmt.Errorf("train: encode checkpoint: %w", err)
 	}
-	b := append([]byte(modelMagic), make([]byte, 0, len(head)+len(c.Params)+16)...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
-	b = append(b, head...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(c.Params)))
-	b = append(b, c.Params...)
+	b := append([]byte(magic), make([]byte, 0, len(text)+len(params)+16)...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = append(b, text...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(params)))
+	b = append(b, params...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
 // DecodeCheckpoint is the inverse of Encode; path names the source in errors,
 // which are [*blocks.CorruptError].
 func DecodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
-	bad := func(at int, format string, args ...any) (*Checkpoint, error) {
+	c := new(Checkpoint)
+	params, err := decodeModel(path, modelMagic, b, c)
+	if err != nil {
+		return nil, err
+	}
+	c.Params = params
+	if err := c.Model.CheckFloats(int64(len(params) / 4)); err != nil {
+		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(len(b) - modelTailSize - len(params)), Reason: err.Error()}
+	}
+	return c, nil
+}
+
+// decodeModel is the inverse of encodeModel: it fills head and returns the parameters.
+func decodeModel(path, magic string, b []byte, head any) ([]byte, error) {
+	bad := func(at int, format string, args ...any) ([]byte, error) {
 		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
 	}
-	if len(b) < len(modelMagic)+4+8+modelTailSize || string(b[:len(modelMagic)]) != modelMagic {
+	if len(b) < len(magic)+4+8+modelTailSize || string(b[:len(magic)]) != magic {
 		return bad(0, "it does not begin like a model file")
 	}
 	body, tail := b[:len(b)-modelTailSize], b[len(b)-modelTailSize:]
 	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want {
 		return bad(len(body), "checksum is %08x, expected %08x", got, want)
 	}
-	at := len(modelMagic)
+	at := len(magic)
 	n := int(binary.LittleEndian.Uint32(body[at:]))
 	at += 4
 	if n > modelJSONMax || n > len(body)-at-8 {
 		return bad(at-4, "description of %d bytes in a file of %d", n, len(b))
 	}
-	c := new(Checkpoint)
-	if err := json.Unmarshal(body[at:at+n], c); err != nil {
+	if err := json.Unmarshal(body[at:at+n], head); err != nil {
 		return bad(at, "description: %v", err)
 	}
 	at += n
 	if size := binary.LittleEndian.Uint64(body[at:]); size != uint64(len(body)-at-8) {
 		return bad(at, "%d bytes of parameters, expected %d", size, len(body)-at-8)
 	}
-	c.Params = append([]byte(nil), body[at+8:]...)
-	if len(c.Params)%4 != 0 {
-		return bad(at+8, "%d bytes of parameters of 4", len(c.Params))
+	params := append([]byte(nil), body[at+8:]...)
+	if len(params)%4 != 0 {
+		return bad(at+8, "%d bytes of parameters of 4", len(params))
 	}
-	if err := c.Model.CheckFloats(int64(len(c.Params) / 4)); err != nil {
-		return bad(at+8, "%v", err)
-	}
-	return c, nil
+	return params, nil
 }
 
 // SaveFile writes the checkpoint to path, whole or not at all.
@@ -87,6 +102,11 @@ func (c *Checkpoint) SaveFile(path string) error {
 	if err != nil {
 		return err
 	}
+	return saveModel(path, b)
+}
+
+// saveModel replaces the file path by one that holds b: a crash leaves the one or the other, a return the new one.
+func saveModel(path string, b []byte) error {
 	tmp := path + ".tmp"
 	f, err := os.Create(tmp)
 	if err != nil {
@@ -106,7 +126,19 @@ func (c *Checkpoint) SaveFile(path string) error {
 		_ = os.Remove(tmp)
 		return fmt.Errorf("train: save model: %w", err)
 	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("train: save model: %w", err)
+	}
 	return nil
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // LoadFile reads a model file.

@@ -10,7 +10,7 @@ import (
 
 // Config is everything that decides a run's result, and what it may use. It is
 // stored with the run. The zero value of a field means its default; Normalize fills
-// them in.
+// them in. Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
 	Task  string `json:"task" yaml:"task"`             // "node" (default: the store's)
 	Model string `json:"model" yaml:"model"`           // one of [nn.Models]; "sage" (default)
@@ -27,9 +27,9 @@ type Config struct {
 	// Fanouts are the neighbours sampled per node and hop, outward from the
 	// seeds, −1 for all; default 15,10,5,5… for Layers hops.
 	Fanouts     []int    `json:"fanouts" yaml:"fanouts"`
-	BatchSize   int      `json:"batch_size" yaml:"batch_size"` // seeds of a mini-batch; default 1000
-	Epochs      int      `json:"epochs" yaml:"epochs"`         // default 10
-	LR          float64  `json:"lr" yaml:"lr"`                 // of Adam; default .005
+	BatchSize   int      `json:"batch_size" yaml:"batch_size"`       // seeds of a mini-batch; default 1000
+	Epochs      int      `json:"epochs" yaml:"epochs" resume:"free"` // default 10
+	LR          float64  `json:"lr" yaml:"lr"`                       // of Adam; default .005
 	WeightDecay float64  `json:"weight_decay" yaml:"weight_decay"`
 	Dropout     *float64 `json:"dropout" yaml:"dropout"` // of hidden states; default .5
 	// InputDropout drops elements of the first layer's input rows; default 0.
@@ -62,13 +62,22 @@ type Config struct {
 	// ReusePasses are the passes of an earlier run with ReuseAuto, by epoch and step, to repeat.
 	ReusePasses [][]int `json:"reuse_passes,omitempty" yaml:"reuse_passes"`
 
-	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes"` // of the whole run; 0: no bound
-	IOEngine    string `json:"io_engine" yaml:"io_engine"` // "auto" (default), "io_uring", "pread", "mmap"
-	Device      string `json:"device" yaml:"device"`       // "auto" (default), "host"
-	Threads     int    `json:"threads" yaml:"threads"`     // default: all processors
+	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" yaml:"io_engine" resume:"free"` // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host"
+	Threads     int    `json:"threads" yaml:"threads" resume:"free"`     // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch
 	// is always validated.
 	EvalEvery int `json:"eval_every" yaml:"eval_every"`
+
+	// CheckpointFile is where the run keeps what it can be resumed from: parameters, optimiser state and
+	// its place. It is replaced as often as CheckpointEvery says: epochs ("1"), mini-batches ("500steps") or time ("10m",
+	// the default); "0": only at the end. No file: none.
+	CheckpointFile  string `json:"-" yaml:"-" resume:"free"`
+	CheckpointEvery string `json:"checkpoint_every,omitempty" yaml:"checkpoint_every" resume:"free"`
+	// Resume goes on from CheckpointFile; where there is none, a run begins. The result is an
+	// uninterrupted run's to the bit.
+	Resume bool `json:"-" yaml:"-" resume:"free"`
 }
 
 // defaultFanouts are the neighbours per hop when none are given.
@@ -87,6 +96,7 @@ func (c *Config) Normalize() error {
 	set(&c.IOEngine, "auto")
 	set(&c.Device, "auto")
 	set(&c.Order, nn.OrderAuto)
+	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
 		if *n == 0 {
 			*n = v
@@ -147,6 +157,12 @@ func (c *Config) validate() error {
 		if err := checkPasses(c.ReusePasses, c.Epochs); err != nil {
 			return err
 		}
+	}
+	if c.Resume && c.CheckpointFile == "" {
+		return fmt.Errorf("train: resume: no file of checkpoints is named")
+	}
+	if _, err := ParseInterval(c.CheckpointEvery); err != nil {
+		return err
 	}
 	m := c.model(shape{in: 1, classes: 1, relations: 1}) // what the store decides is checked when the model is built
 	return m.Validate()

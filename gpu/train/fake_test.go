@@ -70,7 +70,7 @@ func (g *memoryGraph) plan(int) store.Plan {
 	return store.Plan{Policy: "memory", Steps: []store.Step{step}}
 }
 
-func (g *memoryGraph) Start(store.Plan) error        { g.started = true; return nil }
+func (g *memoryGraph) StartAt(store.Plan, int) error { g.started = true; return nil }
 func (g *memoryGraph) Next() bool                    { s := g.started; g.started = false; return s }
 func (g *memoryGraph) NextReady() bool               { return !g.pending }
 func (g *memoryGraph) Err() error                    { return nil }

@@ -56,5 +56,8 @@ func (c *clock) batch() bool {
 // epoch reports whether it is time after epoch n, counted from 1.
 func (c *clock) epoch(n int) bool { return c.every.Epochs > 0 && n%c.every.Epochs == 0 }
 
+// within reports whether it may be time in the middle of an epoch.
+func (c *clock) within() bool { return c.every.Batches > 0 || c.every.Time > 0 }
+
 // reset begins another interval.
 func (c *clock) reset() { c.batches, c.last = 0, time.Now() }

@@ -269,16 +269,16 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 		}
 	}
 	was := from.Totals
-	sum := totals{loss: was.Loss, correct: was.Correct, seeds: was.Queries, batches: was.Batches, edges: was.Edges, profile: was.Profile}
+	sum := was.resume()
 	r := LinkEpoch{Epoch: epoch + 1, Steps: was.Steps, Bias: macro.Bias(plan, len(s.st.Manifest().Partitions))}
 	// so far is what a checkpoint says of the epoch.
-	soFar := func() linkTotals {
+	soFar := func() epochTotals {
 		stats := s.it.Stats()
-		return linkTotals{Loss: sum.loss, Correct: sum.correct, Queries: sum.seeds, Batches: sum.batches, Edges: sum.edges, Steps: r.Steps, Profile: sum.profile,
-			BytesRead: was.BytesRead + stats.BytesRead, BytesWritten: was.BytesWritten + stats.BytesWritten,
-			Seconds: was.Seconds + time.Since(start).Seconds(), CPUSeconds: was.CPUSeconds + cpuSeconds() - cpu}
+		t := sum.soFar(&was, start, r.Steps)
+		t.BytesRead, t.BytesWritten, t.CPUSeconds = was.BytesRead+stats.BytesRead, was.BytesWritten+stats.BytesWritten, was.CPUSeconds+cpuSeconds()-cpu
+		return t
 	}
-	after := func(next linkPlace) error {
+	after := func(next batchPlace) error {
 		if s.hooks.Batch != nil {
 			s.hooks.Batch(epoch, sum.batches)
 		}
@@ -302,7 +302,7 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 		if err := s.t.macroBatch(ctx, epoch, mb, s.e, place, &sum, after); err != nil {
 			return err
 		}
-		place = linkPlace{}
+		place = batchPlace{}
 		r.Steps++
 		if len(mb.Partitions) == len(s.st.Manifest().Partitions) && mb.StepIndex == len(plan.Steps)-1 {
 			// It holds the whole graph and lives until Next.
@@ -333,7 +333,7 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
 	s.sum.add(&r)
 	if s.clock.epoch(epoch+1) || epoch+1 == s.cfg.Epochs {
-		if err := s.checkpoint(ctx, epoch+1, linkPlace{}, linkTotals{}); err != nil {
+		if err := s.checkpoint(ctx, epoch+1, batchPlace{}, epochTotals{}); err != nil {
 			return err
 		}
 	}

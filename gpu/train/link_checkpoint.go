@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -25,31 +23,9 @@ const (
 type linkProgress struct {
 	Config  LinkConfig  `json:"config"`
 	Epoch   int         `json:"epoch"` // finished epochs
-	Place   linkPlace   `json:"place"` // in the epoch after those
-	Totals  linkTotals  `json:"totals"`
+	Place   batchPlace  `json:"place"` // in the epoch after those
+	Totals  epochTotals `json:"totals"`
 	Summary LinkSummary `json:"summary"`
-}
-
-// linkPlace is the next mini-batch of an epoch.
-type linkPlace struct {
-	Step  int `json:"step"`
-	Pass  int `json:"pass"`
-	Batch int `json:"batch"`
-}
-
-// linkTotals are an unfinished epoch's counts.
-type linkTotals struct {
-	Loss         float64 `json:"loss"`
-	Correct      float64 `json:"correct"`
-	Queries      int64   `json:"queries"`
-	Batches      int64   `json:"batches"`
-	Edges        int64   `json:"edges"`
-	Steps        int     `json:"steps"`
-	BytesRead    int64   `json:"bytes_read"`
-	BytesWritten int64   `json:"bytes_written"`
-	Seconds      float64 `json:"seconds"`
-	CPUSeconds   float64 `json:"cpu_seconds"`
-	Profile      Profile `json:"profile"`
 }
 
 // Checkpointed describes the run behind a table of embeddings.
@@ -84,28 +60,6 @@ func loadProgress(ctx context.Context, t *store.Table) (*linkProgress, []byte, e
 	return &p, model, err
 }
 
-// resumed returns the configuration that a run goes on with: what is set in c must be
-// what the run began with, apart from what decides no result and the number of epochs.
-func (c LinkConfig) resumed(began LinkConfig) (LinkConfig, error) {
-	out := began
-	from, to, old := reflect.ValueOf(c), reflect.ValueOf(&out).Elem(), reflect.ValueOf(began)
-	for i := range from.NumField() {
-		f := from.Type().Field(i)
-		if from.Field(i).IsZero() {
-			continue
-		}
-		if s, ok := from.Field(i).Interface().(string); ok && s == "auto" {
-			continue
-		}
-		if f.Tag.Get("resume") == "" && !reflect.DeepEqual(from.Field(i).Interface(), old.Field(i).Interface()) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			return c, fmt.Errorf("train: resume: the run began with %s %v, not %v: leave it out or begin afresh", name, old.Field(i), from.Field(i))
-		}
-		to.Field(i).Set(from.Field(i))
-	}
-	return out, out.Normalize()
-}
-
 // resumeTable opens the table of the run that cfg resumes and sets cfg to what it goes on with.
 // Where no such run was begun all results are nil.
 func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *store.Table, _ *linkProgress, model []byte, err error) {
@@ -122,7 +76,7 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *stor
 	}
 	p, model, err := loadProgress(ctx, t)
 	if err == nil {
-		*cfg, err = cfg.resumed(p.Config)
+		*cfg, err = resumeConfig(*cfg, p.Config, (*LinkConfig).Normalize)
 	}
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, t.Close())
@@ -154,7 +108,7 @@ func createTable(ctx context.Context, st *store.Store, cfg *LinkConfig, blobs []
 }
 
 // checkpoint stores where the run stands.
-func (s *linkSession) checkpoint(ctx context.Context, epoch int, place linkPlace, totals linkTotals) error {
+func (s *linkSession) checkpoint(ctx context.Context, epoch int, place batchPlace, totals epochTotals) error {
 	blobs, err := s.t.blobs(ctx, &linkProgress{Config: *s.cfg, Epoch: epoch, Place: place, Totals: totals, Summary: s.sum})
 	if err != nil {
 		return err

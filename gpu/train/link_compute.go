@@ -55,7 +55,7 @@ func MeasureLinkCompute(ctx context.Context, st *store.Store, cfg LinkConfig, st
 		}
 		start := time.Now()
 		var sum totals
-		if err := s.t.macroBatch(ctx, s.from.Epoch, s.it.MacroBatch(), s.e, linkPlace{}, &sum, func(linkPlace) error { return nil }); err != nil {
+		if err := s.t.macroBatch(ctx, s.from.Epoch, s.it.MacroBatch(), s.e, batchPlace{}, &sum, func(batchPlace) error { return nil }); err != nil {
 			return c, err
 		}
 		c.Seconds += time.Since(start).Seconds()

@@ -1,19 +1,15 @@
 package train_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu/train"
@@ -22,35 +18,6 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 )
-
-// trainChildEnv makes the test binary a training process, so that there is one to kill: it holds the store and
-// the configuration as JSON.
-const trainChildEnv = "GSTORE_TRAIN_CHILD"
-
-type childRun struct {
-	Store  string
-	Config train.LinkConfig
-	From   uint64 // checkpoint to go back to
-}
-
-func TestMain(m *testing.M) {
-	if text := os.Getenv(trainChildEnv); text != "" {
-		var c childRun
-		err := json.Unmarshal([]byte(text), &c)
-		if err == nil {
-			c.Config.Resume, c.Config.FromCheckpoint = true, c.From
-			_, err = trainLink(context.Background(), c.Store, store.Options{}, c.Config, train.LinkHooks{
-				Batch: func(epoch int, batches int64) { fmt.Println("batch") },
-			})
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 // tripleStore ingests a small knowledge graph: relation k leads from group g to group g+k.
 func tripleStore(t testing.TB, partitions int) string {
@@ -245,65 +212,5 @@ func TestLinkResumeConfig(t *testing.T) {
 	}
 	if _, err := trainLink(t.Context(), dir, store.Options{}, train.LinkConfig{Resume: true, FromCheckpoint: 99}, train.LinkHooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint that never was: %v", err)
-	}
-}
-
-// A training process that gets SIGKILL after random mini-batches is resumed until it ends by itself: the
-// embeddings are those of an undisturbed run, in memory and out of core.
-func TestLinkKilled(t *testing.T) {
-	for _, plan := range []string{"memory", "comet"} {
-		dir := tripleStore(t, 8)
-		c := smallRun(plan, "sage")
-		c.Table = "whole"
-		if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil {
-			t.Fatal(err)
-		}
-		want := finalState(t, dir, "whole", store.Options{})
-		c.Table, c.CheckpointEvery = "killed", "5steps"
-		rng := rand.New(rand.NewPCG(9, 1))
-		kills := 0
-		for {
-			text, err := json.Marshal(childRun{Store: dir, Config: c})
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), trainChildEnv+"="+string(text))
-			var errs bytes.Buffer
-			cmd.Stderr = &errs
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			in := bufio.NewReader(out)
-			for range rng.IntN(60) {
-				if _, err := in.ReadString('\n'); err != nil {
-					break
-				}
-			}
-			time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
-			_ = cmd.Process.Kill()
-			_, _ = in.WriteTo(new(bytes.Buffer))
-			err = cmd.Wait()
-			var exit *exec.ExitError
-			if err == nil {
-				break
-			}
-			if !errors.As(err, &exit) || exit.Exited() {
-				t.Fatalf("%s: the process to be killed failed by itself: %v: %s", plan, err, errs.Bytes())
-			}
-			if kills++; kills > 200 {
-				t.Fatal("no end")
-			}
-		}
-		if kills < 2 {
-			t.Errorf("%s: only %d kills", plan, kills)
-		}
-		if !bytes.Equal(finalState(t, dir, "killed", store.Options{}), want) {
-			t.Errorf("%s: after %d kills the embeddings are others", plan, kills)
-		}
 	}
 }

@@ -80,7 +80,7 @@ func (t *linkTrainer) close() error {
 // macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, from a
 // place in the step on, and adds to sum. totals.seeds counts queries: two an edge. after is called after each
 // mini-batch with the place of the next one.
-func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, e *embeddings, from linkPlace, sum *totals, after func(linkPlace) error) error {
+func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, e *embeddings, from batchPlace, sum *totals, after func(batchPlace) error) error {
 	pool, err := negative.NewPool(mb)
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
@@ -106,7 +106,7 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 			if err := t.batch(ctx, mb, t.loader.Batch(), e, sum); err != nil {
 				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
 			}
-			if err := after(linkPlace{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
+			if err := after(batchPlace{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
 				return err
 			}
 		}

@@ -23,10 +23,15 @@ const (
 // best epoch's parameters with the configuration in full and the summary. ctx
 // ends the run early, with its error. The store must stay open.
 func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Checkpoint, err error) {
-	if err := cfg.Normalize(); err != nil {
+	m := st.Manifest()
+	from, state, err := resumeNode(&cfg, m.Version)
+	if err != nil {
 		return nil, err
 	}
-	m := st.Manifest()
+	every, err := ParseInterval(cfg.CheckpointEvery)
+	if err != nil {
+		return nil, err
+	}
 	in, err := nodeInput(m, &cfg)
 	if err != nil {
 		return nil, err
@@ -71,13 +76,12 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		hooks.Plan(why)
 	}
 	t.history = h
-	s := &session{cfg: &cfg, hooks: hooks, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady}}
-	if err := s.run(ctx); err != nil {
+	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
+		from: from, clock: newClock(every), usage: usage}
+	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}
 	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, deviceOf(dev), it.Stats().Engine
-	s.sum.HistoryResidentBytes, s.sum.HistoryRowBytes = h.memory(), h.rowBytesRead()
-	usage.into(&s.sum)
 	params, err := t.model.Params().Save(ctx, t.queue)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,7 @@ type Summary struct {
 	Batches              int64     `json:"batches"`
 	SampledEdges         int64     `json:"sampled_edges"`
 	Seed                 uint64    `json:"seed"`
+	Resumed              bool      `json:"resumed,omitempty"`
 	// Choices is how layers were computed, which decides the results' last bits.
 	Choices  []nn.Choice `json:"choices,omitempty"`
 	Plan     string      `json:"plan"`
@@ -74,13 +75,16 @@ type Hooks struct {
 	Epoch func(Epoch)
 	// Choices is called once, when the first mini-batch has decided how layers are computed.
 	Choices func([]nn.Choice)
+	// Checkpoint is called after each with what it holds: finished epochs, and the step and mini-batch of the
+	// next one that come next.
+	Checkpoint func(epochs, step, batch int)
 	// Macro is called after each epoch's training with what the partition buffer measured.
 	Macro func(store.MacroStats)
 }
 
 // macroBatches is the part of the store's iterator that training uses.
 type macroBatches interface {
-	Start(plan store.Plan) error
+	StartAt(plan store.Plan, first int) error
 	Next() bool
 	// NextReady reports whether Next would return without waiting.
 	NextReady() bool
@@ -94,35 +98,54 @@ type macroBatches interface {
 
 // session trains one model. The parts belong to its maker.
 type session struct {
-	cfg    *Config
-	hooks  Hooks
-	plan   func(epoch int) store.Plan
-	it     macroBatches
-	eval   *Evaluator
-	t      *trainer
-	sum    Summary
-	passes passes
-	known  int // 1 + the epoch that the trainer's history was filled for
+	cfg     *Config
+	hooks   Hooks
+	version uint64 // of the store
+	plan    func(epoch int) store.Plan
+	it      macroBatches
+	eval    *Evaluator
+	t       *trainer
+	sum     Summary
+	passes  passes
+	known   int     // 1 + the epoch that the trainer's history was filled for
+	best    float64 // validation accuracy of sum.BestEpoch, −1 before
+	from    *nodeProgress
+	clock   *clock
+	began   []byte // the epoch's first parameters, where the history depends on them and a checkpoint may come
+	usage   usage
+	start   time.Time
 }
 
-// run trains all epochs, returns to the best one's parameters and tests them.
-func (s *session) run(ctx context.Context) error {
-	start := time.Now()
-	best := -1.0
-	s.t.chosen = s.hooks.Choices
-	for e := range s.cfg.Epochs {
+// run trains all epochs from where s.from says, returns to the best one's parameters and tests them. state is the model
+// there, nil at the beginning.
+func (s *session) run(ctx context.Context, state []byte) error {
+	s.start = time.Now()
+	s.sum, s.best, s.t.chosen = s.from.Summary, s.from.Best, s.hooks.Choices
+	if state != nil {
+		if err := s.resume(ctx, state); err != nil {
+			return fmt.Errorf("train: resume: %w", err)
+		}
+	} else if err := s.checkpoint(ctx, 0, batchPlace{}, epochTotals{}); err != nil { // an earlier run's is not gone on from
+		return err
+	}
+	for e := s.from.Epoch; e < s.cfg.Epochs; e++ {
 		r, err := s.epoch(ctx, e)
 		if err != nil {
 			return err
 		}
 		if (e+1)%s.cfg.EvalEvery == 0 || e == s.cfg.Epochs-1 {
-			if err := s.validate(ctx, &r, &best); err != nil {
+			if err := s.validate(ctx, &r); err != nil {
 				return err
 			}
 		}
 		s.sum.EpochSeconds = append(s.sum.EpochSeconds, r.Seconds)
 		s.sum.Profile.Add(r.Profile)
 		s.sum.TrainLoss = r.Loss
+		if s.clock.epoch(e+1) || e+1 == s.cfg.Epochs {
+			if err := s.checkpoint(ctx, e+1, batchPlace{}, epochTotals{}); err != nil {
+				return err
+			}
+		}
 		if s.hooks.Epoch != nil {
 			s.hooks.Epoch(r)
 		}
@@ -136,23 +159,32 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = m[0].Accuracy, m[1].Accuracy
-	s.sum.EvalBytesRead = s.eval.BytesRead()
-	s.sum.Choices = s.t.choices
-	s.sum.TotalSeconds = time.Since(start).Seconds()
+	s.sum = s.soFar()
+	s.sum.Resumed = state != nil
 	return nil
 }
 
-// epoch trains one epoch, counted from 0.
+// epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	start := time.Now()
 	plan := s.plan(e)
 	s.sum.Plan = plan.Policy
+	var place batchPlace
+	var was epochTotals
+	if s.from.Epoch == e {
+		place, was = s.from.Place, s.from.Totals
+	}
+	if was.Batches == 0 {
+		if err := s.begin(ctx); err != nil {
+			return Epoch{}, err
+		}
+	}
 	historyBytes, err := s.refreshHistory(ctx, e, plan)
 	if err != nil {
 		return Epoch{}, err
 	}
 	planned := s.it.PredictBytes(plan)
-	if err := s.it.Start(plan); err != nil {
+	if err := s.it.StartAt(plan, place.Step); err != nil {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
 	}
 	if e+1 < s.cfg.Epochs {
@@ -163,17 +195,32 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if err := s.passes.begin(e, &plan); err != nil {
 		return Epoch{}, err
 	}
-	var sum totals
-	steps := 0
+	s.passes.taken = was.Passes
+	sum, steps := was.resume(), was.Steps
+	soFar := func() epochTotals {
+		t := sum.soFar(&was, start, steps)
+		t.Passes, t.BytesRead = s.passes.taken, was.BytesRead+s.it.Stats().BytesRead
+		return t
+	}
+	after := func(next batchPlace) error {
+		if s.hooks.Batch != nil {
+			s.hooks.Batch(e, sum.batches)
+		}
+		if s.clock.batch() {
+			return s.checkpoint(ctx, e, next, soFar())
+		}
+		return nil
+	}
 	for {
 		at := time.Now()
 		if !s.it.Next() {
 			break
 		}
 		sum.profile.Wait += time.Since(at)
-		if err := s.t.macroBatch(ctx, e, s.it.MacroBatch(), &s.passes, &sum); err != nil {
+		if err := s.t.macroBatch(ctx, e, s.it.MacroBatch(), &s.passes, place, &sum, after); err != nil {
 			return Epoch{}, err
 		}
+		place = batchPlace{}
 		steps++
 	}
 	if err := s.it.Err(); err != nil {
@@ -188,12 +235,12 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if s.hooks.Macro != nil {
 		s.hooks.Macro(stats)
 	}
-	bytes := stats.BytesRead
-	s.sum.BytesRead += bytes
+	trained := soFar()
+	s.sum.BytesRead += trained.BytesRead
 	return Epoch{
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1, TestAccuracy: -1,
-		Seconds: time.Since(start).Seconds(), BytesRead: bytes, PlannedBytes: planned, Steps: steps,
+		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,
 		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
 	}, nil
 }
@@ -219,7 +266,7 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan store.Plan) (i
 }
 
 // validate computes the exact validation accuracy and keeps the best model.
-func (s *session) validate(ctx context.Context, r *Epoch, best *float64) error {
+func (s *session) validate(ctx context.Context, r *Epoch) error {
 	start := time.Now()
 	h := s.t.history
 	if r.Epoch == s.cfg.Epochs { // no epoch follows
@@ -238,8 +285,8 @@ func (s *session) validate(ctx context.Context, r *Epoch, best *float64) error {
 		s.known = r.Epoch + 1
 	}
 	r.ValidAccuracy, r.TestAccuracy = m[0].Accuracy, m[1].Accuracy
-	if r.ValidAccuracy > *best {
-		*best, r.Best = r.ValidAccuracy, true
+	if r.ValidAccuracy > s.best {
+		s.best, r.Best = r.ValidAccuracy, true
 		s.sum.BestEpoch = r.Epoch
 		s.t.model.Params().Keep(s.t.queue)
 		if err := s.t.queue.Sync(ctx); err != nil {

@@ -111,8 +111,9 @@ func (t *trainer) close() error {
 	return first
 }
 
-// macroBatch trains the examples of one macro-batch, as many passes as p says, and adds to sum.
-func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, p *passes, sum *totals) error {
+// macroBatch trains the examples of one macro-batch, as many passes as p says, from a place in the step on, and adds
+// to sum. after is called after each mini-batch with the place of the next one.
+func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, p *passes, from batchPlace, sum *totals, after func(batchPlace) error) error {
 	tables, release, err := t.tables(mb)
 	if err != nil {
 		return err
@@ -120,12 +121,16 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 	defer release()
 	if t.history != nil {
 		if err := t.history.enter(mb.Step.Train); err != nil {
-			return fmt.Errorf("train: epoch %d, step %d: %w", epoch, mb.StepIndex, err)
+			return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 		}
 	}
-	pass := 0
-	for ; p.more(epoch, mb.StepIndex, &mb.Step, pass); pass++ {
+	defer t.loader.Stop() // after an error too, before mb is gone
+	pass := from.Pass
+	for ; pass == from.Pass || p.more(epoch, mb.StepIndex, &mb.Step, pass); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
+		if pass == from.Pass {
+			key.Batch = from.Batch
+		}
 		place := t.key.With(placeShuffle).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
 		t.loader.Start(ctx, key, t.neighbours(mb), mini.NewShuffled(place, mb.Seeds, t.cfg.BatchSize))
 		for {
@@ -135,7 +140,10 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 			}
 			sum.profile.Sample += time.Since(start)
 			if err := t.batch(ctx, mb, tables, t.loader.Batch(), sum); err != nil {
-				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+			}
+			if err := after(batchPlace{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
+				return err
 			}
 		}
 		if err := t.loader.Err(); err != nil {

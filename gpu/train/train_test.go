@@ -32,13 +32,13 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 		defer func() { _ = tr.history.close() }()
 	}
 	var epochs []Epoch
-	s := &session{cfg: &cfg, plan: g.plan, it: g, eval: ev, t: tr, passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
+	s := &session{cfg: &cfg, plan: g.plan, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, clock: newClock(Interval{}), passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
 		epochs = append(epochs, e)
 		if testing.Verbose() {
 			t.Logf("%+v", e)
 		}
 	}}}
-	if err := s.run(t.Context()); err != nil {
+	if err := s.run(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return s.sum, epochs

@@ -31,7 +31,7 @@ func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int
 
 // MacroBatch trains all seeds of mb, as often as its step says; where that is open, once.
 func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *store.MacroBatch) error {
-	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, &r.sum)
+	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, batchPlace{}, &r.sum, func(batchPlace) error { return nil })
 }
 
 // Step takes one optimiser step on a batch of mb that was sampled elsewhere.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -71,6 +73,9 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Device, "device", "auto", "auto or host")
 	fs.IntVar(&c.Threads, "threads", 0, "processors to use (default: all)")
 	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations")
+	fs.StringVar(&c.CheckpointEvery, "checkpoint-every", "", "epochs (1), mini-batches (500steps) or time (10m) between checkpoints; 0: only at the end (default 10m; link prediction: 1)")
+	fs.BoolVar(&c.Resume, "resume", false, "go on from the last checkpoint with the flags that the run began with; where there is none, begin")
+	fs.StringVar(&c.CheckpointFile, "checkpoint-file", "", "node classification: file of the last checkpoint (default: in the store, of its last run)")
 	o.linkFlags(fs)
 	configFlag(fs, &o.config)
 }
@@ -96,7 +101,11 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		_, err := o.linkConfig()
 		return err
 	}
-	check := o.Config // Normalize fills a copy in: the file's defaults are train's own
+	if o.Resume {
+		o.unsetNode()
+	}
+	check := o.Config    // Normalize fills a copy in: the file's defaults are train's own
+	check.Resume = false // its file may not be named yet
 	if err := check.Normalize(); err != nil {
 		return usageError{err}
 	}
@@ -151,8 +160,11 @@ of both ends against all nodes; its result is the last epoch's model, not the
 best one's: --keep-checkpoints keeps earlier ones, which gstore eval ranks with
 --checkpoint. Its embeddings and their optimiser state live in
 the store, as a table: partitions of them are read, trained and written back
-(plan comet), and checkpoints make the run one that --resume goes on with after
-any end, to the same bits.`,
+(plan comet).
+
+Checkpoints make any run one that --resume goes on with after any end, in the
+middle of an epoch too, to the same bits: every ten minutes for node
+classification, every epoch for link prediction, or as --checkpoint-every says.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
@@ -171,6 +183,54 @@ any end, to the same bits.`,
 	cmd.Flags().BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
 	cmd.Flags().StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	return cmd
+}
+
+// unsetNode makes what was not asked for zero, which means what the run that is resumed began with.
+func (o *trainOptions) unsetNode() {
+	c := &o.Config
+	set := func(name string) bool { return slices.Contains(o.changed, name) }
+	for name, v := range map[string]*string{"model": &c.Model, "aggregator": &c.Aggregator, "norm": &c.Norm, "jumping": &c.Jumping} {
+		if !set(name) {
+			*v = ""
+		}
+	}
+	for name, v := range map[string]*int{"hidden": &c.Hidden, "batch-size": &c.BatchSize, "epochs": &c.Epochs, "eval-every": &c.EvalEvery} {
+		if !set(name) {
+			*v = 0
+		}
+	}
+	if !set("lr") {
+		c.LR = 0
+	}
+	if !set("dropout") {
+		c.Dropout = nil
+	}
+}
+
+// lastRun is where a store keeps the last checkpoint of its last run of node classification, below runsDir.
+const lastRun = "last.gsr"
+
+// checkpointFile names the file of the run's checkpoints and keeps other processes from it until unlock. A store
+// that cannot be written to, or in which another run is under way, is trained on without, unless checkpoints were asked for.
+func (o *trainOptions) checkpointFile(e *env, dir string) (unlock func() error, err error) {
+	asked := o.Resume || o.CheckpointFile != "" || slices.Contains(o.changed, "checkpoint-every")
+	if o.CheckpointFile == "" {
+		o.CheckpointFile = filepath.Join(dir, runsDir, lastRun)
+		err = os.MkdirAll(filepath.Dir(o.CheckpointFile), 0o777)
+	}
+	var lock io.Closer
+	if err == nil {
+		lock, err = vfs.Default.Lock(o.CheckpointFile + ".lock")
+	}
+	switch {
+	case err == nil:
+		return lock.Close, nil
+	case asked:
+		return nil, fmt.Errorf("checkpoints in %s: %w: if another run is under way, name another file with --checkpoint-file", o.CheckpointFile, err)
+	}
+	fmt.Fprintf(e.stderr, "gstore: this run cannot be resumed: checkpoints in %s: %v\n", o.CheckpointFile, err)
+	o.CheckpointFile = ""
+	return func() error { return nil }, nil
 }
 
 // recordMetrics opens a metrics file: record appends an epoch, done closes the
@@ -211,7 +271,12 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 		}
 	}
 	started := time.Now()
-	hooks := trainHooks(e, o.Epochs)
+	unlock, err := o.checkpointFile(e, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	hooks := trainHooks(e)
 	if o.explain {
 		hooks.Choices = func(cs []nn.Choice) { explain(e, cs) }
 		hooks.Plan = func(why []string) {
@@ -295,11 +360,14 @@ func limitThreads(n int) func() {
 }
 
 // trainHooks prints a line an epoch, or an event.
-func trainHooks(e *env, epochs int) train.Hooks {
+func trainHooks(e *env) train.Hooks {
 	if e.json {
 		return train.Hooks{
 			Start: func(c train.Config) { e.event("start", map[string]any{"config": c}) },
 			Epoch: func(r train.Epoch) { e.event("epoch", fields(r)) },
+			Checkpoint: func(epochs, step, batch int) {
+				e.event("checkpoint", map[string]any{"epochs": epochs, "step": step, "batch": batch})
+			},
 		}
 	}
 	return train.Hooks{

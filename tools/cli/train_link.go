@@ -29,9 +29,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
 	fs.IntVar(&l.Logical, "logical", 0, "link prediction: logical partitions of plan comet (default: the fewest of which two fit in memory)")
 	fs.StringVar(&l.Table, "table", "embeddings", "link prediction: the store's table of embeddings; an earlier run's is replaced")
-	fs.StringVar(&l.CheckpointEvery, "checkpoint-every", "1", "link prediction: epochs (1), mini-batches (500steps) or time (10m) between checkpoints; 0: only at the end")
 	fs.IntVar(&l.KeepCheckpoints, "keep-checkpoints", 1, "link prediction: checkpoints that are kept, each as large as all embeddings and their state")
-	fs.BoolVar(&l.Resume, "resume", false, "link prediction: go on from the last checkpoint with the flags that the run began with; where there is none, begin")
 	fs.Uint64Var(&l.FromCheckpoint, "from-checkpoint", 0, "link prediction: with --resume, go back to the kept checkpoint of this number")
 }
 
@@ -44,7 +42,7 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 			*v = 0
 		}
 	}
-	for name, v := range map[string]*string{"loss": &c.Loss, "table": &c.Table, "checkpoint-every": &c.CheckpointEvery} {
+	for name, v := range map[string]*string{"loss": &c.Loss, "table": &c.Table} {
 		if !set(name) {
 			*v = ""
 		}
@@ -55,10 +53,10 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 }
 
 // linkOnly are the flags of train that mean nothing for node classification and whose neglect would be noticed late.
-var linkOnly = []string{"resume", "from-checkpoint", "checkpoint-every", "keep-checkpoints", "table", "logical"}
+var linkOnly = []string{"from-checkpoint", "keep-checkpoints", "table", "logical"}
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
-var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse"}
+var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "checkpoint-file"}
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.
@@ -99,6 +97,7 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 		c.EvalEvery = n.EvalEvery
 	}
 	c.Heads, c.Buffer, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads = n.Heads, n.Buffer, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads
+	c.CheckpointEvery, c.Resume = n.CheckpointEvery, n.Resume
 	if c.FromCheckpoint != 0 && !c.Resume {
 		return c, usagef("--from-checkpoint without --resume")
 	}
