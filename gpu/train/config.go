@@ -48,6 +48,9 @@ type Config struct {
 	// History adds the hidden states of neighbours that are not in memory to the
 	// last layer's means, as of the start of the epoch; 2 layers or more.
 	History bool `json:"history" yaml:"history"`
+	// HistoryDtype is what the history's rows are stored as: "float32", "float16", "bfloat16"; "" (default)
+	// is float32, float16 where features take 16 bits or fewer.
+	HistoryDtype string `json:"history_dtype,omitempty" yaml:"history_dtype"`
 
 	// PrecomputedHop reads the first layer's neighbourhood mean from the column
 	// that PrecomputeHop made: the model samples one hop less.
@@ -136,6 +139,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: history completes the means below a last layer: it takes neither aggregator max nor jumping")
 	case c.History && c.Layers < 2:
 		return fmt.Errorf("train: a model of %d layer has no hidden states to keep a history of: use 2 layers or more", c.Layers)
+	case c.HistoryDtype != "" && !c.History:
+		return fmt.Errorf("train: history rows of %s, but no history is asked for", c.HistoryDtype)
+	case c.HistoryDtype != "" && c.HistoryDtype != "float32" && c.HistoryDtype != "float16" && c.HistoryDtype != "bfloat16":
+		return fmt.Errorf("train: history rows of %s: expected float32, float16 or bfloat16", c.HistoryDtype)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:

@@ -346,7 +346,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 	q, to := r.queue, r.tiles[i]
 	if r.history != nil && len(r.splits) == 0 {
 		for k := range r.tiles { // in the order of a validation: sums are the same to the bit
-			if err := r.accumulate(ctx, nil, (i+1+k)%len(r.tiles), i, gpu.Tensor{}, nil); err != nil {
+			if err := r.accumulate(ctx, nil, k, i, gpu.Tensor{}, nil); err != nil {
 				return err
 			}
 		}
@@ -363,10 +363,8 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		}
 	}
 	if layer.AccumulatorDim() > 0 {
-		// The tile's own states come last and stay for finishing.
 		for k := range r.tiles {
-			from := (i + 1 + k) % len(r.tiles)
-			if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
+			if err := r.accumulate(ctx, layer, k, i, acc, degrees); err != nil {
 				return err
 			}
 		}

@@ -87,9 +87,10 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 	return nil
 }
 
-// accumulate adds the messages from one tile to another: to acc unless layer
-// is nil, and to the history that is to be filled.
-func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
+// accumulate adds the messages to a tile from its k-th source tile, the last of which is itself, so that its own
+// states stay for finishing: to acc unless layer is nil, and to the history that is to be filled.
+func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, k, to int, acc gpu.Tensor, degrees []float32) error {
+	from := (to + 1 + k) % len(r.tiles)
 	c := r.kept
 	if c.slab == nil {
 		var err error
@@ -112,7 +113,8 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	defer release()
 	q := r.queue
 	if r.history != nil {
-		if err := r.history.add(ctx, q, r.arena, r.tiles[from], r.tiles[to], c, input.Tables[0]); err != nil {
+		x := addition{from: r.tiles[from], to: r.tiles[to], c: c, in: input.Tables[0], first: k == 0, last: k == len(r.tiles)-1}
+		if err := r.history.add(ctx, q, r.arena, x); err != nil {
 			return err
 		}
 	}

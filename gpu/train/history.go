@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
@@ -13,30 +12,28 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// historyEdges is how many edges are added up at a time.
-const historyEdges = 1 << 20
-
 // history holds, for every training node, what its neighbours that will not
 // be in memory when it is trained contribute to the last layer's mean
 // (FINDINGS, "Historical aggregates"): the sum of their states below that
-// layer, computed exactly with the model as it was at the start of the epoch.
+// layer over the node's degree, computed exactly with the model as it was at the start of the epoch.
 //
 // An epoch trains each partition in one step of its plan, so that the step's
-// resident partitions are known beforehand and one row of 4·dim bytes a training node is enough.
-// The rows lie in a temporary file, by partition; memory holds those that a step
-// trains, and 16 bytes a training node.
+// resident partitions are known beforehand and one row a training node is enough: dim
+// elements of elem, and the float32 by which the mean over resident neighbours is divided.
+// The rows lie in a temporary file, by partition and node; memory holds those that a step
+// trains, and of the others one bit a node of the graph.
 type history struct {
 	dev   gpu.Device
 	parts []store.PartitionInfo
 	dim   int
+	elem  blocks.ElemType // of a row: float32, float16 or bfloat16
 
-	begins  []int // by partition: position of its first training node; one more than there are partitions
-	mem     *blockio.Slab
-	nodes   []uint64  // internal ids of training nodes, ascending
-	degrees []float32 // of each in the whole graph
-	missing []float32 // how many neighbours are not resident in its step
-	sums    *states   // a row a training node
-	window  historyWindow
+	begins   []int         // by partition: position of its first training node; one more than there are partitions
+	training *blockio.Slab // a bit a node, by internal id: whether it is one
+	rows     *states       // a row a training node
+	sums     *states       // while tiles are added up: a sum a training node, see sumColumns; nil until there are two
+	dir      string        // for the files
+	window   historyWindow
 
 	// Of the plan.
 	step     []int    // by partition: the step that trains it, −1: none
@@ -44,25 +41,29 @@ type history struct {
 
 	spent           time.Duration // filling it for this epoch
 	indptr, indices []int32       // of the edges that are added up
-	rows            []uint32      // of a batch
-	divisors, own   []float32     // of a batch, until its Sync
+	slots           []uint32      // of a batch
+	divisors        []float32     // of a batch until its Sync; degrees of a piece
 }
 
-// historyOptions configures a history. Zero values: the first split column, no bound
+// historyOptions configures a history. Zero values: the first split column, float32, no bound
 // of memory, steps of any size.
 type historyOptions struct {
 	split       string
-	dim         int // columns of the hidden states
+	dim         int             // columns of the hidden states
+	elem        blocks.ElemType // of rows
 	memoryBytes int64
 	resident    int    // partitions in memory at once, pinned ones included; 0: not known yet
 	tempDir     string // for the rows; "": the system's
 }
 
-// newHistory finds the training nodes of a split column and makes room for their rows. A
+// newHistory counts the training nodes of a split column and makes room for their rows. A
 // memory budget that cannot hold what a step needs is [store.ErrBudget].
 func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOptions) (_ *history, err error) {
 	m := src.Manifest()
-	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, begins: []int{0}, step: make([]int, len(m.Partitions))}
+	if o.elem == blocks.Invalid {
+		o.elem = blocks.Float32
+	}
+	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, elem: o.elem, begins: []int{0}, step: make([]int, len(m.Partitions)), dir: o.tempDir}
 	defer func() {
 		if err != nil {
 			err = firstError(err, h.close())
@@ -72,74 +73,113 @@ func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOption
 	if err != nil {
 		return nil, fmt.Errorf("train: history: %w", err)
 	}
-	var buf []byte
-	each := func(fn func(p int, split []byte)) error {
-		for p := range m.Partitions {
-			if buf, err = src.ReadColumn(ctx, column.Name, store.PartitionID(p), buf); err != nil {
-				return err
-			}
-			fn(p, buf)
-		}
-		return nil
+	if h.training, err = blockio.AllocSlab((int64(m.Nodes)+7)/8, blockio.SlabOptions{}); err != nil {
+		return nil, err
 	}
-	n := 0
-	if err := each(func(_ int, split []byte) {
-		for _, s := range split {
+	var split []byte
+	for p, info := range m.Partitions {
+		if split, err = src.ReadColumn(ctx, column.Name, store.PartitionID(p), split); err != nil {
+			return nil, err
+		}
+		n := h.begins[p]
+		for i, s := range split {
 			if s == store.SplitTrain {
+				v := uint64(info.First) + uint64(i)
+				h.training.Bytes()[v/8] |= 1 << (v % 8)
 				n++
 			}
 		}
 		h.begins = append(h.begins, n)
-	}); err != nil {
-		return nil, err
 	}
-	h.window.rows = h.windowRows(o)
-	if need := h.bytes() + programBytes; o.memoryBytes > 0 && need >= o.memoryBytes {
-		return nil, fmt.Errorf("train: history within %d bytes: %w: %d training nodes, %d of them in a step, with %d hidden columns take %d beside the program", o.memoryBytes, store.ErrBudget, n, h.window.rows, o.dim, h.bytes())
-	}
+	n := h.len()
 	if n == 0 {
 		return nil, fmt.Errorf("train: history: %w: training nodes in split column %s", store.ErrNotFound, column.Name)
 	}
-	if h.mem, err = blockio.AllocSlab(16*int64(n), blockio.SlabOptions{}); err != nil {
+	h.window.rows = h.windowRows(o)
+	if need := h.bytes() + programBytes; o.memoryBytes > 0 && need >= o.memoryBytes {
+		return nil, fmt.Errorf("train: history within %d bytes: %w: %d training nodes, %d of them in a step, with %d hidden columns of %v take %d beside the program",
+			o.memoryBytes, store.ErrBudget, n, h.window.rows, o.dim, o.elem, h.bytes())
+	}
+	if err := h.window.open(dev, max(h.window.rows*h.rowBytes(), h.sumColumns()*4)); err != nil {
 		return nil, err
 	}
-	b := h.mem.Bytes()
-	if h.nodes, err = blocks.View[uint64](b[:8*n]); err != nil {
-		return nil, err
-	}
-	h.degrees, h.missing = asFloat32(b[8*n:12*n]), asFloat32(b[12*n:16*n])
-	at := 0
-	if err := each(func(p int, split []byte) {
-		for i, s := range split {
-			if s == store.SplitTrain && at < n {
-				h.nodes[at] = uint64(m.Partitions[p].First) + uint64(i)
-				at++
-			}
-		}
-	}); err != nil {
-		return nil, err
-	}
-	if err := h.window.open(dev, o.dim); err != nil {
-		return nil, err
-	}
-	h.sums, err = newStates(uint64(n), int64(o.dim)*4, false, o.tempDir)
+	h.rows, err = newStates(uint64(n), int64(h.rowBytes()), false, h.dir)
 	return h, err
 }
+
+// trains reports whether a node is a training node.
+func (h *history) trains(v uint64) bool { return h.training.Bytes()[v/8]>>(v%8)&1 > 0 }
 
 // len returns the number of training nodes.
 func (h *history) len() int { return h.begins[len(h.begins)-1] }
 
-// bytes returns what the history holds outside the Go heap, and the edges of one addition.
+// rowBytes is what a training node's row takes.
+func (h *history) rowBytes() int { return historyRowBytes(h.dim, h.elem) }
+
+// sumColumns is the float32 of a row that is being added up: the sum, the degree and how many
+// neighbours will not be in memory.
+func (h *history) sumColumns() int { return h.dim + 2 }
+
+// bytes returns what the history holds, and the edges of one addition.
 func (h *history) bytes() int64 {
 	return h.memory() + 2*4*historyEdges
 }
 
-// memory is what is in memory of training nodes' rows; 0 for nil.
+// memory is what is in memory for the whole run: the window's rows and where their nodes are, and a few
+// numbers a partition; 0 for nil.
 func (h *history) memory() int64 {
 	if h == nil {
 		return 0
 	}
-	return 16*int64(h.len()) + 4*int64(h.dim)*int64(h.window.rows)
+	return historyBytes(h.window.rows, h.rowBytes(), h.parts, len(h.resident))
+}
+
+// historyBytes is what is in memory of a history with a window of rows, for a plan of steps.
+func historyBytes(rows, rowBytes int, parts []store.PartitionInfo, steps int) int64 {
+	nodes := uint64(0)
+	for _, p := range parts {
+		nodes += p.Nodes
+	}
+	return int64(rows)*int64(rowBytes+4) + int64(nodes+7)/8 + int64(len(parts))*int64(16+steps)
+}
+
+// HistoryCost is what [Config.History] takes, by the plan alone.
+type HistoryCost struct {
+	RowBytes     int   `json:"row_bytes"`     // of a training node
+	WindowRows   int   `json:"window_rows"`   // the most training nodes that a step may have
+	MemoryBytes  int64 `json:"memory_bytes"`  // held for the whole run
+	EpochBytes   int64 `json:"epoch_bytes"`   // of rows, in a temporary file: an epoch's steps read them
+	TrainingRows int64 `json:"training_rows"` // one a training node
+}
+
+// CostHistory forecasts a history of rows of dim elements of elem for partitions with training nodes as
+// they say, at most resident of them in memory at once, pinned ones included, in so many steps an epoch.
+func CostHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, resident, steps int) HistoryCost {
+	counts := make([]int, len(parts))
+	c := HistoryCost{RowBytes: historyRowBytes(dim, elem)}
+	for p, info := range parts {
+		counts[p] = int(info.Train)
+		c.TrainingRows += int64(info.Train)
+	}
+	c.WindowRows = fullest(counts, resident)
+	c.MemoryBytes = historyBytes(c.WindowRows, c.RowBytes, parts, steps)
+	c.EpochBytes = c.TrainingRows * int64(c.RowBytes)
+	return c
+}
+
+// String says what it takes.
+func (c HistoryCost) String() string {
+	const mib = 1 << 20
+	return fmt.Sprintf("history holds %.2f MiB: rows of %d bytes of at most %d training nodes a step; an epoch's steps read the rows of all %d, %.1f MiB, which lie in a temporary file",
+		float64(c.MemoryBytes)/mib, c.RowBytes, c.WindowRows, c.TrainingRows, float64(c.EpochBytes)/mib)
+}
+
+func historyRowBytes(dim int, elem blocks.ElemType) int { return dim*elem.Size() + 4 }
+
+// cost is what the history takes in plans of so many steps.
+func (h *history) cost(steps int) HistoryCost {
+	n, row := int64(h.len()), h.rowBytes()
+	return HistoryCost{RowBytes: row, WindowRows: h.window.rows, MemoryBytes: historyBytes(h.window.rows, row, h.parts, steps), EpochBytes: n * int64(row), TrainingRows: n}
 }
 
 // rowBytesRead returns what steps read of the rows so far; 0 for nil.
@@ -158,22 +198,20 @@ func (h *history) seconds() float64 {
 	return h.spent.Seconds()
 }
 
-func (h *history) close() (err error) {
-	err = h.window.close()
-	if h.mem != nil {
-		err = firstError(err, h.mem.Free())
+func (h *history) close() error {
+	err := h.window.close()
+	if h.training != nil {
+		err = firstError(err, h.training.Free())
 	}
+	h.rows.close()
 	h.sums.close()
-	h.sums, h.mem = nil, nil
+	h.rows, h.sums, h.training = nil, nil, nil
 	return err
 }
 
-// begin empties the history for an epoch with the given plan.
+// begin prepares filling the history for an epoch with the given plan.
 func (h *history) begin(plan store.Plan) error {
 	h.spent = 0
-	if err := h.sums.zero(int64(h.len())); err != nil {
-		return err
-	}
 	for p := range h.step {
 		h.step[p] = -1
 	}
@@ -194,125 +232,23 @@ func (h *history) begin(plan store.Plan) error {
 			h.step[p] = s
 		}
 	}
-	clear(h.degrees)
-	clear(h.missing)
 	return nil
 }
 
-// add adds the states of tile from to the sums of tile to's training nodes
-// that will not see them: in is the states of from's nodes, c the edges between
-// the tiles.
-func (h *history) add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, from, to tile, c csr, in gpu.Tensor) error {
-	start := time.Now()
-	defer func() { h.spent += time.Since(start) }()
-	if in.Cols != h.dim {
-		return fmt.Errorf("train: history of %d columns, hidden states have %d: %w", h.dim, in.Cols, gpu.ErrShape)
-	}
-	for p := to.lo; p < to.hi; p++ {
-		for k := h.begins[p]; k < h.begins[p+1]; {
-			h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
-			first := k
-			for ; k < h.begins[p+1] && k-first < h.window.rows && (k == first || len(h.indices) < historyEdges); k++ {
-				h.collect(k, p, from, to, c)
-			}
-			if len(h.indices) == 0 {
-				continue
-			}
-			if err := h.load(0, first, k); err != nil {
-				return err
-			}
-			g := gpu.Graph{NumDst: k - first, NumSrc: from.nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
-			q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, in, h.window.table(k-first, h.dim))
-			if err := q.Sync(ctx); err != nil {
-				return err
-			}
-			if err := h.sums.write(h.window.bytes(0, k-first, h.dim), uint64(first)); err != nil {
-				return err
-			}
-			if err := a.Reset(); err != nil {
-				return err
-			}
-		}
-	}
-	return q.Sync(ctx)
-}
-
-// collect appends training node k, of partition p, with its edges from nodes
-// of tile from that are not resident when it is trained.
-func (h *history) collect(k, p int, from, to tile, c csr) {
-	d := h.nodes[k] - to.base
-	edges := c.indices[c.indptr[d]:c.indptr[d+1]]
-	h.degrees[k] += float32(len(edges))
-	if s := h.step[p]; s >= 0 {
-		resident, part := h.resident[s], from.lo
-		for _, u := range edges {
-			part = h.owner(part, from, from.base+uint64(u))
-			if !resident[part] {
-				h.indices = append(h.indices, u)
-			}
-		}
-	}
-	all := int32(len(h.indices))
-	h.missing[k] += float32(all - h.indptr[len(h.indptr)-1])
-	h.indptr = append(h.indptr, all)
-}
-
-// owner returns the partition of a node of a tile; guess is tried first.
-func (h *history) owner(guess int, t tile, node uint64) int {
-	if g := &h.parts[guess]; uint64(g.First) <= node && node < uint64(g.First)+g.Nodes {
-		return guess
-	}
-	i, found := slices.BinarySearchFunc(h.parts[t.lo:t.hi], node, func(p store.PartitionInfo, v uint64) int {
-		switch {
-		case uint64(p.First)+p.Nodes <= v:
-			return -1
-		case uint64(p.First) > v:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return guess // not reached: edges lie inside the tile
-	}
-	return t.lo + i
-}
-
-// of returns what completes the means of a batch's seeds, rows of mb, in a layer.
-func (h *history) of(q *gpu.Queue, a *gpu.Arena, mb *store.MacroBatch, seeds []uint32, layer int) *nn.History {
-	h.rows, h.divisors, h.own = h.rows[:0], h.divisors[:0], h.own[:0]
+// of returns what completes the means of a batch's seeds in a layer.
+func (h *history) of(q *gpu.Queue, a *gpu.Arena, seeds []uint32, layer int) *nn.History {
+	h.slots, h.divisors = h.slots[:0], h.divisors[:0]
 	for _, row := range seeds {
-		k, at, ok := h.position(mb, row)
+		slot, ok := h.window.slot(row)
 		if !ok {
-			q.Fail(fmt.Errorf("train: history: seed in row %d is no training node", row))
+			q.Fail(fmt.Errorf("train: history: seed in row %d is no training node of the step", row))
 			return nil
 		}
-		divisor, degree := float32(1), h.degrees[k]
-		if have := degree - h.missing[k]; have > 0 {
-			divisor = degree / have
-		}
-		h.rows, h.divisors, h.own = append(h.rows, uint32(at)), append(h.divisors, divisor), append(h.own, degree)
+		h.slots, h.divisors = append(h.slots, uint32(slot)), append(h.divisors, h.divisor(slot))
 	}
 	n := len(seeds)
-	rest := a.Matrix(q, n, h.dim)
-	q.Gather(rest, h.window.table(h.window.rows, h.dim), a.Uint32s(q, h.rows))
-	degrees, divisors := a.Vector(q, n, blocks.Float32), a.Vector(q, n, blocks.Float32)
-	q.Upload(degrees, blocks.Bytes(h.own))
+	rest, divisors := a.Matrix(q, n, h.dim), a.Vector(q, n, blocks.Float32)
+	q.Gather(rest, h.window.table(h.window.rows, h.dim, h.rowBytes(), h.elem), a.Uint32s(q, h.slots))
 	q.Upload(divisors, blocks.Bytes(h.divisors))
-	q.DivideRows(rest, degrees)
 	return &nn.History{Layer: layer, Divisors: divisors, Rest: rest}
-}
-
-// position returns the place of the training node in a row of mb, among all and in the window.
-func (h *history) position(mb *store.MacroBatch, row uint32) (k, at int, ok bool) {
-	for i := range mb.Partitions {
-		p := &mb.Partitions[i]
-		if row < p.Base || row-p.Base >= p.Nodes {
-			continue
-		}
-		lo := h.begins[p.ID]
-		begin, in := h.window.at[p.ID]
-		k, found := slices.BinarySearch(h.nodes[lo:h.begins[p.ID+1]], uint64(p.First)+uint64(row-p.Base))
-		return lo + k, begin + k, in && found
-	}
-	return 0, 0, false
 }

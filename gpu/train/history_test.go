@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -62,14 +63,17 @@ func historyPlan(parts int) store.Plan {
 	return p
 }
 
-// TestHistorySums: sums, degrees and counts of neighbours outside memory equal
-// those counted node by node, whatever the tiles, with and without a validation beside them.
+// TestHistorySums: means and divisors of neighbours outside memory equal those counted node by
+// node, whatever the tiles and the type of rows, with and without a validation beside them.
 func TestHistorySums(t *testing.T) {
 	const hidden = 10
 	for _, undirected := range []bool{true, false} {
 		for _, layers := range []int{2, 3} {
-			for _, c := range []struct{ parts, tiles int }{{1, 1}, {7, 1}, {7, 4}, {7, 7}} {
-				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d", undirected, layers, c.parts, c.tiles), func(t *testing.T) {
+			for _, c := range []struct {
+				parts, tiles int
+				elem         blocks.ElemType
+			}{{1, 1, blocks.Float32}, {7, 1, blocks.Float32}, {7, 1, blocks.Float16}, {7, 4, blocks.Float32}, {7, 7, blocks.BFloat16}, {7, 7, blocks.Float16}} {
+				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d/%v", undirected, layers, c.parts, c.tiles, c.elem), func(t *testing.T) {
 					g := random(t, 1200, c.parts, undirected)
 					dev := host.New(host.Options{Threads: 2})
 					defer func() { _ = dev.Close() }()
@@ -88,7 +92,7 @@ func TestHistorySums(t *testing.T) {
 					}
 					defer func() { _ = e.Close() }()
 					e.tiles, e.memory = tilesOf(g.m.Partitions, c.tiles), c.tiles < 4
-					o := historyOptions{dim: hidden, tempDir: t.TempDir()}
+					o := historyOptions{dim: hidden, elem: c.elem, tempDir: t.TempDir()}
 					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
 						o.resident = 2
 					}
@@ -114,12 +118,24 @@ func TestHistorySums(t *testing.T) {
 	}
 }
 
+// historyElement decodes element j of a row.
+func historyElement(row []byte, j int, elem blocks.ElemType) float64 {
+	switch elem {
+	case blocks.Float16:
+		return float64(blocks.Float16Value(binary.LittleEndian.Uint16(row[2*j:])))
+	case blocks.BFloat16:
+		return float64(blocks.BFloat16Value(binary.LittleEndian.Uint16(row[2*j:])))
+	}
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(row[4*j:])))
+}
+
 func checkHistory(t *testing.T, g *memoryGraph, h *history, plan store.Plan, states []float32) {
 	t.Helper()
-	sums := make([]float32, h.len()*h.dim)
-	if err := h.sums.read(blocks.Bytes(sums), 0); err != nil {
+	rows := make([]byte, h.len()*h.rowBytes())
+	if err := h.rows.read(rows, 0); err != nil {
 		t.Fatal(err)
 	}
+	tolerance := map[blocks.ElemType]float64{blocks.Float32: 1e-4, blocks.Float16: 1e-3, blocks.BFloat16: 5e-3}[h.elem]
 	owner := func(v uint32) store.PartitionID {
 		for p, info := range g.m.Partitions {
 			if uint64(v) < uint64(info.First)+info.Nodes {
@@ -150,12 +166,17 @@ func checkHistory(t *testing.T, g *memoryGraph, h *history, plan store.Plan, sta
 				want[j] += float64(states[int(u)*h.dim+j])
 			}
 		}
-		if h.nodes[k] != uint64(v) || h.degrees[k] != float32(span.End-span.Begin) || h.missing[k] != float32(missing) {
-			t.Fatalf("training node %d: got node %d of degree %v, %v missing; want node %d of degree %d, %d missing", k, h.nodes[k], h.degrees[k], h.missing[k], v, span.End-span.Begin, missing)
+		row, degree, divisor := rows[k*h.rowBytes():][:h.rowBytes()], float64(span.End-span.Begin), float32(1)
+		if int(degree) > missing {
+			divisor = float32(degree) / float32(int(degree)-missing)
+		}
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.rowBytes()-4:])); got != divisor {
+			t.Fatalf("training node %d: divisor %v, want %v: %d of %v neighbours are missing", v, got, divisor, missing, degree)
 		}
 		for j, w := range want {
-			if got := float64(sums[k*h.dim+j]); math.Abs(got-w) > 1e-4*(1+math.Abs(w)) {
-				t.Fatalf("training node %d, column %d: sum %v, want %v", v, j, got, w)
+			w /= max(degree, 1)
+			if got := historyElement(row, j, h.elem); math.Abs(got-w) > tolerance*(1+math.Abs(w)) {
+				t.Fatalf("training node %d, column %d: %v, want %v", v, j, got, w)
 			}
 		}
 		away += missing
@@ -261,8 +282,40 @@ func TestHistoryRefused(t *testing.T) {
 	if err := narrow.begin(historyPlan(3)); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("a step of more training nodes than there is room for: error %v, expected ErrBudget", err)
 	}
-	c := Config{Layers: 1, History: true}
-	if err := c.Normalize(); err == nil {
-		t.Error("history with one layer is not refused")
+	for _, c := range []Config{{Layers: 1, History: true}, {History: true, HistoryDtype: "int8"}, {HistoryDtype: "float16"}} {
+		if err := c.Normalize(); err == nil {
+			t.Errorf("%d layers, history %v of %q: not refused", c.Layers, c.History, c.HistoryDtype)
+		}
+	}
+}
+
+// TestHistoryFinish: rows keep what their type can hold; float16 ends at its largest number instead of
+// becoming infinite, and rounding in place overwrites nothing that is still to be read.
+func TestHistoryFinish(t *testing.T) {
+	for _, c := range []struct {
+		elem blocks.ElemType
+		want []float64
+	}{
+		{blocks.Float32, []float64{1, -3, 1e6, -1e30, 5, .1, 7, 8}},
+		{blocks.Float16, []float64{1, -3, float16Max, -float16Max, 5, .0999755859375, 7, 8}},
+		{blocks.BFloat16, []float64{1, -3, 999424, -1.0002555517425873e30, 5, .10009765625, 7, 8}},
+	} {
+		h := &history{dim: 4, elem: c.elem}
+		sums := []float32{1, -3, 1e6, -1e30 /* degree, missing: */, 4, 1, 5, .1, 7, 8, 3, 3}
+		rows := h.finish(sums)
+		if len(rows) != 2*h.rowBytes() {
+			t.Fatalf("%v: %d bytes, expected %d", c.elem, len(rows), 2*h.rowBytes())
+		}
+		for i, divisor := range []float32{4. / 3, 1} {
+			row := rows[i*h.rowBytes():][:h.rowBytes()]
+			for j := range 4 {
+				if got, want := historyElement(row, j, c.elem), c.want[4*i+j]; math.Abs(got-want) > 1e-6*math.Abs(want) {
+					t.Errorf("%v: row %d, element %d: %v, expected %v", c.elem, i, j, got, want)
+				}
+			}
+			if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.rowBytes()-4:])); got != divisor {
+				t.Errorf("%v: row %d: divisor %v, expected %v", c.elem, i, got, divisor)
+			}
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package train
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
@@ -12,17 +14,18 @@ import (
 // this share of it for a history's rows.
 const historyShare = 16
 
-// historyWindow is the part of a history's rows that is in memory.
+// historyWindow is the part of a history's rows that is in memory, in the order of their nodes' rows
+// in the macro-batch; while the history is filled, the sums of a few nodes.
 type historyWindow struct {
 	rows int // that it has room for
 	slab *blockio.Slab
 	mem  gpu.Memory
-	at   map[store.PartitionID]int // first row of each partition in it
-	read int64                     // bytes, by steps
+	at   []uint32 // the macro-batch's row of each node in it, ascending
+	read int64    // bytes, by steps
 }
 
-func (w *historyWindow) open(dev gpu.Device, dim int) (err error) {
-	if w.slab, err = blockio.AllocSlab(int64(w.rows)*int64(dim)*4, blockio.SlabOptions{}); err != nil {
+func (w *historyWindow) open(dev gpu.Device, size int) (err error) {
+	if w.slab, err = blockio.AllocSlab(int64(size), blockio.SlabOptions{}); err != nil {
 		return err
 	}
 	w.mem, err = dev.Map(w.slab.Bytes())
@@ -40,34 +43,37 @@ func (w *historyWindow) close() (err error) {
 	return err
 }
 
-// table returns the first n rows.
-func (w *historyWindow) table(n, dim int) gpu.Tensor { return gpu.MatrixOf(w.mem, 0, n, dim) }
-
-// bytes returns rows lo … hi−1.
-func (w *historyWindow) bytes(lo, hi, dim int) []byte {
-	row := 4 * dim
-	return w.slab.Bytes()[lo*row : hi*row]
+// table views the window as n rows of rowBytes that begin with dim elements.
+func (w *historyWindow) table(n, dim, rowBytes int, elem blocks.ElemType) gpu.Tensor {
+	return gpu.Tensor{Mem: w.mem, Rows: n, Cols: dim, Stride: rowBytes / elem.Size(), Elem: elem}
 }
 
-// windowRows is how many training nodes a step may have: those of as many of the
-// fullest partitions as are resident.
+// slot returns the place of the training node in a row of the macro-batch.
+func (w *historyWindow) slot(row uint32) (int, bool) { return slices.BinarySearch(w.at, row) }
+
+// windowRows is how many training nodes a step may have.
 func (h *history) windowRows(o historyOptions) int {
 	counts := make([]int, len(h.parts))
 	for p := range h.parts {
 		counts[p] = h.begins[p+1] - h.begins[p]
 	}
-	slices.SortFunc(counts, func(a, b int) int { return b - a })
-	if o.resident > 0 && o.resident < len(counts) {
-		counts = counts[:o.resident]
-	}
-	rows := 0
-	for _, n := range counts {
-		rows += n
-	}
+	rows := fullest(counts, o.resident)
 	if o.memoryBytes > 0 && o.resident == 0 {
-		rows = min(rows, max(int(o.memoryBytes/historyShare/int64(4*o.dim)), counts[0]))
+		rows = min(rows, max(int(o.memoryBytes/historyShare/int64(h.rowBytes())), counts[0]))
 	}
 	return rows
+}
+
+// fullest is the sum of the n largest counts, of all if n is 0. It sorts counts.
+func fullest(counts []int, n int) (sum int) {
+	slices.SortFunc(counts, func(a, b int) int { return b - a })
+	if n > 0 && n < len(counts) {
+		counts = counts[:n]
+	}
+	for _, c := range counts {
+		sum += c
+	}
+	return sum
 }
 
 // trainingNodes counts those of partitions.
@@ -78,24 +84,28 @@ func (h *history) trainingNodes(parts []store.PartitionID) (n int) {
 	return n
 }
 
-// load reads the rows of training nodes lo … hi−1 into the window from row at on.
-func (h *history) load(at, lo, hi int) error {
-	return h.sums.read(h.window.bytes(at, at+hi-lo, h.dim), uint64(lo))
-}
-
-// enter reads the rows of the partitions that a step trains.
-func (h *history) enter(train []store.PartitionID) error {
+// enter reads the rows of the nodes that mb's step trains.
+func (h *history) enter(mb *store.MacroBatch) error {
 	w := &h.window
-	w.at = make(map[store.PartitionID]int, len(train))
+	w.at = append(w.at[:0], mb.Seeds...)
+	slices.Sort(w.at)
+	parts := slices.Clone(mb.Partitions)
+	slices.SortFunc(parts, func(a, b store.ResidentPartition) int { return int(a.Base) - int(b.Base) })
 	at := 0
-	for _, p := range train {
-		lo, hi := h.begins[p], h.begins[p+1]
-		if err := h.load(at, lo, hi); err != nil {
+	for _, p := range parts {
+		if !slices.Contains(mb.Step.Train, p.ID) {
+			continue
+		}
+		n := h.begins[p.ID+1] - h.begins[p.ID]
+		b := w.slab.Bytes()[at*h.rowBytes():]
+		if err := h.rows.read(b[:n*h.rowBytes()], uint64(h.begins[p.ID])); err != nil {
 			return err
 		}
-		w.at[p] = at
-		at += hi - lo
+		at += n
 	}
-	w.read += int64(at) * int64(4*h.dim)
+	if at != len(w.at) {
+		return fmt.Errorf("train: history: a step of partitions %v has %d training nodes, expected %d", mb.Step.Train, len(w.at), at)
+	}
+	w.read += int64(at) * int64(h.rowBytes())
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -43,7 +44,11 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	memory := cfg.MemoryBytes
 	var h *history
 	if cfg.History {
-		if h, err = newHistory(ctx, st, dev, historyOptions{split: cfg.Split, dim: cfg.Hidden, memoryBytes: memory, resident: residentPartitions(m, &cfg)}); err != nil {
+		o := historyOptions{split: cfg.Split, dim: cfg.Hidden, memoryBytes: memory, resident: residentPartitions(m, &cfg)}
+		if o.elem, err = cfg.historyElem(m); err != nil {
+			return nil, err
+		}
+		if h, err = newHistory(ctx, st, dev, o); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
@@ -73,6 +78,9 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		hooks.Start(cfg)
 	}
 	if hooks.Plan != nil {
+		if h != nil {
+			why = append(why, h.cost(len(policy.Epoch(0).Steps)).String())
+		}
 		hooks.Plan(why)
 	}
 	t.history = h
@@ -87,6 +95,26 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, Params: params}, nil
+}
+
+// historyElem is what the history's rows are stored as.
+func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
+	if c.HistoryDtype != "" {
+		return blocks.ParseElemType(c.HistoryDtype)
+	}
+	column, err := m.Column(c.Features[0])
+	if err != nil {
+		return blocks.Invalid, err
+	}
+	return HistoryElem(column.Elem), nil
+}
+
+// HistoryElem is what a history's rows are stored as by default beside features of a type.
+func HistoryElem(features blocks.ElemType) blocks.ElemType {
+	if features.Size() <= 2 {
+		return blocks.Float16
+	}
+	return blocks.Float32
 }
 
 // residentPartitions is how many partitions a step holds as far as the

@@ -128,6 +128,7 @@ func (s *session) soFar() Summary {
 	out.TotalSeconds = was.TotalSeconds + time.Since(s.start).Seconds()
 	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead()
 	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.memory(), was.HistoryRowBytes+s.t.history.rowBytesRead()
+	out.FeatureResidentBytes = max(was.FeatureResidentBytes, s.t.featureBytes)
 	out.Choices = s.t.choices
 	return out
 }

@@ -1,9 +1,12 @@
 package train
 
 import (
+	"bytes"
 	"errors"
+	"math"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -44,13 +47,27 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 	if !cp.Config.History || cp.Config.Split != "split" {
 		t.Errorf("the checkpoint says history %v, split %q", cp.Config.History, cp.Config.Split)
 	}
-	// Each epoch reads every training node's row once; memory holds fewer than all.
-	rows := cp.Summary.HistoryRowBytes / int64(len(want)) / (4 * 8)
-	if rows <= 0 || rows > 600 || cp.Summary.HistoryRowBytes != rows*int64(len(want))*4*8 {
-		t.Errorf("%d bytes of history read in %d epochs, expected rows of 32 for at most 600 training nodes", cp.Summary.HistoryRowBytes, len(want))
-	}
-	if b := cp.Summary.HistoryResidentBytes - 16*rows; b <= 0 || b%(4*8) != 0 || b >= rows*4*8 {
-		t.Errorf("%d bytes of history in memory for %d training nodes, expected fewer rows of 32 bytes than that", b, rows)
+	// Each epoch reads every training node's row once; memory holds those of two partitions.
+	train := trainingNodes(t, dir, "split")
+	for _, c := range []struct {
+		dtype string
+		elem  blocks.ElemType
+		row   int64
+	}{{"", blocks.Float32, 4*8 + 4}, {"float16", blocks.Float16, 2*8 + 4}} {
+		cp, got := run(Config{Threads: 1, History: true, HistoryDtype: c.dtype})
+		cost := CostHistory(train, 8, c.elem, 2, got[0].Steps)
+		rows := cp.Summary.HistoryRowBytes / int64(len(want)) / c.row
+		if rows != cost.TrainingRows || cp.Summary.HistoryRowBytes != rows*int64(len(want))*c.row || int64(cost.RowBytes) != c.row {
+			t.Errorf("%s: %d bytes of history read in %d epochs, expected rows of %d for %d training nodes", c.dtype, cp.Summary.HistoryRowBytes, len(want), c.row, cost.TrainingRows)
+		}
+		if b := cp.Summary.HistoryResidentBytes; b != cost.MemoryBytes || b >= rows*c.row {
+			t.Errorf("%s: %d bytes of history in memory, expected %d, and fewer than the %d of all rows", c.dtype, b, cost.MemoryBytes, rows*c.row)
+		}
+		for e := range want {
+			if same := got[e].Loss == want[e].Loss; same != (c.dtype == "") || math.Abs(got[e].Loss/want[e].Loss-1) > .01 {
+				t.Errorf("%s: epoch %d: loss %v, with float32 rows %v", c.dtype, e+1, got[e].Loss, want[e].Loss)
+			}
+		}
 	}
 	_, got := run(Config{Threads: 4, History: true})
 	for e := range want {
@@ -65,6 +82,25 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 			t.Errorf("epoch %d without validation: loss %v, with one %v", e+1, rare[e].Loss, want[e].Loss)
 		}
 	}
+}
+
+// trainingNodes returns a store's partitions with the training nodes of a split.
+func trainingNodes(t *testing.T, dir, split string) []store.PartitionInfo {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	parts := st.Manifest().Partitions
+	for p := range parts {
+		b, err := st.ReadColumn(t.Context(), split, store.PartitionID(p), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[p].Train = uint64(bytes.Count(b, []byte{store.SplitTrain}))
+	}
+	return parts
 }
 
 // TestNodeUnknownSplit: a split column that is not there is named.

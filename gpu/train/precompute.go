@@ -135,8 +135,8 @@ func writeHop(ctx context.Context, st *store.Store, bw *blocks.Writer, column *s
 		}
 		err = func() error {
 			defer free()
-			for from := range e.tiles {
-				if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
+			for k := range e.tiles {
+				if err := r.accumulate(ctx, layer, k, i, acc, degrees); err != nil {
 					return err
 				}
 			}

@@ -49,6 +49,7 @@ type Summary struct {
 	BytesRead            int64     `json:"bytes_read"`
 	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test and passes for the history
 	HistoryBytes         int64     `json:"history_bytes,omitempty"`          // by passes for the history alone
+	FeatureResidentBytes int64     `json:"feature_resident_bytes"`           // the most that feature rows of a step's partitions took
 	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
 	HistoryRowBytes      int64     `json:"history_row_bytes,omitempty"`      // read by steps from the history's temporary file
 	BytesWritten         int64     `json:"bytes_written"`

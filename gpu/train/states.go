@@ -84,22 +84,6 @@ func (s *states) write(b []byte, first uint64) error {
 	return nil
 }
 
-// zero sets n rows, which is all of them, to 0.
-func (s *states) zero(n int64) error {
-	if s.slab != nil {
-		clear(s.slab.Bytes())
-		return nil
-	}
-	err := s.file.Truncate(0)
-	if err == nil {
-		err = s.file.Truncate(n * s.rowBytes)
-	}
-	if err != nil {
-		return fmt.Errorf("train: clear temporary rows: %w", err)
-	}
-	return nil
-}
-
 // memory returns the bytes of memory that a table holds.
 func (s *states) memory() int64 {
 	if s == nil || s.slab == nil {

@@ -67,6 +67,8 @@ type trainer struct {
 	relations int // of the store
 	// history is what nodes outside memory contribute, nil without.
 	history *history
+	// featureBytes is the most that feature rows of a macro-batch's partitions took.
+	featureBytes int64
 	// choices is how layers are computed, once the first mini-batch was measured; chosen, if
 	// not nil, is told.
 	choices []nn.Choice
@@ -120,11 +122,12 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 	}
 	defer release()
 	if t.history != nil {
-		if err := t.history.enter(mb.Step.Train); err != nil {
+		if err := t.history.enter(mb); err != nil {
 			return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 		}
 	}
 	defer t.loader.Stop() // after an error too, before mb is gone
+	t.featureBytes = max(t.featureBytes, featureBytes(mb))
 	pass := from.Pass
 	for ; pass == from.Pass || p.more(epoch, mb.StepIndex, &mb.Step, pass); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
@@ -152,6 +155,18 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 	}
 	p.done(&mb.Step, pass)
 	return nil
+}
+
+// featureBytes is what the features of a macro-batch's nodes take.
+func featureBytes(mb *store.MacroBatch) (n int64) {
+	row := int64(0)
+	for _, c := range mb.Features {
+		row += int64(c.Dim * c.Type.Size())
+	}
+	for _, p := range mb.Partitions {
+		n += int64(p.Nodes) * row
+	}
+	return n
 }
 
 // neighbours is what mini-batches are sampled from: a directed graph of relations in
@@ -212,7 +227,7 @@ func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.
 	}
 	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
 	if t.history != nil {
-		p.History = t.history.of(q, a, mb, b.Seeds, len(t.model.Layers())-1)
+		p.History = t.history.of(q, a, b.Seeds, len(t.model.Layers())-1)
 	}
 	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)})
 	forward := time.Now()

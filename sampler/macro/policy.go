@@ -79,6 +79,14 @@ func (c *Config) Swap() int {
 	return 0
 }
 
+// Resident is the most partitions in memory at once, pinned ones included.
+func (c *Config) Resident() int {
+	if c.Capacity == 0 {
+		return c.Partitions
+	}
+	return min(c.Partitions, c.Capacity+len(c.Pinned))
+}
+
 // Policy makes an epoch's plan.
 type Policy interface {
 	Name() string

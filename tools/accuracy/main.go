@@ -103,6 +103,8 @@ type result struct {
 	Target       float64   `json:"target,omitempty"`
 	EpochSeconds float64   `json:"epoch_seconds"` // median of all epochs
 	BytesEpoch   int64     `json:"bytes_per_epoch"`
+	// ResidentBytes is the most that a step of any seed held of features and history; 0: not counted.
+	ResidentBytes int64 `json:"resident_bytes,omitempty"`
 }
 
 func main() {

@@ -129,9 +129,6 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 				c.Buffer--
 			}
 		}
-		if resident, err = featureBytes(dir, c.Buffer, m.hop); err != nil {
-			return err
-		}
 		var epochs []train.Epoch
 		s, err := trainStore(ctx, dir, c, train.Hooks{Epoch: func(e train.Epoch) { epochs = append(epochs, e) }})
 		if err != nil {
@@ -140,7 +137,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		for i, n := range o.epochs {
 			lines[i].Accuracies = append(lines[i].Accuracies, 100*testOfBest(epochs[:n]))
 		}
-		resident += s.HistoryResidentBytes
+		resident = max(resident, s.FeatureResidentBytes+s.HistoryResidentBytes)
 		seconds = append(seconds, s.EpochSeconds...)
 		read = (s.BytesRead + s.HistoryRowBytes) / int64(len(s.EpochSeconds))
 	}
@@ -150,7 +147,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		if o.features != blocks.Float32 {
 			name += " " + o.features.String()
 		}
-		r.Name, r.BytesEpoch = fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, n, name), read
+		r.Name, r.BytesEpoch, r.ResidentBytes = fmt.Sprintf("%s %d layers 1/%d %d epochs %s", split, layers, fraction, n, name), read, resident
 		r.summarize(seconds)
 		if asJSON {
 			if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
@@ -172,30 +169,6 @@ func testOfBest(epochs []train.Epoch) float64 {
 		}
 	}
 	return best.TestAccuracy
-}
-
-// featureBytes is what the features of one step take: the loose partitions
-// on average, and the pinned ones.
-func featureBytes(dir string, buffer int, hop bool) (int64, error) {
-	st, err := store.Open(dir, store.Options{})
-	if err != nil {
-		return 0, err
-	}
-	m := st.Manifest()
-	var pinned, row int64
-	for _, p := range m.Pinned {
-		pinned += int64(m.Partitions[p].Nodes)
-	}
-	for _, c := range m.ColumnsOf(store.RoleFeature) {
-		if hop || !strings.HasSuffix(c.Name, train.HopSuffix) {
-			row += int64(c.RowBytes())
-		}
-	}
-	nodes, loose := int64(m.Nodes), int64(len(m.Partitions)-len(m.Pinned))
-	if buffer > 0 {
-		nodes = pinned + (nodes-pinned)*int64(buffer)/loose
-	}
-	return nodes * row, st.Close()
 }
 
 // store makes the store of a row, or returns the one made for a row before.

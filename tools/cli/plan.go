@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
@@ -33,6 +34,7 @@ type planOptions struct {
 	remeasure    bool // --measure was given
 	engine       string
 	reads        readFlags
+	history      int
 }
 
 func newPlan(e *env) *cobra.Command {
@@ -64,6 +66,7 @@ how many partitions a fresh ingest had better make.`,
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
 	f.Uint64Var(&o.seed, "seed", 0, "of the plan")
 	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: all)")
+	f.IntVar(&o.history, "history", 0, "hidden columns of a model trained with --history, to show what its rows take as float32 (float16 where features take 16 bits or fewer)")
 	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
@@ -111,6 +114,9 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	}
 	if !c.Link {
 		c.Pinned = m.Pinned
+	}
+	if o.history < 0 || o.history > 0 && c.Link {
+		return c, usagef("--history %d: expected the hidden columns of a node classifier", o.history)
 	}
 	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.dim < 1 {
 		return c, usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.dim)
@@ -173,6 +179,10 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 		return err
 	}
 	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
+	if o.history > 0 {
+		c := train.CostHistory(m.Partitions, o.history, historyElem(m, features), choice.Resident(), len(plans[0].Steps))
+		r.history = &c
+	}
 	r.advise()
 	return r.print()
 }
@@ -201,6 +211,18 @@ type planReport struct {
 	f      *store.Forecaster
 	device *blockio.Calibration
 	advice macro.Advice
+	// history is what --history would take; nil if nobody asked.
+	history *train.HistoryCost
+}
+
+// historyElem is what rows of a history are by default.
+func historyElem(m *store.Manifest, features []string) blocks.ElemType {
+	if len(features) > 0 {
+		if c, err := m.Column(features[0]); err == nil {
+			return train.HistoryElem(c.Elem)
+		}
+	}
+	return blocks.Float32
 }
 
 func (r *planReport) advise() {
@@ -266,6 +288,9 @@ func (r *planReport) print() error {
 	fmt.Fprintf(w, "\nplan    %s, %d steps an epoch, buffer of %s\n", c.Policy, len(r.plans[0].Steps), formatSize(r.buffer))
 	for _, why := range c.Why {
 		fmt.Fprintf(w, "        %s\n", why)
+	}
+	if r.history != nil {
+		fmt.Fprintf(w, "        %v\n", r.history)
 	}
 	if r.device != nil {
 		fmt.Fprintf(w, "device  %v\n", r.device)
@@ -369,6 +394,9 @@ func (r *planReport) printJSON() error {
 	if r.device != nil {
 		summary["device"] = map[string]any{"engine": r.device.Engine, "bytes_per_second": r.device.BytesPerSecond, "latency_seconds": r.device.Latency.Seconds(),
 			"request_seconds": r.device.RequestCost.Seconds(), "block_bytes": r.device.GapBytes()}
+	}
+	if r.history != nil {
+		summary["history"] = r.history
 	}
 	r.e.event("summary", summary)
 	return nil

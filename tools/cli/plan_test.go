@@ -79,6 +79,45 @@ func TestPlanJSON(t *testing.T) {
 	}
 }
 
+// TestPlanHistory: what a plan says of a history is what a run with one holds and reads.
+func TestPlanHistory(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 2000, Edges: 9000, Partitions: 8}))
+	for _, dtype := range []string{"float32", "float16"} {
+		if dtype == "float16" {
+			in := filepath.Join(t.TempDir(), "in")
+			dir = in + ".gstore"
+			mustRun(t, "generate", "sbm", in, "--nodes", "2000", "--edges", "9000", "--classes", "4", "--features", "4", "--quiet")
+			mustRun(t, "ingest", in, dir, "--partitions", "8", "--feature-dtype", dtype, "--quiet")
+		}
+		code, stdout, stderr := runCommand(t, "--json", "plan", dir, "--buffer", "3", "--history", "8", "--epochs", "1", "--measure", "0")
+		if code != ExitOK {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		plan := events(t, stdout)["summary"][0]["history"].(map[string]any)
+		run := trainEvents(t, "train", dir, "--buffer", "3", "--history", "--hidden", "8", "--epochs", "2", "--explain")
+		s := run[len(run)-1]
+		if plan["memory_bytes"] != s["history_resident_bytes"] || 2*plan["epoch_bytes"].(float64) != s["history_row_bytes"] || plan["epoch_bytes"].(float64) <= 0 {
+			t.Errorf("%s: planned %v, the run held %v bytes and read %v in two epochs", dtype, plan, s["history_resident_bytes"], s["history_row_bytes"])
+		}
+		if want := map[string]float64{"float32": 36, "float16": 20}[dtype]; plan["row_bytes"] != want {
+			t.Errorf("%s: rows of %v bytes, expected %v", dtype, plan["row_bytes"], want)
+		}
+		explained := false
+		for _, e := range run {
+			why, _ := e["why"].([]any)
+			for _, w := range why {
+				explained = explained || strings.Contains(w.(string), fmt.Sprintf("rows of %v bytes", plan["row_bytes"]))
+			}
+		}
+		if !explained {
+			t.Errorf("%s: train --explain does not say what the history takes", dtype)
+		}
+	}
+	if code, _, stderr := runCommand(t, "plan", dir, "--task", "link", "--history", "8", "--measure", "0"); code != ExitUsage {
+		t.Errorf("a history of link prediction: exit code %d: %s", code, stderr)
+	}
+}
+
 func TestGenerate(t *testing.T) {
 	dir := t.TempDir()
 	for i, c := range []struct {

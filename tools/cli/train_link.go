@@ -56,7 +56,7 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 var linkOnly = []string{"from-checkpoint", "keep-checkpoints", "table", "logical"}
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
-var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "checkpoint-file"}
+var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "history-dtype", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "checkpoint-file"}
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.
