@@ -188,7 +188,7 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 			err = errors.Join(err, s.closeRun())
 		}
 	}()
-	if s.t, err = newLinkTrainer(ctx, dev, s.cfg, len(m.Schema.Relations)); err != nil {
+	if s.t, err = newLinkTrainer(ctx, dev, s.cfg, m); err != nil {
 		return err
 	}
 	if model != nil {

@@ -52,7 +52,7 @@ func loadProgress(ctx context.Context, t *store.Table) (*linkProgress, []byte, e
 	if err != nil {
 		return nil, nil, err
 	}
-	var p linkProgress
+	p := linkProgress{Config: LinkConfig{LRDecay: noDecay}} // of runs that began before there was any
 	if err := json.Unmarshal(b, &p); err != nil {
 		return nil, nil, &blocks.CorruptError{Path: t.Path(), Extent: "checkpoint, run", Offset: -1, Reason: err.Error()}
 	}
@@ -77,6 +77,10 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *stor
 	p, model, err := loadProgress(ctx, t)
 	if err == nil {
 		*cfg, err = resumeConfig(*cfg, p.Config, (*LinkConfig).Normalize)
+	}
+	if err == nil && cfg.LRDecay != noDecay && cfg.Epochs != p.Config.Epochs {
+		err = fmt.Errorf("train: resume: the run's learning rate falls to 0 at the end of epoch %d, not %d: leave the epochs out or begin afresh (without decay their number may change)",
+			p.Config.Epochs, cfg.Epochs)
 	}
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, t.Close())

@@ -25,9 +25,12 @@ type LinkConfig struct {
 	Fanouts   []int   `json:"fanouts" yaml:"fanouts"`
 	BatchSize int     `json:"batch_size" yaml:"batch_size"`       // edges of a mini-batch; default 1000
 	Epochs    int     `json:"epochs" yaml:"epochs" resume:"free"` // default 8
-	LR        float64 `json:"lr" yaml:"lr"`                       // of Adagrad; default .1
-	Negatives int     `json:"negatives" yaml:"negatives"`         // wrong answers for each edge and side; default 500
-	Chunks    int     `json:"chunks" yaml:"chunks"`               // groups of a batch's edges that share negatives; default 10
+	LR        float64 `json:"lr" yaml:"lr"`                       // of Adagrad, until it falls; default .1
+	// LRDecay is the share of the run, at its end, in which the learning rate falls linearly to 0, so that what was
+	// trained last does not weigh more than what was trained before; default .5. 1: it falls from the start; −1: never.
+	LRDecay   float64 `json:"lr_decay" yaml:"lr_decay"`
+	Negatives int     `json:"negatives" yaml:"negatives"` // wrong answers for each edge and side; default 500
+	Chunks    int     `json:"chunks" yaml:"chunks"`       // groups of a batch's edges that share negatives; default 10
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
 	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
@@ -69,6 +72,9 @@ type LinkConfig struct {
 // defaultTable is the default of LinkConfig.Table.
 const defaultTable = "embeddings"
 
+// noDecay is the LRDecay of a constant learning rate.
+const noDecay = -1
+
 // Normalize fills in defaults and says what is wrong with c.
 func (c *LinkConfig) Normalize() error {
 	text := func(s *string, v string) {
@@ -103,6 +109,9 @@ func (c *LinkConfig) Normalize() error {
 	}
 	if c.Margin == 0 {
 		c.Margin = 1
+	}
+	if c.LRDecay == 0 {
+		c.LRDecay = .5
 	}
 	if c.Encoder != "none" && len(c.Fanouts) == 0 {
 		c.Fanouts = []int{20}
@@ -145,6 +154,8 @@ func (c *LinkConfig) validate() error {
 		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
 	case !(c.LR > 0) || !(c.Margin >= 0) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
 		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0 and 0 to 1", c.LR, c.Margin, c.DegreeShare)
+	case c.LRDecay != noDecay && !(c.LRDecay > 0 && c.LRDecay <= 1):
+		return fmt.Errorf("train: the learning rate falls in the last %v of the run: expected a share, 0 to 1, or -1 for never", c.LRDecay)
 	case c.MemoryBytes < 0:
 		return fmt.Errorf("train: memory %d bytes: expected 0 or more", c.MemoryBytes)
 	case c.Device != "auto" && c.Device != "host":

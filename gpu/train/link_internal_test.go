@@ -278,3 +278,37 @@ func TestReadsSources(t *testing.T) {
 		}
 	}
 }
+
+// The learning rate falls to 0 over the last part of the run, whatever mini-batches it is cut into, and ends above 0.
+func TestLinkRate(t *testing.T) {
+	for _, c := range []struct {
+		decay          float64
+		epoch, queries int
+		want           float32
+	}{
+		{1, 0, 0, .2},
+		{1, 0, 100, .1975}, // a query is half an edge
+		{1, 1, 0, .15},
+		{1, 2, 1000, .075},
+		{1, 3, 1998, .00005},
+		{0, 1, 1998, .2}, // the default: half of the run
+		{0, 3, 0, .1},
+		{.25, 2, 1998, .2},
+		{.25, 3, 1000, .1},
+		{-1, 3, 1998, .2},
+	} {
+		cfg := LinkConfig{Epochs: 4, LR: .2, LRDecay: c.decay}
+		if err := cfg.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		tr := &linkTrainer{cfg: &cfg, edges: 1000}
+		if got := tr.rate(c.epoch, &totals{seeds: int64(c.queries)}); math.Abs(float64(got-c.want)) > 1e-6 {
+			t.Errorf("decay %v, epoch %d after %d queries: %v, expected %v", c.decay, c.epoch, c.queries, got, c.want)
+		}
+	}
+	for _, bad := range []float64{-.5, 1.5, math.NaN()} {
+		if err := (&LinkConfig{LRDecay: bad}).Normalize(); err == nil {
+			t.Errorf("decay %v is taken", bad)
+		}
+	}
+}

@@ -118,6 +118,9 @@ func TestLinkResumes(t *testing.T) {
 				dir := tripleStore(t, 8)
 				c := smallRun(plan, encoder)
 				c.Table = "whole"
+				if encoder == "none" {
+					c.LRDecay = -1
+				}
 				whole, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{})
 				if err != nil {
 					t.Fatal(err)
@@ -179,7 +182,13 @@ func TestLinkResumes(t *testing.T) {
 					t.Error("gone back to an older checkpoint, the run ends with other bits")
 				}
 				c.FromCheckpoint, c.Epochs = 0, 5
-				if r, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil || len(r.Summary.EpochSeconds) != 5 {
+				r, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{})
+				switch {
+				case c.LRDecay == 0:
+					if err == nil || !strings.Contains(err.Error(), "falls to 0 at the end of epoch 4, not 5") {
+						t.Errorf("one epoch more than the learning rate is for: %v", err)
+					}
+				case err != nil || len(r.Summary.EpochSeconds) != 5:
 					t.Errorf("one epoch more: %v", err)
 				}
 			})
@@ -191,11 +200,11 @@ func TestLinkResumes(t *testing.T) {
 func TestLinkResumeConfig(t *testing.T) {
 	dir := tripleStore(t, 4)
 	c := smallRun("comet", "sage")
-	c.Buffer, c.Epochs, c.EvalEvery = 2, 1, -1
+	c.Buffer, c.Epochs, c.EvalEvery, c.LRDecay = 2, 1, -1, -1
 	if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []train.LinkConfig{{Dim: 16}, {Encoder: "none"}, {Seed: 6}, {Buffer: 3}, {Plan: "memory"}, {Loss: "margin"}} {
+	for _, bad := range []train.LinkConfig{{Dim: 16}, {Encoder: "none"}, {Seed: 6}, {Buffer: 3}, {Plan: "memory"}, {Loss: "margin"}, {LRDecay: .5}} {
 		bad.Resume = true
 		if _, err := trainLink(t.Context(), dir, store.Options{}, bad, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
 			t.Errorf("%+v: %v", bad, err)

@@ -38,12 +38,12 @@ type linkTrainer struct {
 	model     *nn.LinkModel
 	loader    *mini.Loader
 	negatives *negative.Sampler
-	adagrad   gpu.AdagradOptions
+	edges     uint64  // of an epoch
 	degrees   []int32 // of a batch's sources, where the encoder reads degrees
 }
 
-func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, relations int) (_ *linkTrainer, err error) {
-	t := &linkTrainer{cfg: cfg, arena: gpu.NewArena(dev), adagrad: gpu.AdagradOptions{LR: float32(cfg.LR), Epsilon: 1e-10}}
+func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, m *store.Manifest) (_ *linkTrainer, err error) {
+	t := &linkTrainer{cfg: cfg, edges: m.Edges, arena: gpu.NewArena(dev)}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, relati
 			_ = t.close()
 		}
 	}()
-	model, err := cfg.model(relations)
+	model, err := cfg.model(len(m.Schema.Relations))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 				break
 			}
 			sum.profile.Sample += time.Since(start)
-			if err := t.batch(ctx, mb, t.loader.Batch(), e, sum); err != nil {
+			if err := t.batch(ctx, mb, t.loader.Batch(), e, t.rate(epoch, sum), sum); err != nil {
 				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
 			}
 			if err := after(batchPlace{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
@@ -117,8 +117,19 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 	return nil
 }
 
+// rate returns the learning rate of the mini-batch that comes after those in sum. It is a function of
+// the place in the run, so that a resumed run needs no state of it.
+func (t *linkTrainer) rate(epoch int, sum *totals) float32 {
+	if t.cfg.LRDecay == noDecay {
+		return float32(t.cfg.LR)
+	}
+	epochs := float64(t.cfg.Epochs)
+	left := epochs - float64(epoch) - float64(sum.seeds/2)/float64(t.edges)
+	return float32(t.cfg.LR * min(1, left/(epochs*t.cfg.LRDecay)))
+}
+
 // batch takes one optimiser step.
-func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.Batch, e *embeddings, sum *totals) error {
+func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *totals) error {
 	q, a, extra := t.queue, t.arena, b.Extra.(*linkExtra)
 	start := time.Now()
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
@@ -133,8 +144,9 @@ func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.B
 	d := t.model.Loss(p, batch, states)
 	d = t.model.EncodeBackward(p, d)
 	backward := time.Now()
-	t.model.Params().Adagrad(q, t.adagrad)
-	q.AdagradRows(t.adagrad, e.value, input, d, e.sum)
+	adagrad := gpu.AdagradOptions{LR: lr, Epsilon: 1e-10}
+	t.model.Params().Adagrad(q, adagrad)
+	q.AdagradRows(adagrad, e.value, input, d, e.sum)
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
 	if err := q.Sync(ctx); err != nil {

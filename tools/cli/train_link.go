@@ -26,6 +26,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&l.DegreeShare, "degree-share", 0, "link prediction: share of negatives drawn in proportion to degree, 0 to 1")
 	fs.BoolVar(&l.RemoveBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for")
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
+	fs.Float64Var(&l.LRDecay, "lr-decay", .5, "link prediction: share of the run, at its end, in which the learning rate falls linearly to 0; 0: never")
 	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
 	fs.IntVar(&l.Logical, "logical", 0, "link prediction: logical partitions of plan comet (default: the fewest of which two fit in memory)")
 	fs.StringVar(&l.Table, "table", "embeddings", "link prediction: the store's table of embeddings; an earlier run's is replaced")
@@ -50,10 +51,16 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 	if !set("margin") {
 		c.Margin = 0
 	}
+	switch {
+	case !set("lr-decay"):
+		c.LRDecay = 0
+	case c.LRDecay == 0:
+		c.LRDecay = -1
+	}
 }
 
 // linkOnly are the flags of train that mean nothing for node classification and whose neglect would be noticed late.
-var linkOnly = []string{"from-checkpoint", "keep-checkpoints", "table", "logical"}
+var linkOnly = []string{"from-checkpoint", "keep-checkpoints", "table", "logical", "lr-decay"}
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
 var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "history-dtype", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "checkpoint-file"}

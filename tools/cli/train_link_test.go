@@ -31,6 +31,15 @@ func TestTrainLink(t *testing.T) {
 	}
 	st := filepath.Join(t.TempDir(), "kg.gstore")
 	trainEvents(t, "ingest", dir, st)
+	for flag, want := range map[string]float64{"": .5, "--lr-decay=.25": .25, "--lr-decay=0": -1} {
+		args := []string{"train", st, "--dim", "4", "--epochs", "1", "--negatives", "10"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		if got := trainEvents(t, args...)[0]["config"].(map[string]any)["lr_decay"]; got != want {
+			t.Errorf("%q: the run's decay is %v, expected %v", flag, got, want)
+		}
+	}
 	for _, encoder := range []string{"none", "sage", "gcn", "gat"} {
 		var first []map[string]any
 		for _, threads := range []string{"1", "2"} {
