@@ -42,7 +42,7 @@ type LinkConfig struct {
 
 	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
 	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
-	// partitions (default: the fewest of which two fit).
+	// partitions (default: so many that four fit).
 	Plan    string `json:"plan" yaml:"plan"`
 	Buffer  int    `json:"buffer" yaml:"buffer"`
 	Logical int    `json:"logical,omitempty" yaml:"logical"`

@@ -17,8 +17,8 @@ const TablePlanes = 2
 func (c *LinkConfig) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
 
 // linkPlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
-// section 6: everything in memory if that fits, else the largest buffer and the fewest logical
-// partitions) and returns the policy, its reasons and the options of its macro-batches.
+// section 6: everything in memory if that fits, else the largest buffer; logical partitions so many that four fit
+// in it) and returns the policy, its reasons and the options of its macro-batches.
 func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Policy, why []string, o store.MacroOptions, err error) {
 	m := st.Manifest()
 	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: cfg.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,

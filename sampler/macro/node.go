@@ -70,7 +70,7 @@ func (p *policy) trained() []store.PartitionID {
 // all were in memory. Each partition is trained in a random one of the steps
 // where it is resident.
 func rotate(p *policy, r *keyed.Rand) []store.Step {
-	groups, room, err := p.logical(1)
+	groups, room, err := p.logical(1, 1)
 	if err != nil { // Capacity ≥ 1 always has room for one group
 		groups, room = len(p.loose), p.Capacity
 	}

@@ -43,8 +43,8 @@ type Config struct {
 	Link     bool // examples are edges (Step.Buckets), not nodes (Step.Train); set by comet and beta
 	// Undirected stores hold only buckets (i,j) with i ≤ j: only these are planned.
 	Undirected bool
-	// Logical is comet's number of logical partitions; 0 means the fewest that
-	// leave two in the buffer (MariusGNN section 6). trainnodes takes it when
+	// Logical is comet's number of logical partitions; 0 means so many that four are in the
+	// buffer, if it has room for four partitions; MariusGNN (section 6) keeps two. trainnodes takes it when
 	// training nodes do not fit, and swaps so many groups.
 	Logical int
 	// Order is how comet chooses among swaps that cover equally many new pairs.
@@ -70,7 +70,7 @@ func (c *Config) Swap() int {
 	switch c.Policy {
 	case Comet:
 		p := policy{Config: *c, loose: make([]store.PartitionID, c.Partitions-len(c.Pinned))}
-		if groups, _, err := p.logical(2); err == nil {
+		if groups, _, err := p.logical(2, logicalAtOnce); err == nil {
 			return (len(p.loose) + groups - 1) / groups
 		}
 	case Beta:
@@ -171,7 +171,7 @@ func (p *policy) choose() error {
 			p.steps = beta
 			return nil
 		}
-		if _, _, err := p.logical(2); err != nil {
+		if _, _, err := p.logical(2, logicalAtOnce); err != nil {
 			return err
 		}
 		p.steps = comet

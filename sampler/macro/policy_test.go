@@ -264,7 +264,9 @@ func TestSwapsAndBias(t *testing.T) {
 	for _, tt := range tests {
 		costs := map[string]Costs{}
 		for name, cfg := range map[string]Config{
-			"beta": {Policy: Beta}, "paper": {Policy: Comet, Order: Random}, "balanced": {Policy: Comet},
+			"beta":  {Policy: Beta},
+			"paper": {Policy: Comet, Order: Random, Logical: 2 * tt.p / tt.c}, "balanced": {Policy: Comet, Logical: 2 * tt.p / tt.c},
+			"default": {Policy: Comet},
 		} {
 			cfg.Partitions, cfg.Capacity = tt.p, tt.c
 			policy, err := New(cfg)
@@ -283,8 +285,9 @@ func TestSwapsAndBias(t *testing.T) {
 			}
 			costs[name] = sum
 		}
-		t.Logf("p=%d c=%d: swaps in ten epochs and bias: beta %d %.3f, comet as published %d %.3f, balanced %d %.3f", tt.p, tt.c,
-			costs["beta"].Swaps, costs["beta"].Bias, costs["paper"].Swaps, costs["paper"].Bias, costs["balanced"].Swaps, costs["balanced"].Bias)
+		t.Logf("p=%d c=%d: swaps in ten epochs and bias: beta %d %.3f, comet as published %d %.3f, balanced %d %.3f, with four logical partitions %d %.3f", tt.p, tt.c,
+			costs["beta"].Swaps, costs["beta"].Bias, costs["paper"].Swaps, costs["paper"].Bias, costs["balanced"].Swaps, costs["balanced"].Bias,
+			costs["default"].Swaps, costs["default"].Bias)
 		if float64(costs["beta"].Swaps) > 1.25*float64(10*SwapsBound(tt.p, tt.c)) {
 			t.Errorf("p=%d c=%d: beta swaps %d in ten epochs, bound %d", tt.p, tt.c, costs["beta"].Swaps, 10*SwapsBound(tt.p, tt.c))
 		}
@@ -293,6 +296,9 @@ func TestSwapsAndBias(t *testing.T) {
 		}
 		if tt.p/tt.c >= 4 && costs["balanced"].Bias > .65*costs["paper"].Bias {
 			t.Errorf("p=%d c=%d: balance gains too little", tt.p, tt.c)
+		}
+		if tt.p/tt.c >= 4 && (100*costs["default"].Swaps > 85*costs["paper"].Swaps || costs["default"].Bias > costs["paper"].Bias) {
+			t.Errorf("p=%d c=%d: four logical partitions read as much as two as published, or are more biased", tt.p, tt.c)
 		}
 		if 100*costs["balanced"].Swaps > 105*costs["paper"].Swaps {
 			t.Errorf("p=%d c=%d: balanced comet swaps %d, as published %d", tt.p, tt.c, costs["balanced"].Swaps, costs["paper"].Swaps)

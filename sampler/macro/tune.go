@@ -35,8 +35,8 @@ type Choice struct {
 // Choose fills in policy and capacity from the memory budget:
 //
 //   - memory if everything fits;
-//   - for link tasks comet with the largest buffer (MariusGNN section 6:
-//     maximise c, then minimise l = 2p/c);
+//   - for link tasks comet with the largest buffer (MariusGNN section 6), and of
+//     logical partitions so many that four fit;
 //   - for node tasks trainnodes if all training nodes lie in pinned partitions
 //     (MariusGNN section 5.2), else hanoi, with as many partitions at a time as fit.
 //
@@ -79,12 +79,12 @@ func Choose(t Tuning) (Choice, error) {
 	}
 	if c.Policy == Comet && c.Capacity < loose {
 		p := policy{Config: c.Config, loose: make([]store.PartitionID, loose)}
-		groups, room, err := p.logical(2)
+		groups, room, err := p.logical(2, logicalAtOnce)
 		if err != nil {
 			return c, err
 		}
 		if c.Logical == 0 {
-			c.because("the fewest logical partitions of which two fit in memory: %d, %d of them at a time (fewer mean less bias and fewer steps; twice as many read less)", groups, room)
+			c.because("%d logical partitions, %d of them in memory at a time: with about four an epoch reads least", groups, room)
 		}
 		c.Logical = groups
 	}
@@ -251,7 +251,7 @@ const (
 // Advise chooses the number of partitions before ingest. Link tasks follow MariusGNN
 // section 6: p = min(NO/D, √(EO/D)) makes the smallest read one device block (more
 // partitions mean less bias, smaller reads more time); c is the largest with
-// c·NO/p + 2c²·EO/p² within memory; l = 2p/c. Node tasks: hubs, then
+// c·NO/p + 2c²·EO/p² within memory; l = 4p/c, not 2p/c. Node tasks: hubs, then
 // macro-batches of several partitions (thesis section 4.3), each large enough to be
 // read at the device's bandwidth.
 func Advise(g Graph) Advice {
@@ -281,8 +281,9 @@ func Advise(g Graph) Advice {
 			c++
 		}
 		a.Capacity = c
-		a.Logical = (a.Partitions + c/2 - 1) / (c / 2)
-		a.Why = append(a.Why, fmt.Sprintf("c = %d is the largest buffer with c·%s + 2c²·%s in %s; l = 2p/c", c, mib(int64(no/p)), mib(int64(eo/(p*p))), mib(int64(memory))))
+		size := max(1, c/logicalAtOnce)
+		a.Logical = (a.Partitions + size - 1) / size
+		a.Why = append(a.Why, fmt.Sprintf("c = %d is the largest buffer with c·%s + 2c²·%s in %s; l = %dp/c", c, mib(int64(no/p)), mib(int64(eo/(p*p))), mib(int64(memory)), logicalAtOnce))
 		return a
 	}
 	a.Hubs = min(hubShareMax, memory/hubMemoryShare/max(1, no))

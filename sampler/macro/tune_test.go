@@ -32,7 +32,7 @@ func TestChoose(t *testing.T) {
 		{"node, one byte short of all", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 299}, Hanoi, 29, 0, "30 would take"},
 		{"hubs", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, Hanoi, 10, 0, "1 pinned partitions of hubs"},
 		{"training nodes pinned", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{0, 1}}, MemoryBytes: 100, Train: append([]uint64{4, 5}, make30(0)[2:]...)}, TrainNodes, 8, 0, "all training nodes"},
-		{"link", Tuning{Config: Config{Partitions: 30, Link: true}, MemoryBytes: 100}, Comet, 10, 6, "2 of them at a time"},
+		{"link", Tuning{Config: Config{Partitions: 30, Link: true}, MemoryBytes: 100}, Comet, 10, 15, "5 of them in memory at a time"},
 		{"asked capacity", Tuning{Config: Config{Partitions: 30, Capacity: 3}, MemoryBytes: 1000}, Hanoi, 3, 0, "as asked"},
 		{"asked policy", Tuning{Config: Config{Policy: Beta, Partitions: 30}, MemoryBytes: 55}, Beta, 5, 0, "policy beta, as asked"},
 	}
@@ -78,7 +78,7 @@ func make30(n uint64) []uint64 {
 func TestAdvise(t *testing.T) {
 	// Freebase86M as MariusGNN section 7 has it: 86 M nodes × 100 floats with state, 338 M edges of 20 bytes, 60 GB.
 	a := Advise(Graph{Nodes: 86_054_151, Edges: 338_586_276, NodeBytes: 800, EdgeBytes: 20, MemoryBytes: 32 << 30, BlockBytes: 512 << 10, Link: true})
-	if a.Partitions < 64 || a.Partitions > 256 || a.Capacity < a.Partitions/4 || a.Capacity >= a.Partitions || a.Logical != (a.Partitions+a.Capacity/2-1)/(a.Capacity/2) {
+	if a.Partitions < 64 || a.Partitions > 256 || a.Capacity < a.Partitions/4 || a.Capacity >= a.Partitions || a.Logical != (a.Partitions+a.Capacity/4-1)/(a.Capacity/4) {
 		t.Errorf("link: %+v", a)
 	}
 	if _, err := New(Config{Policy: Comet, Partitions: a.Partitions, Capacity: a.Capacity, Logical: a.Logical}); err != nil {

@@ -43,9 +43,6 @@ func linkRows() []linkRow {
 					c.RemoveBatchEdges, c.Epochs = true, 5
 				}
 			}
-			if plan == "comet" && c.Encoder != "" {
-				c.Logical = linkPartitions / 2
-			}
 			rows = append(rows, linkRow{fmt.Sprintf("%s %s, %s", data, name, plan), data, linkPartitions, c, references[i], targets[i]})
 		}
 	}

@@ -43,7 +43,7 @@ and written, and the time of the same batches with nothing being moved.`,
 	f.IntVar(&o.dim, "dim", 64, "numbers of an embedding")
 	f.IntVar(&o.edges, "edges", 4, "training triples a node")
 	f.IntVar(&o.partitions, "partitions", 128, "partitions of the store")
-	f.IntVar(&o.logical, "logical", 0, "logical partitions of plan comet (0 = the fewest of which two fit)")
+	f.IntVar(&o.logical, "logical", 0, "logical partitions of plan comet (0 = so many that four fit)")
 	f.IntVar(&o.threads, "threads", 0, "threads of the trainer (0 = all processors)")
 	f.StringVar(&o.fio, "fio", "fio", "path of fio")
 	f.BoolVar(&o.trainer, "trainer", false, "be the trainer")

@@ -60,7 +60,7 @@ how many partitions a fresh ingest had better make.`,
 	f.Var(&o.mem, "mem", "memory for the partition buffer, such as 4GiB (default: no bound)")
 	f.IntVar(&o.dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
 	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
-	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: the fewest)")
+	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: so many that four fit in memory)")
 	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
 	f.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4, or auto")
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")

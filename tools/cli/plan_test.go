@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 		{nil, ExitOK, "plan    memory, 1 steps", ""},
 		{[]string{"--mem", "4MiB"}, ExitOK, "plan    hanoi", ""},
 		{[]string{"--mem", "4MiB"}, ExitOK, "node task: hanoi", ""},
-		{[]string{"--task", "link", "--mem", "4MiB", "--dim", "16"}, ExitOK, "logical partitions of which two fit", ""},
+		{[]string{"--task", "link", "--mem", "4MiB", "--dim", "16"}, ExitOK, "of them in memory at a time", ""},
 		{[]string{"--plan", "beta", "--buffer", "4", "--steps"}, ExitOK, "no plan with this buffer reads fewer than 42 partitions", ""},
 		{[]string{"--mem", "10KiB"}, ExitFailed, "", "1 of 16 partitions at a time take 948608 bytes"},
 		{[]string{"--plan", "mst"}, ExitUsage, "", "--plan mst: expected auto or one of"},

@@ -28,7 +28,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
 	fs.Float64Var(&l.LRDecay, "lr-decay", .5, "link prediction: share of the run, at its end, in which the learning rate falls linearly to 0; 0: never")
 	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
-	fs.IntVar(&l.Logical, "logical", 0, "link prediction: logical partitions of plan comet (default: the fewest of which two fit in memory)")
+	fs.IntVar(&l.Logical, "logical", 0, "link prediction: logical partitions of plan comet (default: so many that four fit in memory)")
 	fs.StringVar(&l.Table, "table", "embeddings", "link prediction: the store's table of embeddings; an earlier run's is replaced")
 	fs.IntVar(&l.KeepCheckpoints, "keep-checkpoints", 1, "link prediction: checkpoints that are kept, each as large as all embeddings and their state")
 	fs.Uint64Var(&l.FromCheckpoint, "from-checkpoint", 0, "link prediction: with --resume, go back to the kept checkpoint of this number")
