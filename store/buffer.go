@@ -41,7 +41,7 @@ type slotRegion struct{ base, rows uint32 }
 
 // newLayout divides o.MemoryBytes: the smallest buffer that trains the plan holds
 // one step's partitions and two adjacencies; more memory buys pool slots and
-// then whole steps of read-ahead, up to o.AheadMax. Too little is ErrBudget.
+// then whole steps of read-ahead, up to o.AheadMax, and where a step exchanges o.Swap partitions some of another step's. Too little is ErrBudget.
 func newLayout(src *macroSource, o *MacroOptions) (*layout, error) {
 	l := &layout{memory: o.Capacity == 0}
 	parts := src.m.Partitions
@@ -78,10 +78,10 @@ func newLayout(src *macroSource, o *MacroOptions) (*layout, error) {
 	capacity := min(o.Capacity, free)
 	l.bound(src, o, isFixed, capacity)
 
-	size := func(pool, frames int) int64 {
+	size := func(pool, ahead int) int64 {
 		rows := int64(fixedRows) + int64(pool)*int64(poolRows)
 		t := *l
-		t.rows, t.frames, t.slots = int(rows), frames, make([]slotRegion, len(l.fixed)+pool)
+		t.ahead, t.rows, t.frames, t.slots = ahead, int(rows), ahead+1, make([]slotRegion, len(l.fixed)+pool)
 		return newArena(&t, src, o).size + int64(len(src.dirSlab.Bytes()))
 	}
 	swap := capacity
@@ -91,22 +91,26 @@ func newLayout(src *macroSource, o *MacroOptions) (*layout, error) {
 	pool := 0
 	switch {
 	case capacity == 0:
-		l.frames, l.ahead = 1, 0
 	case o.MemoryBytes == 0:
-		l.frames, l.ahead, pool = 2, 1, min(capacity+swap, free)
+		l.ahead, pool = 1, min(capacity+swap, free)
 	default:
-		l.frames, l.ahead, pool = 2, 1, capacity
+		l.ahead, pool = 1, capacity
 		for a := min(o.AheadMax, (free+capacity-1)/capacity); a >= 1; a-- {
-			if n := min(capacity+a*swap, free); size(n, a+1) <= o.MemoryBytes {
-				l.frames, l.ahead, pool = a+1, a, n
+			if n := min(capacity+a*swap, free); size(n, a) <= o.MemoryBytes {
+				l.ahead, pool = a, n
 				break
 			}
 		}
-		for pool < min(capacity+swap, free) && size(pool+1, l.frames) <= o.MemoryBytes {
+		most := capacity + l.ahead*swap
+		if o.Swap > 0 { // of the step after those a part
+			most += swap
+		}
+		for pool < min(most, free) && size(pool+1, l.ahead) <= o.MemoryBytes {
 			pool++
 		}
 	}
-	if l.total = size(pool, l.frames); o.MemoryBytes > 0 && l.total > o.MemoryBytes {
+	l.frames = l.ahead + 1
+	if l.total = size(pool, l.ahead); o.MemoryBytes > 0 && l.total > o.MemoryBytes {
 		return nil, &BudgetError{NeedBytes: l.total, HaveBytes: o.MemoryBytes, Partitions: capacity + len(l.fixed)}
 	}
 	base := 0
@@ -167,8 +171,11 @@ func (l *layout) bound(src *macroSource, o *MacroOptions, isFixed []bool, capaci
 	}
 	l.edgesMax = max(in.sum(capacity), out.sum(capacity))
 	l.stagingMax = stage.sum(capacity)
+	if src.split == nil {
+		return // findSeeds finds none
+	}
 	l.seedsMax = int(seeds.sum(capacity))
-	if first, err := src.m.SplitColumn(""); err == nil && src.split != nil && src.split.info.Name == first.Name { // whose nodes the manifest counts
+	if first, err := src.m.SplitColumn(""); err == nil && src.split.info.Name == first.Name { // whose nodes the manifest counts
 		train := newTopSum(p)
 		for j, part := range src.m.Partitions {
 			train.add(int64(part.inSplit(SplitValue(o.Split))), isFixed[j])

@@ -13,9 +13,9 @@ import (
 
 // MacroBatches iterates over the macro-batches of one epoch after the other.
 // It owns the partition buffer: all memory for the run, allocated when it is
-// made. While the caller trains on step k, a reader goroutine reads the steps
-// after it and an assembler goroutine makes their adjacency, as far ahead as
-// the buffer has room. A third one writes a table's rows back as soon as the step that
+// made. While the caller trains on step k, two goroutines read the topology and the
+// columns of the steps after it and an assembler makes their adjacency, as far ahead as
+// the buffer has room. Another one writes a table's rows back as soon as the step that
 // last uses a slot is released.
 //
 //	it, err := s.MacroBatches(ctx, store.MacroOptions{Capacity: 4, Features: []string{"x"}, Labels: true})
@@ -244,7 +244,8 @@ func (it *MacroBatches) submit(steps []*scheduled) {
 	it.started = true
 	ctx, stop := context.WithCancel(it.ctx)
 	it.pipe.open(ctx, stop)
-	it.running.Go(func() { it.pipe.finish(it.read(ctx)) })
+	it.running.Go(func() { it.pipe.finish(it.readTopology(ctx)) })
+	it.running.Go(func() { it.pipe.finish(it.readColumns(ctx)) })
 	it.running.Go(func() { it.pipe.finish(it.build(ctx)) })
 	if it.emb != nil {
 		it.running.Go(func() { it.pipe.finish(it.writeBack(ctx)) })

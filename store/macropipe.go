@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// pipeline is what the caller, the reader and the assembler know of each
+// pipeline is what the caller, the readers and the assembler know of each
 // other's progress. Steps pass every stage in order, so each stage is one
 // number: how many steps it has finished.
 //
 //	read topology ─ staged ─► assemble ─ assembled ─┐
 //	read columns  ─ loaded ──────────────────────── ready ─► train ─ released
 //
-// Where there is a table, its writer frees slots for the reader: released ─► write back ─ freed.
+// Where there is a table, its writer frees slots for the columns' reader: released ─► write back ─ freed.
 // Staging, adjacencies and slots free up as a later stage passes; a stage
 // whose target is in use waits for that. That is all back-pressure there is.
 type pipeline struct {

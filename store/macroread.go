@@ -11,23 +11,17 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 )
 
-// read is the reader goroutine: for one step after the other it reads the
-// topology into the staging area and the missing partitions' columns into
-// their slots. Topology comes first, so that it is assembled while columns are read.
-func (it *MacroBatches) read(ctx context.Context) error {
+// readTopology is the goroutine that reads one step's buckets after the other into the staging area, as
+// soon as the assembler is done with the last step's. The columns of a step before move meanwhile, so that
+// its small reads never keep the disk from large ones.
+func (it *MacroBatches) readTopology(ctx context.Context) error {
 	p := it.pipe
-	var loads int64 // read so far, over all steps
 	for seq := int64(0); ; seq++ {
 		s := p.step(seq)
-		if s == nil {
+		if s == nil || !p.wait(func() bool { return p.assembled >= seq }) {
 			return ctx.Err()
 		}
 		st := it.stats.step(s)
-		waiting := time.Now()
-		if !p.wait(func() bool { return p.assembled >= seq }) {
-			return ctx.Err()
-		}
-		st.waited(waiting)
 		t := planTopology(it.src, it.layout, &it.o, s)
 		if t.bytes > it.buf.staging.n {
 			return fmt.Errorf("%w: step %d of epoch %d stages %d bytes, the buffer has room for %d", ErrInvalid, s.index, s.epoch, t.bytes, it.buf.staging.n)
@@ -38,7 +32,20 @@ func (it *MacroBatches) read(ctx context.Context) error {
 		st.topology(t.bytes)
 		p.setPlan(seq, t)
 		p.advance(&p.staged, seq+1)
+	}
+}
 
+// readColumns is the goroutine that reads the missing partitions' columns, and a table's rows, into their
+// slots, for one step after the other.
+func (it *MacroBatches) readColumns(ctx context.Context) error {
+	p := it.pipe
+	var loads int64 // read so far, over all steps
+	for seq := int64(0); ; seq++ {
+		s := p.step(seq)
+		if s == nil {
+			return ctx.Err()
+		}
+		st := it.stats.step(s)
 		for rest := s.loads; len(rest) > 0; {
 			// All loads whose slots are free form one batch: the fewer, the fuller the queue.
 			waiting := time.Now()

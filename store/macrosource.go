@@ -21,7 +21,7 @@ type sourceFile struct {
 	file *blocks.File
 	io   blockio.File
 	// verified has one bit a chunk that was found good, in order of extents;
-	// nil unless chunks are checked once. The reader's alone.
+	// nil unless chunks are checked once. One goroutine's alone: who reads topology reads no columns.
 	verified []uint64
 	chunk0   []int64 // number of the first chunk of each extent, by index
 }

@@ -23,9 +23,9 @@ type StepStats struct {
 	Edges         int64 // of all directions made
 	NewEdges      int64 // decoded; the others were copied from the last step
 
-	Read        time.Duration // time with requests in flight, a table's included
+	Read        time.Duration // with requests in flight: of topology and of columns, added up
 	Write       time.Duration // time of writing back
-	WaitBuffers time.Duration // the disk idle: no slot or staging area was free
+	WaitBuffers time.Duration // columns waiting for a slot
 	Assemble    time.Duration
 	Stall       time.Duration // the trainer waiting in Next
 	Ready       time.Duration // when the macro-batch was complete,

@@ -178,6 +178,7 @@ type linkSession struct {
 	sum    LinkSummary
 	from   *linkProgress // where the run goes on
 	clock  *clock
+	next   *nextPlan // of the epoch after the one that trains; nil: not begun
 }
 
 // open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
@@ -254,7 +255,7 @@ func (s *linkSession) close() error {
 // epoch trains one epoch, counted from 0, or what is left of it, and evaluates.
 func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 	start, cpu := time.Now(), cpuSeconds()
-	plan := s.policy.Epoch(epoch)
+	plan, bias := s.takePlan(epoch)
 	s.sum.Plan = plan.Policy
 	var from linkProgress
 	if s.from.Epoch == epoch {
@@ -264,13 +265,11 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
 	if epoch+1 < s.cfg.Epochs && len(plan.Steps) > 1 {
-		if err := s.it.Announce(s.policy.Epoch(epoch + 1)); err != nil {
-			return fmt.Errorf("train: epoch %d: %w", epoch+2, err)
-		}
+		s.makePlan(epoch + 1)
 	}
 	was := from.Totals
 	sum := was.resume()
-	r := LinkEpoch{Epoch: epoch + 1, Steps: was.Steps, Bias: macro.Bias(plan, len(s.st.Manifest().Partitions))}
+	r := LinkEpoch{Epoch: epoch + 1, Steps: was.Steps, Bias: bias}
 	// so far is what a checkpoint says of the epoch.
 	soFar := func() epochTotals {
 		stats := s.it.Stats()
@@ -289,7 +288,13 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 	}
 	place := from.Place
 	evaluated := false
-	for {
+	for announced := s.next == nil; ; {
+		if !announced && from.Place.Step+r.Steps-was.Steps >= len(plan.Steps)/2 {
+			announced = true
+			if err := s.it.Announce(s.next.wait().plan); err != nil {
+				return fmt.Errorf("train: epoch %d: %w", epoch+2, err)
+			}
+		}
 		at := time.Now()
 		if !s.it.Next() {
 			break
@@ -341,6 +346,42 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 		s.hooks.Epoch(r)
 	}
 	return nil
+}
+
+// nextPlan is the plan of an epoch to come, made while the one before trains: a cover of many
+// partitions takes a fraction of a second.
+type nextPlan struct {
+	epoch int
+	done  chan struct{}
+	plan  store.Plan
+	bias  float64
+}
+
+// makePlan begins to make an epoch's plan.
+func (s *linkSession) makePlan(epoch int) {
+	n := &nextPlan{epoch: epoch, done: make(chan struct{})}
+	policy, partitions := s.policy, len(s.st.Manifest().Partitions)
+	s.next = n
+	go func() {
+		defer close(n.done)
+		n.plan = policy.Epoch(epoch)
+		n.bias = macro.Bias(n.plan, partitions)
+	}()
+}
+
+func (n *nextPlan) wait() *nextPlan {
+	<-n.done
+	return n
+}
+
+// takePlan returns an epoch's plan and its bias.
+func (s *linkSession) takePlan(epoch int) (store.Plan, float64) {
+	if s.next == nil || s.next.epoch != epoch {
+		s.makePlan(epoch)
+	}
+	n := s.next.wait()
+	s.next = nil
+	return n.plan, n.bias
 }
 
 // add counts an epoch.
