@@ -27,7 +27,7 @@ type linkRow struct {
 // linkPartitions is how fine the stores are cut; out of core a quarter of them is resident.
 const linkPartitions = 32
 
-// linkRows are plans memory, comet and beta for each model of a data set.
+// linkRows are plans memory, comet and beta for each model of a data set, and other models and losses in memory.
 func linkRows() []linkRow {
 	var rows []linkRow
 	// references and targets are those in memory, of comet and of beta.
@@ -49,6 +49,18 @@ func linkRows() []linkRow {
 	add("fb15k-237", "DistMult", train.LinkConfig{Epochs: 8}, [3]string{".267; paper .2533", "paper .2659", "paper .2431"}, [3]float64{.265, .262, 0})
 	add("fb15k-237", "SAGE + DistMult", train.LinkConfig{Epochs: 8, Encoder: "sage"}, [3]string{".2857; paper .2825", "paper .2736", "paper .2369"}, [3]float64{.285, .280, 0})
 	add("fb15k-237", "GAT + DistMult", train.LinkConfig{Epochs: 8, Encoder: "gat"}, [3]string{"paper .2869", "paper .2341", "paper .2076"}, [3]float64{.287, .26, 0})
+	// Once each: what else there is, in memory.
+	one := func(name string, c train.LinkConfig) {
+		c.Epochs, c.Plan = 8, "memory"
+		rows = append(rows, linkRow{name: "fb15k-237 " + name + ", memory", data: "fb15k-237", partitions: linkPartitions, config: c})
+	}
+	one("SAGE hiding a batch's edges", train.LinkConfig{Encoder: "sage", RemoveBatchEdges: true})
+	one("GCN", train.LinkConfig{Encoder: "gcn"})
+	one("ComplEx", train.LinkConfig{Model: "complex"})
+	one("TransE", train.LinkConfig{Model: "transe"})
+	one("dot", train.LinkConfig{Model: "dot"})
+	one("logistic loss", train.LinkConfig{Loss: "logistic"})
+	one("margin loss", train.LinkConfig{Loss: "margin"})
 	add("wn18rr", "DistMult", train.LinkConfig{Epochs: 20}, [3]string{".387"}, [3]float64{.38})
 	add("wn18rr", "ComplEx", train.LinkConfig{Epochs: 20, Model: "complex"}, [3]string{}, [3]float64{})
 	return rows
