@@ -10,21 +10,56 @@ import (
 // total variation between the labels of a partition's training nodes and of all of them
 // ([Quality].PartitionLabels.Mean) is at most LabelBound more than a random assignment's
 // for the same seed, in a graph of any shape, but for whole nodes that cannot be divided: labels × partitions / training
-// nodes is added. On debdeps it is .12 to .20 more than chance; a smaller bound costs edges kept.
+// nodes is added. On debdeps it is .12 to .16 more than chance; a smaller bound costs edges kept.
 const LabelBound = 0.25
 
-// boundLabels makes the labels keep LabelBound: a share of neighbours can outweigh balance, and partitions
+// labelBound is the most that labels may diverge; infinite where nothing is said of them.
+func (r *restreamer) labelBound() (float64, error) {
+	if r.s.classes == nil || r.o.LabelShare != 1 {
+		return math.Inf(1), nil
+	}
+	random, err := NewRandom(r.g.Nodes(), r.o.Partitions, r.o.Seed)
+	if err != nil {
+		return 0, err
+	}
+	return r.s.randomDivergence(random) + LabelBound, nil
+}
+
+// bounded reports whether labels diverge by no more than bound.
+func (r *restreamer) bounded(bound float64) bool {
+	return r.s.labelDivergence(func(l int) []uint32 { return r.s.fewest[l].count }) <= bound
+}
+
+// leveledLabels balances labels by moving groups within partitions, of all levels, with more weight as
+// long as they are not bounded.
+func (r *restreamer) leveledLabels(g RandomAccess, bound float64) error {
+	cycle := cycles + 1
+	for r.refine = labelWeight; ; r.refine *= 2 {
+		if err := r.leveled(g, cycle, cycle); err != nil {
+			return err
+		}
+		if cycle++; r.refine >= labelWeightMax || r.bounded(bound) {
+			return nil
+		}
+	}
+}
+
+// boundLabels makes the labels keep their bound: a share of neighbours can outweigh balance, and partitions
 // that are full block moves that would restore it. Each round lets a partition have less of a class beyond its share,
 // first whatever the partitions' sizes, then within them.
-func (r *restreamer) boundLabels(visit func() error) error {
-	random, err := NewRandom(r.g.Nodes(), r.o.Partitions, r.o.Seed)
+func (r *restreamer) boundLabels(access RandomAccess, bound float64) (err error) {
+	if r.bounded(bound) {
+		return nil
+	}
+	var a arrays
+	defer a.free()
+	visit, err := r.singles(&a, access)
 	if err != nil {
 		return err
 	}
-	bound := r.s.randomDivergence(random) + LabelBound
 	limit := r.s.limit
 	for _, slack := range [...]float64{.5, .25, .1, 0} {
-		if r.s.labelDivergence(func(l int) []uint32 { return r.s.fewest[l].count }) <= bound {
+		if r.bounded(bound) {
 			break
 		}
 		for l := 1; l < len(r.s.most); l++ {

@@ -11,6 +11,8 @@ import (
 const (
 	weightMin       = 0.5 // a graph with hardly an edge is still balanced
 	refineWeight    = 0.2 // of FENNEL's weight, once partitions have taken shape
+	labelWeight     = 0.3 // of it in gap's refinement: more balances labels better and keeps fewer edges
+	labelWeightMax  = 1.2 // of it where labels would break their bound
 	refinePasses    = 4
 	cycles          = 2  // of coarsening and refining
 	groupGrowth     = 4  // a level's groups are at most this much larger than the last one's
@@ -33,7 +35,9 @@ type restreamer struct {
 	o    Options
 	s    *streamer
 	full float64 // FENNEL's weight: 3/2·|E|/|V|
-	pass int
+	// refine is the share of it once partitions have taken shape.
+	refine float64
+	pass   int
 }
 
 // restream is FENNEL, or GAP with o.Classes, refined over several passes
@@ -56,28 +60,33 @@ func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 		return nil, fmt.Errorf("%w: %s over %d nodes and %d partitions needs %d bytes besides the graph, the budget has %d",
 			ErrBudget, o.Method, nodes, o.Partitions, flat, o.MemoryBytes)
 	}
-	r := &restreamer{ctx: ctx, g: g, o: o, full: max(0.75*float64(g.Entries())/max(float64(nodes), 1), weightMin)}
+	r := &restreamer{ctx: ctx, g: g, o: o, refine: refineWeight, full: max(0.75*float64(g.Entries())/max(float64(nodes), 1), weightMin)}
 	part := newPart(nodes, &o)
 	start := func(classes []uint16, count []uint64) {
 		r.s = newStreamer(part, o.Partitions, classes, count, o.limit(nodes), o.LabelShare)
 	}
-	if o.Flat || access == nil || !fits(need.Array) {
-		start(classes, count)
-		return r.finish(r.flat(access))
+	done := &Assignment{part: part, partitions: o.Partitions}
+	leveled := !o.Flat && access != nil && fits(need.Array)
+	if leveled {
+		start(nil, []uint64{nodes})
+		if err := r.leveled(access, 1, cycles); err != nil || classes == nil {
+			return done, err
+		}
 	}
-	start(nil, []uint64{nodes})
-	if err := r.leveled(access); err != nil || classes == nil {
-		return r.finish(err)
-	}
-	start(classes, count) // gap refines fennel's partitions
-	return r.finish(r.flat(access))
-}
-
-func (r *restreamer) finish(err error) (*Assignment, error) {
+	start(classes, count)
+	bound, err := r.labelBound()
 	if err != nil {
 		return nil, err
 	}
-	return &Assignment{part: r.s.part, partitions: r.o.Partitions}, nil
+	if leveled { // gap refines fennel's partitions, whole groups first
+		err = r.leveledLabels(access, bound)
+	} else {
+		err = r.flat(access)
+	}
+	if err == nil {
+		err = r.boundLabels(access, bound)
+	}
+	return done, err
 }
 
 // classCounts has one entry a class, up to the largest.
@@ -117,19 +126,9 @@ func (r *restreamer) settled() bool { return r.s.moved <= r.g.Nodes()/2000 }
 func (r *restreamer) flat(access RandomAccess) error {
 	var a arrays
 	defer a.free()
-	visit := r.streamPass
-	if access != nil && r.o.Order != OrderNatural {
-		n := int(r.g.Nodes())
-		order := a.uint32s(n)
-		scratch := a.uint32s(n)
-		if a.err != nil {
-			return a.err
-		}
-		r.o.Order.fill(access, r.o.Seed, order, scratch)
-		h := hierarchy{order: order}
-		visit = func() error {
-			return h.single(r.ctx, func(v uint32) { r.s.place(v, access.Neighbours(v)) })
-		}
+	visit, err := r.singles(&a, access)
+	if err != nil {
+		return err
 	}
 	for i := range r.o.Passes {
 		weight := 1.0
@@ -143,10 +142,24 @@ func (r *restreamer) flat(access RandomAccess) error {
 			break
 		}
 	}
-	if r.o.Method == MethodGAP && r.o.LabelShare == 1 {
-		return r.boundLabels(visit)
-	}
 	return nil
+}
+
+// singles returns a pass over single nodes in the order asked for.
+func (r *restreamer) singles(a *arrays, access RandomAccess) (visit func() error, err error) {
+	if access == nil || r.o.Order == OrderNatural {
+		return r.streamPass, nil
+	}
+	n := int(r.g.Nodes())
+	order, scratch := a.uint32s(n), a.uint32s(n)
+	if a.err != nil {
+		return nil, a.err
+	}
+	r.o.Order.fill(access, r.o.Seed, order, scratch)
+	h := hierarchy{order: order}
+	return func() error {
+		return h.single(r.ctx, func(v uint32) { r.s.place(v, access.Neighbours(v)) })
+	}, nil
 }
 
 func (r *restreamer) streamPass() error {
@@ -168,8 +181,8 @@ func (r *restreamer) streamPass() error {
 }
 
 // leveled places groups of nodes, then the smaller groups that they are made of,
-// down to single nodes; a second cycle grows groups within partitions.
-func (r *restreamer) leveled(g RandomAccess) error {
+// down to single nodes, in cycles first to last; all but the first grow groups within partitions.
+func (r *restreamer) leveled(g RandomAccess, first, last int) error {
 	var a arrays
 	defer a.free()
 	n := g.Nodes()
@@ -180,7 +193,7 @@ func (r *restreamer) leveled(g RandomAccess) error {
 	}
 	r.o.Order.fill(g, r.o.Seed, order, h.spareOrder)
 	largest := float64(n) / float64(r.o.Partitions) / groupsPerTarget
-	for cycle := 1; cycle <= cycles; cycle++ {
+	for cycle := first; cycle <= last; cycle++ {
 		var within []blocks.PartitionID
 		if cycle > 1 || r.o.Initial != nil {
 			within = r.s.part
@@ -202,7 +215,7 @@ func (r *restreamer) leveled(g RandomAccess) error {
 			groups = got
 		}
 		for level := h.top; level >= 0; level-- {
-			passes, weight := refinePasses, func(int) float64 { return refineWeight }
+			passes, weight := refinePasses, func(int) float64 { return r.refine }
 			if within == nil && level == h.top {
 				passes, weight = r.o.Passes, func(i int) float64 { return anneal(i, r.o.Passes) }
 			}

@@ -41,13 +41,14 @@ type streamer struct {
 	weight   float64
 	near     []uint32 // near[i]: neighbours of the current node in partition i
 	touched  []uint32 // the partitions with near > 0, and room for one more entry
+	group    mixture  // the group being placed, where there are classes
 	moved    uint64   // nodes that changed partition since setWeight
 	kept     uint64   // neighbours in the chosen partition, summed since setWeight
 }
 
 // streamerBytes is what a streamer takes besides part and classes.
 func streamerBytes(k, classes int) int64 {
-	return int64(classes)*(tournamentBytes(k)+8*int64(k)+12) + 16*int64(k) // with the counts of labelDivergence
+	return int64(classes)*(tournamentBytes(k)+8*int64(k)+20) + 16*int64(k) // with the counts of labelDivergence
 }
 
 // newStreamer starts from part, whose values are < k, or k where a node is
@@ -64,6 +65,7 @@ func newStreamer(part []blocks.PartitionID, k int, classes []uint16, count []uin
 		sizeCost: make([]float32, k),
 		near:     make([]uint32, k+1),
 		touched:  make([]uint32, k+2),
+		group:    mixture{count: make([]uint32, len(count))},
 	}
 	for l, n := range count {
 		s.fewest[l] = newTournament(k)
@@ -123,7 +125,7 @@ func (s *streamer) place(v uint32, neighbours []uint32) {
 	}
 }
 
-// placeGroup decides one partition for nodes of class 0 that stay together and are
+// placeGroup decides one partition for nodes that stay together and are
 // together now: a node of the coarser graph in which a group is one.
 func (s *streamer) placeGroup(g RandomAccess, members []uint32) {
 	if len(members) == 1 {
@@ -138,9 +140,13 @@ func (s *streamer) placeGroup(g RandomAccess, members []uint32) {
 	for _, v := range members {
 		n = s.gather(g.Neighbours(v), n)
 	}
-	best := s.choose(own, 0, uint32(len(members)), n)
-	if best != own {
-		s.move(own, best, 0, uint32(len(members)))
+	var best uint32
+	if s.classes == nil {
+		if best = s.choose(own, 0, uint32(len(members)), n); best != own {
+			s.move(own, best, 0, uint32(len(members)))
+		}
+	} else {
+		best = s.placeMixed(own, members, n)
 	}
 	for _, v := range members {
 		s.part[v] = blocks.PartitionID(best)

@@ -131,12 +131,14 @@ func (h *history) finish(sums []float32) []byte {
 		}
 		// Bytes written lie before those still to be read: rows shrink, and so do elements.
 		b := out[i*row:][:row]
-		switch h.elem {
-		case blocks.Float16:
+		switch {
+		case missing == 0: // so it is with many nodes, above all where there are hubs
+			clear(b)
+		case h.elem == blocks.Float16:
 			for j, v := range x[:h.dim] {
 				binary.LittleEndian.PutUint16(b[2*j:], blocks.Float16Bits(max(-float16Max, min(v, float16Max))))
 			}
-		case blocks.BFloat16:
+		case h.elem == blocks.BFloat16:
 			for j, v := range x[:h.dim] {
 				binary.LittleEndian.PutUint16(b[2*j:], blocks.BFloat16Bits(v))
 			}
