@@ -52,12 +52,18 @@ func loadProgress(ctx context.Context, t *store.Table) (*linkProgress, []byte, e
 	if err != nil {
 		return nil, nil, err
 	}
-	p := linkProgress{Config: LinkConfig{LRDecay: noDecay}} // of runs that began before there was any
-	if err := json.Unmarshal(b, &p); err != nil {
+	p, err := decodeProgress(b)
+	if err != nil {
 		return nil, nil, &blocks.CorruptError{Path: t.Path(), Extent: "checkpoint, run", Offset: -1, Reason: err.Error()}
 	}
 	model, err := t.Blob(ctx, blobModel)
-	return &p, model, err
+	return p, model, err
+}
+
+// decodeProgress reads blobRun. What runs that began with earlier versions do not say is what those did.
+func decodeProgress(b []byte) (*linkProgress, error) {
+	p := &linkProgress{Config: LinkConfig{LRDecay: noDecay, RemoveBatchEdges: new(bool)}}
+	return p, json.Unmarshal(b, p)
 }
 
 // resumeTable opens the table of the run that cfg resumes and sets cfg to what it goes on with.

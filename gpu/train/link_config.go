@@ -34,8 +34,8 @@ type LinkConfig struct {
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
 	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
-	// their ends while they are the question.
-	RemoveBatchEdges bool    `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
+	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled.
+	RemoveBatchEdges *bool   `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
 	Loss             string  `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
 	Margin           float64 `json:"margin" yaml:"margin"` // of the margin loss; default 1
 	Seed             uint64  `json:"seed" yaml:"seed"`
@@ -145,7 +145,7 @@ func (c *LinkConfig) validate() error {
 		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
 	case len(c.Fanouts) != model.Hops():
 		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, model.Hops())
-	case c.RemoveBatchEdges && c.Encoder == "none":
+	case c.hidesEdges() && c.Encoder == "none":
 		return fmt.Errorf("train: there are no neighbourhoods to remove a batch's edges from without an encoder")
 	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < -1 || c.EvalEvery == 0 || c.Negatives < 1 || c.Chunks < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
@@ -163,6 +163,9 @@ func (c *LinkConfig) validate() error {
 	}
 	return nil
 }
+
+// hidesEdges is RemoveBatchEdges once the plan is known.
+func (c *LinkConfig) hidesEdges() bool { return c.RemoveBatchEdges != nil && *c.RemoveBatchEdges }
 
 // model returns what c says of the model.
 func (c *LinkConfig) model(relations int) (nn.LinkConfig, error) {

@@ -279,6 +279,29 @@ func TestReadsSources(t *testing.T) {
 	}
 }
 
+// A checkpoint of a version that knew no decay and hid edges only when asked goes on without either.
+func TestDecodeProgress(t *testing.T) {
+	for text, want := range map[string]LinkConfig{
+		`{"config":{"encoder":"sage"}}`:                           {LRDecay: noDecay},
+		`{"config":{"encoder":"sage","remove_batch_edges":true}}`: {LRDecay: noDecay, RemoveBatchEdges: ptr(true)},
+		`{"config":{"lr_decay":0.25,"remove_batch_edges":false}}`: {LRDecay: .25},
+		`{"config":{"lr_decay":0.5,"remove_batch_edges":true}}`:   {LRDecay: .5, RemoveBatchEdges: ptr(true)},
+	} {
+		p, err := decodeProgress([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Config.LRDecay != want.LRDecay || p.Config.RemoveBatchEdges == nil || p.Config.hidesEdges() != want.hidesEdges() {
+			t.Errorf("%s: decay %v, edges hidden %v; expected %v, %v", text, p.Config.LRDecay, p.Config.hidesEdges(), want.LRDecay, want.hidesEdges())
+		}
+	}
+	if _, err := decodeProgress([]byte(`{"epoch":`)); err == nil {
+		t.Error("half a text is taken")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
 // The learning rate falls to 0 over the last part of the run, whatever mini-batches it is cut into, and ends above 0.
 func TestLinkRate(t *testing.T) {
 	for _, c := range []struct {

@@ -45,6 +45,10 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 		return nil, nil, o, fmt.Errorf("train: plan %s of %d partitions: %w", cfg.Plan, len(m.Partitions), err)
 	}
 	cfg.Plan, cfg.Buffer, cfg.Logical = choice.Policy, choice.Capacity, choice.Logical
+	if cfg.RemoveBatchEdges == nil {
+		hide := cfg.Encoder != "none" && choice.Policy != macro.Memory
+		cfg.RemoveBatchEdges = &hide
+	}
 	o.Capacity, o.Swap = choice.Capacity, choice.Swap()
 	if choice.Policy == macro.Memory {
 		cfg.Buffer = len(m.Partitions)

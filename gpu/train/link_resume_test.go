@@ -216,7 +216,7 @@ func TestLinkResumeConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if started.Encoder != "sage" || started.Dim != 8 || started.Buffer != 2 || started.Seed != 5 || started.Epochs != 2 || len(r.Summary.EpochSeconds) != 2 {
+	if started.Encoder != "sage" || started.Dim != 8 || started.Buffer != 2 || started.Seed != 5 || started.Epochs != 2 || !*started.RemoveBatchEdges || len(r.Summary.EpochSeconds) != 2 {
 		t.Errorf("resumed as %+v with %d epochs", started, len(r.Summary.EpochSeconds))
 	}
 	if _, err := trainLink(t.Context(), dir, store.Options{}, train.LinkConfig{Resume: true, FromCheckpoint: 99}, train.LinkHooks{}); !errors.Is(err, store.ErrNotFound) {

@@ -92,7 +92,7 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
 		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
 		source := &linkSource{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: relations, key: key,
-			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.RemoveBatchEdges}
+			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.hidesEdges()}
 		if pass == from.Pass {
 			key.Batch = from.Batch
 		}

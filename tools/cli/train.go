@@ -37,6 +37,8 @@ type trainOptions struct {
 	metrics string
 	explain bool
 	reads   readFlags
+
+	removeBatchEdges bool
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {

@@ -24,7 +24,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.Negatives, "negatives", 500, "link prediction: wrong answers for each edge and side")
 	fs.IntVar(&l.Chunks, "chunks", 10, "link prediction: groups of a batch's edges that share negatives")
 	fs.Float64Var(&l.DegreeShare, "degree-share", 0, "link prediction: share of negatives drawn in proportion to degree, 0 to 1")
-	fs.BoolVar(&l.RemoveBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for")
+	fs.BoolVar(&o.removeBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for (default: out of core)")
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
 	fs.Float64Var(&l.LRDecay, "lr-decay", .5, "link prediction: share of the run, at its end, in which the learning rate falls linearly to 0; 0: never")
 	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
@@ -56,6 +56,9 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 		c.LRDecay = 0
 	case c.LRDecay == 0:
 		c.LRDecay = -1
+	}
+	if set("remove-batch-edges") {
+		c.RemoveBatchEdges = &o.removeBatchEdges
 	}
 }
 

@@ -40,6 +40,12 @@ func TestTrainLink(t *testing.T) {
 			t.Errorf("%q: the run's decay is %v, expected %v", flag, got, want)
 		}
 	}
+	for flags, want := range map[string]bool{"--plan=memory": false, "--plan=comet --buffer=4": true, "--plan=comet --buffer=4 --remove-batch-edges=false": false} {
+		args := append([]string{"train", st, "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
+		if got := trainEvents(t, args...)[0]["config"].(map[string]any)["remove_batch_edges"]; got != want {
+			t.Errorf("%q: a batch's edges are hidden: %v, expected %v", flags, got, want)
+		}
+	}
 	for _, encoder := range []string{"none", "sage", "gcn", "gat"} {
 		var first []map[string]any
 		for _, threads := range []string{"1", "2"} {
