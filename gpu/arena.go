@@ -7,8 +7,8 @@ import (
 	"github.com/gstore/gstore/blocks"
 )
 
-// arenaAlign is the alignment of every tensor of an arena, in bytes.
-const arenaAlign = 64
+// ArenaAlign is the alignment of every tensor of an arena, in bytes.
+const ArenaAlign = 64
 
 // arenaChunkMin is the smallest piece of device memory an arena asks for.
 const arenaChunkMin = 1 << 20
@@ -93,7 +93,7 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	if q.Err() != nil || bytes == 0 {
 		return nil, 0
 	}
-	bytes = (bytes + arenaAlign - 1) &^ (arenaAlign - 1)
+	bytes = (bytes + ArenaAlign - 1) &^ (ArenaAlign - 1)
 	if n := len(a.chunks); n == 0 || a.chunks[n-1].used+bytes > a.chunks[n-1].mem.Bytes() {
 		size := max(bytes, a.Bytes()/2, arenaChunkMin)
 		if a.most > 0 {

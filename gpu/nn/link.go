@@ -278,6 +278,24 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 	return dStates
 }
 
+// LossBytes bounds the arena's memory for Encode without an encoder and Loss, for a batch of so many
+// queries in chunks of negatives each.
+func (c *LinkConfig) LossBytes(queries, chunks, negatives int) int64 {
+	n, m := int64(queries), int64(chunks)*int64(negatives)
+	rows, dim := 2*n+m, int64(c.Dim)
+	// States, their gradient, x and dx; queries and their gradient; scores.
+	elements, tensors := 4*rows*dim+2*n*dim+n*int64(1+negatives), int64(7)
+	if c.Decoder != Dot { // relations and their gradient
+		elements += 2 * n * dim
+		tensors += 2
+	}
+	if c.Decoder == TransE { // differences there and back; sums, ones and mixed rows of a chunk's two sides
+		elements += 4*n*dim + (n+m)*(2+dim)
+		tensors += 4 + 6*int64(chunks)
+	}
+	return 4*elements + tensors*gpu.ArenaAlign
+}
+
 // Query returns the queries [n×Dim] of known ends [n×Dim] and rows of
 // relations (as in LinkBatch), in p's arena.
 func (m *LinkModel) Query(p *Pass, known, relations gpu.Tensor) gpu.Tensor {

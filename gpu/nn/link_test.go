@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"unsafe"
@@ -206,6 +207,42 @@ func TestDecoderScores(t *testing.T) {
 	}{{"rescal", 4}, {nn.ComplEx, 3}, {nn.Dot, 0}} {
 		if _, err := nn.NewDecoder(bad.name, bad.dim); err == nil {
 			t.Errorf("decoder %s of %d dimensions: no error", bad.name, bad.dim)
+		}
+	}
+}
+
+// TestLossBytes: a batch whose nodes are all different needs what LossBytes says and no more, with every decoder.
+func TestLossBytes(t *testing.T) {
+	const queries, perChunk, chunks, dim = 12, 5, 3, 16
+	for _, decoder := range nn.Decoders() {
+		f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: dim, Relations: 2})
+		config := f.model.Config()
+		bytes := config.LossBytes(queries, chunks, perChunk)
+		run := func(bound int64) error {
+			a := gpu.NewArena(f.q.Device())
+			defer a.Close()
+			a.Bound(bound)
+			nodes := 2*queries + chunks*perChunk
+			keep := gpu.NewArena(f.q.Device())
+			defer keep.Close()
+			all := keep.Matrix(f.q, nodes, dim)
+			f.q.Fill(all, .5)
+			rows, relations := make([]uint32, nodes), make([]uint32, queries)
+			for i := range rows {
+				rows[i] = uint32(i)
+			}
+			p := &nn.Pass{Queue: f.q, Arena: a, Train: true}
+			states := f.model.Encode(p, &gpu.Graph{}, nn.Input{Tables: []gpu.Tensor{all}, Index: a.Uint32s(f.q, rows)})
+			d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(f.q, rows), Relations: a.Uint32s(f.q, relations), Chunks: []int{4, 8, 12}, Negatives: perChunk}, states)
+			f.model.EncodeBackward(p, d)
+			return f.q.Sync(t.Context())
+		}
+		if err := run(bytes); err != nil {
+			t.Errorf("%s: within %d bytes: %v", decoder, bytes, err)
+		}
+		var bound *gpu.BoundError
+		if err := run(bytes * 9 / 10); !errors.As(err, &bound) {
+			t.Errorf("%s: within nine tenths of %d bytes: %v, expected a bound that is met", decoder, bytes, err)
 		}
 	}
 }

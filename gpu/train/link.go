@@ -211,13 +211,17 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 	if s.it, err = s.st.MacroBatches(ctx, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
+	memory := s.cfg.memory()
+	if s.cfg.MemoryBytes > 0 { // what neither the program nor the evaluator nor the partition buffer takes
+		s.t.arena.Bound(max(memory.total-memory.eval-s.it.MemoryBytes(), 1))
+	}
 	if s.cfg.EvalEvery < 0 {
 		return nil
 	}
 	s.rows = NewTableRows(s.table)
 	e := LinkEvaluatorOptions{Model: s.t.model.Config(), Threads: s.cfg.Threads}
 	if s.cfg.MemoryBytes > 0 {
-		e.MemoryBytes = max(1, max(s.cfg.MemoryBytes-programBytes, 0)/evalShare-s.rows.Bytes())
+		e.MemoryBytes = max(1, memory.eval-s.rows.Bytes())
 	}
 	s.eval, err = NewLinkEvaluator(s.st, dev, e)
 	return err

@@ -40,7 +40,8 @@ func MeasureLinkCompute(ctx context.Context, st *store.Store, cfg LinkConfig, st
 		return c, err
 	}
 	defer func() { err = errors.Join(err, s.closeRun()) }()
-	plan := policy.Epoch(s.from.Epoch)
+	// The next epoch's plan; its number only decides draws and the learning rate, which is that of an epoch of the run.
+	plan, epoch := policy.Epoch(s.from.Epoch), min(s.from.Epoch, cfg.Epochs-1)
 	for k := 0; k < len(plan.Steps); k += max(1, stride) {
 		upto := plan
 		upto.Steps = plan.Steps[:k+1]
@@ -55,7 +56,7 @@ func MeasureLinkCompute(ctx context.Context, st *store.Store, cfg LinkConfig, st
 		}
 		start := time.Now()
 		var sum totals
-		if err := s.t.macroBatch(ctx, s.from.Epoch, s.it.MacroBatch(), s.e, batchPlace{}, &sum, func(batchPlace) error { return nil }); err != nil {
+		if err := s.t.macroBatch(ctx, epoch, s.it.MacroBatch(), s.e, batchPlace{}, &sum, func(batchPlace) error { return nil }); err != nil {
 			return c, err
 		}
 		c.Seconds += time.Since(start).Seconds()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
@@ -16,6 +17,28 @@ const TablePlanes = 2
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
 func (c *LinkConfig) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
 
+// linkMemory divides what a budget leaves after the program itself.
+type linkMemory struct {
+	total int64 // may be negative
+	eval  int64 // the evaluator's, 0 if the run has none
+	batch int64 // a mini-batch's tensors': the rest is the partition buffer's
+}
+
+// memory divides c's budget. Without an encoder the tensors of a batch are known, with one they are a share: how
+// many nodes a batch reads depends on the graph.
+func (c *LinkConfig) memory() linkMemory {
+	m := linkMemory{total: c.MemoryBytes - programBytes}
+	if c.EvalEvery > 0 {
+		m.eval = max(m.total/evalShare, 0)
+	}
+	model := nn.LinkConfig{Decoder: c.Model, Dim: c.Dim}
+	m.batch = model.LossBytes(2*c.BatchSize, 2*c.Chunks, c.Negatives)
+	if c.Encoder != "none" {
+		m.batch = max(m.batch, m.total/batchShare)
+	}
+	return m
+}
+
 // linkPlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
 // section 6: everything in memory if that fits, else the largest buffer; logical partitions so many that four fit
 // in it) and returns the policy, its reasons and the options of its macro-batches.
@@ -23,12 +46,8 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 	m := st.Manifest()
 	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: cfg.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
 		TableDim: cfg.Dim, TablePlanes: TablePlanes}
-	if cfg.MemoryBytes > 0 {
-		left := cfg.MemoryBytes - programBytes
-		o.MemoryBytes = max(left-left/batchShare, 1)
-		if cfg.EvalEvery > 0 {
-			o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
-		}
+	if memory := cfg.memory(); cfg.MemoryBytes > 0 {
+		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
 	}
 	f, err := st.Forecaster(ctx, o)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
@@ -45,6 +46,41 @@ func tripleStore(t testing.TB, partitions int) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestLinkBounds: the tensors of a mini-batch count against the run's memory. Without an encoder they are known
+// before it begins; with one, a batch that meets the bound ends the run. Neither takes more than was promised.
+func TestLinkBounds(t *testing.T) {
+	dir := tripleStore(t, 4)
+	for _, c := range []struct {
+		name  string
+		cfg   train.LinkConfig
+		batch bool // some budget is enough to begin with and met by a batch
+	}{
+		{"no encoder", train.LinkConfig{Dim: 64, BatchSize: 500, Negatives: 200}, false},
+		{"gat", train.LinkConfig{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 10, Negatives: 1, Chunks: 1}, true},
+	} {
+		c.cfg.Plan, c.cfg.Epochs, c.cfg.EvalEvery, c.cfg.Threads = "memory", 1, -1, 1
+		refused, met := 0, 0
+		for c.cfg.MemoryBytes = 64<<20 + 256<<10; ; c.cfg.MemoryBytes += 256 << 10 {
+			_, err := trainLink(t.Context(), dir, store.Options{}, c.cfg, train.LinkHooks{})
+			if err == nil {
+				break
+			}
+			var bound *gpu.BoundError
+			switch {
+			case !errors.Is(err, store.ErrBudget) || c.cfg.MemoryBytes > 128<<20:
+				t.Fatalf("%s: %d bytes: %v, expected ErrBudget until there is enough", c.name, c.cfg.MemoryBytes, err)
+			case errors.As(err, &bound):
+				met++
+			default:
+				refused++
+			}
+		}
+		if refused == 0 || met > 0 != c.batch {
+			t.Errorf("%s: %d budgets refused at the start and %d met by a batch, expected some, and the latter %v", c.name, refused, met, c.batch)
+		}
+	}
 }
 
 func trainLink(ctx context.Context, dir string, o store.Options, c train.LinkConfig, h train.LinkHooks) (_ *train.LinkResult, err error) {

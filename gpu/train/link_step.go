@@ -150,7 +150,7 @@ func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.B
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
 	if err := q.Sync(ctx); err != nil {
-		return err
+		return budgetError(err)
 	}
 	if err := a.Reset(); err != nil {
 		return err

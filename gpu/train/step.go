@@ -259,7 +259,7 @@ func budgetError(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	return fmt.Errorf("%w: the tensors of a mini-batch take more than the %d MiB that the partition buffer and evaluation leave of it: give more memory, smaller batches or fanouts, or fewer resident partitions: %w",
+	return fmt.Errorf("%w: the tensors of a mini-batch take more than the %d MiB that the partition buffer and evaluation leave of it: give more memory, smaller batches, fewer neighbours or negatives, or fewer resident partitions: %w",
 		store.ErrBudget, e.BoundBytes>>20, err)
 }
 
