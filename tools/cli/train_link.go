@@ -149,7 +149,9 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 		e.event("summary", fields(s))
 		return nil
 	}
-	fmt.Fprintf(e.stdout, "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (filtered, against all nodes); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, s.ValidMRR)
+	if r.Config.EvalEvery > 0 {
+		fmt.Fprintf(e.stdout, "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (filtered, against all nodes); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, s.ValidMRR)
+	}
 	fmt.Fprintf(e.stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, formatSize(s.PeakRSSBytes), formatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
