@@ -26,6 +26,8 @@ func (t *Table) Checkpoint(ctx context.Context, blobs ...Blob) error {
 	switch {
 	case t.closed:
 		return ErrClosed
+	case t.readOnly:
+		return t.readOnlyError()
 	case t.failed != nil:
 		return t.failed
 	case t.writing > 0:
@@ -40,6 +42,11 @@ func (t *Table) Checkpoint(ctx context.Context, blobs ...Blob) error {
 		return t.failed
 	}
 	return nil
+}
+
+// readOnlyError refuses a write.
+func (t *Table) readOnlyError() error {
+	return fmt.Errorf("%w: table %q is open for reading", ErrInvalid, t.record.Name)
 }
 
 // commit writes the next checkpoint's metadata and adopts it.
@@ -69,7 +76,8 @@ func (t *Table) commit(ctx context.Context, blobs []Blob) error {
 	return nil
 }
 
-// goBack makes the kept checkpoint of that number the last one; 0 changes nothing.
+// goBack makes the kept checkpoint of that number the last one, on disk only where the table may be
+// written; 0 changes nothing.
 func (t *Table) goBack(ctx context.Context, number uint64) error {
 	if number == 0 || number == t.last().Number {
 		return nil
@@ -78,8 +86,10 @@ func (t *Table) goBack(ctx context.Context, number uint64) error {
 	if i < 0 {
 		return fmt.Errorf("%w: checkpoint %d of table %q: it keeps %d, from %d to %d", ErrNotFound, number, t.record.Name, len(t.kept), t.kept[0].Number, t.last().Number)
 	}
-	if err := t.update(ctx, number+1, math.MaxUint64, func(*meta) ([]entry, error) { return nil, nil }); err != nil {
-		return err
+	if !t.readOnly {
+		if err := t.update(ctx, number+1, math.MaxUint64, func(*meta) ([]entry, error) { return nil, nil }); err != nil {
+			return err
+		}
 	}
 	t.kept = t.kept[:i+1]
 	t.current = slices.Clone(t.last().Slots)

@@ -31,8 +31,10 @@ type TableOptions struct {
 	// Blobs belong to the first checkpoint.
 	Blobs []Blob
 	// Checkpoint is the number of the kept checkpoint that OpenTable goes back to; 0 = the
-	// last. Later ones are dropped.
+	// last. Later ones are dropped, unless ReadOnly.
 	Checkpoint uint64
+	// ReadOnly opens a table for reading: any number of readers at a time, none while it is being trained.
+	ReadOnly bool
 	// LockTimeout is how long to wait for readers that are opening the store; 0 = 30 s.
 	LockTimeout time.Duration
 	// Engine moves partitions; nil = through the store's file system, one
@@ -51,12 +53,13 @@ type TableOptions struct {
 //
 // Different partitions may be read and written at the same time, one
 // partition by one goroutine at a time. A table has one opener, in all
-// processes.
+// processes, or any number of readers.
 type Table struct {
 	env
-	record tableRecord
-	layout *blocks.EmbeddingLayout
-	lk     *rangeLock
+	record   tableRecord
+	layout   *blocks.EmbeddingLayout
+	lk       *rangeLock
+	readOnly bool
 
 	mu      sync.Mutex
 	engine  blockio.Engine
@@ -110,7 +113,7 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 	}
 	o.Keep = max(o.Keep, 1)
 	if !validTableName(o.Name) || o.Dim < 1 || o.States < 0 {
-		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes", ErrInvalid, o.Name, o.Dim, o.States)
+		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes, expected a name of letters, digits, '-' and '_', a dimension and 0 planes or more", ErrInvalid, o.Name, o.Dim, o.States)
 	}
 	t, err := lockTable(ctx, s.env, o)
 	if err != nil {
@@ -181,10 +184,10 @@ func (t *Table) createFile(m *Manifest, init func(NodeID, []float32)) (sums [][]
 	return sums, t.syncDir(t.path(dataName))
 }
 
-// OpenTable opens a table at its last checkpoint or at o.Checkpoint, for training on. The
-// snapshot must be of the version that the table was made for. It fails with
+// OpenTable opens a table at its last checkpoint or at o.Checkpoint, for training on or, with o.ReadOnly, for reading.
+// The snapshot must be of the version that the table was made for. It fails with
 // ErrNotFound or, if another process has the table open, ErrLocked.
-// Only Name, Checkpoint, Engine and LockTimeout of o are looked at.
+// Only Name, Checkpoint, ReadOnly, Engine and LockTimeout of o are looked at.
 func (s *Store) OpenTable(ctx context.Context, o TableOptions) (_ *Table, err error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -205,7 +208,10 @@ func (s *Store) OpenTable(ctx context.Context, o TableOptions) (_ *Table, err er
 		return nil, err
 	}
 	if t.record.Version != s.manifest.Version {
-		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d", ErrInvalid, o.Name, t.record.Version, s.manifest.Version)
+		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: train it anew, or open that version", ErrInvalid, o.Name, t.record.Version, s.manifest.Version)
+	}
+	if !t.exists(t.Path()) {
+		return nil, &blocks.CorruptError{Path: t.Path(), Extent: "file", Offset: -1, Reason: "it is missing"}
 	}
 	if t.layout, err = blocks.OpenEmbedding(t.fs, t.dataPath(t.record.File)); err != nil {
 		return nil, err
@@ -274,11 +280,14 @@ func lockTable(ctx context.Context, e env, o TableOptions) (*Table, error) {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(o.Name))
-	lk, err := e.lock(ctx, int64(1<<32+h.Sum64()>>2), true, 0)
-	if err != nil {
-		return nil, fmt.Errorf("table %q is open elsewhere: %w", o.Name, err)
+	lk, err := e.lock(ctx, int64(1<<32+h.Sum64()>>2), !o.ReadOnly, 0)
+	switch {
+	case errors.Is(err, ErrLocked):
+		return nil, fmt.Errorf("%w: table %q of %s is being trained or read by another process", ErrLocked, o.Name, e.dir)
+	case err != nil:
+		return nil, fmt.Errorf("table %q: %w", o.Name, err)
 	}
-	return &Table{env: e, lk: lk}, nil
+	return &Table{env: e, lk: lk, readOnly: o.ReadOnly}, nil
 }
 
 func validTableName(name string) bool {
@@ -384,6 +393,9 @@ func (t *Table) Write(ctx context.Context, p PartitionID, planes ...[]byte) (err
 	if _, err := t.begin(p, planes, t.layout.Planes); err != nil {
 		return err
 	}
+	if t.readOnly {
+		return t.readOnlyError()
+	}
 	t.mu.Lock()
 	if t.failed != nil {
 		defer t.mu.Unlock()
@@ -461,7 +473,7 @@ func (t *Table) use(engine blockio.Engine) error {
 	if engine == nil || !t.onDisk() {
 		engine = &fsEngine{fs: t.fs}
 	}
-	f, err := engine.Open(t.dataPath(t.record.File), blockio.OpenOptions{Direct: true, Write: true})
+	f, err := engine.Open(t.dataPath(t.record.File), blockio.OpenOptions{Direct: true, Write: !t.readOnly})
 	if err != nil {
 		return fmt.Errorf("open table: %w", err)
 	}

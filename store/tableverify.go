@@ -12,7 +12,7 @@ import (
 // TablesReport is what VerifyTables found.
 type TablesReport struct {
 	Checked int      // tables
-	Busy    []string // tables that another process has open, which were left alone
+	Busy    []string // tables that another process trains, which were left alone
 	Bytes   int64
 	Damage  []error // each a *blocks.CorruptError
 }
@@ -47,7 +47,7 @@ func VerifyTables(ctx context.Context, dir string, o Options, progress func(byte
 // table checks one table. What it returns if it is corrupt belongs to the whole of it; other
 // damage is added to r.
 func (r *TablesReport) table(ctx context.Context, e env, name string, progress func(int64)) (err error) {
-	t, err := lockTable(ctx, e, TableOptions{Name: name})
+	t, err := lockTable(ctx, e, TableOptions{Name: name, ReadOnly: true})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/gpu"
 )
@@ -40,9 +41,11 @@ type Decoder struct {
 func NewDecoder(name string, dim int) (*Decoder, error) {
 	switch {
 	case !slices.Contains(Decoders(), name):
-		return nil, fmt.Errorf("nn: decoder %q is not known (known: %v)", name, Decoders())
-	case dim < 1 || name == ComplEx && dim%2 != 0:
-		return nil, fmt.Errorf("nn: decoder %s of %d dimensions: expected 1 or more, for complex an even number", name, dim)
+		return nil, fmt.Errorf("nn: decoder %q is not known (known: %s)", name, strings.Join(Decoders(), ", "))
+	case dim < 1:
+		return nil, fmt.Errorf("nn: decoder %s of %d dimensions: expected 1 or more", name, dim)
+	case name == ComplEx && dim%2 != 0:
+		return nil, fmt.Errorf("nn: decoder complex of %d dimensions: expected an even number, half of them are imaginary parts", dim)
 	}
 	return &Decoder{name, dim}, nil
 }

@@ -35,10 +35,10 @@ type LinkConfig struct {
 	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
 	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled.
-	RemoveBatchEdges *bool   `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
-	Loss             string  `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
-	Margin           float64 `json:"margin" yaml:"margin"` // of the margin loss; default 1
-	Seed             uint64  `json:"seed" yaml:"seed"`
+	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
+	Loss             string   `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
+	Margin           *float64 `json:"margin" yaml:"margin"` // of the margin loss, 0 or more; default (nil): 1
+	Seed             uint64   `json:"seed" yaml:"seed"`
 
 	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
 	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
@@ -107,8 +107,9 @@ func (c *LinkConfig) Normalize() error {
 	if c.LR == 0 {
 		c.LR = .1
 	}
-	if c.Margin == 0 {
-		c.Margin = 1
+	if c.Margin == nil {
+		one := 1.
+		c.Margin = &one
 	}
 	if c.LRDecay == 0 {
 		c.LRDecay = .5
@@ -152,8 +153,8 @@ func (c *LinkConfig) validate() error {
 			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
 	case int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:
 		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
-	case !(c.LR > 0) || !(c.Margin >= 0) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
-		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0 and 0 to 1", c.LR, c.Margin, c.DegreeShare)
+	case !(c.LR > 0) || !(*c.Margin >= 0) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
+		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0 and 0 to 1", c.LR, *c.Margin, c.DegreeShare)
 	case c.LRDecay != noDecay && !(c.LRDecay > 0 && c.LRDecay <= 1):
 		return fmt.Errorf("train: the learning rate falls in the last %v of the run: expected a share, 0 to 1, or -1 for never", c.LRDecay)
 	case c.MemoryBytes < 0:
@@ -176,9 +177,14 @@ func (c *LinkConfig) model(relations int) (nn.LinkConfig, error) {
 // loss returns the loss that c names.
 func (c *LinkConfig) loss() (gpu.LinkLossOptions, error) {
 	for l := gpu.SoftmaxLoss; l <= gpu.MarginLoss; l++ {
-		if l.String() == c.Loss {
-			return gpu.LinkLossOptions{Loss: l, Margin: float32(c.Margin)}, nil
+		if l.String() != c.Loss {
+			continue
 		}
+		o := gpu.LinkLossOptions{Loss: l}
+		if c.Margin != nil {
+			o.Margin = float32(*c.Margin)
+		}
+		return o, nil
 	}
 	return gpu.LinkLossOptions{}, fmt.Errorf("train: loss %q is not known (known: softmax, logistic, margin)", c.Loss)
 }

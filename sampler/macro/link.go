@@ -21,13 +21,13 @@ func (p *policy) logical(atLeast, atOnce int) (groups, room int, err error) {
 	n := len(p.loose)
 	if groups = p.Logical; groups == 0 {
 		if p.Capacity < atLeast {
-			return 0, 0, fmt.Errorf("%w: room for %d partitions holds no %d logical ones", ErrPlan, p.Capacity, atLeast)
+			return 0, 0, fmt.Errorf("%w: room for %d partitions holds no %d logical ones: give room for %d or more", ErrPlan, p.Capacity, atLeast, atLeast)
 		}
 		size := max(1, p.Capacity/atOnce)
 		groups = (n + size - 1) / size
 	}
 	if groups < 1 || groups > n {
-		return 0, 0, fmt.Errorf("%w: %d logical partitions of %d partitions", ErrPlan, groups, n)
+		return 0, 0, fmt.Errorf("%w: %d logical partitions of %d partitions, expected at most as many", ErrPlan, groups, n)
 	}
 	room = min(groups, p.Capacity/((n+groups-1)/groups))
 	if room < atLeast {

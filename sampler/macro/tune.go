@@ -67,6 +67,9 @@ func Choose(t Tuning) (Choice, error) {
 		c.Policy = outOfCore(&c, t)
 	}
 	if c.Policy == Memory {
+		if capped {
+			return c, fmt.Errorf("%w: policy memory needs room for all %d partitions, there is room for %d", ErrPlan, loose, t.Capacity)
+		}
 		c.Capacity = 0
 		if !fits {
 			return c, fmt.Errorf("policy memory takes %d bytes: %w: it is %d", all, store.ErrBudget, t.MemoryBytes)

@@ -20,7 +20,7 @@ var (
 
 // runEvalLink ranks edge lists by a table's checkpoint.
 func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (err error) {
-	t := store.TableOptions{Name: o.table}
+	t := store.TableOptions{Name: o.table, ReadOnly: true}
 	if o.checkpoint != "" {
 		if t.Checkpoint, err = strconv.ParseUint(o.checkpoint, 10, 64); err != nil {
 			return usagef("--checkpoint %q: expected the number of a checkpoint of table %s", o.checkpoint, o.table)
@@ -35,7 +35,7 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 		}
 	}
 	table, err := st.OpenTable(ctx, t)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) && t.Checkpoint == 0 {
 		return fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 		return err
 	}
 	if e.json {
-		f := map[string]any{"table": o.table, "epochs": run.Epochs, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		f := map[string]any{"table": o.table, "checkpoint": table.LastCheckpoint().Number, "epochs": run.Epochs, "middle": run.Middle, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
 		for i, name := range o.lists {
 			for k, v := range fields(metrics[i]) {
 				f[name+"_"+k] = v
@@ -68,7 +68,11 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 		fmt.Fprintf(e.stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "filtered", m.Queries, m.MRR, m.Hits1, m.Hits3, m.Hits10)
 		fmt.Fprintf(e.stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "raw", m.Queries, m.RawMRR, m.RawHits1, m.RawHits3, m.RawHits10)
 	}
-	fmt.Fprintf(e.stdout, "against %d nodes; %.2f s, %s read, %s peak memory; table %s after %d epochs\n",
-		metrics[0].Candidates, time.Since(start).Seconds(), formatSize(read), formatSize(ingest.PeakRSSBytes()), o.table, run.Epochs)
+	after := fmt.Sprintf("after %d epochs", run.Epochs)
+	if run.Middle {
+		after = fmt.Sprintf("in the middle of epoch %d", run.Epochs+1)
+	}
+	fmt.Fprintf(e.stdout, "against %d nodes; %.2f s, %s read, %s peak memory; table %s, checkpoint %d, %s\n",
+		metrics[0].Candidates, time.Since(start).Seconds(), formatSize(read), formatSize(ingest.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
 	return nil
 }

@@ -26,6 +26,7 @@ type exportOptions struct {
 	columns []string
 	tables  []string
 	version uint64
+	at      uint64 // checkpoint of the table
 	mem     sizeFlag
 }
 
@@ -51,6 +52,7 @@ An undirected graph's edges are written once each.`,
 	f.StringSliceVar(&o.what, "what", []string{"graph", "features", "labels", "splits"}, "parts to write: graph, features, labels, splits, embeddings, ids (internal ids), or all")
 	f.StringSliceVar(&o.columns, "columns", nil, "feature columns to write (default: all)")
 	f.StringSliceVar(&o.tables, "tables", nil, "embedding tables to write (default: all)")
+	f.Uint64Var(&o.at, "checkpoint", 0, "kept checkpoint of the one table that is written (0 = the last)")
 	f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
 	f.Var(&o.mem, "mem", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
 	return cmd
@@ -75,8 +77,8 @@ func (o *exportOptions) options() (x export.Options, embeddings bool, err error)
 	if err := x.Validate(); err != nil {
 		return x, false, usageError{err}
 	}
-	if len(o.tables) > 0 && !embeddings {
-		return x, false, usagef("--tables without --what %s", embeddingsPart)
+	if (len(o.tables) > 0 || o.at > 0) && !embeddings {
+		return x, false, usagef("--tables and --checkpoint without --what %s", embeddingsPart)
 	}
 	return x, embeddings, nil
 }
@@ -140,8 +142,11 @@ func (o *exportOptions) embeddings(ctx context.Context, s *store.Store) (columns
 		}
 		names = o.tables
 	}
+	if o.at > 0 && len(names) > 1 {
+		return nil, done, usagef("--checkpoint %d of one table: name it with --tables (the store has: %s)", o.at, strings.Join(names, ", "))
+	}
 	for _, name := range names {
-		t, err := s.OpenTable(ctx, store.TableOptions{Name: name})
+		t, err := s.OpenTable(ctx, store.TableOptions{Name: name, Checkpoint: o.at, ReadOnly: true})
 		if err != nil {
 			return nil, done, err
 		}

@@ -39,6 +39,7 @@ type trainOptions struct {
 	reads   readFlags
 
 	removeBatchEdges bool
+	margin           float64
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
@@ -75,7 +76,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	o.reads.flags(fs)
 	fs.StringVar(&c.Device, "device", "auto", "auto or host")
 	fs.IntVar(&c.Threads, "threads", 0, "processors to use (default: all)")
-	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations")
+	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations (link prediction: -1 for none, not even of the last epoch)")
 	fs.StringVar(&c.CheckpointEvery, "checkpoint-every", "", "epochs (1), mini-batches (500steps) or time (10m) between checkpoints; 0: only at the end (default 10m; link prediction: 1)")
 	fs.BoolVar(&c.Resume, "resume", false, "go on from the last checkpoint with the flags that the run began with; where there is none, begin")
 	fs.StringVar(&c.CheckpointFile, "checkpoint-file", "", "node classification: file of the last checkpoint (default: in the store, of its last run)")
@@ -89,20 +90,35 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		return err
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
+	for _, name := range positive {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "0" {
+			return usagef("--%s 0: expected more; leave the flag out for its default", name)
+		}
+	}
 	o.MemoryBytes = int64(o.mem)
 	o.Dropout = &o.dropout
-	if o.Task == "auto" {
+	switch o.Task {
+	case "auto":
 		o.Task = ""
+	case "", "node", "link":
+	default:
+		return usagef("--task %s: expected auto, node or link", o.Task)
 	}
 	if o.Layers > 0 && len(o.Fanouts) > o.Layers {
 		return usagef("--fanouts %v has more entries than --layers %d", o.Fanouts, o.Layers)
 	}
-	if err := o.parseReuse(); err != nil {
-		return err
-	}
-	if o.Task == "link" || slices.Contains(nn.Decoders(), o.Model) || o.link.Encoder != "" || o.Plan == macro.Comet || o.Plan == macro.Beta {
-		_, err := o.linkConfig()
-		return err
+	return o.parseReuse()
+}
+
+// positive are the flags whose 0 would mean the default, which nobody means who writes it.
+var positive = []string{"heads", "bases", "layers", "hidden", "batch-size", "epochs", "lr", "eval-every", "dim", "negatives", "chunks", "keep-checkpoints"}
+
+// checkNode finishes and checks the options of node classification.
+func (o *trainOptions) checkNode() error {
+	for _, name := range linkOnly {
+		if slices.Contains(o.changed, name) {
+			return usagef("--%s is for link prediction; the store's task is node classification", name)
+		}
 	}
 	if o.Resume {
 		o.unsetNode()
@@ -268,10 +284,8 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 	if task := st.Manifest().Schema.Task; o.Task == "link" || o.Task == "" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
 	}
-	for _, name := range linkOnly {
-		if slices.Contains(o.changed, name) {
-			return nil, usagef("--%s is for link prediction; the store's task is node classification", name)
-		}
+	if err := o.checkNode(); err != nil {
+		return nil, err
 	}
 	started := time.Now()
 	unlock, err := o.checkpointFile(e, dir)
@@ -299,7 +313,7 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 	}
 	cp, err := train.Node(ctx, st, o.Config, hooks)
 	if err != nil {
-		return nil, err
+		return nil, planError(err)
 	}
 	s := &cp.Summary
 	path, err := saveRun(ctx, dir, o.save, started, cp)
@@ -318,6 +332,14 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 		fmt.Fprintf(e.stdout, "model: %s\n", path)
 	}
 	return cp, nil
+}
+
+// planError makes a plan that does not exist the user's mistake.
+func planError(err error) error {
+	if errors.Is(err, macro.ErrPlan) {
+		return usageError{err}
+	}
+	return err
 }
 
 // explain says how a model's layers are computed.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
 
@@ -27,7 +29,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.removeBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for (default: out of core)")
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
 	fs.Float64Var(&l.LRDecay, "lr-decay", .5, "link prediction: share of the run, at its end, in which the learning rate falls linearly to 0; 0: never")
-	fs.Float64Var(&l.Margin, "margin", 1, "link prediction: margin of the margin loss")
+	fs.Float64Var(&o.margin, "margin", 1, "link prediction: margin of the margin loss")
 	fs.IntVar(&l.Logical, "logical", 0, "link prediction: logical partitions of plan comet (default: so many that four fit in memory)")
 	fs.StringVar(&l.Table, "table", "embeddings", "link prediction: the store's table of embeddings; an earlier run's is replaced")
 	fs.IntVar(&l.KeepCheckpoints, "keep-checkpoints", 1, "link prediction: checkpoints that are kept, each as large as all embeddings and their state")
@@ -48,8 +50,8 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 			*v = ""
 		}
 	}
-	if !set("margin") {
-		c.Margin = 0
+	if set("margin") {
+		c.Margin = &o.margin
 	}
 	switch {
 	case !set("lr-decay"):
@@ -62,8 +64,8 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 	}
 }
 
-// linkOnly are the flags of train that mean nothing for node classification and whose neglect would be noticed late.
-var linkOnly = []string{"from-checkpoint", "keep-checkpoints", "table", "logical", "lr-decay"}
+// linkOnly are the flags of train that mean nothing for node classification: those of linkFlags.
+var linkOnly = []string{"encoder", "dim", "negatives", "chunks", "degree-share", "remove-batch-edges", "loss", "lr-decay", "margin", "logical", "table", "keep-checkpoints", "from-checkpoint"}
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
 var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "history-dtype", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "checkpoint-file"}
@@ -84,7 +86,7 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 	}
 	if set("model") {
 		c.Model = n.Model
-		if n.Model == "sage" {
+		if n.Model != "none" && slices.Contains(nn.Encoders(), n.Model) {
 			c.Model = nn.DistMult
 			if c.Encoder == "" {
 				c.Encoder = n.Model
@@ -115,6 +117,12 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 	if err := check.Normalize(); err != nil {
 		return c, usageError{err}
 	}
+	switch {
+	case set("margin") && check.Loss != "margin" && !c.Resume:
+		return c, usagef("--margin is for --loss margin, this is %s", check.Loss)
+	case set("logical") && (check.Plan == macro.Memory || check.Plan == macro.Beta):
+		return c, usagef("--logical is for plan comet, this is %s", check.Plan)
+	}
 	return c, nil
 }
 
@@ -125,7 +133,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 		return err
 	}
 	if o.save != "" {
-		return usagef("--save: embeddings are not saved to files")
+		return usagef("--save: embeddings stay in the store, as table %s: write them to files with gstore export --what embeddings", cmp.Or(cfg.Table, "embeddings"))
 	}
 	started := time.Now()
 	hooks := linkHooks(e)
@@ -139,7 +147,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	}
 	r, err := train.Link(ctx, st, cfg, hooks)
 	if err != nil {
-		return err
+		return planError(err)
 	}
 	if err := recordLink(ctx, st.Dir(), started, r); err != nil {
 		fmt.Fprintf(e.stderr, "gstore: the run is not recorded: %v\n", err)

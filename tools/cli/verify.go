@@ -60,8 +60,8 @@ func runVerify(cmd *cobra.Command, e *env, dir string, o verifyOptions) error {
 		e.event("warning", map[string]any{"message": w})
 	}
 	for _, name := range r.Busy {
-		fmt.Fprintf(e.stderr, "warning: table %s is open elsewhere and was not checked\n", name)
-		e.event("warning", map[string]any{"message": "table " + name + " is open elsewhere and was not checked"})
+		fmt.Fprintf(e.stderr, "warning: table %s is being trained and was not checked\n", name)
+		e.event("warning", map[string]any{"message": "table " + name + " is being trained and was not checked"})
 	}
 	e.event("summary", map[string]any{"version": r.Version, "files": r.Files, "tables": r.Tables, "bytes": r.Bytes, "damaged": len(r.Damage), "warnings": len(r.Warnings) + len(r.Busy),
 		"seconds": seconds, "io_engine": r.Engine})

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// smallKG generates a store of a knowledge graph in 8 partitions.
+func smallKG(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "kg.gstore")
+	mustRun(t, "generate", "kg", dir, "--nodes", "400", "--edges", "3000", "--relations", "3", "--format", "store", "--partitions", "8", "--quiet")
+	return dir
+}
+
+// TestTrainLinkFlags: what a flag says is what a run does or refuses, whichever flags show the task.
+func TestTrainLinkFlags(t *testing.T) {
+	dir := smallKG(t)
+	for _, c := range []struct {
+		args   string
+		code   int
+		stderr string
+	}{
+		{"--model foo", ExitUsage, `decoder "foo" is not known (known: distmult, complex, transe, dot)`},
+		{"--encoder foo", ExitUsage, "known: none, sage, gcn, gat"},
+		{"--loss foo", ExitUsage, "known: softmax, logistic, margin"},
+		{"--plan hanoi", ExitUsage, "known: auto, memory, comet, beta"},
+		{"--model complex --dim 7", ExitUsage, "expected an even number"},
+		{"--dim 0", ExitUsage, "--dim 0: expected more"},
+		{"--negatives 0", ExitUsage, "--negatives 0: expected more"},
+		{"--chunks 0", ExitUsage, "--chunks 0: expected more"},
+		{"--epochs 0", ExitUsage, "--epochs 0: expected more"},
+		{"--lr 0", ExitUsage, "--lr 0: expected more"},
+		{"--keep-checkpoints 0", ExitUsage, "--keep-checkpoints 0: expected more"},
+		{"--dim -1", ExitUsage, "-1 dimensions"},
+		{"--margin -1 --loss margin", ExitUsage, "margin -1"},
+		{"--margin 2", ExitUsage, "--margin is for --loss margin, this is softmax"},
+		{"--hidden 5", ExitUsage, "--hidden is for node classification"},
+		{"--task foo", ExitUsage, "--task foo: expected auto, node or link"},
+		{"--heads 3", ExitUsage, "only gat has heads"},
+		{"--fanouts 5", ExitUsage, "expected 0 of them"},
+		{"--buffer 1", ExitUsage, "give room for 2 or more"},
+		{"--buffer 1 --plan beta", ExitUsage, "needs two partitions"},
+		{"--buffer 3 --plan memory", ExitUsage, "needs room for all 8 partitions, there is room for 3"},
+		{"--buffer 4 --logical 3", ExitUsage, "use at least 4 logical ones"},
+		{"--buffer 4 --logical 9", ExitUsage, "9 logical partitions of 8"},
+		{"--buffer 4 --logical 5 --plan beta", ExitUsage, "--logical is for plan comet"},
+		{"--save x.gsm", ExitUsage, "gstore export --what embeddings"},
+		{"--from-checkpoint 3", ExitUsage, "without --resume"},
+		{"--checkpoint-every often", ExitUsage, "is no interval"},
+		{"--table a.b", ExitFailed, "letters, digits, '-' and '_'"},
+		{"--eval-every -1", ExitOK, ""},
+		{"--buffer 4 --logical 5", ExitOK, ""},
+		{"--chunks 7", ExitOK, ""},
+		{"--chunks 900 --negatives 500", ExitOK, ""},
+		{"--model gcn", ExitOK, ""},
+	} {
+		// Small numbers first: of a flag given twice, the last counts.
+		args := append([]string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1"}, strings.Fields(c.args)...)
+		if code, _, stderr := runCommand(t, args...); code != c.code || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%s: exit code %d, want %d; stderr %q, want %q in it", c.args, code, c.code, stderr, c.stderr)
+		}
+	}
+	for flag, want := range map[string]float64{"": 1, "--margin=0": 0, "--margin=.5": .5} {
+		args := []string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1", "--loss", "margin", "--eval-every", "-1"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		ev := trainEvents(t, args...)
+		if got := ev[0]["config"].(map[string]any)["margin"]; got != want {
+			t.Errorf("%q: the run's margin is %v, expected %v", flag, got, want)
+		}
+		// All scores are near 0 when such a short run begins: a loss is near its margin.
+		if l := losses(ev)[0]; l > 1.05*want+.01 {
+			t.Errorf("%q: loss %v with margin %v", flag, l, want)
+		}
+	}
+}
+
+// TestEvalCheckpoint: earlier checkpoints are ranked and written without those after them being lost.
+func TestEvalCheckpoint(t *testing.T) {
+	dir := smallKG(t)
+	trainEvents(t, "train", dir, "--dim", "8", "--negatives", "10", "--epochs", "3", "--keep-checkpoints", "2", "--plan", "comet", "--buffer", "4", "--eval-every", "-1")
+	eval := func(args ...string) map[string]any {
+		ev := trainEvents(t, append([]string{"eval", dir, "--lists", "test"}, args...)...)
+		return ev[len(ev)-1]
+	}
+	last := eval()
+	before := eval("--checkpoint", "3")
+	if before["epochs"] != 2. || last["epochs"] != 3. || before["test_mrr"] == last["test_mrr"] {
+		t.Errorf("checkpoint 3: %v, the last: %v", before, last)
+	}
+	if again := eval(); again["checkpoint"] != last["checkpoint"] || again["test_mrr"] != last["test_mrr"] {
+		t.Errorf("after checkpoint 3 was ranked: %v, before: %v", again, last)
+	}
+	var files [2][]byte
+	for i, checkpoint := range []string{"3", "0"} {
+		out := filepath.Join(t.TempDir(), "out")
+		mustRun(t, "export", dir, out, "--what", "embeddings", "--checkpoint", checkpoint, "--quiet")
+		files[i] = npyData(t, filepath.Join(out, "node_embedding.npy"), "<f4")
+	}
+	if string(files[0]) == string(files[1]) {
+		t.Error("checkpoint 3 is written as the last one")
+	}
+	if code, _, stderr := runCommand(t, "eval", dir, "--checkpoint", "9"); code != ExitFailed || !strings.Contains(stderr, "it keeps 2, from 3 to 4") {
+		t.Errorf("a checkpoint that is not kept: exit code %d, %q", code, stderr)
+	}
+}
