@@ -10,6 +10,7 @@ import (
 const (
 	autoHubShareMax = 1. / 64 // of the nodes
 	autoResidentMin = 2       // partitions: with fewer there is nothing to give up for hubs
+	autoGainMin     = 1.02    // times as many walks must stay in memory with hubs; less is a tie
 )
 
 // HubChoice is what [AutoHubs] decided, with the numbers that decided.
@@ -35,9 +36,10 @@ func (c HubChoice) String() string {
 		what, 100*c.With, c.Hops, 100*c.Without, c.Resident, c.Partitions)
 }
 
-// AutoHubs is [SelectHubs] where that keeps more of training nodes' neighbourhoods in the same
-// memory, else a: hubs take the room of other partitions' nodes, and training nodes among them lose the
-// neighbours that their partition kept together. Where degrees are alike that costs more than it gives.
+// AutoHubs is [SelectHubs] where that keeps clearly more of training nodes' neighbourhoods in the same
+// memory (2 % more walks than without), else a: hubs take the room of other partitions'
+// nodes, and training nodes among them lose the neighbours that their partition kept together. Where degrees are
+// alike that costs what it gives.
 //
 // Candidates are o.Count or o.Fraction; by default a partition's worth, at most 1/64 of the nodes.
 // Shares are those that [Measure] reports: of walks of o.Hops steps, for a graph without random access of one.
@@ -68,7 +70,7 @@ func AutoHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (Assigner,
 	if c.With, err = residentShare(ctx, g, with, o.Classes, math.Max(1, c.Resident-less), c.Hops); err != nil {
 		return nil, c, err
 	}
-	if c.With <= c.Without {
+	if c.With < autoGainMin*c.Without {
 		return a, c, nil
 	}
 	c.Hubs = c.Candidates

@@ -30,55 +30,69 @@ func HubCount(budget, nodeBytes int64, nodes uint64) (uint64, error) {
 	return n, nil
 }
 
-// HubBytes is what [SelectHubs] takes besides graph and classes: two vectors, and the assignment before and after.
-func HubBytes(nodes uint64) int64 { return 16*int64(nodes) + selectBytes }
+// HubBytes is what [SelectHubs] takes besides graph and classes: four vectors, and the assignment before and after.
+func HubBytes(nodes uint64) int64 { return 24*int64(nodes) + selectBytes }
 
 // Influence returns each node's influence on the training nodes (value > 0 of
-// classes; all nodes if nil): how likely reverse lazy random walks of `hops` steps, one from each of
-// them, end there (thesis section 4.3.1, equation 4.1, where the sum over
-// partitions of section 4.3.3 is this sum over their training nodes, since
-// the product is linear). A lazy walk stays with probability 1/2, else goes to a uniform neighbour.
+// classes; all nodes if nil) of other partitions than its own: the sum over them of how likely a reverse
+// lazy random walk of `hops` steps ends there that has left its partition (thesis
+// section 4.3.1, equation 4.1). A lazy walk stays with probability 1/2, else goes to a uniform neighbour.
 //
-// Each hop is one pass over the graph: x ← Ã·x by streaming rows. dst and
-// scratch have one entry a node; the result is in dst.
-func Influence(ctx context.Context, g Graph, classes []uint16, hops int, dst, scratch []float32) error {
-	for v := range dst {
-		dst[v] = 0
+// The thesis sums over all training nodes (section 4.3.3). But within a partition a node is
+// resident with those that need it, hub or not; and most of all a training node influences itself, so that where
+// degrees are alike the hubs would be training nodes, which as hubs lose their neighbours.
+//
+// Each hop is one pass over the graph, which pushes the mass of walks that have left
+// and of those that have not. dst and the three of scratch have one entry a node; the result is in dst.
+func Influence(ctx context.Context, g Graph, classes []uint16, part []blocks.PartitionID, hops int, dst []float32, scratch [3][]float32) error {
+	left, nextLeft, home, nextHome := dst, scratch[0], scratch[1], scratch[2]
+	clear(left)
+	for v := range home {
+		home[v] = 0
 		if classes == nil || classes[v] > 0 {
-			dst[v] = 1
+			home[v] = 1
 		}
 	}
-	x, next := dst, scratch
 	for hop := range hops {
-		clear(next)
+		clear(nextLeft)
+		clear(nextHome)
 		err := eachNode(ctx, g, func(v uint32, neighbours []uint32) {
-			mass := x[v]
-			if mass == 0 {
+			away, still := left[v], home[v]
+			if away == 0 && still == 0 {
 				return
 			}
 			if len(neighbours) == 0 {
-				next[v] += mass
+				nextLeft[v] += away
+				nextHome[v] += still
 				return
 			}
-			next[v] += mass / 2
-			share := mass / float32(2*len(neighbours))
+			nextLeft[v] += away / 2
+			nextHome[v] += still / 2
+			share := 1 / float32(2*len(neighbours))
+			away *= share
+			still *= share
 			for _, u := range neighbours {
-				next[u] += share
+				if part[u] == part[v] {
+					nextLeft[u] += away
+					nextHome[u] += still
+				} else {
+					nextLeft[u] += away + still
+				}
 			}
 		})
 		if err != nil {
 			return fmt.Errorf("influence, hop %d: %w", hop+1, err)
 		}
-		x, next = next, x
+		left, nextLeft, home, nextHome = nextLeft, left, nextHome, home
 	}
 	if hops%2 == 1 {
-		copy(dst, scratch)
+		copy(dst, left)
 	}
 	return nil
 }
 
-// SelectHubs moves the nodes of most influence on the training nodes into one
-// more partition, the last, which is pinned (thesis section 4.3.3). a is not modified; its own
+// SelectHubs moves the nodes of most [Influence] into one more partition, the last, which is pinned (thesis
+// section 4.3.3). a is not modified; its own
 // pinned partitions must be none.
 func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assignment, error) {
 	nodes := a.Nodes()
@@ -105,17 +119,20 @@ func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assign
 	}
 	var mem arrays
 	defer mem.free()
-	x, scratch := mem.float32s(int(nodes)), mem.float32s(int(nodes))
+	x, scratch := mem.float32s(int(nodes)), [3][]float32{}
+	for i := range scratch {
+		scratch[i] = mem.float32s(int(nodes))
+	}
 	if mem.err != nil {
 		return nil, mem.err
 	}
-	if err := Influence(ctx, g, o.Classes, hops, x, scratch); err != nil {
+	part := make([]blocks.PartitionID, nodes)
+	a.Assign(0, part)
+	if err := Influence(ctx, g, o.Classes, part, hops, x, scratch); err != nil {
 		return nil, err
 	}
 	// Floats ≥ 0 compare like their bits.
 	key := float32Bits(x)
-	part := make([]blocks.PartitionID, nodes)
-	a.Assign(0, part)
 	hub := blocks.PartitionID(a.Partitions())
 	isHub := topK(key, count)
 	for v := range part {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // blockModel is a graph of n nodes in `groups` groups (node v is of group v·17 mod groups, so ids tell nothing
@@ -256,20 +258,64 @@ func TestHDRBalancesDegrees(t *testing.T) {
 }
 
 func TestInfluenceOnPath(t *testing.T) {
-	// 0 – 1 – 2, training node 0, two hops by hand: (1,0,0) → (1/2,1/2,0) →
-	// (1/4+1/8, 1/4+1/4, 1/8).
+	// 0 – 1 – 2, training node 0. By hand, where 1 and 2 are another partition's: all that leaves 0 counts
+	// from then on, (0,0,0) → (0,1/2,0) → (1/8,1/4+1/4,1/8). Where 1 is of 0's: only what reaches 2, 1/2 · 1/4.
 	g, err := NewCSR([]uint64{0, 1, 3, 4}, []uint32{1, 0, 2, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for hops, want := range [][]float32{{1, 0, 0}, {.5, .5, 0}, {.375, .5, .125}} {
-		x := make([]float32, 3)
-		if err := Influence(context.Background(), g, []uint16{1, 0, 0}, hops, x, make([]float32, 3)); err != nil {
-			t.Fatal(err)
+	for _, c := range []struct {
+		part []blocks.PartitionID
+		want [][]float32 // by hops
+	}{
+		{[]blocks.PartitionID{0, 1, 1}, [][]float32{{0, 0, 0}, {0, .5, 0}, {.125, .5, .125}}},
+		{[]blocks.PartitionID{0, 0, 1}, [][]float32{{0, 0, 0}, {0, 0, 0}, {0, 0, .125}}},
+		{[]blocks.PartitionID{0, 0, 0}, [][]float32{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}},
+	} {
+		for hops, want := range c.want {
+			if x := influence(t, g, []uint16{1, 0, 0}, c.part, hops); !slices.Equal(x, want) {
+				t.Errorf("partitions %v, %d hops: %v, expected %v", c.part, hops, x, want)
+			}
 		}
-		if !slices.Equal(x, want) {
-			t.Errorf("%d hops: %v, expected %v", hops, x, want)
+	}
+}
+
+// influence is Influence in memory of its own.
+func influence(t *testing.T, g Graph, classes []uint16, part []blocks.PartitionID, hops int) []float32 {
+	t.Helper()
+	n := len(part)
+	x := make([]float32, n)
+	if err := Influence(context.Background(), g, classes, part, hops, x, [3][]float32{make([]float32, n), make([]float32, n), make([]float32, n)}); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// On a block model whose degrees are alike, of which one node in ten trains and whose communities are the partitions,
+// training nodes are no likelier hubs than others: counting walks that stay at home would make hubs of them alone.
+func TestHubsAreNotTrainingNodes(t *testing.T) {
+	const nodes, partitions = 4000, 8
+	g, _ := blockModel(t, nodes, partitions, 12, 0.7, 1)
+	classes, community := make([]uint16, nodes), make([]blocks.PartitionID, nodes)
+	for v := range nodes {
+		community[v] = blocks.PartitionID(v * 17 % partitions) // as blockModel has it
+		if v%10 == 0 {
+			classes[v] = 1
 		}
+	}
+	a := &Assignment{part: community, partitions: partitions}
+	h, err := SelectHubs(context.Background(), g, a, HubOptions{Count: 200, Classes: classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	training := 0
+	for v, p := range h.Part() {
+		if p == partitions && classes[v] > 0 {
+			training++
+		}
+	}
+	if training > 40 {
+		t.Errorf("%d of 200 hubs are training nodes, expected about one in ten", training)
 	}
 }
 
@@ -283,10 +329,9 @@ func TestSelectHubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := make([]float32, 2000)
-	if err := Influence(context.Background(), g, classes, 2, x, make([]float32, 2000)); err != nil {
-		t.Fatal(err)
-	}
+	before := make([]blocks.PartitionID, 2000)
+	a.Assign(0, before)
+	x := influence(t, g, classes, before, 2)
 	lowest, highest := float32(1e9), float32(0)
 	for v, p := range h.Part() {
 		if p == 8 {
