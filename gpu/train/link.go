@@ -105,14 +105,17 @@ func Link(ctx context.Context, st *store.Store, cfg LinkConfig, hooks LinkHooks)
 	if err != nil {
 		return nil, err
 	}
-	usage := startUsage()
+	usage, asked := startUsage(), cfg
 	policy, why, options, err := linkPlan(ctx, st, &cfg)
 	if err != nil {
-		return nil, err
+		return nil, leastLinkMemory(ctx, st, &asked, err)
 	}
 	s.policy = policy
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := s.openEvaluator(dev); err != nil {
+		return nil, leastLinkMemory(ctx, st, &asked, err)
+	}
 	if err := s.open(ctx, dev, model, options); err != nil {
 		return nil, err
 	}
@@ -215,13 +218,25 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 	if s.cfg.MemoryBytes > 0 { // what neither the program nor the evaluator nor the partition buffer takes
 		s.t.arena.Bound(max(memory.total-memory.eval-s.it.MemoryBytes(), 1))
 	}
+	if s.eval != nil {
+		s.rows = NewTableRows(s.table)
+	}
+	return nil
+}
+
+// openEvaluator makes the evaluator, if the run has one: before an earlier run's table is replaced, since
+// the budget may be too small for it.
+func (s *linkSession) openEvaluator(dev gpu.Device) (err error) {
 	if s.cfg.EvalEvery < 0 {
 		return nil
 	}
-	s.rows = NewTableRows(s.table)
-	e := LinkEvaluatorOptions{Model: s.t.model.Config(), Threads: s.cfg.Threads}
+	m := s.st.Manifest()
+	e := LinkEvaluatorOptions{Threads: s.cfg.Threads}
+	if e.Model, err = s.cfg.model(len(m.Schema.Relations)); err != nil {
+		return err
+	}
 	if s.cfg.MemoryBytes > 0 {
-		e.MemoryBytes = max(1, memory.eval-s.rows.Bytes())
+		e.MemoryBytes = max(1, s.cfg.memory().eval-tableRowsBytes(m, s.cfg.Dim))
 	}
 	s.eval, err = NewLinkEvaluator(s.st, dev, e)
 	return err

@@ -151,6 +151,15 @@ func (r *TableRows) Bytes() int64 {
 	return most
 }
 
+// tableRowsBytes is TableRows.Bytes of a table that is yet to be made.
+func tableRowsBytes(m *store.Manifest, dim int) int64 {
+	var most int64
+	for _, p := range m.Partitions {
+		most = max(most, blocks.AlignUp(int64(p.Nodes)*int64(dim)*4))
+	}
+	return most
+}
+
 // Read implements [Embeddings].
 func (r *TableRows) Read(ctx context.Context, p store.PartitionID) ([]byte, error) {
 	if r.room == nil {
@@ -200,12 +209,23 @@ func EvaluateLink(ctx context.Context, st *store.Store, t *store.Table, c *Check
 	}
 	rows := NewTableRows(t)
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	if o.Model = model; o.MemoryBytes > 0 {
-		o.MemoryBytes = max(o.MemoryBytes-programBytes-rows.Bytes(), 1)
+	o.Model = model
+	open := func(memory int64) (*LinkEvaluator, error) {
+		o := o
+		if memory > 0 {
+			o.MemoryBytes = max(memory-programBytes-rows.Bytes(), 1)
+		}
+		return NewLinkEvaluator(st, dev, o)
 	}
-	v, err := NewLinkEvaluator(st, dev, o)
+	v, err := open(o.MemoryBytes)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, leastMemory(err, o.MemoryBytes, func(memory int64) error {
+			v, err := open(memory)
+			if err == nil {
+				err = v.Close()
+			}
+			return err
+		})
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
 	metrics, err := v.Run(ctx, q, m, rows.Read, lists...)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -77,4 +79,36 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 		return nil, nil, o, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, len(m.Partitions), err)
 	}
 	return policy, choice.Why, o, nil
+}
+
+// leastLinkMemory says after err, if it is that the budget is too small, which one would do for the plan, the
+// evaluator and what is known of a batch.
+func leastLinkMemory(ctx context.Context, st *store.Store, asked *LinkConfig, err error) error {
+	return leastMemory(err, asked.MemoryBytes, func(memory int64) (err error) {
+		cfg := *asked
+		cfg.MemoryBytes = memory
+		if _, _, _, err := linkPlan(ctx, st, &cfg); err != nil {
+			return err
+		}
+		dev := host.New(host.Options{Threads: 1})
+		defer func() { err = errors.Join(err, dev.Close()) }()
+		s := linkSession{cfg: &cfg, st: st}
+		if err := s.openEvaluator(dev); err != nil {
+			return err
+		}
+		return s.closeRun()
+	})
+}
+
+// leastMemory returns err, but where it is [store.ErrBudget] one that names the least whole MiB with which try succeeds.
+func leastMemory(err error, budget int64, try func(memory int64) error) error {
+	const unit, most = 1 << 20, 1 << 24 // most: 16 TiB
+	if !errors.Is(err, store.ErrBudget) {
+		return err
+	}
+	least := 1 + sort.Search(most, func(n int) bool { return !errors.Is(try(int64(n+1)*unit), store.ErrBudget) })
+	if terr := try(int64(least) * unit); terr != nil {
+		return err // the budget is not all that is wrong
+	}
+	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB, or less with more partitions", store.ErrBudget, float64(budget)/unit, least)
 }

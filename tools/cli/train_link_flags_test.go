@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -105,5 +108,40 @@ func TestEvalCheckpoint(t *testing.T) {
 	}
 	if code, _, stderr := runCommand(t, "eval", dir, "--checkpoint", "9"); code != ExitFailed || !strings.Contains(stderr, "it keeps 2, from 3 to 4") {
 		t.Errorf("a checkpoint that is not kept: exit code %d, %q", code, stderr)
+	}
+}
+
+// TestLinkMemory: a budget that is too small is refused before anything is replaced, with the smallest that works.
+func TestLinkMemory(t *testing.T) {
+	dir := smallKG(t)
+	train := []string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1"}
+	trainEvents(t, train...)
+	last := func() map[string]any {
+		ev := trainEvents(t, "eval", dir, "--lists", "test")
+		return ev[len(ev)-1]
+	}
+	before := last()
+	for _, args := range [][]string{train, append(train, "--plan", "comet", "--buffer", "4"), append(train, "--encoder", "sage", "--plan", "memory"), append(train, "--eval-every", "-1"), {"eval", dir}} {
+		code, _, stderr := runCommand(t, append(args, "--mem", "66MiB")...)
+		at := regexp.MustCompile(`the smallest that works is (\d+)MiB`).FindStringSubmatch(stderr)
+		if args[len(args)-1] == "-1" && code == ExitOK {
+			code, _, stderr = runCommand(t, append(args, "--mem", "10MiB")...)
+			at = regexp.MustCompile(`the smallest that works is (\d+)MiB`).FindStringSubmatch(stderr)
+		}
+		if code != ExitFailed || at == nil {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+			continue
+		}
+		if got := last(); got["test_mrr"] != before["test_mrr"] {
+			t.Errorf("%v: a run that was refused replaced the embeddings", args)
+		}
+		least, _ := strconv.Atoi(at[1])
+		if code, _, _ := runCommand(t, append(args, "--mem", fmt.Sprintf("%dMiB", least-1))...); code != ExitFailed {
+			t.Errorf("%v: exit code %d with 1 MiB less than the smallest of %d", args, code, least)
+		}
+		if code, _, stderr := runCommand(t, append(args, "--mem", fmt.Sprintf("%dMiB", least))...); code != ExitOK {
+			t.Errorf("%v: exit code %d with the smallest of %d: %s", args, code, least, stderr)
+		}
+		trainEvents(t, train...)
 	}
 }
