@@ -24,16 +24,30 @@ type HubChoice struct {
 	// Share of training nodes' walks of Hops steps that stay in a macro-batch, see Quality.ResidentShare.
 	With    float64 `json:"share_with"`
 	Without float64 `json:"share_without"`
+	// Training nodes with a neighbour; without any there is nothing to choose by.
+	Training uint64 `json:"training_nodes"`
 }
+
+// pays reports whether hubs keep clearly more walks in memory.
+func (c HubChoice) pays() bool { return c.With >= autoGainMin*c.Without && c.With > 0 }
 
 // String says what was chosen, and why.
 func (c HubChoice) String() string {
-	what := fmt.Sprintf("no hubs: with %d nodes pinned", c.Candidates)
-	if c.Hubs > 0 {
-		what = fmt.Sprintf("%d hubs: with them", c.Hubs)
+	switch {
+	case c.Resident >= float64(c.Partitions):
+		return fmt.Sprintf("no hubs: all %d partitions are in memory at once", c.Partitions)
+	case c.Training == 0:
+		return "no hubs: no training node has a neighbour"
 	}
-	return fmt.Sprintf("%s %.1f %% of training nodes' %d-hop walks stay in memory, without %.1f %%, at %.4g of %d partitions",
-		what, 100*c.With, c.Hops, 100*c.Without, c.Resident, c.Partitions)
+	shares := fmt.Sprintf("%.1f %% of training nodes' %d-hop walks stay in memory, without %.1f %%, at %.4g of %d partitions",
+		100*c.With, c.Hops, 100*c.Without, c.Resident, c.Partitions)
+	switch {
+	case c.Hubs > 0:
+		return fmt.Sprintf("%d hubs: with them %s", c.Hubs, shares)
+	case c.With >= c.Without:
+		return fmt.Sprintf("no hubs: with %d nodes pinned %s: a tie, since %.3g %% more would count", c.Candidates, shares, 100*(autoGainMin-1))
+	}
+	return fmt.Sprintf("no hubs: with %d nodes pinned %s", c.Candidates, shares)
 }
 
 // AutoHubs is [SelectHubs] where that keeps clearly more of training nodes' neighbourhoods in the same
@@ -54,6 +68,14 @@ func AutoHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (Assigner,
 			c.Hops = 2
 		}
 	}
+	if c.Resident >= float64(k) {
+		c.With, c.Without = 1, 1
+		return a, c, nil
+	}
+	var err error
+	if c.Without, c.Training, err = residentShare(ctx, g, a, o.Classes, c.Resident, c.Hops); err != nil || c.Training == 0 {
+		return a, c, err
+	}
 	with, err := SelectHubs(ctx, g, a, o)
 	if err != nil {
 		return nil, c, err
@@ -63,28 +85,26 @@ func AutoHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (Assigner,
 			c.Candidates++
 		}
 	}
-	if c.Without, err = residentShare(ctx, g, a, o.Classes, c.Resident, c.Hops); err != nil {
-		return nil, c, err
-	}
 	less := float64(c.Candidates) / (float64(a.Nodes()) / float64(k))
-	if c.With, err = residentShare(ctx, g, with, o.Classes, math.Max(1, c.Resident-less), c.Hops); err != nil {
+	if c.With, _, err = residentShare(ctx, g, with, o.Classes, math.Max(1, c.Resident-less), c.Hops); err != nil {
 		return nil, c, err
 	}
-	if c.With < autoGainMin*c.Without {
+	if !c.pays() {
 		return a, c, nil
 	}
 	c.Hubs = c.Candidates
 	return with, c, nil
 }
 
-// residentShare is the last of Quality.ResidentShare, for resident partitions beside the pinned ones.
-func residentShare(ctx context.Context, g Graph, a Assigner, classes []uint16, resident float64, hops int) (float64, error) {
+// residentShare is the last of Quality.ResidentShare, for resident partitions beside the pinned ones, and the number
+// of training nodes that it is of.
+func residentShare(ctx context.Context, g Graph, a Assigner, classes []uint16, resident float64, hops int) (float64, uint64, error) {
 	m := newMeasure(a, QualityOptions{Classes: classes, Hops: hops}, resident)
 	if err := m.scan(ctx, g); err != nil {
-		return 0, fmt.Errorf("measure hubs: %w", err)
+		return 0, 0, fmt.Errorf("measure hubs: %w", err)
 	}
 	if access, ok := g.(RandomAccess); ok && hops > 1 {
-		return m.walk(access, hops), nil
+		return m.walk(access, hops), m.withNeighbours, nil
 	}
-	return m.share(), nil
+	return m.share(), m.withNeighbours, nil
 }

@@ -93,6 +93,28 @@ func TestAutoHubs(t *testing.T) {
 	}
 }
 
+// TestHubsPay: neither a tie nor a hair more counts, and the line says so.
+func TestHubsPay(t *testing.T) {
+	for _, c := range []struct {
+		without, with float64
+		pays, tie     bool
+	}{
+		{.477, .477, false, true}, {.552, .544, false, false}, {.486, .494, false, true},
+		{.520, .629, true, false}, {.118, .467, true, false}, {0, 0, false, true}, {0, .1, true, false},
+	} {
+		choice := HubChoice{Candidates: 7, With: c.with, Without: c.without, Hops: 2, Resident: 8, Partitions: 64, Training: 1}
+		if choice.pays() != c.pays {
+			t.Errorf("from %v to %v pays: %v", c.without, c.with, !c.pays)
+		}
+		if choice.pays() {
+			choice.Hubs = 7
+		}
+		if said := strings.Contains(choice.String(), "a tie"); said != c.tie {
+			t.Errorf("from %v to %v: %v", c.without, c.with, choice)
+		}
+	}
+}
+
 // TestAutoHubsSmall: a store of few partitions, where all are in memory anyway, gets none.
 func TestAutoHubsSmall(t *testing.T) {
 	g, classes := skewed(t, 256, 8, 1)
@@ -105,5 +127,33 @@ func TestAutoHubsSmall(t *testing.T) {
 		if err != nil || choice.Hubs > 0 || len(got.Pinned()) > 0 || choice.Without != 1 {
 			t.Errorf("%d partitions: %v, %v", k, choice, err)
 		}
+		if why := choice.String(); !strings.Contains(why, "are in memory at once") {
+			t.Errorf("%d partitions: %s", k, why)
+		}
+	}
+	single, err := NewCSR([]uint64{0, 0}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewRange(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, choice, err := AutoHubs(context.Background(), single, a, HubOptions{}); err != nil || choice.Hubs > 0 {
+		t.Errorf("one node: %v, %v", choice, err)
+	}
+}
+
+// TestAutoHubsWithoutTraining: nothing to be near to, no hubs.
+func TestAutoHubsWithoutTraining(t *testing.T) {
+	g, classes := skewed(t, 256, 8, 1)
+	clear(classes)
+	a, err := NewRange(256, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, choice, err := AutoHubs(context.Background(), g, a, HubOptions{Classes: classes})
+	if err != nil || choice.Hubs > 0 || len(got.Pinned()) > 0 || !strings.Contains(choice.String(), "no training node") {
+		t.Errorf("%v, %v", choice, err)
 	}
 }

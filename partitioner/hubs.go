@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 )
@@ -23,9 +24,13 @@ type HubOptions struct {
 
 // HubCount is how many nodes of nodeBytes each a budget pins: 1 to half of nodes, else [ErrOption].
 func HubCount(budget, nodeBytes int64, nodes uint64) (uint64, error) {
-	n := uint64(max(budget, 0)) / uint64(max(nodeBytes, 1))
+	if nodeBytes <= 0 {
+		return 0, fmt.Errorf("%w: hubs of %d bytes: nodes have no columns that take any; give a share of them", ErrOption, budget)
+	}
+	n := uint64(max(budget, 0)) / uint64(nodeBytes)
 	if n == 0 || n > nodes/2 {
-		return 0, fmt.Errorf("%w: hubs of %d bytes are %d nodes of %d bytes, expected 1 to half of %d", ErrOption, budget, n, nodeBytes, nodes)
+		return 0, fmt.Errorf("%w: hubs of %d bytes are %d nodes of %d bytes each, expected 1 to %d nodes, half of them: %d to %d bytes",
+			ErrOption, budget, n, nodeBytes, nodes/2, nodeBytes, int64(nodes/2)*nodeBytes)
 	}
 	return n, nil
 }
@@ -107,6 +112,8 @@ func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assign
 		return nil, fmt.Errorf("%w: the assignment has pinned partitions already", ErrOption)
 	case g.Nodes() != nodes || o.Classes != nil && uint64(len(o.Classes)) != nodes:
 		return nil, fmt.Errorf("%w: %d nodes assigned, %d in the graph, %d classes", ErrOption, nodes, g.Nodes(), len(o.Classes))
+	case o.Classes != nil && !slices.ContainsFunc(o.Classes, func(c uint16) bool { return c > 0 }):
+		return nil, fmt.Errorf("%w: hubs are chosen by their influence on training nodes, and there are none", ErrOption)
 	case a.Partitions() >= MaxPartitions:
 		return nil, fmt.Errorf("%w: no partition is left for hubs", ErrOption)
 	}

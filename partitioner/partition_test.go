@@ -346,6 +346,9 @@ func TestSelectHubs(t *testing.T) {
 	if _, err := SelectHubs(context.Background(), g, h, HubOptions{Fraction: 0.01}); !errors.Is(err, ErrOption) {
 		t.Errorf("hubs of hubs: %v", err)
 	}
+	if _, err := SelectHubs(context.Background(), g, a, HubOptions{Fraction: 0.01, Classes: make([]uint16, 2000)}); !errors.Is(err, ErrOption) {
+		t.Errorf("no training nodes: %v", err)
+	}
 	if _, err := SelectHubs(context.Background(), g, a, HubOptions{Fraction: 0.01, MemoryBytes: 1000}); !errors.Is(err, ErrBudget) {
 		t.Errorf("small budget: %v", err)
 	}
@@ -355,7 +358,7 @@ func TestHubCount(t *testing.T) {
 	for _, c := range []struct {
 		budget, nodeBytes int64
 		nodes, want       uint64 // 0: refused
-	}{{1000, 10, 1000, 100}, {1009, 10, 1000, 100}, {9, 10, 1000, 0}, {5000, 10, 1000, 500}, {5010, 10, 1000, 0}, {-1, 10, 1000, 0}, {3, 0, 10, 3}} {
+	}{{1000, 10, 1000, 100}, {1009, 10, 1000, 100}, {9, 10, 1000, 0}, {5000, 10, 1000, 500}, {5010, 10, 1000, 0}, {-1, 10, 1000, 0}, {3, 0, 10, 0}} {
 		got, err := HubCount(c.budget, c.nodeBytes, c.nodes)
 		if got != c.want || (err == nil) != (c.want > 0) || err != nil && !errors.Is(err, ErrOption) {
 			t.Errorf("%d bytes of %d nodes of %d: %d, %v; expected %d", c.budget, c.nodes, c.nodeBytes, got, err, c.want)

@@ -27,10 +27,13 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 		Order: r.o.Order, Passes: r.o.Passes, LabelShare: r.o.LabelShare,
 		Progress: func(partitioner.Pass) { r.tick(1) },
 	}
+	if _, file := o.Method.File(); file {
+		o.Partitions = r.o.Partitions // 0: as many as the file names
+	}
 	if !o.Method.NeedsGraph() && !r.o.pins() {
 		return partitioner.Partition(ctx, nil, o)
 	}
-	if r.o.pins() && p == PartitionsMax {
+	if r.o.pins() && o.Partitions == PartitionsMax {
 		return nil, fmt.Errorf("%w: %d partitions leave none for hubs", ErrOptions, p)
 	}
 	hubs := uint64(math.Round(r.o.Hubs * float64(r.state.Nodes)))

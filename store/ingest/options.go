@@ -25,7 +25,8 @@ const (
 
 // Options say how a source becomes a store. The zero value takes every default.
 type Options struct {
-	// Partitions is the number of partitions; 0 = chosen from nodes and bytes.
+	// Partitions is the number of partitions, hubs' not counted; 0 = chosen from nodes and bytes, or
+	// as many as a file of an assignment names.
 	Partitions int
 	// Partitioner assigns nodes to partitions; "" = random, balanced to ±1 node.
 	Partitioner partitioner.Method

@@ -289,7 +289,9 @@ func (r *run) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p = a.Partitions() // one more with hubs; as many as a file names
+	if p = a.Partitions(); p > PartitionsMax { // one more with hubs; as many as a file names
+		return fmt.Errorf("%w: %d partitions, at most %d are possible", ErrOptions, p, PartitionsMax)
+	}
 	sizes, err := partitionSizes(ctx, a)
 	if err != nil {
 		return err

@@ -160,6 +160,30 @@ func Current(s *store.Store) (*partitioner.Assignment, error) {
 	return partitioner.NewAssignment(part, len(m.Partitions), m.Pinned...)
 }
 
+// ByExternal turns an assignment of dense external ids, such as an imported one, into that of s's internal ids.
+func ByExternal(ctx context.Context, s *store.Store, a partitioner.Assigner) (*partitioner.Assignment, error) {
+	m := s.Manifest()
+	if m.IDs.Kind != store.IDsDense || a.Nodes() != m.Nodes {
+		return nil, fmt.Errorf("%w: %d nodes are assigned by dense ids, the store has %d with ids that are %s", partitioner.ErrOption, a.Nodes(), m.Nodes, m.IDs.Kind)
+	}
+	part, of := make([]blocks.PartitionID, m.Nodes), partitioner.Materialize(a).Part()
+	var buf []byte
+	for p, info := range m.Partitions {
+		ids, b, err := s.ReadExternal(ctx, store.PartitionID(p), buf)
+		if err != nil {
+			return nil, err
+		}
+		buf = b
+		for i, x := range ids.Ints {
+			if x >= m.Nodes {
+				return nil, fmt.Errorf("%w: partition %d: external id %d of %d nodes", store.ErrInvalid, p, x, m.Nodes)
+			}
+			part[uint64(info.First)+uint64(i)] = of[x]
+		}
+	}
+	return partitioner.NewAssignment(part, a.Partitions(), a.Pinned()...)
+}
+
 // NodeBytes is what a node takes in its partition: features, labels and other node columns.
 func NodeBytes(m *store.Manifest) int64 {
 	var n int64

@@ -80,7 +80,9 @@ type hubsFlag struct {
 }
 
 // hubsUsage begins the help of flags of this type.
-const hubsUsage = "nodes that are pinned, by influence on training nodes: a share of them, such as 0.01, what they may take, such as 64MiB, or auto: a partition's worth (at most 1/64) where that keeps more of training nodes' neighbours in memory"
+const hubsUsage = "nodes that are pinned, by influence on training nodes (hdr: by degree, 0.01 if not given): a share of them, such as 0.01, what they may take, such as 64MiB, or auto: a partition's worth (at most 1/64) where that keeps clearly more of training nodes' neighbours in memory"
+
+const hubsExpected = "expected a share of the nodes from 0 to 0.5, a size with a unit, such as 64MiB, or auto"
 
 // String implements pflag.Value.
 func (f *hubsFlag) String() string {
@@ -101,17 +103,17 @@ func (f *hubsFlag) Set(s string) error {
 	}
 	if v, err := strconv.ParseFloat(s, 64); err == nil {
 		if !(v >= 0 && v <= 0.5) {
-			return fmt.Errorf("%g of the nodes: expected 0 to 0.5, or a size with a unit, such as 64MiB", v)
+			return fmt.Errorf("%g of the nodes: %s", v, hubsExpected)
 		}
 		*f = hubsFlag{share: v}
 		return nil
 	}
 	n, err := parseSize(s)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%q leaves no room for a node", s)
+	if err != nil || n == 0 {
+		return errors.New(hubsExpected)
 	}
 	*f = hubsFlag{bytes: n}
-	return err
+	return nil
 }
 
 // Type implements pflag.Value.

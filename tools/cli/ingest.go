@@ -77,7 +77,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	}
 	f := cmd.Flags()
 	o.inputFlags(f)
-	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions")
+	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
 	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
 	f.Var(&o.hubs, "hubs", hubsUsage)
 	f.StringVar(&o.order, "order", "", orderUsage)

@@ -45,8 +45,9 @@ func newPartition(e *env) *cobra.Command {
 		Short: "Move a store's nodes to partitions that lose few neighbours, or show what is lost",
 		Long: `Assign a store's nodes to partitions by its graph, and write the same graph, columns
 and ids in the new partitions as the store's next version. Readers of the old
-version are not disturbed. With --output, write the assignment to a file instead, which "gstore
-ingest --partitioner file:PATH" reads. With --report, only show the quality of the partitions that the store has.
+version are not disturbed. With --output, write the assignment to a file instead. --partitioner file:PATH,
+here and of "gstore ingest", reads such a file, or one that METIS or anything else wrote: line i (or element i of a
+one-dimensional .npy array of integers), counted from 0, is the partition of the node with external id i. With --report, only show the quality of the partitions that the store has.
 
 Quality is the edge cut; the expected share of training nodes' walks that stay
 resident when --resident partitions, drawn at random, are in memory beside the pinned
@@ -65,7 +66,7 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.partitioner, "partitioner", "fennel", "random, range, fennel, gap, hdr or file:PATH")
-	f.IntVar(&o.partitions, "partitions", 0, "partitions, hubs' not counted (default: as many as the store has)")
+	f.IntVar(&o.partitions, "partitions", 0, "partitions, hubs' not counted (default: as many as the store has, or the file)")
 	f.Var(&o.hubs, "hubs", hubsUsage)
 	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far influence and the quality's walks reach")
 	f.StringVar(&o.order, "order", "", orderUsage)
@@ -105,8 +106,10 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	m := s.Manifest()
-	if o.output != "" && m.IDs.Kind != store.IDsDense {
-		return usagef("--output needs dense external ids; the store's are %s", m.IDs.Kind)
+	if m.IDs.Kind != store.IDsDense {
+		if _, file := partitioner.Method(o.partitioner).File(); file || o.output != "" {
+			return usagef("assignments in files go by dense external ids; the store's are %s", m.IDs.Kind)
+		}
 	}
 	classes, err := storegraph.Classes(ctx, s, o.split)
 	if err != nil {
@@ -192,7 +195,7 @@ func isArray(g partitioner.Graph) bool {
 // partitioning returns the partitioner's options, but for the budget and Progress.
 func (o *partitionOptions) partitioning(m *store.Manifest, classes []uint16) (partitioner.Options, error) {
 	k := o.partitions
-	if k == 0 {
+	if _, file := partitioner.Method(o.partitioner).File(); k == 0 && !file {
 		k = len(m.Partitions) - len(m.Pinned)
 	}
 	po := partitioner.Options{
@@ -229,6 +232,9 @@ func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partiti
 	need := partitioner.Need{Array: 4 * int64(nodes), Stream: 4 * int64(nodes)}
 	if !o.report {
 		need = po.Need(nodes)
+		if !po.Method.NeedsGraph() { // by external and by internal id
+			need = partitioner.Need{Array: 8 * int64(nodes), Stream: 8 * int64(nodes)}
+		}
 		if (po.HubFraction > 0 || o.hubs.auto) && po.Method != partitioner.MethodHDR {
 			hubs := partitioner.HubBytes(nodes)
 			need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
@@ -264,6 +270,9 @@ func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitione
 		_ = bar.Add(1)
 	}
 	a, err := partitioner.Partition(ctx, g, po)
+	if err == nil && !po.Method.NeedsGraph() && s.Manifest().IDs.Kind == store.IDsDense {
+		a, err = storegraph.ByExternal(ctx, s, a) // as ingest assigns them
+	}
 	_ = bar.Finish()
 	if err != nil || po.HubFraction == 0 && !o.hubs.auto || po.Method == partitioner.MethodHDR {
 		return a, nil, err

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,6 +95,51 @@ func TestPartitionFromInputToStore(t *testing.T) {
 	mustRun(t, "verify", random, "--quiet")
 	if made.CutEdges != read.CutEdges || made.NodeSpread != read.NodeSpread {
 		t.Errorf("written: %d edges cut; read: %d", made.CutEdges, read.CutEdges)
+	}
+}
+
+// TestPartitionByExternalIDs: what ingest assigns by the input's ids, partition assigns by the same ids,
+// wherever the store has its nodes: an assignment in a file, ranges, random. A file says how many partitions there are.
+func TestPartitionByExternalIDs(t *testing.T) {
+	dir := t.TempDir()
+	in, file := filepath.Join(dir, "sbm"), filepath.Join(dir, "assignment")
+	mustRun(t, "generate", "sbm", in, "--nodes", "3000", "--edges", "20000", "--classes", "4", "--features", "2", "--quiet")
+	scattered := filepath.Join(dir, "scattered")
+	mustRun(t, "ingest", in, scattered, "--undirected", "--partitions", "12", "--seed", "9", "--quiet")
+	partitionReport(t, "partition", scattered, "--partitioner", "fennel", "--partitions", "7", "--output", file)
+	for _, c := range []struct {
+		partitioner, partitions string
+		want                    int
+	}{{"file:" + file, "", 7}, {"file:" + file, "9", 9}, {"range", "5", 5}, {"random", "5", 5}} {
+		made, args := filepath.Join(dir, fmt.Sprint("made", c.want)+c.partitioner[:4]), []string{"--partitioner", c.partitioner, "--seed", "3"}
+		if c.partitions != "" {
+			args = append(args, "--partitions", c.partitions)
+		}
+		mustRun(t, append([]string{"ingest", in, made, "--undirected", "--quiet"}, args...)...)
+		want := partitionReport(t, "partition", made, "--report")
+		if want.Partitions != c.want {
+			t.Errorf("%v: %d partitions, expected %d", args, want.Partitions, c.want)
+		}
+		mustRun(t, append([]string{"partition", scattered, "--quiet"}, args...)...)
+		got := partitionReport(t, "partition", scattered, "--report")
+		got.ResidentShare, want.ResidentShare = nil, nil // sums in the order of nodes, and walks
+		if mustJSON(t, got) != mustJSON(t, want) {
+			t.Errorf("%v: ingest makes\n%+v\npartition makes\n%+v", args, want, got)
+		}
+	}
+	mustRun(t, "verify", scattered, "--quiet")
+
+	// Ids that are names have no place in a file.
+	edges, named := filepath.Join(dir, "edges.tsv"), filepath.Join(dir, "named")
+	if err := os.WriteFile(edges, []byte("a\tb\nb\tc\nc\td\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "ingest", edges, named, "--columns", "src,dst", "--quiet")
+	for _, args := range [][]string{{"--partitioner", "file:" + file}, {"--output", file + "2"}} {
+		var out, errs bytes.Buffer
+		if code := Run(context.Background(), append([]string{"partition", named}, args...), strings.NewReader(""), &out, &errs); code != ExitUsage || !strings.Contains(errs.String(), "strings") {
+			t.Errorf("%v of named nodes: exit %d, %s", args, code, errs.String())
+		}
 	}
 }
 
