@@ -57,18 +57,18 @@ func trainNodes(p *policy, r *keyed.Rand) []store.Step {
 }
 
 // trained lists the partitions that hold training nodes: the pinned ones, or
-// all if none are.
+// all if none are or others hold some too.
 func (p *policy) trained() []store.PartitionID {
-	if len(p.Pinned) > 0 {
+	if len(p.Pinned) > 0 && !p.TrainOutside {
 		return p.Pinned
 	}
-	return p.loose
+	return p.with(p.loose)
 }
 
 // rotate is MariusGNN's policy when training nodes do not fit (section 5.2):
 // a random logical partition in memory makes room for a random one not seen yet, until
 // all were in memory. Each partition is trained in a random one of the steps
-// where it is resident.
+// where it is resident; a pinned one in any.
 func rotate(p *policy, r *keyed.Rand) []store.Step {
 	groups, room, err := p.logical(1, 1)
 	if err != nil { // Capacity ≥ 1 always has room for one group
@@ -99,6 +99,10 @@ func rotate(p *policy, r *keyed.Rand) []store.Step {
 			s := &steps[w[r.Below(uint64(len(w)))]]
 			s.Train = append(s.Train, part)
 		}
+	}
+	for _, part := range p.Pinned {
+		s := &steps[r.Below(uint64(len(steps)))]
+		s.Train = append(s.Train, part)
 	}
 	for i := range steps {
 		slices.Sort(steps[i].Train)

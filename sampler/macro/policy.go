@@ -37,6 +37,9 @@ type Config struct {
 	Policy     string
 	Partitions int                 // of the store, pinned ones included
 	Pinned     []store.PartitionID // resident in every step: hubs (hanoi), training nodes (trainnodes)
+	// TrainOutside says of trainnodes that partitions which are not pinned hold training nodes too, as with hubs: then
+	// these are trained as well, in turn.
+	TrainOutside bool
 	// Capacity is the most partitions resident at once, pinned ones not
 	// counted. 0, or as many as there are, means all.
 	Capacity int
@@ -156,7 +159,7 @@ func (p *policy) choose() error {
 		p.steps = hanoi
 	case TrainNodes:
 		p.steps = trainNodes
-		if len(p.Pinned) == 0 && p.Capacity < len(p.loose) {
+		if (len(p.Pinned) == 0 || p.TrainOutside) && p.Capacity < len(p.loose) {
 			p.steps = rotate
 		}
 	case Comet, Beta:

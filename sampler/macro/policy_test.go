@@ -40,6 +40,9 @@ func drawConfig(t *rapid.T) Config {
 	if c.Policy == Hanoi {
 		c.Reuse = rapid.IntRange(ReuseAuto, ReuseMax).Draw(t, "reuse")
 	}
+	if c.Policy == TrainNodes {
+		c.TrainOutside = rapid.Bool().Draw(t, "training nodes outside")
+	}
 	if c.Policy == Comet {
 		c.Order = rapid.SampledFrom([]Order{Balanced, Random}).Draw(t, "order")
 	}
@@ -129,7 +132,7 @@ func checkPlan(t *rapid.T, cfg Config, plan store.Plan) {
 	for p, n := range trained {
 		_, isPinned := slices.BinarySearch(pinned, store.PartitionID(p))
 		want := 1
-		if cfg.Policy == TrainNodes && len(pinned) > 0 && !isPinned {
+		if cfg.Policy == TrainNodes && len(pinned) > 0 && !cfg.TrainOutside && !isPinned {
 			want = 0 // only the pinned ones hold training nodes
 		}
 		if n != want {

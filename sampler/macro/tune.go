@@ -3,6 +3,7 @@ package macro
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/gstore/gstore/store"
@@ -66,6 +67,10 @@ func Choose(t Tuning) (Choice, error) {
 	if auto && c.Policy != Memory {
 		c.Policy = outOfCore(&c, t)
 	}
+	if c.Policy == TrainNodes && len(t.Pinned) > 0 && (t.Train == nil || t.outside() > 0) {
+		c.TrainOutside = true
+		c.because("training nodes lie outside the %d pinned partitions too: all partitions come into memory in turn", len(t.Pinned))
+	}
 	if c.Policy == Memory {
 		if capped {
 			return c, fmt.Errorf("%w: policy memory needs room for all %d partitions, there is room for %d", ErrPlan, loose, t.Capacity)
@@ -100,16 +105,7 @@ func outOfCore(c *Choice, t Tuning) string {
 		c.because("link task: comet, which shuffles examples across steps")
 		return Comet
 	}
-	outside := uint64(0)
-	for _, n := range t.Train {
-		outside += n
-	}
-	for _, p := range t.Pinned {
-		if int(p) < len(t.Train) {
-			outside -= t.Train[p]
-		}
-	}
-	if len(t.Pinned) > 0 && t.Train != nil && outside == 0 {
+	if len(t.Pinned) > 0 && t.Train != nil && t.outside() == 0 {
 		c.because("all training nodes lie in the %d pinned partitions: trainnodes, one step an epoch", len(t.Pinned))
 		return TrainNodes
 	}
@@ -122,6 +118,17 @@ func outOfCore(c *Choice, t Tuning) string {
 		c.because("when the store was made: %s", t.Hubs)
 	}
 	return Hanoi
+}
+
+// outside counts the training nodes that are in no pinned partition.
+func (t *Tuning) outside() uint64 {
+	n := uint64(0)
+	for p, train := range t.Train {
+		if !slices.Contains(t.Pinned, store.PartitionID(p)) {
+			n += train
+		}
+	}
+	return n
 }
 
 // capacity is the largest that fits, or what the caller fixed if that does.

@@ -32,6 +32,8 @@ func TestChoose(t *testing.T) {
 		{"node, one byte short of all", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 299}, Hanoi, 29, 0, "30 would take"},
 		{"hubs", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, Hanoi, 10, 0, "1 pinned partitions of hubs"},
 		{"training nodes pinned", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{0, 1}}, MemoryBytes: 100, Train: append([]uint64{4, 5}, make30(0)[2:]...)}, TrainNodes, 8, 0, "all training nodes"},
+		{"hubs, trainnodes asked", Tuning{Config: Config{Policy: TrainNodes, Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, TrainNodes, 10, 0, "training nodes lie outside"},
+		{"training nodes pinned, of another split", Tuning{Config: Config{Policy: TrainNodes, Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110}, TrainNodes, 10, 0, "training nodes lie outside"},
 		{"link", Tuning{Config: Config{Partitions: 30, Link: true}, MemoryBytes: 100}, Comet, 10, 15, "5 of them in memory at a time"},
 		{"asked capacity", Tuning{Config: Config{Partitions: 30, Capacity: 3}, MemoryBytes: 1000}, Hanoi, 3, 0, "as asked"},
 		{"asked policy", Tuning{Config: Config{Policy: Beta, Partitions: 30}, MemoryBytes: 55}, Beta, 5, 0, "policy beta, as asked"},
@@ -49,8 +51,21 @@ func TestChoose(t *testing.T) {
 			if why := strings.Join(c.Why, "; "); !strings.Contains(why, tt.why) {
 				t.Errorf("why: %s; want %q in it", why, tt.why)
 			}
-			if _, err := New(c.Config); err != nil {
-				t.Errorf("New refuses the choice: %v", err)
+			policy, err := New(c.Config)
+			if err != nil {
+				t.Fatalf("New refuses the choice: %v", err)
+			}
+			// Every training node is trained, whatever was chosen or asked for.
+			trained := map[store.PartitionID]int{}
+			for _, s := range policy.Epoch(0).Steps {
+				for _, p := range s.Train {
+					trained[p]++
+				}
+			}
+			for p, n := range tt.t.Train {
+				if n > 0 && trained[store.PartitionID(p)] != 1 {
+					t.Errorf("partition %d with %d training nodes is trained %d times", p, n, trained[store.PartitionID(p)])
+				}
 			}
 		})
 	}
