@@ -72,7 +72,14 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
   gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
 		Args: exactArgs("INPUT", "STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), e, args[0], args[1])
+			if err := checkPartitioner(cmd.Flags(), o.partitioner, o.labelShare); err != nil {
+				return err
+			}
+			err := o.run(cmd.Context(), e, args[0], args[1])
+			if errors.Is(err, partitioner.ErrOption) || errors.Is(err, ingest.ErrOptions) {
+				return usageError{err} // what the graph had to be read for
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

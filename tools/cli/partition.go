@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
@@ -57,6 +59,9 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 			"  gstore partition papers.gstore --partitioner fennel --hubs auto --mem 16GiB",
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(cmd.Flags()); err != nil {
+				return err
+			}
 			err := runPartition(cmd.Context(), e, args[0], &o)
 			if errors.Is(err, partitioner.ErrOption) {
 				return usageError{err}
@@ -92,13 +97,57 @@ func passesUsage() string {
 	return "fennel, gap: passes over the graph (default " + strconv.Itoa(partitioner.DefaultPasses) + ")"
 }
 
+// check refuses flags that say nothing, or nothing here.
+func (o *partitionOptions) check(f *pflag.FlagSet) error {
+	if o.report {
+		for _, name := range []string{"output", "partitioner", "partitions", "hubs", "order", "passes", "label-share", "slack"} {
+			if f.Changed(name) {
+				return usagef("--report only reads: leave out --%s", name)
+			}
+		}
+	}
+	if o.hubHops < 1 {
+		return usagef("--hops %d: expected the layers of a model, 1 or more", o.hubHops)
+	}
+	if o.partitions < 0 {
+		return usagef("--partitions %d: expected 1 or more, or 0 for as many as there are", o.partitions)
+	}
+	if o.slack == 0 {
+		return usagef("--slack 0: expected more than 0 and at most 1")
+	}
+	return checkPartitioner(f, o.partitioner, o.labelShare)
+}
+
+// checkPartitioner refuses flags of ingest and partition that the partitioner does not look at, and a label share that
+// would stand for the default.
+func checkPartitioner(f *pflag.FlagSet, name string, labelShare float64) error {
+	method, err := partitioner.ParseMethod(name)
+	if err != nil {
+		return usageError{err}
+	}
+	if !(labelShare > 0 && labelShare <= 1) {
+		return usagef("--label-share %g: expected more than 0 and at most 1", labelShare)
+	}
+	for _, flag := range []struct {
+		name string
+		of   []partitioner.Method
+	}{
+		{"order", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP}},
+		{"passes", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP}},
+		{"label-share", []partitioner.Method{partitioner.MethodGAP}},
+		{"slack", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP, partitioner.MethodHDR}},
+	} {
+		if f.Changed(flag.name) && !slices.Contains(flag.of, method) {
+			return usagef("--%s: partitioner %s does not look at it (%v do)", flag.name, method, flag.of)
+		}
+	}
+	return nil
+}
+
 // partitionBaseBytes is what the process takes beside graph and algorithm: runtime, code, buffers of reading.
 const partitionBaseBytes = 48 << 20
 
 func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) (err error) {
-	if o.report && o.output != "" {
-		return usagef("--report only reads: leave out --output")
-	}
 	start := time.Now()
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
@@ -184,7 +233,15 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if hubs != nil {
 		fmt.Fprintln(e.stdout, hubs)
 	}
-	return q.WriteText(e.stdout, 0)
+	if err := q.WriteText(e.stdout, 0); err != nil || o.report {
+		return err
+	}
+	done := fmt.Sprintf("version %d", version)
+	if o.output != "" {
+		done = o.output
+	}
+	_, err = fmt.Fprintf(e.stdout, "%s: %d partitions in %.1f s, peak %s\n", done, q.Partitions, time.Since(start).Seconds(), formatSize(peakRSS()))
+	return err
 }
 
 func isArray(g partitioner.Graph) bool {
@@ -221,7 +278,11 @@ func (o *partitionOptions) hubCount(m *store.Manifest) (uint64, error) {
 	if o.hubs.bytes > 0 {
 		return partitioner.HubCount(o.hubs.bytes, storegraph.NodeBytes(m), m.Nodes)
 	}
-	return uint64(math.Round(o.hubs.share * float64(m.Nodes))), nil
+	n := uint64(math.Round(o.hubs.share * float64(m.Nodes)))
+	if n == 0 && o.hubs.share > 0 {
+		return 0, fmt.Errorf("%w: hubs that are %g of %d nodes are none", partitioner.ErrOption, o.hubs.share, m.Nodes)
+	}
+	return n, nil
 }
 
 // budget divides --mem between the partitioner (or the report, or the hubs after it) and the graph.

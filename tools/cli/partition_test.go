@@ -153,9 +153,31 @@ func mustJSON(t *testing.T, v any) string {
 }
 
 func TestPartitionUsage(t *testing.T) {
+	dir := t.TempDir()
+	in, made, out := filepath.Join(dir, "in"), filepath.Join(dir, "store"), filepath.Join(dir, "out")
+	mustRun(t, "generate", "sbm", in, "--nodes", "1000", "--edges", "4000", "--features", "512", "--quiet")
+	mustRun(t, "ingest", in, made, "--quiet")
 	for _, args := range [][]string{
 		{"partition"},
 		{"partition", "store", "--report", "--output", "x"},
+		{"partition", "store", "--report", "--hubs", "0.1"},
+		{"partition", "store", "--partitioner", "metis"},
+		{"partition", "store", "--partitions", "-1"},
+		{"partition", "store", "--hops", "0"},
+		{"partition", "store", "--slack", "0"},
+		{"partition", "store", "--partitioner", "gap", "--label-share", "0"},
+		{"partition", "store", "--partitioner", "fennel", "--label-share", "0.5"},
+		{"partition", "store", "--partitioner", "random", "--passes", "3"},
+		{"partition", made, "--hubs", "1e-9"},
+		{"partition", made, "--hubs", "1KiB"},
+		{"partition", made, "--hubs", "1GiB"},
+		{"partition", made, "--partitions", "5000"},
+		{"ingest", "../demo/nothing", out, "--partitioner", "random", "--order", "bfs"},
+		{"ingest", "../demo/nothing", out, "--partitioner", "gap", "--label-share", "0"},
+		{"ingest", "../demo/nothing", out, "--hubs", "0.6"},
+		{"ingest", in, out, "--partitions", "5000"},
+		{"ingest", in, out, "--hubs", "1KiB"},
+		{"ingest", in, out, "--hubs", "1e-9"},
 	} {
 		var out, errs bytes.Buffer
 		if code := Run(context.Background(), args, strings.NewReader(""), &out, &errs); code != ExitUsage {
