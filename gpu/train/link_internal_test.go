@@ -98,14 +98,17 @@ func TestExamples(t *testing.T) {
 		{"between", []store.Bucket{{Src: 5, Dst: 2}, {Src: 2, Dst: 5}}, []edge{{1, 4, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}}},
 		{"none", nil, nil},
 	} {
-		x := newExamples(linkMacroBatch(c.buckets...))
-		var got []edge
-		for k := range x.n {
-			s, d, r := x.edge(k)
-			got = append(got, edge{s, d, r})
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: edges %v, expected %v", c.name, got, c.want)
+		var room []place
+		for most := range 12 {
+			x := newExamples(linkMacroBatch(c.buckets...), room, uint64(most+1))
+			var got []edge
+			for k := range x.n {
+				s, d, r := x.edge(k)
+				got = append(got, edge{s, d, r})
+			}
+			if room = x.places; !slices.Equal(got, c.want) || len(room) > most+1 {
+				t.Errorf("%s: edges %v by %d places, expected %v by %d at most", c.name, got, len(room), c.want, most+1)
+			}
 		}
 	}
 }
@@ -123,7 +126,7 @@ func TestLinkSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := newExamples(mb)
+	x := newExamples(mb, nil, placesMax)
 	s := &linkSource{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, chunks: chunks, pool: pool}
 	if s.Batches() != 3 {
 		t.Fatalf("%d batches of 9 edges by 4, expected 3", s.Batches())
@@ -207,7 +210,7 @@ func TestHideBatchEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := newExamples(mb)
+	x := newExamples(mb, nil, placesMax)
 	type edge struct{ dst, src, relation uint32 }
 	// read returns the edges of every batch's neighbourhoods, and the batches' own both ways.
 	read := func(hide bool) (blocks, own []map[edge]int) {

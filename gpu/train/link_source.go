@@ -1,7 +1,7 @@
 package train
 
 import (
-	"sort"
+	"slices"
 	"unsafe"
 
 	"github.com/gstore/gstore/sampler/keyed"
@@ -10,74 +10,120 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// examples are the edges of a macro-batch that its step trains, those of Step.Buckets: runs
-// of neighbours in the adjacency, not copies of edges. Edge k is found by bisection. They are numbered
-// by destination's partition and internal id, whatever slots the partitions lie in.
+// examples are the edges of a macro-batch that its step trains, those of Step.Buckets, numbered
+// by destination's partition and internal id, whatever slots the partitions lie in. No edge is copied: of every so
+// many it is known where in the adjacency they are, and others are found by walking on from there.
 type examples struct {
-	in   *store.Adjacency
-	runs []run
-	n    uint64
+	in         *store.Adjacency
+	partitions []store.ResidentPartition
+	trained    []bool // [source × destination], by position in partitions; nil: all
+	every      uint64 // edges from one place to the next
+	places     []place
+	n          uint64
 }
 
-// run is neighbours Indices[begin:…] of one destination, up to the next run's first.
-type run struct {
-	first uint64 // number of its first edge
-	begin int64
-	dst   uint32
+// place is an edge in the adjacency.
+type place struct {
+	at  int64  // its neighbour's, in Indices
+	dst uint32 // its row
+	to  uint32 // that row's partition, by position
 }
 
-func newExamples(mb *store.MacroBatch) *examples {
-	x := &examples{in: mb.In}
-	trained := make(map[store.Bucket]bool, len(mb.Step.Buckets))
-	for _, b := range mb.Step.Buckets {
-		trained[b] = true
-	}
-	all := len(trained) == len(mb.Partitions)*len(mb.Partitions)
-	add := func(begin, end int64, dst uint32) {
-		if end > begin {
-			x.runs = append(x.runs, run{x.n, begin, dst})
-			x.n += uint64(end - begin)
-		}
-	}
+// placesMax bounds the memory of places, 1 MiB: an entry for each edge of a small step, one for 900 of them where
+// 60 million are resident.
+const placesMax = 1 << 16
+
+// newExamples looks at the edges of mb once and keeps at most so many places, in the room of an earlier step's, which may be nil.
+func newExamples(mb *store.MacroBatch, room []place, most uint64) *examples {
+	x := &examples{in: mb.In, partitions: mb.Partitions, places: room[:0]}
+	n, edges := len(mb.Partitions), uint64(0)
 	for _, to := range mb.Partitions {
-		for dst := to.Base; dst < to.Base+to.Nodes; dst++ {
-			span := mb.In.Spans[dst]
-			if all {
-				add(span.Begin, span.End, dst)
-				continue
-			}
-			for k := span.Begin; k < span.End; {
-				from := partitionOf(mb.Partitions, mb.In.Indices[k])
-				begin := k
-				for k++; k < span.End && mb.In.Indices[k]-from.Base < from.Nodes; k++ {
-				}
-				if trained[store.Bucket{Src: from.ID, Dst: to.ID}] {
-					add(begin, k, dst)
-				}
-			}
+		for _, span := range mb.In.Spans[to.Base : to.Base+to.Nodes] {
+			edges += uint64(span.End - span.Begin)
 		}
 	}
+	x.every = max(1, (edges+most-1)/most)
+	x.places = slices.Grow(x.places, int((edges+x.every-1)/x.every))
+	if len(mb.Step.Buckets) < n*n {
+		x.trained = make([]bool, n*n)
+		position := make(map[store.PartitionID]int, n)
+		for i, p := range mb.Partitions {
+			position[p.ID] = i
+		}
+		for _, b := range mb.Step.Buckets {
+			x.trained[position[b.Src]*n+position[b.Dst]] = true
+		}
+	}
+	x.walk(place{at: -1}, func(p place, end int64) bool {
+		for k := (x.n + x.every - 1) / x.every * x.every; k < x.n+uint64(end-p.at); k += x.every {
+			x.places = append(x.places, place{p.at + int64(k-x.n), p.dst, p.to})
+		}
+		x.n += uint64(end - p.at)
+		return true
+	})
 	return x
 }
 
-func partitionOf(ps []store.ResidentPartition, row uint32) store.ResidentPartition {
-	for _, p := range ps {
-		if row-p.Base < p.Nodes { // rows below Base wrap around
-			return p
+// walk calls f with trained edges in order until it returns false: with the first of edges that lie
+// next to each other and lead to one row, and where they end. It begins at from, or with the first edge of all if from.at is −1.
+func (x *examples) walk(from place, f func(p place, end int64) bool) {
+	for to := from.to; int(to) < len(x.partitions); to++ {
+		p := x.partitions[to]
+		dst := p.Base
+		if from.at >= 0 {
+			dst = from.dst
+		}
+		for ; dst < p.Base+p.Nodes; dst++ {
+			span := x.in.Spans[dst]
+			if from.at >= 0 {
+				span.Begin, from.at = from.at, -1
+			}
+			for span.Begin < span.End {
+				end, trained := x.run(span.Begin, span.End, to)
+				if trained && !f(place{span.Begin, dst, to}, end) {
+					return
+				}
+				span.Begin = end
+			}
 		}
 	}
-	return store.ResidentPartition{Base: row, Nodes: 1} // not in the macro-batch: an edge of no bucket
+}
+
+// run returns where the edges from the source partition of the first one end, before end, and whether they are trained.
+func (x *examples) run(begin, end int64, to uint32) (int64, bool) {
+	if x.trained == nil {
+		return end, true
+	}
+	row := x.in.Indices[begin]
+	for i, p := range x.partitions {
+		if row-p.Base >= p.Nodes { // rows below Base wrap around
+			continue
+		}
+		k := begin + 1
+		for k < end && x.in.Indices[k]-p.Base < p.Nodes {
+			k++
+		}
+		return k, x.trained[i*len(x.partitions)+int(to)]
+	}
+	return begin + 1, false // not in the macro-batch: an edge of no bucket
 }
 
 // edge returns edge k < n.
 func (x *examples) edge(k uint64) (src, dst uint32, relation uint16) {
-	i := sort.Search(len(x.runs), func(i int) bool { return x.runs[i].first > k }) - 1
-	r := &x.runs[i]
-	at := r.begin + int64(k-r.first)
-	if x.in.Relations != nil {
-		relation = x.in.Relations[at]
-	}
-	return x.in.Indices[at], r.dst, relation
+	left := int64(k % x.every)
+	x.walk(x.places[k/x.every], func(p place, end int64) bool {
+		if left >= end-p.at {
+			left -= end - p.at
+			return true
+		}
+		at := p.at + left
+		if x.in.Relations != nil {
+			relation = x.in.Relations[at]
+		}
+		src, dst = x.in.Indices[at], p.dst
+		return false
+	})
+	return src, dst, relation
 }
 
 // linkSource makes the batches of a pass over a macro-batch's examples, in an order keyed

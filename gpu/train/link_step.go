@@ -40,6 +40,7 @@ type linkTrainer struct {
 	negatives *negative.Sampler
 	edges     uint64  // of an epoch
 	degrees   []int32 // of a batch's sources, where the encoder reads degrees
+	places    []place // of a step's examples: room for the next step's
 }
 
 func newLinkTrainer(ctx context.Context, dev gpu.Device, cfg *LinkConfig, m *store.Manifest) (_ *linkTrainer, err error) {
@@ -85,7 +86,8 @@ func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.Macro
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
-	x := newExamples(mb)
+	x := newExamples(mb, t.places, placesMax)
+	t.places = x.places
 	defer t.loader.Stop() // after an error too, before mb is gone
 	relations := t.model.Config().Relations
 	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {

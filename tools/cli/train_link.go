@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -135,6 +136,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	if o.save != "" {
 		return usagef("--save: embeddings stay in the store, as table %s: write them to files with gstore export --what embeddings", cmp.Or(cfg.Table, "embeddings"))
 	}
+	defer limitHeap(o.mem)()
 	started := time.Now()
 	hooks := linkHooks(e)
 	if o.metrics != "" {
@@ -165,6 +167,16 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	printProfile(e, s.Profile)
 	fmt.Fprintf(e.stdout, "embeddings: table %s of the store; %s written, %d checkpoints (%s)\n", s.Table, formatSize(s.BytesWritten), s.Checkpoints, formatSize(s.CheckpointBytes))
 	return nil
+}
+
+// limitHeap keeps garbage out of a budget, until the returned function is called: of the 64 MiB that link prediction
+// counts for the program, 32 are the heap's. Plans of thousands of partitions, for large budgets, take more.
+func limitHeap(mem sizeFlag) func() {
+	if mem == 0 {
+		return func() {}
+	}
+	old := debug.SetMemoryLimit(max(32<<20, int64(mem)/16))
+	return func() { debug.SetMemoryLimit(old) }
 }
 
 func recordLink(ctx context.Context, dir string, started time.Time, r *train.LinkResult) error {
