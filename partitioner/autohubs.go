@@ -10,7 +10,7 @@ import (
 const (
 	autoHubShareMax = 1. / 64 // of the nodes
 	autoResidentMin = 2       // partitions: with fewer there is nothing to give up for hubs
-	autoGainMin     = 1.02    // times as many walks must stay in memory with hubs; less is a tie
+	autoOddsMin     = 1.25    // times the odds that a walk stays in memory without hubs; less has cost accuracy (docs/design.md)
 )
 
 // HubChoice is what [AutoHubs] decided, with the numbers that decided.
@@ -28,8 +28,11 @@ type HubChoice struct {
 	Training uint64 `json:"training_nodes"`
 }
 
-// pays reports whether hubs keep clearly more walks in memory.
-func (c HubChoice) pays() bool { return c.With >= autoGainMin*c.Without && c.With > 0 }
+// pays reports whether hubs keep clearly more walks in memory: by odds, since what is little at half of all walks is
+// all there is at a fiftieth.
+func (c HubChoice) pays() bool {
+	return c.With > c.Without && c.With*(1-c.Without) >= autoOddsMin*c.Without*(1-c.With)
+}
 
 // String says what was chosen, and why.
 func (c HubChoice) String() string {
@@ -45,13 +48,13 @@ func (c HubChoice) String() string {
 	case c.Hubs > 0:
 		return fmt.Sprintf("%d hubs: with them %s", c.Hubs, shares)
 	case c.With >= c.Without:
-		return fmt.Sprintf("no hubs: with %d nodes pinned %s: a tie, since %.3g %% more would count", c.Candidates, shares, 100*(autoGainMin-1))
+		return fmt.Sprintf("no hubs: with %d nodes pinned %s: too little, the odds must grow by %.0f %%", c.Candidates, shares, 100*(autoOddsMin-1))
 	}
 	return fmt.Sprintf("no hubs: with %d nodes pinned %s", c.Candidates, shares)
 }
 
 // AutoHubs is [SelectHubs] where that keeps clearly more of training nodes' neighbourhoods in the same
-// memory (2 % more walks than without), else a: hubs take the room of other partitions'
+// memory (odds a quarter larger), else a: hubs take the room of other partitions'
 // nodes, and training nodes among them lose the neighbours that their partition kept together. Where degrees are
 // alike that costs what it gives.
 //

@@ -93,14 +93,16 @@ func TestAutoHubs(t *testing.T) {
 	}
 }
 
-// TestHubsPay: neither a tie nor a hair more counts, and the line says so.
+// TestHubsPay: neither a tie nor a little more counts, and the line says so.
 func TestHubsPay(t *testing.T) {
-	for _, c := range []struct {
+	for _, c := range []struct { // the shares of docs/design.md
 		without, with float64
 		pays, tie     bool
 	}{
 		{.477, .477, false, true}, {.552, .544, false, false}, {.486, .494, false, true},
-		{.520, .629, true, false}, {.118, .467, true, false}, {0, 0, false, true}, {0, .1, true, false},
+		{.298, .309, false, true}, {.285, .319, false, true}, {.683, .721, false, true},
+		{.520, .629, true, false}, {.522, .638, true, false}, {.118, .467, true, false}, {.026, .075, true, false},
+		{0, 0, false, true}, {0, .1, true, false}, {1, 1, false, true},
 	} {
 		choice := HubChoice{Candidates: 7, With: c.with, Without: c.without, Hops: 2, Resident: 8, Partitions: 64, Training: 1}
 		if choice.pays() != c.pays {
@@ -109,7 +111,7 @@ func TestHubsPay(t *testing.T) {
 		if choice.pays() {
 			choice.Hubs = 7
 		}
-		if said := strings.Contains(choice.String(), "a tie"); said != c.tie {
+		if said := strings.Contains(choice.String(), "too little"); said != c.tie {
 			t.Errorf("from %v to %v: %v", c.without, c.with, choice)
 		}
 	}
