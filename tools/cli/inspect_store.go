@@ -27,6 +27,10 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 	if err != nil {
 		return err
 	}
+	tables, err := store.DescribeTables(ctx, dir, store.Options{})
+	if err != nil {
+		return err
+	}
 	engine, why, err := blockio.New("auto", blockio.Options{})
 	if err != nil {
 		return err
@@ -48,7 +52,7 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 		}
 	}
 	if e.json {
-		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "io_engine": engine.Name(), "io_engine_why": why,
+		e.event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "tables": tables, "io_engine": engine.Name(), "io_engine_why": why,
 			"sizes": sizes, "degrees": degrees,
 			"reads": map[string]any{"gap_bytes": reads.GapBytes, "request_bytes": reads.RequestBytes, "queue_depth": reads.Depth, "why": reads.Why}})
 		return nil
@@ -60,6 +64,7 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 	printHistograms(w, m, sizes, degrees)
 	printColumns(w, s)
 	printFiles(w, m)
+	printTables(w, tables)
 	printHistory(w, h, o.elements)
 	return w.Flush()
 }
@@ -205,6 +210,19 @@ func printFiles(w io.Writer, m *store.Manifest) {
 	fmt.Fprintln(w, "\nfile\tbytes\tfooter checksum")
 	for _, f := range m.Files {
 		fmt.Fprintf(w, "%s\t%d\t%08x\n", f.Name, f.Size, f.FooterChecksum)
+	}
+}
+
+// printTables lists the embedding tables, which belong to no version's files.
+func printTables(w io.Writer, tables []store.TableInfo) {
+	if len(tables) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\ntable\tversion\trow\tbytes\tcheckpoints")
+	for _, t := range tables {
+		first, last := t.Checkpoints[0], t.Checkpoints[len(t.Checkpoints)-1]
+		fmt.Fprintf(w, "%s\t%d\t%d × %d float32\t%s\t%d to %d of at most %d, the last of %s\n", t.Name, t.Version, 1+t.States, t.Dim, sizeText(t.Bytes),
+			first.Number, last.Number, t.Keep, last.Created.Format(time.RFC3339))
 	}
 }
 

@@ -57,7 +57,7 @@ how many partitions a fresh ingest had better make.`,
 	f := cmd.Flags()
 	f.StringVar(&o.task, "task", "auto", "auto, node or link")
 	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
-	f.Var(&o.mem, "mem", "memory for the partition buffer, such as 4GiB (default: no bound)")
+	f.Var(&o.mem, "mem", "memory for the partition buffer alone, such as 4GiB; train's --mem is the whole run's (default: no bound)")
 	f.IntVar(&o.dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
 	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
 	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: so many that four fit in memory)")

@@ -97,6 +97,9 @@ func TestEvalCheckpoint(t *testing.T) {
 	if again := eval(); again["checkpoint"] != last["checkpoint"] || again["test_mrr"] != last["test_mrr"] {
 		t.Errorf("after checkpoint 3 was ranked: %v, before: %v", again, last)
 	}
+	if _, stdout, _ := runCommand(t, "inspect", dir); !strings.Contains(stdout, "3 to 4 of at most 2") || !strings.Contains(stdout, "2 × 8 float32") {
+		t.Errorf("inspect does not show the table: %s", stdout)
+	}
 	var files [2][]byte
 	for i, checkpoint := range []string{"3", "0"} {
 		out := filepath.Join(t.TempDir(), "out")
