@@ -8,7 +8,7 @@ import (
 )
 
 // WriteText prints the quality for people: figures, and a bar for every partition, or for every group of them
-// when there are more than rows (default 16).
+// when there are more than rows (default 16), with its mean label divergence.
 func (q *Quality) WriteText(w io.Writer, rows int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "nodes %d  edges %d  partitions %d", q.Nodes, q.Edges, q.Partitions-q.Pinned)
@@ -33,20 +33,33 @@ func (q *Quality) WriteText(w io.Writer, rows int) error {
 	}
 	n := len(q.KeptByPartition)
 	step := max((n+rows-1)/rows, 1)
-	b.WriteString("neighbours kept, by partition\n")
+	b.WriteString("neighbours kept")
+	if q.Labels > 0 {
+		b.WriteString(", and label divergence")
+	}
+	b.WriteString(", by partition\n")
 	for p := 0; p < n; p += step {
 		end := min(p+step, n)
-		mean := 0.0
-		for _, s := range q.KeptByPartition[p:end] {
-			mean += s / float64(end-p)
-		}
+		kept := mean(q.KeptByPartition[p:end])
 		name := fmt.Sprint(p)
 		if end > p+1 {
 			name = fmt.Sprintf("%d–%d", p, end-1)
 		}
-		bar := int(math.Round(40 * mean))
-		fmt.Fprintf(&b, "%11s %s%s %5.1f %%\n", name, strings.Repeat("█", bar), strings.Repeat("·", 40-bar), 100*mean)
+		bar := int(math.Round(40 * kept))
+		fmt.Fprintf(&b, "%11s %s%s %5.1f %%", name, strings.Repeat("█", bar), strings.Repeat("·", 40-bar), 100*kept)
+		if q.Labels > 0 {
+			fmt.Fprintf(&b, "  %.3f", mean(q.PartitionLabels.Each[p:end]))
+		}
+		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
 }

@@ -66,7 +66,7 @@ func hdr(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 			largest = max(largest, float64(n))
 		}
 		o.Progress(Pass{
-			Method: MethodHDR, Pass: 1, Cycle: 1, Moved: nodes, CutRate: -1,
+			Method: MethodHDR, Pass: 1, Cycle: 1, Edges: g.Entries() / 2, Moved: nodes, CutRate: -1,
 			Largest: largest * float64(k) / max(float64(nodes-hubs), 1),
 		})
 	}

@@ -101,6 +101,7 @@ type Pass struct {
 	Pass    int     // from 1
 	Level   int     // 0 = single nodes were placed, higher = groups of them
 	Cycle   int     // of coarsening and refining, from 1
+	Edges   uint64  // edges of the graph, each of which the pass met
 	Moved   uint64  // nodes that changed partition
 	CutRate float64 // share of edges between partitions, as nodes saw them when they were placed; −1 = not counted
 	Largest float64 // largest partition / average

@@ -259,7 +259,9 @@ func TestHDRBalancesDegrees(t *testing.T) {
 
 func TestInfluenceOnPath(t *testing.T) {
 	// 0 – 1 – 2, training node 0. By hand, where 1 and 2 are another partition's: all that leaves 0 counts
-	// from then on, (0,0,0) → (0,1/2,0) → (1/8,1/4+1/4,1/8). Where 1 is of 0's: only what reaches 2, 1/2 · 1/4.
+	// from then on, (0,0,0) → (0,1/2,0) → (1/8,1/4+1/4,1/8) → (1/16+1/8,1/4+1/16+1/16+1/8,1/16+1/8), where the last
+	// 1/8 of node 1 left 0 in the third hop. Where 1 is of 0's: what reaches 2, 1/2 · 1/4, and in a third
+	// hop (0,1/16,1/16) of that and a quarter of the 1/2 that are in 1 and have not left.
 	g, err := NewCSR([]uint64{0, 1, 3, 4}, []uint32{1, 0, 2, 1})
 	if err != nil {
 		t.Fatal(err)
@@ -268,9 +270,9 @@ func TestInfluenceOnPath(t *testing.T) {
 		part []blocks.PartitionID
 		want [][]float32 // by hops
 	}{
-		{[]blocks.PartitionID{0, 1, 1}, [][]float32{{0, 0, 0}, {0, .5, 0}, {.125, .5, .125}}},
-		{[]blocks.PartitionID{0, 0, 1}, [][]float32{{0, 0, 0}, {0, 0, 0}, {0, 0, .125}}},
-		{[]blocks.PartitionID{0, 0, 0}, [][]float32{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}},
+		{[]blocks.PartitionID{0, 1, 1}, [][]float32{{0, 0, 0}, {0, .5, 0}, {.125, .5, .125}, {.1875, .5, .1875}}},
+		{[]blocks.PartitionID{0, 0, 1}, [][]float32{{0, 0, 0}, {0, 0, 0}, {0, 0, .125}, {0, .0625, .1875}}},
+		{[]blocks.PartitionID{0, 0, 0}, [][]float32{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}},
 	} {
 		for hops, want := range c.want {
 			if x := influence(t, g, []uint16{1, 0, 0}, c.part, hops); !slices.Equal(x, want) {

@@ -33,8 +33,10 @@ type Spread struct {
 // Divergence is the total variation distance, 0 to 1, between the labels of some training
 // nodes and of all: the share of them that would need another label.
 type Divergence struct {
-	Mean float64 `json:"mean"`
+	Mean float64 `json:"mean"` // partitions count by their training nodes
 	Max  float64 `json:"max"`
+	// Each is of every partition that is not pinned, by its id (0 without training nodes), or of every macro-batch drawn.
+	Each []float64 `json:"each,omitempty"`
 }
 
 // Quality is what an assignment means for training out of core.
@@ -59,8 +61,9 @@ type Quality struct {
 	// further ones are estimated by walks, and left out for a graph without random access.
 	ResidentShare []float64 `json:"resident_share"`
 
-	Labels           int        `json:"labels"`
-	PartitionLabels  Divergence `json:"partition_label_divergence"`
+	Labels          int        `json:"labels"`
+	PartitionLabels Divergence `json:"partition_label_divergence"`
+	// MacroBatchLabels are of 64 random macro-batches of Resident partitions.
 	MacroBatchLabels Divergence `json:"macrobatch_label_divergence"`
 
 	NodeSpread     Spread `json:"node_spread"`
@@ -283,13 +286,12 @@ func (m *measure) divergence() (partitions, macroBatches Divergence) {
 	}
 	row := func(p int) []float64 { return m.byLabel[p*m.labels : (p+1)*m.labels] }
 	weight := 0.0
-	for p := range m.k {
-		if m.training[p] > 0 { // by its training nodes: a partition with few matters little
-			d := totalVariation(row(p), all)
-			partitions.Mean += d * m.training[p]
-			partitions.Max = max(partitions.Max, d)
-			weight += m.training[p]
-		}
+	for p := range m.k { // by its training nodes: a partition with few matters little
+		d := totalVariation(row(p), all)
+		partitions.Mean += d * m.training[p]
+		partitions.Max = max(partitions.Max, d)
+		partitions.Each = append(partitions.Each, d)
+		weight += m.training[p]
 	}
 	partitions.Mean /= max(weight, 1)
 	sum := make([]float64, m.labels)
@@ -304,6 +306,7 @@ func (m *measure) divergence() (partitions, macroBatches Divergence) {
 		d := totalVariation(sum, all)
 		macroBatches.Mean += d / macroBatchDraws
 		macroBatches.Max = max(macroBatches.Max, d)
+		macroBatches.Each = append(macroBatches.Each, d)
 	}
 	return
 }

@@ -110,7 +110,7 @@ func (r *restreamer) run(cycle, level int, weight float64, visit func() error) e
 	}
 	if r.o.Progress != nil {
 		r.o.Progress(Pass{
-			Method: r.o.Method, Pass: r.pass, Level: level, Cycle: cycle, Moved: r.s.moved,
+			Method: r.o.Method, Pass: r.pass, Level: level, Cycle: cycle, Edges: r.g.Entries() / 2, Moved: r.s.moved,
 			CutRate: 1 - float64(r.s.kept)/max(float64(r.g.Entries()), 1),
 			Largest: float64(r.s.largest()) / r.s.whole,
 		})

@@ -25,7 +25,12 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	o := partitioner.Options{
 		Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: r.state.Nodes, HubFraction: r.o.Hubs,
 		Order: r.o.Order, Passes: r.o.Passes, LabelShare: r.o.LabelShare,
-		Progress: func(partitioner.Pass) { r.tick(1) },
+		Progress: func(p partitioner.Pass) {
+			r.tick(1)
+			if r.o.Passed != nil {
+				r.o.Passed(p)
+			}
+		},
 	}
 	if _, file := o.Method.File(); file {
 		o.Partitions = r.o.Partitions // 0: as many as the file names

@@ -70,6 +70,8 @@ type Options struct {
 	// Progress, if not nil, is told what is done; it is called often, from
 	// several goroutines, and must be quick.
 	Progress func(Progress)
+	// Passed, if not nil, is told what each pass of the partitioner did, after it.
+	Passed func(partitioner.Pass)
 	// Note is kept in the version's manifest.
 	Note string
 }

@@ -254,7 +254,7 @@ func (o *ingestOptions) ingest(ctx context.Context, e *env, input, dir string, i
 	}
 	defer func() { _ = src.Close() }()
 	bar := ingestProgress{e: e}
-	in.Progress = bar.tell
+	in.Progress, in.Passed = bar.tell, bar.passed
 	defer bar.close()
 	return ingest.Run(ctx, dir, src, in)
 }
@@ -265,6 +265,8 @@ type ingestProgress struct {
 	mu    sync.Mutex
 	phase string
 	bar   *progressbar.ProgressBar
+	// passes are of the phase that partitions.
+	passes passReport
 }
 
 func (p *ingestProgress) tell(x ingest.Progress) {
@@ -275,9 +277,17 @@ func (p *ingestProgress) tell(x ingest.Progress) {
 			_ = p.bar.Finish()
 		}
 		p.phase, p.bar = x.Phase, p.e.progress(x.Total, x.Phase+" ("+x.Unit+")")
+		p.passes = passReport{e: p.e, last: time.Now()}
 		p.e.event("phase", map[string]any{"phase": x.Phase})
 	}
 	_ = p.bar.Set64(x.Done)
+}
+
+// passed says on the phase's bar what a pass of the partitioner did.
+func (p *ingestProgress) passed(x partitioner.Pass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bar.Describe(p.passes.tell(x))
 }
 
 func (p *ingestProgress) close() {

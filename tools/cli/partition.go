@@ -318,16 +318,9 @@ func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitione
 		return a, nil, err
 	}
 	bar := e.progress(-1, "partition")
-	last := time.Now()
+	passes := passReport{e: e, last: time.Now()}
 	po.Progress = func(p partitioner.Pass) {
-		seconds := time.Since(last).Seconds()
-		last = time.Now()
-		e.event("pass", map[string]any{
-			"seconds": seconds, "edges_per_second": float64(g.Entries()/2) / max(seconds, 1e-9),
-			"method": p.Method, "pass": p.Pass, "level": p.Level, "cycle": p.Cycle,
-			"moved": p.Moved, "cut_rate": p.CutRate, "largest_over_mean": p.Largest,
-		})
-		bar.Describe(fmt.Sprintf("pass %d, level %d: %.1f %% cut, %d nodes moved", p.Pass, p.Level, 100*p.CutRate, p.Moved))
+		bar.Describe(passes.tell(p))
 		_ = bar.Add(1)
 	}
 	a, err := partitioner.Partition(ctx, g, po)
