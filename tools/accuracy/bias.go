@@ -13,6 +13,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -41,6 +42,7 @@ type biasPoint struct {
 	Logical    int       `json:"logical,omitempty"` // of comet
 	MRR        []float64 `json:"mrr"`               // filtered, test, by seed
 	Mean       float64   `json:"mean"`
+	SD         float64   `json:"sd"`   // sample deviation; 0 for one seed
 	Bias       float64   `json:"bias"` // mean over epochs and seeds; 0 in memory
 	BytesEpoch int64     `json:"read_per_epoch"`
 	Written    int64     `json:"written_per_epoch"`
@@ -95,7 +97,7 @@ func (o *biasOptions) run(ctx context.Context, asJSON bool) (err error) {
 		if x.Logical > 0 {
 			logical = strconv.Itoa(x.Logical)
 		}
-		fmt.Printf("| %s | %d | %d | %s | %.3f | %.4f | %.1f MiB | %.1f MiB |\n", x.Plan, x.Partitions, x.Buffer, logical, x.Bias, x.Mean,
+		fmt.Printf("| %s | %d | %d | %s | %.3f | %.4f ± %.4f | %.1f MiB | %.1f MiB |\n", x.Plan, x.Partitions, x.Buffer, logical, x.Bias, x.Mean, x.SD,
 			float64(x.BytesEpoch)/(1<<20), float64(x.Written)/(1<<20))
 	}
 	if o.output == "" {
@@ -123,14 +125,20 @@ func (o *biasOptions) train(ctx context.Context, work string, x *biasPoint) erro
 			return err
 		}
 		x.MRR = append(x.MRR, s.TestMRR)
-		x.Mean += s.TestMRR / float64(o.seeds)
 		x.Bias += s.Bias / float64(o.seeds)
 		x.BytesEpoch, x.Written = s.BytesRead/int64(o.epochs), s.BytesWritten/int64(o.epochs)
 	}
+	x.Mean, x.SD = meanSD(x.MRR)
 	return nil
 }
 
-// drawBias writes the plot: a curve over l for each p of comet, beta's points, and in memory as a line.
+// withDeviation are points with error bars.
+type withDeviation struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+// drawBias writes the plot: a curve over l for each p of comet, beta's points, and in memory as a line; bars are sample deviations.
 func drawBias(points []biasPoint, output string) error {
 	// Distinguishable in any kind of sight (Okabe and Ito).
 	colors := []color.Color{color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255},
@@ -143,27 +151,42 @@ func drawBias(points []biasPoint, output string) error {
 	var betas plotter.XYs
 	var betaNames []string
 	top := 0.0
+	var deviations withDeviation
 	for _, x := range points {
 		at := plotter.XY{X: x.Bias, Y: x.Mean}
 		top = max(top, x.Bias)
+		if x.SD > 0 && x.Plan != "memory" {
+			deviations.XYs, deviations.YErrors = append(deviations.XYs, at), append(deviations.YErrors, struct{ Low, High float64 }{x.SD, x.SD})
+		}
 		switch x.Plan {
 		case "comet":
 			if curves[x.Partitions] == nil {
 				order = append(order, x.Partitions)
 			}
 			curves[x.Partitions] = append(curves[x.Partitions], at)
-			names[x.Partitions] = append(names[x.Partitions], fmt.Sprintf(" l=%d", x.Logical))
+			names[x.Partitions] = append(names[x.Partitions], fmt.Sprintf("  l=%d  ", x.Logical))
 		case "beta":
-			betas, betaNames = append(betas, at), append(betaNames, fmt.Sprintf(" p=%d", x.Partitions))
+			betas, betaNames = append(betas, at), append(betaNames, fmt.Sprintf("  p=%d  ", x.Partitions))
 		}
 	}
-	label := func(xys plotter.XYs, texts []string) error {
+	label := func(xys plotter.XYs, texts []string, align text.XAlignment) error {
 		l, err := plotter.NewLabels(plotter.XYLabels{XYs: xys, Labels: texts})
-		if err == nil {
-			l.Offset = vg.Point{X: vg.Points(2), Y: vg.Points(4)}
-			p.Add(l)
+		if err != nil {
+			return err
 		}
-		return err
+		for i := range l.TextStyle {
+			l.TextStyle[i].XAlign, l.TextStyle[i].YAlign = align, text.YCenter
+		}
+		p.Add(l)
+		return nil
+	}
+	if len(deviations.XYs) > 0 {
+		bars, err := plotter.NewYErrorBars(deviations)
+		if err != nil {
+			return err
+		}
+		bars.Color = color.Gray{160}
+		p.Add(bars)
 	}
 	for i, n := range order {
 		line, dots, err := plotter.NewLinePoints(curves[n])
@@ -173,7 +196,8 @@ func drawBias(points []biasPoint, output string) error {
 		line.Color, dots.Color, dots.Shape, dots.Radius = colors[i%len(colors)], colors[i%len(colors)], draw.CircleGlyph{}, vg.Points(3)
 		p.Add(line, dots)
 		p.Legend.Add(fmt.Sprintf("COMET, p=%d", n), line, dots)
-		if err := label(curves[n], names[n]); err != nil {
+		align := []text.XAlignment{text.XLeft, text.XRight}[(len(order)-1-i)%2] // neighbours' points lie close
+		if err := label(curves[n], names[n], align); err != nil {
 			return err
 		}
 	}
@@ -185,7 +209,7 @@ func drawBias(points []biasPoint, output string) error {
 		dots.Shape, dots.Radius, dots.Color = draw.CrossGlyph{}, vg.Points(4), color.Black
 		p.Add(dots)
 		p.Legend.Add("BETA", dots)
-		if err := label(betas, betaNames); err != nil {
+		if err := label(betas, betaNames, text.XLeft); err != nil {
 			return err
 		}
 	}
@@ -206,7 +230,7 @@ func drawBias(points []biasPoint, output string) error {
 	p.X.Min, p.X.Max = 0, max(top*1.08, .01)
 	p.Legend.Left = true
 	p.Legend.Padding = vg.Points(4)
-	if err := p.Save(18*vg.Centimeter, 12*vg.Centimeter, output); err != nil {
+	if err := p.Save(20*vg.Centimeter, 15*vg.Centimeter, output); err != nil {
 		return fmt.Errorf("plot %s: %w", output, err)
 	}
 	return nil
