@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -17,6 +18,33 @@ func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst 
 		return nil, err
 	}
 	return s.readExtent(ctx, f, e, dst)
+}
+
+// TrainingNodes counts the training nodes of each partition by a split column ("" = the first). The manifest knows those
+// of the first; another's column is read, a byte a node.
+func (s *Store) TrainingNodes(ctx context.Context, split string) ([]uint64, error) {
+	m := s.Manifest()
+	column, err := m.SplitColumn(split)
+	if err != nil {
+		return nil, err
+	}
+	first, err := m.SplitColumn("")
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]uint64, len(m.Partitions))
+	var buf []byte
+	for p := range counts {
+		if column.Name == first.Name {
+			counts[p] = m.Partitions[p].Train
+			continue
+		}
+		if buf, err = s.ReadColumn(ctx, column.Name, PartitionID(p), buf); err != nil {
+			return nil, err
+		}
+		counts[p] = uint64(bytes.Count(buf, []byte{SplitTrain}))
+	}
+	return counts, nil
 }
 
 // ReadRow reads the topology row of dst partition p, checked, into dst, which

@@ -227,10 +227,8 @@ func choosePlan(ctx context.Context, st *store.Store, cfg *Config, o store.Macro
 			Undirected: m.Schema.Undirected, Reuse: cfg.Reuse, Seed: cfg.Seed},
 		MemoryBytes: o.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(),
 	}
-	if first, err := m.SplitColumn(""); err == nil && (cfg.Split == "" || cfg.Split == first.Name) {
-		for _, p := range m.Partitions { // the manifest counts those of the first split
-			t.Train = append(t.Train, p.Train)
-		}
+	if t.Train, err = st.TrainingNodes(ctx, cfg.Split); err != nil {
+		return macro.Choice{}, fmt.Errorf("train: plan: %w", err)
 	}
 	choice, err := macro.Choose(t)
 	if err != nil {

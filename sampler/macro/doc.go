@@ -17,5 +17,5 @@
 //	…
 //	plan := policy.Epoch(0)
 //
-// [TuneLink] and [TuneNode] choose numbers from a memory budget and say why.
+// [Choose] and [Advise] choose numbers from a memory budget and say why.
 package macro

@@ -19,7 +19,8 @@ type Tuning struct {
 	// [store.Forecaster.LeastBytes] is one.
 	LeastBytes func(capacity int) (int64, error)
 	// DoubleBytes is the same with room to read the next step meanwhile
-	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits. nil: LeastBytes.
+	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits, but where an epoch
+	// is one step (trainnodes beside pinned training nodes). nil: LeastBytes.
 	DoubleBytes func(capacity, swap int) (int64, error)
 	// Hubs is why the store has pinned hubs or none ([store.Manifest.HubsWhy]); "" = unknown.
 	Hubs string
@@ -153,7 +154,9 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if t.Capacity == 0 && t.DoubleBytes != nil && n <= t.MemoryBytes {
+	// A plan of one step reads between epochs, and little: its room is worth more to what is trained.
+	oneStep := c.Policy == TrainNodes && len(t.Pinned) > 0 && !c.TrainOutside
+	if t.Capacity == 0 && t.DoubleBytes != nil && n <= t.MemoryBytes && !oneStep {
 		double, err := t.DoubleBytes(first, t.swap(c.Policy, first))
 		if err != nil {
 			return 0, err
@@ -168,8 +171,12 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 		}
 	}
 	if n > t.MemoryBytes {
-		return 0, fmt.Errorf("%d of %d partitions at a time take %d bytes: %w: it is %d; give more, or ingest with more partitions",
-			first, loose, n, store.ErrBudget, t.MemoryBytes)
+		beside := ""
+		if len(t.Pinned) > 0 {
+			beside = fmt.Sprintf(" beside %d pinned ones", len(t.Pinned))
+		}
+		return 0, fmt.Errorf("%d of %d partitions at a time%s take %d bytes: %w: it is %d; give more, or ingest with more partitions",
+			first, loose, beside, n, store.ErrBudget, t.MemoryBytes)
 	}
 	if t.Capacity > 0 {
 		c.because("%d of %d partitions at a time, as asked, take %s", first, loose, mib(n))
@@ -188,7 +195,11 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 	if failed != nil || err != nil {
 		return 0, fmt.Errorf("memory for a buffer: %w", firstOf(failed, err))
 	}
-	why := fmt.Sprintf("%d of %d partitions at a time, with the next step's, take %s", b, loose, mib(n))
+	with := ", with the next step's,"
+	if oneStep {
+		with = ", those of the next epoch read after it,"
+	}
+	why := fmt.Sprintf("%d of %d partitions at a time%s take %s", b, loose, with, mib(n))
 	if b < loose {
 		if over, err := need(b + 1); err == nil {
 			why += fmt.Sprintf(", %d would take %s", b+1, mib(over))

@@ -25,22 +25,28 @@ func TestChoose(t *testing.T) {
 		capacity int
 		logical  int
 		why      string
+		double   bool // reading ahead takes as much again
 	}{
-		{"no bound", Tuning{Config: Config{Partitions: 30}}, Memory, 0, 0, "no bound was given"},
-		{"fits", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 300}, Memory, 0, 0, "everything is in memory"},
-		{"node", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 109}, Hanoi, 10, 0, "node task: hanoi"},
-		{"node, one byte short of all", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 299}, Hanoi, 29, 0, "30 would take"},
-		{"hubs", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, Hanoi, 10, 0, "1 pinned partitions of hubs"},
-		{"training nodes pinned", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{0, 1}}, MemoryBytes: 100, Train: append([]uint64{4, 5}, make30(0)[2:]...)}, TrainNodes, 8, 0, "all training nodes"},
-		{"hubs, trainnodes asked", Tuning{Config: Config{Policy: TrainNodes, Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, TrainNodes, 10, 0, "training nodes lie outside"},
-		{"training nodes pinned, of another split", Tuning{Config: Config{Policy: TrainNodes, Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110}, TrainNodes, 10, 0, "training nodes lie outside"},
-		{"link", Tuning{Config: Config{Partitions: 30, Link: true}, MemoryBytes: 100}, Comet, 10, 15, "5 of them in memory at a time"},
-		{"asked capacity", Tuning{Config: Config{Partitions: 30, Capacity: 3}, MemoryBytes: 1000}, Hanoi, 3, 0, "as asked"},
-		{"asked policy", Tuning{Config: Config{Policy: Beta, Partitions: 30}, MemoryBytes: 55}, Beta, 5, 0, "policy beta, as asked"},
+		{"no bound", Tuning{Config: Config{Partitions: 30}}, Memory, 0, 0, "no bound was given", false},
+		{"fits", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 300}, Memory, 0, 0, "everything is in memory", false},
+		{"node", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 109}, Hanoi, 10, 0, "node task: hanoi", false},
+		{"node, one byte short of all", Tuning{Config: Config{Partitions: 30}, MemoryBytes: 299}, Hanoi, 29, 0, "30 would take", false},
+		{"hubs", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, Hanoi, 10, 0, "1 pinned partitions of hubs", false},
+		{"training nodes pinned", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{0, 1}}, MemoryBytes: 100, Train: append([]uint64{4, 5}, make30(0)[2:]...)}, TrainNodes, 8, 0, "all training nodes", false},
+		{"training nodes pinned, no room is kept for the next epoch", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{28, 29}}, MemoryBytes: 100, Train: append(make30(0)[:28], 4, 5)}, TrainNodes, 8, 0, "those of the next epoch read after it", true},
+		{"hubs, room for the next step", Tuning{Config: Config{Partitions: 30, Pinned: []store.PartitionID{28, 29}}, MemoryBytes: 100, Train: make30(1)}, Hanoi, 4, 0, "with the next step's", true},
+		{"hubs, trainnodes asked", Tuning{Config: Config{Policy: TrainNodes, Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110, Train: make30(1)}, TrainNodes, 10, 0, "training nodes lie outside", false},
+		{"training nodes pinned, of another split", Tuning{Config: Config{Policy: TrainNodes, Partitions: 30, Pinned: []store.PartitionID{29}}, MemoryBytes: 110}, TrainNodes, 10, 0, "training nodes lie outside", false},
+		{"link", Tuning{Config: Config{Partitions: 30, Link: true}, MemoryBytes: 100}, Comet, 10, 15, "5 of them in memory at a time", false},
+		{"asked capacity", Tuning{Config: Config{Partitions: 30, Capacity: 3}, MemoryBytes: 1000}, Hanoi, 3, 0, "as asked", false},
+		{"asked policy", Tuning{Config: Config{Policy: Beta, Partitions: 30}, MemoryBytes: 55}, Beta, 5, 0, "policy beta, as asked", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.t.LeastBytes = linear(30, len(tt.t.Pinned))
+			if tt.double {
+				tt.t.DoubleBytes = func(c, _ int) (int64, error) { return int64(10 * (2*c + len(tt.t.Pinned))), nil }
+			}
 			c, err := Choose(tt.t)
 			if err != nil {
 				t.Fatal(err)
@@ -74,9 +80,10 @@ func TestChoose(t *testing.T) {
 		"one of a pair":  {Config: Config{Partitions: 30, Link: true}, MemoryBytes: 19},
 		"memory asked":   {Config: Config{Policy: Memory, Partitions: 30}, MemoryBytes: 299},
 		"asked capacity": {Config: Config{Partitions: 30, Capacity: 5}, MemoryBytes: 49},
+		"pinned":         {Config: Config{Partitions: 30, Pinned: []store.PartitionID{28, 29}}, MemoryBytes: 29, Train: append(make30(0)[:28], 4, 5)},
 	} {
-		bad.LeastBytes = linear(30, 0)
-		if c, err := Choose(bad); !errors.Is(err, store.ErrBudget) {
+		bad.LeastBytes = linear(30, len(bad.Pinned))
+		if c, err := Choose(bad); !errors.Is(err, store.ErrBudget) || strings.Contains(err.Error(), "beside 2 pinned ones") != (name == "pinned") {
 			t.Errorf("%s: %v, %+v; want ErrBudget", name, err, c)
 		}
 	}

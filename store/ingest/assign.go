@@ -16,7 +16,7 @@ import (
 )
 
 // assign computes the partition of every dense id; with hubs there is one
-// partition more than p, the last, pinned. Methods that look at the graph read the source's edges
+// partition more than p, the last, pinned; with training nodes as hubs there may be several. Methods that look at the graph read the source's edges
 // into memory, or into a scratch file if their lists do not fit the budget.
 func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	if r.assigner != nil {
@@ -34,6 +34,9 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	}
 	if _, file := o.Method.File(); file {
 		o.Partitions = r.o.Partitions // 0: as many as the file names
+	}
+	if r.o.HubsTrain {
+		return r.assignRest(ctx, o)
 	}
 	if !o.Method.NeedsGraph() && !r.o.pins() {
 		return partitioner.Partition(ctx, nil, o)
@@ -64,7 +67,7 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 		bytes := partitioner.HubBytes(r.state.Nodes)
 		need = partitioner.Need{Array: max(need.Array, bytes), Stream: max(need.Stream, bytes)}
 	}
-	g, err := r.graph(ctx, need)
+	g, err := r.graph(ctx, need, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +80,9 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	case err != nil:
 	case r.o.HubsAuto:
 		r.rep.Hubs = &partitioner.HubChoice{}
-		a, *r.rep.Hubs, err = partitioner.AutoHubs(ctx, g, a, partitioner.HubOptions{Classes: classes})
+		a, *r.rep.Hubs, err = partitioner.AutoHubs(ctx, g, a, partitioner.HubOptions{Hops: r.o.HubHops, Classes: classes})
 	case influence:
-		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Fraction: r.o.Hubs, Classes: classes})
+		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Fraction: r.o.Hubs, Hops: r.o.HubHops, Classes: classes})
 	}
 	if err := errors.Join(err, g.Close()); err != nil {
 		return nil, err
@@ -87,6 +90,44 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 	classes, o.Classes = nil, nil
 	debug.FreeOSMemory() // what follows counts on the whole budget
 	return a, nil
+}
+
+// assignRest pins the training nodes, and has o place the others.
+func (r *run) assignRest(ctx context.Context, o partitioner.Options) (partitioner.Assigner, error) {
+	r.budget.source = sourceBytes
+	member, err := r.training(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := partitioner.NewTraining(r.state.Nodes, member)
+	if err != nil {
+		return nil, err
+	}
+	if _, file := o.Method.File(); !file {
+		o.Nodes = t.Rest()
+	}
+	if !o.Method.NeedsGraph() {
+		a, err := partitioner.Partition(ctx, nil, o)
+		if err != nil {
+			return nil, err
+		}
+		return partitioner.PinTraining(a, t)
+	}
+	need := o.Need(o.Nodes)
+	g, err := r.graph(ctx, need, t)
+	if err != nil {
+		return nil, err
+	}
+	if o.MemoryBytes = need.Array; !isArray(g) {
+		o.MemoryBytes = need.Stream
+	}
+	r.phase("partition", "passes", -1)
+	a, err := partitioner.Partition(ctx, g, o)
+	if err := errors.Join(err, g.Close()); err != nil {
+		return nil, err
+	}
+	debug.FreeOSMemory() // what follows counts on the whole budget
+	return partitioner.PinTraining(a, t)
 }
 
 // closableGraph is a graph that the ingester made.
@@ -100,10 +141,11 @@ func isArray(g partitioner.Graph) bool {
 	return ok
 }
 
-// graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs.
-func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, error) {
+// graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs. With
+// training nodes it is the graph of the others, by their ids among each other.
+func (r *run) graph(ctx context.Context, need partitioner.Need, training *partitioner.Training) (closableGraph, error) {
 	nodes, counted := r.state.Nodes, r.desc.Edges
-	edges := func(yield func(src, dst []uint32) error) error {
+	var edges partitioner.Edges = func(yield func(src, dst []uint32) error) error {
 		// Lists are built by one goroutine at a time; parsing is not. The order of edges does
 		// not matter: lists are sorted, or only counted.
 		var mu sync.Mutex
@@ -114,8 +156,8 @@ func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, 
 			scratch[worker] = ids
 			for i, s := range b.Src.Ints {
 				d := b.Dst.Ints[i]
-				if s >= nodes || d >= nodes {
-					return Inputf(b.At.Of(i), "edge from node %d to node %d, expected 0 ≤ id < %d", int64(s), int64(d), nodes)
+				if s >= r.state.Nodes || d >= r.state.Nodes {
+					return Inputf(b.At.Of(i), "edge from node %d to node %d, expected 0 ≤ id < %d", int64(s), int64(d), r.state.Nodes)
 				}
 				ids[i], ids[n+i] = uint32(s), uint32(d)
 			}
@@ -128,6 +170,9 @@ func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, 
 			return yield(ids[:n], ids[n:])
 		})
 	}
+	if training != nil {
+		edges, nodes = training.RestEdges(edges), training.Rest()
+	}
 	if counted < 0 {
 		r.phase("count edges", "edges", -1)
 		counted = 0
@@ -136,7 +181,7 @@ func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, 
 		}
 	}
 	r.phase("read the graph", "edges", -1)
-	free := r.o.MemoryBytes - int64(runtimeBytes) - sourceBytes - r.state.DictionaryBytes - 2*int64(nodes) // classes
+	free := r.o.MemoryBytes - int64(runtimeBytes) - sourceBytes - r.state.DictionaryBytes - 2*int64(r.state.Nodes) // classes, or which nodes train
 	if partitioner.CSRBytes(nodes, uint64(counted)) <= free-need.Array {
 		return partitioner.BuildCSR(nodes, edges, true)
 	}
@@ -147,8 +192,8 @@ func (r *run) graph(ctx context.Context, need partitioner.Need) (closableGraph, 
 	return partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free-need.Stream)
 }
 
-// classes returns 1+label of every training node of the first split (of all labelled
-// nodes if there is no split), 0 for others; nil if the input has no labels.
+// classes returns 1+label of every training node of the split (of all labelled
+// nodes if there is none), 0 for others; nil if the input has no labels.
 func (r *run) classes(ctx context.Context) ([]uint16, error) {
 	column := slices.IndexFunc(r.desc.NodeColumns, func(c ColumnSpec) bool { return c.Role == store.RoleLabel })
 	if column < 0 {
@@ -191,12 +236,33 @@ func (r *run) classes(ctx context.Context) ([]uint16, error) {
 			return set(func(i int) uint64 { return first + uint64(i) }, rows, pos)
 		})
 	}
-	if err != nil || len(r.desc.Splits) == 0 {
+	if err != nil || len(r.desc.Splits) == 0 && r.o.Split == "" {
 		return classes, err
+	}
+	training, err := r.training(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for v := range classes {
+		if training[v/64]>>(v%64)&1 == 0 {
+			classes[v] = 0
+		}
+	}
+	return classes, nil
+}
+
+// training has the bit v%64 of word v/64 set where v is a training node of the split that Options names.
+func (r *run) training(ctx context.Context) ([]uint64, error) {
+	split := 0
+	if r.o.Split != "" {
+		split = slices.Index(r.desc.Splits, r.o.Split)
+	}
+	if split < 0 || split >= len(r.desc.Splits) {
+		return nil, fmt.Errorf("%w: training nodes of split %q are asked for, the input has splits %q", ErrOptions, r.o.Split, r.desc.Splits)
 	}
 	training := make([]uint64, (r.state.Nodes+63)/64)
 	var dense []uint64
-	err = r.src.Split(ctx, r.srcEnv(), 0, store.SplitTrain, func(ids *IDs, pos Position) error {
+	err := r.src.Split(ctx, r.srcEnv(), split, store.SplitTrain, func(ids *IDs, pos Position) error {
 		dense = ids.Ints
 		if r.dict != nil {
 			var err error
@@ -206,16 +272,11 @@ func (r *run) classes(ctx context.Context) ([]uint16, error) {
 		}
 		for i, id := range dense {
 			if id >= r.state.Nodes {
-				return Inputf(pos.Of(i), "node %d of split %s, expected 0 ≤ id < %d", int64(id), r.desc.Splits[0], r.state.Nodes)
+				return Inputf(pos.Of(i), "node %d of split %s, expected 0 ≤ id < %d", int64(id), r.desc.Splits[split], r.state.Nodes)
 			}
 			training[id/64] |= 1 << (id % 64)
 		}
 		return ctx.Err()
 	})
-	for v := range classes {
-		if training[v/64]>>(v%64)&1 == 0 {
-			classes[v] = 0
-		}
-	}
-	return classes, err
+	return training, err
 }

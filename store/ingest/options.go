@@ -37,8 +37,15 @@ type Options struct {
 	HubBytes int64
 	// HubsAuto, if set, is instead of both: hubs where [partitioner.AutoHubs] finds that they pay.
 	HubsAuto bool
+	// HubsTrain, if set, is instead of all three: the training nodes, and only they, are pinned, in
+	// partitions about as large as the others ([partitioner.PinTraining]). [Repartition] takes it for the record.
+	HubsTrain bool
 	// HubChoice is what AutoHubs said of the assignment given to [Repartition], for the record.
 	HubChoice *partitioner.HubChoice
+	// Split names the split whose training nodes count for hubs and gap; "" = the first.
+	Split string
+	// HubHops is how far the influence of hubs reaches, the layers of the model; 0 = 2.
+	HubHops int
 	// Order of visiting nodes, Passes over the graph and LabelShare are the partitioner's, as in
 	// [partitioner.Options]; their zero values are its defaults.
 	Order      partitioner.Order
@@ -99,10 +106,19 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: hubs both as needed and a fixed number of them, expected one of the two", ErrOptions)
 	case o.HubsAuto && o.Partitioner == partitioner.MethodHDR:
 		return fmt.Errorf("%w: partitioner hdr always pins the nodes of highest degree, so hubs cannot be left out as needed: give their share", ErrOptions)
+	case o.HubsTrain && (o.Hubs > 0 || o.HubBytes > 0 || o.HubsAuto):
+		return fmt.Errorf("%w: both training nodes and others as hubs, expected one of the two", ErrOptions)
+	case o.HubHops < 0:
+		return fmt.Errorf("%w: %d hops, expected the layers of a model, 1 or more", ErrOptions, o.HubHops)
 	case o.Passes < 0 || !(o.LabelShare >= 0 && o.LabelShare <= 1):
 		return fmt.Errorf("%w: %d passes and label share %g, expected 0 or more and 0 to 1", ErrOptions, o.Passes, o.LabelShare)
 	case o.Threads < 0:
 		return fmt.Errorf("%w: %d threads", ErrOptions, o.Threads)
+	}
+	if o.HubsTrain {
+		if err := o.Partitioner.PlacesRest(); err != nil {
+			return fmt.Errorf("%w: %w", ErrOptions, err)
+		}
 	}
 	if _, err := partitioner.ParseOrder(string(o.Order)); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)

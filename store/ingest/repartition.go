@@ -14,7 +14,7 @@ import (
 // Repartition moves s's nodes to the partitions of a, which is by s's internal
 // ids, and commits the result as the store's next version: the same graph,
 // columns and external ids. s must be the newest version; it stays readable. Of o only
-// MemoryBytes, Threads, FS, Progress, Note and, for the record, Partitioner and HubChoice count.
+// MemoryBytes, Threads, FS, Progress, Note and, for the record, Partitioner, HubsTrain and HubChoice count.
 //
 // After a failure the store is as it was.
 func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o Options) (*Report, error) {

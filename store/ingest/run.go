@@ -359,6 +359,9 @@ func (r *run) describe(nodes uint64, partitions int) {
 	if r.o.HubBytes > 0 {
 		hubs = strconv.FormatInt(r.o.HubBytes, 10) + " bytes"
 	}
+	if r.o.HubsTrain {
+		hubs = "train"
+	}
 	r.m.Ingest = map[string]string{
 		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
@@ -79,6 +80,16 @@ type Budget struct{ Array, Stream int64 }
 // all lists if that fits, else lists in an unnamed file in dir ("" = the system's temporary directory).
 // Too small a budget is partitioner.ErrBudget.
 func Open(ctx context.Context, s *store.Store, dir string, budget Budget) (Graph, error) {
+	return open(ctx, s, dir, budget, s.Manifest().Nodes, Edges(ctx, s))
+}
+
+// OpenRest is Open of the graph that is left without training nodes, of s's internal ids; its own are counted among the others.
+func OpenRest(ctx context.Context, s *store.Store, dir string, budget Budget, training *partitioner.Training) (Graph, error) {
+	return open(ctx, s, dir, budget, training.Rest(), training.RestEdges(Edges(ctx, s)))
+}
+
+// open reads edges, no more than s has, between so many nodes.
+func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes uint64, edges partitioner.Edges) (Graph, error) {
 	m := s.Manifest()
 	if m.Nodes > partitioner.MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
@@ -87,14 +98,13 @@ func Open(ctx context.Context, s *store.Store, dir string, budget Budget) (Graph
 	if err != nil {
 		return nil, err
 	}
-	edges := Edges(ctx, s)
-	if need := partitioner.CSRBytes(m.Nodes, m.Edges) + row; budget == (Budget{}) || need <= budget.Array {
-		return partitioner.BuildCSR(m.Nodes, edges, false)
+	if need := partitioner.CSRBytes(nodes, m.Edges) + row; budget == (Budget{}) || need <= budget.Array {
+		return partitioner.BuildCSR(nodes, edges, false)
 	}
-	if need := partitioner.SpilledBytes(m.Nodes) + row; need > budget.Stream {
-		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, m.Nodes, need, budget.Stream)
+	if need := partitioner.SpilledBytes(nodes) + row; need > budget.Stream {
+		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, nodes, need, budget.Stream)
 	}
-	return partitioner.Spill(ctx, dir, m.Nodes, edges, budget.Stream-row)
+	return partitioner.Spill(ctx, dir, nodes, edges, budget.Stream-row)
 }
 
 // Classes returns, by internal id, 0 for nodes that are no training nodes and 1+label for those
@@ -148,16 +158,61 @@ func Classes(ctx context.Context, s *store.Store, split string) ([]uint16, error
 	return classes, nil
 }
 
-// Current returns the partitions that the version has.
+// Training returns the training nodes of a split ("" = the first), by internal id or, if external is set, by
+// dense external id. No split is store.ErrNotFound; see [partitioner.NewTraining] for too few or too many.
+func Training(ctx context.Context, s *store.Store, split string, external bool) (*partitioner.Training, error) {
+	m := s.Manifest()
+	column, err := m.SplitColumn(split)
+	if err != nil {
+		return nil, err
+	}
+	member := make([]uint64, (m.Nodes+63)/64)
+	var values, idBuf []byte
+	for p, info := range m.Partitions {
+		if values, err = s.ReadColumn(ctx, column.Name, store.PartitionID(p), values); err != nil {
+			return nil, err
+		}
+		var ids store.ExternalIDs
+		if external {
+			if ids, idBuf, err = s.ReadExternal(ctx, store.PartitionID(p), idBuf); err != nil {
+				return nil, err
+			}
+		}
+		for i, value := range values {
+			v := uint64(info.First) + uint64(i)
+			if external {
+				v = ids.Ints[i]
+			}
+			if v >= m.Nodes {
+				return nil, fmt.Errorf("%w: partition %d: external id %d of %d nodes", store.ErrInvalid, p, v, m.Nodes)
+			}
+			if value == store.SplitTrain {
+				member[v/64] |= 1 << (v % 64)
+			}
+		}
+	}
+	return partitioner.NewTraining(m.Nodes, member)
+}
+
+// Current returns the partitions that the version has. Pinned ones are the last: partitions of an append, which lie
+// behind them in the store, come before.
 func Current(s *store.Store) (*partitioner.Assignment, error) {
 	m := s.Manifest()
 	part := make([]blocks.PartitionID, m.Nodes)
+	loose, last := blocks.PartitionID(0), blocks.PartitionID(len(m.Partitions)-len(m.Pinned))
+	var pinned []blocks.PartitionID
 	for p, info := range m.Partitions {
-		for i := range info.Nodes {
-			part[uint64(info.First)+i] = blocks.PartitionID(p)
+		number := &loose
+		if slices.Contains(m.Pinned, store.PartitionID(p)) {
+			number = &last
+			pinned = append(pinned, last)
 		}
+		for i := range info.Nodes {
+			part[uint64(info.First)+i] = *number
+		}
+		*number++
 	}
-	return partitioner.NewAssignment(part, len(m.Partitions), m.Pinned...)
+	return partitioner.NewAssignment(part, len(m.Partitions), pinned...)
 }
 
 // ByExternal turns an assignment of dense external ids, such as an imported one, into that of s's internal ids.

@@ -72,22 +72,26 @@ func (f *sizeFlag) Set(s string) error {
 func (f *sizeFlag) Type() string { return "size" }
 
 // hubsFlag says how much is pinned as hubs: a share of the nodes ("0.01"), or a size
-// with a unit ("64MiB") that their columns may take, or what is measured to pay ("auto").
+// with a unit ("64MiB") that their columns may take, what is measured to pay ("auto"), or the training nodes ("train").
 type hubsFlag struct {
 	share float64
 	bytes int64
 	auto  bool
+	train bool
 }
 
 // hubsUsage begins the help of flags of this type.
-const hubsUsage = "nodes that are pinned, by influence on training nodes (hdr: by degree, 0.01 if not given): a share of them, such as 0.01, what they may take, such as 64MiB, or auto: a partition's worth (at most 1/64) where that keeps clearly more of training nodes' neighbours in memory"
+const hubsUsage = "nodes that are pinned, by influence on training nodes (hdr: by degree, 0.01 if not given): a share of them, such as 0.01, what they may take, such as 64MiB, or auto: a partition's worth (at most 1/64) where that keeps clearly more of training nodes' neighbours in memory; or train: all training nodes and no others, for --plan trainnodes"
 
-const hubsExpected = "expected a share of the nodes from 0 to 0.5, a size with a unit, such as 64MiB, or auto"
+const hubsExpected = "expected a share of the nodes from 0 to 0.5, a size with a unit, such as 64MiB, auto or train"
 
 // String implements pflag.Value.
 func (f *hubsFlag) String() string {
-	if f.auto {
+	switch {
+	case f.auto:
 		return "auto"
+	case f.train:
+		return "train"
 	}
 	if f.bytes > 0 {
 		return strconv.FormatInt(f.bytes, 10) + "B"
@@ -97,8 +101,8 @@ func (f *hubsFlag) String() string {
 
 // Set implements pflag.Value.
 func (f *hubsFlag) Set(s string) error {
-	if s == "auto" {
-		*f = hubsFlag{auto: true}
+	if s == "auto" || s == "train" {
+		*f = hubsFlag{auto: s == "auto", train: s == "train"}
 		return nil
 	}
 	if v, err := strconv.ParseFloat(s, 64); err == nil {
@@ -117,7 +121,7 @@ func (f *hubsFlag) Set(s string) error {
 }
 
 // Type implements pflag.Value.
-func (f *hubsFlag) Type() string { return "share|size|auto" }
+func (f *hubsFlag) Type() string { return "share|size|auto|train" }
 
 // configFlag adds --config: a YAML file whose keys are the command's flags.
 func configFlag(fs *pflag.FlagSet, path *string) {

@@ -31,6 +31,8 @@ type ingestOptions struct {
 	partitions   string
 	partitioner  string
 	hubs         hubsFlag
+	hubHops      int
+	split        string
 	order        string
 	passes       int
 	labelShare   float64
@@ -75,6 +77,9 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 			if err := checkPartitioner(cmd.Flags(), o.partitioner, o.labelShare); err != nil {
 				return err
 			}
+			if o.hubHops < 1 {
+				return usagef("--hops %d: expected the layers of a model, 1 or more", o.hubHops)
+			}
 			err := o.run(cmd.Context(), e, args[0], args[1])
 			if errors.Is(err, partitioner.ErrOption) || errors.Is(err, ingest.ErrOptions) {
 				return usageError{err} // what the graph had to be read for
@@ -87,6 +92,8 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
 	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
 	f.Var(&o.hubs, "hubs", hubsUsage)
+	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far the influence of hubs reaches")
+	f.StringVar(&o.split, "split", "", "split whose training nodes count for hubs and gap (default: the input's first)")
 	f.StringVar(&o.order, "order", "", orderUsage)
 	f.IntVar(&o.passes, "passes", 0, passesUsage())
 	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
@@ -120,7 +127,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, err error) {
 	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
-		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
+		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, HubsTrain: o.hubs.train, HubHops: o.hubHops, Split: o.split, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, usagef("--precompute-hops %d: expected 0 or 1", o.hops)
 	}

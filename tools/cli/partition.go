@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -16,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -175,6 +171,12 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if o.mem > 0 { // assignments and classes are the heap's; what lies outside it has the rest
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(partitionBaseBytes + 10*int64(m.Nodes)))
 	}
+	var a partitioner.Assigner
+	if o.hubs.train {
+		if a, err = pinTraining(ctx, e, s, po, o, need, budget); err != nil {
+			return err
+		}
+	}
 	bar := e.progress(-1, "read the graph")
 	g, err := storegraph.Open(ctx, s, "", budget)
 	if err != nil {
@@ -195,9 +197,11 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 			po.MemoryBytes = need.Stream
 		}
 	}
-	a, hubs, err := computeAssignment(ctx, e, s, g, po, o)
-	if err != nil {
-		return err
+	var hubs *partitioner.HubChoice
+	if a == nil {
+		if a, hubs, err = computeAssignment(ctx, e, s, g, po, o); err != nil {
+			return err
+		}
 	}
 	q, err := partitioner.Measure(ctx, g, a, partitioner.QualityOptions{
 		Classes: classes, Resident: o.resident, Hops: o.hubHops, Seed: o.seed, BytesPerNode: storegraph.NodeBytes(m),
@@ -217,7 +221,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 		}
 		bars := ingestProgress{e: e}
 		rep, err := ingest.Repartition(ctx, s, a, ingest.Options{
-			MemoryBytes: int64(o.mem), Seed: o.seed, Partitioner: partitioner.Method(o.partitioner), HubChoice: hubs, Progress: bars.tell,
+			MemoryBytes: int64(o.mem), Seed: o.seed, Partitioner: partitioner.Method(o.partitioner), HubChoice: hubs, HubsTrain: o.hubs.train, Progress: bars.tell,
 		})
 		bars.close()
 		if err != nil {
@@ -267,6 +271,11 @@ func (o *partitionOptions) partitioning(m *store.Manifest, classes []uint16) (pa
 	if o.hubs.auto && po.Method == partitioner.MethodHDR {
 		return po, usagef("--hubs auto: hdr always pins the nodes of highest degree; give their share")
 	}
+	if o.hubs.train {
+		if err := po.Method.PlacesRest(); err != nil {
+			return po, err
+		}
+	}
 	if classes == nil && po.Method == partitioner.MethodGAP && !o.report {
 		return po, usagef("gap balances labels, and the store has none; fennel needs none")
 	}
@@ -308,89 +317,4 @@ func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partiti
 			formatSize(int64(o.mem)), nodes, formatSize(int64(o.mem)-b.Stream))
 	}
 	return need, b, nil
-}
-
-// computeAssignment returns the store's own partitions for a report, else new ones, and what was
-// decided of --hubs auto.
-func computeAssignment(ctx context.Context, e *env, s *store.Store, g partitioner.Graph, po partitioner.Options, o *partitionOptions) (partitioner.Assigner, *partitioner.HubChoice, error) {
-	if o.report {
-		a, err := storegraph.Current(s)
-		return a, nil, err
-	}
-	bar := e.progress(-1, "partition")
-	passes := passReport{e: e, last: time.Now()}
-	po.Progress = func(p partitioner.Pass) {
-		bar.Describe(passes.tell(p))
-		_ = bar.Add(1)
-	}
-	a, err := partitioner.Partition(ctx, g, po)
-	if err == nil && !po.Method.NeedsGraph() && s.Manifest().IDs.Kind == store.IDsDense {
-		a, err = storegraph.ByExternal(ctx, s, a) // as ingest assigns them
-	}
-	_ = bar.Finish()
-	if err != nil || po.HubFraction == 0 && !o.hubs.auto || po.Method == partitioner.MethodHDR {
-		return a, nil, err
-	}
-	ho := partitioner.HubOptions{Hops: o.hubHops, Classes: po.Classes, MemoryBytes: po.MemoryBytes}
-	if o.hubs.auto {
-		a, choice, err := partitioner.AutoHubs(ctx, g, a, ho)
-		return a, &choice, err
-	}
-	if ho.Count, err = o.hubCount(s.Manifest()); err != nil {
-		return nil, nil, err
-	}
-	a, err = partitioner.SelectHubs(ctx, g, a, ho)
-	return a, nil, err
-}
-
-// writeAssignment writes a, which is by internal id, a line a node in order of
-// dense external ids. An existing file is replaced only when all is written.
-func writeAssignment(ctx context.Context, s *store.Store, a partitioner.Assigner, path string) (err error) {
-	m := s.Manifest()
-	byExternal := make([]blocks.PartitionID, m.Nodes)
-	part := partitioner.Materialize(a).Part()
-	var buf []byte
-	for p, info := range m.Partitions {
-		ids, b, err := s.ReadExternal(ctx, store.PartitionID(p), buf)
-		if err != nil {
-			return err
-		}
-		buf = b
-		for i, x := range ids.Ints {
-			if x >= m.Nodes {
-				return fmt.Errorf("partition %d: external id %d of %d nodes", p, x, m.Nodes)
-			}
-			byExternal[x] = part[uint64(info.First)+uint64(i)]
-		}
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".gstore-partition-*")
-	if err != nil {
-		return fmt.Errorf("write --output: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<18)
-	var line []byte
-	for _, p := range byExternal {
-		line = append(strconv.AppendUint(line[:0], uint64(p), 10), '\n')
-		if _, err = w.Write(line); err != nil {
-			return fmt.Errorf("write --output: %w", err)
-		}
-	}
-	if err = w.Flush(); err == nil {
-		if err = f.Chmod(0o644); err == nil {
-			err = f.Close()
-		}
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write --output: %w", err)
-	}
-	return nil
 }

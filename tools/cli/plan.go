@@ -35,6 +35,7 @@ type planOptions struct {
 	engine       string
 	reads        readFlags
 	history      int
+	split        string
 }
 
 func newPlan(e *env) *cobra.Command {
@@ -67,6 +68,7 @@ how many partitions a fresh ingest had better make.`,
 	f.Uint64Var(&o.seed, "seed", 0, "of the plan")
 	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: all)")
 	f.IntVar(&o.history, "history", 0, "hidden columns of a model trained with --history, to show what its rows take as float32 (float16 where features take 16 bits or fewer)")
+	f.StringVar(&o.split, "split", "", "split whose training nodes count (default: the store's first)")
 	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
@@ -156,9 +158,11 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	trained := make([]uint64, len(m.Partitions))
-	for p := range trained {
-		trained[p] = m.Partitions[p].Train
+	trained, err := s.TrainingNodes(ctx, o.split)
+	if errors.Is(err, store.ErrNotFound) && o.split == "" {
+		trained = nil // nothing is known of what would train
+	} else if err != nil {
+		return err
 	}
 	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(), Train: trained})
 	if errors.Is(err, macro.ErrPlan) {
@@ -180,7 +184,11 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	}
 	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
 	if o.history > 0 {
-		c := train.CostHistory(m.Partitions, o.history, historyElem(m, features), choice.Resident(), len(plans[0].Steps))
+		parts := slices.Clone(m.Partitions)
+		for p := range trained {
+			parts[p].Train = trained[p]
+		}
+		c := train.CostHistory(parts, o.history, historyElem(m, features), choice.Resident(), len(plans[0].Steps))
 		r.history = &c
 	}
 	r.advise()
@@ -253,7 +261,9 @@ func (r *planReport) bias(k int) (uniform, exact float64) {
 func (r *planReport) examples(s *store.Step) uint64 {
 	n := uint64(0)
 	for _, p := range s.Train {
-		n += r.train[p]
+		if r.train != nil {
+			n += r.train[p]
+		}
 	}
 	for _, b := range s.Buckets {
 		n += r.f.BucketEdges(b.Src, b.Dst)
