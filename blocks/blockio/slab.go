@@ -30,12 +30,13 @@ type SlabOptions struct {
 
 // AllocSlab maps size bytes of zeroed memory, aligned to SlabAlignment, asks
 // for huge pages, and touches every page in parallel, so that no later access
-// pays for it: on virtual machines a first touch costs up to 2 CPU s/GiB.
+// pays for it: on virtual machines a first touch costs up to 2 CPU s/GiB. What
+// is left behind the last whole huge page takes small ones, so that budgets may count bytes.
 func AllocSlab(size int64, o SlabOptions) (*Slab, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("blockio: slab of %d bytes", size)
 	}
-	length := (size + SlabAlignment - 1) &^ (SlabAlignment - 1)
+	length := (size + Alignment - 1) &^ (Alignment - 1)
 	m, err := unix.Mmap(-1, 0, int(length+SlabAlignment), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, fmt.Errorf("blockio: map a slab of %d bytes: %w", size, err)

@@ -214,7 +214,7 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 	if s.it, err = s.st.MacroBatches(ctx, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
-	memory := s.cfg.memory()
+	memory := s.cfg.memory(len(m.Partitions))
 	if s.cfg.MemoryBytes > 0 { // what neither the program nor the evaluator nor the partition buffer takes
 		s.t.arena.Bound(max(memory.total-memory.eval-s.it.MemoryBytes(), 1))
 	}
@@ -236,7 +236,7 @@ func (s *linkSession) openEvaluator(dev gpu.Device) (err error) {
 		return err
 	}
 	if s.cfg.MemoryBytes > 0 {
-		e.MemoryBytes = max(1, s.cfg.memory().eval-tableRowsBytes(m, s.cfg.Dim))
+		e.MemoryBytes = max(1, s.cfg.memory(len(m.Partitions)).eval-tableRowsBytes(m, s.cfg.Dim))
 	}
 	s.eval, err = NewLinkEvaluator(s.st, dev, e)
 	return err

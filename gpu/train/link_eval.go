@@ -27,8 +27,12 @@ type LinkEvaluatorOptions struct {
 	Seed       uint64
 }
 
-// evalBatchShare of the memory holds a batch of questions with their vectors, the rest a tile of candidates.
-const evalBatchShare = 4
+// A block of scores takes 1/evalScoreShare of the memory, a batch of questions with their vectors 1/evalBatchShare of what
+// is left, a tile of candidates the rest.
+const (
+	evalScoreShare = 4
+	evalBatchShare = 4
+)
 
 // LinkEvaluator ranks the answers of edge lists exactly, in memory or streamed over a store
 // of embeddings larger than memory.
@@ -55,9 +59,11 @@ type LinkEvaluator struct {
 	sample    []uint32 // candidates, ascending; nil: all nodes
 	batchSize int      // answers
 
-	tile *blockio.Slab // states of a tile that do not lie in memory
-	some *blockio.Slab // of the sampled ones among them
-	read int64
+	scoreBytes int64         // of a block of scores
+	scores     *blockio.Slab // that block; nil until used
+	tile       *blockio.Slab // states of a tile that do not lie in memory
+	some       *blockio.Slab // of the sampled ones among them
+	read       int64
 }
 
 // NewLinkEvaluator plans evaluations of models like o.Model. A budget too small for the smallest
@@ -71,7 +77,7 @@ func NewLinkEvaluator(st *store.Store, dev gpu.Device, o LinkEvaluatorOptions) (
 	if m.Nodes > 1<<32-1 {
 		return nil, fmt.Errorf("train: evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
 	}
-	v := &LinkEvaluator{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17}
+	v := &LinkEvaluator{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17, scoreBytes: scoreBytes}
 	v.e = &Evaluator{src: st, dev: dev, o: EvaluatorOptions{Model: o.Model.Layer(), TempDir: o.TempDir}, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
 		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
 	v.filter = v.e.edges
@@ -81,12 +87,13 @@ func NewLinkEvaluator(st *store.Store, dev gpu.Device, o LinkEvaluatorOptions) (
 		}
 	}
 	if o.MemoryBytes > 0 {
-		batch := (o.MemoryBytes - scoreBytes) / evalBatchShare
+		v.scoreBytes = min(scoreBytes, max(scoreBytesMin, o.MemoryBytes/evalScoreShare&^(blockio.Alignment-1)))
+		batch := (o.MemoryBytes - v.scoreBytes) / evalBatchShare
 		v.batchSize = int(min(int64(v.batchSize), batch/v.answerBytes()))
 		if v.batchSize < 1 {
-			return nil, fmt.Errorf("train: evaluation within %d bytes: %w: scores take %d, an answer %d", o.MemoryBytes, store.ErrBudget, scoreBytes, v.answerBytes())
+			return nil, fmt.Errorf("train: evaluation within %d bytes: %w: scores take %d, an answer %d", o.MemoryBytes, store.ErrBudget, v.scoreBytes, v.answerBytes())
 		}
-		v.e.o.MemoryBytes = o.MemoryBytes - scoreBytes - batch
+		v.e.o.MemoryBytes = o.MemoryBytes - v.scoreBytes - batch
 	}
 	if err := v.e.plan(o.Model.Dim); err != nil {
 		return nil, err
@@ -213,7 +220,7 @@ func EvaluateLink(ctx context.Context, st *store.Store, t *store.Table, c *Check
 	open := func(memory int64) (*LinkEvaluator, error) {
 		o := o
 		if memory > 0 {
-			o.MemoryBytes = max(memory-programBytes-rows.Bytes(), 1)
+			o.MemoryBytes = max(memory-linkProgramBytes(memory, len(st.Manifest().Partitions))-rows.Bytes(), 1)
 		}
 		return NewLinkEvaluator(st, dev, o)
 	}
@@ -288,11 +295,11 @@ func (v *LinkEvaluator) fill(ctx context.Context, embeddings Embeddings, b []byt
 // Close frees the evaluator's memory.
 func (v *LinkEvaluator) Close() error {
 	err := v.e.Close()
-	for _, s := range []*blockio.Slab{v.tile, v.some} {
+	for _, s := range []*blockio.Slab{v.scores, v.tile, v.some} {
 		if s != nil {
 			err = errors.Join(err, s.Free())
 		}
 	}
-	v.tile, v.some = nil, nil
+	v.scores, v.tile, v.some = nil, nil, nil
 	return err
 }

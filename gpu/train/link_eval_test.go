@@ -237,7 +237,7 @@ func near(a, b train.LinkMetrics, tol float64) bool {
 // budgets returns budgets from none to the smallest, and the tiles that each gives.
 func (b *linkBench) budgets(do func(bytes int64, tiles int)) {
 	b.Helper()
-	most, least := int64(16<<20), int64(8<<20)
+	most, least := int64(16<<20), int64(1<<20)
 	fits := func(n int64) bool {
 		_, _, err := b.run(train.LinkEvaluatorOptions{MemoryBytes: n})
 		if err != nil && !errors.Is(err, store.ErrBudget) {

@@ -26,10 +26,29 @@ type linkMemory struct {
 	batch int64 // a mini-batch's tensors': the rest is the partition buffer's
 }
 
-// memory divides c's budget. Without an encoder the tensors of a batch are known, with one they are a share: how
+// linkHeapBytes of programBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code and
+// constants, 38 MiB where all of it was touched, and stacks.
+const linkHeapBytes = 24 << 20
+
+// planBytes are those of the epoch that trains and of the next one.
+func planBytes(partitions int) int64 { return 2 * macro.PlanBytes(partitions) }
+
+// LinkHeapBytes is the share of a budget that is meant for the Go heap; a program that does nothing else passes it to
+// debug.SetMemoryLimit, so that garbage does not take what the budget gives to others. Evaluation keeps a batch's
+// questions there, in proportion to the budget.
+func LinkHeapBytes(memory int64, partitions int) int64 {
+	return max(linkHeapBytes, memory/32) + planBytes(partitions)
+}
+
+// linkProgramBytes is what a run's budget counts for the program: all that is neither evaluator, partition buffer nor tensors.
+func linkProgramBytes(memory int64, partitions int) int64 {
+	return programBytes - linkHeapBytes + LinkHeapBytes(memory, partitions)
+}
+
+// memory divides c's budget of a store with so many partitions. Without an encoder the tensors of a batch are known, with one they are a share: how
 // many nodes a batch reads depends on the graph.
-func (c *LinkConfig) memory() linkMemory {
-	m := linkMemory{total: c.MemoryBytes - programBytes}
+func (c *LinkConfig) memory(partitions int) linkMemory {
+	m := linkMemory{total: c.MemoryBytes - linkProgramBytes(c.MemoryBytes, partitions)}
 	if c.EvalEvery > 0 {
 		m.eval = max(m.total/evalShare, 0)
 	}
@@ -48,7 +67,7 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 	m := st.Manifest()
 	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: cfg.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
 		TableDim: cfg.Dim, TablePlanes: TablePlanes}
-	if memory := cfg.memory(); cfg.MemoryBytes > 0 {
+	if memory := cfg.memory(len(m.Partitions)); cfg.MemoryBytes > 0 {
 		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
 	}
 	f, err := st.Forecaster(ctx, o)

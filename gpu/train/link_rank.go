@@ -17,10 +17,11 @@ import (
 // placeCandidates is the place of the draws of sampled candidates, see [placeShuffle].
 const placeCandidates = 0x63616e64 // "cand"
 
-// Scores are computed in blocks of scoreBytes, of at most scoreCandidates candidates;
+// Scores are computed in blocks of at most scoreBytes, of at most scoreCandidates candidates;
 // queries and the scores of answers in blocks of queryRows and answerRows.
 const (
 	scoreBytes      = 8 << 20
+	scoreBytesMin   = 1 << 20
 	scoreCandidates = 4096
 	queryRows       = 4096
 	answerRows      = 64
@@ -129,8 +130,11 @@ func (v *LinkEvaluator) rankBatch(ctx context.Context, q *gpu.Queue, model *nn.L
 	if err := v.ask(ctx, q, model, b); err != nil {
 		return err
 	}
-	scores := make([]float32, scoreBytes/4)
-	mem, err := v.e.dev.Map(blocks.Bytes(scores))
+	if err := grow(&v.scores, v.scoreBytes); err != nil {
+		return err
+	}
+	scores := asFloat32(v.scores.Bytes())
+	mem, err := v.e.dev.Map(v.scores.Bytes())
 	if err != nil {
 		return err
 	}

@@ -69,17 +69,25 @@ func comet(p *policy, r *keyed.Rand) []store.Step {
 		}
 		slices.Sort(steps[s].Resident)
 	}
-	for _, i := range p.loose {
-		for _, j := range p.loose {
-			if !p.stored(i, j) {
-				continue
+	assign := func(r *keyed.Rand, f func(step int32, b store.Bucket)) {
+		for _, i := range p.loose {
+			for _, j := range p.loose {
+				if p.stored(i, j) {
+					g, h := groupOf[i], groupOf[j]
+					w := met[min(g, h)*groups+max(g, h)]
+					f(w[r.Below(uint64(len(w)))], store.Bucket{Src: i, Dst: j})
+				}
 			}
-			g, h := groupOf[i], groupOf[j]
-			w := met[min(g, h)*groups+max(g, h)]
-			s := &steps[w[r.Below(uint64(len(w)))]]
-			s.Buckets = append(s.Buckets, store.Bucket{Src: i, Dst: j})
 		}
 	}
+	// The same draws twice: first to count, so that p² buckets are allocated once.
+	count, twin := make([]int, len(steps)), *r
+	assign(&twin, func(step int32, _ store.Bucket) { count[step]++ })
+	buckets := p.buckets()
+	for i, n := range count {
+		steps[i].Buckets, buckets = buckets[:0:n], buckets[n:]
+	}
+	assign(r, func(step int32, b store.Bucket) { steps[step].Buckets = append(steps[step].Buckets, b) })
 	for i := range steps {
 		keyed.Shuffle(r, steps[i].Buckets)
 	}
@@ -115,6 +123,19 @@ func bestCover(n, room int, o Order, r *keyed.Rand) [][]int {
 		}
 	}
 	return best
+}
+
+// PlanBytes is about what a plan of link prediction takes on the Go heap, most of it the list of its buckets:
+// 8 bytes each.
+func PlanBytes(partitions int) int64 { return 8 * int64(partitions) * int64(partitions) }
+
+// buckets returns room for all buckets of the store.
+func (p *policy) buckets() []store.Bucket {
+	n := p.Partitions
+	if p.Undirected {
+		return make([]store.Bucket, n*(n+1)/2)
+	}
+	return make([]store.Bucket, n*n)
 }
 
 // cover returns sets of room out of n elements, neighbours differing in one
@@ -243,17 +264,22 @@ func beta(p *policy, r *keyed.Rand) []store.Step {
 	c := p.Capacity
 	buffer, disk := order[:c:c], order[c:]
 	var steps []store.Step
-	done := make(map[store.Bucket]bool, len(order)*len(order))
+	done := make([]uint64, (p.Partitions*p.Partitions+63)/64) // a bit a bucket
+	left := p.buckets()
 	emit := func() {
 		s := store.Step{Resident: p.with(buffer)}
+		n := 0
 		for _, i := range s.Resident {
 			for _, j := range s.Resident {
-				if b := (store.Bucket{Src: i, Dst: j}); p.stored(i, j) && !done[b] {
-					done[b] = true
-					s.Buckets = append(s.Buckets, b)
+				at := int(i)*p.Partitions + int(j)
+				if bit := uint64(1) << (at % 64); p.stored(i, j) && done[at/64]&bit == 0 {
+					done[at/64] |= bit
+					left[n] = store.Bucket{Src: i, Dst: j}
+					n++
 				}
 			}
 		}
+		s.Buckets, left = left[:n:n], left[n:]
 		keyed.Shuffle(r, s.Buckets)
 		steps = append(steps, s)
 	}

@@ -197,6 +197,7 @@ func (p *policy) Epoch(epoch int) store.Plan {
 func everything(p *policy, _ *keyed.Rand) []store.Step {
 	s := store.Step{Resident: p.with(p.loose)}
 	if p.Link {
+		s.Buckets = p.buckets()[:0]
 		for _, i := range s.Resident {
 			for _, j := range s.Resident {
 				if p.stored(i, j) {

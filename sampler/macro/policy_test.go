@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -343,4 +344,27 @@ func ExampleNew() {
 	// Output:
 	// resident [0 2 4] train [0 2]
 	// resident [1 3 4] train [1 3 4]
+}
+
+// TestPlanBytes: a plan of link prediction takes what is said of it, and little more while it is made.
+func TestPlanBytes(t *testing.T) {
+	const p = 512
+	for _, c := range []Config{{Policy: Comet, Capacity: 64}, {Policy: Beta, Capacity: 64}, {Policy: Memory}} {
+		c.Partitions, c.Link = p, true
+		policy, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		plan := policy.Epoch(1)
+		runtime.ReadMemStats(&after)
+		buckets := 0
+		for _, s := range plan.Steps {
+			buckets += len(s.Buckets)
+		}
+		if took := int64(after.TotalAlloc - before.TotalAlloc); buckets != p*p || took < 8*p*p || took > 2*PlanBytes(p) {
+			t.Errorf("%s: %d buckets, %d bytes allocated; expected %d and about %d", c.Policy, buckets, took, p*p, PlanBytes(p))
+		}
+	}
 }

@@ -46,7 +46,7 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 	if err != nil {
 		return err
 	}
-	defer limitHeap(o.mem)()
+	defer limitHeap(o.mem, st)()
 	start := time.Now()
 	metrics, read, err := train.EvaluateLink(ctx, st, table, run,
 		train.LinkEvaluatorOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)

@@ -136,7 +136,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	if o.save != "" {
 		return usagef("--save: embeddings stay in the store, as table %s: write them to files with gstore export --what embeddings", cmp.Or(cfg.Table, "embeddings"))
 	}
-	defer limitHeap(o.mem)()
+	defer limitHeap(o.mem, st)()
 	started := time.Now()
 	hooks := linkHooks(e)
 	if o.metrics != "" {
@@ -169,13 +169,12 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	return nil
 }
 
-// limitHeap keeps garbage out of a budget, until the returned function is called: of the 64 MiB that link prediction
-// counts for the program, 32 are the heap's. Plans of thousands of partitions, for large budgets, take more.
-func limitHeap(mem sizeFlag) func() {
+// limitHeap keeps garbage out of a budget, until the returned function is called.
+func limitHeap(mem sizeFlag, st *store.Store) func() {
 	if mem == 0 {
 		return func() {}
 	}
-	old := debug.SetMemoryLimit(max(32<<20, int64(mem)/16))
+	old := debug.SetMemoryLimit(train.LinkHeapBytes(int64(mem), len(st.Manifest().Partitions)))
 	return func() { debug.SetMemoryLimit(old) }
 }
 
