@@ -171,7 +171,7 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := checkFeature(c.Name, c.Elem); err != nil {
+		if err := CheckFeature(c.Name, c.Elem); err != nil {
 			return 0, err
 		}
 		if dim != 0 && c.Dim != dim {

@@ -49,7 +49,7 @@ func PrecomputeHop(ctx context.Context, dir string, o HopOptions) (name string, 
 	if err != nil {
 		return "", err
 	}
-	if err := checkFeature(column.Name, column.Elem); err != nil {
+	if err := CheckFeature(column.Name, column.Elem); err != nil {
 		return "", err
 	}
 	name = o.Feature + HopSuffix
@@ -66,7 +66,7 @@ func PrecomputeHop(ctx context.Context, dir string, o HopOptions) (name string, 
 	if o.Elem == blocks.Int8 {
 		return "", fmt.Errorf("train: precompute %s as %v: expected float32, float16 or bfloat16", name, o.Elem)
 	}
-	if err := checkFeature(name, o.Elem); err != nil {
+	if err := CheckFeature(name, o.Elem); err != nil {
 		return "", err
 	}
 	w, err := store.OpenWriter(dir, store.WriterOptions{})
@@ -99,8 +99,8 @@ func PrecomputeHop(ctx context.Context, dir string, o HopOptions) (name string, 
 	return name, w.Commit(ctx, m)
 }
 
-// checkFeature says whether training reads a feature column of a type.
-func checkFeature(name string, elem blocks.ElemType) error {
+// CheckFeature says whether training reads a feature column of a type.
+func CheckFeature(name string, elem blocks.ElemType) error {
 	switch elem {
 	case blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8:
 		return nil

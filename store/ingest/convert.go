@@ -38,7 +38,7 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
 		return k, nil
 	case store.RoleFeature:
-		k.elem = r.featureElem(spec)
+		k.elem = r.o.FeatureElemOf(spec)
 	}
 	k.missing = make([]byte, spec.Dim*k.elem.Size())
 	if k.elem == blocks.Int8 && spec.Role == store.RoleFeature {
@@ -47,11 +47,11 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 	return k, nil
 }
 
-// featureElem is what a feature column is stored as.
-func (r *run) featureElem(spec ColumnSpec) blocks.ElemType {
+// FeatureElemOf is what a feature column is stored as.
+func (o *Options) FeatureElemOf(spec ColumnSpec) blocks.ElemType {
 	switch {
-	case r.o.FeatureElem != blocks.Invalid:
-		return r.o.FeatureElem
+	case o.FeatureElem != blocks.Invalid:
+		return o.FeatureElem
 	case spec.Elem == blocks.Float16 || spec.Elem == blocks.BFloat16 || spec.Elem == blocks.Float32:
 		return spec.Elem
 	}
@@ -66,7 +66,7 @@ func (r *run) nodeBytes() int64 {
 		case store.RoleLabel:
 			n += int64(blocks.Int32.Size())
 		case store.RoleFeature:
-			n += int64(c.Dim) * int64(r.featureElem(c).Size())
+			n += int64(c.Dim) * int64(r.o.FeatureElemOf(c).Size())
 		default:
 			n += int64(c.RowBytes())
 		}

@@ -88,15 +88,15 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 		return &r.rep, w.Close()
 	}
 	// What a resumed ingest found finished is not the fault of today's options.
-	if len(r.rep.Resumed) == 0 && refusal(err) {
+	if len(r.rep.Resumed) == 0 && Refused(err) {
 		return nil, errors.Join(err, w.Abort())
 	}
 	return nil, errors.Join(err, w.Close())
 }
 
-// refusal reports whether err says that input, options or budget will not do, rather than
+// Refused reports whether err says that input, options or budget will not do, rather than
 // that the ingest was interrupted.
-func refusal(err error) bool {
+func Refused(err error) bool {
 	return errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) ||
 		errors.Is(err, partitioner.ErrFile) || errors.Is(err, partitioner.ErrBudget)
 }

@@ -61,7 +61,10 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 	numpy := files(map[string][]byte{"in/edge_index.npy": c.ends(), "in/node_label.npy": npyInts(c.labels), "in/split/train.npy": npyInts(c.split["train"])})
 	triples := files(map[string][]byte{"fb/train.tsv": c.triples().text("train", "%s\t%s\t%s\n", true), "fb/test.tsv": c.triples().text("test", "%s\t%s\t%s\n", true)})
 	return map[string]func(t *testing.T){
-		"cora":                       written(formatCases(), "numpy, packed and [E, 2]", "cora"),
+		"cora": func(t *testing.T) {
+			written(formatCases(), "numpy, packed and [E, 2]", "cora")(t)
+			put(t, ".", map[string][]byte{"cora.part": []byte(strings.Repeat("0\n3\n1\n2\n", len(c.labels)/4))})
+		},
 		"cora.npz":                   written(formatCases(), "npz of scipy matrices, deflated", "cora.npz"),
 		"dataset/ogbn_papers100M":    written(formatCases(), "OGB binary", "dataset/ogbn_papers100M"),
 		"dataset/ogbn_arxiv":         written(formatCases(), "OGB text", "dataset/ogbn_arxiv"),

@@ -77,6 +77,7 @@ func TestHubsAuto(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{
+		{"ingest", "in", "out", "--hubs", "0.01", "--hops", "0"},
 		{"ingest", "in", "out", "--partitioner", "hdr", "--hubs", "auto"},
 		{"ingest", "in", "out", "--hubs", "few"},
 	} {
@@ -84,5 +85,51 @@ func TestHubsAuto(t *testing.T) {
 		if code := Run(t.Context(), args, strings.NewReader(""), &out, &errs); code != ExitUsage {
 			t.Errorf("%v: exit %d, expected %d: %s", args, code, ExitUsage, errs.String())
 		}
+	}
+}
+
+// TestHubsReach: ingest's --hops decides how far the influence of hubs reaches, as partition's does: both pin the same nodes for
+// a model of three layers, but for ties, and others for one layer.
+func TestHubsReach(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	mustRun(t, "generate", "rmat", in, "--nodes", "3000", "--edges", "20000", "--features", "2", "--classes", "4", "--train", ".1", "--quiet")
+	pinned := func(path string) map[uint64]bool {
+		t.Helper()
+		s, err := store.Open(path, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		ids, _, err := s.ReadExternal(t.Context(), s.Manifest().Pinned[0], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := map[uint64]bool{}
+		for _, x := range ids.Ints {
+			set[x] = true
+		}
+		return set
+	}
+	made := map[string]map[uint64]bool{}
+	for _, hops := range []string{"1", "3"} {
+		path := filepath.Join(dir, "made"+hops)
+		mustRun(t, "ingest", in, path, "--undirected", "--partitions", "16", "--hubs", "0.1", "--hops", hops, "--quiet")
+		made[hops] = pinned(path)
+	}
+	moved := filepath.Join(dir, "moved")
+	mustRun(t, "ingest", in, moved, "--undirected", "--partitions", "16", "--quiet")
+	mustRun(t, "partition", moved, "--partitioner", "random", "--hubs", "0.1", "--hops", "3", "--quiet")
+	common := func(a, b map[uint64]bool) (n int) {
+		for x := range a {
+			if b[x] {
+				n++
+			}
+		}
+		return n
+	}
+	three := pinned(moved)
+	if len(three) != 300 || common(three, made["3"]) < 298 || common(three, made["1"]) > 290 {
+		t.Errorf("of partition's %d hubs by 3 hops ingest pins %d by 3 and %d by 1", len(three), common(three, made["3"]), common(three, made["1"]))
 	}
 }

@@ -142,6 +142,13 @@ func TestHubsTrain(t *testing.T) {
 		t.Errorf("report: exit code %d:\n%s", code, stdout)
 	}
 
+	for args, want := range map[string]string{"ingest " + in + " " + hubs + ".text --hubs train --partitions 16": " in 16 partitions + 2 pinned, ",
+		"ingest " + in + " " + hubs + ".plain --partitions 16": " in 16 partitions, ", "partition " + hubs + " --hubs train": ": 16 partitions + 2 pinned in "} {
+		if code, stdout, stderr := runCommand(t, strings.Fields(args)...); code != ExitOK || !strings.Contains(stdout, want) {
+			t.Errorf("%s: exit code %d, expected %q:\n%s%s", args, code, want, stdout, stderr)
+		}
+	}
+
 	// The second split: by partition, again from what has hubs already, and by ingest.
 	mustRun(t, "partition", hubs, "--split", "split_other", "--hubs", "train", "--quiet")
 	second := filepath.Join(dir, "second")

@@ -80,6 +80,11 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 			if o.hubHops < 1 {
 				return usagef("--hops %d: expected the layers of a model, 1 or more", o.hubHops)
 			}
+			for _, name := range []string{"precompute-feature", "precompute-dtype"} {
+				if cmd.Flags().Changed(name) && o.hops == 0 {
+					return usagef("--%s says nothing without --precompute-hops 1", name)
+				}
+			}
 			err := o.run(cmd.Context(), e, args[0], args[1])
 			if errors.Is(err, partitioner.ErrOption) || errors.Is(err, ingest.ErrOptions) {
 				return usageError{err} // what the graph had to be read for
@@ -222,12 +227,12 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	}
 	e.event("summary", map[string]any{
 		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
-		"partitions": len(m.Partitions), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
+		"partitions": len(m.Partitions), "pinned": len(m.Pinned), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
 		"seconds": time.Since(begin).Seconds(), "cpu_seconds": cpuSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "hubs": rep.Hubs, "version": m.Version, "store": dir,
 	})
 	if !e.json && !e.quiet {
-		fmt.Fprintf(e.stdout, "%s: %d nodes, %d edges in %d partitions, %.1f MiB (%d edges read, %d duplicates and %d self loops dropped) in %.1f s, peak %d MiB\n",
-			dir, rep.Nodes, rep.EdgesStored, len(m.Partitions), float64(rep.BytesStored)/(1<<20), rep.EdgesRead, rep.Duplicates, rep.SelfLoops,
+		fmt.Fprintf(e.stdout, "%s: %d nodes, %d edges in %s, %.1f MiB (%d edges read, %d duplicates and %d self loops dropped) in %.1f s, peak %d MiB\n",
+			dir, rep.Nodes, rep.EdgesStored, partitionsText(len(m.Partitions), len(m.Pinned)), float64(rep.BytesStored)/(1<<20), rep.EdgesRead, rep.Duplicates, rep.SelfLoops,
 			time.Since(begin).Seconds(), rep.PeakRSSBytes>>20)
 		if rep.Hubs != nil {
 			fmt.Fprintln(e.stdout, rep.Hubs)
@@ -250,7 +255,7 @@ func (o *ingestOptions) ingest(ctx context.Context, e *env, input, dir string, i
 		}
 		fo.Input = "-"
 		defer func() {
-			if err == nil || errors.Is(err, ingest.ErrInput) || errors.Is(err, ingest.ErrOptions) || errors.Is(err, store.ErrBudget) {
+			if err == nil || ingest.Refused(err) {
 				err = errors.Join(err, formats.RemoveSpool(nil, base))
 			}
 		}()
@@ -260,10 +265,34 @@ func (o *ingestOptions) ingest(ctx context.Context, e *env, input, dir string, i
 		return nil, err
 	}
 	defer func() { _ = src.Close() }()
+	if err := o.checkHop(src.Describe(), &in); err != nil {
+		return nil, err
+	}
 	bar := ingestProgress{e: e}
 	in.Progress, in.Passed = bar.tell, bar.passed
 	defer bar.close()
 	return ingest.Run(ctx, dir, src, in)
+}
+
+// checkHop refuses, before the ingest, a feature that the input has not or whose mean could not be taken after it.
+func (o *ingestOptions) checkHop(d *ingest.Description, in *ingest.Options) error {
+	if o.hops == 0 {
+		return nil
+	}
+	var features []string
+	for _, c := range d.NodeColumns {
+		if c.Role != store.RoleFeature {
+			continue
+		}
+		if c.Name == o.hopFeature {
+			if err := train.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
+				return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
+			}
+			return nil
+		}
+		features = append(features, c.Name)
+	}
+	return fmt.Errorf("%w: --precompute-feature %s: the input's features are %q", ingest.ErrOptions, o.hopFeature, features)
 }
 
 // ingestProgress shows one bar a phase.

@@ -244,8 +244,16 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if o.output != "" {
 		done = o.output
 	}
-	_, err = fmt.Fprintf(e.stdout, "%s: %d partitions in %.1f s, peak %s\n", done, q.Partitions, time.Since(start).Seconds(), formatSize(peakRSS()))
+	_, err = fmt.Fprintf(e.stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), formatSize(peakRSS()))
 	return err
+}
+
+// partitionsText is "64 partitions + 1 pinned": all of them are counted, pinned ones with them.
+func partitionsText(all, pinned int) string {
+	if pinned == 0 {
+		return fmt.Sprintf("%d partitions", all)
+	}
+	return fmt.Sprintf("%d partitions + %d pinned", all-pinned, pinned)
 }
 
 func isArray(g partitioner.Graph) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"path/filepath"
 	"strings"
@@ -128,6 +129,35 @@ func TestPrecomputedHopDtype(t *testing.T) {
 		var stdout, errs bytes.Buffer
 		if code := Run(context.Background(), args, strings.NewReader(""), &stdout, &errs); code != ExitUsage {
 			t.Errorf("%v: exit %d, expected a usage error: %s", args, code, errs.String())
+		}
+	}
+}
+
+// TestPrecomputedHopIsCheckedFirst: a feature that is not there or has no mean, and flags without a hop, are refused before
+// anything is written, and a copy of standard input does not stay.
+func TestPrecomputedHopIsCheckedFirst(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	mustRun(t, "generate", "sbm", in, "--nodes", "500", "--edges", "2000", "--classes", "3", "--features", "2", "--quiet")
+	for i, c := range []struct {
+		input string
+		args  []string
+		want  string
+	}{
+		{in, []string{"--precompute-hops", "1", "--precompute-feature", "y"}, `--precompute-feature y: the input's features are ["x"]`},
+		{in, []string{"--precompute-hops", "1", "--precompute-feature", "label"}, `the input's features are ["x"]`},
+		{in, []string{"--precompute-hops", "1", "--feature-dtype", "float64"}, "feature x holds float64"},
+		{in, []string{"--precompute-feature", "x"}, "--precompute-feature says nothing without --precompute-hops"},
+		{in, []string{"--precompute-dtype", "float16"}, "--precompute-dtype says nothing without --precompute-hops"},
+		{"-", []string{"--precompute-hops", "1"}, "the input's features are []"},
+		{"-", []string{"--hubs", "train"}, "split"},
+	} {
+		out := filepath.Join(dir, fmt.Sprint("out", i))
+		var stdout, errs bytes.Buffer
+		code := Run(t.Context(), append([]string{"ingest", c.input, out}, c.args...), strings.NewReader("0 1\n1 2\n"), &stdout, &errs)
+		left, err := filepath.Glob(out + "*")
+		if code != ExitUsage || !strings.Contains(errs.String(), c.want) || err != nil || len(left) > 0 {
+			t.Errorf("%v: exit code %d, %q is left (%v): %s", c.args, code, left, err, errs.String())
 		}
 	}
 }
