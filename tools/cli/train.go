@@ -316,14 +316,15 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 		return nil, planError(err)
 	}
 	s := &cp.Summary
-	path, err := saveRun(ctx, dir, o.save, started, cp)
+	path, finished, err := saveRun(ctx, dir, o.save, started, cp)
 	if err != nil { // the model is trained: a store that cannot be written to must not lose the result
 		fmt.Fprintf(e.stderr, "gstore: the run is not recorded: %v\n", err)
 	}
 	if e.json {
-		e.event("summary", summaryFields(s, path))
+		e.event("summary", summaryFields(s, path, finished))
 		return cp, nil
 	}
+	printFinished(e, finished, len(s.EpochSeconds))
 	fmt.Fprintf(e.stdout, "test accuracy %.2f %%, valid %.2f %%, best epoch %d of %d\n", 100*s.TestAccuracy, 100*s.ValidAccuracy, s.BestEpoch, len(s.EpochSeconds))
 	fmt.Fprintf(e.stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, formatSize(s.PeakRSSBytes), formatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
@@ -425,33 +426,35 @@ func fields(v any) map[string]any {
 	return m
 }
 
-func summaryFields(s *train.Summary, model string) map[string]any {
+// printFinished says that a run that was resumed had nothing left to do, if finished is its number.
+func printFinished(e *env, finished uint64, epochs int) {
+	if finished > 0 {
+		fmt.Fprintf(e.stdout, "run %d is finished: all %d epochs were trained before; its result:\n", finished, epochs)
+	}
+}
+
+func summaryFields(s *train.Summary, model string, finished uint64) map[string]any {
 	f := fields(s)
+	if finished > 0 {
+		f["finished_run"] = finished
+	}
 	f["model_file"] = model
 	return f
 }
 
-// runsDir is where a store's trained models lie, below its directory.
-const runsDir = "runs"
-
-// saveRun records the run in the store's history and saves the model, by
-// default as runs/N.gsm where N is the run's number. It returns the model's path.
-func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (string, error) {
-	config, err := json.Marshal(cp.Config)
-	if err != nil {
-		return "", err
-	}
-	summary, err := json.Marshal(cp.Summary)
-	if err != nil {
-		return "", err
-	}
-	n, err := store.RecordRun(ctx, dir, store.Run{Version: cp.Version, Started: started, Command: "train", Config: config, Summary: summary}, store.Options{})
+// saveRun records the run in the store's history and saves the model, by default as [modelFile]. It returns the model's
+// path, and the run's number if it had finished before.
+func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (_ string, finished uint64, err error) {
+	n, again, err := recordTrain(ctx, dir, cp.Version, started, cp.Config, cp.Summary, cp.Summary.EpochSeconds, cp.Summary.Resumed)
 	if err == nil && path == "" {
-		path = filepath.Join(dir, runsDir, fmt.Sprintf("%d.gsm", n))
+		path = modelFile(dir, n)
 		err = os.MkdirAll(filepath.Dir(path), 0o777)
 	}
 	if path == "" || err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return path, cp.SaveFile(path)
+	if again {
+		finished = n
+	}
+	return path, finished, cp.SaveFile(path)
 }

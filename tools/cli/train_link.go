@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -151,14 +150,23 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	if err != nil {
 		return planError(err)
 	}
-	if err := recordLink(ctx, st.Dir(), started, r); err != nil {
+	s := &r.Summary
+	n, finished, err := recordTrain(ctx, st.Dir(), r.Version, started, r.Config, s, s.EpochSeconds, s.Resumed)
+	if err != nil {
 		fmt.Fprintf(e.stderr, "gstore: the run is not recorded: %v\n", err)
 	}
-	s := &r.Summary
+	if !finished {
+		n = 0
+	}
 	if e.json {
-		e.event("summary", fields(s))
+		f := fields(s)
+		if finished {
+			f["finished_run"] = n
+		}
+		e.event("summary", f)
 		return nil
 	}
+	printFinished(e, n, len(s.EpochSeconds))
 	if r.Config.EvalEvery > 0 {
 		fmt.Fprintf(e.stdout, "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (filtered, against all nodes); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, s.ValidMRR)
 	}
@@ -176,19 +184,6 @@ func limitHeap(mem sizeFlag, st *store.Store) func() {
 	}
 	old := debug.SetMemoryLimit(train.LinkHeapBytes(int64(mem), len(st.Manifest().Partitions)))
 	return func() { debug.SetMemoryLimit(old) }
-}
-
-func recordLink(ctx context.Context, dir string, started time.Time, r *train.LinkResult) error {
-	config, err := json.Marshal(r.Config)
-	if err != nil {
-		return err
-	}
-	summary, err := json.Marshal(r.Summary)
-	if err != nil {
-		return err
-	}
-	_, err = store.RecordRun(ctx, dir, store.Run{Version: r.Version, Started: started, Command: "train", Config: config, Summary: summary}, store.Options{})
-	return err
 }
 
 // linkHooks prints a line an epoch, or an event.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
 )
 
 // TestTrainResume: --resume alone goes on with the flags of the run before, and says what contradicts them.
@@ -54,5 +56,39 @@ func TestTrainResume(t *testing.T) {
 	}
 	if code, errs := run("train", cora, "--epochs", "1", "--resume", "--checkpoint-file", filepath.Join(t.TempDir(), "mine.gsr")); code != ExitOK {
 		t.Errorf("a file of its own: %d, %s", code, errs)
+	}
+}
+
+// TestResumeFinished: a run that is resumed after its end says so, exits well and is not recorded twice; with more epochs
+// it goes on.
+func TestResumeFinished(t *testing.T) {
+	node := filepath.Join(t.TempDir(), "cora.gstore")
+	trainEvents(t, "ingest", put(t, t.TempDir(), readCora(t).numpy()), node, "--undirected", "--partitions", "4")
+	for _, c := range []struct {
+		name, dir string
+		flags     []string
+	}{
+		{"node", node, []string{"--hidden", "8"}},
+		{"link", smallKG(t), []string{"--dim", "8", "--negatives", "10", "--lr-decay", "0"}},
+	} {
+		runs := func() int {
+			h, err := store.ReadHistory(t.Context(), c.dir, store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(h.Runs)
+		}
+		trainEvents(t, append([]string{"train", c.dir, "--epochs", "2", "--threads", "1"}, c.flags...)...)
+		again := trainEvents(t, "train", c.dir, "--resume")
+		if s := again[len(again)-1]; s["finished_run"] != 1. || len(s["epoch_seconds"].([]any)) != 2 || runs() != 1 {
+			t.Errorf("%s: resumed after the end: finished_run %v, %d runs in the history", c.name, s["finished_run"], runs())
+		}
+		if code, stdout, stderr := runCommand(t, "train", c.dir, "--resume"); code != ExitOK || !strings.Contains(stdout, "run 1 is finished: all 2 epochs") {
+			t.Errorf("%s: exit code %d, %q, %q", c.name, code, stdout, stderr)
+		}
+		more := trainEvents(t, "train", c.dir, "--resume", "--epochs", "3")
+		if s := more[len(more)-1]; s["finished_run"] != nil || len(s["epoch_seconds"].([]any)) != 3 || runs() != 2 {
+			t.Errorf("%s: an epoch more: finished_run %v, %d runs in the history", c.name, s["finished_run"], runs())
+		}
 	}
 }
