@@ -2,7 +2,10 @@ package partitioner
 
 import (
 	"context"
+	"slices"
 	"testing"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // TestGAPMovesGroups: on communities whose labels repeat, gap's groups balance labels at a smaller cut than single
@@ -61,5 +64,49 @@ func TestGAPMovesGroups(t *testing.T) {
 	groups := refined(func(r *restreamer) error { return r.leveledLabels(g, 0) }) // as much balance as groups give
 	if groups.CutRate > single.CutRate || groups.PartitionLabels.Mean > .6*single.PartitionLabels.Mean {
 		t.Errorf("groups: cut %.3f, labels diverge by %.3f; single nodes: %.3f, %.3f", groups.CutRate, groups.PartitionLabels.Mean, single.CutRate, single.PartitionLabels.Mean)
+	}
+}
+
+// TestFullPartitionsTakeNobody: whatever pulls, a node and a group of two classes go to no partition that is full, and leave
+// one that is beyond the limit. Partition 1 is where neighbours are, or where fewest of their classes are, or has room for one more.
+func TestFullPartitionsTakeNobody(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		part    []blocks.PartitionID
+		classes []uint16
+		edges   [][2]uint32
+		limit   uint32
+		weight  float64
+		not     blocks.PartitionID // where nodes 0 and 1 must not be
+	}{
+		{"all neighbours are in it", []blocks.PartitionID{0, 0, 1, 1, 1, 1, 2, 2}, []uint16{1, 2, 0, 0, 0, 0, 1, 2},
+			[][2]uint32{{0, 2}, {0, 3}, {1, 4}, {1, 5}, {0, 6}}, 4, .01, 1},
+		{"it has none of their classes", []blocks.PartitionID{0, 0, 1, 1, 1, 1, 2, 2, 0, 0}, []uint16{1, 2, 0, 0, 0, 0, 1, 2, 1, 2},
+			nil, 4, 10, 1},
+		{"their own is beyond the limit", []blocks.PartitionID{0, 0, 1, 1, 0, 0, 2}, []uint16{1, 2, 0, 0, 1, 2, 1},
+			[][2]uint32{{0, 4}, {1, 5}}, 3, .01, 0},
+	} {
+		n := uint64(len(c.part))
+		g, err := BuildCSR(n, func(yield func(src, dst []uint32) error) error {
+			for _, e := range c.edges {
+				if err := yield(e[:1], e[1:]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close() //nolint:errcheck // test
+		for _, members := range [][]uint32{{0}, {0, 1}} {
+			part := slices.Clone(c.part)
+			s := newStreamer(part, 3, c.classes, classCounts(c.classes), c.limit, 1)
+			s.setWeight(c.weight)
+			s.placeGroup(g, members)
+			if to := part[0]; to == c.not || s.size[to] > c.limit || part[members[len(members)-1]] != to {
+				t.Errorf("%s: nodes %v go to partition %d, of sizes %v and limit %d", c.name, members, to, s.size, c.limit)
+			}
+		}
 	}
 }
