@@ -167,6 +167,9 @@ func CostHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, res
 	return c
 }
 
+// BudgetBytes is what a run's budget counts for it: with the edges of one addition.
+func (c HistoryCost) BudgetBytes() int64 { return c.MemoryBytes + 2*4*historyEdges }
+
 // String says what it takes.
 func (c HistoryCost) String() string {
 	const mib = 1 << 20

@@ -60,16 +60,32 @@ func (c *LinkConfig) memory(partitions int) linkMemory {
 	return m
 }
 
+// MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
+// partition buffer. c's defaults must be filled in.
+func (c *LinkConfig) MacroOptions(m *store.Manifest) store.MacroOptions {
+	o := store.MacroOptions{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
+		TableDim: c.Dim, TablePlanes: TablePlanes}
+	if memory := c.memory(len(m.Partitions)); c.MemoryBytes > 0 {
+		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
+	}
+	return o
+}
+
+// CheckLinkMemory reports whether the budget of a run as cfg says is too small, as [Link] would: then the error is [store.ErrBudget]
+// and names one that does.
+func CheckLinkMemory(ctx context.Context, st *store.Store, cfg LinkConfig) error {
+	if err := cfg.Normalize(); err != nil {
+		return err
+	}
+	return leastLinkMemory(ctx, st, &cfg, tryLinkMemory(ctx, st, cfg))
+}
+
 // linkPlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
 // section 6: everything in memory if that fits, else the largest buffer; logical partitions so many that four fit
 // in it) and returns the policy, its reasons and the options of its macro-batches.
 func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Policy, why []string, o store.MacroOptions, err error) {
 	m := st.Manifest()
-	o = store.MacroOptions{EngineName: cfg.IOEngine, Both: cfg.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: cfg.Threads,
-		TableDim: cfg.Dim, TablePlanes: TablePlanes}
-	if memory := cfg.memory(len(m.Partitions)); cfg.MemoryBytes > 0 {
-		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
-	}
+	o = cfg.MacroOptions(m)
 	f, err := st.Forecaster(ctx, o)
 	if err != nil {
 		return nil, nil, o, fmt.Errorf("train: plan: %w", err)
@@ -103,20 +119,25 @@ func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Po
 // leastLinkMemory says after err, if it is that the budget is too small, which one would do for the plan, the
 // evaluator and what is known of a batch.
 func leastLinkMemory(ctx context.Context, st *store.Store, asked *LinkConfig, err error) error {
-	return leastMemory(err, asked.MemoryBytes, func(memory int64) (err error) {
+	return leastMemory(err, asked.MemoryBytes, func(memory int64) error {
 		cfg := *asked
 		cfg.MemoryBytes = memory
-		if _, _, _, err := linkPlan(ctx, st, &cfg); err != nil {
-			return err
-		}
-		dev := host.New(host.Options{Threads: 1})
-		defer func() { err = errors.Join(err, dev.Close()) }()
-		s := linkSession{cfg: &cfg, st: st}
-		if err := s.openEvaluator(dev); err != nil {
-			return err
-		}
-		return s.closeRun()
+		return tryLinkMemory(ctx, st, cfg)
 	})
+}
+
+// tryLinkMemory plans a run and its evaluator.
+func tryLinkMemory(ctx context.Context, st *store.Store, cfg LinkConfig) (err error) {
+	if _, _, _, err := linkPlan(ctx, st, &cfg); err != nil {
+		return err
+	}
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	s := linkSession{cfg: &cfg, st: st}
+	if err := s.openEvaluator(dev); err != nil {
+		return err
+	}
+	return s.closeRun()
 }
 
 // leastMemory returns err, but where it is [store.ErrBudget] one that names the least whole MiB with which try succeeds.

@@ -182,18 +182,25 @@ func nodeInput(m *store.Manifest, cfg *Config) (dim int, err error) {
 	return dim, nil
 }
 
-// openMacroBatches opens the partition buffer and the plan that cfg asks for
-// and fills in what "auto" chose, for the reasons it returns. memory bounds the run; 0: none.
-func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory int64) (*store.MacroBatches, macro.Policy, []string, error) {
-	m := st.Manifest()
-	o := store.MacroOptions{EngineName: cfg.IOEngine, Pinned: m.Pinned, Features: cfg.Features, Labels: true, Split: "train", SplitColumn: cfg.Split, Threads: cfg.Threads}
-	if cfg.Model == "rgcn" {
+// MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what memory, the run's budget less its
+// history's, leaves the partition buffer; 0: no bound. c.Features must be filled in.
+func (c *Config) MacroOptions(m *store.Manifest, memory int64) store.MacroOptions {
+	o := store.MacroOptions{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Labels: true, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
+	if c.Model == "rgcn" {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}
 	if memory > 0 {
 		left := memory - programBytes
 		o.MemoryBytes = max(left-left/evalShare-left/batchShare, 1)
 	}
+	return o
+}
+
+// openMacroBatches opens the partition buffer and the plan that cfg asks for
+// and fills in what "auto" chose, for the reasons it returns. memory bounds the run; 0: none.
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, memory int64) (*store.MacroBatches, macro.Policy, []string, error) {
+	m := st.Manifest()
+	o := cfg.MacroOptions(m, memory)
 	choice, err := choosePlan(ctx, st, cfg, o)
 	if err != nil {
 		return nil, nil, nil, err

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
@@ -28,7 +30,7 @@ type planOptions struct {
 	seed         uint64
 	features     []string
 	both         bool
-	dim          int
+	link         train.LinkConfig // as of train, what its memory depends on
 	steps        bool
 	measure      time.Duration
 	remeasure    bool // --measure was given
@@ -46,7 +48,8 @@ func newPlan(e *env) *cobra.Command {
 		Long: `Show what training would read, step by step, without reading it: which policy and
 capacity the memory budget allows and why, bytes and requests of each epoch
 (exactly those that train will make), the edge permutation bias of link tasks, and
-how many partitions a fresh ingest had better make.`,
+how many partitions a fresh ingest had better make. --mem and the flags that train has too
+mean the same: train with them runs the plan that is shown.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
   gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
 		Args: exactArgs("STORE"),
@@ -58,8 +61,8 @@ how many partitions a fresh ingest had better make.`,
 	f := cmd.Flags()
 	f.StringVar(&o.task, "task", "auto", "auto, node or link")
 	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
-	f.Var(&o.mem, "mem", "memory for the partition buffer alone, such as 4GiB; train's --mem is the whole run's (default: no bound)")
-	f.IntVar(&o.dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
+	f.Var(&o.mem, "mem", "memory bound of the whole training run, such as 4GiB (default: none)")
+	o.linkFlags(f)
 	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
 	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: so many that four fit in memory)")
 	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
@@ -120,10 +123,63 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	if o.history < 0 || o.history > 0 && c.Link {
 		return c, usagef("--history %d: expected the hidden columns of a node classifier", o.history)
 	}
-	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.dim < 1 {
-		return c, usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.dim)
+	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.link.Dim < 1 {
+		return c, usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.link.Dim)
 	}
 	return c, nil
+}
+
+// macroOptions are those with which train would run: MemoryBytes is the partition buffer's share of --mem.
+func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (store.MacroOptions, error) {
+	m := s.Manifest()
+	if cfg.Link {
+		c := o.link
+		setLinkModel(&c, o.link.Model)
+		c.Plan, c.Buffer, c.Logical, c.MemoryBytes, c.IOEngine = cfg.Policy, cfg.Capacity, cfg.Logical, int64(o.mem), o.engine
+		if err := c.Normalize(); err != nil {
+			return store.MacroOptions{}, usageError{err}
+		}
+		if c.MemoryBytes > 0 && !m.Schema.Undirected {
+			if err := train.CheckLinkMemory(ctx, s, c); err != nil {
+				return store.MacroOptions{}, planError(err)
+			}
+		}
+		mo := c.MacroOptions(m)
+		mo.Features, mo.Both = o.features, mo.Both || o.both
+		return mo, nil
+	}
+	c := train.Config{Model: o.link.Model, Features: o.features, IOEngine: o.engine}
+	if c.Features == nil {
+		for _, f := range m.ColumnsOf(store.RoleFeature) {
+			if !strings.HasSuffix(f.Name, train.HopSuffix) {
+				c.Features = append(c.Features, f.Name)
+			}
+		}
+	}
+	memory := int64(o.mem)
+	if o.history > 0 && memory > 0 { // as many partitions as are known before the plan is chosen
+		resident := len(m.Partitions)
+		if o.buffer > 0 {
+			resident = min(resident, o.buffer+len(m.Pinned))
+		}
+		memory = max(1, memory-train.CostHistory(m.Partitions, o.history, historyElem(m, c.Features), resident, 1).BudgetBytes())
+	}
+	mo := c.MacroOptions(m, memory)
+	mo.Both = mo.Both || o.both
+	return mo, nil
+}
+
+// linkFlags are flags of train that decide what its mini-batches and evaluation leave of --mem.
+func (o *planOptions) linkFlags(f *pflag.FlagSet) {
+	l := &o.link
+	f.StringVar(&l.Model, "model", "", "as train's (default sage or distmult)")
+	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
+	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
+	f.IntVar(&l.BatchSize, "batch-size", 1000, "link tasks: as train's")
+	f.IntVar(&l.Negatives, "negatives", 500, "link tasks: as train's")
+	f.IntVar(&l.Chunks, "chunks", 10, "link tasks: as train's")
+	f.Float64Var(&l.DegreeShare, "degree-share", 0, "link tasks: as train's")
+	f.IntVar(&l.EvalEvery, "eval-every", 1, "link tasks: as train's; -1: nothing is evaluated, and no memory kept for it")
 }
 
 func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
@@ -137,23 +193,16 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	features := o.features
-	if features == nil {
-		for _, c := range m.ColumnsOf(store.RoleFeature) {
-			features = append(features, c.Name)
-		}
-	}
-	planes := 0
-	if cfg.Link {
-		planes = train.TablePlanes
+	mo, err := o.macroOptions(ctx, s, &cfg)
+	if err != nil {
+		return err
 	}
 	// Measured first: the forecast goes by the same figures.
 	var device *blockio.Calibration
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	f, err := s.Forecaster(ctx, store.MacroOptions{EngineName: o.engine, Features: features, Labels: !cfg.Link, Pinned: cfg.Pinned, Both: o.both || cfg.Link,
-		Relations: cfg.Link && len(m.Schema.Relations) > 1, TableDim: o.dim, TablePlanes: planes})
+	f, err := s.Forecaster(ctx, mo)
 	if err != nil {
 		return err
 	}
@@ -164,10 +213,13 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	} else if err != nil {
 		return err
 	}
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: int64(o.mem), LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(), Train: trained})
-	if errors.Is(err, macro.ErrPlan) {
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(), Train: trained})
+	switch {
+	case errors.Is(err, macro.ErrPlan):
 		return usageError{err}
-	} else if err != nil {
+	case errors.Is(err, store.ErrBudget):
+		return fmt.Errorf("of %s of memory the partition buffer may have %s: %w", formatSize(int64(o.mem)), formatSize(mo.MemoryBytes), err)
+	case err != nil:
 		return err
 	}
 	policy, err := macro.New(choice.Config)
@@ -178,17 +230,20 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	for k := range plans {
 		plans[k] = policy.Epoch(k)
 	}
-	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), int64(o.mem), plans...)
+	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
 	if err != nil {
 		return err
 	}
-	r := planReport{e: e, o: o, m: m, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
+	if o.mem > 0 {
+		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", formatSize(int64(o.mem)), formatSize(mo.MemoryBytes)))
+	}
+	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
 	if o.history > 0 {
 		parts := slices.Clone(m.Partitions)
 		for p := range trained {
 			parts[p].Train = trained[p]
 		}
-		c := train.CostHistory(parts, o.history, historyElem(m, features), choice.Resident(), len(plans[0].Steps))
+		c := train.CostHistory(parts, o.history, historyElem(m, mo.Features), choice.Resident(), len(plans[0].Steps))
 		r.history = &c
 	}
 	r.advise()
@@ -214,6 +269,7 @@ type planReport struct {
 	choice macro.Choice
 	plans  []store.Plan
 	epochs []store.EpochForecast
+	memory int64 // the partition buffer's share of the budget; 0: no bound
 	buffer int64
 	train  []uint64
 	f      *store.Forecaster
@@ -234,7 +290,7 @@ func historyElem(m *store.Manifest, features []string) blocks.ElemType {
 }
 
 func (r *planReport) advise() {
-	g := macro.Graph{Nodes: r.m.Nodes, Edges: r.m.Edges, MemoryBytes: int64(r.o.mem), Link: r.choice.Link}
+	g := macro.Graph{Nodes: r.m.Nodes, Edges: r.m.Edges, MemoryBytes: r.memory, Link: r.choice.Link}
 	var edgeBytes, nodeBytes int64
 	for i := range r.m.Partitions {
 		nodeBytes += r.f.NodeBytes(store.PartitionID(i))

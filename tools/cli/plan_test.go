@@ -35,11 +35,14 @@ func TestPlan(t *testing.T) {
 		stderr string
 	}{
 		{nil, ExitOK, "plan    memory, 1 steps", ""},
-		{[]string{"--mem", "4MiB"}, ExitOK, "plan    hanoi", ""},
-		{[]string{"--mem", "4MiB"}, ExitOK, "node task: hanoi", ""},
-		{[]string{"--task", "link", "--mem", "4MiB", "--dim", "16"}, ExitOK, "of them in memory at a time", ""},
+		{[]string{"--mem", "71MiB"}, ExitOK, "plan    hanoi", ""},
+		{[]string{"--mem", "71MiB"}, ExitOK, "node task: hanoi", ""},
+		{[]string{"--task", "link", "--mem", "75MiB", "--dim", "16", "--eval-every", "-1"}, ExitOK, "of them in memory at a time", ""},
 		{[]string{"--plan", "beta", "--buffer", "4", "--steps"}, ExitOK, "no plan with this buffer reads fewer than 42 partitions", ""},
 		{[]string{"--mem", "10KiB"}, ExitFailed, "", "1 of 16 partitions at a time take 948608 bytes"},
+		{[]string{"--mem", "10KiB"}, ExitFailed, "", "of 10.0 KiB of memory the partition buffer may have 1 B"},
+		{[]string{"--task", "link", "--mem", "10KiB"}, ExitFailed, "", "the smallest that works is"},
+		{[]string{"--task", "link", "--encoder", "mlp"}, ExitUsage, "", "mlp"},
 		{[]string{"--plan", "mst"}, ExitUsage, "", "--plan mst: expected auto or one of"},
 		{[]string{"--reuse", "5"}, ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
 		{[]string{"--plan", "comet", "--buffer", "1"}, ExitUsage, "", "holds no 2 logical ones"},
@@ -147,6 +150,66 @@ func TestGenerate(t *testing.T) {
 		if c.file != "" {
 			if _, err := os.Stat(filepath.Join(out, c.file)); err != nil {
 				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestPlanIsTrains: with the same flags plan shows what train does, to the byte, within any budget, and refuses what train refuses.
+func TestPlanIsTrains(t *testing.T) {
+	kg := filepath.Join(t.TempDir(), "kg.gstore")
+	mustRun(t, "generate", "kg", kg, "--nodes", "20k", "--edges", "60k", "--relations", "5", "--format", "store", "--partitions", "16", "--quiet")
+	sbm := filepath.Join(t.TempDir(), "sbm.gstore")
+	mustRun(t, "generate", "sbm", sbm, "--nodes", "20k", "--edges", "100k", "--features", "64", "--classes", "4", "--format", "store", "--partitions", "16", "--quiet")
+	for _, c := range []struct {
+		dir    string
+		shared []string // flags of both
+		train  []string
+		policy string
+	}{
+		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1"}, nil, "memory"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1", "--mem", "76MiB"}, nil, "comet"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB"}, nil, "comet"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--encoder", "sage", "--plan", "beta", "--batch-size", "200"}, []string{"--fanouts", "2"}, "beta"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--degree-share", ".5"}, nil, "comet"},
+		{kg, []string{"--dim", "64", "--mem", "70MiB"}, nil, ""},
+		{sbm, []string{"--mem", "71MiB"}, []string{"--hidden", "8", "--batch-size", "50", "--fanouts", "3,2"}, "hanoi"},
+		{sbm, []string{"--mem", "400MiB"}, []string{"--hidden", "8"}, "memory"},
+		{sbm, []string{"--buffer", "3"}, []string{"--hidden", "8"}, "hanoi"},
+	} {
+		args := append([]string{c.dir, "--epochs", "2", "--seed", "3", "--json"}, c.shared...)
+		code, stdout, stderr := runCommand(t, append([]string{"plan", "--measure", "0"}, args...)...)
+		if c.policy == "" {
+			trainCode, _, said := runCommand(t, append([]string{"train"}, args...)...)
+			if code != ExitFailed || trainCode != ExitFailed || said != stderr {
+				t.Errorf("%v: plan: exit code %d, %q; train: %d, %q", c.shared, code, stderr, trainCode, said)
+			}
+			continue
+		}
+		if code != ExitOK {
+			t.Fatalf("plan %v: exit code %d: %s", c.shared, code, stderr)
+		}
+		plan := events(t, stdout)
+		code, stdout, stderr = runCommand(t, append(append([]string{"train", "--threads", "2"}, args...), c.train...)...)
+		if code != ExitOK {
+			t.Fatalf("train %v: exit code %d: %s", c.shared, code, stderr)
+		}
+		run := events(t, stdout)
+		config, sum := run["start"][0]["config"].(map[string]any), plan["summary"][0]
+		buffer := sum["capacity"]
+		if c.policy == "memory" {
+			buffer = 16.
+		}
+		logical := config["logical"]
+		if logical == nil {
+			logical = 0.
+		}
+		if sum["plan"] != c.policy || config["plan"] != c.policy || config["buffer"] != buffer || logical != sum["logical"] {
+			t.Errorf("%v: planned %v with %v, %v logical; trained %v with %v, %v", c.shared, sum["plan"], buffer, sum["logical"], config["plan"], config["buffer"], logical)
+		}
+		for k, e := range run["epoch"] {
+			if e["bytes_read"] != plan["epoch"][k]["bytes_read"] || e["steps"] != plan["epoch"][k]["steps"] {
+				t.Errorf("%v: epoch %d reads %v bytes in %v steps, planned were %v in %v", c.shared, k, e["bytes_read"], e["steps"], plan["epoch"][k]["bytes_read"], plan["epoch"][k]["steps"])
 			}
 		}
 	}

@@ -85,13 +85,7 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 		c.Plan = n.Plan
 	}
 	if set("model") {
-		c.Model = n.Model
-		if n.Model != "none" && slices.Contains(nn.Encoders(), n.Model) {
-			c.Model = nn.DistMult
-			if c.Encoder == "" {
-				c.Encoder = n.Model
-			}
-		}
+		setLinkModel(&c, n.Model)
 	}
 	if set("fanouts") {
 		c.Fanouts = n.Fanouts
@@ -124,6 +118,17 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 		return c, usagef("--logical is for plan comet, this is %s", check.Plan)
 	}
 	return c, nil
+}
+
+// setLinkModel sets what --model means for link prediction: a decoder, or an encoder beside the default one.
+func setLinkModel(c *train.LinkConfig, model string) {
+	c.Model = model
+	if model != "none" && slices.Contains(nn.Encoders(), model) {
+		c.Model = nn.DistMult
+		if c.Encoder == "" {
+			c.Encoder = model
+		}
+	}
 }
 
 // runTrainLink trains embeddings, prints and records the run.
