@@ -244,6 +244,9 @@ type Graph struct {
 	NodeBytes    int     // a node's columns (link tasks: embedding and optimiser state)
 	EdgeBytes    float64 // an edge on disk
 	MemoryBytes  int64   // the partition buffer's budget
+	// AllBytes is what everything takes in memory, where edges are not packed as on disk. 0 means nodes and, as
+	// MariusGNN counts, edges twice.
+	AllBytes int64
 	// BlockBytes is the device's block: the bytes that take as long to read as a
 	// request costs (blockio.Calibration.GapBytes). 0 means 64 KiB.
 	BlockBytes int64
@@ -272,7 +275,7 @@ const (
 // Advise chooses the number of partitions before ingest. Link tasks follow MariusGNN
 // section 6: p = min(NO/D, √(EO/D)) makes the smallest read one device block (more
 // partitions mean less bias, smaller reads more time); c is the largest with
-// c·NO/p + 2c²·EO/p² within memory; l = 4p/c, not 2p/c. Node tasks: hubs, then
+// c·NO/p + c²·M/p² within memory, M the edges' part of it (2·EO there); l = 4p/c, not 2p/c. Node tasks: hubs, then
 // macro-batches of several partitions (thesis section 4.3), each large enough to be
 // read at the device's bandwidth.
 func Advise(g Graph) Advice {
@@ -281,30 +284,35 @@ func Advise(g Graph) Advice {
 	}
 	no, eo := float64(g.Nodes)*float64(g.NodeBytes), float64(g.Edges)*g.EdgeBytes
 	d, memory := float64(g.BlockBytes), float64(g.MemoryBytes)
+	all := no + 2*eo
+	if g.AllBytes > 0 {
+		all = float64(g.AllBytes)
+	}
+	resident := max(0, all-no) // of edges
 	var a Advice
 	clamp := func(p float64) int { return int(max(1, min(p, partitionsMax, float64(g.Nodes)))) }
-	if no+2*eo <= memory || memory == 0 {
+	if all <= memory || memory == 0 {
 		a.Partitions, a.Capacity, a.Logical = 1, 1, 1
 		if memory == 0 {
 			a.Why = []string{"no memory budget was given: everything may stay in memory"}
 			return a
 		}
-		a.Why = []string{fmt.Sprintf("nodes (%s) and edges, twice (%s), fit in memory (%s)", mib(int64(no)), mib(int64(2*eo)), mib(int64(memory)))}
+		a.Why = []string{fmt.Sprintf("nodes (%s) and edges (%s) fit in memory (%s)", mib(int64(no)), mib(int64(resident)), mib(int64(memory)))}
 		return a
 	}
-	share := memory / (no + 2*eo) // of the store that fits: the start of the search for c
+	share := memory / all // of the store that fits: the start of the search for c
 	if g.Link {
 		a.Partitions = max(4, clamp(min(no/d, math.Sqrt(eo/d))))
 		a.Why = append(a.Why, fmt.Sprintf("p = min(%s of nodes / %d KiB, √(%s of edges / %d KiB)): the smallest read is a device block", mib(int64(no)), g.BlockBytes>>10, mib(int64(eo)), g.BlockBytes>>10))
 		p := float64(a.Partitions)
 		c := 2
-		for c < a.Partitions && float64(c+1)*no/p+2*float64(c+1)*float64(c+1)*eo/(p*p) <= memory {
+		for c < a.Partitions && float64(c+1)*no/p+float64(c+1)*float64(c+1)*resident/(p*p) <= memory {
 			c++
 		}
 		a.Capacity = c
 		size := max(1, c/logicalAtOnce)
 		a.Logical = (a.Partitions + size - 1) / size
-		a.Why = append(a.Why, fmt.Sprintf("c = %d is the largest buffer with c·%s + 2c²·%s in %s; l = %dp/c", c, mib(int64(no/p)), mib(int64(eo/(p*p))), mib(int64(memory)), logicalAtOnce))
+		a.Why = append(a.Why, fmt.Sprintf("c = %d is the largest buffer with c·%s + c²·%s in %s; l = %dp/c", c, mib(int64(no/p)), mib(int64(resident/(p*p))), mib(int64(memory)), logicalAtOnce))
 		return a
 	}
 	a.Hubs = min(hubShareMax, memory/hubMemoryShare/max(1, no))

@@ -115,4 +115,13 @@ func TestAdvise(t *testing.T) {
 	if a := Advise(Graph{Nodes: 1000, Edges: 5000, NodeBytes: 100, EdgeBytes: 4, MemoryBytes: 1 << 30}); a.Partitions != 1 {
 		t.Errorf("a small graph: %+v", a)
 	}
+	// In memory edges take more than twice their packed bytes: what would fit by those does not.
+	tight := Graph{Nodes: 200_000, Edges: 2_000_000, NodeBytes: 256, EdgeBytes: 1.5, MemoryBytes: 58 << 20, AllBytes: 77 << 20}
+	if a := Advise(tight); a.Partitions < 3 || float64(a.Capacity)/float64(a.Partitions)*2*77 > 58 {
+		t.Errorf("a graph that fits packed only: %+v", a)
+	}
+	tight.Link = true
+	if a := Advise(tight); float64(a.Capacity)*256*200_000/float64(a.Partitions) > 58<<20 || a.Partitions == 1 {
+		t.Errorf("the same for links: %+v", a)
+	}
 }

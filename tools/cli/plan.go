@@ -255,7 +255,9 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 		c := train.CostHistory(parts, o.history, historyElem(m, mo.Features), choice.Resident(), len(plans[0].Steps))
 		r.history = &c
 	}
-	r.advise()
+	if err := r.advise(); err != nil {
+		return err
+	}
 	return r.print()
 }
 

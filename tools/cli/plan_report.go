@@ -28,7 +28,8 @@ type planReport struct {
 	history *train.HistoryCost
 }
 
-func (r *planReport) advise() {
+// advise says how many partitions a fresh ingest had better make.
+func (r *planReport) advise() (err error) {
 	g := macro.Graph{Nodes: r.m.Nodes, Edges: r.m.Edges, MemoryBytes: r.memory, Link: r.choice.Link}
 	var edgeBytes, nodeBytes int64
 	for i := range r.m.Partitions {
@@ -42,7 +43,11 @@ func (r *planReport) advise() {
 	if r.device != nil {
 		g.BlockBytes = r.device.GapBytes()
 	}
+	if g.AllBytes, err = r.f.LeastBytes(0); err != nil {
+		return err
+	}
 	r.advice = macro.Advise(g)
+	return nil
 }
 
 // bias is an epoch's edge permutation bias, with partitions taken alike and
