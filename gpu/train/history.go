@@ -48,16 +48,14 @@ type history struct {
 // historyOptions configures a history. Zero values: the first split column, float32, no bound
 // of memory, steps of any size.
 type historyOptions struct {
-	split       string
-	dim         int             // columns of the hidden states
-	elem        blocks.ElemType // of rows
-	memoryBytes int64
-	resident    int    // partitions in memory at once, pinned ones included; 0: not known yet
-	tempDir     string // for the rows; "": the system's
+	split    string
+	dim      int             // columns of the hidden states
+	elem     blocks.ElemType // of rows
+	resident int             // partitions in memory at once, pinned ones included; 0: not known yet
+	tempDir  string          // for the rows; "": the system's
 }
 
-// newHistory counts the training nodes of a split column and makes room for their rows. A
-// memory budget that cannot hold what a step needs is [store.ErrBudget].
+// newHistory counts the training nodes of a split column and makes room for their rows: for those of a step, in memory.
 func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOptions) (_ *history, err error) {
 	m := src.Manifest()
 	if o.elem == blocks.Invalid {
@@ -95,11 +93,7 @@ func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOption
 	if n == 0 {
 		return nil, fmt.Errorf("train: history: %w: training nodes in split column %s", store.ErrNotFound, column.Name)
 	}
-	h.window.rows = h.windowRows(o)
-	if need := h.bytes() + programBytes; o.memoryBytes > 0 && need >= o.memoryBytes {
-		return nil, fmt.Errorf("train: history within %d bytes: %w: %d training nodes, %d of them in a step, with %d hidden columns of %v take %d beside the program",
-			o.memoryBytes, store.ErrBudget, n, h.window.rows, o.dim, o.elem, h.bytes())
-	}
+	h.window.rows = h.windowRows(o.resident)
 	if err := h.window.open(dev, max(h.window.rows*h.rowBytes(), h.sumColumns()*4)); err != nil {
 		return nil, err
 	}
@@ -152,9 +146,9 @@ type HistoryCost struct {
 	TrainingRows int64 `json:"training_rows"` // one a training node
 }
 
-// CostHistory forecasts a history of rows of dim elements of elem for partitions with training nodes as
+// costHistory forecasts a history of rows of dim elements of elem for partitions with training nodes as
 // they say, at most resident of them in memory at once, pinned ones included, in so many steps an epoch.
-func CostHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, resident, steps int) HistoryCost {
+func costHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, resident, steps int) HistoryCost {
 	counts := make([]int, len(parts))
 	c := HistoryCost{RowBytes: historyRowBytes(dim, elem)}
 	for p, info := range parts {
@@ -167,8 +161,8 @@ func CostHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, res
 	return c
 }
 
-// BudgetBytes is what a run's budget counts for it: with the edges of one addition.
-func (c HistoryCost) BudgetBytes() int64 { return c.MemoryBytes + 2*4*historyEdges }
+// budgetBytes is what a run's budget counts for it: with the edges of one addition.
+func (c HistoryCost) budgetBytes() int64 { return c.MemoryBytes + 2*4*historyEdges }
 
 // String says what it takes.
 func (c HistoryCost) String() string {

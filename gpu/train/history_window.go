@@ -10,10 +10,6 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// A budget that does not say how many partitions it will hold sets aside
-// this share of it for a history's rows.
-const historyShare = 16
-
 // historyWindow is the part of a history's rows that is in memory, in the order of their nodes' rows
 // in the macro-batch; while the history is filled, the sums of a few nodes.
 type historyWindow struct {
@@ -51,17 +47,13 @@ func (w *historyWindow) table(n, dim, rowBytes int, elem blocks.ElemType) gpu.Te
 // slot returns the place of the training node in a row of the macro-batch.
 func (w *historyWindow) slot(row uint32) (int, bool) { return slices.BinarySearch(w.at, row) }
 
-// windowRows is how many training nodes a step may have.
-func (h *history) windowRows(o historyOptions) int {
+// windowRows is how many training nodes a step of so many partitions may have (0: of all).
+func (h *history) windowRows(resident int) int {
 	counts := make([]int, len(h.parts))
 	for p := range h.parts {
 		counts[p] = h.begins[p+1] - h.begins[p]
 	}
-	rows := fullest(counts, o.resident)
-	if o.memoryBytes > 0 && o.resident == 0 {
-		rows = min(rows, max(int(o.memoryBytes/historyShare/int64(h.rowBytes())), counts[0]))
-	}
-	return rows
+	return fullest(counts, resident)
 }
 
 // fullest is the sum of the n largest counts, of all if n is 0. It sorts counts.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
@@ -138,17 +137,4 @@ func tryLinkMemory(ctx context.Context, st *store.Store, cfg LinkConfig) (err er
 		return err
 	}
 	return s.closeRun()
-}
-
-// leastMemory returns err, but where it is [store.ErrBudget] one that names the least whole MiB with which try succeeds.
-func leastMemory(err error, budget int64, try func(memory int64) error) error {
-	const unit, most = 1 << 20, 1 << 24 // most: 16 TiB
-	if !errors.Is(err, store.ErrBudget) {
-		return err
-	}
-	least := 1 + sort.Search(most, func(n int) bool { return !errors.Is(try(int64(n+1)*unit), store.ErrBudget) })
-	if terr := try(int64(least) * unit); terr != nil {
-		return err // the budget is not all that is wrong
-	}
-	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB, or less with more partitions", store.ErrBudget, float64(budget)/unit, least)
 }

@@ -22,6 +22,9 @@ type Tuning struct {
 	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits, but where an epoch
 	// is one step (trainnodes beside pinned training nodes). nil: LeastBytes.
 	DoubleBytes func(capacity, swap int) (int64, error)
+	// HistoryBytes is what a run holds beside the buffer with capacity partitions resident, out of the same MemoryBytes; 0 means
+	// all. It grows with capacity. nil: nothing.
+	HistoryBytes func(capacity int) int64
 	// Hubs is why the store has pinned hubs or none ([store.Manifest.HubsWhy]); "" = unknown.
 	Hubs string
 	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
@@ -48,7 +51,7 @@ func Choose(t Tuning) (Choice, error) {
 	c := Choice{Config: t.Config}
 	loose := t.Partitions - len(t.Pinned)
 	auto := t.Policy == "" || t.Policy == "auto"
-	all, err := t.LeastBytes(0)
+	all, err := t.least(0)
 	if err != nil {
 		return c, err
 	}
@@ -100,6 +103,25 @@ func Choose(t Tuning) (Choice, error) {
 	return c, nil
 }
 
+// least is LeastBytes with what the run holds beside.
+func (t *Tuning) least(capacity int) (int64, error) {
+	n, err := t.LeastBytes(capacity)
+	return n + t.history(capacity), err
+}
+
+// double is DoubleBytes with what the run holds beside.
+func (t *Tuning) double(capacity, swap int) (int64, error) {
+	n, err := t.DoubleBytes(capacity, swap)
+	return n + t.history(capacity), err
+}
+
+func (t *Tuning) history(capacity int) int64 {
+	if t.HistoryBytes == nil {
+		return 0
+	}
+	return t.HistoryBytes(capacity)
+}
+
 // outOfCore is the policy for a store that does not fit.
 func outOfCore(c *Choice, t Tuning) string {
 	if t.Link {
@@ -145,7 +167,7 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 		}
 		return min(t.Capacity, loose), nil
 	}
-	need := func(capacity int) (int64, error) { return t.LeastBytes(min(capacity, loose)) }
+	need := func(capacity int) (int64, error) { return t.least(min(capacity, loose)) }
 	first := least
 	if t.Capacity > 0 {
 		first = min(t.Capacity, loose)
@@ -157,7 +179,7 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 	// A plan of one step reads between epochs, and little: its room is worth more to what is trained.
 	oneStep := c.Policy == TrainNodes && len(t.Pinned) > 0 && !c.TrainOutside
 	if t.Capacity == 0 && t.DoubleBytes != nil && n <= t.MemoryBytes && !oneStep {
-		double, err := t.DoubleBytes(first, t.swap(c.Policy, first))
+		double, err := t.double(first, t.swap(c.Policy, first))
 		if err != nil {
 			return 0, err
 		}
@@ -167,7 +189,7 @@ func (t *Tuning) capacity(c *Choice, loose int, link bool) (int, error) {
 		}
 		need = func(capacity int) (int64, error) {
 			capacity = min(capacity, loose)
-			return t.DoubleBytes(capacity, t.swap(c.Policy, capacity))
+			return t.double(capacity, t.swap(c.Policy, capacity))
 		}
 	}
 	if n > t.MemoryBytes {

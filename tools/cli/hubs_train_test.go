@@ -156,7 +156,7 @@ func TestHubsTrain(t *testing.T) {
 	for _, path := range []string{hubs, second} {
 		pinnedTraining(t, path, "split_other", 2) // 200 beside 175 a partition
 		for split, want := range map[string]string{"": "hanoi", "split_other": "trainnodes"} {
-			_, stdout, _ := runCommand(t, "--json", "plan", path, "--buffer", "3", "--measure", "0", "--split", split, "--history", "8")
+			_, stdout, _ := runCommand(t, "--json", "plan", path, "--buffer", "3", "--measure", "0", "--split", split, "--history", "--hidden", "8")
 			run := train(path, "--buffer", "3", "--split", split)
 			if got := events(t, stdout)["summary"][0]["plan"]; got != want || run[len(run)-1]["plan"] != want {
 				t.Errorf("%s, split %q: planned %v, trained by %v, expected %s", path, split, got, run[len(run)-1]["plan"], want)

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
@@ -30,13 +29,12 @@ type planOptions struct {
 	features     []string
 	both         bool
 	link         train.LinkConfig // as of train, what its memory depends on
+	node         train.Config
 	steps        bool
 	measure      time.Duration
 	remeasure    bool // --measure was given
 	engine       string
 	reads        readFlags
-	history      int
-	split        string
 }
 
 func newPlan(e *env) *cobra.Command {
@@ -61,16 +59,14 @@ mean the same: train with them runs the plan that is shown.`,
 	f.StringVar(&o.task, "task", "auto", "auto, node or link")
 	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
 	f.Var(&o.mem, "mem", "memory bound of the whole training run, such as 4GiB (default: none)")
-	o.linkFlags(f)
+	o.trainFlags(f)
 	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
 	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: so many that four fit in memory)")
 	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
 	f.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4, or auto")
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
 	f.Uint64Var(&o.seed, "seed", 0, "of the plan")
-	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: all)")
-	f.IntVar(&o.history, "history", 0, "hidden columns of a model trained with --history, to show what its rows take as float32 (float16 where features take 16 bits or fewer)")
-	f.StringVar(&o.split, "split", "", "split whose training nodes count (default: the store's first)")
+	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: as train's)")
 	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
@@ -119,8 +115,8 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	if !c.Link {
 		c.Pinned = m.Pinned
 	}
-	if o.history < 0 || o.history > 0 && c.Link {
-		return c, usagef("--history %d: expected the hidden columns of a node classifier", o.history)
+	if c.Link && o.node.History {
+		return c, usagef("--history is for node tasks")
 	}
 	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.link.Dim < 1 {
 		return c, usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.link.Dim)
@@ -147,41 +143,44 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 		mo.Features, mo.Both = o.features, mo.Both || o.both
 		return mo, nil
 	}
-	c := train.Config{Model: o.link.Model, Features: o.features, IOEngine: o.engine}
+	c := &o.node
+	c.Model, c.Features, c.IOEngine, c.MemoryBytes, c.Plan, c.Buffer = o.link.Model, o.features, o.engine, int64(o.mem), cfg.Policy, cfg.Capacity
+	if err := c.Normalize(); err != nil {
+		return store.MacroOptions{}, usageError{err}
+	}
 	if c.Features == nil {
-		for _, f := range m.ColumnsOf(store.RoleFeature) {
-			if !strings.HasSuffix(f.Name, train.HopSuffix) {
-				c.Features = append(c.Features, f.Name)
-			}
+		c.Features = ownFeatures(m, c.PrecomputedHop)
+	}
+	if c.MemoryBytes > 0 && m.Schema.Task == store.TaskNode && m.Schema.Classes > 0 {
+		if err := train.CheckNodeMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
+			return store.MacroOptions{}, err
 		}
 	}
-	memory := int64(o.mem)
-	if o.history > 0 && memory > 0 { // as many partitions as are known before the plan is chosen
-		resident := len(m.Partitions)
-		if o.buffer > 0 {
-			resident = min(resident, o.buffer+len(m.Pinned))
-		}
-		memory = max(1, memory-train.CostHistory(m.Partitions, o.history, historyElem(m, c.Features), resident, 1).BudgetBytes())
-	}
-	mo := c.MacroOptions(m, memory)
+	mo := c.MacroOptions(m)
 	mo.Both = mo.Both || o.both
 	return mo, nil
 }
 
-// historyElem is what rows of a history are by default.
-func historyElem(m *store.Manifest, features []string) blocks.ElemType {
-	if len(features) > 0 {
-		if c, err := m.Column(features[0]); err == nil {
-			return train.HistoryElem(c.Elem)
+// ownFeatures are the feature columns that are computed from no other, and with hop those that are.
+func ownFeatures(m *store.Manifest, hop bool) (names []string) {
+	for _, f := range m.ColumnsOf(store.RoleFeature) {
+		if hop || !strings.HasSuffix(f.Name, train.HopSuffix) {
+			names = append(names, f.Name)
 		}
 	}
-	return blocks.Float32
+	return names
 }
 
-// linkFlags are flags of train that decide what its mini-batches and evaluation leave of --mem.
-func (o *planOptions) linkFlags(f *pflag.FlagSet) {
+// trainFlags are flags of train that decide what its mini-batches, evaluation and history leave of --mem.
+func (o *planOptions) trainFlags(f *pflag.FlagSet) {
 	l := &o.link
 	f.StringVar(&l.Model, "model", "", "as train's (default sage or distmult)")
+	n := &o.node
+	f.IntVar(&n.Hidden, "hidden", 128, "node tasks: columns between layers")
+	f.BoolVar(&n.PrecomputedHop, "precomputed-hop", false, "node tasks: read the column that gstore precompute made too")
+	f.BoolVar(&n.History, "history", false, "node tasks: show what train's --history takes")
+	f.StringVar(&n.HistoryDtype, "history-dtype", "", "node tasks: as train's")
+	f.StringVar(&n.Split, "split", "", "node tasks: split whose training nodes count (default: the store's first)")
 	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
 	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
 	f.IntVar(&l.BatchSize, "batch-size", 1000, "link tasks: as train's")
@@ -216,13 +215,15 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	trained, err := s.TrainingNodes(ctx, o.split)
-	if errors.Is(err, store.ErrNotFound) && o.split == "" {
+	trained, err := s.TrainingNodes(ctx, o.node.Split)
+	if errors.Is(err, store.ErrNotFound) && o.node.Split == "" {
 		trained = nil // nothing is known of what would train
 	} else if err != nil {
 		return err
 	}
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, Hubs: m.HubsWhy(), Train: trained})
+	history := o.node.HistoryBytes(m, trained)
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, HistoryBytes: history,
+		Hubs: m.HubsWhy(), Train: trained})
 	switch {
 	case errors.Is(err, macro.ErrPlan):
 		return usageError{err}
@@ -239,20 +240,20 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	for k := range plans {
 		plans[k] = policy.Epoch(k)
 	}
+	if o.mem > 0 {
+		mo.MemoryBytes -= history(choice.Capacity)
+		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", formatSize(int64(o.mem)), formatSize(mo.MemoryBytes)))
+	}
 	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
 	if err != nil {
 		return err
 	}
-	if o.mem > 0 {
-		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", formatSize(int64(o.mem)), formatSize(mo.MemoryBytes)))
-	}
 	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
-	if o.history > 0 {
-		parts := slices.Clone(m.Partitions)
-		for p := range trained {
-			parts[p].Train = trained[p]
+	if o.node.History {
+		c, err := o.node.HistoryCost(m, trained, choice.Resident(), len(plans[0].Steps))
+		if err != nil {
+			return err
 		}
-		c := train.CostHistory(parts, o.history, historyElem(m, mo.Features), choice.Resident(), len(plans[0].Steps))
 		r.history = &c
 	}
 	if err := r.advise(); err != nil {
