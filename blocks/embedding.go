@@ -13,8 +13,8 @@ import (
 // file: one that a checkpoint names and one that is being written. Part of the format.
 const EmbeddingSlotsMin = 2
 
-// embeddingSlotsMax bounds what a directory may claim.
-const embeddingSlotsMax = 64
+// EmbeddingSlotsMax bounds what a directory may claim.
+const EmbeddingSlotsMax = 64
 
 // embeddingPlanesMax bounds what a header may claim: values and two moments,
 // and some room.
@@ -56,8 +56,8 @@ func NewEmbeddingLayout(h Header, planes, slots int, nodes []uint64) (*Embedding
 	if planes < 1 || planes > embeddingPlanesMax {
 		return nil, fmt.Errorf("embedding of %d planes (expected 1 to %d)", planes, embeddingPlanesMax)
 	}
-	if slots < EmbeddingSlotsMin || slots > embeddingSlotsMax {
-		return nil, fmt.Errorf("embedding of %d slots (expected %d to %d)", slots, EmbeddingSlotsMin, embeddingSlotsMax)
+	if slots < EmbeddingSlotsMin || slots > EmbeddingSlotsMax {
+		return nil, fmt.Errorf("embedding of %d slots (expected %d to %d)", slots, EmbeddingSlotsMin, EmbeddingSlotsMax)
 	}
 	l := &EmbeddingLayout{Header: h, Planes: planes, Slots: slots, Nodes: nodes}
 	at := HeaderBytes + l.directoryBytes()
@@ -67,7 +67,7 @@ func NewEmbeddingLayout(h Header, planes, slots int, nodes []uint64) (*Embedding
 			return nil, fmt.Errorf("partition %d has %d nodes", p, n)
 		}
 		at += int64(planes) * l.PlaneBytes(PartitionID(p))
-		if at < 0 || at > math.MaxInt64/embeddingSlotsMax/2 {
+		if at < 0 || at > math.MaxInt64/EmbeddingSlotsMax/2 {
 			return nil, fmt.Errorf("a slot of the embedding is larger than 2^56 bytes")
 		}
 	}
@@ -139,7 +139,7 @@ func decodeEmbeddingDirectory(h Header, d []byte) (*EmbeddingLayout, error) {
 	if sum, want := Checksum(d[:end]), le32(d[end:]); sum != want {
 		return fail("checksum %08x, expected %08x", sum, want)
 	}
-	slots := EmbeddingSlotsMin + int(min(le32(d[4:]), embeddingSlotsMax))
+	slots := EmbeddingSlotsMin + int(min(le32(d[4:]), EmbeddingSlotsMax))
 	for i, c := range d[end+4:] {
 		if c != 0 {
 			return fail("byte %d is %#02x, expected 0", end+4+int64(i), c)

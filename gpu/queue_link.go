@@ -188,7 +188,8 @@ func (q *Queue) AdagradRows(o AdagradOptions, table, index, grad, sum Tensor) {
 
 // LinkLoss computes from scores [n×(1+k)], the positive's in column 0, the
 // gradient of the sum of the rows' losses (grad, the shape of scores) and stat float64[1×2]: that sum, and
-// how many positives score higher than all their negatives. Scores at or below [Masked] count for nothing.
+// how many positives score higher than all their negatives. Negatives' scores at or below [Masked] count for nothing;
+// a score that is not a number, or a positive's that is no finite one, makes the sum no finite number.
 // grad may be scores.
 func (q *Queue) LinkLoss(o LinkLossOptions, scores, grad, stat Tensor) {
 	var bad error

@@ -269,4 +269,14 @@ func (m *meta) tableFiles(named map[string]bool) error {
 	return err
 }
 
+// tableVersions returns the versions that embedding tables belong to.
+func (m *meta) tableVersions() (map[uint64]bool, error) {
+	records, err := m.tables()
+	versions := map[uint64]bool{}
+	for _, r := range records {
+		versions[r.Version] = true
+	}
+	return versions, err
+}
+
 func checkpointPrefix(table string) []byte { return []byte(prefixCheckpoint + table + "\x00") }

@@ -436,7 +436,7 @@ func floats(b []byte) []float32 {
 	return x
 }
 
-// Making a table, or dropping one, that fails at any operation leaves what can be dropped and made again.
+// Making a table, replacing or dropping one, that fails at any operation leaves what can be dropped and made again.
 func TestTableBeganAfresh(t *testing.T) {
 	base := newDisk(t)
 	if err := commitOn(base, tinyGraph(1), true); err != nil {
@@ -448,11 +448,14 @@ func TestTableBeganAfresh(t *testing.T) {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		for range 2 {
-			if err := store.DropTable(ctx, crashDir, "nodes", store.Options{FS: fs}); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
+		for k := range 3 {
+			o := tableOptions(nil)
+			if o.Replace = k == 2; !o.Replace {
+				if err := store.DropTable(ctx, crashDir, "nodes", store.Options{FS: fs}); err != nil && !errors.Is(err, store.ErrNotFound) {
+					return err
+				}
 			}
-			tab, err := s.CreateTable(ctx, tableOptions(nil))
+			tab, err := s.CreateTable(ctx, o)
 			if err != nil {
 				return err
 			}

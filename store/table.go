@@ -9,11 +9,15 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 )
+
+// CheckpointsMax is how many checkpoints a table can keep.
+const CheckpointsMax = blocks.EmbeddingSlotsMax - 1
 
 // TableOptions say what an embedding table is. Dim and Name are required.
 type TableOptions struct {
@@ -27,7 +31,10 @@ type TableOptions struct {
 	Init func(first NodeID, rows []float32)
 	// Keep is how many checkpoints are kept, 0 = 1: the file has a slot for each and one to
 	// write to, each as large as all rows.
-	Keep int
+	Keep int // at most CheckpointsMax
+	// Replace lets CreateTable take the place of a table of the same name, which is gone once the options are found to
+	// be sound and the disk to have room for the new file, the old one's counted.
+	Replace bool
 	// Blobs belong to the first checkpoint.
 	Blobs []Blob
 	// Checkpoint is the number of the kept checkpoint that OpenTable goes back to; 0 = the
@@ -106,13 +113,13 @@ type Blob struct {
 
 // CreateTable makes an embedding table for the snapshot's nodes and opens it.
 // The file is written front to back, in bounded memory. It fails with
-// ErrExists if there is a table of that name.
+// ErrExists if there is a table of that name and o.Replace is not set.
 func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	o.Keep = max(o.Keep, 1)
-	if !validTableName(o.Name) || o.Dim < 1 || o.States < 0 {
+	if !ValidTableName(o.Name) || o.Dim < 1 || o.States < 0 {
 		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes, expected a name of letters, digits, '-' and '_', a dimension and 0 planes or more", ErrInvalid, o.Name, o.Dim, o.States)
 	}
 	t, err := lockTable(ctx, s.env, o)
@@ -126,13 +133,22 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 	}()
 	t.record = tableRecord{Name: o.Name, File: "table-" + o.Name + fileSuffix, Version: s.manifest.Version,
 		Dim: o.Dim, States: o.States, Keep: o.Keep, Created: time.Now().UTC()}
+	if err := t.makeLayout(s.manifest); err != nil {
+		return nil, err
+	}
 	// The record comes first: a sweep spares the file it names.
 	if err := t.update(ctx, 0, math.MaxUint64, func(m *meta) ([]entry, error) {
 		var old tableRecord
 		if ok, err := m.getJSON(tableKey(o.Name), "table "+o.Name, &old); err != nil {
 			return nil, err
-		} else if ok && old.Ready {
+		} else if ok && old.Ready && !o.Replace {
 			return nil, fmt.Errorf("%w: table %q", ErrExists, o.Name)
+		}
+		if _, err := m.manifest(t.record.Version); err != nil { // with the table it stays
+			return nil, fmt.Errorf("table %q for a version that is no longer kept: %w", o.Name, err)
+		}
+		if err := t.checkRoom(); err != nil {
+			return nil, err
 		}
 		return t.recordEntry()
 	}); err != nil {
@@ -155,18 +171,39 @@ func (s *Store) CreateTable(ctx context.Context, o TableOptions) (_ *Table, err 
 	return t, nil
 }
 
-func (t *Table) createFile(m *Manifest, init func(NodeID, []float32)) (sums [][]uint32, err error) {
+// makeLayout lays out the file of a new table.
+func (t *Table) makeLayout(m *Manifest) (err error) {
 	nodes := make([]uint64, len(m.Partitions))
-	first := make([]uint64, len(m.Partitions))
 	for p, info := range m.Partitions {
-		nodes[p], first[p] = info.Nodes, uint64(info.First)
+		nodes[p] = info.Nodes
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.record.File))
 	header := blocks.Header{Kind: blocks.Embedding, FileID: h.Sum64(), Elem: blocks.Float32, Dim: uint32(t.record.Dim), Name: t.record.Name}
 	if t.layout, err = blocks.NewEmbeddingLayout(header, 1+t.record.States, t.record.Keep+1, nodes); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: table %q: %w", ErrInvalid, t.record.Name, err)
 	}
+	return nil
+}
+
+// checkRoom compares the new file's size with the disk's room and that of the file in its place. File
+// systems that do not tell are believed to have room: making the file reserves it.
+func (t *Table) checkRoom() error {
+	usage, err := t.fs.GetDiskUsage(t.path(dataName))
+	if err != nil {
+		return nil
+	}
+	room := int64(usage.AvailBytes)
+	if stat, err := t.fs.Stat(t.Path()); err == nil {
+		room += stat.Size()
+	}
+	if size := t.layout.Size(); size > room {
+		return fmt.Errorf("table %q takes %d bytes, the disk has room for %d: %w", t.record.Name, size, room, syscall.ENOSPC)
+	}
+	return nil
+}
+
+func (t *Table) createFile(m *Manifest, init func(NodeID, []float32)) (sums [][]uint32, err error) {
 	sums, err = blocks.CreateEmbedding(t.fs, t.dataPath(t.record.File), t.layout, func(p PartitionID, plane int, row uint64, b []byte) error {
 		if plane > 0 || init == nil {
 			clear(b)
@@ -174,7 +211,7 @@ func (t *Table) createFile(m *Manifest, init func(NodeID, []float32)) (sums [][]
 		}
 		x, err := blocks.View[float32](b)
 		if err == nil {
-			init(NodeID(first[p]+row), x)
+			init(m.Partitions[p].First+NodeID(row), x)
 		}
 		return err
 	})
@@ -208,7 +245,7 @@ func (s *Store) OpenTable(ctx context.Context, o TableOptions) (_ *Table, err er
 		return nil, err
 	}
 	if t.record.Version != s.manifest.Version {
-		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: train it anew, or open that version", ErrInvalid, o.Name, t.record.Version, s.manifest.Version)
+		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: open that version, or train anew", ErrInvalid, o.Name, t.record.Version, s.manifest.Version)
 	}
 	if !t.exists(t.Path()) {
 		return nil, &blocks.CorruptError{Path: t.Path(), Extent: "file", Offset: -1, Reason: "it is missing"}
@@ -290,7 +327,8 @@ func lockTable(ctx context.Context, e env, o TableOptions) (*Table, error) {
 	return &Table{env: e, lk: lk, readOnly: o.ReadOnly}, nil
 }
 
-func validTableName(name string) bool {
+// ValidTableName reports whether a table may have that name: at most 64 letters, digits, '-' and '_'.
+func ValidTableName(name string) bool {
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
 			return false

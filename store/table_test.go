@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,8 +145,12 @@ func TestTable(t *testing.T) {
 			if _, err := s.OpenTable(ctx, tableOptions(e)); !errors.Is(err, store.ErrLocked) {
 				t.Errorf("opened twice: %v", err)
 			}
-			if _, err := s.CreateTable(ctx, tableOptions(e)); !errors.Is(err, store.ErrLocked) {
-				t.Errorf("created while open: %v", err)
+			for _, replace := range []bool{false, true} {
+				o := tableOptions(e)
+				o.Replace = replace
+				if _, err := s.CreateTable(ctx, o); !errors.Is(err, store.ErrLocked) {
+					t.Errorf("created while open: %v", err)
+				}
 			}
 			reopen := func(want int, blob string) {
 				t.Helper()
@@ -217,6 +222,137 @@ func TestTable(t *testing.T) {
 				t.Errorf("the dropped table's file: %v", err)
 			}
 		})
+	}
+}
+
+// fullFS says how much room its disk has.
+type fullFS struct {
+	vfs.FS
+	room uint64
+}
+
+func (f fullFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: f.room}, nil
+}
+
+// A table takes the place of another one only if it can be made.
+func TestTableReplaced(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Partitions: 5}))
+	open := func(room uint64) *store.Store { return mustOpen(t, dir, store.Options{FS: fullFS{vfs.Default, room}}) }
+	make := func(s *store.Store, change func(o *store.TableOptions)) (*store.Table, error) {
+		o := tableOptions(nil)
+		o.Replace = true
+		change(&o)
+		return s.CreateTable(ctx, o)
+	}
+	tab, err := make(open(1<<30), func(*store.TableOptions) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs := allPlanes(t, tab)
+	for round := range 2 {
+		if err := errors.Join(writeRound(tab, bufs, round), tab.Checkpoint(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stat, err := os.Stat(tab.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := uint64(stat.Size())
+	if err := tab.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stands := func(after string) {
+		t.Helper()
+		tab, err := open(0).OpenTable(ctx, tableOptions(nil))
+		if err != nil {
+			t.Fatalf("after %s: %v", after, err)
+		}
+		defer tab.Close()
+		if r, err := roundOf(tab, bufs); r != 1 || err != nil || tab.LastCheckpoint().Number != 3 {
+			t.Errorf("after %s: round %d, checkpoint %d, %v; expected round 1 of checkpoint 3", after, r, tab.LastCheckpoint().Number, err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		room   uint64
+		change func(o *store.TableOptions)
+		want   error
+	}{
+		{"a table that does not ask for it", 1 << 30, func(o *store.TableOptions) { o.Replace = false }, store.ErrExists},
+		{"too many checkpoints", 1 << 30, func(o *store.TableOptions) { o.Keep = store.CheckpointsMax + 1 }, store.ErrInvalid},
+		{"too many planes", 1 << 30, func(o *store.TableOptions) { o.States = 100 }, store.ErrInvalid},
+		{"a full disk", size / 4, func(o *store.TableOptions) { o.Dim *= 2 }, syscall.ENOSPC},
+	} {
+		if _, err := make(open(c.room), c.change); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, expected %v", c.name, err, c.want)
+		}
+		stands(c.name)
+	}
+	// The old file's room is the new one's.
+	tab, err = make(open(size/4), func(o *store.TableOptions) { o.Keep = 1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	if r, err := roundOf(tab, bufs); r != -1 || err != nil || tab.LastCheckpoint().Number != 1 || len(tab.Checkpoints()) != 1 {
+		t.Errorf("replaced: round %d, checkpoint %d of %d, %v; expected the initial state", r, tab.LastCheckpoint().Number, len(tab.Checkpoints()), err)
+	}
+}
+
+// A version stays readable as long as a table belongs to it, whatever is committed.
+func TestTableKeepsVersion(t *testing.T) {
+	graphs := []*storetest.Graph{}
+	for seed := range 4 {
+		graphs = append(graphs, storetest.Random(storetest.Options{Seed: uint64(seed), Partitions: 2 + seed, IDs: store.IDsIntegers}))
+	}
+	dir := storetest.Create(t, graphs[0])
+	first := mustOpen(t, dir, store.Options{})
+	tab, err := first.CreateTable(ctx, tableOptions(nil))
+	if err == nil {
+		err = tab.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := store.OpenWriter(dir, store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	commit := func(g *storetest.Graph) {
+		t.Helper()
+		m, err := g.Write(w)
+		if err == nil {
+			err = w.Commit(ctx, m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(graphs[1])
+	commit(graphs[2])
+	if _, err := store.Open(dir, store.Options{Version: 2}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("version 2, which no table belongs to: %v", err)
+	}
+	old := mustOpen(t, dir, store.Options{Version: 1})
+	checkGraph(t, old, graphs[0])
+	if tab, err = old.OpenTable(ctx, tableOptions(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := roundOf(tab, allPlanes(t, tab)); r != -1 || err != nil {
+		t.Errorf("round %d, %v, expected the initial state", r, err)
+	}
+	if err := errors.Join(tab.Close(), store.DropTable(ctx, dir, "nodes", store.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	commit(graphs[3])
+	if _, err := store.Open(dir, store.Options{Version: 1}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("version 1 once its table was dropped: %v", err)
+	}
+	if _, err := first.CreateTable(ctx, tableOptions(nil)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a table for a version that is gone: %v", err)
 	}
 }
 

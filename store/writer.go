@@ -21,7 +21,8 @@ import (
 // value is what most callers want.
 type WriterOptions struct {
 	// KeepVersions is how many versions stay readable after a commit, the new
-	// one included; 0 = 1. Readers that have an older one open keep it.
+	// one included; 0 = 1. Readers that have an older one open keep it, and so does an embedding table that
+	// was made for it, until it is dropped or replaced.
 	KeepVersions int
 	// KeepUnnamed leaves files that no version names, and the scratch
 	// directory, where they are at open: for resuming an interrupted ingest.
@@ -292,6 +293,10 @@ func (w *Writer) commit(ctx context.Context, db *meta, m *Manifest) error {
 	if err != nil {
 		return err
 	}
+	trained, err := db.tableVersions()
+	if err != nil {
+		return err
+	}
 	b := db.db.NewBatch()
 	put := func(key []byte, v any) error {
 		j, err := json.Marshal(v)
@@ -306,7 +311,9 @@ func (w *Writer) commit(ctx context.Context, db *meta, m *Manifest) error {
 		b.Set([]byte(keyCurrent), binary.BigEndian.AppendUint64(nil, m.Version), nil),
 	)
 	for _, old := range kept[:max(0, len(kept)-w.o.KeepVersions+1)] {
-		err = errors.Join(err, b.Delete(numberKey(prefixManifest, old.Version), nil))
+		if !trained[old.Version] {
+			err = errors.Join(err, b.Delete(numberKey(prefixManifest, old.Version), nil))
+		}
 	}
 	if err != nil {
 		return errors.Join(err, b.Close())

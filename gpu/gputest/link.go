@@ -188,6 +188,25 @@ func linkLoss(b *bench) {
 	}
 }
 
+// linkLossOverflow tests that a run that diverged shows in the loss.
+func linkLossOverflow(b *bench) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, row := range [][]float32{{nan, 1, 2}, {1, nan, 2}, {1, 2, nan}, {nan, nan, nan}, {-inf, -inf, -inf}, {-inf, 1, 2}, {-inf, gpu.Masked, 1}} {
+		for loss := gpu.SoftmaxLoss; loss <= gpu.MarginLoss; loss++ {
+			scores := b.a.Matrix(b.q, 1, len(row))
+			b.q.Upload(scores, bytesOf(row))
+			stat := b.a.Vector(b.q, 2, blocks.Float64)
+			b.q.LinkLoss(gpu.LinkLossOptions{Loss: loss, Margin: 1}, scores, scores, stat)
+			var got [2]float64
+			b.q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&got)), 16), stat)
+			b.sync()
+			if !math.IsNaN(got[0]) && !math.IsInf(got[0], 0) {
+				b.Errorf("%v loss of scores %v is %v, expected no finite number", loss, row, got[0])
+			}
+		}
+	}
+}
+
 // lossOf is a row's loss in float64, its gradient d, and whether the positive scores highest.
 func lossOf(o gpu.LinkLossOptions, x []float32, d []float64) (loss float64, first bool) {
 	var negatives []int

@@ -124,11 +124,11 @@ func (s *stream) LinkLoss(o gpu.LinkLossOptions, scores, grad, stat gpu.Tensor) 
 }
 
 // valid counts the negatives of a row that are not masked and reports whether
-// the positive scores higher than all of them.
+// the positive scores higher than all of them. Scores that are not numbers count: they must not go unseen.
 func valid(x []float32) (n int, first bool) {
 	first = true
 	for _, v := range x[1:] {
-		if v > gpu.Masked {
+		if !(v <= gpu.Masked) {
 			n++
 		}
 		first = first && v < x[0]
@@ -144,7 +144,7 @@ func logistic(x, d []float32) (loss float64, first bool) {
 	loss = softplus(-s)
 	d[0] = float32(-1 / (1 + math.Exp(s)))
 	for j, v := range x[1:] {
-		if !(v > gpu.Masked) {
+		if v <= gpu.Masked {
 			d[1+j] = 0
 			continue
 		}
@@ -159,13 +159,16 @@ func margin(m float32, x, d []float32) (loss float64, first bool) {
 	n, first := valid(x)
 	s, inv, active := x[0], 1/float32(max(n, 1)), 0
 	for j, v := range x[1:] {
-		if over := m - s + v; v > gpu.Masked && over > 0 {
+		if over := m - s + v; v <= gpu.Masked || over <= 0 {
+			d[1+j] = 0
+		} else {
 			loss += float64(over)
 			d[1+j] = inv
 			active++
-		} else {
-			d[1+j] = 0
 		}
+	}
+	if !(s > gpu.Masked) { // distances that overflow make all scores of a row the same, which would be no loss
+		loss = math.NaN()
 	}
 	d[0] = -inv * float32(active)
 	return loss / float64(max(n, 1)), first

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
@@ -116,6 +117,9 @@ func Link(ctx context.Context, st *store.Store, cfg LinkConfig, hooks LinkHooks)
 	if err := s.openEvaluator(dev); err != nil {
 		return nil, leastLinkMemory(ctx, st, &asked, err)
 	}
+	if err := tryEngine(cfg.IOEngine); err != nil {
+		return nil, err
+	}
 	if err := s.open(ctx, dev, model, options); err != nil {
 		return nil, err
 	}
@@ -138,6 +142,15 @@ func Link(ctx context.Context, st *store.Store, cfg LinkConfig, hooks LinkHooks)
 	s.sum.PeakRSSBytes = max(s.sum.PeakRSSBytes, used.PeakRSSBytes)
 	s.sum.addTable(s.it.TableStats())
 	return &LinkResult{Version: m.Version, Config: cfg, Summary: s.sum}, nil
+}
+
+// tryEngine reports whether the I/O engine works here.
+func tryEngine(name string) error {
+	engine, _, err := blockio.New(name, blockio.Options{Depth: 1})
+	if err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	return engine.Close()
 }
 
 // addTable adds what was written by this process.

@@ -95,13 +95,10 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *stor
 }
 
 // createTable makes the table of a run that begins, in the place of an earlier run's. Its first checkpoint
-// is one to resume from.
+// is one to resume from. Whatever can be found wrong with the run must have been found: the earlier one is lost.
 func createTable(ctx context.Context, st *store.Store, cfg *LinkConfig, blobs []store.Blob) (*store.Table, error) {
-	if err := store.DropTable(ctx, st.Dir(), cfg.Table, store.Options{FS: st.FS()}); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("train: %w", err)
-	}
 	key := keyed.New(cfg.Seed).With(placeEmbed)
-	t, err := st.CreateTable(ctx, store.TableOptions{Name: cfg.Table, Dim: cfg.Dim, States: 1, Keep: cfg.KeepCheckpoints, Blobs: blobs,
+	t, err := st.CreateTable(ctx, store.TableOptions{Name: cfg.Table, Dim: cfg.Dim, States: 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
 		Init: func(first store.NodeID, rows []float32) {
 			for ; len(rows) > 0; first++ {
 				r := key.Rand(uint64(first))

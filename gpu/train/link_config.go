@@ -2,13 +2,17 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
+	"strings"
 
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
 )
 
 // LinkConfig is everything that decides the result of a run of link prediction,
@@ -140,8 +144,14 @@ func (c *LinkConfig) validate() error {
 	switch {
 	case !slices.Contains([]string{"auto", macro.Memory, macro.Comet, macro.Beta}, c.Plan):
 		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
-	case c.Buffer < 0 || c.Logical < 0 || c.KeepCheckpoints < 1:
-		return fmt.Errorf("train: buffer of %d partitions, %d logical ones, %d checkpoints kept: expected 0 or more, and at least one checkpoint", c.Buffer, c.Logical, c.KeepCheckpoints)
+	case c.Buffer < 0 || c.Logical < 0:
+		return fmt.Errorf("train: buffer of %d partitions, %d logical ones: expected 0 or more", c.Buffer, c.Logical)
+	case c.KeepCheckpoints < 1 || c.KeepCheckpoints > store.CheckpointsMax:
+		return fmt.Errorf("train: %d checkpoints kept: expected 1 to %d", c.KeepCheckpoints, store.CheckpointsMax)
+	case !store.ValidTableName(c.Table):
+		return fmt.Errorf("train: table %q: expected a name of at most 64 letters, digits, '-' and '_'", c.Table)
+	case !slices.Contains(blockio.Names(), c.IOEngine):
+		return fmt.Errorf("train: i/o engine %q is not known (known: %s)", c.IOEngine, strings.Join(blockio.Names(), ", "))
 	case c.Task != "link" && c.Task != "auto":
 		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
 	case len(c.Fanouts) != model.Hops():
@@ -153,8 +163,8 @@ func (c *LinkConfig) validate() error {
 			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
 	case int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:
 		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
-	case !(c.LR > 0) || !(*c.Margin >= 0) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
-		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0 and 0 to 1", c.LR, *c.Margin, c.DegreeShare)
+	case !(c.LR > 0 && c.LR <= math.MaxFloat32) || !(*c.Margin >= 0 && *c.Margin <= math.MaxFloat32) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
+		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0, both finite as float32, and 0 to 1", c.LR, *c.Margin, c.DegreeShare)
 	case c.LRDecay != noDecay && !(c.LRDecay > 0 && c.LRDecay <= 1):
 		return fmt.Errorf("train: the learning rate falls in the last %v of the run: expected a share, 0 to 1, or -1 for never", c.LRDecay)
 	case c.MemoryBytes < 0:

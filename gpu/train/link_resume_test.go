@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -257,5 +258,53 @@ func TestLinkResumeConfig(t *testing.T) {
 	}
 	if _, err := trainLink(t.Context(), dir, store.Options{}, train.LinkConfig{Resume: true, FromCheckpoint: 99}, train.LinkHooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint that never was: %v", err)
+	}
+}
+
+// A run that cannot begin does not cost what an earlier one learned.
+func TestLinkKeepsEarlierRun(t *testing.T) {
+	dir := tripleStore(t, 4)
+	c := smallRun("comet", "none")
+	c.Buffer, c.Epochs, c.EvalEvery = 2, 1, -1
+	if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err != nil {
+		t.Fatal(err)
+	}
+	want := finalState(t, dir, "embeddings", store.Options{})
+	inf := math.Inf(1)
+	for _, x := range []struct {
+		name   string
+		change func(c *train.LinkConfig)
+		want   string
+	}{
+		{"too many checkpoints", func(c *train.LinkConfig) { c.KeepCheckpoints = 64 }, "expected 1 to 63"},
+		{"table", func(c *train.LinkConfig) { c.Table = "a b" }, "letters, digits"},
+		{"engine", func(c *train.LinkConfig) { c.IOEngine = "aio" }, "known: auto, io_uring"},
+		{"learning rate", func(c *train.LinkConfig) { c.LR = inf }, "finite"},
+		{"margin", func(c *train.LinkConfig) { c.Loss, c.Margin = "margin", &inf }, "finite"},
+		{"plan", func(c *train.LinkConfig) { c.Buffer = 1 }, "no such plan"},
+		{"memory", func(c *train.LinkConfig) { c.MemoryBytes = 1 << 20 }, "smallest that works"},
+	} {
+		bad := c
+		x.change(&bad)
+		if _, err := trainLink(t.Context(), dir, store.Options{}, bad, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, expected %q", x.name, err, x.want)
+		}
+		if !bytes.Equal(finalState(t, dir, "embeddings", store.Options{}), want) {
+			t.Fatalf("%s: the earlier run's embeddings are gone", x.name)
+		}
+	}
+}
+
+// A run that diverges ends with an error that says so, whatever the loss and the decoder.
+func TestLinkDiverges(t *testing.T) {
+	dir := tripleStore(t, 4)
+	for _, loss := range []string{"softmax", "logistic", "margin"} {
+		for _, decoder := range []string{"distmult", "complex", "transe", "dot"} {
+			c := smallRun("memory", "none")
+			c.Loss, c.Model, c.LR, c.LRDecay, c.EvalEvery = loss, decoder, 1e37, -1, -1
+			if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), "diverged") {
+				t.Errorf("%s, %s: %v, expected that it diverged", loss, decoder, err)
+			}
+		}
 	}
 }

@@ -157,8 +157,8 @@ func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.B
 	if err := a.Reset(); err != nil {
 		return err
 	}
-	if math.IsNaN(stat[0]) {
-		return fmt.Errorf("the loss is not a number: the run diverged, use a smaller learning rate than %v", t.cfg.LR)
+	if math.IsNaN(stat[0]) || math.IsInf(stat[0], 0) {
+		return fmt.Errorf("the loss is not a finite number: the run diverged, use a smaller learning rate than %v", t.cfg.LR)
 	}
 	sum.loss += stat[0]
 	sum.correct += stat[1]

@@ -33,6 +33,7 @@ type evalOptions struct {
 	out        string
 	write      []string
 	format     string
+	version    uint64
 	mem        sizeFlag
 	threads    int
 	config     string
@@ -96,6 +97,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs.StringVar(&o.table, "table", "embeddings", "link prediction: the table of embeddings")
 	fs.IntVar(&o.candidates, "candidates", 0, "link prediction: nodes that answers are ranked against, drawn from --seed (default: all)")
 	fs.Uint64Var(&o.seed, "seed", 0, "link prediction: of the candidates")
+	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	configFlag(fs, &o.config)
@@ -104,6 +106,14 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 
 // validate finds usage errors; writes says that a flag that only --out gives a meaning was set.
 func (o *evalOptions) validate(writes bool) error {
+	switch {
+	case len(o.splits) == 0:
+		return usagef("--splits names none of train, valid, test")
+	case len(o.lists) == 0:
+		return usagef("--lists names no edge list")
+	case len(o.write) == 0:
+		return usagef("--write names none of %s, %s", writePredictions, writeEmbeddings)
+	}
 	for _, s := range o.splits {
 		if s != "train" && s != "valid" && s != "test" {
 			return usagef("--splits: %q is none of train, valid, test", s)
@@ -126,7 +136,7 @@ func (o *evalOptions) validate(writes bool) error {
 
 func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error) {
 	defer limitThreads(o.threads)()
-	st, err := store.Open(dir, store.Options{})
+	st, err := store.Open(dir, store.Options{Version: o.version})
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,9 @@ func TestEval(t *testing.T) {
 		{[]string{"--write", "labels", "--out", "x"}, `"labels" is none of`},
 		{[]string{"--format", "csv", "--out", "x"}, `format "csv"`},
 		{[]string{"--write", "embeddings"}, "give --out"},
+		{[]string{"--splits="}, "names none of train, valid, test"},
+		{[]string{"--lists="}, "names no edge list"},
+		{[]string{"--write=", "--out", "x"}, "names none of predictions, embeddings"},
 	} {
 		if code, _, stderr := runCommand(t, append([]string{"eval", dir}, c.args...)...); code != ExitUsage || !strings.Contains(stderr, c.text) {
 			t.Errorf("%v: exit code %d and %q, expected %d and %q", c.args, code, stderr, ExitUsage, c.text)

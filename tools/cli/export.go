@@ -61,6 +61,9 @@ An undirected graph's edges are written once each.`,
 // options turns flags into those of the package; errors are usage errors.
 func (o *exportOptions) options() (x export.Options, embeddings bool, err error) {
 	x = export.Options{Format: export.Format(o.format), Columns: o.columns, MemoryBytes: int64(o.mem), What: []export.What{}}
+	if len(o.what) == 0 {
+		return x, false, usagef("--what names nothing to write")
+	}
 	for _, w := range o.what {
 		switch w {
 		case embeddingsPart:
@@ -95,7 +98,7 @@ func (o *exportOptions) run(ctx context.Context, e *env, dir, out string) (err e
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if embeddings {
-		columns, done, err := o.embeddings(ctx, s)
+		columns, done, err := o.embeddings(ctx, e, s)
 		defer done()
 		if err != nil {
 			return err
@@ -123,27 +126,19 @@ func (o *exportOptions) run(ctx context.Context, e *env, dir, out string) (err e
 }
 
 // embeddings opens the tables that are asked for; done closes them.
-func (o *exportOptions) embeddings(ctx context.Context, s *store.Store) (columns []export.NodeColumn, done func(), err error) {
+func (o *exportOptions) embeddings(ctx context.Context, e *env, s *store.Store) (columns []export.NodeColumn, done func(), err error) {
 	var open []*store.Table
 	done = func() {
 		for _, t := range open {
 			_ = t.Close()
 		}
 	}
-	names, err := store.Tables(ctx, s.Dir(), store.Options{})
+	names, err := o.tableNames(ctx, e, s)
 	if err != nil {
 		return nil, done, err
 	}
-	if len(o.tables) > 0 {
-		for _, name := range o.tables {
-			if !slices.Contains(names, name) {
-				return nil, done, fmt.Errorf("%w: table %q (the store has: %s)", store.ErrNotFound, name, strings.Join(names, ", "))
-			}
-		}
-		names = o.tables
-	}
 	if o.at > 0 && len(names) > 1 {
-		return nil, done, usagef("--checkpoint %d of one table: name it with --tables (the store has: %s)", o.at, strings.Join(names, ", "))
+		return nil, done, usagef("--checkpoint %d of one table: name it with --tables (there are: %s)", o.at, strings.Join(names, ", "))
 	}
 	for _, name := range names {
 		t, err := s.OpenTable(ctx, store.TableOptions{Name: name, Checkpoint: o.at, ReadOnly: true})
@@ -162,6 +157,43 @@ func (o *exportOptions) embeddings(ctx context.Context, s *store.Store) (columns
 		columns = append(columns, c)
 	}
 	return columns, done, nil
+}
+
+// tableNames returns the tables that are asked for, by default those that belong to the version.
+func (o *exportOptions) tableNames(ctx context.Context, e *env, s *store.Store) ([]string, error) {
+	infos, err := store.DescribeTables(ctx, s.Dir(), store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	version := s.Manifest().Version
+	var all, fit, others []string
+	for _, t := range infos {
+		all = append(all, t.Name)
+		if t.Version == version {
+			fit = append(fit, t.Name)
+		} else {
+			others = append(others, fmt.Sprintf("%s (of version %d)", t.Name, t.Version))
+		}
+	}
+	if len(o.tables) > 0 {
+		for _, name := range o.tables {
+			if !slices.Contains(all, name) {
+				return nil, fmt.Errorf("%w: table %q (the store has: %s)", store.ErrNotFound, name, strings.Join(all, ", "))
+			}
+		}
+		return o.tables, nil
+	}
+	missing := "the store has no embedding tables: train first"
+	if len(others) > 0 {
+		missing = fmt.Sprintf("tables of other versions are not written: %s: name that version with --version", strings.Join(others, ", "))
+	}
+	switch {
+	case len(fit) == 0 && slices.Contains(o.what, embeddingsPart):
+		return nil, fmt.Errorf("%w: %s", store.ErrNotFound, missing)
+	case len(others) > 0:
+		fmt.Fprintf(e.stderr, "gstore: %s\n", missing)
+	}
+	return fit, nil
 }
 
 // exportProgress shows one bar a phase.

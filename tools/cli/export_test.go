@@ -41,6 +41,7 @@ func TestExport(t *testing.T) {
 		{[]string{"--what", "embeddings", "--tables", "c"}, ExitFailed, nil, "the store has: a, b"},
 		{[]string{"--tables", "a"}, ExitUsage, nil, "--what embeddings"},
 		{[]string{"--what", "edges"}, ExitUsage, nil, `part "edges"`},
+		{[]string{"--what="}, ExitUsage, nil, "nothing to write"},
 		{[]string{"--mem", "1MiB"}, ExitFailed, nil, "the smallest that works is"},
 		{[]string{"--version", "9"}, ExitFailed, nil, ""},
 	} {
