@@ -9,7 +9,7 @@ type Step struct {
 	// (node tasks), ascending; a subset of Resident.
 	Train []PartitionID
 	// Buckets lists the edge buckets whose edges are training examples in this
-	// step (link tasks), in training order; both ends are in Resident.
+	// step (link tasks), each once; both ends are in Resident. Their order means nothing: edges are shuffled over the whole step.
 	Buckets []Bucket
 	// Passes is how often the step's examples are trained before the next step
 	// (HANOI's reuse); 0 means once.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -353,6 +354,48 @@ func TestTableKeepsVersion(t *testing.T) {
 	}
 	if _, err := first.CreateTable(ctx, tableOptions(nil)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a table for a version that is gone: %v", err)
+	}
+}
+
+// A partition whose writing failed is not what was trained: no checkpoint may name it beside newer ones.
+func TestTableAfterFailedWrite(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Partitions: 5}))
+	fail := atomic.Bool{}
+	fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if fail.Load() && op.Kind == errorfs.OpFileWriteAt {
+			return errorfs.ErrInjected
+		}
+		return nil
+	}))
+	s := mustOpen(t, dir, store.Options{FS: fs})
+	tab, err := s.CreateTable(ctx, tableOptions(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs := allPlanes(t, tab)
+	if err := errors.Join(writeRound(tab, bufs, 0), tab.Checkpoint(ctx), writeRound(tab, bufs, 1)); err != nil {
+		t.Fatal(err)
+	}
+	fail.Store(true)
+	if err := tab.Write(ctx, 3, bufs[3]...); !errors.Is(err, errorfs.ErrInjected) {
+		t.Fatalf("a write that fails: %v", err)
+	}
+	fail.Store(false)
+	if err := tab.Checkpoint(ctx); !errors.Is(err, errorfs.ErrInjected) {
+		t.Errorf("a checkpoint after it: %v, expected a refusal that names it", err)
+	}
+	if err := tab.Write(ctx, 3, bufs[3]...); !errors.Is(err, errorfs.ErrInjected) {
+		t.Errorf("another write after it: %v, expected a refusal that names it", err)
+	}
+	if err := tab.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if tab, err = s.OpenTable(ctx, tableOptions(nil)); err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	if r, err := roundOf(tab, bufs); r != 0 || err != nil {
+		t.Errorf("opened again: round %d, %v, expected 0", r, err)
 	}
 }
 

@@ -88,9 +88,6 @@ func comet(p *policy, r *keyed.Rand) []store.Step {
 		steps[i].Buckets, buckets = buckets[:0:n], buckets[n:]
 	}
 	assign(r, func(step int32, b store.Bucket) { steps[step].Buckets = append(steps[step].Buckets, b) })
-	for i := range steps {
-		keyed.Shuffle(r, steps[i].Buckets)
-	}
 	return steps
 }
 
@@ -280,7 +277,6 @@ func beta(p *policy, r *keyed.Rand) []store.Step {
 			}
 		}
 		s.Buckets, left = left[:n:n], left[n:]
-		keyed.Shuffle(r, s.Buckets)
 		steps = append(steps, s)
 	}
 	emit()

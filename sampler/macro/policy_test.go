@@ -160,6 +160,85 @@ func TestEpochsAndSeedsDiffer(t *testing.T) {
 	}
 }
 
+// Swap is the most partitions that come into memory at once, and some step needs so many: what reading ahead has room for.
+func TestSwap(t *testing.T) {
+	for _, cfg := range []Config{
+		{Policy: Comet, Partitions: 16, Capacity: 4},
+		{Policy: Comet, Partitions: 16, Capacity: 8},
+		{Policy: Comet, Partitions: 11, Capacity: 8}, // logical partitions of one and of two
+		{Policy: Comet, Partitions: 37, Capacity: 14},
+		{Policy: Comet, Partitions: 16, Capacity: 4, Logical: 8},
+		{Policy: Beta, Partitions: 11, Capacity: 8},
+	} {
+		p, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := 0
+		for epoch := range 5 {
+			plan := p.Epoch(epoch)
+			for k := 1; k < len(plan.Steps); k++ {
+				come := 0
+				for _, p := range plan.Steps[k].Resident {
+					if _, was := slices.BinarySearch(plan.Steps[k-1].Resident, p); !was {
+						come++
+					}
+				}
+				most = max(most, come)
+			}
+		}
+		if most != cfg.Swap() {
+			t.Errorf("%+v: %d partitions come into memory at once, Swap says %d", cfg, most, cfg.Swap())
+		}
+	}
+}
+
+// COMET trains a bucket in any of the steps where both its partitions are resident, each as likely, whatever
+// the steps of others: the way back (j,i) too. BETA trains it in the first.
+func TestBucketsAreDeferred(t *testing.T) {
+	const epochs = 40
+	for name, want := range map[string]float64{Comet: .5, Beta: 0} {
+		p, _ := New(Config{Policy: name, Partitions: 24, Capacity: 8})
+		place, choices, together, pairs := 0., 0., 0., 0.
+		for epoch := range epochs {
+			plan := p.Epoch(epoch)
+			steps := map[store.Bucket][]int{} // where both are resident
+			at := map[store.Bucket]int{}
+			for k, s := range plan.Steps {
+				for _, i := range s.Resident {
+					for _, j := range s.Resident {
+						b := store.Bucket{Src: i, Dst: j}
+						steps[b] = append(steps[b], k)
+					}
+				}
+				for _, b := range s.Buckets {
+					at[b] = k
+				}
+			}
+			for b, k := range at {
+				n := len(steps[b])
+				if n == 1 {
+					continue
+				}
+				place += float64(slices.Index(steps[b], k)) / float64(n-1)
+				choices++
+				if b.Src < b.Dst {
+					pairs += 1 / float64(n)
+					if at[store.Bucket{Src: b.Dst, Dst: b.Src}] == k {
+						together++
+					}
+				}
+			}
+		}
+		if got := place / choices; math.Abs(got-want) > .01 {
+			t.Errorf("%s: buckets are trained %.3f of the way through the steps that could, expected %v", name, got, want)
+		}
+		if name == Comet && math.Abs(together-pairs) > 6*math.Sqrt(pairs) {
+			t.Errorf("%s: both ways between two partitions in one step %v times, expected about %.0f", name, together, pairs)
+		}
+	}
+}
+
 // Every partition meets every other in a step about equally often over many epochs.
 func TestHanoiShufflesUniformly(t *testing.T) {
 	const n, epochs = 12, 4000

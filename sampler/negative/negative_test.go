@@ -68,6 +68,42 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
+// By degree means edges of both directions where both are in memory.
+func TestDegreeCountsBothWays(t *testing.T) {
+	mb := macroBatch()
+	mb.Out = &store.Adjacency{Spans: make([]store.Span, 110)}
+	edges := mb.In.Spans[3].End
+	for k := range edges { // they lead to five nodes
+		mb.Out.Indices = append(mb.Out.Indices, uint32(k%5))
+	}
+	mb.Out.Spans[105] = store.Span{End: edges}
+	pool, err := NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Count: 1000, Chunks: 100, DegreeShare: 1, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint32]float64{}
+	for _, r := range s.Sample(nil, pool, mini.Key{}, Head) {
+		seen[r]++
+	}
+	for row := range uint32(110) {
+		degree := 0.
+		switch {
+		case row < 5:
+			degree = float64(edges) / 5
+		case row >= 100:
+			degree = float64(row - 100)
+		}
+		want := float64(s.Len()) * degree / float64(2*edges)
+		if got := seen[row]; math.Abs(got-want) > 5*math.Sqrt(want)+1e-9 {
+			t.Errorf("row %d of degree %v drawn %v times, want about %.0f", row, degree, got, want)
+		}
+	}
+}
+
 // Moving partitions to other slots moves rows and nothing else.
 func TestDrawsDoNotDependOnSlots(t *testing.T) {
 	a, b := macroBatch(), macroBatch()
