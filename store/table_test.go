@@ -7,12 +7,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -396,6 +399,63 @@ func TestTableAfterFailedWrite(t *testing.T) {
 	defer tab.Close()
 	if r, err := roundOf(tab, bufs); r != 0 || err != nil {
 		t.Errorf("opened again: round %d, %v, expected 0", r, err)
+	}
+}
+
+// Blobs go with their checkpoints: a long run does not fill the disk with parameters of checkpoints that are gone.
+func TestTableSweepsBlobs(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 500, Partitions: 3}))
+	s := mustOpen(t, dir, store.Options{})
+	o := tableOptions(nil)
+	o.Keep = 2
+	tab, err := s.CreateTable(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range 5 {
+		if err := tab.Checkpoint(ctx, store.Blob{Name: "plan"}, store.Blob{Name: "model", Data: fmt.Append(nil, "blob of ", k)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() (blobs []string) {
+		t.Helper()
+		db, err := pebble.Open(dir+"/meta", &pebble.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		it, err := db.NewIter(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer it.Close()
+		for it.First(); it.Valid(); it.Next() {
+			if strings.HasPrefix(string(it.Value()), "blob of ") {
+				blobs = append(blobs, string(it.Value()))
+			}
+		}
+		return blobs
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		if err := tab.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(); !slices.Equal(got, want) {
+			t.Errorf("blobs %q are left, expected %q", got, want)
+		}
+	}
+	expect("blob of 3", "blob of 4")
+	o.Checkpoint = 5
+	if tab, err = s.OpenTable(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	expect("blob of 3")
+	if err := store.DropTable(ctx, dir, "nodes", store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); len(got) > 0 {
+		t.Errorf("blobs %q are left of a table that was dropped", got)
 	}
 }
 

@@ -52,6 +52,9 @@ mean the same: train with them runs the plan that is shown.`,
 		Args: exactArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.remeasure = cmd.Flags().Changed("measure")
+			if err := refuseZeros(cmd.Flags()); err != nil {
+				return err
+			}
 			return o.run(cmd.Context(), e, args[0])
 		},
 	}
@@ -133,6 +136,14 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 		c.Plan, c.Buffer, c.Logical, c.MemoryBytes, c.IOEngine = cfg.Policy, cfg.Capacity, cfg.Logical, int64(o.mem), o.engine
 		if err := c.Normalize(); err != nil {
 			return store.MacroOptions{}, usageError{err}
+		}
+		if o.logical > 0 {
+			if err := checkLogical(c.Plan); err != nil {
+				return store.MacroOptions{}, err
+			}
+		}
+		if o.order != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
+			return store.MacroOptions{}, usagef("--order is for plan comet, this is %s", c.Plan)
 		}
 		if c.MemoryBytes > 0 && !m.Schema.Undirected {
 			if err := train.CheckLinkMemory(ctx, s, c); err != nil {

@@ -45,7 +45,11 @@ func TestPlan(t *testing.T) {
 		{[]string{"--plan", "mst"}, ExitUsage, "", "--plan mst: expected auto or one of"},
 		{[]string{"--reuse", "5"}, ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
 		{[]string{"--plan", "comet", "--buffer", "1"}, ExitUsage, "", "holds no 2 logical ones"},
-		{[]string{"--epochs", "0"}, ExitUsage, "", "at least one epoch"},
+		{[]string{"--epochs", "0"}, ExitUsage, "", "--epochs 0: expected more"},
+		{[]string{"--epochs", "-1"}, ExitUsage, "", "at least one epoch"},
+		{[]string{"--task", "link", "--batch-size", "0"}, ExitUsage, "", "--batch-size 0: expected more"},
+		{[]string{"--plan", "beta", "--logical", "3"}, ExitUsage, "", "--logical is for plan comet, this is beta"},
+		{[]string{"--plan", "beta", "--order", "random"}, ExitUsage, "", "--order is for plan comet, this is beta"},
 		{[]string{"--features", "y"}, ExitFailed, "", `column "y"`},
 	} {
 		code, stdout, stderr := runCommand(t, append([]string{"plan", dir, "--measure", "0"}, c.args...)...)

@@ -90,10 +90,8 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		return err
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
-	for _, name := range positive {
-		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "0" {
-			return usagef("--%s 0: expected more; leave the flag out for its default", name)
-		}
+	if err := refuseZeros(cmd.Flags()); err != nil {
+		return err
 	}
 	o.MemoryBytes = int64(o.mem)
 	o.Dropout = &o.dropout
@@ -112,6 +110,16 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 
 // positive are the flags whose 0 would mean the default, which nobody means who writes it.
 var positive = []string{"heads", "bases", "layers", "hidden", "batch-size", "epochs", "lr", "eval-every", "dim", "negatives", "chunks", "keep-checkpoints"}
+
+// refuseZeros refuses 0 for those of the positive flags that a command has.
+func refuseZeros(fs *pflag.FlagSet) error {
+	for _, name := range positive {
+		if f := fs.Lookup(name); f != nil && f.Changed && f.Value.String() == "0" {
+			return usagef("--%s 0: expected more; leave the flag out for its default", name)
+		}
+	}
+	return nil
+}
 
 // checkNode finishes and checks the options of node classification.
 func (o *trainOptions) checkNode() error {

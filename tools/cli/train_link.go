@@ -114,10 +114,18 @@ func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
 	switch {
 	case set("margin") && check.Loss != "margin" && !c.Resume:
 		return c, usagef("--margin is for --loss margin, this is %s", check.Loss)
-	case set("logical") && (check.Plan == macro.Memory || check.Plan == macro.Beta):
-		return c, usagef("--logical is for plan comet, this is %s", check.Plan)
+	case set("logical"):
+		return c, checkLogical(check.Plan)
 	}
 	return c, nil
+}
+
+// checkLogical refuses --logical with a plan that has no logical partitions.
+func checkLogical(plan string) error {
+	if plan == macro.Memory || plan == macro.Beta {
+		return usagef("--logical is for plan comet, this is %s", plan)
+	}
+	return nil
 }
 
 // setLinkModel sets what --model means for link prediction: a decoder, or an encoder beside the default one.
