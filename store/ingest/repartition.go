@@ -92,12 +92,12 @@ func newStoreSource(s *store.Store) *storeSource {
 	return src
 }
 
-// keep restores in m what the store says and rows do not: roles, scales, node types, classes.
+// keep restores in m what the store says and rows do not: roles, scales, node types, what a column was computed from, classes.
 func (src *storeSource) keep(m *store.Manifest) {
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		if old, err := src.m.Column(c.Name); err == nil {
-			c.Role, c.Scale, c.NodeType = old.Role, old.Scale, old.NodeType
+			c.Role, c.Scale, c.NodeType, c.Derived = old.Role, old.Scale, old.NodeType, old.Derived
 		}
 	}
 	rank := map[string]int{} // columns keep their order: the first feature, split, … is the default

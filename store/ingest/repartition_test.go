@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -95,6 +97,7 @@ func TestRepartitionKeepsEverything(t *testing.T) {
 	for _, kind := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Relations: 3, IDs: kind}))
+			markDerived(t, dir)
 			before, err := store.Open(dir, store.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +124,7 @@ func TestRepartitionKeepsEverything(t *testing.T) {
 			}
 			defer after.Close() //nolint:errcheck // test
 			m := after.Manifest()
-			if m.Version != 2 || rep.Manifest.Version != 2 || len(m.Partitions) != 7 || m.Partitions[6].Nodes != 6 || !slices.Equal(m.Pinned, []store.PartitionID{6}) {
+			if m.Version != 3 || rep.Manifest.Version != 3 || len(m.Partitions) != 7 || m.Partitions[6].Nodes != 6 || !slices.Equal(m.Pinned, []store.PartitionID{6}) {
 				t.Errorf("version %d, %d partitions, pinned %v", m.Version, len(m.Partitions), m.Pinned)
 			}
 			if got := content(t, after); !slices.Equal(got, want) {
@@ -132,14 +135,25 @@ func TestRepartitionKeepsEverything(t *testing.T) {
 				}
 				t.Fatalf("%d items, expected %d", len(got), len(want))
 			}
-			if m.Schema.Classes != before.Manifest().Schema.Classes {
-				t.Errorf("%d classes", m.Schema.Classes)
+			if old := before.Manifest(); m.Schema.Classes != old.Schema.Classes || !reflect.DeepEqual(infos(m), infos(old)) {
+				t.Errorf("%d classes, columns %+v, expected %d, %+v", m.Schema.Classes, infos(m), old.Schema.Classes, infos(old))
 			}
 			if _, err := ingest.Repartition(context.Background(), before, a, ingest.Options{}); !errors.Is(err, ingest.ErrOptions) {
 				t.Errorf("an old version: %v", err)
 			}
 		})
 	}
+}
+
+// infos is what a version says of its columns, but for where they lie and in how many bytes relations do.
+func infos(m *store.Manifest) []store.ColumnInfo {
+	all := slices.Clone(m.Columns)
+	for i := range all {
+		if all[i].Files = nil; all[i].Role == store.RoleRelation {
+			all[i].Elem = blocks.Invalid
+		}
+	}
+	return all
 }
 
 func must[T any](x T, err error) T {
