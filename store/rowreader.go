@@ -37,6 +37,52 @@ func (s *Store) ReadRows(columns []*ColumnInfo, memoryBytes, maxBytes int64) *Ro
 	return &RowReader{s: s, columns: columns, limit: memoryBytes, max: maxBytes}
 }
 
+// Need returns the most memory that reading all rows takes: what the reader was given, or its largest bucket
+// with columns. It reads the directories of rows that are larger than that.
+func (r *RowReader) Need() (int64, error) {
+	need := r.limit
+	for j := range r.s.manifest.Partitions {
+		f, e, err := r.s.TopologyExtent(PartitionID(j))
+		if err != nil {
+			return 0, err
+		}
+		bytes := blocks.RangeBytes(e.Length)
+		for _, c := range r.columns {
+			_, ce, err := r.s.ColumnExtent(c.Name, PartitionID(j))
+			if err != nil {
+				return 0, err
+			}
+			bytes += blocks.AlignUp(blocks.RangeBytes(ce.Length))
+		}
+		if bytes <= need {
+			continue
+		}
+		dir, err := r.directory(f, e)
+		if err != nil {
+			return 0, err
+		}
+		for i := range dir.Partitions() {
+			need = max(need, r.runBytes(&dir, i, i+1))
+		}
+	}
+	return need, nil
+}
+
+// directory reads the end of a row.
+func (r *RowReader) directory(f *blocks.File, e blocks.Extent) (blocks.Directory, error) {
+	h := f.Header()
+	n := blocks.DirectoryBytes(h.Partitions)
+	if e.Length < n {
+		return blocks.Directory{}, mismatch(f, h.ExtentName(e.ID), "%d bytes, its directory alone has %d", e.Length, n)
+	}
+	b, err := f.ReadRange(e, e.Length-n, e.Length)
+	if err != nil {
+		return blocks.Directory{}, err
+	}
+	dir, err := blocks.OpenDirectory(b, h.Partitions, e.Length)
+	return dir, inExtent(f, e, err)
+}
+
 // Close frees the reader's memory.
 func (r *RowReader) Close() error {
 	if r.slab == nil {
@@ -54,18 +100,9 @@ func (r *RowReader) Row(ctx context.Context, j PartitionID, lo, hi int, fn func(
 	if err != nil {
 		return err
 	}
-	h := f.Header()
-	n := blocks.DirectoryBytes(h.Partitions)
-	if e.Length < n {
-		return mismatch(f, h.ExtentName(e.ID), "%d bytes, its directory alone has %d", e.Length, n)
-	}
-	b, err := f.ReadRange(e, e.Length-n, e.Length)
+	dir, err := r.directory(f, e)
 	if err != nil {
 		return err
-	}
-	dir, err := blocks.OpenDirectory(b, h.Partitions, e.Length)
-	if err != nil {
-		return inExtent(f, e, err)
 	}
 	hi = min(hi, dir.Partitions())
 	for lo < hi {

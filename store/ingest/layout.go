@@ -60,6 +60,11 @@ func (l *layout) shards() int     { return (len(l.sizes)-1)>>l.groupBits + 1 }
 // placeBits is the width of a place.
 func (l *layout) placeBits() uint { return l.partBits + l.localBits }
 
+// placeBits is that of a layout of partitions, the largest of so many nodes.
+func placeBits(partitions int, largest uint64) uint {
+	return uint(bits.Len(uint(partitions-1)) + bits.Len64(max(largest, 1)-1))
+}
+
 // key packs an edge between places, without payload bits, and returns its shard.
 func (l *layout) key(src, dst uint64) (shard int, key uint64) {
 	lb := l.localBits

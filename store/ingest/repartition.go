@@ -28,7 +28,10 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 		return nil, err
 	}
 	o = o.withDefaults()
-	src := newStoreSource(s)
+	src, err := newStoreSource(s)
+	if err != nil {
+		return nil, err
+	}
 	w, err := store.OpenWriter(s.Dir(), store.WriterOptions{FS: o.FS})
 	if err != nil {
 		return nil, err
@@ -54,9 +57,11 @@ type storeSource struct {
 	desc Description
 	// relation is the relation column, nil if there is none.
 	relation *store.ColumnInfo
+	// need is the memory that reading takes: sourceBytes, or its largest bucket with columns, or the names of a partition.
+	need int64
 }
 
-func newStoreSource(s *store.Store) *storeSource {
+func newStoreSource(s *store.Store) (*storeSource, error) {
 	m := s.Manifest()
 	src := &storeSource{s: s, m: m, desc: Description{
 		Format: m.Ingest["format"], Input: m.Ingest["input"], Nodes: int64(m.Nodes), IDs: store.IDsDense,
@@ -89,7 +94,30 @@ func newStoreSource(s *store.Store) *storeSource {
 	for _, l := range m.EdgeLists {
 		d.EdgeLists = append(d.EdgeLists, l.Name)
 	}
-	return src
+	var err error
+	if src.need, err = src.rows().Need(); err != nil {
+		return nil, err
+	}
+	for p := range m.Partitions {
+		if _, e, err := s.ExternalExtent(store.PartitionID(p)); err != nil {
+			return nil, err
+		} else if d.Named {
+			src.need = max(src.need, e.Length)
+		}
+	}
+	src.need = max(src.need, sourceBytes)
+	return src, nil
+}
+
+// RepartitionBytes is the smallest budget with which [Repartition] moves s to so many partitions, the largest of
+// so many nodes, unless an edge bucket is larger than it sorts at a time.
+func RepartitionBytes(s *store.Store, partitions int, largest uint64) (int64, error) {
+	src, err := newStoreSource(s)
+	if err != nil {
+		return 0, err
+	}
+	r := run{kept: src, state: &state{Nodes: s.Manifest().Nodes}}
+	return r.leastBytes(placeBytes(r.state.Nodes, placeBits(partitions, largest))), nil
 }
 
 // keep restores in m what the store says and rows do not: roles, scales, node types, what a column was computed from, classes.
@@ -125,70 +153,70 @@ func (src *storeSource) Describe() *Description { return &src.desc }
 // Close implements [Source]; the store is its caller's.
 func (src *storeSource) Close() error { return nil }
 
-// Edges implements [Source], row by row.
-func (src *storeSource) Edges(ctx context.Context, _ Env, emit func(worker int, b *EdgeBatch) error) error {
-	const batch = 1 << 14
-	var rowBuf []byte
-	columns := make([][]byte, len(src.desc.EdgeColumns))
-	var relation []byte
-	b := &EdgeBatch{Columns: make([][]byte, len(columns))}
+// Edges implements [Source], a few buckets at a time.
+func (src *storeSource) Edges(ctx context.Context, _ Env, emit func(worker int, b *EdgeBatch) error) (err error) {
+	rows := src.rows()
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	b := &EdgeBatch{Columns: make([][]byte, len(src.desc.EdgeColumns))}
 	for j := range src.m.Partitions {
-		row, buf, err := src.s.ReadRow(ctx, store.PartitionID(j), rowBuf)
-		if err != nil {
-			return err
-		}
-		rowBuf = buf
-		for c, spec := range src.desc.EdgeColumns {
-			if columns[c], err = src.s.ReadColumn(ctx, spec.Name, store.PartitionID(j), columns[c]); err != nil {
-				return err
-			}
-		}
-		if src.relation != nil {
-			if relation, err = src.s.ReadColumn(ctx, src.relation.Name, store.PartitionID(j), relation); err != nil {
-				return err
-			}
-		}
 		from := 0
-		flush := func() error {
-			n := b.Src.Len()
-			b.At = Position{File: fmt.Sprintf("topology row %d", j), Unit: "edge", Index: uint64(from)}
-			for c, spec := range src.desc.EdgeColumns {
-				size := spec.RowBytes()
-				b.Columns[c] = columns[c][from*size : (from+n)*size]
-			}
-			if src.relation != nil {
-				if b.Relations, err = relations(b.Relations[:0], src.relation.Elem, relation, from, n); err != nil {
-					return err
+		err := rows.Row(ctx, store.PartitionID(j), 0, len(src.m.Partitions), func(k *store.BucketPart) error {
+			at := 0
+			flush := func() (err error) {
+				n := b.Src.Len()
+				if n == 0 {
+					return nil
 				}
+				b.At = Position{File: fmt.Sprintf("topology row %d", j), Unit: "edge", Index: uint64(from)}
+				for c, spec := range src.desc.EdgeColumns {
+					size := spec.RowBytes()
+					b.Columns[c] = k.Columns[c][at*size : (at+n)*size]
+				}
+				if src.relation != nil {
+					if b.Relations, err = relations(b.Relations[:0], src.relation.Elem, k.Columns[len(b.Columns)], at, n); err != nil {
+						return err
+					}
+				}
+				at, from = at+n, from+n
+				err = emit(0, b)
+				b.Src.Reset()
+				b.Dst.Reset()
+				return err
 			}
-			from += n
-			err := emit(0, b)
-			b.Src.Reset()
-			b.Dst.Reset()
-			return err
-		}
-		firstDst := uint64(src.m.Partitions[j].First)
-		for i := range src.m.Partitions {
-			bucket, err := row.Bucket(i)
-			if err != nil {
-				return fmt.Errorf("topology row %d: %w", j, err)
-			}
-			firstSrc := uint64(src.m.Partitions[i].First)
-			for d, s := range bucket.All() {
+			firstSrc, firstDst := uint64(src.m.Partitions[k.Src].First), uint64(src.m.Partitions[j].First)
+			for d, s := range k.All() {
 				b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, firstSrc+uint64(s)), append(b.Dst.Ints, firstDst+uint64(d))
-				if len(b.Src.Ints) == batch {
+				if len(b.Src.Ints) == edgeBatch {
 					if err := flush(); err != nil {
 						return err
 					}
 				}
 			}
-		}
-		if err := flush(); err != nil {
+			return flush()
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// rows reads the graph with its edge columns, the relation last.
+func (src *storeSource) rows() *store.RowReader {
+	var columns []*store.ColumnInfo
+	for _, spec := range src.desc.EdgeColumns {
+		if c, err := src.m.Column(spec.Name); err == nil { // it is one of the manifest's
+			columns = append(columns, c)
+		}
+	}
+	if src.relation != nil {
+		columns = append(columns, src.relation)
+	}
+	return src.s.ReadRows(columns, sourceBytes/2, 0)
+}
+
+// edgeBatch is the most edges that are emitted at once.
+const edgeBatch = 1 << 14
 
 func relations(dst []uint32, elem blocks.ElemType, b []byte, from, n int) ([]uint32, error) {
 	switch elem {
@@ -210,42 +238,60 @@ func relations(dst []uint32, elem blocks.ElemType, b []byte, from, n int) ([]uin
 	return dst, nil
 }
 
-// Rows implements [Source].
-func (src *storeSource) Rows(ctx context.Context, _ Env, c int, emit func(rows []byte, at Position) error) error {
-	var buf []byte
-	var err error
-	name := src.desc.NodeColumns[c].Name
+// pieces calls fn with rows of one extent a partition, a few MiB at a time, and the node that the first is of.
+func (src *storeSource) pieces(ctx context.Context, extent func(p store.PartitionID) (*blocks.File, blocks.Extent, error), fn func(first uint64, rows []byte) error) error {
+	const piece = 4 << 20
+	buf := make([]byte, blocks.RangeBytes(piece))
 	for p, info := range src.m.Partitions {
-		if buf, err = src.s.ReadColumn(ctx, name, store.PartitionID(p), buf); err != nil {
+		f, e, err := extent(store.PartitionID(p))
+		if err != nil {
 			return err
 		}
-		if err := emit(buf, Position{File: name, Unit: "row", Index: uint64(info.First)}); err != nil {
-			return err
+		h := f.Header()
+		size := h.RowBytes()
+		step := max(piece/size&^7, 8) * size
+		for from := int64(0); from < e.Length; from += step {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			rows, err := f.ReadRangeInto(e, from, min(from+step, e.Length), buf)
+			if err != nil {
+				return err
+			}
+			if err := fn(uint64(info.First)+uint64(from/size), rows); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// column is the extents of a column of nodes.
+func (src *storeSource) column(name string) func(p store.PartitionID) (*blocks.File, blocks.Extent, error) {
+	return func(p store.PartitionID) (*blocks.File, blocks.Extent, error) { return src.s.ColumnExtent(name, p) }
+}
+
+// Rows implements [Source].
+func (src *storeSource) Rows(ctx context.Context, _ Env, c int, emit func(rows []byte, at Position) error) error {
+	name := src.desc.NodeColumns[c].Name
+	return src.pieces(ctx, src.column(name), func(first uint64, rows []byte) error {
+		return emit(rows, Position{File: name, Unit: "row", Index: first})
+	})
+}
+
 // Split implements [Source].
 func (src *storeSource) Split(ctx context.Context, _ Env, s int, part uint8, emit func(ids *IDs, at Position) error) error {
-	var buf []byte
 	var ids IDs
-	var err error
-	for p, info := range src.m.Partitions {
-		if buf, err = src.s.ReadColumn(ctx, src.desc.Splits[s], store.PartitionID(p), buf); err != nil {
-			return err
-		}
+	name := src.desc.Splits[s]
+	return src.pieces(ctx, src.column(name), func(first uint64, rows []byte) error {
 		ids.Reset()
-		for i, x := range buf {
+		for i, x := range rows {
 			if x == part {
-				ids.Ints = append(ids.Ints, uint64(info.First)+uint64(i))
+				ids.Ints = append(ids.Ints, first+uint64(i))
 			}
 		}
-		if err := emit(&ids, Position{File: src.desc.Splits[s], Unit: "partition", Index: uint64(p)}); err != nil {
-			return err
-		}
-	}
-	return nil
+		return emit(&ids, Position{File: name, Unit: "row", Index: first})
+	})
 }
 
 // EdgeList implements [Source].
@@ -311,14 +357,13 @@ func (r *run) keptIDs(ctx context.Context, src *storeSource) error {
 		return err
 	}
 	external, order := both[:r.layout.nodes], both[r.layout.nodes:]
-	var buf []byte
-	for p, info := range src.m.Partitions {
-		ids, b, err := src.s.ReadExternal(ctx, store.PartitionID(p), buf)
-		if err != nil {
-			return err
-		}
-		buf = b
-		copy(external[info.First:], ids.Ints)
+	err = src.pieces(ctx, src.s.ExternalExtent, func(first uint64, rows []byte) error {
+		ids, err := blocks.View[uint64](rows)
+		copy(external[first:], ids)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	of := func(id uint64) uint64 { return external[id] }
 	if src.m.IDs.Kind == store.IDsDense {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -161,4 +163,30 @@ func must[T any](x T, err error) T {
 		panic(err)
 	}
 	return x
+}
+
+// TestAssignmentIsFreed: once nodes have their places, nothing holds the partitioner's array, 4 bytes a node that
+// the budget of what follows does not count.
+func TestAssignmentIsFreed(t *testing.T) {
+	const nodes = 8 << 20
+	dir := filepath.Join(t.TempDir(), "s")
+	live := func() int64 {
+		var m runtime.MemStats
+		runtime.GC() // the heap of other tests as well
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before, after := live(), int64(0)
+	src := openText(t, fmt.Sprintf("0\t%d\n", nodes-1), store.IDsDense)
+	_, err := ingest.Run(context.Background(), dir, src, ingest.Options{Partitioner: "hdr", Partitions: 8, Progress: func(p ingest.Progress) {
+		if p.Phase == "read edges" && after == 0 {
+			after = live()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after == 0 || after-before > 2*nodes {
+		t.Errorf("%d bytes more on the heap when edges are read, the assignment takes %d", after-before, 4*nodes)
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 
@@ -313,6 +313,8 @@ func (r *run) plan(ctx context.Context) error {
 	}
 	r.m.Nodes = nodes
 	r.m.Pinned = a.Pinned()
+	a, r.assigner = nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
+	debug.FreeOSMemory()
 	r.m.Partitions = r.m.Partitions[:0]
 	for p, n := range sizes {
 		info := store.PartitionInfo{First: store.NodeID(l.first[p]), Nodes: uint64(n)}
@@ -348,7 +350,7 @@ func (r *run) describe(nodes uint64, partitions int) {
 		method = string(partitioner.MethodRandom)
 	}
 	hubs := strconv.FormatFloat(r.o.Hubs, 'g', -1, 64)
-	if r.assigner != nil && nodes > 0 { // hubs are the assignment's
+	if r.kept != nil && nodes > 0 { // hubs are the assignment's
 		pinned := uint64(0)
 		for _, p := range r.m.Pinned {
 			pinned += r.m.Partitions[p].Nodes
@@ -384,11 +386,19 @@ func (r *run) relationNames() []string {
 
 // fixedBytes is the memory that the whole ingest takes, beside what edges and columns share.
 func (r *run) fixedBytes(places int64) int64 {
-	fixed := int64(runtimeBytes) + sourceBytes + places + r.state.DictionaryBytes
+	fixed := int64(runtimeBytes) + r.sourceNeed() + places + r.state.DictionaryBytes
 	if r.kept != nil {
 		fixed += 16 * int64(r.state.Nodes) // keptIDs
 	}
 	return fixed
+}
+
+// sourceNeed is what reading the source takes.
+func (r *run) sourceNeed() int64 {
+	if r.kept != nil {
+		return r.kept.need
+	}
+	return sourceBytes
 }
 
 // leastBytes is the smallest budget that works.
@@ -409,7 +419,7 @@ func (r *run) checkBudget(places int64) error {
 // placeBytesOf is the size of the map of places that evenly filled partitions need.
 func (r *run) placeBytesOf(nodes uint64) int64 {
 	p := uint64(r.partitions(nodes))
-	return placeBytes(nodes, uint(bits.Len64(p-1)+bits.Len64(max((nodes+p-1)/p, 1)-1)))
+	return placeBytes(nodes, placeBits(int(p), (nodes+p-1)/p))
 }
 
 // divide shares out the budget, or refuses it with the smallest that would do.
@@ -423,6 +433,6 @@ func (r *run) divide(ctx context.Context, placeBytes int64) error {
 		return err
 	}
 	free := r.o.MemoryBytes - r.fixedBytes(placeBytes)
-	r.budget = budget{source: sourceBytes, edges: free, columns: min(free, 1<<30)}
+	r.budget = budget{source: r.sourceNeed(), edges: free, columns: min(free, 1<<30)}
 	return nil
 }

@@ -7,6 +7,7 @@ package storegraph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -23,27 +24,22 @@ type Graph interface {
 	io.Closer
 }
 
-// Edges streams all stored edges, row by row, checked; one row's extent is in memory at a time.
+// readBytes is what reading edges takes, unless a bucket is larger.
+const readBytes = 8 << 20
+
+// Edges streams all stored edges, row by row, checked, some buckets at a time.
 func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
-	return func(yield func(src, dst []uint32) error) error {
+	return func(yield func(src, dst []uint32) error) (err error) {
 		const batch = 1 << 14
 		src, dst := make([]uint32, 0, batch), make([]uint32, 0, batch)
 		parts := s.Manifest().Partitions
-		var buf []byte
+		rows := s.ReadRows(nil, readBytes, 0)
+		defer func() { err = errors.Join(err, rows.Close()) }()
 		for j := range parts {
-			row, b, err := s.ReadRow(ctx, store.PartitionID(j), buf)
-			if err != nil {
-				return err
-			}
-			buf = b
 			firstDst := uint32(parts[j].First)
-			for i := range parts {
-				bucket, err := row.Bucket(i)
-				if err != nil {
-					return fmt.Errorf("topology row %d: %w", j, err)
-				}
-				firstSrc := uint32(parts[i].First)
-				for d, s := range bucket.All() {
+			err := rows.Row(ctx, store.PartitionID(j), 0, len(parts), func(b *store.BucketPart) error {
+				firstSrc := uint32(parts[b.Src].First)
+				for d, s := range b.All() {
 					src, dst = append(src, firstSrc+s), append(dst, firstDst+d)
 					if len(src) == batch {
 						if err := yield(src, dst); err != nil {
@@ -52,23 +48,20 @@ func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
 						src, dst = src[:0], dst[:0]
 					}
 				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 		}
 		return yield(src, dst)
 	}
 }
 
-// rowBytes is the largest topology row, which Edges holds.
-func rowBytes(s *store.Store) (int64, error) {
-	var largest int64
-	for p := range s.Manifest().Partitions {
-		_, e, err := s.TopologyExtent(store.PartitionID(p))
-		if err != nil {
-			return 0, err
-		}
-		largest = max(largest, e.Length)
-	}
-	return largest, nil
+// LeastBytes is the smallest Budget.Stream with which s's graph opens.
+func LeastBytes(s *store.Store) (int64, error) {
+	read, err := s.ReadRows(nil, readBytes, 0).Need()
+	return partitioner.SpilledBytes(s.Manifest().Nodes) + read, err
 }
 
 // Budget is what a graph may take: Array bytes as an array of all lists beside an algorithm
@@ -94,17 +87,17 @@ func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes 
 	if m.Nodes > partitioner.MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
 	}
-	row, err := rowBytes(s)
+	read, err := s.ReadRows(nil, readBytes, 0).Need()
 	if err != nil {
 		return nil, err
 	}
-	if need := partitioner.CSRBytes(nodes, m.Edges) + row; budget == (Budget{}) || need <= budget.Array {
+	if need := partitioner.CSRBytes(nodes, m.Edges) + read; budget == (Budget{}) || need <= budget.Array {
 		return partitioner.BuildCSR(nodes, edges, false)
 	}
-	if need := partitioner.SpilledBytes(nodes) + row; need > budget.Stream {
+	if need := partitioner.SpilledBytes(nodes) + read; need > budget.Stream {
 		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, nodes, need, budget.Stream)
 	}
-	return partitioner.Spill(ctx, dir, nodes, edges, budget.Stream-row)
+	return partitioner.Spill(ctx, dir, nodes, edges, budget.Stream-read)
 }
 
 // Classes returns, by internal id, 0 for nodes that are no training nodes and 1+label for those

@@ -164,12 +164,12 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if err != nil {
 		return err
 	}
-	need, budget, err := o.budget(m.Nodes, po)
+	need, budget, err := o.budget(s, po)
 	if err != nil {
 		return err
 	}
-	if o.mem > 0 { // assignments and classes are the heap's; what lies outside it has the rest
-		defer debug.SetMemoryLimit(debug.SetMemoryLimit(partitionBaseBytes + 10*int64(m.Nodes)))
+	if o.mem > 0 { // what lies outside the heap has the rest
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.heap(m.Nodes, po)))
 	}
 	var a partitioner.Assigner
 	if o.hubs.train {
@@ -209,15 +209,18 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if err != nil {
 		return err
 	}
+	if err := closeGraph(); err != nil { // what is written is written in its memory
+		return err
+	}
 	if o.output != "" {
 		if err := writeAssignment(ctx, s, a, o.output); err != nil {
 			return err
 		}
 	}
 	version := m.Version
-	if !o.report && o.output == "" {
-		if err := closeGraph(); err != nil { // the new version is written in its memory
-			return err
+	if o.writes() {
+		if o.mem > 0 {
+			debug.SetMemoryLimit(ingest.HeapBytes(ingest.Options{MemoryBytes: int64(o.mem)}))
 		}
 		bars := ingestProgress{e: e}
 		rep, err := ingest.Repartition(ctx, s, a, ingest.Options{
@@ -302,27 +305,77 @@ func (o *partitionOptions) hubCount(m *store.Manifest) (uint64, error) {
 	return n, nil
 }
 
-// budget divides --mem between the partitioner (or the report, or the hubs after it) and the graph.
-func (o *partitionOptions) budget(nodes uint64, po partitioner.Options) (partitioner.Need, storegraph.Budget, error) {
+// writes reports whether a new version is written.
+func (o *partitionOptions) writes() bool { return !o.report && o.output == "" }
+
+// budget divides --mem between the partitioner (or the report, or the hubs after it) and the graph. One that is too small
+// for these, or to write the new version afterwards, is refused with the smallest that works.
+func (o *partitionOptions) budget(s *store.Store, po partitioner.Options) (partitioner.Need, storegraph.Budget, error) {
 	if o.mem == 0 {
 		return partitioner.Need{}, storegraph.Budget{}, nil
 	}
+	nodes := s.Manifest().Nodes
 	need := partitioner.Need{Array: 4 * int64(nodes), Stream: 4 * int64(nodes)}
 	if !o.report {
 		need = po.Need(nodes)
-		if !po.Method.NeedsGraph() { // by external and by internal id
-			need = partitioner.Need{Array: 8 * int64(nodes), Stream: 8 * int64(nodes)}
+		if two := 8 * int64(nodes); o.twice(po) {
+			need = partitioner.Need{Array: max(need.Array, two), Stream: max(need.Stream, two)}
 		}
 		if (po.HubFraction > 0 || o.hubs.auto) && po.Method != partitioner.MethodHDR {
 			hubs := partitioner.HubBytes(nodes)
 			need = partitioner.Need{Array: max(need.Array, hubs), Stream: max(need.Stream, hubs)}
 		}
 	}
-	left := int64(o.mem) - partitionBaseBytes - 2*int64(nodes) // classes
-	b := storegraph.Budget{Array: left - need.Array, Stream: left - need.Stream}
-	if b.Stream <= 0 {
-		return need, b, fmt.Errorf("%w: --mem %s; partitioning %d nodes takes %s besides the graph", partitioner.ErrBudget,
-			formatSize(int64(o.mem)), nodes, formatSize(int64(o.mem)-b.Stream))
+	other := partitionBaseBytes + 2*int64(nodes) // classes
+	graph, err := storegraph.LeastBytes(s)
+	if err != nil {
+		return need, storegraph.Budget{}, err
 	}
-	return need, b, nil
+	least := other + need.Stream + graph
+	if o.writes() {
+		partitions, largest := o.largest(po, nodes)
+		write, err := ingest.RepartitionBytes(s, partitions, largest)
+		if err != nil {
+			return need, storegraph.Budget{}, err
+		}
+		least = max(least, write)
+	}
+	if int64(o.mem) < least {
+		return need, storegraph.Budget{}, fmt.Errorf("%w: --mem %s for a graph of %d nodes; the smallest that works is %d MiB",
+			partitioner.ErrBudget, formatSize(int64(o.mem)), nodes, (least+1<<20-1)>>20)
+	}
+	return need, storegraph.Budget{Array: int64(o.mem) - other - need.Array, Stream: int64(o.mem) - other - need.Stream}, nil
+}
+
+// twice reports whether two assignments are in memory at a time: by external and by internal id, or of the nodes that do
+// not train and of all.
+func (o *partitionOptions) twice(po partitioner.Options) bool {
+	return !o.report && (!po.Method.NeedsGraph() || o.hubs.train)
+}
+
+// heap is the part of the memory before a version is written that is for the Go heap: half of the program's, classes,
+// assignments, and tables of the partitioner.
+func (o *partitionOptions) heap(nodes uint64, po partitioner.Options) int64 {
+	n := int64(nodes)
+	bytes := partitionBaseBytes/2 + 6*n
+	if o.twice(po) || po.HubFraction > 0 || o.hubs.auto {
+		bytes += 4 * n
+	}
+	if po.Method != partitioner.MethodHDR {
+		bytes += max(0, po.Need(nodes).Stream-4*n)
+	}
+	return bytes
+}
+
+// largest is how many partitions there may be, and the most nodes of one.
+func (o *partitionOptions) largest(po partitioner.Options, nodes uint64) (partitions int, largest uint64) {
+	if _, file := po.Method.File(); file {
+		return ingest.PartitionsMax, nodes
+	}
+	share := float64(nodes) / float64(po.Partitions)
+	largest = max(uint64(math.Ceil((1+po.Slack)*share)), uint64(max(po.HubFraction, partitioner.DefaultHDRFraction)*float64(nodes)))
+	if o.hubs.train { // at most as many and as large as the others
+		return 2*po.Partitions + 1, largest
+	}
+	return po.Partitions + 1, largest
 }
