@@ -164,15 +164,18 @@ func drawBias(points []biasPoint, output string) error {
 				order = append(order, x.Partitions)
 			}
 			curves[x.Partitions] = append(curves[x.Partitions], at)
-			names[x.Partitions] = append(names[x.Partitions], fmt.Sprintf("  l=%d  ", x.Logical))
+			names[x.Partitions] = append(names[x.Partitions], fmt.Sprintf("l=%d", x.Logical))
 		case "beta":
-			betas, betaNames = append(betas, at), append(betaNames, fmt.Sprintf("  p=%d  ", x.Partitions))
+			betas, betaNames = append(betas, at), append(betaNames, fmt.Sprintf("p=%d", x.Partitions))
 		}
 	}
 	label := func(xys plotter.XYs, texts []string, align text.XAlignment) error {
 		l, err := plotter.NewLabels(plotter.XYLabels{XYs: xys, Labels: texts})
 		if err != nil {
 			return err
+		}
+		if l.Offset.X = vg.Points(5); align == text.XRight {
+			l.Offset.X = vg.Points(-9) // a viewer's font may be wider than that of the measurement
 		}
 		for i := range l.TextStyle {
 			l.TextStyle[i].XAlign, l.TextStyle[i].YAlign = align, text.YCenter
