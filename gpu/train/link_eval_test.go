@@ -344,3 +344,24 @@ func TestLinkEvaluatorEncodes(t *testing.T) {
 		})
 	}
 }
+
+// Candidates are different nodes, ascending, each as likely, and another seed draws others.
+func TestSampleCandidates(t *testing.T) {
+	const nodes, n, seeds = 40, 10, 2000
+	seen := make([]int, nodes)
+	for seed := range uint64(seeds) {
+		some := train.SampleCandidates(nodes, n, seed)
+		if len(some) != n || !slices.IsSorted(some) || len(slices.Compact(slices.Clone(some))) != n || !slices.Equal(some, train.SampleCandidates(nodes, n, seed)) {
+			t.Fatalf("seed %d: %v, expected %d different nodes, ascending, always the same", seed, some, n)
+		}
+		for _, v := range some {
+			seen[v]++
+		}
+	}
+	const want = seeds * n / nodes
+	for v, got := range seen {
+		if math.Abs(float64(got-want)) > 6*math.Sqrt(want) {
+			t.Errorf("node %d was drawn %d times, expected about %d", v, got, want)
+		}
+	}
+}

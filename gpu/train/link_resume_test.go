@@ -3,6 +3,7 @@ package train_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -306,5 +307,43 @@ func TestLinkDiverges(t *testing.T) {
 				t.Errorf("%s, %s: %v, expected that it diverged", loss, decoder, err)
 			}
 		}
+	}
+}
+
+// A run begins with embeddings drawn from N(0, .001²) by its seed, sums of squares of 0, and a checkpoint that says so.
+func TestLinkStart(t *testing.T) {
+	dir := tripleStore(t, 4)
+	begin := func(seed uint64) []byte {
+		t.Helper()
+		c := smallRun("memory", "none")
+		c.Seed = seed
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := trainLink(ctx, dir, store.Options{}, c, train.LinkHooks{Start: func(train.LinkConfig, []string) { cancel() }}); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		return finalState(t, dir, "embeddings", store.Options{})
+	}
+	first := begin(5)
+	if !bytes.Equal(first, begin(5)) {
+		t.Error("a seed begins with two different states")
+	}
+	if bytes.Equal(first[:1000], begin(6)[:1000]) {
+		t.Error("two seeds begin with the same embeddings")
+	}
+	const nodes, dim, partitions = 160, 8, 4
+	plane := nodes / partitions * dim * 4 // of a partition: embeddings, then sums
+	sum, squares := 0., 0.
+	for p := range partitions {
+		for i := 0; i < plane; i += 4 {
+			x := float64(math.Float32frombits(binary.LittleEndian.Uint32(first[2*p*plane+i:])))
+			sum, squares = sum+x, squares+x*x
+		}
+		if s := first[(2*p+1)*plane:][:plane]; !bytes.Equal(s, make([]byte, plane)) {
+			t.Errorf("partition %d begins with sums of squares that are not 0", p)
+		}
+	}
+	const n = nodes * dim
+	if mean, deviation := sum/n, math.Sqrt(squares/n); math.Abs(mean) > 4*.001/math.Sqrt(n) || math.Abs(deviation-.001) > 4*.001/math.Sqrt(2*n) {
+		t.Errorf("embeddings of mean %v and deviation %v, expected 0 and .001", mean, deviation)
 	}
 }

@@ -37,7 +37,8 @@ func newExport(e *env) *cobra.Command {
 		Short: "Write a store's graph, columns and embeddings as NumPy, TSV or Parquet files",
 		Long: `Export writes a version of STORE to files in the new folder OUT, streamed within a
 memory budget. Text and Parquet hold external ids; NumPy arrays are by external id where
-these are 0 … nodes−1, and by position otherwise, with node_ids.npy or .txt beside them.
+these are 0 … nodes−1, and by position otherwise, with node_ids.npy, node_ids.txt
+or, of a knowledge graph, entities.txt beside them.
 The files can be ingested again; OUT/meta.json says how.
 
 An undirected graph's edges are written once each.`,
