@@ -340,6 +340,9 @@ func TestTableKeepsVersion(t *testing.T) {
 	if _, err := store.Open(dir, store.Options{Version: 2}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("version 2, which no table belongs to: %v", err)
 	}
+	if _, err := mustOpen(t, dir, store.Options{}).OpenTable(ctx, tableOptions(nil)); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "belongs to version 1 of the store, this is version 3") {
+		t.Errorf("opened for the newest version: %v", err)
+	}
 	old := mustOpen(t, dir, store.Options{Version: 1})
 	checkGraph(t, old, graphs[0])
 	if tab, err = old.OpenTable(ctx, tableOptions(nil)); err != nil {

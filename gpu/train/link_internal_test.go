@@ -5,7 +5,12 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
@@ -96,6 +101,8 @@ func TestExamples(t *testing.T) {
 		{"all", []store.Bucket{{Src: 2, Dst: 2}, {Src: 2, Dst: 5}, {Src: 5, Dst: 2}, {Src: 5, Dst: 5}}, all},
 		{"one partition", []store.Bucket{{Src: 2, Dst: 2}}, []edge{{5, 4, 0}, {6, 6, 0}, {4, 6, 1}}},
 		{"between", []store.Bucket{{Src: 5, Dst: 2}, {Src: 2, Dst: 5}}, []edge{{1, 4, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}}},
+		{"one way", []store.Bucket{{Src: 5, Dst: 2}}, []edge{{1, 4, 1}, {1, 6, 2}}},
+		{"the way back", []store.Bucket{{Src: 2, Dst: 5}, {Src: 5, Dst: 5}}, []edge{{4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}},
 		{"none", nil, nil},
 	} {
 		var room []place
@@ -335,6 +342,87 @@ func TestLinkRate(t *testing.T) {
 	for _, bad := range []float64{-.5, 1.5, math.NaN()} {
 		if err := (&LinkConfig{LRDecay: bad}).Normalize(); err == nil {
 			t.Errorf("decay %v is taken", bad)
+		}
+	}
+}
+
+// The degree of a source that GCN divides by is that of resident edges of both directions.
+func TestLinkSourceDegrees(t *testing.T) {
+	mb := linkMacroBatch(store.Bucket{Src: 2, Dst: 2}, store.Bucket{Src: 2, Dst: 5}, store.Bucket{Src: 5, Dst: 2}, store.Bucket{Src: 5, Dst: 5})
+	mb.Out = reversed(mb.In)
+	want := map[uint32]int32{} // by row
+	for _, p := range mb.Partitions {
+		for dst := p.Base; dst < p.Base+p.Nodes; dst++ {
+			for _, src := range mb.In.Indices[mb.In.Spans[dst].Begin:mb.In.Spans[dst].End] {
+				want[src]++
+				want[dst]++
+			}
+		}
+	}
+	dev := host.New(host.Options{Threads: 1})
+	defer dev.Close()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	model, err := nn.NewLink(t.Context(), q, nn.LinkConfig{Decoder: nn.DistMult, Encoder: "gcn", Dim: 4, Relations: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	tr := &linkTrainer{queue: q, arena: gpu.NewArena(dev), model: model}
+	defer tr.arena.Close()
+	var rows []uint32
+	for row := range want {
+		rows = append(rows, row)
+	}
+	n := len(rows)
+	k := mini.Block{NumDst: n, NumSrc: n, Indptr: make([]int32, n+1), Degrees: make([]int32, n)}
+	g := tr.graph(mb, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})
+	got := make([]int32, n)
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&got[0])), 4*n), g.SrcDegrees)
+	if err := q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range rows {
+		if got[i] != want[row] {
+			t.Errorf("row %d has degree %d, expected %d", row, got[i], want[row])
+		}
+	}
+}
+
+// An interval begins anew when what it is for was done, whenever that was.
+func TestClock(t *testing.T) {
+	due := func(every Interval, resetAt int) (at []int) {
+		c := newClock(every)
+		for k := 1; k <= 12; k++ {
+			if c.batch() || k == resetAt {
+				at = append(at, k)
+				c.reset()
+			}
+		}
+		return at
+	}
+	if got := due(Interval{Batches: 3}, 0); !slices.Equal(got, []int{3, 6, 9, 12}) {
+		t.Errorf("every 3 batches: %v", got)
+	}
+	if got := due(Interval{Batches: 5}, 2); !slices.Equal(got, []int{2, 7, 12}) { // an epoch's end came between
+		t.Errorf("every 5 batches, and after the second: %v", got)
+	}
+	if got := due(Interval{Time: time.Hour}, 0); len(got) > 0 {
+		t.Errorf("every hour: %v", got)
+	}
+	if got := due(Interval{Time: time.Nanosecond}, 0); len(got) < 6 {
+		t.Errorf("every nanosecond: %v", got)
+	}
+	if got := due(Interval{Epochs: 1}, 0); len(got) > 0 {
+		t.Errorf("every epoch, in the middle of one: %v", got)
+	}
+	c := newClock(Interval{Epochs: 3})
+	for n, want := range []bool{true, false, false, true} {
+		if c.epoch(n) != want {
+			t.Errorf("every 3 epochs, after %d: %v", n, !want)
 		}
 	}
 }

@@ -60,6 +60,7 @@ func TestLinkBounds(t *testing.T) {
 		batch bool // some budget is enough to begin with and met by a batch
 	}{
 		{"no encoder", train.LinkConfig{Dim: 64, BatchSize: 500, Negatives: 200}, false},
+		{"a large batch", train.LinkConfig{Dim: 64, BatchSize: 3000, Negatives: 10, Chunks: 1}, false},
 		{"gat", train.LinkConfig{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 10, Negatives: 1, Chunks: 1}, true},
 	} {
 		c.cfg.Plan, c.cfg.Epochs, c.cfg.EvalEvery, c.cfg.Threads = "memory", 1, -1, 1

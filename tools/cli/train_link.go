@@ -164,7 +164,8 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 		return planError(err)
 	}
 	s := &r.Summary
-	n, finished, err := recordTrain(ctx, st.Dir(), r.Version, started, r.Config, s, s.EpochSeconds, s.Resumed)
+	summary := linkSummary(r)
+	n, finished, err := recordTrain(ctx, st.Dir(), r.Version, started, r.Config, summary, s.EpochSeconds, s.Resumed)
 	if err != nil {
 		fmt.Fprintf(e.stderr, "gstore: the run is not recorded: %v\n", err)
 	}
@@ -172,11 +173,10 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 		n = 0
 	}
 	if e.json {
-		f := fields(s)
 		if finished {
-			f["finished_run"] = n
+			summary["finished_run"] = n
 		}
-		e.event("summary", f)
+		e.event("summary", summary)
 		return nil
 	}
 	printFinished(e, n, len(s.EpochSeconds))
@@ -188,6 +188,19 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 	printProfile(e, s.Profile)
 	fmt.Fprintf(e.stdout, "embeddings: table %s of the store; %s written, %d checkpoints (%s)\n", s.Table, formatSize(s.BytesWritten), s.Checkpoints, formatSize(s.CheckpointBytes))
 	return nil
+}
+
+// linkSummary is a run's summary, without the ranks where none were computed: 0 would be a result.
+func linkSummary(r *train.LinkResult) map[string]any {
+	f := fields(&r.Summary)
+	if r.Config.EvalEvery < 0 {
+		for name := range f {
+			if strings.HasPrefix(name, "test_") || strings.HasPrefix(name, "valid_") {
+				delete(f, name)
+			}
+		}
+	}
+	return f
 }
 
 // limitHeap keeps garbage out of a budget, until the returned function is called.

@@ -68,6 +68,14 @@ func TestTrainLinkFlags(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; stderr %q, want %q in it", c.args, code, c.code, stderr, c.stderr)
 		}
 	}
+	for _, every := range []string{"1", "-1"} { // what was not ranked has no ranks
+		ev := trainEvents(t, "train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1", "--eval-every", every)
+		_, test := ev[len(ev)-1]["test_mrr"]
+		_, valid := ev[len(ev)-1]["valid_mrr"]
+		if ranked := every == "1"; test != ranked || valid != ranked {
+			t.Errorf("--eval-every %s: the summary is %v", every, ev[len(ev)-1])
+		}
+	}
 	for flag, want := range map[string]float64{"": 1, "--margin=0": 0, "--margin=.5": .5} {
 		args := []string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1", "--loss", "margin", "--eval-every", "-1"}
 		if flag != "" {
