@@ -340,12 +340,3 @@ func cpuSeconds() float64 {
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
-
-// peakRSS is the most memory that was resident in the process's life, in bytes.
-func peakRSS() int64 {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return u.Maxrss << 10 // KiB
-}

@@ -234,7 +234,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	}
 	if e.json {
 		e.event("summary", map[string]any{"quality": q, "hubs": hubs, "output": o.output, "version": version, "array": isArray(g),
-			"seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": peakRSS()})
+			"seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
 		return nil
 	}
 	if hubs != nil {
@@ -247,7 +247,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	if o.output != "" {
 		done = o.output
 	}
-	_, err = fmt.Fprintf(e.stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), formatSize(peakRSS()))
+	_, err = fmt.Fprintf(e.stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), formatSize(ingest.PeakRSSBytes()))
 	return err
 }
 
