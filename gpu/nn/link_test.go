@@ -3,6 +3,7 @@ package nn_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -26,6 +27,7 @@ type linkFixture struct {
 	rows      []uint32
 	relations []uint32
 	mask      []uint32
+	dirty     bool // what the pass allocates held other values before
 }
 
 const linkNegatives = 3
@@ -72,6 +74,12 @@ func newLinkFixture(t *testing.T, cfg nn.LinkConfig) *linkFixture {
 func (f *linkFixture) pass() (loss float64, table, params []float32) {
 	f.t.Helper()
 	q, a := f.q, gpu.NewArena(f.q.Device())
+	if f.dirty {
+		q.Fill(a.Matrix(q, 1<<12, 1<<6), float32(math.NaN()))
+		if err := errors.Join(q.Sync(f.t.Context()), a.Reset()); err != nil {
+			f.t.Fatal(err)
+		}
+	}
 	upload(q, f.table, f.x)
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	n := 4
@@ -106,6 +114,53 @@ func (f *linkFixture) pass() (loss float64, table, params []float32) {
 		f.t.Fatal(err)
 	}
 	return stat[0], table, params
+}
+
+// A batch's gradients are its own: nothing is left in them of the batch before, whose memory they have.
+func TestLinkLossAgain(t *testing.T) {
+	for _, decoder := range nn.Decoders() {
+		for _, encoder := range nn.Encoders() {
+			f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: encoder, Dim: 8, Relations: 3, Seed: 2})
+			loss, table, params := f.pass()
+			f.dirty = true
+			for range 2 {
+				loss2, table2, params2 := f.pass()
+				if loss2 != loss || !slices.Equal(table2, table) || !slices.Equal(params2, params) {
+					t.Errorf("%s, %s: the same batch again has loss %v after %v, or other gradients", decoder, encoder, loss2, loss)
+				}
+			}
+		}
+	}
+}
+
+// Negatives that are masked count for nothing: which nodes they are changes neither loss nor gradients.
+func TestLinkLossMask(t *testing.T) {
+	for loss := gpu.SoftmaxLoss; loss <= gpu.MarginLoss; loss++ {
+		f := newLinkFixture(t, nn.LinkConfig{Decoder: nn.DistMult, Encoder: "none", Dim: 8, Relations: 3, Loss: gpu.LinkLossOptions{Loss: loss, Margin: 5}, Seed: 2})
+		others := func() (loss float64, same bool) {
+			loss, table, params := f.pass()
+			was := slices.Clone(f.rows)
+			for i := range f.rows[2*4:] {
+				f.rows[2*4+i] = (f.rows[2*4+i] + 1) % 4
+			}
+			loss2, table2, params2 := f.pass()
+			f.rows = was
+			return loss, loss == loss2 && slices.Equal(table, table2) && slices.Equal(params, params2)
+		}
+		f.mask = f.mask[:1]
+		if _, same := others(); same {
+			t.Errorf("%v: other negatives change nothing", loss)
+		}
+		f.mask = nil
+		for query := range uint32(4) {
+			for k := range uint32(linkNegatives) {
+				f.mask = append(f.mask, query*(1+linkNegatives)+1+k)
+			}
+		}
+		if l, same := others(); !same || loss != gpu.LogisticLoss && l != 0 {
+			t.Errorf("%v: masked negatives count: loss %v", loss, l)
+		}
+	}
 }
 
 // TestLinkGradients compares the gradients of embeddings and parameters with
