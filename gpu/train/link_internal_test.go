@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
 	"github.com/gstore/gstore/store"
@@ -157,6 +158,10 @@ func TestLinkSource(t *testing.T) {
 			}
 			if e.relations[n+k] != e.relations[k]+relations {
 				t.Errorf("batch %d: relation %d has the inverse %d", i, e.relations[k], e.relations[n+k])
+			}
+			src, dst, r := x.edge(s.order.At(uint64(i*size + k))) // shuffled over the whole step
+			if row(k) != src || row(n+k) != dst || e.relations[k] != uint32(r) {
+				t.Errorf("batch %d: edge %d is (%d, %d, %d), expected (%d, %d, %d)", i, k, row(k), e.relations[k], row(n+k), src, r, dst)
 			}
 			seen[[3]uint32{row(k), row(n + k), e.relations[k]}]++
 		}
@@ -424,5 +429,27 @@ func TestClock(t *testing.T) {
 		if c.epoch(n) != want {
 			t.Errorf("every 3 epochs, after %d: %v", n, !want)
 		}
+	}
+}
+
+// A budget is the evaluator's only if something is evaluated, and the heap's share grows by the plans.
+func TestLinkShares(t *testing.T) {
+	c := LinkConfig{MemoryBytes: 1 << 30, EvalEvery: -1}
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	if m := c.memory(8); m.eval != 0 || m.total <= 0 || m.batch <= 0 {
+		t.Errorf("without evaluation: %+v", m)
+	}
+	c.EvalEvery = 5
+	if m := c.memory(8); m.eval <= 0 || m.eval+m.batch >= m.total {
+		t.Errorf("with evaluation: %+v", m)
+	}
+	const most = 4096
+	if got := LinkHeapBytes(1<<30, most) - LinkHeapBytes(1<<30, 0); got != 2*macro.PlanBytes(most) {
+		t.Errorf("plans of %d partitions add %d bytes to the heap's share, expected two of %d", most, got, macro.PlanBytes(most))
+	}
+	if a, b := c.memory(8).total, c.memory(most).total; a-b != 2*(macro.PlanBytes(most)-macro.PlanBytes(8)) {
+		t.Errorf("budgets of 8 and %d partitions leave %d and %d bytes", most, a, b)
 	}
 }

@@ -348,3 +348,28 @@ func TestLinkStart(t *testing.T) {
 		t.Errorf("embeddings of mean %v and deviation %v, expected 0 and .001", mean, deviation)
 	}
 }
+
+// A summary's counts are the sums of its epochs', its bias the mean of their plans'.
+func TestLinkSummary(t *testing.T) {
+	dir := tripleStore(t, 8)
+	c := smallRun("comet", "none")
+	c.Epochs, c.EvalEvery = 3, -1
+	var want train.LinkSummary
+	r, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{Epoch: func(e train.LinkEpoch) {
+		want.Bias += e.Bias / float64(c.Epochs)
+		want.BytesRead += e.BytesRead
+		want.BytesWritten += e.BytesWritten
+		want.Batches += e.Batches
+		want.TrainLoss = e.Loss
+		if e.Bias <= 0 || e.BytesRead == 0 || e.BytesWritten == 0 || e.Steps < 2 {
+			t.Errorf("epoch %+v", e)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &r.Summary
+	if math.Abs(s.Bias-want.Bias) > 1e-12 || s.BytesRead != want.BytesRead || s.BytesWritten != want.BytesWritten || s.Batches != want.Batches || s.TrainLoss != want.TrainLoss {
+		t.Errorf("summary %+v, expected bias, bytes, batches and loss of %+v", s, want)
+	}
+}
