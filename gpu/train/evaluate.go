@@ -22,6 +22,8 @@ type Source interface {
 
 // EvaluatorOptions configures an [Evaluator].
 type EvaluatorOptions struct {
+	// Unlabelled: only layers are computed, on a store that may have no labels and split.
+	Unlabelled bool
 	Features    []string // the model's input columns, in its order
 	Split       string   // split column; "": the store's first
 	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
@@ -119,6 +121,9 @@ func NewEvaluator(src Source, dev gpu.Device, o EvaluatorOptions, maxDim int) (*
 	}
 	if len(e.columns) == 0 {
 		return nil, fmt.Errorf("train: evaluation: %w: no feature columns", store.ErrNotFound)
+	}
+	if o.Unlabelled {
+		return e, e.plan(maxDim)
 	}
 	labels := m.ColumnsOf(store.RoleLabel)
 	if len(labels) == 0 {

@@ -116,12 +116,15 @@ func writeHop(ctx context.Context, st *store.Store, bw *blocks.Writer, column *s
 	if err != nil {
 		return err
 	}
-	if o.MemoryBytes > 0 {
-		o.MemoryBytes = max(o.MemoryBytes-programBytes, 1)
+	plan := func(memory int64) (*Evaluator, error) {
+		return NewEvaluator(st, dev, EvaluatorOptions{Unlabelled: true, Features: []string{column.Name}, MemoryBytes: share(memory, 1)}, column.Dim)
 	}
-	e, err := NewEvaluator(st, dev, EvaluatorOptions{Features: []string{column.Name}, MemoryBytes: o.MemoryBytes}, column.Dim)
+	e, err := plan(o.MemoryBytes)
 	if err != nil {
-		return err
+		return leastMemory(err, o.MemoryBytes, func(memory int64) error {
+			_, err := plan(memory) // holds nothing yet
+			return err
+		})
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	r := &evaluation{Evaluator: e, queue: q}

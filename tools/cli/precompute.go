@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store/ingest"
 )
 
 // precomputeOptions are the flags of precompute.
@@ -43,7 +44,7 @@ reads such columns as they are. A column of another type that is there already i
 				return err
 			}
 			if e.json {
-				e.event("summary", map[string]any{"column": name, "seconds": time.Since(start).Seconds()})
+				e.event("summary", map[string]any{"column": name, "seconds": time.Since(start).Seconds(), "cpu_seconds": cpuSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
 				return nil
 			}
 			_, err = fmt.Fprintf(e.stdout, "column %s in %.1f s\n", name, time.Since(start).Seconds())

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -159,5 +160,36 @@ func TestPrecomputedHopIsCheckedFirst(t *testing.T) {
 		if code != ExitUsage || !strings.Contains(errs.String(), c.want) || err != nil || len(left) > 0 {
 			t.Errorf("%v: exit code %d, %q is left (%v): %s", c.args, code, left, err, errs.String())
 		}
+	}
+}
+
+// TestPrecomputeUnlabelled: a mean over neighbours needs no labels and no split. A budget too small for it is refused
+// with the smallest that works, which does and is kept.
+func TestPrecomputeUnlabelled(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	in, dir := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "store")
+	mustRun(t, "generate", "sbm", in, "--nodes", "100k", "--edges", "200k", "--features", "64", "--quiet")
+	for _, name := range []string{"node_label.npy", "split"} {
+		if err := os.RemoveAll(filepath.Join(in, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "ingest", in, dir, "--undirected", "--partitions", "4", "--quiet")
+	sum, _, err := child(t, "precompute", dir, "--mem", "20MiB", "--json")
+	said, least := fmt.Sprint(sum["message"]), 0
+	if _, scanErr := fmt.Sscanf(said[max(0, strings.Index(said, "works is")):], "works is %dMiB", &least); err == nil || scanErr != nil {
+		t.Fatalf("20 MiB: %q (%v), expected a refusal that names the smallest budget", said, err)
+	}
+	if sum, _, err = child(t, "precompute", dir, "--mem", fmt.Sprintf("%dMiB", least-1), "--json"); err == nil {
+		t.Errorf("%d MiB do, %d were named as the smallest", least-1, least)
+	}
+	sum, _, err = child(t, "precompute", dir, "--mem", fmt.Sprintf("%dMiB", least), "--json")
+	if err != nil {
+		t.Fatalf("%d MiB, which was named: %v", least, sum)
+	}
+	if peak := sum["peak_rss_bytes"].(float64); peak > float64(least<<20) {
+		t.Errorf("a peak of %.1f MiB within %d MiB", peak/(1<<20), least)
 	}
 }
