@@ -56,6 +56,9 @@ func TestReadFile(t *testing.T) {
 			if err != nil || !slices.Equal(a.Part(), want) {
 				t.Errorf("%s: %v", c.name, err)
 			}
+			if a, err := ReadFile(path, 4, 0); err != nil || a.Partitions() != 3 {
+				t.Errorf("%s, as many partitions as it names: %v, expected 3: %v", c.name, a, err)
+			}
 		} else if !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %v, expected %q", c.name, err, c.err)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // TestLabelDivergenceByHand: six nodes on a path in three partitions. Labels a, a | b, – | –, – are ⅔ a and ⅓ b in all, so partition
@@ -66,5 +68,34 @@ func TestLabelDivergenceByHand(t *testing.T) {
 	text.Reset()
 	if err := unlabelled.WriteText(&text, 0); err != nil || strings.Contains(text.String(), "label") {
 		t.Errorf("a graph without labels (%v):\n%s", err, text.String())
+	}
+}
+
+// TestResidentShareByHand: walks a → b → c → d through four partitions, and from a pinned node to b → c, three partitions in memory beside
+// the pinned one: those of a are its own and two of the other three, those of a pinned node any three of four.
+func TestResidentShareByHand(t *testing.T) {
+	g, err := NewCSR([]uint64{0, 1, 2, 3, 4, 5}, []uint32{1, 2, 3, 0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewAssignment([]blocks.PartitionID{0, 1, 2, 3, 4}, 5, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		classes []uint16
+		want    []float64
+	}{
+		{"from a", []uint16{1, 0, 0, 0, 0}, []float64{2. / 3, 1. / 3, 0}},
+		{"from a pinned node", []uint16{0, 0, 0, 0, 1}, []float64{3. / 4, 1. / 2, 1. / 4}},
+	} {
+		q, err := Measure(t.Context(), g, a, QualityOptions{Classes: c.classes, Resident: 3, Hops: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.EqualFunc(q.ResidentShare, c.want, func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }) {
+			t.Errorf("%s: %v of walks of 1, 2, 3 steps stay, expected %v", c.name, q.ResidentShare, c.want)
+		}
 	}
 }

@@ -263,6 +263,45 @@ func TestHanoiShufflesUniformly(t *testing.T) {
 	}
 }
 
+// TestHanoiReuse: passes are the first one and those asked for, or while reads are pending at most ReuseMax more.
+func TestHanoiReuse(t *testing.T) {
+	for _, c := range []struct {
+		reuse, passes int
+		pending       bool
+	}{{0, 0, false}, {2, 3, false}, {ReuseMax, 1 + ReuseMax, false}, {ReuseAuto, 1 + ReuseMax, true}} {
+		p, err := New(Config{Policy: Hanoi, Partitions: 6, Capacity: 2, Reuse: c.reuse})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range p.Epoch(0).Steps {
+			if s.Passes != c.passes || s.WhilePending != c.pending {
+				t.Errorf("reuse %d: %d passes, while pending %v; expected %d, %v", c.reuse, s.Passes, s.WhilePending, c.passes, c.pending)
+			}
+		}
+	}
+}
+
+// TestRotationEvictsAny: trainnodes without pinned partitions makes room by any logical partition, not always by the same place's.
+func TestRotationEvictsAny(t *testing.T) {
+	p, err := New(Config{Policy: TrainNodes, Partitions: 12, Capacity: 3, Logical: 12, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for epoch := range 20 {
+		steps := p.Epoch(epoch).Steps
+		stays := 0
+		for _, part := range steps[0].Resident {
+			if !slices.ContainsFunc(steps, func(s store.Step) bool { return !slices.Contains(s.Resident, part) }) {
+				stays++
+			}
+		}
+		if stays == 0 {
+			return
+		}
+	}
+	t.Error("some of the first step's partitions stay until the end in each of 20 epochs")
+}
+
 // Whatever does not divide: every step full, shares even, nothing read twice.
 func TestHanoiStepsAreFullAndEven(t *testing.T) {
 	for _, tt := range []struct{ loose, capacity int }{{10, 4}, {32, 5}, {33, 10}, {7, 7}, {8, 3}, {3, 5}} {

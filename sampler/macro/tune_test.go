@@ -125,3 +125,17 @@ func TestAdvise(t *testing.T) {
 		t.Errorf("the same for links: %+v", a)
 	}
 }
+
+// TestAdviseHubs: hubs are at most a hundredth of the nodes, and take at most an eighth of the memory.
+func TestAdviseHubs(t *testing.T) {
+	g := Graph{Nodes: 1 << 20, Edges: 1 << 20, NodeBytes: 512, EdgeBytes: 4}
+	for _, c := range []struct {
+		memory int64
+		want   float64
+	}{{256 << 20, .01}, {16 << 20, 1. / 256}} {
+		g.MemoryBytes = c.memory
+		if a := Advise(g); a.Hubs != c.want {
+			t.Errorf("%d MiB: hubs are %v of the nodes, expected %v", c.memory>>20, a.Hubs, c.want)
+		}
+	}
+}
