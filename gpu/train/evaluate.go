@@ -23,7 +23,7 @@ type Source interface {
 // EvaluatorOptions configures an [Evaluator].
 type EvaluatorOptions struct {
 	// Unlabelled: only layers are computed, on a store that may have no labels and split.
-	Unlabelled bool
+	Unlabelled  bool
 	Features    []string // the model's input columns, in its order
 	Split       string   // split column; "": the store's first
 	MemoryBytes int64    // bound of what the evaluator allocates; 0: none

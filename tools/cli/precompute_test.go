@@ -182,7 +182,7 @@ func TestPrecomputeUnlabelled(t *testing.T) {
 	if _, scanErr := fmt.Sscanf(said[max(0, strings.Index(said, "works is")):], "works is %dMiB", &least); err == nil || scanErr != nil {
 		t.Fatalf("20 MiB: %q (%v), expected a refusal that names the smallest budget", said, err)
 	}
-	if sum, _, err = child(t, "precompute", dir, "--mem", fmt.Sprintf("%dMiB", least-1), "--json"); err == nil {
+	if _, _, err = child(t, "precompute", dir, "--mem", fmt.Sprintf("%dMiB", least-1), "--json"); err == nil {
 		t.Errorf("%d MiB do, %d were named as the smallest", least-1, least)
 	}
 	sum, _, err = child(t, "precompute", dir, "--mem", fmt.Sprintf("%dMiB", least), "--json")
