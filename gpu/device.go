@@ -1,6 +1,9 @@
 package gpu
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Device is one place where tensors live and operations run. Safe for
 // concurrent use.
@@ -78,6 +81,13 @@ type AdamOptions struct {
 	LR, Beta1, Beta2, Epsilon float32
 	WeightDecay               float32
 	Step                      int // 1 for the first step
+}
+
+func (o AdamOptions) check() error {
+	if o.Step < 1 {
+		return fmt.Errorf("gpu: adam step %d, expected 1 or more", o.Step)
+	}
+	return nil
 }
 
 // Stream executes operations in the order in which they were issued. It is

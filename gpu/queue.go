@@ -251,13 +251,9 @@ func (q *Queue) SoftmaxCrossEntropy(logits, labels, grad, stat Tensor) {
 
 // Adam takes one optimiser step: four contiguous tensors of one shape.
 func (q *Queue) Adam(o AdamOptions, param, grad, m, v Tensor) {
-	var bad error
-	if o.Step < 1 {
-		bad = fmt.Errorf("gpu: adam step %d, expected 1 or more", o.Step)
-	}
-	if q.ok(matrix("adam", "param", param, -1, -1), matrix("adam", "grad", grad, param.Rows, param.Cols),
+	if q.ok(o.check(), matrix("adam", "param", param, -1, -1), matrix("adam", "grad", grad, param.Rows, param.Cols),
 		matrix("adam", "m", m, param.Rows, param.Cols), matrix("adam", "v", v, param.Rows, param.Cols),
-		contiguous("adam", param, grad, m, v), bad) && param.Len() > 0 {
+		contiguous("adam", param, grad, m, v)) && param.Len() > 0 {
 		q.stream.Adam(o, param, grad, m, v)
 	}
 }

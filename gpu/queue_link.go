@@ -29,6 +29,7 @@ type LinkStream interface {
 	ScatterAddRows(dst, index, src Tensor)
 	Adagrad(o AdagradOptions, param, grad, sum Tensor)
 	AdagradRows(o AdagradOptions, table, index, grad, sum Tensor)
+	AdamRows(o AdamOptions, table, index, grad, m, v Tensor)
 	LinkLoss(o LinkLossOptions, scores, grad, stat Tensor)
 }
 
@@ -183,6 +184,15 @@ func (q *Queue) AdagradRows(o AdagradOptions, table, index, grad, sum Tensor) {
 	if q.ok(o.check(), same("adagrad rows", table, sum), matrix("adagrad rows", "grad", grad, -1, table.Cols),
 		vector("adagrad rows", "index", index, blocks.Uint32, grad.Rows)) && grad.Len() > 0 {
 		q.stream.AdagradRows(o, table, index, grad, sum)
+	}
+}
+
+// AdamRows takes a step of [Queue.Adam] on the rows index of table and its moments m and v [m×c] with the rows of
+// grad [n×c]; other rows' moments stay as they are. index, uint32[1×n], holds no row twice.
+func (q *Queue) AdamRows(o AdamOptions, table, index, grad, m, v Tensor) {
+	if q.ok(o.check(), same("adam rows", table, m, v), matrix("adam rows", "grad", grad, -1, table.Cols),
+		vector("adam rows", "index", index, blocks.Uint32, grad.Rows)) && grad.Len() > 0 {
+		q.stream.AdamRows(o, table, index, grad, m, v)
 	}
 }
 

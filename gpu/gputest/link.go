@@ -135,6 +135,25 @@ func linkScatter(b *bench) {
 	b.near("adagrad rows: table", b.read(wt), wantW, 1e-5)
 	b.near("adagrad rows: sums", b.read(sum), wantS, 1e-5)
 
+	wt, w = b.matrix(rows, c, 1)
+	mt, m := b.matrix(rows, c, 2)
+	vt, v := sums(0)
+	gt, g = b.matrix(len(index), c, 3)
+	adam := gpu.AdamOptions{LR: .1, Beta1: .9, Beta2: .99, Epsilon: 1e-3, Step: 3}
+	wantW, wantM, wantV := toFloat64(w), toFloat64(m), toFloat64(v)
+	for i, row := range index {
+		for j := range c {
+			at, d := int(row)*c+j, float64(g[i*c+j])
+			wantM[at] = .9*wantM[at] + .1*d
+			wantV[at] = .99*wantV[at] + .01*d*d
+			wantW[at] -= .1 * wantM[at] / (1 - math.Pow(.9, 3)) / (math.Sqrt(wantV[at]/(1-math.Pow(.99, 3))) + 1e-3)
+		}
+	}
+	b.q.AdamRows(adam, wt, b.a.Uint32s(b.q, index), gt, mt, vt)
+	b.near("adam rows: table", b.read(wt), wantW, 1e-4)
+	b.near("adam rows: first moments", b.read(mt), wantM, 1e-5)
+	b.near("adam rows: second moments", b.read(vt), wantV, 1e-5)
+
 	wt, w = b.matrix(rows, c, 0)
 	sum, s = sums(0)
 	gt, g = b.matrix(rows, c, 0)

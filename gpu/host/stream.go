@@ -214,9 +214,13 @@ func (s *stream) SoftmaxCrossEntropy(logits, labels, grad, stat gpu.Tensor) {
 	})
 }
 
+func adamOptions(o gpu.AdamOptions) kernels.AdamOptions {
+	return kernels.AdamOptions{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay, Step: o.Step}
+}
+
 func (s *stream) Adam(o gpu.AdamOptions, param, grad, m, v gpu.Tensor) {
 	s.run("adam", func() {
-		kernels.Adam(s.pool, kernels.AdamOptions{LR: o.LR, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay, Step: o.Step},
+		kernels.Adam(s.pool, adamOptions(o),
 			slice[float32](param), slice[float32](grad), slice[float32](m), slice[float32](v))
 	})
 }

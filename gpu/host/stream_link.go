@@ -95,6 +95,12 @@ func (s *stream) AdagradRows(o gpu.AdagradOptions, table, index, grad, sum gpu.T
 	})
 }
 
+func (s *stream) AdamRows(o gpu.AdamOptions, table, index, grad, m, v gpu.Tensor) {
+	s.run("adam rows", func() {
+		kernels.AdamRows(s.pool, adamOptions(o), slice[uint32](index), matrix(table), matrix(grad), matrix(m), matrix(v))
+	})
+}
+
 func (s *stream) LinkLoss(o gpu.LinkLossOptions, scores, grad, stat gpu.Tensor) {
 	s.run("link loss", func() {
 		x, d, out := matrix(scores), matrix(grad), slice[float64](stat)

@@ -173,6 +173,9 @@ func (p *Params) Adam(q *gpu.Queue, o gpu.AdamOptions) {
 	q.Adam(o, p.stepped(rangeValue), p.stepped(rangeGrad), p.stepped(rangeM), p.stepped(rangeV))
 }
 
+// Steps is the number of steps that [Params.Adam] has taken.
+func (p *Params) Steps() int { return p.steps }
+
 // Adagrad takes one optimiser step on all parameters; the sums of squares lie where
 // Adam keeps its second moments, so that a set is stepped by one of the two.
 func (p *Params) Adagrad(q *gpu.Queue, o gpu.AdagradOptions) {

@@ -98,7 +98,7 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *stor
 // is one to resume from. Whatever can be found wrong with the run must have been found: the earlier one is lost.
 func createTable(ctx context.Context, st *store.Store, cfg *LinkConfig, blobs []store.Blob) (*store.Table, error) {
 	key := keyed.New(cfg.Seed).With(placeEmbed)
-	t, err := st.CreateTable(ctx, store.TableOptions{Name: cfg.Table, Dim: cfg.Dim, States: 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
+	t, err := st.CreateTable(ctx, store.TableOptions{Name: cfg.Table, Dim: cfg.Dim, States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
 		Init: func(first store.NodeID, rows []float32) {
 			for ; len(rows) > 0; first++ {
 				r := key.Rand(uint64(first))
@@ -143,11 +143,12 @@ func (t *linkTrainer) blobs(ctx context.Context, p *linkProgress) ([]store.Blob,
 	return []store.Blob{{Name: blobRun, Data: run}, {Name: blobModel, Data: model}}, nil
 }
 
-// embeddings are the learned vectors and Adagrad's sums of the resident
-// partitions, both [rows × dim] and numbered like a macro-batch's rows: its planes.
+// embeddings are the learned vectors and the optimiser's state of the resident
+// partitions, all [rows × dim] and numbered like a macro-batch's rows: its planes.
 type embeddings struct {
-	mems       []gpu.Memory
-	value, sum gpu.Tensor
+	mems  []gpu.Memory
+	value gpu.Tensor
+	state []gpu.Tensor // Adagrad's sums of squares, or Adam's moments
 }
 
 // mapEmbeddings views a macro-batch's planes, which are the same memory for all macro-batches.
@@ -160,7 +161,10 @@ func mapEmbeddings(dev gpu.Device, mb *store.MacroBatch, dim int) (*embeddings, 
 		}
 		e.mems = append(e.mems, mem)
 	}
-	e.value, e.sum = gpu.MatrixOf(e.mems[0], 0, mb.Rows, dim), gpu.MatrixOf(e.mems[1], 0, mb.Rows, dim)
+	e.value = gpu.MatrixOf(e.mems[0], 0, mb.Rows, dim)
+	for _, mem := range e.mems[1:] {
+		e.state = append(e.state, gpu.MatrixOf(mem, 0, mb.Rows, dim))
+	}
 	return e, nil
 }
 

@@ -26,10 +26,13 @@ type LinkConfig struct {
 	Dim     int    `json:"dim" yaml:"dim"`               // of embeddings and relations; default 100
 	// Fanouts are the neighbours sampled over incoming edges, and as many over
 	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
-	Fanouts   []int   `json:"fanouts" yaml:"fanouts"`
-	BatchSize int     `json:"batch_size" yaml:"batch_size"`       // edges of a mini-batch; default 1000
-	Epochs    int     `json:"epochs" yaml:"epochs" resume:"free"` // default 8
-	LR        float64 `json:"lr" yaml:"lr"`                       // of Adagrad, until it falls; default .1
+	Fanouts   []int `json:"fanouts" yaml:"fanouts"`
+	BatchSize int   `json:"batch_size" yaml:"batch_size"`       // edges of a mini-batch; default 1000
+	Epochs    int   `json:"epochs" yaml:"epochs" resume:"free"` // default 8
+	// Optimizer steps embeddings and parameters: "adagrad" (default; a table has one vector of state a node) or "adam" (two; a
+	// row's moments change when a batch has the node, and the bias of their zeros is corrected by the run's steps, as PyTorch's SparseAdam does).
+	Optimizer string  `json:"optimizer" yaml:"optimizer"`
+	LR        float64 `json:"lr" yaml:"lr"` // until it falls; default .1, of adam .003
 	// LRDecay is the share of the run, at its end, in which the learning rate falls linearly to 0, so that what was
 	// trained last does not weigh more than what was trained before; default .5. 1: it falls from the start; −1: never.
 	LRDecay   float64 `json:"lr_decay" yaml:"lr_decay"`
@@ -76,6 +79,12 @@ type LinkConfig struct {
 // defaultTable is the default of LinkConfig.Table.
 const defaultTable = "embeddings"
 
+// What LinkConfig.Optimizer may be.
+const (
+	adagrad = "adagrad"
+	adam    = "adam"
+)
+
 // noDecay is the LRDecay of a constant learning rate.
 const noDecay = -1
 
@@ -108,8 +117,9 @@ func (c *LinkConfig) Normalize() error {
 	number(&c.Chunks, 10)
 	number(&c.Threads, runtime.GOMAXPROCS(0))
 	number(&c.EvalEvery, 1)
+	text(&c.Optimizer, adagrad)
 	if c.LR == 0 {
-		c.LR = .1
+		c.LR = map[string]float64{adagrad: .1, adam: .003}[c.Optimizer]
 	}
 	if c.Margin == nil {
 		one := 1.
@@ -144,6 +154,8 @@ func (c *LinkConfig) validate() error {
 	switch {
 	case !slices.Contains([]string{"auto", macro.Memory, macro.Comet, macro.Beta}, c.Plan):
 		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
+	case c.Optimizer != adagrad && c.Optimizer != adam:
+		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
 	case c.Buffer < 0 || c.Logical < 0:
 		return fmt.Errorf("train: buffer of %d partitions, %d logical ones: expected 0 or more", c.Buffer, c.Logical)
 	case c.KeepCheckpoints < 1 || c.KeepCheckpoints > store.CheckpointsMax:

@@ -11,8 +11,14 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// TablePlanes is how many vectors a table has of a node: the embedding and Adagrad's sums of squares.
-const TablePlanes = 2
+// TablePlanes is how many vectors a table has of a node: the embedding and the optimiser's state, Adagrad's sums of squares or
+// Adam's two moments.
+func (c *LinkConfig) TablePlanes() int {
+	if c.Optimizer == adam {
+		return 3
+	}
+	return 2
+}
 
 // readsSources reports whether edges are looked up by their source as well: encoders gather over them, and
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
@@ -63,7 +69,7 @@ func (c *LinkConfig) memory(partitions int) linkMemory {
 // partition buffer. c's defaults must be filled in.
 func (c *LinkConfig) MacroOptions(m *store.Manifest) store.MacroOptions {
 	o := store.MacroOptions{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
-		TableDim: c.Dim, TablePlanes: TablePlanes}
+		TableDim: c.Dim, TablePlanes: c.TablePlanes()}
 	if memory := c.memory(len(m.Partitions)); c.MemoryBytes > 0 {
 		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
 	}

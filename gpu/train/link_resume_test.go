@@ -152,10 +152,13 @@ func smallRun(plan, encoder string) train.LinkConfig {
 // that was not: rows, optimiser state, parameters, losses and ranks.
 func TestLinkResumes(t *testing.T) {
 	for _, plan := range []string{"memory", "comet", "beta"} {
-		for _, encoder := range []string{"none", "sage"} {
-			t.Run(plan+" "+encoder, func(t *testing.T) {
+		for _, c := range []train.LinkConfig{smallRun(plan, "none"), smallRun(plan, "sage"), smallRun(plan, "gcn")} {
+			encoder := c.Encoder
+			if encoder == "gcn" {
+				c.Optimizer = "adam"
+			}
+			t.Run(plan+" "+encoder+" "+c.Optimizer, func(t *testing.T) {
 				dir := tripleStore(t, 8)
-				c := smallRun(plan, encoder)
 				c.Table = "whole"
 				if encoder == "none" {
 					c.LRDecay = -1
@@ -346,6 +349,39 @@ func TestLinkStart(t *testing.T) {
 	const n = nodes * dim
 	if mean, deviation := sum/n, math.Sqrt(squares/n); math.Abs(mean) > 4*.001/math.Sqrt(n) || math.Abs(deviation-.001) > 4*.001/math.Sqrt(2*n) {
 		t.Errorf("embeddings of mean %v and deviation %v, expected 0 and .001", mean, deviation)
+	}
+}
+
+// Adam keeps two vectors of state a node, steps only the nodes that a batch has, and learns.
+func TestLinkAdam(t *testing.T) {
+	dir := tripleStore(t, 4)
+	c := smallRun("comet", "none")
+	c.Buffer, c.Optimizer, c.Epochs, c.EvalEvery = 2, "adam", 3, 3
+	var losses []float64
+	r, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{Epoch: func(e train.LinkEpoch) { losses = append(losses, e.Loss) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Config.LR != .003 || !(losses[2] < losses[0]) {
+		t.Errorf("rate %v, losses %v", r.Config.LR, losses)
+	}
+	for name, c := range map[string]train.LinkConfig{"unknown": {Optimizer: "sgd"}, "another": {Optimizer: "adagrad", Resume: true}} {
+		if _, err := trainLink(t.Context(), dir, store.Options{}, c, train.LinkHooks{}); err == nil || !strings.Contains(err.Error(), "optimizer") {
+			t.Errorf("%s optimiser: %v", name, err)
+		}
+	}
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	tab, err := st.OpenTable(t.Context(), store.TableOptions{Name: "embeddings", ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tab.Close()
+	if tab.Planes() != 3 {
+		t.Errorf("a table of %d planes, expected embeddings and two moments", tab.Planes())
 	}
 }
 

@@ -146,9 +146,7 @@ func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.B
 	d := t.model.Loss(p, batch, states)
 	d = t.model.EncodeBackward(p, d)
 	backward := time.Now()
-	adagrad := gpu.AdagradOptions{LR: lr, Epsilon: 1e-10}
-	t.model.Params().Adagrad(q, adagrad)
-	q.AdagradRows(adagrad, e.value, input, d, e.sum)
+	t.optimize(e, input, d, lr)
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
 	if err := q.Sync(ctx); err != nil {
@@ -167,6 +165,21 @@ func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.B
 	sum.edges += int64(b.SampledEdges())
 	sum.profile.Add(Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return nil
+}
+
+// optimize steps the model's parameters and the rows input of the embeddings, whose gradient is d.
+func (t *linkTrainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
+	q, params := t.queue, t.model.Params()
+	if t.cfg.Optimizer == adam {
+		o := gpu.AdamOptions{LR: lr, Beta1: .9, Beta2: .999, Epsilon: 1e-8}
+		params.Adam(q, o)
+		o.Step = params.Steps()
+		q.AdamRows(o, e.value, input, d, e.state[0], e.state[1])
+		return
+	}
+	o := gpu.AdagradOptions{LR: lr, Epsilon: 1e-10}
+	params.Adagrad(q, o)
+	q.AdagradRows(o, e.value, input, d, e.state[0])
 }
 
 // graph is a batch's block on the device; nothing without an encoder. A degree

@@ -87,7 +87,9 @@ func (o LinkOptions) withDefaults() LinkOptions {
 }
 
 // rowBytes is an embedding and its optimiser state.
-func (o *LinkOptions) rowBytes() int64 { return int64(o.Dim) * 4 * train.TablePlanes }
+func (o *LinkOptions) rowBytes() int64 {
+	return int64(o.Dim) * 4 * int64((&train.LinkConfig{}).TablePlanes())
+}
 
 // RunLink trains learned embeddings that are many times the memory with plan comet, in a process under a
 // cgroup memory limit, and compares an epoch with what bounds it: the disk's time for the bytes read

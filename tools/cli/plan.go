@@ -194,6 +194,7 @@ func (o *planOptions) trainFlags(f *pflag.FlagSet) {
 	f.StringVar(&n.Split, "split", "", "node tasks: split whose training nodes count (default: the store's first)")
 	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
 	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
+	f.StringVar(&l.Optimizer, "optimizer", "adagrad", "link tasks: as train's")
 	f.IntVar(&l.BatchSize, "batch-size", 1000, "link tasks: as train's")
 	f.IntVar(&l.Negatives, "negatives", 500, "link tasks: as train's")
 	f.IntVar(&l.Chunks, "chunks", 10, "link tasks: as train's")

@@ -57,7 +57,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward from the targets, -1 for all (default 15,10,5; with --encoder 20)")
 	fs.IntVar(&c.BatchSize, "batch-size", 1000, "target nodes or edges of a mini-batch")
 	fs.IntVar(&c.Epochs, "epochs", 10, "passes over the training nodes or edges (link prediction: default 8)")
-	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam (link prediction: of Adagrad, default .1)")
+	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam (link prediction: of the optimiser, default .1 of adagrad, .003 of adam)")
 	fs.Float64Var(&c.WeightDecay, "weight-decay", 0, "L2 penalty, added to the gradient")
 	fs.Float64Var(&o.dropout, "dropout", .5, "probability with which hidden values are dropped")
 	fs.Float64Var(&c.InputDropout, "input-dropout", 0, "probability with which values of the first layer's input are dropped")

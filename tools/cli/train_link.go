@@ -27,6 +27,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.Chunks, "chunks", 10, "link prediction: groups of a batch's edges that share negatives")
 	fs.Float64Var(&l.DegreeShare, "degree-share", 0, "link prediction: share of negatives drawn in proportion to degree, 0 to 1")
 	fs.BoolVar(&o.removeBatchEdges, "remove-batch-edges", false, "link prediction: hide a batch's edges from the encoder while they are asked for (default: out of core)")
+	fs.StringVar(&l.Optimizer, "optimizer", "adagrad", "link prediction: adagrad, or adam, which keeps two vectors of state a node instead of one")
 	fs.StringVar(&l.Loss, "loss", "softmax", "link prediction: softmax, logistic or margin")
 	fs.Float64Var(&l.LRDecay, "lr-decay", .5, "link prediction: share of the run, at its end, in which the learning rate falls linearly to 0; 0: never")
 	fs.Float64Var(&o.margin, "margin", 1, "link prediction: margin of the margin loss")
@@ -45,7 +46,7 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 			*v = 0
 		}
 	}
-	for name, v := range map[string]*string{"loss": &c.Loss, "table": &c.Table} {
+	for name, v := range map[string]*string{"optimizer": &c.Optimizer, "loss": &c.Loss, "table": &c.Table} {
 		if !set(name) {
 			*v = ""
 		}
@@ -65,7 +66,7 @@ func (o *trainOptions) unset(c *train.LinkConfig) {
 }
 
 // linkOnly are the flags of train that mean nothing for node classification: those of linkFlags.
-var linkOnly = []string{"encoder", "dim", "negatives", "chunks", "degree-share", "remove-batch-edges", "loss", "lr-decay", "margin", "logical", "table", "keep-checkpoints", "from-checkpoint"}
+var linkOnly = []string{"encoder", "dim", "negatives", "chunks", "degree-share", "remove-batch-edges", "optimizer", "loss", "lr-decay", "margin", "logical", "table", "keep-checkpoints", "from-checkpoint"}
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
 var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "history-dtype", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "order", "checkpoint-file"}
