@@ -45,13 +45,12 @@ type history struct {
 	divisors        []float32     // of a batch until its Sync; degrees of a piece
 }
 
-// historyOptions configures a history. Zero values: the first split column, float32, no bound
-// of memory, steps of any size.
+// historyOptions configures a history. Zero values: the first split column, float32, steps of any size.
 type historyOptions struct {
 	split    string
 	dim      int             // columns of the hidden states
 	elem     blocks.ElemType // of rows
-	resident int             // partitions in memory at once, pinned ones included; 0: not known yet
+	resident int             // partitions in memory at once, pinned ones included; 0: all
 	tempDir  string          // for the rows; "": the system's
 }
 
@@ -116,7 +115,7 @@ func (h *history) sumColumns() int { return h.dim + 2 }
 
 // bytes returns what the history holds, and the edges of one addition.
 func (h *history) bytes() int64 {
-	return h.memory() + 2*4*historyEdges
+	return h.memory() + historyEdgeBytes
 }
 
 // memory is what is in memory for the whole run: the window's rows and where their nodes are, and a few
@@ -162,7 +161,7 @@ func costHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, res
 }
 
 // budgetBytes is what a run's budget counts for it: with the edges of one addition.
-func (c HistoryCost) budgetBytes() int64 { return c.MemoryBytes + 2*4*historyEdges }
+func (c HistoryCost) budgetBytes() int64 { return c.MemoryBytes + historyEdgeBytes }
 
 // String says what it takes.
 func (c HistoryCost) String() string {

@@ -13,8 +13,11 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// historyEdges is how many edges are added up at a time.
-const historyEdges = 1 << 20
+// historyEdges is how many edges are added up at a time, and historyEdgeBytes what their ends take.
+const (
+	historyEdges     = 1 << 20
+	historyEdgeBytes = 2 * 4 * historyEdges
+)
 
 // addition is what one call of add contributes to its destinations' rows.
 type addition struct {

@@ -30,15 +30,16 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	usage := startUsage()
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	if err := tryNodeMemory(ctx, st, dev, cfg, shape); err != nil {
+	choice, o, err := choosePlan(ctx, st, &cfg)
+	if err != nil {
 		return nil, leastNodeMemory(ctx, st, dev, cfg, shape, err)
 	}
 	eval, err := newNodeEvaluator(st, dev, &cfg, shape)
 	if err != nil {
-		return nil, err
+		return nil, leastNodeMemory(ctx, st, dev, cfg, shape, err)
 	}
 	defer func() { err = errors.Join(err, eval.Close()) }()
-	it, policy, why, err := openMacroBatches(ctx, st, &cfg)
+	it, policy, err := openMacroBatches(ctx, st, &cfg, &choice, o)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +69,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		hooks.Start(cfg)
 	}
 	if hooks.Plan != nil {
+		why := choice.Why
 		if h != nil {
 			why = append(why, h.cost(len(policy.Epoch(0).Steps)).String())
 		}
@@ -87,6 +89,22 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, Params: params}, nil
 }
 
+// FillFeatures fills in c.Features, if there are none, with those of the store that are computed from no other, and the
+// mean of the only one where c reads a precomputed hop.
+func (c *Config) FillFeatures(m *store.Manifest) {
+	if len(c.Features) > 0 {
+		return
+	}
+	for _, f := range m.ColumnsOf(store.RoleFeature) {
+		if !strings.HasSuffix(f.Name, HopSuffix) {
+			c.Features = append(c.Features, f.Name)
+		}
+	}
+	if c.PrecomputedHop && len(c.Features) == 1 {
+		c.Features = append(c.Features, c.Features[0]+HopSuffix)
+	}
+}
+
 // nodeShape checks that the store fits the task, fills in cfg.Features and returns what the
 // model's shape depends on.
 func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
@@ -96,16 +114,7 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	if cfg.Model == "rgcn" && len(m.ColumnsOf(store.RoleRelation)) == 0 {
 		return s, fmt.Errorf("train: %w: model rgcn needs a column of role %s: ingest edges with types", store.ErrNotFound, store.RoleRelation)
 	}
-	if len(cfg.Features) == 0 {
-		for _, c := range m.ColumnsOf(store.RoleFeature) {
-			if !strings.HasSuffix(c.Name, HopSuffix) {
-				cfg.Features = append(cfg.Features, c.Name)
-			}
-		}
-		if cfg.PrecomputedHop && len(cfg.Features) == 1 {
-			cfg.Features = append(cfg.Features, cfg.Features[0]+HopSuffix)
-		}
-	}
+	cfg.FillFeatures(m)
 	want := 1
 	if cfg.PrecomputedHop {
 		want = 2

@@ -83,14 +83,9 @@ func (c *Config) HistoryBytes(m *store.Manifest, trained []uint64) func(capacity
 	}
 }
 
-// openMacroBatches opens the partition buffer and the plan that cfg asks for
-// and fills in what "auto" chose, for the reasons it returns.
-func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config) (*store.MacroBatches, macro.Policy, []string, error) {
+// openMacroBatches opens the partition buffer and the plan of a choice, which it fills in in cfg.
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice *macro.Choice, o store.MacroOptions) (*store.MacroBatches, macro.Policy, error) {
 	m := st.Manifest()
-	choice, o, err := choosePlan(ctx, st, cfg)
-	if err != nil {
-		return nil, nil, nil, err
-	}
 	loose := len(m.Partitions) - len(m.Pinned)
 	cfg.Plan, cfg.Buffer = choice.Policy, choice.Capacity
 	if choice.Policy == macro.Memory {
@@ -98,13 +93,13 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config) (*store
 	}
 	policy, err := macro.New(choice.Config)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
+		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
 	it, err := st.MacroBatches(ctx, o)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
+		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
-	return it, policy, choice.Why, nil
+	return it, policy, nil
 }
 
 // choosePlan has macro.Choose fill in what cfg leaves open, and returns the options of its macro-batches: their MemoryBytes is

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -159,9 +158,7 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	if err := c.Normalize(); err != nil {
 		return store.MacroOptions{}, usageError{err}
 	}
-	if c.Features == nil {
-		c.Features = ownFeatures(m, c.PrecomputedHop)
-	}
+	c.FillFeatures(m)
 	if c.MemoryBytes > 0 && m.Schema.Task == store.TaskNode && m.Schema.Classes > 0 {
 		if err := train.CheckNodeMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
 			return store.MacroOptions{}, err
@@ -170,16 +167,6 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	mo := c.MacroOptions(m)
 	mo.Both = mo.Both || o.both
 	return mo, nil
-}
-
-// ownFeatures are the feature columns that are computed from no other, and with hop those that are.
-func ownFeatures(m *store.Manifest, hop bool) (names []string) {
-	for _, f := range m.ColumnsOf(store.RoleFeature) {
-		if hop || !strings.HasSuffix(f.Name, train.HopSuffix) {
-			names = append(names, f.Name)
-		}
-	}
-	return names
 }
 
 // trainFlags are flags of train that decide what its mini-batches, evaluation and history leave of --mem.
@@ -193,7 +180,7 @@ func (o *planOptions) trainFlags(f *pflag.FlagSet) {
 	f.StringVar(&n.HistoryDtype, "history-dtype", "", "node tasks: as train's")
 	f.StringVar(&n.Split, "split", "", "node tasks: split whose training nodes count (default: the store's first)")
 	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
-	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with as many of optimiser state")
+	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with the optimiser's state")
 	f.StringVar(&l.Optimizer, "optimizer", "adagrad", "link tasks: as train's")
 	f.IntVar(&l.BatchSize, "batch-size", 1000, "link tasks: as train's")
 	f.IntVar(&l.Negatives, "negatives", 500, "link tasks: as train's")
