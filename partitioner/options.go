@@ -199,6 +199,14 @@ type Need struct {
 	Array, Stream int64
 }
 
+// Of is what n says of a graph.
+func (n Need) Of(g Graph) int64 {
+	if _, random := g.(RandomAccess); random {
+		return n.Array
+	}
+	return n.Stream
+}
+
 // Need returns the memory that o's method takes for a graph of so many nodes. o.Classes counts for gap.
 func (o Options) Need(nodes uint64) Need {
 	n := int64(nodes)

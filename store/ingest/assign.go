@@ -67,29 +67,19 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 		bytes := partitioner.HubBytes(r.state.Nodes)
 		need = partitioner.Need{Array: max(need.Array, bytes), Stream: max(need.Stream, bytes)}
 	}
-	g, err := r.graph(ctx, need, nil)
-	if err != nil {
-		return nil, err
-	}
-	if o.MemoryBytes = need.Array; !isArray(g) {
-		o.MemoryBytes = need.Stream
-	}
-	r.phase("partition", "passes", -1)
-	a, err := partitioner.Partition(ctx, g, o)
-	switch {
-	case err != nil:
-	case r.o.HubsAuto:
-		r.rep.Hubs = &partitioner.HubChoice{}
-		a, *r.rep.Hubs, err = partitioner.AutoHubs(ctx, g, a, partitioner.HubOptions{Hops: r.o.HubHops, Classes: classes})
-	case influence:
-		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Count: hubs, Fraction: r.o.Hubs, Hops: r.o.HubHops, Classes: classes})
-	}
-	if err := errors.Join(err, g.Close()); err != nil {
-		return nil, err
-	}
-	classes, o.Classes = nil, nil
-	debug.FreeOSMemory() // what follows counts on the whole budget
-	return a, nil
+	return r.place(ctx, o, need, nil, func(g partitioner.Graph, a partitioner.Assigner) (partitioner.Assigner, error) {
+		if !influence {
+			return a, nil
+		}
+		ho := partitioner.HubOptions{Hops: r.o.HubHops, Classes: classes}
+		if r.o.HubsAuto {
+			a, choice, err := partitioner.AutoHubs(ctx, g, a, ho)
+			r.rep.Hubs = &choice
+			return a, err
+		}
+		ho.Count, ho.Fraction = hubs, r.o.Hubs
+		return partitioner.SelectHubs(ctx, g, a, ho)
+	})
 }
 
 // assignRest pins the training nodes, and has o place the others.
@@ -113,32 +103,37 @@ func (r *run) assignRest(ctx context.Context, o partitioner.Options) (partitione
 		}
 		return partitioner.PinTraining(a, t)
 	}
-	need := o.Need(o.Nodes)
-	g, err := r.graph(ctx, need, t)
+	return r.place(ctx, o, o.Need(o.Nodes), t, func(_ partitioner.Graph, a partitioner.Assigner) (partitioner.Assigner, error) {
+		return partitioner.PinTraining(a, t)
+	})
+}
+
+// place partitions the source's graph, without training nodes if they are given, and pins what pin says while
+// the graph is there.
+func (r *run) place(ctx context.Context, o partitioner.Options, need partitioner.Need, training *partitioner.Training,
+	pin func(partitioner.Graph, partitioner.Assigner) (partitioner.Assigner, error)) (partitioner.Assigner, error) {
+	g, err := r.graph(ctx, need, training)
 	if err != nil {
 		return nil, err
 	}
-	if o.MemoryBytes = need.Array; !isArray(g) {
-		o.MemoryBytes = need.Stream
-	}
+	o.MemoryBytes = need.Of(g)
 	r.phase("partition", "passes", -1)
 	a, err := partitioner.Partition(ctx, g, o)
+	if err == nil {
+		a, err = pin(g, a)
+	}
 	if err := errors.Join(err, g.Close()); err != nil {
 		return nil, err
 	}
+	o.Classes, pin = nil, nil
 	debug.FreeOSMemory() // what follows counts on the whole budget
-	return partitioner.PinTraining(a, t)
+	return a, nil
 }
 
 // closableGraph is a graph that the ingester made.
 type closableGraph interface {
 	partitioner.Graph
 	io.Closer
-}
-
-func isArray(g partitioner.Graph) bool {
-	_, ok := g.(partitioner.RandomAccess)
-	return ok
 }
 
 // graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs. With

@@ -193,9 +193,7 @@ func runPartition(ctx context.Context, e *env, dir string, o *partitionOptions) 
 	defer func() { err = errors.Join(err, closeGraph()) }()
 	_ = bar.Finish()
 	if o.mem > 0 {
-		if po.MemoryBytes = need.Array; !isArray(g) {
-			po.MemoryBytes = need.Stream
-		}
+		po.MemoryBytes = need.Of(g)
 	}
 	var hubs *partitioner.HubChoice
 	if a == nil {

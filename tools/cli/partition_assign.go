@@ -78,9 +78,7 @@ func pinTraining(ctx context.Context, e *env, s *store.Store, po partitioner.Opt
 		}
 		defer func() { err = errors.Join(err, rest.Close()) }()
 		if g = rest; o.mem > 0 {
-			if po.MemoryBytes = need.Array; !isArray(g) {
-				po.MemoryBytes = need.Stream
-			}
+			po.MemoryBytes = need.Of(g)
 		}
 	}
 	a, err := partitionGraph(ctx, e, g, po)
