@@ -45,7 +45,8 @@ func newPlan(e *env) *cobra.Command {
 capacity the memory budget allows and why, bytes and requests of each epoch
 (exactly those that train will make), the edge permutation bias of link tasks, and
 how many partitions a fresh ingest had better make. --mem and the flags that train has too
-mean the same: train with them runs the plan that is shown.`,
+mean the same, but --order (comet's here, a layer's products there): train with them
+runs the plan that is shown.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
   gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
 		Args: exactArgs("STORE"),

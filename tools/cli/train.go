@@ -62,7 +62,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.dropout, "dropout", .5, "probability with which hidden values are dropped")
 	fs.Float64Var(&c.InputDropout, "input-dropout", 0, "probability with which values of the first layer's input are dropped")
 	fs.Uint64Var(&c.Seed, "seed", 0, "of every random choice: the same seed gives the same losses to the bit")
-	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: all)")
+	fs.StringSliceVar(&c.Features, "features", nil, "feature columns (default: those computed from no other, and with --precomputed-hop the mean of the only one)")
 	fs.StringVar(&c.Split, "split", "", "split column (default: the store's first)")
 	fs.StringVar(&c.Order, "order", "auto", "which product of a sage or gcn layer comes first: auto (by the first mini-batch's sizes), aggregate or multiply")
 	fs.BoolVar(&c.History, "history", false, "add the last layer's means what hidden states neighbours outside memory had at the start of the epoch")
