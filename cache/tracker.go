@@ -17,7 +17,7 @@ const absent = ^uint32(0)
 // Orchestration"): ValPt, which rows the last batches had (a roaring bitmap a
 // batch: long-lived, and clustered by partition), and LocPt, where each row
 // lies in the device's slab (a dense array over macro-batch rows, because a
-// probe of it is ten times cheaper than an intersection of bitmaps; LIMITS.md,
+// probe of it is ten times cheaper than an intersection of bitmaps; docs/limits.md,
 // Bitmaps).
 //
 // Invariants: LocPt[r] = p exactly if row r lies in place p; every place is

@@ -5,7 +5,7 @@ package store
 // place, what has left is dropped, and holes are left where the neighbours in new
 // partitions belong, which are filled in from their buckets afterwards. A kept edge
 // takes loads, stores and additions and no branch, so it costs a fraction of a
-// decoded one (docs/design.md, "Macro-batches").
+// decoded one (docs/design.md, "store/buffer").
 
 // spliceHolesMax is how many runs of new partitions a step may have between
 // those that stay and still be spliced; a step with more copies what it keeps stream by stream.

@@ -18,7 +18,7 @@ type Pass struct {
 }
 
 // History is what a layer's destinations know of neighbours outside the
-// mini-batch's graph (FINDINGS, "Historical aggregates"): a mean becomes
+// mini-batch's graph (docs/findings.md, "Historical aggregates"): a mean becomes
 //
 //	agg[v] = mean of sampled neighbours / Divisors[v] + Rest[v]
 //

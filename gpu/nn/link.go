@@ -96,7 +96,7 @@ type LinkModel struct {
 	stat      gpu.Memory
 }
 
-// Normal draws from N(0, 1): how relations start (docs/design.md, "Link prediction").
+// Normal draws from N(0, 1): how relations start (docs/design.md, "gpu/nn").
 func Normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
 
 // NewLink builds a model and fills its parameters from cfg.Seed.

@@ -9,7 +9,7 @@ import (
 // PrecomputedSAGE is a first SAGE layer whose mean over neighbours is read
 // instead of computed: its input tables are the features X and their
 // neighbourhood mean AX, which has no parameters and was computed once over
-// the whole graph (thesis section 5.3.3; FINDINGS, "First hop precomputed").
+// the whole graph (docs/findings.md, "First hop precomputed").
 // Parameters and result are those of [SAGE] with all neighbours; the layer
 // reads a node alone, so a model of L layers samples L−1 hops.
 type PrecomputedSAGE struct{ SAGE }

@@ -14,7 +14,7 @@ import (
 
 // history holds, for every training node, what its neighbours that will not
 // be in memory when it is trained contribute to the last layer's mean
-// (FINDINGS, "Historical aggregates"): the sum of their states below that
+// (docs/findings.md, "Historical aggregates"): the sum of their states below that
 // layer over the node's degree, computed exactly with the model as it was at the start of the epoch.
 //
 // An epoch trains each partition in one step of its plan, so that the step's

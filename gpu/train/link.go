@@ -31,7 +31,7 @@ type LinkEpoch struct {
 	Profile      Profile      `json:"profile"`
 }
 
-// LinkSummary is a run's result: the keys of the summary event (DESIGN.md section 10).
+// LinkSummary is a run's result: the keys of the summary event.
 type LinkSummary struct {
 	TestMRR         float64   `json:"test_mrr"` // filtered, after the last epoch
 	TestHits1       float64   `json:"test_hits1"`

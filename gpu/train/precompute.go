@@ -32,7 +32,7 @@ type HopOptions struct {
 
 // PrecomputeHop adds to the store in dir a version with one more feature
 // column: for every node the exact mean of a feature over its neighbours, 0 for
-// nodes without any (FINDINGS, "First hop precomputed"), computed in float32 and rounded
+// nodes without any (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
 // once to o.Elem. It streams over the store like an evaluation. It returns the column's name;
 // a column that is there already is left alone, or replaced if another o.Elem is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.

@@ -36,7 +36,7 @@ type Epoch struct {
 	Profile      Profile `json:"profile"`
 }
 
-// Summary is a run's result: the keys of the summary event (DESIGN.md section 10).
+// Summary is a run's result: the keys of the summary event.
 type Summary struct {
 	TestAccuracy         float64   `json:"test_accuracy"`
 	ValidAccuracy        float64   `json:"valid_accuracy"`

@@ -11,7 +11,7 @@ import (
 
 // logicalAtOnce is how many logical partitions comet keeps in the buffer by default, where MariusGNN (section 6) keeps
 // two. Two never train much but the edges between them: every answer lies in the other one, while half of the negatives
-// do not. With four, an epoch reads a sixth less and reading ahead takes half the room (docs/design.md, "Link prediction").
+// do not. With four, an epoch reads a sixth less and reading ahead takes half the room (docs/design.md, "sampler").
 const logicalAtOnce = 4
 
 // logical returns the number of logical partitions and how many of them fit in

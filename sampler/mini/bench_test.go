@@ -8,7 +8,7 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// The graph of LIMITS.md, "Neighbour sampling": R-MAT (.57, .19, .19, .05),
+// The graph of docs/limits.md, "Neighbour sampling": R-MAT (.57, .19, .19, .05),
 // 2,000,000 nodes, 30,000,000 directed edges, ids scrambled, incoming lists.
 const (
 	rmatNodes = 2_000_000
@@ -68,7 +68,7 @@ var rmat = sync.OnceValue(func() *store.Adjacency {
 	return a
 })
 
-// BenchmarkSample is issue 2's figure, million sampled edges a second on one core:
+// BenchmarkSample is the figure of docs/benchmarks.md, million sampled edges a second on one core:
 //
 //	go test ./sampler/mini -run '^$' -bench Sample -benchtime 3s
 func BenchmarkSample(b *testing.B) {

@@ -2,7 +2,7 @@
 //
 //	blocks < partitioner, cache < store < sampler < gpu < tools
 //
-// and that code outside tests imports no test helpers.
+// and that code outside tests imports no test helpers. Its other tests check the pages.
 package layering
 
 import (
