@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +19,7 @@ var pageFlag = regexp.MustCompile("`(--[a-z][a-z-]*)[^`]*`")
 func TestPagesNameCommands(t *testing.T) {
 	quoted := regexp.MustCompile("`(?:go run \\./tools/)?(gstore [^`]+)`")
 	inBlock := regexp.MustCompile(`(?m)^(?:go run \./tools/)?(gstore .+)$`)
-	root := newRoot(&env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
+	root := rootOf(newRoot)
 	known := map[string]bool{"--help": true, "--direct": true, "--layouts": true} // fio's, and of tools/bench/pyg_train.py
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -75,3 +74,6 @@ func TestPagesNameCommands(t *testing.T) {
 		t.Errorf("only %d commands and %d flags were found", commands, flags)
 	}
 }
+
+// rootOf makes the tree for the flags' sake: with the zero environment nothing can run.
+func rootOf[Env any](newRoot func(*Env) *cobra.Command) *cobra.Command { return newRoot(new(Env)) }
