@@ -10,4 +10,6 @@
 // All state is bookkeeping: the package never touches features, a device or a
 // disk, and knows rows only as positions in a macro-batch (store.Adjacency).
 // Values are not safe for concurrent use; a training loop owns one of each.
+//
+// Works cited, "the thesis" among them, are listed in docs/bibliography.md.
 package cache

@@ -12,4 +12,6 @@
 // Everything is deterministic: the same graph, options and seed give the same
 // assignment on any machine. Values of this package are not safe for
 // concurrent use unless they say so; [Assigner]s are.
+//
+// Works cited, "the thesis" among them, are listed in docs/bibliography.md.
 package partitioner

@@ -22,4 +22,6 @@
 // fit is found before anything runs.
 //
 // A Model and its Params belong to one goroutine at a time.
+//
+// Works cited, "the thesis" among them, are listed in docs/bibliography.md.
 package nn

@@ -18,4 +18,6 @@
 //	plan := policy.Epoch(0)
 //
 // [Choose] and [Advise] choose numbers from a memory budget and say why.
+//
+// Works cited, "the thesis" among them, are listed in docs/bibliography.md.
 package macro

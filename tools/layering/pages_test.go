@@ -22,6 +22,8 @@ var (
 	citation = regexp.MustCompile(`docs/([a-z]+\.md)(?:[,:]? "([^"]+)")?`)
 	// elsewhere are names of pages that the repository does not have.
 	elsewhere = regexp.MustCompile(`\b(LIMITS|FINDINGS|DEFECTS|DESIGN|CUDA)\b\.?(md\b|, ")|\bissues? [0-9]`)
+	// author is the first of a work's several.
+	author = regexp.MustCompile(`(\pL+) et al\.`)
 	// command starts what a reader can run: in back quotes, or a line of a block of code.
 	command = regexp.MustCompile("(?m)(^|`)(gstore|go run|go test|go build|fio|tools/[a-z]+/[a-z_]+\\.py) ")
 )
@@ -147,7 +149,7 @@ func TestPageLinks(t *testing.T) {
 	}
 }
 
-// TestCitations: the pages and sections that code and pages name exist.
+// TestCitations: the pages, sections and works that code and pages name are in the repository.
 func TestCitations(t *testing.T) {
 	all, cited := pages(t), 0
 	comment := regexp.MustCompile(`\n\s*//\s*`)
@@ -157,6 +159,11 @@ func TestCitations(t *testing.T) {
 		}
 		for _, m := range elsewhere.FindAllString(text, -1) {
 			t.Errorf("%s cites %q, which is not in the repository", path, m)
+		}
+		for _, m := range author.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(all["docs/bibliography.md"].text, m[1]) {
+				t.Errorf("%s cites %s, whose work docs/bibliography.md does not list", path, m[0])
+			}
 		}
 		for _, m := range citation.FindAllStringSubmatch(text, -1) {
 			cited++
