@@ -8,7 +8,7 @@
 // visits over presampled epochs and names the rows worth keeping for good.
 //
 // All state is bookkeeping: the package never touches features, a device or a
-// disk, and knows rows only as positions in a macro-batch (store.Adjacency).
+// disk, and knows rows only as positions in a macro-batch (buffer.Adjacency).
 // Values are not safe for concurrent use; a training loop owns one of each.
 //
 // Works cited, "the thesis" among them, are listed in docs/bibliography.md.

@@ -89,7 +89,7 @@ func TestDamagedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	checkGraph(t, mustOpen(t, dir, store.Options{}), g)
+	storetest.Check(t, storetest.Open(t, dir, store.Options{}), g)
 }
 
 // paddingOnly reports whether the damage is beyond what readers look at: zeros
@@ -107,7 +107,7 @@ func paddingOnly(whole, b []byte) bool {
 // show anything but the true manifest.
 func TestDamagedMetadata(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{IDs: store.IDsStrings}))
-	want, err := json.Marshal(mustOpen(t, dir, store.Options{}).Manifest())
+	want, err := json.Marshal(storetest.Open(t, dir, store.Options{}).Manifest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestDamagedMetadata(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for at := 0; at < len(whole); at += max(1, every(4)*(len(whole)/40)) {
+		for at := 0; at < len(whole); at += max(1, storetest.Every(4)*(len(whole)/40)) {
 			b := bytes.Clone(whole)
 			b[at] ^= 0x20
 			if err := os.WriteFile(path, b, 0o666); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,67 +15,14 @@ import (
 	"github.com/gstore/gstore/store/storetest"
 )
 
-const crashDir = "/disk/store"
-
-// fullEnv in the environment makes the tests of this package try every crash
-// point, operation and damage; otherwise they try every few of them, evenly spread, so
-// that the package's tests take less than a minute under the race detector.
-const fullEnv = "GSTORE_FULL_TESTS"
-
-// every returns step, or 1 where everything is to be tried.
-func every(step int) int {
-	if os.Getenv(fullEnv) != "" {
-		return 1
-	}
-	return step
-}
-
-// tiny graphs, so that there are hundreds of crash points rather than thousands.
-func tinyGraph(seed uint64) *storetest.Graph {
-	return storetest.Random(storetest.Options{Seed: seed, Nodes: 24, Partitions: 2, Dim: 3, IDs: store.IDsIntegers})
-}
-
-func commitOn(fs vfs.FS, g *storetest.Graph, create bool) (err error) {
-	openWriter := store.OpenWriter
-	if create {
-		openWriter = store.Create
-	}
-	w, err := openWriter(crashDir, store.WriterOptions{FS: fs})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	m, err := g.Write(w)
-	if err != nil {
-		return err
-	}
-	return w.Commit(ctx, m)
-}
-
-func newDisk(t *testing.T) *vfs.MemFS {
-	t.Helper()
-	mem := vfs.NewCrashableMem()
-	if err := mem.MkdirAll("/disk", 0o777); err != nil {
-		t.Fatal(err)
-	}
-	root, err := mem.OpenDir("/")
-	if err == nil {
-		err = errors.Join(root.Sync(), root.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mem
-}
-
 // checkAfter opens the store on fs and checks that it is exactly one of the
 // graphs (nil = nothing committed), then, if goOn, that a writer can go on.
 func checkAfter(t *testing.T, fs vfs.FS, when string, goOn bool, allowed ...*storetest.Graph) {
 	t.Helper()
-	s, err := store.Open(crashDir, store.Options{FS: fs})
+	s, err := store.Open(storetest.CrashDir, store.Options{FS: fs})
 	switch {
 	case errors.Is(err, store.ErrNotFound) && slices.Contains(allowed, nil):
-		if err := commitOn(fs, tinyGraph(9), true); err != nil {
+		if err := storetest.CommitOn(fs, storetest.Tiny(9), true); err != nil {
 			t.Fatalf("%s: create afterwards: %v", when, err)
 		}
 		return
@@ -87,38 +33,38 @@ func checkAfter(t *testing.T, fs vfs.FS, when string, goOn bool, allowed ...*sto
 	if v > len(allowed) || allowed[v-1] == nil {
 		t.Fatalf("%s: version %d", when, v)
 	}
-	checkGraph(t, s, allowed[v-1])
+	storetest.Check(t, s, allowed[v-1])
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if !goOn {
 		return
 	}
-	if err := commitOn(fs, tinyGraph(9), false); err != nil {
+	if err := storetest.CommitOn(fs, storetest.Tiny(9), false); err != nil {
 		t.Fatalf("%s: commit afterwards: %v", when, err)
 	}
-	if s, err = store.Open(crashDir, store.Options{FS: fs}); err != nil {
+	if s, err = store.Open(storetest.CrashDir, store.Options{FS: fs}); err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	checkGraph(t, s, tinyGraph(9))
+	storetest.Check(t, s, storetest.Tiny(9))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestCrash stops the machine before and after every operation that makes
+// TestCrash stops the machine before and after storetest.Every operation that makes
 // anything durable or changes a name, with and without unsynced data
 // surviving, while a first and a second version are committed.
 func TestCrash(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		t.Run(fmt.Sprintf("second version %t", second), func(t *testing.T) {
-			mem := newDisk(t)
-			allowed := []*storetest.Graph{tinyGraph(1), nil}
+			mem := storetest.NewDisk(t)
+			allowed := []*storetest.Graph{storetest.Tiny(1), nil}
 			if second {
-				if err := commitOn(mem, allowed[0], true); err != nil {
+				if err := storetest.CommitOn(mem, allowed[0], true); err != nil {
 					t.Fatal(err)
 				}
-				allowed[1] = tinyGraph(2)
+				allowed[1] = storetest.Tiny(2)
 			}
 			var mu sync.Mutex
 			var crashed []*vfs.MemFS
@@ -137,7 +83,7 @@ func TestCrash(t *testing.T) {
 			if second {
 				g = allowed[1]
 			}
-			if err := commitOn(errorfs.Wrap(mem, errorfs.InjectorFunc(snap)), g, !second); err != nil {
+			if err := storetest.CommitOn(errorfs.Wrap(mem, errorfs.InjectorFunc(snap)), g, !second); err != nil {
 				t.Fatal(err)
 			}
 			mu.Lock()
@@ -145,18 +91,18 @@ func TestCrash(t *testing.T) {
 			if len(crashed) < 40 {
 				t.Fatalf("only %d crash points: the injector sees nothing", len(crashed))
 			}
-			step := every(5) // odd: points with and without unsynced data
+			step := storetest.Every(5) // odd: points with and without unsynced data
 			for i := 0; i < len(crashed); i += step {
 				checkAfter(t, crashed[i], fmt.Sprintf("crash point %d of %d", i, len(crashed)), i/step%2 == 0, allowed...)
 			}
 			// After Commit has returned nothing may be lost.
 			final := mem.CrashClone(vfs.CrashCloneCfg{})
-			s, err := store.Open(crashDir, store.Options{FS: final})
+			s, err := store.Open(storetest.CrashDir, store.Options{FS: final})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			checkGraph(t, s, g)
+			storetest.Check(t, s, g)
 		})
 	}
 }
@@ -165,14 +111,14 @@ func TestCrash(t *testing.T) {
 // then on. The writer reports it unless it came after the commit, and the store is
 // the old version or the new one.
 func TestInjectedErrors(t *testing.T) {
-	base := newDisk(t)
-	old, next := tinyGraph(1), tinyGraph(2)
-	if err := commitOn(base, old, true); err != nil {
+	base := storetest.NewDisk(t)
+	old, next := storetest.Tiny(1), storetest.Tiny(2)
+	if err := storetest.CommitOn(base, old, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, lasting := range []bool{false, true} {
-		reported, step := 0, every(7)
-		if lasting { // every third operation will do
+		reported, step := 0, storetest.Every(7)
+		if lasting { // storetest.Every third operation will do
 			step *= 3
 		}
 		for k, i := 0, 0; ; k, i = k+step, i+1 {
@@ -188,7 +134,7 @@ func TestInjectedErrors(t *testing.T) {
 				}
 				return nil
 			}
-			err := commitOn(errorfs.Wrap(fs, errorfs.InjectorFunc(inject)), next, false)
+			err := storetest.CommitOn(errorfs.Wrap(fs, errorfs.InjectorFunc(inject)), next, false)
 			mu.Lock()
 			done := !hit
 			mu.Unlock()

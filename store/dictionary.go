@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // dictionaryTableBytes is where a dictionary is cut into tables: big enough
@@ -42,7 +44,7 @@ func (w *Writer) NewDictionary() (*DictionaryWriter, error) {
 		return nil, ErrClosed
 	}
 	prefix := dictionaryPrefix(w.Version())
-	err := w.removeFiles(w.path(tempName), func(name string) bool { return strings.HasPrefix(name, prefix) })
+	err := w.removeFiles(w.env.Path(meta.TempName), func(name string) bool { return strings.HasPrefix(name, prefix) })
 	return &DictionaryWriter{w: w}, err
 }
 
@@ -74,7 +76,7 @@ func (d *DictionaryWriter) add(external []byte, id NodeID) error {
 		}
 	}
 	d.last = append(d.last[:0], external...)
-	d.key = dictionaryKey(d.key[:0], d.w.Version(), external)
+	d.key = meta.DictionaryKey(d.key[:0], d.w.Version(), external)
 	var v [8]byte
 	binary.BigEndian.PutUint64(v[:], uint64(id))
 	if err := d.sst.Set(d.key, v[:]); err != nil {
@@ -85,14 +87,14 @@ func (d *DictionaryWriter) add(external []byte, id NodeID) error {
 }
 
 func (d *DictionaryWriter) start() error {
-	d.part = d.w.path(tempName, fmt.Sprintf("%s%04d.part", dictionaryPrefix(d.w.Version()), d.tables))
-	f, err := d.w.fs.Create(d.part, vfs.WriteCategoryUnspecified)
+	d.part = d.w.env.Path(meta.TempName, fmt.Sprintf("%s%04d.part", dictionaryPrefix(d.w.Version()), d.tables))
+	f, err := d.w.env.FS.Create(d.part, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("write dictionary: %w", err)
 	}
-	o := &pebble.Options{FormatMajorVersion: pebbleFormat}
+	o := &pebble.Options{FormatMajorVersion: meta.PebbleFormat}
 	o.EnsureDefaults()
-	d.sst = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(0, pebbleFormat.MaxTableFormat()))
+	d.sst = sstable.NewWriter(objstorageprovider.NewFileWritable(f), o.MakeWriterOptions(0, meta.PebbleFormat.MaxTableFormat()))
 	return nil
 }
 
@@ -102,7 +104,7 @@ func (d *DictionaryWriter) finish() error {
 	d.sst = nil
 	if err == nil {
 		d.tables++
-		err = d.w.fs.Rename(d.part, strings.TrimSuffix(d.part, ".part")+".sst")
+		err = d.w.env.FS.Rename(d.part, strings.TrimSuffix(d.part, ".part")+".sst")
 	}
 	if err != nil {
 		return fmt.Errorf("write dictionary: %w", err)
@@ -117,16 +119,16 @@ func (d *DictionaryWriter) Close() error {
 			return err
 		}
 	}
-	return d.w.syncDir(d.w.path(tempName))
+	return d.w.env.SyncDir(d.w.env.Path(meta.TempName))
 }
 
 // ingestDictionary hands the next version's tables to Pebble. Without the commit that
 // follows they are a generation that no version names, which the next sweep deletes.
-func (w *Writer) ingestDictionary(ctx context.Context, m *meta, man *Manifest) error {
+func (w *Writer) ingestDictionary(ctx context.Context, m *meta.DB, man *Manifest) error {
 	if !slices.Contains(man.IDs.Dictionaries, man.Version) {
 		return nil
 	}
-	names, err := w.fs.List(w.path(tempName))
+	names, err := w.env.FS.List(w.env.Path(meta.TempName))
 	if err != nil {
 		return fmt.Errorf("commit dictionary: %w", err)
 	}
@@ -137,29 +139,29 @@ func (w *Writer) ingestDictionary(ctx context.Context, m *meta, man *Manifest) e
 			continue
 		}
 		// Pebble takes the file away; a link keeps ours for another attempt.
-		path := w.path(tempName, n)
+		path := w.env.Path(meta.TempName, n)
 		link := strings.TrimSuffix(path, ".sst") + ".link"
-		if err := w.fs.RemoveAll(link); err != nil {
+		if err := w.env.FS.RemoveAll(link); err != nil {
 			return fmt.Errorf("commit dictionary: %w", err)
 		}
-		if err := w.fs.Link(path, link); err != nil {
+		if err := w.env.FS.Link(path, link); err != nil {
 			return fmt.Errorf("commit dictionary: %w", err)
 		}
 		links = append(links, link)
 	}
 	// What an earlier attempt ingested would show through.
-	b := m.db.NewBatch()
-	if err := b.DeleteRange(numberKey(prefixDictionary, man.Version), numberKey(prefixDictionary, man.Version+1), nil); err != nil {
-		return m.wrap("commit dictionary in", err)
+	b := m.Pebble.NewBatch()
+	if err := b.DeleteRange(meta.NumberKey(meta.PrefixDictionary, man.Version), meta.NumberKey(meta.PrefixDictionary, man.Version+1), nil); err != nil {
+		return m.Wrap("commit dictionary in", err)
 	}
-	if err := m.apply(b); err != nil {
+	if err := m.Apply(b); err != nil {
 		return err
 	}
 	if len(links) == 0 {
 		return nil
 	}
-	if err := m.do(func() error { return m.db.Ingest(ctx, links) }); err != nil {
-		return m.wrap("commit dictionary in", err)
+	if err := m.Do(func() error { return m.Pebble.Ingest(ctx, links) }); err != nil {
+		return m.Wrap("commit dictionary in", err)
 	}
 	return nil
 }

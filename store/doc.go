@@ -1,5 +1,8 @@
-// Package store is gstore's embedded API: stores on disk, versions, readers,
-// the partition buffer and macro-batches.
+// Package store is gstore's embedded API: stores on disk, their versions, schema, columns and ids.
+//
+// Packages beside it take a [Store] and go on from there: store/buffer holds partitions in memory and makes
+// macro-batches, store/table keeps learned embeddings, store/ingest and store/export bring data in and out,
+// store/verify finds damage, store/stats and store/storegraph look at the graph as a whole.
 //
 // # Model
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // Sentinels that callers match with [errors.Is]. Damage is a
@@ -13,15 +14,15 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrNotFound says that a store, version, column, file, partition or id does
 	// not exist; the message says which.
-	ErrNotFound = errors.New("store: not found")
+	ErrNotFound = meta.ErrNotFound
 	// ErrNoVersion says that the directory is a store in which nothing was ever
 	// committed: an ingest is under way or was interrupted. It matches ErrNotFound.
-	ErrNoVersion = noVersionError{}
+	ErrNoVersion = meta.ErrNoVersion
 	// ErrExists is returned by Create where a store or something else already is.
 	ErrExists = errors.New("store: already exists")
 	// ErrLocked says that another writer is at work, or that a lock could not be
 	// had within Options.LockTimeout.
-	ErrLocked = errors.New("store: locked")
+	ErrLocked = meta.ErrLocked
 	// ErrBudget says that a memory budget is too small for the job; the message
 	// names the smallest that would do.
 	ErrBudget = errors.New("store: memory budget too small")
@@ -34,10 +35,3 @@ var (
 	ErrCorrupt       = blocks.ErrCorrupt
 	ErrFormatVersion = blocks.ErrFormatVersion
 )
-
-type noVersionError struct{}
-
-func (noVersionError) Error() string {
-	return "store: nothing is committed yet (an ingest is under way or was interrupted)"
-}
-func (noVersionError) Is(target error) bool { return target == ErrNotFound }

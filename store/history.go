@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // VersionInfo is what remains known of every version, readable or not.
@@ -47,38 +49,38 @@ type History struct {
 
 // ReadHistory reads the history of the store in dir.
 func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err error) {
-	e := newEnv(dir, o.FS, o.LockTimeout)
-	if err := e.find(); err != nil {
+	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
+	if err := e.Find(); err != nil {
 		return nil, err
 	}
-	m, err := openMeta(ctx, e, false)
+	m, err := meta.Open(ctx, e, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	h := &History{Versions: []VersionInfo{}, Runs: []Run{}}
-	versions, err := m.scan(prefixHistory)
+	versions, err := m.Scan(meta.PrefixHistory)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range versions {
 		var v VersionInfo
-		if err := json.Unmarshal(e.value, &v); err != nil {
-			return nil, m.corrupt("history", "%v", err)
+		if err := json.Unmarshal(e.Value, &v); err != nil {
+			return nil, m.Corrupt("history", "%v", err)
 		}
-		if _, v.Readable, err = m.get(numberKey(prefixManifest, v.Version)); err != nil {
+		if _, v.Readable, err = m.Get(meta.NumberKey(meta.PrefixManifest, v.Version)); err != nil {
 			return nil, err
 		}
 		h.Versions = append(h.Versions, v)
 	}
-	runs, err := m.scan(prefixRun)
+	runs, err := m.Scan(meta.PrefixRun)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range runs {
 		var r Run
-		if err := json.Unmarshal(e.value, &r); err != nil {
-			return nil, m.corrupt("run history", "%v", err)
+		if err := json.Unmarshal(e.Value, &r); err != nil {
+			return nil, m.Corrupt("run history", "%v", err)
 		}
 		h.Runs = append(h.Runs, r)
 	}
@@ -89,16 +91,16 @@ func ReadHistory(ctx context.Context, dir string, o Options) (_ *History, err er
 // run's number. It waits for readers that are opening the store, not for a
 // writer between commits.
 func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64, err error) {
-	e := newEnv(dir, o.FS, o.LockTimeout)
-	if err := e.find(); err != nil {
+	e := meta.NewEnv(dir, o.FS, o.LockTimeout)
+	if err := e.Find(); err != nil {
 		return 0, err
 	}
-	m, err := openMeta(ctx, e, true)
+	m, err := meta.Open(ctx, e, true)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if r.Number, err = m.lastNumber(prefixRun); err != nil {
+	if r.Number, err = lastNumber(m, meta.PrefixRun); err != nil {
 		return 0, err
 	}
 	r.Number++
@@ -106,23 +108,23 @@ func RecordRun(ctx context.Context, dir string, r Run, o Options) (number uint64
 	if err != nil {
 		return 0, fmt.Errorf("%w: run: %w", ErrInvalid, err)
 	}
-	b := m.db.NewBatch()
-	if err := b.Set(numberKey(prefixRun, r.Number), j, nil); err != nil {
-		return 0, m.wrap("write", err)
+	b := m.Pebble.NewBatch()
+	if err := b.Set(meta.NumberKey(meta.PrefixRun, r.Number), j, nil); err != nil {
+		return 0, m.Wrap("write", err)
 	}
-	return r.Number, m.apply(b)
+	return r.Number, m.Apply(b)
 }
 
 // lastNumber returns the largest number under a prefix, 0 if there is none.
-func (m *meta) lastNumber(prefix string) (uint64, error) {
+func lastNumber(m *meta.DB, prefix string) (uint64, error) {
 	var n uint64
-	err := m.iterate(prefix, func(it *pebble.Iterator) error {
+	err := m.Iterate(prefix, func(it *pebble.Iterator) error {
 		if !it.Last() {
 			return nil
 		}
 		var err error
-		if n, err = keyNumber(it.Key(), len(prefix)); err != nil {
-			return m.corrupt("key", "%v", err)
+		if n, err = meta.KeyNumber(it.Key(), len(prefix)); err != nil {
+			return m.Corrupt("key", "%v", err)
 		}
 		return nil
 	})

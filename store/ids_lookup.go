@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // NoNode stands where an external id names no node.
@@ -101,7 +102,7 @@ func (s *Store) LookupInts(ctx context.Context, external []uint64, ids []NodeID)
 			return key[:]
 		})
 	}
-	return fmt.Errorf("%w: external ids of %s are %s, not integers", ErrInvalid, s.dir, s.manifest.IDs.Kind)
+	return fmt.Errorf("%w: external ids of %s are %s, not integers", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
 }
 
 // LookupStrings is LookupInts for string ids.
@@ -110,7 +111,7 @@ func (s *Store) LookupStrings(ctx context.Context, external []string, ids []Node
 		return fmt.Errorf("%w: %d external ids, room for %d", ErrInvalid, len(external), len(ids))
 	}
 	if s.manifest.IDs.Kind != IDsStrings {
-		return fmt.Errorf("%w: external ids of %s are %s, not strings", ErrInvalid, s.dir, s.manifest.IDs.Kind)
+		return fmt.Errorf("%w: external ids of %s are %s, not strings", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
 	}
 	return s.lookupDictionary(ctx, len(ids), ids, func(i int) []byte { return []byte(external[i]) })
 }
@@ -191,13 +192,13 @@ func (s *Store) lookupDictionary(ctx context.Context, n int, ids []NodeID, key f
 	if err := s.check(); err != nil {
 		return err
 	}
-	m, err := openMeta(ctx, s.env, false)
+	m, err := meta.Open(ctx, s.env, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	// A sweep may have removed this snapshot's generations.
-	if _, err := m.manifest(s.manifest.Version); err != nil {
+	if _, err := readManifest(m, s.manifest.Version); err != nil {
 		return fmt.Errorf("look up ids: %w (its dictionary went with it; open the store again)", err)
 	}
 	gens := s.manifest.IDs.Dictionaries
@@ -209,8 +210,8 @@ func (s *Store) lookupDictionary(ctx context.Context, n int, ids []NodeID, key f
 		ids[i] = NoNode
 		k := key(i)
 		for g := len(gens) - 1; g >= 0; g-- {
-			buf = dictionaryKey(buf[:0], gens[g], k)
-			v, ok, err := m.get(buf)
+			buf = meta.DictionaryKey(buf[:0], gens[g], k)
+			v, ok, err := m.Get(buf)
 			if err != nil {
 				return err
 			}
@@ -218,7 +219,7 @@ func (s *Store) lookupDictionary(ctx context.Context, n int, ids []NodeID, key f
 				continue
 			}
 			if len(v) != 8 || binary.BigEndian.Uint64(v) >= s.manifest.Nodes {
-				return m.corrupt("dictionary", "entry %q is % x in a store of %d nodes", k, v, s.manifest.Nodes)
+				return m.Corrupt("dictionary", "entry %q is % x in a store of %d nodes", k, v, s.manifest.Nodes)
 			}
 			ids[i] = NodeID(binary.BigEndian.Uint64(v))
 			break

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // Manifest is one committed version of a store: what it holds and in which
@@ -247,8 +248,8 @@ func (m *Manifest) Validate() error {
 func (m *Manifest) validateFiles() error {
 	known := map[string]bool{}
 	for _, f := range m.Files {
-		if known[f.Name] || !validFileName(f.Name) {
-			return fmt.Errorf("%w: file name %q is repeated or not a plain *%s name", ErrInvalid, f.Name, fileSuffix)
+		if known[f.Name] || !meta.ValidFileName(f.Name) {
+			return fmt.Errorf("%w: file name %q is repeated or not a plain *%s name", ErrInvalid, f.Name, meta.FileSuffix)
 		}
 		known[f.Name] = true
 	}

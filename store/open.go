@@ -11,6 +11,8 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store/internal/meta"
+	"github.com/gstore/gstore/store/internal/vfsengine"
 )
 
 // Options say how a store is opened for reading. The zero value opens the
@@ -24,7 +26,7 @@ type Options struct {
 	// other processes ([Store.Calibration]); made if need be. "" = they last as long as the Store.
 	CacheDir string
 	// Reads overrides, field by field, how iterators read that do not say it in
-	// their own options; 0 = they go by the device ([Store.Tuning]).
+	// their own options; 0 = they go by the device ([buffer.Tuning]).
 	Reads ReadTuning
 	// FS is the file system; nil = the operating system's. Locks between
 	// processes exist only there.
@@ -36,7 +38,7 @@ type Options struct {
 // commit and sweep while it is open. Its methods may be called from any
 // number of goroutines.
 type Store struct {
-	env
+	env      meta.Env
 	manifest *Manifest
 	files    map[string]*blocks.File
 	columns  map[string]extentMap
@@ -70,12 +72,12 @@ func Open(dir string, o Options) (*Store, error) {
 }
 
 func open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
-	s := &Store{env: newEnv(dir, o.FS, o.LockTimeout), files: map[string]*blocks.File{}, columns: map[string]extentMap{},
+	s := &Store{env: meta.NewEnv(dir, o.FS, o.LockTimeout), files: map[string]*blocks.File{}, columns: map[string]extentMap{},
 		cacheDir: o.CacheDir, reads: o.Reads, calibrations: map[string]calibrationRecord{}}
-	if err := s.find(); err != nil {
+	if err := s.env.Find(); err != nil {
 		return nil, err
 	}
-	m, err := openMeta(ctx, s.env, false)
+	m, err := meta.Open(ctx, s.env, false)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 			_ = s.Close()
 		}
 	}()
-	if s.manifest, err = m.snapshot(o.Version); err != nil {
+	if s.manifest, err = readSnapshot(m, o.Version); err != nil {
 		return nil, err
 	}
 	for _, ref := range s.manifest.Files {
@@ -99,45 +101,12 @@ func open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	return s, s.locate()
 }
 
-// find fails with ErrNotFound where no store is.
-func (e env) find() error {
-	if !e.exists(e.dir) {
-		return fmt.Errorf("%w: there is no directory %s", ErrNotFound, e.dir)
-	}
-	if !e.exists(e.path(metaName)) {
-		return fmt.Errorf("%w: %s is not a store (it has no %s directory)", ErrNotFound, e.dir, metaName)
-	}
-	return nil
-}
-
-// snapshot returns the manifest of a version, 0 = newest.
-func (m *meta) snapshot(version uint64) (*Manifest, error) {
-	if _, err := m.checkFormat(); err != nil {
-		return nil, err
-	}
-	newest, err := m.current()
-	if err != nil {
-		return nil, err
-	}
-	if newest == 0 {
-		return nil, fmt.Errorf("%s: %w", m.dir, ErrNoVersion)
-	}
-	if version != 0 {
-		return m.manifest(version)
-	}
-	man, err := m.manifest(newest)
-	if errors.Is(err, ErrNotFound) {
-		return nil, m.corrupt("manifest", "version %d is current but has no manifest", newest)
-	}
-	return man, err
-}
-
 // openRef opens a data file and compares it with what a manifest says.
-func openRef(e env, ref FileRef) (*blocks.File, error) {
-	path := e.dataPath(ref.Name)
-	f, err := blocks.Open(e.fs, path)
+func openRef(e meta.Env, ref FileRef) (*blocks.File, error) {
+	path := e.DataPath(ref.Name)
+	f, err := blocks.Open(e.FS, path)
 	if err != nil {
-		if !e.exists(path) {
+		if !e.Exists(path) {
 			return nil, &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: fmt.Sprintf("it is missing, expected %d bytes", ref.Size)}
 		}
 		return nil, err
@@ -178,10 +147,13 @@ func (s *Store) check() error {
 func (s *Store) Manifest() *Manifest { return s.manifest }
 
 // Dir is the store's directory.
-func (s *Store) Dir() string { return s.dir }
+func (s *Store) Dir() string { return s.env.Dir }
+
+// Reads is what [Options.Reads] was.
+func (s *Store) Reads() ReadTuning { return s.reads }
 
 // FS is the file system the store was opened on.
-func (s *Store) FS() vfs.FS { return s.fs }
+func (s *Store) FS() vfs.FS { return s.env.FS }
 
 // File returns an open data file by the name the manifest gives it.
 func (s *Store) File(name string) (*blocks.File, error) {
@@ -244,11 +216,11 @@ func (s *Store) OpenFile(engine blockio.Engine, name string, o blockio.OpenOptio
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := engine.(*fsEngine); !ok && !s.onDisk() {
-		return nil, fmt.Errorf("%w: %s is not on the operating system's file system", blockio.ErrUnsupported, s.dir)
+	if _, ok := engine.(*vfsengine.Engine); !ok && !s.env.OnDisk() {
+		return nil, fmt.Errorf("%w: %s is not on the operating system's file system", blockio.ErrUnsupported, s.env.Dir)
 	}
 	bf, err := engine.Open(f.Path(), o)
-	if err != nil && !s.exists(f.Path()) {
+	if err != nil && !s.env.Exists(f.Path()) {
 		if fd, ok := f.Descriptor(); ok {
 			return engine.Open(fmt.Sprintf("/proc/self/fd/%d", fd), o)
 		}

@@ -3,13 +3,10 @@ package store_test
 import (
 	"bufio"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,23 +14,7 @@ import (
 	"github.com/gstore/gstore/store/storetest"
 )
 
-const childEnv = "GSTORE_TEST_CHILD" // "role directory": what a re-executed test binary does
-
-func TestMain(m *testing.M) {
-	if arg, ok := os.LookupEnv(childEnv); ok {
-		role, dir, _ := strings.Cut(arg, " ")
-		if err := child(role, dir); err != nil {
-			fmt.Fprintln(os.Stderr, role+":", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	// Fewer random cases than rapid's 100, unless -rapid.checks says otherwise.
-	if err := flag.Set("rapid.checks", strconv.Itoa(100/every(4))); err != nil {
-		panic(err) // the test's own mistake
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { storetest.Main(m, child) }
 
 // child is the other process.
 func child(role, dir string) error {
@@ -72,9 +53,6 @@ func child(role, dir string) error {
 			}
 			fmt.Println("committed")
 		}
-	}
-	if role == "train" {
-		return trainChild(dir)
 	}
 	return fmt.Errorf("unknown role %q", role)
 }
@@ -120,42 +98,6 @@ func readOnce(dir string) (err error) {
 	return nil
 }
 
-// process is a child under way; end closes its stdin, waits and returns its output.
-type process struct {
-	cmd *exec.Cmd
-	out *bufio.Reader
-	end func() (string, error)
-}
-
-func start(t *testing.T, role, dir string) *process {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+role+" "+dir)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	p := &process{cmd: cmd, out: bufio.NewReader(out)}
-	if line, err := p.out.ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%s: %q, %v", role, line, err)
-	}
-	p.end = func() (string, error) {
-		_ = in.Close()
-		line, _ := p.out.ReadString('\n')
-		return strings.TrimSpace(line), cmd.Wait()
-	}
-	return p
-}
-
 func newSeeded(t *testing.T) string {
 	t.Helper()
 	return storetest.Create(t, storetest.Random(storetest.Options{Seed: 1, Partitions: 3, IDs: store.IDsStrings}))
@@ -163,7 +105,7 @@ func newSeeded(t *testing.T) string {
 
 func TestTwoWriters(t *testing.T) {
 	dir := newSeeded(t)
-	p := start(t, "hold", dir)
+	p := storetest.Start(t, "hold", dir)
 	began := time.Now()
 	if _, err := store.OpenWriter(dir, store.WriterOptions{}); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("second writer: %v, expected ErrLocked", err)
@@ -177,7 +119,7 @@ func TestTwoWriters(t *testing.T) {
 	if _, err := store.RecordRun(ctx, dir, store.Run{Command: "train"}, store.Options{}); err != nil {
 		t.Errorf("recording a run beside a writer: %v", err)
 	}
-	if _, err := p.end(); err != nil {
+	if _, err := p.End(); err != nil {
 		t.Error(err)
 	}
 	if err := commitSeeded(dir); err != nil {
@@ -196,14 +138,14 @@ func TestTwoWriters(t *testing.T) {
 
 func TestReadersWhileWriterCommits(t *testing.T) {
 	dir := newSeeded(t)
-	readers := []*process{start(t, "read", dir), start(t, "read", dir)}
-	for range 15 / every(3) {
+	readers := []*storetest.Process{storetest.Start(t, "read", dir), storetest.Start(t, "read", dir)}
+	for range 15 / storetest.Every(3) {
 		if err := commitSeeded(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, p := range readers {
-		line, err := p.end()
+		line, err := p.End()
 		n, _ := strconv.Atoi(line)
 		if err != nil || n == 0 {
 			t.Errorf("a reader read %q times: %v", line, err)
@@ -216,13 +158,13 @@ func TestReadersWhileWriterCommits(t *testing.T) {
 func TestKilledWriter(t *testing.T) {
 	dir := newSeeded(t)
 	rng := rand.New(rand.NewPCG(7, 7))
-	for i := range 25 / every(2) {
-		p := start(t, "commit", dir)
+	for i := range 25 / storetest.Every(2) {
+		p := storetest.Start(t, "commit", dir)
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-		if err := p.cmd.Process.Kill(); err != nil {
+		if err := p.Cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = p.cmd.Wait()
+		_ = p.Cmd.Wait()
 		if err := readOnce(dir); err != nil {
 			t.Fatalf("after kill %d: %v", i, err)
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Schema says what a store's nodes and edges are.
@@ -95,4 +96,12 @@ func (s *Schema) validate(nodes uint64) error {
 		return fmt.Errorf("%w: %d class names for %d classes", ErrInvalid, len(s.ClassNames), s.Classes)
 	}
 	return nil
+}
+
+// SplitValue returns a split's value in a split column, SplitNone if there is none of that name.
+func SplitValue(name string) uint8 {
+	if i := slices.Index(SplitNames(), name); i > 0 {
+		return uint8(i)
+	}
+	return SplitNone
 }

@@ -18,89 +18,6 @@ import (
 
 var ctx = context.Background()
 
-func mustOpen(t *testing.T, dir string, o store.Options) *store.Store {
-	t.Helper()
-	s, err := store.Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// checkGraph compares everything a reader sees with the plain copy.
-func checkGraph(t *testing.T, s *store.Store, g *storetest.Graph) {
-	t.Helper()
-	first := g.Firsts()
-	var edges [][2]uint64
-	for p := range g.Sizes {
-		row, _, err := s.ReadRow(ctx, store.PartitionID(p), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range row.Partitions() {
-			b, err := row.Bucket(i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for dst, src := range b.All() {
-				edges = append(edges, [2]uint64{first[i] + uint64(src), first[p] + uint64(dst)})
-			}
-		}
-		x, err := s.ReadColumn(ctx, "x", store.PartitionID(p), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := blocks.Bytes(g.Features[first[p]*uint64(g.Dim) : first[p+1]*uint64(g.Dim)]); string(x) != string(want) {
-			t.Fatalf("features of partition %d differ", p)
-		}
-		ext, _, err := s.ReadExternal(ctx, store.PartitionID(p), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ext.Len() != int(g.Sizes[p]) {
-			t.Fatalf("partition %d has %d external ids, expected %d", p, ext.Len(), g.Sizes[p])
-		}
-		for k := range ext.Len() {
-			if got, want := string(ext.Append(nil, k)), g.External[first[p]+uint64(k)]; got != want {
-				t.Fatalf("node %d of partition %d is %q, expected %q", k, p, got, want)
-			}
-		}
-	}
-	if !slices.Equal(edges, g.Edges) {
-		t.Fatalf("edges differ: %d, expected %d", len(edges), len(g.Edges))
-	}
-	for v, name := range g.External {
-		id, err := s.Lookup(ctx, name)
-		if err != nil || id != store.NodeID(v) {
-			t.Fatalf("Lookup(%q) = %d, %v, expected %d", name, id, err, v)
-		}
-		back, err := s.External(ctx, id)
-		if err != nil || back != name {
-			t.Fatalf("External(%d) = %q, %v, expected %q", id, back, err, name)
-		}
-		if g.IDs != store.IDsDense && v > 10 {
-			break // each opens the dictionary
-		}
-	}
-	var valid [][3]uint64
-	list, err := s.EdgeList(ctx, "valid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for list.Next() {
-		e := list.Edge()
-		valid = append(valid, [3]uint64{uint64(e.Src), uint64(e.Relation), uint64(e.Dst)})
-	}
-	if list.Err() != nil || !slices.Equal(valid, g.Valid) {
-		t.Fatalf("edge list: %v, %v, expected %v", valid, list.Err(), g.Valid)
-	}
-}
-
 func TestRoundTrip(t *testing.T) {
 	for _, o := range []storetest.Options{
 		{}, {Partitions: 1}, {Partitions: 7, Relations: 3, Seed: 5},
@@ -108,8 +25,8 @@ func TestRoundTrip(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d partitions %s", o.Partitions, o.IDs), func(t *testing.T) {
 			g := storetest.Random(o)
-			s := mustOpen(t, storetest.Create(t, g), store.Options{})
-			checkGraph(t, s, g)
+			s := storetest.Open(t, storetest.Create(t, g), store.Options{})
+			storetest.Check(t, s, g)
 			for v := range g.Nodes() {
 				p, err := s.Manifest().Partition(store.NodeID(v))
 				info := s.Manifest().Partitions[p]
@@ -123,7 +40,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestLookupMany(t *testing.T) {
 	g := storetest.Random(storetest.Options{IDs: store.IDsStrings})
-	s := mustOpen(t, storetest.Create(t, g), store.Options{})
+	s := storetest.Open(t, storetest.Create(t, g), store.Options{})
 	names := append(slices.Clone(g.External), "nobody")
 	ids := make([]store.NodeID, len(names))
 	if err := s.LookupStrings(ctx, names, ids); err != nil {
@@ -144,7 +61,7 @@ func TestLookupMany(t *testing.T) {
 
 func TestNotFound(t *testing.T) {
 	g := storetest.Random(storetest.Options{})
-	s := mustOpen(t, storetest.Create(t, g), store.Options{})
+	s := storetest.Open(t, storetest.Create(t, g), store.Options{})
 	empty := t.TempDir()
 	unfinished := t.TempDir()
 	w, err := store.Create(unfinished, store.WriterOptions{})
@@ -198,7 +115,7 @@ func TestCreateRefuses(t *testing.T) {
 			t.Errorf("%s: %v, expected ErrExists", dir, err)
 		}
 	}
-	mustOpen(t, taken, store.Options{}) // still there
+	storetest.Open(t, taken, store.Options{}) // still there
 }
 
 // TestVersions commits three versions and looks at what is kept, swept and
@@ -209,7 +126,7 @@ func TestVersions(t *testing.T) {
 		graphs = append(graphs, storetest.Random(storetest.Options{Seed: uint64(seed), Partitions: 2 + seed, IDs: store.IDsIntegers}))
 	}
 	dir := storetest.Create(t, graphs[0])
-	old := mustOpen(t, dir, store.Options{})
+	old := storetest.Open(t, dir, store.Options{})
 	w, err := store.OpenWriter(dir, store.WriterOptions{KeepVersions: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -227,8 +144,8 @@ func TestVersions(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	checkGraph(t, mustOpen(t, dir, store.Options{}), graphs[2])
-	checkGraph(t, mustOpen(t, dir, store.Options{Version: 2}), graphs[1])
+	storetest.Check(t, storetest.Open(t, dir, store.Options{}), graphs[2])
+	storetest.Check(t, storetest.Open(t, dir, store.Options{Version: 2}), graphs[1])
 	if _, err := store.Open(dir, store.Options{Version: 1}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("version 1: %v", err)
 	}
@@ -308,7 +225,7 @@ func TestAbort(t *testing.T) {
 	if after, _ := os.ReadDir(dir + "/data"); len(after) != len(before) {
 		t.Errorf("%d files, expected %d", len(after), len(before))
 	}
-	checkGraph(t, mustOpen(t, dir, store.Options{}), g)
+	storetest.Check(t, storetest.Open(t, dir, store.Options{}), g)
 }
 
 func TestRuns(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/internal/meta"
 )
 
 // WriterOptions say how a store is created or opened for writing. The zero
@@ -41,9 +42,9 @@ type WriterOptions struct {
 // writers, and become part of the store in Commit. Between Create and Commit
 // nothing a reader sees changes.
 type Writer struct {
-	env
+	env     meta.Env
 	o       WriterOptions
-	lk      *rangeLock
+	lk      *meta.Lock
 	base    *Manifest // nil before the first version
 	created bool      // by this writer: Abort removes the directory's contents
 	closed  bool
@@ -74,15 +75,15 @@ func newWriter(ctx context.Context, dir string, o WriterOptions, create bool) (_
 	if o.KeepVersions < 0 {
 		return nil, fmt.Errorf("%w: KeepVersions is %d", ErrInvalid, o.KeepVersions)
 	}
-	w := &Writer{env: newEnv(dir, o.FS, o.LockTimeout), o: o, created: create}
+	w := &Writer{env: meta.NewEnv(dir, o.FS, o.LockTimeout), o: o, created: create}
 	if create {
 		if err := w.makeDir(); err != nil {
 			return nil, err
 		}
-	} else if err := w.find(); err != nil {
+	} else if err := w.env.Find(); err != nil {
 		return nil, err
 	}
-	if w.lk, err = w.lock(ctx, lockWriter, true, 0); err != nil {
+	if w.lk, err = w.env.Lock(ctx, meta.LockWriter, true, 0); err != nil {
 		return nil, fmt.Errorf("another writer is at work in %s: %w", dir, err)
 	}
 	defer func() {
@@ -90,7 +91,7 @@ func newWriter(ctx context.Context, dir string, o WriterOptions, create bool) (_
 			_ = w.lk.Close()
 		}
 	}()
-	m, err := openMeta(ctx, w.env, true)
+	m, err := meta.Open(ctx, w.env, true)
 	if err != nil {
 		return nil, err
 	}
@@ -101,65 +102,65 @@ func newWriter(ctx context.Context, dir string, o WriterOptions, create bool) (_
 // makeDir makes the directory, or fails with ErrExists if something else than
 // the remains of a writer is in it.
 func (w *Writer) makeDir() error {
-	info, err := w.fs.Stat(w.dir)
+	info, err := w.env.FS.Stat(w.env.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("create store: %w", err)
 	case !info.IsDir():
-		return fmt.Errorf("%w: %s is not a directory", ErrExists, w.dir)
+		return fmt.Errorf("%w: %s is not a directory", ErrExists, w.env.Dir)
 	default:
-		names, err := w.fs.List(w.dir)
+		names, err := w.env.FS.List(w.env.Dir)
 		if err != nil {
 			return fmt.Errorf("create store: %w", err)
 		}
 		for _, n := range names {
 			switch n {
-			case lockName, metaName, dataName, tempName:
+			case meta.LockName, meta.MetaName, meta.DataName, meta.TempName:
 			default:
-				return fmt.Errorf("%w: directory %s is not empty (it holds %q) and not a store", ErrExists, w.dir, n)
+				return fmt.Errorf("%w: directory %s is not empty (it holds %q) and not a store", ErrExists, w.env.Dir, n)
 			}
 		}
 	}
-	if err := w.fs.MkdirAll(w.dir, 0o777); err != nil {
+	if err := w.env.FS.MkdirAll(w.env.Dir, 0o777); err != nil {
 		return fmt.Errorf("create store: %w", err)
 	}
-	return w.syncDir(w.fs.PathDir(w.dir))
+	return w.env.SyncDir(w.env.FS.PathDir(w.env.Dir))
 }
 
 // begin reads the current version, or writes the first keys, and sweeps.
-func (w *Writer) begin(m *meta) error {
-	fresh, err := m.checkFormat()
+func (w *Writer) begin(m *meta.DB) error {
+	fresh, err := m.CheckFormat()
 	if err != nil {
 		return err
 	}
 	if fresh {
-		b := m.db.NewBatch()
-		if err := b.Set([]byte(keyFormat), []byte(metaFormat), nil); err != nil {
-			return m.wrap("write", err)
+		b := m.Pebble.NewBatch()
+		if err := b.Set([]byte(meta.KeyFormat), []byte(meta.Format), nil); err != nil {
+			return m.Wrap("write", err)
 		}
-		if err := m.apply(b); err != nil {
+		if err := m.Apply(b); err != nil {
 			return err
 		}
 	}
-	newest, err := m.current()
+	newest, err := m.Current()
 	if err != nil {
 		return err
 	}
 	if newest > 0 {
 		if w.created {
-			return fmt.Errorf("%w: %s holds a store (version %d)", ErrExists, w.dir, newest)
+			return fmt.Errorf("%w: %s holds a store (version %d)", ErrExists, w.env.Dir, newest)
 		}
-		if w.base, err = m.manifest(newest); err != nil {
+		if w.base, err = readManifest(m, newest); err != nil {
 			return err
 		}
 	}
-	for _, d := range []string{dataName, tempName} {
-		if err := w.fs.MkdirAll(w.path(d), 0o777); err != nil {
+	for _, d := range []string{meta.DataName, meta.TempName} {
+		if err := w.env.FS.MkdirAll(w.env.Path(d), 0o777); err != nil {
 			return fmt.Errorf("create store: %w", err)
 		}
 	}
-	if err := w.syncDir(w.dir); err != nil {
+	if err := w.env.SyncDir(w.env.Dir); err != nil {
 		return err
 	}
 	if w.o.KeepUnnamed {
@@ -181,23 +182,25 @@ func (w *Writer) Version() uint64 {
 }
 
 // Dir is the store's directory, FS the file system it is on.
-func (w *Writer) Dir() string { return w.dir }
+func (w *Writer) Dir() string { return w.env.Dir }
 
 // FS is the file system the store is on.
-func (w *Writer) FS() vfs.FS { return w.fs }
+func (w *Writer) FS() vfs.FS { return w.env.FS }
 
 // NewFile returns the name and header id of a data file of the next version. base says
 // what it holds ("topology", "x"); names are unique within a version if bases
 // are. Both results depend on base and Version only, so a repeated ingest
 // makes the same files.
-func (w *Writer) NewFile(base string) (name string, id uint64) { return dataFile(base, w.Version()) }
+func (w *Writer) NewFile(base string) (name string, id uint64) {
+	return meta.DataFile(base, w.Version())
+}
 
 // DataPath returns where the data file called name lies.
-func (w *Writer) DataPath(name string) string { return w.dataPath(name) }
+func (w *Writer) DataPath(name string) string { return w.env.DataPath(name) }
 
 // TempDir is a scratch directory in the store's file system, swept with the unnamed
 // files.
-func (w *Writer) TempDir() string { return w.path(tempName) }
+func (w *Writer) TempDir() string { return w.env.Path(meta.TempName) }
 
 // CreateFile starts a data file of the next version: NewFile and
 // blocks.Create. h.FileID is set; h.Name stays the caller's. The file's
@@ -207,10 +210,10 @@ func (w *Writer) CreateFile(base string, h blocks.Header) (name string, bw *bloc
 		return "", nil, ErrClosed
 	}
 	name, h.FileID = w.NewFile(base)
-	if !validFileName(name) {
+	if !meta.ValidFileName(name) {
 		return "", nil, fmt.Errorf("%w: %q cannot be part of a file name", ErrInvalid, base)
 	}
-	bw, err = blocks.Create(w.fs, w.dataPath(name), h)
+	bw, err = blocks.Create(w.env.FS, w.env.DataPath(name), h)
 	return name, bw, err
 }
 
@@ -241,12 +244,12 @@ func (w *Writer) Commit(ctx context.Context, m *Manifest) error {
 		return fmt.Errorf("commit version %d: %w", m.Version, err)
 	}
 	// Block writers have synced the files; their names are synced here.
-	for _, d := range []string{w.path(dataName), w.dir} {
-		if err := w.syncDir(d); err != nil {
+	for _, d := range []string{w.env.Path(meta.DataName), w.env.Dir} {
+		if err := w.env.SyncDir(d); err != nil {
 			return err
 		}
 	}
-	db, err := openMeta(ctx, w.env, true)
+	db, err := meta.Open(ctx, w.env, true)
 	if err != nil {
 		return err
 	}
@@ -257,7 +260,7 @@ func (w *Writer) Commit(ctx context.Context, m *Manifest) error {
 	// is removed by the next writer.
 	w.base = m.Clone()
 	w.created = false
-	if db.flush() == nil {
+	if db.Flush() == nil {
 		_ = w.sweep(db)
 	}
 	_ = db.Close()
@@ -278,8 +281,8 @@ func (w *Writer) checkFiles(m *Manifest) error {
 	return s.locate()
 }
 
-func (w *Writer) commit(ctx context.Context, db *meta, m *Manifest) error {
-	newest, err := db.current()
+func (w *Writer) commit(ctx context.Context, db *meta.DB, m *Manifest) error {
+	newest, err := db.Current()
 	if err != nil {
 		return err
 	}
@@ -289,15 +292,15 @@ func (w *Writer) commit(ctx context.Context, db *meta, m *Manifest) error {
 	if err := w.ingestDictionary(ctx, db, m); err != nil {
 		return err
 	}
-	kept, err := db.manifests()
+	kept, err := readManifests(db)
 	if err != nil {
 		return err
 	}
-	trained, err := db.tableVersions()
+	trained, err := db.TableVersions()
 	if err != nil {
 		return err
 	}
-	b := db.db.NewBatch()
+	b := db.Pebble.NewBatch()
 	put := func(key []byte, v any) error {
 		j, err := json.Marshal(v)
 		if err != nil {
@@ -306,26 +309,26 @@ func (w *Writer) commit(ctx context.Context, db *meta, m *Manifest) error {
 		return b.Set(key, j, nil)
 	}
 	err = errors.Join(
-		put(numberKey(prefixManifest, m.Version), m),
-		put(numberKey(prefixHistory, m.Version), infoOf(m)),
-		b.Set([]byte(keyCurrent), binary.BigEndian.AppendUint64(nil, m.Version), nil),
+		put(meta.NumberKey(meta.PrefixManifest, m.Version), m),
+		put(meta.NumberKey(meta.PrefixHistory, m.Version), infoOf(m)),
+		b.Set([]byte(meta.KeyCurrent), binary.BigEndian.AppendUint64(nil, m.Version), nil),
 	)
 	for _, old := range kept[:max(0, len(kept)-w.o.KeepVersions+1)] {
 		if !trained[old.Version] {
-			err = errors.Join(err, b.Delete(numberKey(prefixManifest, old.Version), nil))
+			err = errors.Join(err, b.Delete(meta.NumberKey(meta.PrefixManifest, old.Version), nil))
 		}
 	}
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	return db.apply(b)
+	return db.Apply(b)
 }
 
 // sweep removes data files that no kept version and no embedding table names, dictionary
 // generations likewise, and the scratch directory's contents. The metadata lock is held
 // exclusively, so no reader is between reading a manifest and opening its files.
-func (w *Writer) sweep(m *meta) error {
-	kept, err := m.manifests()
+func (w *Writer) sweep(m *meta.DB) error {
+	kept, err := readManifests(m)
 	if err != nil {
 		return err
 	}
@@ -339,28 +342,28 @@ func (w *Writer) sweep(m *meta) error {
 			gens[g] = true
 		}
 	}
-	if err := m.tableFiles(named); err != nil {
+	if err := m.TableFiles(named); err != nil {
 		return err
 	}
-	if err := w.removeFiles(w.path(dataName), func(name string) bool {
-		return !named[name] && strings.HasSuffix(name, fileSuffix)
+	if err := w.removeFiles(w.env.Path(meta.DataName), func(name string) bool {
+		return !named[name] && strings.HasSuffix(name, meta.FileSuffix)
 	}); err != nil {
 		return err
 	}
-	if err := w.removeFiles(w.path(tempName), func(string) bool { return true }); err != nil {
+	if err := w.removeFiles(w.env.Path(meta.TempName), func(string) bool { return true }); err != nil {
 		return err
 	}
 	return sweepDictionaries(m, gens)
 }
 
 func (w *Writer) removeFiles(dir string, which func(name string) bool) error {
-	names, err := w.fs.List(dir)
+	names, err := w.env.FS.List(dir)
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
 	for _, n := range names {
 		if which(n) {
-			if err := w.fs.RemoveAll(w.fs.PathJoin(dir, n)); err != nil {
+			if err := w.env.FS.RemoveAll(w.env.FS.PathJoin(dir, n)); err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}
 		}
@@ -369,18 +372,18 @@ func (w *Writer) removeFiles(dir string, which func(name string) bool) error {
 }
 
 // sweepDictionaries deletes dictionary generations that are not in keep.
-func sweepDictionaries(m *meta, keep map[uint64]bool) error {
+func sweepDictionaries(m *meta.DB, keep map[uint64]bool) error {
 	var drop []uint64
-	err := m.iterate(prefixDictionary, func(it *pebble.Iterator) error {
+	err := m.Iterate(meta.PrefixDictionary, func(it *pebble.Iterator) error {
 		for ok := it.First(); ok; {
-			if len(it.Key()) < len(prefixDictionary)+8 {
-				return m.corrupt("dictionary", "key %q is too short", it.Key())
+			if len(it.Key()) < len(meta.PrefixDictionary)+8 {
+				return m.Corrupt("dictionary", "key %q is too short", it.Key())
 			}
-			gen := binary.BigEndian.Uint64(it.Key()[len(prefixDictionary):])
+			gen := binary.BigEndian.Uint64(it.Key()[len(meta.PrefixDictionary):])
 			if !keep[gen] {
 				drop = append(drop, gen)
 			}
-			ok = it.SeekGE(numberKey(prefixDictionary, gen+1))
+			ok = it.SeekGE(meta.NumberKey(meta.PrefixDictionary, gen+1))
 		}
 		return nil
 	})
@@ -390,13 +393,13 @@ func sweepDictionaries(m *meta, keep map[uint64]bool) error {
 	if len(drop) == 0 {
 		return nil
 	}
-	b := m.db.NewBatch()
+	b := m.Pebble.NewBatch()
 	for _, gen := range drop {
-		if err := b.DeleteRange(numberKey(prefixDictionary, gen), numberKey(prefixDictionary, gen+1), nil); err != nil {
-			return m.wrap("sweep", err)
+		if err := b.DeleteRange(meta.NumberKey(meta.PrefixDictionary, gen), meta.NumberKey(meta.PrefixDictionary, gen+1), nil); err != nil {
+			return m.Wrap("sweep", err)
 		}
 	}
-	return m.apply(b)
+	return m.Apply(b)
 }
 
 // Close gives the writer's place free. Uncommitted files stay until the next
@@ -417,8 +420,8 @@ func (w *Writer) Abort() error {
 	}
 	var err error
 	if w.base == nil {
-		for _, n := range []string{dataName, tempName, metaName} {
-			err = errors.Join(err, w.fs.RemoveAll(w.path(n)))
+		for _, n := range []string{meta.DataName, meta.TempName, meta.MetaName} {
+			err = errors.Join(err, w.env.FS.RemoveAll(w.env.Path(n)))
 		}
 	} else {
 		err = w.abandon()
@@ -426,14 +429,14 @@ func (w *Writer) Abort() error {
 	err = errors.Join(err, w.Close())
 	if w.base == nil && err == nil {
 		// The lock's file goes last and the directory only if nothing else is in it.
-		_ = w.fs.Remove(w.path(lockName))
-		_ = w.fs.Remove(w.dir)
+		_ = w.env.FS.Remove(w.env.Path(meta.LockName))
+		_ = w.env.FS.Remove(w.env.Dir)
 	}
 	return err
 }
 
 func (w *Writer) abandon() error {
-	m, err := openMeta(context.Background(), w.env, true)
+	m, err := meta.Open(context.Background(), w.env, true)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // memoryGraph is a data set in memory that stands in for a store: partitions
@@ -23,9 +24,9 @@ type memoryGraph struct {
 	features []byte
 	labels   []int32
 	split    []uint8
-	in, out  store.Adjacency // out only where edges have relations and directions
-	rows     [][]byte        // encoded topology rows
-	types    [][]byte        // relations of their edges
+	in, out  buffer.Adjacency // out only where edges have relations and directions
+	rows     [][]byte         // encoded topology rows
+	types    [][]byte         // relations of their edges
 	started  bool
 	pending  bool // what NextReady denies
 	reuse    bool // passes are left open
@@ -58,33 +59,33 @@ func (g *memoryGraph) ReadRow(_ context.Context, p store.PartitionID, _ []byte) 
 	return row, g.rows[p], err
 }
 
-func (g *memoryGraph) plan(int) store.Plan {
+func (g *memoryGraph) plan(int) buffer.Plan {
 	var all []store.PartitionID
 	for p := range g.m.Partitions {
 		all = append(all, store.PartitionID(p))
 	}
-	step := store.Step{Resident: all, Train: all}
+	step := buffer.Step{Resident: all, Train: all}
 	if g.reuse {
 		step.Passes, step.WhilePending = 1+macro.ReuseMax, true
 	}
-	return store.Plan{Policy: "memory", Steps: []store.Step{step}}
+	return buffer.Plan{Policy: "memory", Steps: []buffer.Step{step}}
 }
 
-func (g *memoryGraph) StartAt(store.Plan, int) error { g.started = true; return nil }
-func (g *memoryGraph) Next() bool                    { s := g.started; g.started = false; return s }
-func (g *memoryGraph) NextReady() bool               { return !g.pending }
-func (g *memoryGraph) Err() error                    { return nil }
-func (g *memoryGraph) Announce(store.Plan) error     { return nil }
-func (g *memoryGraph) PredictBytes(store.Plan) int64 { return 0 }
-func (g *memoryGraph) Stats() (s store.MacroStats)   { return s }
-func (g *memoryGraph) MacroBatch() *store.MacroBatch {
-	mb := &store.MacroBatch{Step: g.plan(0).Steps[0], Rows: len(g.labels), In: &g.in, Labels: g.labels,
-		Features: []store.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}
+func (g *memoryGraph) StartAt(buffer.Plan, int) error { g.started = true; return nil }
+func (g *memoryGraph) Next() bool                     { s := g.started; g.started = false; return s }
+func (g *memoryGraph) NextReady() bool                { return !g.pending }
+func (g *memoryGraph) Err() error                     { return nil }
+func (g *memoryGraph) Announce(buffer.Plan) error     { return nil }
+func (g *memoryGraph) PredictBytes(buffer.Plan) int64 { return 0 }
+func (g *memoryGraph) Stats() (s buffer.Stats)        { return s }
+func (g *memoryGraph) MacroBatch() *buffer.MacroBatch {
+	mb := &buffer.MacroBatch{Step: g.plan(0).Steps[0], Rows: len(g.labels), In: &g.in, Labels: g.labels,
+		Features: []buffer.Column{{Name: "x", Type: blocks.Float32, Dim: g.dim, Stride: g.dim * 4, Data: g.features}}}
 	if len(g.out.Spans) > 0 {
 		mb.Out = &g.out
 	}
 	for p, info := range g.m.Partitions {
-		mb.Partitions = append(mb.Partitions, store.ResidentPartition{ID: store.PartitionID(p), Base: uint32(info.First), Nodes: uint32(info.Nodes), First: info.First})
+		mb.Partitions = append(mb.Partitions, buffer.ResidentPartition{ID: store.PartitionID(p), Base: uint32(info.First), Nodes: uint32(info.Nodes), First: info.First})
 	}
 	for v, s := range g.split {
 		if s == store.SplitTrain {
@@ -132,7 +133,7 @@ func (g *memoryGraph) build(t testing.TB, edges []int64, n, classes, parts int, 
 		}
 		reverse[p[0]] = append(reverse[p[0]], p[1])
 	}
-	adjacency := func(lists [][]uint32, relation func(v, u uint32) uint16) (a store.Adjacency) {
+	adjacency := func(lists [][]uint32, relation func(v, u uint32) uint16) (a buffer.Adjacency) {
 		for v, list := range lists {
 			slices.Sort(list)
 			at := int64(len(a.Indices))
@@ -140,7 +141,7 @@ func (g *memoryGraph) build(t testing.TB, edges []int64, n, classes, parts int, 
 			for _, u := range list {
 				a.Relations = append(a.Relations, relation(uint32(v), u))
 			}
-			a.Spans = append(a.Spans, store.Span{Begin: at, End: int64(len(a.Indices))})
+			a.Spans = append(a.Spans, buffer.Span{Begin: at, End: int64(len(a.Indices))})
 		}
 		return a
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // history holds, for every training node, what its neighbours that will not
@@ -206,7 +207,7 @@ func (h *history) close() error {
 }
 
 // begin prepares filling the history for an epoch with the given plan.
-func (h *history) begin(plan store.Plan) error {
+func (h *history) begin(plan buffer.Plan) error {
 	h.spent = 0
 	for p := range h.step {
 		h.step[p] = -1

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // hiddenStates computes the states below the last layer of m for all nodes.
@@ -47,10 +48,10 @@ func hiddenStates(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model) []flo
 }
 
 // historyPlan trains the partitions two by two, partition 0 beside them.
-func historyPlan(parts int) store.Plan {
-	p := store.Plan{Policy: "test"}
+func historyPlan(parts int) buffer.Plan {
+	p := buffer.Plan{Policy: "test"}
 	for lo := 0; lo < parts; lo += 2 {
-		s := store.Step{Train: []store.PartitionID{store.PartitionID(lo)}}
+		s := buffer.Step{Train: []store.PartitionID{store.PartitionID(lo)}}
 		if lo+1 < parts {
 			s.Train = append(s.Train, store.PartitionID(lo+1))
 		}
@@ -129,7 +130,7 @@ func historyElement(row []byte, j int, elem blocks.ElemType) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(row[4*j:])))
 }
 
-func checkHistory(t *testing.T, g *memoryGraph, h *history, plan store.Plan, states []float32) {
+func checkHistory(t *testing.T, g *memoryGraph, h *history, plan buffer.Plan, states []float32) {
 	t.Helper()
 	rows := make([]byte, h.len()*h.rowBytes())
 	if err := h.rows.read(rows, 0); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // historyWindow is the part of a history's rows that is in memory, in the order of their nodes' rows
@@ -77,12 +78,12 @@ func (h *history) trainingNodes(parts []store.PartitionID) (n int) {
 }
 
 // enter reads the rows of the nodes that mb's step trains.
-func (h *history) enter(mb *store.MacroBatch) error {
+func (h *history) enter(mb *buffer.MacroBatch) error {
 	w := &h.window
 	w.at = append(w.at[:0], mb.Seeds...)
 	slices.Sort(w.at)
 	parts := slices.Clone(mb.Partitions)
-	slices.SortFunc(parts, func(a, b store.ResidentPartition) int { return int(a.Base) - int(b.Base) })
+	slices.SortFunc(parts, func(a, b buffer.ResidentPartition) int { return int(a.Base) - int(b.Base) })
 	at := 0
 	for _, p := range parts {
 		if !slices.Contains(mb.Step.Train, p.ID) {

@@ -11,6 +11,8 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/table"
 )
 
 // LinkEpoch is what happened in one epoch of link prediction.
@@ -75,7 +77,7 @@ type LinkHooks struct {
 	Start func(c LinkConfig, why []string)
 	Batch func(epoch int, batches int64) // after each mini-batch's step; epoch from 0
 	Epoch func(LinkEpoch)
-	Macro func(store.MacroStats)
+	Macro func(buffer.Stats)
 	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
 	// step and mini-batch of the next one that come next.
 	Checkpoint func(number uint64, epochs, step, batch int)
@@ -154,7 +156,7 @@ func tryEngine(name string) error {
 }
 
 // addTable adds what was written by this process.
-func (s *LinkSummary) addTable(t store.TableStats) {
+func (s *LinkSummary) addTable(t buffer.TableStats) {
 	s.CheckpointBytes += t.FlushedBytes
 	s.Checkpoints += t.Checkpoints
 	s.Amplification = t.WriteAmplification()
@@ -185,8 +187,8 @@ type linkSession struct {
 	hooks  LinkHooks
 	st     *store.Store
 	policy macro.Policy
-	table  *store.Table
-	it     *store.MacroBatches
+	table  *table.Table
+	it     *buffer.Buffer
 	t      *linkTrainer
 	eval   *LinkEvaluator // nil: nothing is evaluated
 	rows   *TableRows     // what it reads out of core
@@ -198,7 +200,7 @@ type linkSession struct {
 }
 
 // open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
-func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o store.MacroOptions) (err error) {
+func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o buffer.Options) (err error) {
 	m := s.st.Manifest()
 	defer func() {
 		if err != nil {
@@ -224,7 +226,7 @@ func (s *linkSession) open(ctx context.Context, dev gpu.Device, model []byte, o 
 		}
 	}
 	o.Table = s.table
-	if s.it, err = s.st.MacroBatches(ctx, o); err != nil {
+	if s.it, err = buffer.Open(ctx, s.st, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
 	memory := s.cfg.memory(len(m.Partitions))
@@ -385,7 +387,7 @@ func (s *linkSession) epoch(ctx context.Context, epoch int) error {
 type nextPlan struct {
 	epoch int
 	done  chan struct{}
-	plan  store.Plan
+	plan  buffer.Plan
 	bias  float64
 }
 
@@ -407,7 +409,7 @@ func (n *nextPlan) wait() *nextPlan {
 }
 
 // takePlan returns an epoch's plan and its bias.
-func (s *linkSession) takePlan(epoch int) (store.Plan, float64) {
+func (s *linkSession) takePlan(epoch int) (buffer.Plan, float64) {
 	if s.next == nil || s.next.epoch != epoch {
 		s.makePlan(epoch)
 	}
@@ -430,7 +432,7 @@ func (s *LinkSummary) add(r *LinkEpoch) {
 }
 
 // embed finds the embeddings once the buffer is known.
-func (s *linkSession) embed(mb *store.MacroBatch) (err error) {
+func (s *linkSession) embed(mb *buffer.MacroBatch) (err error) {
 	if s.e == nil {
 		s.e, err = mapEmbeddings(s.t.queue.Device(), mb, s.cfg.Dim)
 	}

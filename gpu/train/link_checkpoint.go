@@ -10,6 +10,8 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/table"
 )
 
 // Blobs of a table's checkpoint.
@@ -39,7 +41,7 @@ type Checkpointed struct {
 
 // LoadLink reads what a table's last checkpoint says of the run that made it, for
 // export and evaluation.
-func LoadLink(ctx context.Context, t *store.Table) (*Checkpointed, error) {
+func LoadLink(ctx context.Context, t *table.Table) (*Checkpointed, error) {
 	p, model, err := loadProgress(ctx, t)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func LoadLink(ctx context.Context, t *store.Table) (*Checkpointed, error) {
 	return &Checkpointed{Config: p.Config, Epochs: p.Epoch, Middle: p.Totals.Batches > 0, Summary: p.Summary, Model: model}, nil
 }
 
-func loadProgress(ctx context.Context, t *store.Table) (*linkProgress, []byte, error) {
+func loadProgress(ctx context.Context, t *table.Table) (*linkProgress, []byte, error) {
 	b, err := t.Blob(ctx, blobRun)
 	if err != nil {
 		return nil, nil, err
@@ -68,12 +70,12 @@ func decodeProgress(b []byte) (*linkProgress, error) {
 
 // resumeTable opens the table of the run that cfg resumes and sets cfg to what it goes on with.
 // Where no such run was begun all results are nil.
-func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *store.Table, _ *linkProgress, model []byte, err error) {
+func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *table.Table, _ *linkProgress, model []byte, err error) {
 	name := cfg.Table
 	if name == "" {
 		name = defaultTable
 	}
-	t, err := st.OpenTable(ctx, store.TableOptions{Name: name, Checkpoint: cfg.FromCheckpoint})
+	t, err := table.Open(ctx, st, table.Options{Name: name, Checkpoint: cfg.FromCheckpoint})
 	if errors.Is(err, store.ErrNotFound) && cfg.FromCheckpoint == 0 {
 		return nil, nil, nil, nil
 	}
@@ -96,9 +98,9 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ *stor
 
 // createTable makes the table of a run that begins, in the place of an earlier run's. Its first checkpoint
 // is one to resume from. Whatever can be found wrong with the run must have been found: the earlier one is lost.
-func createTable(ctx context.Context, st *store.Store, cfg *LinkConfig, blobs []store.Blob) (*store.Table, error) {
+func createTable(ctx context.Context, st *store.Store, cfg *LinkConfig, blobs []table.Blob) (*table.Table, error) {
 	key := keyed.New(cfg.Seed).With(placeEmbed)
-	t, err := st.CreateTable(ctx, store.TableOptions{Name: cfg.Table, Dim: cfg.Dim, States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
+	t, err := table.Create(ctx, st, table.Options{Name: cfg.Table, Dim: cfg.Dim, States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
 		Init: func(first store.NodeID, rows []float32) {
 			for ; len(rows) > 0; first++ {
 				r := key.Rand(uint64(first))
@@ -131,7 +133,7 @@ func (s *linkSession) checkpoint(ctx context.Context, epoch int, place batchPlac
 }
 
 // blobs is what a checkpoint holds beside the table.
-func (t *linkTrainer) blobs(ctx context.Context, p *linkProgress) ([]store.Blob, error) {
+func (t *linkTrainer) blobs(ctx context.Context, p *linkProgress) ([]table.Blob, error) {
 	model, err := t.model.Params().SaveState(ctx, t.queue)
 	if err != nil {
 		return nil, err
@@ -140,7 +142,7 @@ func (t *linkTrainer) blobs(ctx context.Context, p *linkProgress) ([]store.Blob,
 	if err != nil {
 		return nil, fmt.Errorf("train: checkpoint: %w", err)
 	}
-	return []store.Blob{{Name: blobRun, Data: run}, {Name: blobModel, Data: model}}, nil
+	return []table.Blob{{Name: blobRun, Data: run}, {Name: blobModel, Data: model}}, nil
 }
 
 // embeddings are the learned vectors and the optimiser's state of the resident
@@ -152,7 +154,7 @@ type embeddings struct {
 }
 
 // mapEmbeddings views a macro-batch's planes, which are the same memory for all macro-batches.
-func mapEmbeddings(dev gpu.Device, mb *store.MacroBatch, dim int) (*embeddings, error) {
+func mapEmbeddings(dev gpu.Device, mb *buffer.MacroBatch, dim int) (*embeddings, error) {
 	e := new(embeddings)
 	for _, plane := range mb.Planes {
 		mem, err := dev.Map(floatBytes(plane))

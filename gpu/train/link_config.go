@@ -12,7 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 )
 
 // LinkConfig is everything that decides the result of a run of link prediction,
@@ -158,9 +158,9 @@ func (c *LinkConfig) validate() error {
 		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
 	case c.Buffer < 0 || c.Logical < 0:
 		return fmt.Errorf("train: buffer of %d partitions, %d logical ones: expected 0 or more", c.Buffer, c.Logical)
-	case c.KeepCheckpoints < 1 || c.KeepCheckpoints > store.CheckpointsMax:
-		return fmt.Errorf("train: %d checkpoints kept: expected 1 to %d", c.KeepCheckpoints, store.CheckpointsMax)
-	case !store.ValidTableName(c.Table):
+	case c.KeepCheckpoints < 1 || c.KeepCheckpoints > table.CheckpointsMax:
+		return fmt.Errorf("train: %d checkpoints kept: expected 1 to %d", c.KeepCheckpoints, table.CheckpointsMax)
+	case !table.ValidName(c.Table):
 		return fmt.Errorf("train: table %q: expected a name of at most 64 letters, digits, '-' and '_'", c.Table)
 	case !slices.Contains(blockio.Names(), c.IOEngine):
 		return fmt.Errorf("train: i/o engine %q is not known (known: %s)", c.IOEngine, strings.Join(blockio.Names(), ", "))

@@ -14,6 +14,8 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/table"
 )
 
 // LinkEvaluatorOptions configures a [LinkEvaluator].
@@ -129,7 +131,7 @@ func (v *LinkEvaluator) Tiles() int { return len(v.e.tiles) }
 type Embeddings func(ctx context.Context, p store.PartitionID) ([]byte, error)
 
 // residentRows are the embeddings of a macro-batch that holds all partitions, valid as long as it is.
-func residentRows(mb *store.MacroBatch, dim int) Embeddings {
+func residentRows(mb *buffer.MacroBatch, dim int) Embeddings {
 	return func(_ context.Context, id store.PartitionID) ([]byte, error) {
 		for _, p := range mb.Partitions {
 			if p.ID == id {
@@ -142,12 +144,12 @@ func residentRows(mb *store.MacroBatch, dim int) Embeddings {
 
 // TableRows reads embeddings from a table, a partition at a time into one buffer.
 type TableRows struct {
-	t    *store.Table
+	t    *table.Table
 	room *blockio.Slab // nil until used
 }
 
 // NewTableRows reads from t, which must stay open.
-func NewTableRows(t *store.Table) *TableRows { return &TableRows{t: t} }
+func NewTableRows(t *table.Table) *TableRows { return &TableRows{t: t} }
 
 // Bytes returns the memory that reading takes.
 func (r *TableRows) Bytes() int64 {
@@ -194,7 +196,7 @@ func (r *TableRows) Close() error {
 
 // EvaluateLink ranks the edges of lists by the model of t's checkpoint, of the run c. o's Model is c's; its
 // MemoryBytes bound the whole process.
-func EvaluateLink(ctx context.Context, st *store.Store, t *store.Table, c *Checkpointed, o LinkEvaluatorOptions, lists ...string) (_ []LinkMetrics, read int64, err error) {
+func EvaluateLink(ctx context.Context, st *store.Store, t *table.Table, c *Checkpointed, o LinkEvaluatorOptions, lists ...string) (_ []LinkMetrics, read int64, err error) {
 	model, err := c.Config.model(len(st.Manifest().Schema.Relations))
 	if err != nil {
 		return nil, 0, err

@@ -18,6 +18,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 )
@@ -66,7 +67,7 @@ func triples(t *testing.T, nodes, partitions int) (st *store.Store, graph []stor
 			t.Fatal(err)
 		}
 	}
-	it, err := st.MacroBatches(t.Context(), store.MacroOptions{Relations: true})
+	it, err := buffer.Open(t.Context(), st, buffer.Options{Relations: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func triples(t *testing.T, nodes, partitions int) (st *store.Store, graph []stor
 	for p := range st.Manifest().Partitions {
 		all = append(all, store.PartitionID(p))
 	}
-	if err := it.Start(store.Plan{Policy: "memory", Capacity: len(all), Steps: []store.Step{{Resident: all}}}); err != nil {
+	if err := it.Start(buffer.Plan{Policy: "memory", Capacity: len(all), Steps: []buffer.Step{{Resident: all}}}); err != nil {
 		t.Fatal(err)
 	}
 	if !it.Next() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 )
 
 // fullEnv in the environment makes the tests of faults try every operation, as in package store.
@@ -56,7 +57,7 @@ func faultDisk(t *testing.T, c train.LinkConfig) (disk *vfs.MemFS, want []byte) 
 func restarts(t *testing.T, fs vfs.FS, c train.LinkConfig, want []byte, when string) {
 	t.Helper()
 	o := store.Options{FS: fs}
-	r, err := store.VerifyTables(t.Context(), faultDir, o, func(int64) {})
+	r, err := table.Verify(t.Context(), faultDir, o, func(int64) {})
 	if err != nil || len(r.Damage) > 0 {
 		t.Fatalf("%s: damage %v, %v", when, r, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 func TestStanding(t *testing.T) {
@@ -75,13 +75,13 @@ func TestStanding(t *testing.T) {
 }
 
 // linkMacroBatch has partitions 2 and 5 of 3 and 2 nodes, 5 in the lower rows.
-func linkMacroBatch(buckets ...store.Bucket) *store.MacroBatch {
-	return &store.MacroBatch{
-		Step:       store.Step{Buckets: buckets},
-		Partitions: []store.ResidentPartition{{ID: 2, Base: 4, Nodes: 3, First: 20}, {ID: 5, Base: 1, Nodes: 2, First: 50}},
+func linkMacroBatch(buckets ...buffer.BucketID) *buffer.MacroBatch {
+	return &buffer.MacroBatch{
+		Step:       buffer.Step{Buckets: buckets},
+		Partitions: []buffer.ResidentPartition{{ID: 2, Base: 4, Nodes: 3, First: 20}, {ID: 5, Base: 1, Nodes: 2, First: 50}},
 		Rows:       8,
-		In: &store.Adjacency{
-			Spans:     []store.Span{{}, {Begin: 0, End: 3}, {Begin: 5, End: 6}, {}, {Begin: 3, End: 5}, {}, {Begin: 6, End: 9}, {}},
+		In: &buffer.Adjacency{
+			Spans:     []buffer.Span{{}, {Begin: 0, End: 3}, {Begin: 5, End: 6}, {}, {Begin: 3, End: 5}, {}, {Begin: 6, End: 9}, {}},
 			Indices:   []uint32{4, 5, 2, 5, 1, 2, 6, 4, 1},
 			Relations: []uint16{0, 1, 2, 0, 1, 2, 0, 1, 2},
 		},
@@ -96,14 +96,14 @@ func TestExamples(t *testing.T) {
 	all := []edge{{5, 4, 0}, {1, 4, 1}, {6, 6, 0}, {4, 6, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}
 	for _, c := range []struct {
 		name    string
-		buckets []store.Bucket
+		buckets []buffer.BucketID
 		want    []edge
 	}{
-		{"all", []store.Bucket{{Src: 2, Dst: 2}, {Src: 2, Dst: 5}, {Src: 5, Dst: 2}, {Src: 5, Dst: 5}}, all},
-		{"one partition", []store.Bucket{{Src: 2, Dst: 2}}, []edge{{5, 4, 0}, {6, 6, 0}, {4, 6, 1}}},
-		{"between", []store.Bucket{{Src: 5, Dst: 2}, {Src: 2, Dst: 5}}, []edge{{1, 4, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}}},
-		{"one way", []store.Bucket{{Src: 5, Dst: 2}}, []edge{{1, 4, 1}, {1, 6, 2}}},
-		{"the way back", []store.Bucket{{Src: 2, Dst: 5}, {Src: 5, Dst: 5}}, []edge{{4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}},
+		{"all", []buffer.BucketID{{Src: 2, Dst: 2}, {Src: 2, Dst: 5}, {Src: 5, Dst: 2}, {Src: 5, Dst: 5}}, all},
+		{"one partition", []buffer.BucketID{{Src: 2, Dst: 2}}, []edge{{5, 4, 0}, {6, 6, 0}, {4, 6, 1}}},
+		{"between", []buffer.BucketID{{Src: 5, Dst: 2}, {Src: 2, Dst: 5}}, []edge{{1, 4, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}}},
+		{"one way", []buffer.BucketID{{Src: 5, Dst: 2}}, []edge{{1, 4, 1}, {1, 6, 2}}},
+		{"the way back", []buffer.BucketID{{Src: 2, Dst: 5}, {Src: 5, Dst: 5}}, []edge{{4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}},
 		{"none", nil, nil},
 	} {
 		var room []place
@@ -124,7 +124,7 @@ func TestExamples(t *testing.T) {
 // TestLinkSource checks one epoch's batches: every edge once, both questions of
 // each, answers masked among their negatives, rows that lead back to the same nodes.
 func TestLinkSource(t *testing.T) {
-	mb := linkMacroBatch(store.Bucket{Src: 2, Dst: 2}, store.Bucket{Src: 2, Dst: 5}, store.Bucket{Src: 5, Dst: 2}, store.Bucket{Src: 5, Dst: 5})
+	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
 	const relations, count, chunks, size = 3, 7, 2, 4
 	ns, err := negative.New(negative.Config{Count: count, Chunks: chunks, Seed: 1})
 	if err != nil {
@@ -191,10 +191,10 @@ func TestLinkSource(t *testing.T) {
 }
 
 // reversed is the outgoing edges of a graph whose incoming ones are in.
-func reversed(in *store.Adjacency) *store.Adjacency {
-	out := &store.Adjacency{}
+func reversed(in *buffer.Adjacency) *buffer.Adjacency {
+	out := &buffer.Adjacency{}
 	for v := range in.Spans {
-		span := store.Span{Begin: int64(len(out.Indices))}
+		span := buffer.Span{Begin: int64(len(out.Indices))}
 		for dst, s := range in.Spans {
 			for at := s.Begin; at < s.End; at++ {
 				if in.Indices[at] == uint32(v) {
@@ -211,7 +211,7 @@ func reversed(in *store.Adjacency) *store.Adjacency {
 // TestHideBatchEdges: every edge of the batch, and no other, is missing from the neighbourhoods of
 // its ends, both ways, and from their degrees.
 func TestHideBatchEdges(t *testing.T) {
-	mb := linkMacroBatch(store.Bucket{Src: 2, Dst: 2}, store.Bucket{Src: 2, Dst: 5}, store.Bucket{Src: 5, Dst: 2}, store.Bucket{Src: 5, Dst: 5})
+	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
 	mb.Out = reversed(mb.In)
 	const relations, size = 3, 4
 	ns, err := negative.New(negative.Config{Count: 3, Chunks: 2})
@@ -353,7 +353,7 @@ func TestLinkRate(t *testing.T) {
 
 // The degree of a source that GCN divides by is that of resident edges of both directions.
 func TestLinkSourceDegrees(t *testing.T) {
-	mb := linkMacroBatch(store.Bucket{Src: 2, Dst: 2}, store.Bucket{Src: 2, Dst: 5}, store.Bucket{Src: 5, Dst: 2}, store.Bucket{Src: 5, Dst: 5})
+	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
 	mb.Out = reversed(mb.In)
 	want := map[uint32]int32{} // by row
 	for _, p := range mb.Partitions {

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // TablePlanes is how many vectors a table has of a node: the embedding and the optimiser's state, Adagrad's sums of squares or
@@ -65,10 +66,10 @@ func (c *LinkConfig) memory(partitions int) linkMemory {
 	return m
 }
 
-// MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
+// buffer.Options are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
 // partition buffer. c's defaults must be filled in.
-func (c *LinkConfig) MacroOptions(m *store.Manifest) store.MacroOptions {
-	o := store.MacroOptions{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
+func (c *LinkConfig) MacroOptions(m *store.Manifest) buffer.Options {
+	o := buffer.Options{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
 		TableDim: c.Dim, TablePlanes: c.TablePlanes()}
 	if memory := c.memory(len(m.Partitions)); c.MemoryBytes > 0 {
 		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
@@ -88,10 +89,10 @@ func CheckLinkMemory(ctx context.Context, st *store.Store, cfg LinkConfig) error
 // linkPlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
 // section 6: everything in memory if that fits, else the largest buffer; logical partitions so many that four fit
 // in it) and returns the policy, its reasons and the options of its macro-batches.
-func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Policy, why []string, o store.MacroOptions, err error) {
+func linkPlan(ctx context.Context, st *store.Store, cfg *LinkConfig) (_ macro.Policy, why []string, o buffer.Options, err error) {
 	m := st.Manifest()
 	o = cfg.MacroOptions(m)
-	f, err := st.Forecaster(ctx, o)
+	f, err := buffer.OpenForecaster(ctx, st, o)
 	if err != nil {
 		return nil, nil, o, fmt.Errorf("train: plan: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/table"
 )
 
 // tripleStore ingests a small knowledge graph: relation k leads from group g to group g+k.
@@ -96,14 +97,14 @@ func trainLink(ctx context.Context, dir string, o store.Options, c train.LinkCon
 }
 
 // finalState is what a run leaves: all rows with their state, the model, and the metrics that are no times.
-func finalState(t testing.TB, dir, table string, o store.Options) []byte {
+func finalState(t testing.TB, dir, name string, o store.Options) []byte {
 	t.Helper()
 	st, err := store.Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	tab, err := st.OpenTable(t.Context(), store.TableOptions{Name: table})
+	tab, err := table.Open(t.Context(), st, table.Options{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestLinkResumes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				tab, err := st.OpenTable(t.Context(), store.TableOptions{Name: "broken"})
+				tab, err := table.Open(t.Context(), st, table.Options{Name: "broken"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -375,7 +376,7 @@ func TestLinkAdam(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	tab, err := st.OpenTable(t.Context(), store.TableOptions{Name: "embeddings", ReadOnly: true})
+	tab, err := table.Open(t.Context(), st, table.Options{Name: "embeddings", ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,15 @@ import (
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // examples are the edges of a macro-batch that its step trains, those of Step.Buckets, numbered
 // by destination's partition and internal id, whatever slots the partitions lie in. No edge is copied: of every so
 // many it is known where in the adjacency they are, and others are found by walking on from there.
 type examples struct {
-	in         *store.Adjacency
-	partitions []store.ResidentPartition
+	in         *buffer.Adjacency
+	partitions []buffer.ResidentPartition
 	trained    []bool // [source × destination], by position in partitions; nil: all
 	every      uint64 // edges from one place to the next
 	places     []place
@@ -34,7 +35,7 @@ type place struct {
 const placesMax = 1 << 16
 
 // newExamples looks at the edges of mb once and keeps at most so many places, in the room of an earlier step's, which may be nil.
-func newExamples(mb *store.MacroBatch, room []place, most uint64) *examples {
+func newExamples(mb *buffer.MacroBatch, room []place, most uint64) *examples {
 	x := &examples{in: mb.In, partitions: mb.Partitions, places: room[:0]}
 	n, edges := len(mb.Partitions), uint64(0)
 	for _, to := range mb.Partitions {

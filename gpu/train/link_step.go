@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Places of a run's random draws, see [placeShuffle].
@@ -81,7 +82,7 @@ func (t *linkTrainer) close() error {
 // macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, from a
 // place in the step on, and adds to sum. totals.seeds counts queries: two an edge. after is called after each
 // mini-batch with the place of the next one.
-func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, e *embeddings, from batchPlace, sum *totals, after func(batchPlace) error) error {
+func (t *linkTrainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, from batchPlace, sum *totals, after func(batchPlace) error) error {
 	pool, err := negative.NewPool(mb)
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
@@ -131,7 +132,7 @@ func (t *linkTrainer) rate(epoch int, sum *totals) float32 {
 }
 
 // batch takes one optimiser step.
-func (t *linkTrainer) batch(ctx context.Context, mb *store.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *totals) error {
+func (t *linkTrainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *totals) error {
 	q, a, extra := t.queue, t.arena, b.Extra.(*linkExtra)
 	start := time.Now()
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
@@ -184,7 +185,7 @@ func (t *linkTrainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
 
 // graph is a batch's block on the device; nothing without an encoder. A degree
 // counts resident edges of both directions, a self loop twice.
-func (t *linkTrainer) graph(mb *store.MacroBatch, b *mini.Batch) gpu.Graph {
+func (t *linkTrainer) graph(mb *buffer.MacroBatch, b *mini.Batch) gpu.Graph {
 	if len(b.Blocks) == 0 {
 		return gpu.Graph{}
 	}

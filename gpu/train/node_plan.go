@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // historyElem is what the history's rows are stored as: by default float16 where features take 16 bits or fewer, else float32.
@@ -31,10 +32,10 @@ func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
 	return blocks.Float32, nil
 }
 
-// MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
+// buffer.Options are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
 // partition buffer and the history; 0: no bound. c.Features must be filled in.
-func (c *Config) MacroOptions(m *store.Manifest) store.MacroOptions {
-	o := store.MacroOptions{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Labels: true, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
+func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
+	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Labels: true, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
 	if c.Model == "rgcn" {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}
@@ -84,7 +85,7 @@ func (c *Config) HistoryBytes(m *store.Manifest, trained []uint64) func(capacity
 }
 
 // openMacroBatches opens the partition buffer and the plan of a choice, which it fills in in cfg.
-func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice *macro.Choice, o store.MacroOptions) (*store.MacroBatches, macro.Policy, error) {
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice *macro.Choice, o buffer.Options) (*buffer.Buffer, macro.Policy, error) {
 	m := st.Manifest()
 	loose := len(m.Partitions) - len(m.Pinned)
 	cfg.Plan, cfg.Buffer = choice.Policy, choice.Capacity
@@ -95,7 +96,7 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice 
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
-	it, err := st.MacroBatches(ctx, o)
+	it, err := buffer.Open(ctx, st, o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
@@ -104,10 +105,10 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice 
 
 // choosePlan has macro.Choose fill in what cfg leaves open, and returns the options of its macro-batches: their MemoryBytes is
 // without the history's.
-func choosePlan(ctx context.Context, st *store.Store, cfg *Config) (_ macro.Choice, o store.MacroOptions, err error) {
+func choosePlan(ctx context.Context, st *store.Store, cfg *Config) (_ macro.Choice, o buffer.Options, err error) {
 	m := st.Manifest()
 	o = cfg.MacroOptions(m)
-	f, err := st.Forecaster(ctx, o)
+	f, err := buffer.OpenForecaster(ctx, st, o)
 	if err != nil {
 		return macro.Choice{}, o, fmt.Errorf("train: plan: %w", err)
 	}

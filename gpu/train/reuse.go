@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gstore/gstore/sampler/macro"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // passes decides how often each macro-batch is trained (HANOI, thesis section 4.2). A fixed
@@ -18,7 +18,7 @@ type passes struct {
 }
 
 // more reports whether a step gets another pass after done ones, at least one.
-func (p *passes) more(epoch, step int, s *store.Step, done int) bool {
+func (p *passes) more(epoch, step int, s *buffer.Step, done int) bool {
 	switch {
 	case done == 0:
 		return true
@@ -48,7 +48,7 @@ func checkPasses(replay [][]int, epochs int) error {
 }
 
 // begin starts an epoch.
-func (p *passes) begin(epoch int, plan *store.Plan) error {
+func (p *passes) begin(epoch int, plan *buffer.Plan) error {
 	p.taken = nil
 	if p.replay != nil && len(p.replay[epoch]) != len(plan.Steps) {
 		return fmt.Errorf("train: epoch %d: passes of %d steps are recorded, the plan has %d: the record is of another store, seed or memory budget", epoch+1, len(p.replay[epoch]), len(plan.Steps))
@@ -57,7 +57,7 @@ func (p *passes) begin(epoch int, plan *store.Plan) error {
 }
 
 // done records a step's passes.
-func (p *passes) done(s *store.Step, n int) {
+func (p *passes) done(s *buffer.Step, n int) {
 	if s.WhilePending {
 		p.taken = append(p.taken, n)
 	}

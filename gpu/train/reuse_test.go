@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/sampler/macro"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // reuseRun trains three epochs in memory with steps whose passes are open, the next
@@ -53,7 +53,7 @@ func TestReuseRecordRefused(t *testing.T) {
 		}
 	}
 	p := passes{replay: [][]int{{1, 2}}}
-	if err := p.begin(0, &store.Plan{Steps: make([]store.Step, 3)}); err == nil {
+	if err := p.begin(0, &buffer.Plan{Steps: make([]buffer.Step, 3)}); err == nil {
 		t.Error("a record of 2 steps for a plan of 3: not refused")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Epoch is what happened in one epoch. Accuracies are in [0, 1].
@@ -80,21 +81,21 @@ type Hooks struct {
 	// next one that come next.
 	Checkpoint func(epochs, step, batch int)
 	// Macro is called after each epoch's training with what the partition buffer measured.
-	Macro func(store.MacroStats)
+	Macro func(buffer.Stats)
 }
 
 // macroBatches is the part of the store's iterator that training uses.
 type macroBatches interface {
-	StartAt(plan store.Plan, first int) error
+	StartAt(plan buffer.Plan, first int) error
 	Next() bool
 	// NextReady reports whether Next would return without waiting.
 	NextReady() bool
-	MacroBatch() *store.MacroBatch
+	MacroBatch() *buffer.MacroBatch
 	Err() error
 	// Announce tells the next epoch's plan, so that its first steps are read early.
-	Announce(plan store.Plan) error
-	PredictBytes(plan store.Plan) int64
-	Stats() store.MacroStats
+	Announce(plan buffer.Plan) error
+	PredictBytes(plan buffer.Plan) int64
+	Stats() buffer.Stats
 }
 
 // session trains one model. The parts belong to its maker.
@@ -102,7 +103,7 @@ type session struct {
 	cfg     *Config
 	hooks   Hooks
 	version uint64 // of the store
-	plan    func(epoch int) store.Plan
+	plan    func(epoch int) buffer.Plan
 	it      macroBatches
 	eval    *Evaluator
 	t       *trainer
@@ -248,7 +249,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 
 // refreshHistory fills the history for epoch e, counted from 0, unless the
 // validation before did. It returns the bytes read for it.
-func (s *session) refreshHistory(ctx context.Context, e int, plan store.Plan) (int64, error) {
+func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (int64, error) {
 	h := s.t.history
 	if h == nil || s.known == e+1 {
 		return 0, nil

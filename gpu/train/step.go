@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Places of a run's random draws (see keyed): what shuffles seeds and masks states.
@@ -115,7 +116,7 @@ func (t *trainer) close() error {
 
 // macroBatch trains the examples of one macro-batch, as many passes as p says, from a place in the step on, and adds
 // to sum. after is called after each mini-batch with the place of the next one.
-func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatch, p *passes, from batchPlace, sum *totals, after func(batchPlace) error) error {
+func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, p *passes, from batchPlace, sum *totals, after func(batchPlace) error) error {
 	tables, release, err := t.tables(mb)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *store.MacroBatc
 }
 
 // featureBytes is what the features of a macro-batch's nodes take.
-func featureBytes(mb *store.MacroBatch) (n int64) {
+func featureBytes(mb *buffer.MacroBatch) (n int64) {
 	row := int64(0)
 	for _, c := range mb.Features {
 		row += int64(c.Dim * c.Type.Size())
@@ -171,7 +172,7 @@ func featureBytes(mb *store.MacroBatch) (n int64) {
 
 // neighbours is what mini-batches are sampled from: a directed graph of relations in
 // both directions, anything else along its edges.
-func (t *trainer) neighbours(mb *store.MacroBatch) mini.Graph {
+func (t *trainer) neighbours(mb *buffer.MacroBatch) mini.Graph {
 	if t.model.Config().Relations > t.relations {
 		return mini.Graph{In: mb.In, Out: mb.Out, Relations: t.relations}
 	}
@@ -179,7 +180,7 @@ func (t *trainer) neighbours(mb *store.MacroBatch) mini.Graph {
 }
 
 // tables maps a macro-batch's feature columns into the device.
-func (t *trainer) tables(mb *store.MacroBatch) (tables []gpu.Tensor, release func(), err error) {
+func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release func(), err error) {
 	var mems []gpu.Memory
 	release = func() {
 		for _, m := range mems {
@@ -212,7 +213,7 @@ func (t *trainer) tables(mb *store.MacroBatch) (tables []gpu.Tensor, release fun
 }
 
 // batch takes one optimiser step.
-func (t *trainer) batch(ctx context.Context, mb *store.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *totals) error {
+func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *totals) error {
 	q, a := t.queue, t.arena
 	start := time.Now()
 	t.labels = t.labels[:0]
@@ -265,7 +266,7 @@ func budgetError(err error) error {
 
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
 // that feed the first. Layers that read a node alone have a graph without edges.
-func (t *trainer) blocks(mb *store.MacroBatch, b *mini.Batch) (input []uint32) {
+func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) {
 	q, a := t.queue, t.arena
 	blocks, input := b.Blocks, b.Input
 	if t.model.Hops() == 0 {

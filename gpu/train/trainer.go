@@ -5,7 +5,7 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Trainer trains a model on macro-batches that its caller brings, for those who
@@ -30,12 +30,12 @@ func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int
 }
 
 // MacroBatch trains all seeds of mb, as often as its step says; where that is open, once.
-func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *store.MacroBatch) error {
+func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch) error {
 	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, batchPlace{}, &r.sum, func(batchPlace) error { return nil })
 }
 
 // Step takes one optimiser step on a batch of mb that was sampled elsewhere.
-func (r *Trainer) Step(ctx context.Context, mb *store.MacroBatch, b *mini.Batch) error {
+func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch) error {
 	tables, release, err := r.t.tables(mb)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Package macro plans an epoch: which partitions are in memory when, and what
 // is trained while they are. It is stage one of multistage sampling.
 //
-// A [Policy] turns an epoch's number into a [store.Plan]. Plans are pure
+// A [Policy] turns an epoch's number into a [buffer.Plan]. Plans are pure
 // functions of the [Config] and the epoch; nothing here touches a store or a
 // clock, so that a plan can be shown, costed ([Cost]) and judged ([Bias])
 // before anything is read, and made again after a crash.

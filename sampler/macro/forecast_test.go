@@ -6,6 +6,7 @@ import (
 
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -18,8 +19,8 @@ func TestForecast(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	o := store.MacroOptions{Features: []string{"x"}, Labels: true}
-	f, err := s.Forecaster(t.Context(), o)
+	o := buffer.Options{Features: []string{"x"}, Labels: true}
+	f, err := buffer.OpenForecaster(t.Context(), s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,16 +37,16 @@ func TestForecast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plans := []store.Plan{policy.Epoch(0), policy.Epoch(1), policy.Epoch(2)}
-		buffer, epochs, err := f.Epochs(cfg.Capacity, 0, least, plans...)
-		if err != nil || buffer != least {
-			t.Fatalf("%s: buffer of %d bytes within %d: %v", cfg.Policy, buffer, least, err)
+		plans := []buffer.Plan{policy.Epoch(0), policy.Epoch(1), policy.Epoch(2)}
+		bytes, epochs, err := f.Epochs(cfg.Capacity, 0, least, plans...)
+		if err != nil || bytes != least {
+			t.Fatalf("%s: buffer of %d bytes within %d: %v", cfg.Policy, bytes, least, err)
 		}
 		if _, _, err := f.Epochs(cfg.Capacity, 0, least-1, plans...); !errors.Is(err, store.ErrBudget) {
 			t.Errorf("%s: a byte less than the least: %v, want ErrBudget", cfg.Policy, err)
 		}
 		o.Capacity, o.MemoryBytes = cfg.Capacity, least
-		it, err := s.MacroBatches(t.Context(), o)
+		it, err := buffer.Open(t.Context(), s, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +88,8 @@ func TestChooseAgreesWithStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	o := store.MacroOptions{Features: []string{"x"}, Labels: true}
-	f, err := s.Forecaster(t.Context(), o)
+	o := buffer.Options{Features: []string{"x"}, Labels: true}
+	f, err := buffer.OpenForecaster(t.Context(), s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestChooseAgreesWithStore(t *testing.T) {
 	seen := map[int]bool{}
 	for budget := all / 20; budget <= all+all/10; budget += all / 20 {
 		o.MemoryBytes = budget
-		want, wantErr := s.MaxCapacity(t.Context(), o)
+		want, wantErr := buffer.MaxCapacity(t.Context(), s, o)
 		c, err := macro.Choose(macro.Tuning{Config: macro.Config{Partitions: 9}, MemoryBytes: budget, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes})
 		if errors.Is(err, store.ErrBudget) != errors.Is(wantErr, store.ErrBudget) {
 			t.Fatalf("budget %d: %v, the store says %v", budget, err, wantErr)

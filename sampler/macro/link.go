@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // logicalAtOnce is how many logical partitions comet keeps in the buffer by default, where MariusGNN (section 6) keeps
@@ -41,7 +42,7 @@ func (p *policy) logical(atLeast, atOnce int) (groups, room int, err error) {
 // grouped at random into logical ones; logical ones are swapped one at a time,
 // greedily, until every pair has met; and every edge bucket is trained in a
 // random one of the steps where both its partitions are resident.
-func comet(p *policy, r *keyed.Rand) []store.Step {
+func comet(p *policy, r *keyed.Rand) []buffer.Step {
 	groups, room, err := p.logical(2, logicalAtOnce)
 	if err != nil {
 		return nil // New has checked
@@ -56,7 +57,7 @@ func comet(p *policy, r *keyed.Rand) []store.Step {
 		}
 	}
 	sets := bestCover(groups, room, p.Order, r)
-	steps := make([]store.Step, len(sets))
+	steps := make([]buffer.Step, len(sets))
 	met := make([][]int32, groups*groups) // steps in which two groups are resident, at [smaller*groups+larger]
 	for s, set := range sets {
 		for _, g := range set {
@@ -69,25 +70,25 @@ func comet(p *policy, r *keyed.Rand) []store.Step {
 		}
 		slices.Sort(steps[s].Resident)
 	}
-	assign := func(r *keyed.Rand, f func(step int32, b store.Bucket)) {
+	assign := func(r *keyed.Rand, f func(step int32, b buffer.BucketID)) {
 		for _, i := range p.loose {
 			for _, j := range p.loose {
 				if p.stored(i, j) {
 					g, h := groupOf[i], groupOf[j]
 					w := met[min(g, h)*groups+max(g, h)]
-					f(w[r.Below(uint64(len(w)))], store.Bucket{Src: i, Dst: j})
+					f(w[r.Below(uint64(len(w)))], buffer.BucketID{Src: i, Dst: j})
 				}
 			}
 		}
 	}
 	// The same draws twice: first to count, so that p² buckets are allocated once.
 	count, twin := make([]int, len(steps)), *r
-	assign(&twin, func(step int32, _ store.Bucket) { count[step]++ })
+	assign(&twin, func(step int32, _ buffer.BucketID) { count[step]++ })
 	buckets := p.buckets()
 	for i, n := range count {
 		steps[i].Buckets, buckets = buckets[:0:n], buckets[n:]
 	}
-	assign(r, func(step int32, b store.Bucket) { steps[step].Buckets = append(steps[step].Buckets, b) })
+	assign(r, func(step int32, b buffer.BucketID) { steps[step].Buckets = append(steps[step].Buckets, b) })
 	return steps
 }
 
@@ -127,12 +128,12 @@ func bestCover(n, room int, o Order, r *keyed.Rand) [][]int {
 func PlanBytes(partitions int) int64 { return 8 * int64(partitions) * int64(partitions) }
 
 // buckets returns room for all buckets of the store.
-func (p *policy) buckets() []store.Bucket {
+func (p *policy) buckets() []buffer.BucketID {
 	n := p.Partitions
 	if p.Undirected {
-		return make([]store.Bucket, n*(n+1)/2)
+		return make([]buffer.BucketID, n*(n+1)/2)
 	}
-	return make([]store.Bucket, n*n)
+	return make([]buffer.BucketID, n*n)
 }
 
 // cover returns sets of room out of n elements, neighbours differing in one
@@ -256,22 +257,22 @@ func choose(best [][2]int, set, left []int, gain int, o Order, r *keyed.Rand) [2
 // met all are replaced. A bucket is trained as soon as both partitions are in
 // memory, so that a step's examples share the partition that came last.
 // Partitions' roles are drawn anew each epoch.
-func beta(p *policy, r *keyed.Rand) []store.Step {
+func beta(p *policy, r *keyed.Rand) []buffer.Step {
 	order := p.shuffled(r)
 	c := p.Capacity
-	buffer, disk := order[:c:c], order[c:]
-	var steps []store.Step
+	resident, disk := order[:c:c], order[c:]
+	var steps []buffer.Step
 	done := make([]uint64, (p.Partitions*p.Partitions+63)/64) // a bit a bucket
 	left := p.buckets()
 	emit := func() {
-		s := store.Step{Resident: p.with(buffer)}
+		s := buffer.Step{Resident: p.with(resident)}
 		n := 0
 		for _, i := range s.Resident {
 			for _, j := range s.Resident {
 				at := int(i)*p.Partitions + int(j)
 				if bit := uint64(1) << (at % 64); p.stored(i, j) && done[at/64]&bit == 0 {
 					done[at/64] |= bit
-					left[n] = store.Bucket{Src: i, Dst: j}
+					left[n] = buffer.BucketID{Src: i, Dst: j}
 					n++
 				}
 			}
@@ -282,14 +283,14 @@ func beta(p *policy, r *keyed.Rand) []store.Step {
 	emit()
 	for len(disk) > 0 {
 		for i := range disk {
-			buffer[c-1], disk[i] = disk[i], buffer[c-1]
+			resident[c-1], disk[i] = disk[i], resident[c-1]
 			emit()
 		}
 		n := min(c-1, len(disk))
 		// The partition that left the last place first lies in disk[0]; it has
 		// met the fixed ones, as all in disk have, but not the others there.
 		for i := range n {
-			buffer[i] = disk[i]
+			resident[i] = disk[i]
 			emit()
 		}
 		disk = disk[n:]

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Bias returns a plan's Edge Permutation Bias (MariusGNN section 6), 0 ≤ B ≤ 1:
@@ -13,14 +14,14 @@ import (
 // largest such difference. B = z means that z+a of one node's edges were trained before a of
 // another's. As in the paper degrees are taken as uniform, so that a node's tally is its
 // partition's. It is 0 for node tasks and for a single step.
-func Bias(plan store.Plan, partitions int) float64 {
-	return BiasOf(plan, partitions, func(store.Bucket) float64 { return 1 })
+func Bias(plan buffer.Plan, partitions int) float64 {
+	return BiasOf(plan, partitions, func(buffer.BucketID) float64 { return 1 })
 }
 
 // BiasOf is [Bias] with the buckets' true weights, such as their numbers of
 // edges: a partition's tally is the share of all edge ends in it that were trained.
 // Partitions without edges are left out.
-func BiasOf(plan store.Plan, partitions int, weight func(store.Bucket) float64) float64 {
+func BiasOf(plan buffer.Plan, partitions int, weight func(buffer.BucketID) float64) float64 {
 	total := make([]float64, partitions)
 	canonical := true // no bucket below the diagonal: an undirected store
 	for _, s := range plan.Steps {
@@ -28,7 +29,7 @@ func BiasOf(plan store.Plan, partitions int, weight func(store.Bucket) float64) 
 			canonical = canonical && b.Src <= b.Dst
 		}
 	}
-	add := func(tally []float64, b store.Bucket) {
+	add := func(tally []float64, b buffer.BucketID) {
 		w := weight(b)
 		tally[b.Src] += w
 		// A canonical (i,i) holds each inner edge once, as (i,j) holds each edge
@@ -82,10 +83,10 @@ type Costs struct {
 }
 
 // Cost adds up a plan of a store with the given number of partitions.
-func Cost(plan store.Plan, partitions int, z Sizes) Costs {
+func Cost(plan buffer.Plan, partitions int, z Sizes) Costs {
 	c := Costs{Steps: len(plan.Steps), Bias: Bias(plan, partitions)}
 	if z.Edges != nil {
-		c.Bias = BiasOf(plan, partitions, func(b store.Bucket) float64 { return float64(z.Edges(int(b.Src), int(b.Dst))) })
+		c.Bias = BiasOf(plan, partitions, func(b buffer.BucketID) float64 { return float64(z.Edges(int(b.Src), int(b.Dst))) })
 	}
 	loose := partitions - len(plan.Pinned)
 	var before []store.PartitionID

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // hanoi pins the hubs, shuffles the other partitions and takes Capacity of
@@ -14,11 +15,11 @@ import (
 // and each is filled up with random partitions of the step before it, untrained: seeds
 // lose no more neighbours in one step than in another, every step has about as
 // much to read as to train, and nothing more is read.
-func hanoi(p *policy, r *keyed.Rand) []store.Step {
+func hanoi(p *policy, r *keyed.Rand) []buffer.Step {
 	order := p.shuffled(r)
 	b := max(1, p.Capacity)
 	n := max(1, (len(order)+b-1)/b)
-	steps := make([]store.Step, n)
+	steps := make([]buffer.Step, n)
 	first := min(b, len(order))
 	rest := len(order) - first
 	var resident []store.PartitionID
@@ -52,8 +53,8 @@ func hanoi(p *policy, r *keyed.Rand) []store.Step {
 // trainNodes is MariusGNN's policy when training nodes fit (section 5.2): they
 // are pinned, random other partitions fill the buffer for the whole epoch, and
 // everything is trained in the one step. Only what changes between epochs is read.
-func trainNodes(p *policy, r *keyed.Rand) []store.Step {
-	return []store.Step{{Resident: p.with(p.shuffled(r)[:p.Capacity]), Train: slices.Clone(p.trained())}}
+func trainNodes(p *policy, r *keyed.Rand) []buffer.Step {
+	return []buffer.Step{{Resident: p.with(p.shuffled(r)[:p.Capacity]), Train: slices.Clone(p.trained())}}
 }
 
 // trained lists the partitions that hold training nodes: the pinned ones, or
@@ -69,7 +70,7 @@ func (p *policy) trained() []store.PartitionID {
 // a random logical partition in memory makes room for a random one not seen yet, until
 // all were in memory. Each partition is trained in a random one of the steps
 // where it is resident; a pinned one in any.
-func rotate(p *policy, r *keyed.Rand) []store.Step {
+func rotate(p *policy, r *keyed.Rand) []buffer.Step {
 	groups, room, err := p.logical(1, 1)
 	if err != nil { // Capacity ≥ 1 always has room for one group
 		groups, room = len(p.loose), p.Capacity
@@ -80,7 +81,7 @@ func rotate(p *policy, r *keyed.Rand) []store.Step {
 	for i := range in {
 		in[i] = i
 	}
-	var steps []store.Step
+	var steps []buffer.Step
 	where := make([][]int, groups) // steps in which a group is resident
 	for next := room; ; next++ {
 		var resident []store.PartitionID
@@ -88,7 +89,7 @@ func rotate(p *policy, r *keyed.Rand) []store.Step {
 			resident = append(resident, group(g)...)
 			where[g] = append(where[g], len(steps))
 		}
-		steps = append(steps, store.Step{Resident: p.with(resident)})
+		steps = append(steps, buffer.Step{Resident: p.with(resident)})
 		if next == groups {
 			break
 		}

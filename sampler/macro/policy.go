@@ -7,12 +7,13 @@ import (
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // ErrPlan marks a Config for which no plan exists; the message says what would do.
 var ErrPlan = errors.New("no such plan")
 
-// Names of the policies, as in flags and in [store.Plan].Policy.
+// Names of the policies, as in flags and in [buffer.Plan].Policy.
 const (
 	Memory     = "memory"
 	Hanoi      = "hanoi"
@@ -95,14 +96,14 @@ type Policy interface {
 	Name() string
 	// Epoch returns the plan of an epoch, 0 ≤ epoch: a pure function, the
 	// caller's to keep.
-	Epoch(epoch int) store.Plan
+	Epoch(epoch int) buffer.Plan
 }
 
 // policy is a validated Config with what follows from it.
 type policy struct {
 	Config
 	loose []store.PartitionID // partitions that are not pinned, ascending
-	steps func(p *policy, r *keyed.Rand) []store.Step
+	steps func(p *policy, r *keyed.Rand) []buffer.Step
 }
 
 // New validates cfg and returns its policy; errors are [ErrPlan].
@@ -188,27 +189,27 @@ func (p *policy) choose() error {
 func (p *policy) Name() string { return p.Policy }
 
 // Epoch returns the epoch's plan.
-func (p *policy) Epoch(epoch int) store.Plan {
+func (p *policy) Epoch(epoch int) buffer.Plan {
 	r := keyed.New(p.Seed).With(uint64(epoch)).Rand(0)
-	return store.Plan{Policy: p.Policy, Pinned: slices.Clone(p.Pinned), Capacity: p.Capacity, Steps: p.steps(p, &r)}
+	return buffer.Plan{Policy: p.Policy, Pinned: slices.Clone(p.Pinned), Capacity: p.Capacity, Steps: p.steps(p, &r)}
 }
 
 // everything is plan memory, and any other whose partitions all fit.
-func everything(p *policy, _ *keyed.Rand) []store.Step {
-	s := store.Step{Resident: p.with(p.loose)}
+func everything(p *policy, _ *keyed.Rand) []buffer.Step {
+	s := buffer.Step{Resident: p.with(p.loose)}
 	if p.Link {
 		s.Buckets = p.buckets()[:0]
 		for _, i := range s.Resident {
 			for _, j := range s.Resident {
 				if p.stored(i, j) {
-					s.Buckets = append(s.Buckets, store.Bucket{Src: i, Dst: j})
+					s.Buckets = append(s.Buckets, buffer.BucketID{Src: i, Dst: j})
 				}
 			}
 		}
 	} else {
 		s.Train = slices.Clone(s.Resident)
 	}
-	return []store.Step{s}
+	return []buffer.Step{s}
 }
 
 // stored reports whether bucket (i,j) may have edges.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // drawConfig draws any valid configuration.
@@ -73,7 +74,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-func checkPlan(t *rapid.T, cfg Config, plan store.Plan) {
+func checkPlan(t *rapid.T, cfg Config, plan buffer.Plan) {
 	pinned := slices.Clone(cfg.Pinned)
 	slices.Sort(pinned)
 	capacity := cfg.Capacity
@@ -81,7 +82,7 @@ func checkPlan(t *rapid.T, cfg Config, plan store.Plan) {
 		capacity = cfg.Partitions
 	}
 	trained := make([]int, cfg.Partitions)
-	met := map[store.Bucket]int{}
+	met := map[buffer.BucketID]int{}
 	ever := map[store.PartitionID]bool{}
 	for k, s := range plan.Steps {
 		if !slices.IsSorted(s.Resident) || len(slices.Compact(slices.Clone(s.Resident))) != len(s.Resident) {
@@ -202,12 +203,12 @@ func TestBucketsAreDeferred(t *testing.T) {
 		place, choices, together, pairs := 0., 0., 0., 0.
 		for epoch := range epochs {
 			plan := p.Epoch(epoch)
-			steps := map[store.Bucket][]int{} // where both are resident
-			at := map[store.Bucket]int{}
+			steps := map[buffer.BucketID][]int{} // where both are resident
+			at := map[buffer.BucketID]int{}
 			for k, s := range plan.Steps {
 				for _, i := range s.Resident {
 					for _, j := range s.Resident {
-						b := store.Bucket{Src: i, Dst: j}
+						b := buffer.BucketID{Src: i, Dst: j}
 						steps[b] = append(steps[b], k)
 					}
 				}
@@ -224,7 +225,7 @@ func TestBucketsAreDeferred(t *testing.T) {
 				choices++
 				if b.Src < b.Dst {
 					pairs += 1 / float64(n)
-					if at[store.Bucket{Src: b.Dst, Dst: b.Src}] == k {
+					if at[buffer.BucketID{Src: b.Dst, Dst: b.Src}] == k {
 						together++
 					}
 				}
@@ -291,7 +292,7 @@ func TestRotationEvictsAny(t *testing.T) {
 		steps := p.Epoch(epoch).Steps
 		stays := 0
 		for _, part := range steps[0].Resident {
-			if !slices.ContainsFunc(steps, func(s store.Step) bool { return !slices.Contains(s.Resident, part) }) {
+			if !slices.ContainsFunc(steps, func(s buffer.Step) bool { return !slices.Contains(s.Resident, part) }) {
 				stays++
 			}
 		}
@@ -343,7 +344,7 @@ func uniform(p int, write bool) Sizes {
 
 // A plan worked by hand: three partitions, two at a time.
 func TestCostAndBiasByHand(t *testing.T) {
-	plan := store.Plan{Policy: Beta, Capacity: 2, Steps: []store.Step{
+	plan := buffer.Plan{Policy: Beta, Capacity: 2, Steps: []buffer.Step{
 		{Resident: []store.PartitionID{0, 1}, Buckets: buckets(0, 0, 0, 1, 1, 0, 1, 1)},
 		{Resident: []store.PartitionID{0, 2}, Buckets: buckets(0, 2, 2, 0, 2, 2)},
 		{Resident: []store.PartitionID{1, 2}, Buckets: buckets(1, 2, 2, 1)},
@@ -355,7 +356,7 @@ func TestCostAndBiasByHand(t *testing.T) {
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if b := BiasOf(plan, 3, func(b store.Bucket) float64 {
+	if b := BiasOf(plan, 3, func(b buffer.BucketID) float64 {
 		if b.Src == 2 || b.Dst == 2 {
 			return 0
 		}
@@ -363,7 +364,7 @@ func TestCostAndBiasByHand(t *testing.T) {
 	}); b != 0 {
 		t.Errorf("bias without partition 2's edges is %v, want 0: the others are trained in step 0", b)
 	}
-	undirected := store.Plan{Steps: []store.Step{
+	undirected := buffer.Plan{Steps: []buffer.Step{
 		{Buckets: buckets(0, 0, 0, 1)}, {Buckets: buckets(1, 1)},
 	}}
 	if b := Bias(undirected, 2); b != .5 {
@@ -372,10 +373,10 @@ func TestCostAndBiasByHand(t *testing.T) {
 }
 
 // buckets makes (src, dst) pairs.
-func buckets(ends ...store.PartitionID) []store.Bucket {
-	var s []store.Bucket
+func buckets(ends ...store.PartitionID) []buffer.BucketID {
+	var s []buffer.BucketID
 	for i := 0; i < len(ends); i += 2 {
-		s = append(s, store.Bucket{Src: ends[i], Dst: ends[i+1]})
+		s = append(s, buffer.BucketID{Src: ends[i], Dst: ends[i+1]})
 	}
 	return s
 }

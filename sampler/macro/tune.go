@@ -16,10 +16,10 @@ type Tuning struct {
 	MemoryBytes int64
 	// LeastBytes returns the smallest budget with which capacity partitions can
 	// be resident beside the pinned ones; 0 means all. It grows with capacity.
-	// [store.Forecaster.LeastBytes] is one.
+	// [buffer.Forecaster.LeastBytes] is one.
 	LeastBytes func(capacity int) (int64, error)
 	// DoubleBytes is the same with room to read the next step meanwhile
-	// ([store.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits, but where an epoch
+	// ([buffer.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits, but where an epoch
 	// is one step (trainnodes beside pinned training nodes). nil: LeastBytes.
 	DoubleBytes func(capacity, swap int) (int64, error)
 	// HistoryBytes is what a run holds beside the buffer with capacity partitions resident, out of the same MemoryBytes; 0 means

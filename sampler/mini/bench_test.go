@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/sampler/keyed"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // The graph of docs/limits.md, "Neighbour sampling": R-MAT (.57, .19, .19, .05),
@@ -15,7 +15,7 @@ const (
 	rmatEdges = 30_000_000
 )
 
-var rmat = sync.OnceValue(func() *store.Adjacency {
+var rmat = sync.OnceValue(func() *buffer.Adjacency {
 	const levels = 21
 	edge := func(e uint64, perm *keyed.Permutation) (src, dst uint32) {
 		r := keyed.New(1).Rand(e)
@@ -51,14 +51,14 @@ var rmat = sync.OnceValue(func() *store.Adjacency {
 		})
 	}
 	wg.Wait()
-	a := &store.Adjacency{Spans: make([]store.Span, rmatNodes), Indices: make([]uint32, rmatEdges)}
+	a := &buffer.Adjacency{Spans: make([]buffer.Span, rmatNodes), Indices: make([]uint32, rmatEdges)}
 	for _, d := range dst {
 		a.Spans[d].End++
 	}
 	var at int64
 	for i := range a.Spans {
 		n := a.Spans[i].End
-		a.Spans[i] = store.Span{Begin: at, End: at}
+		a.Spans[i] = buffer.Span{Begin: at, End: at}
 		at += n
 	}
 	for e, d := range dst {

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/sampler/keyed"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // reference is neighbour sampling written plainly: one node at a time, Go maps
@@ -25,7 +25,7 @@ func reference(cfg Config, key Key, g Graph, seeds []uint32) Batch {
 			v := b.Input[i]
 			r := place.Rand(uint64(i))
 			degree := g.In.Degree(v)
-			edges := func(a *store.Adjacency, fanout int, relationsFrom int) {
+			edges := func(a *buffer.Adjacency, fanout int, relationsFrom int) {
 				for _, p := range floyd(&r, int(a.Degree(v)), fanout) {
 					k := a.Spans[v].Begin + int64(p)
 					src := a.Indices[k]

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/gstore/gstore/sampler/keyed"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // All as a fanout takes every neighbour.
@@ -47,8 +47,8 @@ func (c *Config) Validate() error {
 // Graph is what neighbours are drawn from. With both directions a node's
 // sampled edges are those of In followed by those of Out.
 type Graph struct {
-	In  *store.Adjacency
-	Out *store.Adjacency // nil: incoming neighbours only
+	In  *buffer.Adjacency
+	Out *buffer.Adjacency // nil: incoming neighbours only
 	// Relations is the number of relations: an edge of Out has its relation
 	// plus Relations in [Block.Relations], the id of the inverse relation.
 	Relations int
@@ -77,8 +77,8 @@ type Sampler struct {
 	cfg   Config
 	run   keyed.Key
 	table Table
-	in    []store.Span // of the chunk's destinations
-	out   []store.Span
+	in    []buffer.Span // of the chunk's destinations
+	out   []buffer.Span
 	pos   []int64 // picked edge positions; of Graph.Out: their complement
 	large []int64 // pickLarge's
 }
@@ -91,8 +91,8 @@ func New(cfg Config) (*Sampler, error) {
 	return &Sampler{
 		cfg: cfg,
 		run: keyed.New(cfg.Seed),
-		in:  make([]store.Span, chunkNodes),
-		out: make([]store.Span, chunkNodes),
+		in:  make([]buffer.Span, chunkNodes),
+		out: make([]buffer.Span, chunkNodes),
 	}, nil
 }
 
@@ -244,7 +244,7 @@ func (s *Sampler) picks(place keyed.Key, lo, hi, fanIn, fanOut, edges int) {
 }
 
 // pickSpan writes the positions taken from one span and returns the rest of pos.
-func (s *Sampler) pickSpan(r *keyed.Rand, span store.Span, fanout int, pos []int64) []int64 {
+func (s *Sampler) pickSpan(r *keyed.Rand, span buffer.Span, fanout int, pos []int64) []int64 {
 	d := span.End - span.Begin
 	if fanout == All || d <= int64(fanout) {
 		for j := range pos[:d] {
@@ -294,7 +294,7 @@ func (s *Sampler) gather(g Graph, blk *Block, from int) {
 }
 
 // copyAll is stages two and three when every neighbour is taken: whole runs are copied.
-func (s *Sampler) copyAll(a *store.Adjacency, blk *Block, from, n int) {
+func (s *Sampler) copyAll(a *buffer.Adjacency, blk *Block, from, n int) {
 	dst := asRows(blk.Indices[from:])
 	for _, span := range s.in[:n] {
 		dst = dst[copy(dst, a.Indices[span.Begin:span.End]):]

@@ -9,19 +9,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gstore/gstore/sampler/keyed"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // adjacency builds an Adjacency of n rows from (row, neighbour) pairs, each
 // list in the pairs' order; relation of edge k: k modulo relations, if any.
-func adjacency(n int, pairs [][2]uint32, relations int) *store.Adjacency {
+func adjacency(n int, pairs [][2]uint32, relations int) *buffer.Adjacency {
 	lists := make([][]uint32, n)
 	for _, p := range pairs {
 		lists[p[0]] = append(lists[p[0]], p[1])
 	}
-	a := &store.Adjacency{Spans: make([]store.Span, n)}
+	a := &buffer.Adjacency{Spans: make([]buffer.Span, n)}
 	for v, l := range lists {
-		a.Spans[v] = store.Span{Begin: int64(len(a.Indices)), End: int64(len(a.Indices) + len(l))}
+		a.Spans[v] = buffer.Span{Begin: int64(len(a.Indices)), End: int64(len(a.Indices) + len(l))}
 		a.Indices = append(a.Indices, l...)
 	}
 	if relations > 0 {
@@ -352,7 +352,7 @@ func TestNoFanouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := Graph{In: &store.Adjacency{Spans: make([]store.Span, 5)}}
+	g := Graph{In: &buffer.Adjacency{Spans: make([]buffer.Span, 5)}}
 	b := Batch{Input: []uint32{9}, Blocks: make([]Block, 2)}
 	if err := s.Sample(Key{Batch: 3}, g, []uint32{4, 1}, &b); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // ErrNoNodes says that a macro-batch has no nodes to draw from.
@@ -105,7 +105,7 @@ func (s *Sampler) Sample(dst []uint32, pool *Pool, key mini.Key, side Side) []ui
 // Pool is what negatives of one macro-batch are drawn from. It refers to the
 // macro-batch's memory and is valid as long; it is safe for concurrent use.
 type Pool struct {
-	partitions []store.ResidentPartition
+	partitions []buffer.ResidentPartition
 	before     []uint64 // nodes of the partitions before each; the last entry is their sum
 	// Ends of edges: a uniformly random one is a node in proportion to its degree.
 	// In.Indices are edges' sources; Out.Indices, if there, their destinations.
@@ -114,7 +114,7 @@ type Pool struct {
 
 // NewPool prepares drawing from the nodes of mb. By degree means by the number of resident
 // edges that leave a node, and with mb.Out of edges either way.
-func NewPool(mb *store.MacroBatch) (*Pool, error) {
+func NewPool(mb *buffer.MacroBatch) (*Pool, error) {
 	p := &Pool{partitions: mb.Partitions, before: make([]uint64, 1, len(mb.Partitions)+1)}
 	for _, part := range mb.Partitions {
 		p.before = append(p.before, p.before[len(p.before)-1]+uint64(part.Nodes))
@@ -122,7 +122,7 @@ func NewPool(mb *store.MacroBatch) (*Pool, error) {
 	if p.before[len(p.before)-1] == 0 {
 		return nil, fmt.Errorf("%w: %d partitions are resident, all of them empty", ErrNoNodes, len(mb.Partitions))
 	}
-	for _, a := range []*store.Adjacency{mb.In, mb.Out} {
+	for _, a := range []*buffer.Adjacency{mb.In, mb.Out} {
 		if a == nil {
 			continue
 		}
@@ -135,7 +135,7 @@ func NewPool(mb *store.MacroBatch) (*Pool, error) {
 
 // edges returns how many entries of a.Indices are edges: spans fill a prefix
 // of it without gaps, and what lies beyond is room for larger steps.
-func edges(a *store.Adjacency, partitions []store.ResidentPartition) int64 {
+func edges(a *buffer.Adjacency, partitions []buffer.ResidentPartition) int64 {
 	end := int64(0)
 	for _, p := range partitions {
 		for _, s := range a.Spans[p.Base:][:p.Nodes] {

@@ -8,23 +8,23 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // macroBatch has three partitions in slots that are not in order, one of them
 // empty; node k of the first has k edges out, the others none.
-func macroBatch() *store.MacroBatch {
-	mb := &store.MacroBatch{
-		Partitions: []store.ResidentPartition{{ID: 1, Base: 100, Nodes: 10}, {ID: 4, Base: 50, Nodes: 0}, {ID: 7, Base: 0, Nodes: 30}},
+func macroBatch() *buffer.MacroBatch {
+	mb := &buffer.MacroBatch{
+		Partitions: []buffer.ResidentPartition{{ID: 1, Base: 100, Nodes: 10}, {ID: 4, Base: 50, Nodes: 0}, {ID: 7, Base: 0, Nodes: 30}},
 		Rows:       110,
-		In:         &store.Adjacency{Spans: make([]store.Span, 110)},
+		In:         &buffer.Adjacency{Spans: make([]buffer.Span, 110)},
 	}
 	for k := range uint32(10) {
 		for range k {
 			mb.In.Indices = append(mb.In.Indices, 100+k)
 		}
 	}
-	mb.In.Spans[3] = store.Span{End: int64(len(mb.In.Indices))}
+	mb.In.Spans[3] = buffer.Span{End: int64(len(mb.In.Indices))}
 	mb.In.Indices = append(mb.In.Indices, 99, 99, 99) // left by a larger step
 	return mb
 }
@@ -71,12 +71,12 @@ func TestDistributions(t *testing.T) {
 // By degree means edges of both directions where both are in memory.
 func TestDegreeCountsBothWays(t *testing.T) {
 	mb := macroBatch()
-	mb.Out = &store.Adjacency{Spans: make([]store.Span, 110)}
+	mb.Out = &buffer.Adjacency{Spans: make([]buffer.Span, 110)}
 	edges := mb.In.Spans[3].End
 	for k := range edges { // they lead to five nodes
 		mb.Out.Indices = append(mb.Out.Indices, uint32(k%5))
 	}
-	mb.Out.Spans[105] = store.Span{End: edges}
+	mb.Out.Spans[105] = buffer.Span{End: edges}
 	pool, err := NewPool(mb)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestDegreeCountsBothWays(t *testing.T) {
 func TestDrawsDoNotDependOnSlots(t *testing.T) {
 	a, b := macroBatch(), macroBatch()
 	b.Partitions[0].Base, b.Partitions[2].Base = 0, 40
-	b.In.Spans[43], b.In.Spans[3] = b.In.Spans[3], store.Span{}
+	b.In.Spans[43], b.In.Spans[3] = b.In.Spans[3], buffer.Span{}
 	for i := range b.In.Indices {
 		b.In.Indices[i] -= 100
 	}
@@ -193,14 +193,14 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("New(%+v): %v, want an error about %q", tt.cfg, err, tt.want)
 		}
 	}
-	if _, err := NewPool(&store.MacroBatch{}); !errors.Is(err, ErrNoNodes) {
+	if _, err := NewPool(&buffer.MacroBatch{}); !errors.Is(err, ErrNoNodes) {
 		t.Errorf("an empty macro-batch: %v", err)
 	}
 }
 
 func TestNoEdges(t *testing.T) {
 	mb := macroBatch()
-	mb.In.Spans[3] = store.Span{}
+	mb.In.Spans[3] = buffer.Span{}
 	pool, _ := NewPool(mb)
 	s, _ := New(Config{Count: 10, DegreeShare: 1})
 	if rows := s.Sample(nil, pool, mini.Key{}, Tail); len(rows) != 10 {

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 )
 
 // NodeColumn is a column of nodes to be exported: one of the store's, or any
@@ -99,7 +100,7 @@ func (x *exporter) storeRows(c *store.ColumnInfo) func(context.Context, store.Pa
 // Table is the column of a table's embeddings, at its last checkpoint. The table stays
 // the caller's, open and unwritten until the export is done. All of it is
 // verified first: rows are then read where they are wanted.
-func Table(ctx context.Context, t *store.Table, name string) (NodeColumn, error) {
+func Table(ctx context.Context, t *table.Table, name string) (NodeColumn, error) {
 	largest := int64(0)
 	for p := range t.Partitions() {
 		largest = max(largest, t.PlaneBytes(store.PartitionID(p)))

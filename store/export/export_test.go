@@ -15,7 +15,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/gstore/gstore/blocks"
@@ -24,6 +23,7 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/store/storetest"
+	"github.com/gstore/gstore/store/table"
 )
 
 // smallest is a budget that forces many tiles and re-reading of ids.
@@ -201,7 +201,7 @@ func TestEmbeddings(t *testing.T) {
 	g := storetest.Random(storetest.Options{})
 	s := open(t, storetest.Create(t, g))
 	ctx := context.Background()
-	table, err := s.CreateTable(ctx, store.TableOptions{Name: "e", Dim: 5, States: 1, Init: func(first store.NodeID, rows []float32) {
+	table, err := table.Create(ctx, s, table.Options{Name: "e", Dim: 5, States: 1, Init: func(first store.NodeID, rows []float32) {
 		for i := range rows {
 			rows[i] = float32(int(first)*5+i) / 8
 		}

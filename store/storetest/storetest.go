@@ -5,6 +5,7 @@ package storetest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -408,4 +409,19 @@ func (b *build) edgeList() {
 		return nil
 	})
 	b.m.EdgeLists = []store.EdgeListInfo{{Name: "valid", Rows: uint64(len(b.g.Valid)), File: name}}
+}
+
+// Open opens a store until the test ends.
+func Open(t *testing.T, dir string, o store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return s
 }

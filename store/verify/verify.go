@@ -25,6 +25,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 )
 
 // Options say how a store is verified. The zero value verifies the newest
@@ -109,8 +110,8 @@ func Store(ctx context.Context, dir string, o Options) (r Report, err error) {
 	if err == nil {
 		v.checkSplits()
 		r.Warnings = v.warnings()
-		var t *store.TablesReport
-		if t, err = store.VerifyTables(ctx, dir, o.Open, o.Progress); err == nil {
+		var t *table.Report
+		if t, err = table.Verify(ctx, dir, o.Open, o.Progress); err == nil {
 			r.Tables, r.Busy = t.Checked, t.Busy
 			r.Files += t.Checked
 			v.bytes.Add(t.Bytes)

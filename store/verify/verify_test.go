@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
+	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/store/verify"
 )
 
@@ -253,18 +254,18 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	table, err := s.CreateTable(context.Background(), store.TableOptions{Name: "e", Dim: 6, States: 1})
+	tab, err := table.Create(context.Background(), s, table.Options{Name: "e", Dim: 6, States: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Checkpoint(context.Background(), store.Blob{Name: "model", Data: []byte("m")}); err != nil {
+	if err := tab.Checkpoint(context.Background(), table.Blob{Name: "model", Data: []byte("m")}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := verify.Store(context.Background(), dir, verify.Options{})
 	if err != nil || len(r.Damage) > 0 || len(r.Busy) != 1 || r.Tables != 0 {
 		t.Fatalf("an open table: %+v, %v", r, err)
 	}
-	if err := table.Close(); err != nil {
+	if err := tab.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r, err = verify.Store(context.Background(), dir, verify.Options{})
@@ -295,7 +296,7 @@ func TestTables(t *testing.T) {
 		if _, err := f.WriteAt(b[:], at); err != nil {
 			t.Fatal(err)
 		}
-		r, err := store.VerifyTables(context.Background(), dir, store.Options{}, nil)
+		r, err := table.Verify(context.Background(), dir, store.Options{}, nil)
 		if err != nil && !errors.Is(err, blocks.ErrCorrupt) && !errors.Is(err, blocks.ErrFormatVersion) {
 			t.Fatalf("byte %d: %v", at, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
+	runtimemetrics "runtime/metrics"
 	"time"
 	"unsafe"
 
@@ -19,6 +19,8 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/buffer/metrics"
 )
 
 // EpochRun is what one trainer measured of itself.
@@ -71,11 +73,11 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	}
 	defer s.Close()
 	m := s.Manifest()
-	options := store.MacroOptions{Features: []string{"x"}, Labels: true, MemoryBytes: o.MemoryBytes - runtimeReserve, AheadMax: 1, Threads: o.Threads}
-	if options.Capacity, err = s.MaxCapacity(ctx, options); err != nil {
+	options := buffer.Options{Features: []string{"x"}, Labels: true, MemoryBytes: o.MemoryBytes - runtimeReserve, AheadMax: 1, Threads: o.Threads}
+	if options.Capacity, err = buffer.MaxCapacity(ctx, s, options); err != nil {
 		return run, err
 	}
-	it, err := s.MacroBatches(ctx, options)
+	it, err := buffer.Open(ctx, s, options)
 	if err != nil {
 		return run, err
 	}
@@ -143,7 +145,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	plan := policy.Epoch(1)
 	for k, step := range plan.Steps {
 		single := plan
-		single.Steps = []store.Step{step}
+		single.Steps = []buffer.Step{step}
 		if err := it.Start(single); err != nil {
 			return run, err
 		}
@@ -161,12 +163,12 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	return run, nil
 }
 
-func writeMetrics(path string, st store.MacroStats) error {
+func writeMetrics(path string, st buffer.Stats) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.NewMetricsWriter(f).Epoch(st), f.Close())
+	return errors.Join(metrics.NewWriter(f).Epoch(st), f.Close())
 }
 
 // RunMmapChild is the naive trainer: features and topology are mapped files,
@@ -208,9 +210,9 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 	if err != nil {
 		return run, err
 	}
-	mb := &store.MacroBatch{Rows: int(m.Nodes), In: &store.Adjacency{Spans: spans, Indices: indices}}
+	mb := &buffer.MacroBatch{Rows: int(m.Nodes), In: &buffer.Adjacency{Spans: spans, Indices: indices}}
 	// Partitions of 64 Ki rows of a multiple of 4 KiB lie without gaps: one array.
-	mb.Features = []store.Column{{Name: "x", Type: x.Elem, Dim: x.Dim, Stride: x.RowBytes(), Data: maps[2][extent.Offset:][:int64(m.Nodes)*int64(x.RowBytes())]}}
+	mb.Features = []buffer.Column{{Name: "x", Type: x.Elem, Dim: x.Dim, Stride: x.RowBytes(), Data: maps[2][extent.Offset:][:int64(m.Nodes)*int64(x.RowBytes())]}}
 	mb.Labels = make([]int32, m.Nodes)
 	var seeds []uint32
 	for v := range mb.Labels {
@@ -251,7 +253,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 	return run, nil
 }
 
-func spansOf(b []byte) ([]store.Span, error) {
+func spansOf(b []byte) ([]buffer.Span, error) {
 	flat, err := blocks.View[int64](b)
 	if err != nil {
 		return nil, err
@@ -259,13 +261,13 @@ func spansOf(b []byte) ([]store.Span, error) {
 	if len(flat) == 0 {
 		return nil, nil
 	}
-	return unsafe.Slice((*store.Span)(unsafe.Pointer(unsafe.SliceData(flat))), len(flat)/2), nil
+	return unsafe.Slice((*buffer.Span)(unsafe.Pointer(unsafe.SliceData(flat))), len(flat)/2), nil
 }
 
 // gcSeconds is the CPU time that the garbage collector took so far.
 func gcSeconds() float64 {
-	s := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	s := []runtimemetrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
 	runtime.GC() // the estimate is brought up to date by a collection
-	metrics.Read(s)
+	runtimemetrics.Read(s)
 	return s[0].Value.Float64()
 }

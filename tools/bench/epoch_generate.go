@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Shape of the generated graph: partitions of 65536 nodes as a good
@@ -148,7 +149,7 @@ func (g *generator) topology(ctx context.Context, dir string) (err error) {
 			g.m.Partitions[j].Edges = edges
 			g.m.Edges += edges
 			for _, l := range lists {
-				span := []store.Span{{Begin: at, End: at + int64(len(l))}}
+				span := []buffer.Span{{Begin: at, End: at + int64(len(l))}}
 				at += int64(len(l))
 				if _, err := flat[0].Write(blocks.Bytes([]int64{span[0].Begin, span[0].End})); err != nil {
 					return err

@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Trainers of [RunLosses], by what --trainer is given.
@@ -88,14 +89,14 @@ func RunLossesChild(ctx context.Context, o ChildOptions, free bool) (run EpochRu
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	m := s.Manifest()
-	options := store.MacroOptions{Features: []string{"x"}, Labels: true, MemoryBytes: o.MemoryBytes - runtimeReserve, AheadMax: 1, Threads: o.Threads}
-	if options.Capacity, err = s.MaxCapacity(ctx, options); err != nil {
+	options := buffer.Options{Features: []string{"x"}, Labels: true, MemoryBytes: o.MemoryBytes - runtimeReserve, AheadMax: 1, Threads: o.Threads}
+	if options.Capacity, err = buffer.MaxCapacity(ctx, s, options); err != nil {
 		return run, err
 	}
 	if free {
 		options.MemoryBytes, options.AheadMax, options.EngineName, options.Buffered = 0, 0, "mmap", true
 	}
-	it, err := s.MacroBatches(ctx, options)
+	it, err := buffer.Open(ctx, s, options)
 	if err != nil {
 		return run, err
 	}

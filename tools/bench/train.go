@@ -12,7 +12,7 @@ import (
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // TrainOptions configures [RunTrain]. The zero value of a field is its default,
@@ -121,7 +121,7 @@ func (o *TrainOptions) dim(ctx context.Context, dim int, report func(TrainResult
 	}
 	defer s.Close() //nolint:errcheck // read only
 	o.Log(fmt.Sprintf("reading %d nodes with %d features", o.Nodes, dim))
-	it, err := s.MacroBatches(ctx, store.MacroOptions{Features: []string{"x"}, Labels: true})
+	it, err := buffer.Open(ctx, s, buffer.Options{Features: []string{"x"}, Labels: true})
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (o *TrainOptions) dim(ctx context.Context, dim int, report func(TrainResult
 }
 
 // sample draws the measured batches, after one to warm up.
-func (o *TrainOptions) sample(mb *store.MacroBatch, seeds *mini.Shuffled) ([]mini.Batch, error) {
+func (o *TrainOptions) sample(mb *buffer.MacroBatch, seeds *mini.Shuffled) ([]mini.Batch, error) {
 	s, err := mini.New(mini.Config{Fanouts: o.Fanouts, Seed: o.Seed})
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ type contender struct {
 }
 
 // model measures one model on all numbers of threads, by turns.
-func (o *TrainOptions) model(ctx context.Context, mb *store.MacroBatch, seeds *mini.Shuffled, batches []mini.Batch, model string, hidden int) ([]TrainResult, error) {
+func (o *TrainOptions) model(ctx context.Context, mb *buffer.MacroBatch, seeds *mini.Shuffled, batches []mini.Batch, model string, hidden int) ([]TrainResult, error) {
 	var cs []*contender
 	defer func() {
 		for _, c := range cs {
@@ -239,7 +239,7 @@ func (o *TrainOptions) model(ctx context.Context, mb *store.MacroBatch, seeds *m
 	return results, nil
 }
 
-func (o *TrainOptions) contender(ctx context.Context, mb *store.MacroBatch, model string, hidden, threads int) (*contender, error) {
+func (o *TrainOptions) contender(ctx context.Context, mb *buffer.MacroBatch, model string, hidden, threads int) (*contender, error) {
 	c := &contender{threads: threads, ops: make(map[string]time.Duration)}
 	c.dev = host.New(host.Options{Threads: threads, Observe: func(op string, took time.Duration) { c.ops[op] += took }})
 	cfg := train.Config{Model: model, Hidden: hidden, Fanouts: o.Fanouts, BatchSize: o.BatchSize, Threads: threads, Seed: o.Seed}
@@ -255,7 +255,7 @@ func (o *TrainOptions) contender(ctx context.Context, mb *store.MacroBatch, mode
 var gatherOps = [...]string{"gather", "gather-aggregate"}
 
 // round samples all batches on c's threads and then trains them.
-func (o *TrainOptions) round(ctx context.Context, c *contender, mb *store.MacroBatch, seeds *mini.Shuffled, batches []mini.Batch) error {
+func (o *TrainOptions) round(ctx context.Context, c *contender, mb *buffer.MacroBatch, seeds *mini.Shuffled, batches []mini.Batch) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.threads))
 	n := float64(o.Batches)
 	cpu, start := cpuSeconds(), time.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/generate"
 )
@@ -70,7 +71,7 @@ type trainDump struct {
 // i/indptr_l and i/indices_l (sources by position; the destinations are the
 // first sources). Beside them lies the whole graph by destination, whose rows
 // another width numbers differently: indptr (int64), indices, and train, the seeds' rows.
-func (o *TrainOptions) dump(mb *store.MacroBatch, batches []mini.Batch, dim int) error {
+func (o *TrainOptions) dump(mb *buffer.MacroBatch, batches []mini.Batch, dim int) error {
 	dir := filepath.Join(o.DumpDir, fmt.Sprint(dim))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/table"
 )
 
 // Flags of eval that mean something for one task only.
@@ -20,7 +21,7 @@ var (
 
 // runEvalLink ranks edge lists by a table's checkpoint.
 func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (err error) {
-	t := store.TableOptions{Name: o.table, ReadOnly: true}
+	t := table.Options{Name: o.table, ReadOnly: true}
 	if o.checkpoint != "" {
 		if t.Checkpoint, err = strconv.ParseUint(o.checkpoint, 10, 64); err != nil {
 			return usagef("--checkpoint %q: expected the number of a checkpoint of table %s", o.checkpoint, o.table)
@@ -34,7 +35,7 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 			return usageError{fmt.Errorf("--lists: %w", err)}
 		}
 	}
-	table, err := st.OpenTable(ctx, t)
+	table, err := table.Open(ctx, st, t)
 	if errors.Is(err, store.ErrNotFound) && t.Checkpoint == 0 {
 		return fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/table"
 )
 
 // embeddingsPart is the part that is no part of a version: embedding tables.
@@ -128,7 +129,7 @@ func (o *exportOptions) run(ctx context.Context, e *env, dir, out string) (err e
 
 // embeddings opens the tables that are asked for; done closes them.
 func (o *exportOptions) embeddings(ctx context.Context, e *env, s *store.Store) (columns []export.NodeColumn, done func(), err error) {
-	var open []*store.Table
+	var open []*table.Table
 	done = func() {
 		for _, t := range open {
 			_ = t.Close()
@@ -142,7 +143,7 @@ func (o *exportOptions) embeddings(ctx context.Context, e *env, s *store.Store) 
 		return nil, done, usagef("--checkpoint %d of one table: name it with --tables (there are: %s)", o.at, strings.Join(names, ", "))
 	}
 	for _, name := range names {
-		t, err := s.OpenTable(ctx, store.TableOptions{Name: name, Checkpoint: o.at, ReadOnly: true})
+		t, err := table.Open(ctx, s, table.Options{Name: name, Checkpoint: o.at, ReadOnly: true})
 		if err != nil {
 			return nil, done, err
 		}
@@ -162,7 +163,7 @@ func (o *exportOptions) embeddings(ctx context.Context, e *env, s *store.Store) 
 
 // tableNames returns the tables that are asked for, by default those that belong to the version.
 func (o *exportOptions) tableNames(ctx context.Context, e *env, s *store.Store) ([]string, error) {
-	infos, err := store.DescribeTables(ctx, s.Dir(), store.Options{})
+	infos, err := table.Describe(ctx, s.Dir(), store.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
+	"github.com/gstore/gstore/store/table"
 )
 
 func TestExport(t *testing.T) {
@@ -19,7 +20,7 @@ func TestExport(t *testing.T) {
 	}
 	defer s.Close()
 	for _, name := range []string{"a", "b"} {
-		table, err := s.CreateTable(context.Background(), store.TableOptions{Name: name, Dim: 3})
+		table, err := table.Create(context.Background(), s, table.Options{Name: name, Dim: 3})
 		if err != nil {
 			t.Fatal(err)
 		}

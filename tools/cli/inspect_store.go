@@ -12,7 +12,9 @@ import (
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/stats"
+	"github.com/gstore/gstore/store/table"
 )
 
 // inspectStore shows what a store's manifest and history say, and the sizes of
@@ -27,7 +29,7 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 	if err != nil {
 		return err
 	}
-	tables, err := store.DescribeTables(ctx, dir, store.Options{})
+	tables, err := table.Describe(ctx, dir, store.Options{})
 	if err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func inspectStore(ctx context.Context, e *env, dir string, o inspectOptions) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	reads, err := s.TuningKnown(ctx, store.MacroOptions{})
+	reads, err := buffer.TuningKnown(ctx, s, buffer.Options{})
 	if err != nil {
 		return err
 	}
@@ -214,7 +216,7 @@ func printFiles(w io.Writer, m *store.Manifest) {
 }
 
 // printTables lists the embedding tables, which belong to no version's files.
-func printTables(w io.Writer, tables []store.TableInfo) {
+func printTables(w io.Writer, tables []table.Info) {
 	if len(tables) == 0 {
 		return
 	}

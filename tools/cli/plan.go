@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 type planOptions struct {
@@ -128,26 +129,26 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 }
 
 // macroOptions are those with which train would run: MemoryBytes is the partition buffer's share of --mem.
-func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (store.MacroOptions, error) {
+func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (buffer.Options, error) {
 	m := s.Manifest()
 	if cfg.Link {
 		c := o.link
 		setLinkModel(&c, o.link.Model)
 		c.Plan, c.Buffer, c.Logical, c.MemoryBytes, c.IOEngine = cfg.Policy, cfg.Capacity, cfg.Logical, int64(o.mem), o.engine
 		if err := c.Normalize(); err != nil {
-			return store.MacroOptions{}, usageError{err}
+			return buffer.Options{}, usageError{err}
 		}
 		if o.logical > 0 {
 			if err := checkLogical(c.Plan); err != nil {
-				return store.MacroOptions{}, err
+				return buffer.Options{}, err
 			}
 		}
 		if o.order != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
-			return store.MacroOptions{}, usagef("--order is for plan comet, this is %s", c.Plan)
+			return buffer.Options{}, usagef("--order is for plan comet, this is %s", c.Plan)
 		}
 		if c.MemoryBytes > 0 && !m.Schema.Undirected {
 			if err := train.CheckLinkMemory(ctx, s, c); err != nil {
-				return store.MacroOptions{}, planError(err)
+				return buffer.Options{}, planError(err)
 			}
 		}
 		mo := c.MacroOptions(m)
@@ -157,12 +158,12 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	c := &o.node
 	c.Model, c.Features, c.IOEngine, c.MemoryBytes, c.Plan, c.Buffer = o.link.Model, o.features, o.engine, int64(o.mem), cfg.Policy, cfg.Capacity
 	if err := c.Normalize(); err != nil {
-		return store.MacroOptions{}, usageError{err}
+		return buffer.Options{}, usageError{err}
 	}
 	c.FillFeatures(m)
 	if c.MemoryBytes > 0 && m.Schema.Task == store.TaskNode && m.Schema.Classes > 0 {
 		if err := train.CheckNodeMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
-			return store.MacroOptions{}, err
+			return buffer.Options{}, err
 		}
 	}
 	mo := c.MacroOptions(m)
@@ -210,7 +211,7 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	f, err := s.Forecaster(ctx, mo)
+	f, err := buffer.OpenForecaster(ctx, s, mo)
 	if err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (o *planOptions) run(ctx context.Context, e *env, dir string) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	plans := make([]store.Plan, o.epochs)
+	plans := make([]buffer.Plan, o.epochs)
 	for k := range plans {
 		plans[k] = policy.Epoch(k)
 	}

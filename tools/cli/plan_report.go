@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // planReport is what plan found out.
@@ -16,12 +17,12 @@ type planReport struct {
 	o      *planOptions
 	m      *store.Manifest
 	choice macro.Choice
-	plans  []store.Plan
-	epochs []store.EpochForecast
+	plans  []buffer.Plan
+	epochs []buffer.EpochForecast
 	memory int64 // the partition buffer's share of the budget; 0: no bound
 	buffer int64
 	train  []uint64
-	f      *store.Forecaster
+	f      *buffer.Forecaster
 	device *blockio.Calibration
 	advice macro.Advice
 	// history is what --history would take; nil if nobody asked.
@@ -54,11 +55,11 @@ func (r *planReport) advise() (err error) {
 // with their true numbers of edges.
 func (r *planReport) bias(k int) (uniform, exact float64) {
 	n := len(r.m.Partitions)
-	return macro.Bias(r.plans[k], n), macro.BiasOf(r.plans[k], n, func(b store.Bucket) float64 { return float64(r.f.BucketEdges(b.Src, b.Dst)) })
+	return macro.Bias(r.plans[k], n), macro.BiasOf(r.plans[k], n, func(b buffer.BucketID) float64 { return float64(r.f.BucketEdges(b.Src, b.Dst)) })
 }
 
 // examples is how many training nodes or edges a step trains.
-func (r *planReport) examples(s *store.Step) uint64 {
+func (r *planReport) examples(s *buffer.Step) uint64 {
 	n := uint64(0)
 	for _, p := range s.Train {
 		if r.train != nil {
@@ -72,14 +73,14 @@ func (r *planReport) examples(s *store.Step) uint64 {
 }
 
 // seconds is how long the device takes; 0 if it was not measured.
-func (r *planReport) seconds(t *store.StepForecast) float64 {
+func (r *planReport) seconds(t *buffer.StepForecast) float64 {
 	if r.device == nil {
 		return 0
 	}
 	return max(float64(t.Bytes())/r.device.BytesPerSecond, float64(t.Requests)*r.device.RequestCost.Seconds())
 }
 
-func amplification(t *store.StepForecast) float64 {
+func amplification(t *buffer.StepForecast) float64 {
 	if t.Bytes() == 0 {
 		return 1
 	}
@@ -108,7 +109,7 @@ func (r *planReport) print() error {
 	fmt.Fprintf(w, "reads   %v\n", r.f.Tuning())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\nepoch\tstep\tresident\tloads\tread\tcolumns\tedges\tread/needed\trequests\texamples\tdisk s\tbias\t\n")
-	line := func(epoch, step string, resident int, f *store.StepForecast, examples uint64, bias string) {
+	line := func(epoch, step string, resident int, f *buffer.StepForecast, examples uint64, bias string) {
 		disk := "-"
 		if r.device != nil {
 			disk = fmt.Sprintf("%.3f", r.seconds(f))
@@ -166,7 +167,7 @@ func (r *planReport) bound() int {
 }
 
 func (r *planReport) printJSON() error {
-	forecast := func(f *store.StepForecast) map[string]any {
+	forecast := func(f *buffer.StepForecast) map[string]any {
 		m := map[string]any{"loads": f.Loads, "bytes_read": f.Bytes(), "column_bytes": f.ColumnBytes, "topology_bytes": f.TopologyBytes,
 			"needed_topology_bytes": f.NeededBytes, "requests": f.Requests, "amplification": amplification(f)}
 		if r.device != nil {

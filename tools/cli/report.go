@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer/metrics"
 )
 
 type reportOptions struct {
@@ -48,7 +48,7 @@ func runReport(e *env, path string, o reportOptions) error {
 		return err
 	}
 	defer f.Close()
-	m, err := store.ReadMetrics(f)
+	m, err := metrics.Read(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -81,7 +81,7 @@ func reportColors() (blue, orange, green color.Color) {
 const reportPointsMax = 600
 
 // renderReport makes the page.
-func renderReport(m *store.Metrics, title string) ([]byte, error) {
+func renderReport(m *metrics.File, title string) ([]byte, error) {
 	bandwidth, utilisation := sampleCurves(m.Samples)
 	var stall, wait, assemble plotter.XYs
 	for i, s := range m.Steps {
@@ -115,7 +115,7 @@ func renderReport(m *store.Metrics, title string) ([]byte, error) {
 }
 
 // sampleCurves returns bandwidth in GB/s and utilisation in per cent over time.
-func sampleCurves(samples []store.MetricsSample) (bandwidth, utilisation plotter.XYs) {
+func sampleCurves(samples []metrics.Sample) (bandwidth, utilisation plotter.XYs) {
 	group := (len(samples) + reportPointsMax - 1) / reportPointsMax
 	for lo := 0; lo < len(samples); lo += max(1, group) {
 		hi := min(len(samples), lo+group)

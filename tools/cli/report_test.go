@@ -10,21 +10,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/buffer/metrics"
 )
 
 func writeMetrics(t *testing.T, epochs int) string {
 	t.Helper()
 	var b bytes.Buffer
-	w := store.NewMetricsWriter(&b)
+	w := metrics.NewWriter(&b)
 	for e := range epochs {
-		s := store.MacroStats{Engine: "pread", Policy: "hanoi", Epoch: e, BytesRead: 12_300_000, Start: time.Duration(e) * time.Second}
+		s := buffer.Stats{Engine: "pread", Policy: "hanoi", Epoch: e, BytesRead: 12_300_000, Start: time.Duration(e) * time.Second}
 		for k := range 4 {
 			at := s.Start + time.Duration(k)*250*time.Millisecond
-			s.Steps = append(s.Steps, store.StepStats{Epoch: e, Step: k, Begin: at, End: at + 200*time.Millisecond, Stall: 50 * time.Millisecond})
+			s.Steps = append(s.Steps, buffer.StepStats{Epoch: e, Step: k, Begin: at, End: at + 200*time.Millisecond, Stall: 50 * time.Millisecond})
 		}
 		for k := range 11 {
-			s.Samples = append(s.Samples, store.BandwidthSample{At: s.Start + time.Duration(k)*store.SampleInterval, Bytes: 1 << 20, Train: 80 * time.Millisecond})
+			s.Samples = append(s.Samples, buffer.BandwidthSample{At: s.Start + time.Duration(k)*buffer.SampleInterval, Bytes: 1 << 20, Train: 80 * time.Millisecond})
 		}
 		if err := w.Epoch(s); err != nil {
 			t.Fatal(err)

@@ -22,6 +22,8 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/buffer/metrics"
 )
 
 // trainOptions are the flags of train.
@@ -262,14 +264,14 @@ func (o *trainOptions) checkpointFile(e *env, dir string) (unlock func() error, 
 
 // recordMetrics opens a metrics file: record appends an epoch, done closes the
 // file and returns the first error.
-func recordMetrics(path string) (record func(store.MacroStats), done func() error, err error) {
+func recordMetrics(path string) (record func(buffer.Stats), done func() error, err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	w := store.NewMetricsWriter(f)
+	w := metrics.NewWriter(f)
 	var failed error
-	record = func(s store.MacroStats) {
+	record = func(s buffer.Stats) {
 		if failed == nil {
 			failed = w.Epoch(s)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 )
 
 // trainResult counts what kills of training left.
@@ -102,7 +103,7 @@ func (t *trainKind) args(dir, table string, more ...string) []string {
 // killRun kills one run again and again, each time after a random part of a whole run's time, until it
 // comes to its end, and compares what it ends with.
 func (k *killer) killRun(ctx context.Context, kind *trainKind, dir string, rng *rand.Rand, r *trainResult) error {
-	if err := store.DropTable(ctx, dir, "killed", store.Options{}); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := table.Drop(ctx, dir, "killed", store.Options{}); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	for {
@@ -158,13 +159,13 @@ type tableState struct {
 }
 
 // stateOf reads and verifies a table, rows and all; whole also checks that its run has ended.
-func stateOf(ctx context.Context, dir, table string, whole bool) (_ *tableState, err error) {
+func stateOf(ctx context.Context, dir, name string, whole bool) (_ *tableState, err error) {
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	t, err := s.OpenTable(ctx, store.TableOptions{Name: table})
+	t, err := table.Open(ctx, s, table.Options{Name: name})
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func checkLen(name string, got, want int) {
 
 // Rows is a table of rows in one of the feature element types: element j of
 // row r lies at byte r*Stride + j*Type.Size(). It is what a macro-batch's
-// column is ([store.Column] has the same fields), or a [Matrix] seen through
+// column is ([buffer.Column] has the same fields), or a [Matrix] seen through
 // [Matrix.AsRows]. Read-only.
 type Rows struct {
 	Data   []byte

@@ -1,0 +1,347 @@
+package buffer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// Assembly makes the adjacency over resident rows from edge buckets by counting
+// and copying, without a sort: the neighbours of a row are, bucket after
+// bucket, runs that are already in order. Three streams feed the
+// rows of a partition:
+//
+//   - sorted: bucket (i, j) feeds the in-neighbours of j in its own order;
+//   - scattered: bucket (j, k) feeds the out-neighbours of j (or, mirrored, the
+//     in-neighbours where the graph is undirected): a counting sort by src;
+//   - kept: neighbours in partitions that were resident in the last step too are
+//     copied from its adjacency; their buckets are neither read nor decoded.
+//
+// A partition's edges begin where the directories say that those before it
+// end, so partitions are assembled in parallel and the result does not depend
+// on the number of threads. Beside the result, assembly needs the bytes of the
+// new buckets (at most 4.2 bytes an edge) and 12 bytes a node of one partition
+// and thread.
+type assembler struct {
+	src     *source
+	buf     *memory
+	layout  *layout
+	threads int
+
+	buckets []newBucket // of the step, by (row b, bucket a)
+	table   []int32     // granule of rows → partition kept there, −1 = none
+	class   []uint8     // likewise, its class; see classify
+	hole    []int       // of each new partition of the step, −1 for those that stay
+	holes   int
+
+	splicers []splicer // by thread
+}
+
+// newBucket is a bucket that was read for this step.
+type newBucket struct {
+	blocks.Bucket
+	rel8  []uint8
+	rel16 []uint16
+}
+
+type streamKind uint8
+
+const (
+	sortedStream streamKind = iota
+	scatteredStream
+	keptStream
+)
+
+// stream feeds a partition's rows with neighbours in one partition, or in
+// several if they are kept.
+type stream struct {
+	kind    streamKind
+	bucket  *newBucket
+	base    uint32 // first row of the neighbours' partition
+	noLoops bool   // leave out edges from a node to itself: the sorted stream has them
+	last    int32  // kept: the last partition of the group
+	hole    int    // new: the hole that it fills in a spliced partition
+	run     int    // cursor of a sorted stream
+	edge    int
+}
+
+// assembleStats is what one assembly did.
+type assembleStats struct {
+	edges    int64 // of the directions made together
+	newEdges int64 // decoded from buckets; the others were copied
+}
+
+// assemble fills frame s.frame from what t staged and the last step's frame.
+func (a *assembler) assemble(ctx context.Context, s *scheduled, t *topologyPlan, staging []byte, last int) (assembleStats, error) {
+	var st assembleStats
+	if err := a.decode(ctx, s, t, staging); err != nil {
+		return st, err
+	}
+	n := len(s.resident)
+	for k := range a.table {
+		a.table[k] = -1
+	}
+	for b, p := range s.resident {
+		if s.kept[b] {
+			slot := a.layout.slots[s.slot[b]]
+			for g := slot.base >> a.layout.shift; g < (slot.base+slot.rows)>>a.layout.shift; g++ {
+				a.table[g] = int32(p.ID)
+			}
+		}
+	}
+	a.holes = a.classify(s)
+	for dir := range a.buf.directions {
+		to := a.buf.adjacency(s.frame, dir)
+		var from *Adjacency
+		if slices.Contains(s.kept, true) {
+			from = a.buf.adjacency(last, dir)
+		}
+		begin := make([]int64, n+1)
+		for b := range n {
+			begin[b+1] = begin[b] + a.regionEdges(s, dir, b)
+		}
+		if begin[n] > int64(len(to.Indices)) {
+			return st, fmt.Errorf("%w: step %d of epoch %d has %d edges, the buffer has room for %d", store.ErrInvalid, s.index, s.epoch, begin[n], len(to.Indices))
+		}
+		a.clearAbsent(s, to)
+		order := make([]int, n)
+		for b := range order {
+			order[b] = b
+		}
+		slices.SortStableFunc(order, func(x, y int) int {
+			return cmp.Compare(begin[y+1]-begin[y], begin[x+1]-begin[x])
+		})
+		err := a.parallel(ctx, n, func(worker, k int) error {
+			b := order[k]
+			return a.partition(s, dir, b, to, from, begin[b], begin[b+1], worker)
+		})
+		if err != nil {
+			return st, err
+		}
+		st.edges += begin[n]
+	}
+	for k := range a.buckets {
+		st.newEdges += int64(a.buckets[k].Edges)
+	}
+	return st, nil
+}
+
+// decode opens and checks the step's new buckets.
+func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, staging []byte) error {
+	n := len(s.resident)
+	a.buckets = slices.Grow(a.buckets[:0], n*n)[:n*n]
+	clear(a.buckets)
+	return a.parallel(ctx, n, func(_, b int) error {
+		d := &a.src.dirs[s.resident[b].ID]
+		for c := range n {
+			i := int(s.resident[c].ID)
+			if s.kept[b] && s.kept[c] || d.BucketEdges(i) == 0 {
+				continue
+			}
+			x := t.rows[b].x
+			from, to := d.Range(i, i+1)
+			bucket, err := d.Bucket(i, t.rows[b].find(staging, from, to))
+			if err == nil {
+				err = bucket.Check()
+			}
+			if err != nil {
+				return x.locate(err)
+			}
+			nb := newBucket{Bucket: bucket}
+			if a.src.relation != nil {
+				w := int64(a.src.relation.stride)
+				raw := t.relations[b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
+				if w == 1 {
+					nb.rel8 = raw
+				} else if nb.rel16, err = blocks.View[uint16](raw); err != nil {
+					return t.relations[b].x.locate(err)
+				}
+			}
+			a.buckets[b*n+c] = nb
+		}
+		return nil
+	})
+}
+
+// regionEdges returns how many edges resident partition b's rows have room for in
+// direction dir: exactly what they get, but for loops of undirected graphs.
+func (a *assembler) regionEdges(s *scheduled, dir, b int) int64 {
+	j := int(s.resident[b].ID)
+	var n uint64
+	for _, r := range s.resident {
+		i := int(r.ID)
+		if dir == 0 {
+			n += a.src.dirs[j].BucketEdges(i)
+		}
+		if dir == 1 || a.src.m.Schema.Undirected {
+			n += a.src.dirs[i].BucketEdges(j)
+		}
+	}
+	return int64(n)
+}
+
+// clearAbsent empties the spans of all slots that the step does not use, and
+// of the rows after a partition's last node.
+func (a *assembler) clearAbsent(s *scheduled, to *Adjacency) {
+	row := 0
+	byBase := slices.Clone(s.resident)
+	slices.SortFunc(byBase, func(x, y ResidentPartition) int { return cmp.Compare(x.Base, y.Base) })
+	for _, p := range byBase {
+		clear(to.Spans[row:p.Base])
+		row = int(p.Base + p.Nodes)
+	}
+	clear(to.Spans[row:])
+}
+
+// streams lists what feeds the rows of resident partition b, in the order of neighbours.
+func (a *assembler) streams(s *scheduled, dir, b int) []stream {
+	n := len(s.resident)
+	undirected := a.src.m.Schema.Undirected
+	var out []stream
+	for c := range n {
+		if s.kept[b] && s.kept[c] {
+			if k := len(out); k > 0 && out[k-1].kind == keptStream {
+				out[k-1].last = int32(s.resident[c].ID)
+			} else {
+				out = append(out, stream{kind: keptStream, last: int32(s.resident[c].ID)})
+			}
+			continue
+		}
+		base := s.resident[c].Base
+		if dir == 0 {
+			if k := &a.buckets[b*n+c]; k.Edges > 0 {
+				out = append(out, stream{kind: sortedStream, bucket: k, base: base, hole: a.hole[c], run: -1})
+			}
+		}
+		if dir == 1 || undirected {
+			if k := &a.buckets[c*n+b]; k.Edges > 0 {
+				out = append(out, stream{kind: scatteredStream, bucket: k, base: base, hole: a.hole[c], noLoops: undirected && b == c})
+			}
+		}
+	}
+	return out
+}
+
+// scratchArrays of one element a node is what a thread works with: cursors into the
+// new and the old rows, or one into each hole.
+const scratchArrays = max(2, spliceHolesMax)
+
+// tileEdges is about how many edges of a partition are filled from all sorted
+// streams before the next: 256 KiB of result, which stays in the L2 cache while each
+// stream adds its few edges to every row.
+const tileEdges = 64 << 10
+
+// partition fills the rows of resident partition b: Indices[begin:end].
+func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, begin, end int64, worker int) error {
+	if end-begin > math.MaxUint32 {
+		return fmt.Errorf("%w: partition %d has %d resident edges, most %d", store.ErrInvalid, s.resident[b].ID, end-begin, uint32(math.MaxUint32))
+	}
+	rows, base := int(s.resident[b].Nodes), s.resident[b].Base
+	scratch := func(k int) []uint32 {
+		n := a.layout.nodesMax + 1
+		return elements[uint32](a.buf, a.buf.scratch)[(worker*scratchArrays+k)*n:][:rows]
+	}
+	f := filler{
+		pos:   scratch(0),
+		out:   to.Indices[begin:end],
+		table: a.table,
+		shift: a.layout.shift,
+	}
+	if to.Relations != nil {
+		f.outRel = to.Relations[begin:end]
+	}
+	streams := a.streams(s, dir, b)
+	if from != nil && s.kept[b] && rows > 0 {
+		f.old = from.Spans[base : int(base)+rows]
+		f.oldIndices = from.Indices
+		f.oldRel = from.Relations
+		if a.holes <= spliceHolesMax {
+			holes := make([][]uint32, a.holes)
+			for k := range holes {
+				holes[k] = scratch(k)
+			}
+			f.splice(&a.splicers[worker], streams, a.class, holes, to.Spans[base:int(base)+rows], begin)
+			return nil
+		}
+		f.oldPos = scratch(1)
+		f.oldBegin = f.old[0].Begin
+		f.rewind()
+	}
+	clear(f.pos)
+	for k := range streams {
+		f.count(&streams[k])
+	}
+	spans := to.Spans[base : int(base)+rows]
+	at := uint32(0)
+	for r, n := range f.pos {
+		f.pos[r] = at
+		spans[r] = Span{begin + int64(at), begin + int64(at) + int64(n)}
+		at += n
+	}
+	if f.old != nil {
+		f.rewind()
+	}
+	tiled := 0
+	for tiled < len(streams) && streams[tiled].kind != scatteredStream {
+		tiled++
+	}
+	step := rows
+	if int(at) > tileEdges {
+		step = max(1, int(int64(rows)*tileEdges/int64(at)))
+	}
+	for lo := 0; lo < rows && tiled > 0; lo += step {
+		for k := range streams[:tiled] {
+			f.fill(&streams[k], lo, min(rows, lo+step))
+		}
+	}
+	for k := range streams[tiled:] {
+		f.fill(&streams[tiled+k], 0, rows)
+	}
+	return nil
+}
+
+// parallel runs f(worker, 0 … n−1) on up to a.threads goroutines and returns
+// the error of the smallest index that failed.
+func (a *assembler) parallel(ctx context.Context, n int, f func(worker, k int) error) error {
+	if a.threads <= 1 || n <= 1 {
+		for k := range n {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := f(0, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	errs := make([]error, n)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for w := range min(a.threads, n) {
+		wg.Go(func() {
+			for {
+				k := int(next.Add(1) - 1)
+				if k >= n || ctx.Err() != nil {
+					return
+				}
+				if errs[k] = f(w, k); errs[k] != nil {
+					next.Store(int64(n))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,336 @@
+package buffer
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+)
+
+// layout says how the partition buffer divides its memory. It is a function of
+// the store and the options alone.
+//
+// Rows are cut into slots. A partition that is resident for the whole run has a
+// slot of its own size, the others share pool slots, each with room for the
+// largest of them. A slot begins and ends at multiples of granule rows, which
+// makes every slot of every feature column a whole number of 4 KiB pages:
+// extents are read straight into place.
+type layout struct {
+	slots    []slotRegion
+	fixed    []store.PartitionID // owners of the first slots, ascending
+	shift    uint                // log2 of granule
+	rows     int
+	nodesMax int // of any one partition
+	memory   bool
+
+	ahead  int // steps read ahead
+	frames int // adjacencies held at once
+
+	edgesMax   int64 // most edges of one direction of a step
+	stagingMax int64 // most bytes of topology read for a step
+	seedsMax   int
+	total      int64 // bytes of everything
+}
+
+// slotRegion is a slot's rows.
+type slotRegion struct{ base, rows uint32 }
+
+// newLayout divides o.MemoryBytes: the smallest buffer that trains the plan holds
+// one step's partitions and two adjacencies; more memory buys pool slots and
+// then whole steps of read-ahead, up to o.AheadMax, and where a step exchanges o.Swap partitions some of another step's. Too little is ErrBudget.
+func newLayout(src *source, o *Options) (*layout, error) {
+	l := &layout{memory: o.Capacity == 0}
+	parts := src.m.Partitions
+	granule := 64
+	for i := range src.features {
+		stride := src.features[i].stride
+		granule = max(granule, blocks.Alignment/(1<<min(bits.TrailingZeros(uint(stride)), 12)))
+	}
+	if src.tablePlanes > 0 {
+		granule = max(granule, blocks.Alignment/(1<<min(bits.TrailingZeros(uint(4*src.tableDim)), 12)))
+	}
+	l.shift = uint(bits.TrailingZeros(uint(granule)))
+	isFixed := make([]bool, len(parts))
+	if l.memory {
+		for p := range parts {
+			l.fixed = append(l.fixed, store.PartitionID(p))
+		}
+	} else {
+		l.fixed = slices.Clone(o.Pinned)
+	}
+	var fixedRows, poolRows int
+	for _, p := range l.fixed {
+		isFixed[p] = true
+		fixedRows += roundRows(parts[p].Nodes, granule)
+	}
+	free := 0
+	for p := range parts {
+		l.nodesMax = max(l.nodesMax, int(parts[p].Nodes))
+		if !isFixed[p] {
+			free++
+			poolRows = max(poolRows, roundRows(parts[p].Nodes, granule))
+		}
+	}
+	capacity := min(o.Capacity, free)
+	l.bound(src, o, isFixed, capacity)
+
+	size := func(pool, ahead int) int64 {
+		rows := int64(fixedRows) + int64(pool)*int64(poolRows)
+		t := *l
+		t.ahead, t.rows, t.frames, t.slots = ahead, int(rows), ahead+1, make([]slotRegion, len(l.fixed)+pool)
+		return newArena(&t, src, o).size + int64(len(src.dirSlab.Bytes()))
+	}
+	swap := capacity
+	if o.Swap > 0 {
+		swap = min(swap, o.Swap)
+	}
+	pool := 0
+	switch {
+	case capacity == 0:
+	case o.MemoryBytes == 0:
+		l.ahead, pool = 1, min(capacity+swap, free)
+	default:
+		l.ahead, pool = 1, capacity
+		for a := min(o.AheadMax, (free+capacity-1)/capacity); a >= 1; a-- {
+			if n := min(capacity+a*swap, free); size(n, a) <= o.MemoryBytes {
+				l.ahead, pool = a, n
+				break
+			}
+		}
+		most := capacity + l.ahead*swap
+		if o.Swap > 0 { // of the step after those a part
+			most += swap
+		}
+		for pool < min(most, free) && size(pool+1, l.ahead) <= o.MemoryBytes {
+			pool++
+		}
+	}
+	l.frames = l.ahead + 1
+	if l.total = size(pool, l.ahead); o.MemoryBytes > 0 && l.total > o.MemoryBytes {
+		return nil, &BudgetError{NeedBytes: l.total, HaveBytes: o.MemoryBytes, Partitions: capacity + len(l.fixed)}
+	}
+	base := 0
+	add := func(rows int) {
+		l.slots = append(l.slots, slotRegion{uint32(base), uint32(rows)})
+		base += rows
+	}
+	for _, p := range l.fixed {
+		add(roundRows(parts[p].Nodes, granule))
+	}
+	for range pool {
+		add(poolRows)
+	}
+	l.rows = base
+	if l.rows > math.MaxUint32 {
+		return nil, fmt.Errorf("%w: %d rows in the buffer, most %d", store.ErrInvalid, l.rows, uint32(math.MaxUint32))
+	}
+	return l, nil
+}
+
+func roundRows(nodes uint64, granule int) int {
+	return max(granule, (int(nodes)+granule-1)/granule*granule)
+}
+
+// bound sets the most edges, seeds and staged bytes that any step can have: of
+// every partition the fixed ones and the capacity largest others. A step of
+// random partitions comes close to it where partitions are balanced.
+func (l *layout) bound(src *source, o *Options, isFixed []bool, capacity int) {
+	p := len(src.m.Partitions)
+	undirected := src.m.Schema.Undirected
+	in, out, stage, seeds := newTopSum(p), newTopSum(p), newTopSum(p), newTopSum(p)
+	overhead := 2*o.granule() + defaultGapBytes // see planTopology
+	for j := range p {
+		intoJ, fromJ, bytesJ := newTopSum(p), newTopSum(p), newTopSum(p)
+		for i := range p {
+			d := &src.dirs[j]
+			to := int64(d.BucketEdges(i))
+			from := int64(src.dirs[i].BucketEdges(j))
+			if undirected {
+				to += from // mirrored; the diagonal counts twice, which it is
+			}
+			intoJ.add(to, isFixed[i])
+			fromJ.add(from, isFixed[i])
+			if lo, hi := d.Range(i, i+1); hi > lo {
+				bytesJ.add(hi-lo+overhead, isFixed[i])
+			}
+		}
+		in.add(intoJ.sum(capacity), isFixed[j])
+		out.add(fromJ.sum(capacity), isFixed[j])
+		x := &src.topology[j].e
+		bytes := min(bytesJ.sum(capacity), blocks.AlignUp(x.Length))
+		if src.relation != nil {
+			whole := blocks.AlignUp(src.relation.extents[j].e.Length)
+			bytes += min(whole, intoJ.sum(capacity)*int64(src.relation.stride)+int64(capacity+len(l.fixed))*overhead)
+		}
+		stage.add(bytes, isFixed[j])
+		seeds.add(int64(src.m.Partitions[j].Nodes), isFixed[j])
+	}
+	l.edgesMax = max(in.sum(capacity), out.sum(capacity))
+	l.stagingMax = stage.sum(capacity)
+	if src.split == nil {
+		return // findSeeds finds none
+	}
+	l.seedsMax = int(seeds.sum(capacity))
+	if first, err := src.m.SplitColumn(""); err == nil && src.split.info.Name == first.Name { // whose nodes the manifest counts
+		train := newTopSum(p)
+		for j, part := range src.m.Partitions {
+			train.add(int64(inSplit(&part, store.SplitValue(o.Split))), isFixed[j])
+		}
+		l.seedsMax = int(train.sum(capacity))
+	}
+}
+
+// inSplit returns how many nodes of the partition have a split value.
+func inSplit(p *store.PartitionInfo, v uint8) uint64 {
+	switch v {
+	case store.SplitTrain:
+		return p.Train
+	case store.SplitValid:
+		return p.Valid
+	case store.SplitTest:
+		return p.Test
+	}
+	return 0
+}
+
+// topSum adds up the always counted values and the largest others.
+type topSum struct {
+	always int64
+	others []int64
+}
+
+func newTopSum(n int) *topSum { return &topSum{others: make([]int64, 0, n)} }
+
+func (t *topSum) add(v int64, always bool) {
+	if always {
+		t.always += v
+	} else {
+		t.others = append(t.others, v)
+	}
+}
+
+func (t *topSum) sum(largest int) int64 {
+	n := t.always
+	if largest < len(t.others) {
+		slices.Sort(t.others)
+	}
+	for _, v := range t.others[max(0, len(t.others)-largest):] {
+		n += v
+	}
+	return n
+}
+
+// arena places the buffer's arrays in one slab, in the order of the fields.
+type arena struct {
+	size     int64
+	features []part
+	planes   []part // of an embedding table
+	aux      part   // labels and splits as they lie on disk, a piece a slot
+	auxSlot  int64  // bytes of one piece
+	labels   part   // int32 a row
+	split    part   // uint8 a row
+	spans    []part // a frame and direction
+	indices  []part
+	rel      []part
+	seeds    []part // one more than steps ahead, two more than that for those in hand
+	staging  part
+	scratch  part // scratchArrays of one uint32 a node of the largest partition, for each thread
+	order    part // rows by external id (plan memory)
+	twin     [3]part
+}
+
+// part is a range of the arena's bytes.
+type part struct{ at, n int64 }
+
+// newArena computes where everything lies.
+func newArena(l *layout, src *source, o *Options) *arena {
+	a := &arena{}
+	take := func(n int64) part {
+		p := part{a.size, n}
+		a.size += blocks.AlignUp(n)
+		return p
+	}
+	rows := int64(l.rows)
+	for i := range src.features {
+		a.features = append(a.features, take(rows*int64(src.features[i].stride)))
+	}
+	for range src.tablePlanes {
+		a.planes = append(a.planes, take(rows*4*int64(src.tableDim)))
+	}
+	if src.labels != nil {
+		a.auxSlot += blocks.AlignUp(4 * int64(l.nodesMax))
+		a.labels = take(4 * rows)
+	}
+	if src.split != nil {
+		a.auxSlot += blocks.AlignUp(int64(l.nodesMax))
+		a.split = take(rows)
+	}
+	a.aux = take(a.auxSlot * int64(len(l.slots)))
+	directions := 1
+	if o.Both && !src.m.Schema.Undirected {
+		directions = 2
+	}
+	adjacency := func() (spans, indices, rel part) {
+		spans, indices = take(rows*int64(unsafe.Sizeof(Span{}))), take(4*l.edgesMax)
+		if src.relation != nil {
+			rel = take(2 * l.edgesMax)
+		}
+		return
+	}
+	for range l.frames * directions {
+		s, i, r := adjacency()
+		a.spans, a.indices, a.rel = append(a.spans, s), append(a.indices, i), append(a.rel, r)
+	}
+	for range l.ahead + 2 {
+		a.seeds = append(a.seeds, take(4*int64(l.seedsMax)))
+	}
+	a.staging = take(l.stagingMax)
+	a.scratch = take(4 * scratchArrays * int64(l.nodesMax+1) * int64(o.Threads))
+	if l.memory {
+		a.order = take(4 * int64(src.m.Nodes))
+		a.twin[0], a.twin[1], a.twin[2] = adjacency()
+	}
+	return a
+}
+
+// buffer is the memory of a run: one slab outside the Go heap.
+type memory struct {
+	slab *blockio.Slab
+	b    []byte
+	*arena
+	directions int
+}
+
+func newMemory(l *layout, src *source, o *Options) (*memory, error) {
+	a := newArena(l, src, o)
+	slab, err := blockio.AllocSlab(max(a.size, 1), blockio.SlabOptions{Threads: o.Threads})
+	if err != nil {
+		return nil, err
+	}
+	return &memory{slab: slab, b: slab.Bytes(), arena: a, directions: len(a.spans) / l.frames}, nil
+}
+
+func (b *memory) bytes(p part) []byte { return b.b[p.at : p.at+p.n : p.at+p.n] }
+
+// elements views a part of the buffer; parts begin at multiples of 4096.
+func elements[T any](b *memory, p part) []T {
+	if p.n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&b.b[p.at])), p.n/int64(unsafe.Sizeof(*new(T))))
+}
+
+// adjacency returns direction dir (0 in, 1 out) of a frame.
+func (b *memory) adjacency(frame, dir int) *Adjacency {
+	k := frame*b.directions + dir
+	return b.view(b.spans[k], b.indices[k], b.rel[k])
+}
+
+func (b *memory) view(spans, indices, rel part) *Adjacency {
+	return &Adjacency{Spans: elements[Span](b, spans), Indices: elements[uint32](b, indices), Relations: elements[uint16](b, rel)}
+}

@@ -1,0 +1,89 @@
+package buffer
+
+import (
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// Span is one node's slice of an index array: Indices[Begin:End].
+// Begin and End lie side by side so that a random node costs one cache miss.
+type Span struct{ Begin, End int64 }
+
+// Adjacency is one direction of a macro-batch's induced graph, indexed by row.
+//
+// Rows are positions in the partition buffer, not node ids: partition slot s
+// holds its nodes in rows Base(s) … Base(s)+n−1, so that a row addresses
+// features, labels and adjacency alike without translation. Rows between
+// slots may be unused; their spans are empty. Spans need not lie in order
+// of rows and may leave gaps in Indices.
+//
+// The order of a node's neighbours does not depend on slots or on what was
+// resident before: ascending partition, then ascending internal id (where all
+// partitions are resident for the whole run, plan "memory": ascending external
+// id, so that samples do not depend on the number of partitions). Parallel
+// edges keep the order they have on disk.
+type Adjacency struct {
+	Spans   []Span   // len = rows
+	Indices []uint32 // neighbours' rows
+	// Relations[k] is the relation of edge k, parallel to Indices; nil if
+	// nobody asked.
+	Relations []uint16
+}
+
+// Degree returns the number of resident neighbours of a row.
+func (a *Adjacency) Degree(row uint32) int64 { return a.Spans[row].End - a.Spans[row].Begin }
+
+// Edges returns the number of edges between resident nodes.
+func (a *Adjacency) Edges() int64 {
+	var n int64
+	for _, s := range a.Spans {
+		n += s.End - s.Begin
+	}
+	return n
+}
+
+// Column is one resident column (a feature, labels, a split), indexed by row
+// like [Adjacency]: element (row, j) lies at byte row*Stride + j*Type.Size().
+// The bytes belong to the partition buffer and are valid until the macro-batch
+// is released.
+type Column struct {
+	Name   string
+	Type   blocks.ElemType
+	Dim    int // elements a row
+	Stride int // bytes a row
+	Data   []byte
+	// Scale holds one factor a dimension where Type is Int8 (value = element ×
+	// Scale[d]); nil otherwise.
+	Scale []float32
+}
+
+// ResidentPartition says where a partition of a macro-batch lies.
+type ResidentPartition struct {
+	ID    store.PartitionID
+	Base  uint32 // its first row
+	Nodes uint32
+	First store.NodeID // internal id of its first node: node First+k is row Base+k
+}
+
+// MacroBatch is the in-memory subgraph of one step: induced edges and columns
+// of the resident partitions. It belongs to the iterator that made it and is
+// valid until that iterator's Next, Start or Close is called; everything in it
+// but Planes is read-only.
+type MacroBatch struct {
+	StepIndex  int
+	Step       Step
+	Partitions []ResidentPartition // ascending ID
+	Rows       int                 // the buffer's rows: one more than the largest row there can be
+	In         *Adjacency          // messages arrive along these: In.Indices are sources
+	Out        *Adjacency          // the reverse (In itself where the graph is undirected); nil unless asked for
+	Features   []Column            // in the order asked for
+	// Planes are the rows of [Options.Table], float32[Rows × dim] a plane: the embeddings,
+	// then their optimiser state. The resident partitions' rows are the trainer's to change. It is the
+	// same memory for every macro-batch.
+	Planes [][]float32
+	Labels []int32 // by row, -1 = none; nil if not asked for; rows outside Partitions hold anything
+	Split  []uint8 // by row, a Split value; nil if the store has none; likewise
+	// Seeds are the rows of the step's training nodes: by ascending partition and
+	// internal id, in plan "memory" by ascending external id.
+	Seeds []uint32
+}

@@ -1,0 +1,216 @@
+// Package metrics writes what the partition buffer measured as JSON lines, and reads them back: the files of
+// "--metrics" that "gstore report" draws.
+package metrics
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Writer writes measurements as JSON lines: what "--metrics FILE.jsonl"
+// holds and "gstore report" reads. Each line is an object with an "event":
+//
+//	{"event":"epoch","epoch":0,"policy":"hanoi","engine":"io_uring","bytes_read":…,"stall_s":…,…}
+//	{"event":"step","epoch":0,"step":3,"bytes_read":…,"begin_s":…,"end_s":…,…}
+//	{"event":"sample","at_s":1.2,"bytes":…,"requests":…,"train_s":…}
+//
+// Times ending in _s are seconds, those of a step and a sample since the run began.
+// It is for one goroutine.
+type Writer struct {
+	w       *bufio.Writer
+	samples int64 // intervals already written
+}
+
+// NewWriter returns a writer that appends lines to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: bufio.NewWriter(w)} }
+
+// Epoch is the line of an epoch. Extra fields of other writers are kept apart.
+type Epoch struct {
+	Event        string  `json:"event"` // "epoch"
+	Epoch        int     `json:"epoch"`
+	Policy       string  `json:"policy"`
+	Engine       string  `json:"engine"`
+	Reason       string  `json:"engine_reason,omitempty"`
+	Gap          int64   `json:"gap_bytes"`     // what the reads of the epoch went by: [store.ReadTuning]
+	Request      int64   `json:"request_bytes"` //
+	Depth        int     `json:"queue_depth"`   //
+	Tuning       string  `json:"tuning"`        // where these three come from
+	MemoryBytes  int64   `json:"memory_bytes"`
+	Start        float64 `json:"start_s"`
+	End          float64 `json:"end_s"`
+	BytesRead    int64   `json:"bytes_read"`
+	BytesWritten int64   `json:"bytes_written"` // rows of an embedding table
+	Requests     int64   `json:"requests"`
+	Read         float64 `json:"read_s"`
+	Write        float64 `json:"write_s"`
+	WaitBuffers  float64 `json:"wait_buffers_s"`
+	Assemble     float64 `json:"assemble_s"`
+	Stall        float64 `json:"stall_s"`
+	Train        float64 `json:"train_s"`
+	Edges        int64   `json:"edges"`
+	NewEdges     int64   `json:"new_edges"`
+	QueueDepth   uint64  `json:"queue_depth_max"`
+}
+
+// Step is the line of a step.
+type Step struct {
+	Event         string  `json:"event"` // "step"
+	Epoch         int     `json:"epoch"`
+	Step          int     `json:"step"`
+	BytesRead     int64   `json:"bytes_read"`
+	TopologyBytes int64   `json:"topology_bytes"`
+	BytesWritten  int64   `json:"bytes_written"`
+	Requests      int64   `json:"requests"`
+	Loaded        int     `json:"loaded"`
+	Resident      int     `json:"resident"`
+	Edges         int64   `json:"edges"`
+	NewEdges      int64   `json:"new_edges"`
+	Read          float64 `json:"read_s"`
+	Write         float64 `json:"write_s"`
+	WaitBuffers   float64 `json:"wait_buffers_s"`
+	Assemble      float64 `json:"assemble_s"`
+	Stall         float64 `json:"stall_s"`
+	Ready         float64 `json:"ready_s"`
+	Begin         float64 `json:"begin_s"`
+	End           float64 `json:"end_s"`
+}
+
+// Sample is the line of a [buffer.BandwidthSample].
+type Sample struct {
+	Event    string  `json:"event"` // "sample"
+	At       float64 `json:"at_s"`
+	Bytes    int64   `json:"bytes"`
+	Requests int64   `json:"requests"`
+	Train    float64 `json:"train_s"`
+}
+
+// Epoch writes an epoch's lines: call it when the epoch is over, with
+// [buffer.Buffer.Stats]. The interval that is not over yet is left for the next epoch.
+func (w *Writer) Epoch(s buffer.Stats) error {
+	end := s.Start
+	for _, st := range s.Steps {
+		end = max(end, st.End)
+		err := w.write(Step{
+			Event: "step", Epoch: st.Epoch, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
+			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Edges: st.Edges, NewEdges: st.NewEdges,
+			Read: st.Read.Seconds(), Write: st.Write.Seconds(), WaitBuffers: st.WaitBuffers.Seconds(), Assemble: st.Assemble.Seconds(),
+			Stall: st.Stall.Seconds(), Ready: st.Ready.Seconds(), Begin: st.Begin.Seconds(), End: st.End.Seconds(),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i, b := range s.Samples {
+		k := int64(b.At / buffer.SampleInterval)
+		if k < w.samples || i == len(s.Samples)-1 {
+			continue
+		}
+		w.samples = k + 1
+		if err := w.write(Sample{Event: "sample", At: b.At.Seconds(), Bytes: b.Bytes, Requests: b.Requests, Train: b.Train.Seconds()}); err != nil {
+			return err
+		}
+	}
+	err := w.write(Epoch{
+		Event: "epoch", Epoch: s.Epoch, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
+		Gap: s.Tuning.GapBytes, Request: s.Tuning.RequestBytes, Depth: s.Tuning.Depth, Tuning: s.Tuning.Why,
+		Start: s.Start.Seconds(), End: end.Seconds(), BytesRead: s.BytesRead, BytesWritten: s.BytesWritten, Requests: s.Requests,
+		Read: s.Read.Seconds(), Write: s.Write.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
+		Train: s.Train.Seconds(), Edges: s.Edges, NewEdges: s.NewEdges, QueueDepth: s.IO.InFlightMax,
+	})
+	if err != nil {
+		return err
+	}
+	return w.w.Flush()
+}
+
+// Event writes a line of another kind; fields holds its "event".
+func (w *Writer) Event(fields map[string]any) error {
+	if err := w.write(fields); err != nil {
+		return err
+	}
+	return w.w.Flush()
+}
+
+func (w *Writer) write(line any) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	if _, err := w.w.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}
+
+// File is a metrics file read back.
+type File struct {
+	Epochs  []Epoch
+	Steps   []Step
+	Samples []Sample
+}
+
+// metricsLineMax bounds a line: no event comes near it.
+const lineMax = 1 << 20
+
+// Read reads a metrics file. Events that it does not know are skipped,
+// and so is an unfinished last line; any other line that is no event is an error with its number.
+func Read(r io.Reader) (*File, error) {
+	m := &File{}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 0, 64<<10), lineMax)
+	var bad error
+	for n := 1; sc.Scan(); n++ {
+		if bad != nil {
+			return nil, bad
+		}
+		line := sc.Bytes()
+		var kind struct {
+			Event string `json:"event"`
+		}
+		err := json.Unmarshal(line, &kind)
+		if err == nil {
+			switch kind.Event {
+			case "epoch":
+				err = appendLine(&m.Epochs, line)
+			case "step":
+				err = appendLine(&m.Steps, line)
+			case "sample":
+				err = appendLine(&m.Samples, line)
+			}
+		}
+		if err != nil {
+			bad = fmt.Errorf("metrics: line %d: %w", n, err)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if bad != nil && len(m.Epochs) == 0 {
+		return nil, bad
+	}
+	return m, nil
+}
+
+func appendLine[T any](to *[]T, line []byte) error {
+	var v T
+	if err := json.Unmarshal(line, &v); err != nil {
+		return err
+	}
+	*to = append(*to, v)
+	return nil
+}
+
+// Bandwidth is the sample's bytes a second.
+func (s *Sample) Bandwidth() float64 {
+	return float64(s.Bytes) / (float64(buffer.SampleInterval) / float64(time.Second))
+}
+
+// Utilisation is the share of the sample in which a macro-batch was in the trainer's hands.
+func (s *Sample) Utilisation() float64 {
+	return min(1, s.Train/(float64(buffer.SampleInterval)/float64(time.Second)))
+}

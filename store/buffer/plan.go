@@ -1,0 +1,34 @@
+package buffer
+
+import "github.com/gstore/gstore/store"
+
+// Step is one macro-batch of a [Plan]: which partitions are resident and what
+// is trained while they are.
+type Step struct {
+	// Resident lists the resident partitions, pinned ones included, ascending.
+	Resident []store.PartitionID
+	// Train lists the partitions whose training nodes are seeds in this step
+	// (node tasks), ascending; a subset of Resident.
+	Train []store.PartitionID
+	// Buckets lists the edge buckets whose edges are training examples in this
+	// step (link tasks), each once; both ends are in Resident. Their order means nothing: edges are shuffled over the whole step.
+	Buckets []BucketID
+	// Passes is how often the step's examples are trained before the next step
+	// (HANOI's reuse); 0 means once.
+	Passes int
+	// WhilePending makes every pass after the first conditional: it is trained
+	// only if the next step is not in memory yet.
+	WhilePending bool
+}
+
+// Bucket names the edges from partition Src to partition Dst.
+type BucketID struct{ Src, Dst store.PartitionID }
+
+// Plan is one epoch's steps: a pure function of (partitions, pinned set,
+// buffer capacity, task, epoch, seed), made by package sampler/macro.
+type Plan struct {
+	Policy   string // "memory", "hanoi", "trainnodes", "comet", "beta"
+	Pinned   []store.PartitionID
+	Capacity int // most partitions resident at once, pinned ones not counted
+	Steps    []Step
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package meta
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+const (
+	LockWriter = 0
+	lockMeta   = 1
+)
+
+type Lock struct{}
+
+// lockByte is for Linux only: other systems lack open-file-description locks.
+func lockByte(context.Context, string, int64, bool, time.Duration) (*Lock, error) {
+	return nil, fmt.Errorf("stores on %s cannot be locked; gstore runs on linux", runtime.GOOS)
+}
+
+func (*Lock) Close() error { return nil }

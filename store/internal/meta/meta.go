@@ -1,0 +1,320 @@
+package meta
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// lockTimeoutDefault is how long Options.LockTimeout waits by default: holders of
+// the metadata lock need milliseconds, a big ingest's commit a second or two.
+const lockTimeoutDefault = 30 * time.Second
+
+// Env is where a store is and how to reach it; copied freely.
+type Env struct {
+	Dir     string
+	FS      vfs.FS
+	Timeout time.Duration
+}
+
+func NewEnv(dir string, fsys vfs.FS, timeout time.Duration) Env {
+	if fsys == nil {
+		fsys = vfs.Default
+	}
+	if timeout == 0 {
+		timeout = lockTimeoutDefault
+	}
+	return Env{Dir: dir, FS: fsys, Timeout: timeout}
+}
+
+func (e Env) Path(elem ...string) string {
+	return e.FS.PathJoin(append([]string{e.Dir}, elem...)...)
+}
+
+func (e Env) DataPath(name string) string { return e.Path(DataName, name) }
+
+// OnDisk reports whether the store's file system is the operating system's, possibly
+// wrapped: only there other processes exist and locks are taken.
+func (e Env) OnDisk() bool { return vfs.Root(e.FS) == vfs.Default }
+
+func (e Env) Lock(ctx context.Context, b int64, exclusive bool, timeout time.Duration) (*Lock, error) {
+	if !e.OnDisk() {
+		return nil, nil
+	}
+	return lockByte(ctx, e.Path(LockName), b, exclusive, timeout)
+}
+
+// Exists reports whether path names something, as far as can be told.
+func (e Env) Exists(path string) bool {
+	_, err := e.FS.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Find fails with ErrNotFound where no store is.
+func (e Env) Find() error {
+	if !e.Exists(e.Dir) {
+		return fmt.Errorf("%w: there is no directory %s", ErrNotFound, e.Dir)
+	}
+	if !e.Exists(e.Path(MetaName)) {
+		return fmt.Errorf("%w: %s is not a store (it has no %s directory)", ErrNotFound, e.Dir, MetaName)
+	}
+	return nil
+}
+
+// SyncDir makes a directory's entries durable.
+func (e Env) SyncDir(path string) error {
+	d, err := e.FS.OpenDir(path)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}
+
+// DB is Pebble, open under the metadata lock. It is held briefly: to read a
+// manifest, to apply one batch, or for a batch of dictionary look-ups.
+type DB struct {
+	Env
+	Pebble *pebble.DB
+	lk     *Lock
+	fence  *fence
+	write  bool
+}
+
+// Open opens Pebble. Reading needs an existing store and shares the lock;
+// writing creates what is missing and excludes everybody.
+func Open(ctx context.Context, e Env, write bool) (*DB, error) {
+	lk, err := e.Lock(ctx, lockMeta, write, e.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	m := &DB{Env: e, lk: lk, fence: newFence(), write: write}
+	opts := &pebble.Options{
+		FS:                 metaFS{errorfs.Wrap(e.FS, m.fence), m.fence},
+		ReadOnly:           !write,
+		ErrorIfNotExists:   !write,
+		FormatMajorVersion: PebbleFormat,
+		Logger:             m.fence,
+		EventListener:      &pebble.EventListener{BackgroundError: m.fence.park},
+		DisableTableStats:  true,
+		// A compaction that starts while Open is failing panics in Pebble; see compact.
+		DisableAutomaticCompactions: true,
+	}
+	err = m.Do(func() (err error) {
+		m.Pebble, err = pebble.Open(e.Path(MetaName), opts)
+		return err
+	})
+	if err != nil {
+		if errors.Is(err, pebble.ErrDBDoesNotExist) {
+			err = fmt.Errorf("%s: %w", e.Dir, ErrNoVersion)
+		} else {
+			err = m.Wrap("open", err)
+		}
+		return nil, errors.Join(err, lk.Close())
+	}
+	if write {
+		if err := m.compact(ctx); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	return m, nil
+}
+
+// compactTables is how many overlapping tables are merged; every open for writing may
+// add one, and Pebble stops writes at 12.
+const compactTables = 6
+
+// compact merges the tables that opens and commits leave behind. Dictionaries are
+// left out: they are large, and ingested where they belong.
+func (m *DB) compact(ctx context.Context) error {
+	err := m.Do(func() error {
+		if m.Pebble.Metrics().Levels[0].TablesCount < compactTables {
+			return nil
+		}
+		after := prefixEnd([]byte(PrefixDictionary))
+		return errors.Join(m.Pebble.Compact(ctx, []byte{0}, []byte(PrefixDictionary), false),
+			m.Pebble.Compact(ctx, after, []byte{0xff}, false))
+	})
+	if err != nil {
+		return m.Wrap("compact", err)
+	}
+	return nil
+}
+
+// PebbleFormat is the Pebble format that stores are written in. Part of the format.
+const PebbleFormat = pebble.FormatValueSeparation
+
+// Close closes Pebble and releases the lock.
+func (m *DB) Close() error {
+	var err error
+	if m.fence.err() == nil {
+		if err = m.Do(m.Pebble.Close); err != nil {
+			err = m.Wrap("close", err)
+		}
+	}
+	return errors.Join(err, m.lk.Close())
+}
+
+// Do runs a call of Pebble that may never return, because it or background
+// work that it waits for is parked: then it is left behind and the failure
+// returned, and whatever the call sets must not be looked at. Read-only
+// instances write nothing once they are open, so their calls return.
+func (m *DB) Do(call func() error) error {
+	if !m.write && m.Pebble != nil {
+		return errors.Join(call(), m.fence.err())
+	}
+	returned := make(chan error, 1)
+	go func() { returned <- call() }()
+	select {
+	case err := <-returned:
+		if failure := m.fence.err(); failure != nil {
+			return failure
+		}
+		return err
+	case <-m.fence.down:
+		return m.fence.err()
+	}
+}
+
+// Wrap says that a step on the metadata failed; damage becomes a CorruptError.
+func (m *DB) Wrap(step string, err error) error {
+	if pebble.IsCorruptionError(err) {
+		return &blocks.CorruptError{Path: m.Path(MetaName), Extent: "metadata", Offset: -1, Reason: err.Error()}
+	}
+	return fmt.Errorf("%s metadata in %s: %w", step, m.Path(MetaName), err)
+}
+
+func (m *DB) Corrupt(what, format string, args ...any) error {
+	return &blocks.CorruptError{Path: m.Path(MetaName), Extent: what, Offset: -1, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Get returns a copy of a key's value; ok is false if there is none.
+func (m *DB) Get(key []byte) (_ []byte, ok bool, err error) {
+	var value []byte
+	err = m.Do(func() error {
+		v, c, err := m.Pebble.Get(key)
+		if err != nil {
+			return err
+		}
+		value = append([]byte{}, v...)
+		return c.Close()
+	})
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, m.Wrap("read", err)
+	}
+	return value, true, nil
+}
+
+// GetJSON decodes a key's JSON value into out.
+func (m *DB) GetJSON(key []byte, what string, out any) (ok bool, err error) {
+	b, ok, err := m.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return false, m.Corrupt(what, "%v", err)
+	}
+	return true, nil
+}
+
+// Entry is a key and its value.
+type Entry struct{ Key, Value []byte }
+
+// Scan returns the entries whose keys have a prefix, ascending. It is for the few
+// prefixes of which all is wanted; dictionaries are not among them.
+func (m *DB) Scan(prefix string) ([]Entry, error) {
+	var all []Entry
+	err := m.Iterate(prefix, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok; ok = it.Next() {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			all = append(all, Entry{append([]byte{}, it.Key()...), append([]byte{}, v...)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Iterate calls fn, once, with an iterator over the keys that have a prefix.
+func (m *DB) Iterate(prefix string, fn func(*pebble.Iterator) error) error {
+	err := m.Do(func() error {
+		it, err := m.Pebble.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: prefixEnd([]byte(prefix))})
+		if err != nil {
+			return err
+		}
+		return errors.Join(fn(it), it.Close())
+	})
+	if err != nil {
+		return m.Wrap("read", err)
+	}
+	return nil
+}
+
+// Apply commits a batch durably. After an error the batch may or may not have
+// been committed, wholly; the next open tells.
+func (m *DB) Apply(b *pebble.Batch) error {
+	if err := m.Do(func() error { return b.Commit(pebble.Sync) }); err != nil {
+		return m.Wrap("commit", err)
+	}
+	return nil
+}
+
+// Flush moves the log's contents into tables, in which every block has a
+// checksum: damage at a log's end looks like its end.
+func (m *DB) Flush() error {
+	if err := m.Do(m.Pebble.Flush); err != nil {
+		return m.Wrap("flush", err)
+	}
+	return nil
+}
+
+// CheckFormat fails unless the metadata are of this build's format.
+// fresh reports that nothing was written yet.
+func (m *DB) CheckFormat() (fresh bool, err error) {
+	b, ok, err := m.Get([]byte(KeyFormat))
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		return true, nil
+	case string(b) != Format:
+		return false, fmt.Errorf("%s: %w: metadata format %q, this build reads %q", m.Dir, blocks.ErrFormatVersion, b, Format)
+	}
+	return false, nil
+}
+
+// Current returns the newest committed version, 0 if there is none.
+func (m *DB) Current() (uint64, error) {
+	b, ok, err := m.Get([]byte(KeyCurrent))
+	if err != nil || !ok {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, m.Corrupt("current version", "%d bytes, expected 8", len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// HasVersion reports whether a version is kept.
+func (m *DB) HasVersion(version uint64) (bool, error) {
+	_, ok, err := m.Get(NumberKey(PrefixManifest, version))
+	return ok, err
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/gstore/gstore/store"
+)
+
+// CrashDir is where [CommitOn] makes its store on a disk of [NewDisk].
+const CrashDir = "/disk/store"
+
+// fullEnv in the environment makes tests try Every crash point, operation and damage; otherwise they try
+// every few of them, evenly spread, so that a package's tests take less than a minute under the race detector.
+const fullEnv = "GSTORE_FULL_TESTS"
+
+// Every returns step, or 1 where everything is to be tried.
+func Every(step int) int {
+	if os.Getenv(fullEnv) != "" {
+		return 1
+	}
+	return step
+}
+
+// Tiny makes a tiny graph, so that there are hundreds of crash points rather than thousands.
+func Tiny(seed uint64) *Graph {
+	return Random(Options{Seed: seed, Nodes: 24, Partitions: 2, Dim: 3, IDs: store.IDsIntegers})
+}
+
+// CommitOn commits g to the store in [CrashDir] of fs, which it makes if create is set.
+func CommitOn(fs vfs.FS, g *Graph, create bool) (err error) {
+	openWriter := store.OpenWriter
+	if create {
+		openWriter = store.Create
+	}
+	w, err := openWriter(CrashDir, store.WriterOptions{FS: fs})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	m, err := g.Write(w)
+	if err != nil {
+		return err
+	}
+	return w.Commit(context.Background(), m)
+}
+
+// NewDisk makes an empty disk in memory that knows what is synced.
+func NewDisk(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	mem := vfs.NewCrashableMem()
+	if err := mem.MkdirAll("/disk", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	root, err := mem.OpenDir("/")
+	if err == nil {
+		err = errors.Join(root.Sync(), root.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mem
+}
+
+// CrashPoints returns what disk a crash would leave before every write, sync, rename and removal of run: without what
+// was not synced, and with half of it.
+func CrashPoints(t *testing.T, mem *vfs.MemFS, run func(vfs.FS) error) []*vfs.MemFS {
+	t.Helper()
+	var mu sync.Mutex
+	var crashed []*vfs.MemFS
+	rng := rand.New(rand.NewPCG(3, 4))
+	snap := func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWriteAt, errorfs.OpRename, errorfs.OpRemove:
+			mu.Lock()
+			defer mu.Unlock()
+			crashed = append(crashed, mem.CrashClone(vfs.CrashCloneCfg{}), mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng}))
+		}
+		return nil
+	}
+	if err := run(errorfs.Wrap(mem, errorfs.InjectorFunc(snap))); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(crashed) < 30 {
+		t.Fatalf("only %d crash points", len(crashed))
+	}
+	return crashed
+}

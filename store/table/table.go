@@ -1,0 +1,525 @@
+package table
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
+	"github.com/gstore/gstore/store/internal/vfsengine"
+)
+
+// CheckpointsMax is how many checkpoints a table can keep.
+const CheckpointsMax = blocks.EmbeddingSlotsMax - 1
+
+// Options say what an embedding table is. Dim and Name are required.
+type Options struct {
+	Name string // unique in the store: letters, digits, '-' and '_'
+	Dim  int    // float32 elements a row
+	// States is the number of optimiser planes beside the embeddings, each of
+	// the same shape: 0 for SGD, 1 for Adagrad, 2 for Adam. They begin as zeros.
+	States int
+	// Init sets the first embeddings of consecutive nodes from first on, Dim elements each; nil: zeros.
+	// It should depend on ids alone, so that what partitions there are does not matter.
+	Init func(first store.NodeID, rows []float32)
+	// Keep is how many checkpoints are kept, 0 = 1: the file has a slot for each and one to
+	// write to, each as large as all rows.
+	Keep int // at most CheckpointsMax
+	// Replace lets Create take the place of a table of the same name, which is gone once the options are found to
+	// be sound and the disk to have room for the new file, the old one's counted.
+	Replace bool
+	// Blobs belong to the first checkpoint.
+	Blobs []Blob
+	// Checkpoint is the number of the kept checkpoint that Open goes back to; 0 = the
+	// last. Later ones are dropped, unless ReadOnly.
+	Checkpoint uint64
+	// ReadOnly opens a table for reading: any number of readers at a time, none while it is being trained.
+	ReadOnly bool
+	// LockTimeout is how long to wait for readers that are opening the store; 0 = 30 s.
+	LockTimeout time.Duration
+	// Engine moves partitions; nil = through the store's file system, one
+	// transfer at a time.
+	Engine blockio.Engine
+}
+
+// Table is a store's embedding table, open for training: one row of Planes
+// vectors a node, read and written a partition at a time.
+//
+// Each partition has one slot on disk more than checkpoints are kept. Each
+// checkpoint names one of them; writes go to one that none names. So whatever
+// happens between two checkpoints, the kept ones are whole. Invariants, per partition:
+// slot current holds the newest rows, whose checksums are sums; current equals
+// the last checkpoint's slot exactly if nothing was written since.
+//
+// Different partitions may be read and written at the same time, one
+// partition by one goroutine at a time. A table has one opener, in all
+// processes, or any number of readers.
+type Table struct {
+	env      meta.Env
+	record   meta.TableRecord
+	layout   *blocks.EmbeddingLayout
+	lk       *meta.Lock
+	readOnly bool
+
+	mu      sync.Mutex
+	engine  blockio.Engine
+	file    blockio.File
+	kept    []Checkpoint // ascending numbers
+	current []tableSlot
+	writing int // Write calls under way
+	failed  error
+	closed  bool
+}
+
+// tableSlot is where a partition's newest rows lie and their checksums, by plane.
+type tableSlot struct {
+	Slot int      `json:"slot"`
+	Sums []uint32 `json:"sums"`
+}
+
+// Checkpoint is a state that training can go on from.
+type Checkpoint struct {
+	Number  uint64      `json:"number"` // ascending from 1, which is the initial state
+	Created time.Time   `json:"created"`
+	Blobs   []string    `json:"blobs,omitempty"` // names, see Table.Blob
+	Slots   []tableSlot `json:"slots"`           // by partition
+}
+
+// Blob is a part of a checkpoint that is not in the table: model parameters, the plan's
+// position, random state, configuration.
+type Blob struct {
+	Name string
+	Data []byte
+}
+
+// Create makes an embedding table for the snapshot's nodes and opens it.
+// The file is written front to back, in bounded memory. It fails with
+// ErrExists if there is a table of that name and o.Replace is not set.
+func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) {
+	o.Keep = max(o.Keep, 1)
+	if !ValidName(o.Name) || o.Dim < 1 || o.States < 0 {
+		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes, expected a name of letters, digits, '-' and '_', a dimension and 0 planes or more", store.ErrInvalid, o.Name, o.Dim, o.States)
+	}
+	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.FS(), o.LockTimeout), o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.lk.Close()
+		}
+	}()
+	t.record = meta.TableRecord{Name: o.Name, File: "table-" + o.Name + meta.FileSuffix, Version: s.Manifest().Version,
+		Dim: o.Dim, States: o.States, Keep: o.Keep, Created: time.Now().UTC()}
+	if err := t.makeLayout(s.Manifest()); err != nil {
+		return nil, err
+	}
+	// The record comes first: a sweep spares the file it names.
+	if err := t.update(ctx, 0, math.MaxUint64, func(m *meta.DB) ([]meta.Entry, error) {
+		var old meta.TableRecord
+		if ok, err := m.GetJSON(meta.TableKey(o.Name), "table "+o.Name, &old); err != nil {
+			return nil, err
+		} else if ok && old.Ready && !o.Replace {
+			return nil, fmt.Errorf("%w: table %q", store.ErrExists, o.Name)
+		}
+		if kept, err := m.HasVersion(t.record.Version); err != nil {
+			return nil, err
+		} else if !kept { // with the table it stays
+			return nil, fmt.Errorf("table %q for a version that is no longer kept: %w: version %d of %s", o.Name, store.ErrNotFound, t.record.Version, t.env.Dir)
+		}
+		if err := t.checkRoom(); err != nil {
+			return nil, err
+		}
+		return t.recordEntry()
+	}); err != nil {
+		return nil, err
+	}
+	sums, err := t.createFile(s.Manifest(), o.Init)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Use(o.Engine); err != nil {
+		return nil, err
+	}
+	t.record.Ready = true
+	for _, row := range sums {
+		t.current = append(t.current, tableSlot{Slot: 0, Sums: row})
+	}
+	if err := t.commit(ctx, o.Blobs); err != nil {
+		return nil, errors.Join(err, t.file.Close())
+	}
+	return t, nil
+}
+
+// makeLayout lays out the file of a new table.
+func (t *Table) makeLayout(m *store.Manifest) (err error) {
+	nodes := make([]uint64, len(m.Partitions))
+	for p, info := range m.Partitions {
+		nodes[p] = info.Nodes
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(t.record.File))
+	header := blocks.Header{Kind: blocks.Embedding, FileID: h.Sum64(), Elem: blocks.Float32, Dim: uint32(t.record.Dim), Name: t.record.Name}
+	if t.layout, err = blocks.NewEmbeddingLayout(header, 1+t.record.States, t.record.Keep+1, nodes); err != nil {
+		return fmt.Errorf("%w: table %q: %w", store.ErrInvalid, t.record.Name, err)
+	}
+	return nil
+}
+
+// checkRoom compares the new file's size with the disk's room and that of the file in its place. File
+// systems that do not tell are believed to have room: making the file reserves it.
+func (t *Table) checkRoom() error {
+	usage, err := t.env.FS.GetDiskUsage(t.env.Path(meta.DataName))
+	if err != nil {
+		return nil
+	}
+	room := int64(usage.AvailBytes)
+	if stat, err := t.env.FS.Stat(t.Path()); err == nil {
+		room += stat.Size()
+	}
+	if size := t.layout.Size(); size > room {
+		return fmt.Errorf("table %q takes %d bytes, the disk has room for %d: %w", t.record.Name, size, room, syscall.ENOSPC)
+	}
+	return nil
+}
+
+func (t *Table) createFile(m *store.Manifest, init func(store.NodeID, []float32)) (sums [][]uint32, err error) {
+	sums, err = blocks.CreateEmbedding(t.env.FS, t.env.DataPath(t.record.File), t.layout, func(p store.PartitionID, plane int, row uint64, b []byte) error {
+		if plane > 0 || init == nil {
+			clear(b)
+			return nil
+		}
+		x, err := blocks.View[float32](b)
+		if err == nil {
+			init(m.Partitions[p].First+store.NodeID(row), x)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sums, t.env.SyncDir(t.env.Path(meta.DataName))
+}
+
+// Open opens a table at its last checkpoint or at o.Checkpoint, for training on or, with o.ReadOnly, for reading.
+// The snapshot must be of the version that the table was made for. It fails with
+// ErrNotFound or, if another process has the table open, ErrLocked.
+// Only Name, Checkpoint, ReadOnly, Engine and LockTimeout of o are looked at.
+func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) {
+	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.FS(), o.LockTimeout), o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.lk.Close()
+		}
+	}()
+	if err := t.load(ctx, o.Name); err != nil {
+		return nil, err
+	}
+	if err := t.goBack(ctx, o.Checkpoint); err != nil {
+		return nil, err
+	}
+	if t.record.Version != s.Manifest().Version {
+		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: open that version, or train anew", store.ErrInvalid, o.Name, t.record.Version, s.Manifest().Version)
+	}
+	if !t.env.Exists(t.Path()) {
+		return nil, &blocks.CorruptError{Path: t.Path(), Extent: "file", Offset: -1, Reason: "it is missing"}
+	}
+	if t.layout, err = blocks.OpenEmbedding(t.env.FS, t.env.DataPath(t.record.File)); err != nil {
+		return nil, err
+	}
+	l := t.layout
+	fits := l.Planes == 1+t.record.States && l.Slots == t.record.Keep+1 && int(l.Header.Dim) == t.record.Dim && len(l.Nodes) == len(s.Manifest().Partitions)
+	for p := range l.Nodes {
+		fits = fits && l.Nodes[p] == s.Manifest().Partitions[p].Nodes
+	}
+	if !fits {
+		return nil, &blocks.CorruptError{Path: t.env.DataPath(t.record.File), Extent: "directory", Offset: -1, Reason: "its shape is not what the table's record says"}
+	}
+	return t, t.Use(o.Engine)
+}
+
+// load reads record and checkpoints.
+func (t *Table) load(ctx context.Context, name string) (err error) {
+	m, err := meta.Open(ctx, t.env, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	ok, err := m.GetJSON(meta.TableKey(name), "table "+name, &t.record)
+	if err != nil {
+		return err
+	}
+	if !ok || !t.record.Ready {
+		return fmt.Errorf("%w: table %q in %s", store.ErrNotFound, name, t.env.Dir)
+	}
+	entries, err := m.Scan(string(meta.CheckpointPrefix(name)))
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 || len(entries) > t.record.Keep {
+		return m.Corrupt("table "+name, "it has %d checkpoints, expected 1 to %d", len(entries), t.record.Keep)
+	}
+	for _, e := range entries {
+		var c Checkpoint
+		if err := json.Unmarshal(e.Value, &c); err != nil {
+			return m.Corrupt("checkpoint of table "+name, "%v", err)
+		}
+		for p, s := range c.Slots {
+			if s.Slot < 0 || s.Slot > t.record.Keep || len(s.Sums) != 1+t.record.States {
+				return m.Corrupt("checkpoint of table "+name, "partition %d is slot %d with %d checksums", p, s.Slot, len(s.Sums))
+			}
+		}
+		t.kept = append(t.kept, c)
+	}
+	t.current = slices.Clone(t.last().Slots)
+	return nil
+}
+
+// last is the newest checkpoint; none is the zero value.
+func (t *Table) last() Checkpoint {
+	if len(t.kept) == 0 {
+		return Checkpoint{}
+	}
+	return t.kept[len(t.kept)-1]
+}
+
+// lock takes the table's place. Its lock is a byte of the store's lock
+// file far behind the others, chosen by the name.
+func lock(ctx context.Context, e meta.Env, o Options) (*Table, error) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(o.Name))
+	lk, err := e.Lock(ctx, int64(1<<32+h.Sum64()>>2), !o.ReadOnly, 0)
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return nil, fmt.Errorf("%w: table %q of %s is being trained or read by another process", store.ErrLocked, o.Name, e.Dir)
+	case err != nil:
+		return nil, fmt.Errorf("table %q: %w", o.Name, err)
+	}
+	return &Table{env: e, lk: lk, readOnly: o.ReadOnly}, nil
+}
+
+// ValidName reports whether a table may have that name: at most 64 letters, digits, '-' and '_'.
+func ValidName(name string) bool {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}
+
+// Path is the table's file.
+func (t *Table) Path() string { return t.env.DataPath(t.record.File) }
+
+// Planes is the number of vectors a node has: the embedding and its optimiser state.
+func (t *Table) Planes() int { return t.layout.Planes }
+
+// Dim is the number of elements of each.
+func (t *Table) Dim() int { return t.record.Dim }
+
+// Partitions is the number of partitions.
+func (t *Table) Partitions() int { return len(t.layout.Nodes) }
+
+// Nodes is the number of rows of partition p.
+func (t *Table) Nodes(p store.PartitionID) uint64 { return t.layout.Nodes[p] }
+
+// PlaneBytes is the size of a buffer for one plane of partition p: its rows,
+// padded to blockio.Alignment.
+func (t *Table) PlaneBytes(p store.PartitionID) int64 { return t.layout.PlaneBytes(p) }
+
+// PayloadBytes is what of PlaneBytes(p) rows fill.
+func (t *Table) PayloadBytes(p store.PartitionID) int64 { return t.layout.PayloadBytes(p) }
+
+// Read fills planes[i] with plane i of partition p and checks it. Each buffer
+// has PlaneBytes(p) bytes, is aligned to blockio.Alignment in memory, and
+// stays the caller's; fewer buffers than planes read fewer planes. Rows
+// written last are what is read.
+func (t *Table) Read(ctx context.Context, p store.PartitionID, planes ...[]byte) error {
+	s, err := t.begin(p, planes, 1)
+	if err != nil {
+		return err
+	}
+	// Pieces are summed as they come, while the rest is read.
+	var batch []blockio.Request
+	var planeOf []int
+	left := make([]int64, len(planes)) // of the payload, not yet summed
+	sums := make([]uint32, len(planes))
+	for i, b := range planes {
+		left[i] = t.layout.PayloadBytes(p)
+		at := t.layout.Offset(p, i, s.Slot)
+		for piece := range slices.Chunk(b, tablePieceBytes) {
+			batch = append(batch, blockio.Request{File: t.file, Offset: at, Buf: piece})
+			planeOf = append(planeOf, i)
+			at += int64(len(piece))
+		}
+	}
+	if err := t.engine.Do(ctx, batch, blockio.InOrder(len(batch), func(k int) {
+		i := planeOf[k]
+		n := min(left[i], int64(len(batch[k].Buf)))
+		sums[i] = blocks.ChecksumUpdate(sums[i], batch[k].Buf[:n])
+		left[i] -= n
+	})); err != nil {
+		return err
+	}
+	for i := range planes {
+		if err := t.checkSum(p, i, s, sums[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tablePieceBytes is how much of a plane is read before it is summed.
+const tablePieceBytes = 1 << 20
+
+// readPlane is Read for one plane.
+func (t *Table) readPlane(ctx context.Context, p store.PartitionID, plane int, b []byte) error {
+	s, err := t.begin(p, [][]byte{b}, 1)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	if err := t.engine.Do(ctx, []blockio.Request{{File: t.file, Offset: t.layout.Offset(p, plane, s.Slot), Buf: b}}, nil); err != nil {
+		return err
+	}
+	return t.checkSum(p, plane, s, blocks.Checksum(b[:t.layout.PayloadBytes(p)]))
+}
+
+// checkSum compares the checksum of what was read of a plane.
+func (t *Table) checkSum(p store.PartitionID, plane int, s tableSlot, sum uint32) error {
+	if sum != s.Sums[plane] {
+		return &blocks.CorruptError{Path: t.env.DataPath(t.record.File), Extent: t.layout.ExtentName(p, plane, s.Slot),
+			Offset: t.layout.Offset(p, plane, s.Slot), Reason: fmt.Sprintf("checksum %08x, expected %08x", sum, s.Sums[plane])}
+	}
+	return nil
+}
+
+// Write stores all planes of partition p in a slot that no checkpoint
+// names. The buffers are as in Read; they must not change until it returns.
+// Rows are durable only after the next Checkpoint. After an error, rows of
+// that partition written since the last checkpoint may be lost: the table refuses
+// further checkpoints, and training resumes from the last one.
+func (t *Table) Write(ctx context.Context, p store.PartitionID, planes ...[]byte) (err error) {
+	if len(planes) != t.layout.Planes {
+		return fmt.Errorf("%w: %d planes written, table %q has %d", store.ErrInvalid, len(planes), t.record.Name, t.layout.Planes)
+	}
+	if _, err := t.begin(p, planes, t.layout.Planes); err != nil {
+		return err
+	}
+	if t.readOnly {
+		return t.readOnlyError()
+	}
+	t.mu.Lock()
+	if t.failed != nil {
+		defer t.mu.Unlock()
+		return t.failed
+	}
+	next := tableSlot{Slot: t.free(p), Sums: make([]uint32, len(planes))}
+	t.writing++
+	t.mu.Unlock()
+	payload := t.layout.PayloadBytes(p)
+	for _, b := range planes {
+		clear(b[payload:])
+	}
+	var summing sync.WaitGroup
+	summing.Go(func() { // while it is written
+		for i, b := range planes {
+			next.Sums[i] = blocks.Checksum(b[:payload])
+		}
+	})
+	err = t.engine.Do(ctx, t.writes(p, next.Slot, planes), nil)
+	summing.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writing--
+	if err != nil {
+		// The slot holds a mix; only the checkpoint's slot is whole.
+		t.failed = fmt.Errorf("table %q lost partition %d: %w", t.record.Name, p, err)
+		return err
+	}
+	t.current[p] = next
+	return nil
+}
+
+// begin checks arguments and returns where partition p's newest rows are.
+func (t *Table) begin(p store.PartitionID, planes [][]byte, least int) (tableSlot, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return tableSlot{}, store.ErrClosed
+	}
+	if int(p) >= len(t.current) {
+		return tableSlot{}, fmt.Errorf("%w: partition %d of table %q", store.ErrNotFound, p, t.record.Name)
+	}
+	if len(planes) < least || len(planes) > t.layout.Planes {
+		return tableSlot{}, fmt.Errorf("%w: %d buffers for %d planes", store.ErrInvalid, len(planes), t.layout.Planes)
+	}
+	for _, b := range planes {
+		if int64(len(b)) != t.layout.PlaneBytes(p) {
+			return tableSlot{}, fmt.Errorf("%w: buffer of %d bytes for partition %d, expected %d", store.ErrInvalid, len(b), p, t.layout.PlaneBytes(p))
+		}
+	}
+	return t.current[p], nil
+}
+
+// free is the first slot of partition p that no kept checkpoint names; mu is held.
+func (t *Table) free(p store.PartitionID) int {
+	slot := 0
+	for slices.ContainsFunc(t.kept, func(c Checkpoint) bool { return c.Slots[p].Slot == slot }) {
+		slot++
+	}
+	return slot
+}
+
+func (t *Table) writes(p store.PartitionID, slot int, planes [][]byte) []blockio.Request {
+	var r []blockio.Request
+	for i, b := range planes {
+		if len(b) > 0 {
+			r = append(r, blockio.Request{Op: blockio.Write, File: t.file, Offset: t.layout.Offset(p, i, slot), Buf: b})
+		}
+	}
+	return r
+}
+
+// Use moves the table to another engine, nil: the store's file system. Nothing may be under way.
+func (t *Table) Use(engine blockio.Engine) error {
+	if engine == nil || !t.env.OnDisk() {
+		engine = vfsengine.New(t.env.FS)
+	}
+	f, err := engine.Open(t.env.DataPath(t.record.File), blockio.OpenOptions{Direct: true, Write: !t.readOnly})
+	if err != nil {
+		return fmt.Errorf("open table: %w", err)
+	}
+	t.mu.Lock()
+	old := t.file
+	t.engine, t.file = engine, f
+	t.mu.Unlock()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// Close closes the table. Rows written since the last checkpoint are
+// forgotten.
+func (t *Table) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return store.ErrClosed
+	}
+	t.closed = true
+	return errors.Join(t.file.Close(), t.lk.Close())
+}
