@@ -95,7 +95,7 @@ func TestAutoHubs(t *testing.T) {
 
 // TestHubsPay: neither a tie nor a little more counts, and the line says so.
 func TestHubsPay(t *testing.T) {
-	for _, c := range []struct { // the shares of docs/design.md
+	for _, c := range []struct { // the shares of docs/design.md, and others
 		without, with float64
 		pays, tie     bool
 	}{

@@ -24,6 +24,8 @@ var (
 	elsewhere = regexp.MustCompile(`\b(LIMITS|FINDINGS|DEFECTS|DESIGN|CUDA)\b\.?(md\b|, ")|\bissues? [0-9]`)
 	// author is the first of a work's several.
 	author = regexp.MustCompile(`(\pL+) et al\.`)
+	// folder is a package in a command, as in go test ./store/buffer.
+	folder = regexp.MustCompile(`[ "]\./([a-z]+(?:/[a-z]+)*)`)
 	// command starts what a reader can run: in back quotes, or a line of a block of code.
 	command = regexp.MustCompile("(?m)(^|`)(gstore|go run|go test|go build|fio|tools/[a-z]+/[a-z_]+\\.py) ")
 )
@@ -122,6 +124,7 @@ func TestPageLines(t *testing.T) {
 	}
 }
 
+// TestPageLinks: relative links lead to files and sections, commands to packages.
 func TestPageLinks(t *testing.T) {
 	all, links := pages(t), 0
 	for path, p := range all {
@@ -141,6 +144,13 @@ func TestPageLinks(t *testing.T) {
 				} else if fragment != "" && !all[file].anchors()[fragment] {
 					t.Errorf("%s:%d links to %s: %s has no such section", path, i+1, m[1], file)
 				}
+			}
+		}
+	}
+	for path, p := range all {
+		for _, m := range folder.FindAllStringSubmatch(p.text, -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names ./%s in a command: %v", path, m[1], err)
 			}
 		}
 	}
