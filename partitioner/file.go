@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 )
 
 // ReadFile reads an assignment made elsewhere: node i's partition is line i
@@ -31,11 +31,9 @@ func ReadFile(path string, nodes uint64, partitions int) (*Assignment, error) {
 	return a, nil
 }
 
-const npyMagic = "\x93NUMPY"
-
 func readAssignment(r *bufio.Reader, nodes uint64, partitions int) (*Assignment, error) {
 	next, unit := textValues(r), "line"
-	if head, _ := r.Peek(len(npyMagic)); string(head) == npyMagic {
+	if head, _ := r.Peek(len(npy.Magic)); string(head) == npy.Magic {
 		n, err := npyValues(r, nodes)
 		if err != nil {
 			return nil, err
@@ -97,39 +95,25 @@ func textValues(r *bufio.Reader) func() (int64, error) {
 	}
 }
 
-var npyHeader = regexp.MustCompile(`'descr': '([<|])([iu])([1248])', 'fortran_order': (?:False|True), 'shape': \((\d+),\)`)
-
 func npyValues(r *bufio.Reader, nodes uint64) (func() (int64, error), error) {
-	head := make([]byte, 8)
-	if _, err := io.ReadFull(r, head); err != nil {
-		return nil, fmt.Errorf("%w: npy header: %w", ErrFile, err)
+	h, err := npy.Read(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
-	length := make([]byte, 2)
-	if head[6] > 1 {
-		length = make([]byte, 4)
+	size, signed := h.Elem.Size(), false
+	switch h.Elem {
+	case blocks.Int8, blocks.Int32, blocks.Int64:
+		signed = true
+	case blocks.Uint8, blocks.Uint16, blocks.Uint32, blocks.Uint64:
+	default:
+		size = 0
 	}
-	if _, err := io.ReadFull(r, length); err != nil {
-		return nil, fmt.Errorf("%w: npy header: %w", ErrFile, err)
+	if size == 0 || len(h.Shape) != 1 {
+		return nil, fmt.Errorf("%w: %v of shape %v, expected a one-dimensional array of integers", ErrFile, h.Elem, h.Shape)
 	}
-	n := uint32(binary.LittleEndian.Uint16(length))
-	if len(length) == 4 {
-		n = binary.LittleEndian.Uint32(length)
+	if uint64(h.Rows()) != nodes {
+		return nil, fmt.Errorf("%w: the array has %d elements, the graph %d nodes", ErrFile, h.Rows(), nodes)
 	}
-	if n > 1<<16 {
-		return nil, fmt.Errorf("%w: npy header of %d bytes", ErrFile, n)
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return nil, fmt.Errorf("%w: npy header: %w", ErrFile, err)
-	}
-	m := npyHeader.FindSubmatch(text)
-	if m == nil {
-		return nil, fmt.Errorf("%w: npy header %.80q, expected a one-dimensional array of little-endian integers", ErrFile, text)
-	}
-	if count, err := strconv.ParseUint(string(m[4]), 10, 64); err != nil || count != nodes {
-		return nil, fmt.Errorf("%w: the array has %s elements, the graph %d nodes", ErrFile, m[4], nodes)
-	}
-	signed, size := m[2][0] == 'i', int(m[3][0]-'0')
 	var b [8]byte
 	return func() (int64, error) {
 		if _, err := io.ReadFull(r, b[:size]); err != nil {

@@ -13,12 +13,13 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 )
 
-func npy(descr string, shape string, payload any) string {
+func npyFile(descr string, shape string, payload any) string {
 	head := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape)
 	var b bytes.Buffer
-	b.WriteString(npyMagic + "\x01\x00")
+	b.WriteString(npy.Magic + "\x01\x00")
 	_ = binary.Write(&b, binary.LittleEndian, uint16(len(head)))
 	b.WriteString(head)
 	_ = binary.Write(&b, binary.LittleEndian, payload)
@@ -31,20 +32,20 @@ func TestReadFile(t *testing.T) {
 		{"text", "0\n2\n1\n2\n", ""},
 		{"text without a last newline", "0\n2\n1\n2", ""},
 		{"carriage returns", "0\r\n2\r\n1\r\n2\r\n", ""},
-		{"npy int64", npy("<i8", "(4,)", []int64{0, 2, 1, 2}), ""},
-		{"npy uint8", npy("|u1", "(4,)", []uint8{0, 2, 1, 2}), ""},
-		{"npy int32", npy("<i4", "(4,)", []int32{0, 2, 1, 2}), ""},
+		{"npy int64", npyFile("<i8", "(4,)", []int64{0, 2, 1, 2}), ""},
+		{"npy uint8", npyFile("|u1", "(4,)", []uint8{0, 2, 1, 2}), ""},
+		{"npy int32", npyFile("<i4", "(4,)", []int32{0, 2, 1, 2}), ""},
 		{"too short", "0\n2\n1\n", "ends after 3 nodes of 4"},
 		{"too long", "0\n2\n1\n2\n0\n", "line 5: the graph has only 4 nodes"},
 		{"not a number", "0\n2\nx\n2\n", `line 3: found "x"`},
 		{"a gap", "0\n\n1\n2\n", "line 2: the line is empty"},
 		{"out of range", "0\n3\n1\n2\n", "line 2: partition 3, expected 0 to 2"},
-		{"negative", npy("<i4", "(4,)", []int32{0, -1, 1, 2}), "element 2: partition -1"},
-		{"npy of another length", npy("<i4", "(3,)", []int32{0, 1, 2}), "has 3 elements"},
-		{"npy cut short", npy("<i4", "(4,)", []int32{0, 1, 2}), "ends after 3"},
-		{"npy cut inside an element", npy("<i4", "(4,)", []int16{0, 0, 2}), "unexpected EOF"},
-		{"npy of floats", npy("<f4", "(4,)", []float32{0, 1, 2, 2}), "expected a one-dimensional array"},
-		{"npy of a matrix", npy("<i4", "(4, 1)", []int32{0, 1, 2, 2}), "expected a one-dimensional array"},
+		{"negative", npyFile("<i4", "(4,)", []int32{0, -1, 1, 2}), "element 2: partition -1"},
+		{"npy of another length", npyFile("<i4", "(3,)", []int32{0, 1, 2}), "has 3 elements"},
+		{"npy cut short", npyFile("<i4", "(4,)", []int32{0, 1, 2}), "ends after 3"},
+		{"npy cut inside an element", npyFile("<i4", "(4,)", []int16{0, 0, 2}), "unexpected EOF"},
+		{"npy of floats", npyFile("<f4", "(4,)", []float32{0, 1, 2, 2}), "expected a one-dimensional array"},
+		{"npy of a matrix", npyFile("<i4", "(4, 1)", []int32{0, 1, 2, 2}), "expected a one-dimensional array"},
 		{"a long line", strings.Repeat("1", 1<<19), "too long"},
 	} {
 		path := filepath.Join(t.TempDir(), "part")
@@ -70,8 +71,8 @@ func TestReadFile(t *testing.T) {
 
 func FuzzReadFile(f *testing.F) {
 	f.Add([]byte("0\n1\n2\n"), uint16(3), uint8(3))
-	f.Add([]byte(npy("<i8", "(2,)", []int64{1, 0})), uint16(2), uint8(2))
-	f.Add([]byte(npyMagic), uint16(2), uint8(0))
+	f.Add([]byte(npyFile("<i8", "(2,)", []int64{1, 0})), uint16(2), uint8(2))
+	f.Add([]byte(npy.Magic), uint16(2), uint8(0))
 	f.Fuzz(func(t *testing.T, data []byte, nodes uint16, partitions uint8) {
 		a, err := readAssignment(bufio.NewReader(bytes.NewReader(data)), uint64(nodes), int(partitions))
 		if err != nil {

@@ -2,10 +2,10 @@ package export
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 	"github.com/gstore/gstore/store"
 )
 
@@ -18,50 +18,6 @@ import (
 //	node_NAME.npy [N, D]                                                   (all other columns)
 //	node_ids.npy or node_ids.txt                                           (ids that are not dense)
 type numpySink struct{ x *exporter }
-
-// npyHeaderBytes is the room for a header: enough for any shape, a multiple of 64.
-const npyHeaderBytes = 128
-
-// npyTypes names element types as numpy does.
-func npyType(t blocks.ElemType) string {
-	switch t {
-	case blocks.Float16:
-		return "<f2"
-	case blocks.Float32:
-		return "<f4"
-	case blocks.Float64:
-		return "<f8"
-	case blocks.Int8:
-		return "|i1"
-	case blocks.Uint8:
-		return "|u1"
-	case blocks.Uint16:
-		return "<u2"
-	case blocks.Int32:
-		return "<i4"
-	case blocks.Uint32:
-		return "<u4"
-	case blocks.Uint64:
-		return "<u8"
-	}
-	return "<i8"
-}
-
-// npyHeader is a header of npyHeaderBytes, format 1.0 (NEP 1), in C order.
-func npyHeader(t blocks.ElemType, shape ...uint64) []byte {
-	dims := make([]string, len(shape))
-	for i, n := range shape {
-		dims[i] = fmt.Sprint(n)
-	}
-	tuple := strings.Join(dims, ", ")
-	if len(shape) == 1 {
-		tuple += ","
-	}
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", npyType(t), tuple)
-	h := append([]byte("\x93NUMPY\x01\x00"), npyHeaderBytes-10, 0)
-	h = append(h, dict...)
-	return append(append(h, strings.Repeat(" ", npyHeaderBytes-1-len(h))...), '\n')
-}
 
 // npyFile is an array whose length is known when it is closed.
 type npyFile struct {
@@ -83,7 +39,7 @@ func (a *npyFile) close() error {
 	if a.dim > 0 {
 		shape = append(shape, uint64(a.dim))
 	}
-	_, err := a.f.WriteAt(npyHeader(a.elem, shape...), 0)
+	_, err := a.f.WriteAt(npy.Append(nil, a.elem, true, shape...), 0)
 	return errors.Join(err, a.file.close())
 }
 
@@ -98,7 +54,7 @@ func (n *npySet) create(name string, elem blocks.ElemType, dim int) (*npyFile, e
 	if err != nil {
 		return nil, err
 	}
-	a := &npyFile{file: o, c: o.cursor(npyHeaderBytes), elem: elem, dim: dim}
+	a := &npyFile{file: o, c: o.cursor(npy.HeaderBytes), elem: elem, dim: dim}
 	n.files = append(n.files, a)
 	return a, nil
 }
@@ -176,7 +132,7 @@ func (s *numpySink) edges(name string, rows uint64) (_ edgeSink, err error) {
 	if e.index, err = x.out.create("edge_index.npy"); err != nil {
 		return nil, err
 	}
-	e.src, e.dst = e.index.cursor(npyHeaderBytes), e.index.cursor(npyHeaderBytes+8*int64(rows))
+	e.src, e.dst = e.index.cursor(npy.HeaderBytes), e.index.cursor(npy.HeaderBytes+8*int64(rows))
 	return e, nil
 }
 
@@ -219,7 +175,7 @@ func (e *numpyEdges) add(b *edgeBatch) error {
 func (e *numpyEdges) close() error {
 	var errs []error
 	if e.index != nil {
-		_, err := e.index.f.WriteAt(npyHeader(blocks.Int64, 2, e.expected), 0)
+		_, err := e.index.f.WriteAt(npy.Append(nil, blocks.Int64, true, 2, e.expected), 0)
 		errs = append(errs, err, e.index.close())
 	}
 	return errors.Join(append(errs, e.npySet.close())...)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/tools/generate"
 )
@@ -284,17 +286,19 @@ func numpyGraph(dir string) (*partitioner.CSR, []uint16, error) {
 
 // readNpyInts reads an int64 array of any shape.
 func readNpyInts(path string) ([]int64, error) {
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	const fixed = 10
-	if len(b) < fixed || string(b[:6]) != "\x93NUMPY" || b[6] != 1 {
-		return nil, fmt.Errorf("%s: not an .npy file of version 1", path)
+	defer f.Close() //nolint:errcheck // read only
+	h, err := npy.Read(f)
+	if err == nil && (h.Elem != blocks.Int64 || h.Columns) {
+		err = fmt.Errorf("%v of shape %v, expected int64 row by row", h.Elem, h.Shape)
 	}
-	head := fixed + int(b[8]) + int(b[9])<<8
-	if len(b) < head || !strings.Contains(string(b[:head]), "'<i8'") || (len(b)-head)%8 != 0 {
-		return nil, fmt.Errorf("%s: expected an array of int64", path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return blocks.View[int64](append([]byte(nil), b[head:]...)) // a copy is aligned
+	x := make([]int64, h.Rows()*h.Dim())
+	_, err = io.ReadFull(f, blocks.Bytes(x))
+	return x, err
 }

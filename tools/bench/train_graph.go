@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -93,11 +94,11 @@ func (o *TrainOptions) dump(mb *buffer.MacroBatch, batches []mini.Batch, dim int
 		for k, row := range b.Seeds {
 			labels[k] = mb.Labels[row]
 		}
-		err := errors.Join(writeNpy(filepath.Join(to, "input.npy"), "<u4", b.Input), writeNpy(filepath.Join(to, "seeds.npy"), "<u4", b.Seeds),
-			writeNpy(filepath.Join(to, "labels.npy"), "<i4", labels))
+		err := errors.Join(writeNpy(filepath.Join(to, "input.npy"), blocks.Uint32, b.Input), writeNpy(filepath.Join(to, "seeds.npy"), blocks.Uint32, b.Seeds),
+			writeNpy(filepath.Join(to, "labels.npy"), blocks.Int32, labels))
 		for l := range b.Blocks {
-			err = errors.Join(err, writeNpy(filepath.Join(to, fmt.Sprintf("indptr_%d.npy", l)), "<i4", b.Blocks[l].Indptr),
-				writeNpy(filepath.Join(to, fmt.Sprintf("indices_%d.npy", l)), "<i4", b.Blocks[l].Indices))
+			err = errors.Join(err, writeNpy(filepath.Join(to, fmt.Sprintf("indptr_%d.npy", l)), blocks.Int32, b.Blocks[l].Indptr),
+				writeNpy(filepath.Join(to, fmt.Sprintf("indices_%d.npy", l)), blocks.Int32, b.Blocks[l].Indices))
 		}
 		if err != nil {
 			return err
@@ -107,8 +108,8 @@ func (o *TrainOptions) dump(mb *buffer.MacroBatch, batches []mini.Batch, dim int
 	for _, s := range mb.In.Spans {
 		indptr = append(indptr, indptr[len(indptr)-1]+s.End-s.Begin)
 	}
-	return errors.Join(writeNpy(filepath.Join(dir, "indptr.npy"), "<i8", indptr), writeNpy(filepath.Join(dir, "train.npy"), "<u4", mb.Seeds),
-		npyFile(filepath.Join(dir, "indices.npy"), "<u4", int(indptr[len(indptr)-1]), func(w io.Writer) error {
+	return errors.Join(writeNpy(filepath.Join(dir, "indptr.npy"), blocks.Int64, indptr), writeNpy(filepath.Join(dir, "train.npy"), blocks.Uint32, mb.Seeds),
+		npyFile(filepath.Join(dir, "indices.npy"), blocks.Uint32, int(indptr[len(indptr)-1]), func(w io.Writer) error {
 			for _, s := range mb.In.Spans {
 				if _, err := w.Write(blocks.Bytes(mb.In.Indices[s.Begin:s.End])); err != nil {
 					return err
@@ -119,19 +120,19 @@ func (o *TrainOptions) dump(mb *buffer.MacroBatch, batches []mini.Batch, dim int
 }
 
 // writeNpy writes a one-dimensional numpy array (format 1.0), little-endian.
-func writeNpy[T int32 | uint32 | int64](path, dtype string, x []T) error {
-	return npyFile(path, dtype, len(x), func(w io.Writer) error {
+func writeNpy[T int32 | uint32 | int64](path string, elem blocks.ElemType, x []T) error {
+	return npyFile(path, elem, len(x), func(w io.Writer) error {
 		_, err := w.Write(blocks.Bytes(x))
 		return err
 	})
 }
 
-func npyFile(path, dtype string, n int, body func(io.Writer) error) error {
+func npyFile(path string, elem blocks.ElemType, n int, body func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	_, _ = w.Write(generate.NpyHeader(dtype, uint64(n))) // a failure sticks until Flush
+	_, _ = w.Write(npy.Append(nil, elem, false, uint64(n))) // a failure sticks until Flush
 	return errors.Join(body(w), w.Flush(), f.Close())
 }

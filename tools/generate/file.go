@@ -2,10 +2,8 @@ package generate
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -130,23 +128,4 @@ func (f *file) writeText(ctx context.Context, w *os.File, o WriteOptions) (int64
 		}
 	}
 	return size, nil
-}
-
-// NpyHeader returns the header of a NumPy file, format version 1.0, in C order; its
-// length is a multiple of 64 bytes as the format asks.
-func NpyHeader(dtype string, shape ...uint64) []byte {
-	dims := make([]string, len(shape))
-	for i, n := range shape {
-		dims[i] = fmt.Sprint(n)
-	}
-	tuple := strings.Join(dims, ", ")
-	if len(shape) == 1 {
-		tuple += ","
-	}
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", dtype, tuple)
-	const before = 10 // magic, version, length
-	pad := (64 - (before+len(dict)+1)%64) % 64
-	n := len(dict) + pad + 1
-	h := append([]byte("\x93NUMPY\x01\x00"), byte(n), byte(n>>8))
-	return append(append(h, dict...), strings.Repeat(" ", pad)+"\n"...)
 }

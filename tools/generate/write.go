@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 )
 
 // Format is how edges are written; node columns are .npy in every format.
@@ -70,7 +73,7 @@ func Write(ctx context.Context, out string, g Graph, o WriteOptions) (int64, err
 	files := []file{edgeFile(g, o.Format)}
 	if info.Dim > 0 {
 		files = append(files, file{
-			name: "node_feat.npy", header: NpyHeader("<f4", info.Nodes, uint64(info.Dim)),
+			name: "node_feat.npy", header: npy.Append(nil, blocks.Float32, false, info.Nodes, uint64(info.Dim)),
 			items: info.Nodes, itemBytes: 4 * info.Dim,
 			fill: func(first uint64, n int, s *scratch) {
 				s.floats = grow(s.floats, n*info.Dim)
@@ -83,7 +86,7 @@ func Write(ctx context.Context, out string, g Graph, o WriteOptions) (int64, err
 	}
 	if info.Classes > 0 {
 		files = append(files, file{
-			name: "node_label.npy", header: NpyHeader("<i8", info.Nodes), items: info.Nodes, itemBytes: 8,
+			name: "node_label.npy", header: npy.Append(nil, blocks.Int64, false, info.Nodes), items: info.Nodes, itemBytes: 8,
 			fill: func(first uint64, n int, s *scratch) {
 				s.ints = grow(s.ints, n)
 				g.Labels(first, s.ints)
@@ -95,7 +98,7 @@ func Write(ctx context.Context, out string, g Graph, o WriteOptions) (int64, err
 		for k, name := range []string{"train", "valid", "test"} {
 			from, to := o.part(k, info.Nodes)
 			files = append(files, file{
-				name: filepath.Join("split", name+".npy"), header: NpyHeader("<i8", to-from), items: to - from, itemBytes: 8,
+				name: filepath.Join("split", name+".npy"), header: npy.Append(nil, blocks.Int64, false, to-from), items: to - from, itemBytes: 8,
 				fill: func(at uint64, n int, s *scratch) {
 					for i := range n {
 						binary.LittleEndian.PutUint64(s.bytes[8*i:], g.Split(from+at+uint64(i)))
@@ -186,7 +189,7 @@ func edgeFile(g Graph, format Format) file {
 			}
 		}}
 	}
-	return file{name: "edge_index.npy", header: NpyHeader("<i8", 2, info.Edges), items: info.Edges, itemBytes: 8, planes: 2,
+	return file{name: "edge_index.npy", header: npy.Append(nil, blocks.Int64, false, 2, info.Edges), items: info.Edges, itemBytes: 8, planes: 2,
 		fill: func(first uint64, n int, s *scratch) {
 			src, dst := edges(first, n, s)
 			for i := range src {
@@ -214,7 +217,7 @@ func tripleFile(g *KG, format Format, name string, from, count uint64) file {
 			return b
 		}}
 	}
-	return file{name: name + ".npy", header: NpyHeader("<i8", count, 3), items: count, itemBytes: 24,
+	return file{name: name + ".npy", header: npy.Append(nil, blocks.Int64, false, count, 3), items: count, itemBytes: 24,
 		fill: func(first uint64, n int, s *scratch) {
 			for i, t := range triples(first, n, s) {
 				putInt(s.bytes, 8, 3*i, t.Head)

@@ -44,8 +44,8 @@ func (s *columnSource) Describe() *ingest.Description { return &s.desc }
 func (s *columnSource) Close() error { return nil }
 
 // Rows implements ingest.Source.
-func (s *columnSource) Rows(ctx context.Context, _ ingest.Env, _ int, emit func([]byte, ingest.Position) error) error {
-	return s.a.stream(ctx, readBytes, func(first int64, b []byte) error {
+func (s *columnSource) Rows(ctx context.Context, env ingest.Env, _ int, emit func([]byte, ingest.Position) error) error {
+	return s.a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
 		return emit(b, ingest.Position{File: s.a.path, Unit: "row", Index: uint64(first)})
 	})
 }

@@ -137,8 +137,8 @@ func (s *composed) arrayColumn(a *array, name string, role store.Role) error {
 
 // arrayRows streams an array's rows.
 func arrayRows(a *array) rowsFunc {
-	return func(ctx context.Context, _ ingest.Env, emit func([]byte, ingest.Position) error) error {
-		return a.stream(ctx, readBytes, func(first int64, b []byte) error {
+	return func(ctx context.Context, env ingest.Env, emit func([]byte, ingest.Position) error) error {
+		return a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
 			return emit(b, ingest.Position{File: a.path, Unit: "row", Index: uint64(first)})
 		})
 	}
@@ -149,9 +149,9 @@ func arrayIDs(a *array, offset uint64) (idsFunc, error) {
 	if a.dim() != 1 || !a.integer() {
 		return nil, ingest.Inputf(a.path, "%v of shape %v, expected a list of node ids", a.elem, a.shape)
 	}
-	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
 		var ids ingest.IDs
-		return a.stream(ctx, readBytes, func(first int64, b []byte) error {
+		return a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
 			ids.Ints = widen(ids.Ints[:0], a.elem, b)
 			for i := range ids.Ints {
 				ids.Ints[i] += offset
@@ -166,9 +166,9 @@ func maskIDs(a *array, nodes int64) (idsFunc, error) {
 	if a.dim() != 1 || a.elem.Size() != 1 || a.rows() != nodes {
 		return nil, ingest.Inputf(a.path, "%v of shape %v, expected bool of shape [%d]", a.elem, a.shape, nodes)
 	}
-	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
 		var ids ingest.IDs
-		return a.stream(ctx, readBytes/8, func(first int64, b []byte) error {
+		return a.stream(ctx, env, readBytes/8, func(first int64, b []byte) error {
 			ids.Ints = ids.Ints[:0]
 			for i, x := range b {
 				if x != 0 {

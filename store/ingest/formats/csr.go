@@ -266,8 +266,8 @@ func (n *numbers) element() ([]byte, error) {
 			return nil, err
 		}
 		n.have, n.left = n.buf[:want], n.left-want
-		if n.left == 0 && n.a.inflate != nil { // to the end, where the checksum is
-			if _, err := n.f.Read(make([]byte, 1)); err != nil && err != io.EOF {
+		if n.left == 0 {
+			if err := n.a.end(n.f); err != nil {
 				return nil, err
 			}
 		}

@@ -50,23 +50,25 @@ func unpack(f io.ReadCloser, path string) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &unpacked{Reader: z, done: z.Close, file: f, path: path}, nil
+		return &unpacked{Reader: z, damage: true, done: z.Close, file: f, path: path}, nil
 	case strings.HasSuffix(path, ".zst"):
 		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 		if err != nil {
 			return nil, err
 		}
-		return &unpacked{Reader: z, done: func() error { z.Close(); return nil }, file: f, path: path}, nil
+		return &unpacked{Reader: z, damage: true, done: func() error { z.Close(); return nil }, file: f, path: path}, nil
 	}
 	return &unpacked{Reader: b, done: func() error { return nil }, file: f, path: path}, nil
 }
 
+// unpacked is a file whose bytes are read as they are, or decompressed.
 type unpacked struct {
 	io.Reader
-	done func() error
-	file io.Closer
-	path string
-	read int64
+	damage bool // what Reader fails with is damage, for the disk's failures watchedFS tells apart
+	done   func() error
+	file   io.Closer
+	path   string
+	read   int64
 }
 
 // Read names the file and the position of damage.
@@ -74,7 +76,7 @@ func (u *unpacked) Read(b []byte) (int, error) {
 	n, err := u.Reader.Read(b)
 	u.read += int64(n)
 	if err != nil && err != io.EOF {
-		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
+		if u.damage {
 			return n, ingest.Inputf(u.path, "damaged after %d unpacked bytes: %v", u.read, err)
 		}
 		return n, fmt.Errorf("read %s: %w", u.path, err)

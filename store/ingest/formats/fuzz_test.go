@@ -1,24 +1,11 @@
 package formats
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 )
-
-// No header makes the parser panic or believe in more than 2⁶² bytes.
-func FuzzNPYHeader(f *testing.F) {
-	f.Add([]byte("\x93NUMPY\x01\x00\x36\x00{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}"))
-	f.Add([]byte("\x93NUMPY\x03\x00\x02\x00\x00\x00{}"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := readNPYHeader(bytes.NewReader(b))
-		if err == nil && (len(a.shape) == 0 || len(a.shape) > 2 || a.bytes() < 0 || a.elem.Size() == 0) {
-			t.Fatalf("accepted %+v", a)
-		}
-	})
-}
 
 // Whatever the text, every line of an edge list is an edge, is skipped, or an error; the
 // fast path reads what the plain one reads.

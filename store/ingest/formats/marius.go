@@ -257,7 +257,7 @@ func (s *mariusFolder) openSets() error {
 
 // arrayList streams an edge list's rows.
 func (s *mariusFolder) arrayList(a *array) listFunc {
-	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.EdgeBatch) error) error {
-		return listEdges(ctx, a, s.triples, emit)
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.EdgeBatch) error) error {
+		return listEdges(ctx, env, a, s.triples, emit)
 	}
 }

@@ -1,7 +1,9 @@
 package formats
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,11 +30,54 @@ func openArchive(fs vfs.FS, path string) (*archive, error) {
 	a := &archive{fs: fs, path: path, keys: map[string]bool{}}
 	err := a.with(func(z *zip.Reader) error {
 		for _, m := range z.File {
-			a.keys[strings.TrimSuffix(m.Name, ".npy")] = true
+			key := strings.TrimSuffix(m.Name, ".npy")
+			if a.keys[key] {
+				return ingest.Inputf(path, "array %q is there twice", key)
+			}
+			a.keys[key] = true
+			if err := a.checkName(m); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 	return a, err
+}
+
+// checkName compares the name of a member in the archive's directory with the one before its
+// data: no checksum covers it, and an array whose name is damaged would pass for one that is not there.
+func (a *archive) checkName(m *zip.File) (err error) {
+	end, err := m.DataOffset()
+	if err != nil {
+		return ingest.Inputf(a.path+": "+m.Name, "%v", err)
+	}
+	f, err := a.fs.Open(a.path)
+	if err != nil {
+		return fmt.Errorf("open input: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	// A local header is 30 bytes, the name, and an extra field of up to 64 KiB
+	// (numpy's are 0 or 20 bytes); its lengths are its last four bytes before the name.
+	const fixed = 30
+	b := make([]byte, min(end, int64(fixed+len(m.Name)+1<<16)))
+	if _, err := f.ReadAt(b, end-int64(len(b))); err != nil { // the disk's own failures watchedFS tells apart
+		return ingest.Inputf(a.path+": "+m.Name, "its data at byte %d: %v", end, err)
+	}
+	for i := len(b) - fixed - len(m.Name); i >= 0; i-- {
+		h := b[i:]
+		if !bytes.HasPrefix(h, []byte("PK\x03\x04")) {
+			continue
+		}
+		name, extra := int(binary.LittleEndian.Uint16(h[26:])), int(binary.LittleEndian.Uint16(h[28:]))
+		if fixed+name+extra != len(h) {
+			continue
+		}
+		if got := string(h[fixed : fixed+name]); got != m.Name {
+			return ingest.Inputf(a.path, "an array is called %q in one place and %q in another", m.Name, got)
+		}
+		return nil
+	}
+	return ingest.Inputf(a.path+": "+m.Name, "no header before its data")
 }
 
 // with calls fn with the open archive.
@@ -112,15 +157,15 @@ func (a *archive) array(key string) (out *array, err error) {
 			return ingest.Inputf(where, "%v", err)
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
-		if out, err = readNPYHeader(r); err != nil {
+		if out, err = readHeader(r); err != nil {
 			return ingest.Inputf(where, "%v", err)
 		}
 		out.fs, out.path, out.archive = a.fs, where, a.path
 		if want := uint64(out.offset + out.bytes()); m.UncompressedSize64 != want {
 			return ingest.Inputf(where, "%d bytes, expected %d for %v of shape %v", m.UncompressedSize64, want, out.elem, out.shape)
 		}
-		if m.Method != zip.Store {
-			out.inflate = func() (io.ReadCloser, error) { return a.inflate(key) }
+		out.member = func() (io.ReadCloser, error) { return a.openMember(key) }
+		if out.deflated = m.Method != zip.Store; out.deflated {
 			return nil
 		}
 		at, err := m.DataOffset()
@@ -136,8 +181,8 @@ func (a *archive) array(key string) (out *array, err error) {
 	return out, err
 }
 
-// inflate opens a member front to back; its checksum is compared at its end.
-func (a *archive) inflate(key string) (io.ReadCloser, error) {
+// openMember opens a member front to back; its checksum is compared at its end.
+func (a *archive) openMember(key string) (io.ReadCloser, error) {
 	z, f, err := a.open()
 	if err != nil {
 		return nil, err
@@ -150,7 +195,7 @@ func (a *archive) inflate(key string) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, errors.Join(ingest.Inputf(a.path+": "+key, "%v", err), f.Close())
 		}
-		return &unpacked{Reader: r, done: r.Close, file: f, path: a.path + ": " + key}, nil
+		return &unpacked{Reader: r, damage: true, done: r.Close, file: f, path: a.path + ": " + key}, nil
 	}
 	return nil, errors.Join(ingest.Inputf(a.path, "no array %q any more", key), f.Close())
 }
@@ -160,7 +205,7 @@ func (a *array) small(most int64) (ids []uint64, err error) {
 	if !a.integer() || a.rows()*a.dim() > most {
 		return nil, ingest.Inputf(a.path, "%v of shape %v, expected at most %d integers", a.elem, a.shape, most)
 	}
-	err = a.stream(context.Background(), readBytes, func(_ int64, b []byte) error {
+	err = a.stream(context.Background(), ingest.Env{}, readBytes, func(_ int64, b []byte) error {
 		ids = widen(ids, a.elem, b)
 		return nil
 	})

@@ -150,13 +150,21 @@ func (s *numpyFolder) countRelations() (uint64, error) {
 	n := uint64(0)
 	for _, a := range append([]*array{s.edges}, s.lists...) {
 		var ids []uint64
-		err := a.stream(context.Background(), readBytes, func(first int64, b []byte) error {
+		err := a.elements(context.Background(), func(first int64, b []byte) error {
 			ids = widen(ids[:0], a.elem, b)
-			for i := 1; i < len(ids); i += 3 {
-				if ids[i] >= ingest.RelationsMax {
-					return ingest.Inputf(a.path, "row %d: relation %d, expected 0 ≤ id < %d", first+int64(i/3), int64(ids[i]), ingest.RelationsMax)
+			for i, id := range ids {
+				// column 1 of 3, whichever way they stand
+				row, column := (first+int64(i))/3, (first+int64(i))%3
+				if a.columns {
+					row, column = (first+int64(i))%a.rows(), (first+int64(i))/a.rows()
 				}
-				n = max(n, ids[i]+1)
+				if column != 1 {
+					continue
+				}
+				if id >= ingest.RelationsMax {
+					return ingest.Inputf(a.path, "row %d: relation %d, expected 0 ≤ id < %d", row, int64(id), ingest.RelationsMax)
+				}
+				n = max(n, id+1)
 			}
 			return nil
 		})
@@ -213,7 +221,7 @@ func (s *numpyFolder) openRelations() error {
 	}
 	n := uint64(0)
 	var ids []uint64
-	err := s.types.stream(context.Background(), readBytes, func(first int64, b []byte) error {
+	err := s.types.elements(context.Background(), func(first int64, b []byte) error {
 		ids = widen(ids[:0], s.types.elem, b)
 		for i, id := range ids {
 			if id >= ingest.RelationsMax {

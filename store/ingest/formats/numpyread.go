@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -49,6 +48,17 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 	const per = 1 << 15
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { // beside the readers, who read at many places
+		for _, x := range []*array{a, ta, wa} {
+			if x == nil {
+				continue
+			}
+			if err := x.check(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	for worker := range env.Threads {
 		g.Go(func() error {
 			var buf []byte
@@ -69,7 +79,7 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 					return err
 				}
 				if types != nil {
-					if buf, err = readAt(types, ta, first, n, buf); err != nil {
+					if buf, err = ta.readElements(types, first, n, buf); err != nil {
 						return err
 					}
 					ids = widen(ids[:0], ta.elem, buf)
@@ -82,7 +92,7 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 					}
 				}
 				if weights != nil {
-					w, err := readAt(weights, wa, first, n, nil)
+					w, err := wa.readElements(weights, first, n, nil)
 					if err != nil {
 						return err
 					}
@@ -100,30 +110,51 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 // readEdges fills the ends of edges first ≤ k < first+n (and relations of triples).
 func (s *numpyFolder) readEdges(f vfs.File, a *array, first, n int64, b *ingest.EdgeBatch, ids []uint64, buf []byte) ([]uint64, []byte, error) {
 	var err error
-	if !s.triples && !s.pairs { // two rows
-		flat := *a
-		flat.shape = []int64{a.bytes() / int64(a.elem.Size())}
-		if buf, err = readAt(f, &flat, first, n, buf); err != nil {
+	if !s.apart() {
+		width := int64(2)
+		if s.triples {
+			width = 3
+		}
+		if buf, err = a.readElements(f, first*width, n*width, buf); err != nil {
 			return ids, buf, err
 		}
-		b.Src.Ints = widen(b.Src.Ints[:0], a.elem, buf)
-		if buf, err = readAt(f, &flat, s.desc.Edges+first, n, buf); err != nil {
-			return ids, buf, err
-		}
-		b.Dst.Ints = widen(b.Dst.Ints[:0], a.elem, buf)
+		ids = widen(ids[:0], a.elem, buf)
+		unzip(b, ids, s.triples)
 		return ids, buf, nil
 	}
-	if buf, err = readAt(f, a, first, n, buf); err != nil {
-		return ids, buf, err
+	// a list each of sources, of relations if they are triples, of destinations
+	lists := []*[]uint64{&b.Src.Ints, &b.Dst.Ints}
+	if s.triples {
+		lists = []*[]uint64{&b.Src.Ints, &ids, &b.Dst.Ints}
 	}
-	ids = widen(ids[:0], a.elem, buf)
-	unzip(b, ids, s.triples, a.path)
+	for k, list := range lists {
+		if buf, err = a.readElements(f, int64(k)*s.desc.Edges+first, n, buf); err != nil {
+			return ids, buf, err
+		}
+		*list = widen((*list)[:0], a.elem, buf)
+	}
+	if s.triples {
+		b.Relations = b.Relations[:0]
+		for _, r := range ids {
+			b.Relations = append(b.Relations, relationID(r))
+		}
+	}
 	return ids, buf, nil
 }
 
-// unzip splits pairs or triples into columns. Relations too large for 32 bits
-// become the largest, which is out of range.
-func unzip(b *ingest.EdgeBatch, ids []uint64, triples bool, _ string) {
+// apart reports whether the file has all sources, then all destinations; else edge after edge.
+func (s *numpyFolder) apart() bool {
+	if s.triples || s.pairs {
+		return s.edges.columns
+	}
+	return !s.edges.columns
+}
+
+// relationID narrows a relation; ones too large for 32 bits become the largest, which is out of range.
+func relationID(r uint64) uint32 { return uint32(min(r, 1<<31)) }
+
+// unzip splits pairs or triples into columns.
+func unzip(b *ingest.EdgeBatch, ids []uint64, triples bool) {
 	b.Src.Ints, b.Dst.Ints, b.Relations = b.Src.Ints[:0], b.Dst.Ints[:0], b.Relations[:0]
 	if !triples {
 		for i := 0; i+1 < len(ids); i += 2 {
@@ -133,7 +164,7 @@ func unzip(b *ingest.EdgeBatch, ids []uint64, triples bool, _ string) {
 	}
 	for i := 0; i+2 < len(ids); i += 3 {
 		b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, ids[i]), append(b.Dst.Ints, ids[i+2])
-		b.Relations = append(b.Relations, uint32(min(ids[i+1], 1<<31)))
+		b.Relations = append(b.Relations, relationID(ids[i+1]))
 	}
 }
 
@@ -145,33 +176,16 @@ func openAt(a *array) (vfs.File, error) {
 	return f, nil
 }
 
-// readAt reads n rows of a from row first into buf, which it may grow.
-func readAt(f vfs.File, a *array, first, n int64, buf []byte) ([]byte, error) {
-	row := a.dim() * int64(a.elem.Size())
-	if int64(cap(buf)) < n*row {
-		buf = make([]byte, n*row)
-	}
-	buf = buf[:n*row]
-	k, err := f.ReadAt(buf, a.offset+first*row)
-	if err != nil && int64(k) < n*row {
-		if errors.Is(err, io.EOF) {
-			return nil, ingest.Inputf(a.path, "truncated: row %d is not there", first+int64(k)/row)
-		}
-		return nil, fmt.Errorf("read %s: %w", a.path, err)
-	}
-	return buf, nil
-}
-
 // Rows implements ingest.Source.
-func (s *numpyFolder) Rows(ctx context.Context, _ ingest.Env, c int, emit func([]byte, ingest.Position) error) error {
+func (s *numpyFolder) Rows(ctx context.Context, env ingest.Env, c int, emit func([]byte, ingest.Position) error) error {
 	a := s.columns[c]
-	return a.stream(ctx, readBytes, func(first int64, b []byte) error {
+	return a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
 		return emit(b, ingest.Position{File: a.path, Unit: "row", Index: uint64(first)})
 	})
 }
 
 // Split implements ingest.Source.
-func (s *numpyFolder) Split(ctx context.Context, _ ingest.Env, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
+func (s *numpyFolder) Split(ctx context.Context, env ingest.Env, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
 	path := find(s.fs, s.splits[k], store.SplitNames()[part]+".npy")
 	if path == "" {
 		return nil
@@ -181,25 +195,25 @@ func (s *numpyFolder) Split(ctx context.Context, _ ingest.Env, k int, part uint8
 		return err
 	}
 	var ids ingest.IDs
-	return a.stream(ctx, readBytes, func(first int64, b []byte) error {
+	return a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
 		ids.Ints = widen(ids.Ints[:0], a.elem, b)
 		return emit(&ids, ingest.Position{File: path, Unit: "row", Index: uint64(first)})
 	})
 }
 
 // EdgeList implements ingest.Source.
-func (s *numpyFolder) EdgeList(ctx context.Context, _ ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
-	return listEdges(ctx, s.lists[l], true, emit)
+func (s *numpyFolder) EdgeList(ctx context.Context, env ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
+	return listEdges(ctx, env, s.lists[l], true, emit)
 }
 
 // listEdges streams the rows of a, pairs or triples, in order.
-func listEdges(ctx context.Context, a *array, triples bool, emit func(*ingest.EdgeBatch) error) error {
+func listEdges(ctx context.Context, env ingest.Env, a *array, triples bool, emit func(*ingest.EdgeBatch) error) error {
 	b := &ingest.EdgeBatch{At: ingest.Position{File: a.path, Unit: "row"}}
 	var ids []uint64
-	return a.stream(ctx, readBytes, func(first int64, raw []byte) error {
+	return a.stream(ctx, env, readBytes, func(first int64, raw []byte) error {
 		ids = widen(ids[:0], a.elem, raw)
 		b.At.Index = uint64(first)
-		unzip(b, ids, triples, a.path)
+		unzip(b, ids, triples)
 		return emit(b)
 	})
 }
