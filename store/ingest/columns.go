@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"sync"
 
 	"github.com/gstore/gstore/blocks"
@@ -278,6 +279,10 @@ func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
 	}
 }
 
+// fileBaseMax is the longest part of a file name that a column's name becomes; what is longer is
+// told apart by a hash.
+const fileBaseMax = 150
+
 // fileBase turns a column's name into part of a file name.
 func fileBase(name string) string {
 	b := []byte("column-")
@@ -288,6 +293,11 @@ func fileBase(name string) string {
 		default: // distinct names give distinct files
 			b = append(b, fmt.Sprintf("%%%02x", c)...)
 		}
+	}
+	if len(b) > fileBaseMax {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(name))
+		b = append(b[:fileBaseMax-17], fmt.Sprintf("-%016x", h.Sum64())...)
 	}
 	return string(b)
 }

@@ -181,39 +181,45 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 	return out, nil
 }
 
-// checkFinite looks for NaN and infinity: an exponent of ones.
+// checkFinite refuses rows with NaN or infinity.
 func (k *converter) checkFinite(rows []byte, at Position) error {
-	bad := -1
-	le := binary.LittleEndian
-	switch k.elem {
-	case blocks.Float32:
-		for i := 0; i+4 <= len(rows) && bad < 0; i += 4 {
-			if le.Uint32(rows[i:])&0x7f800000 == 0x7f800000 {
-				bad = i / 4
-			}
-		}
-	case blocks.Float64:
-		for i := 0; i+8 <= len(rows) && bad < 0; i += 8 {
-			if le.Uint64(rows[i:])>>52&0x7ff == 0x7ff {
-				bad = i / 8
-			}
-		}
-	case blocks.Float16, blocks.BFloat16:
-		mask := uint16(0x7c00)
-		if k.elem == blocks.BFloat16 {
-			mask = 0x7f80
-		}
-		for i := 0; i+2 <= len(rows) && bad < 0; i += 2 {
-			if le.Uint16(rows[i:])&mask == mask {
-				bad = i / 2
-			}
-		}
-	}
+	bad := notFinite(k.elem, rows)
 	if bad < 0 {
 		return nil
 	}
 	_, err := k.value(rows[bad*k.elem.Size():], bad, at)
 	return err
+}
+
+// notFinite returns the index of the first element that is NaN or infinite, whose exponent
+// is all ones; −1 if there is none.
+func notFinite(elem blocks.ElemType, rows []byte) int {
+	le := binary.LittleEndian
+	switch elem {
+	case blocks.Float32:
+		for i := 0; i+4 <= len(rows); i += 4 {
+			if le.Uint32(rows[i:])&0x7f800000 == 0x7f800000 {
+				return i / 4
+			}
+		}
+	case blocks.Float64:
+		for i := 0; i+8 <= len(rows); i += 8 {
+			if le.Uint64(rows[i:])>>52&0x7ff == 0x7ff {
+				return i / 8
+			}
+		}
+	case blocks.Float16, blocks.BFloat16:
+		mask := uint16(0x7c00)
+		if elem == blocks.BFloat16 {
+			mask = 0x7f80
+		}
+		for i := 0; i+2 <= len(rows); i += 2 {
+			if le.Uint16(rows[i:])&mask == mask {
+				return i / 2
+			}
+		}
+	}
+	return -1
 }
 
 // labels converts class ids; NaN and −1 mean none.

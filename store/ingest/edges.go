@@ -125,6 +125,10 @@ func (s *edgeScatter) checkBatch(b *EdgeBatch, n int) error {
 		if want := n * s.rules.columns[c].RowBytes(); len(rows) != want {
 			return Inputf(b.At.Of(0), "edge column %s has %d bytes for %d edges, expected %d", s.rules.columns[c].Name, len(rows), n, want)
 		}
+		spec := &s.rules.columns[c]
+		if i := notFinite(spec.Elem, rows); i >= 0 {
+			return Inputf(b.At.Of(i/spec.Dim), "%s is %v, expected a finite number", spec.Name, spec.Elem.Float64(rows[i*spec.Elem.Size():]))
+		}
 	}
 	return nil
 }

@@ -70,6 +70,9 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if err := src.Describe().checkNames(); err != nil {
+		return nil, err
+	}
 	o = o.withDefaults()
 	w, err := store.Create(dir, store.WriterOptions{FS: o.FS, KeepUnnamed: o.Resume})
 	if err != nil {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -86,6 +87,36 @@ type Description struct {
 	// Keyed says that the source is a KeyedSource with tables of nodes.
 	Keyed bool
 	Task  string // store.TaskNode, store.TaskLink or ""
+}
+
+// checkNames refuses names of columns and splits that a store cannot hold.
+func (d *Description) checkNames() error {
+	var names []string
+	for _, c := range d.EdgeColumns {
+		names = append(names, c.Name)
+	}
+	for _, c := range d.NodeColumns {
+		names = append(names, c.Name)
+	}
+	names = append(names, d.Splits...)
+	taken := map[string]bool{}
+	for _, n := range names {
+		switch {
+		case n == "" || !utf8.ValidString(n):
+			return Inputf(d.Input, "a column is called %q, expected a name in UTF-8", n)
+		case len(n) > blocks.NameBytesMax:
+			return Inputf(d.Input, "a column's name has %d bytes (%.40q…), at most %d are possible", len(n), n, blocks.NameBytesMax)
+		case taken[n]:
+			return Inputf(d.Input, "two columns are called %q", n)
+		}
+		taken[n] = true
+	}
+	for _, n := range d.EdgeLists {
+		if n == "" || len(n) > blocks.NameBytesMax {
+			return Inputf(d.Input, "an edge list is called %.40q, expected a name of 1 to %d bytes", n, blocks.NameBytesMax)
+		}
+	}
+	return nil
 }
 
 // NodeType is a kind of node; Count −1 = unknown (only where there is one type).

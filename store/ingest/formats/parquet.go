@@ -68,11 +68,31 @@ func openParquet(fs vfs.FS, path string) (*parquetTable, error) {
 		}
 	}
 	for _, file := range files {
+		if err := t.checkFooter(file); err != nil {
+			return nil, err
+		}
 		if err := t.with(file, func(f *parquet.File) error { return t.add(file, f) }); err != nil {
 			return nil, err
 		}
 	}
 	return t, t.listLengths()
+}
+
+// checkFooter refuses a file whose metadata the decoder must not see.
+func (t *parquetTable) checkFooter(path string) (err error) {
+	f, err := t.fs.Open(path)
+	if err != nil {
+		return fmt.Errorf("open input: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("open input: %w", err)
+	}
+	if err := checkFooter(f, info.Size()); err != nil { // the disk's own failures watchedFS tells apart
+		return ingest.Inputf(path, "no Parquet file: %v", err)
+	}
+	return nil
 }
 
 // with calls fn with the open file. What the decoder says of damage, or panics
@@ -260,10 +280,13 @@ func (t *parquetTable) readGroup(ctx context.Context, k int, want []wantColumn, 
 				}
 			}
 		}()
-		row := int64(8)
+		row, held := int64(8), int64(0)
 		for c, w := range want {
 			if readers[c], err = openColumn(f, g, t.leaves[w.at], t.cols[w.at]); err != nil {
 				return err
+			}
+			if held += readers[c].pageBytes; held > pagesBytesMax(f.Size()) {
+				return ingest.Inputf(g.path, "row group %d: pages of %d columns take %d bytes at once, at most %d are believed of a file of %d", g.index, c+1, held, pagesBytesMax(f.Size()), f.Size())
 			}
 			row += int64(t.cols[w.at].dim * 8)
 		}
@@ -302,14 +325,20 @@ type columnReader struct {
 	col    tableColumn
 	buf    []parquet.Value
 	have   []parquet.Value // not handed out yet
+	// pageBytes is what the largest page takes.
+	pageBytes int64
 }
 
 func openColumn(f *parquet.File, g parquetGroup, leaf parquetLeaf, col tableColumn) (*columnReader, error) {
-	if err := checkPages(f, g.index, leaf.index); err != nil {
+	page, err := checkPages(f, g.index, leaf.index)
+	if err == nil && page > pagesBytesMax(f.Size()) {
+		err = fmt.Errorf("a page takes %d bytes, at most %d are believed of a file of %d", page, pagesBytesMax(f.Size()), f.Size())
+	}
+	if err != nil {
 		return nil, ingest.Inputf(g.path, "row group %d, column %q: %v", g.index, col.name, err)
 	}
 	chunk := f.RowGroups()[g.index].ColumnChunks()[leaf.index]
-	return &columnReader{values: parquet.NewColumnChunkValueReader(chunk), leaf: leaf, col: col, buf: make([]parquet.Value, 1024)}, nil
+	return &columnReader{values: parquet.NewColumnChunkValueReader(chunk), leaf: leaf, col: col, buf: make([]parquet.Value, 1024), pageBytes: page}, nil
 }
 
 func (r *columnReader) close() error { return r.values.Close() }

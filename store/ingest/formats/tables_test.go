@@ -266,7 +266,11 @@ func FuzzParquet(f *testing.F) {
 		if nodes {
 			in = map[string][]byte{"d/edges.csv": []byte("a,b\n"), "d/nodes.parquet": b}
 		}
+		before := allocated()
 		_ = openDrain(t, memFS(t, in), "d", Options{})
+		if got := allocated() - before; got > parquetAllocMax+1<<12*uint64(len(b)) {
+			t.Fatalf("%d bytes allocated for a file of %d", got, len(b))
+		}
 	})
 }
 
