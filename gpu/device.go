@@ -31,6 +31,14 @@ type Info struct {
 	InPlace bool   // Map costs nothing: the device's memory is the host's
 }
 
+// String returns the name and what decides its speed.
+func (i Info) String() string {
+	if i.Detail == "" {
+		return i.Name
+	}
+	return i.Name + " (" + i.Detail + ")"
+}
+
 // Reduce says how messages of one destination are combined.
 type Reduce uint8
 

@@ -1,5 +1,5 @@
 // Package gpu is the training front end: the devices that hold tensors and
-// run operations on them. Layers (gpu/nn) and training loops (gpu/train) are
+// run operations on them. Layers (gpu/nn) and training loops (gpu/train, gpu/link) are
 // written once over it; a store, a plan and a sampler never know which device
 // consumes what they deliver.
 //

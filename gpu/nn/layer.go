@@ -1,6 +1,9 @@
 package nn
 
 import (
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 )
 
@@ -37,6 +40,15 @@ type History struct {
 type Input struct {
 	Tables []gpu.Tensor
 	Index  gpu.Tensor // uint32[1×NumSrc] or none
+}
+
+// CheckFeature says whether a model's first layer reads a feature column of a type.
+func CheckFeature(name string, elem blocks.ElemType) error {
+	switch elem {
+	case blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8:
+		return nil
+	}
+	return fmt.Errorf("train: feature %s holds %v, expected float32, float16, bfloat16 or int8", name, elem)
 }
 
 // Dense is the input of one plain matrix.

@@ -149,10 +149,3 @@ func LoadFile(path string) (*Checkpoint, error) {
 	}
 	return DecodeCheckpoint(path, b)
 }
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
 )
 
@@ -53,7 +54,7 @@ type Config struct {
 	HistoryDtype string `json:"history_dtype,omitempty" yaml:"history_dtype"`
 
 	// PrecomputedHop reads the first layer's neighbourhood mean from the column
-	// that PrecomputeHop made: the model samples one hop less.
+	// that precompute.Hop made: the model samples one hop less.
 	PrecomputedHop bool `json:"precomputed_hop" yaml:"precomputed_hop"`
 
 	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory", "hanoi" or "trainnodes"
@@ -168,7 +169,7 @@ func (c *Config) validate() error {
 	if c.Resume && c.CheckpointFile == "" {
 		return fmt.Errorf("train: resume: no file of checkpoints is named")
 	}
-	if _, err := ParseInterval(c.CheckpointEvery); err != nil {
+	if _, err := progress.ParseInterval(c.CheckpointEvery); err != nil {
 		return err
 	}
 	m := c.model(shape{in: 1, classes: 1, relations: 1}) // what the store decides is checked when the model is built

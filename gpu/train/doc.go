@@ -1,12 +1,12 @@
-// Package train runs training: it connects a store's macro-batches, a plan, a
-// mini-batch sampler and a model on a device, and evaluates exactly.
+// Package train trains node classifiers: it connects a store's macro-batches, a plan, a
+// mini-batch sampler and a model on a device, and keeps the best model by exact validation.
 //
 // # Model
 //
 // [Node] trains a node classifier for a number of epochs. An epoch follows its
 // plan: while one macro-batch is trained the store reads and assembles the
 // next, and while one mini-batch is trained the loader samples the next ones.
-// After an epoch the validation accuracy is computed exactly ([Evaluator]: all
+// After an epoch the validation accuracy is computed exactly ([eval.Evaluator]: all
 // neighbours, layer by layer, streamed over the store); the best epoch's
 // model is kept, and the test accuracy is that model's.
 //

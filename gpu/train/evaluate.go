@@ -4,312 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
-	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 )
 
-// Source is what an exact evaluation reads; [*store.Store] implements it.
-type Source interface {
-	Manifest() *store.Manifest
-	ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error)
-	ReadRow(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Row, []byte, error)
+// EvaluateOptions says what [Checkpoint.Evaluate] computes and may use.
+type EvaluateOptions struct {
+	Threads     int      // 0: all processors
+	MemoryBytes int64    // of the whole run; 0: no bound
+	TempDir     string   // for what does not fit; "": the system's
+	Splits      []string // whose metrics: "train", "valid", "test"
+
+	Confusion, AUC, Predictions, Embeddings bool // see [Options]
 }
 
-// EvaluatorOptions configures an [Evaluator].
-type EvaluatorOptions struct {
-	// Unlabelled: only layers are computed, on a store that may have no labels and split.
-	Unlabelled  bool
-	Features    []string // the model's input columns, in its order
-	Split       string   // split column; "": the store's first
-	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
-	TempDir     string   // for hidden states that do not fit; "": the system's
-	// Model is what will be evaluated: it decides what a node takes.
-	Model nn.Config
-
-	Confusion   bool // count labels against predictions
-	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and 16 in memory
-	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
-	Embeddings  bool // keep each node's state below the last product, likewise
-}
-
-// Metrics is how well a model does on one split.
-type Metrics struct {
-	Nodes    int64   `json:"nodes"`
-	Correct  int64   `json:"correct"`
-	Loss     float64 `json:"loss"`     // mean cross-entropy
-	Accuracy float64 `json:"accuracy"` // Correct/Nodes; 0 without nodes
-
-	Confusion *Confusion `json:"-"` // nil if not asked for
-	// AUC is the area under the ROC curve, see EvaluatorOptions; NaN if not asked for or not
-	// defined. Two classes: of the second. More: the mean over classes, each against the rest.
-	AUC float64 `json:"-"`
-}
-
-// A layer finishes as many nodes at a time as take about chunkBytes of
-// tensors, but no fewer than chunkRowsMin, so that products stay efficient.
-const (
-	chunkBytes   = 16 << 20
-	chunkRowsMin = 256
-)
-
-// Evaluator computes a model's outputs with all neighbours, layer by layer
-// over the whole graph (layer-wise inference; Hamilton et al., 2017, Algorithm
-// 1 with every node in the batch), streamed over a store.
-//
-// The nodes are cut into tiles of consecutive partitions. For each
-// destination tile the messages from each source tile are added up in turn,
-// so that memory holds two tiles' states and the edges between them: the
-// work is exact, and the reads are k² source tiles for k tiles. With one tile,
-// features and edges are kept for the next evaluation.
-//
-// An Evaluator is for one goroutine.
-type Evaluator struct {
-	src     Source
+// Evaluation is a model's exact outputs on a store: metrics of the splits asked for, in their order,
+// and what the options keep of every node. Close frees it.
+type Evaluation struct {
+	*eval.Evaluator
+	Metrics []eval.Metrics
 	dev     gpu.Device
-	o       EvaluatorOptions
-	columns []*store.ColumnInfo
-	label   string
-	split   string
-	tiles   []tile
-	edges   edgeBuilder
-	arena   *gpu.Arena
-	memory  bool // hidden states lie in memory
-	// chunkRows is how many nodes a layer finishes at a time.
-	chunkRows int
-	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
-	pieceEdges int64
-
-	// What the last run kept of every node, by internal id; nil if not asked for.
-	classes, probabilities, embeddings *states
-
-	kept     csr             // the edges, if there is one tile
-	grouper  nn.Grouper      // of a piece of a tile's edges
-	sizes    *blockio.Slab   // int32 edges of each relation of each node of tile sized
-	sized    int             // −1: of none
-	perGroup []float32       // of a piece: what its groups are divided by
-	counts   *states         // int32 incoming edges of every node, once a model has read degrees
-	features []*blockio.Slab // a tile's rows of each feature column
-	loaded   int             // the tile in features, −1 = none
-	state    *blockio.Slab   // a tile's rows of hidden states that lie in a file
-	degrees  *blockio.Slab
-	ends     [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
-	read     int64
 }
 
-// NewEvaluator plans evaluations of models like o.Model and of at most maxDim columns between
-// layers. A budget too small for the smallest tiles is [store.ErrBudget].
-func NewEvaluator(src Source, dev gpu.Device, o EvaluatorOptions, maxDim int) (*Evaluator, error) {
-	m := src.Manifest()
-	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
-		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
-	if o.Model.Relations > 0 {
-		if err := e.readRelations(m); err != nil {
-			return nil, err
-		}
+// Close frees what the evaluation kept.
+func (e *Evaluation) Close() error { return errors.Join(e.Evaluator.Close(), e.dev.Close()) }
+
+// Evaluate computes the exact outputs of a checkpoint's model on a store, which stays open
+// as long as the result.
+func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, o EvaluateOptions) (_ *Evaluation, err error) {
+	m := st.Manifest()
+	if m.Schema.Classes != c.Model.Out {
+		return nil, fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
 	}
-	for _, name := range o.Features {
-		c, err := m.Column(name)
+	dev := host.New(host.Options{Threads: o.Threads})
+	defer func() {
 		if err != nil {
-			return nil, err
+			err = errors.Join(err, dev.Close())
 		}
-		e.columns = append(e.columns, c)
-	}
-	if len(e.columns) == 0 {
-		return nil, fmt.Errorf("train: evaluation: %w: no feature columns", store.ErrNotFound)
-	}
-	if o.Unlabelled {
-		return e, e.plan(maxDim)
-	}
-	labels := m.ColumnsOf(store.RoleLabel)
-	if len(labels) == 0 {
-		return nil, fmt.Errorf("train: evaluation: %w: a column of role %s", store.ErrNotFound, store.RoleLabel)
-	}
-	split, err := m.SplitColumn(o.Split)
+	}()
+	q, err := gpu.NewQueue(dev)
 	if err != nil {
-		return nil, fmt.Errorf("train: evaluation: %w", err)
+		return nil, err
 	}
-	e.label, e.split = labels[0].Name, split.Name
-	return e, e.plan(maxDim)
-}
-
-// plan chooses the fewest tiles whose states, sums and edges fit the budget.
-func (e *Evaluator) plan(maxDim int) error {
-	m := e.src.Manifest()
-	var featureBytes, accDim int64
-	for _, c := range e.columns {
-		featureBytes += int64(c.RowBytes())
-		accDim = max(accDim, int64(c.Dim))
+	defer func() { err = errors.Join(err, q.Close()) }()
+	model, err := nn.New(ctx, q, c.Model)
+	if err != nil {
+		return nil, err
 	}
-	accumulated, transformed := e.o.Model.StreamDims()
-	accDim = max(accDim, int64(maxDim), int64(accumulated))
-	stateBytes := 4 * int64(maxDim)
-	directions, edgeBytes := int64(1), int64(4)
-	if m.Schema.Undirected || e.edges.inverse > 0 {
-		directions = 2
+	defer func() { err = errors.Join(err, model.Close()) }()
+	if err := model.Params().Load(ctx, q, c.Params); err != nil {
+		return nil, err
 	}
-	if e.edges.relation != nil {
-		edgeBytes += 2
+	memory := o.MemoryBytes
+	if memory > 0 {
+		memory = max(memory-budget.ProgramBytes, 1)
 	}
-	layers := 2 // whose states are there at once
-	if e.o.Model.Jumps() {
-		layers = max(layers, e.o.Model.Layers)
+	e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, TempDir: o.TempDir, Model: c.Model,
+		Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Embeddings: o.Embeddings}, max(c.Model.Hidden, c.Model.Out))
+	if err != nil {
+		return nil, err
 	}
-	row := 4 * (3*accDim + 2*int64(maxDim)) // a node's tensors in a layer that finishes
-	if e.o.Model.Jumps() {
-		row = max(row, 4*int64(2*layers+1)*int64(maxDim))
+	metrics, err := e.Run(ctx, q, model, o.Splits...)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
-	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Embeddings { // logits and states on the host
-		row += 4 * int64(1+layers) * int64(maxDim)
-	}
-	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(chunkBytes/(4*accDim), chunkRowsMin)
-	var largest uint64
-	for _, p := range m.Partitions {
-		largest = max(largest, p.Nodes)
-	}
-	chunk := min(int64(e.chunkRows), int64(largest)) * row
-	if e.edges.relation != nil {
-		chunk = max(chunk, 2*chunkBytes) // groups of a piece's edges, and their means
-	}
-	need := func(k int) int64 {
-		var most int64
-		for _, t := range tilesOf(m.Partitions, k) {
-			var edges int64
-			for _, p := range m.Partitions[t.lo:t.hi] {
-				edges += int64(p.Edges)
-			}
-			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the row being read.
-			most = max(most, int64(t.nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20)+edges*directions*edgeBytes)
-		}
-		return most + chunk
-	}
-	states := int64(m.Nodes) * (int64(layers)*stateBytes + 4)
-	if e.o.Predictions {
-		states += 8 * int64(m.Nodes)
-	}
-	if e.o.Embeddings {
-		wide := int64(1)
-		if e.o.Model.Jumping == nn.JumpCat {
-			wide = int64(layers)
-		}
-		states += wide * stateBytes * int64(m.Nodes)
-	}
-	if e.o.AUC {
-		states += int64(m.Nodes) * 4 * int64(1+e.o.Model.Out)
-	}
-	k := 1
-	if e.o.MemoryBytes > 0 {
-		for ; need(k) > e.o.MemoryBytes; k *= 2 {
-			if k >= len(m.Partitions) {
-				return fmt.Errorf("train: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k), len(m.Partitions))
-			}
-		}
-	}
-	e.tiles = tilesOf(m.Partitions, k)
-	e.memory = e.o.MemoryBytes == 0 || need(k)+states <= e.o.MemoryBytes
-	return nil
-}
-
-// Tiles returns into how many pieces the graph is cut.
-func (e *Evaluator) Tiles() int { return len(e.tiles) }
-
-// BytesRead returns the bytes read from the store so far.
-func (e *Evaluator) BytesRead() int64 { return e.read + e.edges.bytes }
-
-// Run computes the model's outputs for all nodes and returns the metrics of
-// the splits asked for ("train", "valid", "test"), in their order.
-func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, splits ...string) ([]Metrics, error) {
-	return e.run(ctx, q, model, nil, splits...)
-}
-
-// run is Run that also fills h, unless it is nil, from the states below the
-// last layer. Without splits the last layer itself is left out.
-func (e *Evaluator) run(ctx context.Context, q *gpu.Queue, model *nn.Model, h *history, splits ...string) ([]Metrics, error) {
-	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
-	for _, s := range splits {
-		r.splits = append(r.splits, store.SplitValue(s))
-	}
-	defer r.close()
-	if err := r.prepareOutputs(ctx, model); err != nil {
-		return nil, fmt.Errorf("train: evaluation: %w", err)
-	}
-	if model.ReadsDegrees() {
-		if err := r.countEdges(ctx); err != nil {
-			return nil, fmt.Errorf("train: evaluation: degrees: %w", err)
-		}
-	}
-	layers := model.Layers()
-	r.jumps = model.Jumps()
-	for l, layer := range layers {
-		s, ok := layer.(nn.Streamer)
-		if !ok {
-			return nil, fmt.Errorf("train: layer %d (%T) cannot be evaluated from edge buckets", l, layer)
-		}
-		last := l == len(layers)-1 && !r.jumps
-		if last {
-			r.history = h
-			if e.o.Embeddings && l > 0 {
-				e.embeddings = r.in
-			}
-		} else {
-			out, err := newStates(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.o.TempDir)
-			if err != nil {
-				return nil, err
-			}
-			r.out = out
-		}
-		for i := range e.tiles {
-			if err := r.tile(ctx, s, i, model, last); err != nil {
-				return nil, fmt.Errorf("train: evaluate layer %d: %w", l, err)
-			}
-		}
-		switch {
-		case r.jumps:
-			r.below = append(r.below, r.out)
-		case r.in != e.embeddings:
-			r.in.close()
-		}
-		r.in, r.out = r.out, nil
-	}
-	if r.jumps {
-		if err := r.jump(ctx, model); err != nil {
-			return nil, fmt.Errorf("train: evaluate all layers' states: %w", err)
-		}
-	}
-	for i := range r.metrics {
-		if m := &r.metrics[i]; m.Nodes > 0 {
-			m.Accuracy = float64(m.Correct) / float64(m.Nodes)
-			m.Loss /= float64(m.Nodes)
-		}
-		m := &r.metrics[i]
-		m.AUC = math.NaN()
-		if r.scores != nil {
-			var err error
-			if m.AUC, err = r.scores[i].auc(ctx); err != nil {
-				return nil, fmt.Errorf("train: evaluation: area under the ROC curve: %w", err)
-			}
-		}
-	}
-	return r.metrics, nil
-}
-
-// Close frees the evaluator's memory.
-func (e *Evaluator) Close() error {
-	e.kept.free()
-	for _, s := range []**states{&e.counts, &e.classes, &e.probabilities, &e.embeddings} {
-		(*s).close()
-		*s = nil
-	}
-	err := e.arena.Close()
-	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes) {
-		if s != nil {
-			err = errors.Join(err, s.Free())
-		}
-	}
-	e.features, e.state, e.degrees, e.ends, e.sizes = nil, nil, nil, [2]*blockio.Slab{}, nil
-	return err
+	return &Evaluation{Evaluator: e, Metrics: metrics, dev: dev}, nil
 }

@@ -2,13 +2,16 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -31,8 +34,8 @@ type history struct {
 
 	begins   []int         // by partition: position of its first training node; one more than there are partitions
 	training *blockio.Slab // a bit a node, by internal id: whether it is one
-	rows     *states       // a row a training node
-	sums     *states       // while tiles are added up: a sum a training node, see sumColumns; nil until there are two
+	rows     *spill.Table  // a row a training node
+	sums     *spill.Table  // while tiles are added up: a sum a training node, see sumColumns; nil until there are two
 	dir      string        // for the files
 	window   historyWindow
 
@@ -56,7 +59,7 @@ type historyOptions struct {
 }
 
 // newHistory counts the training nodes of a split column and makes room for their rows: for those of a step, in memory.
-func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOptions) (_ *history, err error) {
+func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, o historyOptions) (_ *history, err error) {
 	m := src.Manifest()
 	if o.elem == blocks.Invalid {
 		o.elem = blocks.Float32
@@ -64,7 +67,7 @@ func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOption
 	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, elem: o.elem, begins: []int{0}, step: make([]int, len(m.Partitions)), dir: o.tempDir}
 	defer func() {
 		if err != nil {
-			err = firstError(err, h.close())
+			err = errors.Join(err, h.close())
 		}
 	}()
 	column, err := m.SplitColumn(o.split)
@@ -97,7 +100,7 @@ func newHistory(ctx context.Context, src Source, dev gpu.Device, o historyOption
 	if err := h.window.open(dev, max(h.window.rows*h.rowBytes(), h.sumColumns()*4)); err != nil {
 		return nil, err
 	}
-	h.rows, err = newStates(uint64(n), int64(h.rowBytes()), false, h.dir)
+	h.rows, err = spill.New(uint64(n), int64(h.rowBytes()), false, h.dir)
 	return h, err
 }
 
@@ -198,10 +201,10 @@ func (h *history) seconds() float64 {
 func (h *history) close() error {
 	err := h.window.close()
 	if h.training != nil {
-		err = firstError(err, h.training.Free())
+		err = errors.Join(err, h.training.Free())
 	}
-	h.rows.close()
-	h.sums.close()
+	h.rows.Close()
+	h.sums.Close()
 	h.rows, h.sums, h.training = nil, nil, nil
 	return err
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
 )
 
@@ -19,44 +21,36 @@ const (
 	historyEdgeBytes = 2 * 4 * historyEdges
 )
 
-// addition is what one call of add contributes to its destinations' rows.
-type addition struct {
-	from, to    tile
-	c           csr        // the edges from from to to
-	in          gpu.Tensor // the states of from's nodes
-	first, last bool       // of the source tiles of to
-}
-
-// add adds the states of tile from to the sums of tile to's training nodes that will not see
+// Add implements [eval.Sink]: it adds the states of tile From to the sums of tile To's training nodes that will not see
 // them, and finishes the rows after the last source tile.
-func (h *history) add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x addition) error {
+func (h *history) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition) error {
 	start := time.Now()
 	defer func() { h.spent += time.Since(start) }()
-	if x.in.Cols != h.dim {
-		return fmt.Errorf("train: history of %d columns, hidden states have %d: %w", h.dim, x.in.Cols, gpu.ErrShape)
+	if x.In.Cols != h.dim {
+		return fmt.Errorf("train: history of %d columns, hidden states have %d: %w", h.dim, x.In.Cols, gpu.ErrShape)
 	}
-	if !(x.first && x.last) && h.sums == nil {
+	if !(x.First && x.Last) && h.sums == nil {
 		var err error
-		if h.sums, err = newStates(uint64(h.len()), int64(4*h.sumColumns()), false, h.dir); err != nil {
+		if h.sums, err = spill.New(uint64(h.len()), int64(4*h.sumColumns()), false, h.dir); err != nil {
 			return err
 		}
 	}
 	most := len(h.window.slab.Bytes()) / (4 * h.sumColumns())
-	for p := x.to.lo; p < x.to.hi; p++ {
+	for p := x.To.Lo; p < x.To.Hi; p++ {
 		next := uint64(h.parts[p].First) // node
 		for k := h.begins[p]; k < h.begins[p+1]; {
 			n := min(most, h.begins[p+1]-k)
-			sums := asFloat32(h.window.slab.Bytes())[:n*h.sumColumns()]
-			if x.first {
+			sums := h.window.floats()[:n*h.sumColumns()]
+			if x.First {
 				clear(sums)
-			} else if err := h.sums.read(blocks.Bytes(sums), uint64(k)); err != nil {
+			} else if err := h.sums.Read(blocks.Bytes(sums), uint64(k)); err != nil {
 				return err
 			}
 			h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
 			done := 0
 			for ; done < n && (done == 0 || len(h.indices) < historyEdges); next++ {
 				if h.trains(next) {
-					degree, missing := h.collect(next-x.to.base, p, x)
+					degree, missing := h.collect(next-x.To.Base, p, x)
 					counts := sums[done*h.sumColumns()+h.dim:]
 					counts[0], counts[1] = counts[0]+degree, counts[1]+missing
 					done++
@@ -73,13 +67,13 @@ func (h *history) add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x additio
 
 // collect appends the edges of a training node, position d of tile to in partition p, from nodes
 // of tile from that are not resident when it is trained. It returns the numbers of all and of these.
-func (h *history) collect(d uint64, p int, x addition) (degree, missing float32) {
-	edges := x.c.indices[x.c.indptr[d]:x.c.indptr[d+1]]
+func (h *history) collect(d uint64, p int, x eval.Addition) (degree, missing float32) {
+	edges := x.Indices[x.Indptr[d]:x.Indptr[d+1]]
 	before := len(h.indices)
 	if s := h.step[p]; s >= 0 {
-		resident, part := h.resident[s], x.from.lo
+		resident, part := h.resident[s], x.From.Lo
 		for _, u := range edges {
-			part = h.owner(part, x.from, x.from.base+uint64(u))
+			part = h.owner(part, x.From, x.From.Base+uint64(u))
 			if !resident[part] {
 				h.indices = append(h.indices, u)
 			}
@@ -90,14 +84,14 @@ func (h *history) collect(d uint64, p int, x addition) (degree, missing float32)
 }
 
 // addUp adds the collected edges to sums, the start of the window, of training nodes from k on, and stores them.
-func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x addition, sums []float32, k uint64) error {
+func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition, sums []float32, k uint64) error {
 	n := len(sums) / h.sumColumns()
 	table := h.window.table(n, h.dim, 4*h.sumColumns(), blocks.Float32)
 	if len(h.indices) > 0 {
-		g := gpu.Graph{NumDst: n, NumSrc: x.from.nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
-		q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, x.in, table)
+		g := gpu.Graph{NumDst: n, NumSrc: x.From.Nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
+		q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, x.In, table)
 	}
-	if x.last {
+	if x.Last {
 		h.divisors = h.divisors[:0]
 		for i := range n {
 			h.divisors = append(h.divisors, sums[i*h.sumColumns()+h.dim])
@@ -112,10 +106,10 @@ func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x addit
 	if err := a.Reset(); err != nil {
 		return err
 	}
-	if x.last {
-		return h.rows.write(h.finish(sums), k)
+	if x.Last {
+		return h.rows.Write(h.finish(sums), k)
 	}
-	return h.sums.write(blocks.Bytes(sums), k)
+	return h.sums.Write(blocks.Bytes(sums), k)
 }
 
 // float16Max is the largest finite float16.
@@ -160,11 +154,11 @@ func (h *history) divisor(slot int) float32 {
 }
 
 // owner returns the partition of a node of a tile; guess is tried first.
-func (h *history) owner(guess int, t tile, node uint64) int {
+func (h *history) owner(guess int, t eval.Tile, node uint64) int {
 	if g := &h.parts[guess]; uint64(g.First) <= node && node < uint64(g.First)+g.Nodes {
 		return guess
 	}
-	i, found := slices.BinarySearchFunc(h.parts[t.lo:t.hi], node, func(p store.PartitionInfo, v uint64) int {
+	i, found := slices.BinarySearchFunc(h.parts[t.Lo:t.Hi], node, func(p store.PartitionInfo, v uint64) int {
 		switch {
 		case uint64(p.First)+p.Nodes <= v:
 			return -1
@@ -176,5 +170,5 @@ func (h *history) owner(guess int, t tile, node uint64) int {
 	if !found {
 		return guess // not reached: edges lie inside the tile
 	}
-	return t.lo + i
+	return t.Lo + i
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
@@ -17,23 +20,23 @@ import (
 )
 
 // hiddenStates computes the states below the last layer of m for all nodes.
-func hiddenStates(t *testing.T, g *memoryGraph, q *gpu.Queue, m *nn.Model) []float32 {
+func hiddenStates(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model) []float32 {
 	t.Helper()
 	a := gpu.NewArena(q.Device())
 	defer func() { _ = a.Close() }()
-	n := len(g.labels)
+	n := len(g.Labels)
 	indptr, indices := []int32{0}, []int32{}
-	for _, s := range g.in.Spans {
-		for _, u := range g.in.Indices[s.Begin:s.End] {
+	for _, s := range g.In.Spans {
+		for _, u := range g.In.Indices[s.Begin:s.End] {
 			indices = append(indices, int32(u))
 		}
 		indptr = append(indptr, int32(len(indices)))
 	}
-	mem, err := q.Device().Map(g.features)
+	mem, err := q.Device().Map(g.Features)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := nn.Dense(gpu.MatrixOf(mem, 0, n, g.dim))
+	in := nn.Dense(gpu.MatrixOf(mem, 0, n, g.Dim))
 	layers := m.Layers()
 	for _, l := range layers[:len(layers)-1] {
 		graph := gpu.Graph{NumDst: n, NumSrc: n, Indptr: a.Int32s(q, indptr), Indices: a.Int32s(q, indices)}
@@ -73,26 +76,22 @@ func TestHistorySums(t *testing.T) {
 			for _, c := range []struct {
 				parts, tiles int
 				elem         blocks.ElemType
-			}{{1, 1, blocks.Float32}, {7, 1, blocks.Float32}, {7, 1, blocks.Float16}, {7, 4, blocks.Float32}, {7, 7, blocks.BFloat16}, {7, 7, blocks.Float16}} {
+			}{{1, 1, blocks.Float32}, {7, 1, blocks.Float32}, {7, 1, blocks.Float16}, {7, 3, blocks.Float32}, {7, 7, blocks.BFloat16}, {7, 7, blocks.Float16}} {
 				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d/%v", undirected, layers, c.parts, c.tiles, c.elem), func(t *testing.T) {
-					g := random(t, 1200, c.parts, undirected)
+					g := evaltest.Random(t, 1200, c.parts, undirected)
 					dev := host.New(host.Options{Threads: 2})
 					defer func() { _ = dev.Close() }()
 					q, err := gpu.NewQueue(dev)
 					if err != nil {
 						t.Fatal(err)
 					}
-					m, err := nn.New(t.Context(), q, nn.Config{Layers: layers, In: g.dim, Hidden: hidden, Out: 5, Seed: 2})
+					m, err := nn.New(t.Context(), q, nn.Config{Layers: layers, In: g.Dim, Hidden: hidden, Out: 5, Seed: 2})
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer func() { _ = m.Close() }()
-					e, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, TempDir: t.TempDir()}, hidden)
-					if err != nil {
-						t.Fatal(err)
-					}
+					e := evaluatorOf(t, g, dev, hidden, c.tiles)
 					defer func() { _ = e.Close() }()
-					e.tiles, e.memory = tilesOf(g.m.Partitions, c.tiles), c.tiles < 4
 					o := historyOptions{dim: hidden, elem: c.elem, tempDir: t.TempDir()}
 					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
 						o.resident = 2
@@ -108,7 +107,7 @@ func TestHistorySums(t *testing.T) {
 						if err := h.begin(plan); err != nil {
 							t.Fatal(err)
 						}
-						if _, err := e.run(t.Context(), q, m, h, splits...); err != nil {
+						if _, err := e.RunInto(t.Context(), q, m, h, splits...); err != nil {
 							t.Fatal(err)
 						}
 						checkHistory(t, g, h, plan, states)
@@ -117,6 +116,30 @@ func TestHistorySums(t *testing.T) {
 			}
 		}
 	}
+}
+
+// evaluatorOf returns an evaluator that cuts g into so many tiles: without a budget into one, with the
+// smallest budget that cuts it into no more than tiles otherwise; then hidden states lie in a file.
+func evaluatorOf(t *testing.T, g *evaltest.Graph, dev gpu.Device, hidden, tiles int) *eval.Evaluator {
+	t.Helper()
+	open := func(memory int64) (*eval.Evaluator, error) {
+		return eval.New(g, dev, eval.Options{Features: []string{"x"}, TempDir: t.TempDir(), MemoryBytes: memory}, hidden)
+	}
+	memory := int64(0)
+	if tiles > 1 {
+		memory = int64(sort.Search(1<<24, func(n int) bool {
+			e, err := open(int64(n + 1))
+			return err == nil && e.Tiles() <= tiles
+		})) + 1
+	}
+	e, err := open(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Tiles() != tiles {
+		t.Fatalf("%d tiles within %d bytes, expected %d", e.Tiles(), memory, tiles)
+	}
+	return e
 }
 
 // historyElement decodes element j of a row.
@@ -130,15 +153,15 @@ func historyElement(row []byte, j int, elem blocks.ElemType) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(row[4*j:])))
 }
 
-func checkHistory(t *testing.T, g *memoryGraph, h *history, plan buffer.Plan, states []float32) {
+func checkHistory(t *testing.T, g *evaltest.Graph, h *history, plan buffer.Plan, states []float32) {
 	t.Helper()
 	rows := make([]byte, h.len()*h.rowBytes())
-	if err := h.rows.read(rows, 0); err != nil {
+	if err := h.rows.Read(rows, 0); err != nil {
 		t.Fatal(err)
 	}
 	tolerance := map[blocks.ElemType]float64{blocks.Float32: 1e-4, blocks.Float16: 1e-3, blocks.BFloat16: 5e-3}[h.elem]
 	owner := func(v uint32) store.PartitionID {
-		for p, info := range g.m.Partitions {
+		for p, info := range g.M.Partitions {
 			if uint64(v) < uint64(info.First)+info.Nodes {
 				return store.PartitionID(p)
 			}
@@ -146,7 +169,7 @@ func checkHistory(t *testing.T, g *memoryGraph, h *history, plan buffer.Plan, st
 		panic("no owner")
 	}
 	k, away := 0, 0
-	for v, split := range g.split {
+	for v, split := range g.Split {
 		if split != store.SplitTrain {
 			continue
 		}
@@ -157,8 +180,8 @@ func checkHistory(t *testing.T, g *memoryGraph, h *history, plan buffer.Plan, st
 			}
 		}
 		want, missing := make([]float64, h.dim), 0
-		span := g.in.Spans[v]
-		for _, u := range g.in.Indices[span.Begin:span.End] {
+		span := g.In.Spans[v]
+		for _, u := range g.In.Indices[span.Begin:span.End] {
 			if slices.Contains(resident, owner(u)) {
 				continue
 			}
@@ -183,7 +206,7 @@ func checkHistory(t *testing.T, g *memoryGraph, h *history, plan buffer.Plan, st
 		away += missing
 		k++
 	}
-	if k != h.len() || len(g.m.Partitions) > 1 && away == 0 {
+	if k != h.len() || len(g.M.Partitions) > 1 && away == 0 {
 		t.Errorf("%d training nodes, want %d; %d neighbours outside memory", h.len(), k, away)
 	}
 }
@@ -191,7 +214,7 @@ func checkHistory(t *testing.T, g *memoryGraph, h *history, plan buffer.Plan, st
 // TestHistoryAllResident: with every neighbour in memory, training with a history
 // is training without, to the bit.
 func TestHistoryAllResident(t *testing.T) {
-	g := random(t, 1500, 5, true)
+	g := evaltest.Random(t, 1500, 5, true)
 	for _, layers := range []int{2, 3} {
 		c := Config{Hidden: 16, Layers: layers, Epochs: 3, BatchSize: 100, LR: .01, Seed: 3, Threads: 2}
 		_, want := runMemory(t, g, c, 0)
@@ -256,7 +279,7 @@ func TestHistoryExact(t *testing.T) {
 
 // TestHistoryRefused: too little memory, an unknown split, and plans that train a partition twice.
 func TestHistoryRefused(t *testing.T) {
-	g := random(t, 300, 3, true)
+	g := evaltest.Random(t, 300, 3, true)
 	dev := host.New(host.Options{Threads: 1})
 	defer func() { _ = dev.Close() }()
 	if _, err := newHistory(t.Context(), g, dev, historyOptions{split: "other", dim: 8}); !errors.Is(err, store.ErrNotFound) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,7 +35,7 @@ func (w *historyWindow) close() (err error) {
 		err = w.mem.Free()
 	}
 	if w.slab != nil {
-		err = firstError(err, w.slab.Free())
+		err = errors.Join(err, w.slab.Free())
 	}
 	w.mem, w.slab = nil, nil
 	return err
@@ -43,6 +44,12 @@ func (w *historyWindow) close() (err error) {
 // table views the window as n rows of rowBytes that begin with dim elements.
 func (w *historyWindow) table(n, dim, rowBytes int, elem blocks.ElemType) gpu.Tensor {
 	return gpu.Tensor{Mem: w.mem, Rows: n, Cols: dim, Stride: rowBytes / elem.Size(), Elem: elem}
+}
+
+// floats views the window as float32, which its memory, whole pages, can always be.
+func (w *historyWindow) floats() []float32 {
+	x, _ := blocks.View[float32](w.slab.Bytes()[:len(w.slab.Bytes())&^3])
+	return x
 }
 
 // slot returns the place of the training node in a row of the macro-batch.
@@ -91,7 +98,7 @@ func (h *history) enter(mb *buffer.MacroBatch) error {
 		}
 		n := h.begins[p.ID+1] - h.begins[p.ID]
 		b := w.slab.Bytes()[at*h.rowBytes():]
-		if err := h.rows.read(b[:n*h.rowBytes()], uint64(h.begins[p.ID])); err != nil {
+		if err := h.rows.Read(b[:n*h.rowBytes()], uint64(h.begins[p.ID])); err != nil {
 			return err
 		}
 		at += n

@@ -7,7 +7,11 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // Node trains a node classifier on a store and returns its checkpoint: the
@@ -19,7 +23,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	if err != nil {
 		return nil, err
 	}
-	every, err := ParseInterval(cfg.CheckpointEvery)
+	every, err := progress.ParseInterval(cfg.CheckpointEvery)
 	if err != nil {
 		return nil, err
 	}
@@ -27,16 +31,16 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	if err != nil {
 		return nil, err
 	}
-	usage := startUsage()
+	usage := progress.StartUsage()
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	choice, o, err := choosePlan(ctx, st, &cfg)
 	if err != nil {
-		return nil, leastNodeMemory(ctx, st, dev, cfg, shape, err)
+		return nil, leastMemory(ctx, st, dev, cfg, shape, err)
 	}
 	eval, err := newNodeEvaluator(st, dev, &cfg, shape)
 	if err != nil {
-		return nil, leastNodeMemory(ctx, st, dev, cfg, shape, err)
+		return nil, leastMemory(ctx, st, dev, cfg, shape, err)
 	}
 	defer func() { err = errors.Join(err, eval.Close()) }()
 	it, policy, err := openMacroBatches(ctx, st, &cfg, &choice, o)
@@ -63,7 +67,7 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	if memory := cfg.MemoryBytes; memory > 0 { // what neither the program nor the evaluator, the partition buffer and the history take
-		t.arena.Bound(max(memory-programBytes-share(memory, evalShare)-it.MemoryBytes()-held, 1))
+		t.arena.Bound(max(memory-budget.ProgramBytes-budget.Share(memory, budget.EvalShare)-it.MemoryBytes()-held, 1))
 	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)
@@ -77,11 +81,11 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 	}
 	t.history = h
 	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
-		from: from, clock: newClock(every), usage: usage}
+		from: from, clock: progress.NewClock(every), usage: usage}
 	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}
-	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, deviceOf(dev), it.Stats().Engine
+	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, dev.Info().String(), it.Stats().Engine
 	params, err := t.model.Params().Save(ctx, t.queue)
 	if err != nil {
 		return nil, err
@@ -96,12 +100,12 @@ func (c *Config) FillFeatures(m *store.Manifest) {
 		return
 	}
 	for _, f := range m.ColumnsOf(store.RoleFeature) {
-		if !strings.HasSuffix(f.Name, HopSuffix) {
+		if !strings.HasSuffix(f.Name, precompute.Suffix) {
 			c.Features = append(c.Features, f.Name)
 		}
 	}
 	if c.PrecomputedHop && len(c.Features) == 1 {
-		c.Features = append(c.Features, c.Features[0]+HopSuffix)
+		c.Features = append(c.Features, c.Features[0]+precompute.Suffix)
 	}
 }
 
@@ -124,13 +128,13 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	}
 	for _, name := range cfg.Features {
 		c, err := m.Column(name)
-		if err != nil && strings.HasSuffix(name, HopSuffix) {
+		if err != nil && strings.HasSuffix(name, precompute.Suffix) {
 			return s, fmt.Errorf("train: %w: make it with gstore precompute", err)
 		}
 		if err != nil {
 			return s, err
 		}
-		if err := CheckFeature(c.Name, c.Elem); err != nil {
+		if err := nn.CheckFeature(c.Name, c.Elem); err != nil {
 			return s, err
 		}
 		if s.in != 0 && c.Dim != s.in {

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -128,7 +129,7 @@ func TestNodeBoundsMiniBatches(t *testing.T) {
 		defer func() { _ = st.Close() }()
 		return Node(t.Context(), st, Config{Plan: "memory", Hidden: 512, Layers: 4, BatchSize: 300, Epochs: 1, Split: "split", MemoryBytes: memory}, Hooks{})
 	}
-	_, err := run(programBytes + 12<<20)
+	_, err := run(budget.ProgramBytes + 12<<20)
 	var bound *gpu.BoundError
 	if !errors.Is(err, store.ErrBudget) || !errors.As(err, &bound) {
 		t.Fatalf("with little memory: %v, expected ErrBudget", err)
@@ -136,7 +137,7 @@ func TestNodeBoundsMiniBatches(t *testing.T) {
 	if bound.UsedBytes+bound.AskedBytes <= bound.BoundBytes {
 		t.Errorf("refused %d bytes beside %d under a bound of %d", bound.AskedBytes, bound.UsedBytes, bound.BoundBytes)
 	}
-	if _, err := run(programBytes + 256<<20); err != nil {
+	if _, err := run(budget.ProgramBytes + 256<<20); err != nil {
 		t.Errorf("with enough memory: %v", err)
 	}
 }

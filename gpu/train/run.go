@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -31,10 +32,10 @@ type Epoch struct {
 	PlannedBytes   int64   `json:"planned_bytes"` // what the plan predicted that training reads
 	Steps          int     `json:"steps"`         // macro-batches
 	// Passes over each step's macro-batch where timing decided (or Config.ReusePasses repeated) them.
-	Passes       []int   `json:"passes,omitempty"`
-	Batches      int64   `json:"batches"`
-	SampledEdges int64   `json:"sampled_edges"`
-	Profile      Profile `json:"profile"`
+	Passes       []int            `json:"passes,omitempty"`
+	Batches      int64            `json:"batches"`
+	SampledEdges int64            `json:"sampled_edges"`
+	Profile      progress.Profile `json:"profile"`
 }
 
 // Summary is a run's result: the keys of the summary event.
@@ -59,11 +60,11 @@ type Summary struct {
 	Seed                 uint64    `json:"seed"`
 	Resumed              bool      `json:"resumed,omitempty"`
 	// Choices is how layers were computed, which decides the results' last bits.
-	Choices  []nn.Choice `json:"choices,omitempty"`
-	Plan     string      `json:"plan"`
-	Device   string      `json:"device"`
-	IOEngine string      `json:"io_engine"`
-	Profile  Profile     `json:"profile"` // of all epochs together
+	Choices  []nn.Choice      `json:"choices,omitempty"`
+	Plan     string           `json:"plan"`
+	Device   string           `json:"device"`
+	IOEngine string           `json:"io_engine"`
+	Profile  progress.Profile `json:"profile"` // of all epochs together
 }
 
 // Hooks let a caller watch a run. Any may be nil; they are called from the
@@ -105,16 +106,16 @@ type session struct {
 	version uint64 // of the store
 	plan    func(epoch int) buffer.Plan
 	it      macroBatches
-	eval    *Evaluator
+	eval    *eval.Evaluator
 	t       *trainer
 	sum     Summary
 	passes  passes
 	known   int     // 1 + the epoch that the trainer's history was filled for
 	best    float64 // validation accuracy of sum.BestEpoch, −1 before
 	from    *nodeProgress
-	clock   *clock
+	clock   *progress.Clock
 	began   []byte // the epoch's first parameters, where the history depends on them and a checkpoint may come
-	usage   usage
+	usage   progress.Usage
 	start   time.Time
 }
 
@@ -127,7 +128,7 @@ func (s *session) run(ctx context.Context, state []byte) error {
 		if err := s.resume(ctx, state); err != nil {
 			return fmt.Errorf("train: resume: %w", err)
 		}
-	} else if err := s.checkpoint(ctx, 0, batchPlace{}, epochTotals{}); err != nil { // an earlier run's is not gone on from
+	} else if err := s.checkpoint(ctx, 0, progress.Place{}, progress.Totals{}); err != nil { // an earlier run's is not gone on from
 		return err
 	}
 	for e := s.from.Epoch; e < s.cfg.Epochs; e++ {
@@ -143,8 +144,8 @@ func (s *session) run(ctx context.Context, state []byte) error {
 		s.sum.EpochSeconds = append(s.sum.EpochSeconds, r.Seconds)
 		s.sum.Profile.Add(r.Profile)
 		s.sum.TrainLoss = r.Loss
-		if s.clock.epoch(e+1) || e+1 == s.cfg.Epochs {
-			if err := s.checkpoint(ctx, e+1, batchPlace{}, epochTotals{}); err != nil {
+		if s.clock.Epoch(e+1) || e+1 == s.cfg.Epochs {
+			if err := s.checkpoint(ctx, e+1, progress.Place{}, progress.Totals{}); err != nil {
 				return err
 			}
 		}
@@ -171,8 +172,8 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	start := time.Now()
 	plan := s.plan(e)
 	s.sum.Plan = plan.Policy
-	var place batchPlace
-	var was epochTotals
+	var place progress.Place
+	var was progress.Totals
 	if s.from.Epoch == e {
 		place, was = s.from.Place, s.from.Totals
 	}
@@ -198,17 +199,17 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		return Epoch{}, err
 	}
 	s.passes.taken = was.Passes
-	sum, steps := was.resume(), was.Steps
-	soFar := func() epochTotals {
-		t := sum.soFar(&was, start, steps)
+	sum, steps := was.Counts(), was.Steps
+	soFar := func() progress.Totals {
+		t := sum.Totals(&was, start, steps)
 		t.Passes, t.BytesRead = s.passes.taken, was.BytesRead+s.it.Stats().BytesRead
 		return t
 	}
-	after := func(next batchPlace) error {
+	after := func(next progress.Place) error {
 		if s.hooks.Batch != nil {
-			s.hooks.Batch(e, sum.batches)
+			s.hooks.Batch(e, sum.Batches)
 		}
-		if s.clock.batch() {
+		if s.clock.Batch() {
 			return s.checkpoint(ctx, e, next, soFar())
 		}
 		return nil
@@ -218,21 +219,21 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		if !s.it.Next() {
 			break
 		}
-		sum.profile.Wait += time.Since(at)
+		sum.Profile.Wait += time.Since(at)
 		if err := s.t.macroBatch(ctx, e, s.it.MacroBatch(), &s.passes, place, &sum, after); err != nil {
 			return Epoch{}, err
 		}
-		place = batchPlace{}
+		place = progress.Place{}
 		steps++
 	}
 	if err := s.it.Err(); err != nil {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
 	}
-	if sum.seeds == 0 {
+	if sum.Examples == 0 {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w: no training nodes in the plan's partitions", e+1, store.ErrNotFound)
 	}
-	s.sum.Batches += sum.batches
-	s.sum.SampledEdges += sum.edges
+	s.sum.Batches += sum.Batches
+	s.sum.SampledEdges += sum.Edges
 	stats := s.it.Stats()
 	if s.hooks.Macro != nil {
 		s.hooks.Macro(stats)
@@ -241,9 +242,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	s.sum.BytesRead += trained.BytesRead
 	return Epoch{
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
-		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.loss / float64(sum.seeds), TrainAccuracy: sum.correct / float64(sum.seeds), ValidAccuracy: -1, TestAccuracy: -1,
+		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,
-		Batches: sum.batches, SampledEdges: sum.edges, Profile: sum.profile,
+		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile,
 	}, nil
 }
 
@@ -258,7 +259,7 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (
 	if err := h.begin(plan); err != nil {
 		return 0, err
 	}
-	if _, err := s.eval.run(ctx, s.t.queue, s.t.model, h); err != nil {
+	if _, err := s.eval.RunInto(ctx, s.t.queue, s.t.model, h); err != nil {
 		return 0, err
 	}
 	h.spent, s.known = time.Since(start), e+1
@@ -274,12 +275,14 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	if r.Epoch == s.cfg.Epochs { // no epoch follows
 		h = nil
 	}
+	var sink eval.Sink
 	if h != nil { // the states that validation computes are those of the next epoch's start
 		if err := h.begin(s.plan(r.Epoch)); err != nil {
 			return err
 		}
+		sink = h
 	}
-	m, err := s.eval.run(ctx, s.t.queue, s.t.model, h, "valid", "test")
+	m, err := s.eval.RunInto(ctx, s.t.queue, s.t.model, sink, "valid", "test")
 	if err != nil {
 		return err
 	}
@@ -297,13 +300,4 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	}
 	r.ValidSeconds = time.Since(start).Seconds()
 	return nil
-}
-
-// deviceOf names a device for the summary.
-func deviceOf(d gpu.Device) string {
-	i := d.Info()
-	if i.Detail == "" {
-		return i.Name
-	}
-	return i.Name + " (" + i.Detail + ")"
 }

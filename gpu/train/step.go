@@ -2,16 +2,15 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -20,34 +19,6 @@ const (
 	placeShuffle = 0x73687566 // "shuf"
 	placeDropout = 0x64726f70 // "drop"
 )
-
-// Profile says where an epoch's time went, as seen by the training goroutine.
-type Profile struct {
-	Wait     time.Duration `json:"wait"`     // for the next macro-batch
-	Sample   time.Duration `json:"sample"`   // for the next mini-batch (sampling that was not hidden)
-	Forward  time.Duration `json:"forward"`  // gather, aggregate and layers
-	Backward time.Duration `json:"backward"` // loss and backward passes
-	Optimize time.Duration `json:"optimize"`
-}
-
-// Add adds q to p.
-func (p *Profile) Add(q Profile) {
-	p.Wait += q.Wait
-	p.Sample += q.Sample
-	p.Forward += q.Forward
-	p.Backward += q.Backward
-	p.Optimize += q.Optimize
-}
-
-// totals is what training counts.
-type totals struct {
-	loss    float64 // sum over seeds
-	correct float64
-	seeds   int64
-	batches int64
-	edges   int64
-	profile Profile
-}
 
 // trainer trains a model on macro-batches. It owns the queue, the model, the
 // loader and the arena of its mini-batches.
@@ -116,7 +87,7 @@ func (t *trainer) close() error {
 
 // macroBatch trains the examples of one macro-batch, as many passes as p says, from a place in the step on, and adds
 // to sum. after is called after each mini-batch with the place of the next one.
-func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, p *passes, from batchPlace, sum *totals, after func(batchPlace) error) error {
+func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, p *passes, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
 	tables, release, err := t.tables(mb)
 	if err != nil {
 		return err
@@ -142,11 +113,11 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 			if !t.loader.Next() {
 				break
 			}
-			sum.profile.Sample += time.Since(start)
+			sum.Profile.Sample += time.Since(start)
 			if err := t.batch(ctx, mb, tables, t.loader.Batch(), sum); err != nil {
 				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
 			}
-			if err := after(batchPlace{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
+			if err := after(progress.Place{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
 				return err
 			}
 		}
@@ -213,7 +184,7 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 }
 
 // batch takes one optimiser step.
-func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *totals) error {
+func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *progress.Counts) error {
 	q, a := t.queue, t.arena
 	start := time.Now()
 	t.labels = t.labels[:0]
@@ -240,28 +211,18 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	var stat [2]float64
 	q.Download(blocks.Bytes(stat[:]), t.model.Stat())
 	if err := q.Sync(ctx); err != nil {
-		return budgetError(err)
+		return progress.BudgetError(err)
 	}
 	if err := a.Reset(); err != nil {
 		return err
 	}
-	sum.loss += stat[0]
-	sum.correct += stat[1]
-	sum.seeds += int64(len(b.Seeds))
-	sum.batches++
-	sum.edges += int64(b.SampledEdges())
-	sum.profile.Add(Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
+	sum.Loss += stat[0]
+	sum.Correct += stat[1]
+	sum.Examples += int64(len(b.Seeds))
+	sum.Batches++
+	sum.Edges += int64(b.SampledEdges())
+	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return nil
-}
-
-// budgetError makes [store.ErrBudget] of an arena's bound, with the remedy.
-func budgetError(err error) error {
-	var e *gpu.BoundError
-	if !errors.As(err, &e) {
-		return err
-	}
-	return fmt.Errorf("%w: the tensors of a mini-batch take more than the %d MiB that the partition buffer and evaluation leave of it: give more memory, smaller batches, fewer neighbours or negatives, or fewer resident partitions: %w",
-		store.ErrBudget, e.BoundBytes>>20, err)
 }
 
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows

@@ -4,23 +4,31 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
 )
 
+// shapeOf is what a graph in memory decides of a model.
+func shapeOf(g *evaltest.Graph) shape {
+	return shape{in: g.Dim, classes: g.M.Schema.Classes, relations: evaltest.Relations, inverse: !g.M.Schema.Undirected}
+}
+
 // runMemory trains on a graph in memory.
-func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summary, []Epoch) {
+func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Summary, []Epoch) {
 	t.Helper()
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
 	}
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { _ = dev.Close() }()
-	tr, err := newTrainer(t.Context(), dev, &cfg, g.shape())
+	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tr.close() }()
-	ev, err := NewEvaluator(g, dev, EvaluatorOptions{Features: []string{"x"}, MemoryBytes: evalBytes, TempDir: t.TempDir(), Model: cfg.model(g.shape())}, max(cfg.Hidden, g.m.Schema.Classes))
+	ev, err := eval.New(g, dev, eval.Options{Features: []string{"x"}, MemoryBytes: evalBytes, TempDir: t.TempDir(), Model: cfg.model(shapeOf(g))}, max(cfg.Hidden, g.M.Schema.Classes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +40,7 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 		defer func() { _ = tr.history.close() }()
 	}
 	var epochs []Epoch
-	s := &session{cfg: &cfg, plan: g.plan, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, clock: newClock(Interval{}), passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
+	s := &session{cfg: &cfg, plan: g.Plan, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, clock: progress.NewClock(progress.Interval{}), passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
 		epochs = append(epochs, e)
 		if testing.Verbose() {
 			t.Logf("%+v", e)
@@ -47,7 +55,7 @@ func runMemory(t testing.TB, g *memoryGraph, cfg Config, evalBytes int64) (Summa
 // TestNodeLearnsAndRepeats: training beats chance by far, and the same seed gives
 // the same losses for any number of threads, another seed others.
 func TestNodeLearnsAndRepeats(t *testing.T) {
-	g := random(t, 2000, 5, true)
+	g := evaltest.Random(t, 2000, 5, true)
 	run := func(threads int, seed uint64) ([]Epoch, Summary) {
 		s, epochs := runMemory(t, g, Config{Hidden: 32, Epochs: 8, BatchSize: 100, LR: .01, Seed: seed, Threads: threads}, 0)
 		return epochs, s
@@ -80,7 +88,7 @@ func TestModelsLearn(t *testing.T) {
 	} {
 		for _, undirected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {
-				g := random(t, 1200, 5, undirected)
+				g := evaltest.Random(t, 1200, 5, undirected)
 				c.Hidden, c.Epochs, c.BatchSize, c.LR, c.Seed, c.Fanouts = 16, 6, 60, .01, 7, []int{10, 5}
 				var want []Epoch
 				for _, threads := range []int{1, 3} {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -13,7 +14,7 @@ import (
 type Trainer struct {
 	t   *trainer
 	cfg Config
-	sum totals
+	sum progress.Counts
 }
 
 // NewTrainer makes a model for feature rows of in elements and the given
@@ -31,7 +32,7 @@ func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int
 
 // MacroBatch trains all seeds of mb, as often as its step says; where that is open, once.
 func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch) error {
-	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, batchPlace{}, &r.sum, func(batchPlace) error { return nil })
+	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, progress.Place{}, &r.sum, func(progress.Place) error { return nil })
 }
 
 // Step takes one optimiser step on a batch of mb that was sampled elsewhere.
@@ -45,13 +46,13 @@ func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch
 }
 
 // Batches returns the number of optimiser steps so far.
-func (r *Trainer) Batches() int64 { return r.sum.batches }
+func (r *Trainer) Batches() int64 { return r.sum.Batches }
 
 // Loss returns the mean loss over all examples so far; 0 before the first.
-func (r *Trainer) Loss() float64 { return r.sum.loss / float64(max(1, r.sum.seeds)) }
+func (r *Trainer) Loss() float64 { return r.sum.Loss / float64(max(1, r.sum.Examples)) }
 
 // Profile returns where the time went so far.
-func (r *Trainer) Profile() Profile { return r.sum.profile }
+func (r *Trainer) Profile() progress.Profile { return r.sum.Profile }
 
 // Close frees the model.
 func (r *Trainer) Close() error { return r.t.close() }

@@ -17,7 +17,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store/ingest"
 )
 
@@ -27,7 +27,7 @@ type biasOptions struct {
 	data       string // folder of triples
 	partitions []int
 	epochs     int
-	model      train.LinkConfig
+	model      link.Config
 	first      uint64
 	seeds      uint64
 	threads    int
@@ -240,12 +240,12 @@ func drawBias(points []biasPoint, output string) error {
 }
 
 // biasModel is DistMult or SAGE + DistMult.
-func biasModel(name string) (train.LinkConfig, error) {
+func biasModel(name string) (link.Config, error) {
 	switch strings.ToLower(name) {
 	case "distmult":
-		return train.LinkConfig{}, nil
+		return link.Config{}, nil
 	case "sage", "gat", "gcn":
-		return train.LinkConfig{Encoder: strings.ToLower(name)}, nil
+		return link.Config{Encoder: strings.ToLower(name)}, nil
 	}
-	return train.LinkConfig{}, fmt.Errorf("-model %q: expected distmult, sage, gcn or gat", name)
+	return link.Config{}, fmt.Errorf("-model %q: expected distmult, sage, gcn or gat", name)
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 )
@@ -19,7 +19,7 @@ type linkRow struct {
 	name       string
 	data       string // folder below -datasets
 	partitions int
-	config     train.LinkConfig
+	config     link.Config
 	reference  string  // datasets/README.md, or the paper's Table 8
 	target     float64 // MRR; 0: none
 }
@@ -31,7 +31,7 @@ const linkPartitions = 32
 func linkRows() []linkRow {
 	var rows []linkRow
 	// references and targets are those in memory, of comet and of beta.
-	add := func(data, name string, c train.LinkConfig, references [3]string, targets [3]float64) {
+	add := func(data, name string, c link.Config, references [3]string, targets [3]float64) {
 		for i, plan := range []string{"memory", "comet", "beta"} {
 			c := c
 			c.Plan = plan
@@ -46,24 +46,24 @@ func linkRows() []linkRow {
 			rows = append(rows, linkRow{fmt.Sprintf("%s %s, %s", data, name, plan), data, linkPartitions, c, references[i], targets[i]})
 		}
 	}
-	add("fb15k-237", "DistMult", train.LinkConfig{Epochs: 8}, [3]string{".267; paper .2533", "paper .2659", "paper .2431"}, [3]float64{.265, .262, 0})
-	add("fb15k-237", "SAGE + DistMult", train.LinkConfig{Epochs: 8, Encoder: "sage"}, [3]string{".2857; paper .2825", "paper .2736", "paper .2369"}, [3]float64{.285, .280, 0})
-	add("fb15k-237", "GAT + DistMult", train.LinkConfig{Epochs: 8, Encoder: "gat"}, [3]string{"paper .2869", "paper .2341", "paper .2076"}, [3]float64{.287, .26, 0})
+	add("fb15k-237", "DistMult", link.Config{Epochs: 8}, [3]string{".267; paper .2533", "paper .2659", "paper .2431"}, [3]float64{.265, .262, 0})
+	add("fb15k-237", "SAGE + DistMult", link.Config{Epochs: 8, Encoder: "sage"}, [3]string{".2857; paper .2825", "paper .2736", "paper .2369"}, [3]float64{.285, .280, 0})
+	add("fb15k-237", "GAT + DistMult", link.Config{Epochs: 8, Encoder: "gat"}, [3]string{"paper .2869", "paper .2341", "paper .2076"}, [3]float64{.287, .26, 0})
 	// Once each: what else there is, in memory.
-	one := func(name string, c train.LinkConfig) {
+	one := func(name string, c link.Config) {
 		c.Epochs, c.Plan = 8, "memory"
 		rows = append(rows, linkRow{name: "fb15k-237 " + name + ", memory", data: "fb15k-237", partitions: linkPartitions, config: c})
 	}
 	hide := true
-	one("SAGE hiding a batch's edges", train.LinkConfig{Encoder: "sage", RemoveBatchEdges: &hide})
-	one("GCN", train.LinkConfig{Encoder: "gcn"})
-	one("ComplEx", train.LinkConfig{Model: "complex"})
-	one("TransE", train.LinkConfig{Model: "transe"})
-	one("dot", train.LinkConfig{Model: "dot"})
-	one("logistic loss", train.LinkConfig{Loss: "logistic"})
-	one("margin loss", train.LinkConfig{Loss: "margin"})
-	add("wn18rr", "DistMult", train.LinkConfig{Epochs: 20}, [3]string{".387"}, [3]float64{.38})
-	add("wn18rr", "ComplEx", train.LinkConfig{Epochs: 20, Model: "complex"}, [3]string{}, [3]float64{})
+	one("SAGE hiding a batch's edges", link.Config{Encoder: "sage", RemoveBatchEdges: &hide})
+	one("GCN", link.Config{Encoder: "gcn"})
+	one("ComplEx", link.Config{Model: "complex"})
+	one("TransE", link.Config{Model: "transe"})
+	one("dot", link.Config{Model: "dot"})
+	one("logistic loss", link.Config{Loss: "logistic"})
+	one("margin loss", link.Config{Loss: "margin"})
+	add("wn18rr", "DistMult", link.Config{Epochs: 20}, [3]string{".387"}, [3]float64{.38})
+	add("wn18rr", "ComplEx", link.Config{Epochs: 20, Model: "complex"}, [3]string{}, [3]float64{})
 	return rows
 }
 
@@ -151,13 +151,13 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 	return res, nil
 }
 
-func trainTriples(ctx context.Context, dir string, c train.LinkConfig) (_ *train.LinkSummary, err error) {
+func trainTriples(ctx context.Context, dir string, c link.Config) (_ *link.Summary, err error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	r, err := train.Link(ctx, st, c, train.LinkHooks{})
+	r, err := link.Train(ctx, st, c, link.Hooks{})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
@@ -193,7 +194,7 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 		}
 	}
 	if m.hop {
-		if _, err := train.PrecomputeHop(ctx, dir, train.HopOptions{Threads: o.threads}); err != nil {
+		if _, err := precompute.Hop(ctx, dir, precompute.Options{Threads: o.threads}); err != nil {
 			return "", err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/generate"
@@ -88,7 +88,7 @@ func (o LinkOptions) withDefaults() LinkOptions {
 
 // rowBytes is an embedding and its optimiser state.
 func (o *LinkOptions) rowBytes() int64 {
-	return int64(o.Dim) * 4 * int64((&train.LinkConfig{}).TablePlanes())
+	return int64(o.Dim) * 4 * int64((&link.Config{}).TablePlanes())
 }
 
 // RunLink trains learned embeddings that are many times the memory with plan comet, in a process under a
@@ -193,16 +193,16 @@ func RunLinkChild(ctx context.Context, o LinkOptions) (run LinkRun, err error) {
 		return run, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	cfg := train.LinkConfig{Plan: "comet", Logical: o.Logical, Dim: o.Dim, Negatives: 100, Epochs: 2, EvalEvery: -1, CheckpointEvery: "0", MemoryBytes: o.MemoryBytes, Threads: o.Threads, Seed: 1}
-	var epoch train.LinkEpoch
-	r, err := train.Link(ctx, s, cfg, train.LinkHooks{Epoch: func(e train.LinkEpoch) { epoch = e }})
+	cfg := link.Config{Plan: "comet", Logical: o.Logical, Dim: o.Dim, Negatives: 100, Epochs: 2, EvalEvery: -1, CheckpointEvery: "0", MemoryBytes: o.MemoryBytes, Threads: o.Threads, Seed: 1}
+	var epoch link.Epoch
+	r, err := link.Train(ctx, s, cfg, link.Hooks{Epoch: func(e link.Epoch) { epoch = e }})
 	if err != nil {
 		return run, err
 	}
 	run = LinkRun{Seconds: epoch.Seconds, Wait: epoch.Profile.Wait.Seconds(), CPUSeconds: epoch.CPUSeconds, BytesRead: epoch.BytesRead, BytesWritten: epoch.BytesWritten,
 		Checkpoint: r.Summary.CheckpointBytes, Amplification: r.Summary.Amplification, Bias: epoch.Bias, Steps: epoch.Steps, Batches: epoch.Batches,
 		Buffer: r.Config.Buffer, Logical: r.Config.Logical, Engine: r.Summary.IOEngine, PeakRSSBytes: r.Summary.PeakRSSBytes}
-	c, err := train.MeasureLinkCompute(ctx, s, r.Config, max(1, epoch.Steps/linkComputeSteps))
+	c, err := link.MeasureCompute(ctx, s, r.Config, max(1, epoch.Steps/linkComputeSteps))
 	if err != nil {
 		return run, err
 	}

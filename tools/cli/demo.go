@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store/ingest"
@@ -131,7 +132,7 @@ func demoKG(ctx context.Context, e *env, o *demoOptions, dir, _ string) (*trainO
 	}
 	return &trainOptions{
 		Config:  train.Config{Model: nn.ComplEx, Epochs: cmp.Or(o.epochs, 15), LR: .3, Seed: o.seed, Plan: "comet", Buffer: 4},
-		link:    train.LinkConfig{Dim: 64, Negatives: 200, Chunks: 5},
+		link:    link.Config{Dim: 64, Negatives: 200, Chunks: 5},
 		changed: []string{"model", "epochs", "lr", "plan", "dim", "negatives", "chunks"},
 	}, nil
 }

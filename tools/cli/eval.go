@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
@@ -208,7 +209,7 @@ func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error
 }
 
 // writeConfusion writes the confusion matrices' entries that are not 0.
-func (o *evalOptions) writeConfusion(e *env, names []string, metrics []train.Metrics) (err error) {
+func (o *evalOptions) writeConfusion(e *env, names []string, metrics []eval.Metrics) (err error) {
 	var to io.Writer = e.stdout
 	if o.confusion != "-" {
 		f, err := os.Create(o.confusion)
@@ -250,7 +251,7 @@ func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.
 	if o.mem > 0 {
 		x.MemoryBytes = max(int64(o.mem)-held, 1)
 	}
-	add := func(name string, v *train.NodeValues) {
+	add := func(name string, v *eval.NodeValues) {
 		if v != nil {
 			x.Extra = append(x.Extra, export.NodeColumn{Name: name, Elem: v.Elem, Dim: v.Dim, Read: v.Read})
 		}

@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/table"
@@ -43,14 +44,14 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 		return err
 	}
 	defer func() { err = errors.Join(err, table.Close()) }()
-	run, err := train.LoadLink(ctx, table)
+	run, err := link.Load(ctx, table)
 	if err != nil {
 		return err
 	}
 	defer limitHeap(o.mem, st)()
 	start := time.Now()
-	metrics, read, err := train.EvaluateLink(ctx, st, table, run,
-		train.LinkEvaluatorOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)
+	metrics, read, err := link.Evaluate(ctx, st, table, run,
+		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -221,7 +222,7 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	m := rep.Manifest
 	if o.hops > 0 {
 		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
-		if _, err := train.PrecomputeHop(ctx, dir, train.HopOptions{Feature: o.hopFeature, Elem: o.hopElem, Threads: o.threads, MemoryBytes: in.MemoryBytes}); err != nil {
+		if _, err := precompute.Hop(ctx, dir, precompute.Options{Feature: o.hopFeature, Elem: o.hopElem, Threads: o.threads, MemoryBytes: in.MemoryBytes}); err != nil {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}
@@ -285,7 +286,7 @@ func (o *ingestOptions) checkHop(d *ingest.Description, in *ingest.Options) erro
 			continue
 		}
 		if c.Name == o.hopFeature {
-			if err := train.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
+			if err := nn.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
 				return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
 			}
 			return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -28,7 +29,7 @@ type planOptions struct {
 	seed         uint64
 	features     []string
 	both         bool
-	link         train.LinkConfig // as of train, what its memory depends on
+	link         link.Config // as of train, what its memory depends on
 	node         train.Config
 	steps        bool
 	measure      time.Duration
@@ -147,7 +148,7 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 			return buffer.Options{}, usagef("--order is for plan comet, this is %s", c.Plan)
 		}
 		if c.MemoryBytes > 0 && !m.Schema.Undirected {
-			if err := train.CheckLinkMemory(ctx, s, c); err != nil {
+			if err := link.CheckMemory(ctx, s, c); err != nil {
 				return buffer.Options{}, planError(err)
 			}
 		}
@@ -162,7 +163,7 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	}
 	c.FillFeatures(m)
 	if c.MemoryBytes > 0 && m.Schema.Task == store.TaskNode && m.Schema.Classes > 0 {
-		if err := train.CheckNodeMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
+		if err := train.CheckMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
 			return buffer.Options{}, err
 		}
 	}

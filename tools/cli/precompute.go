@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/store/ingest"
 )
 
@@ -39,7 +39,7 @@ reads such columns as they are. A column of another type that is there already i
 			}
 			defer limitThreads(o.threads)()
 			start := time.Now()
-			name, err := train.PrecomputeHop(cmd.Context(), args[0], train.HopOptions{Feature: o.feature, Elem: elem, Threads: o.threads, MemoryBytes: int64(o.mem)})
+			name, err := precompute.Hop(cmd.Context(), args[0], precompute.Options{Feature: o.feature, Elem: elem, Threads: o.threads, MemoryBytes: int64(o.mem)})
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -29,8 +31,8 @@ import (
 // trainOptions are the flags of train.
 type trainOptions struct {
 	train.Config
-	link    train.LinkConfig // what only link prediction has; see linkConfig
-	changed []string         // flags that were set
+	link    link.Config // what only link prediction has; see linkConfig
+	changed []string    // flags that were set
 	dropout float64
 	mem     sizeFlag
 	reuse   string
@@ -380,7 +382,7 @@ func explain(e *env, cs []nn.Choice) {
 }
 
 // printProfile says where training's time went.
-func printProfile(e *env, p train.Profile) {
+func printProfile(e *env, p progress.Profile) {
 	fmt.Fprintf(e.stdout, "training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s\n",
 		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
@@ -39,7 +39,7 @@ func (o *trainOptions) linkFlags(fs *pflag.FlagSet) {
 
 // unset makes the flags of linkFlags that were not given zero, which means the default, or what
 // the run that is resumed began with.
-func (o *trainOptions) unset(c *train.LinkConfig) {
+func (o *trainOptions) unset(c *link.Config) {
 	set := func(name string) bool { return slices.Contains(o.changed, name) }
 	for name, v := range map[string]*int{"dim": &c.Dim, "negatives": &c.Negatives, "chunks": &c.Chunks, "keep-checkpoints": &c.KeepCheckpoints} {
 		if !set(name) {
@@ -73,7 +73,7 @@ var nodeOnly = []string{"layers", "bases", "aggregator", "norm", "residual", "ju
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.
-func (o *trainOptions) linkConfig() (train.LinkConfig, error) {
+func (o *trainOptions) linkConfig() (link.Config, error) {
 	c, n := o.link, &o.Config
 	set := func(name string) bool { return slices.Contains(o.changed, name) }
 	for _, name := range nodeOnly {
@@ -130,7 +130,7 @@ func checkLogical(plan string) error {
 }
 
 // setLinkModel sets what --model means for link prediction: a decoder, or an encoder beside the default one.
-func setLinkModel(c *train.LinkConfig, model string) {
+func setLinkModel(c *link.Config, model string) {
 	c.Model = model
 	if model != "none" && slices.Contains(nn.Encoders(), model) {
 		c.Model = nn.DistMult
@@ -160,7 +160,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 		hooks.Macro = record
 		defer func() { err = errors.Join(err, done()) }()
 	}
-	r, err := train.Link(ctx, st, cfg, hooks)
+	r, err := link.Train(ctx, st, cfg, hooks)
 	if err != nil {
 		return planError(err)
 	}
@@ -192,7 +192,7 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 }
 
 // linkSummary is a run's summary, without the ranks where none were computed: 0 would be a result.
-func linkSummary(r *train.LinkResult) map[string]any {
+func linkSummary(r *link.Result) map[string]any {
 	f := fields(&r.Summary)
 	if r.Config.EvalEvery < 0 {
 		for name := range f {
@@ -209,27 +209,27 @@ func limitHeap(mem sizeFlag, st *store.Store) func() {
 	if mem == 0 {
 		return func() {}
 	}
-	old := debug.SetMemoryLimit(train.LinkHeapBytes(int64(mem), len(st.Manifest().Partitions)))
+	old := debug.SetMemoryLimit(link.HeapBytes(int64(mem), len(st.Manifest().Partitions)))
 	return func() { debug.SetMemoryLimit(old) }
 }
 
 // linkHooks prints a line an epoch, or an event.
-func linkHooks(e *env) train.LinkHooks {
+func linkHooks(e *env) link.Hooks {
 	if e.json {
-		return train.LinkHooks{
-			Start: func(c train.LinkConfig, why []string) { e.event("start", map[string]any{"config": c, "why": why}) },
-			Epoch: func(r train.LinkEpoch) { e.event("epoch", fields(r)) },
+		return link.Hooks{
+			Start: func(c link.Config, why []string) { e.event("start", map[string]any{"config": c, "why": why}) },
+			Epoch: func(r link.Epoch) { e.event("epoch", fields(r)) },
 			Checkpoint: func(number uint64, epochs, step, batch int) {
 				e.event("checkpoint", map[string]any{"number": number, "epochs": epochs, "step": step, "batch": batch})
 			},
 		}
 	}
-	return train.LinkHooks{
-		Start: func(c train.LinkConfig, why []string) {
+	return link.Hooks{
+		Start: func(c link.Config, why []string) {
 			fmt.Fprintf(e.stdout, "plan %s: %s\n", c.Plan, strings.Join(why, "; "))
 			fmt.Fprintf(e.stdout, "%5s  %8s  %9s  %7s  %8s  %8s  %10s\n", "epoch", "loss", "valid MRR", "hits@10", "seconds", "CPU s", "read")
 		},
-		Epoch: func(r train.LinkEpoch) {
+		Epoch: func(r link.Epoch) {
 			mrr, hits := "", ""
 			if r.Valid != nil {
 				mrr, hits = fmt.Sprintf("%.4f", r.Valid.MRR), fmt.Sprintf("%.4f", r.Valid.Hits10)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks/blockio"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
 )
@@ -155,7 +155,7 @@ func (k *killer) killRun(ctx context.Context, kind *trainKind, dir string, rng *
 type tableState struct {
 	digest  string // of all rows, parameters and metrics
 	middle  bool   // it lies within an epoch
-	summary train.LinkSummary
+	summary link.Summary
 }
 
 // stateOf reads and verifies a table, rows and all; whole also checks that its run has ended.
@@ -194,7 +194,7 @@ func stateOf(ctx context.Context, dir, name string, whole bool) (_ *tableState, 
 			return nil, err
 		}
 	}
-	run, err := train.LoadLink(ctx, t)
+	run, err := link.Load(ctx, t)
 	if err != nil {
 		return nil, err
 	}

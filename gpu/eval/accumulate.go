@@ -1,0 +1,231 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/store"
+)
+
+// accumulators returns zeroed sums and degrees of a destination tile.
+func (r *evaluation) accumulators(layer nn.Streamer, to Tile) (acc gpu.Tensor, degrees []float32, free func(), err error) {
+	if r.degrees == nil {
+		most := 0
+		for _, t := range r.tiles {
+			most = max(most, t.Nodes)
+		}
+		if r.degrees, err = blockio.AllocSlab(int64(most)*4, blockio.SlabOptions{}); err != nil {
+			return gpu.Tensor{}, nil, nil, err
+		}
+	}
+	degrees = asFloat32(r.degrees.Bytes())[:to.Nodes]
+	clear(degrees)
+	if layer.AccumulatorDim() == 0 {
+		return gpu.Tensor{}, degrees, func() {}, nil
+	}
+	mem, err := r.dev.Alloc(int64(to.Nodes) * int64(layer.AccumulatorDim()) * 4) // zeroed
+	if err != nil {
+		return gpu.Tensor{}, nil, nil, err
+	}
+	return gpu.MatrixOf(mem, 0, to.Nodes, layer.AccumulatorDim()), degrees, func() { _ = mem.Free() }, nil
+}
+
+// prepare lets a layer set a tile's accumulators from the tile's own states.
+func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, i int, acc gpu.Tensor) error {
+	input, release, err := r.input(ctx, i)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for lo := 0; lo < acc.Rows; lo += r.chunkRows {
+		n := min(r.chunkRows, acc.Rows-lo)
+		var self nn.Input
+		for _, t := range input.Tables {
+			self.Tables = append(self.Tables, t.View(lo, 0, n, t.Cols))
+		}
+		layer.Prepare(&nn.Pass{Queue: r.queue, Arena: r.arena}, self, acc.View(lo, 0, n, acc.Cols))
+		if err := r.queue.Sync(ctx); err != nil {
+			return err
+		}
+		if err := r.arena.Reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countEdges fills counts, which stay for the next evaluation.
+func (r *evaluation) countEdges(ctx context.Context) error {
+	if r.counts != nil {
+		return nil
+	}
+	m := r.src.Manifest()
+	counts, err := spill.New(m.Nodes, 4, r.memory, r.o.TempDir)
+	if err != nil {
+		return err
+	}
+	everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
+	for _, t := range r.tiles {
+		if err = spill.Grow(&r.ends[0], int64(t.Nodes)*4); err == nil {
+			n := asInt32(r.ends[0].Bytes())[:t.Nodes]
+			clear(n)
+			err = r.edges.each(ctx, everything, t, func(d, _ uint32, _ uint16) { n[d]++ })
+		}
+		if err == nil {
+			err = counts.Write(r.ends[0].Bytes()[:4*t.Nodes], t.Base)
+		}
+		if err != nil {
+			counts.Close()
+			return err
+		}
+	}
+	r.counts = counts
+	return nil
+}
+
+// accumulate adds the messages to a tile from its k-th source tile, the last of which is itself, so that its own
+// states stay for finishing: to acc unless layer is nil, and to the sink, if there is one.
+func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, k, to int, acc gpu.Tensor, degrees []float32) error {
+	from := (to + 1 + k) % len(r.tiles)
+	c := r.kept
+	if c.slab == nil {
+		var err error
+		if c, err = r.edges.build(ctx, r.tiles[from], r.tiles[to]); err != nil {
+			return err
+		}
+		if len(r.tiles) == 1 {
+			r.kept = c
+		} else {
+			defer c.free()
+		}
+	}
+	for d := range degrees {
+		degrees[d] += float32(c.indptr[d+1] - c.indptr[d])
+	}
+	input, release, err := r.input(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer release()
+	q := r.queue
+	if r.sink != nil {
+		x := Addition{From: r.tiles[from], To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, In: input.Tables[0], First: k == 0, Last: k == len(r.tiles)-1}
+		if err := r.sink.Add(ctx, q, r.arena, x); err != nil {
+			return err
+		}
+	}
+	if layer == nil {
+		return nil
+	}
+	if c.relations != nil {
+		return r.accumulateGroups(ctx, layer, c, r.tiles[from].Nodes, to, input, acc)
+	}
+	g := gpu.Graph{NumDst: r.tiles[to].Nodes, NumSrc: r.tiles[from].Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
+	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
+		for i, t := range []int{from, to} {
+			b, err := r.counts.Rows(&r.ends[i], r.tiles[t].Base, r.tiles[t].Nodes)
+			if err != nil {
+				return err
+			}
+			*[]*gpu.Tensor{&g.SrcDegrees, &g.DstDegrees}[i] = r.arena.Int32s(q, asInt32(b))
+		}
+	}
+	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	return r.arena.Reset()
+}
+
+// input returns the states of a tile's nodes below the layer, valid until release.
+func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release func(), err error) {
+	var mems []gpu.Memory
+	release = func() {
+		for _, m := range mems {
+			_ = m.Free()
+		}
+	}
+	add := func(b []byte, cols int, elem blocks.ElemType, scales []float32) error {
+		t := gpu.Tensor{Rows: r.tiles[i].Nodes, Cols: cols, Stride: cols, Elem: elem}
+		var err error
+		if t.Mem, err = r.dev.Map(b); err == nil {
+			mems = append(mems, t.Mem)
+		}
+		if err == nil && scales != nil {
+			if t.Scale, err = r.dev.Map(blocks.Bytes(scales)); err == nil {
+				mems = append(mems, t.Scale)
+			}
+		}
+		if err != nil {
+			release()
+			return err
+		}
+		in.Tables = append(in.Tables, t)
+		return nil
+	}
+	if r.in == nil {
+		if err := r.loadFeatures(ctx, i); err != nil {
+			return in, nil, err
+		}
+		for k, c := range r.columns {
+			if err := add(r.features[k].Bytes(), c.Dim, c.Elem, c.Scale); err != nil {
+				return in, nil, err
+			}
+		}
+		return in, release, nil
+	}
+	t := r.tiles[i]
+	b := r.in.InPlace(t.Base, t.Nodes)
+	if b == nil {
+		size := int64(t.Nodes) * r.in.RowBytes
+		if err := spill.Grow(&r.state, size); err != nil {
+			return in, nil, err
+		}
+		b = r.state.Bytes()[:size]
+		if err := r.in.Read(b, t.Base); err != nil {
+			return in, nil, err
+		}
+	}
+	dim := int(r.in.RowBytes / 4)
+	return in, release, add(b, dim, blocks.Float32, nil)
+}
+
+// loadFeatures makes features hold tile i's rows.
+func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
+	if r.loaded == i {
+		return nil
+	}
+	r.loaded = -1
+	if r.features == nil {
+		r.features = make([]*blockio.Slab, len(r.columns))
+	}
+	t, parts := r.tiles[i], r.src.Manifest().Partitions
+	for k, c := range r.columns {
+		row := int64(c.RowBytes())
+		if err := spill.Grow(&r.features[k], int64(t.Nodes)*row); err != nil {
+			return err
+		}
+		for p := t.Lo; p < t.Hi; p++ {
+			at, size := int64(uint64(parts[p].First)-t.Base)*row, int64(parts[p].Nodes)*row
+			dst := r.features[k].Bytes()[at : at+size : at+size]
+			b, err := r.src.ReadColumn(ctx, c.Name, store.PartitionID(p), dst)
+			if err != nil {
+				return err
+			}
+			if int64(len(b)) != size {
+				return fmt.Errorf("evaluation: column %s of partition %d has %d bytes, expected %d", c.Name, p, len(b), size)
+			}
+			if size > 0 && &b[0] != &dst[0] {
+				copy(dst, b)
+			}
+			r.Evaluator.read += size
+		}
+	}
+	r.loaded = i
+	return nil
+}

@@ -1,0 +1,243 @@
+// Package evaltest has graphs in memory that stand in for a store in tests of evaluation and training.
+package evaltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Graph is a data set in memory that stands in for a store: partitions
+// of consecutive ids, and one macro-batch that holds everything.
+type Graph struct {
+	M        store.Manifest
+	Dim      int
+	Features []byte
+	Labels   []int32
+	Split    []uint8
+	In, Out  buffer.Adjacency // Out only where edges have relations and directions
+	rows     [][]byte         // encoded topology rows
+	types    [][]byte         // relations of their edges
+	started  bool
+	Pending  bool // what NextReady denies
+	Reuse    bool // passes are left open
+}
+
+func (g *Graph) Manifest() *store.Manifest { return &g.M }
+
+func (g *Graph) ReadColumn(_ context.Context, name string, p store.PartitionID, _ []byte) ([]byte, error) {
+	info := g.M.Partitions[p]
+	lo, hi := int(info.First), int(info.First)+int(info.Nodes)
+	switch name {
+	case "x":
+		return g.Features[lo*g.Dim*4 : hi*g.Dim*4], nil
+	case "label":
+		var b []byte
+		for _, l := range g.Labels[lo:hi] {
+			b = binary.LittleEndian.AppendUint32(b, uint32(l))
+		}
+		return b, nil
+	case "split":
+		return g.Split[lo:hi], nil
+	case "relation":
+		return g.types[p], nil
+	}
+	return nil, fmt.Errorf("no column %s", name)
+}
+
+func (g *Graph) ReadRow(_ context.Context, p store.PartitionID, _ []byte) (blocks.Row, []byte, error) {
+	row, err := blocks.OpenRow(g.rows[p], uint32(len(g.M.Partitions)))
+	return row, g.rows[p], err
+}
+
+// Plan is one step that holds everything.
+func (g *Graph) Plan(int) buffer.Plan {
+	var all []store.PartitionID
+	for p := range g.M.Partitions {
+		all = append(all, store.PartitionID(p))
+	}
+	step := buffer.Step{Resident: all, Train: all}
+	if g.Reuse {
+		step.Passes, step.WhilePending = 1+macro.ReuseMax, true
+	}
+	return buffer.Plan{Policy: "memory", Steps: []buffer.Step{step}}
+}
+
+func (g *Graph) StartAt(buffer.Plan, int) error { g.started = true; return nil }
+func (g *Graph) Next() bool                     { s := g.started; g.started = false; return s }
+func (g *Graph) NextReady() bool                { return !g.Pending }
+func (g *Graph) Err() error                     { return nil }
+func (g *Graph) Announce(buffer.Plan) error     { return nil }
+func (g *Graph) PredictBytes(buffer.Plan) int64 { return 0 }
+func (g *Graph) Stats() (s buffer.Stats)        { return s }
+func (g *Graph) MacroBatch() *buffer.MacroBatch {
+	mb := &buffer.MacroBatch{Step: g.Plan(0).Steps[0], Rows: len(g.Labels), In: &g.In, Labels: g.Labels,
+		Features: []buffer.Column{{Name: "x", Type: blocks.Float32, Dim: g.Dim, Stride: g.Dim * 4, Data: g.Features}}}
+	if len(g.Out.Spans) > 0 {
+		mb.Out = &g.Out
+	}
+	for p, info := range g.M.Partitions {
+		mb.Partitions = append(mb.Partitions, buffer.ResidentPartition{ID: store.PartitionID(p), Base: uint32(info.First), Nodes: uint32(info.Nodes), First: info.First})
+	}
+	for v, s := range g.Split {
+		if s == store.SplitTrain {
+			mb.Seeds = append(mb.Seeds, uint32(v))
+		}
+	}
+	return mb
+}
+
+// Relations is how many relations edges of a Graph have.
+const Relations = 3
+
+// relationOf is the relation of the stored edge from s to d.
+func relationOf(s, d uint32) uint16 { return uint16((s*7 + d*d) % 5 % Relations) }
+
+// build makes adjacency, rows and manifest from edges [2·E]; dim, features,
+// labels and split are set.
+func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undirected bool) {
+	t.Helper()
+	e := len(edges) / 2
+	pairs := make([][2]uint32, 0, e)
+	for i := range e {
+		a, b := uint32(edges[i]), uint32(edges[e+i])
+		if undirected {
+			a, b = min(a, b), max(a, b)
+		}
+		pairs = append(pairs, [2]uint32{a, b})
+	}
+	slices.SortFunc(pairs, func(a, b [2]uint32) int { // by dst partition comes with dst
+		if a[1] != b[1] {
+			return int(a[1]) - int(b[1])
+		}
+		return int(a[0]) - int(b[0])
+	})
+	pairs = slices.Compact(pairs)
+	neighbours, reverse := make([][]uint32, n), make([][]uint32, n)
+	for _, p := range pairs {
+		neighbours[p[1]] = append(neighbours[p[1]], p[0])
+		if undirected && p[0] != p[1] {
+			neighbours[p[0]] = append(neighbours[p[0]], p[1])
+		}
+		reverse[p[0]] = append(reverse[p[0]], p[1])
+	}
+	adjacency := func(lists [][]uint32, relation func(v, u uint32) uint16) (a buffer.Adjacency) {
+		for v, list := range lists {
+			slices.Sort(list)
+			at := int64(len(a.Indices))
+			a.Indices = append(a.Indices, list...)
+			for _, u := range list {
+				a.Relations = append(a.Relations, relation(uint32(v), u))
+			}
+			a.Spans = append(a.Spans, buffer.Span{Begin: at, End: int64(len(a.Indices))})
+		}
+		return a
+	}
+	g.In = adjacency(neighbours, func(v, u uint32) uint16 {
+		if undirected {
+			v, u = max(v, u), min(v, u)
+		}
+		return relationOf(u, v)
+	})
+	if !undirected {
+		g.Out = adjacency(reverse, relationOf)
+	}
+	var sizes []uint32
+	part := func(v uint32) int { return int(uint64(v) * uint64(parts) / uint64(n)) }
+	first := 0
+	for p := range parts {
+		info := store.PartitionInfo{First: store.NodeID(first)}
+		for first < n && part(uint32(first)) == p {
+			first++
+			info.Nodes++
+		}
+		sizes = append(sizes, uint32(info.Nodes))
+		g.M.Partitions = append(g.M.Partitions, info)
+	}
+	buckets := make([][][]uint64, parts)
+	for p := range buckets {
+		buckets[p] = make([][]uint64, parts)
+	}
+	for _, p := range pairs {
+		i, j := part(p[0]), part(p[1])
+		s, d := p[0]-uint32(g.M.Partitions[i].First), p[1]-uint32(g.M.Partitions[j].First)
+		buckets[j][i] = append(buckets[j][i], uint64(d)<<32|uint64(s))
+		g.M.Partitions[j].Edges++
+	}
+	for j := range parts {
+		var b bytes.Buffer
+		enc := blocks.NewRowEncoder(&b, sizes)
+		if err := enc.Begin(store.PartitionID(j)); err != nil {
+			t.Fatal(err)
+		}
+		var types []byte
+		for i := range parts {
+			slices.Sort(buckets[j][i])
+			for _, e := range buckets[j][i] {
+				types = append(types, byte(relationOf(uint32(e)+uint32(g.M.Partitions[i].First), uint32(e>>32)+uint32(g.M.Partitions[j].First))))
+			}
+			if err := enc.Bucket(store.PartitionID(i), buckets[j][i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := enc.End(); err != nil {
+			t.Fatal(err)
+		}
+		g.rows, g.types = append(g.rows, b.Bytes()), append(g.types, types)
+	}
+	g.M.Nodes, g.M.Edges = uint64(n), uint64(len(pairs))
+	g.M.Schema = store.Schema{Relations: make([]store.Relation, Relations), Undirected: undirected, Task: store.TaskNode, Classes: classes}
+	g.M.Columns = []store.ColumnInfo{
+		{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: g.Dim},
+		{Name: "label", Role: store.RoleLabel, Elem: blocks.Int32, Dim: 1},
+		{Name: "relation", Role: store.RoleRelation, Elem: blocks.Uint8, Dim: 1},
+		{Name: "split", Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1},
+	}
+}
+
+// Random makes a small graph with skewed degrees, self loops and isolated
+// nodes, whose labels follow the features of the neighbourhood.
+func Random(t testing.TB, n, parts int, undirected bool) *Graph {
+	t.Helper()
+	const dim, classes = 12, 5
+	r := keyed.New(4).Rand(1)
+	g := &Graph{Dim: dim}
+	for v := range n {
+		class := int32(r.Below(classes))
+		for j := range dim {
+			x := r.Normal()
+			if j == int(class) {
+				x += 1.5
+			}
+			g.Features = binary.LittleEndian.AppendUint32(g.Features, math.Float32bits(float32(x)))
+		}
+		if v%17 == 0 {
+			class = -1
+		}
+		g.Labels = append(g.Labels, class)
+		g.Split = append(g.Split, uint8(v%4))
+	}
+	e := 6 * n
+	edges := make([]int64, 2*e)
+	for i := range e {
+		u, v := int64(r.Below(uint64(n))), int64(r.Below(uint64(1+i%n)))
+		if i%3 > 0 { // mostly equal labels
+			for k := 0; k < 20 && g.Labels[u] != g.Labels[v]; k++ {
+				v = int64(r.Below(uint64(n)))
+			}
+		}
+		edges[i], edges[e+i] = u-u%7/6, v // some nodes are never a source
+	}
+	g.build(t, edges, n, classes, parts, undirected)
+	return g
+}

@@ -1,0 +1,185 @@
+package eval
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/store"
+)
+
+// evaluation is one Run.
+type evaluation struct {
+	*Evaluator
+	queue   *gpu.Queue
+	sink    Sink // to fill in this layer, or nil
+	splits  []uint8
+	metrics []Metrics
+	in, out *spill.Table // hidden states below and above the layer; in is nil below the first
+	jumps   bool
+	below   []*spill.Table // of all layers, where the model jumps; in is one of them
+	scores  []*scores      // of each split; nil if not asked for
+	chunk   chunkValues
+	labels  []byte
+	split   []byte
+	masked  []int32
+	host    []float32 // a chunk's outputs
+}
+
+func (r *evaluation) close() {
+	for _, s := range r.below {
+		s.Close()
+	}
+	if !r.jumps && r.in != r.embeddings {
+		r.in.Close()
+	}
+	for _, s := range r.scores {
+		s.close()
+	}
+	r.out.Close()
+}
+
+// tile computes a layer's outputs of destination tile i.
+func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *nn.Model, last bool) error {
+	q, to := r.queue, r.tiles[i]
+	if r.sink != nil && len(r.splits) == 0 {
+		for k := range r.tiles { // in the order of a validation: sums are the same to the bit
+			if err := r.accumulate(ctx, nil, k, i, gpu.Tensor{}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	acc, degrees, free, err := r.accumulators(layer, to)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if prep, ok := layer.(nn.Preparer); ok {
+		if err := r.prepare(ctx, prep, i, acc); err != nil {
+			return err
+		}
+	}
+	if layer.AccumulatorDim() > 0 {
+		for k := range r.tiles {
+			if err := r.accumulate(ctx, layer, k, i, acc, degrees); err != nil {
+				return err
+			}
+		}
+	}
+	input, release, err := r.input(ctx, i)
+	if err != nil {
+		return err
+	}
+	defer release()
+	deg, err := q.Device().Map(blocks.Bytes(degrees))
+	if err != nil {
+		return err
+	}
+	parts := r.src.Manifest().Partitions
+	for p := to.Lo; p < to.Hi; p++ {
+		base, n := int(uint64(parts[p].First)-to.Base), int(parts[p].Nodes)
+		if last {
+			if err := r.readTargets(ctx, p); err != nil {
+				return err
+			}
+		}
+		for lo := 0; lo < n; lo += r.chunkRows {
+			rows := min(r.chunkRows, n-lo)
+			var self nn.Input
+			for _, t := range input.Tables {
+				self.Tables = append(self.Tables, t.View(base+lo, 0, rows, t.Cols))
+			}
+			var sum gpu.Tensor
+			if acc.Cols > 0 {
+				sum = acc.View(base+lo, 0, rows, acc.Cols)
+			}
+			pass := &nn.Pass{Queue: q, Arena: r.arena}
+			out := layer.Finish(pass, self, sum, gpu.VectorOf(deg, int64(base+lo)*4, rows, blocks.Float32))
+			if last {
+				err = r.score(ctx, model, out, out, lo, uint64(parts[p].First)+uint64(lo))
+			} else {
+				err = r.store(ctx, out, uint64(parts[p].First)+uint64(lo))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readTargets reads labels and split of a partition.
+func (r *evaluation) readTargets(ctx context.Context, p int) (err error) {
+	if r.labels, err = r.src.ReadColumn(ctx, r.label, store.PartitionID(p), r.labels); err != nil {
+		return err
+	}
+	r.split, err = r.src.ReadColumn(ctx, r.Evaluator.split, store.PartitionID(p), r.split)
+	r.Evaluator.read += int64(len(r.labels) + len(r.split))
+	return err
+}
+
+// score counts a chunk of logits, whose first row is node lo of the partition read last and
+// has internal id first, and keeps what was asked for; states are what jumping combined.
+func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states gpu.Tensor, lo int, first uint64) error {
+	if err := r.keep(ctx, logits, states, lo, first); err != nil {
+		return err
+	}
+	q, labels := r.queue, asInt32(r.labels)[lo:lo+logits.Rows]
+	for i, split := range r.splits {
+		r.masked = r.masked[:0]
+		n := int64(0)
+		for k, l := range labels {
+			if r.split[lo+k] != split {
+				l = -1
+			}
+			if l >= 0 {
+				n++
+			}
+			r.masked = append(r.masked, l)
+		}
+		if n == 0 {
+			continue
+		}
+		q.SoftmaxCrossEntropy(logits, r.arena.Int32s(q, r.masked), gpu.Tensor{}, model.Stat())
+		var stat [2]float64
+		q.Download(blocks.Bytes(stat[:]), model.Stat())
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+		m := &r.metrics[i]
+		m.Nodes += n
+		m.Loss += stat[0]
+		m.Correct += int64(stat[1])
+	}
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	return r.arena.Reset()
+}
+
+// store writes a chunk of hidden states, whose first row is internal id first.
+func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) error {
+	if n := out.Len(); cap(r.host) < n {
+		r.host = make([]float32, n)
+	}
+	r.host = r.host[:out.Len()]
+	r.queue.Download(blocks.Bytes(r.host), out)
+	if err := r.queue.Sync(ctx); err != nil {
+		return err
+	}
+	if err := r.out.Write(blocks.Bytes(r.host), first); err != nil {
+		return err
+	}
+	return r.arena.Reset()
+}
+
+func asFloat32(b []byte) []float32 {
+	if len(b) < 4 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
+}

@@ -1,0 +1,54 @@
+package eval
+
+import (
+	"context"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// meanLayer passes the exact neighbourhood mean of its input through.
+type meanLayer struct{ nn.SAGE }
+
+// Means computes the exact mean of the first feature column over every node's neighbours, 0 for nodes without
+// any, in float32, and calls fn with each partition's rows, in their order; they are valid during the call.
+func (e *Evaluator) Means(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
+	r := &evaluation{Evaluator: e, queue: q}
+	dim := e.columns[0].Dim
+	params := nn.NewParams(e.dev) // the layer's own weights are not used
+	layer := &meanLayer{*nn.NewSAGE(params, 0, dim, dim, nn.Activation{}, 0)}
+	for i := range e.tiles {
+		if err := r.means(ctx, layer, i, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// means is Means for tile i.
+func (r *evaluation) means(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
+	t, parts := r.tiles[i], r.src.Manifest().Partitions
+	acc, degrees, free, err := r.accumulators(layer, t)
+	if err != nil {
+		return err
+	}
+	defer free()
+	for k := range r.tiles {
+		if err := r.accumulate(ctx, layer, k, i, acc, degrees); err != nil {
+			return err
+		}
+	}
+	deg, err := r.dev.Map(blocks.Bytes(degrees))
+	if err != nil {
+		return err
+	}
+	r.queue.DivideRows(acc, gpu.VectorOf(deg, 0, len(degrees), blocks.Float32))
+	for p := t.Lo; p < t.Hi; p++ {
+		if err := fn(store.PartitionID(p), acc.View(int(uint64(parts[p].First)-t.Base), 0, int(parts[p].Nodes), acc.Cols)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

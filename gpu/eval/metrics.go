@@ -1,0 +1,257 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/store"
+)
+
+// Confusion counts nodes by their label and what a model predicts.
+type Confusion struct {
+	Classes int
+	Counts  []int64 // [label·Classes + prediction]
+}
+
+func newConfusion(classes int) *Confusion {
+	return &Confusion{classes, make([]int64, classes*classes)}
+}
+
+// At returns how many nodes of class label were predicted to be of class predicted.
+func (c *Confusion) At(label, predicted int) int64 { return c.Counts[label*c.Classes+predicted] }
+
+// Correct returns the nodes that were predicted right.
+func (c *Confusion) Correct() (n int64) {
+	for k := range c.Classes {
+		n += c.At(k, k)
+	}
+	return n
+}
+
+// F1 returns the harmonic mean of precision and recall, 2tp/(2tp+fp+fn): macro, the mean over
+// the classes that occur among labels or predictions, and micro, of the sums over classes. Where
+// every node has one label and one prediction, micro is the accuracy. Both are 0 without nodes.
+func (c *Confusion) F1() (macro, micro float64) {
+	var seen int
+	var hits, misses int64
+	for k := range c.Classes {
+		var fp, fn int64
+		for j := range c.Classes {
+			if j != k {
+				fn += c.At(k, j)
+				fp += c.At(j, k)
+			}
+		}
+		tp := c.At(k, k)
+		hits, misses = hits+tp, misses+fp+fn
+		if tp+fp+fn > 0 {
+			seen++
+			macro += 2 * float64(tp) / float64(2*tp+fp+fn)
+		}
+	}
+	if seen == 0 {
+		return 0, 0
+	}
+	return macro / float64(seen), 2 * float64(hits) / float64(2*hits+misses)
+}
+
+// scores holds, for every node of a split, what a model says for each class, class after
+// class, in memory or in a file: 4 bytes a node and class.
+type scores struct {
+	classes int // 1 for two classes: that of the second
+	nodes   uint64
+	table   *spill.Table
+	labels  []uint32 // of the nodes added; off the heap
+	slab    *blockio.Slab
+	n       int // nodes added
+	column  []float32
+}
+
+// newScores makes room for the nodes of a split, of which some may have no label.
+func newScores(classes int, nodes uint64, inMemory bool, dir string) (_ *scores, err error) {
+	if classes == 2 {
+		classes = 1
+	}
+	s := &scores{classes: classes, nodes: nodes}
+	if nodes == 0 {
+		return s, nil
+	}
+	if s.table, err = spill.New(nodes*uint64(classes), 4, inMemory, dir); err != nil {
+		return nil, err
+	}
+	if s.slab, err = blockio.AllocSlab(int64(nodes)*4, blockio.SlabOptions{}); err == nil {
+		s.labels, err = blocks.View[uint32](s.slab.Bytes()[:nodes*4])
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *scores) close() {
+	s.table.Close()
+	if s.slab != nil {
+		_ = s.slab.Free() // anonymous memory; a failure only leaks it
+	}
+}
+
+// add appends the labelled ones of some nodes: logits are rows of all classes.
+func (s *scores) add(logits []float32, labels []int32) error {
+	width := len(logits) / max(1, len(labels))
+	n := 0
+	for _, l := range labels {
+		if l >= 0 {
+			n++
+		}
+	}
+	if uint64(s.n+n) > s.nodes {
+		return fmt.Errorf("evaluation: more than the %d nodes of a split", s.nodes)
+	}
+	for c := range s.classes {
+		s.column = s.column[:0]
+		for i, l := range labels {
+			if l >= 0 {
+				of := c
+				if s.classes == 1 {
+					of = 1
+				}
+				s.column = append(s.column, logOdds(logits[i*width:(i+1)*width], of))
+			}
+		}
+		if len(s.column) == 0 {
+			return nil
+		}
+		if err := s.table.Write(blocks.Bytes(s.column), uint64(c)*s.nodes+uint64(s.n)); err != nil {
+			return err
+		}
+	}
+	for _, l := range labels {
+		if l >= 0 {
+			s.labels[s.n] = uint32(l)
+			s.n++
+		}
+	}
+	return nil
+}
+
+// logOdds returns log(p/(1−p)) of class c under the softmax: in the order of p, but
+// without its saturation at 1.
+func logOdds(logits []float32, c int) float32 {
+	top := math.Inf(-1)
+	for k, v := range logits {
+		if k != c {
+			top = max(top, float64(v))
+		}
+	}
+	if math.IsInf(top, 0) {
+		return float32(float64(logits[c]) - top)
+	}
+	sum := 0.
+	for k, v := range logits {
+		if k != c {
+			sum += math.Exp(float64(v) - top)
+		}
+	}
+	return float32(float64(logits[c]) - top - math.Log(sum))
+}
+
+// auc returns the area under the ROC curve: of the second of two classes, or the mean over
+// classes of each against the rest, classes without nodes or with all of them left out; NaN if
+// none is left. It is exact, ties count half; it sorts one class's scores at a time, 8 bytes a node.
+func (s *scores) auc(ctx context.Context) (float64, error) {
+	if s.n == 0 {
+		return math.NaN(), nil
+	}
+	slab, err := blockio.AllocSlab(int64(s.n)*12, blockio.SlabOptions{})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = slab.Free() }()
+	keys, err := blocks.View[uint64](slab.Bytes()[:8*s.n])
+	if err != nil {
+		return 0, err
+	}
+	raw := slab.Bytes()[8*s.n : 12*s.n]
+	sum, counted := 0., 0
+	for c := range s.classes {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if err := s.table.Read(raw, uint64(c)*s.nodes); err != nil {
+			return 0, err
+		}
+		class := uint32(c)
+		if s.classes == 1 {
+			class = 1
+		}
+		for i, v := range asFloat32(raw) {
+			keys[i] = uint64(ordered(v)) << 1
+			if s.labels[i] == class {
+				keys[i] |= 1
+			}
+		}
+		if area := areaUnderROC(keys); !math.IsNaN(area) {
+			sum, counted = sum+area, counted+1
+		}
+	}
+	if counted == 0 {
+		return math.NaN(), nil
+	}
+	return sum / float64(counted), nil
+}
+
+// ordered maps a float to an integer of the same order, −0 to that of 0.
+func ordered(v float32) uint32 {
+	if v == 0 {
+		v = 0
+	}
+	b := math.Float32bits(v)
+	if b>>31 == 1 {
+		return ^b
+	}
+	return b | 1<<31
+}
+
+// areaUnderROC sorts keys, scores with a lowest bit that is 1 for positives, and returns the
+// share of pairs of a positive and a negative that they order right, equal scores counting
+// half (the Mann–Whitney statistic); NaN without a pair.
+func areaUnderROC(keys []uint64) float64 {
+	slices.Sort(keys)
+	var below, right, positives float64 // negatives seen, pairs in order
+	for i := 0; i < len(keys); {
+		var pos, neg float64
+		for score := keys[i] >> 1; i < len(keys) && keys[i]>>1 == score; i++ {
+			if keys[i]&1 == 1 {
+				pos++
+			} else {
+				neg++
+			}
+		}
+		right += pos * (below + neg/2)
+		below, positives = below+neg, positives+pos
+	}
+	return right / (positives * below)
+}
+
+// countSplits returns how many nodes have each value of the split column.
+func (r *evaluation) countSplits(ctx context.Context) (map[uint8]uint64, error) {
+	counts := map[uint8]uint64{}
+	for p := range r.src.Manifest().Partitions {
+		b, err := r.src.ReadColumn(ctx, r.Evaluator.split, store.PartitionID(p), r.split)
+		if err != nil {
+			return nil, err
+		}
+		r.split = b
+		r.Evaluator.read += int64(len(b))
+		for _, v := range b {
+			counts[v]++
+		}
+	}
+	return counts, nil
+}

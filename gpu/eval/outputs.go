@@ -1,0 +1,185 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/store"
+)
+
+// prepareOutputs makes room for what the options ask for beside accuracy and loss.
+func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error {
+	e, c := r.Evaluator, model.Config()
+	for _, s := range []**spill.Table{&e.classes, &e.probabilities, &e.embeddings} { // of the run before
+		(*s).Close()
+		*s = nil
+	}
+	nodes := r.src.Manifest().Nodes
+	table := func(wanted bool, to **spill.Table, columns int) (err error) {
+		if wanted {
+			*to, err = spill.New(nodes, 4*int64(columns), r.memory, r.o.TempDir)
+		}
+		return err
+	}
+	width := c.Out // of a single layer: the logits
+	if model.Jumps() {
+		width = model.JumpDim()
+	}
+	for _, err := range []error{table(r.o.Predictions, &e.classes, 1), table(r.o.Predictions, &e.probabilities, 1),
+		table(r.o.Embeddings && (model.Jumps() || c.Layers == 1), &e.embeddings, width)} {
+		if err != nil {
+			return err
+		}
+	}
+	for i := range r.metrics {
+		if r.o.Confusion {
+			r.metrics[i].Confusion = newConfusion(c.Out)
+		}
+	}
+	if !r.o.AUC || len(r.splits) == 0 {
+		return nil
+	}
+	counts, err := r.countSplits(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range r.splits {
+		if need := 16 * int64(counts[s]); r.o.MemoryBytes > 0 && need > r.o.MemoryBytes {
+			return fmt.Errorf("%w: the area under the ROC curve takes %d bytes for a split of %d nodes: leave it out", store.ErrBudget, need, counts[s])
+		}
+		t, err := newScores(c.Out, counts[s], r.memory, r.o.TempDir)
+		if err != nil {
+			return err
+		}
+		r.scores = append(r.scores, t)
+	}
+	return nil
+}
+
+// chunkValues is a chunk's outputs on the host.
+type chunkValues struct {
+	logits, states, probabilities []float32
+	classes                       []int32
+}
+
+// keep takes what was asked for from a chunk of logits; see score.
+func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int, first uint64) error {
+	tables := r.embeddings != nil && (r.jumps || r.in == nil)
+	if !tables && !r.o.Confusion && !r.o.AUC && !r.o.Predictions {
+		return nil
+	}
+	q, n := r.queue, logits.Rows
+	b := &r.chunk
+	b.logits = slices.Grow(b.logits[:0], logits.Len())[:logits.Len()]
+	q.Download(blocks.Bytes(b.logits), logits)
+	if tables {
+		b.states = slices.Grow(b.states[:0], states.Len())[:states.Len()]
+		q.Download(blocks.Bytes(b.states), states)
+	}
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	if tables {
+		if err := r.embeddings.Write(blocks.Bytes(b.states), first); err != nil {
+			return err
+		}
+	}
+	b.classes, b.probabilities = slices.Grow(b.classes[:0], n)[:n], slices.Grow(b.probabilities[:0], n)[:n]
+	for i := range n {
+		b.classes[i], b.probabilities[i] = predict(b.logits[i*logits.Cols : (i+1)*logits.Cols])
+	}
+	if r.o.Predictions {
+		if err := r.classes.Write(blocks.Bytes(b.classes), first); err != nil {
+			return err
+		}
+		if err := r.probabilities.Write(blocks.Bytes(b.probabilities), first); err != nil {
+			return err
+		}
+	}
+	labels := asInt32(r.labels)[lo : lo+n]
+	for i, split := range r.splits {
+		r.masked = r.masked[:0]
+		for k, l := range labels {
+			if r.split[lo+k] != split {
+				l = -1
+			}
+			if l >= 0 && r.o.Confusion {
+				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(b.classes[k])]++
+			}
+			r.masked = append(r.masked, l)
+		}
+		if r.o.AUC {
+			if err := r.scores[i].add(b.logits, r.masked); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// predict returns the class of the largest logit, the first of equals, and its probability under the softmax.
+func predict(logits []float32) (class int32, probability float32) {
+	for c, v := range logits {
+		if v > logits[class] {
+			class = int32(c)
+		}
+	}
+	sum := 0.
+	for _, v := range logits {
+		sum += math.Exp(float64(v - logits[class]))
+	}
+	return class, float32(1 / sum)
+}
+
+// NodeValues are values of every node, by internal id.
+type NodeValues struct {
+	Elem  blocks.ElemType
+	Dim   int
+	table *spill.Table
+	parts []store.PartitionInfo
+}
+
+// Read fills rows with those of partition p's nodes from its first-th on.
+func (v *NodeValues) Read(_ context.Context, p store.PartitionID, first uint64, rows []byte) error {
+	return v.table.Read(rows, uint64(v.parts[p].First)+first)
+}
+
+func (e *Evaluator) values(t *spill.Table, elem blocks.ElemType) *NodeValues {
+	if t == nil {
+		return nil
+	}
+	return &NodeValues{Elem: elem, Dim: int(t.RowBytes / 4), table: t, parts: e.src.Manifest().Partitions}
+}
+
+// Predictions returns every node's class, int32, and its probability, float32; nil unless the
+// last run was asked for them. They are valid until the next run or Close.
+func (e *Evaluator) Predictions() (classes, probabilities *NodeValues) {
+	return e.values(e.classes, blocks.Int32), e.values(e.probabilities, blocks.Float32)
+}
+
+// Embeddings returns every node's exact state below the model's last product, float32: the last
+// hidden layer's, what jumping combines, or, of a single layer, the logits. Like Predictions.
+func (e *Evaluator) Embeddings() *NodeValues { return e.values(e.embeddings, blocks.Float32) }
+
+// Trim frees everything but what the last run kept of every node, and returns the bytes of memory
+// that this takes: what does not lie in a file. The evaluator is of no further use.
+func (e *Evaluator) Trim() (int64, error) {
+	tables := []**spill.Table{&e.classes, &e.probabilities, &e.embeddings}
+	held := make([]*spill.Table, len(tables))
+	var bytes int64
+	for i, t := range tables {
+		held[i], *t = *t, nil
+		bytes += held[i].Memory()
+	}
+	err := e.Close()
+	for i, t := range tables {
+		*t = held[i]
+	}
+	return bytes, err
+}

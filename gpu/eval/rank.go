@@ -1,0 +1,413 @@
+package eval
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/store"
+)
+
+// placeCandidates is the place of the draws of sampled candidates, see [placeShuffle].
+const placeCandidates = 0x63616e64 // "cand"
+
+// Scores are computed in blocks of at most scoreBytes, of at most scoreCandidates candidates;
+// queries and the scores of answers in blocks of queryRows and answerRows.
+const (
+	scoreBytes      = 8 << 20
+	scoreBytesMin   = 1 << 20
+	scoreCandidates = 4096
+	queryRows       = 4096
+	answerRows      = 64
+)
+
+// question is (known end, relation row): all candidates are scored once for all its answers.
+type question struct {
+	end      uint32 // internal id
+	relation uint32 // of nn.LinkBatch: r, or r + relations where the head is asked for
+}
+
+// answer is one side of an edge of the list.
+type answer struct {
+	question int32
+	node     uint32
+	standing
+}
+
+// rankBatch is some of a list's questions with all their vectors.
+type rankBatch struct {
+	list    []question
+	number  map[question]int32
+	answers []answer
+	first   []int // first[i]:first[i+1] are question i's answers, once they are sorted
+
+	vectors *blockio.Slab // [len(list) + len(answers) × dim]: queries, then answers
+	mem     gpu.Memory
+	queries gpu.Tensor
+	truths  gpu.Tensor
+}
+
+// rank computes the metrics of the edge list name over states x.
+func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, name string) (RankMetrics, error) {
+	edges, err := v.st.EdgeList(ctx, name)
+	if err != nil {
+		return RankMetrics{}, err
+	}
+	candidates := v.st.Manifest().Nodes
+	if v.sample != nil {
+		candidates = uint64(len(v.sample))
+	}
+	sum := RankMetrics{Candidates: candidates}
+	for {
+		b := v.nextBatch(edges)
+		if len(b.answers) == 0 {
+			break
+		}
+		if err := v.rankBatch(ctx, q, model, x, b); err != nil {
+			return RankMetrics{}, err
+		}
+		for i := range b.answers {
+			sum.add(b.answers[i].ranks(candidates))
+		}
+	}
+	return sum.mean(), edges.Err()
+}
+
+// nextBatch reads the questions of the next edges of a list.
+func (v *Ranker) nextBatch(edges *store.EdgeReader) *rankBatch {
+	b := &rankBatch{number: make(map[question]int32)}
+	for len(b.answers) < v.batchSize && edges.Next() {
+		e := edges.Edge()
+		v.both(e, func(k question, node uint32) {
+			i, ok := b.number[k]
+			if !ok {
+				i = int32(len(b.list))
+				b.number[k], b.list = i, append(b.list, k)
+			}
+			b.answers = append(b.answers, answer{question: i, node: node})
+		})
+	}
+	slices.SortStableFunc(b.answers, func(x, y answer) int { return int(x.question - y.question) })
+	b.first = make([]int, len(b.list)+1)
+	for _, a := range b.answers {
+		b.first[a.question+1]++
+	}
+	for i := range b.list {
+		b.first[i+1] += b.first[i]
+	}
+	return b
+}
+
+// both calls f with the two questions that an edge answers.
+func (v *Ranker) both(e store.Edge, f func(k question, node uint32)) {
+	f(question{uint32(e.Src), uint32(e.Relation)}, uint32(e.Dst))
+	f(question{uint32(e.Dst), uint32(e.Relation) + v.relations}, uint32(e.Src))
+}
+
+// rankBatch finds the standing of a batch's answers.
+func (v *Ranker) rankBatch(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch) (err error) {
+	dim := v.o.Model.Dim
+	rows := len(b.list) + len(b.answers)
+	if b.vectors, err = blockio.AllocSlab(int64(rows)*int64(dim)*4, blockio.SlabOptions{}); err != nil {
+		return err
+	}
+	defer func() { _ = b.vectors.Free() }() // temporary: nothing is lost
+	if b.mem, err = v.e.dev.Map(b.vectors.Bytes()); err != nil {
+		return err
+	}
+	defer func() { _ = b.mem.Free() }()
+	all := gpu.MatrixOf(b.mem, 0, rows, dim)
+	b.queries, b.truths = all.Head(len(b.list)), all.View(len(b.list), 0, len(b.answers), dim)
+	if err := v.gather(x, b); err != nil {
+		return err
+	}
+	if err := v.ask(ctx, q, model, b); err != nil {
+		return err
+	}
+	if err := spill.Grow(&v.scores, v.scoreBytes); err != nil {
+		return err
+	}
+	scores := asFloat32(v.scores.Bytes())
+	mem, err := v.e.dev.Map(v.scores.Bytes())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = mem.Free() }()
+	for _, t := range v.e.tiles {
+		if err := v.meet(ctx, q, model, x, b, t, scores, mem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather copies the states of known ends and answers from the tiles where they lie.
+func (v *Ranker) gather(x *spill.Table, b *rankBatch) error {
+	want := make([]uint64, 0, len(b.list)+len(b.answers)) // node and row
+	for i, k := range b.list {
+		want = append(want, uint64(k.end)<<32|uint64(i))
+	}
+	for i := range b.answers {
+		want = append(want, uint64(b.answers[i].node)<<32|uint64(len(b.list)+i))
+	}
+	slices.Sort(want)
+	row := x.RowBytes
+	for _, t := range v.e.tiles {
+		n, _ := slices.BinarySearch(want, (t.Base+uint64(t.Nodes))<<32)
+		if n == 0 {
+			continue
+		}
+		rows, err := x.Rows(&v.tile, t.Base, t.Nodes)
+		if err != nil {
+			return err
+		}
+		for _, w := range want[:n] {
+			from, to := int64(w>>32-t.Base)*row, int64(uint32(w))*row
+			copy(b.vectors.Bytes()[to:to+row], rows[from:from+row])
+		}
+		want = want[n:]
+	}
+	return nil
+}
+
+// ask turns known ends into queries, in place, and computes the answers' scores:
+// the diagonals of small products, so that they are the same to the bit as among all candidates'.
+func (v *Ranker) ask(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error {
+	a := v.e.arena
+	done := func() error {
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+		return a.Reset()
+	}
+	var index []uint32
+	for lo := 0; lo < len(b.list); lo += queryRows {
+		part := b.queries.View(lo, 0, min(queryRows, len(b.list)-lo), b.queries.Cols)
+		index = index[:0]
+		for _, k := range b.list[lo : lo+part.Rows] {
+			index = append(index, k.relation)
+		}
+		query := model.Query(&nn.Pass{Queue: q, Arena: a}, part, a.Uint32s(q, index))
+		if q.Err() == nil {
+			q.Copy(part, query)
+		}
+		if err := done(); err != nil {
+			return err
+		}
+	}
+	host := make([]float32, answerRows*answerRows)
+	for lo := 0; lo < len(b.answers); lo += answerRows {
+		n := min(answerRows, len(b.answers)-lo)
+		index = index[:0]
+		for _, x := range b.answers[lo : lo+n] {
+			index = append(index, uint32(x.question))
+		}
+		query, out := a.Matrix(q, n, b.queries.Cols), a.Matrix(q, n, n)
+		if q.Err() == nil {
+			q.Gather(query, b.queries, a.Uint32s(q, index))
+			model.Score(&nn.Pass{Queue: q, Arena: a}, query, b.truths.View(lo, 0, n, b.truths.Cols), out)
+			q.Download(blocks.Bytes(host[:n*n]), out)
+		}
+		if err := done(); err != nil {
+			return err
+		}
+		for i := range n {
+			b.answers[lo+i].score = host[i*n+i]
+		}
+	}
+	return nil
+}
+
+// meet compares a batch's answers with the candidates of a tile.
+func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch, t Tile, scores []float32, mem gpu.Memory) error {
+	among := v.candidates(t)
+	known, err := v.known(ctx, b, among)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = known.slab.Free() }()
+	rows, err := x.Rows(&v.tile, t.Base, t.Nodes)
+	if err != nil {
+		return err
+	}
+	if among.some != nil {
+		if rows, err = v.pick(x, rows, among); err != nil {
+			return err
+		}
+	}
+	n, dim := among.len(), v.o.Model.Dim
+	if n == 0 {
+		return nil
+	}
+	tileMem, err := v.e.dev.Map(rows)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tileMem.Free() }()
+	all := gpu.MatrixOf(tileMem, 0, n, dim)
+	for c := 0; c < n; c += scoreCandidates {
+		width := min(scoreCandidates, n-c)
+		step := len(scores) / width
+		for lo := 0; lo < len(b.list); lo += step {
+			hi := min(lo+step, len(b.list))
+			model.Score(&nn.Pass{Queue: q, Arena: v.e.arena}, b.queries.View(lo, 0, hi-lo, dim), all.View(c, 0, width, dim), gpu.MatrixOf(mem, 0, hi-lo, width))
+			if err := q.Sync(ctx); err != nil {
+				return err
+			}
+			if err := v.e.arena.Reset(); err != nil {
+				return err
+			}
+			v.parallel(lo, hi, func(i int) { b.count(i, scores[(i-lo)*width:(i-lo+1)*width], c, among, known.of) })
+		}
+	}
+	return nil
+}
+
+// parallel calls f for lo ≤ i < hi.
+func (v *Ranker) parallel(lo, hi int, f func(i int)) {
+	threads := v.o.Threads
+	var wg sync.WaitGroup
+	for w := range threads {
+		wg.Go(func() {
+			for i := lo + w; i < hi; i += threads {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// count adds the scores of candidates from position c on to the standing of question i's answers.
+func (b *rankBatch) count(i int, scores []float32, c int, among candidates, known []uint64) {
+	lo, _ := slices.BinarySearch(known, uint64(i)<<32|uint64(c))
+	hi, _ := slices.BinarySearch(known, uint64(i)<<32|uint64(c+len(scores)))
+	for k := b.first[i]; k < b.first[i+1]; k++ {
+		a := &b.answers[k]
+		own := among.position(a.node) - c
+		if own < 0 || own >= len(scores) {
+			own = -1
+		}
+		a.see(scores, own, known[lo:hi], func(k uint64) int { return int(uint32(k)) - c })
+	}
+}
+
+// candidates are the nodes of a tile, or some of them, ascending.
+type candidates struct {
+	t    Tile
+	some []uint32 // nil: all
+}
+
+func (v *Ranker) candidates(t Tile) candidates {
+	c := candidates{t: t}
+	if v.sample != nil {
+		lo, _ := slices.BinarySearch(v.sample, uint32(t.Base))
+		hi, _ := slices.BinarySearchFunc(v.sample, t.Base+uint64(t.Nodes), func(s uint32, end uint64) int { return cmp.Compare(uint64(s), end) })
+		c.some = v.sample[lo:hi:hi] // not nil
+	}
+	return c
+}
+
+func (c candidates) len() int {
+	if c.some != nil {
+		return len(c.some)
+	}
+	return c.t.Nodes
+}
+
+// position returns where a node stands, −1 if it is none of them.
+func (c candidates) position(node uint32) int {
+	at := uint64(node) - c.t.Base
+	if at >= uint64(c.t.Nodes) { // nodes below the tile wrap around
+		return -1
+	}
+	if c.some == nil {
+		return int(at)
+	}
+	if i, ok := slices.BinarySearch(c.some, node); ok {
+		return i
+	}
+	return -1
+}
+
+// pick copies the candidates' states out of their tile's.
+func (v *Ranker) pick(x *spill.Table, rows []byte, among candidates) ([]byte, error) {
+	size := int64(len(among.some)) * x.RowBytes
+	if size == 0 {
+		return nil, nil
+	}
+	if err := spill.Grow(&v.some, size); err != nil {
+		return nil, err
+	}
+	to := v.some.Bytes()[:size]
+	for i, node := range among.some {
+		from := int64(uint64(node)-among.t.Base) * x.RowBytes
+		copy(to[int64(i)*x.RowBytes:int64(i+1)*x.RowBytes], rows[from:])
+	}
+	return to, nil
+}
+
+// knownAnswers are a batch's questions with the candidates of a tile that are
+// known to answer them, by the graph or any edge list: question<<32 | position, ascending, off the Go heap.
+type knownAnswers struct {
+	of   []uint64
+	slab *blockio.Slab
+}
+
+// known reads the edges into a tile, twice: to count and to fill.
+func (v *Ranker) known(ctx context.Context, b *rankBatch, among candidates) (k knownAnswers, err error) {
+	each := func(f func(at uint64)) error {
+		hit := func(q question, node uint32) {
+			if i, ok := b.number[q]; ok {
+				if at := among.position(node); at >= 0 {
+					f(uint64(i)<<32 | uint64(at))
+				}
+			}
+		}
+		m := v.st.Manifest()
+		everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
+		err := v.filter.each(ctx, everything, among.t, func(d, s uint32, r uint16) { hit(question{s, uint32(r)}, uint32(among.t.Base)+d) })
+		if err != nil {
+			return err
+		}
+		for _, l := range m.EdgeLists {
+			edges, err := v.st.EdgeList(ctx, l.Name)
+			if err != nil {
+				return err
+			}
+			for edges.Next() {
+				v.both(edges.Edge(), hit)
+			}
+			if err := edges.Err(); err != nil {
+				return fmt.Errorf("edge list %s: %w", l.Name, err)
+			}
+		}
+		return nil
+	}
+	n := 0
+	if err := each(func(uint64) { n++ }); err != nil {
+		return k, err
+	}
+	if k.slab, err = blockio.AllocSlab(max(8, int64(n)*8), blockio.SlabOptions{}); err != nil {
+		return k, err
+	}
+	all, err := blocks.View[uint64](k.slab.Bytes())
+	if err == nil {
+		all = all[:n]
+		i := 0
+		err = each(func(at uint64) { all[i] = at; i++ })
+	}
+	if err != nil {
+		_ = k.slab.Free()
+		return k, err
+	}
+	slices.Sort(all)
+	k.of = slices.Compact(all)
+	return k, nil
+}

@@ -1,0 +1,193 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+)
+
+// RankerOptions configures a [Ranker].
+type RankerOptions struct {
+	Model       nn.LinkConfig // what will be evaluated: it decides what a node takes
+	MemoryBytes int64         // bound of what the evaluator allocates; 0: none
+	TempDir     string        // for states that do not fit; "": the system's
+	Threads     int           // that count ranks; 0: all processors
+	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
+	Candidates int
+	Seed       uint64
+}
+
+// A block of scores takes 1/evalScoreShare of the memory, a batch of questions with their vectors 1/evalBatchShare of what
+// is left, a tile of candidates the rest.
+const (
+	evalScoreShare = 4
+	evalBatchShare = 4
+)
+
+// Ranker ranks the answers of edge lists exactly, in memory or streamed over a store
+// of embeddings larger than memory.
+//
+// An encoder's states are computed with all neighbours by streaming edge buckets, as
+// [Evaluator] does for one layer, into memory or a temporary file. Then batches of
+// questions meet tiles of candidates: a batch's known ends and answers are gathered, every tile's
+// states are read once for it, and for each answer the candidates that score higher or the same are counted. The edges
+// that filter are read with the tile, from the store: memory holds one tile's states, and those of its edges
+// that answer a question of the batch.
+//
+// Given the same states, ranks do not depend on tiles, batches or threads: a score depends on
+// its query and candidate alone. An encoder's sums over neighbours are added tile by tile, so that states, and with
+// them a rank in many thousands, may differ in the last bit between budgets.
+//
+// A Ranker is for one goroutine.
+type Ranker struct {
+	st     *store.Store
+	o      RankerOptions
+	e      *Evaluator  // of the encoder; its tiles are the ranks' too
+	filter edgeBuilder // with relations, both ways
+	// relations of the store: the question (?, r, tail) has relation r + relations.
+	relations uint32
+	sample    []uint32 // candidates, ascending; nil: all nodes
+	batchSize int      // answers
+
+	scoreBytes int64         // of a block of scores
+	scores     *blockio.Slab // that block; nil until used
+	tile       *blockio.Slab // states of a tile that do not lie in memory
+	some       *blockio.Slab // of the sampled ones among them
+	read       int64
+}
+
+// NewRanker plans evaluations of models like o.Model. A budget too small for the smallest
+// tiles is [store.ErrBudget].
+func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error) {
+	m := st.Manifest()
+	relations := max(1, len(m.Schema.Relations))
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if m.Nodes > 1<<32-1 {
+		return nil, fmt.Errorf("evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
+	}
+	v := &Ranker{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17, scoreBytes: scoreBytes}
+	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer(), TempDir: o.TempDir}, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
+		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
+	v.filter = v.e.edges
+	if len(m.ColumnsOf(store.RoleRelation)) > 0 {
+		if err := v.filter.readRelations(m); err != nil {
+			return nil, err
+		}
+	}
+	if o.MemoryBytes > 0 {
+		v.scoreBytes = min(scoreBytes, max(scoreBytesMin, o.MemoryBytes/evalScoreShare&^(blockio.Alignment-1)))
+		batch := (o.MemoryBytes - v.scoreBytes) / evalBatchShare
+		v.batchSize = int(min(int64(v.batchSize), batch/v.answerBytes()))
+		if v.batchSize < 1 {
+			return nil, fmt.Errorf("evaluation within %d bytes: %w: scores take %d, an answer %d", o.MemoryBytes, store.ErrBudget, v.scoreBytes, v.answerBytes())
+		}
+		v.e.o.MemoryBytes = o.MemoryBytes - v.scoreBytes - batch
+	}
+	if err := v.e.plan(o.Model.Dim); err != nil {
+		return nil, err
+	}
+	if o.Candidates > 0 && uint64(o.Candidates) < m.Nodes {
+		v.sample = SampleCandidates(m.Nodes, o.Candidates, o.Seed)
+	}
+	return v, nil
+}
+
+// SampleCandidates returns n < nodes different nodes, uniformly drawn, ascending: whom answers are
+// ranked against where [RankerOptions].Candidates is n.
+func SampleCandidates(nodes uint64, n int, seed uint64) []uint32 {
+	p := keyed.NewPermutation(keyed.New(seed).With(placeCandidates), nodes)
+	some := make([]uint32, n)
+	for i := range some {
+		some[i] = uint32(p.At(uint64(i)))
+	}
+	slices.Sort(some)
+	return some
+}
+
+// answerBytes is what an answer takes in a batch: vectors of itself and of its question, and records.
+func (v *Ranker) answerBytes() int64 { return 8*int64(v.o.Model.Dim) + 160 }
+
+// BytesRead returns the bytes read from the store and from embeddings so far.
+func (v *Ranker) BytesRead() int64 { return v.read + v.e.BytesRead() + v.filter.bytes }
+
+// Tiles returns into how many pieces the nodes are cut.
+func (v *Ranker) Tiles() int { return len(v.e.tiles) }
+
+// Embeddings returns partition p's embeddings as float32 rows in the order of its nodes. They are valid until the next call.
+type Embeddings func(ctx context.Context, p store.PartitionID) ([]byte, error)
+
+// Run ranks the edges of lists by model and embeddings.
+func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings, lists ...string) (_ []RankMetrics, err error) {
+	x := spill.View(4*int64(v.o.Model.Dim), func(b []byte, first uint64) error { return v.fill(ctx, embeddings, b, first) })
+	if layer := model.Streamer(); layer != nil {
+		r := &evaluation{Evaluator: v.e, queue: q, in: x}
+		defer r.close()
+		if model.ReadsDegrees() {
+			if err := r.countEdges(ctx); err != nil {
+				return nil, fmt.Errorf("evaluation: degrees: %w", err)
+			}
+		}
+		if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.o.TempDir); err != nil {
+			return nil, err
+		}
+		for i := range v.e.tiles {
+			if err := r.tile(ctx, layer, i, nil, false); err != nil {
+				return nil, fmt.Errorf("evaluation: encode all nodes: %w", err)
+			}
+		}
+		x = r.out
+	}
+	var all []RankMetrics
+	for _, name := range lists {
+		m, err := v.rank(ctx, q, model, x, name)
+		if err != nil {
+			return nil, fmt.Errorf("evaluation: rank edge list %s: %w", name, err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// fill reads the embeddings of nodes from first on, whole partitions.
+func (v *Ranker) fill(ctx context.Context, embeddings Embeddings, b []byte, first uint64) error {
+	row := 4 * v.o.Model.Dim
+	for i, p := range v.st.Manifest().Partitions {
+		at := int64(uint64(p.First)-first) * int64(row)
+		if uint64(p.First) < first || at >= int64(len(b)) || p.Nodes == 0 {
+			continue
+		}
+		rows, err := embeddings(ctx, store.PartitionID(i))
+		if err != nil {
+			return err
+		}
+		if len(rows) != int(p.Nodes)*row {
+			return fmt.Errorf("evaluation: embeddings of partition %d are %d bytes, expected %d", i, len(rows), int(p.Nodes)*row)
+		}
+		copy(b[at:], rows)
+		v.read += int64(len(rows))
+	}
+	return nil
+}
+
+// Close frees the evaluator's memory.
+func (v *Ranker) Close() error {
+	err := v.e.Close()
+	for _, s := range []*blockio.Slab{v.scores, v.tile, v.some} {
+		if s != nil {
+			err = errors.Join(err, s.Free())
+		}
+	}
+	v.scores, v.tile, v.some = nil, nil, nil
+	return err
+}

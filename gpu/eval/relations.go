@@ -1,0 +1,109 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/spill"
+	"github.com/gstore/gstore/store"
+)
+
+// Evaluation of models whose messages depend on the edge's relation. They are
+// divided by how many edges of its relation a destination has in the whole graph, which is
+// counted for a destination tile before anything is added up: one more pass over the rows for
+// each tile and layer, none where one tile holds everything.
+
+// readRelations makes the evaluator read edges' relations, and edges of a directed store against
+// their direction as inverse relations.
+func (e *Evaluator) readRelations(m *store.Manifest) error {
+	if err := e.edges.readRelations(m); err != nil {
+		return err
+	}
+	if n := e.edges.relations + int(e.edges.inverse); n != e.o.Model.Relations {
+		return fmt.Errorf("evaluation: the model has %d relations, the store %d, inverse ones counted", e.o.Model.Relations, n)
+	}
+	return nil
+}
+
+// readRelations makes b read relations, those of a directed store both ways.
+func (b *edgeBuilder) readRelations(m *store.Manifest) error {
+	columns := m.ColumnsOf(store.RoleRelation)
+	if len(columns) == 0 {
+		return fmt.Errorf("evaluation: %w: a column of role %s", store.ErrNotFound, store.RoleRelation)
+	}
+	c := columns[0]
+	if c.Dim != 1 || c.Elem != blocks.Uint8 && c.Elem != blocks.Uint16 {
+		return fmt.Errorf("evaluation: column %s holds %d %v an edge, expected one uint8 or uint16", c.Name, c.Dim, c.Elem)
+	}
+	b.relation, b.relations = c, len(m.Schema.Relations)
+	if !m.Schema.Undirected {
+		b.inverse = uint16(b.relations)
+	}
+	return nil
+}
+
+// relationSizes returns how many edges of each relation each node of tile i has, [nodes × relations].
+func (r *evaluation) relationSizes(ctx context.Context, i int) ([]int32, error) {
+	t, n := r.tiles[i], r.o.Model.Relations
+	if r.sized != i {
+		r.sized = -1
+		if err := spill.Grow(&r.sizes, int64(t.Nodes)*int64(n)*4); err != nil {
+			return nil, err
+		}
+		sizes := asInt32(r.sizes.Bytes())[:t.Nodes*n]
+		clear(sizes)
+		m := r.src.Manifest()
+		everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
+		if err := r.edges.each(ctx, everything, t, func(d, _ uint32, relation uint16) { sizes[int(d)*n+int(relation)]++ }); err != nil {
+			return nil, err
+		}
+		r.sized = i
+	}
+	return asInt32(r.sizes.Bytes())[:t.Nodes*n], nil
+}
+
+// accumulateGroups adds the messages of c's edges, from a tile of sources to Tile to, to acc,
+// pieceEdges at a time, which bounds the memory of the groups' means: a destination may be
+// cut, as sums add up.
+func (r *evaluation) accumulateGroups(ctx context.Context, layer nn.Streamer, c csr, sources, to int, input nn.Input, acc gpu.Tensor) error {
+	sizes, err := r.relationSizes(ctx, to)
+	if err != nil {
+		return err
+	}
+	q, n := r.queue, r.tiles[to].Nodes
+	var indptr []int32
+	for d, at := 0, c.indptr[0]; d < n; {
+		first, stop := d, int32(min(int64(at)+r.pieceEdges, math.MaxInt32))
+		indptr = append(indptr[:0], at)
+		for d < n && at < stop {
+			at = min(c.indptr[d+1], stop)
+			indptr = append(indptr, at)
+			if at == c.indptr[d+1] { // otherwise the next piece goes on with d
+				d++
+			}
+		}
+		g := gpu.Graph{NumDst: len(indptr) - 1, NumSrc: sources}
+		r.grouper.Group(q, r.arena, &g, indptr, c.indices, c.relations)
+		relations, dst := r.grouper.Groups()
+		r.perGroup = r.perGroup[:0]
+		for k, relation := range relations {
+			r.perGroup = append(r.perGroup, float32(sizes[(first+int(dst[k]))*r.o.Model.Relations+int(relation)]))
+		}
+		if len(relations) > 0 {
+			g.Groups.Sizes = r.arena.Vector(q, len(r.perGroup), blocks.Float32)
+			q.Upload(g.Groups.Sizes, blocks.Bytes(r.perGroup))
+			layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc.View(first, 0, g.NumDst, acc.Cols))
+		}
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+		if err := r.arena.Reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

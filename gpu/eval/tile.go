@@ -1,0 +1,233 @@
+package eval
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+)
+
+// Tile is a run of consecutive partitions, and so of consecutive nodes.
+type Tile struct {
+	Lo, Hi int    // partitions Lo ≤ p < Hi
+	Base   uint64 // the first node
+	Nodes  int
+}
+
+// tilesOf cuts the partitions into at most n runs of about equal numbers of nodes.
+func tilesOf(parts []store.PartitionInfo, n int) []Tile {
+	var total uint64
+	for _, p := range parts {
+		total += p.Nodes
+	}
+	want := (total + uint64(n) - 1) / uint64(n)
+	var ts []Tile
+	for i := 0; i < len(parts); {
+		t := Tile{Lo: i, Hi: i, Base: uint64(parts[i].First)}
+		for t.Hi < len(parts) && (t.Hi == t.Lo || uint64(t.Nodes)+parts[t.Hi].Nodes <= want) {
+			t.Nodes += int(parts[t.Hi].Nodes)
+			t.Hi++
+		}
+		ts = append(ts, t)
+		i = t.Hi
+	}
+	return ts
+}
+
+// csr is the edges from a source tile to a destination tile, by destination,
+// in memory off the Go heap.
+type csr struct {
+	slab            *blockio.Slab
+	indptr, indices []int32
+	relations       []uint16 // parallel to indices; nil unless asked for
+}
+
+func (c *csr) free() {
+	if c.slab != nil {
+		_ = c.slab.Free() // anonymous memory; a failure only leaks it
+	}
+	*c = csr{}
+}
+
+// edgeBuilder builds csrs from a store's rows.
+type edgeBuilder struct {
+	src        Source
+	undirected bool
+	parts      []store.PartitionInfo
+	// relation is the column of edges' relations to read, nil for none. inverse, of a
+	// directed store, reads edges against their direction too, as relations that are inverse larger.
+	relation  *store.ColumnInfo
+	relations int // of the store; a larger id is corrupt
+	inverse   uint16
+
+	row, types []byte // last read: reused buffers
+	bytes      int64  // read so far
+}
+
+// build collects the edges s → d with s in from and d in to; the edges of an
+// undirected store count in both directions, a self loop once; inverse edges
+// count like edges. Each row is read twice: to count and to fill.
+func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err error) {
+	count, err := blockio.AllocSlab(int64(to.Nodes+1)*4, blockio.SlabOptions{})
+	if err != nil {
+		return csr{}, err
+	}
+	defer func() { _ = count.Free() }()
+	next := asInt32(count.Bytes())[:to.Nodes+1]
+	var edges int64
+	if err := b.each(ctx, from, to, func(d, _ uint32, _ uint16) { next[d+1]++; edges++ }); err != nil {
+		return csr{}, err
+	}
+	if edges > math.MaxInt32 {
+		return csr{}, fmt.Errorf("evaluation: %d edges between partitions %d–%d and %d–%d, at most %d fit a tile: give the evaluation less memory or the store more partitions", edges, from.Lo, from.Hi-1, to.Lo, to.Hi-1, math.MaxInt32)
+	}
+	for i := range to.Nodes {
+		next[i+1] += next[i]
+	}
+	size := (int64(to.Nodes+1) + edges) * 4
+	if b.relation != nil {
+		size += 2 * edges
+	}
+	slab, err := blockio.AllocSlab(size, blockio.SlabOptions{})
+	if err != nil {
+		return csr{}, err
+	}
+	all := asInt32(slab.Bytes())
+	c = csr{slab: slab, indptr: all[:to.Nodes+1], indices: all[to.Nodes+1 : int64(to.Nodes+1)+edges]}
+	copy(c.indptr, next)
+	fill := func(d, s uint32, _ uint16) {
+		c.indices[next[d]] = int32(s)
+		next[d]++
+	}
+	if b.relation != nil {
+		c.relations, err = blocks.View[uint16](slab.Bytes()[size-2*edges : size])
+		fill = func(d, s uint32, r uint16) {
+			c.indices[next[d]], c.relations[next[d]] = int32(s), r
+			next[d]++
+		}
+	}
+	if err == nil {
+		err = b.each(ctx, from, to, fill)
+	}
+	if err != nil {
+		c.free()
+	}
+	return c, err
+}
+
+// each calls fn for every message from Tile from to Tile to, by positions in
+// the tiles, in an order that is fixed by the store. r is the edge's relation, 0 if none are read.
+func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint32, r uint16)) error {
+	for j := range b.parts {
+		inTo := to.Lo <= j && j < to.Hi
+		mirror := (b.undirected || b.inverse > 0) && from.Lo <= j && j < from.Hi
+		if !inTo && !mirror {
+			continue
+		}
+		row, buf, err := b.src.ReadRow(ctx, store.PartitionID(j), b.row)
+		if err != nil {
+			return err
+		}
+		b.row = buf
+		b.bytes += int64(len(buf))
+		if err := b.readTypes(ctx, j, row.Edges()); err != nil {
+			return err
+		}
+		if inTo {
+			base := uint32(uint64(b.parts[j].First) - to.Base)
+			for i := from.Lo; i < from.Hi; i++ {
+				off := uint32(uint64(b.parts[i].First) - from.Base)
+				if err := b.bucket(&row, i, func(d, s uint32, r uint16) { fn(base+d, off+s, r) }); err != nil {
+					return err
+				}
+			}
+		}
+		if mirror {
+			base := uint32(uint64(b.parts[j].First) - from.Base)
+			for i := to.Lo; i < to.Hi; i++ {
+				off := uint32(uint64(b.parts[i].First) - to.Base)
+				err := b.bucket(&row, i, func(d, s uint32, r uint16) {
+					if i != j || d != s || b.inverse > 0 {
+						fn(off+s, base+d, r+b.inverse)
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readTypes reads the relations of row j's edges, if they are wanted.
+func (b *edgeBuilder) readTypes(ctx context.Context, j int, edges uint64) (err error) {
+	if b.relation == nil {
+		return nil
+	}
+	if b.types, err = b.src.ReadColumn(ctx, b.relation.Name, store.PartitionID(j), b.types); err != nil {
+		return err
+	}
+	b.bytes += int64(len(b.types))
+	if want := edges * uint64(b.relation.RowBytes()); uint64(len(b.types)) != want {
+		return fmt.Errorf("evaluation: column %s of row %d has %d bytes, expected %d", b.relation.Name, j, len(b.types), want)
+	}
+	for e := range edges {
+		if r := b.typeOf(int(e)); int(r) >= b.relations {
+			return fmt.Errorf("evaluation: %w: edge %d of row %d has relation %d, the store has %d", blocks.ErrCorrupt, e, j, r, b.relations)
+		}
+	}
+	return nil
+}
+
+// typeOf returns the relation of edge e of the row last read.
+func (b *edgeBuilder) typeOf(e int) uint16 {
+	switch {
+	case b.relation == nil:
+		return 0
+	case b.relation.Elem == blocks.Uint8:
+		return uint16(b.types[e])
+	}
+	return binary.LittleEndian.Uint16(b.types[2*e:])
+}
+
+// bucket calls fn(dst, src, relation) for every edge of bucket i of a row.
+func (b *edgeBuilder) bucket(row *blocks.Row, i int, fn func(d, s uint32, r uint16)) error {
+	k, err := row.Bucket(i)
+	if err != nil || k.Edges == 0 {
+		return err
+	}
+	first := int(row.FirstEdge(i))
+	relation := func(e int) uint16 { return b.typeOf(first + e) }
+	switch {
+	case k.Dst16 != nil && k.Src16 != nil:
+		runs(k.Starts, k.Dst16, k.Src16, relation, fn)
+	case k.Dst16 != nil:
+		runs(k.Starts, k.Dst16, k.Src32, relation, fn)
+	case k.Src16 != nil:
+		runs(k.Starts, k.Dst32, k.Src16, relation, fn)
+	default:
+		runs(k.Starts, k.Dst32, k.Src32, relation, fn)
+	}
+	return nil
+}
+
+func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, relation func(e int) uint16, fn func(d, s uint32, r uint16)) {
+	r := -1
+	for e, s := range src {
+		r += int(starts[e/64] >> (e % 64) & 1)
+		fn(uint32(dst[r]), uint32(s), relation(e))
+	}
+}
+
+func asInt32(b []byte) []int32 {
+	if len(b) < 4 {
+		return nil
+	}
+	return unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), len(b)/4)
+}

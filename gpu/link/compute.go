@@ -1,0 +1,68 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/store"
+)
+
+// Compute is what training some steps of an epoch took with nothing being read or written meanwhile.
+type Compute struct {
+	Seconds float64 // of the steps
+	Queries int64   // that they trained
+	Steps   int
+}
+
+// MeasureCompute goes on from the last checkpoint of a run and trains every stride-th step of its next
+// epoch, each once it is wholly in memory and with no step after it to be read. It is for benchmarks:
+// what was trained is dropped, the checkpoint stays.
+func MeasureCompute(ctx context.Context, st *store.Store, cfg Config, stride int) (c Compute, err error) {
+	s := &session{cfg: &cfg, st: st}
+	var model []byte
+	if s.table, s.from, model, err = resumeTable(ctx, st, &cfg); err != nil {
+		return c, err
+	}
+	if s.table == nil {
+		return c, fmt.Errorf("train: %w: table %s", store.ErrNotFound, cfg.Table)
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	policy, _, o, err := choosePlan(ctx, st, &cfg)
+	if err != nil {
+		return c, err
+	}
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := s.open(ctx, dev, model, o); err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, s.closeRun()) }()
+	// The next epoch's plan; its number only decides draws and the learning rate, which is that of an epoch of the run.
+	plan, epoch := policy.Epoch(s.from.Epoch), min(s.from.Epoch, cfg.Epochs-1)
+	for k := 0; k < len(plan.Steps); k += max(1, stride) {
+		upto := plan
+		upto.Steps = plan.Steps[:k+1]
+		if err := s.it.StartAt(upto, k); err != nil {
+			return c, err
+		}
+		if !s.it.Next() {
+			return c, s.it.Err()
+		}
+		if err := s.embed(s.it.MacroBatch()); err != nil {
+			return c, err
+		}
+		start := time.Now()
+		var sum progress.Counts
+		if err := s.t.macroBatch(ctx, epoch, s.it.MacroBatch(), s.e, progress.Place{}, &sum, func(progress.Place) error { return nil }); err != nil {
+			return c, err
+		}
+		c.Seconds += time.Since(start).Seconds()
+		c.Queries += sum.Examples
+		c.Steps++
+	}
+	return c, nil
+}

@@ -1,0 +1,213 @@
+package link
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/table"
+)
+
+// Config is everything that decides the result of a run of link prediction,
+// and what it may use. The zero value of a field means its default; Normalize fills them in.
+// Fields tagged resume:"free" may differ from those of the run that is resumed.
+type Config struct {
+	Task    string `json:"task" yaml:"task"`             // "link"
+	Model   string `json:"model" yaml:"model"`           // the decoder: "distmult" (default), "complex", "transe", "dot"
+	Encoder string `json:"encoder" yaml:"encoder"`       // "none" (default), "sage", "gcn", "gat"
+	Heads   int    `json:"heads,omitempty" yaml:"heads"` // of gat, side by side; default 4
+	Dim     int    `json:"dim" yaml:"dim"`               // of embeddings and relations; default 100
+	// Fanouts are the neighbours sampled over incoming edges, and as many over
+	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
+	Fanouts   []int `json:"fanouts" yaml:"fanouts"`
+	BatchSize int   `json:"batch_size" yaml:"batch_size"`       // edges of a mini-batch; default 1000
+	Epochs    int   `json:"epochs" yaml:"epochs" resume:"free"` // default 8
+	// Optimizer steps embeddings and parameters: "adagrad" (default; a table has one vector of state a node) or "adam" (two; a
+	// row's moments change when a batch has the node, and the bias of their zeros is corrected by the run's steps, as PyTorch's SparseAdam does).
+	Optimizer string  `json:"optimizer" yaml:"optimizer"`
+	LR        float64 `json:"lr" yaml:"lr"` // until it falls; default .1, of adam .003
+	// LRDecay is the share of the run, at its end, in which the learning rate falls linearly to 0, so that what was
+	// trained last does not weigh more than what was trained before; default .5. 1: it falls from the start; −1: never.
+	LRDecay   float64 `json:"lr_decay" yaml:"lr_decay"`
+	Negatives int     `json:"negatives" yaml:"negatives"` // wrong answers for each edge and side; default 500
+	Chunks    int     `json:"chunks" yaml:"chunks"`       // groups of a batch's edges that share negatives; default 10
+	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
+	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
+	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
+	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled.
+	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
+	Loss             string   `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
+	Margin           *float64 `json:"margin" yaml:"margin"` // of the margin loss, 0 or more; default (nil): 1
+	Seed             uint64   `json:"seed" yaml:"seed"`
+
+	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
+	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
+	// partitions (default: so many that four fit).
+	Plan    string `json:"plan" yaml:"plan"`
+	Buffer  int    `json:"buffer" yaml:"buffer"`
+	Logical int    `json:"logical,omitempty" yaml:"logical"`
+
+	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" yaml:"io_engine" resume:"free"` // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host"
+	Threads     int    `json:"threads" yaml:"threads" resume:"free"`     // default: all processors
+	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
+	// tested; −1: not even that.
+	EvalEvery int `json:"eval_every" yaml:"eval_every" resume:"free"`
+
+	// Table is the store's table of the embeddings and their optimiser state; default "embeddings". A run that
+	// begins replaces an earlier run's.
+	Table string `json:"table" yaml:"table"`
+	// CheckpointEvery is how often the run is made one to resume from: epochs ("1", the default), mini-batches
+	// ("500steps") or time ("10m"); "0": only at the end.
+	CheckpointEvery string `json:"checkpoint_every" yaml:"checkpoint_every" resume:"free"`
+	// KeepCheckpoints is how many are kept; each takes the room of the whole table. Default 1.
+	KeepCheckpoints int `json:"keep_checkpoints" yaml:"keep_checkpoints"`
+	// Resume goes on from Table's last checkpoint, or FromCheckpoint, of which later ones are dropped;
+	// where there is none, a run begins. The result is an uninterrupted run's to the bit.
+	Resume         bool   `json:"-" yaml:"-" resume:"free"`
+	FromCheckpoint uint64 `json:"-" yaml:"-" resume:"free"`
+}
+
+// defaultTable is the default of Config.Table.
+const defaultTable = "embeddings"
+
+// What Config.Optimizer may be.
+const (
+	adagrad = "adagrad"
+	adam    = "adam"
+)
+
+// noDecay is the LRDecay of a constant learning rate.
+const noDecay = -1
+
+// Normalize fills in defaults and says what is wrong with c.
+func (c *Config) Normalize() error {
+	text := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	number := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	text(&c.Task, "link")
+	text(&c.Model, nn.DistMult)
+	text(&c.Encoder, "none")
+	text(&c.Loss, gpu.SoftmaxLoss.String())
+	text(&c.IOEngine, "auto")
+	text(&c.Device, "auto")
+	text(&c.Plan, "auto")
+	text(&c.Table, defaultTable)
+	text(&c.CheckpointEvery, "1")
+	number(&c.KeepCheckpoints, 1)
+	number(&c.Dim, 100)
+	number(&c.BatchSize, 1000)
+	number(&c.Epochs, 8)
+	number(&c.Negatives, 500)
+	number(&c.Chunks, 10)
+	number(&c.Threads, runtime.GOMAXPROCS(0))
+	number(&c.EvalEvery, 1)
+	text(&c.Optimizer, adagrad)
+	if c.LR == 0 {
+		c.LR = map[string]float64{adagrad: .1, adam: .003}[c.Optimizer]
+	}
+	if c.Margin == nil {
+		one := 1.
+		c.Margin = &one
+	}
+	if c.LRDecay == 0 {
+		c.LRDecay = .5
+	}
+	if c.Encoder != "none" && len(c.Fanouts) == 0 {
+		c.Fanouts = []int{20}
+	}
+	return c.validate()
+}
+
+func (c *Config) validate() error {
+	if _, err := nn.NewDecoder(c.Model, c.Dim); err != nil {
+		return err
+	}
+	if _, err := c.loss(); err != nil {
+		return err
+	}
+	model := nn.LinkConfig{Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim}
+	if err := model.Validate(); err != nil {
+		return err
+	}
+	if err := (&mini.Config{Fanouts: c.Fanouts}).Validate(); err != nil {
+		return fmt.Errorf("train: fanouts %v: %w", c.Fanouts, err)
+	}
+	if _, err := progress.ParseInterval(c.CheckpointEvery); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains([]string{"auto", macro.Memory, macro.Comet, macro.Beta}, c.Plan):
+		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
+	case c.Optimizer != adagrad && c.Optimizer != adam:
+		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
+	case c.Buffer < 0 || c.Logical < 0:
+		return fmt.Errorf("train: buffer of %d partitions, %d logical ones: expected 0 or more", c.Buffer, c.Logical)
+	case c.KeepCheckpoints < 1 || c.KeepCheckpoints > table.CheckpointsMax:
+		return fmt.Errorf("train: %d checkpoints kept: expected 1 to %d", c.KeepCheckpoints, table.CheckpointsMax)
+	case !table.ValidName(c.Table):
+		return fmt.Errorf("train: table %q: expected a name of at most 64 letters, digits, '-' and '_'", c.Table)
+	case !slices.Contains(blockio.Names(), c.IOEngine):
+		return fmt.Errorf("train: i/o engine %q is not known (known: %s)", c.IOEngine, strings.Join(blockio.Names(), ", "))
+	case c.Task != "link" && c.Task != "auto":
+		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
+	case len(c.Fanouts) != model.Hops():
+		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, model.Hops())
+	case c.hidesEdges() && c.Encoder == "none":
+		return fmt.Errorf("train: there are no neighbourhoods to remove a batch's edges from without an encoder")
+	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < -1 || c.EvalEvery == 0 || c.Negatives < 1 || c.Chunks < 1:
+		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
+			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
+	case int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:
+		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
+	case !(c.LR > 0 && c.LR <= math.MaxFloat32) || !(*c.Margin >= 0 && *c.Margin <= math.MaxFloat32) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
+		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0, both finite as float32, and 0 to 1", c.LR, *c.Margin, c.DegreeShare)
+	case c.LRDecay != noDecay && !(c.LRDecay > 0 && c.LRDecay <= 1):
+		return fmt.Errorf("train: the learning rate falls in the last %v of the run: expected a share, 0 to 1, or -1 for never", c.LRDecay)
+	case c.MemoryBytes < 0:
+		return fmt.Errorf("train: memory %d bytes: expected 0 or more", c.MemoryBytes)
+	case c.Device != "auto" && c.Device != "host":
+		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
+	}
+	return nil
+}
+
+// hidesEdges is RemoveBatchEdges once the plan is known.
+func (c *Config) hidesEdges() bool { return c.RemoveBatchEdges != nil && *c.RemoveBatchEdges }
+
+// model returns what c says of the model.
+func (c *Config) model(relations int) (nn.LinkConfig, error) {
+	loss, err := c.loss()
+	return nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Relations: relations, Loss: loss, Seed: c.Seed}, err
+}
+
+// loss returns the loss that c names.
+func (c *Config) loss() (gpu.LinkLossOptions, error) {
+	for l := gpu.SoftmaxLoss; l <= gpu.MarginLoss; l++ {
+		if l.String() != c.Loss {
+			continue
+		}
+		o := gpu.LinkLossOptions{Loss: l}
+		if c.Margin != nil {
+			o.Margin = float32(*c.Margin)
+		}
+		return o, nil
+	}
+	return gpu.LinkLossOptions{}, fmt.Errorf("train: loss %q is not known (known: softmax, logistic, margin)", c.Loss)
+}

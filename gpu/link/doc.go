@@ -1,0 +1,17 @@
+// Package link trains link prediction: embeddings of all nodes, vectors of relations and, if asked for, an encoder, on the
+// edges of a store, in memory or out of core.
+//
+// # Model
+//
+// [Train] runs a number of epochs. An epoch follows its plan: each step's edges are trained while the store reads the next
+// step's partitions and writes the embeddings of the last. A mini-batch is some edges and negatives; both ends of an edge are
+// asked for. After an epoch the edges of list valid are ranked exactly ([eval.Ranker]), after the last those of test.
+//
+// Embeddings and their optimiser's state are a table of the store. A checkpoint of the table holds the parameters and the
+// place in the run too: what [Load] reads and a run with Config.Resume goes on from, to the bit.
+//
+// # Determinism
+//
+// Every random choice is keyed by (seed, epoch, step, pass, batch): the same store and configuration give bit-identical
+// losses for any number of threads and any I/O engine.
+package link

@@ -1,0 +1,61 @@
+package link
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/table"
+)
+
+// Evaluate ranks the edges of lists by the model of t's checkpoint, of the run c. o's Model is c's; its
+// MemoryBytes bound the whole process.
+func Evaluate(ctx context.Context, st *store.Store, t *table.Table, c *Checkpointed, o eval.RankerOptions, lists ...string) (_ []eval.RankMetrics, read int64, err error) {
+	model, err := c.Config.model(len(st.Manifest().Schema.Relations))
+	if err != nil {
+		return nil, 0, err
+	}
+	dev := host.New(host.Options{Threads: o.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	m, err := nn.NewLink(ctx, q, model)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.Params().LoadState(ctx, q, c.Model); err != nil {
+		return nil, 0, err
+	}
+	rows := NewTableRows(t)
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	o.Model = model
+	open := func(memory int64) (*eval.Ranker, error) {
+		o := o
+		if memory > 0 {
+			o.MemoryBytes = max(memory-programBytes(memory, len(st.Manifest().Partitions))-rows.Bytes(), 1)
+		}
+		return eval.NewRanker(st, dev, o)
+	}
+	v, err := open(o.MemoryBytes)
+	if err != nil {
+		return nil, 0, budget.Least(err, o.MemoryBytes, func(memory int64) error {
+			v, err := open(memory)
+			if err == nil {
+				err = v.Close()
+			}
+			return err
+		})
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	metrics, err := v.Run(ctx, q, m, rows.Read, lists...)
+	return metrics, v.BytesRead(), err
+}

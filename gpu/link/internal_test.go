@@ -1,0 +1,364 @@
+package link
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// linkMacroBatch has partitions 2 and 5 of 3 and 2 nodes, 5 in the lower rows.
+func linkMacroBatch(buckets ...buffer.BucketID) *buffer.MacroBatch {
+	return &buffer.MacroBatch{
+		Step:       buffer.Step{Buckets: buckets},
+		Partitions: []buffer.ResidentPartition{{ID: 2, Base: 4, Nodes: 3, First: 20}, {ID: 5, Base: 1, Nodes: 2, First: 50}},
+		Rows:       8,
+		In: &buffer.Adjacency{
+			Spans:     []buffer.Span{{}, {Begin: 0, End: 3}, {Begin: 5, End: 6}, {}, {Begin: 3, End: 5}, {}, {Begin: 6, End: 9}, {}},
+			Indices:   []uint32{4, 5, 2, 5, 1, 2, 6, 4, 1},
+			Relations: []uint16{0, 1, 2, 0, 1, 2, 0, 1, 2},
+		},
+	}
+}
+
+func TestExamples(t *testing.T) {
+	type edge struct {
+		src, dst uint32
+		relation uint16
+	}
+	all := []edge{{5, 4, 0}, {1, 4, 1}, {6, 6, 0}, {4, 6, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}
+	for _, c := range []struct {
+		name    string
+		buckets []buffer.BucketID
+		want    []edge
+	}{
+		{"all", []buffer.BucketID{{Src: 2, Dst: 2}, {Src: 2, Dst: 5}, {Src: 5, Dst: 2}, {Src: 5, Dst: 5}}, all},
+		{"one partition", []buffer.BucketID{{Src: 2, Dst: 2}}, []edge{{5, 4, 0}, {6, 6, 0}, {4, 6, 1}}},
+		{"between", []buffer.BucketID{{Src: 5, Dst: 2}, {Src: 2, Dst: 5}}, []edge{{1, 4, 1}, {1, 6, 2}, {4, 1, 0}, {5, 1, 1}}},
+		{"one way", []buffer.BucketID{{Src: 5, Dst: 2}}, []edge{{1, 4, 1}, {1, 6, 2}}},
+		{"the way back", []buffer.BucketID{{Src: 2, Dst: 5}, {Src: 5, Dst: 5}}, []edge{{4, 1, 0}, {5, 1, 1}, {2, 1, 2}, {2, 2, 2}}},
+		{"none", nil, nil},
+	} {
+		var room []place
+		for most := range 12 {
+			x := newExamples(linkMacroBatch(c.buckets...), room, uint64(most+1))
+			var got []edge
+			for k := range x.n {
+				s, d, r := x.edge(k)
+				got = append(got, edge{s, d, r})
+			}
+			if room = x.places; !slices.Equal(got, c.want) || len(room) > most+1 {
+				t.Errorf("%s: edges %v by %d places, expected %v by %d at most", c.name, got, len(room), c.want, most+1)
+			}
+		}
+	}
+}
+
+// TestLinkSource checks one epoch's batches: every edge once, both questions of
+// each, answers masked among their negatives, rows that lead back to the same nodes.
+func TestLinkSource(t *testing.T) {
+	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
+	const relations, count, chunks, size = 3, 7, 2, 4
+	ns, err := negative.New(negative.Config{Count: count, Chunks: chunks, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := negative.NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newExamples(mb, nil, placesMax)
+	s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, chunks: chunks, pool: pool}
+	if s.Batches() != 3 {
+		t.Fatalf("%d batches of 9 edges by 4, expected 3", s.Batches())
+	}
+	seen := map[[3]uint32]int{}
+	var b mini.Batch
+	for i := range s.Batches() {
+		seeds, err := s.Seeds(i, nil, &b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := b.Extra.(*batchExtra)
+		n := e.edges
+		row := func(k int) uint32 { return seeds[e.rows[k]] }
+		if len(e.rows) != 4*n+2*chunks*count || len(e.chunks) != 2*chunks || e.chunks[2*chunks-1] != 2*n {
+			t.Fatalf("batch %d of %d edges: %d rows, chunks end at %v", i, n, len(e.rows), e.chunks)
+		}
+		for k := range n {
+			if row(k) != row(3*n+k) || row(n+k) != row(2*n+k) {
+				t.Errorf("batch %d: edge %d asks with %d and %d, the answers are %d and %d", i, k, row(k), row(n+k), row(2*n+k), row(3*n+k))
+			}
+			if e.relations[n+k] != e.relations[k]+relations {
+				t.Errorf("batch %d: relation %d has the inverse %d", i, e.relations[k], e.relations[n+k])
+			}
+			src, dst, r := x.edge(s.order.At(uint64(i*size + k))) // shuffled over the whole step
+			if row(k) != src || row(n+k) != dst || e.relations[k] != uint32(r) {
+				t.Errorf("batch %d: edge %d is (%d, %d, %d), expected (%d, %d, %d)", i, k, row(k), e.relations[k], row(n+k), src, r, dst)
+			}
+			seen[[3]uint32{row(k), row(n + k), e.relations[k]}]++
+		}
+		masked := map[uint32]bool{}
+		for _, m := range e.mask {
+			masked[m] = true
+		}
+		lo := 0
+		for c, hi := range e.chunks {
+			for q := lo; q < hi; q++ {
+				for k := range count {
+					is := row(4*n+c*count+k) == row(2*n+q)
+					if masked[uint32(q*(1+count)+1+k)] != is {
+						t.Errorf("batch %d: query %d, negative %d: masked %v, is the answer: %v", i, q, k, !is, is)
+					}
+				}
+			}
+			lo = hi
+		}
+		if slices.Sort(seeds); len(slices.Compact(seeds)) != len(seeds) {
+			t.Errorf("batch %d: seeds %v occur twice", i, seeds)
+		}
+	}
+	if len(seen) != int(x.n) {
+		t.Errorf("%d different edges were trained, expected %d", len(seen), x.n)
+	}
+}
+
+// reversed is the outgoing edges of a graph whose incoming ones are in.
+func reversed(in *buffer.Adjacency) *buffer.Adjacency {
+	out := &buffer.Adjacency{}
+	for v := range in.Spans {
+		span := buffer.Span{Begin: int64(len(out.Indices))}
+		for dst, s := range in.Spans {
+			for at := s.Begin; at < s.End; at++ {
+				if in.Indices[at] == uint32(v) {
+					out.Indices, out.Relations = append(out.Indices, uint32(dst)), append(out.Relations, in.Relations[at])
+				}
+			}
+		}
+		span.End = int64(len(out.Indices))
+		out.Spans = append(out.Spans, span)
+	}
+	return out
+}
+
+// TestHideBatchEdges: every edge of the batch, and no other, is missing from the neighbourhoods of
+// its ends, both ways, and from their degrees.
+func TestHideBatchEdges(t *testing.T) {
+	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
+	mb.Out = reversed(mb.In)
+	const relations, size = 3, 4
+	ns, err := negative.New(negative.Config{Count: 3, Chunks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := negative.NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newExamples(mb, nil, placesMax)
+	type edge struct{ dst, src, relation uint32 }
+	// read returns the edges of every batch's neighbourhoods, and the batches' own both ways.
+	read := func(hide bool) (blocks, own []map[edge]int) {
+		loader, err := mini.NewLoader(mini.Config{Fanouts: []int{mini.All}}, mini.LoaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer loader.Close()
+		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, chunks: 2, pool: pool, hide: hide}
+		loader.Start(t.Context(), mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, s)
+		for loader.Next() {
+			b := loader.Batch()
+			k, e := &b.Blocks[0], b.Extra.(*batchExtra)
+			block, mine := map[edge]int{}, map[edge]int{}
+			for d := range k.NumDst {
+				if int(k.Degrees[d]) != int(k.Indptr[d+1]-k.Indptr[d]) {
+					t.Errorf("node %d has degree %d and %d edges", b.Input[d], k.Degrees[d], k.Indptr[d+1]-k.Indptr[d])
+				}
+				for at := k.Indptr[d]; at < k.Indptr[d+1]; at++ {
+					block[edge{b.Input[d], b.Input[k.Indices[at]], uint32(k.Relations[at])}]++
+				}
+			}
+			for i := range e.edges {
+				head, tail := b.Input[e.rows[i]], b.Input[e.rows[e.edges+i]]
+				mine[edge{tail, head, e.relations[i]}]++
+				mine[edge{head, tail, e.relations[i] + relations}]++
+			}
+			blocks, own = append(blocks, block), append(own, mine)
+		}
+		if err := loader.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return blocks, own
+	}
+	with, own := read(false)
+	without, _ := read(true)
+	for i := range own {
+		for e := range own[i] {
+			if with[i][e] == 0 {
+				t.Errorf("batch %d: edge %v is in no neighbourhood", i, e)
+			}
+			delete(with[i], e)
+		}
+		if !maps.Equal(with[i], without[i]) {
+			t.Errorf("batch %d: neighbourhoods without its edges are %v, expected %v", i, without[i], with[i])
+		}
+	}
+	if len(own) != 3 {
+		t.Errorf("%d batches, expected 3", len(own))
+	}
+}
+
+func TestReadsSources(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want bool
+	}{
+		{Config{}, false},
+		{Config{Encoder: "none"}, false},
+		{Config{Encoder: "none", DegreeShare: .5}, true},
+		{Config{Encoder: "sage"}, true},
+	} {
+		if err := c.cfg.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.cfg.readsSources(); got != c.want {
+			t.Errorf("encoder %s, degree share %v: %v, expected %v", c.cfg.Encoder, c.cfg.DegreeShare, got, c.want)
+		}
+	}
+}
+
+// A checkpoint of a version that knew no decay and hid edges only when asked goes on without either.
+func TestDecodeProgress(t *testing.T) {
+	for text, want := range map[string]Config{
+		`{"config":{"encoder":"sage"}}`:                           {LRDecay: noDecay},
+		`{"config":{"encoder":"sage","remove_batch_edges":true}}`: {LRDecay: noDecay, RemoveBatchEdges: ptr(true)},
+		`{"config":{"lr_decay":0.25,"remove_batch_edges":false}}`: {LRDecay: .25},
+		`{"config":{"lr_decay":0.5,"remove_batch_edges":true}}`:   {LRDecay: .5, RemoveBatchEdges: ptr(true)},
+	} {
+		p, err := decodeProgress([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Config.LRDecay != want.LRDecay || p.Config.RemoveBatchEdges == nil || p.Config.hidesEdges() != want.hidesEdges() {
+			t.Errorf("%s: decay %v, edges hidden %v; expected %v, %v", text, p.Config.LRDecay, p.Config.hidesEdges(), want.LRDecay, want.hidesEdges())
+		}
+	}
+	if _, err := decodeProgress([]byte(`{"epoch":`)); err == nil {
+		t.Error("half a text is taken")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// The learning rate falls to 0 over the last part of the run, whatever mini-batches it is cut into, and ends above 0.
+func TestLinkRate(t *testing.T) {
+	for _, c := range []struct {
+		decay          float64
+		epoch, queries int
+		want           float32
+	}{
+		{1, 0, 0, .2},
+		{1, 0, 100, .1975}, // a query is half an edge
+		{1, 1, 0, .15},
+		{1, 2, 1000, .075},
+		{1, 3, 1998, .00005},
+		{0, 1, 1998, .2}, // the default: half of the run
+		{0, 3, 0, .1},
+		{.25, 2, 1998, .2},
+		{.25, 3, 1000, .1},
+		{-1, 3, 1998, .2},
+	} {
+		cfg := Config{Epochs: 4, LR: .2, LRDecay: c.decay}
+		if err := cfg.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		tr := &trainer{cfg: &cfg, edges: 1000}
+		if got := tr.rate(c.epoch, &progress.Counts{Examples: int64(c.queries)}); math.Abs(float64(got-c.want)) > 1e-6 {
+			t.Errorf("decay %v, epoch %d after %d queries: %v, expected %v", c.decay, c.epoch, c.queries, got, c.want)
+		}
+	}
+	for _, bad := range []float64{-.5, 1.5, math.NaN()} {
+		if err := (&Config{LRDecay: bad}).Normalize(); err == nil {
+			t.Errorf("decay %v is taken", bad)
+		}
+	}
+}
+
+// The degree of a source that GCN divides by is that of resident edges of both directions.
+func TestLinkSourceDegrees(t *testing.T) {
+	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
+	mb.Out = reversed(mb.In)
+	want := map[uint32]int32{} // by row
+	for _, p := range mb.Partitions {
+		for dst := p.Base; dst < p.Base+p.Nodes; dst++ {
+			for _, src := range mb.In.Indices[mb.In.Spans[dst].Begin:mb.In.Spans[dst].End] {
+				want[src]++
+				want[dst]++
+			}
+		}
+	}
+	dev := host.New(host.Options{Threads: 1})
+	defer dev.Close()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	model, err := nn.NewLink(t.Context(), q, nn.LinkConfig{Decoder: nn.DistMult, Encoder: "gcn", Dim: 4, Relations: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	tr := &trainer{queue: q, arena: gpu.NewArena(dev), model: model}
+	defer tr.arena.Close()
+	var rows []uint32
+	for row := range want {
+		rows = append(rows, row)
+	}
+	n := len(rows)
+	k := mini.Block{NumDst: n, NumSrc: n, Indptr: make([]int32, n+1), Degrees: make([]int32, n)}
+	g := tr.graph(mb, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})
+	got := make([]int32, n)
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&got[0])), 4*n), g.SrcDegrees)
+	if err := q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range rows {
+		if got[i] != want[row] {
+			t.Errorf("row %d has degree %d, expected %d", row, got[i], want[row])
+		}
+	}
+}
+
+// A budget is the evaluator's only if something is evaluated, and the heap's share grows by the plans.
+func TestLinkShares(t *testing.T) {
+	c := Config{MemoryBytes: 1 << 30, EvalEvery: -1}
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	if m := c.memory(8); m.eval != 0 || m.total <= 0 || m.batch <= 0 {
+		t.Errorf("without evaluation: %+v", m)
+	}
+	c.EvalEvery = 5
+	if m := c.memory(8); m.eval <= 0 || m.eval+m.batch >= m.total {
+		t.Errorf("with evaluation: %+v", m)
+	}
+	const most = 4096
+	if got := HeapBytes(1<<30, most) - HeapBytes(1<<30, 0); got != 2*macro.PlanBytes(most) {
+		t.Errorf("plans of %d partitions add %d bytes to the heap's share, expected two of %d", most, got, macro.PlanBytes(most))
+	}
+	if a, b := c.memory(8).total, c.memory(most).total; a-b != 2*(macro.PlanBytes(most)-macro.PlanBytes(8)) {
+		t.Errorf("budgets of 8 and %d partitions leave %d and %d bytes", most, a, b)
+	}
+}

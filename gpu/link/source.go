@@ -1,0 +1,232 @@
+package link
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// examples are the edges of a macro-batch that its step trains, those of Step.Buckets, numbered
+// by destination's partition and internal id, whatever slots the partitions lie in. No edge is copied: of every so
+// many it is known where in the adjacency they are, and others are found by walking on from there.
+type examples struct {
+	in         *buffer.Adjacency
+	partitions []buffer.ResidentPartition
+	trained    []bool // [source × destination], by position in partitions; nil: all
+	every      uint64 // edges from one place to the next
+	places     []place
+	n          uint64
+}
+
+// place is an edge in the adjacency.
+type place struct {
+	at  int64  // its neighbour's, in Indices
+	dst uint32 // its row
+	to  uint32 // that row's partition, by position
+}
+
+// placesMax bounds the memory of places, 1 MiB: an entry for each edge of a small step, one for 900 of them where
+// 60 million are resident.
+const placesMax = 1 << 16
+
+// newExamples looks at the edges of mb once and keeps at most so many places, in the room of an earlier step's, which may be nil.
+func newExamples(mb *buffer.MacroBatch, room []place, most uint64) *examples {
+	x := &examples{in: mb.In, partitions: mb.Partitions, places: room[:0]}
+	n, edges := len(mb.Partitions), uint64(0)
+	for _, to := range mb.Partitions {
+		for _, span := range mb.In.Spans[to.Base : to.Base+to.Nodes] {
+			edges += uint64(span.End - span.Begin)
+		}
+	}
+	x.every = max(1, (edges+most-1)/most)
+	x.places = slices.Grow(x.places, int((edges+x.every-1)/x.every))
+	if len(mb.Step.Buckets) < n*n {
+		x.trained = make([]bool, n*n)
+		position := make(map[store.PartitionID]int, n)
+		for i, p := range mb.Partitions {
+			position[p.ID] = i
+		}
+		for _, b := range mb.Step.Buckets {
+			x.trained[position[b.Src]*n+position[b.Dst]] = true
+		}
+	}
+	x.walk(place{at: -1}, func(p place, end int64) bool {
+		for k := (x.n + x.every - 1) / x.every * x.every; k < x.n+uint64(end-p.at); k += x.every {
+			x.places = append(x.places, place{p.at + int64(k-x.n), p.dst, p.to})
+		}
+		x.n += uint64(end - p.at)
+		return true
+	})
+	return x
+}
+
+// walk calls f with trained edges in order until it returns false: with the first of edges that lie
+// next to each other and lead to one row, and where they end. It begins at from, or with the first edge of all if from.at is −1.
+func (x *examples) walk(from place, f func(p place, end int64) bool) {
+	for to := from.to; int(to) < len(x.partitions); to++ {
+		p := x.partitions[to]
+		dst := p.Base
+		if from.at >= 0 {
+			dst = from.dst
+		}
+		for ; dst < p.Base+p.Nodes; dst++ {
+			span := x.in.Spans[dst]
+			if from.at >= 0 {
+				span.Begin, from.at = from.at, -1
+			}
+			for span.Begin < span.End {
+				end, trained := x.run(span.Begin, span.End, to)
+				if trained && !f(place{span.Begin, dst, to}, end) {
+					return
+				}
+				span.Begin = end
+			}
+		}
+	}
+}
+
+// run returns where the edges from the source partition of the first one end, before end, and whether they are trained.
+func (x *examples) run(begin, end int64, to uint32) (int64, bool) {
+	if x.trained == nil {
+		return end, true
+	}
+	row := x.in.Indices[begin]
+	for i, p := range x.partitions {
+		if row-p.Base >= p.Nodes { // rows below Base wrap around
+			continue
+		}
+		k := begin + 1
+		for k < end && x.in.Indices[k]-p.Base < p.Nodes {
+			k++
+		}
+		return k, x.trained[i*len(x.partitions)+int(to)]
+	}
+	return begin + 1, false // not in the macro-batch: an edge of no bucket
+}
+
+// edge returns edge k < n.
+func (x *examples) edge(k uint64) (src, dst uint32, relation uint16) {
+	left := int64(k % x.every)
+	x.walk(x.places[k/x.every], func(p place, end int64) bool {
+		if left >= end-p.at {
+			left -= end - p.at
+			return true
+		}
+		at := p.at + left
+		if x.in.Relations != nil {
+			relation = x.in.Relations[at]
+		}
+		src, dst = x.in.Indices[at], p.dst
+		return false
+	})
+	return src, dst, relation
+}
+
+// source makes the batches of a pass over a macro-batch's examples, in an order keyed
+// by (seed, epoch, step, pass). Safe for concurrent use.
+type source struct {
+	x         *examples
+	order     keyed.Permutation
+	size      int
+	relations int
+	key       mini.Key
+	negatives *negative.Sampler
+	perChunk  int
+	chunks    int
+	pool      *negative.Pool
+	hide      bool // leave a batch's edges out of its neighbourhoods
+}
+
+// batchExtra is what a batch holds beyond its seeds; see nn.LinkBatch.
+type batchExtra struct {
+	table     mini.Table
+	edges     int
+	rows      []uint32 // first of the macro-batch, then of the batch's seeds
+	relations []uint32
+	chunks    []int
+	mask      []uint32
+	negatives []uint32
+}
+
+// Batches implements [mini.SeedSource].
+func (s *source) Batches() int { return int((s.x.n + uint64(s.size) - 1) / uint64(s.size)) }
+
+// Seeds implements [mini.SeedSource]: the distinct nodes among a batch's ends and negatives.
+func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error) {
+	e, ok := batch.Extra.(*batchExtra)
+	if !ok {
+		e = &batchExtra{}
+		batch.Extra = e
+	}
+	lo := uint64(i) * uint64(s.size)
+	n := int(min(uint64(s.size), s.x.n-lo))
+	e.edges = n
+	e.rows = resize(e.rows, 4*n)
+	e.relations = resize(e.relations, 2*n)
+	heads, tails := e.rows[:n], e.rows[n:2*n]
+	for k := range n {
+		var r uint16
+		heads[k], tails[k], r = s.x.edge(s.order.At(lo + uint64(k)))
+		e.relations[k], e.relations[n+k] = uint32(r), uint32(int(r)+s.relations)
+	}
+	copy(e.rows[2*n:3*n], tails) // the answers to (head, r, ?) …
+	copy(e.rows[3*n:4*n], heads) // … and to (tail, r⁻¹, ?)
+	e.chunks, e.mask = e.chunks[:0], e.mask[:0]
+	key := s.key
+	key.Batch = i
+	for side, ends := range [][]uint32{negative.Tail: tails, negative.Head: heads} {
+		e.negatives = s.negatives.Sample(e.negatives, s.pool, key, negative.Side(side))
+		for c := range s.chunks {
+			_, hi := s.negatives.Chunk(c, n)
+			e.chunks = append(e.chunks, side*n+hi)
+			s.negatives.Mask(ends, e.negatives, c, func(edge, k int) {
+				e.mask = append(e.mask, uint32((side*n+edge)*(1+s.perChunk)+1+k))
+			})
+		}
+		e.rows = append(e.rows, e.negatives...)
+	}
+	e.table.Reset()
+	return e.table.Map(dst[:0], e.rows, int32s(e.rows)), nil
+}
+
+// Finish implements [mini.Finisher]: where hide is set, the batch's edges are taken out of
+// the neighbourhoods of their ends: from the tail's incoming and from the
+// head's outgoing edges. In a graph of one relation, whose blocks do not tell
+// directions apart, an edge the other way round goes with it.
+func (s *source) Finish(b *mini.Batch) error {
+	if !s.hide || len(b.Blocks) == 0 {
+		return nil
+	}
+	e, k := b.Extra.(*batchExtra), &b.Blocks[len(b.Blocks)-1]
+	n := e.edges
+	hide := func(dst, src uint32, relation uint32) {
+		for at := k.Indptr[dst]; at < k.Indptr[dst+1]; at++ {
+			if k.Indices[at] == int32(src) && (k.Relations == nil || uint32(k.Relations[at]) == relation) {
+				k.Indices[at] = mini.Removed
+			}
+		}
+	}
+	for i := range n { // a batch's rows number its seeds, which are the block's destinations
+		head, tail := e.rows[i], e.rows[n+i]
+		hide(tail, head, e.relations[i])
+		hide(head, tail, e.relations[n+i])
+	}
+	k.Compact()
+	return nil
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/4)
+	}
+	return s[:n]
+}
+
+func int32s(x []uint32) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}

@@ -1,0 +1,204 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Places of a run's random draws, see [placeShuffle].
+const (
+	placeEdges = 0x65646765 // "edge"
+	placeEmbed = 0x656d6264 // "embd"
+)
+
+// embeddingScale is the standard deviation of new embeddings.
+const embeddingScale = .001
+
+func floatBytes(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+// trainer trains embeddings and a model on macro-batches. It owns the
+// queue, the model, the loader and the arena of its mini-batches; the embeddings are its caller's.
+type trainer struct {
+	cfg       *Config
+	queue     *gpu.Queue
+	arena     *gpu.Arena
+	model     *nn.LinkModel
+	loader    *mini.Loader
+	negatives *negative.Sampler
+	edges     uint64  // of an epoch
+	degrees   []int32 // of a batch's sources, where the encoder reads degrees
+	places    []place // of a step's examples: room for the next step's
+}
+
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manifest) (_ *trainer, err error) {
+	t := &trainer{cfg: cfg, edges: m.Edges, arena: gpu.NewArena(dev)}
+	if t.queue, err = gpu.NewQueue(dev); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.close()
+		}
+	}()
+	model, err := cfg.model(len(m.Schema.Relations))
+	if err != nil {
+		return nil, err
+	}
+	if t.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
+		return nil, err
+	}
+	if t.model, err = nn.NewLink(ctx, t.queue, model); err != nil {
+		return nil, err
+	}
+	t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+	return t, err
+}
+
+func (t *trainer) close() error {
+	var err error
+	if t.loader != nil {
+		err = t.loader.Close()
+	}
+	if t.model != nil {
+		err = errors.Join(err, t.model.Close())
+	}
+	return errors.Join(err, t.arena.Close(), t.queue.Close())
+}
+
+// macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, from a
+// place in the step on, and adds to sum. totals.seeds counts queries: two an edge. after is called after each
+// mini-batch with the place of the next one.
+func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
+	pool, err := negative.NewPool(mb)
+	if err != nil {
+		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
+	}
+	x := newExamples(mb, t.places, placesMax)
+	t.places = x.places
+	defer t.loader.Stop() // after an error too, before mb is gone
+	relations := t.model.Config().Relations
+	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {
+		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
+		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
+		source := &source{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: relations, key: key,
+			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.hidesEdges()}
+		if pass == from.Pass {
+			key.Batch = from.Batch
+		}
+		t.loader.Start(ctx, key, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, source)
+		for {
+			start := time.Now()
+			if !t.loader.Next() {
+				break
+			}
+			sum.Profile.Sample += time.Since(start)
+			if err := t.batch(ctx, mb, t.loader.Batch(), e, t.rate(epoch, sum), sum); err != nil {
+				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+			}
+			if err := after(progress.Place{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
+				return err
+			}
+		}
+		if err := t.loader.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rate returns the learning rate of the mini-batch that comes after those in sum. It is a function of
+// the place in the run, so that a resumed run needs no state of it.
+func (t *trainer) rate(epoch int, sum *progress.Counts) float32 {
+	if t.cfg.LRDecay == noDecay {
+		return float32(t.cfg.LR)
+	}
+	epochs := float64(t.cfg.Epochs)
+	left := epochs - float64(epoch) - float64(sum.Examples/2)/float64(t.edges)
+	return float32(t.cfg.LR * min(1, left/(epochs*t.cfg.LRDecay)))
+}
+
+// batch takes one optimiser step.
+func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *progress.Counts) error {
+	q, a, extra := t.queue, t.arena, b.Extra.(*batchExtra)
+	start := time.Now()
+	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	input := a.Uint32s(q, b.Input)
+	g := t.graph(mb, b)
+	states := t.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input})
+	forward := time.Now()
+	batch := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
+	if len(extra.mask) > 0 {
+		batch.Mask = a.Uint32s(q, extra.mask)
+	}
+	d := t.model.Loss(p, batch, states)
+	d = t.model.EncodeBackward(p, d)
+	backward := time.Now()
+	t.optimize(e, input, d, lr)
+	var stat [2]float64
+	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
+	if err := q.Sync(ctx); err != nil {
+		return progress.BudgetError(err)
+	}
+	if err := a.Reset(); err != nil {
+		return err
+	}
+	if math.IsNaN(stat[0]) || math.IsInf(stat[0], 0) {
+		return fmt.Errorf("the loss is not a finite number: the run diverged, use a smaller learning rate than %v", t.cfg.LR)
+	}
+	sum.Loss += stat[0]
+	sum.Correct += stat[1]
+	sum.Examples += int64(2 * extra.edges)
+	sum.Batches++
+	sum.Edges += int64(b.SampledEdges())
+	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
+	return nil
+}
+
+// optimize steps the model's parameters and the rows input of the embeddings, whose gradient is d.
+func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
+	q, params := t.queue, t.model.Params()
+	if t.cfg.Optimizer == adam {
+		o := gpu.AdamOptions{LR: lr, Beta1: .9, Beta2: .999, Epsilon: 1e-8}
+		params.Adam(q, o)
+		o.Step = params.Steps()
+		q.AdamRows(o, e.value, input, d, e.state[0], e.state[1])
+		return
+	}
+	o := gpu.AdagradOptions{LR: lr, Epsilon: 1e-10}
+	params.Adagrad(q, o)
+	q.AdagradRows(o, e.value, input, d, e.state[0])
+}
+
+// graph is a batch's block on the device; nothing without an encoder. A degree
+// counts resident edges of both directions, a self loop twice.
+func (t *trainer) graph(mb *buffer.MacroBatch, b *mini.Batch) gpu.Graph {
+	if len(b.Blocks) == 0 {
+		return gpu.Graph{}
+	}
+	q, a, k := t.queue, t.arena, &b.Blocks[0]
+	g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+	if t.model.ReadsDegrees() {
+		t.degrees = resize(t.degrees, len(b.Input))
+		for i, row := range b.Input {
+			in, out := mb.In.Spans[row], mb.Out.Spans[row]
+			t.degrees[i] = int32(in.End - in.Begin + out.End - out.Begin)
+		}
+		g.SrcDegrees, g.DstDegrees = a.Int32s(q, t.degrees), a.Int32s(q, k.Degrees)
+	}
+	return g
+}

@@ -1,0 +1,481 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/table"
+)
+
+// Epoch is what happened in one epoch of link prediction.
+type Epoch struct {
+	Epoch int     `json:"epoch"` // from 1
+	Loss  float64 `json:"loss"`  // mean over queries, two an edge
+	// Valid is exact and filtered, after the epoch; nil if it was not computed.
+	Valid        *eval.RankMetrics `json:"valid,omitempty"`
+	Seconds      float64           `json:"seconds"`       // of training, waits included
+	CPUSeconds   float64           `json:"cpu_seconds"`   // of the process meanwhile
+	ValidSeconds float64           `json:"valid_seconds"` // of validation
+	BytesRead    int64             `json:"bytes_read"`
+	BytesWritten int64             `json:"bytes_written"` // embeddings and state that left memory; checkpoints apart
+	Bias         float64           `json:"bias"`          // the plan's edge permutation bias (MariusGNN section 6)
+	Steps        int               `json:"steps"`         // macro-batches
+	Batches      int64             `json:"batches"`
+	SampledEdges int64             `json:"sampled_edges"`
+	Profile      progress.Profile  `json:"profile"`
+}
+
+// Summary is a run's result: the keys of the summary event.
+type Summary struct {
+	TestMRR         float64          `json:"test_mrr"` // filtered, after the last epoch
+	TestHits1       float64          `json:"test_hits1"`
+	TestHits3       float64          `json:"test_hits3"`
+	TestHits10      float64          `json:"test_hits10"`
+	TestRawMRR      float64          `json:"test_raw_mrr"` // known answers not left out
+	ValidMRR        float64          `json:"valid_mrr"`
+	TrainLoss       float64          `json:"train_loss"` // of the last epoch
+	EpochSeconds    []float64        `json:"epoch_seconds"`
+	EpochCPUSeconds []float64        `json:"epoch_cpu_seconds"`
+	TotalSeconds    float64          `json:"total_seconds"`
+	CPUSeconds      float64          `json:"cpu_seconds"`
+	PeakRSSBytes    int64            `json:"peak_rss_bytes"`
+	BytesRead       int64            `json:"bytes_read"`
+	BytesWritten    int64            `json:"bytes_written"`    // checkpoints apart
+	CheckpointBytes int64            `json:"checkpoint_bytes"` // written by checkpoints
+	Checkpoints     int              `json:"checkpoints"`
+	Amplification   float64          `json:"write_amplification"` // of BytesWritten: by padding
+	Bias            float64          `json:"bias"`                // mean of the epochs' plans
+	Table           string           `json:"table"`
+	Resumed         bool             `json:"resumed"`
+	Batches         int64            `json:"batches"`
+	SampledEdges    int64            `json:"sampled_edges"`
+	Seed            uint64           `json:"seed"`
+	Plan            string           `json:"plan"`
+	Device          string           `json:"device"`
+	IOEngine        string           `json:"io_engine"`
+	Profile         progress.Profile `json:"profile"` // of all epochs together
+}
+
+// Result is a finished run.
+type Result struct {
+	Version uint64  `json:"version"` // of the store that it was trained on
+	Config  Config  `json:"config"`
+	Summary Summary `json:"summary"`
+}
+
+// Hooks let a caller watch a run. Any may be nil; they are called from the training goroutine.
+type Hooks struct {
+	// Start is called once before the first epoch with the configuration in full and why the plan was chosen.
+	Start func(c Config, why []string)
+	Batch func(epoch int, batches int64) // after each mini-batch's step; epoch from 0
+	Epoch func(Epoch)
+	Macro func(buffer.Stats)
+	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
+	// step and mini-batch of the next one that come next.
+	Checkpoint func(number uint64, epochs, step, batch int)
+}
+
+// Train trains embeddings of all nodes, vectors of relations and an encoder on the edges of a
+// store, in memory or out of core, and evaluates them on its edge lists valid and test:
+// filtered ranks against all nodes. The last epoch's model is the result; embeddings, their optimiser state,
+// parameters and summary stay in the store as the last checkpoint of table cfg.Table ([Load]).
+// ctx ends the run early, with its error; it can be resumed. The store must stay open.
+func Train(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Result, err error) {
+	m := st.Manifest()
+	if err := checkStore(m); err != nil {
+		return nil, err
+	}
+	s := &session{cfg: &cfg, hooks: hooks, st: st}
+	var model []byte
+	if cfg.Resume {
+		if s.table, s.from, model, err = resumeTable(ctx, st, &cfg); err != nil {
+			return nil, err
+		}
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
+	}
+	every, err := progress.ParseInterval(cfg.CheckpointEvery)
+	if err != nil {
+		return nil, err
+	}
+	usage, asked := progress.StartUsage(), cfg
+	policy, why, options, err := choosePlan(ctx, st, &cfg)
+	if err != nil {
+		return nil, leastMemory(ctx, st, &asked, err)
+	}
+	s.policy = policy
+	dev := host.New(host.Options{Threads: cfg.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := s.openEvaluator(dev); err != nil {
+		return nil, leastMemory(ctx, st, &asked, err)
+	}
+	if err := tryEngine(cfg.IOEngine); err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx, dev, model, options); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.closeRun()) }()
+	if hooks.Start != nil {
+		hooks.Start(cfg, why)
+	}
+	s.clock = progress.NewClock(every)
+	start := time.Now()
+	for e := s.from.Epoch; e < cfg.Epochs; e++ {
+		if err := s.epoch(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	s.sum.TotalSeconds += time.Since(start).Seconds()
+	s.sum.Seed, s.sum.Device, s.sum.IOEngine, s.sum.Table, s.sum.Resumed = cfg.Seed, dev.Info().String(), s.it.Stats().Engine, cfg.Table, model != nil
+	s.sum.CPUSeconds += usage.CPUSeconds()
+	s.sum.PeakRSSBytes = max(s.sum.PeakRSSBytes, progress.PeakRSS())
+	s.sum.addTable(s.it.TableStats())
+	return &Result{Version: m.Version, Config: cfg, Summary: s.sum}, nil
+}
+
+// tryEngine reports whether the I/O engine works here.
+func tryEngine(name string) error {
+	engine, _, err := blockio.New(name, blockio.Options{Depth: 1})
+	if err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	return engine.Close()
+}
+
+// addTable adds what was written by this process.
+func (s *Summary) addTable(t buffer.TableStats) {
+	s.CheckpointBytes += t.FlushedBytes
+	s.Checkpoints += t.Checkpoints
+	s.Amplification = t.WriteAmplification()
+}
+
+// checkStore checks that the store fits the task.
+func checkStore(m *store.Manifest) error {
+	if m.Schema.Task != store.TaskLink {
+		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test", m.Schema.Task, store.TaskLink)
+	}
+	if m.Schema.Undirected {
+		return fmt.Errorf("train: link prediction needs directed edges: ingest without --undirected")
+	}
+	if m.Nodes > 1<<32-1 {
+		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)
+	}
+	for _, name := range []string{"valid", "test"} {
+		if _, err := m.EdgeList(name); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
+	return nil
+}
+
+// session trains one set of embeddings.
+type session struct {
+	cfg    *Config
+	hooks  Hooks
+	st     *store.Store
+	policy macro.Policy
+	table  *table.Table
+	it     *buffer.Buffer
+	t      *trainer
+	eval   *eval.Ranker // nil: nothing is evaluated
+	rows   *TableRows   // what it reads out of core
+	e      *embeddings  // mapped with the first macro-batch
+	sum    Summary
+	from   *position // where the run goes on
+	clock  *progress.Clock
+	next   *nextPlan // of the epoch after the one that trains; nil: not begun
+}
+
+// open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
+func (s *session) open(ctx context.Context, dev gpu.Device, model []byte, o buffer.Options) (err error) {
+	m := s.st.Manifest()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeRun())
+		}
+	}()
+	if s.t, err = newTrainer(ctx, dev, s.cfg, m); err != nil {
+		return err
+	}
+	if model != nil {
+		s.sum = s.from.Summary
+		if err := s.t.model.Params().LoadState(ctx, s.t.queue, model); err != nil {
+			return err
+		}
+	} else {
+		s.from = &position{Config: *s.cfg}
+		blobs, err := s.t.blobs(ctx, s.from)
+		if err != nil {
+			return err
+		}
+		if s.table, err = createTable(ctx, s.st, s.cfg, blobs); err != nil {
+			return err
+		}
+	}
+	o.Table = s.table
+	if s.it, err = buffer.Open(ctx, s.st, o); err != nil {
+		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
+	}
+	memory := s.cfg.memory(len(m.Partitions))
+	if s.cfg.MemoryBytes > 0 { // what neither the program nor the evaluator nor the partition buffer takes
+		s.t.arena.Bound(max(memory.total-memory.eval-s.it.MemoryBytes(), 1))
+	}
+	if s.eval != nil {
+		s.rows = NewTableRows(s.table)
+	}
+	return nil
+}
+
+// openEvaluator makes the evaluator, if the run has one: before an earlier run's table is replaced, since
+// the budget may be too small for it.
+func (s *session) openEvaluator(dev gpu.Device) (err error) {
+	if s.cfg.EvalEvery < 0 {
+		return nil
+	}
+	m := s.st.Manifest()
+	e := eval.RankerOptions{Threads: s.cfg.Threads}
+	if e.Model, err = s.cfg.model(len(m.Schema.Relations)); err != nil {
+		return err
+	}
+	if s.cfg.MemoryBytes > 0 {
+		e.MemoryBytes = max(1, s.cfg.memory(len(m.Partitions)).eval-tableRowsBytes(m, s.cfg.Dim))
+	}
+	s.eval, err = eval.NewRanker(s.st, dev, e)
+	return err
+}
+
+// closeRun closes what open made but the table.
+func (s *session) closeRun() error {
+	var errs []error
+	if s.rows != nil {
+		errs = append(errs, s.rows.Close())
+	}
+	if s.eval != nil {
+		errs = append(errs, s.eval.Close())
+	}
+	if s.e != nil {
+		errs = append(errs, s.e.close())
+	}
+	if s.it != nil {
+		errs = append(errs, s.it.Close())
+	}
+	if s.t != nil {
+		errs = append(errs, s.t.close())
+	}
+	s.rows, s.eval, s.e, s.it, s.t = nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func (s *session) close() error {
+	if s.table == nil {
+		return nil
+	}
+	return s.table.Close()
+}
+
+// epoch trains one epoch, counted from 0, or what is left of it, and evaluates.
+func (s *session) epoch(ctx context.Context, epoch int) error {
+	start, cpu := time.Now(), progress.CPUSeconds()
+	plan, bias := s.takePlan(epoch)
+	s.sum.Plan = plan.Policy
+	var from position
+	if s.from.Epoch == epoch {
+		from = *s.from
+	}
+	if err := s.it.StartAt(plan, from.Place.Step); err != nil {
+		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
+	}
+	if epoch+1 < s.cfg.Epochs && len(plan.Steps) > 1 {
+		s.makePlan(epoch + 1)
+	}
+	was := from.Totals
+	sum := was.Counts()
+	r := Epoch{Epoch: epoch + 1, Steps: was.Steps, Bias: bias}
+	// so far is what a checkpoint says of the epoch.
+	soFar := func() progress.Totals {
+		stats := s.it.Stats()
+		t := sum.Totals(&was, start, r.Steps)
+		t.BytesRead, t.BytesWritten, t.CPUSeconds = was.BytesRead+stats.BytesRead, was.BytesWritten+stats.BytesWritten, was.CPUSeconds+progress.CPUSeconds()-cpu
+		return t
+	}
+	after := func(next progress.Place) error {
+		if s.hooks.Batch != nil {
+			s.hooks.Batch(epoch, sum.Batches)
+		}
+		if s.clock.Batch() {
+			return s.checkpoint(ctx, epoch, next, soFar())
+		}
+		return nil
+	}
+	place := from.Place
+	evaluated := false
+	for announced := s.next == nil; ; {
+		if !announced && from.Place.Step+r.Steps-was.Steps >= len(plan.Steps)/2 {
+			announced = true
+			if err := s.it.Announce(s.next.wait().plan); err != nil {
+				return fmt.Errorf("train: epoch %d: %w", epoch+2, err)
+			}
+		}
+		at := time.Now()
+		if !s.it.Next() {
+			break
+		}
+		sum.Profile.Wait += time.Since(at)
+		mb := s.it.MacroBatch()
+		if err := s.embed(mb); err != nil {
+			return err
+		}
+		if err := s.t.macroBatch(ctx, epoch, mb, s.e, place, &sum, after); err != nil {
+			return err
+		}
+		place = progress.Place{}
+		r.Steps++
+		if len(mb.Partitions) == len(s.st.Manifest().Partitions) && mb.StepIndex == len(plan.Steps)-1 {
+			// It holds the whole graph and lives until Next.
+			trained := soFar()
+			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
+			if err := s.evaluate(ctx, &r, residentRows(mb, s.cfg.Dim)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.it.Err(); err != nil {
+		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
+	}
+	if sum.Examples == 0 {
+		return fmt.Errorf("train: epoch %d: %w: the store has no edges", epoch+1, store.ErrNotFound)
+	}
+	trained := soFar()
+	if !evaluated {
+		r.Seconds, r.CPUSeconds = trained.Seconds, trained.CPUSeconds
+		if err := s.evaluateTable(ctx, &r); err != nil {
+			return err
+		}
+	}
+	if s.hooks.Macro != nil {
+		s.hooks.Macro(s.it.Stats())
+	}
+	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.Loss/float64(sum.Examples), sum.Batches, sum.Edges, sum.Profile
+	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
+	s.sum.add(&r)
+	if s.clock.Epoch(epoch+1) || epoch+1 == s.cfg.Epochs {
+		if err := s.checkpoint(ctx, epoch+1, progress.Place{}, progress.Totals{}); err != nil {
+			return err
+		}
+	}
+	if s.hooks.Epoch != nil {
+		s.hooks.Epoch(r)
+	}
+	return nil
+}
+
+// nextPlan is the plan of an epoch to come, made while the one before trains: a cover of many
+// partitions takes a fraction of a second.
+type nextPlan struct {
+	epoch int
+	done  chan struct{}
+	plan  buffer.Plan
+	bias  float64
+}
+
+// makePlan begins to make an epoch's plan.
+func (s *session) makePlan(epoch int) {
+	n := &nextPlan{epoch: epoch, done: make(chan struct{})}
+	policy, partitions := s.policy, len(s.st.Manifest().Partitions)
+	s.next = n
+	go func() {
+		defer close(n.done)
+		n.plan = policy.Epoch(epoch)
+		n.bias = macro.Bias(n.plan, partitions)
+	}()
+}
+
+func (n *nextPlan) wait() *nextPlan {
+	<-n.done
+	return n
+}
+
+// takePlan returns an epoch's plan and its bias.
+func (s *session) takePlan(epoch int) (buffer.Plan, float64) {
+	if s.next == nil || s.next.epoch != epoch {
+		s.makePlan(epoch)
+	}
+	n := s.next.wait()
+	s.next = nil
+	return n.plan, n.bias
+}
+
+// add counts an epoch.
+func (s *Summary) add(r *Epoch) {
+	s.Bias += (r.Bias - s.Bias) / float64(len(s.EpochSeconds)+1)
+	s.TrainLoss = r.Loss
+	s.BytesRead += r.BytesRead
+	s.BytesWritten += r.BytesWritten
+	s.Batches += r.Batches
+	s.SampledEdges += r.SampledEdges
+	s.Profile.Add(r.Profile)
+	s.EpochSeconds = append(s.EpochSeconds, r.Seconds)
+	s.EpochCPUSeconds = append(s.EpochCPUSeconds, r.CPUSeconds)
+}
+
+// embed finds the embeddings once the buffer is known.
+func (s *session) embed(mb *buffer.MacroBatch) (err error) {
+	if s.e == nil {
+		s.e, err = mapEmbeddings(s.t.queue.Device(), mb, s.cfg.Dim)
+	}
+	return err
+}
+
+// due reports whether r's epoch is validated, and whether it is the last one.
+func (s *session) due(r *Epoch) (valid, last bool) {
+	last = r.Epoch == s.cfg.Epochs
+	return s.cfg.EvalEvery > 0 && (last || r.Epoch%s.cfg.EvalEvery == 0), last
+}
+
+// evaluateTable is evaluate for a run of which no macro-batch holds the whole graph.
+func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
+	if valid, _ := s.due(r); !valid {
+		return nil
+	}
+	if err := s.it.Flush(ctx); err != nil {
+		return err
+	}
+	return s.evaluate(ctx, r, s.rows.Read)
+}
+
+// evaluate validates if it is time, and tests after the last epoch.
+func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embeddings) error {
+	due, last := s.due(r)
+	if !due {
+		return nil
+	}
+	start := time.Now()
+	lists := []string{"valid"}
+	if last {
+		lists = append(lists, "test")
+	}
+	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
+	if err != nil {
+		return err
+	}
+	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
+	if last {
+		test := metrics[1]
+		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10, s.sum.TestRawMRR = test.MRR, test.Hits1, test.Hits3, test.Hits10, test.RawMRR
+	}
+	r.ValidSeconds = time.Since(start).Seconds()
+	return nil
+}

@@ -1,0 +1,134 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/progress"
+)
+
+// runMagic begins a file of [Config].CheckpointFile; the rest is as in a model file, with nodeProgress as the JSON and
+// nn.Params.SaveState as the parameters, followed by nodeProgress.Began.
+const runMagic = "gstorerun\x00\x001\n\x00\x00\x00"
+
+// nodeProgress is where a run stands: with the parameters and the optimiser's state, all that it goes on from.
+type nodeProgress struct {
+	Version uint64          `json:"version"` // of the store
+	Config  Config          `json:"config"`
+	Epoch   int             `json:"epoch"` // finished epochs
+	Place   progress.Place  `json:"place"` // in the epoch after those
+	Totals  progress.Totals `json:"totals"`
+	Best    float64         `json:"best"` // validation accuracy of Summary.BestEpoch
+	Summary Summary         `json:"summary"`
+	// StateBytes of what follows are nn.Params.SaveState. The rest are the values that the unfinished epoch
+	// began with, nn.Params.Save, where a history is a function of them.
+	StateBytes int `json:"state_bytes"`
+}
+
+// resumeNode reads where the run that cfg resumes stands and sets cfg to what it goes on with. Where no such run was begun
+// it is the beginning of one, and state is nil.
+func resumeNode(cfg *Config, version uint64) (_ *nodeProgress, state []byte, err error) {
+	p := &nodeProgress{Version: version, Best: -1}
+	if !cfg.Resume || cfg.CheckpointFile == "" {
+		return p, nil, cfg.Normalize()
+	}
+	b, err := os.ReadFile(cfg.CheckpointFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return p, nil, cfg.Normalize()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("train: resume: %w", err)
+	}
+	if state, err = decodeModel(cfg.CheckpointFile, runMagic, b, p); err != nil {
+		return nil, nil, err
+	}
+	if at := p.Place; p.StateBytes < 0 || p.StateBytes > len(state) || min(p.Epoch, at.Step, at.Pass, at.Batch) < 0 {
+		return nil, nil, &blocks.CorruptError{Path: cfg.CheckpointFile, Extent: "model", Offset: -1,
+			Reason: fmt.Sprintf("%d bytes of state in %d, epoch %d, place %+v", p.StateBytes, len(state), p.Epoch, at)}
+	}
+	if p.Version != version {
+		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, version)
+	}
+	*cfg, err = progress.Resume(*cfg, p.Config, (*Config).Normalize)
+	return p, state, err
+}
+
+// resume sets the model and the history to where s.from says.
+func (s *session) resume(ctx context.Context, state []byte) error {
+	params, q := s.t.model.Params(), s.t.queue
+	if s.from.Totals.Batches > 0 && s.t.history != nil { // the history is that of the epoch's start
+		if err := params.Load(ctx, q, state[s.from.StateBytes:]); err != nil {
+			return err
+		}
+		if _, err := s.refreshHistory(ctx, s.from.Epoch, s.plan(s.from.Epoch)); err != nil {
+			return err
+		}
+		s.began = state[s.from.StateBytes:]
+	}
+	if err := params.LoadState(ctx, q, state[:s.from.StateBytes]); err != nil {
+		return err
+	}
+	if cs := s.from.Summary.Choices; cs != nil {
+		if err := s.t.model.RestoreOrders(cs); err != nil {
+			return err
+		}
+		if s.t.choices = cs; s.t.chosen != nil {
+			s.t.chosen(cs)
+		}
+	}
+	return nil
+}
+
+// checkpoint replaces the run's file by where the run stands; without one it does nothing.
+func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Place, sum progress.Totals) error {
+	if s.cfg.CheckpointFile == "" {
+		return nil
+	}
+	state, err := s.t.model.Params().SaveState(ctx, s.t.queue)
+	if err != nil {
+		return err
+	}
+	p := nodeProgress{Version: s.version, Config: *s.cfg, Epoch: epoch, Place: place, Totals: sum, Best: s.best, Summary: s.soFar(), StateBytes: len(state)}
+	if sum.Batches > 0 {
+		state = append(state, s.began...)
+	}
+	b, err := encodeModel(runMagic, &p, state)
+	if err == nil {
+		err = saveModel(s.cfg.CheckpointFile, b)
+	}
+	if err != nil {
+		return fmt.Errorf("train: epoch %d: checkpoint: %w", epoch+1, err)
+	}
+	s.clock.Reset()
+	if s.hooks.Checkpoint != nil {
+		s.hooks.Checkpoint(epoch, place.Step, place.Batch)
+	}
+	return nil
+}
+
+// begin keeps what a checkpoint in the middle of the epoch needs of its start.
+func (s *session) begin(ctx context.Context) (err error) {
+	s.began = nil
+	if s.t.history == nil || s.cfg.CheckpointFile == "" || !s.clock.Within() {
+		return nil
+	}
+	s.began, err = s.t.model.Params().Save(ctx, s.t.queue)
+	return err
+}
+
+// soFar is the summary with what this process and those before it took.
+func (s *session) soFar() Summary {
+	out, was := s.sum, &s.from.Summary
+	out.CPUSeconds = s.usage.CPUSeconds() + was.CPUSeconds
+	out.PeakRSSBytes = max(progress.PeakRSS(), was.PeakRSSBytes)
+	out.TotalSeconds = was.TotalSeconds + time.Since(s.start).Seconds()
+	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead()
+	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.memory(), was.HistoryRowBytes+s.t.history.rowBytesRead()
+	out.FeatureResidentBytes = max(was.FeatureResidentBytes, s.t.featureBytes)
+	out.Choices = s.t.choices
+	return out
+}

@@ -1,0 +1,155 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+func trainNode(ctx context.Context, t *testing.T, dir string, c Config, h Hooks) (*Checkpoint, error) {
+	t.Helper()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	return Node(ctx, st, c, h)
+}
+
+// outcome is what a run leaves that is no time: its model, which is the best epoch's, and what was counted.
+func outcome(cp *Checkpoint) string {
+	s := &cp.Summary
+	return fmt.Sprint(cp.Params, s.TestAccuracy, s.ValidAccuracy, s.BestEpoch, s.TrainLoss, s.Batches, s.SampledEdges, len(s.EpochSeconds), s.Choices)
+}
+
+// A run that is broken off after any mini-batch and resumed, again and again, ends with the bits of one that was not.
+func TestNodeResumes(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
+	for name, c := range map[string]Config{
+		"memory, batch norm":    {Plan: "memory", Norm: "batch"},
+		"hanoi, fixed passes":   {Plan: "hanoi", Buffer: 3, Reuse: 1},
+		"hanoi, history":        {Plan: "hanoi", Buffer: 2, History: true},
+		"trainnodes, rare eval": {Plan: "trainnodes", Buffer: 8, EvalEvery: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads, c.Seed = 8, 20, 5, "split", 1, 3
+			whole, err := trainNode(t.Context(), t, dir, c, Hooks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.CheckpointFile, c.CheckpointEvery, c.Threads = filepath.Join(t.TempDir(), "run.gsr"), "4steps", 2
+			rng := rand.New(rand.NewPCG(11, 1))
+			broken, middle := 0, 0
+			for {
+				ctx, cancel := context.WithCancel(t.Context())
+				left := 5 + rng.IntN(9)
+				c.Resume = broken > 0
+				cp, err := trainNode(ctx, t, dir, c, Hooks{
+					Batch: func(int, int64) {
+						if left--; left == 0 {
+							cancel()
+						}
+					},
+					Checkpoint: func(_, _, batch int) {
+						if batch > 0 {
+							middle++
+						}
+					},
+				})
+				cancel()
+				if err == nil {
+					if got, want := outcome(cp), outcome(whole); got != want {
+						t.Errorf("the resumed run ends with %s, expected %s", got, want)
+					}
+					if cp.Summary.Resumed != c.Resume {
+						t.Errorf("summary %+v", cp.Summary)
+					}
+					break
+				}
+				if !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				if broken++; broken > 100 {
+					t.Fatal("no end")
+				}
+			}
+			if broken < 3 || middle < 3 {
+				t.Errorf("broken off %d times, %d checkpoints in the middle of an epoch", broken, middle)
+			}
+			// A finished run is trained further, like one that was to be longer from the start.
+			c.Epochs, c.Resume = 7, true
+			longer, err := trainNode(t.Context(), t, dir, c, Hooks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.CheckpointFile, c.Resume, c.CheckpointEvery = "", false, ""
+			want, err := trainNode(t.Context(), t, dir, c, Hooks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if longer.Summary.TrainLoss != want.Summary.TrainLoss {
+				t.Errorf("loss %v after two epochs more, expected %v", longer.Summary.TrainLoss, want.Summary.TrainLoss)
+			}
+		})
+	}
+}
+
+// What a run is resumed with must be what it began with, on the version of the store that it began on; a damaged file is named.
+func TestNodeResumeRefused(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 1000, Partitions: 4}))
+	file := filepath.Join(t.TempDir(), "run.gsr")
+	c := Config{Hidden: 8, Epochs: 1, Split: "split", CheckpointFile: file, Fanouts: []int{7}, Layers: 2}
+	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trainNode(t.Context(), t, dir, Config{Resume: true}, Hooks{}); err == nil || !strings.Contains(err.Error(), "no file of checkpoints") {
+		t.Errorf("no file: %v", err)
+	}
+	for _, bad := range []Config{{Hidden: 16}, {Model: "gcn"}, {Seed: 1}, {LR: .5}, {Fanouts: []int{8}}, {EvalEvery: 2}, {History: true}} {
+		bad.CheckpointFile, bad.Resume = file, true
+		if _, err := trainNode(t.Context(), t, dir, bad, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	var started Config
+	c.Resume, c.Epochs, c.Threads = true, 2, 1
+	cp, err := trainNode(t.Context(), t, dir, c, Hooks{Start: func(c Config) { started = c }})
+	if err != nil || len(cp.Summary.EpochSeconds) != 2 || started.Hidden != 8 || len(started.Fanouts) != 2 {
+		t.Fatalf("the flags that it began with: %v, started as %+v", err, started)
+	}
+
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{0, 20, len(b) / 2, len(b) - 1} {
+		damaged := bytes.Clone(b)
+		damaged[at] ^= 1
+		if err := os.WriteFile(file, damaged, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); !errors.Is(err, blocks.ErrCorrupt) {
+			t.Errorf("byte %d damaged: %v", at, err)
+		}
+	}
+	if err := os.WriteFile(file, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := precompute.Hop(t.Context(), dir, precompute.Options{}); err != nil { // another version
+		t.Fatal(err)
+	}
+	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("another version of the store: %v", err)
+	}
+}
