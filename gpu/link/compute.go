@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 )
@@ -21,7 +21,7 @@ type Compute struct {
 // MeasureCompute goes on from the last checkpoint of a run and trains every stride-th step of its next
 // epoch, each once it is wholly in memory and with no step after it to be read. It is for benchmarks:
 // what was trained is dropped, the checkpoint stays.
-func MeasureCompute(ctx context.Context, st *store.Store, cfg Config, stride int) (c Compute, err error) {
+func MeasureCompute(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, stride int) (c Compute, err error) {
 	s := &session{cfg: &cfg, st: st}
 	var model []byte
 	if s.table, s.from, model, err = resumeTable(ctx, st, &cfg); err != nil {
@@ -35,8 +35,6 @@ func MeasureCompute(ctx context.Context, st *store.Store, cfg Config, stride int
 	if err != nil {
 		return c, err
 	}
-	dev := host.New(host.Options{Threads: cfg.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	if err := s.open(ctx, dev, model, o); err != nil {
 		return c, err
 	}

@@ -182,8 +182,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: the learning rate falls in the last %v of the run: expected a share, 0 to 1, or -1 for never", c.LRDecay)
 	case c.MemoryBytes < 0:
 		return fmt.Errorf("train: memory %d bytes: expected 0 or more", c.MemoryBytes)
-	case c.Device != "auto" && c.Device != "host":
-		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
 	}
 	return nil
 }

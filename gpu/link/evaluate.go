@@ -6,7 +6,6 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -15,13 +14,11 @@ import (
 
 // Evaluate ranks the edges of lists by the model of t's checkpoint, of the run c. o's Model is c's; its
 // MemoryBytes bound the whole process.
-func Evaluate(ctx context.Context, st *store.Store, t *table.Table, c *Checkpointed, o eval.RankerOptions, lists ...string) (_ []eval.RankMetrics, read int64, err error) {
+func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, c *Checkpointed, o eval.RankerOptions, lists ...string) (_ []eval.RankMetrics, read int64, err error) {
 	model, err := c.Config.model(len(st.Manifest().Schema.Relations))
 	if err != nil {
 		return nil, 0, err
 	}
-	dev := host.New(host.Options{Threads: o.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
 		return nil, 0, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -138,10 +137,8 @@ func tryMemory(ctx context.Context, st *store.Store, cfg Config) (err error) {
 	if _, _, _, err := choosePlan(ctx, st, &cfg); err != nil {
 		return err
 	}
-	dev := host.New(host.Options{Threads: 1})
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	s := session{cfg: &cfg, st: st}
-	if err := s.openEvaluator(dev); err != nil {
+	if err := s.openEvaluator(nil); err != nil {
 		return err
 	}
 	return s.closeRun()

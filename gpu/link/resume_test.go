@@ -15,6 +15,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
@@ -93,7 +94,9 @@ func trainLink(ctx context.Context, dir string, o store.Options, c link.Config, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	return link.Train(ctx, st, c, h)
+	dev := host.New(host.Options{Threads: c.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	return link.Train(ctx, st, dev, c, h)
 }
 
 // finalState is what a run leaves: all rows with their state, the model, and the metrics that are no times.

@@ -9,7 +9,6 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -89,8 +88,8 @@ type Hooks struct {
 // store, in memory or out of core, and evaluates them on its edge lists valid and test:
 // filtered ranks against all nodes. The last epoch's model is the result; embeddings, their optimiser state,
 // parameters and summary stay in the store as the last checkpoint of table cfg.Table ([Load]).
-// ctx ends the run early, with its error; it can be resumed. The store must stay open.
-func Train(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Result, err error) {
+// ctx ends the run early, with its error; it can be resumed. Store and device stay the caller's.
+func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (_ *Result, err error) {
 	m := st.Manifest()
 	if err := checkStore(m); err != nil {
 		return nil, err
@@ -116,8 +115,6 @@ func Train(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Re
 		return nil, leastMemory(ctx, st, &asked, err)
 	}
 	s.policy = policy
-	dev := host.New(host.Options{Threads: cfg.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	if err := s.openEvaluator(dev); err != nil {
 		return nil, leastMemory(ctx, st, &asked, err)
 	}

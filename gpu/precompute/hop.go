@@ -11,7 +11,6 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -26,7 +25,6 @@ type Options struct {
 	// Elem is what the means are stored as: float32, float16 or bfloat16, which training reads as
 	// they are. Default: the feature's own type.
 	Elem        blocks.ElemType
-	Threads     int   // default: all processors
 	MemoryBytes int64 // bound of resident memory; default: none
 }
 
@@ -36,7 +34,7 @@ type Options struct {
 // once to o.Elem. It streams over the store like an evaluation. It returns the column's name;
 // a column that is there already is left alone, or replaced if another o.Elem is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.
-func Hop(ctx context.Context, dir string, o Options) (name string, err error) {
+func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (name string, err error) {
 	if o.Feature == "" {
 		o.Feature = "x"
 	}
@@ -82,7 +80,7 @@ func Hop(ctx context.Context, dir string, o Options) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := write(ctx, st, bw, column, o); err != nil {
+	if err := write(ctx, st, dev, bw, column, o); err != nil {
 		return "", errors.Join(fmt.Errorf("train: precompute %s: %w", name, err), bw.Abort())
 	}
 	info, err := bw.Close()
@@ -100,9 +98,7 @@ func Hop(ctx context.Context, dir string, o Options) (name string, err error) {
 }
 
 // write computes the means tile by tile and appends them by partition.
-func write(ctx context.Context, st *store.Store, bw *blocks.Writer, column *store.ColumnInfo, o Options) (err error) {
-	dev := host.New(host.Options{Threads: o.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
+func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writer, column *store.ColumnInfo, o Options) (err error) {
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
 		return err

@@ -158,8 +158,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: passes to repeat and reuse %d, expected %d", c.Reuse, macro.ReuseAuto)
 	case c.MemoryBytes < 0 || c.Buffer < 0:
 		return fmt.Errorf("train: memory %d bytes, buffer %d partitions: expected 0 or more", c.MemoryBytes, c.Buffer)
-	case c.Device != "auto" && c.Device != "host":
-		return fmt.Errorf("train: device %q is not known in this build (known: host)", c.Device)
 	}
 	if c.ReusePasses != nil {
 		if err := checkPasses(c.ReusePasses, c.Epochs); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -15,7 +14,6 @@ import (
 
 // EvaluateOptions says what [Checkpoint.Evaluate] computes and may use.
 type EvaluateOptions struct {
-	Threads     int      // 0: all processors
 	MemoryBytes int64    // of the whole run; 0: no bound
 	TempDir     string   // for what does not fit; "": the system's
 	Splits      []string // whose metrics: "train", "valid", "test"
@@ -28,25 +26,15 @@ type EvaluateOptions struct {
 type Evaluation struct {
 	*eval.Evaluator
 	Metrics []eval.Metrics
-	dev     gpu.Device
 }
 
-// Close frees what the evaluation kept.
-func (e *Evaluation) Close() error { return errors.Join(e.Evaluator.Close(), e.dev.Close()) }
-
-// Evaluate computes the exact outputs of a checkpoint's model on a store, which stays open
+// Evaluate computes the exact outputs of a checkpoint's model on a store by dev; both stay open
 // as long as the result.
-func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, o EvaluateOptions) (_ *Evaluation, err error) {
+func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, o EvaluateOptions) (_ *Evaluation, err error) {
 	m := st.Manifest()
 	if m.Schema.Classes != c.Model.Out {
 		return nil, fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
 	}
-	dev := host.New(host.Options{Threads: o.Threads})
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, dev.Close())
-		}
-	}()
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
 		return nil, err
@@ -73,5 +61,5 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, o EvaluateOp
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	return &Evaluation{Evaluator: e, Metrics: metrics, dev: dev}, nil
+	return &Evaluation{Evaluator: e, Metrics: metrics}, nil
 }

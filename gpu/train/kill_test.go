@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress/progresstest"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -30,7 +31,9 @@ func (c *killJob) run() (err error) {
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	c.Config.Resume, c.Config.CheckpointFile = true, c.Model+".run"
-	cp, err := train.Node(context.Background(), st, c.Config, train.Hooks{Batch: func(int, int64) { fmt.Println("batch") }})
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	cp, err := train.Node(context.Background(), st, dev, c.Config, train.Hooks{Batch: func(int, int64) { fmt.Println("batch") }})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/progress"
@@ -14,10 +14,10 @@ import (
 	"github.com/gstore/gstore/store/budget"
 )
 
-// Node trains a node classifier on a store and returns its checkpoint: the
+// Node trains a node classifier on a store by dev and returns its checkpoint: the
 // best epoch's parameters with the configuration in full and the summary. ctx
-// ends the run early, with its error. The store must stay open.
-func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Checkpoint, err error) {
+// ends the run early, with its error. Store and device stay the caller's.
+func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (_ *Checkpoint, err error) {
 	m := st.Manifest()
 	from, state, err := resumeNode(&cfg, m.Version)
 	if err != nil {
@@ -32,15 +32,13 @@ func Node(ctx context.Context, st *store.Store, cfg Config, hooks Hooks) (_ *Che
 		return nil, err
 	}
 	usage := progress.StartUsage()
-	dev := host.New(host.Options{Threads: cfg.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	choice, o, err := choosePlan(ctx, st, &cfg)
 	if err != nil {
-		return nil, leastMemory(ctx, st, dev, cfg, shape, err)
+		return nil, leastMemory(ctx, st, cfg, shape, err)
 	}
 	eval, err := newNodeEvaluator(st, dev, &cfg, shape)
 	if err != nil {
-		return nil, leastMemory(ctx, st, dev, cfg, shape, err)
+		return nil, leastMemory(ctx, st, cfg, shape, err)
 	}
 	defer func() { err = errors.Join(err, eval.Close()) }()
 	it, policy, err := openMacroBatches(ctx, st, &cfg, &choice, o)

@@ -26,7 +26,7 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 		defer func() { _ = st.Close() }()
 		c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Split = "hanoi", 2, 8, 50, 3, "split"
 		var epochs []Epoch
-		cp, err := Node(t.Context(), st, c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
+		cp, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestNodeUnknownSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	if _, err := Node(t.Context(), st, Config{Epochs: 1, Split: "dense"}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := Node(t.Context(), st, hostDevice(t), Config{Epochs: 1, Split: "dense"}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("error %v, expected ErrNotFound", err)
 	}
 }
@@ -127,7 +127,7 @@ func TestNodeBoundsMiniBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = st.Close() }()
-		return Node(t.Context(), st, Config{Plan: "memory", Hidden: 512, Layers: 4, BatchSize: 300, Epochs: 1, Split: "split", MemoryBytes: memory}, Hooks{})
+		return Node(t.Context(), st, hostDevice(t), Config{Plan: "memory", Hidden: 512, Layers: 4, BatchSize: 300, Epochs: 1, Split: "split", MemoryBytes: memory}, Hooks{})
 	}
 	_, err := run(budget.ProgramBytes + 12<<20)
 	var bound *gpu.BoundError

@@ -9,7 +9,6 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -147,25 +146,23 @@ func CheckMemory(ctx context.Context, st *store.Store, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	dev := host.New(host.Options{Threads: 1})
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	return leastMemory(ctx, st, dev, cfg, shape, tryMemory(ctx, st, dev, cfg, shape))
+	return leastMemory(ctx, st, cfg, shape, tryMemory(ctx, st, cfg, shape))
 }
 
 // leastMemory says after err, if it is that the budget is too small, which one would do for the plan, the history and the evaluator.
-func leastMemory(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, in shape, err error) error {
+func leastMemory(ctx context.Context, st *store.Store, cfg Config, in shape, err error) error {
 	return budget.Least(err, cfg.MemoryBytes, func(memory int64) error {
 		cfg.MemoryBytes = memory
-		return tryMemory(ctx, st, dev, cfg, in)
+		return tryMemory(ctx, st, cfg, in)
 	})
 }
 
-// tryMemory plans a run and its evaluator.
-func tryMemory(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, in shape) error {
+// tryMemory plans a run and its evaluator, which a plan needs no device for.
+func tryMemory(ctx context.Context, st *store.Store, cfg Config, in shape) error {
 	if _, _, err := choosePlan(ctx, st, &cfg); err != nil {
 		return err
 	}
-	eval, err := newNodeEvaluator(st, dev, &cfg, in)
+	eval, err := newNodeEvaluator(st, nil, &cfg, in)
 	if err != nil {
 		return err
 	}

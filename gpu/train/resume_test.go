@@ -24,7 +24,7 @@ func trainNode(ctx context.Context, t *testing.T, dir string, c Config, h Hooks)
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	return Node(ctx, st, c, h)
+	return Node(ctx, st, hostDevice(t), c, h)
 }
 
 // outcome is what a run leaves that is no time: its model, which is the best epoch's, and what was counted.
@@ -146,7 +146,7 @@ func TestNodeResumeRefused(t *testing.T) {
 	if err := os.WriteFile(file, b, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := precompute.Hop(t.Context(), dir, precompute.Options{}); err != nil { // another version
+	if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{}); err != nil { // another version
 		t.Fatal(err)
 	}
 	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err == nil || !strings.Contains(err.Error(), "version") {

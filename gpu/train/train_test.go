@@ -4,11 +4,19 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 )
+
+// hostDevice is a device for the duration of a test.
+func hostDevice(t testing.TB) gpu.Device {
+	dev := host.New(host.Options{Threads: 2})
+	t.Cleanup(func() { _ = dev.Close() })
+	return dev
+}
 
 // shapeOf is what a graph in memory decides of a model.
 func shapeOf(g *evaltest.Graph) shape {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -157,7 +158,9 @@ func trainTriples(ctx context.Context, dir string, c link.Config) (_ *link.Summa
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	r, err := link.Train(ctx, st, c, link.Hooks{})
+	dev := host.New(host.Options{Threads: c.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	r, err := link.Train(ctx, st, dev, c, link.Hooks{})
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -305,8 +306,9 @@ func trainStore(ctx context.Context, dir string, c train.Config, hooks train.Hoo
 	if err != nil {
 		return nil, err
 	}
-	cp, err := train.Node(ctx, st, c, hooks)
-	if err = errors.Join(err, st.Close()); err != nil {
+	dev := host.New(host.Options{Threads: c.Threads})
+	cp, err := train.Node(ctx, st, dev, c, hooks)
+	if err = errors.Join(err, dev.Close(), st.Close()); err != nil {
 		return nil, err
 	}
 	return &cp.Summary, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/partitioner"
@@ -194,7 +195,9 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 		}
 	}
 	if m.hop {
-		if _, err := precompute.Hop(ctx, dir, precompute.Options{Threads: o.threads}); err != nil {
+		dev := host.New(host.Options{Threads: o.threads})
+		_, err := precompute.Hop(ctx, dir, dev, precompute.Options{})
+		if err = errors.Join(err, dev.Close()); err != nil {
 			return "", err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -194,15 +195,17 @@ func RunLinkChild(ctx context.Context, o LinkOptions) (run LinkRun, err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	cfg := link.Config{Plan: "comet", Logical: o.Logical, Dim: o.Dim, Negatives: 100, Epochs: 2, EvalEvery: -1, CheckpointEvery: "0", MemoryBytes: o.MemoryBytes, Threads: o.Threads, Seed: 1}
+	dev := host.New(host.Options{Threads: o.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
 	var epoch link.Epoch
-	r, err := link.Train(ctx, s, cfg, link.Hooks{Epoch: func(e link.Epoch) { epoch = e }})
+	r, err := link.Train(ctx, s, dev, cfg, link.Hooks{Epoch: func(e link.Epoch) { epoch = e }})
 	if err != nil {
 		return run, err
 	}
 	run = LinkRun{Seconds: epoch.Seconds, Wait: epoch.Profile.Wait.Seconds(), CPUSeconds: epoch.CPUSeconds, BytesRead: epoch.BytesRead, BytesWritten: epoch.BytesWritten,
 		Checkpoint: r.Summary.CheckpointBytes, Amplification: r.Summary.Amplification, Bias: epoch.Bias, Steps: epoch.Steps, Batches: epoch.Batches,
 		Buffer: r.Config.Buffer, Logical: r.Config.Logical, Engine: r.Summary.IOEngine, PeakRSSBytes: r.Summary.PeakRSSBytes}
-	c, err := link.MeasureCompute(ctx, s, r.Config, max(1, epoch.Steps/linkComputeSteps))
+	c, err := link.MeasureCompute(ctx, s, dev, r.Config, max(1, epoch.Steps/linkComputeSteps))
 	if err != nil {
 		return run, err
 	}

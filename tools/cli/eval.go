@@ -23,6 +23,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // evalOptions are the flags of eval.
@@ -164,7 +165,12 @@ func runEval(ctx context.Context, e *env, dir string, o *evalOptions) (err error
 	}
 	start := time.Now()
 	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
-	r, err := cp.Evaluate(ctx, st, train.EvaluateOptions{Threads: o.threads, MemoryBytes: int64(o.mem), Splits: o.splits,
+	dev, err := device.Open("", o.threads)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	r, err := cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
 		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Embeddings: wants(writeEmbeddings)})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/table"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // Flags of eval that mean something for one task only.
@@ -50,7 +51,12 @@ func runEvalLink(ctx context.Context, e *env, st *store.Store, o *evalOptions) (
 	}
 	defer limitHeap(o.mem, st)()
 	start := time.Now()
-	metrics, read, err := link.Evaluate(ctx, st, table, run,
+	dev, err := device.Open("", o.threads)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	metrics, read, err := link.Evaluate(ctx, st, dev, table, run,
 		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // ingestOptions are the flags of gstore ingest.
@@ -208,7 +209,7 @@ func (o *ingestOptions) options(e *env) (in ingest.Options, fo formats.Options, 
 	return in, fo, nil
 }
 
-func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) error {
+func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) (err error) {
 	in, fo, err := o.options(e)
 	if err != nil {
 		return err
@@ -222,7 +223,12 @@ func (o *ingestOptions) run(ctx context.Context, e *env, input, dir string) erro
 	m := rep.Manifest
 	if o.hops > 0 {
 		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
-		if _, err := precompute.Hop(ctx, dir, precompute.Options{Feature: o.hopFeature, Elem: o.hopElem, Threads: o.threads, MemoryBytes: in.MemoryBytes}); err != nil {
+		dev, err := device.Open("", o.threads)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, dev.Close()) }()
+		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Feature: o.hopFeature, Elem: o.hopElem, MemoryBytes: in.MemoryBytes}); err != nil {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // precomputeOptions are the flags of precompute.
@@ -32,14 +34,19 @@ A node takes the column's bytes more. --dtype float16 halves them and rounds eac
 reads such columns as they are. A column of another type that is there already is replaced.`,
 		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
 		Args:    exactArgs("STORE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			elem, err := parseHopDtype("dtype", o.dtype)
 			if err != nil {
 				return err
 			}
 			defer limitThreads(o.threads)()
 			start := time.Now()
-			name, err := precompute.Hop(cmd.Context(), args[0], precompute.Options{Feature: o.feature, Elem: elem, Threads: o.threads, MemoryBytes: int64(o.mem)})
+			dev, err := device.Open("", o.threads)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, dev.Close()) }()
+			name, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Feature: o.feature, Elem: elem, MemoryBytes: int64(o.mem)})
 			if err != nil {
 				return err
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // trainOptions are the flags of train.
@@ -323,7 +324,12 @@ func runTrain(ctx context.Context, e *env, dir string, o *trainOptions) (_ *trai
 		hooks.Macro = record
 		defer func() { err = errors.Join(err, done()) }()
 	}
-	cp, err := train.Node(ctx, st, o.Config, hooks)
+	dev, err := device.Open(o.Device, o.Threads)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	cp, err := train.Node(ctx, st, dev, o.Config, hooks)
 	if err != nil {
 		return nil, planError(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/tools/device"
 )
 
 // linkFlags are the flags of train that only link prediction has.
@@ -160,7 +161,12 @@ func runTrainLink(ctx context.Context, e *env, st *store.Store, o *trainOptions)
 		hooks.Macro = record
 		defer func() { err = errors.Join(err, done()) }()
 	}
-	r, err := link.Train(ctx, st, cfg, hooks)
+	dev, err := device.Open(cfg.Device, cfg.Threads)
+	if err != nil {
+		return usageError{err}
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	r, err := link.Train(ctx, st, dev, cfg, hooks)
 	if err != nil {
 		return planError(err)
 	}

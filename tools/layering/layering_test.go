@@ -22,6 +22,12 @@ var layers = map[string]int{
 	"testdata": 0, "blocks": 1, "partitioner": 2, "cache": 2, "store": 3, "sampler": 4, "gpu": 5, "tools": 6,
 }
 
+// rooms are the heights of packages inside gpu; those that are not named may be imported by all of them. A device is
+// handed in: nothing in gpu imports one.
+var rooms = map[string]int{
+	"gpu": 1, "gpu/nn": 2, "gpu/spill": 2, "gpu/progress": 2, "gpu/eval": 3, "gpu/precompute": 4, "gpu/train": 5, "gpu/link": 5, "gpu/host": 5, "gpu/cuda": 5,
+}
+
 // testOnly are packages that only tests may import.
 var testOnly = map[string]bool{"testing": true, "go.uber.org/goleak": true, "pgregory.net/rapid": true, "github.com/cockroachdb/datadriven": true}
 
@@ -75,6 +81,9 @@ func violations(from, imp string) (problems []string) {
 	case a != b && lb >= la:
 		problems = append(problems, b+" does not lie below "+a)
 	}
+	if ra, rb := rooms[from], rooms[to]; ra > 0 && rb >= ra {
+		problems = append(problems, to+" does not lie below "+from)
+	}
 	if strings.HasSuffix(to, "test") && a != b {
 		problems = append(problems, "only tests may")
 	}
@@ -99,6 +108,9 @@ func TestViolationsAreFound(t *testing.T) {
 		{"store/ingest", module + "store", false},
 		{"tools/cli", module + "gpu/nn", false},
 		{"gpu/train", module + "tools/cli", true},
+		{"gpu/eval", module + "gpu/train", true},
+		{"gpu/train", module + "gpu/host", true},
+		{"gpu/link", module + "gpu/eval", false},
 		{"store", "testing", true},
 		{"blocks/blockio/blockiotest", "testing", false},
 		{"tools/cli", module + "gpu/gputest", true},
