@@ -1,6 +1,5 @@
-// Package cli is gstore's command tree: one file per command, each an options
-// struct, its flags and a run function. Command gstore is a thin main over it;
-// other programs may call [Run].
+// Package cli is gstore's command tree: the commands of the packages beside it (data, training, inspect, benchmarks), in
+// the order of a user's first day, and exit codes. Command gstore is a thin main over it; other programs may call [Run].
 package cli
 
 import (
@@ -16,6 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/tools/cli/benchmarks"
+	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/data"
+	"github.com/gstore/gstore/tools/cli/inspect"
+	"github.com/gstore/gstore/tools/cli/training"
 )
 
 // Exit codes of every command (docs: README, "Exit codes").
@@ -26,24 +30,6 @@ const (
 	ExitCorrupt     = 3
 	ExitInterrupted = 130
 )
-
-// usageError marks errors of the caller's making: wrong flags or arguments.
-type usageError struct{ err error }
-
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
-
-// usagef makes a usage error: exit code 2.
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// env is what a command may touch of the world.
-type env struct {
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
-	json   bool // --json: one object a line on stdout, the last one {"event":"summary", …}
-	quiet  bool // --quiet: no progress even on a terminal
-}
 
 // Main runs the process's command line and returns its exit code. The first
 // Ctrl-C or SIGTERM cancels the command's context; a second one kills.
@@ -57,7 +43,7 @@ func Main() int {
 // Run executes one command line and returns its exit code. Errors are printed
 // on stderr, and with --json also as {"event":"error"} on stdout.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &env{stdin: stdin, stdout: stdout, stderr: stderr}
+	e := &command.Env{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	root := newRoot(e)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -67,8 +53,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	code := exitCode(ctx, err)
 	if err != nil {
 		fmt.Fprintf(stderr, "gstore: %v\n", err)
-		if e.json {
-			e.event("error", map[string]any{"message": err.Error(), "exit_code": code})
+		if e.JSON {
+			e.Event("error", map[string]any{"message": err.Error(), "exit_code": code})
 		}
 		if code == ExitUsage {
 			fmt.Fprintln(stderr, `Run "gstore --help" for the commands, "gstore COMMAND --help" for its flags.`)
@@ -78,11 +64,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func exitCode(ctx context.Context, err error) int {
-	var usage usageError
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &usage):
+	case command.IsUsage(err):
 		return ExitUsage
 	case errors.Is(err, blocks.ErrCorrupt):
 		return ExitCorrupt
@@ -96,7 +81,7 @@ func exitCode(ctx context.Context, err error) int {
 // of cobra's that every tree reads, so it is set once, before the first one is built.
 var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
-func newRoot(e *env) *cobra.Command {
+func newRoot(e *command.Env) *cobra.Command {
 	keepOrder()
 	root := &cobra.Command{
 		Use:           "gstore",
@@ -105,45 +90,35 @@ func newRoot(e *env) *cobra.Command {
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q", args[0])
+				return command.Usagef("unknown command %q", args[0])
 			}
 			return cmd.Help()
 		},
 	}
-	root.PersistentFlags().BoolVar(&e.json, "json", false, "print one JSON object per line on stdout, the last one the summary")
-	root.PersistentFlags().BoolVar(&e.quiet, "quiet", false, "print no progress")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&e.JSON, "json", false, "print one JSON object per line on stdout, the last one the summary")
+	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print no progress")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usage(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(commands(e)...)
 	return root
 }
 
 // commands lists every command, in the order of a user's first day.
-func commands(e *env) []*cobra.Command {
+func commands(e *command.Env) []*cobra.Command {
 	return []*cobra.Command{
-		newDemo(e),
-		newIngest(e),
-		newAppend(e),
-		newPrecompute(e),
-		newTrain(e),
-		newEval(e),
-		newPartition(e),
-		newInspect(e),
-		newPlan(e),
-		newGenerate(e),
-		newExport(e),
-		newVerify(e),
-		newReport(e),
-		newBench(e),
-	}
-}
-
-// exactArgs is cobra.ExactArgs as a usage error that names the arguments.
-func exactArgs(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != len(names) {
-			return usagef("expected %d argument(s) %v, got %d", len(names), names, len(args))
-		}
-		return nil
+		training.NewDemo(e),
+		data.NewIngest(e),
+		data.NewAppend(e),
+		data.NewPrecompute(e),
+		training.NewTrain(e),
+		training.NewEval(e),
+		data.NewPartition(e),
+		inspect.NewInspect(e),
+		training.NewPlan(e),
+		data.NewGenerate(e),
+		data.NewExport(e),
+		inspect.NewVerify(e),
+		inspect.NewReport(e),
+		benchmarks.NewBench(e),
 	}
 }

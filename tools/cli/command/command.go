@@ -1,0 +1,80 @@
+// Package command holds what every command of gstore has: the part of the world that it may touch ([Env]), flags of sizes
+// (Size), configuration files, usage errors, events and progress. The commands themselves lie in the packages beside it.
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// Env is what a command may touch of the world.
+type Env struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	JSON   bool // --json: one object a line on stdout, the last one {"event":"summary", …}
+	Quiet  bool // --quiet: no progress even on a terminal
+}
+
+// usageError marks errors of the caller's making: wrong flags or arguments.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// Usagef makes a usage error: exit code 2.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Usage makes err a usage error.
+func Usage(err error) error { return usageError{err} }
+
+// IsUsage reports whether an error is the caller's mistake.
+func IsUsage(err error) bool {
+	var usage usageError
+	return errors.As(err, &usage)
+}
+
+// ExactArgs is cobra.ExactArgs as a usage error that names the arguments.
+func ExactArgs(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return Usagef("expected %d argument(s) %v, got %d", len(names), names, len(args))
+		}
+		return nil
+	}
+}
+
+// LimitThreads bounds the processors that the process uses, until the returned
+// function is called; 0 means all.
+func LimitThreads(n int) func() {
+	if n <= 0 {
+		return func() {}
+	}
+	old := runtime.GOMAXPROCS(n)
+	return func() { runtime.GOMAXPROCS(old) }
+}
+
+// CacheDir is where measurements of devices are kept; "" where the system names no place.
+func CacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "gstore")
+}
+
+// CPUSeconds is what the process has used, user and system, of all threads.
+func CPUSeconds() float64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}

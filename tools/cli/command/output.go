@@ -1,0 +1,64 @@
+package command
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// Event prints {"event":name, …fields} as one line on stdout when --json is
+// set, and does nothing otherwise.
+func (e *Env) Event(name string, fields map[string]any) {
+	if !e.JSON {
+		return
+	}
+	line := map[string]any{"event": name}
+	maps.Copy(line, fields)
+	b, err := json.Marshal(line)
+	if err != nil { // only unmarshalable field types get here: a programming error
+		panic(err)
+	}
+	_, _ = e.Stdout.Write(append(b, '\n'))
+}
+
+// Terminal reports whether stderr is a terminal: where progress goes.
+func (e *Env) Terminal() bool {
+	f, ok := e.Stderr.(*os.File)
+	return ok && !e.Quiet && !e.JSON && term.IsTerminal(int(f.Fd()))
+}
+
+// Progress starts a bar of total units ("edges", "bytes", …) with rate and time left; it
+// shows only on a terminal. total −1 means unknown.
+func (e *Env) Progress(total int64, what string) *progressbar.ProgressBar {
+	if !e.Terminal() {
+		return progressbar.NewOptions64(total, progressbar.OptionSetVisibility(false))
+	}
+	return progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(e.Stderr),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowIts(),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+		// Drawn as work advances only: the library's timer reads the bar without its lock.
+		progressbar.OptionSetSpinnerChangeInterval(0),
+	)
+}
+
+// Fields turns a struct with JSON tags into an event's fields.
+func Fields(v any) map[string]any {
+	b, err := json.Marshal(v)
+	if err != nil { // plain numbers and strings: cannot fail
+		panic(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		panic(err)
+	}
+	return m
+}

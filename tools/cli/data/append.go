@@ -1,0 +1,131 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+// appendOptions are the flags of gstore append.
+type appendOptions struct {
+	input    ingestOptions
+	features string
+	name     string
+	dtype    string
+	keep     int
+}
+
+// NewAppend is the command gstore append.
+func NewAppend(e *command.Env) *cobra.Command {
+	o := &appendOptions{input: ingestOptions{partitions: "auto", partitioner: "random", selfLoops: "keep"}}
+	cmd := &cobra.Command{
+		Use:   "append STORE [INPUT]",
+		Short: "Add nodes and edges, or a feature column, as a store's next version",
+		Long: `Append adds the graph at INPUT to STORE: nodes that the store does not have become new
+partitions, and of the others only the topology of those into which an edge leads is
+written again. Rules that the store was ingested by (undirected, duplicates, self
+loops) hold. INPUT's ids are the store's external ids; its node rows are those of
+new nodes: row k of a numpy folder is node NODES+k.
+
+With --features it adds a column of nodes instead, which rewrites nothing: a .npy array
+with a row for every node, by external id (where ids are not 0 … NODES−1: in the order that gstore export writes).
+
+The version before stays readable (--keep-versions); readers at work are not
+disturbed. A failure leaves the store as it was.`,
+		Example: `  gstore append papers.gstore new-papers
+  gstore append web.gstore today.tsv --columns src,dst
+  gstore append cora.gstore --features pagerank.npy --name rank`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if want := map[bool]int{true: 1, false: 2}[o.features != ""]; len(args) != want {
+				return command.Usagef("expected STORE and either INPUT or --features FILE.npy, got %d argument(s)", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args) },
+	}
+	f := cmd.Flags()
+	o.input.inputFlags(f)
+	f.StringVar(&o.features, "features", "", "file of a feature column to add: .npy [N] or [N, D]")
+	f.StringVar(&o.name, "name", "", "name of the added column")
+	f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
+	f.IntVar(&o.keep, "keep-versions", 2, "how many versions stay readable, the new one included")
+	return cmd
+}
+
+func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) (err error) {
+	dir := args[0]
+	o.input.featureDtype = o.dtype
+	in, fo, err := o.input.options(e)
+	switch {
+	case err != nil:
+		return err
+	case o.keep < 1:
+		return command.Usagef("--keep-versions %d: expected 1 or more", o.keep)
+	case (o.features != "") != (o.name != ""):
+		return command.Usagef("--features FILE.npy and --name NAME go together")
+	case o.features == "" && o.dtype != "":
+		return command.Usagef("--feature-dtype goes with --features: rows of new nodes are stored as the store's columns are")
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
+	begin := time.Now()
+	src, err := o.source(dir, args, fo)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	bar := ingestProgress{e: e}
+	ao := ingest.AppendOptions{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Note: in.Note, Progress: bar.tell}
+	var r *ingest.AppendReport
+	if o.features != "" {
+		r, err = ingest.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
+	} else {
+		r, err = ingest.Append(ctx, dir, src, ao)
+	}
+	bar.close()
+	if err != nil {
+		return err
+	}
+	m := r.Manifest
+	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
+		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
+		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.RowsRewritten, "bytes_written": r.BytesWritten,
+		"bytes_spilled": r.BytesSpilled, "columns_dropped": r.Dropped, "peak_rss_bytes": r.PeakRSSBytes,
+		"seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds()})
+	if e.JSON || e.Quiet {
+		return nil
+	}
+	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%d new), %d of %d rows rewritten, %s written in %.1f s, peak %d MiB\n",
+		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, r.EdgesAdded, r.RowsRewritten, len(m.Partitions)-r.NewPartitions,
+		command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+	for _, name := range r.Dropped {
+		fmt.Fprintf(e.Stdout, "column %s is not in this version: it was computed from the graph before (gstore precompute adds it again)\n", name)
+	}
+	return nil
+}
+
+// source opens what is appended. Text names nodes as the store does, unless --ids says otherwise.
+func (o *appendOptions) source(dir string, args []string, fo formats.Options) (ingest.Source, error) {
+	if o.features != "" {
+		return formats.OpenColumn(nil, o.features, o.name, store.RoleFeature)
+	}
+	if fo.Text.IDs == "" {
+		s, err := store.Open(dir, store.Options{})
+		if err != nil {
+			return nil, err
+		}
+		fo.Text.IDs = s.Manifest().IDs.Kind
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return formats.Open(args[1], fo)
+}

@@ -1,0 +1,222 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/export"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/table"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+// embeddingsPart is the part that is no part of a version: embedding tables.
+const embeddingsPart = "embeddings"
+
+// exportOptions are the flags of gstore export.
+type exportOptions struct {
+	format  string
+	what    []string
+	columns []string
+	tables  []string
+	version uint64
+	at      uint64 // checkpoint of the table
+	mem     command.Size
+}
+
+// NewExport is the command gstore export.
+func NewExport(e *command.Env) *cobra.Command {
+	var o exportOptions
+	cmd := &cobra.Command{
+		Use:   "export STORE OUT",
+		Short: "Write a store's graph, columns and embeddings as NumPy, TSV or Parquet files",
+		Long: `Export writes a version of STORE to files in the new folder OUT, streamed within a
+memory budget. Text and Parquet hold external ids; NumPy arrays are by external id where
+these are 0 … nodes−1, and by position otherwise, with node_ids.npy, node_ids.txt
+or, of a knowledge graph, entities.txt beside them.
+The files can be ingested again; OUT/meta.json says how.
+
+An undirected graph's edges are written once each.`,
+		Example: `  gstore export cora.gstore cora-npy
+  gstore export fb.gstore fb-tsv --format tsv --what graph
+  gstore export papers.gstore papers-emb --what embeddings --mem 8GiB`,
+		Args: command.ExactArgs("STORE", "OUT"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args[0], args[1]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", string(export.Numpy), "numpy, tsv or parquet")
+	f.StringSliceVar(&o.what, "what", []string{"graph", "features", "labels", "splits"}, "parts to write: graph, features, labels, splits, embeddings, ids (internal ids), or all")
+	f.StringSliceVar(&o.columns, "columns", nil, "feature columns to write (default: all)")
+	f.StringSliceVar(&o.tables, "tables", nil, "embedding tables to write (default: all)")
+	f.Uint64Var(&o.at, "checkpoint", 0, "kept checkpoint of the one table that is written (0 = the last)")
+	f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
+	f.Var(&o.mem, "mem", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
+	return cmd
+}
+
+// options turns flags into those of the package; errors are usage errors.
+func (o *exportOptions) options() (x export.Options, embeddings bool, err error) {
+	x = export.Options{Format: export.Format(o.format), Columns: o.columns, MemoryBytes: int64(o.mem), What: []export.What{}}
+	if len(o.what) == 0 {
+		return x, false, command.Usagef("--what names nothing to write")
+	}
+	for _, w := range o.what {
+		switch w {
+		case embeddingsPart:
+			embeddings = true
+		case "all":
+			x.What, embeddings = export.Parts(), true
+		default:
+			x.What = append(x.What, export.What(w))
+		}
+	}
+	if x.MemoryBytes == 0 {
+		x.MemoryBytes = ingest.DefaultMemoryBytes()
+	}
+	if err := x.Validate(); err != nil {
+		return x, false, command.Usage(err)
+	}
+	if (len(o.tables) > 0 || o.at > 0) && !embeddings {
+		return x, false, command.Usagef("--tables and --checkpoint without --what %s", embeddingsPart)
+	}
+	return x, embeddings, nil
+}
+
+func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string) (err error) {
+	x, embeddings, err := o.options()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	s, err := store.Open(dir, store.Options{Version: o.version})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if embeddings {
+		columns, done, err := o.embeddings(ctx, e, s)
+		defer done()
+		if err != nil {
+			return err
+		}
+		x.Extra = append(x.Extra, columns...)
+	}
+	bar := exportProgress{e: e}
+	x.Progress = bar.tell
+	r, err := export.Run(ctx, s, out, x)
+	bar.close()
+	if err != nil {
+		return err
+	}
+	for _, f := range r.Files {
+		e.Event("file", map[string]any{"name": f.Name, "rows": f.Rows, "bytes": f.Bytes})
+	}
+	e.Event("summary", map[string]any{"store": dir, "version": s.Manifest().Version, "out": out, "format": o.format, "files": len(r.Files),
+		"bytes": r.Bytes, "seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
+	if !e.JSON && !e.Quiet {
+		for _, f := range r.Files {
+			fmt.Fprintf(e.Stdout, "%s/%s\t%d rows\t%s\n", out, f.Name, f.Rows, command.FormatSize(f.Bytes))
+		}
+	}
+	return nil
+}
+
+// embeddings opens the tables that are asked for; done closes them.
+func (o *exportOptions) embeddings(ctx context.Context, e *command.Env, s *store.Store) (columns []export.NodeColumn, done func(), err error) {
+	var open []*table.Table
+	done = func() {
+		for _, t := range open {
+			_ = t.Close()
+		}
+	}
+	names, err := o.tableNames(ctx, e, s)
+	if err != nil {
+		return nil, done, err
+	}
+	if o.at > 0 && len(names) > 1 {
+		return nil, done, command.Usagef("--checkpoint %d of one table: name it with --tables (there are: %s)", o.at, strings.Join(names, ", "))
+	}
+	for _, name := range names {
+		t, err := table.Open(ctx, s, table.Options{Name: name, Checkpoint: o.at, ReadOnly: true})
+		if err != nil {
+			return nil, done, err
+		}
+		open = append(open, t)
+		column := "embedding"
+		if len(names) > 1 {
+			column += "_" + name
+		}
+		c, err := export.Table(ctx, t, column)
+		if err != nil {
+			return nil, done, err
+		}
+		columns = append(columns, c)
+	}
+	return columns, done, nil
+}
+
+// tableNames returns the tables that are asked for, by default those that belong to the version.
+func (o *exportOptions) tableNames(ctx context.Context, e *command.Env, s *store.Store) ([]string, error) {
+	infos, err := table.Describe(ctx, s.Dir(), store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	version := s.Manifest().Version
+	var all, fit, others []string
+	for _, t := range infos {
+		all = append(all, t.Name)
+		if t.Version == version {
+			fit = append(fit, t.Name)
+		} else {
+			others = append(others, fmt.Sprintf("%s (of version %d)", t.Name, t.Version))
+		}
+	}
+	if len(o.tables) > 0 {
+		for _, name := range o.tables {
+			if !slices.Contains(all, name) {
+				return nil, fmt.Errorf("%w: table %q (the store has: %s)", store.ErrNotFound, name, strings.Join(all, ", "))
+			}
+		}
+		return o.tables, nil
+	}
+	missing := "the store has no embedding tables: train first"
+	if len(others) > 0 {
+		missing = fmt.Sprintf("tables of other versions are not written: %s: name that version with --version", strings.Join(others, ", "))
+	}
+	switch {
+	case len(fit) == 0 && slices.Contains(o.what, embeddingsPart):
+		return nil, fmt.Errorf("%w: %s", store.ErrNotFound, missing)
+	case len(others) > 0:
+		fmt.Fprintf(e.Stderr, "gstore: %s\n", missing)
+	}
+	return fit, nil
+}
+
+// exportProgress shows one bar a phase.
+type exportProgress struct {
+	e     *command.Env
+	phase string
+	bar   *progressbar.ProgressBar
+}
+
+func (p *exportProgress) tell(x export.Progress) {
+	if x.Phase != p.phase {
+		p.close()
+		p.phase, p.bar = x.Phase, p.e.Progress(x.Total, x.Phase+" ("+x.Unit+")")
+	}
+	_ = p.bar.Set64(x.Done)
+}
+
+func (p *exportProgress) close() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

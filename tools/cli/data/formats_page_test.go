@@ -1,0 +1,139 @@
+package data_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/tools/cli"
+	"github.com/gstore/gstore/tools/cli/clitest"
+)
+
+// pageCommand finds a command line between back quotes, or on a line of its own in a block of code.
+var pageCommand = regexp.MustCompile("`(gstore [^`]+)`|(?m:^((?:zcat|gstore) .+)$)")
+
+// pageCommands returns the commands of docs/formats.md that a user can paste: those
+// that name files.
+func pageCommands(t *testing.T) (lines []string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "formats.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synopsis := regexp.MustCompile(` (STORE|INPUT|OUT)\b`)
+	for _, m := range pageCommand.FindAllStringSubmatch(string(page), -1) {
+		if line := m[1] + m[2]; len(strings.Fields(line)) > 2 && !synopsis.MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// pageInputs writes what the page's commands read, by the path that they read it from, into the
+// working directory.
+func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
+	written := func(cases []formatCase, name, path string) func(t *testing.T) {
+		return func(t *testing.T) {
+			k := slices.IndexFunc(cases, func(f formatCase) bool { return f.name == name })
+			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(cases[k].write(t, c), path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files := func(files map[string][]byte) func(t *testing.T) {
+		return func(t *testing.T) { clitest.Put(t, ".", files) }
+	}
+	store := func(input func(t *testing.T), path string, args ...string) func(t *testing.T) {
+		return func(t *testing.T) {
+			input(t)
+			if code, _, stderr := clitest.Run(t, append(args, path, "--quiet")...); code != cli.ExitOK {
+				t.Fatalf("the store: exit code %d: %s", code, stderr)
+			}
+		}
+	}
+	nodes := []byte("id,code,label,age,income\nann,7,0,31,2.5\nbob,8,1,25,1\ncy,9,,44,0\n")
+	numpy := files(map[string][]byte{"in/edge_index.npy": c.Ends(), "in/node_label.npy": clitest.NpyInts(c.Labels), "in/split/train.npy": clitest.NpyInts(c.Split["train"])})
+	triples := files(map[string][]byte{"fb/train.tsv": c.triples().text("train", "%s\t%s\t%s\n", true), "fb/test.tsv": c.triples().text("test", "%s\t%s\t%s\n", true)})
+	return map[string]func(t *testing.T){
+		"cora": func(t *testing.T) {
+			written(formatCases(), "numpy, packed and [E, 2]", "cora")(t)
+			clitest.Put(t, ".", map[string][]byte{"cora.part": []byte(strings.Repeat("0\n3\n1\n2\n", len(c.Labels)/4))})
+		},
+		"cora.npz":                   written(formatCases(), "npz of scipy matrices, deflated", "cora.npz"),
+		"dataset/ogbn_papers100M":    written(formatCases(), "OGB binary", "dataset/ogbn_papers100M"),
+		"dataset/ogbn_arxiv":         written(formatCases(), "OGB text", "dataset/ogbn_arxiv"),
+		"datasets/ogbn-arxiv":        written(formatCases(), "GraphBolt, CSV", "datasets/ogbn-arxiv"),
+		"fb15k-237":                  written(tripleCases(), "names, packed", "fb15k-237"),
+		"OpenKE/benchmarks/FB15K237": written(tripleCases(), "OpenKE", "OpenKE/benchmarks/FB15K237"),
+		"datasets/fb15k_237_example": written(tripleCases(), "MariusGNN", "datasets/fb15k_237_example"),
+		"soc.txt.gz":                 files(map[string][]byte{"soc.txt.gz": []byte("# soc\n0 1 .5\n1 two\n7 0 2\n")}),
+		"people":                     files(map[string][]byte{"people/edges.tsv": []byte("ann\tbob\nbob\tcy\n"), "people/nodes.csv": nodes}),
+		"crawl/":                     written(formatCases(), "Parquet in parts, named", "crawl"),
+		"edges.bin":                  written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
+		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
+			ID        string    `parquet:"id"`
+			Embedding []float32 `parquet:"embedding,list"`
+		}{{"cy", []float32{1, 2}}, {"ann", []float32{3, 4}}})}),
+		"follows.csv":   files(map[string][]byte{"follows.csv": []byte("ann,bob,1,1700000000\nbob,cy,.5,1700000001\n"), "people.csv": nodes}),
+		"-":             files(map[string][]byte{"soc-LiveJournal1.txt.gz": []byte("# FromNodeId\tToNodeId\n0\t1\n1\t7\n")}),
+		"cora.gstore":   store(numpy, "cora.gstore", "ingest", "in"),
+		"papers.gstore": store(numpy, "papers.gstore", "ingest", "in"),
+		"fb.gstore":     store(triples, "fb.gstore", "ingest", "fb"),
+	}
+}
+
+// TestFormatsPage runs every command of docs/formats.md as it stands there, on small files
+// where it looks for them, and verifies the store.
+func TestFormatsPage(t *testing.T) {
+	inputs := pageInputs(readCora(t))
+	lines := pageCommands(t)
+	if len(lines) < 15 {
+		t.Fatalf("%d commands were found on the page: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			var stdin io.Reader = strings.NewReader("")
+			packed, rest, piped := strings.Cut(line, " | ")
+			args := strings.Fields(line)
+			if piped {
+				args = strings.Fields(rest)
+			}
+			input := inputs[args[2]]
+			if input == nil {
+				t.Fatalf("the test has nothing for %s", args[2])
+			}
+			input(t)
+			if piped {
+				f, err := os.Open(strings.TrimPrefix(packed, "zcat "))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				if stdin, err = gzip.NewReader(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var stdout, stderr bytes.Buffer
+			if code := cli.Run(t.Context(), args[1:], stdin, &stdout, &stderr); code != cli.ExitOK {
+				t.Fatalf("exit code %d: %s", code, stderr.String())
+			}
+			if args[1] == "ingest" {
+				if code, out, stderr := clitest.Run(t, "verify", args[3]); code != cli.ExitOK || !strings.Contains(out, "is whole") {
+					t.Errorf("verify: exit code %d: %s%s", code, out, stderr)
+				}
+			} else if entries, err := os.ReadDir(args[3]); err != nil || len(entries) < 2 {
+				t.Errorf("%s wrote %v (%v)", args[1], entries, err)
+			}
+		})
+	}
+}

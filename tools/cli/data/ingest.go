@@ -1,0 +1,342 @@
+// Package data holds the commands that make a store of a graph or a graph of a store: ingest, append, partition,
+// precompute, export and generate. One file a command: its options, their flags and what it does.
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
+)
+
+// ingestOptions are the flags of gstore ingest.
+type ingestOptions struct {
+	format       string
+	partitions   string
+	partitioner  string
+	hubs         hubsFlag
+	hubHops      int
+	split        string
+	order        string
+	passes       int
+	labelShare   float64
+	undirected   bool
+	dedup        bool
+	selfLoops    string
+	mem          string
+	featureDtype string
+	seed         uint64
+	resume       bool
+	threads      int
+	columns      string
+	nodes        []string
+	nodeColumns  string
+	delimiter    string
+	header       string
+	ids          string
+	badLines     string
+	note         string
+	hops         int
+	hopFeature   string
+	hopDtype     string
+	hopElem      blocks.ElemType
+}
+
+// NewIngest is the command gstore ingest.
+func NewIngest(e *command.Env) *cobra.Command {
+	o := &ingestOptions{}
+	cmd := &cobra.Command{
+		Use:   "ingest INPUT STORE",
+		Short: "Turn a graph into a store, within a memory budget",
+		Long: `Ingest reads the graph at INPUT and writes it as a store to the new directory STORE.
+INPUT - is standard input, which is copied to the file STORE.stdin.* first; an interrupted
+ingest leaves it, and --resume takes it instead of reading standard input again.
+
+STORE opens only when all of it is there. An interrupted ingest can be continued
+with --resume; without it, it begins anew. Bad input is refused with file and position.`,
+		Example: `  gstore ingest cora cora.gstore --undirected
+  gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs auto --mem 16GiB
+  gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
+		Args: command.ExactArgs("INPUT", "STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkPartitioner(cmd.Flags(), o.partitioner, o.labelShare); err != nil {
+				return err
+			}
+			if o.hubHops < 1 {
+				return command.Usagef("--hops %d: expected the layers of a model, 1 or more", o.hubHops)
+			}
+			for _, name := range []string{"precompute-feature", "precompute-dtype"} {
+				if cmd.Flags().Changed(name) && o.hops == 0 {
+					return command.Usagef("--%s says nothing without --precompute-hops 1", name)
+				}
+			}
+			err := o.run(cmd.Context(), e, args[0], args[1])
+			if errors.Is(err, partitioner.ErrOption) || errors.Is(err, ingest.ErrOptions) {
+				return command.Usage(err) // what the graph had to be read for
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	o.inputFlags(f)
+	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
+	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
+	f.Var(&o.hubs, "hubs", hubsUsage)
+	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far the influence of hubs reaches")
+	f.StringVar(&o.split, "split", "", "split whose training nodes count for hubs and gap (default: the input's first)")
+	f.StringVar(&o.order, "order", "", orderUsage)
+	f.IntVar(&o.passes, "passes", 0, passesUsage())
+	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
+	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates")
+	f.BoolVar(&o.dedup, "dedup", false, "drop edges equal in source, destination and relation")
+	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
+	f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
+	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
+	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of a feature as a column, as gstore precompute does")
+	f.StringVar(&o.hopFeature, "precompute-feature", "x", "feature whose mean is added")
+	f.StringVar(&o.hopDtype, "precompute-dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
+	return cmd
+}
+
+// inputFlags are those that say how an input is read, and by what means.
+func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
+	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
+	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
+	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
+	f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features")
+	f.StringVar(&o.nodeColumns, "node-columns", "", "columns of tables of nodes in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
+	f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
+	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
+	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
+	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
+	f.StringVar(&o.note, "note", "", "text kept with the store's version")
+}
+
+// options turns flags into those of the packages; errors are usage errors.
+func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.Options, err error) {
+	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
+		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, HubsTrain: o.hubs.train, HubHops: o.hubHops, Split: o.split, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
+	if o.hops != 0 && o.hops != 1 {
+		return in, fo, command.Usagef("--precompute-hops %d: expected 0 or 1", o.hops)
+	}
+	if o.hopElem, err = parseHopDtype("precompute-dtype", o.hopDtype); err != nil {
+		return in, fo, err
+	}
+	if o.partitions != "auto" {
+		if in.Partitions, err = strconv.Atoi(o.partitions); err != nil || in.Partitions < 1 {
+			return in, fo, command.Usagef("--partitions %q: expected auto or a number ≥ 1", o.partitions)
+		}
+	}
+	if in.Partitioner, err = partitioner.ParseMethod(o.partitioner); err != nil {
+		return in, fo, command.Usage(err)
+	}
+	if o.mem != "" {
+		if in.MemoryBytes, err = command.ParseSize(o.mem); err != nil {
+			return in, fo, command.Usagef("--mem: %v", err)
+		}
+	}
+	if o.featureDtype != "" {
+		if in.FeatureElem, err = blocks.ParseElemType(o.featureDtype); err != nil {
+			return in, fo, command.Usagef("--feature-dtype: %v", err)
+		}
+	}
+	if err := in.Validate(); err != nil {
+		return in, fo, command.Usage(err)
+	}
+	fo.Format = o.format
+	if o.columns != "" {
+		fo.Text.Columns = strings.Split(o.columns, ",")
+	}
+	if o.nodeColumns != "" {
+		fo.Text.NodeColumns = strings.Split(o.nodeColumns, ",")
+	}
+	fo.Nodes = o.nodes
+	switch {
+	case o.delimiter == "tab" || o.delimiter == `\t`:
+		fo.Text.Delimiter = '\t'
+	case len(o.delimiter) == 1:
+		fo.Text.Delimiter = o.delimiter[0]
+	case o.delimiter != "":
+		return in, fo, command.Usagef("--delimiter %q: expected one character, or tab", o.delimiter)
+	}
+	switch o.header {
+	case "auto":
+	case "yes", "no":
+		yes := o.header == "yes"
+		fo.Text.Header = &yes
+	default:
+		return in, fo, command.Usagef("--header %q: expected auto, yes or no", o.header)
+	}
+	switch o.ids {
+	case "auto":
+	case "dense", "integers", "strings":
+		fo.Text.IDs = store.IDKind(o.ids)
+	default:
+		return in, fo, command.Usagef("--ids %q: expected auto, dense, integers or strings", o.ids)
+	}
+	if n, ok := strings.CutPrefix(o.badLines, "skip="); ok {
+		if fo.Text.SkipBadMax, err = strconv.ParseInt(n, 10, 64); err != nil || fo.Text.SkipBadMax < 0 {
+			return in, fo, command.Usagef("--bad-lines %q: expected fail or skip=N", o.badLines)
+		}
+	} else if o.badLines != "fail" {
+		return in, fo, command.Usagef("--bad-lines %q: expected fail or skip=N", o.badLines)
+	}
+	var mu sync.Mutex
+	fo.Text.OnBad = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(e.Stderr, "gstore: skipped: %v\n", err)
+	}
+	return in, fo, nil
+}
+
+func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir string) (err error) {
+	in, fo, err := o.options(e)
+	if err != nil {
+		return err
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
+	begin := time.Now()
+	rep, err := o.ingest(ctx, e, input, dir, in, fo)
+	if err != nil {
+		return err
+	}
+	m := rep.Manifest
+	if o.hops > 0 {
+		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
+		dev, err := device.Open("", o.threads)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, dev.Close()) }()
+		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Feature: o.hopFeature, Elem: o.hopElem, MemoryBytes: in.MemoryBytes}); err != nil {
+			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
+		}
+	}
+	e.Event("summary", map[string]any{
+		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
+		"partitions": len(m.Partitions), "pinned": len(m.Pinned), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
+		"seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "hubs": rep.Hubs, "version": m.Version, "store": dir,
+	})
+	if !e.JSON && !e.Quiet {
+		fmt.Fprintf(e.Stdout, "%s: %d nodes, %d edges in %s, %.1f MiB (%d edges read, %d duplicates and %d self loops dropped) in %.1f s, peak %d MiB\n",
+			dir, rep.Nodes, rep.EdgesStored, partitionsText(len(m.Partitions), len(m.Pinned)), float64(rep.BytesStored)/(1<<20), rep.EdgesRead, rep.Duplicates, rep.SelfLoops,
+			time.Since(begin).Seconds(), rep.PeakRSSBytes>>20)
+		if rep.Hubs != nil {
+			fmt.Fprintln(e.Stdout, rep.Hubs)
+		}
+	}
+	return nil
+}
+
+// ingest opens the input and runs the ingest. Standard input is spooled to files beside the
+// store, STORE.stdin.*, which an interrupted ingest leaves for --resume and any other removes.
+func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir string, in ingest.Options, fo formats.Options) (rep *ingest.Report, err error) {
+	path := input
+	if input == "-" {
+		if s, err := store.Open(dir, store.Options{}); err == nil { // known before hours of spooling
+			return nil, errors.Join(fmt.Errorf("%s: %w", dir, store.ErrExists), s.Close())
+		}
+		base := filepath.Clean(dir) + ".stdin"
+		if path, err = formats.Spool(ctx, nil, base, e.Stdin, fo.Format, in.Resume); err != nil {
+			return nil, err
+		}
+		fo.Input = "-"
+		defer func() {
+			if err == nil || ingest.Refused(err) {
+				err = errors.Join(err, formats.RemoveSpool(nil, base))
+			}
+		}()
+	}
+	src, err := formats.Open(path, fo)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = src.Close() }()
+	if err := o.checkHop(src.Describe(), &in); err != nil {
+		return nil, err
+	}
+	bar := ingestProgress{e: e}
+	in.Progress, in.Passed = bar.tell, bar.passed
+	defer bar.close()
+	return ingest.Run(ctx, dir, src, in)
+}
+
+// checkHop refuses, before the ingest, a feature that the input has not or whose mean could not be taken after it.
+func (o *ingestOptions) checkHop(d *ingest.Description, in *ingest.Options) error {
+	if o.hops == 0 {
+		return nil
+	}
+	var features []string
+	for _, c := range d.NodeColumns {
+		if c.Role != store.RoleFeature {
+			continue
+		}
+		if c.Name == o.hopFeature {
+			if err := nn.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
+				return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
+			}
+			return nil
+		}
+		features = append(features, c.Name)
+	}
+	return fmt.Errorf("%w: --precompute-feature %s: the input's features are %q", ingest.ErrOptions, o.hopFeature, features)
+}
+
+// ingestProgress shows one bar a phase.
+type ingestProgress struct {
+	e     *command.Env
+	mu    sync.Mutex
+	phase string
+	bar   *progressbar.ProgressBar
+	// passes are of the phase that partitions.
+	passes passReport
+}
+
+func (p *ingestProgress) tell(x ingest.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x.Phase != p.phase {
+		if p.bar != nil {
+			_ = p.bar.Finish()
+		}
+		p.phase, p.bar = x.Phase, p.e.Progress(x.Total, x.Phase+" ("+x.Unit+")")
+		p.passes = passReport{e: p.e, last: time.Now()}
+		p.e.Event("phase", map[string]any{"phase": x.Phase})
+	}
+	_ = p.bar.Set64(x.Done)
+}
+
+// passed says on the phase's bar what a pass of the partitioner did.
+func (p *ingestProgress) passed(x partitioner.Pass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bar.Describe(p.passes.tell(x))
+}
+
+func (p *ingestProgress) close() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

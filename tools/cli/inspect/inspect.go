@@ -1,0 +1,53 @@
+// Package inspect holds the commands that only look: inspect, verify and report.
+package inspect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+type inspectOptions struct {
+	elements int
+	version  uint64
+	degrees  string
+	mem      command.Size
+}
+
+// NewInspect is the command gstore inspect.
+func NewInspect(e *command.Env) *cobra.Command {
+	var o inspectOptions
+	cmd := &cobra.Command{
+		Use:   "inspect STORE | FILE" + blocks.Extension,
+		Short: "Show what a store holds, or a block file's bytes with their meaning",
+		Long: `Show a store: schema, partitions, columns, files and their sizes, versions and runs, and how
+degrees, partitions and extents are distributed, in bins of powers of two. Degrees are counted
+by reading the topology: where it is small, or with --degrees yes.
+
+Or show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
+what they say. Header and footer are checked; the payload is shown as it is.`,
+		Example: "  gstore inspect cora.gstore\n  gstore inspect cora.gstore/data/topology-000001.gsb --elements 4",
+		Args:    command.ExactArgs("STORE or FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.elements < 0 {
+				return command.Usagef("--elements %d: expected 0 (all) or more", o.elements)
+			}
+			if !slices.Contains([]string{"auto", "yes", "no"}, o.degrees) {
+				return command.Usagef("--degrees %q: expected auto, yes or no", o.degrees)
+			}
+			if !strings.HasSuffix(args[0], blocks.Extension) {
+				return inspectStore(cmd.Context(), e, args[0], o)
+			}
+			return inspectFile(e, args[0], o.elements)
+		},
+	}
+	cmd.Flags().IntVar(&o.elements, "elements", 8, "how much to show of each array and list (0 = all)")
+	cmd.Flags().StringVar(&o.degrees, "degrees", "auto", "count degrees: yes, no, or auto (if the topology has at most 256 MiB)")
+	cmd.Flags().Var(&o.mem, "mem", "bound on the memory for counting degrees (default: 1 GiB)")
+	cmd.Flags().Uint64Var(&o.version, "version", 0, "which version of a store (0 = the newest)")
+	return cmd
+}

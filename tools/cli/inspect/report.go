@@ -1,0 +1,209 @@
+package inspect
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+type reportOptions struct {
+	output string
+	title  string
+}
+
+// NewReport is the command gstore report.
+func NewReport(e *command.Env) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report FILE",
+		Short: "Draw a run's metrics: bandwidth and trainer utilisation over time, who waited for whom",
+		Long: `Report reads the JSON lines that "gstore train --metrics FILE.jsonl" writes and draws
+one HTML page that needs no network and no script: bandwidth from disk and the share of time
+that the trainer had work (as figures 4.8 and 4.9 of the HANOI thesis), what each step
+waited for, and a table of epochs.`,
+		Example: "  gstore train STORE --plan hanoi --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
+		Args:    command.ExactArgs("FILE"),
+		RunE:    func(_ *cobra.Command, args []string) error { return runReport(e, args[0], o) },
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "report.html", "the page to write")
+	cmd.Flags().StringVar(&o.title, "title", "", "headline (default: the file's name)")
+	return cmd
+}
+
+func runReport(e *command.Env, path string, o reportOptions) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := metrics.Read(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if len(m.Epochs) == 0 {
+		return fmt.Errorf("%s: no epoch in it: the run wrote none, or this is not a file of --metrics", path)
+	}
+	if o.title == "" {
+		o.title = filepath.Base(path)
+	}
+	page, err := renderReport(m, o.title)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(o.output, page, 0o644); err != nil {
+		return err
+	}
+	e.Event("summary", map[string]any{"output": o.output, "epochs": len(m.Epochs), "steps": len(m.Steps), "samples": len(m.Samples)})
+	if !e.JSON {
+		fmt.Fprintf(e.Stdout, "%s: %d epochs, %d steps\n", o.output, len(m.Epochs), len(m.Steps))
+	}
+	return nil
+}
+
+// reportColors are distinguishable in any kind of sight (Okabe and Ito).
+func reportColors() (blue, orange, green color.Color) {
+	return color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255}
+}
+
+// reportPointsMax bounds the points of a curve; longer runs are averaged.
+const reportPointsMax = 600
+
+// renderReport makes the page.
+func renderReport(m *metrics.File, title string) ([]byte, error) {
+	bandwidth, utilisation := sampleCurves(m.Samples)
+	var stall, wait, assemble plotter.XYs
+	for i, s := range m.Steps {
+		x := float64(i)
+		stall = append(stall, plotter.XY{X: x, Y: s.Stall})
+		wait = append(wait, plotter.XY{X: x, Y: s.WaitBuffers})
+		assemble = append(assemble, plotter.XY{X: x, Y: s.Assemble})
+	}
+	blue, orange, green := reportColors()
+	type curve = reportCurve
+	charts := []struct {
+		Caption string
+		SVG     template.HTML
+		spec    reportChart
+	}{
+		{Caption: "Read from disk", spec: reportChart{"seconds", "GB/s", 0, []curve{{"bandwidth", bandwidth, blue}}}},
+		{Caption: "Trainer utilisation: share of time with a macro-batch in hand", spec: reportChart{"seconds", "%", 100, []curve{{"utilisation", utilisation, green}}}},
+		{Caption: "Waiting and assembly, by step", spec: reportChart{"step", "seconds", 0, []curve{
+			{"trainer waits for disk", stall, orange}, {"disk waits for buffers", wait, blue}, {"assembly (in the background)", assemble, green}}}},
+	}
+	for i := range charts {
+		svg, err := charts[i].spec.draw()
+		if err != nil {
+			return nil, fmt.Errorf("report: %s: %w", charts[i].Caption, err)
+		}
+		charts[i].SVG = svg
+	}
+	var page bytes.Buffer
+	err := reportPage.Execute(&page, map[string]any{"Title": title, "Charts": charts, "Epochs": m.Epochs})
+	return page.Bytes(), err
+}
+
+// sampleCurves returns bandwidth in GB/s and utilisation in per cent over time.
+func sampleCurves(samples []metrics.Sample) (bandwidth, utilisation plotter.XYs) {
+	group := (len(samples) + reportPointsMax - 1) / reportPointsMax
+	for lo := 0; lo < len(samples); lo += max(1, group) {
+		hi := min(len(samples), lo+group)
+		var b, u float64
+		for i := lo; i < hi; i++ {
+			b += samples[i].Bandwidth() / 1e9
+			u += samples[i].Utilisation() * 100
+		}
+		x, n := samples[lo].At, float64(hi-lo)
+		bandwidth = append(bandwidth, plotter.XY{X: x, Y: b / n})
+		utilisation = append(utilisation, plotter.XY{X: x, Y: u / n})
+	}
+	return bandwidth, utilisation
+}
+
+type reportCurve struct {
+	name   string
+	points plotter.XYs
+	color  color.Color
+}
+
+// reportChart is a chart of curves over a shared x axis; top fixes the y axis, 0 fits it.
+type reportChart struct {
+	x, y   string
+	top    float64
+	curves []reportCurve
+}
+
+// draw renders the chart as an <svg> element.
+func (c reportChart) draw() (template.HTML, error) {
+	p := plot.New()
+	p.X.Label.Text, p.Y.Label.Text = c.x, c.y
+	p.Add(plotter.NewGrid())
+	for _, k := range c.curves {
+		if len(k.points) == 0 {
+			continue
+		}
+		line, err := plotter.NewLine(k.points)
+		if err != nil {
+			return "", err
+		}
+		line.Color, line.Width = k.color, vg.Points(1.2)
+		p.Add(line)
+		if len(c.curves) > 1 {
+			p.Legend.Add(k.name, line)
+		}
+	}
+	// On the left: where a viewer's font is wider than ours, names run into free space, not out of
+	// the picture; headroom keeps the curves off them.
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, vg.Points(6)
+	p.Y.Min = 0
+	if len(c.curves) > 1 {
+		p.Y.Max *= 1.4
+	}
+	if c.top > 0 {
+		p.Y.Max = c.top
+	}
+	canvas := vgsvg.New(24*vg.Centimeter, 7*vg.Centimeter)
+	const margin = vg.Centimeter / 2 // the last label of an axis reaches beyond it
+	p.Draw(draw.Crop(draw.New(canvas), margin/2, -margin, 0, -margin))
+	var b strings.Builder
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return "", err
+	}
+	svg := b.String()
+	if i := strings.Index(svg, "<svg"); i >= 0 {
+		svg = svg[i:] // an XML declaration has no place inside HTML
+	}
+	return template.HTML(svg), nil //nolint:gosec // drawn here, from numbers
+}
+
+var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
+	"mb":  func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) },
+	"s":   func(s float64) string { return fmt.Sprintf("%.2f", s) },
+	"sub": func(a, b float64) float64 { return a - b },
+}).Parse(`<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
+<style>
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
+figure{margin:1.5rem 0}svg{max-width:100%;height:auto}
+table{border-collapse:collapse}th,td{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ddd}
+</style></head><body>
+<h1>{{.Title}}</h1>
+{{range .Charts}}<figure><figcaption>{{.Caption}}</figcaption>{{.SVG}}</figure>
+{{end}}<table><tr><th>epoch</th><th>plan</th><th>engine</th><th>seconds</th><th>MB read</th><th>requests</th><th>training s</th><th>trainer waits s</th><th>disk waits s</th><th>assembly s</th></tr>
+{{range .Epochs}}<tr><td>{{.Epoch}}</td><td>{{.Policy}}</td><td>{{.Engine}}</td><td>{{s (sub .End .Start)}}</td><td>{{mb .BytesRead}}</td><td>{{.Requests}}</td><td>{{s .Train}}</td><td>{{s .Stall}}</td><td>{{s .WaitBuffers}}</td><td>{{s .Assemble}}</td></tr>
+{{end}}</table>
+</body></html>
+`))

@@ -1,0 +1,110 @@
+package inspect_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/tools/cli"
+)
+
+func writeMetrics(t *testing.T, epochs int) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := metrics.NewWriter(&b)
+	for e := range epochs {
+		s := buffer.Stats{Engine: "pread", Policy: "hanoi", Epoch: e, BytesRead: 12_300_000, Start: time.Duration(e) * time.Second}
+		for k := range 4 {
+			at := s.Start + time.Duration(k)*250*time.Millisecond
+			s.Steps = append(s.Steps, buffer.StepStats{Epoch: e, Step: k, Begin: at, End: at + 200*time.Millisecond, Stall: 50 * time.Millisecond})
+		}
+		for k := range 11 {
+			s.Samples = append(s.Samples, buffer.BandwidthSample{At: s.Start + time.Duration(k)*buffer.SampleInterval, Bytes: 1 << 20, Train: 80 * time.Millisecond})
+		}
+		if err := w.Epoch(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "run.jsonl")
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The page stands alone: no script, nothing fetched, every chart well-formed.
+func TestReportPageStandsAlone(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "report.html")
+	var stdout, stderr bytes.Buffer
+	if code := cli.Run(t.Context(), []string{"report", writeMetrics(t, 2), "-o", out, "--json"}, nil, &stdout, &stderr); code != cli.ExitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	if !strings.Contains(stdout.String(), `"epochs":2`) || !strings.Contains(stdout.String(), `"samples":20`) {
+		t.Errorf("summary: %s", &stdout)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	for _, bad := range []string{"<script", "src=", "@import", "url(http", "<link"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if n := strings.Count(page, "<svg"); n != 3 {
+		t.Errorf("%d charts, expected 3", n)
+	}
+	if !strings.Contains(page, "<td>12.3</td>") {
+		t.Error("the table lacks the bytes read")
+	}
+	for rest := page; ; {
+		i := strings.Index(rest, "<svg")
+		if i < 0 {
+			break
+		}
+		j := i + strings.Index(rest[i:], "</svg>") + len("</svg>")
+		d := xml.NewDecoder(strings.NewReader(rest[i:j]))
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rest = rest[j:]
+	}
+}
+
+func TestReportRefuses(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.jsonl")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	garbage := filepath.Join(t.TempDir(), "garbage.jsonl")
+	if err := os.WriteFile(garbage, []byte("PK\x03\x04\nmore\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"report"}, cli.ExitUsage, "FILE"},
+		{[]string{"report", "/does/not/exist"}, cli.ExitFailed, "/does/not/exist"},
+		{[]string{"report", empty}, cli.ExitFailed, "no epoch"},
+		{[]string{"report", garbage}, cli.ExitFailed, "line 1"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := cli.Run(t.Context(), c.args, nil, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.text) {
+			t.Errorf("%v: exit code %d, %s", c.args, code, &stderr)
+		}
+	}
+}

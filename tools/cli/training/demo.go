@@ -1,0 +1,162 @@
+package training
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/testdata"
+	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/generate"
+)
+
+// demoOptions are the flags of demo.
+type demoOptions struct {
+	task   string
+	epochs int
+	seed   uint64
+	dir    string
+}
+
+// NewDemo is the command gstore demo.
+func NewDemo(e *command.Env) *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Make a small graph's store and train on it: the embedded Cora, or a knowledge graph",
+		Long: `Demo ingests Cora (2,708 papers, 5,429 citations, 7 subjects; embedded in the
+program) into a store and trains a 2-layer GraphSAGE out of core on it: 8
+partitions, 6 in memory at a time, accuracy by exact evaluation. With --task link
+it generates a knowledge graph (2,048 entities, 60,000 facts of 16 relations) and
+learns embeddings for ComplEx out of core: 8 partitions, 4 in memory at a time, written
+back when they leave (plan comet), ranks against all entities. The store is left for you to inspect.`,
+		Example: "  gstore demo\n  gstore demo --task link",
+		Args:    command.ExactArgs(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), e, &o) },
+	}
+	cmd.Flags().StringVar(&o.task, "task", "node", "node: the subjects of Cora's papers; link: missing facts of a knowledge graph")
+	cmd.Flags().IntVar(&o.epochs, "epochs", 0, "passes over the training nodes or facts (default: 20, with --task link 15)")
+	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "of every random choice")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "directory for the store, which must not exist (default: a temporary one)")
+	return cmd
+}
+
+func runDemo(ctx context.Context, e *command.Env, o *demoOptions) (err error) {
+	if o.epochs < 0 {
+		return command.Usagef("--epochs %d: expected 1 or more", o.epochs)
+	}
+	prepare, name := demoCora, "cora.gstore"
+	switch o.task {
+	case "node":
+	case "link":
+		prepare, name = demoKG, "kg.gstore"
+	default:
+		return command.Usagef("--task %q: expected node or link", o.task)
+	}
+	work, err := os.MkdirTemp("", "gstore-demo-")
+	if err != nil {
+		return err
+	}
+	dir := o.dir
+	if dir == "" {
+		dir = filepath.Join(work, name)
+	}
+	input := filepath.Join(work, "input")
+	defer func() {
+		gone := os.RemoveAll(input)
+		if err != nil || o.dir != "" {
+			gone = errors.Join(gone, os.RemoveAll(work))
+		}
+		err = errors.Join(err, gone)
+	}()
+	t, err := prepare(ctx, e, o, dir, input)
+	if err != nil {
+		return err
+	}
+	if _, err := runTrain(ctx, e, dir, t); err != nil {
+		return err
+	}
+	if e.JSON {
+		return nil
+	}
+	fmt.Fprintf(e.Stdout, "store: %s (look at it: gstore inspect %s)\n", dir, dir)
+	return nil
+}
+
+// demoCora makes the store of Cora in dir, from files in input, and says how to train on it.
+func demoCora(ctx context.Context, e *command.Env, o *demoOptions, dir, input string) (*trainOptions, error) {
+	if err := unpack(testdata.FS, "cora", input); err != nil {
+		return nil, err
+	}
+	src, err := formats.Open(input, formats.Options{})
+	if err != nil {
+		return nil, err
+	}
+	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Undirected: true, Seed: o.seed})
+	if err = errors.Join(err, src.Close()); err != nil {
+		return nil, err
+	}
+	if m := report.Manifest; !e.JSON {
+		fmt.Fprintf(e.Stdout, "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), command.FormatSize(m.Bytes()))
+	}
+	epochs := cmp.Or(o.epochs, 20)
+	return &trainOptions{Config: train.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: .2, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
+}
+
+// demoKG makes the store of a knowledge graph in dir and says how to train on it.
+func demoKG(ctx context.Context, e *command.Env, o *demoOptions, dir, _ string) (*trainOptions, error) {
+	options := generate.KGOptions{Entities: 2048, Relations: 16, Triples: 60_000, Seed: o.seed}
+	kg, err := generate.NewKG(options)
+	if err != nil {
+		return nil, err
+	}
+	src, err := generate.SourceKG(kg, options)
+	if err != nil {
+		return nil, err
+	}
+	report, err := ingest.Run(ctx, dir, src, ingest.Options{Partitions: 8, Seed: o.seed})
+	if err = errors.Join(err, src.Close()); err != nil {
+		return nil, err
+	}
+	if m := report.Manifest; !e.JSON {
+		fmt.Fprintf(e.Stdout, "knowledge graph: %d nodes, %d edges of %d relations, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Schema.Relations), len(m.Partitions), command.FormatSize(m.Bytes()))
+	}
+	return &trainOptions{
+		Config:  train.Config{Model: nn.ComplEx, Epochs: cmp.Or(o.epochs, 15), LR: .3, Seed: o.seed, Plan: "comet", Buffer: 4},
+		link:    link.Config{Dim: 64, Negatives: 200, Chunks: 5},
+		changed: []string{"model", "epochs", "lr", "plan", "dim", "negatives", "chunks"},
+	}, nil
+}
+
+// unpack copies a folder of an embedded file system to disk.
+func unpack(from fs.FS, root, to string) error {
+	return fs.WalkDir(from, root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o777)
+		}
+		b, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, b, 0o666)
+	})
+}

@@ -1,0 +1,298 @@
+package training
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/export"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
+)
+
+// evalOptions are the flags of eval.
+type evalOptions struct {
+	checkpoint string
+	splits     []string
+	auc        bool
+	confusion  string
+	out        string
+	write      []string
+	format     string
+	version    uint64
+	mem        command.Size
+	threads    int
+	config     string
+
+	lists      []string // of edges, where the store's task is link prediction
+	table      string
+	candidates int
+	seed       uint64
+	changed    []string // flags that were set
+}
+
+// What eval writes of every node.
+const (
+	writePredictions = "predictions"
+	writeEmbeddings  = "embeddings"
+)
+
+// NewEval is the command gstore eval.
+func NewEval(e *command.Env) *cobra.Command {
+	var o evalOptions
+	cmd := &cobra.Command{
+		Use:   "eval STORE",
+		Short: "Compute a trained model's exact metrics, predictions and embeddings on a store",
+		Long: `Compute a trained model's outputs with all neighbours of every node, layer by
+layer over the whole graph, streamed from the store inside --mem, and of each
+split accuracy, macro and micro F1, and the area under the ROC curve: of two
+classes that of the second, of more the mean over classes of each against the
+rest. All are exact.
+
+--out writes every node's class and its probability, and with --write
+embeddings the state below the model's last product, by external id, as gstore
+export writes columns.
+
+Where the task is link prediction the edges of --lists are asked for, both ends
+of each, against all nodes or a sample of --candidates, filtered and raw:
+exactly, with embeddings streamed from the store's table inside --mem.`,
+		Example: "  gstore eval cora.gstore                      # the model trained last\n" +
+			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
+			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,embeddings\n" +
+			"  gstore eval fb15k-237.gstore --lists test --mem 200MiB   # link prediction",
+		Args: command.ExactArgs("STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := command.ApplyConfig(cmd, o.config); err != nil {
+				return err
+			}
+			if err := o.validate(cmd.Flags().Changed("write") || cmd.Flags().Changed("format")); err != nil {
+				return err
+			}
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
+			return runEval(cmd.Context(), e, args[0], &o)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the last one); link prediction: number of a checkpoint that the table keeps")
+	fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
+	fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
+	fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
+	fs.StringVar(&o.out, "out", "", "new folder for what --write names")
+	fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: predictions, embeddings")
+	fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
+	fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "link prediction: which edge lists to rank")
+	fs.StringVar(&o.table, "table", "embeddings", "link prediction: the table of embeddings")
+	fs.IntVar(&o.candidates, "candidates", 0, "link prediction: nodes that answers are ranked against, drawn from --seed (default: all)")
+	fs.Uint64Var(&o.seed, "seed", 0, "link prediction: of the candidates")
+	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
+	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
+	command.ConfigFlag(fs, &o.config)
+	return cmd
+}
+
+// validate finds usage errors; writes says that a flag that only --out gives a meaning was set.
+func (o *evalOptions) validate(writes bool) error {
+	switch {
+	case len(o.splits) == 0:
+		return command.Usagef("--splits names none of train, valid, test")
+	case len(o.lists) == 0:
+		return command.Usagef("--lists names no edge list")
+	case len(o.write) == 0:
+		return command.Usagef("--write names none of %s, %s", writePredictions, writeEmbeddings)
+	}
+	for _, s := range o.splits {
+		if s != "train" && s != "valid" && s != "test" {
+			return command.Usagef("--splits: %q is none of train, valid, test", s)
+		}
+	}
+	for _, w := range o.write {
+		if w != writePredictions && w != writeEmbeddings {
+			return command.Usagef("--write: %q is none of %s, %s", w, writePredictions, writeEmbeddings)
+		}
+	}
+	x := export.Options{Format: export.Format(o.format)}
+	if err := x.Validate(); err != nil {
+		return command.Usage(err)
+	}
+	if writes && o.out == "" {
+		return command.Usagef("--write and --format say what --out holds: give --out FOLDER")
+	}
+	return nil
+}
+
+func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (err error) {
+	defer command.LimitThreads(o.threads)()
+	st, err := store.Open(dir, store.Options{Version: o.version})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	link := st.Manifest().Schema.Task == store.TaskLink
+	for _, name := range o.changed {
+		if !link && slices.Contains(evalLinkOnly, name) {
+			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
+		}
+		if link && slices.Contains(evalNodeOnly, name) {
+			return command.Usagef("--%s is for node classification; the store's task is link prediction", name)
+		}
+	}
+	if link {
+		return runEvalLink(ctx, e, st, o)
+	}
+	path, err := findModel(dir, o.checkpoint)
+	if err != nil {
+		return err
+	}
+	cp, err := train.LoadFile(path)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
+	dev, err := device.Open("", o.threads)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	r, err := cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
+		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Embeddings: wants(writeEmbeddings)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	read := r.BytesRead()
+	if o.confusion != "" {
+		if err := o.writeConfusion(e, st.Manifest().Schema.ClassNames, r.Metrics); err != nil {
+			return err
+		}
+	}
+	if o.out != "" {
+		if err := o.writeNodes(ctx, st, r); err != nil {
+			return err
+		}
+	}
+	if e.JSON {
+		f := map[string]any{"model_file": path, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		for i, s := range o.splits {
+			m := r.Metrics[i]
+			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = m.Accuracy, m.Loss, m.Nodes
+			f[s+"_f1_macro"], f[s+"_f1_micro"] = m.Confusion.F1()
+			if !math.IsNaN(m.AUC) {
+				f[s+"_auc"] = m.AUC
+			}
+		}
+		e.Event("summary", f)
+		return nil
+	}
+	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC")
+	for i, s := range o.splits {
+		m := r.Metrics[i]
+		macro, micro := m.Confusion.F1()
+		auc := "-"
+		if !math.IsNaN(m.AUC) {
+			auc = fmt.Sprintf("%.4f", m.AUC)
+		}
+		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, auc)
+	}
+	fmt.Fprintf(e.Stdout, "%.2f s; model %s\n", time.Since(start).Seconds(), path)
+	return nil
+}
+
+// writeConfusion writes the confusion matrices' entries that are not 0.
+func (o *evalOptions) writeConfusion(e *command.Env, names []string, metrics []eval.Metrics) (err error) {
+	var to io.Writer = e.Stdout
+	if o.confusion != "-" {
+		f, err := os.Create(o.confusion)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		to = f
+	}
+	name := func(class int) string {
+		if class < len(names) {
+			return names[class]
+		}
+		return strconv.Itoa(class)
+	}
+	w := csv.NewWriter(to)
+	_ = w.Write([]string{"split", "label", "predicted", "nodes"}) // kept by the writer: see Error
+	for i, m := range metrics {
+		for label := range m.Confusion.Classes {
+			for predicted := range m.Confusion.Classes {
+				if n := m.Confusion.At(label, predicted); n > 0 {
+					_ = w.Write([]string{o.splits[i], name(label), name(predicted), strconv.FormatInt(n, 10)})
+				}
+			}
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// writeNodes exports what the evaluation kept of every node.
+func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.Evaluation) error {
+	held, err := r.Trim()
+	if err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // the evaluation's heap: export has its memory now
+	x := export.Options{Format: export.Format(o.format)}
+	if o.mem > 0 {
+		x.MemoryBytes = max(int64(o.mem)-held, 1)
+	}
+	add := func(name string, v *eval.NodeValues) {
+		if v != nil {
+			x.Extra = append(x.Extra, export.NodeColumn{Name: name, Elem: v.Elem, Dim: v.Dim, Read: v.Read})
+		}
+	}
+	classes, probabilities := r.Predictions()
+	add("prediction", classes)
+	add("probability", probabilities)
+	add("embedding", r.Embeddings())
+	_, err = export.Run(ctx, st, o.out, x)
+	return err
+}
+
+// findModel returns the path of a model: a file, a run's number, or the last run's.
+func findModel(dir, checkpoint string) (string, error) {
+	if _, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
+		return filepath.Join(dir, runsDir, checkpoint+".gsm"), nil
+	}
+	if checkpoint != "" {
+		return checkpoint, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, runsDir))
+	if err != nil && !os.IsNotExist(err) {
+		return "", err
+	}
+	last, found := uint64(0), false
+	for _, d := range entries {
+		name, ok := strings.CutSuffix(d.Name(), ".gsm")
+		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil && n >= last {
+			last, found = n, true
+		}
+	}
+	if !found {
+		return "", fmt.Errorf("%s has no trained model: run gstore train %s, or give --checkpoint FILE", dir, dir)
+	}
+	return filepath.Join(dir, runsDir, fmt.Sprintf("%d.gsm", last)), nil
+}

@@ -1,0 +1,88 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/table"
+	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
+)
+
+// Flags of eval that mean something for one task only.
+var (
+	evalNodeOnly = []string{"splits", "auc", "confusion", "out", "write", "format"}
+	evalLinkOnly = []string{"lists", "table", "candidates", "seed"}
+)
+
+// runEvalLink ranks edge lists by a table's checkpoint.
+func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOptions) (err error) {
+	t := table.Options{Name: o.table, ReadOnly: true}
+	if o.checkpoint != "" {
+		if t.Checkpoint, err = strconv.ParseUint(o.checkpoint, 10, 64); err != nil {
+			return command.Usagef("--checkpoint %q: expected the number of a checkpoint of table %s", o.checkpoint, o.table)
+		}
+	}
+	if o.candidates < 0 {
+		return command.Usagef("--candidates %d: expected 0 or more", o.candidates)
+	}
+	for _, name := range o.lists {
+		if _, err := st.Manifest().EdgeList(name); err != nil {
+			return command.Usage(fmt.Errorf("--lists: %w", err))
+		}
+	}
+	table, err := table.Open(ctx, st, t)
+	if errors.Is(err, store.ErrNotFound) && t.Checkpoint == 0 {
+		return fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, table.Close()) }()
+	run, err := link.Load(ctx, table)
+	if err != nil {
+		return err
+	}
+	defer limitHeap(o.mem, st)()
+	start := time.Now()
+	dev, err := device.Open("", o.threads)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	metrics, read, err := link.Evaluate(ctx, st, dev, table, run,
+		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)
+	if err != nil {
+		return err
+	}
+	if e.JSON {
+		f := map[string]any{"table": o.table, "checkpoint": table.LastCheckpoint().Number, "epochs": run.Epochs, "middle": run.Middle, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		for i, name := range o.lists {
+			for k, v := range command.Fields(metrics[i]) {
+				f[name+"_"+k] = v
+			}
+		}
+		e.Event("summary", f)
+		return nil
+	}
+	fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10s  %7s  %7s  %7s  %7s\n", "list", "ranks", "queries", "MRR", "hits@1", "@3", "@10")
+	for i, name := range o.lists {
+		m := metrics[i]
+		fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "filtered", m.Queries, m.MRR, m.Hits1, m.Hits3, m.Hits10)
+		fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "raw", m.Queries, m.RawMRR, m.RawHits1, m.RawHits3, m.RawHits10)
+	}
+	after := fmt.Sprintf("after %d epochs", run.Epochs)
+	if run.Middle {
+		after = fmt.Sprintf("in the middle of epoch %d", run.Epochs+1)
+	}
+	fmt.Fprintf(e.Stdout, "against %d nodes; %.2f s, %s read, %s peak memory; table %s, checkpoint %d, %s\n",
+		metrics[0].Candidates, time.Since(start).Seconds(), command.FormatSize(read), command.FormatSize(ingest.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
+	return nil
+}

@@ -1,0 +1,278 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+type planOptions struct {
+	task, policy string
+	mem          command.Size
+	buffer       int
+	logical      int
+	order        string
+	reuse        string
+	epochs       int
+	seed         uint64
+	features     []string
+	both         bool
+	link         link.Config // as of train, what its memory depends on
+	node         train.Config
+	steps        bool
+	measure      time.Duration
+	remeasure    bool // --measure was given
+	engine       string
+	reads        readFlags
+}
+
+// NewPlan is the command gstore plan.
+func NewPlan(e *command.Env) *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan STORE",
+		Short: "Show what a plan would read and train, its bias, bytes and steps, before running it",
+		Long: `Show what training would read, step by step, without reading it: which policy and
+capacity the memory budget allows and why, bytes and requests of each epoch
+(exactly those that train will make), the edge permutation bias of link tasks, and
+how many partitions a fresh ingest had better make. --mem and the flags that train has too
+mean the same, but --order (comet's here, a layer's products there): train with them
+runs the plan that is shown.`,
+		Example: `  gstore plan papers.gstore --mem 4GiB
+  gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
+		Args: command.ExactArgs("STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.remeasure = cmd.Flags().Changed("measure")
+			if err := refuseZeros(cmd.Flags()); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), e, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.task, "task", "auto", "auto, node or link")
+	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
+	f.Var(&o.mem, "mem", "memory bound of the whole training run, such as 4GiB (default: none)")
+	o.trainFlags(f)
+	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
+	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: so many that four fit in memory)")
+	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
+	f.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4, or auto")
+	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
+	f.Uint64Var(&o.seed, "seed", 0, "of the plan")
+	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: as train's)")
+	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
+	f.BoolVar(&o.steps, "steps", false, "list every step")
+	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
+	f.StringVar(&o.engine, "io-engine", "auto", "read with auto, io_uring or pread")
+	o.reads.flags(f)
+	return cmd
+}
+
+// parseReuse reads --reuse.
+func parseReuse(s string) (int, error) {
+	if s == "auto" {
+		return macro.ReuseAuto, nil
+	}
+	if len(s) == 1 && s[0] >= '0' && s[0] <= '0'+macro.ReuseMax {
+		return int(s[0] - '0'), nil
+	}
+	return 0, command.Usagef("--reuse %s: expected 0 to %d, or auto", s, macro.ReuseMax)
+}
+
+// config turns flags and store into what was fixed by the caller.
+func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
+	c := macro.Config{Policy: o.policy, Partitions: len(m.Partitions), Capacity: o.buffer, Undirected: m.Schema.Undirected,
+		Logical: o.logical, Seed: o.seed}
+	var err error
+	if c.Reuse, err = parseReuse(o.reuse); err != nil {
+		return c, err
+	}
+	switch o.order {
+	case "balanced":
+	case "random":
+		c.Order = macro.Random
+	default:
+		return c, command.Usagef("--order %s: expected balanced or random", o.order)
+	}
+	if c.Policy != "auto" && !slices.Contains(macro.Names(), c.Policy) {
+		return c, command.Usagef("--plan %s: expected auto or one of %v", c.Policy, macro.Names())
+	}
+	switch o.task {
+	case "auto":
+		c.Link = m.Schema.Task == store.TaskLink || c.Policy == macro.Comet || c.Policy == macro.Beta
+	case "node", "link":
+		c.Link = o.task == "link"
+	default:
+		return c, command.Usagef("--task %s: expected auto, node or link", o.task)
+	}
+	if !c.Link {
+		c.Pinned = m.Pinned
+	}
+	if c.Link && o.node.History {
+		return c, command.Usagef("--history is for node tasks")
+	}
+	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.link.Dim < 1 {
+		return c, command.Usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.link.Dim)
+	}
+	return c, nil
+}
+
+// macroOptions are those with which train would run: MemoryBytes is the partition buffer's share of --mem.
+func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (buffer.Options, error) {
+	m := s.Manifest()
+	if cfg.Link {
+		c := o.link
+		setLinkModel(&c, o.link.Model)
+		c.Plan, c.Buffer, c.Logical, c.MemoryBytes, c.IOEngine = cfg.Policy, cfg.Capacity, cfg.Logical, int64(o.mem), o.engine
+		if err := c.Normalize(); err != nil {
+			return buffer.Options{}, command.Usage(err)
+		}
+		if o.logical > 0 {
+			if err := checkLogical(c.Plan); err != nil {
+				return buffer.Options{}, err
+			}
+		}
+		if o.order != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
+			return buffer.Options{}, command.Usagef("--order is for plan comet, this is %s", c.Plan)
+		}
+		if c.MemoryBytes > 0 && !m.Schema.Undirected {
+			if err := link.CheckMemory(ctx, s, c); err != nil {
+				return buffer.Options{}, planError(err)
+			}
+		}
+		mo := c.MacroOptions(m)
+		mo.Features, mo.Both = o.features, mo.Both || o.both
+		return mo, nil
+	}
+	c := &o.node
+	c.Model, c.Features, c.IOEngine, c.MemoryBytes, c.Plan, c.Buffer = o.link.Model, o.features, o.engine, int64(o.mem), cfg.Policy, cfg.Capacity
+	if err := c.Normalize(); err != nil {
+		return buffer.Options{}, command.Usage(err)
+	}
+	c.FillFeatures(m)
+	if c.MemoryBytes > 0 && m.Schema.Task == store.TaskNode && m.Schema.Classes > 0 {
+		if err := train.CheckMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
+			return buffer.Options{}, err
+		}
+	}
+	mo := c.MacroOptions(m)
+	mo.Both = mo.Both || o.both
+	return mo, nil
+}
+
+// trainFlags are flags of train that decide what its mini-batches, evaluation and history leave of --mem.
+func (o *planOptions) trainFlags(f *pflag.FlagSet) {
+	l := &o.link
+	f.StringVar(&l.Model, "model", "", "as train's (default sage or distmult)")
+	n := &o.node
+	f.IntVar(&n.Hidden, "hidden", 128, "node tasks: columns between layers")
+	f.BoolVar(&n.PrecomputedHop, "precomputed-hop", false, "node tasks: read the column that gstore precompute made too")
+	f.BoolVar(&n.History, "history", false, "node tasks: show what train's --history takes")
+	f.StringVar(&n.HistoryDtype, "history-dtype", "", "node tasks: as train's")
+	f.StringVar(&n.Split, "split", "", "node tasks: split whose training nodes count (default: the store's first)")
+	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
+	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with the optimiser's state")
+	f.StringVar(&l.Optimizer, "optimizer", "adagrad", "link tasks: as train's")
+	f.IntVar(&l.BatchSize, "batch-size", 1000, "link tasks: as train's")
+	f.IntVar(&l.Negatives, "negatives", 500, "link tasks: as train's")
+	f.IntVar(&l.Chunks, "chunks", 10, "link tasks: as train's")
+	f.Float64Var(&l.DegreeShare, "degree-share", 0, "link tasks: as train's")
+	f.IntVar(&l.EvalEvery, "eval-every", 1, "link tasks: as train's; -1: nothing is evaluated, and no memory kept for it")
+}
+
+func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err error) {
+	s, err := o.reads.open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	m := s.Manifest()
+	cfg, err := o.config(m)
+	if err != nil {
+		return err
+	}
+	mo, err := o.macroOptions(ctx, s, &cfg)
+	if err != nil {
+		return err
+	}
+	// Measured first: the forecast goes by the same figures.
+	var device *blockio.Calibration
+	if o.measure > 0 {
+		device = o.device(ctx, s)
+	}
+	f, err := buffer.OpenForecaster(ctx, s, mo)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	trained, err := s.TrainingNodes(ctx, o.node.Split)
+	if errors.Is(err, store.ErrNotFound) && o.node.Split == "" {
+		trained = nil // nothing is known of what would train
+	} else if err != nil {
+		return err
+	}
+	history := o.node.HistoryBytes(m, trained)
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, HistoryBytes: history,
+		Hubs: m.HubsWhy(), Train: trained})
+	switch {
+	case errors.Is(err, macro.ErrPlan):
+		return command.Usage(err)
+	case errors.Is(err, store.ErrBudget):
+		return fmt.Errorf("of %s of memory the partition buffer may have %s: %w", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes), err)
+	case err != nil:
+		return err
+	}
+	policy, err := macro.New(choice.Config)
+	if err != nil {
+		return command.Usage(err)
+	}
+	plans := make([]buffer.Plan, o.epochs)
+	for k := range plans {
+		plans[k] = policy.Epoch(k)
+	}
+	if o.mem > 0 {
+		mo.MemoryBytes -= history(choice.Capacity)
+		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes)))
+	}
+	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
+	if err != nil {
+		return err
+	}
+	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
+	if o.node.History {
+		c, err := o.node.HistoryCost(m, trained, choice.Resident(), len(plans[0].Steps))
+		if err != nil {
+			return err
+		}
+		r.history = &c
+	}
+	if err := r.advise(); err != nil {
+		return err
+	}
+	return r.print()
+}
+
+// device returns the figures of the store's device, measured now where none are kept or
+// --measure asks for it; nil if its files are too small or cannot be read
+// directly, for which a plan's figures do without.
+func (o *planOptions) device(ctx context.Context, s *store.Store) *blockio.Calibration {
+	c, _, err := s.Calibration(ctx, o.engine, store.CalibrationOptions{Duration: o.measure, Refresh: o.remeasure})
+	if err != nil || !c.Measured {
+		return nil
+	}
+	return &c
+}
