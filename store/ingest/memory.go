@@ -11,10 +11,9 @@ import (
 // DefaultMemoryBytes is half of the memory that the process's cgroup allows,
 // or half of the machine's where no cgroup sets a limit.
 func DefaultMemoryBytes() int64 {
-	var info unix.Sysinfo_t
-	limit := int64(8 << 30)
-	if err := unix.Sysinfo(&info); err == nil {
-		limit = int64(info.Totalram) * int64(info.Unit)
+	limit := machineBytes()
+	if limit <= 0 {
+		limit = 8 << 30
 	}
 	for _, path := range cgroupLimitFiles() {
 		b, err := os.ReadFile(path)
@@ -86,7 +85,7 @@ func offHeap(n int64) ([]byte, error) {
 		return nil, os.NewSyscallError("mmap", err)
 	}
 	if n >= 4<<20 {
-		_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+		adviseHuge(b)
 	}
 	return b, nil
 }

@@ -120,5 +120,6 @@ func commands(e *command.Env) []*cobra.Command {
 		inspect.NewVerify(e),
 		inspect.NewReport(e),
 		benchmarks.NewBench(e),
+		newVersion(e),
 	}
 }
