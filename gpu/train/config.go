@@ -53,6 +53,10 @@ type Config struct {
 	// is float32, float16 where features take 16 bits or fewer.
 	HistoryDtype string `json:"history_dtype,omitempty" yaml:"history_dtype"`
 
+	// LabelShift corrects the loss of steps whose classes are not mixed as the graph's: "auto" (default: where a step
+	// has not all training nodes) or "off".
+	LabelShift string `json:"label_shift,omitempty" yaml:"label_shift"`
+
 	// PrecomputedHop reads the first layer's neighbourhood mean from the column
 	// that precompute.Hop made: the model samples one hop less.
 	PrecomputedHop bool `json:"precomputed_hop" yaml:"precomputed_hop"`
@@ -100,6 +104,7 @@ func (c *Config) Normalize() error {
 	set(&c.IOEngine, "auto")
 	set(&c.Device, "auto")
 	set(&c.Order, nn.OrderAuto)
+	set(&c.LabelShift, ShiftAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
 		if *n == 0 {
@@ -144,6 +149,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: history rows of %s, but no history is asked for", c.HistoryDtype)
 	case c.HistoryDtype != "" && c.HistoryDtype != "float32" && c.HistoryDtype != "float16" && c.HistoryDtype != "bfloat16":
 		return fmt.Errorf("train: history rows of %s: expected float32, float16 or bfloat16", c.HistoryDtype)
+	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
+		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:

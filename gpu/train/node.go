@@ -78,6 +78,11 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		hooks.Plan(why)
 	}
 	t.history = h
+	if cfg.LabelShift == ShiftAuto {
+		if t.shift, err = newLabelShift(ctx, st, cfg.Split, shape.classes); err != nil {
+			return nil, err
+		}
+	}
 	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), usage: usage}
 	if err := s.run(ctx, state); err != nil {

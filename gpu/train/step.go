@@ -39,6 +39,8 @@ type trainer struct {
 	relations int // of the store
 	// history is what nodes outside memory contribute, nil without.
 	history *history
+	// shift corrects the loss for the step's mixture of classes, nil without.
+	shift *labelShift
 	// featureBytes is the most that feature rows of a macro-batch's partitions took.
 	featureBytes int64
 	// choices is how layers are computed, once the first mini-batch was measured; chosen, if
@@ -97,6 +99,9 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		if err := t.history.enter(mb); err != nil {
 			return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 		}
+	}
+	if t.shift != nil {
+		t.shift.enter(mb)
 	}
 	defer t.loader.Stop() // after an error too, before mb is gone
 	t.featureBytes = max(t.featureBytes, featureBytes(mb))
@@ -203,6 +208,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	}
 	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)})
 	forward := time.Now()
+	t.shift.apply(q, a, logits)
 	grad := a.Matrix(q, logits.Rows, logits.Cols)
 	q.SoftmaxCrossEntropy(logits, a.Int32s(q, t.labels), grad, t.model.Stat())
 	t.model.Backward(p, grad)
