@@ -266,7 +266,7 @@ func (a *appender) adopt() error {
 	}
 	r.desc = &desc
 	r.o.Undirected = m.Schema.Undirected
-	r.o.Dedup = m.Schema.Undirected || m.Ingest["dedup"] == "true"
+	r.o.Dedup = dedupOf(m)
 	r.o.SelfLoops = SelfLoopsKeep
 	if rule := SelfLoops(m.Ingest["self_loops"]); rule != "" {
 		r.o.SelfLoops = rule

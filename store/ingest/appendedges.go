@@ -300,7 +300,7 @@ func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]b
 			take(o.head.Columns, i)
 			i++
 		}
-		if w.s.rules.dedup && w.stored(old[same:i], key, o.head.Columns, same, k, relation) {
+		if w.s.rules.drops() && w.stored(old[same:i], key, o.head.Columns, same, k, w.s.rules.equalBytes()) {
 			w.counts.duplicates++
 			continue
 		}

@@ -233,6 +233,7 @@ func (r *run) column(ctx context.Context, c int) error {
 			return err
 		}
 		next := spec.First
+		conv.filled = 0
 		out := []byte(nil)
 		err := r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, at Position) error {
 			if err := ctx.Err(); err != nil {
@@ -268,6 +269,9 @@ func (r *run) column(ctx context.Context, c int) error {
 
 // addColumn lists a written node column in the manifest.
 func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
+	if conv.filled > 0 {
+		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.o.Missing)
+	}
 	r.m.Files = append(r.m.Files, ref)
 	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim,
 		Scale: conv.scale, NodeType: spec.NodeType, Files: []string{ref.Name}})

@@ -17,6 +17,8 @@ type converter struct {
 	elem     blocks.ElemType
 	missing  []byte    // the stored row of a node the column says nothing about
 	scale    []float32 // int8
+	fill     []float64 // what a missing element becomes, by dimension; nil = it is refused
+	filled   int64     // elements that were
 	classes  int       // labels: known number of classes, 0 = unknown
 	labelMax int32
 }
@@ -41,10 +43,18 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 		k.elem = r.o.FeatureElemOf(spec)
 	}
 	k.missing = make([]byte, spec.Dim*k.elem.Size())
-	if k.elem == blocks.Int8 && spec.Role == store.RoleFeature {
-		return k, r.int8Scales(ctx, c, k)
+	if spec.Role != store.RoleFeature {
+		return k, nil
 	}
-	return k, nil
+	if err := r.fillMissing(ctx, c, k); err != nil {
+		return nil, err
+	}
+	if k.elem == blocks.Int8 {
+		if err := r.int8Scales(ctx, c, k); err != nil {
+			return nil, err
+		}
+	}
+	return k, k.missingNode()
 }
 
 // FeatureElemOf is what a feature column is stored as.
@@ -123,10 +133,20 @@ func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
 // value decodes the element at the front of b, the i-th of the batch.
 func (k *converter) value(b []byte, i int, at Position) (float64, error) {
 	x := k.spec.Elem.Float64(b)
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return 0, Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %v, expected a finite number", i%k.spec.Dim, k.spec.Name, x)
+	if !math.IsNaN(x) && !math.IsInf(x, 0) {
+		return x, nil
 	}
-	return x, nil
+	name := fmt.Sprintf("column %d of %s", i%k.spec.Dim, k.spec.Name)
+	if k.spec.Elements != nil {
+		name = fmt.Sprintf("column %q", k.spec.Elements[i%k.spec.Dim])
+	}
+	switch {
+	case math.IsInf(x, 0):
+		return 0, Inputf(at.Of(i/k.spec.Dim), "%s is %v, expected a finite number", name, x)
+	case k.fill == nil:
+		return 0, Inputf(at.Of(i/k.spec.Dim), "%s has no value (NaN), expected a finite number; --missing mean or --missing zero puts one there", name)
+	}
+	return k.fill[i%k.spec.Dim], nil
 }
 
 // convert appends the stored form of rows to out.
@@ -138,10 +158,11 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 		return append(out, rows...), nil
 	}
 	if k.elem == k.spec.Elem && k.elem != blocks.Int8 {
-		if err := k.checkFinite(rows, at); err != nil {
+		if finite, err := k.checkFinite(rows, at); err != nil {
 			return nil, err
+		} else if finite {
+			return append(out, rows...), nil
 		}
-		return append(out, rows...), nil
 	}
 	size := k.spec.Elem.Size()
 	le := binary.LittleEndian
@@ -149,6 +170,9 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 		x, err := k.value(rows[i*size:], i, at)
 		if err != nil {
 			return nil, err
+		}
+		if k.fill != nil && math.IsNaN(k.spec.Elem.Float64(rows[i*size:])) {
+			k.filled++
 		}
 		fits := true
 		switch k.elem {
@@ -181,14 +205,14 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 	return out, nil
 }
 
-// checkFinite refuses rows with NaN or infinity.
-func (k *converter) checkFinite(rows []byte, at Position) error {
+// checkFinite refuses rows with NaN or infinity. Where they are not refused, finite says that there are none.
+func (k *converter) checkFinite(rows []byte, at Position) (finite bool, err error) {
 	bad := notFinite(k.elem, rows)
 	if bad < 0 {
-		return nil
+		return true, nil
 	}
-	_, err := k.value(rows[bad*k.elem.Size():], bad, at)
-	return err
+	_, err = k.value(rows[bad*k.elem.Size():], bad, at)
+	return false, err
 }
 
 // notFinite returns the index of the first element that is NaN or infinite, whose exponent

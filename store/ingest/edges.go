@@ -13,7 +13,7 @@ import (
 // edgeRules say which edges are stored and how.
 type edgeRules struct {
 	undirected bool
-	dedup      bool
+	dedup      Dedup
 	selfLoops  SelfLoops
 	relations  int  // number of relations; 0 = the source has no relation column
 	wide       bool // relations take two bytes, however few there are
@@ -29,6 +29,17 @@ func (r *edgeRules) relationBytes() int {
 		return 1
 	}
 	return 2
+}
+
+// drops reports whether duplicates are dropped.
+func (r *edgeRules) drops() bool { return r.dedup == DedupRelation || r.dedup == DedupPair }
+
+// equalBytes is how much of the relation must be equal, beside the ends, for edges to be duplicates.
+func (r *edgeRules) equalBytes() int {
+	if r.dedup == DedupPair {
+		return 0
+	}
+	return r.relationBytes()
 }
 
 // RelationsMax is the most relations of a store: the column is at most 16 bits wide.

@@ -193,7 +193,7 @@ func (g *graph) want(o ingest.Options, types bool) map[edge]int {
 			e.src, e.dst = min(e.src, e.dst), max(e.src, e.dst)
 		}
 		edges[e]++
-		if o.Undirected || o.Dedup {
+		if o.Undirected || o.Dedup == ingest.DedupRelation {
 			edges[e] = 1
 		}
 	}
@@ -213,7 +213,7 @@ func TestIngestEqualsPlainReference(t *testing.T) {
 			"as it is":         {Partitions: 7},
 			"one partition":    {Partitions: 1},
 			"a node each":      {Partitions: 500},
-			"dedup":            {Partitions: 7, Dedup: true},
+			"dedup":            {Partitions: 7, Dedup: ingest.DedupRelation},
 			"undirected":       {Partitions: 7, Undirected: true},
 			"loops dropped":    {Partitions: 5, SelfLoops: ingest.SelfLoopsDrop},
 			"loops added":      {Partitions: 5, SelfLoops: ingest.SelfLoopsAdd},
@@ -272,7 +272,7 @@ func sameFiles(t *testing.T, want, got map[string]string) {
 func TestFilesDependOnInputAndSeedOnly(t *testing.T) {
 	g := randomGraph(2, 3000, 3_000_000)
 	input := g.write(t, true)
-	for _, dedup := range []bool{false, true} {
+	for _, dedup := range []ingest.Dedup{ingest.DedupNo, ingest.DedupRelation} {
 		o := ingest.Options{Partitions: 9, Seed: 5, Threads: 1, MemoryBytes: 1 << 30, Dedup: dedup}
 		dir, rep := run(t, input, o)
 		if rep.BytesSpilled != 0 {

@@ -23,6 +23,31 @@ const (
 	SelfLoopsAdd SelfLoops = "add"
 )
 
+// Dedup says which edges are duplicates of each other.
+type Dedup string
+
+// Rules for duplicates. In a graph of several relations DedupRelation keeps an edge of each between two nodes: models of relations
+// need them, others count that neighbour once for each.
+const (
+	DedupNo       Dedup = "no"
+	DedupRelation Dedup = "relation" // those equal in source, destination and relation
+	DedupPair     Dedup = "pair"     // those equal in source and destination
+)
+
+// dedupOf is the rule that a version was made by; earlier programs wrote true and false.
+func dedupOf(m *store.Manifest) Dedup {
+	switch d := Dedup(m.Ingest["dedup"]); d {
+	case DedupNo, DedupRelation, DedupPair:
+		return d
+	case "true":
+		return DedupRelation
+	}
+	if m.Schema.Undirected {
+		return DedupRelation
+	}
+	return DedupNo
+}
+
 // Options say how a source becomes a store. The zero value takes every default.
 type Options struct {
 	// Partitions is the number of partitions, hubs' not counted; 0 = chosen from nodes and bytes, or
@@ -52,11 +77,11 @@ type Options struct {
 	Passes     int
 	LabelShare float64
 	// Undirected stores each edge once, canonically (src ≤ dst by internal id),
-	// and drops duplicates, in either direction.
+	// and drops duplicates of one relation, in either direction, unless Dedup says otherwise.
 	Undirected bool
-	// Dedup drops edges equal in (src, dst, relation). Of duplicates that
-	// differ in other columns the one whose column bytes sort first stays.
-	Dedup bool
+	// Dedup says which edges are duplicates, of which one stays: the one whose column bytes sort first. "" = DedupNo,
+	// or DedupRelation where Undirected.
+	Dedup Dedup
 	// SelfLoops is the rule for self loops; "" = keep.
 	SelfLoops SelfLoops
 	// MemoryBytes bounds peak resident memory of the process; 0 = half of what
@@ -65,6 +90,10 @@ type Options struct {
 	// FeatureElem is what feature columns are converted to; Invalid = as they
 	// are (float64 and integers become float32).
 	FeatureElem blocks.ElemType
+	// Missing is the rule for elements of features without a value; "" = they are refused.
+	Missing Missing
+	// MissingMask adds, for each feature of floats, a feature NAME_missing that is 1 where an element is missing.
+	MissingMask bool
 	// Seed keys everything random; the same input, options and seed give
 	// identical files.
 	Seed uint64
@@ -128,6 +157,19 @@ func (o *Options) Validate() error {
 	default:
 		return fmt.Errorf("%w: self-loop rule %q (known: keep, drop, add)", ErrOptions, o.SelfLoops)
 	}
+	switch o.Dedup {
+	case "", DedupNo, DedupRelation, DedupPair:
+	default:
+		return fmt.Errorf("%w: rule for duplicates %q (known: pair, relation, no)", ErrOptions, o.Dedup)
+	}
+	switch o.Missing {
+	case "", MissingError, MissingZero, MissingMean:
+	default:
+		return fmt.Errorf("%w: rule for missing values %q (known: error, zero, mean)", ErrOptions, o.Missing)
+	}
+	if o.MissingMask && (o.Missing == "" || o.Missing == MissingError) {
+		return fmt.Errorf("%w: a mask of missing values, which are refused; take them as zero or mean", ErrOptions)
+	}
 	switch o.FeatureElem {
 	case blocks.Invalid, blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8, blocks.Float64:
 	default:
@@ -148,8 +190,11 @@ func (o Options) withDefaults() Options {
 	if o.SelfLoops == "" {
 		o.SelfLoops = SelfLoopsKeep
 	}
-	if o.Undirected {
-		o.Dedup = true
+	if o.Dedup == "" {
+		o.Dedup = DedupNo
+		if o.Undirected {
+			o.Dedup = DedupRelation
+		}
 	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = DefaultMemoryBytes()

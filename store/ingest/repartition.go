@@ -22,7 +22,7 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 	if a.Nodes() != m.Nodes {
 		return nil, fmt.Errorf("%w: %d nodes are assigned, the store has %d", ErrOptions, a.Nodes(), m.Nodes)
 	}
-	o.Undirected, o.Dedup, o.SelfLoops = m.Schema.Undirected, false, SelfLoopsKeep
+	o.Undirected, o.Dedup, o.SelfLoops = m.Schema.Undirected, DedupNo, SelfLoopsKeep
 	o.FeatureElem, o.Resume, o.Hubs, o.HubBytes, o.HubsAuto, o.Partitions = blocks.Invalid, false, 0, 0, false, a.Partitions()
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/gstore/gstore/partitioner"
@@ -73,7 +74,14 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 	if err := src.Describe().checkNames(); err != nil {
 		return nil, err
 	}
+	o.Undirected = o.Undirected || src.Describe().Undirected
 	o = o.withDefaults()
+	if o.MissingMask {
+		var err error
+		if src, err = withMasks(src); err != nil {
+			return nil, err
+		}
+	}
 	w, err := store.Create(dir, store.WriterOptions{FS: o.FS, KeepUnnamed: o.Resume})
 	if err != nil {
 		return nil, err
@@ -369,11 +377,41 @@ func (r *run) describe(nodes uint64, partitions int) {
 	r.m.Ingest = map[string]string{
 		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
 		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),
-		"hubs": hubs, "self_loops": string(r.o.SelfLoops), "dedup": strconv.FormatBool(r.o.Dedup),
+		"hubs": hubs, "self_loops": string(r.o.SelfLoops), "dedup": string(r.o.Dedup),
+	}
+	if len(r.desc.Uses) > 0 {
+		r.m.Ingest["columns"] = usesText(r.desc.Uses)
+	}
+	if len(r.desc.Notes) > 0 {
+		r.m.Ingest["notes"] = strings.Join(r.desc.Notes, "\n")
 	}
 	if r.rep.Hubs != nil {
 		r.m.Ingest["hubs"], r.m.Ingest["hubs_why"] = "auto", r.rep.Hubs.String()
 	}
+}
+
+// note keeps a line with the version, for people.
+func (r *run) note(format string, args ...any) {
+	if r.m.Ingest == nil {
+		return
+	}
+	old := r.m.Ingest["notes"]
+	if old != "" {
+		old += "\n"
+	}
+	r.m.Ingest["notes"] = old + fmt.Sprintf(format, args...)
+}
+
+// usesText lists what columns became: a line each file, and each column.
+func usesText(uses []ColumnUse) string {
+	var b strings.Builder
+	for i, u := range uses {
+		if i == 0 || u.File != uses[i-1].File {
+			fmt.Fprintf(&b, "%s:\n", u.File)
+		}
+		fmt.Fprintf(&b, "  %s → %s\n", u.Column, u.As)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // relationNames names the relations; one without a name if there is no column.

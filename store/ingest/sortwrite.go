@@ -85,7 +85,7 @@ func (s *edgeScatter) sortUnit(b *sortBuffers, u unit) error {
 	if width == 0 {
 		b.sorted = radixSort(b.keys[:n], b.scratch, keyBits)
 		b.duplicates = 0
-		if s.rules.dedup {
+		if s.rules.drops() {
 			before := len(b.sorted)
 			b.sorted = s.dedupKeys(b.sorted)
 			b.duplicates = uint64(before - len(b.sorted))
@@ -100,16 +100,16 @@ func (s *edgeScatter) sortUnit(b *sortBuffers, u unit) error {
 	return nil
 }
 
-// dedupKeys drops keys equal in ends and relation, whose payload rides in them:
+// dedupKeys drops keys equal in ends and, as the rule says, in relation. Their payload rides in them:
 // the relation in its low bytes, other columns above it.
 func (s *edgeScatter) dedupKeys(keys []uint64) []uint64 {
-	columns := s.layout.inlineBits - min(s.layout.inlineBits, uint(8*s.rules.relationBytes()))
+	columns := s.layout.inlineBits - min(s.layout.inlineBits, uint(8*s.rules.equalBytes()))
 	if columns == 0 {
 		return slices.Compact(keys)
 	}
 	// Equal ends are adjacent, equal relations among them perhaps not.
 	inline := s.layout.inlineBits
-	relation := uint64(1)<<(8*s.rules.relationBytes()) - 1
+	relation := uint64(1)<<(8*s.rules.equalBytes()) - 1
 	out := keys[:0]
 	run := 0 // where the current ends begin in out
 	for _, k := range keys {
@@ -127,7 +127,7 @@ func (s *edgeScatter) dedupKeys(keys []uint64) []uint64 {
 // that the result does not depend on arrival, and drops duplicates.
 func (s *edgeScatter) orderTies(b *sortBuffers, width int) {
 	row := func(v uint32) []byte { return b.payload[int(v)*width : (int(v)+1)*width] }
-	rel := s.rules.relationBytes()
+	rel := s.rules.equalBytes()
 	keys, order, out := b.sorted, b.order, 0
 	for i := 0; i < len(keys); {
 		j := i + 1
@@ -138,7 +138,7 @@ func (s *edgeScatter) orderTies(b *sortBuffers, width int) {
 			slices.SortFunc(order[i:j], func(x, y uint32) int { return bytes.Compare(row(x), row(y)) })
 		}
 		for k := i; k < j; k++ {
-			if s.rules.dedup && k > i && bytes.Equal(row(order[k])[:rel], row(order[out-1])[:rel]) {
+			if s.rules.drops() && k > i && bytes.Equal(row(order[k])[:rel], row(order[out-1])[:rel]) {
 				continue
 			}
 			keys[out], order[out] = keys[k], order[k]

@@ -87,6 +87,20 @@ type Description struct {
 	// Keyed says that the source is a KeyedSource with tables of nodes.
 	Keyed bool
 	Task  string // store.TaskNode, store.TaskLink or ""
+
+	// Undirected says that each edge stands for both directions, as an export of an undirected store says of itself.
+	Undirected bool
+	// Uses says, for people, what every column of the input became; Notes what else they should know, such
+	// as files that were not read. Both are kept with the store.
+	Uses  []ColumnUse
+	Notes []string
+}
+
+// ColumnUse is what a column of the input, or a run of them, became.
+type ColumnUse struct {
+	File   string
+	Column string // its name in quotes, or its place
+	As     string // "source", "feature x [3]", "left out: text"
 }
 
 // checkNames refuses names of columns and splits that a store cannot hold.
@@ -134,6 +148,10 @@ type ColumnSpec struct {
 	First    uint64 // node columns: source id of row 0
 	Rows     int64  // node columns: number of rows; −1 = every node
 	NodeType string // "" = all
+	// Mask says that the elements are 1 where those of another feature are missing.
+	Mask bool
+	// Elements names the elements of a row, for messages; nil = they have no names.
+	Elements []string
 	// Keyed says of a node column that its rows name their nodes (see
 	// KeyedSource); First and Rows mean nothing then. Nodes without a row have
 	// no label, features of 0.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -13,11 +14,6 @@ import (
 )
 
 func comment(line []byte) bool { return len(line) == 0 || line[0] == '#' || line[0] == '%' }
-
-// split cuts a line into fields.
-func (s *edgeList) split(fields [][]byte, line []byte) [][]byte {
-	return splitLine(fields, line, s.o.Delimiter)
-}
 
 // splitLine cuts a line into fields, without blanks around them; ' ' separates
 // by runs of blanks and tabs.
@@ -81,23 +77,31 @@ func (s *edgeList) parse(p *lineParser, path string, b textBlock) error {
 	}
 	p.lines = p.lines[:0]
 	header := s.headers[path]
-	fast := s.need == 2 && s.src == 0 && s.desc.IDs != store.IDsStrings && s.o.Delimiter != 0
+	begin := s.begins[path]
+	fast := s.need == 2 && s.width == 2 && s.src == 0 && s.desc.IDs != store.IDsStrings
 	number := b.line
-	for rest := b.data; len(rest) > 0; number++ {
+	for rest := b.data; len(rest) > 0; {
 		if fast {
-			if n, src, dst := twoInts(rest, s.o.Delimiter); n > 0 && number != header {
+			if n, src, dst := twoInts(rest, s.text.delimiter); n > 0 && number != header {
 				e.Src.Ints, e.Dst.Ints = append(e.Src.Ints, src), append(e.Dst.Ints, dst)
 				p.lines = append(p.lines, number)
 				rest = rest[n:]
+				number++
 				continue
 			}
 		}
 		var line []byte
-		line, rest = nextLine(rest)
-		if number == header || comment(line) {
+		var lines uint64
+		line, rest, lines, _ = s.text.next(rest)
+		number += lines
+		number := number - lines // of this record
+		if number == header || len(line) == 0 || number < begin && comment(line) {
 			continue
 		}
 		if err := s.line(p, line); err != nil {
+			if comment(line) {
+				continue
+			}
 			err = ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "%v", err)
 			if s.bad.Add(1) > s.o.SkipBadMax {
 				return err
@@ -144,19 +148,22 @@ func twoInts(b []byte, delimiter byte) (n int, src, dst uint64) {
 
 // line parses one edge; on an error nothing is added.
 func (s *edgeList) line(p *lineParser, line []byte) error {
-	p.fields = s.split(p.fields[:0], line)
+	var err error
+	if p.fields, err = s.text.split(p.fields[:0], line); err != nil {
+		return err
+	}
 	f := p.fields
-	if len(f) < s.need {
-		return fmt.Errorf("column %d: the line has %d fields, expected %d", len(line)+1, len(f), s.need)
+	if len(f) < s.need || s.width != anyWidth && len(f) > s.width {
+		return fmt.Errorf("column %d: the line has %d fields, expected %d", len(line)+1, len(f), max(s.need, s.width))
 	}
 	src, dst := f[s.src], f[s.dst]
 	var a, b uint64
 	if s.desc.IDs != store.IDsStrings {
 		var ok bool
-		if a, ok = parseUint(src); !ok {
+		if a, ok = parseID(src); !ok {
 			return fmt.Errorf("column %d: %.40q is no node id (an integer ≥ 0)", columnOf(line, src), src)
 		}
-		if b, ok = parseUint(dst); !ok {
+		if b, ok = parseID(dst); !ok {
 			return fmt.Errorf("column %d: %.40q is no node id (an integer ≥ 0)", columnOf(line, dst), dst)
 		}
 	} else if len(src) == 0 || len(dst) == 0 {
@@ -170,6 +177,9 @@ func (s *edgeList) line(p *lineParser, line []byte) error {
 	for _, v := range s.values {
 		for k := range v.dim {
 			bits, err := parseNumber(f[v.at+k], v.elem)
+			if err != nil && v.name == "timestamp" {
+				bits, err = parseTime(f[v.at+k])
+			}
 			if err != nil {
 				return fmt.Errorf("column %d: %w (%s)", columnOf(line, f[v.at+k]), err, v.name)
 			}
@@ -201,6 +211,19 @@ func (s *edgeList) line(p *lineParser, line []byte) error {
 
 // columnOf is where a field, a part of line, begins, from 1, in bytes.
 func columnOf(line, field []byte) int { return cap(line) - cap(field) + 1 }
+
+// parseTime parses a date, with a time of day or without, as seconds since 1970; or an integer that has a fraction of 0.
+func parseTime(text []byte) (uint64, error) {
+	if x, ok := parseID(text); ok && x <= math.MaxInt64 {
+		return x, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00"} {
+		if t, err := time.Parse(layout, string(text)); err == nil {
+			return uint64(t.Unix()), nil
+		}
+	}
+	return 0, fmt.Errorf("%.40q is no time: neither an integer nor a date as 2006-01-02 15:04:05", text)
+}
 
 // parseNumber parses a finite number as the bits of an elem.
 func parseNumber(text []byte, elem blocks.ElemType) (uint64, error) {

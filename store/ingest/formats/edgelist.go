@@ -1,11 +1,10 @@
 package formats
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -14,19 +13,21 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 )
 
-// TextOptions say how lines of an edge list are to be read. The zero value
-// takes source and destination from the first two fields and detects the rest.
+// TextOptions say how text and tables are to be read. The zero value detects everything.
 type TextOptions struct {
-	// Columns names the fields in order: "src", "dst", "relation", "weight",
-	// "timestamp"; "-" skips one, "-*N" N of them. Any other name is a numeric
+	// Columns names the fields of edges in order: "src", "dst", "relation", "weight",
+	// "timestamp"; "-" skips one, "-*N" N of them, "-*" at the end all that follow. Any other name is a numeric
 	// feature of the edge: NAME or NAME:TYPE of one field, NAME*N or NAME:TYPE*N
-	// of N fields. nil = as the first line names them, or src, dst.
+	// of N fields. nil = as the first line names them, or src, dst of two fields.
 	Columns []string
-	// Delimiter separates fields; 0 = runs of blanks and tabs, or a comma
-	// where the first line has one, or a tab where it has one.
+	// Delimiter separates fields; 0 = the first of tab, comma, semicolon and bar that
+	// the first line has, or else runs of blanks and tabs.
 	Delimiter byte
+	// Quotes says that fields in double quotes are what stands in them (RFC 4180), or that quotes
+	// are text; nil = the former, but where tabs or blanks separate the latter (unless every field of the first line is in quotes).
+	Quotes *bool
 	// Header says that the first line that is no comment names fields and is no
-	// edge; nil = it is one if ids are integers and the line's are not.
+	// edge; nil = it is one if it names both ends, or stands where --columns expects numbers.
 	Header *bool
 	// IDs is the kind of node ids: dense integers (0 ≤ id, no gaps expected), any
 	// integers, or strings; "" = integers if the first lines have them, else strings.
@@ -35,6 +36,8 @@ type TextOptions struct {
 	// "split", "train_mask", "valid_mask", "test_mask", "-", or features as in
 	// Columns. nil = by their names.
 	NodeColumns []string
+	// Skip names columns of tables that are left out, Use columns of dates that are features.
+	Skip, Use []string
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.
@@ -42,18 +45,23 @@ type TextOptions struct {
 }
 
 // edgeList is a text file with an edge on each line, and others of the same
-// form as edge lists; lines that begin with # or % are comments.
+// form as edge lists. Lines that begin with # or % are comments: those before all others, and
+// among these the ones that are no edge.
 type edgeList struct {
 	fs      vfs.FS
 	o       TextOptions
 	desc    ingest.Description
 	path    string // of the topology
 	lists   []string
-	src     int               // place of each field; relation −1 = there is none
-	dst     int               //
-	rel     int               //
-	values  []field           // of desc.EdgeColumns
-	need    int               // fields a line must have
+	src     int     // place of each field; relation −1 = there is none
+	dst     int     //
+	rel     int     //
+	values  []field // of desc.EdgeColumns
+	need    int     // fields of a line that are looked at
+	width   int     // fields of a line, or anyWidth
+	text    dialect
+	first   []string          // fields of the first line of path
+	begins  map[string]uint64 // number of the first line of a file that is no comment
 	headers map[string]uint64 // number, from 1, of the line of a file that names fields; 0 = none
 	bad     atomic.Int64
 }
@@ -65,26 +73,63 @@ func (s *edgeList) Close() error { return nil }
 
 // openEdgeList opens a text file of edges.
 func openEdgeList(fs vfs.FS, path string, o TextOptions) (*edgeList, error) {
-	s := &edgeList{fs: fs, path: path, headers: map[string]uint64{}}
-	s.desc = ingest.Description{Format: "edgelist", Input: path, Files: []string{path}, Nodes: -1, Edges: -1, IDs: o.IDs,
-		NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
-	if err := s.setOptions(o); err != nil {
-		return nil, err
-	}
-	return s, s.sniff()
+	return openEdgeText(fs, path, o, []string{"src", "dst"})
 }
 
-func (s *edgeList) setOptions(o TextOptions) error {
+// openEdgeText opens a text file of edges. Where neither o nor a header says what fields are, they are those of byPlace.
+func openEdgeText(fs vfs.FS, path string, o TextOptions, byPlace []string) (*edgeList, error) {
+	s := &edgeList{fs: fs, path: path, headers: map[string]uint64{}, begins: map[string]uint64{}}
+	s.desc = ingest.Description{Format: "edgelist", Input: path, Files: []string{path}, Nodes: -1, Edges: -1, IDs: o.IDs,
+		NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
 	columns := o.Columns
 	if columns == nil {
-		columns = []string{"src", "dst"}
+		columns = byPlace
 	}
-	s.o, s.src, s.dst, s.rel, s.values, s.desc.EdgeColumns = o, -1, -1, -1, nil, nil
-	fields, need, err := parseFields(columns, edgeFields)
+	if err := s.setFields(columns); err != nil {
+		return nil, err
+	}
+	t, err := sampleText(fs, path, &o)
+	if err != nil {
+		return nil, err
+	}
+	s.o, s.text = o, t.dialect
+	header, uses, err := s.settle(t, byPlace)
+	if err != nil {
+		return nil, err
+	}
+	s.begins[path], s.first = t.first, slices.Clone(t.names)
+	if header {
+		s.headers[path] = t.first
+	}
+	if s.desc.IDs == "" {
+		s.desc.IDs = store.IDsStrings
+		if t.integers(header, s.src, s.dst) {
+			s.desc.IDs = store.IDsIntegers
+		}
+	}
+	names := t.names
+	if !header {
+		for k := range names {
+			names[k] = fmt.Sprintf("field %d", k+1)
+		}
+	}
+	s.desc.Uses = columnUses(path, names, uses)
+	return s, nil
+}
+
+// setFields takes over what the fields of a line are.
+func (s *edgeList) setFields(columns []string) error {
+	fields, need, width, err := parseFields(columns, edgeFields)
 	if err != nil {
 		return err
 	}
-	s.need = need
+	s.need, s.width = need, width
+	return s.place(fields, columns)
+}
+
+// place notes where fields are.
+func (s *edgeList) place(fields []field, columns []string) error {
+	s.src, s.dst, s.rel, s.values, s.desc.EdgeColumns, s.desc.HasRelation = -1, -1, -1, nil, nil, false
 	for _, f := range fields {
 		switch f.name {
 		case "src":
@@ -104,141 +149,134 @@ func (s *edgeList) setOptions(o TextOptions) error {
 	return nil
 }
 
-// sniff looks at the first lines for delimiter, header and kind of ids.
-func (s *edgeList) sniff() (err error) {
-	text, err := firstLines(s.fs, s.path)
-	if err != nil {
-		return err
-	}
-	s.sniffDelimiter(text)
-	named, certain := []string(nil), false
-	if s.o.Columns == nil && (s.o.Header == nil || *s.o.Header) {
-		if named, certain = headerColumns(text, s.o.Delimiter); named != nil && (certain || s.o.Header != nil) {
-			yes := true
-			s.o.Header, s.o.Columns = &yes, named
-			if err := s.setOptions(s.o); err != nil {
-				return err
-			}
+// settle decides whether the first line is a header, and what fields are if nobody said it. Nothing is guessed: what can be read in
+// two ways is refused, with the flags that say which. uses tells of each field what it became.
+func (s *edgeList) settle(t *textSample, byPlace []string) (header bool, uses []string, err error) {
+	where := fmt.Sprintf("%s: line %d", s.path, t.first)
+	meaning, named := edgeMeanings(t.names)
+	told := s.o.Header
+	if s.o.Columns != nil {
+		switch {
+		case t.first == 0:
+		case told != nil:
+			header = *told
+		default:
+			header = s.headerOf(t, meaning)
 		}
-	}
-	var fields [][]byte
-	first := uint64(0)        // number of the first line with fields enough
-	firstIsEdge := false      // it has two integers
-	integers, rows := true, 0 // of the lines after it
-	for number := uint64(1); len(text) > 0; number++ {
-		var line []byte
-		line, text = nextLine(text)
-		if comment(line) {
-			continue
-		}
-		fields = s.split(fields[:0], line)
-		if len(fields) < s.need {
-			continue // an error when it is read in earnest
-		}
-		_, a := parseUint(fields[s.src])
-		_, b := parseUint(fields[s.dst])
-		if first == 0 {
-			first, firstIsEdge = number, a && b
-			// one that has an integer in either place names no fields
-			if a != b {
-				integers = false
-			}
-			continue
-		}
-		rows++
-		integers = integers && a && b
+		fields, _, _, _ := parseFields(s.o.Columns, edgeFields)
+		return header, fieldUses(fields, len(t.names)), nil
 	}
 	switch {
-	case first == 0:
-	case s.o.Header != nil:
-		if *s.o.Header {
-			s.headers[s.path] = first
-		} else {
-			rows, integers = rows+1, integers && firstIsEdge
+	case t.first == 0: // empty
+	case told != nil && !*told:
+	case named:
+		if src, dst := slices.Index(meaning, "src"), slices.Index(meaning, "dst"); told == nil && t.among(src, dst) {
+			return false, nil, ingest.Inputf(where, "%q may name columns or be an edge: nodes of these names are in the lines after it; say which with --header yes or --header no", t.names)
 		}
-	case !firstIsEdge && integers && rows > 0:
-		s.headers[s.path] = first
-		if named != nil {
-			s.o.Columns = named
-			if err := s.setOptions(s.o); err != nil {
-				return err
-			}
+		fields, uses, _, err := edgesByName(t, &s.o)
+		if err != nil {
+			return false, nil, err
+		}
+		s.need, s.width = len(t.names), len(t.names)
+		return true, uses, s.place(fields, nil)
+	case told != nil: // a header of other names
+		if header = true; len(t.names) != len(byPlace) {
+			return false, nil, ingest.Inputf(where, "no names of both ends among %q (%s); --columns says what they are, in order: src, dst, relation, weight, timestamp, - (skip) or a feature's name", t.names, knownEnds())
 		}
 	default:
-		rows, integers = rows+1, integers && firstIsEdge
-	}
-	if s.desc.IDs == "" {
-		s.desc.IDs = store.IDsStrings
-		if integers && rows > 0 {
-			s.desc.IDs = store.IDsIntegers
+		if k := t.unlike(); k >= 0 || looksNamed(t.names) {
+			return false, nil, ingest.Inputf(where, "%q looks like names of columns or is unlike the lines after it, and names of both ends are not among them (%s). If it is a header, say what it names: --header yes --columns %s; if it is an edge: --header no",
+				t.names, knownEnds(), suggestion(t, byPlace))
 		}
 	}
-	return nil
+	if n := len(t.names); n != len(byPlace) && t.first != 0 {
+		if n < len(byPlace) {
+			return false, nil, ingest.Inputf(where, "%d field, expected %d (%s); --delimiter says what separates them", n, len(byPlace), strings.Join(byPlace, ", "))
+		}
+		return false, nil, ingest.Inputf(where, "%d fields, of which %d are left over; say what each is with --columns, such as --columns %s, or leave the rest out with --columns %s,-*",
+			n, n-len(byPlace), suggestion(t, byPlace), strings.Join(byPlace, ","))
+	}
+	fields, _, _, _ := parseFields(byPlace, edgeFields)
+	return header, fieldUses(fields, len(t.names)), nil
 }
 
-// sniffDelimiter takes it from the first line that is no comment.
-func (s *edgeList) sniffDelimiter(text []byte) {
-	for s.o.Delimiter == 0 && len(text) > 0 {
-		var line []byte
-		if line, text = nextLine(text); comment(line) {
-			continue
-		}
-		s.o.Delimiter = ' '
-		if bytes.IndexByte(line, '\t') >= 0 {
-			s.o.Delimiter = '\t'
-		} else if bytes.IndexByte(line, ',') >= 0 {
-			s.o.Delimiter = ','
+// headerOf reports whether the first line is a header, where --columns says what fields are: it names the ends, or has
+// text where the other lines have numbers.
+func (s *edgeList) headerOf(t *textSample, meaning []string) bool {
+	if len(t.names) < s.need {
+		return false // an error when it is read in earnest
+	}
+	if meaning[s.src] == "src" && meaning[s.dst] == "dst" && !t.among(s.src, s.dst) {
+		return true
+	}
+	text := func(k int) bool { return !isNumber([]byte(t.names[k])) && !t.cols[k].text && !t.cols[k].empty }
+	for _, f := range s.values {
+		if text(f.at) {
+			return true
 		}
 	}
+	return text(s.src) && text(s.dst)
 }
 
-// addList makes path, a file of the same form, an edge list of the source.
+// looksNamed reports whether all fields of a line are words that people call columns of ids.
+func looksNamed(names []string) bool {
+	id := func(n string) bool {
+		n = strings.ToLower(n)
+		return n == "id" || strings.HasSuffix(n, "_id") || strings.HasSuffix(n, " id") || n == "name" || strings.HasSuffix(n, "_name")
+	}
+	return len(names) > 1 && id(names[0]) && id(names[1])
+}
+
+// suggestion is what --columns might say.
+func suggestion(t *textSample, byPlace []string) string {
+	out := slices.Clone(byPlace)
+	for k := len(byPlace); k < len(t.names); k++ {
+		if c := t.cols[k]; c.text || c.empty && !isNumber([]byte(c.name)) {
+			out = append(out, "-")
+		} else if t.unlike() >= 0 && !strings.ContainsAny(c.name, ",:*") {
+			out = append(out, c.name)
+		} else if k == len(byPlace) && !slices.Contains(out, "weight") {
+			out = append(out, "weight")
+		} else {
+			out = append(out, fmt.Sprintf("f%d", k+1))
+		}
+	}
+	if len(byPlace) == 2 && len(t.names) == 3 && t.cols[1].text && !t.cols[2].empty {
+		return "src,relation,dst"
+	}
+	return strings.Join(out, ",")
+}
+
+// addList makes path, a file of the same form, an edge list of the source. Where
+// the first file has a header, it must have the same one.
 func (s *edgeList) addList(name, path string) error {
 	s.lists, s.desc.EdgeLists = append(s.lists, path), append(s.desc.EdgeLists, name)
 	s.desc.Files = append(s.desc.Files, path)
-	if s.headers[s.path] == 0 {
-		return nil
-	}
-	text, err := firstLines(s.fs, path)
+	o := s.o
+	o.Delimiter, o.Quotes = s.text.delimiter, &s.text.quotes
+	t, err := sampleText(s.fs, path, &o)
 	if err != nil {
 		return err
 	}
-	for number := uint64(1); len(text) > 0; number++ {
-		var line []byte
-		if line, text = nextLine(text); !comment(line) {
-			s.headers[path] = number
-			break
-		}
+	if s.begins[path] = t.first; t.first == 0 {
+		return nil
+	}
+	switch header := s.headers[s.path]; {
+	case header != 0 && !slices.EqualFunc(t.names, s.first, strings.EqualFold):
+		return ingest.Inputf(fmt.Sprintf("%s: line %d", path, t.first), "%q, expected the header of %s, %q", t.names, s.path, s.first)
+	case header != 0:
+		s.headers[path] = t.first
+	case s.o.Header == nil && slices.Equal(t.names, s.first):
+		return ingest.Inputf(fmt.Sprintf("%s: line %d", path, t.first), "%q is the first line of %s too: is it a header (--header yes) or an edge (--header no)?", t.names, s.path)
 	}
 	return nil
-}
-
-// sniffBytes is how much of a text file is looked at to learn its form.
-const sniffBytes = 64 << 10
-
-// firstLines returns the first whole lines of a file, at most sniffBytes.
-func firstLines(fs vfs.FS, path string) (_ []byte, err error) {
-	f, err := open(fs, path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	buf := make([]byte, sniffBytes)
-	n, err := io.ReadFull(f, buf)
-	switch {
-	case err == nil:
-		return buf[:bytes.LastIndexByte(buf, '\n')+1], nil
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return buf[:n], nil
-	}
-	return nil, err
 }
 
 // Edges implements ingest.Source.
 func (s *edgeList) Edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
 	s.bad.Store(0)
 	parsers := make([]lineParser, env.Threads)
-	return parallelBlocks(ctx, env, s.fs, s.path, func(worker int, b textBlock) error {
+	return parallelBlocks(ctx, env, s.fs, s.path, s.text, func(worker int, b textBlock) error {
 		p := &parsers[worker]
 		if err := s.parse(p, s.path, b); err != nil {
 			return err
@@ -253,7 +291,7 @@ func (s *edgeList) Edges(ctx context.Context, env ingest.Env, emit func(int, *in
 // EdgeList implements ingest.Source.
 func (s *edgeList) EdgeList(ctx context.Context, _ ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
 	var p lineParser
-	return serialBlocks(ctx, s.fs, s.lists[l], func(b textBlock) error {
+	return serialBlocks(ctx, s.fs, s.lists[l], s.text, func(b textBlock) error {
 		if err := s.parse(&p, s.lists[l], b); err != nil || p.batch.Len() == 0 {
 			return err
 		}
@@ -291,20 +329,13 @@ func openTriples(fs vfs.FS, path string, o TextOptions) (ingest.Source, error) {
 			}
 		}
 	}
-	if o.Columns == nil {
-		o.Columns = []string{"src", "relation", "dst"}
-	}
 	if o.Delimiter == 0 {
 		o.Delimiter = '\t'
 	}
 	if o.IDs == "" {
 		o.IDs = store.IDsStrings
 	}
-	no := false
-	if o.Header == nil {
-		o.Header = &no
-	}
-	s, err := openEdgeList(fs, train, o)
+	s, err := openEdgeText(fs, train, o, []string{"src", "relation", "dst"})
 	if err != nil {
 		return nil, err
 	}

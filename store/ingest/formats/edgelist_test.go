@@ -68,15 +68,27 @@ func TestEdgeListLines(t *testing.T) {
 		{name: "header of integers, again as an edge", text: "0 1\n1 2\n0 1\n", o: TextOptions{Header: &yes}, want: []string{"1 2", "0 1"}},
 		{name: "header that names columns", text: "# x\nw,target,note,source,e.0,e.1,n\n.5,2,hi,1,3,4,5\n", want: []string{"1 2 [0.5] [3 4] [5]"}},
 		{name: "header that names columns of strings", text: "src\tdst\trel\na b\tc\tlikes\n", ids: store.IDsStrings, want: []string{"a b c likes"}},
-		{name: "names that a graph may have", text: "head,tail\ntail,head\n", ids: store.IDsStrings, want: []string{"head tail", "tail head"}},
+		{name: "names that a graph may have", text: "head,tail\ntail,head\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"head tail", "tail head"}},
+		{name: "a mark before the header", text: "\xef\xbb\xbfsrc,dst\n1,2\n", want: []string{"1 2"}},
+		{name: "lines that end with a return alone", text: "from,to\r1,2\r3,4", want: []string{"1 2", "3 4"}},
+		{name: "lines that end with both", text: "from,to\r\n1,2\r\n", want: []string{"1 2"}},
+		{name: "quotes", text: "\"Smith, J\",Bob\n\"Bob\",\"a \"\"b\"\"\nc\"\n", ids: store.IDsStrings, want: []string{"Smith, J Bob", "Bob a \"b\"\nc"}},
+		{name: "quoted header of tabs", text: "\"src\"\t\"dst\"\n\"a\tb\"\t\"c\"\n", ids: store.IDsStrings, want: []string{"a\tb c"}},
+		{name: "quotes that are text", text: "\"x\"@en\ty\n", ids: store.IDsStrings, want: []string{"\"x\"@en y"}},
+		{name: "every name that Parquet has", text: "id,Head,REL,tail,ts,w\n7,1,r,2,9,.5\n", want: []string{"1 2 r [7] [9] [0.5]"}},
+		{name: "row numbers of pandas, whole numbers as floats", text: ",source,target\n0,1.0,2.0\n1,2.0,3.0\n", want: []string{"1 2", "2 3"}},
+		{name: "times as dates", text: "src,dst,time\n1,2,1970-01-02\n1,2,1970-01-01 00:01:00\n", want: []string{"1 2 [86400]", "1 2 [60]"}},
+		{name: "the rest skipped", text: "1,2,x,y\n3,4,z\n", o: TextOptions{Columns: []string{"src", "dst", "-*"}}, want: []string{"1 2", "3 4"}},
+		{name: "ids that begin like comments", text: "src,dst\n#go,#rust\n# a comment\n", ids: store.IDsStrings, want: []string{"#go #rust"}},
+		{name: "named by --columns, with a header", text: "who,whom,score\na,b,1\n", o: TextOptions{Columns: []string{"src", "dst", "weight"}}, ids: store.IDsStrings, want: []string{"a b [1]"}},
 		{name: "no header, whatever it says", text: "src,dst\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"src dst"}},
 		{name: "strings without a header", text: "a,b\na,b\n", ids: store.IDsStrings, want: []string{"a b", "a b"}},
-		{name: "half a header is a name", text: "1,b\n2,3\n", ids: store.IDsStrings, want: []string{"1 b", "2 3"}},
+		{name: "half a header is a name", text: "1,b\n2,3\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"1 b", "2 3"}},
 		{name: "one line", text: "7 8", want: []string{"7 8"}},
 		{name: "features", text: "1,2,likes,.5,9,1,2,-3,4e300\n",
 			o:    TextOptions{Columns: []string{"src", "dst", "relation", "weight", "timestamp", "e*2", "n:int32", "d:float64"}},
 			want: []string{"1 2 likes [0.5] [9] [1 2] [-3] [4e+300]"}},
-		{name: "skipped fields", text: "x,y,1,2,z\n", o: TextOptions{Columns: []string{"-*2", "dst", "src"}}, want: []string{"2 1"}},
+		{name: "skipped fields", text: "x,y,1,2,z\n", o: TextOptions{Columns: []string{"-*2", "dst", "src", "-"}}, want: []string{"2 1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,6 +152,60 @@ func TestEdgeListBadInput(t *testing.T) {
 				t.Errorf("%v, expected %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// What can be read in two ways is refused, with the flag that says which.
+func TestEdgeListAmbiguous(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"other names", "follower,followee\n1,2\n", "--header yes --columns src,dst"},
+		{"other names of strings", "user_id,item_id\nu1,i1\n", "--header yes"},
+		{"names of more columns", "user_id,item_id,action,rating,ts\n1,10,buy,4.5,17\n", "--header yes --columns src,dst,-,rating,ts"},
+		{"fields left over", "1,2,5\n2,3,6\n", "3 fields, of which 1 are left over; say what each is with --columns, such as --columns src,dst,weight"},
+		{"a relation left over", "a,likes,3\nb,hates,4\n", "--columns src,relation,dst"},
+		{"names that are nodes too", "head,tail\ntail,head\n", "--header yes or --header no"},
+		{"half a header", "1,b\n2,3\n", "--header no"},
+		{"one field", "a\nb\n", "--delimiter"},
+		{"numbers and text", "src,dst,n\n1,2,3\n1,2,many\n", "column \"n\" holds numbers and text (\"many\")"},
+		{"UTF-16", "\xff\xfes\x00", "UTF-16"},
+		{"quotes written twice between tabs", "a\tb\n\"x \"\"y\"\"\"\tb\n", "--quotes yes"},
+		{"text after a quote", "\"a\"b,c\n", "after a quoted field"},
+		{"a quote within a field", "a,b\"c\n", "--quotes no"},
+		{"a quote that is not closed", "a,b\nc,\"d\n", "not closed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Options{Format: "edgelist", FS: memFS(t, map[string][]byte{"e.txt": []byte(tt.text)})}
+			err := openDrain(t, o.FS, "e.txt", o)
+			if !errors.Is(err, ingest.ErrInput) || !strings.Contains(fmt.Sprint(err), tt.want) {
+				t.Errorf("%v, expected %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A record in quotes is whole though blocks end in it, and lines after it keep their numbers.
+func TestQuotedRecordsAcrossBlocks(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("src,dst\n")
+	const rows = 40000
+	for i := range rows {
+		fmt.Fprintf(&text, "\"node %d\nof \"\"many\"\", %s\",b\n", i, strings.Repeat("x", i%97))
+	}
+	text.WriteString("a,b,c\n")
+	o := Options{FS: memFS(t, map[string][]byte{"e.csv": []byte(text.String())}), Text: TextOptions{SkipBadMax: 1}}
+	var bad error
+	o.Text.OnBad = func(err error) { bad = err }
+	s, err := Open("e.csv", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edges, err := show(t, s)
+	if err != nil || len(edges) != rows || edges[rows-1] != fmt.Sprintf("node %d\nof \"many\", %s b", rows-1, strings.Repeat("x", (rows-1)%97)) {
+		t.Errorf("%d edges, the last %q (%v)", len(edges), edges[max(0, len(edges)-1)], err)
+	}
+	if want := fmt.Sprintf("line %d:", 2*rows+2); bad == nil || !strings.Contains(bad.Error(), want) {
+		t.Errorf("%v, expected %s", bad, want)
 	}
 }
 

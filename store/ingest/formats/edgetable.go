@@ -19,14 +19,9 @@ type parquetEdges struct {
 	ids     store.IDKind
 	want    []wantColumn // src, dst, the relation if there is one, then those of specs
 	related bool
+	uses    []string // of cols
 	specs   []ingest.ColumnSpec
 }
-
-// Other names of an edge's columns in tables.
-var (
-	weightNames = []string{"weight", "w", "edge_weight"}
-	timeNames   = []string{"timestamp", "time", "ts"}
-)
 
 // openParquetEdges works out what the columns of the table at path mean: by
 // o.Columns, one for each in order, or else by name, others being features.
@@ -36,7 +31,7 @@ func openParquetEdges(fs vfs.FS, path string, o TextOptions) (*parquetEdges, err
 		return nil, err
 	}
 	e := &parquetEdges{parquetTable: t, ids: o.IDs}
-	fields, err := e.fields(o.Columns)
+	fields, err := e.fields(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +48,7 @@ func openParquetEdges(fs vfs.FS, path string, o TextOptions) (*parquetEdges, err
 	src, hasSrc := place["src"]
 	dst, hasDst := place["dst"]
 	if !hasSrc || !hasDst {
-		return nil, ingest.Inputf(path, "no columns of sources and destinations (%s; %s); --columns names the columns in order",
-			strings.Join(srcNames, ", "), strings.Join(dstNames, ", "))
+		return nil, ingest.Inputf(path, "no columns of sources and destinations (%s) among %q; --columns names the columns in order", knownEnds(), columnNames(e.cols))
 	}
 	id, err := e.idColumn(src, dst)
 	if err != nil {
@@ -72,54 +66,34 @@ func openParquetEdges(fs vfs.FS, path string, o TextOptions) (*parquetEdges, err
 }
 
 // fields resolves names to columns; nil if sources or destinations have none.
-func (e *parquetEdges) fields(specs []string) ([]field, error) {
+func (e *parquetEdges) fields(o *TextOptions) (fields []field, err error) {
 	cols := e.columns()
-	if specs != nil {
-		fields, _, err := parseFields(specs, edgeFields)
-		if err != nil {
-			return nil, err
-		}
-		for k := range fields {
-			f := &fields[k]
-			if f.at+f.dim > len(cols) {
-				return nil, ingest.Inputf(e.where(), "%d columns, expected %d (--columns)", len(cols), f.at+f.dim)
-			}
-			if f.dim > 1 {
-				return nil, fmt.Errorf("%w: field %s: a column of Parquet is one field; a list has its own length", ingest.ErrOptions, f.name)
-			}
-			if !slices.Contains(edgeFields[:3], f.name) {
-				f.dim = cols[f.at].dim
-			}
-		}
-		return fields, nil
+	if o.Columns == nil {
+		fields, uses, _, err := edgesByName(e, o)
+		e.uses = uses
+		return fields, err
 	}
-	meaning := make([]string, len(cols))
-	for _, m := range edgeMeanings() {
-		for _, want := range m.known {
-			k := slices.IndexFunc(cols, func(c tableColumn) bool { return strings.EqualFold(c.name, want) })
-			if k >= 0 && meaning[k] == "" {
-				meaning[k] = m.name
-				break
-			}
+	fields, _, width, err := parseFields(o.Columns, edgeFields)
+	if err != nil {
+		return nil, err
+	}
+	if width != anyWidth && width != len(cols) {
+		return nil, ingest.Inputf(e.where(), "%d columns, %q; --columns says what %d are (- skips one, -* at the end all that follow)", len(cols), columnNames(cols), width)
+	}
+	for k := range fields {
+		f := &fields[k]
+		if f.at+f.dim > len(cols) {
+			return nil, ingest.Inputf(e.where(), "%d columns, %q, expected %d (--columns)", len(cols), columnNames(cols), f.at+f.dim)
+		}
+		if f.dim > 1 {
+			return nil, fmt.Errorf("%w: field %s: a column of Parquet is one field; a list has its own length", ingest.ErrOptions, f.name)
 		}
 	}
-	if !slices.Contains(meaning, "src") || !slices.Contains(meaning, "dst") {
-		return nil, nil
-	}
-	var fields []field
-	for k, c := range cols {
-		f := field{name: meaning[k], at: k, elem: c.elem, dim: c.dim}
-		switch {
-		case f.name == "weight":
-			f.elem = blocks.Float32
-		case f.name == "timestamp":
-			f.elem = blocks.Int64
-		case f.name == "" && c.text:
-			return nil, textFeature(e, c, "--columns")
-		case f.name == "":
-			f.name = c.name
+	e.uses = fieldUses(fields, len(cols))
+	for k := range fields {
+		if f := &fields[k]; !slices.Contains(edgeFields[:3], f.name) {
+			f.dim = cols[f.at].dim
 		}
-		fields = append(fields, f)
 	}
 	return fields, nil
 }
@@ -202,6 +176,8 @@ type edgeTables struct {
 	lists []string // paths of further edge lists
 	names []string // "valid", "test"
 	nodes []string // tables of nodes
+	// triples says that the edges are called train, as those of a knowledge graph are.
+	triples bool
 }
 
 // textSuffixes are the endings of text files of edges and nodes, plain or packed.
@@ -229,6 +205,7 @@ func findTables(fs vfs.FS, dir string) edgeTables {
 		if t.train = look("train"); t.train == "" {
 			return t
 		}
+		t.triples = true
 		for _, part := range []string{"valid", "test"} {
 			if path := look(part); path != "" {
 				t.lists, t.names = append(t.lists, path), append(t.names, part)
@@ -276,7 +253,11 @@ func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []strin
 			return nil, err
 		}
 	} else {
-		list, err := openEdgeList(fs, t.train, o)
+		byPlace := []string{"src", "dst"}
+		if t.triples {
+			byPlace = []string{"src", "relation", "dst"}
+		}
+		list, err := openEdgeText(fs, t.train, o, byPlace)
 		if err != nil {
 			return nil, err
 		}
@@ -314,6 +295,7 @@ func (s *composed) parquetEdges(fs vfs.FS, t edgeTables, o TextOptions) error {
 		return err
 	}
 	s.tableFiles(e.parquetTable)
+	s.desc.Uses = columnUses(t.train, columnNames(e.cols), e.uses)
 	s.desc.IDs, s.desc.HasRelation, s.desc.EdgeColumns, s.desc.Edges = e.ids, e.related, e.specs, e.rows
 	s.edges = []edgesFunc{e.edges}
 	o.IDs = e.ids
@@ -325,7 +307,7 @@ func (s *composed) parquetEdges(fs vfs.FS, t edgeTables, o TextOptions) error {
 		if err != nil {
 			return err
 		}
-		if l.related != e.related || !slices.Equal(l.specs, e.specs) {
+		if l.related != e.related || !slices.EqualFunc(l.specs, e.specs, func(a, b ingest.ColumnSpec) bool { return a.Name == b.Name && a.Elem == b.Elem && a.Dim == b.Dim }) {
 			return ingest.Inputf(path, "its columns are not those of %s", t.train)
 		}
 		s.tableFiles(l.parquetTable)

@@ -42,7 +42,7 @@ func openMapped(fs vfs.FS, path string, skip uint64) (*mappedNames, error) {
 
 // each calls fn with every line.
 func (m *mappedNames) each(ctx context.Context, fn func(name []byte, id, line uint64) error) error {
-	return serialBlocks(ctx, m.fs, m.path, func(b textBlock) error {
+	return serialBlocks(ctx, m.fs, m.path, dialect{}, func(b textBlock) error {
 		number := b.line
 		for rest := b.data; len(rest) > 0; number++ {
 			var line []byte

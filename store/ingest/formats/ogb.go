@@ -98,7 +98,7 @@ func (s *ogbFolder) openCounts(raw string) error {
 func (s *ogbFolder) firstRowFields(path string) (int, error) {
 	stop := errors.New("stop")
 	n := 0
-	err := serialBlocks(context.Background(), s.fs, path, func(b textBlock) error {
+	err := serialBlocks(context.Background(), s.fs, path, dialect{}, func(b textBlock) error {
 		line, _ := nextLine(b.data)
 		if n = bytes.Count(line, []byte{','}) + 1; len(line) == 0 {
 			n = 0
@@ -162,7 +162,7 @@ func (s *ogbFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, *i
 func (s *ogbFolder) Rows(ctx context.Context, _ ingest.Env, c int, emit func([]byte, ingest.Position) error) error {
 	path, spec := s.columns[c], s.desc.NodeColumns[c]
 	var out []byte
-	return serialBlocks(ctx, s.fs, path, func(b textBlock) error {
+	return serialBlocks(ctx, s.fs, path, dialect{}, func(b textBlock) error {
 		out = out[:0]
 		number := b.line
 		for rest := b.data; len(rest) > 0; number++ {
@@ -227,7 +227,7 @@ func (s *ogbFolder) streamSplit(ctx context.Context, k int, part uint8, emit fun
 		return nil
 	}
 	var ids ingest.IDs
-	return serialBlocks(ctx, s.fs, path, func(b textBlock) error {
+	return serialBlocks(ctx, s.fs, path, dialect{}, func(b textBlock) error {
 		ids.Reset()
 		number := b.line
 		for rest := b.data; len(rest) > 0; number++ {

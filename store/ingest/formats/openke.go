@@ -42,7 +42,8 @@ func openOpenKE(fs vfs.FS, dir string, o TextOptions) (ingest.Source, error) {
 	if s.desc.Relations, err = names["relation2id.txt"].list(); err != nil {
 		return nil, err
 	}
-	o.Columns, o.IDs, o.Header = []string{"src", "dst", "relation"}, store.IDsDense, nil
+	yes := true // the first line is no edge, though no header either
+	o.Columns, o.IDs, o.Header = []string{"src", "dst", "relation"}, store.IDsDense, &yes
 	for _, part := range []string{"train", "valid", "test"} {
 		path := find(fs, dir, part+"2id.txt")
 		if path == "" {
@@ -120,7 +121,7 @@ func (t *openKETriples) inOrder(ctx context.Context, _ ingest.Env, emit func(*in
 	var p lineParser
 	t.list.bad.Store(0)
 	total := int64(0)
-	err := serialBlocks(ctx, t.list.fs, t.list.path, func(block textBlock) error {
+	err := serialBlocks(ctx, t.list.fs, t.list.path, dialect{}, func(block textBlock) error {
 		if err := t.list.parse(&p, t.list.path, block); err != nil || p.batch.Len() == 0 {
 			return err
 		}

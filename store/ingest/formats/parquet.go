@@ -35,9 +35,10 @@ type parquetTable struct {
 
 // parquetLeaf is where a column's values are.
 type parquetLeaf struct {
-	index    int  // among the file's leaves
-	unsigned bool // integers
-	level    int  // definition level of a value that is not null
+	index    int     // among the file's leaves
+	unsigned bool    // integers
+	perDay   float64 // of dates: the column's numbers a day
+	level    int     // definition level of a value that is not null
 }
 
 // parquetGroup is a row group.
@@ -136,6 +137,10 @@ func (t *parquetTable) add(path string, f *parquet.File) error {
 		col.list = c.MaxRepetitionLevel() == 1
 		leaf := parquetLeaf{index: c.Index(), level: c.MaxDefinitionLevel()}
 		col.elem, col.text, leaf.unsigned = parquetElem(c.Type())
+		leaf.perDay, col.empty = parquetDate(c.Type())
+		if col.date = leaf.perDay > 0; col.empty {
+			col.elem = blocks.Int32
+		}
 		if col.elem == blocks.Invalid && !col.text {
 			return ingest.Inputf(path, "column %q is of type %v, expected numbers or strings", col.name, c.Type())
 		}
@@ -164,6 +169,30 @@ func (t *parquetTable) add(path string, f *parquet.File) error {
 		t.rows += n
 	}
 	return nil
+}
+
+// parquetDate says how many of a date's numbers make a day, 0 where they are no dates, and whether a leaf can hold nothing but nulls.
+func parquetDate(p parquet.Type) (perDay float64, empty bool) {
+	l := p.LogicalType()
+	if l == nil {
+		return 0, false
+	}
+	seconds := 24.0 * 60 * 60
+	switch x := l.Value.(type) {
+	case *format.DateType:
+		return 1, false
+	case *format.TimestampType:
+		switch x.Unit.Value.(type) {
+		case *format.MilliSeconds:
+			return seconds * 1e3, false
+		case *format.NanoSeconds:
+			return seconds * 1e9, false
+		}
+		return seconds * 1e6, false
+	case *format.NullType:
+		return 0, true
+	}
+	return 0, false
 }
 
 // parquetElem is the element type of a leaf; text is true of strings.

@@ -29,6 +29,9 @@ func (r *columnReader) integer(v parquet.Value) int64 {
 
 // float is the value of any column of numbers.
 func (r *columnReader) float(v parquet.Value) float64 {
+	if r.col.date { // days since 1970
+		return float64(r.integer(v)) / r.leaf.perDay
+	}
 	switch r.col.elem {
 	case blocks.Float32:
 		return float64(v.Float())
@@ -41,7 +44,7 @@ func (r *columnReader) float(v parquet.Value) float64 {
 }
 
 // appendNumber appends v as an elem: node ids as Uint64, masks as Uint8, all
-// else in the column's type or as float. A null is NaN, which a label may be.
+// else in the column's type or as float. A null is NaN: no label, or a feature that is missing.
 func (r *columnReader) appendNumber(out []byte, v parquet.Value, elem blocks.ElemType) ([]byte, error) {
 	le := binary.LittleEndian
 	if r.col.text {
@@ -51,6 +54,10 @@ func (r *columnReader) appendNumber(out []byte, v parquet.Value, elem blocks.Ele
 		switch elem {
 		case blocks.Float64:
 			return le.AppendUint64(out, math.Float64bits(math.NaN())), nil
+		case blocks.Float32:
+			return le.AppendUint32(out, math.Float32bits(float32(math.NaN()))), nil
+		case blocks.Float16:
+			return le.AppendUint16(out, blocks.Float16Bits(float32(math.NaN()))), nil
 		case blocks.Uint8: // a mask
 			return append(out, 0), nil
 		}
@@ -60,6 +67,10 @@ func (r *columnReader) appendNumber(out []byte, v parquet.Value, elem blocks.Ele
 		return out, fmt.Errorf("column of type %v, expected %v", r.col.elem, elem)
 	}
 	if (r.col.elem == blocks.Float32 || r.col.elem == blocks.Float64) && elem != blocks.Float32 && elem != blocks.Float64 {
+		// pandas makes floats of a column of integers in which some are missing.
+		if x := r.float(v); elem == blocks.Uint64 && x >= 0 && x < 1<<53 && x == math.Trunc(x) {
+			return le.AppendUint64(out, uint64(x)), nil
+		}
 		return out, fmt.Errorf("%v, expected an integer", v)
 	}
 	switch elem {

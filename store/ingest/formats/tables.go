@@ -2,7 +2,9 @@ package formats
 
 import (
 	"context"
+	"encoding/binary"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,12 +22,21 @@ type tableColumn struct {
 	elem blocks.ElemType // of numbers; Invalid = written as text
 	dim  int             // elements a row: 1 but for lists
 	list bool
+	// date says of numbers and text that they are times, as far as the type or the first rows tell; mixed and empty
+	// that the first rows of a text table have numbers and text, or no values; example is such a text.
+	date, mixed, empty bool
+	example            string
+}
+
+// columnsOf is what a table says of its columns.
+type columnsOf interface {
+	where() string
+	columns() []tableColumn
 }
 
 // table is a file with rows of named columns.
 type table interface {
-	where() string
-	columns() []tableColumn
+	columnsOf
 	// use says that the columns will be read, in this pass or another.
 	use(want []wantColumn)
 	// read streams the named columns, each a place in columns, batch by batch in
@@ -38,6 +49,7 @@ type table interface {
 type wantColumn struct {
 	at   int
 	elem blocks.ElemType
+	days bool // dates as days since 1970, of Float64
 }
 
 // tableBatch is a run of rows; it is the receiver's until emit returns.
@@ -46,190 +58,6 @@ type tableBatch struct {
 	numbers [][]byte     // by wanted column; nil for text
 	text    []ingest.IDs // by wanted column
 	at      ingest.Position
-}
-
-// nodeFields are the names with a meaning of their own in tables of nodes.
-var nodeFields = []string{"id", "label", "split", "train_mask", "valid_mask", "test_mask"}
-
-// What else the columns of tables are called.
-var (
-	idNames    = []string{"id", "node", "node_id", "nid", "name"}
-	labelNames = []string{"label", "y", "class", "labels", "node_label"}
-	srcNames   = []string{"src", "source", "from", "head", "src_id", "u", "subject"}
-	dstNames   = []string{"dst", "target", "destination", "to", "tail", "dst_id", "v", "object"}
-	relNames   = []string{"relation", "rel", "edge_type", "predicate", "type"}
-	maskNames  = map[string]string{"val_mask": "valid_mask"}
-)
-
-// nodeTable is a table of nodes and what its columns mean.
-type nodeTable struct {
-	table
-	id       int
-	label    int    // −1 = there is none
-	splits   []int  // columns of parts' names; one by the masks if there are none
-	masks    [4]int // by part; −1 = there is none
-	features []nodeFeature
-}
-
-// nodeFeature is a feature that one list column or some number columns make.
-type nodeFeature struct {
-	name string
-	elem blocks.ElemType
-	from []int
-	dim  int
-}
-
-// openNodeTable works out what a table's columns mean: by fields, one for each
-// column in order, or else by name. Columns that no name of their own gives a meaning are
-// features: lists each one, columns NAME.0, NAME.1, … together, other numbers
-// together "x".
-func openNodeTable(t table, fields []string) (*nodeTable, error) {
-	n := &nodeTable{table: t, id: -1, label: -1, masks: [4]int{-1, -1, -1, -1}}
-	cols := t.columns()
-	names := make([]string, len(cols)) // meaning of each column: one of nodeFields, "" = a feature, "-" = none
-	if fields != nil {
-		if err := n.byFields(fields, names); err != nil {
-			return nil, err
-		}
-	} else {
-		n.byName(names)
-	}
-	var plain []int
-	for k, meaning := range names {
-		c := cols[k]
-		switch meaning {
-		case "id":
-			n.id = k
-		case "label":
-			n.label = k
-		case "split":
-			n.splits = append(n.splits, k)
-		case "train_mask":
-			n.masks[store.SplitTrain] = k
-		case "valid_mask":
-			n.masks[store.SplitValid] = k
-		case "test_mask":
-			n.masks[store.SplitTest] = k
-		case "":
-			if fields != nil {
-				continue // byFields has listed the features
-			}
-			if c.text {
-				return nil, textFeature(t, c, "--node-columns")
-			}
-			if c.list {
-				n.features = append(n.features, nodeFeature{name: c.name, elem: numberElem(c.elem), from: []int{k}, dim: c.dim})
-			} else if base, m := n.numberedFrom(names, k); m > 1 {
-				f := nodeFeature{name: base, elem: numberElem(c.elem), dim: m}
-				for i := range m {
-					f.from, names[k+i] = append(f.from, k+i), "-"
-				}
-				n.features = append(n.features, f)
-			} else {
-				plain = append(plain, k)
-			}
-		}
-	}
-	if n.id < 0 {
-		return nil, ingest.Inputf(t.where(), "no column of ids (%s); --node-columns names the columns in order", strings.Join(idNames, ", "))
-	}
-	if len(plain) > 0 {
-		f := nodeFeature{name: "x", elem: numberElem(cols[plain[0]].elem), from: plain, dim: len(plain)}
-		for _, k := range plain {
-			if numberElem(cols[k].elem) != f.elem {
-				f.elem = blocks.Float32
-			}
-		}
-		n.features = append(n.features, f)
-	}
-	for _, c := range append([]int{n.id, n.label, n.masks[1], n.masks[2], n.masks[3]}, n.splits...) {
-		if c >= 0 && cols[c].dim != 1 {
-			return nil, ingest.Inputf(t.where(), "column %q has %d elements a row, expected 1", cols[c].name, cols[c].dim)
-		}
-	}
-	return n, nil
-}
-
-// numberedFrom is the feature that columns NAME.0, NAME.1, … of one type make together, from
-// column k on, and how many they are.
-func (n *nodeTable) numberedFrom(names []string, k int) (string, int) {
-	cols := n.columns()
-	var run []string
-	for i := k; i < len(cols) && names[i] == "" && !cols[i].text && !cols[i].list && cols[i].elem == cols[k].elem; i++ {
-		run = append(run, cols[i].name)
-	}
-	return numbered(run)
-}
-
-// textFeature refuses strings where numbers are expected.
-func textFeature(t table, c tableColumn, flag string) error {
-	return ingest.Inputf(t.where(), "column %q holds text, which is no feature; %s names the columns in order and skips those named -", c.name, flag)
-}
-
-// numberElem is the type in which a column's numbers are read.
-func numberElem(e blocks.ElemType) blocks.ElemType {
-	if e == blocks.Invalid {
-		return blocks.Float32
-	}
-	return e
-}
-
-func (n *nodeTable) byFields(specs []string, names []string) error {
-	fields, _, err := parseFields(specs, nodeFields)
-	if err != nil {
-		return err
-	}
-	for k := range names {
-		names[k] = "-"
-	}
-	cols := n.columns()
-	for _, f := range fields {
-		if f.at+f.dim > len(cols) {
-			return ingest.Inputf(n.where(), "%d columns, expected %d (--node-columns)", len(cols), f.at+f.dim)
-		}
-		if slices.Contains(nodeFields, f.name) {
-			names[f.at] = f.name
-			continue
-		}
-		feature := nodeFeature{name: f.name, elem: f.elem}
-		for k := range f.dim {
-			c := cols[f.at+k]
-			feature.from, feature.dim = append(feature.from, f.at+k), feature.dim+c.dim
-			names[f.at+k] = ""
-		}
-		if feature.dim != len(feature.from) && len(feature.from) > 1 {
-			return ingest.Inputf(n.where(), "feature %s is made of %d columns, some of them lists, expected one list or plain numbers", f.name, len(feature.from))
-		}
-		n.features = append(n.features, feature)
-	}
-	return nil
-}
-
-func (n *nodeTable) byName(names []string) {
-	cols := n.columns()
-	find := func(as string, known []string) {
-		for _, want := range known {
-			for k, c := range cols {
-				if names[k] == "" && strings.EqualFold(c.name, want) {
-					names[k] = as
-					return
-				}
-			}
-		}
-	}
-	find("id", idNames)
-	find("label", labelNames)
-	for _, f := range nodeFields[3:] {
-		find(f, []string{f})
-	}
-	for k, c := range cols { // "split", "split_public", …: as the numpy folder has them
-		if names[k] == "" && (strings.EqualFold(c.name, "split") || c.text && strings.HasPrefix(strings.ToLower(c.name), "split_")) {
-			names[k] = "split"
-		}
-	}
-	for alias, f := range maskNames {
-		find(f, []string{alias})
-	}
 }
 
 // addNodes makes tables of nodes part of s, whose ids are of kind s.desc.IDs.
@@ -249,7 +77,7 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 			var ids ingest.IDs
 			return n.read(ctx, env, []wantColumn{id}, func(b *tableBatch) error { return emit(b.ids(0, &ids), b.at) })
 		})
-		add := func(spec ingest.ColumnSpec, columns []int) error {
+		add := func(spec ingest.ColumnSpec, f nodeFeature) error {
 			if other, twice := taken[spec.Name]; twice {
 				return ingest.Inputf(n.where(), "column %s is in %s too", spec.Name, other)
 			}
@@ -259,18 +87,19 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 				s.keyed = append(s.keyed, nil)
 			}
 			s.column(spec, nil)
-			s.keyed = append(s.keyed, n.keyedRows(id, spec, columns))
+			s.keyed = append(s.keyed, n.keyedRows(id, spec, f))
 			return nil
 		}
 		for _, f := range n.features {
-			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim}, f.from); err != nil {
+			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim, Elements: n.elements(&f)}, f); err != nil {
 				return err
 			}
 		}
 		if n.label >= 0 {
-			if err := add(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1}, []int{n.label}); err != nil {
+			if err := add(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1}, nodeFeature{from: []int{n.label}, values: n.classes}); err != nil {
 				return err
 			}
+			s.desc.ClassNames = n.classes
 		}
 		for name, split := range n.splitParts(id) {
 			if slices.Contains(s.desc.Splits, name) {
@@ -295,11 +124,25 @@ func (b *tableBatch) ids(c int, room *ingest.IDs) *ingest.IDs {
 	return room
 }
 
+// elements names what a feature is made of; nil if one column is all.
+func (n *nodeTable) elements(f *nodeFeature) (names []string) {
+	if len(f.from) == f.dim {
+		for _, k := range f.from {
+			names = append(names, n.columns()[k].name)
+		}
+	}
+	return names
+}
+
 // keyedRows streams a column made of some of the table's.
-func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, columns []int) keyedFunc {
+func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeature) keyedFunc {
+	if f.values != nil {
+		return n.codedRows(id, spec, f)
+	}
+	columns := f.from
 	want := []wantColumn{id}
 	for _, c := range columns {
-		want = append(want, wantColumn{at: c, elem: spec.Elem})
+		want = append(want, wantColumn{at: c, elem: spec.Elem, days: f.days})
 	}
 	n.use(want[1:])
 	size := spec.Elem.Size()
@@ -314,6 +157,40 @@ func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, columns []i
 			for i := range b.rows {
 				for c := range columns {
 					rows = append(rows, b.numbers[1+c][i*size:(i+1)*size]...)
+				}
+			}
+			return emit(b.ids(0, &ids), rows, b.at)
+		})
+	}
+}
+
+// codedRows streams a column of text by its value's place among f.values: a label's class, as Float64, or of a
+// feature a 1 there, as Float32. What is missing has no class, and is 0 everywhere.
+func (n *nodeTable) codedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeature) keyedFunc {
+	want := []wantColumn{id, {at: f.from[0]}}
+	code := map[string]int{}
+	for k, v := range f.values {
+		code[v] = k
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
+		var ids ingest.IDs
+		var rows []byte
+		return n.read(ctx, env, want, func(b *tableBatch) error {
+			rows = rows[:0]
+			for i := range b.rows {
+				k, known := code[string(b.text[1].At(i))]
+				if spec.Role == store.RoleLabel {
+					class := math.NaN()
+					if known {
+						class = float64(k)
+					}
+					rows = binary.LittleEndian.AppendUint64(rows, math.Float64bits(class))
+					continue
+				}
+				at := len(rows)
+				rows = append(rows, make([]byte, spec.RowBytes())...)
+				if known {
+					binary.LittleEndian.PutUint32(rows[at+4*k:], math.Float32bits(1))
 				}
 			}
 			return emit(b.ids(0, &ids), rows, b.at)
@@ -395,7 +272,7 @@ func (b *tableBatch) member(c, i int, part uint8) (bool, error) {
 		return part == store.SplitValid, nil
 	case "test", "testing":
 		return part == store.SplitTest, nil
-	case "", "-", "none", "unlabeled", "unlabelled":
+	case "", "-", "none", "unlabeled", "unlabelled", "nan", "na", "null", "<na>":
 		return false, nil
 	default:
 		return false, ingest.Inputf(b.at.Of(i), "split %.40q, expected train, valid, test or none", name)
@@ -418,11 +295,12 @@ func (s *composed) openTables(fs vfs.FS, paths []string, o TextOptions) error {
 		if err != nil {
 			return err
 		}
-		n, err := openNodeTable(t, o.NodeColumns)
+		n, err := openNodeTable(context.Background(), t, &o)
 		if err != nil {
 			return err
 		}
 		tables = append(tables, n)
+		s.desc.Uses = append(s.desc.Uses, columnUses(path, columnNames(n.columns()), n.uses)...)
 		if p, ok := t.(*parquetTable); ok {
 			s.tableFiles(p)
 		} else {

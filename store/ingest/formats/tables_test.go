@@ -210,10 +210,6 @@ func TestTablesBadInput(t *testing.T) {
 	type ints struct {
 		Src, Dst int64
 	}
-	type note struct {
-		Src, Dst int64
-		Note     string
-	}
 	type lists struct {
 		ID string    `parquet:"id"`
 		X  []float32 `parquet:"x,list"`
@@ -221,10 +217,6 @@ func TestTablesBadInput(t *testing.T) {
 	type nested struct {
 		Src, Dst int64
 		At       struct{ X, Y float64 }
-	}
-	type nulls struct {
-		ID string   `parquet:"id"`
-		X  *float32 `parquet:"x,optional"`
 	}
 	text := func(name, nodes string, want ...string) badCase {
 		return badCase{name: name, path: "d", want: append(want, "nodes.csv"),
@@ -236,19 +228,16 @@ func TestTablesBadInput(t *testing.T) {
 		bad("damaged pages", "edges.parquet", damaged, "row group 0", "page 0"),
 		{name: "a negative id", path: "e.parquet", files: map[string][]byte{"e.parquet": parquetBytes(t, 9, ints{1, 2}, ints{1, -2})},
 			want: []string{"e.parquet: row 1", "-2, expected a number ≥ 0"}},
-		bad("text", "edges.parquet", parquetBytes(t, 9, note{1, 2, "x"}), `column "Note" holds text`, "--columns"),
 		bad("nested", "edges.parquet", parquetBytes(t, 9, nested{Src: 1}), `column "At" is nested`),
 		bad("no ends", "edges.parquet", parquetBytes(t, 9, lists{"a", []float32{1}}), "no columns of sources"),
 		bad("an empty id", "edges.parquet", parquetBytes(t, 9, edgeRow{Target: "a", E: []float32{1}}), "row 0", "empty node id"),
 		bad("lists of two lengths", "nodes/part-1.parquet", parquetBytes(t, 9, nodeRow{"b", []float64{0}, 0, 0, nil, nil}), "row 3", "expected 3 numbers"),
 		bad("other columns", "nodes/part-1.parquet", parquetBytes(t, 9, lists{"a", []float32{1}}), "its columns differ"),
 		bad("an unknown part", "nodes/part-1.parquet", parquetBytes(t, 9, nodeRow{"b", []float64{1, 2, 3}, 0, 0, nil, ptr("dev")}), "row 3", `split "dev"`),
-		{name: "a null feature", path: "d", files: map[string][]byte{"d/edges.parquet": good, "d/nodes.parquet": parquetBytes(t, 9, nulls{ID: "a"})},
-			want: []string{"nodes.parquet: row 0", `column "x": null`}},
 		text("too few fields", "id,x\n1,2\n3\n", "line 3: column 2: the line has 1 fields"),
 		text("no number", "id,x\n1,2\n2,3\n"+strings.Repeat("5,6\n", 30000)+"7,x\n", "line 30004: column 3", "(x)"),
-		text("text", "id,x\n1,a\n", `column "x" holds text`, "--node-columns"),
-		text("a bad label", "id,y\n1,1\n2,3\n"+strings.Repeat("5,6\n", 30000)+"7,x\n", "line 30004: column 3", "no number (y)"),
+		text("numbers and text", "id,x\n1,a\n2,3\n", `column "x" holds numbers and text ("a")`, "--skip x"),
+		text("a bad label", "id,y\n1,1\n2,3\n"+strings.Repeat("5,6\n", 30000)+"7,x\n", "line 30004: column 3", "no finite number (y)"),
 		text("no ids", "x,y\n1,2\n", "no column of ids"),
 		text("ids of text", "id,x\nb,2\n", "ids of nodes are strings"),
 		text("a split without labels", "id,split\n1,train\n", "no labels"),
@@ -283,7 +272,7 @@ func FuzzTextTable(f *testing.F) {
 		if columns != "" {
 			o.Text.NodeColumns = strings.Split(columns, ",")
 		}
-		if _, _, err := parseFields(o.Text.NodeColumns, nodeFields); err != nil {
+		if _, _, _, err := parseFields(o.Text.NodeColumns, nodeFields); err != nil {
 			return
 		}
 		_ = openDrain(t, memFS(t, map[string][]byte{"d/edges.csv": []byte("1,2\n"), "d/nodes.csv": b}), "d", o)

@@ -21,10 +21,10 @@ type textBlock struct {
 	line uint64 // number of the first one, from 1
 }
 
-// eachBlock reads path front to back and hands blocks of whole lines, the last
+// eachBlock reads path front to back and hands blocks of whole records of d, the last
 // of which may lack its newline, to fn. A block is fn's until it gives it back on free.
-func eachBlock(ctx context.Context, fs vfs.FS, path string, free chan []byte, fn func(b textBlock) error) (err error) {
-	f, err := open(fs, path)
+func eachBlock(ctx context.Context, fs vfs.FS, path string, d dialect, free chan []byte, fn func(b textBlock) error) (err error) {
+	f, err := openText(fs, path)
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,13 @@ func eachBlock(ctx context.Context, fs vfs.FS, path string, free chan []byte, fn
 		}
 		whole := len(buf)
 		if !last {
-			whole = bytes.LastIndexByte(buf, '\n') + 1
+			whole = d.wholeRecords(buf)
 		}
 		if len(buf)-whole > lineBytesMax {
+			line += uint64(bytes.Count(buf[:whole], []byte{'\n'}))
+			if d.quotes {
+				return ingest.Inputf(path, "line %d is longer than %d bytes; perhaps a quote is not closed (--quotes no takes quotes for text)", line, lineBytesMax)
+			}
 			return ingest.Inputf(path, "line %d is longer than %d bytes", line, lineBytesMax)
 		}
 		rest = append(rest[:0], buf[whole:]...)
@@ -68,7 +72,7 @@ func eachBlock(ctx context.Context, fs vfs.FS, path string, free chan []byte, fn
 }
 
 // parallelBlocks parses path's blocks on env.Threads goroutines.
-func parallelBlocks(ctx context.Context, env ingest.Env, fs vfs.FS, path string, parse func(worker int, b textBlock) error) error {
+func parallelBlocks(ctx context.Context, env ingest.Env, fs vfs.FS, path string, d dialect, parse func(worker int, b textBlock) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	free := make(chan []byte, 2*env.Threads+1)
 	for range cap(free) {
@@ -77,7 +81,7 @@ func parallelBlocks(ctx context.Context, env ingest.Env, fs vfs.FS, path string,
 	work := make(chan textBlock, env.Threads)
 	g.Go(func() error {
 		defer close(work)
-		return eachBlock(ctx, fs, path, free, func(b textBlock) error {
+		return eachBlock(ctx, fs, path, d, free, func(b textBlock) error {
 			select {
 			case work <- b:
 				return nil
@@ -101,10 +105,10 @@ func parallelBlocks(ctx context.Context, env ingest.Env, fs vfs.FS, path string,
 }
 
 // serialBlocks parses path's blocks in order.
-func serialBlocks(ctx context.Context, fs vfs.FS, path string, parse func(b textBlock) error) error {
+func serialBlocks(ctx context.Context, fs vfs.FS, path string, d dialect, parse func(b textBlock) error) error {
 	free := make(chan []byte, 1)
 	free <- make([]byte, 0, readBytes)
-	return eachBlock(ctx, fs, path, free, func(b textBlock) error {
+	return eachBlock(ctx, fs, path, d, free, func(b textBlock) error {
 		err := parse(b)
 		free <- b.data[:0]
 		return err
@@ -127,7 +131,7 @@ func nextLine(b []byte) (line, rest []byte) {
 // streamLines streams the lines of a file as strings.
 func streamLines(ctx context.Context, fs vfs.FS, path string, emit func(*ingest.IDs, ingest.Position) error) error {
 	var ids ingest.IDs
-	return serialBlocks(ctx, fs, path, func(b textBlock) error {
+	return serialBlocks(ctx, fs, path, dialect{}, func(b textBlock) error {
 		ids.Reset()
 		for rest := b.data; len(rest) > 0; {
 			var line []byte

@@ -1,12 +1,11 @@
 package formats
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,63 +18,40 @@ import (
 
 // textTable is a CSV or TSV file of rows. Its first line names the columns; where
 // TextOptions.NodeColumns does, there may be no such line: it is one if it
-// has text where other lines have numbers.
+// has text where other lines have numbers, or names the ids.
 type textTable struct {
 	fs     vfs.FS
 	path   string
 	o      TextOptions
+	text   dialect
 	cols   []tableColumn
+	begin  uint64 // the first line that is no comment
 	header uint64 // line; 0 = none
 	used   []wantColumn
 	bad    atomic.Int64
 }
 
-// openTextTable learns columns and delimiter from the first lines.
+// openTextTable learns columns and dialect from the first lines.
 func openTextTable(fs vfs.FS, path string, o TextOptions) (*textTable, error) {
-	t := &textTable{fs: fs, path: path, o: o}
-	t.o.Delimiter = 0 // the edges' need not be the table's
-	text, err := firstLines(fs, path)
+	o.Delimiter = 0 // the edges' need not be the table's
+	s, err := sampleText(fs, path, &o)
 	if err != nil {
 		return nil, err
 	}
-	var fields [][]byte
-	first := uint64(0)
-	names := false // the first line has text where others have numbers
-	for number := uint64(1); len(text) > 0; number++ {
-		var line []byte
-		if line, text = nextLine(text); comment(line) {
-			continue
-		}
-		if first == 0 {
-			first, t.o.Delimiter = number, ','
-			if bytes.IndexByte(line, '\t') >= 0 {
-				t.o.Delimiter = '\t'
-			}
-			for _, f := range splitLine(nil, line, t.o.Delimiter) {
-				t.cols = append(t.cols, tableColumn{name: string(f), dim: 1})
-			}
-			continue
-		}
-		fields = splitLine(fields[:0], line, t.o.Delimiter)
-		for k := range min(len(fields), len(t.cols)) {
-			t.cols[k].text = t.cols[k].text || len(fields[k]) > 0 && !isNumber(fields[k])
-		}
-	}
-	for k := range t.cols {
-		names = names || !t.cols[k].text && !isNumber([]byte(t.cols[k].name))
-	}
-	if o.NodeColumns == nil || names {
-		t.header = first
-	}
-	if len(t.cols) == 0 {
+	if s.first == 0 {
 		return nil, ingest.Inputf(path, "empty, expected a line that names the columns")
 	}
+	if s.delimiter == ' ' { // a table of one column, or one whose names have blanks
+		o.Delimiter = ','
+		if s, err = sampleText(fs, path, &o); err != nil {
+			return nil, err
+		}
+	}
+	t := &textTable{fs: fs, path: path, o: o, text: s.dialect, cols: s.cols, begin: s.first}
+	if o.NodeColumns == nil || s.unlike() >= 0 || slices.ContainsFunc(s.names, func(n string) bool { return slices.Contains(idNames, strings.ToLower(n)) }) {
+		t.header = s.first
+	}
 	return t, nil
-}
-
-func isNumber(b []byte) bool {
-	_, err := strconv.ParseFloat(string(b), 64)
-	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 func (t *textTable) where() string          { return t.path }
@@ -91,7 +67,7 @@ func (t *textTable) read(ctx context.Context, _ ingest.Env, want []wantColumn, e
 	b.at = ingest.Position{File: t.path, Unit: "line"}
 	bits, spare := make([]uint64, len(want)), make([]uint64, len(t.used))
 	var fields [][]byte
-	return serialBlocks(ctx, t.fs, t.path, func(block textBlock) error {
+	return serialBlocks(ctx, t.fs, t.path, t.text, func(block textBlock) error {
 		b.rows, b.at.Lines = 0, b.at.Lines[:0]
 		for c := range want {
 			b.text[c].Reset()
@@ -100,15 +76,24 @@ func (t *textTable) read(ctx context.Context, _ ingest.Env, want []wantColumn, e
 			}
 		}
 		number := block.line
-		for rest := block.data; len(rest) > 0; number++ {
+		for rest := block.data; len(rest) > 0; {
 			var line []byte
-			if line, rest = nextLine(rest); number == t.header || comment(line) {
+			var lines uint64
+			line, rest, lines, _ = t.text.next(rest)
+			number += lines
+			number := number - lines // of this record
+			if number == t.header || len(line) == 0 || number < t.begin && comment(line) {
 				continue
 			}
-			fields = splitLine(fields[:0], line, t.o.Delimiter)
-			err := t.line(line, fields, want, bits)
+			var err error
+			if fields, err = t.text.split(fields[:0], line); err == nil {
+				err = t.line(line, fields, want, bits)
+			}
 			if err == nil && t.o.SkipBadMax > 0 { // a line that is bad in another pass is bad in this one
 				err = t.line(line, fields, t.used, spare)
+			}
+			if err != nil && comment(line) && len(fields) != len(t.cols) {
+				continue
 			}
 			if err != nil {
 				err = ingest.Inputf(fmt.Sprintf("%s: line %d", t.path, number), "%v", err)
@@ -147,7 +132,6 @@ func (b *tableBatch) add(fields [][]byte, want []wantColumn, bits []uint64) {
 	}
 }
 
-// line parses the wanted fields of a row. What all columns of a line must be is
 // line parses the wanted fields of a row.
 func (t *textTable) line(line []byte, fields [][]byte, want []wantColumn, bits []uint64) error {
 	if len(fields) != len(t.cols) {
@@ -163,7 +147,7 @@ func (t *textTable) line(line []byte, fields [][]byte, want []wantColumn, bits [
 		switch w.elem {
 		case blocks.Invalid:
 		case blocks.Uint64:
-			if bits[c], ok = parseUint(text); !ok {
+			if bits[c], ok = parseID(text); !ok {
 				return bad("node id (an integer ≥ 0)")
 			}
 		case blocks.Uint8:
@@ -176,13 +160,27 @@ func (t *textTable) line(line []byte, fields [][]byte, want []wantColumn, bits [
 				return bad("mask (0 or 1)")
 			}
 		case blocks.Float64:
-			x := math.NaN() // no label
-			if len(text) > 0 {
-				if x, err = strconv.ParseFloat(string(text), 64); err != nil {
-					return bad("number")
+			x := math.NaN() // no label, or a feature that is missing
+			switch {
+			case missingText(text):
+			case w.days:
+				seconds, err := parseTime(text)
+				if err != nil {
+					return fmt.Errorf("column %d: %w (%s)", columnOf(line, text), err, t.cols[w.at].name)
+				}
+				x = float64(int64(seconds)) / (24 * 60 * 60)
+			default:
+				if x, err = strconv.ParseFloat(string(text), 64); err != nil || math.IsInf(x, 0) {
+					return bad("finite number")
 				}
 			}
 			bits[c] = math.Float64bits(x)
+		case blocks.Float32:
+			if missingText(text) {
+				bits[c] = uint64(math.Float32bits(float32(math.NaN())))
+				break
+			}
+			fallthrough
 		default:
 			if bits[c], err = parseNumber(text, w.elem); err != nil {
 				return fmt.Errorf("column %d: %w (%s)", columnOf(line, text), err, t.cols[w.at].name)

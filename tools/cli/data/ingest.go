@@ -40,7 +40,9 @@ type ingestOptions struct {
 	passes       int
 	labelShare   float64
 	undirected   bool
-	dedup        bool
+	dedup        string
+	missing      string
+	missingMask  bool
 	selfLoops    string
 	mem          string
 	featureDtype string
@@ -53,6 +55,8 @@ type ingestOptions struct {
 	delimiter    string
 	header       string
 	ids          string
+	quotes       string
+	skip, use    []string
 	badLines     string
 	note         string
 	hops         int
@@ -106,8 +110,10 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.order, "order", "", orderUsage)
 	f.IntVar(&o.passes, "passes", 0, passesUsage())
 	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
-	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates")
-	f.BoolVar(&o.dedup, "dedup", false, "drop edges equal in source, destination and relation")
+	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates of one relation (default: as meta.json of an export says)")
+	f.StringVar(&o.dedup, "dedup", "", "of edges equal in both ends keep one (pair), one of each relation (relation), or all (no) (default: no, with --undirected relation)")
+	f.StringVar(&o.missing, "missing", "error", "features without a value (NaN, null, empty): error, or take them as zero or the column's mean")
+	f.BoolVar(&o.missingMask, "missing-mask", false, "add for each feature a feature NAME_missing that is 1 where a value is missing")
 	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
 	f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
@@ -127,7 +133,10 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features")
 	f.StringVar(&o.nodeColumns, "node-columns", "", "columns of tables of nodes in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
 	f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
-	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto, yes, no")
+	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto (where it names both ends), yes, no")
+	f.StringVar(&o.quotes, "quotes", "auto", "whether fields of text may stand in double quotes: auto (not where tabs or blanks separate them), yes, no")
+	f.StringSliceVar(&o.skip, "skip", nil, "columns of tables, by name, that are left out")
+	f.StringSliceVar(&o.use, "use", nil, "columns of tables, by name, that are features of nodes though they hold dates (days since 1970) or text (one of its values)")
 	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
 	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
 	f.StringVar(&o.note, "note", "", "text kept with the store's version")
@@ -135,7 +144,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.Options, err error) {
-	in = ingest.Options{Undirected: o.undirected, Dedup: o.dedup, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
+	in = ingest.Options{Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(o.missing), MissingMask: o.missingMask, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
 		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, HubsTrain: o.hubs.train, HubHops: o.hubHops, Split: o.split, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, command.Usagef("--precompute-hops %d: expected 0 or 1", o.hops)
@@ -187,6 +196,15 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 		fo.Text.Header = &yes
 	default:
 		return in, fo, command.Usagef("--header %q: expected auto, yes or no", o.header)
+	}
+	fo.Text.Skip, fo.Text.Use = o.skip, o.use
+	switch o.quotes {
+	case "auto":
+	case "yes", "no":
+		yes := o.quotes == "yes"
+		fo.Text.Quotes = &yes
+	default:
+		return in, fo, command.Usagef("--quotes %q: expected auto, yes or no", o.quotes)
 	}
 	switch o.ids {
 	case "auto":
@@ -246,6 +264,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 		if rep.Hubs != nil {
 			fmt.Fprintln(e.Stdout, rep.Hubs)
 		}
+		command.PrintUses(e.Stdout, m)
 	}
 	return nil
 }

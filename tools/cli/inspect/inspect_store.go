@@ -66,6 +66,10 @@ func inspectStore(ctx context.Context, e *command.Env, dir string, o inspectOpti
 	printPartitions(w, m, o.elements)
 	printHistograms(w, m, sizes, degrees)
 	printColumns(w, s)
+	if m.Ingest["columns"]+m.Ingest["notes"] != "" {
+		fmt.Fprintln(w, "\nwhat the input's columns became")
+		command.PrintUses(w, m)
+	}
 	printFiles(w, m)
 	printTables(w, tables)
 	printHistory(w, h, o.elements)
