@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,10 +23,26 @@ var layers = map[string]int{
 	"testdata": 0, "blocks": 1, "partitioner": 2, "cache": 2, "store": 3, "sampler": 4, "gpu": 5, "tools": 6,
 }
 
-// rooms are the heights of packages inside gpu; those that are not named may be imported by all of them. A device is
-// handed in: nothing in gpu imports one.
-var rooms = map[string]int{
-	"gpu": 1, "gpu/nn": 2, "gpu/spill": 2, "gpu/progress": 2, "gpu/eval": 3, "gpu/precompute": 4, "gpu/train": 5, "gpu/link": 5, "gpu/host": 5, "gpu/cuda": 5,
+// inner holds, for each top folder, the packages in it that are told apart, from the lowest height to the
+// highest. A package is what its longest prefix here is; those of one prefix import each other as they
+// like, others only what lies lower.
+var inner = map[string][][]string{
+	"blocks": {{"blocks", "blocks/blockio"}, {"blocks/npy", "blocks/blockio/blockiotest"}},
+	"store": {
+		{"store/internal"},
+		{"store"},
+		{"store/budget", "store/table", "store/ingest", "store/stats", "store/storegraph"},
+		{"store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
+		{"store/buffer/metrics"},
+	},
+	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative"}},
+	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/spill", "gpu/progress", "gpu/gputest"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/host", "gpu/cuda"}},
+	"tools":   {{"tools/generate", "tools/device"}, {"tools/accuracy", "tools/bench"}, {"tools/cli", "tools/killtest"}, {"tools/gstore"}},
+}
+
+// onlyFor names, of packages that are not for everybody above them, who may import them outside tests.
+var onlyFor = map[string][]string{
+	"gpu/host": {"gpu/host", "tools"}, // a front end is handed a gpu.Device
 }
 
 // testOnly are packages that only tests may import.
@@ -81,14 +98,47 @@ func violations(from, imp string) (problems []string) {
 	case a != b && lb >= la:
 		problems = append(problems, b+" does not lie below "+a)
 	}
-	if ra, rb := rooms[from], rooms[to]; ra > 0 && rb >= ra {
-		problems = append(problems, to+" does not lie below "+from)
-	}
 	if strings.HasSuffix(to, "test") && a != b {
 		problems = append(problems, "only tests may")
 	}
+	if a == b {
+		problems = append(problems, inside(a, from, to)...)
+	}
+	for pkg, who := range onlyFor {
+		if within(to, pkg) && !slices.ContainsFunc(who, func(w string) bool { return within(from, w) }) {
+			problems = append(problems, "only "+strings.Join(who, ", ")+" and tests may")
+		}
+	}
 	return problems
 }
+
+// inside says what is wrong with an import within a top folder.
+func inside(folder, from, to string) (problems []string) {
+	x, hx := innerLayer(folder, from)
+	y, hy := innerLayer(folder, to)
+	switch {
+	case x == "" || y == "":
+		problems = append(problems, "one of them is not in the table inner")
+	case x != y && hy >= hx:
+		problems = append(problems, y+" does not lie below "+x+" in the table inner")
+	}
+	return problems
+}
+
+// innerLayer returns the longest prefix of a package in a folder's table and its height; "" = none.
+func innerLayer(folder, pkg string) (prefix string, height int) {
+	for h, names := range inner[folder] {
+		for _, n := range names {
+			if within(pkg, n) && len(n) > len(prefix) {
+				prefix, height = n, h
+			}
+		}
+	}
+	return prefix, height
+}
+
+// within reports whether pkg is root or lies under it.
+func within(pkg, root string) bool { return pkg == root || strings.HasPrefix(pkg, root+"/") }
 
 func top(path string) string {
 	folder, _, _ := strings.Cut(path, "/")
@@ -115,6 +165,22 @@ func TestViolationsAreFound(t *testing.T) {
 		{"blocks/blockio/blockiotest", "testing", false},
 		{"tools/cli", module + "gpu/gputest", true},
 		{"extra", module + "blocks", true},
+		{"store", module + "store/buffer", true},
+		{"store/internal/meta", module + "store", true},
+		{"store/table", module + "store/buffer", true},
+		{"store/table", module + "store/internal/meta", false},
+		{"store/buffer/metrics", module + "store/buffer", false},
+		{"store/ingest", module + "store/ingest/formats", true},
+		{"store/ingest/formats", module + "store/ingest", false},
+		{"store/stats", module + "store/ingest", true},
+		{"gpu", module + "gpu/nn", true},
+		{"gpu/train/link", module + "gpu/train", false},
+		{"gpu/nn", module + "gpu/host", true},
+		{"gpu/nn", module + "gpu/host/kernels", true},
+		{"tools/cli", module + "gpu/host/kernels", false},
+		{"sampler/macro", module + "sampler/mini", true},
+		{"tools/bench", module + "tools/cli", true},
+		{"tools/unheard", module + "tools/cli", true},
 	} {
 		if got := len(violations(c.from, c.imp)) > 0; got != c.bad {
 			t.Errorf("%s imports %s: violation %v, want %v", c.from, c.imp, got, c.bad)
