@@ -34,7 +34,7 @@ func (t ReadTuning) String() string {
 	return fmt.Sprintf("%s, requests of %s, %d in flight (%s)", gap, blocks.SizeText(t.RequestBytes), t.Depth, t.Why)
 }
 
-// CalibrationOptions bound [Store.Calibration]. The zero value means the defaults.
+// CalibrationOptions bound [Files.Calibration]. The zero value means the defaults.
 type CalibrationOptions struct {
 	Duration time.Duration // of a measurement, about; default 300 ms
 	Refresh  bool          // measure even if figures are kept
@@ -60,8 +60,8 @@ const calibrationFormat = 1
 // this Store, or those of a measurement that it makes now, by direct reads of its
 // largest file. Measured is false where that is too small to measure with, or where nothing is kept
 // and o.NoWait.
-func (s *Store) Calibration(ctx context.Context, engine string, o CalibrationOptions) (blockio.Calibration, time.Time, error) {
-	none := time.Time{}
+func (f *Files) Calibration(ctx context.Context, engine string, o CalibrationOptions) (blockio.Calibration, time.Time, error) {
+	s, none := f.s, time.Time{}
 	probe, _, err := blockio.New(engine, blockio.Options{})
 	if err != nil {
 		return blockio.Calibration{}, none, err

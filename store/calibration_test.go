@@ -21,7 +21,7 @@ func TestCalibrationIsKept(t *testing.T) {
 	quick := store.CalibrationOptions{Duration: 20 * time.Millisecond}
 	measure := func(s *store.Store, o store.CalibrationOptions) (blockio.Calibration, time.Time) {
 		t.Helper()
-		c, at, err := s.Calibration(ctx, "pread", o)
+		c, at, err := s.Files().Calibration(ctx, "pread", o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,8 @@ var (
 	// ErrClosed is returned by every method of a closed Store, Writer or reader.
 	ErrClosed = errors.New("store: closed")
 	// ErrNotFound says that a store, version, column, file, partition or id does
-	// not exist; the message says which.
+	// not exist; the message says which. Where a whole store is missing the error matches
+	// [fs.ErrNotExist] too.
 	ErrNotFound = meta.ErrNotFound
 	// ErrNoVersion says that the directory is a store in which nothing was ever
 	// committed: an ingest is under way or was interrupted. It matches ErrNotFound.

@@ -40,7 +40,7 @@ func (x *ExternalIDs) Append(dst []byte, i int) []byte {
 // internal ids, into dst, which is grown if it is too small. The result refers
 // to the returned bytes, which belong to the caller.
 func (s *Store) ReadExternal(ctx context.Context, p PartitionID, dst []byte) (ExternalIDs, []byte, error) {
-	f, e, err := s.ExternalExtent(p)
+	f, e, err := s.Files().External(p)
 	if err != nil {
 		return ExternalIDs{}, nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Store) External(ctx context.Context, id NodeID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, e, err := s.ExternalExtent(p)
+	f, e, err := s.Files().External(p)
 	if err != nil {
 		return "", err
 	}
@@ -138,7 +138,7 @@ func (s *Store) Lookup(ctx context.Context, external string) (NodeID, error) {
 
 // lookupDense reads the map, a chunk at a time: ascending ids read each chunk once.
 func (s *Store) lookupDense(ctx context.Context, external []uint64, ids []NodeID) error {
-	f, err := s.File(s.manifest.IDs.Map)
+	f, err := s.Files().File(s.manifest.IDs.Map)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Store) lookupDense(ctx context.Context, external []uint64, ids []NodeID
 			return ctx.Err()
 		}
 		ids[i] = NoNode
-		f, e, ok, err := s.MapExtent(x / per)
+		f, e, ok, err := s.Files().IDMap(x / per)
 		if err != nil {
 			return err
 		}

@@ -10,9 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store/internal/meta"
-	"github.com/gstore/gstore/store/internal/vfsengine"
 )
 
 // Options say how a store is opened for reading. The zero value opens the
@@ -23,7 +21,7 @@ type Options struct {
 	// LockTimeout is how long to wait for a committing writer; 0 = 30 s.
 	LockTimeout time.Duration
 	// CacheDir is a directory in which the measurements of devices are kept for
-	// other processes ([Store.Calibration]); made if need be. "" = they last as long as the Store.
+	// other processes ([Files.Calibration]); made if need be. "" = they last as long as the Store.
 	CacheDir string
 	// Reads overrides, field by field, how iterators read that do not say it in
 	// their own options; 0 = they go by the device ([buffer.Tuning]).
@@ -149,55 +147,6 @@ func (s *Store) Manifest() *Manifest { return s.manifest }
 // Dir is the store's directory.
 func (s *Store) Dir() string { return s.env.Dir }
 
-// Reads is what [Options.Reads] was.
-func (s *Store) Reads() ReadTuning { return s.reads }
-
-// FS is the file system the store was opened on.
-func (s *Store) FS() vfs.FS { return s.env.FS }
-
-// File returns an open data file by the name the manifest gives it.
-func (s *Store) File(name string) (*blocks.File, error) {
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	f, ok := s.files[name]
-	if !ok {
-		return nil, fmt.Errorf("%w: version %d has no data file %q", ErrNotFound, s.manifest.Version, name)
-	}
-	return f, nil
-}
-
-// TopologyExtent returns where the row of dst partition p lies.
-func (s *Store) TopologyExtent(p PartitionID) (*blocks.File, blocks.Extent, error) {
-	return s.extent("topology", s.topology, p)
-}
-
-// ColumnExtent returns where partition p's part of a column lies: the rows of its
-// nodes, or, for a column of edges, of the edges of row p.
-func (s *Store) ColumnExtent(name string, p PartitionID) (*blocks.File, blocks.Extent, error) {
-	m, ok := s.columns[name]
-	if !ok {
-		_, err := s.manifest.Column(name)
-		return nil, blocks.Extent{}, err
-	}
-	return s.extent("column "+name, m, p)
-}
-
-// ExternalExtent returns where the external ids of partition p lie.
-func (s *Store) ExternalExtent(p PartitionID) (*blocks.File, blocks.Extent, error) {
-	return s.extent("external ids", s.external, p)
-}
-
-// MapExtent returns where the internal ids of dense external ids k·ExtentRows … lie; ok is false
-// behind the last.
-func (s *Store) MapExtent(k uint64) (_ *blocks.File, _ blocks.Extent, ok bool, err error) {
-	if err := s.check(); err != nil {
-		return nil, blocks.Extent{}, false, err
-	}
-	l, ok := s.idMap[k]
-	return l.file, l.extent, ok, nil
-}
-
 func (s *Store) extent(what string, m extentMap, p PartitionID) (*blocks.File, blocks.Extent, error) {
 	if err := s.check(); err != nil {
 		return nil, blocks.Extent{}, err
@@ -206,26 +155,6 @@ func (s *Store) extent(what string, m extentMap, p PartitionID) (*blocks.File, b
 		return nil, blocks.Extent{}, fmt.Errorf("%w: partition %d of %s (the store has %d partitions)", ErrNotFound, p, what, len(m))
 	}
 	return m[p].file, m[p].extent, nil
-}
-
-// OpenFile opens a data file of the snapshot through an I/O engine. It is the
-// same file even where a later version has swept its name. The caller closes
-// it, before the engine.
-func (s *Store) OpenFile(engine blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error) {
-	f, err := s.File(name)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := engine.(*vfsengine.Engine); !ok && !s.env.OnDisk() {
-		return nil, fmt.Errorf("%w: %s is not on the operating system's file system", blockio.ErrUnsupported, s.env.Dir)
-	}
-	bf, err := engine.Open(f.Path(), o)
-	if err != nil && !s.env.Exists(f.Path()) {
-		if fd, ok := f.Descriptor(); ok {
-			return engine.Open(fmt.Sprintf("/proc/self/fd/%d", fd), o)
-		}
-	}
-	return bf, err
 }
 
 // locate finds every partition's extents and checks that their shapes are

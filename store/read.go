@@ -13,7 +13,7 @@ import (
 // of the column's type and belongs to the caller. This is the simple path; the
 // partition buffer reads in bulk through an engine.
 func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst []byte) ([]byte, error) {
-	f, e, err := s.ColumnExtent(name, p)
+	f, e, err := s.Files().Column(name, p)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Store) TrainingNodes(ctx context.Context, split string) ([]uint64, erro
 // is grown if it is too small. The row refers to the returned bytes, which
 // belong to the caller.
 func (s *Store) ReadRow(ctx context.Context, p PartitionID, dst []byte) (blocks.Row, []byte, error) {
-	f, e, err := s.TopologyExtent(p)
+	f, e, err := s.Files().Topology(p)
 	if err != nil {
 		return blocks.Row{}, nil, err
 	}
@@ -92,7 +92,7 @@ func (s *Store) EdgeList(ctx context.Context, name string) (*EdgeReader, error) 
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.File(l.File)
+	f, err := s.Files().File(l.File)
 	if err != nil {
 		return nil, err
 	}

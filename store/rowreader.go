@@ -42,13 +42,13 @@ func (s *Store) ReadRows(columns []*ColumnInfo, memoryBytes, maxBytes int64) *Ro
 func (r *RowReader) Need() (int64, error) {
 	need := r.limit
 	for j := range r.s.manifest.Partitions {
-		f, e, err := r.s.TopologyExtent(PartitionID(j))
+		f, e, err := r.s.Files().Topology(PartitionID(j))
 		if err != nil {
 			return 0, err
 		}
 		bytes := blocks.RangeBytes(e.Length)
 		for _, c := range r.columns {
-			_, ce, err := r.s.ColumnExtent(c.Name, PartitionID(j))
+			_, ce, err := r.s.Files().Column(c.Name, PartitionID(j))
 			if err != nil {
 				return 0, err
 			}
@@ -96,7 +96,7 @@ func (r *RowReader) Close() error {
 // Row calls fn with the buckets lo ≤ i < hi of row j that have edges, ascending. What
 // fn gets is valid until it returns.
 func (r *RowReader) Row(ctx context.Context, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
-	f, e, err := r.s.TopologyExtent(j)
+	f, e, err := r.s.Files().Topology(j)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (r *RowReader) run(ctx context.Context, f *blocks.File, e blocks.Extent, di
 	first := dir.FirstEdge(lo)
 	columns := make([][]byte, len(r.columns))
 	for c, info := range r.columns {
-		cf, ce, err := r.s.ColumnExtent(info.Name, j)
+		cf, ce, err := r.s.Files().Column(info.Name, j)
 		if err != nil {
 			return err
 		}

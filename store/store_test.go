@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
@@ -71,23 +73,32 @@ func TestNotFound(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, fn := range map[string]func() error{
-		"no directory":    func() error { _, err := store.Open(empty+"/none", store.Options{}); return err },
-		"not a store":     func() error { _, err := store.Open(empty, store.Options{}); return err },
-		"no version":      func() error { _, err := store.Open(unfinished, store.Options{}); return err },
-		"version 9":       func() error { _, err := store.Open(s.Dir(), store.Options{Version: 9}); return err },
-		"writer":          func() error { _, err := store.OpenWriter(empty, store.WriterOptions{}); return err },
-		"column":          func() error { _, err := s.ReadColumn(ctx, "y", 0, nil); return err },
-		"partition":       func() error { _, err := s.ReadColumn(ctx, "x", 99, nil); return err },
-		"row":             func() error { _, _, err := s.ReadRow(ctx, 99, nil); return err },
-		"edge list":       func() error { _, err := s.EdgeList(ctx, "none"); return err },
-		"file":            func() error { _, err := s.File("none"); return err },
-		"external id":     func() error { _, err := s.Lookup(ctx, "100000"); return err },
-		"internal id":     func() error { _, err := s.External(ctx, 100000); return err },
-		"internal id 200": func() error { _, err := s.External(ctx, 200); return err },
+	for name, c := range map[string]struct {
+		fn      func() error
+		says    string // what is not found
+		missing bool   // a whole store
+	}{
+		"no directory":    {func() error { _, err := store.Open(empty+"/none", store.Options{}); return err }, empty + "/none", true},
+		"not a store":     {func() error { _, err := store.Open(empty, store.Options{}); return err }, empty, true},
+		"no version":      {func() error { _, err := store.Open(unfinished, store.Options{}); return err }, unfinished, false},
+		"version 9":       {func() error { _, err := store.Open(s.Dir(), store.Options{Version: 9}); return err }, "version 9", false},
+		"writer":          {func() error { _, err := store.OpenWriter(empty, store.WriterOptions{}); return err }, empty, true},
+		"history":         {func() error { _, err := store.ReadHistory(ctx, empty, store.Options{}); return err }, empty, true},
+		"column":          {func() error { _, err := s.ReadColumn(ctx, "y", 0, nil); return err }, `"y"`, false},
+		"partition":       {func() error { _, err := s.ReadColumn(ctx, "x", 99, nil); return err }, "partition 99 of column x", false},
+		"topology":        {func() error { _, _, err := s.ReadRow(ctx, 99, nil); return err }, "partition 99 of topology", false},
+		"edge list":       {func() error { _, err := s.EdgeList(ctx, "none"); return err }, `"none"`, false},
+		"file":            {func() error { _, err := s.Files().File("none"); return err }, `"none"`, false},
+		"external id":     {func() error { _, err := s.Lookup(ctx, "100000"); return err }, "100000", false},
+		"internal id":     {func() error { _, err := s.External(ctx, 100000); return err }, "100000", false},
+		"internal id 200": {func() error { _, err := s.External(ctx, 200); return err }, "200", false},
 	} {
-		if err := fn(); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: %v, expected ErrNotFound", name, err)
+		err := c.fn()
+		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, expected ErrNotFound that names %s", name, err, c.says)
+		}
+		if errors.Is(err, fs.ErrNotExist) != c.missing {
+			t.Errorf("%s: %v matches fs.ErrNotExist: %v, expected %v", name, err, !c.missing, c.missing)
 		}
 	}
 	if _, err := store.Open(unfinished, store.Options{}); !errors.Is(err, store.ErrNoVersion) {
@@ -161,7 +172,7 @@ func TestVersions(t *testing.T) {
 	}
 	defer engine.Close()
 	c, _ := old.Manifest().Column("x")
-	f, err := old.OpenFile(engine, c.Files[0], blockio.OpenOptions{})
+	f, err := old.Files().Open(engine, c.Files[0], blockio.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ type Buffer struct {
 // would do. The store must stay open until Close.
 func Open(ctx context.Context, s *store.Store, o Options) (*Buffer, error) {
 	if o.Engine == nil {
-		o.Engine = vfsengine.For(s.FS())
+		o.Engine = vfsengine.For(s.Files().FS())
 	}
 	if err := o.Validate(s.Manifest()); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func Open(ctx context.Context, s *store.Store, o Options) (*Buffer, error) {
 		return nil, err
 	}
 	o.apply(t)
-	return newBuffer(ctx, s.Manifest(), s, o)
+	return newBuffer(ctx, s.Manifest(), s.Files(), o)
 }
 
 func newBuffer(ctx context.Context, m *store.Manifest, opener fileOpener, o Options) (_ *Buffer, err error) {

@@ -15,7 +15,7 @@ import (
 // Where not even two single partitions fit it returns 1, if one does, or the
 // [store.ErrBudget] that says what would.
 func MaxCapacity(ctx context.Context, s *store.Store, o Options) (int, error) {
-	return maxCapacity(ctx, s.Manifest(), s, o)
+	return maxCapacity(ctx, s.Manifest(), s.Files(), o)
 }
 
 func maxCapacity(ctx context.Context, m *store.Manifest, opener fileOpener, o Options) (_ int, err error) {

@@ -47,7 +47,7 @@ func (s *StepForecast) add(t StepForecast) {
 // Capacity and MemoryBytes do not matter and the engine does only as far as its device's
 // figures decide what is read ([Tuning]). The store must stay open until Close.
 func OpenForecaster(ctx context.Context, s *store.Store, o Options) (*Forecaster, error) {
-	engine := vfsengine.For(s.FS()) // nil: of the operating system's file system
+	engine := vfsengine.For(s.Files().FS()) // nil: of the operating system's file system
 	if o.Engine == nil {
 		o.Engine = engine
 	}
@@ -59,7 +59,7 @@ func OpenForecaster(ctx context.Context, s *store.Store, o Options) (*Forecaster
 		return nil, err
 	}
 	o.apply(t)
-	return newForecaster(ctx, s.Manifest(), s, engine, o)
+	return newForecaster(ctx, s.Manifest(), s.Files(), engine, o)
 }
 
 // newForecaster reads with engine, which it owns then; nil: with one of its own.

@@ -10,10 +10,10 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// fileOpener opens a version's data files: a [*Store], or a test's stand-in.
+// fileOpener opens a version's data files: a [*store.Files], or a test's stand-in.
 type fileOpener interface {
 	File(name string) (*blocks.File, error)
-	OpenFile(engine blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error)
+	Open(engine blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error)
 }
 
 // sourceFile is a data file opened twice: through package blocks, for its
@@ -209,7 +209,7 @@ func (s *source) file(name string, o *Options) (*sourceFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	io, err := s.opener.OpenFile(s.engine, name, blockio.OpenOptions{Direct: !s.buffered})
+	io, err := s.opener.Open(s.engine, name, blockio.OpenOptions{Direct: !s.buffered})
 	if err != nil {
 		return nil, err
 	}

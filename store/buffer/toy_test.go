@@ -105,7 +105,7 @@ func (s *toyStore) File(name string) (*blocks.File, error) {
 	return f, err
 }
 
-func (s *toyStore) OpenFile(e blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error) {
+func (s *toyStore) Open(e blockio.Engine, name string, o blockio.OpenOptions) (blockio.File, error) {
 	return e.Open(filepath.Join(s.dir, name), o)
 }
 

@@ -32,7 +32,7 @@ func TuningKnown(ctx context.Context, s *store.Store, o Options) (store.ReadTuni
 }
 
 func tuning(ctx context.Context, s *store.Store, o Options, co store.CalibrationOptions) (store.ReadTuning, error) {
-	reads := s.Reads()
+	reads := s.Files().Reads()
 	for _, f := range []struct{ own, given *int64 }{{&o.GapBytes, &reads.GapBytes}, {&o.RequestBytes, &reads.RequestBytes}} {
 		if *f.own == 0 {
 			*f.own = *f.given
@@ -58,7 +58,7 @@ func tuning(ctx context.Context, s *store.Store, o Options, co store.Calibration
 		t.Why = fmt.Sprintf("defaults: a store under %s is not worth a measurement", blocks.SizeText(tuneBytesMin))
 		return t, nil
 	}
-	c, at, err := s.Calibration(ctx, engine, co)
+	c, at, err := s.Files().Calibration(ctx, engine, co)
 	if ctx.Err() != nil {
 		return t, ctx.Err()
 	}

@@ -79,7 +79,7 @@ func (x *exporter) storeRows(c *store.ColumnInfo) func(context.Context, store.Pa
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		f, e, err := x.s.ColumnExtent(c.Name, p)
+		f, e, err := x.s.Files().Column(c.Name, p)
 		if err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (c *idCache) of(ctx context.Context, p store.PartitionID, end int) (store.E
 	if slot.valid && slot.p == p {
 		return slot.ids, nil
 	}
-	_, e, err := c.s.ExternalExtent(p)
+	_, e, err := c.s.Files().External(p)
 	if err != nil {
 		return store.ExternalIDs{}, err
 	}
@@ -153,13 +153,13 @@ type mapReader struct {
 // read fills internal with the internal ids of external ids first, first+1, ….
 func (r *mapReader) read(first uint64, internal []uint64) error {
 	m := r.s.Manifest()
-	oldest, err := r.s.File(m.IDs.Map)
+	oldest, err := r.s.Files().File(m.IDs.Map)
 	if err != nil {
 		return err
 	}
 	per := oldest.Header().ExtentRows
 	for len(internal) > 0 {
-		f, e, ok, err := r.s.MapExtent(first / per)
+		f, e, ok, err := r.s.Files().IDMap(first / per)
 		if err != nil {
 			return err
 		}

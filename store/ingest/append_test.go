@@ -304,7 +304,7 @@ func TestAppendWritesWhatItTouches(t *testing.T) {
 			topology = f.Size
 		}
 	}
-	_, row, err := s.TopologyExtent(17)
+	_, row, err := s.Files().Topology(17)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestAppendWritesWhatItTouches(t *testing.T) {
 	whole(t, dir, 0)
 	s = openStore(t, dir, 0)
 	for p := range s.Manifest().Partitions {
-		f, _, err := s.TopologyExtent(store.PartitionID(p))
+		f, _, err := s.Files().Topology(store.PartitionID(p))
 		if err != nil {
 			t.Fatal(err)
 		}

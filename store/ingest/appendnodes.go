@@ -259,7 +259,7 @@ func (a *appender) keepExternalFile(x *externalFile) error {
 // written again: at most 4 MiB more than the new ids take.
 func (a *appender) growMap(ctx context.Context) (err error) {
 	old, nodes := a.base.Manifest().Nodes, a.m.Nodes
-	oldest, err := a.base.File(a.m.IDs.Map)
+	oldest, err := a.base.Files().File(a.m.IDs.Map)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func newStoreSource(s *store.Store) (*storeSource, error) {
 		return nil, err
 	}
 	for p := range m.Partitions {
-		if _, e, err := s.ExternalExtent(store.PartitionID(p)); err != nil {
+		if _, e, err := s.Files().External(store.PartitionID(p)); err != nil {
 			return nil, err
 		} else if d.Named {
 			src.need = max(src.need, e.Length)
@@ -268,7 +268,7 @@ func (src *storeSource) pieces(ctx context.Context, extent func(p store.Partitio
 
 // column is the extents of a column of nodes.
 func (src *storeSource) column(name string) func(p store.PartitionID) (*blocks.File, blocks.Extent, error) {
-	return func(p store.PartitionID) (*blocks.File, blocks.Extent, error) { return src.s.ColumnExtent(name, p) }
+	return func(p store.PartitionID) (*blocks.File, blocks.Extent, error) { return src.s.Files().Column(name, p) }
 }
 
 // Rows implements [Source].
@@ -357,7 +357,7 @@ func (r *run) keptIDs(ctx context.Context, src *storeSource) error {
 		return err
 	}
 	external, order := both[:r.layout.nodes], both[r.layout.nodes:]
-	err = src.pieces(ctx, src.s.ExternalExtent, func(first uint64, rows []byte) error {
+	err = src.pieces(ctx, src.s.Files().External, func(first uint64, rows []byte) error {
 		ids, err := blocks.View[uint64](rows)
 		copy(external[first:], ids)
 		return err

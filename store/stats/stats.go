@@ -70,13 +70,13 @@ func SizesOf(s *store.Store) (*Sizes, error) {
 		id := store.PartitionID(p)
 		z.Nodes.Add(info.Nodes)
 		z.Edges.Add(info.Edges)
-		_, e, err := s.TopologyExtent(id)
+		_, e, err := s.Files().Topology(id)
 		if err != nil {
 			return nil, err
 		}
 		z.Topology.Add(uint64(e.Length))
 		for _, c := range m.Columns {
-			_, e, err := s.ColumnExtent(c.Name, id)
+			_, e, err := s.Files().Column(c.Name, id)
 			if err != nil {
 				return nil, err
 			}

@@ -110,7 +110,7 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 	if !ValidName(o.Name) || o.Dim < 1 || o.States < 0 {
 		return nil, fmt.Errorf("%w: table %q of dim %d with %d state planes, expected a name of letters, digits, '-' and '_', a dimension and 0 planes or more", store.ErrInvalid, o.Name, o.Dim, o.States)
 	}
-	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.FS(), o.LockTimeout), o)
+	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.Files().FS(), o.LockTimeout), o)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (t *Table) createFile(m *store.Manifest, init func(store.NodeID, []float32)
 // ErrNotFound or, if another process has the table open, ErrLocked.
 // Only Name, Checkpoint, ReadOnly, Engine and LockTimeout of o are looked at.
 func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) {
-	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.FS(), o.LockTimeout), o)
+	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.Files().FS(), o.LockTimeout), o)
 	if err != nil {
 		return nil, err
 	}

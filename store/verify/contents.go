@@ -26,7 +26,7 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 	checks := map[extentKey]contentCheck{}
 	names := map[*blocks.File]string{}
 	for _, ref := range m.Files {
-		if f, err := v.s.File(ref.Name); err == nil {
+		if f, err := v.s.Files().File(ref.Name); err == nil {
 			names[f] = ref.Name
 		}
 	}
@@ -37,19 +37,19 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 	}
 	for p := range m.Partitions {
 		id := store.PartitionID(p)
-		f, e, err := v.s.TopologyExtent(id)
+		f, e, err := v.s.Files().Topology(id)
 		if err == nil {
 			partitions := f.Header().Partitions // a row may be older than the last partitions
 			put(f, e, err, func(e blocks.Extent, _ int64, b []byte) error { return checkRow(m, id, partitions, b) })
 		}
 		for i := range m.Columns {
 			c := &m.Columns[i]
-			f, e, err := v.s.ColumnExtent(c.Name, id)
+			f, e, err := v.s.Files().Column(c.Name, id)
 			put(f, e, err, v.columnCheck(c, id))
 		}
 	}
 	for _, l := range m.EdgeLists {
-		f, err := v.s.File(l.File)
+		f, err := v.s.Files().File(l.File)
 		if err != nil {
 			continue
 		}
@@ -164,7 +164,7 @@ func (v *verifier) checkSplits() {
 	}
 	for p, info := range m.Partitions {
 		if n := v.splits[p]; n[store.SplitTrain] != info.Train || n[store.SplitValid] != info.Valid || n[store.SplitTest] != info.Test {
-			f, e, err := v.s.ColumnExtent(columns[0].Name, store.PartitionID(p))
+			f, e, err := v.s.Files().Column(columns[0].Name, store.PartitionID(p))
 			if err != nil {
 				continue
 			}
@@ -290,7 +290,7 @@ func (v *verifier) checkIDs(ctx context.Context) error {
 		}
 		for i, id := range ids {
 			if want := m.Partitions[p].First + store.NodeID(i); id != want {
-				f, e, err := v.s.ExternalExtent(store.PartitionID(p))
+				f, e, err := v.s.Files().External(store.PartitionID(p))
 				if err != nil {
 					return err
 				}
@@ -323,7 +323,7 @@ func (v *verifier) checkDenseIDs(ctx context.Context) error {
 	}
 	var last *blocks.File
 	for k := uint64(0); ; k++ {
-		f, e, ok, err := v.s.MapExtent(k)
+		f, e, ok, err := v.s.Files().IDMap(k)
 		if err != nil {
 			return err
 		}

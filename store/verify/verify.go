@@ -214,11 +214,11 @@ func (v *verifier) plan() ([]piece, error) {
 	checks := v.contentChecks()
 	var pieces []piece
 	for _, ref := range v.s.Manifest().Files {
-		f, err := v.s.File(ref.Name)
+		f, err := v.s.Files().File(ref.Name)
 		if err != nil {
 			return nil, err
 		}
-		direct, err := v.s.OpenFile(v.engine, ref.Name, blockio.OpenOptions{Direct: true})
+		direct, err := v.s.Files().Open(v.engine, ref.Name, blockio.OpenOptions{Direct: true})
 		if err != nil && !errors.Is(err, blockio.ErrUnsupported) {
 			return nil, err
 		}

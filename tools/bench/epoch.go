@@ -91,7 +91,7 @@ func RunEpoch(ctx context.Context, o EpochOptions) (r EpochResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	file, _, err := s.ColumnExtent("x", 0)
+	file, _, err := s.Files().Column("x", 0)
 	if err := errors.Join(err, s.Close()); err != nil {
 		return r, err
 	}

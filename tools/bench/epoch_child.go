@@ -186,7 +186,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 	if err != nil {
 		return run, err
 	}
-	file, extent, err := s.ColumnExtent("x", 0)
+	file, extent, err := s.Files().Column("x", 0)
 	if err != nil {
 		return run, err
 	}

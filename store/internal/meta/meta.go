@@ -63,10 +63,10 @@ func (e Env) Exists(path string) bool {
 // Find fails with ErrNotFound where no store is.
 func (e Env) Find() error {
 	if !e.Exists(e.Dir) {
-		return fmt.Errorf("%w: there is no directory %s", ErrNotFound, e.Dir)
+		return &missing{fmt.Sprintf("there is no directory %s", e.Dir)}
 	}
 	if !e.Exists(e.Path(MetaName)) {
-		return fmt.Errorf("%w: %s is not a store (it has no %s directory)", ErrNotFound, e.Dir, MetaName)
+		return &missing{fmt.Sprintf("%s is not a store (it has no %s directory)", e.Dir, MetaName)}
 	}
 	return nil
 }

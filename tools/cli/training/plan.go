@@ -270,7 +270,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 // --measure asks for it; nil if its files are too small or cannot be read
 // directly, for which a plan's figures do without.
 func (o *planOptions) device(ctx context.Context, s *store.Store) *blockio.Calibration {
-	c, _, err := s.Calibration(ctx, o.engine, store.CalibrationOptions{Duration: o.measure, Refresh: o.remeasure})
+	c, _, err := s.Files().Calibration(ctx, o.engine, store.CalibrationOptions{Duration: o.measure, Refresh: o.remeasure})
 	if err != nil || !c.Measured {
 		return nil
 	}
