@@ -265,8 +265,9 @@ type Bucket struct {
 	offset int64
 }
 
-// All yields (dst, src) local ids of every edge in order. It is the reference
-// for faster loops.
+// All yields (dst, src) of every edge, in order of dst, then src. Both are local to their partitions, not ids of nodes:
+// node dst is the dst-th of the partition that the edges lead into, src the src-th of the one that they come from. To get
+// internal ids, add each partition's first (store.PartitionInfo.First). It is the reference for faster loops.
 func (k *Bucket) All() iter.Seq2[uint32, uint32] {
 	return func(yield func(uint32, uint32) bool) {
 		run := -1

@@ -40,9 +40,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	first := s.Manifest().Partitions[0].First // a bucket's ids count from their partitions' first nodes
 	for dst, src := range bucket.All() {
-		from, _ := s.External(ctx, store.NodeID(src))
-		to, _ := s.External(ctx, store.NodeID(dst))
+		from, _ := s.External(ctx, first+store.NodeID(src))
+		to, _ := s.External(ctx, first+store.NodeID(dst))
 		fmt.Printf("%s → %s\n", from, to)
 	}
 	c, err := s.Lookup(ctx, "c")

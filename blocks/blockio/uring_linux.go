@@ -212,12 +212,15 @@ func (e *uring) own(ready chan<- error) {
 
 // step runs commands, submits, waits and reaps once; false ends the owner.
 func (e *uring) step() bool {
+	// Only this goroutine touches the ring; under the lock it takes what others left: commands, and requests for as many
+	// entries as are free.
 	e.mu.Lock()
 	commands := e.commands
 	e.commands = nil
 	if e.failed == nil {
 		e.fill()
 	}
+	// Nothing to do: sleep on a channel rather than in the kernel, so that no system call wakes the owner.
 	if e.flying == 0 && len(commands) == 0 {
 		if e.closed {
 			e.mu.Unlock()
@@ -228,8 +231,11 @@ func (e *uring) step() bool {
 		<-e.wake
 		return true
 	}
+	// Whoever queues while the owner waits in the kernel must signal the event descriptor, which costs a system call: so it
+	// is said only where a new request could be submitted at once.
 	e.inKernel = len(commands) == 0 && len(e.free) > 0 // else it could not take more
 	e.mu.Unlock()
+	// Commands (open, register) run without the lock: their system calls may take long.
 	for _, c := range commands {
 		if c.err = e.failed; c.err == nil {
 			c.err = c.run()
@@ -245,6 +251,7 @@ func (e *uring) step() bool {
 	} else {
 		e.armEvent()
 	}
+	// One system call submits what fill prepared and waits for the first completion.
 	err := e.enter(least)
 	e.mu.Lock()
 	e.inKernel = false

@@ -27,7 +27,7 @@ import (
 // A partition's edges begin where the directories say that those before it
 // end, so partitions are assembled in parallel and the result does not depend
 // on the number of threads. Beside the result, assembly needs the bytes of the
-// new buckets (at most 4.2 bytes an edge) and 12 bytes a node of one partition
+// new buckets (at most 4.2 bytes an edge) and 8 bytes a node of one partition
 // and thread.
 type assembler struct {
 	src     *source
@@ -37,11 +37,6 @@ type assembler struct {
 
 	buckets []newBucket // of the step, by (row b, bucket a)
 	table   []int32     // granule of rows → partition kept there, −1 = none
-	class   []uint8     // likewise, its class; see classify
-	hole    []int       // of each new partition of the step, −1 for those that stay
-	holes   int
-
-	splicers []splicer // by thread
 }
 
 // newBucket is a bucket that was read for this step.
@@ -67,7 +62,6 @@ type stream struct {
 	base    uint32 // first row of the neighbours' partition
 	noLoops bool   // leave out edges from a node to itself: the sorted stream has them
 	last    int32  // kept: the last partition of the group
-	hole    int    // new: the hole that it fills in a spliced partition
 	run     int    // cursor of a sorted stream
 	edge    int
 }
@@ -96,7 +90,6 @@ func (a *assembler) assemble(ctx context.Context, s *scheduled, t *topologyPlan,
 			}
 		}
 	}
-	a.holes = a.classify(s)
 	for dir := range a.buf.directions {
 		to := a.buf.adjacency(s.frame, dir)
 		var from *Adjacency
@@ -217,12 +210,12 @@ func (a *assembler) streams(s *scheduled, dir, b int) []stream {
 		base := s.resident[c].Base
 		if dir == 0 {
 			if k := &a.buckets[b*n+c]; k.Edges > 0 {
-				out = append(out, stream{kind: sortedStream, bucket: k, base: base, hole: a.hole[c], run: -1})
+				out = append(out, stream{kind: sortedStream, bucket: k, base: base, run: -1})
 			}
 		}
 		if dir == 1 || undirected {
 			if k := &a.buckets[c*n+b]; k.Edges > 0 {
-				out = append(out, stream{kind: scatteredStream, bucket: k, base: base, hole: a.hole[c], noLoops: undirected && b == c})
+				out = append(out, stream{kind: scatteredStream, bucket: k, base: base, noLoops: undirected && b == c})
 			}
 		}
 	}
@@ -230,8 +223,8 @@ func (a *assembler) streams(s *scheduled, dir, b int) []stream {
 }
 
 // scratchArrays of one element a node is what a thread works with: cursors into the
-// new and the old rows, or one into each hole.
-const scratchArrays = max(2, spliceHolesMax)
+// new and the old rows.
+const scratchArrays = 2
 
 // tileEdges is about how many edges of a partition are filled from all sorted
 // streams before the next: 256 KiB of result, which stays in the L2 cache while each
@@ -240,6 +233,7 @@ const tileEdges = 64 << 10
 
 // partition fills the rows of resident partition b: Indices[begin:end].
 func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, begin, end int64, worker int) error {
+	// Cursors count from begin and have 32 bits.
 	if end-begin > math.MaxUint32 {
 		return fmt.Errorf("%w: partition %d has %d resident edges, most %d", store.ErrInvalid, s.resident[b].ID, end-begin, uint32(math.MaxUint32))
 	}
@@ -257,27 +251,24 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 	if to.Relations != nil {
 		f.outRel = to.Relations[begin:end]
 	}
+	// Neighbours in partitions that stay come from the last step's rows of b, wherever these lay in Indices: oldPos counts
+	// from the first of them.
 	streams := a.streams(s, dir, b)
 	if from != nil && s.kept[b] && rows > 0 {
 		f.old = from.Spans[base : int(base)+rows]
 		f.oldIndices = from.Indices
 		f.oldRel = from.Relations
-		if a.holes <= spliceHolesMax {
-			holes := make([][]uint32, a.holes)
-			for k := range holes {
-				holes[k] = scratch(k)
-			}
-			f.splice(&a.splicers[worker], streams, a.class, holes, to.Spans[base:int(base)+rows], begin)
-			return nil
-		}
 		f.oldPos = scratch(1)
 		f.oldBegin = f.old[0].Begin
 		f.rewind()
 	}
+	// First pass: pos[r] becomes the degree of local row r over all streams.
 	clear(f.pos)
 	for k := range streams {
 		f.count(&streams[k])
 	}
+	// A prefix sum turns degrees into places: pos[r] is now where row r's next neighbour goes. The span is the room, which
+	// fillers use up exactly, since they walk the edges that were counted.
 	spans := to.Spans[base : int(base)+rows]
 	at := uint32(0)
 	for r, n := range f.pos {
@@ -285,14 +276,18 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 		spans[r] = Span{begin + int64(at), begin + int64(at) + int64(n)}
 		at += n
 	}
+	// Counting moved the cursors over the old neighbours.
 	if f.old != nil {
 		f.rewind()
 	}
+	// Second pass. Streams stand in the order of neighbours. Those before the first scattered one know where a row's edges
+	// are and take the rows tile by tile; a scattered one jumps between rows and takes them all, so it, and whatever comes
+	// after it, waits until the others are through.
 	tiled := 0
 	for tiled < len(streams) && streams[tiled].kind != scatteredStream {
 		tiled++
 	}
-	step := rows
+	step := rows // of a tile, so that it has about tileEdges edges
 	if int(at) > tileEdges {
 		step = max(1, int(int64(rows)*tileEdges/int64(at)))
 	}

@@ -126,8 +126,7 @@ func newBuffer(ctx context.Context, m *store.Manifest, opener fileOpener, o Opti
 		}
 	}
 	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
-		table: make([]int32, it.layout.rows>>it.layout.shift), class: make([]uint8, it.layout.rows>>it.layout.shift),
-		splicers: make([]splicer, o.Threads)}
+		table: make([]int32, it.layout.rows>>it.layout.shift)}
 	it.resident = newResidency(it.layout, len(m.Partitions))
 	it.stats.init(Stats{Engine: it.engine.Name(), EngineReason: why, MemoryBytes: it.layout.total,
 		Tuning: o.readTuning()})
@@ -152,15 +151,20 @@ func (it *Buffer) StartAt(plan Plan, first int) error {
 	if err := it.Err(); err != nil {
 		return err
 	}
+	// What is in hand belongs to the last epoch: from here on its slots may be read into.
 	it.releaseCurrent()
 	finished := it.at >= len(it.current) || len(it.current) == 0
+	// Only an epoch that begins at its first step with the very plan that was announced goes on with what was read ahead.
 	expected := it.announced != nil && first == 0 && reflect.DeepEqual(*it.announced, plan)
 	dropped := it.announced != nil && !expected
 	it.announced = nil
 	var steps []*scheduled
 	if finished && expected {
+		// Announce scheduled and submitted these: some may be in memory already.
 		steps = it.pipe.epochSteps(it.epoch + 1)
 	} else {
+		// Steps of an epoch that was broken off, or of another plan, are under way: stop, and forget them, before the
+		// schedule goes on from what the slots hold.
 		if !finished || dropped {
 			it.halt()
 		}
@@ -173,6 +177,7 @@ func (it *Buffer) StartAt(plan Plan, first int) error {
 	it.epoch++
 	it.current, it.at = steps, -1
 	it.stats.startEpoch(it.epoch, plan.Policy)
+	// An announced epoch was submitted then; all others begin to be read now.
 	if !expected || !finished {
 		it.submit(steps)
 	}

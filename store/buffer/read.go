@@ -47,10 +47,13 @@ func (it *Buffer) readColumns(ctx context.Context) error {
 			return ctx.Err()
 		}
 		st := it.stats.step(s)
+		// Loads are sorted by the step after which their slot is free, so what can be read is a prefix of the rest.
 		for rest := s.loads; len(rest) > 0; {
 			// All loads whose slots are free form one batch: the fewer, the fuller the queue.
 			waiting := time.Now()
 			n := 0
+			// A slot is free once the last step that uses it is released; with a table, once the writer has stored its rows
+			// too, which it counts over all steps as this loop does.
 			if !p.wait(func() bool {
 				for n < len(rest) && (it.emb == nil && rest[n].after < p.released || p.freed > loads+int64(n)) {
 					n++
@@ -65,6 +68,7 @@ func (it *Buffer) readColumns(ctx context.Context) error {
 			}
 			rest, loads = rest[n:], loads+int64(n)
 		}
+		// Without loads the writer may still be behind: it goes through the steps in the same order.
 		if it.emb != nil && !p.wait(func() bool { return p.cleared > seq }) {
 			return ctx.Err()
 		}
@@ -253,6 +257,7 @@ func (it *Buffer) build(ctx context.Context) error {
 		if !p.wait(func() bool { return p.staged > seq && p.released >= free }) {
 			return ctx.Err()
 		}
+		// A step with the last one's partitions has its adjacency too, in the same frame.
 		t := p.takePlan(seq)
 		start := time.Now()
 		if !s.same {
@@ -265,11 +270,13 @@ func (it *Buffer) build(ctx context.Context) error {
 			}
 			st.assembled(start, as)
 		}
+		// From here on the staging area is the next step's: topology is read while columns still come.
 		last = s.frame
 		p.advance(&p.assembled, seq+1)
 		if !p.wait(func() bool { return p.loaded > seq }) {
 			return ctx.Err()
 		}
+		// Seeds are found in the split column, so only now; then the step is ready.
 		n, err := it.findSeeds(s)
 		if err != nil {
 			return err
