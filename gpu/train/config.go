@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 
@@ -27,10 +28,13 @@ type Config struct {
 	Hidden int `json:"hidden" yaml:"hidden"` // columns between layers; default 128
 	// Fanouts are the neighbours sampled per node and hop, outward from the
 	// seeds, −1 for all; default 15,10,5,5… for Layers hops.
-	Fanouts     []int    `json:"fanouts" yaml:"fanouts"`
-	BatchSize   int      `json:"batch_size" yaml:"batch_size"`       // seeds of a mini-batch; default 1000
-	Epochs      int      `json:"epochs" yaml:"epochs" resume:"free"` // default 10
-	LR          float64  `json:"lr" yaml:"lr"`                       // of Adam; default .005
+	Fanouts   []int `json:"fanouts" yaml:"fanouts"`
+	BatchSize int   `json:"batch_size" yaml:"batch_size"` // seeds of a mini-batch; default 1000
+	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
+	// EpochsMax, and EpochsBlind where no node is for validation.
+	Epochs      int      `json:"epochs" yaml:"epochs" resume:"free"`
+	Patience    int      `json:"patience,omitempty" yaml:"patience" resume:"free"` // default 20
+	LR          float64  `json:"lr" yaml:"lr"`                                     // of Adam; default .005
 	WeightDecay float64  `json:"weight_decay" yaml:"weight_decay"`
 	Dropout     *float64 `json:"dropout" yaml:"dropout"` // of hidden states; default .5
 	// InputDropout drops elements of the first layer's input rows; default 0.
@@ -120,7 +124,7 @@ func (c *Config) Normalize() error {
 	}
 	setInt(&c.Hidden, 128)
 	setInt(&c.BatchSize, 1000)
-	setInt(&c.Epochs, 10)
+	setInt(&c.Patience, 20)
 	setInt(&c.Threads, runtime.GOMAXPROCS(0))
 	setInt(&c.EvalEvery, 1)
 	if c.LR == 0 {
@@ -153,6 +157,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
+	case c.Patience < 1:
+		return fmt.Errorf("train: patience of %d epochs, expected 1 or more", c.Patience)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, hidden %d, threads %d, eval every %d: expected positive numbers", c.BatchSize, c.Epochs, c.Hidden, c.Threads, c.EvalEvery)
 	case !(c.LR > 0) || !(c.WeightDecay >= 0):
@@ -167,7 +173,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: memory %d bytes, buffer %d partitions: expected 0 or more", c.MemoryBytes, c.Buffer)
 	}
 	if c.ReusePasses != nil {
-		if err := checkPasses(c.ReusePasses, c.Epochs); err != nil {
+		if err := checkPasses(c.ReusePasses, cmp.Or(c.Epochs, len(c.ReusePasses))); err != nil {
 			return err
 		}
 	}

@@ -110,6 +110,7 @@ type session struct {
 	t       *trainer
 	sum     Summary
 	passes  passes
+	blind   bool    // no node is for validation
 	known   int     // 1 + the epoch that the trainer's history was filled for
 	best    float64 // validation accuracy of sum.BestEpoch, −1 before
 	from    *nodeProgress
@@ -131,12 +132,12 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	} else if err := s.checkpoint(ctx, 0, progress.Place{}, progress.Totals{}); err != nil { // an earlier run's is not gone on from
 		return err
 	}
-	for e := s.from.Epoch; e < s.cfg.Epochs; e++ {
+	for e := s.from.Epoch; s.more(e); e++ {
 		r, err := s.epoch(ctx, e)
 		if err != nil {
 			return err
 		}
-		if (e+1)%s.cfg.EvalEvery == 0 || e == s.cfg.Epochs-1 {
+		if (e+1)%s.cfg.EvalEvery == 0 || e+1 == s.limit() {
 			if err := s.validate(ctx, &r); err != nil {
 				return err
 			}
@@ -144,7 +145,7 @@ func (s *session) run(ctx context.Context, state []byte) error {
 		s.sum.EpochSeconds = append(s.sum.EpochSeconds, r.Seconds)
 		s.sum.Profile.Add(r.Profile)
 		s.sum.TrainLoss = r.Loss
-		if s.clock.Epoch(e+1) || e+1 == s.cfg.Epochs {
+		if s.clock.Epoch(e+1) || !s.more(e+1) {
 			if err := s.checkpoint(ctx, e+1, progress.Place{}, progress.Totals{}); err != nil {
 				return err
 			}
@@ -190,7 +191,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if err := s.it.StartAt(plan, place.Step); err != nil {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
 	}
-	if e+1 < s.cfg.Epochs {
+	if e+1 < s.limit() {
 		if err := s.it.Announce(s.plan(e + 1)); err != nil {
 			return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+2, err)
 		}
@@ -272,7 +273,7 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (
 func (s *session) validate(ctx context.Context, r *Epoch) error {
 	start := time.Now()
 	h := s.t.history
-	if r.Epoch == s.cfg.Epochs { // no epoch follows
+	if r.Epoch == s.limit() { // no epoch follows
 		h = nil
 	}
 	var sink eval.Sink
@@ -289,6 +290,7 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	if h != nil {
 		s.known = r.Epoch + 1
 	}
+	s.blind = m[0].Nodes == 0
 	r.ValidAccuracy, r.TestAccuracy = m[0].Accuracy, m[1].Accuracy
 	if r.ValidAccuracy > s.best {
 		s.best, r.Best = r.ValidAccuracy, true

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +64,8 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Hidden, "hidden", 128, "columns between layers")
 	fs.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward from the targets, -1 for all (default 15,10,5; with --encoder 20)")
 	fs.IntVar(&c.BatchSize, "batch-size", 1000, "target nodes or edges of a mini-batch")
-	fs.IntVar(&c.Epochs, "epochs", 10, "passes over the training nodes or edges (link prediction: default 8)")
+	fs.Var((*epochsFlag)(&c.Epochs), "epochs", "passes over the training nodes or edges; auto: until the validation accuracy has not risen for --patience epochs (link prediction: default 8)")
+	fs.IntVar(&c.Patience, "patience", 20, "with --epochs auto: how many epochs the validation accuracy may not rise")
 	fs.Float64Var(&c.LR, "lr", .005, "learning rate of Adam (link prediction: of the optimiser, default .1 of adagrad, .003 of adam)")
 	fs.Float64Var(&c.WeightDecay, "weight-decay", 0, "L2 penalty, added to the gradient")
 	fs.Float64Var(&o.dropout, "dropout", .5, "probability with which hidden values are dropped")
@@ -116,8 +118,35 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	return o.parseReuse()
 }
 
+// epochsFlag is a number of epochs, 0 for auto.
+type epochsFlag int
+
+func (n *epochsFlag) String() string {
+	if *n == 0 {
+		return "auto"
+	}
+	return strconv.Itoa(int(*n))
+}
+
+// Set reads a number or auto.
+func (n *epochsFlag) Set(s string) error {
+	if s == "auto" {
+		*n = 0
+		return nil
+	}
+	i, err := strconv.Atoi(s)
+	if err != nil || i < 1 {
+		return fmt.Errorf("--epochs %s: expected more, a number from 1 on, or auto", s)
+	}
+	*n = epochsFlag(i)
+	return nil
+}
+
+// Type names what the flag takes, for the help.
+func (n *epochsFlag) Type() string { return "n|auto" }
+
 // positive are the flags whose 0 would mean the default, which nobody means who writes it.
-var positive = []string{"heads", "bases", "layers", "hidden", "batch-size", "epochs", "lr", "eval-every", "dim", "negatives", "chunks", "keep-checkpoints"}
+var positive = []string{"heads", "bases", "layers", "hidden", "batch-size", "epochs", "patience", "lr", "eval-every", "dim", "negatives", "chunks", "keep-checkpoints"}
 
 // refuseZeros refuses 0 for those of the positive flags that a command has.
 func refuseZeros(fs *pflag.FlagSet) error {
@@ -230,7 +259,7 @@ func (o *trainOptions) unsetNode() {
 			*v = ""
 		}
 	}
-	for name, v := range map[string]*int{"hidden": &c.Hidden, "batch-size": &c.BatchSize, "epochs": &c.Epochs, "eval-every": &c.EvalEvery} {
+	for name, v := range map[string]*int{"hidden": &c.Hidden, "batch-size": &c.BatchSize, "epochs": &c.Epochs, "patience": &c.Patience, "eval-every": &c.EvalEvery} {
 		if !set(name) {
 			*v = 0
 		}
@@ -347,6 +376,9 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return cp, nil
 	}
 	printFinished(e, finished, len(s.EpochSeconds))
+	if o.Epochs == 0 && len(s.EpochSeconds) < train.EpochsMax && s.BestEpoch < len(s.EpochSeconds) {
+		fmt.Fprintf(e.Stdout, "ended after %d epochs: validation has not risen since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
+	}
 	fmt.Fprintf(e.Stdout, "test accuracy %.2f %%, valid %.2f %%, best epoch %d of %d\n", 100*s.TestAccuracy, 100*s.ValidAccuracy, s.BestEpoch, len(s.EpochSeconds))
 	fmt.Fprintf(e.Stdout, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
