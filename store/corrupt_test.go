@@ -147,3 +147,65 @@ func TestDamagedMetadata(t *testing.T) {
 		t.Errorf("%d of %d flips noticed: the test damages nothing that matters", found, total)
 	}
 }
+
+// TestLostMetadata removes or empties each file beside the data: whatever opens the store calls it damaged, and a fresh
+// ingest does not take it for the remains of an interrupted one, which it would sweep. It does so with the
+// seal that a writer leaves, and without, as after a crash.
+func TestLostMetadata(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{IDs: store.IDsStrings}))
+		data, err := os.ReadDir(filepath.Join(dir, "data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seal := filepath.Join(dir, "meta", "SEAL")
+		if !sealed {
+			if err := os.Remove(seal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "meta", "*"))
+		if err != nil || len(files) < 5 {
+			t.Fatal(files, err)
+		}
+		for _, path := range append(files, filepath.Join(dir, "LOCK"), filepath.Join(dir, "meta")) {
+			moved := filepath.Join(t.TempDir(), "moved")
+			if err := os.Rename(path, moved); err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Base(path)
+			s, err := store.Open(dir, store.Options{})
+			switch {
+			case err == nil:
+				_ = s.Close()
+				if sealed && path != seal {
+					t.Errorf("%s is not missed", name)
+				}
+			case !errors.Is(err, store.ErrCorrupt):
+				t.Errorf("without %s (sealed: %v): %v, expected ErrCorrupt", name, sealed, err)
+			}
+			if strings.HasPrefix(name, "marker.manifest") || name == "meta" { // the store would be taken for none
+				if err == nil {
+					t.Errorf("without %s it opens", name)
+				}
+				if w, err := store.Create(dir, store.WriterOptions{}); !errors.Is(err, store.ErrCorrupt) {
+					t.Errorf("a fresh ingest without %s (sealed: %v): %v, expected ErrCorrupt", name, sealed, err)
+					if err == nil {
+						_ = w.Close()
+					}
+				}
+				if after, err := os.ReadDir(filepath.Join(dir, "data")); err != nil || len(after) != len(data) {
+					t.Fatalf("%d of %d data files are left", len(after), len(data))
+				}
+			}
+			if err := os.Rename(moved, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := store.Open(dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	}
+}

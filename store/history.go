@@ -12,6 +12,14 @@ import (
 	"github.com/gstore/gstore/store/internal/meta"
 )
 
+// RunsDir is the folder of a store in which training keeps its models and the checkpoint of
+// its last run; RecordRun's numbers name the models.
+const (
+	RunsDir        = "runs"
+	ModelExtension = ".gsm"
+	RunExtension   = ".gsr"
+)
+
 // VersionInfo is what remains known of every version, readable or not.
 type VersionInfo struct {
 	Version    uint64    `json:"version"`

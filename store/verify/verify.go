@@ -25,6 +25,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
 	"github.com/gstore/gstore/store/table"
 )
 
@@ -38,6 +39,9 @@ type Options struct {
 	// of text are held while they are checked, so the largest of them may exceed
 	// it: then one worker runs.
 	MemoryBytes int64
+	// Model checks a file of the store's runs folder, a model or the checkpoint of a run; damage is a
+	// *blocks.CorruptError. nil = they are not checked.
+	Model func(path string) error
 	// Progress is told bytes as they are checked, from several goroutines; may be nil.
 	Progress func(bytes int64)
 }
@@ -120,9 +124,68 @@ func Store(ctx context.Context, dir string, o Options) (r Report, err error) {
 			v.damage, err = append(v.damage, err), nil
 		}
 	}
-	r.Bytes = v.bytes.Load()
+	if err == nil {
+		err = v.metadata(ctx, dir)
+	}
+	if err == nil {
+		err = o.runs(dir, &r, v.collect)
+	}
+	r.Bytes += v.bytes.Load()
 	r.Damage = sorted(v.damage)
 	return r, err
+}
+
+// metadata reads all of the metadata.
+func (v *verifier) metadata(ctx context.Context, dir string) error {
+	db, err := meta.Open(ctx, meta.NewEnv(dir, v.o.Open.FS, v.o.Open.LockTimeout), false)
+	if err == nil {
+		err = errors.Join(db.Verify(ctx, func(n int64) { v.bytes.Add(n); v.o.Progress(n) }), db.Close())
+	}
+	return v.collect(err)
+}
+
+// runs checks the models and checkpoints in the store's runs folder.
+func (o *Options) runs(dir string, r *Report, collect func(error) error) error {
+	fs := o.Open.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
+	folder := fs.PathJoin(dir, store.RunsDir)
+	names, err := fs.List(folder)
+	if errors.Is(err, os.ErrNotExist) || o.Model == nil {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		path := fs.PathJoin(folder, name)
+		info, err := fs.Stat(path)
+		if err != nil {
+			return err
+		}
+		if ext := filepath.Ext(name); ext != store.ModelExtension && ext != store.RunExtension || info.IsDir() { // a lock, a file that a crash left
+			continue
+		}
+		r.Files++
+		r.Bytes += info.Size()
+		o.Progress(info.Size())
+		if err := collect(o.Model(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect notes damage and returns other errors.
+func (v *verifier) collect(err error) error {
+	if !errors.Is(err, blocks.ErrCorrupt) {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.damage = append(v.damage, err)
+	return nil
 }
 
 func sorted(damage []error) []error {
@@ -171,8 +234,15 @@ func filesAlone(ctx context.Context, dir string, o Options, first error) (Report
 			return r, err
 		}
 	}
+	err = o.runs(dir, &r, func(err error) error {
+		if !errors.Is(err, blocks.ErrCorrupt) {
+			return err
+		}
+		r.Damage = append(r.Damage, err)
+		return nil
+	})
 	r.Damage = sorted(r.Damage)
-	return r, nil
+	return r, err
 }
 
 func fileAlone(ctx context.Context, fs vfs.FS, path string, progress func(int64)) (err error) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstore/gstore/blocks"
 )
 
 // Bytes of the LOCK file and what holding a lock on each means. Part of the
@@ -31,6 +33,9 @@ func lockByte(ctx context.Context, path string, offset int64, exclusive bool, ti
 		flag, typ = os.O_RDONLY, int16(unix.F_RDLCK)
 	}
 	f, err := os.OpenFile(path, flag, 0o666)
+	if !exclusive && errors.Is(err, os.ErrNotExist) {
+		return nil, &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: "it is missing; what writes the store next makes it again"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}

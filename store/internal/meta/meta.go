@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -66,6 +67,9 @@ func (e Env) Find() error {
 		return &missing{fmt.Sprintf("there is no directory %s", e.Dir)}
 	}
 	if !e.Exists(e.Path(MetaName)) {
+		if err := e.checkMarker(); err != nil {
+			return err
+		}
 		return &missing{fmt.Sprintf("%s is not a store (it has no %s directory)", e.Dir, MetaName)}
 	}
 	return nil
@@ -97,6 +101,14 @@ func Open(ctx context.Context, e Env, write bool) (*DB, error) {
 	lk, err := e.Lock(ctx, lockMeta, write, e.Timeout)
 	if err != nil {
 		return nil, err
+	}
+	if err := e.checkSeal(); err != nil {
+		return nil, errors.Join(err, lk.Close())
+	}
+	if write {
+		if err := e.breakSeal(); err != nil {
+			return nil, errors.Join(err, lk.Close())
+		}
 	}
 	m := &DB{Env: e, lk: lk, fence: newFence(), write: write}
 	opts := &pebble.Options{
@@ -160,6 +172,8 @@ func (m *DB) Close() error {
 	if m.fence.err() == nil {
 		if err = m.Do(m.Pebble.Close); err != nil {
 			err = m.Wrap("close", err)
+		} else if m.write {
+			err = m.seal()
 		}
 	}
 	return errors.Join(err, m.lk.Close())
@@ -171,10 +185,10 @@ func (m *DB) Close() error {
 // instances write nothing once they are open, so their calls return.
 func (m *DB) Do(call func() error) error {
 	if !m.write && m.Pebble != nil {
-		return errors.Join(call(), m.fence.err())
+		return errors.Join(guard(call), m.fence.err())
 	}
 	returned := make(chan error, 1)
-	go func() { returned <- call() }()
+	go func() { returned <- guard(call) }()
 	select {
 	case err := <-returned:
 		if failure := m.fence.err(); failure != nil {
@@ -186,9 +200,28 @@ func (m *DB) Do(call func() error) error {
 	}
 }
 
-// Wrap says that a step on the metadata failed; damage becomes a CorruptError.
+// errPanic marks what Pebble panicked with over what it read.
+var errPanic = errors.New("pebble panics")
+
+// guard turns a panic of Pebble over damaged metadata into an error.
+func guard(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errPanic, p)
+		}
+	}()
+	return call()
+}
+
+// Wrap says that a step on the metadata failed; damage becomes a CorruptError. Damage is what Pebble
+// calls so, files that are not there, and, while nothing is written, whatever did not come from the disk.
 func (m *DB) Wrap(step string, err error) error {
-	if pebble.IsCorruptionError(err) {
+	var disk syscall.Errno
+	damage := pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errPanic)
+	if !damage && !m.write && step == "open" {
+		damage = !errors.As(err, &disk) && !errors.Is(err, errorfs.ErrInjected) && !errors.Is(err, fs.ErrPermission) && m.fence.err() == nil
+	}
+	if damage {
 		return &blocks.CorruptError{Path: m.Path(MetaName), Extent: "metadata", Offset: -1, Reason: err.Error()}
 	}
 	return fmt.Errorf("%s metadata in %s: %w", step, m.Path(MetaName), err)
@@ -317,4 +350,35 @@ func (m *DB) Current() (uint64, error) {
 func (m *DB) HasVersion(version uint64) (bool, error) {
 	_, ok, err := m.Get(NumberKey(PrefixManifest, version))
 	return ok, err
+}
+
+// Verify reads every key and value, so that the checksum of every block is compared, and tells progress their bytes.
+func (m *DB) Verify(ctx context.Context, progress func(bytes int64)) error {
+	err := m.Do(func() (err error) {
+		it, err := m.Pebble.NewIter(nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, it.Error(), it.Close()) }()
+		n := int64(0)
+		for ok := it.First(); ok; ok = it.Next() {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			if n += int64(len(it.Key()) + len(v)); n >= 1<<20 {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				progress(n)
+				n = 0
+			}
+		}
+		progress(n)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return m.Wrap("read", err)
+	}
+	return err
 }

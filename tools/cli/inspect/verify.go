@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/verify"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -24,7 +25,7 @@ func NewVerify(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify STORE",
 		Short: "Check every checksum and every invariant; exit code 3 names what is damaged",
-		Long: `Read every data file of a store and check it: checksums of all bytes, paddings, order and
+		Long: `Read every data file of a store, its metadata and its saved models, and check them: checksums of all bytes, paddings, order and
 range of all ids, sizes against the manifest, values of labels, splits and relations, and that
 external and internal ids map to each other. Damage is listed, all of it, and the exit code is 3.`,
 		Example: "  gstore verify cora.gstore",
@@ -45,7 +46,7 @@ func runVerify(cmd *cobra.Command, e *command.Env, dir string, o verifyOptions) 
 	bar := e.Progress(-1, "bytes checked")
 	begin := time.Now()
 	r, err := verify.Store(cmd.Context(), dir, verify.Options{
-		Open: store.Options{Version: o.version}, Engine: o.engine, Workers: o.workers,
+		Open: store.Options{Version: o.version}, Engine: o.engine, Workers: o.workers, Model: train.VerifyFile,
 		Progress: func(n int64) { _ = bar.Add64(n) },
 	})
 	_ = bar.Finish()

@@ -12,7 +12,7 @@ import (
 )
 
 // runsDir is where a store's trained models lie, below its directory.
-const runsDir = "runs"
+const runsDir = store.RunsDir
 
 // modelFile is where run n's model lies by default.
 func modelFile(dir string, n uint64) string {
