@@ -11,6 +11,8 @@ var (
 	ErrShape = errors.New("shapes do not fit")
 	// ErrMemory marks device memory that could not be had.
 	ErrMemory = errors.New("out of device memory")
+	// ErrLost marks a device that broke down: what it holds cannot be read any more.
+	ErrLost = errors.New("device is lost")
 	// ErrClosed marks the use of a closed device, queue or memory.
 	ErrClosed = errors.New("device is closed")
 )

@@ -57,8 +57,12 @@ type Config struct {
 
 	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" yaml:"io_engine" resume:"free"` // "auto" (default), "io_uring", "pread", "mmap"
-	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host"
-	Threads     int    `json:"threads" yaml:"threads" resume:"free"`     // default: all processors
+	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host", "cuda", "cuda:N"
+	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how a GPU
+	// multiplies: "exact" (default), "tf32" or "bf16".
+	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" yaml:"device_mem_bytes" resume:"free"`
+	MatMul            string `json:"matmul,omitempty" yaml:"matmul"`
+	Threads           int    `json:"threads" yaml:"threads" resume:"free"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
 	// tested; −1: not even that.
 	EvalEvery int `json:"eval_every" yaml:"eval_every" resume:"free"`

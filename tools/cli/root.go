@@ -118,6 +118,7 @@ func commands(e *command.Env) []*cobra.Command {
 		data.NewGenerate(e),
 		data.NewExport(e),
 		inspect.NewVerify(e),
+		inspect.NewDevices(e),
 		inspect.NewReport(e),
 		benchmarks.NewBench(e),
 		newVersion(e),

@@ -243,7 +243,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	m := rep.Manifest
 	if o.hops > 0 {
 		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
-		dev, err := device.Open("", o.threads)
+		dev, err := device.Open(device.Options{Name: "host", Threads: o.threads})
 		if err != nil {
 			return err
 		}

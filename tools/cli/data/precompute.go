@@ -19,6 +19,7 @@ type precomputeOptions struct {
 	feature string
 	dtype   string
 	mem     command.Size
+	device  string
 	threads int
 }
 
@@ -43,7 +44,7 @@ reads such columns as they are. A column of another type that is there already i
 			}
 			defer command.LimitThreads(o.threads)()
 			start := time.Now()
-			dev, err := device.Open("", o.threads)
+			dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads})
 			if err != nil {
 				return err
 			}
@@ -63,6 +64,7 @@ reads such columns as they are. A column of another type that is there already i
 	cmd.Flags().StringVar(&o.feature, "feature", "x", "feature column")
 	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	return cmd
 }

@@ -38,6 +38,8 @@ type evalOptions struct {
 	format     string
 	version    uint64
 	mem        command.Size
+	device     string
+	deviceMem  command.Size
 	threads    int
 	config     string
 
@@ -103,6 +105,8 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs.Uint64Var(&o.seed, "seed", 0, "link prediction: of the candidates")
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	fs.StringVar(&o.device, "device", "auto", device.Names)
+	fs.Var(&o.deviceMem, "device-mem", "memory of a GPU that may be allocated (default: what is free, less a tenth)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ConfigFlag(fs, &o.config)
 	return cmd
@@ -167,7 +171,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	}
 	start := time.Now()
 	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
-	dev, err := device.Open("", o.threads)
+	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
 		return err
 	}

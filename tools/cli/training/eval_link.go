@@ -52,7 +52,7 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	}
 	defer limitHeap(o.mem, st)()
 	start := time.Now()
-	dev, err := device.Open("", o.threads)
+	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
 		return err
 	}

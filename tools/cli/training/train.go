@@ -39,12 +39,14 @@ type trainOptions struct {
 	changed []string    // flags that were set
 	dropout float64
 	mem     command.Size
-	reuse   string
-	config  string
-	save    string
-	metrics string
-	explain bool
-	reads   readFlags
+	// deviceMem is --device-mem.
+	deviceMem command.Size
+	reuse     string
+	config    string
+	save      string
+	metrics   string
+	explain   bool
+	reads     readFlags
 
 	removeBatchEdges bool
 	margin           float64
@@ -84,7 +86,9 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.Var(&o.mem, "mem", "memory bound of the whole run, such as 4GiB (default: none)")
 	fs.StringVar(&c.IOEngine, "io-engine", "auto", "auto, io_uring, pread or mmap")
 	o.reads.flags(fs)
-	fs.StringVar(&c.Device, "device", "auto", "auto or host")
+	fs.StringVar(&c.Device, "device", "auto", device.Names)
+	fs.Var(&o.deviceMem, "device-mem", "memory of a GPU that may be allocated (default: what is free, less a tenth)")
+	fs.StringVar(&c.MatMul, "matmul", "", "how a GPU multiplies: exact (errors as of float32), tf32 or bf16 (faster) (default exact)")
 	fs.IntVar(&c.Threads, "threads", 0, "processors to use (default: all)")
 	fs.IntVar(&c.EvalEvery, "eval-every", 1, "epochs between exact validations (link prediction: -1 for none, not even of the last epoch)")
 	fs.StringVar(&c.CheckpointEvery, "checkpoint-every", "", "epochs (1), mini-batches (500steps) or time (10m) between checkpoints; 0: only at the end (default 10m; link prediction: 1)")
@@ -103,7 +107,7 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	if err := refuseZeros(cmd.Flags()); err != nil {
 		return err
 	}
-	o.MemoryBytes = int64(o.mem)
+	o.MemoryBytes, o.DeviceMemoryBytes = int64(o.mem), int64(o.deviceMem)
 	o.Dropout = &o.dropout
 	switch o.Task {
 	case "auto":
@@ -357,7 +361,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		hooks.Macro = record
 		defer func() { err = errors.Join(err, done()) }()
 	}
-	dev, err := device.Open(o.Device, o.Threads)
+	dev, err := device.Open(device.Options{Name: o.Device, Threads: o.Threads, MemoryBytes: o.DeviceMemoryBytes, MatMul: o.MatMul})
 	if err != nil {
 		return nil, command.Usage(err)
 	}

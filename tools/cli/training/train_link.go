@@ -106,6 +106,7 @@ func (o *trainOptions) linkConfig() (link.Config, error) {
 		c.EvalEvery = n.EvalEvery
 	}
 	c.Heads, c.Buffer, c.Seed, c.MemoryBytes, c.IOEngine, c.Device, c.Threads = n.Heads, n.Buffer, n.Seed, int64(o.mem), n.IOEngine, n.Device, n.Threads
+	c.DeviceMemoryBytes, c.MatMul = n.DeviceMemoryBytes, n.MatMul
 	c.CheckpointEvery, c.Resume = n.CheckpointEvery, n.Resume
 	if c.FromCheckpoint != 0 && !c.Resume {
 		return c, command.Usagef("--from-checkpoint without --resume")
@@ -162,7 +163,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		hooks.Macro = record
 		defer func() { err = errors.Join(err, done()) }()
 	}
-	dev, err := device.Open(cfg.Device, cfg.Threads)
+	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
 		return command.Usage(err)
 	}

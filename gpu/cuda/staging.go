@@ -1,0 +1,134 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+
+	"gorgonia.org/cu"
+)
+
+// staging is page-locked host memory by way of which a stream copies.
+type staging struct {
+	dev    *Device
+	chunks [][]byte
+	chunk  int // that is being filled
+	used   int // of it
+	back   []delivery
+}
+
+// delivery is a download that has to be copied to where it was wanted.
+type delivery struct{ to, from []byte }
+
+const (
+	stagingMin   = 1 << 20 // bytes of the first chunk, each further one is twice as large
+	stagingMax   = 16 << 20
+	stagingCount = 6
+	stagingAlign = 64
+)
+
+// take returns up to n bytes, nil if a wait is due before there are any.
+func (p *staging) take(n int) ([]byte, error) {
+	for {
+		if p.chunk < len(p.chunks) {
+			if c := p.chunks[p.chunk]; p.used < len(c) {
+				n = min(n, len(c)-p.used)
+				b := c[p.used : p.used+n : p.used+n]
+				p.used += (n + stagingAlign - 1) &^ (stagingAlign - 1)
+				return b, nil
+			}
+			p.chunk, p.used = p.chunk+1, 0
+			continue
+		}
+		if len(p.chunks) == stagingCount {
+			return nil, nil
+		}
+		size := min(stagingMin<<len(p.chunks), stagingMax)
+		c, err := p.dev.ctx.AllocHost(size)
+		if err != nil {
+			return nil, &MemoryError{Device: p.dev.name, Pinned: true, AskedBytes: int64(size), FreeBytes: -1, Err: err}
+		}
+		p.chunks = append(p.chunks, c)
+	}
+}
+
+// settle, after a wait, delivers downloads if the wait succeeded.
+func (p *staging) settle(deliver bool) {
+	for _, d := range p.back {
+		if deliver {
+			copy(d.to, d.from)
+		}
+	}
+	clear(p.back)
+	p.back, p.chunk, p.used = p.back[:0], 0, 0
+}
+
+func (p *staging) free() error {
+	var first error
+	for _, c := range p.chunks {
+		if err := p.dev.ctx.FreeHost(c); err != nil && first == nil {
+			first = fmt.Errorf("%s: free pinned memory: %w", p.dev.name, err)
+		}
+	}
+	p.chunks = nil
+	return first
+}
+
+// scratch is device memory for the insides of operations. It grows; what it grew out of is freed when the stream
+// is waited for.
+type scratch struct {
+	dev *Device
+	now *memory
+	old []*memory
+}
+
+const scratchAlign = 256
+
+// take returns addresses of memory of the given sizes.
+func (p *scratch) take(sizes []int64) ([]cu.DevicePtr, error) {
+	at, total := make([]cu.DevicePtr, len(sizes)), int64(0)
+	for i, n := range sizes {
+		at[i] = cu.DevicePtr(total)
+		total += (max(n, 1) + scratchAlign - 1) &^ (scratchAlign - 1)
+	}
+	if p.now == nil || p.now.bytes < total {
+		size := total
+		if p.now != nil {
+			size = max(total, 2*p.now.bytes)
+		}
+		m, err := p.dev.alloc(size)
+		if err != nil {
+			return at, err
+		}
+		if p.now != nil {
+			p.old = append(p.old, p.now)
+		}
+		p.now = m
+	}
+	for i := range at {
+		at[i] += p.now.at
+	}
+	return at, nil
+}
+
+func (p *scratch) settle() error {
+	var first error
+	for _, m := range p.old {
+		if err := m.Free(); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.old = p.old[:0]
+	return first
+}
+
+func (p *scratch) free() error {
+	first := p.settle()
+	if p.now != nil {
+		if err := p.now.Free(); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.now = nil
+	return first
+}

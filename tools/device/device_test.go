@@ -1,0 +1,48 @@
+package device
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/cuda"
+)
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]int{"cuda": 0, "cuda:0": 0, "cuda:12": 12} {
+		if n, err := parse(name); n != want || err != nil {
+			t.Errorf("%s is %d, %v", name, n, err)
+		}
+	}
+	for _, name := range []string{"gpu", "cuda:", "cuda:-1", "cuda:x", "cudax", "cuda0", "hosts"} {
+		if _, err := Open(Options{Name: name}); !errors.Is(err, ErrName) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func TestHost(t *testing.T) {
+	d, err := Open(Options{Name: "host", Threads: 1})
+	if err != nil || d.Info().Name != "host" {
+		t.Fatal(d, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(Options{Name: "host", MatMul: "tf32"}); err == nil || !strings.Contains(err.Error(), "--matmul") {
+		t.Errorf("tf32 products on the host: %v", err)
+	}
+	if _, err := Open(Options{MatMul: "fp8"}); err == nil {
+		t.Error("fp8 products are no error")
+	}
+}
+
+// TestGPU: a build without CUDA says so.
+func TestGPU(t *testing.T) {
+	if _, err := cuda.Devices(); !errors.Is(err, cuda.ErrNotBuilt) {
+		t.Skip("this build has CUDA")
+	}
+	if _, err := Open(Options{Name: "cuda"}); !errors.Is(err, cuda.ErrNotBuilt) {
+		t.Errorf("error %v", err)
+	}
+}
