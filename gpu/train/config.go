@@ -67,6 +67,8 @@ type Config struct {
 
 	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" yaml:"buffer"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
+	// Group is how many partitions plan memory trains together, see [macro.Config]; 0 (default): all.
+	Group int `json:"group,omitempty" yaml:"group"`
 	// Reuse is the extra passes over each macro-batch, 0 … 4 (hanoi only); default 0.
 	// [macro.ReuseAuto] takes them, up to 4, while the next macro-batch is not in memory yet: such a run depends on
 	// timing and is not repeated by its seed, but by its passes, which each Epoch has.

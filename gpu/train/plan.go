@@ -121,7 +121,7 @@ func choosePlan(ctx context.Context, st *store.Store, cfg *Config) (_ macro.Choi
 	history := cfg.HistoryBytes(m, trained)
 	choice, err := macro.Choose(macro.Tuning{
 		Config: macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Pinned: m.Pinned, Capacity: cfg.Buffer,
-			Undirected: m.Schema.Undirected, Reuse: cfg.Reuse, Seed: cfg.Seed},
+			Undirected: m.Schema.Undirected, Group: cfg.Group, Reuse: cfg.Reuse, Seed: cfg.Seed},
 		MemoryBytes: o.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, HistoryBytes: history, Hubs: m.HubsWhy(), Train: trained,
 	})
 	if err != nil {

@@ -53,6 +53,9 @@ type Config struct {
 	Logical int
 	// Order is how comet chooses among swaps that cover equally many new pairs.
 	Order Order
+	// Group is memory's: how many partitions, drawn at random, are trained together, as hanoi does with Capacity of them;
+	// but with all neighbours. It tells what the order of examples costs from what absent neighbours do. 0: all.
+	Group int
 	Reuse int // hanoi: extra passes over a macro-batch, 0 … ReuseMax, or ReuseAuto
 	Seed  uint64
 }
@@ -147,6 +150,9 @@ func (p *policy) choose() error {
 	if link && len(p.Pinned) > 0 {
 		return fmt.Errorf("%w: policy %s pins no partitions", ErrPlan, p.Policy)
 	}
+	if p.Group < 0 || p.Group > 0 && (p.Policy != Memory || p.Link) {
+		return fmt.Errorf("%w: groups of %d partitions: 0 or more, and they are of policy memory for nodes", ErrPlan, p.Group)
+	}
 	if p.Reuse != 0 && p.Policy != Hanoi {
 		return fmt.Errorf("%w: policy %s trains every example once; reuse is hanoi's", ErrPlan, p.Policy)
 	}
@@ -195,8 +201,11 @@ func (p *policy) Epoch(epoch int) buffer.Plan {
 }
 
 // everything is plan memory, and any other whose partitions all fit.
-func everything(p *policy, _ *keyed.Rand) []buffer.Step {
+func everything(p *policy, r *keyed.Rand) []buffer.Step {
 	s := buffer.Step{Resident: p.with(p.loose)}
+	if p.Group > 0 && p.Group < len(s.Resident) && !p.Link {
+		return grouped(p, r)
+	}
 	if p.Link {
 		s.Buckets = p.buckets()[:0]
 		for _, i := range s.Resident {
@@ -210,6 +219,18 @@ func everything(p *policy, _ *keyed.Rand) []buffer.Step {
 		s.Train = slices.Clone(s.Resident)
 	}
 	return []buffer.Step{s}
+}
+
+// grouped is everything with the partitions trained in random groups of p.Group.
+func grouped(p *policy, r *keyed.Rand) (steps []buffer.Step) {
+	order := p.with(p.loose)
+	keyed.Shuffle(r, order)
+	for group := range slices.Chunk(order, p.Group) {
+		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Clone(group)}
+		slices.Sort(step.Train)
+		steps = append(steps, step)
+	}
+	return steps
 }
 
 // stored reports whether bucket (i,j) may have edges.

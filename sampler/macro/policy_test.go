@@ -42,6 +42,9 @@ func drawConfig(t *rapid.T) Config {
 	if c.Policy == Hanoi {
 		c.Reuse = rapid.IntRange(ReuseAuto, ReuseMax).Draw(t, "reuse")
 	}
+	if c.Policy == Memory && !c.Link {
+		c.Group = rapid.IntRange(0, 45).Draw(t, "group")
+	}
 	if c.Policy == TrainNodes {
 		c.TrainOutside = rapid.Bool().Draw(t, "training nodes outside")
 	}

@@ -114,7 +114,7 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history")
+	table := flag.String("table", "", "link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
@@ -122,8 +122,9 @@ func main() {
 	features := flag.String("features", "float32", "out-of-core: what features and the hop are stored as; float16 with the hop takes the bytes of float32 without")
 	partitions := flag.String("partitions", "8,16,32,64", "bias: numbers of partitions")
 	model := flag.String("model", "distmult", "bias: distmult, or an encoder before it: sage, gcn, gat")
+	data := flag.String("data", "facebook-pages,debdeps,cora,sbm", "causes: data sets; sbm is a block model of 200 k nodes and 32 classes")
 	output := flag.String("o", "", "bias: file for the plot: .svg, .png or .pdf")
-	seed := flag.Uint64("seed", 0, "link, bias, out-of-core: the first seed")
+	seed := flag.Uint64("seed", 0, "link, bias, out-of-core, causes: the first seed")
 	var sbm sbmOptions
 	sbm.flags()
 	flag.Parse()
@@ -132,6 +133,14 @@ func main() {
 	runtime.GOMAXPROCS(*threads)
 	if *table == "bias" {
 		if err := runBias(ctx, biasOptions{data: filepath.Join(*datasets, "fb15k-237"), first: *seed, seeds: uint64(max(0, *seeds)), threads: *threads, output: *output}, *partitions, *epochs, *model, *asJSON); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *table == "causes" {
+		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads}
+		if err := runCauses(ctx, o, *epochs, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -194,6 +203,17 @@ func runBias(ctx context.Context, o biasOptions, partitions, epochs, model strin
 	o.epochs = 8
 	if given := flag.Lookup("epochs"); epochs != given.DefValue {
 		if o.epochs, err = strconv.Atoi(epochs); err != nil {
+			return fmt.Errorf("-epochs %q: expected one number", epochs)
+		}
+	}
+	return o.run(ctx, asJSON)
+}
+
+// runCauses finishes the options of the table of causes, of one count of epochs, and runs it.
+func runCauses(ctx context.Context, o causes, epochs string, asJSON bool) (err error) {
+	o.epochs = 60
+	if given := flag.Lookup("epochs"); epochs != given.DefValue {
+		if o.epochs, err = strconv.Atoi(epochs); err != nil || o.epochs < 1 {
 			return fmt.Errorf("-epochs %q: expected one number", epochs)
 		}
 	}
