@@ -99,7 +99,7 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 		if a.most > 0 {
 			// One chunk, so that no tail of another is lost; the host gives pages as they are touched.
 			if size = a.most; n > 0 || bytes > size {
-				q.Fail(&BoundError{AskedBytes: bytes, UsedBytes: a.used(), BoundBytes: a.most})
+				q.Fail(&BoundError{AskedBytes: bytes, UsedBytes: a.Used(), BoundBytes: a.most})
 				return nil, 0
 			}
 		}
@@ -116,8 +116,8 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	return c.mem, at
 }
 
-// used returns the bytes of the tensors handed out since Reset.
-func (a *Arena) used() int64 {
+// Used returns the bytes of the tensors handed out since Reset.
+func (a *Arena) Used() int64 {
 	var n int64
 	for _, c := range a.chunks {
 		n += c.used

@@ -79,7 +79,8 @@ type Evaluator struct {
 	tiles   []Tile
 	edges   edgeBuilder
 	arena   *gpu.Arena
-	memory  bool // hidden states lie in memory
+	memory  bool  // hidden states lie in memory
+	least   int64 // bytes, with the smallest tiles
 	// chunkRows is how many nodes a layer finishes at a time.
 	chunkRows int
 	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
@@ -210,10 +211,17 @@ func (e *Evaluator) plan(maxDim int) error {
 			}
 		}
 	}
+	e.least = need(1)
+	for n := 2; n < 2*len(m.Partitions); n *= 2 {
+		e.least = min(e.least, need(n))
+	}
 	e.tiles = tilesOf(m.Partitions, k)
 	e.memory = e.o.MemoryBytes == 0 || need(k)+states <= e.o.MemoryBytes
 	return nil
 }
+
+// LeastBytes is the smallest [Options].MemoryBytes with which an evaluator like this one works.
+func (e *Evaluator) LeastBytes() int64 { return e.least }
 
 // Tiles returns into how many pieces the graph is cut.
 func (e *Evaluator) Tiles() int { return len(e.tiles) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sort"
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
@@ -86,13 +87,12 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 		}
 	}
 	if o.MemoryBytes > 0 {
-		v.scoreBytes = min(scoreBytes, max(scoreBytesMin, o.MemoryBytes/evalScoreShare&^(blockio.Alignment-1)))
-		batch := (o.MemoryBytes - v.scoreBytes) / evalBatchShare
+		var batch int64
+		v.scoreBytes, batch, v.e.o.MemoryBytes = divideRanker(o.MemoryBytes)
 		v.batchSize = int(min(int64(v.batchSize), batch/v.answerBytes()))
 		if v.batchSize < 1 {
 			return nil, fmt.Errorf("evaluation within %d bytes: %w: scores take %d, an answer %d", o.MemoryBytes, store.ErrBudget, v.scoreBytes, v.answerBytes())
 		}
-		v.e.o.MemoryBytes = o.MemoryBytes - v.scoreBytes - batch
 	}
 	if err := v.e.plan(o.Model.Dim); err != nil {
 		return nil, err
@@ -101,6 +101,22 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 		v.sample = SampleCandidates(m.Nodes, o.Candidates, o.Seed)
 	}
 	return v, nil
+}
+
+// divideRanker divides what a ranker may hold among a block of scores, a batch of questions and a tile of candidates.
+func divideRanker(bytes int64) (scores, batch, tile int64) {
+	scores = min(scoreBytes, max(scoreBytesMin, bytes/evalScoreShare&^(blockio.Alignment-1)))
+	batch = (bytes - scores) / evalBatchShare
+	return scores, batch, bytes - scores - batch
+}
+
+// LeastBytes is the smallest [RankerOptions].MemoryBytes with which a ranker like this one works, to 4 KiB.
+func (v *Ranker) LeastBytes() int64 {
+	const unit, most = 4 << 10, 1 << 34
+	return unit * int64(1+sort.Search(most, func(n int) bool {
+		_, batch, tile := divideRanker(unit * int64(n+1))
+		return batch >= v.answerBytes() && tile >= v.e.LeastBytes()
+	}))
 }
 
 // SampleCandidates returns n < nodes different nodes, uniformly drawn, ascending: whom answers are

@@ -31,16 +31,15 @@ func MeasureCompute(ctx context.Context, st *store.Store, dev gpu.Device, cfg Co
 		return c, fmt.Errorf("train: %w: table %s", store.ErrNotFound, cfg.Table)
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	policy, _, o, err := choosePlan(ctx, st, &cfg)
-	if err != nil {
+	if err := s.prepare(ctx, dev, false); err != nil {
 		return c, err
 	}
-	if err := s.open(ctx, dev, model, o); err != nil {
+	if err := s.open(ctx, dev, model); err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, s.closeRun()) }()
 	// The next epoch's plan; its number only decides draws and the learning rate, which is that of an epoch of the run.
-	plan, epoch := policy.Epoch(s.from.Epoch), min(s.from.Epoch, cfg.Epochs-1)
+	plan, epoch := s.policy.Epoch(s.from.Epoch), min(s.from.Epoch, cfg.Epochs-1)
 	for k := 0; k < len(plan.Steps); k += max(1, stride) {
 		upto := plan
 		upto.Steps = plan.Steps[:k+1]

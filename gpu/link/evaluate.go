@@ -44,12 +44,16 @@ func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Tab
 	}
 	v, err := open(o.MemoryBytes)
 	if err != nil {
-		return nil, 0, budget.Least(err, o.MemoryBytes, func(memory int64) error {
+		return nil, 0, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
+			a := budget.Account{TotalBytes: memory}
+			a.Hold("program", programBytes(memory, len(st.Manifest().Partitions)), true)
+			a.Hold("a partition's embeddings", rows.Bytes(), false)
 			v, err := open(memory)
 			if err == nil {
 				err = v.Close()
 			}
-			return err
+			a.Hold("evaluation", max(a.LeftBytes(), 0), true)
+			return a, err
 		})
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()

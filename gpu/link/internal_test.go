@@ -342,23 +342,23 @@ func TestLinkSourceDegrees(t *testing.T) {
 }
 
 // A budget is the evaluator's only if something is evaluated, and the heap's share grows by the plans.
-func TestLinkShares(t *testing.T) {
-	c := Config{MemoryBytes: 1 << 30, EvalEvery: -1}
+func TestShares(t *testing.T) {
+	const budget, most = 1 << 30, 4096
+	c := Config{EvalEvery: -1}
 	if err := c.Normalize(); err != nil {
 		t.Fatal(err)
 	}
-	if m := c.memory(8); m.eval != 0 || m.total <= 0 || m.batch <= 0 {
-		t.Errorf("without evaluation: %+v", m)
+	if e, b := c.evalShare(budget, 8), c.batchShare(budget, 8); e != 0 || b <= 0 {
+		t.Errorf("without evaluation: shares of %d and %d bytes", e, b)
 	}
 	c.EvalEvery = 5
-	if m := c.memory(8); m.eval <= 0 || m.eval+m.batch >= m.total {
-		t.Errorf("with evaluation: %+v", m)
+	if e, b := c.evalShare(budget, 8), c.batchShare(budget, 8); e <= 0 || e+b >= leftBytes(budget, 8) {
+		t.Errorf("with evaluation: shares of %d and %d bytes", e, b)
 	}
-	const most = 4096
-	if got := HeapBytes(1<<30, most) - HeapBytes(1<<30, 0); got != 2*macro.PlanBytes(most) {
+	if got := HeapBytes(budget, most) - HeapBytes(budget, 0); got != 2*macro.PlanBytes(most) {
 		t.Errorf("plans of %d partitions add %d bytes to the heap's share, expected two of %d", most, got, macro.PlanBytes(most))
 	}
-	if a, b := c.memory(8).total, c.memory(most).total; a-b != 2*(macro.PlanBytes(most)-macro.PlanBytes(8)) {
+	if a, b := leftBytes(budget, 8), leftBytes(budget, most); a-b != 2*(macro.PlanBytes(most)-macro.PlanBytes(8)) {
 		t.Errorf("budgets of 8 and %d partitions leave %d and %d bytes", most, a, b)
 	}
 }

@@ -1,8 +1,6 @@
 package link
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/gstore/gstore/gpu/nn"
@@ -25,13 +23,6 @@ func (c *Config) TablePlanes() int {
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
 func (c *Config) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
 
-// shares divides what a budget leaves after the program itself.
-type shares struct {
-	total int64 // may be negative
-	eval  int64 // the evaluator's, 0 if the run has none
-	batch int64 // a mini-batch's tensors': the rest is the partition buffer's
-}
-
 // heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code and
 // constants, 38 MiB where all of it was touched, and stacks.
 const heapBytes = 24 << 20
@@ -51,95 +42,56 @@ func programBytes(memory int64, partitions int) int64 {
 	return budget.ProgramBytes - heapBytes + HeapBytes(memory, partitions)
 }
 
-// memory divides c's budget of a store with so many partitions. Without an encoder the tensors of a batch are known, with one they are a share: how
-// many nodes a batch reads depends on the graph.
-func (c *Config) memory(partitions int) shares {
-	m := shares{total: c.MemoryBytes - programBytes(c.MemoryBytes, partitions)}
-	if c.EvalEvery > 0 {
-		m.eval = max(m.total/budget.EvalShare, 0)
+// leftBytes is what a budget leaves after the program.
+func leftBytes(memory int64, partitions int) int64 {
+	return budget.Share(memory, programBytes(memory, partitions), 1)
+}
+
+// evalShare is evaluation's share of a budget, 0 if the run has none.
+func (c *Config) evalShare(memory int64, partitions int) int64 {
+	if c.EvalEvery <= 0 {
+		return 0
 	}
+	return leftBytes(memory, partitions) / budget.EvalShare
+}
+
+// batchShare is the share of a mini-batch's tensors: with an encoder they take more in a graph of many neighbours.
+func (c *Config) batchShare(memory int64, partitions int) int64 {
 	model := nn.LinkConfig{Decoder: c.Model, Dim: c.Dim}
-	m.batch = model.LossBytes(2*c.BatchSize, 2*c.Chunks, c.Negatives)
+	n := model.LossBytes(2*c.BatchSize, 2*c.Chunks, c.Negatives)
 	if c.Encoder != "none" {
-		m.batch = max(m.batch, m.total/budget.BatchShare)
+		n = max(n, leftBytes(memory, partitions)/budget.BatchShare)
 	}
-	return m
+	return n
 }
 
 // MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
-// partition buffer. c's defaults must be filled in.
+// partition buffer and what [Memory.BesideBytes] counts. c's defaults must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	o := buffer.Options{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
 		TableDim: c.Dim, TablePlanes: c.TablePlanes()}
-	if memory := c.memory(len(m.Partitions)); c.MemoryBytes > 0 {
-		o.MemoryBytes = max(memory.total-memory.eval-memory.batch, 1)
+	if n := len(m.Partitions); c.MemoryBytes > 0 {
+		o.MemoryBytes = max(leftBytes(c.MemoryBytes, n)-c.evalShare(c.MemoryBytes, n)-c.batchShare(c.MemoryBytes, n), 1)
 	}
 	return o
 }
 
-// CheckMemory reports whether the budget of a run as cfg says is too small, as [Train] would: then the error is [store.ErrBudget]
-// and names one that does.
-func CheckMemory(ctx context.Context, st *store.Store, cfg Config) error {
-	if err := cfg.Normalize(); err != nil {
-		return err
-	}
-	return leastMemory(ctx, st, &cfg, tryMemory(ctx, st, cfg))
-}
-
-// choosePlan fills in what "auto" and an open buffer mean for the store and the budget (MariusGNN
+// apply fills in what "auto" and an open buffer mean, and returns the policy. (MariusGNN
 // section 6: everything in memory if that fits, else the largest buffer; logical partitions so many that four fit
-// in it) and returns the policy, its reasons and the options of its macro-batches.
-func choosePlan(ctx context.Context, st *store.Store, cfg *Config) (_ macro.Policy, why []string, o buffer.Options, err error) {
-	m := st.Manifest()
-	o = cfg.MacroOptions(m)
-	f, err := buffer.OpenForecaster(ctx, st, o)
-	if err != nil {
-		return nil, nil, o, fmt.Errorf("train: plan: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	choice, err := macro.Choose(macro.Tuning{
-		Config:      macro.Config{Policy: cfg.Plan, Partitions: len(m.Partitions), Capacity: cfg.Buffer, Logical: cfg.Logical, Link: true, Seed: cfg.Seed},
-		MemoryBytes: o.MemoryBytes,
-		LeastBytes:  f.LeastBytes,
-		DoubleBytes: f.DoubleBytes,
-	})
-	if err != nil {
-		return nil, nil, o, fmt.Errorf("train: plan %s of %d partitions: %w", cfg.Plan, len(m.Partitions), err)
-	}
-	cfg.Plan, cfg.Buffer, cfg.Logical = choice.Policy, choice.Capacity, choice.Logical
+// in it.)
+func (p *plan) apply(cfg *Config, partitions int) (macro.Policy, error) {
+	c := &p.choice
+	cfg.Plan, cfg.Buffer, cfg.Logical = c.Policy, c.Capacity, c.Logical
 	if cfg.RemoveBatchEdges == nil {
-		hide := cfg.Encoder != "none" && choice.Policy != macro.Memory
+		hide := cfg.Encoder != "none" && c.Policy != macro.Memory
 		cfg.RemoveBatchEdges = &hide
 	}
-	o.Capacity, o.Swap = choice.Capacity, choice.Swap()
-	if choice.Policy == macro.Memory {
-		cfg.Buffer = len(m.Partitions)
+	if c.Policy == macro.Memory {
+		cfg.Buffer = partitions
 	}
-	policy, err := macro.New(choice.Config)
+	policy, err := macro.New(c.Config)
 	if err != nil {
-		return nil, nil, o, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, len(m.Partitions), err)
+		return nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, partitions, err)
 	}
-	return policy, choice.Why, o, nil
-}
-
-// leastMemory says after err, if it is that the budget is too small, which one would do for the plan, the
-// evaluator and what is known of a batch.
-func leastMemory(ctx context.Context, st *store.Store, asked *Config, err error) error {
-	return budget.Least(err, asked.MemoryBytes, func(memory int64) error {
-		cfg := *asked
-		cfg.MemoryBytes = memory
-		return tryMemory(ctx, st, cfg)
-	})
-}
-
-// tryMemory plans a run and its evaluator.
-func tryMemory(ctx context.Context, st *store.Store, cfg Config) (err error) {
-	if _, _, _, err := choosePlan(ctx, st, &cfg); err != nil {
-		return err
-	}
-	s := session{cfg: &cfg, st: st}
-	if err := s.openEvaluator(nil); err != nil {
-		return err
-	}
-	return s.closeRun()
+	return policy, nil
 }

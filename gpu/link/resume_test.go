@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks/blockio"
-	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/sampler/keyed"
@@ -50,42 +49,6 @@ func tripleStore(t testing.TB, partitions int) string {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// TestLinkBounds: the tensors of a mini-batch count against the run's memory. Without an encoder they are known
-// before it begins; with one, a batch that meets the bound ends the run. Neither takes more than was promised.
-func TestLinkBounds(t *testing.T) {
-	dir := tripleStore(t, 4)
-	for _, c := range []struct {
-		name  string
-		cfg   link.Config
-		batch bool // some budget is enough to begin with and met by a batch
-	}{
-		{"no encoder", link.Config{Dim: 64, BatchSize: 500, Negatives: 200}, false},
-		{"a large batch", link.Config{Dim: 64, BatchSize: 3000, Negatives: 10, Chunks: 1}, false},
-		{"gat", link.Config{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 10, Negatives: 1, Chunks: 1}, true},
-	} {
-		c.cfg.Plan, c.cfg.Epochs, c.cfg.EvalEvery, c.cfg.Threads = "memory", 1, -1, 1
-		refused, met := 0, 0
-		for c.cfg.MemoryBytes = 64<<20 + 256<<10; ; c.cfg.MemoryBytes += 256 << 10 {
-			_, err := trainLink(t.Context(), dir, store.Options{}, c.cfg, link.Hooks{})
-			if err == nil {
-				break
-			}
-			var bound *gpu.BoundError
-			switch {
-			case !errors.Is(err, store.ErrBudget) || c.cfg.MemoryBytes > 128<<20:
-				t.Fatalf("%s: %d bytes: %v, expected ErrBudget until there is enough", c.name, c.cfg.MemoryBytes, err)
-			case errors.As(err, &bound):
-				met++
-			default:
-				refused++
-			}
-		}
-		if refused == 0 || met > 0 != c.batch {
-			t.Errorf("%s: %d budgets refused at the start and %d met by a batch, expected some, and the latter %v", c.name, refused, met, c.batch)
-		}
-	}
 }
 
 func trainLink(ctx context.Context, dir string, o store.Options, c link.Config, h link.Hooks) (_ *link.Result, err error) {

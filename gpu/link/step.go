@@ -139,14 +139,11 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	input := a.Uint32s(q, b.Input)
 	g := t.graph(mb, b)
-	states := t.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input})
-	forward := time.Now()
 	batch := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
 	if len(extra.mask) > 0 {
 		batch.Mask = a.Uint32s(q, extra.mask)
 	}
-	d := t.model.Loss(p, batch, states)
-	d = t.model.EncodeBackward(p, d)
+	d, forward := gradients(p, t.model, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}, batch)
 	backward := time.Now()
 	t.optimize(e, input, d, lr)
 	var stat [2]float64
@@ -167,6 +164,15 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	sum.Edges += int64(b.SampledEdges())
 	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return nil
+}
+
+// gradients returns those of a batch's input rows, having set the parameters', and when the forward pass was over. What it takes
+// of the pass's arena depends on the sizes of its arguments and the model alone: [batchMeter] runs it for them.
+func gradients(p *nn.Pass, model *nn.LinkModel, g *gpu.Graph, in nn.Input, batch nn.LinkBatch) (d gpu.Tensor, forward time.Time) {
+	states := model.Encode(p, g, in)
+	forward = time.Now()
+	d = model.Loss(p, batch, states)
+	return model.EncodeBackward(p, d), forward
 }
 
 // optimize steps the model's parameters and the rows input of the embeddings, whose gradient is d.

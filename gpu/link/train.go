@@ -109,23 +109,22 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err != nil {
 		return nil, err
 	}
-	usage, asked := progress.StartUsage(), cfg
-	policy, why, options, err := choosePlan(ctx, st, &cfg)
-	if err != nil {
-		return nil, leastMemory(ctx, st, &asked, err)
-	}
-	s.policy = policy
-	if err := s.openEvaluator(dev); err != nil {
-		return nil, leastMemory(ctx, st, &asked, err)
+	usage := progress.StartUsage()
+	if err := s.prepare(ctx, dev, true); err != nil {
+		return nil, err
 	}
 	if err := tryEngine(cfg.IOEngine); err != nil {
 		return nil, err
 	}
-	if err := s.open(ctx, dev, model, options); err != nil {
+	if err := s.open(ctx, dev, model); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.closeRun()) }()
 	if hooks.Start != nil {
+		why := s.plan.choice.Why
+		if cfg.MemoryBytes > 0 {
+			why = append(why, "memory: "+s.plan.account.String())
+		}
 		hooks.Start(cfg, why)
 	}
 	s.clock = progress.NewClock(every)
@@ -183,7 +182,8 @@ type session struct {
 	cfg    *Config
 	hooks  Hooks
 	st     *store.Store
-	policy macro.Policy
+	plan   plan
+	policy macro.Policy // s.plan's
 	table  *table.Table
 	it     *buffer.Buffer
 	t      *trainer
@@ -197,8 +197,8 @@ type session struct {
 }
 
 // open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
-func (s *session) open(ctx context.Context, dev gpu.Device, model []byte, o buffer.Options) (err error) {
-	m := s.st.Manifest()
+func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err error) {
+	m, o := s.st.Manifest(), s.plan.options
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.closeRun())
@@ -226,9 +226,8 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte, o buff
 	if s.it, err = buffer.Open(ctx, s.st, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
-	memory := s.cfg.memory(len(m.Partitions))
-	if s.cfg.MemoryBytes > 0 { // what neither the program nor the evaluator nor the partition buffer takes
-		s.t.arena.Bound(max(memory.total-memory.eval-s.it.MemoryBytes(), 1))
+	if a := &s.plan.account; s.cfg.MemoryBytes > 0 { // with what the partition buffer leaves of its part
+		s.t.arena.Bound(max(a.Of(holdsBatch)+a.Of(holdsBuffer)-s.it.MemoryBytes(), 1))
 	}
 	if s.eval != nil {
 		s.rows = NewTableRows(s.table)
@@ -236,21 +235,23 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte, o buff
 	return nil
 }
 
-// openEvaluator makes the evaluator, if the run has one: before an earlier run's table is replaced, since
-// the budget may be too small for it.
-func (s *session) openEvaluator(dev gpu.Device) (err error) {
-	if s.cfg.EvalEvery < 0 {
-		return nil
-	}
-	m := s.st.Manifest()
-	e := eval.RankerOptions{Threads: s.cfg.Threads}
-	if e.Model, err = s.cfg.model(len(m.Schema.Relations)); err != nil {
+// prepare plans the run, and makes the evaluator if it has one. What the budget is too small for is found here: before an
+// earlier run's table is replaced.
+func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (err error) {
+	y, err := OpenMemory(ctx, s.st, dev.Info(), *s.cfg)
+	if err != nil {
 		return err
 	}
-	if s.cfg.MemoryBytes > 0 {
-		e.MemoryBytes = max(1, s.cfg.memory(len(m.Partitions)).eval-tableRowsBytes(m, s.cfg.Dim))
+	defer func() { err = errors.Join(err, y.Close()) }()
+	if s.plan, err = y.planned(s.cfg.MemoryBytes); err != nil {
+		return err
 	}
-	s.eval, err = eval.NewRanker(s.st, dev, e)
+	if s.policy, err = s.plan.apply(s.cfg, len(y.m.Partitions)); err != nil {
+		return err
+	}
+	if evaluates && s.cfg.EvalEvery >= 0 {
+		s.eval, err = y.ranker(s.st, dev, s.plan.account.Of(holdsEval))
+	}
 	return err
 }
 

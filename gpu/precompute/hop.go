@@ -104,13 +104,20 @@ func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writ
 		return err
 	}
 	plan := func(memory int64) (*eval.Evaluator, error) {
-		return eval.New(st, dev, eval.Options{Unlabelled: true, Features: []string{column.Name}, MemoryBytes: budget.Share(memory, 1)}, column.Dim)
+		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}}
+		if memory > 0 {
+			eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
+		}
+		return eval.New(st, dev, eo, column.Dim)
 	}
 	e, err := plan(o.MemoryBytes)
 	if err != nil {
-		return budget.Least(err, o.MemoryBytes, func(memory int64) error {
+		return budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
+			a := budget.Account{TotalBytes: memory}
+			a.Hold("program", budget.ProgramBytes, false)
 			_, err := plan(memory) // holds nothing yet
-			return err
+			a.Hold("tiles", max(a.LeftBytes(), 0), true)
+			return a, err
 		})
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()

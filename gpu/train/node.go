@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/progress"
@@ -32,16 +33,13 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		return nil, err
 	}
 	usage := progress.StartUsage()
-	choice, o, err := choosePlan(ctx, st, &cfg)
+	planned, eval, err := planRun(ctx, st, dev, cfg)
 	if err != nil {
-		return nil, leastMemory(ctx, st, cfg, shape, err)
+		return nil, err
 	}
-	eval, err := newNodeEvaluator(st, dev, &cfg, shape)
-	if err != nil {
-		return nil, leastMemory(ctx, st, cfg, shape, err)
-	}
+	choice := &planned.choice
 	defer func() { err = errors.Join(err, eval.Close()) }()
-	it, policy, err := openMacroBatches(ctx, st, &cfg, &choice, o)
+	it, policy, err := openMacroBatches(ctx, st, &cfg, choice, planned.options)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +63,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	if memory := cfg.MemoryBytes; memory > 0 { // what neither the program nor the evaluator, the partition buffer and the history take
-		t.arena.Bound(max(memory-budget.ProgramBytes-budget.Share(memory, budget.EvalShare)-it.MemoryBytes()-held, 1))
+		t.arena.Bound(max(memory-budget.ProgramBytes-planned.account.Of(holdsEval)-it.MemoryBytes()-held, 1))
 	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)
@@ -74,6 +72,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		why := choice.Why
 		if h != nil {
 			why = append(why, h.cost(len(policy.Epoch(0).Steps)).String())
+		}
+		if cfg.MemoryBytes > 0 {
+			why = append(why, "memory: "+planned.account.String())
 		}
 		hooks.Plan(why)
 	}
@@ -94,6 +95,23 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		return nil, err
 	}
 	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, Params: params}, nil
+}
+
+// planRun plans a run and its evaluator. What the budget is too small for is found here, before anything is made.
+func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config) (p plan, e *eval.Evaluator, err error) {
+	y, err := OpenMemory(ctx, st, dev.Info(), cfg)
+	if err != nil {
+		return p, nil, err
+	}
+	defer func() { err = errors.Join(err, y.Close()) }()
+	if p, err = y.planned(cfg.MemoryBytes); err != nil {
+		return p, nil, err
+	}
+	if y.shape, err = nodeShape(y.m, &y.cfg); err != nil {
+		return p, nil, err
+	}
+	e, err = y.evaluator(st, dev, p.account.Of(holdsEval))
+	return p, e, err
 }
 
 // FillFeatures fills in c.Features, if there are none, with those of the store that are computed from no other, and the

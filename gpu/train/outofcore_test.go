@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -114,30 +112,5 @@ func TestNodeUnknownSplit(t *testing.T) {
 	defer func() { _ = st.Close() }()
 	if _, err := Node(t.Context(), st, hostDevice(t), Config{Epochs: 1, Split: "dense"}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("error %v, expected ErrNotFound", err)
-	}
-}
-
-// TestNodeBoundsMiniBatches: tensors of a mini-batch count against the run's
-// memory; too little is a budget error, not more memory than was promised.
-func TestNodeBoundsMiniBatches(t *testing.T) {
-	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	run := func(memory int64) (*Checkpoint, error) {
-		st, err := store.Open(dir, store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = st.Close() }()
-		return Node(t.Context(), st, hostDevice(t), Config{Plan: "memory", Hidden: 512, Layers: 4, BatchSize: 300, Epochs: 1, Split: "split", MemoryBytes: memory}, Hooks{})
-	}
-	_, err := run(budget.ProgramBytes + 12<<20)
-	var bound *gpu.BoundError
-	if !errors.Is(err, store.ErrBudget) || !errors.As(err, &bound) {
-		t.Fatalf("with little memory: %v, expected ErrBudget", err)
-	}
-	if bound.UsedBytes+bound.AskedBytes <= bound.BoundBytes {
-		t.Errorf("refused %d bytes beside %d under a bound of %d", bound.AskedBytes, bound.UsedBytes, bound.BoundBytes)
-	}
-	if _, err := run(budget.ProgramBytes + 256<<20); err != nil {
-		t.Errorf("with enough memory: %v", err)
 	}
 }

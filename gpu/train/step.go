@@ -206,12 +206,8 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	if t.history != nil {
 		p.History = t.history.of(q, a, b.Seeds, len(t.model.Layers())-1)
 	}
-	logits := t.model.Forward(p, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)})
-	forward := time.Now()
-	t.shift.apply(q, a, logits)
-	grad := a.Matrix(q, logits.Rows, logits.Cols)
-	q.SoftmaxCrossEntropy(logits, a.Int32s(q, t.labels), grad, t.model.Stat())
-	t.model.Backward(p, grad)
+	labels := a.Int32s(q, t.labels)
+	forward := gradients(p, t.model, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)}, labels, t.shift)
 	backward := time.Now()
 	t.model.Params().Adam(q, t.adam)
 	var stat [2]float64
@@ -229,6 +225,18 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	sum.Edges += int64(b.SampledEdges())
 	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return nil
+}
+
+// gradients sets those of the mean loss over a batch's labels, and returns when the forward pass was over. What
+// it takes of the pass's arena depends on the sizes of graphs, input and model alone: [batchMeter] runs it for them.
+func gradients(p *nn.Pass, model *nn.Model, graphs []gpu.Graph, in nn.Input, labels gpu.Tensor, shift *labelShift) (forward time.Time) {
+	logits := model.Forward(p, graphs, in)
+	forward = time.Now()
+	shift.apply(p.Queue, p.Arena, logits)
+	grad := p.Arena.Matrix(p.Queue, logits.Rows, logits.Cols)
+	p.Queue.SoftmaxCrossEntropy(logits, labels, grad, model.Stat())
+	model.Backward(p, grad)
+	return forward
 }
 
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows

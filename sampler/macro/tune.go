@@ -22,9 +22,9 @@ type Tuning struct {
 	// ([buffer.Forecaster.DoubleBytes]); the capacity is chosen by it as long as any fits, but where an epoch
 	// is one step (trainnodes beside pinned training nodes). nil: LeastBytes.
 	DoubleBytes func(capacity, swap int) (int64, error)
-	// HistoryBytes is what a run holds beside the buffer with capacity partitions resident, out of the same MemoryBytes; 0 means
+	// BesideBytes is what a run holds beside the buffer with capacity partitions resident, out of the same MemoryBytes; 0 means
 	// all. It grows with capacity. nil: nothing.
-	HistoryBytes func(capacity int) int64
+	BesideBytes func(capacity int) int64
 	// Hubs is why the store has pinned hubs or none ([store.Manifest.HubsWhy]); "" = unknown.
 	Hubs string
 	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
@@ -106,20 +106,20 @@ func Choose(t Tuning) (Choice, error) {
 // least is LeastBytes with what the run holds beside.
 func (t *Tuning) least(capacity int) (int64, error) {
 	n, err := t.LeastBytes(capacity)
-	return n + t.history(capacity), err
+	return n + t.beside(capacity), err
 }
 
 // double is DoubleBytes with what the run holds beside.
 func (t *Tuning) double(capacity, swap int) (int64, error) {
 	n, err := t.DoubleBytes(capacity, swap)
-	return n + t.history(capacity), err
+	return n + t.beside(capacity), err
 }
 
-func (t *Tuning) history(capacity int) int64 {
-	if t.HistoryBytes == nil {
+func (t *Tuning) beside(capacity int) int64 {
+	if t.BesideBytes == nil {
 		return 0
 	}
-	return t.HistoryBytes(capacity)
+	return t.BesideBytes(capacity)
 }
 
 // outOfCore is the policy for a store that does not fit.

@@ -1,39 +1,94 @@
-// Package budget divides what a run may hold in memory.
+// Package budget says who holds what of a run's memory.
+//
+// # Model
+//
+// An [Account] divides a budget among named holders. Some need so many bytes whatever the budget is; elastic ones take a share of
+// what the program leaves where that is more than they need. The plan takes what is left for the partition buffer. Plan, refusal
+// and the smallest budget follow from the same account: a budget is refused before a run begins, with the smallest that
+// works and its parts ([Smallest]), and a run that begins holds no more than its account says.
 package budget
 
 import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/gstore/gstore/store"
 )
 
-// What a run needs besides the partition buffer, as shares of its budget.
-// Half of the rest of the program's memory is the Go runtime and Pebble.
+// Shares of what a budget leaves after the program.
 const (
-	ProgramBytes = 64 << 20 // code, Go runtime, model, sampler
-	EvalShare    = 4        // 1/4 of what is left is the evaluator's
-	BatchShare   = 6        // 1/6 the tensors of mini-batches'
+	ProgramBytes = 64 << 20 // code, Go runtime, Pebble, sampled batches
+	EvalShare    = 4        // 1/4 the evaluator's, if it needs no more
+	BatchShare   = 6        // 1/6 the tensors of mini-batches', if they need no more
 )
 
-// Share returns the n-th part of what a budget leaves after the program itself; 0 stays no bound.
-func Share(memory int64, n int64) int64 {
-	if memory == 0 {
-		return 0
-	}
-	return max((memory-ProgramBytes)/n, 1)
+// Holder is one of those who share a budget.
+type Holder struct {
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`
+	Elastic bool   `json:"elastic"` // takes more where there is more
 }
 
-// Least returns err, but where it is [store.ErrBudget] one that names the least whole MiB with which try succeeds.
-func Least(err error, budget int64, try func(memory int64) error) error {
+// Account is a budget, divided.
+type Account struct {
+	TotalBytes int64    `json:"total_bytes"` // 0: no bound, and no holders
+	Holders    []Holder `json:"holders"`
+}
+
+// Hold adds a holder.
+func (a *Account) Hold(name string, bytes int64, elastic bool) {
+	a.Holders = append(a.Holders, Holder{name, bytes, elastic})
+}
+
+// Of returns what holders of a name take.
+func (a *Account) Of(name string) (n int64) {
+	for _, h := range a.Holders {
+		if h.Name == name {
+			n += h.Bytes
+		}
+	}
+	return n
+}
+
+// LeftBytes is what no holder takes yet; below 0 the budget is too small.
+func (a *Account) LeftBytes() int64 {
+	n := a.TotalBytes
+	for _, h := range a.Holders {
+		n -= h.Bytes
+	}
+	return n
+}
+
+// String lists the parts, in MiB.
+func (a *Account) String() string {
+	var parts []string
+	for _, h := range a.Holders {
+		if h.Bytes > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.1f", h.Name, mib(h.Bytes)))
+		}
+	}
+	return fmt.Sprintf("%.1f MiB: %s", mib(a.TotalBytes), strings.Join(parts, ", "))
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// Share returns the n-th part of what a budget leaves after the program itself, which may be below 0 then.
+func Share(memory, program, n int64) int64 { return max(memory-program, 0) / n }
+
+// Smallest returns err, but where it is [store.ErrBudget] one that names the least whole MiB with which try succeeds, and the
+// parts of that account. try must be a function of the budget that succeeds with all larger ones, and should read nothing.
+func Smallest(err error, budget int64, try func(memory int64) (Account, error)) error {
 	const unit, most = 1 << 20, 1 << 24 // most: 16 TiB
 	if !errors.Is(err, store.ErrBudget) {
 		return err
 	}
-	least := 1 + sort.Search(most, func(n int) bool { return !errors.Is(try(int64(n+1)*unit), store.ErrBudget) })
-	if terr := try(int64(least) * unit); terr != nil {
+	fails := func(n int) bool { _, err := try(int64(n) * unit); return errors.Is(err, store.ErrBudget) }
+	least := 1 + sort.Search(most, func(n int) bool { return !fails(n + 1) })
+	parts, terr := try(int64(least) * unit)
+	if terr != nil {
 		return err // the budget is not all that is wrong
 	}
-	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB, or less with more partitions", store.ErrBudget, float64(budget)/unit, least)
+	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB, or less with more partitions: of %s", store.ErrBudget, mib(budget), least, &parts)
 }

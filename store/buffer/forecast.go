@@ -15,6 +15,9 @@ type Forecaster struct {
 	src    *source
 	o      Options
 	engine blockio.Engine
+
+	least  map[int]int64    // by capacity: a layout looks at p² buckets
+	double map[[2]int]int64 // by capacity and swap
 }
 
 // EpochForecast is what one epoch of a plan reads.
@@ -69,7 +72,7 @@ func newForecaster(ctx context.Context, m *store.Manifest, opener fileOpener, en
 			return nil, err
 		}
 	}
-	f := &Forecaster{o: o.withDefaults(), engine: engine}
+	f := &Forecaster{least: map[int]int64{}, double: map[[2]int]int64{}, o: o.withDefaults(), engine: engine}
 	f.o.Buffered = true // only directories are read
 	if f.src, err = newSource(ctx, m, opener, engine, &f.o); err != nil {
 		return nil, errors.Join(err, engine.Close())
@@ -85,10 +88,18 @@ func (f *Forecaster) Close() error { return errors.Join(f.src.Close(), f.engine.
 
 // LeastBytes is the smallest Options.MemoryBytes with which capacity
 // partitions can be resident (0 = all, for the whole run).
-func (f *Forecaster) LeastBytes(capacity int) (int64, error) {
+func (f *Forecaster) LeastBytes(capacity int) (n int64, err error) {
+	if n, ok := f.least[capacity]; ok {
+		return n, nil
+	}
+	defer func() {
+		if err == nil {
+			f.least[capacity] = n
+		}
+	}()
 	o := f.o
 	o.Capacity, o.MemoryBytes = capacity, 1
-	_, err := newLayout(f.src, &o)
+	_, err = newLayout(f.src, &o)
 	var budget *BudgetError
 	if errors.As(err, &budget) {
 		return budget.NeedBytes, nil
@@ -100,12 +111,17 @@ func (f *Forecaster) LeastBytes(capacity int) (int64, error) {
 // step's partitions, at most swap new ones (0 = capacity), are read while capacity others train (0 = all,
 // for the whole run: nothing is read ahead).
 func (f *Forecaster) DoubleBytes(capacity, swap int) (int64, error) {
+	key := [2]int{capacity, swap}
+	if n, ok := f.double[key]; ok {
+		return n, nil
+	}
 	o := f.o
 	o.Capacity, o.MemoryBytes, o.Swap = capacity, 0, swap
 	l, err := newLayout(f.src, &o)
 	if err != nil {
 		return 0, err
 	}
+	f.double[key] = l.total
 	return l.total, nil
 }
 

@@ -15,8 +15,10 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
 )
 
 type planOptions struct {
@@ -131,47 +133,53 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	return c, nil
 }
 
-// macroOptions are those with which train would run: MemoryBytes is the partition buffer's share of --mem.
-func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (buffer.Options, error) {
+// memory says who holds what of a run: [train.Memory] or [link.Memory].
+type memory interface {
+	BesideBytes(memory int64) func(capacity int) int64
+	Account(memory int64) (budget.Account, error)
+	Forecaster() *buffer.Forecaster
+	Close() error
+}
+
+// macroOptions are those with which train would run, and who holds what then: MemoryBytes is the partition buffer's share of --mem.
+func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (mo buffer.Options, y memory, err error) {
 	m := s.Manifest()
+	dev, err := device.Open(device.Options{Threads: 1})
+	if err != nil {
+		return mo, nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
 	if cfg.Link {
 		c := o.link
 		setLinkModel(&c, o.link.Model)
 		c.Plan, c.Buffer, c.Logical, c.MemoryBytes, c.IOEngine = cfg.Policy, cfg.Capacity, cfg.Logical, int64(o.mem), o.engine
 		if err := c.Normalize(); err != nil {
-			return buffer.Options{}, command.Usage(err)
+			return mo, nil, command.Usage(err)
 		}
 		if o.logical > 0 {
 			if err := checkLogical(c.Plan); err != nil {
-				return buffer.Options{}, err
+				return mo, nil, err
 			}
 		}
 		if o.order != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
-			return buffer.Options{}, command.Usagef("--order is for plan comet, this is %s", c.Plan)
+			return mo, nil, command.Usagef("--order is for plan comet, this is %s", c.Plan)
 		}
-		if c.MemoryBytes > 0 && !m.Schema.Undirected {
-			if err := link.CheckMemory(ctx, s, c); err != nil {
-				return buffer.Options{}, planError(err)
-			}
-		}
-		mo := c.MacroOptions(m)
+		mo = c.MacroOptions(m)
 		mo.Features, mo.Both = o.features, mo.Both || o.both
-		return mo, nil
+		l, err := link.OpenMemory(ctx, s, dev.Info(), c)
+		return mo, l, err
 	}
 	c := &o.node
+	c.BatchSize, c.Fanouts, c.Heads = o.link.BatchSize, o.link.Fanouts, o.link.Heads
 	c.Model, c.Features, c.IOEngine, c.MemoryBytes, c.Plan, c.Buffer = o.link.Model, o.features, o.engine, int64(o.mem), cfg.Policy, cfg.Capacity
 	if err := c.Normalize(); err != nil {
-		return buffer.Options{}, command.Usage(err)
+		return mo, nil, command.Usage(err)
 	}
 	c.FillFeatures(m)
-	if c.MemoryBytes > 0 && m.Schema.Task == store.TaskNode && m.Schema.Classes > 0 {
-		if err := train.CheckMemory(ctx, s, *c); errors.Is(err, store.ErrBudget) {
-			return buffer.Options{}, err
-		}
-	}
-	mo := c.MacroOptions(m)
+	mo = c.MacroOptions(m)
 	mo.Both = mo.Both || o.both
-	return mo, nil
+	n, err := train.OpenMemory(ctx, s, dev.Info(), *c)
+	return mo, n, err
 }
 
 // trainFlags are flags of train that decide what its mini-batches, evaluation and history leave of --mem.
@@ -187,7 +195,10 @@ func (o *planOptions) trainFlags(f *pflag.FlagSet) {
 	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
 	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with the optimiser's state")
 	f.StringVar(&l.Optimizer, "optimizer", "adagrad", "link tasks: as train's")
-	f.IntVar(&l.BatchSize, "batch-size", 1000, "link tasks: as train's")
+	f.IntVar(&l.BatchSize, "batch-size", 1000, "as train's")
+	f.IntSliceVar(&l.Fanouts, "fanouts", nil, "as train's")
+	f.IntVar(&n.Layers, "layers", 0, "node tasks: as train's")
+	f.IntVar(&l.Heads, "heads", 0, "as train's")
 	f.IntVar(&l.Negatives, "negatives", 500, "link tasks: as train's")
 	f.IntVar(&l.Chunks, "chunks", 10, "link tasks: as train's")
 	f.Float64Var(&l.DegreeShare, "degree-share", 0, "link tasks: as train's")
@@ -205,28 +216,37 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	if err != nil {
 		return err
 	}
-	mo, err := o.macroOptions(ctx, s, &cfg)
-	if err != nil {
-		return err
-	}
 	// Measured first: the forecast goes by the same figures.
 	var device *blockio.Calibration
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	f, err := buffer.OpenForecaster(ctx, s, mo)
+	mo, y, err := o.macroOptions(ctx, s, &cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() { err = errors.Join(err, y.Close()) }()
+	var account budget.Account
+	if o.mem > 0 {
+		if account, err = y.Account(int64(o.mem)); err != nil {
+			return planError(err)
+		}
+	}
+	f := y.Forecaster()
+	if o.both || cfg.Link && len(o.features) > 0 { // more than train reads
+		if f, err = buffer.OpenForecaster(ctx, s, mo); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+	}
 	trained, err := s.TrainingNodes(ctx, o.node.Split)
 	if errors.Is(err, store.ErrNotFound) && o.node.Split == "" {
 		trained = nil // nothing is known of what would train
 	} else if err != nil {
 		return err
 	}
-	history := o.node.HistoryBytes(m, trained)
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, HistoryBytes: history,
+	beside := y.BesideBytes(int64(o.mem))
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, BesideBytes: beside,
 		Hubs: m.HubsWhy(), Train: trained})
 	switch {
 	case errors.Is(err, macro.ErrPlan):
@@ -245,8 +265,8 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		plans[k] = policy.Epoch(k)
 	}
 	if o.mem > 0 {
-		mo.MemoryBytes -= history(choice.Capacity)
-		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes)))
+		mo.MemoryBytes -= beside(choice.Capacity)
+		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
 	}
 	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
 	if err != nil {

@@ -159,13 +159,13 @@ func TestPlanIsTrains(t *testing.T) {
 		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1"}, nil, "memory"},
 		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1", "--mem", "76MiB"}, nil, "comet"},
 		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB"}, nil, "comet"},
-		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--encoder", "sage", "--plan", "beta", "--batch-size", "200"}, []string{"--fanouts", "2"}, "beta"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--encoder", "sage", "--plan", "beta", "--batch-size", "200", "--fanouts", "2"}, nil, "beta"},
 		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--degree-share", ".5"}, nil, "comet"},
 		{kg, []string{"--dim", "64", "--mem", "70MiB"}, nil, ""},
-		{sbm, []string{"--hidden", "8", "--mem", "71MiB"}, []string{"--batch-size", "50", "--fanouts", "3,2"}, "hanoi"},
+		{sbm, []string{"--hidden", "8", "--mem", "71MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
 		{sbm, []string{"--hidden", "8", "--mem", "400MiB"}, nil, "memory"},
 		{sbm, []string{"--hidden", "8", "--buffer", "3"}, nil, "hanoi"},
-		{sbm, []string{"--hidden", "8", "--mem", "79MiB", "--history"}, []string{"--batch-size", "50", "--fanouts", "3,2"}, "hanoi"},
+		{sbm, []string{"--hidden", "8", "--mem", "79MiB", "--history", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
 		{sbm, []string{"--hidden", "8", "--mem", "66MiB"}, nil, ""}, // the partition buffer fits, the evaluator does not
 		{sbm, []string{"--hidden", "256", "--mem", "70MiB", "--history"}, nil, ""},
 	} {

@@ -1,0 +1,129 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/meter"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store"
+)
+
+// batchMeter finds what the largest mini-batch that a run can meet takes of the device, by running the model on a
+// [meter.Device] with that batch's sizes.
+type batchMeter struct {
+	cfg       *Config
+	m         *store.Manifest
+	dev       *meter.Device
+	queue     *gpu.Queue
+	arena     *gpu.Arena
+	model     *nn.LinkModel
+	negatives *negative.Sampler
+	known     map[int]int64 // by capacity
+}
+
+// newBatchMeter measures for a device that info describes.
+func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *Config) (_ *batchMeter, err error) {
+	b := &batchMeter{cfg: cfg, m: m, dev: meter.New(info), known: map[int]int64{}}
+	b.arena = gpu.NewArena(b.dev)
+	b.arena.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
+	if b.queue, err = gpu.NewQueue(b.dev); err != nil {
+		return nil, err
+	}
+	model, err := cfg.model(len(m.Schema.Relations))
+	if err != nil {
+		return nil, err
+	}
+	if b.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
+		return nil, err
+	}
+	b.model, err = nn.NewLink(ctx, b.queue, model)
+	return b, err
+}
+
+func (b *batchMeter) close() error {
+	return errors.Join(b.model.Close(), b.arena.Close(), b.queue.Close())
+}
+
+// worst returns the bytes of a mini-batch's tensors with capacity partitions resident (0 = all): no batch of such a run takes more.
+func (b *batchMeter) worst(ctx context.Context, capacity int) (int64, error) {
+	if n, ok := b.known[capacity]; ok {
+		return n, nil
+	}
+	var nodes, into []int64
+	for _, p := range b.m.Partitions {
+		nodes, into = append(nodes, int64(p.Nodes)), append(into, int64(p.Edges))
+	}
+	n, err := b.bytes(ctx, largest(nodes, capacity), 2*largest(into, capacity)) // edges are read from both ends
+	if err != nil {
+		return 0, fmt.Errorf("train: what a mini-batch takes: %w", err)
+	}
+	b.known[capacity] = n
+	return n, nil
+}
+
+// largest is the sum of the n largest counts (0 = all). It sorts counts.
+func largest(counts []int64, n int) (sum int64) {
+	slices.Sort(counts)
+	if n > 0 {
+		counts = counts[max(0, len(counts)-n):]
+	}
+	for _, c := range counts {
+		sum += c
+	}
+	return sum
+}
+
+// bytes runs a batch whose ends and negatives are all different, and have all the neighbours that may be drawn, all different, as
+// long as there are so many rows and edges in memory.
+func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error) {
+	q, a, c := b.queue, b.arena, b.cfg
+	n := c.BatchSize
+	negatives := 2 * c.Chunks * c.Negatives
+	seeds := min(rows, int64(2*n+negatives))
+	inputs := seeds
+	var g gpu.Graph
+	if len(c.Fanouts) > 0 {
+		e := edges
+		if c.Fanouts[0] >= 0 { // over incoming edges, and as many over outgoing ones
+			e = min(edges, 2*seeds*int64(c.Fanouts[0]))
+		}
+		inputs = min(rows, seeds+e)
+		g = gpu.Graph{NumDst: int(seeds), NumSrc: int(inputs), Indptr: b.index(int(seeds)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}
+		if b.model.ReadsDegrees() {
+			g.SrcDegrees, g.DstDegrees = b.index(int(inputs), blocks.Int32), b.index(int(seeds), blocks.Int32)
+		}
+	}
+	batch := nn.LinkBatch{Rows: b.index(4*n+negatives, blocks.Uint32), Relations: b.index(2*n, blocks.Uint32), Negatives: c.Negatives}
+	for side := range 2 {
+		for k := range c.Chunks {
+			_, hi := b.negatives.Chunk(k, n)
+			batch.Chunks = append(batch.Chunks, side*n+hi)
+		}
+	}
+	table := gpu.MatrixOf(meter.Elsewhere(4*rows*int64(c.Dim)), 0, int(rows), c.Dim)
+	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	gradients(p, b.model, &g, nn.Input{Tables: []gpu.Tensor{table}, Index: b.index(int(inputs), blocks.Uint32)}, batch)
+	if err := q.Sync(ctx); err != nil {
+		return 0, err
+	}
+	used := a.Used()
+	return used, a.Reset()
+}
+
+// index is n host numbers as [gpu.Arena.Int32s] gives them to the device.
+func (b *batchMeter) index(n int, elem blocks.ElemType) gpu.Tensor {
+	if n == 0 {
+		return gpu.Tensor{}
+	}
+	if !b.dev.Info().InPlace {
+		return b.arena.Vector(b.queue, n, elem)
+	}
+	return gpu.VectorOf(meter.Elsewhere(4*int64(n)), 0, n, elem)
+}

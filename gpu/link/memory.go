@@ -1,0 +1,157 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Holders of a run's memory, beside the program.
+const (
+	holdsEval   = "evaluation"
+	holdsBatch  = "mini-batches"
+	holdsBuffer = "partition buffer"
+)
+
+// Memory says who holds what of a run on a store, for any budget: plan, refusal and the smallest budget follow from it. Opening
+// it reads every topology directory once; what follows reads nothing.
+type Memory struct {
+	m        *store.Manifest
+	cfg      Config // without its budget
+	forecast *buffer.Forecaster
+	batch    *batchMeter // nil without a budget
+	eval     int64       // the least that evaluation takes
+	failed   error       // of what a mini-batch takes
+}
+
+// OpenMemory looks at a store for runs of c, whose defaults must be filled in, on a device that info describes.
+func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
+	y := &Memory{m: st.Manifest(), cfg: c}
+	if y.forecast, err = buffer.OpenForecaster(ctx, st, c.MacroOptions(y.m)); err != nil {
+		return nil, fmt.Errorf("train: plan: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, y.Close())
+		}
+	}()
+	if c.MemoryBytes == 0 {
+		return y, nil
+	}
+	if y.batch, err = newBatchMeter(ctx, info, y.m, &y.cfg); err != nil {
+		return nil, err
+	}
+	if c.EvalEvery <= 0 {
+		return y, nil
+	}
+	v, err := y.ranker(st, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	y.eval = v.LeastBytes() + tableRowsBytes(y.m, c.Dim)
+	return y, v.Close()
+}
+
+// Forecaster is the partition buffer's; it is closed with y.
+func (y *Memory) Forecaster() *buffer.Forecaster { return y.forecast }
+
+// Close releases the store's files.
+func (y *Memory) Close() error {
+	var err error
+	if y.batch != nil {
+		err = y.batch.close()
+	}
+	return errors.Join(err, y.forecast.Close())
+}
+
+// ranker makes the run's evaluator within bytes, 0 for no bound.
+func (y *Memory) ranker(st *store.Store, dev gpu.Device, bytes int64) (_ *eval.Ranker, err error) {
+	e := eval.RankerOptions{Threads: y.cfg.Threads}
+	if e.Model, err = y.cfg.model(len(y.m.Schema.Relations)); err != nil {
+		return nil, err
+	}
+	if bytes > 0 {
+		e.MemoryBytes = max(1, bytes-tableRowsBytes(y.m, y.cfg.Dim))
+	}
+	return eval.NewRanker(st, dev, e)
+}
+
+// worst is what the largest mini-batch takes with capacity partitions resident (0 = all).
+func (y *Memory) worst(capacity int) int64 {
+	n, err := y.batch.worst(context.Background(), capacity) // it computes nothing
+	if err != nil {
+		y.failed = err
+	}
+	return n
+}
+
+// BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
+// partitions resident (0 = all): what evaluation and mini-batches need above their shares.
+func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
+	parts := len(y.m.Partitions)
+	return func(capacity int) int64 {
+		if memory == 0 {
+			return 0
+		}
+		return max(0, y.worst(capacity)-y.cfg.batchShare(memory, parts)) + max(0, y.eval-y.cfg.evalShare(memory, parts))
+	}
+}
+
+// plan is what a run within a budget (0 = none) does and holds.
+type plan struct {
+	choice  macro.Choice
+	options buffer.Options // of its macro-batches
+	account budget.Account
+}
+
+// plan has macro.Choose fill in what the configuration leaves open. A budget that is too small is [store.ErrBudget].
+func (y *Memory) plan(memory int64) (p plan, err error) {
+	c, parts := y.cfg, len(y.m.Partitions)
+	c.MemoryBytes = memory
+	p.options = c.MacroOptions(y.m)
+	beside := y.BesideBytes(memory)
+	p.choice, err = macro.Choose(macro.Tuning{
+		Config:      macro.Config{Policy: c.Plan, Partitions: parts, Capacity: c.Buffer, Logical: c.Logical, Link: true, Seed: c.Seed},
+		MemoryBytes: p.options.MemoryBytes, LeastBytes: y.forecast.LeastBytes, DoubleBytes: y.forecast.DoubleBytes, BesideBytes: beside,
+	})
+	if y.failed != nil {
+		return p, y.failed
+	}
+	if err != nil {
+		return p, fmt.Errorf("train: plan %s of %d partitions: %w", c.Plan, parts, err)
+	}
+	capacity := p.choice.Capacity
+	p.options.Capacity, p.options.Swap = capacity, p.choice.Swap()
+	if memory == 0 {
+		return p, nil
+	}
+	p.options.MemoryBytes -= beside(capacity)
+	p.account.TotalBytes = memory
+	p.account.Hold("program", programBytes(memory, parts), true)
+	p.account.Hold(holdsEval, max(y.eval, c.evalShare(memory, parts)), true)
+	p.account.Hold(holdsBatch, max(y.worst(capacity), c.batchShare(memory, parts)), true)
+	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
+	return p, nil
+}
+
+// Account says who holds what within a budget; a budget that is too small is [store.ErrBudget] and names the smallest that works.
+func (y *Memory) Account(memory int64) (budget.Account, error) {
+	p, err := y.planned(memory)
+	return p.account, err
+}
+
+// planned is plan that names the smallest budget where this one is too small.
+func (y *Memory) planned(memory int64) (plan, error) {
+	p, err := y.plan(memory)
+	return p, budget.Smallest(err, memory, func(memory int64) (budget.Account, error) {
+		p, err := y.plan(memory)
+		return p.account, err
+	})
+}

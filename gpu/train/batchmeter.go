@@ -1,0 +1,195 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/meter"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// modelBytes of a model's parameters, gradients and moments are the program's; what is more counts beside the tensors.
+const modelBytes = 8 << 20
+
+// batchMeter finds what the largest mini-batch that a run can meet takes of the device, by running the model on a
+// [meter.Device] with that batch's sizes.
+type batchMeter struct {
+	cfg    *Config
+	shape  shape
+	dev    *meter.Device
+	queue  *gpu.Queue
+	arena  *gpu.Arena
+	model  *nn.Model
+	tables []gpu.Tensor // feature columns, of no rows yet
+	known  map[int]int64
+}
+
+// newBatchMeter measures for a device that info describes.
+func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *Config, s shape) (_ *batchMeter, err error) {
+	b := &batchMeter{cfg: cfg, shape: s, dev: meter.New(info), known: map[int]int64{}}
+	b.arena = gpu.NewArena(b.dev)
+	b.arena.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
+	if b.queue, err = gpu.NewQueue(b.dev); err != nil {
+		return nil, err
+	}
+	if b.model, err = nn.New(ctx, b.queue, cfg.model(s)); err != nil {
+		return nil, err
+	}
+	for _, name := range cfg.Features {
+		c, err := m.Column(name)
+		if err != nil {
+			return nil, err
+		}
+		t := gpu.Tensor{Cols: c.Dim, Stride: c.Dim, Elem: c.Elem}
+		if c.Scale != nil {
+			t.Scale = meter.Elsewhere(4 * int64(c.Dim))
+		}
+		b.tables = append(b.tables, t)
+	}
+	return b, nil
+}
+
+func (b *batchMeter) close() error {
+	return errors.Join(b.model.Close(), b.arena.Close(), b.queue.Close())
+}
+
+// worst returns the bytes of a mini-batch's tensors with capacity partitions resident (0 = all) beside the pinned ones:
+// no batch of such a run takes more.
+func (b *batchMeter) worst(ctx context.Context, m *store.Manifest, capacity int) (int64, error) {
+	if n, ok := b.known[capacity]; ok {
+		return n, nil
+	}
+	rows, edges := largestStep(m, capacity)
+	if !m.Schema.Undirected && b.model.Config().Relations > b.shape.relations { // read against their direction too
+		edges *= 2
+	}
+	n, err := b.bytes(ctx, rows, edges)
+	if err != nil {
+		return 0, fmt.Errorf("train: what a mini-batch takes: %w", err)
+	}
+	b.known[capacity] = n
+	return n, nil
+}
+
+// largestStep is the most rows, and edges between them, of any capacity partitions (0 = all) beside the pinned ones.
+func largestStep(m *store.Manifest, capacity int) (rows, edges int64) {
+	pinned := make([]bool, len(m.Partitions))
+	for _, p := range m.Pinned {
+		pinned[p] = true
+	}
+	var nodes, into []int
+	for p, info := range m.Partitions {
+		e := int64(info.Edges)
+		if m.Schema.Undirected { // each is read from both ends
+			e *= 2
+		}
+		if pinned[p] {
+			rows, edges = rows+int64(info.Nodes), edges+e
+			continue
+		}
+		nodes, into = append(nodes, int(info.Nodes)), append(into, int(e))
+	}
+	return rows + int64(fullest(nodes, capacity)), edges + int64(fullest(into, capacity))
+}
+
+// bytes returns the most that a batch takes of at most so many rows and edges in memory.
+func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error) {
+	// Layers take their tensors one after the other and none is given back, so that the worst orders of products are
+	// each layer's own.
+	orders := make([]nn.Choice, len(b.model.Layers()))
+	for l := range orders {
+		orders[l] = nn.Choice{Layer: l, First: nn.AggregateFirst.String()}
+	}
+	base, err := b.once(ctx, rows, edges, orders)
+	if err != nil {
+		return 0, err
+	}
+	most := base
+	for l := range orders {
+		orders[l].First = nn.MultiplyFirst.String()
+		n, err := b.once(ctx, rows, edges, orders)
+		if err != nil {
+			return 0, err
+		}
+		most += max(0, n-base)
+		orders[l].First = nn.AggregateFirst.String()
+	}
+	return most + max(0, b.dev.Bytes()-b.arena.Bytes()-modelBytes), nil
+}
+
+// once runs a batch with the largest blocks.
+func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Choice) (int64, error) {
+	q, a := b.queue, b.arena
+	if err := b.model.RestoreOrders(orders); err != nil {
+		return 0, err
+	}
+	graphs, seeds, inputs := b.graphs(rows, edges)
+	in := nn.Input{Index: b.index(inputs, blocks.Uint32)}
+	for _, t := range b.tables {
+		t.Rows = int(rows)
+		t.Mem = meter.Elsewhere(t.Bytes())
+		in.Tables = append(in.Tables, t)
+	}
+	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	if b.cfg.History {
+		rest, divisors := a.Matrix(q, seeds, b.cfg.Hidden), a.Vector(q, seeds, blocks.Float32)
+		b.index(seeds, blocks.Uint32) // the rows' slots
+		p.History = &nn.History{Layer: len(b.model.Layers()) - 1, Divisors: divisors, Rest: rest}
+	}
+	gradients(p, b.model, graphs, in, b.index(seeds, blocks.Int32), &labelShift{logits: make([]float32, b.shape.classes)})
+	if err := q.Sync(ctx); err != nil {
+		return 0, err
+	}
+	used := a.Used()
+	return used, a.Reset()
+}
+
+// graphs returns the largest blocks of a batch, input first: every node has all the neighbours that may be drawn, and
+// all are different, as long as there are so many in memory.
+func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs int) {
+	fanouts := b.cfg.Fanouts[:b.model.Hops()]
+	relations := b.model.Config().Relations
+	directions := int64(1)
+	if relations > b.shape.relations {
+		directions = 2
+	}
+	n := min(int64(b.cfg.BatchSize), rows)
+	seeds = int(n)
+	for _, fanout := range fanouts {
+		e := edges
+		if fanout >= 0 {
+			e = min(edges, n*int64(fanout)*directions)
+		}
+		sources := min(rows, n+e)
+		g := gpu.Graph{NumDst: int(n), NumSrc: int(sources), Indptr: b.index(int(n)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}
+		if b.model.ReadsDegrees() {
+			g.SrcDegrees, g.DstDegrees = b.index(int(sources), blocks.Int32), b.index(int(n), blocks.Int32)
+		}
+		if relations > 0 {
+			groups := int(min(e, n*int64(relations)))
+			g.Groups = &gpu.EdgeGroups{Indptr: b.index(groups+1, blocks.Int32), Relations: b.index(groups, blocks.Int32), Dst: b.index(groups, blocks.Int32),
+				DstIndptr: b.index(int(n)+1, blocks.Int32), Places: b.index(groups+1, blocks.Int32)}
+		}
+		gs, n = append([]gpu.Graph{g}, gs...), sources
+	}
+	for len(gs) < len(b.model.Layers()) { // that read a node alone
+		gs = append([]gpu.Graph{{NumDst: int(n), NumSrc: int(n)}}, gs...)
+	}
+	return gs, seeds, int(n)
+}
+
+// index is n host numbers as [gpu.Arena.Int32s] gives them to the device.
+func (b *batchMeter) index(n int, elem blocks.ElemType) gpu.Tensor {
+	if n == 0 {
+		return gpu.Tensor{}
+	}
+	if !b.dev.Info().InPlace {
+		return b.arena.Vector(b.queue, n, elem)
+	}
+	return gpu.VectorOf(meter.Elsewhere(4*int64(n)), 0, n, elem)
+}

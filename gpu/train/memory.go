@@ -1,0 +1,193 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Holders of a run's memory, beside the program.
+const (
+	holdsEval    = "evaluation"
+	holdsBatch   = "mini-batches"
+	holdsHistory = "history"
+	holdsBuffer  = "partition buffer"
+)
+
+// Memory says who holds what of a run on a store, for any budget: plan, refusal and the smallest budget follow from it. Opening
+// it reads every topology directory once; what follows reads nothing.
+type Memory struct {
+	m        *store.Manifest
+	cfg      Config // without its budget
+	shape    shape
+	trained  []uint64 // training nodes by partition
+	forecast *buffer.Forecaster
+	batch    *batchMeter // nil where the store does not fit the task
+	eval     int64       // the least that evaluation takes
+	failed   error       // of what a mini-batch takes
+}
+
+// OpenMemory looks at a store for runs of c, whose defaults and Features must be filled in, on a device that info describes.
+// Where the store does not fit the task, tensors and evaluation count for nothing.
+func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
+	y := &Memory{m: st.Manifest(), cfg: c}
+	o := c.MacroOptions(y.m)
+	if y.forecast, err = buffer.OpenForecaster(ctx, st, o); err != nil {
+		return nil, fmt.Errorf("train: plan: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, y.Close())
+		}
+	}()
+	if y.trained, err = st.TrainingNodes(ctx, c.Split); err != nil && (c.Split != "" || !errors.Is(err, store.ErrNotFound)) {
+		return nil, fmt.Errorf("train: plan: %w", err)
+	}
+	if c.MemoryBytes == 0 {
+		return y, nil
+	}
+	// A run on a store that does not fit the task ends with the error; its plan can be looked at.
+	shape, err := nodeShape(y.m, &y.cfg)
+	if err != nil {
+		return y, nil
+	}
+	y.shape = shape
+	e, err := y.evaluator(st, nil, 0)
+	if err != nil {
+		return y, nil
+	}
+	y.eval = e.LeastBytes()
+	if y.batch, err = newBatchMeter(ctx, info, y.m, &y.cfg, y.shape); err != nil {
+		return nil, err
+	}
+	return y, e.Close()
+}
+
+// Forecaster is the partition buffer's; it is closed with y.
+func (y *Memory) Forecaster() *buffer.Forecaster { return y.forecast }
+
+// Close releases the store's files.
+func (y *Memory) Close() error {
+	var err error
+	if y.batch != nil {
+		err = y.batch.close()
+	}
+	return errors.Join(err, y.forecast.Close())
+}
+
+// evaluator makes the run's evaluator within bytes, 0 for no bound.
+func (y *Memory) evaluator(st *store.Store, dev gpu.Device, bytes int64) (*eval.Evaluator, error) {
+	o := eval.Options{Features: y.cfg.Features, Split: y.cfg.Split, MemoryBytes: bytes, Model: y.cfg.model(y.shape)}
+	return eval.New(st, dev, o, max(y.cfg.Hidden, y.shape.classes))
+}
+
+// evalBytes is evaluation's part of a budget: its share, or what it needs.
+func (y *Memory) evalBytes(memory int64) int64 {
+	return max(budget.Share(memory, budget.ProgramBytes, budget.EvalShare), y.eval, 1)
+}
+
+// worst is what the largest mini-batch takes with capacity partitions resident (0 = all).
+func (y *Memory) worst(capacity int) int64 {
+	if y.batch == nil {
+		return 0
+	}
+	n, err := y.batch.worst(context.Background(), y.m, capacity) // it computes nothing
+	if err != nil {
+		y.failed = err
+	}
+	return n
+}
+
+// history is what the history takes with capacity partitions resident (0 = all).
+func (y *Memory) history(capacity int) int64 {
+	if !y.cfg.History {
+		return 0
+	}
+	resident := len(y.m.Partitions)
+	if capacity > 0 {
+		resident = min(resident, capacity+len(y.m.Pinned))
+	}
+	cost, err := y.cfg.HistoryCost(y.m, y.trained, resident, 0)
+	if err != nil {
+		return 0 // a run ends with it
+	}
+	return cost.budgetBytes()
+}
+
+// BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
+// partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
+func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
+	return func(capacity int) int64 {
+		n := y.history(capacity)
+		if memory > 0 {
+			n += max(0, y.worst(capacity)-budget.Share(memory, budget.ProgramBytes, budget.BatchShare))
+			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
+		}
+		return n
+	}
+}
+
+// plan is what a run within a budget (0 = none) does and holds.
+type plan struct {
+	choice  macro.Choice
+	options buffer.Options // of its macro-batches
+	account budget.Account
+}
+
+// plan has macro.Choose fill in what the configuration leaves open. A budget that is too small is [store.ErrBudget].
+func (y *Memory) plan(memory int64) (p plan, err error) {
+	c := y.cfg
+	c.MemoryBytes = memory
+	p.options = c.MacroOptions(y.m)
+	beside := y.BesideBytes(memory)
+	p.choice, err = macro.Choose(macro.Tuning{
+		Config: macro.Config{Policy: c.Plan, Partitions: len(y.m.Partitions), Pinned: y.m.Pinned, Capacity: c.Buffer,
+			Undirected: y.m.Schema.Undirected, Group: c.Group, Reuse: c.Reuse, Seed: c.Seed},
+		MemoryBytes: p.options.MemoryBytes, LeastBytes: y.forecast.LeastBytes, DoubleBytes: y.forecast.DoubleBytes, BesideBytes: beside,
+		Hubs: y.m.HubsWhy(), Train: y.trained,
+	})
+	if y.failed != nil {
+		return p, y.failed
+	}
+	if err != nil {
+		return p, fmt.Errorf("train: plan %s of %d partitions: %w", c.Plan, len(y.m.Partitions), err)
+	}
+	if p.choice.Policy != macro.Hanoi && p.choice.Reuse == macro.ReuseAuto {
+		p.choice.Reuse = 0 // one step an epoch: there is nothing to wait for
+	}
+	capacity := p.choice.Capacity
+	p.options.Capacity = capacity
+	if memory == 0 {
+		return p, nil
+	}
+	p.options.MemoryBytes -= beside(capacity)
+	p.account.TotalBytes = memory
+	p.account.Hold("program", budget.ProgramBytes, false)
+	p.account.Hold(holdsEval, y.evalBytes(memory), true)
+	p.account.Hold(holdsBatch, max(y.worst(capacity), budget.Share(memory, budget.ProgramBytes, budget.BatchShare)), true)
+	p.account.Hold(holdsHistory, y.history(capacity), false)
+	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
+	return p, nil
+}
+
+// Account says who holds what within a budget; a budget that is too small is [store.ErrBudget] and names the smallest that works.
+func (y *Memory) Account(memory int64) (budget.Account, error) {
+	p, err := y.planned(memory)
+	return p.account, err
+}
+
+// planned is plan that names the smallest budget where this one is too small.
+func (y *Memory) planned(memory int64) (plan, error) {
+	p, err := y.plan(memory)
+	return p, budget.Smallest(err, memory, func(memory int64) (budget.Account, error) {
+		p, err := y.plan(memory)
+		return p.account, err
+	})
+}

@@ -1,0 +1,122 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval/evaltest"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// named is the budget that a refusal names as the smallest that works.
+func named(t *testing.T, err error) int64 {
+	t.Helper()
+	m := regexp.MustCompile(`the smallest that works is (\d+)MiB`).FindStringSubmatch(fmt.Sprint(err))
+	if !errors.Is(err, store.ErrBudget) || m == nil {
+		t.Fatalf("error %v, expected ErrBudget and the smallest budget", err)
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n << 20
+}
+
+// TestSmallestBudgetWorks: the budget that a refusal names works to the end, and so do those above it; 1 MiB less is
+// refused before anything is computed. Tensors of 3 layers, of attention and of relations take more than their share.
+func TestSmallestBudgetWorks(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8, Relations: 3}))
+	for _, model := range []string{"sage", "gat", "gin", "rgcn", "gcn"} {
+		for _, layers := range []int{2, 3} {
+			for _, c := range []Config{{}, {Plan: "hanoi", Buffer: 2}, {History: true, Plan: "hanoi"}} {
+				if c.History && model != "sage" {
+					continue
+				}
+				c.Model, c.Layers, c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads = model, layers, 256, 300, 1, "split", 2
+				t.Run(fmt.Sprintf("%s/layers=%d/plan=%s/history=%v", model, layers, c.Plan, c.History), func(t *testing.T) {
+					run := func(memory int64) error {
+						st, err := store.Open(dir, store.Options{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer func() { _ = st.Close() }()
+						dev := host.New(host.Options{Threads: 2})
+						defer func() { _ = dev.Close() }()
+						c.MemoryBytes = memory
+						_, err = Node(t.Context(), st, dev, c, Hooks{})
+						if _, peak := dev.AllocatedBytes(); memory > 0 && peak > max(0, memory-budget.ProgramBytes)+modelBytes {
+							t.Errorf("%d bytes on the device, of a budget of %d", peak, memory)
+						}
+						return err
+					}
+					least := named(t, run(1<<20))
+					for _, more := range []int64{0, 1 << 20, 3 << 20} {
+						if err := run(least + more); err != nil {
+							t.Errorf("within %d MiB, %d MiB is named: %v", (least+more)>>20, least>>20, err)
+						}
+					}
+					err := run(least - 1<<20)
+					var bound *gpu.BoundError
+					if n := named(t, err); n != least || errors.As(err, &bound) {
+						t.Errorf("within %d MiB: %v, expected to be refused at the start with %d MiB", least>>20-1, err, least>>20)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestWorstBatch: a run's batches fit in what the meter says, in either order of products, and not in a small part of it.
+func TestWorstBatch(t *testing.T) {
+	for _, undirected := range []bool{true, false} {
+		g := evaltest.Random(t, 1500, 4, undirected)
+		for _, c := range []Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
+			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "mlp"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
+			for _, order := range []string{"aggregate", "multiply"} {
+				c.Hidden, c.Order, c.Features, c.Seed, c.Threads = 32, order, []string{"x"}, 1, 1
+				if c.BatchSize == 0 {
+					c.BatchSize = 100
+				}
+				if err := c.Normalize(); err != nil {
+					t.Fatal(err)
+				}
+				dev := hostDevice(t)
+				b, err := newBatchMeter(t.Context(), dev.Info(), &g.M, &c, shapeOf(g))
+				if err != nil {
+					t.Fatal(err)
+				}
+				worst, err := b.worst(t.Context(), &g.M, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := b.close(); err != nil || b.dev.Bytes() != 0 {
+					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.dev.Bytes(), err)
+				}
+				run := func(bound int64) error {
+					tr, err := newTrainer(t.Context(), dev, &c, shapeOf(g))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = tr.close() }()
+					tr.arena.Bound(bound)
+					p, sum := passes{ready: func() bool { return true }}, progress.Counts{}
+					return tr.macroBatch(t.Context(), 0, g.MacroBatch(), &p, progress.Place{}, &sum, func(progress.Place) error { return nil })
+				}
+				if err := run(worst); err != nil {
+					t.Errorf("%s, %s first, undirected %v: %v", c.Model, order, undirected, err)
+				}
+				if err := run(worst / 10); !errors.Is(err, store.ErrBudget) {
+					t.Errorf("%s, %s first, undirected %v: a tenth of %d bytes is enough: %v", c.Model, order, undirected, worst, err)
+				}
+			}
+		}
+	}
+}
