@@ -28,8 +28,11 @@ type exporter struct {
 	ids  *idCache
 	// internal says that edges name positions that are internal ids.
 	internal bool
-	slab     *blockio.Slab
-	scratch  []byte // of storeRows
+	// edgeFields and nodeFields say what the columns of tables are, as ingest's --columns and --node-columns do; nil
+	// where no table was written, or one of a column whose name these flags cannot have.
+	edgeFields, nodeFields []string
+	slab                   *blockio.Slab
+	scratch                []byte // of storeRows
 
 	name, unit  string
 	done, total int64
@@ -86,6 +89,8 @@ func Run(ctx context.Context, s *store.Store, out string, o Options) (_ *Report,
 			err = errors.Join(err, x.out.abandon())
 		}
 	}()
+	x.out.reserve("edge_index.npy", "edge_type.npy", "edge_types.txt", "train.npy", "relations.txt", "entities.txt", "node_feat.npy", "node_label.npy",
+		"node_ids.npy", "node_ids.txt", "classes.txt", "edges.tsv", "train.tsv", "nodes.tsv", "edges.parquet", "nodes.parquet")
 	var to sink
 	switch x.o.Format {
 	case TSV:
@@ -167,14 +172,66 @@ func (x *exporter) meta() error {
 	if x.m.Schema.Undirected {
 		flags = " --undirected"
 	}
-	b, err := json.MarshalIndent(map[string]any{
+	meta := map[string]any{
 		"nodes": x.m.Nodes, "edges": x.m.Edges, "undirected": x.m.Schema.Undirected, "classes": x.m.Schema.Classes,
 		"ids": x.m.IDs.Kind, "version": x.m.Version, "format": x.o.Format, "ingest": "gstore ingest " + input + " STORE" + flags,
-	}, "", "  ")
+	}
+	if x.out.columns != nil {
+		meta["columns"] = x.out.columns
+	}
+	if x.edgeFields != nil {
+		meta["edge_columns"] = x.edgeFields
+	}
+	if x.nodeFields != nil {
+		meta["node_columns"] = x.nodeFields
+	}
+	if x.m.Schema.ClassNames != nil {
+		meta["class_names"] = x.m.Schema.ClassNames
+	}
+	b, err := json.MarshalIndent(meta, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode meta.json: %w", err)
 	}
 	return x.out.text("meta.json", strings.Split(string(b), "\n"))
+}
+
+// fieldsOf says what columns of a table are: first those of its own, then one each, or as many as it has numbers.
+func fieldsOf(own []string, spread bool, columns []NodeColumn) []string {
+	for _, c := range columns {
+		name := c.Name
+		switch to := c.output(false); {
+		case c.Role == store.RoleLabel:
+			name = "label"
+		case c.Role == store.RoleSplit && !strings.HasPrefix(name, "split"):
+			return nil
+		case c.Role == store.RoleSplit:
+		case c.Role != store.RoleFeature && c.Role != store.RoleNode && !c.Role.OnEdges():
+			name = "-"
+		case strings.ContainsAny(name, ":*,\"") || name == "-" || slices.Contains(own, name):
+			return nil
+		case c.Role == store.RoleWeight || name == "timestamp":
+		case to == blocks.Float64 || to == blocks.Int32 || to == blocks.Int64:
+			name += ":" + to.String()
+		}
+		if spread && c.Dim > 1 {
+			name += fmt.Sprintf("*%d", c.Dim)
+		}
+		own = append(own, name)
+	}
+	return own
+}
+
+// edgeFieldsOf says what the columns of a table of edges are.
+func (x *exporter) edgeFieldsOf(spread bool, columns []*store.ColumnInfo, relation bool) []string {
+	own := []string{"src", "dst"}
+	if relation {
+		own = append(own, "relation")
+	}
+	var list []NodeColumn
+	for _, c := range columns {
+		list = append(list, NodeColumn{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim})
+	}
+	return fieldsOf(own, spread, list)
 }
 
 // tooSmall says which budget would do for need more bytes.

@@ -69,28 +69,6 @@ func ingested(t *testing.T, input string, o ingest.Options, fo formats.Options) 
 	return open(t, dir)
 }
 
-// names reads the lines of node_ids.txt, or the integers of node_ids.npy.
-func names(t *testing.T, dir string) func(string) string {
-	t.Helper()
-	var list []string
-	if b, err := os.ReadFile(filepath.Join(dir, "node_ids.txt")); err == nil {
-		list = strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
-	} else if b, err := os.ReadFile(filepath.Join(dir, "node_ids.npy")); err == nil {
-		for b = b[128:]; len(b) > 0; b = b[8:] {
-			list = append(list, fmt.Sprint(binary.LittleEndian.Uint64(b)))
-		}
-	} else {
-		return nil
-	}
-	return func(x string) string {
-		var k int
-		if _, err := fmt.Sscan(x, &k); err != nil || k >= len(list) {
-			t.Fatalf("position %q of %d nodes", x, len(list))
-		}
-		return list[k]
-	}
-}
-
 // TestNumpyRoundTrip exports stores of every kind of ids and ingests the
 // result: the same nodes, edges and columns.
 func TestNumpyRoundTrip(t *testing.T) {
@@ -120,8 +98,13 @@ func TestNumpyRoundTrip(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			again := ingested(t, out, ingest.Options{Partitions: 3}, formats.Options{})
-			want := slices.DeleteFunc(storetest.Lines(t, s, nil), func(l string) bool { return strings.HasPrefix(l, "valid") }) // numpy folders have none
-			equal(t, storetest.Lines(t, again, names(t, out)), want)
+			want := storetest.Lines(t, s, nil)
+			for i := range want {
+				if o.Relations == 0 { // the one relation of a graph without any has no name in files
+					want[i] = strings.Replace(want[i], " r0 ", " edge ", 1)
+				}
+			}
+			equal(t, storetest.Lines(t, again, nil), want)
 		})
 	}
 }
@@ -143,7 +126,7 @@ func TestUndirected(t *testing.T) {
 		if format == export.TSV {
 			input += "/edges.tsv"
 		}
-		equal(t, storetest.Lines(t, ingested(t, input, ingest.Options{Undirected: true}, formats.Options{}), names(t, out)), storetest.Lines(t, s, nil))
+		equal(t, storetest.Lines(t, ingested(t, input, ingest.Options{Undirected: true}, formats.Options{}), nil), storetest.Lines(t, s, nil))
 	}
 }
 

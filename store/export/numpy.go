@@ -97,7 +97,7 @@ func (s *numpySink) edges(name string, rows uint64) (_ edgeSink, err error) {
 		if x.triples() {
 			file = fileName(name)
 		}
-		e.rows, err = e.create(file+".npy", blocks.Int64, dim)
+		e.rows, err = e.create(x.out.free(file, ".npy"), blocks.Int64, dim)
 		return e, err
 	}
 	if relation != nil {
@@ -114,10 +114,12 @@ func (s *numpySink) edges(name string, rows uint64) (_ edgeSink, err error) {
 		if dim == 1 {
 			dim = 0
 		}
-		a, err := e.create("edge_"+fileName(c.Name)+".npy", c.Elem, dim)
+		name := x.out.free("edge_"+fileName(c.Name), ".npy")
+		a, err := e.create(name, c.Elem, dim)
 		if err != nil {
 			return nil, err
 		}
+		x.out.columns = append(x.out.columns, exportedFile{name, c.Name, c.Role})
 		e.columns = append(e.columns, a)
 	}
 	if x.triples() {
@@ -243,6 +245,8 @@ func (s *numpySink) column(n *numpyNodes, c *NodeColumn, first bool) (k numpyCol
 		if !strings.HasPrefix(dir, "split") {
 			dir = "split_" + dir
 		}
+		dir = s.x.out.free(dir, "")
+		s.x.out.columns = append(s.x.out.columns, exportedFile{dir, c.Name, c.Role})
 		for part := range k.parts {
 			if k.parts[part], err = n.create(dir+"/"+store.SplitNames()[part+1]+".npy", blocks.Int64, 0); err != nil {
 				return k, err
@@ -259,7 +263,12 @@ func (s *numpySink) column(n *numpyNodes, c *NodeColumn, first bool) (k numpyCol
 	case c.Role == store.RoleFeature && first:
 		name = "node_feat"
 	}
-	k.array, err = n.create(name+".npy", k.conv.to, dim)
+	file := name + ".npy"
+	if !first || name != "node_label" && name != "node_feat" {
+		file = s.x.out.free(name, ".npy")
+	}
+	s.x.out.columns = append(s.x.out.columns, exportedFile{file, c.Name, c.Role})
+	k.array, err = n.create(file, k.conv.to, dim)
 	return k, err
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
 )
 
 // outputCategory names exported files in vfs metrics.
@@ -16,11 +18,13 @@ const outputCategory vfs.DiskWriteCategory = "gstore-export"
 // folder is the target while it is written: a folder beside it, named like it
 // and ".partial", that is renamed when it is complete.
 type folder struct {
-	fs     vfs.FS
-	target string
-	dir    string
-	made   map[string]bool // folders below dir
-	rep    Report
+	fs      vfs.FS
+	target  string
+	dir     string
+	made    map[string]bool // folders below dir
+	taken   map[string]bool // names of files and folders, in lower case: some file systems tell no cases apart
+	columns []exportedFile
+	rep     Report
 }
 
 // newFolder begins the target, which must not exist. A folder that a killed export left is replaced.
@@ -30,7 +34,7 @@ func newFolder(fs vfs.FS, target string) (*folder, error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("export: %w", err)
 	}
-	f := &folder{fs: fs, target: target, dir: strings.TrimRight(target, "/") + ".partial", made: map[string]bool{}}
+	f := &folder{fs: fs, target: target, dir: strings.TrimRight(target, "/") + ".partial", made: map[string]bool{}, taken: map[string]bool{"meta.json": true}}
 	if err := fs.RemoveAll(f.dir); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
@@ -38,6 +42,30 @@ func newFolder(fs vfs.FS, target string) (*folder, error) {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	return f, nil
+}
+
+// exportedFile says in meta.json which column a file of an array holds.
+type exportedFile struct {
+	File   string     `json:"file"`
+	Column string     `json:"column"`
+	Role   store.Role `json:"role"` // "" = none of the store's: embeddings, predictions, internal ids
+}
+
+// reserve keeps names for files that have them whatever columns are called.
+func (f *folder) reserve(names ...string) {
+	for _, n := range names {
+		f.taken[strings.ToLower(n)] = true
+	}
+}
+
+// free is a name for base and suffix that no other file or folder has: "base", or "base-2", "base-3", ….
+func (f *folder) free(base, suffix string) string {
+	name := base + suffix
+	for n := 2; f.taken[strings.ToLower(name)]; n++ {
+		name = fmt.Sprintf("%s-%d%s", base, n, suffix)
+	}
+	f.reserve(name)
+	return name
 }
 
 // commit gives the folder its name.
@@ -87,6 +115,9 @@ func (f *folder) create(name string) (*file, error) {
 			return nil, fmt.Errorf("export %s: %w", name, err)
 		}
 		f.made[d] = true
+	}
+	if _, err := f.fs.Stat(f.fs.PathJoin(f.dir, name)); err == nil {
+		return nil, fmt.Errorf("%w: %s is written twice", ErrExists, name)
 	}
 	vf, err := f.fs.OpenReadWrite(f.fs.PathJoin(f.dir, name), outputCategory)
 	if err != nil {

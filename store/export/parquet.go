@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -215,9 +216,10 @@ func (s *parquetSink) edges(name string, _ uint64) (edgeSink, error) {
 	}
 	file := "edges"
 	if name != "" {
-		file = "edges_" + fileName(name)
+		file = strings.TrimSuffix(s.x.out.free("edges_"+fileName(name), ".parquet"), ".parquet")
 	} else {
 		e.columns = columns
+		s.x.edgeFields = s.x.edgeFieldsOf(false, columns, relation != nil)
 	}
 	var err error
 	e.parquetFile, err = s.create(file, func(p *parquetFile) error {
@@ -264,6 +266,7 @@ type parquetNodes struct {
 
 func (s *parquetSink) nodes(columns []NodeColumn) (nodeSink, error) {
 	n := &parquetNodes{}
+	s.x.nodeFields = fieldsOf([]string{"id"}, false, columns)
 	for i := range columns {
 		n.columns = append(n.columns, converter{c: &columns[i], to: columns[i].output(false)})
 	}

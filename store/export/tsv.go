@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -51,8 +52,16 @@ func (s *tsvSink) edges(name string, _ uint64) (edgeSink, error) {
 	default:
 		file = "edges_" + fileName(name)
 	}
+	file += ".tsv"
+	if name == "" {
+		if !e.triples {
+			x.edgeFields = x.edgeFieldsOf(true, e.columns, relation != nil)
+		}
+	} else {
+		file = x.out.free(strings.TrimSuffix(file, ".tsv"), ".tsv")
+	}
 	var err error
-	if e.file, err = x.out.create(file + ".tsv"); err != nil {
+	if e.file, err = x.out.create(file); err != nil {
 		return nil, err
 	}
 	e.c = e.cursor(0)
@@ -155,6 +164,7 @@ func (s *tsvSink) nodes(columns []NodeColumn) (nodeSink, error) {
 		return nil, err
 	}
 	n.c = n.cursor(0)
+	s.x.nodeFields = fieldsOf([]string{"id"}, true, columns)
 	for i := range columns {
 		n.columns = append(n.columns, converter{c: &columns[i], to: columns[i].output(false)})
 		n.line = appendNames(n.line, columns[i].Name, columns[i].Dim)

@@ -256,6 +256,14 @@ func (r *run) training(ctx context.Context) ([]uint64, error) {
 		return nil, fmt.Errorf("%w: training nodes of split %q are asked for, the input has splits %q", ErrOptions, r.o.Split, r.desc.Splits)
 	}
 	training := make([]uint64, (r.state.Nodes+63)/64)
+	if r.o.SplitRandom != nil {
+		err := r.randomParts(ctx, func(id uint64, part uint8) {
+			if part == store.SplitTrain {
+				training[id/64] |= 1 << (id % 64)
+			}
+		})
+		return training, err
+	}
 	var dense []uint64
 	err := r.src.Split(ctx, r.srcEnv(), split, store.SplitTrain, func(ids *IDs, pos Position) error {
 		dense = ids.Ints

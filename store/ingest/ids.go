@@ -1,9 +1,11 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -22,7 +24,12 @@ func (r *run) splitColumn(ctx context.Context, s int, counted bool) error {
 	}
 	defer freeOffHeap(of)
 	parts := store.SplitNames()
-	for part := store.SplitTrain; part <= store.SplitTest; part++ {
+	if r.o.SplitRandom != nil {
+		if err := r.randomParts(ctx, func(id uint64, part uint8) { of[id] = part }); err != nil {
+			return err
+		}
+	}
+	for part := store.SplitTrain; part <= store.SplitTest && r.o.SplitRandom == nil; part++ {
 		var dense []uint64
 		err := r.src.Split(ctx, r.srcEnv(), s, part, func(ids *IDs, at Position) error {
 			var err error
@@ -172,6 +179,8 @@ func (r *run) ids(ctx context.Context) error {
 	r.phase("ids", "ids", int64(r.layout.nodes))
 	same := func(id uint64) uint64 { return id }
 	switch {
+	case r.desc.NamedIntegers:
+		return r.namedIntegers(ctx)
 	case r.desc.Named:
 		return r.namedIDs(ctx)
 	case r.kept != nil:
@@ -203,6 +212,51 @@ func (r *run) integerIDs(ctx context.Context, external, byRank func(uint64) uint
 	}
 	r.m.IDs.Dictionaries = []uint64{r.w.Version()}
 	return d.Close()
+}
+
+// namedIntegers writes the integers that the source names its nodes by.
+func (r *run) namedIntegers(ctx context.Context) error {
+	mem, err := offHeap(16 * int64(r.layout.nodes))
+	if err != nil {
+		return err
+	}
+	defer freeOffHeap(mem)
+	both, err := blocks.View[uint64](mem)
+	if err != nil {
+		return err
+	}
+	external, order := both[:r.layout.nodes], both[r.layout.nodes:]
+	n := uint64(0)
+	where := r.desc.Input
+	err = r.src.Names(ctx, r.srcEnv(), func(names *IDs, at Position) error {
+		where = at.File
+		if n+uint64(len(names.Ints)) > r.layout.nodes {
+			return Inputf(at.Of(0), "more ids than nodes (%d)", r.layout.nodes)
+		}
+		n += uint64(copy(external[n:], names.Ints))
+		return ctx.Err()
+	})
+	if err == nil && n != r.layout.nodes {
+		err = Inputf(where, "%d ids, expected %d (the number of nodes)", n, r.layout.nodes)
+	}
+	if err != nil {
+		return err
+	}
+	sortByID(external, order)
+	for k := 1; k < len(order); k++ {
+		if external[order[k]] == external[order[k-1]] {
+			return Inputf(where, "rows %d and %d have the same id, %d", order[k-1], order[k], external[order[k]])
+		}
+	}
+	return r.integerIDs(ctx, func(id uint64) uint64 { return external[id] }, func(rank uint64) uint64 { return order[rank] })
+}
+
+// sortByID fills order with the places of external ids, by ascending id.
+func sortByID(external, order []uint64) {
+	for id := range order {
+		order[id] = uint64(id)
+	}
+	slices.SortFunc(order, func(a, b uint64) int { return cmp.Or(cmp.Compare(external[a], external[b]), cmp.Compare(a, b)) })
 }
 
 // dictionaryInts writes the dictionary's integers.

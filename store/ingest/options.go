@@ -90,6 +90,8 @@ type Options struct {
 	// FeatureElem is what feature columns are converted to; Invalid = as they
 	// are (float64 and integers become float32).
 	FeatureElem blocks.ElemType
+	// SplitRandom, if not nil, divides the labelled nodes or the edges of an input without a split.
+	SplitRandom *RandomSplit
 	// Missing is the rule for elements of features without a value; "" = they are refused.
 	Missing Missing
 	// MissingMask adds, for each feature of floats, a feature NAME_missing that is 1 where an element is missing.

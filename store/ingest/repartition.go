@@ -375,17 +375,6 @@ func (r *run) keptIDs(ctx context.Context, src *storeSource) error {
 		}
 		return r.denseIDs(ctx, of, func(x uint64) uint64 { return order[x] })
 	}
-	for id := range order {
-		order[id] = uint64(id)
-	}
-	slices.SortFunc(order, func(a, b uint64) int {
-		switch {
-		case external[a] < external[b]:
-			return -1
-		case external[a] > external[b]:
-			return 1
-		}
-		return 0
-	})
+	sortByID(external, order)
 	return r.integerIDs(ctx, of, func(rank uint64) uint64 { return order[rank] })
 }

@@ -82,6 +82,12 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 			return nil, err
 		}
 	}
+	if o.SplitRandom != nil {
+		var err error
+		if src, err = withRandomSplit(src, o.SplitRandom); err != nil {
+			return nil, err
+		}
+	}
 	w, err := store.Create(dir, store.WriterOptions{FS: o.FS, KeepUnnamed: o.Resume})
 	if err != nil {
 		return nil, err
@@ -430,6 +436,8 @@ func (r *run) fixedBytes(places int64) int64 {
 	fixed := int64(runtimeBytes) + r.sourceNeed() + places + r.state.DictionaryBytes
 	if r.kept != nil {
 		fixed += 16 * int64(r.state.Nodes) // keptIDs
+	} else if r.desc.NamedIntegers {
+		fixed += 16 * int64(r.state.Nodes) // namedIntegers
 	}
 	return fixed
 }

@@ -71,7 +71,9 @@ type Description struct {
 	// Named says that dense source ids have names (Names), which become the
 	// store's external ids.
 	Named bool
-	Edges int64 // −1 = unknown
+	// NamedIntegers says that the names are integers (IDs.Ints of what Names streams).
+	NamedIntegers bool
+	Edges         int64 // −1 = unknown
 
 	// Relations are the edge types' names. Edges name theirs by index in
 	// EdgeBatch.Relations, if there is more than one. Empty, with a relation

@@ -215,7 +215,7 @@ func (s *composed) arrayEdges(ends, types, weights *array, form edgeForm) error 
 		if weights.elem != blocks.Float32 {
 			return ingest.Inputf(weights.path, "weights of type %v, expected float32", weights.elem)
 		}
-		e.weights = weights
+		e.edgeColumns = []*array{weights}
 		s.weightColumn()
 	}
 	s.edges = append(s.edges, e.Edges)

@@ -285,6 +285,9 @@ func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []strin
 			return nil, err
 		}
 	}
+	if x := readExported(fs, path); x != nil && s.desc.ClassNames == nil && s.desc.Task == store.TaskNode {
+		s.desc.ClassNames = x.ClassNames
+	}
 	return s, nil
 }
 

@@ -27,7 +27,7 @@ func contents(t testing.TB, fs vfs.FS, path string) (string, error) {
 	}
 	defer src.Close() //nolint:errcheck // nothing is written
 	d := *src.Describe()
-	d.Input, d.Files = "", nil
+	d.Input, d.Files, d.Uses = "", nil, nil
 	out := fmt.Sprintf("%+v\n", d)
 	scratch := vfs.NewMem()
 	if err := scratch.MkdirAll("scratch", 0o777); err != nil {

@@ -21,18 +21,20 @@ import (
 // A folder of train.npy int [M][3] (head, relation, tail) is a knowledge graph;
 // entities.txt and relations.txt name its ids.
 type numpyFolder struct {
-	fs      vfs.FS
-	dir     string
-	desc    ingest.Description
-	edges   *array
-	triples bool   // edges is [M][3]
-	pairs   bool   // edges is [E][2]
-	types   *array // nil if edges have none
-	weights *array
-	columns []*array
-	splits  []string // folders
-	lists   []*array
-	names   string
+	fs          vfs.FS
+	dir         string
+	desc        ingest.Description
+	edges       *array
+	triples     bool      // edges is [M][3]
+	pairs       bool      // edges is [E][2]
+	types       *array    // nil if edges have none
+	edgeColumns []*array  // of desc.EdgeColumns
+	columns     []*array  // of desc.NodeColumns
+	export      *exported // nil if no export wrote the folder
+	splits      []string  // folders
+	lists       []*array
+	names       string
+	numbers     *array // node_ids.npy; nil
 }
 
 func (s *numpyFolder) Describe() *ingest.Description { return &s.desc }
@@ -42,7 +44,7 @@ func (s *numpyFolder) Close() error { return nil }
 
 // openNumpy opens a numpy folder.
 func openNumpy(fs vfs.FS, dir string) (ingest.Source, error) {
-	s := &numpyFolder{fs: fs, dir: dir}
+	s := &numpyFolder{fs: fs, dir: dir, export: readExported(fs, dir)}
 	s.desc = ingest.Description{Format: "numpy", Input: dir, IDs: store.IDsDense, Nodes: -1, NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}}
 	var err error
 	if path := find(fs, dir, "edge_index.npy", "edges.npy"); path != "" {
@@ -66,7 +68,10 @@ func openNumpy(fs vfs.FS, dir string) (ingest.Source, error) {
 	if s.triples {
 		err = s.openTriples()
 	} else {
-		err = errors.Join(s.openEdgeColumns(), s.openNodeColumns(), s.openSplits())
+		err = errors.Join(s.openEdgeColumns(), s.openNodeColumns(), s.openSplits(), s.openNodeIDs(), s.openLists())
+	}
+	if err == nil {
+		err = s.nameUnread()
 	}
 	return s, err
 }
@@ -199,14 +204,20 @@ func (s *numpyFolder) openEdgeColumns() error {
 			return err
 		}
 	}
-	if s.weights, err = column("edge_weight.npy"); err != nil || s.weights == nil {
-		return err
-	}
-	s.desc.EdgeColumns = []ingest.ColumnSpec{{Name: "weight", Role: store.RoleWeight, Elem: s.weights.elem, Dim: 1}}
-	if s.weights.elem != blocks.Float32 {
-		return ingest.Inputf(s.weights.path, "weights of type %v, expected float32", s.weights.elem)
-	}
-	return nil
+	return s.openFurther("edge_", []string{"edge_index", "edge_type"}, func(a *array, c exportedColumn) error {
+		if a.rows() != s.desc.Edges || a.dim() == 0 || a.columns && a.dim() > 1 {
+			return ingest.Inputf(a.path, "shape %v, expected [%d] or in C order [%d, D ≥ 1] (the number of edges)", a.shape, s.desc.Edges, s.desc.Edges)
+		}
+		spec := ingest.ColumnSpec{Name: c.Column, Role: store.RoleEdge, Elem: a.elem, Dim: int(a.dim())}
+		if c.Column == "weight" {
+			if spec.Role = store.RoleWeight; a.elem != blocks.Float32 || a.dim() != 1 {
+				return ingest.Inputf(a.path, "weights of type %v and shape %v, expected float32 of shape [%d]", a.elem, a.shape, s.desc.Edges)
+			}
+		}
+		s.edgeColumns, s.desc.EdgeColumns = append(s.edgeColumns, a), append(s.desc.EdgeColumns, spec)
+		s.uses(a, spec.Name, "edge feature")
+		return nil
+	})
 }
 
 func (s *numpyFolder) openRelations() error {
@@ -235,48 +246,6 @@ func (s *numpyFolder) openRelations() error {
 		s.desc.Relations = append(s.desc.Relations, fmt.Sprint(k))
 	}
 	return err
-}
-
-func (s *numpyFolder) openNodeColumns() error {
-	add := func(a *array, name string, role store.Role) error {
-		if s.desc.Nodes >= 0 && a.rows() != s.desc.Nodes {
-			return ingest.Inputf(a.path, "shape %v, expected %d rows like the node columns before (%s)", a.shape, s.desc.Nodes, s.columns[0].path)
-		}
-		if a.dim() == 0 {
-			return ingest.Inputf(a.path, "shape %v: rows are empty", a.shape)
-		}
-		s.desc.Nodes = a.rows()
-		s.columns = append(s.columns, a)
-		s.desc.NodeColumns = append(s.desc.NodeColumns, ingest.ColumnSpec{Name: name, Role: role, Elem: a.elem, Dim: int(a.dim()), Rows: a.rows()})
-		return nil
-	}
-	if path := find(s.fs, s.dir, "node_feat.npy"); path != "" {
-		a, err := s.array(path)
-		if err == nil {
-			err = add(a, "x", store.RoleFeature)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	path := find(s.fs, s.dir, "node_label.npy")
-	if path == "" {
-		return nil
-	}
-	a, err := s.array(path)
-	if err != nil {
-		return err
-	}
-	s.desc.Task = store.TaskNode
-	if a.dim() != 1 {
-		return ingest.Inputf(path, "shape %v, expected one label a node", a.shape)
-	}
-	if classes := find(s.fs, s.dir, "classes.txt"); classes != "" {
-		if s.desc.ClassNames, err = lines(s.fs, classes); err != nil {
-			return err
-		}
-	}
-	return add(a, "label", store.RoleLabel)
 }
 
 func (s *numpyFolder) openSplits() error {

@@ -25,8 +25,8 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	var types, weights vfs.File
-	ta, wa := s.types, s.weights
+	var types vfs.File
+	ta := s.types
 	if ta != nil {
 		if ta, err = ta.plain(ctx, env); err != nil {
 			return err
@@ -36,20 +36,23 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 		}
 		defer func() { err = errors.Join(err, types.Close()) }()
 	}
-	if wa != nil {
-		if wa, err = wa.plain(ctx, env); err != nil {
+	read := []*array{a, ta} // what is
+	columns, files := make([]*array, len(s.edgeColumns)), make([]vfs.File, len(s.edgeColumns))
+	for c := range columns {
+		if columns[c], err = s.edgeColumns[c].plain(ctx, env); err != nil {
 			return err
 		}
-		if weights, err = openAt(wa); err != nil {
+		if files[c], err = openAt(columns[c]); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, weights.Close()) }()
+		defer func() { err = errors.Join(err, files[c].Close()) }()
+		read = append(read, columns[c])
 	}
 	const per = 1 << 15
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { // beside the readers, who read at many places
-		for _, x := range []*array{a, ta, wa} {
+		for _, x := range read {
 			if x == nil {
 				continue
 			}
@@ -91,12 +94,13 @@ func (s *numpyFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, 
 						b.Relations = append(b.Relations, uint32(id))
 					}
 				}
-				if weights != nil {
-					w, err := wa.readElements(weights, first, n, nil)
-					if err != nil {
+				if b.Columns == nil {
+					b.Columns = make([][]byte, len(columns))
+				}
+				for c, x := range columns {
+					if b.Columns[c], err = x.readElements(files[c], first*x.dim(), n*x.dim(), b.Columns[c]); err != nil {
 						return err
 					}
-					b.Columns = [][]byte{w}
 				}
 				if err := emit(worker, b); err != nil {
 					return err
@@ -203,7 +207,7 @@ func (s *numpyFolder) Split(ctx context.Context, env ingest.Env, k int, part uin
 
 // EdgeList implements ingest.Source.
 func (s *numpyFolder) EdgeList(ctx context.Context, env ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
-	return listEdges(ctx, env, s.lists[l], true, emit)
+	return listEdges(ctx, env, s.lists[l], s.lists[l].shape[1] == 3, emit)
 }
 
 // listEdges streams the rows of a, pairs or triples, in order.
@@ -220,5 +224,12 @@ func listEdges(ctx context.Context, env ingest.Env, a *array, triples bool, emit
 
 // Names implements ingest.Source.
 func (s *numpyFolder) Names(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+	if s.numbers != nil {
+		var ids ingest.IDs
+		return s.numbers.elements(ctx, func(first int64, b []byte) error {
+			ids.Ints = widen(ids.Ints[:0], s.numbers.elem, b)
+			return emit(&ids, ingest.Position{File: s.numbers.path, Unit: "row", Index: uint64(first)})
+		})
+	}
 	return streamLines(ctx, s.fs, s.names, func(ids *ingest.IDs, at ingest.Position) error { return emit(ids, at) })
 }

@@ -38,6 +38,10 @@ func Open(path string, o Options) (ingest.Source, error) {
 	o.FS = watched
 	src, err := openAs(path, o)
 	if err == nil {
+		if x := readExported(o.FS, path); x != nil && x.Undirected {
+			src.Describe().Undirected = true
+			src.Describe().Notes = append(src.Describe().Notes, "undirected, as its meta.json says")
+		}
 		if o.Input != "" {
 			src.Describe().Input = o.Input
 		}
@@ -63,6 +67,9 @@ func openAs(path string, o Options) (ingest.Source, error) {
 	}
 	if len(o.Nodes) > 0 && format != "edgelist" && format != "parquet" {
 		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist and parquet, not %s", ingest.ErrOptions, format)
+	}
+	if x := readExported(o.FS, path); x != nil && (format == "edgelist" || format == "parquet" || format == "triples") {
+		o.Text = x.defaults(o.Text, format == "triples")
 	}
 	switch format {
 	case "numpy":

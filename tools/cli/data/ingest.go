@@ -43,6 +43,7 @@ type ingestOptions struct {
 	dedup        string
 	missing      string
 	missingMask  bool
+	splitRandom  string
 	selfLoops    string
 	mem          string
 	featureDtype string
@@ -112,6 +113,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
 	f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates of one relation (default: as meta.json of an export says)")
 	f.StringVar(&o.dedup, "dedup", "", "of edges equal in both ends keep one (pair), one of each relation (relation), or all (no) (default: no, with --undirected relation)")
+	f.StringVar(&o.splitRandom, "split-random", "", "divide labelled nodes, or else edges, at random: percentages TRAIN/VALID/TEST[:SEED], as 60/20/20")
 	f.StringVar(&o.missing, "missing", "error", "features without a value (NaN, null, empty): error, or take them as zero or the column's mean")
 	f.BoolVar(&o.missingMask, "missing-mask", false, "add for each feature a feature NAME_missing that is 1 where a value is missing")
 	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
@@ -151,6 +153,11 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 	}
 	if o.hopElem, err = parseHopDtype("precompute-dtype", o.hopDtype); err != nil {
 		return in, fo, err
+	}
+	if o.splitRandom != "" {
+		if in.SplitRandom, err = ingest.ParseRandomSplit(o.splitRandom); err != nil {
+			return in, fo, command.Usage(err)
+		}
 	}
 	if o.partitions != "auto" {
 		if in.Partitions, err = strconv.Atoi(o.partitions); err != nil || in.Partitions < 1 {
@@ -299,7 +306,15 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 	bar := ingestProgress{e: e}
 	in.Progress, in.Passed = bar.tell, bar.passed
 	defer bar.close()
-	return ingest.Run(ctx, dir, src, in)
+	rep, err = ingest.Run(ctx, dir, src, in)
+	if err != nil && !ingest.Refused(err) && !errors.Is(err, ingest.ErrResume) && !errors.Is(err, store.ErrExists) {
+		what := "failed"
+		if errors.Is(err, context.Canceled) {
+			what = "interrupted"
+		}
+		return nil, fmt.Errorf("%s; the same command with --resume goes on after the last phase that was finished: %w", what, err)
+	}
+	return rep, err
 }
 
 // checkHop refuses, before the ingest, a feature that the input has not or whose mean could not be taken after it.

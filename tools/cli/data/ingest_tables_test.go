@@ -1,9 +1,13 @@
 package data_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,4 +109,97 @@ func TestIngestDedup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSplitRandom: the labelled nodes, or the edges of a graph without labels, are divided at random, the same way for any
+// number of partitions; edges of one relation between two nodes go together.
+func TestSplitRandom(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var nodes, edges, triples strings.Builder
+	nodes.WriteString("id,age,label\n")
+	edges.WriteString("src,dst\n")
+	triples.WriteString("head,relation,tail\n")
+	for i := range 3000 {
+		label := fmt.Sprint(i % 2)
+		if i%10 == 0 {
+			label = ""
+		}
+		fmt.Fprintf(&nodes, "%d,%d,%s\n", i, i%77, label)
+		fmt.Fprintf(&edges, "%d,%d\n", i, (i+1)%3000)
+		fmt.Fprintf(&triples, "e%d,r,e%d\ne%d,r,e%d\n", i, (i+1)%3000, (i+1)%3000, i)
+	}
+	clitest.Put(t, ".", map[string][]byte{"nodes.csv": []byte(nodes.String()), "edges.csv": []byte(edges.String()), "kg.csv": []byte(triples.String())})
+	split := func(store string, args ...string) map[string]string {
+		clitest.MustRun(t, append([]string{"ingest", "edges.csv", store, "--nodes", "nodes.csv", "--quiet"}, args...)...)
+		clitest.MustRun(t, "export", store, store+"-x", "--format", "tsv", "--quiet")
+		b, err := os.ReadFile(store + "-x/nodes.tsv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := map[string]string{}
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			parts[f[0]] = f[len(f)-1]
+		}
+		return parts
+	}
+	a := split("a", "--split-random", "60/20/20:7")
+	counts := map[string]int{}
+	for id, part := range a {
+		if counts[part]++; (part == "none") != strings.HasSuffix(id, "0") && id != "id" {
+			t.Errorf("node %s is in %s", id, part)
+		}
+	}
+	for part, want := range map[string]int{"train": 1620, "valid": 540, "test": 540} {
+		if d := counts[part] - want; d < -90 || d > 90 {
+			t.Errorf("%d nodes in %s, expected about %d", counts[part], part, want)
+		}
+	}
+	if b := split("b", "--split-random", "60/20/20:7", "--partitions", "5", "--hubs", ".1", "--partitioner", "fennel"); !maps.Equal(a, b) {
+		t.Error("another number of partitions gives another split")
+	}
+	if b := split("c", "--split-random", "60/20/20:8"); maps.Equal(a, b) {
+		t.Error("another seed gives the same split")
+	}
+	clitest.MustRun(t, "ingest", "kg.csv", "k", "--split-random", "80/10/10", "--quiet")
+	clitest.MustRun(t, "export", "k", "k-x", "--format", "tsv", "--quiet")
+	part, total := map[string]string{}, 0
+	for _, file := range []string{"train", "valid", "test"} {
+		b, err := os.ReadFile("k-x/" + file + ".tsv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			slices.Sort(f)
+			if was, ok := part[strings.Join(f, " ")]; ok && was != file {
+				t.Fatalf("%v is in %s, its reverse in %s", f, file, was)
+			}
+			part[strings.Join(f, " ")] = file
+			n++
+		}
+		if total += n; file == "train" && (n < 4600 || n > 5000) {
+			t.Errorf("%d triples to train on, expected about 4800", n)
+		}
+	}
+	if total != 6000 {
+		t.Errorf("%d triples, expected 6000", total)
+	}
+	if code, _, stderr := clitest.Run(t, "ingest", "kg.csv", "x", "--split-random", "80/10/20"); code != cli.ExitUsage || !strings.Contains(stderr, "add up to 100") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// TestIngestInterrupted: an interrupted ingest says how it goes on.
+func TestIngestInterrupted(t *testing.T) {
+	dir := clitest.Put(t, t.TempDir(), map[string][]byte{"e.csv": []byte("src,dst\n1,2\n")})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	args := []string{"ingest", filepath.Join(dir, "e.csv"), filepath.Join(dir, "s")}
+	if code := cli.Run(ctx, args, strings.NewReader(""), &stdout, &stderr); code != cli.ExitInterrupted || !strings.Contains(stderr.String(), "interrupted; the same command with --resume goes on") {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+	clitest.MustRun(t, append(args, "--resume", "--quiet")...)
 }

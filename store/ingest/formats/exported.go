@@ -1,0 +1,96 @@
+package formats
+
+import (
+	"encoding/json"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
+)
+
+// exported is the meta.json that gstore export writes beside its files: what of the store the files themselves do not say.
+type exported struct {
+	Ingest      string           `json:"ingest"` // the command that reads the files
+	Undirected  bool             `json:"undirected"`
+	IDs         store.IDKind     `json:"ids"`
+	Columns     []exportedColumn `json:"columns"`      // of arrays
+	EdgeColumns []string         `json:"edge_columns"` // of tables, as --columns and --node-columns have them
+	NodeColumns []string         `json:"node_columns"`
+	ClassNames  []string         `json:"class_names"`
+}
+
+// exportedColumn says which column a file, or a split's folder, holds.
+type exportedColumn struct {
+	File   string     `json:"file"`
+	Column string     `json:"column"`
+	Role   store.Role `json:"role"`
+}
+
+// exportedMetaMax bounds the bytes of a meta.json.
+const exportedMetaMax = 16 << 20
+
+// readExported reads the meta.json of the export that input, a folder or a table in one, belongs to; nil if it belongs to none.
+func readExported(fs vfs.FS, input string) *exported {
+	dir := input
+	if info, err := fs.Stat(input); err != nil {
+		return nil
+	} else if !info.IsDir() {
+		base, _, _ := strings.Cut(fs.PathBase(input), ".")
+		if dir = fs.PathDir(input); base != "edges" && base != "train" {
+			return nil
+		}
+	}
+	if dir == "" {
+		dir = "."
+	}
+	name := fs.PathJoin(dir, "meta.json")
+	if !isFile(fs, name) {
+		return nil
+	}
+	f, err := fs.Open(name)
+	if err != nil {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(f, exportedMetaMax))
+	_ = f.Close()
+	var x exported
+	if err != nil || json.Unmarshal(b, &x) != nil || !strings.HasPrefix(x.Ingest, "gstore ingest ") {
+		return nil // another program's
+	}
+	return &x
+}
+
+// defaults are o with what the export says, where o says nothing.
+func (x *exported) defaults(o TextOptions, triples bool) TextOptions {
+	if o.IDs == "" {
+		o.IDs = x.IDs
+	}
+	if o.Columns == nil && o.Header == nil && !triples {
+		if o.Columns = x.EdgeColumns; o.Columns != nil {
+			yes := true
+			o.Header = &yes
+		}
+	}
+	if o.Header == nil && triples {
+		o.Header = new(bool)
+	}
+	if o.NodeColumns == nil {
+		o.NodeColumns = x.NodeColumns
+	}
+	return o
+}
+
+// column finds what a file holds.
+func (x *exported) column(file string) (exportedColumn, bool) {
+	if x != nil {
+		for _, c := range x.Columns {
+			if c.File == path.Base(plainName(file)) {
+				return c, true
+			}
+		}
+	}
+	return exportedColumn{}, false
+}
