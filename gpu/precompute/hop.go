@@ -84,8 +84,8 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (name strin
 		return "", errors.Join(fmt.Errorf("train: precompute %s: %w", name, err), bw.Abort())
 	}
 	info, err := bw.Close()
-	if err != nil {
-		return "", err
+	if err != nil { // such as a full disk: what was written is of no use
+		return "", errors.Join(fmt.Errorf("train: precompute %s: %w", name, err), w.FS().RemoveAll(w.DataPath(file)))
 	}
 	if old != nil {
 		m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return slices.Contains(old.Files, f.Name) })

@@ -221,8 +221,14 @@ func (r *run) surveyEdges(ctx context.Context) (nodes int64, err error) {
 			if int64(s|d) < 0 {
 				return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
 			}
-			m.id = max(m.id, s+1, d+1)
+			if most := max(s, d); most >= m.nodes {
+				if most >= nodesMax {
+					return Inputf(b.At.Of(i), "node %d, expected less than %d", most, int64(nodesMax))
+				}
+				m.nodes, m.file, m.unit, m.index = most+1, b.At.File, b.At.Unit, b.At.Number(i)
+			}
 		}
+		m.edges += uint64(b.Len())
 		if err := relations.add(b); err != nil {
 			return err
 		}
@@ -238,10 +244,19 @@ func (r *run) surveyEdges(ctx context.Context) (nodes int64, err error) {
 		}
 	}
 	r.state.Relations = relations.sorted()
-	for _, m := range largest {
-		nodes = max(nodes, int64(m.id))
+	most := &largest[0]
+	edges := uint64(0)
+	for k := range largest {
+		if edges += largest[k].edges; largest[k].nodes > most.nodes {
+			most = &largest[k]
+		}
 	}
-	return nodes, nil
+	// One stray id would make a store of billions of nodes that no edge knows.
+	if most.nodes > sparseNodesMin && most.nodes/sparseRatio > edges {
+		return 0, Inputf(fmt.Sprintf("%s: %s %d", most.file, most.unit, most.index), "node %d in a graph of %d edges, expected ids without large gaps "+
+			"(a column of features or labels says how many nodes there are; of edge lists --ids integers takes any ids)", most.nodes-1, edges)
+	}
+	return int64(most.nodes), nil
 }
 
 // countKeyed is one more than the largest dense id of n−1 and the tables of nodes.
@@ -262,10 +277,21 @@ func (r *run) countKeyed(ctx context.Context, n int64) (int64, error) {
 	return n, err
 }
 
+// maxID is what a worker saw of dense ids: one more than the largest, and where that stands.
 type maxID struct {
-	id uint64
-	_  [56]byte // of different workers in different cache lines
+	nodes, edges uint64
+	file, unit   string
+	index        uint64
+	_            [64]byte // of different workers in different cache lines
 }
+
+const (
+	nodesMax = 1 << 48 // of a store: 16 bits of partition and 32 of local id
+	// More than sparseNodesMin dense ids of which an edge in sparseRatio knows at most two are no
+	// dense ids.
+	sparseNodesMin = 1 << 24
+	sparseRatio    = 64
+)
 
 // partitions chooses the number of partitions: 16-bit local ids, and extents of
 // 64 MiB at most, if that takes no more than 65536.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -62,17 +63,19 @@ type boltFolder struct {
 	dir   string
 	meta  boltMeta
 	first map[string]uint64 // source id of each type's node 0
-	count map[string]int64
+	// outside allows paths that lead out of dir.
+	outside bool
+	count   map[string]int64
 }
 
 // openGraphBolt opens the folder of a metadata.yaml, or that file. Edges of one
 // type may stand in several entries; labels, which GraphBolt keeps beside the
 // seeds of each set, become a column in which other nodes have none.
-func openGraphBolt(fs vfs.FS, path string) (ingest.Source, error) {
+func openGraphBolt(fs vfs.FS, path string, outside bool) (ingest.Source, error) {
 	if isFile(fs, path) {
 		path = fs.PathDir(path)
 	}
-	s := &boltFolder{composed: newComposed("graphbolt", path), fs: fs, dir: path, first: map[string]uint64{}, count: map[string]int64{}}
+	s := &boltFolder{composed: newComposed("graphbolt", path), fs: fs, dir: path, outside: outside, first: map[string]uint64{}, count: map[string]int64{}}
 	for _, step := range []func() error{s.readMeta, s.openNodes, s.openEdges, s.openFeatures, s.openSets} {
 		if err := step(); err != nil {
 			return nil, err
@@ -215,8 +218,12 @@ func (s *boltFolder) path(where, rel string) (string, error) {
 	if rel == "" {
 		return "", ingest.Inputf(where, "no path")
 	}
+	// metadata.yaml comes with the data, from anybody: what else lies on this machine is not its business.
+	if !s.outside && !filepath.IsLocal(filepath.FromSlash(rel)) {
+		return "", ingest.Inputf(where, "path %q leads out of %s; --allow-outside reads it", rel, s.dir)
+	}
 	path := rel
-	if !strings.HasPrefix(rel, "/") {
+	if !filepath.IsAbs(rel) {
 		path = s.fs.PathJoin(s.dir, rel)
 	}
 	if !isFile(s.fs, path) {

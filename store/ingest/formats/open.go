@@ -18,7 +18,9 @@ type Options struct {
 	// Nodes are further tables of nodes (text or Parquet) of an edge list or a
 	// table of edges.
 	Nodes []string
-	FS    vfs.FS // where the input is; nil = the real file system
+	// AllowOutside lets a GraphBolt data set name files outside its folder.
+	AllowOutside bool
+	FS           vfs.FS // where the input is; nil = the real file system
 	// Input is what the source is called in the store, such as "-"; "" = its path.
 	Input string
 }
@@ -82,7 +84,7 @@ func openAs(path string, o Options) (ingest.Source, error) {
 		}
 		return openNPZ(o.FS, path)
 	case "graphbolt":
-		return openGraphBolt(o.FS, path)
+		return openGraphBolt(o.FS, path, o.AllowOutside)
 	case "ogb":
 		if isFile(o.FS, o.FS.PathJoin(path, "raw", "data.npz")) {
 			return openOGBBinary(o.FS, path)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -38,7 +39,7 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 	if err := RemoveSpool(fs, base); err != nil {
 		return "", err
 	}
-	in := bufio.NewReaderSize(r, readBytes)
+	in := bufio.NewReaderSize(newCtxReader(ctx, r), readBytes)
 	head, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read standard input: %w", err)
@@ -60,7 +61,7 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 			path, err = "", errors.Join(err, fs.RemoveAll(part))
 		}
 	}()
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{&ctxReader{ctx, in}}, make([]byte, readBytes))
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{in}, make([]byte, readBytes))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -114,16 +115,81 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// ctxReader stops when its context ends.
+// ctxReader stops when its context ends, even while a read waits: then the goroutine that
+// reads is left behind until its stream gives something or ends.
 type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
+	ctx  context.Context
+	r    io.Reader
+	buf  []byte
+	have []byte        // of buf, not handed out yet
+	done chan readDone // of the read under way
+}
+
+type readDone struct {
+	n   int
+	err error
+}
+
+func newCtxReader(ctx context.Context, r io.Reader) *ctxReader {
+	return &ctxReader{ctx: ctx, r: r, buf: make([]byte, readBytes), done: make(chan readDone, 1)}
 }
 
 // Read implements io.Reader.
 func (r *ctxReader) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
+	if len(r.have) == 0 {
+		if err := r.ctx.Err(); err != nil {
+			return 0, err
+		}
+		go func() {
+			n, err := r.r.Read(r.buf)
+			r.done <- readDone{n, err}
+		}()
+		select {
+		case d := <-r.done:
+			if r.have = r.buf[:d.n]; d.err != nil {
+				n := copy(b, r.have)
+				if r.have = r.have[n:]; len(r.have) > 0 {
+					r.r = failed{d.err}
+					return n, nil
+				}
+				return n, d.err
+			}
+		case <-r.ctx.Done():
+			return 0, r.ctx.Err()
+		}
 	}
-	return r.r.Read(b)
+	n := copy(b, r.have)
+	r.have = r.have[n:]
+	return n, nil
+}
+
+// failed is a stream that has ended.
+type failed struct{ err error }
+
+// Read implements io.Reader.
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
+
+// IsStream reports whether path is a pipe or a device, such as /dev/fd/63 of a shell's <(…): something
+// that can be read once only, by [Spool].
+func IsStream(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket|os.ModeCharDevice) != 0
+}
+
+// Stream is a pipe or device, opened when it is first read: a resumed ingest does not wait for its writer.
+type Stream struct {
+	Path string
+	f    *os.File
+}
+
+// Read implements io.Reader.
+func (s *Stream) Read(b []byte) (int, error) {
+	if s.f == nil {
+		f, err := os.Open(s.Path)
+		if err != nil {
+			return 0, fmt.Errorf("open input: %w", err)
+		}
+		s.f = f
+	}
+	return s.f.Read(b)
 }

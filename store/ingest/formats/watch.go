@@ -63,6 +63,10 @@ func (w *watchedFS) List(path string) ([]string, error) {
 
 // Open implements [vfs.FS].
 func (w *watchedFS) Open(path string, o ...vfs.OpenOption) (vfs.File, error) {
+	// A pipe would wait for its writer, and give its bytes once; an ingest reads its input more than once.
+	if info, err := w.FS.Stat(path); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket|os.ModeCharDevice) != 0 {
+		return nil, ingest.Inputf(path, "a pipe or device, which can be read once only: give it as the INPUT itself, or as standard input (INPUT -)")
+	}
 	f, err := w.FS.Open(path, o...)
 	if err != nil {
 		return nil, w.saw("open", path, err)

@@ -60,6 +60,7 @@ type ingestOptions struct {
 	skip, use    []string
 	badLines     string
 	note         string
+	allowOutside bool
 	hops         int
 	hopFeature   string
 	hopDtype     string
@@ -73,7 +74,7 @@ func NewIngest(e *command.Env) *cobra.Command {
 		Use:   "ingest INPUT STORE",
 		Short: "Turn a graph into a store, within a memory budget",
 		Long: `Ingest reads the graph at INPUT and writes it as a store to the new directory STORE.
-INPUT - is standard input, which is copied to the file STORE.stdin.* first; an interrupted
+INPUT - is standard input, which is copied to the file STORE.stdin.* first, as a pipe or <(…) is; an interrupted
 ingest leaves it, and --resume takes it instead of reading standard input again.
 
 STORE opens only when all of it is there. An interrupted ingest can be continued
@@ -141,6 +142,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.use, "use", nil, "columns of tables, by name, that are features of nodes though they hold dates (days since 1970) or text (one of its values)")
 	f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
 	f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
+	f.BoolVar(&o.allowOutside, "allow-outside", false, "read files outside the folder of a GraphBolt metadata.yaml that names them")
 	f.StringVar(&o.note, "note", "", "text kept with the store's version")
 }
 
@@ -180,7 +182,7 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 	if err := in.Validate(); err != nil {
 		return in, fo, command.Usage(err)
 	}
-	fo.Format = o.format
+	fo.Format, fo.AllowOutside = o.format, o.allowOutside
 	if o.columns != "" {
 		fo.Text.Columns = strings.Split(o.columns, ",")
 	}
@@ -244,12 +246,15 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
 	begin := time.Now()
 	rep, err := o.ingest(ctx, e, input, dir, in, fo)
+	if errors.Is(err, store.ErrExists) && o.resume && o.hops > 0 {
+		rep, err = finished(dir) // what is left is the hop, which says itself if it is there
+	}
 	if err != nil {
 		return err
 	}
 	m := rep.Manifest
 	if o.hops > 0 {
-		// The graph is whole and committed: a failure here leaves a store that gstore precompute can finish.
+		// The graph is whole and committed: after a failure here --resume, or gstore precompute, makes the hop alone.
 		dev, err := device.Open(device.Options{Name: "host", Threads: o.threads})
 		if err != nil {
 			return err
@@ -276,19 +281,34 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	return nil
 }
 
+// finished reports the store of an ingest that was interrupted after its commit.
+func finished(dir string) (*ingest.Report, error) {
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	m := s.Manifest()
+	return &ingest.Report{Manifest: m, Nodes: m.Nodes, EdgesStored: m.Edges, BytesStored: m.Bytes(), PeakRSSBytes: ingest.PeakRSSBytes(), Resumed: []string{"commit"}}, s.Close()
+}
+
 // ingest opens the input and runs the ingest. Standard input is spooled to files beside the
 // store, STORE.stdin.*, which an interrupted ingest leaves for --resume and any other removes.
 func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir string, in ingest.Options, fo formats.Options) (rep *ingest.Report, err error) {
 	path := input
-	if input == "-" {
+	stream := formats.IsStream(input)
+	if input == "-" || stream {
 		if s, err := store.Open(dir, store.Options{}); err == nil { // known before hours of spooling
 			return nil, errors.Join(fmt.Errorf("%s: %w", dir, store.ErrExists), s.Close())
 		}
 		base := filepath.Clean(dir) + ".stdin"
-		if path, err = formats.Spool(ctx, nil, base, e.Stdin, fo.Format, in.Resume); err != nil {
+		from := e.Stdin
+		if stream {
+			from = &formats.Stream{Path: input}
+		}
+		if path, err = formats.Spool(ctx, nil, base, from, fo.Format, in.Resume); err != nil {
 			return nil, err
 		}
-		fo.Input = "-"
+		fo.Input = input
 		defer func() {
 			if err == nil || ingest.Refused(err) {
 				err = errors.Join(err, formats.RemoveSpool(nil, base))
