@@ -57,6 +57,9 @@ type Config struct {
 	// is float32, float16 where features take 16 bits or fewer.
 	HistoryDtype string `json:"history_dtype,omitempty" yaml:"history_dtype"`
 
+	// Absent is what is done for neighbours that are out of memory, beside what History and PrecomputedHop ask for: "auto"
+	// (default: what the store has and the model can use, see [Config.Complete]) or "ignore".
+	Absent string `json:"absent,omitempty" yaml:"absent"`
 	// LabelShift corrects the loss of steps whose classes are not mixed as the graph's: "auto" (default: where a step
 	// has not all training nodes) or "off".
 	LabelShift string `json:"label_shift,omitempty" yaml:"label_shift"`
@@ -114,6 +117,7 @@ func (c *Config) Normalize() error {
 	set(&c.IOEngine, "auto")
 	set(&c.Device, "auto")
 	set(&c.Order, nn.OrderAuto)
+	set(&c.Absent, AbsentAuto)
 	set(&c.LabelShift, ShiftAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
@@ -159,6 +163,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: history rows of %s, but no history is asked for", c.HistoryDtype)
 	case c.HistoryDtype != "" && c.HistoryDtype != "float32" && c.HistoryDtype != "float16" && c.HistoryDtype != "bfloat16":
 		return fmt.Errorf("train: history rows of %s: expected float32, float16 or bfloat16", c.HistoryDtype)
+	case c.Absent != AbsentAuto && c.Absent != AbsentIgnore:
+		return fmt.Errorf("train: absent neighbours %q: expected %s or %s", c.Absent, AbsentAuto, AbsentIgnore)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:

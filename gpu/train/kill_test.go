@@ -44,7 +44,7 @@ func (c *killJob) run() (err error) {
 // history: the model is an undisturbed run's.
 func TestNodeKilled(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	c := train.Config{Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 10, Epochs: 6, Split: "split", CheckpointEvery: "5steps", Threads: 1}
+	c := train.Config{Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 10, Epochs: 16, Split: "split", CheckpointEvery: "5steps", Threads: 1}
 	model := func(name string) string { return filepath.Join(t.TempDir(), name) }
 	whole, broken := killJob{Store: dir, Config: c, Model: model("whole.gsm")}, killJob{Store: dir, Config: c, Model: model("killed.gsm")}
 	if err := whole.run(); err != nil {

@@ -28,6 +28,13 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err != nil {
 		return nil, err
 	}
+	if _, err := nodeShape(m, &cfg); err != nil {
+		return nil, err
+	}
+	completed, err := cfg.Complete(ctx, st, dev.Info())
+	if err != nil {
+		return nil, err
+	}
 	shape, err := nodeShape(m, &cfg)
 	if err != nil {
 		return nil, err
@@ -69,7 +76,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		hooks.Start(cfg)
 	}
 	if hooks.Plan != nil {
-		why := choice.Why
+		why := append(choice.Why, completed...)
 		if h != nil {
 			why = append(why, h.cost(len(policy.Epoch(0).Steps)).String())
 		}

@@ -22,7 +22,7 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = st.Close() }()
-		c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Split = "hanoi", 2, 8, 50, 3, "split"
+		c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Absent = "hanoi", 2, 8, 50, 3, "split", AbsentIgnore
 		var epochs []Epoch
 		cp, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 		if err != nil {

@@ -34,6 +34,7 @@ type planOptions struct {
 	both         bool
 	link         link.Config // as of train, what its memory depends on
 	node         train.Config
+	absent       []string // what train does for absent neighbours, and why
 	steps        bool
 	measure      time.Duration
 	remeasure    bool // --measure was given
@@ -176,6 +177,9 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 		return mo, nil, command.Usage(err)
 	}
 	c.FillFeatures(m)
+	if o.absent, err = c.Complete(ctx, s, dev.Info()); err != nil {
+		return mo, nil, err
+	}
 	mo = c.MacroOptions(m)
 	mo.Both = mo.Both || o.both
 	n, err := train.OpenMemory(ctx, s, dev.Info(), *c)
@@ -190,6 +194,7 @@ func (o *planOptions) trainFlags(f *pflag.FlagSet) {
 	f.IntVar(&n.Hidden, "hidden", 128, "node tasks: columns between layers")
 	f.BoolVar(&n.PrecomputedHop, "precomputed-hop", false, "node tasks: read the column that gstore precompute made too")
 	f.BoolVar(&n.History, "history", false, "node tasks: show what train's --history takes")
+	f.StringVar(&n.Absent, "absent", "auto", "node tasks: as train's")
 	f.StringVar(&n.HistoryDtype, "history-dtype", "", "node tasks: as train's")
 	f.StringVar(&n.Split, "split", "", "node tasks: split whose training nodes count (default: the store's first)")
 	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
@@ -268,6 +273,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		mo.MemoryBytes -= beside(choice.Capacity)
 		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
 	}
+	choice.Why = append(choice.Why, o.absent...)
 	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
 	if err != nil {
 		return err

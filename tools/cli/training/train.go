@@ -78,6 +78,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Order, "order", "auto", "which product of a sage or gcn layer comes first: auto (by the first mini-batch's sizes), aggregate or multiply")
 	fs.BoolVar(&c.History, "history", false, "add the last layer's means what hidden states neighbours outside memory had at the start of the epoch")
 	fs.StringVar(&c.HistoryDtype, "history-dtype", "", "what --history keeps them as: float32, float16 or bfloat16 (default: float32, float16 where features take 16 bits or fewer)")
+	fs.StringVar(&c.Absent, "absent", "auto", "neighbours out of memory: auto, --precomputed-hop and --history where the store and the model allow; or ignore")
 	fs.StringVar(&c.LabelShift, "label-shift", "auto", "correct the loss of steps whose classes are not mixed as the graph's: auto or off")
 	fs.BoolVar(&c.PrecomputedHop, "precomputed-hop", false, "read the first layer's neighbourhood mean from the column that gstore precompute made")
 	fs.StringVar(&c.Plan, "plan", "auto", "auto, memory, hanoi or trainnodes, for link prediction comet or beta: which partitions are in memory when")

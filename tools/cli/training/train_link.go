@@ -71,7 +71,7 @@ func (o *trainOptions) unset(c *link.Config) {
 var linkOnly = []string{"encoder", "dim", "negatives", "chunks", "degree-share", "remove-batch-edges", "optimizer", "loss", "lr-decay", "margin", "logical", "table", "keep-checkpoints", "from-checkpoint"}
 
 // nodeOnly are the flags of train that mean nothing for link prediction.
-var nodeOnly = []string{"layers", "patience", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "history-dtype", "label-shift", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "order", "checkpoint-file"}
+var nodeOnly = []string{"layers", "patience", "bases", "aggregator", "norm", "residual", "jumping", "hidden", "split", "history", "history-dtype", "label-shift", "absent", "weight-decay", "dropout", "input-dropout", "features", "precomputed-hop", "reuse", "order", "checkpoint-file"}
 
 // linkConfig is what the flags mean for link prediction: those that both tasks
 // have count if they were set, because the tasks' defaults differ.

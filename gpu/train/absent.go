@@ -1,0 +1,75 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+)
+
+// Names of [Config.Absent].
+const (
+	AbsentAuto   = "auto"
+	AbsentIgnore = "ignore"
+)
+
+// Complete decides what a run does for neighbours that its plan leaves out of memory, where c.Absent says so: it reads the
+// precomputed hop if the store has one, and keeps a history if the model can use one and the budget has room for it. In memory,
+// and where the model takes neither, c stays as it is. It returns why, in sentences. c's defaults and c.Features must be filled in.
+func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
+	m := st.Manifest()
+	if c.Absent != AbsentAuto || len(c.Features) == 0 || c.PrecomputedHop && c.History {
+		return nil, nil
+	}
+	policy, err := c.policy(ctx, st, info)
+	if errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) {
+		return nil, nil // the run is refused as it is, with what would do
+	}
+	if err != nil || policy == macro.Memory {
+		return nil, err
+	}
+	try := func(change func(*Config), reason string) error {
+		d := *c
+		d.Features = slices.Clone(c.Features)
+		if change(&d); d.validate() != nil {
+			return nil // not for this model
+		}
+		switch got, err := d.policy(ctx, st, info); {
+		case errors.Is(err, store.ErrBudget):
+			return nil // no room for it
+		case err != nil:
+			return err
+		case got == policy:
+			*c, why = d, append(why, reason)
+		}
+		return nil
+	}
+	if hop := c.Features[0] + precompute.Suffix; !c.PrecomputedHop && len(c.Features) == 1 {
+		if _, err := m.Column(hop); err == nil {
+			err := try(func(d *Config) { d.PrecomputedHop, d.Features = true, append(d.Features, hop) },
+				"the first layer reads "+hop+", which no absent neighbour is missing from")
+			if err != nil {
+				return why, err
+			}
+		}
+	}
+	if !c.History {
+		err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old")
+	}
+	return why, err
+}
+
+// policy is the plan that a run by c as it is would choose.
+func (c *Config) policy(ctx context.Context, st *store.Store, info gpu.Info) (_ string, err error) {
+	y, err := OpenMemory(ctx, st, info, *c)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, y.Close()) }()
+	p, err := y.plan(c.MemoryBytes)
+	return p.choice.Policy, err
+}

@@ -1,0 +1,54 @@
+package train
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// TestComplete: out of core a run takes, unasked, the hop that the store has and a history; where the store has none, the
+// model cannot or the user does not want them, it does without.
+func TestComplete(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 6}))
+	run := func(c Config) (Config, string) {
+		t.Helper()
+		c.Hidden, c.BatchSize, c.Epochs, c.Threads = 8, 50, 1, 1
+		var why []string
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Plan: func(w []string) { why = w }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cp.Config, strings.Join(why, "\n")
+	}
+	hanoi := Config{Plan: "hanoi", Buffer: 2}
+	if c, _ := run(hanoi); c.PrecomputedHop || !c.History {
+		t.Errorf("without a hop in the store: hop %v, history %v", c.PrecomputedHop, c.History)
+	}
+	if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*Config)) Config { c := hanoi; change(&c); return c }
+	for name, c := range map[string]struct {
+		Config
+		hop, history bool
+	}{
+		"out of core":          {hanoi, true, true},
+		"in memory":            {Config{}, false, false},
+		"ignored":              {with(func(c *Config) { c.Absent = AbsentIgnore }), false, false},
+		"history asked for":    {with(func(c *Config) { c.History = true }), true, true},
+		"gat":                  {with(func(c *Config) { c.Model = "gat" }), false, false},
+		"maximum":              {with(func(c *Config) { c.Aggregator = "max" }), false, false},
+		"one layer":            {with(func(c *Config) { c.Layers = 1 }), false, false},
+		"capacity by the plan": {Config{Plan: "auto", Buffer: 3}, true, true},
+	} {
+		got, why := run(c.Config)
+		if got.PrecomputedHop != c.hop || got.History != c.history {
+			t.Errorf("%s: hop %v, history %v; expected %v and %v", name, got.PrecomputedHop, got.History, c.hop, c.history)
+		}
+		if strings.Contains(why, ".hop1") != c.hop || strings.Contains(why, "an epoch old") != (c.history && !c.Config.History) {
+			t.Errorf("%s: the reasons are %q", name, why)
+		}
+	}
+}
