@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -297,8 +298,7 @@ func (s *edgeScatter) planUnits(capacity int64) ([]unit, error) {
 		u := unit{shard: k}
 		for b, c := range buckets {
 			if int64(c) > capacity {
-				return nil, fmt.Errorf("%w: one edge bucket holds %d edges and the budget sorts %d at a time; use more memory or more partitions",
-					store.ErrBudget, c, capacity)
+				return nil, &bucketError{edges: int64(c), bytes: sortNeed(int64(c), s.shards.payload)}
 			}
 			if u.records+int64(c) > capacity {
 				u.to = uint64(b)
@@ -311,4 +311,55 @@ func (s *edgeScatter) planUnits(capacity int64) ([]unit, error) {
 		units = append(units, u)
 	}
 	return units, nil
+}
+
+// bucketError says that a bucket, which is sorted at once, does not fit the budget. It is a store.ErrBudget.
+type bucketError struct {
+	edges, bytes int64 // bytes: what sorting it takes
+	enough       int64 // a budget that works, in bytes; 0 = not known
+}
+
+// Error names the budget.
+func (e *bucketError) Error() string {
+	s := fmt.Sprintf("%v: one edge bucket holds %d edges, which take %d MiB to sort", store.ErrBudget, e.edges, e.bytes>>20)
+	if e.enough > 0 {
+		return fmt.Sprintf("%s; %d MiB are enough, or less with more partitions", s, (e.enough+1<<20-1)>>20)
+	}
+	return s + "; use more memory or more partitions"
+}
+
+// Is reports whether target is store.ErrBudget.
+func (e *bucketError) Is(target error) bool { return target == store.ErrBudget }
+
+// sortNeed is what sorting so many records at once takes, with the chunk that is read.
+func sortNeed(records int64, payload int) int64 {
+	return (records+8)*sortBytes(payload) + 256<<10
+}
+
+// bucketBudget fills in a budget with which the bucket is sorted: a quarter of what edges have is left for
+// sorting, however much of the rest unsorted chunks take.
+func (r *run) bucketBudget(err error) error {
+	var b *bucketError
+	if errors.As(err, &b) {
+		b.enough = r.o.MemoryBytes - r.budget.edges + 4*b.bytes
+	}
+	return err
+}
+
+// checkBuckets refuses, before edges are read, a budget in which not even a bucket of average size can be sorted.
+func (r *run) checkBuckets() error {
+	if r.desc.Edges <= 0 || r.kept != nil || r.o.SelfLoops == SelfLoopsDrop {
+		return nil
+	}
+	p := int64(r.layout.partitions())
+	rules := r.rules()
+	payload := rules.payloadBytes()
+	if r.layout.inlineBits > 0 {
+		payload = 0
+	}
+	average := r.desc.Edges / p / p
+	if need := sortNeed(average, payload); need > r.budget.edges {
+		return r.bucketBudget(&bucketError{edges: average, bytes: need})
+	}
+	return nil
 }

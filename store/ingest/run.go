@@ -351,6 +351,9 @@ func (r *run) plan(ctx context.Context) error {
 		return err
 	}
 	r.layout = l
+	if err := r.checkBuckets(); err != nil {
+		return err
+	}
 	if r.places, err = newPlaces(ctx, a, l); err != nil {
 		return err
 	}

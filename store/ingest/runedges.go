@@ -67,7 +67,7 @@ func (r *run) edges(ctx context.Context) (err error) {
 	r.phase("sort edges", "edges", s.read.Load()-s.loops.Load())
 	counts, err := s.write(ctx, f, max(r.budget.edges-sh.residentBytes(), edgesMin/4), r.o.Threads, r.tick)
 	if err != nil {
-		return err
+		return r.bucketBudget(err)
 	}
 	for i, w := range f.all() {
 		info, err := w.Close()
