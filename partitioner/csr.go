@@ -210,6 +210,9 @@ func (g *CSR) Neighbours(v uint32) []uint32 {
 	return g.scratch
 }
 
+// Read implements [RandomAccess].
+func (g *CSR) Read(dst []uint32, v uint32) []uint32 { return g.decode(dst, g.indptr[v], g.indptr[v+1]) }
+
 // Degree implements [RandomAccess].
 func (g *CSR) Degree(v uint32) int { return int(g.indptr[v+1] - g.indptr[v]) }
 

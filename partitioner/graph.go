@@ -48,6 +48,8 @@ type RandomAccess interface {
 	Graph
 	// Neighbours of a node; valid until the next call, not to be modified.
 	Neighbours(node uint32) []uint32
+	// Read is Neighbours into dst, which it lengthens if need be; safe for concurrent use.
+	Read(dst []uint32, node uint32) []uint32
 	// Degree is how many there are, and Neighbour one of them.
 	Degree(node uint32) int
 	Neighbour(node uint32, i int) uint32

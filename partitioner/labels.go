@@ -33,9 +33,9 @@ func (r *restreamer) bounded(bound float64) bool {
 // leveledLabels balances labels by moving groups within partitions, of all levels, with more weight as
 // long as they are not bounded.
 func (r *restreamer) leveledLabels(g RandomAccess, bound float64) error {
-	cycle := cycles + 1
+	cycle := 3 // after fennel's two
 	for r.refine = labelWeight; ; r.refine *= 2 {
-		if err := r.leveled(g, cycle, cycle); err != nil {
+		if err := r.groupedLabels(g, cycle); err != nil {
 			return err
 		}
 		if cycle++; r.refine >= labelWeightMax || r.bounded(bound) {

@@ -26,7 +26,7 @@ func TestGAPMovesGroups(t *testing.T) {
 		}
 		return q
 	}
-	o, err := Options{Method: MethodGAP, Partitions: k, Seed: 3, Classes: classes}.resolve(g)
+	o, err := Options{Method: MethodGAP, Partitions: k, Seed: 3, Classes: classes, Passes: DefaultPasses}.resolve(g)
 	if err != nil {
 		t.Fatal(err)
 	}

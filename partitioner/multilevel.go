@@ -2,195 +2,270 @@ package partitioner
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
 )
 
-// hierarchy is a graph's clusters of clusters, kept as an order of the nodes in
-// which the groups of every level are runs: O(nodes) memory, where a
-// multilevel partitioner's chain of contracted graphs is O(edges). A pass
-// over any level reads all neighbour lists.
-//
-// Groups grow by size-constrained label propagation (Meyerhenke, Sanders,
-// Schulz, SEA 2014): each group joins the neighbouring cluster with the most edges per node.
-type hierarchy struct {
-	g     RandomAccess
-	order []uint32
-	level []byte // level[i]: the highest level at which a group begins at position i
-	top   int
-
-	spareOrder []uint32
-	spareLevel []byte
-	label      []uint32 // by node: the cluster, while one level grows
-	weight     []uint32 // by cluster: nodes
-	near       []uint32 // by cluster: edges to the current group; zero between groups. In spareOrder's memory, while a level grows
-	touched    []uint32 // clusters with near > 0
-}
-
-// What newHierarchy takes: bytes a node, and once for touched, which is bounded by the
-// clusters around one group.
+// Tuned on debdeps, Cora, a block model of 1 M nodes and an R-MAT graph (docs/benchmarks.md, "Partitioning").
 const (
-	hierarchyNodeBytes = 18
-	hierarchyBytes     = 4 << 20
+	groupsPerPart    = 7       // the largest group is 1/7 of a partition
+	levelShrinkMin   = 0.8     // a level with more of the last one's nodes than this is not worth it
+	coarseSettled    = 2000    // a pass that moves less than 1/2000 of the nodes is the last
+	coarsePasses     = 4       // over each coarse level
+	bisectEntriesMax = 1 << 21 // a coarsest level with more entries is placed by FENNEL
+	startsMax        = 3       // first placements, of which the best stays
+	startWork        = 1 << 19 // entries of the first coarser level that all of them may read
+	bisectEntryBytes = 5 * edgeBytes
+	levelsPassesMin  = 3 // one to grow groups, one to contract them, one to refine
 )
 
-// newHierarchy takes the order of level 0, which has room for one entry more.
-func newHierarchy(a *arrays, g RandomAccess, order []uint32) *hierarchy {
+// multilevel is FENNEL on levels of coarser graphs: groups grow by label propagation, the coarsest graph is bisected
+// recursively, and every level is refined by FENNEL's score, down to the nodes. A second cycle grows groups within
+// the partitions of the first. Every coarser graph is in memory.
+//
+// At most o.Passes times are all lists of the input read, or those that may have changed.
+type multilevel struct {
+	ctx    context.Context
+	o      Options
+	g      RandomAccess
+	c      *crew
+	part   []blocks.PartitionID
+	label  []uint32 // memory for the input's groups
+	weight []uint32
+	member []uint32
+	active [2][]uint64
+	refine float64 // weight of balance
+	full   float64 // FENNEL's
+	limit  uint32
+	pass   int
+}
+
+// multilevelNodeBytes is what a node takes besides its partition, and multilevelBytes what small graphs do.
+const (
+	multilevelNodeBytes = 13
+	multilevelBytes     = 4 << 20
+)
+
+// levels places all nodes in part, from o.Initial if that is given. It reports whether coarser graphs fit the memory: if
+// not, part is as it was.
+func (r *restreamer) levels(g RandomAccess, part []blocks.PartitionID, memory int64) (fits bool, err error) {
 	n := int(g.Nodes())
-	return &hierarchy{
-		g: g, order: order, level: a.bytes(int64(n)),
-		spareOrder: room(a, n), spareLevel: a.bytes(int64(n)),
-		label: a.uint32s(n), weight: a.uint32s(n + 1),
-	}
-}
-
-// room is n entries with memory for one more, near's.
-func room(a *arrays, n int) []uint32 {
-	x := a.uint32s(n + 1)
-	if x == nil {
-		return nil
-	}
-	return x[:n]
-}
-
-// groups calls visit for every group of a level, in order; more than a group's
-// members are never read at once. It stops when ctx is done.
-func (h *hierarchy) groups(ctx context.Context, level int, visit func(members []uint32)) error {
-	const checkEvery = 1 << 12
-	n, countdown := len(h.order), checkEvery
-	for i := 0; i < n; {
-		j := i + 1
-		for j < n && int(h.level[j]) < level {
-			j++
+	var a arrays
+	defer a.free()
+	words := func() []uint64 {
+		b := a.bytes(8 * int64((n+63)/64))
+		if b == nil {
+			return nil
 		}
-		visit(h.order[i:j])
-		if countdown -= j - i; countdown < 0 {
-			countdown = checkEvery
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-		}
-		i = j
+		return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), len(b)/8)
 	}
-	return ctx.Err()
-}
-
-// flatten forgets all levels but 0; the order stays.
-func (h *hierarchy) flatten() {
-	clear(h.level)
-	h.top = 0
-}
-
-// grow joins the top level's groups into a new level's, each of at most limit
-// nodes and, with part, within one partition. It returns the number of groups.
-func (h *hierarchy) grow(ctx context.Context, limit uint32, part []blocks.PartitionID) (int, error) {
-	const roundsMax, settled = 4, 200 // a round that moves under 1/200 of the nodes is the last
-	clusters := uint32(0)
-	h.near = h.spareOrder[:len(h.order)+1]
-	clear(h.near)
-	err := h.groups(ctx, h.top, func(members []uint32) {
-		for _, v := range members {
-			h.label[v] = clusters
+	m := &multilevel{
+		ctx: r.ctx, o: r.o, g: g, c: newCrew(r.o.Threads), part: part, full: r.full, refine: r.refine * r.full, limit: r.o.limit(uint64(n)),
+		label: a.uint32s(n), weight: a.uint32s(n), member: a.uint32s(n), active: [2][]uint64{words(), words()},
+	}
+	if a.err != nil {
+		return false, a.err
+	}
+	// A cycle's readings: half of them grow groups, one contracts, the rest refines.
+	cycles, placed := 2, r.o.Initial != nil
+	if r.o.Passes < 2*levelsPassesMin {
+		cycles = 1
+	}
+	for cycle := range cycles {
+		settled, fits, err := m.cycle(cycle+1, r.o.Passes/cycles, placed, memory)
+		r.pass = m.pass
+		for _, w := range m.c.workers {
+			w.arena.release()
 		}
-		h.weight[clusters] = uint32(len(members))
-		clusters++
-	})
-	for round := 0; round < roundsMax && err == nil; round++ {
-		moved := 0
-		err = h.groups(ctx, h.top, func(members []uint32) {
-			if h.join(members, limit, part) {
-				moved += len(members)
-			}
-		})
-		if moved <= len(h.order)/settled {
+		if err != nil {
+			return false, fmt.Errorf("%s pass %d: %w", r.o.Method, m.pass, err)
+		}
+		if !fits {
+			return placed && r.o.Initial == nil, nil // a first cycle stands without a second
+		}
+		if placed = true; settled {
 			break
 		}
 	}
+	return true, nil
+}
+
+// tell reports a reading of the input's lists.
+func (m *multilevel) tell(cycle, level int, moved uint64, cutRate, largest float64) {
+	m.pass++
+	if m.o.Progress != nil {
+		m.o.Progress(Pass{Method: m.o.Method, Pass: m.pass, Level: level, Cycle: cycle, Edges: m.g.Entries() / 2, Moved: moved, CutRate: cutRate, Largest: largest})
+	}
+}
+
+// cycle coarsens, within the partitions of part if nodes are placed, and refines. It is settled if the input's own nodes stay
+// where their groups were put.
+func (m *multilevel) cycle(cycle, passes int, placed bool, memory int64) (settled, fits bool, err error) {
+	n, rounds := int(m.g.Nodes()), passes/2
+	var space room
+	space.left.Store(math.MaxInt64)
+	if m.o.MemoryBytes > 0 {
+		space.left.Store(memory)
+	}
+	levels, part, err := m.coarsen(cycle, rounds, placed, &space)
+	if err != nil || levels == nil {
+		return false, false, err
+	}
+	top := len(levels) - 1
+	switch {
+	case placed:
+		part, err = m.refineLevels(levels, part)
+	case top == 0:
+		part, err = m.part, m.initial(levels[top], 0, m.part, &space)
+	default:
+		part, err = m.start(levels, &space)
+	}
 	if err != nil {
-		return 0, err
+		return false, false, err
 	}
-	return h.sortByLabel(int(clusters)), nil
+	if top > 0 {
+		for v, p := range levels[0].parent {
+			m.part[v] = part[p]
+		}
+	}
+	left := passes - rounds - 1
+	s := m.c.place(levels[0], m.part, m.o.Partitions, m.limit, uint64(n))
+	var active []uint64
+	for i := range left {
+		next := m.active[i%2]
+		clear(next)
+		if err := m.c.pass(m.ctx, s, m.refine, active, next); err != nil {
+			return false, false, err
+		}
+		m.tell(cycle, 0, s.moved, 1-float64(s.kept.Load())/max(float64(m.g.Entries()), 1), s.largest())
+		if s.moved <= uint64(n/coarseSettled) {
+			return i == 0, true, nil
+		}
+		active = next
+	}
+	return false, true, nil
 }
 
-// join moves one group to the best cluster around it.
-func (h *hierarchy) join(members []uint32, limit uint32, part []blocks.PartitionID) bool {
-	none := uint32(len(h.order)) // a label nobody has: edges inside the group pull nowhere
-	own, size := h.label[members[0]], uint32(len(members))
-	for _, v := range members {
-		h.label[v] = none
+// coarsen returns the levels, the input first, and where the coarsest's nodes are if the input's are placed. nil: they do
+// not fit.
+func (m *multilevel) coarsen(cycle, rounds int, placed bool, space *room) (levels []*level, part []blocks.PartitionID, err error) {
+	n := int(m.g.Nodes())
+	limit := uint32(max(float64(n)/float64(m.o.Partitions)/groupsPerPart, 1))
+	levels = []*level{{nodes: n, fine: m.g}}
+	if placed {
+		part = m.part
 	}
-	h.touched = h.touched[:0]
-	for _, v := range members {
-		for _, u := range h.g.Neighbours(v) {
-			if part != nil && part[u] != part[v] {
-				continue
+	for limit > 1 {
+		l := levels[len(levels)-1]
+		k := &clustering{l: l, limit: limit, part: part, label: m.label, weight: m.weight, active: m.active}
+		done := func(moved uint64) { m.tell(cycle, 1, moved, -1, 0) }
+		if l.fine == nil {
+			if !space.take(8 * int64(l.nodes)) {
+				return nil, nil, nil
 			}
-			l := h.label[u]
-			if h.near[l] == 0 {
-				h.touched = append(h.touched, l)
+			k.label, k.weight, done = make([]uint32, l.nodes), make([]uint32, l.nodes), func(uint64) {}
+		}
+		groups, err := m.c.cluster(m.ctx, k, max(rounds, 1), done)
+		if err != nil {
+			return nil, nil, err
+		}
+		if float64(groups) > levelShrinkMin*float64(l.nodes) && l.fine == nil || groups == l.nodes {
+			break
+		}
+		l.parent = k.label
+		up, err := m.c.contract(l, groups, m.member, space)
+		if err != nil || up == nil {
+			return nil, nil, err
+		}
+		if l.fine != nil {
+			m.tell(cycle, 1, 0, -1, 0)
+		}
+		if placed {
+			part = make([]blocks.PartitionID, groups)
+			for v, p := range l.parent {
+				part[p] = k.part[v]
 			}
-			h.near[l]++
 		}
+		levels = append(levels, up)
 	}
-	h.weight[own] -= size
-	best, score := own, float64(h.near[own])/float64(h.weight[own]+1)
-	for _, l := range h.touched {
-		if l == none || l == own || h.weight[l]+size > limit {
-			continue
-		}
-		x := float64(h.near[l]) / float64(h.weight[l]+1)
-		// Ties are broken by a hash: by id, early clusters would swallow the rest.
-		if x > score || x == score && best != own && mix(uint64(l)) < mix(uint64(best)) {
-			best, score = l, x
-		}
-	}
-	for _, l := range h.touched {
-		h.near[l] = 0
-	}
-	h.weight[best] += size
-	for _, v := range members {
-		h.label[v] = best
-	}
-	return best != own
+	return levels, part, nil
 }
 
-// sortByLabel makes each label's nodes a run, the new top level's group, without changing
-// the order within it, so that the lower levels' groups stay runs.
-func (h *hierarchy) sortByLabel(clusters int) (groups int) {
-	h.top++
-	at, sum := h.weight, uint32(0) // by cluster: where its next node goes
-	for l := range clusters {
-		w := at[l]
-		at[l] = sum
-		sum += w
-	}
-	for i, v := range h.order {
-		l := h.label[v]
-		p := at[l]
-		at[l]++
-		h.spareOrder[p], h.spareLevel[p] = v, h.level[i]
-	}
-	begin := uint32(0)
-	for l := range clusters { // at[l] is now where l's run ends
-		if at[l] > begin {
-			h.spareLevel[begin] = byte(h.top)
-			groups++
+// start places the coarsest level's nodes and refines down to the first coarser level, of which it returns the partitions. Where
+// that is little work it is done from several seeds, and the smallest cut stays.
+func (m *multilevel) start(levels []*level, space *room) (best []blocks.PartitionID, err error) {
+	coarsest, first := levels[len(levels)-1], levels[1]
+	least := uint64(0)
+	for i := range min(max(startWork/int(first.entries()+1), 1), startsMax) {
+		part := make([]blocks.PartitionID, coarsest.nodes)
+		if err := m.initial(coarsest, uint64(i), part, space); err != nil {
+			return nil, err
 		}
-		begin = at[l]
+		if part, err = m.refineLevels(levels, part); err != nil {
+			return nil, err
+		}
+		if cut := first.cut(part); best == nil || cut < least {
+			best, least = part, cut
+		}
 	}
-	h.near = nil
-	h.order, h.spareOrder = h.spareOrder, h.order
-	h.level, h.spareLevel = h.spareLevel, h.level
-	return groups
+	return best, nil
 }
 
-// single calls visit for every node, in order, whatever the levels.
-func (h *hierarchy) single(ctx context.Context, visit func(v uint32)) error {
-	for i, v := range h.order {
-		if i&(1<<12-1) == 0 && ctx.Err() != nil {
-			return ctx.Err()
+// refineLevels refines from the coarsest level, whose nodes are in part, to the first coarser one, of which it returns the
+// partitions.
+func (m *multilevel) refineLevels(levels []*level, part []blocks.PartitionID) ([]blocks.PartitionID, error) {
+	for i := len(levels) - 1; i > 0; i-- {
+		if err := m.refineCoarse(levels[i], part); err != nil {
+			return nil, err
 		}
-		visit(v)
+		if i > 1 {
+			finer := make([]blocks.PartitionID, levels[i-1].nodes)
+			for v, p := range levels[i-1].parent {
+				finer[v] = part[p]
+			}
+			part = finer
+		}
 	}
-	return ctx.Err()
+	return part, nil
+}
+
+// initial places the coarsest level's nodes: by recursive bisection, or by FENNEL with little weight of balance at first, so
+// that groups gather before balance splits them.
+func (m *multilevel) initial(l *level, seed uint64, part []blocks.PartitionID, space *room) error {
+	e := l.entries()
+	if bytes := int64(e) * bisectEntryBytes; l.fine == nil && e <= bisectEntriesMax && space.take(bytes) {
+		defer space.take(-bytes)
+		return bisect(m.ctx, l, m.g.Entries(), m.o.Partitions, m.o.Slack, mix(m.o.Seed)+seed, part)
+	}
+	for v := range part {
+		part[v] = blocks.PartitionID(m.o.Partitions)
+	}
+	s := m.c.place(l, part, m.o.Partitions, m.limit, m.g.Nodes())
+	for i := range DefaultPasses {
+		if err := m.c.pass(m.ctx, s, anneal(i, DefaultPasses)*m.full, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refineCoarse lets a coarse level's nodes choose until few move.
+func (m *multilevel) refineCoarse(l *level, part []blocks.PartitionID) error {
+	s := m.c.place(l, part, m.o.Partitions, m.limit, m.g.Nodes())
+	var active []uint64
+	for i := range coarsePasses {
+		next := m.active[i%2][:(l.nodes+63)/64]
+		clear(next)
+		if err := m.c.pass(m.ctx, s, m.refine, active, next); err != nil {
+			return err
+		}
+		if s.moved <= m.g.Nodes()/coarseSettled {
+			break
+		}
+		active = next
+	}
+	return nil
 }

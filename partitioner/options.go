@@ -54,6 +54,7 @@ func (m Method) NeedsGraph() bool {
 // Defaults of Options.
 const (
 	DefaultPasses      = 8
+	DefaultLevelPasses = 18
 	DefaultSlack       = 0.03
 	DefaultHDRFraction = 0.01
 )
@@ -65,14 +66,17 @@ type Options struct {
 	Seed       uint64
 	Nodes      uint64 // needed only when the graph is nil
 
-	// Order of visiting nodes; default bfs for a graph of random access, else
+	// Order of visiting nodes where passes are flat, and of gap's groups; default bfs for a graph of random access, else
 	// natural, the only one a stream has.
 	Order Order
-	// Passes over the graph for fennel and gap (over its coarsest level, when Flat is not set). Default DefaultPasses.
+	// Passes is how often fennel, or gap before it balances labels, may read the graph. Default
+	// DefaultLevelPasses, or DefaultPasses where it is flat; it ends sooner when little changes.
 	Passes int
-	// Flat turns off fennel's levels: each pass places single nodes, as in the paper.
-	// It is implied when the graph is a stream, or the memory too small.
+	// Flat turns off the levels of fennel and gap: each pass places single nodes, as in the paper.
+	// It is implied when the graph is a stream, the memory too small for coarser graphs, or Passes fewer than 3.
 	Flat bool
+	// Threads read lists at a time; they do not change the result. Default GOMAXPROCS.
+	Threads int
 	// Slack is how far a partition may exceed nodes/partitions, as a share of
 	// it. Default DefaultSlack.
 	Slack float64
@@ -99,12 +103,12 @@ type Options struct {
 type Pass struct {
 	Method  Method
 	Pass    int     // from 1
-	Level   int     // 0 = single nodes were placed, higher = groups of them
+	Level   int     // 0 = single nodes were placed, higher = groups of them, or nodes joined groups
 	Cycle   int     // of coarsening and refining, from 1
 	Edges   uint64  // edges of the graph, each of which the pass met
 	Moved   uint64  // nodes that changed partition
 	CutRate float64 // share of edges between partitions, as nodes saw them when they were placed; −1 = not counted
-	Largest float64 // largest partition / average
+	Largest float64 // largest partition / average; 0 while groups grow
 }
 
 // Partition assigns every node of g by the method of o. The graph is read as
@@ -176,11 +180,8 @@ func (o Options) resolve(g Graph) (Options, error) {
 			return o, fmt.Errorf("%w: %s %g, expected more than %g and at most %g", ErrOption, f.name, *f.v, f.lo, f.top)
 		}
 	}
-	if o.Passes == 0 {
-		o.Passes = DefaultPasses
-	}
-	if o.Passes < 0 {
-		return o, fmt.Errorf("%w: %d passes", ErrOption, o.Passes)
+	if o.Passes < 0 || o.Threads < 0 {
+		return o, fmt.Errorf("%w: %d passes, %d threads", ErrOption, o.Passes, o.Threads)
 	}
 	if o.Method == MethodGAP && uint64(len(o.Classes)) != nodes {
 		return o, fmt.Errorf("%w: gap needs the class of each of %d nodes, got %d", ErrOption, nodes, len(o.Classes))
@@ -194,7 +195,7 @@ func (o Options) resolve(g Graph) (Options, error) {
 
 // Need is what a method takes in memory besides the graph and Options.Classes, in bytes.
 type Need struct {
-	// Array goes with a graph of random access, Stream with one that is not: fennel and gap
+	// Array goes with a graph of random access, beside what coarser graphs take, 8 bytes an edge as a rule; Stream with one that is not: fennel and gap
 	// then place single nodes in natural order.
 	Array, Stream int64
 }
@@ -218,7 +219,10 @@ func (o Options) Need(nodes uint64) Need {
 			labels = len(classCounts(o.Classes))
 		}
 		need.Stream = 4*n + streamerBytes(o.Partitions, labels)
-		need.Array = need.Stream + hierarchyNodeBytes*n + hierarchyBytes
+		need.Array = need.Stream + multilevelNodeBytes*n + multilevelBytes
+		if o.Method == MethodGAP {
+			need.Array = need.Stream + hierarchyNodeBytes*n + hierarchyBytes
+		}
 	case MethodHDR:
 		need.Stream = 8*n + selectBytes + 16*int64(o.Partitions)
 		need.Array = need.Stream

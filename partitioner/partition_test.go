@@ -63,7 +63,8 @@ func TestEveryMethodKeepsItsPromises(t *testing.T) {
 			Order:      rapid.SampledFrom([]Order{"", OrderNatural, OrderRandom, OrderBFS, OrderDegree}).Draw(rt, "order"),
 			LabelShare: rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(rt, "label share"),
 			Slack:      rapid.SampledFrom([]float64{0, 0.001, 0.5}).Draw(rt, "slack"),
-			Passes:     rapid.IntRange(0, 4).Draw(rt, "passes"),
+			Passes:     rapid.IntRange(0, 8).Draw(rt, "passes"),
+			Threads:    rapid.IntRange(0, 3).Draw(rt, "threads"),
 		}
 		var g Graph = csr
 		if rapid.Bool().Draw(rt, "stream") {
@@ -444,8 +445,8 @@ func TestPartitionRejects(t *testing.T) {
 	}
 }
 
-// TestNeed: every method runs in exactly what Need says, with levels where the graph is an array,
-// and not in a byte less.
+// TestNeed: every method runs in exactly what Need says, with groups where the graph is an array,
+// and over a stream not in a byte less.
 func TestNeed(t *testing.T) {
 	g, classes := blockModel(t, 3000, 8, 10, 0.7, 2)
 	for _, m := range []Method{MethodFennel, MethodGAP, MethodHDR} {

@@ -1,20 +1,18 @@
 package partitioner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-
-	"github.com/gstore/gstore/blocks"
 )
 
-// Tuned on debdeps, Cora and a 1 M-node block model (docs/benchmarks.md, "Partitioning").
+// Weights of balance and, for gap's groups, numbers of levels; tuned on debdeps, Cora and a 1 M-node block model.
 const (
 	weightMin       = 0.5 // a graph with hardly an edge is still balanced
 	refineWeight    = 0.2 // of FENNEL's weight, once partitions have taken shape
 	labelWeight     = 0.3 // of it in gap's refinement: more balances labels better and keeps fewer edges
 	labelWeightMax  = 1.2 // of it where labels would break their bound
 	refinePasses    = 4
-	cycles          = 2  // of coarsening and refining
 	groupGrowth     = 4  // a level's groups are at most this much larger than the last one's
 	groupsPerTarget = 14 // the largest group is 1/14 of a partition
 )
@@ -62,18 +60,17 @@ func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 	}
 	r := &restreamer{ctx: ctx, g: g, o: o, refine: refineWeight, full: max(0.75*float64(g.Entries())/max(float64(nodes), 1), weightMin)}
 	part := newPart(nodes, &o)
-	start := func(classes []uint16, count []uint64) {
-		r.s = newStreamer(part, o.Partitions, classes, count, o.limit(nodes), o.LabelShare)
-	}
 	done := &Assignment{part: part, partitions: o.Partitions}
-	leveled := !o.Flat && access != nil && fits(need.Array)
+	leveled := !o.Flat && access != nil && fits(need.Array) && (o.Passes == 0 || o.Passes >= levelsPassesMin)
 	if leveled {
-		start(nil, []uint64{nodes})
-		if err := r.leveled(access, 1, cycles); err != nil || classes == nil {
+		r.o.Passes = cmp.Or(o.Passes, DefaultLevelPasses)
+		var err error
+		if leveled, err = r.levels(access, part, o.MemoryBytes-need.Array); err != nil || leveled && classes == nil {
 			return done, err
 		}
 	}
-	start(classes, count)
+	r.o.Passes = max(cmp.Or(o.Passes, DefaultPasses)-r.pass, 1) // coarser graphs that did not fit took some
+	r.s = newStreamer(part, o.Partitions, classes, count, o.limit(nodes), o.LabelShare)
 	bound, err := r.labelBound()
 	if err != nil {
 		return nil, err
@@ -180,55 +177,44 @@ func (r *restreamer) streamPass() error {
 	return stream.Close()
 }
 
-// leveled places groups of nodes, then the smaller groups that they are made of,
-// down to single nodes, in cycles first to last; all but the first grow groups within partitions.
-func (r *restreamer) leveled(g RandomAccess, first, last int) error {
+// groupedLabels places groups of nodes that lie within partitions, then the smaller groups that they are made of,
+// down to single nodes.
+func (r *restreamer) groupedLabels(g RandomAccess, cycle int) error {
 	var a arrays
 	defer a.free()
 	n := g.Nodes()
-	order := room(&a, int(n))
+	order := withSpare(&a, int(n))
 	h := newHierarchy(&a, g, order)
 	if a.err != nil {
 		return a.err
 	}
 	r.o.Order.fill(g, r.o.Seed, order, h.spareOrder)
 	largest := float64(n) / float64(r.o.Partitions) / groupsPerTarget
-	for cycle := first; cycle <= last; cycle++ {
-		var within []blocks.PartitionID
-		if cycle > 1 || r.o.Initial != nil {
-			within = r.s.part
+	groups := int(n)
+	for size := float64(groupGrowth); ; size *= groupGrowth {
+		limit := uint32(min(size, largest))
+		if limit < 2 {
+			break
 		}
-		h.flatten()
-		groups := int(n)
-		for size := float64(groupGrowth); ; size *= groupGrowth {
-			limit := uint32(min(size, largest))
-			if limit < 2 {
-				break
-			}
-			got, err := h.grow(r.ctx, limit, within)
+		got, err := h.grow(r.ctx, limit, r.s.part)
+		if err != nil {
+			return err
+		}
+		if size >= largest || float64(got) > 0.95*float64(groups) {
+			break
+		}
+		groups = got
+	}
+	for level := h.top; level >= 0; level-- {
+		for range refinePasses {
+			err := r.run(cycle, level, r.refine, func() error {
+				return h.groups(r.ctx, level, func(members []uint32) { r.s.placeGroup(g, members) })
+			})
 			if err != nil {
 				return err
 			}
-			if size >= largest || float64(got) > 0.95*float64(groups) {
+			if r.settled() {
 				break
-			}
-			groups = got
-		}
-		for level := h.top; level >= 0; level-- {
-			passes, weight := refinePasses, func(int) float64 { return r.refine }
-			if within == nil && level == h.top {
-				passes, weight = r.o.Passes, func(i int) float64 { return anneal(i, r.o.Passes) }
-			}
-			for i := range passes {
-				err := r.run(cycle, level, weight(i), func() error {
-					return h.groups(r.ctx, level, func(members []uint32) { r.s.placeGroup(g, members) })
-				})
-				if err != nil {
-					return err
-				}
-				if passes == refinePasses && r.settled() {
-					break
-				}
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestGroupsKeepTheirLimit(t *testing.T) {
 	defer g.Close() //nolint:errcheck // test
 	var a arrays
 	defer a.free()
-	order := room(&a, n)
+	order := withSpare(&a, n)
 	h := newHierarchy(&a, g, order)
 	if a.err != nil {
 		t.Fatal(a.err)

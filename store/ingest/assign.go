@@ -112,11 +112,11 @@ func (r *run) assignRest(ctx context.Context, o partitioner.Options) (partitione
 // the graph is there.
 func (r *run) place(ctx context.Context, o partitioner.Options, need partitioner.Need, training *partitioner.Training,
 	pin func(partitioner.Graph, partitioner.Assigner) (partitioner.Assigner, error)) (partitioner.Assigner, error) {
-	g, err := r.graph(ctx, need, training)
+	g, memory, err := r.graph(ctx, need, training)
 	if err != nil {
 		return nil, err
 	}
-	o.MemoryBytes = need.Of(g)
+	o.MemoryBytes, o.Threads = memory, r.o.Threads
 	r.phase("partition", "passes", -1)
 	a, err := partitioner.Partition(ctx, g, o)
 	if err == nil {
@@ -137,8 +137,8 @@ type closableGraph interface {
 }
 
 // graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs. With
-// training nodes it is the graph of the others, by their ids among each other.
-func (r *run) graph(ctx context.Context, need partitioner.Need, training *partitioner.Training) (closableGraph, error) {
+// training nodes it is the graph of the others, by their ids among each other. memory is what is left for the partitioner.
+func (r *run) graph(ctx context.Context, need partitioner.Need, training *partitioner.Training) (g closableGraph, memory int64, err error) {
 	nodes, counted := r.state.Nodes, r.desc.Edges
 	var edges partitioner.Edges = func(yield func(src, dst []uint32) error) error {
 		// Lists are built by one goroutine at a time; parsing is not. The order of edges does
@@ -172,19 +172,21 @@ func (r *run) graph(ctx context.Context, need partitioner.Need, training *partit
 		r.phase("count edges", "edges", -1)
 		counted = 0
 		if err := edges(func(src, _ []uint32) error { counted += int64(len(src)); return nil }); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	r.phase("read the graph", "edges", -1)
 	free := r.o.MemoryBytes - int64(runtimeBytes) - sourceBytes - r.state.DictionaryBytes - 2*int64(r.state.Nodes) // classes, or which nodes train
-	if partitioner.CSRBytes(nodes, uint64(counted)) <= free-need.Array {
-		return partitioner.BuildCSR(nodes, edges, true)
+	if csr := partitioner.CSRBytes(nodes, uint64(counted)); csr <= free-need.Array {
+		g, err := partitioner.BuildCSR(nodes, edges, true)
+		return g, need.Array + (free-csr-need.Array)/2, err // the other half is for the heap's garbage
 	}
 	if least := need.Stream + partitioner.SpilledBytes(nodes); free < least {
-		return nil, fmt.Errorf("%w: partitioning %d nodes by their edges takes %d MiB, the budget is %d MiB",
+		return nil, 0, fmt.Errorf("%w: partitioning %d nodes by their edges takes %d MiB, the budget is %d MiB",
 			store.ErrBudget, nodes, (r.o.MemoryBytes-free+least+1<<20-1)>>20, r.o.MemoryBytes>>20)
 	}
-	return partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free-need.Stream)
+	g, err = partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free-need.Stream)
+	return g, need.Stream, err
 }
 
 // classes returns 1+label of every training node of the split (of all labelled

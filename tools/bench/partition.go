@@ -28,30 +28,34 @@ type PartitionOptions struct {
 	Seed       uint64
 	Flat       bool
 	Passes     int
+	Threads    int // 0 = GOMAXPROCS
+	Repeat     int // runs of each, METIS and methods by turns; 0 = 1
 	Order      partitioner.Order
 	Metis      string // path of gpmetis; "" = leave it out
 	Temp       string
 }
 
-// PartitionRow is one line of the comparison.
+// PartitionRow is one line of the comparison: medians of the runs for times, the largest for memory.
 type PartitionRow struct {
 	Method     string    `json:"method"` // with the order, "flat" or "metis"
 	Partitions int       `json:"partitions"`
+	Runs       int       `json:"runs"`
 	Seconds    float64   `json:"seconds"`
 	CPUSeconds float64   `json:"cpu_seconds"`
 	Passes     int       `json:"passes"`
-	Pass       []float64 `json:"pass_seconds"`
+	Pass       []float64 `json:"pass_seconds"` // of the last run
 	// EdgesPerSecond is undirected edges over the median pass; each is seen from both its ends.
 	EdgesPerSecond float64 `json:"edges_per_second"`
 	Cut            uint64  `json:"cut"`
 	CutRate        float64 `json:"cut_rate"`
 	Largest        float64 `json:"largest_over_mean"`
-	// MemoryBytes is, for gstore, the graph's arrays and what the method may take
-	// besides (partitioner.Need: the smallest budget it accepts with levels); for gpmetis what it reports as its peak.
-	MemoryBytes int64 `json:"memory_bytes"`
-	// PeakRSSBytes is the process's peak while it ran, with runtime, code and graph; 0 where the system does not say.
-	PeakRSSBytes int64   `json:"peak_rss_bytes"`
-	OfMetis      float64 `json:"cut_of_metis,omitempty"`
+	// PeakBytes is, for gstore, the process's resident peak while it ran, with runtime, code and graph, 0 where the system does
+	// not say; for gpmetis what it reports as its peak.
+	PeakBytes int64 `json:"peak_bytes"`
+	// What METIS took at the same number of partitions, of this: times the cut, times the CPU seconds, times the memory.
+	CutOfMetis  float64 `json:"cut_of_metis,omitempty"`
+	CPUOfMetis  float64 `json:"cpu_of_metis,omitempty"`
+	PeakOfMetis float64 `json:"peak_of_metis,omitempty"`
 }
 
 // PartitionGraph loads or makes a graph; classes is nil if it has no labels.
@@ -134,27 +138,52 @@ func Partition(ctx context.Context, g *partitioner.CSR, classes []uint16, o Part
 		defer os.Remove(metisFile) //nolint:errcheck // a temporary file
 	}
 	for _, k := range o.Partitions {
-		var metisCut uint64
-		if metisFile != "" {
-			row, err := runMetis(ctx, g, o.Metis, metisFile, k)
-			if err != nil {
-				return err
+		runs := make([][]PartitionRow, 1+len(o.Methods)) // METIS's and each method's
+		for range max(o.Repeat, 1) {
+			if metisFile != "" {
+				row, err := runMetis(ctx, g, o.Metis, metisFile, k)
+				if err != nil {
+					return err
+				}
+				runs[0] = append(runs[0], row)
 			}
-			metisCut = row.Cut
-			report(row)
+			for i, method := range o.Methods {
+				row, err := partitionOnce(ctx, g, classes, method, k, o)
+				if err != nil {
+					return err
+				}
+				runs[1+i] = append(runs[1+i], row)
+			}
 		}
-		for _, method := range o.Methods {
-			row, err := partitionOnce(ctx, g, classes, method, k, o)
-			if err != nil {
-				return err
+		var metis PartitionRow
+		for i, rows := range runs {
+			if len(rows) == 0 {
+				continue
 			}
-			if metisCut > 0 {
-				row.OfMetis = float64(row.Cut) / float64(metisCut)
+			row := summarize(rows)
+			if i == 0 {
+				metis = row
+			} else if metisFile != "" {
+				row.CutOfMetis = float64(row.Cut) / max(float64(metis.Cut), 1)
+				row.CPUOfMetis, row.PeakOfMetis = row.CPUSeconds/metis.CPUSeconds, float64(row.PeakBytes)/float64(metis.PeakBytes)
 			}
 			report(row)
 		}
 	}
 	return nil
+}
+
+// summarize is the runs of one method, which all find the same.
+func summarize(rows []PartitionRow) PartitionRow {
+	row := rows[len(rows)-1]
+	row.Runs = len(rows)
+	seconds, cpu := make([]float64, len(rows)), make([]float64, len(rows))
+	for i, r := range rows {
+		seconds[i], cpu[i] = r.Seconds, r.CPUSeconds
+		row.PeakBytes = max(row.PeakBytes, r.PeakBytes)
+	}
+	row.Seconds, row.CPUSeconds = median(seconds), median(cpu)
+	return row
 }
 
 func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, method partitioner.Method, k int, o PartitionOptions) (PartitionRow, error) {
@@ -169,7 +198,7 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 	start, cpu := time.Now(), cpuSeconds()
 	last := start
 	a, err := partitioner.Partition(ctx, g, partitioner.Options{
-		Method: method, Partitions: k, Seed: o.Seed, Classes: classes, Flat: o.Flat, Passes: o.Passes, Order: o.Order,
+		Method: method, Partitions: k, Seed: o.Seed, Classes: classes, Flat: o.Flat, Passes: o.Passes, Order: o.Order, Threads: o.Threads,
 		Progress: func(partitioner.Pass) {
 			now := time.Now()
 			row.Pass, last = append(row.Pass, now.Sub(last).Seconds()), now
@@ -182,12 +211,7 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 	if len(row.Pass) > 0 {
 		row.EdgesPerSecond = float64(g.Entries()/2) / median(row.Pass)
 	}
-	need := partitioner.Options{Method: method, Partitions: k, Classes: classes}.Need(g.Nodes())
-	row.MemoryBytes = partitioner.CSRBytes(g.Nodes(), g.Entries()/2) + need.Array
-	if o.Flat {
-		row.MemoryBytes += need.Stream - need.Array
-	}
-	row.PeakRSSBytes = peak()
+	row.PeakBytes = peak()
 	return row, row.measure(ctx, g, a, k)
 }
 
@@ -237,7 +261,7 @@ func runMetis(ctx context.Context, g *partitioner.CSR, gpmetis, file string, k i
 	// Its own figure: Maxrss of a child begins with what this process had when it forked.
 	if m := metisMemory.FindSubmatch(out); m != nil {
 		mib, _ := strconv.ParseFloat(string(m[1]), 64) // the expression has digits and a point only
-		row.MemoryBytes = int64(mib * (1 << 20))
+		row.PeakBytes = int64(mib * (1 << 20))
 	}
 	result := file + ".part." + strconv.Itoa(k)
 	defer os.Remove(result) //nolint:errcheck // a temporary file

@@ -25,8 +25,9 @@ func newBenchPartition(e *command.Env) *cobra.Command {
 		Long: `Partition one graph by several methods and numbers of partitions. GRAPH is
 rmat:NODES:EDGES, sbm:NODES:EDGES:CLASSES:HOMOPHILY, or a directory with
 edge_index.npy (node_label.npy and split/train.npy are used if there). Reading the graph is
-not part of the times. With --metis, gpmetis partitions the same graph; its time includes reading its file.`,
-		Example: "  gstore bench partition sbm:1e6:1e7:64:0.8 --partitions 8,64,512 --methods fennel --metis gpmetis\n" +
+not part of the times. With --metis, gpmetis partitions the same graph, by turns with the methods; its time includes reading its file.
+Times are medians of --repeat runs. Peaks are the process's resident memory, the graph and the program included, and what gpmetis says of itself.`,
+		Example: "  gstore bench partition sbm:1e6:1e7:64:0.8 --partitions 8,64,512 --methods fennel --metis gpmetis --repeat 3\n" +
 			"  gstore bench partition rmat:2e6:3e7 --partitions 16,1024 --methods fennel --flat --order natural",
 		Args: command.ExactArgs("GRAPH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +56,9 @@ not part of the times. With --metis, gpmetis partitions the same graph; its time
 	f.IntSliceVar(&o.bench.Partitions, "partitions", []int{8, 64, 512}, "numbers of partitions")
 	f.StringVar(&o.bench.Metis, "metis", "", "path of gpmetis")
 	f.BoolVar(&o.bench.Flat, "flat", false, "place single nodes only, as in the papers: one pass reads the graph once")
-	f.IntVar(&o.bench.Passes, "passes", 0, "passes")
+	f.IntVar(&o.bench.Passes, "passes", 0, "times that the graph is read at most (default 18; 8 with --flat)")
+	f.IntVar(&o.bench.Threads, "threads", 0, "threads of gstore (default: one a core)")
+	f.IntVar(&o.bench.Repeat, "repeat", 1, "runs of each")
 	f.StringVar(&o.order, "order", "", "order of visiting nodes")
 	f.Uint64Var(&o.bench.Seed, "seed", 1, "seed of the graph and of everything random")
 	f.StringVar(&o.bench.Temp, "temp", "", "directory for gpmetis's files")
@@ -69,14 +72,18 @@ func runBenchPartition(cmd *cobra.Command, e *command.Env, graph string, o *benc
 	}
 	defer g.Close() //nolint:errcheck // memory only
 	if !e.JSON {
-		fmt.Fprintf(e.Stdout, "%s: %d nodes, %d edges\n%12s %6s %9s %7s %7s %8s %8s %11s %9s %8s %8s\n", graph, g.Nodes(), g.Entries()/2,
-			"method", "k", "cut", "rate", "metis", "max/mean", "s", "CPU s", "M edges/s", "memory", "peak")
+		fmt.Fprintf(e.Stdout, "%s: %d nodes, %d edges\n%12s %6s %10s %7s %8s %8s %8s %6s %9s  %s\n", graph, g.Nodes(), g.Entries()/2,
+			"method", "k", "cut", "rate", "max/mean", "s", "CPU s", "passes", "peak", "of METIS: cut, CPU s, peak")
 	}
 	err = bench.Partition(cmd.Context(), g, classes, o.bench, func(r bench.PartitionRow) {
 		e.Event("row", map[string]any{"graph": graph, "row": r})
 		if !e.JSON {
-			fmt.Fprintf(e.Stdout, "%12s %6d %9d %7.4f %7.3f %8.3f %8.2f %11.2f %9.1f %8s %8s\n",
-				r.Method, r.Partitions, r.Cut, r.CutRate, r.OfMetis, r.Largest, r.Seconds, r.CPUSeconds, r.EdgesPerSecond/1e6, command.FormatSize(r.MemoryBytes), command.FormatSize(r.PeakRSSBytes))
+			of := ""
+			if r.CutOfMetis > 0 {
+				of = fmt.Sprintf("%.3f %.2f %.2f", r.CutOfMetis, r.CPUOfMetis, r.PeakOfMetis)
+			}
+			fmt.Fprintf(e.Stdout, "%12s %6d %10d %7.4f %8.3f %8.2f %8.2f %6d %9s  %s\n",
+				r.Method, r.Partitions, r.Cut, r.CutRate, r.Largest, r.Seconds, r.CPUSeconds, r.Passes, command.FormatSize(r.PeakBytes), of)
 		}
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +26,7 @@ type partitionOptions struct {
 	hubHops     int
 	order       string
 	passes      int
+	threads     int
 	labelShare  float64
 	slack       float64
 	seed        uint64
@@ -74,6 +74,7 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far influence and the quality's walks reach")
 	f.StringVar(&o.order, "order", "", orderUsage)
 	f.IntVar(&o.passes, "passes", 0, passesUsage())
+	f.IntVar(&o.threads, "threads", 0, "threads, which do not change the result (default: one a core)")
 	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
 	f.Float64Var(&o.slack, "slack", partitioner.DefaultSlack, "how much larger than average a partition may be")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
@@ -87,18 +88,19 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 
 // Help of flags that ingest and partition share.
 const (
-	orderUsage      = "fennel, gap: order of visiting nodes: natural, random, bfs or degree (default: bfs, natural where the graph does not fit --mem)"
+	orderUsage      = "fennel with --passes 1 or 2, gap: order of visiting nodes: natural, random, bfs or degree (default: bfs, natural where the graph does not fit --mem)"
 	labelShareUsage = "gap: share of balance that each label has alone; the rest is plain balance of nodes"
 )
 
 func passesUsage() string {
-	return "fennel, gap: passes over the graph (default " + strconv.Itoa(partitioner.DefaultPasses) + ")"
+	return fmt.Sprintf("fennel, gap: times that the graph is read at most, for gap before labels are balanced (default %d; %d where lists do not fit --mem)",
+		partitioner.DefaultLevelPasses, partitioner.DefaultPasses)
 }
 
 // check refuses flags that say nothing, or nothing here.
 func (o *partitionOptions) check(f *pflag.FlagSet) error {
 	if o.report {
-		for _, name := range []string{"output", "partitioner", "partitions", "hubs", "order", "passes", "label-share", "slack"} {
+		for _, name := range []string{"output", "partitioner", "partitions", "hubs", "order", "passes", "label-share", "slack", "threads"} {
 			if f.Changed(name) {
 				return command.Usagef("--report only reads: leave out --%s", name)
 			}
@@ -195,7 +197,10 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 	defer func() { err = errors.Join(err, closeGraph()) }()
 	_ = bar.Finish()
 	if o.mem > 0 {
-		po.MemoryBytes = need.Of(g)
+		po.MemoryBytes = left(g, need, budget)
+		if isArray(g) {
+			debug.SetMemoryLimit(o.heap(m.Nodes, po) + po.MemoryBytes - need.Array)
+		}
 	}
 	var hubs *partitioner.HubChoice
 	if a == nil {
@@ -272,7 +277,7 @@ func (o *partitionOptions) partitioning(m *store.Manifest, classes []uint16) (pa
 	}
 	po := partitioner.Options{
 		Method: partitioner.Method(o.partitioner), Partitions: k, Seed: o.seed, Order: partitioner.Order(o.order),
-		Passes: o.passes, Slack: o.slack, Classes: classes, LabelShare: o.labelShare,
+		Passes: o.passes, Threads: o.threads, Slack: o.slack, Classes: classes, LabelShare: o.labelShare,
 	}
 	hubs, err := o.hubCount(m)
 	if err != nil {
@@ -345,6 +350,15 @@ func (o *partitionOptions) budget(s *store.Store, po partitioner.Options) (parti
 			partitioner.ErrBudget, command.FormatSize(int64(o.mem)), nodes, (least+1<<20-1)>>20)
 	}
 	return need, storegraph.Budget{Array: int64(o.mem) - other - need.Array, Stream: int64(o.mem) - other - need.Stream}, nil
+}
+
+// left is what a budget leaves to the partitioner beside g. Half of what is left beside its least is for coarser graphs,
+// the other half for the heap's garbage while they are made.
+func left(g partitioner.Graph, need partitioner.Need, budget storegraph.Budget) int64 {
+	if isArray(g) {
+		return need.Array + (budget.Array-partitioner.CSRBytes(g.Nodes(), g.Entries()/2))/2
+	}
+	return need.Stream
 }
 
 // twice reports whether two assignments are in memory at a time: by external and by internal id, or of the nodes that do

@@ -79,7 +79,7 @@ func pinTraining(ctx context.Context, e *command.Env, s *store.Store, po partiti
 		}
 		defer func() { err = errors.Join(err, rest.Close()) }()
 		if g = rest; o.mem > 0 {
-			po.MemoryBytes = need.Of(g)
+			po.MemoryBytes = left(g, need, budget)
 		}
 	}
 	a, err := partitionGraph(ctx, e, g, po)

@@ -27,6 +27,9 @@ func (r *passReport) tell(p partitioner.Pass) string {
 }
 
 func passText(p partitioner.Pass) string {
+	if p.Largest == 0 {
+		return fmt.Sprintf("pass %d: nodes join groups, %d of them moved", p.Pass, p.Moved)
+	}
 	cut := ""
 	if p.CutRate >= 0 {
 		cut = fmt.Sprintf("%.1f %% of edges cut, ", 100*p.CutRate)
