@@ -109,7 +109,7 @@ func (o *causes) row(ctx context.Context, work, data string, c cause, steps *int
 		if err != nil {
 			return nil, err
 		}
-		cfg := train.Config{Layers: 2, Epochs: o.epochs, Seed: seed, Threads: o.threads, Plan: "memory"}
+		cfg := train.Config{Layers: 2, Epochs: o.epochs, Seed: seed, Threads: o.threads, Plan: "memory", Absent: train.AbsentIgnore}
 		if c.whole {
 			cfg.Group = c.group
 		} else {

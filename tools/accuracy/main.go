@@ -70,7 +70,7 @@ func rows() []row {
 	rgcn := debdepsRow("R-GCN, edges and inverse edges by type,", train.Config{Model: "rgcn"}, "", 0)
 	rgcn.directed = true
 	hanoi := debdepsRow("SAGE", train.Config{}, "62.2 ± .5", 0)
-	hanoi.name, hanoi.config.Plan, hanoi.config.Buffer = hanoi.name+", hanoi 4 of 32", "hanoi", 4
+	hanoi.name, hanoi.config.Plan, hanoi.config.Buffer, hanoi.config.Absent = hanoi.name+", hanoi 4 of 32", "hanoi", 4, train.AbsentIgnore
 	return []row{
 		coraRow("SAGE", "sage", "87.0 ± .1", 86.5, 10),
 		inputDropout,
