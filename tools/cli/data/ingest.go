@@ -33,6 +33,7 @@ type ingestOptions struct {
 	format       string
 	partitions   string
 	partitioner  string
+	given        func(flag string) bool // whether the user set it
 	hubs         hubsFlag
 	hubHops      int
 	split        string
@@ -84,7 +85,8 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
   gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
 		Args: command.ExactArgs("INPUT", "STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkPartitioner(cmd.Flags(), o.partitioner, o.labelShare); err != nil {
+			o.given = cmd.Flags().Changed
+			if err := checkPartitioner(cmd.Flags(), strings.Replace(o.partitioner, partitionerAuto, "random", 1), o.labelShare); err != nil {
 				return err
 			}
 			if o.hubHops < 1 {
@@ -105,7 +107,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f := cmd.Flags()
 	o.inputFlags(f)
 	f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
-	f.StringVar(&o.partitioner, "partitioner", "random", "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH")
+	f.StringVar(&o.partitioner, "partitioner", partitionerAuto, "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH (auto: fennel, with --hubs auto and --precompute-hops 1, for nodes with classes that training will not have in memory, by --mem or the machine's; else random)")
 	f.Var(&o.hubs, "hubs", hubsUsage)
 	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far the influence of hubs reaches")
 	f.StringVar(&o.split, "split", "", "split whose training nodes count for hubs and gap (default: the input's first)")
@@ -166,8 +168,10 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 			return in, fo, command.Usagef("--partitions %q: expected auto or a number ≥ 1", o.partitions)
 		}
 	}
-	if in.Partitioner, err = partitioner.ParseMethod(o.partitioner); err != nil {
-		return in, fo, command.Usage(err)
+	if o.partitioner != partitionerAuto {
+		if in.Partitioner, err = partitioner.ParseMethod(o.partitioner); err != nil {
+			return in, fo, command.Usage(err)
+		}
 	}
 	if o.mem != "" {
 		if in.MemoryBytes, err = command.ParseSize(o.mem); err != nil {
@@ -323,6 +327,8 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 	if err := o.checkHop(src.Describe(), &in); err != nil {
 		return nil, err
 	}
+	o.recipe(e, src.Describe(), &in)
+	debug.SetMemoryLimit(ingest.HeapBytes(in))
 	bar := ingestProgress{e: e}
 	in.Progress, in.Passed = bar.tell, bar.passed
 	defer bar.close()
