@@ -164,17 +164,9 @@ func (x *exporter) relationNames() []string {
 
 // meta writes meta.json: what the data is of and how it is read back.
 func (x *exporter) meta() error {
-	input, flags := x.out.fs.PathBase(x.out.target), ""
-	switch {
-	case x.o.Format == Parquet, x.o.Format == TSV && !x.triples():
-		input += "/edges." + string(x.o.Format)
-	}
-	if x.m.Schema.Undirected {
-		flags = " --undirected"
-	}
 	meta := map[string]any{
 		"nodes": x.m.Nodes, "edges": x.m.Edges, "undirected": x.m.Schema.Undirected, "classes": x.m.Schema.Classes,
-		"ids": x.m.IDs.Kind, "version": x.m.Version, "format": x.o.Format, "ingest": "gstore ingest " + input + " STORE" + flags,
+		"ids": x.m.IDs.Kind, "version": x.m.Version, "format": x.o.Format, "ingest": "gstore ingest " + x.out.fs.PathBase(x.out.target) + " STORE",
 	}
 	if x.out.columns != nil {
 		meta["columns"] = x.out.columns

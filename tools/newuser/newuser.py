@@ -1,0 +1,135 @@
+"""The first hour of new users: tables that pandas writes, the commands they would type, and what they must see.
+
+usage: newuser.py GSTORE FOLDER   (FOLDER is empty, and is filled)
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+
+gstore, folder = sys.argv[1:]
+os.chdir(folder)
+random = np.random.default_rng(1)
+failures = []
+
+
+def run(*args, says=(), fails=None):
+    """Runs a command; it must succeed and print all of says, or fail and say all of fails."""
+    done = subprocess.run([gstore, *args], capture_output=True, text=True, timeout=600)
+    line = "gstore " + " ".join(args)
+    out = done.stdout + done.stderr
+    expected = 0 if fails is None else 1
+    missing = [w for w in (says if fails is None else fails) if w not in out]
+    if done.returncode != expected or missing:
+        failures.append(f"{line}\n  exit {done.returncode}, expected {expected}; lacks {missing}\n  {out}")
+        print("FAILED", line)
+    else:
+        print("ok    ", line)
+    return out
+
+
+tables = 0
+
+
+def nodes_of(store):
+    """The table of nodes as pandas reads what gstore exports, and what meta.json says."""
+    global tables
+    tables += 1
+    out = f"table-{tables}"
+    run("export", store, out, "--format", "parquet")
+    with open(out + "/meta.json") as f:
+        meta = json.load(f)
+    return pd.read_parquet(out + "/nodes.parquet").set_index("id").sort_index(), meta
+
+
+def check(what, ok):
+    """Notes a fact that does not hold."""
+    print("ok    " if ok else "FAILED", what)
+    if not ok:
+        failures.append(what)
+
+
+# A user with tables of their own: people who follow each other.
+n = 400
+people = pd.DataFrame({
+    "id": [f"p{i}" for i in range(n)], "age": random.integers(18, 80, n).astype(float), "income": random.normal(3e4, 5e3, n),
+    "city": random.choice(["Paris, FR", 'the "Hague"', "Rome"], n), "joined": pd.date_range("2020-01-01", periods=n, freq="D"),
+    "empty": None, "label": random.choice(["gold", "silver", "bronze"], n),
+})
+people.loc[5, "age"] = np.nan
+follows = pd.DataFrame({"from": random.choice(people.id, 3000), "to": random.choice(people.id, 3000), "weight": random.random(3000)})
+people.to_csv("people.csv", index=False)
+people.to_parquet("people.parquet", index=False)
+follows.to_csv("follows.csv", index=False)
+follows.to_csv("follows-bom.csv", index=False, encoding="utf-8-sig")
+follows.to_csv("follows-quoted.tsv", index=False, sep="\t", quoting=csv.QUOTE_ALL)
+follows.to_csv("follows-index.csv")
+follows.to_csv("follows-cr.csv", index=False, lineterminator="\r")
+follows.to_parquet("follows.parquet")
+graph = f"{len(set(follows['from']) | set(follows['to']))} nodes, {len(follows)} edges"
+for name in ["follows.csv", "follows-bom.csv", "follows-quoted.tsv", "follows-index.csv", "follows-cr.csv", "follows.parquet"]:
+    run("ingest", name, name + ".gs", says=[graph, '"from" → source', '"to" → destination', '"weight" → weight'])
+run("inspect", "follows.csv.gs", says=['"from" → source'])
+for table in ["people.csv", "people.parquet"]:
+    base = ["ingest", "follows.csv", table + ".gs", "--nodes", table]
+    run(*base, fails=[table, '"age" has no value', "--missing mean"])
+    run(*base, "--missing", "mean", "--split-random", "60/20/20:3",
+        says=["400 nodes", '"city" → left out: text', '"joined" → left out: dates', "--use joined", '"empty" → left out', 'classes ["bronze" "gold" "silver"]'])
+    x = np.stack(nodes_of(table + ".gs")[0]["x"])
+    want = people.set_index("id").sort_index()[["age", "income"]].fillna(people[["age"]].mean())
+    check(table + ": features are the columns, and the mean where none is", np.allclose(x, want, rtol=1e-5))
+run("train", "people.csv.gs", "--epochs", "1", "--layers", "1", "--fanouts", "5")
+run("ingest", "follows.csv", "dates.gs", "--nodes", "people.csv", "--missing", "zero", "--missing-mask", "--use", "joined,city", says=["joined, in days since 1970", "feature city"])
+check("dates asked for are days", nodes_of("dates.gs")[0]["joined"].sort_values().diff().dropna().eq(1).all())
+
+# One with interactions of users and items: nothing is guessed.
+shop = pd.DataFrame({"user_id": [1, 2], "item_id": [10, 11], "action": ["buy", "view"], "rating": [4.5, 3.0], "ts": [1700000000, 1700000001]})
+shop.to_csv("shop.csv", index=False)
+run("ingest", "shop.csv", "shop.gs", fails=["shop.csv: line 1", "user_id", "--header yes", "--header no"])
+run("ingest", "shop.csv", "shop.gs", "--columns", "src,dst,relation,rating,timestamp", says=["4 nodes, 2 edges", '"action" → relation'])
+pd.DataFrame({"src": [1.0, 2.0], "dst": [2.0, 3.0]}).to_csv("floats.csv", index=False)
+run("ingest", "floats.csv", "floats.gs", says=["3 nodes, 2 edges"])
+pd.DataFrame({"src": [1.0, 2.0], "dst": [2.0, 3.0]}).to_parquet("floats.parquet")
+run("ingest", "floats.parquet", "floats-pq.gs", says=["3 nodes, 2 edges"])
+
+# One with a knowledge graph: with and without a header it is the same graph.
+triples = pd.DataFrame({"head": random.choice(list("abcdefgh"), 90), "relation": random.choice(["likes", "knows"], 90), "tail": random.choice(list("ijklmnop"), 90)})
+os.mkdir("kg")
+for part, rows in {"train": triples[:70], "valid": triples[70:80], "test": triples[80:]}.items():
+    rows.to_csv(f"kg/{part}.tsv", sep="\t", index=False)
+run("ingest", "kg", "kg.gs", says=["16 nodes, 70 edges", '"relation" → relation'])
+triples.to_csv("kg.csv", index=False)
+run("ingest", "kg.csv", "kg-random.gs", "--split-random", "80/10/10", says=["16 nodes"])
+run("train", "kg.gs", "--epochs", "1", "--dim", "8")
+
+# One with arrays, in whatever order: what is not read is named.
+os.mkdir("arrays")
+x = random.random((n, 3)).astype(np.float32)
+np.save("arrays/edge_index.npy", np.asfortranarray(random.integers(0, n, (2, 2000))))
+np.save("arrays/x.npy", np.asfortranarray(x))
+np.save("arrays/y.npy", random.integers(0, 3, n))
+np.save("arrays/extra.npy", np.zeros(3))
+run("ingest", "arrays", "arrays.gs", "--undirected", "--dedup", "pair", says=["x.npy → feature x [3]", "y.npy → label", "extra.npy is not read"])
+check("arrays in Fortran order are read as they are", np.allclose(np.stack(nodes_of("arrays.gs")[0]["x"]), x))
+np.save("deg.npy", random.random((n, 2)).astype(np.float32))
+run("append", "arrays.gs", "--features", "deg.npy", "--name", "deg")
+
+# What is exported comes back without a flag, undirected as it was.
+before, _ = nodes_of("arrays.gs")
+for form in ["numpy", "tsv", "parquet"]:
+    run("export", "arrays.gs", "out-" + form, "--format", form)
+    run("ingest", "out-" + form, f"again-{form}.gs")
+    after, meta = nodes_of(f"again-{form}.gs")
+    same = set(after.columns) == set(before.columns) and all(np.array_equal(np.stack(after[c]), np.stack(before[c])) for c in before.columns)
+    check(f"{form}: nodes come back, with both features", same)
+    check(f"{form}: undirected", meta["undirected"])
+
+if failures:
+    print("\n" + "\n".join(failures))
+    sys.exit(f"{len(failures)} failures")
+print("all that new users see is as expected")
