@@ -18,67 +18,71 @@ import (
 
 // Config is everything that decides the result of a run of link prediction,
 // and what it may use. The zero value of a field means its default; Normalize fills them in.
+// Tags say what flag a field is (tools/cli/command.Options).
 // Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
-	Task    string `json:"task" yaml:"task"`             // "link"
-	Model   string `json:"model" yaml:"model"`           // the decoder: "distmult" (default), "complex", "transe", "dot"
-	Encoder string `json:"encoder" yaml:"encoder"`       // "none" (default), "sage", "gcn", "gat"
-	Heads   int    `json:"heads,omitempty" yaml:"heads"` // of gat, side by side; default 4
-	Dim     int    `json:"dim" yaml:"dim"`               // of embeddings and relations; default 100
+	Task    string `json:"task"`                                                                            // "link"
+	Model   string `json:"model" group:"model"`                                                             // the decoder: "distmult" (default), "complex", "transe", "dot"
+	Encoder string `json:"encoder" group:"link prediction" help:"graph neural network over the embeddings"` // "none" (default), "sage", "gcn", "gat"
+	Heads   int    `json:"heads,omitempty" group:"model" default:"4"`                                       // of gat, side by side; default 4
+	Dim     int    `json:"dim" group:"link prediction" help:"numbers of an embedding"`                      // of embeddings and relations; default 100
 	// Fanouts are the neighbours sampled over incoming edges, and as many over
 	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
-	Fanouts   []int `json:"fanouts" yaml:"fanouts"`
-	BatchSize int   `json:"batch_size" yaml:"batch_size"`       // edges of a mini-batch; default 1000
-	Epochs    int   `json:"epochs" yaml:"epochs" resume:"free"` // default 8
+	Fanouts   []int `json:"fanouts" group:"model" default:"20 with an encoder"`
+	BatchSize int   `json:"batch_size" group:"optimiser"`           // edges of a mini-batch; default 1000
+	Epochs    int   `json:"epochs" resume:"free" group:"optimiser"` // default 8
 	// Optimizer steps embeddings and parameters: "adagrad" (default; a table has one vector of state a node) or "adam" (two; a
 	// row's moments change when a batch has the node, and the bias of their zeros is corrected by the run's steps, as PyTorch's SparseAdam does).
-	Optimizer string  `json:"optimizer" yaml:"optimizer"`
-	LR        float64 `json:"lr" yaml:"lr"` // until it falls; default .1, of adam .003
+	Optimizer string  `json:"optimizer" group:"link prediction" help:"adam keeps two vectors of state a node instead of one" values:"adagrad,adam"`
+	LR        float64 `json:"lr" group:"optimiser" default:".1 of adagrad, .003 of adam"` // until it falls; default .1, of adam .003
 	// LRDecay is the share of the run, at its end, in which the learning rate falls linearly to 0, so that what was
 	// trained last does not weigh more than what was trained before; default .5. 1: it falls from the start; −1: never.
-	LRDecay   float64 `json:"lr_decay" yaml:"lr_decay"`
-	Negatives int     `json:"negatives" yaml:"negatives"` // wrong answers for each edge and side; default 500
-	Chunks    int     `json:"chunks" yaml:"chunks"`       // groups of a batch's edges that share negatives; default 10
+	LRDecay   float64 `json:"lr_decay" group:"link prediction,expert" help:"share of the run, at its end, in which the learning rate falls linearly to 0; 0: never" zero:"-1"`
+	Negatives int     `json:"negatives" group:"link prediction" help:"wrong answers for each edge and side"`               // wrong answers for each edge and side; default 500
+	Chunks    int     `json:"chunks" group:"link prediction,expert" help:"groups of a batch's edges that share negatives"` // groups of a batch's edges that share negatives; default 10
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
-	DegreeShare float64 `json:"degree_share" yaml:"degree_share"`
+	DegreeShare float64 `json:"degree_share" group:"link prediction,expert" help:"share of negatives drawn in proportion to degree, 0 to 1"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
 	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled.
-	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" yaml:"remove_batch_edges"`
-	Loss             string   `json:"loss" yaml:"loss"`     // "softmax" (default), "logistic", "margin"
-	Margin           *float64 `json:"margin" yaml:"margin"` // of the margin loss, 0 or more; default (nil): 1
-	Seed             uint64   `json:"seed" yaml:"seed"`
+	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core"`
+	Loss             string   `json:"loss" group:"link prediction" help:"of an edge among its negatives"` // "softmax" (default), "logistic", "margin"
+	Margin           *float64 `json:"margin" group:"link prediction,expert" help:"of the margin loss"`    // of the margin loss, 0 or more; default (nil): 1
+	Seed             uint64   `json:"seed" group:"optimiser"`
 
 	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
 	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
 	// partitions (default: so many that four fit).
-	Plan    string `json:"plan" yaml:"plan"`
-	Buffer  int    `json:"buffer" yaml:"buffer"`
-	Logical int    `json:"logical,omitempty" yaml:"logical"`
+	Plan    string `json:"plan" group:"out of core"`
+	Buffer  int    `json:"buffer" group:"out of core" default:"what mem allows"`
+	Logical int    `json:"logical,omitempty" group:"link prediction,expert" help:"logical partitions of plan comet" default:"so many that four fit in memory"`
 
-	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
-	IOEngine    string `json:"io_engine" yaml:"io_engine" resume:"free"` // "auto" (default), "io_uring", "pread", "mmap"
-	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host", "cuda", "cuda:N"
+	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" help:"memory bound of the whole run, such as 4GiB" flag:"mem" default:"none"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" resume:"free" group:"input and output" help:"how files are read" values:"auto,io_uring,pread,mmap"`             // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" resume:"free" group:"input and output" help:"what computes: auto, host, cuda or cuda:N"`                           // "auto" (default), "host", "cuda", "cuda:N"
 	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how a GPU
 	// multiplies: "exact" (default), "tf32" or "bf16".
-	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" yaml:"device_mem_bytes" resume:"free"`
-	MatMul            string `json:"matmul,omitempty" yaml:"matmul"`
-	Threads           int    `json:"threads" yaml:"threads" resume:"free"` // default: all processors
+	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output,expert" help:"memory of a GPU that may be allocated" flag:"device-mem" default:"what is free, less a tenth"`
+	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how a GPU multiplies: exact (errors as of float32), tf32 or bf16 (faster)" default:"exact" values:"exact,tf32,bf16"`
+	Threads           int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
 	// tested; −1: not even that.
-	EvalEvery int `json:"eval_every" yaml:"eval_every" resume:"free"`
+	EvalEvery int `json:"eval_every" resume:"free" group:"optimiser"`
 
 	// Table is the store's table of the embeddings and their optimiser state; default "embeddings". A run that
 	// begins replaces an earlier run's.
-	Table string `json:"table" yaml:"table"`
+	Table string `json:"table" group:"link prediction" help:"the store's table of embeddings; an earlier run's is replaced"`
 	// CheckpointEvery is how often the run is made one to resume from: epochs ("1", the default), mini-batches
 	// ("500steps") or time ("10m"); "0": only at the end.
-	CheckpointEvery string `json:"checkpoint_every" yaml:"checkpoint_every" resume:"free"`
+	CheckpointEvery string `json:"checkpoint_every" resume:"free" group:"checkpoints"`
 	// KeepCheckpoints is how many are kept; each takes the room of the whole table. Default 1.
-	KeepCheckpoints int `json:"keep_checkpoints" yaml:"keep_checkpoints"`
+	KeepCheckpoints int `json:"keep_checkpoints" group:"checkpoints" help:"checkpoints that are kept, each as large as all embeddings and their state"`
 	// Resume goes on from Table's last checkpoint, or FromCheckpoint, of which later ones are dropped;
 	// where there is none, a run begins. The result is an uninterrupted run's to the bit.
-	Resume         bool   `json:"-" yaml:"-" resume:"free"`
-	FromCheckpoint uint64 `json:"-" yaml:"-" resume:"free"`
+	Resume         bool   `json:"-" resume:"free" group:"checkpoints" flag:"resume"`
+	FromCheckpoint uint64 `json:"-" resume:"free" group:"checkpoints,expert" help:"with --resume, go back to the kept checkpoint of this number" flag:"from-checkpoint"`
+
+	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
+	Given []string `json:"-" resume:"free"`
 }
 
 // defaultTable is the default of Config.Table.

@@ -6,6 +6,7 @@ package progress
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -73,14 +74,18 @@ func (p *Profile) Add(q Profile) {
 	p.Optimize += q.Optimize
 }
 
-// Resume returns the configuration that a run goes on with: what is set in c must be what the run began with, but for
+// Resume returns the configuration that a run goes on with: what is set in c, or named by its field Given, must be what the run began with, but for
 // fields tagged resume:"free"; normalize fills in defaults, so that what is given may be given as it was.
 func Resume[T any](c, began T, normalize func(*T) error) (T, error) {
 	out := began
 	from, to, old := reflect.ValueOf(c), reflect.ValueOf(&out).Elem(), reflect.ValueOf(began)
+	var given []string
+	if g := from.FieldByName("Given"); g.IsValid() {
+		given, _ = g.Interface().([]string)
+	}
 	var set []int
 	for i := range from.NumField() {
-		if from.Field(i).IsZero() {
+		if name, _, _ := strings.Cut(from.Type().Field(i).Tag.Get("json"), ","); from.Field(i).IsZero() && !slices.Contains(given, name) {
 			continue
 		}
 		if s, ok := from.Field(i).Interface().(string); ok && s == "auto" {

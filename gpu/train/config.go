@@ -12,93 +12,97 @@ import (
 
 // Config is everything that decides a run's result, and what it may use. It is
 // stored with the run. The zero value of a field means its default; Normalize fills
-// them in. Fields tagged resume:"free" may differ from those of the run that is resumed.
+// them in. Tags say what flag a field is (tools/cli/command.Options).
+// Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
-	Task  string `json:"task" yaml:"task"`             // "node" (default: the store's)
-	Model string `json:"model" yaml:"model"`           // one of [nn.Models]; "sage" (default)
-	Heads int    `json:"heads,omitempty" yaml:"heads"` // of gat; 0: 4
+	Task  string `json:"task"`                                                                                                                         // "node" (default: the store's)
+	Model string `json:"model" group:"model" help:"architecture, for link prediction decoder or encoder"`                                              // one of [nn.Models]; "sage" (default)
+	Heads int    `json:"heads,omitempty" group:"model" help:"attention heads of gat: side by side in hidden layers, averaged in the last" default:"4"` // of gat; 0: 4
 	// Aggregator of sage, Norm, Residual and Jumping of any model, and Bases of rgcn: see [nn.Config].
-	Aggregator string `json:"aggregator,omitempty" yaml:"aggregator"`
-	Norm       string `json:"norm,omitempty" yaml:"norm"`
-	Residual   bool   `json:"residual,omitempty" yaml:"residual"`
-	Jumping    string `json:"jumping,omitempty" yaml:"jumping"`
-	Bases      int    `json:"bases,omitempty" yaml:"bases"`
+	Aggregator string `json:"aggregator,omitempty" group:"model,expert" help:"how sage combines neighbours" default:"mean" values:"mean,max"`
+	Norm       string `json:"norm,omitempty" group:"model" help:"of hidden layers" default:"none" values:"none,batch,layer"`
+	Residual   bool   `json:"residual,omitempty" group:"model,expert" help:"add a hidden layer's input to its output"`
+	Jumping    string `json:"jumping,omitempty" group:"model,expert" help:"what the last product sees: the last layer, or all layers by cat or max" default:"last" values:"last,cat,max"`
+	Bases      int    `json:"bases,omitempty" group:"model,expert" help:"matrices of which rgcn's relations are sums" default:"4"`
 	// Layers of the model; default: as many as Fanouts.
-	Layers int `json:"layers" yaml:"layers"`
-	Hidden int `json:"hidden" yaml:"hidden"` // columns between layers; default 128
+	Layers int `json:"layers" group:"model" help:"layers of the model; one a fanout where fanouts are given"`
+	Hidden int `json:"hidden" group:"model" help:"columns between layers"` // columns between layers; default 128
 	// Fanouts are the neighbours sampled per node and hop, outward from the
 	// seeds, −1 for all; default 15,10,5,5… for Layers hops.
-	Fanouts   []int `json:"fanouts" yaml:"fanouts"`
-	BatchSize int   `json:"batch_size" yaml:"batch_size"` // seeds of a mini-batch; default 1000
+	Fanouts   []int `json:"fanouts" group:"model" help:"neighbours sampled per node and hop, outward from the targets, -1 for all" default:"15,10,5,5…"`
+	BatchSize int   `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch"` // seeds of a mini-batch; default 1000
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// EpochsMax, and EpochsBlind where no node is for validation.
-	Epochs      int      `json:"epochs" yaml:"epochs" resume:"free"`
-	Patience    int      `json:"patience,omitempty" yaml:"patience" resume:"free"` // default 20
-	LR          float64  `json:"lr" yaml:"lr"`                                     // of Adam; default .005
-	WeightDecay float64  `json:"weight_decay" yaml:"weight_decay"`
-	Dropout     *float64 `json:"dropout" yaml:"dropout"` // of hidden states; default .5
+	Epochs      int      `json:"epochs" resume:"free" group:"optimiser" help:"passes over the training nodes or edges; auto: until the validation accuracy has not risen for --patience epochs" default:"auto"`
+	Patience    int      `json:"patience,omitempty" resume:"free" group:"optimiser" help:"with --epochs auto: how many epochs the validation accuracy may not rise"` // default 20
+	LR          float64  `json:"lr" group:"optimiser" help:"learning rate"`                                                                                          // of Adam; default .005
+	WeightDecay float64  `json:"weight_decay" group:"optimiser" help:"L2 penalty, added to the gradient"`
+	Dropout     *float64 `json:"dropout" group:"optimiser" help:"probability with which hidden values are dropped"` // of hidden states; default .5
 	// InputDropout drops elements of the first layer's input rows; default 0.
-	InputDropout float64 `json:"input_dropout" yaml:"input_dropout"`
-	Seed         uint64  `json:"seed" yaml:"seed"`
+	InputDropout float64 `json:"input_dropout" group:"optimiser" help:"probability with which values of the first layer's input are dropped"`
+	Seed         uint64  `json:"seed" group:"optimiser" help:"of every random choice: the same seed gives the same losses to the bit"`
 	// Features names the feature columns; default: all of role feature.
-	Features []string `json:"features" yaml:"features"`
+	Features []string `json:"features" group:"data" help:"feature columns" default:"those computed from no other"`
 
 	// Split names the split column; default: the store's first.
-	Split string `json:"split" yaml:"split"`
+	Split string `json:"split" group:"data" help:"split column" default:"the store's first"`
 
 	// Order says which product of a sage or gcn layer comes first: "auto" (default), by the
 	// sizes of the first mini-batch, "aggregate" or "multiply". See [nn.Model.ChooseOrders].
-	Order string `json:"order" yaml:"order"`
+	Order string `json:"order" group:"model,expert" help:"which product of a sage or gcn layer comes first; auto goes by the first mini-batch's sizes" flag:"product-order" values:"auto,aggregate,multiply"`
 
 	// History adds the hidden states of neighbours that are not in memory to the
 	// last layer's means, as of the start of the epoch; 2 layers or more.
-	History bool `json:"history" yaml:"history"`
+	History bool `json:"history" group:"out of core" help:"add the last layer's means what hidden states neighbours outside memory had at the start of the epoch"`
 	// HistoryDtype is what the history's rows are stored as: "float32", "float16", "bfloat16"; "" (default)
 	// is float32, float16 where features take 16 bits or fewer.
-	HistoryDtype string `json:"history_dtype,omitempty" yaml:"history_dtype"`
+	HistoryDtype string `json:"history_dtype,omitempty" group:"out of core,expert" help:"what history keeps them as" default:"float32, float16 where features take 16 bits or fewer" values:"float32,float16,bfloat16"`
 
 	// Absent is what is done for neighbours that are out of memory, beside what History and PrecomputedHop ask for: "auto"
 	// (default: what the store has and the model can use, see [Config.Complete]) or "ignore".
-	Absent string `json:"absent,omitempty" yaml:"absent"`
+	Absent string `json:"absent,omitempty" group:"out of core" help:"neighbours out of memory: auto, the precomputed hop and history where store and model allow; or ignore" values:"auto,ignore"`
 	// LabelShift corrects the loss of steps whose classes are not mixed as the graph's: "auto" (default: where a step
 	// has not all training nodes) or "off".
-	LabelShift string `json:"label_shift,omitempty" yaml:"label_shift"`
+	LabelShift string `json:"label_shift,omitempty" group:"out of core,expert" help:"correct the loss of steps whose classes are not mixed as the graph's" values:"auto,off"`
 
 	// PrecomputedHop reads the first layer's neighbourhood mean from the column
 	// that precompute.Hop made: the model samples one hop less.
-	PrecomputedHop bool `json:"precomputed_hop" yaml:"precomputed_hop"`
+	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made"`
 
-	Plan   string `json:"plan" yaml:"plan"`     // "auto" (default), "memory", "hanoi" or "trainnodes"
-	Buffer int    `json:"buffer" yaml:"buffer"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
+	Plan   string `json:"plan" group:"out of core" help:"which partitions are in memory when"`                                               // "auto" (default), "memory", "hanoi" or "trainnodes"
+	Buffer int    `json:"buffer" group:"out of core" help:"partitions in memory at once, pinned ones not counted" default:"what mem allows"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
 	// Group is how many partitions plan memory trains together, see [macro.Config]; 0 (default): all.
-	Group int `json:"group,omitempty" yaml:"group"`
+	Group int `json:"group,omitempty"`
 	// Reuse is the extra passes over each macro-batch, 0 … 4 (hanoi only); default 0.
 	// [macro.ReuseAuto] takes them, up to 4, while the next macro-batch is not in memory yet: such a run depends on
 	// timing and is not repeated by its seed, but by its passes, which each Epoch has.
-	Reuse int `json:"reuse" yaml:"reuse"`
+	Reuse int `json:"reuse"`
 	// ReusePasses are the passes of an earlier run with ReuseAuto, by epoch and step, to repeat.
-	ReusePasses [][]int `json:"reuse_passes,omitempty" yaml:"reuse_passes"`
+	ReusePasses [][]int `json:"reuse_passes,omitempty"`
 
-	MemoryBytes int64  `json:"mem_bytes" yaml:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
-	IOEngine    string `json:"io_engine" yaml:"io_engine" resume:"free"` // "auto" (default), "io_uring", "pread", "mmap"
-	Device      string `json:"device" yaml:"device" resume:"free"`       // "auto" (default), "host", "cuda", "cuda:N"
+	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" help:"memory bound of the whole run, such as 4GiB" flag:"mem" default:"none"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" resume:"free" group:"input and output" help:"how files are read" values:"auto,io_uring,pread,mmap"`             // "auto" (default), "io_uring", "pread", "mmap"
+	Device      string `json:"device" resume:"free" group:"input and output" help:"what computes: auto, host, cuda or cuda:N"`                           // "auto" (default), "host", "cuda", "cuda:N"
 	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how a GPU
 	// multiplies: "exact" (default), "tf32" or "bf16".
-	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" yaml:"device_mem_bytes" resume:"free"`
-	MatMul            string `json:"matmul,omitempty" yaml:"matmul"`
-	Threads           int    `json:"threads" yaml:"threads" resume:"free"` // default: all processors
+	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output,expert" help:"memory of a GPU that may be allocated" flag:"device-mem" default:"what is free, less a tenth"`
+	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how a GPU multiplies: exact (errors as of float32), tf32 or bf16 (faster)" default:"exact" values:"exact,tf32,bf16"`
+	Threads           int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch
 	// is always validated.
-	EvalEvery int `json:"eval_every" yaml:"eval_every"`
+	EvalEvery int `json:"eval_every" group:"optimiser" help:"epochs between exact validations; link prediction: -1 for none, not even of the last epoch"`
 
 	// CheckpointFile is where the run keeps what it can be resumed from: parameters, optimiser state and
 	// its place. It is replaced as often as CheckpointEvery says: epochs ("1"), mini-batches ("500steps") or time ("10m",
 	// the default); "0": only at the end. No file: none.
-	CheckpointFile  string `json:"-" yaml:"-" resume:"free"`
-	CheckpointEvery string `json:"checkpoint_every,omitempty" yaml:"checkpoint_every" resume:"free"`
+	CheckpointFile  string `json:"-" resume:"free" group:"checkpoints,expert" help:"file of the last checkpoint" flag:"checkpoint-file" default:"in the store, of its last run"`
+	CheckpointEvery string `json:"checkpoint_every,omitempty" resume:"free" group:"checkpoints" help:"epochs (1), mini-batches (500steps) or time (10m) between checkpoints; 0: only at the end"`
 	// Resume goes on from CheckpointFile; where there is none, a run begins. The result is an
 	// uninterrupted run's to the bit.
-	Resume bool `json:"-" yaml:"-" resume:"free"`
+	Resume bool `json:"-" resume:"free" group:"checkpoints" help:"go on from the last checkpoint with the flags that the run began with; where there is none, begin" flag:"resume"`
+
+	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
+	Given []string `json:"-" resume:"free"`
 }
 
 // defaultFanouts are the neighbours per hop when none are given.
@@ -129,7 +133,7 @@ func (c *Config) Normalize() error {
 		c.Layers = len(c.Fanouts)
 	}
 	setInt(&c.Layers, 2)
-	for i := len(c.Fanouts); i < c.Layers; i++ {
+	for i := 0; len(c.Fanouts) == i && i < c.Layers; i++ { // none given: those that are given are one a layer
 		c.Fanouts = append(c.Fanouts, defaultFanouts[min(i, len(defaultFanouts)-1)])
 	}
 	setInt(&c.Hidden, 128)

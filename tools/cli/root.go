@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -44,7 +46,16 @@ func Main() int {
 // on stderr, and with --json also as {"event":"error"} on stdout.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &command.Env{Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	// A usage error may come before --json is read, and --help-all is help with more in it.
+	helpAll := slices.Contains(args, command.HelpAll)
+	for i, arg := range args {
+		if e.JSON = e.JSON || arg == "--json"; arg == command.HelpAll {
+			args = slices.Clone(args)
+			args[i] = "--help"
+		}
+	}
 	root := newRoot(e)
+	command.GroupHelp(root, &helpAll)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -87,19 +98,24 @@ func newRoot(e *command.Env) *cobra.Command {
 		Use:           "gstore",
 		Short:         "A storage engine for graphs larger than memory that trains graph neural networks",
 		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs, // an unknown command is refused below, with the nearest ones
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
+				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+					return command.Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+				}
 				return command.Usagef("unknown command %q", args[0])
 			}
 			return cmd.Help()
 		},
 	}
-	root.PersistentFlags().BoolVar(&e.JSON, "json", false, "print one JSON object per line on stdout, the last one the summary")
-	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print no progress")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Usage(err) })
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().BoolVar(&e.JSON, "json", e.JSON, "print one JSON object per line on stdout, the last one the summary")
+	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print neither progress nor what came of it")
+	root.SetFlagErrorFunc(command.FlagError)
+	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands(e)...)
+	command.CompleteValues(root)
 	return root
 }
 

@@ -28,7 +28,7 @@ edge_index.npy (node_label.npy and split/train.npy are used if there). Reading t
 not part of the times. With --metis, gpmetis partitions the same graph, by turns with the methods; its time includes reading its file.
 Times are medians of --repeat runs. Peaks are the process's resident memory, the graph and the program included, and what gpmetis says of itself.`,
 		Example: "  gstore bench partition sbm:1e6:1e7:64:0.8 --partitions 8,64,512 --methods fennel --metis gpmetis --repeat 3\n" +
-			"  gstore bench partition rmat:2e6:3e7 --partitions 16,1024 --methods fennel --flat --order natural",
+			"  gstore bench partition rmat:2e6:3e7 --partitions 16,1024 --methods fennel --flat --visit-order natural",
 		Args: command.ExactArgs("GRAPH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, m := range o.methods {
@@ -59,7 +59,8 @@ Times are medians of --repeat runs. Peaks are the process's resident memory, the
 	f.IntVar(&o.bench.Passes, "passes", 0, "times that the graph is read at most (default 18; 8 with --flat)")
 	f.IntVar(&o.bench.Threads, "threads", 0, "threads of gstore (default: one a core)")
 	f.IntVar(&o.bench.Repeat, "repeat", 1, "runs of each")
-	f.StringVar(&o.order, "order", "", "order of visiting nodes")
+	f.StringVar(&o.order, "visit-order", "", "order of visiting nodes")
+	command.Alias(f, "order", "visit-order")
 	f.Uint64Var(&o.bench.Seed, "seed", 1, "seed of the graph and of everything random")
 	f.StringVar(&o.bench.Temp, "temp", "", "directory for gpmetis's files")
 	return cmd

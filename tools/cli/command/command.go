@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,31 @@ func ExactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != len(names) {
 			return Usagef("expected %d argument(s) %v, got %d", len(names), names, len(args))
+		}
+		return nil
+	}
+}
+
+// StoreArgs is [ExactArgs] where the first argument is a store that exists: files and folders of data are told apart from it.
+func StoreArgs(names ...string) cobra.PositionalArgs {
+	exact := ExactArgs(names...)
+	return func(cmd *cobra.Command, args []string) error {
+		if err := exact(cmd, args); err != nil {
+			return err
+		}
+		path := args[0]
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil // opening it says what is wrong
+		}
+		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) + ".gstore"
+		if !info.IsDir() {
+			return Usagef("%s is a file, not a store: make one of it first, with gstore ingest %s %s", path, path, name)
+		}
+		if _, err := os.Stat(filepath.Join(path, "meta")); errors.Is(err, os.ErrNotExist) {
+			if found, _ := filepath.Glob(filepath.Join(path, "*.*")); len(found) > 0 {
+				return Usagef("%s is a folder of files (%s, …), not a store: make one of it first, with gstore ingest %s %s", path, filepath.Base(found[0]), path, name)
+			}
 		}
 		return nil
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
 	"time"
@@ -23,6 +24,14 @@ func (e *Env) Event(name string, fields map[string]any) {
 		panic(err)
 	}
 	_, _ = e.Stdout.Write(append(b, '\n'))
+}
+
+// Told is where a command says how its work goes and what came of it: nowhere with --quiet.
+func (e *Env) Told() io.Writer {
+	if e.Quiet {
+		return io.Discard
+	}
+	return e.Stdout
 }
 
 // Terminal reports whether stderr is a terminal: where progress goes.

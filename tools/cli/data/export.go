@@ -48,7 +48,7 @@ An undirected graph's edges are written once each.`,
 		Example: `  gstore export cora.gstore cora-npy
   gstore export fb.gstore fb-tsv --format tsv --what graph
   gstore export papers.gstore papers-emb --what embeddings --mem 8GiB`,
-		Args: command.ExactArgs("STORE", "OUT"),
+		Args: command.StoreArgs("STORE", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args[0], args[1]) },
 	}
 	f := cmd.Flags()

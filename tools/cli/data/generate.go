@@ -87,6 +87,9 @@ store writes a store at once, the same that ingesting the folder gives.`,
 }
 
 func (o *generateOptions) run(cmd *cobra.Command, e *command.Env, kind, out string) error {
+	if o.dim < -1 || o.classes < -1 {
+		return command.Usagef("--features %d, --classes %d: expected 0 or more, or -1 for the kind's own", o.dim, o.classes)
+	}
 	if o.edges == 0 {
 		o.edges = 15 * o.nodes
 	}
@@ -124,7 +127,7 @@ func (o *generateOptions) run(cmd *cobra.Command, e *command.Env, kind, out stri
 	e.Event("summary", map[string]any{"kind": info.Kind, "out": out, "nodes": info.Nodes, "edges": info.Edges, "relations": info.Relations,
 		"features": info.Dim, "classes": info.Classes, "seed": info.Seed, "bytes_written": bytes, "seconds": seconds})
 	if !e.JSON {
-		fmt.Fprintf(e.Stdout, "%s: %s, %d nodes, %d edges, %d features, %d classes: %.1f MB in %.1f s\n",
+		fmt.Fprintf(e.Told(), "%s: %s, %d nodes, %d edges, %d features, %d classes: %.1f MB in %.1f s\n",
 			out, info.Kind, info.Nodes, info.Edges, info.Dim, info.Classes, float64(bytes)/1e6, seconds)
 	}
 	return nil

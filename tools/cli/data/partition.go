@@ -55,7 +55,7 @@ ones; how far labels in partitions and macro-batches are from those of all train
 nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes and bytes are.`,
 		Example: "  gstore partition papers.gstore --report\n" +
 			"  gstore partition papers.gstore --partitioner fennel --hubs auto --mem 16GiB",
-		Args: command.ExactArgs("STORE"),
+		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd.Flags()); err != nil {
 				return err
@@ -72,7 +72,8 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f.IntVar(&o.partitions, "partitions", 0, "partitions, hubs' not counted (default: as many as the store has, or the file)")
 	f.Var(&o.hubs, "hubs", hubsUsage)
 	f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far influence and the quality's walks reach")
-	f.StringVar(&o.order, "order", "", orderUsage)
+	f.StringVar(&o.order, "visit-order", "", orderUsage)
+	command.Alias(f, "order", "visit-order")
 	f.IntVar(&o.passes, "passes", 0, passesUsage())
 	f.IntVar(&o.threads, "threads", 0, "threads, which do not change the result (default: one a core)")
 	f.Float64Var(&o.labelShare, "label-share", 1, labelShareUsage)
@@ -100,7 +101,7 @@ func passesUsage() string {
 // check refuses flags that say nothing, or nothing here.
 func (o *partitionOptions) check(f *pflag.FlagSet) error {
 	if o.report {
-		for _, name := range []string{"output", "partitioner", "partitions", "hubs", "order", "passes", "label-share", "slack", "threads"} {
+		for _, name := range []string{"output", "partitioner", "partitions", "hubs", "visit-order", "passes", "label-share", "slack", "threads"} {
 			if f.Changed(name) {
 				return command.Usagef("--report only reads: leave out --%s", name)
 			}
@@ -132,7 +133,7 @@ func checkPartitioner(f *pflag.FlagSet, name string, labelShare float64) error {
 		name string
 		of   []partitioner.Method
 	}{
-		{"order", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP}},
+		{"visit-order", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP}},
 		{"passes", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP}},
 		{"label-share", []partitioner.Method{partitioner.MethodGAP}},
 		{"slack", []partitioner.Method{partitioner.MethodFennel, partitioner.MethodGAP, partitioner.MethodHDR}},

@@ -36,7 +36,7 @@ gstore train --precomputed-hop samples one hop less and loses nothing in that ho
 A node takes the column's bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
 reads such columns as they are. A column of another type that is there already is replaced.`,
 		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
-		Args:    command.ExactArgs("STORE"),
+		Args:    command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			elem, err := parseHopDtype("dtype", o.dtype)
 			if err != nil {
@@ -57,7 +57,7 @@ reads such columns as they are. A column of another type that is there already i
 				e.Event("summary", map[string]any{"column": name, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
 				return nil
 			}
-			_, err = fmt.Fprintf(e.Stdout, "column %s in %.1f s\n", name, time.Since(start).Seconds())
+			_, err = fmt.Fprintf(e.Told(), "column %s in %.1f s\n", name, time.Since(start).Seconds())
 			return err
 		},
 	}

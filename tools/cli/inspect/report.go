@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,9 @@ func runReport(e *command.Env, path string, o reportOptions) error {
 	m, err := metrics.Read(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if len(m.Steps) == 0 && len(m.Epochs) > 0 {
+		return fmt.Errorf("%s: epochs without steps: this is what gstore train --json prints, not the file of --metrics", path)
 	}
 	if len(m.Epochs) == 0 {
 		return fmt.Errorf("%s: no epoch in it: the run wrote none, or this is not a file of --metrics", path)
@@ -133,6 +137,26 @@ func sampleCurves(samples []metrics.Sample) (bandwidth, utilisation plotter.XYs)
 	return bandwidth, utilisation
 }
 
+// unbroken cuts a curve where samples are missing: where the next one is more than three times as far as is usual.
+func unbroken(points plotter.XYs) (parts []plotter.XYs) {
+	var gaps []float64
+	for i := 1; i < len(points); i++ {
+		gaps = append(gaps, points[i].X-points[i-1].X)
+	}
+	if len(gaps) == 0 {
+		return []plotter.XYs{points}
+	}
+	usual := slices.Clone(gaps)
+	slices.Sort(usual)
+	from := 0
+	for i, gap := range gaps {
+		if gap > 3*usual[len(usual)/2] {
+			parts, from = append(parts, points[from:i+1]), i+1
+		}
+	}
+	return append(parts, points[from:])
+}
+
 type reportCurve struct {
 	name   string
 	points plotter.XYs
@@ -155,14 +179,16 @@ func (c reportChart) draw() (template.HTML, error) {
 		if len(k.points) == 0 {
 			continue
 		}
-		line, err := plotter.NewLine(k.points)
-		if err != nil {
-			return "", err
-		}
-		line.Color, line.Width = k.color, vg.Points(1.2)
-		p.Add(line)
-		if len(c.curves) > 1 {
-			p.Legend.Add(k.name, line)
+		for i, points := range unbroken(k.points) {
+			line, err := plotter.NewLine(points)
+			if err != nil {
+				return "", err
+			}
+			line.Color, line.Width = k.color, vg.Points(1.2)
+			p.Add(line)
+			if len(c.curves) > 1 && i == 0 {
+				p.Legend.Add(k.name, line)
+			}
 		}
 	}
 	// On the left: where a viewer's font is wider than ours, names run into free space, not out of
@@ -190,9 +216,10 @@ func (c reportChart) draw() (template.HTML, error) {
 }
 
 var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
-	"mb":  func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) },
-	"s":   func(s float64) string { return fmt.Sprintf("%.2f", s) },
-	"sub": func(a, b float64) float64 { return a - b },
+	"mb":   func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) },
+	"s":    func(s float64) string { return fmt.Sprintf("%.2f", s) },
+	"next": func(n int) int { return n + 1 }, // people count epochs from 1
+	"sub":  func(a, b float64) float64 { return a - b },
 }).Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
 <style>
@@ -203,7 +230,7 @@ table{border-collapse:collapse}th,td{padding:.2rem .8rem;text-align:right;border
 <h1>{{.Title}}</h1>
 {{range .Charts}}<figure><figcaption>{{.Caption}}</figcaption>{{.SVG}}</figure>
 {{end}}<table><tr><th>epoch</th><th>plan</th><th>engine</th><th>seconds</th><th>MB read</th><th>requests</th><th>training s</th><th>trainer waits s</th><th>disk waits s</th><th>assembly s</th></tr>
-{{range .Epochs}}<tr><td>{{.Epoch}}</td><td>{{.Policy}}</td><td>{{.Engine}}</td><td>{{s (sub .End .Start)}}</td><td>{{mb .BytesRead}}</td><td>{{.Requests}}</td><td>{{s .Train}}</td><td>{{s .Stall}}</td><td>{{s .WaitBuffers}}</td><td>{{s .Assemble}}</td></tr>
+{{range .Epochs}}<tr><td>{{next .Epoch}}</td><td>{{.Policy}}</td><td>{{.Engine}}</td><td>{{s (sub .End .Start)}}</td><td>{{mb .BytesRead}}</td><td>{{.Requests}}</td><td>{{s .Train}}</td><td>{{s .Stall}}</td><td>{{s .WaitBuffers}}</td><td>{{s .Assemble}}</td></tr>
 {{end}}</table>
 </body></html>
 `))

@@ -92,11 +92,16 @@ func TestReportRefuses(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("PK\x03\x04\nmore\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	events := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(events, []byte("{\"event\":\"start\"}\n{\"event\":\"epoch\",\"epoch\":1,\"loss\":2}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
 		text string
 	}{
+		{[]string{"report", events}, cli.ExitFailed, "not the file of --metrics"},
 		{[]string{"report"}, cli.ExitUsage, "FILE"},
 		{[]string{"report", "/does/not/exist"}, cli.ExitFailed, "/does/not/exist"},
 		{[]string{"report", empty}, cli.ExitFailed, "no epoch"},

@@ -29,7 +29,7 @@ func NewVerify(e *command.Env) *cobra.Command {
 range of all ids, sizes against the manifest, values of labels, splits and relations, and that
 external and internal ids map to each other. Damage is listed, all of it, and the exit code is 3.`,
 		Example: "  gstore verify cora.gstore",
-		Args:    command.ExactArgs("STORE"),
+		Args:    command.StoreArgs("STORE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runVerify(cmd, e, args[0], o) },
 	}
 	f := cmd.Flags()

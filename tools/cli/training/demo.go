@@ -90,7 +90,7 @@ func runDemo(ctx context.Context, e *command.Env, o *demoOptions) (err error) {
 	if e.JSON {
 		return nil
 	}
-	fmt.Fprintf(e.Stdout, "store: %s (look at it: gstore inspect %s)\n", dir, dir)
+	fmt.Fprintf(e.Told(), "store: %s (look at it: gstore inspect %s)\n", dir, dir)
 	return nil
 }
 
@@ -108,10 +108,10 @@ func demoCora(ctx context.Context, e *command.Env, o *demoOptions, dir, input st
 		return nil, err
 	}
 	if m := report.Manifest; !e.JSON {
-		fmt.Fprintf(e.Stdout, "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), command.FormatSize(m.Bytes()))
+		fmt.Fprintf(e.Told(), "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), command.FormatSize(m.Bytes()))
 	}
 	epochs := cmp.Or(o.epochs, 20)
-	return &trainOptions{Config: train.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: .2, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
+	return &trainOptions{node: train.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: .2, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
 }
 
 // demoKG makes the store of a knowledge graph in dir and says how to train on it.
@@ -130,13 +130,10 @@ func demoKG(ctx context.Context, e *command.Env, o *demoOptions, dir, _ string) 
 		return nil, err
 	}
 	if m := report.Manifest; !e.JSON {
-		fmt.Fprintf(e.Stdout, "knowledge graph: %d nodes, %d edges of %d relations, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Schema.Relations), len(m.Partitions), command.FormatSize(m.Bytes()))
+		fmt.Fprintf(e.Told(), "knowledge graph: %d nodes, %d edges of %d relations, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Schema.Relations), len(m.Partitions), command.FormatSize(m.Bytes()))
 	}
-	return &trainOptions{
-		Config:  train.Config{Model: nn.ComplEx, Epochs: cmp.Or(o.epochs, 15), LR: .3, Seed: o.seed, Plan: "comet", Buffer: 4},
-		link:    link.Config{Dim: 64, Negatives: 200, Chunks: 5},
-		changed: []string{"model", "epochs", "lr", "plan", "dim", "negatives", "chunks"},
-	}, nil
+	return &trainOptions{link: link.Config{Model: nn.ComplEx, Epochs: cmp.Or(o.epochs, 15), LR: .3, Seed: o.seed, Plan: "comet", Buffer: 4,
+		Dim: 64, Negatives: 200, Chunks: 5}}, nil
 }
 
 // unpack copies a folder of an embedded file system to disk.

@@ -3,16 +3,15 @@ package training
 import (
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,11 +74,11 @@ export writes columns.
 Where the task is link prediction the edges of --lists are asked for, both ends
 of each, against all nodes or a sample of --candidates, filtered and raw:
 exactly, with embeddings streamed from the store's table inside --mem.`,
-		Example: "  gstore eval cora.gstore                      # the model trained last\n" +
+		Example: "  gstore eval cora.gstore                      # the best run on validation nodes\n" +
 			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
 			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,embeddings\n" +
 			"  gstore eval fb15k-237.gstore --lists test --mem 200MiB   # link prediction",
-		Args: command.ExactArgs("STORE"),
+		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := command.ApplyConfig(cmd, o.config); err != nil {
 				return err
@@ -92,7 +91,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the last one); link prediction: number of a checkpoint that the table keeps")
+	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
 	fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
 	fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 	fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
@@ -161,7 +160,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if link {
 		return runEvalLink(ctx, e, st, o)
 	}
-	path, err := findModel(dir, o.checkpoint)
+	path, which, err := findModel(ctx, st, o.checkpoint)
 	if err != nil {
 		return err
 	}
@@ -194,7 +193,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		}
 	}
 	if e.JSON {
-		f := map[string]any{"model_file": path, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		f := map[string]any{"model_file": path, "model": which, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
 		for i, s := range o.splits {
 			m := r.Metrics[i]
 			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = m.Accuracy, m.Loss, m.Nodes
@@ -216,13 +215,17 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		}
 		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, auc)
 	}
-	fmt.Fprintf(e.Stdout, "%.2f s; model %s\n", time.Since(start).Seconds(), path)
+	fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
 	return nil
 }
 
 // writeConfusion writes the confusion matrices' entries that are not 0.
 func (o *evalOptions) writeConfusion(e *command.Env, names []string, metrics []eval.Metrics) (err error) {
 	var to io.Writer = e.Stdout
+	if o.confusion == "-" && e.JSON {
+		o.confusionEvents(e, names, metrics)
+		return nil
+	}
 	if o.confusion != "-" {
 		f, err := os.Create(o.confusion)
 		if err != nil {
@@ -231,25 +234,40 @@ func (o *evalOptions) writeConfusion(e *command.Env, names []string, metrics []e
 		defer func() { err = errors.Join(err, f.Close()) }()
 		to = f
 	}
-	name := func(class int) string {
-		if class < len(names) {
-			return names[class]
-		}
-		return strconv.Itoa(class)
-	}
 	w := csv.NewWriter(to)
 	_ = w.Write([]string{"split", "label", "predicted", "nodes"}) // kept by the writer: see Error
 	for i, m := range metrics {
 		for label := range m.Confusion.Classes {
 			for predicted := range m.Confusion.Classes {
 				if n := m.Confusion.At(label, predicted); n > 0 {
-					_ = w.Write([]string{o.splits[i], name(label), name(predicted), strconv.FormatInt(n, 10)})
+					_ = w.Write([]string{o.splits[i], className(names, label), className(names, predicted), strconv.FormatInt(n, 10)})
 				}
 			}
 		}
 	}
 	w.Flush()
 	return w.Error()
+}
+
+// className is a class as the store's user knows it.
+func className(names []string, class int) string {
+	if class < len(names) {
+		return names[class]
+	}
+	return strconv.Itoa(class)
+}
+
+// confusionEvents are what writeConfusion writes, where standard output is one JSON object a line.
+func (o *evalOptions) confusionEvents(e *command.Env, names []string, metrics []eval.Metrics) {
+	for i, m := range metrics {
+		for label := range m.Confusion.Classes {
+			for predicted := range m.Confusion.Classes {
+				if n := m.Confusion.At(label, predicted); n > 0 {
+					e.Event("confusion", map[string]any{"split": o.splits[i], "label": className(names, label), "predicted": className(names, predicted), "nodes": n})
+				}
+			}
+		}
+	}
 }
 
 // writeNodes exports what the evaluation kept of every node.
@@ -276,27 +294,44 @@ func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.
 	return err
 }
 
-// findModel returns the path of a model: a file, a run's number, or the last run's.
-func findModel(dir, checkpoint string) (string, error) {
-	if _, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
-		return filepath.Join(dir, runsDir, checkpoint+".gsm"), nil
+// findModel returns the path of a model: a file, a run's number, or the best run's, and which one that is.
+func findModel(ctx context.Context, st *store.Store, checkpoint string) (path, which string, err error) {
+	dir := st.Dir()
+	if n, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
+		return modelFile(dir, n), fmt.Sprintf("run %d", n), nil
 	}
 	if checkpoint != "" {
-		return checkpoint, nil
+		return checkpoint, checkpoint, nil
 	}
-	entries, err := os.ReadDir(filepath.Join(dir, runsDir))
-	if err != nil && !os.IsNotExist(err) {
-		return "", err
+	h, err := store.ReadHistory(ctx, dir, store.Options{})
+	if err != nil {
+		return "", "", err
 	}
-	last, found := uint64(0), false
-	for _, d := range entries {
-		name, ok := strings.CutSuffix(d.Name(), ".gsm")
-		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil && n >= last {
-			last, found = n, true
+	var best struct {
+		run      uint64
+		here     bool // trained on the version that is evaluated
+		accuracy float64
+	}
+	runs := 0
+	for _, r := range h.Runs {
+		s := struct {
+			Valid float64 `json:"valid_accuracy"`
+		}{-1}
+		if _, err := os.Stat(modelFile(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
+			continue
+		}
+		runs++
+		here := r.Version == st.Manifest().Version
+		if best.run == 0 || here && !best.here || here == best.here && s.Valid >= best.accuracy {
+			best.run, best.here, best.accuracy = r.Number, here, s.Valid
 		}
 	}
-	if !found {
-		return "", fmt.Errorf("%s has no trained model: run gstore train %s, or give --checkpoint FILE", dir, dir)
+	if best.run == 0 {
+		return "", "", fmt.Errorf("%s has no trained model: run gstore train %s, or give --checkpoint FILE", dir, dir)
 	}
-	return filepath.Join(dir, runsDir, fmt.Sprintf("%d.gsm", last)), nil
+	which = fmt.Sprintf("run %d", best.run)
+	if runs > 1 {
+		which += fmt.Sprintf(", of %d the best on validation nodes (%.2f %%); --checkpoint N takes another", runs, 100*best.accuracy)
+	}
+	return modelFile(dir, best.run), which, nil
 }

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu/link"
@@ -21,25 +21,22 @@ import (
 	"github.com/gstore/gstore/tools/device"
 )
 
+// planOptions are train's, as far as they decide what is read, and what is plan's alone.
 type planOptions struct {
-	task, policy string
-	mem          command.Size
-	buffer       int
-	logical      int
-	order        string
-	reuse        string
-	epochs       int
-	seed         uint64
-	features     []string
-	both         bool
-	link         link.Config // as of train, what its memory depends on
-	node         train.Config
-	absent       []string // what train does for absent neighbours, and why
-	steps        bool
-	measure      time.Duration
-	remeasure    bool // --measure was given
-	engine       string
-	reads        readFlags
+	node   train.Config
+	link   link.Config
+	bound  *command.Options
+	absent []string // what train does for absent neighbours, and why
+
+	task        string
+	bucketOrder string
+	reuse       string
+	epochs      int
+	both        bool
+	steps       bool
+	measure     time.Duration
+	remeasure   bool // --measure was given
+	reads       readFlags
 }
 
 // NewPlan is the command gstore plan.
@@ -51,37 +48,36 @@ func NewPlan(e *command.Env) *cobra.Command {
 		Long: `Show what training would read, step by step, without reading it: which policy and
 capacity the memory budget allows and why, bytes and requests of each epoch
 (exactly those that train will make), the edge permutation bias of link tasks, and
-how many partitions a fresh ingest had better make. --mem and the flags that train has too
-mean the same, but --order (comet's here, a layer's products there): train with them
-runs the plan that is shown.`,
+how many partitions a fresh ingest had better make. The flags that train has too
+mean the same, but --epochs: train with them runs the plan that is shown.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
   gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
-		Args: command.ExactArgs("STORE"),
+		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.remeasure = cmd.Flags().Changed("measure")
-			if err := refuseZeros(cmd.Flags()); err != nil {
+			if err := o.bound.Validate(); err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), e, args[0])
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.task, "task", "auto", "auto, node or link")
-	f.StringVar(&o.policy, "plan", "auto", "auto, memory, hanoi, trainnodes, comet or beta")
-	f.Var(&o.mem, "mem", "memory bound of the whole training run, such as 4GiB (default: none)")
-	o.trainFlags(f)
-	f.IntVar(&o.buffer, "buffer", 0, "partitions in memory at once, pinned ones not counted (default: what --mem allows)")
-	f.IntVar(&o.logical, "logical", 0, "comet: logical partitions (default: so many that four fit in memory)")
-	f.StringVar(&o.order, "order", "balanced", "comet: balanced, or random as published")
+	f.StringVar(&o.task, "task", "auto", "auto (the store's), node or link")
+	f.StringVar(&o.bucketOrder, "bucket-order", "balanced", "comet: balanced, or random as published")
 	f.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4, or auto")
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
-	f.Uint64Var(&o.seed, "seed", 0, "of the plan")
-	f.StringSliceVar(&o.features, "features", nil, "feature columns to read (default: as train's)")
 	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
-	f.StringVar(&o.engine, "io-engine", "auto", "read with auto, io_uring or pread")
+	o.bound = bindTasks(f, &o.node, &o.link)
 	o.reads.flags(f)
+	for name, group := range map[string]string{"task": "data", "version": "data", "bucket-order": "out of core,expert", "reuse": "out of core,expert", "epochs": "plan", "both": "plan",
+		"steps": "plan", "measure": "plan", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
+		command.Group(f.Lookup(name), group)
+	}
+	command.Values(f.Lookup("task"), "auto", "node", "link")
+	command.Values(f.Lookup("bucket-order"), "balanced", "random")
+	command.Alias(f, "order", "bucket-order")
 	return cmd
 }
 
@@ -98,18 +94,19 @@ func parseReuse(s string) (int, error) {
 
 // config turns flags and store into what was fixed by the caller.
 func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
-	c := macro.Config{Policy: o.policy, Partitions: len(m.Partitions), Capacity: o.buffer, Undirected: m.Schema.Undirected,
-		Logical: o.logical, Seed: o.seed}
+	n := &o.node
+	c := macro.Config{Policy: cmp.Or(n.Plan, "auto"), Partitions: len(m.Partitions), Capacity: n.Buffer, Undirected: m.Schema.Undirected,
+		Logical: o.link.Logical, Seed: n.Seed}
 	var err error
 	if c.Reuse, err = parseReuse(o.reuse); err != nil {
 		return c, err
 	}
-	switch o.order {
+	switch o.bucketOrder {
 	case "balanced":
 	case "random":
 		c.Order = macro.Random
 	default:
-		return c, command.Usagef("--order %s: expected balanced or random", o.order)
+		return c, command.Usagef("--bucket-order %s: expected balanced or random", o.bucketOrder)
 	}
 	if c.Policy != "auto" && !slices.Contains(macro.Names(), c.Policy) {
 		return c, command.Usagef("--plan %s: expected auto or one of %v", c.Policy, macro.Names())
@@ -122,16 +119,14 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	default:
 		return c, command.Usagef("--task %s: expected auto, node or link", o.task)
 	}
+	task := linkTask
 	if !c.Link {
-		c.Pinned = m.Pinned
+		task, c.Pinned = nodeTask, m.Pinned
 	}
-	if c.Link && o.node.History {
-		return c, command.Usagef("--history is for node tasks")
+	if o.epochs < 1 {
+		return c, command.Usagef("--epochs %d: expected 1 or more", o.epochs)
 	}
-	if o.buffer < 0 || o.epochs < 1 || o.logical < 0 || o.link.Dim < 1 {
-		return c, command.Usagef("--buffer %d, --epochs %d, --logical %d, --dim %d: expected 0 or more, and at least one epoch and dimension", o.buffer, o.epochs, o.logical, o.link.Dim)
-	}
-	return c, nil
+	return c, o.bound.Check(task)
 }
 
 // memory says who holds what of a run: [train.Memory] or [link.Memory].
@@ -152,27 +147,24 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	if cfg.Link {
 		c := o.link
-		setLinkModel(&c, o.link.Model)
-		c.Plan, c.Buffer, c.Logical, c.MemoryBytes, c.IOEngine = cfg.Policy, cfg.Capacity, cfg.Logical, int64(o.mem), o.engine
+		setLinkModel(&c, c.Model)
 		if err := c.Normalize(); err != nil {
 			return mo, nil, command.Usage(err)
 		}
-		if o.logical > 0 {
+		if c.Logical > 0 {
 			if err := checkLogical(c.Plan); err != nil {
 				return mo, nil, err
 			}
 		}
-		if o.order != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
-			return mo, nil, command.Usagef("--order is for plan comet, this is %s", c.Plan)
+		if o.bucketOrder != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
+			return mo, nil, command.Usagef("--bucket-order is for plan comet, this is %s", c.Plan)
 		}
 		mo = c.MacroOptions(m)
-		mo.Features, mo.Both = o.features, mo.Both || o.both
+		mo.Both = mo.Both || o.both
 		l, err := link.OpenMemory(ctx, s, dev.Info(), c)
 		return mo, l, err
 	}
 	c := &o.node
-	c.BatchSize, c.Fanouts, c.Heads = o.link.BatchSize, o.link.Fanouts, o.link.Heads
-	c.Model, c.Features, c.IOEngine, c.MemoryBytes, c.Plan, c.Buffer = o.link.Model, o.features, o.engine, int64(o.mem), cfg.Policy, cfg.Capacity
 	if err := c.Normalize(); err != nil {
 		return mo, nil, command.Usage(err)
 	}
@@ -184,30 +176,6 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	mo.Both = mo.Both || o.both
 	n, err := train.OpenMemory(ctx, s, dev.Info(), *c)
 	return mo, n, err
-}
-
-// trainFlags are flags of train that decide what its mini-batches, evaluation and history leave of --mem.
-func (o *planOptions) trainFlags(f *pflag.FlagSet) {
-	l := &o.link
-	f.StringVar(&l.Model, "model", "", "as train's (default sage or distmult)")
-	n := &o.node
-	f.IntVar(&n.Hidden, "hidden", 128, "node tasks: columns between layers")
-	f.BoolVar(&n.PrecomputedHop, "precomputed-hop", false, "node tasks: read the column that gstore precompute made too")
-	f.BoolVar(&n.History, "history", false, "node tasks: show what train's --history takes")
-	f.StringVar(&n.Absent, "absent", "auto", "node tasks: as train's")
-	f.StringVar(&n.HistoryDtype, "history-dtype", "", "node tasks: as train's")
-	f.StringVar(&n.Split, "split", "", "node tasks: split whose training nodes count (default: the store's first)")
-	f.StringVar(&l.Encoder, "encoder", "", "link tasks: as train's (default none)")
-	f.IntVar(&l.Dim, "dim", 100, "link tasks: numbers of a learned embedding, read and written with the optimiser's state")
-	f.StringVar(&l.Optimizer, "optimizer", "adagrad", "link tasks: as train's")
-	f.IntVar(&l.BatchSize, "batch-size", 1000, "as train's")
-	f.IntSliceVar(&l.Fanouts, "fanouts", nil, "as train's")
-	f.IntVar(&n.Layers, "layers", 0, "node tasks: as train's")
-	f.IntVar(&l.Heads, "heads", 0, "as train's")
-	f.IntVar(&l.Negatives, "negatives", 500, "link tasks: as train's")
-	f.IntVar(&l.Chunks, "chunks", 10, "link tasks: as train's")
-	f.Float64Var(&l.DegreeShare, "degree-share", 0, "link tasks: as train's")
-	f.IntVar(&l.EvalEvery, "eval-every", 1, "link tasks: as train's; -1: nothing is evaluated, and no memory kept for it")
 }
 
 func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err error) {
@@ -232,13 +200,13 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	var account budget.Account
-	if o.mem > 0 {
-		if account, err = y.Account(int64(o.mem)); err != nil {
+	if o.node.MemoryBytes > 0 {
+		if account, err = y.Account(o.node.MemoryBytes); err != nil {
 			return planError(err)
 		}
 	}
 	f := y.Forecaster()
-	if o.both || cfg.Link && len(o.features) > 0 { // more than train reads
+	if o.both { // more than train reads
 		if f, err = buffer.OpenForecaster(ctx, s, mo); err != nil {
 			return err
 		}
@@ -250,14 +218,14 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	} else if err != nil {
 		return err
 	}
-	beside := y.BesideBytes(int64(o.mem))
+	beside := y.BesideBytes(o.node.MemoryBytes)
 	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, BesideBytes: beside,
 		Hubs: m.HubsWhy(), Train: trained})
 	switch {
 	case errors.Is(err, macro.ErrPlan):
 		return command.Usage(err)
 	case errors.Is(err, store.ErrBudget):
-		return fmt.Errorf("of %s of memory the partition buffer may have %s: %w", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes), err)
+		return fmt.Errorf("of %s of memory the partition buffer may have %s: %w", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes), err)
 	case err != nil:
 		return err
 	}
@@ -269,9 +237,9 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	for k := range plans {
 		plans[k] = policy.Epoch(k)
 	}
-	if o.mem > 0 {
+	if o.node.MemoryBytes > 0 {
 		mo.MemoryBytes -= beside(choice.Capacity)
-		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(int64(o.mem)), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
+		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
 	}
 	choice.Why = append(choice.Why, o.absent...)
 	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
@@ -296,7 +264,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 // --measure asks for it; nil if its files are too small or cannot be read
 // directly, for which a plan's figures do without.
 func (o *planOptions) device(ctx context.Context, s *store.Store) *blockio.Calibration {
-	c, _, err := s.Files().Calibration(ctx, o.engine, store.CalibrationOptions{Duration: o.measure, Refresh: o.remeasure})
+	c, _, err := s.Files().Calibration(ctx, o.node.IOEngine, store.CalibrationOptions{Duration: o.measure, Refresh: o.remeasure})
 	if err != nil || !c.Measured {
 		return nil
 	}

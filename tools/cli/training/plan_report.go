@@ -127,7 +127,7 @@ func (r *planReport) print() error {
 			sum += n
 			most = max(most, len(s.Resident))
 			if r.o.steps {
-				line(fmt.Sprint(k), fmt.Sprint(i), len(s.Resident), &r.epochs[k].Steps[i], n, "")
+				line(fmt.Sprint(k+1), fmt.Sprint(i), len(s.Resident), &r.epochs[k].Steps[i], n, "")
 			}
 		}
 		bias := "-"
@@ -135,7 +135,7 @@ func (r *planReport) print() error {
 			u, x := r.bias(k)
 			bias = fmt.Sprintf("%.3f (by edges %.3f)", u, x)
 		}
-		line(fmt.Sprint(k), "all", most, &r.epochs[k].Total, sum, bias)
+		line(fmt.Sprint(k+1), "all", most, &r.epochs[k].Total, sum, bias)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -184,13 +184,13 @@ func (r *planReport) printJSON() error {
 			sum += n
 			if r.o.steps {
 				m := forecast(&r.epochs[k].Steps[i])
-				m["epoch"], m["step"], m["examples"] = k, i, n
+				m["epoch"], m["step"], m["examples"] = k+1, i, n
 				m["resident"], m["train"], m["buckets"], m["passes"] = s.Resident, s.Train, len(s.Buckets), max(1, s.Passes)
 				r.e.Event("step", m)
 			}
 		}
 		m := forecast(&r.epochs[k].Total)
-		m["epoch"], m["steps"], m["examples"] = k, len(r.plans[k].Steps), sum
+		m["epoch"], m["steps"], m["examples"] = k+1, len(r.plans[k].Steps), sum
 		if r.choice.Link {
 			m["bias"], m["bias_by_edges"] = r.bias(k)
 		}

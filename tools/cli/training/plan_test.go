@@ -31,11 +31,11 @@ func TestPlan(t *testing.T) {
 		{[]string{"--plan", "mst"}, cli.ExitUsage, "", "--plan mst: expected auto or one of"},
 		{[]string{"--reuse", "5"}, cli.ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
 		{[]string{"--plan", "comet", "--buffer", "1"}, cli.ExitUsage, "", "holds no 2 logical ones"},
-		{[]string{"--epochs", "0"}, cli.ExitUsage, "", "--epochs 0: expected more"},
-		{[]string{"--epochs", "-1"}, cli.ExitUsage, "", "at least one epoch"},
+		{[]string{"--epochs", "0"}, cli.ExitUsage, "", "--epochs 0: expected 1 or more"},
+		{[]string{"--epochs", "-1"}, cli.ExitUsage, "", "--epochs -1: expected 1 or more"},
 		{[]string{"--task", "link", "--batch-size", "0"}, cli.ExitUsage, "", "--batch-size 0: expected more"},
 		{[]string{"--plan", "beta", "--logical", "3"}, cli.ExitUsage, "", "--logical is for plan comet, this is beta"},
-		{[]string{"--plan", "beta", "--order", "random"}, cli.ExitUsage, "", "--order is for plan comet, this is beta"},
+		{[]string{"--plan", "beta", "--order", "random"}, cli.ExitUsage, "", "--bucket-order is for plan comet, this is beta"},
 		{[]string{"--features", "y"}, cli.ExitFailed, "", `column "y"`},
 	} {
 		code, stdout, stderr := clitest.Run(t, append([]string{"plan", dir, "--measure", "0"}, c.args...)...)
@@ -57,7 +57,7 @@ func TestPlanJSON(t *testing.T) {
 	}
 	var bytes, examples float64
 	for _, s := range e["step"] {
-		if s["epoch"] == 1. {
+		if s["epoch"] == 2. {
 			bytes += s["bytes_read"].(float64)
 			examples += s["examples"].(float64)
 		}

@@ -58,7 +58,7 @@ func TestTrainLinkFlags(t *testing.T) {
 		{"--table a.b", cli.ExitUsage, "letters, digits, '-' and '_'"},
 		{"--keep-checkpoints 64", cli.ExitUsage, "expected 1 to 63"},
 		{"--io-engine aio", cli.ExitUsage, "known: auto, io_uring, pread, mmap"},
-		{"--order multiply", cli.ExitUsage, "--order is for node classification"},
+		{"--order multiply", cli.ExitUsage, "--product-order is for node classification"},
 		{"--eval-every -1", cli.ExitOK, ""},
 		{"--buffer 4 --logical 5", cli.ExitOK, ""},
 		{"--chunks 7", cli.ExitOK, ""},
