@@ -59,11 +59,14 @@ func CompleteValues(cmd *cobra.Command) {
 	}
 }
 
-// Alias keeps the old name of a flag working, hidden: the new one is what help shows and messages name.
+// Alias keeps the old name of a flag working, in configuration files too: help and messages name the new one.
 func Alias(fs *pflag.FlagSet, old, name string) {
-	f := *fs.Lookup(name)
-	f.Name, f.Shorthand, f.Hidden, f.Annotations = old, "", true, nil
-	fs.AddFlag(&f)
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == old {
+			given = name
+		}
+		return pflag.NormalizedName(given)
+	})
 }
 
 // groupedUsage is the usage of a command whose flags have groups: a heading each, in the order in which they were made.

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,7 +150,14 @@ func printVersion(w io.Writer, dir string, m *store.Manifest) {
 	}
 	fmt.Fprintf(w, "edges\t%d (%s)\n", m.Edges, kind)
 	if n := len(m.Schema.Relations); n > 1 {
-		fmt.Fprintf(w, "relations\t%d\n", n)
+		var names []string
+		for _, r := range m.Schema.Relations[:min(n, 8)] {
+			names = append(names, r.Name)
+		}
+		if n > len(names) {
+			names = append(names, "…")
+		}
+		fmt.Fprintf(w, "relations\t%d: %s\n", n, strings.Join(names, ", "))
 	}
 	switch m.Schema.Task {
 	case store.TaskNode:
@@ -242,12 +250,40 @@ func printHistory(w io.Writer, h *store.History, limit int) {
 	if len(h.Runs) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nrun\tversion\tstarted\tcommand\tsummary")
+	fmt.Fprintln(w, "\nrun\tversion\tstarted\tmodel\tplan\tepochs\tbest")
 	from := 0
 	if limit > 0 {
 		from = max(0, len(h.Runs)-limit)
 	}
 	for _, r := range h.Runs[from:] {
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", r.Number, r.Version, r.Started.Format(time.RFC3339), r.Command, r.Summary)
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", r.Number, r.Version, r.Started.Format(time.RFC3339), runText(r))
 	}
+}
+
+// runText is a run's model, plan, epochs and best metric, or its command where it is no training.
+func runText(r store.Run) string {
+	var c struct{ Model, Encoder string }
+	var s struct {
+		Plan          string    `json:"plan"`
+		EpochSeconds  []float64 `json:"epoch_seconds"`
+		BestEpoch     int       `json:"best_epoch"`
+		ValidAccuracy *float64  `json:"valid_accuracy"`
+		TestAccuracy  *float64  `json:"test_accuracy"`
+		ValidMRR      *float64  `json:"valid_mrr"`
+		TestMRR       *float64  `json:"test_mrr"`
+	}
+	if r.Command != "train" || errors.Join(json.Unmarshal(r.Config, &c), json.Unmarshal(r.Summary, &s)) != nil {
+		return r.Command
+	}
+	if c.Encoder != "" && c.Encoder != "none" {
+		c.Model += " over " + c.Encoder
+	}
+	best := "not evaluated"
+	switch {
+	case s.ValidAccuracy != nil && s.TestAccuracy != nil:
+		best = fmt.Sprintf("epoch %d: valid %.2f %%, test %.2f %%", s.BestEpoch, 100**s.ValidAccuracy, 100**s.TestAccuracy)
+	case s.ValidMRR != nil && s.TestMRR != nil:
+		best = fmt.Sprintf("valid MRR %.4f, test MRR %.4f", *s.ValidMRR, *s.TestMRR)
+	}
+	return fmt.Sprintf("%s\t%s\t%d\t%s", c.Model, s.Plan, len(s.EpochSeconds), best)
 }

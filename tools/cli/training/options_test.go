@@ -130,3 +130,17 @@ func TestQuiet(t *testing.T) {
 		t.Errorf("generate --features -3: exit code %d, %q", code, stderr)
 	}
 }
+
+// TestInspectRuns: inspect shows a line a run: its model, plan, epochs and best metric.
+func TestInspectRuns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cora.gstore")
+	clitest.MustRun(t, "demo", "--epochs", "2", "--dir", dir, "--quiet")
+	_, stdout, _ := clitest.Run(t, "inspect", dir)
+	i := strings.Index(stdout, "\nrun  version")
+	if i < 0 || strings.Contains(stdout, "epoch_seconds") {
+		t.Fatalf("no table of runs in\n%s", stdout)
+	}
+	if line := strings.Split(stdout[i+1:], "\n")[1]; !strings.Contains(line, "sage") || !strings.Contains(line, "hanoi") || !strings.Contains(line, "epoch 2: valid") {
+		t.Errorf("run 1: %q", line)
+	}
+}

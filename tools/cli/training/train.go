@@ -105,6 +105,9 @@ func (o *trainOptions) checkNode() error {
 	if err := o.bound.Check(nodeTask); err != nil {
 		return err
 	}
+	if p := o.node.Plan; p == macro.Comet || p == macro.Beta {
+		return command.Usagef("--plan %s is for link prediction; the store's task is node classification: use auto, memory, hanoi or trainnodes", p)
+	}
 	check := o.node      // Normalize fills a copy in: the file's defaults are train's own
 	check.Resume = false // its file may not be named yet
 	if err := check.Normalize(); err != nil {
