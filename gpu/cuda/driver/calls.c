@@ -26,8 +26,8 @@ CUresult gs_host_register(CUcontext ctx, uintptr_t p, size_t n) { WITH(ctx); ret
 // What may still run reads the memory until it is done: the driver does not say that it waits.
 CUresult gs_host_unregister(CUcontext ctx, uintptr_t p) {
 	WITH(ctx);
-	CUresult r = cuCtxSynchronize();
-	return r ? r : cuMemHostUnregister((void *)p);
+	CUresult r = cuCtxSynchronize(), u = cuMemHostUnregister((void *)p); // also where a fault has ended the context
+	return r ? r : u;
 }
 CUresult gs_stream_destroy(CUcontext ctx, CUstream s) { WITH(ctx); return cuStreamDestroy(s); }
 CUresult gs_event_destroy(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventDestroy(e); }

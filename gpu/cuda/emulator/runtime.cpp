@@ -110,7 +110,12 @@ emu_switch:
 #endif
 
 struct Copy { void *to; const void *from; int bytes, valid; };
-struct Copies { std::vector<std::vector<Copy>> groups; std::vector<Copy> open; };
+struct Copies { // of a thread, not done yet: group k's are list[k ? ends[k-1] : 0 : ends[k]]
+	std::vector<Copy> list;
+	std::vector<size_t> ends;
+	size_t waited = 0; // groups that are done
+	void clear() { list.clear(), ends.clear(), waited = 0; }
+};
 
 constexpr size_t stackBytes = 32 << 10;
 
@@ -248,17 +253,16 @@ const char *exchange(unsigned mask, const char *op, const void *value, int bytes
 	return slots;
 }
 
-void cp_async(void *to, const void *from, int bytes, int valid) { worker->copies[self->linear].open.push_back({to, from, bytes, valid}); }
-void cp_commit() { Copies &c = worker->copies[self->linear]; c.groups.push_back(std::move(c.open)); c.open.clear(); }
+void cp_async(void *to, const void *from, int bytes, int valid) { worker->copies[self->linear].list.push_back({to, from, bytes, valid}); }
+void cp_commit() { Copies &c = worker->copies[self->linear]; c.ends.push_back(c.list.size()); }
 void cp_wait(int left) { // copies happen as late as the hardware may do them
 	Copies &c = worker->copies[self->linear];
-	while (int(c.groups.size()) > left) {
-		for (Copy &x : c.groups.front()) {
+	for (; int(c.ends.size() - c.waited) > left; c.waited++)
+		for (size_t i = c.waited ? c.ends[c.waited - 1] : 0; i < c.ends[c.waited]; i++) {
+			Copy &x = c.list[i];
 			memcpy(x.to, x.from, x.valid);
 			memset(static_cast<char *>(x.to) + x.valid, 0, x.bytes - x.valid);
 		}
-		c.groups.erase(c.groups.begin());
-	}
 }
 
 static uint64_t mix(uint64_t x) { x += 0x9e3779b97f4a7c15; x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; x = (x ^ x >> 27) * 0x94d049bb133111eb; return x ^ x >> 31; }
@@ -328,7 +332,7 @@ static void runBlock(Worker &w, const Launch &l, uint64_t number) {
 		Thread &t = w.threads[i];
 		t.tid = {unsigned(i) % l.block[0], unsigned(i) / l.block[0] % l.block[1], unsigned(i) / l.block[0] / l.block[1]};
 		t.linear = i, t.state = Thread::fresh, t.stack = static_cast<char *>(w.stacks) + i * stackBytes;
-		w.copies[i].groups.clear(), w.copies[i].open.clear();
+		w.copies[i].clear();
 		w.order[i] = i;
 	}
 	if (l.order) { // a random order of warps, and of lanes in a warp

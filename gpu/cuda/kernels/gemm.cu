@@ -38,6 +38,7 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 	int tiles = (n + N - 1) / N, col0 = int(blockIdx.x) % tiles * N;
 	int64_t row0 = int64_t(blockIdx.x) / tiles * M;
 	int wr = warp / WC * 16 * MI, wc = warp % WC * 8 * NI;
+	int left = row0 + wr < m ? n - col0 - wc : 0; // columns of this warp's tile that there are
 	int begin = blockIdx.z * piece, end = min(k, begin + piece), steps = max(0, (end - begin + K - 1) / K);
 	auto stage = [&](int s) {
 		float *as = shared + s % stages * (sizeA + sizeB), *bs = as + sizeA;
@@ -57,6 +58,7 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 		__syncthreads(); // stage s is there, and nobody reads the one that is filled next
 		if (s + stages - 1 < steps) stage(s + stages - 1);
 		gs_copies_commit();
+		if (left <= 0) continue; // narrow products leave warps nothing but to fetch
 		const float *as = shared + s % stages * (sizeA + sizeB), *bs = as + sizeA;
 		auto A = [&](int row, int q) { return TA ? as[q * sa + wr + row] : as[(wr + row) * sa + q]; };
 		auto B = [&](int q, int col) { return TB ? bs[(wc + col) * sb + q] : bs[q * sb + wc + col]; };
@@ -72,8 +74,9 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 					int q = 2 * t + 8 * h;
 					y[j][h] = gs_bf16x2(B(q, 8 * j + g), B(q + 1, 8 * j + g));
 				}
-			for (int i = 0; i < MI; i++)
-				for (int j = 0; j < NI; j++) gs_mma_bf16(acc[i][j], x[i], y[j]);
+			for (int j = 0; j < NI; j++)
+				if (8 * j < left)
+					for (int i = 0; i < MI; i++) gs_mma_bf16(acc[i][j], x[i], y[j]);
 		} else {
 #pragma unroll
 			for (int q = 0; q < K; q += 8) {
@@ -90,11 +93,12 @@ __device__ inline void gemm(int m, int n, int k, int piece, const float *__restr
 						y[j][h] = gs_tf32(v);
 						if (mode == Exact) yl[j][h] = gs_tf32(v - __uint_as_float(y[j][h]));
 					}
-				for (int i = 0; i < MI; i++)
-					for (int j = 0; j < NI; j++) {
-						if (mode == Exact) gs_mma(acc[i][j], xl[i], y[j]), gs_mma(acc[i][j], x[i], yl[j]);
-						gs_mma(acc[i][j], x[i], y[j]);
-					}
+				for (int j = 0; j < NI; j++)
+					if (8 * j < left)
+						for (int i = 0; i < MI; i++) {
+							if (mode == Exact) gs_mma3(acc[i][j], x[i], xl[i], y[j], yl[j]);
+							else gs_mma(acc[i][j], x[i], y[j]);
+						}
 			}
 		}
 	}

@@ -108,15 +108,16 @@ __device__ inline uint32_t gs_bf16x2(float low, float high) {
 }
 
 #ifdef GS_EMULATED
+// gs_lane is a lane's slot of an exchange.
+template <class T> inline T &gs_lane(char *slots, int i) { return *reinterpret_cast<T *>(slots + i * emu::slotBytes); }
 // What a lane brings to a product of tiles, and takes from it.
 struct gs_tile { uint32_t a[4], b[2]; float d[4]; };
 // gs_combine multiplies the tiles of all lanes. depth 8: tf32, one element a register; 16: bfloat16, two.
 template <int depth> inline void gs_combine(char *slots) {
-	auto lane = [=](int i) { return reinterpret_cast<gs_tile *>(slots + i * emu::slotBytes); };
 	float a[16][depth], b[depth][8], d[16][8];
 	for (int l = 0; l < 32; l++) {
 		int g = l / 4, t = l % 4;
-		const gs_tile &x = *lane(l);
+		const gs_tile &x = gs_lane<gs_tile>(slots, l);
 		for (int h = 0; h < 4; h++) {
 			if (depth == 8) a[g + h % 2 * 8][t + h / 2 * 4] = __uint_as_float(x.a[h] & ~0x1fffu);
 			else for (int k = 0; k < 2; k++) a[g + h % 2 * 8][2 * t + h / 2 * 8 + k] = gs_bf16(uint16_t(x.a[h] >> 16 * k));
@@ -131,12 +132,38 @@ template <int depth> inline void gs_combine(char *slots) {
 		for (int k = 0; k < depth; k++)
 			for (int j = 0; j < 8; j++) d[i][j] += a[i][k] * b[k][j];
 	for (int l = 0; l < 32; l++)
-		for (int h = 0; h < 4; h++) lane(l)->d[h] += d[l / 4 + h / 2 * 8][2 * (l % 4) + h % 2];
+		for (int h = 0; h < 4; h++) gs_lane<gs_tile>(slots, l).d[h] += d[l / 4 + h / 2 * 8][2 * (l % 4) + h % 2];
 }
 template <int depth> inline void gs_exchange(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const char *op) {
 	gs_tile v = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {d[0], d[1], d[2], d[3]}};
 	v = emu::at<gs_tile>(emu::exchange(~0u, op, &v, sizeof v, gs_combine<depth>), emu::laneId());
 	for (int h = 0; h < 4; h++) d[h] = v.d[h];
+}
+// gs_tile3 is gs_tile with what rounding to tf32 left of each factor; gs_combine3 does gs_mma3.
+struct gs_tile3 { uint32_t a[4], rest[4], b[2], restB[2]; float d[4]; };
+inline void gs_combine3(char *slots) {
+	static_assert(sizeof(gs_tile3) <= emu::slotBytes);
+	float a[16][8], ra[16][8], b[8][8], rb[8][8], d[16][8];
+	for (int l = 0; l < 32; l++) {
+		int g = l / 4, t = l % 4;
+		const gs_tile3 &x = gs_lane<gs_tile3>(slots, l);
+		for (int h = 0; h < 4; h++) {
+			a[g + h % 2 * 8][t + h / 2 * 4] = __uint_as_float(x.a[h] & ~0x1fffu), ra[g + h % 2 * 8][t + h / 2 * 4] = __uint_as_float(x.rest[h] & ~0x1fffu);
+			d[g + h / 2 * 8][2 * t + h % 2] = x.d[h];
+		}
+		for (int h = 0; h < 2; h++) b[t + 4 * h][g] = __uint_as_float(x.b[h] & ~0x1fffu), rb[t + 4 * h][g] = __uint_as_float(x.restB[h] & ~0x1fffu);
+	}
+	auto product = [&](float (&x)[16][8], float (&y)[8][8]) {
+		for (int i = 0; i < 16; i++) {
+			float sum[8] = {};
+			for (int k = 0; k < 8; k++)
+				for (int j = 0; j < 8; j++) sum[j] += x[i][k] * y[k][j];
+			for (int j = 0; j < 8; j++) d[i][j] += sum[j];
+		}
+	};
+	product(ra, b), product(a, rb), product(a, b);
+	for (int l = 0; l < 32; l++)
+		for (int h = 0; h < 4; h++) gs_lane<gs_tile3>(slots, l).d[h] = d[l / 4 + h / 2 * 8][2 * (l % 4) + h % 2];
 }
 #endif
 
@@ -150,6 +177,17 @@ __device__ inline void gs_mma(float (&d)[4], const uint32_t (&a)[4], const uint3
 	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
 		: "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// gs_mma3 adds three products of tf32 tiles, of what rounding left first: restA·b, a·restB, a·b.
+__device__ inline void gs_mma3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&restA)[4], const uint32_t (&b)[2], const uint32_t (&restB)[2]) {
+#ifdef GS_EMULATED // in one exchange
+	gs_tile3 v = {{a[0], a[1], a[2], a[3]}, {restA[0], restA[1], restA[2], restA[3]}, {b[0], b[1]}, {restB[0], restB[1]}, {d[0], d[1], d[2], d[3]}};
+	v = emu::at<gs_tile3>(emu::exchange(~0u, "mma.sync", &v, sizeof v, gs_combine3), emu::laneId());
+	for (int h = 0; h < 4; h++) d[h] = v.d[h];
+#else
+	gs_mma(d, restA, b), gs_mma(d, a, restB), gs_mma(d, a, b);
 #endif
 }
 
