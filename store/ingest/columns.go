@@ -269,6 +269,9 @@ func (r *run) column(ctx context.Context, c int) error {
 
 // addColumn lists a written node column in the manifest.
 func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
+	if text := conv.scaleNote(); text != "" {
+		r.note("%s", text)
+	}
 	if conv.filled > 0 {
 		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.o.Missing)
 	}

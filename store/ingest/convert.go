@@ -19,6 +19,7 @@ type converter struct {
 	scale    []float32 // int8
 	fill     []float64 // what a missing element becomes, by dimension; nil = it is refused
 	filled   int64     // elements that were
+	largest  []float64 // magnitude by dimension, where dimensions have names; else nil
 	classes  int       // labels: known number of classes, 0 = unknown
 	labelMax int32
 }
@@ -157,6 +158,7 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 	if k.spec.Role != store.RoleFeature {
 		return append(out, rows...), nil
 	}
+	k.measure(rows)
 	if k.elem == k.spec.Elem && k.elem != blocks.Int8 {
 		if finite, err := k.checkFinite(rows, at); err != nil {
 			return nil, err
@@ -244,6 +246,44 @@ func notFinite(elem blocks.ElemType, rows []byte) int {
 		}
 	}
 	return -1
+}
+
+// scaleRatio is how much larger than another a column of one feature may be before a note says so: a linear layer that
+// begins with weights of one size sees nothing of the smaller one.
+const scaleRatio = 100
+
+// measure notes the largest magnitude of each named dimension.
+func (k *converter) measure(rows []byte) {
+	if len(k.spec.Elements) < 2 {
+		return
+	}
+	if k.largest == nil {
+		k.largest = make([]float64, k.spec.Dim)
+	}
+	size := k.spec.Elem.Size()
+	for i := 0; i*size < len(rows); i++ {
+		if x := math.Abs(k.spec.Elem.Float64(rows[i*size:])); x > k.largest[i%k.spec.Dim] {
+			k.largest[i%k.spec.Dim] = x
+		}
+	}
+}
+
+// scaleNote says that columns that became one feature are of very different scale; "" = they are not.
+func (k *converter) scaleNote() string {
+	small, large := -1, -1
+	for d, x := range k.largest {
+		if x > 0 && (small < 0 || x < k.largest[small]) {
+			small = d
+		}
+		if large < 0 || x > k.largest[large] {
+			large = d
+		}
+	}
+	if small < 0 || k.largest[large] < scaleRatio*k.largest[small] {
+		return ""
+	}
+	return fmt.Sprintf("columns of %s are of very different scale: %q up to %.4g, %q up to %.4g; bring them to one before training (in pandas: (x - x.mean()) / x.std())",
+		k.spec.Name, k.spec.Elements[large], k.largest[large], k.spec.Elements[small], k.largest[small])
 }
 
 // labels converts class ids; NaN and −1 mean none.

@@ -79,7 +79,7 @@ for table in ["people.csv", "people.parquet"]:
     base = ["ingest", "follows.csv", table + ".gs", "--nodes", table]
     run(*base, fails=[table, '"age" has no value', "--missing mean"])
     run(*base, "--missing", "mean", "--split-random", "60/20/20:3",
-        says=["400 nodes", '"city" → left out: text', '"joined" → left out: dates', "--use joined", '"empty" → left out', 'classes ["bronze" "gold" "silver"]'])
+        says=["400 nodes", "of very different scale", '"income" up to', '"city" → left out: text', '"joined" → left out: dates', "--use joined", '"empty" → left out', 'classes ["bronze" "gold" "silver"]'])
     x = np.stack(nodes_of(table + ".gs")[0]["x"])
     want = people.set_index("id").sort_index()[["age", "income"]].fillna(people[["age"]].mean())
     check(table + ": features are the columns, and the mean where none is", np.allclose(x, want, rtol=1e-5))

@@ -25,6 +25,7 @@ func TestIngestTables(t *testing.T) {
 		input string // "" = the only file
 		says  []string
 		fails []string
+		lacks string // of what is printed
 	}{
 		{name: "triples with names", files: map[string]string{"kg/train.tsv": "head\trelation\ttail\na\tlikes\tb\nb\thates\tc\n", "kg/test.tsv": "head\trelation\ttail\nc\tlikes\ta\n"}, input: "kg",
 			says: []string{"3 nodes, 2 edges", `"head" → source`, `"relation" → relation`, `"tail" → destination`}},
@@ -50,6 +51,10 @@ func TestIngestTables(t *testing.T) {
 			fails: []string{"n.csv: line 3", `column "age" has no value`, "--missing mean"}},
 		{name: "a missing value as the mean", files: map[string]string{"e.csv": "src,dst\nann,bob\n", "n.csv": "id,age,size\nann,31,1\nbob,,2\n"}, input: "e.csv",
 			args: "--nodes n.csv --missing mean --missing-mask", says: []string{"1 values of x were missing"}},
+		{name: "features of different scale", files: map[string]string{"e.csv": "src,dst\n1,2\n", "n.csv": "id,age,income,founded\n1,31,52000,1.7e9\n2,20,9,0\n"}, input: "e.csv", args: "--nodes n.csv",
+			says: []string{`columns of x are of very different scale: "founded" up to 1.7e+09, "age" up to 31`}},
+		{name: "features of like scale", files: map[string]string{"e.csv": "src,dst\n1,2\n", "n.csv": "id,age,size\n1,31,2\n2,20,1\n"}, input: "e.csv", args: "--nodes n.csv",
+			says: []string{`"age" → feature x[0] of 2`}, lacks: "different scale"},
 		{name: "a weight that is none", files: map[string]string{"e.csv": "src,dst,w\n1,2,NaN\n"}, fails: []string{"e.csv: line 2", "no finite number"}},
 		{name: "no ids", files: map[string]string{"e.csv": "src,dst\nann,bob\n", "n.csv": "who,age\nann,31\n"}, input: "e.csv", args: "--nodes n.csv",
 			fails: []string{"no column of ids", `"who" "age"`}},
@@ -81,6 +86,9 @@ func TestIngestTables(t *testing.T) {
 			}
 			if code != cli.ExitOK {
 				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			if tt.lacks != "" && strings.Contains(stdout, tt.lacks) {
+				t.Errorf("%q has %q", stdout, tt.lacks)
 			}
 			_, inspected, _ := clitest.Run(t, "inspect", "s")
 			for _, want := range tt.says {
