@@ -1,0 +1,77 @@
+// Command mutate asks of tests whether they would notice a wrong decision. It changes operators that compare or connect,
+// conditions, constants that are added, and returns of errors in a package's files, one at a time, and runs the package's
+// own tests: a mutant that they fail by is killed. The mutants of a package are compiled together, through an overlay that
+// leaves the tree alone, and switched on by an environment variable, so that a mutant costs a run of the tests only.
+//
+//	go run ./tools/mutate [-n 150] [-seed 1] [-least .95] ./blocks ./store/...
+//
+// Mutants that behave like the original are named in equivalent.txt beside this file, with the reason; a survivor that is
+// neither killed nor named there is a test that is missing. Exit code 1: fewer than -least of the others were killed.
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+//go:embed equivalent.txt
+var equivalent string
+
+func main() {
+	o := options{Log: os.Stdout, Reasons: reasons(equivalent)}
+	flag.IntVar(&o.Count, "n", 150, "mutants to sample, of all packages together; 0: all")
+	flag.Uint64Var(&o.Seed, "seed", 1, "of the sample")
+	flag.Int64Var(&o.MemoryKB, "max-kib", 16<<20, "address space of a test's process, in KiB; 0: no bound")
+	least := flag.Float64("least", .95, "share of mutants that must be killed")
+	flag.Parse()
+	o.Packages = flag.Args()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	out, err := measure(ctx, o)
+	share := report(out)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+	}
+	if err != nil || share < *least {
+		stop()
+		os.Exit(1)
+	}
+}
+
+// reasons reads lines of a mutant's key and, after a tab, the reason; # begins a comment.
+func reasons(text string) map[string]string {
+	out := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		line := s.Text()
+		if i := strings.LastIndexByte(line, '\t'); i > 0 && line[0] != '#' {
+			out[line[:i]] = line[i+1:]
+		}
+	}
+	return out
+}
+
+// report prints the sum and who survived, and returns the share of killed ones among those that can be.
+func report(out []outcome) float64 {
+	killed, same := 0, 0
+	for _, r := range out {
+		switch {
+		case r.Killed:
+			killed++
+		case r.Reason != "":
+			same++
+			fmt.Printf("equivalent: %s:%d: %s → %s: %s\n", r.File, r.Line, r.From, r.To, r.Reason)
+		default:
+			fmt.Printf("survived: %s\n", r.key())
+		}
+	}
+	share := float64(killed) / float64(max(1, len(out)-same))
+	fmt.Printf("%d mutants: %d killed, %d equivalent, %d survived: %.1f %%\n", len(out), killed, same, len(out)-killed-same, 100*share)
+	return share
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// options says what is mutated and tested.
+type options struct {
+	Dir      string // of the module, "": the current one
+	Packages []string
+	Count    int // mutants that are sampled, of all packages together; 0: all
+	Seed     uint64
+	MemoryKB int64 // of address space that a test may take; 0: no bound
+	// Reasons are why mutants cannot be told from the original, by their key.
+	Reasons map[string]string
+	Log     io.Writer
+}
+
+// outcome is what became of a mutant.
+type outcome struct {
+	*mutant
+	Killed bool
+	Reason string // why one that survived cannot be told from the original
+}
+
+// pkg is what the go command says of a package.
+type pkg struct {
+	ImportPath, Dir, Name string
+	GoFiles               []string
+}
+
+// measure tests every sampled mutant by its package's own tests.
+func measure(ctx context.Context, o options) ([]outcome, error) {
+	list, err := command(ctx, o.Dir, append([]string{"list", "-json=ImportPath,Dir,Name,GoFiles"}, o.Packages...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %v: %w", o.Packages, stderr(err))
+	}
+	root, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var pkgs []pkg
+	var all []*mutant
+	for d := json.NewDecoder(bytes.NewReader(list)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		pkgs = append(pkgs, p)
+		for _, name := range p.GoFiles {
+			path, err := filepath.Rel(root, filepath.Join(p.Dir, name))
+			if err != nil {
+				return nil, err
+			}
+			src, err := os.ReadFile(filepath.Join(root, path))
+			if err != nil {
+				return nil, err
+			}
+			found, err := find(path, src)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	fmt.Fprintf(o.Log, "%d mutants in %d packages\n", len(all), len(pkgs))
+	sampled := sample(all, o.Count, o.Seed)
+	var out []outcome
+	for _, p := range pkgs {
+		var own []*mutant
+		for _, m := range sampled {
+			if filepath.Join(root, filepath.Dir(m.File)) == p.Dir {
+				own = append(own, m)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		got, err := o.test(ctx, root, p, own)
+		out = append(out, got...)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", p.ImportPath, err)
+		}
+	}
+	return out, nil
+}
+
+// sample draws n mutants and numbers them.
+func sample(all []*mutant, n int, seed uint64) []*mutant {
+	if n <= 0 || n > len(all) {
+		n = len(all)
+	}
+	drawn := rand.New(rand.NewPCG(seed, 0)).Perm(len(all))[:n]
+	slices.Sort(drawn)
+	var out []*mutant
+	for i, k := range drawn {
+		all[k].Number = i + 1
+		out = append(out, all[k])
+	}
+	return out
+}
+
+// test compiles a package's tests once with all its mutants and runs them for each.
+func (o *options) test(ctx context.Context, root string, p pkg, mutants []*mutant) (out []outcome, err error) {
+	tmp, err := os.MkdirTemp("", "gstore-mutate-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	binary := filepath.Join(tmp, "package.test")
+	if mutants, err = o.compile(ctx, root, tmp, binary, p, mutants); err != nil || len(mutants) == 0 {
+		return nil, err
+	}
+	start := time.Now()
+	if text, err := o.run(ctx, p, binary, 0, time.Hour); err != nil {
+		return nil, fmt.Errorf("the tests fail without a mutant: %w\n%s", err, text)
+	}
+	limit := 30*time.Second + 4*time.Since(start)
+	for _, m := range mutants {
+		_, err := o.run(ctx, p, binary, m.Number, limit)
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		r := outcome{mutant: m, Killed: err != nil}
+		verdict := "killed"
+		if !r.Killed {
+			verdict = "SURVIVED"
+			if r.Reason = o.Reasons[m.key()]; r.Reason != "" {
+				verdict = "equivalent"
+			}
+		}
+		fmt.Fprintf(o.Log, "%-10s %s:%d %s: %s: %s → %s\n", verdict, m.File, m.Line, m.Func, m.What, m.From, m.To)
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// compile builds a package's test binary with its mutants, but for those that the compiler refuses, which it names.
+func (o *options) compile(ctx context.Context, root, tmp, binary string, p pkg, mutants []*mutant) ([]*mutant, error) {
+	for {
+		replace := map[string]string{}
+		write := func(path, text string) error {
+			to := filepath.Join(tmp, strconv.Itoa(len(replace))+".go")
+			replace[path] = to
+			return os.WriteFile(to, []byte(text), 0o600)
+		}
+		if err := write(filepath.Join(p.Dir, "mutant_switch.go"), fmt.Sprintf(switchFile, p.Name)); err != nil {
+			return nil, err
+		}
+		for _, name := range p.GoFiles {
+			path := filepath.Join(p.Dir, name)
+			src, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			var in []*mutant
+			for _, m := range mutants {
+				if filepath.Join(root, m.File) == path {
+					in = append(in, m)
+				}
+			}
+			if len(in) > 0 {
+				if err := write(path, render(src, in)); err != nil {
+					return nil, err
+				}
+			}
+		}
+		overlay, err := json.Marshal(map[string]any{"Replace": replace})
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(tmp, "overlay.json")
+		if err := os.WriteFile(file, overlay, 0o600); err != nil {
+			return nil, err
+		}
+		text, err := command(ctx, o.Dir, "test", "-c", "-overlay", file, "-gcflags=-e", "-o", binary, p.ImportPath).CombinedOutput()
+		if err == nil {
+			return mutants, nil
+		}
+		left := refused(mutants, string(text))
+		if len(left) == len(mutants) {
+			return nil, fmt.Errorf("go test -c: %w\n%s", err, text)
+		}
+		fmt.Fprintf(o.Log, "%d mutants of %s do not compile\n", len(mutants)-len(left), p.ImportPath)
+		mutants = left
+	}
+}
+
+var compilerLine = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
+
+// refused drops the mutants of the lines that the compiler complains of. Lines are the source's: what replaces an
+// expression begins in its line.
+func refused(mutants []*mutant, text string) (left []*mutant) {
+	bad := map[string]bool{}
+	for _, l := range compilerLine.FindAllStringSubmatch(text, -1) {
+		bad[filepath.Base(l[1])+":"+l[2]] = true
+	}
+	for _, m := range mutants {
+		if !bad[fmt.Sprintf("%s:%d", filepath.Base(m.File), m.Line)] {
+			left = append(left, m)
+		}
+	}
+	return left
+}
+
+// run runs a package's tests with a mutant on; an error is its death.
+func (o *options) run(ctx context.Context, p pkg, binary string, number int, limit time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	// A mutant that allocates without end must not take the machine with it.
+	cmd := exec.CommandContext(ctx, "sh", "-c", `[ "$1" = 0 ] || ulimit -v "$1"; shift; exec "$@"`, "sh", strconv.FormatInt(o.MemoryKB, 10),
+		binary, "-test.failfast", "-test.timeout", limit.String())
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(), switchEnv+"="+strconv.Itoa(number))
+	cmd.WaitDelay = 10 * time.Second
+	return cmd.CombinedOutput()
+}
+
+func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	return cmd
+}
+
+// stderr adds to an error what the command said.
+func stderr(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return err
+}
