@@ -133,6 +133,19 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	return nil
 }
 
+// interrupted makes a run that ctx ended one to resume from where it is: in an epoch, counted from 0, after its last
+// mini-batch. Any other error, and one in the middle of an optimiser step, is returned as it is.
+func (s *session) interrupted(ctx context.Context, epoch int, err error) error {
+	if ctx.Err() == nil || s.t.stepping || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	totals := s.soFar()
+	if failed := s.checkpoint(context.WithoutCancel(ctx), epoch, s.place, totals); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return progress.Interrupted(err, epoch+1, totals.Batches, "table "+s.cfg.Table)
+}
+
 // blobs is what a checkpoint holds beside the table.
 func (t *trainer) blobs(ctx context.Context, p *position) ([]table.Blob, error) {
 	model, err := t.model.Params().SaveState(ctx, t.queue)

@@ -43,6 +43,8 @@ type trainer struct {
 	edges     uint64  // of an epoch
 	degrees   []int32 // of a batch's sources, where the encoder reads degrees
 	places    []place // of a step's examples: room for the next step's
+	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one.
+	stepping bool
 }
 
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manifest) (_ *trainer, err error) {
@@ -136,6 +138,7 @@ func (t *trainer) rate(epoch int, sum *progress.Counts) float32 {
 func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *progress.Counts) error {
 	q, a, extra := t.queue, t.arena, b.Extra.(*batchExtra)
 	start := time.Now()
+	t.stepping = true
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	input := a.Uint32s(q, b.Input)
 	g := t.graph(mb, b)
@@ -148,7 +151,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	t.optimize(e, input, d, lr)
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
-	if err := q.Sync(ctx); err != nil {
+	if err := q.Sync(context.WithoutCancel(ctx)); err != nil { // a step begun is finished: a run ends between two
 		return progress.BudgetError(err)
 	}
 	if err := a.Reset(); err != nil {
@@ -157,6 +160,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	if math.IsNaN(stat[0]) || math.IsInf(stat[0], 0) {
 		return fmt.Errorf("the loss is not a finite number: the run diverged, use a smaller learning rate than %v", t.cfg.LR)
 	}
+	t.stepping = false
 	sum.Loss += stat[0]
 	sum.Correct += stat[1]
 	sum.Examples += int64(2 * extra.edges)

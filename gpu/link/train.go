@@ -79,6 +79,9 @@ type Hooks struct {
 	Batch func(epoch int, batches int64) // after each mini-batch's step; epoch from 0
 	Epoch func(Epoch)
 	Macro func(buffer.Stats)
+	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no
+	// table to go on with.
+	Resume func(found bool, epochs, step, batch int)
 	// Checkpoint is called after each with its number and what it holds: finished epochs, and the
 	// step and mini-batch of the next one that come next.
 	Checkpoint func(number uint64, epochs, step, batch int)
@@ -127,11 +130,14 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		}
 		hooks.Start(cfg, why)
 	}
+	if hooks.Resume != nil && cfg.Resume {
+		hooks.Resume(model != nil, s.from.Epoch, s.from.Place.Step, s.from.Place.Batch)
+	}
 	s.clock = progress.NewClock(every)
 	start := time.Now()
 	for e := s.from.Epoch; e < cfg.Epochs; e++ {
 		if err := s.epoch(ctx, e); err != nil {
-			return nil, err
+			return nil, s.interrupted(ctx, e, err)
 		}
 	}
 	s.sum.TotalSeconds += time.Since(start).Seconds()
@@ -194,6 +200,9 @@ type session struct {
 	from   *position // where the run goes on
 	clock  *progress.Clock
 	next   *nextPlan // of the epoch after the one that trains; nil: not begun
+	// Of the epoch that trains: the mini-batch that comes next, and the counts until there.
+	place progress.Place
+	soFar func() progress.Totals
 }
 
 // open makes what trains: at the beginning, or where a checkpoint's model and s.from say.
@@ -223,7 +232,8 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 		}
 	}
 	o.Table = s.table
-	if s.it, err = buffer.Open(ctx, s.st, o); err != nil {
+	// Its rows are written to the table when ctx has ended, too: see interrupted.
+	if s.it, err = buffer.Open(context.WithoutCancel(ctx), s.st, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
 	if a := &s.plan.account; s.cfg.MemoryBytes > 0 { // with what the partition buffer leaves of its part
@@ -293,6 +303,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	if s.from.Epoch == epoch {
 		from = *s.from
 	}
+	s.place, s.soFar = from.Place, func() progress.Totals { return from.Totals }
 	if err := s.it.StartAt(plan, from.Place.Step); err != nil {
 		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
@@ -302,19 +313,22 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	was := from.Totals
 	sum := was.Counts()
 	r := Epoch{Epoch: epoch + 1, Steps: was.Steps, Bias: bias}
-	// so far is what a checkpoint says of the epoch.
-	soFar := func() progress.Totals {
+	s.soFar = func() progress.Totals {
 		stats := s.it.Stats()
 		t := sum.Totals(&was, start, r.Steps)
 		t.BytesRead, t.BytesWritten, t.CPUSeconds = was.BytesRead+stats.BytesRead, was.BytesWritten+stats.BytesWritten, was.CPUSeconds+progress.CPUSeconds()-cpu
 		return t
 	}
 	after := func(next progress.Place) error {
+		s.place = next
 		if s.hooks.Batch != nil {
 			s.hooks.Batch(epoch, sum.Batches)
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if s.clock.Batch() {
-			return s.checkpoint(ctx, epoch, next, soFar())
+			return s.checkpoint(ctx, epoch, next, s.soFar())
 		}
 		return nil
 	}
@@ -343,7 +357,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		r.Steps++
 		if len(mb.Partitions) == len(s.st.Manifest().Partitions) && mb.StepIndex == len(plan.Steps)-1 {
 			// It holds the whole graph and lives until Next.
-			trained := soFar()
+			trained := s.soFar()
 			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
 			if err := s.evaluate(ctx, &r, residentRows(mb, s.cfg.Dim)); err != nil {
 				return err
@@ -356,7 +370,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	if sum.Examples == 0 {
 		return fmt.Errorf("train: epoch %d: %w: the store has no edges", epoch+1, store.ErrNotFound)
 	}
-	trained := soFar()
+	trained := s.soFar()
 	if !evaluated {
 		r.Seconds, r.CPUSeconds = trained.Seconds, trained.CPUSeconds
 		if err := s.evaluateTable(ctx, &r); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -187,6 +188,16 @@ func (p *Params) Keep(q *gpu.Queue) { q.Copy(p.whole(rangeBest), p.whole(rangeVa
 
 // Restore returns to the values last kept.
 func (p *Params) Restore(q *gpu.Queue) { q.Copy(p.whole(rangeValue), p.whole(rangeBest)) }
+
+// Finite reports whether all values are numbers and none is infinite.
+func (p *Params) Finite(ctx context.Context, q *gpu.Queue) (bool, error) {
+	host := make([]float32, p.rows)
+	q.Download(blocks.Bytes(host), p.whole(rangeValue))
+	if err := q.Sync(ctx); err != nil {
+		return false, fmt.Errorf("nn: read parameters: %w", err)
+	}
+	return !slices.ContainsFunc(host, func(v float32) bool { return v-v != 0 }), nil // NaN − NaN and ∞ − ∞ are NaN
+}
 
 // Save returns the values as little-endian float32 in the order of List,
 // without padding.

@@ -57,8 +57,5 @@ func (c *Clock) Batch() bool {
 // Epoch reports whether it is time after epoch n, counted from 1.
 func (c *Clock) Epoch(n int) bool { return c.every.Epochs > 0 && n%c.every.Epochs == 0 }
 
-// Within reports whether it may be time in the middle of an epoch.
-func (c *Clock) Within() bool { return c.every.Batches > 0 || c.every.Time > 0 }
-
 // Reset begins another interval.
 func (c *Clock) Reset() { c.batches, c.last = 0, time.Now() }

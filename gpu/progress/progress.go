@@ -56,6 +56,12 @@ func (c *Counts) Totals(was *Totals, start time.Time, steps int) Totals {
 		Steps: steps, Seconds: was.Seconds + time.Since(start).Seconds()}
 }
 
+// Interrupted is the error of a run that its context ended in an epoch, counted from 1, after so many of its mini-batches,
+// and that goes on from what lies in where.
+func Interrupted(err error, epoch int, batches int64, where string) error {
+	return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches: --resume goes on there (%s): %w", epoch, batches, where, err)
+}
+
 // Profile says where an epoch's time went, as seen by the training goroutine.
 type Profile struct {
 	Wait     time.Duration `json:"wait"`     // for the next macro-batch

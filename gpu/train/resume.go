@@ -22,11 +22,33 @@ type nodeProgress struct {
 	Epoch   int             `json:"epoch"` // finished epochs
 	Place   progress.Place  `json:"place"` // in the epoch after those
 	Totals  progress.Totals `json:"totals"`
-	Best    float64         `json:"best"` // validation accuracy of Summary.BestEpoch
+	Best    float64         `json:"best"`  // validation accuracy of Summary.BestEpoch
+	Ended   bool            `json:"ended"` // no epoch was to follow
 	Summary Summary         `json:"summary"`
 	// StateBytes of what follows are nn.Params.SaveState. The rest are the values that the unfinished epoch
 	// began with, nn.Params.Save, where a history is a function of them.
 	StateBytes int `json:"state_bytes"`
+}
+
+// Position is where the run of a checkpoint file stands.
+type Position struct {
+	Finished int   // epochs
+	Batches  int64 // further mini-batches
+	Ended    bool  // no epoch was to follow
+}
+
+// Unfinished reports whether something was trained and more was to be.
+func (p Position) Unfinished() bool { return !p.Ended && (p.Finished > 0 || p.Batches > 0) }
+
+// ReadPosition reads a file of [Config].CheckpointFile.
+func ReadPosition(path string) (Position, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Position{}, fmt.Errorf("train: checkpoint: %w", err)
+	}
+	p := new(nodeProgress)
+	_, err = decodeModel(path, runMagic, b, p)
+	return Position{Finished: p.Epoch, Batches: p.Totals.Batches, Ended: p.Ended}, err
 }
 
 // resumeNode reads where the run that cfg resumes stands and sets cfg to what it goes on with. Where no such run was begun
@@ -92,7 +114,7 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	if err != nil {
 		return err
 	}
-	p := nodeProgress{Version: s.version, Config: *s.cfg, Epoch: epoch, Place: place, Totals: sum, Best: s.best, Summary: s.soFar(), StateBytes: len(state)}
+	p := nodeProgress{Version: s.version, Config: *s.cfg, Epoch: epoch, Place: place, Totals: sum, Best: s.best, Ended: sum.Batches == 0 && !s.more(epoch), Summary: s.total(), StateBytes: len(state)}
 	if sum.Batches > 0 {
 		state = append(state, s.began...)
 	}
@@ -110,18 +132,34 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	return nil
 }
 
+// interrupted makes a run that ctx ended one to resume from where it is: in epoch e, counted from 0, after its last
+// mini-batch. Any other error, and one in the middle of an optimiser step, is returned as it is.
+func (s *session) interrupted(ctx context.Context, e int, err error) error {
+	if ctx.Err() == nil || s.t.stepping || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	totals := s.soFar()
+	if s.cfg.CheckpointFile == "" {
+		return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches, without a file of checkpoints to resume from: %w", e+1, totals.Batches, err)
+	}
+	if failed := s.checkpoint(context.WithoutCancel(ctx), e, s.next, totals); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return progress.Interrupted(err, e+1, totals.Batches, s.cfg.CheckpointFile)
+}
+
 // begin keeps what a checkpoint in the middle of the epoch needs of its start.
 func (s *session) begin(ctx context.Context) (err error) {
 	s.began = nil
-	if s.t.history == nil || s.cfg.CheckpointFile == "" || !s.clock.Within() {
+	if s.t.history == nil || s.cfg.CheckpointFile == "" {
 		return nil
 	}
 	s.began, err = s.t.model.Params().Save(ctx, s.t.queue)
 	return err
 }
 
-// soFar is the summary with what this process and those before it took.
-func (s *session) soFar() Summary {
+// total is the summary with what this process and those before it took.
+func (s *session) total() Summary {
 	out, was := s.sum, &s.from.Summary
 	out.CPUSeconds = s.usage.CPUSeconds() + was.CPUSeconds
 	out.PeakRSSBytes = max(progress.PeakRSS(), was.PeakRSSBytes)

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,7 +22,7 @@ type Epoch struct {
 	ValidAccuracy float64 `json:"valid_accuracy"`
 	// TestAccuracy comes with ValidAccuracy, for the reader: nothing is chosen by it.
 	TestAccuracy float64 `json:"test_accuracy"`
-	Best         bool    `json:"best"`          // the best validation accuracy so far
+	Best         bool    `json:"best"`          // the best validation accuracy so far; of a split without validation nodes, the last epoch
 	Seconds      float64 `json:"seconds"`       // of training, waits included
 	ValidSeconds float64 `json:"valid_seconds"` // of validation
 	BytesRead    int64   `json:"bytes_read"`    // by training
@@ -40,10 +41,11 @@ type Epoch struct {
 
 // Summary is a run's result: the keys of the summary event.
 type Summary struct {
-	TestAccuracy         float64   `json:"test_accuracy"`
-	ValidAccuracy        float64   `json:"valid_accuracy"`
-	TrainLoss            float64   `json:"train_loss"` // of the last epoch
-	BestEpoch            int       `json:"best_epoch"`
+	TestAccuracy         float64   `json:"test_accuracy"`            // of the best epoch's model; −1: the split has no test nodes
+	ValidAccuracy        float64   `json:"valid_accuracy"`           // likewise
+	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
+	BestEpoch            int       `json:"best_epoch"`               // of the best validation accuracy, the last one where the split has no validation nodes
+	DivergedEpoch        int       `json:"diverged_epoch,omitempty"` // whose loss or parameters were no numbers any more: the run ended there
 	EpochSeconds         []float64 `json:"epoch_seconds"`
 	TotalSeconds         float64   `json:"total_seconds"`
 	CPUSeconds           float64   `json:"cpu_seconds"`
@@ -78,6 +80,9 @@ type Hooks struct {
 	Epoch func(Epoch)
 	// Choices is called once, when the first mini-batch has decided how layers are computed.
 	Choices func([]nn.Choice)
+	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no
+	// checkpoint to go on from.
+	Resume func(found bool, epochs, step, batch int)
 	// Checkpoint is called after each with what it holds: finished epochs, and the step and mini-batch of the
 	// next one that come next.
 	Checkpoint func(epochs, step, batch int)
@@ -118,6 +123,8 @@ type session struct {
 	began   []byte // the epoch's first parameters, where the history depends on them and a checkpoint may come
 	usage   progress.Usage
 	start   time.Time
+	soFar   func() progress.Totals // of the epoch that trains, up to next
+	next    progress.Place         // the mini-batch that comes next in it
 }
 
 // run trains all epochs from where s.from says, returns to the best one's parameters and tests them. state is the model
@@ -132,19 +139,23 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	} else if err := s.checkpoint(ctx, 0, progress.Place{}, progress.Totals{}); err != nil { // an earlier run's is not gone on from
 		return err
 	}
+	s.blind = s.sum.BestEpoch > 0 && s.best < 0
+	if s.hooks.Resume != nil && s.cfg.Resume {
+		s.hooks.Resume(state != nil, s.from.Epoch, s.from.Place.Step, s.from.Place.Batch)
+	}
 	for e := s.from.Epoch; s.more(e); e++ {
 		r, err := s.epoch(ctx, e)
+		if err == nil && ((e+1)%s.cfg.EvalEvery == 0 || e+1 == s.limit()) {
+			err = s.validate(ctx, &r)
+		}
+		if errors.Is(err, errDiverged) && s.sum.BestEpoch > 0 { // what was good before is the result
+			s.sum.DivergedEpoch = e + 1
+			break
+		}
 		if err != nil {
-			return err
+			return s.interrupted(ctx, e, err)
 		}
-		if (e+1)%s.cfg.EvalEvery == 0 || e+1 == s.limit() {
-			if err := s.validate(ctx, &r); err != nil {
-				return err
-			}
-		}
-		s.sum.EpochSeconds = append(s.sum.EpochSeconds, r.Seconds)
-		s.sum.Profile.Add(r.Profile)
-		s.sum.TrainLoss = r.Loss
+		s.sum.add(&r)
 		if s.clock.Epoch(e+1) || !s.more(e+1) {
 			if err := s.checkpoint(ctx, e+1, progress.Place{}, progress.Totals{}); err != nil {
 				return err
@@ -162,10 +173,28 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	if err != nil {
 		return err
 	}
-	s.sum.ValidAccuracy, s.sum.TestAccuracy = m[0].Accuracy, m[1].Accuracy
-	s.sum = s.soFar()
+	s.sum.ValidAccuracy, s.sum.TestAccuracy = accuracy(m[0]), accuracy(m[1])
+	s.sum = s.total()
 	s.sum.Resumed = state != nil
 	return nil
+}
+
+// accuracy is a split's, −1 without nodes.
+func accuracy(m eval.Metrics) float64 {
+	if m.Nodes == 0 {
+		return -1
+	}
+	return m.Accuracy
+}
+
+// add counts an epoch.
+func (s *Summary) add(r *Epoch) {
+	s.EpochSeconds = append(s.EpochSeconds, r.Seconds)
+	s.Profile.Add(r.Profile)
+	s.TrainLoss = r.Loss
+	s.Batches += r.Batches
+	s.SampledEdges += r.SampledEdges
+	s.BytesRead += r.BytesRead
 }
 
 // epoch trains one epoch, counted from 0, or what is left of it.
@@ -178,6 +207,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if s.from.Epoch == e {
 		place, was = s.from.Place, s.from.Totals
 	}
+	s.next, s.soFar = place, func() progress.Totals { return was }
 	if was.Batches == 0 {
 		if err := s.begin(ctx); err != nil {
 			return Epoch{}, err
@@ -201,17 +231,21 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	}
 	s.passes.taken = was.Passes
 	sum, steps := was.Counts(), was.Steps
-	soFar := func() progress.Totals {
+	s.soFar = func() progress.Totals {
 		t := sum.Totals(&was, start, steps)
 		t.Passes, t.BytesRead = s.passes.taken, was.BytesRead+s.it.Stats().BytesRead
 		return t
 	}
 	after := func(next progress.Place) error {
+		s.next = next
 		if s.hooks.Batch != nil {
 			s.hooks.Batch(e, sum.Batches)
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if s.clock.Batch() {
-			return s.checkpoint(ctx, e, next, soFar())
+			return s.checkpoint(ctx, e, next, s.soFar())
 		}
 		return nil
 	}
@@ -233,14 +267,10 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if sum.Examples == 0 {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w: no training nodes in the plan's partitions", e+1, store.ErrNotFound)
 	}
-	s.sum.Batches += sum.Batches
-	s.sum.SampledEdges += sum.Edges
-	stats := s.it.Stats()
 	if s.hooks.Macro != nil {
-		s.hooks.Macro(stats)
+		s.hooks.Macro(s.it.Stats())
 	}
-	trained := soFar()
-	s.sum.BytesRead += trained.BytesRead
+	trained := s.soFar()
 	return Epoch{
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
@@ -290,15 +320,23 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	if h != nil {
 		s.known = r.Epoch + 1
 	}
+	params := s.t.model.Params()
+	finite, err := params.Finite(ctx, s.t.queue)
+	if err != nil {
+		return err
+	}
+	if !finite || !isFinite(m[0].Loss) || !isFinite(m[1].Loss) {
+		return s.t.diverged("after epoch %d parameters or losses are no finite numbers", r.Epoch)
+	}
 	s.blind = m[0].Nodes == 0
-	r.ValidAccuracy, r.TestAccuracy = m[0].Accuracy, m[1].Accuracy
-	if r.ValidAccuracy > s.best {
-		s.best, r.Best = r.ValidAccuracy, true
-		s.sum.BestEpoch = r.Epoch
-		s.t.model.Params().Keep(s.t.queue)
+	r.ValidAccuracy, r.TestAccuracy = accuracy(m[0]), accuracy(m[1])
+	if r.ValidAccuracy > s.best || s.blind { // nothing says that an earlier epoch was better
+		params.Keep(s.t.queue)
 		if err := s.t.queue.Sync(ctx); err != nil {
 			return err
 		}
+		s.best, r.Best = r.ValidAccuracy, true
+		s.sum.BestEpoch = r.Epoch
 	}
 	r.ValidSeconds = time.Since(start).Seconds()
 	return nil

@@ -2,7 +2,9 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
@@ -43,6 +45,8 @@ type trainer struct {
 	shift *labelShift
 	// featureBytes is the most that feature rows of a macro-batch's partitions took.
 	featureBytes int64
+	// stepping is true while, and after an error in, a mini-batch's step: the parameters may be half of one.
+	stepping bool
 	// choices is how layers are computed, once the first mini-batch was measured; chosen, if
 	// not nil, is told.
 	choices []nn.Choice
@@ -192,6 +196,7 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *progress.Counts) error {
 	q, a := t.queue, t.arena
 	start := time.Now()
+	t.stepping = true
 	t.labels = t.labels[:0]
 	for _, row := range b.Seeds {
 		t.labels = append(t.labels, mb.Labels[row])
@@ -212,12 +217,16 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	t.model.Params().Adam(q, t.adam)
 	var stat [2]float64
 	q.Download(blocks.Bytes(stat[:]), t.model.Stat())
-	if err := q.Sync(ctx); err != nil {
+	if err := q.Sync(context.WithoutCancel(ctx)); err != nil { // a step begun is finished: a run ends between two
 		return progress.BudgetError(err)
 	}
 	if err := a.Reset(); err != nil {
 		return err
 	}
+	if !isFinite(stat[0]) {
+		return t.diverged("the loss is not a finite number")
+	}
+	t.stepping = false
 	sum.Loss += stat[0]
 	sum.Correct += stat[1]
 	sum.Examples += int64(len(b.Seeds))
@@ -238,6 +247,15 @@ func gradients(p *nn.Pass, model *nn.Model, graphs []gpu.Graph, in nn.Input, lab
 	model.Backward(p, grad)
 	return forward
 }
+
+// errDiverged marks the end of a run whose loss or parameters are no numbers any more.
+var errDiverged = errors.New("the run diverged")
+
+func (t *trainer) diverged(format string, args ...any) error {
+	return fmt.Errorf("%s: %w: use a smaller learning rate than %v", fmt.Sprintf(format, args...), errDiverged, t.cfg.LR)
+}
+
+func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
 // that feed the first. Layers that read a node alone have a graph without edges.

@@ -64,7 +64,7 @@ func killTraining(ctx context.Context, o options) (_ *trainResult, err error) {
 	kinds := []*trainKind{{plan: "comet"}, {plan: "memory"}, {plan: "beta"}}
 	for _, kind := range kinds {
 		start := time.Now()
-		if _, err := k.gstore(ctx, kind.args(dir, "whole")...); err != nil {
+		if _, err := k.gstore(ctx, kind.args(dir, "whole", "--overwrite")...); err != nil {
 			return nil, err
 		}
 		kind.normal = time.Since(start)

@@ -4,9 +4,12 @@ package metrics
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"time"
 
 	"github.com/gstore/gstore/store/buffer"
@@ -24,10 +27,41 @@ import (
 type Writer struct {
 	w       *bufio.Writer
 	samples int64 // intervals already written
+	// Where the run is resumed: what was written before.
+	epochs  int
+	seconds float64
 }
 
 // NewWriter returns a writer that appends lines to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: bufio.NewWriter(w)} }
+
+// Continue returns a writer of a run that is resumed after so many finished epochs: their lines stay in f, what follows
+// them is cut off, and the numbers of epochs and the times of what is written go on from theirs.
+func Continue(f *os.File, epochs int) (*Writer, error) {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	w, at, end := NewWriter(f), 0, 0
+	for line := range bytes.Lines(text) {
+		at += len(line)
+		var l struct {
+			Epoch *int    `json:"epoch"`
+			End   float64 `json:"end_s"`
+		}
+		if json.Unmarshal(line, &l) == nil && l.Epoch != nil && *l.Epoch < epochs {
+			end, w.seconds = at, max(w.seconds, l.End)
+		}
+	}
+	if err := f.Truncate(int64(end)); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	w.epochs = epochs // those of which nothing was written count too
+	if _, err := f.Seek(int64(end), io.SeekStart); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	return w, nil
+}
 
 // Epoch is the line of an epoch. Extra fields of other writers are kept apart.
 type Epoch struct {
@@ -96,10 +130,10 @@ func (w *Writer) Epoch(s buffer.Stats) error {
 	for _, st := range s.Steps {
 		end = max(end, st.End)
 		err := w.write(Step{
-			Event: "step", Epoch: st.Epoch, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
+			Event: "step", Epoch: w.epochs + st.Epoch, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
 			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Edges: st.Edges, NewEdges: st.NewEdges,
 			Read: st.Read.Seconds(), Write: st.Write.Seconds(), WaitBuffers: st.WaitBuffers.Seconds(), Assemble: st.Assemble.Seconds(),
-			Stall: st.Stall.Seconds(), Ready: st.Ready.Seconds(), Begin: st.Begin.Seconds(), End: st.End.Seconds(),
+			Stall: st.Stall.Seconds(), Ready: w.seconds + st.Ready.Seconds(), Begin: w.seconds + st.Begin.Seconds(), End: w.seconds + st.End.Seconds(),
 		})
 		if err != nil {
 			return err
@@ -111,14 +145,14 @@ func (w *Writer) Epoch(s buffer.Stats) error {
 			continue
 		}
 		w.samples = k + 1
-		if err := w.write(Sample{Event: "sample", At: b.At.Seconds(), Bytes: b.Bytes, Requests: b.Requests, Train: b.Train.Seconds()}); err != nil {
+		if err := w.write(Sample{Event: "sample", At: w.seconds + b.At.Seconds(), Bytes: b.Bytes, Requests: b.Requests, Train: b.Train.Seconds()}); err != nil {
 			return err
 		}
 	}
 	err := w.write(Epoch{
-		Event: "epoch", Epoch: s.Epoch, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
+		Event: "epoch", Epoch: w.epochs + s.Epoch, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
 		Gap: s.Tuning.GapBytes, Request: s.Tuning.RequestBytes, Depth: s.Tuning.Depth, Tuning: s.Tuning.Why,
-		Start: s.Start.Seconds(), End: end.Seconds(), BytesRead: s.BytesRead, BytesWritten: s.BytesWritten, Requests: s.Requests,
+		Start: w.seconds + s.Start.Seconds(), End: w.seconds + end.Seconds(), BytesRead: s.BytesRead, BytesWritten: s.BytesWritten, Requests: s.Requests,
 		Read: s.Read.Seconds(), Write: s.Write.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
 		Train: s.Train.Seconds(), Edges: s.Edges, NewEdges: s.NewEdges, QueueDepth: s.IO.InFlightMax,
 	})

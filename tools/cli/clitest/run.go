@@ -105,19 +105,26 @@ func ByName(t *testing.T, stdout string) map[string][]map[string]any {
 // childArgs, set in the environment, makes the test binary run as gstore with these arguments.
 const childArgs = "GSTORE_TEST_ARGS"
 
-// Main runs a package's tests, or gstore where [Child] asks for it: call it from TestMain.
+// Main runs a package's tests, or gstore where [Command] asks for it: call it from TestMain.
 func Main(m *testing.M) {
 	if args, ok := os.LookupEnv(childArgs); ok {
-		os.Exit(cli.Run(context.Background(), strings.Split(args, "\n"), os.Stdin, os.Stdout, os.Stderr))
+		os.Args = append(os.Args[:1], strings.Split(args, "\n")...)
+		os.Exit(cli.Main())
 	}
 	os.Exit(m.Run())
+}
+
+// Command is gstore as a process of its own, to be started, for tests that signal it.
+func Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childArgs+"="+strings.Join(args, "\n"))
+	return cmd
 }
 
 // Child runs gstore in a process of its own and returns its summary and what it said otherwise.
 func Child(t *testing.T, args ...string) (summary map[string]any, stderr string, err error) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childArgs+"="+strings.Join(args, "\n"))
+	cmd := Command(args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

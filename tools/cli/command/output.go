@@ -3,7 +3,7 @@ package command
 import (
 	"encoding/json"
 	"io"
-	"maps"
+	"math"
 	"os"
 	"time"
 
@@ -12,13 +12,18 @@ import (
 )
 
 // Event prints {"event":name, …fields} as one line on stdout when --json is
-// set, and does nothing otherwise.
+// set, and does nothing otherwise. Fields that are NaN or infinite are null.
 func (e *Env) Event(name string, fields map[string]any) {
 	if !e.JSON {
 		return
 	}
 	line := map[string]any{"event": name}
-	maps.Copy(line, fields)
+	for name, v := range fields {
+		if x, ok := v.(float64); ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
+			v = nil // JSON has no such numbers
+		}
+		line[name] = v
+	}
 	b, err := json.Marshal(line)
 	if err != nil { // only unmarshalable field types get here: a programming error
 		panic(err)

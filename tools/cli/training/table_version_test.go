@@ -39,7 +39,8 @@ func TestTableOfOlderVersion(t *testing.T) {
 		{[]string{"train", dir, "--table", "old", "--resume", "--epochs", "3", "--version", "1"}, cli.ExitOK, ""},
 		{append([]string{"train", dir, "--table", "new"}, run...), cli.ExitOK, ""},
 		{[]string{"export", dir, out("both"), "--what", "embeddings"}, cli.ExitOK, "old (of version 1)"},
-		{append([]string{"train", dir, "--table", "old"}, run...), cli.ExitOK, ""}, // the last that belongs to version 1
+		{append([]string{"train", dir, "--table", "old"}, run...), cli.ExitFailed, "--overwrite"},
+		{append([]string{"train", dir, "--table", "old", "--overwrite"}, run...), cli.ExitOK, ""}, // the last that belongs to version 1
 		{[]string{"append", dir, more, "--columns", "src,relation,dst", "--keep-versions", "1"}, cli.ExitOK, ""},
 		{[]string{"eval", dir, "--table", "old", "--version", "1"}, cli.ExitFailed, "version 1"},
 		{[]string{"eval", dir, "--table", "old", "--version", "3"}, cli.ExitOK, ""},

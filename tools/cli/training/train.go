@@ -25,8 +25,6 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/buffer"
-	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -45,6 +43,8 @@ type trainOptions struct {
 	metrics string
 	explain bool
 	reads   readFlags
+	// overwrite lets link prediction replace an earlier run's table.
+	overwrite bool
 }
 
 // Tasks, as messages name them.
@@ -77,7 +77,8 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metrics, "metrics", "", "write measurements of every step to this file of JSON lines, for \"gstore report\"")
 	fs.BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
-	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "save": "input and output",
+	fs.BoolVar(&o.overwrite, "overwrite", false, "link prediction: replace the embeddings of an earlier run")
+	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "save": "input and output", "overwrite": "checkpoints",
 		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}
@@ -186,7 +187,8 @@ the store, as a table: partitions of them are read, trained and written back
 
 Checkpoints make any run one that --resume goes on with after any end, in the
 middle of an epoch too, to the same bits: every ten minutes for node
-classification, every epoch for link prediction, or as --checkpoint-every says.`,
+classification, every epoch for link prediction, or as --checkpoint-every says,
+and where Ctrl-C or SIGTERM ends it.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
@@ -230,23 +232,6 @@ func (o *trainOptions) checkpointFile(e *command.Env, dir string) (unlock func()
 	return func() error { return nil }, nil
 }
 
-// recordMetrics opens a metrics file: record appends an epoch, done closes the
-// file and returns the first error.
-func recordMetrics(path string) (record func(buffer.Stats), done func() error, err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	w := metrics.NewWriter(f)
-	var failed error
-	record = func(s buffer.Stats) {
-		if failed == nil {
-			failed = w.Epoch(s)
-		}
-	}
-	return record, func() error { return errors.Join(failed, f.Close()) }, nil
-}
-
 // runTrain trains, prints, records the run and saves the model.
 func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) (_ *train.Checkpoint, err error) {
 	defer command.LimitThreads(o.node.Threads)()
@@ -268,12 +253,18 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if err := checkLabels(st.Manifest(), dir); err != nil {
 		return nil, err
 	}
+	if o.overwrite {
+		return nil, command.Usagef("--overwrite is for link prediction; the store's task is node classification, whose models have numbers")
+	}
 	started := time.Now()
 	unlock, err := o.checkpointFile(e, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if err := checkSave(dir, o.save); err != nil {
+		return nil, err
+	}
 	hooks := trainHooks(e)
 	if o.explain {
 		hooks.Choices = func(cs []nn.Choice) { explain(e, cs) }
@@ -284,13 +275,21 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			}
 		}
 	}
-	if o.metrics != "" {
-		record, done, merr := recordMetrics(o.metrics)
-		if merr != nil {
-			return nil, merr
+	log, err := openMetrics(o.metrics, o.node.Resume)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	hooks.Macro = log.epoch
+	hooks.Resume = func(found bool, epochs, step, batch int) {
+		log.resume(found, epochs)
+		printResume(e, o.node.CheckpointFile, found, epochs, step, batch)
+	}
+	if start := hooks.Start; !o.node.Resume {
+		hooks.Start = func(c train.Config) {
+			keepUnfinished(e, c.CheckpointFile)
+			start(c)
 		}
-		hooks.Macro = record
-		defer func() { err = errors.Join(err, done()) }()
 	}
 	dev, err := device.Open(device.Options{Name: o.node.Device, Threads: o.node.Threads, MemoryBytes: o.node.DeviceMemoryBytes, MatMul: o.node.MatMul})
 	if err != nil {
@@ -302,24 +301,20 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, planError(err)
 	}
 	s := &cp.Summary
-	path, finished, err := saveRun(ctx, dir, o.save, started, cp)
-	if err != nil { // the model is trained: a store that cannot be written to must not lose the result
-		fmt.Fprintf(e.Stderr, "gstore: the run is not recorded: %v\n", err)
+	saved, err := saveRun(ctx, dir, o.save, started, cp)
+	if err != nil {
+		if saved.Path == "" {
+			return nil, err
+		}
+		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
 	}
 	if e.JSON {
-		e.Event("summary", summaryFields(s, path, finished))
-		return cp, nil
+		e.Event("summary", summaryFields(s, saved))
+	} else {
+		printSummary(e, s, saved, o.node.Epochs == 0)
 	}
-	printFinished(e, finished, len(s.EpochSeconds))
-	if o.node.Epochs == 0 && len(s.EpochSeconds) < train.EpochsMax && s.BestEpoch < len(s.EpochSeconds) {
-		fmt.Fprintf(e.Told(), "ended after %d epochs: validation has not risen since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
-	}
-	fmt.Fprintf(e.Told(), "test accuracy %.2f %%, valid %.2f %%, best epoch %d of %d\n", 100*s.TestAccuracy, 100*s.ValidAccuracy, s.BestEpoch, len(s.EpochSeconds))
-	fmt.Fprintf(e.Told(), "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
-		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
-	printProfile(e, s.Profile)
-	if path != "" {
-		fmt.Fprintf(e.Told(), "model: %s\n", path)
+	if s.DivergedEpoch > 0 {
+		return nil, fmt.Errorf("the run diverged in epoch %d: the model is that of epoch %d (%s): use a smaller learning rate than %v", s.DivergedEpoch, s.BestEpoch, saved.Path, cp.Config.LR)
 	}
 	return cp, nil
 }
@@ -382,7 +377,10 @@ func trainHooks(e *command.Env) train.Hooks {
 		Epoch: func(r train.Epoch) {
 			valid, test, mark := "", "", " "
 			if r.ValidAccuracy >= 0 {
-				valid, test = fmt.Sprintf("%.2f", 100*r.ValidAccuracy), fmt.Sprintf("%.2f", 100*r.TestAccuracy)
+				valid = fmt.Sprintf("%.2f", 100*r.ValidAccuracy)
+			}
+			if r.TestAccuracy >= 0 {
+				test = fmt.Sprintf("%.2f", 100*r.TestAccuracy)
 			}
 			if r.Best {
 				mark = "*"
@@ -397,30 +395,4 @@ func printFinished(e *command.Env, finished uint64, epochs int) {
 	if finished > 0 {
 		fmt.Fprintf(e.Told(), "run %d is finished: all %d epochs were trained before; its result:\n", finished, epochs)
 	}
-}
-
-func summaryFields(s *train.Summary, model string, finished uint64) map[string]any {
-	f := command.Fields(s)
-	if finished > 0 {
-		f["finished_run"] = finished
-	}
-	f["model_file"] = model
-	return f
-}
-
-// saveRun records the run in the store's history and saves the model, by default as [modelFile]. It returns the model's
-// path, and the run's number if it had finished before.
-func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (_ string, finished uint64, err error) {
-	n, again, err := recordTrain(ctx, dir, cp.Version, started, cp.Config, cp.Summary, cp.Summary.EpochSeconds, cp.Summary.Resumed)
-	if err == nil && path == "" {
-		path = modelFile(dir, n)
-		err = os.MkdirAll(filepath.Dir(path), 0o777)
-	}
-	if path == "" || err != nil {
-		return "", 0, err
-	}
-	if again {
-		finished = n
-	}
-	return path, finished, cp.SaveFile(path)
 }

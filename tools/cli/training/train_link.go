@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -76,19 +77,26 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 			}
 		}
 	}
+	if !cfg.Resume && !o.overwrite {
+		if err := checkTable(ctx, st, cmp.Or(cfg.Table, "embeddings")); err != nil {
+			return err
+		}
+	}
 	if o.save != "" {
 		return command.Usagef("--save: embeddings stay in the store, as table %s: write them to files with gstore export --what embeddings", cmp.Or(cfg.Table, "embeddings"))
 	}
 	defer limitHeap(cfg.MemoryBytes, st)()
 	started := time.Now()
 	hooks := linkHooks(e)
-	if o.metrics != "" {
-		record, done, merr := recordMetrics(o.metrics)
-		if merr != nil {
-			return merr
-		}
-		hooks.Macro = record
-		defer func() { err = errors.Join(err, done()) }()
+	log, err := openMetrics(o.metrics, cfg.Resume)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	hooks.Macro = log.epoch
+	hooks.Resume = func(found bool, epochs, step, batch int) {
+		log.resume(found, epochs)
+		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
 	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
@@ -124,6 +132,23 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	printProfile(e, s.Profile)
 	fmt.Fprintf(e.Told(), "embeddings: table %s of the store; %s written, %d checkpoints (%s)\n", s.Table, command.FormatSize(s.BytesWritten), s.Checkpoints, command.FormatSize(s.CheckpointBytes))
 	return nil
+}
+
+// checkTable refuses to train where an earlier run's embeddings would be lost.
+func checkTable(ctx context.Context, st *store.Store, name string) error {
+	t, err := table.Open(ctx, st, table.Options{Name: name})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: --overwrite begins anew", err)
+	}
+	c, err := link.Load(ctx, t)
+	if err = errors.Join(err, t.Close()); err != nil {
+		return fmt.Errorf("table %s: %w: --overwrite begins anew", name, err)
+	}
+	return command.Usagef("table %s holds the embeddings of an earlier run, %d of %d epochs: --overwrite replaces them, --table NAME keeps both, --resume goes on with them",
+		name, c.Epochs, c.Config.Epochs)
 }
 
 // linkSummary is a run's summary, without the ranks where none were computed: 0 would be a result.

@@ -66,13 +66,13 @@ func TestTrainLinkFlags(t *testing.T) {
 		{"--model gcn", cli.ExitOK, ""},
 	} {
 		// Small numbers first: of a flag given twice, the last counts.
-		args := append([]string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1"}, strings.Fields(c.args)...)
+		args := append([]string{"train", dir, "--overwrite", "--dim", "8", "--negatives", "10", "--epochs", "1"}, strings.Fields(c.args)...)
 		if code, _, stderr := clitest.Run(t, args...); code != c.code || !strings.Contains(stderr, c.stderr) {
 			t.Errorf("%s: exit code %d, want %d; stderr %q, want %q in it", c.args, code, c.code, stderr, c.stderr)
 		}
 	}
 	for _, every := range []string{"1", "-1"} { // what was not ranked has no ranks
-		ev := clitest.Events(t, "train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1", "--eval-every", every)
+		ev := clitest.Events(t, "train", dir, "--overwrite", "--dim", "8", "--negatives", "10", "--epochs", "1", "--eval-every", every)
 		_, test := ev[len(ev)-1]["test_mrr"]
 		_, valid := ev[len(ev)-1]["valid_mrr"]
 		if ranked := every == "1"; test != ranked || valid != ranked {
@@ -80,7 +80,7 @@ func TestTrainLinkFlags(t *testing.T) {
 		}
 	}
 	for flag, want := range map[string]float64{"": 1, "--margin=0": 0, "--margin=.5": .5} {
-		args := []string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1", "--loss", "margin", "--eval-every", "-1"}
+		args := []string{"train", dir, "--overwrite", "--dim", "8", "--negatives", "10", "--epochs", "1", "--loss", "margin", "--eval-every", "-1"}
 		if flag != "" {
 			args = append(args, flag)
 		}
@@ -131,7 +131,7 @@ func TestEvalCheckpoint(t *testing.T) {
 // TestLinkMemory: a budget that is too small is refused before anything is replaced, with the smallest that works.
 func TestLinkMemory(t *testing.T) {
 	dir := smallKG(t)
-	train := []string{"train", dir, "--dim", "8", "--negatives", "10", "--epochs", "1"}
+	train := []string{"train", dir, "--overwrite", "--dim", "8", "--negatives", "10", "--epochs", "1"}
 	clitest.Events(t, train...)
 	last := func() map[string]any {
 		ev := clitest.Events(t, "eval", dir, "--lists", "test")

@@ -16,7 +16,7 @@ func TestLinkMemoryKept(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "kg.gstore")
 	clitest.MustRun(t, "generate", "kg", dir, "--nodes", "40k", "--edges", "60k", "--relations", "5", "--format", "store", "--partitions", "16", "--quiet")
-	train := []string{"train", dir, "--epochs", "1", "--negatives", "50", "--dim", "64", "--json", "--threads", "2"}
+	train := []string{"train", dir, "--overwrite", "--epochs", "1", "--negatives", "50", "--dim", "64", "--json", "--threads", "2"}
 	for _, args := range [][]string{append(train, "--eval-every", "-1"), append(train, "--encoder", "sage", "--fanouts", "5", "--eval-every", "-1"), train, {"eval", dir, "--lists", "test", "--candidates", "500", "--json"}} {
 		_, said, err := clitest.Child(t, append(args, "--mem", "30MiB")...)
 		at := regexp.MustCompile(`the smallest that works is (\d+)MiB`).FindStringSubmatch(said)

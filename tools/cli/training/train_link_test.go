@@ -33,7 +33,7 @@ func TestTrainLink(t *testing.T) {
 	st := filepath.Join(t.TempDir(), "kg.gstore")
 	clitest.Events(t, "ingest", dir, st)
 	for flag, want := range map[string]float64{"": .5, "--lr-decay=.25": .25, "--lr-decay=0": -1} {
-		args := []string{"train", st, "--dim", "4", "--epochs", "1", "--negatives", "10"}
+		args := []string{"train", st, "--overwrite", "--dim", "4", "--epochs", "1", "--negatives", "10"}
 		if flag != "" {
 			args = append(args, flag)
 		}
@@ -42,7 +42,7 @@ func TestTrainLink(t *testing.T) {
 		}
 	}
 	for flags, want := range map[string]bool{"--plan=memory": false, "--plan=comet --buffer=4": true, "--plan=comet --buffer=4 --remove-batch-edges=false": false} {
-		args := append([]string{"train", st, "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
+		args := append([]string{"train", st, "--overwrite", "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
 		if got := clitest.Events(t, args...)[0]["config"].(map[string]any)["remove_batch_edges"]; got != want {
 			t.Errorf("%q: a batch's edges are hidden: %v, expected %v", flags, got, want)
 		}
@@ -50,7 +50,7 @@ func TestTrainLink(t *testing.T) {
 	for _, encoder := range []string{"none", "sage", "gcn", "gat"} {
 		var first []map[string]any
 		for _, threads := range []string{"1", "2"} {
-			ev := clitest.Events(t, "train", st, "--encoder", encoder, "--dim", "16", "--epochs", "6", "--eval-every", "6", "--batch-size", "300",
+			ev := clitest.Events(t, "train", st, "--overwrite", "--encoder", encoder, "--dim", "16", "--epochs", "6", "--eval-every", "6", "--batch-size", "300",
 				"--negatives", "40", "--chunks", "4", "--seed", "3", "--threads", threads)
 			last := ev[len(ev)-1]
 			if l := clitest.Losses(ev); len(l) != 6 || l[5] >= l[0] {

@@ -1,0 +1,139 @@
+package training
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+// checkSave finds before training whether the model can be saved: in the file that --save names, or with the store.
+func checkSave(dir, path string) error {
+	if path != "" {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return command.Usagef("--save %s: it is a folder, expected a file for the model", path)
+		}
+		if err := tryWrite(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("--save %s: the model could not be saved there: %w", path, err)
+		}
+		return nil
+	}
+	runs := filepath.Join(dir, runsDir)
+	err := os.MkdirAll(runs, 0o777)
+	if err == nil {
+		err = tryWrite(runs)
+	}
+	if err != nil {
+		return fmt.Errorf("the model could not be saved with the store: %w: name a file for it with --save", err)
+	}
+	return nil
+}
+
+// tryWrite makes a file in dir and removes it.
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".gstore-save-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// savedRun is where a run's model lies.
+type savedRun struct {
+	Path     string
+	Finished uint64 // the run's number, if it had finished before
+}
+
+// saveRun records the run in the store's history and saves the model, by default as [modelFile]. A model is saved even if
+// the run cannot be recorded: where path names it, or beside the numbered ones; then the result has a path and an error.
+func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (r savedRun, err error) {
+	n, again, recorded := recordTrain(ctx, dir, cp.Version, started, cp.Config, cp.Summary, cp.Summary.EpochSeconds, cp.Summary.Resumed)
+	if recorded != nil {
+		recorded = fmt.Errorf("the run is not recorded: %w", recorded)
+	}
+	if again {
+		r.Finished = n
+	}
+	switch {
+	case path != "":
+	case recorded == nil:
+		path = modelFile(dir, n)
+	default:
+		path = filepath.Join(dir, runsDir, "unrecorded-"+started.UTC().Format("20060102T150405")+".gsm")
+	}
+	if err := cp.SaveFile(path); err != nil {
+		return r, errors.Join(recorded, fmt.Errorf("the model is not saved: %w", err))
+	}
+	r.Path = path
+	return r, recorded
+}
+
+// printSummary is for people what the summary event is for programs; auto says that the run had no number of epochs.
+func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
+	to := e.Told()
+	printFinished(e, saved.Finished, len(s.EpochSeconds))
+	if auto && len(s.EpochSeconds) < train.EpochsMax && s.ValidAccuracy >= 0 && s.BestEpoch < len(s.EpochSeconds) {
+		fmt.Fprintf(to, "ended after %d epochs: validation has not risen since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
+	}
+	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", percent(s.TestAccuracy), percent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	if s.ValidAccuracy < 0 {
+		fmt.Fprintln(to, "the split has no validation nodes: the model is the last epoch's")
+	}
+	fmt.Fprintf(to, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
+		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
+	printProfile(e, s.Profile)
+	fmt.Fprintf(to, "model: %s\n", saved.Path)
+}
+
+// percent is an accuracy, or "none" where there are no nodes to compute it from.
+func percent(accuracy float64) string {
+	if accuracy < 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.2f %%", 100*accuracy)
+}
+
+func summaryFields(s *train.Summary, saved savedRun) map[string]any {
+	f := command.Fields(s)
+	if saved.Finished > 0 {
+		f["finished_run"] = saved.Finished
+	}
+	f["model_file"] = saved.Path
+	return f
+}
+
+// previousRun is where the last checkpoint of an unfinished run goes when another run begins, beside that one's.
+const previousRun = "previous.gsr"
+
+// keepUnfinished moves the checkpoint of a run that was not finished out of the way of one that begins, and says so.
+func keepUnfinished(e *command.Env, file string) {
+	at, err := train.ReadPosition(file)
+	if err != nil || !at.Unfinished() { // none, or a damaged one: nothing to go on from
+		return
+	}
+	to := filepath.Join(filepath.Dir(file), previousRun)
+	if err := os.Rename(file, to); err != nil {
+		fmt.Fprintf(e.Stderr, "gstore: the run before stopped in epoch %d and is lost to this one: %v\n", at.Finished+1, err)
+		return
+	}
+	fmt.Fprintf(e.Stderr, "gstore: the run before stopped in epoch %d, this one begins anew; to go on with that one: --resume --checkpoint-file %s\n", at.Finished+1, to)
+}
+
+// printResume says where --resume goes on: nothing begins anew silently.
+func printResume(e *command.Env, where string, found bool, epochs, step, batch int) {
+	e.Event("resume", map[string]any{"found": found, "epochs": epochs, "step": step, "batch": batch})
+	switch {
+	case !found:
+		fmt.Fprintf(e.Stderr, "gstore: --resume: there is no checkpoint in %s: training begins with epoch 1\n", where)
+	case e.JSON:
+	case step > 0 || batch > 0:
+		fmt.Fprintf(e.Told(), "resumed in epoch %d, at mini-batch %d of step %d\n", epochs+1, batch+1, step+1)
+	default:
+		fmt.Fprintf(e.Told(), "resumed after epoch %d\n", epochs)
+	}
+}
