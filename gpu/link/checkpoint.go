@@ -119,6 +119,7 @@ func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []tabl
 
 // checkpoint stores where the run stands.
 func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Place, totals progress.Totals) error {
+	ctx = context.WithoutCancel(ctx) // one that is begun is finished: half of one is a run that cannot go on
 	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Epoch: epoch, Place: place, Totals: totals, Summary: s.sum})
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (s *session) interrupted(ctx context.Context, epoch int, err error) error {
 		return err
 	}
 	totals := s.soFar()
-	if failed := s.checkpoint(context.WithoutCancel(ctx), epoch, s.place, totals); failed != nil {
+	if failed := s.checkpoint(ctx, epoch, s.place, totals); failed != nil {
 		return errors.Join(err, failed)
 	}
 	return progress.Interrupted(err, epoch+1, totals.Batches, "table "+s.cfg.Table)

@@ -462,7 +462,7 @@ func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
 	if valid, _ := s.due(r); !valid {
 		return nil
 	}
-	if err := s.it.Flush(ctx); err != nil {
+	if err := s.it.Flush(context.WithoutCancel(ctx)); err != nil { // as a checkpoint is
 		return err
 	}
 	return s.evaluate(ctx, r, s.rows.Read)

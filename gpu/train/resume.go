@@ -110,7 +110,7 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	if s.cfg.CheckpointFile == "" {
 		return nil
 	}
-	state, err := s.t.model.Params().SaveState(ctx, s.t.queue)
+	state, err := s.t.model.Params().SaveState(context.WithoutCancel(ctx), s.t.queue) // one that is begun is finished
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *session) interrupted(ctx context.Context, e int, err error) error {
 	if s.cfg.CheckpointFile == "" {
 		return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches, without a file of checkpoints to resume from: %w", e+1, totals.Batches, err)
 	}
-	if failed := s.checkpoint(context.WithoutCancel(ctx), e, s.next, totals); failed != nil {
+	if failed := s.checkpoint(ctx, e, s.next, totals); failed != nil {
 		return errors.Join(err, failed)
 	}
 	return progress.Interrupted(err, e+1, totals.Batches, s.cfg.CheckpointFile)
