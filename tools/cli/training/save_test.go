@@ -194,15 +194,15 @@ func TestInterrupted(t *testing.T) {
 		flags []string
 		again []string // to begin in the same place
 	}{
-		"node":          {node, []string{"--hidden", "8", "--batch-size", "10", "--epochs", "40"}, nil},
-		"node, history": {node, []string{"--hidden", "8", "--batch-size", "10", "--epochs", "30", "--plan", "hanoi", "--buffer", "2", "--history"}, nil},
-		"link":          {kg, []string{"--dim", "8", "--negatives", "10", "--batch-size", "50", "--epochs", "30", "--eval-every", "5", "--lr-decay", "0"}, []string{"--overwrite"}},
-		"link, comet":   {kg, []string{"--dim", "8", "--negatives", "10", "--batch-size", "50", "--epochs", "30", "--eval-every", "30", "--plan", "comet", "--buffer", "4"}, []string{"--overwrite"}},
+		"node":          {node, []string{"--hidden", "8", "--batch-size", "10", "--epochs", "16"}, nil},
+		"node, history": {node, []string{"--hidden", "8", "--batch-size", "10", "--epochs", "12", "--plan", "hanoi", "--buffer", "2", "--history"}, nil},
+		"link":          {kg, []string{"--dim", "8", "--negatives", "10", "--batch-size", "50", "--epochs", "10", "--eval-every", "5", "--lr-decay", "0"}, []string{"--overwrite"}},
+		"link, comet":   {kg, []string{"--dim", "8", "--negatives", "10", "--batch-size", "50", "--epochs", "8", "--eval-every", "8", "--plan", "comet", "--buffer", "4"}, []string{"--overwrite"}},
 	} {
 		log := filepath.Join(t.TempDir(), "run.jsonl")
 		args := append([]string{"train", c.dir, "--threads", "1", "--seed", "4"}, c.flags...)
 		want := clitest.Events(t, slices.Concat(args, c.again)...)
-		before, stderr := interrupt(t, "epoch", 4, slices.Concat(args, c.again, []string{"--metrics", log})...)
+		before, stderr := interrupt(t, "epoch", 3, slices.Concat(args, c.again, []string{"--metrics", log})...)
 		if !strings.Contains(stderr, "interrupted in epoch") || !strings.Contains(stderr, "--resume") {
 			t.Errorf("%s: %q", name, stderr)
 		}
