@@ -91,7 +91,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 			return nil, err
 		}
 	}
-	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, plan: policy.Epoch, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
+	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), usage: usage}
 	if err := s.run(ctx, state); err != nil {
 		return nil, err

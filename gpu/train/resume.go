@@ -86,7 +86,7 @@ func (s *session) resume(ctx context.Context, state []byte) error {
 		if err := params.Load(ctx, q, state[s.from.StateBytes:]); err != nil {
 			return err
 		}
-		if _, err := s.refreshHistory(ctx, s.from.Epoch, s.plan(s.from.Epoch)); err != nil {
+		if _, err := s.refreshHistory(ctx, s.from.Epoch, s.plan.epoch(s.from.Epoch)); err != nil {
 			return err
 		}
 		s.began = state[s.from.StateBytes:]

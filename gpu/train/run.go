@@ -109,7 +109,7 @@ type session struct {
 	cfg     *Config
 	hooks   Hooks
 	version uint64 // of the store
-	plan    func(epoch int) buffer.Plan
+	plan    planner
 	it      macroBatches
 	eval    *eval.Evaluator
 	t       *trainer
@@ -125,6 +125,23 @@ type session struct {
 	start   time.Time
 	soFar   func() progress.Totals // of the epoch that trains, up to next
 	next    progress.Place         // the mini-batch that comes next in it
+}
+
+// planner makes each epoch's plan once: the partition buffer knows the plan that was announced by its steps, which an
+// equal plan made again does not share. The last one is kept.
+type planner struct {
+	make func(epoch int) buffer.Plan
+	made bool
+	at   int // the epoch of last, from 0
+	last buffer.Plan
+}
+
+// epoch returns the plan of epoch e, counted from 0.
+func (p *planner) epoch(e int) buffer.Plan {
+	if !p.made || p.at != e {
+		p.made, p.at, p.last = true, e, p.make(e)
+	}
+	return p.last
 }
 
 // run trains all epochs from where s.from says, returns to the best one's parameters and tests them. state is the model
@@ -200,7 +217,7 @@ func (s *Summary) add(r *Epoch) {
 // epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	start := time.Now()
-	plan := s.plan(e)
+	plan := s.plan.epoch(e)
 	s.sum.Plan = plan.Policy
 	var place progress.Place
 	var was progress.Totals
@@ -222,7 +239,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
 	}
 	if e+1 < s.limit() {
-		if err := s.it.Announce(s.plan(e + 1)); err != nil {
+		if err := s.it.Announce(s.plan.epoch(e + 1)); err != nil {
 			return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+2, err)
 		}
 	}
@@ -308,7 +325,7 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	}
 	var sink eval.Sink
 	if h != nil { // the states that validation computes are those of the next epoch's start
-		if err := h.begin(s.plan(r.Epoch)); err != nil {
+		if err := h.begin(s.plan.epoch(r.Epoch)); err != nil {
 			return err
 		}
 		sink = h

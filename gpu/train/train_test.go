@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/gstore/gstore/gpu"
@@ -9,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // hostDevice is a device for the duration of a test.
@@ -48,7 +50,7 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Su
 		defer func() { _ = tr.history.close() }()
 	}
 	var epochs []Epoch
-	s := &session{cfg: &cfg, plan: g.Plan, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, clock: progress.NewClock(progress.Interval{}), passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
+	s := &session{cfg: &cfg, plan: planner{make: g.Plan}, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, clock: progress.NewClock(progress.Interval{}), passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
 		epochs = append(epochs, e)
 		if testing.Verbose() {
 			t.Logf("%+v", e)
@@ -114,5 +116,21 @@ func TestModelsLearn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPlansAreMadeOnce: what is announced and what is started share their steps, by which the partition buffer knows the plan.
+func TestPlansAreMadeOnce(t *testing.T) {
+	g := evaltest.Random(t, 300, 3, true)
+	var made []int
+	p := planner{make: func(e int) buffer.Plan { made = append(made, e); return g.Plan(e) }}
+	for e := range 3 {
+		now, next := p.epoch(e), p.epoch(e+1)
+		if again := p.epoch(e + 1); &again.Steps[0] != &next.Steps[0] || &now.Steps[0] == &next.Steps[0] {
+			t.Errorf("epoch %d: the next epoch's steps are made again, or are this epoch's", e)
+		}
+	}
+	if want := []int{0, 1, 2, 3}; !slices.Equal(made, want) {
+		t.Errorf("plans made for epochs %v, expected %v", made, want)
 	}
 }

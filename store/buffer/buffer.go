@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -155,7 +154,7 @@ func (it *Buffer) StartAt(plan Plan, first int) error {
 	it.releaseCurrent()
 	finished := it.at >= len(it.current) || len(it.current) == 0
 	// Only an epoch that begins at its first step with the very plan that was announced goes on with what was read ahead.
-	expected := it.announced != nil && first == 0 && reflect.DeepEqual(*it.announced, plan)
+	expected := it.announced != nil && first == 0 && it.announced.is(&plan)
 	dropped := it.announced != nil && !expected
 	it.announced = nil
 	var steps []*scheduled
@@ -185,8 +184,9 @@ func (it *Buffer) StartAt(plan Plan, first int) error {
 }
 
 // Announce tells the plan of the next epoch, so that its first steps are read
-// while the last ones of this epoch train. The next Start must be given the
-// same plan; another one is allowed and costs what was read in vain.
+// while the last ones of this epoch train. The next Start must be given this very
+// plan, the same Steps and not an equal copy of them; another one is allowed and
+// costs what was read in vain.
 func (it *Buffer) Announce(plan Plan) error {
 	switch {
 	case it.closed:
@@ -211,7 +211,7 @@ func (it *Buffer) Announce(plan Plan) error {
 // broken off. For a plan that the buffer
 // cannot hold it returns −1.
 func (it *Buffer) PredictBytes(plan Plan) int64 {
-	if it.announced != nil && reflect.DeepEqual(*it.announced, plan) {
+	if it.announced != nil && it.announced.is(&plan) {
 		return sumBytes(it.src, it.layout, &it.o, it.pipe.epochSteps(it.epoch+1))
 	}
 	steps, err := it.resident.clone().schedule(it.layout, it.src, &it.o, it.epoch+1, &plan, 0)

@@ -1,6 +1,10 @@
 package buffer
 
-import "github.com/gstore/gstore/store"
+import (
+	"unsafe"
+
+	"github.com/gstore/gstore/store"
+)
 
 // Step is one macro-batch of a [Plan]: which partitions are resident and what
 // is trained while they are.
@@ -25,10 +29,17 @@ type Step struct {
 type BucketID struct{ Src, Dst store.PartitionID }
 
 // Plan is one epoch's steps: a pure function of (partitions, pinned set,
-// buffer capacity, task, epoch, seed), made by package sampler/macro.
+// buffer capacity, task, epoch, seed), made by package sampler/macro. Steps are not
+// changed once the plan is made: a copy of a Plan shares them, and by that is the same plan.
 type Plan struct {
 	Policy   string // "memory", "hanoi", "trainnodes", "comet", "beta"
 	Pinned   []store.PartitionID
 	Capacity int // most partitions resident at once, pinned ones not counted
 	Steps    []Step
+}
+
+// is reports whether q is p or a copy of it: whether they share their steps. Comparing what the steps hold
+// would take longer than many a step, as a plan of p partitions names p² buckets.
+func (p *Plan) is(q *Plan) bool {
+	return len(p.Steps) == len(q.Steps) && unsafe.SliceData(p.Steps) == unsafe.SliceData(q.Steps)
 }

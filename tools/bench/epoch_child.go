@@ -97,9 +97,11 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 		return run, err
 	}
 	defer t.Close()
+	// Made once: the iterator knows an announced plan by its steps.
+	plans := []buffer.Plan{policy.Epoch(0), policy.Epoch(1), policy.Epoch(2)}
 	epoch := func(e int, announce bool) error {
 		if announce {
-			if err := it.Announce(policy.Epoch(e + 1)); err != nil {
+			if err := it.Announce(plans[e+1]); err != nil {
 				return err
 			}
 		}
@@ -110,16 +112,16 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 		}
 		return it.Err()
 	}
-	if err := it.Start(policy.Epoch(0)); err != nil {
+	if err := it.Start(plans[0]); err != nil {
 		return run, err
 	}
-	run.Predicted = it.PredictBytes(policy.Epoch(1))
+	run.Predicted = it.PredictBytes(plans[1])
 	if err := epoch(0, true); err != nil {
 		return run, err
 	}
 	cpu, gc := cpuSeconds(), gcSeconds()
 	batches, start := t.Batches(), time.Now()
-	if err := it.Start(policy.Epoch(1)); err != nil {
+	if err := it.Start(plans[1]); err != nil {
 		return run, err
 	}
 	// The epoch after is announced, as in a long run: its first step is read
@@ -142,7 +144,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 		}
 	}
 	// The same batches with the disk at rest: a plan of one step reads nothing ahead.
-	plan := policy.Epoch(1)
+	plan := plans[1]
 	for k, step := range plan.Steps {
 		single := plan
 		single.Steps = []buffer.Step{step}
