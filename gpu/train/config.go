@@ -38,9 +38,9 @@ type Config struct {
 	LR          float64  `json:"lr" group:"optimiser" help:"learning rate"`                                                                                          // of Adam; default .005
 	WeightDecay float64  `json:"weight_decay" group:"optimiser" help:"L2 penalty, added to the gradient"`
 	Dropout     *float64 `json:"dropout" group:"optimiser" help:"probability with which hidden values are dropped"` // of hidden states; default .5
-	// InputDropout drops elements of the first layer's input rows; default 0.
-	InputDropout float64 `json:"input_dropout" group:"optimiser" help:"probability with which values of the first layer's input are dropped"`
-	Seed         uint64  `json:"seed" group:"optimiser" help:"of every random choice: the same seed gives the same losses to the bit"`
+	// InputDropout drops elements of the first layer's input rows; nil (default): hopDropout with a precomputed hop, else 0.
+	InputDropout *float64 `json:"input_dropout,omitempty" group:"optimiser" help:"probability with which values of the first layer's input are dropped" default:".1 with a precomputed hop, else 0"`
+	Seed         uint64   `json:"seed" group:"optimiser" help:"of every random choice: the same seed gives the same losses to the bit"`
 	// Features names the feature columns; default: all of role feature.
 	Features []string `json:"features" group:"data" help:"feature columns" default:"those computed from no other"`
 
@@ -103,6 +103,21 @@ type Config struct {
 
 	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
 	Given []string `json:"-" resume:"free"`
+}
+
+// hopDropout is the default input dropout of a model that reads a precomputed hop: an exact mean has none of the noise of a
+// sampled one, and a model fits it too well (docs/findings.md, "Regularisation").
+const hopDropout = .1
+
+// inputDropout is InputDropout or its default.
+func (c *Config) inputDropout() float64 {
+	switch {
+	case c.InputDropout != nil:
+		return *c.InputDropout
+	case c.PrecomputedHop:
+		return hopDropout
+	}
+	return 0
 }
 
 // defaultFanouts are the neighbours per hop when none are given.
@@ -179,8 +194,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: batch size %d, epochs %d, hidden %d, threads %d, eval every %d: expected positive numbers", c.BatchSize, c.Epochs, c.Hidden, c.Threads, c.EvalEvery)
 	case !(c.LR > 0) || !(c.WeightDecay >= 0):
 		return fmt.Errorf("train: learning rate %v and weight decay %v: expected > 0 and ≥ 0", c.LR, c.WeightDecay)
-	case !(*c.Dropout >= 0 && *c.Dropout < 1) || !(c.InputDropout >= 0 && c.InputDropout < 1):
-		return fmt.Errorf("train: dropout %v and input dropout %v, expected 0 ≤ p < 1", *c.Dropout, c.InputDropout)
+	case !(*c.Dropout >= 0 && *c.Dropout < 1) || !(c.inputDropout() >= 0 && c.inputDropout() < 1):
+		return fmt.Errorf("train: dropout %v and input dropout %v, expected 0 ≤ p < 1", *c.Dropout, c.inputDropout())
 	case c.Reuse < macro.ReuseAuto || c.Reuse > macro.ReuseMax:
 		return fmt.Errorf("train: reuse %d, expected 0 to %d extra passes, or %d while reads are pending", c.Reuse, macro.ReuseMax, macro.ReuseAuto)
 	case c.ReusePasses != nil && c.Reuse != macro.ReuseAuto:
@@ -213,7 +228,7 @@ type shape struct {
 // model returns the model's description for a store.
 func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropout), PrecomputedHop: c.PrecomputedHop, Order: c.Order, Seed: c.Seed}
+		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, Order: c.Order, Seed: c.Seed}
 	if c.Model == "rgcn" {
 		m.Relations = s.relations
 		if s.inverse {

@@ -35,6 +35,8 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err != nil {
 		return nil, err
 	}
+	dropped := cfg.inputDropout()
+	cfg.InputDropout = &dropped // the configuration is kept in full
 	shape, err := nodeShape(m, &cfg)
 	if err != nil {
 		return nil, err

@@ -109,14 +109,14 @@ func TestNodeResumes(t *testing.T) {
 func TestNodeResumeRefused(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 1000, Partitions: 4}))
 	file := filepath.Join(t.TempDir(), "run.gsr")
-	c := Config{Hidden: 8, Epochs: 1, Split: "split", CheckpointFile: file, Fanouts: []int{7}, Layers: 2}
+	c := Config{Hidden: 8, Epochs: 1, Split: "split", CheckpointFile: file, Fanouts: []int{7, 5}, Layers: 2}
 	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := trainNode(t.Context(), t, dir, Config{Resume: true}, Hooks{}); err == nil || !strings.Contains(err.Error(), "no file of checkpoints") {
 		t.Errorf("no file: %v", err)
 	}
-	for _, bad := range []Config{{Hidden: 16}, {Model: "gcn"}, {Seed: 1}, {LR: .5}, {Fanouts: []int{8}}, {EvalEvery: 2}, {History: true}} {
+	for _, bad := range []Config{{Hidden: 16}, {Model: "gcn"}, {Seed: 1}, {LR: .5}, {Fanouts: []int{8, 5}}, {EvalEvery: 2}, {History: true}} {
 		bad.CheckpointFile, bad.Resume = file, true
 		if _, err := trainNode(t.Context(), t, dir, bad, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
 			t.Errorf("%+v: %v", bad, err)

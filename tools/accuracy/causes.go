@@ -36,8 +36,8 @@ type cause struct {
 }
 
 func causeRows() []cause {
-	hop := func(c *train.Config) { c.PrecomputedHop = true }
-	dropped := func(c *train.Config) { hop(c); c.InputDropout = .1 }
+	hop := func(c *train.Config) { c.PrecomputedHop, c.InputDropout = true, share(0) }
+	dropped := func(c *train.Config) { hop(c); c.InputDropout = share(.1) }
 	off := func(c *train.Config) { dropped(c); c.LabelShift = train.ShiftOff }
 	history := func(change func(*train.Config)) func(*train.Config) {
 		return func(c *train.Config) { change(c); c.History = true }

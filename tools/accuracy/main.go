@@ -52,7 +52,7 @@ func coraRow(name, model, reference string, target float64, seedsMin int) row {
 
 func publicRow(name, model, reference string, target float64) row {
 	return row{name: "cora public split " + name + " 2 layers", data: "cora", partitions: 4, reference: reference, target: target,
-		config: train.Config{Model: model, Layers: 2, Epochs: 200, LR: .01, WeightDecay: 5e-4, InputDropout: .5, Split: "split_public", Plan: "memory"}}
+		config: train.Config{Model: model, Layers: 2, Epochs: 200, LR: .01, WeightDecay: 5e-4, InputDropout: share(.5), Split: "split_public", Plan: "memory"}}
 }
 
 // debdepsRow is a row of debdeps in memory.
@@ -66,7 +66,7 @@ func debdepsRow(name string, c train.Config, reference string, target float64) r
 
 func rows() []row {
 	inputDropout := coraRow("SAGE", "sage", "87.0 ± .1", 0, 10)
-	inputDropout.name, inputDropout.config.InputDropout = inputDropout.name+", input dropout .2", .2
+	inputDropout.name, inputDropout.config.InputDropout = inputDropout.name+", input dropout .2", share(.2)
 	rgcn := debdepsRow("R-GCN, edges and inverse edges by type,", train.Config{Model: "rgcn"}, "", 0)
 	rgcn.directed = true
 	hanoi := debdepsRow("SAGE", train.Config{}, "62.2 ± .5", 0)
@@ -93,6 +93,9 @@ func rows() []row {
 		hanoi,
 	}
 }
+
+// share is a pointer to x, for options whose zero is not their default.
+func share(x float64) *float64 { return &x }
 
 // result is what a row's runs gave.
 type result struct {

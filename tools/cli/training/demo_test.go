@@ -77,7 +77,7 @@ func TestPrecomputedHop(t *testing.T) {
 			t.Fatalf("precompute made %v", e)
 		}
 	}
-	base := []string{"train", dir, "--epochs", "3", "--plan", "memory", "--layers", "2", "--fanouts", "-1,-1", "--dropout", "0", "--hidden", "32"}
+	base := []string{"train", dir, "--epochs", "3", "--plan", "memory", "--layers", "2", "--fanouts", "-1,-1", "--dropout", "0", "--input-dropout", "0", "--hidden", "32"}
 	sampled, read := clitest.Losses(clitest.Events(t, base...)), clitest.Losses(clitest.Events(t, append(base, "--precomputed-hop")...))
 	for i := range sampled {
 		if math.Abs(sampled[i]-read[i]) > 1e-3*sampled[i] {
