@@ -357,7 +357,7 @@ func dropout(b *bench) {
 	if share := float64(kept) / float64(len(first)); math.Abs(share-.7) > .015 {
 		b.Errorf("%.3f of the values are kept, expected .7", share)
 	}
-	for _, seed := range []uint64{5, 6} {
+	for _, seed := range []uint64{5, 4, 6, 7, 5 | 1<<32, 5 | 1<<63} { // every bit of a seed counts
 		b.q.Fill(x, 1)
 		b.q.Dropout(gpu.DropoutOptions{P: .3, Seed: seed}, x)
 		same := true

@@ -306,6 +306,44 @@ func TestRotationEvictsAny(t *testing.T) {
 	t.Error("some of the first step's partitions stay until the end in each of 20 epochs")
 }
 
+// TestRotationTrainsAnywhere: a partition is trained in any step where it is resident, the last as often as the first.
+func TestRotationTrainsAnywhere(t *testing.T) {
+	p, err := New(Config{Policy: TrainNodes, Partitions: 8, Capacity: 4, Logical: 8, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, later, chance := 0., 0., 0.
+	for epoch := range 400 {
+		steps := p.Epoch(epoch).Steps
+		for part := range store.PartitionID(8) {
+			var in []int
+			trained := -1
+			for i, s := range steps {
+				if slices.Contains(s.Resident, part) {
+					in = append(in, i)
+				}
+				if slices.Contains(s.Train, part) {
+					trained = i
+				}
+			}
+			if len(in) < 2 {
+				continue
+			}
+			chance += 1 / float64(len(in))
+			switch trained {
+			case in[0]:
+				first++
+			case in[len(in)-1]:
+				later++
+			}
+		}
+	}
+	// Binomial: 400 epochs of some partitions each, so that 4 standard deviations are less than 4 √chance.
+	if limit := 4 * math.Sqrt(chance); math.Abs(first-chance) > limit || math.Abs(later-chance) > limit {
+		t.Errorf("trained %v times in the first of several steps, %v in the last, expected %.0f each", first, later, chance)
+	}
+}
+
 // Whatever does not divide: every step full, shares even, nothing read twice.
 func TestHanoiStepsAreFullAndEven(t *testing.T) {
 	for _, tt := range []struct{ loose, capacity int }{{10, 4}, {32, 5}, {33, 10}, {7, 7}, {8, 3}, {3, 5}} {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gstore/gstore/store"
 )
@@ -179,6 +180,10 @@ func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun,
 	return run, limited, nil
 }
 
+// interruptGrace is how long a child has to end after an interrupt until it is killed: one whose mapped pages do not fit
+// its memory may be minutes in a mini-batch. It has nothing to save.
+const interruptGrace = 2 * time.Second
+
 // runChild runs a command, in a control group of so many bytes of memory where one can be made (0: without), and
 // decodes the JSON that it prints.
 func runChild(ctx context.Context, args []string, memory int64, result any) (state *os.ProcessState, limited bool, err error) {
@@ -192,6 +197,7 @@ func runChild(ctx context.Context, args []string, memory int64, result any) (sta
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = interruptGrace
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
