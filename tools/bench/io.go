@@ -299,7 +299,7 @@ func dropCache(path string) error {
 		return err
 	}
 	defer f.Close()
-	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	return dropPages(f)
 }
 
 // cpuSeconds returns the CPU time of this process so far, all threads.
