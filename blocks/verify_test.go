@@ -3,7 +3,10 @@ package blocks
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // TestVerifyOrder: within a run of one dst, src ids that fall are damage; the same one twice, and a smaller one in the next
@@ -36,5 +39,54 @@ func TestVerifyOrder(t *testing.T) {
 	k.Src16[1], k.Src16[2] = k.Src16[2], k.Src16[1] // of dst 1: 5, 2, 5
 	if err := row.verify(); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("src ids 5, 2, 5 of one dst: %v, expected damage", err)
+	}
+	// Written so, with checksums that fit, a file is damaged too, and each of its kind is looked into.
+	fs := vfs.NewMem()
+	w, err := Create(fs, "row.gsb", Header{Kind: Topology, Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(0, row.Edges(), b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(fs, "row.gsb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(t.Context(), nil); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a file of it: %v, expected damage", err)
+	}
+}
+
+// TestRunsAscend: equal dst ids of neighbouring runs are damage that Check names, with both.
+func TestRunsAscend(t *testing.T) {
+	k := Bucket{Edges: 3, Runs: 3, Starts: []uint64{7}, Dst16: []uint16{1, 5, 3}, Src16: []uint16{0, 0, 0}, DstNodes: 8, SrcNodes: 8}
+	if err := k.Check(); err == nil || !strings.Contains(err.Error(), "dst of run 2 is 3, after 5") {
+		t.Errorf("dst 1, 5, 3: %v", err)
+	}
+}
+
+// TestBounds: the last value on each side of a bound.
+func TestBounds(t *testing.T) {
+	for n, want := range map[int64]string{1<<20 - 1: "1024.0 KiB", 1 << 20: "1.0 MiB", 1<<30 - 1: "1024.0 MiB", 1 << 30: "1.00 GiB"} {
+		if got := SizeText(n); got != want {
+			t.Errorf("%d bytes: %s, expected %s", n, got, want)
+		}
+	}
+	for nodes, want := range map[uint32]int{NarrowNodesMax: 2, NarrowNodesMax + 1: 4} {
+		if got := int(localBytes(nodes)); got != want {
+			t.Errorf("ids of %d nodes take %d bytes, expected %d", nodes, got, want)
+		}
+	}
+	h := Header{Kind: NodeColumn, Elem: Float32, Dim: 1, Name: strings.Repeat("n", NameBytesMax)}
+	if err := h.Validate(); err != nil {
+		t.Errorf("the longest name: %v", err)
+	}
+	if h.Name += "n"; h.Validate() == nil {
+		t.Error("a longer name than the longest is valid")
 	}
 }

@@ -1,0 +1,93 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval/evaltest"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+var errRead = errors.New("the disk is gone")
+
+// failing is a source whose n-th read fails, counted from 0.
+type failing struct {
+	*evaltest.Graph
+	reads, at int
+}
+
+func (f *failing) fail() error {
+	f.reads++
+	if f.reads-1 == f.at {
+		return errRead
+	}
+	return nil
+}
+
+func (f *failing) ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error) {
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	return f.Graph.ReadColumn(ctx, name, p, dst)
+}
+
+func (f *failing) ReadRow(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Row, []byte, error) {
+	if err := f.fail(); err != nil {
+		return blocks.Row{}, nil, err
+	}
+	return f.Graph.ReadRow(ctx, p, dst)
+}
+
+// TestReadErrors: whichever read of an evaluation fails, its error is the evaluation's.
+func TestReadErrors(t *testing.T) {
+	for name, cfg := range map[string]nn.Config{
+		"sage":          {},
+		"gcn, degrees":  {Model: "gcn"},
+		"gat, self":     {Model: "gat"},
+		"jumping":       {Jumping: "cat"},
+		"rgcn, grouped": {Model: "rgcn", Relations: evaltest.Relations},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := evaltest.Random(t, 200, 3, true)
+			dev := host.New(host.Options{Threads: 1})
+			defer func() { _ = dev.Close() }()
+			q, err := gpu.NewQueue(dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Layers, cfg.In, cfg.Hidden, cfg.Out = 2, g.Dim, 8, 5
+			if cfg.Model == "" {
+				cfg.Model = "sage"
+			}
+			m, err := nn.New(t.Context(), q, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = m.Close() }()
+			run := func(at int) (int, error) {
+				src := &failing{Graph: g, at: at}
+				e, err := New(src, dev, Options{Features: []string{"x"}, TempDir: t.TempDir(), Model: m.Config()}, 8)
+				if err != nil {
+					return src.reads, err
+				}
+				defer func() { _ = e.Close() }()
+				_, err = e.Run(t.Context(), q, m, "valid", "test")
+				return src.reads, err
+			}
+			reads, err := run(-1)
+			if err != nil || reads < 6 {
+				t.Fatalf("%d reads, %v", reads, err)
+			}
+			for at := range reads {
+				if n, err := run(at); !errors.Is(err, errRead) || n != at+1 {
+					t.Errorf("read %d of %d fails: error %v after %d reads", at, reads, err, n)
+				}
+			}
+		})
+	}
+}
