@@ -14,7 +14,9 @@
 //
 // Every random choice is keyed by (seed, epoch, step, pass, batch): the same
 // store and configuration give bit-identical losses for any number of threads
-// and any I/O engine.
+// and any I/O engine. So it is for any memory bound as long as the plan is the same, but for a run with
+// [Config].History: exact evaluation adds up tile by tile, and the bound decides the tiles, so that the
+// history's last bits, and what is trained with it, depend on it.
 //
 // # Memory
 //
