@@ -190,7 +190,7 @@ func (d *describer) extent(e Extent) {
 	d.at = e.Offset
 	switch {
 	case h.Kind == Topology:
-		d.row(e)
+		d.stripe(e)
 	case h.strings():
 		d.strings(e)
 	case h.Kind == EdgeList:
@@ -246,7 +246,7 @@ func abbreviate(b []byte) string {
 	return string(b)
 }
 
-func (d *describer) row(e Extent) {
+func (d *describer) stripe(e Extent) {
 	start := d.at
 	n := DirectoryBytes(d.h.Partitions)
 	d.at = e.Offset + e.Length - n

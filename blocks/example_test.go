@@ -13,7 +13,7 @@ import (
 func ExampleBucket_All() {
 	first := []blocks.NodeID{0, 2}
 	var extent bytes.Buffer
-	enc := blocks.NewRowEncoder(&extent, []uint32{2, 3})
+	enc := blocks.NewStripeEncoder(&extent, []uint32{2, 3})
 	if err := enc.Begin(1); err != nil {
 		log.Fatal(err)
 	}
@@ -28,12 +28,12 @@ func ExampleBucket_All() {
 		log.Fatal(err)
 	}
 
-	row, err := blocks.OpenRow(extent.Bytes(), 2)
+	stripe, err := blocks.OpenStripe(extent.Bytes(), 2)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for i := range row.Partitions() {
-		bucket, err := row.Bucket(i)
+	for i := range stripe.Partitions() {
+		bucket, err := stripe.Bucket(i)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func TestVerifyClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	sizes := []uint32{10, 70_000}
-	enc := blocks.NewRowEncoder(w, sizes)
+	enc := blocks.NewStripeEncoder(w, sizes)
 	for j := range sizes {
 		if err := errors.Join(w.Begin(uint64(j)), enc.Begin(blocks.PartitionID(j)),
 			enc.Bucket(0, []uint64{blocks.EdgeKey(1, 2), blocks.EdgeKey(1, 3), blocks.EdgeKey(9, 0)}),

@@ -37,10 +37,10 @@ type Kind uint16
 // Kinds of block files.
 const (
 	KindInvalid Kind = 0
-	// Topology: one extent per dst partition, holding its row of edge buckets
-	// ([Row]). Extent rows are edges.
+	// Topology: one extent per dst partition, holding its stripe: the edge buckets into it
+	// ([Stripe]). Extent rows are edges.
 	Topology Kind = 1
-	// EdgeColumn: one extent per dst partition, row-major elements in the row's
+	// EdgeColumn: one extent per dst partition, row-major elements in the stripe's
 	// edge order (relation, weight, timestamp, …). Extent rows are edges.
 	EdgeColumn Kind = 2
 	// NodeColumn: one extent per partition, row-major [nodes][dim] (features,

@@ -78,17 +78,17 @@ func FuzzTrailer(f *testing.F) {
 	})
 }
 
-func FuzzRow(f *testing.F) {
+func FuzzStripe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, partitions uint8) {
 		b = append(alignedBytes(len(b))[:0], b...)
-		row, err := OpenRow(b, uint32(partitions))
+		stripe, err := OpenStripe(b, uint32(partitions))
 		onlyCorrupt(t, err)
 		if err != nil {
 			return
 		}
 		total := uint64(0)
-		for i := range row.Partitions() {
-			k, err := row.Bucket(i)
+		for i := range stripe.Partitions() {
+			k, err := stripe.Bucket(i)
 			onlyCorrupt(t, err)
 			if err != nil || k.Check() != nil {
 				continue
@@ -106,26 +106,26 @@ func FuzzRow(f *testing.F) {
 			}
 			total += uint64(n)
 		}
-		if total > row.Edges() {
-			t.Fatalf("%d edges in buckets, %d in the row", total, row.Edges())
+		if total > stripe.Edges() {
+			t.Fatalf("%d edges in buckets, %d in the stripe", total, stripe.Edges())
 		}
-		if row.verify() != nil {
+		if stripe.verify() != nil {
 			return
 		}
 		// What verify passes is what the encoder writes.
-		sizes := make([]uint32, row.Partitions())
+		sizes := make([]uint32, stripe.Partitions())
 		for i := range sizes {
-			sizes[i] = row.SrcNodes(i)
+			sizes[i] = stripe.SrcNodes(i)
 		}
-		j := bytesIndex(sizes, row.DstNodes())
+		j := bytesIndex(sizes, stripe.DstNodes())
 		if j < 0 {
 			return
 		}
 		var out bytes.Buffer
-		enc := NewRowEncoder(&out, sizes)
+		enc := NewStripeEncoder(&out, sizes)
 		err = enc.Begin(PartitionID(j))
 		for i := range sizes {
-			k, _ := row.Bucket(i)
+			k, _ := stripe.Bucket(i)
 			var keys []uint64
 			for d, s := range k.All() {
 				keys = append(keys, EdgeKey(d, s))
@@ -137,7 +137,7 @@ func FuzzRow(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(out.Bytes(), b) {
-			t.Fatalf("row %x encodes again to %x", b, out.Bytes())
+			t.Fatalf("stripe %x encodes again to %x", b, out.Bytes())
 		}
 	})
 }
@@ -205,9 +205,9 @@ func corpus(t *testing.T) map[string]map[string][]any {
 	textFoot, textEnd := foot(footerOf(2), []Extent{{ID: 0, Length: 8}, {ID: 1, Length: 100, Rows: 3}})
 	huge := bytes.Clone(colFoot)
 	binary.LittleEndian.PutUint64(huge[ftrExtents:], 1<<60)
-	row := func(sizes []uint32, j PartitionID, keys ...[]uint64) []byte {
+	stripe := func(sizes []uint32, j PartitionID, keys ...[]uint64) []byte {
 		var out bytes.Buffer
-		enc := NewRowEncoder(&out, sizes)
+		enc := NewStripeEncoder(&out, sizes)
 		err := enc.Begin(j)
 		for i, k := range keys {
 			err = errors.Join(err, enc.Bucket(PartitionID(i), k))
@@ -218,8 +218,8 @@ func corpus(t *testing.T) map[string]map[string][]any {
 		}
 		return out.Bytes()
 	}
-	narrow := row([]uint32{5, 3}, 0, []uint64{EdgeKey(0, 1), EdgeKey(0, 4), EdgeKey(3, 0)}, []uint64{EdgeKey(4, 2), EdgeKey(4, 2)})
-	wide := row([]uint32{70_000, 3}, 0, []uint64{EdgeKey(1, 69_999), EdgeKey(69_999, 0)}, nil)
+	narrow := stripe([]uint32{5, 3}, 0, []uint64{EdgeKey(0, 1), EdgeKey(0, 4), EdgeKey(3, 0)}, []uint64{EdgeKey(4, 2), EdgeKey(4, 2)})
+	wide := stripe([]uint32{70_000, 3}, 0, []uint64{EdgeKey(1, 69_999), EdgeKey(69_999, 0)}, nil)
 	noStart := bytes.Clone(narrow)
 	noStart[0] = 0
 	beyond := bytes.Clone(narrow)
@@ -231,7 +231,7 @@ func corpus(t *testing.T) map[string]map[string][]any {
 		"FuzzFooter": {"topology": {byte(0), topoEnd, topoFoot}, "column": {byte(1), colEnd, colFoot}, "text": {byte(2), textEnd, textFoot},
 			"huge": {byte(1), colEnd, huge}, "short": {byte(1), colEnd, colFoot[:20]}},
 		"FuzzTrailer": {"good": {tail, int64(8192 + 40 + 64)}, "elsewhere": {tail, int64(9000)}},
-		"FuzzRow": {"narrow": {narrow, uint8(2)}, "wide": {wide, uint8(2)}, "empty": {row([]uint32{0}, 0), uint8(1)},
+		"FuzzStripe": {"narrow": {narrow, uint8(2)}, "wide": {wide, uint8(2)}, "empty": {stripe([]uint32{0}, 0), uint8(1)},
 			"no_start": {noStart, uint8(2)}, "src_beyond": {beyond, uint8(2)}, "other_count": {narrow, uint8(3)}},
 		"FuzzStrings": {"three": {text, uint64(3)}, "none": {StringOffsets(nil), uint64(0)}, "many": {text, uint64(1 << 61)}},
 		"FuzzColumn":  {"ids": {[]byte("0123456789abcdef"), uint8(0)}, "unaligned": {[]byte("0123456789abcdef"), uint8(3)}},

@@ -43,17 +43,17 @@ var smallSizes = []uint32{5, blocks.NarrowNodesMax + 1, 0}
 
 func writeSmallTopology(w *blocks.Writer) error {
 	k := blocks.EdgeKey
-	rows := [][][]uint64{
+	stripes := [][][]uint64{
 		{{k(0, 1), k(0, 4), k(3, 0)}, {k(4, 65536)}, nil},
 		{{k(2, 0), k(65536, 2), k(65536, 3)}, {k(7, 9), k(7, 9)}, nil},
 		{nil, nil, nil},
 	}
-	enc := blocks.NewRowEncoder(w, smallSizes)
-	for j, row := range rows {
+	enc := blocks.NewStripeEncoder(w, smallSizes)
+	for j, stripe := range stripes {
 		if err := errors.Join(w.Begin(uint64(j)), enc.Begin(blocks.PartitionID(j))); err != nil {
 			return err
 		}
-		for i, keys := range row {
+		for i, keys := range stripe {
 			if err := enc.Bucket(blocks.PartitionID(i), keys); err != nil {
 				return err
 			}

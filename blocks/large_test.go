@@ -9,13 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// largeRow is the directory of a row of two buckets of 2³¹+64 and 2³¹ edges, and
-// the row's length. The buckets themselves are 11 GiB of anything.
-func largeRow(t *testing.T) (dir []byte, length int64) {
+// largeStripe is the directory of a stripe of two buckets of 2³¹+64 and 2³¹ edges, and
+// the stripe's length. The buckets themselves are 11 GiB of anything.
+func largeStripe(t *testing.T) (dir []byte, length int64) {
 	t.Helper()
 	const nodes = 100_000 // 32-bit ids
 	edges := []uint64{1<<31 + 64, 1 << 31}
-	var e RowEncoder
+	var e StripeEncoder
 	offset, first := uint64(0), uint64(0)
 	for _, n := range edges {
 		e.entry(offset, first, nodes, nodes)
@@ -26,9 +26,9 @@ func largeRow(t *testing.T) (dir []byte, length int64) {
 	return e.dir, int64(offset) + DirectoryBytes(2)
 }
 
-// TestMoreThan31Bits: counts, first edges and ranges of a row with more than 2³² edges.
+// TestMoreThan31Bits: counts, first edges and ranges of a stripe with more than 2³² edges.
 func TestMoreThan31Bits(t *testing.T) {
-	b, length := largeRow(t)
+	b, length := largeStripe(t)
 	d, err := OpenDirectory(b, 2, length)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestMoreThan31Bits(t *testing.T) {
 	if want := BucketBytes(1<<31+64, 100_000, 100_000, 100_000); from != want || to != length-DirectoryBytes(2) || from < 1<<33 {
 		t.Errorf("bucket 1 lies at %d to %d, expected %d to %d", from, to, want, length-DirectoryBytes(2))
 	}
-	// A count cut to 32 bits contradicts the row's length.
+	// A count cut to 32 bits contradicts the stripe's length.
 	le32 := bytes.Clone(b)
 	clear(le32[len(le32)-directoryEntryBytes+12 : len(le32)-directoryEntryBytes+16])
 	if _, err := OpenDirectory(le32, 2, length); err == nil {
@@ -51,7 +51,7 @@ func TestMoreThan31Bits(t *testing.T) {
 // TestSparseLargeFile opens a topology file of two such rows: 22 GiB, all but
 // some pages of it a hole, whose extents and chunks lie far beyond 4 GiB.
 func TestSparseLargeFile(t *testing.T) {
-	dir, length := largeRow(t)
+	dir, length := largeStripe(t)
 	path := filepath.Join(t.TempDir(), "large.gsb")
 	out, err := os.Create(path)
 	if err != nil {

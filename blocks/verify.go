@@ -12,7 +12,7 @@ const verifyBytes = 4 << 20
 // Verify reads the whole file and checks every byte of it: chunk checksums,
 // padding, and the invariants of its kind (ids in range and in order). The
 // header and footer were checked when the file was opened. It holds the
-// largest row of a Topology file in memory, otherwise 4 MiB; progress, if not nil, is told
+// largest stripe of a Topology file in memory, otherwise 4 MiB; progress, if not nil, is told
 // bytes as they pass. It returns the first damage, in file order.
 func (f *File) Verify(ctx context.Context, progress func(n int64)) error {
 	if progress == nil {
@@ -96,23 +96,23 @@ func (f *File) verifyContents(e Extent, b []byte) error {
 		_, err := OpenStrings(b, e.Rows)
 		return err
 	case f.header.Kind == Topology:
-		row, err := OpenRow(b, f.header.Partitions)
+		stripe, err := OpenStripe(b, f.header.Partitions)
 		if err != nil {
 			return err
 		}
-		if row.Edges() != e.Rows {
-			return corruptf("directory", -1, "it counts %d edges, the footer %d", row.Edges(), e.Rows)
+		if stripe.Edges() != e.Rows {
+			return corruptf("directory", -1, "it counts %d edges, the footer %d", stripe.Edges(), e.Rows)
 		}
-		if e.ID < uint64(f.header.Partitions) && row.SrcNodes(int(e.ID)) != row.DstNodes() {
-			return corruptf("directory", -1, "the partition has %d nodes as dst and %d as src", row.DstNodes(), row.SrcNodes(int(e.ID)))
+		if e.ID < uint64(f.header.Partitions) && stripe.SrcNodes(int(e.ID)) != stripe.DstNodes() {
+			return corruptf("directory", -1, "the partition has %d nodes as dst and %d as src", stripe.DstNodes(), stripe.SrcNodes(int(e.ID)))
 		}
-		return row.verify()
+		return stripe.verify()
 	}
 	return nil
 }
 
 // verify checks every bucket wholly, the padding within it included.
-func (r *Row) verify() error {
+func (r *Stripe) verify() error {
 	for i := range r.partitions {
 		k, err := r.Bucket(i)
 		if err != nil {

@@ -19,7 +19,7 @@ func readAll(s *store.Store) error {
 	var err error
 	for p := range s.Manifest().Partitions {
 		id := store.PartitionID(p)
-		_, _, e1 := s.ReadRow(ctx, id, nil)
+		_, _, e1 := s.ReadStripe(ctx, id, nil)
 		_, _, e2 := s.ReadExternal(ctx, id, nil)
 		err = errors.Join(err, e1, e2)
 		for _, c := range s.Manifest().Columns {

@@ -32,11 +32,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	row, _, err := s.ReadRow(ctx, 0, nil)
+	stripe, _, err := s.ReadStripe(ctx, 0, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	bucket, err := row.Bucket(0)
+	bucket, err := stripe.Bucket(0)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func makeLetters(dir string) error {
 		return err
 	}
 	defer bw.Abort()
-	enc := blocks.NewRowEncoder(bw, []uint32{3})
+	enc := blocks.NewStripeEncoder(bw, []uint32{3})
 	if err := bw.Begin(0); err != nil {
 		return err
 	}

@@ -30,13 +30,13 @@ func (f *Files) File(name string) (*blocks.File, error) {
 	return file, nil
 }
 
-// Topology returns where the row of dst partition p lies.
+// Topology returns where the stripe of dst partition p lies.
 func (f *Files) Topology(p PartitionID) (*blocks.File, blocks.Extent, error) {
 	return f.s.extent("topology", f.s.topology, p)
 }
 
 // Column returns where partition p's part of a column lies: the rows of its
-// nodes, or, for a column of edges, of the edges of row p.
+// nodes, or, for a column of edges, of the edges of stripe p.
 func (f *Files) Column(name string, p PartitionID) (*blocks.File, blocks.Extent, error) {
 	m, ok := f.s.columns[name]
 	if !ok {

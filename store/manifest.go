@@ -50,7 +50,7 @@ type Manifest struct {
 type PartitionInfo struct {
 	First NodeID `json:"first"`
 	Nodes uint64 `json:"nodes"`
-	Edges uint64 `json:"edges"` // of row j: edges whose dst is here
+	Edges uint64 `json:"edges"` // of stripe j: edges whose dst is here
 	// Nodes of each split (node tasks), 0 otherwise.
 	Train uint64 `json:"train,omitempty"`
 	Valid uint64 `json:"valid,omitempty"`

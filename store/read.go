@@ -47,23 +47,23 @@ func (s *Store) TrainingNodes(ctx context.Context, split string) ([]uint64, erro
 	return counts, nil
 }
 
-// ReadRow reads the topology row of dst partition p, checked, into dst, which
-// is grown if it is too small. The row refers to the returned bytes, which
+// ReadStripe reads the stripe of dst partition p, checked, into dst, which
+// is grown if it is too small. The stripe refers to the returned bytes, which
 // belong to the caller.
-func (s *Store) ReadRow(ctx context.Context, p PartitionID, dst []byte) (blocks.Row, []byte, error) {
+func (s *Store) ReadStripe(ctx context.Context, p PartitionID, dst []byte) (blocks.Stripe, []byte, error) {
 	f, e, err := s.Files().Topology(p)
 	if err != nil {
-		return blocks.Row{}, nil, err
+		return blocks.Stripe{}, nil, err
 	}
 	b, err := s.readExtent(ctx, f, e, dst)
 	if err != nil {
-		return blocks.Row{}, nil, err
+		return blocks.Stripe{}, nil, err
 	}
-	row, err := blocks.OpenRow(b, f.Header().Partitions)
+	stripe, err := blocks.OpenStripe(b, f.Header().Partitions)
 	if err == nil {
-		err = row.Check()
+		err = stripe.Check()
 	}
-	return row, b, inExtent(f, e, err)
+	return stripe, b, inExtent(f, e, err)
 }
 
 // EdgeReader iterates over an edge list in its order.

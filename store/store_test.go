@@ -86,7 +86,7 @@ func TestNotFound(t *testing.T) {
 		"history":         {func() error { _, err := store.ReadHistory(ctx, empty, store.Options{}); return err }, empty, true},
 		"column":          {func() error { _, err := s.ReadColumn(ctx, "y", 0, nil); return err }, `"y"`, false},
 		"partition":       {func() error { _, err := s.ReadColumn(ctx, "x", 99, nil); return err }, "partition 99 of column x", false},
-		"topology":        {func() error { _, _, err := s.ReadRow(ctx, 99, nil); return err }, "partition 99 of topology", false},
+		"topology":        {func() error { _, _, err := s.ReadStripe(ctx, 99, nil); return err }, "partition 99 of topology", false},
 		"edge list":       {func() error { _, err := s.EdgeList(ctx, "none"); return err }, `"none"`, false},
 		"file":            {func() error { _, err := s.Files().File("none"); return err }, `"none"`, false},
 		"external id":     {func() error { _, err := s.Lookup(ctx, "100000"); return err }, "100000", false},

@@ -18,7 +18,7 @@ import (
 type Source interface {
 	Manifest() *store.Manifest
 	ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error)
-	ReadRow(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Row, []byte, error)
+	ReadStripe(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Stripe, []byte, error)
 }
 
 // Options configures an [Evaluator].
@@ -184,7 +184,7 @@ func (e *Evaluator) plan(maxDim int) error {
 			for _, p := range m.Partitions[t.Lo:t.Hi] {
 				edges += int64(p.Edges)
 			}
-			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the row being read.
+			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the stripe being read.
 			most = max(most, int64(t.Nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20)+edges*directions*edgeBytes)
 		}
 		return most + chunk

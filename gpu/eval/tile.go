@@ -54,7 +54,7 @@ func (c *csr) free() {
 	*c = csr{}
 }
 
-// edgeBuilder builds csrs from a store's rows.
+// edgeBuilder builds csrs from a store's stripes.
 type edgeBuilder struct {
 	src        Source
 	undirected bool
@@ -65,13 +65,13 @@ type edgeBuilder struct {
 	relations int // of the store; a larger id is corrupt
 	inverse   uint16
 
-	row, types []byte // last read: reused buffers
-	bytes      int64  // read so far
+	stripe, types []byte // last read: reused buffers
+	bytes         int64  // read so far
 }
 
 // build collects the edges s → d with s in from and d in to; the edges of an
 // undirected store count in both directions, a self loop once; inverse edges
-// count like edges. Each row is read twice: to count and to fill.
+// count like edges. Each stripe is read twice: to count and to fill.
 func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err error) {
 	count, err := blockio.AllocSlab(int64(to.Nodes+1)*4, blockio.SlabOptions{})
 	if err != nil {
@@ -129,20 +129,20 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 		if !inTo && !mirror {
 			continue
 		}
-		row, buf, err := b.src.ReadRow(ctx, store.PartitionID(j), b.row)
+		stripe, buf, err := b.src.ReadStripe(ctx, store.PartitionID(j), b.stripe)
 		if err != nil {
 			return err
 		}
-		b.row = buf
+		b.stripe = buf
 		b.bytes += int64(len(buf))
-		if err := b.readTypes(ctx, j, row.Edges()); err != nil {
+		if err := b.readTypes(ctx, j, stripe.Edges()); err != nil {
 			return err
 		}
 		if inTo {
 			base := uint32(uint64(b.parts[j].First) - to.Base)
 			for i := from.Lo; i < from.Hi; i++ {
 				off := uint32(uint64(b.parts[i].First) - from.Base)
-				if err := b.bucket(&row, i, func(d, s uint32, r uint16) { fn(base+d, off+s, r) }); err != nil {
+				if err := b.bucket(&stripe, i, func(d, s uint32, r uint16) { fn(base+d, off+s, r) }); err != nil {
 					return err
 				}
 			}
@@ -151,7 +151,7 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 			base := uint32(uint64(b.parts[j].First) - from.Base)
 			for i := to.Lo; i < to.Hi; i++ {
 				off := uint32(uint64(b.parts[i].First) - to.Base)
-				err := b.bucket(&row, i, func(d, s uint32, r uint16) {
+				err := b.bucket(&stripe, i, func(d, s uint32, r uint16) {
 					if i != j || d != s || b.inverse > 0 {
 						fn(off+s, base+d, r+b.inverse)
 					}
@@ -165,7 +165,7 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 	return nil
 }
 
-// readTypes reads the relations of row j's edges, if they are wanted.
+// readTypes reads the relations of stripe j's edges, if they are wanted.
 func (b *edgeBuilder) readTypes(ctx context.Context, j int, edges uint64) (err error) {
 	if b.relation == nil {
 		return nil
@@ -175,17 +175,17 @@ func (b *edgeBuilder) readTypes(ctx context.Context, j int, edges uint64) (err e
 	}
 	b.bytes += int64(len(b.types))
 	if want := edges * uint64(b.relation.RowBytes()); uint64(len(b.types)) != want {
-		return fmt.Errorf("evaluation: column %s of row %d has %d bytes, expected %d", b.relation.Name, j, len(b.types), want)
+		return fmt.Errorf("evaluation: column %s of stripe %d has %d bytes, expected %d", b.relation.Name, j, len(b.types), want)
 	}
 	for e := range edges {
 		if r := b.typeOf(int(e)); int(r) >= b.relations {
-			return fmt.Errorf("evaluation: %w: edge %d of row %d has relation %d, the store has %d", blocks.ErrCorrupt, e, j, r, b.relations)
+			return fmt.Errorf("evaluation: %w: edge %d of stripe %d has relation %d, the store has %d", blocks.ErrCorrupt, e, j, r, b.relations)
 		}
 	}
 	return nil
 }
 
-// typeOf returns the relation of edge e of the row last read.
+// typeOf returns the relation of edge e of the stripe last read.
 func (b *edgeBuilder) typeOf(e int) uint16 {
 	switch {
 	case b.relation == nil:
@@ -196,13 +196,13 @@ func (b *edgeBuilder) typeOf(e int) uint16 {
 	return binary.LittleEndian.Uint16(b.types[2*e:])
 }
 
-// bucket calls fn(dst, src, relation) for every edge of bucket i of a row.
-func (b *edgeBuilder) bucket(row *blocks.Row, i int, fn func(d, s uint32, r uint16)) error {
-	k, err := row.Bucket(i)
+// bucket calls fn(dst, src, relation) for every edge of bucket i of a stripe.
+func (b *edgeBuilder) bucket(stripe *blocks.Stripe, i int, fn func(d, s uint32, r uint16)) error {
+	k, err := stripe.Bucket(i)
 	if err != nil || k.Edges == 0 {
 		return err
 	}
-	first := int(row.FirstEdge(i))
+	first := int(stripe.FirstEdge(i))
 	relation := func(e int) uint16 { return b.typeOf(first + e) }
 	switch {
 	case k.Dst16 != nil && k.Src16 != nil:

@@ -35,7 +35,7 @@ type assembler struct {
 	layout  *layout
 	threads int
 
-	buckets []newBucket // of the step, by (row b, bucket a)
+	buckets []newBucket // of the step, by (stripe b, bucket a)
 	table   []int32     // granule of rows → partition kept there, −1 = none
 }
 
@@ -138,9 +138,9 @@ func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, s
 			if s.kept[b] && s.kept[c] || d.BucketEdges(i) == 0 {
 				continue
 			}
-			x := t.rows[b].x
+			x := t.stripes[b].x
 			from, to := d.Range(i, i+1)
-			bucket, err := d.Bucket(i, t.rows[b].find(staging, from, to))
+			bucket, err := d.Bucket(i, t.stripes[b].find(staging, from, to))
 			if err == nil {
 				err = bucket.Check()
 			}

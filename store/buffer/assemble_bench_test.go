@@ -35,7 +35,7 @@ func benchGraph(b *testing.B, p, n, degree int, local float64, undirected bool) 
 	if err != nil {
 		b.Fatal(err)
 	}
-	enc := blocks.NewRowEncoder(w, sizes)
+	enc := blocks.NewStripeEncoder(w, sizes)
 	fail := func(err error) {
 		if err != nil {
 			b.Fatal(err)

@@ -156,9 +156,9 @@ func (f *Forecaster) Epochs(capacity, swap int, memoryBytes int64, plans ...Plan
 func (f *Forecaster) step(l *layout, o *Options, s *scheduled) StepForecast {
 	topology := planTopology(f.src, l, o, s)
 	t := StepForecast{Loads: len(s.loads), TopologyBytes: topology.bytes}
-	for _, rows := range [][]stagedExtent{topology.rows, topology.relations} {
-		for i := range rows {
-			for _, sp := range rows[i].spans {
+	for _, staged := range [][]stagedExtent{topology.stripes, topology.relations} {
+		for i := range staged {
+			for _, sp := range staged[i].spans {
 				t.Requests += o.requests(sp.to - sp.from)
 			}
 		}

@@ -52,10 +52,10 @@ func (s *stagedExtent) find(staging []byte, from, to int64) []byte {
 }
 
 // topologyPlan is what a step reads beside partitions' columns: of each
-// resident row j the buckets from resident partitions that the last step's
+// resident stripe j the buckets from resident partitions that the last step's
 // adjacency does not have.
 type topologyPlan struct {
-	rows      []stagedExtent // by index of the resident partition
+	stripes   []stagedExtent // by index of the resident partition
 	relations []stagedExtent // likewise; nil if nobody asked
 	bytes     int64          // staging and reading: the same
 	wanted    int64          // of these, buckets' own
@@ -79,7 +79,7 @@ func planTopologyGap(src *source, o *Options, s *scheduled, gap int64) *topology
 	if s.same {
 		return t
 	}
-	t.rows = make([]stagedExtent, len(s.resident))
+	t.stripes = make([]stagedExtent, len(s.resident))
 	if src.relation != nil {
 		t.relations = make([]stagedExtent, len(s.resident))
 	}
@@ -111,7 +111,7 @@ func planTopologyGap(src *source, o *Options, s *scheduled, gap int64) *topology
 			}
 			return e
 		}
-		t.rows[b] = stage(&src.topology[j], need)
+		t.stripes[b] = stage(&src.topology[j], need)
 		if src.relation != nil {
 			t.relations[b] = stage(&src.relation.extents[j], needRel)
 		}
@@ -168,7 +168,7 @@ func appendTransfers(ts []transfer, x *extentRef, from, to int64, buf []byte, re
 // transfers lists a topology plan's requests, of at most request bytes, into staging.
 func (t *topologyPlan) transfers(staging []byte, request int64) []transfer {
 	var ts []transfer
-	for _, es := range [][]stagedExtent{t.rows, t.relations} {
+	for _, es := range [][]stagedExtent{t.stripes, t.relations} {
 		for i := range es {
 			for _, sp := range es[i].spans {
 				ts = appendTransfers(ts, es[i].x, sp.from, sp.to, staging[sp.at:], request)

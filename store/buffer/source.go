@@ -89,7 +89,7 @@ type source struct {
 }
 
 // newSource finds and opens what o asks for and reads the directories of
-// all topology rows (24 bytes a bucket), which say where each bucket lies.
+// all stripes (24 bytes a bucket), which say where each bucket lies.
 func newSource(ctx context.Context, m *store.Manifest, opener fileOpener, engine blockio.Engine, o *Options) (*source, error) {
 	s := &source{m: m, engine: engine, buffered: o.Buffered, opener: opener, files: map[string]*sourceFile{}, tableDim: o.TableDim, tablePlanes: o.TablePlanes}
 	if err := s.find(o); err != nil {

@@ -184,7 +184,7 @@ func (g *toyGraph) write(parent string) (*toyStore, error) {
 		m.Partitions[j].Edges = uint64(len(rows[j]))
 	}
 	err = create("topology.gsb", blocks.Header{Kind: blocks.Topology}, func(w *blocks.Writer) error {
-		enc := blocks.NewRowEncoder(w, sizes)
+		enc := blocks.NewStripeEncoder(w, sizes)
 		for j := range rows {
 			if err := w.Begin(uint64(j)); err != nil {
 				return err

@@ -56,10 +56,10 @@ func (x *exporter) edges(ctx context.Context, emit func(b *edgeBatch) error) (er
 	if relation != nil {
 		r.columns, r.relation = append(r.columns, relation), true
 	}
-	rows := x.s.ReadRows(r.columns, min(64<<20, x.room/4), x.room)
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	stripes := x.s.ReadStripes(r.columns, min(64<<20, x.room/4), x.room)
+	defer func() { err = errors.Join(err, stripes.Close()) }()
 	for j := range x.m.Partitions {
-		err := rows.Row(ctx, store.PartitionID(j), 0, len(x.m.Partitions), func(b *store.BucketPart) error {
+		err := stripes.Stripe(ctx, store.PartitionID(j), 0, len(x.m.Partitions), func(b *store.BucketPart) error {
 			return r.bucket(ctx, b, emit)
 		})
 		if errors.Is(err, store.ErrBudget) {

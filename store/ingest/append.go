@@ -32,16 +32,16 @@ type AppendOptions struct {
 
 // AppendReport is what an append did.
 type AppendReport struct {
-	Manifest      *store.Manifest
-	NewNodes      uint64
-	NewPartitions int
-	EdgesRead     uint64
-	EdgesAdded    uint64 // stored edges more than before
-	Duplicates    uint64 // edges dropped: in the input twice, or in the store
-	SelfLoops     uint64 // dropped
-	RowsRewritten int    // of partitions that were there
-	BytesWritten  int64  // the new version's own files
-	BytesSpilled  int64
+	Manifest         *store.Manifest
+	NewNodes         uint64
+	NewPartitions    int
+	EdgesRead        uint64
+	EdgesAdded       uint64 // stored edges more than before
+	Duplicates       uint64 // edges dropped: in the input twice, or in the store
+	SelfLoops        uint64 // dropped
+	StripesRewritten int    // of partitions that were there
+	BytesWritten     int64  // the new version's own files
+	BytesSpilled     int64
 	// Dropped names derived columns that the new version does not have: they were computed
 	// from the graph as it was.
 	Dropped      []string
@@ -50,7 +50,7 @@ type AppendReport struct {
 
 // Append adds the nodes and edges of src to the store in dir, as its next
 // version: nodes that the store does not have become new partitions at its
-// end, and of the others only the topology rows into whose partition an edge
+// end, and of the others only the topology stripes into whose partition an edge
 // leads are written again, merged, with their edge columns. So what is written is in proportion to
 // what is touched, and nothing that reads a store needs to know of appends.
 //

@@ -285,7 +285,7 @@ func markDerived(t *testing.T, dir string) {
 }
 
 // TestAppendWritesWhatItTouches adds edges into one partition of many: the bytes written
-// are about those of its row, and no extent of another is in a new file.
+// are about those of its stripe, and no extent of another is in a new file.
 func TestAppendWritesWhatItTouches(t *testing.T) {
 	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "s")
 	g := randomGraph(5, 6000, 120_000)
@@ -304,7 +304,7 @@ func TestAppendWritesWhatItTouches(t *testing.T) {
 			topology = f.Size
 		}
 	}
-	_, row, err := s.Files().Topology(17)
+	_, stripe, err := s.Files().Topology(17)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,8 +316,8 @@ func TestAppendWritesWhatItTouches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.RowsRewritten != 1 || r.EdgesAdded != 50 || r.BytesWritten > row.Length+64<<10 || r.BytesWritten > topology/4 {
-		t.Errorf("%+v: wrote %d bytes; the row has %d, the topology %d", r, r.BytesWritten, row.Length, topology)
+	if r.StripesRewritten != 1 || r.EdgesAdded != 50 || r.BytesWritten > stripe.Length+64<<10 || r.BytesWritten > topology/4 {
+		t.Errorf("%+v: wrote %d bytes; the stripe has %d, the topology %d", r, r.BytesWritten, stripe.Length, topology)
 	}
 	whole(t, dir, 0)
 	s = openStore(t, dir, 0)
@@ -327,7 +327,7 @@ func TestAppendWritesWhatItTouches(t *testing.T) {
 			t.Fatal(err)
 		}
 		if touched := strings.HasSuffix(f.Path(), "-000002.gsb"); touched != (p == 17) {
-			t.Errorf("row %d lies in %s", p, f.Path())
+			t.Errorf("stripe %d lies in %s", p, f.Path())
 		}
 	}
 }

@@ -135,24 +135,24 @@ func (a *appender) keepEdges(f *edgeFiles, names []string, counts *edgeCounts) e
 	a.rep.EdgesAdded, a.rep.Duplicates = m.Edges-before, counts.duplicates
 	for p := range a.base.Manifest().Partitions {
 		if counts.written[p] {
-			a.rep.RowsRewritten++
+			a.rep.StripesRewritten++
 		}
 	}
 	return nil
 }
 
-// oldRows reads the rows that edges are merged into, bucket by bucket.
-type oldRows struct {
+// oldStripes reads the stripes that edges are merged into, bucket by bucket.
+type oldStripes struct {
 	ctx        context.Context
-	rows       *store.RowReader
+	stripes    *store.StripeReader
 	partitions int
 	next       func() (*store.BucketPart, error, bool)
 	stop       func()
-	head       *store.BucketPart // not yet written; nil = the row has no more
+	head       *store.BucketPart // not yet written; nil = the stripe has no more
 	limit      int64             // bytes that merging a bucket may take
 }
 
-func newOldRows(ctx context.Context, s *store.Store, rules edgeRules, memory int64) *oldRows {
+func newOldRows(ctx context.Context, s *store.Store, rules edgeRules, memory int64) *oldStripes {
 	m := s.Manifest()
 	var columns []*store.ColumnInfo
 	if rules.relations > 0 {
@@ -165,20 +165,20 @@ func newOldRows(ctx context.Context, s *store.Store, rules edgeRules, memory int
 			}
 		}
 	}
-	return &oldRows{ctx: ctx, rows: s.ReadRows(columns, min(memory, 64<<20), 2*memory), partitions: len(m.Partitions), limit: 2 * memory}
+	return &oldStripes{ctx: ctx, stripes: s.ReadStripes(columns, min(memory, 64<<20), 2*memory), partitions: len(m.Partitions), limit: 2 * memory}
 }
 
-// errStopped ends the reading of a row that nobody wants any more.
+// errStopped ends the reading of a stripe that nobody wants any more.
 var errStopped = errors.New("stopped")
 
-// begin starts reading row j; a new partition's has nothing.
-func (o *oldRows) begin(j int) error {
+// begin starts reading stripe j; a new partition's has nothing.
+func (o *oldStripes) begin(j int) error {
 	o.end()
 	if j >= o.partitions {
 		return nil
 	}
 	o.next, o.stop = iter.Pull2(func(yield func(*store.BucketPart, error) bool) {
-		err := o.rows.Row(o.ctx, store.PartitionID(j), 0, o.partitions, func(b *store.BucketPart) error {
+		err := o.stripes.Stripe(o.ctx, store.PartitionID(j), 0, o.partitions, func(b *store.BucketPart) error {
 			if !yield(b, nil) {
 				return errStopped
 			}
@@ -191,8 +191,8 @@ func (o *oldRows) begin(j int) error {
 	return o.advance()
 }
 
-// advance moves to the row's next bucket.
-func (o *oldRows) advance() error {
+// advance moves to the stripe's next bucket.
+func (o *oldStripes) advance() error {
 	b, err, ok := o.next()
 	o.head = nil
 	if err != nil {
@@ -204,16 +204,16 @@ func (o *oldRows) advance() error {
 	return nil
 }
 
-func (o *oldRows) end() {
+func (o *oldStripes) end() {
 	if o.stop != nil {
 		o.stop()
 	}
 	o.next, o.stop, o.head = nil, nil, nil
 }
 
-func (o *oldRows) close() error {
+func (o *oldStripes) close() error {
 	o.end()
-	return o.rows.Close()
+	return o.stripes.Close()
 }
 
 // bucketMerge is room for a bucket of old and new edges.
@@ -231,7 +231,7 @@ func (m *bucketMerge) oldKeys(b *store.BucketPart) []uint64 {
 	return m.old
 }
 
-// copyOld writes the open row's old buckets from partitions below src.
+// copyOld writes the open stripe's old buckets from partitions below src.
 func (w *edgeWriter) copyOld(src int) error {
 	o := w.s.old
 	for o.head != nil && int(o.head.Src) < src {
@@ -249,7 +249,7 @@ func (w *edgeWriter) copyOld(src int) error {
 }
 
 // fits checks that merging n edges into a bucket fits the memory.
-func (o *oldRows) fits(b *store.BucketPart, n int) error {
+func (o *oldStripes) fits(b *store.BucketPart, n int) error {
 	each := int64(16)
 	for _, c := range b.Columns {
 		each += int64(len(c)) / int64(max(b.Edges, 1))
@@ -260,7 +260,7 @@ func (o *oldRows) fits(b *store.BucketPart, n int) error {
 	return nil
 }
 
-// mergeOld merges new edges, sorted, with what the open row's bucket holds; w.columns are
+// mergeOld merges new edges, sorted, with what the open stripe's bucket holds; w.columns are
 // theirs. Of equal edges the old ones come first. The result is valid until the next call.
 func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]byte, err error) {
 	if err := w.copyOld(src); err != nil {

@@ -73,7 +73,7 @@ type edgeScatter struct {
 	loops  atomic.Int64 // dropped
 	done   func(n int64)
 	work   []scatterScratch // by worker
-	old    *oldRows         // of the store that edges are appended to; nil
+	old    *oldStripes      // of the store that edges are appended to; nil
 }
 
 type scatterScratch struct {

@@ -148,7 +148,7 @@ func readBack(t *testing.T, dir string, g *graph) map[edge]int {
 	}
 	edges := map[edge]int{}
 	for j := range m.Partitions {
-		row, _, err := s.ReadRow(ctx, store.PartitionID(j), nil)
+		stripe, _, err := s.ReadStripe(ctx, store.PartitionID(j), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func readBack(t *testing.T, dir string, g *graph) map[edge]int {
 		}
 		at := 0
 		for i := range m.Partitions {
-			b, err := row.Bucket(i)
+			b, err := stripe.Bucket(i)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -184,7 +184,7 @@ func (o *Options) Validate() error {
 func (o *Options) pins() bool { return o.Hubs > 0 || o.HubBytes > 0 || o.HubsAuto }
 
 // PartitionsMax is the largest number of partitions: the directory of a
-// topology row has an entry for each, so p partitions cost 24p² bytes.
+// stripe has an entry for each, so p partitions cost 24p² bytes.
 const PartitionsMax = 1 << 16
 
 // withDefaults fills in what zero stands for.

@@ -95,7 +95,7 @@ func newStoreSource(s *store.Store) (*storeSource, error) {
 		d.EdgeLists = append(d.EdgeLists, l.Name)
 	}
 	var err error
-	if src.need, err = src.rows().Need(); err != nil {
+	if src.need, err = src.stripes().Need(); err != nil {
 		return nil, err
 	}
 	for p := range m.Partitions {
@@ -155,19 +155,19 @@ func (src *storeSource) Close() error { return nil }
 
 // Edges implements [Source], a few buckets at a time.
 func (src *storeSource) Edges(ctx context.Context, _ Env, emit func(worker int, b *EdgeBatch) error) (err error) {
-	rows := src.rows()
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	stripes := src.stripes()
+	defer func() { err = errors.Join(err, stripes.Close()) }()
 	b := &EdgeBatch{Columns: make([][]byte, len(src.desc.EdgeColumns))}
 	for j := range src.m.Partitions {
 		from := 0
-		err := rows.Row(ctx, store.PartitionID(j), 0, len(src.m.Partitions), func(k *store.BucketPart) error {
+		err := stripes.Stripe(ctx, store.PartitionID(j), 0, len(src.m.Partitions), func(k *store.BucketPart) error {
 			at := 0
 			flush := func() (err error) {
 				n := b.Src.Len()
 				if n == 0 {
 					return nil
 				}
-				b.At = Position{File: fmt.Sprintf("topology row %d", j), Unit: "edge", Index: uint64(from)}
+				b.At = Position{File: fmt.Sprintf("topology stripe %d", j), Unit: "edge", Index: uint64(from)}
 				for c, spec := range src.desc.EdgeColumns {
 					size := spec.RowBytes()
 					b.Columns[c] = k.Columns[c][at*size : (at+n)*size]
@@ -201,8 +201,8 @@ func (src *storeSource) Edges(ctx context.Context, _ Env, emit func(worker int, 
 	return nil
 }
 
-// rows reads the graph with its edge columns, the relation last.
-func (src *storeSource) rows() *store.RowReader {
+// stripes reads the graph with its edge columns, the relation last.
+func (src *storeSource) stripes() *store.StripeReader {
 	var columns []*store.ColumnInfo
 	for _, spec := range src.desc.EdgeColumns {
 		if c, err := src.m.Column(spec.Name); err == nil { // it is one of the manifest's
@@ -212,7 +212,7 @@ func (src *storeSource) rows() *store.RowReader {
 	if src.relation != nil {
 		columns = append(columns, src.relation)
 	}
-	return src.s.ReadRows(columns, sourceBytes/2, 0)
+	return src.s.ReadStripes(columns, sourceBytes/2, 0)
 }
 
 // edgeBatch is the most edges that are emitted at once.

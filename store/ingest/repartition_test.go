@@ -40,7 +40,7 @@ func content(t *testing.T, s *store.Store) []string {
 		}
 	}
 	for p, info := range m.Partitions {
-		row, _, err := s.ReadRow(ctx, store.PartitionID(p), nil)
+		stripe, _, err := s.ReadStripe(ctx, store.PartitionID(p), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func content(t *testing.T, s *store.Store) []string {
 		}
 		e := 0
 		for q, from := range m.Partitions {
-			bucket, err := row.Bucket(q)
+			bucket, err := stripe.Bucket(q)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -239,8 +239,8 @@ func (s *edgeScatter) write(ctx context.Context, f *edgeFiles, memory int64, thr
 type edgeWriter struct {
 	s       *edgeScatter
 	f       *edgeFiles
-	enc     *blocks.RowEncoder
-	row     int  // the last row begun; −1 before the first
+	enc     *blocks.StripeEncoder
+	stripe  int  // the last stripe begun; −1 before the first
 	open    bool // whether it is
 	counts  edgeCounts
 	columns [][]byte // of a bucket, in the order of edgeFiles.all
@@ -248,34 +248,34 @@ type edgeWriter struct {
 }
 
 func newEdgeWriter(s *edgeScatter, f *edgeFiles) *edgeWriter {
-	return &edgeWriter{s: s, f: f, enc: blocks.NewRowEncoder(f.topology, s.layout.sizes), row: -1,
+	return &edgeWriter{s: s, f: f, enc: blocks.NewStripeEncoder(f.topology, s.layout.sizes), stripe: -1,
 		counts: edgeCounts{rows: make([]uint64, s.layout.partitions()), written: make([]bool, s.layout.partitions()), relations: make([]uint64, max(1, s.rules.relations))}}
 }
 
-// advance closes the open row and writes empty ones until row is open.
-func (w *edgeWriter) advance(row int) error {
-	for w.row < row {
+// advance closes the open stripe and writes empty ones until stripe is open.
+func (w *edgeWriter) advance(stripe int) error {
+	for w.stripe < stripe {
 		if err := w.endRow(); err != nil {
 			return err
 		}
-		w.row++
+		w.stripe++
 		if w.s.old != nil { // rows between that are in the store stay as they are
-			w.row = max(w.row, min(row, w.s.old.partitions))
+			w.stripe = max(w.stripe, min(stripe, w.s.old.partitions))
 		}
-		if w.row == len(w.s.layout.sizes) {
+		if w.stripe == len(w.s.layout.sizes) {
 			return nil
 		}
 		for _, f := range w.f.all() {
-			if err := f.Begin(uint64(w.row)); err != nil {
+			if err := f.Begin(uint64(w.stripe)); err != nil {
 				return err
 			}
 		}
-		if err := w.enc.Begin(store.PartitionID(w.row)); err != nil {
+		if err := w.enc.Begin(store.PartitionID(w.stripe)); err != nil {
 			return err
 		}
 		w.open = true
 		if w.s.old != nil {
-			if err := w.s.old.begin(w.row); err != nil {
+			if err := w.s.old.begin(w.stripe); err != nil {
 				return err
 			}
 		}
@@ -297,7 +297,7 @@ func (w *edgeWriter) endRow() error {
 	if err != nil {
 		return err
 	}
-	w.counts.rows[w.row], w.counts.written[w.row] = edges, true
+	w.counts.rows[w.stripe], w.counts.written[w.stripe] = edges, true
 	w.counts.stored += edges
 	for _, f := range w.f.all() {
 		if err := f.End(edges); err != nil {

@@ -57,7 +57,7 @@ func Bin(k int) (lo, hi uint64) {
 type Sizes struct {
 	Nodes Histogram `json:"partition_nodes"`
 	Edges Histogram `json:"partition_edges"`
-	// Topology are the bytes of each partition's row, Columns those of all extents of columns.
+	// Topology are the bytes of each partition's stripe, Columns those of all extents of columns.
 	Topology Histogram `json:"topology_extent_bytes"`
 	Columns  Histogram `json:"column_extent_bytes"`
 }
@@ -98,22 +98,22 @@ const countBytes = 16
 
 // DegreesOf counts the edges of every node. It reads the topology once if 16 bytes a node fit
 // memoryBytes (0 = 1 GiB), and at most twice otherwise: nodes are then counted in groups of
-// partitions, for each of which their own rows are read and, of others, the buckets from them.
+// partitions, for each of which their own stripes are read and, of others, the buckets from them.
 func DegreesOf(ctx context.Context, s *store.Store, memoryBytes int64) (_ *Degrees, err error) {
 	if memoryBytes <= 0 {
 		memoryBytes = 1 << 30
 	}
 	m := s.Manifest()
 	d := &Degrees{}
-	rows := s.ReadRows(nil, min(64<<20, memoryBytes/4), 0)
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	stripes := s.ReadStripes(nil, min(64<<20, memoryBytes/4), 0)
+	defer func() { err = errors.Join(err, stripes.Close()) }()
 	for lo := 0; lo < len(m.Partitions); {
 		hi, nodes := lo+1, m.Partitions[lo].Nodes
 		for hi < len(m.Partitions) && int64(nodes+m.Partitions[hi].Nodes)*countBytes <= memoryBytes*3/4 {
 			nodes += m.Partitions[hi].Nodes
 			hi++
 		}
-		if err := d.group(ctx, s, rows, lo, hi, nodes); err != nil {
+		if err := d.group(ctx, s, stripes, lo, hi, nodes); err != nil {
 			return nil, err
 		}
 		lo = hi
@@ -122,7 +122,7 @@ func DegreesOf(ctx context.Context, s *store.Store, memoryBytes int64) (_ *Degre
 }
 
 // group counts the nodes of partitions lo ≤ p < hi.
-func (d *Degrees) group(ctx context.Context, s *store.Store, rows *store.RowReader, lo, hi int, nodes uint64) (err error) {
+func (d *Degrees) group(ctx context.Context, s *store.Store, stripes *store.StripeReader, lo, hi int, nodes uint64) (err error) {
 	if nodes == 0 {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (d *Degrees) group(ctx context.Context, s *store.Store, rows *store.RowRead
 		if inside(store.PartitionID(j)) {
 			from, to = 0, len(m.Partitions)
 		}
-		err := rows.Row(ctx, store.PartitionID(j), from, to, func(b *store.BucketPart) error {
+		err := stripes.Stripe(ctx, store.PartitionID(j), from, to, func(b *store.BucketPart) error {
 			src, dst := uint64(m.Partitions[b.Src].First)-base, uint64(m.Partitions[b.Dst].First)-base // of no use outside
 			countsDst, countsSrc := inside(b.Dst), inside(b.Src)
 			for t, f := range b.All() {

@@ -27,17 +27,17 @@ type Graph interface {
 // readBytes is what reading edges takes, unless a bucket is larger.
 const readBytes = 8 << 20
 
-// Edges streams all stored edges, row by row, checked, some buckets at a time.
+// Edges streams all stored edges, stripe by stripe, checked, some buckets at a time.
 func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
 	return func(yield func(src, dst []uint32) error) (err error) {
 		const batch = 1 << 14
 		src, dst := make([]uint32, 0, batch), make([]uint32, 0, batch)
 		parts := s.Manifest().Partitions
-		rows := s.ReadRows(nil, readBytes, 0)
-		defer func() { err = errors.Join(err, rows.Close()) }()
+		stripes := s.ReadStripes(nil, readBytes, 0)
+		defer func() { err = errors.Join(err, stripes.Close()) }()
 		for j := range parts {
 			firstDst := uint32(parts[j].First)
-			err := rows.Row(ctx, store.PartitionID(j), 0, len(parts), func(b *store.BucketPart) error {
+			err := stripes.Stripe(ctx, store.PartitionID(j), 0, len(parts), func(b *store.BucketPart) error {
 				firstSrc := uint32(parts[b.Src].First)
 				for d, s := range b.All() {
 					src, dst = append(src, firstSrc+s), append(dst, firstDst+d)
@@ -60,7 +60,7 @@ func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
 
 // LeastBytes is the smallest Budget.Stream with which s's graph opens.
 func LeastBytes(s *store.Store) (int64, error) {
-	read, err := s.ReadRows(nil, readBytes, 0).Need()
+	read, err := s.ReadStripes(nil, readBytes, 0).Need()
 	return partitioner.SpilledBytes(s.Manifest().Nodes) + read, err
 }
 
@@ -87,7 +87,7 @@ func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes 
 	if m.Nodes > partitioner.MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
 	}
-	read, err := s.ReadRows(nil, readBytes, 0).Need()
+	read, err := s.ReadStripes(nil, readBytes, 0).Need()
 	if err != nil {
 		return nil, err
 	}

@@ -15,12 +15,12 @@ func Check(t *testing.T, s *store.Store, g *Graph) {
 	first := g.Firsts()
 	var edges [][2]uint64
 	for p := range g.Sizes {
-		row, _, err := s.ReadRow(context.Background(), store.PartitionID(p), nil)
+		stripe, _, err := s.ReadStripe(context.Background(), store.PartitionID(p), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range row.Partitions() {
-			b, err := row.Bucket(i)
+		for i := range stripe.Partitions() {
+			b, err := stripe.Bucket(i)
 			if err != nil {
 				t.Fatal(err)
 			}

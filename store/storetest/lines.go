@@ -30,11 +30,11 @@ func Lines(t testing.TB, s *store.Store, name func(string) string) []string {
 	}
 	var lines []string
 	for j, info := range m.Partitions {
-		row, _, err := s.ReadRow(ctx, store.PartitionID(j), nil)
+		stripe, _, err := s.ReadStripe(ctx, store.PartitionID(j), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		extra := make([]string, row.Edges())
+		extra := make([]string, stripe.Edges())
 		for _, c := range m.Columns {
 			if !c.Role.OnEdges() {
 				continue
@@ -53,7 +53,7 @@ func Lines(t testing.TB, s *store.Store, name func(string) string) []string {
 		}
 		k := 0
 		for i, from := range m.Partitions {
-			b, err := row.Bucket(i)
+			b, err := stripe.Bucket(i)
 			if err != nil {
 				t.Fatal(err)
 			}

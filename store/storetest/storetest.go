@@ -226,8 +226,8 @@ func (b *build) file(base string, h blocks.Header, fill func(w *blocks.Writer) e
 	return name
 }
 
-// row returns the edges of row j, and the position of the first in g.Edges.
-func (b *build) row(j int) (edges [][2]uint64, from int) {
+// stripe returns the edges of stripe j, and the position of the first in g.Edges.
+func (b *build) stripe(j int) (edges [][2]uint64, from int) {
 	lo := slices.IndexFunc(b.g.Edges, func(e [2]uint64) bool { return part(b.first, e[1]) == j })
 	if lo < 0 {
 		return nil, 0
@@ -241,9 +241,9 @@ func (b *build) row(j int) (edges [][2]uint64, from int) {
 
 func (b *build) topology() {
 	name := b.file("topology", blocks.Header{Kind: blocks.Topology}, func(w *blocks.Writer) error {
-		enc := blocks.NewRowEncoder(w, b.g.Sizes)
+		enc := blocks.NewStripeEncoder(w, b.g.Sizes)
 		for j := range b.g.Sizes {
-			edges, _ := b.row(j)
+			edges, _ := b.stripe(j)
 			if err := w.Begin(uint64(j)); err != nil {
 				return err
 			}
@@ -280,7 +280,7 @@ func (b *build) topology() {
 	}
 	name = b.file("relation", blocks.Header{Kind: blocks.EdgeColumn, Elem: blocks.Uint16, Dim: 1, Name: "relation"}, func(w *blocks.Writer) error {
 		for j := range b.g.Sizes {
-			edges, lo := b.row(j)
+			edges, lo := b.stripe(j)
 			if err := w.Append(uint64(j), uint64(len(edges)), blocks.Bytes(b.g.Relations[lo:lo+len(edges)])); err != nil {
 				return err
 			}

@@ -39,8 +39,8 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 		id := store.PartitionID(p)
 		f, e, err := v.s.Files().Topology(id)
 		if err == nil {
-			partitions := f.Header().Partitions // a row may be older than the last partitions
-			put(f, e, err, func(e blocks.Extent, _ int64, b []byte) error { return checkRow(m, id, partitions, b) })
+			partitions := f.Header().Partitions // a stripe may be older than the last partitions
+			put(f, e, err, func(e blocks.Extent, _ int64, b []byte) error { return checkStripe(m, id, partitions, b) })
 		}
 		for i := range m.Columns {
 			c := &m.Columns[i]
@@ -61,32 +61,32 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 	return checks
 }
 
-// checkRow compares a row from so many partitions, already valid by itself, with the manifest.
-func checkRow(m *store.Manifest, j store.PartitionID, partitions uint32, b []byte) error {
+// checkStripe compares a stripe from so many partitions, already valid by itself, with the manifest.
+func checkStripe(m *store.Manifest, j store.PartitionID, partitions uint32, b []byte) error {
 	if int(partitions) > len(m.Partitions) {
-		return fmt.Errorf("the row is from %d partitions, the manifest says %d", partitions, len(m.Partitions))
+		return fmt.Errorf("the stripe is from %d partitions, the manifest says %d", partitions, len(m.Partitions))
 	}
-	row, err := blocks.OpenRow(b, partitions)
+	stripe, err := blocks.OpenStripe(b, partitions)
 	if err != nil {
 		return err
 	}
-	if n := m.Partitions[j].Nodes; uint64(row.DstNodes()) != n {
-		return fmt.Errorf("the row is into %d nodes, the manifest says %d", row.DstNodes(), n)
+	if n := m.Partitions[j].Nodes; uint64(stripe.DstNodes()) != n {
+		return fmt.Errorf("the stripe is into %d nodes, the manifest says %d", stripe.DstNodes(), n)
 	}
 	for i := range m.Partitions[:partitions] {
-		if n := m.Partitions[i].Nodes; uint64(row.SrcNodes(i)) != n {
-			return fmt.Errorf("bucket %d is from %d nodes, the manifest says %d", i, row.SrcNodes(i), n)
+		if n := m.Partitions[i].Nodes; uint64(stripe.SrcNodes(i)) != n {
+			return fmt.Errorf("bucket %d is from %d nodes, the manifest says %d", i, stripe.SrcNodes(i), n)
 		}
 		if !m.Schema.Undirected {
 			continue
 		}
-		if n := row.BucketEdges(i); i > int(j) && n > 0 {
+		if n := stripe.BucketEdges(i); i > int(j) && n > 0 {
 			return fmt.Errorf("bucket %d of an undirected graph has %d edges, expected none above the diagonal", i, n)
 		}
 		if i != int(j) {
 			continue
 		}
-		k, err := row.Bucket(i)
+		k, err := stripe.Bucket(i)
 		if err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func (g *generator) topology(ctx context.Context, dir string) (err error) {
 	}
 	sizes := slices.Repeat([]uint32{epochPartitionNodes}, g.parts)
 	name := g.file("topology", blocks.Header{Kind: blocks.Topology}, func(w *blocks.Writer) error {
-		enc := blocks.NewRowEncoder(w, sizes)
+		enc := blocks.NewStripeEncoder(w, sizes)
 		var lists [][]uint32 // by local dst
 		at := int64(0)
 		for j := range g.parts {

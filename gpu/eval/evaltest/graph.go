@@ -26,7 +26,7 @@ type Graph struct {
 	Labels   []int32
 	Split    []uint8
 	In, Out  buffer.Adjacency // Out only where edges have relations and directions
-	rows     [][]byte         // encoded topology rows
+	stripes  [][]byte         // encoded
 	types    [][]byte         // relations of their edges
 	started  bool
 	Pending  bool // what NextReady denies
@@ -55,9 +55,9 @@ func (g *Graph) ReadColumn(_ context.Context, name string, p store.PartitionID, 
 	return nil, fmt.Errorf("no column %s", name)
 }
 
-func (g *Graph) ReadRow(_ context.Context, p store.PartitionID, _ []byte) (blocks.Row, []byte, error) {
-	row, err := blocks.OpenRow(g.rows[p], uint32(len(g.M.Partitions)))
-	return row, g.rows[p], err
+func (g *Graph) ReadStripe(_ context.Context, p store.PartitionID, _ []byte) (blocks.Stripe, []byte, error) {
+	stripe, err := blocks.OpenStripe(g.stripes[p], uint32(len(g.M.Partitions)))
+	return stripe, g.stripes[p], err
 }
 
 // Plan is one step that holds everything.
@@ -103,7 +103,7 @@ const Relations = 3
 // relationOf is the relation of the stored edge from s to d.
 func relationOf(s, d uint32) uint16 { return uint16((s*7 + d*d) % 5 % Relations) }
 
-// build makes adjacency, rows and manifest from edges [2·E]; dim, features,
+// build makes adjacency, stripes and manifest from edges [2·E]; dim, features,
 // labels and split are set.
 func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undirected bool) {
 	t.Helper()
@@ -176,7 +176,7 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 	}
 	for j := range parts {
 		var b bytes.Buffer
-		enc := blocks.NewRowEncoder(&b, sizes)
+		enc := blocks.NewStripeEncoder(&b, sizes)
 		if err := enc.Begin(store.PartitionID(j)); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		if _, err := enc.End(); err != nil {
 			t.Fatal(err)
 		}
-		g.rows, g.types = append(g.rows, b.Bytes()), append(g.types, types)
+		g.stripes, g.types = append(g.stripes, b.Bytes()), append(g.types, types)
 	}
 	g.M.Nodes, g.M.Edges = uint64(n), uint64(len(pairs))
 	g.M.Schema = store.Schema{Relations: make([]store.Relation, Relations), Undirected: undirected, Task: store.TaskNode, Classes: classes}

@@ -130,7 +130,7 @@ func TestAppendCommand(t *testing.T) {
 		{[]string{"export", dir, out, "--what", "features", "--columns", "rank"}, cli.ExitOK, "100 rows"},
 		{[]string{"append", dir, files + "/bad.tsv", "--header", "no"}, cli.ExitFailed, "line 1"},
 		{[]string{"append", dir, files + "/more.tsv", "--header", "no", "--keep-versions", "0"}, cli.ExitUsage, "--keep-versions"},
-		{[]string{"append", dir, files + "/more.tsv", "--header", "no"}, cli.ExitOK, "version 3, 102 nodes (2 new, in 1 partitions), 302 edges (2 new), 0 of 4 rows rewritten"},
+		{[]string{"append", dir, files + "/more.tsv", "--header", "no"}, cli.ExitOK, "version 3, 102 nodes (2 new, in 1 partitions), 302 edges (2 new), 0 of 4 stripes rewritten"},
 		{[]string{"verify", dir}, cli.ExitOK, "version 3 is whole"},
 		{[]string{"inspect", dir, "--version", "2"}, cli.ExitOK, "100"},
 		{[]string{"inspect", dir, "--version", "1"}, cli.ExitFailed, ""},

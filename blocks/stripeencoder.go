@@ -16,43 +16,43 @@ func itoa(i int) string { return strconv.Itoa(i) }
 // the format: dst first, then src, both partition-local.
 func EdgeKey(dst, src uint32) uint64 { return uint64(dst)<<32 | uint64(src) }
 
-// RowEncoder writes topology extents from edges sorted by (src partition, dst,
+// StripeEncoder writes topology extents from edges sorted by (src partition, dst,
 // src), one bucket after the other and bounded in memory: beside the caller's
 // keys it holds one directory and a scratch buffer of 64 KiB. It is for one
 // goroutine.
 //
-//	enc := blocks.NewRowEncoder(w, sizes)
+//	enc := blocks.NewStripeEncoder(w, sizes)
 //	w.Begin(j)
 //	enc.Begin(j)
 //	for each src partition i that has edges: enc.Bucket(i, keys)
 //	edges, err := enc.End()
 //	w.End(edges)
-type RowEncoder struct {
+type StripeEncoder struct {
 	w       io.Writer
 	sizes   []uint32
 	dst     PartitionID
 	open    bool
 	next    int    // src partition of the next bucket
-	offset  uint64 // bytes written in this row
+	offset  uint64 // bytes written in this stripe
 	edges   uint64
 	dir     []byte
 	scratch []byte
 }
 
-// NewRowEncoder returns an encoder that writes to w. sizes holds the number of
+// NewStripeEncoder returns an encoder that writes to w. sizes holds the number of
 // nodes of every partition.
-func NewRowEncoder(w io.Writer, sizes []uint32) *RowEncoder {
-	return &RowEncoder{w: w, sizes: sizes, scratch: make([]byte, 0, 64<<10),
+func NewStripeEncoder(w io.Writer, sizes []uint32) *StripeEncoder {
+	return &StripeEncoder{w: w, sizes: sizes, scratch: make([]byte, 0, 64<<10),
 		dir: make([]byte, 0, DirectoryBytes(uint32(len(sizes))))}
 }
 
-// Begin starts the row of dst partition j.
-func (e *RowEncoder) Begin(j PartitionID) error {
+// Begin starts the stripe of dst partition j.
+func (e *StripeEncoder) Begin(j PartitionID) error {
 	if e.open {
-		return fmt.Errorf("row %d begun while row %d is open", j, e.dst)
+		return fmt.Errorf("stripe %d begun while stripe %d is open", j, e.dst)
 	}
 	if int(j) >= len(e.sizes) {
-		return fmt.Errorf("row %d of %d partitions", j, len(e.sizes))
+		return fmt.Errorf("stripe %d of %d partitions", j, len(e.sizes))
 	}
 	e.dst, e.open, e.next, e.offset, e.edges, e.dir = j, true, 0, 0, 0, e.dir[:0]
 	return nil
@@ -62,12 +62,12 @@ func (e *RowEncoder) Begin(j PartitionID) error {
 // empty ones may be left out. keys are [EdgeKey]s in ascending order, equal
 // ones being parallel edges; they are only read. Keys out of order are
 // [ErrUnsorted]; an id beyond its partition is an error that names it.
-func (e *RowEncoder) Bucket(i PartitionID, keys []uint64) error {
+func (e *StripeEncoder) Bucket(i PartitionID, keys []uint64) error {
 	if !e.open {
-		return errors.New("bucket outside a row, or after an error")
+		return errors.New("bucket outside a stripe, or after an error")
 	}
 	if int(i) < e.next || int(i) >= len(e.sizes) {
-		return e.fail(fmt.Errorf("row %d: bucket %d of %d after bucket %d: %w", e.dst, i, len(e.sizes), e.next-1, ErrUnsorted))
+		return e.fail(fmt.Errorf("stripe %d: bucket %d of %d after bucket %d: %w", e.dst, i, len(e.sizes), e.next-1, ErrUnsorted))
 	}
 	e.skipTo(int(i))
 	dstNodes, srcNodes := e.sizes[e.dst], e.sizes[i]
@@ -88,10 +88,10 @@ func (e *RowEncoder) Bucket(i PartitionID, keys []uint64) error {
 	return nil
 }
 
-// End writes the directory and returns the row's edges.
-func (e *RowEncoder) End() (edges uint64, err error) {
+// End writes the directory and returns the stripe's edges.
+func (e *StripeEncoder) End() (edges uint64, err error) {
 	if !e.open {
-		return 0, errors.New("end outside a row, or after an error")
+		return 0, errors.New("end outside a stripe, or after an error")
 	}
 	e.open = false
 	e.skipTo(len(e.sizes))
@@ -100,19 +100,19 @@ func (e *RowEncoder) End() (edges uint64, err error) {
 	return e.edges, err
 }
 
-// fail gives the row up: what was written of it is of no use.
-func (e *RowEncoder) fail(err error) error {
+// fail gives the stripe up: what was written of it is of no use.
+func (e *StripeEncoder) fail(err error) error {
 	e.open = false
 	return err
 }
 
-func (e *RowEncoder) skipTo(i int) {
+func (e *StripeEncoder) skipTo(i int) {
 	for ; e.next < i; e.next++ {
 		e.entry(e.offset, e.edges, 0, e.sizes[e.next])
 	}
 }
 
-func (e *RowEncoder) entry(offset, first uint64, runs, nodes uint32) {
+func (e *StripeEncoder) entry(offset, first uint64, runs, nodes uint32) {
 	le := binary.LittleEndian
 	e.dir = le.AppendUint64(e.dir, offset)
 	e.dir = le.AppendUint64(e.dir, first)
@@ -121,7 +121,7 @@ func (e *RowEncoder) entry(offset, first uint64, runs, nodes uint32) {
 }
 
 // starts writes the run-start bitmap, counts runs, and checks order and ids.
-func (e *RowEncoder) starts(keys []uint64, dstNodes, srcNodes uint32) (runs uint32, err error) {
+func (e *StripeEncoder) starts(keys []uint64, dstNodes, srcNodes uint32) (runs uint32, err error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
@@ -164,7 +164,7 @@ func (e *RowEncoder) starts(keys []uint64, dstNodes, srcNodes uint32) (runs uint
 }
 
 // dsts writes the dst of each run.
-func (e *RowEncoder) dsts(keys []uint64, narrow bool) error {
+func (e *StripeEncoder) dsts(keys []uint64, narrow bool) error {
 	width := 4
 	if narrow {
 		width = 2
@@ -206,7 +206,7 @@ func (e *RowEncoder) dsts(keys []uint64, narrow bool) error {
 }
 
 // srcs writes the src of each edge.
-func (e *RowEncoder) srcs(keys []uint64, narrow bool) error {
+func (e *StripeEncoder) srcs(keys []uint64, narrow bool) error {
 	width := 4
 	if narrow {
 		width = 2
@@ -234,7 +234,7 @@ func (e *RowEncoder) srcs(keys []uint64, narrow bool) error {
 	return e.pad(total)
 }
 
-func (e *RowEncoder) pad(n int) error {
+func (e *StripeEncoder) pad(n int) error {
 	if n%8 == 0 {
 		return nil
 	}

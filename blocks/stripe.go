@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// A topology extent is one row of edge buckets: all edges into dst partition
+// A topology extent is one stripe of edge buckets: all edges into dst partition
 // j. It holds the buckets of src partitions 0, 1, … p−1 one after the other and
 // then a directory, so that it is written in one pass and a reader finds the
 // directory from the extent's length:
@@ -33,7 +33,7 @@ import (
 // bits. Part of the format.
 const NarrowNodesMax = 1 << 16
 
-// directoryEntryBytes is the size of one entry of a row's directory.
+// directoryEntryBytes is the size of one entry of a stripe's directory.
 const directoryEntryBytes = 24
 
 // DirectoryBytes returns the size of the directory at the end of each topology
@@ -123,7 +123,7 @@ func (d *Directory) entry(i int) dirEntry {
 	return dirEntry{offset: le.Uint64(q), first: le.Uint64(q[8:]), runs: le.Uint32(q[16:]), nodes: le.Uint32(q[20:])}
 }
 
-// Partitions returns the number of buckets. A row that was written when the
+// Partitions returns the number of buckets. A stripe that was written when the
 // store had fewer partitions has fewer: the other methods take any bucket, and
 // those beyond are empty.
 func (d *Directory) Partitions() int { return d.partitions }
@@ -138,16 +138,16 @@ func (d *Directory) bucket(i int) dirEntry {
 	return e
 }
 
-// DstNodes returns the number of nodes of the row's partition.
+// DstNodes returns the number of nodes of the stripe's partition.
 func (d *Directory) DstNodes() uint32 { return d.dstNodes }
 
 // SrcNodes returns the number of nodes of src partition i, 0 of one that came later.
 func (d *Directory) SrcNodes(i int) uint32 { return d.bucket(i).nodes }
 
-// Edges returns the number of edges of the row.
+// Edges returns the number of edges of the stripe.
 func (d *Directory) Edges() uint64 { return d.entry(d.partitions).first }
 
-// FirstEdge returns the position in the row's edge order of bucket i's first
+// FirstEdge returns the position in the stripe's edge order of bucket i's first
 // edge, 0 ≤ i ≤ Partitions: edge columns are indexed by it.
 func (d *Directory) FirstEdge(i int) uint64 { return d.bucket(i).first }
 
@@ -206,35 +206,35 @@ func view[T uint16 | uint32 | uint64](b []byte, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// Row is a whole decoded topology extent; it refers to the extent's bytes.
-type Row struct {
+// Stripe is a whole decoded topology extent; it refers to the extent's bytes.
+type Stripe struct {
 	Directory
 	b []byte
 }
 
-// OpenRow decodes a topology extent: b is its payload, without padding, at an
+// OpenStripe decodes a topology extent: b is its payload, without padding, at an
 // address that is a multiple of 8. Lengths are checked here, checksums before
-// ([File.CheckChunks]) and contents by [Row.Check].
-func OpenRow(b []byte, partitions uint32) (Row, error) {
+// ([File.CheckChunks]) and contents by [Stripe.Check].
+func OpenStripe(b []byte, partitions uint32) (Stripe, error) {
 	at := int64(len(b)) - DirectoryBytes(partitions)
 	if at < 0 {
-		return Row{}, corruptf("directory", 0, "the row has %d bytes, its directory alone %d", len(b), DirectoryBytes(partitions))
+		return Stripe{}, corruptf("directory", 0, "the stripe has %d bytes, its directory alone %d", len(b), DirectoryBytes(partitions))
 	}
 	d, err := OpenDirectory(b[at:], partitions, int64(len(b)))
 	if err != nil {
-		return Row{}, err
+		return Stripe{}, err
 	}
-	return Row{Directory: d, b: b}, nil
+	return Stripe{Directory: d, b: b}, nil
 }
 
 // Bucket decodes bucket i: the edges from partition i.
-func (r *Row) Bucket(i int) (Bucket, error) {
+func (r *Stripe) Bucket(i int) (Bucket, error) {
 	from, to := r.Range(i, i+1)
 	return r.Directory.Bucket(i, r.b[from:to:to])
 }
 
 // Check decodes every bucket and checks its contents.
-func (r *Row) Check() error {
+func (r *Stripe) Check() error {
 	for i := range r.partitions {
 		k, err := r.Bucket(i)
 		if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/gstore/gstore/blocks"
 )
 
-// encodeRow encodes the row of partition j from keys per src partition.
-func encodeRow(t testing.TB, sizes []uint32, j blocks.PartitionID, keys [][]uint64) []byte {
+// encodeStripe encodes the stripe of partition j from keys per src partition.
+func encodeStripe(t testing.TB, sizes []uint32, j blocks.PartitionID, keys [][]uint64) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	enc := blocks.NewRowEncoder(&buf, sizes)
+	enc := blocks.NewStripeEncoder(&buf, sizes)
 	if err := enc.Begin(j); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func randomKeys(r *rand.Rand, n int, dstNodes, srcNodes uint32) []uint64 {
 	return keys
 }
 
-func TestRowRoundTrip(t *testing.T) {
+func TestStripeRoundTrip(t *testing.T) {
 	narrow, wide := uint32(blocks.NarrowNodesMax), uint32(blocks.NarrowNodesMax+1)
 	for _, sizes := range [][]uint32{{1}, {3, 1, 7}, {narrow, wide, 5, 0}, {wide, narrow, 100000}} {
 		for j := range sizes {
@@ -74,20 +74,20 @@ func TestRowRoundTrip(t *testing.T) {
 							keys[i] = randomKeys(r, n, sizes[j], s)
 						}
 					}
-					row, err := blocks.OpenRow(encodeRow(t, sizes, blocks.PartitionID(j), keys), uint32(len(sizes)))
+					stripe, err := blocks.OpenStripe(encodeStripe(t, sizes, blocks.PartitionID(j), keys), uint32(len(sizes)))
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := row.Check(); err != nil {
+					if err := stripe.Check(); err != nil {
 						t.Fatal(err)
 					}
 					first := uint64(0)
 					for i := range sizes {
-						if row.FirstEdge(i) != first || row.SrcNodes(i) != sizes[i] || row.DstNodes() != sizes[j] {
+						if stripe.FirstEdge(i) != first || stripe.SrcNodes(i) != sizes[i] || stripe.DstNodes() != sizes[j] {
 							t.Fatalf("bucket %d: first edge %d, %d → %d nodes; expected %d, %d → %d", i,
-								row.FirstEdge(i), row.SrcNodes(i), row.DstNodes(), first, sizes[i], sizes[j])
+								stripe.FirstEdge(i), stripe.SrcNodes(i), stripe.DstNodes(), first, sizes[i], sizes[j])
 						}
-						b, err := row.Bucket(i)
+						b, err := stripe.Bucket(i)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -100,8 +100,8 @@ func TestRowRoundTrip(t *testing.T) {
 						}
 						first += uint64(len(keys[i]))
 					}
-					if row.Edges() != first {
-						t.Fatalf("row has %d edges, expected %d", row.Edges(), first)
+					if stripe.Edges() != first {
+						t.Fatalf("stripe has %d edges, expected %d", stripe.Edges(), first)
 					}
 				})
 			}
@@ -109,26 +109,26 @@ func TestRowRoundTrip(t *testing.T) {
 	}
 }
 
-func TestRowEncoderRefuses(t *testing.T) {
+func TestStripeEncoderRefuses(t *testing.T) {
 	sizes := []uint32{4, 4}
 	key := blocks.EdgeKey
 	for _, c := range []struct {
 		name string
-		do   func(e *blocks.RowEncoder) error
+		do   func(e *blocks.StripeEncoder) error
 		is   error
 	}{
-		{"unsorted dst", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(1, 0), key(0, 0)}) }, blocks.ErrUnsorted},
-		{"unsorted src", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(1, 2), key(1, 1)}) }, blocks.ErrUnsorted},
-		{"dst beyond", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(4, 0)}) }, nil},
-		{"src beyond", func(e *blocks.RowEncoder) error { return e.Bucket(0, []uint64{key(0, 4), key(1, 0)}) }, nil},
-		{"bucket beyond", func(e *blocks.RowEncoder) error { return e.Bucket(2, nil) }, blocks.ErrUnsorted},
-		{"buckets descending", func(e *blocks.RowEncoder) error {
+		{"unsorted dst", func(e *blocks.StripeEncoder) error { return e.Bucket(0, []uint64{key(1, 0), key(0, 0)}) }, blocks.ErrUnsorted},
+		{"unsorted src", func(e *blocks.StripeEncoder) error { return e.Bucket(0, []uint64{key(1, 2), key(1, 1)}) }, blocks.ErrUnsorted},
+		{"dst beyond", func(e *blocks.StripeEncoder) error { return e.Bucket(0, []uint64{key(4, 0)}) }, nil},
+		{"src beyond", func(e *blocks.StripeEncoder) error { return e.Bucket(0, []uint64{key(0, 4), key(1, 0)}) }, nil},
+		{"bucket beyond", func(e *blocks.StripeEncoder) error { return e.Bucket(2, nil) }, blocks.ErrUnsorted},
+		{"buckets descending", func(e *blocks.StripeEncoder) error {
 			return errors.Join(e.Bucket(1, nil), e.Bucket(0, nil))
 		}, blocks.ErrUnsorted},
-		{"begun twice", func(e *blocks.RowEncoder) error { return e.Begin(1) }, nil},
+		{"begun twice", func(e *blocks.StripeEncoder) error { return e.Begin(1) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			enc := blocks.NewRowEncoder(&bytes.Buffer{}, sizes)
+			enc := blocks.NewStripeEncoder(&bytes.Buffer{}, sizes)
 			if err := enc.Begin(0); err != nil {
 				t.Fatal(err)
 			}
@@ -159,18 +159,18 @@ func assembleLike(b *blocks.Bucket, next []int64, out []uint32) {
 	}
 }
 
-func BenchmarkRow(b *testing.B) {
+func BenchmarkStripe(b *testing.B) {
 	const nodes, edges = 60_000, 1 << 20
 	r := rand.New(rand.NewPCG(1, 2))
 	keys := randomKeys(r, edges, nodes, nodes)
 	sizes := []uint32{nodes}
-	payload := encodeRow(b, sizes, 0, [][]uint64{keys})
+	payload := encodeStripe(b, sizes, 0, [][]uint64{keys})
 	perEdge := func(b *testing.B) {
 		b.ReportMetric(float64(b.N)*edges/b.Elapsed().Seconds()/1e6, "Medges/s")
 	}
 	b.Run("encode", func(b *testing.B) {
 		var buf bytes.Buffer
-		enc := blocks.NewRowEncoder(&buf, sizes)
+		enc := blocks.NewStripeEncoder(&buf, sizes)
 		for b.Loop() {
 			buf.Reset()
 			_ = enc.Begin(0)
@@ -183,13 +183,13 @@ func BenchmarkRow(b *testing.B) {
 		}
 		perEdge(b)
 	})
-	row, err := blocks.OpenRow(payload, 1)
+	stripe, err := blocks.OpenStripe(payload, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Run("check", func(b *testing.B) {
 		for b.Loop() {
-			if err := row.Check(); err != nil {
+			if err := stripe.Check(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -198,7 +198,7 @@ func BenchmarkRow(b *testing.B) {
 	b.Run("all", func(b *testing.B) {
 		var sum uint64
 		for b.Loop() {
-			k, _ := row.Bucket(0)
+			k, _ := stripe.Bucket(0)
 			for d, s := range k.All() {
 				sum += uint64(d ^ s)
 			}
@@ -206,7 +206,7 @@ func BenchmarkRow(b *testing.B) {
 		perEdge(b)
 	})
 	b.Run("assemble", func(b *testing.B) {
-		k, _ := row.Bucket(0)
+		k, _ := stripe.Bucket(0)
 		start := make([]int64, nodes+1)
 		for d := range k.All() {
 			start[d+1]++

@@ -8,10 +8,10 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 )
 
-// RowReader streams edge buckets and the edge columns beside them in bounded
+// StripeReader streams edge buckets and the edge columns beside them in bounded
 // memory, checked, through the store's files: for passes over a graph that need no engine. It is for one
 // goroutine; Close frees its memory.
-type RowReader struct {
+type StripeReader struct {
 	s       *Store
 	columns []*ColumnInfo
 	limit   int64
@@ -19,7 +19,7 @@ type RowReader struct {
 	slab    *blockio.Slab
 }
 
-// BucketPart is one bucket as a RowReader reads it.
+// BucketPart is one bucket as a StripeReader reads it.
 type BucketPart struct {
 	blocks.Bucket
 	Src, Dst PartitionID
@@ -27,19 +27,19 @@ type BucketPart struct {
 	Columns [][]byte
 }
 
-// ReadRows returns a reader of topology rows with the given edge columns. It reads as
+// ReadStripes returns a reader of topology stripes with the given edge columns. It reads as
 // many buckets at a time as fit memoryBytes; a single bucket may take up to maxBytes (0 =
 // no bound), or it is an ErrBudget.
-func (s *Store) ReadRows(columns []*ColumnInfo, memoryBytes, maxBytes int64) *RowReader {
+func (s *Store) ReadStripes(columns []*ColumnInfo, memoryBytes, maxBytes int64) *StripeReader {
 	if maxBytes > 0 {
 		maxBytes = max(maxBytes, memoryBytes)
 	}
-	return &RowReader{s: s, columns: columns, limit: memoryBytes, max: maxBytes}
+	return &StripeReader{s: s, columns: columns, limit: memoryBytes, max: maxBytes}
 }
 
-// Need returns the most memory that reading all rows takes: what the reader was given, or its largest bucket
-// with columns. It reads the directories of rows that are larger than that.
-func (r *RowReader) Need() (int64, error) {
+// Need returns the most memory that reading all stripes takes: what the reader was given, or its largest bucket
+// with columns. It reads the directories of stripes that are larger than that.
+func (r *StripeReader) Need() (int64, error) {
 	need := r.limit
 	for j := range r.s.manifest.Partitions {
 		f, e, err := r.s.Files().Topology(PartitionID(j))
@@ -68,8 +68,8 @@ func (r *RowReader) Need() (int64, error) {
 	return need, nil
 }
 
-// directory reads the end of a row.
-func (r *RowReader) directory(f *blocks.File, e blocks.Extent) (blocks.Directory, error) {
+// directory reads the end of a stripe.
+func (r *StripeReader) directory(f *blocks.File, e blocks.Extent) (blocks.Directory, error) {
 	h := f.Header()
 	n := blocks.DirectoryBytes(h.Partitions)
 	if e.Length < n {
@@ -84,7 +84,7 @@ func (r *RowReader) directory(f *blocks.File, e blocks.Extent) (blocks.Directory
 }
 
 // Close frees the reader's memory.
-func (r *RowReader) Close() error {
+func (r *StripeReader) Close() error {
 	if r.slab == nil {
 		return nil
 	}
@@ -93,9 +93,9 @@ func (r *RowReader) Close() error {
 	return err
 }
 
-// Row calls fn with the buckets lo ≤ i < hi of row j that have edges, ascending. What
+// Stripe calls fn with the buckets lo ≤ i < hi of stripe j that have edges, ascending. What
 // fn gets is valid until it returns.
-func (r *RowReader) Row(ctx context.Context, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
+func (r *StripeReader) Stripe(ctx context.Context, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
 	f, e, err := r.s.Files().Topology(j)
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func (r *RowReader) Row(ctx context.Context, j PartitionID, lo, hi int, fn func(
 	return nil
 }
 
-// runBytes is the memory that buckets lo … hi−1 of a row take.
-func (r *RowReader) runBytes(dir *blocks.Directory, lo, hi int) int64 {
+// runBytes is the memory that buckets lo … hi−1 of a stripe take.
+func (r *StripeReader) runBytes(dir *blocks.Directory, lo, hi int) int64 {
 	from, to := dir.Range(lo, hi)
 	n := blocks.RangeBytes(to - from)
 	for _, c := range r.columns {
@@ -132,8 +132,8 @@ func (r *RowReader) runBytes(dir *blocks.Directory, lo, hi int) int64 {
 	return n
 }
 
-// run reads buckets lo … hi−1 of row j at once.
-func (r *RowReader) run(ctx context.Context, f *blocks.File, e blocks.Extent, dir *blocks.Directory, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
+// run reads buckets lo … hi−1 of stripe j at once.
+func (r *StripeReader) run(ctx context.Context, f *blocks.File, e blocks.Extent, dir *blocks.Directory, j PartitionID, lo, hi int, fn func(b *BucketPart) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
