@@ -32,7 +32,7 @@ func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Tab
 	if err := m.Params().LoadState(ctx, q, c.Model); err != nil {
 		return nil, 0, err
 	}
-	rows := NewTableRows(t)
+	rows := newTableRows(t)
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	o.Model = model
 	open := func(memory int64) (*eval.Ranker, error) {

@@ -24,17 +24,17 @@ func residentRows(mb *buffer.MacroBatch, dim int) eval.Embeddings {
 	}
 }
 
-// TableRows reads embeddings from a table, a partition at a time into one buffer.
-type TableRows struct {
+// tableRows reads embeddings from a table, a partition at a time into one buffer.
+type tableRows struct {
 	t    *table.Table
 	room *blockio.Slab // nil until used
 }
 
-// NewTableRows reads from t, which must stay open.
-func NewTableRows(t *table.Table) *TableRows { return &TableRows{t: t} }
+// newTableRows reads from t, which must stay open.
+func newTableRows(t *table.Table) *tableRows { return &tableRows{t: t} }
 
 // Bytes returns the memory that reading takes.
-func (r *TableRows) Bytes() int64 {
+func (r *tableRows) Bytes() int64 {
 	var most int64
 	for p := range r.t.Partitions() {
 		most = max(most, r.t.PlaneBytes(store.PartitionID(p)))
@@ -52,7 +52,7 @@ func tableRowsBytes(m *store.Manifest, dim int) int64 {
 }
 
 // Read implements [eval.Embeddings].
-func (r *TableRows) Read(ctx context.Context, p store.PartitionID) ([]byte, error) {
+func (r *tableRows) Read(ctx context.Context, p store.PartitionID) ([]byte, error) {
 	if r.room == nil {
 		var err error
 		if r.room, err = blockio.AllocSlab(max(r.Bytes(), 1), blockio.SlabOptions{Threads: 1}); err != nil {
@@ -67,7 +67,7 @@ func (r *TableRows) Read(ctx context.Context, p store.PartitionID) ([]byte, erro
 }
 
 // Close frees the buffer.
-func (r *TableRows) Close() error {
+func (r *tableRows) Close() error {
 	if r.room == nil {
 		return nil
 	}

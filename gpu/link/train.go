@@ -194,7 +194,7 @@ type session struct {
 	it     *buffer.Buffer
 	t      *trainer
 	eval   *eval.Ranker // nil: nothing is evaluated
-	rows   *TableRows   // what it reads out of core
+	rows   *tableRows   // what it reads out of core
 	e      *embeddings  // mapped with the first macro-batch
 	sum    Summary
 	from   *position // where the run goes on
@@ -240,7 +240,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 		s.t.arena.Bound(max(a.Of(holdsBatch)+a.Of(holdsBuffer)-s.it.MemoryBytes(), 1))
 	}
 	if s.eval != nil {
-		s.rows = NewTableRows(s.table)
+		s.rows = newTableRows(s.table)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
 }
 
 // neighbourSum is the weighted sum over a node's neighbours and itself with
-// which [GCN] and [GIN] begin: z[v] = w_vv·h[v] + Σ w_uv·h[u]. Weights depend on
+// which [gcnLayer] and [ginLayer] begin: z[v] = w_vv·h[v] + Σ w_uv·h[u]. Weights depend on
 // the graph alone, so that it has no parameters.
 type neighbourSum struct {
 	name         string
@@ -118,7 +118,7 @@ type linear struct {
 
 // newLinear declares "name.weight" [in × out] and "name.bias" in p.
 func newLinear(p *Params, name string, in, out int) linear {
-	return linear{w: p.Add(name+".weight", in, out, FanIn(in)), b: p.Add(name+".bias", 1, out, Zero)}
+	return linear{w: p.Add(name+".weight", in, out, fanIn(in)), b: p.Add(name+".bias", 1, out, zero)}
 }
 
 func (l linear) params() []*Param { return []*Param{l.w, l.b} }

@@ -10,7 +10,7 @@ import (
 // gatSlope is the slope of the leaky ReLU of attention scores (Veličković et al., section 2.1).
 const gatSlope = .2
 
-// GAT is a graph attention layer (Veličković et al., "Graph Attention Networks",
+// gatLayer is a graph attention layer (Veličković et al., "Graph Attention Networks",
 // ICLR 2018, eqs. 1–6), for each of its heads:
 //
 //	t[v]   = W·h[v]
@@ -20,7 +20,7 @@ const gatSlope = .2
 //
 // Attention over the sampled neighbours is a softmax over these alone. A self
 // loop that the graph has counts beside the added one.
-type GAT struct {
+type gatLayer struct {
 	index, in, width, heads int
 	mean                    bool // the output is the mean of the heads
 	act                     Activation
@@ -37,28 +37,28 @@ type GAT struct {
 	y      gpu.Tensor // [NumDst × OutDim], activated
 }
 
-var _ Streamer = (*GAT)(nil)
-var _ Preparer = (*GAT)(nil)
+var _ Streamer = (*gatLayer)(nil)
+var _ Preparer = (*gatLayer)(nil)
 
-// NewGAT declares a layer's parameters in p: "i.weight" [in × heads·width],
+// newGAT declares a layer's parameters in p: "i.weight" [in × heads·width],
 // "i.src" and "i.dst" [heads·width × 1], the attention vectors head after head,
 // and "i.bias". The output has width columns if mean, heads·width otherwise.
 // inputDropout is for a first layer: its input needs no gradient.
-func NewGAT(p *Params, index, in, width, heads int, mean bool, act Activation, inputDropout float32) *GAT {
+func newGAT(p *Params, index, in, width, heads int, mean bool, act Activation, inputDropout float32) *gatLayer {
 	name, all := fmt.Sprint(index), heads*width
-	l := &GAT{index: index, in: in, width: width, heads: heads, mean: mean, act: act, inputDropout: inputDropout,
-		w:    p.Add(name+".weight", in, all, Glorot(in, all)),
-		aSrc: p.Add(name+".src", all, 1, Glorot(width, 1)),
-		aDst: p.Add(name+".dst", all, 1, Glorot(width, 1))}
-	l.b = p.Add(name+".bias", 1, l.OutDim(), Zero)
+	l := &gatLayer{index: index, in: in, width: width, heads: heads, mean: mean, act: act, inputDropout: inputDropout,
+		w:    p.Add(name+".weight", in, all, glorot(in, all)),
+		aSrc: p.Add(name+".src", all, 1, glorot(width, 1)),
+		aDst: p.Add(name+".dst", all, 1, glorot(width, 1))}
+	l.b = p.Add(name+".bias", 1, l.OutDim(), zero)
 	return l
 }
 
 // InDim returns the columns of a source's state.
-func (l *GAT) InDim() int { return l.in }
+func (l *gatLayer) InDim() int { return l.in }
 
 // OutDim returns the columns of a destination's state.
-func (l *GAT) OutDim() int {
+func (l *gatLayer) OutDim() int {
 	if l.mean {
 		return l.width
 	}
@@ -66,13 +66,13 @@ func (l *GAT) OutDim() int {
 }
 
 // Params lists weight, attention vectors and bias.
-func (l *GAT) Params() []*Param { return []*Param{l.w, l.aSrc, l.aDst, l.b} }
+func (l *gatLayer) Params() []*Param { return []*Param{l.w, l.aSrc, l.aDst, l.b} }
 
 // Hops returns 1.
-func (l *GAT) Hops() int { return 1 }
+func (l *gatLayer) Hops() int { return 1 }
 
 // Forward implements [Layer]. in has one table.
-func (l *GAT) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
 	var half gpu.Tensor
 	if l.x, l.t, half = l.transform(p, g.NumSrc, in); q.Err() != nil {
@@ -96,7 +96,7 @@ func (l *GAT) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 
 // transform returns the states x of n sources, x·W, and the halves of their
 // attention scores [n × 2·heads]: as sources, then as destinations.
-func (l *GAT) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
+func (l *gatLayer) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
 	q := p.Queue
 	dense := len(in.Tables) == 1 && in.Index.IsZero() && in.Tables[0].Elem == blocks.Float32 && in.Tables[0].Rows >= n
 	if dense && !(p.Train && l.inputDropout > 0) {
@@ -120,7 +120,7 @@ func (l *GAT) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
 
 // attention lays the attention vectors out so that t·A is all halves of scores
 // at once: column h holds a_src of head h in the rows of head h, column heads+h a_dst.
-func (l *GAT) attention(p *Pass) gpu.Tensor {
+func (l *gatLayer) attention(p *Pass) gpu.Tensor {
 	q := p.Queue
 	a := p.Arena.Matrix(q, l.heads*l.width, 2*l.heads)
 	q.Fill(a, 0)
@@ -133,7 +133,7 @@ func (l *GAT) attention(p *Pass) gpu.Tensor {
 }
 
 // output turns the heads' sums o, which it overwrites, into the layer's output.
-func (l *GAT) output(p *Pass, o gpu.Tensor) gpu.Tensor {
+func (l *gatLayer) output(p *Pass, o gpu.Tensor) gpu.Tensor {
 	q, y := p.Queue, o
 	if l.mean {
 		y = p.Arena.Matrix(q, o.Rows, l.width)
@@ -150,7 +150,7 @@ func (l *GAT) output(p *Pass, o gpu.Tensor) gpu.Tensor {
 }
 
 // Backward implements [Layer].
-func (l *GAT) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q, a, g := p.Queue, p.Arena, &l.loops
 	l.act.backward(p, l.index, l.y, dOut)
 	q.ColumnSum(dOut, l.b.Grad)
@@ -196,17 +196,17 @@ func (l *GAT) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 
 // AccumulatorDim implements [Streamer]: the weighted sum and, for each head,
 // the largest score, the sum of weights and the node's half of the score.
-func (l *GAT) AccumulatorDim() int { return l.heads * (l.width + 3) }
+func (l *gatLayer) AccumulatorDim() int { return l.heads * (l.width + 3) }
 
 // sums views the accumulators of some destinations.
-func (l *GAT) sums(acc gpu.Tensor) (s gpu.AttentionSums, half gpu.Tensor) {
+func (l *gatLayer) sums(acc gpu.Tensor) (s gpu.AttentionSums, half gpu.Tensor) {
 	at, n := l.heads*l.width, acc.Rows
 	s = gpu.AttentionSums{Sum: acc.View(0, 0, n, at), Max: acc.View(0, at, n, l.heads), Total: acc.View(0, at+l.heads, n, l.heads)}
 	return s, acc.View(0, at+2*l.heads, n, l.heads)
 }
 
 // Prepare implements [Preparer]: the destinations' half of the scores, and their self loops.
-func (l *GAT) Prepare(p *Pass, self Input, acc gpu.Tensor) {
+func (l *gatLayer) Prepare(p *Pass, self Input, acc gpu.Tensor) {
 	q, n := p.Queue, acc.Rows
 	_, t, half := l.transform(p, n, self)
 	if q.Err() != nil {
@@ -218,7 +218,7 @@ func (l *GAT) Prepare(p *Pass, self Input, acc gpu.Tensor) {
 }
 
 // Accumulate implements [Streamer] by an online softmax.
-func (l *GAT) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+func (l *gatLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	if g.Edges() == 0 {
 		return
 	}
@@ -231,7 +231,7 @@ func (l *GAT) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 }
 
 // Finish implements [Streamer].
-func (l *GAT) Finish(p *Pass, _ Input, acc, _ gpu.Tensor) gpu.Tensor {
+func (l *gatLayer) Finish(p *Pass, _ Input, acc, _ gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, acc.Rows
 	s, _ := l.sums(acc)
 	o, by := p.Arena.Matrix(q, n, s.Sum.Cols), p.Arena.Matrix(q, n, 1)

@@ -6,7 +6,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// GCN is a graph convolution (Kipf and Welling, "Semi-Supervised Classification
+// gcnLayer is a graph convolution (Kipf and Welling, "Semi-Supervised Classification
 // with Graph Convolutional Networks", ICLR 2017, eq. 2):
 //
 //	out[v] = act(W·(h[v]/D_v + Σ_(u → v) h[u]/√(D_v·D_u)) + b),  D = in-degree + 1
@@ -18,7 +18,7 @@ import (
 // macro-batch's: neighbours that are not in memory do not count.
 //
 // The block's graph must have both degrees.
-type GCN struct {
+type gcnLayer struct {
 	index, out int
 	act        Activation
 	sum        neighbourSum
@@ -29,32 +29,32 @@ type GCN struct {
 	z, y gpu.Tensor
 }
 
-var _ Streamer = (*GCN)(nil)
+var _ Streamer = (*gcnLayer)(nil)
 
-// NewGCN declares a layer's parameters in p: "i.weight" [in × out] and
+// newGCN declares a layer's parameters in p: "i.weight" [in × out] and
 // "i.bias". inputDropout is for a first layer: its input needs no gradient.
-func NewGCN(p *Params, index, in, out int, act Activation, inputDropout float32) *GCN {
-	return &GCN{index: index, out: out, act: act, lin: newLinear(p, fmt.Sprint(index), in, out), ordered: newOrdered(false, inputDropout),
+func newGCN(p *Params, index, in, out int, act Activation, inputDropout float32) *gcnLayer {
+	return &gcnLayer{index: index, out: out, act: act, lin: newLinear(p, fmt.Sprint(index), in, out), ordered: newOrdered(false, inputDropout),
 		sum: neighbourSum{name: fmt.Sprintf("GCN layer %d", index), in: in, symmetric: true, inputDropout: inputDropout}}
 }
 
 // InDim returns the columns of a source's state.
-func (l *GCN) InDim() int { return l.sum.in }
+func (l *gcnLayer) InDim() int { return l.sum.in }
 
 // OutDim returns the columns of a destination's state.
-func (l *GCN) OutDim() int { return l.out }
+func (l *gcnLayer) OutDim() int { return l.out }
 
 // Params lists weight and bias.
-func (l *GCN) Params() []*Param { return l.lin.params() }
+func (l *gcnLayer) Params() []*Param { return l.lin.params() }
 
 // Hops returns 1.
-func (l *GCN) Hops() int { return 1 }
+func (l *gcnLayer) Hops() int { return 1 }
 
 // ReadsDegrees implements [DegreeReader].
-func (l *GCN) ReadsDegrees() bool { return true }
+func (l *gcnLayer) ReadsDegrees() bool { return true }
 
 // Forward implements [Layer]. in has one table.
-func (l *GCN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *gcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if l.order == MultiplyFirst {
 		l.y = l.multiplyFirst(p, g, in)
 		return l.y
@@ -65,7 +65,7 @@ func (l *GCN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 }
 
 // multiplyFirst returns act(A·(x·W) + b).
-func (l *GCN) multiplyFirst(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *gcnLayer) multiplyFirst(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
 	if l.z = wholeInput(p, l.sum.name, g.NumSrc, l.sum.in, in); q.Err() != nil {
 		return gpu.Tensor{}
@@ -81,14 +81,14 @@ func (l *GCN) multiplyFirst(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	return y
 }
 
-func (l *GCN) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
+func (l *gcnLayer) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 	y := l.lin.forward(p, z, l.act.ReLU)
 	l.act.apply(p, l.index, y)
 	return y
 }
 
 // Backward implements [Layer].
-func (l *GCN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+func (l *gcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	l.act.backward(p, l.index, l.y, dOut)
 	if l.order == MultiplyFirst && p.Queue.Err() == nil {
 		p.Queue.ColumnSum(dOut, l.lin.b.Grad)
@@ -102,15 +102,15 @@ func (l *GCN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 }
 
 // AccumulatorDim implements [Streamer]: the sum over neighbours.
-func (l *GCN) AccumulatorDim() int { return l.sum.AccumulatorDim() }
+func (l *gcnLayer) AccumulatorDim() int { return l.sum.AccumulatorDim() }
 
 // Accumulate implements [Streamer].
-func (l *GCN) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+func (l *gcnLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	l.sum.Accumulate(p, g, src, acc)
 }
 
 // Finish implements [Streamer].
-func (l *GCN) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+func (l *gcnLayer) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
 	z := l.sum.finish(p, self, acc, degrees)
 	if p.Queue.Err() != nil {
 		return gpu.Tensor{}

@@ -7,19 +7,19 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// GIN is a layer of a graph isomorphism network (Xu, Hu, Leskovec and Jegelka,
+// ginLayer is a layer of a graph isomorphism network (Xu, Hu, Leskovec and Jegelka,
 // "How Powerful are Graph Neural Networks?", ICLR 2019, eq. 4.1) with ε = 0
 // (GIN-0, section 7) and a perceptron of one hidden layer:
 //
 //	out[v] = act(W_2·relu(norm(W_1·(h[v] + Σ_(u → v) h[u]) + b_1)) + b_2)
 //
 // The sum over the k_v neighbours of a mini-batch is multiplied by deg_v/k_v, as
-// in [GCN]. Sums grow with the degree, from layer to layer by its power; norm is layer
+// in [gcnLayer]. Sums grow with the degree, from layer to layer by its power; norm is layer
 // normalisation where the paper has batch normalisation, whose statistics one
 // hub decides.
 //
 // The block's graph must have its destinations' degrees.
-type GIN struct {
+type ginLayer struct {
 	index, out int
 	act        Activation
 	sum        neighbourSum
@@ -37,44 +37,44 @@ type GIN struct {
 // normEpsilon is what layer normalisation adds to the variance.
 const normEpsilon = 1e-5
 
-var _ Streamer = (*GIN)(nil)
+var _ Streamer = (*ginLayer)(nil)
 
-// NewGIN declares a layer's parameters in p: "i.0.weight" [in × hidden],
+// newGIN declares a layer's parameters in p: "i.0.weight" [in × hidden],
 // "i.1.weight" [hidden × out], their biases, and the norm's "i.gamma" and "i.beta" [1 × hidden]. inputDropout is for a first
 // layer: its input needs no gradient.
-func NewGIN(p *Params, index, in, hidden, out int, act Activation, inputDropout float32) *GIN {
+func newGIN(p *Params, index, in, hidden, out int, act Activation, inputDropout float32) *ginLayer {
 	name := fmt.Sprint(index)
-	return &GIN{index: index, out: out, act: act,
+	return &ginLayer{index: index, out: out, act: act,
 		sum:   neighbourSum{name: "GIN layer " + name, in: in, inputDropout: inputDropout},
 		lin:   [2]linear{newLinear(p, name+".0", in, hidden), newLinear(p, name+".1", hidden, out)},
-		gamma: p.Add(name+".gamma", 1, hidden, One), beta: p.Add(name+".beta", 1, hidden, Zero)}
+		gamma: p.Add(name+".gamma", 1, hidden, one), beta: p.Add(name+".beta", 1, hidden, zero)}
 }
 
 // InDim returns the columns of a source's state.
-func (l *GIN) InDim() int { return l.sum.in }
+func (l *ginLayer) InDim() int { return l.sum.in }
 
 // OutDim returns the columns of a destination's state.
-func (l *GIN) OutDim() int { return l.out }
+func (l *ginLayer) OutDim() int { return l.out }
 
 // Params lists weights, biases and the norm's.
-func (l *GIN) Params() []*Param {
+func (l *ginLayer) Params() []*Param {
 	return append(append(l.lin[0].params(), l.lin[1].params()...), l.gamma, l.beta)
 }
 
 // Hops returns 1.
-func (l *GIN) Hops() int { return 1 }
+func (l *ginLayer) Hops() int { return 1 }
 
 // ReadsDegrees implements [DegreeReader].
-func (l *GIN) ReadsDegrees() bool { return true }
+func (l *ginLayer) ReadsDegrees() bool { return true }
 
 // Forward implements [Layer]. in has one table.
-func (l *GIN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *ginLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	l.z = l.sum.forward(p, g, in)
 	return l.dense(p)
 }
 
 // dense computes the output from z.
-func (l *GIN) dense(p *Pass) gpu.Tensor {
+func (l *ginLayer) dense(p *Pass) gpu.Tensor {
 	l.xhat = l.lin[0].forward(p, l.z, false)
 	l.h = p.Arena.Matrix(p.Queue, l.z.Rows, l.xhat.Cols)
 	l.rstd = p.Arena.Vector(p.Queue, l.z.Rows, blocks.Float32)
@@ -85,7 +85,7 @@ func (l *GIN) dense(p *Pass) gpu.Tensor {
 }
 
 // Backward implements [Layer].
-func (l *GIN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+func (l *ginLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	l.act.backward(p, l.index, l.y, dOut)
 	dh := l.lin[1].backward(p, l.h, dOut, true)
 	p.Queue.ReLUBackward(1, l.h, dh)
@@ -100,15 +100,15 @@ func (l *GIN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 }
 
 // AccumulatorDim implements [Streamer]: the sum over neighbours.
-func (l *GIN) AccumulatorDim() int { return l.sum.AccumulatorDim() }
+func (l *ginLayer) AccumulatorDim() int { return l.sum.AccumulatorDim() }
 
 // Accumulate implements [Streamer].
-func (l *GIN) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+func (l *ginLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	l.sum.Accumulate(p, g, src, acc)
 }
 
 // Finish implements [Streamer].
-func (l *GIN) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+func (l *ginLayer) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
 	if l.z = l.sum.finish(p, self, acc, degrees); p.Queue.Err() != nil {
 		return gpu.Tensor{}
 	}

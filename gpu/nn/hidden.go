@@ -55,13 +55,13 @@ func (c *Config) newHidden(p *Params, index int, l Layer, act Activation) Layer 
 	h := &hidden{Layer: l, index: index, act: act, norm: c.Norm, residual: c.Residual}
 	name, out := fmt.Sprint(index), l.OutDim()
 	if c.normed() {
-		h.gamma, h.beta = p.Add(name+".norm.gamma", 1, out, One), p.Add(name+".norm.beta", 1, out, Zero)
+		h.gamma, h.beta = p.Add(name+".norm.gamma", 1, out, one), p.Add(name+".norm.beta", 1, out, zero)
 	}
 	if c.Norm == BatchNorm {
-		h.mean, h.spread = p.AddState(name+".norm.mean", 1, out, Zero), p.AddState(name+".norm.variance", 1, out, One)
+		h.mean, h.spread = p.AddState(name+".norm.mean", 1, out, zero), p.AddState(name+".norm.variance", 1, out, one)
 	}
 	if c.Residual && l.InDim() != out {
-		h.project = p.Add(name+".residual", l.InDim(), out, FanIn(l.InDim()))
+		h.project = p.Add(name+".residual", l.InDim(), out, fanIn(l.InDim()))
 	}
 	if _, ok := l.(Preparer); ok {
 		return preparedHidden{h}

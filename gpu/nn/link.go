@@ -75,10 +75,10 @@ func (c *LinkConfig) encoder(p *Params) Layer {
 	case "sage":
 		return NewSAGE(p, 0, c.Dim, c.Dim, tanh, 0)
 	case "gcn":
-		return NewGCN(p, 0, c.Dim, c.Dim, tanh, 0)
+		return newGCN(p, 0, c.Dim, c.Dim, tanh, 0)
 	case "gat":
-		h := &hidden{Layer: NewGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: tanh, residual: true}
-		h.project = p.Add("0.residual", c.Dim, c.Dim, FanIn(c.Dim))
+		h := &hidden{Layer: newGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: tanh, residual: true}
+		h.project = p.Add("0.residual", c.Dim, c.Dim, fanIn(c.Dim))
 		return preparedHidden{h}
 	}
 	return nil
@@ -96,8 +96,8 @@ type LinkModel struct {
 	stat      gpu.Memory
 }
 
-// Normal draws from N(0, 1): how relations start (docs/design.md, "gpu/nn").
-func Normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
+// normal draws from N(0, 1): how relations start (docs/design.md, "gpu/nn").
+func normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
 
 // NewLink builds a model and fills its parameters from cfg.Seed.
 func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, err error) {
@@ -113,7 +113,7 @@ func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, e
 	}
 	m.encoder = cfg.encoder(m.params)
 	if m.decoder.Relations() {
-		m.relations = m.params.Add("relations", 2*cfg.Relations, cfg.Dim, Normal)
+		m.relations = m.params.Add("relations", 2*cfg.Relations, cfg.Dim, normal)
 	}
 	defer func() {
 		if err != nil {

@@ -198,28 +198,28 @@ func (c *Config) declare(dev gpu.Device) *Model {
 func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout float32) Layer {
 	switch c.Model {
 	case "gcn":
-		return NewGCN(p, i, in, out, act, inputDropout)
+		return newGCN(p, i, in, out, act, inputDropout)
 	case "gat":
 		if i >= c.hiddenLayers() {
-			return NewGAT(p, i, in, out, c.heads(), true, act, inputDropout)
+			return newGAT(p, i, in, out, c.heads(), true, act, inputDropout)
 		}
-		return NewGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout)
+		return newGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout)
 	case "gin":
 		hidden := c.Hidden
 		if hidden < 1 { // a single layer
 			hidden = out
 		}
-		return NewGIN(p, i, in, hidden, out, act, inputDropout)
+		return newGIN(p, i, in, hidden, out, act, inputDropout)
 	case "rgcn":
-		return NewRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
+		return newRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
 	case "mlp":
-		return NewMLP(p, i, in, out, act, inputDropout)
+		return newMLP(p, i, in, out, act, inputDropout)
 	}
 	if c.Aggregator == "max" {
-		return NewMaxSAGE(p, i, in, out, act, inputDropout)
+		return newMaxSAGE(p, i, in, out, act, inputDropout)
 	}
 	if i == 0 && c.PrecomputedHop {
-		return NewPrecomputedSAGE(p, in, out, act, inputDropout)
+		return newPrecomputedSAGE(p, in, out, act, inputDropout)
 	}
 	return NewSAGE(p, i, in, out, act, inputDropout)
 }

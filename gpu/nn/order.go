@@ -75,7 +75,7 @@ func orderedOf(l Layer) *ordered {
 	switch l := l.(type) {
 	case *SAGE:
 		return &l.ordered
-	case *GCN:
+	case *gcnLayer:
 		return &l.ordered
 	case *hidden:
 		return orderedOf(l.Layer)

@@ -17,21 +17,21 @@ import (
 // Init fills a new parameter: one value at a time, from a stream of its own.
 type Init func(r *keyed.Rand) float32
 
-// Glorot draws uniformly from ±√(6/(fanIn+fanOut)) (Glorot and Bengio, 2010, eq. 16).
-func Glorot(fanIn, fanOut int) Init { return uniform(math.Sqrt(6 / float64(fanIn+fanOut))) }
+// glorot draws uniformly from ±√(6/(fanIn+fanOut)) (Glorot and Bengio, 2010, eq. 16).
+func glorot(fanIn, fanOut int) Init { return uniform(math.Sqrt(6 / float64(fanIn+fanOut))) }
 
-// FanIn draws uniformly from ±1/√fanIn.
-func FanIn(fanIn int) Init { return uniform(1 / math.Sqrt(float64(fanIn))) }
+// fanIn draws uniformly from ±1/√fanIn.
+func fanIn(fanIn int) Init { return uniform(1 / math.Sqrt(float64(fanIn))) }
 
 func uniform(bound float64) Init {
 	return func(r *keyed.Rand) float32 { return float32(bound * (2*r.Float64() - 1)) }
 }
 
-// Zero leaves a parameter at 0.
-func Zero(*keyed.Rand) float32 { return 0 }
+// zero leaves a parameter at 0.
+func zero(*keyed.Rand) float32 { return 0 }
 
-// One sets a parameter to 1.
-func One(*keyed.Rand) float32 { return 1 }
+// one sets a parameter to 1.
+func one(*keyed.Rand) float32 { return 1 }
 
 // Param is one parameter matrix and its gradient, views of a [Params].
 type Param struct {

@@ -6,26 +6,26 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// PrecomputedSAGE is a first SAGE layer whose mean over neighbours is read
+// precomputedLayer is a first SAGE layer whose mean over neighbours is read
 // instead of computed: its input tables are the features X and their
 // neighbourhood mean AX, which has no parameters and was computed once over
 // the whole graph (docs/findings.md, "First hop precomputed").
 // Parameters and result are those of [SAGE] with all neighbours; the layer
 // reads a node alone, so a model of L layers samples L−1 hops.
-type PrecomputedSAGE struct{ SAGE }
+type precomputedLayer struct{ SAGE }
 
-var _ Streamer = (*PrecomputedSAGE)(nil)
+var _ Streamer = (*precomputedLayer)(nil)
 
-// NewPrecomputedSAGE declares the parameters of layer 0.
-func NewPrecomputedSAGE(p *Params, in, out int, act Activation, inputDropout float32) *PrecomputedSAGE {
-	return &PrecomputedSAGE{*NewSAGE(p, 0, in, out, act, inputDropout)}
+// newPrecomputedSAGE declares the parameters of layer 0.
+func newPrecomputedSAGE(p *Params, in, out int, act Activation, inputDropout float32) *precomputedLayer {
+	return &precomputedLayer{*NewSAGE(p, 0, in, out, act, inputDropout)}
 }
 
 // Hops returns 0.
-func (l *PrecomputedSAGE) Hops() int { return 0 }
+func (l *precomputedLayer) Hops() int { return 0 }
 
 // Forward implements [Layer]. in has two tables, g as many destinations as sources.
-func (l *PrecomputedSAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *precomputedLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	z, ok := l.rows(p, g.NumDst, in)
 	if !ok {
 		return gpu.Tensor{}
@@ -39,7 +39,7 @@ func (l *PrecomputedSAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 }
 
 // rows gathers [X, AX] of n nodes.
-func (l *PrecomputedSAGE) rows(p *Pass, n int, in Input) (z gpu.Tensor, ok bool) {
+func (l *precomputedLayer) rows(p *Pass, n int, in Input) (z gpu.Tensor, ok bool) {
 	q := p.Queue
 	if len(in.Tables) != 2 {
 		q.Fail(fmt.Errorf("nn: precomputed SAGE layer: %d input tables, expected features and their neighbourhood mean: %w", len(in.Tables), gpu.ErrShape))
@@ -56,18 +56,18 @@ func (l *PrecomputedSAGE) rows(p *Pass, n int, in Input) (z gpu.Tensor, ok bool)
 }
 
 // Backward implements [Layer]; the features have no gradient.
-func (l *PrecomputedSAGE) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
+func (l *precomputedLayer) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
 	return l.SAGE.Backward(p, dOut, false)
 }
 
 // AccumulatorDim returns 0: nothing arrives from neighbours.
-func (l *PrecomputedSAGE) AccumulatorDim() int { return 0 }
+func (l *precomputedLayer) AccumulatorDim() int { return 0 }
 
 // Accumulate does nothing.
-func (l *PrecomputedSAGE) Accumulate(*Pass, *gpu.Graph, Input, gpu.Tensor) {}
+func (l *precomputedLayer) Accumulate(*Pass, *gpu.Graph, Input, gpu.Tensor) {}
 
 // Finish implements [Streamer].
-func (l *PrecomputedSAGE) Finish(p *Pass, self Input, _, degrees gpu.Tensor) gpu.Tensor {
+func (l *precomputedLayer) Finish(p *Pass, self Input, _, degrees gpu.Tensor) gpu.Tensor {
 	z, ok := l.rows(p, degrees.Cols, self)
 	if !ok {
 		return gpu.Tensor{}

@@ -8,7 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// RGCN is a relational graph convolution with basis decomposition
+// rgcnLayer is a relational graph convolution with basis decomposition
 // (Schlichtkrull et al., "Modeling Relational Data with Graph Convolutional
 // Networks", ESWC 2018, eqs. 2 and 3):
 //
@@ -20,7 +20,7 @@ import (
 // The mean over each group of edges of one destination and one relation is taken once; a
 // destination's B weighted sums of its groups' means, beside its own state, are a row [h, z_1 … z_B] that
 // is multiplied by the stacked weights. The block's graph must have Groups.
-type RGCN struct {
+type rgcnLayer struct {
 	index, in, out   int
 	relations, bases int
 	act              Activation
@@ -35,34 +35,34 @@ type RGCN struct {
 	y     gpu.Tensor // [NumDst × out], activated
 }
 
-var _ Streamer = (*RGCN)(nil)
+var _ Streamer = (*rgcnLayer)(nil)
 
-// NewRGCN declares a layer's parameters in p: "i.weight" [(1+bases)·in × out], W_0 and the
+// newRGCN declares a layer's parameters in p: "i.weight" [(1+bases)·in × out], W_0 and the
 // bases, "i.coef" [relations × bases], a, and "i.bias". inputDropout is for a
 // first layer: its input needs no gradient.
-func NewRGCN(p *Params, index, in, out, relations, bases int, act Activation, inputDropout float32) *RGCN {
+func newRGCN(p *Params, index, in, out, relations, bases int, act Activation, inputDropout float32) *rgcnLayer {
 	name := fmt.Sprint(index)
-	return &RGCN{index: index, in: in, out: out, relations: relations, bases: bases, act: act, inputDropout: inputDropout,
-		w: p.Add(name+".weight", (1+bases)*in, out, FanIn(in)),
+	return &rgcnLayer{index: index, in: in, out: out, relations: relations, bases: bases, act: act, inputDropout: inputDropout,
+		w: p.Add(name+".weight", (1+bases)*in, out, fanIn(in)),
 		// Variance 1/bases: W_r starts as wide as W_0.
 		coef: p.Add(name+".coef", relations, bases, uniform(math.Sqrt(3/float64(bases)))),
-		b:    p.Add(name+".bias", 1, out, Zero)}
+		b:    p.Add(name+".bias", 1, out, zero)}
 }
 
 // InDim returns the columns of a source's state.
-func (l *RGCN) InDim() int { return l.in }
+func (l *rgcnLayer) InDim() int { return l.in }
 
 // OutDim returns the columns of a destination's state.
-func (l *RGCN) OutDim() int { return l.out }
+func (l *rgcnLayer) OutDim() int { return l.out }
 
 // Params lists weight, coefficients and bias.
-func (l *RGCN) Params() []*Param { return []*Param{l.w, l.coef, l.b} }
+func (l *rgcnLayer) Params() []*Param { return []*Param{l.w, l.coef, l.b} }
 
 // Hops returns 1.
-func (l *RGCN) Hops() int { return 1 }
+func (l *rgcnLayer) Hops() int { return 1 }
 
 // Forward implements [Layer]. in has one table.
-func (l *RGCN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *rgcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q, n := p.Queue, g.NumDst
 	z := p.Arena.Matrix(q, n, (1+l.bases)*l.in)
 	if !states(p, l.name(), n, in, z.View(0, 0, n, l.in)) {
@@ -76,9 +76,9 @@ func (l *RGCN) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	return l.y
 }
 
-func (l *RGCN) name() string { return fmt.Sprintf("R-GCN layer %d", l.index) }
+func (l *rgcnLayer) name() string { return fmt.Sprintf("R-GCN layer %d", l.index) }
 
-func (l *RGCN) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
+func (l *rgcnLayer) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 	y := p.Arena.Matrix(p.Queue, z.Rows, l.out)
 	p.Queue.Gemm(gpu.GemmOptions{Bias: l.b.Value, ReLU: l.act.ReLU}, z, l.w.Value, y)
 	l.act.apply(p, l.index, y)
@@ -97,7 +97,7 @@ func groupGraphs(g *gpu.Graph) (edges, groups, back gpu.Graph) {
 
 // sums sets out [NumDst × bases·in], or adds to it, the weighted sums over groups, and
 // returns the groups' means and coefficients.
-func (l *RGCN) sums(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, accumulate bool) (means, coefs gpu.Tensor) {
+func (l *rgcnLayer) sums(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, accumulate bool) (means, coefs gpu.Tensor) {
 	q := p.Queue
 	if g.Groups == nil {
 		q.Fail(fmt.Errorf("nn: %s: the graph's edges have no relations: %w", l.name(), gpu.ErrShape))
@@ -121,7 +121,7 @@ func (l *RGCN) sums(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, accumulate 
 }
 
 // Backward implements [Layer].
-func (l *RGCN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+func (l *rgcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q, a := p.Queue, p.Arena
 	l.act.backward(p, l.index, l.y, dOut)
 	q.Gemm(gpu.GemmOptions{TransA: true}, l.z, dOut, l.w.Grad)
@@ -166,15 +166,15 @@ func (l *RGCN) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 }
 
 // AccumulatorDim implements [Streamer]: the weighted sums.
-func (l *RGCN) AccumulatorDim() int { return l.bases * l.in }
+func (l *rgcnLayer) AccumulatorDim() int { return l.bases * l.in }
 
 // Accumulate implements [Streamer]; g's groups have Sizes.
-func (l *RGCN) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+func (l *rgcnLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	l.sums(p, g, src, acc, true)
 }
 
 // Finish implements [Streamer].
-func (l *RGCN) Finish(p *Pass, self Input, acc, _ gpu.Tensor) gpu.Tensor {
+func (l *rgcnLayer) Finish(p *Pass, self Input, acc, _ gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, acc.Rows
 	z := p.Arena.Matrix(q, n, (1+l.bases)*l.in)
 	if !states(p, l.name(), n, self, z.View(0, 0, n, l.in)) {

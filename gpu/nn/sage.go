@@ -39,8 +39,8 @@ var _ Streamer = (*SAGE)(nil)
 func NewSAGE(p *Params, index, in, out int, act Activation, inputDropout float32) *SAGE {
 	name := fmt.Sprint(index)
 	return &SAGE{index: index, in: in, out: out, act: act, inputDropout: inputDropout,
-		w: p.Add(name+".weight", 2*in, out, FanIn(in)),
-		b: p.Add(name+".bias", 1, out, Zero), ordered: newOrdered(true, inputDropout)}
+		w: p.Add(name+".weight", 2*in, out, fanIn(in)),
+		b: p.Add(name+".bias", 1, out, zero), ordered: newOrdered(true, inputDropout)}
 }
 
 // InDim returns the columns of a source's state.

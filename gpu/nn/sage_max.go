@@ -5,27 +5,27 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// MaxSAGE is a GraphSAGE layer with the elementwise maximum in place of the
+// maxSAGELayer is a GraphSAGE layer with the elementwise maximum in place of the
 // mean (Hamilton et al., 2017, section 3.3, the pooling aggregator of eq. 3 without its
 // perceptron):
 //
 //	out[v] = act(W_self·h[v] + W_neigh·max(h[u] : u → v) + b)
 //
 // The maximum of a node without neighbours is 0. Parameters are those of [SAGE].
-type MaxSAGE struct {
+type maxSAGELayer struct {
 	SAGE
 	arg gpu.Tensor // int32[1 × NumDst·in]: the edges that the maxima came from
 }
 
-var _ Streamer = (*MaxSAGE)(nil)
+var _ Streamer = (*maxSAGELayer)(nil)
 
-// NewMaxSAGE declares the parameters that [NewSAGE] declares.
-func NewMaxSAGE(p *Params, index, in, out int, act Activation, inputDropout float32) *MaxSAGE {
-	return &MaxSAGE{SAGE: *NewSAGE(p, index, in, out, act, inputDropout)}
+// newMaxSAGE declares the parameters that [NewSAGE] declares.
+func newMaxSAGE(p *Params, index, in, out int, act Activation, inputDropout float32) *maxSAGELayer {
+	return &maxSAGELayer{SAGE: *NewSAGE(p, index, in, out, act, inputDropout)}
 }
 
 // Forward implements [Layer]. in has one table.
-func (l *MaxSAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+func (l *maxSAGELayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q, n := p.Queue, g.NumDst
 	z := p.Arena.Matrix(q, n, 2*l.in)
 	if !l.self(p, n, in, z) {
@@ -44,7 +44,7 @@ func (l *MaxSAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 }
 
 // Backward implements [Layer].
-func (l *MaxSAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
+func (l *maxSAGELayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q, n := p.Queue, l.g.NumDst
 	dz := l.denseBackward(p, dOut, needInput)
 	dIn := p.Arena.Matrix(q, l.g.NumSrc, l.in)
@@ -59,16 +59,16 @@ func (l *MaxSAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor 
 }
 
 // AccumulatorDim implements [Streamer]: the maximum, and how many edges it is of.
-func (l *MaxSAGE) AccumulatorDim() int { return l.in + 1 }
+func (l *maxSAGELayer) AccumulatorDim() int { return l.in + 1 }
 
 // Accumulate implements [Streamer].
-func (l *MaxSAGE) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+func (l *maxSAGELayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	n := acc.Rows
 	p.Queue.SegmentMax(gpu.MaxOptions{Index: src.Index, Seen: acc.View(0, l.in, n, 1)}, *g, src.Tables[0], acc.View(0, 0, n, l.in), gpu.Tensor{})
 }
 
 // Finish implements [Streamer].
-func (l *MaxSAGE) Finish(p *Pass, self Input, acc, _ gpu.Tensor) gpu.Tensor {
+func (l *maxSAGELayer) Finish(p *Pass, self Input, acc, _ gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, acc.Rows
 	z := p.Arena.Matrix(q, n, 2*l.in)
 	if !l.self(p, n, self, z) {

@@ -49,9 +49,9 @@ func encodeModel(magic string, head any, params []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// DecodeCheckpoint is the inverse of Encode; path names the source in errors,
+// decodeCheckpoint is the inverse of Encode; path names the source in errors,
 // which are [*blocks.CorruptError].
-func DecodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
+func decodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
 	c := new(Checkpoint)
 	params, err := decodeModel(path, modelMagic, b, c)
 	if err != nil {
@@ -147,5 +147,5 @@ func LoadFile(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: load model: %w", err)
 	}
-	return DecodeCheckpoint(path, b)
+	return decodeCheckpoint(path, b)
 }

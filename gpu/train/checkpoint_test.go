@@ -80,10 +80,10 @@ func TestCheckpointFile(t *testing.T) {
 		for at := range b {
 			bad := bytes.Clone(b)
 			bad[at] ^= 0x10
-			if _, err := DecodeCheckpoint(path, bad); !errors.Is(err, blocks.ErrCorrupt) {
+			if _, err := decodeCheckpoint(path, bad); !errors.Is(err, blocks.ErrCorrupt) {
 				t.Fatalf("a flipped bit in byte %d: error %v", at, err)
 			}
-			if _, err := DecodeCheckpoint(path, b[:at]); !errors.Is(err, blocks.ErrCorrupt) {
+			if _, err := decodeCheckpoint(path, b[:at]); !errors.Is(err, blocks.ErrCorrupt) {
 				t.Fatalf("cut after %d bytes: error %v", at, err)
 			}
 		}
@@ -109,7 +109,7 @@ func TestCheckpointDescription(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeCheckpoint("m.gsm", b); !errors.Is(err, blocks.ErrCorrupt) || !strings.Contains(err.Error(), "nn: ") {
+		if _, err := decodeCheckpoint("m.gsm", b); !errors.Is(err, blocks.ErrCorrupt) || !strings.Contains(err.Error(), "nn: ") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -128,7 +128,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 	}
 	f.Add([]byte(modelMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := DecodeCheckpoint("fuzz.gsm", seal(b))
+		c, err := decodeCheckpoint("fuzz.gsm", seal(b))
 		if err != nil {
 			if !errors.Is(err, blocks.ErrCorrupt) {
 				t.Fatalf("error %v", err)
@@ -139,7 +139,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 		if err != nil {
 			t.Skip(err) // a number that JSON reads but does not write
 		}
-		d, err := DecodeCheckpoint("again.gsm", again)
+		d, err := decodeCheckpoint("again.gsm", again)
 		if err != nil {
 			t.Fatalf("what was decoded and encoded does not decode: %v", err)
 		}

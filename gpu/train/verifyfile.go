@@ -17,6 +17,6 @@ func VerifyFile(path string) error {
 		_, err = decodeModel(path, runMagic, b, new(nodeProgress))
 		return err
 	}
-	_, err = DecodeCheckpoint(path, b)
+	_, err = decodeCheckpoint(path, b)
 	return err
 }
