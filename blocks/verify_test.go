@@ -13,7 +13,7 @@ import (
 // run, are not.
 func TestVerifyOrder(t *testing.T) {
 	var buf bytes.Buffer
-	enc := NewRowEncoder(&buf, []uint32{8})
+	enc := NewStripeEncoder(&buf, []uint32{8})
 	if err := enc.Begin(0); err != nil {
 		t.Fatal(err)
 	}
@@ -25,34 +25,34 @@ func TestVerifyOrder(t *testing.T) {
 	}
 	b := Bytes(make([]uint64, (buf.Len()+7)/8))[:buf.Len()]
 	copy(b, buf.Bytes())
-	row, err := OpenRow(b, 1)
+	stripe, err := OpenStripe(b, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := row.verify(); err != nil {
+	if err := stripe.verify(); err != nil {
 		t.Fatal(err)
 	}
-	k, err := row.Bucket(0)
+	k, err := stripe.Bucket(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.Src16[1], k.Src16[2] = k.Src16[2], k.Src16[1] // of dst 1: 5, 2, 5
-	if err := row.verify(); !errors.Is(err, ErrCorrupt) {
+	if err := stripe.verify(); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("src ids 5, 2, 5 of one dst: %v, expected damage", err)
 	}
 	// Written so, with checksums that fit, a file is damaged too, and each of its kind is looked into.
 	fs := vfs.NewMem()
-	w, err := Create(fs, "row.gsb", Header{Kind: Topology, Partitions: 1})
+	w, err := Create(fs, "stripe.gsb", Header{Kind: Topology, Partitions: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Append(0, row.Edges(), b); err != nil {
+	if err := w.Append(0, stripe.Edges(), b); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Open(fs, "row.gsb")
+	f, err := Open(fs, "stripe.gsb")
 	if err != nil {
 		t.Fatal(err)
 	}

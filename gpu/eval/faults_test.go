@@ -36,11 +36,11 @@ func (f *failing) ReadColumn(ctx context.Context, name string, p store.Partition
 	return f.Graph.ReadColumn(ctx, name, p, dst)
 }
 
-func (f *failing) ReadRow(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Row, []byte, error) {
+func (f *failing) ReadStripe(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Stripe, []byte, error) {
 	if err := f.fail(); err != nil {
-		return blocks.Row{}, nil, err
+		return blocks.Stripe{}, nil, err
 	}
-	return f.Graph.ReadRow(ctx, p, dst)
+	return f.Graph.ReadStripe(ctx, p, dst)
 }
 
 // TestReadErrors: whichever read of an evaluation fails, its error is the evaluation's.
