@@ -299,6 +299,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	start, cpu := time.Now(), progress.CPUSeconds()
 	plan, bias := s.takePlan(epoch)
 	s.sum.Plan = plan.Policy
+	// Only the first epoch of a resumed run begins inside; all others begin at their first step, with nothing counted.
 	var from position
 	if s.from.Epoch == epoch {
 		from = *s.from
@@ -307,6 +308,8 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	if err := s.it.StartAt(plan, from.Place.Step); err != nil {
 		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
+	// The next plan is made beside this epoch's first half and announced in its middle: it is ready by then, and the
+	// buffer still has steps over which to read ahead. A plan of one step keeps what is resident: nothing to announce.
 	if epoch+1 < s.cfg.Epochs && len(plan.Steps) > 1 {
 		s.makePlan(epoch + 1)
 	}
@@ -332,7 +335,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		}
 		return nil
 	}
-	place := from.Place
+	place := from.Place // the mini-batch to begin with, of the first step alone
 	evaluated := false
 	for announced := s.next == nil; ; {
 		if !announced && from.Place.Step+r.Steps-was.Steps >= len(plan.Steps)/2 {
@@ -341,12 +344,14 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 				return fmt.Errorf("train: epoch %d: %w", epoch+2, err)
 			}
 		}
+		// What Next takes is waiting for the disk and the assembler: all else of the loop computes.
 		at := time.Now()
 		if !s.it.Next() {
 			break
 		}
 		sum.Profile.Wait += time.Since(at)
 		mb := s.it.MacroBatch()
+		// Embeddings are the buffer's memory, at one address for the whole run.
 		if err := s.embed(mb); err != nil {
 			return err
 		}
@@ -356,7 +361,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		place = progress.Place{}
 		r.Steps++
 		if len(mb.Partitions) == len(s.st.Manifest().Partitions) && mb.StepIndex == len(plan.Steps)-1 {
-			// It holds the whole graph and lives until Next.
+			// It holds the whole graph, with rows as trained, and lives until Next: evaluated here, nothing is read again.
 			trained := s.soFar()
 			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
 			if err := s.evaluate(ctx, &r, residentRows(mb, s.cfg.Dim)); err != nil {
@@ -370,6 +375,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	if sum.Examples == 0 {
 		return fmt.Errorf("train: epoch %d: %w: the store has no edges", epoch+1, store.ErrNotFound)
 	}
+	// Time and bytes of training, taken before validation adds its own.
 	trained := s.soFar()
 	if !evaluated {
 		r.Seconds, r.CPUSeconds = trained.Seconds, trained.CPUSeconds
@@ -383,6 +389,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.Loss/float64(sum.Examples), sum.Batches, sum.Edges, sum.Profile
 	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
 	s.sum.add(&r)
+	// The last epoch's checkpoint is the result, whatever the interval.
 	if s.clock.Epoch(epoch+1) || epoch+1 == s.cfg.Epochs {
 		if err := s.checkpoint(ctx, epoch+1, progress.Place{}, progress.Totals{}); err != nil {
 			return err

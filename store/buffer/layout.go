@@ -44,92 +44,128 @@ type slotRegion struct{ base, rows uint32 }
 // one step's partitions and two adjacencies; more memory buys pool slots and
 // then whole steps of read-ahead, up to o.AheadMax, and where a step exchanges o.Swap partitions some of another step's. Too little is ErrBudget.
 func newLayout(src *source, o *Options) (*layout, error) {
-	l := &layout{memory: o.Capacity == 0}
+	l := &layout{memory: o.Capacity == 0, fixed: slices.Clone(o.Pinned)}
 	parts := src.m.Partitions
-	granule := 64
-	for i := range src.features {
-		stride := src.features[i].stride
-		granule = max(granule, blocks.Alignment/(1<<min(bits.TrailingZeros(uint(stride)), 12)))
-	}
-	if src.tablePlanes > 0 {
-		granule = max(granule, blocks.Alignment/(1<<min(bits.TrailingZeros(uint(4*src.tableDim)), 12)))
-	}
-	l.shift = uint(bits.TrailingZeros(uint(granule)))
-	isFixed := make([]bool, len(parts))
 	if l.memory {
+		l.fixed = l.fixed[:0]
 		for p := range parts {
 			l.fixed = append(l.fixed, store.PartitionID(p))
 		}
-	} else {
-		l.fixed = slices.Clone(o.Pinned)
 	}
-	var fixedRows, poolRows int
+	granule := slotGranule(src)
+	l.shift = uint(bits.TrailingZeros(uint(granule)))
+
+	// Whoever has a slot of his own takes no room in the pool; there each slot has the largest other's.
+	isFixed := make([]bool, len(parts))
 	for _, p := range l.fixed {
 		isFixed[p] = true
-		fixedRows += roundRows(parts[p].Nodes, granule)
 	}
-	free := 0
+	d := division{l: l, src: src, o: o}
 	for p := range parts {
 		l.nodesMax = max(l.nodesMax, int(parts[p].Nodes))
-		if !isFixed[p] {
-			free++
-			poolRows = max(poolRows, roundRows(parts[p].Nodes, granule))
+		if rows := roundRows(parts[p].Nodes, granule); isFixed[p] {
+			d.fixedRows += rows
+		} else {
+			d.free++
+			d.poolRows = max(d.poolRows, rows)
 		}
 	}
-	capacity := min(o.Capacity, free)
-	l.bound(src, o, isFixed, capacity)
 
-	size := func(pool, ahead int) int64 {
-		rows := int64(fixedRows) + int64(pool)*int64(poolRows)
-		t := *l
-		t.ahead, t.rows, t.frames, t.slots = ahead, int(rows), ahead+1, make([]slotRegion, len(l.fixed)+pool)
-		return newArena(&t, src, o).size + int64(len(src.dirSlab.Bytes()))
+	// The bounds on a step's edges come first: adjacency and staging are sized by them whatever the pool's size.
+	d.capacity = min(o.Capacity, d.free)
+	l.bound(src, o, isFixed, d.capacity)
+	pool := d.pool()
+	l.frames = l.ahead + 1 // the step in hand has its adjacency, too
+	if l.total = d.bytes(pool, l.ahead); o.MemoryBytes > 0 && l.total > o.MemoryBytes {
+		return nil, &BudgetError{NeedBytes: l.total, HaveBytes: o.MemoryBytes, Partitions: d.capacity + len(l.fixed)}
 	}
-	swap := capacity
-	if o.Swap > 0 {
-		swap = min(swap, o.Swap)
-	}
-	pool := 0
-	switch {
-	case capacity == 0:
-	case o.MemoryBytes == 0:
-		l.ahead, pool = 1, min(capacity+swap, free)
-	default:
-		l.ahead, pool = 1, capacity
-		for a := min(o.AheadMax, (free+capacity-1)/capacity); a >= 1; a-- {
-			if n := min(capacity+a*swap, free); size(n, a) <= o.MemoryBytes {
-				l.ahead, pool = a, n
-				break
-			}
-		}
-		most := capacity + l.ahead*swap
-		if o.Swap > 0 { // of the step after those a part
-			most += swap
-		}
-		for pool < min(most, free) && size(pool+1, l.ahead) <= o.MemoryBytes {
-			pool++
-		}
-	}
-	l.frames = l.ahead + 1
-	if l.total = size(pool, l.ahead); o.MemoryBytes > 0 && l.total > o.MemoryBytes {
-		return nil, &BudgetError{NeedBytes: l.total, HaveBytes: o.MemoryBytes, Partitions: capacity + len(l.fixed)}
-	}
-	base := 0
+
+	// Slots lie one after the other in rows: the fixed ones in l.fixed's order, then the pool.
 	add := func(rows int) {
-		l.slots = append(l.slots, slotRegion{uint32(base), uint32(rows)})
-		base += rows
+		l.slots = append(l.slots, slotRegion{uint32(l.rows), uint32(rows)})
+		l.rows += rows
 	}
 	for _, p := range l.fixed {
 		add(roundRows(parts[p].Nodes, granule))
 	}
 	for range pool {
-		add(poolRows)
+		add(d.poolRows)
 	}
-	l.rows = base
-	if l.rows > math.MaxUint32 {
+	if l.rows > math.MaxUint32 { // a row is a uint32 in the adjacency
 		return nil, fmt.Errorf("%w: %d rows in the buffer, most %d", store.ErrInvalid, l.rows, uint32(math.MaxUint32))
 	}
 	return l, nil
+}
+
+// slotGranule returns how many rows make a whole number of 4 KiB pages in every column and plane: the least common
+// multiple, a power of two as all of them are.
+func slotGranule(src *source) int {
+	granule := 64
+	pages := func(stride int) int { return blocks.Alignment / (1 << min(bits.TrailingZeros(uint(stride)), 12)) }
+	for i := range src.features {
+		granule = max(granule, pages(src.features[i].stride))
+	}
+	if src.tablePlanes > 0 {
+		granule = max(granule, pages(4*src.tableDim))
+	}
+	return granule
+}
+
+// division is what newLayout spends memory on: slots of the pool, which partitions without a slot of their own share,
+// and steps read ahead.
+type division struct {
+	l   *layout
+	src *source
+	o   *Options
+
+	fixedRows int // of all slots that have an owner
+	poolRows  int // of one slot of the pool
+	free      int // partitions that share the pool
+	capacity  int // of them in one step
+}
+
+// bytes is what the buffer takes with so many pool slots and steps read ahead, directories included.
+func (d *division) bytes(pool, ahead int) int64 {
+	t := *d.l
+	t.ahead, t.frames = ahead, ahead+1
+	t.rows = d.fixedRows + pool*d.poolRows
+	t.slots = make([]slotRegion, len(d.l.fixed)+pool)
+	return newArena(&t, d.src, d.o).size + int64(len(d.src.dirSlab.Bytes()))
+}
+
+// pool sets how many steps are read ahead and returns how many slots the pool has.
+func (d *division) pool() int {
+	l, o := d.l, d.o
+	swap := d.capacity // partitions that a step has and the one before has not
+	if o.Swap > 0 {
+		swap = min(swap, o.Swap)
+	}
+	switch {
+	case d.capacity == 0: // everything has its own slot: nothing is ever read ahead
+		return 0
+	case o.MemoryBytes == 0: // double buffering
+		l.ahead = 1
+		return min(d.capacity+swap, d.free)
+	}
+	// Most steps ahead first, whose exchanges all fit; the least is one step's partitions, into which the next ones
+	// are read as the step before lets go.
+	pool := d.capacity
+	l.ahead = 1
+	for a := min(o.AheadMax, (d.free+d.capacity-1)/d.capacity); a >= 1; a-- {
+		if n := min(d.capacity+a*swap, d.free); d.bytes(n, a) <= o.MemoryBytes {
+			l.ahead, pool = a, n
+			break
+		}
+	}
+	// What is left buys single slots, up to those of the steps ahead and a part of the step after them.
+	most := d.capacity + l.ahead*swap
+	if o.Swap > 0 {
+		most += swap
+	}
+	for pool < min(most, d.free) && d.bytes(pool+1, l.ahead) <= o.MemoryBytes {
+		pool++
+	}
+	return pool
 }
 
 func roundRows(nodes uint64, granule int) int {

@@ -31,7 +31,7 @@ func newFence() *fence { return &fence{down: make(chan struct{})} }
 func (f *fence) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.first == nil {
+	if f.first == nil { // what fails later fails because of it
 		f.first = err
 		close(f.down)
 	}
@@ -45,6 +45,7 @@ func (f *fence) err() error {
 
 // Fatalf, Errorf and Infof make the fence Pebble's logger.
 func (f *fence) Fatalf(format string, args ...any) {
+	// Pebble passes the cause as an argument: it is wrapped, so that errors.Is finds ENOSPC and the like.
 	err := fmt.Errorf("pebble: "+format, args...)
 	for _, a := range args {
 		if cause, ok := a.(error); ok {
@@ -64,6 +65,7 @@ func (*fence) Infof(string, ...any) {}
 // the stack either: Pebble holds, and has dropped, locks that its deferred calls expect.
 // It is Pebble's BackgroundError hook, too.
 func (f *fence) park(err error) {
+	// First whoever waits in Do is let go, then this goroutine stays here for good: it may be the one that Do started.
 	f.fail(fmt.Errorf("pebble: %w", err))
 	select {}
 }

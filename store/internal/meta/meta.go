@@ -169,6 +169,8 @@ const PebbleFormat = pebble.FormatValueSeparation
 // Close closes Pebble and releases the lock.
 func (m *DB) Close() error {
 	var err error
+	// After a failure Pebble is not closed, as its Close waits for what is parked; the lock is released all the same. Only
+	// a clean end is sealed.
 	if m.fence.err() == nil {
 		if err = m.Do(m.Pebble.Close); err != nil {
 			err = m.Wrap("close", err)
@@ -187,10 +189,12 @@ func (m *DB) Do(call func() error) error {
 	if !m.write && m.Pebble != nil {
 		return errors.Join(guard(call), m.fence.err())
 	}
+	// Room for one: a call that comes back after it was left behind must not block on nobody.
 	returned := make(chan error, 1)
 	go func() { returned <- guard(call) }()
 	select {
 	case err := <-returned:
+		// The call came back, but maybe with work parked behind it: the failure is the cause, its own error a consequence.
 		if failure := m.fence.err(); failure != nil {
 			return failure
 		}
