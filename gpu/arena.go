@@ -76,7 +76,7 @@ func stage[T int32 | uint32](a *Arena, q *Queue, x []T, elem blocks.ElemType) Te
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*elem.Size())
 	if !a.dev.Info().InPlace {
 		t := a.Vector(q, len(x), elem)
-		q.Upload(t, b)
+		q.stage(t, b)
 		return t
 	}
 	m, err := a.dev.Map(b)

@@ -35,7 +35,11 @@ type Device struct {
 	closed    bool
 }
 
-var _ gpu.Device = (*Device)(nil)
+var (
+	_ gpu.Device = (*Device)(nil)
+	_ gpu.Pinner = (*Device)(nil)
+	_ gpu.Stager = (*stream)(nil)
+)
 
 // Devices lists the GPUs that the driver has.
 func Devices() ([]DeviceInfo, error) {

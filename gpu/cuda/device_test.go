@@ -313,6 +313,60 @@ func TestMapsShareMemory(t *testing.T) {
 	}
 }
 
+// TestPinnedMapsCostNothing: what lies in pinned memory is mapped without a call of the driver.
+func TestPinnedMapsCostNothing(t *testing.T) {
+	d := open(t, Options{})
+	x := make([]float32, 10000)
+	unpin, err := d.Pin(bytesOf(x))
+	must(t, err)
+	m, err := d.Map(bytesOf(x[100:9000]))
+	must(t, err)
+	if r := d.pins.regions; len(r) != 1 || r[0].users != 2 {
+		t.Errorf("regions %+v, expected one of two users", r)
+	}
+	must(t, unpin())
+	must(t, m.Free())
+	if n := len(d.pins.regions); n != 0 {
+		t.Errorf("%d regions are left", n)
+	}
+	must(t, d.Close())
+}
+
+// TestArenasUploadTogether: arrays that follow one another go up in one copy, before what reads them and whatever comes between.
+func TestArenasUploadTogether(t *testing.T) {
+	b := start(t, open(t, Options{}))
+	s, err := b.dev.(*Device).newStream()
+	must(t, err)
+	a := b.a.Vector(b.q, 100, blocks.Uint32)
+	must(t, b.q.Sync(t.Context()))
+	var parts [3]gpu.Tensor
+	var values [3][]uint32
+	for i := range parts {
+		parts[i] = b.a.Vector(b.q, 10*i+3, blocks.Uint32)
+		for j := range 10*i + 3 {
+			values[i] = append(values[i], uint32(100*i+j))
+		}
+		s.Stage(parts[i], bytesOf(values[i]))
+	}
+	if n := len(s.batch.from); n != 64+64+4*23 {
+		t.Errorf("%d bytes wait to be copied, expected all three arrays and their gaps", n)
+	}
+	s.Stage(a, bytesOf(make([]uint32, 100))) // lies elsewhere
+	if n := len(s.batch.from); n != 400 {
+		t.Errorf("%d bytes wait to be copied, expected 400", n)
+	}
+	for i := range parts {
+		got := make([]uint32, parts[i].Cols)
+		s.Download(bytesOf(got), parts[i])
+		must(t, s.Sync(t.Context()))
+		for j, v := range got {
+			if v != values[i][j] {
+				t.Fatalf("array %d: element %d is %d", i, j, v)
+			}
+		}
+	}
+}
+
 // TestLargeCopiesStage: more than fits the staging memory, up and down, in one go.
 func TestLargeCopiesStage(t *testing.T) {
 	b := start(t, open(t, Options{}))

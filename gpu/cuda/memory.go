@@ -139,6 +139,15 @@ func (d *Device) Map(b []byte) (gpu.Memory, error) {
 	return m, nil
 }
 
+// Pin page-locks b: Map of a part of it costs nothing until unpin.
+func (d *Device) Pin(b []byte) (unpin func() error, err error) {
+	m, err := d.Map(b)
+	if err != nil {
+		return nil, err
+	}
+	return m.Free, nil
+}
+
 // pins are the page-locked ranges of host memory, by whole pages: the driver locks no page twice.
 type pins struct {
 	ctx     driver.Context

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"gorgonia.org/cu"
+
+	"github.com/gstore/gstore/gpu"
 )
 
 // staging is page-locked host memory by way of which a stream copies.
@@ -24,7 +26,7 @@ const (
 	stagingMin   = 1 << 20 // bytes of the first chunk, each further one is twice as large
 	stagingMax   = 16 << 20
 	stagingCount = 6
-	stagingAlign = 64
+	stagingAlign = gpu.ArenaAlign
 )
 
 // take returns up to n bytes, nil if a wait is due before there are any.
@@ -34,7 +36,7 @@ func (p *staging) take(n int) ([]byte, error) {
 			if c := p.chunks[p.chunk]; p.used < len(c) {
 				n = min(n, len(c)-p.used)
 				b := c[p.used : p.used+n : p.used+n]
-				p.used += (n + stagingAlign - 1) &^ (stagingAlign - 1)
+				p.used += align(n)
 				return b, nil
 			}
 			p.chunk, p.used = p.chunk+1, 0
@@ -50,6 +52,21 @@ func (p *staging) take(n int) ([]byte, error) {
 		}
 		p.chunks = append(p.chunks, c)
 	}
+}
+
+// align rounds up to where the next array begins, in staging memory and in an arena.
+func align(n int) int { return (n + stagingAlign - 1) &^ (stagingAlign - 1) }
+
+// grow returns b, which take returned last, with n more bytes from its aligned end on, nil if the chunk has not so many.
+func (p *staging) grow(b []byte, n int) []byte {
+	c := p.chunks[p.chunk]
+	first := p.used - align(len(b)) // where b is
+	if first < 0 || &c[first] != &b[0] || p.used+n > len(c) {
+		return nil
+	}
+	end := p.used + n
+	p.used += align(n)
+	return c[first:end:end]
 }
 
 // settle, after a wait, delivers downloads if the wait succeeded.

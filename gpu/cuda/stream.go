@@ -33,6 +33,14 @@ type stream struct {
 	statusHost []byte
 	staging    staging
 	scratch    scratch
+	batch      upload // staged and not issued yet
+}
+
+// upload is a copy to the device.
+type upload struct {
+	mem  gpu.Memory
+	to   cu.DevicePtr
+	from []byte
 }
 
 const (
@@ -117,6 +125,7 @@ func (s *stream) Close() error {
 // Sync waits for everything issued, also where ctx is cancelled meanwhile: host memory that was given
 // may be reused afterwards.
 func (s *stream) Sync(ctx context.Context) error {
+	s.flush()
 	if s.dirty && s.err == nil {
 		if err := s.dev.ctx.Download(unsafe.Pointer(&s.statusHost[0]), s.status, statusBytes, s.cu); err != nil {
 			s.err = s.dev.lose(err, s.recent)
@@ -171,8 +180,13 @@ func (s *stream) fail(err error) {
 	}
 }
 
-// begin reports whether operation op is to be issued, and notes it.
+// begin reports whether operation op is to be issued, and notes it. What was staged is issued before.
 func (s *stream) begin(op operation) bool {
+	s.flush()
+	return s.admit(op)
+}
+
+func (s *stream) admit(op operation) bool {
 	if s.err != nil {
 		return false
 	}
@@ -268,6 +282,38 @@ func (s *stream) Upload(dst gpu.Tensor, src []byte) {
 		n := copy(b, src)
 		s.issued(s.dev.ctx.Upload(to, unsafe.Pointer(&b[0]), int64(n), s.cu))
 		src, to = src[n:], to+cu.DevicePtr(n)
+	}
+}
+
+// Stage collects small arrays that follow one another on the device, as those of an arena do, and in staging memory: one
+// copy takes all of a batch to the device, before the first operation that may read them.
+func (s *stream) Stage(dst gpu.Tensor, src []byte) {
+	if !s.admit(opUpload) {
+		return
+	}
+	to := at(dst)
+	if u := &s.batch; u.mem == dst.Mem && to == u.to+cu.DevicePtr(align(len(u.from))) {
+		if b := s.staging.grow(u.from, len(src)); b != nil {
+			copy(b[align(len(u.from)):], src)
+			u.from = b
+			return
+		}
+	}
+	s.flush()
+	if b, err := s.staging.take(len(src)); err == nil && len(b) == len(src) {
+		copy(b, src)
+		s.batch = upload{dst.Mem, to, b}
+		return
+	}
+	s.Upload(dst, src) // in pieces, perhaps after a wait
+}
+
+// flush issues what was staged.
+func (s *stream) flush() {
+	u := s.batch
+	s.batch = upload{}
+	if u.from != nil && s.err == nil {
+		s.issued(s.dev.ctx.Upload(u.to, unsafe.Pointer(&u.from[0]), int64(len(u.from)), s.cu))
 	}
 }
 

@@ -226,7 +226,7 @@ func TestTrainingRepeats(t *testing.T) {
 		var want string
 		for _, schedule := range []string{"lazy", "random:1", "random:2"} {
 			emulated(t, "GS_EMU_SCHEDULE", schedule)
-			cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Model: model, Heads: 2, Hidden: 8, BatchSize: 50, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{4, 3}})
+			cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Model: model, Hidden: 8, BatchSize: 50, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{4, 3}})
 			must(t, err)
 			if got := fmt.Sprint(cp.Params); want == "" {
 				want = got

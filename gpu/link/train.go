@@ -231,7 +231,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			return err
 		}
 	}
-	o.Table = s.table
+	o.Table, o.Pin = s.table, gpu.Pin(dev)
 	// Its rows are written to the table when ctx has ended, too: see interrupted.
 	if s.it, err = buffer.Open(context.WithoutCancel(ctx), s.st, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)

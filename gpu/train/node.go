@@ -48,6 +48,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	choice := &planned.choice
 	defer func() { err = errors.Join(err, eval.Close()) }()
+	planned.options.Pin = gpu.Pin(dev)
 	it, policy, err := openMacroBatches(ctx, st, &cfg, choice, planned.options)
 	if err != nil {
 		return nil, err

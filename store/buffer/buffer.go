@@ -43,6 +43,7 @@ type Buffer struct {
 	emb       *embeddingBuffer // nil without a table
 	engine    blockio.Engine
 	ownEngine bool
+	unpin     func() error // nil: nothing is pinned
 	asm       *assembler
 	order     []uint32 // rows by external id; nil unless everything is resident
 
@@ -107,6 +108,11 @@ func newBuffer(ctx context.Context, m *store.Manifest, opener fileOpener, o Opti
 	}
 	if it.buf, err = newMemory(it.layout, it.src, &o); err != nil {
 		return nil, err
+	}
+	if o.Pin != nil {
+		if it.unpin, err = o.Pin(it.buf.b); err != nil {
+			return nil, fmt.Errorf("store: pin the buffer: %w", err)
+		}
 	}
 	if it.ownEngine {
 		if err := it.engine.Register(it.buf.b); err != nil {
@@ -414,6 +420,9 @@ func (it *Buffer) Close() error {
 	}
 	if it.ownEngine {
 		errs = append(errs, it.engine.Close())
+	}
+	if it.unpin != nil {
+		errs = append(errs, it.unpin())
 	}
 	if it.buf != nil {
 		errs = append(errs, it.buf.slab.Free())

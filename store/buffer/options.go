@@ -72,6 +72,10 @@ type Options struct {
 	// means what suits the device, or blockio's default.
 	Depth int
 
+	// Pin page-locks the buffer's memory, once for the iterator's life, for a device that reads it
+	// in place; Close undoes it. nil: not.
+	Pin func(b []byte) (unpin func() error, err error)
+
 	tuning string // where the figures come from
 }
 
