@@ -26,6 +26,7 @@ type CorruptError struct {
 	Extent string // what of it: "header", "footer", "topology 3", "feature x 12", …
 	Offset int64  // first byte of the damaged structure in the file; -1 if unknown
 	Reason string // what was found and what was expected
+	Cause  error  // what a library made of it; nil if there is none
 }
 
 // Error names the file, the extent, the offset and the reason.
@@ -39,6 +40,9 @@ func (e *CorruptError) Error() string {
 	}
 	return fmt.Sprintf("%s: %s at byte %d is corrupt: %s", path, e.Extent, e.Offset, e.Reason)
 }
+
+// Unwrap returns Cause.
+func (e *CorruptError) Unwrap() error { return e.Cause }
 
 // Is reports whether target is [ErrCorrupt].
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }

@@ -226,7 +226,7 @@ func (m *DB) Wrap(step string, err error) error {
 		damage = !errors.As(err, &disk) && !errors.Is(err, errorfs.ErrInjected) && !errors.Is(err, fs.ErrPermission) && m.fence.err() == nil
 	}
 	if damage {
-		return &blocks.CorruptError{Path: m.Path(MetaName), Extent: "metadata", Offset: -1, Reason: err.Error()}
+		return &blocks.CorruptError{Path: m.Path(MetaName), Extent: "metadata", Offset: -1, Reason: err.Error(), Cause: err}
 	}
 	return fmt.Errorf("%s metadata in %s: %w", step, m.Path(MetaName), err)
 }

@@ -153,8 +153,11 @@ func (e Env) checkMarker() error {
 
 // breakSeal removes the seal before something is written.
 func (e Env) breakSeal() error {
-	if !e.Exists(e.Path(MetaName, sealName)) {
+	switch _, err := e.FS.Stat(e.Path(MetaName, sealName)); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return fmt.Errorf("look for the metadata's seal: %w", err)
 	}
 	if err := e.FS.Remove(e.Path(MetaName, sealName)); err != nil {
 		return fmt.Errorf("remove the metadata's seal: %w", err)
