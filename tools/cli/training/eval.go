@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"runtime/debug"
@@ -221,7 +220,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 
 // writeConfusion writes the confusion matrices' entries that are not 0.
 func (o *evalOptions) writeConfusion(e *command.Env, names []string, metrics []eval.Metrics) (err error) {
-	var to io.Writer = e.Stdout
+	to := e.Stdout
 	if o.confusion == "-" && e.JSON {
 		o.confusionEvents(e, names, metrics)
 		return nil
