@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"unsafe"
@@ -78,7 +79,7 @@ func (g *Spilled) build(ctx context.Context, dir string, edges Edges, memory int
 	if g.file, err = os.CreateTemp(dir, "gstore-lists-*"); err != nil {
 		return fmt.Errorf("spill neighbour lists: %w", err)
 	}
-	if err := os.Remove(g.file.Name()); err != nil {
+	if err := os.Remove(g.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) { // swept by a writer of the store just now
 		return fmt.Errorf("spill neighbour lists: %w", err)
 	}
 	for lo := uint64(0); lo < nodes; {

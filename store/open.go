@@ -26,6 +26,8 @@ type Options struct {
 	// Reads overrides, field by field, how iterators read that do not say it in
 	// their own options; 0 = they go by the device ([buffer.Tuning]).
 	Reads ReadTuning
+	// Scratch is an existing directory for temporary files of what works on the store; "" = see [Store.ScratchDir].
+	Scratch string
 	// FS is the file system; nil = the operating system's. Locks between
 	// processes exist only there.
 	FS vfs.FS
@@ -45,6 +47,7 @@ type Store struct {
 	idMap    map[uint64]located // dense ids
 
 	cacheDir     string
+	scratch      string // Options.Scratch
 	reads        ReadTuning
 	calibrating  sync.Mutex // held while measuring: once is enough
 	calibrations map[string]calibrationRecord
@@ -71,8 +74,11 @@ func Open(dir string, o Options) (*Store, error) {
 
 func open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s := &Store{env: meta.NewEnv(dir, o.FS, o.LockTimeout), files: map[string]*blocks.File{}, columns: map[string]extentMap{},
-		cacheDir: o.CacheDir, reads: o.Reads, calibrations: map[string]calibrationRecord{}}
+		cacheDir: o.CacheDir, scratch: o.Scratch, reads: o.Reads, calibrations: map[string]calibrationRecord{}}
 	if err := s.env.Find(); err != nil {
+		return nil, err
+	}
+	if err := checkScratch(o.Scratch); err != nil {
 		return nil, err
 	}
 	m, err := meta.Open(ctx, s.env, false)

@@ -65,7 +65,7 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 		return nil
 	}
 	m := r.src.Manifest()
-	counts, err := spill.New(m.Nodes, 4, r.memory, r.o.TempDir)
+	counts, err := spill.New(m.Nodes, 4, r.memory, r.src.ScratchDir())
 	if err != nil {
 		return err
 	}

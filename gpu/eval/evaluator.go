@@ -19,6 +19,7 @@ type Source interface {
 	Manifest() *store.Manifest
 	ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error)
 	ReadStripe(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Stripe, []byte, error)
+	ScratchDir() string // for states that do not fit
 }
 
 // Options configures an [Evaluator].
@@ -28,7 +29,6 @@ type Options struct {
 	Features    []string // the model's input columns, in its order
 	Split       string   // split column; "": the store's first
 	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
-	TempDir     string   // for hidden states that do not fit; "": the system's
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
 
@@ -278,7 +278,7 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 				e.embeddings = r.in
 			}
 		} else {
-			out, err := spill.New(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.o.TempDir)
+			out, err := spill.New(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.src.ScratchDir())
 			if err != nil {
 				return nil, err
 			}

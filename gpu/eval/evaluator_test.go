@@ -123,7 +123,7 @@ func evaluateExactly(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(g, dev, Options{Features: []string{"x"}, TempDir: t.TempDir(), Model: cfg, Confusion: true, AUC: true, Predictions: true, Embeddings: true}, cfg.Hidden)
+	e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, Confusion: true, AUC: true, Predictions: true, Embeddings: true}, cfg.Hidden)
 	if err != nil {
 		t.Fatal(err)
 	}

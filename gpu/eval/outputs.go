@@ -23,7 +23,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 	nodes := r.src.Manifest().Nodes
 	table := func(wanted bool, to **spill.Table, columns int) (err error) {
 		if wanted {
-			*to, err = spill.New(nodes, 4*int64(columns), r.memory, r.o.TempDir)
+			*to, err = spill.New(nodes, 4*int64(columns), r.memory, r.src.ScratchDir())
 		}
 		return err
 	}
@@ -53,7 +53,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 		if need := 16 * int64(counts[s]); r.o.MemoryBytes > 0 && need > r.o.MemoryBytes {
 			return fmt.Errorf("%w: the area under the ROC curve takes %d bytes for a split of %d nodes: leave it out", store.ErrBudget, need, counts[s])
 		}
-		t, err := newScores(c.Out, counts[s], r.memory, r.o.TempDir)
+		t, err := newScores(c.Out, counts[s], r.memory, r.src.ScratchDir())
 		if err != nil {
 			return err
 		}

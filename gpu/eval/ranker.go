@@ -20,7 +20,6 @@ import (
 type RankerOptions struct {
 	Model       nn.LinkConfig // what will be evaluated: it decides what a node takes
 	MemoryBytes int64         // bound of what the evaluator allocates; 0: none
-	TempDir     string        // for states that do not fit; "": the system's
 	Threads     int           // that count ranks; 0: all processors
 	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
 	Candidates int
@@ -78,7 +77,7 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 		return nil, fmt.Errorf("evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
 	}
 	v := &Ranker{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17, scoreBytes: scoreBytes}
-	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer(), TempDir: o.TempDir}, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
+	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer()}, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
 		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
 	v.filter = v.e.edges
 	if len(m.ColumnsOf(store.RoleRelation)) > 0 {
@@ -154,7 +153,7 @@ func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, emb
 				return nil, fmt.Errorf("evaluation: degrees: %w", err)
 			}
 		}
-		if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.o.TempDir); err != nil {
+		if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.st.ScratchDir()); err != nil {
 			return nil, err
 		}
 		for i := range v.e.tiles {

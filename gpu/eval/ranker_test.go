@@ -142,7 +142,7 @@ func newRankBench(t *testing.T, st *store.Store, cfg nn.LinkConfig) *rankBench {
 
 func (b *rankBench) run(o eval.RankerOptions, lists ...string) ([]eval.RankMetrics, int, error) {
 	b.Helper()
-	o.Model, o.TempDir = b.model.Config(), b.TempDir()
+	o.Model = b.model.Config()
 	v, err := eval.NewRanker(b.st, b.dev, o)
 	if err != nil {
 		return nil, 0, err

@@ -88,6 +88,9 @@ type Config struct {
 // defaultTable is the default of Config.Table.
 const defaultTable = "embeddings"
 
+// defaultChunks is the default of Config.Chunks, of smaller batches too.
+const defaultChunks = 10
+
 // What Config.Optimizer may be.
 const (
 	adagrad = "adagrad"
@@ -123,7 +126,7 @@ func (c *Config) Normalize() error {
 	number(&c.BatchSize, 1000)
 	number(&c.Epochs, 8)
 	number(&c.Negatives, 500)
-	number(&c.Chunks, 10)
+	number(&c.Chunks, defaultChunks)
 	number(&c.Threads, runtime.GOMAXPROCS(0))
 	number(&c.EvalEvery, 1)
 	text(&c.Optimizer, adagrad)
@@ -182,7 +185,11 @@ func (c *Config) validate() error {
 	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < -1 || c.EvalEvery == 0 || c.Negatives < 1 || c.Chunks < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
 			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
-	case int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:
+	case c.Chunks > max(c.BatchSize, defaultChunks): // those without an edge only draw negatives
+		return fmt.Errorf("train: %d chunks of a batch of %d edges: expected at most one an edge", c.Chunks, c.BatchSize)
+	case c.Negatives > 1<<31 || int64(c.Chunks)*2*int64(c.Negatives) > 1<<31:
+		return fmt.Errorf("train: %d chunks of %d negatives make more than 2^31 wrong answers a batch: use fewer of either", c.Chunks, c.Negatives)
+	case int64(c.BatchSize) > 1<<31 || int64(c.BatchSize)*2*(int64(c.Negatives)+1) > 1<<31:
 		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
 	case !(c.LR > 0 && c.LR <= math.MaxFloat32) || !(*c.Margin >= 0 && *c.Margin <= math.MaxFloat32) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
 		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0, both finite as float32, and 0 to 1", c.LR, *c.Margin, c.DegreeShare)

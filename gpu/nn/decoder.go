@@ -44,6 +44,8 @@ func NewDecoder(name string, dim int) (*Decoder, error) {
 		return nil, fmt.Errorf("nn: decoder %q is not known (known: %s)", name, strings.Join(Decoders(), ", "))
 	case dim < 1:
 		return nil, fmt.Errorf("nn: decoder %s of %d dimensions: expected 1 or more", name, dim)
+	case dim > columnsMax:
+		return nil, fmt.Errorf("nn: decoder %s of %d dimensions: expected at most %d", name, dim, columnsMax)
 	case name == ComplEx && dim%2 != 0:
 		return nil, fmt.Errorf("nn: decoder complex of %d dimensions: expected an even number, half of them are imaginary parts", dim)
 	}

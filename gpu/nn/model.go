@@ -86,6 +86,13 @@ func among(what, v string, known ...string) error {
 	return fmt.Errorf("nn: %s %q is not known (known: %s)", what, v, strings.Join(known, ", "))
 }
 
+// What no model has, so that a slip of the finger is told and not computed: a layer of columnsMax² parameters is 4 TiB.
+const (
+	layersMax  = 1000
+	columnsMax = 1 << 20
+	basesMax   = 1 << 16 // more than relations, whose combinations they are
+)
+
 // Validate says what is wrong with c.
 func (c *Config) Validate() error {
 	for _, err := range []error{among("model", c.Model, Models()...), among("aggregator", c.Aggregator, "mean", "max"),
@@ -111,6 +118,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: %d hidden columns do not divide among %d heads", c.Hidden, c.heads())
 	case c.Layers < 1:
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
+	case c.Layers > layersMax || c.Hidden > columnsMax || c.Bases > basesMax:
+		return fmt.Errorf("nn: %d layers, %d hidden columns, %d bases: expected at most %d, %d and %d", c.Layers, c.Hidden, c.Bases, layersMax, columnsMax, basesMax)
 	case c.In < 1 || c.Out < 1 || c.hiddenLayers() > 0 && c.Hidden < 1:
 		return fmt.Errorf("nn: %d input, %d hidden and %d output columns, expected 1 or more of each", c.In, c.Hidden, c.Out)
 	case !(c.Dropout >= 0 && c.Dropout < 1):

@@ -25,7 +25,8 @@ type Options struct {
 	// Elem is what the means are stored as: float32, float16 or bfloat16, which training reads as
 	// they are. Default: the feature's own type.
 	Elem        blocks.ElemType
-	MemoryBytes int64 // bound of resident memory; default: none
+	MemoryBytes int64  // bound of resident memory; default: none
+	Scratch     string // directory for temporary files; default: [store.Store.ScratchDir]
 }
 
 // Hop adds to the store in dir a version with one more feature
@@ -38,7 +39,7 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (name strin
 	if o.Feature == "" {
 		o.Feature = "x"
 	}
-	st, err := store.Open(dir, store.Options{})
+	st, err := store.Open(dir, store.Options{Scratch: o.Scratch})
 	if err != nil {
 		return "", err
 	}

@@ -6,7 +6,9 @@
 package spill
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/gstore/gstore/blocks/blockio"
@@ -20,8 +22,7 @@ type Table struct {
 	fill     func(b []byte, first uint64) error
 }
 
-// New makes a table; dir is where a file would lie, "" the system's
-// temporary directory.
+// New makes a table; dir is where a file would lie ([store.Store.ScratchDir]).
 func New(rows uint64, rowBytes int64, inMemory bool, dir string) (*Table, error) {
 	t := &Table{RowBytes: rowBytes}
 	var err error
@@ -32,7 +33,8 @@ func New(rows uint64, rowBytes int64, inMemory bool, dir string) (*Table, error)
 	if t.file, err = os.CreateTemp(dir, "gstore-states-*"); err != nil {
 		return nil, fmt.Errorf("spill: temporary file: %w", err)
 	}
-	if err := os.Remove(t.file.Name()); err != nil { // gone when closed, whatever happens
+	// Gone when closed, whatever happens; a writer of the store may have swept it just now.
+	if err := os.Remove(t.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		_ = t.file.Close()
 		return nil, fmt.Errorf("spill: temporary file: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 // EvaluateOptions says what [Checkpoint.Evaluate] computes and may use.
 type EvaluateOptions struct {
 	MemoryBytes int64    // of the whole run; 0: no bound
-	TempDir     string   // for what does not fit; "": the system's
 	Splits      []string // whose metrics: "train", "valid", "test"
 
 	Confusion, AUC, Predictions, Embeddings bool // see [Options]
@@ -48,14 +47,22 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	if err := model.Params().Load(ctx, q, c.Params); err != nil {
 		return nil, err
 	}
-	memory := o.MemoryBytes
-	if memory > 0 {
-		memory = max(memory-budget.ProgramBytes, 1)
+	open := func(memory int64) (*eval.Evaluator, error) {
+		if memory > 0 {
+			memory = max(memory-budget.ProgramBytes, 1)
+		}
+		return eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
+			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Embeddings: o.Embeddings}, max(c.Model.Hidden, c.Model.Out))
 	}
-	e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, TempDir: o.TempDir, Model: c.Model,
-		Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Embeddings: o.Embeddings}, max(c.Model.Hidden, c.Model.Out))
+	e, err := open(o.MemoryBytes)
 	if err != nil {
-		return nil, err
+		return nil, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
+			a := budget.Account{TotalBytes: memory}
+			a.Hold("program", budget.ProgramBytes, false)
+			_, err := open(memory) // holds nothing yet
+			a.Hold("tiles", max(a.LeftBytes(), 0), true)
+			return a, err
+		})
 	}
 	metrics, err := e.Run(ctx, q, model, o.Splits...)
 	if err != nil {

@@ -55,7 +55,6 @@ type historyOptions struct {
 	dim      int             // columns of the hidden states
 	elem     blocks.ElemType // of rows
 	resident int             // partitions in memory at once, pinned ones included; 0: all
-	tempDir  string          // for the rows; "": the system's
 }
 
 // newHistory counts the training nodes of a split column and makes room for their rows: for those of a step, in memory.
@@ -64,7 +63,7 @@ func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, o historyO
 	if o.elem == blocks.Invalid {
 		o.elem = blocks.Float32
 	}
-	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, elem: o.elem, begins: []int{0}, step: make([]int, len(m.Partitions)), dir: o.tempDir}
+	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, elem: o.elem, begins: []int{0}, step: make([]int, len(m.Partitions)), dir: src.ScratchDir()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())

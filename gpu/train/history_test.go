@@ -92,7 +92,7 @@ func TestHistorySums(t *testing.T) {
 					defer func() { _ = m.Close() }()
 					e := evaluatorOf(t, g, dev, hidden, c.tiles)
 					defer func() { _ = e.Close() }()
-					o := historyOptions{dim: hidden, elem: c.elem, tempDir: t.TempDir()}
+					o := historyOptions{dim: hidden, elem: c.elem}
 					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
 						o.resident = 2
 					}
@@ -123,7 +123,7 @@ func TestHistorySums(t *testing.T) {
 func evaluatorOf(t *testing.T, g *evaltest.Graph, dev gpu.Device, hidden, tiles int) *eval.Evaluator {
 	t.Helper()
 	open := func(memory int64) (*eval.Evaluator, error) {
-		return eval.New(g, dev, eval.Options{Features: []string{"x"}, TempDir: t.TempDir(), MemoryBytes: memory}, hidden)
+		return eval.New(g, dev, eval.Options{Features: []string{"x"}, MemoryBytes: memory}, hidden)
 	}
 	memory := int64(0)
 	if tiles > 1 {
@@ -285,7 +285,7 @@ func TestHistoryRefused(t *testing.T) {
 	if _, err := newHistory(t.Context(), g, dev, historyOptions{split: "other", dim: 8}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("unknown split: error %v, expected ErrNotFound", err)
 	}
-	h, err := newHistory(t.Context(), g, dev, historyOptions{split: "split", dim: 8, tempDir: t.TempDir()})
+	h, err := newHistory(t.Context(), g, dev, historyOptions{split: "split", dim: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestHistoryRefused(t *testing.T) {
 	if err := h.begin(plan); err == nil {
 		t.Error("a plan that trains partitions twice is not refused")
 	}
-	narrow, err := newHistory(t.Context(), g, dev, historyOptions{dim: 8, resident: 1, tempDir: t.TempDir()})
+	narrow, err := newHistory(t.Context(), g, dev, historyOptions{dim: 8, resident: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,13 +38,13 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Su
 		t.Fatal(err)
 	}
 	defer func() { _ = tr.close() }()
-	ev, err := eval.New(g, dev, eval.Options{Features: []string{"x"}, MemoryBytes: evalBytes, TempDir: t.TempDir(), Model: cfg.model(shapeOf(g))}, max(cfg.Hidden, g.M.Schema.Classes))
+	ev, err := eval.New(g, dev, eval.Options{Features: []string{"x"}, MemoryBytes: evalBytes, Model: cfg.model(shapeOf(g))}, max(cfg.Hidden, g.M.Schema.Classes))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = ev.Close() }()
 	if cfg.History {
-		if tr.history, err = newHistory(t.Context(), g, dev, historyOptions{dim: cfg.Hidden, tempDir: t.TempDir()}); err != nil {
+		if tr.history, err = newHistory(t.Context(), g, dev, historyOptions{dim: cfg.Hidden}); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = tr.history.close() }()

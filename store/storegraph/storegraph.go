@@ -70,7 +70,7 @@ func LeastBytes(s *store.Store) (int64, error) {
 type Budget struct{ Array, Stream int64 }
 
 // Open reads s's topology into a graph within a budget: an array of
-// all lists if that fits, else lists in an unnamed file in dir ("" = the system's temporary directory).
+// all lists if that fits, else lists in an unnamed file in dir.
 // Too small a budget is partitioner.ErrBudget.
 func Open(ctx context.Context, s *store.Store, dir string, budget Budget) (Graph, error) {
 	return open(ctx, s, dir, budget, s.Manifest().Nodes, Edges(ctx, s))

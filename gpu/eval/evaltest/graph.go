@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -34,6 +35,8 @@ type Graph struct {
 }
 
 func (g *Graph) Manifest() *store.Manifest { return &g.M }
+
+func (g *Graph) ScratchDir() string { return os.TempDir() }
 
 func (g *Graph) ReadColumn(_ context.Context, name string, p store.PartitionID, _ []byte) ([]byte, error) {
 	info := g.M.Partitions[p]

@@ -71,6 +71,11 @@ func (f *Size) Set(s string) error {
 // Type implements pflag.Value.
 func (f *Size) Type() string { return "size" }
 
+// ScratchFlag adds --scratch: the directory for temporary files of a command that has a store open.
+func ScratchFlag(fs *pflag.FlagSet, dir *string) {
+	fs.StringVar(dir, "scratch", "", "directory for temporary files of what does not fit --mem (default: tmp in the store; the system's where the store cannot be written)")
+}
+
 // ConfigFlag adds --config: a YAML file whose keys are the command's flags.
 func ConfigFlag(fs *pflag.FlagSet, path *string) {
 	fs.StringVar(path, "config", "", "YAML file with flags as keys, such as \"batch-size: 500\"; flags given beside it win")

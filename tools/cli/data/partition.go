@@ -35,6 +35,7 @@ type partitionOptions struct {
 	resident    int
 	split       string
 	output      string
+	scratch     string
 }
 
 // NewPartition is the command gstore partition.
@@ -84,6 +85,7 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f.IntVar(&o.resident, "resident", 0, "partitions in memory at once, pinned ones not counted (default: an eighth of them)")
 	f.StringVar(&o.split, "split", "", "split whose training nodes count (default: the store's first)")
 	f.StringVar(&o.output, "output", "", "only write the partition of each node to this file, a line a node, by external id (dense ids only)")
+	command.ScratchFlag(f, &o.scratch)
 	return cmd
 }
 
@@ -150,7 +152,7 @@ const partitionBaseBytes = 48 << 20
 
 func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionOptions) (err error) {
 	start := time.Now()
-	s, err := store.Open(dir, store.Options{})
+	s, err := store.Open(dir, store.Options{Scratch: o.scratch})
 	if err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 		}
 	}
 	bar := e.Progress(-1, "read the graph")
-	g, err := storegraph.Open(ctx, s, "", budget)
+	g, err := storegraph.Open(ctx, s, s.ScratchDir(), budget)
 	if err != nil {
 		return err
 	}

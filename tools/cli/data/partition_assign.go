@@ -74,7 +74,7 @@ func pinTraining(ctx context.Context, e *command.Env, s *store.Store, po partiti
 	}
 	if po.Method.NeedsGraph() {
 		var rest storegraph.Graph
-		if rest, err = storegraph.OpenRest(ctx, s, "", budget, t); err != nil {
+		if rest, err = storegraph.OpenRest(ctx, s, s.ScratchDir(), budget, t); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, rest.Close()) }()

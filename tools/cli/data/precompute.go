@@ -21,6 +21,7 @@ type precomputeOptions struct {
 	mem     command.Size
 	device  string
 	threads int
+	scratch string
 }
 
 // NewPrecompute is the command gstore precompute.
@@ -49,7 +50,7 @@ reads such columns as they are. A column of another type that is there already i
 				return err
 			}
 			defer func() { err = errors.Join(err, dev.Close()) }()
-			name, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Feature: o.feature, Elem: elem, MemoryBytes: int64(o.mem)})
+			name, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Feature: o.feature, Elem: elem, MemoryBytes: int64(o.mem), Scratch: o.scratch})
 			if err != nil {
 				return err
 			}
@@ -66,6 +67,7 @@ reads such columns as they are. A column of another type that is there already i
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
+	command.ScratchFlag(cmd.Flags(), &o.scratch)
 	return cmd
 }
 

@@ -35,6 +35,7 @@ type evalOptions struct {
 	write      []string
 	format     string
 	version    uint64
+	scratch    string
 	mem        command.Size
 	device     string
 	deviceMem  command.Size
@@ -106,6 +107,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs.StringVar(&o.device, "device", "auto", device.Names)
 	fs.Var(&o.deviceMem, "device-mem", "memory of a GPU that may be allocated (default: what is free, less a tenth)")
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
+	command.ScratchFlag(fs, &o.scratch)
 	command.ConfigFlag(fs, &o.config)
 	return cmd
 }
@@ -142,7 +144,7 @@ func (o *evalOptions) validate(writes bool) error {
 
 func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (err error) {
 	defer command.LimitThreads(o.threads)()
-	st, err := store.Open(dir, store.Options{Version: o.version})
+	st, err := store.Open(dir, store.Options{Version: o.version, Scratch: o.scratch})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ type readFlags struct {
 	gap, request command.Size
 	depth        int
 	version      uint64
+	scratch      string // directory for what does not fit
 }
 
 func (r *readFlags) flags(fs *pflag.FlagSet) {
@@ -31,6 +32,7 @@ func (r *readFlags) open(dir string) (*store.Store, error) {
 	return store.Open(dir, store.Options{
 		Version:  r.version,
 		CacheDir: command.CacheDir(),
+		Scratch:  r.scratch,
 		Reads:    store.ReadTuning{GapBytes: int64(r.gap), RequestBytes: int64(r.request), Depth: r.depth},
 	})
 }

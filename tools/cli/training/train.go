@@ -73,12 +73,13 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4; auto, as many as fit while the next is read, which depends on timing; or replay:FILE, those of an earlier run, from its --json")
 	o.bound = bindTasks(fs, &o.node, &o.link)
 	o.reads.flags(fs)
+	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
 	fs.StringVar(&o.metrics, "metrics", "", "write measurements of every step to this file of JSON lines, for \"gstore report\"")
 	fs.BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	fs.BoolVar(&o.overwrite, "overwrite", false, "link prediction: replace the embeddings of an earlier run")
-	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "save": "input and output", "overwrite": "checkpoints",
+	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "scratch": "out of core", "save": "input and output", "overwrite": "checkpoints",
 		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}

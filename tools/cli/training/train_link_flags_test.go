@@ -63,6 +63,14 @@ func TestTrainLinkFlags(t *testing.T) {
 		{"--buffer 4 --logical 5", cli.ExitOK, ""},
 		{"--chunks 7", cli.ExitOK, ""},
 		{"--chunks 900 --negatives 500", cli.ExitOK, ""},
+		{"--chunks 7 --batch-size 5", cli.ExitOK, ""},
+		{"--chunks 1000000", cli.ExitUsage, "1000000 chunks of a batch of 1000 edges: expected at most one an edge"},
+		{"--chunks 1000 --negatives 1100000 --batch-size 1000", cli.ExitUsage, "more than 2^31"},
+		{"--batch-size 9000000000000000000", cli.ExitUsage, "more than 2^31"},
+		{"--negatives 9000000000000000000", cli.ExitUsage, "more than 2^31"},
+		{"--chunks 9000000000000000000", cli.ExitUsage, "expected at most one an edge"},
+		{"--dim 1000000000", cli.ExitUsage, "expected at most"},
+		{"--encoder gat --heads 1000000000", cli.ExitUsage, "do not divide"},
 		{"--model gcn", cli.ExitOK, ""},
 	} {
 		// Small numbers first: of a flag given twice, the last counts.
