@@ -1,0 +1,122 @@
+package main
+
+import (
+	"archive/zip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// graph is one shape of input.
+type graph struct {
+	name         string
+	kind         string // of gstore generate
+	nodes, edges int
+	features     int // a node; link prediction: numbers of an embedding
+}
+
+// graphs are of three shapes for each task: few nodes with skewed degrees, few nodes with wide rows, many nodes with few edges.
+var graphs = []graph{
+	{"skewed", "rmat", 50_000, 1_000_000, 16},
+	{"wide", "sbm", 20_000, 200_000, 512},
+	{"sparse", "sbm", 100_000, 150_000, 16},
+	{"kg-dense", "kg", 20_000, 300_000, 64},
+	{"kg-wide", "kg", 20_000, 60_000, 256},
+	{"kg-sparse", "kg", 100_000, 100_000, 32},
+}
+
+// check is a command without its budget. What it makes lies in the folder work, which is removed before each run.
+type check struct {
+	name   string
+	args   []string
+	copied string // a store that work is a copy of
+}
+
+// prepare returns the commands that make a graph's files and store.
+func (g graph) prepare(dir string, scale float64) [][]string {
+	count := func(n int) string { return strconv.Itoa(int(float64(n) * scale)) }
+	at := func(name string) string { return filepath.Join(dir, name) }
+	generate := func(to string, more ...string) []string {
+		return append([]string{"generate", g.kind, at(to), "--nodes", count(g.nodes), "--edges", count(g.edges), "--quiet"}, more...)
+	}
+	if g.kind == "kg" {
+		return [][]string{generate("store", "--format", "store", "--partitions", "16", "--relations", "8")}
+	}
+	features := []string{"--features", strconv.Itoa(g.features), "--classes", "8"}
+	store := at("store")
+	return [][]string{
+		generate("npy", features...),
+		{"ingest", at("npy"), store, "--partitioner", "random", "--partitions", "32", "--quiet"},
+		{"export", store, at("tsv"), "--format", "tsv", "--quiet"},
+		{"export", store, at("parquet"), "--format", "parquet", "--quiet"},
+		{"train", store, "--epochs", "1", "--fanouts", "5,5", "--quiet"}, // what eval reads
+	}
+}
+
+// pack makes an archive, npz, of the folder npy: as numpy.savez does, of arrays that are not compressed.
+func (g graph) pack(dir string) (err error) {
+	if g.kind == "kg" {
+		return nil
+	}
+	f, err := os.Create(filepath.Join(dir, "graph.npz"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	z := zip.NewWriter(f)
+	for _, name := range []string{"edge_index", "node_feat", "node_label"} {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
+		if err != nil {
+			return err
+		}
+		in, err := os.Open(filepath.Join(dir, "npy", name+".npy"))
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, in)
+		if err = errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+// checks are the commands that take a budget.
+func (g graph) checks(dir string) []check {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	store, work := at("store"), at("work")
+	if g.kind == "kg" {
+		train := []string{"train", store, "--plan", "comet", "--overwrite", "--epochs", "1", "--negatives", "100", "--dim", strconv.Itoa(g.features)}
+		return []check{
+			{name: "train link sage, comet", args: append(train[:len(train):len(train)], "--encoder", "sage", "--fanouts", "10")},
+			{name: "train link distmult, comet", args: train},
+			{name: "eval link", args: []string{"eval", store, "--lists", "test", "--candidates", "500"}},
+			{name: "export embeddings", args: []string{"export", store, work, "--what", "embeddings"}},
+		}
+	}
+	train := []string{"train", store, "--epochs", "1", "--absent", "ignore"}
+	checks := []check{
+		{name: "ingest npy", args: []string{"ingest", at("npy"), work}},
+		{name: "ingest tsv", args: []string{"ingest", at("tsv"), work}},
+		{name: "ingest parquet", args: []string{"ingest", at("parquet"), work}},
+		{name: "ingest npz", args: []string{"ingest", at("graph.npz"), work}},
+	}
+	for _, p := range []string{"random", "fennel", "gap"} {
+		checks = append(checks, check{name: "partition " + p, args: []string{"partition", work, "--partitioner", p}, copied: store})
+	}
+	with := func(name string, args ...string) check {
+		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
+	}
+	return append(checks,
+		check{name: "precompute", args: []string{"precompute", work}, copied: store},
+		with("sage 2 layers, memory", "--plan", "memory"),
+		with("sage 2 layers, hanoi", "--plan", "hanoi"),
+		with("sage 3 layers, hanoi", "--plan", "hanoi", "--layers", "3"),
+		with("gat 2 layers, hanoi", "--plan", "hanoi", "--model", "gat"),
+		check{name: "eval", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
+		check{name: "export numpy", args: []string{"export", store, work}},
+		check{name: "export parquet", args: []string{"export", store, work, "--format", "parquet"}},
+	)
+}
