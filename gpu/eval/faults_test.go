@@ -71,7 +71,7 @@ func TestReadErrors(t *testing.T) {
 			defer func() { _ = m.Close() }()
 			run := func(at int) (int, error) {
 				src := &failing{Graph: g, at: at}
-				e, err := New(src, dev, Options{Features: []string{"x"}, TempDir: t.TempDir(), Model: m.Config()}, 8)
+				e, err := New(src, dev, Options{Features: []string{"x"}, Model: m.Config()}, 8)
 				if err != nil {
 					return src.reads, err
 				}

@@ -13,9 +13,13 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// fixedBytes is the memory an export takes whatever the store: the program,
-// and writers' buffers.
-const fixedBytes = 48 << 20
+// fixedBytes is the memory an export takes whatever the store: the program, and writers' buffers.
+func (x *exporter) fixedBytes() int64 {
+	if x.o.Format == Parquet { // the library's pages, dictionaries and the garbage of both
+		return 64 << 20
+	}
+	return 48 << 20
+}
 
 // exporter is one run.
 type exporter struct {
@@ -65,7 +69,7 @@ func Run(ctx context.Context, s *store.Store, out string, o Options) (_ *Report,
 		return nil, err
 	}
 	x := &exporter{s: s, m: s.Manifest(), o: o.withDefaults()}
-	x.room = (x.o.MemoryBytes - fixedBytes) / 2
+	x.room = (x.o.MemoryBytes - x.fixedBytes()) / 2
 	if x.room < 4<<20 {
 		return nil, x.tooSmall(4 << 20)
 	}
@@ -228,7 +232,7 @@ func (x *exporter) edgeFieldsOf(spread bool, columns []*store.ColumnInfo, relati
 
 // tooSmall says which budget would do for need more bytes.
 func (x *exporter) tooSmall(need int64) error {
-	return fmt.Errorf("%w: %d MiB; the smallest that works is %d MiB", store.ErrBudget, x.o.MemoryBytes>>20, (2*need+fixedBytes+1<<20-1)>>20)
+	return fmt.Errorf("%w: %d MiB; the smallest that works is %d MiB", store.ErrBudget, x.o.MemoryBytes>>20, (2*need+x.fixedBytes()+1<<20-1)>>20)
 }
 
 func (x *exporter) phase(name, unit string, total int64) {
