@@ -13,50 +13,16 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/store/storetest"
 )
 
-// smallDisk mounts a file system of size bytes for the test, and returns where, and what
-// gives it another size.
-func smallDisk(t *testing.T, size int64) (dir string, resize func(size int64)) {
-	t.Helper()
-	dir = t.TempDir()
-	option := func(size int64) string { return fmt.Sprintf("size=%d", size) }
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, option(size)); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir, func(size int64) {
-		t.Helper()
-		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, option(size)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// usedBytes is what the files of the file system at dir take.
-func usedBytes(t *testing.T, dir string) int64 {
-	t.Helper()
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		t.Fatal(err)
-	}
-	return int64(s.Blocks-s.Bfree) * s.Bsize
-}
-
 // TestDiskFull runs out of a real file system's room: an ingest leaves nothing
 // that opens and is resumed when there is room.
 func TestDiskFull(t *testing.T) {
-	disk, resize := smallDisk(t, 1<<20)
+	disk, resize := storetest.SmallDisk(t, 1<<20)
 	ctx, dir := context.Background(), filepath.Join(disk, "store")
 	input := randomGraph(8, 20_000, 200_000).write(t, false)
 	ingestAll := func(resume bool) error {
@@ -89,7 +55,7 @@ func TestDiskFull(t *testing.T) {
 func TestDiskFullAppend(t *testing.T) {
 	for _, ids := range []store.IDKind{store.IDsDense, store.IDsStrings} {
 		t.Run(string(ids), func(t *testing.T) {
-			disk, resize := smallDisk(t, 16<<20)
+			disk, resize := storetest.SmallDisk(t, 16<<20)
 			ctx, dir := context.Background(), filepath.Join(disk, "store")
 			edges := func(seed uint64, nodes, edges int) string {
 				rng := rand.New(rand.NewPCG(seed, 3))
@@ -110,7 +76,7 @@ func TestDiskFullAppend(t *testing.T) {
 				if room > 8<<20 {
 					t.Fatalf("no room for the append in %d bytes", room)
 				}
-				resize(max(1<<12, usedBytes(t, disk)+room))
+				resize(max(1<<12, storetest.UsedBytes(t, disk)+room))
 				_, err := ingest.Append(ctx, dir, openText(t, more, ids), ingest.AppendOptions{MemoryBytes: 256 << 20})
 				if err == nil {
 					break
