@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -41,8 +42,12 @@ func (a *appender) addColumns(ctx context.Context) error {
 			return Inputf(a.desc.Input, "column %s has %d rows, expected %d, one for each node", c.Name, c.Rows, a.m.Nodes)
 		}
 	}
-	if err := a.placeAll(ctx); err != nil {
+	ascending, err := a.placeAll(ctx)
+	if err != nil {
 		return err
+	}
+	if !ascending {
+		a.numberRows()
 	}
 	r.m.Partitions = a.m.Partitions
 	for c := range a.desc.NodeColumns {
@@ -58,28 +63,69 @@ func (a *appender) addColumns(ctx context.Context) error {
 	return a.commit(ctx)
 }
 
-// placeAll finds the place of every row.
-func (a *appender) placeAll(ctx context.Context) error {
+// numberRows has rows name their nodes: those of a partition do not come in its order.
+func (a *appender) numberRows() {
+	r := a.edges
+	desc := *a.desc
+	desc.Keyed, desc.NodeColumns = true, slices.Clone(desc.NodeColumns)
+	for c := range desc.NodeColumns {
+		desc.NodeColumns[c].Keyed = true
+	}
+	r.desc, r.src = &desc, &numberedSource{Source: a.src, nodes: a.m.Nodes}
+}
+
+// numberedSource is a source whose row k is of source id k, as one with tables of nodes.
+type numberedSource struct {
+	Source
+	nodes uint64
+}
+
+// NodeIDs implements [KeyedSource]; the store has the nodes.
+func (s *numberedSource) NodeIDs(context.Context, Env, func(*IDs, Position) error) error { return nil }
+
+// KeyedRows implements [KeyedSource].
+func (s *numberedSource) KeyedRows(ctx context.Context, env Env, c int, emit func(ids *IDs, rows []byte, at Position) error) error {
+	spec := &s.Describe().NodeColumns[c]
+	next, ids := uint64(0), IDs{}
+	err := s.Rows(ctx, env, c, func(rows []byte, at Position) error {
+		ids.Ints = ids.Ints[:0]
+		for range len(rows) / spec.RowBytes() {
+			ids.Ints = append(ids.Ints, next)
+			next++
+		}
+		return emit(&ids, rows, at)
+	})
+	if err == nil && next != s.nodes {
+		err = Inputf(s.Describe().Input, "column %s has %d rows, expected %d", spec.Name, next, s.nodes)
+	}
+	return err
+}
+
+// placeAll finds the place of every row. ascending says that within each partition internal ids ascend with
+// rows: so an ingest numbers nodes, and a repartition does not.
+func (a *appender) placeAll(ctx context.Context) (ascending bool, err error) {
 	r, nodes := a.edges, a.m.Nodes
 	var sizes []uint32
 	for _, p := range a.m.Partitions {
 		if p.Nodes > math.MaxUint32 {
-			return fmt.Errorf("%w: a partition of %d nodes", store.ErrInvalid, p.Nodes)
+			return false, fmt.Errorf("%w: a partition of %d nodes", store.ErrInvalid, p.Nodes)
 		}
 		sizes = append(sizes, uint32(p.Nodes))
 	}
 	l, err := newLayout(sizes, 0, 1<<30)
 	if err != nil {
-		return err
+		return false, err
 	}
 	r.layout, r.state.Nodes = l, nodes
 	if err := r.divide(ctx, placeBytes(nodes, l.placeBits())); err != nil {
-		return err
+		return false, err
 	}
 	if r.places, err = allocPlaces(nodes, l); err != nil {
-		return err
+		return false, err
 	}
 	r.phase("look up nodes", "ids", int64(nodes))
+	ascending = true
+	least := make([]store.NodeID, len(sizes)) // that the next row of a partition may be of
 	external, internal := make([]uint64, 0, lookupBatch), make([]store.NodeID, lookupBatch)
 	for at := uint64(0); at < nodes; at += lookupBatch {
 		external = external[:0]
@@ -89,17 +135,19 @@ func (a *appender) placeAll(ctx context.Context) error {
 		}
 		if a.m.IDs.Kind == store.IDsDense {
 			if err := a.base.LookupInts(ctx, external, internal[:len(external)]); err != nil {
-				return err
+				return false, err
 			}
 		}
 		for i, x := range external {
 			p, err := a.m.Partition(internal[i])
 			if err != nil {
-				return fmt.Errorf("external id %d: %w", x, err)
+				return false, fmt.Errorf("external id %d: %w", x, err)
 			}
+			ascending = ascending && internal[i] >= least[p]
+			least[p] = internal[i] + 1
 			r.places.set(x, uint64(p)<<l.localBits|(uint64(internal[i])-l.first[p]))
 		}
 		r.tick(int64(len(external)))
 	}
-	return ctx.Err()
+	return ascending, ctx.Err()
 }
