@@ -184,7 +184,8 @@ func (s *edgeScatter) scatterRecords(out *scatter, w *scatterScratch, src, dst [
 		shard, key := s.layout.key(src[i], d)
 		var err error
 		if inline > 0 {
-			err = out.putKey(shard, key<<inline|binary.LittleEndian.Uint64(p))
+			// The first byte on top: keys order as the bytes of columns do, in the key or beside it.
+			err = out.putKey(shard, key<<inline|binary.BigEndian.Uint64(p)>>(64-inline))
 		} else {
 			err = out.put(shard, key, p[:width])
 		}

@@ -100,27 +100,11 @@ func (s *edgeScatter) sortUnit(b *sortBuffers, u unit) error {
 	return nil
 }
 
-// dedupKeys drops keys equal in ends and, as the rule says, in relation. Their payload rides in them:
-// the relation in its low bytes, other columns above it.
+// dedupKeys drops keys equal in ends and, as the rule says, in relation. Their payload rides in them: the relation
+// on top, other columns below it, so that of equal edges the one whose column bytes sort first stays.
 func (s *edgeScatter) dedupKeys(keys []uint64) []uint64 {
 	columns := s.layout.inlineBits - min(s.layout.inlineBits, uint(8*s.rules.equalBytes()))
-	if columns == 0 {
-		return slices.Compact(keys)
-	}
-	// Equal ends are adjacent, equal relations among them perhaps not.
-	inline := s.layout.inlineBits
-	relation := uint64(1)<<(8*s.rules.equalBytes()) - 1
-	out := keys[:0]
-	run := 0 // where the current ends begin in out
-	for _, k := range keys {
-		if len(out) > 0 && out[len(out)-1]>>inline != k>>inline {
-			run = len(out)
-		}
-		if !slices.ContainsFunc(out[run:], func(x uint64) bool { return x&relation == k&relation && x>>inline == k>>inline }) {
-			out = append(out, k)
-		}
-	}
-	return out
+	return slices.CompactFunc(keys, func(a, b uint64) bool { return a>>columns == b>>columns })
 }
 
 // orderTies puts records of equal key in the order of their payload bytes, so
@@ -378,9 +362,8 @@ func (w *edgeWriter) extract(b *sortBuffers, run []uint64, i, j int) {
 		out := w.columns[c][:0]
 		if w.s.layout.inlineBits > 0 {
 			for _, key := range run {
-				x := key & (1<<w.s.layout.inlineBits - 1) >> (8 * at)
 				for k := range n {
-					out = append(out, byte(x>>(8*k)))
+					out = append(out, byte(key>>(w.s.layout.inlineBits-8*uint(at+k+1))))
 				}
 			}
 		} else {
