@@ -106,11 +106,14 @@ func (r *run) step(ctx context.Context, name string, fn func(context.Context) er
 	return r.saveState()
 }
 
-// saveState replaces the state file in one rename.
+// saveState replaces the state file in one rename, after the names of the files that it calls finished are durable.
 func (r *run) saveState() error {
 	b, err := json.Marshal(r.state)
 	if err != nil {
 		return fmt.Errorf("encode ingest state: %w", err)
+	}
+	if err := r.syncDir(r.w.FS().PathDir(r.w.DataPath("x"))); err != nil {
+		return err
 	}
 	fs := r.w.FS()
 	path := fs.PathJoin(r.w.TempDir(), stateName)
@@ -128,14 +131,16 @@ func (r *run) saveState() error {
 	if err := fs.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("save ingest state: %w", err)
 	}
-	for _, d := range []string{r.w.TempDir(), fs.PathDir(r.w.DataPath("x"))} {
-		dir, err := fs.OpenDir(d)
-		if err != nil {
-			return fmt.Errorf("save ingest state: %w", err)
-		}
-		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-			return fmt.Errorf("save ingest state: %w", err)
-		}
+	return r.syncDir(r.w.TempDir())
+}
+
+func (r *run) syncDir(path string) error {
+	dir, err := r.w.FS().OpenDir(path)
+	if err == nil {
+		err = errors.Join(dir.Sync(), dir.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("save ingest state: %w", err)
 	}
 	return nil
 }
