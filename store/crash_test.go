@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -155,5 +156,19 @@ func TestInjectedErrors(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// A disk that fails while the seal is looked for is named, though there is no store yet.
+func TestErrorOfTheSealIsNamed(t *testing.T) {
+	fails := func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpStat && strings.HasSuffix(op.Path, "SEAL") {
+			return errorfs.ErrInjected
+		}
+		return nil
+	}
+	err := storetest.CommitOn(errorfs.Wrap(storetest.NewDisk(t), errorfs.InjectorFunc(fails)), storetest.Tiny(1), true)
+	if !errors.Is(err, errorfs.ErrInjected) {
+		t.Errorf("the error hides its cause: %v", err)
 	}
 }
