@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
@@ -27,6 +29,8 @@ type Options struct {
 	Elem        blocks.ElemType
 	MemoryBytes int64  // bound of resident memory; default: none
 	Scratch     string // directory for temporary files; default: [store.Store.ScratchDir]
+	// FS is where the store is; nil = the operating system's.
+	FS vfs.FS
 }
 
 // Hop adds to the store in dir a version with one more feature
@@ -39,7 +43,7 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (name strin
 	if o.Feature == "" {
 		o.Feature = "x"
 	}
-	st, err := store.Open(dir, store.Options{Scratch: o.Scratch})
+	st, err := store.Open(dir, store.Options{FS: o.FS, Scratch: o.Scratch})
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +72,7 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (name strin
 	if err := nn.CheckFeature(name, o.Elem); err != nil {
 		return "", err
 	}
-	w, err := store.OpenWriter(dir, store.WriterOptions{})
+	w, err := store.OpenWriter(dir, store.WriterOptions{FS: o.FS})
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,186 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// graph is the plain model of a version: nodes by external id, edges as a multiset. Nothing in it is internal
+// to a store.
+type graph struct {
+	ids        store.IDKind
+	undirected bool
+	dedup      ingest.Dedup // as it takes effect: never ""
+	loops      ingest.SelfLoops
+	relations  int  // r0, r1, …
+	weighted   bool // edges have weights
+	names      []string
+	nodes      map[string]*node
+	edges      []edge // after the rules
+	lists      map[string][]edge
+	extra      []column // appended columns
+	hop        bool     // x.hop1 is there
+}
+
+const dim = 3 // of feature x
+
+type node struct {
+	x     [dim]float32
+	label int32
+	split uint8
+	more  map[string][]float32 // rows of appended columns; none = zeros
+}
+
+type edge struct {
+	src, dst string
+	relation int
+	weight   float32
+}
+
+type column struct {
+	name string
+	role store.Role
+	dim  int
+}
+
+func (g *graph) clone() *graph {
+	c := *g
+	c.names, c.edges, c.extra = slices.Clone(g.names), slices.Clone(g.edges), slices.Clone(g.extra)
+	c.nodes = map[string]*node{}
+	for name, n := range g.nodes {
+		copied := *n
+		copied.more = maps.Clone(n.more)
+		c.nodes[name] = &copied
+	}
+	return &c
+}
+
+// add applies the rules of ingest to new nodes and edges. Self loops of new nodes are added where the rule says so.
+func (g *graph) add(names []string, nodes []*node, edges []edge) {
+	for i, name := range names {
+		g.names = append(g.names, name)
+		g.nodes[name] = nodes[i]
+	}
+	old := len(g.edges)
+	for _, e := range edges {
+		if e.src != e.dst || g.loops == ingest.SelfLoopsKeep {
+			g.edges = append(g.edges, e)
+		}
+	}
+	if g.loops == ingest.SelfLoopsAdd {
+		for _, name := range names {
+			g.edges = append(g.edges, edge{src: name, dst: name})
+		}
+	}
+	if g.dedup == ingest.DedupNo {
+		return
+	}
+	// Of equal edges the one that is there stays, of new ones that whose column bytes sort first.
+	columns := func(e edge) []byte {
+		return binary.LittleEndian.AppendUint32([]byte{byte(e.relation)}, math.Float32bits(e.weight))
+	}
+	slices.SortStableFunc(g.edges[old:], func(a, b edge) int { return bytes.Compare(columns(a), columns(b)) })
+	seen := map[edge]bool{}
+	g.edges = slices.DeleteFunc(g.edges, func(e edge) bool {
+		key := edge{src: e.src, dst: e.dst}
+		if g.undirected {
+			key.src, key.dst = min(e.src, e.dst), max(e.src, e.dst)
+		}
+		if g.dedup == ingest.DedupRelation {
+			key.relation = e.relation
+		}
+		again := seen[key]
+		seen[key] = true
+		return again
+	})
+}
+
+// lines are the graph as sorted text, in the form of [read].
+func (g *graph) lines() []string {
+	var lines []string
+	for _, e := range g.edges {
+		lines = append(lines, g.edgeLine("edge", e))
+	}
+	for name, n := range g.nodes {
+		b := fmt.Appendf(nil, "node %s", name)
+		b = appendRow(b, "label", float32(n.label)) // columns by name
+		for _, c := range g.extra {
+			row := n.more[c.name]
+			if row == nil {
+				row = make([]float32, c.dim)
+			}
+			b = appendRow(b, c.name, row...)
+		}
+		b = appendRow(b, "split", float32(n.split))
+		b = appendRow(b, "x", n.x[:]...)
+		lines = append(lines, string(b))
+	}
+	for name, list := range g.lists {
+		for k, e := range list {
+			lines = append(lines, listLine(name, k, e.src, e.relation, e.dst))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func listLine(name string, k int, src string, relation int, dst string) string {
+	return fmt.Sprintf("list %s %d: %s r%d %s", name, k, src, relation, dst)
+}
+
+func appendRow(b []byte, name string, row ...float32) []byte {
+	b = append(append(b, ' '), name...)
+	for _, v := range row {
+		b = strconv.AppendFloat(append(b, ' '), float64(v), 'g', -1, 64)
+	}
+	return b
+}
+
+func (g *graph) edgeLine(what string, e edge) string {
+	if g.undirected && e.src > e.dst {
+		e.src, e.dst = e.dst, e.src
+	}
+	line := what + " " + e.src + " " + e.dst
+	if g.relations > 1 {
+		line += " r" + strconv.Itoa(e.relation)
+	}
+	if g.weighted {
+		line += " " + strconv.FormatFloat(float64(e.weight), 'g', -1, 64)
+	}
+	return line
+}
+
+// means are the plain means of x over neighbours, those at the other end of stored edges into a node (out of it too, if
+// the graph is undirected), an edge counting once.
+func (g *graph) means() map[string][dim]float32 {
+	sums, counts := map[string][dim]float32{}, map[string]float32{}
+	count := func(dst, src string) {
+		sum := sums[dst]
+		for d, v := range g.nodes[src].x {
+			sum[d] += v
+		}
+		sums[dst] = sum
+		counts[dst]++
+	}
+	for _, e := range g.edges {
+		count(e.dst, e.src)
+		if g.undirected && e.src != e.dst {
+			count(e.src, e.dst)
+		}
+	}
+	for name, sum := range sums {
+		for d := range sum {
+			sum[d] /= counts[name]
+		}
+		sums[name] = sum
+	}
+	return sums
+}

@@ -1,0 +1,324 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/export"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
+)
+
+const memoryBytes = 256 << 20
+
+// steps are what may happen to a store, and how often.
+var steps = []step{
+	{"append", 5, (*world).append},
+	{"append a column", 3, (*world).appendColumn},
+	{"repartition", 4, (*world).repartition},
+	{"precompute", 3, (*world).precompute},
+	{"open a reader", 3, (*world).openReader},
+	{"read", 2, (*world).readAgain},
+	{"close a reader", 1, (*world).closeReader},
+	{"crash", 1, (*world).crash},
+	{"damage", 4, (*world).damage},
+	{"export", 2, (*world).export},
+	{"train nodes", 1, (*world).trainNodes},
+	{"train edges", 1, (*world).trainEdges},
+}
+
+// pick returns one of its arguments.
+func pick[T any](w *world, of ...T) T { return of[w.rng.IntN(len(of))] }
+
+// name is the external id of the k-th node.
+func name(kind store.IDKind, k int) string {
+	switch kind {
+	case store.IDsStrings:
+		return fmt.Sprintf("n%d é", k*7919%1009)
+	case store.IDsIntegers:
+		return strconv.FormatUint(uint64(k*7919%1009)*18_000_000_000_003+5, 10)
+	}
+	return strconv.Itoa(k)
+}
+
+// newNodes makes n nodes that g does not have.
+func (w *world) newNodes(g *graph, n int) (names []string, nodes []*node) {
+	nodes = []*node{}
+	for k := range n {
+		v := &node{label: int32(w.rng.IntN(4)) - 1, split: uint8(w.rng.IntN(4))}
+		for d := range v.x {
+			v.x[d] = float32(w.rng.IntN(33)-16) / 4
+		}
+		names, nodes = append(names, name(g.ids, len(g.names)+k)), append(nodes, v)
+	}
+	return names, nodes
+}
+
+// newEdges makes n edges between nodes of those names.
+func (w *world) newEdges(g *graph, names []string, n int) (edges []edge) {
+	for range n {
+		e := edge{src: pick(w, names...), dst: pick(w, names...), relation: w.rng.IntN(g.relations)}
+		if g.weighted {
+			e.weight = float32(w.rng.IntN(8))
+		}
+		edges = append(edges, e)
+	}
+	return edges
+}
+
+// ingest begins a store, or goes on with an ingest that was interrupted, or begins that again.
+func (w *world) ingest() error {
+	what := "ingest"
+	if w.begun != nil {
+		w.options.Resume = w.rng.IntN(3) > 0
+		what = fmt.Sprintf("ingest again, resume %t", w.options.Resume)
+	} else {
+		w.newStore()
+	}
+	w.counts["ingest"]++
+	g := w.begun
+	what = fmt.Sprintf("%s: %s ids, %d nodes, %d edges, %d relations, weights %t, undirected %t, dedup %s, loops %s, %d partitions, hubs %g",
+		what, g.ids, len(g.names), len(g.edges), g.relations, g.weighted, g.undirected, g.dedup, g.loops, w.options.Partitions, w.options.Hubs)
+	err := w.change(what, g, func() error {
+		w.options.FS = w.disk.fs
+		_, err := ingest.Run(w.ctx, w.dir, w.input, w.options)
+		return err
+	})
+	if w.now != nil {
+		w.begun = nil
+	}
+	return err
+}
+
+// newStore makes up a graph and how it is ingested.
+func (w *world) newStore() {
+	g := &graph{ids: pick(w, store.IDsDense, store.IDsIntegers, store.IDsStrings), relations: pick(w, 1, 1, 3), weighted: w.rng.IntN(3) == 0,
+		undirected: w.rng.IntN(3) == 0, loops: pick(w, ingest.SelfLoopsKeep, ingest.SelfLoopsDrop, ingest.SelfLoopsAdd),
+		dedup: pick(w, ingest.DedupNo, ingest.DedupNo, ingest.DedupRelation, ingest.DedupPair), nodes: map[string]*node{}}
+	w.options = ingest.Options{Partitions: 1 + w.rng.IntN(5), Undirected: g.undirected, Dedup: g.dedup, SelfLoops: g.loops, MemoryBytes: memoryBytes,
+		Seed: w.rng.Uint64(), Threads: 1 + w.rng.IntN(2)}
+	if w.rng.IntN(4) == 0 {
+		w.options.Hubs = .1
+	}
+	names, nodes := w.newNodes(g, 6+w.rng.IntN(55))
+	edges := w.newEdges(g, names, w.rng.IntN(4*len(names)))
+	w.input = newInput(g, names, nodes, edges, 1+w.rng.IntN(100))
+	if g.relations > 1 && w.rng.IntN(2) == 0 {
+		g.lists = map[string][]edge{"valid": w.newEdges(g, names, 5), "test": w.newEdges(g, names, 3)}
+		for _, list := range g.lists {
+			for i := range list {
+				list[i].weight = 0
+			}
+		}
+		w.input.lists, w.input.desc.EdgeLists, w.input.desc.Task = g.lists, []string{"valid", "test"}, store.TaskLink
+	}
+	if g.ids == store.IDsDense {
+		w.input.desc.Nodes = int64(len(names))
+	}
+	g.add(names, nodes, edges)
+	w.begun = g
+}
+
+// append adds nodes and edges, or edges alone.
+func (w *world) append() (bool, error) {
+	g := w.now.clone()
+	names, nodes := w.newNodes(g, w.rng.IntN(12))
+	if w.rng.IntN(3) == 0 {
+		names, nodes = nil, nil
+	}
+	edges := w.newEdges(g, append(slices.Clone(g.names), names...), w.rng.IntN(40))
+	in := newInput(g, names, nodes, edges, 1+w.rng.IntN(50))
+	g.add(names, nodes, edges)
+	g.hop = false
+	keep := w.rng.IntN(4)
+	return true, w.change(fmt.Sprintf("append %d nodes, %d edges, keep %d versions", len(names), len(edges), keep), g, func() error {
+		_, err := ingest.Append(w.ctx, w.dir, in, ingest.AppendOptions{MemoryBytes: memoryBytes, Threads: 1, KeepVersions: keep, FS: w.disk.fs})
+		return err
+	})
+}
+
+// appendColumn adds a column of features or of another role, in the order of rows that the store asks for.
+func (w *world) appendColumn() (bool, error) {
+	if len(w.now.extra) > 3 {
+		return false, nil
+	}
+	g := w.now.clone()
+	c := column{name: fmt.Sprintf("more%d", len(g.extra)), role: pick(w, store.RoleFeature, store.RoleNode), dim: 1 + w.rng.IntN(3)}
+	g.extra = append(g.extra, c)
+	order := g.names
+	if g.ids != store.IDsDense {
+		s, err := store.Open(w.dir, w.open())
+		if err != nil {
+			return false, err
+		}
+		l := &lister{s: s, m: s.Manifest()}
+		if err := errors.Join(l.ids(w.ctx), s.Close()); err != nil {
+			return false, err
+		}
+		order = l.names
+	}
+	in := newInput(g, nil, nil, nil, 1+w.rng.IntN(50))
+	in.desc.Keyed, in.names, in.extra = false, order, []column{c}
+	in.desc.NodeColumns = []ingest.ColumnSpec{{Name: c.name, Role: c.role, Elem: blocks.Float32, Dim: c.dim, Rows: int64(len(order))}}
+	for _, name := range order {
+		n := g.nodes[name]
+		row := make([]float32, c.dim)
+		for d := range row {
+			row[d] = float32(w.rng.IntN(9))
+		}
+		if n.more == nil {
+			n.more = map[string][]float32{}
+		}
+		n.more[c.name] = row
+		in.nodes = append(in.nodes, n)
+	}
+	return true, w.change("append column "+c.name, g, func() error {
+		_, err := ingest.AppendColumns(w.ctx, w.dir, in, blocks.Invalid, ingest.AppendOptions{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		return err
+	})
+}
+
+// repartition moves nodes at random, some of them to a pinned partition.
+func (w *world) repartition() (bool, error) {
+	partitions := 1 + w.rng.IntN(6)
+	part := make([]blocks.PartitionID, len(w.now.names))
+	for v := range part {
+		part[v] = blocks.PartitionID(w.rng.IntN(partitions))
+	}
+	var pinned []blocks.PartitionID
+	if w.rng.IntN(2) == 0 {
+		pinned = []blocks.PartitionID{blocks.PartitionID(partitions)}
+		for range 1 + len(part)/10 {
+			part[w.rng.IntN(len(part))] = pinned[0]
+		}
+		partitions++
+	}
+	a, err := partitioner.NewAssignment(part, partitions, pinned...)
+	if err != nil {
+		return false, err
+	}
+	after := w.now.clone()
+	return true, w.change(fmt.Sprintf("repartition to %d, pinned %v", partitions, pinned), after, func() error {
+		s, err := store.Open(w.dir, w.open())
+		if err != nil {
+			return err
+		}
+		_, err = ingest.Repartition(w.ctx, s, a, ingest.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		return errors.Join(err, s.Close())
+	})
+}
+
+// precompute adds the mean of x over neighbours.
+func (w *world) precompute() (bool, error) {
+	after := w.now
+	if !after.hop {
+		after = after.clone()
+		after.hop = true
+	}
+	return true, w.change("precompute", after, func() error {
+		_, err := precompute.Hop(w.ctx, w.dir, w.dev, precompute.Options{FS: w.disk.fs})
+		return err
+	})
+}
+
+// openReader opens a snapshot that stays open while writers go on.
+func (w *world) openReader() (bool, error) {
+	if len(w.readers) > 2 {
+		return false, nil
+	}
+	s, err := store.Open(w.dir, w.open())
+	if err != nil {
+		return false, err
+	}
+	w.readers = append(w.readers, reader{s, w.now})
+	w.note("open a reader of version %d", s.Manifest().Version)
+	return true, nil
+}
+
+func (w *world) readAgain() (bool, error) {
+	if len(w.readers) == 0 {
+		return false, nil
+	}
+	return true, w.reread(w.rng.IntN(len(w.readers)))
+}
+
+func (w *world) closeReader() (bool, error) {
+	if len(w.readers) == 0 {
+		return false, nil
+	}
+	i := w.rng.IntN(len(w.readers))
+	err := w.readers[i].s.Close()
+	w.readers = slices.Delete(w.readers, i, i+1)
+	return true, err
+}
+
+// crash stops the machine between steps: what was committed stays.
+func (w *world) crash() (bool, error) {
+	if w.disk.mem == nil {
+		return false, nil
+	}
+	w.disk.fault, w.disk.seed = pick(w, crash, torn), w.rng.Uint64()
+	w.disk.hit = false
+	w.disk.end()
+	w.restart()
+	_, err := w.check(w.now)
+	return true, err
+}
+
+// export writes the store as files and ingests them again.
+func (w *world) export() (bool, error) {
+	if w.now.hop || len(w.now.edges) == 0 || w.now.lists != nil && w.now.weighted {
+		return false, nil
+	}
+	format := pick(w, export.Formats()...)
+	if format == export.Numpy && w.now.ids != store.IDsDense {
+		format = export.Parquet // arrays name nodes by position
+	}
+	out, again := w.disk.fs.PathJoin(w.disk.fs.PathDir(w.dir), "out"), w.disk.fs.PathJoin(w.disk.fs.PathDir(w.dir), "again")
+	// A crash may bring back what was removed before it.
+	if err := errors.Join(w.disk.fs.RemoveAll(out), w.disk.fs.RemoveAll(again)); err != nil {
+		return false, err
+	}
+	s, err := store.Open(w.dir, w.open())
+	if err != nil {
+		return false, err
+	}
+	w.note("export %s and ingest it again", format)
+	_, err = export.Run(w.ctx, s, out, export.Options{Format: format, FS: w.disk.fs})
+	if err = errors.Join(err, s.Close()); err != nil {
+		return false, err
+	}
+	src, err := formats.Open(out, formats.Options{FS: w.disk.fs})
+	if err != nil {
+		return false, err
+	}
+	_, err = ingest.Run(w.ctx, again, src, ingest.Options{Partitions: 2, MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs, SelfLoops: ingest.SelfLoopsKeep, Dedup: ingest.DedupNo})
+	if err = errors.Join(err, src.Close()); err != nil {
+		return false, err
+	}
+	if s, err = store.Open(again, w.open()); err != nil {
+		return false, err
+	}
+	l, err := read(w.ctx, s, false)
+	if err = errors.Join(err, s.Close()); err != nil {
+		return false, err
+	}
+	want, got := w.now.lines(), l.lines
+	if w.now.lists != nil { // a knowledge graph's files hold edges
+		others := func(line string) bool {
+			return strings.HasPrefix(line, "node ") || strings.HasPrefix(line, "list ") && len(s.Manifest().EdgeLists) == 0
+		}
+		want, got = slices.DeleteFunc(want, others), slices.DeleteFunc(got, others)
+	}
+	if err := differ(want, got); err != nil {
+		return false, fmt.Errorf("after export as %s: %w", format, err)
+	}
+	return true, nil
+}
