@@ -21,8 +21,8 @@
 // error is kept, everything issued after it is skipped, and [Queue.Sync]
 // waits and returns it. Host memory given to Upload, Download or
 // [Arena.Int32s] must stay untouched until Sync. The host device executes in
-// order on the caller's goroutine, on all cores of its pool; a CUDA device would put the
-// operations on a stream and wait for an event in Sync.
+// order on the caller's goroutine, on all cores of its pool; a CUDA device (gpu/cuda) puts the
+// operations on a stream and waits for it in Sync.
 //
 // # Concurrency
 //

@@ -5,7 +5,7 @@
 //
 // The nodes are cut into tiles of consecutive partitions, as few as the memory allows. An [Evaluator] computes every
 // node's outputs and counts what a classifier gets right ([Metrics]); it can hand what it streams to a [Sink]. A [Ranker]
-// encodes all nodes in the same way and ranks the answers of edge lists against all of them ([RankMetrics]).
+// encodes all nodes in the same way and ranks the answers of edge lists against all of them ([RankMetrics]: MRR and hits@k, rankmetrics.go).
 //
 // # Determinism
 //

@@ -14,4 +14,8 @@
 //
 // Every random choice is keyed by (seed, epoch, step, pass, batch): the same store and configuration give bit-identical
 // losses for any number of threads and any I/O engine.
+//
+// # Memory
+//
+// Config.MemoryBytes bounds what a run holds. [OpenMemory] says who holds what, as an account of store/budget (memory.go).
 package link

@@ -16,6 +16,9 @@
 // implement [Streamer]: the messages of a destination arrive in pieces, edge
 // bucket by edge bucket, and are finished once all are in.
 //
+// A new layer implements [Layer], and [Streamer] to be evaluated; its name stands in [Models] or [Encoders], and it is made in
+// model.go. Operations that it lacks are added to package gpu and to each device, with a case in gpu/gputest.
+//
 // # Errors
 //
 // Layers report through their queue ([gpu.Queue.Sync]): a shape that does not

@@ -21,5 +21,6 @@
 // # Memory
 //
 // Config.MemoryBytes bounds what a run holds: the partition buffer, and beside
-// it either training's or evaluation's work space, which are never alive at once.
+// it either training's or evaluation's work space, which are never alive at once. [OpenMemory] says who holds
+// what, as an account of store/budget (memory.go).
 package train

@@ -6,6 +6,9 @@
 // what the program leaves where that is more than they need. The plan takes what is left for the partition buffer. Plan, refusal
 // and the smallest budget follow from the same account: a budget is refused before a run begins, with the smallest that
 // works and its parts ([Smallest]), and a run that begins holds no more than its account says.
+//
+// OpenMemory of gpu/train and of gpu/link makes the account of a run. What else takes memory is one more holder there; gstore
+// plan and gstore train --explain list all holders by themselves.
 package budget
 
 import (

@@ -19,6 +19,9 @@
 // (embeddings.go), and the adjacency is assembled from edge buckets without a sort (assemble.go). The sizes of all
 // arrays, and so the smallest budget, are in layout.go.
 //
+// While a step is trained the next one is read into a second frame, if the budget has room for both: Options says
+// how much, and Buffer.Ahead how far it came to (layout.go, pipeline.go).
+//
 // Rows of the buffer, and not ids of nodes, address everything in a [MacroBatch]: see [Adjacency].
 //
 // # Concurrency

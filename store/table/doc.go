@@ -3,7 +3,8 @@
 //
 // # Model
 //
-// A table has Planes arrays of Dim float32 a node: the embeddings, then the optimiser's state. It is read and written a
+// A table has Planes arrays of Dim float32 a node (the format's: package blocks, embedding.go): the embeddings, then the
+// optimiser's state. It is read and written a
 // partition at a time, and belongs to one version of the store, whose partitions are its own.
 //
 //	t, err := table.Create(ctx, s, table.Options{Name: "nodes", Dim: 100, States: 1})
