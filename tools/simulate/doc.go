@@ -1,5 +1,5 @@
 // Package simulate holds a test of the whole life of a store, in the manner of Pebble's metamorphic
-// test: from one seed a random history of ingest, append, repartition, precompute, training,
+// test: from one seed a random history of ingest, append, repartition, precompute,
 // export and damage, with readers held open, on a disk that crashes, loses what was not synced,
 // fills up or fails. After each step the store must hold what a plain model in memory holds.
 //

@@ -30,8 +30,6 @@ var steps = []step{
 	{"crash", 1, (*world).crash},
 	{"damage", 4, (*world).damage},
 	{"export", 2, (*world).export},
-	{"train nodes", 1, (*world).trainNodes},
-	{"train edges", 1, (*world).trainEdges},
 }
 
 // pick returns one of its arguments.
@@ -108,6 +106,7 @@ func (w *world) newStore() {
 		w.options.Hubs = .1
 	}
 	names, nodes := w.newNodes(g, 6+w.rng.IntN(55))
+	nodes[0].label, nodes[0].split = 0, store.SplitTrain // hubs go by training nodes
 	edges := w.newEdges(g, names, w.rng.IntN(4*len(names)))
 	w.input = newInput(g, names, nodes, edges, 1+w.rng.IntN(100))
 	if g.relations > 1 && w.rng.IntN(2) == 0 {
