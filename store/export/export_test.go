@@ -29,6 +29,9 @@ import (
 // smallest is a budget that forces many tiles and re-reading of ids.
 const smallest = 56 << 20
 
+// smallestParquet is that of Parquet files.
+const smallestParquet = 72 << 20
+
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()
 	s, err := store.Open(dir, store.Options{})
@@ -307,7 +310,7 @@ func TestParquet(t *testing.T) {
 		g := storetest.Random(storetest.Options{Nodes: 4000, Edges: 9000, Relations: 3, IDs: ids, Dim: 70})
 		s := open(t, storetest.Create(t, g))
 		out := filepath.Join(t.TempDir(), "out")
-		if _, err := export.Run(context.Background(), s, out, export.Options{Format: export.Parquet, MemoryBytes: smallest}); err != nil {
+		if _, err := export.Run(context.Background(), s, out, export.Options{Format: export.Parquet, MemoryBytes: smallestParquet}); err != nil {
 			t.Fatal(err)
 		}
 		type edge struct{ Src, Dst, Relation string }
