@@ -85,13 +85,13 @@ func TestNodesTrainAsOnTheHost(t *testing.T) {
 	random := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 3000, Partitions: 8, Relations: 3}))
 	for name, c := range map[string]train.Config{
 		"sage":                         {},
-		"sage, hanoi, input dropout":   {Plan: "hanoi", Buffer: 4, InputDropout: .2},
+		"sage, hanoi, input dropout":   {Plan: "hanoi", Buffer: 4, InputDropout: share(.2)},
 		"gcn":                          {Model: "gcn"},
 		"gat":                          {Model: "gat", Heads: 2},
 		"gin, batch norm":              {Model: "gin", Norm: "batch"},
 		"mlp, layer norm":              {Model: "mlp", Norm: "layer"},
 		"random: rgcn, bases":          {Model: "rgcn", Bases: 2},
-		"random: gcn":                  {Model: "gcn", InputDropout: .2},
+		"random: gcn":                  {Model: "gcn", InputDropout: share(.2)},
 		"random: gin, batch norm":      {Model: "gin", Norm: "batch"},
 		"random: mlp, layer norm":      {Model: "mlp", Norm: "layer"},
 		"random: sage max, cat":        {Aggregator: "max", Norm: "batch", Jumping: "cat", Residual: true},
@@ -236,3 +236,6 @@ func TestTrainingRepeats(t *testing.T) {
 		}
 	}
 }
+
+// share is a pointer to x, for options whose zero is not their default.
+func share(x float64) *float64 { return &x }
