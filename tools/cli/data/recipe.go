@@ -82,7 +82,7 @@ func memoryBytes(d *ingest.Description, in *ingest.Options) (bytes, nodes int64)
 	nodes = d.Nodes
 	row := int64(nodeMemoryBytes)
 	for _, c := range d.NodeColumns {
-		nodes = max(nodes, int64(c.Rows))
+		nodes = max(nodes, c.Rows)
 		size := int64(c.RowBytes())
 		if c.Role == store.RoleFeature {
 			size = int64(c.Dim * in.FeatureElemOf(c).Size())
