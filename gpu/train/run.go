@@ -90,20 +90,6 @@ type Hooks struct {
 	Macro func(buffer.Stats)
 }
 
-// macroBatches is the part of the store's iterator that training uses.
-type macroBatches interface {
-	StartAt(plan buffer.Plan, first int) error
-	Next() bool
-	// NextReady reports whether Next would return without waiting.
-	NextReady() bool
-	MacroBatch() *buffer.MacroBatch
-	Err() error
-	// Announce tells the next epoch's plan, so that its first steps are read early.
-	Announce(plan buffer.Plan) error
-	PredictBytes(plan buffer.Plan) int64
-	Stats() buffer.Stats
-}
-
 // session trains one model. The parts belong to its maker.
 type session struct {
 	cfg     *Config
@@ -125,23 +111,6 @@ type session struct {
 	start   time.Time
 	soFar   func() progress.Totals // of the epoch that trains, up to next
 	next    progress.Place         // the mini-batch that comes next in it
-}
-
-// planner makes each epoch's plan once: the partition buffer knows the plan that was announced by its steps, which an
-// equal plan made again does not share. The last one is kept.
-type planner struct {
-	make func(epoch int) buffer.Plan
-	made bool
-	at   int // the epoch of last, from 0
-	last buffer.Plan
-}
-
-// epoch returns the plan of epoch e, counted from 0.
-func (p *planner) epoch(e int) buffer.Plan {
-	if !p.made || p.at != e {
-		p.made, p.at, p.last = true, e, p.make(e)
-	}
-	return p.last
 }
 
 // run trains all epochs from where s.from says, returns to the best one's parameters and tests them. state is the model
@@ -235,15 +204,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		return Epoch{}, err
 	}
 	planned := s.it.PredictBytes(plan)
-	if err := s.it.StartAt(plan, place.Step); err != nil {
-		return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+1, err)
-	}
-	if e+1 < s.limit() {
-		if err := s.it.Announce(s.plan.epoch(e + 1)); err != nil {
-			return Epoch{}, fmt.Errorf("train: epoch %d: %w", e+2, err)
-		}
-	}
-	if err := s.passes.begin(e, &plan); err != nil {
+	if err := startEpoch(s.it, &s.plan, &s.passes, e, place.Step, e+1 < s.limit()); err != nil {
 		return Epoch{}, err
 	}
 	s.passes.taken = was.Passes

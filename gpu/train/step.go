@@ -16,24 +16,21 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// Places of a run's random draws (see keyed): what shuffles seeds and masks states.
-const (
-	placeShuffle = 0x73687566 // "shuf"
-	placeDropout = 0x64726f70 // "drop"
-)
+// placeDropout is the place of the random draws (see keyed) that mask states.
+const placeDropout = 0x64726f70 // "drop"
 
 // trainer trains a model on macro-batches. It owns the queue, the model, the
-// loader and the arena of its mini-batches.
+// batches and the arena of their tensors.
 type trainer struct {
-	cfg    *Config
-	queue  *gpu.Queue
-	arena  *gpu.Arena
-	model  *nn.Model
-	loader *mini.Loader
-	key    keyed.Key
-	adam   gpu.AdamOptions
-	labels []int32 // of the batch's seeds
-	graphs []gpu.Graph
+	cfg     *Config
+	queue   *gpu.Queue
+	arena   *gpu.Arena
+	model   *nn.Model
+	batches *batches
+	key     keyed.Key
+	adam    gpu.AdamOptions
+	labels  []int32 // of the batch's seeds
+	graphs  []gpu.Graph
 	// degrees of the batch's input nodes, where the model reads degrees
 	degrees []int32
 	// groupers give each layer's graph its groups, where the model has relations
@@ -60,11 +57,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape) (_ *t
 		return nil, err
 	}
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
-		fanouts := cfg.Fanouts[:t.model.Hops()]
-		if len(fanouts) == 0 { // the sampler draws at least one hop; batch leaves it
-			fanouts = []int{1}
-		}
-		t.loader, err = mini.NewLoader(mini.Config{Fanouts: fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+		t.batches, err = newBatches(cfg, t.model.Hops(), max(1, cfg.Threads-1))
 	}
 	if err != nil {
 		_ = t.close()
@@ -80,8 +73,8 @@ func (t *trainer) close() error {
 			first = err
 		}
 	}
-	if t.loader != nil {
-		keep(t.loader.Close())
+	if t.batches != nil {
+		keep(t.batches.loader.Close())
 	}
 	if t.model != nil {
 		keep(t.model.Close())
@@ -107,35 +100,23 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if t.shift != nil {
 		t.shift.enter(mb)
 	}
-	defer t.loader.Stop() // after an error too, before mb is gone
 	t.featureBytes = max(t.featureBytes, featureBytes(mb))
-	pass := from.Pass
-	for ; pass == from.Pass || p.more(epoch, mb.StepIndex, &mb.Step, pass); pass++ {
-		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
-		if pass == from.Pass {
-			key.Batch = from.Batch
+	t.batches.enter(ctx, epoch, mb, t.neighbours(mb), p, from)
+	defer t.batches.leave() // after an error too, before mb is gone
+	for {
+		start := time.Now()
+		if !t.batches.next() {
+			return t.batches.loader.Err()
 		}
-		place := t.key.With(placeShuffle).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
-		t.loader.Start(ctx, key, t.neighbours(mb), mini.NewShuffled(place, mb.Seeds, t.cfg.BatchSize))
-		for {
-			start := time.Now()
-			if !t.loader.Next() {
-				break
-			}
-			sum.Profile.Sample += time.Since(start)
-			if err := t.batch(ctx, mb, tables, t.loader.Batch(), sum); err != nil {
-				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
-			}
-			if err := after(progress.Place{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
-				return err
-			}
+		sum.Profile.Sample += time.Since(start)
+		b := t.batches.loader.Batch()
+		if err := t.batch(ctx, mb, tables, b, sum); err != nil {
+			return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, b.Key.Batch, err)
 		}
-		if err := t.loader.Err(); err != nil {
+		if err := after(t.batches.place()); err != nil {
 			return err
 		}
 	}
-	p.done(&mb.Step, pass)
-	return nil
 }
 
 // featureBytes is what the features of a macro-batch's nodes take.
@@ -150,13 +131,9 @@ func featureBytes(mb *buffer.MacroBatch) (n int64) {
 	return n
 }
 
-// neighbours is what mini-batches are sampled from: a directed graph of relations in
-// both directions, anything else along its edges.
+// neighbours is what the model's mini-batches are sampled from.
 func (t *trainer) neighbours(mb *buffer.MacroBatch) mini.Graph {
-	if t.model.Config().Relations > t.relations {
-		return mini.Graph{In: mb.In, Out: mb.Out, Relations: t.relations}
-	}
-	return mini.Graph{In: mb.In}
+	return neighbours(mb, t.relations, t.model.Config().Relations > t.relations)
 }
 
 // tables maps a macro-batch's feature columns into the device.

@@ -1,0 +1,138 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// placeShuffle is the place of the random draws (see keyed) that shuffle seeds.
+const placeShuffle = 0x73687566 // "shuf"
+
+// macroBatches is the part of the store's iterator that training uses.
+type macroBatches interface {
+	StartAt(plan buffer.Plan, first int) error
+	Next() bool
+	// NextReady reports whether Next would return without waiting.
+	NextReady() bool
+	MacroBatch() *buffer.MacroBatch
+	Err() error
+	// Announce tells the next epoch's plan, so that its first steps are read early.
+	Announce(plan buffer.Plan) error
+	PredictBytes(plan buffer.Plan) int64
+	Stats() buffer.Stats
+}
+
+// planner makes each epoch's plan once: the partition buffer knows the plan that was announced by its steps, which an
+// equal plan made again does not share. The last one is kept.
+type planner struct {
+	make func(epoch int) buffer.Plan
+	made bool
+	at   int // the epoch of last, from 0
+	last buffer.Plan
+}
+
+// epoch returns the plan of epoch e, counted from 0.
+func (p *planner) epoch(e int) buffer.Plan {
+	if !p.made || p.at != e {
+		p.made, p.at, p.last = true, e, p.make(e)
+	}
+	return p.last
+}
+
+// startEpoch begins epoch e, counted from 0, at a step of its plan. announce says that another epoch is to follow.
+func startEpoch(it macroBatches, plan *planner, p *passes, e, step int, announce bool) error {
+	now := plan.epoch(e)
+	if err := it.StartAt(now, step); err != nil {
+		return fmt.Errorf("train: epoch %d: %w", e+1, err)
+	}
+	if announce {
+		if err := it.Announce(plan.epoch(e + 1)); err != nil {
+			return fmt.Errorf("train: epoch %d: %w", e+2, err)
+		}
+	}
+	return p.begin(e, &now)
+}
+
+// batches yields the mini-batches of macro-batches as training takes them, sampled ahead: pass after pass over a step's seeds,
+// each in an order of its own. It is for one goroutine.
+type batches struct {
+	loader *mini.Loader
+	key    keyed.Key                            // of the run
+	size   int                                  // seeds a batch
+	source func(*mini.Shuffled) mini.SeedSource // of a pass over its shuffled seeds; nil: these themselves
+
+	ctx    context.Context // of the step that was entered, as all below
+	epoch  int
+	mb     *buffer.MacroBatch
+	graph  mini.Graph
+	passes *passes
+	pass   int
+}
+
+// newBatches makes the batches of a run of cfg whose model samples so many hops.
+func newBatches(cfg *Config, hops, threads int) (*batches, error) {
+	fanouts := cfg.Fanouts[:hops]
+	if len(fanouts) == 0 { // the sampler draws at least one hop; trainer.blocks leaves it
+		fanouts = []int{1}
+	}
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads})
+	if err != nil {
+		return nil, err
+	}
+	return &batches{loader: l, key: keyed.New(cfg.Seed), size: cfg.BatchSize}, nil
+}
+
+// enter begins a step of an epoch, counted from 0, from a place in it on. mb is in use until leave.
+func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, g mini.Graph, p *passes, from progress.Place) {
+	b.ctx, b.epoch, b.mb, b.graph, b.passes, b.pass = ctx, epoch, mb, g, p, from.Pass
+	b.start(from.Batch)
+}
+
+// start begins a pass at one of its batches.
+func (b *batches) start(batch int) {
+	place := b.key.With(placeShuffle).With(uint64(b.epoch)).With(uint64(b.mb.StepIndex)).With(uint64(b.pass))
+	shuffled := mini.NewShuffled(place, b.mb.Seeds, b.size)
+	source := mini.SeedSource(shuffled)
+	if b.source != nil {
+		source = b.source(shuffled)
+	}
+	b.loader.Start(b.ctx, mini.Key{Epoch: b.epoch, Step: b.mb.StepIndex, Pass: b.pass, Batch: batch}, b.graph, source)
+}
+
+// next goes to the next mini-batch, b.loader.Batch, of the step; false where there is none, or on an error, b.loader.Err.
+func (b *batches) next() bool {
+	for !b.loader.Next() {
+		if b.loader.Err() != nil {
+			return false
+		}
+		if !b.passes.more(b.epoch, b.mb.StepIndex, &b.mb.Step, b.pass+1) {
+			b.passes.done(&b.mb.Step, b.pass+1)
+			return false
+		}
+		b.pass++
+		b.start(0)
+	}
+	return true
+}
+
+// place is that of the mini-batch after the last one.
+func (b *batches) place() progress.Place {
+	return progress.Place{Step: b.mb.StepIndex, Pass: b.pass, Batch: b.loader.Batch().Key.Batch + 1}
+}
+
+// leave ends a step: nothing uses its macro-batch any more.
+func (b *batches) leave() { b.loader.Stop() }
+
+// neighbours is what mini-batches of a store of so many relations are sampled from: a directed graph whose relations are
+// told apart in both directions, anything else along its edges.
+func neighbours(mb *buffer.MacroBatch, relations int, inverse bool) mini.Graph {
+	if inverse {
+		return mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}
+	}
+	return mini.Graph{In: mb.In}
+}

@@ -1,0 +1,226 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// LoaderOptions say what a [Loader] yields beside what its Config says. The zero value is what [Node] trains on.
+type LoaderOptions struct {
+	// Seeds names the nodes that batches are of: "train" (default), "valid" or "test".
+	Seeds string
+	// Sequential keeps a step's seeds in their order instead of shuffling them.
+	Sequential bool
+	// Finish, if not nil, is called for each batch once it is sampled, on the sampling goroutines, with the macro-batch that
+	// it is of. What it makes belongs into b.Extra, which a batch keeps from one use of its memory to the next: no more than
+	// Config.Threads + 2 batches are alive at once.
+	Finish func(mb *buffer.MacroBatch, b *mini.Batch) error
+	// Info describes the device of the run whose plan is wanted: with Config.MemoryBytes its tensors' share of the budget is
+	// left to the caller.
+	Info gpu.Info
+}
+
+// Loader yields the mini-batches that [Node] trains on with the same store and Config, in the same order, for training loops
+// elsewhere: one seed gives the same batches to the bit. It is for one goroutine.
+//
+//	l, err := train.OpenLoader(ctx, st, train.Config{Fanouts: []int{15, 10}, MemoryBytes: 1 << 30}, train.LoaderOptions{})
+//	defer l.Close()
+//	for epoch := range 10 {
+//		for err := l.Start(epoch, progress.Place{}); err == nil && l.Next(); {
+//			step(l.MacroBatch(), l.Batch())
+//		}
+//		if err := l.Err(); err != nil { … }
+//	}
+type Loader struct {
+	cfg       Config
+	ctx       context.Context
+	why       []string
+	it        *buffer.Buffer
+	plan      planner
+	passes    passes
+	batches   *batches
+	relations int
+	inverse   bool
+	shift     *labelShift
+
+	epoch  int
+	from   progress.Place // in the step that comes next
+	inside bool           // a step
+	err    error
+}
+
+// OpenLoader plans as [Node] would with the same Config and opens the partition buffer. Of cfg counts what concerns data,
+// sampling, plan and memory. History is for Node alone; Reuse must be a number.
+func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOptions) (_ *Loader, err error) {
+	cfg.Absent = AbsentIgnore
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
+	}
+	if cfg.History || cfg.Reuse == macro.ReuseAuto {
+		return nil, fmt.Errorf("train: loader: history %v and reuse %d: expected neither a history nor passes that depend on timing", cfg.History, cfg.Reuse)
+	}
+	m := st.Manifest()
+	if _, err := m.SplitColumn(cfg.Split); err != nil {
+		return nil, fmt.Errorf("train: loader: whose nodes are the seeds: %w", err)
+	}
+	cfg.FillFeatures(m)
+	y, err := OpenMemory(ctx, st, o.Info, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, y.Close()) }()
+	planned, err := y.planned(cfg.MemoryBytes)
+	if err != nil {
+		return nil, err
+	}
+	seeds := cmp.Or(o.Seeds, "train")
+	if planned.choice.Policy == macro.TrainNodes && seeds != "train" {
+		return nil, fmt.Errorf("train: loader: plan %s has %s nodes in memory by the way only: choose plan %s for them", macro.TrainNodes, seeds, macro.Hanoi)
+	}
+	planned.options.Split, planned.options.Labels = seeds, len(m.ColumnsOf(store.RoleLabel)) > 0
+	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.Model == "rgcn" && !m.Schema.Undirected}
+	var policy macro.Policy
+	if l.it, policy, err = openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	l.plan.make, l.passes.ready = policy.Epoch, l.it.NextReady
+	hops := len(cfg.Fanouts)
+	if cfg.PrecomputedHop {
+		hops--
+	}
+	if l.batches, err = newBatches(&l.cfg, hops, cfg.Threads); err != nil {
+		return nil, err
+	}
+	if o.Sequential || o.Finish != nil {
+		l.batches.source = func(s *mini.Shuffled) mini.SeedSource {
+			if o.Sequential {
+				s = mini.NewSequential(l.batches.mb.Seeds, cfg.BatchSize)
+			}
+			return &finished{Shuffled: s, mb: l.batches.mb, finish: o.Finish}
+		}
+	}
+	if l.cfg.LabelShift == ShiftAuto && planned.options.Labels && m.Schema.Classes > 0 && seeds == "train" {
+		l.shift, err = newLabelShift(ctx, st, cfg.Split, m.Schema.Classes)
+	}
+	return l, err
+}
+
+// finished is a pass over seeds whose batches go through LoaderOptions.Finish.
+type finished struct {
+	*mini.Shuffled
+	mb     *buffer.MacroBatch
+	finish func(mb *buffer.MacroBatch, b *mini.Batch) error
+}
+
+// Finish implements [mini.Finisher].
+func (f *finished) Finish(b *mini.Batch) error {
+	if f.finish == nil {
+		return nil
+	}
+	return f.finish(f.mb, b)
+}
+
+// Config is the configuration in full: the plan chosen, its partitions in memory.
+func (l *Loader) Config() Config { return l.cfg }
+
+// Why says in sentences why the plan was chosen.
+func (l *Loader) Why() []string { return l.why }
+
+// BesideBytes is what the budget leaves beside program and partition buffer: the caller's, for batches. 0: there is no bound.
+func (l *Loader) BesideBytes() int64 {
+	if l.cfg.MemoryBytes == 0 {
+		return 0
+	}
+	return max(l.cfg.MemoryBytes-budget.ProgramBytes-l.it.MemoryBytes(), 1)
+}
+
+// Stats are the partition buffer's.
+func (l *Loader) Stats() buffer.Stats { return l.it.Stats() }
+
+// Start begins an epoch, counted from 0, at a place in it: the zero Place is its beginning.
+func (l *Loader) Start(epoch int, from progress.Place) error {
+	l.leave()
+	if l.err != nil {
+		return l.err
+	}
+	l.epoch, l.from = epoch, from
+	return startEpoch(l.it, &l.plan, &l.passes, epoch, from.Step, true)
+}
+
+// Next waits for the next mini-batch and reports whether there is one. The one before becomes invalid.
+func (l *Loader) Next() bool {
+	for l.err == nil {
+		if l.inside {
+			if l.batches.next() {
+				return true
+			}
+			l.err = l.batches.loader.Err()
+			l.leave()
+			continue
+		}
+		if !l.it.Next() {
+			l.err = l.it.Err()
+			break
+		}
+		mb := l.it.MacroBatch()
+		if l.shift != nil {
+			l.shift.enter(mb)
+		}
+		l.batches.enter(l.ctx, l.epoch, mb, neighbours(mb, l.relations, l.inverse), &l.passes, l.from)
+		l.from, l.inside = progress.Place{}, true
+	}
+	return false
+}
+
+func (l *Loader) leave() {
+	if l.inside {
+		l.batches.leave()
+		l.inside = false
+	}
+}
+
+// MacroBatch is what the batch in hand is of; it is valid as long as that.
+func (l *Loader) MacroBatch() *buffer.MacroBatch { return l.it.MacroBatch() }
+
+// Batch is the mini-batch in hand.
+func (l *Loader) Batch() *mini.Batch { return l.batches.loader.Batch() }
+
+// Place is that of the mini-batch after the one in hand.
+func (l *Loader) Place() progress.Place { return l.batches.place() }
+
+// LabelShift is what the loss adds to each class's logit, so that a step whose classes are not mixed as the graph's teaches the
+// graph's mixture all the same ([Config].LabelShift); empty where there is nothing to correct. It is valid as long as the batch in hand.
+func (l *Loader) LabelShift() []float32 {
+	if l.shift == nil {
+		return nil
+	}
+	return l.shift.logits
+}
+
+// Err is what ended the batches early, if anything did.
+func (l *Loader) Err() error { return l.err }
+
+// Close ends sampling and frees the buffer.
+func (l *Loader) Close() error {
+	l.leave()
+	var err error
+	if l.batches != nil {
+		err = l.batches.loader.Close()
+	}
+	return errors.Join(err, l.it.Close())
+}

@@ -1,0 +1,205 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// yielded is a copy of what a loader's batch holds, and the place after it.
+type yielded struct {
+	key          mini.Key
+	seeds, input []store.NodeID // rows depend on what was in memory before
+	blocks       []mini.Block
+	labels       []int32
+	shift        []float32
+	next         progress.Place
+}
+
+// nodesOf translates rows of a macro-batch.
+func nodesOf(mb *buffer.MacroBatch, rows []uint32) (nodes []store.NodeID) {
+	for _, r := range rows {
+		for _, p := range mb.Partitions {
+			if r >= p.Base && r < p.Base+p.Nodes {
+				nodes = append(nodes, p.First+store.NodeID(r-p.Base))
+			}
+		}
+	}
+	return nodes
+}
+
+// yields runs an epoch of a loader from a place on.
+func yields(t *testing.T, l *Loader, epoch int, from progress.Place) (all []yielded) {
+	t.Helper()
+	if err := l.Start(epoch, from); err != nil {
+		t.Fatal(err)
+	}
+	for l.Next() {
+		b := l.Batch()
+		mb := l.MacroBatch()
+		y := yielded{key: b.Key, seeds: nodesOf(mb, b.Seeds), input: nodesOf(mb, b.Input), next: l.Place(), shift: slices.Clone(l.LabelShift())}
+		for _, k := range b.Blocks {
+			k.Indptr, k.Indices, k.Degrees = slices.Clone(k.Indptr), slices.Clone(k.Indices), slices.Clone(k.Degrees)
+			y.blocks = append(y.blocks, k)
+		}
+		for _, s := range b.Seeds {
+			y.labels = append(y.labels, mb.Labels[s])
+		}
+		all = append(all, y)
+	}
+	if err := l.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// loaderGraph is a store of 12 partitions whose nodes have labels and a split.
+func loaderGraph(t *testing.T) *store.Store {
+	t.Helper()
+	return storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Partitions: 12, Seed: 3})), store.Options{})
+}
+
+func openLoader(t *testing.T, st *store.Store, c Config, o LoaderOptions) *Loader {
+	t.Helper()
+	l, err := OpenLoader(t.Context(), st, c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// TestLoaderIsTraining: a loop of one's own over a loader's batches has the losses of Node to the bit, in and out of memory
+// and with passes.
+func TestLoaderIsTraining(t *testing.T) {
+	st := loaderGraph(t)
+	column, err := st.Manifest().Column("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Config{
+		"memory":     {BatchSize: 50, Fanouts: []int{3, 2}, Seed: 5, Threads: 2},
+		"hanoi":      {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 3},
+		"trainnodes": {BatchSize: 20, Fanouts: []int{4}, Seed: 6, Plan: macro.TrainNodes, Buffer: 9, Threads: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Features, c.Absent, c.LabelShift, c.Epochs, c.Hidden = []string{"x"}, AbsentIgnore, ShiftOff, 2, 4
+			var want []Epoch
+			if _, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { want = append(want, e) }}); err != nil {
+				t.Fatal(err)
+			}
+			r, err := NewTrainer(t.Context(), hostDevice(t), c, column.Dim, st.Manifest().Schema.Classes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = r.Close() }()
+			l := openLoader(t, st, c, LoaderOptions{})
+			for epoch := range 2 {
+				r.sum = progress.Counts{}
+				if err := l.Start(epoch, progress.Place{}); err != nil {
+					t.Fatal(err)
+				}
+				for l.Next() {
+					if err := r.Step(t.Context(), l.MacroBatch(), l.Batch()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if l.Err() != nil || r.Loss() != want[epoch].Loss || r.Batches() != want[epoch].Batches || r.Batches() < 5 {
+					t.Errorf("epoch %d: loss %v after %d batches (%v), training's is %v after %d", epoch+1, r.Loss(), r.Batches(), l.Err(), want[epoch].Loss, want[epoch].Batches)
+				}
+			}
+		})
+	}
+}
+
+// TestLoaderGoesOn: an epoch begun at any place yields what was left of it, whatever was yielded before.
+func TestLoaderGoesOn(t *testing.T) {
+	st := loaderGraph(t)
+	c := Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 2}
+	l, other := openLoader(t, st, c, LoaderOptions{}), openLoader(t, st, c, LoaderOptions{})
+	for epoch := range 2 {
+		all := yields(t, l, epoch, progress.Place{})
+		for i := range all {
+			if i%5 != 2 && i != len(all)-1 {
+				continue
+			}
+			if got := yields(t, other, epoch, all[i].next); len(got) != len(all)-i-1 || len(got) > 0 && !reflect.DeepEqual(got, all[i+1:]) {
+				t.Errorf("epoch %d from %+v: %d batches, %d were left, or they differ", epoch, all[i].next, len(got), len(all)-i-1)
+			}
+		}
+	}
+}
+
+// TestLoaderSeeds: the nodes of any split, each once, shuffled or not; Finish sees every batch.
+func TestLoaderSeeds(t *testing.T) {
+	st := loaderGraph(t)
+	for _, seeds := range []string{"train", "valid", "test"} {
+		finished := make(chan int, 1000)
+		l := openLoader(t, st, Config{BatchSize: 20, Fanouts: []int{2}, Plan: macro.Hanoi, Buffer: 3, Threads: 2},
+			LoaderOptions{Seeds: seeds, Sequential: true, Finish: func(mb *buffer.MacroBatch, b *mini.Batch) error {
+				finished <- len(b.Seeds)
+				return nil
+			}})
+		n, want := 0, uint64(0)
+		for _, p := range st.Manifest().Partitions {
+			want += map[string]uint64{"train": p.Train, "valid": p.Valid, "test": p.Test}[seeds]
+		}
+		for _, y := range yields(t, l, 0, progress.Place{}) {
+			if n += len(y.seeds); !slices.IsSorted(y.seeds) && seeds == "train" {
+				t.Errorf("%s: seeds %v are not in order", seeds, y.seeds)
+			}
+		}
+		for len(finished) > 0 {
+			n -= <-finished
+		}
+		if want == 0 || n != 0 {
+			t.Errorf("%s: %d seeds more than finished, of %d", seeds, n, want)
+		}
+	}
+	if _, err := OpenLoader(t.Context(), st, Config{Plan: macro.TrainNodes, Buffer: 5}, LoaderOptions{Seeds: "test"}); err == nil {
+		t.Error("test nodes by a plan that holds training nodes: not refused")
+	}
+	if _, err := OpenLoader(t.Context(), st, Config{History: true}, LoaderOptions{}); err == nil {
+		t.Error("a history: not refused")
+	}
+	if _, err := OpenLoader(t.Context(), st, Config{MemoryBytes: 1 << 20}, LoaderOptions{}); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("1 MiB: error %v, expected ErrBudget", err)
+	}
+}
+
+// TestLoaderEnds: the end of its context ends a loader, with that error, and it can be closed.
+func TestLoaderEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := OpenLoader(ctx, loaderGraph(t), Config{BatchSize: 20, Fanouts: []int{2}, Plan: macro.Hanoi, Buffer: 3}, LoaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Start(0, progress.Place{}); err != nil || !l.Next() {
+		t.Fatal(err, l.Err())
+	}
+	cancel()
+	for l.Next() {
+	}
+	if !errors.Is(l.Err(), context.Canceled) {
+		t.Errorf("error %v, expected the context's", l.Err())
+	}
+	if err := l.Start(1, progress.Place{}); err == nil {
+		t.Error("an ended loader starts")
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
