@@ -10,19 +10,28 @@ import (
 // feature type. It reports whether the pass goes on.
 func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
 	q := p.Queue
-	if len(in.Tables) != 1 || in.Tables[0].Cols != dst.Cols || in.Tables[0].Rows < n && in.Index.IsZero() || !in.Index.IsZero() && in.Index.Cols < n {
-		q.Fail(fmt.Errorf("nn: %s: input is %v, expected one table of %d columns and %d rows or more: %w", layer, in.Tables, dst.Cols, n, gpu.ErrShape))
+	short := in.width() != dst.Cols || !in.Index.IsZero() && in.Index.Cols < n
+	for _, t := range in.Tables {
+		short = short || in.Index.IsZero() && t.Rows < n
 	}
-	if q.Err() != nil {
-		return false
+	if short {
+		q.Fail(fmt.Errorf("nn: %s: input is %v, expected %d columns and %d rows or more: %w", layer, in.Tables, dst.Cols, n, gpu.ErrShape))
 	}
-	switch t := in.Tables[0]; {
-	case !in.Index.IsZero():
-		q.Gather(dst, t, in.Index.View(0, 0, 1, n))
-	case t.Elem == dst.Elem:
-		q.Copy(dst, t.Head(n))
-	default: // a sum of one row converts
-		q.Aggregate(gpu.AggregateOptions{}, q.SelfLoops(p.Arena, gpu.Graph{NumDst: n, NumSrc: n}), t, dst)
+	at := 0
+	for _, t := range in.Tables {
+		if q.Err() != nil {
+			break
+		}
+		to := dst.View(0, at, dst.Rows, t.Cols)
+		switch {
+		case !in.Index.IsZero():
+			q.Gather(to, t, in.Index.View(0, 0, 1, n))
+		case t.Elem == dst.Elem && t.Scale == nil:
+			q.Copy(to, t.Head(n))
+		default: // a sum of one row converts
+			q.Aggregate(gpu.AggregateOptions{}, q.SelfLoops(p.Arena, gpu.Graph{NumDst: n, NumSrc: n}), t, to)
+		}
+		at += t.Cols
 	}
 	return q.Err() == nil
 }
@@ -46,8 +55,8 @@ func (s *neighbourSum) ReadsDegrees() bool { return true }
 // forward returns [g.NumDst × in].
 func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
-	if len(in.Tables) != 1 || in.Tables[0].Cols != s.in {
-		q.Fail(fmt.Errorf("nn: %s: input is %v, expected one table of %d columns: %w", s.name, in.Tables, s.in, gpu.ErrShape))
+	if in.width() != s.in {
+		q.Fail(fmt.Errorf("nn: %s: input is %v, expected %d columns: %w", s.name, in.Tables, s.in, gpu.ErrShape))
 		return gpu.Tensor{}
 	}
 	z := s.of(p, g, in)
@@ -63,8 +72,10 @@ func (s *neighbourSum) of(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	s.loops = q.SelfLoops(p.Arena, *g)
 	s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
 	q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
-	z := p.Arena.Matrix(q, g.NumDst, in.Tables[0].Cols)
-	q.Aggregate(gpu.AggregateOptions{Index: in.Index, Weights: s.weights}, s.loops, in.Tables[0], z)
+	z := p.Arena.Matrix(q, g.NumDst, in.width())
+	if q.Err() == nil {
+		aggregate(q, gpu.AggregateOptions{Weights: s.weights}, s.loops, in, z)
+	}
 	return z
 }
 
@@ -84,13 +95,13 @@ func (s *neighbourSum) AccumulatorDim() int { return s.in }
 // Accumulate implements [Streamer].
 func (s *neighbourSum) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	q := p.Queue
-	o := gpu.AggregateOptions{Index: src.Index, Accumulate: true}
+	o := gpu.AggregateOptions{Accumulate: true}
 	if s.symmetric {
 		o.Weights = p.Arena.Matrix(q, g.Edges(), 1)
 		q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: true}, *g, o.Weights)
 	}
 	if q.Err() == nil && g.Edges() > 0 {
-		q.Aggregate(o, *g, src.Tables[0], acc)
+		aggregate(q, o, *g, src, acc)
 	}
 }
 

@@ -71,7 +71,7 @@ func (l *gatLayer) Params() []*Param { return []*Param{l.w, l.aSrc, l.aDst, l.b}
 // Hops returns 1.
 func (l *gatLayer) Hops() int { return 1 }
 
-// Forward implements [Layer]. in has one table.
+// Forward implements [Layer].
 func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
 	var half gpu.Tensor

@@ -53,7 +53,7 @@ func (l *gcnLayer) Hops() int { return 1 }
 // ReadsDegrees implements [DegreeReader].
 func (l *gcnLayer) ReadsDegrees() bool { return true }
 
-// Forward implements [Layer]. in has one table.
+// Forward implements [Layer].
 func (l *gcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if l.order == MultiplyFirst {
 		l.y = l.multiplyFirst(p, g, in)

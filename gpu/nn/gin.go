@@ -67,7 +67,7 @@ func (l *ginLayer) Hops() int { return 1 }
 // ReadsDegrees implements [DegreeReader].
 func (l *ginLayer) ReadsDegrees() bool { return true }
 
-// Forward implements [Layer]. in has one table.
+// Forward implements [Layer].
 func (l *ginLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	l.z = l.sum.forward(p, g, in)
 	return l.dense(p)

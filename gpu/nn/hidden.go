@@ -100,7 +100,7 @@ func (h *hidden) finish(p *Pass, y gpu.Tensor, self Input) gpu.Tensor {
 	}
 	y = h.normalize(p, y)
 	if h.residual && q.Err() == nil {
-		self.Tables = self.Tables[:min(1, len(self.Tables))] // of a precomputed hop: the features
+		self = self.first(h.InDim()) // of a precomputed hop: the features
 		h.x = p.Arena.Matrix(q, y.Rows, h.InDim())
 		if !states(p, fmt.Sprintf("residual of layer %d", h.index), y.Rows, self, h.x) {
 			return gpu.Tensor{}

@@ -34,12 +34,47 @@ type History struct {
 }
 
 // Input is the states of a block's sources: source s is row Index[s] of every
-// table, or row s if Index is none. The first layer reads the macro-batch's
-// feature columns through the batch's input rows, the others the output of the
-// layer below. A layer says how many tables it takes.
+// table, or row s if Index is none. Tables of one or several types lie side by side: together
+// they are one matrix of InDim columns, of a precomputed hop two of them. The first layer reads the macro-batch's
+// feature columns through the batch's input rows, the others the output of the layer below.
 type Input struct {
 	Tables []gpu.Tensor
 	Index  gpu.Tensor // uint32[1×NumSrc] or none
+}
+
+// width is the columns of all tables.
+func (in Input) width() (n int) {
+	for _, t := range in.Tables {
+		n += t.Cols
+	}
+	return n
+}
+
+// first is the tables that make up the first cols columns.
+func (in Input) first(cols int) Input {
+	n := 0
+	for i, t := range in.Tables {
+		if n >= cols {
+			in.Tables = in.Tables[:i]
+			break
+		}
+		n += t.Cols
+	}
+	return in
+}
+
+// aggregate is [gpu.Queue.Aggregate] of a block's sources, table by table, into dst [NumDst × width].
+func aggregate(q *gpu.Queue, o gpu.AggregateOptions, g gpu.Graph, in Input, dst gpu.Tensor) {
+	if in.width() != dst.Cols {
+		q.Fail(fmt.Errorf("nn: input is %v, expected %d columns: %w", in.Tables, dst.Cols, gpu.ErrShape))
+		return
+	}
+	o.Index = in.Index
+	at := 0
+	for _, t := range in.Tables {
+		q.Aggregate(o, g, t, dst.View(0, at, dst.Rows, t.Cols))
+		at += t.Cols
+	}
 }
 
 // CheckFeature says whether a model's first layer reads a feature column of a type.

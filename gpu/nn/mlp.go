@@ -36,7 +36,7 @@ func (l *mlpLayer) Params() []*Param { return l.lin.params() }
 // Hops returns 0.
 func (l *mlpLayer) Hops() int { return 0 }
 
-// Forward implements [Layer]. in has one table, g as many destinations as sources.
+// Forward implements [Layer]. g has as many destinations as sources.
 func (l *mlpLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	l.x, l.y = l.dense(p, g.NumDst, in)
 	return l.y

@@ -261,7 +261,7 @@ func (c *Config) StreamDims() (accumulated, transformed int) {
 		return most + 3*h, most + 2*h + c.In // x·W, scores, converted features
 	}
 	if c.Aggregator == "max" {
-		accumulated++
+		return accumulated + 1, 1 // how many edges a maximum is of, and a copy of it
 	}
 	return accumulated, 0
 }

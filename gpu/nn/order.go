@@ -94,9 +94,10 @@ func newOrdered(self bool, inputDropout float32) ordered {
 }
 
 // ChooseOrders decides for every layer, from the sizes of a mini-batch's
-// graphs (input first) and the bytes of a feature, which product comes first,
+// graphs (input first) and the bytes of an element of the input (of several
+// feature columns: the mean), which product comes first,
 // and says why. It depends on these and the model's Config alone.
-func (m *Model) ChooseOrders(graphs []gpu.Graph, featureBytes int) []Choice {
+func (m *Model) ChooseOrders(graphs []gpu.Graph, featureBytes float64) []Choice {
 	var cs []Choice
 	for i, l := range m.layers {
 		if i >= len(graphs) {
@@ -154,7 +155,7 @@ func (m *Model) RestoreOrders(cs []Choice) error {
 
 // cost models the ns of a layer's forward and backward pass. featureBytes is
 // the size of an element of the macro-batch's features; 0: not the first layer.
-func (o *ordered) cost(c Choice, featureBytes int, multiply bool) float64 {
+func (o *ordered) cost(c Choice, featureBytes float64, multiply bool) float64 {
 	n, m, e, in, out := float64(c.Destinations), float64(c.Sources), float64(c.Edges), float64(c.In), float64(c.Out)
 	if !o.self {
 		e += n // self loops
@@ -164,7 +165,7 @@ func (o *ordered) cost(c Choice, featureBytes int, multiply bool) float64 {
 	if featureBytes > 0 {
 		read = func(rows, cols float64) float64 {
 			cold := min(rows, m)
-			return cold*(costRow+costByte*float64(featureBytes)*cols) + hot(rows-cold, cols)
+			return cold*(costRow+costByte*featureBytes*cols) + hot(rows-cold, cols)
 		}
 	}
 	products := 2. // forward and the weights' gradient

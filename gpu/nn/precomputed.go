@@ -7,7 +7,7 @@ import (
 )
 
 // precomputedLayer is a first SAGE layer whose mean over neighbours is read
-// instead of computed: its input tables are the features X and their
+// instead of computed: its input tables are those of the features X and of their
 // neighbourhood mean AX, which has no parameters and was computed once over
 // the whole graph (docs/findings.md, "First hop precomputed").
 // Parameters and result are those of [SAGE] with all neighbours; the layer
@@ -24,7 +24,7 @@ func newPrecomputedSAGE(p *Params, in, out int, act Activation, inputDropout flo
 // Hops returns 0.
 func (l *precomputedLayer) Hops() int { return 0 }
 
-// Forward implements [Layer]. in has two tables, g as many destinations as sources.
+// Forward implements [Layer]. g has as many destinations as sources.
 func (l *precomputedLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	z, ok := l.rows(p, g.NumDst, in)
 	if !ok {
@@ -41,18 +41,12 @@ func (l *precomputedLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 // rows gathers [X, AX] of n nodes.
 func (l *precomputedLayer) rows(p *Pass, n int, in Input) (z gpu.Tensor, ok bool) {
 	q := p.Queue
-	if len(in.Tables) != 2 {
-		q.Fail(fmt.Errorf("nn: precomputed SAGE layer: %d input tables, expected features and their neighbourhood mean: %w", len(in.Tables), gpu.ErrShape))
+	if x := in.first(l.in); x.width() != l.in {
+		q.Fail(fmt.Errorf("nn: precomputed SAGE layer: input is %v, expected features and their neighbourhood mean: %w", in.Tables, gpu.ErrShape))
 		return gpu.Tensor{}, false
 	}
 	z = p.Arena.Matrix(q, n, 2*l.in)
-	for i, t := range in.Tables {
-		half := Input{Tables: []gpu.Tensor{t}, Index: in.Index}
-		if q.Err() != nil || !l.self(p, n, half, z.View(0, i*l.in, n, l.in)) {
-			return gpu.Tensor{}, false
-		}
-	}
-	return z, true
+	return z, q.Err() == nil && states(p, "precomputed SAGE layer", n, in, z)
 }
 
 // Backward implements [Layer]; the features have no gradient.

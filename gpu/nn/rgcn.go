@@ -61,7 +61,7 @@ func (l *rgcnLayer) Params() []*Param { return []*Param{l.w, l.coef, l.b} }
 // Hops returns 1.
 func (l *rgcnLayer) Hops() int { return 1 }
 
-// Forward implements [Layer]. in has one table.
+// Forward implements [Layer].
 func (l *rgcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q, n := p.Queue, g.NumDst
 	z := p.Arena.Matrix(q, n, (1+l.bases)*l.in)
@@ -105,10 +105,13 @@ func (l *rgcnLayer) sums(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, accumu
 	}
 	edges, groups, _ := groupGraphs(g)
 	means, coefs = p.Arena.Matrix(q, edges.NumDst, l.in), p.Arena.Matrix(q, edges.NumDst, l.bases)
+	if q.Err() != nil {
+		return means, coefs
+	}
 	if sizes := g.Groups.Sizes; sizes.IsZero() {
-		q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean, Index: in.Index}, edges, in.Tables[0], means)
+		aggregate(q, gpu.AggregateOptions{Reduce: gpu.Mean}, edges, in, means)
 	} else {
-		q.Aggregate(gpu.AggregateOptions{Index: in.Index}, edges, in.Tables[0], means)
+		aggregate(q, gpu.AggregateOptions{}, edges, in, means)
 		q.DivideRows(means, sizes)
 	}
 	relations := g.Groups.Relations

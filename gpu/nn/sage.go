@@ -55,7 +55,7 @@ func (l *SAGE) Params() []*Param { return []*Param{l.w, l.b} }
 // Hops returns 1.
 func (l *SAGE) Hops() int { return 1 }
 
-// Forward implements [Layer]. in has one table.
+// Forward implements [Layer].
 func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
 	if l.order == MultiplyFirst && l.history(p) == nil { // a history's sums are of states, not of products
@@ -67,12 +67,15 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if !l.self(p, g.NumDst, in, z) {
 		return gpu.Tensor{}
 	}
-	right, options := z.View(0, l.in, g.NumDst, l.in), gpu.AggregateOptions{Reduce: gpu.Mean, Index: in.Index}
+	right, options := z.View(0, l.in, g.NumDst, l.in), gpu.AggregateOptions{Reduce: gpu.Mean}
 	if h := l.history(p); h == nil {
-		q.Aggregate(options, *g, in.Tables[0], right)
+		aggregate(q, options, *g, in, right)
 	} else {
 		mean := p.Arena.Matrix(q, g.NumDst, l.in)
-		q.Aggregate(options, *g, in.Tables[0], mean)
+		if q.Err() != nil {
+			return gpu.Tensor{}
+		}
+		aggregate(q, options, *g, in, mean)
 		q.DivideRows(mean, h.Divisors)
 		q.Axpy(1, h.Rest, mean)
 		q.Copy(right, mean)
@@ -196,7 +199,7 @@ func (l *SAGE) AccumulatorDim() int { return l.in }
 
 // Accumulate implements [Streamer].
 func (l *SAGE) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
-	p.Queue.Aggregate(gpu.AggregateOptions{Index: src.Index, Accumulate: true}, *g, src.Tables[0], acc)
+	aggregate(p.Queue, gpu.AggregateOptions{Accumulate: true}, *g, src, acc)
 }
 
 // Finish implements [Streamer].

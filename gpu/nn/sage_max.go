@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 )
@@ -24,7 +26,7 @@ func newMaxSAGE(p *Params, index, in, out int, act Activation, inputDropout floa
 	return &maxSAGELayer{SAGE: *NewSAGE(p, index, in, out, act, inputDropout)}
 }
 
-// Forward implements [Layer]. in has one table.
+// Forward implements [Layer].
 func (l *maxSAGELayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q, n := p.Queue, g.NumDst
 	z := p.Arena.Matrix(q, n, 2*l.in)
@@ -32,10 +34,14 @@ func (l *maxSAGELayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	l.arg = gpu.Tensor{}
-	if p.Train {
+	if p.Train && len(in.Tables) == 1 { // several are features, which have no gradient
 		l.arg = p.Arena.Vector(q, n*l.in, blocks.Int32)
 	}
-	q.SegmentMax(gpu.MaxOptions{Index: in.Index}, *g, in.Tables[0], z.View(0, l.in, n, l.in), l.arg)
+	at := l.in
+	for _, t := range in.Tables {
+		q.SegmentMax(gpu.MaxOptions{Index: in.Index}, *g, t, z.View(0, at, n, t.Cols), l.arg)
+		at += t.Cols
+	}
 	if p.Train && l.inputDropout > 0 {
 		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
 	}
@@ -63,8 +69,27 @@ func (l *maxSAGELayer) AccumulatorDim() int { return l.in + 1 }
 
 // Accumulate implements [Streamer].
 func (l *maxSAGELayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
-	n := acc.Rows
-	p.Queue.SegmentMax(gpu.MaxOptions{Index: src.Index, Seen: acc.View(0, l.in, n, 1)}, *g, src.Tables[0], acc.View(0, 0, n, l.in), gpu.Tensor{})
+	q, n, at := p.Queue, acc.Rows, 0
+	if src.width() != l.in {
+		q.Fail(fmt.Errorf("nn: SAGE layer %d: input is %v, expected %d columns: %w", l.index, src.Tables, l.in, gpu.ErrShape))
+		return
+	}
+	counts := acc.View(0, l.in, n, 1)
+	var before gpu.Tensor
+	if len(src.Tables) > 1 {
+		if before = p.Arena.Matrix(q, n, 1); q.Err() != nil {
+			return
+		}
+	}
+	for i, t := range src.Tables {
+		seen := counts
+		if i < len(src.Tables)-1 { // it counts this graph's edges, which must be new to every table
+			seen = before
+			q.Copy(seen, counts)
+		}
+		q.SegmentMax(gpu.MaxOptions{Index: src.Index, Seen: seen}, *g, t, acc.View(0, at, n, t.Cols), gpu.Tensor{})
+		at += t.Cols
+	}
 }
 
 // Finish implements [Streamer].

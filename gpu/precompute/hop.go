@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -21,11 +22,14 @@ import (
 // Suffix names the column that holds a feature's mean over neighbours: "x" → "x.hop1".
 const Suffix = ".hop1"
 
+// IsHop reports whether a column is one that [Hop] made, or was when it was exported.
+func IsHop(c *store.ColumnInfo) bool { return strings.HasSuffix(c.Name, Suffix) }
+
 // Options says what [Hop] makes. The zero value of a field means its default.
 type Options struct {
-	Feature string // column whose mean is taken; default "x"
+	Features []string // columns whose means are taken; default: all of role feature that are no hop
 	// Elem is what the means are stored as: float32, float16 or bfloat16, which training reads as
-	// they are. Default: the feature's own type.
+	// they are. Default: each feature's own type.
 	Elem        blocks.ElemType
 	MemoryBytes int64  // bound of resident memory; default: none
 	Scratch     string // directory for temporary files; default: [store.Store.ScratchDir]
@@ -33,73 +37,129 @@ type Options struct {
 	FS vfs.FS
 }
 
-// Hop adds to the store in dir a version with one more feature
-// column: for every node the exact mean of a feature over its neighbours, 0 for
+// Hop adds to the store in dir a version with a feature
+// column more for each of o.Features: for every node the exact mean of the feature over its neighbours, 0 for
 // nodes without any (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
-// once to o.Elem. It streams over the store like an evaluation. It returns the column's name;
-// a column that is there already is left alone, or replaced if another o.Elem is asked for. A mean
+// once to o.Elem. It streams over the store like an evaluation, once a feature. It returns the columns' names;
+// one that is there already is left alone, or replaced if another o.Elem is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.
-func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (name string, err error) {
-	if o.Feature == "" {
-		o.Feature = "x"
-	}
+func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []string, err error) {
 	st, err := store.Open(dir, store.Options{FS: o.FS, Scratch: o.Scratch})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	column, err := st.Manifest().Column(o.Feature)
+	hops, err := plan(st.Manifest(), o)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err := nn.CheckFeature(column.Name, column.Elem); err != nil {
-		return "", err
-	}
-	name = o.Feature + Suffix
-	old, err := st.Manifest().Column(name)
-	if err == nil && (o.Elem == blocks.Invalid || o.Elem == old.Elem) {
-		return name, nil
-	}
-	if o.Elem == blocks.Invalid {
-		o.Elem = column.Elem
-		if o.Elem == blocks.Int8 { // means need finer steps than their terms
-			o.Elem = blocks.Float16
+	var wanted []hop
+	for _, h := range hops {
+		names = append(names, h.name)
+		if !h.there {
+			wanted = append(wanted, h)
 		}
 	}
-	if o.Elem == blocks.Int8 {
-		return "", fmt.Errorf("train: precompute %s as %v: expected float32, float16 or bfloat16", name, o.Elem)
-	}
-	if err := nn.CheckFeature(name, o.Elem); err != nil {
-		return "", err
+	if len(wanted) == 0 {
+		return names, nil
 	}
 	w, err := store.OpenWriter(dir, store.WriterOptions{FS: o.FS})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if w.Base() == nil || w.Base().Version != st.Manifest().Version {
-		return "", fmt.Errorf("train: precompute %s: the store got another version meanwhile; try again", name)
+		return nil, fmt.Errorf("train: precompute: the store got another version meanwhile; try again")
 	}
 	m := w.Base().Clone()
-	file, bw, err := w.CreateFile("column-"+name, blocks.Header{Kind: blocks.NodeColumn, Elem: o.Elem, Dim: uint32(column.Dim), Partitions: uint32(len(m.Partitions)), Name: name})
+	var made, of []string // files, features
+	for _, h := range wanted {
+		file, err := h.make(ctx, st, dev, w, m, o)
+		if err != nil {
+			for _, f := range made { // no version will name them
+				err = errors.Join(err, w.FS().Remove(w.DataPath(f)))
+			}
+			return nil, fmt.Errorf("train: precompute %s: %w", h.name, err)
+		}
+		made, of = append(made, file), append(of, h.column.Name)
+	}
+	m.Note = "neighbourhood mean of " + strings.Join(of, ", ")
+	return names, w.Commit(ctx, m)
+}
+
+// hop is a column to make.
+type hop struct {
+	name   string
+	column *store.ColumnInfo // whose mean it is
+	elem   blocks.ElemType
+	there  bool // with elements of elem
+}
+
+// plan lists the columns that o asks for.
+func plan(m *store.Manifest, o Options) (hops []hop, err error) {
+	features := o.Features
+	if len(features) == 0 {
+		for _, c := range m.ColumnsOf(store.RoleFeature) {
+			if !IsHop(c) {
+				features = append(features, c.Name)
+			}
+		}
+	}
+	if len(features) == 0 {
+		return nil, fmt.Errorf("train: precompute: %w: the store has no feature columns", store.ErrNotFound)
+	}
+	for _, name := range features {
+		h := hop{name: name + Suffix, elem: o.Elem}
+		if h.column, err = m.Column(name); err != nil {
+			return nil, fmt.Errorf("train: precompute: %w", err)
+		}
+		if err := nn.CheckFeature(name, h.column.Elem); err != nil {
+			return nil, err
+		}
+		old, err := m.Column(h.name)
+		if h.there = err == nil && (o.Elem == blocks.Invalid || o.Elem == old.Elem); h.there {
+			hops = append(hops, h)
+			continue
+		}
+		if h.elem == blocks.Invalid {
+			h.elem = h.column.Elem
+			if h.elem == blocks.Int8 { // means need finer steps than their terms
+				h.elem = blocks.Float16
+			}
+		}
+		if h.elem == blocks.Int8 {
+			return nil, fmt.Errorf("train: precompute %s as %v: expected float32, float16 or bfloat16", h.name, h.elem)
+		}
+		if err := nn.CheckFeature(h.name, h.elem); err != nil {
+			return nil, err
+		}
+		hops = append(hops, h)
+	}
+	return hops, nil
+}
+
+// make writes the column's file and enters it in m, in place of one that was there. A failure leaves no file.
+func (h *hop) make(ctx context.Context, st *store.Store, dev gpu.Device, w *store.Writer, m *store.Manifest, o Options) (string, error) {
+	file, bw, err := w.CreateFile("column-"+h.name, blocks.Header{Kind: blocks.NodeColumn, Elem: h.elem, Dim: uint32(h.column.Dim), Partitions: uint32(len(m.Partitions)), Name: h.name})
 	if err != nil {
 		return "", err
 	}
-	if err := write(ctx, st, dev, bw, column, o); err != nil {
-		return "", errors.Join(fmt.Errorf("train: precompute %s: %w", name, err), bw.Abort())
+	o.Elem = h.elem
+	if err := write(ctx, st, dev, bw, h.column, o); err != nil {
+		return "", errors.Join(err, bw.Abort())
 	}
 	info, err := bw.Close()
 	if err != nil { // such as a full disk: what was written is of no use
-		return "", errors.Join(fmt.Errorf("train: precompute %s: %w", name, err), w.FS().RemoveAll(w.DataPath(file)))
+		return "", errors.Join(err, w.FS().RemoveAll(w.DataPath(file)))
 	}
-	if old != nil {
-		m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return slices.Contains(old.Files, f.Name) })
-		m.Columns = slices.DeleteFunc(m.Columns, func(c store.ColumnInfo) bool { return c.Name == name })
+	if old, err := m.Column(h.name); err == nil {
+		files := slices.Clone(old.Files)
+		m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return slices.Contains(files, f.Name) })
+		m.Columns = slices.DeleteFunc(m.Columns, func(c store.ColumnInfo) bool { return c.Name == h.name })
 	}
 	m.Files = append(m.Files, store.Ref(file, info))
-	m.Columns = append(m.Columns, store.ColumnInfo{Name: name, Role: store.RoleFeature, Elem: o.Elem, Dim: column.Dim, Derived: "mean of " + o.Feature + " over neighbours", Files: []string{file}})
-	m.Note = "neighbourhood mean of " + o.Feature
-	return name, w.Commit(ctx, m)
+	m.Columns = append(m.Columns, store.ColumnInfo{Name: h.name, Role: store.RoleFeature, Elem: h.elem, Dim: h.column.Dim, Derived: "mean of " + h.column.Name + " over neighbours", Files: []string{file}})
+	return file, nil
 }
 
 // write computes the means tile by tile and appends them by partition.
@@ -108,19 +168,19 @@ func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writ
 	if err != nil {
 		return err
 	}
-	plan := func(memory int64) (*eval.Evaluator, error) {
+	open := func(memory int64) (*eval.Evaluator, error) {
 		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}}
 		if memory > 0 {
 			eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
 		}
 		return eval.New(st, dev, eo, column.Dim)
 	}
-	e, err := plan(o.MemoryBytes)
+	e, err := open(o.MemoryBytes)
 	if err != nil {
 		return budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
 			a := budget.Account{TotalBytes: memory}
 			a.Hold("program", budget.ProgramBytes, false)
-			_, err := plan(memory) // holds nothing yet
+			_, err := open(memory) // holds nothing yet
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 			return a, err
 		})

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
@@ -51,13 +51,18 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 		}
 		return nil
 	}
-	if hop := c.Features[0] + precompute.Suffix; !c.PrecomputedHop && len(c.Features) == 1 {
-		if _, err := m.Column(hop); err == nil {
-			err := try(func(d *Config) { d.PrecomputedHop, d.Features = true, append(d.Features, hop) },
-				"the first layer reads "+hop+", which no absent neighbour is missing from")
-			if err != nil {
-				return why, err
-			}
+	if !c.PrecomputedHop {
+		features := withHops(c.Features)
+		hops := features[len(features)/2:]
+		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool { _, err := m.Column(name); return err == nil })
+		if len(without) == 0 {
+			reason := "the first layer reads " + strings.Join(hops, ", ") + ", which no absent neighbour is missing from"
+			err = try(func(d *Config) { d.PrecomputedHop, d.Features = true, features }, reason)
+		} else if len(without) < len(hops) {
+			why = append(why, "the precomputed hop is not read: the store has no "+strings.Join(without, ", ")+" (gstore precompute makes what is missing)")
+		}
+		if err != nil {
+			return why, err
 		}
 	}
 	if !c.History {

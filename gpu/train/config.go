@@ -41,8 +41,9 @@ type Config struct {
 	// InputDropout drops elements of the first layer's input rows; nil (default): hopDropout with a precomputed hop, else 0.
 	InputDropout *float64 `json:"input_dropout,omitempty" group:"optimiser" help:"probability with which values of the first layer's input are dropped" default:".1 with a precomputed hop, else 0"`
 	Seed         uint64   `json:"seed" group:"optimiser" help:"of every random choice: the same seed gives the same losses to the bit"`
-	// Features names the feature columns; default: all of role feature.
-	Features []string `json:"features" group:"data" help:"feature columns" default:"those computed from no other"`
+	// Features names the feature columns, which a model reads side by side in this order; default: all of role feature
+	// that are computed from no other, in the store's order. Means of a precomputed hop follow what they are of.
+	Features []string `json:"features" group:"data" help:"feature columns, side by side in this order" default:"all that are computed from no other"`
 
 	// Split names the split column; default: the store's first.
 	Split string `json:"split" group:"data" help:"split column" default:"the store's first"`

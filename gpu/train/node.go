@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gstore/gstore/gpu"
@@ -124,20 +125,39 @@ func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config) (
 	return p, e, err
 }
 
-// FillFeatures fills in c.Features, if there are none, with those of the store that are computed from no other, and the
-// mean of the only one where c reads a precomputed hop.
+// FillFeatures fills in c.Features, if there are none, with those of the store that are computed from no other, in the
+// store's order; where c reads a precomputed hop, their means follow in the same order.
 func (c *Config) FillFeatures(m *store.Manifest) {
-	if len(c.Features) > 0 {
-		return
-	}
-	for _, f := range m.ColumnsOf(store.RoleFeature) {
-		if !strings.HasSuffix(f.Name, precompute.Suffix) {
-			c.Features = append(c.Features, f.Name)
+	if len(c.Features) == 0 {
+		for _, f := range m.ColumnsOf(store.RoleFeature) {
+			if !precompute.IsHop(f) {
+				c.Features = append(c.Features, f.Name)
+			}
 		}
 	}
-	if c.PrecomputedHop && len(c.Features) == 1 {
-		c.Features = append(c.Features, c.Features[0]+precompute.Suffix)
+	if c.PrecomputedHop {
+		c.Features = withHops(c.Features)
 	}
+}
+
+// featureNames are the names of the store's feature columns.
+func featureNames(m *store.Manifest) (names []string) {
+	for _, c := range m.ColumnsOf(store.RoleFeature) {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// withHops is features, less those that are the mean of another, followed by the mean of each.
+func withHops(features []string) []string {
+	var own, hops []string
+	for _, name := range features {
+		if x, ok := strings.CutSuffix(name, precompute.Suffix); ok && slices.Contains(features, x) {
+			continue
+		}
+		own, hops = append(own, name), append(hops, name+precompute.Suffix)
+	}
+	return append(own, hops...)
 }
 
 // nodeShape checks that the store fits the task, fills in cfg.Features and returns what the
@@ -150,28 +170,35 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 		return s, fmt.Errorf("train: %w: model rgcn needs a column of role %s: ingest edges with types", store.ErrNotFound, store.RoleRelation)
 	}
 	cfg.FillFeatures(m)
-	want := 1
+	if len(cfg.Features) == 0 {
+		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one", store.ErrNotFound)
+	}
+	own := len(cfg.Features)
 	if cfg.PrecomputedHop {
-		want = 2
+		own /= 2
 	}
-	if len(cfg.Features) != want {
-		return s, fmt.Errorf("train: feature columns %v, expected %d: name them with --features", cfg.Features, want)
-	}
-	for _, name := range cfg.Features {
+	for i, name := range cfg.Features {
 		c, err := m.Column(name)
-		if err != nil && strings.HasSuffix(name, precompute.Suffix) {
-			return s, fmt.Errorf("train: %w: make it with gstore precompute", err)
+		if err != nil && i >= own {
+			return s, fmt.Errorf("train: %w: make it with gstore precompute --feature %s", err, cfg.Features[i-own])
 		}
 		if err != nil {
-			return s, err
+			return s, fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, featureNames(m))
+		}
+		if c.Role != store.RoleFeature {
+			return s, fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", name, c.Role, featureNames(m))
+		}
+		if slices.Contains(cfg.Features[:i], name) {
+			return s, fmt.Errorf("train: feature %s is named twice", name)
 		}
 		if err := nn.CheckFeature(c.Name, c.Elem); err != nil {
 			return s, err
 		}
-		if s.in != 0 && c.Dim != s.in {
-			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, cfg.Features[0], s.in)
+		if i < own {
+			s.in += c.Dim
+		} else if x, err := m.Column(cfg.Features[i-own]); err == nil && c.Dim != x.Dim {
+			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
 		}
-		s.in = c.Dim
 	}
 	s.classes, s.relations, s.inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected
 	return s, nil

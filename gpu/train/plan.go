@@ -12,7 +12,7 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// historyElem is what the history's rows are stored as: by default float16 where features take 16 bits or fewer, else float32.
+// historyElem is what the history's rows are stored as: by default float16 where all features take 16 bits or fewer, else float32.
 func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
 	if c.HistoryDtype != "" {
 		return blocks.ParseElemType(c.HistoryDtype)
@@ -20,14 +20,16 @@ func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
 	if len(c.Features) == 0 {
 		return blocks.Invalid, fmt.Errorf("%w: no feature columns", store.ErrNotFound)
 	}
-	column, err := m.Column(c.Features[0])
-	if err != nil {
-		return blocks.Invalid, err
+	for _, name := range c.Features {
+		column, err := m.Column(name)
+		if err != nil {
+			return blocks.Invalid, err
+		}
+		if column.Elem.Size() > 2 {
+			return blocks.Float32, nil
+		}
 	}
-	if column.Elem.Size() <= 2 {
-		return blocks.Float16, nil
-	}
-	return blocks.Float32, nil
+	return blocks.Float16, nil
 }
 
 // MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the

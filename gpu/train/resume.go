@@ -75,6 +75,9 @@ func resumeNode(cfg *Config, version uint64) (_ *nodeProgress, state []byte, err
 	if p.Version != version {
 		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, version)
 	}
+	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
+		cfg.Features = withHops(cfg.Features)
+	}
 	*cfg, err = progress.Resume(*cfg, p.Config, (*Config).Normalize)
 	return p, state, err
 }

@@ -169,6 +169,15 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 	return tables, release, nil
 }
 
+// elemBytes is the mean size of an element of some tables.
+func elemBytes(tables []gpu.Tensor) float64 {
+	bytes, cols := 0, 0
+	for _, t := range tables {
+		bytes, cols = bytes+t.Cols*t.Elem.Size(), cols+t.Cols
+	}
+	return float64(bytes) / float64(cols)
+}
+
 // batch takes one optimiser step.
 func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *progress.Counts) error {
 	q, a := t.queue, t.arena
@@ -180,7 +189,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	}
 	input := t.blocks(mb, b)
 	if t.choices == nil {
-		if t.choices = t.model.ChooseOrders(t.graphs, tables[0].Elem.Size()); t.chosen != nil {
+		if t.choices = t.model.ChooseOrders(t.graphs, elemBytes(tables)); t.chosen != nil {
 			t.chosen(t.choices)
 		}
 	}

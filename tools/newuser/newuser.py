@@ -114,10 +114,14 @@ np.save("arrays/edge_index.npy", np.asfortranarray(random.integers(0, n, (2, 200
 np.save("arrays/x.npy", np.asfortranarray(x))
 np.save("arrays/y.npy", random.integers(0, 3, n))
 np.save("arrays/extra.npy", np.zeros(3))
-run("ingest", "arrays", "arrays.gs", "--undirected", "--dedup", "pair", says=["x.npy → feature x [3]", "y.npy → label", "extra.npy is not read"])
+run("ingest", "arrays", "arrays.gs", "--undirected", "--dedup", "pair", "--split-random", "60/20/20", says=["x.npy → feature x [3]", "y.npy → label", "extra.npy is not read"])
 check("arrays in Fortran order are read as they are", np.allclose(np.stack(nodes_of("arrays.gs")[0]["x"]), x))
 np.save("deg.npy", random.random((n, 2)).astype(np.float32))
+run("train", "arrays.gs", "--epochs", "1")
 run("append", "arrays.gs", "--features", "deg.npy", "--name", "deg")
+run("train", "arrays.gs", "--epochs", "1", "--explain")
+run("train", "arrays.gs", "--epochs", "1", "--features", "deg,x")
+run("train", "arrays.gs", "--features", "degree", fails=['"degree"', '"x" "deg"'])
 
 # What is exported comes back without a flag, undirected as it was.
 before, _ = nodes_of("arrays.gs")

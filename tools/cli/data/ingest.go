@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,7 +64,7 @@ type ingestOptions struct {
 	note         string
 	allowOutside bool
 	hops         int
-	hopFeature   string
+	hopFeatures  []string
 	hopDtype     string
 	hopElem      blocks.ElemType
 }
@@ -124,9 +125,9 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
-	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of a feature as a column, as gstore precompute does")
-	f.StringVar(&o.hopFeature, "precompute-feature", "x", "feature whose mean is added")
-	f.StringVar(&o.hopDtype, "precompute-dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
+	f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of features as columns, as gstore precompute does")
+	f.StringSliceVar(&o.hopFeatures, "precompute-feature", nil, "features whose mean is added (default: all)")
+	f.StringVar(&o.hopDtype, "precompute-dtype", "", "what means are stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	return cmd
 }
 
@@ -265,7 +266,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 			return err
 		}
 		defer func() { err = errors.Join(err, dev.Close()) }()
-		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Feature: o.hopFeature, Elem: o.hopElem, MemoryBytes: in.MemoryBytes}); err != nil {
+		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Features: o.hopFeatures, Elem: o.hopElem, MemoryBytes: in.MemoryBytes}); err != nil {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}
@@ -349,20 +350,28 @@ func (o *ingestOptions) checkHop(d *ingest.Description, in *ingest.Options) erro
 	if o.hops == 0 {
 		return nil
 	}
-	var features []string
+	features := []string{}
 	for _, c := range d.NodeColumns {
 		if c.Role != store.RoleFeature {
 			continue
 		}
-		if c.Name == o.hopFeature {
-			if err := nn.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
-				return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
-			}
-			return nil
-		}
 		features = append(features, c.Name)
+		if len(o.hopFeatures) > 0 && !slices.Contains(o.hopFeatures, c.Name) {
+			continue
+		}
+		if err := nn.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
+			return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
+		}
 	}
-	return fmt.Errorf("%w: --precompute-feature %s: the input's features are %q", ingest.ErrOptions, o.hopFeature, features)
+	if len(features) == 0 {
+		return fmt.Errorf("%w: --precompute-hops 1: the input has no features", ingest.ErrOptions)
+	}
+	for _, name := range o.hopFeatures {
+		if !slices.Contains(features, name) {
+			return fmt.Errorf("%w: --precompute-feature %s: the input's features are %q", ingest.ErrOptions, name, features)
+		}
+	}
+	return nil
 }
 
 // ingestProgress shows one bar a phase.

@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,12 +17,12 @@ import (
 
 // precomputeOptions are the flags of precompute.
 type precomputeOptions struct {
-	feature string
-	dtype   string
-	mem     command.Size
-	device  string
-	threads int
-	scratch string
+	features []string
+	dtype    string
+	mem      command.Size
+	device   string
+	threads  int
+	scratch  string
 }
 
 // NewPrecompute is the command gstore precompute.
@@ -29,13 +30,13 @@ func NewPrecompute(e *command.Env) *cobra.Command {
 	var o precomputeOptions
 	cmd := &cobra.Command{
 		Use:   "precompute STORE",
-		Short: "Add the exact neighbourhood mean of a feature as a column",
-		Long: `Precompute adds a version with one more column: the mean of a feature over each
+		Short: "Add the exact neighbourhood mean of features as columns",
+		Long: `Precompute adds a version with a column more for each feature: its mean over each
 node's neighbours. The first layer of GraphSAGE needs nothing else of them, so that
 gstore train --precomputed-hop samples one hop less and loses nothing in that hop out of core.
 
-A node takes the column's bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
-reads such columns as they are. A column of another type that is there already is replaced.`,
+A node takes the columns' bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
+reads such columns as they are. Columns that are there already stay, those of another type are replaced.`,
 		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
 		Args:    command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -50,19 +51,19 @@ reads such columns as they are. A column of another type that is there already i
 				return err
 			}
 			defer func() { err = errors.Join(err, dev.Close()) }()
-			name, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Feature: o.feature, Elem: elem, MemoryBytes: int64(o.mem), Scratch: o.scratch})
+			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, MemoryBytes: int64(o.mem), Scratch: o.scratch})
 			if err != nil {
 				return err
 			}
 			if e.JSON {
-				e.Event("summary", map[string]any{"column": name, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
+				e.Event("summary", map[string]any{"columns": names, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
 				return nil
 			}
-			_, err = fmt.Fprintf(e.Told(), "column %s in %.1f s\n", name, time.Since(start).Seconds())
+			_, err = fmt.Fprintf(e.Told(), "columns %s in %.1f s\n", strings.Join(names, ", "), time.Since(start).Seconds())
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.feature, "feature", "x", "feature column")
+	cmd.Flags().StringSliceVar(&o.features, "feature", nil, "feature columns (default: all)")
 	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")

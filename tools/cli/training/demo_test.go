@@ -3,6 +3,7 @@ package training_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -73,7 +74,7 @@ func TestPrecomputedHop(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cora.gstore")
 	clitest.Events(t, "demo", "--epochs", "0", "--dir", dir)
 	for range 2 {
-		if e := clitest.Events(t, "precompute", dir, "--mem", "200MiB"); e[len(e)-1]["column"] != "x.hop1" {
+		if e := clitest.Events(t, "precompute", dir, "--mem", "200MiB"); fmt.Sprint(e[len(e)-1]["columns"]) != "[x.hop1]" {
 			t.Fatalf("precompute made %v", e)
 		}
 	}
