@@ -24,7 +24,7 @@ type Source interface {
 
 // Options configures an [Evaluator].
 type Options struct {
-	// Unlabelled: only layers are computed, on a store that may have no labels and split.
+	// Unlabelled: no metrics are computed, on a store that may have no labels and split.
 	Unlabelled  bool
 	Features    []string // the model's input columns, in its order
 	Split       string   // split column; "": the store's first
@@ -36,6 +36,8 @@ type Options struct {
 	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and 16 in memory
 	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
 	Embeddings  bool // keep each node's state below the last product, likewise
+	// Probabilities keeps each node's probability of every class: 4 bytes a node and class, likewise.
+	Probabilities bool
 }
 
 // Metrics is how well a model does on one split.
@@ -87,7 +89,7 @@ type Evaluator struct {
 	pieceEdges int64
 
 	// What the last run kept of every node, by internal id; nil if not asked for.
-	classes, probabilities, embeddings *spill.Table
+	classes, probability, probabilities, embeddings *spill.Table
 
 	kept     csr             // the edges, if there is one tile
 	grouper  nn.Grouper      // of a piece of a tile's edges
@@ -165,7 +167,7 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.o.Model.Jumps() {
 		row = max(row, 4*int64(2*layers+1)*int64(maxDim))
 	}
-	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Embeddings { // logits and states on the host
+	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Probabilities || e.o.Embeddings { // logits and states on the host
 		row += 4 * int64(1+layers) * int64(maxDim)
 	}
 	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(chunkBytes/(4*accDim), chunkRowsMin)
@@ -192,6 +194,9 @@ func (e *Evaluator) plan(maxDim int) error {
 	states := int64(m.Nodes) * (int64(layers)*stateBytes + 4)
 	if e.o.Predictions {
 		states += 8 * int64(m.Nodes)
+	}
+	if e.o.Probabilities {
+		states += 4 * int64(e.o.Model.Out) * int64(m.Nodes)
 	}
 	if e.o.Embeddings {
 		wide := int64(1)
@@ -322,7 +327,7 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 // Close frees the evaluator's memory.
 func (e *Evaluator) Close() error {
 	e.kept.free()
-	for _, s := range []**spill.Table{&e.counts, &e.classes, &e.probabilities, &e.embeddings} {
+	for _, s := range []**spill.Table{&e.counts, &e.classes, &e.probability, &e.probabilities, &e.embeddings} {
 		(*s).Close()
 		*s = nil
 	}

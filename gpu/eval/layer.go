@@ -114,6 +114,9 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 
 // readTargets reads labels and split of a partition.
 func (r *evaluation) readTargets(ctx context.Context, p int) (err error) {
+	if r.o.Unlabelled {
+		return nil
+	}
 	if r.labels, err = r.src.ReadColumn(ctx, r.label, store.PartitionID(p), r.labels); err != nil {
 		return err
 	}
@@ -128,8 +131,9 @@ func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states 
 	if err := r.keep(ctx, logits, states, lo, first); err != nil {
 		return err
 	}
-	q, labels := r.queue, asInt32(r.labels)[lo:lo+logits.Rows]
+	q := r.queue
 	for i, split := range r.splits {
+		labels := asInt32(r.labels)[lo : lo+logits.Rows]
 		r.masked = r.masked[:0]
 		n := int64(0)
 		for k, l := range labels {

@@ -16,7 +16,7 @@ import (
 // prepareOutputs makes room for what the options ask for beside accuracy and loss.
 func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error {
 	e, c := r.Evaluator, model.Config()
-	for _, s := range []**spill.Table{&e.classes, &e.probabilities, &e.embeddings} { // of the run before
+	for _, s := range []**spill.Table{&e.classes, &e.probability, &e.probabilities, &e.embeddings} { // of the run before
 		(*s).Close()
 		*s = nil
 	}
@@ -31,7 +31,8 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 	if model.Jumps() {
 		width = model.JumpDim()
 	}
-	for _, err := range []error{table(r.o.Predictions, &e.classes, 1), table(r.o.Predictions, &e.probabilities, 1),
+	for _, err := range []error{table(r.o.Predictions, &e.classes, 1), table(r.o.Predictions, &e.probability, 1),
+		table(r.o.Probabilities, &e.probabilities, c.Out),
 		table(r.o.Embeddings && (model.Jumps() || c.Layers == 1), &e.embeddings, width)} {
 		if err != nil {
 			return err
@@ -64,14 +65,14 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 
 // chunkValues is a chunk's outputs on the host.
 type chunkValues struct {
-	logits, states, probabilities []float32
-	classes                       []int32
+	logits, states, probability []float32
+	classes                     []int32
 }
 
 // keep takes what was asked for from a chunk of logits; see score.
 func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int, first uint64) error {
 	tables := r.embeddings != nil && (r.jumps || r.in == nil)
-	if !tables && !r.o.Confusion && !r.o.AUC && !r.o.Predictions {
+	if !tables && !r.o.Confusion && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
 		return nil
 	}
 	q, n := r.queue, logits.Rows
@@ -90,20 +91,20 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 			return err
 		}
 	}
-	b.classes, b.probabilities = slices.Grow(b.classes[:0], n)[:n], slices.Grow(b.probabilities[:0], n)[:n]
+	b.classes, b.probability = slices.Grow(b.classes[:0], n)[:n], slices.Grow(b.probability[:0], n)[:n]
 	for i := range n {
-		b.classes[i], b.probabilities[i] = predict(b.logits[i*logits.Cols : (i+1)*logits.Cols])
+		b.classes[i], b.probability[i] = predict(b.logits[i*logits.Cols : (i+1)*logits.Cols])
 	}
 	if r.o.Predictions {
 		if err := r.classes.Write(blocks.Bytes(b.classes), first); err != nil {
 			return err
 		}
-		if err := r.probabilities.Write(blocks.Bytes(b.probabilities), first); err != nil {
+		if err := r.probability.Write(blocks.Bytes(b.probability), first); err != nil {
 			return err
 		}
 	}
-	labels := asInt32(r.labels)[lo : lo+n]
 	for i, split := range r.splits {
+		labels := asInt32(r.labels)[lo : lo+n]
 		r.masked = r.masked[:0]
 		for k, l := range labels {
 			if r.split[lo+k] != split {
@@ -120,7 +121,24 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 			}
 		}
 	}
-	return nil
+	if !r.o.Probabilities {
+		return nil
+	}
+	for i := range n { // in place: the logits are of no further use
+		softmax(b.logits[i*logits.Cols : (i+1)*logits.Cols])
+	}
+	return r.probabilities.Write(blocks.Bytes(b.logits), first)
+}
+
+// softmax turns logits into probabilities.
+func softmax(logits []float32) {
+	top, sum := float64(slices.Max(logits)), 0.
+	for _, v := range logits {
+		sum += math.Exp(float64(v) - top)
+	}
+	for c, v := range logits {
+		logits[c] = float32(math.Exp(float64(v)-top) / sum)
+	}
 }
 
 // predict returns the class of the largest logit, the first of equals, and its probability under the softmax.
@@ -159,9 +177,12 @@ func (e *Evaluator) values(t *spill.Table, elem blocks.ElemType) *NodeValues {
 
 // Predictions returns every node's class, int32, and its probability, float32; nil unless the
 // last run was asked for them. They are valid until the next run or Close.
-func (e *Evaluator) Predictions() (classes, probabilities *NodeValues) {
-	return e.values(e.classes, blocks.Int32), e.values(e.probabilities, blocks.Float32)
+func (e *Evaluator) Predictions() (classes, probability *NodeValues) {
+	return e.values(e.classes, blocks.Int32), e.values(e.probability, blocks.Float32)
 }
+
+// Probabilities returns every node's probability of every class, float32. Like Predictions.
+func (e *Evaluator) Probabilities() *NodeValues { return e.values(e.probabilities, blocks.Float32) }
 
 // Embeddings returns every node's exact state below the model's last product, float32: the last
 // hidden layer's, what jumping combines, or, of a single layer, the logits. Like Predictions.
@@ -170,7 +191,7 @@ func (e *Evaluator) Embeddings() *NodeValues { return e.values(e.embeddings, blo
 // Trim frees everything but what the last run kept of every node, and returns the bytes of memory
 // that this takes: what does not lie in a file. The evaluator is of no further use.
 func (e *Evaluator) Trim() (int64, error) {
-	tables := []**spill.Table{&e.classes, &e.probabilities, &e.embeddings}
+	tables := []**spill.Table{&e.classes, &e.probability, &e.probabilities, &e.embeddings}
 	held := make([]*spill.Table, len(tables))
 	var bytes int64
 	for i, t := range tables {

@@ -17,7 +17,7 @@ type EvaluateOptions struct {
 	MemoryBytes int64    // of the whole run; 0: no bound
 	Splits      []string // whose metrics: "train", "valid", "test"
 
-	Confusion, AUC, Predictions, Embeddings bool // see [Options]
+	Confusion, AUC, Predictions, Probabilities, Embeddings bool // see [eval.Options]
 }
 
 // Evaluation is a model's exact outputs on a store: metrics of the splits asked for, in their order,
@@ -31,7 +31,9 @@ type Evaluation struct {
 // as long as the result.
 func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, o EvaluateOptions) (_ *Evaluation, err error) {
 	m := st.Manifest()
-	if m.Schema.Classes != c.Model.Out {
+	// A store without labels is one to predict them for.
+	unlabelled := len(o.Splits) == 0 && m.Schema.Classes == 0
+	if m.Schema.Classes != c.Model.Out && !unlabelled {
 		return nil, fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
 	}
 	q, err := gpu.NewQueue(dev)
@@ -52,7 +54,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			memory = max(memory-budget.ProgramBytes, 1)
 		}
 		return eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
-			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Embeddings: o.Embeddings}, max(c.Model.Hidden, c.Model.Out))
+			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: unlabelled}, max(c.Model.Hidden, c.Model.Out))
 	}
 	e, err := open(o.MemoryBytes)
 	if err != nil {

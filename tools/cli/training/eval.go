@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,9 +52,12 @@ type evalOptions struct {
 
 // What eval writes of every node.
 const (
-	writePredictions = "predictions"
-	writeEmbeddings  = "embeddings"
+	writePredictions   = "predictions"
+	writeProbabilities = "probabilities"
+	writeEmbeddings    = "embeddings"
 )
+
+func evalWrites() []string { return []string{writePredictions, writeProbabilities, writeEmbeddings} }
 
 // NewEval is the command gstore eval.
 func NewEval(e *command.Env) *cobra.Command {
@@ -67,16 +71,16 @@ split accuracy, macro and micro F1, and the area under the ROC curve: of two
 classes that of the second, of more the mean over classes of each against the
 rest. All are exact.
 
---out writes every node's class and its probability, and with --write
-embeddings the state below the model's last product, by external id, as gstore
-export writes columns.
+--out writes every node's class and its probability, with --write probabilities
+those of all classes, and with --write embeddings the state below the model's
+last product, by external id, as gstore export writes columns.
 
 Where the task is link prediction the edges of --lists are asked for, both ends
 of each, against all nodes or a sample of --candidates, filtered and raw:
 exactly, with embeddings streamed from the store's table inside --mem.`,
 		Example: "  gstore eval cora.gstore                      # the best run on validation nodes\n" +
 			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
-			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,embeddings\n" +
+			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,probabilities\n" +
 			"  gstore eval fb15k-237.gstore --lists test --mem 200MiB   # link prediction",
 		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +100,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 	fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
 	fs.StringVar(&o.out, "out", "", "new folder for what --write names")
-	fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: predictions, embeddings")
+	fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: "+strings.Join(evalWrites(), ", "))
 	fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
 	fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "link prediction: which edge lists to rank")
 	fs.StringVar(&o.table, "table", "embeddings", "link prediction: the table of embeddings")
@@ -120,7 +124,7 @@ func (o *evalOptions) validate(writes bool) error {
 	case len(o.lists) == 0:
 		return command.Usagef("--lists names no edge list")
 	case len(o.write) == 0:
-		return command.Usagef("--write names none of %s, %s", writePredictions, writeEmbeddings)
+		return command.Usagef("--write names none of %s", strings.Join(evalWrites(), ", "))
 	}
 	for _, s := range o.splits {
 		if s != "train" && s != "valid" && s != "test" {
@@ -128,8 +132,8 @@ func (o *evalOptions) validate(writes bool) error {
 		}
 	}
 	for _, w := range o.write {
-		if w != writePredictions && w != writeEmbeddings {
-			return command.Usagef("--write: %q is none of %s, %s", w, writePredictions, writeEmbeddings)
+		if !slices.Contains(evalWrites(), w) {
+			return command.Usagef("--write: %q is none of %s", w, strings.Join(evalWrites(), ", "))
 		}
 	}
 	x := export.Options{Format: export.Format(o.format)}
@@ -177,7 +181,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	r, err := cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
-		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Embeddings: wants(writeEmbeddings)})
+		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Probabilities: wants(writeProbabilities), Embeddings: wants(writeEmbeddings)})
 	if err != nil {
 		return err
 	}
@@ -287,9 +291,10 @@ func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.
 			x.Extra = append(x.Extra, export.NodeColumn{Name: name, Elem: v.Elem, Dim: v.Dim, Read: v.Read})
 		}
 	}
-	classes, probabilities := r.Predictions()
+	classes, probability := r.Predictions()
 	add("prediction", classes)
-	add("probability", probabilities)
+	add("probability", probability)
+	add("probabilities", r.Probabilities())
 	add("embedding", r.Embeddings())
 	_, err = export.Run(ctx, st, o.out, x)
 	return err

@@ -45,7 +45,7 @@ func TestEval(t *testing.T) {
 	for _, args := range [][]string{nil, {"--mem", "128MiB"}} {
 		work := t.TempDir()
 		out, confusion := filepath.Join(work, "out"), filepath.Join(work, "confusion.csv")
-		events := clitest.Events(t, append([]string{"eval", dir, "--out", out, "--write", "predictions,embeddings", "--confusion", confusion}, args...)...)
+		events := clitest.Events(t, append([]string{"eval", dir, "--out", out, "--write", "predictions,probabilities,embeddings", "--confusion", confusion}, args...)...)
 		sum := events[len(events)-1]
 		raw := npyData(t, filepath.Join(out, "node_prediction.npy"), "<i4")
 		prob := npyData(t, filepath.Join(out, "node_probability.npy"), "<f4")
@@ -58,6 +58,7 @@ func TestEval(t *testing.T) {
 		if string(first) != string(raw) {
 			t.Errorf("%v: other predictions than without a budget", args)
 		}
+		all := npyData(t, filepath.Join(out, "node_probabilities.npy"), "<f4")
 		counts := map[[3]string]int{}
 		for v, label := range cora.Labels {
 			predicted := int32(binary.LittleEndian.Uint32(raw[4*v:]))
@@ -65,6 +66,7 @@ func TestEval(t *testing.T) {
 			if p := math.Float32frombits(binary.LittleEndian.Uint32(prob[4*v:])); !(p >= 1/7.-1e-6 && p <= 1) {
 				t.Fatalf("%v: node %d has probability %v", args, v, p)
 			}
+			checkProbabilities(t, v, all[28*v:28*v+28], int(predicted), prob[4*v:4*v+4])
 		}
 		checkConfusion(t, dir, confusion, counts)
 		for _, s := range []string{"train", "valid", "test"} {
@@ -99,11 +101,26 @@ func TestEval(t *testing.T) {
 		{[]string{"--write", "embeddings"}, "give --out"},
 		{[]string{"--splits="}, "names none of train, valid, test"},
 		{[]string{"--lists="}, "names no edge list"},
-		{[]string{"--write=", "--out", "x"}, "names none of predictions, embeddings"},
+		{[]string{"--write=", "--out", "x"}, "names none of predictions, probabilities, embeddings"},
 	} {
 		if code, _, stderr := clitest.Run(t, append([]string{"eval", dir}, c.args...)...); code != cli.ExitUsage || !strings.Contains(stderr, c.text) {
 			t.Errorf("%v: exit code %d and %q, expected %d and %q", c.args, code, stderr, cli.ExitUsage, c.text)
 		}
+	}
+}
+
+// checkProbabilities compares a node's probabilities of all seven classes, which add up to 1, with the predicted class and its own.
+func checkProbabilities(t *testing.T, node int, row []byte, class int, own []byte) {
+	t.Helper()
+	sum, best := 0., 0
+	of := func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) }
+	for c := range 7 {
+		if sum += of(row[4*c:]); of(row[4*c:]) > of(row[4*best:]) {
+			best = c
+		}
+	}
+	if math.Abs(sum-1) > 1e-5 || best != class || math.Abs(of(row[4*best:])-of(own)) > 1e-6 {
+		t.Fatalf("node %d: probabilities add up to %v, the largest is of class %d, %v; predicted is %d, %v", node, sum, best, of(row[4*best:]), class, of(own))
 	}
 }
 
