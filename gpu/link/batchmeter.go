@@ -36,7 +36,7 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	if b.queue, err = gpu.NewQueue(b.dev); err != nil {
 		return nil, err
 	}
-	model, err := cfg.model(len(m.Schema.Relations))
+	model, err := cfg.LinkModel(len(m.Schema.Relations))
 	if err != nil {
 		return nil, err
 	}

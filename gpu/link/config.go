@@ -204,8 +204,8 @@ func (c *Config) validate() error {
 // hidesEdges is RemoveBatchEdges once the plan is known.
 func (c *Config) hidesEdges() bool { return c.RemoveBatchEdges != nil && *c.RemoveBatchEdges }
 
-// model returns what c says of the model.
-func (c *Config) model(relations int) (nn.LinkConfig, error) {
+// LinkModel returns what c says of the model, for a store of so many relations.
+func (c *Config) LinkModel(relations int) (nn.LinkConfig, error) {
 	loss, err := c.loss()
 	return nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Relations: relations, Loss: loss, Seed: c.Seed}, err
 }

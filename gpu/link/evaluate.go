@@ -15,7 +15,7 @@ import (
 // Evaluate ranks the edges of lists by the model of t's checkpoint, of the run c. o's Model is c's; its
 // MemoryBytes bound the whole process.
 func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, c *Checkpointed, o eval.RankerOptions, lists ...string) (_ []eval.RankMetrics, read int64, err error) {
-	model, err := c.Config.model(len(st.Manifest().Schema.Relations))
+	model, err := c.Config.LinkModel(len(st.Manifest().Schema.Relations))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -74,7 +74,7 @@ func (y *Memory) Close() error {
 // ranker makes the run's evaluator within bytes, 0 for no bound.
 func (y *Memory) ranker(st *store.Store, dev gpu.Device, bytes int64) (_ *eval.Ranker, err error) {
 	e := eval.RankerOptions{Threads: y.cfg.Threads}
-	if e.Model, err = y.cfg.model(len(y.m.Schema.Relations)); err != nil {
+	if e.Model, err = y.cfg.LinkModel(len(y.m.Schema.Relations)); err != nil {
 		return nil, err
 	}
 	if bytes > 0 {

@@ -57,7 +57,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manif
 			_ = t.close()
 		}
 	}()
-	model, err := cfg.model(len(m.Schema.Relations))
+	model, err := cfg.LinkModel(len(m.Schema.Relations))
 	if err != nil {
 		return nil, err
 	}

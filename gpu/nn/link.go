@@ -101,19 +101,9 @@ func normal(r *keyed.Rand) float32 { return float32(r.Normal()) }
 
 // NewLink builds a model and fills its parameters from cfg.Seed.
 func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, err error) {
-	m := &LinkModel{cfg: cfg, params: NewParams(q.Device())}
-	if m.decoder, err = NewDecoder(cfg.Decoder, cfg.Dim); err != nil {
+	m, err := cfg.declare(q.Device())
+	if err != nil {
 		return nil, err
-	}
-	if cfg.Relations < 1 {
-		return nil, fmt.Errorf("nn: a model of %d relations, expected 1 or more", cfg.Relations)
-	}
-	if err = cfg.Validate(); err != nil {
-		return nil, err
-	}
-	m.encoder = cfg.encoder(m.params)
-	if m.decoder.Relations() {
-		m.relations = m.params.Add("relations", 2*cfg.Relations, cfg.Dim, normal)
 	}
 	defer func() {
 		if err != nil {
@@ -124,6 +114,25 @@ func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, e
 		return nil, err
 	}
 	return m, m.params.Allocate(ctx, q, cfg.Seed)
+}
+
+// declare checks the description and declares the parameters, which have no memory.
+func (c *LinkConfig) declare(dev gpu.Device) (_ *LinkModel, err error) {
+	m := &LinkModel{cfg: *c, params: NewParams(dev)}
+	if m.decoder, err = NewDecoder(c.Decoder, c.Dim); err != nil {
+		return nil, err
+	}
+	if c.Relations < 1 {
+		return nil, fmt.Errorf("nn: a model of %d relations, expected 1 or more", c.Relations)
+	}
+	if err = c.Validate(); err != nil {
+		return nil, err
+	}
+	m.encoder = c.encoder(m.params)
+	if m.decoder.Relations() {
+		m.relations = m.params.Add("relations", 2*c.Relations, c.Dim, normal)
+	}
+	return m, nil
 }
 
 // Config returns what the model was built from.

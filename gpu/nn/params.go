@@ -126,6 +126,22 @@ func (p *Params) Allocate(ctx context.Context, q *gpu.Queue, seed uint64) error 
 		return fmt.Errorf("nn: %d parameters: %w", p.rows, err)
 	}
 	p.mem, p.settled = mem, true
+	p.place()
+	host := make([]float32, p.rows)
+	key := keyed.New(seed).With(0x706172616d) // "param"
+	for i, s := range p.specs {
+		r := key.Rand(uint64(i))
+		for j := range s.rows * s.cols {
+			host[s.at+j] = s.init(&r)
+		}
+		p.list[i].Value = p.view(rangeValue, s)
+		p.list[i].Grad = p.view(rangeGrad, s)
+	}
+	return p.load(ctx, q, host)
+}
+
+// place decides where in a range each parameter lies: trained ones first.
+func (p *Params) place() {
 	at := 0
 	for _, state := range []bool{false, true} {
 		for i := range p.specs {
@@ -138,17 +154,6 @@ func (p *Params) Allocate(ctx context.Context, q *gpu.Queue, seed uint64) error 
 			p.trained = at
 		}
 	}
-	host := make([]float32, p.rows)
-	key := keyed.New(seed).With(0x706172616d) // "param"
-	for i, s := range p.specs {
-		r := key.Rand(uint64(i))
-		for j := range s.rows * s.cols {
-			host[s.at+j] = s.init(&r)
-		}
-		p.list[i].Value = p.view(rangeValue, s)
-		p.list[i].Grad = p.view(rangeGrad, s)
-	}
-	return p.load(ctx, q, host)
 }
 
 func (p *Params) view(r int, s spec) gpu.Tensor {

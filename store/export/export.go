@@ -13,12 +13,12 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// fixedBytes is the memory an export takes whatever the store: the program, and writers' buffers.
+// fixedBytes is the memory an export takes whatever the store: the program, writers' buffers, and what its caller holds.
 func (x *exporter) fixedBytes() int64 {
 	if x.o.Format == Parquet { // the library's pages, dictionaries and the garbage of both
-		return 64 << 20
+		return 64<<20 + x.o.HeldBytes
 	}
-	return 48 << 20
+	return 48<<20 + x.o.HeldBytes
 }
 
 // exporter is one run.
@@ -95,6 +95,9 @@ func Run(ctx context.Context, s *store.Store, out string, o Options) (_ *Report,
 	}()
 	x.out.reserve("edge_index.npy", "edge_type.npy", "edge_types.txt", "train.npy", "relations.txt", "entities.txt", "node_feat.npy", "node_label.npy",
 		"node_ids.npy", "node_ids.txt", "classes.txt", "edges.tsv", "train.tsv", "nodes.tsv", "edges.parquet", "nodes.parquet")
+	for _, a := range x.o.Attached {
+		x.out.reserve(a.Name)
+	}
 	var to sink
 	switch x.o.Format {
 	case TSV:
@@ -106,6 +109,11 @@ func Run(ctx context.Context, s *store.Store, out string, o Options) (_ *Report,
 	}
 	if err := x.write(ctx, to, columns); err != nil {
 		return nil, err
+	}
+	for _, a := range x.o.Attached {
+		if err := x.out.attach(a); err != nil {
+			return nil, err
+		}
 	}
 	if err := x.meta(); err != nil {
 		return nil, err

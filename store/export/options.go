@@ -3,6 +3,7 @@ package export
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -48,11 +49,15 @@ func Formats() []Format { return []Format{Numpy, TSV, Parquet} }
 // and splits as NumPy arrays.
 type Options struct {
 	Format Format // "" = Numpy
-	What   []What // nil = Graph, Features, Labels, Splits, or nothing but Extra if there is any
+	What   []What // nil = Graph, Features, Labels, Splits, or nothing but Extra and Attached if there are any
 	// Columns limits features and other node columns to these names; nil = all.
 	Columns []string
 	// Extra are further columns of nodes.
 	Extra []NodeColumn
+	// Attached are further files of the folder.
+	Attached []Attachment
+	// HeldBytes of MemoryBytes are the caller's: columns and files that lie in memory.
+	HeldBytes int64
 	// MemoryBytes bounds resident memory; 0 = 1 GiB.
 	MemoryBytes int64
 	// FS is where the target is; nil = the operating system's.
@@ -77,7 +82,7 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("%w: part %q (known: %v)", ErrOptions, w, Parts())
 		}
 	}
-	if o.MemoryBytes < 0 {
+	if o.MemoryBytes < 0 || o.HeldBytes < 0 {
 		return fmt.Errorf("%w: memory budget of %d bytes", ErrOptions, o.MemoryBytes)
 	}
 	for i, c := range o.Extra {
@@ -92,7 +97,7 @@ func (o Options) withDefaults() Options {
 	if o.Format == "" {
 		o.Format = Numpy
 	}
-	if o.What == nil && len(o.Extra) == 0 {
+	if o.What == nil && len(o.Extra) == 0 && len(o.Attached) == 0 {
 		o.What = []What{Graph, Features, Labels, Splits}
 	}
 	if o.MemoryBytes == 0 {
@@ -102,6 +107,13 @@ func (o Options) withDefaults() Options {
 		o.FS = vfs.Default
 	}
 	return o
+}
+
+// Attachment is a file of the folder that is made by the caller.
+type Attachment struct {
+	Name  string // in the folder
+	Rows  uint64 // to report
+	Write func(w io.Writer) error
 }
 
 // Report is what was written.

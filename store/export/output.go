@@ -207,6 +207,16 @@ func (f *folder) text(name string, lines []string) error {
 	return o.close()
 }
 
+// attach writes a file of the caller's.
+func (f *folder) attach(a Attachment) error {
+	o, err := f.create(a.Name)
+	if err != nil {
+		return err
+	}
+	o.rows = a.Rows
+	return errors.Join(a.Write(o.cursor(0)), o.close())
+}
+
 // plainText refuses an id that lines of text cannot hold.
 func plainText(id []byte, not string) error {
 	if bytes.ContainsAny(id, not) {

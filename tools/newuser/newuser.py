@@ -1,38 +1,18 @@
 """The first hour of new users: tables that pandas writes, the commands they would type, and what they must see.
 
-usage: newuser.py GSTORE FOLDER   (FOLDER is empty, and is filled)
+usage: newuser.py GSTORE FOLDER   (FOLDER is filled)
 """
 
 import csv
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 
-gstore, folder = sys.argv[1:]
-os.chdir(folder)
+from play import check, done, run
+
 random = np.random.default_rng(1)
-failures = []
-
-
-def run(*args, says=(), fails=None):
-    """Runs a command; it must succeed and print all of says, or fail and say all of fails."""
-    done = subprocess.run([gstore, *args], capture_output=True, text=True, timeout=600)
-    line = "gstore " + " ".join(args)
-    out = done.stdout + done.stderr
-    expected = 0 if fails is None else 1
-    missing = [w for w in (says if fails is None else fails) if w not in out]
-    if done.returncode != expected or missing:
-        failures.append(f"{line}\n  exit {done.returncode}, expected {expected}; lacks {missing}\n  {out}")
-        print("FAILED", line)
-    else:
-        print("ok    ", line)
-    return out
-
-
 tables = 0
 
 
@@ -45,13 +25,6 @@ def nodes_of(store):
     with open(out + "/meta.json") as f:
         meta = json.load(f)
     return pd.read_parquet(out + "/nodes.parquet").set_index("id").sort_index(), meta
-
-
-def check(what, ok):
-    """Notes a fact that does not hold."""
-    print("ok    " if ok else "FAILED", what)
-    if not ok:
-        failures.append(what)
 
 
 # A user with tables of their own: people who follow each other.
@@ -133,7 +106,4 @@ for form in ["numpy", "tsv", "parquet"]:
     check(f"{form}: nodes come back, with both features", same)
     check(f"{form}: undirected", meta["undirected"])
 
-if failures:
-    print("\n" + "\n".join(failures))
-    sys.exit(f"{len(failures)} failures")
-print("all that new users see is as expected")
+done()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,10 +17,14 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/models"
 )
 
-// embeddingsPart is the part that is no part of a version: embedding tables.
-const embeddingsPart = "embeddings"
+// Parts that are no part of a version.
+const (
+	embeddingsPart = "embeddings" // embedding tables
+	modelPart      = "model"
+)
 
 // exportOptions are the flags of gstore export.
 type exportOptions struct {
@@ -28,7 +33,7 @@ type exportOptions struct {
 	columns []string
 	tables  []string
 	version uint64
-	at      uint64 // checkpoint of the table
+	at      string // checkpoint of the table, run or file of the model
 	mem     command.Size
 }
 
@@ -37,43 +42,50 @@ func NewExport(e *command.Env) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export STORE OUT",
-		Short: "Write a store's graph, columns and embeddings as NumPy, TSV or Parquet files",
+		Short: "Write a store's graph, columns, embeddings and models as NumPy, TSV, Parquet and safetensors files",
 		Long: `Export writes a version of STORE to files in the new folder OUT, streamed within a
 memory budget. Text and Parquet hold external ids; NumPy arrays are by external id where
 these are 0 … nodes−1, and by position otherwise, with node_ids.npy, node_ids.txt
 or, of a knowledge graph, entities.txt beside them.
 The files can be ingested again; OUT/meta.json says how.
 
-An undirected graph's edges are written once each.`,
+An undirected graph's edges are written once each.
+
+--what model writes a trained model as model.safetensors beside model.json, which names its
+layers, their parameters, classes and relations; docs/models.md says how to compute with them.`,
 		Example: `  gstore export cora.gstore cora-npy
   gstore export fb.gstore fb-tsv --format tsv --what graph
-  gstore export papers.gstore papers-emb --what embeddings --mem 8GiB`,
+  gstore export papers.gstore papers-emb --what embeddings --mem 8GiB
+  gstore export cora.gstore cora-model --what model             # of the best run
+  gstore export fb.gstore fb-model --what model,embeddings`,
 		Args: command.StoreArgs("STORE", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args[0], args[1]) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", string(export.Numpy), "numpy, tsv or parquet")
-	f.StringSliceVar(&o.what, "what", []string{"graph", "features", "labels", "splits"}, "parts to write: graph, features, labels, splits, embeddings, ids (internal ids), or all")
+	f.StringSliceVar(&o.what, "what", []string{"graph", "features", "labels", "splits"}, "parts to write: graph, features, labels, splits, embeddings, model, ids (internal ids), or all")
 	f.StringSliceVar(&o.columns, "columns", nil, "feature columns to write (default: all)")
 	f.StringSliceVar(&o.tables, "tables", nil, "embedding tables to write (default: all)")
-	f.Uint64Var(&o.at, "checkpoint", 0, "kept checkpoint of the one table that is written (0 = the last)")
+	f.StringVar(&o.at, "checkpoint", "", "kept checkpoint of the one table that is written, by its number (default: the last); of node classification the model's file or its run's number (default: the best on validation nodes)")
 	f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
 	f.Var(&o.mem, "mem", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
 	return cmd
 }
 
 // options turns flags into those of the package; errors are usage errors.
-func (o *exportOptions) options() (x export.Options, embeddings bool, err error) {
+func (o *exportOptions) options() (x export.Options, embeddings, model bool, err error) {
 	x = export.Options{Format: export.Format(o.format), Columns: o.columns, MemoryBytes: int64(o.mem), What: []export.What{}}
 	if len(o.what) == 0 {
-		return x, false, command.Usagef("--what names nothing to write")
+		return x, false, false, command.Usagef("--what names nothing to write")
 	}
 	for _, w := range o.what {
 		switch w {
 		case embeddingsPart:
 			embeddings = true
+		case modelPart:
+			model = true
 		case "all":
-			x.What, embeddings = export.Parts(), true
+			x.What, embeddings, model = export.Parts(), true, true
 		default:
 			x.What = append(x.What, export.What(w))
 		}
@@ -82,16 +94,16 @@ func (o *exportOptions) options() (x export.Options, embeddings bool, err error)
 		x.MemoryBytes = ingest.DefaultMemoryBytes()
 	}
 	if err := x.Validate(); err != nil {
-		return x, false, command.Usage(err)
+		return x, false, false, command.Usage(err)
 	}
-	if (len(o.tables) > 0 || o.at > 0) && !embeddings {
-		return x, false, command.Usagef("--tables and --checkpoint without --what %s", embeddingsPart)
+	if (len(o.tables) > 0 || o.at != "") && !embeddings && !model {
+		return x, false, false, command.Usagef("--tables and --checkpoint without --what %s or %s", embeddingsPart, modelPart)
 	}
-	return x, embeddings, nil
+	return x, embeddings, model, nil
 }
 
 func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string) (err error) {
-	x, embeddings, err := o.options()
+	x, embeddings, model, err := o.options()
 	if err != nil {
 		return err
 	}
@@ -109,6 +121,16 @@ func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string
 		}
 		x.Extra = append(x.Extra, columns...)
 	}
+	which := ""
+	if model {
+		d, err := o.model(ctx, s)
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			x.Attached, x.HeldBytes, which = d.Files, d.HeldBytes, d.Which
+		}
+	}
 	bar := exportProgress{e: e}
 	x.Progress = bar.tell
 	r, err := export.Run(ctx, s, out, x)
@@ -119,14 +141,33 @@ func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string
 	for _, f := range r.Files {
 		e.Event("file", map[string]any{"name": f.Name, "rows": f.Rows, "bytes": f.Bytes})
 	}
-	e.Event("summary", map[string]any{"store": dir, "version": s.Manifest().Version, "out": out, "format": o.format, "files": len(r.Files),
+	e.Event("summary", map[string]any{"model": which, "store": dir, "version": s.Manifest().Version, "out": out, "format": o.format, "files": len(r.Files),
 		"bytes": r.Bytes, "seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
 	if !e.JSON && !e.Quiet {
 		for _, f := range r.Files {
 			fmt.Fprintf(e.Stdout, "%s/%s\t%d rows\t%s\n", out, f.Name, f.Rows, command.FormatSize(f.Bytes))
 		}
+		if which != "" {
+			fmt.Fprintf(e.Stdout, "model: %s\n", which)
+		}
 	}
 	return nil
+}
+
+// model describes the model of the store's task. With --what all a store need not have one.
+func (o *exportOptions) model(ctx context.Context, s *store.Store) (d *models.Described, err error) {
+	if s.Manifest().Schema.Task == store.TaskLink {
+		if len(o.tables) > 1 {
+			return nil, command.Usagef("--what %s of one table: name it with --tables (%s are named)", modelPart, strings.Join(o.tables, ", "))
+		}
+		d, err = models.Link(ctx, s, strings.Join(o.tables, ""), o.at)
+	} else {
+		d, err = models.Node(ctx, s, o.at)
+	}
+	if errors.Is(err, store.ErrNotFound) && o.at == "" && !slices.Contains(o.what, modelPart) {
+		return nil, nil
+	}
+	return d, err
 }
 
 // embeddings opens the tables that are asked for; done closes them.
@@ -141,11 +182,17 @@ func (o *exportOptions) embeddings(ctx context.Context, e *command.Env, s *store
 	if err != nil {
 		return nil, done, err
 	}
-	if o.at > 0 && len(names) > 1 {
-		return nil, done, command.Usagef("--checkpoint %d of one table: name it with --tables (there are: %s)", o.at, strings.Join(names, ", "))
+	var at uint64
+	if o.at != "" {
+		if at, err = strconv.ParseUint(o.at, 10, 64); err != nil {
+			return nil, done, command.Usagef("--checkpoint %q: expected the number of a checkpoint that the table keeps", o.at)
+		}
+	}
+	if at > 0 && len(names) > 1 {
+		return nil, done, command.Usagef("--checkpoint %s of one table: name it with --tables (there are: %s)", o.at, strings.Join(names, ", "))
 	}
 	for _, name := range names {
-		t, err := table.Open(ctx, s, table.Options{Name: name, Checkpoint: o.at, ReadOnly: true})
+		t, err := table.Open(ctx, s, table.Options{Name: name, Checkpoint: at, ReadOnly: true})
 		if err != nil {
 			return nil, done, err
 		}

@@ -3,7 +3,6 @@ package training
 import (
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +22,7 @@ import (
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/models"
 	"github.com/gstore/gstore/tools/device"
 )
 
@@ -165,7 +165,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if link {
 		return runEvalLink(ctx, e, st, o)
 	}
-	path, which, err := findModel(ctx, st, o.checkpoint)
+	path, which, err := models.Find(ctx, st, o.checkpoint)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.
 	debug.FreeOSMemory() // the evaluation's heap: export has its memory now
 	x := export.Options{Format: export.Format(o.format)}
 	if o.mem > 0 {
-		x.MemoryBytes = max(int64(o.mem)-held, 1)
+		x.MemoryBytes, x.HeldBytes = int64(o.mem), held
 	}
 	add := func(name string, v *eval.NodeValues) {
 		if v != nil {
@@ -298,46 +298,4 @@ func (o *evalOptions) writeNodes(ctx context.Context, st *store.Store, r *train.
 	add("embedding", r.Embeddings())
 	_, err = export.Run(ctx, st, o.out, x)
 	return err
-}
-
-// findModel returns the path of a model: a file, a run's number, or the best run's, and which one that is.
-func findModel(ctx context.Context, st *store.Store, checkpoint string) (path, which string, err error) {
-	dir := st.Dir()
-	if n, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
-		return modelFile(dir, n), fmt.Sprintf("run %d", n), nil
-	}
-	if checkpoint != "" {
-		return checkpoint, checkpoint, nil
-	}
-	h, err := store.ReadHistory(ctx, dir, store.Options{})
-	if err != nil {
-		return "", "", err
-	}
-	var best struct {
-		run      uint64
-		here     bool // trained on the version that is evaluated
-		accuracy float64
-	}
-	runs := 0
-	for _, r := range h.Runs {
-		s := struct {
-			Valid float64 `json:"valid_accuracy"`
-		}{-1}
-		if _, err := os.Stat(modelFile(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
-			continue
-		}
-		runs++
-		here := r.Version == st.Manifest().Version
-		if best.run == 0 || here && !best.here || here == best.here && s.Valid >= best.accuracy {
-			best.run, best.here, best.accuracy = r.Number, here, s.Valid
-		}
-	}
-	if best.run == 0 {
-		return "", "", fmt.Errorf("%s has no trained model: run gstore train %s, or give --checkpoint FILE", dir, dir)
-	}
-	which = fmt.Sprintf("run %d", best.run)
-	if runs > 1 {
-		which += fmt.Sprintf(", of %d the best on validation nodes (%.2f %%); --checkpoint N takes another", runs, 100*best.accuracy)
-	}
-	return modelFile(dir, best.run), which, nil
 }

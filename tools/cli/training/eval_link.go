@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/models"
 	"github.com/gstore/gstore/tools/device"
 )
 
@@ -24,12 +23,6 @@ var (
 
 // runEvalLink ranks edge lists by a table's checkpoint.
 func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOptions) (err error) {
-	t := table.Options{Name: o.table, ReadOnly: true}
-	if o.checkpoint != "" {
-		if t.Checkpoint, err = strconv.ParseUint(o.checkpoint, 10, 64); err != nil {
-			return command.Usagef("--checkpoint %q: expected the number of a checkpoint of table %s", o.checkpoint, o.table)
-		}
-	}
 	if o.candidates < 0 {
 		return command.Usagef("--candidates %d: expected 0 or more", o.candidates)
 	}
@@ -38,10 +31,7 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 			return command.Usage(fmt.Errorf("--lists: %w", err))
 		}
 	}
-	table, err := table.Open(ctx, st, t)
-	if errors.Is(err, store.ErrNotFound) && t.Checkpoint == 0 {
-		return fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
-	}
+	table, err := models.OpenTable(ctx, st, o.table, o.checkpoint)
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,6 @@ package training
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,11 +11,6 @@ import (
 
 // runsDir is where a store's trained models lie, below its directory.
 const runsDir = store.RunsDir
-
-// modelFile is where run n's model lies by default.
-func modelFile(dir string, n uint64) string {
-	return filepath.Join(dir, runsDir, fmt.Sprintf("%d.gsm", n))
-}
 
 // recordTrain adds a run of train to the store's history and returns its number. A run that was resumed and had finished
 // and been recorded before is not recorded again: then again is true. Every epoch trained adds its seconds, so those tell.

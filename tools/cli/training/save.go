@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/models"
 )
 
 // checkSave finds before training whether the model can be saved: in the file that --save names, or with the store.
@@ -49,7 +50,7 @@ type savedRun struct {
 	Finished uint64 // the run's number, if it had finished before
 }
 
-// saveRun records the run in the store's history and saves the model, by default as [modelFile]. A model is saved even if
+// saveRun records the run in the store's history and saves the model, by default as [models.File]. A model is saved even if
 // the run cannot be recorded: where path names it, or beside the numbered ones; then the result has a path and an error.
 func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (r savedRun, err error) {
 	n, again, recorded := recordTrain(ctx, dir, cp.Version, started, cp.Config, cp.Summary, cp.Summary.EpochSeconds, cp.Summary.Resumed)
@@ -62,7 +63,7 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train
 	switch {
 	case path != "":
 	case recorded == nil:
-		path = modelFile(dir, n)
+		path = models.File(dir, n)
 	default:
 		path = filepath.Join(dir, runsDir, "unrecorded-"+started.UTC().Format("20060102T150405")+".gsm")
 	}

@@ -1,0 +1,83 @@
+package data_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/tools/cli"
+	"github.com/gstore/gstore/tools/cli/clitest"
+)
+
+// readTensors returns a safetensors file's shapes by name, and its data.
+func readTensors(t *testing.T, path string) (shapes map[string][]int, data []byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := binary.LittleEndian.Uint64(b)
+	head := map[string]struct {
+		Shape []int `json:"shape"`
+	}{}
+	if err := json.Unmarshal(b[8:8+n], &head); err != nil {
+		t.Fatal(err)
+	}
+	shapes = map[string][]int{}
+	for name, h := range head {
+		shapes[name] = h.Shape
+	}
+	delete(shapes, "__metadata__")
+	return shapes, b[8+n:]
+}
+
+// TestExportModel: the tensors are the model file's to the bit, of the run that is named or the best; tools/newuser computes with them.
+func TestExportModel(t *testing.T) {
+	work := t.TempDir()
+	dir := filepath.Join(work, "cora.gstore")
+	clitest.MustRun(t, "demo", "--dir", dir, "--epochs", "2", "--quiet")
+	clitest.MustRun(t, "train", dir, "--epochs", "1", "--model", "gat", "--heads", "2", "--hidden", "8", "--layers", "1", "--quiet")
+	for _, c := range []struct {
+		args   []string
+		run    string
+		shapes map[string][]int
+	}{
+		{nil, "1", map[string][]int{"0.weight": {2866, 128}, "0.bias": {1, 128}, "1.weight": {256, 7}, "1.bias": {1, 7}}},
+		{[]string{"--checkpoint", "2", "--mem", "64MiB"}, "2", map[string][]int{"0.weight": {1433, 14}, "0.src": {14, 1}, "0.dst": {14, 1}, "0.bias": {1, 7}}},
+	} {
+		out := filepath.Join(work, "model-"+c.run)
+		ev := clitest.Events(t, append([]string{"export", dir, out, "--what", "model"}, c.args...)...)
+		if which := ev[len(ev)-1]["model"].(string); !strings.HasPrefix(which, "run "+c.run) {
+			t.Errorf("%v: exported %q, expected run %s", c.args, which, c.run)
+		}
+		shapes, data := readTensors(t, filepath.Join(out, "model.safetensors"))
+		if clitest.MustJSON(t, shapes) != clitest.MustJSON(t, c.shapes) {
+			t.Errorf("%v: shapes %v, expected %v", c.args, shapes, c.shapes)
+		}
+		cp, err := train.LoadFile(filepath.Join(dir, "runs", c.run+".gsm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(cp.Params) != string(data) {
+			t.Errorf("%v: %d bytes of tensors, the model file has %d others", c.args, len(data), len(cp.Params))
+		}
+	}
+	kg := filepath.Join(work, "kg.gstore")
+	clitest.MustRun(t, "generate", "kg", kg, "--nodes", "100", "--edges", "600", "--relations", "3", "--format", "store", "--quiet")
+	if code, _, stderr := clitest.Run(t, "export", kg, filepath.Join(work, "none"), "--what", "model"); code != cli.ExitFailed || !strings.Contains(stderr, "train first") {
+		t.Errorf("a store without a model: exit code %d, %s", code, stderr)
+	}
+	clitest.MustRun(t, "export", kg, filepath.Join(work, "all"), "--what", "all", "--quiet")
+	clitest.MustRun(t, "train", kg, "--epochs", "1", "--dim", "8", "--encoder", "sage", "--negatives", "10", "--eval-every", "-1", "--quiet")
+	out := filepath.Join(work, "link")
+	clitest.MustRun(t, "export", kg, out, "--what", "model,embeddings", "--quiet")
+	shapes, _ := readTensors(t, filepath.Join(out, "model.safetensors"))
+	want := map[string][]int{"relations": {6, 8}, "0.weight": {16, 8}, "0.bias": {1, 8}}
+	if clitest.MustJSON(t, shapes) != clitest.MustJSON(t, want) {
+		t.Errorf("link prediction: shapes %v, expected %v", shapes, want)
+	}
+}

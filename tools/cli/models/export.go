@@ -1,0 +1,148 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/safetensors"
+	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/export"
+)
+
+// Files that a model is exported to.
+const (
+	tensorsFile     = "model.safetensors"
+	descriptionFile = "model.json"
+)
+
+func isMissing(err error) bool { return errors.Is(err, store.ErrNotFound) }
+
+// description is model.json.
+type description struct {
+	Task    string `json:"task"`
+	Model   string `json:"model"` // of link prediction: the decoder
+	Encoder string `json:"encoder,omitempty"`
+	From    string `json:"from"` // which one of the store's
+	Version uint64 `json:"version"`
+	Tensors string `json:"tensors_file"`
+
+	// Of node classification.
+	Features []string `json:"features,omitempty"` // columns that are the input, in their order
+	Classes  []string `json:"classes,omitempty"`
+	Jumping  string   `json:"jumping,omitempty"`
+	// Of link prediction.
+	Dim          int    `json:"dim,omitempty"`
+	Table        string `json:"table,omitempty"`
+	EmbeddingsAt string `json:"embeddings,omitempty"` // how they leave the store
+	// Inverse is the first row of tensor relations that is of an inverse relation.
+	Inverse int `json:"inverse_relations_from,omitempty"`
+
+	Undirected bool           `json:"undirected"`
+	Relations  []string       `json:"relations,omitempty"`
+	Layers     []nn.LayerInfo `json:"layers"`
+	Parameters []parameter    `json:"parameters"`
+	Config     any            `json:"config"`
+}
+
+// parameter says what a tensor of the file is.
+type parameter struct {
+	Name  string   `json:"name"`
+	DType string   `json:"dtype"`
+	Shape [2]int64 `json:"shape"`
+}
+
+// Described is a model as files for [export.Options].
+type Described struct {
+	Files     []export.Attachment
+	Which     string // which one of the store's it is
+	HeldBytes int64  // of memory that the files take until they are written
+}
+
+// Node describes the model that [Find] finds.
+func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, error) {
+	path, which, err := Find(ctx, st, checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	cp, err := train.LoadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := cp.Model.Parameters(cp.Params)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m := st.Manifest()
+	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: cp.Config.Features, Classes: m.Schema.ClassNames,
+		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
+	if cp.Model.Jumps() {
+		d.Jumping = cp.Model.Jumping
+	}
+	return attach(m, d, parameters, int64(len(cp.Params)))
+}
+
+// Link describes the model behind a table of embeddings like [Node].
+func Link(ctx context.Context, st *store.Store, name, checkpoint string) (_ *Described, err error) {
+	t, err := OpenTable(ctx, st, name, checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	c, err := link.Load(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	m := st.Manifest()
+	model, err := c.Config.LinkModel(len(m.Schema.Relations))
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := model.Parameters(c.Model)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", c.Config.Table, err)
+	}
+	which := fmt.Sprintf("table %s, checkpoint %d, after %d epochs", c.Config.Table, t.LastCheckpoint().Number, c.Epochs)
+	d := description{Task: store.TaskLink, Model: model.Decoder, Encoder: model.Encoder, From: which, Version: m.Version, Dim: model.Dim, Table: c.Config.Table,
+		EmbeddingsAt: "gstore export --what embeddings", Layers: model.LayerInfos(), Config: c.Config, Inverse: model.Relations}
+	return attach(m, d, parameters, int64(len(c.Model)))
+}
+
+// attach makes the two files.
+func attach(m *store.Manifest, d description, parameters []nn.Parameter, held int64) (*Described, error) {
+	d.Tensors, d.Undirected = tensorsFile, m.Schema.Undirected
+	for _, r := range m.Schema.Relations {
+		d.Relations = append(d.Relations, r.Name)
+	}
+	if d.Layers == nil {
+		d.Layers = []nn.LayerInfo{}
+	}
+	var tensors []safetensors.Tensor
+	for _, p := range parameters {
+		shape := []int64{int64(p.Rows), int64(p.Cols)}
+		d.Parameters = append(d.Parameters, parameter{p.Name, safetensors.DType(blocks.Float32), [2]int64(shape)})
+		tensors = append(tensors, safetensors.Tensor{Name: p.Name, Elem: blocks.Float32, Shape: shape, Write: func(w io.Writer) error {
+			_, err := w.Write(p.Values)
+			return err
+		}})
+	}
+	text, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("describe the model: %w", err)
+	}
+	return &Described{Which: d.From, HeldBytes: held, Files: []export.Attachment{
+		{Name: tensorsFile, Rows: uint64(len(tensors)), Write: func(w io.Writer) error {
+			return safetensors.Write(w, map[string]string{"format": "gstore", "task": d.Task, "model": d.Model}, tensors)
+		}},
+		{Name: descriptionFile, Rows: uint64(len(tensors)), Write: func(w io.Writer) error {
+			_, err := w.Write(append(text, '\n'))
+			return err
+		}},
+	}}, nil
+}

@@ -1,0 +1,112 @@
+// Package models finds what training left in a store and writes it for other programs: safetensors beside a description.
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+// File is where run n's model of node classification lies by default.
+func File(dir string, n uint64) string {
+	return filepath.Join(dir, store.RunsDir, fmt.Sprint(n)+store.ModelExtension)
+}
+
+// Find returns the path of a model of node classification and says which one it is: checkpoint is a file or a run's number, or ""
+// for the run that was best on validation nodes, of the store's version if one was trained on it.
+func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which string, err error) {
+	dir := st.Dir()
+	if n, err := strconv.ParseUint(checkpoint, 10, 64); err == nil {
+		return File(dir, n), fmt.Sprintf("run %d", n), nil
+	}
+	if checkpoint != "" {
+		return checkpoint, checkpoint, nil
+	}
+	h, err := store.ReadHistory(ctx, dir, store.Options{})
+	if err != nil {
+		return "", "", err
+	}
+	var best struct {
+		run      uint64
+		here     bool // trained on the version that is asked for
+		accuracy float64
+	}
+	runs := 0
+	for _, r := range h.Runs {
+		s := struct {
+			Valid float64 `json:"valid_accuracy"`
+		}{-1}
+		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
+			continue
+		}
+		runs++
+		here := r.Version == st.Manifest().Version
+		if best.run == 0 || here && !best.here || here == best.here && s.Valid >= best.accuracy {
+			best.run, best.here, best.accuracy = r.Number, here, s.Valid
+		}
+	}
+	if best.run == 0 {
+		return "", "", fmt.Errorf("%w: %s has no trained model: run gstore train %s, or give --checkpoint FILE", store.ErrNotFound, dir, dir)
+	}
+	which = fmt.Sprintf("run %d", best.run)
+	if runs > 1 {
+		which += fmt.Sprintf(", of %d the best on validation nodes (%.2f %%); --checkpoint N takes another", runs, 100*best.accuracy)
+	}
+	return File(dir, best.run), which, nil
+}
+
+// TableName is the table of embeddings that a name means: "" is the only one of the store's version, or of several the one called
+// as training calls it by default.
+func TableName(ctx context.Context, st *store.Store, name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	infos, err := table.Describe(ctx, st.Dir(), store.Options{})
+	if err != nil {
+		return "", err
+	}
+	const usual = "embeddings"
+	var names []string
+	for _, t := range infos {
+		if t.Version == st.Manifest().Version {
+			names = append(names, t.Name)
+		}
+		if t.Name == usual {
+			name = usual
+		}
+	}
+	switch {
+	case len(names) == 1:
+		return names[0], nil
+	case len(names) > 1 && name == "":
+		return "", command.Usagef("the store has several tables of embeddings: name one of %s", strings.Join(names, ", "))
+	}
+	return usual, nil
+}
+
+// OpenTable opens a table of embeddings for reading, at a checkpoint by its number, "" = the last one.
+func OpenTable(ctx context.Context, st *store.Store, name, checkpoint string) (*table.Table, error) {
+	name, err := TableName(ctx, st, name)
+	if err != nil {
+		return nil, err
+	}
+	o := table.Options{Name: name, ReadOnly: true}
+	if checkpoint != "" {
+		if o.Checkpoint, err = strconv.ParseUint(checkpoint, 10, 64); err != nil {
+			return nil, command.Usagef("--checkpoint %q: expected the number of a checkpoint of table %s", checkpoint, name)
+		}
+	}
+	t, err := table.Open(ctx, st, o)
+	if err != nil && o.Checkpoint == 0 && isMissing(err) {
+		return nil, fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
+	}
+	return t, err
+}

@@ -1,0 +1,164 @@
+"""What becomes of trained models: gstore export --what model computed again with NumPy, and gstore predict.
+
+The first lines of each kind are those of docs/models.md, run as they stand there.
+
+usage: trained.py GSTORE FOLDER   (FOLDER is filled)
+"""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+page = (Path(__file__).resolve().parents[2] / "docs/models.md").read_text()
+
+from play import check, done, run  # noqa: E402  changes the folder
+
+random = np.random.default_rng(2)
+sage_lines, link_lines = re.findall(r"```python\n(.*?)```", page, re.S)
+
+
+def grown(d, src, dst, rel):
+    """Edges as the layers of docs/models.md see them: of an undirected graph both ways, inverse relations behind the others."""
+    if d["undirected"]:
+        back = src != dst
+        return np.r_[src, dst[back]], np.r_[dst, src[back]], np.r_[rel, rel[back]]
+    if d["model"] == "rgcn" or d["task"] == "link":
+        return np.r_[src, dst], np.r_[dst, src], np.r_[rel, rel + len(d["relations"])]
+    return src, dst, rel
+
+
+def total(n, dst, rows):
+    out = np.zeros((n, *rows.shape[1:]))
+    np.add.at(out, dst, rows)
+    return out
+
+
+def layer(i, d, w, h, src, dst, rel):
+    """Layer i of docs/models.md."""
+    l, n = d["layers"][i], len(h)
+    p = lambda name: w[f"{i}.{name}"].astype(float)
+    degree = np.bincount(dst, minlength=n).astype(float)
+    mean = total(n, dst, h[src]) / np.maximum(degree, 1)[:, None]
+    if l["kind"] == "sage":
+        y = np.hstack([h, mean]) @ p("weight") + p("bias")
+    elif l["kind"] == "sage-max":
+        top = np.full_like(h, -np.inf)
+        np.maximum.at(top, dst, h[src])
+        y = np.hstack([h, np.where(degree[:, None] > 0, top, 0)]) @ p("weight") + p("bias")
+    elif l["kind"] == "gcn":
+        e = degree + 1
+        y = (h / e[:, None] + total(n, dst, h[src] / np.sqrt(e[src] * e[dst])[:, None])) @ p("weight") + p("bias")
+    elif l["kind"] == "gat":
+        s, t = np.r_[src, np.arange(n)], np.r_[dst, np.arange(n)]
+        x = (h @ p("weight")).reshape(n, l["heads"], -1)
+        halves = [(x * p(name).reshape(1, l["heads"], -1)).sum(2) for name in ("src", "dst")]
+        a = halves[0][s] + halves[1][t]
+        a = np.exp(np.where(a > 0, a, 0.2 * a))
+        y = total(n, t, a[:, :, None] * x[s]) / total(n, t, a)[:, :, None]
+        y = (y.mean(1) if l.get("mean_heads") else y.reshape(n, -1)) + p("bias")
+    elif l["kind"] == "gin":
+        z = (h + total(n, dst, h[src])) @ p("0.weight") + p("0.bias")
+        z = (z - z.mean(1, keepdims=True)) / np.sqrt(z.var(1, keepdims=True) + 1e-5) * p("gamma") + p("beta")
+        y = np.maximum(z, 0) @ p("1.weight") + p("1.bias")
+    elif l["kind"] == "rgcn":
+        z, coef = np.zeros((l["bases"], *h.shape)), p("coef")
+        for r in range(len(coef)):
+            s, t = src[rel == r], dst[rel == r]
+            m = total(n, t, h[s]) / np.maximum(np.bincount(t, minlength=n), 1)[:, None]
+            z += coef[r][:, None, None] * m
+        y = np.hstack([h, *z]) @ p("weight") + p("bias")
+    else:
+        y = h @ p("weight") + p("bias")
+    if l.get("norm") == "layer":
+        y = (y - y.mean(1, keepdims=True)) / np.sqrt(y.var(1, keepdims=True) + 1e-5) * p("norm.gamma") + p("norm.beta")
+    if l.get("norm") == "batch":
+        y = (y - p("norm.mean")) / np.sqrt(p("norm.variance") + 1e-5) * p("norm.gamma") + p("norm.beta")
+    if l.get("residual"):
+        y = y + (h @ p("residual") if f"{i}.residual" in w else h)
+    return {"relu": lambda y: np.maximum(y, 0), "tanh": np.tanh, "none": lambda y: y}[l["activation"]](y)
+
+
+def probabilities(d, w, h, src, dst, rel):
+    edges, states = grown(d, src, dst, rel), []
+    for i in range(len(d["layers"])):
+        h = layer(i, d, w, h, *edges)
+        states.append(h)
+    if d["jumping"] != "last":
+        h = np.hstack(states) if d["jumping"] == "cat" else np.max(states, axis=0)
+        h = h @ w["jump.weight"] + w["jump.bias"]
+    p = np.exp(h - h.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
+def exported(name):
+    return json.loads(Path(name, "model.json").read_text()), load_file(f"{name}/model.safetensors")
+
+
+# Cora, as the page has it.
+run("demo", "--dir", "cora.gstore", "--epochs", "3")
+run("export", "cora.gstore", "cora-out", "--what", "graph,features,model", says=["model: run 1"])
+page_says = {}
+exec(sage_lines, page_says)
+run("eval", "cora.gstore", "--out", "cora-eval", "--write", "probabilities")
+check("docs/models.md computes SAGE", np.allclose(page_says["p"], np.load("cora-eval/node_probabilities.npy"), atol=1e-5))
+
+# A graph of two relations, directed and not, and every model.
+n = 300
+src, dst = random.integers(0, n, (2, 1500))
+rel, x = random.integers(0, 2, 1500), random.normal(size=(n, 6)).astype(np.float32)
+Path("arrays").mkdir()
+for name, a in {"edge_index": np.stack([src, dst]), "edge_type": rel, "x": x, "y": random.integers(0, 3, n)}.items():
+    np.save(f"arrays/{name}.npy", a)
+for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
+    run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", *flags)
+    run("export", store, store + "-graph")
+    ends, kinds = np.load(store + "-graph/edge_index.npy"), np.load(store + "-graph/edge_type.npy")
+    for i, model in enumerate(["sage", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "mlp --jumping max"]):
+        run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
+        run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
+        run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))
+        p = probabilities(*exported(f"{store}-{i}"), x.astype(float), *ends, kinds)
+        check(f"{store}: NumPy computes {model}", np.allclose(p, np.load(f"{store}-{i}-eval/node_probabilities.npy"), atol=1e-5))
+
+# A knowledge graph, and every decoder and encoder.
+Path("kg").mkdir()
+lines = sorted({(random.choice(list("abcdefgh")), random.choice(["likes", "knows"]), random.choice(list("ghijklmn"))) for _ in range(120)})
+random.shuffle(lines)
+parts = {"train": lines[:60], "valid": lines[60:70], "test": lines[70:80]}
+for part, rows in parts.items():
+    Path(f"kg/{part}.tsv").write_text("".join("\t".join(r) + "\n" for r in rows))
+run("ingest", "kg", "kg.gstore", "--partitions", "4")
+
+
+def mean_reciprocal_rank(scores):
+    """Of parts["test"], filtered, of both ends; scores(known, relation, tails) are all entities'."""
+    known, ranks = {t for rows in parts.values() for t in rows}, []
+    for h, r, t in parts["test"]:
+        for tails, end, answer in ((True, h, t), (False, t, h)):
+            s = scores(end, r, tails)
+            others = [k for k, e in enumerate(names) if e and e != answer and ((end, r, e) if tails else (e, r, end)) not in known]
+            own = s[names.index(answer)]
+            ranks.append(1 + (s[others] > own).sum() + (s[others] == own).sum() / 2)
+    return np.mean(1 / np.array(ranks))
+
+
+for i, (model, encoder) in enumerate([("distmult", "none"), ("complex", "none"), ("transe", "none"), ("dot", "none"), ("distmult", "sage"), ("complex", "gcn"), ("transe", "gat")]):
+    run("train", "kg.gstore", "--epochs", "3", "--dim", "8", "--model", model, "--encoder", encoder, "--overwrite")
+    run("export", "kg.gstore", f"kg-{i}", "--what", "model,embeddings", says=["table embeddings, checkpoint"])
+    d, w = exported(f"kg-{i}")
+    page_says = {}
+    exec(link_lines.replace("kg-out", f"kg-{i}"), page_says)
+    names, e = page_says["names"], page_says["e"].astype(float)
+    if encoder != "none":
+        ids = {name: k for k, name in enumerate(names)}
+        edges = np.array([(ids[h], ids[t], d["relations"].index(r)) for h, r, t in parts["train"]]).T
+        page_says["e"] = layer(0, d, w, e, *grown(d, *edges))
+    if model == "dot":
+        page_says["scores"] = lambda known, relation, tails: page_says["e"] @ page_says["e"][names.index(known)]
+    said = json.loads(run("eval", "kg.gstore", "--lists", "test", "--json").splitlines()[-1])
+    check(f"docs/models.md scores as {model} with encoder {encoder}", np.isclose(mean_reciprocal_rank(page_says["scores"]), said["test_mrr"], atol=1e-9))
+
+done()
