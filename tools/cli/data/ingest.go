@@ -364,7 +364,7 @@ func (o *ingestOptions) checkHop(d *ingest.Description, in *ingest.Options) erro
 		}
 	}
 	if len(features) == 0 {
-		return fmt.Errorf("%w: --precompute-hops 1: the input has no features", ingest.ErrOptions)
+		return fmt.Errorf("%w: --precompute-hops 1: the input's features are []", ingest.ErrOptions)
 	}
 	for _, name := range o.hopFeatures {
 		if !slices.Contains(features, name) {
