@@ -29,6 +29,8 @@ type Graph struct {
 	IDs       store.IDKind
 	Valid     [][3]uint64 // src, relation, dst
 	Classes   int
+	// Undirected edges are stored once, src ≤ dst.
+	Undirected bool
 }
 
 // Options say what Random makes. The zero value is a graph of 200 nodes in 4 partitions.
@@ -40,9 +42,10 @@ type Options struct {
 	Dim        int          // feature dimension; 0 = 8
 	Relations  int          // 0 = 1
 	IDs        store.IDKind // "" = dense
+	Undirected bool         // each edge for both directions, src ≤ dst
 }
 
-// Random makes a random directed graph with features, labels, a split and edge list
+// Random makes a random graph with features, labels, a split and edge list
 // "valid". Partition sizes differ, and the last one is empty if there are more than 3.
 func Random(o Options) *Graph {
 	def := func(v *int, d int) {
@@ -59,7 +62,7 @@ func Random(o Options) *Graph {
 		o.IDs = store.IDsDense
 	}
 	r := rand.New(rand.NewPCG(o.Seed, 1))
-	g := &Graph{Dim: o.Dim, IDs: o.IDs, Classes: 4, Sizes: make([]uint32, o.Partitions)}
+	g := &Graph{Dim: o.Dim, IDs: o.IDs, Classes: 4, Sizes: make([]uint32, o.Partitions), Undirected: o.Undirected}
 	used := o.Partitions
 	if used > 3 {
 		used--
@@ -69,7 +72,11 @@ func Random(o Options) *Graph {
 	}
 	first := g.Firsts()
 	for range o.Edges {
-		g.Edges = append(g.Edges, [2]uint64{uint64(r.IntN(o.Nodes)), uint64(r.IntN(o.Nodes))})
+		e := [2]uint64{uint64(r.IntN(o.Nodes)), uint64(r.IntN(o.Nodes))}
+		if o.Undirected {
+			e = [2]uint64{min(e[0], e[1]), max(e[0], e[1])}
+		}
+		g.Edges = append(g.Edges, e)
 	}
 	slices.SortFunc(g.Edges, func(a, b [2]uint64) int {
 		if c := part(first, a[1]) - part(first, b[1]); c != 0 {
@@ -166,7 +173,7 @@ func (g *Graph) Write(w *store.Writer) (*store.Manifest, error) {
 		Schema: store.Schema{
 			NodeTypes: []store.NodeType{{Name: "node", Count: uint64(g.Nodes())}},
 			Relations: make([]store.Relation, relations),
-			Task:      store.TaskNode, Classes: g.Classes,
+			Task:      store.TaskNode, Classes: g.Classes, Undirected: g.Undirected,
 		},
 		Nodes: uint64(g.Nodes()), Edges: uint64(len(g.Edges)),
 	}

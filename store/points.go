@@ -1,0 +1,206 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// Point reads: rows of given nodes, wherever they lie. The rows asked for are sorted by their places; places that are
+// nearer to each other than a request is worth become one request, and requests are read side by side. What is read is
+// whole chunks of 64 KiB, which is what a checksum covers.
+const (
+	pointGapBytes     = 64 << 10 // where the device was not measured
+	pointRequestBytes = 1 << 20
+	pointReadersMax   = 8
+)
+
+// pointRead is one request: rows of one extent.
+type pointRead struct {
+	file   *blocks.File
+	extent blocks.Extent
+	rows   []point // ascending
+}
+
+// point is a row of an extent and where in the result it goes.
+type point struct {
+	row uint64
+	to  int
+}
+
+// Features reads the rows of a node column (a feature, labels, a split) of given nodes, in their order, into dst, which is
+// grown if it is too small. The result is row-major [len(nodes)][Dim] elements of the column's type and belongs to the
+// caller. A node may be asked for any number of times; one that there is not is [ErrNotFound].
+func (s *Store) Features(ctx context.Context, column string, nodes []NodeID, dst []byte) ([]byte, error) {
+	c, err := s.manifest.Column(column)
+	if err != nil {
+		return nil, err
+	}
+	if c.Role.OnEdges() {
+		return nil, fmt.Errorf("%w: column %q lies on edges, expected one of nodes", ErrInvalid, column)
+	}
+	return s.readPoints(ctx, nodes, c.RowBytes(), dst, func(p PartitionID) (*blocks.File, blocks.Extent, error) {
+		return s.Files().Column(column, p)
+	})
+}
+
+// ExternalInts writes the external ids of given nodes to external, of the same length, where ids are integers.
+func (s *Store) ExternalInts(ctx context.Context, nodes []NodeID, external []uint64) error {
+	if len(external) != len(nodes) {
+		return fmt.Errorf("%w: %d nodes, room for %d external ids", ErrInvalid, len(nodes), len(external))
+	}
+	if s.manifest.IDs.Kind == IDsStrings {
+		return fmt.Errorf("%w: external ids of %s are %s, not integers", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
+	}
+	b, err := s.readPoints(ctx, nodes, 8, blocks.Bytes(external), s.Files().External)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	for i := range external { // in place: each number is decoded from its own bytes
+		external[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return nil
+}
+
+// ExternalStrings returns the external ids of given nodes where ids are strings. It reads the ids of every partition that
+// one of the nodes is in.
+func (s *Store) ExternalStrings(ctx context.Context, nodes []NodeID) ([]string, error) {
+	if s.manifest.IDs.Kind != IDsStrings {
+		return nil, fmt.Errorf("%w: external ids of %s are %s, not strings", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
+	}
+	parts, err := s.byPartition(nodes)
+	if err != nil {
+		return nil, err
+	}
+	external := make([]string, len(nodes))
+	var buf []byte
+	for p, rows := range parts {
+		if len(rows) == 0 {
+			continue
+		}
+		var x ExternalIDs
+		if x, buf, err = s.ReadExternal(ctx, PartitionID(p), buf); err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			external[r.to] = string(x.Strings.At(int(r.row)))
+		}
+	}
+	return external, nil
+}
+
+// byPartition sorts nodes by where they lie.
+func (s *Store) byPartition(nodes []NodeID) ([][]point, error) {
+	parts := make([][]point, len(s.manifest.Partitions))
+	for i, v := range nodes {
+		p, err := s.manifest.Partition(v)
+		if err != nil {
+			return nil, err
+		}
+		parts[p] = append(parts[p], point{row: uint64(v - s.manifest.Partitions[p].First), to: i})
+	}
+	for _, rows := range parts {
+		slices.SortFunc(rows, func(a, b point) int { return cmp.Compare(a.row, b.row) })
+	}
+	return parts, nil
+}
+
+// readPoints reads rows of width bytes; where says in what extent a partition's lie.
+func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst []byte, where func(PartitionID) (*blocks.File, blocks.Extent, error)) ([]byte, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	parts, err := s.byPartition(nodes)
+	if err != nil {
+		return nil, err
+	}
+	gap := s.pointGap(ctx)
+	var reads []pointRead
+	for p, rows := range parts {
+		if len(rows) == 0 {
+			continue
+		}
+		f, e, err := where(PartitionID(p))
+		if err != nil {
+			return nil, err
+		}
+		reads = planPoints(reads, f, e, rows, int64(width), gap)
+	}
+	need := len(nodes) * width
+	if cap(dst) < need {
+		dst = make([]byte, need)
+	}
+	dst = dst[:need]
+	readers := min(runtime.GOMAXPROCS(0)*2, pointReadersMax, len(reads))
+	group, ctx := errgroup.WithContext(ctx)
+	next := make(chan pointRead)
+	for range readers {
+		group.Go(func() error {
+			var buf []byte
+			for r := range next {
+				from, to := int64(r.rows[0].row)*int64(width), int64(r.rows[len(r.rows)-1].row+1)*int64(width)
+				if n := blocks.RangeBytes(to - from); int64(len(buf)) < n {
+					buf = make([]byte, n)
+				}
+				b, err := r.file.ReadRangeInto(r.extent, from, to, buf)
+				if err != nil {
+					return err
+				}
+				for _, row := range r.rows {
+					copy(dst[row.to*width:][:width], b[int64(row.row)*int64(width)-from:])
+				}
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		defer close(next)
+		for _, r := range reads {
+			select {
+			case next <- r:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return dst, group.Wait()
+}
+
+// planPoints appends the requests for ascending rows of an extent: rows join a request as long as the gap between their
+// chunks is at most gap bytes and the request stays within pointRequestBytes, a row at least.
+func planPoints(reads []pointRead, f *blocks.File, e blocks.Extent, rows []point, width, gap int64) []pointRead {
+	begin := 0
+	for i := 1; i <= len(rows); i++ {
+		if i < len(rows) {
+			from := int64(rows[i].row) * width / blocks.ChunkBytes * blocks.ChunkBytes
+			end := (int64(rows[i-1].row+1)*width + blocks.ChunkBytes - 1) / blocks.ChunkBytes * blocks.ChunkBytes
+			if from-end <= gap && int64(rows[i].row+1-rows[begin].row)*width <= pointRequestBytes {
+				continue
+			}
+		}
+		reads = append(reads, pointRead{file: f, extent: e, rows: rows[begin:i]})
+		begin = i
+	}
+	return reads
+}
+
+// pointGap is how many unwanted bytes are read rather than starting another request: what the device's measurement says
+// where one is kept.
+func (s *Store) pointGap(ctx context.Context) int64 {
+	if g := s.reads.GapBytes; g != 0 {
+		return g
+	}
+	c, _, err := s.Files().Calibration(ctx, "", CalibrationOptions{NoWait: true})
+	if err != nil || !c.Measured {
+		return pointGapBytes
+	}
+	return c.GapBytes()
+}
