@@ -152,6 +152,20 @@ func (m *Manifest) SplitColumn(name string) (*ColumnInfo, error) {
 	return nil, fmt.Errorf("%w: split column %q (the store has %q)", ErrNotFound, name, names)
 }
 
+// TimeNames are the names by which a column of times is known: those that ingest takes from files.
+func TimeNames() []string { return []string{"timestamp", "time", "ts"} }
+
+// TimeColumn returns the column that says when each edge was: one int64 an edge, called one of [TimeNames]. Without one
+// the error is [ErrNotFound].
+func (m *Manifest) TimeColumn() (*ColumnInfo, error) {
+	for _, c := range m.ColumnsOf(RoleEdge) {
+		if slices.Contains(TimeNames(), c.Name) && c.Elem == blocks.Int64 && c.Dim == 1 {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: a column of times: one int64 an edge, called one of %q (edges have %q)", ErrNotFound, TimeNames(), m.columnNames(RoleEdge))
+}
+
 // EdgeList returns the edge list called name.
 func (m *Manifest) EdgeList(name string) (*EdgeListInfo, error) {
 	for i := range m.EdgeLists {

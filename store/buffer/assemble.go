@@ -42,8 +42,10 @@ type assembler struct {
 // newBucket is a bucket that was read for this step.
 type newBucket struct {
 	blocks.Bucket
-	rel8  []uint8
-	rel16 []uint16
+	rel8    []uint8
+	rel16   []uint16
+	weights []float32
+	times   []int64
 }
 
 type streamKind uint8
@@ -148,13 +150,21 @@ func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, s
 				return x.locate(err)
 			}
 			nb := newBucket{Bucket: bucket}
-			if a.src.relation != nil {
-				w := int64(a.src.relation.stride)
-				raw := t.relations[b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
-				if w == 1 {
+			for k, col := range a.src.carried {
+				w := int64(col.stride)
+				raw := t.columns[k][b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
+				switch {
+				case col == a.src.weight:
+					nb.weights, err = blocks.View[float32](raw)
+				case col == a.src.time:
+					nb.times, err = blocks.View[int64](raw)
+				case w == 1:
 					nb.rel8 = raw
-				} else if nb.rel16, err = blocks.View[uint16](raw); err != nil {
-					return t.relations[b].x.locate(err)
+				default:
+					nb.rel16, err = blocks.View[uint16](raw)
+				}
+				if err != nil {
+					return t.columns[k][b].x.locate(err)
 				}
 			}
 			a.buckets[b*n+c] = nb
@@ -299,7 +309,32 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 	for k := range streams[tiled:] {
 		f.fill(&streams[tiled+k], 0, rows)
 	}
+	// Weights and times take the same ways once more, each on its own: most runs carry neither.
+	if to.Weights != nil {
+		var old []float32
+		if from != nil {
+			old = from.Weights
+		}
+		fillValues(&f, streams, spans, to.Weights[begin:end], old, func(k *newBucket) []float32 { return k.weights })
+		for r, s := range spans {
+			to.Heaviest[int(base)+r] = heaviest(to.Weights[s.Begin:s.End])
+		}
+	}
+	if to.Times != nil {
+		fillValues(&f, streams, spans, to.Times[begin:end], nil, func(k *newBucket) []int64 { return k.times })
+	}
 	return nil
+}
+
+// heaviest returns the largest weight above 0, else 0.
+func heaviest(weights []float32) float32 {
+	most := float32(0)
+	for _, w := range weights {
+		if w > most {
+			most = w
+		}
+	}
+	return most
 }
 
 // parallel runs f(worker, 0 … n−1) on up to a.threads goroutines and returns

@@ -237,3 +237,66 @@ func (f *filler) fillKept(last int32, lo, hi int) {
 		f.oldPos[r] = uint32(at - f.oldBegin)
 	}
 }
+
+// fillValues puts a column's values beside the neighbours that fill put in place: it takes the ways of all streams
+// again from the rows' first places. values is a bucket's part of the column, old the last step's.
+func fillValues[V any](f *filler, streams []stream, spans []Span, out, old []V, values func(*newBucket) []V) {
+	for r := range f.pos {
+		f.pos[r] = uint32(spans[r].Begin - spans[0].Begin)
+	}
+	if f.old != nil {
+		f.rewind()
+	}
+	for i := range streams {
+		s := &streams[i]
+		if s.kind == keptStream {
+			fillKeptValues(f, s.last, out, old)
+			continue
+		}
+		switch k := s.bucket; {
+		case k.Dst16 != nil && k.Src16 != nil:
+			fillBucketValues(f, s, k.Dst16, k.Src16, values(k), out)
+		case k.Dst16 != nil:
+			fillBucketValues(f, s, k.Dst16, k.Src32, values(k), out)
+		case k.Src16 != nil:
+			fillBucketValues(f, s, k.Dst32, k.Src16, values(k), out)
+		default:
+			fillBucketValues(f, s, k.Dst32, k.Src32, values(k), out)
+		}
+	}
+}
+
+// fillBucketValues appends a bucket's values to the rows that its edges were appended to.
+func fillBucketValues[D, S uint16 | uint32, V any](f *filler, s *stream, dst []D, src []S, values, out []V) {
+	starts, run := s.bucket.Starts, -1
+	for e, v := range src {
+		run += int(starts[e>>6] >> (e & 63) & 1)
+		row := uint32(dst[run])
+		if s.kind == scatteredStream {
+			if s.noLoops && row == uint32(v) {
+				continue
+			}
+			row = uint32(v)
+		}
+		out[f.pos[row]] = values[e]
+		f.pos[row]++
+	}
+}
+
+// fillKeptValues is fillKept for the values beside the neighbours.
+func fillKeptValues[V any](f *filler, last int32, out, old []V) {
+	for r := range f.pos {
+		at, end := f.oldBegin+int64(f.oldPos[r]), f.old[r].End
+		for ; at < end; at++ {
+			p := f.table[f.oldIndices[at]>>f.shift]
+			if p > last {
+				break
+			}
+			if p >= 0 {
+				out[f.pos[r]] = old[at]
+				f.pos[r]++
+			}
+		}
+		f.oldPos[r] = uint32(at - f.oldBegin)
+	}
+}

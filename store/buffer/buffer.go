@@ -129,6 +129,11 @@ func newBuffer(ctx context.Context, m *store.Manifest, opener fileOpener, o Opti
 		if it.order, err = externalOrder(ctx, it.src, it.layout, it.buf); err != nil {
 			return nil, err
 		}
+		if keys := elements[uint32](it.buf, it.buf.keys); keys != nil {
+			for place, row := range it.order {
+				keys[row] = uint32(place)
+			}
+		}
 	}
 	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
 		table: make([]int32, it.layout.rows>>it.layout.shift)}
@@ -358,6 +363,7 @@ func (it *Buffer) fillBatch(s *scheduled) {
 	}
 	b.Labels = elements[int32](it.buf, it.buf.labels)
 	b.Split = elements[uint8](it.buf, it.buf.split)
+	b.Keys = elements[uint32](it.buf, it.buf.keys)
 	b.Seeds = it.seedBuffer(s)[:it.pipe.seeds(s.seq)]
 	it.batch = b
 }

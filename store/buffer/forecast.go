@@ -156,7 +156,7 @@ func (f *Forecaster) Epochs(capacity, swap int, memoryBytes int64, plans ...Plan
 func (f *Forecaster) step(l *layout, o *Options, s *scheduled) StepForecast {
 	topology := planTopology(f.src, l, o, s)
 	t := StepForecast{Loads: len(s.loads), TopologyBytes: topology.bytes}
-	for _, staged := range [][]stagedExtent{topology.stripes, topology.relations} {
+	for _, staged := range topology.staged() {
 		for i := range staged {
 			for _, sp := range staged[i].spans {
 				t.Requests += o.requests(sp.to - sp.from)
@@ -194,11 +194,11 @@ func (f *Forecaster) BucketEdges(src, dst store.PartitionID) uint64 {
 	return uint64(f.src.dirs[dst].BucketEdges(int(src)))
 }
 
-// BucketBytes is the size of that bucket on disk, its relations included where asked for.
+// BucketBytes is the size of that bucket on disk, the columns that its edges carry included.
 func (f *Forecaster) BucketBytes(src, dst store.PartitionID) int64 {
 	from, to := f.src.dirs[dst].Range(int(src), int(src)+1)
-	if f.src.relation != nil {
-		to += int64(f.BucketEdges(src, dst)) * int64(f.src.relation.stride)
+	for _, c := range f.src.carried {
+		to += int64(f.BucketEdges(src, dst)) * int64(c.stride)
 	}
 	return to - from
 }

@@ -33,7 +33,7 @@ func mergeSpans(dst, need []byteSpan, granule, gap, length int64) []byteSpan {
 	return dst
 }
 
-// stagedExtent is what a step reads of one extent of topology or of relations.
+// stagedExtent is what a step reads of one extent of topology or of a column that edges carry.
 type stagedExtent struct {
 	x     *extentRef
 	spans []byteSpan
@@ -55,10 +55,15 @@ func (s *stagedExtent) find(staging []byte, from, to int64) []byte {
 // resident stripe j the buckets from resident partitions that the last step's
 // adjacency does not have.
 type topologyPlan struct {
-	stripes   []stagedExtent // by index of the resident partition
-	relations []stagedExtent // likewise; nil if nobody asked
-	bytes     int64          // staging and reading: the same
-	wanted    int64          // of these, buckets' own
+	stripes []stagedExtent   // by index of the resident partition
+	columns [][]stagedExtent // likewise, of each column of source.carried
+	bytes   int64            // staging and reading: the same
+	wanted  int64            // of these, buckets' own
+}
+
+// staged lists all that is read.
+func (t *topologyPlan) staged() [][]stagedExtent {
+	return append([][]stagedExtent{t.stripes}, t.columns...)
 }
 
 // planTopology computes what step s reads of topology. The staging area is
@@ -80,14 +85,14 @@ func planTopologyGap(src *source, o *Options, s *scheduled, gap int64) *topology
 		return t
 	}
 	t.stripes = make([]stagedExtent, len(s.resident))
-	if src.relation != nil {
-		t.relations = make([]stagedExtent, len(s.resident))
+	for range src.carried {
+		t.columns = append(t.columns, make([]stagedExtent, len(s.resident)))
 	}
-	var need, needRel []byteSpan
+	var need, edges []byteSpan // edges: their places in the stripe
 	for b := range s.resident {
 		j := s.resident[b].ID
 		d := &src.dirs[j]
-		need, needRel = need[:0], needRel[:0]
+		need, edges = need[:0], edges[:0]
 		for a := range s.resident {
 			if s.kept[a] && s.kept[b] {
 				continue
@@ -95,10 +100,7 @@ func planTopologyGap(src *source, o *Options, s *scheduled, gap int64) *topology
 			i := int(s.resident[a].ID)
 			from, to := d.Range(i, i+1)
 			need = append(need, byteSpan{from: from, to: to})
-			if src.relation != nil {
-				w := int64(src.relation.stride)
-				needRel = append(needRel, byteSpan{from: int64(d.FirstEdge(i)) * w, to: int64(d.FirstEdge(i+1)) * w})
-			}
+			edges = append(edges, byteSpan{from: int64(d.FirstEdge(i)), to: int64(d.FirstEdge(i + 1))})
 		}
 		stage := func(x *extentRef, need []byteSpan) stagedExtent {
 			for _, n := range need {
@@ -112,8 +114,12 @@ func planTopologyGap(src *source, o *Options, s *scheduled, gap int64) *topology
 			return e
 		}
 		t.stripes[b] = stage(&src.topology[j], need)
-		if src.relation != nil {
-			t.relations[b] = stage(&src.relation.extents[j], needRel)
+		for k, c := range src.carried {
+			need = need[:0]
+			for _, e := range edges {
+				need = append(need, byteSpan{from: e.from * int64(c.stride), to: e.to * int64(c.stride)})
+			}
+			t.columns[k][b] = stage(&c.extents[j], need)
 		}
 	}
 	return t
@@ -168,7 +174,7 @@ func appendTransfers(ts []transfer, x *extentRef, from, to int64, buf []byte, re
 // transfers lists a topology plan's requests, of at most request bytes, into staging.
 func (t *topologyPlan) transfers(staging []byte, request int64) []transfer {
 	var ts []transfer
-	for _, es := range [][]stagedExtent{t.stripes, t.relations} {
+	for _, es := range t.staged() {
 		for i := range es {
 			for _, sp := range es[i].spans {
 				ts = appendTransfers(ts, es[i].x, sp.from, sp.to, staging[sp.at:], request)

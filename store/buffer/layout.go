@@ -199,9 +199,9 @@ func (l *layout) bound(src *source, o *Options, isFixed []bool, capacity int) {
 		out.add(fromJ.sum(capacity), isFixed[j])
 		x := &src.topology[j].e
 		bytes := min(bytesJ.sum(capacity), blocks.AlignUp(x.Length))
-		if src.relation != nil {
-			whole := blocks.AlignUp(src.relation.extents[j].e.Length)
-			bytes += min(whole, intoJ.sum(capacity)*int64(src.relation.stride)+int64(capacity+len(l.fixed))*overhead)
+		for _, c := range src.carried {
+			whole := blocks.AlignUp(c.extents[j].e.Length)
+			bytes += min(whole, intoJ.sum(capacity)*int64(c.stride)+int64(capacity+len(l.fixed))*overhead)
 		}
 		stage.add(bytes, isFixed[j])
 		seeds.add(int64(src.m.Partitions[j].Nodes), isFixed[j])
@@ -265,20 +265,22 @@ func (t *topSum) sum(largest int) int64 {
 type arena struct {
 	size     int64
 	features []part
-	planes   []part // of an embedding table
-	aux      part   // labels and splits as they lie on disk, a piece a slot
-	auxSlot  int64  // bytes of one piece
-	labels   part   // int32 a row
-	split    part   // uint8 a row
-	spans    []part // a frame and direction
-	indices  []part
-	rel      []part
-	seeds    []part // one more than steps ahead, two more than that for those in hand
+	planes   []part           // of an embedding table
+	aux      part             // labels and splits as they lie on disk, a piece a slot
+	auxSlot  int64            // bytes of one piece
+	labels   part             // int32 a row
+	split    part             // uint8 a row
+	keys     part             // uint32 a row
+	frames   []adjacencyParts // a frame and direction
+	seeds    []part           // one more than steps ahead, two more than that for those in hand
 	staging  part
 	scratch  part // scratchArrays of one uint32 a node of the largest partition, for each thread
 	order    part // rows by external id (plan memory)
-	twin     [3]part
+	twin     adjacencyParts
 }
+
+// adjacencyParts are where an adjacency's arrays lie; those that are not carried are empty.
+type adjacencyParts struct{ spans, indices, rel, weights, heaviest, times part }
 
 // part is a range of the arena's bytes.
 type part struct{ at, n int64 }
@@ -311,16 +313,24 @@ func newArena(l *layout, src *source, o *Options) *arena {
 	if o.Both && !src.m.Schema.Undirected {
 		directions = 2
 	}
-	adjacency := func() (spans, indices, rel part) {
-		spans, indices = take(rows*int64(unsafe.Sizeof(Span{}))), take(4*l.edgesMax)
+	if o.Keys {
+		a.keys = take(4 * rows)
+	}
+	adjacency := func() (p adjacencyParts) {
+		p.spans, p.indices = take(rows*int64(unsafe.Sizeof(Span{}))), take(4*l.edgesMax)
 		if src.relation != nil {
-			rel = take(2 * l.edgesMax)
+			p.rel = take(2 * l.edgesMax)
 		}
-		return
+		if src.weight != nil {
+			p.weights, p.heaviest = take(4*l.edgesMax), take(4*rows)
+		}
+		if src.time != nil {
+			p.times = take(8 * l.edgesMax)
+		}
+		return p
 	}
 	for range l.frames * directions {
-		s, i, r := adjacency()
-		a.spans, a.indices, a.rel = append(a.spans, s), append(a.indices, i), append(a.rel, r)
+		a.frames = append(a.frames, adjacency())
 	}
 	for range l.ahead + 2 {
 		a.seeds = append(a.seeds, take(4*int64(l.seedsMax)))
@@ -329,7 +339,7 @@ func newArena(l *layout, src *source, o *Options) *arena {
 	a.scratch = take(4 * scratchArrays * int64(l.nodesMax+1) * int64(o.Threads))
 	if l.memory {
 		a.order = take(4 * int64(src.m.Nodes))
-		a.twin[0], a.twin[1], a.twin[2] = adjacency()
+		a.twin = adjacency()
 	}
 	return a
 }
@@ -348,7 +358,7 @@ func newMemory(l *layout, src *source, o *Options) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &memory{slab: slab, b: slab.Bytes(), arena: a, directions: len(a.spans) / l.frames}, nil
+	return &memory{slab: slab, b: slab.Bytes(), arena: a, directions: len(a.frames) / l.frames}, nil
 }
 
 func (b *memory) bytes(p part) []byte { return b.b[p.at : p.at+p.n : p.at+p.n] }
@@ -363,10 +373,10 @@ func elements[T any](b *memory, p part) []T {
 
 // adjacency returns direction dir (0 in, 1 out) of a frame.
 func (b *memory) adjacency(frame, dir int) *Adjacency {
-	k := frame*b.directions + dir
-	return b.view(b.spans[k], b.indices[k], b.rel[k])
+	return b.view(b.frames[frame*b.directions+dir])
 }
 
-func (b *memory) view(spans, indices, rel part) *Adjacency {
-	return &Adjacency{Spans: elements[Span](b, spans), Indices: elements[uint32](b, indices), Relations: elements[uint16](b, rel)}
+func (b *memory) view(p adjacencyParts) *Adjacency {
+	return &Adjacency{Spans: elements[Span](b, p.spans), Indices: elements[uint32](b, p.indices), Relations: elements[uint16](b, p.rel),
+		Weights: elements[float32](b, p.weights), Heaviest: elements[float32](b, p.heaviest), Times: elements[int64](b, p.times)}
 }

@@ -28,6 +28,13 @@ type Adjacency struct {
 	// Relations[k] is the relation of edge k, parallel to Indices; nil if
 	// nobody asked.
 	Relations []uint16
+	// Weights[k] is the weight of edge k, parallel to Indices, and Heaviest[r] the largest one of row r's edges, 0
+	// without any; nil if nobody asked.
+	Weights  []float32
+	Heaviest []float32
+	// Times[k] is when edge k was, parallel to Indices; nil if nobody asked. Where somebody did, a row's edges lie in
+	// order of time, and those of one time in the order above, so that what was before a moment is a prefix of them.
+	Times []int64
 }
 
 // Degree returns the number of resident neighbours of a row.
@@ -83,6 +90,9 @@ type MacroBatch struct {
 	Planes [][]float32
 	Labels []int32 // by row, -1 = none; nil if not asked for; rows outside Partitions hold anything
 	Split  []uint8 // by row, a Split value; nil if the store has none; likewise
+	// Keys name the rows' nodes by numbers that do not depend on where a partition lies: internal ids modulo 2³², in plan
+	// "memory" places in the order of external ids; nil if not asked for; rows outside Partitions hold anything.
+	Keys []uint32
 	// Seeds are the rows of the step's training nodes: by ascending partition and
 	// internal id, in plan "memory" by ascending external id.
 	Seeds []uint32

@@ -58,7 +58,13 @@ type Options struct {
 	TableDim, TablePlanes int
 	Both                  bool // build Out as well as In
 	Relations             bool // carry the relation of each edge
-	Verify                VerifyMode
+	// Weights carries the weight of each edge, from the store's first column of [store.RoleWeight].
+	Weights bool
+	// Times carries the time of each edge, from the column that [store.Manifest.TimeColumn] finds, and puts each row's edges in
+	// order of it. Every step then makes its adjacency from the disk: nothing of the last one's is kept.
+	Times  bool
+	Keys   bool // number nodes: see [MacroBatch].Keys
+	Verify VerifyMode
 	// Threads assemble and verify; default GOMAXPROCS. Results do not depend on it.
 	Threads int
 	// GapBytes is how many unwanted bytes are read rather than starting another

@@ -119,7 +119,7 @@ func orderStrings(ctx context.Context, src *source, l *layout, xs []extentRef, o
 func (it *Buffer) orderByExternal(frame int) {
 	b := it.buf
 	in := b.adjacency(frame, 0)
-	twin := b.view(b.twin[0], b.twin[1], b.twin[2])
+	twin := b.view(b.twin)
 	switch {
 	case it.src.m.Schema.Undirected:
 		// The graph is its own transpose, so is the order of its spans.
@@ -127,6 +127,8 @@ func (it *Buffer) orderByExternal(frame int) {
 		transpose(in, twin, it.order)
 		copy(in.Indices, twin.Indices)
 		copy(in.Relations, twin.Relations)
+		copy(in.Weights, twin.Weights)
+		copy(in.Times, twin.Times)
 	case b.directions == 2:
 		out := b.adjacency(frame, 1)
 		transpose(in, out, it.order)
@@ -167,6 +169,12 @@ func transpose(from, to *Adjacency, rows []uint32) {
 			to.Indices[t.End] = r
 			if from.Relations != nil {
 				to.Relations[t.End] = from.Relations[e]
+			}
+			if from.Weights != nil {
+				to.Weights[t.End] = from.Weights[e]
+			}
+			if from.Times != nil {
+				to.Times[t.End] = from.Times[e]
 			}
 			t.End++
 		}

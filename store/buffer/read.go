@@ -147,6 +147,12 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 		if it.src.split != nil {
 			copy(it.buf.bytes(it.buf.split)[base:], split[:n])
 		}
+		if keys := elements[uint32](it.buf, it.buf.keys); keys != nil && it.order == nil {
+			first := uint32(it.src.m.Partitions[l.part].First)
+			for k := range keys[base : base+n] {
+				keys[base+k] = first + uint32(k)
+			}
+		}
 	}
 	return nil
 }
@@ -267,6 +273,13 @@ func (it *Buffer) build(ctx context.Context) error {
 			}
 			if it.order != nil {
 				it.orderByExternal(s.frame)
+			}
+			if it.src.time != nil {
+				for dir := range it.buf.directions {
+					if err := it.orderByTime(ctx, it.buf.adjacency(s.frame, dir)); err != nil {
+						return err
+					}
+				}
 			}
 			st.assembled(start, as)
 		}

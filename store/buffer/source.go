@@ -84,6 +84,9 @@ type source struct {
 	labels   *sourceColumn
 	split    *sourceColumn
 	relation *sourceColumn
+	weight   *sourceColumn
+	time     *sourceColumn
+	carried  []*sourceColumn // of relation, weight and time those that adjacencies carry
 
 	tableDim, tablePlanes int // rows of an embedding table that are read with a partition
 }
@@ -129,8 +132,33 @@ func (s *source) find(o *Options) (err error) {
 	if err := s.findSplit(o); err != nil {
 		return err
 	}
-	s.relation, err = optional(store.RoleRelation, o.Relations, blocks.Uint8, blocks.Uint16)
-	return err
+	if s.relation, err = optional(store.RoleRelation, o.Relations, blocks.Uint8, blocks.Uint16); err != nil {
+		return err
+	}
+	if o.Weights {
+		cs := s.m.ColumnsOf(store.RoleWeight)
+		if len(cs) == 0 {
+			return fmt.Errorf("%w: a column of role %s: the store's edges have no weights", store.ErrNotFound, store.RoleWeight)
+		}
+		if s.weight, err = s.scalar(cs[0], o, blocks.Float32); err != nil {
+			return err
+		}
+	}
+	if o.Times {
+		c, err := s.m.TimeColumn()
+		if err != nil {
+			return err
+		}
+		if s.time, err = s.scalar(c, o, blocks.Int64); err != nil {
+			return err
+		}
+	}
+	for _, c := range []*sourceColumn{s.relation, s.weight, s.time} {
+		if c != nil {
+			s.carried = append(s.carried, c)
+		}
+	}
+	return nil
 }
 
 // findSplit finds the split column that o names.

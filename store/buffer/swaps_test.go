@@ -25,7 +25,7 @@ func TestSwaps(t *testing.T) {
 				g := newToyGraph(rng, []int{50, 700, 40, 0, 64, 300, 1, 90, 200}, 9000, relations, false)
 				for _, hub := range []struct{ node, edges int }{{3, 4000}, {800, 1024}, {801, 1025}, {802, 1023}, {1444, 3000}} {
 					for range hub.edges {
-						g.edges = append(g.edges, toyEdge{uint64(rng.IntN(1445)), uint64(hub.node), uint16(rng.IntN(relations))})
+						g.edges = append(g.edges, toyEdge{src: uint64(rng.IntN(1445)), dst: uint64(hub.node), rel: uint16(rng.IntN(relations))})
 					}
 				}
 				s, err := g.write(t.TempDir())

@@ -20,6 +20,8 @@ import (
 type toyEdge struct {
 	src, dst uint64
 	rel      uint16
+	weight   float32
+	time     int64
 }
 
 // toyGraph is a graph small enough to compute with by brute force.
@@ -48,7 +50,7 @@ func newToyGraph(rng *rand.Rand, sizes []int, edges, relations int, undirected b
 		if n == 0 {
 			break
 		}
-		e := toyEdge{uint64(rng.IntN(n)), uint64(rng.IntN(n)), uint16(rng.IntN(relations))}
+		e := toyEdge{uint64(rng.IntN(n)), uint64(rng.IntN(n)), uint16(rng.IntN(relations)), float32(rng.IntN(9)) / 8, int64(rng.IntN(20)) - 5}
 		if rng.IntN(3) == 0 { // some hubs
 			e.dst = uint64(rng.IntN(1 + n/8))
 		}
@@ -268,6 +270,19 @@ func (g *toyGraph) write(parent string) (*toyStore, error) {
 			return b
 		}))
 	}
+	steps = append(steps, column("weight", store.RoleWeight, blocks.EdgeColumn, blocks.Float32, 1, func(q int) []byte {
+		var b []float32
+		for _, e := range rows[q] {
+			b = append(b, e.weight)
+		}
+		return blocks.Bytes(b)
+	}), column("time", store.RoleEdge, blocks.EdgeColumn, blocks.Int64, 1, func(q int) []byte {
+		var b []int64
+		for _, e := range rows[q] {
+			b = append(b, e.time)
+		}
+		return blocks.Bytes(b)
+	}))
 	m.IDs = store.IDInfo{Kind: store.IDsDense, External: []string{"external.gsb"}}
 	if g.sparseIDs {
 		m.IDs.Kind = store.IDsIntegers
@@ -298,13 +313,15 @@ func (g *toyGraph) write(parent string) (*toyStore, error) {
 
 // toyNeighbour is a neighbour as the oracle sees it.
 type toyNeighbour struct {
-	node uint64
-	rel  uint16
+	node   uint64
+	rel    uint16
+	weight float32
+	time   int64
 }
 
 // neighbours computes by brute force what a macro-batch must say: of every
 // resident node its neighbours among resident nodes.
-func (g *toyGraph) neighbours(resident []store.PartitionID, reverse, byExternal bool) map[uint64][]toyNeighbour {
+func (g *toyGraph) neighbours(resident []store.PartitionID, reverse, byExternal, byTime bool) map[uint64][]toyNeighbour {
 	in := func(v uint64) bool { return slices.Contains(resident, store.PartitionID(g.owner(v))) }
 	// In the order of the format, so that stable sorting keeps parallel edges in theirs.
 	edges := slices.Clone(g.edges)
@@ -315,14 +332,14 @@ func (g *toyGraph) neighbours(resident []store.PartitionID, reverse, byExternal 
 			continue
 		}
 		if g.undirected {
-			out[e.dst] = append(out[e.dst], toyNeighbour{e.src, e.rel})
+			out[e.dst] = append(out[e.dst], toyNeighbour{e.src, e.rel, e.weight, e.time})
 			if e.src != e.dst {
-				out[e.src] = append(out[e.src], toyNeighbour{e.dst, e.rel})
+				out[e.src] = append(out[e.src], toyNeighbour{e.dst, e.rel, e.weight, e.time})
 			}
 		} else if reverse {
-			out[e.src] = append(out[e.src], toyNeighbour{e.dst, e.rel})
+			out[e.src] = append(out[e.src], toyNeighbour{e.dst, e.rel, e.weight, e.time})
 		} else {
-			out[e.dst] = append(out[e.dst], toyNeighbour{e.src, e.rel})
+			out[e.dst] = append(out[e.dst], toyNeighbour{e.src, e.rel, e.weight, e.time})
 		}
 	}
 	for v := range out {
@@ -332,6 +349,9 @@ func (g *toyGraph) neighbours(resident []store.PartitionID, reverse, byExternal 
 			}
 			return cmp.Compare(a.node, b.node)
 		})
+		if byTime {
+			slices.SortStableFunc(out[v], func(a, b toyNeighbour) int { return cmp.Compare(a.time, b.time) })
+		}
 	}
 	return out
 }
@@ -358,7 +378,7 @@ func (g *toyGraph) check(b *MacroBatch, o *Options) error {
 			}
 			return fmt.Errorf("direction %d is missing", dir)
 		}
-		want := g.neighbours(b.Step.Resident, dir == 1, memory)
+		want := g.neighbours(b.Step.Resident, dir == 1, memory, o.Times)
 		if len(a.Spans) != b.Rows {
 			return fmt.Errorf("%d spans for %d rows", len(a.Spans), b.Rows)
 		}
@@ -381,9 +401,27 @@ func (g *toyGraph) check(b *MacroBatch, o *Options) error {
 				if a.Relations != nil {
 					nb.rel = a.Relations[e]
 				}
+				if o.Weights {
+					nb.weight = a.Weights[e]
+				}
+				if o.Times {
+					nb.time = a.Times[e]
+				}
 				got = append(got, nb)
 			}
-			expect := slices.Clone(want[v])
+			expect, most := slices.Clone(want[v]), float32(0)
+			for i := range expect {
+				most = max(most, expect[i].weight)
+				if !o.Weights {
+					expect[i].weight = 0
+				}
+				if !o.Times {
+					expect[i].time = 0
+				}
+			}
+			if o.Weights && a.Heaviest[row] != most {
+				return fmt.Errorf("the heaviest edge of node %d weighs %v, expected %v", v, a.Heaviest[row], most)
+			}
 			if a.Relations == nil {
 				if o.Relations && g.relations > 1 {
 					return fmt.Errorf("no relations")
@@ -397,10 +435,10 @@ func (g *toyGraph) check(b *MacroBatch, o *Options) error {
 			}
 		}
 	}
-	return g.checkColumns(b, node, memory)
+	return g.checkColumns(b, o, node, memory)
 }
 
-func (g *toyGraph) checkColumns(b *MacroBatch, node map[uint32]uint64, memory bool) error {
+func (g *toyGraph) checkColumns(b *MacroBatch, o *Options, node map[uint32]uint64, memory bool) error {
 	x, err := blocks.View[float32](b.Features[0].Data)
 	if err != nil {
 		return err
@@ -411,6 +449,9 @@ func (g *toyGraph) checkColumns(b *MacroBatch, node map[uint32]uint64, memory bo
 			if got := x[int(row)*g.dim+d]; got != g.feature(v, d) {
 				return fmt.Errorf("feature %d of node %d is %v", d, v, got)
 			}
+		}
+		if key := uint32(v); o.Keys && memory && b.Keys[row] != uint32(g.external[v]) || o.Keys && !memory && b.Keys[row] != key {
+			return fmt.Errorf("node %d is called %d", v, b.Keys[row])
 		}
 		if b.Labels[row] != g.labels[v] || b.Split[row] != g.split[v] {
 			return fmt.Errorf("node %d has label %d, split %d", v, b.Labels[row], b.Split[row])
