@@ -80,7 +80,7 @@ func newBatches(cfg *Config, hops, threads int) (*batches, error) {
 	if len(fanouts) == 0 { // the sampler draws at least one hop; trainer.blocks leaves it
 		fanouts = []int{1}
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads})
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (b *batches) leave() { b.loader.Stop() }
 // told apart in both directions, anything else along its edges.
 func neighbours(mb *buffer.MacroBatch, relations int, inverse bool) mini.Graph {
 	if inverse {
-		return mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}
+		return mini.Graph{In: mb.In, Out: mb.Out, Relations: relations, Keys: mb.Keys}
 	}
-	return mini.Graph{In: mb.In}
+	return mini.Graph{In: mb.In, Keys: mb.Keys}
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 )
 
 // Config is everything that decides a run's result, and what it may use. It is
@@ -29,8 +32,11 @@ type Config struct {
 	Hidden int `json:"hidden" group:"model" help:"columns between layers"` // columns between layers; default 128
 	// Fanouts are the neighbours sampled per node and hop, outward from the
 	// seeds, −1 for all; default 15,10,5,5… for Layers hops.
-	Fanouts   []int `json:"fanouts" group:"model" help:"neighbours sampled per node and hop, outward from the targets, -1 for all" default:"15,10,5,5…"`
-	BatchSize int   `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch"` // seeds of a mini-batch; default 1000
+	Fanouts []int `json:"fanouts" group:"model" help:"neighbours sampled per node and hop, outward from the targets, -1 for all" default:"15,10,5,5…"`
+	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
+	// with weights of edges, which draw neighbours and nothing else: means are plain.
+	Sampler   string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch" default:"uniform" values:"uniform,weighted,labor"`
+	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch"` // seeds of a mini-batch; default 1000
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// EpochsMax, and EpochsBlind where no node is for validation.
 	Epochs      int      `json:"epochs" resume:"free" group:"optimiser" help:"passes over the training nodes or edges; auto: until the validation accuracy has not risen for --patience epochs" default:"auto"`
@@ -185,6 +191,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: history rows of %s: expected float32, float16 or bfloat16", c.HistoryDtype)
 	case c.Absent != AbsentAuto && c.Absent != AbsentIgnore:
 		return fmt.Errorf("train: absent neighbours %q: expected %s or %s", c.Absent, AbsentAuto, AbsentIgnore)
+	case c.Sampler != "" && !slices.Contains(mini.Samplers(), c.Sampler):
+		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
@@ -39,6 +40,7 @@ func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	if c.Model == "rgcn" {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}
+	o.Weights, o.Keys = c.Sampler == mini.Weighted, c.Sampler == mini.Labor
 	if c.MemoryBytes > 0 {
 		left := budget.Share(c.MemoryBytes, budget.ProgramBytes, 1)
 		o.MemoryBytes = max(left-left/budget.EvalShare-left/budget.BatchShare, 1)

@@ -10,6 +10,8 @@ type Block struct {
 	// Relations is parallel to Indices; nil if the graph has one relation.
 	// An edge of [Graph.Out] bears its relation plus Graph.Relations.
 	Relations []uint16
+	// Times is parallel to Indices where seeds have moments ([Sampler.SampleAt]): when each edge was.
+	Times []int64
 	// Degrees holds each destination's full degree in the macro-batch (before
 	// sampling, both directions where both are sampled); len NumDst.
 	Degrees []int32
@@ -34,6 +36,9 @@ func (k *Block) Compact() {
 			if k.Relations != nil {
 				k.Relations[to] = k.Relations[e]
 			}
+			if len(k.Times) > 0 {
+				k.Times[to] = k.Times[e]
+			}
 			to++
 		}
 		begin, k.Indptr[d+1] = end, to
@@ -41,6 +46,9 @@ func (k *Block) Compact() {
 	k.Indices = k.Indices[:to]
 	if k.Relations != nil {
 		k.Relations = k.Relations[:to]
+	}
+	if len(k.Times) > 0 {
+		k.Times = k.Times[:to]
 	}
 }
 
@@ -55,6 +63,7 @@ type Batch struct {
 	Seeds  []uint32 // rows of the macro-batch: the last block's destinations
 	Blocks []Block
 	Input  []uint32 // rows of the macro-batch whose features feed Blocks[0]: its sources
+	Times  []int64  // of each input where seeds have moments: its own, or that of the edge that led to it
 	// Extra is the [SeedSource]'s: what it knows of the batch beyond seeds, kept
 	// so that its memory is reused too. The sampler does not touch it.
 	Extra any
@@ -74,6 +83,7 @@ func (b *Batch) reset(key Key, layers int) {
 	b.Key = key
 	b.Seeds = b.Seeds[:0]
 	b.Input = b.Input[:0]
+	b.Times = b.Times[:0]
 	if cap(b.Blocks) < layers {
 		b.Blocks = make([]Block, layers)
 	}

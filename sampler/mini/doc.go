@@ -3,10 +3,10 @@
 //
 // [Sampler] draws one batch at a time on the caller's goroutine; [Loader]
 // runs several samplers ahead of a trainer and yields their batches in order.
-// Both draw neighbours without replacement and uniformly, hop by hop outward
-// from the seeds, and number the nodes they meet in the order of first
-// appearance, so that the destinations of every block are a prefix of its
-// sources (DGL's convention).
+// Both draw neighbours without replacement, hop by hop outward from the seeds, by
+// one of the [Samplers] or, for seeds at moments, the [TimedSamplers]. They number
+// the nodes they meet in the order of first appearance, so that the destinations
+// of every block are a prefix of its sources (DGL's convention).
 //
 //	s, err := mini.New(mini.Config{Fanouts: []int{15, 10, 5}, Seed: 1})
 //	…

@@ -20,6 +20,13 @@ type SeedSource interface {
 	Seeds(i int, dst []uint32, batch *Batch) ([]uint32, error)
 }
 
+// TimedSource is a [SeedSource] whose seeds are looked at at moments, for the samplers of [TimedSamplers].
+type TimedSource interface {
+	SeedSource
+	// Times appends the moment of each seed of batch i, in their order, to dst[:0] and returns it. It is called after Seeds.
+	Times(i int, dst []int64, batch *Batch) ([]int64, error)
+}
+
 // Finisher is a [SeedSource] that works on batches once they are sampled, on the
 // loader's goroutines: a link task takes its questions out of the neighbourhoods.
 type Finisher interface {
@@ -111,6 +118,7 @@ type Loader struct {
 type slot struct {
 	batch Batch
 	seeds []uint32
+	times []int64
 	err   error
 	done  chan struct{} // one token when the slot's batch is ready
 }
@@ -157,7 +165,11 @@ func (l *Loader) fill(s *Sampler, i int, w *slot) error {
 	key.Batch = i
 	var err error
 	if w.seeds, err = l.source.Seeds(i, w.seeds, &w.batch); err == nil {
-		err = s.Sample(key, l.graph, w.seeds, &w.batch)
+		if t, ok := l.source.(TimedSource); !ok {
+			err = s.Sample(key, l.graph, w.seeds, &w.batch)
+		} else if w.times, err = t.Times(i, w.times, &w.batch); err == nil {
+			err = s.SampleAt(key, l.graph, w.seeds, w.times, &w.batch)
+		}
 	}
 	if f, ok := l.source.(Finisher); ok && err == nil {
 		err = f.Finish(&w.batch)

@@ -19,6 +19,8 @@ type Config struct {
 	Fanouts []int
 	// OutFanouts are the same for [Graph.Out]; nil means the same as Fanouts.
 	OutFanouts []int
+	// Sampler is one of [Samplers] or [TimedSamplers]; "" means Uniform.
+	Sampler string
 	// Seed keys every draw.
 	Seed uint64
 }
@@ -29,6 +31,9 @@ func (c *Config) Validate() error {
 		if f < All || f == 0 {
 			return fmt.Errorf("option Fanouts[%d] is %d: want a positive number, or -1 for all neighbours", i, f)
 		}
+	}
+	if _, err := newDrawer(c.Sampler); err != nil {
+		return err
 	}
 	if c.OutFanouts == nil {
 		return nil
@@ -52,6 +57,8 @@ type Graph struct {
 	// Relations is the number of relations: an edge of Out has its relation
 	// plus Relations in [Block.Relations], the id of the inverse relation.
 	Relations int
+	// Keys name the rows' nodes, see [buffer.MacroBatch.Keys]: what Labor draws by.
+	Keys []uint32
 }
 
 // Key names a mini-batch within a run. Each field keys the draws.
@@ -70,7 +77,7 @@ const (
 )
 
 // Sampler draws mini-batches by neighbour sampling without replacement, as in
-// GraphSAGE, every hop for all nodes reached so far. Its working memory is
+// GraphSAGE, every hop for all nodes reached so far. How it draws is [Config.Sampler]'s. Its working memory is
 // reused, so that once batches stop growing it allocates nothing. It is for
 // one goroutine; make one each.
 type Sampler struct {
@@ -81,6 +88,11 @@ type Sampler struct {
 	out   []buffer.Span
 	pos   []int64 // picked edge positions; of Graph.Out: their complement
 	large []int64 // pickLarge's
+	// drawer draws in the place of uniform picks; nil: these.
+	drawer   drawer
+	graph    Graph      // what drawer draws from, while it does
+	stream   keyed.Rand // of the node that it draws for
+	searches []search   // cut's
 }
 
 // New returns a sampler, or an error naming the field of cfg that is wrong.
@@ -88,12 +100,18 @@ func New(cfg Config) (*Sampler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("mini.Config: %w", err)
 	}
-	return &Sampler{
+	s := &Sampler{
 		cfg: cfg,
 		run: keyed.New(cfg.Seed),
 		in:  make([]buffer.Span, chunkNodes),
 		out: make([]buffer.Span, chunkNodes),
-	}, nil
+	}
+	if cfg.timed() {
+		s.searches = make([]search, chunkNodes)
+	}
+	var err error
+	s.drawer, err = newDrawer(cfg.Sampler)
+	return s, err
 }
 
 // Layers returns the number of blocks of a batch.
@@ -106,14 +124,17 @@ func (s *Sampler) Layers() int { return len(s.cfg.Fanouts) }
 // It fails with [ErrSeeds] if a seed is no row of g or is listed twice, and
 // with [ErrTooLarge] if a block would have 2³¹ edges. b is then undefined.
 func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
-	rows := uint32(min(len(g.In.Spans), math.MaxUint32))
-	if g.Out != nil {
-		rows = min(rows, uint32(len(g.Out.Spans)))
+	if s.cfg.timed() {
+		return fmt.Errorf("mini: sampler %s needs a time for each seed", s.cfg.Sampler)
 	}
-	for i, r := range seeds {
-		if r >= rows {
-			return fmt.Errorf("%w: seed %d is row %d, but the macro-batch has %d rows", ErrSeeds, i, r, rows)
+	if s.drawer != nil {
+		s.graph = g
+		if err := s.drawer.check(&s.graph); err != nil {
+			return fmt.Errorf("mini: %w", err)
 		}
+	}
+	if err := checkRows(&g, seeds); err != nil {
+		return err
 	}
 	layers := len(s.cfg.Fanouts)
 	b.reset(key, layers)
@@ -138,22 +159,47 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 	return nil
 }
 
+// checkRows refuses seeds that are no rows of g.
+func checkRows(g *Graph, seeds []uint32) error {
+	rows := uint32(min(len(g.In.Spans), math.MaxUint32))
+	if g.Out != nil {
+		rows = min(rows, uint32(len(g.Out.Spans)))
+	}
+	for i, r := range seeds {
+		if r >= rows {
+			return fmt.Errorf("%w: seed %d is row %d, but the macro-batch has %d rows", ErrSeeds, i, r, rows)
+		}
+	}
+	return nil
+}
+
+// fanouts are those of hop h, 0 for a direction that there is not.
+func (s *Sampler) fanouts(g *Graph, h int) (in, out int) {
+	in = s.cfg.Fanouts[h]
+	if g.Out != nil {
+		out = in
+		if s.cfg.OutFanouts != nil {
+			out = s.cfg.OutFanouts[h]
+		}
+	}
+	return in, out
+}
+
+// chunkStep is how many nodes are a chunk.
+func chunkStep(fanIn, fanOut int) int {
+	if fanIn == All || fanOut == All {
+		return chunkNodes
+	}
+	return max(1, min(chunkNodes, chunkEdges/(fanIn+fanOut)))
+}
+
 // hop draws the neighbours of every node in b.Input into blk and appends the
 // nodes met for the first time to b.Input.
 func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) error {
 	n := len(b.Input)
 	blk.reset(n, g.In.Relations != nil)
-	fanIn, fanOut := s.cfg.Fanouts[h], 0
-	if g.Out != nil {
-		fanOut = fanIn
-		if s.cfg.OutFanouts != nil {
-			fanOut = s.cfg.OutFanouts[h]
-		}
-	}
-	step := chunkNodes
-	if fanIn != All && fanOut != All {
-		step = max(1, min(chunkNodes, chunkEdges/(fanIn+fanOut)))
-	}
+	fanIn, fanOut := s.fanouts(&g, h)
+	step := chunkStep(fanIn, fanOut)
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
 		s.load(g, b.Input[lo:hi])
@@ -166,9 +212,13 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 		if blk.Relations != nil {
 			blk.Relations = extend(blk.Relations, edges)
 		}
-		if fanIn == All && fanOut == 0 {
+		switch {
+		case fanIn == All && fanOut == 0:
 			s.copyAll(g.In, blk, from, hi-lo)
-		} else {
+		case s.drawer != nil:
+			s.picksBy(place, b.Input[lo:hi], lo, fanIn, fanOut, edges)
+			s.gather(g, blk, from)
+		default:
 			s.picks(place, lo, hi, fanIn, fanOut, edges)
 			s.gather(g, blk, from)
 		}

@@ -316,25 +316,11 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 			old = from.Weights
 		}
 		fillValues(&f, streams, spans, to.Weights[begin:end], old, func(k *newBucket) []float32 { return k.weights })
-		for r, s := range spans {
-			to.Heaviest[int(base)+r] = heaviest(to.Weights[s.Begin:s.End])
-		}
 	}
 	if to.Times != nil {
 		fillValues(&f, streams, spans, to.Times[begin:end], nil, func(k *newBucket) []int64 { return k.times })
 	}
 	return nil
-}
-
-// heaviest returns the largest weight above 0, else 0.
-func heaviest(weights []float32) float32 {
-	most := float32(0)
-	for _, w := range weights {
-		if w > most {
-			most = w
-		}
-	}
-	return most
 }
 
 // parallel runs f(worker, 0 … n−1) on up to a.threads goroutines and returns

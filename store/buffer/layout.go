@@ -280,7 +280,7 @@ type arena struct {
 }
 
 // adjacencyParts are where an adjacency's arrays lie; those that are not carried are empty.
-type adjacencyParts struct{ spans, indices, rel, weights, heaviest, times part }
+type adjacencyParts struct{ spans, indices, rel, weights, sums, times part }
 
 // part is a range of the arena's bytes.
 type part struct{ at, n int64 }
@@ -322,7 +322,7 @@ func newArena(l *layout, src *source, o *Options) *arena {
 			p.rel = take(2 * l.edgesMax)
 		}
 		if src.weight != nil {
-			p.weights, p.heaviest = take(4*l.edgesMax), take(4*rows)
+			p.weights, p.sums = take(4*l.edgesMax), take(8*((l.edgesMax+SumEdges-1)/SumEdges))
 		}
 		if src.time != nil {
 			p.times = take(8 * l.edgesMax)
@@ -378,5 +378,5 @@ func (b *memory) adjacency(frame, dir int) *Adjacency {
 
 func (b *memory) view(p adjacencyParts) *Adjacency {
 	return &Adjacency{Spans: elements[Span](b, p.spans), Indices: elements[uint32](b, p.indices), Relations: elements[uint16](b, p.rel),
-		Weights: elements[float32](b, p.weights), Heaviest: elements[float32](b, p.heaviest), Times: elements[int64](b, p.times)}
+		Weights: elements[float32](b, p.weights), Sums: elements[float64](b, p.sums), Times: elements[int64](b, p.times)}
 }

@@ -1,6 +1,8 @@
 package buffer
 
 import (
+	"math"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 )
@@ -28,13 +30,40 @@ type Adjacency struct {
 	// Relations[k] is the relation of edge k, parallel to Indices; nil if
 	// nobody asked.
 	Relations []uint16
-	// Weights[k] is the weight of edge k, parallel to Indices, and Heaviest[r] the largest one of row r's edges, 0
-	// without any; nil if nobody asked.
-	Weights  []float32
-	Heaviest []float32
+	// Weights[k] is the weight of edge k, parallel to Indices; nil if nobody asked. Sums[k/SumEdges], for k a multiple of
+	// SumEdges, is the sum of the weights of edge k's row before k ([Adjacency.SumWeights]).
+	Weights []float32
+	Sums    []float64
 	// Times[k] is when edge k was, parallel to Indices; nil if nobody asked. Where somebody did, a row's edges lie in
 	// order of time, and those of one time in the order above, so that what was before a moment is a prefix of them.
 	Times []int64
+}
+
+// SumEdges is from how many edges to how many a sum of weights is kept: weights of a cache line.
+const SumEdges = 16
+
+// Weight returns w as a weight counts: as 0 where it is negative or no number, as the largest float32 where it is infinite.
+func Weight(w float32) float64 {
+	switch {
+	case !(w > 0):
+		return 0
+	case w > math.MaxFloat32:
+		return math.MaxFloat32
+	}
+	return float64(w)
+}
+
+// SumWeights sets a.Sums, whose length is at least ⌈len(Indices)/SumEdges⌉, for rows lo … hi−1.
+func (a *Adjacency) SumWeights(lo, hi int) {
+	for _, s := range a.Spans[lo:hi] {
+		sum := 0.
+		for k := s.Begin; k < s.End; k++ {
+			if k%SumEdges == 0 {
+				a.Sums[k/SumEdges] = sum
+			}
+			sum += Weight(a.Weights[k])
+		}
+	}
 }
 
 // Degree returns the number of resident neighbours of a row.

@@ -274,11 +274,9 @@ func (it *Buffer) build(ctx context.Context) error {
 			if it.order != nil {
 				it.orderByExternal(s.frame)
 			}
-			if it.src.time != nil {
-				for dir := range it.buf.directions {
-					if err := it.orderByTime(ctx, it.buf.adjacency(s.frame, dir)); err != nil {
-						return err
-					}
+			for dir := range it.buf.directions {
+				if err := it.finishLists(ctx, it.buf.adjacency(s.frame, dir)); err != nil {
+					return err
 				}
 			}
 			st.assembled(start, as)

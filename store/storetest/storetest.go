@@ -21,6 +21,8 @@ type Graph struct {
 	Sizes     []uint32    // nodes of each partition
 	Edges     [][2]uint64 // src, dst; sorted by (dst partition, src partition, dst, src)
 	Relations []uint16    // by edge, in the order of Edges; nil = one relation
+	Weights   []float32   // likewise; nil = none
+	Times     []int64     // likewise, a column called time; nil = none
 	Features  []float32   // [nodes][Dim]
 	Dim       int
 	Labels    []int32
@@ -282,19 +284,27 @@ func (b *build) topology() {
 		return nil
 	})
 	b.m.Topology = []string{name}
-	if b.g.Relations == nil {
+	b.edgeColumn("relation", store.RoleRelation, blocks.Uint16, blocks.Bytes(b.g.Relations))
+	b.edgeColumn("weight", store.RoleWeight, blocks.Float32, blocks.Bytes(b.g.Weights))
+	b.edgeColumn("time", store.RoleEdge, blocks.Int64, blocks.Bytes(b.g.Times))
+}
+
+// edgeColumn writes a column of one element an edge, unless there is no data.
+func (b *build) edgeColumn(name string, role store.Role, elem blocks.ElemType, data []byte) {
+	if len(data) == 0 {
 		return
 	}
-	name = b.file("relation", blocks.Header{Kind: blocks.EdgeColumn, Elem: blocks.Uint16, Dim: 1, Name: "relation"}, func(w *blocks.Writer) error {
+	file := b.file(name, blocks.Header{Kind: blocks.EdgeColumn, Elem: elem, Dim: 1, Name: name}, func(w *blocks.Writer) error {
 		for j := range b.g.Sizes {
 			edges, lo := b.stripe(j)
-			if err := w.Append(uint64(j), uint64(len(edges)), blocks.Bytes(b.g.Relations[lo:lo+len(edges)])); err != nil {
+			size := elem.Size()
+			if err := w.Append(uint64(j), uint64(len(edges)), data[lo*size:(lo+len(edges))*size]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	b.m.Columns = append(b.m.Columns, store.ColumnInfo{Name: "relation", Role: store.RoleRelation, Elem: blocks.Uint16, Dim: 1, Files: []string{name}})
+	b.m.Columns = append(b.m.Columns, store.ColumnInfo{Name: name, Role: role, Elem: elem, Dim: 1, Files: []string{file}})
 }
 
 func (b *build) nodeColumn(name string, role store.Role, elem blocks.ElemType, dim int, data []byte) {

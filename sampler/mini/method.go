@@ -1,0 +1,149 @@
+package mini
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Names of [Config.Sampler]. All draw without replacement, and take a list whole that is no longer than the fanout.
+const (
+	// Uniform draws every set of neighbours equally likely (GraphSAGE, Hamilton, Ying and Leskovec, NeurIPS 2017).
+	Uniform = "uniform"
+	// Weighted draws edges one after the other in proportion to their weights among those that are left (Efraimidis
+	// and Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006).
+	Weighted = "weighted"
+	// Labor draws for every node what Uniform would, and for the nodes of a batch together fewer different neighbours:
+	// those that carry the smallest of random numbers that all of them share (LABOR-0 by sequential Poisson sampling, Balin and
+	// Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023, section 3.2 and appendix A.3).
+	Labor = "labor"
+	// Temporal draws uniformly among the edges that were before the moment at which a node is looked at.
+	Temporal = "temporal"
+	// Latest takes the last of these.
+	Latest = "latest"
+)
+
+// Samplers lists the names that draw for seeds without times.
+func Samplers() []string { return []string{Uniform, Weighted, Labor} }
+
+// TimedSamplers lists the names that draw for seeds at moments, by [Sampler.SampleAt].
+func TimedSamplers() []string { return []string{Temporal, Latest} }
+
+// drawer is what the samplers differ in: how a part of a node's edges is drawn.
+type drawer interface {
+	// check says what of g is missing that draw reads.
+	check(g *Graph) error
+	// draw writes len(out) different positions of span, row v's edges in a, to out. There are more than that. place is the hop's,
+	// r the node's own stream.
+	draw(place keyed.Key, r *keyed.Rand, g *Graph, a *buffer.Adjacency, v uint32, span buffer.Span, out []int64)
+}
+
+// newDrawer returns the drawer called name; nil: uniform draws, which the sampler makes itself.
+func newDrawer(name string) (drawer, error) {
+	switch name {
+	case "", Uniform, Temporal, Latest:
+		return nil, nil
+	case Weighted:
+		return &weighted{scanUpTo: weightedScan}, nil
+	case Labor:
+		return &labor{}, nil
+	}
+	return nil, fmt.Errorf("option Sampler is %q: known are %s", name, strings.Join(slices.Concat(Samplers(), TimedSamplers()), ", "))
+}
+
+// timed reports whether seeds have moments.
+func (c *Config) timed() bool { return slices.Contains(TimedSamplers(), c.Sampler) }
+
+// adjacencies are those of g that there are.
+func (g *Graph) adjacencies() []*buffer.Adjacency {
+	if g.Out == nil {
+		return []*buffer.Adjacency{g.In}
+	}
+	return []*buffer.Adjacency{g.In, g.Out}
+}
+
+// picksBy is picks for a drawer; nodes are the frontier's lo … of s.graph.
+func (s *Sampler) picksBy(place keyed.Key, nodes []uint32, lo, fanIn, fanOut, edges int) {
+	s.pos = resize(s.pos, edges)
+	pos := s.pos
+	for i, v := range nodes {
+		s.stream = place.Rand(uint64(lo + i))
+		pos = s.drawSpan(place, s.graph.In, v, s.in[i], fanIn, pos)
+		if fanOut != 0 {
+			of := pos
+			pos = s.drawSpan(place, s.graph.Out, v, s.out[i], fanOut, pos)
+			for j := range of[:len(of)-len(pos)] {
+				of[j] = ^of[j]
+			}
+		}
+	}
+}
+
+// drawSpan is pickSpan for a drawer.
+func (s *Sampler) drawSpan(place keyed.Key, a *buffer.Adjacency, v uint32, span buffer.Span, fanout int, pos []int64) []int64 {
+	n := span.End - span.Begin
+	if fanout == All || n <= int64(fanout) {
+		for j := range pos[:n] {
+			pos[j] = span.Begin + int64(j)
+		}
+		return pos[n:]
+	}
+	s.drawer.draw(place, &s.stream, &s.graph, a, v, span, pos[:fanout])
+	return pos[fanout:]
+}
+
+// smallest keeps the k positions with the smallest keys of those that are offered: a heap with the largest on top.
+type smallest struct {
+	keys []float64
+	pos  []int64
+	n    int
+}
+
+// begin empties it for k positions, which go to out.
+func (h *smallest) begin(out []int64) {
+	h.keys, h.pos, h.n = resize(h.keys, len(out)), out, 0
+}
+
+// full reports whether k were offered.
+func (h *smallest) full() bool { return h.n == len(h.pos) }
+
+// worst is the largest key that is kept.
+func (h *smallest) worst() float64 { return h.keys[0] }
+
+// offer keeps p, in the place of the worst one where it is full; the caller has seen that key is smaller than that.
+func (h *smallest) offer(key float64, p int64) {
+	keys, pos := h.keys, h.pos
+	if h.n < len(pos) { // sift up
+		i := h.n
+		h.n++
+		for i > 0 {
+			up := (i - 1) / 2
+			if keys[up] >= key {
+				break
+			}
+			keys[i], pos[i] = keys[up], pos[up]
+			i = up
+		}
+		keys[i], pos[i] = key, p
+		return
+	}
+	i := 0 // sift down from the top
+	for {
+		c := 2*i + 1
+		if c >= len(pos) {
+			break
+		}
+		if c+1 < len(pos) && keys[c+1] > keys[c] {
+			c++
+		}
+		if keys[c] <= key {
+			break
+		}
+		keys[i], pos[i] = keys[c], pos[c]
+		i = c
+	}
+	keys[i], pos[i] = key, p
+}

@@ -1,0 +1,167 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/tools/generate"
+)
+
+// SampleOptions configures [RunSample]. The zero value is the default.
+type SampleOptions struct {
+	Samplers  []string // default: all of [mini.Samplers] and [mini.TimedSamplers]
+	Fanouts   []int    // default 15,10,5
+	BatchSize int      // seeds; default 1000
+	Nodes     uint64   // of the R-MAT graph; default 2,000,000
+	Edges     uint64   // default 30,000,000
+	Rounds    int      // in each the samplers take turns; default 5
+	Batches   int      // a sampler and round; default 20
+	Seed      uint64
+}
+
+// SampleResult is one sampler's: medians over the rounds, on one thread.
+type SampleResult struct {
+	Sampler string
+	// EdgesPerSecond is of CPU time of one core, OfUniform the median of its ratio to uniform's in the same round.
+	EdgesPerSecond, OfUniform float64
+	Edges, Inputs             float64 // a batch: sampled edges, and different nodes whose features are read
+}
+
+// RunSample measures samplers by turns on one R-MAT graph in memory, incoming edges, with weights that are log-normal (σ = 1, so that
+// the largest are tens of times the mean) and times that are uniform. Seeds are random nodes, at moments uniform too.
+func RunSample(ctx context.Context, o SampleOptions) ([]SampleResult, error) {
+	if len(o.Samplers) == 0 {
+		o.Samplers = slices.Concat(mini.Samplers(), mini.TimedSamplers())
+	}
+	if len(o.Fanouts) == 0 {
+		o.Fanouts = []int{15, 10, 5}
+	}
+	o.BatchSize, o.Rounds, o.Batches = cmp.Or(o.BatchSize, 1000), cmp.Or(o.Rounds, 5), cmp.Or(o.Batches, 20)
+	o.Nodes, o.Edges = cmp.Or(o.Nodes, 2_000_000), cmp.Or(o.Edges, 30_000_000)
+	if o.Nodes > math.MaxUint32 {
+		return nil, fmt.Errorf("bench: %d nodes: expected fewer than 2^32", o.Nodes)
+	}
+	g, err := rmatInMemory(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	key := keyed.New(o.Seed).With(1)
+	perm := keyed.NewPermutation(key, o.Nodes)
+	samplers := make([]*mini.Sampler, len(o.Samplers))
+	for i, name := range o.Samplers {
+		if samplers[i], err = mini.New(mini.Config{Fanouts: o.Fanouts, Sampler: name, Seed: o.Seed}); err != nil {
+			return nil, err
+		}
+	}
+	seeds, times := make([]uint32, o.BatchSize*o.Batches), make([]int64, o.BatchSize*o.Batches)
+	out := make([]SampleResult, len(samplers))
+	rates, shares := make([][]float64, len(samplers)), make([][]float64, len(samplers))
+	var b mini.Batch
+	n := 0
+	for round := range o.Rounds + 1 { // the first is to warm up
+		for i, s := range samplers {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			for k := range seeds {
+				seeds[k] = uint32(perm.At(uint64(n*len(seeds)+k) % o.Nodes))
+				times[k] = moment(key, uint64(n*len(seeds)+k))
+			}
+			n++
+			edges, inputs, start := 0, 0, progress.CPUSeconds()
+			for batch := range o.Batches {
+				seeds, times := seeds[batch*o.BatchSize:][:o.BatchSize], times[batch*o.BatchSize:][:o.BatchSize]
+				if slices.Contains(mini.TimedSamplers(), o.Samplers[i]) {
+					err = s.SampleAt(mini.Key{Epoch: n, Batch: batch}, g, seeds, times, &b)
+				} else {
+					err = s.Sample(mini.Key{Epoch: n, Batch: batch}, g, seeds, &b)
+				}
+				if err != nil {
+					return nil, err
+				}
+				edges, inputs = edges+b.SampledEdges(), inputs+len(b.Input)
+			}
+			spent := progress.CPUSeconds() - start
+			if round == 0 {
+				continue
+			}
+			rates[i] = append(rates[i], float64(edges)/spent)
+			out[i].Edges, out[i].Inputs = float64(edges)/float64(o.Batches), float64(inputs)/float64(o.Batches)
+		}
+	}
+	uniform := slices.Index(o.Samplers, mini.Uniform)
+	for i := range out {
+		out[i].Sampler, out[i].EdgesPerSecond = o.Samplers[i], median(rates[i])
+		if uniform >= 0 {
+			for r := range rates[i] {
+				shares[i] = append(shares[i], rates[i][r]/rates[uniform][r])
+			}
+			out[i].OfUniform = median(shares[i])
+		}
+	}
+	return out, nil
+}
+
+// momentsMax bounds the times of edges and seeds.
+const momentsMax = 1 << 40
+
+func moment(key keyed.Key, i uint64) int64 { return int64(key.At(i) % momentsMax) }
+
+// rmatInMemory is the graph by destination, with what every sampler reads.
+func rmatInMemory(ctx context.Context, o SampleOptions) (g mini.Graph, err error) {
+	source, err := generate.NewRMAT(generate.RMATOptions{Nodes: o.Nodes, Edges: o.Edges, Seed: o.Seed})
+	if err != nil {
+		return g, err
+	}
+	a := &buffer.Adjacency{Spans: make([]buffer.Span, o.Nodes), Indices: make([]uint32, o.Edges), Weights: make([]float32, o.Edges),
+		Sums: make([]float64, o.Edges/buffer.SumEdges+1), Times: make([]int64, o.Edges)}
+	const piece = 1 << 16
+	src, dst := make([]uint64, piece), make([]uint64, piece)
+	each := func(f func(src, dst uint64)) error {
+		for at := uint64(0); at < o.Edges; at += piece {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			k := min(piece, o.Edges-at)
+			source.Edges(at, src[:k], dst[:k])
+			for i := range k {
+				f(src[i], dst[i])
+			}
+		}
+		return nil
+	}
+	// A counting sort by destination: degrees, places, then the edges.
+	if err := each(func(_, d uint64) { a.Spans[d].End++ }); err != nil {
+		return g, err
+	}
+	at := int64(0)
+	for v := range a.Spans {
+		n := a.Spans[v].End
+		a.Spans[v] = buffer.Span{Begin: at, End: at}
+		at += n
+	}
+	key := keyed.New(o.Seed).With(2)
+	err = each(func(s, d uint64) {
+		e := a.Spans[d].End
+		r := key.Rand(uint64(e))
+		a.Indices[e], a.Weights[e], a.Times[e] = uint32(s), float32(math.Exp(r.Normal())), moment(key, uint64(e))
+		a.Spans[d].End++
+	})
+	if err != nil {
+		return g, err
+	}
+	a.SumWeights(0, len(a.Spans))
+	keys := make([]uint32, o.Nodes)
+	for v, s := range a.Spans {
+		slices.Sort(a.Times[s.Begin:s.End])
+		keys[v] = uint32(v)
+	}
+	return mini.Graph{In: a, Keys: keys}, nil
+}
