@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -65,12 +66,36 @@ type ColumnInfo struct {
 	Dim  int             `json:"dim"` // elements a row, ≥ 1
 	// Scale holds one factor a dimension for Int8: value = element × Scale[d].
 	Scale []float32 `json:"scale,omitempty"`
+	// Standard is how the values of a feature were standardised; nil = they are as they were given.
+	Standard *Standard `json:"standard,omitempty"`
+	// Elements names the elements of a row; nil = they have no names.
+	Elements []string `json:"elements,omitempty"`
 	// NodeType limits a column to one node type (rows of others are zero); "" = all.
 	NodeType string   `json:"node_type,omitempty"`
 	Files    []string `json:"files"` // oldest first
 	// Derived says what of the graph the column was computed from, such as "mean of x over
 	// neighbours"; "" = it is data. An append drops derived columns: they would be wrong.
 	Derived string `json:"derived,omitempty"`
+}
+
+// Standard says how a feature was brought to mean 0 and deviation 1: element d of a row is
+// (value − Mean[d]) / Deviation[d]. Rows that are added later are brought to it too.
+type Standard struct {
+	Mean      []float64 `json:"mean"`
+	Deviation []float64 `json:"deviation"` // > 0
+}
+
+// Validate says what is wrong with s for rows of dim elements.
+func (s *Standard) Validate(dim int) error {
+	if len(s.Mean) != dim || len(s.Deviation) != dim {
+		return fmt.Errorf("%w: %d means and %d deviations for %d dimensions", ErrInvalid, len(s.Mean), len(s.Deviation), dim)
+	}
+	for d, v := range s.Deviation {
+		if m := s.Mean[d]; !(v > 0) || math.IsInf(v, 0) || math.IsInf(m, 0) || math.IsNaN(m) {
+			return fmt.Errorf("%w: mean %v and deviation %v of dimension %d", ErrInvalid, m, v, d)
+		}
+	}
+	return nil
 }
 
 // RowBytes is the size of one row.
@@ -294,6 +319,10 @@ func (m *Manifest) validateFiles() error {
 			return fmt.Errorf("%w: column %q is %d × %v", ErrInvalid, c.Name, c.Dim, c.Elem)
 		case c.Scale != nil && len(c.Scale) != c.Dim:
 			return fmt.Errorf("%w: column %q has %d scales for %d dimensions", ErrInvalid, c.Name, len(c.Scale), c.Dim)
+		case c.Elements != nil && len(c.Elements) != c.Dim:
+			return fmt.Errorf("%w: column %q has %d names for %d dimensions", ErrInvalid, c.Name, len(c.Elements), c.Dim)
+		case c.Standard != nil && c.Standard.Validate(c.Dim) != nil:
+			return fmt.Errorf("column %q: %w", c.Name, c.Standard.Validate(c.Dim))
 		case len(c.Files) == 0:
 			return fmt.Errorf("%w: column %q has no file", ErrInvalid, c.Name)
 		}

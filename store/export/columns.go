@@ -23,6 +23,8 @@ type NodeColumn struct {
 	Dim  int
 	// Scale holds one factor a dimension for Int8 features.
 	Scale []float32
+	// Standard is how values were standardised, which is undone; nil = they are as they were given.
+	Standard *store.Standard
 	// Read fills rows with those of partition p's nodes from its first-th on.
 	// It is called by one goroutine at a time, in ascending order within a partition.
 	Read func(ctx context.Context, p store.PartitionID, first uint64, rows []byte) error
@@ -46,7 +48,7 @@ func (x *exporter) columns() ([]NodeColumn, error) {
 			continue
 		}
 		named[c.Name] = true
-		out = append(out, NodeColumn{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Scale: c.Scale, Read: x.storeRows(c)})
+		out = append(out, NodeColumn{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Scale: c.Scale, Standard: c.Standard, Read: x.storeRows(c)})
 	}
 	for _, name := range x.o.Columns {
 		if !named[name] {
@@ -119,12 +121,12 @@ func Table(ctx context.Context, t *table.Table, name string) (NodeColumn, error)
 }
 
 // output is the type in which a column is written: what other programs know.
-// Class ids become 64-bit, scaled and 16-bit brain floats 32-bit numbers.
+// Class ids become 64-bit, scaled, standardised half and 16-bit brain floats 32-bit numbers.
 func (c *NodeColumn) output(half bool) blocks.ElemType {
 	switch {
 	case c.Role == store.RoleLabel:
 		return blocks.Int64
-	case c.Elem == blocks.BFloat16, c.Elem == blocks.Int8 && c.Scale != nil, c.Elem == blocks.Float16 && !half:
+	case c.Elem == blocks.BFloat16, c.Elem == blocks.Int8 && c.Scale != nil, c.Elem == blocks.Float16 && (!half || c.Standard != nil):
 		return blocks.Float32
 	}
 	return c.Elem
@@ -140,7 +142,7 @@ type converter struct {
 // rows returns in, or its conversion, which is valid until the next call.
 func (k *converter) rows(in []byte) []byte {
 	from := k.c.Elem
-	if k.to == from {
+	if k.to == from && k.c.Standard == nil {
 		return in
 	}
 	n, size := len(in)/from.Size(), from.Size()
@@ -153,6 +155,13 @@ func (k *converter) rows(in []byte) []byte {
 		}
 		if k.c.Scale != nil {
 			v *= float64(k.c.Scale[i%k.c.Dim])
+		}
+		if s := k.c.Standard; s != nil {
+			v = v*s.Deviation[i%k.c.Dim] + s.Mean[i%k.c.Dim]
+		}
+		if k.to == blocks.Float64 {
+			binary.LittleEndian.PutUint64(k.buf[8*i:], math.Float64bits(v))
+			continue
 		}
 		binary.LittleEndian.PutUint32(k.buf[4*i:], math.Float32bits(float32(v)))
 	}

@@ -189,6 +189,15 @@ func (x *exporter) meta() error {
 	if x.nodeFields != nil {
 		meta["node_columns"] = x.nodeFields
 	}
+	standard := map[string]*store.Standard{}
+	for _, c := range x.m.ColumnsOf(store.RoleFeature) {
+		if c.Standard != nil {
+			standard[c.Name] = c.Standard
+		}
+	}
+	if len(standard) > 0 {
+		meta["standard"] = standard
+	}
 	if x.m.Schema.ClassNames != nil {
 		meta["class_names"] = x.m.Schema.ClassNames
 	}

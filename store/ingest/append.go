@@ -22,6 +22,8 @@ type AppendOptions struct {
 	// KeepVersions is how many versions stay readable, the new one included; 0 = 2. A
 	// version that shares most of its files costs what was rewritten since.
 	KeepVersions int
+	// Normalize standardises the features that [AppendColumns] adds, as in Options.
+	Normalize bool
 	// FS is where the store is; nil = the real file system.
 	FS vfs.FS
 	// Progress is as in Options.

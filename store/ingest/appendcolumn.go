@@ -25,7 +25,7 @@ func AppendColumns(ctx context.Context, dir string, src Source, elem blocks.Elem
 	if err != nil {
 		return nil, err
 	}
-	a.edges.o.FeatureElem = elem
+	a.edges.o.FeatureElem, a.edges.o.Normalize = elem, o.Normalize
 	return a.close(a.addColumns(ctx))
 }
 

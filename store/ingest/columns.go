@@ -272,12 +272,15 @@ func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
 	if text := conv.scaleNote(); text != "" {
 		r.note("%s", text)
 	}
+	if conv.standard != nil && r.like[spec.Name] == nil {
+		r.note("%s is standardised: each of its %d elements less its mean, over its deviation", spec.Name, spec.Dim)
+	}
 	if conv.filled > 0 {
 		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.o.Missing)
 	}
 	r.m.Files = append(r.m.Files, ref)
 	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim,
-		Scale: conv.scale, NodeType: spec.NodeType, Files: []string{ref.Name}})
+		Scale: conv.scale, Standard: conv.standard, Elements: spec.Elements, NodeType: spec.NodeType, Files: []string{ref.Name}})
 	if spec.Role == store.RoleLabel {
 		r.m.Schema.Classes = max(r.m.Schema.Classes, int(conv.labelMax)+1)
 		if n := len(r.desc.ClassNames); n > 0 {

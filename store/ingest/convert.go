@@ -15,12 +15,13 @@ import (
 type converter struct {
 	spec     ColumnSpec
 	elem     blocks.ElemType
-	missing  []byte    // the stored row of a node the column says nothing about
-	scale    []float32 // int8
-	fill     []float64 // what a missing element becomes, by dimension; nil = it is refused
-	filled   int64     // elements that were
-	largest  []float64 // magnitude by dimension, where dimensions have names; else nil
-	classes  int       // labels: known number of classes, 0 = unknown
+	missing  []byte          // the stored row of a node the column says nothing about
+	scale    []float32       // int8
+	standard *store.Standard // nil = values stay as they are
+	fill     []float64       // what a missing element becomes, by dimension; nil = it is refused
+	filled   int64           // elements that were
+	largest  []float64       // magnitude by dimension, where dimensions have names; else nil
+	classes  int             // labels: known number of classes, 0 = unknown
 	labelMax int32
 }
 
@@ -48,6 +49,9 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 		return k, nil
 	}
 	if err := r.fillMissing(ctx, c, k); err != nil {
+		return nil, err
+	}
+	if err := r.standardise(ctx, c, k); err != nil {
 		return nil, err
 	}
 	if k.elem == blocks.Int8 {
@@ -90,7 +94,7 @@ func (k *converter) like(old *store.ColumnInfo, classes int) (*converter, error)
 	if k.spec.Dim != old.Dim {
 		return nil, Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
 	}
-	k.elem, k.scale, k.missing = old.Elem, old.Scale, missingRow(old)
+	k.elem, k.scale, k.standard, k.missing = old.Elem, old.Scale, old.Standard, missingRow(old)
 	switch {
 	case old.Role == store.RoleLabel:
 		k.classes = classes
@@ -131,8 +135,18 @@ func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
 	return err
 }
 
-// value decodes the element at the front of b, the i-th of the batch.
+// value decodes the element at the front of b, the i-th of the batch, fills in what is missing and standardises.
 func (k *converter) value(b []byte, i int, at Position) (float64, error) {
+	x, err := k.given(b, i, at)
+	if s := k.standard; s != nil {
+		d := i % k.spec.Dim
+		x = (x - s.Mean[d]) / s.Deviation[d]
+	}
+	return x, err
+}
+
+// given is value before it is standardised.
+func (k *converter) given(b []byte, i int, at Position) (float64, error) {
 	x := k.spec.Elem.Float64(b)
 	if !math.IsNaN(x) && !math.IsInf(x, 0) {
 		return x, nil
@@ -159,7 +173,7 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 		return append(out, rows...), nil
 	}
 	k.measure(rows)
-	if k.elem == k.spec.Elem && k.elem != blocks.Int8 {
+	if k.elem == k.spec.Elem && k.elem != blocks.Int8 && k.standard == nil {
 		if finite, err := k.checkFinite(rows, at); err != nil {
 			return nil, err
 		} else if finite {
@@ -270,6 +284,9 @@ func (k *converter) measure(rows []byte) {
 
 // scaleNote says that columns that became one feature are of very different scale; "" = they are not.
 func (k *converter) scaleNote() string {
+	if k.standard != nil {
+		return ""
+	}
 	small, large := -1, -1
 	for d, x := range k.largest {
 		if x > 0 && (small < 0 || x < k.largest[small]) {
@@ -282,7 +299,7 @@ func (k *converter) scaleNote() string {
 	if small < 0 || k.largest[large] < scaleRatio*k.largest[small] {
 		return ""
 	}
-	return fmt.Sprintf("columns of %s are of very different scale: %q up to %.4g, %q up to %.4g; bring them to one before training (in pandas: (x - x.mean()) / x.std())",
+	return fmt.Sprintf("columns of %s are of very different scale: %q up to %.4g, %q up to %.4g; --normalize brings them to one",
 		k.spec.Name, k.spec.Elements[large], k.largest[large], k.spec.Elements[small], k.largest[small])
 }
 

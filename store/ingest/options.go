@@ -96,6 +96,9 @@ type Options struct {
 	Missing Missing
 	// MissingMask adds, for each feature of floats, a feature NAME_missing that is 1 where an element is missing.
 	MissingMask bool
+	// Normalize standardises features: each element of a row becomes (value − mean) / deviation, over the input's rows. The store
+	// keeps both ([store.ColumnInfo].Standard); what is appended is brought to them.
+	Normalize bool
 	// Seed keys everything random; the same input, options and seed give
 	// identical files.
 	Seed uint64

@@ -125,7 +125,9 @@ func (src *storeSource) keep(m *store.Manifest) {
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		if old, err := src.m.Column(c.Name); err == nil {
-			c.Role, c.Scale, c.NodeType, c.Derived = old.Role, old.Scale, old.NodeType, old.Derived
+			elem, files := c.Elem, c.Files // relations may be narrower than they were
+			*c = *old
+			c.Elem, c.Files = elem, files
 		}
 	}
 	rank := map[string]int{} // columns keep their order: the first feature, split, … is the default

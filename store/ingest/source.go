@@ -152,7 +152,11 @@ type ColumnSpec struct {
 	NodeType string // "" = all
 	// Mask says that the elements are 1 where those of another feature are missing.
 	Mask bool
-	// Elements names the elements of a row, for messages; nil = they have no names.
+	// Indicator says that the elements are 0 or 1 by what a value is; they are not standardised.
+	Indicator bool
+	// Standard is how the column is standardised, whatever the options say; nil = as they say.
+	Standard *store.Standard
+	// Elements names the elements of a row; nil = they have no names.
 	Elements []string
 	// Keyed says of a node column that its rows name their nodes (see
 	// KeyedSource); First and Rows mean nothing then. Nodes without a row have

@@ -51,7 +51,7 @@ func (r *run) fingerprint() (string, error) {
 		"files": files, "format": r.desc.Format, "input": r.desc.Input, "partitions": o.Partitions,
 		"partitioner": o.Partitioner, "hubs": o.Hubs, "hub_bytes": o.HubBytes, "hubs_auto": o.HubsAuto, "order": o.Order, "passes": o.Passes, "label_share": o.LabelShare,
 		"undirected": o.Undirected, "dedup": o.Dedup, "self_loops": o.SelfLoops,
-		"feature_elem": uint16(o.FeatureElem), "missing": o.Missing, "split_random": o.SplitRandom, "mask": o.MissingMask, "seed": o.Seed,
+		"feature_elem": uint16(o.FeatureElem), "missing": o.Missing, "split_random": o.SplitRandom, "mask": o.MissingMask, "normalize": o.Normalize, "seed": o.Seed,
 		"edge_columns": r.desc.EdgeColumns, "node_columns": len(r.desc.NodeColumns),
 	})
 	return string(b), err

@@ -57,6 +57,10 @@ for table in ["people.csv", "people.parquet"]:
     want = people.set_index("id").sort_index()[["age", "income"]].fillna(people[["age"]].mean())
     check(table + ": features are the columns, and the mean where none is", np.allclose(x, want, rtol=1e-5))
 run("train", "people.csv.gs", "--epochs", "1", "--layers", "1", "--fanouts", "5")
+run("ingest", "follows.csv", "people-normal.gs", "--nodes", "people.csv", "--missing", "mean", "--normalize", "--split-random", "60/20/20:3", says=["x is standardised"])
+x = np.stack(nodes_of("people-normal.gs")[0]["x"])
+check("what is standardised is exported as it was", np.allclose(x, want, rtol=1e-4))
+run("train", "people-normal.gs", "--epochs", "1")
 run("ingest", "follows.csv", "dates.gs", "--nodes", "people.csv", "--missing", "zero", "--missing-mask", "--use", "joined,city", says=["joined, in days since 1970", "feature city"])
 check("dates asked for are days", nodes_of("dates.gs")[0]["joined"].sort_values().diff().dropna().eq(1).all())
 

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
 )
 
 // exported is the meta.json that gstore export writes beside its files: what of the store the files themselves do not say.
@@ -20,6 +21,8 @@ type exported struct {
 	EdgeColumns []string         `json:"edge_columns"` // of tables, as --columns and --node-columns have them
 	NodeColumns []string         `json:"node_columns"`
 	ClassNames  []string         `json:"class_names"`
+	// Standard is how features were standardised, by name; the files have their values as they were before.
+	Standard map[string]*store.Standard `json:"standard"`
 }
 
 // exportedColumn says which column a file, or a split's folder, holds.
@@ -93,4 +96,15 @@ func (x *exported) column(file string) (exportedColumn, bool) {
 		}
 	}
 	return exportedColumn{}, false
+}
+
+// describe adds to d what the export says of the graph as a whole.
+func (x *exported) describe(d *ingest.Description) {
+	if x.Undirected {
+		d.Undirected = true
+		d.Notes = append(d.Notes, "undirected, as its meta.json says")
+	}
+	for c := range d.NodeColumns {
+		d.NodeColumns[c].Standard = x.Standard[d.NodeColumns[c].Name]
+	}
 }

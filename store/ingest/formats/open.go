@@ -40,9 +40,8 @@ func Open(path string, o Options) (ingest.Source, error) {
 	o.FS = watched
 	src, err := openAs(path, o)
 	if err == nil {
-		if x := readExported(o.FS, path); x != nil && x.Undirected {
-			src.Describe().Undirected = true
-			src.Describe().Notes = append(src.Describe().Notes, "undirected, as its meta.json says")
+		if x := readExported(o.FS, path); x != nil {
+			x.describe(src.Describe())
 		}
 		if o.Input != "" {
 			src.Describe().Input = o.Input

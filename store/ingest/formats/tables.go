@@ -91,7 +91,7 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 			return nil
 		}
 		for _, f := range n.features {
-			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim, Elements: n.elements(&f)}, f); err != nil {
+			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim, Indicator: f.values != nil, Elements: n.elements(&f)}, f); err != nil {
 				return err
 			}
 		}
@@ -126,6 +126,9 @@ func (b *tableBatch) ids(c int, room *ingest.IDs) *ingest.IDs {
 
 // elements names what a feature is made of; nil if one column is all.
 func (n *nodeTable) elements(f *nodeFeature) (names []string) {
+	if f.values != nil {
+		return f.values
+	}
 	if len(f.from) == f.dim {
 		for _, k := range f.from {
 			names = append(names, n.columns()[k].name)

@@ -57,6 +57,7 @@ disturbed. A failure leaves the store as it was.`,
 	f.StringVar(&o.features, "features", "", "file of a feature column to add: .npy [N] or [N, D]")
 	f.StringVar(&o.name, "name", "", "name of the added column")
 	f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
+	f.BoolVar(&o.input.normalize, "normalize", false, normalizeUsage)
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions stay readable, the new one included")
 	return cmd
 }
@@ -72,6 +73,8 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		return command.Usagef("--keep-versions %d: expected 1 or more", o.keep)
 	case (o.features != "") != (o.name != ""):
 		return command.Usagef("--features FILE.npy and --name NAME go together")
+	case o.features == "" && o.input.normalize:
+		return command.Usagef("--normalize goes with --features: rows of new nodes are standardised as the store's columns are")
 	case o.features == "" && o.dtype != "":
 		return command.Usagef("--feature-dtype goes with --features: rows of new nodes are stored as the store's columns are")
 	}
@@ -83,7 +86,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	bar := ingestProgress{e: e}
-	ao := ingest.AppendOptions{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Note: in.Note, Progress: bar.tell}
+	ao := ingest.AppendOptions{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Normalize: in.Normalize, Note: in.Note, Progress: bar.tell}
 	var r *ingest.AppendReport
 	if o.features != "" {
 		r, err = ingest.AppendColumns(ctx, dir, src, in.FeatureElem, ao)

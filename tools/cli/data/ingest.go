@@ -45,6 +45,7 @@ type ingestOptions struct {
 	dedup        string
 	missing      string
 	missingMask  bool
+	normalize    bool
 	splitRandom  string
 	selfLoops    string
 	mem          string
@@ -68,6 +69,8 @@ type ingestOptions struct {
 	hopDtype     string
 	hopElem      blocks.ElemType
 }
+
+const normalizeUsage = "bring features to mean 0 and deviation 1; the store keeps both, for what is appended and exported"
 
 // NewIngest is the command gstore ingest.
 func NewIngest(e *command.Env) *cobra.Command {
@@ -121,6 +124,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f.StringVar(&o.splitRandom, "split-random", "", "divide labelled nodes, or else edges, at random: percentages TRAIN/VALID/TEST[:SEED], as 60/20/20")
 	f.StringVar(&o.missing, "missing", "error", "features without a value (NaN, null, empty): error, or take them as zero or the column's mean")
 	f.BoolVar(&o.missingMask, "missing-mask", false, "add for each feature a feature NAME_missing that is 1 where a value is missing")
+	f.BoolVar(&o.normalize, "normalize", false, normalizeUsage)
 	f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
 	f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
@@ -152,7 +156,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.Options, err error) {
-	in = ingest.Options{Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(o.missing), MissingMask: o.missingMask, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
+	in = ingest.Options{Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(o.missing), MissingMask: o.missingMask, Normalize: o.normalize, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
 		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, HubsTrain: o.hubs.train, HubHops: o.hubHops, Split: o.split, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, command.Usagef("--precompute-hops %d: expected 0 or 1", o.hops)

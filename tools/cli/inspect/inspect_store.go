@@ -217,7 +217,11 @@ func printPartitions(w io.Writer, m *store.Manifest, limit int) {
 func printColumns(w io.Writer, s *store.Store) {
 	fmt.Fprintln(w, "\ncolumn\trole\trow\tbytes\tfiles")
 	for _, c := range s.Manifest().Columns {
-		fmt.Fprintf(w, "%s\t%s\t%d × %v\t%s\t%s\n", c.Name, c.Role, c.Dim, c.Elem, command.FormatSize(fileBytes(s.Manifest(), c.Files)), strings.Join(c.Files, " "))
+		role := string(c.Role)
+		if c.Standard != nil {
+			role += ", standardised"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d × %v\t%s\t%s\n", c.Name, role, c.Dim, c.Elem, command.FormatSize(fileBytes(s.Manifest(), c.Files)), strings.Join(c.Files, " "))
 	}
 }
 
