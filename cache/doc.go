@@ -1,15 +1,32 @@
-// Package cache decides what need not be moved again between a macro-batch in
-// host memory and the device that trains on it.
+// Package cache decides what need not be moved again: which rows a smaller, faster memory keeps of a larger one that
+// batches are gathered from. The smaller one is a device's beside the host's, or the host's beside a disk.
 //
-// Consecutive mini-batches of one macro-batch share many input rows.
-// [Tracker] knows which rows a device's feature slab still holds and where, and
-// splits each new batch into rows to reuse and rows to send. [Reorder] orders a
-// window of sampled batches so that neighbours share more. [Hotness] counts
-// visits over presampled epochs and names the rows worth keeping for good.
+// # Model
 //
-// All state is bookkeeping: the package never touches features, a device or a
-// disk, and knows rows only as positions in a macro-batch (buffer.Adjacency).
+// A [Policy] keeps the books of so many places. For each batch it tells where every row lies, which rows have to be
+// sent, and to which places ([Transfer]); what is not worth keeping has a place for that batch only. So a policy moves
+// bytes, and never decides what a batch is.
+//
+//	none       nothing is kept: each batch sends all its rows
+//	tracker    the rows of the last batches, as many as there is room for (HyDRA's ValPt and LocPt), and a fixed region
+//	           of rows that never leave ([Tracker.Pin]: PreSC's hottest, or hubs)
+//	lookahead  the rows that are needed soonest: exactly within a window of announced batches (Belady), by how often they
+//	           were used behind it
+//	oracle     the same, with a whole recorded [Trace] as window: what no policy can beat
+//
+// [Hotness] counts visits and names the rows worth a fixed place, [Reorder] orders a window of sampled batches so that
+// neighbours share more (FastGL's Match-Reorder), [Divide] divides room between adjacency and features (DUCATI's
+// allocator), and [Choose] is the one place that picks a policy: the one that moves least on a trace.
+//
+// # Memory
+//
+// All state is bookkeeping: the package never touches features, a device or a disk, and knows rows only as numbers
+// (of a macro-batch: buffer.Adjacency's). Arrays lie off the Go heap; [Need] says beforehand what they take, for the
+// run's account (store/budget).
+//
+// # Concurrency
+//
 // Values are not safe for concurrent use; a training loop owns one of each.
 //
-// Works cited, "the thesis" among them, are listed in docs/bibliography.md.
+// Works cited are listed in docs/bibliography.md.
 package cache

@@ -3,134 +3,218 @@ package cache
 import (
 	"errors"
 	"fmt"
-
-	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// ErrCapacity says that a batch has more distinct rows than the slab has places.
-var ErrCapacity = errors.New("cache: batch exceeds the slab")
-
-// absent marks a row that the slab does not hold.
-const absent = ^uint32(0)
-
-// Tracker keeps the two vectors of HyDRA ("Dynamic Cross-batch Data
-// Orchestration"): ValPt, which rows the last batches had (a roaring bitmap a
-// batch: long-lived, and clustered by partition), and LocPt, where each row
-// lies in the device's slab (a dense array over macro-batch rows, because a
-// probe of it is ten times cheaper than an intersection of bitmaps; docs/limits.md,
-// Bitmaps).
+// Tracker keeps the rows of the last batches: HyDRA's two vectors ("Dynamic Cross-batch Data Orchestration", section
+// III-B). LocPt, where a row lies, is an array by row. ValPt, which batch had it last, is kept by place and not by row, as
+// rows without a place need none: so a hit costs one random access to each, and eviction reads it in sequence.
 //
-// Invariants: LocPt[r] = p exactly if row r lies in place p; every place is
-// either free or holds one row; a row of the window's batches is held.
+// A new row takes the place of one that none of the last w batches had, w being as many batches as fit; where all had one,
+// of any row that the batch itself does not need; else it has a place behind them, for this batch only.
+//
+// Invariants: loc[r] = p+1 exactly if owner[p] = r+1, for places p that are taken.
 type Tracker struct {
-	loc    []uint32          // LocPt, by row; absent if not held
-	free   []uint32          // places that hold nothing, a stack
-	window []*roaring.Bitmap // ValPt of the last batches, oldest first
+	arrays
+	loc    []uint32 // LocPt, by row: 1 + its place; 0: none
+	used   []uint32 // ValPt, by 1 + place: the last batch that had its row; used[0] takes what misses write
+	owner  []uint32 // by place: 1 + its row; 0: free
 	places int
+	fixed  int      // places 0 … fixed−1 are pinned
+	fresh  int      // places from here on were never taken
+	free   []uint32 // places that Drop gave back, a stack
+	hand   int      // where the search for a victim goes on
+	now    uint32   // the batch being admitted, from 1
+	missed []uint32 // of the batch: where in it those rows are that no place holds
+	taken  []uint32 // and their places
 	stats  Stats
 }
 
-// Transfer is what one batch needs: once row Send[i] has been copied to place
-// To[i] for every i, the batch's row k lies in place Loc[k]. The slices belong
-// to the caller and are reused by the next call with the same Transfer.
-type Transfer struct {
-	Loc  []uint32 // parallel to the batch's rows
-	Send []uint32 // rows that the slab lacked, in batch order
-	To   []uint32 // their places, parallel to Send
-}
-
-// Stats counts rows over a tracker's life.
-type Stats struct {
-	Hits   uint64 // rows found in the slab
-	Misses uint64 // rows sent
-}
-
-// BytesSaved is the bytes that hits did not move, at rowBytes bytes a row.
-func (s Stats) BytesSaved(rowBytes int) uint64 { return s.Hits * uint64(rowBytes) }
-
-// BytesMoved is the bytes sent for misses, at rowBytes bytes a row.
-func (s Stats) BytesMoved(rowBytes int) uint64 { return s.Misses * uint64(rowBytes) }
-
-// NewTracker makes a tracker of an empty slab with the given number of places
-// for macro-batches of up to rows rows.
-func NewTracker(rows, places int) *Tracker {
-	t := &Tracker{loc: make([]uint32, rows), places: places, free: make([]uint32, 0, places)}
-	t.Reset()
-	return t
-}
-
-// Reset empties the slab's books: rows of a new macro-batch mean other nodes.
-func (t *Tracker) Reset() {
-	for i := range t.loc {
-		t.loc[i] = absent
-	}
+// NewTracker makes a tracker of empty places for rows below rows.
+func NewTracker(rows, places int) (*Tracker, error) {
+	t := &Tracker{places: places}
+	var errs [4]error
+	t.loc, errs[0] = array[uint32](&t.arrays, rows)
+	t.used, errs[1] = array[uint32](&t.arrays, places+1)
+	t.owner, errs[2] = array[uint32](&t.arrays, places)
+	t.free, errs[3] = array[uint32](&t.arrays, places)
 	t.free = t.free[:0]
-	for p := t.places; p > 0; p-- {
-		t.free = append(t.free, uint32(p-1))
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, errors.Join(fmt.Errorf("cache: tracker: %w", err), t.Close())
 	}
-	t.window = t.window[:0]
+	return t, nil
 }
 
-// Next admits a batch: rows are its distinct input rows. Rows of earlier
-// batches stay as long as there are places; the oldest batch's go first. The
-// error wraps [ErrCapacity] if the batch alone does not fit; after any error
-// nothing has changed.
-func (t *Tracker) Next(rows []uint32, tr *Transfer) error {
-	if len(rows) > t.places {
-		return fmt.Errorf("%w: %d rows, %d places", ErrCapacity, len(rows), t.places)
-	}
-	misses := 0
-	for _, r := range rows {
-		if int(r) >= len(t.loc) {
-			return fmt.Errorf("cache: row %d outside the macro-batch's %d rows", r, len(t.loc))
-		}
-		if t.loc[r] == absent {
-			misses++
-		}
-	}
-	current := roaring.BitmapOf(rows...)
-	if distinct := current.GetCardinality(); distinct != uint64(len(rows)) {
-		return fmt.Errorf("cache: a batch of %d rows names only %d distinct ones", len(rows), distinct)
-	}
-	for len(t.free) < misses {
-		t.evictOldest(current)
-	}
-	tr.Loc, tr.Send, tr.To = tr.Loc[:0], tr.Send[:0], tr.To[:0]
-	for _, r := range rows {
-		p := t.loc[r]
-		if p == absent {
-			p = t.free[len(t.free)-1]
-			t.free = t.free[:len(t.free)-1]
-			t.loc[r] = p
-			tr.Send = append(tr.Send, r)
-			tr.To = append(tr.To, p)
-		}
-		tr.Loc = append(tr.Loc, p)
-	}
-	t.window = append(t.window, current)
-	t.stats.Hits += uint64(len(rows) - misses)
-	t.stats.Misses += uint64(misses)
-	return nil
-}
+// Name returns "tracker".
+func (t *Tracker) Name() string { return NameTracker }
 
-// evictOldest drops the oldest batch's rows that neither a later batch nor the
-// one being admitted has.
-func (t *Tracker) evictOldest(current *roaring.Bitmap) {
-	gone := t.window[0]
-	t.window = t.window[1:]
-	gone.AndNot(current)
-	for _, later := range t.window {
-		gone.AndNot(later)
-	}
-	for it := gone.Iterator(); it.HasNext(); {
-		r := it.Next()
-		t.free = append(t.free, t.loc[r])
-		t.loc[r] = absent
-	}
-}
+// Window returns 0: a tracker looks back.
+func (t *Tracker) Window() int { return 0 }
 
-// Held returns how many rows the slab holds.
-func (t *Tracker) Held() int { return t.places - len(t.free) }
+// Announce does nothing.
+func (t *Tracker) Announce([]uint32) error { return nil }
 
 // Stats returns the totals since the tracker was made.
 func (t *Tracker) Stats() Stats { return t.stats }
+
+// Pin puts distinct rows into places of their own, which they keep until Drop, and tells in tr what to send. The fixed
+// region grows from place 0 on; rows that lay there lose their places. Rows beyond the places, and those pinned
+// already, are left out.
+func (t *Tracker) Pin(rows []uint32, tr *Transfer) error {
+	tr.reset(0)
+	for _, r := range rows {
+		if int(r) >= len(t.loc) {
+			return fmt.Errorf("cache: pin row %d of %d: %w", r, len(t.loc), ErrRow)
+		}
+		if t.fixed == t.places {
+			break
+		}
+		p := uint32(t.fixed)
+		at := t.loc[r]
+		if at != 0 && int(at-1) < t.fixed {
+			continue
+		}
+		t.fixed++
+		if at == p+1 { // it lies there
+			continue
+		}
+		if at != 0 { // it lies in the region that moves
+			t.release(at - 1)
+		}
+		t.take(p)
+		t.loc[r], t.owner[p] = p+1, r+1
+		tr.Send, tr.To = append(tr.Send, r), append(tr.To, p)
+		t.stats.Pinned++
+	}
+	t.hand = max(t.hand, t.fixed)
+	return nil
+}
+
+// take frees place p of whatever row it holds and of the lists of free places.
+func (t *Tracker) take(p uint32) {
+	if int(p) == t.fresh {
+		t.fresh++
+		return
+	}
+	if o := t.owner[p]; o != 0 {
+		t.loc[o-1], t.owner[p] = 0, 0
+		return
+	}
+	for i := len(t.free) - 1; i >= 0; i-- { // Drop frees the fixed region from its end, so that its places lie on top
+		if t.free[i] == p {
+			t.free = append(t.free[:i], t.free[i+1:]...)
+			return
+		}
+	}
+}
+
+// release frees a place of the region that moves.
+func (t *Tracker) release(p uint32) {
+	t.owner[p] = 0
+	t.free = append(t.free, p)
+}
+
+// Drop forgets the rows lo … hi−1, pinned ones too. Their places are free; those of the fixed region at its end are no
+// longer part of it, others stay empty until all behind them are dropped.
+func (t *Tracker) Drop(lo, hi uint32) {
+	for r := lo; r < min(hi, uint32(len(t.loc))); r++ {
+		at := t.loc[r]
+		if at == 0 {
+			continue
+		}
+		t.loc[r] = 0
+		if p := at - 1; int(p) >= t.fixed {
+			t.release(p)
+		} else {
+			t.owner[p] = 0
+		}
+	}
+	for t.fixed > 0 && t.owner[t.fixed-1] == 0 {
+		t.fixed--
+		t.free = append(t.free, uint32(t.fixed))
+	}
+}
+
+// Next admits a batch. It takes three passes, each of accesses that do not depend on each other, so that their cache misses
+// overlap, and without branches on what they find.
+func (t *Tracker) Next(rows []uint32, tr *Transfer) error {
+	tr.reset(len(rows))
+	t.now++
+	if cap(t.missed) < len(rows)+1 {
+		t.missed, t.taken = make([]uint32, len(rows)+len(rows)/8+1), make([]uint32, len(rows)+len(rows)/8+1)
+	}
+	// Where every row lies; those that lie nowhere are listed.
+	missed := t.missed[:len(rows)+1]
+	n, loc, used, now, where := 0, t.loc, t.used, t.now, tr.Loc[:len(rows)]
+	for k, r := range rows {
+		if int(r) >= len(loc) {
+			return fmt.Errorf("cache: row %d of %d: %w", r, len(loc), ErrRow)
+		}
+		p := loc[r]
+		used[p] = now
+		where[k] = p - 1
+		missed[n] = uint32(k)
+		miss := 0
+		if p == 0 {
+			miss = 1
+		}
+		n += miss
+	}
+	t.stats.Hits += uint64(len(rows) - n)
+	t.stats.Misses += uint64(n)
+	missed = missed[:n]
+	taken := t.vacate(n, now-min(now, uint32(max(1, t.places/max(1, len(rows))))))
+	tr.Send, tr.To = tr.Send[:n], tr.To[:n]
+	for i, p := range taken {
+		k := missed[i]
+		r := rows[k]
+		loc[r], t.owner[p], used[p+1] = p+1, r+1, now
+		where[k], tr.Send[i], tr.To[i] = p, r, p
+	}
+	for i := len(taken); i < n; i++ { // not kept: a place behind the others
+		k, p := missed[i], uint32(t.places+i-len(taken))
+		where[k], tr.Send[i], tr.To[i] = p, rows[k], p
+	}
+	return nil
+}
+
+// vacate frees up to n places for rows of this batch: those that hold nothing, then those of rows that were last used
+// before batch limit, then those of any row that this batch does not need.
+func (t *Tracker) vacate(n int, limit uint32) []uint32 {
+	taken := t.taken[:0]
+	for f := len(t.free); f > 0 && len(taken) < n; f-- {
+		t.used[t.free[f-1]+1] = t.now
+		taken = append(taken, t.free[f-1])
+		t.free = t.free[:f-1]
+	}
+	for ; t.fresh < t.places && len(taken) < n; t.fresh++ {
+		t.used[t.fresh+1] = t.now
+		taken = append(taken, uint32(t.fresh))
+	}
+	for _, limit := range [2]uint32{limit, t.now} {
+		// The hand goes round once at most. What was taken before has no row of an older batch.
+		for left := t.places - t.fixed; left > 0 && len(taken) < n; {
+			if t.hand >= t.places {
+				t.hand = t.fixed
+			}
+			look := min(left, n-len(taken), t.places-t.hand) // no more than that are found
+			before := len(taken)
+			taken = taken[:before+look]
+			found := before
+			for i, u := range t.used[t.hand+1 : t.hand+1+look] {
+				taken[found] = uint32(t.hand + i)
+				old := 0
+				if u < limit {
+					old = 1
+				}
+				found += old
+			}
+			taken = taken[:found]
+			t.hand, left = t.hand+look, left-look
+			for _, p := range taken[before:] {
+				t.loc[t.owner[p]-1] = 0
+				t.used[p+1] = t.now
+			}
+		}
+	}
+	return taken
+}
