@@ -18,7 +18,7 @@ type Belady struct {
 	arrays
 	name   string
 	places int // rows that may be held between batches
-	batch  int // the most rows of a batch
+	batch  int // the most rows that come in beside those
 	ring   int // batches told apart: batch b has list b modulo ring
 	lists  int // those, and the classes
 	held   int
@@ -182,9 +182,8 @@ func (b *Belady) Next(rows []uint32, t *Transfer) error {
 	if b.uses != nil && (b.now > len(b.uses) || len(rows) != len(b.uses[b.now-1])) {
 		return fmt.Errorf("cache: batch %d of %d rows is none of the oracle's trace: %w", b.now, len(rows), ErrAnnounced)
 	}
-	if len(rows) > b.batch {
-		return fmt.Errorf("cache: a batch of %d rows, expected at most %d", len(rows), b.batch)
-	}
+	t.Direct = len(rows) > b.batch // more could be held than there are places
+	before := b.stats
 	bit, announced := uint64(1)<<(b.now%windowRing), b.announced > 0
 	b.announced = max(0, b.announced-1)
 	b.far = b.lists - 1
@@ -200,17 +199,25 @@ func (b *Belady) Next(rows []uint32, t *Transfer) error {
 		}
 		rank := b.rank(k, r)
 		p := b.loc[r] - 1
-		if b.loc[r] != 0 {
+		switch {
+		case b.loc[r] != 0:
 			b.stats.Hits++
 			b.unlink(p)
 			t.Loc[k] = p
-		} else {
+		case t.Direct:
+			b.stats.Misses++
+			continue
+		default:
 			b.stats.Misses++
 			p = b.take() // at most places rows are held, and this batch has no more than batch of them
 			b.loc[r], b.owner[p] = p+1, r+1
 			t.send(k, r, p)
 		}
 		b.link(p, rank)
+	}
+	if t.Direct {
+		b.stats.Hits, b.stats.Misses = before.Hits, before.Misses+uint64(len(rows))
+		return nil
 	}
 	// What is needed last leaves; the batch may still read it, as its place is taken by a later one.
 	for b.held > b.places {

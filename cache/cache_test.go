@@ -58,7 +58,7 @@ func TestPoliciesAgainstASlab(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				rows := rapid.IntRange(1, 200).Draw(t, "rows")
 				places := rapid.IntRange(0, 60).Draw(t, "places")
-				o := Options{Policy: name, Rows: rows, Places: places}
+				o := Options{Policy: name, Rows: rows, Places: places, Batch: rapid.IntRange(0, rows).Draw(t, "room")}
 				if name == NameLookahead {
 					o.Window = rapid.IntRange(1, WindowMax).Draw(t, "window")
 				}
@@ -66,7 +66,7 @@ func TestPoliciesAgainstASlab(t *testing.T) {
 				defer p.Close() //nolint:errcheck // memory only
 				versions := make([]uint32, rows)
 				version := func(r uint32) uint32 { return versions[r]<<8 | r + 1 }
-				s := slab{t: t, holds: make([]uint32, places+rows)}
+				s := slab{t: t, holds: make([]uint32, places+o.batch())}
 				trace := &Trace{Rows: rows}
 				dropped := map[int][][2]uint32{}
 				for i := range rapid.IntRange(1, 40).Draw(t, "batches") {
@@ -91,6 +91,13 @@ func TestPoliciesAgainstASlab(t *testing.T) {
 						for r := d[0]; r < d[1]; r++ {
 							versions[r]++
 						}
+					}
+					if tr.Direct {
+						if len(trace.Batches[i]) <= o.Batch {
+							t.Fatalf("batch %d of %d rows is read directly, there is room for %d", i, len(trace.Batches[i]), o.Batch)
+						}
+						sent, total = sent+uint64(len(trace.Batches[i])), total+uint64(len(trace.Batches[i]))
+						return
 					}
 					s.send(tr, version)
 					sent += uint64(len(tr.Send))
@@ -219,7 +226,7 @@ func TestRefusals(t *testing.T) {
 
 // TestDropKeepsPinnedRows: a macro-batch whose other partitions change keeps its hubs on the device.
 func TestDropKeepsPinnedRows(t *testing.T) {
-	p := must(NewTracker(100, 10))
+	p := must(NewTracker(Options{Rows: 100, Places: 10}))
 	var tr Transfer
 	if err := p.Pin([]uint32{90, 91, 92}, &tr); err != nil || !slices.Equal(tr.Send, []uint32{90, 91, 92}) {
 		t.Fatalf("pin sends %v, %v", tr.Send, err)

@@ -63,7 +63,7 @@ func (w *Workload) fill(room int64, features, lists bool) (d Division) {
 	for w.above(high, features, lists) > room {
 		high *= 2
 	}
-	for range 60 { // bytes above high fit, those above low do not, unless all do
+	for range 24 { // bytes above high fit, those above low do not, unless all do
 		if mid := (low + high) / 2; w.above(mid, features, lists) > room {
 			low = mid
 		} else {

@@ -45,6 +45,9 @@ type Transfer struct {
 	Loc  []uint32 // of the batch's rows, in its order
 	Send []uint32 // rows to send
 	To   []uint32 // their places
+	// Direct says that there are not places enough for the batch: nothing is sent, nothing but Direct is set, and all its
+	// rows are to be read from where they are.
+	Direct bool
 }
 
 // reset makes t one of a batch of n rows that sends nothing yet.
@@ -53,7 +56,7 @@ func (t *Transfer) reset(n int) {
 		n8 := n + n/8 // batches of nearly equal sizes settle
 		t.Loc, t.Send, t.To = make([]uint32, n8), make([]uint32, 0, n8), make([]uint32, 0, n8)
 	}
-	t.Loc, t.Send, t.To = t.Loc[:n], t.Send[:0], t.To[:0]
+	t.Loc, t.Send, t.To, t.Direct = t.Loc[:n], t.Send[:0], t.To[:0], false
 }
 
 // send notes that row, the batch's k-th, goes to a place.
@@ -65,7 +68,7 @@ func (t *Transfer) send(k int, row, place uint32) {
 // Stats counts rows over a policy's life.
 type Stats struct {
 	Hits   uint64 `json:"hits"`   // rows that lay in a place
-	Misses uint64 `json:"misses"` // rows sent for a batch
+	Misses uint64 `json:"misses"` // rows sent for a batch, or read directly
 	Pinned uint64 `json:"pinned"` // rows sent to the fixed region
 }
 
@@ -93,8 +96,8 @@ type Options struct {
 	Policy string // NameNone, NameTracker or NameLookahead ("" = it)
 	Rows   int    // rows are below this
 	Places int    // that hold rows from one batch to the next
-	// Batch is the most rows of a batch; 0 = Rows. A policy uses Places + Batch places: so many rows can be kept, and so
-	// many sent, at once.
+	// Batch is how many rows of one batch there is room for beside those that are kept; 0 = Rows: places from Places to
+	// Places + Batch − 1. Batches that need more are read directly, see [Transfer].Direct.
 	Batch int
 	// Window is lookahead's; 0 = WindowDefault, at most WindowMax.
 	Window int
@@ -148,15 +151,18 @@ func New(o Options) (Policy, error) {
 	}
 	switch o.Policy {
 	case NameNone:
-		return &none{}, nil
+		return &none{batch: o.batch()}, nil
 	case NameTracker:
-		return NewTracker(o.Rows, o.Places)
+		return NewTracker(o)
 	}
 	return newLookahead(o)
 }
 
 // none keeps nothing.
-type none struct{ stats Stats }
+type none struct {
+	batch int
+	stats Stats
+}
 
 func (p *none) Name() string            { return NameNone }
 func (p *none) Window() int             { return 0 }
@@ -167,8 +173,10 @@ func (p *none) Close() error            { return nil }
 
 func (p *none) Next(rows []uint32, t *Transfer) error {
 	t.reset(len(rows))
-	for k, r := range rows {
-		t.send(k, r, uint32(k))
+	if t.Direct = len(rows) > p.batch; !t.Direct {
+		for k, r := range rows {
+			t.send(k, r, uint32(k))
+		}
 	}
 	p.stats.Misses += uint64(len(rows))
 	return nil

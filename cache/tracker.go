@@ -19,6 +19,7 @@ type Tracker struct {
 	used   []uint32 // ValPt, by 1 + place: the last batch that had its row; used[0] takes what misses write
 	owner  []uint32 // by place: 1 + its row; 0: free
 	places int
+	batch  int      // places behind those
 	fixed  int      // places 0 … fixed−1 are pinned
 	fresh  int      // places from here on were never taken
 	free   []uint32 // places that Drop gave back, a stack
@@ -29,9 +30,10 @@ type Tracker struct {
 	stats  Stats
 }
 
-// NewTracker makes a tracker of empty places for rows below rows.
-func NewTracker(rows, places int) (*Tracker, error) {
-	t := &Tracker{places: places}
+// NewTracker makes a tracker of empty places. Of o count Rows, Places and Batch.
+func NewTracker(o Options) (*Tracker, error) {
+	rows, places := o.Rows, o.Places
+	t := &Tracker{places: places, batch: o.batch()}
 	var errs [4]error
 	t.loc, errs[0] = array[uint32](&t.arrays, rows)
 	t.used, errs[1] = array[uint32](&t.arrays, places+1)
@@ -159,10 +161,16 @@ func (t *Tracker) Next(rows []uint32, tr *Transfer) error {
 		}
 		n += miss
 	}
-	t.stats.Hits += uint64(len(rows) - n)
-	t.stats.Misses += uint64(n)
 	missed = missed[:n]
 	taken := t.vacate(n, now-min(now, uint32(max(1, t.places/max(1, len(rows))))))
+	if n-len(taken) > t.batch {
+		t.free = append(t.free, taken...)
+		tr.Direct = true
+		t.stats.Misses += uint64(len(rows))
+		return nil
+	}
+	t.stats.Hits += uint64(len(rows) - n)
+	t.stats.Misses += uint64(n)
 	tr.Send, tr.To = tr.Send[:n], tr.To[:n]
 	for i, p := range taken {
 		k := missed[i]
@@ -211,8 +219,7 @@ func (t *Tracker) vacate(n int, limit uint32) []uint32 {
 			taken = taken[:found]
 			t.hand, left = t.hand+look, left-look
 			for _, p := range taken[before:] {
-				t.loc[t.owner[p]-1] = 0
-				t.used[p+1] = t.now
+				t.loc[t.owner[p]-1], t.owner[p], t.used[p+1] = 0, 0, t.now
 			}
 		}
 	}

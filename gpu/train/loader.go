@@ -25,6 +25,8 @@ type LoaderOptions struct {
 	// it is of. What it makes belongs into b.Extra, which a batch keeps from one use of its memory to the next: no more than
 	// Config.Threads + 2 batches are alive at once.
 	Finish func(mb *buffer.MacroBatch, b *mini.Batch) error
+	// Structure leaves the feature columns unread: for those who only look at what is sampled.
+	Structure bool
 	// Info describes the device of the run whose plan is wanted: with Config.MemoryBytes its tensors' share of the budget is
 	// left to the caller.
 	Info gpu.Info
@@ -88,6 +90,9 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		return nil, fmt.Errorf("train: loader: plan %s has %s nodes in memory by the way only: choose plan %s for them", macro.TrainNodes, seeds, macro.Hanoi)
 	}
 	planned.options.Split, planned.options.Labels = seeds, len(m.ColumnsOf(store.RoleLabel)) > 0
+	if o.Structure {
+		planned.options.Features = nil
+	}
 	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.Model == "rgcn" && !m.Schema.Undirected}
 	var policy macro.Policy
 	if l.it, policy, err = openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options); err != nil {

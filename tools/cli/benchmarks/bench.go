@@ -21,6 +21,6 @@ func NewBench(e *command.Env) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newBenchIO(e), newBenchEpoch(e), newBenchPartition(e), newBenchOps(e), newBenchSample(e), newBenchIngest(e), newBenchTrain(e), newBenchLink(e))
+	cmd.AddCommand(newBenchIO(e), newBenchEpoch(e), newBenchPartition(e), newBenchOps(e), newBenchSample(e), newBenchIngest(e), newBenchTrain(e), newBenchLink(e), newBenchDevice(e))
 	return cmd
 }

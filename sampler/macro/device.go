@@ -1,0 +1,221 @@
+package macro
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Names of device plans: how the feature rows of mini-batches come to a device whose memory is not the host's.
+const (
+	// DeviceMirror sends a step's feature rows once, partition by partition in long copies; those of partitions that stay are
+	// not sent again. The step has to fit.
+	DeviceMirror = "mirror"
+	// DeviceDirect sends each batch the rows that the device lacks; a [cache.Policy] decides what it keeps.
+	DeviceDirect = "direct"
+	// DeviceLBS samples large batches on the host, whose subgraphs cross once, and mini-batches inside them (large-batch
+	// sampling, thesis section 5.2.1). It is a sampler: results differ from those of the other plans.
+	DeviceLBS = "lbs"
+	// DevicePBS sends some of the resident partitions, with the hidden states of the nodes around them from a historical
+	// table (partition-based sampling, thesis section 5.2.2). It is a sampler too.
+	DevicePBS = "pbs"
+)
+
+// DeviceRecord is what an epoch or several ask of a device: recorded by sampling structure only, before any row of
+// features moves (ahead-of-time sampling, thesis section 5.2.2).
+type DeviceRecord struct {
+	cache.Trace       // the input rows of each batch
+	BlockBytes  int64 // of all batches' blocks, which cross whatever the plan is
+	Steps       []DeviceStep
+
+	where []buffer.ResidentPartition // of the last step
+}
+
+// DeviceStep is one step of a record.
+type DeviceStep struct {
+	First   int    // its first batch
+	Rows    uint64 // of its partitions
+	Sent    uint64 // of those that the step before did not have in the same place
+	Touched uint64 // rows that its batches read
+	Untaken uint64 // of those, rows that no batch since they came into memory had read
+}
+
+// Step begins a step with so many rows in the buffer and these resident partitions.
+func (r *DeviceRecord) Step(rows int, resident []buffer.ResidentPartition) {
+	r.Rows = max(r.Rows, rows)
+	s := DeviceStep{First: len(r.Batches)}
+	for _, p := range Gone(r.where, resident) {
+		r.Drops = append(r.Drops, cache.DropRows{Before: s.First, Lo: p.Base, Hi: p.Base + p.Nodes})
+	}
+	for _, p := range resident {
+		s.Rows += uint64(p.Nodes)
+	}
+	for _, p := range Gone(resident, r.where) {
+		s.Sent += uint64(p.Nodes)
+	}
+	r.where = slices.Clone(resident)
+	r.Steps = append(r.Steps, s)
+}
+
+// Gone returns those of the partitions before that are not in the same place after.
+func Gone(before, after []buffer.ResidentPartition) (gone []buffer.ResidentPartition) {
+	for _, p := range before {
+		at, found := slices.BinarySearchFunc(after, p, func(a, b buffer.ResidentPartition) int { return cmp.Compare(a.ID, b.ID) })
+		if !found || after[at].Base != p.Base {
+			gone = append(gone, p)
+		}
+	}
+	return gone
+}
+
+// Batch adds a mini-batch: its distinct input rows, which are copied, and what its blocks take.
+func (r *DeviceRecord) Batch(input []uint32, blockBytes int64) {
+	r.Batches = append(r.Batches, slices.Clone(input))
+	r.BlockBytes += blockBytes
+}
+
+// Inputs is the rows of all batches.
+func (r *DeviceRecord) Inputs() (n int64) {
+	for _, b := range r.Batches {
+		n += int64(len(b))
+	}
+	return n
+}
+
+// CountTouched fills in what the steps' batches touch.
+func (r *DeviceRecord) CountTouched() {
+	seen := make([]uint32, r.Rows)  // 1 + the step that touched a row last
+	fresh := make([]uint32, r.Rows) // 1 + the step in which it was touched first since it came
+	drops := r.Drops
+	for k := range r.Steps {
+		s := &r.Steps[k]
+		s.Touched, s.Untaken = 0, 0
+		for ; len(drops) > 0 && drops[0].Before <= s.First; drops = drops[1:] {
+			clear(fresh[drops[0].Lo:drops[0].Hi])
+		}
+		end := len(r.Batches)
+		if k+1 < len(r.Steps) {
+			end = r.Steps[k+1].First
+		}
+		for _, b := range r.Batches[s.First:end] {
+			for _, row := range b {
+				if seen[row] != uint32(k)+1 {
+					seen[row] = uint32(k) + 1
+					s.Touched++
+				}
+				if fresh[row] == 0 {
+					fresh[row] = uint32(k) + 1
+					s.Untaken++
+				}
+			}
+		}
+	}
+}
+
+// DeviceOptions say what room there is on a device.
+type DeviceOptions struct {
+	RowBytes int64 // of a node's features, all columns
+	// Rows is how many feature rows there is room for, those of the batch in hand included.
+	Rows   int64
+	Window int // batches that the lookahead policy knows, see [cache.Options]
+	// Policy, if not "", is the only policy of plan direct to be considered.
+	Policy string
+}
+
+// BatchRows is the part of the room that the rows of one batch take: an eighth more than the largest of a record.
+func (r *DeviceRecord) BatchRows() int64 {
+	n := int64(r.Largest())
+	return min(n+n/8, int64(r.Rows))
+}
+
+// DeviceCost is what a plan moves over a record.
+type DeviceCost struct {
+	Plan         string      `json:"plan"`
+	Policy       string      `json:"policy,omitempty"` // of direct
+	FeatureBytes int64       `json:"feature_bytes"`
+	BlockBytes   int64       `json:"block_bytes"`
+	Stats        cache.Stats `json:"stats"`
+}
+
+// Bytes is all that crosses to the device.
+func (c *DeviceCost) Bytes() int64 { return c.FeatureBytes + c.BlockBytes }
+
+// Name is the plan's, with its policy.
+func (c *DeviceCost) Name() string {
+	if c.Policy == "" {
+		return c.Plan
+	}
+	return c.Plan + ", " + c.Policy
+}
+
+// CachePolicy is direct's within the room of o: of o.Rows the rows of a batch take their part, the policy keeps the rest. Without
+// room for a batch nothing can be kept.
+func (o DeviceOptions) CachePolicy(name string, rows int, batch int64) cache.Options {
+	c := cache.Options{Policy: name, Rows: rows, Batch: int(batch), Places: int(min(o.Rows-batch, int64(rows))), Window: o.Window}
+	if c.Places <= 0 || name == cache.NameNone {
+		c.Policy, c.Places = cache.NameNone, 0
+	}
+	return c
+}
+
+// Costs lists what each plan that leaves results alone moves: mirror, where every step fits, and direct with each policy.
+func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
+	var costs []DeviceCost
+	fits := true
+	var sent uint64
+	for _, s := range r.Steps {
+		fits = fits && int64(s.Rows) <= o.Rows
+		sent += s.Sent
+	}
+	if fits && o.Policy == "" {
+		costs = append(costs, DeviceCost{Plan: DeviceMirror, FeatureBytes: int64(sent) * o.RowBytes, BlockBytes: r.BlockBytes})
+	}
+	names := []string{cache.NameNone, cache.NameTracker, cache.NameLookahead}
+	if o.Policy != "" {
+		names = []string{o.Policy}
+	}
+	for _, name := range names {
+		c, err := r.Direct(o.CachePolicy(name, r.Rows, r.BatchRows()), o.RowBytes)
+		if err != nil {
+			return nil, err
+		}
+		if c.Policy == name || len(names) == 1 {
+			costs = append(costs, c)
+		}
+	}
+	return costs, nil
+}
+
+// Direct is what plan direct moves with a policy.
+func (r *DeviceRecord) Direct(o cache.Options, rowBytes int64) (DeviceCost, error) {
+	p, err := cache.New(o)
+	if err != nil {
+		return DeviceCost{}, err
+	}
+	defer p.Close() //nolint:errcheck // memory only
+	stats, err := r.Replay(p, nil)
+	return DeviceCost{Plan: DeviceDirect, Policy: p.Name(), Stats: stats, FeatureBytes: stats.BytesMoved(rowBytes), BlockBytes: r.BlockBytes}, err
+}
+
+// ChooseDevice picks the plan that moves least, of equal ones the first, and says why.
+func ChooseDevice(costs []DeviceCost) (best DeviceCost, why []string) {
+	for i, c := range costs {
+		if i == 0 || c.Bytes() < best.Bytes() {
+			best = c
+		}
+	}
+	for _, c := range costs {
+		s := fmt.Sprintf("device plan %s: %s of features, %s of blocks", c.Name(), mib(c.FeatureBytes), mib(c.BlockBytes))
+		if c.Plan == DeviceDirect {
+			s += fmt.Sprintf(", %.1f %% of rows are there already", 100*c.Stats.HitRate())
+		}
+		if c.Name() == best.Name() {
+			s += ": the least"
+		}
+		why = append(why, s)
+	}
+	return best, why
+}
