@@ -27,7 +27,7 @@ type Options struct {
 
 // Names lists the formats, as flags name them.
 func Names() []string {
-	return []string{"numpy", "npz", "ogb", "graphbolt", "triples", "openke", "marius", "edgelist", "parquet", "binary", "binary64"}
+	return []string{"numpy", "npz", "ogb", "graphbolt", "typed", "triples", "openke", "marius", "edgelist", "parquet", "binary", "binary64"}
 }
 
 // Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
@@ -84,6 +84,8 @@ func openAs(path string, o Options) (ingest.Source, error) {
 		return openNPZ(o.FS, path)
 	case "graphbolt":
 		return openGraphBolt(o.FS, path, o.AllowOutside)
+	case "typed":
+		return openTyped(o.FS, path)
 	case "ogb":
 		if isFile(o.FS, o.FS.PathJoin(path, "raw", "data.npz")) {
 			return openOGBBinary(o.FS, path)
@@ -132,6 +134,8 @@ func detect(fs vfs.FS, path string) (string, error) {
 		return "", ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
 	}
 	switch {
+	case isTyped(fs, path):
+		return "typed", nil
 	case isFile(fs, fs.PathJoin(path, "metadata.yaml")):
 		return "graphbolt", nil
 	case isFile(fs, fs.PathJoin(path, "dataset.yaml")) && isFile(fs, fs.PathJoin(path, "edges", "train_edges.bin")):

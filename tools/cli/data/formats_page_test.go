@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -78,7 +79,9 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 		"soc.txt.gz":                 files(map[string][]byte{"soc.txt.gz": []byte("# soc\n0 1 .5\n1 two\n7 0 2\n")}),
 		"people":                     files(map[string][]byte{"people/edges.tsv": []byte("ann\tbob\nbob\tcy\n"), "people/nodes.csv": nodes}),
 		"crawl/":                     written(formatCases(), "Parquet in parts, named", "crawl"),
-		"edges.bin":                  written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
+		"debhet": files(map[string][]byte{"debhet/edges/user__buys__item/edge_index.npy": clitest.NpyFile("<i8", "2, 2", blocks.Bytes([]int64{0, 3, 1, 0})), "debhet/nodes/item/label.npy": clitest.NpyInts([]int64{1, 0}),
+			"debhet/edges/user__buys__item/edge_time.npy": clitest.NpyInts([]int64{7, 8}), "debhet/split/train.npy": clitest.NpyInts([]int64{1})}),
+		"edges.bin": written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
 		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
 			ID        string    `parquet:"id"`
 			Embedding []float32 `parquet:"embedding,list"`

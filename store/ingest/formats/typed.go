@@ -1,0 +1,422 @@
+package formats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// typedFolder is a graph of several types: a folder for each node type that has data, nodes/TYPE/{feat,label}.npy, and one for each edge
+// type, edges/SOURCE__NAME__DESTINATION/edge_index.npy [2, E] with ids that count from 0 in each node type. An edge type may have
+// edge_weight.npy float32 [E] and edge_time.npy int64 [E]. split*/{train,valid,test}.npy list nodes of the type with labels.
+//
+// Nodes are numbered type by type, in the order of node_types.txt, else of the alphabet; edge types likewise. An edge of a type
+// without weights has weight 1, one of a type without times was always there: its time is the least int64.
+type typedFolder struct {
+	*boltFolder
+	relations []typedRelation
+	types     []string
+}
+
+// typedRelation is an edge type and its arrays; weight and time may be nil.
+type typedRelation struct {
+	dir, src, name, dst string
+	edges, weight, time *array
+}
+
+// typedSeparator stands between the parts of an edge type's folder.
+const typedSeparator = "__"
+
+// isTyped reports whether dir is laid out so.
+func isTyped(fs vfs.FS, dir string) bool {
+	for _, name := range typedFolders(fs, dir) {
+		if find(fs, fs.PathJoin(dir, "edges", name), "edge_index.npy") != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// typedFolders lists the folders of edge types.
+func typedFolders(fs vfs.FS, dir string) (names []string) {
+	entries, err := fs.List(fs.PathJoin(dir, "edges"))
+	if err != nil {
+		return nil
+	}
+	sort.Strings(entries)
+	for _, name := range entries {
+		if len(strings.Split(name, typedSeparator)) == 3 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// openTyped opens the folder.
+func openTyped(fs vfs.FS, dir string) (ingest.Source, error) {
+	s := &typedFolder{boltFolder: &boltFolder{composed: newComposed("typed", dir), fs: fs, dir: dir, first: map[string]uint64{}, count: map[string]int64{}}}
+	for _, step := range []func() error{s.openRelations, s.openTypes, s.openEdges, s.openColumns, s.openSplits} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// array opens an array that need not be there.
+func (s *typedFolder) array(parts ...string) (*array, error) {
+	path := find(s.fs, s.fs.PathJoin(append([]string{s.dir}, parts[:len(parts)-1]...)...), parts[len(parts)-1])
+	if path == "" {
+		return nil, nil
+	}
+	s.file(path)
+	return openArray(s.fs, path)
+}
+
+// ordered puts names in the order of a file, if there is one that lists them all.
+func (s *typedFolder) ordered(file string, names []string, key func(line string) string) ([]string, error) {
+	path := find(s.fs, s.dir, file)
+	if path == "" {
+		return names, nil
+	}
+	s.file(path)
+	ls, err := lines(s.fs, path)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, l := range ls {
+		if l = key(l); l != "" {
+			out = append(out, l)
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			return nil, ingest.Inputf(path, "%q is not listed", n)
+		}
+	}
+	return out, nil
+}
+
+func (s *typedFolder) openRelations() error {
+	names, err := s.ordered("edge_types.txt", typedFolders(s.fs, s.dir), func(l string) string { return strings.Join(strings.Fields(l), typedSeparator) })
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		parts := strings.Split(name, typedSeparator)
+		where := s.fs.PathJoin(s.dir, "edges", name)
+		if len(parts) != 3 {
+			return ingest.Inputf(where, "edge type %q, expected source%sname%sdestination", name, typedSeparator, typedSeparator)
+		}
+		r := typedRelation{dir: name, src: parts[0], name: parts[1], dst: parts[2]}
+		for _, a := range []struct {
+			to   **array
+			file string
+		}{{&r.edges, "edge_index.npy"}, {&r.weight, "edge_weight.npy"}, {&r.time, "edge_time.npy"}} {
+			if *a.to, err = s.array("edges", name, a.file); err != nil {
+				return err
+			}
+		}
+		switch {
+		case r.edges == nil:
+			return ingest.Inputf(where, "no edge_index.npy")
+		case len(r.edges.shape) != 2 || r.edges.shape[0] != 2 || !r.edges.integer():
+			return ingest.Inputf(r.edges.path, "%v of shape %v, expected integers of shape [2, E]", r.edges.elem, r.edges.shape)
+		}
+		for _, c := range []struct {
+			a    *array
+			elem blocks.ElemType
+		}{{r.weight, blocks.Float32}, {r.time, blocks.Int64}} {
+			if c.a != nil && (c.a.elem != c.elem || c.a.dim() != 1 || c.a.rows() != r.edges.dim()) {
+				return ingest.Inputf(c.a.path, "%v of shape %v, expected %v of shape [%d] (the number of edges)", c.a.elem, c.a.shape, c.elem, r.edges.dim())
+			}
+		}
+		s.relations = append(s.relations, r)
+		for _, t := range []string{r.src, r.dst} {
+			if !slices.Contains(s.types, t) {
+				s.types = append(s.types, t)
+			}
+		}
+	}
+	if len(s.relations) == 0 {
+		return ingest.Inputf(s.dir, "no folder edges/SOURCE%sNAME%sDESTINATION", typedSeparator, typedSeparator)
+	}
+	return nil
+}
+
+// openTypes counts the nodes of each type: by its features or labels, else as meta.json says under "node_types", else by the largest id.
+func (s *typedFolder) openTypes() error {
+	if entries, err := s.fs.List(s.fs.PathJoin(s.dir, "nodes")); err == nil {
+		for _, name := range entries {
+			if info, err := s.fs.Stat(s.fs.PathJoin(s.dir, "nodes", name)); err == nil && info.IsDir() && !slices.Contains(s.types, name) {
+				s.types = append(s.types, name)
+			}
+		}
+	}
+	sort.Strings(s.types)
+	var err error
+	if s.types, err = s.ordered("node_types.txt", s.types, strings.TrimSpace); err != nil {
+		return err
+	}
+	told, err := s.toldCounts()
+	if err != nil {
+		return err
+	}
+	s.desc.NodeTypes, s.desc.Nodes = nil, 0
+	for _, t := range s.types {
+		n := int64(-1)
+		for _, file := range []string{"feat.npy", "label.npy"} {
+			a, err := s.array("nodes", t, file)
+			if err != nil {
+				return err
+			}
+			if a != nil && n >= 0 && a.rows() != n {
+				return ingest.Inputf(a.path, "%d rows, expected %d as of the features", a.rows(), n)
+			}
+			if a != nil {
+				n = a.rows()
+			}
+		}
+		if c, ok := told[t]; ok && n < 0 && c >= 0 && c < 1<<62 {
+			n = c
+		}
+		if n < 0 {
+			if n, err = s.largest(t); err != nil {
+				return err
+			}
+		}
+		if _, twice := s.count[t]; twice {
+			return ingest.Inputf(s.dir, "node type %q is listed twice", t)
+		}
+		s.first[t], s.count[t] = uint64(s.desc.Nodes), n
+		s.desc.NodeTypes = append(s.desc.NodeTypes, ingest.NodeType{Name: t, Count: n})
+		s.desc.Nodes += n
+	}
+	return nil
+}
+
+// toldCounts are the counts of meta.json, if it has any.
+func (s *typedFolder) toldCounts() (map[string]int64, error) {
+	path := s.fs.PathJoin(s.dir, "meta.json")
+	if !isFile(s.fs, path) {
+		return nil, nil
+	}
+	f, err := open(s.fs, path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, boltMetaMax))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	var meta struct {
+		NodeTypes map[string]int64 `json:"node_types"`
+	}
+	if json.Unmarshal(b, &meta) != nil { // another program's
+		return nil, nil
+	}
+	s.file(path)
+	return meta.NodeTypes, nil
+}
+
+// largest is one more than the largest id of a type among all edges.
+func (s *typedFolder) largest(t string) (n int64, err error) {
+	for _, r := range s.relations {
+		var ids []uint64
+		err := r.edges.elements(context.Background(), func(first int64, b []byte) error {
+			ids = widen(ids[:0], r.edges.elem, b)
+			for i, id := range ids {
+				at := first + int64(i)
+				isDst := at >= r.edges.dim() // row 0 are sources, row 1 destinations
+				if r.edges.columns {
+					isDst = at%2 == 1
+				}
+				if isDst && r.dst != t || !isDst && r.src != t {
+					continue
+				}
+				if id >= math.MaxInt32<<16 {
+					return ingest.Inputf(r.edges.path, "id %d, expected one of a node", int64(id))
+				}
+				n = max(n, int64(id)+1)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (s *typedFolder) openEdges() error {
+	s.desc.Edges = 0
+	weights := slices.ContainsFunc(s.relations, func(r typedRelation) bool { return r.weight != nil })
+	times := slices.ContainsFunc(s.relations, func(r typedRelation) bool { return r.time != nil })
+	if weights {
+		s.desc.EdgeColumns = append(s.desc.EdgeColumns, ingest.ColumnSpec{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1})
+	}
+	if times {
+		s.desc.EdgeColumns = append(s.desc.EdgeColumns, ingest.ColumnSpec{Name: "time", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1})
+	}
+	for k, r := range s.relations {
+		wrap := &boltEdges{srcFirst: s.first[r.src], srcCount: s.count[r.src], dstFirst: s.first[r.dst], dstCount: s.count[r.dst], relation: k}
+		if len(s.relations) == 1 {
+			wrap.relation = -1
+		}
+		n := &numpyFolder{fs: s.fs, edges: r.edges}
+		if err := n.checkEdges(); err != nil {
+			return err
+		}
+		s.desc.Edges += n.desc.Edges
+		var absent [][]byte // of each column: a value that stands for the missing array; nil: it is there
+		column := func(wanted bool, a *array, value []byte) {
+			switch {
+			case !wanted:
+			case a != nil:
+				n.edgeColumns, absent = append(n.edgeColumns, a), append(absent, nil)
+			default:
+				absent = append(absent, value)
+			}
+		}
+		for _, a := range []*array{r.weight, r.time} {
+			if a != nil {
+				s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("edges", r.dir), Column: s.fs.PathBase(a.path), As: map[bool]string{true: "weight", false: "time"}[a == r.weight]})
+			}
+		}
+		column(weights, r.weight, blocks.Bytes([]float32{1}))
+		column(times, r.time, blocks.Bytes([]int64{math.MinInt64}))
+		s.edges = append(s.edges, wrap.wrap(completed(n.Edges, absent)))
+		s.desc.Relations = append(s.desc.Relations, fmt.Sprintf("%s:%s:%s", r.src, r.name, r.dst))
+		s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("edges", r.dir), Column: "edge_index.npy", As: "relation " + s.desc.Relations[k]})
+		if path := find(s.fs, s.fs.PathJoin(s.dir, "edges", r.dir), "edge_feat.npy"); path != "" {
+			s.desc.Notes = append(s.desc.Notes, path+" is not read: features of edges of one type")
+		}
+	}
+	s.desc.HasRelation = len(s.relations) > 1
+	return nil
+}
+
+// completed gives edges the columns that their type lacks, every row of them the value that stands there.
+func completed(edges edgesFunc, absent [][]byte) edgesFunc {
+	if !slices.ContainsFunc(absent, func(v []byte) bool { return v != nil }) {
+		return edges
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		rows := make([][][]byte, env.Threads) // by worker and column
+		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+			if rows[worker] == nil {
+				rows[worker] = make([][]byte, len(absent))
+			}
+			whole := *b
+			whole.Columns = make([][]byte, len(absent))
+			at := 0
+			for c, value := range absent {
+				if value == nil {
+					whole.Columns[c] = b.Columns[at]
+					at++
+					continue
+				}
+				for len(rows[worker][c]) < b.Len()*len(value) {
+					rows[worker][c] = append(rows[worker][c], value...)
+				}
+				whole.Columns[c] = rows[worker][c][:b.Len()*len(value)]
+			}
+			return emit(worker, &whole)
+		})
+	}
+}
+
+// openColumns opens each type's features, and the labels of one.
+func (s *typedFolder) openColumns() error {
+	labelled := ""
+	for _, t := range s.types {
+		feat, err := s.array("nodes", t, "feat.npy")
+		if err != nil {
+			return err
+		}
+		if feat != nil {
+			if feat.dim() == 0 {
+				return ingest.Inputf(feat.path, "shape %v, expected [%d, D ≥ 1]", feat.shape, s.count[t])
+			}
+			spec := ingest.ColumnSpec{Name: t + ".feat", Role: store.RoleFeature, Elem: feat.elem, Dim: int(feat.dim()), First: s.first[t], Rows: s.count[t], NodeType: t}
+			s.column(spec, arrayRows(feat))
+			s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("nodes", t), Column: "feat.npy", As: fmt.Sprintf("feature %s [%d]", spec.Name, spec.Dim)})
+		}
+		label, err := s.array("nodes", t, "label.npy")
+		if err != nil || label == nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if labelled != "" {
+			return ingest.Inputf(label.path, "labels of a second type of nodes: %s has some already", labelled)
+		}
+		if labelled = t; label.dim() != 1 || !label.integer() {
+			return ingest.Inputf(label.path, "%v of shape %v, expected integers of shape [%d]", label.elem, label.shape, s.count[t])
+		}
+		s.column(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: label.elem, Dim: 1, First: s.first[t], Rows: s.count[t], NodeType: t}, arrayRows(label))
+		s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("nodes", t), Column: "label.npy", As: "label"})
+	}
+	if path := find(s.fs, s.dir, "classes.txt"); path != "" && labelled != "" {
+		var err error
+		s.file(path)
+		if s.desc.ClassNames, err = lines(s.fs, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSplits opens the splits of the nodes that have labels.
+func (s *typedFolder) openSplits() error {
+	var first uint64
+	labelled := false
+	for _, c := range s.desc.NodeColumns {
+		if c.Role == store.RoleLabel {
+			first, labelled = c.First, true
+		}
+	}
+	entries, err := s.fs.List(s.dir)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", s.dir, err)
+	}
+	sort.Strings(entries) // "split" before "split_…": the default first
+	for _, name := range entries {
+		if !strings.HasPrefix(name, "split") || find(s.fs, s.fs.PathJoin(s.dir, name), "train.npy") == "" {
+			continue
+		}
+		if !labelled {
+			s.desc.Notes = append(s.desc.Notes, s.fs.PathJoin(s.dir, name)+" is not read: no type of nodes has labels; edges are split by time where they are trained on")
+			continue
+		}
+		split := parts{}
+		for file, part := range map[string]uint8{"train.npy": store.SplitTrain, "valid.npy": store.SplitValid, "test.npy": store.SplitTest} {
+			a, err := s.array(name, file)
+			if err != nil {
+				return err
+			}
+			if a == nil {
+				continue
+			}
+			if split[part], err = arrayIDs(a, first); err != nil {
+				return err
+			}
+		}
+		s.splits, s.desc.Splits = append(s.splits, split), append(s.desc.Splits, name)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package formats
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// typedFiles are two types of nodes, user without data and item, and two of edges, with files replaced.
+func typedFiles(replace map[string][]byte) map[string][]byte {
+	files := map[string][]byte{
+		"d/node_types.txt": []byte("user\nitem\n"), "d/edge_types.txt": []byte("user buys item\nitem like item\n"),
+		"d/edges/user__buys__item/edge_index.npy":  npyBytes("<i8", "2, 2", blocks.Bytes([]int64{0, 3, 1, 0})),
+		"d/edges/user__buys__item/edge_weight.npy": npyBytes("<f4", "2,", blocks.Bytes([]float32{.5, 2})),
+		"d/edges/item__like__item/edge_index.npy":  npyBytes("<i8", "2, 1", blocks.Bytes([]int64{1, 0})),
+		"d/edges/item__like__item/edge_time.npy":   npyList(77),
+		"d/nodes/item/feat.npy":                    npyBytes("<f4", "2, 1", blocks.Bytes([]float32{5, 6})),
+		"d/nodes/item/label.npy":                   npyList(1, 0),
+		"d/split/train.npy":                        npyList(1), "d/split/test.npy": npyList(0),
+	}
+	maps.Copy(files, replace)
+	return files
+}
+
+// Ids within types become source ids: users 0 to 3, items 4 and 5; columns that a type of edges lacks have their default.
+func TestTyped(t *testing.T) {
+	s, err := Open("d", Options{FS: memFS(t, typedFiles(nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err = s.Edges(t.Context(), ingest.Env{Threads: 2}, func(_ int, b *ingest.EdgeBatch) error {
+		for i := range b.Len() {
+			w, _ := blocks.View[float32](b.Columns[0])
+			at, _ := blocks.View[int64](b.Columns[1])
+			got = append(got, fmt.Sprint(b.Src.Ints[i], b.Dst.Ints[i], b.Relations[i], w[i], at[i]))
+		}
+		return nil
+	})
+	slices.Sort(got)
+	want := []string{fmt.Sprint(0, 5, 0, .5, int64(math.MinInt64)), fmt.Sprint(3, 4, 0, 2, int64(math.MinInt64)), fmt.Sprint(5, 4, 1, 1, 77)}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("edges %q (%v), expected %q", got, err, want)
+	}
+	d := s.Describe()
+	if d.Format != "typed" || d.Nodes != 6 || d.Edges != 3 || !slices.Equal(d.Relations, []string{"user:buys:item", "item:like:item"}) || d.Task != store.TaskNode {
+		t.Errorf("described as %+v", d)
+	}
+	if x := d.NodeColumns[0]; x.Name != "item.feat" || x.First != 4 || x.Rows != 2 || x.NodeType != "item" {
+		t.Errorf("features %+v", x)
+	}
+	if !slices.Equal(d.NodeTypes, []ingest.NodeType{{Name: "user", Count: 4}, {Name: "item", Count: 2}}) {
+		t.Errorf("types %+v", d.NodeTypes)
+	}
+	var ids []byte
+	err = s.Split(t.Context(), ingest.Env{}, 0, store.SplitTest, func(x *ingest.IDs, _ ingest.Position) error {
+		ids = append(ids, blocks.Bytes(x.Ints)...)
+		return nil
+	})
+	if err != nil || !bytes.Equal(ids, blocks.Bytes([]uint64{4})) {
+		t.Errorf("test nodes %v (%v)", ids, err)
+	}
+	if _, err := drain(t, s); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTypedCounts: nodes without data are as many as meta.json says, else as edges show.
+func TestTypedCounts(t *testing.T) {
+	s, err := Open("d", Options{FS: memFS(t, typedFiles(map[string][]byte{"d/meta.json": []byte(`{"node_types": {"user": 9, "item": 7}}`)}))})
+	if err != nil || s.Describe().NodeTypes[0].Count != 9 || s.Describe().NodeTypes[1].Count != 2 {
+		t.Errorf("%v, %+v", err, s)
+	}
+}
+
+func TestTypedBadInput(t *testing.T) {
+	file := func(name, path string, b []byte, want ...string) badCase {
+		return badCase{name: name, path: "d", files: typedFiles(map[string][]byte{"d/" + path: b}), want: want}
+	}
+	runBad(t, []badCase{
+		file("destination out of its type", "edges/item__like__item/edge_index.npy", npyBytes("<i8", "2, 1", blocks.Bytes([]int64{1, 2})), "edge_index.npy: edge 0", "destination 2, expected 0 ≤ id < 2"),
+		file("a negative id of a type without data", "edges/user__buys__item/edge_index.npy", npyBytes("<i8", "2, 2", blocks.Bytes([]int64{-1, 3, 1, 0})), "id -1"),
+		file("weights of other edges", "edges/user__buys__item/edge_weight.npy", npyBytes("<f4", "1,", make([]byte, 4)), "edge_weight.npy", "shape [2]"),
+		file("times that are no integers", "edges/item__like__item/edge_time.npy", npyBytes("<f8", "1,", make([]byte, 8)), "edge_time.npy", "expected int64"),
+		file("edges as rows", "edges/user__buys__item/edge_index.npy", npyBytes("<i8", "3, 2", make([]byte, 48)), "expected integers of shape [2, E]"),
+		file("a type that is not listed", "node_types.txt", []byte("user\n"), `"item" is not listed`),
+		file("an edge type that is no triple", "edge_types.txt", []byte("user buys item\nitem like item\nlike\n"), "expected source__name__destination"),
+		file("an edge type without edges", "edge_types.txt", []byte("user buys item\nitem like item\nuser sees item\n"), "no edge_index.npy"),
+		file("a type twice", "node_types.txt", []byte("user\nitem\nuser\n"), "twice"),
+		file("labels of two types", "nodes/user/label.npy", npyList(1, 2, 3, 4), "second type"),
+		file("labels of other nodes", "nodes/item/label.npy", npyList(1), "1 rows, expected 2"),
+	})
+}
+
+// Whatever the lists of types and the edges, a folder is refused or read as described.
+func FuzzTyped(f *testing.F) {
+	f.Add([]byte("user\nitem\n"), []byte("user buys item\nitem like item\n"), npyBytes("<i8", "2, 1", blocks.Bytes([]int64{1, 0})))
+	f.Fuzz(func(t *testing.T, nodes, relations, edges []byte) {
+		fs := memFS(t, typedFiles(map[string][]byte{"d/node_types.txt": nodes, "d/edge_types.txt": relations, "d/edges/item__like__item/edge_index.npy": edges}))
+		s, err := Open("d", Options{FS: fs, Format: "typed"})
+		if err != nil || s.Describe().Nodes > 1<<16 || s.Describe().Edges > 1<<16 {
+			return
+		}
+		_ = openDrain(t, fs, "d", Options{Format: "typed"})
+	})
+}
