@@ -17,6 +17,7 @@ import (
 const (
 	LockWriter = 0 // exclusive for a Writer's life: one writer at a time
 	lockMeta   = 1 // shared while a reader has Pebble open, exclusive while a writer has
+	lockGate   = 2 // exclusive while a writer waits for lockMeta; readers pass it, shared for a moment, before lockMeta
 )
 
 // Lock is an open-file-description lock on one byte of a file. Such locks

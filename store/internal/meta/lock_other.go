@@ -12,6 +12,7 @@ import (
 const (
 	LockWriter = 0
 	lockMeta   = 1
+	lockGate   = 2
 )
 
 type Lock struct{}

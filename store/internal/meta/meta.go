@@ -85,6 +85,34 @@ func (e Env) SyncDir(path string) error {
 	return errors.Join(err, d.Close())
 }
 
+// gateWait is how long readers let a waiting writer go first. It is bounded for those that have the metadata open
+// already and open them again: the writer waits for these.
+const gateWait = time.Second
+
+// lockMetadata takes lockMeta, as a writer through the gate that keeps new readers back: many that overlap would keep it
+// out for as long as they come. All waits together take e.Timeout.
+func (e Env) lockMetadata(ctx context.Context, write bool) (_ *Lock, err error) {
+	wait, start := e.Timeout, time.Now()
+	if !write {
+		wait = min(wait, gateWait)
+	}
+	gate, err := e.Lock(ctx, lockGate, write, wait)
+	if err != nil && !errors.Is(err, ErrLocked) {
+		return nil, err
+	}
+	if !write {
+		if err := gate.Close(); err != nil {
+			return nil, err
+		}
+		gate = nil
+	}
+	lk, err := e.Lock(ctx, lockMeta, write, max(0, e.Timeout-time.Since(start)))
+	if err := errors.Join(err, gate.Close()); err != nil {
+		return nil, errors.Join(err, lk.Close())
+	}
+	return lk, nil
+}
+
 // DB is Pebble, open under the metadata lock. It is held briefly: to read a
 // manifest, to apply one batch, or for a batch of dictionary look-ups.
 type DB struct {
@@ -98,7 +126,7 @@ type DB struct {
 // Open opens Pebble. Reading needs an existing store and shares the lock;
 // writing creates what is missing and excludes everybody.
 func Open(ctx context.Context, e Env, write bool) (*DB, error) {
-	lk, err := e.Lock(ctx, lockMeta, write, e.Timeout)
+	lk, err := e.lockMetadata(ctx, write)
 	if err != nil {
 		return nil, err
 	}
