@@ -85,6 +85,7 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *Config) (_ *table.Ta
 	}
 	p, model, err := loadProgress(ctx, t)
 	if err == nil {
+		cfg.Buffer = min(cfg.Buffer, len(st.Manifest().Partitions)) // as the run took a larger one
 		*cfg, err = progress.Resume(*cfg, p.Config, (*Config).Normalize)
 	}
 	if err == nil && cfg.LRDecay != noDecay && cfg.Epochs != p.Config.Epochs {

@@ -231,6 +231,14 @@ func TestLinkResumeConfig(t *testing.T) {
 	if _, err := trainLink(t.Context(), dir, store.Options{}, link.Config{Resume: true, FromCheckpoint: 99}, link.Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint that never was: %v", err)
 	}
+	wide := smallRun("comet", "none") // of 4 partitions
+	wide.Buffer, wide.Epochs, wide.EvalEvery, wide.Table = 9, 1, -1, "wide"
+	for range 2 {
+		if _, err := trainLink(t.Context(), dir, store.Options{}, wide, link.Hooks{}); err != nil {
+			t.Fatalf("a buffer of more partitions than there are, resumed %t: %v", wide.Resume, err)
+		}
+		wide.Resume = true
+	}
 }
 
 // A run that cannot begin does not cost what an earlier one learned.

@@ -129,6 +129,14 @@ func TestNodeResumeRefused(t *testing.T) {
 		t.Fatalf("the flags that it began with: %v, started as %+v", err, started)
 	}
 
+	wide := Config{Epochs: 1, Split: "split", CheckpointFile: filepath.Join(t.TempDir(), "wide.gsr"), Plan: "hanoi", Buffer: 9} // of 4 partitions
+	for range 2 {
+		if _, err := trainNode(t.Context(), t, dir, wide, Hooks{}); err != nil {
+			t.Fatalf("a buffer of more partitions than there are, resumed %t: %v", wide.Resume, err)
+		}
+		wide.Resume = true
+	}
+
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
