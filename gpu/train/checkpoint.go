@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
-	"path/filepath"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/nn"
@@ -103,13 +104,13 @@ func (c *Checkpoint) SaveFile(path string) error {
 	if err != nil {
 		return err
 	}
-	return saveModel(path, b)
+	return saveModel(vfs.Default, path, b)
 }
 
 // saveModel replaces the file path by one that holds b: a crash leaves the one or the other, a return the new one.
-func saveModel(path string, b []byte) error {
+func saveModel(fs vfs.FS, path string, b []byte) error {
 	tmp := path + ".tmp"
-	f, err := os.Create(tmp)
+	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("train: save model: %w", err)
 	}
@@ -121,21 +122,21 @@ func saveModel(path string, b []byte) error {
 		err = e
 	}
 	if err == nil {
-		err = os.Rename(tmp, path)
+		err = fs.Rename(tmp, path)
 	}
 	if err != nil {
-		_ = os.Remove(tmp)
+		_ = fs.Remove(tmp)
 		return fmt.Errorf("train: save model: %w", err)
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := syncDir(fs, fs.PathDir(path)); err != nil {
 		return fmt.Errorf("train: save model: %w", err)
 	}
 	return nil
 }
 
 // syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err
 	}
@@ -144,17 +145,17 @@ func syncDir(dir string) error {
 
 // LoadFile reads a model file.
 func LoadFile(path string) (*Checkpoint, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(vfs.Default, path)
 	if err != nil {
 		return nil, fmt.Errorf("train: load model: %w", err)
 	}
 	return decodeCheckpoint(path, b)
 }
 
-// VerifyFile checks the checksum and the description of a model file or of a run's checkpoint. Damage is a
+// VerifyFile checks the checksum and the description of a model file or of a run's checkpoint, on fs. Damage is a
 // [*blocks.CorruptError].
-func VerifyFile(path string) error {
-	b, err := os.ReadFile(path)
+func VerifyFile(fs vfs.FS, path string) error {
+	b, err := readFile(fs, path)
 	if err != nil {
 		return fmt.Errorf("train: verify: %w", err)
 	}
@@ -164,4 +165,14 @@ func VerifyFile(path string) error {
 	}
 	_, err = decodeCheckpoint(path, b)
 	return err
+}
+
+// readFile returns what the file holds.
+func readFile(fs vfs.FS, path string) (_ []byte, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(f)
 }

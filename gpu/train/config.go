@@ -99,7 +99,7 @@ type Config struct {
 	// is always validated.
 	EvalEvery int `json:"eval_every" group:"optimiser" help:"epochs between exact validations; link prediction: -1 for none, not even of the last epoch"`
 
-	// CheckpointFile is where the run keeps what it can be resumed from: parameters, optimiser state and
+	// CheckpointFile is where, on the store's file system, the run keeps what it can be resumed from: parameters, optimiser state and
 	// its place. It is replaced as often as CheckpointEvery says: epochs ("1"), mini-batches ("500steps") or time ("10m",
 	// the default); "0": only at the end. No file: none.
 	CheckpointFile  string `json:"-" resume:"free" group:"checkpoints,expert" help:"file of the last checkpoint" flag:"checkpoint-file" default:"in the store, of its last run"`

@@ -21,7 +21,7 @@ import (
 // ends the run early, with its error. Store and device stay the caller's.
 func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (_ *Checkpoint, err error) {
 	m := st.Manifest()
-	from, state, err := resumeNode(&cfg, m.Version)
+	from, state, err := resumeNode(st.Files().FS(), &cfg, m)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 			return nil, err
 		}
 	}
-	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
+	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), usage: usage}
 	if err := s.run(ctx, state); err != nil {
 		return nil, err

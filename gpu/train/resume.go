@@ -7,8 +7,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/store"
 )
 
 // runMagic begins a file of [Config].CheckpointFile; the rest is as in a model file, with nodeProgress as the JSON and
@@ -40,9 +43,9 @@ type Position struct {
 // Unfinished reports whether something was trained and more was to be.
 func (p Position) Unfinished() bool { return !p.Ended && (p.Finished > 0 || p.Batches > 0) }
 
-// ReadPosition reads a file of [Config].CheckpointFile.
-func ReadPosition(path string) (Position, error) {
-	b, err := os.ReadFile(path)
+// ReadPosition reads a file of [Config].CheckpointFile on fs.
+func ReadPosition(fs vfs.FS, path string) (Position, error) {
+	b, err := readFile(fs, path)
 	if err != nil {
 		return Position{}, fmt.Errorf("train: checkpoint: %w", err)
 	}
@@ -53,12 +56,12 @@ func ReadPosition(path string) (Position, error) {
 
 // resumeNode reads where the run that cfg resumes stands and sets cfg to what it goes on with. Where no such run was begun
 // it is the beginning of one, and state is nil.
-func resumeNode(cfg *Config, version uint64) (_ *nodeProgress, state []byte, err error) {
-	p := &nodeProgress{Version: version, Best: -1}
+func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, state []byte, err error) {
+	p := &nodeProgress{Version: m.Version, Best: -1}
 	if !cfg.Resume || cfg.CheckpointFile == "" {
 		return p, nil, cfg.Normalize()
 	}
-	b, err := os.ReadFile(cfg.CheckpointFile)
+	b, err := readFile(fs, cfg.CheckpointFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return p, nil, cfg.Normalize()
 	}
@@ -72,12 +75,13 @@ func resumeNode(cfg *Config, version uint64) (_ *nodeProgress, state []byte, err
 		return nil, nil, &blocks.CorruptError{Path: cfg.CheckpointFile, Extent: "model", Offset: -1,
 			Reason: fmt.Sprintf("%d bytes of state in %d, epoch %d, place %+v", p.StateBytes, len(state), p.Epoch, at)}
 	}
-	if p.Version != version {
-		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, version)
+	if p.Version != m.Version {
+		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, m.Version)
 	}
 	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
 		cfg.Features = withHops(cfg.Features)
 	}
+	cfg.Buffer = min(cfg.Buffer, len(m.Partitions)-len(m.Pinned)) // as the run took a larger one
 	*cfg, err = progress.Resume(*cfg, p.Config, (*Config).Normalize)
 	return p, state, err
 }
@@ -123,7 +127,7 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	}
 	b, err := encodeModel(runMagic, &p, state)
 	if err == nil {
-		err = saveModel(s.cfg.CheckpointFile, b)
+		err = saveModel(s.fs, s.cfg.CheckpointFile, b)
 	}
 	if err != nil {
 		return fmt.Errorf("train: epoch %d: checkpoint: %w", epoch+1, err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
@@ -95,6 +97,7 @@ type session struct {
 	cfg     *Config
 	hooks   Hooks
 	version uint64 // of the store
+	fs      vfs.FS // of the store and of the run's checkpoints
 	plan    planner
 	it      macroBatches
 	eval    *eval.Evaluator

@@ -39,9 +39,9 @@ type Options struct {
 	// of text are held while they are checked, so the largest of them may exceed
 	// it: then one worker runs.
 	MemoryBytes int64
-	// Model checks a file of the store's runs folder, a model or the checkpoint of a run; damage is a
+	// Model checks a file of the store's runs folder on the store's file system, a model or the checkpoint of a run; damage is a
 	// *blocks.CorruptError. nil = they are not checked.
-	Model func(path string) error
+	Model func(fs vfs.FS, path string) error
 	// Progress is told bytes as they are checked, from several goroutines; may be nil.
 	Progress func(bytes int64)
 }
@@ -170,7 +170,7 @@ func (o *Options) runs(dir string, r *Report, collect func(error) error) error {
 		r.Files++
 		r.Bytes += info.Size()
 		o.Progress(info.Size())
-		if err := collect(o.Model(path)); err != nil {
+		if err := collect(o.Model(fs, path)); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/verify"
 )
@@ -59,7 +60,7 @@ func (w *world) damage() (bool, error) {
 	w.note("damage a copy: %s of %s", how, path)
 	o := w.open()
 	o.FS = copied.fs
-	r, err := verify.Store(w.ctx, w.dir, verify.Options{Open: o, Workers: 1, MemoryBytes: 1 << 20})
+	r, err := verify.Store(w.ctx, w.dir, verify.Options{Open: o, Workers: 1, MemoryBytes: 1 << 20, Model: train.VerifyFile})
 	switch {
 	case err != nil && !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrFormatVersion):
 		return false, fmt.Errorf("verify says nothing of damage: %w", err)
@@ -81,6 +82,11 @@ func (w *world) damage() (bool, error) {
 	}
 	if err := l.same(w.now); err != nil {
 		return false, fmt.Errorf("verify finds nothing: %w", err)
+	}
+	if t := w.training; t != nil && t.version == w.version {
+		if got, err := t.run(w, o); err != nil || got != t.want {
+			return false, fmt.Errorf("verify finds nothing, training ends with %s, expected %s: %w", got, t.want, err)
+		}
 	}
 	return true, nil
 }

@@ -102,6 +102,13 @@ func (d *disk) end() (what string, hit, down bool) {
 	return what, hit, down
 }
 
+// stopped reports whether the machine crashed: what is done from then on never happened.
+func (d *disk) stopped() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.crashed != nil
+}
+
 // clone is the disk after a crash now.
 func (d *disk) clone() *vfs.MemFS {
 	c := vfs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(d.seed, 1))}

@@ -30,6 +30,7 @@ var steps = []step{
 	{"crash", 1, (*world).crash},
 	{"damage", 4, (*world).damage},
 	{"export", 2, (*world).export},
+	{"train", 4, (*world).train},
 }
 
 // pick returns one of its arguments.
@@ -117,6 +118,9 @@ func (w *world) newStore() {
 			}
 		}
 		w.input.lists, w.input.desc.EdgeLists, w.input.desc.Task = g.lists, []string{"valid", "test"}, store.TaskLink
+	}
+	if g.lists == nil {
+		w.input.desc.Task = store.TaskNode
 	}
 	if g.ids == store.IDsDense {
 		w.input.desc.Nodes = int64(len(names))
@@ -267,8 +271,10 @@ func (w *world) crash() (bool, error) {
 	w.disk.hit = false
 	w.disk.end()
 	w.restart()
-	_, err := w.check(w.now)
-	return true, err
+	if _, err := w.check(w.now); err != nil {
+		return true, err
+	}
+	return true, w.keeps()
 }
 
 // export writes the store as files and ingests them again.

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/verify"
@@ -30,14 +31,15 @@ type world struct {
 	dir  string     // the store
 	rng  *rand.Rand // of the step at hand
 
-	now     *graph // what the newest version holds; nil = nothing was committed
-	version uint64
-	begun   *graph // an ingest that was interrupted makes this
-	input   *input
-	options ingest.Options
-	readers []reader
-	log     []string
-	counts  map[string]int
+	now      *graph // what the newest version holds; nil = nothing was committed
+	version  uint64
+	begun    *graph // an ingest that was interrupted makes this
+	input    *input
+	options  ingest.Options
+	readers  []reader
+	training *training // a run that has not ended; nil = none
+	log      []string
+	counts   map[string]int
 }
 
 // reader holds a snapshot open.
@@ -156,12 +158,17 @@ func (w *world) finish() error {
 	if w.now == nil {
 		return nil
 	}
+	if w.training != nil {
+		if err := w.goOn(false); err != nil {
+			return fmt.Errorf("at the end: %w", err)
+		}
+	}
 	return w.clean(w.open())
 }
 
 // clean verifies the store.
 func (w *world) clean(o store.Options) error {
-	r, err := verify.Store(w.ctx, w.dir, verify.Options{Open: o, Workers: 1, MemoryBytes: 1 << 20})
+	r, err := verify.Store(w.ctx, w.dir, verify.Options{Open: o, Workers: 1, MemoryBytes: 1 << 20, Model: train.VerifyFile})
 	if err == nil && len(r.Damage) > 0 {
 		err = errors.Join(r.Damage...)
 	}
@@ -175,7 +182,7 @@ func (w *world) clean(o store.Options) error {
 // what came of it. what names the step in the log.
 func (w *world) change(what string, after *graph, run func() error) error {
 	w.disk.begin(w.rng)
-	err := run()
+	err := w.beside(w.now, after, run)
 	fault, hit, down := w.disk.end()
 	outcome := "done"
 	if err != nil {
@@ -204,6 +211,9 @@ func (w *world) change(what string, after *graph, run func() error) error {
 		return fmt.Errorf("nothing failed and the store is still at version %d", w.version)
 	}
 	w.now = g
+	if err := w.keeps(); err != nil {
+		return err
+	}
 	if g != nil && w.rng.IntN(4) == 0 {
 		return w.clean(w.open())
 	}

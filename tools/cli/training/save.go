@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/models"
@@ -24,15 +26,27 @@ func checkSave(dir, path string) error {
 		}
 		return nil
 	}
-	runs := filepath.Join(dir, runsDir)
-	err := os.MkdirAll(runs, 0o777)
+	err := makeRuns(dir)
 	if err == nil {
-		err = tryWrite(runs)
+		err = tryWrite(filepath.Join(dir, runsDir))
 	}
 	if err != nil {
 		return fmt.Errorf("the model could not be saved with the store: %w: name a file for it with --save", err)
 	}
 	return nil
+}
+
+// makeRuns makes the store's folder of models and checkpoints, and its name durable: a file in a folder that a crash
+// takes away would be lost with it.
+func makeRuns(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, runsDir), 0o777); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // tryWrite makes a file in dir and removes it.
@@ -113,7 +127,7 @@ const previousRun = "previous.gsr"
 
 // keepUnfinished moves the checkpoint of a run that was not finished out of the way of one that begins, and says so.
 func keepUnfinished(e *command.Env, file string) {
-	at, err := train.ReadPosition(file)
+	at, err := train.ReadPosition(vfs.Default, file)
 	if err != nil || !at.Unfinished() { // none, or a damaged one: nothing to go on from
 		return
 	}

@@ -216,7 +216,7 @@ func (o *trainOptions) checkpointFile(e *command.Env, dir string) (unlock func()
 	asked := o.node.Resume || o.node.CheckpointFile != "" || o.bound.Has("checkpoint-every")
 	if o.node.CheckpointFile == "" {
 		o.node.CheckpointFile = filepath.Join(dir, runsDir, lastRun)
-		err = os.MkdirAll(filepath.Dir(o.node.CheckpointFile), 0o777)
+		err = makeRuns(dir)
 	}
 	var lock io.Closer
 	if err == nil {
