@@ -148,6 +148,68 @@ func TestDamagedMetadata(t *testing.T) {
 	}
 }
 
+// TestVersionIsNotLost damages the manifest of metadata whose writer did not come to an end: Pebble takes what is left for
+// a shorter history, but a version that the broken seal knows is committed does not vanish, nor are its files swept.
+func TestVersionIsNotLost(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{IDs: store.IDsStrings}))
+	again, err := store.OpenWriter(dir, store.WriterOptions{}) // metadata that were opened again
+	if err == nil {
+		err = again.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal := filepath.Join(dir, "meta", "SEAL")
+	if err := os.Rename(seal, seal+".broken"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadDir(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(dir, "meta", "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	path := manifests[len(manifests)-1]
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	for at := 0; at < len(whole); at++ {
+		b := bytes.Clone(whole)
+		clear(b[at:min(at+4, len(b))])
+		if err := os.WriteFile(path, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(dir, store.Options{})
+		if err == nil {
+			err = s.Close()
+		} else if errors.Is(err, store.ErrCorrupt) {
+			if strings.Contains(err.Error(), "was committed") {
+				lost++
+			}
+			w, e := store.Create(dir, store.WriterOptions{})
+			if err = nil; !errors.Is(e, store.ErrCorrupt) {
+				t.Errorf("4 bytes from %d: a fresh ingest: %v, expected ErrCorrupt", at, e)
+			}
+			if e == nil {
+				_ = w.Close()
+			}
+		}
+		if err != nil {
+			t.Errorf("4 bytes from %d: %v, expected ErrCorrupt or the store", at, err)
+		}
+		if after, err := os.ReadDir(filepath.Join(dir, "data")); err != nil || len(after) != len(data) {
+			t.Fatalf("4 bytes from %d: %d of %d data files are left", at, len(after), len(data))
+		}
+	}
+	if lost == 0 {
+		t.Errorf("of %d damages none was one that Pebble takes for an end", len(whole))
+	}
+}
+
 // TestLostMetadata removes or empties each file beside the data: whatever opens the store calls it damaged, and a fresh
 // ingest does not take it for the remains of an interrupted one, which it would sweep. It does so with the
 // seal that a writer leaves, and without, as after a crash.
@@ -178,7 +240,7 @@ func TestLostMetadata(t *testing.T) {
 			switch {
 			case err == nil:
 				_ = s.Close()
-				if sealed && path != seal {
+				if sealed && path != seal && path != seal+".broken" {
 					t.Errorf("%s is not missed", name)
 				}
 			case !errors.Is(err, store.ErrCorrupt):

@@ -130,15 +130,36 @@ func Open(ctx context.Context, e Env, write bool) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.checkSeal(); err != nil {
-		return nil, errors.Join(err, lk.Close())
-	}
-	if write {
-		if err := e.breakSeal(); err != nil {
-			return nil, errors.Join(err, lk.Close())
+	sealed, version, err := e.checkSeal()
+	if err == nil && write && !sealed && version > 0 {
+		// Opened for writing, Pebble removes what damaged metadata do not name: they are looked at before.
+		var m *DB
+		if m, err = e.open(false, version); err == nil {
+			err = m.Close()
 		}
 	}
-	m := &DB{Env: e, lk: lk, fence: newFence(), write: write}
+	if err == nil && write {
+		err = e.breakSeal()
+	}
+	if err != nil {
+		return nil, errors.Join(err, lk.Close())
+	}
+	m, err := e.open(write, version)
+	if err != nil {
+		return nil, errors.Join(err, lk.Close())
+	}
+	m.lk = lk
+	if write {
+		if err := m.compact(ctx); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	return m, nil
+}
+
+// open opens Pebble, in which version or a later one must be committed, with the lock held.
+func (e Env) open(write bool, version uint64) (*DB, error) {
+	m := &DB{Env: e, fence: newFence(), write: write}
 	opts := &pebble.Options{
 		FS:                 metaFS{errorfs.Wrap(e.FS, m.fence), m.fence},
 		ReadOnly:           !write,
@@ -150,22 +171,27 @@ func Open(ctx context.Context, e Env, write bool) (*DB, error) {
 		// A compaction that starts while Open is failing panics in Pebble; see compact.
 		DisableAutomaticCompactions: true,
 	}
-	err = m.Do(func() (err error) {
+	err := m.Do(func() (err error) {
 		m.Pebble, err = pebble.Open(e.Path(MetaName), opts)
 		return err
 	})
-	if err != nil {
-		if errors.Is(err, pebble.ErrDBDoesNotExist) {
-			err = fmt.Errorf("%s: %w", e.Dir, ErrNoVersion)
-		} else {
-			err = m.Wrap("open", err)
+	found := uint64(0)
+	switch {
+	case err == nil:
+		if found, err = m.Current(); err != nil {
+			return nil, errors.Join(err, m.Do(m.Pebble.Close))
 		}
-		return nil, errors.Join(err, lk.Close())
+	case errors.Is(err, pebble.ErrDBDoesNotExist) && version == 0:
+		return nil, fmt.Errorf("%s: %w", e.Dir, ErrNoVersion)
+	case !errors.Is(err, pebble.ErrDBDoesNotExist):
+		return nil, m.Wrap("open", err)
 	}
-	if write {
-		if err := m.compact(ctx); err != nil {
-			return nil, errors.Join(err, m.Close())
+	if found < version {
+		lost := &blocks.CorruptError{Path: e.Path(MetaName), Extent: "metadata", Offset: -1, Reason: fmt.Sprintf("they end with version %d, but version %d was committed: their log or manifest is damaged", found, version)}
+		if m.Pebble == nil {
+			return nil, lost
 		}
+		return nil, errors.Join(lost, m.Do(m.Pebble.Close))
 	}
 	return m, nil
 }
@@ -200,10 +226,15 @@ func (m *DB) Close() error {
 	// After a failure Pebble is not closed, as its Close waits for what is parked; the lock is released all the same. Only
 	// a clean end is sealed.
 	if m.fence.err() == nil {
-		if err = m.Do(m.Pebble.Close); err != nil {
-			err = m.Wrap("close", err)
-		} else if m.write {
-			err = m.seal()
+		var version uint64
+		if m.write {
+			version, err = m.Current()
+		}
+		if cerr := m.Do(m.Pebble.Close); cerr != nil {
+			err = errors.Join(err, m.Wrap("close", cerr))
+		}
+		if err == nil && m.write {
+			err = m.seal(version)
 		}
 	}
 	return errors.Join(err, m.lk.Close())

@@ -18,19 +18,22 @@ import (
 // size, and of small ones the checksum. Pebble finds damage in tables, but takes a damaged end
 // of its log or its manifest for where a crash ended it, and a lost marker for a directory
 // in which nothing was ever written: a store would silently be what it was some commits
-// ago, or nothing. A writer removes the seal, durably, before it changes anything, and
-// makes it anew when it closes; so after a crash there is none, and Pebble's own
-// checks are all there is, as in stores of builds before seals.
+// ago, or nothing. A writer breaks the seal, durably, by another name before it changes anything, and
+// makes it anew when it closes. So after a crash there is none, and Pebble's own
+// checks are all there is, but for the broken seal's version: one that was committed does not vanish.
 //
 // Part of the format; lines of text:
 //
-//	gstore seal 1
+//	gstore seal 2           or 1, of earlier builds, without a version
+//	version N               the newest that is committed; 0 = none
 //	SIZE CRC32C NAME        CRC32C in hexadecimal; "-" of files of more than sealBytesMax
 //	…                       by ascending name
 //	end CRC32C              of all bytes before
 const (
-	sealName  = "SEAL"
-	sealFirst = "gstore seal 1\n"
+	sealName   = "SEAL"
+	sealBroken = "SEAL.broken"
+	sealFirst  = "gstore seal 2\n"
+	sealOlder  = "gstore seal 1\n"
 	// sealBytesMax bounds the files whose contents the seal covers; larger ones are tables, whose blocks
 	// have checksums.
 	sealBytesMax = 1 << 20
@@ -45,7 +48,7 @@ func (e Env) sealed() (string, error) {
 		return "", err
 	}
 	slices.Sort(names)
-	out := sealFirst
+	out := ""
 	for _, name := range names {
 		if strings.HasPrefix(name, sealName) {
 			continue
@@ -82,35 +85,65 @@ func (e Env) readMeta(name string) (_ []byte, err error) {
 	return io.ReadAll(f)
 }
 
-// checkSeal compares the metadata directory with its seal, if there is one. What differs is a CorruptError.
-func (e Env) checkSeal() error {
-	b, err := e.readMeta(sealName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return e.checkMarker()
-	}
+// readSeal reads a seal: the version that it says is committed, and its lines of files.
+func (e Env) readSeal(name string) (version uint64, files string, err error) {
+	b, err := e.readMeta(name)
 	if err != nil {
-		return fmt.Errorf("read the metadata's seal: %w", err)
-	}
-	damaged := func(name, format string, args ...any) error {
-		return &blocks.CorruptError{Path: e.Path(MetaName, name), Extent: "file", Offset: -1, Reason: fmt.Sprintf(format, args...)}
+		return 0, "", err
 	}
 	text, end, ok := strings.Cut(string(b), "end ")
-	if want := fmt.Sprintf("%08x\n", crc32.Checksum([]byte(text), castagnoli)); !ok || end != want || !strings.HasPrefix(text, sealFirst) {
-		return damaged(sealName, "it is no seal, or its checksum %.10q is not %.8q", end, want)
+	if want := fmt.Sprintf("%08x\n", crc32.Checksum([]byte(text), castagnoli)); !ok || end != want {
+		return 0, "", e.damaged(name, "it is no seal, or its checksum %.10q is not %.8q", end, want)
 	}
+	if files, ok = strings.CutPrefix(text, sealOlder); ok {
+		return 0, files, nil
+	}
+	files, ok = strings.CutPrefix(text, sealFirst)
+	line, files, _ := strings.Cut(files, "\n")
+	if _, err := fmt.Sscanf(line, "version %d", &version); err != nil || !ok {
+		return 0, "", e.damaged(name, "it begins with %.40q, which no build knows", text)
+	}
+	return version, files, nil
+}
+
+// damaged is a file's CorruptError.
+func (e Env) damaged(name, format string, args ...any) error {
+	return &blocks.CorruptError{Path: e.Path(MetaName, name), Extent: "file", Offset: -1, Reason: fmt.Sprintf(format, args...)}
+}
+
+// checkSeal compares the metadata directory with its seal, if there is one, and returns the version that the seal, or the
+// last one that was broken, says is committed. What differs is a CorruptError.
+func (e Env) checkSeal() (sealed bool, version uint64, err error) {
+	version, files, err := e.readSeal(sealName)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = e.checkMarker(); err == nil {
+			version, _, err = e.readSeal(sealBroken)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return false, version, err
+	}
+	if err == nil {
+		err = e.compareSealed(files)
+	}
+	if err != nil && !errors.Is(err, blocks.ErrCorrupt) {
+		err = fmt.Errorf("compare the metadata with their seal: %w", err)
+	}
+	return true, version, err
+}
+
+// compareSealed names the first file that differs from what the seal says.
+func (e Env) compareSealed(files string) error {
 	got, err := e.sealed()
-	if err != nil {
-		return fmt.Errorf("compare the metadata with their seal: %w", err)
+	if err != nil || got == files {
+		return err
 	}
-	if got == text {
-		return nil
-	}
-	// Name the first file that differs.
-	have := map[string]string{}
-	for line := range strings.Lines(got[len(sealFirst):]) {
+	damaged, have := e.damaged, map[string]string{}
+	for line := range strings.Lines(got) {
 		have[line[strings.LastIndexByte(line, ' ')+1:]] = line
 	}
-	for line := range strings.Lines(text[len(sealFirst):]) {
+	for line := range strings.Lines(files) {
 		name := line[strings.LastIndexByte(line, ' ')+1:]
 		switch is, there := have[name]; {
 		case !there:
@@ -151,7 +184,7 @@ func (e Env) checkMarker() error {
 		Reason: fmt.Sprintf("no file marker.manifest.* says which metadata are current, but there are %d data files: they are left alone", n)}
 }
 
-// breakSeal removes the seal before something is written.
+// breakSeal takes the seal away before something is written.
 func (e Env) breakSeal() error {
 	switch _, err := e.FS.Stat(e.Path(MetaName, sealName)); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -159,14 +192,14 @@ func (e Env) breakSeal() error {
 	case err != nil:
 		return fmt.Errorf("look for the metadata's seal: %w", err)
 	}
-	if err := e.FS.Remove(e.Path(MetaName, sealName)); err != nil {
-		return fmt.Errorf("remove the metadata's seal: %w", err)
+	if err := e.FS.Rename(e.Path(MetaName, sealName), e.Path(MetaName, sealBroken)); err != nil {
+		return fmt.Errorf("break the metadata's seal: %w", err)
 	}
 	return e.SyncDir(e.Path(MetaName))
 }
 
-// seal makes the seal after all is written.
-func (e Env) seal() error {
+// seal makes the seal after all is written; version is the newest that is committed.
+func (e Env) seal(version uint64) error {
 	if err := e.SyncDir(e.Path(MetaName)); err != nil { // what the seal names is there after a crash
 		return fmt.Errorf("seal the metadata: %w", err)
 	}
@@ -174,6 +207,7 @@ func (e Env) seal() error {
 	if err != nil {
 		return fmt.Errorf("seal the metadata: %w", err)
 	}
+	text = fmt.Sprintf("%sversion %d\n%s", sealFirst, version, text)
 	text += fmt.Sprintf("end %08x\n", crc32.Checksum([]byte(text), castagnoli))
 	path := e.Path(MetaName, sealName)
 	f, err := e.FS.Create(path+".new", vfs.WriteCategoryUnspecified)
