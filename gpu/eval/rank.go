@@ -70,7 +70,7 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 		if len(b.answers) == 0 {
 			break
 		}
-		if err := v.rankBatch(ctx, q, model, x, b); err != nil {
+		if err := v.meetAll(ctx, q, model, x, b, meeting{known: true, ask: v.ask, score: model.Score, see: b.count}); err != nil {
 			return RankMetrics{}, err
 		}
 		for i := range b.answers {
@@ -111,8 +111,19 @@ func (v *Ranker) both(e store.Edge, f func(k question, node uint32)) {
 	f(question{uint32(e.Dst), uint32(e.Relation) + v.relations}, uint32(e.Src))
 }
 
-// rankBatch finds the standing of a batch's answers.
-func (v *Ranker) rankBatch(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch) (err error) {
+// meeting is what is done where a batch of questions meets a tile of candidates.
+type meeting struct {
+	known bool // read which candidates are known to be right
+	ask   func(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error
+	tile  func(rows []byte) // of a tile's candidates; may be nil
+	// score sets out [n×m] to the scores of n queries with m candidates.
+	score func(p *nn.Pass, query, candidates, out gpu.Tensor)
+	// see gets question i's scores of candidates from position c on. It is called by several goroutines, of one question by one at a time.
+	see func(i int, scores []float32, c int, among candidates, known []uint64)
+}
+
+// meetAll makes a batch's questions queries and lets them meet all candidates.
+func (v *Ranker) meetAll(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch, o meeting) (err error) {
 	dim := v.o.Model.Dim
 	rows := len(b.list) + len(b.answers)
 	if b.vectors, err = blockio.AllocSlab(int64(rows)*int64(dim)*4, blockio.SlabOptions{}); err != nil {
@@ -128,7 +139,7 @@ func (v *Ranker) rankBatch(ctx context.Context, q *gpu.Queue, model *nn.LinkMode
 	if err := v.gather(x, b); err != nil {
 		return err
 	}
-	if err := v.ask(ctx, q, model, b); err != nil {
+	if err := o.ask(ctx, q, model, b); err != nil {
 		return err
 	}
 	if err := spill.Grow(&v.scores, v.scoreBytes); err != nil {
@@ -141,7 +152,7 @@ func (v *Ranker) rankBatch(ctx context.Context, q *gpu.Queue, model *nn.LinkMode
 	}
 	defer func() { _ = mem.Free() }()
 	for _, t := range v.e.tiles {
-		if err := v.meet(ctx, q, model, x, b, t, scores, mem); err != nil {
+		if err := v.meet(ctx, q, x, b, t, scores, mem, o); err != nil {
 			return err
 		}
 	}
@@ -177,16 +188,9 @@ func (v *Ranker) gather(x *spill.Table, b *rankBatch) error {
 	return nil
 }
 
-// ask turns known ends into queries, in place, and computes the answers' scores:
-// the diagonals of small products, so that they are the same to the bit as among all candidates'.
-func (v *Ranker) ask(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error {
+// query turns known ends into queries, in place.
+func (v *Ranker) query(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error {
 	a := v.e.arena
-	done := func() error {
-		if err := q.Sync(ctx); err != nil {
-			return err
-		}
-		return a.Reset()
-	}
 	var index []uint32
 	for lo := 0; lo < len(b.list); lo += queryRows {
 		part := b.queries.View(lo, 0, min(queryRows, len(b.list)-lo), b.queries.Cols)
@@ -198,10 +202,29 @@ func (v *Ranker) ask(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *
 		if q.Err() == nil {
 			q.Copy(part, query)
 		}
-		if err := done(); err != nil {
+		if err := v.done(ctx, q); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// done waits for the queue and frees what its work took.
+func (v *Ranker) done(ctx context.Context, q *gpu.Queue) error {
+	if err := q.Sync(ctx); err != nil {
+		return err
+	}
+	return v.e.arena.Reset()
+}
+
+// ask is query that computes the answers' scores too: the diagonals of small products, so that they are the same to
+// the bit as among all candidates'.
+func (v *Ranker) ask(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error {
+	if err := v.query(ctx, q, model, b); err != nil {
+		return err
+	}
+	a := v.e.arena
+	var index []uint32
 	host := make([]float32, answerRows*answerRows)
 	for lo := 0; lo < len(b.answers); lo += answerRows {
 		n := min(answerRows, len(b.answers)-lo)
@@ -215,7 +238,7 @@ func (v *Ranker) ask(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *
 			model.Score(&nn.Pass{Queue: q, Arena: a}, query, b.truths.View(lo, 0, n, b.truths.Cols), out)
 			q.Download(blocks.Bytes(host[:n*n]), out)
 		}
-		if err := done(); err != nil {
+		if err := v.done(ctx, q); err != nil {
 			return err
 		}
 		for i := range n {
@@ -225,14 +248,17 @@ func (v *Ranker) ask(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *
 	return nil
 }
 
-// meet compares a batch's answers with the candidates of a tile.
-func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch, t Tile, scores []float32, mem gpu.Memory) error {
+// meet lets a batch's questions meet the candidates of a tile.
+func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rankBatch, t Tile, scores []float32, mem gpu.Memory, o meeting) error {
 	among := v.candidates(t)
-	known, err := v.known(ctx, b, among)
-	if err != nil {
-		return err
+	var known knownAnswers
+	if o.known {
+		var err error
+		if known, err = v.known(ctx, b, among); err != nil {
+			return err
+		}
+		defer func() { _ = known.slab.Free() }()
 	}
-	defer func() { _ = known.slab.Free() }()
 	rows, err := x.Rows(&v.tile, t.Base, t.Nodes)
 	if err != nil {
 		return err
@@ -251,20 +277,20 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 		return err
 	}
 	defer func() { _ = tileMem.Free() }()
+	if o.tile != nil {
+		o.tile(rows[:int64(n)*x.RowBytes])
+	}
 	all := gpu.MatrixOf(tileMem, 0, n, dim)
 	for c := 0; c < n; c += scoreCandidates {
 		width := min(scoreCandidates, n-c)
 		step := len(scores) / width
 		for lo := 0; lo < len(b.list); lo += step {
 			hi := min(lo+step, len(b.list))
-			model.Score(&nn.Pass{Queue: q, Arena: v.e.arena}, b.queries.View(lo, 0, hi-lo, dim), all.View(c, 0, width, dim), gpu.MatrixOf(mem, 0, hi-lo, width))
-			if err := q.Sync(ctx); err != nil {
+			o.score(&nn.Pass{Queue: q, Arena: v.e.arena}, b.queries.View(lo, 0, hi-lo, dim), all.View(c, 0, width, dim), gpu.MatrixOf(mem, 0, hi-lo, width))
+			if err := v.done(ctx, q); err != nil {
 				return err
 			}
-			if err := v.e.arena.Reset(); err != nil {
-				return err
-			}
-			v.parallel(lo, hi, func(i int) { b.count(i, scores[(i-lo)*width:(i-lo+1)*width], c, among, known.of) })
+			v.parallel(lo, hi, func(i int) { o.see(i, scores[(i-lo)*width:(i-lo+1)*width], c, among, known.of) })
 		}
 	}
 	return nil
@@ -286,16 +312,22 @@ func (v *Ranker) parallel(lo, hi int, f func(i int)) {
 
 // count adds the scores of candidates from position c on to the standing of question i's answers.
 func (b *rankBatch) count(i int, scores []float32, c int, among candidates, known []uint64) {
-	lo, _ := slices.BinarySearch(known, uint64(i)<<32|uint64(c))
-	hi, _ := slices.BinarySearch(known, uint64(i)<<32|uint64(c+len(scores)))
+	known = knownOf(known, i, c, len(scores))
 	for k := b.first[i]; k < b.first[i+1]; k++ {
 		a := &b.answers[k]
 		own := among.position(a.node) - c
 		if own < 0 || own >= len(scores) {
 			own = -1
 		}
-		a.see(scores, own, known[lo:hi], func(k uint64) int { return int(uint32(k)) - c })
+		a.see(scores, own, known, func(k uint64) int { return int(uint32(k)) - c })
 	}
+}
+
+// knownOf returns those of knownAnswers that are of question i and n candidates from position c on.
+func knownOf(known []uint64, i, c, n int) []uint64 {
+	lo, _ := slices.BinarySearch(known, uint64(i)<<32|uint64(c))
+	hi, _ := slices.BinarySearch(known, uint64(i)<<32|uint64(c+n))
+	return known[lo:hi]
 }
 
 // candidates are the nodes of a tile, or some of them, ascending.
@@ -319,6 +351,14 @@ func (c candidates) len() int {
 		return len(c.some)
 	}
 	return c.t.Nodes
+}
+
+// node returns the node at a position.
+func (c candidates) node(at int) store.NodeID {
+	if c.some != nil {
+		return store.NodeID(c.some[at])
+	}
+	return store.NodeID(c.t.Base + uint64(at))
 }
 
 // position returns where a node stands, −1 if it is none of them.

@@ -24,6 +24,8 @@ type RankerOptions struct {
 	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
 	Candidates int
 	Seed       uint64
+	// Top is how many answers a question of a [Finder] gets; 0: none are asked.
+	Top int
 }
 
 // A block of scores takes 1/evalScoreShare of the memory, a batch of questions with their vectors 1/evalBatchShare of what
@@ -131,7 +133,12 @@ func SampleCandidates(nodes uint64, n int, seed uint64) []uint32 {
 }
 
 // answerBytes is what an answer takes in a batch: vectors of itself and of its question, and records.
-func (v *Ranker) answerBytes() int64 { return 8*int64(v.o.Model.Dim) + 160 }
+func (v *Ranker) answerBytes() int64 {
+	if v.o.Top > 0 {
+		return 4*int64(v.o.Model.Dim) + 200 + 24*int64(v.o.Top) // of a question, with its answers twice: as found and as returned
+	}
+	return 8*int64(v.o.Model.Dim) + 160
+}
 
 // BytesRead returns the bytes read from the store and from embeddings so far.
 func (v *Ranker) BytesRead() int64 { return v.read + v.e.BytesRead() + v.filter.bytes }
@@ -143,26 +150,12 @@ func (v *Ranker) Tiles() int { return len(v.e.tiles) }
 type Embeddings func(ctx context.Context, p store.PartitionID) ([]byte, error)
 
 // Run ranks the edges of lists by model and embeddings.
-func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings, lists ...string) (_ []RankMetrics, err error) {
-	x := spill.View(4*int64(v.o.Model.Dim), func(b []byte, first uint64) error { return v.fill(ctx, embeddings, b, first) })
-	if layer := model.Streamer(); layer != nil {
-		r := &evaluation{Evaluator: v.e, queue: q, in: x}
-		defer r.close()
-		if model.ReadsDegrees() {
-			if err := r.countEdges(ctx); err != nil {
-				return nil, fmt.Errorf("evaluation: degrees: %w", err)
-			}
-		}
-		if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.st.ScratchDir()); err != nil {
-			return nil, err
-		}
-		for i := range v.e.tiles {
-			if err := r.tile(ctx, layer, i, nil, false); err != nil {
-				return nil, fmt.Errorf("evaluation: encode all nodes: %w", err)
-			}
-		}
-		x = r.out
+func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings, lists ...string) ([]RankMetrics, error) {
+	x, free, err := v.states(ctx, q, model, embeddings)
+	if err != nil {
+		return nil, err
 	}
+	defer free()
 	var all []RankMetrics
 	for _, name := range lists {
 		m, err := v.rank(ctx, q, model, x, name)
@@ -172,6 +165,35 @@ func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, emb
 		all = append(all, m)
 	}
 	return all, nil
+}
+
+// states returns what scores are computed from, until free is called: the embeddings, or an encoder's states of all nodes.
+func (v *Ranker) states(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings) (x *spill.Table, free func(), err error) {
+	x = spill.View(4*int64(v.o.Model.Dim), func(b []byte, first uint64) error { return v.fill(ctx, embeddings, b, first) })
+	layer := model.Streamer()
+	if layer == nil {
+		return x, func() {}, nil
+	}
+	r := &evaluation{Evaluator: v.e, queue: q, in: x}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if model.ReadsDegrees() {
+		if err := r.countEdges(ctx); err != nil {
+			return nil, nil, fmt.Errorf("evaluation: degrees: %w", err)
+		}
+	}
+	if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.st.ScratchDir()); err != nil {
+		return nil, nil, err
+	}
+	for i := range v.e.tiles {
+		if err := r.tile(ctx, layer, i, nil, false); err != nil {
+			return nil, nil, fmt.Errorf("evaluation: encode all nodes: %w", err)
+		}
+	}
+	return r.out, r.close, nil
 }
 
 // fill reads the embeddings of nodes from first on, whole partitions.

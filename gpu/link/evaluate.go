@@ -15,48 +15,89 @@ import (
 // Evaluate ranks the edges of lists by the model of t's checkpoint, of the run c. o's Model is c's; its
 // MemoryBytes bound the whole process.
 func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, c *Checkpointed, o eval.RankerOptions, lists ...string) (_ []eval.RankMetrics, read int64, err error) {
-	model, err := c.Config.LinkModel(len(st.Manifest().Schema.Relations))
-	if err != nil {
-		return nil, 0, err
-	}
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { err = errors.Join(err, q.Close()) }()
-	m, err := nn.NewLink(ctx, q, model)
+	m, err := Open(ctx, st, dev, t, c, o)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	if err := m.Params().LoadState(ctx, q, c.Model); err != nil {
-		return nil, 0, err
+	metrics, err := m.ranker.Run(ctx, m.queue, m.model, m.rows.Read, lists...)
+	return metrics, m.BytesRead(), err
+}
+
+// Model is the model behind a table of embeddings, open to be asked. Close frees it; store, device and table stay its caller's.
+type Model struct {
+	queue  *gpu.Queue
+	model  *nn.LinkModel
+	rows   *tableRows
+	ranker *eval.Ranker
+}
+
+// Open opens the model of t's checkpoint, of the run c. o's Model is c's; its MemoryBytes bound the whole process, of which the
+// caller holds what held says. A budget too small is [store.ErrBudget] and names the smallest that works.
+func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, c *Checkpointed, o eval.RankerOptions, held ...budget.Holder) (_ *Model, err error) {
+	parts := len(st.Manifest().Partitions)
+	if o.Model, err = c.Config.LinkModel(len(st.Manifest().Schema.Relations)); err != nil {
+		return nil, err
 	}
-	rows := newTableRows(t)
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	o.Model = model
-	open := func(memory int64) (*eval.Ranker, error) {
-		o := o
-		if memory > 0 {
-			o.MemoryBytes = max(memory-programBytes(memory, len(st.Manifest().Partitions))-rows.Bytes(), 1)
+	m := &Model{rows: newTableRows(t)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
 		}
-		return eval.NewRanker(st, dev, o)
+	}()
+	open := func(memory int64) (*eval.Ranker, budget.Account, error) {
+		o, a := o, budget.Account{TotalBytes: memory}
+		if memory > 0 {
+			a.Hold("program", programBytes(memory, parts), true)
+			a.Hold("a partition's embeddings", m.rows.Bytes(), false)
+			for _, h := range held {
+				a.Hold(h.Name, h.Bytes, h.Elastic)
+			}
+			o.MemoryBytes = max(a.LeftBytes(), 1)
+			a.Hold("evaluation", max(a.LeftBytes(), 0), true)
+		}
+		v, err := eval.NewRanker(st, dev, o)
+		return v, a, err
 	}
-	v, err := open(o.MemoryBytes)
-	if err != nil {
-		return nil, 0, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
-			a := budget.Account{TotalBytes: memory}
-			a.Hold("program", programBytes(memory, len(st.Manifest().Partitions)), true)
-			a.Hold("a partition's embeddings", rows.Bytes(), false)
-			v, err := open(memory)
+	if m.ranker, _, err = open(o.MemoryBytes); err != nil {
+		return nil, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
+			v, a, err := open(memory)
 			if err == nil {
 				err = v.Close()
 			}
-			a.Hold("evaluation", max(a.LeftBytes(), 0), true)
 			return a, err
 		})
 	}
-	defer func() { err = errors.Join(err, v.Close()) }()
-	metrics, err := v.Run(ctx, q, m, rows.Read, lists...)
-	return metrics, v.BytesRead(), err
+	if m.queue, err = gpu.NewQueue(dev); err != nil {
+		return nil, err
+	}
+	if m.model, err = nn.NewLink(ctx, m.queue, o.Model); err != nil {
+		return nil, err
+	}
+	return m, m.model.Params().LoadState(ctx, m.queue, c.Model)
+}
+
+// Find opens a finder of answers; it is closed before m.
+func (m *Model) Find(ctx context.Context, o eval.FinderOptions) (*eval.Finder, error) {
+	return m.ranker.Find(ctx, m.queue, m.model, m.rows.Read, o)
+}
+
+// BytesRead returns the bytes read from store and table so far.
+func (m *Model) BytesRead() int64 { return m.ranker.BytesRead() }
+
+// Close frees the model.
+func (m *Model) Close() error {
+	var errs []error
+	if m.ranker != nil {
+		errs = append(errs, m.ranker.Close())
+	}
+	errs = append(errs, m.rows.Close())
+	if m.model != nil {
+		errs = append(errs, m.model.Close())
+	}
+	if m.queue != nil {
+		errs = append(errs, m.queue.Close())
+	}
+	*m = Model{rows: newTableRows(m.rows.t)}
+	return errors.Join(errs...)
 }

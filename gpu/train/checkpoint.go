@@ -21,7 +21,9 @@ type Checkpoint struct {
 	Config  Config    `json:"config"`
 	Model   nn.Config `json:"model"`
 	Summary Summary   `json:"summary"`
-	Params  []byte    `json:"-"` // little-endian float32, see [nn.Params.Save]
+	// ClassNames are those of the store that it was trained on, by number; nil where they have none.
+	ClassNames []string `json:"class_names,omitempty"`
+	Params     []byte   `json:"-"` // little-endian float32, see [nn.Params.Save]
 }
 
 // A model file is: magic, length of the JSON (u32), the JSON, length of the

@@ -32,8 +32,7 @@ type Evaluation struct {
 func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, o EvaluateOptions) (_ *Evaluation, err error) {
 	m := st.Manifest()
 	// A store without labels is one to predict them for.
-	unlabelled := len(o.Splits) == 0 && m.Schema.Classes == 0
-	if m.Schema.Classes != c.Model.Out && !unlabelled {
+	if unlabelled := len(o.Splits) == 0 && m.Schema.Classes == 0; m.Schema.Classes != c.Model.Out && !unlabelled {
 		return nil, fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
 	}
 	q, err := gpu.NewQueue(dev)
@@ -54,7 +53,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			memory = max(memory-budget.ProgramBytes, 1)
 		}
 		return eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
-			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: unlabelled}, max(c.Model.Hidden, c.Model.Out))
+			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 	}
 	e, err := open(o.MemoryBytes)
 	if err != nil {

@@ -105,7 +105,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, Params: params}, nil
+	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, ClassNames: m.Schema.ClassNames, Params: params}, nil
 }
 
 // planRun plans a run and its evaluator. What the budget is too small for is found here, before anything is made.
