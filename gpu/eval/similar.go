@@ -27,13 +27,8 @@ func OpenSimilar(ctx context.Context, st *store.Store, dev gpu.Device, values *N
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	row := 4 * int64(values.Dim)
-	var largest int64
-	for _, p := range values.parts {
-		largest = max(largest, int64(p.Nodes)*row)
-	}
 	if o.MemoryBytes > 0 && values.table.Memory() == 0 {
-		o.MemoryBytes = max(1, o.MemoryBytes-largest)
+		o.MemoryBytes = max(1, o.MemoryBytes-largestRows(st, values.Dim))
 	}
 	o.Model = nn.LinkConfig{Decoder: nn.Dot, Encoder: "none", Dim: values.Dim, Relations: 1}
 	if s.ranker, err = NewRanker(st, dev, o); err != nil {
@@ -54,6 +49,23 @@ func OpenSimilar(ctx context.Context, st *store.Store, dev gpu.Device, values *N
 		err = errors.Join(err, q.Close())
 	}
 	return s, err
+}
+
+// SimilarBytes is the least [RankerOptions].MemoryBytes for rows of dim numbers and top answers.
+func SimilarBytes(st *store.Store, dim, top int) (int64, error) {
+	v, err := NewRanker(st, nil, RankerOptions{Model: nn.LinkConfig{Decoder: nn.Dot, Encoder: "none", Dim: dim, Relations: 1}, Top: top})
+	if err != nil {
+		return 0, err
+	}
+	return v.LeastBytes() + largestRows(st, dim), v.Close()
+}
+
+// largestRows is the size of the largest partition's rows.
+func largestRows(st *store.Store, dim int) (most int64) {
+	for _, p := range st.Manifest().Partitions {
+		most = max(most, 4*int64(dim)*int64(p.Nodes))
+	}
+	return most
 }
 
 // Close frees the finder's memory.

@@ -53,6 +53,17 @@ func (p *Params) cut(at func(i int) int, b []byte) (ps []Parameter) {
 // Bytes is the length of the values.
 func (p *Parameter) Bytes() int { return p.Rows * p.Cols * blocks.Float32.Size() }
 
+// StateDim is the columns of a node's state below the last product: what evaluation keeps as embeddings.
+func (c *Config) StateDim() int {
+	switch {
+	case c.Jumping == JumpCat:
+		return c.Layers * c.Hidden
+	case c.Jumps() || c.Layers > 1:
+		return c.Hidden
+	}
+	return c.Out // of a single layer: the logits
+}
+
 // LayerInfo describes a layer for those who compute it elsewhere: docs/models.md says how.
 type LayerInfo struct {
 	Kind       string `json:"kind"` // a model's name; "sage-max" of the maximum

@@ -16,6 +16,8 @@ import (
 type EvaluateOptions struct {
 	MemoryBytes int64    // of the whole run; 0: no bound
 	Splits      []string // whose metrics: "train", "valid", "test"
+	// Held is what of MemoryBytes the caller takes, then or afterwards.
+	Held []budget.Holder
 
 	Confusion, AUC, Predictions, Probabilities, Embeddings bool // see [eval.Options]
 }
@@ -48,20 +50,24 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	if err := model.Params().Load(ctx, q, c.Params); err != nil {
 		return nil, err
 	}
-	open := func(memory int64) (*eval.Evaluator, error) {
+	open := func(memory int64) (*eval.Evaluator, budget.Account, error) {
+		a := budget.Account{TotalBytes: memory}
 		if memory > 0 {
-			memory = max(memory-budget.ProgramBytes, 1)
+			a.Hold("program", budget.ProgramBytes, false)
+			for _, h := range o.Held {
+				a.Hold(h.Name, h.Bytes, h.Elastic)
+			}
+			memory = max(a.LeftBytes(), 1)
+			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}
-		return eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
+		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
 			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
+		return e, a, err
 	}
-	e, err := open(o.MemoryBytes)
+	e, _, err := open(o.MemoryBytes)
 	if err != nil {
 		return nil, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
-			a := budget.Account{TotalBytes: memory}
-			a.Hold("program", budget.ProgramBytes, false)
-			_, err := open(memory) // holds nothing yet
-			a.Hold("tiles", max(a.LeftBytes(), 0), true)
+			_, a, err := open(memory) // holds nothing yet
 			return a, err
 		})
 	}

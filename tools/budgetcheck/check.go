@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,7 +55,7 @@ func (c *checker) graph(ctx context.Context, g graph) error {
 			return fmt.Errorf("gstore %s: %w: %s", strings.Join(args, " "), err, said)
 		}
 	}
-	if err := g.pack(dir); err != nil {
+	if err := errors.Join(g.pack(dir), g.ask(dir)); err != nil {
 		return err
 	}
 	for _, k := range g.checks(dir) {

@@ -3,10 +3,12 @@ package main
 import (
 	"archive/zip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // graph is one shape of input.
@@ -55,6 +57,21 @@ func (g graph) prepare(dir string, scale float64) [][]string {
 	}
 }
 
+// ask writes what predict is asked for: questions for links, and nodes.
+func (g graph) ask(dir string) error {
+	var questions, nodes strings.Builder
+	for n := range 1000 {
+		if n%2 == 0 {
+			fmt.Fprintf(&questions, "%d\t%d\t?\n", n, n%8)
+		} else {
+			fmt.Fprintf(&questions, "?\t%d\t%d\n", n%8, n)
+		}
+		fmt.Fprintln(&nodes, n)
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "questions.tsv"), []byte(questions.String()), 0o666),
+		os.WriteFile(filepath.Join(dir, "nodes.txt"), []byte(nodes.String()), 0o666))
+}
+
 // pack makes an archive, npz, of the folder npy: as numpy.savez does, of arrays that are not compressed.
 func (g graph) pack(dir string) (err error) {
 	if g.kind == "kg" {
@@ -93,6 +110,9 @@ func (g graph) checks(dir string) []check {
 			{name: "train link sage, comet", args: append(train[:len(train):len(train)], "--encoder", "sage", "--fanouts", "10")},
 			{name: "train link distmult, comet", args: train},
 			{name: "eval link", args: []string{"eval", store, "--lists", "test", "--candidates", "500"}},
+			{name: "predict link", args: []string{"predict", store, "--input", at("questions.tsv"), "--filter", "known", "--top", "100", "--out", work}},
+			{name: "predict link nearest", args: []string{"predict", store, "--input", at("nodes.txt"), "--nearest", "cosine", "--out", work}},
+			{name: "export model", args: []string{"export", store, work, "--what", "model"}},
 			{name: "export embeddings", args: []string{"export", store, work, "--what", "embeddings"}},
 		}
 	}
@@ -116,6 +136,9 @@ func (g graph) checks(dir string) []check {
 		with("sage 3 layers, hanoi", "--plan", "hanoi", "--layers", "3"),
 		with("gat 2 layers, hanoi", "--plan", "hanoi", "--model", "gat"),
 		check{name: "eval", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
+		check{name: "predict", args: []string{"predict", store, "--out", work}},
+		check{name: "predict to parquet", args: []string{"predict", store, "--format", "parquet", "--out", work}},
+		check{name: "predict nearest", args: []string{"predict", store, "--input", at("nodes.txt"), "--nearest", "cosine", "--out", work}},
 		check{name: "export numpy", args: []string{"export", store, work}},
 		check{name: "export parquet", args: []string{"export", store, work, "--format", "parquet"}},
 	)

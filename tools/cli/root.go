@@ -1,4 +1,4 @@
-// Package cli is gstore's command tree: the commands of the packages beside it (data, training, inspect, benchmarks), in
+// Package cli is gstore's command tree: the commands of the packages beside it (data, training, predict, inspect, benchmarks), in
 // the order of a user's first day, and exit codes. Command gstore is a thin main over it; other programs may call [Run].
 package cli
 
@@ -21,6 +21,7 @@ import (
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/data"
 	"github.com/gstore/gstore/tools/cli/inspect"
+	"github.com/gstore/gstore/tools/cli/predict"
 	"github.com/gstore/gstore/tools/cli/training"
 )
 
@@ -128,6 +129,7 @@ func commands(e *command.Env) []*cobra.Command {
 		data.NewPrecompute(e),
 		training.NewTrain(e),
 		training.NewEval(e),
+		predict.New(e),
 		data.NewPartition(e),
 		inspect.NewInspect(e),
 		training.NewPlan(e),

@@ -103,6 +103,10 @@ run("export", "cora.gstore", "cora-out", "--what", "graph,features,model", says=
 page_says = {}
 exec(sage_lines, page_says)
 run("eval", "cora.gstore", "--out", "cora-eval", "--write", "probabilities")
+out = run("predict", "cora.gstore", "12", "2707", "--format", "csv").splitlines()
+check("predict gives the page's probabilities", all(np.allclose([float(x) for x in line.split(",")[3:]], page_says["p"][int(line.split(",")[0])], atol=1e-5) for line in out[1:3]))
+run("predict", "cora.gstore", "--out", "cora.csv", says=["2708 rows to cora.csv"])
+run("predict", "cora.gstore", "12", "--nearest", "cosine", "--top", "3", says=["nearest"])
 check("docs/models.md computes SAGE", np.allclose(page_says["p"], np.load("cora-eval/node_probabilities.npy"), atol=1e-5))
 
 # A graph of two relations, directed and not, and every model.
@@ -159,6 +163,13 @@ for i, (model, encoder) in enumerate([("distmult", "none"), ("complex", "none"),
     if model == "dot":
         page_says["scores"] = lambda known, relation, tails: page_says["e"] @ page_says["e"][names.index(known)]
     said = json.loads(run("eval", "kg.gstore", "--lists", "test", "--json").splitlines()[-1])
+    for known, tails in (("a", True), ("h", False)):
+        triple = [known, "likes", "?"] if tails else ["?", "likes", known]
+        found = [line.split(",") for line in run("predict", "kg.gstore", "--top", "3", "--format", "csv", "--input", "-", given="\t".join(triple)).splitlines()[1:4]]
+        s = page_says["scores"](known, "likes", tails)
+        answers = [line[4 if tails else 2] for line in found]
+        right = np.allclose([s[names.index(a)] for a in answers], np.sort(s)[::-1][:3], atol=1e-4) and np.allclose([float(line[5]) for line in found], np.sort(s)[::-1][:3], atol=1e-4)
+        check(f"predict {' '.join(triple)} by {model}, {encoder}: the three best are NumPy's", right)
     check(f"docs/models.md scores as {model} with encoder {encoder}", np.isclose(mean_reciprocal_rank(page_says["scores"]), said["test_mrr"], atol=1e-9))
 
 done()

@@ -59,22 +59,36 @@ func StoreArgs(names ...string) cobra.PositionalArgs {
 		if err := exact(cmd, args); err != nil {
 			return err
 		}
-		path := args[0]
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil // opening it says what is wrong
-		}
-		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) + ".gstore"
-		if !info.IsDir() {
-			return Usagef("%s is a file, not a store: make one of it first, with gstore ingest %s %s", path, path, name)
-		}
-		if _, err := os.Stat(filepath.Join(path, "meta")); errors.Is(err, os.ErrNotExist) {
-			if found, _ := filepath.Glob(filepath.Join(path, "*.*")); len(found) > 0 {
-				return Usagef("%s is a folder of files (%s, …), not a store: make one of it first, with gstore ingest %s %s", path, filepath.Base(found[0]), path, name)
-			}
-		}
-		return nil
+		return checkStore(args[0])
 	}
+}
+
+// StoreFirst is [StoreArgs] of a command that takes any number of arguments behind the store.
+func StoreFirst(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef("expected arguments %v, got none", names)
+		}
+		return checkStore(args[0])
+	}
+}
+
+// checkStore refuses what is there and is no store.
+func checkStore(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // opening it says what is wrong
+	}
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) + ".gstore"
+	if !info.IsDir() {
+		return Usagef("%s is a file, not a store: make one of it first, with gstore ingest %s %s", path, path, name)
+	}
+	if _, err := os.Stat(filepath.Join(path, "meta")); errors.Is(err, os.ErrNotExist) {
+		if found, _ := filepath.Glob(filepath.Join(path, "*.*")); len(found) > 0 {
+			return Usagef("%s is a folder of files (%s, …), not a store: make one of it first, with gstore ingest %s %s", path, filepath.Base(found[0]), path, name)
+		}
+	}
+	return nil
 }
 
 // LimitThreads bounds the processors that the process uses, until the returned

@@ -110,7 +110,7 @@ func groupedUsage(w io.Writer, cmd *cobra.Command, all bool) {
 }
 
 func headingRank(h string) int {
-	order := []string{"data", "model", "optimiser", "out of core", "link prediction", "checkpoints", "input and output"}
+	order := []string{"data", "model", "optimiser", "out of core", "link prediction", "answers", "checkpoints", "input and output"}
 	if i := slices.Index(order, h); i >= 0 {
 		return i
 	}

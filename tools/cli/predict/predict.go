@@ -1,0 +1,207 @@
+// Package predict holds the command gstore predict: what a trained model says of nodes and of links that are asked for.
+//
+// A store of labelled nodes is asked for classes, one of link prediction for the ends of links, both for the nodes most similar to
+// a node. What is asked is read once and kept in a file of numbers (package-level type questions), so that a mistake is told before anything
+// is computed and memory does not grow with the questions.
+package predict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
+)
+
+// Values of --filter.
+const (
+	filterNone  = "none"
+	filterKnown = "known"
+)
+
+// options are the flags of predict.
+type options struct {
+	input      string
+	top        int
+	filter     string
+	nearest    string
+	checkpoint string
+	table      string
+	out        string
+	format     string
+	version    uint64
+	mem        command.Size
+	device     string
+	deviceMem  command.Size
+	threads    int
+	scratch    string
+	config     string
+
+	args    []string // behind the store
+	changed []string // flags that were set
+}
+
+// New is the command gstore predict.
+func New(e *command.Env) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "predict STORE [ID…]",
+		Short: "Ask a trained model: classes of nodes, the best links, the most similar nodes",
+		Long: `Ask a trained model what it says of nodes, by their own ids.
+
+A store of labelled nodes is asked for the class of each node and the
+probabilities of all classes, computed with all neighbours: of the nodes named
+behind STORE, of those in --input, one a line, or of all.
+
+A store of link prediction is asked for the --top best tails of (head, relation,
+?) or heads of (?, relation, tail), of all nodes, exactly: one question behind
+STORE, or one a line from --input or standard input, with tabs or blanks between
+the three. --filter known leaves out links that the store has already.
+
+--nearest gives the --top nodes most similar to each node that is named: by the
+angle of their vectors (cosine) or by their product (dot). Vectors are a node
+model's states below its last product, or of link prediction the embeddings,
+with an encoder its states of them.`,
+		Example: "  gstore predict cora.gstore 12 15                             # of two nodes\n" +
+			"  gstore predict papers.gstore --mem 8GiB --out classes.parquet # of all\n" +
+			"  gstore predict kg.gstore paris capital_of '?' --top 3\n" +
+			"  gstore predict kg.gstore --input questions.tsv --filter known --out answers.csv\n" +
+			"  gstore predict kg.gstore paris --nearest cosine",
+		Args: command.StoreFirst("STORE", "[ID…]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := command.ApplyConfig(cmd, o.config); err != nil {
+				return err
+			}
+			o.args = args[1:]
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), e, args[0])
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&o.input, "input", "", "file of ids, or of questions head, relation, tail with ? for what is asked, one a line; - for standard input")
+	fs.IntVar(&o.top, "top", 10, "answers to each question")
+	fs.StringVar(&o.filter, "filter", filterNone, "links that are left out: none, or known, those of the graph and its edge lists")
+	fs.StringVar(&o.nearest, "nearest", "", "the most similar nodes instead: cosine or dot")
+	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
+	fs.StringVar(&o.table, "table", "", "link prediction: the table of embeddings (default: the only one, or embeddings)")
+	fs.StringVar(&o.out, "out", "", "file to write (default: standard output)")
+	fs.StringVar(&o.format, "format", "", "table, csv, json (an object a line) or parquet (default: by the name of --out, else table)")
+	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
+	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
+	fs.StringVar(&o.device, "device", "auto", device.Names)
+	fs.Var(&o.deviceMem, "device-mem", "memory of a GPU that may be allocated (default: what is free, less a tenth)")
+	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
+	command.ScratchFlag(fs, &o.scratch)
+	command.ConfigFlag(fs, &o.config)
+	for name, group := range map[string]string{"input": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers",
+		"out": "input and output", "format": "input and output", "config": "input and output", "device": "input and output", "device-mem": "input and output,expert", "threads": "input and output", "mem": "out of core", "scratch": "out of core"} {
+		command.Group(fs.Lookup(name), group)
+	}
+	command.Values(fs.Lookup("filter"), filterNone, filterKnown)
+	command.Values(fs.Lookup("nearest"), eval.Cosine, eval.Dot)
+	command.Values(fs.Lookup("format"), formats()...)
+	return cmd
+}
+
+// validate finds usage errors that need no store.
+func (o *options) validate() error {
+	switch {
+	case o.top < 1 || o.top > 1<<20:
+		return command.Usagef("--top %d: expected 1 to %d", o.top, 1<<20)
+	case o.filter != filterNone && o.filter != filterKnown:
+		return command.Usagef("--filter %s: expected none or known", o.filter)
+	case o.nearest != "" && o.nearest != eval.Cosine && o.nearest != eval.Dot:
+		return command.Usagef("--nearest %s: expected cosine or dot", o.nearest)
+	case o.nearest != "" && o.filter != filterNone:
+		return command.Usagef("--filter is for links, --nearest asks for similar nodes")
+	case o.input != "" && len(o.args) > 0:
+		return command.Usagef("%v and --input both say what is asked: expected one of them", o.args)
+	}
+	return o.checkFormat()
+}
+
+func (o *options) run(ctx context.Context, e *command.Env, dir string) (err error) {
+	defer command.LimitThreads(o.threads)()
+	st, err := store.Open(dir, store.Options{Version: o.version, Scratch: o.scratch})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	link := st.Manifest().Schema.Task == store.TaskLink
+	for _, name := range o.changed {
+		switch {
+		case !link && (name == "table" || name == "filter"):
+			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
+		case !link && name == "top" && o.nearest == "":
+			return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")
+		}
+	}
+	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
+	if err != nil {
+		return command.Usage(err)
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	p := &prediction{options: o, env: e, st: st, dev: dev, started: time.Now()}
+	if link {
+		return p.link(ctx)
+	}
+	return p.nodes(ctx)
+}
+
+// prediction is one run.
+type prediction struct {
+	*options
+	env     *command.Env
+	st      *store.Store
+	dev     gpu.Device
+	started time.Time
+	which   string // model
+	read    int64
+	// heldBytes are those of ids and the output.
+	heldBytes int64
+}
+
+// finish says what was done.
+func (p *prediction) finish(rows int64) {
+	f := map[string]any{"model": p.which, "rows": rows, "out": p.out, "seconds": time.Since(p.started).Seconds(), "cpu_seconds": command.CPUSeconds(),
+		"peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": p.read}
+	p.env.Event("summary", f)
+	if !p.env.JSON && !p.env.Quiet { // beside what was asked for, which standard output may hold
+		to := p.out
+		if to == "" {
+			to = "standard output"
+		}
+		fmt.Fprintf(p.env.Stderr, "%d rows to %s; %.2f s; model: %s\n", rows, to, time.Since(p.started).Seconds(), p.which)
+	}
+}
+
+// formats lists the values of --format.
+func formats() []string { return []string{formatTable, formatCSV, formatJSON, formatParquet} }
+
+// checkFormat finds the format.
+func (o *options) checkFormat() error {
+	if o.format == "" {
+		o.format = formatOf(o.out)
+	}
+	switch {
+	case !slices.Contains(formats(), o.format):
+		return command.Usagef("--format %s: expected one of %v", o.format, formats())
+	case o.format == formatParquet && o.out == "":
+		return command.Usagef("--format parquet: name a file with --out")
+	}
+	return nil
+}
