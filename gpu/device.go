@@ -62,7 +62,8 @@ type AggregateOptions struct {
 	// Index maps the graph's sources to rows of the table: source s is row
 	// Index[s]. None: source s is row s. Uint32[1×NumSrc].
 	Index Tensor
-	// Accumulate adds to dst instead of overwriting it (Sum only).
+	// Accumulate adds the messages to dst one by one instead of overwriting it (Sum only): edges that
+	// come in several calls, in order, give the bits of one call.
 	Accumulate bool
 	// Weights multiplies the message of each edge: float32[edges×1], perhaps with gaps, or none (Sum only).
 	Weights Tensor

@@ -30,8 +30,18 @@ type sums struct {
 	weights                        gpu.Tensor
 	heads                          int // of weights; 0 is 1
 	degrees                        gpu.Tensor
-	mean, accumulate               bool
+	mean                           bool
+	accumulate                     accumulate
 }
+
+// accumulate is how kernels/messages.cu's sums meet what their destination holds.
+type accumulate int
+
+const (
+	overwrite accumulate = iota
+	addSum               // the sum of all messages is added
+	fold                 // every message is
+)
 
 func (s *stream) sum(op operation, m sums) {
 	heads := max(m.heads, 1)
@@ -42,7 +52,7 @@ func (s *stream) sum(op operation, m sums) {
 	matrix(&a, m.dst).Ptr(at(m.src)).I64(m.src.Stride * m.src.Elem.Size()).Ptr(scale(m.src))
 	a.Ptr(at(m.indptr)).Ptr(at(m.indices)).Ptr(at(m.index)).Ptr(at(m.places)).I32(m.ends).U32(uint32(m.src.Rows)).I32(m.edges)
 	matrix(&a, m.weights).I32(width).Ptr(at(m.degrees))
-	a.I32(m.dst.Rows).I32(m.dst.Cols).I32(lanes).I32(btoi(m.mean)).I32(btoi(m.accumulate))
+	a.I32(m.dst.Rows).I32(m.dst.Cols).I32(lanes).I32(btoi(m.mean)).I32(int(m.accumulate))
 	s.launch(kernel, s.over(m.dst.Rows*lanes), s.guard(&a, op))
 }
 
@@ -54,15 +64,19 @@ func (s *stream) Aggregate(o gpu.AggregateOptions, g gpu.Graph, table, dst gpu.T
 	if !s.begin(op) {
 		return
 	}
-	s.sum(op, sums{dst: dst, src: table, indptr: g.Indptr, indices: g.Indices, index: o.Index, ends: g.NumSrc, edges: g.Edges(),
-		weights: o.Weights, mean: o.Reduce == gpu.Mean, accumulate: o.Accumulate})
+	m := sums{dst: dst, src: table, indptr: g.Indptr, indices: g.Indices, index: o.Index, ends: g.NumSrc, edges: g.Edges(),
+		weights: o.Weights, mean: o.Reduce == gpu.Mean}
+	if o.Accumulate {
+		m.accumulate = fold
+	}
+	s.sum(op, m)
 }
 
 func (s *stream) AggregateBackward(r gpu.Reduce, g gpu.Graph, dDst, dSrc gpu.Tensor) {
 	if !s.begin(opAggregateBackward) {
 		return
 	}
-	m := sums{dst: dSrc, src: dDst, indptr: g.SrcIndptr, indices: g.DstIndices, ends: g.NumDst, edges: g.Edges(), accumulate: true}
+	m := sums{dst: dSrc, src: dDst, indptr: g.SrcIndptr, indices: g.DstIndices, ends: g.NumDst, edges: g.Edges(), accumulate: addSum}
 	if r == gpu.Mean {
 		m.degrees = g.Indptr
 	}
@@ -71,14 +85,14 @@ func (s *stream) AggregateBackward(r gpu.Reduce, g gpu.Graph, dDst, dSrc gpu.Ten
 
 func (s *stream) AggregateHeads(heads int, g gpu.Graph, weights, src, dst gpu.Tensor) {
 	if s.begin(opAggregateHeads) {
-		s.sum(opAggregateHeads, sums{dst: dst, src: src, indptr: g.Indptr, indices: g.Indices, ends: g.NumSrc, edges: g.Edges(), weights: weights, heads: heads, accumulate: true})
+		s.sum(opAggregateHeads, sums{dst: dst, src: src, indptr: g.Indptr, indices: g.Indices, ends: g.NumSrc, edges: g.Edges(), weights: weights, heads: heads, accumulate: addSum})
 	}
 }
 
 func (s *stream) AggregateHeadsBackward(heads int, g gpu.Graph, weights, dDst, dSrc gpu.Tensor) {
 	if s.begin(opAggregateHeadsBackward) {
 		s.sum(opAggregateHeadsBackward, sums{dst: dSrc, src: dDst, indptr: g.SrcIndptr, indices: g.DstIndices, places: g.SrcEdges, ends: g.NumDst, edges: g.Edges(),
-			weights: weights, heads: heads, accumulate: true})
+			weights: weights, heads: heads, accumulate: addSum})
 	}
 }
 
@@ -86,7 +100,7 @@ func (s *stream) EdgeSum(bySource bool, g gpu.Graph, x, out gpu.Tensor) {
 	if !s.begin(opEdgeSum) {
 		return
 	}
-	m := sums{dst: out, src: x, indptr: g.Indptr, ends: g.Edges(), edges: g.Edges(), accumulate: true}
+	m := sums{dst: out, src: x, indptr: g.Indptr, ends: g.Edges(), edges: g.Edges(), accumulate: addSum}
 	if bySource {
 		m.indptr, m.indices = g.SrcIndptr, g.SrcEdges
 	}
@@ -163,7 +177,7 @@ func (s *stream) ScatterAddRows(dst, index, src gpu.Tensor) {
 	if dst.Len() == 0 {
 		return
 	}
-	s.sum(opScatterAdd, sums{dst: dst, src: src, indptr: s.vector(t[5]), indices: s.vector(places), ends: n, edges: n, accumulate: true})
+	s.sum(opScatterAdd, sums{dst: dst, src: src, indptr: s.vector(t[5]), indices: s.vector(places), ends: n, edges: n, accumulate: addSum})
 }
 
 func (s *stream) SelfLoops(g, out gpu.Graph) {
@@ -236,7 +250,7 @@ func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, src
 	var b args
 	s.rows("scale_heads", g.NumDst, src.Cols, matrix(&b, sum.Sum).Ptr(shrinks).I32(heads))
 	s.sum(opOnlineAttention, sums{dst: sum.Sum, src: src, indptr: g.Indptr, indices: g.Indices, ends: g.NumSrc, edges: g.Edges(),
-		weights: s.view(weights, g.Edges(), heads), heads: heads, accumulate: true})
+		weights: s.view(weights, g.Edges(), heads), heads: heads, accumulate: addSum})
 }
 
 // vector makes an operand of scratch memory whose size the kernel knows.

@@ -88,10 +88,10 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 	return nil
 }
 
-// accumulate adds the messages to a tile from its k-th source tile, the last of which is itself, so that its own
-// states stay for finishing: to acc unless layer is nil, and to the sink, if there is one.
-func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, k, to int, acc gpu.Tensor, degrees []float32) error {
-	from := (to + 1 + k) % len(r.tiles)
+// accumulate adds the messages to a tile from another, or from itself: to acc unless layer is nil, and to the sink, if
+// there is one. Tiles of sources come in ascending order, so that however the budget cuts them, a destination's
+// messages are added up in the order of their sources.
+func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
 	c := r.kept
 	if c.slab == nil {
 		var err error
@@ -114,7 +114,7 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, k, to in
 	defer release()
 	q := r.queue
 	if r.sink != nil {
-		x := Addition{From: r.tiles[from], To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, In: input.Tables[0], First: k == 0, Last: k == len(r.tiles)-1}
+		x := Addition{From: r.tiles[from], To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, In: input.Tables[0], First: from == 0, Last: from == len(r.tiles)-1}
 		if err := r.sink.Add(ctx, q, r.arena, x); err != nil {
 			return err
 		}

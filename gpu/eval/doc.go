@@ -9,6 +9,8 @@
 //
 // # Determinism
 //
-// Messages are added in an order that the store and the tiles fix: results are bit-identical for any number of threads; with
-// other tiles, and so another budget, the last bits of a sum may differ.
+// A node's messages are added one by one in the order of their sources, which the store fixes: results are bit-identical
+// for any number of threads and any tiles, and so any budget. Models gat and rgcn are so for one tiling only: an
+// online softmax rounds anew with every tile, and a relation's mean is added up within one. Neither keeps a history, so
+// their parameters do not depend on it.
 package eval

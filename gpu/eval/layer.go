@@ -46,8 +46,8 @@ func (r *evaluation) close() {
 func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *nn.Model, last bool) error {
 	q, to := r.queue, r.tiles[i]
 	if r.sink != nil && len(r.splits) == 0 {
-		for k := range r.tiles { // in the order of a validation: sums are the same to the bit
-			if err := r.accumulate(ctx, nil, k, i, gpu.Tensor{}, nil); err != nil {
+		for from := range r.tiles { // in the order of a validation: sums are the same to the bit
+			if err := r.accumulate(ctx, nil, from, i, gpu.Tensor{}, nil); err != nil {
 				return err
 			}
 		}
@@ -64,8 +64,8 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		}
 	}
 	if layer.AccumulatorDim() > 0 {
-		for k := range r.tiles {
-			if err := r.accumulate(ctx, layer, k, i, acc, degrees); err != nil {
+		for from := range r.tiles {
+			if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
 				return err
 			}
 		}

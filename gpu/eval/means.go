@@ -35,8 +35,8 @@ func (r *evaluation) means(ctx context.Context, layer nn.Streamer, i int, fn fun
 		return err
 	}
 	defer free()
-	for k := range r.tiles {
-		if err := r.accumulate(ctx, layer, k, i, acc, degrees); err != nil {
+	for from := range r.tiles {
+		if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
 			return err
 		}
 	}

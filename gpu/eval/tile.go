@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
@@ -71,7 +73,8 @@ type edgeBuilder struct {
 
 // build collects the edges s → d with s in from and d in to; the edges of an
 // undirected store count in both directions, a self loop once; inverse edges
-// count like edges. Each stripe is read twice: to count and to fill.
+// count like edges. Each stripe is read twice: to count and to fill. A
+// destination's edges are in the order of their sources, whatever the tiles.
 func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err error) {
 	count, err := blockio.AllocSlab(int64(to.Nodes+1)*4, blockio.SlabOptions{})
 	if err != nil {
@@ -116,16 +119,50 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	}
 	if err != nil {
 		c.free()
+	} else if b.mirrors() {
+		c.sortSources()
 	}
 	return c, err
 }
+
+// sortSources puts each destination's edges into the order of their sources, which those that are read along their
+// direction have already. Edges of one source and relation carry the same message.
+func (c *csr) sortSources() {
+	for d := range len(c.indptr) - 1 {
+		own := edgesOf{indices: c.indices[c.indptr[d]:c.indptr[d+1]]}
+		switch {
+		case slices.IsSorted(own.indices):
+		case c.relations == nil:
+			slices.Sort(own.indices)
+		default:
+			own.relations = c.relations[c.indptr[d]:c.indptr[d+1]]
+			sort.Sort(own)
+		}
+	}
+}
+
+// edgesOf are one destination's edges with relations, to be sorted without memory.
+type edgesOf struct {
+	indices   []int32
+	relations []uint16
+}
+
+func (e edgesOf) Len() int           { return len(e.indices) }
+func (e edgesOf) Less(i, j int) bool { return e.indices[i] < e.indices[j] }
+func (e edgesOf) Swap(i, j int) {
+	e.indices[i], e.indices[j] = e.indices[j], e.indices[i]
+	e.relations[i], e.relations[j] = e.relations[j], e.relations[i]
+}
+
+// mirrors reports whether stored edges are also read against their direction.
+func (b *edgeBuilder) mirrors() bool { return b.undirected || b.inverse > 0 }
 
 // each calls fn for every message from Tile from to Tile to, by positions in
 // the tiles, in an order that is fixed by the store. r is the edge's relation, 0 if none are read.
 func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint32, r uint16)) error {
 	for j := range b.parts {
 		inTo := to.Lo <= j && j < to.Hi
-		mirror := (b.undirected || b.inverse > 0) && from.Lo <= j && j < from.Hi
+		mirror := b.mirrors() && from.Lo <= j && j < from.Hi
 		if !inTo && !mirror {
 			continue
 		}

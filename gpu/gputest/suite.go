@@ -34,7 +34,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		name string
 		test func(*bench)
 	}{
-		{"gemm", gemm}, {"aggregate", aggregate}, {"gather", gather}, {"elementwise", elementwise},
+		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"elementwise", elementwise},
 		{"loss", loss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -217,6 +217,59 @@ func aggregate(b *bench) {
 			b.q.Transpose(b.a, &g)
 			b.q.AggregateBackward(reduce, g, grad, dSrc)
 			b.near(what+", backward", b.read(dSrc), back, 1e-3)
+		}
+	}
+}
+
+// pieces checks that edges which come in several calls give the bits of one: with weights, and from a scaled table.
+func pieces(b *bench) {
+	const dst, src, dim, calls = 40, 60, 129, 3
+	g, indptr, indices := b.randomGraph(dst, src)
+	plain, _ := b.matrix(src, dim, 2)
+	raw, factors := b.a.Vector(b.q, src*dim, blocks.Int8), b.a.Vector(b.q, dim, blocks.Float32)
+	ints, scales := make([]int8, src*dim), make([]float32, dim)
+	for i := range ints {
+		ints[i] = int8(b.r.Below(256))
+	}
+	for j := range scales {
+		scales[j] = float32(b.r.Normal())
+	}
+	b.q.Upload(raw, bytesOf(ints))
+	b.q.Upload(factors, bytesOf(scales))
+	scaled := gpu.Tensor{Mem: raw.Mem, Offset: raw.Offset, Rows: src, Cols: dim, Stride: dim, Elem: blocks.Int8, Scale: factors.Mem, ScaleOffset: factors.Offset}
+	weights, wv := b.matrix(len(indices), 1, 0)
+	start, _ := b.matrix(dst, dim, 0)
+	whole, cut := b.a.Matrix(b.q, dst, dim), b.a.Matrix(b.q, dst, dim)
+	for _, table := range []gpu.Tensor{plain, scaled} {
+		for _, weighted := range []bool{false, true} {
+			b.q.Copy(whole, start)
+			b.q.Copy(cut, start)
+			o := gpu.AggregateOptions{Accumulate: true}
+			if weighted {
+				o.Weights = weights
+			}
+			b.q.Aggregate(o, g, table, whole)
+			for k := range calls {
+				ends, from, w := []int32{0}, []int32(nil), []float32(nil)
+				for d := range dst {
+					lo, n := int(indptr[d]), int(indptr[d+1]-indptr[d])
+					from = append(from, indices[lo+n*k/calls:lo+n*(k+1)/calls]...)
+					w = append(w, wv[lo+n*k/calls:lo+n*(k+1)/calls]...)
+					ends = append(ends, int32(len(from)))
+				}
+				o := gpu.AggregateOptions{Accumulate: true}
+				if weighted {
+					o.Weights = b.a.Matrix(b.q, len(w), 1)
+					b.q.Upload(o.Weights, bytesOf(w))
+				}
+				b.q.Aggregate(o, gpu.Graph{NumDst: dst, NumSrc: src, Indptr: b.a.Int32s(b.q, ends), Indices: b.a.Int32s(b.q, from)}, table, cut)
+			}
+			got, want := b.read(cut), b.read(whole)
+			for i := range want {
+				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+					b.Fatalf("%v, weighted %v: value %d is %v in %d calls, %v in one", table.Elem, weighted, i, got[i], calls, want[i])
+				}
+			}
 		}
 	}
 }

@@ -14,9 +14,8 @@
 //
 // Every random choice is keyed by (seed, epoch, step, pass, batch): the same
 // store and configuration give bit-identical losses for any number of threads
-// and any I/O engine. So it is for any memory bound as long as the plan is the same, but for a run with
-// [Config].History: exact evaluation adds up tile by tile, and the bound decides the tiles, so that the
-// history's last bits, and what is trained with it, depend on it.
+// and any I/O engine. So it is for any memory bound as long as the plan is the same: what the bound cuts into
+// tiles, exact evaluation and with it a history, adds up messages in the order of the store (package eval).
 //
 // # Memory
 //

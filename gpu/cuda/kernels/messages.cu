@@ -56,9 +56,12 @@ __device__ inline void bounds(const int *indptr, int64_t d, int edges, int &lo, 
 	hi = lo = 0;
 }
 
-// messages: dst[d] (+)= scale · Σ over d's edges of weight · src[row], each lane its own columns, in
-// the order of the edges. The weight is one of
+// messages: dst[d] = scale · Σ over d's edges of weight · src[row], each lane its own columns, in
+// the order of the edges. How this meets what dst holds is said by accumulate: OVERWRITE, ADD (the sum of all messages)
+// or FOLD (message by message, as if dst's were the first: edges in several calls give the bits of one). The weight is one of
 // weights[place·weightStride + column/width], 1/degree of the other end (degrees is an indptr) or 1.
+enum { OVERWRITE, ADD, FOLD };
+
 template <int elem, int V> __device__ inline void messages(float *__restrict__ dst, int64_t dstStride, const char *__restrict__ src, int64_t rowBytes,
 		const float *scale, Edges x, const float *__restrict__ weights, int64_t weightStride, int width, const int *degrees, int n, int dim,
 		int lanes, int mean, int accumulate, unsigned op, Status *status) {
@@ -68,7 +71,9 @@ template <int elem, int V> __device__ inline void messages(float *__restrict__ d
 		bounds(x.indptr, d, x.edges, lo, hi, g.lane == 0, op, status);
 		float by = mean && hi > lo ? 1.f / float(hi - lo) : 1.f;
 		for (int j = g.lane * V; j < dim; j += lanes * V) {
-			float sum[V] = {};
+			float *to = dst + d * dstStride + j, sum[V] = {}, old[V] = {}, of[V];
+			if (accumulate != OVERWRITE) load<F32, V>(reinterpret_cast<char *>(to), 0, accumulate == FOLD ? sum : old);
+			for (int i = 0; i < V; i++) of[i] = scale ? scale[j + i] : 1.f;
 			int head = weights ? j / width : 0; // V columns are of one head: the caller sees to it
 #pragma unroll 4
 			for (int e = lo; e < hi; e++) {
@@ -87,11 +92,10 @@ template <int elem, int V> __device__ inline void messages(float *__restrict__ d
 				}
 				float v[V];
 				load<elem, V>(src + int64_t(r) * rowBytes, j, v);
-				for (int i = 0; i < V; i++) sum[i] += w * v[i];
+				for (int i = 0; i < V; i++) sum[i] += accumulate == FOLD ? w * v[i] * of[i] : w * v[i];
 			}
-			float *to = dst + d * dstStride + j, old[V] = {};
-			if (accumulate) load<F32, V>(reinterpret_cast<char *>(to), 0, old);
-			for (int i = 0; i < V; i++) sum[i] = (scale ? sum[i] * by * scale[j + i] : sum[i] * by) + old[i];
+			if (accumulate != FOLD)
+				for (int i = 0; i < V; i++) sum[i] = sum[i] * by * of[i] + old[i];
 			store<V>(to, sum);
 		}
 	}

@@ -216,7 +216,7 @@ func AggregateHeads(p *Pool, g CSR, edges []int32, heads int, weights []float32,
 				continue
 			}
 			for h := range heads {
-				sum(tmp[h*width:(h+1)*width], idx[e:], deg, rows.Data[4*h*width:], rows.Stride, 1, w[e*heads+h:], heads)
+				sum(tmp[h*width:(h+1)*width], nil, idx[e:], deg, rows.Data[4*h*width:], rows.Stride, 1, w[e*heads+h:], heads)
 			}
 			k.add(dst.Row(d), tmp)
 		}

@@ -153,12 +153,12 @@ func wideGather(lanes int, narrow, wide [numRowTypes]gatherKernel) (out [numRowT
 func wideSum(lanes int, narrow, wide [numRowTypes]sumKernel) (out [numRowTypes]sumKernel) {
 	for i := range out {
 		narrow, wide := narrow[i], wide[i]
-		out[i] = func(dst []float32, idx []uint32, n int, src []byte, stride int, scale float32) {
+		out[i] = func(dst, from []float32, idx []uint32, n int, src []byte, stride int, scale float32) {
 			if len(dst) < lanes {
-				narrow(dst, idx, n, src, stride, scale)
+				narrow(dst, from, idx, n, src, stride, scale)
 				return
 			}
-			wide(dst, idx, n, src, stride, scale)
+			wide(dst, from, idx, n, src, stride, scale)
 		}
 	}
 	return out
@@ -167,12 +167,12 @@ func wideSum(lanes int, narrow, wide [numRowTypes]sumKernel) (out [numRowTypes]s
 func wideSumWeighted(lanes int, narrow, wide [numRowTypes]sumWeightedKernel) (out [numRowTypes]sumWeightedKernel) {
 	for i := range out {
 		narrow, wide := narrow[i], wide[i]
-		out[i] = func(dst []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int) {
+		out[i] = func(dst, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int) {
 			if len(dst) < lanes {
-				narrow(dst, idx, n, src, stride, scale, w, ldw)
+				narrow(dst, from, idx, n, src, stride, scale, w, ldw)
 				return
 			}
-			wide(dst, idx, n, src, stride, scale, w, ldw)
+			wide(dst, from, idx, n, src, stride, scale, w, ldw)
 		}
 	}
 	return out

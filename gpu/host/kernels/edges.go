@@ -152,7 +152,7 @@ func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore, sum
 				}
 			}
 			for h := range heads {
-				weigh(tmp[h*width:(h+1)*width], asUint32(idx), deg, rows.Data[4*h*width:], rows.Stride, 1, w[h:], heads)
+				weigh(tmp[h*width:(h+1)*width], nil, asUint32(idx), deg, rows.Data[4*h*width:], rows.Stride, 1, w[h:], heads)
 			}
 			k.add(out, tmp)
 		}

@@ -33,8 +33,11 @@ func GatherRows(p *Pool, dst Matrix, src Rows, index []uint32) {
 
 // AggregateOptions configures [Aggregate].
 type AggregateOptions struct {
-	Mean       bool // divide by the number of edges; a destination without edges gets 0
-	Accumulate bool // add to dst instead of overwriting it
+	Mean bool // divide by the number of edges; a destination without edges gets 0
+	// Accumulate begins every sum with dst's row instead of 0: the edges' messages are added to it one by one, so that
+	// a destination whose edges come in several calls gets the bits that one call would give.
+	Accumulate bool
+	addOnce    bool // add to dst the sum of all messages
 	// Weights, if any, multiplies the message of edge e by Weights[e*WeightStride]. Not with Mean.
 	Weights      []float32
 	WeightStride int // elements; 0 means 1
@@ -44,7 +47,7 @@ type AggregateOptions struct {
 // belong to d's sources, in the order of the edges: source s is row index[s],
 // or row s if index is nil. With an index it reads straight from a
 // macro-batch's features, without a gathered copy (sample-gather-aggregate).
-// dst is g.NumDst()×table.Dim and overlaps nothing.
+// dst is g.NumDst()×table.Dim and overlaps nothing. Mean does not go with Accumulate.
 func Aggregate(p *Pool, o AggregateOptions, g CSR, index []uint32, table Rows, dst Matrix) {
 	table.check("table")
 	dst.checkShape("dst", g.NumDst(), table.Dim)
@@ -53,6 +56,9 @@ func Aggregate(p *Pool, o AggregateOptions, g CSR, index []uint32, table Rows, d
 		checkIndices(p, "index", index, table.Count)
 	} else {
 		g.check(p, table.Count)
+	}
+	if o.Mean && o.Accumulate {
+		panic("kernels: Mean and Accumulate exclude each other")
 	}
 	ldw := max(o.WeightStride, 1)
 	if o.Weights != nil {
@@ -89,34 +95,51 @@ func aggregate(p *Pool, o AggregateOptions, g CSR, index []uint32, table Rows, d
 			rows = buf
 		}
 		var tmp []float32
-		if o.Accumulate {
+		if o.Accumulate || o.addOnce {
 			tmp = p.floats(table.Dim)
 			defer p.putFloats(tmp)
 		}
 		for d := lo; d < hi; d++ {
 			e, deg := int(g.Indptr[d]), g.Degree(d)
-			out := dst.Row(d)
-			if o.Accumulate {
+			out, from := dst.Row(d), []float32(nil)
+			next := rows[e-first:]
+			switch {
+			case o.Accumulate && deg == 0:
+				continue
+			case o.Accumulate && table.Scales != nil:
+				for i := range deg { // a message at a time, since rounding is not linear
+					if o.Weights != nil {
+						sumWeighted(tmp, nil, next[i:], 1, table.Data, table.Stride, 1, o.Weights[(e+i)*ldw:], ldw)
+					} else {
+						sum(tmp, nil, next[i:], 1, table.Data, table.Stride, 1)
+					}
+					k.mul(tmp, table.Scales)
+					k.add(out, tmp)
+				}
+				continue
+			case o.Accumulate:
+				from = tmp
+				copy(from, out)
+			case o.addOnce:
 				out = tmp
 			}
-			next := rows[e-first:]
 			if o.Weights != nil {
 				var w []float32
 				if deg > 0 {
 					w = o.Weights[e*ldw:]
 				}
-				sumWeighted(out, next, deg, table.Data, table.Stride, 1, w, ldw)
+				sumWeighted(out, from, next, deg, table.Data, table.Stride, 1, w, ldw)
 			} else {
 				scale := float32(1)
 				if o.Mean && deg > 0 {
 					scale /= float32(deg)
 				}
-				sum(out, next, deg, table.Data, table.Stride, scale)
+				sum(out, from, next, deg, table.Data, table.Stride, scale)
 			}
 			if table.Scales != nil { // of the sum, not of every row
 				k.mul(out, table.Scales)
 			}
-			if o.Accumulate {
+			if o.addOnce {
 				k.add(dst.Row(d), tmp)
 			}
 		}
@@ -182,7 +205,7 @@ func AggregateBackward(p *Pool, mean bool, indptr []int32, t CSR, dDst, dSrc Mat
 	if dSrc.Rows == 0 || dSrc.Cols == 0 {
 		return
 	}
-	o := AggregateOptions{Accumulate: true}
+	o := AggregateOptions{addOnce: true}
 	if mean {
 		w := p.floats(len(t.Indices))
 		defer p.putFloats(w)

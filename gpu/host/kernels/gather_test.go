@@ -121,7 +121,7 @@ func TestAggregate(t *testing.T) {
 				g := randomGraph(r, dst, 200, 20)
 				weights := randoms(r, 2*len(g.Indices))
 				before := strided(r, dst, dim, 1)
-				for _, o := range []AggregateOptions{{}, {Mean: true}, {Accumulate: true}, {Mean: true, Accumulate: true}, {Weights: weights, WeightStride: 2}, {Weights: weights, Accumulate: true}} {
+				for _, o := range []AggregateOptions{{}, {Mean: true}, {Accumulate: true}, {Weights: weights, WeightStride: 2}, {Weights: weights, Accumulate: true}} {
 					for _, idx := range [][]uint32{nil, index} {
 						want := make([]float64, 0, dst*dim)
 						for d := range dst {
@@ -173,7 +173,42 @@ func TestAggregate(t *testing.T) {
 		Aggregate(nil, AggregateOptions{}, CSR{[]int32{0, 1, 2}, []int32{0, 1}}, []uint32{1, 9}, table, out)
 	})
 	mustPanic(t, "indptr falls", func() { Aggregate(nil, AggregateOptions{}, CSR{[]int32{0, 2, 1}, []int32{0, 1}}, nil, table, out) })
+	mustPanic(t, "mean of more than these", func() {
+		Aggregate(nil, AggregateOptions{Mean: true, Accumulate: true}, CSR{[]int32{0, 1, 2}, []int32{0, 1}}, nil, table, out)
+	})
 	mustPanic(t, "indptr end", func() { Aggregate(nil, AggregateOptions{}, CSR{[]int32{0, 2, 3}, []int32{0, 1}}, nil, table, out) })
+}
+
+// TestAggregatePieces: edges that are added up in several calls give the bits of one call.
+func TestAggregatePieces(t *testing.T) {
+	for _, typ := range rowTypes {
+		for _, dim := range []int{1, 8, 17, 100, 400} {
+			r := newRand(uint64(dim))
+			table, _ := randomRows(r, typ, 300, dim, dim%3, false)
+			g := randomGraph(r, 35, 300, 20)
+			weights := randoms(r, len(g.Indices))
+			before := strided(r, 35, dim, 1)
+			for _, w := range [][]float32{nil, weights} {
+				for _, p := range pools() {
+					whole, pieces := clone(before), clone(before)
+					Aggregate(p, AggregateOptions{Accumulate: true, Weights: w}, g, nil, table, whole)
+					for k := range 3 {
+						part, own := CSR{Indptr: []int32{0}}, []float32(nil)
+						for d := range g.NumDst() {
+							lo, deg := int(g.Indptr[d]), g.Degree(d)
+							part.Indices = append(part.Indices, g.Indices[lo+deg*k/3:lo+deg*(k+1)/3]...)
+							part.Indptr = append(part.Indptr, int32(len(part.Indices)))
+							if w != nil {
+								own = append(own, w[lo+deg*k/3:lo+deg*(k+1)/3]...)
+							}
+						}
+						Aggregate(p, AggregateOptions{Accumulate: true, Weights: own}, part, nil, table, pieces)
+					}
+					checkBits(t, fmt.Sprintf("%s %v dim %d weights %v", p.name(), typ, dim, w != nil), compact(pieces), compact(whole))
+				}
+			}
+		}
+	}
 }
 
 func TestAggregateNaN(t *testing.T) {

@@ -32,12 +32,12 @@ func gatherFloat32AVX2(dst []float32, ldd int, dim int, idx []uint32, src []byte
 // sumFloat32AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumFloat32AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumFloat32AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedFloat32AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedFloat32AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedFloat32AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherFloat16AVX2 is table.gather for rows of at least one vector.
 //
@@ -47,12 +47,12 @@ func gatherFloat16AVX2(dst []float32, ldd int, dim int, idx []uint32, src []byte
 // sumFloat16AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedFloat16AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherBFloat16AVX2 is table.gather for rows of at least one vector.
 //
@@ -62,12 +62,12 @@ func gatherBFloat16AVX2(dst []float32, ldd int, dim int, idx []uint32, src []byt
 // sumBFloat16AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumBFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumBFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedBFloat16AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedBFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedBFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherInt8AVX2 is table.gather for rows of at least one vector.
 //
@@ -77,12 +77,12 @@ func gatherInt8AVX2(dst []float32, ldd int, dim int, idx []uint32, src []byte, s
 // sumInt8AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumInt8AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumInt8AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedInt8AVX2 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedInt8AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedInt8AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // addAVX2 is its namesake in table.
 //
@@ -297,12 +297,12 @@ func gatherFloat32AVX512(dst []float32, ldd int, dim int, idx []uint32, src []by
 // sumFloat32AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumFloat32AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumFloat32AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedFloat32AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedFloat32AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedFloat32AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherFloat16AVX512 is table.gather for rows of at least one vector.
 //
@@ -312,12 +312,12 @@ func gatherFloat16AVX512(dst []float32, ldd int, dim int, idx []uint32, src []by
 // sumFloat16AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedFloat16AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherBFloat16AVX512 is table.gather for rows of at least one vector.
 //
@@ -327,12 +327,12 @@ func gatherBFloat16AVX512(dst []float32, ldd int, dim int, idx []uint32, src []b
 // sumBFloat16AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumBFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumBFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedBFloat16AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedBFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedBFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // gatherInt8AVX512 is table.gather for rows of at least one vector.
 //
@@ -342,12 +342,12 @@ func gatherInt8AVX512(dst []float32, ldd int, dim int, idx []uint32, src []byte,
 // sumInt8AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumInt8AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+func sumInt8AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 
 // sumWeightedInt8AVX512 is its namesake in table for rows of at least one vector.
 //
 //go:noescape
-func sumWeightedInt8AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+func sumWeightedInt8AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 
 // addAVX512 is its namesake in table.
 //

@@ -826,33 +826,46 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumFloat32AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumFloat32AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, CMOV, MMX+
-TEXT ·sumFloat32AVX2(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumFloat32AVX2(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
 	XORQ         DI, DI
 
 block8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+	VMOVUPS 128(R9)(DI*4), Y5
+	VMOVUPS 160(R9)(DI*4), Y6
+	VMOVUPS 192(R9)(DI*4), Y7
+	VMOVUPS 224(R9)(DI*4), Y8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -903,16 +916,25 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -948,14 +970,21 @@ end4:
 	ADDQ    $0x00000020, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -985,13 +1014,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000008, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000008, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Y1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -1027,36 +1062,49 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedFloat32AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedFloat32AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, CMOV, MMX+
-TEXT ·sumWeightedFloat32AVX2(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumWeightedFloat32AVX2(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+	VMOVUPS 128(R11)(R9*4), Y5
+	VMOVUPS 160(R11)(R9*4), Y6
+	VMOVUPS 192(R11)(R9*4), Y7
+	VMOVUPS 224(R11)(R9*4), Y8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -1118,17 +1166,26 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -1171,15 +1228,22 @@ end4:
 	ADDQ    $0x00000020, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -1214,14 +1278,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000008, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000008, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Y1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -1313,33 +1383,46 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, CMOV, F16C, MMX+
-TEXT ·sumFloat16AVX2(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumFloat16AVX2(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
 	XORQ         DI, DI
 
 block8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+	VMOVUPS 128(R9)(DI*4), Y5
+	VMOVUPS 160(R9)(DI*4), Y6
+	VMOVUPS 192(R9)(DI*4), Y7
+	VMOVUPS 224(R9)(DI*4), Y8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -1396,16 +1479,25 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -1444,14 +1536,21 @@ end4:
 	ADDQ    $0x00000020, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -1483,13 +1582,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000008, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000008, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Y1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -1526,36 +1631,49 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, CMOV, F16C, MMX+
-TEXT ·sumWeightedFloat16AVX2(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumWeightedFloat16AVX2(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+	VMOVUPS 128(R11)(R9*4), Y5
+	VMOVUPS 160(R11)(R9*4), Y6
+	VMOVUPS 192(R11)(R9*4), Y7
+	VMOVUPS 224(R11)(R9*4), Y8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -1615,17 +1733,26 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -1667,15 +1794,22 @@ end4:
 	ADDQ    $0x00000020, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -1710,14 +1844,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000008, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000008, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Y1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -1810,33 +1950,46 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumBFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumBFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, AVX2, CMOV, MMX+
-TEXT ·sumBFloat16AVX2(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumBFloat16AVX2(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
 	XORQ         DI, DI
 
 block8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+	VMOVUPS 128(R9)(DI*4), Y5
+	VMOVUPS 160(R9)(DI*4), Y6
+	VMOVUPS 192(R9)(DI*4), Y7
+	VMOVUPS 224(R9)(DI*4), Y8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -1901,16 +2054,25 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -1953,14 +2115,21 @@ end4:
 	ADDQ    $0x00000020, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -1994,13 +2163,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000008, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000008, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Y1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -2038,36 +2213,49 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedBFloat16AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedBFloat16AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, AVX2, CMOV, MMX+
-TEXT ·sumWeightedBFloat16AVX2(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumWeightedBFloat16AVX2(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+	VMOVUPS 128(R11)(R9*4), Y5
+	VMOVUPS 160(R11)(R9*4), Y6
+	VMOVUPS 192(R11)(R9*4), Y7
+	VMOVUPS 224(R11)(R9*4), Y8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -2135,17 +2323,26 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -2191,15 +2388,22 @@ end4:
 	ADDQ    $0x00000020, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -2236,14 +2440,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000008, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000008, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Y1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -2337,33 +2547,46 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumInt8AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumInt8AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, AVX2, CMOV, MMX+
-TEXT ·sumInt8AVX2(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumInt8AVX2(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
 	XORQ         DI, DI
 
 block8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+	VMOVUPS 128(R9)(DI*4), Y5
+	VMOVUPS 160(R9)(DI*4), Y6
+	VMOVUPS 192(R9)(DI*4), Y7
+	VMOVUPS 224(R9)(DI*4), Y8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -2427,16 +2650,25 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+	VMOVUPS 64(R9)(DI*4), Y3
+	VMOVUPS 96(R9)(DI*4), Y4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -2479,14 +2711,21 @@ end4:
 	ADDQ    $0x00000020, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Y1
+	VMOVUPS 32(R9)(DI*4), Y2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -2520,13 +2759,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000008, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000008, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Y1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -2564,36 +2809,49 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedInt8AVX2(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedInt8AVX2(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, AVX2, CMOV, MMX+
-TEXT ·sumWeightedInt8AVX2(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Y0
+TEXT ·sumWeightedInt8AVX2(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Y0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+	VMOVUPS 128(R11)(R9*4), Y5
+	VMOVUPS 160(R11)(R9*4), Y6
+	VMOVUPS 192(R11)(R9*4), Y7
+	VMOVUPS 224(R11)(R9*4), Y8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -2660,17 +2918,26 @@ end8:
 	JMP     block8
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+	VMOVUPS 64(R11)(R9*4), Y3
+	VMOVUPS 96(R11)(R9*4), Y4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -2716,15 +2983,22 @@ end4:
 	ADDQ    $0x00000020, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Y1
+	VMOVUPS 32(R11)(R9*4), Y2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -2761,14 +3035,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000008, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VXORPS Y1, Y1, Y1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000008, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VXORPS  Y1, Y1, Y1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Y1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -5990,41 +6270,62 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumFloat32AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumFloat32AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumFloat32AVX512(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumFloat32AVX512(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
 	XORQ         DI, DI
 
 block16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000100, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000100, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh16
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+	VMOVUPS 512(R9)(DI*4), Z9
+	VMOVUPS 576(R9)(DI*4), Z10
+	VMOVUPS 640(R9)(DI*4), Z11
+	VMOVUPS 704(R9)(DI*4), Z12
+	VMOVUPS 768(R9)(DI*4), Z13
+	VMOVUPS 832(R9)(DI*4), Z14
+	VMOVUPS 896(R9)(DI*4), Z15
+	VMOVUPS 960(R9)(DI*4), Z16
+
+fresh16:
+	XORQ R8, R8
 
 loop16:
 	CMPQ       R8, DX
@@ -6111,20 +6412,33 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000080, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000080, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -6178,16 +6492,25 @@ end8:
 	ADDQ    $0x00000080, DI
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -6225,14 +6548,21 @@ end4:
 	ADDQ    $0x00000040, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -6263,13 +6593,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Z1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -6305,44 +6641,65 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedFloat32AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedFloat32AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumWeightedFloat32AVX512(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumWeightedFloat32AVX512(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000100, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000100, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh16
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+	VMOVUPS 512(R11)(R9*4), Z9
+	VMOVUPS 576(R11)(R9*4), Z10
+	VMOVUPS 640(R11)(R9*4), Z11
+	VMOVUPS 704(R11)(R9*4), Z12
+	VMOVUPS 768(R11)(R9*4), Z13
+	VMOVUPS 832(R11)(R9*4), Z14
+	VMOVUPS 896(R11)(R9*4), Z15
+	VMOVUPS 960(R11)(R9*4), Z16
+
+fresh16:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop16:
 	CMPQ         R10, DX
@@ -6448,21 +6805,34 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000080, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000080, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -6527,17 +6897,26 @@ end8:
 	ADDQ    $0x00000080, R9
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -6582,15 +6961,22 @@ end4:
 	ADDQ    $0x00000040, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -6626,14 +7012,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Z1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -6725,41 +7117,62 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumFloat16AVX512(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumFloat16AVX512(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
 	XORQ         DI, DI
 
 block16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000100, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000100, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh16
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+	VMOVUPS 512(R9)(DI*4), Z9
+	VMOVUPS 576(R9)(DI*4), Z10
+	VMOVUPS 640(R9)(DI*4), Z11
+	VMOVUPS 704(R9)(DI*4), Z12
+	VMOVUPS 768(R9)(DI*4), Z13
+	VMOVUPS 832(R9)(DI*4), Z14
+	VMOVUPS 896(R9)(DI*4), Z15
+	VMOVUPS 960(R9)(DI*4), Z16
+
+fresh16:
+	XORQ R8, R8
 
 loop16:
 	CMPQ       R8, DX
@@ -6854,20 +7267,33 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000080, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000080, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -6925,16 +7351,25 @@ end8:
 	ADDQ    $0x00000080, DI
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -6974,14 +7409,21 @@ end4:
 	ADDQ    $0x00000040, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -7013,13 +7455,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Z1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -7056,44 +7504,65 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumWeightedFloat16AVX512(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumWeightedFloat16AVX512(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000100, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000100, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh16
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+	VMOVUPS 512(R11)(R9*4), Z9
+	VMOVUPS 576(R11)(R9*4), Z10
+	VMOVUPS 640(R11)(R9*4), Z11
+	VMOVUPS 704(R11)(R9*4), Z12
+	VMOVUPS 768(R11)(R9*4), Z13
+	VMOVUPS 832(R11)(R9*4), Z14
+	VMOVUPS 896(R11)(R9*4), Z15
+	VMOVUPS 960(R11)(R9*4), Z16
+
+fresh16:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop16:
 	CMPQ         R10, DX
@@ -7191,21 +7660,34 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000080, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000080, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -7266,17 +7748,26 @@ end8:
 	ADDQ    $0x00000080, R9
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -7319,15 +7810,22 @@ end4:
 	ADDQ    $0x00000040, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -7362,14 +7860,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Z1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -7462,41 +7966,62 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumBFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumBFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumBFloat16AVX512(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumBFloat16AVX512(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
 	XORQ         DI, DI
 
 block16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000100, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000100, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh16
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+	VMOVUPS 512(R9)(DI*4), Z9
+	VMOVUPS 576(R9)(DI*4), Z10
+	VMOVUPS 640(R9)(DI*4), Z11
+	VMOVUPS 704(R9)(DI*4), Z12
+	VMOVUPS 768(R9)(DI*4), Z13
+	VMOVUPS 832(R9)(DI*4), Z14
+	VMOVUPS 896(R9)(DI*4), Z15
+	VMOVUPS 960(R9)(DI*4), Z16
+
+fresh16:
+	XORQ R8, R8
 
 loop16:
 	CMPQ       R8, DX
@@ -7607,20 +8132,33 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000080, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000080, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -7686,16 +8224,25 @@ end8:
 	ADDQ    $0x00000080, DI
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -7739,14 +8286,21 @@ end4:
 	ADDQ    $0x00000040, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -7780,13 +8334,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Z1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -7824,44 +8384,65 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedBFloat16AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedBFloat16AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumWeightedBFloat16AVX512(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumWeightedBFloat16AVX512(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000100, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000100, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh16
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+	VMOVUPS 512(R11)(R9*4), Z9
+	VMOVUPS 576(R11)(R9*4), Z10
+	VMOVUPS 640(R11)(R9*4), Z11
+	VMOVUPS 704(R11)(R9*4), Z12
+	VMOVUPS 768(R11)(R9*4), Z13
+	VMOVUPS 832(R11)(R9*4), Z14
+	VMOVUPS 896(R11)(R9*4), Z15
+	VMOVUPS 960(R11)(R9*4), Z16
+
+fresh16:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop16:
 	CMPQ         R10, DX
@@ -7975,21 +8556,34 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000080, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000080, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -8058,17 +8652,26 @@ end8:
 	ADDQ    $0x00000080, R9
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -8115,15 +8718,22 @@ end4:
 	ADDQ    $0x00000040, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -8160,14 +8770,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Z1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX
@@ -8261,41 +8877,62 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumInt8AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+// func sumInt8AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumInt8AVX512(SB), NOSPLIT, $0-92
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumInt8AVX512(SB), NOSPLIT, $0-116
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
 	XORQ         DI, DI
 
 block16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000100, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000100, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh16
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+	VMOVUPS 512(R9)(DI*4), Z9
+	VMOVUPS 576(R9)(DI*4), Z10
+	VMOVUPS 640(R9)(DI*4), Z11
+	VMOVUPS 704(R9)(DI*4), Z12
+	VMOVUPS 768(R9)(DI*4), Z13
+	VMOVUPS 832(R9)(DI*4), Z14
+	VMOVUPS 896(R9)(DI*4), Z15
+	VMOVUPS 960(R9)(DI*4), Z16
+
+fresh16:
+	XORQ R8, R8
 
 loop16:
 	CMPQ       R8, DX
@@ -8402,20 +9039,33 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   DI, R8
-	ADDQ   $0x00000080, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000080, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh8
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+	VMOVUPS 256(R9)(DI*4), Z5
+	VMOVUPS 320(R9)(DI*4), Z6
+	VMOVUPS 384(R9)(DI*4), Z7
+	VMOVUPS 448(R9)(DI*4), Z8
+
+fresh8:
+	XORQ R8, R8
 
 loop8:
 	CMPQ       R8, DX
@@ -8479,16 +9129,25 @@ end8:
 	ADDQ    $0x00000080, DI
 
 smaller8:
-	MOVQ   DI, R8
-	ADDQ   $0x00000040, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000040, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh4
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+	VMOVUPS 128(R9)(DI*4), Z3
+	VMOVUPS 192(R9)(DI*4), Z4
+
+fresh4:
+	XORQ R8, R8
 
 loop4:
 	CMPQ       R8, DX
@@ -8531,14 +9190,21 @@ end4:
 	ADDQ    $0x00000040, DI
 
 smaller4:
-	MOVQ   DI, R8
-	ADDQ   $0x00000020, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000020, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh2
+	VMOVUPS (R9)(DI*4), Z1
+	VMOVUPS 64(R9)(DI*4), Z2
+
+fresh2:
+	XORQ R8, R8
 
 loop2:
 	CMPQ       R8, DX
@@ -8572,13 +9238,19 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   DI, R8
-	ADDQ   $0x00000010, R8
-	MOVQ   out_len+8(FP), R9
-	CMPQ   R8, R9
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	XORQ   R8, R8
+	MOVQ    DI, R8
+	ADDQ    $0x00000010, R8
+	MOVQ    out_len+8(FP), R9
+	CMPQ    R8, R9
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R9
+	TESTQ   R9, R9
+	JZ      fresh1
+	VMOVUPS (R9)(DI*4), Z1
+
+fresh1:
+	XORQ R8, R8
 
 loop1:
 	CMPQ       R8, DX
@@ -8616,44 +9288,65 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumWeightedInt8AVX512(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+// func sumWeightedInt8AVX512(out []float32, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 // Requires: AVX, AVX512F, CMOV, MMX+
-TEXT ·sumWeightedInt8AVX512(SB), NOSPLIT, $0-128
-	MOVQ         idx_base+24(FP), AX
-	MOVQ         idx_len+32(FP), CX
-	MOVQ         n+48(FP), DX
-	MOVQ         src_base+56(FP), BX
-	MOVQ         stride+80(FP), SI
-	VBROADCASTSS scale+88(FP), Z0
+TEXT ·sumWeightedInt8AVX512(SB), NOSPLIT, $0-152
+	MOVQ         idx_base+48(FP), AX
+	MOVQ         idx_len+56(FP), CX
+	MOVQ         n+72(FP), DX
+	MOVQ         src_base+80(FP), BX
+	MOVQ         stride+104(FP), SI
+	VBROADCASTSS scale+112(FP), Z0
 	DECQ         CX
-	MOVQ         ldw+120(FP), DI
+	MOVQ         ldw+144(FP), DI
 	SHLQ         $0x02, DI
 	XORQ         R9, R9
 
 block16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000100, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller16
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000100, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller16
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh16
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+	VMOVUPS 512(R11)(R9*4), Z9
+	VMOVUPS 576(R11)(R9*4), Z10
+	VMOVUPS 640(R11)(R9*4), Z11
+	VMOVUPS 704(R11)(R9*4), Z12
+	VMOVUPS 768(R11)(R9*4), Z13
+	VMOVUPS 832(R11)(R9*4), Z14
+	VMOVUPS 896(R11)(R9*4), Z15
+	VMOVUPS 960(R11)(R9*4), Z16
+
+fresh16:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop16:
 	CMPQ         R10, DX
@@ -8763,21 +9456,34 @@ end16:
 	JMP     block16
 
 smaller16:
-	MOVQ   R9, R10
-	ADDQ   $0x00000080, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller8
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000080, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller8
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh8
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+	VMOVUPS 256(R11)(R9*4), Z5
+	VMOVUPS 320(R11)(R9*4), Z6
+	VMOVUPS 384(R11)(R9*4), Z7
+	VMOVUPS 448(R11)(R9*4), Z8
+
+fresh8:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop8:
 	CMPQ         R10, DX
@@ -8844,17 +9550,26 @@ end8:
 	ADDQ    $0x00000080, R9
 
 smaller8:
-	MOVQ   R9, R10
-	ADDQ   $0x00000040, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller4
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000040, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller4
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh4
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+	VMOVUPS 128(R11)(R9*4), Z3
+	VMOVUPS 192(R11)(R9*4), Z4
+
+fresh4:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop4:
 	CMPQ         R10, DX
@@ -8900,15 +9615,22 @@ end4:
 	ADDQ    $0x00000040, R9
 
 smaller4:
-	MOVQ   R9, R10
-	ADDQ   $0x00000020, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller2
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000020, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller2
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh2
+	VMOVUPS (R11)(R9*4), Z1
+	VMOVUPS 64(R11)(R9*4), Z2
+
+fresh2:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop2:
 	CMPQ         R10, DX
@@ -8945,14 +9667,20 @@ end2:
 
 smaller2:
 block1:
-	MOVQ   R9, R10
-	ADDQ   $0x00000010, R10
-	MOVQ   out_len+8(FP), R8
-	CMPQ   R10, R8
-	JGT    smaller1
-	VPXORD Z1, Z1, Z1
-	MOVQ   w_base+96(FP), R8
-	XORQ   R10, R10
+	MOVQ    R9, R10
+	ADDQ    $0x00000010, R10
+	MOVQ    out_len+8(FP), R8
+	CMPQ    R10, R8
+	JGT     smaller1
+	VPXORD  Z1, Z1, Z1
+	MOVQ    from_base+24(FP), R11
+	TESTQ   R11, R11
+	JZ      fresh1
+	VMOVUPS (R11)(R9*4), Z1
+
+fresh1:
+	MOVQ w_base+120(FP), R8
+	XORQ R10, R10
 
 loop1:
 	CMPQ         R10, DX

@@ -69,16 +69,18 @@ func gatherGeneric[R rowReader](dst []float32, ldd, dim int, idx []uint32, src [
 	}
 }
 
-func sumGeneric[R rowReader](out []float32, idx []uint32, n int, src []byte, stride int, scale float32) {
+func sumGeneric[R rowReader](out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32) {
 	var r R
-	clear(out)
+	if copy(out, from) == 0 {
+		clear(out)
+	}
 	if len(out) == 0 {
 		return
 	}
 	for _, k := range idx[:n] {
-		from := unsafe.Pointer(&src[int(k)*stride])
+		row := unsafe.Pointer(&src[int(k)*stride])
 		for j := range out {
-			out[j] += r.at(from, j)
+			out[j] += r.at(row, j)
 		}
 	}
 	for j := range out {
@@ -86,17 +88,19 @@ func sumGeneric[R rowReader](out []float32, idx []uint32, n int, src []byte, str
 	}
 }
 
-func sumWeightedGeneric[R rowReader](out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int) {
+func sumWeightedGeneric[R rowReader](out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int) {
 	var r R
-	clear(out)
+	if copy(out, from) == 0 {
+		clear(out)
+	}
 	if len(out) == 0 {
 		return
 	}
 	for e, k := range idx[:n] {
-		from := unsafe.Pointer(&src[int(k)*stride])
+		row := unsafe.Pointer(&src[int(k)*stride])
 		c := scale * w[e*ldw]
 		for j := range out {
-			out[j] += float32(c * r.at(from, j))
+			out[j] += float32(c * r.at(row, j))
 		}
 	}
 }

@@ -31,7 +31,7 @@ func ScatterAddRows(p *Pool, dst Matrix, index []uint32, src Matrix) {
 	copy(starts[1:], starts) // … which is the next one's start
 	starts[0] = 0
 	t := CSR{Indptr: asInt32(starts), Indices: asInt32(order)}
-	aggregate(p, AggregateOptions{Accumulate: true}, t, nil, src.AsRows(), dst, 1)
+	aggregate(p, AggregateOptions{addOnce: true}, t, nil, src.AsRows(), dst, 1)
 }
 
 // AdamRows takes a step of [Adam] on the rows index of param, m and v, all of one

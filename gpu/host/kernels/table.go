@@ -20,10 +20,10 @@ type table struct {
 	// gather writes rows idx of src to dst rows of len dim at stride ldd
 	// (elements), multiplied by scale unless the type is Float32.
 	gather [numRowTypes]gatherKernel
-	// sum sets out = scale·Σ rows idx[:n]; idx[n:] are rows that will be
-	// wanted next, for prefetching. An empty sum is 0.
+	// sum sets out = scale·(from + Σ rows idx[:n]), added from the left; idx[n:] are rows that will be
+	// wanted next, for prefetching. from is 0 if nil, and overlaps out nowhere.
 	sum [numRowTypes]sumKernel
-	// sumWeighted sets out = Σ w[k·ldw]·(scale·row idx[k]).
+	// sumWeighted sets out = from + Σ w[k·ldw]·(scale·row idx[k]), likewise.
 	sumWeighted [numRowTypes]sumWeightedKernel
 
 	add               func(dst, x []float32)                                 // dst += x
@@ -68,8 +68,8 @@ type table struct {
 
 type (
 	gatherKernel      = func(dst []float32, ldd, dim int, idx []uint32, src []byte, stride int, scale float32)
-	sumKernel         = func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)
-	sumWeightedKernel = func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
+	sumKernel         = func(out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)
+	sumWeightedKernel = func(out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)
 )
 
 // Row types of the tables above.

@@ -110,11 +110,12 @@ func gather(t target, k rowKind) {
 	RET()
 }
 
-// sum writes the sum of rows, in blocks of columns that stay in registers while all rows pass.
+// sum writes the sum of rows, in blocks of columns that stay in registers while all rows pass. The last block may
+// cover columns of the one before, which is why out and from are different memory.
 func sum(t target, k rowKind, weighted bool) {
-	name, signature := "sum"+k.name, "func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32)"
+	name, signature := "sum"+k.name, "func(out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32)"
 	if weighted {
-		name, signature = "sumWeighted"+k.name, "func(out []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)"
+		name, signature = "sumWeighted"+k.name, "func(out, from []float32, idx []uint32, n int, src []byte, stride int, scale float32, w []float32, ldw int)"
 	}
 	t.function(name, signature, "is its namesake in table for rows of at least one vector.")
 	idx := Load(Param("idx").Base(), GP64()).(reg.GPVirtual)
@@ -150,6 +151,13 @@ func sum(t target, k rowKind, weighted bool) {
 		for _, a := range acc {
 			t.zero(a)
 		}
+		Load(Param("from").Base(), p)
+		TESTQ(p, p)
+		JZ(LabelRef(label("fresh")))
+		for i, a := range acc {
+			VMOVUPS(Mem{Base: p, Index: j, Scale: 4, Disp: i * t.bytes()}, a)
+		}
+		Label(label("fresh"))
 		if weighted {
 			Load(Param("w").Base(), w)
 		}

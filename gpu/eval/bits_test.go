@@ -1,0 +1,158 @@
+package eval
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval/evaltest"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/store"
+)
+
+// TestBitsWhateverTheTiles: metrics, embeddings and means have the same bits however a budget cuts the graph.
+func TestBitsWhateverTheTiles(t *testing.T) {
+	for name, model := range map[string]nn.Config{
+		"sage": {Model: "sage"}, "sage max, cat": {Model: "sage", Aggregator: "max", Jumping: "cat"},
+		"gcn, layer norm, residual": {Model: "gcn", Norm: "layer", Residual: true}, "gin": {Model: "gin"},
+	} {
+		for _, undirected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {
+				g := evaltest.Random(t, 1500, 7, undirected)
+				model := model
+				model.Layers, model.In, model.Hidden, model.Out, model.Seed = 2, g.Dim, 12, g.M.Schema.Classes, 2
+				var want string
+				for _, tiles := range []int{1, 2, 4, 7} {
+					got := fingerprint(t, g, model, tiles)
+					if want == "" {
+						want = got
+					}
+					if got != want {
+						t.Errorf("%d tiles: other bits than with one", tiles)
+					}
+				}
+			})
+		}
+	}
+}
+
+// fingerprint has every bit of what an evaluation in so many tiles computes.
+func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int) string {
+	t.Helper()
+	dev := host.New(host.Options{Threads: 2})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nn.New(t.Context(), q, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, Embeddings: true}, cfg.Hidden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	if e.tiles, e.memory = tilesOf(g.M.Partitions, tiles), tiles < 4; len(e.tiles) < tiles {
+		t.Fatalf("%d tiles, expected %d", len(e.tiles), tiles)
+	}
+	metrics, err := e.Run(t.Context(), q, m, "train", "valid", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, r := range metrics {
+		fmt.Fprintf(&out, "%x %d\n", r.Loss, r.Correct)
+	}
+	rows := e.Embeddings()
+	b := make([]byte, g.M.Nodes*uint64(rows.Dim)*4)
+	if err := e.embeddings.Read(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	out.Write(b)
+	if err := e.Means(t.Context(), q, func(p store.PartitionID, rows gpu.Tensor) error {
+		own := make([]byte, rows.Len()*4)
+		q.Download(own, rows)
+		out.Write(own)
+		return q.Sync(t.Context())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestEdgesInOrder: a destination's edges are all there, in the order of their sources; those of one source carry the
+// same message but for the relation, by which they are grouped later.
+func TestEdgesInOrder(t *testing.T) {
+	for _, undirected := range []bool{true, false} {
+		for _, relations := range []bool{true, false} {
+			g := evaltest.Random(t, 1500, 7, undirected)
+			b := edgeBuilder{src: g, undirected: undirected, parts: g.M.Partitions}
+			if relations {
+				if err := b.readRelations(&g.M); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tiles := tilesOf(g.M.Partitions, 3)
+			for _, to := range tiles {
+				var got [][]uint64 // of each node: source, relation
+				for range to.Nodes {
+					got = append(got, nil)
+				}
+				for _, from := range tiles {
+					c, err := b.build(t.Context(), from, to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for d := range to.Nodes {
+						for e := c.indptr[d]; e < c.indptr[d+1]; e++ {
+							x := (from.Base + uint64(c.indices[e])) << 16
+							if relations {
+								x |= uint64(c.relations[e])
+							}
+							got[d] = append(got[d], x)
+						}
+					}
+					c.free()
+				}
+				for d, edges := range got {
+					v := to.Base + uint64(d)
+					want := edgesInto(g, uint32(v), relations)
+					if !slices.IsSortedFunc(edges, func(a, b uint64) int { return cmp.Compare(a>>16, b>>16) }) {
+						t.Fatalf("undirected %v, relations %v: node %d has edges %x, expected them by source", undirected, relations, v, edges)
+					}
+					slices.Sort(edges)
+					if !slices.Equal(edges, want) {
+						t.Fatalf("undirected %v, relations %v: node %d has edges %x, expected %x", undirected, relations, v, edges, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// edgesInto lists the sources of v's edges, with their relations in the low bits, in order.
+func edgesInto(g *evaltest.Graph, v uint32, relations bool) (out []uint64) {
+	span := g.In.Spans[v]
+	for i, u := range g.In.Indices[span.Begin:span.End] {
+		x := uint64(u) << 16
+		if relations {
+			x |= uint64(g.In.Relations[span.Begin+int64(i)])
+		}
+		out = append(out, x)
+	}
+	if relations && len(g.Out.Spans) > 0 { // and against their direction, as other relations
+		span := g.Out.Spans[v]
+		for i, u := range g.Out.Indices[span.Begin:span.End] {
+			out = append(out, uint64(u)<<16|uint64(g.Out.Relations[span.Begin+int64(i)]+evaltest.Relations))
+		}
+		slices.Sort(out)
+	}
+	return out
+}
