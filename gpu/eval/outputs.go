@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -46,14 +45,12 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 	if !r.o.AUC || len(r.splits) == 0 {
 		return nil
 	}
-	counts, err := r.countSplits(ctx)
+	counts, read, err := countSplits(ctx, r.src, r.Evaluator.split)
+	r.Evaluator.read += read
 	if err != nil {
 		return err
 	}
 	for _, s := range r.splits {
-		if need := 16 * int64(counts[s]); r.o.MemoryBytes > 0 && need > r.o.MemoryBytes {
-			return fmt.Errorf("%w: the area under the ROC curve takes %d bytes for a split of %d nodes: leave it out", store.ErrBudget, need, counts[s])
-		}
 		t, err := newScores(c.Out, counts[s], r.memory, r.src.ScratchDir())
 		if err != nil {
 			return err

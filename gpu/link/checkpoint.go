@@ -121,6 +121,11 @@ func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []tabl
 // checkpoint stores where the run stands.
 func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Place, totals progress.Totals) error {
 	ctx = context.WithoutCancel(ctx) // one that is begun is finished: half of one is a run that cannot go on
+	if finite, err := s.t.model.Params().Finite(ctx, s.t.queue); err != nil {
+		return err
+	} else if !finite {
+		return fmt.Errorf("train: epoch %d: %w", epoch+1, s.t.diverged("parameters are no finite numbers"))
+	}
 	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Epoch: epoch, Place: place, Totals: totals, Summary: s.sum})
 	if err != nil {
 		return err

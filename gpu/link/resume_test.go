@@ -289,6 +289,19 @@ func TestLinkDiverges(t *testing.T) {
 	}
 }
 
+// TestLinkDivergesInItsLastBatch: a run whose only step makes rows that are no numbers leaves no table of them, though no
+// loss saw them: a limit of the learning rate that float32 holds, twice over.
+func TestLinkDivergesInItsLastBatch(t *testing.T) {
+	dir := tripleStore(t, 4)
+	c := smallRun("memory", "none")
+	c.Epochs, c.BatchSize, c.LR, c.LRDecay, c.EvalEvery = 1, 1<<16, 3e38, -1, -1
+	batches := 0
+	_, err := trainLink(t.Context(), dir, store.Options{}, c, link.Hooks{Batch: func(int, int64) { batches++ }})
+	if err == nil || !strings.Contains(err.Error(), "diverged") || batches > 0 {
+		t.Errorf("%v after %d batches, expected that the first one diverged", err, batches)
+	}
+}
+
 // A run begins with embeddings drawn from N(0, .001²) by its seed, sums of squares of 0, and a checkpoint that says so.
 func TestLinkStart(t *testing.T) {
 	dir := tripleStore(t, 4)

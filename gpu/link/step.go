@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unsafe"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
@@ -40,9 +42,10 @@ type trainer struct {
 	model     *nn.LinkModel
 	loader    *mini.Loader
 	negatives *negative.Sampler
-	edges     uint64  // of an epoch
-	degrees   []int32 // of a batch's sources, where the encoder reads degrees
-	places    []place // of a step's examples: room for the next step's
+	edges     uint64    // of an epoch
+	degrees   []int32   // of a batch's sources, where the encoder reads degrees
+	sums      []float32 // of a batch's rows after its step
+	places    []place   // of a step's examples: room for the next step's
 	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one.
 	stepping bool
 }
@@ -146,9 +149,15 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	if len(extra.mask) > 0 {
 		batch.Mask = a.Uint32s(q, extra.mask)
 	}
-	d, forward := gradients(p, t.model, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}, batch)
+	d, sums, forward := gradients(p, t.model, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}, batch)
 	backward := time.Now()
 	t.optimize(e, input, d, lr)
+	// The rows as they are now: one that is no number makes its column's sum none. They may leave memory, unseen by
+	// any later loss, before the run is over.
+	q.Gather(d, e.value, input)
+	q.ColumnSum(d, sums)
+	t.sums = resize(t.sums, sums.Cols)
+	q.Download(floatBytes(t.sums), sums)
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
 	if err := q.Sync(context.WithoutCancel(ctx)); err != nil { // a step begun is finished: a run ends between two
@@ -158,7 +167,10 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 		return err
 	}
 	if math.IsNaN(stat[0]) || math.IsInf(stat[0], 0) {
-		return fmt.Errorf("the loss is not a finite number: the run diverged, use a smaller learning rate than %v", t.cfg.LR)
+		return t.diverged("the loss is not a finite number")
+	}
+	if slices.ContainsFunc(t.sums, func(v float32) bool { return v-v != 0 }) { // NaN − NaN and ∞ − ∞ are NaN
+		return t.diverged("embeddings are no finite numbers after the step")
 	}
 	t.stepping = false
 	sum.Loss += stat[0]
@@ -170,13 +182,19 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	return nil
 }
 
-// gradients returns those of a batch's input rows, having set the parameters', and when the forward pass was over. What it takes
-// of the pass's arena depends on the sizes of its arguments and the model alone: [batchMeter] runs it for them.
-func gradients(p *nn.Pass, model *nn.LinkModel, g *gpu.Graph, in nn.Input, batch nn.LinkBatch) (d gpu.Tensor, forward time.Time) {
+// diverged is the error of a run whose numbers are none any more.
+func (t *trainer) diverged(what string) error {
+	return fmt.Errorf("%s: the run diverged, use a smaller learning rate than %v", what, t.cfg.LR)
+}
+
+// gradients returns those of a batch's input rows, having set the parameters', room for the sums of their columns, and when the
+// forward pass was over. What it takes of the pass's arena depends on the sizes of its arguments and the model alone:
+// [batchMeter] runs it for them.
+func gradients(p *nn.Pass, model *nn.LinkModel, g *gpu.Graph, in nn.Input, batch nn.LinkBatch) (d, sums gpu.Tensor, forward time.Time) {
 	states := model.Encode(p, g, in)
 	forward = time.Now()
-	d = model.Loss(p, batch, states)
-	return model.EncodeBackward(p, d), forward
+	d = model.EncodeBackward(p, model.Loss(p, batch, states))
+	return d, p.Arena.Vector(p.Queue, d.Cols, blocks.Float32), forward
 }
 
 // optimize steps the model's parameters and the rows input of the embeddings, whose gradient is d.

@@ -50,6 +50,12 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	if err := model.Params().Load(ctx, q, c.Params); err != nil {
 		return nil, err
 	}
+	var auc int64
+	if o.AUC && len(o.Splits) > 0 {
+		if auc, err = eval.AUCBytes(ctx, st, c.Config.Split, o.Splits); err != nil {
+			return nil, err
+		}
+	}
 	open := func(memory int64) (*eval.Evaluator, budget.Account, error) {
 		a := budget.Account{TotalBytes: memory}
 		if memory > 0 {
@@ -57,6 +63,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			for _, h := range o.Held {
 				a.Hold(h.Name, h.Bytes, h.Elastic)
 			}
+			a.Hold("area under the ROC curve", auc, false)
 			memory = max(a.LeftBytes(), 1)
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}

@@ -249,7 +249,7 @@ func (x *exporter) edgeFieldsOf(spread bool, columns []*store.ColumnInfo, relati
 
 // tooSmall says which budget would do for need more bytes.
 func (x *exporter) tooSmall(need int64) error {
-	return fmt.Errorf("%w: %d MiB; the smallest that works is %d MiB", store.ErrBudget, x.o.MemoryBytes>>20, (2*need+x.fixedBytes()+1<<20-1)>>20)
+	return fmt.Errorf("%w: %d MiB; the smallest that works is %dMiB", store.ErrBudget, x.o.MemoryBytes>>20, (2*need+x.fixedBytes()+1<<20-1)>>20)
 }
 
 func (x *exporter) phase(name, unit string, total int64) {

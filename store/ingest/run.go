@@ -488,7 +488,7 @@ func (r *run) leastBytes(places int64) int64 {
 // checkBudget refuses a budget that is too small and names the smallest that works.
 func (r *run) checkBudget(places int64) error {
 	if least := r.leastBytes(places); r.o.MemoryBytes < least {
-		return fmt.Errorf("%w: %d MiB for a graph of %d nodes; the smallest that works is %d MiB",
+		return fmt.Errorf("%w: %d MiB for a graph of %d nodes; the smallest that works is %dMiB",
 			store.ErrBudget, r.o.MemoryBytes>>20, r.state.Nodes, (least+1<<20-1)>>20)
 	}
 	return nil

@@ -359,7 +359,7 @@ type columnReader struct {
 }
 
 func openColumn(f *parquet.File, g parquetGroup, leaf parquetLeaf, col tableColumn) (*columnReader, error) {
-	page, err := checkPages(f, g.index, leaf.index)
+	page, err := checkPages(f, g.index, leaf, col.list)
 	if err == nil && page > pagesBytesMax(f.Size()) {
 		err = fmt.Errorf("a page takes %d bytes, at most %d are believed of a file of %d", page, pagesBytesMax(f.Size()), f.Size())
 	}

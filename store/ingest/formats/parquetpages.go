@@ -30,8 +30,8 @@ func pagesBytesMax(file int64) int64 { return 64<<20 + 1<<10*min(file, 1<<40) }
 // checkPages walks the page headers of a column of a row group, and refuses
 // sizes that are not those of a page inside the column. Only the headers are read. It
 // returns what the largest page takes, in bytes.
-func checkPages(f *parquet.File, group, leaf int) (most int64, err error) {
-	meta := f.Metadata().RowGroups[group].Columns[leaf].MetaData
+func checkPages(f *parquet.File, group int, leaf parquetLeaf, list bool) (most int64, err error) {
+	meta := f.Metadata().RowGroups[group].Columns[leaf.index].MetaData
 	at := meta.DataPageOffset
 	if d := meta.DictionaryPageOffset; d > 0 && d < at {
 		at = d
@@ -80,15 +80,31 @@ func checkPages(f *parquet.File, group, leaf int) (most int64, err error) {
 				return 0, fmt.Errorf("page %d of %d bytes, %d of them levels", page, h.CompressedPageSize, levels)
 			}
 		}
-		unpacks := int64(0)
+		unpacks, decodes := int64(0), int64(0)
+		body := bytesAt{bytes.NewReader(w.b[min(levels, int64(len(w.b))):]), f, data + levels}
 		if packed && values > 0 {
-			r := bytesAt{bytes.NewReader(w.b[min(levels, int64(len(w.b))):]), f, data + levels}
-			unpacks, err = checkPacked(meta.Codec, r, int64(h.CompressedPageSize)-levels, int64(h.UncompressedPageSize)-levels)
+			unpacks, err = checkPacked(meta.Codec, body, int64(h.CompressedPageSize)-levels, int64(h.UncompressedPageSize)-levels)
 			if err != nil {
 				return 0, fmt.Errorf("page %d: %w", page, err)
 			}
 		}
-		most = max(most, max(unpacks, int64(h.UncompressedPageSize))+int64(h.CompressedPageSize)+pageValueBytes*int64(max(values, 0)))
+		encoding := h.DataPageHeader.V.Encoding
+		if h.Type == format.DataPageV2 {
+			encoding = h.DataPageHeaderV2.V.Encoding
+		}
+		if values > 0 && h.Type != format.DictionaryPage && isDelta(encoding) {
+			d := deltaPage{encoding: encoding, packed: int64(h.CompressedPageSize) - levels, unpacked: int64(h.UncompressedPageSize) - levels, values: int(values)}
+			if packed {
+				d.codec = meta.Codec
+			}
+			if h.Type != format.DataPageV2 {
+				d.repeats, d.nulls = list, leaf.level > 0
+			}
+			if decodes, err = d.check(body); err != nil {
+				return 0, fmt.Errorf("page %d: %w", page, err)
+			}
+		}
+		most = max(most, max(unpacks, int64(h.UncompressedPageSize))+int64(h.CompressedPageSize)+decodes+pageValueBytes*int64(max(values, 0)))
 	}
 	return most, nil
 }

@@ -38,7 +38,7 @@ func TestIngestMemoryOfStringIDs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	_, said, err := clitest.Child(t, "ingest", input, dir, "--mem", "90MiB", "--json")
 	least := 0
-	if _, scanErr := fmt.Sscanf(said[max(0, strings.Index(said, "works is")):], "works is %d MiB", &least); err == nil || scanErr != nil {
+	if _, scanErr := fmt.Sscanf(said[max(0, strings.Index(said, "works is")):], "works is %dMiB", &least); err == nil || scanErr != nil {
 		t.Fatalf("90 MiB: %q (%v), expected a refusal that names the smallest budget", said, err)
 	}
 	sum, said, err := clitest.Child(t, "ingest", input, dir, "--mem", fmt.Sprintf("%dMiB", least), "--json")

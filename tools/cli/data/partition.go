@@ -349,7 +349,7 @@ func (o *partitionOptions) budget(s *store.Store, po partitioner.Options) (parti
 		least = max(least, write)
 	}
 	if int64(o.mem) < least {
-		return need, storegraph.Budget{}, fmt.Errorf("%w: --mem %s for a graph of %d nodes; the smallest that works is %d MiB",
+		return need, storegraph.Budget{}, fmt.Errorf("%w: --mem %s for a graph of %d nodes; the smallest that works is %dMiB",
 			partitioner.ErrBudget, command.FormatSize(int64(o.mem)), nodes, (least+1<<20-1)>>20)
 	}
 	return need, storegraph.Budget{Array: int64(o.mem) - other - need.Array, Stream: int64(o.mem) - other - need.Stream}, nil

@@ -38,7 +38,7 @@ func TestPartitionMemoryKept(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s: not refused", c.low)
 			}
-			if _, err := fmt.Sscanf(fmt.Sprint(sum["message"]), "memory budget too small: --mem "+c.low[:2]+".0 MiB for a graph of 100000 nodes; the smallest that works is %d MiB", &least); err != nil {
+			if _, err := fmt.Sscanf(fmt.Sprint(sum["message"]), "memory budget too small: --mem "+c.low[:2]+".0 MiB for a graph of 100000 nodes; the smallest that works is %dMiB", &least); err != nil {
 				t.Fatalf("%s: %v, %q, expected a refusal that names the smallest budget", c.low, sum, said)
 			}
 			sum, said, err = clitest.Child(t, append(args, "--mem", fmt.Sprintf("%dMiB", least))...)

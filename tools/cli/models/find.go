@@ -57,7 +57,10 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 		return "", "", fmt.Errorf("%w: %s has no trained model: run gstore train %s, or give --checkpoint FILE", store.ErrNotFound, dir, dir)
 	}
 	which = fmt.Sprintf("run %d", best.run)
-	if runs > 1 {
+	switch {
+	case runs > 1 && best.accuracy < 0: // none has validation nodes
+		which += fmt.Sprintf(", the last of %d: none has validation nodes; --checkpoint N takes another", runs)
+	case runs > 1:
 		which += fmt.Sprintf(", of %d the best on validation nodes (%.2f %%); --checkpoint N takes another", runs, 100*best.accuracy)
 	}
 	return File(dir, best.run), which, nil

@@ -1,7 +1,9 @@
 package training_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -120,6 +122,38 @@ func TestEvalTakesTheBest(t *testing.T) {
 	if len(events) < 5 || events[0]["event"] != "confusion" || events[0]["nodes"].(float64) < 1 {
 		t.Errorf("%d events, the first %v", len(events), events[0])
 	}
+}
+
+// TestEvalWithoutValidation: of runs that had no validation nodes eval takes the last, and says so; the area under the ROC
+// curve is part of the smallest budget, which a refusal names before anything is computed.
+func TestEvalWithoutValidation(t *testing.T) {
+	in, dir := filepath.Join(t.TempDir(), "sbm"), filepath.Join(t.TempDir(), "sbm.gstore")
+	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "150000", "--edges", "10000", "--classes", "2", "--features", "1", "--train", ".9", "--valid", "0", "--test", ".1", "--quiet")
+	clitest.MustRun(t, "ingest", in, dir, "--partitions", "64", "--partitioner", "random", "--quiet")
+	for range 2 {
+		clitest.MustRun(t, "train", dir, "--epochs", "1", "--hidden", "2", "--layers", "1", "--batch-size", "20000", "--quiet")
+	}
+	if _, stdout, _ := clitest.Run(t, "eval", dir, "--splits", "test", "--auc=false"); !strings.Contains(stdout, "(run 2, the last of 2: none has validation nodes") {
+		t.Errorf("eval says %q", stdout)
+	}
+	smallest := func(flags ...string) (mib int, text string) {
+		t.Helper()
+		code, _, stderr := clitest.Run(t, append([]string{"eval", dir, "--mem", "64MiB"}, flags...)...)
+		_, after, ok := strings.Cut(stderr, "the smallest that works is ")
+		if code != cli.ExitFailed || !ok {
+			t.Fatalf("%v: exit code %d, %q", flags, code, stderr)
+		}
+		if _, err := fmt.Sscanf(after, "%dMiB", &mib); err != nil {
+			t.Fatal(err)
+		}
+		return mib, stderr
+	}
+	with, text := smallest()
+	without, _ := smallest("--auc=false")
+	if least := without + 2; with < least || !strings.Contains(text, "area under the ROC curve 2.") { // 12 bytes a training node and 4 a node
+		t.Errorf("%d MiB with the area and %d without: %q", with, without, text)
+	}
+	clitest.MustRun(t, "eval", dir, "--mem", strconv.Itoa(with)+"MiB", "--quiet")
 }
 
 // TestQuiet: --quiet prints nothing but what goes wrong.
