@@ -305,7 +305,7 @@ func TestBudgetTooSmallNamesTheSmallest(t *testing.T) {
 		t.Fatalf("got %v, expected ErrBudget", err)
 	}
 	var mib int64
-	if _, err := fmt.Sscanf(err.Error()[strings.Index(err.Error(), "works is"):], "works is %d MiB", &mib); err != nil {
+	if _, err := fmt.Sscanf(err.Error()[strings.Index(err.Error(), "works is"):], "works is %dMiB", &mib); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
