@@ -25,14 +25,14 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 	if c.Absent != AbsentAuto || len(c.Features) == 0 || c.PrecomputedHop && c.History {
 		return nil, nil
 	}
-	if c.Plan == macro.Memory || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0 {
+	if c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0 {
 		return nil, nil // nothing is absent; known without reading topology directories
 	}
 	policy, err := c.policy(ctx, st, info)
 	if errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) {
 		return nil, nil // the run is refused as it is, with what would do
 	}
-	if err != nil || policy == macro.Memory {
+	if err != nil || policy == macro.Memory || policy == macro.Rows {
 		return nil, err
 	}
 	try := func(change func(*Config), reason string) error {

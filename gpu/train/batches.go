@@ -74,10 +74,29 @@ type batches struct {
 	pass   int
 }
 
+// sampled are the fanouts that mini-batches are sampled with, outward: one for each layer that reads neighbours ([nn.Model.Hops]).
+func (c *Config) sampled() []int {
+	switch {
+	case c.Model == "mlp":
+		return nil
+	case c.PrecomputedHop:
+		return c.Fanouts[:len(c.Fanouts)-1]
+	}
+	return c.Fanouts
+}
+
+// inputs are the rows that feed a batch's first layer.
+func (c *Config) inputs(b *mini.Batch) []uint32 {
+	if len(c.sampled()) == 0 {
+		return b.Seeds
+	}
+	return b.Input
+}
+
 // newBatches makes the batches of a run of cfg whose model samples so many hops.
 func newBatches(cfg *Config, hops, threads int) (*batches, error) {
-	fanouts := cfg.Fanouts[:hops]
-	if len(fanouts) == 0 { // the sampler draws at least one hop; trainer.blocks leaves it
+	fanouts := cfg.Fanouts[:hops] // as Config.sampled
+	if len(fanouts) == 0 {        // the sampler draws at least one hop; trainer.blocks leaves it
 		fanouts = []int{1}
 	}
 	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads})

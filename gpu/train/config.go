@@ -76,7 +76,7 @@ type Config struct {
 	// that precompute.Hop made: the model samples one hop less.
 	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made"`
 
-	Plan   string `json:"plan" group:"out of core" help:"which partitions are in memory when"`                                               // "auto" (default), "memory", "hanoi" or "trainnodes"
+	Plan   string `json:"plan" group:"out of core" help:"which partitions are in memory when"`                                               // "auto" (default), "memory", "rows", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" group:"out of core" help:"partitions in memory at once, pinned ones not counted" default:"what mem allows"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
 	// Group is how many partitions plan memory trains together, see [macro.Config]; 0 (default): all.
 	Group int `json:"group,omitempty"`

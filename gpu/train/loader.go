@@ -71,6 +71,9 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if cfg.History || cfg.Reuse == macro.ReuseAuto {
 		return nil, fmt.Errorf("train: loader: history %v and reuse %d: expected neither a history nor passes that depend on timing", cfg.History, cfg.Reuse)
 	}
+	if cfg.Plan == macro.Rows {
+		return nil, fmt.Errorf("train: loader: plan %s has features by the mini-batch, and a loader yields macro-batches with theirs: choose another", macro.Rows)
+	}
 	m := st.Manifest()
 	if _, err := m.SplitColumn(cfg.Split); err != nil {
 		return nil, fmt.Errorf("train: loader: whose nodes are the seeds: %w", err)
@@ -81,6 +84,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
+	y.features = true
 	planned, err := y.planned(cfg.MemoryBytes)
 	if err != nil {
 		return nil, err
@@ -94,10 +98,11 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		planned.options.Features = nil
 	}
 	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.Model == "rgcn" && !m.Schema.Undirected}
-	var policy macro.Policy
-	if l.it, policy, err = openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options); err != nil {
+	it, policy, err := openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options)
+	if err != nil {
 		return nil, err
 	}
+	l.it = it.(*buffer.Buffer) // y.features is set
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())

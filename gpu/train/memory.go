@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/sampler/macro"
@@ -19,13 +20,17 @@ const (
 	holdsBatch   = "mini-batches"
 	holdsHistory = "history"
 	holdsBuffer  = "partition buffer"
+	holdsRows    = "graph and rows" // instead of it in plan rows
 )
 
 // Memory says who holds what of a run on a store, for any budget: plan, refusal and the smallest budget follow from it. Opening
 // it reads every topology directory once; what follows reads nothing.
 type Memory struct {
 	m        *store.Manifest
-	cfg      Config // without its budget
+	store    *store.Store
+	features bool                // macro-batches must have features: no plan rows
+	device   blockio.Calibration // if it was measured
+	cfg      Config              // without its budget
 	shape    shape
 	trained  []uint64 // training nodes by partition
 	forecast *buffer.Forecaster
@@ -37,7 +42,7 @@ type Memory struct {
 // OpenMemory looks at a store for runs of c, whose defaults and Features must be filled in, on a device that info describes.
 // Where the store does not fit the task, tensors and evaluation count for nothing.
 func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
-	y := &Memory{m: st.Manifest(), cfg: c}
+	y := &Memory{m: st.Manifest(), store: st, cfg: c}
 	o := c.MacroOptions(y.m)
 	if y.forecast, err = buffer.OpenForecaster(ctx, st, o); err != nil {
 		return nil, fmt.Errorf("train: plan: %w", err)
@@ -50,6 +55,7 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 	if y.trained, err = st.TrainingNodes(ctx, c.Split); err != nil && (c.Split != "" || !errors.Is(err, store.ErrNotFound)) {
 		return nil, fmt.Errorf("train: plan: %w", err)
 	}
+	y.device = knownDevice(ctx, st, c.IOEngine)
 	if c.MemoryBytes == 0 {
 		return y, nil
 	}
@@ -147,10 +153,14 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	c.MemoryBytes = memory
 	p.options = c.MacroOptions(y.m)
 	beside := y.BesideBytes(memory)
+	rowsTuning, err := y.RowsTuning(memory)
+	if err != nil {
+		return p, err
+	}
 	p.choice, err = macro.Choose(macro.Tuning{
 		Config: macro.Config{Policy: c.Plan, Partitions: len(y.m.Partitions), Pinned: y.m.Pinned, Capacity: c.Buffer,
 			Undirected: y.m.Schema.Undirected, Group: c.Group, Reuse: c.Reuse, Seed: c.Seed},
-		MemoryBytes: p.options.MemoryBytes, LeastBytes: y.forecast.LeastBytes, DoubleBytes: y.forecast.DoubleBytes, BesideBytes: beside,
+		MemoryBytes: p.options.MemoryBytes, LeastBytes: y.forecast.LeastBytes, DoubleBytes: y.forecast.DoubleBytes, BesideBytes: beside, Rows: rowsTuning,
 		Hubs: y.m.HubsWhy(), Train: y.trained,
 	})
 	if y.failed != nil {
@@ -173,7 +183,11 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold(holdsEval, y.evalBytes(memory), true)
 	p.account.Hold(holdsBatch, max(y.worst(capacity), budget.Share(memory, budget.ProgramBytes, budget.BatchShare)), true)
 	p.account.Hold(holdsHistory, y.history(capacity), false)
-	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
+	holds := holdsBuffer
+	if p.choice.Policy == macro.Rows {
+		holds = holdsRows
+	}
+	p.account.Hold(holds, p.account.LeftBytes(), true)
 	return p, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/rows"
 )
 
 // Node trains a node classifier on a store by dev and returns its checkpoint: the
@@ -90,6 +91,12 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		hooks.Plan(why)
 	}
 	t.history = h
+	if reader, ok := it.(*rows.Reader); ok {
+		if t.feed, err = newFeeder(&cfg, reader); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, t.feed.close()) }()
+	}
 	if cfg.LabelShift == ShiftAuto {
 		if t.shift, err = newLabelShift(ctx, st, cfg.Split, shape.classes); err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/rows"
 )
 
 // historyElem is what the history's rows are stored as: by default float16 where all features take 16 bits or fewer, else float32.
@@ -67,19 +68,31 @@ func (c *Config) HistoryCost(m *store.Manifest, trained []uint64, resident, step
 	return costHistory(parts, c.Hidden, elem, resident, steps), nil
 }
 
-// openMacroBatches opens the partition buffer and the plan of a choice, which it fills in in cfg.
-func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice *macro.Choice, o buffer.Options) (*buffer.Buffer, macro.Policy, error) {
+// openBatches is a partition buffer, or a [rows.Reader].
+type openBatches interface {
+	macroBatches
+	MemoryBytes() int64
+	Close() error
+}
+
+// openMacroBatches opens what a choice reads with, and its plan, which it fills in in cfg.
+func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice *macro.Choice, o buffer.Options) (openBatches, macro.Policy, error) {
 	m := st.Manifest()
 	loose := len(m.Partitions) - len(m.Pinned)
 	cfg.Plan, cfg.Buffer = choice.Policy, choice.Capacity
-	if choice.Policy == macro.Memory {
+	if choice.Policy == macro.Memory || choice.Policy == macro.Rows {
 		cfg.Buffer = loose
 	}
 	policy, err := macro.New(choice.Config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}
-	it, err := buffer.Open(ctx, st, o)
+	var it openBatches
+	if choice.Policy == macro.Rows {
+		it, err = rows.Open(ctx, st, cfg.rowsOptions(m, o))
+	} else {
+		it, err = buffer.Open(ctx, st, o)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", cfg.Plan, cfg.Buffer, loose, err)
 	}

@@ -34,6 +34,9 @@ type Epoch struct {
 	HistoryBytes   int64   `json:"history_bytes,omitempty"`
 	PlannedBytes   int64   `json:"planned_bytes"` // what the plan predicted that training reads
 	Steps          int     `json:"steps"`         // macro-batches
+	// Of plan rows: input rows of all mini-batches, and those that were read because the cache had them not.
+	RowsUsed int64 `json:"rows_used,omitempty"`
+	RowsRead int64 `json:"rows_read,omitempty"`
 	// Passes over each step's macro-batch where timing decided (or Config.ReusePasses repeated) them.
 	Passes       []int            `json:"passes,omitempty"`
 	Batches      int64            `json:"batches"`
@@ -131,6 +134,9 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	s.blind = s.sum.BestEpoch > 0 && s.best < 0
 	if s.hooks.Resume != nil && s.cfg.Resume {
 		s.hooks.Resume(state != nil, s.from.Epoch, s.from.Place.Step, s.from.Place.Batch)
+	}
+	if s.t.feed != nil {
+		s.t.feed.first, s.t.feed.limit = s.from.Epoch, s.limit()
 	}
 	for e := s.from.Epoch; s.more(e); e++ {
 		r, err := s.epoch(ctx, e)
@@ -251,8 +257,13 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if s.hooks.Macro != nil {
 		s.hooks.Macro(s.it.Stats())
 	}
+	if s.t.feed != nil { // which batches read what is decided as they are sampled ahead
+		planned = was.BytesRead + s.it.PredictBytes(plan)
+	}
 	trained := s.soFar()
+	used, read := s.t.feed.rows(e)
 	return Epoch{
+		RowsUsed: used, RowsRead: read,
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,

@@ -36,6 +36,8 @@ type trainer struct {
 	// groupers give each layer's graph its groups, where the model has relations
 	groupers  []nn.Grouper
 	relations int // of the store
+	// feed reads the rows of batches, nil where a macro-batch holds all features.
+	feed *feeder
 	// history is what nodes outside memory contribute, nil without.
 	history *history
 	// shift corrects the loss for the step's mixture of classes, nil without.
@@ -92,6 +94,11 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return err
 	}
 	defer release()
+	if t.feed != nil {
+		if err := t.feed.start(mb, epoch, from.Batch); err != nil {
+			return err
+		}
+	}
 	if t.history != nil {
 		if err := t.history.enter(mb); err != nil {
 			return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
@@ -101,6 +108,9 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		t.shift.enter(mb)
 	}
 	t.featureBytes = max(t.featureBytes, featureBytes(mb))
+	if t.feed != nil {
+		t.featureBytes = t.feed.reader.Sizes().SlotBytes()
+	}
 	t.batches.enter(ctx, epoch, mb, t.neighbours(mb), p, from)
 	defer t.batches.leave() // after an error too, before mb is gone
 	for {
@@ -144,7 +154,11 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 			_ = m.Free() // borrowed memory: nothing is freed, nothing can fail
 		}
 	}
-	for _, c := range mb.Features {
+	columns, rows := mb.Features, mb.Rows
+	if t.feed != nil {
+		columns, rows = t.feed.reader.Features(), t.feed.reader.Sizes().Slots
+	}
+	for _, c := range columns {
 		m, err := t.queue.Device().Map(c.Data)
 		if err != nil {
 			release()
@@ -156,7 +170,7 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 			release()
 			return nil, nil, fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", c.Name, c.Stride, c.Type, gpu.ErrShape)
 		}
-		table := gpu.Tensor{Mem: m, Rows: mb.Rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type}
+		table := gpu.Tensor{Mem: m, Rows: rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type}
 		if c.Scale != nil {
 			if table.Scale, err = t.queue.Device().Map(blocks.Bytes(c.Scale)); err != nil {
 				release()
@@ -182,12 +196,19 @@ func elemBytes(tables []gpu.Tensor) float64 {
 func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *progress.Counts) error {
 	q, a := t.queue, t.arena
 	start := time.Now()
-	t.stepping = true
 	t.labels = t.labels[:0]
 	for _, row := range b.Seeds {
 		t.labels = append(t.labels, mb.Labels[row])
 	}
 	input := t.blocks(mb, b)
+	if t.feed != nil {
+		slots, err := t.feed.take(input, sum)
+		if err != nil {
+			return err
+		}
+		input, start = slots, time.Now()
+	}
+	t.stepping = true
 	if t.choices == nil {
 		if t.choices = t.model.ChooseOrders(t.graphs, elemBytes(tables)); t.chosen != nil {
 			t.chosen(t.choices)
@@ -208,6 +229,9 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	}
 	if err := a.Reset(); err != nil {
 		return err
+	}
+	if t.feed != nil {
+		t.feed.reader.Done()
 	}
 	if !isFinite(stat[0]) {
 		return t.diverged("the loss is not a finite number")
@@ -247,9 +271,9 @@ func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 // that feed the first. Layers that read a node alone have a graph without edges.
 func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) {
 	q, a := t.queue, t.arena
-	blocks, input := b.Blocks, b.Input
+	blocks, input := b.Blocks, t.cfg.inputs(b)
 	if t.model.Hops() == 0 {
-		blocks, input = nil, b.Seeds
+		blocks = nil
 	}
 	t.graphs = t.graphs[:0]
 	for range len(t.model.Layers()) - len(blocks) {
@@ -263,7 +287,7 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 	if degrees {
 		t.degrees = t.degrees[:0]
 		for _, row := range input {
-			s := mb.In.Spans[row]
+			s := mb.In.Span(row)
 			t.degrees = append(t.degrees, int32(s.End-s.Begin))
 		}
 		below = a.Int32s(q, t.degrees)

@@ -7,6 +7,7 @@
 // before anything is read, and made again after a crash.
 //
 //	memory      everything resident, one step
+//	rows        node tasks: the graph resident, one step; rows of features are read as batches use them (package store/rows)
 //	hanoi       node tasks: hubs pinned, the rest shuffled and taken b at a time (thesis chapter 4)
 //	trainnodes  node tasks: training nodes pinned, random others beside them (MariusGNN section 5.2)
 //	comet       link tasks: logical partitions, one-swap cover of all pairs, deferred

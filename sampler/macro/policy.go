@@ -16,6 +16,7 @@ var ErrPlan = errors.New("no such plan")
 // Names of the policies, as in flags and in [buffer.Plan].Policy.
 const (
 	Memory     = "memory"
+	Rows       = "rows"
 	Hanoi      = "hanoi"
 	TrainNodes = "trainnodes"
 	Comet      = "comet"
@@ -23,7 +24,7 @@ const (
 )
 
 // Names lists the policies.
-func Names() []string { return []string{Memory, Hanoi, TrainNodes, Comet, Beta} }
+func Names() []string { return []string{Memory, Rows, Hanoi, TrainNodes, Comet, Beta} }
 
 // ReuseMax is the most extra passes over a macro-batch (HANOI, thesis section
 // 4.2: more of them over-fit the macro-batch).
@@ -157,9 +158,9 @@ func (p *policy) choose() error {
 		return fmt.Errorf("%w: policy %s trains every example once; reuse is hanoi's", ErrPlan, p.Policy)
 	}
 	switch p.Policy {
-	case Memory:
+	case Memory, Rows:
 		if p.Capacity < len(p.loose) {
-			return fmt.Errorf("%w: policy memory needs room for all %d partitions, there is room for %d", ErrPlan, len(p.loose), p.Capacity)
+			return fmt.Errorf("%w: policy %s needs room for all %d partitions, there is room for %d", ErrPlan, p.Policy, len(p.loose), p.Capacity)
 		}
 		p.steps = everything
 	case Hanoi:
@@ -200,7 +201,7 @@ func (p *policy) Epoch(epoch int) buffer.Plan {
 	return buffer.Plan{Policy: p.Policy, Pinned: slices.Clone(p.Pinned), Capacity: p.Capacity, Steps: p.steps(p, &r)}
 }
 
-// everything is plan memory, and any other whose partitions all fit.
+// everything is plans memory and rows, and any other whose partitions all fit.
 func everything(p *policy, r *keyed.Rand) []buffer.Step {
 	s := buffer.Step{Resident: p.with(p.loose)}
 	if p.Group > 0 && p.Group < len(s.Resident) && !p.Link {

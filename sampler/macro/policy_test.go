@@ -32,7 +32,7 @@ func drawConfig(t *rapid.T) Config {
 	} else if c.Policy == Memory {
 		c.Link = true
 	}
-	if c.Policy != Memory {
+	if c.Policy != Memory && c.Policy != Rows {
 		least := 1
 		if link {
 			least = 2
@@ -476,7 +476,7 @@ func TestNewRefuses(t *testing.T) {
 		want string
 	}{
 		{Config{Policy: Hanoi}, "0 partitions"},
-		{Config{Policy: "mst", Partitions: 4}, `policy "mst" is unknown (known: [memory hanoi trainnodes comet beta])`},
+		{Config{Policy: "mst", Partitions: 4}, `policy "mst" is unknown (known: [memory rows hanoi trainnodes comet beta])`},
 		{Config{Policy: Memory, Partitions: 4, Capacity: 3}, "needs room for all 4 partitions, there is room for 3"},
 		{Config{Policy: Hanoi, Partitions: 4, Pinned: []store.PartitionID{4}}, "pinned partition 4 of 4"},
 		{Config{Policy: Hanoi, Partitions: 4, Pinned: []store.PartitionID{1, 1}}, "pinned twice"},

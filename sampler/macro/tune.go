@@ -25,10 +25,19 @@ type Tuning struct {
 	// BesideBytes is what a run holds beside the buffer with capacity partitions resident, out of the same MemoryBytes; 0 means
 	// all. It grows with capacity. nil: nothing.
 	BesideBytes func(capacity int) int64
+	// Rows is what is known of plan rows; nil: it is not for this run.
+	Rows *RowsTuning
 	// Hubs is why the store has pinned hubs or none ([store.Manifest.HubsWhy]); "" = unknown.
 	Hubs string
 	// Train is the number of training nodes of each partition (node tasks); nil = unknown.
 	Train []uint64
+}
+
+// RowsTuning is what a choice of plan rows depends on.
+type RowsTuning struct {
+	LeastBytes int64  // the smallest part of MemoryBytes with which it runs
+	Prefer     bool   // it is worth its reads where it fits
+	Why        string // what Prefer was decided by
 }
 
 // Choice is a Config that [New] accepts, and why.
@@ -40,6 +49,7 @@ type Choice struct {
 // Choose fills in policy and capacity from the memory budget:
 //
 //   - memory if everything fits;
+//   - for node tasks rows if the graph fits, without features, and its reads are predicted to be worth having all neighbours;
 //   - for link tasks comet with the largest buffer (MariusGNN section 6), and of
 //     logical partitions so many that four fit;
 //   - for node tasks trainnodes if all training nodes lie in pinned partitions
@@ -68,8 +78,14 @@ func Choose(t Tuning) (Choice, error) {
 	default:
 		c.because("policy %s, as asked", t.Policy)
 	}
-	if auto && c.Policy != Memory {
+	if auto && c.Policy != Memory && t.Capacity == 0 && t.rows(&c) {
+		c.Policy = Rows
+	}
+	if auto && c.Policy != Memory && c.Policy != Rows {
 		c.Policy = outOfCore(&c, t)
+	}
+	if c.Policy == Rows {
+		return c, t.checkRows(&c, capped)
 	}
 	if c.Policy == TrainNodes && len(t.Pinned) > 0 && (t.Train == nil || t.outside() > 0) {
 		c.TrainOutside = true
@@ -101,6 +117,36 @@ func Choose(t Tuning) (Choice, error) {
 		c.Logical = groups
 	}
 	return c, nil
+}
+
+// rows reports whether plan rows fits and is worth its reads.
+func (t *Tuning) rows(c *Choice) bool {
+	if t.Rows == nil {
+		return false
+	}
+	if need := t.Rows.LeastBytes + t.beside(0); need > t.MemoryBytes {
+		c.because("the graph without features, with the rows of a mini-batch, would take %s", mib(need))
+		return false
+	}
+	c.because("%s", t.Rows.Why)
+	return t.Rows.Prefer
+}
+
+// checkRows refuses plan rows where it cannot be.
+func (t *Tuning) checkRows(c *Choice, capped bool) error {
+	loose := t.Partitions - len(t.Pinned)
+	switch {
+	case t.Rows == nil:
+		return fmt.Errorf("%w: policy rows is for node tasks with uniform draws over one relation, and without a history, of which none is needed", ErrPlan)
+	case capped:
+		return fmt.Errorf("%w: policy rows holds the graph of all %d partitions, there is room for %d", ErrPlan, loose, t.Capacity)
+	}
+	c.Capacity = 0
+	if need := t.Rows.LeastBytes + t.beside(0); t.MemoryBytes > 0 && need > t.MemoryBytes {
+		return fmt.Errorf("policy rows takes %d bytes: %w: it is %d", need, store.ErrBudget, t.MemoryBytes)
+	}
+	c.because("all topology is in memory and every neighbour can be drawn, as in memory; rows of features are read as mini-batches use them")
+	return nil
 }
 
 // least is LeastBytes with what the run holds beside.

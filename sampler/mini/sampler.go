@@ -161,9 +161,9 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 
 // checkRows refuses seeds that are no rows of g.
 func checkRows(g *Graph, seeds []uint32) error {
-	rows := uint32(min(len(g.In.Spans), math.MaxUint32))
+	rows := uint32(min(g.In.Rows(), math.MaxUint32))
 	if g.Out != nil {
-		rows = min(rows, uint32(len(g.Out.Spans)))
+		rows = min(rows, uint32(g.Out.Rows()))
 	}
 	for i, r := range seeds {
 		if r >= rows {
@@ -231,18 +231,23 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 
 // load is stage one: the spans of the chunk's nodes.
 func (s *Sampler) load(g Graph, nodes []uint32) {
-	spans := g.In.Spans
-	in := s.in[:len(nodes)]
-	for i, v := range nodes {
-		in[i] = spans[v]
+	spansOf(g.In, nodes, s.in)
+	if g.Out != nil {
+		spansOf(g.Out, nodes, s.out)
 	}
-	if g.Out == nil {
+}
+
+func spansOf(a *buffer.Adjacency, nodes []uint32, to []buffer.Span) {
+	to = to[:len(nodes)]
+	if a.Spans == nil {
+		for i, v := range nodes {
+			to[i] = a.Span(v)
+		}
 		return
 	}
-	spans = g.Out.Spans
-	out := s.out[:len(nodes)]
+	spans := a.Spans
 	for i, v := range nodes {
-		out[i] = spans[v]
+		to[i] = spans[v]
 	}
 }
 

@@ -24,9 +24,14 @@ type Span struct{ Begin, End int64 }
 // partitions are resident for the whole run, plan "memory": ascending external
 // id, so that samples do not depend on the number of partitions). Parallel
 // edges keep the order they have on disk.
+//
+// Where a graph is in memory without its features (package store/rows) the spans are compact: Spans is nil, and row r's
+// begin at Bases[r>>16] + Starts[r] and end where row r+1's begin. [Adjacency.Span] reads both forms.
 type Adjacency struct {
 	Spans   []Span   // len = rows
 	Indices []uint32 // neighbours' rows
+	Starts  []uint32 // len = rows + 1; nil where there are Spans
+	Bases   []int64  // one for each 65536 of Starts
 	// Relations[k] is the relation of edge k, parallel to Indices; nil if
 	// nobody asked.
 	Relations []uint16
@@ -66,14 +71,33 @@ func (a *Adjacency) SumWeights(lo, hi int) {
 	}
 }
 
+// Rows returns the number of rows.
+func (a *Adjacency) Rows() int {
+	if a.Spans == nil && len(a.Starts) > 0 {
+		return len(a.Starts) - 1
+	}
+	return len(a.Spans)
+}
+
+// Span returns where a row's neighbours lie.
+func (a *Adjacency) Span(row uint32) Span {
+	if a.Spans == nil {
+		return Span{a.Bases[row>>16] + int64(a.Starts[row]), a.Bases[(row+1)>>16] + int64(a.Starts[row+1])}
+	}
+	return a.Spans[row]
+}
+
 // Degree returns the number of resident neighbours of a row.
-func (a *Adjacency) Degree(row uint32) int64 { return a.Spans[row].End - a.Spans[row].Begin }
+func (a *Adjacency) Degree(row uint32) int64 {
+	s := a.Span(row)
+	return s.End - s.Begin
+}
 
 // Edges returns the number of edges between resident nodes.
 func (a *Adjacency) Edges() int64 {
 	var n int64
-	for _, s := range a.Spans {
-		n += s.End - s.Begin
+	for r := range a.Rows() {
+		n += a.Degree(uint32(r))
 	}
 	return n
 }

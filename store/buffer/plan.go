@@ -32,7 +32,7 @@ type BucketID struct{ Src, Dst store.PartitionID }
 // buffer capacity, task, epoch, seed), made by package sampler/macro. Steps are not
 // changed once the plan is made: a copy of a Plan shares them, and by that is the same plan.
 type Plan struct {
-	Policy   string // "memory", "hanoi", "trainnodes", "comet", "beta"
+	Policy   string // "memory", "rows", "hanoi", "trainnodes", "comet", "beta"
 	Pinned   []store.PartitionID
 	Capacity int // most partitions resident at once, pinned ones not counted
 	Steps    []Step

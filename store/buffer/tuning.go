@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/vfsengine"
 )
 
 const (
@@ -114,3 +115,7 @@ func (o *Options) readTuning() store.ReadTuning {
 func (o *Options) apply(t store.ReadTuning) {
 	o.GapBytes, o.RequestBytes, o.Depth, o.tuning = t.GapBytes, t.RequestBytes, t.Depth, t.Why
 }
+
+// EngineOf is the engine that reads a store which is not on the operating system's file system, or one that injects faults;
+// nil where any of package blockio does.
+func EngineOf(s *store.Store) blockio.Engine { return vfsengine.For(s.Files().FS()) }

@@ -33,7 +33,7 @@ var inner = map[string][][]string{
 		{"store"},
 		{"store/budget", "store/table", "store/ingest", "store/stats", "store/storegraph"},
 		{"store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
-		{"store/buffer/metrics"},
+		{"store/buffer/metrics", "store/rows"},
 	},
 	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative"}},
 	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/spill", "gpu/progress", "gpu/gputest"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/host", "gpu/cuda"}},

@@ -46,14 +46,21 @@ func TestDemoTrainEval(t *testing.T) {
 	if !told {
 		t.Errorf("--explain told nothing of the layers: %v", explained)
 	}
-	for _, plan := range [][]string{{"--plan", "memory"}, {"--plan", "hanoi", "--buffer", "2"}} {
+	var memory []float64 // losses of plan memory: those of plan rows too
+	for _, plan := range [][]string{{"--plan", "memory"}, {"--plan", "rows"}, {"--plan", "hanoi", "--buffer", "2"}} {
 		base := append([]string{"train", dir, "--epochs", "2", "--seed", "5", "--batch-size", "300", "--hidden", "32", "--save", filepath.Join(t.TempDir(), "m")}, plan...)
 		var want []float64
+		if plan[1] == "rows" {
+			want = memory
+		}
 		for _, variant := range [][]string{{"--threads", "1"}, {"--threads", "4"}, {"--io-engine", "pread"}, {"--io-engine", "mmap"}, {"--mem", "300MiB"}} {
 			events := clitest.Events(t, append(slices.Clone(base), variant...)...)
 			got := clitest.Losses(events)
 			if want == nil {
 				want = got
+			}
+			if plan[1] == "memory" {
+				memory = got
 			}
 			if len(got) != 2 || !slices.Equal(got, want) {
 				t.Errorf("%v %v: losses %v, expected %v", plan, variant, got, want)

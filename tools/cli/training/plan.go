@@ -32,6 +32,7 @@ type planOptions struct {
 	bucketOrder string
 	reuse       string
 	epochs      int
+	bounded     bool // --epochs was given
 	both        bool
 	steps       bool
 	measure     time.Duration
@@ -55,6 +56,7 @@ mean the same, but --epochs: train with them runs the plan that is shown.`,
 		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.remeasure = cmd.Flags().Changed("measure")
+			o.bounded = cmd.Flags().Changed("epochs")
 			if err := o.bound.Validate(); err != nil {
 				return err
 			}
@@ -219,7 +221,13 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		return err
 	}
 	beside := y.BesideBytes(o.node.MemoryBytes)
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, BesideBytes: beside,
+	var rows *macro.RowsTuning
+	if n, ok := y.(*train.Memory); ok {
+		if rows, err = n.RowsTuning(o.node.MemoryBytes); err != nil {
+			return err
+		}
+	}
+	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, BesideBytes: beside, Rows: rows,
 		Hubs: m.HubsWhy(), Train: trained})
 	switch {
 	case errors.Is(err, macro.ErrPlan):
@@ -242,11 +250,15 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
 	}
 	choice.Why = append(choice.Why, o.absent...)
-	buffer, epochs, err := f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
+	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, train: trained, f: f, device: device}
+	if choice.Policy == macro.Rows {
+		err = r.sampleRows(ctx, s, mo)
+	} else {
+		r.buffer, r.epochs, err = f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
+	}
 	if err != nil {
 		return err
 	}
-	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, epochs: epochs, buffer: buffer, train: trained, f: f, device: device}
 	if o.node.History {
 		c, err := o.node.HistoryCost(m, trained, choice.Resident(), len(plans[0].Steps))
 		if err != nil {

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"context"
 	"fmt"
 	"text/tabwriter"
 
@@ -26,6 +27,8 @@ type planReport struct {
 	f      *buffer.Forecaster
 	device *blockio.Calibration
 	advice macro.Advice
+	// rows is what plan rows holds and uses; nil for others.
+	rows *train.RowsForecast
 	// history is what --history would take; nil if nobody asked.
 	history *train.HistoryCost
 }
@@ -50,6 +53,19 @@ func (r *planReport) advise() (err error) {
 	}
 	r.advice = macro.Advise(g)
 	return nil
+}
+
+// sampleRows sets what plan rows reads: mini-batches are sampled for it, as train will. A run of more epochs than were asked for looks
+// beyond them, as it does where --epochs is not given.
+func (r *planReport) sampleRows(ctx context.Context, s *store.Store, o buffer.Options) (err error) {
+	limit := 0
+	if r.o.bounded {
+		limit = r.o.epochs
+	}
+	if r.rows, err = r.o.node.ForecastRows(ctx, s, o, r.o.epochs, limit); err == nil {
+		r.epochs, r.buffer = r.rows.Epochs, r.rows.MemoryBytes()
+	}
+	return err
 }
 
 // bias is an epoch's edge permutation bias, with partitions taken alike and
@@ -103,6 +119,13 @@ func (r *planReport) print() error {
 	}
 	if r.history != nil {
 		fmt.Fprintf(w, "        %v\n", r.history)
+	}
+	if r.rows != nil {
+		fmt.Fprintf(w, "rows    a cache of %d rows of %d bytes, for %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, r.rows.RowBytes, r.m.Nodes, r.rows.WindowRows)
+		for k, used := range r.rows.Used {
+			read := int64(r.epochs[k].Total.Loads)
+			fmt.Fprintf(w, "        epoch %d: mini-batches use %d rows, %.1f %% of them are in the cache\n", k+1, used, 100*float64(used-read)/float64(max(1, used)))
+		}
 	}
 	if r.device != nil {
 		fmt.Fprintf(w, "device  %v\n", r.device)
@@ -209,6 +232,9 @@ func (r *planReport) printJSON() error {
 	}
 	if r.history != nil {
 		summary["history"] = r.history
+	}
+	if r.rows != nil {
+		summary["rows"] = map[string]any{"slots": r.rows.Slots, "row_bytes": r.rows.RowBytes, "window_rows": r.rows.WindowRows, "used": r.rows.Used[len(r.rows.Used)-1]}
 	}
 	r.e.Event("summary", summary)
 	return nil

@@ -165,6 +165,7 @@ func TestPlanIsTrains(t *testing.T) {
 		{sbm, []string{"--hidden", "8", "--mem", "71MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
 		{sbm, []string{"--hidden", "8", "--mem", "400MiB"}, nil, "memory"},
 		{sbm, []string{"--hidden", "8", "--buffer", "3"}, nil, "hanoi"},
+		{sbm, []string{"--hidden", "8", "--plan", "rows", "--mem", "91MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "rows"},
 		{sbm, []string{"--hidden", "8", "--mem", "79MiB", "--history", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
 		{sbm, []string{"--hidden", "8", "--mem", "66MiB"}, nil, ""}, // the partition buffer fits, the evaluator does not
 		{sbm, []string{"--hidden", "256", "--mem", "70MiB", "--history"}, nil, ""},
@@ -192,7 +193,7 @@ func TestPlanIsTrains(t *testing.T) {
 		run := clitest.ByName(t, stdout)
 		config, sum := run["start"][0]["config"].(map[string]any), plan["summary"][0]
 		buffer := sum["capacity"]
-		if c.policy == "memory" {
+		if c.policy == "memory" || c.policy == "rows" {
 			buffer = 16.
 		}
 		logical := config["logical"]

@@ -108,7 +108,7 @@ func (o *trainOptions) checkNode() error {
 		return err
 	}
 	if p := o.node.Plan; p == macro.Comet || p == macro.Beta {
-		return command.Usagef("--plan %s is for link prediction; the store's task is node classification: use auto, memory, hanoi or trainnodes", p)
+		return command.Usagef("--plan %s is for link prediction; the store's task is node classification: use auto, memory, rows, hanoi or trainnodes", p)
 	}
 	check := o.node      // Normalize fills a copy in: the file's defaults are train's own
 	check.Resume = false // its file may not be named yet

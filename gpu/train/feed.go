@@ -1,0 +1,95 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/rows"
+)
+
+// feeder samples a run's mini-batches ahead of training, epoch after epoch, and hands their input rows to a [rows.Reader]. Draws
+// are keyed by place, so that the trainer samples the same batches again when it comes to them: what is kept of one that is known ahead
+// is 12 bytes a row.
+type feeder struct {
+	cfg     *Config
+	reader  *rows.Reader
+	batches *batches
+	first   int // epoch of the run's beginning
+	limit   int // epochs
+	until   int // a forecast's epochs: once they are decided sampling ends; 0: a run's
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newFeeder(c *Config, r *rows.Reader) (*feeder, error) {
+	b, err := newBatches(c, len(c.sampled()), max(1, c.Threads/2))
+	return &feeder{cfg: c, reader: r, batches: b, limit: EpochsMax}, err
+}
+
+// start begins sampling ahead from a mini-batch of an epoch on, if it was not begun.
+func (f *feeder) start(mb *buffer.MacroBatch, epoch, batch int) error {
+	if f.cancel != nil {
+		return nil
+	}
+	if len(mb.Seeds) == 0 {
+		return fmt.Errorf("train: epoch %d: %w: no training nodes", epoch+1, store.ErrNotFound)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	f.running.Go(func() {
+		if err := f.sample(ctx, mb, epoch, batch, f.limit); err != nil {
+			f.reader.Fail(err)
+		}
+	})
+	return nil
+}
+
+// sample pushes batches until limit epochs are over or the reader stops.
+func (f *feeder) sample(ctx context.Context, mb *buffer.MacroBatch, epoch, batch, limit int) error {
+	defer f.batches.leave()
+	for e := epoch; e < limit; e++ {
+		f.batches.enter(ctx, e, mb, neighbours(mb, 0, false), &passes{}, progress.Place{Batch: batch})
+		batch = 0
+		for f.batches.next() {
+			if !f.reader.Push(e-f.first, f.cfg.inputs(f.batches.loader.Batch())) || f.until > 0 && f.reader.Decided() >= f.until {
+				return nil
+			}
+		}
+		if err := f.batches.loader.Err(); err != nil {
+			return err
+		}
+	}
+	f.reader.End()
+	return nil
+}
+
+// take waits for the rows of a batch and returns where they lie.
+func (f *feeder) take(input []uint32, sum *progress.Counts) ([]uint32, error) {
+	start := time.Now()
+	slots, err := f.reader.Take(input)
+	sum.Profile.Wait += time.Since(start)
+	return slots, err
+}
+
+// rows returns how many input rows the mini-batches of an epoch have, and how many of them were read.
+func (f *feeder) rows(epoch int) (used, read int64) {
+	if f == nil {
+		return 0, 0
+	}
+	return f.reader.Used(epoch - f.first), int64(f.reader.Forecast(epoch - f.first).Loads)
+}
+
+// close stops sampling; the reader must be closed after it.
+func (f *feeder) close() error {
+	f.reader.Stop()
+	if f.cancel != nil {
+		f.cancel()
+	}
+	f.running.Wait()
+	return f.batches.loader.Close()
+}

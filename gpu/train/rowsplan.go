@@ -1,0 +1,176 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/rows"
+)
+
+// rowsOptions are those of plan rows, from those of a partition buffer.
+func (c *Config) rowsOptions(m *store.Manifest, o buffer.Options) rows.Options {
+	o.Capacity, o.Pinned = 0, nil
+	return rows.Options{Options: o, BatchRows: int(c.inputsMost(m))}
+}
+
+// storedEdges is the number of edges in memory, where an undirected one is two.
+func storedEdges(m *store.Manifest) int64 {
+	if m.Schema.Undirected {
+		return 2 * int64(m.Edges)
+	}
+	return int64(m.Edges)
+}
+
+// inputsMost is the most input rows of a mini-batch: every neighbour that may be drawn is, and all are different.
+func (c *Config) inputsMost(m *store.Manifest) int64 {
+	nodes, edges := int64(m.Nodes), storedEdges(m)
+	n := min(int64(c.BatchSize), nodes)
+	for _, fanout := range c.sampled() {
+		e := edges
+		if fanout >= 0 && n <= edges/int64(max(1, fanout)) {
+			e = n * int64(fanout)
+		}
+		n = min(nodes, n+e)
+	}
+	return max(n, 1)
+}
+
+// Figures by which a device is judged that is not measured, as of stores that are not worth it: gaps of 64 KiB are read through.
+const (
+	unmeasuredRate    = 1e9
+	unmeasuredRequest = float64(64<<10) / unmeasuredRate
+)
+
+// What training takes, as by gpu/nn's choice of products: nanoseconds a floating-point operation, a row of features, and a byte of it.
+const (
+	nsFlop = 1 / 90.
+	nsRow  = 20
+	nsByte = .047
+)
+
+// rowsPatience is how many times as long as a plan over partitions plan rows may read, where that takes longer than training: it has all
+// neighbours, and partitions need more epochs for less (docs/findings.md, "What a step holds").
+const rowsPatience = 2
+
+// RowsTuning says of plan rows what macro.Choose asks, for a run within a budget (0: none); nil where the plan is not for the run.
+func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
+	c := y.cfg
+	c.MemoryBytes = memory
+	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.Model == "rgcn" || c.History || c.Group > 0 || len(c.Features) == 0 {
+		return nil, nil
+	}
+	o := c.rowsOptions(y.m, c.MacroOptions(y.m))
+	if memory > 0 {
+		o.MemoryBytes = max(1, o.MemoryBytes-y.BesideBytes(memory)(0))
+	}
+	z, err := rows.Measure(y.store, o)
+	if z.LeastBytes == 0 || z.RowBytes == 0 {
+		return nil, nil // a store without splits: what is wrong is said elsewhere
+	}
+	if err != nil { // too small; LeastBytes says what would do
+		return &macro.RowsTuning{LeastBytes: z.LeastBytes}, nil
+	}
+	e := y.estimateRows(&z)
+	r := &macro.RowsTuning{LeastBytes: z.LeastBytes, Prefer: e.readSeconds <= max(e.trainSeconds, rowsPatience*e.partitionSeconds)}
+	r.Why = fmt.Sprintf("rows as they are used: about %.3g s of reading an epoch, some %.0f rows a mini-batch with a cache of %d; training takes about %.3g s, partitions are read in %.3g s",
+		e.readSeconds, e.batchRows, z.Slots, e.trainSeconds, e.partitionSeconds)
+	return r, nil
+}
+
+// RowsForecast is what a run by plan rows holds and reads.
+type RowsForecast struct {
+	rows.Sizes
+	Epochs []buffer.EpochForecast // Loads are rows
+	Used   []int64                // rows that mini-batches use, by epoch
+}
+
+// ForecastRows samples the first epochs of a run by plan rows, of at most limit epochs (0: [EpochsMax]), as it will, and counts what it
+// will read. It reads the graph, no features. o are the run's macro-batches'.
+func (c *Config) ForecastRows(ctx context.Context, st *store.Store, o buffer.Options, epochs, limit int) (_ *RowsForecast, err error) {
+	ro := c.rowsOptions(st.Manifest(), o)
+	ro.Forecast = true
+	r, err := rows.Open(ctx, st, ro)
+	if err != nil {
+		return nil, fmt.Errorf("train: plan rows: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f, err := newFeeder(c, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	if limit == 0 {
+		limit = EpochsMax
+	}
+	f.until = epochs // what is known beyond decides what is kept
+	if err := f.sample(ctx, r.MacroBatch(), 0, 0, limit); err != nil {
+		return nil, err
+	}
+	out := &RowsForecast{Sizes: r.Sizes()}
+	for e := range epochs {
+		t := r.Forecast(e)
+		out.Epochs = append(out.Epochs, buffer.EpochForecast{Steps: []buffer.StepForecast{t}, Total: t})
+		out.Used = append(out.Used, r.Used(e))
+	}
+	return out, ctx.Err()
+}
+
+// rowsEstimate is of an epoch of plan rows.
+type rowsEstimate struct {
+	batchRows        float64 // different input rows of a mini-batch
+	readSeconds      float64 // of the device
+	trainSeconds     float64 // of the processors, sampling included
+	partitionSeconds float64 // of the device, to read all features once
+}
+
+// estimateRows goes by the mean degree, as if neighbours were drawn alike from all nodes: skewed ones are found in the cache more
+// often. gstore plan counts exactly.
+func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
+	c, nodes := &y.cfg, float64(max(1, y.m.Nodes))
+	degree := float64(storedEdges(y.m)) / nodes
+	train := uint64(0)
+	for _, n := range y.trained {
+		train += n
+	}
+	batches := math.Ceil(float64(train) / float64(c.BatchSize))
+	distinct := func(drawn float64) float64 { return nodes * -math.Expm1(-drawn/nodes) }
+	n := min(float64(c.BatchSize), float64(train))
+	width := float64(y.shape.in)
+	ns := 0.
+	for _, fanout := range c.sampled() {
+		draws := degree
+		if fanout >= 0 {
+			draws = min(draws, float64(fanout))
+		}
+		edges := n * draws
+		ns += edges*(nsRow+nsByte*float64(z.RowBytes)) + 3*n*2*2*width*float64(c.Hidden)*nsFlop // forward and backward, of a node and its mean
+		n = distinct(n + edges)
+	}
+	e.batchRows = n
+	e.trainSeconds = batches * ns * 1e-9 / float64(max(1, c.Threads))
+	rate, request := unmeasuredRate, unmeasuredRequest
+	if y.device.Measured {
+		rate, request = y.device.BytesPerSecond, y.device.RequestCost.Seconds()
+	}
+	all := nodes * float64(z.RowBytes) / rate
+	e.partitionSeconds = all
+	missing := n * (1 - float64(z.Slots)/nodes)
+	e.readSeconds = batches * min(all, missing*(request+float64(z.RowBytes)/rate))
+	return e
+}
+
+// device is what is known of the store's device, without measuring it.
+func knownDevice(ctx context.Context, st *store.Store, engine string) blockio.Calibration {
+	c, _, err := st.Files().Calibration(ctx, engine, store.CalibrationOptions{NoWait: true})
+	if err != nil {
+		return blockio.Calibration{}
+	}
+	return c
+}

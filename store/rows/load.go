@@ -1,0 +1,383 @@
+package rows
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// graph is a store's topology in memory, with its labels and the nodes to train. A node's row is its internal id.
+type graph struct {
+	slab   *blockio.Slab
+	adj    buffer.Adjacency
+	labels []int32
+	seeds  []uint32 // in order of external ids
+	read   int64    // bytes
+}
+
+// loader holds what loading takes beside the graph.
+type loader struct {
+	s       *store.Store
+	m       *store.Manifest
+	o       *Options
+	g       *graph
+	scratch []byte
+	order   []uint32 // nodes by external id
+}
+
+// loadGraph reads it.
+func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err error) {
+	m := s.Manifest()
+	size, err := graphBytes(m, o)
+	if err != nil {
+		return nil, err
+	}
+	g := &graph{}
+	if g.slab, err = blockio.AllocSlab(max(size, 1), blockio.SlabOptions{Threads: o.Threads}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = g.slab.Free()
+		}
+	}()
+	words := view(g.slab.Bytes(), int(size/4))
+	take := func(n int) []uint32 {
+		w := words[:n:n]
+		words = words[n:]
+		return w
+	}
+	n := int(m.Nodes)
+	g.adj.Starts = take(n + 1)
+	g.adj.Bases = make([]int64, n>>16+1)
+	l := &loader{s: s, m: m, o: o, g: g}
+	held, err := blockio.AllocSlab(4*int64(n)+scratchBytes(m), blockio.SlabOptions{Lazy: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = held.Free() }()
+	l.order, l.scratch = view(held.Bytes(), n), held.Bytes()[4*n:]
+	if len(m.ColumnsOf(store.RoleLabel)) > 0 && o.Labels {
+		labels := take(n)
+		if err := l.readLabels(ctx, labels); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.sortNodes(ctx); err != nil {
+		return nil, err
+	}
+	seeds, err := seedsMost(m, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.findSeeds(ctx, take(int(seeds))); err != nil {
+		return nil, err
+	}
+	g.adj.Indices = words
+	if err := l.fill(ctx); err != nil {
+		return nil, err
+	}
+	return g, l.sortNeighbours(ctx)
+}
+
+// view is the first n words of b.
+func view(b []byte, n int) []uint32 {
+	w, err := blocks.View[uint32](b[: 4*n : 4*n])
+	if err != nil {
+		panic(err) // slabs are aligned
+	}
+	return w
+}
+
+// column reads a partition's part of a column of one element a node.
+func (l *loader) column(ctx context.Context, c *store.ColumnInfo, elem blocks.ElemType, p int) ([]byte, error) {
+	if c.Elem != elem || c.Dim != 1 {
+		return nil, fmt.Errorf("%w: %s column %q is %d × %v, expected 1 × %v", store.ErrInvalid, c.Role, c.Name, c.Dim, c.Elem, elem)
+	}
+	b, err := l.s.ReadColumn(ctx, c.Name, store.PartitionID(p), l.scratch)
+	l.g.read += blocks.AlignUp(int64(len(b)))
+	if want := int(l.m.Partitions[p].Nodes) * c.RowBytes(); err == nil && len(b) != want {
+		return nil, fmt.Errorf("%w: column %q has %d bytes of partition %d, expected %d", store.ErrCorrupt, c.Name, len(b), p, want)
+	}
+	return b, err
+}
+
+func (l *loader) readLabels(ctx context.Context, to []uint32) error {
+	c := l.m.ColumnsOf(store.RoleLabel)[0]
+	for p := range l.m.Partitions {
+		b, err := l.column(ctx, c, blocks.Int32, p)
+		if err != nil {
+			return err
+		}
+		copy(blocks.Bytes(to[l.m.Partitions[p].First:]), b)
+	}
+	labels, err := blocks.View[int32](blocks.Bytes(to))
+	l.g.labels = labels
+	return err
+}
+
+// sortNodes sets l.order: integers by value, strings bytewise, as in plan "memory".
+func (l *loader) sortNodes(ctx context.Context) error {
+	var ids []uint64
+	var names []blocks.Strings
+	var free []byte
+	n := int64(len(l.order))
+	switch l.m.IDs.Kind {
+	case store.IDsDense: // placed instead of sorted
+		for i := range l.order {
+			l.order[i] = uint32(n)
+		}
+	case store.IDsStrings:
+		size := int64(0)
+		for p := range l.m.Partitions {
+			_, e, err := l.s.Files().External(store.PartitionID(p))
+			if err != nil {
+				return err
+			}
+			size += blocks.AlignUp(blocks.RangeBytes(e.Length))
+		}
+		slab, err := blockio.AllocSlab(max(1, size), blockio.SlabOptions{Lazy: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = slab.Free() }()
+		free = slab.Bytes()
+	default:
+		slab, err := blockio.AllocSlab(max(1, 8*n), blockio.SlabOptions{Lazy: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = slab.Free() }()
+		if ids, err = blocks.View[uint64](slab.Bytes()); err != nil {
+			return err
+		}
+	}
+	for p := range l.m.Partitions {
+		first, nodes := uint32(l.m.Partitions[p].First), uint32(l.m.Partitions[p].Nodes)
+		dst := l.scratch
+		if l.m.IDs.Kind == store.IDsStrings {
+			dst = free
+		}
+		x, b, err := l.s.ReadExternal(ctx, store.PartitionID(p), dst)
+		if err != nil {
+			return err
+		}
+		if x.Len() != int(nodes) {
+			return fmt.Errorf("%w: partition %d has %d external ids, expected %d", store.ErrCorrupt, p, x.Len(), nodes)
+		}
+		switch {
+		case l.m.IDs.Kind == store.IDsStrings:
+			names = append(names, x.Strings)
+			free = free[min(int64(len(free)), blocks.AlignUp(blocks.RangeBytes(int64(len(b))))):]
+		case ids != nil:
+			copy(ids[first:], x.Ints)
+		default:
+			for k, id := range x.Ints {
+				if id >= uint64(n) || l.order[id] != uint32(n) {
+					return fmt.Errorf("%w: external id %d is repeated or not below %d", store.ErrCorrupt, id, n)
+				}
+				l.order[id] = first + uint32(k)
+			}
+		}
+	}
+	if l.m.IDs.Kind == store.IDsDense {
+		return nil
+	}
+	for i := range l.order {
+		l.order[i] = uint32(i)
+	}
+	if ids != nil {
+		slices.SortFunc(l.order, func(a, b uint32) int { return cmp.Compare(ids[a], ids[b]) })
+		return nil
+	}
+	at := bases(l.m)
+	name := func(v uint32) []byte {
+		p := partition(at, v)
+		return names[p].At(int(v - at[p]))
+	}
+	slices.SortFunc(l.order, func(a, b uint32) int { return bytes.Compare(name(a), name(b)) })
+	return nil
+}
+
+// findSeeds lists the nodes to train.
+func (l *loader) findSeeds(ctx context.Context, room []uint32) error {
+	c, err := l.m.SplitColumn(l.o.SplitColumn)
+	if err != nil {
+		return err
+	}
+	slab, err := blockio.AllocSlab(max(1, int64(len(l.order))), blockio.SlabOptions{Lazy: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = slab.Free() }()
+	split := slab.Bytes()
+	for p := range l.m.Partitions {
+		b, err := l.column(ctx, c, blocks.Uint8, p)
+		if err != nil {
+			return err
+		}
+		copy(split[l.m.Partitions[p].First:], b)
+	}
+	want, n := store.SplitValue(cmp.Or(l.o.Split, "train")), 0
+	for _, v := range l.order {
+		if split[v] != want {
+			continue
+		}
+		if n == len(room) {
+			return fmt.Errorf("%w: column %q marks more nodes as %q than the manifest counts (%d)", store.ErrCorrupt, c.Name, cmp.Or(l.o.Split, "train"), n)
+		}
+		room[n] = v
+		n++
+	}
+	l.g.seeds = room[:n:n]
+	return nil
+}
+
+// fill makes the adjacency in two passes over the topology: degrees, then neighbours, which come in order of internal ids.
+func (l *loader) fill(ctx context.Context) error {
+	a := &l.g.adj
+	if err := l.edges(ctx, func(d, _ uint32) { a.Starts[d]++ }); err != nil {
+		return err
+	}
+	at := int64(0) // where the row's neighbours begin
+	for v, degree := range a.Starts {
+		if v&0xffff == 0 {
+			a.Bases[v>>16] = at
+		}
+		begin := at - a.Bases[v>>16]
+		if begin >= 1<<32 {
+			return fmt.Errorf("%w: over 2^32 edges of 65536 nodes", store.ErrInvalid)
+		}
+		a.Starts[v] = uint32(begin)
+		if v+1 < len(a.Starts) {
+			at += int64(degree)
+		}
+	}
+	if at > int64(len(a.Indices)) {
+		return fmt.Errorf("%w: %d edges in memory, the manifest counts %d", store.ErrCorrupt, at, len(a.Indices))
+	}
+	a.Indices = a.Indices[:at]
+	err := l.edges(ctx, func(d, s uint32) {
+		a.Indices[a.Bases[d>>16]+int64(a.Starts[d])] = s
+		a.Starts[d]++
+	})
+	// Each row's place is now where its neighbours end: where the next one's begin.
+	for v := len(a.Starts) - 1; v >= 0; v-- {
+		if v&0xffff == 0 {
+			a.Starts[v] = 0
+		} else {
+			a.Starts[v] = a.Starts[v-1]
+		}
+	}
+	return err
+}
+
+// edges calls fn with both ends of every edge, those of an undirected graph in both directions, for each node in order of
+// the other end.
+func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
+	stripes := l.s.ReadStripes(nil, stripeBytes, 0)
+	defer func() { _ = stripes.Close() }()
+	undirected := l.m.Schema.Undirected
+	for j := range l.m.Partitions {
+		_, e, err := l.s.Files().Topology(store.PartitionID(j))
+		if err != nil {
+			return err
+		}
+		l.g.read += blocks.AlignUp(e.Length)
+		err = stripes.Stripe(ctx, store.PartitionID(j), 0, len(l.m.Partitions), func(b *store.BucketPart) error {
+			if err := b.Check(); err != nil {
+				return err
+			}
+			to, from := uint32(l.m.Partitions[b.Dst].First), uint32(l.m.Partitions[b.Src].First)
+			if uint64(b.DstNodes) != l.m.Partitions[b.Dst].Nodes || uint64(b.SrcNodes) != l.m.Partitions[b.Src].Nodes {
+				return fmt.Errorf("%w: bucket (%d,%d) of %d and %d nodes, expected %d and %d", store.ErrCorrupt, b.Src, b.Dst, b.SrcNodes, b.DstNodes, l.m.Partitions[b.Src].Nodes, l.m.Partitions[b.Dst].Nodes)
+			}
+			run := -1
+			for k := range b.Edges {
+				run += int(b.Starts[k>>6] >> (k & 63) & 1)
+				d, s := to, from
+				if b.Dst16 != nil {
+					d += uint32(b.Dst16[run])
+				} else {
+					d += b.Dst32[run]
+				}
+				if b.Src16 != nil {
+					s += uint32(b.Src16[k])
+				} else {
+					s += b.Src32[k]
+				}
+				fn(d, s)
+				if undirected && d != s {
+					fn(s, d)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sortNeighbours puts them in the order of external ids, as plan "memory" does, so that samples are the same.
+func (l *loader) sortNeighbours(ctx context.Context) error {
+	if slices.IsSorted(l.order) {
+		return nil // they are
+	}
+	slab, err := blockio.AllocSlab(4*int64(len(l.order)), blockio.SlabOptions{Lazy: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = slab.Free() }()
+	rank := view(slab.Bytes(), len(l.order))
+	for i, v := range l.order {
+		rank[v] = uint32(i)
+	}
+	a := &l.g.adj
+	const piece = 1 << 12 // rows
+	pieces := make(chan int)
+	var wg sync.WaitGroup
+	for range max(1, l.o.Threads) {
+		wg.Go(func() {
+			var keys []uint64
+			for lo := range pieces {
+				for v := lo; v < min(lo+piece, a.Rows()); v++ {
+					span := a.Span(uint32(v))
+					keys = sortByRank(a.Indices[span.Begin:span.End], rank, keys)
+				}
+			}
+		})
+	}
+	for lo := 0; lo < a.Rows() && ctx.Err() == nil; lo += piece {
+		pieces <- lo
+	}
+	close(pieces)
+	wg.Wait()
+	return ctx.Err()
+}
+
+// sortByRank sorts a node's neighbours; keys is scratch, which long lists do without.
+func sortByRank(list, rank []uint32, keys []uint64) []uint64 {
+	if len(list) > 1<<14 {
+		slices.SortFunc(list, func(a, b uint32) int { return cmp.Compare(rank[a], rank[b]) })
+		return keys
+	}
+	keys = keys[:0]
+	for _, v := range list {
+		keys = append(keys, uint64(rank[v])<<32|uint64(v))
+	}
+	slices.Sort(keys)
+	for i, k := range keys {
+		list[i] = uint32(k)
+	}
+	return keys
+}

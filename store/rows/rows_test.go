@@ -1,0 +1,280 @@
+package rows_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/rows"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open makes a store of a random graph.
+func open(t *testing.T, o storetest.Options) (*store.Store, *storetest.Graph) {
+	t.Helper()
+	g := storetest.Random(o)
+	return storetest.Open(t, storetest.Create(t, g), store.Options{}), g
+}
+
+// batches draws different nodes a batch, some far more often than others.
+func batches(nodes, n, most int) (out [][]uint32) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range n {
+		seen := map[uint32]bool{}
+		var b []uint32
+		for range 1 + r.IntN(most) {
+			v := uint32(r.IntN(nodes))
+			if r.IntN(3) > 0 {
+				v %= uint32(nodes / 10)
+			}
+			if !seen[v] {
+				seen[v] = true
+				b = append(b, v)
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// plan is the one that a Reader goes by.
+func plan(m *store.Manifest) buffer.Plan {
+	p, err := macro.New(macro.Config{Policy: macro.Rows, Partitions: len(m.Partitions)})
+	if err != nil {
+		panic(err)
+	}
+	return p.Epoch(0)
+}
+
+// TestReaderBringsRows: whatever the cache holds, whatever is checked when, and by any engine, each batch finds the rows of its
+// nodes; and what is read is to the byte what a forecast says, epoch by epoch, and more where the cache is smaller.
+func TestReaderBringsRows(t *testing.T) {
+	s, g := open(t, storetest.Options{Nodes: 6000, Edges: 20000, Partitions: 7, Dim: 100})
+	const most, epochs, each = 120, 3, 40
+	list := batches(g.Nodes(), epochs*each, most)
+	base := rows.Options{Options: buffer.Options{Features: []string{"x"}, Labels: true, Threads: 2, GapBytes: -1, RequestBytes: 128 << 10, Depth: 8}, BatchRows: most}
+	least, err := rows.Measure(s, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last int64
+	for _, c := range []struct {
+		name   string
+		budget int64
+		change func(*rows.Options)
+	}{
+		{"all rows", 0, nil},
+		{"a quarter", least.LeastBytes + 1400*460, nil},
+		{"smallest", least.LeastBytes, nil},
+		{"smallest, gaps", least.LeastBytes, func(o *rows.Options) { o.GapBytes = 16 << 10 }},
+		{"smallest, always checked", least.LeastBytes, func(o *rows.Options) { o.Verify = buffer.VerifyAlways }},
+		{"smallest, never checked", least.LeastBytes, func(o *rows.Options) { o.Verify = buffer.VerifyNever }},
+		{"pread", least.LeastBytes, func(o *rows.Options) { o.EngineName = "pread" }},
+		{"mmap", least.LeastBytes, func(o *rows.Options) { o.EngineName = "mmap" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := base
+			o.MemoryBytes = c.budget
+			if c.change != nil {
+				c.change(&o)
+			}
+			o.Forecast = true
+			f, err := rows.Open(t.Context(), s, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, b := range list {
+				if !f.Push(i/each, b) {
+					t.Fatal(f.Err())
+				}
+			}
+			f.End()
+			o.Forecast = false
+			r, err := rows.Open(t.Context(), s, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if z := r.Sizes(); o.MemoryBytes > 0 && (z.MemoryBytes() > o.MemoryBytes || z.Slots >= g.Nodes()) {
+				t.Errorf("%+v within %d bytes", z, o.MemoryBytes)
+			}
+			pushed := make(chan bool)
+			go func() {
+				defer close(pushed)
+				for i, b := range list {
+					r.Push(i/each, b)
+				}
+				r.End()
+			}()
+			x := r.Features()[0]
+			total := int64(0)
+			for e := range epochs {
+				if err := r.StartAt(plan(s.Manifest()), 0); err != nil {
+					t.Fatal(err)
+				}
+				if !r.Next() {
+					t.Fatal(r.Err())
+				}
+				for _, b := range list[e*each : (e+1)*each] {
+					slots, err := r.Take(b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, v := range b {
+						want := blocks.Bytes(g.Features[int(v)*g.Dim : (int(v)+1)*g.Dim])
+						if got := x.Data[int(slots[i])*x.Stride:][:x.Stride]; !bytes.Equal(got, want) {
+							t.Fatalf("epoch %d: slot %d has not the row of node %d", e, slots[i], v)
+						}
+					}
+					r.Done()
+				}
+				want := f.Forecast(e)
+				if got := r.Stats(); got.BytesRead != want.Bytes() || got.BytesRead != r.PredictBytes(buffer.Plan{}) || got.Requests != int64(want.Requests) {
+					t.Errorf("epoch %d: %d bytes by %d requests, the forecast says %d by %d, the plan %d bytes", e, got.BytesRead, got.Requests, want.Bytes(), want.Requests, r.PredictBytes(buffer.Plan{}))
+				}
+				total += want.ColumnBytes
+			}
+			<-pushed
+			if err := errors.Join(r.Close(), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if c.name == "smallest" && total <= last || total < last && c.change == nil {
+				t.Errorf("%d bytes of rows are read, with a larger cache %d", total, last)
+			}
+			last = total
+		})
+	}
+}
+
+// TestGraphIsPlanMemorys: neighbours, labels and seeds are those of a macro-batch that holds everything, in the same order, for
+// ids of every kind.
+func TestGraphIsPlanMemorys(t *testing.T) {
+	for _, kind := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
+		s, _ := open(t, storetest.Options{Nodes: 900, Edges: 9000, Partitions: 6, IDs: kind})
+		o := buffer.Options{Features: []string{"x"}, Labels: true, Threads: 2}
+		it, err := buffer.Open(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		everything := plan(s.Manifest())
+		if err := it.Start(everything); err != nil || !it.Next() {
+			t.Fatal(err, it.Err())
+		}
+		want := it.MacroBatch()
+		r, err := rows.Open(t.Context(), s, rows.Options{Options: o, BatchRows: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.MacroBatch()
+		node := map[uint32]uint32{} // row of the partition buffer → node
+		for _, p := range want.Partitions {
+			for k := range p.Nodes {
+				node[p.Base+k] = uint32(p.First) + k
+			}
+		}
+		translate := func(list []uint32) (out []uint32) {
+			for _, v := range list {
+				out = append(out, node[v])
+			}
+			return out
+		}
+		if !slices.Equal(got.Seeds, translate(want.Seeds)) {
+			t.Errorf("%s ids: seeds differ", kind)
+		}
+		for row, v := range node {
+			a, b := want.In.Span(row), got.In.Span(v)
+			if !slices.Equal(got.In.Indices[b.Begin:b.End], translate(want.In.Indices[a.Begin:a.End])) || got.Labels[v] != want.Labels[row] {
+				t.Fatalf("%s ids: node %d has other neighbours or another label", kind, v)
+			}
+		}
+		if got.In.Edges() != want.In.Edges() || got.In.Rows() != len(node) {
+			t.Errorf("%s ids: %d edges of %d nodes, expected %d of %d", kind, got.In.Edges(), got.In.Rows(), want.In.Edges(), len(node))
+		}
+		if err := errors.Join(it.Close(), r.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDamagedRows: a damaged chunk is found by the first row that is read of it, named, and ends what waits.
+func TestDamagedRows(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 4000, Edges: 9000, Partitions: 3, Dim: 64})
+	dir := storetest.Create(t, g)
+	s := storetest.Open(t, dir, store.Options{})
+	f, e, err := s.Files().Column("x", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "data", filepath.Base(f.Path()))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[e.Offset+100] ^= 1
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := rows.Open(t.Context(), s, rows.Options{Options: buffer.Options{Features: []string{"x"}}, BatchRows: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := uint32(s.Manifest().Partitions[1].First)
+	if !r.Push(0, []uint32{0, first + 9}) {
+		t.Fatal(r.Err())
+	}
+	r.End()
+	_, err = r.Take([]uint32{0, first + 9})
+	var c *blocks.CorruptError
+	if !errors.As(err, &c) || !strings.Contains(c.Extent, "1") || c.Offset != e.Offset {
+		t.Errorf("%v: expected the damage of partition 1's chunk at offset %d", err, e.Offset)
+	}
+	if r.Push(0, []uint32{1}) {
+		t.Error("a batch was taken after the damage")
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReaderRefuses what is not for it, with the smallest budget where that is what is wrong.
+func TestReaderRefuses(t *testing.T) {
+	s, _ := open(t, storetest.Options{Nodes: 2000, Partitions: 4})
+	o := rows.Options{Options: buffer.Options{Features: []string{"x"}, MemoryBytes: 1 << 20}, BatchRows: 50}
+	_, err := rows.Open(t.Context(), s, o)
+	var small *buffer.BudgetError
+	if !errors.As(err, &small) {
+		t.Fatalf("%v, expected a budget error", err)
+	}
+	o.MemoryBytes = small.NeedBytes
+	r, err := rows.Open(t.Context(), s, o)
+	if err != nil {
+		t.Fatalf("with the smallest budget that was named: %v", err)
+	}
+	if r.Push(0, make([]uint32, 51)) || !errors.Is(r.Err(), store.ErrInvalid) {
+		t.Errorf("a batch of 51 rows of at most 50: %v", r.Err())
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if o.MemoryBytes--; small.NeedBytes > 0 {
+		if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrBudget) {
+			t.Errorf("a byte less than the least: %v", err)
+		}
+	}
+	o.MemoryBytes, o.Relations = 0, true
+	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("relations: %v", err)
+	}
+}

@@ -1,0 +1,208 @@
+package rows
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+const (
+	// held is how many batches may be in use while another one's rows are read: the one that trains and the one after it.
+	held = 2
+	// windowSlots is how many rows are known ahead for each row of the cache: it is filled that often before what is farthest.
+	windowSlots = 4
+	spanBytes   = 1 << 20 // most bytes of one request
+	stageBytes  = 8 << 20 // of requests under way
+	stripeBytes = 8 << 20 // of topology read at a time, if no bucket is larger
+)
+
+// Sizes says what a [Reader] holds.
+type Sizes struct {
+	GraphBytes   int64 // adjacency, labels and seeds, for the whole run
+	LoadingBytes int64 // beside them while they are read
+	CacheBytes   int64 // beside them from then on
+	Slots        int   // rows of features in the cache
+	WindowRows   int   // rows of batches known ahead
+	RowBytes     int   // of all features of one node
+	LeastBytes   int64 // smallest Options.MemoryBytes that would do
+}
+
+// MemoryBytes is all that is held at a time.
+func (z Sizes) MemoryBytes() int64 { return z.GraphBytes + max(z.LoadingBytes, z.CacheBytes) }
+
+// SlotBytes is what the rows in the cache take.
+func (z Sizes) SlotBytes() int64 { return int64(z.Slots) * int64(z.RowBytes) }
+
+// Measure computes the sizes for a store; a budget that is too small is a [*buffer.BudgetError], and Sizes.LeastBytes is set even then.
+func Measure(s *store.Store, o Options) (z Sizes, err error) {
+	m := s.Manifest()
+	if err := o.validate(m); err != nil {
+		return z, err
+	}
+	nodes := int64(m.Nodes)
+	for _, name := range o.Features {
+		c, err := m.Column(name)
+		if err != nil {
+			return z, err
+		}
+		z.RowBytes += c.RowBytes()
+	}
+	if z.GraphBytes, err = graphBytes(m, &o); err != nil {
+		return z, err
+	}
+	if z.LoadingBytes, err = loadingBytes(s); err != nil {
+		return z, err
+	}
+	batch := min(max(1, o.BatchRows), int(nodes))
+	set := func(slots int) int64 {
+		z.Slots, z.WindowRows = slots, max(batch, windowSlots*slots)
+		if slots == int(nodes) { // nothing is ever evicted
+			z.WindowRows = 2 * batch
+		}
+		z.CacheBytes = o.cacheBytes(m, &z, batch)
+		return z.MemoryBytes()
+	}
+	z.LeastBytes = min(set(batch), set(int(nodes)))
+	switch {
+	case o.MemoryBytes == 0 || set(int(nodes)) <= o.MemoryBytes:
+		set(int(nodes))
+	case set(batch) > o.MemoryBytes:
+		return z, &buffer.BudgetError{NeedBytes: z.LeastBytes, HaveBytes: o.MemoryBytes, Partitions: len(m.Partitions)}
+	default:
+		more := sort.Search(int(nodes)-1-batch, func(i int) bool { return set(batch+1+i) > o.MemoryBytes })
+		set(batch + more)
+	}
+	return z, nil
+}
+
+// validate refuses what a Reader does not read.
+func (o *Options) validate(m *store.Manifest) error {
+	if err := o.Options.Validate(m); err != nil {
+		return err
+	}
+	switch {
+	case o.Relations || o.Both || o.Table != nil || o.TablePlanes > 0:
+		return fmt.Errorf("%w: rows are read for graphs of one relation and direction, without learned embeddings", store.ErrInvalid)
+	case o.BatchRows < 1:
+		return fmt.Errorf("%w: batches of %d rows", store.ErrInvalid, o.BatchRows)
+	case m.Nodes >= 1<<32-1:
+		return fmt.Errorf("%w: %d nodes in memory, most %d", store.ErrInvalid, m.Nodes, uint32(1<<32-2))
+	}
+	return nil
+}
+
+// graphBytes is what the graph takes in memory.
+func graphBytes(m *store.Manifest, o *Options) (int64, error) {
+	edges := int64(m.Edges)
+	if m.Schema.Undirected {
+		edges *= 2
+	}
+	n := int64(m.Nodes)
+	bytes := 4*edges + 4*(n+1)
+	if len(m.ColumnsOf(store.RoleLabel)) > 0 && o.Labels {
+		bytes += 4 * n
+	}
+	seeds, err := seedsMost(m, o)
+	return bytes + 4*seeds, err
+}
+
+// seedsMost is at least the number of nodes to train.
+func seedsMost(m *store.Manifest, o *Options) (n int64, err error) {
+	split, err := m.SplitColumn(o.SplitColumn)
+	if err != nil {
+		return 0, err
+	}
+	if first, err := m.SplitColumn(""); err == nil && first.Name == split.Name && o.Split != "valid" && o.Split != "test" {
+		for i := range m.Partitions {
+			n += int64(m.Partitions[i].Train)
+		}
+		return n, nil
+	}
+	return int64(m.Nodes), nil
+}
+
+// loadingBytes is the most that loading takes at once: the order of external ids, and beside it the ids, or the split, or
+// a part of a stripe, or the ranks by which neighbours are sorted.
+func loadingBytes(s *store.Store) (int64, error) {
+	m := s.Manifest()
+	n := int64(m.Nodes)
+	ids := int64(0)
+	switch m.IDs.Kind {
+	case store.IDsStrings:
+		for p := range m.Partitions {
+			_, e, err := s.Files().External(store.PartitionID(p))
+			if err != nil {
+				return 0, err
+			}
+			ids += blocks.AlignUp(blocks.RangeBytes(e.Length))
+		}
+	case store.IDsDense:
+	default:
+		ids = 8 * n
+	}
+	stripes, err := s.ReadStripes(nil, stripeBytes, 0).Need()
+	return 4*n + max(ids, n, stripes, 4*n) + scratchBytes(m), err
+}
+
+// scratchBytes is room for a partition's part of any column that loading reads.
+func scratchBytes(m *store.Manifest) int64 {
+	most := uint64(0)
+	for i := range m.Partitions {
+		most = max(most, m.Partitions[i].Nodes)
+	}
+	return blocks.AlignUp(blocks.RangeBytes(8 * int64(most)))
+}
+
+// window are the sizes of what decides.
+func (z *Sizes) window(m *store.Manifest, batch int) windowOptions {
+	return windowOptions{Rows: max(1, int(m.Nodes)), Slots: max(1, z.Slots), BatchRows: batch, Entries: max(batch, z.WindowRows), Held: held}
+}
+
+// cacheBytes is what the cache takes: the rows, what decides about them, the area that reads go to and what sorts a batch's rows.
+func (o *Options) cacheBytes(m *store.Manifest, z *Sizes, batch int) int64 {
+	n := blocks.AlignUp(z.window(m, batch).Bytes()) + blocks.AlignUp(8*int64(batch))
+	stage := int64(0)
+	for _, name := range o.Features {
+		c, err := m.Column(name)
+		if err != nil {
+			continue // Measure has looked
+		}
+		n += blocks.AlignUp(int64(z.Slots) * int64(c.RowBytes()))
+		stage = max(stage, o.spanMost(c.RowBytes()))
+	}
+	return n + max(stage, stageBytes)
+}
+
+// spanMost is the largest request for rows of so many bytes.
+func (o *Options) spanMost(rowBytes int) int64 {
+	n := int64(spanBytes)
+	if o.RequestBytes > 0 {
+		n = min(n, o.RequestBytes)
+	}
+	return max(n, blocks.AlignUp(int64(rowBytes))+2*blocks.ChunkBytes)
+}
+
+// bases returns the first node of each partition, and the number of nodes behind the last.
+func bases(m *store.Manifest) []uint32 {
+	b := make([]uint32, 0, len(m.Partitions)+1)
+	for i := range m.Partitions {
+		b = append(b, uint32(m.Partitions[i].First))
+	}
+	return append(b, uint32(m.Nodes))
+}
+
+// partition is that of a node.
+func partition(bases []uint32, node uint32) int {
+	p, ok := slices.BinarySearch(bases, node)
+	if !ok {
+		p--
+	}
+	for p+1 < len(bases) && bases[p+1] == node { // empty partitions begin there too
+		p++
+	}
+	return p
+}
