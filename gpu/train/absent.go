@@ -46,8 +46,8 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 			return nil // no room for it
 		case err != nil:
 			return err
-		case got == policy:
-			*c, why = d, append(why, reason)
+		case got == policy, got == macro.Rows: // which has all neighbours
+			*c, why, policy = d, append(why, reason), got
 		}
 		return nil
 	}
@@ -65,7 +65,7 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 			return why, err
 		}
 	}
-	if !c.History {
+	if !c.History && policy != macro.Rows {
 		err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old")
 	}
 	return why, err

@@ -283,7 +283,7 @@ func (l *loader) fill(ctx context.Context) error {
 // edges calls fn with both ends of every edge, those of an undirected graph in both directions, for each node in order of
 // the other end.
 func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
-	stripes := l.s.ReadStripes(nil, stripeBytes, 0)
+	stripes := l.s.ReadStripes(nil, stripeLimit(l.m), 0)
 	defer func() { _ = stripes.Close() }()
 	undirected := l.m.Schema.Undirected
 	for j := range l.m.Partitions {

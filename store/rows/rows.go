@@ -157,12 +157,13 @@ func (r *Reader) allocate() (err error) {
 	batch := min(r.o.BatchRows, max(1, int(r.m.Nodes)))
 	lo := r.size.window(r.m, batch)
 	size := blocks.AlignUp(lo.Bytes()) + blocks.AlignUp(8*int64(batch))
-	stage := int64(stageBytes)
+	stage := int64(0)
 	if !r.o.Forecast {
 		for i := range r.columns {
 			size += blocks.AlignUp(int64(r.size.Slots) * r.columns[i].stride)
 			stage = max(stage, r.columns[i].most)
 		}
+		stage = r.o.stage(r.m, &r.size, stage)
 		size += stage
 	}
 	if r.slab, err = blockio.AllocSlab(size, blockio.SlabOptions{Threads: r.o.Threads, Lazy: r.o.Forecast}); err != nil {

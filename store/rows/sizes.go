@@ -16,8 +16,8 @@ const (
 	// windowSlots is how many rows are known ahead for each row of the cache: it is filled that often before what is farthest.
 	windowSlots = 4
 	spanBytes   = 1 << 20 // most bytes of one request
-	stageBytes  = 8 << 20 // of requests under way
-	stripeBytes = 8 << 20 // of topology read at a time, if no bucket is larger
+	stageBytes  = 8 << 20 // most of requests under way, if none is larger; an eighth of small features
+	stripeBytes = 8 << 20 // most of topology read at a time, if no bucket is larger
 )
 
 // Sizes says what a [Reader] holds.
@@ -144,8 +144,13 @@ func loadingBytes(s *store.Store) (int64, error) {
 	default:
 		ids = 8 * n
 	}
-	stripes, err := s.ReadStripes(nil, stripeBytes, 0).Need()
+	stripes, err := s.ReadStripes(nil, stripeLimit(m), 0).Need()
 	return 4*n + max(ids, n, stripes, 4*n) + scratchBytes(m), err
+}
+
+// stripeLimit is how much topology is read at a time: small graphs need no more than they have.
+func stripeLimit(m *store.Manifest) int64 {
+	return min(stripeBytes, blocks.AlignUp(blocks.RangeBytes(5*int64(m.Edges))))
 }
 
 // scratchBytes is room for a partition's part of any column that loading reads.
@@ -174,7 +179,12 @@ func (o *Options) cacheBytes(m *store.Manifest, z *Sizes, batch int) int64 {
 		n += blocks.AlignUp(int64(z.Slots) * int64(c.RowBytes()))
 		stage = max(stage, o.spanMost(c.RowBytes()))
 	}
-	return n + max(stage, stageBytes)
+	return n + o.stage(m, z, stage)
+}
+
+// stage is the size of the area that requests of at most so many bytes are read to.
+func (o *Options) stage(m *store.Manifest, z *Sizes, most int64) int64 {
+	return max(most, min(stageBytes, blocks.AlignUp(int64(m.Nodes)*int64(z.RowBytes)/8)))
 }
 
 // spanMost is the largest request for rows of so many bytes.
