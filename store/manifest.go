@@ -70,6 +70,8 @@ type ColumnInfo struct {
 	Standard *Standard `json:"standard,omitempty"`
 	// Elements names the elements of a row; nil = they have no names.
 	Elements []string `json:"elements,omitempty"`
+	// Missing counts the elements that had no value and were filled in.
+	Missing uint64 `json:"missing,omitempty"`
 	// NodeType limits a column to one node type (rows of others are zero); "" = all.
 	NodeType string   `json:"node_type,omitempty"`
 	Files    []string `json:"files"` // oldest first

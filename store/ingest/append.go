@@ -22,6 +22,9 @@ type AppendOptions struct {
 	// KeepVersions is how many versions stay readable, the new one included; 0 = 2. A
 	// version that shares most of its files costs what was rewritten since.
 	KeepVersions int
+	// Missing is the rule for elements of features without a value, as in Options. The mean is that of the appended rows, or of
+	// a standardised column the one that the store keeps.
+	Missing Missing
 	// Normalize standardises the features that [AppendColumns] adds, as in Options.
 	Normalize bool
 	// FS is where the store is; nil = the real file system.
@@ -95,7 +98,7 @@ type appender struct {
 }
 
 func openAppend(dir string, src Source, o AppendOptions) (*appender, error) {
-	d := Options{MemoryBytes: o.MemoryBytes, Threads: o.Threads, FS: o.FS, Progress: o.Progress}
+	d := Options{MemoryBytes: o.MemoryBytes, Threads: o.Threads, Missing: o.Missing, FS: o.FS, Progress: o.Progress}
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,11 @@ func openAppend(dir string, src Source, o AppendOptions) (*appender, error) {
 	}
 	m := w.Base().Clone()
 	m.Note = o.Note
+	if src != nil && o.Missing != "" && o.Missing != MissingError {
+		if src, err = withMasks(src, func(name string) bool { _, err := m.Column(name + maskSuffix); return err == nil }); err != nil {
+			return nil, errors.Join(err, s.Close(), w.Close())
+		}
+	}
 	a := &appender{o: o, src: src, w: w, base: s, m: m}
 	if src != nil {
 		a.desc = src.Describe()
@@ -228,6 +236,8 @@ func (a *appender) adopt() error {
 		return Inputf(d.Input, "ids with names apart: append takes edges that name their nodes, such as a TSV")
 	case (m.IDs.Kind == store.IDsStrings) != (d.IDs == store.IDsStrings):
 		return Inputf(d.Input, "ids are %s, the store's are %s (see --ids)", d.IDs, m.IDs.Kind)
+	case d.ClassNames != nil && !slices.Equal(d.ClassNames, m.Schema.ClassNames):
+		return Inputf(d.Input, "classes %.200q, the store's are %.200q", d.ClassNames, m.Schema.ClassNames)
 	case len(d.EdgeLists) > 0:
 		return Inputf(d.Input, "edge lists %v: append adds to the graph only", d.EdgeLists)
 	}

@@ -40,7 +40,7 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 		made := n.m.Columns[len(n.m.Columns)-1]
-		c.Files = append(c.Files, made.Files...)
+		c.Files, c.Missing = append(c.Files, made.Files...), c.Missing+made.Missing
 	}
 	a.m.Files = append(a.m.Files, n.m.Files...)
 	for k := range a.sizes {

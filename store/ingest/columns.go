@@ -280,7 +280,7 @@ func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
 	}
 	r.m.Files = append(r.m.Files, ref)
 	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim,
-		Scale: conv.scale, Standard: conv.standard, Elements: spec.Elements, NodeType: spec.NodeType, Files: []string{ref.Name}})
+		Scale: conv.scale, Standard: conv.standard, Elements: spec.Elements, Missing: uint64(conv.filled), NodeType: spec.NodeType, Files: []string{ref.Name}})
 	if spec.Role == store.RoleLabel {
 		r.m.Schema.Classes = max(r.m.Schema.Classes, int(conv.labelMax)+1)
 		if n := len(r.desc.ClassNames); n > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -31,7 +32,10 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 	spec := r.desc.NodeColumns[c]
 	k := &converter{spec: spec, elem: spec.Elem, labelMax: -1}
 	if old := r.like[spec.Name]; old != nil {
-		return k.like(old, len(r.desc.ClassNames))
+		if err := k.like(old, len(r.desc.ClassNames)); err != nil || old.Role != store.RoleFeature {
+			return k, err
+		}
+		return k, r.fillMissing(ctx, c, k)
 	}
 	switch spec.Role {
 	case store.RoleLabel:
@@ -90,18 +94,21 @@ func (r *run) nodeBytes() int64 {
 }
 
 // like makes k convert to the rows of a stored column.
-func (k *converter) like(old *store.ColumnInfo, classes int) (*converter, error) {
-	if k.spec.Dim != old.Dim {
-		return nil, Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
+func (k *converter) like(old *store.ColumnInfo, classes int) error {
+	if k.spec.Dim != old.Dim && (old.Elements == nil || k.spec.Elements == nil) {
+		return Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
+	}
+	if old.Elements != nil && k.spec.Elements != nil && !slices.Equal(old.Elements, k.spec.Elements) {
+		return Inputf(k.spec.Name, "made of %q, the store's column of %q", k.spec.Elements, old.Elements)
 	}
 	k.elem, k.scale, k.standard, k.missing = old.Elem, old.Scale, old.Standard, missingRow(old)
 	switch {
 	case old.Role == store.RoleLabel:
 		k.classes = classes
 	case old.Role != store.RoleFeature && k.elem != k.spec.Elem:
-		return nil, Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
+		return Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
 	}
-	return k, nil
+	return nil
 }
 
 // missingRow is the row of a node that column c says nothing about.

@@ -33,6 +33,10 @@ func (r *run) fillMissing(ctx context.Context, c int, k *converter) error {
 	if k.fill = make([]float64, dim); r.o.Missing == MissingZero || k.spec.Mask {
 		return nil
 	}
+	if k.standard != nil { // the store's column has a mean
+		k.fill = k.standard.Mean
+		return nil
+	}
 	r.phase("means of "+k.spec.Name, "rows", int64(r.layout.nodes))
 	count := make([]int64, dim)
 	err := r.eachRow(ctx, c, func(rows []byte, _ Position) error {
@@ -97,13 +101,13 @@ type maskedKeyed struct {
 	keyed KeyedSource
 }
 
-// withMasks adds a column of zeros and ones, NAME_missing, for each feature of src whose elements may be missing.
-func withMasks(src Source) (Source, error) {
+// withMasks adds a column of zeros and ones, NAME_missing, for each feature of src that is wanted and whose elements may be missing.
+func withMasks(src Source, wanted func(name string) bool) (Source, error) {
 	m := &masked{Source: src, desc: *src.Describe()}
 	m.desc.NodeColumns = nil
 	for c, spec := range src.Describe().NodeColumns {
 		m.desc.NodeColumns, m.of = append(m.desc.NodeColumns, spec), append(m.of, c)
-		if spec.Role != store.RoleFeature || !floats(spec.Elem) {
+		if spec.Role != store.RoleFeature || !floats(spec.Elem) || !wanted(spec.Name) {
 			continue
 		}
 		for _, other := range src.Describe().NodeColumns {

@@ -78,7 +78,7 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 	o = o.withDefaults()
 	if o.MissingMask {
 		var err error
-		if src, err = withMasks(src); err != nil {
+		if src, err = withMasks(src, func(string) bool { return true }); err != nil {
 			return nil, err
 		}
 	}

@@ -57,6 +57,10 @@ for table in ["people.csv", "people.parquet"]:
     want = people.set_index("id").sort_index()[["age", "income"]].fillna(people[["age"]].mean())
     check(table + ": features are the columns, and the mean where none is", np.allclose(x, want, rtol=1e-5))
 run("train", "people.csv.gs", "--epochs", "1", "--layers", "1", "--fanouts", "5")
+for store in ["people.csv.gs", "people.parquet.gs"]:
+    seen = " ".join(run("inspect", store).split())
+    gold, ages = (people.label == "gold").sum(), people.age.fillna(people.age.mean())
+    check(store + ": classes and features are inspected", f"gold {gold} " in seen and f"x: age {ages.min():.4g} {ages.mean():.4g} {ages.max():.4g} 1 " in seen)
 run("ingest", "follows.csv", "people-normal.gs", "--nodes", "people.csv", "--missing", "mean", "--normalize", "--split-random", "60/20/20:3", says=["x is standardised"])
 x = np.stack(nodes_of("people-normal.gs")[0]["x"])
 check("what is standardised is exported as it was", np.allclose(x, want, rtol=1e-4))
@@ -83,6 +87,7 @@ run("ingest", "kg", "kg.gs", says=["16 nodes, 70 edges", '"relation" → relatio
 triples.to_csv("kg.csv", index=False)
 run("ingest", "kg.csv", "kg-random.gs", "--split-random", "80/10/10", says=["16 nodes"])
 run("train", "kg.gs", "--epochs", "1", "--dim", "8")
+run("inspect", "kg.gs", says=[f"likes ({(triples[:70].relation == 'likes').sum()} edges)"])
 
 # One with arrays, in whatever order: what is not read is named.
 os.mkdir("arrays")

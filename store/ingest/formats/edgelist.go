@@ -38,6 +38,9 @@ type TextOptions struct {
 	NodeColumns []string
 	// Skip names columns of tables that are left out, Use columns of dates that are features.
 	Skip, Use []string
+	// Like, if not nil, is the version of a store that tables of nodes are added to: their text is coded as its classes and
+	// features are, and the elements of features have its order.
+	Like *store.Manifest
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.

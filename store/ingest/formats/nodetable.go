@@ -50,6 +50,7 @@ type nodeFeature struct {
 // features: lists each one, columns NAME.0, NAME.1, … together, other numbers
 // together "x"; text and dates only if asked for. Text that is a label, or asked for, is read here, for its values.
 func openNodeTable(ctx context.Context, t table, o *TextOptions) (*nodeTable, error) {
+	o = o.liked()
 	n := &nodeTable{table: t, id: -1, label: -1, masks: [4]int{-1, -1, -1, -1}}
 	cols := t.columns()
 	names := make([]string, len(cols)) // meaning of each column: one of nodeFields, "" = a feature, "-" = none
@@ -91,8 +92,15 @@ func openNodeTable(ctx context.Context, t table, o *TextOptions) (*nodeTable, er
 	}
 	n.tellFeatures()
 	if n.label >= 0 && cols[n.label].text {
-		if n.classes, err = distinct(ctx, t, n.label, ingest.ClassesMax); err != nil {
-			return nil, err
+		switch {
+		case o.Like == nil:
+			if n.classes, err = distinct(ctx, t, n.label, ingest.ClassesMax); err != nil {
+				return nil, err
+			}
+		case o.Like.Schema.ClassNames == nil:
+			return nil, ingest.Inputf(t.where(), "labels in column %q are text, those of the store are numbers without names", cols[n.label].name)
+		default:
+			n.classes = o.Like.Schema.ClassNames
 		}
 		n.uses[n.label] = "label: classes " + listed(n.classes)
 	}
@@ -161,7 +169,10 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *TextO
 		}
 		isType := c.text && slices.Contains(typeNames, strings.ToLower(c.name))
 		if c.text && !c.date && !slices.Contains(o.Skip, c.name) && (isType || slices.Contains(o.Use, c.name)) {
-			values, err := distinct(ctx, n, k, valuesMax)
+			values, err := o.valuesOf(n, c.name)
+			if err == nil && values == nil {
+				values, err = distinct(ctx, n, k, valuesMax)
+			}
 			if err != nil {
 				return err
 			}
@@ -197,6 +208,7 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *TextO
 	if len(plain) == 0 {
 		return nil
 	}
+	o.inOrder(cols, "x", plain)
 	f := nodeFeature{name: "x", elem: numberElem(cols[plain[0]].elem), from: plain, dim: len(plain)}
 	for _, k := range plain {
 		if numberElem(cols[k].elem) != f.elem {

@@ -171,9 +171,9 @@ func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeatu
 // feature a 1 there, as Float32. What is missing has no class, and is 0 everywhere.
 func (n *nodeTable) codedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeature) keyedFunc {
 	want := []wantColumn{id, {at: f.from[0]}}
-	code := map[string]int{}
+	codes := map[string]int{}
 	for k, v := range f.values {
-		code[v] = k
+		codes[v] = k
 	}
 	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
 		var ids ingest.IDs
@@ -181,7 +181,10 @@ func (n *nodeTable) codedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeatu
 		return n.read(ctx, env, want, func(b *tableBatch) error {
 			rows = rows[:0]
 			for i := range b.rows {
-				k, known := code[string(b.text[1].At(i))]
+				k, known, err := code(codes, b.text[1].At(i), b.at, i)
+				if err != nil {
+					return err
+				}
 				if spec.Role == store.RoleLabel {
 					class := math.NaN()
 					if known {

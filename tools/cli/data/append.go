@@ -86,7 +86,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	bar := ingestProgress{e: e}
-	ao := ingest.AppendOptions{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Normalize: in.Normalize, Note: in.Note, Progress: bar.tell}
+	ao := ingest.AppendOptions{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: in.Normalize, Note: in.Note, Progress: bar.tell}
 	var r *ingest.AppendReport
 	if o.features != "" {
 		r, err = ingest.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
@@ -120,15 +120,16 @@ func (o *appendOptions) source(dir string, args []string, fo formats.Options) (i
 	if o.features != "" {
 		return formats.OpenColumn(nil, o.features, o.name, store.RoleFeature)
 	}
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	fo.Text.Like = s.Manifest()
 	if fo.Text.IDs == "" {
-		s, err := store.Open(dir, store.Options{})
-		if err != nil {
-			return nil, err
-		}
-		fo.Text.IDs = s.Manifest().IDs.Kind
-		if err := s.Close(); err != nil {
-			return nil, err
-		}
+		fo.Text.IDs = fo.Text.Like.IDs.Kind
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
 	}
 	return formats.Open(args[1], fo)
 }

@@ -15,6 +15,7 @@ type inspectOptions struct {
 	elements int
 	version  uint64
 	degrees  string
+	stats    string
 	mem      command.Size
 }
 
@@ -25,8 +26,9 @@ func NewInspect(e *command.Env) *cobra.Command {
 		Use:   "inspect STORE | FILE" + blocks.Extension,
 		Short: "Show what a store holds, or a block file's bytes with their meaning",
 		Long: `Show a store: schema, partitions, columns, files and their sizes, versions and runs, and how
-degrees, partitions and extents are distributed, in bins of powers of two. Degrees are counted
-by reading the topology: where it is small, or with --degrees yes.
+degrees, partitions and extents are distributed, in bins of powers of two. What costs a pass over data is counted
+where that is small, or if asked for: degrees, by reading the topology (--degrees yes), and the nodes of each class with
+minimum, mean and maximum of features, by reading labels and features (--stats yes).
 
 Or show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
 what they say. Header and footer are checked; the payload is shown as it is.`,
@@ -39,6 +41,9 @@ what they say. Header and footer are checked; the payload is shown as it is.`,
 			if !slices.Contains([]string{"auto", "yes", "no"}, o.degrees) {
 				return command.Usagef("--degrees %q: expected auto, yes or no", o.degrees)
 			}
+			if !slices.Contains([]string{"auto", "yes", "no"}, o.stats) {
+				return command.Usagef("--stats %q: expected auto, yes or no", o.stats)
+			}
 			if !strings.HasSuffix(args[0], blocks.Extension) {
 				return inspectStore(cmd.Context(), e, args[0], o)
 			}
@@ -47,6 +52,7 @@ what they say. Header and footer are checked; the payload is shown as it is.`,
 	}
 	cmd.Flags().IntVar(&o.elements, "elements", 8, "how much to show of each array and list (0 = all)")
 	cmd.Flags().StringVar(&o.degrees, "degrees", "auto", "count degrees: yes, no, or auto (if the topology has at most 256 MiB)")
+	cmd.Flags().StringVar(&o.stats, "stats", "auto", "count classes and read features: yes, no, or auto (if labels and features have at most 256 MiB)")
 	cmd.Flags().Var(&o.mem, "mem", "bound on the memory for counting degrees (default: 1 GiB)")
 	cmd.Flags().Uint64Var(&o.version, "version", 0, "which version of a store (0 = the newest)")
 	return cmd

@@ -50,23 +50,30 @@ func inspectStore(ctx context.Context, e *command.Env, dir string, o inspectOpti
 		return err
 	}
 	var degrees *stats.Degrees
-	if o.degrees == "yes" || o.degrees == "auto" && fileBytes(m, m.Topology) <= degreesAutoBytes {
+	if o.degrees == "yes" || o.degrees == "auto" && fileBytes(m, m.Topology) <= unaskedBytes {
 		if degrees, err = stats.DegreesOf(ctx, s, int64(o.mem)); err != nil {
+			return err
+		}
+	}
+	var columns *stats.Columns
+	if o.stats == "yes" || o.stats == "auto" && stats.ColumnsBytes(m) <= unaskedBytes {
+		if columns, err = stats.ColumnsOf(ctx, s); err != nil {
 			return err
 		}
 	}
 	if e.JSON {
 		e.Event("summary", map[string]any{"store": dir, "manifest": m, "bytes": m.Bytes(), "history": h, "tables": tables, "io_engine": engine.Name(), "io_engine_why": why,
-			"sizes": sizes, "degrees": degrees,
+			"sizes": sizes, "degrees": degrees, "columns": columns,
 			"reads": map[string]any{"gap_bytes": reads.GapBytes, "request_bytes": reads.RequestBytes, "queue_depth": reads.Depth, "why": reads.Why}})
 		return nil
 	}
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0)
-	printVersion(w, dir, m)
+	printVersion(w, dir, m, o.elements)
 	fmt.Fprintf(w, "i/o here\t%s\n\t%v\n", why, reads)
 	printPartitions(w, m, o.elements)
 	printHistograms(w, m, sizes, degrees)
 	printColumns(w, s)
+	printValues(w, m, columns, o.elements)
 	if m.Ingest["columns"]+m.Ingest["notes"] != "" {
 		fmt.Fprintln(w, "\nwhat the input's columns became")
 		command.PrintUses(w, m)
@@ -77,8 +84,8 @@ func inspectStore(ctx context.Context, e *command.Env, dir string, o inspectOpti
 	return w.Flush()
 }
 
-// degreesAutoBytes is the largest topology whose degrees are counted unasked: a fraction of a second.
-const degreesAutoBytes = 256 << 20
+// unaskedBytes is how much is read for a count that nobody asked for: a fraction of a second.
+const unaskedBytes = 256 << 20
 
 // printHistograms shows distributions side by side, a power of two a line.
 func printHistograms(w io.Writer, m *store.Manifest, sizes *stats.Sizes, degrees *stats.Degrees) {
@@ -136,7 +143,7 @@ func printHistograms(w io.Writer, m *store.Manifest, sizes *stats.Sizes, degrees
 	}
 }
 
-func printVersion(w io.Writer, dir string, m *store.Manifest) {
+func printVersion(w io.Writer, dir string, m *store.Manifest, limit int) {
 	kind := "directed"
 	if m.Schema.Undirected {
 		kind = "undirected, each edge stored once"
@@ -151,11 +158,12 @@ func printVersion(w io.Writer, dir string, m *store.Manifest) {
 	fmt.Fprintf(w, "edges\t%d (%s)\n", m.Edges, kind)
 	if n := len(m.Schema.Relations); n > 1 {
 		var names []string
-		for _, r := range m.Schema.Relations[:min(n, 8)] {
-			names = append(names, r.Name)
-		}
-		if n > len(names) {
-			names = append(names, "…")
+		for i, r := range m.Schema.Relations {
+			if limit > 0 && i == limit {
+				names = append(names, fmt.Sprintf("%d more", n-limit))
+				break
+			}
+			names = append(names, fmt.Sprintf("%s (%d edges)", r.Name, r.Count))
 		}
 		fmt.Fprintf(w, "relations\t%d: %s\n", n, strings.Join(names, ", "))
 	}
