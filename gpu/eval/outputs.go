@@ -60,6 +60,9 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 	return nil
 }
 
+// CountConfusion makes the runs that follow count labels against predictions, as [Options].Confusion does.
+func (e *Evaluator) CountConfusion() { e.o.Confusion = true }
+
 // chunkValues is a chunk's outputs on the host.
 type chunkValues struct {
 	logits, states, probability []float32

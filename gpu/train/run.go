@@ -93,6 +93,8 @@ type Hooks struct {
 	Checkpoint func(epochs, step, batch int)
 	// Macro is called after each epoch's training with what the partition buffer measured.
 	Macro func(buffer.Stats)
+	// Confusion is called at the end with what the resulting model makes of the nodes of valid and test.
+	Confusion func(split string, c *eval.Confusion)
 }
 
 // session trains one model. The parts belong to its maker.
@@ -164,9 +166,18 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	if s.sum.BestEpoch > 0 {
 		params.Restore(s.t.queue)
 	}
-	m, err := s.eval.Run(ctx, s.t.queue, s.t.model, "valid", "test")
+	if s.hooks.Confusion != nil {
+		s.eval.CountConfusion()
+	}
+	splits := []string{"valid", "test"}
+	m, err := s.eval.Run(ctx, s.t.queue, s.t.model, splits...)
 	if err != nil {
 		return err
+	}
+	for i, split := range splits {
+		if s.hooks.Confusion != nil && m[i].Nodes > 0 {
+			s.hooks.Confusion(split, m[i].Confusion)
+		}
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = accuracy(m[0]), accuracy(m[1])
 	s.sum = s.total()

@@ -109,6 +109,13 @@ run("predict", "cora.gstore", "--out", "cora.csv", says=["2708 rows to cora.csv"
 run("predict", "cora.gstore", "12", "--nearest", "cosine", "--top", "3", says=["nearest"])
 check("docs/models.md computes SAGE", np.allclose(page_says["p"], np.load("cora-eval/node_probabilities.npy"), atol=1e-5))
 
+# Curves of a run.
+run("train", "cora.gstore", "--epochs", "3", "--metrics", "run.jsonl", "--tensorboard", "board")
+run("report", "run.jsonl", "-o", "run.html", says=["3 epochs"])
+drawn = Path("run.html").read_text()
+check("the report draws loss, accuracy and confusion", all(w in drawn for w in ("Loss of training", "Accuracy", "Confusion, test", "Neural_Networks", "Test accuracy")))
+check("TensorBoard has a file of events", len(list(Path("board").glob("events.out.tfevents.*"))) == 1)
+
 # A graph of two relations, directed and not, and every model.
 n = 300
 src, dst = random.integers(0, n, (2, 1500))

@@ -21,6 +21,9 @@ import (
 //	{"event":"epoch","epoch":0,"policy":"hanoi","engine":"io_uring","bytes_read":…,"stall_s":…,…}
 //	{"event":"step","epoch":0,"step":3,"bytes_read":…,"begin_s":…,"end_s":…,…}
 //	{"event":"sample","at_s":1.2,"bytes":…,"requests":…,"train_s":…}
+//	{"event":"result","epoch":0,"loss":…,"train_accuracy":…,"valid_accuracy":…,…}
+//	{"event":"end","test_accuracy":…,…}
+//	{"event":"confusion","split":"test","label":"a","predicted":{"a":7,"b":1}}
 //
 // Times ending in _s are seconds, those of a step and a sample since the run began.
 // It is for one goroutine.
@@ -163,12 +166,7 @@ func (w *Writer) Epoch(s buffer.Stats) error {
 }
 
 // Event writes a line of another kind; fields holds its "event".
-func (w *Writer) Event(fields map[string]any) error {
-	if err := w.write(fields); err != nil {
-		return err
-	}
-	return w.w.Flush()
-}
+func (w *Writer) Event(fields map[string]any) error { return w.line(fields) }
 
 func (w *Writer) write(line any) error {
 	b, err := json.Marshal(line)
@@ -183,9 +181,12 @@ func (w *Writer) write(line any) error {
 
 // File is a metrics file read back.
 type File struct {
-	Epochs  []Epoch
-	Steps   []Step
-	Samples []Sample
+	Epochs    []Epoch
+	Steps     []Step
+	Samples   []Sample
+	Results   []Result
+	Confusion []ConfusionRow
+	End       *End // nil: the run did not end
 }
 
 // metricsLineMax bounds a line: no event comes near it.
@@ -215,6 +216,13 @@ func Read(r io.Reader) (*File, error) {
 				err = appendLine(&m.Steps, line)
 			case "sample":
 				err = appendLine(&m.Samples, line)
+			case "result":
+				err = appendLine(&m.Results, line)
+			case "confusion":
+				err = appendLine(&m.Confusion, line)
+			case "end":
+				m.End = new(End)
+				err = json.Unmarshal(line, m.End)
 			}
 		}
 		if err != nil {

@@ -31,11 +31,12 @@ func NewReport(e *command.Env) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report FILE",
-		Short: "Draw a run's metrics: bandwidth and trainer utilisation over time, who waited for whom",
+		Short: "Draw a run's metrics: loss and accuracy, the confusion matrix, bandwidth, who waited for whom",
 		Long: `Report reads the JSON lines that "gstore train --metrics FILE.jsonl" writes and draws
 one HTML page that needs no network and no script: bandwidth from disk and the share of time
 that the trainer had work (as figures 4.8 and 4.9 of the HANOI thesis), what each step
-waited for, and a table of epochs.`,
+waited for, and a table of epochs; before them loss, accuracy or ranks of every epoch, and the
+confusion matrix of the model that the run ended with.`,
 		Example: "  gstore train STORE --plan hanoi --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
 		Args:    command.ExactArgs("FILE"),
 		RunE:    func(_ *cobra.Command, args []string) error { return runReport(e, args[0], o) },
@@ -98,16 +99,11 @@ func renderReport(m *metrics.File, title string) ([]byte, error) {
 	}
 	blue, orange, green := reportColors()
 	type curve = reportCurve
-	charts := []struct {
-		Caption string
-		SVG     template.HTML
-		spec    reportChart
-	}{
-		{Caption: "Read from disk", spec: reportChart{"seconds", "GB/s", 0, []curve{{"bandwidth", bandwidth, blue}}}},
-		{Caption: "Trainer utilisation: share of time with a macro-batch in hand", spec: reportChart{"seconds", "%", 100, []curve{{"utilisation", utilisation, green}}}},
-		{Caption: "Waiting and assembly, by step", spec: reportChart{"step", "seconds", 0, []curve{
-			{"trainer waits for disk", stall, orange}, {"disk waits for buffers", wait, blue}, {"assembly (in the background)", assemble, green}}}},
-	}
+	charts := append(resultCharts(m.Results),
+		reportFigure{Caption: "Read from disk", spec: reportChart{x: "seconds", y: "GB/s", curves: []curve{{"bandwidth", bandwidth, blue}}}},
+		reportFigure{Caption: "Trainer utilisation: share of time with a macro-batch in hand", spec: reportChart{x: "seconds", y: "%", top: 100, curves: []curve{{"utilisation", utilisation, green}}}},
+		reportFigure{Caption: "Waiting and assembly, by step", spec: reportChart{x: "step", y: "seconds", curves: []curve{
+			{"trainer waits for disk", stall, orange}, {"disk waits for buffers", wait, blue}, {"assembly (in the background)", assemble, green}}}})
 	for i := range charts {
 		svg, err := charts[i].spec.draw()
 		if err != nil {
@@ -116,7 +112,7 @@ func renderReport(m *metrics.File, title string) ([]byte, error) {
 		charts[i].SVG = svg
 	}
 	var page bytes.Buffer
-	err := reportPage.Execute(&page, map[string]any{"Title": title, "Charts": charts, "Epochs": m.Epochs})
+	err := reportPage.Execute(&page, map[string]any{"Title": title, "Charts": charts, "Epochs": m.Epochs, "End": ending(m.End), "Confusion": confusionTables(m.Confusion)})
 	return page.Bytes(), err
 }
 
@@ -163,12 +159,25 @@ type reportCurve struct {
 	color  color.Color
 }
 
-// reportChart is a chart of curves over a shared x axis; top fixes the y axis, 0 fits it.
+// reportFigure is a chart with its caption.
+type reportFigure struct {
+	Caption string
+	SVG     template.HTML
+	spec    reportChart
+}
+
+// reportChart is a chart of curves over a shared x axis; top fixes the y axis, 0 fits it; marks shows each point where they
+// are few.
 type reportChart struct {
 	x, y   string
 	top    float64
 	curves []reportCurve
+	marks  bool
+	rising bool // curves end high
 }
+
+// marksMax is the most points that are marked.
+const marksMax = 60
 
 // draw renders the chart as an <svg> element.
 func (c reportChart) draw() (template.HTML, error) {
@@ -189,13 +198,24 @@ func (c reportChart) draw() (template.HTML, error) {
 			if len(c.curves) > 1 && i == 0 {
 				p.Legend.Add(k.name, line)
 			}
+			if len(points) > 1 && (!c.marks || len(k.points) > marksMax) {
+				continue
+			}
+			dots, err := plotter.NewScatter(points) // a line of one point is none
+			if err != nil {
+				return "", err
+			}
+			dots.Color, dots.Shape, dots.Radius = k.color, draw.CircleGlyph{}, vg.Points(2)
+			p.Add(dots)
 		}
 	}
 	// On the left: where a viewer's font is wider than ours, names run into free space, not out of
 	// the picture; headroom keeps the curves off them.
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, vg.Points(6)
 	p.Y.Min = 0
-	if len(c.curves) > 1 {
+	if c.rising { // below, on the right, is room
+		p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.YOffs = false, false, -vg.Points(6), vg.Points(6)
+	} else if len(c.curves) > 1 {
 		p.Y.Max *= 1.4
 	}
 	if c.top > 0 {
@@ -225,11 +245,18 @@ var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 <style>
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 figure{margin:1.5rem 0}svg{max-width:100%;height:auto}
-table{border-collapse:collapse}th,td{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ddd}
+table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:bold}.words{text-align:left}.matrix{overflow-x:auto}.matrix th{max-width:6rem;overflow:hidden;text-overflow:ellipsis}.matrix th.words{max-width:16rem}th,td{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ddd}
 </style></head><body>
 <h1>{{.Title}}</h1>
-{{range .Charts}}<figure><figcaption>{{.Caption}}</figcaption>{{.SVG}}</figure>
-{{end}}<table><tr><th>epoch</th><th>plan</th><th>engine</th><th>seconds</th><th>MB read</th><th>requests</th><th>training s</th><th>trainer waits s</th><th>disk waits s</th><th>assembly s</th></tr>
+{{with .End}}<p>{{.}}</p>
+{{end}}{{range .Charts}}<figure><figcaption>{{.Caption}}</figcaption>{{.SVG}}</figure>
+{{end}}{{range .Confusion}}<div class="matrix"><table><caption>{{if .Mistakes}}What is mistaken for what most often, {{.Split}}{{else}}Confusion, {{.Split}}: rows are labels, columns what is predicted, colors shares of the row{{end}}</caption>
+{{if .Mistakes}}<tr><th class="words">label</th><th class="words">predicted</th><th>nodes</th><th>% of the label</th></tr>
+{{range .Mistakes}}<tr><td class="words">{{.Label}}</td><td class="words">{{.Predicted}}</td><td>{{.Nodes}}</td><td>{{.Share}}</td></tr>
+{{end}}{{else}}<tr><th class="words">label</th>{{range .Classes}}<th title="{{.}}">{{.}}</th>{{end}}<th>all</th></tr>
+{{range .Rows}}<tr><th class="words" title="{{.Label}}">{{.Label}}</th>{{range .Cells}}<td style="{{.Style}}" title="{{.Title}}">{{.Nodes}}</td>{{end}}<td>{{.Nodes}}</td></tr>
+{{end}}{{end}}</table></div>
+{{end}}<table><caption>Epochs</caption><tr><th>epoch</th><th>plan</th><th>engine</th><th>seconds</th><th>MB read</th><th>requests</th><th>training s</th><th>trainer waits s</th><th>disk waits s</th><th>assembly s</th></tr>
 {{range .Epochs}}<tr><td>{{next .Epoch}}</td><td>{{.Policy}}</td><td>{{.Engine}}</td><td>{{s (sub .End .Start)}}</td><td>{{mb .BytesRead}}</td><td>{{.Requests}}</td><td>{{s .Train}}</td><td>{{s .Stall}}</td><td>{{s .WaitBuffers}}</td><td>{{s .Assemble}}</td></tr>
 {{end}}</table>
 </body></html>

@@ -31,6 +31,21 @@ func writeMetrics(t *testing.T, epochs int) string {
 		if err := w.Epoch(s); err != nil {
 			t.Fatal(err)
 		}
+		r := metrics.Result{Epoch: e, Loss: metrics.Number(1 / float64(e+1)), TrainAccuracy: metrics.Number(.5)}
+		if e == 0 { // validated once: a curve of one point
+			r.ValidAccuracy = metrics.Number(.25)
+		}
+		if err := w.Result(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []metrics.ConfusionRow{{Split: "test", Label: "a <b>", Predicted: map[string]int64{"a <b>": 31, "c": 1}}, {Split: "test", Label: "c"}} {
+		if err := w.Confusion(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.End(metrics.End{BestEpoch: 2, TestAccuracy: metrics.Number(.875)}); err != nil {
+		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "run.jsonl")
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
@@ -59,8 +74,13 @@ func TestReportPageStandsAlone(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	if n := strings.Count(page, "<svg"); n != 3 {
-		t.Errorf("%d charts, expected 3", n)
+	if n := strings.Count(page, "<svg"); n != 5 {
+		t.Errorf("%d charts, expected 5", n)
+	}
+	for _, want := range []string{"Loss of training", "Accuracy", "Test accuracy 87.50 %, of epoch 2.", `title="a &lt;b&gt; predicted as a &lt;b&gt;: 96.9 %">31</td>`, ">validation</text>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
 	}
 	if !strings.Contains(page, "<td>12.3</td>") {
 		t.Error("the table lacks the bytes read")

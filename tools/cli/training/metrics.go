@@ -5,36 +5,50 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
+	"github.com/gstore/gstore/tools/cli/tfevents"
 )
 
-// metricsLog is the file of --metrics; nil is none.
+// metricsLog is where a run's measurements and results go: the file of --metrics, and that of --tensorboard. nil is none.
 type metricsLog struct {
-	f      *os.File
+	f      *os.File // nil: no --metrics
 	w      *metrics.Writer
-	failed error // the first one
+	board  *tfevents.Writer // nil: no --tensorboard
+	failed error            // the first one
 }
 
-// openMetrics opens path for a run, before it begins. What a run that is resumed wrote there stays.
-func openMetrics(path string, resume bool) (*metricsLog, error) {
-	if path == "" {
+// openMetrics opens what is asked for before a run begins. What a run that is resumed wrote to path stays; below board every
+// process has a file of its own.
+func openMetrics(path, board string, resume bool) (l *metricsLog, err error) {
+	if path == "" && board == "" {
 		return nil, nil
 	}
-	mode := os.O_RDWR | os.O_CREATE
-	if !resume {
-		mode |= os.O_TRUNC
+	l = &metricsLog{}
+	if path != "" {
+		mode := os.O_RDWR | os.O_CREATE
+		if !resume {
+			mode |= os.O_TRUNC
+		}
+		if l.f, err = os.OpenFile(path, mode, 0o666); err != nil {
+			return nil, fmt.Errorf("--metrics: %w", err)
+		}
+		l.w = metrics.NewWriter(l.f)
 	}
-	f, err := os.OpenFile(path, mode, 0o666)
-	if err != nil {
-		return nil, fmt.Errorf("--metrics: %w", err)
+	if board != "" {
+		if l.board, err = tfevents.Create(board); err != nil {
+			return nil, errors.Join(fmt.Errorf("--tensorboard: %w", err), l.close())
+		}
 	}
-	return &metricsLog{f: f, w: metrics.NewWriter(f)}, nil
+	return l, nil
 }
 
 // resume goes on behind the finished epochs' lines, or begins the file anew.
 func (l *metricsLog) resume(found bool, epochs int) {
-	if l == nil {
+	if l == nil || l.f == nil {
 		return
 	}
 	if !found {
@@ -43,10 +57,69 @@ func (l *metricsLog) resume(found bool, epochs int) {
 	l.w, l.failed = metrics.Continue(l.f, epochs)
 }
 
+// write calls do unless something failed or there is no file.
+func (l *metricsLog) write(do func() error) {
+	if l != nil && l.f != nil && l.failed == nil {
+		l.failed = do()
+	}
+}
+
 // epoch appends an epoch's lines.
-func (l *metricsLog) epoch(s buffer.Stats) {
-	if l != nil && l.failed == nil {
-		l.failed = l.w.Epoch(s)
+func (l *metricsLog) epoch(s buffer.Stats) { l.write(func() error { return l.w.Epoch(s) }) }
+
+// node takes what an epoch of node classification came to.
+func (l *metricsLog) node(r train.Epoch) {
+	l.result(r.Epoch, r.Seconds, r.BytesRead, metrics.Result{Loss: metrics.Number(r.Loss), TrainAccuracy: metrics.Number(r.TrainAccuracy),
+		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy)})
+}
+
+// link takes what an epoch of link prediction came to.
+func (l *metricsLog) link(r link.Epoch) {
+	m := metrics.Result{Loss: metrics.Number(r.Loss)}
+	if r.Valid != nil {
+		m.ValidMRR, m.ValidHits10 = metrics.Number(r.Valid.MRR), metrics.Number(r.Valid.Hits10)
+	}
+	l.result(r.Epoch, r.Seconds, r.BytesRead, m)
+}
+
+// result takes what an epoch, counted from 1, came to.
+func (l *metricsLog) result(epoch int, seconds float64, read int64, r metrics.Result) {
+	r.Epoch = epoch - 1
+	l.write(func() error { return l.w.Result(r) })
+	if l == nil || l.board == nil || l.failed != nil {
+		return
+	}
+	scalars := []tfevents.Scalar{{Tag: "epoch/seconds", Value: seconds}, {Tag: "epoch/read_MB", Value: float64(read) / 1e6}}
+	for _, c := range []struct {
+		tag string
+		v   *float64
+	}{{"loss/train", r.Loss}, {"accuracy/train", r.TrainAccuracy}, {"accuracy/valid", r.ValidAccuracy}, {"accuracy/test", r.TestAccuracy},
+		{"mrr/valid", r.ValidMRR}, {"hits_at_10/valid", r.ValidHits10}} {
+		if c.v != nil {
+			scalars = append(scalars, tfevents.Scalar{Tag: c.tag, Value: *c.v})
+		}
+	}
+	l.failed = l.board.Scalars(int64(epoch), scalars)
+}
+
+// end takes the run's result.
+func (l *metricsLog) end(e metrics.End) { l.write(func() error { return l.w.End(e) }) }
+
+// confusion takes what the final model makes of a split; names are the classes'.
+func (l *metricsLog) confusion(names []string) func(split string, c *eval.Confusion) {
+	if l == nil || l.f == nil {
+		return nil
+	}
+	return func(split string, c *eval.Confusion) {
+		for label := range c.Classes {
+			row := metrics.ConfusionRow{Split: split, Label: className(names, label), Predicted: map[string]int64{}}
+			for p := range c.Classes {
+				if n := c.At(label, p); n > 0 {
+					row.Predicted[className(names, p)] = n
+				}
+			}
+			l.write(func() error { return l.w.Confusion(row) })
+		}
 	}
 }
 
@@ -54,5 +127,12 @@ func (l *metricsLog) close() error {
 	if l == nil {
 		return nil
 	}
-	return errors.Join(l.failed, l.f.Close())
+	err := l.failed
+	if l.f != nil {
+		err = errors.Join(err, l.f.Close())
+	}
+	if l.board != nil {
+		err = errors.Join(err, l.board.Close())
+	}
+	return err
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -41,6 +42,7 @@ type trainOptions struct {
 	config  string
 	save    string
 	metrics string
+	board   string
 	explain bool
 	reads   readFlags
 	// overwrite lets link prediction replace an earlier run's table.
@@ -75,11 +77,12 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	o.reads.flags(fs)
 	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
-	fs.StringVar(&o.metrics, "metrics", "", "write measurements of every step to this file of JSON lines, for \"gstore report\"")
+	fs.StringVar(&o.metrics, "metrics", "", "write what every epoch came to and measurements of every step to this file of JSON lines, for \"gstore report\"")
+	fs.StringVar(&o.board, "tensorboard", "", "write loss, accuracy or ranks and times of every epoch to an event file in this folder")
 	fs.BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	fs.BoolVar(&o.overwrite, "overwrite", false, "link prediction: replace the embeddings of an earlier run")
-	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "scratch": "out of core", "save": "input and output", "overwrite": "checkpoints",
+	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "tensorboard": "input and output", "scratch": "out of core", "save": "input and output", "overwrite": "checkpoints",
 		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}
@@ -276,12 +279,13 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			}
 		}
 	}
-	log, err := openMetrics(o.metrics, o.node.Resume)
+	log, err := openMetrics(o.metrics, o.board, o.node.Resume)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	hooks.Macro = log.epoch
+	hooks.Macro, hooks.Confusion = log.epoch, log.confusion(st.Manifest().Schema.ClassNames)
+	hooks.Epoch = both(log.node, hooks.Epoch)
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		log.resume(found, epochs)
 		printResume(e, o.node.CheckpointFile, found, epochs, step, batch)
@@ -302,6 +306,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, planError(err)
 	}
 	s := &cp.Summary
+	log.end(metrics.End{BestEpoch: s.BestEpoch, ValidAccuracy: metrics.Number(s.ValidAccuracy), TestAccuracy: metrics.Number(s.TestAccuracy)})
 	saved, err := saveRun(ctx, dir, o.save, started, cp)
 	if err != nil {
 		if saved.Path == "" {
@@ -358,6 +363,14 @@ func explain(e *command.Env, cs []nn.Choice) {
 func printProfile(e *command.Env, p progress.Profile) {
 	fmt.Fprintf(e.Told(), "training time: wait for macro-batches %.2f s, for samples %.2f s, forward %.2f s, backward %.2f s, optimiser %.2f s\n",
 		p.Wait.Seconds(), p.Sample.Seconds(), p.Forward.Seconds(), p.Backward.Seconds(), p.Optimize.Seconds())
+}
+
+// both calls two hooks.
+func both[T any](first, then func(T)) func(T) {
+	return func(x T) {
+		first(x)
+		then(x)
+	}
 }
 
 // trainHooks prints a line an epoch, or an event.

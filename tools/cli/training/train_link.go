@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
@@ -88,12 +89,12 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	defer limitHeap(cfg.MemoryBytes, st)()
 	started := time.Now()
 	hooks := linkHooks(e)
-	log, err := openMetrics(o.metrics, cfg.Resume)
+	log, err := openMetrics(o.metrics, o.board, cfg.Resume)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	hooks.Macro = log.epoch
+	hooks.Macro, hooks.Epoch = log.epoch, both(log.link, hooks.Epoch)
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		log.resume(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
@@ -108,6 +109,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return planError(err)
 	}
 	s := &r.Summary
+	if r.Config.EvalEvery > 0 {
+		log.end(metrics.End{ValidMRR: metrics.Number(s.ValidMRR), TestMRR: metrics.Number(s.TestMRR), TestHits10: metrics.Number(s.TestHits10)})
+	}
 	summary := linkSummary(r)
 	n, finished, err := recordTrain(ctx, st.Dir(), r.Version, started, r.Config, summary, s.EpochSeconds, s.Resumed)
 	if err != nil {

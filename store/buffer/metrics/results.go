@@ -1,0 +1,68 @@
+package metrics
+
+import "math"
+
+// Result is the line of what an epoch's training came to. Fields that are nil were not computed.
+type Result struct {
+	Event         string   `json:"event"` // "result"
+	Epoch         int      `json:"epoch"` // from 0, as of the other lines
+	Loss          *float64 `json:"loss,omitempty"`
+	TrainAccuracy *float64 `json:"train_accuracy,omitempty"` // in [0, 1]
+	ValidAccuracy *float64 `json:"valid_accuracy,omitempty"`
+	TestAccuracy  *float64 `json:"test_accuracy,omitempty"`
+	ValidMRR      *float64 `json:"valid_mrr,omitempty"` // filtered, against all nodes
+	ValidHits10   *float64 `json:"valid_hits10,omitempty"`
+}
+
+// End is the line of a run's result.
+type End struct {
+	Event         string   `json:"event"`                // "end"
+	BestEpoch     int      `json:"best_epoch,omitempty"` // from 1; of link prediction there is none
+	ValidAccuracy *float64 `json:"valid_accuracy,omitempty"`
+	TestAccuracy  *float64 `json:"test_accuracy,omitempty"`
+	ValidMRR      *float64 `json:"valid_mrr,omitempty"`
+	TestMRR       *float64 `json:"test_mrr,omitempty"`
+	TestHits10    *float64 `json:"test_hits10,omitempty"`
+}
+
+// ConfusionRow is the line of a class: as what the final model predicts its nodes of a split. There is one for each class.
+type ConfusionRow struct {
+	Event     string           `json:"event"` // "confusion"
+	Split     string           `json:"split"`
+	Label     string           `json:"label"`
+	Predicted map[string]int64 `json:"predicted"` // nodes, by class
+}
+
+// Number is x, or nil where it is no finite number or below 0, which stands for none.
+func Number(x float64) *float64 {
+	if !(x >= 0) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+// Result writes an epoch's result, counted from 0.
+func (w *Writer) Result(r Result) error {
+	r.Event = "result"
+	return w.line(r)
+}
+
+// End writes a run's result.
+func (w *Writer) End(e End) error {
+	e.Event = "end"
+	return w.line(e)
+}
+
+// Confusion writes a class's line.
+func (w *Writer) Confusion(c ConfusionRow) error {
+	c.Event = "confusion"
+	return w.line(c)
+}
+
+// line writes a line that readers see at once.
+func (w *Writer) line(v any) error {
+	if err := w.write(v); err != nil {
+		return err
+	}
+	return w.w.Flush()
+}
