@@ -1,0 +1,24 @@
+"""gstore: graphs larger than memory for PyTorch, PyG and DGL.
+
+>>> store = gstore.open("papers.gstore")
+>>> loader = gstore.NeighborLoader(store, fanouts=[15, 10], batch_size=1000, mem="8GiB", seed=1)
+>>> for batch in loader:
+...     data = batch.to_pyg()
+
+A thin layer over gstore's Go library; numpy is all that it needs.
+"""
+
+from .errors import (
+    BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InvalidError, LockedError,
+    NotFoundError, VersionError,
+)  # fmt: skip
+from .ingest import from_pyg, ingest
+from .loader import Batch, Layer, NeighborLoader
+from .store import Column, Neighbors, Store, open
+
+__version__ = "0.1.0"
+__all__ = [
+    "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "Error", "ExistsError", "ForkError", "InputError",
+    "InvalidError", "Layer", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
+    "open",
+]  # fmt: skip

@@ -1,0 +1,235 @@
+"""Stores of graphs in memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _lib, errors, sizes
+from .store import Store, encode_texts
+from .store import open as open_store
+
+_Array = Any  # whatever numpy.asarray takes, torch tensors too
+
+
+def ingest(
+    path: Union[str, os.PathLike],
+    edges: _Array,
+    *,
+    features: Optional[Mapping[str, _Array]] = None,
+    labels: Optional[_Array] = None,
+    splits: Optional[Mapping[str, _Array]] = None,
+    nodes: Any = None,
+    num_nodes: int = 0,
+    ids: Optional[Sequence[Any]] = None,
+    relations: Optional[_Array] = None,
+    relation_names: Optional[Sequence[str]] = None,
+    edge_columns: Optional[Mapping[str, _Array]] = None,
+    class_names: Optional[Sequence[str]] = None,
+    undirected: bool = False,
+    partitions: int = 0,
+    partitioner: str = "random",
+    hubs: Union[float, str] = 0.0,
+    precompute_hops: int = 0,
+    feature_dtype: str = "",
+    split_random: str = "",
+    dedup: str = "",
+    self_loops: str = "",
+    missing: str = "",
+    mem: Union[None, int, str] = None,
+    threads: int = 0,
+    seed: int = 0,
+    note: str = "",
+) -> Store:
+    """Makes a store in the new directory `path` of a graph in memory, and opens it.
+
+    edges: [2, E] or [E, 2] node numbers or ids; or a pandas DataFrame, whose first two columns, or "src" and "dst", are
+    the ends, "relation" their relation and others edge columns.
+    nodes: a pandas DataFrame with a row a node: "id" (or the index) names it, "label" and "split" are what they say, all
+    other numeric columns together are the feature "x".
+    features: name to [N, D] arrays; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
+    masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
+
+    The other options are those of `gstore ingest`; docs/formats.md has what they mean.
+    """
+    g = _Graph()
+    columns = dict(edge_columns or {})
+    if hasattr(edges, "columns") and hasattr(edges, "iloc"):
+        src, dst, relations, found = _edge_frame(edges, relations)
+        columns = {**found, **columns}
+    else:
+        src, dst = _ends(edges)
+    features = dict(features or {})
+    if nodes is not None:
+        ids, labels, splits, class_names = _node_frame(nodes, features, ids, labels, splits, class_names)
+    if ids is not None:
+        ids = _ids(ids)
+        src, dst = _positions(ids, src, "source"), _positions(ids, dst, "destination")
+        if splits is not None:
+            splits = {k: v if np.asarray(v).dtype == bool else _positions(ids, v, k) for k, v in splits.items()}
+        if ids.dtype.kind in "iu":
+            g.add({"use": "ids"}, ids.astype(np.uint64))
+        else:
+            text, ends = encode_texts(ids)
+            g.add({"use": "names"}, text)
+            g.add({"use": "ends"}, ends)
+    g.add({"use": "src"}, _numbers(src, "sources"))
+    g.add({"use": "dst"}, _numbers(dst, "destinations"))
+    if relations is not None:
+        relations = np.asarray(_host(relations))
+        if relations.dtype.kind not in "iu":
+            names, relations = np.unique(relations.astype(str), return_inverse=True)
+            relation_names = [str(n) for n in names]
+        if relation_names is None:
+            relation_names = [str(r) for r in range(int(relations.max(initial=-1)) + 1)]
+        g.add({"use": "relation"}, relations.astype(np.uint32))
+    for name, rows in features.items():
+        g.column("node", name, "feature", rows)
+    if labels is not None:
+        g.column("node", "label", "label", np.asarray(_host(labels)).astype(np.int64).reshape(-1))
+    for name, rows in columns.items():
+        rows = np.asarray(_host(rows))
+        weight = name == "weight" and rows.ndim == 1
+        g.column("edge", name, "weight" if weight else "edge", rows.astype(np.float32) if weight else rows)
+    for part, members in (splits or {}).items():
+        part = {"val": "valid", "validation": "valid"}.get(part, part)
+        if part not in ("train", "valid", "test"):
+            raise errors.InvalidError(f"a split's part {part!r}: expected train, valid or test")
+        members = np.asarray(_host(members))
+        g.add({"use": part, "name": "split"}, _numbers(np.flatnonzero(members) if members.dtype == bool else members, part))
+    request = {
+        "path": os.fspath(path), "arrays": g.infos, "nodes": num_nodes, "relation_names": list(relation_names or []),
+        "class_names": list(class_names) if class_names is not None else None, "input": "python", "undirected": undirected, "dedup": dedup,
+        "self_loops": self_loops, "partitions": partitions, "partitioner": partitioner, "hubs_auto": hubs == "auto",
+        "hubs": 0.0 if isinstance(hubs, str) else hubs, "precompute_hops": precompute_hops, "feature_dtype": feature_dtype,
+        "split_random": split_random, "missing": missing, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
+    }  # fmt: skip
+    _lib.call(0, "ingest", request, g.arrays)
+    return open_store(path)
+
+
+def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
+    """Makes a store of a `torch_geometric.data.Data`: edge_index, x, y, edge_type, edge_weight, and the split that its
+    train_mask, val_mask and test_mask are (the first of several columns). `options` are those of `ingest`."""
+    features = {"x": data.x} if data.x is not None else {}
+    splits = {}
+    for part, name in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+        mask = getattr(data, name, None)
+        if mask is not None:
+            mask = np.asarray(_host(mask))
+            splits[part] = mask if mask.ndim == 1 else mask[:, 0]
+    labels = getattr(data, "y", None)
+    if labels is not None and (labels.dim() > 1 and labels.shape[1] > 1 or labels.is_floating_point()):
+        raise errors.InvalidError(f"y of {labels.dtype} and shape {tuple(labels.shape)}: expected one class a node")
+    weight = getattr(data, "edge_weight", None)
+    columns = {"weight": weight} if weight is not None else None
+    return ingest(
+        path, data.edge_index, features=features, labels=labels, splits=splits or None, num_nodes=data.num_nodes,
+        relations=getattr(data, "edge_type", None), edge_columns=columns, **options,
+    )  # fmt: skip
+
+
+class _Graph:
+    """Arrays of an ingest, and what each is."""
+
+    def __init__(self) -> None:
+        self.infos: List[Dict[str, Any]] = []
+        self.arrays: List[np.ndarray] = []
+
+    def add(self, info: Dict[str, Any], array: np.ndarray) -> None:
+        self.infos.append(info)
+        self.arrays.append(np.ascontiguousarray(array))
+
+    def column(self, use: str, name: str, role: str, rows: _Array) -> None:
+        rows = np.asarray(_host(rows))
+        if rows.ndim > 2 or rows.ndim == 0:
+            raise errors.InvalidError(f"column {name!r} of shape {rows.shape}: expected [N] or [N, D]")
+        if rows.dtype == bool:
+            rows = rows.astype(np.uint8)
+        self.add({"use": use, "name": name, "role": role, "dtype": rows.dtype.name, "dim": 1 if rows.ndim == 1 else rows.shape[1]}, rows)
+
+
+def _host(array: _Array) -> _Array:
+    """A torch tensor as numpy's, anything else as it is."""
+    return array.detach().cpu().numpy() if hasattr(array, "detach") else array
+
+
+def _ends(edges: _Array) -> Tuple[np.ndarray, np.ndarray]:
+    if isinstance(edges, tuple) and len(edges) == 2:
+        return np.asarray(_host(edges[0])), np.asarray(_host(edges[1]))
+    pairs = np.asarray(_host(edges))
+    if pairs.ndim == 2 and pairs.shape[0] == 2:
+        return pairs[0], pairs[1]
+    if pairs.ndim == 2 and pairs.shape[1] == 2:
+        return pairs[:, 0], pairs[:, 1]
+    raise errors.InvalidError(f"edges of shape {pairs.shape}: expected [2, E] or [E, 2]")
+
+
+def _numbers(array: np.ndarray, what: str) -> np.ndarray:
+    array = np.asarray(array)
+    if array.size and array.dtype.kind not in "iu":
+        raise errors.InvalidError(f"{what} of {array.dtype}: expected node numbers; ids that are no numbers need ids= or nodes=")
+    if array.size and array.dtype.kind == "i" and int(array.min()) < 0:
+        raise errors.InvalidError(f"{what}: node {int(array.min())}, expected 0 or more")
+    return array.reshape(-1).astype(np.uint64, copy=array.dtype.itemsize != 8).view(np.uint64)
+
+
+def _ids(ids: Sequence[Any]) -> np.ndarray:
+    """External ids as an array of integers or of objects of str."""
+    found = np.asarray(_host(ids))
+    if found.dtype.kind in "iu":
+        return found
+    return np.array([i.decode() if isinstance(i, bytes) else str(i) for i in found.tolist()], dtype=object)
+
+
+def _positions(ids: np.ndarray, named: Any, what: str) -> np.ndarray:
+    """Where in ids each of named is."""
+    named = np.asarray(_host(named))
+    if ids.dtype == object:
+        at = {name: k for k, name in enumerate(ids.tolist())}
+        found = np.fromiter((at.get(str(n), -1) for n in named.tolist()), np.int64, len(named))
+    else:
+        order = np.argsort(ids, kind="stable")
+        k = np.minimum(np.searchsorted(ids[order], named), max(len(ids) - 1, 0))
+        found = order[k] if len(ids) else np.full(len(named), -1)
+        found = np.where(ids[found] == named, found, -1) if len(ids) else found
+    if (found < 0).any():
+        raise errors.InputError(f"{what} {named[found < 0][0]!r}: none of the {len(ids)} nodes has that id")
+    return found
+
+
+def _edge_frame(frame: Any, relations: Any) -> Tuple[np.ndarray, np.ndarray, Any, Dict[str, np.ndarray]]:
+    names = list(frame.columns)
+    src, dst = ("src", "dst") if {"src", "dst"} <= set(names) else (names[0], names[1])
+    if relations is None and "relation" in names:
+        relations = frame["relation"].to_numpy()
+    rest = {str(n): frame[n].to_numpy() for n in names if n not in (src, dst, "relation") and frame[n].dtype.kind in "iuf"}
+    return frame[src].to_numpy(), frame[dst].to_numpy(), relations, rest
+
+
+def _node_frame(frame: Any, features: Dict[str, Any], ids: Any, labels: Any, splits: Any, classes: Any) -> Tuple[Any, Any, Any, Any]:
+    """Reads a frame of nodes; features of its numeric columns are added to features."""
+    names = list(frame.columns)
+    if ids is None:
+        ids = (frame["id"] if "id" in names else frame.index).to_numpy()
+    if labels is None and "label" in names:
+        column = frame["label"]
+        if column.dtype.kind in "iu":
+            labels = column.to_numpy()
+        elif column.dtype.kind == "f":
+            labels = column.fillna(-1).to_numpy().astype(np.int64)
+        else:
+            present = column.notna().to_numpy()
+            classes, found = np.unique(column[present].to_numpy().astype(str), return_inverse=True)
+            labels = np.full(len(frame), -1, np.int64)
+            labels[present] = found
+            classes = [str(c) for c in classes]
+    if splits is None and "split" in names:
+        column = frame["split"].replace({"val": "valid", "validation": "valid"}).to_numpy()
+        splits = {part: column == part for part in ("train", "valid", "test")}
+    rest = [n for n in names if n not in ("id", "label", "split") and frame[n].dtype.kind in "iufb"]
+    if rest and "x" not in features:
+        features["x"] = frame[rest].to_numpy(np.float32)
+    return ids, labels, splits, classes

@@ -1,0 +1,187 @@
+"""Stores: open one and look."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import weakref
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _lib, errors
+
+_SPLITS = ("", "train", "valid", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of nodes or edges. `dtype` is what its rows are read as, `stored` what they are on disk."""
+
+    name: str
+    role: str
+    dtype: np.dtype
+    stored: str
+    dim: int
+    derived: str = ""
+
+
+class Neighbors(NamedTuple):
+    """Neighbours of a list of nodes: those of node i are `nodes[indptr[i]:indptr[i + 1]]`, ascending."""
+
+    indptr: np.ndarray  #: int64 [n + 1]
+    nodes: np.ndarray  #: int64, internal ids
+    relations: Optional[np.ndarray]  #: uint32, parallel to nodes; None if not asked for or there are none
+
+
+def open(path: Union[str, os.PathLike], version: Optional[int] = None) -> "Store":
+    """Opens the store in directory `path`; the newest version, or the one of that number."""
+    return Store(path, version)
+
+
+class Store:
+    """One committed version of a store, open for reading by any number of threads. Made by `gstore.open`.
+
+    Nodes are internal ids, 0 … `nodes` − 1, everywhere but in `lookup` and `external`, which go from and to the ids of
+    the data. Arrays that are returned are the caller's own.
+    """
+
+    def __init__(self, path: Union[str, os.PathLike], version: Optional[int] = None):
+        self.path = os.fspath(path)
+        answer = _lib.call(0, "open", {"path": self.path, "version": version or 0})
+        self._handle = answer.handle
+        self._drop = weakref.finalize(self, _lib.drop, answer.handle)
+        self._drop.atexit = False  # what is left then ends with the process
+        self._users: "weakref.WeakSet[Any]" = weakref.WeakSet()  # loaders that read through it
+        about = answer.value
+        self.version: int = about["version"]
+        self.created: str = about["created"]
+        self.note: str = about["note"]
+        self.nodes: int = about["nodes"]
+        self.edges: int = about["edges"]
+        self.partitions: int = about["partitions"]
+        self.bytes: int = about["bytes"]
+        self.ids: str = about["ids"]
+        self.schema: Dict[str, Any] = about["schema"]
+        self.undirected: bool = bool(self.schema.get("undirected"))
+        self.task: str = self.schema.get("task", "")
+        self.classes: int = self.schema.get("classes", 0)
+        self.class_names: List[str] = self.schema.get("class_names") or []
+        self.relations: List[str] = [r["name"] for r in self.schema["relations"]]
+        self.columns: Dict[str, Column] = {
+            c["name"]: Column(c["name"], c["role"], np.dtype(c["dtype"]), c["stored"], c["dim"], c.get("derived", ""))
+            for c in about["columns"] or []
+        }
+
+    def __repr__(self) -> str:
+        return f"<gstore.Store {self.path!r} version {self.version}: {self.nodes} nodes, {self.edges} edges, {self.partitions} partitions>"
+
+    def close(self) -> None:
+        """Closes the store and the loaders made of it. A second call does nothing."""
+        for user in list(self._users):
+            user.close()
+        self._drop()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def feature_names(self) -> List[str]:
+        """Names of the feature columns."""
+        return [c.name for c in self.columns.values() if c.role == "feature"]
+
+    def _column(self, name: str) -> Column:
+        if name not in self.columns:
+            raise errors.NotFoundError(f"{self.path}: no column {name!r}; there are {sorted(self.columns)}")
+        return self.columns[name]
+
+    def _whole(self, name: str) -> np.ndarray:
+        c = self._column(name)
+        rows = np.empty((self.nodes, c.dim) if c.dim > 1 else (self.nodes,), c.dtype)
+        _lib.call(self._handle, "column", {"column": name}, [rows])
+        return rows
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The class of every node, int32 [nodes], −1 = none."""
+        for c in self.columns.values():
+            if c.role == "label":
+                return self._whole(c.name)
+        raise errors.NotFoundError(f"{self.path}: no labels")
+
+    @property
+    def splits(self) -> Dict[str, np.ndarray]:
+        """The nodes of each part of the first split: "train", "valid", "test" to int64 ids."""
+        return self.split()
+
+    def split(self, name: Optional[str] = None) -> Dict[str, np.ndarray]:
+        """The nodes of each part of a split column, the first by default."""
+        for c in self.columns.values():
+            if c.role == "split" and name in (None, c.name):
+                values = self._whole(c.name)
+                return {part: np.flatnonzero(values == k) for k, part in enumerate(_SPLITS) if k}
+        raise errors.NotFoundError(f"{self.path}: no split {name or ''}")
+
+    def features(self, name: str, nodes: Optional[Sequence[int]] = None) -> np.ndarray:
+        """Rows of a node column: [len(nodes), dim], or [len(nodes)] of one element; all nodes' by default.
+
+        bfloat16 and int8 columns come as float32. Rows that lie near each other are read together.
+        """
+        if nodes is None:
+            return self._whole(name)
+        c, ids = self._column(name), _nodes(nodes)
+        rows = np.empty((len(ids), c.dim) if c.dim > 1 else (len(ids),), c.dtype)
+        _lib.call(self._handle, "features", {"column": name}, [ids, rows])
+        return rows
+
+    def neighbors(self, nodes: Sequence[int], out: bool = False, relations: bool = False) -> Neighbors:
+        """The sources of the edges into nodes, or with `out` the destinations of those from them."""
+        a = _lib.call(self._handle, "neighbors", {"out": out, "relations": relations}, [_nodes(nodes)]).arrays
+        found = np.frombuffer(a[2], np.uint32).copy() if len(a) > 2 else None
+        return Neighbors(np.frombuffer(a[0], np.int64).copy(), np.frombuffer(a[1], np.int64).copy(), found)
+
+    def lookup(self, ids: Sequence[Any]) -> np.ndarray:
+        """Internal ids, int64, of the data's own ids (integers or strings); −1 where there is no such node."""
+        if self.ids == "strings":
+            text, ends = encode_texts(ids)
+            nodes = np.empty(len(ends), np.int64)
+            _lib.call(self._handle, "lookup", {}, [text, ends, nodes])
+            return nodes
+        external = np.ascontiguousarray(ids)
+        if external.dtype.kind not in "iu" and external.size:
+            raise errors.InvalidError(f"ids of {external.dtype}: those of {self.path} are integers")
+        external = external.astype(np.uint64)
+        nodes = np.empty(len(external), np.int64)
+        _lib.call(self._handle, "lookup", {}, [external, nodes])
+        return nodes
+
+    def external(self, nodes: Sequence[int]) -> np.ndarray:
+        """The data's own ids of nodes: uint64, or an array of str."""
+        ids = _nodes(nodes)
+        if self.ids != "strings":
+            external = np.empty(len(ids), np.uint64)
+            _lib.call(self._handle, "external", {}, [ids, external])
+            return external
+        text, raw = _lib.call(self._handle, "external", {}, [ids]).arrays
+        ends = np.frombuffer(raw, np.uint64).tolist()
+        return np.array([text[a:b].decode("utf-8", "surrogateescape") for a, b in zip([0] + ends, ends)], dtype=object)
+
+
+def encode_texts(texts: Sequence[Any]) -> "tuple[np.ndarray, np.ndarray]":
+    """Strings end to end in UTF-8, and where each ends."""
+    raw = [t if isinstance(t, bytes) else str(t).encode("utf-8", "surrogateescape") for t in texts]
+    ends = np.cumsum([len(r) for r in raw], dtype=np.uint64) if raw else np.empty(0, np.uint64)
+    return np.frombuffer(b"".join(raw), np.uint8), ends
+
+
+def _nodes(nodes: Sequence[int]) -> np.ndarray:
+    """Node ids as the library takes them."""
+    if hasattr(nodes, "detach"):  # a torch tensor
+        nodes = nodes.detach().cpu().numpy()
+    ids = np.asarray(nodes)
+    if ids.ndim != 1 or ids.size and ids.dtype.kind not in "iu":
+        raise errors.InvalidError(f"nodes of {ids.dtype} and shape {ids.shape}: expected a list of integers")
+    return np.ascontiguousarray(ids, np.int64)

@@ -1,0 +1,154 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// ingestRequest says what becomes of arrays in memory.
+type ingestRequest struct {
+	Path          string        `json:"path"`
+	Arrays        []ingestArray `json:"arrays"` // what the call's arrays are
+	Nodes         uint64        `json:"nodes"`
+	RelationNames []string      `json:"relation_names"`
+	ClassNames    []string      `json:"class_names"`
+	Input         string        `json:"input"`
+
+	Undirected     bool    `json:"undirected"`
+	Dedup          string  `json:"dedup"`
+	SelfLoops      string  `json:"self_loops"`
+	Partitions     int     `json:"partitions"`
+	Partitioner    string  `json:"partitioner"`
+	Hubs           float64 `json:"hubs"`
+	HubsAuto       bool    `json:"hubs_auto"`
+	PrecomputeHops int     `json:"precompute_hops"`
+	FeatureDtype   string  `json:"feature_dtype"`
+	SplitRandom    string  `json:"split_random"`
+	Missing        string  `json:"missing"`
+	MemoryBytes    int64   `json:"memory_bytes"`
+	Threads        int     `json:"threads"`
+	Seed           uint64  `json:"seed"`
+	Note           string  `json:"note"`
+}
+
+// ingestArray says what an array is: "src", "dst", "relation", "ids", "names" and its "ends", "node" and "edge" columns,
+// and of splits "train", "valid" and "test".
+type ingestArray struct {
+	Use   string `json:"use"`
+	Name  string `json:"name"` // of a column or a split
+	Role  string `json:"role"`
+	Dtype string `json:"dtype"`
+	Dim   int    `json:"dim"`
+}
+
+// ingestArrays makes a store of a graph in memory.
+func ingestArrays(ctx context.Context, c *call) error {
+	var q ingestRequest
+	if err := c.decode(&q); err != nil {
+		return err
+	}
+	g, err := q.slices(c.arrays)
+	if err != nil {
+		return err
+	}
+	o := ingest.Options{Undirected: q.Undirected, Dedup: ingest.Dedup(q.Dedup), SelfLoops: ingest.SelfLoops(q.SelfLoops), Partitions: q.Partitions,
+		Hubs: q.Hubs, HubsAuto: q.HubsAuto, Missing: ingest.Missing(q.Missing), MemoryBytes: q.MemoryBytes, Threads: q.Threads, Seed: q.Seed, Note: q.Note}
+	if o.Partitioner, err = partitioner.ParseMethod(q.Partitioner); err != nil {
+		return err
+	}
+	if q.FeatureDtype != "" {
+		if o.FeatureElem, err = blocks.ParseElemType(q.FeatureDtype); err != nil {
+			return fmt.Errorf("%w: feature_dtype: %w", store.ErrInvalid, err)
+		}
+	}
+	if q.SplitRandom != "" {
+		if o.SplitRandom, err = ingest.ParseRandomSplit(q.SplitRandom); err != nil {
+			return fmt.Errorf("%w: split_random: %w", store.ErrInvalid, err)
+		}
+	}
+	src, err := ingest.FromSlices(g)
+	if err != nil {
+		return err
+	}
+	rep, err := ingest.Run(ctx, q.Path, src, o)
+	if err != nil {
+		return err
+	}
+	if q.PrecomputeHops > 0 {
+		dev := host.New(host.Options{Threads: runtime.GOMAXPROCS(0)})
+		_, err := precompute.Hop(ctx, q.Path, dev, precompute.Options{MemoryBytes: q.MemoryBytes})
+		if closed := dev.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return fmt.Errorf("%s is made, its hop is not (gstore precompute does that alone): %w", q.Path, err)
+		}
+	}
+	return c.answer(map[string]any{"nodes": rep.Nodes, "edges": rep.EdgesStored, "duplicates": rep.Duplicates, "self_loops": rep.SelfLoops, "bytes": rep.BytesStored})
+}
+
+// slices views the call's arrays as a graph.
+func (q *ingestRequest) slices(arrays [][]byte) (*ingest.Slices, error) {
+	g := &ingest.Slices{Input: q.Input, Nodes: q.Nodes, RelationNames: q.RelationNames, ClassNames: q.ClassNames}
+	if len(arrays) != len(q.Arrays) {
+		return nil, fmt.Errorf("%w: %d arrays, %d are described", store.ErrInvalid, len(arrays), len(q.Arrays))
+	}
+	var err error
+	var text []byte
+	split := func(name string) *ingest.SliceSplit {
+		if n := len(g.Splits); n == 0 || g.Splits[n-1].Name != name {
+			g.Splits = append(g.Splits, ingest.SliceSplit{Name: name})
+		}
+		return &g.Splits[len(g.Splits)-1]
+	}
+	for i, a := range q.Arrays {
+		b := arrays[i]
+		switch a.Use {
+		case "src":
+			g.Src, err = blocks.View[uint64](b)
+		case "dst":
+			g.Dst, err = blocks.View[uint64](b)
+		case "relation":
+			g.Relations, err = blocks.View[uint32](b)
+			if g.Relations == nil {
+				g.Relations = []uint32{}
+			}
+		case "ids":
+			g.IDs, err = blocks.View[uint64](b)
+		case "names":
+			text = b
+		case "ends":
+			g.Names, err = texts(text, b)
+		case "node", "edge":
+			column := ingest.SliceColumn{Name: a.Name, Role: store.Role(a.Role), Dim: a.Dim, Data: b}
+			if column.Elem, err = blocks.ParseElemType(a.Dtype); err != nil {
+				err = fmt.Errorf("%w: column %q: %w", store.ErrInvalid, a.Name, err)
+			}
+			if a.Use == "node" {
+				g.NodeColumns = append(g.NodeColumns, column)
+			} else {
+				g.EdgeColumns = append(g.EdgeColumns, column)
+			}
+		case "train":
+			split(a.Name).Train, err = blocks.View[uint64](b)
+		case "valid":
+			split(a.Name).Valid, err = blocks.View[uint64](b)
+		case "test":
+			split(a.Name).Test, err = blocks.View[uint64](b)
+		default:
+			err = fmt.Errorf("%w: an array for %q", store.ErrInvalid, a.Use)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}

@@ -1,0 +1,192 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// loaderRequest is what a loader is made by. Field by field it is a [train.Config] or [train.LoaderOptions].
+type loaderRequest struct {
+	Fanouts        []int    `json:"fanouts"`
+	BatchSize      int      `json:"batch_size"`
+	Seeds          string   `json:"seeds"`
+	Split          string   `json:"split"`
+	Shuffle        bool     `json:"shuffle"`
+	Features       []string `json:"features"`
+	Relations      bool     `json:"relations"`
+	PrecomputedHop bool     `json:"precomputed_hop"`
+	Plan           string   `json:"plan"`
+	Buffer         int      `json:"buffer"`
+	Reuse          int      `json:"reuse"`
+	MemoryBytes    int64    `json:"memory_bytes"`
+	Seed           uint64   `json:"seed"`
+	Threads        int      `json:"threads"`
+	IOEngine       string   `json:"io_engine"`
+	Layers         bool     `json:"layers"` // hand out the blocks as they are, not the union of their edges
+}
+
+// loader is a loader's handle. Its memory outlives it until free: batches that were handed out are looked at.
+type loader struct {
+	mu      sync.Mutex // one call at a time
+	l       *train.Loader
+	cancel  context.CancelFunc
+	room    *room
+	started bool
+	closed  bool
+}
+
+// openLoader makes a loader of a store's node batches; the reply says how it was configured.
+func openLoader(_ context.Context, c *call) error {
+	s, err := c.store()
+	if err != nil {
+		return err
+	}
+	var q loaderRequest
+	if err := c.decode(&q); err != nil {
+		return err
+	}
+	if q.Threads == 0 {
+		q.Threads = runtime.GOMAXPROCS(0)
+	}
+	cfg := train.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, PrecomputedHop: q.PrecomputedHop,
+		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, IOEngine: q.IOEngine, Threads: q.Threads}
+	if q.Relations {
+		cfg.Model = "rgcn"
+	}
+	dev := host.New(host.Options{Threads: q.Threads})
+	info := dev.Info()
+	if err := dev.Close(); err != nil {
+		return err
+	}
+	// The loader outlives this call, so that its context is not the call's.
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &loader{cancel: cancel, room: &room{}}
+	p := packer{layers: q.Layers, relations: q.Relations, room: o.room}
+	o.l, err = train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Seeds: q.Seeds, Sequential: !q.Shuffle, Info: info, Finish: p.finish})
+	if err != nil {
+		cancel()
+		return err
+	}
+	o.room.bound = o.l.BesideBytes()
+	used := o.l.Config()
+	c.reply.Handle = all.add(o)
+	return c.answer(map[string]any{"plan": used.Plan, "buffer": used.Buffer, "features": used.Features, "seed": used.Seed, "why": o.l.Why(),
+		"fanouts": used.Fanouts, "batch_size": used.BatchSize, "room_bytes": o.room.bound})
+}
+
+// close stops the loader's goroutines. A call that waits ends with the loader's context.
+func (o *loader) close() error {
+	o.cancel()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	return o.l.Close()
+}
+
+// free gives back what batches lie in; close comes before.
+func (o *loader) free() { o.room.free() }
+
+func (c *call) loader() (*loader, error) {
+	o, ok := c.object.(*loader)
+	if !ok {
+		return nil, fmt.Errorf("%w: the handle is of %T, expected a loader", store.ErrInvalid, c.object)
+	}
+	return o, nil
+}
+
+// startLoader begins an epoch, counted from 0, at a place in it.
+func startLoader(_ context.Context, c *call) error {
+	var q struct {
+		Epoch int            `json:"epoch"`
+		Place progress.Place `json:"place"`
+	}
+	o, err := c.loader()
+	if err == nil {
+		err = c.decode(&q)
+	}
+	if err != nil {
+		return err
+	}
+	if min(q.Epoch, q.Place.Step, q.Place.Pass, q.Place.Batch) < 0 {
+		return fmt.Errorf("%w: epoch %d, place %+v", store.ErrInvalid, q.Epoch, q.Place)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return store.ErrClosed
+	}
+	o.started = true
+	return o.l.Start(q.Epoch, q.Place)
+}
+
+// arrayInfo says what an array of a batch is.
+type arrayInfo struct {
+	Name  string `json:"name"`
+	Dtype string `json:"dtype"`
+	Shape []int  `json:"shape"`
+}
+
+// batchInfo describes a batch; its arrays are the reply's.
+type batchInfo struct {
+	End          bool           `json:"end"` // of the epoch: nothing else is set
+	Arrays       []arrayInfo    `json:"arrays"`
+	BatchSize    int            `json:"batch_size"`
+	Step         int            `json:"step"`
+	Nodes        []int          `json:"nodes"` // by hop, the seeds first
+	Edges        []int          `json:"edges"` // by hop
+	SampledEdges int            `json:"sampled_edges"`
+	LabelShift   []float32      `json:"label_shift,omitempty"`
+	Next         progress.Place `json:"next"` // of the batch after
+}
+
+// nextBatch waits for the next batch of the epoch.
+func nextBatch(_ context.Context, c *call) error {
+	o, err := c.loader()
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || !o.started {
+		return fmt.Errorf("%w: next before start, or after close", store.ErrClosed)
+	}
+	if !o.l.Next() {
+		if err := o.l.Err(); err != nil {
+			return err
+		}
+		return c.answer(batchInfo{End: true})
+	}
+	b := o.l.Batch()
+	p, ok := b.Extra.(*packed)
+	if !ok {
+		return errors.New("a batch was not packed")
+	}
+	c.reply.Arrays = p.data
+	return c.answer(batchInfo{Arrays: p.infos, BatchSize: len(b.Seeds), Step: b.Key.Step, Nodes: p.nodes, Edges: p.edges,
+		SampledEdges: b.SampledEdges(), LabelShift: o.l.LabelShift(), Next: o.l.Place()})
+}
+
+// rowBytes is what a row of each of a macro-batch's feature columns takes as it is handed out.
+func rowBytes(mb *buffer.MacroBatch) (bytes []int) {
+	for i := range mb.Features {
+		f := &mb.Features[i]
+		n := f.Dim * f.Type.Size()
+		if converted(f.Type) {
+			n = 4 * f.Dim
+		}
+		bytes = append(bytes, n)
+	}
+	return bytes
+}

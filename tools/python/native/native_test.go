@@ -1,0 +1,169 @@
+package native
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// do calls a method, waits, and releases the operation when the test ends.
+func do(t *testing.T, handle int64, name, request string, arrays ...[]byte) *Reply {
+	t.Helper()
+	op := Start(handle, name, []byte(request), arrays)
+	t.Cleanup(func() { Release(op) })
+	for range 100 {
+		if r := Wait(op, time.Second); r != nil {
+			return r
+		}
+	}
+	t.Fatalf("%s takes more than 100 s", name)
+	return nil
+}
+
+func must(t *testing.T, r *Reply, to any) *Reply {
+	t.Helper()
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if to != nil {
+		if err := json.Unmarshal(r.Text, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// openedStore is a store of 900 nodes in 12 partitions, its handle, and the store.
+func openedStore(t *testing.T) (int64, *store.Store) {
+	t.Helper()
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Partitions: 12, Relations: 3, Seed: 3}))
+	r := must(t, do(t, 0, "open", fmt.Sprintf(`{"path":%q}`, dir)), nil)
+	t.Cleanup(func() {
+		if err := Drop(r.Handle); err != nil {
+			t.Error(err)
+		}
+	})
+	return r.Handle, storetest.Open(t, dir, store.Options{})
+}
+
+// nodesOf translates rows of a macro-batch.
+func nodesOf(mb *buffer.MacroBatch, rows []uint32) (nodes []int64) {
+	for _, r := range rows {
+		for _, p := range mb.Partitions {
+			if r >= p.Base && r < p.Base+p.Nodes {
+				nodes = append(nodes, int64(p.First)+int64(r-p.Base))
+			}
+		}
+	}
+	return nodes
+}
+
+// TestBatchesAreTrainings: what a loader hands out are the batches of train.Loader, which are training's: seeds, inputs, rows,
+// labels and every block's edges; and the union of one edge list has of each node the edges of the hop that it is met at.
+func TestBatchesAreTrainings(t *testing.T) {
+	h, st := openedStore(t)
+	x, err := st.Features(t.Context(), "x", allNodes(900), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels, err := st.Features(t.Context(), "label", allNodes(900), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layers := range []bool{true, false} {
+		for _, relations := range []bool{false, true} {
+			cfg := train.Config{Fanouts: []int{3, 2, 2}, BatchSize: 20, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 2}
+			if relations {
+				cfg.Model = "rgcn"
+			}
+			want, err := train.OpenLoader(t.Context(), st, cfg, train.LoaderOptions{Info: host.New(host.Options{}).Info()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := must(t, do(t, h, "loader", fmt.Sprintf(`{"fanouts":[3,2,2],"batch_size":20,"seed":5,"plan":"hanoi","buffer":4,"reuse":1,"threads":3,"shuffle":true,"layers":%t,"relations":%t}`, layers, relations)), nil).Handle
+			for epoch := range 2 {
+				if err := want.Start(epoch, progress.Place{}); err != nil {
+					t.Fatal(err)
+				}
+				must(t, do(t, l, "start", fmt.Sprintf(`{"epoch":%d}`, epoch)), nil)
+				for want.Next() {
+					var info batchInfo
+					got := batchArrays(t, must(t, do(t, l, "next", ""), &info), &info)
+					b, ids := want.Batch(), ints(got["n_id"])
+					input := nodesOf(want.MacroBatch(), b.Input)
+					if info.BatchSize != len(b.Seeds) || !slices.Equal(ids[:len(b.Seeds)], input[:len(b.Seeds)]) || info.Next != want.Place() {
+						t.Fatalf("seeds %v, next %+v: expected %v, %+v", ids[:info.BatchSize], info.Next, input[:len(b.Seeds)], want.Place())
+					}
+					for i, v := range ids {
+						if string(got["feature:x"][i*32:][:32]) != string(x[v*32:][:32]) || ints(got["y"])[i] != int64(int32At(labels, v)) {
+							t.Fatalf("node %d has rows of another", v)
+						}
+					}
+					if layers {
+						if !slices.Equal(ids, input) {
+							t.Fatalf("inputs %v, expected %v", ids, input)
+						}
+						for k, blk := range b.Blocks {
+							pairs, indptr := ints(got[fmt.Sprintf("edge_index:%d", k)]), ints(got[fmt.Sprintf("indptr:%d", k)])
+							for d := range blk.NumDst {
+								for e := blk.Indptr[d]; e < blk.Indptr[d+1]; e++ {
+									if indptr[d] != int64(blk.Indptr[d]) || pairs[e] != int64(blk.Indices[e]) || pairs[len(blk.Indices)+int(e)] != int64(d) {
+										t.Fatalf("layer %d: edge %d differs", k, e)
+									}
+									if relations && ints(got[fmt.Sprintf("edge_type:%d", k)])[e] != int64(blk.Relations[e]) {
+										t.Fatalf("layer %d: the relation of edge %d differs", k, e)
+									}
+								}
+							}
+						}
+						continue
+					}
+					checkUnion(t, b.Blocks, input, ids, got, &info, relations)
+				}
+				var end batchInfo
+				if must(t, do(t, l, "next", ""), &end); !end.End || want.Err() != nil {
+					t.Fatalf("epoch %d has more batches than training, %v", epoch, want.Err())
+				}
+			}
+			if err := errors.Join(Drop(l), want.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func allNodes(n int) (nodes []store.NodeID) {
+	for v := range n {
+		nodes = append(nodes, store.NodeID(v))
+	}
+	return nodes
+}
+
+func int32At(b []byte, i int64) int32 {
+	v, _ := blocks.View[int32](b[4*i : 4*i+4])
+	return v[0]
+}
+
+func batchArrays(t *testing.T, r *Reply, info *batchInfo) map[string][]byte {
+	t.Helper()
+	if len(r.Arrays) != len(info.Arrays) {
+		t.Fatalf("%d arrays, %d are described", len(r.Arrays), len(info.Arrays))
+	}
+	found := map[string][]byte{}
+	for i, a := range info.Arrays {
+		found[a.Name] = r.Arrays[i]
+	}
+	return found
+}

@@ -1,0 +1,295 @@
+package native
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// room is the memory of a loader's batches: slabs that live as long as its handle, so that what Python looks at never goes
+// away under it. A batch that grows takes a larger one, half as large again, and leaves its own unused.
+type room struct {
+	mu    sync.Mutex
+	bound int64 // bytes; 0: none
+	used  int64
+	slabs []*blockio.Slab
+	freed bool
+}
+
+func (r *room) alloc(n int64) ([]byte, error) {
+	n = (n + n/2 + blocks.Alignment) / blocks.Alignment * blocks.Alignment
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.freed {
+		return nil, store.ErrClosed
+	}
+	if r.bound > 0 && r.used+n > r.bound {
+		return nil, fmt.Errorf("%w: mini-batches take %s, %s are left beside the partition buffer; give more memory, or smaller batches or fanouts",
+			store.ErrBudget, blocks.SizeText(r.used+n), blocks.SizeText(r.bound))
+	}
+	s, err := blockio.AllocSlab(n, blockio.SlabOptions{Lazy: true})
+	if err != nil {
+		return nil, err
+	}
+	r.used += n
+	r.slabs = append(r.slabs, s)
+	return s.Bytes(), nil
+}
+
+func (r *room) free() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.slabs {
+		_ = s.Free()
+	}
+	r.slabs, r.freed = nil, true
+}
+
+// packer copies what a batch is of into memory outside the Go heap, on the sampling goroutines: rows of features, labels,
+// ids and edges, in the types that PyTorch and PyG take.
+type packer struct {
+	layers    bool
+	relations bool
+	room      *room
+}
+
+// packed is a batch as it is handed out, and the memory for it. It is a batch's Extra.
+type packed struct {
+	memory []byte
+	infos  []arrayInfo
+	data   [][]byte
+	nodes  []int // by hop, the seeds first
+	edges  []int // by hop
+
+	local    []uint32 // the nodes that are handed out: positions in the batch's input
+	number   []int32  // by position in the input: its place in local, −1 = not in it
+	src, dst []int32  // the union's edges: places in local
+	types    []uint16
+}
+
+// finish is [train.LoaderOptions].Finish.
+func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
+	p, ok := b.Extra.(*packed)
+	if !ok {
+		p = &packed{}
+		b.Extra = p
+	}
+	p.infos, p.nodes, p.edges = p.infos[:0], p.nodes[:0], p.edges[:0]
+	if k.layers {
+		p.everything(b)
+	} else {
+		p.union(b, k.relations)
+	}
+	n := len(p.local)
+	widths := rowBytes(mb)
+	p.want("n_id", "int64", n)
+	for i := range mb.Features {
+		f := &mb.Features[i]
+		p.want("feature:"+f.Name, dtype(f.Type), n, f.Dim)
+	}
+	if mb.Labels != nil {
+		p.want("y", "int64", n)
+	}
+	if !k.layers {
+		p.want("edge_index", "int64", 2, len(p.src))
+		if k.relations {
+			p.want("edge_type", "int64", len(p.src))
+		}
+	} else {
+		for l := range b.Blocks {
+			p.want(fmt.Sprintf("indptr:%d", l), "int64", b.Blocks[l].NumDst+1)
+			p.want(fmt.Sprintf("edge_index:%d", l), "int64", 2, len(b.Blocks[l].Indices))
+			if k.relations {
+				p.want(fmt.Sprintf("edge_type:%d", l), "int64", len(b.Blocks[l].Indices))
+			}
+		}
+	}
+	if err := p.place(k.room); err != nil {
+		return err
+	}
+	at := 0
+	next := func() []byte { at++; return p.data[at-1] }
+	p.ids(mb, b, ints(next()))
+	for i := range mb.Features {
+		if err := p.rows(&mb.Features[i], widths[i], b, next()); err != nil {
+			return err
+		}
+	}
+	if mb.Labels != nil {
+		for i, to := 0, ints(next()); i < n; i++ {
+			to[i] = int64(mb.Labels[b.Input[p.local[i]]])
+		}
+	}
+	if !k.layers {
+		to := ints(next())
+		e := len(p.src)
+		for i := range p.src {
+			to[i], to[e+i] = int64(p.src[i]), int64(p.dst[i])
+		}
+		if k.relations {
+			for i, to := 0, ints(next()); i < e; i++ {
+				to[i] = int64(p.types[i])
+			}
+		}
+		return nil
+	}
+	for l := range b.Blocks {
+		p.layer(&b.Blocks[l], ints(next()), ints(next()))
+		if k.relations {
+			for i, to := 0, ints(next()); i < len(to); i++ {
+				to[i] = int64(b.Blocks[l].Relations[i])
+			}
+		}
+	}
+	return nil
+}
+
+// ints views an array of int64, which begins at a multiple of 64.
+func ints(b []byte) []int64 {
+	v, _ := blocks.View[int64](b)
+	return v
+}
+
+// want plans an array.
+func (p *packed) want(name, dtype string, shape ...int) {
+	p.infos = append(p.infos, arrayInfo{name, dtype, shape})
+}
+
+// elementBytes of the types that arrays have.
+func elementBytes(dtype string) int64 {
+	e, err := blocks.ParseElemType(dtype)
+	if err != nil {
+		return 0
+	}
+	return int64(e.Size())
+}
+
+// place gives every array its memory.
+func (p *packed) place(r *room) (err error) {
+	total := int64(0)
+	size := func(i *arrayInfo) int64 {
+		n := elementBytes(i.Dtype)
+		for _, d := range i.Shape {
+			n *= int64(d)
+		}
+		return n
+	}
+	for i := range p.infos {
+		total += pad(size(&p.infos[i]))
+	}
+	if total > int64(len(p.memory)) {
+		if p.memory, err = r.alloc(total); err != nil {
+			return err
+		}
+	}
+	rest := p.memory
+	p.data = p.data[:0]
+	for i := range p.infos {
+		n := size(&p.infos[i])
+		p.data = append(p.data, rest[:n:n])
+		rest = rest[pad(n):]
+	}
+	return nil
+}
+
+// everything hands out the whole input, in its order.
+func (p *packed) everything(b *mini.Batch) {
+	p.local = p.local[:0]
+	for i := range b.Input {
+		p.local = append(p.local, uint32(i))
+	}
+	before := 0
+	for h := range b.Blocks {
+		blk := &b.Blocks[len(b.Blocks)-1-h]
+		p.nodes, before = append(p.nodes, blk.NumDst-before), blk.NumDst
+		p.edges = append(p.edges, len(blk.Indices))
+	}
+	p.nodes = append(p.nodes, len(b.Input)-before)
+}
+
+// union takes of the blocks what PyG's NeighborLoader samples: the edges of every node once, by the fanout of the hop that it
+// is met at. A block has new draws for the nodes of the hops before, which a model of one edge list has no use for; they and
+// the nodes that only they lead to are left out. Nodes are numbered hop by hop, as they are met.
+func (p *packed) union(b *mini.Batch, relations bool) {
+	p.number = slices.Grow(p.number[:0], len(b.Input))[:len(b.Input)]
+	for i := range p.number {
+		p.number[i] = -1
+	}
+	p.local, p.src, p.dst, p.types = p.local[:0], p.src[:0], p.dst[:0], p.types[:0]
+	for i := range b.Seeds {
+		p.number[i] = int32(i)
+		p.local = append(p.local, uint32(i))
+	}
+	begin := 0 // of the nodes met at the hop before
+	p.nodes = append(p.nodes, len(b.Seeds))
+	for h := range b.Blocks {
+		blk := &b.Blocks[len(b.Blocks)-1-h]
+		end, edges := len(p.local), len(p.src)
+		for v := begin; v < end; v++ {
+			u := p.local[v]
+			for e := blk.Indptr[u]; e < blk.Indptr[u+1]; e++ {
+				s := blk.Indices[e]
+				if p.number[s] < 0 {
+					p.number[s] = int32(len(p.local))
+					p.local = append(p.local, uint32(s))
+				}
+				p.src, p.dst = append(p.src, p.number[s]), append(p.dst, int32(v))
+				if relations {
+					p.types = append(p.types, blk.Relations[e])
+				}
+			}
+		}
+		p.nodes, p.edges, begin = append(p.nodes, len(p.local)-end), append(p.edges, len(p.src)-edges), end
+	}
+}
+
+// layer writes a block as indptr and as pairs source, destination.
+func (p *packed) layer(blk *mini.Block, indptr, pairs []int64) {
+	e := len(blk.Indices)
+	for d := range blk.NumDst {
+		indptr[d] = int64(blk.Indptr[d])
+		for i := blk.Indptr[d]; i < blk.Indptr[d+1]; i++ {
+			pairs[i], pairs[e+int(i)] = int64(blk.Indices[i]), int64(d)
+		}
+	}
+	indptr[blk.NumDst] = int64(e)
+}
+
+// ids writes the internal ids of the nodes.
+func (p *packed) ids(mb *buffer.MacroBatch, b *mini.Batch, to []int64) {
+	parts := slices.Clone(mb.Partitions)
+	slices.SortFunc(parts, func(x, y buffer.ResidentPartition) int { return cmp.Compare(x.Base, y.Base) })
+	var at buffer.ResidentPartition
+	for i, l := range p.local {
+		row := b.Input[l]
+		if row-at.Base >= at.Nodes { // or below Base: the difference is large then
+			k := sort.Search(len(parts), func(k int) bool { return parts[k].Base+parts[k].Nodes > row })
+			at = parts[k]
+		}
+		to[i] = int64(at.First) + int64(row-at.Base)
+	}
+}
+
+// rows gathers rows of a feature column.
+func (p *packed) rows(f *buffer.Column, width int, b *mini.Batch, to []byte) error {
+	stored := f.Dim * f.Type.Size()
+	for i, l := range p.local {
+		from := f.Data[int(b.Input[l])*f.Stride:][:stored]
+		if !converted(f.Type) {
+			copy(to[i*width:][:width], from)
+			continue
+		}
+		if err := handOut(f.Type, f.Scale, to[i*width:][:width], from); err != nil {
+			return err
+		}
+	}
+	return nil
+}

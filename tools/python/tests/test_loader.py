@@ -1,0 +1,155 @@
+import gc
+
+import numpy as np
+import pytest
+
+import gstore
+
+PLANS = [dict(), dict(plan="hanoi", buffer=4, reuse=1), dict(plan="hanoi", buffer=3, layers=True)]
+
+
+def contents(batch):
+    return {"place": (batch.epoch, batch.step, batch.batch_size), **{k: v.copy() for k, v in batch._arrays.items()}}
+
+
+def same(a, b):
+    return len(a) == len(b) and all(x.keys() == y.keys() and all(np.array_equal(x[k], y[k]) for k in x) for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("options", PLANS)
+def test_batches(graph, options):
+    """Rows are those of the nodes, edges are the graph's, fanouts hold, and an epoch has every seed as often as it should."""
+    edges = set(zip(graph.ids[graph.edges[0]], graph.ids[graph.edges[1]]))
+    x, y = graph.store.features("x"), graph.store.labels
+    loader = gstore.NeighborLoader(graph.store, [4, 3], 64, seed=7, **options)
+    for epoch in range(2):
+        seeds = []
+        for b in loader:
+            assert b.epoch == epoch
+            seeds.append(b.n_id[: b.batch_size].copy())
+            assert np.array_equal(b.x, x[b.n_id]) and np.array_equal(b.y, y[b.n_id]) and len(set(b.n_id)) == len(b.n_id)
+            for pairs in [b.edge_index] if b.edge_index is not None else [layer.edge_index for layer in b.layers]:
+                assert all(e in edges for e in zip(b.n_id[pairs[0]], b.n_id[pairs[1]]))
+            assert sum(b.num_sampled_nodes) == len(b.n_id) and b.num_sampled_nodes[0] == b.batch_size
+            if b.edge_index is not None:
+                assert sum(b.num_sampled_edges) == b.edge_index.shape[1]
+                first = np.bincount(b.edge_index[1], minlength=len(b.n_id))
+                inner = b.batch_size
+                assert first[:inner].max() <= 4 and first[inner:].max() <= 3
+            else:
+                assert [layer.num_dst for layer in b.layers][-1] == b.batch_size and b.layers[0].num_src == len(b.n_id)
+        counted = np.bincount(np.concatenate(seeds), minlength=3000)
+        expected = np.zeros(3000, int)
+        expected[graph.ids[graph.splits["train"]]] = 1 + options.get("reuse", 0)
+        assert np.array_equal(counted, expected)
+    assert loader.epoch == 2
+
+
+@pytest.mark.parametrize("options", PLANS)
+def test_repeats_and_resumes(graph, options):
+    """One seed gives the same batches for any number of threads; a state taken anywhere goes on to the same ones."""
+    make = lambda **more: gstore.NeighborLoader(graph.store, [4, 3], 64, **{"seed": 7, **options, **more})
+    loader, states, epochs = make(threads=1), [], []
+    for _ in range(2):
+        epochs.append([])
+        for b in loader:
+            epochs[-1].append(contents(b))
+            states.append((len(epochs) - 1, len(epochs[-1]), loader.state_dict()))
+    other = make(threads=4)
+    assert same([contents(b) for b in other], epochs[0])
+    assert not same(epochs[0], epochs[1])
+    assert not same([contents(b) for b in make(seed=8)], epochs[0])
+    for epoch, done, state in states[3::7]:
+        resumed = make()
+        resumed.load_state_dict(state)
+        assert same([contents(b) for b in resumed], epochs[epoch][done:])
+        if epoch == 0:
+            assert same([contents(b) for b in resumed], epochs[1])
+    with pytest.raises(gstore.InvalidError):
+        make(seed=9).load_state_dict(states[0][2])
+
+
+def test_left_early(graph):
+    loader = gstore.NeighborLoader(graph.store, [4], 64, seed=7)
+    whole = [contents(b) for b in gstore.NeighborLoader(graph.store, [4], 64, seed=7)]
+    first = iter(loader)
+    assert same([contents(next(first))], whole[:1])
+    second = iter(loader)
+    with pytest.raises(gstore.InvalidError):
+        next(first)
+    assert next(second).epoch == 1  # what was left counts as an epoch
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_seeds(graph, split):
+    loader = gstore.NeighborLoader(graph.store, [2], 100, split, shuffle=False)
+    seeds = np.concatenate([b.n_id[: b.batch_size].copy() for b in loader])
+    assert sorted(seeds) == sorted(graph.ids[graph.splits[split]])
+
+
+def test_views(graph):
+    """Views are of the next batch's memory then; a copy stays; either can be read when all else is gone."""
+    store = gstore.open(graph.store.path)
+    loader = gstore.NeighborLoader(store, [4, 3], 64, seed=7)
+    batches = iter(loader)
+    batch = next(batches)
+    kept, view, n_id = batch.copy(), batch.x, batch.n_id.copy()
+    assert not view.flags.owndata and kept.x.base is None
+    for _ in batches:
+        pass
+    store.close()
+    del loader, batches, batch, store
+    gc.collect()
+    assert len(view.tobytes()) == view.nbytes  # whatever it holds now, it is readable
+    assert np.array_equal(kept.n_id, n_id) and np.array_equal(kept.x, graph.store.features("x", n_id))
+    assert [len(b.n_id) for b in gstore.NeighborLoader(graph.store, [4], 500, copy=True)]
+
+
+def test_closed(graph):
+    loader = gstore.NeighborLoader(graph.store, [4], 64)
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    loader.close()
+    for fails in (lambda: next(batches), lambda: iter(loader)):
+        with pytest.raises(gstore.ClosedError):
+            fails()
+    with pytest.raises(gstore.InvalidError):
+        gstore.NeighborLoader(graph.store, [4], 64, plan="best")
+    with pytest.raises(gstore.InvalidError):
+        next(iter(gstore.NeighborLoader(graph.store, [4], 64))).layers
+
+
+def test_relations(tmp_path):
+    r = np.random.default_rng(1)
+    edges, kind = r.integers(0, 50, (2, 400)), r.integers(0, 3, 400)
+    s = gstore.ingest(tmp_path / "s", edges, relations=kind, labels=np.zeros(50, int), splits={"train": np.arange(50)}, features={"x": np.ones((50, 1), np.float32)})
+    ids = s.lookup(np.arange(50))
+    known = {(a, b, k) for a, b, k in zip(ids[edges[0]], ids[edges[1]], kind)}
+    known |= {(b, a, k + 3) for a, b, k in known}  # read against their direction
+    for b in gstore.NeighborLoader(s, [5, 5], 10, relations=True):
+        assert all(e in known for e in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]], b.edge_type))
+
+
+def test_budget(make):
+    """A budget bounds buffer and batches, and decides the plan."""
+    g = make(nodes=40_000, edges=80_000, dim=400, partitions=32)
+    loader = gstore.NeighborLoader(g.store, [3, 3], 200, mem="128MiB")
+    assert loader.config["plan"] == "hanoi" and 0 < loader.config["buffer"] < 32
+    for b in loader:
+        if b.label_shift is not None:
+            assert b.label_shift.shape == (4,)
+    with pytest.raises(gstore.BudgetError, match="smallest that works"):
+        gstore.NeighborLoader(g.store, [3, 3], 200, mem="65MiB")
+
+
+def test_precomputed_hop(tmp_path):
+    r = np.random.default_rng(1)
+    edges = r.integers(0, 80, (2, 300))
+    x = r.random((80, 3), np.float32)
+    s = gstore.ingest(tmp_path / "s", edges, features={"x": x}, labels=np.zeros(80, int), splits={"train": np.arange(80)}, precompute_hops=1)
+    mean = np.stack([x[edges[0][edges[1] == v]].mean(0) if (edges[1] == v).any() else np.zeros(3) for v in range(80)])
+    ids = s.lookup(np.arange(80))
+    for b in gstore.NeighborLoader(s, [5, 5], 16, precomputed_hop=True):
+        assert len(b.num_sampled_edges) == 1 and list(b.features) == ["x", "x.hop1"]
+        assert np.allclose(b.features["x.hop1"], mean[np.argsort(ids)][b.n_id], atol=1e-6)

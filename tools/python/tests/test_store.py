@@ -1,0 +1,196 @@
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import gstore
+from gstore import _lib
+
+
+def test_schema(graph):
+    s = graph.store
+    assert (s.nodes, s.edges, s.partitions, s.version, s.ids) == (3000, 20000, 12, 1, "dense")
+    assert (s.task, s.classes, s.undirected, s.feature_names) == ("node", 4, False, ["x"])
+    assert s.columns["x"].dim == 6 and s.columns["x"].dtype == np.float32
+    with gstore.open(s.path, version=1) as other:
+        assert other.edges == s.edges
+
+
+def test_points(graph):
+    s, r = graph.store, np.random.default_rng(5)
+    ids = r.integers(0, 3000, 500)
+    assert np.array_equal(s.external(graph.ids[ids]), ids)
+    assert np.array_equal(s.features("x", graph.ids[ids]), graph.x[ids])
+    assert np.array_equal(s.labels[graph.ids], graph.y)
+    for part, members in graph.splits.items():
+        assert set(s.splits[part]) == set(graph.ids[members])
+    assert s.lookup([2999, 3000]).tolist()[1] == -1
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_neighbors(graph, out):
+    ids = np.random.default_rng(6).integers(0, 3000, 200)
+    found = graph.store.neighbors(graph.ids[ids], out=out)
+    of, to = graph.edges[::1] if out else graph.edges[::-1]
+    for k, v in enumerate(ids):
+        expected = np.sort(graph.ids[to[of == v]])
+        assert np.array_equal(found.nodes[found.indptr[k] : found.indptr[k + 1]], expected)
+    assert found.relations is None
+
+
+def test_relations_and_strings(tmp_path):
+    names = ["ann", "bob", "cid", "dée"]
+    s = gstore.ingest(
+        tmp_path / "s",
+        ([("ann"), "bob", "ann"], ["bob", "dée", "cid"]),
+        ids=names,
+        relations=["likes", "knows", "knows"],
+        edge_columns={"weight": [0.5, 1.0, 2.0]},
+        features={"h": np.arange(4, dtype=np.float16), "b": np.arange(8).reshape(4, 2)},
+    )
+    assert s.relations == ["knows", "likes"] and s.ids == "strings"
+    nodes = s.lookup(names + ["eve"])
+    assert nodes[4] == -1 and s.external(nodes[:4]).tolist() == names
+    near = s.neighbors(nodes[:1], out=True, relations=True)
+    assert sorted(zip(s.external(near.nodes), near.relations)) == [("bob", 1), ("cid", 0)]
+    assert s.features("h", nodes[:4]).tolist() == [0, 1, 2, 3]
+    assert s.columns["weight"].role == "weight"
+
+
+def test_errors(graph, tmp_path):
+    s = graph.store
+    for error, fails in [
+        (gstore.NotFoundError, lambda: gstore.open(tmp_path / "nothing")),
+        (gstore.NotFoundError, lambda: gstore.open(s.path, version=9)),
+        (gstore.NotFoundError, lambda: s.features("z", [1])),
+        (gstore.NotFoundError, lambda: s.features("x", [3000])),
+        (gstore.NotFoundError, lambda: s.neighbors([-1])),
+        (gstore.InvalidError, lambda: s.features("x", [0.5])),
+        (gstore.InvalidError, lambda: s.lookup(["a"])),
+        (gstore.ExistsError, lambda: gstore.ingest(s.path, [[0], [1]])),
+        (gstore.InputError, lambda: gstore.ingest(tmp_path / "a", [[0], [1]], features={"x": np.zeros((1, 2), np.float32)})),
+        (gstore.InvalidError, lambda: gstore.ingest(tmp_path / "b", np.zeros((3, 3)))),
+        (gstore.InvalidError, lambda: gstore.ingest(tmp_path / "c", [[0], [1]], partitioner="best")),
+        (gstore.BudgetError, lambda: gstore.NeighborLoader(s, mem="1MiB")),
+    ]:
+        with pytest.raises(error) as raised:
+            fails()
+        assert len(str(raised.value)) > 10
+    closed = gstore.open(s.path)
+    closed.close()
+    closed.close()
+    with pytest.raises(gstore.ClosedError):
+        closed.features("x", [1])
+    assert isinstance(gstore.ExistsError("a"), FileExistsError) and str(gstore.ExistsError("a")) == "a"
+
+
+def test_damage_is_told(make):
+    g = make(nodes=100, edges=200)
+    path = next(p for p in (os.path.join(g.store.path, "data", f) for f in os.listdir(os.path.join(g.store.path, "data"))) if "x" in os.path.basename(p).split(".")[0])
+    with open(path, "r+b") as f:
+        f.seek(4096)
+        b = f.read(1)
+        f.seek(4096)
+        f.write(bytes([b[0] ^ 1]))
+    with pytest.raises(gstore.CorruptError, match="feature|column|node"):
+        g.store.features("x", [0])
+
+
+def test_nothing_leaks(graph):
+    """10,000 opens and closes: no handle, no descriptor, no goroutine and hardly any memory stays."""
+
+    def resident():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def turn(n):
+        for k in range(n):
+            s = gstore.open(graph.store.path)
+            if k % 100 == 0:
+                next(iter(gstore.NeighborLoader(s, [2], 50, plan="hanoi", buffer=3)))
+            s.close()
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("no /proc to count descriptors by")
+    turn(500)
+    before, files, memory = _lib.counts(), len(os.listdir("/proc/self/fd")), resident()
+    turn(10_000 if os.environ.get("GSTORE_FULL_TESTS") else 1_500)
+    after = _lib.counts()
+    assert after["objects"] <= before["objects"] and after["operations"] == before["operations"]
+    assert after["goroutines"] <= before["goroutines"] + 2
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert resident() < memory + (64 << 20)
+
+
+def _use_in_child(path, queue):
+    try:
+        gstore.open(path)
+        queue.put("opened")
+    except gstore.ForkError as e:
+        queue.put(str(e))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_forked_child_is_told(graph):
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_use_in_child, args=(graph.store.path, queue))
+    child.start()
+    assert "spawn" in queue.get(timeout=60)
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def run(code, *args, timeout=120):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code), *map(str, args)], capture_output=True, text=True, timeout=timeout)
+
+
+def test_exit_is_clean(graph):
+    """A process may end with stores open, in the middle of an epoch, with views in hand."""
+    done = run(
+        """
+        import sys, gstore
+        s = gstore.open(sys.argv[1])
+        loader = gstore.NeighborLoader(s, [3, 2], 20, plan="hanoi", buffer=3)
+        batch = next(iter(loader))
+        view = batch.x
+        print("last", view.shape[1])
+        """,
+        graph.store.path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "last 6\n", "")
+
+
+def test_interrupt(graph, tmp_path):
+    """Ctrl-C in the middle of a long call raises KeyboardInterrupt, and gstore goes on being used."""
+    done = run(
+        """
+        import os, signal, sys, threading, time
+        import numpy as np, gstore
+        store = gstore.open(sys.argv[1])
+        edges = np.random.default_rng(1).integers(0, 400_000, (2, 6_000_000))
+        sent = []
+        def interrupt():
+            time.sleep(.5)
+            sent.append(time.time())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt).start()
+        try:
+            gstore.ingest(sys.argv[2], edges, partitioner="fennel", partitions=64)
+            print("not interrupted")
+        except KeyboardInterrupt:
+            print("interrupted")
+            print(time.time() - sent[0], file=sys.stderr)
+        assert gstore._lib.counts()["operations"] == 0
+        print(len(store.features("x", [1, 2])), len(list(gstore.NeighborLoader(store, [2], 500))) > 0)
+        gstore.ingest(sys.argv[2], edges[:, :1000])
+        """,
+        graph.store.path,
+        tmp_path / "s",
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n2 True\n"), done.stderr
+    assert float(done.stderr) < 5
