@@ -71,7 +71,7 @@ mean the same, but --epochs: train with them runs the plan that is shown.`,
 	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
-	o.bound = bindTasks(f, &o.node, &o.link)
+	o.bound = bindTasks(f, &o.node, &o.link, nil)
 	o.reads.flags(f)
 	for name, group := range map[string]string{"task": "data", "version": "data", "bucket-order": "out of core,expert", "reuse": "out of core,expert", "epochs": "plan", "both": "plan",
 		"steps": "plan", "measure": "plan", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {

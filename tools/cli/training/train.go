@@ -22,8 +22,10 @@ import (
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -33,9 +35,10 @@ import (
 // trainOptions are the flags of train: the configurations of both tasks, whose fields say what flags they are, and what is
 // train's alone.
 type trainOptions struct {
-	node  train.Config
-	link  link.Config
-	bound *command.Options // nil where no flags were parsed
+	node    train.Config
+	link    link.Config
+	moments temporal.Config
+	bound   *command.Options // nil where no flags were parsed
 
 	task    string
 	reuse   string
@@ -53,16 +56,28 @@ type trainOptions struct {
 const (
 	nodeTask = "node classification"
 	linkTask = "link prediction"
+	timeTask = "temporal link prediction"
 )
 
-// bindTasks makes the flags that follow from the tasks' configurations.
-func bindTasks(fs *pflag.FlagSet, n *train.Config, l *link.Config) *command.Options {
+// bindTasks makes the flags that follow from the tasks' configurations; m may be nil.
+func bindTasks(fs *pflag.FlagSet, n *train.Config, l *link.Config, m *temporal.Config) *command.Options {
 	var defaults train.Config
 	var linkDefaults link.Config
 	if err := errors.Join(defaults.Normalize(), linkDefaults.Normalize()); err != nil {
 		panic(err) // the zero values are valid: a programming error
 	}
-	b := command.Bind(fs, command.Task{Name: nodeTask, Options: n, Defaults: defaults}, command.Task{Name: linkTask, Options: l, Defaults: linkDefaults})
+	tasks := []command.Task{{Name: nodeTask, Options: n, Defaults: defaults}, {Name: linkTask, Options: l, Defaults: linkDefaults}}
+	if m != nil {
+		var timeDefaults temporal.Config
+		if err := timeDefaults.Normalize(); err != nil {
+			panic(err) // likewise
+		}
+		tasks = append(tasks, command.Task{Name: timeTask, Options: m, Defaults: timeDefaults})
+	}
+	b := command.Bind(fs, tasks...)
+	if m != nil {
+		b.SetValues("sampler", slices.Concat(mini.Samplers(), mini.TimedSamplers())...)
+	}
 	b.SetValues("model", slices.Concat(nn.Models(), nn.Decoders())...)
 	b.SetValues("encoder", nn.Encoders()...)
 	b.SetValues("loss", "softmax", "logistic", "margin")
@@ -71,9 +86,9 @@ func bindTasks(fs *pflag.FlagSet, n *train.Config, l *link.Config) *command.Opti
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node or link")
+	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, or temporal: the edges that come next, of a store whose edges have times")
 	fs.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4; auto, as many as fit while the next is read, which depends on timing; or replay:FILE, those of an earlier run, from its --json")
-	o.bound = bindTasks(fs, &o.node, &o.link)
+	o.bound = bindTasks(fs, &o.node, &o.link, &o.moments)
 	o.reads.flags(fs)
 	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
@@ -86,7 +101,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}
-	command.Values(fs.Lookup("task"), "auto", "node", "link")
+	command.Values(fs.Lookup("task"), "auto", "node", "link", "temporal")
 	command.Alias(fs, "order", "product-order")
 }
 
@@ -99,8 +114,8 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		return err
 	}
 	o.node.Given, o.link.Given = o.bound.Given(), o.bound.Given()
-	if o.task != "auto" && o.task != "node" && o.task != "link" {
-		return command.Usagef("--task %s: expected auto, node or link", o.task)
+	if !slices.Contains([]string{"auto", "node", "link", "temporal"}, o.task) {
+		return command.Usagef("--task %s: expected auto, node, link or temporal", o.task)
 	}
 	return o.parseReuse()
 }
@@ -185,7 +200,9 @@ the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
 of both ends against all nodes; its result is the last epoch's model, not the
 best one's: --keep-checkpoints keeps earlier ones, which gstore eval ranks with
---checkpoint. Its embeddings and their optimiser state live in
+--checkpoint. --task temporal, of a store whose edges have times, predicts where a
+node's next edge leads from edges strictly before it, in memory; weights are those
+of the first edges, the last ones test, and nothing is saved. Link prediction's embeddings and their optimiser state live in
 the store, as a table: partitions of them are read, trained and written back
 (plan comet).
 
@@ -196,7 +213,8 @@ and where Ctrl-C or SIGTERM ends it.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
-			"  gstore train wikidata.gstore --plan comet --mem 16GiB --checkpoint-every 10m   # and after a crash: --resume",
+			"  gstore train wikidata.gstore --plan comet --mem 16GiB --checkpoint-every 10m   # and after a crash: --resume\n" +
+			"  gstore train edits.gstore --task temporal --sampler latest --fanouts 10",
 		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.resolve(cmd); err != nil {
@@ -248,6 +266,9 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			err = cerr
 		}
 	}()
+	if o.task == "temporal" {
+		return nil, runTrainTemporal(ctx, e, st, o)
+	}
 	if task := st.Manifest().Schema.Task; o.task == "link" || o.task != "node" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
 	}

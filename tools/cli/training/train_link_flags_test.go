@@ -43,7 +43,7 @@ func TestTrainLinkFlags(t *testing.T) {
 		{"--margin -1 --loss margin", cli.ExitUsage, "margin -1"},
 		{"--margin 2", cli.ExitUsage, "--margin is for --loss margin, this is softmax"},
 		{"--hidden 5", cli.ExitUsage, "--hidden is for node classification"},
-		{"--task foo", cli.ExitUsage, "--task foo: expected auto, node or link"},
+		{"--task foo", cli.ExitUsage, "--task foo: expected auto, node, link or temporal"},
 		{"--heads 3", cli.ExitUsage, "only gat has heads"},
 		{"--fanouts 5", cli.ExitUsage, "expected 0 of them"},
 		{"--buffer 1", cli.ExitUsage, "give room for 2 or more"},

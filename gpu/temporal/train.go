@@ -1,0 +1,177 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Epoch is what happened in one epoch.
+type Epoch struct {
+	Epoch        int     `json:"epoch"` // from 1
+	Loss         float64 `json:"loss"`  // mean over edges
+	Valid        Ranks   `json:"valid"`
+	Best         bool    `json:"best"`    // the best validation MRR so far
+	Seconds      float64 `json:"seconds"` // of training
+	ValidSeconds float64 `json:"valid_seconds"`
+	Batches      int     `json:"batches"`
+	SampledEdges int64   `json:"sampled_edges"`
+}
+
+// Summary is a run's result: the keys of the summary event.
+type Summary struct {
+	Test      Ranks `json:"test"`
+	Valid     Ranks `json:"valid"`     // of the best epoch
+	TestRule  Ranks `json:"test_rule"` // of the recency rule: last met by the node, then by any
+	ValidRule Ranks `json:"valid_rule"`
+	BestEpoch int   `json:"best_epoch"`
+	// Moments at which validation and test begin, and how many edges train, validate and test.
+	ValidTime  int64 `json:"valid_time"`
+	TestTime   int64 `json:"test_time"`
+	TrainEdges int   `json:"train_edges"`
+	ValidEdges int   `json:"valid_edges"`
+	TestEdges  int   `json:"test_edges"`
+	Candidates int   `json:"candidates"`
+	// CheckedEdges were sampled by the whole run; each was seen to be strictly before what it was sampled for.
+	CheckedEdges int64     `json:"checked_edges"`
+	EpochSeconds []float64 `json:"epoch_seconds"`
+	TotalSeconds float64   `json:"total_seconds"`
+	CPUSeconds   float64   `json:"cpu_seconds"`
+	PeakRSSBytes int64     `json:"peak_rss_bytes"`
+	BytesRead    int64     `json:"bytes_read"`
+	Seed         uint64    `json:"seed"`
+	Device       string    `json:"device"`
+	IOEngine     string    `json:"io_engine"`
+}
+
+// Hooks let a caller watch a run. Any may be nil.
+type Hooks struct {
+	Start func(Config, Summary) // the split's part of the summary is filled in
+	Epoch func(Epoch)
+}
+
+// placeOrder is the place of the random draws that put an epoch's edges in order.
+const placeOrder = 0x74656d70 // "temp"
+
+// Train trains and tests on a store whose edges have times ([store.Manifest.TimeColumn]), by dev. Store and device stay the caller's.
+func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (sum Summary, err error) {
+	if err := cfg.Normalize(); err != nil {
+		return sum, err
+	}
+	manifest := st.Manifest()
+	if _, err := manifest.TimeColumn(); err != nil {
+		return sum, fmt.Errorf("train: edges at moments: %w", err)
+	}
+	if manifest.Schema.Undirected {
+		return sum, fmt.Errorf("train: %w: an undirected store keeps one of an edge's two ends as its source: ingest a directed one, whose edges lead to what is predicted", store.ErrInvalid)
+	}
+	if manifest.IDs.Kind != store.IDsDense && len(manifest.Schema.NodeTypes) > 1 {
+		return sum, fmt.Errorf("train: %w: several types of nodes with ids of kind %s: expected %s", store.ErrInvalid, manifest.IDs.Kind, store.IDsDense)
+	}
+	usage, start := progress.StartUsage(), time.Now()
+	o := buffer.Options{EngineName: cfg.IOEngine, Both: true, Times: true, Keys: true, MemoryBytes: cfg.MemoryBytes, Threads: cfg.Threads, Pin: gpu.Pin(dev)}
+	step := buffer.Step{}
+	for _, c := range manifest.ColumnsOf(store.RoleFeature) {
+		if c.Derived == "" {
+			o.Features = append(o.Features, c.Name)
+		}
+	}
+	for p := range manifest.Partitions {
+		step.Resident = append(step.Resident, store.PartitionID(p))
+	}
+	it, err := buffer.Open(ctx, st, o)
+	if err != nil {
+		return sum, fmt.Errorf("train: edges at moments: %w", err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	if err := it.Start(buffer.Plan{Policy: "memory", Steps: []buffer.Step{step}}); err != nil {
+		return sum, err
+	}
+	if !it.Next() {
+		return sum, it.Err()
+	}
+	d, err := newData(it.MacroBatch(), manifest.Schema.NodeTypes, &cfg)
+	if err != nil {
+		return sum, err
+	}
+	sum = Summary{ValidTime: d.events[d.train].time, TestTime: d.events[d.valid].time, TrainEdges: d.train, ValidEdges: d.valid - d.train, TestEdges: len(d.events) - d.valid,
+		Candidates: len(d.candidates), Seed: cfg.Seed, Device: dev.Info().String(), IOEngine: it.Stats().Engine}
+	if hooks.Start != nil {
+		hooks.Start(cfg, sum)
+	}
+	if err := run(ctx, dev, &cfg, d, hooks, &sum); err != nil {
+		return sum, err
+	}
+	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds(), progress.PeakRSS(), it.BytesRead()
+	return sum, nil
+}
+
+// run trains all epochs, goes back to the best one's parameters and tests them.
+func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks, sum *Summary) (err error) {
+	m, err := newModel(ctx, dev, cfg, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	v, err := newEvaluation(d, cfg)
+	if err != nil {
+		return err
+	}
+	loader, err := mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, loader.Close()) }()
+	key := keyed.New(cfg.Seed).With(placeOrder)
+	valid := d.sample(key.With(1), d.train, d.valid, cfg.EvalEdges)
+	for e := range cfg.Epochs {
+		r := Epoch{Epoch: e + 1}
+		start := time.Now()
+		order := keyed.NewPermutation(key.With(2).With(uint64(e)), uint64(d.train))
+		s := &source{d: d, events: d.events[:d.train], order: &order, size: cfg.BatchSize, key: key.With(3).With(uint64(e)), wrong: cfg.Negatives, byDegree: int(cfg.DegreeShare * float64(cfg.Negatives)), number: !cfg.NoRecency}
+		loader.Start(ctx, mini.Key{Epoch: e}, mini.Graph{In: d.mb.In, Out: d.mb.Out}, s)
+		for loader.Next() {
+			b := loader.Batch()
+			loss, err := m.step(ctx, b)
+			if err != nil {
+				return fmt.Errorf("train: epoch %d, batch %d: %w", e+1, b.Key.Batch, progress.BudgetError(err))
+			}
+			r.Loss, r.Batches, r.SampledEdges = r.Loss+loss, r.Batches+1, r.SampledEdges+int64(b.Extra.(*extra).edges)
+		}
+		if err := loader.Err(); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+		r.Loss /= float64(d.train)
+		r.Seconds = time.Since(start).Seconds()
+		validated := time.Now()
+		ranks, rule, err := v.run(ctx, m, valid, 0)
+		if err != nil {
+			return err
+		}
+		r.Valid, r.ValidSeconds, sum.ValidRule = ranks, time.Since(validated).Seconds(), rule
+		if sum.BestEpoch == 0 || ranks.MRR > sum.Valid.MRR {
+			r.Best, sum.BestEpoch, sum.Valid = true, e+1, ranks
+			m.params.Keep(m.q)
+			if err := m.q.Sync(ctx); err != nil {
+				return err
+			}
+		}
+		sum.CheckedEdges += r.SampledEdges
+		sum.EpochSeconds = append(sum.EpochSeconds, r.Seconds)
+		if hooks.Epoch != nil {
+			hooks.Epoch(r)
+		}
+	}
+	m.params.Restore(m.q)
+	sum.Test, sum.TestRule, err = v.run(ctx, m, d.sample(key.With(4), d.valid, len(d.events), cfg.EvalEdges), 1)
+	sum.CheckedEdges += v.edges
+	return err
+}

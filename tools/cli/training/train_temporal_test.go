@@ -1,0 +1,51 @@
+package training_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/tools/cli"
+	"github.com/gstore/gstore/tools/cli/clitest"
+)
+
+// TestTrainTemporal: a table of edges with times is trained on as it stands; each node goes back to where it was last, which
+// the recency rule knows, and its flags are checked.
+func TestTrainTemporal(t *testing.T) {
+	var b strings.Builder
+	for i := range 1500 {
+		user := i * 7 % 20
+		fmt.Fprintf(&b, "u%d\ti%d\t%d\n", user, (user*13+i/400*3)%60, 1000+i/3)
+	}
+	dir := clitest.Put(t, t.TempDir(), map[string][]byte{"edges.tsv": []byte(b.String())})
+	store := filepath.Join(dir, "s.gstore")
+	run := func(args ...string) (int, string, string) { return clitest.Run(t, args...) }
+	if code, _, stderr := run("ingest", filepath.Join(dir, "edges.tsv"), store, "--columns", "src,dst,timestamp", "--quiet"); code != cli.ExitOK {
+		t.Fatal(stderr)
+	}
+	for _, sampler := range []string{"latest", "temporal"} {
+		code, out, stderr := run("train", store, "--task", "temporal", "--sampler", sampler, "--dim", "8", "--batch-size", "100", "--negatives", "20", "--epochs", "2", "--json")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		var s struct {
+			Event        string             `json:"event"`
+			Test         map[string]float64 `json:"test"`
+			TestRule     map[string]float64 `json:"test_rule"`
+			CheckedEdges int                `json:"checked_edges"`
+		}
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); code != cli.ExitOK || err != nil {
+			t.Fatalf("exit code %d, %v: %s", code, err, stderr)
+		}
+		if s.Event != "summary" || s.Test["edges"] < 200 || s.TestRule["mrr"] < .9 || s.Test["mrr"] < .1 || s.CheckedEdges == 0 {
+			t.Errorf("%s: %+v", sampler, s)
+		}
+	}
+	for args, want := range map[string]string{
+		"--sampler weighted": "edges at moments are drawn by", "--dropout .5": "is for node classification", "--save x": "--save is not for", "--fanouts 3,2": "one positive number",
+	} {
+		if code, _, stderr := run(append([]string{"train", store, "--task", "temporal"}, strings.Fields(args)...)...); code != cli.ExitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s; expected %q", args, code, stderr, want)
+		}
+	}
+}
