@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -45,14 +46,18 @@ func (e *Env) Terminal() bool {
 	return ok && !e.Quiet && !e.JSON && term.IsTerminal(int(f.Fd()))
 }
 
+// progressText is about how many columns the numbers beside a bar take.
+const progressText = 50
+
 // Progress starts a bar of total units ("edges", "bytes", …) with rate and time left; it
-// shows only on a terminal. total −1 means unknown.
+// shows only on a terminal, in lines cut to its width. total −1 means unknown.
 func (e *Env) Progress(total int64, what string) *progressbar.ProgressBar {
 	if !e.Terminal() {
 		return progressbar.NewOptions64(total, progressbar.OptionSetVisibility(false))
 	}
 	return progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(e.Stderr),
+		progressbar.OptionSetWriter(&cutter{to: e.Stderr, width: func() int { return Width(e.Stderr) }}),
+		progressbar.OptionSetWidth(min(40, max(5, Width(e.Stderr)-len(what)-progressText))),
 		progressbar.OptionSetDescription(what),
 		progressbar.OptionShowIts(),
 		progressbar.OptionShowCount(),
@@ -62,6 +67,16 @@ func (e *Env) Progress(total int64, what string) *progressbar.ProgressBar {
 		// Drawn as work advances only: the library's timer reads the bar without its lock.
 		progressbar.OptionSetSpinnerChangeInterval(0),
 	)
+}
+
+// Working says on a terminal what is being done, until done is called.
+func (e *Env) Working(what string) (done func()) {
+	if !e.Terminal() {
+		return func() {}
+	}
+	w := &cutter{to: e.Stderr, width: func() int { return Width(e.Stderr) }}
+	_, _ = io.WriteString(w, "\r"+what) // drawing fails where nobody looks
+	return func() { _, _ = io.WriteString(w, "\r"+strings.Repeat(" ", len(what))+"\r") }
 }
 
 // Fields turns a struct with JSON tags into an event's fields.

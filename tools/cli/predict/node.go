@@ -48,8 +48,10 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 		}
 		holders = append(holders, budget.Holder{Name: "answers", Bytes: least})
 	}
+	done := p.env.Working("computing all nodes' states")
 	r, err := cp.Evaluate(ctx, p.st, p.dev, train.EvaluateOptions{MemoryBytes: int64(p.mem), Held: holders,
 		Predictions: p.nearest == "", Probabilities: p.nearest == "", Embeddings: p.nearest != ""})
+	done()
 	if err != nil {
 		return err
 	}

@@ -180,8 +180,10 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	done := e.Working("computing all nodes' states")
 	r, err := cp.Evaluate(ctx, st, dev, train.EvaluateOptions{MemoryBytes: int64(o.mem), Splits: o.splits,
 		Confusion: true, AUC: o.auc, Predictions: wants(writePredictions), Probabilities: wants(writeProbabilities), Embeddings: wants(writeEmbeddings)})
+	done()
 	if err != nil {
 		return err
 	}

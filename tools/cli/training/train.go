@@ -317,6 +317,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			start(c)
 		}
 	}
+	defer showNode(e, st.Manifest(), &hooks)()
 	dev, err := device.Open(device.Options{Name: o.node.Device, Threads: o.node.Threads, MemoryBytes: o.node.DeviceMemoryBytes, MatMul: o.node.MatMul})
 	if err != nil {
 		return nil, command.Usage(err)

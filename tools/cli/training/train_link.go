@@ -99,6 +99,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		log.resume(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
+	defer showLink(e, st.Manifest(), &hooks)()
 	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
 		return command.Usage(err)
