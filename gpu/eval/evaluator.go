@@ -32,10 +32,8 @@ type Options struct {
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
 
-	Confusion bool // count labels against predictions
-	AUC       bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be
-	// AUCBytes, of MemoryBytes, are for Metrics.AUC of the splits that will be asked for: see [AUCBytes].
-	AUCBytes    int64
+	Confusion   bool // count labels against predictions
+	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
 	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
 	Embeddings  bool // keep each node's state below the last product, likewise
 	// Probabilities keeps each node's probability of every class: 4 bytes a node and class, likewise.
@@ -191,7 +189,7 @@ func (e *Evaluator) plan(maxDim int) error {
 			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the stripe being read.
 			most = max(most, int64(t.Nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20)+edges*directions*edgeBytes)
 		}
-		return most + chunk + e.o.AUCBytes
+		return most + chunk
 	}
 	states := int64(m.Nodes) * (int64(layers)*stateBytes + 4)
 	if e.o.Predictions {
