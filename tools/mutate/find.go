@@ -167,8 +167,12 @@ func render(src []byte, mutants []*mutant) string {
 // one further.
 const switchName = "mutantOn"
 
-// switchEnv is the environment's variable that names the mutant that is on.
-const switchEnv = "GSTORE_MUTANT"
+// switchEnv is the environment's variable that names the mutant that is on, reachEnv the one that names a file for the numbers of
+// the mutants that a run comes by.
+const (
+	switchEnv = "GSTORE_MUTANT"
+	reachEnv  = "GSTORE_MUTANTS_REACHED"
+)
 
 // switchFile is added to a package that is mutated.
 const switchFile = `package %s
@@ -176,11 +180,24 @@ const switchFile = `package %s
 import (
 	"os"
 	"strconv"
+	"sync"
 )
 
 var mutantNumber, _ = strconv.Atoi(os.Getenv("` + switchEnv + `"))
 
-func mutantOn(n int) bool { return n == mutantNumber }
+var mutantsFile, mutantsSeen = os.Getenv("` + reachEnv + `"), sync.Map{}
+
+func mutantOn(n int) bool {
+	if mutantsFile != "" {
+		if _, seen := mutantsSeen.LoadOrStore(n, true); !seen {
+			if f, err := os.OpenFile(mutantsFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+				_, _ = f.WriteString(strconv.Itoa(n) + "\n")
+				_ = f.Close()
+			}
+		}
+	}
+	return n == mutantNumber
+}
 
 type mutantSum interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64

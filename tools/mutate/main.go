@@ -1,7 +1,8 @@
 // Command mutate asks of tests whether they would notice a wrong decision. It changes operators that compare or connect,
 // conditions, constants that are added, and returns of errors in a package's files, one at a time, and runs the package's
 // own tests: a mutant that they fail by is killed. The mutants of a package are compiled together, through an overlay that
-// leaves the tree alone, and switched on by an environment variable, so that a mutant costs a run of the tests only.
+// leaves the tree alone, and switched on by an environment variable, so that a mutant costs a run of the tests only: of
+// those that come by it, which is found out once, the quick ones first.
 //
 //	go run ./tools/mutate [-n 150] [-seed 1] [-least .95] ./blocks ./store/...
 //

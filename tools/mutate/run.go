@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,17 +128,16 @@ func (o *options) test(ctx context.Context, root string, p pkg, mutants []*mutan
 	if mutants, err = o.compile(ctx, root, tmp, binary, p, mutants); err != nil || len(mutants) == 0 {
 		return nil, err
 	}
-	start := time.Now()
-	if text, err := o.run(ctx, p, binary, 0, time.Hour); err != nil {
-		return nil, fmt.Errorf("the tests fail without a mutant: %w\n%s", err, text)
+	tests, err := o.tests(ctx, p, binary, filepath.Join(tmp, "reached"))
+	if err != nil {
+		return nil, err
 	}
-	limit := 30*time.Second + 4*time.Since(start)
 	for _, m := range mutants {
-		_, err := o.run(ctx, p, binary, m.Number, limit)
-		if ctx.Err() != nil {
-			return out, ctx.Err()
+		killed, err := o.kills(ctx, p, binary, tests, m)
+		if err != nil {
+			return out, err
 		}
-		r := outcome{mutant: m, Killed: err != nil}
+		r := outcome{mutant: m, Killed: killed}
 		verdict := "killed"
 		if !r.Killed {
 			verdict = "SURVIVED"
@@ -219,15 +219,81 @@ func refused(mutants []*mutant, text string) (left []*mutant) {
 	return left
 }
 
-// run runs a package's tests with a mutant on; an error is its death.
-func (o *options) run(ctx context.Context, p pkg, binary string, number int, limit time.Duration) ([]byte, error) {
+// testRun is a test and what it does without a mutant.
+type testRun struct {
+	name    string
+	took    time.Duration
+	reaches map[int]bool // mutants by number
+}
+
+// tests runs each of a package's tests alone, without a mutant, the quick ones first in the result.
+func (o *options) tests(ctx context.Context, p pkg, binary, reached string) (out []testRun, err error) {
+	cmd := exec.CommandContext(ctx, binary, "-test.list", ".*")
+	cmd.Dir = p.Dir
+	list, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the tests: %w", stderr(err))
+	}
+	for name := range strings.FieldsSeq(string(list)) {
+		start := time.Now()
+		if text, err := o.run(ctx, p, binary, []string{name}, time.Hour, reachEnv+"="+reached); err != nil {
+			return nil, fmt.Errorf("%s fails without a mutant: %w\n%s", name, err, text)
+		}
+		t := testRun{name: name, took: time.Since(start), reaches: map[int]bool{}}
+		text, err := os.ReadFile(reached)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for line := range strings.FieldsSeq(string(text)) {
+			if n, err := strconv.Atoi(line); err == nil {
+				t.reaches[n] = true
+			}
+		}
+		if err := os.RemoveAll(reached); err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	slices.SortStableFunc(out, func(a, b testRun) int { return cmp.Compare(a.took, b.took) })
+	return out, nil
+}
+
+// quick is how long tests may take together that are run in one process.
+const quick = 2 * time.Second
+
+// kills reports whether a test that comes by a mutant fails with it on, or takes five times as long and 20 s: the quick ones
+// are run first, the slow ones only if these pass.
+func (o *options) kills(ctx context.Context, p pkg, binary string, tests []testRun, m *mutant) (bool, error) {
+	var names []string
+	var took time.Duration
+	for i, t := range tests {
+		if t.reaches[m.Number] {
+			names, took = append(names, t.name), took+t.took
+		}
+		if len(names) == 0 || took < quick && i < len(tests)-1 {
+			continue
+		}
+		_, err := o.run(ctx, p, binary, names, 20*time.Second+5*took, switchEnv+"="+strconv.Itoa(m.Number))
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if err != nil {
+			return true, nil
+		}
+		names, took = nil, 0
+	}
+	return false, nil
+}
+
+// run runs some of a package's tests; an error is a failure.
+func (o *options) run(ctx context.Context, p pkg, binary string, names []string, limit time.Duration, env string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	// A mutant that allocates without end must not take the machine with it.
 	cmd := exec.CommandContext(ctx, "sh", "-c", `[ "$1" = 0 ] || ulimit -v "$1"; shift; exec "$@"`, "sh", strconv.FormatInt(o.MemoryKB, 10),
-		binary, "-test.failfast", "-test.timeout", limit.String())
+		binary, "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd.Dir = p.Dir
-	cmd.Env = append(os.Environ(), switchEnv+"="+strconv.Itoa(number))
+	cmd.Env = append(os.Environ(), env)
 	cmd.WaitDelay = 10 * time.Second
 	return cmd.CombinedOutput()
 }
