@@ -2,7 +2,9 @@ package blocks
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -88,5 +90,82 @@ func TestBounds(t *testing.T) {
 	}
 	if h.Name += "n"; h.Validate() == nil {
 		t.Error("a longer name than the longest is valid")
+	}
+}
+
+// directoryOf makes the directory of a stripe of one bucket, whose bytes are what its counts say.
+func directoryOf(edges uint64, runs, dstNodes, srcNodes uint32) (b []byte, length int64) {
+	entry := func(offset, first uint64, runs, nodes uint32) {
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, offset), first)
+		b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, runs), nodes)
+	}
+	at := BucketBytes(edges, runs, dstNodes, srcNodes)
+	entry(0, 0, runs, srcNodes)
+	entry(uint64(at), edges, 1, dstNodes)
+	return b, at + DirectoryBytes(1)
+}
+
+// TestDirectoryCounts: runs and edges that contradict each other are damage, though all lengths agree.
+func TestDirectoryCounts(t *testing.T) {
+	for _, c := range []struct {
+		edges      uint64
+		runs, into uint32
+		ok         bool
+	}{{2, 2, 8, true}, {0, 0, 8, true}, {2, 3, 8, false}, {2, 0, 8, false}, {0, 1, 8, false}, {9, 9, 8, false}, {9, 8, 8, true}} {
+		b, length := directoryOf(c.edges, c.runs, c.into, 8)
+		if _, err := OpenDirectory(b, 1, length); (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d runs of %d edges into %d nodes: %v", c.runs, c.edges, c.into, err)
+		}
+	}
+}
+
+// TestVerifyUnaligned: a stripe whose memory cannot be looked into is told, not passed.
+func TestVerifyUnaligned(t *testing.T) {
+	var buf bytes.Buffer
+	enc := NewStripeEncoder(&buf, []uint32{8})
+	if err := errors.Join(enc.Begin(0), enc.Bucket(0, []uint64{EdgeKey(0, 3)})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enc.End(); err != nil {
+		t.Fatal(err)
+	}
+	b := Bytes(make([]uint64, buf.Len()/8+2))[4:][:buf.Len()]
+	copy(b, buf.Bytes())
+	stripe, err := OpenStripe(b, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stripe.verify(); !errors.Is(err, errUnaligned) {
+		t.Errorf("four bytes beside: %v", err)
+	}
+}
+
+// TestVerifyLargeExtents: extents that are decoded whole may be longer than what others are read by.
+func TestVerifyLargeExtents(t *testing.T) {
+	fs := vfs.NewMem()
+	w, err := Create(fs, "ids.gsb", Header{Kind: ExternalIDs, Elem: Uint8, Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = verifyBytes/64 + 1000
+	var ids []byte
+	at := binary.LittleEndian.AppendUint64(nil, 0)
+	for i := range n {
+		ids = fmt.Appendf(ids, "%064d", i)
+		at = binary.LittleEndian.AppendUint64(at, uint64(len(ids)))
+	}
+	if err := w.Append(0, n, append(at, ids...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(fs, "ids.gsb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(t.Context(), nil); err != nil {
+		t.Error(err)
 	}
 }
