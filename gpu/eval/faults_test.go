@@ -5,12 +5,16 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 var errRead = errors.New("the disk is gone")
@@ -89,5 +93,65 @@ func TestReadErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRankerErrors: whichever operation on the store fails under a ranker, and whichever read of embeddings, it is told and
+// nothing stays open.
+func TestRankerErrors(t *testing.T) {
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storetest.NewDisk(t)
+	g := storetest.Random(storetest.Options{Nodes: 60, Partitions: 3, Relations: 2})
+	if err := storetest.CommitOn(disk, g, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, encoder := range []string{"none", "gcn"} {
+		const dim = 4
+		cfg := nn.LinkConfig{Decoder: "distmult", Encoder: encoder, Dim: dim, Relations: 2}
+		m, err := nn.NewLink(t.Context(), q, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = m.Close() }()
+		run := func(fs vfs.FS, at int) (reads int, err error) {
+			st, err := store.Open(storetest.CrashDir, store.Options{FS: fs})
+			if err != nil {
+				return 0, err
+			}
+			defer func() { err = errors.Join(err, st.Close()) }()
+			v, err := NewRanker(st, dev, RankerOptions{Model: m.Config(), Threads: 1})
+			if err != nil {
+				return 0, err
+			}
+			defer func() { err = errors.Join(err, v.Close()) }()
+			v.e.tiles, v.e.memory = tilesOf(st.Manifest().Partitions, 3), false
+			_, err = v.Run(t.Context(), q, m, func(_ context.Context, p store.PartitionID) ([]byte, error) {
+				reads++
+				if reads-1 == at {
+					return nil, errRead
+				}
+				return make([]byte, int(st.Manifest().Partitions[p].Nodes)*dim*4), nil
+			}, "valid")
+			return reads, err
+		}
+		harmless := func(op errorfs.Op) bool { return op.Kind == errorfs.OpStat || storetest.InPebble(op) }
+		storetest.FailEach(t, disk, storetest.Every(23), harmless, func(fs vfs.FS) error {
+			_, err := run(fs, -1)
+			return err
+		})
+		reads, err := run(disk, -1)
+		if err != nil || reads < 3 {
+			t.Fatalf("%d reads of embeddings, %v", reads, err)
+		}
+		for at := range reads {
+			if n, err := run(disk, at); !errors.Is(err, errRead) || n != at+1 {
+				t.Errorf("%s: read %d of %d of embeddings fails: error %v after %d", encoder, at, reads, err, n)
+			}
+		}
 	}
 }

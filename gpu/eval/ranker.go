@@ -46,7 +46,7 @@ const (
 // that answer a question of the batch.
 //
 // Given the same states, ranks do not depend on tiles, batches or threads: a score depends on
-// its query and candidate alone. An encoder's sums over neighbours are added tile by tile, so that states, and with
+// its query and candidate alone. An encoder's states are those of an [Evaluator]: gat's and rgcn's, and with
 // them a rank in many thousands, may differ in the last bit between budgets.
 //
 // A Ranker is for one goroutine.
