@@ -14,7 +14,9 @@ import (
 )
 
 // lookedFor is what is asked beforehand, for a file or for room: where the answer fails, opening and writing tell.
-func lookedFor(op errorfs.Op) bool { return op.Kind == errorfs.OpStat || op.Kind == errorfs.OpGetDiskUsage }
+func lookedFor(op errorfs.Op) bool {
+	return op.Kind == errorfs.OpStat || op.Kind == errorfs.OpGetDiskUsage
+}
 
 // TestTableReadErrors: whichever operation of a table's reader fails, it says so and leaves nothing open.
 func TestTableReadErrors(t *testing.T) {
