@@ -4,6 +4,7 @@ usage: newuser.py GSTORE FOLDER   (FOLDER is filled)
 """
 
 import csv
+import decimal
 import json
 import os
 
@@ -77,6 +78,27 @@ pd.DataFrame({"src": [1.0, 2.0], "dst": [2.0, 3.0]}).to_csv("floats.csv", index=
 run("ingest", "floats.csv", "floats.gs", says=["3 nodes, 2 edges"])
 pd.DataFrame({"src": [1.0, 2.0], "dst": [2.0, 3.0]}).to_parquet("floats.parquet")
 run("ingest", "floats.parquet", "floats-pq.gs", says=["3 nodes, 2 edges"])
+
+# One with users and items, each numbered from 1, in the types that pandas and Spark write.
+users = pd.DataFrame({"user_id": [1, 2, 3], "age": [20.0, np.nan, 40.0], "country": ["FR", "IT", "FR"], "member": [True, False, True], "label": ["a", "b", "a"]})
+items = pd.DataFrame({"item_id": [1, 2], "price": [decimal.Decimal("9.50"), decimal.Decimal("-1.25")], "emb": [[1.0, 2.0], None], "tags": [{"k": 1, "j": 2}, {"k": 2, "j": 3}]})
+bought = pd.DataFrame({"user_id": [1, 2, 3, 1], "item_id": [1, 1, 2, 2], "stars": [5.0, 3.0, 4.0, 1.0], "ts": pd.date_range("2020-01-01", periods=4)})
+users.to_csv("users.csv", index=False)
+items.to_parquet("items.parquet", index=False)
+bought.to_parquet("bought.parquet", index=False)
+both = ["bought.parquet", "buyers.gs", "--nodes", "user=users.csv,item=items.parquet"]
+run("ingest", *both, fails=['"age" has no value', "--missing mean"])
+run("ingest", *both, "--missing", "zero", "--split-random", "50/25/25", says=["5 nodes, 4 edges", '"user_id" → source of type user', '"item_id" → destination of type item', '"tags" → left out: nested', '"member" → feature user.x', '"ts" → timestamp'])
+nodes, _ = nodes_of("buyers.gs")
+check("user 1 is not item 1", list(nodes.index) == ["item:1", "item:2", "user:1", "user:2", "user:3"])
+check("decimals and booleans are numbers", np.allclose(np.stack(nodes["item.x"])[:2, 0], [9.5, -1.25]) and np.allclose(np.stack(nodes["user.x"])[2:], [[20, 1], [0, 0], [40, 1]]))
+check("a list that is missing", np.allclose(np.stack(nodes["item.emb"])[:2], [[1, 2], [0, 0]]))
+run("train", "buyers.gs", "--epochs", "1")
+bought.rename(columns={"user_id": "src", "item_id": "dst"}).to_parquet("times.parquet", index=False, use_deprecated_int96_timestamps=True)
+for name in ["bought.parquet", "times.parquet"]:
+    run("ingest", name, name + ".times.gs", "--columns", "src,dst,stars,timestamp")
+    run("export", name + ".times.gs", name + "-times", "--format", "parquet")
+    check(name + ": times are seconds", set(pd.read_parquet(name + "-times/edges.parquet")["timestamp"]) == {1577836800 + 86400 * k for k in range(4)})
 
 # One with a knowledge graph: with and without a header it is the same graph.
 triples = pd.DataFrame({"head": random.choice(list("abcdefgh"), 90), "relation": random.choice(["likes", "knows"], 90), "tail": random.choice(list("ijklmnop"), 90)})

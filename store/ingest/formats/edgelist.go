@@ -40,7 +40,9 @@ type TextOptions struct {
 	Skip, Use []string
 	// Like, if not nil, is the version of a store that tables of nodes are added to: their text is coded as its classes and
 	// features are, and the elements of features have its order.
-	Like *store.Manifest
+	Like  *store.Manifest
+	kind  string   // type of a table's nodes; "" = the one there is
+	types []string // of tables' nodes, where they have types
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.
@@ -156,7 +158,7 @@ func (s *edgeList) place(fields []field, columns []string) error {
 // two ways is refused, with the flags that say which. uses tells of each field what it became.
 func (s *edgeList) settle(t *textSample, byPlace []string) (header bool, uses []string, err error) {
 	where := fmt.Sprintf("%s: line %d", s.path, t.first)
-	meaning, named := edgeMeanings(t.names)
+	meaning, named := edgeMeanings(t.names, s.o.types)
 	told := s.o.Header
 	if s.o.Columns != nil {
 		switch {

@@ -85,6 +85,9 @@ func (e *parquetEdges) fields(o *TextOptions) (fields []field, err error) {
 		if f.at+f.dim > len(cols) {
 			return nil, ingest.Inputf(e.where(), "%d columns, %q, expected %d (--columns)", len(cols), columnNames(cols), f.at+f.dim)
 		}
+		if c := cols[f.at]; c.strange != "" {
+			return nil, ingest.Inputf(e.where(), "column %q, the %s, is %s, expected numbers or strings", c.name, f.name, c.strange)
+		}
 		if f.dim > 1 {
 			return nil, fmt.Errorf("%w: field %s: a column of Parquet is one field; a list has its own length", ingest.ErrOptions, f.name)
 		}
@@ -233,7 +236,7 @@ func isParquet(fs vfs.FS, path string) bool {
 }
 
 // openEdgeTables opens edges as text or Parquet, with tables of nodes beside them.
-func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []string) (ingest.Source, error) {
+func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []string, columns [][]string) (ingest.Source, error) {
 	info, err := fs.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
@@ -247,9 +250,23 @@ func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []strin
 		}
 	}
 	t.nodes = append(t.nodes, nodes...)
+	if len(columns) > 0 && len(columns) != len(t.nodes) {
+		return nil, fmt.Errorf("%w: %d lists of columns for %d tables of nodes, %q", ingest.ErrOptions, len(columns), len(t.nodes), t.nodes)
+	}
+	named, types, err := namedTables(fs, t.nodes, columns)
+	if err != nil {
+		return nil, err
+	}
+	if o.types = types; types != nil {
+		if o.IDs != "" && o.IDs != store.IDsStrings {
+			return nil, fmt.Errorf("%w: ids of nodes of types %q are strings, TYPE:ID, not %s", ingest.ErrOptions, types, o.IDs)
+		}
+		o.IDs = store.IDsStrings
+	}
 	s := newComposed(format, path)
+	var ends [2]string // columns
 	if isParquet(fs, t.train) {
-		if err := s.parquetEdges(fs, t, o); err != nil {
+		if ends, err = s.parquetEdges(fs, t, o); err != nil {
 			return nil, err
 		}
 	} else {
@@ -276,12 +293,20 @@ func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []strin
 		s.desc = list.desc
 		s.desc.Format, s.desc.Input = format, path
 		s.edges = []edgesFunc{list.Edges}
+		if len(list.first) > max(list.src, list.dst) {
+			ends = [2]string{list.first[list.src], list.first[list.dst]}
+		}
+	}
+	if types != nil {
+		if err := s.typeEdges(t.train, ends[0], ends[1], types); err != nil {
+			return nil, err
+		}
 	}
 	if len(t.lists) > 0 {
 		s.desc.Task = store.TaskLink
 	}
 	if len(t.nodes) > 0 {
-		if err := s.openTables(fs, t.nodes, o); err != nil {
+		if err := s.openTables(fs, named, o); err != nil {
 			return nil, err
 		}
 	}
@@ -291,12 +316,13 @@ func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []strin
 	return s, nil
 }
 
-// parquetEdges adds the edges and edge lists of Parquet tables.
-func (s *composed) parquetEdges(fs vfs.FS, t edgeTables, o TextOptions) error {
+// parquetEdges adds the edges and edge lists of Parquet tables, and returns what the columns of ends are called.
+func (s *composed) parquetEdges(fs vfs.FS, t edgeTables, o TextOptions) (ends [2]string, err error) {
 	e, err := openParquetEdges(fs, t.train, o)
 	if err != nil {
-		return err
+		return ends, err
 	}
+	ends = [2]string{e.cols[e.want[0].at].name, e.cols[e.want[1].at].name}
 	s.tableFiles(e.parquetTable)
 	s.desc.Uses = columnUses(t.train, columnNames(e.cols), e.uses)
 	s.desc.IDs, s.desc.HasRelation, s.desc.EdgeColumns, s.desc.Edges = e.ids, e.related, e.specs, e.rows
@@ -304,19 +330,19 @@ func (s *composed) parquetEdges(fs vfs.FS, t edgeTables, o TextOptions) error {
 	o.IDs = e.ids
 	for k, path := range t.lists {
 		if !isParquet(fs, path) {
-			return ingest.Inputf(path, "expected Parquet like %s", t.train)
+			return ends, ingest.Inputf(path, "expected Parquet like %s", t.train)
 		}
 		l, err := openParquetEdges(fs, path, o)
 		if err != nil {
-			return err
+			return ends, err
 		}
 		if l.related != e.related || !slices.EqualFunc(l.specs, e.specs, func(a, b ingest.ColumnSpec) bool { return a.Name == b.Name && a.Elem == b.Elem && a.Dim == b.Dim }) {
-			return ingest.Inputf(path, "its columns are not those of %s", t.train)
+			return ends, ingest.Inputf(path, "its columns are not those of %s", t.train)
 		}
 		s.tableFiles(l.parquetTable)
 		s.desc.EdgeLists, s.lists = append(s.desc.EdgeLists, t.names[k]), append(s.lists, l.inOrder)
 	}
-	return nil
+	return ends, nil
 }
 
 // tableFiles notes the files of a table.

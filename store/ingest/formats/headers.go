@@ -24,8 +24,9 @@ var (
 )
 
 // edgeMeanings says what the columns of a table of edges mean by their names, in any case: one of
-// edgeFields, or "" where a name says nothing. ok is false if the ends have no columns.
-func edgeMeanings(names []string) (meaning []string, ok bool) {
+// edgeFields, or "" where a name says nothing. Where nodes have types, columns called by two of them come first. ok is
+// false if the ends have no columns.
+func edgeMeanings(names, types []string) (meaning []string, ok bool) {
 	meaning = make([]string, len(names))
 	find := func(known ...string) int {
 		for _, want := range known {
@@ -37,7 +38,13 @@ func edgeMeanings(names []string) (meaning []string, ok bool) {
 		return -1
 	}
 	src, dst := -1, -1
+	if typed := typedEnds(names, types); len(typed) == 2 {
+		src, dst = typed[0], typed[1]
+	}
 	for _, pair := range endNames {
+		if src >= 0 && dst >= 0 {
+			break
+		}
 		if src, dst = find(pair[0]), find(pair[1]); src >= 0 && dst >= 0 {
 			break
 		}
@@ -77,13 +84,16 @@ func knownEnds() string {
 // false if the ends have no columns.
 func edgesByName(t columnsOf, o *TextOptions) (fields []field, uses []string, ok bool, err error) {
 	cols := t.columns()
-	meaning, ok := edgeMeanings(columnNames(cols))
+	meaning, ok := edgeMeanings(columnNames(cols), o.types)
 	if !ok {
 		return nil, nil, false, nil
 	}
 	uses = make([]string, len(cols))
 	for k := 0; k < len(cols); k++ {
 		c := cols[k]
+		if meaning[k] != "" && c.strange != "" {
+			return nil, nil, false, ingest.Inputf(t.where(), "column %q, the %s, is %s, expected numbers or strings", c.name, meaning[k], c.strange)
+		}
 		f := field{name: meaning[k], at: k, elem: numberElem(c.elem), dim: c.dim}
 		switch f.name {
 		case "weight":
@@ -132,6 +142,10 @@ func leftOut(t columnsOf, c tableColumn, o *TextOptions, flag string) (why strin
 	switch {
 	case slices.Contains(o.Skip, c.name):
 		return "left out, as told", nil
+	case c.strange != "" && asked:
+		return "", ingest.Inputf(t.where(), "column %q is %s, which is no feature", c.name, c.strange)
+	case c.strange != "":
+		return "left out: " + c.strange, nil
 	case c.name == "" || c.name == "Unnamed: 0" || strings.HasPrefix(c.name, "__index_level_"):
 		return "left out: the row numbers of a pandas table", nil
 	case c.date && !asked:
@@ -142,6 +156,8 @@ func leftOut(t columnsOf, c tableColumn, o *TextOptions, flag string) (why strin
 		return "", ingest.Inputf(t.where(), "column %q holds numbers and text (%.40q); leave it out with --skip %s, or name the columns in order with %s", c.name, c.example, c.name, flag)
 	case c.text && !c.date && asked:
 		return "", ingest.Inputf(t.where(), "column %q holds text (%.40q), which is no feature", c.name, c.example)
+	case c.text && !c.date && c.example == "":
+		return "left out: text", nil
 	case c.text && !c.date:
 		return fmt.Sprintf("left out: text (%.40q)", c.example), nil
 	}

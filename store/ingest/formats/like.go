@@ -16,7 +16,7 @@ func (o *TextOptions) liked() *TextOptions {
 	with := *o
 	with.Use = slices.Clone(o.Use)
 	for _, c := range o.Like.ColumnsOf(store.RoleFeature) {
-		with.Use = append(append(with.Use, c.Name), c.Elements...)
+		with.Use = append(append(with.Use, strings.TrimPrefix(c.Name, o.featureName(""))), c.Elements...)
 	}
 	return &with
 }

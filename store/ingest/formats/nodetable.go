@@ -33,6 +33,7 @@ type nodeTable struct {
 	masks    [4]int   // by part; −1 = there is none
 	features []nodeFeature
 	uses     []string // of the columns
+	kind     string   // type of the nodes; "" = the one there is
 }
 
 // nodeFeature is a feature that one list column or some number columns make, or one column of text or of dates.
@@ -51,7 +52,7 @@ type nodeFeature struct {
 // together "x"; text and dates only if asked for. Text that is a label, or asked for, is read here, for its values.
 func openNodeTable(ctx context.Context, t table, o *TextOptions) (*nodeTable, error) {
 	o = o.liked()
-	n := &nodeTable{table: t, id: -1, label: -1, masks: [4]int{-1, -1, -1, -1}}
+	n := &nodeTable{table: t, kind: o.kind, id: -1, label: -1, masks: [4]int{-1, -1, -1, -1}}
 	cols := t.columns()
 	names := make([]string, len(cols)) // meaning of each column: one of nodeFields, "" = a feature, "-" = none
 	n.uses = make([]string, len(cols))
@@ -83,12 +84,18 @@ func openNodeTable(ctx context.Context, t table, o *TextOptions) (*nodeTable, er
 			continue
 		}
 		n.uses[k] = meaning
+		if cols[k].strange != "" {
+			return nil, ingest.Inputf(t.where(), "column %q, the %s, is %s, expected numbers or strings", cols[k].name, meaning, cols[k].strange)
+		}
 		if cols[k].dim != 1 {
 			return nil, ingest.Inputf(t.where(), "column %q has %d elements a row, expected 1", cols[k].name, cols[k].dim)
 		}
 	}
 	if n.id < 0 {
 		return nil, ingest.Inputf(t.where(), "no column of ids (%s) among %q; --node-columns names the columns in order", strings.Join(idNames, ", "), columnNames(cols))
+	}
+	for k := range n.features {
+		n.features[k].name = o.featureName(n.features[k].name)
 	}
 	n.tellFeatures()
 	if n.label >= 0 && cols[n.label].text {
@@ -116,8 +123,8 @@ func (n *nodeTable) tellFeatures() {
 				n.uses[k] = fmt.Sprintf("feature %s: which of %s", f.name, listed(f.values))
 			case f.dim == 1:
 				n.uses[k] = "feature " + f.name
-			case f.name == "x" && f.dim == len(f.from) && f.dim <= 16:
-				n.uses[k] = fmt.Sprintf("feature x[%d] of %d", i, f.dim)
+			case strings.TrimPrefix(f.name, n.kind+".") == "x" && f.dim == len(f.from) && f.dim <= 16:
+				n.uses[k] = fmt.Sprintf("feature %s[%d] of %d", f.name, i, f.dim)
 			default:
 				n.uses[k] = fmt.Sprintf("feature %s [%d]", f.name, f.dim)
 			}
@@ -167,9 +174,12 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *TextO
 		if names[k] != "" {
 			continue
 		}
+		if c.boolean { // 1 and 0
+			c.text = false
+		}
 		isType := c.text && slices.Contains(typeNames, strings.ToLower(c.name))
 		if c.text && !c.date && !slices.Contains(o.Skip, c.name) && (isType || slices.Contains(o.Use, c.name)) {
-			values, err := o.valuesOf(n, c.name)
+			values, err := o.valuesOf(n, o.featureName(c.name))
 			if err == nil && values == nil {
 				values, err = distinct(ctx, n, k, valuesMax)
 			}
@@ -208,7 +218,7 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *TextO
 	if len(plain) == 0 {
 		return nil
 	}
-	o.inOrder(cols, "x", plain)
+	o.inOrder(cols, o.featureName("x"), plain)
 	f := nodeFeature{name: "x", elem: numberElem(cols[plain[0]].elem), from: plain, dim: len(plain)}
 	for _, k := range plain {
 		if numberElem(cols[k].elem) != f.elem {
@@ -269,6 +279,9 @@ func (n *nodeTable) byFields(specs []string, names []string) error {
 		feature := nodeFeature{name: f.name, elem: f.elem}
 		for k := range f.dim {
 			c := cols[f.at+k]
+			if c.strange != "" {
+				return ingest.Inputf(n.where(), "column %q is %s, which is no feature; --node-columns skips what is called -", c.name, c.strange)
+			}
 			if c.text && !c.mixed {
 				return ingest.Inputf(n.where(), "column %q holds text (%.40q), which is no feature; --node-columns skips what is called -", c.name, c.example)
 			}
@@ -301,7 +314,7 @@ func (n *nodeTable) byName(names []string, o *TextOptions) {
 			}
 		}
 	}
-	find("id", idNames)
+	find("id", append(typedIDs(o.kind), idNames...))
 	find("label", labelNames)
 	for _, f := range nodeFields[3:] {
 		find(f, []string{f})

@@ -16,8 +16,10 @@ type Options struct {
 	Format string
 	Text   TextOptions // edge lists, triples and tables
 	// Nodes are further tables of nodes (text or Parquet) of an edge list or a
-	// table of edges.
+	// table of edges: PATH, or TYPE=PATH where ids of each type are a space of their own.
 	Nodes []string
+	// NodeColumns says of each of Nodes what its columns are, as Text.NodeColumns does of all; nil = as that says.
+	NodeColumns [][]string
 	// AllowOutside lets a GraphBolt data set name files outside its folder.
 	AllowOutside bool
 	FS           vfs.FS // where the input is; nil = the real file system
@@ -101,7 +103,7 @@ func openAs(path string, o Options) (ingest.Source, error) {
 	case "marius":
 		return openMarius(o.FS, path)
 	case "edgelist", "parquet":
-		return openEdgeTables(o.FS, path, format, o.Text, o.Nodes)
+		return openEdgeTables(o.FS, path, format, o.Text, o.Nodes, o.NodeColumns)
 	case "binary", "binary64":
 		return openBinary(o.FS, path, format == "binary64")
 	}

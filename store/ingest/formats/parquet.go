@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sort"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store/ingest"
 )
 
@@ -31,14 +27,6 @@ type parquetTable struct {
 	leaves []parquetLeaf // of cols
 	groups []parquetGroup
 	rows   int64
-}
-
-// parquetLeaf is where a column's values are.
-type parquetLeaf struct {
-	index    int     // among the file's leaves
-	unsigned bool    // integers
-	perDay   float64 // of dates: the column's numbers a day
-	level    int     // definition level of a value that is not null
 }
 
 // parquetGroup is a row group.
@@ -128,21 +116,27 @@ func (t *parquetTable) add(path string, f *parquet.File) error {
 	var leaves []parquetLeaf
 	for _, c := range f.Root().Columns() {
 		col := tableColumn{name: c.Name(), dim: 1}
-		for !c.Leaf() && len(c.Columns()) == 1 {
-			c = c.Columns()[0]
-		}
-		if !c.Leaf() || c.MaxRepetitionLevel() > 1 {
-			return ingest.Inputf(path, "column %q is nested, expected numbers, strings and lists of numbers", col.name)
+		leaf, defined := parquetLeaf{}, 0
+		for node := c; ; node = node.Columns()[0] {
+			if c = node; c.Optional() || c.Repeated() {
+				defined++
+			}
+			if c.Repeated() {
+				leaf.listed = defined
+			}
+			if c.Leaf() || len(c.Columns()) != 1 {
+				break
+			}
 		}
 		col.list = c.MaxRepetitionLevel() == 1
-		leaf := parquetLeaf{index: c.Index(), level: c.MaxDefinitionLevel()}
-		col.elem, col.text, leaf.unsigned = parquetElem(c.Type())
-		leaf.perDay, col.empty = parquetDate(c.Type())
-		if col.date = leaf.perDay > 0; col.empty {
-			col.elem = blocks.Int32
-		}
-		if col.elem == blocks.Invalid && !col.text {
-			return ingest.Inputf(path, "column %q is of type %v, expected numbers or strings", col.name, c.Type())
+		leaf.index, leaf.level = c.Index(), c.MaxDefinitionLevel()
+		switch {
+		case !c.Leaf():
+			col.strange = "nested"
+		case c.MaxRepetitionLevel() > 1:
+			col.strange = "lists of lists"
+		default:
+			leaf.describe(c.Type(), &col)
 		}
 		cols, leaves = append(cols, col), append(leaves, leaf)
 	}
@@ -171,91 +165,36 @@ func (t *parquetTable) add(path string, f *parquet.File) error {
 	return nil
 }
 
-// parquetDate says how many of a date's numbers make a day, 0 where they are no dates, and whether a leaf can hold nothing but nulls.
-func parquetDate(p parquet.Type) (perDay float64, empty bool) {
-	l := p.LogicalType()
-	if l == nil {
-		return 0, false
-	}
-	seconds := 24.0 * 60 * 60
-	switch x := l.Value.(type) {
-	case *format.DateType:
-		return 1, false
-	case *format.TimestampType:
-		switch x.Unit.Value.(type) {
-		case *format.MilliSeconds:
-			return seconds * 1e3, false
-		case *format.NanoSeconds:
-			return seconds * 1e9, false
-		}
-		return seconds * 1e6, false
-	case *format.NullType:
-		return 0, true
-	}
-	return 0, false
-}
-
-// parquetElem is the element type of a leaf; text is true of strings.
-func parquetElem(p parquet.Type) (elem blocks.ElemType, text, unsigned bool) {
-	half := false
-	if l := p.LogicalType(); l != nil {
-		switch x := l.Value.(type) {
-		case *format.IntType:
-			unsigned = !x.IsSigned
-		case *format.Float16Type:
-			half = true
-		}
-	}
-	switch p.Kind() {
-	case parquet.Boolean:
-		return blocks.Uint8, false, false
-	case parquet.Int32:
-		if unsigned {
-			return blocks.Uint32, false, true
-		}
-		return blocks.Int32, false, false
-	case parquet.Int64:
-		if unsigned {
-			return blocks.Uint64, false, true
-		}
-		return blocks.Int64, false, false
-	case parquet.Float:
-		return blocks.Float32, false, false
-	case parquet.Double:
-		return blocks.Float64, false, false
-	case parquet.ByteArray:
-		return blocks.Invalid, true, false
-	case parquet.FixedLenByteArray:
-		if half && p.Length() == 2 {
-			return blocks.Float16, false, false
-		}
-	}
-	return blocks.Invalid, false, false
-}
-
-// listLengths finds the length of lists, by the first row that is there.
+// listLengths finds the length of lists, by the first row that has one; a column without any is empty.
 func (t *parquetTable) listLengths() error {
-	for _, g := range t.groups {
-		if g.rows == 0 {
+	for k := range t.cols {
+		col := &t.cols[k]
+		if !col.list || col.strange != "" {
 			continue
 		}
-		return t.with(g.path, func(f *parquet.File) error {
-			for k := range t.cols {
-				if !t.cols[k].list {
-					continue
-				}
-				r, err := openColumn(f, g, t.leaves[k], t.cols[k])
+		col.dim, col.empty = 1, true
+		for _, g := range t.groups {
+			if g.rows == 0 || !col.empty {
+				continue
+			}
+			err := t.with(g.path, func(f *parquet.File) error {
+				r, err := openColumn(f, g, t.leaves[k], *col)
 				if err != nil {
 					return err
 				}
-				n, err := r.listLength()
+				n, err := r.listLength(g.rows)
 				if err = errors.Join(err, r.close()); err != nil {
-					return ingest.Inputf(g.path, "column %q: %v", t.cols[k].name, err)
+					return ingest.Inputf(g.path, "column %q: %v", col.name, err)
 				}
-				t.cols[k].dim = n
+				if n > 0 {
+					col.dim, col.empty = n, false
+				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
-			return nil
-		})
+		}
 	}
 	return nil
 }
@@ -345,129 +284,4 @@ func (t *parquetTable) readGroup(ctx context.Context, k int, want []wantColumn, 
 		return stopped
 	}
 	return err
-}
-
-// columnReader reads a column of a row group front to back.
-type columnReader struct {
-	values parquet.ColumnChunkValueReader
-	leaf   parquetLeaf
-	col    tableColumn
-	buf    []parquet.Value
-	have   []parquet.Value // not handed out yet
-	// pageBytes is what the largest page takes.
-	pageBytes int64
-}
-
-func openColumn(f *parquet.File, g parquetGroup, leaf parquetLeaf, col tableColumn) (*columnReader, error) {
-	page, err := checkPages(f, g.index, leaf, col.list)
-	if err == nil && page > pagesBytesMax(f.Size()) {
-		err = fmt.Errorf("a page takes %d bytes, at most %d are believed of a file of %d", page, pagesBytesMax(f.Size()), f.Size())
-	}
-	if err != nil {
-		return nil, ingest.Inputf(g.path, "row group %d, column %q: %v", g.index, col.name, err)
-	}
-	chunk := f.RowGroups()[g.index].ColumnChunks()[leaf.index]
-	return &columnReader{values: parquet.NewColumnChunkValueReader(chunk), leaf: leaf, col: col, buf: make([]parquet.Value, 1024), pageBytes: page}, nil
-}
-
-func (r *columnReader) close() error { return r.values.Close() }
-
-// errShort says that a column has fewer values than its row group has rows.
-var errShort = errors.New("the file ends before the row group does")
-
-// fill reads more values; have is not empty afterwards.
-func (r *columnReader) fill() error {
-	for len(r.have) == 0 {
-		n, err := r.values.ReadValues(r.buf)
-		r.have = r.buf[:n]
-		if n > 0 {
-			return nil
-		}
-		if errors.Is(err, io.EOF) {
-			return errShort
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listDimMax bounds the length of a list.
-const listDimMax = 1 << 20
-
-// listLength is the length of the first row's list.
-func (r *columnReader) listLength() (int, error) {
-	for n := 0; ; n++ {
-		if err := r.fill(); errors.Is(err, errShort) && n > 0 {
-			return n, nil
-		} else if err != nil {
-			return 0, err
-		}
-		v := r.have[0]
-		r.have = r.have[1:]
-		switch {
-		case n > 0 && v.RepetitionLevel() == 0:
-			return n, nil
-		case v.IsNull():
-			return 0, errors.New("row 0 is an empty list or null, expected lists of one length")
-		case n == listDimMax:
-			return 0, fmt.Errorf("a list of more than %d", listDimMax)
-		}
-	}
-}
-
-// read appends the values of n rows, as elem to numbers or, where that is Invalid, to text. An
-// error is about row at of the n.
-func (r *columnReader) read(n int, elem blocks.ElemType, numbers *[]byte, text *ingest.IDs) (at int, err error) {
-	if elem != blocks.Invalid && *numbers == nil {
-		*numbers = []byte{}
-	}
-	for i := range n * r.col.dim {
-		if len(r.have) == 0 {
-			if err := r.fill(); errors.Is(err, errShort) && r.col.list {
-				return i / r.col.dim, r.otherLength()
-			} else if err != nil {
-				return i / r.col.dim, err
-			}
-		}
-		v := r.have[0]
-		r.have = r.have[1:]
-		if r.col.list && (v.RepetitionLevel() == 0) != (i%r.col.dim == 0) || r.col.list && v.IsNull() {
-			return i / r.col.dim, r.otherLength()
-		}
-		if elem == blocks.Invalid {
-			if err := r.appendText(text, v); err != nil {
-				return i / r.col.dim, err
-			}
-			continue
-		}
-		if *numbers, err = r.appendNumber(*numbers, v, elem); err != nil {
-			return i / r.col.dim, err
-		}
-	}
-	return 0, nil
-}
-
-func (r *columnReader) otherLength() error {
-	return fmt.Errorf("a list of another length, or with nulls, expected %d numbers as in row 0", r.col.dim)
-}
-
-func (r *columnReader) appendText(text *ingest.IDs, v parquet.Value) error {
-	if len(text.Text)+len(v.Bytes()) > math.MaxUint32 {
-		return errors.New("strings too long")
-	}
-	switch {
-	case v.IsNull():
-		text.Append(nil)
-	case r.col.text:
-		text.Append(v.ByteArray())
-	case r.col.elem == blocks.Float32 || r.col.elem == blocks.Float64 || r.col.elem == blocks.Float16:
-		return fmt.Errorf("%v, expected a string or an integer", v)
-	case r.leaf.unsigned || r.col.elem == blocks.Uint8:
-		text.Append(strconv.AppendUint(nil, uint64(r.integer(v)), 10))
-	default:
-		text.Append(strconv.AppendInt(nil, r.integer(v), 10))
-	}
-	return nil
 }

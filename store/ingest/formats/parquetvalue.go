@@ -13,6 +13,9 @@ import (
 
 // integer is the value of an integer column; unsigned ones of 64 bits keep their bits.
 func (r *columnReader) integer(v parquet.Value) int64 {
+	if v.Kind() == parquet.Int96 {
+		return int96Nanoseconds(v)
+	}
 	switch r.col.elem {
 	case blocks.Uint8:
 		if v.Boolean() {
@@ -29,6 +32,13 @@ func (r *columnReader) integer(v parquet.Value) int64 {
 
 // float is the value of any column of numbers.
 func (r *columnReader) float(v parquet.Value) float64 {
+	if r.leaf.decimal {
+		x, err := decimalValue(v, r.leaf.scale)
+		if err != nil {
+			return math.Inf(1) // refused as no finite number
+		}
+		return x
+	}
 	if r.col.date { // days since 1970
 		return float64(r.integer(v)) / r.leaf.perDay
 	}
@@ -81,7 +91,11 @@ func (r *columnReader) appendNumber(out []byte, v parquet.Value, elem blocks.Ele
 		}
 		return le.AppendUint64(out, uint64(x)), nil
 	case blocks.Int64:
-		return le.AppendUint64(out, uint64(r.integer(v))), nil
+		x := r.integer(v)
+		if r.col.date { // seconds since 1970
+			x = r.leaf.seconds(x)
+		}
+		return le.AppendUint64(out, uint64(x)), nil
 	case blocks.Int32, blocks.Uint32:
 		x := r.integer(v)
 		if elem == blocks.Int32 && x != int64(int32(x)) || elem == blocks.Uint32 && x != int64(uint32(x)) {

@@ -144,7 +144,7 @@ func outsideQuotes(line []byte) []byte {
 func (t *textSample) classify() {
 	t.cols = make([]tableColumn, len(t.names))
 	for k, name := range t.names {
-		numbers, texts, dates := 0, 0, 0
+		numbers, texts, dates, booleans := 0, 0, 0, 0
 		example := ""
 		for _, row := range t.rows {
 			if k >= len(row) || missingText([]byte(row[k])) {
@@ -157,6 +157,9 @@ func (t *textSample) classify() {
 				dates++
 				texts++
 			default:
+				if _, ok := parseBool(v); ok {
+					booleans++
+				}
 				texts++
 			}
 			if texts == 1 && example == "" {
@@ -164,7 +167,7 @@ func (t *textSample) classify() {
 			}
 		}
 		t.cols[k] = tableColumn{name: name, dim: 1, text: texts > 0, mixed: texts > 0 && numbers > 0, example: example,
-			date: texts > 0 && dates == texts && numbers == 0, empty: texts+numbers == 0}
+			boolean: texts > 0 && booleans == texts && numbers == 0, date: texts > 0 && dates == texts && numbers == 0, empty: texts+numbers == 0}
 	}
 }
 
@@ -214,6 +217,17 @@ func (t *textSample) among(places ...int) bool {
 func isNumber(b []byte) bool {
 	_, err := strconv.ParseFloat(string(b), 64)
 	return err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+// parseBool is the value of True or False as pandas and others write them.
+func parseBool(b []byte) (x float64, ok bool) {
+	switch string(b) {
+	case "True", "true", "TRUE":
+		return 1, true
+	case "False", "false", "FALSE":
+		return 0, true
+	}
+	return 0, false
 }
 
 // missingText reports whether b stands for no value: empty, or one of the words that pandas takes for missing.

@@ -26,6 +26,9 @@ type tableColumn struct {
 	// that the first rows of a text table have numbers and text, or no values; example is such a text.
 	date, mixed, empty bool
 	example            string
+	// strange says why the column cannot be read; "" = it can be.
+	strange string
+	boolean bool // text, all of it True or False
 }
 
 // columnsOf is what a table says of its columns.
@@ -74,8 +77,8 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 		id := wantColumn{at: n.id, elem: idElem}
 		n.use([]wantColumn{id})
 		s.nodeIDs = append(s.nodeIDs, func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-			var ids ingest.IDs
-			return n.read(ctx, env, []wantColumn{id}, func(b *tableBatch) error { return emit(b.ids(0, &ids), b.at) })
+			var ids tableIDs
+			return n.read(ctx, env, []wantColumn{id}, func(b *tableBatch) error { return emit(n.ids(b, &ids), b.at) })
 		})
 		add := func(spec ingest.ColumnSpec, f nodeFeature) error {
 			if other, twice := taken[spec.Name]; twice {
@@ -124,6 +127,14 @@ func (b *tableBatch) ids(c int, room *ingest.IDs) *ingest.IDs {
 	return room
 }
 
+// ids are a batch's ids, which its first wanted column has.
+func (n *nodeTable) ids(b *tableBatch, room *tableIDs) *ingest.IDs {
+	return withType(n.kind, b.ids(0, &room.plain), &room.typed)
+}
+
+// tableIDs is room for ids.
+type tableIDs struct{ plain, typed ingest.IDs }
+
 // elements names what a feature is made of; nil if one column is all.
 func (n *nodeTable) elements(f *nodeFeature) (names []string) {
 	if f.values != nil {
@@ -150,11 +161,11 @@ func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeatu
 	n.use(want[1:])
 	size := spec.Elem.Size()
 	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
-		var ids ingest.IDs
+		var ids tableIDs
 		var rows []byte
 		return n.read(ctx, env, want, func(b *tableBatch) error {
 			if len(columns) == 1 {
-				return emit(b.ids(0, &ids), b.numbers[1], b.at)
+				return emit(n.ids(b, &ids), b.numbers[1], b.at)
 			}
 			rows = rows[:0]
 			for i := range b.rows {
@@ -162,7 +173,7 @@ func (n *nodeTable) keyedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeatu
 					rows = append(rows, b.numbers[1+c][i*size:(i+1)*size]...)
 				}
 			}
-			return emit(b.ids(0, &ids), rows, b.at)
+			return emit(n.ids(b, &ids), rows, b.at)
 		})
 	}
 }
@@ -176,7 +187,7 @@ func (n *nodeTable) codedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeatu
 		codes[v] = k
 	}
 	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
-		var ids ingest.IDs
+		var ids tableIDs
 		var rows []byte
 		return n.read(ctx, env, want, func(b *tableBatch) error {
 			rows = rows[:0]
@@ -199,7 +210,7 @@ func (n *nodeTable) codedRows(id wantColumn, spec ingest.ColumnSpec, f nodeFeatu
 					binary.LittleEndian.PutUint32(rows[at+4*k:], math.Float32bits(1))
 				}
 			}
-			return emit(b.ids(0, &ids), rows, b.at)
+			return emit(n.ids(b, &ids), rows, b.at)
 		})
 	}
 }
@@ -237,10 +248,11 @@ func (n *nodeTable) splitParts(id wantColumn) iter.Seq2[string, parts] {
 func (n *nodeTable) members(id, column wantColumn, part uint8) idsFunc {
 	n.use([]wantColumn{column})
 	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-		var room, out ingest.IDs
+		var room tableIDs
+		var out ingest.IDs
 		var lines []uint64
 		return n.read(ctx, env, []wantColumn{id, column}, func(b *tableBatch) error {
-			ids := b.ids(0, &room)
+			ids := n.ids(b, &room)
 			out.Reset()
 			lines = lines[:0]
 			for i := range b.rows {
@@ -293,10 +305,11 @@ func openTable(fs vfs.FS, path string, o TextOptions) (table, error) {
 	return openTextTable(fs, path, o)
 }
 
-// openTables opens the tables of nodes at paths; a folder stands for the Parquet files in it.
-func (s *composed) openTables(fs vfs.FS, paths []string, o TextOptions) error {
+// openTables opens tables of nodes; a folder stands for the Parquet files in it.
+func (s *composed) openTables(fs vfs.FS, named []namedTable, o TextOptions) error {
 	var tables []*nodeTable
-	for _, path := range paths {
+	for _, table := range named {
+		path, o := table.path, o.forTable(table)
 		t, err := openTable(fs, path, o)
 		if err != nil {
 			return err

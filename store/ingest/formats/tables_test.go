@@ -214,10 +214,6 @@ func TestTablesBadInput(t *testing.T) {
 		ID string    `parquet:"id"`
 		X  []float32 `parquet:"x,list"`
 	}
-	type nested struct {
-		Src, Dst int64
-		At       struct{ X, Y float64 }
-	}
 	text := func(name, nodes string, want ...string) badCase {
 		return badCase{name: name, path: "d", want: append(want, "nodes.csv"),
 			files: map[string][]byte{"d/edges.csv": []byte("1,2\n"), "d/nodes.csv": []byte(nodes)}}
@@ -228,7 +224,6 @@ func TestTablesBadInput(t *testing.T) {
 		bad("damaged pages", "edges.parquet", damaged, "row group 0", "page 0"),
 		{name: "a negative id", path: "e.parquet", files: map[string][]byte{"e.parquet": parquetBytes(t, 9, ints{1, 2}, ints{1, -2})},
 			want: []string{"e.parquet: row 1", "-2, expected a number ≥ 0"}},
-		bad("nested", "edges.parquet", parquetBytes(t, 9, nested{Src: 1}), `column "At" is nested`),
 		bad("no ends", "edges.parquet", parquetBytes(t, 9, lists{"a", []float32{1}}), "no columns of sources"),
 		bad("an empty id", "edges.parquet", parquetBytes(t, 9, edgeRow{Target: "a", E: []float32{1}}), "row 0", "empty node id"),
 		bad("lists of two lengths", "nodes/part-1.parquet", parquetBytes(t, 9, nodeRow{"b", []float64{0}, 0, 0, nil, nil}), "row 3", "expected 3 numbers"),

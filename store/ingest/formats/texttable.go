@@ -169,6 +169,10 @@ func (t *textTable) line(line []byte, fields [][]byte, want []wantColumn, bits [
 					return fmt.Errorf("column %d: %w (%s)", columnOf(line, text), err, t.cols[w.at].name)
 				}
 				x = float64(int64(seconds)) / (24 * 60 * 60)
+			case t.cols[w.at].boolean:
+				if x, ok = parseBool(text); !ok {
+					return bad("True or False")
+				}
 			default:
 				if x, err = strconv.ParseFloat(string(text), 64); err != nil || math.IsInf(x, 0) {
 					return bad("finite number")
@@ -178,6 +182,10 @@ func (t *textTable) line(line []byte, fields [][]byte, want []wantColumn, bits [
 		case blocks.Float32:
 			if missingText(text) {
 				bits[c] = uint64(math.Float32bits(float32(math.NaN())))
+				break
+			}
+			if x, ok := parseBool(text); ok && t.cols[w.at].boolean {
+				bits[c] = uint64(math.Float32bits(float32(x)))
 				break
 			}
 			fallthrough

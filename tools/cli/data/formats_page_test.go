@@ -86,7 +86,11 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 			ID        string    `parquet:"id"`
 			Embedding []float32 `parquet:"embedding,list"`
 		}{{"cy", []float32{1, 2}}, {"ann", []float32{3, 4}}})}),
-		"follows.csv":   files(map[string][]byte{"follows.csv": []byte("ann,bob,1,1700000000\nbob,cy,.5,1700000001\n"), "people.csv": nodes}),
+		"follows.csv": files(map[string][]byte{"follows.csv": []byte("ann,bob,1,1700000000\nbob,cy,.5,1700000001\n"), "people.csv": nodes}),
+		"interactions.parquet": files(map[string][]byte{"users.csv": []byte("user_id,age\n1,30\n"), "items.csv": []byte("item_id,price\n1,2.5\n"), "interactions.parquet": parquetFile([]struct {
+			User int64 `parquet:"user_id"`
+			Item int64 `parquet:"item_id"`
+		}{{1, 1}})}),
 		"-":             files(map[string][]byte{"soc-LiveJournal1.txt.gz": []byte("# FromNodeId\tToNodeId\n0\t1\n1\t7\n")}),
 		"cora.gstore":   store(numpy, "cora.gstore", "ingest", "in"),
 		"papers.gstore": store(numpy, "papers.gstore", "ingest", "in"),

@@ -55,7 +55,7 @@ type ingestOptions struct {
 	threads      int
 	columns      string
 	nodes        []string
-	nodeColumns  string
+	nodeColumns  []string
 	delimiter    string
 	header       string
 	ids          string
@@ -140,8 +140,8 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
 	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
 	f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
-	f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features")
-	f.StringVar(&o.nodeColumns, "node-columns", "", "columns of tables of nodes in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
+	f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features; as TYPE=FILE, with ids of their own: node TYPE:ID")
+	f.StringArrayVar(&o.nodeColumns, "node-columns", nil, "columns of all tables of nodes, or repeated of each, in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
 	f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
 	f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto (where it names both ends), yes, no")
 	f.StringVar(&o.quotes, "quotes", "auto", "whether fields of text may stand in double quotes: auto (not where tabs or blanks separate them), yes, no")
@@ -196,8 +196,13 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 	if o.columns != "" {
 		fo.Text.Columns = strings.Split(o.columns, ",")
 	}
-	if o.nodeColumns != "" {
-		fo.Text.NodeColumns = strings.Split(o.nodeColumns, ",")
+	switch {
+	case len(o.nodeColumns) == 1:
+		fo.Text.NodeColumns = strings.Split(o.nodeColumns[0], ",")
+	case len(o.nodeColumns) > 1:
+		for _, list := range o.nodeColumns {
+			fo.NodeColumns = append(fo.NodeColumns, strings.Split(list, ","))
+		}
 	}
 	fo.Nodes = o.nodes
 	switch {
