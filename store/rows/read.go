@@ -166,9 +166,9 @@ func (r *Reader) load(ctx context.Context, j *job, m *meter) error {
 		run := func() {
 			if failed == nil && len(group) > 0 {
 				r.mu.Lock()
-				for i := range group {
-					r.plan(j, &group[i])
-				}
+				f := planned{r.planned[j.epoch]}
+				f.add(group)
+				r.planned[j.epoch] = f.StepForecast
 				r.mu.Unlock()
 				failed = r.fetch(ctx, c, keys, group, m)
 			}

@@ -255,15 +255,16 @@ func (r *Reader) decide() {
 	r.look.Decide(&j.decision)
 	r.decided++
 	r.latest = j.epoch
-	f := r.planned[j.epoch]
+	f := planned{r.planned[j.epoch]}
 	f.Loads += len(j.Loads)
-	r.planned[j.epoch] = f
+	r.planned[j.epoch] = f.StepForecast
 	r.used[j.epoch] += int64(len(j.Rows))
 	if r.o.Forecast {
 		keys := r.keysOf(&j)
 		for i := range r.columns {
-			r.spans(&r.columns[i], keys, func(s span) { r.plan(&j, &s) })
+			r.spans(&r.columns[i], keys, func(s span) { f.add([]span{s}) })
 		}
+		r.planned[j.epoch] = f.StepForecast
 		r.done = r.decided
 		return
 	}
@@ -340,12 +341,15 @@ func (r *Reader) Done() {
 	r.cond.Broadcast()
 }
 
-// plan counts a request before it is made; r.mu is held.
-func (r *Reader) plan(j *job, s *span) {
-	f := r.planned[j.epoch]
-	f.ColumnBytes += s.to - s.from
-	f.Requests++
-	r.planned[j.epoch] = f
+// planned is what an epoch's batches were decided to read so far.
+type planned struct{ buffer.StepForecast }
+
+// add counts requests before they are made.
+func (f *planned) add(group []span) {
+	for i := range group {
+		f.ColumnBytes += group[i].to - group[i].from
+		f.Requests++
+	}
 }
 
 // Forecast returns what the batches of an epoch that are decided so far read, and the graph with the first epoch: Loads are rows. A
