@@ -78,6 +78,9 @@ type Config struct {
 
 	Plan   string `json:"plan" group:"out of core" help:"which partitions are in memory when"`                                               // "auto" (default), "memory", "rows", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" group:"out of core" help:"partitions in memory at once, pinned ones not counted" default:"what mem allows"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
+	// RowReads is how plan rows reads: RowsCached, single rows by way of a cache; RowsPacked, all features once for a window of
+	// mini-batches, whose rows go by a temporary file; RowsAuto (default), what the device is estimated to do sooner.
+	RowReads string `json:"row_reads,omitempty" resume:"free" group:"out of core,expert" help:"plan rows: read single rows by a cache, or all features for a window of mini-batches, packed in a temporary file" values:"auto,cached,packed"`
 	// Group is how many partitions plan memory trains together, see [macro.Config]; 0 (default): all.
 	Group int `json:"group,omitempty"`
 	// Reuse is the extra passes over each macro-batch, 0 … 4 (hanoi only); default 0.
@@ -145,6 +148,7 @@ func (c *Config) Normalize() error {
 	set(&c.Order, nn.OrderAuto)
 	set(&c.Absent, AbsentAuto)
 	set(&c.LabelShift, ShiftAuto)
+	set(&c.RowReads, RowsAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
 		if *n == 0 {
@@ -193,6 +197,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: absent neighbours %q: expected %s or %s", c.Absent, AbsentAuto, AbsentIgnore)
 	case c.Sampler != "" && !slices.Contains(mini.Samplers(), c.Sampler):
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
+	case c.RowReads != RowsAuto && c.RowReads != RowsCached && c.RowReads != RowsPacked:
+		return fmt.Errorf("train: row reads %q: expected %s, %s or %s", c.RowReads, RowsAuto, RowsCached, RowsPacked)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:

@@ -89,7 +89,7 @@ func openMacroBatches(ctx context.Context, st *store.Store, cfg *Config, choice 
 	}
 	var it openBatches
 	if choice.Policy == macro.Rows {
-		it, err = rows.Open(ctx, st, cfg.rowsOptions(m, o))
+		it, err = rows.Open(ctx, st, cfg.rowsOptions(m, o, choice.Rows))
 	} else {
 		it, err = buffer.Open(ctx, st, o)
 	}

@@ -38,7 +38,8 @@ func TestNodeResumes(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
 	for name, c := range map[string]Config{
 		"memory, batch norm":    {Plan: "memory", Norm: "batch"},
-		"rows":                  {Plan: "rows"},
+		"rows":                  {Plan: "rows", RowReads: RowsCached},
+		"rows, packed":          {Plan: "rows", RowReads: RowsPacked},
 		"hanoi, fixed passes":   {Plan: "hanoi", Buffer: 3, Reuse: 1},
 		"hanoi, history":        {Plan: "hanoi", Buffer: 2, History: true},
 		"trainnodes, rare eval": {Plan: "trainnodes", Buffer: 8, EvalEvery: 3},

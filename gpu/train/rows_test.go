@@ -26,6 +26,8 @@ func TestRowsAreMemorys(t *testing.T) {
 		"gat":             {Model: "gat", Heads: 2, IOEngine: "pread"},
 		"precomputed hop": {PrecomputedHop: true, Features: []string{"x", "x.hop1"}},
 		"few training":    {BatchSize: 1000, Epochs: 2},
+		"packed":          {RowReads: RowsPacked, Threads: 2},
+		"packed hop":      {RowReads: RowsPacked, PrecomputedHop: true, Features: []string{"x", "x.hop1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := store.IDsDense
@@ -53,9 +55,13 @@ func TestRowsAreMemorys(t *testing.T) {
 				}
 				return out, cp
 			}
-			c.Plan = macro.Memory
+			reads := c.RowReads
+			c.Plan, c.RowReads = macro.Memory, ""
 			want, _ := losses(c)
-			c.Plan = macro.Rows
+			c.Plan, c.RowReads = macro.Rows, reads
+			if reads == "" {
+				c.RowReads = RowsCached
+			}
 			for _, memory := range []int64{0, leastRows(t, dir, c)} {
 				c.MemoryBytes = memory
 				got, cp := losses(c)

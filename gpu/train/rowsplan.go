@@ -15,9 +15,9 @@ import (
 )
 
 // rowsOptions are those of plan rows, from those of a partition buffer.
-func (c *Config) rowsOptions(m *store.Manifest, o buffer.Options) rows.Options {
+func (c *Config) rowsOptions(m *store.Manifest, o buffer.Options, t *macro.RowsTuning) rows.Options {
 	o.Capacity, o.Pinned = 0, nil
-	return rows.Options{Options: o, BatchRows: int(c.inputsMost(m))}
+	return rows.Options{Options: o, BatchRows: int(c.inputsMost(m)), Packed: t.Packed, EpochBatches: t.EpochBatches, EpochRows: t.EpochRows}
 }
 
 // storedEdges is the number of edges in memory, where an undirected one is two.
@@ -66,7 +66,8 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.Model == "rgcn" || c.History || c.Group > 0 || len(c.Features) == 0 {
 		return nil, nil
 	}
-	o := c.rowsOptions(y.m, c.MacroOptions(y.m))
+	r := &macro.RowsTuning{}
+	o := c.rowsOptions(y.m, c.MacroOptions(y.m), r)
 	if memory > 0 {
 		o.MemoryBytes = max(1, o.MemoryBytes-y.BesideBytes(memory)(0))
 	}
@@ -74,13 +75,29 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if z.LeastBytes == 0 || z.RowBytes == 0 {
 		return nil, nil // a store without splits: what is wrong is said elsewhere
 	}
-	if err != nil { // too small; LeastBytes says what would do
-		return &macro.RowsTuning{LeastBytes: z.LeastBytes}, nil
-	}
 	e := y.estimateRows(&z)
-	r := &macro.RowsTuning{LeastBytes: z.LeastBytes, Prefer: e.readSeconds <= max(e.trainSeconds, rowsPatience*e.partitionSeconds)}
-	r.Why = fmt.Sprintf("rows as they are used: about %.3g s of reading an epoch, some %.0f rows a mini-batch with a cache of %d; training takes about %.3g s, partitions are read in %.3g s",
-		e.readSeconds, e.batchRows, z.Slots, e.trainSeconds, e.partitionSeconds)
+	r.EpochBatches, r.EpochRows = int(e.batches), int(e.batches*e.batchRows*packMargin)
+	o = c.rowsOptions(y.m, o.Options, r)
+	o.Packed = true
+	packed, packErr := rows.Measure(y.store, o)
+	seconds := e.packedSeconds(&packed)
+	switch c.RowReads {
+	case RowsPacked:
+		r.Packed = true
+	case RowsCached:
+	default:
+		r.Packed = packErr == nil && (err != nil || seconds < e.readSeconds) && buffer.EngineOf(y.store) == nil
+	}
+	if r.Packed {
+		z, err = packed, packErr
+		e.readSeconds = seconds
+	}
+	if r.LeastBytes = z.LeastBytes; err != nil { // too small; LeastBytes says what would do
+		return r, nil
+	}
+	r.Prefer = e.readSeconds <= max(e.trainSeconds, rowsPatience*e.partitionSeconds)
+	r.Why = fmt.Sprintf("rows as they are used: about %.3g s of reading an epoch, some %.0f rows a mini-batch; training takes about %.3g s, partitions are read in %.3g s",
+		e.readSeconds, e.batchRows, e.trainSeconds, e.partitionSeconds)
 	return r, nil
 }
 
@@ -93,8 +110,8 @@ type RowsForecast struct {
 
 // ForecastRows samples the first epochs of a run by plan rows, of at most limit epochs (0: [EpochsMax]), as it will, and counts what it
 // will read. It reads the graph, no features. o are the run's macro-batches'.
-func (c *Config) ForecastRows(ctx context.Context, st *store.Store, o buffer.Options, epochs, limit int) (_ *RowsForecast, err error) {
-	ro := c.rowsOptions(st.Manifest(), o)
+func (c *Config) ForecastRows(ctx context.Context, st *store.Store, o buffer.Options, t *macro.RowsTuning, epochs, limit int) (_ *RowsForecast, err error) {
+	ro := c.rowsOptions(st.Manifest(), o, t)
 	ro.Forecast = true
 	r, err := rows.Open(ctx, st, ro)
 	if err != nil {
@@ -122,12 +139,30 @@ func (c *Config) ForecastRows(ctx context.Context, st *store.Store, o buffer.Opt
 	return out, ctx.Err()
 }
 
+// packMargin is how much more rows than estimated a window of an epoch has room for.
+const packMargin = 1.25
+
+// Names of [Config.RowReads].
+const (
+	RowsAuto   = "auto"
+	RowsCached = "cached"
+	RowsPacked = "packed"
+)
+
 // rowsEstimate is of an epoch of plan rows.
 type rowsEstimate struct {
+	batches          float64
 	batchRows        float64 // different input rows of a mini-batch
 	readSeconds      float64 // of the device
 	trainSeconds     float64 // of the processors, sampling included
 	partitionSeconds float64 // of the device, to read all features once
+	rowSeconds       float64 // of the device, to move one row among many
+}
+
+// packedSeconds is readSeconds where rows are packed: all features are read for each window, and every row is written and read.
+func (e *rowsEstimate) packedSeconds(z *rows.Sizes) float64 {
+	sweeps := math.Ceil(e.batches / float64(max(1, z.PackBatches)))
+	return sweeps*e.partitionSeconds + 2*e.batches*e.batchRows*e.rowSeconds
 }
 
 // estimateRows goes by the mean degree, as if neighbours were drawn alike from all nodes: skewed ones are found in the cache more
@@ -154,13 +189,14 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 		n = distinct(n + edges)
 	}
 	e.batchRows = n
+	e.batches = batches
 	e.trainSeconds = batches * ns * 1e-9 / float64(max(1, c.Threads))
 	rate, request := unmeasuredRate, unmeasuredRequest
 	if y.device.Measured {
 		rate, request = y.device.BytesPerSecond, y.device.RequestCost.Seconds()
 	}
 	all := nodes * float64(z.RowBytes) / rate
-	e.partitionSeconds = all
+	e.partitionSeconds, e.rowSeconds = all, float64(z.RowBytes)/rate
 	missing := n * (1 - float64(z.Slots)/nodes)
 	e.readSeconds = batches * min(all, missing*(request+float64(z.RowBytes)/rate))
 	return e

@@ -38,12 +38,16 @@ type RowsTuning struct {
 	LeastBytes int64  // the smallest part of MemoryBytes with which it runs
 	Prefer     bool   // it is worth its reads where it fits
 	Why        string // what Prefer was decided by
+	// Packed and EpochRows are those of store/rows: how rows are read, and about how many an epoch's batches use.
+	Packed                  bool
+	EpochBatches, EpochRows int
 }
 
 // Choice is a Config that [New] accepts, and why.
 type Choice struct {
 	Config
-	Why []string // sentences for people, with the numbers that decided
+	Rows *RowsTuning // of plan rows: Tuning.Rows
+	Why  []string    // sentences for people, with the numbers that decided
 }
 
 // Choose fills in policy and capacity from the memory budget:
@@ -141,11 +145,15 @@ func (t *Tuning) checkRows(c *Choice, capped bool) error {
 	case capped:
 		return fmt.Errorf("%w: policy rows holds the graph of all %d partitions, there is room for %d", ErrPlan, loose, t.Capacity)
 	}
-	c.Capacity = 0
+	c.Capacity, c.Rows = 0, t.Rows
 	if need := t.Rows.LeastBytes + t.beside(0); t.MemoryBytes > 0 && need > t.MemoryBytes {
 		return fmt.Errorf("policy rows takes %d bytes: %w: it is %d", need, store.ErrBudget, t.MemoryBytes)
 	}
-	c.because("all topology is in memory and every neighbour can be drawn, as in memory; rows of features are read as mini-batches use them")
+	how := "rows of features are read as mini-batches use them"
+	if t.Rows.Packed {
+		how = "features are read through for a window of mini-batches, whose rows are packed in a temporary file"
+	}
+	c.because("all topology is in memory and every neighbour can be drawn, as in memory; %s", how)
 	return nil
 }
 

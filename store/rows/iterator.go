@@ -142,7 +142,7 @@ func (s *stats) of(epoch int) buffer.Stats {
 			end = time.Since(s.origin)
 		}
 		out.Start, out.BytesRead, out.Requests, out.Read = m.Begin, m.BytesRead, m.Requests, m.Read
-		out.WaitBuffers, out.Assemble, out.Stall, out.Edges, out.NewEdges = m.WaitBuffers, m.Assemble, m.Stall, m.Edges, m.NewEdges
+		out.BytesWritten, out.WaitBuffers, out.Assemble, out.Stall, out.Edges, out.NewEdges = m.BytesWritten, m.WaitBuffers, m.Assemble, m.Stall, m.Edges, m.NewEdges
 		out.Train = max(0, end-m.Begin-m.Stall)
 		out.Steps = []buffer.StepStats{m.StepStats}
 	}
@@ -168,6 +168,13 @@ func (m *meter) read(bytes int64) {
 	at := m.s.sample(time.Since(m.s.origin))
 	at.Bytes += bytes
 	at.Requests++
+}
+
+// wrote counts a write that is complete.
+func (m *meter) wrote(bytes int64) {
+	m.s.mu.Lock()
+	m.BytesWritten += bytes
+	m.s.mu.Unlock()
 }
 
 // loaded counts a batch whose rows are in the cache.

@@ -88,10 +88,8 @@ func (r *Reader) spans(c *column, keys []uint64, fn func(span)) {
 	var cur span
 	flush := func() {
 		if cur.hi > cur.lo {
-			if cur.check && cur.x.checked != nil {
-				for k := cur.from / blocks.ChunkBytes; k*blocks.ChunkBytes < cur.to; k++ {
-					cur.x.checked[k>>6] |= 1 << (k & 63)
-				}
+			if cur.check {
+				cur.x.check(cur.from, cur.to)
 			}
 			fn(cur)
 		}
@@ -120,6 +118,13 @@ func (r *Reader) spans(c *column, keys []uint64, fn func(span)) {
 		cur = s
 	}
 	flush()
+}
+
+// check notes that the chunks in [from, to) are.
+func (x *extent) check(from, to int64) {
+	for k := from / blocks.ChunkBytes; x.checked != nil && k*blocks.ChunkBytes < to; k++ {
+		x.checked[k>>6] |= 1 << (k & 63)
+	}
 }
 
 // round widens a request to what is read and checked at a time: chunks, else pages.

@@ -23,6 +23,11 @@ type Options struct {
 	buffer.Options
 	// BatchRows is the most input rows of a mini-batch: the cache holds at least those of one.
 	BatchRows int
+	// Packed reads all features once for a window of batches, whose rows are written to a temporary file in their order, instead
+	// of single rows. EpochBatches and EpochRows are about how many batches an epoch has, and rows these have: the window's
+	// size where memory allows.
+	Packed                  bool
+	EpochBatches, EpochRows int
 	// Forecast reads the graph alone, and no row: what would be read is counted.
 	Forecast bool
 }
@@ -47,6 +52,7 @@ type Reader struct {
 	stage   []byte
 	keys    []uint64 // scratch of the goroutine that reads, or decides in a forecast
 	look    *window
+	pack    *packer // with Options.Packed, instead of look
 	batch   buffer.MacroBatch
 
 	ctx     context.Context
@@ -128,7 +134,15 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Reader, err error)
 		r.batch.Partitions = append(r.batch.Partitions, buffer.ResidentPartition{ID: store.PartitionID(i), Base: uint32(p.First), Nodes: uint32(p.Nodes), First: p.First})
 	}
 	r.unwatch = context.AfterFunc(r.ctx, r.Stop)
-	if !o.Forecast {
+	switch {
+	case o.Forecast:
+	case r.pack != nil:
+		if err := r.pack.openScratch(r.engine, s.ScratchDir()); err != nil {
+			return nil, err
+		}
+		r.files = append(r.files, r.pack.io)
+		r.running.Go(r.readPacked)
+	default:
 		r.running.Go(r.read)
 	}
 	return r, nil
@@ -154,36 +168,44 @@ func (r *Reader) engineName() string {
 
 // allocate makes the cache, in one slab: what decides, what sorts, the staging area, the columns' rows.
 func (r *Reader) allocate() (err error) {
+	z := &r.size
 	batch := min(r.o.BatchRows, max(1, int(r.m.Nodes)))
-	lo := r.size.window(r.m, batch)
-	size := blocks.AlignUp(lo.Bytes()) + blocks.AlignUp(8*int64(batch))
-	stage := int64(0)
-	if !r.o.Forecast {
-		for i := range r.columns {
-			size += blocks.AlignUp(int64(r.size.Slots) * r.columns[i].stride)
-			stage = max(stage, r.columns[i].most)
-		}
-		stage = r.o.stage(r.m, &r.size, stage)
-		size += stage
+	free := z.CacheBytes
+	if r.o.Forecast {
+		free -= z.SlotBytes()
 	}
-	if r.slab, err = blockio.AllocSlab(size, blockio.SlabOptions{Threads: r.o.Threads, Lazy: r.o.Forecast}); err != nil {
+	if r.slab, err = blockio.AllocSlab(free+int64(len(r.columns))*blocks.Alignment, blockio.SlabOptions{Threads: r.o.Threads, Lazy: r.o.Forecast}); err != nil {
 		return err
 	}
-	free := r.slab.Bytes()
+	rest := r.slab.Bytes()
 	take := func(n int64) []byte {
-		b := free[:n:n]
-		free = free[blocks.AlignUp(n):]
+		b := rest[:n:n]
+		rest = rest[min(int64(len(rest)), blocks.AlignUp(n)):]
 		return b
 	}
-	if r.look, err = newWindow(lo, take(lo.Bytes())); err != nil {
+	if r.keys, err = blocks.View[uint64](take(8 * int64(batch))); err != nil {
 		return err
 	}
-	if r.keys, err = blocks.View[uint64](take(8 * int64(batch))); err != nil || r.o.Forecast {
-		return err
+	if r.o.Packed {
+		r.pack = &packer{rows: view(take(4*int64(z.WindowRows)), z.WindowRows), place: view(take(4*int64(z.WindowRows)), z.WindowRows),
+			slots: slotRing{slots: z.Slots, granule: slotGranule(r.m, r.o.Features)}}
+	} else {
+		o := z.window(r.m, batch)
+		if r.look, err = newWindow(o, take(o.Bytes())); err != nil {
+			return err
+		}
 	}
+	if r.o.Forecast {
+		return nil
+	}
+	stage := r.o.stage(r.m, z)
 	r.stage = take(stage)
+	if r.pack != nil {
+		r.pack.spare = take(stage)
+		r.pack.halves = take(2 * halfBytes * int64(z.PackBatches))
+	}
 	for i := range r.columns {
-		r.columns[i].slots = take(int64(r.size.Slots) * r.columns[i].stride)
+		r.columns[i].slots = take(int64(z.Slots) * r.columns[i].stride)
 	}
 	if r.o.Pin != nil {
 		if r.unpin, err = r.o.Pin(r.slab.Bytes()); err != nil {
@@ -222,6 +244,9 @@ func (r *Reader) Push(epoch int, rows []uint32) bool {
 		r.err = fmt.Errorf("%w: a mini-batch of %d rows, expected at most %d", store.ErrInvalid, len(rows), r.o.BatchRows)
 		r.stopLocked()
 	}
+	if r.pack != nil {
+		return r.pushPacked(epoch, rows)
+	}
 	for !r.stopped && !r.look.Fits(len(rows)) {
 		r.decide()
 	}
@@ -237,6 +262,12 @@ func (r *Reader) Push(epoch int, rows []uint32) bool {
 func (r *Reader) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.pack != nil {
+		if !r.pack.sealed {
+			r.seal()
+		}
+		return
+	}
 	for !r.stopped && r.look.Pending() > 0 {
 		r.decide()
 	}
@@ -338,6 +369,9 @@ func (r *Reader) Done() {
 	r.stats.meter(r.queue[0].epoch).done()
 	r.queue = r.queue[1:]
 	r.done++
+	if r.pack != nil {
+		r.pack.slots.free()
+	}
 	r.cond.Broadcast()
 }
 

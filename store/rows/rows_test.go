@@ -84,12 +84,19 @@ func TestReaderBringsRows(t *testing.T) {
 		{"smallest, never checked", least.LeastBytes, func(o *rows.Options) { o.Verify = buffer.VerifyNever }},
 		{"pread", least.LeastBytes, func(o *rows.Options) { o.EngineName = "pread" }},
 		{"mmap", least.LeastBytes, func(o *rows.Options) { o.EngineName = "mmap" }},
+		{"packed", 0, func(o *rows.Options) { o.Packed, o.EpochBatches, o.EpochRows = true, each, each*most/2 }},
+		{"packed, short windows", 0, func(o *rows.Options) { o.Packed, o.EpochBatches, o.EpochRows, o.EngineName = true, 7, 7*most, "pread" }},
+		{"packed, smallest", 1, func(o *rows.Options) { o.Packed, o.EpochBatches, o.EpochRows = true, each, each*most/2 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := base
 			o.MemoryBytes = c.budget
 			if c.change != nil {
 				c.change(&o)
+			}
+			if o.MemoryBytes == 1 {
+				z, _ := rows.Measure(s, o)
+				o.MemoryBytes = z.LeastBytes
 			}
 			o.Forecast = true
 			f, err := rows.Open(t.Context(), s, o)

@@ -27,6 +27,7 @@ type Sizes struct {
 	CacheBytes   int64 // beside them from then on
 	Slots        int   // rows of features in the cache
 	WindowRows   int   // rows of batches known ahead
+	PackBatches  int   // most batches known ahead, with Options.Packed
 	RowBytes     int   // of all features of one node
 	LeastBytes   int64 // smallest Options.MemoryBytes that would do
 }
@@ -58,25 +59,67 @@ func Measure(s *store.Store, o Options) (z Sizes, err error) {
 		return z, err
 	}
 	batch := min(max(1, o.BatchRows), int(nodes))
+	if o.Packed {
+		err = o.packed(m, &z, batch)
+	} else {
+		err = o.cached(m, &z, batch)
+	}
+	return z, err
+}
+
+// cached sets the sizes of a cache that keeps rows.
+func (o *Options) cached(m *store.Manifest, z *Sizes, batch int) error {
+	nodes := int(m.Nodes)
 	set := func(slots int) int64 {
 		z.Slots, z.WindowRows = slots, max(batch, windowSlots*slots)
-		if slots == int(nodes) { // nothing is ever evicted
+		if slots == nodes { // nothing is ever evicted
 			z.WindowRows = 2 * batch
 		}
-		z.CacheBytes = o.cacheBytes(m, &z, batch)
+		w := z.window(m, batch)
+		z.CacheBytes = o.besideSlots(m, z, batch) + blocks.AlignUp(w.Bytes()) + z.SlotBytes()
 		return z.MemoryBytes()
 	}
-	z.LeastBytes = min(set(batch), set(int(nodes)))
+	z.LeastBytes = min(set(batch), set(nodes))
 	switch {
-	case o.MemoryBytes == 0 || set(int(nodes)) <= o.MemoryBytes:
-		set(int(nodes))
+	case o.MemoryBytes == 0 || set(nodes) <= o.MemoryBytes:
+		set(nodes)
 	case set(batch) > o.MemoryBytes:
-		return z, &buffer.BudgetError{NeedBytes: z.LeastBytes, HaveBytes: o.MemoryBytes, Partitions: len(m.Partitions)}
+		return o.tooSmall(m, z)
 	default:
-		more := sort.Search(int(nodes)-1-batch, func(i int) bool { return set(batch+1+i) > o.MemoryBytes })
-		set(batch + more)
+		set(batch + sort.Search(nodes-1-batch, func(i int) bool { return set(batch+1+i) > o.MemoryBytes }))
 	}
-	return z, nil
+	return nil
+}
+
+// packed sets the sizes of slots that batches come to from a file: as much of an epoch is swept at a time as memory allows.
+func (o *Options) packed(m *store.Manifest, z *Sizes, batch int) error {
+	granule := slotGranule(m, o.Features)
+	z.Slots = (batch + granule - 1) / granule * granule
+	all := max(1, o.EpochBatches)
+	each := max(1, o.EpochRows/all)
+	set := func(batches int) int64 {
+		z.PackBatches, z.WindowRows = batches, max(batch, each*batches)
+		z.CacheBytes = o.besideSlots(m, z, batch) + o.stage(m, z) + 2*blocks.AlignUp(4*int64(z.WindowRows)) + 2*halfBytes*int64(batches) + z.SlotBytes()
+		return z.MemoryBytes()
+	}
+	if z.LeastBytes = set(1); o.MemoryBytes > 0 && z.LeastBytes > o.MemoryBytes {
+		return o.tooSmall(m, z)
+	}
+	if o.MemoryBytes > 0 {
+		all = 1 + sort.Search(all-1, func(i int) bool { return set(2+i) > o.MemoryBytes })
+	}
+	// What is left holds batches while others are read.
+	more := 7 * z.Slots
+	if need := set(all); o.MemoryBytes > 0 {
+		more = int(min(int64(more), (o.MemoryBytes-need)/int64(max(1, z.RowBytes)))) / granule * granule
+	}
+	z.Slots += more
+	z.CacheBytes += int64(more) * int64(z.RowBytes)
+	return nil
+}
+
+func (o *Options) tooSmall(m *store.Manifest, z *Sizes) error {
+	return &buffer.BudgetError{NeedBytes: z.LeastBytes, HaveBytes: o.MemoryBytes, Partitions: len(m.Partitions)}
 }
 
 // validate refuses what a Reader does not read.
@@ -167,24 +210,14 @@ func (z *Sizes) window(m *store.Manifest, batch int) windowOptions {
 	return windowOptions{Rows: max(1, int(m.Nodes)), Slots: max(1, z.Slots), BatchRows: batch, Entries: max(batch, z.WindowRows), Held: held}
 }
 
-// cacheBytes is what the cache takes: the rows, what decides about them, the area that reads go to and what sorts a batch's rows.
-func (o *Options) cacheBytes(m *store.Manifest, z *Sizes, batch int) int64 {
-	n := blocks.AlignUp(z.window(m, batch).Bytes()) + blocks.AlignUp(8*int64(batch))
-	stage := int64(0)
-	for _, name := range o.Features {
-		c, err := m.Column(name)
-		if err != nil {
-			continue // Measure has looked
-		}
-		n += blocks.AlignUp(int64(z.Slots) * int64(c.RowBytes()))
-		stage = max(stage, o.spanMost(c.RowBytes()))
-	}
-	return n + o.stage(m, z, stage)
+// besideSlots is the area that reads go to, what sorts a batch's rows, and what rounding to pages takes.
+func (o *Options) besideSlots(m *store.Manifest, z *Sizes, batch int) int64 {
+	return blocks.AlignUp(8*int64(batch)) + o.stage(m, z) + int64(len(o.Features))*blocks.Alignment
 }
 
-// stage is the size of the area that requests of at most so many bytes are read to.
-func (o *Options) stage(m *store.Manifest, z *Sizes, most int64) int64 {
-	return max(most, min(stageBytes, blocks.AlignUp(int64(m.Nodes)*int64(z.RowBytes)/8)))
+// stage is the size of the area that requests are read to.
+func (o *Options) stage(m *store.Manifest, z *Sizes) int64 {
+	return max(o.spanMost(z.RowBytes), min(stageBytes, blocks.AlignUp(int64(m.Nodes)*int64(z.RowBytes)/8)))
 }
 
 // spanMost is the largest request for rows of so many bytes.

@@ -62,7 +62,7 @@ func (r *planReport) sampleRows(ctx context.Context, s *store.Store, o buffer.Op
 	if r.o.bounded {
 		limit = r.o.epochs
 	}
-	if r.rows, err = r.o.node.ForecastRows(ctx, s, o, r.o.epochs, limit); err == nil {
+	if r.rows, err = r.o.node.ForecastRows(ctx, s, o, r.choice.Rows, r.o.epochs, limit); err == nil {
 		r.epochs, r.buffer = r.rows.Epochs, r.rows.MemoryBytes()
 	}
 	return err
@@ -121,8 +121,12 @@ func (r *planReport) print() error {
 		fmt.Fprintf(w, "        %v\n", r.history)
 	}
 	if r.rows != nil {
-		fmt.Fprintf(w, "rows    a cache of %d rows of %d bytes, for %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, r.rows.RowBytes, r.m.Nodes, r.rows.WindowRows)
+		fmt.Fprintf(w, "rows    room for %d rows of %d bytes, of %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, r.rows.RowBytes, r.m.Nodes, r.rows.WindowRows)
 		for k, used := range r.rows.Used {
+			if r.rows.PackBatches > 0 {
+				fmt.Fprintf(w, "        epoch %d: mini-batches use %d rows; %s are written to a temporary file\n", k+1, used, command.FormatSize(used*int64(r.rows.RowBytes)))
+				continue
+			}
 			read := int64(r.epochs[k].Total.Loads)
 			fmt.Fprintf(w, "        epoch %d: mini-batches use %d rows, %.1f %% of them are in the cache\n", k+1, used, 100*float64(used-read)/float64(max(1, used)))
 		}
@@ -234,7 +238,7 @@ func (r *planReport) printJSON() error {
 		summary["history"] = r.history
 	}
 	if r.rows != nil {
-		summary["rows"] = map[string]any{"slots": r.rows.Slots, "row_bytes": r.rows.RowBytes, "window_rows": r.rows.WindowRows, "used": r.rows.Used[len(r.rows.Used)-1]}
+		summary["rows"] = map[string]any{"slots": r.rows.Slots, "row_bytes": r.rows.RowBytes, "window_rows": r.rows.WindowRows, "packed": r.rows.PackBatches > 0, "used": r.rows.Used[len(r.rows.Used)-1]}
 	}
 	r.e.Event("summary", summary)
 	return nil
