@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestKilledIngestsAreWholeAfterwards(t *testing.T) {
-	r, err := run(context.Background(), options{Command: os.Args[0], Env: []string{gstoreEnv + "=1"},
+	r, err := killIngests(context.Background(), options{Command: os.Args[0], Env: []string{gstoreEnv + "=1"},
 		Dir: filepath.Join(t.TempDir(), "work"), Kills: 8, Nodes: 20_000, Edges: 200_000, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +39,17 @@ func TestKilledTrainingsEndWithTheSameBits(t *testing.T) {
 	}
 	if r.Kills != 6 || r.Nothing+r.Checkpoint != 6 || r.Runs == 0 {
 		t.Errorf("%+v: expected 6 kills and a run that ended", r)
+	}
+}
+
+func TestKilledCommandsLeaveTheStore(t *testing.T) {
+	r, err := killCommands(context.Background(), options{Command: os.Args[0], Env: []string{gstoreEnv + "=1"},
+		Dir: filepath.Join(t.TempDir(), "work"), Kills: 9, Nodes: 2000, Edges: 16_000, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Kills != 9 || r.Before+r.After != 9 || r.Again != r.Before {
+		t.Errorf("%+v: expected 9 kills, each of which left the store as before or after", r)
 	}
 }
 

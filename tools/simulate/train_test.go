@@ -238,7 +238,7 @@ func (t *training) run(w *world, o store.Options) (got string, err error) {
 		}
 	}
 	resumed := func(found bool) error {
-		if from.any && !found {
+		if from.any && !found && o.FS == w.disk.fs { // not of a damaged copy
 			return errors.New("it begins anew though it had a checkpoint")
 		}
 		return nil

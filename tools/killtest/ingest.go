@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -31,8 +30,8 @@ type options struct {
 	Log     io.Writer // nil = none
 }
 
-// result counts what kills left and what followed.
-type result struct {
+// ingestResult counts what kills of ingests left and what followed.
+type ingestResult struct {
 	Kills     int     `json:"kills"`
 	Nothing   int     `json:"nothing_finished"`
 	Resumable int     `json:"resumable"`
@@ -54,7 +53,7 @@ type input struct {
 
 type killer struct {
 	o options
-	r result
+	r ingestResult
 }
 
 // begin fills in defaults and makes the directory; finish removes it unless there
@@ -77,8 +76,8 @@ func (o *options) begin() (finish func(error) error, err error) {
 	return finish, os.MkdirAll(o.Dir, 0o777)
 }
 
-// run kills o.Kills ingests; the first store that is not what it must be is its error.
-func run(ctx context.Context, o options) (_ *result, err error) {
+// killIngests kills o.Kills ingests; the first store that is not what it must be is its error.
+func killIngests(ctx context.Context, o options) (_ *ingestResult, err error) {
 	if o.Kills < 1 || o.Nodes < 1 || o.Edges < 1 {
 		return nil, fmt.Errorf("%d kills of graphs of %d nodes and %d edges: expected at least 1 each", o.Kills, o.Nodes, o.Edges)
 	}
@@ -254,16 +253,9 @@ func whatIs(ctx context.Context, dir string) (map[string]string, error) {
 	}
 	files := map[string]string{}
 	for _, e := range entries {
-		f, err := os.Open(filepath.Join(dir, "data", e.Name()))
-		if err != nil {
+		if files[e.Name()], err = sumOf(filepath.Join(dir, "data", e.Name())); err != nil {
 			return nil, err
 		}
-		h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-		n, err := io.Copy(h, f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, err
-		}
-		files[e.Name()] = fmt.Sprintf("%d bytes, %08x", n, h.Sum32())
 	}
 	return files, nil
 }
