@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gstore/gstore/blocks/race"
 )
 
 // skewed is a graph whose destinations are drawn by u³, so that few nodes have most edges; every
@@ -38,7 +40,7 @@ func TestAutoHubs(t *testing.T) {
 	ctx := context.Background()
 	alike, alikeClasses := blockModel(t, n, k, 16, .7, 3)
 	few, fewClasses := skewed(t, n, 16, 3)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name    string
 		g       Graph
 		classes []uint16
@@ -54,6 +56,9 @@ func TestAutoHubs(t *testing.T) {
 		{"skewed, streamed", streamOnly{few}, fewClasses, MethodFennel, 2, true},
 		{"skewed, random", few, fewClasses, MethodRandom, 2, true},
 	} {
+		if i%race.Every(3) != 0 {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			a, err := Partition(ctx, c.g, Options{Method: c.method, Partitions: k, Seed: 1})
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 )
 
 // TestThreadsDoNotMatter: any number of threads gives the same partitions, on a graph that takes all levels.
@@ -32,7 +33,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 // TestPassesBoundReadings: the graph is read no more often than asked for, whatever the way.
 func TestPassesBoundReadings(t *testing.T) {
 	g, _ := blockModel(t, 6000, 12, 12, 0.6, 1)
-	for passes := 1; passes <= 20; passes++ {
+	for passes := 1; passes <= 20; passes += race.Every(9) {
 		for _, c := range []struct {
 			name   string
 			g      Graph

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 )
 
 // blockModel is a graph of n nodes in `groups` groups (node v is of group v·17 mod groups, so ids tell nothing
@@ -187,6 +188,9 @@ func TestStreamEqualsMemory(t *testing.T) {
 // expected cut of the planted partition is 0.2·(1−1/16)), gap spreads labels at
 // least as well as chance, within 0.05, and still cuts less than random.
 func TestQualityOnBlockModel(t *testing.T) {
+	if race.Enabled {
+		t.Skip("what is asked is how good partitions are; TestThreadsDoNotMatter has the threads")
+	}
 	g, classes := blockModel(t, 8000, 16, 16, 0.8, 3)
 	measure := func(o Options) *Quality {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
@@ -76,12 +77,12 @@ func faultConfig() link.Config {
 	return c
 }
 
-// every returns step, or 1 where everything is to be tried.
+// every returns step, more of the race detector, or 1 where everything is to be tried.
 func every(step int) int {
 	if os.Getenv(fullEnv) != "" {
 		return 1
 	}
-	return step
+	return step * race.Every(3)
 }
 
 // A machine that stops before any write, sync, rename or removal of training, with nothing or with half of what was
@@ -118,7 +119,7 @@ func TestLinkCrash(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	t.Logf("%d operations, %d crashes", operations, len(crashes))
-	if len(crashes) < 16 {
+	if len(crashes) < 16/race.Every(3) {
 		t.Errorf("%d crashes among %d operations: too few to say anything", len(crashes), operations)
 	}
 	for _, x := range crashes {
@@ -167,7 +168,7 @@ func TestLinkInjectedErrors(t *testing.T) {
 				break
 			}
 		}
-		if failed < 8 {
+		if failed < 8/race.Every(3) {
 			t.Errorf("full disk: %t: training failed %d times: too few to say anything", full, failed)
 		}
 	}

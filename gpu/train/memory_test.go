@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
@@ -34,10 +35,11 @@ func named(t *testing.T, err error) int64 {
 // refused before anything is computed. Tensors of 3 layers, of attention and of relations take more than their share.
 func TestSmallestBudgetWorks(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8, Relations: 3}))
+	n := 0
 	for _, model := range []string{"sage", "gat", "gin", "rgcn", "gcn"} {
 		for _, layers := range []int{2, 3} {
 			for _, c := range []Config{{}, {Plan: "hanoi", Buffer: 2}, {History: true, Plan: "hanoi"}} {
-				if c.History && model != "sage" {
+				if n++; c.History && model != "sage" || n%race.Every(4) != 3%race.Every(4) {
 					continue
 				}
 				c.Model, c.Layers, c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads = model, layers, 256, 300, 1, "split", 2

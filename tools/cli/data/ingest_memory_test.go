@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
 
 // An ingest of ids that take more than the budget stays inside it: the dictionary spills. A
 // budget below the smallest is refused with that, and that one does.
 func TestIngestMemoryOfStringIDs(t *testing.T) {
-	if clitest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector takes memory of its own")
 	}
 	const nodes = 400_000

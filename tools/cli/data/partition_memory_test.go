@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
 
 // A budget below what partitioning and writing take together is refused at once, with the smallest that works; that one
 // is kept, though the store's one partition alone has more columns than it.
 func TestPartitionMemoryKept(t *testing.T) {
-	if clitest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector takes memory of its own")
 	}
 	input, dir := filepath.Join(t.TempDir(), "sbm"), filepath.Join(t.TempDir(), "store")

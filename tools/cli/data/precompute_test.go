@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
@@ -168,7 +169,7 @@ func TestPrecomputedHopIsCheckedFirst(t *testing.T) {
 // TestPrecomputeUnlabelled: a mean over neighbours needs no labels and no split. A budget too small for it is refused
 // with the smallest that works, which does and is kept.
 func TestPrecomputeUnlabelled(t *testing.T) {
-	if clitest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector takes memory of its own")
 	}
 	in, dir := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "store")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -359,7 +360,7 @@ func TestEncoded(t *testing.T) {
 
 // TestMemoryKept: the smallest budget that predict names is one that its process keeps.
 func TestMemoryKept(t *testing.T) {
-	if clitest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector takes memory of its own")
 	}
 	work := t.TempDir()

@@ -6,12 +6,13 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
 
 // TestLinkMemoryKept: the smallest budget that link training names is one that its process keeps, and evaluation's too.
 func TestLinkMemoryKept(t *testing.T) {
-	if clitest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector takes memory of its own")
 	}
 	dir := filepath.Join(t.TempDir(), "kg.gstore")
