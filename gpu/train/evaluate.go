@@ -37,6 +37,9 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	if unlabelled := len(o.Splits) == 0 && m.Schema.Classes == 0; m.Schema.Classes != c.Model.Out && !unlabelled {
 		return nil, fmt.Errorf("evaluation: the model has %d classes, the store %d", c.Model.Out, m.Schema.Classes)
 	}
+	if err := c.checkFeatures(m); err != nil {
+		return nil, err
+	}
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
 		return nil, err
@@ -83,4 +86,23 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 		return nil, errors.Join(err, e.Close())
 	}
 	return &Evaluation{Evaluator: e, Metrics: metrics}, nil
+}
+
+// checkFeatures refuses a store that has not the features that the model reads: it need not be the one that it was trained on.
+func (c *Checkpoint) checkFeatures(m *store.Manifest) error {
+	names, in := c.Config.Features, 0
+	if c.Config.PrecomputedHop { // the second half are means of the first
+		names = names[:len(names)/2]
+	}
+	for _, name := range names {
+		f, err := m.Column(name)
+		if err != nil || f.Role != store.RoleFeature {
+			return fmt.Errorf("evaluation: %w: feature %q, which the model reads (the store's features are %q)", store.ErrNotFound, name, featureNames(m))
+		}
+		in += f.Dim
+	}
+	if in != c.Model.In {
+		return fmt.Errorf("evaluation: the model reads %d columns of features %q, the store's have %d", c.Model.In, names, in)
+	}
+	return nil
 }

@@ -34,9 +34,9 @@ type description struct {
 	Tensors string `json:"tensors_file"`
 
 	// Of node classification.
-	Features []string `json:"features,omitempty"` // columns that are the input, in their order
-	Classes  []string `json:"classes,omitempty"`
-	Jumping  string   `json:"jumping,omitempty"`
+	Features []feature `json:"features,omitempty"` // that are the input, side by side
+	Classes  []string  `json:"classes,omitempty"`
+	Jumping  string    `json:"jumping,omitempty"`
 	// Of link prediction.
 	Dim          int    `json:"dim,omitempty"`
 	Table        string `json:"table,omitempty"`
@@ -49,6 +49,33 @@ type description struct {
 	Layers     []nn.LayerInfo `json:"layers"`
 	Parameters []parameter    `json:"parameters"`
 	Config     any            `json:"config"`
+}
+
+// feature is a column of the input. Its values reach the model as (value − mean) / deviation, where the store standardised them.
+type feature struct {
+	Column    string    `json:"column"`
+	Columns   int       `json:"columns,omitempty"` // missing where this store has no such column
+	Mean      []float64 `json:"mean,omitempty"`
+	Deviation []float64 `json:"deviation,omitempty"`
+}
+
+// features describes the columns that a run read, means over neighbours that were computed before left out: they are the layer's own.
+func features(m *store.Manifest, c *train.Config) (list []feature) {
+	names := c.Features
+	if c.PrecomputedHop {
+		names = names[:len(names)/2]
+	}
+	for _, name := range names {
+		f := feature{Column: name}
+		if x, err := m.Column(name); err == nil {
+			f.Columns = x.Dim
+			if x.Standard != nil {
+				f.Mean, f.Deviation = x.Standard.Mean, x.Standard.Deviation
+			}
+		}
+		list = append(list, f)
+	}
+	return list
 }
 
 // parameter says what a tensor of the file is.
@@ -80,8 +107,11 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	m := st.Manifest()
-	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: cp.Config.Features, Classes: m.Schema.ClassNames,
+	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, &cp.Config), Classes: cp.ClassNames,
 		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
+	if d.Classes == nil { // of a model file of an earlier version
+		d.Classes = m.Schema.ClassNames
+	}
 	if cp.Model.Jumps() {
 		d.Jumping = cp.Model.Jumping
 	}

@@ -169,6 +169,24 @@ func TestUnlabelled(t *testing.T) {
 	}
 }
 
+// TestOtherFeatures: a store whose features are not those that the model reads is refused with both.
+func TestOtherFeatures(t *testing.T) {
+	work := t.TempDir()
+	dir, other := filepath.Join(work, "cora.gstore"), filepath.Join(work, "other.gstore")
+	clitest.MustRun(t, "demo", "--dir", dir, "--epochs", "1", "--quiet")
+	model := filepath.Join(dir, "runs", "1.gsm")
+	in := clitest.Put(t, t.TempDir(), map[string][]byte{"edges.csv": []byte("src,dst\n0,1\n1,2\n"), "nodes.csv": []byte("id,age\n0,1\n1,2\n2,3\n")})
+	clitest.MustRun(t, "ingest", in, other, "--quiet")
+	if code, _, stderr := clitest.Run(t, "predict", other, "--checkpoint", model); code != cli.ExitFailed || !strings.Contains(stderr, "reads 1433 columns of features [\"x\"], the store's have 1") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	bare := filepath.Join(work, "bare.gstore")
+	clitest.MustRun(t, "ingest", filepath.Join(in, "edges.csv"), bare, "--quiet")
+	if code, _, stderr := clitest.Run(t, "predict", bare, "--checkpoint", model); code != cli.ExitFailed || !strings.Contains(stderr, "feature \"x\", which the model reads") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
 // kg is a trained store of a knowledge graph with names, its triples and its vectors.
 type kg struct {
 	dir   string

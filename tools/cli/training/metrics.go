@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
@@ -80,6 +81,11 @@ func (l *metricsLog) link(r link.Epoch) {
 		m.ValidMRR, m.ValidHits10 = metrics.Number(r.Valid.MRR), metrics.Number(r.Valid.Hits10)
 	}
 	l.result(r.Epoch, r.Seconds, r.BytesRead, m)
+}
+
+// temporal takes what an epoch of temporal link prediction came to.
+func (l *metricsLog) temporal(r temporal.Epoch) {
+	l.result(r.Epoch, r.Seconds, 0, metrics.Result{Loss: metrics.Number(r.Loss), ValidMRR: metrics.Number(r.Valid.MRR), ValidHits10: metrics.Number(r.Valid.Hits10)})
 }
 
 // result takes what an epoch, counted from 1, came to.

@@ -42,13 +42,20 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, o *t
 	if err != nil {
 		return err
 	}
+	log, err := openMetrics("", o.board, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	hooks := temporalHooks(e)
+	hooks.Epoch = both(log.temporal, hooks.Epoch)
 	started := time.Now()
 	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
 		return command.Usage(err)
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	s, err := temporal.Train(ctx, st, dev, cfg, temporalHooks(e))
+	s, err := temporal.Train(ctx, st, dev, cfg, hooks)
 	if err != nil {
 		return err
 	}

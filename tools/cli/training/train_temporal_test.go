@@ -26,7 +26,7 @@ func TestTrainTemporal(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, sampler := range []string{"latest", "temporal"} {
-		code, out, stderr := run("train", store, "--task", "temporal", "--sampler", sampler, "--dim", "8", "--batch-size", "100", "--negatives", "20", "--epochs", "2", "--json")
+		code, out, stderr := run("train", store, "--task", "temporal", "--sampler", sampler, "--dim", "8", "--batch-size", "100", "--negatives", "20", "--epochs", "2", "--tensorboard", filepath.Join(dir, "board-"+sampler), "--json")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		var s struct {
 			Event        string             `json:"event"`
@@ -40,6 +40,9 @@ func TestTrainTemporal(t *testing.T) {
 		if s.Event != "summary" || s.Test["edges"] < 200 || s.TestRule["mrr"] < .9 || s.Test["mrr"] < .1 || s.CheckedEdges == 0 {
 			t.Errorf("%s: %+v", sampler, s)
 		}
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "board-*", "events.out.tfevents.*")); err != nil || len(files) != 2 {
+		t.Errorf("event files %v, %v", files, err)
 	}
 	for args, want := range map[string]string{
 		"--sampler weighted": "edges at moments are drawn by", "--dropout .5": "is for node classification", "--save x": "--save is not for", "--fanouts 3,2": "one positive number",
