@@ -32,7 +32,8 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 	if errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) {
 		return nil, nil // the run is refused as it is, with what would do
 	}
-	if err != nil || policy == macro.Memory || policy == macro.Rows {
+	whole := func(policy string) bool { return policy == macro.Memory || policy == macro.Rows } // nothing is absent
+	if err != nil || whole(policy) {
 		return nil, err
 	}
 	try := func(change func(*Config), reason string) error {
@@ -46,7 +47,7 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 			return nil // no room for it
 		case err != nil:
 			return err
-		case got == policy, got == macro.Rows: // which has all neighbours
+		case got == policy, whole(got): // mini-batches of a hop less may leave room for all
 			*c, why, policy = d, append(why, reason), got
 		}
 		return nil
@@ -65,7 +66,7 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 			return why, err
 		}
 	}
-	if !c.History && policy != macro.Rows {
+	if !c.History && !whole(policy) {
 		err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old")
 	}
 	return why, err

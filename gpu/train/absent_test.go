@@ -1,10 +1,13 @@
 package train
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -50,5 +53,44 @@ func TestComplete(t *testing.T) {
 		if strings.Contains(why, ".hop1") != c.hop || strings.Contains(why, "an epoch old") != (c.history && !c.Config.History) {
 			t.Errorf("%s: the reasons are %q", name, why)
 		}
+	}
+}
+
+// TestCompleteMakesRoom: where mini-batches of a hop less leave room for all neighbours a run reads the hop, and keeps no history of
+// neighbours that are not absent any more.
+func TestCompleteMakesRoom(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Edges: 60000, Partitions: 12, Dim: 64}))
+	hop(t, dir)
+	st := storetest.Open(t, dir, store.Options{})
+	info := hostDevice(t).Info()
+	tried := map[string]bool{}
+	for mem := int64(70); mem < 200 && !(tried[macro.Memory] && tried[macro.Rows]); mem += 2 {
+		c := Config{Plan: "auto", BatchSize: 300, MemoryBytes: mem << 20, Threads: 1}
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		c.FillFeatures(st.Manifest())
+		with := c
+		with.PrecomputedHop, with.Features = true, []string{"x", "x.hop1"}
+		before, err := c.policy(t.Context(), st, info)
+		after, err2 := with.policy(t.Context(), st, info)
+		if err := errors.Join(err, err2); errors.Is(err, store.ErrBudget) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if before != macro.Hanoi || after == macro.Hanoi {
+			continue
+		}
+		tried[after] = true
+		if _, err := c.Complete(t.Context(), st, info); err != nil {
+			t.Fatal(err)
+		}
+		if !c.PrecomputedHop || c.History {
+			t.Errorf("%d MiB: hop %v, history %v, where plan %s fits with the hop", mem, c.PrecomputedHop, c.History, after)
+		}
+	}
+	if len(tried) == 0 {
+		t.Error("no budget was found that the hop makes a difference to")
 	}
 }
