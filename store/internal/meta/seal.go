@@ -224,6 +224,11 @@ func (e Env) seal(version uint64) error {
 	if err == nil {
 		err = e.SyncDir(e.Path(MetaName))
 	}
+	if err == nil { // a crash may bring it back, and it does no harm beside a seal
+		if err = e.FS.Remove(e.Path(MetaName, sealBroken)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("seal the metadata: %w", err)
 	}
