@@ -99,6 +99,15 @@ def inputs(d, folder):
     return np.hstack([(np.load(f"{folder}/{file[f['column']]}") - f.get("mean", 0)) / f.get("deviation", 1) for f in d["features"]])
 
 
+def most_similar(store, node, vectors, names):
+    """Whether predict --nearest finds what NumPy finds among vectors."""
+    v, own = vectors / np.linalg.norm(vectors, axis=1, keepdims=True), names.index(node)
+    cosines = np.delete(v @ v[own], own)
+    rows = [line.split(",") for line in run("predict", store, node, "--nearest", "cosine", "--top", "3", "--format", "csv").splitlines()[1:4]]
+    best = np.sort(cosines)[::-1][:3]
+    return np.allclose([v[names.index(r[2])] @ v[own] for r in rows], best, atol=1e-5) and np.allclose([float(r[3]) for r in rows], best, atol=1e-5)
+
+
 def exported(name):
     return json.loads(Path(name, "model.json").read_text()), load_file(f"{name}/model.safetensors")
 
@@ -108,11 +117,11 @@ run("demo", "--dir", "cora.gstore", "--epochs", "3")
 run("export", "cora.gstore", "cora-out", "--what", "graph,features,model", says=["model: run 1"])
 page_says = {}
 exec(sage_lines, page_says)
-run("eval", "cora.gstore", "--out", "cora-eval", "--write", "probabilities")
+run("eval", "cora.gstore", "--out", "cora-eval", "--write", "probabilities,embeddings")
 out = run("predict", "cora.gstore", "12", "2707", "--format", "csv").splitlines()
 check("predict gives the page's probabilities", all(np.allclose([float(x) for x in line.split(",")[3:]], page_says["p"][int(line.split(",")[0])], atol=1e-5) for line in out[1:3]))
 run("predict", "cora.gstore", "--out", "cora.csv", says=["2708 rows to cora.csv"])
-run("predict", "cora.gstore", "12", "--nearest", "cosine", "--top", "3", says=["nearest"])
+check("predict finds the nodes most similar to a node", most_similar("cora.gstore", "12", np.load("cora-eval/node_embedding.npy"), [str(i) for i in range(2708)]))
 check("docs/models.md computes SAGE", np.allclose(page_says["p"], np.load("cora-eval/node_probabilities.npy"), atol=1e-5))
 
 # Curves of a run.
@@ -185,6 +194,7 @@ for i, (model, encoder) in enumerate([("distmult", "none"), ("complex", "none"),
         answers = [line[4 if tails else 2] for line in found]
         right = np.allclose([s[names.index(a)] for a in answers], np.sort(s)[::-1][:3], atol=1e-4) and np.allclose([float(line[5]) for line in found], np.sort(s)[::-1][:3], atol=1e-4)
         check(f"predict {' '.join(triple)} by {model}, {encoder}: the three best are NumPy's", right)
+    check(f"the most similar nodes of {model}, {encoder}", most_similar("kg.gstore", "a", page_says["e"][: len(names) - 1], names[:-1]))
     check(f"docs/models.md scores as {model} with encoder {encoder}", np.isclose(mean_reciprocal_rank(page_says["scores"]), said["test_mrr"], atol=1e-9))
 
 done()

@@ -69,6 +69,8 @@ layers, their parameters, classes and relations; docs/models.md says how to comp
 	f.StringVar(&o.at, "checkpoint", "", "kept checkpoint of the one table that is written, by its number (default: the last); of node classification the model's file or its run's number (default: the best on validation nodes)")
 	f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
 	f.Var(&o.mem, "mem", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
+	command.Values(f.Lookup("what"), "graph", "features", "labels", "splits", embeddingsPart, modelPart, "ids", "all")
+	command.Values(f.Lookup("format"), string(export.Numpy), string(export.TSV), string(export.Parquet))
 	return cmd
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/schollz/progressbar/v3"
+
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
@@ -56,7 +58,9 @@ func (p *prediction) link(ctx context.Context) (err error) {
 	}
 	defer q.close()
 	o := eval.FinderOptions{Kind: p.nearest, Unknown: p.filter == filterKnown}
+	done := p.env.Working("computing all nodes' states")
 	f, err := m.Find(ctx, o)
+	done()
 	if err != nil {
 		return err
 	}
@@ -64,6 +68,14 @@ func (p *prediction) link(ctx context.Context) (err error) {
 	err = p.answer(ctx, q, f, names)
 	p.read = m.BytesRead()
 	return err
+}
+
+// progress starts a bar, unless the answers go where it would be drawn.
+func (p *prediction) progress(total int64, what string) *progressbar.ProgressBar {
+	if p.out == "" {
+		return progressbar.NewOptions64(total, progressbar.OptionSetVisibility(false))
+	}
+	return p.env.Progress(total, what)
 }
 
 // names opens the finder of external ids, and says what it and the output hold.
@@ -103,7 +115,7 @@ func (p *prediction) answer(ctx context.Context, q *questions, f *eval.Finder, n
 	if err != nil {
 		return err
 	}
-	bar := p.env.Progress(int64(q.n), "questions")
+	bar := p.progress(int64(q.n), "questions")
 	relations := p.st.Manifest().Schema.Relations
 	err = q.each(max(1, min(f.Batch(), answersBatch/p.top)), func(first uint64, list []eval.Question) error {
 		answers, err := f.Ask(ctx, list)

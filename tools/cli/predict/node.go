@@ -157,7 +157,7 @@ func (p *prediction) allClasses(ctx context.Context, cp *train.Checkpoint, r *tr
 	classes, _ := r.Predictions()
 	all := r.Probabilities()
 	columns := []export.NodeColumn{{Name: "class", Elem: blocks.Int32, Dim: 1, Read: classes.Read}, {Name: "probabilities", Elem: all.Elem, Dim: all.Dim, Read: all.Read}}
-	bar := p.env.Progress(int64(p.st.Manifest().Nodes), "nodes")
+	bar := p.progress(int64(p.st.Manifest().Nodes), "nodes")
 	err = export.Nodes(ctx, p.st, columns, export.Options{MemoryBytes: int64(p.mem), HeldBytes: held}, func(n *export.NodeRows) error {
 		for i := range n.N {
 			var id any

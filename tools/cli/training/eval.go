@@ -113,6 +113,9 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(fs, &o.scratch)
 	command.ConfigFlag(fs, &o.config)
+	command.Values(fs.Lookup("write"), evalWrites()...)
+	command.Values(fs.Lookup("format"), string(export.Numpy), string(export.TSV), string(export.Parquet))
+	command.Values(fs.Lookup("splits"), "train", "valid", "test")
 	return cmd
 }
 
