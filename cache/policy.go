@@ -91,6 +91,26 @@ func (s Stats) BytesSaved(rowBytes int64) int64 { return int64(s.Hits-s.Pinned) 
 // BytesMoved is what was sent, at rowBytes bytes a row.
 func (s Stats) BytesMoved(rowBytes int64) int64 { return int64(s.Misses+s.Pinned) * rowBytes }
 
+// Traffic is what rows cost between two memories.
+type Traffic struct {
+	Policy string `json:"policy"`
+	Stats
+	MovedBytes int64 `json:"moved_bytes"` // to the smaller one
+	SavedBytes int64 `json:"saved_bytes"` // that would have been, if each batch sent all its rows
+}
+
+// NewTraffic is a policy's over some batches, at rowBytes bytes a row.
+func NewTraffic(policy string, s Stats, rowBytes int64) *Traffic {
+	return &Traffic{policy, s, s.BytesMoved(rowBytes), s.BytesSaved(rowBytes)}
+}
+
+// Add adds o, of the same rows.
+func (t *Traffic) Add(o *Traffic) {
+	t.Policy = o.Policy
+	t.Stats.Add(o.Stats)
+	t.MovedBytes, t.SavedBytes = t.MovedBytes+o.MovedBytes, t.SavedBytes+o.SavedBytes
+}
+
 // Options describe a policy.
 type Options struct {
 	Policy string // NameNone, NameTracker or NameLookahead ("" = it)

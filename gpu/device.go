@@ -29,6 +29,8 @@ type Info struct {
 	Name    string // "host", "cuda:0"
 	Detail  string // what decides its speed, such as "avx512, 2 threads"
 	InPlace bool   // Map costs nothing: the device's memory is the host's
+	// MemoryBytes is how much may be allocated; 0 = as much as there is.
+	MemoryBytes int64
 }
 
 // String returns the name and what decides its speed.
@@ -112,6 +114,7 @@ type Stream interface {
 	Fill(dst Tensor, value float32)
 
 	Gather(dst, table, index Tensor)
+	CopyRows(dst, to, src, from Tensor)
 	Aggregate(o AggregateOptions, g Graph, table, dst Tensor)
 	AggregateBackward(r Reduce, g Graph, dDst, dSrc Tensor)
 	Transpose(g Graph)

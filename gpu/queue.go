@@ -118,6 +118,20 @@ func (q *Queue) Gather(dst, table, index Tensor) {
 	}
 }
 
+// CopyRows sets row to[k] of dst [·×d] to row from[k] of src [·×d], element by element as they are: both hold the same
+// type of those that Gather reads. Rows in to are distinct; to and from are uint32[1×n]. It is how rows of mapped host
+// memory come to a device that is to keep them.
+func (q *Queue) CopyRows(dst, to, src, from Tensor) {
+	checks := []error{checkTable("copy rows", dst), checkTable("copy rows", src), vector("copy rows", "from", from, blocks.Uint32, to.Cols),
+		vector("copy rows", "to", to, blocks.Uint32, from.Cols), disjoint("copy rows", dst, src)}
+	if dst.Elem != src.Elem || dst.Cols != src.Cols {
+		checks = append(checks, shapef("copy rows", "dst is %v, src %v: expected the same columns of the same type", dst, src))
+	}
+	if q.ok(checks...) && from.Len() > 0 && src.Cols > 0 {
+		q.stream.CopyRows(dst, to, src, from)
+	}
+}
+
 // Aggregate combines, for every destination of g, the rows of its sources:
 // dst[d] = reduce over edges (s, d) of table[Index[s]]. table is [·×c] as in
 // Gather, dst [NumDst×c].

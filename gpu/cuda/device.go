@@ -176,7 +176,9 @@ func (d *Device) function(name string, shared int) (driver.Function, error) {
 }
 
 // Info describes the device.
-func (d *Device) Info() gpu.Info { return gpu.Info{Name: d.name, Detail: d.detail} }
+func (d *Device) Info() gpu.Info {
+	return gpu.Info{Name: d.name, Detail: d.detail, MemoryBytes: d.bound}
+}
 
 // AllocatedBytes returns the device memory allocated now.
 func (d *Device) AllocatedBytes() int64 {

@@ -57,6 +57,7 @@ const (
 	opAdagradRows
 	opAdamRows
 	opLinkLoss
+	opCopyRows
 )
 
 // names are the host's names of the same operations.
@@ -72,7 +73,7 @@ var names = [...]string{
 	opSegmentMaxBackward: "segment max backward", opBatchNorm: "batch norm", opBatchNormBackward: "batch norm backward", opMul: "mul",
 	opMulAdd: "mul add", opComplexMulAdd: "complex mul add", opRowDot: "row dot", opScaleRowsAdd: "scale rows add",
 	opSquaredDistances: "squared distances", opSetElements: "set elements", opTanh: "tanh", opTanhBackward: "tanh backward",
-	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss",
+	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opCopyRows: "copy rows",
 }
 
 func (o operation) String() string { return names[o] }

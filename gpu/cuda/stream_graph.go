@@ -22,6 +22,18 @@ func (s *stream) Gather(dst, table, index gpu.Tensor) {
 	s.launch(kernel, s.over(dst.Rows*lanes), s.guard(&a, opGather))
 }
 
+// CopyRows reads mapped rows in transactions of 128 bytes: see kernels/rows.cu.
+func (s *stream) CopyRows(dst, to, src, from gpu.Tensor) {
+	if !s.begin(opCopyRows) {
+		return
+	}
+	size := src.Elem.Size()
+	var a args
+	a.Ptr(at(dst)).I64(dst.Stride * size).U32(uint32(dst.Rows)).Ptr(at(to)).Ptr(at(src)).I64(src.Stride * size).U32(uint32(src.Rows)).Ptr(at(from))
+	a.I32(from.Cols).I32(src.Cols * size)
+	s.launch("send_rows", s.over(32*from.Cols), s.guard(&a, opCopyRows))
+}
+
 // sums are the parameters of kernels/messages.cu's messages.
 type sums struct {
 	dst, src                       gpu.Tensor

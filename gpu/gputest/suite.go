@@ -34,7 +34,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		name string
 		test func(*bench)
 	}{
-		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"elementwise", elementwise},
+		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"copy rows", copyRows}, {"elementwise", elementwise},
 		{"loss", loss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -291,6 +291,59 @@ func gather(b *bench) {
 	b.q.Gather(out, table, b.a.Uint32s(b.q, []uint32{2, 0, 3, 0}))
 	if err := b.q.Sync(b.Context()); err == nil {
 		b.Error("an index outside the table is no error")
+	}
+}
+
+// copyRows copies rows of every type, width and alignment between tables with gaps: bits stay, other rows too; bad indices and
+// types are refused.
+func copyRows(b *bench) {
+	for _, elem := range []blocks.ElemType{blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8} {
+		for _, cols := range []int{1, 3, 4, 33, 64, 129} {
+			const rows = 9
+			size := elem.Size()
+			make1 := func(gap, first int) (gpu.Tensor, []byte) {
+				x := make([]byte, (first+rows*(cols+gap))*size)
+				for i := range x {
+					x[i] = byte(b.r.Below(256))
+				}
+				v := b.a.Vector(b.q, len(x)/size, elem)
+				b.q.Upload(v, x)
+				t := v
+				t.Offset += int64(first * size)
+				t.Rows, t.Cols, t.Stride = rows, cols, cols+gap
+				return t, x
+			}
+			dst, want := make1(4, 0)
+			src, from := make1(1, 2)
+			whole := dst
+			whole.Rows, whole.Cols, whole.Stride = 1, rows*(cols+4), rows*(cols+4)
+			to, rowsOf := []uint32{8, 0, 3}, []uint32{1, 1, 7}
+			b.q.CopyRows(dst, b.a.Uint32s(b.q, to), src, b.a.Uint32s(b.q, rowsOf))
+			for i := range to {
+				copy(want[int(to[i])*(cols+4)*size:][:cols*size], from[(2+int(rowsOf[i])*(cols+1))*size:])
+			}
+			got := make([]byte, len(want))
+			b.q.Download(got, whole)
+			if err := b.q.Sync(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			if string(got) != string(want) {
+				b.Errorf("%d columns of %v: other bytes than expected", cols, elem)
+			}
+		}
+	}
+	x, _ := b.matrix(4, 3, 0)
+	y, _ := b.matrix(5, 3, 0)
+	for _, at := range [][2]uint32{{4, 0}, {0, 5}} {
+		b.q.CopyRows(x, b.a.Uint32s(b.q, []uint32{0, at[0]}), y, b.a.Uint32s(b.q, []uint32{0, at[1]}))
+		if err := b.q.Sync(b.Context()); err == nil {
+			b.Errorf("row %d of 5 to row %d of 4 is no error", at[1], at[0])
+		}
+	}
+	z, _ := b.matrix(4, 2, 0)
+	b.q.CopyRows(z, b.a.Uint32s(b.q, []uint32{0}), y, b.a.Uint32s(b.q, []uint32{0}))
+	if err := b.q.Sync(b.Context()); !errors.Is(err, gpu.ErrShape) {
+		b.Errorf("rows of other widths: %v", err)
 	}
 }
 

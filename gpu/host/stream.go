@@ -118,6 +118,10 @@ func (s *stream) Fill(dst gpu.Tensor, value float32) {
 	})
 }
 
+func (s *stream) CopyRows(dst, to, src, from gpu.Tensor) {
+	s.run("copy rows", func() { kernels.CopyRows(s.pool, rows(dst), slice[uint32](to), rows(src), slice[uint32](from)) })
+}
+
 func (s *stream) Gather(dst, table, index gpu.Tensor) {
 	s.run("gather", func() {
 		kernels.GatherRows(s.pool, matrix(dst), rows(table), slice[uint32](index))

@@ -16,6 +16,7 @@ func (stream) Upload(gpu.Tensor, []byte)                                        
 func (stream) Download([]byte, gpu.Tensor)                                               {}
 func (stream) Copy(gpu.Tensor, gpu.Tensor)                                               {}
 func (stream) Fill(gpu.Tensor, float32)                                                  {}
+func (stream) CopyRows(gpu.Tensor, gpu.Tensor, gpu.Tensor, gpu.Tensor)                   {}
 func (stream) Gather(gpu.Tensor, gpu.Tensor, gpu.Tensor)                                 {}
 func (stream) Aggregate(gpu.AggregateOptions, gpu.Graph, gpu.Tensor, gpu.Tensor)         {}
 func (stream) AggregateBackward(gpu.Reduce, gpu.Graph, gpu.Tensor, gpu.Tensor)           {}

@@ -93,13 +93,13 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 	return b.Input
 }
 
-// newBatches makes the batches of a run of cfg whose model samples so many hops.
-func newBatches(cfg *Config, hops, threads int) (*batches, error) {
+// newBatches makes the batches of a run of cfg whose model samples so many hops, and which looks so many batches ahead.
+func newBatches(cfg *Config, hops, threads, ahead int) (*batches, error) {
 	fanouts := cfg.Fanouts[:hops] // as Config.sampled
 	if len(fanouts) == 0 {        // the sampler draws at least one hop; trainer.blocks leaves it
 		fanouts = []int{1}
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads})
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}

@@ -130,6 +130,10 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 	}
 	graphs, seeds, inputs := b.graphs(rows, edges)
 	in := nn.Input{Index: b.index(inputs, blocks.Uint32)}
+	if !b.dev.Info().InPlace { // rows that the device lacks and their places: deviceRows.admit
+		b.index(inputs, blocks.Uint32)
+		b.index(inputs, blocks.Uint32)
+	}
 	for _, t := range b.tables {
 		t.Rows = int(rows)
 		t.Mem = meter.Elsewhere(t.Bytes())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
@@ -97,7 +98,12 @@ type Config struct {
 	// multiplies: "exact" (default), "tf32" or "bf16".
 	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output,expert" help:"memory of a GPU that may be allocated" flag:"device-mem" default:"what is free, less a tenth"`
 	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how a GPU multiplies: exact (errors as of float32), tf32 or bf16 (faster)" default:"exact" values:"exact,tf32,bf16"`
-	Threads           int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
+	// DeviceCache is which feature rows a device that is not the host's memory keeps: "auto" (default: what moves least of the
+	// others on the run's first batches), "none", "tracker" or "lookahead", see [cache.Policy]. DeviceWindow is how many batches
+	// lookahead knows; default 16. Neither changes a result.
+	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which feature rows a GPU keeps from one mini-batch to the next: auto is what moves least" values:"auto,none,tracker,lookahead"`
+	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" help:"mini-batches that are sampled ahead for --device-cache lookahead" default:"16"`
+	Threads      int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch
 	// is always validated.
 	EvalEvery int `json:"eval_every" group:"optimiser" help:"epochs between exact validations; link prediction: -1 for none, not even of the last epoch"`
@@ -149,6 +155,7 @@ func (c *Config) Normalize() error {
 	set(&c.Absent, AbsentAuto)
 	set(&c.LabelShift, ShiftAuto)
 	set(&c.RowReads, RowsAuto)
+	set(&c.DeviceCache, cacheAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
 		if *n == 0 {
@@ -199,6 +206,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
 	case c.RowReads != RowsAuto && c.RowReads != RowsCached && c.RowReads != RowsPacked:
 		return fmt.Errorf("train: row reads %q: expected %s, %s or %s", c.RowReads, RowsAuto, RowsCached, RowsPacked)
+	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
+		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.WindowMax)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:

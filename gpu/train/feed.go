@@ -27,7 +27,7 @@ type feeder struct {
 }
 
 func newFeeder(c *Config, r *rows.Reader) (*feeder, error) {
-	b, err := newBatches(c, len(c.sampled()), max(1, c.Threads/2))
+	b, err := newBatches(c, len(c.sampled()), max(1, c.Threads/2), 0)
 	return &feeder{cfg: c, reader: r, batches: b, limit: EpochsMax}, err
 }
 

@@ -113,7 +113,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if cfg.PrecomputedHop {
 		hops--
 	}
-	if l.batches, err = newBatches(&l.cfg, hops, cfg.Threads); err != nil {
+	if l.batches, err = newBatches(&l.cfg, hops, cfg.Threads, 0); err != nil {
 		return nil, err
 	}
 	if o.Sequential || o.Finish != nil {

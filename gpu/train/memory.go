@@ -31,6 +31,7 @@ type Memory struct {
 	features bool                // macro-batches must have features: no plan rows
 	device   blockio.Calibration // if it was measured
 	cfg      Config              // without its budget
+	info     gpu.Info
 	shape    shape
 	trained  []uint64 // training nodes by partition
 	forecast *buffer.Forecaster
@@ -42,7 +43,7 @@ type Memory struct {
 // OpenMemory looks at a store for runs of c, whose defaults and Features must be filled in, on a device that info describes.
 // Where the store does not fit the task, tensors and evaluation count for nothing.
 func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
-	y := &Memory{m: st.Manifest(), store: st, cfg: c}
+	y := &Memory{m: st.Manifest(), store: st, cfg: c, info: info}
 	o := c.MacroOptions(y.m)
 	if y.forecast, err = buffer.OpenForecaster(ctx, st, o); err != nil {
 		return nil, fmt.Errorf("train: plan: %w", err)
@@ -131,7 +132,7 @@ func (y *Memory) history(capacity int) int64 {
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	return func(capacity int) int64 {
-		n := y.history(capacity)
+		n := y.history(capacity) + y.deviceBooks(capacity)
 		if memory > 0 {
 			n += max(0, y.worst(capacity)-budget.Share(memory, budget.ProgramBytes, budget.BatchShare))
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -183,6 +184,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold(holdsEval, y.evalBytes(memory), true)
 	p.account.Hold(holdsBatch, max(y.worst(capacity), budget.Share(memory, budget.ProgramBytes, budget.BatchShare)), true)
 	p.account.Hold(holdsHistory, y.history(capacity), false)
+	p.account.Hold(holdsDevice, y.deviceBooks(capacity), false)
 	holds := holdsBuffer
 	if p.choice.Policy == macro.Rows {
 		holds = holdsRows

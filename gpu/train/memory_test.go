@@ -103,7 +103,7 @@ func TestWorstBatch(t *testing.T) {
 					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.dev.Bytes(), err)
 				}
 				run := func(bound int64) error {
-					tr, err := newTrainer(t.Context(), dev, &c, shapeOf(g))
+					tr, err := newTrainer(t.Context(), dev, &c, shapeOf(g), 0)
 					if err != nil {
 						t.Fatal(err)
 					}

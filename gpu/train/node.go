@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/rows"
@@ -50,6 +51,10 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	choice := &planned.choice
 	defer func() { err = errors.Join(err, eval.Close()) }()
+	rowsPlan, err := planRows(ctx, st, dev, cfg, choice)
+	if err != nil {
+		return nil, err
+	}
 	planned.options.Pin = gpu.Pin(dev)
 	it, policy, err := openMacroBatches(ctx, st, &cfg, choice, planned.options)
 	if err != nil {
@@ -69,13 +74,13 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		defer func() { err = errors.Join(err, h.close()) }()
 		held = h.bytes()
 	}
-	t, err := newTrainer(ctx, dev, &cfg, shape)
+	t, err := newTrainer(ctx, dev, &cfg, shape, rowsPlan.Cache.Window)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	if memory := cfg.MemoryBytes; memory > 0 { // what neither the program nor the evaluator, the partition buffer and the history take
-		t.arena.Bound(max(memory-budget.ProgramBytes-planned.account.Of(holdsEval)-it.MemoryBytes()-held, 1))
+		t.arena.Bound(max(memory-budget.ProgramBytes-planned.account.Of(holdsEval)-planned.account.Of(holdsDevice)-it.MemoryBytes()-held, 1))
 	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)
@@ -88,7 +93,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+planned.account.String())
 		}
-		hooks.Plan(why)
+		hooks.Plan(append(why, rowsPlan.Why...))
 	}
 	t.history = h
 	if reader, ok := it.(*rows.Reader); ok {
@@ -96,6 +101,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, t.feed.close()) }()
+	}
+	if t.rows, err = newDeviceRows(dev, m, &cfg, rowsPlan); err != nil {
+		return nil, err
 	}
 	if cfg.LabelShift == ShiftAuto {
 		if t.shift, err = newLabelShift(ctx, st, cfg.Split, shape.classes); err != nil {
@@ -113,6 +121,16 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		return nil, err
 	}
 	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, ClassNames: m.Schema.ClassNames, Params: params}, nil
+}
+
+// planRows chooses what dev keeps of feature rows in a run whose plan is chosen.
+func planRows(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, choice *macro.Choice) (DevicePlan, error) {
+	cfg.Plan, cfg.Buffer = choice.Policy, choice.Capacity
+	p, err := cfg.PlanDevice(ctx, st, dev.Info(), 0)
+	if err != nil {
+		return p, fmt.Errorf("train: plan for %s: %w", dev.Info().Name, err)
+	}
+	return p, nil
 }
 
 // planRun plans a run and its evaluator. What the budget is too small for is found here, before anything is made.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
@@ -42,6 +44,8 @@ type Epoch struct {
 	Batches      int64            `json:"batches"`
 	SampledEdges int64            `json:"sampled_edges"`
 	Profile      progress.Profile `json:"profile"`
+	// DeviceRows is what feature rows cost between host and device; nil where the device reads them where they are.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
 // Summary is a run's result: the keys of the summary event.
@@ -72,6 +76,8 @@ type Summary struct {
 	Device   string           `json:"device"`
 	IOEngine string           `json:"io_engine"`
 	Profile  progress.Profile `json:"profile"` // of all epochs together
+	// DeviceRows is the epochs' together, as far as this process trained them.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
 // Hooks let a caller watch a run. Any may be nil; they are called from the
@@ -91,8 +97,9 @@ type Hooks struct {
 	// Checkpoint is called after each with what it holds: finished epochs, and the step and mini-batch of the
 	// next one that come next.
 	Checkpoint func(epochs, step, batch int)
-	// Macro is called after each epoch's training with what the partition buffer measured.
-	Macro func(buffer.Stats)
+	// Macro is called after each epoch's training with what the partition buffer measured, and what feature rows cost between host
+	// and device; nil where the device reads them where they are.
+	Macro func(buffer.Stats, *cache.Traffic)
 	// Confusion is called at the end with what the resulting model makes of the nodes of valid and test.
 	Confusion func(split string, c *eval.Confusion)
 }
@@ -170,7 +177,11 @@ func (s *session) run(ctx context.Context, state []byte) error {
 		s.eval.CountConfusion()
 	}
 	splits := []string{"valid", "test"}
-	m, err := s.eval.Run(ctx, s.t.queue, s.t.model, splits...)
+	var m []eval.Metrics
+	err := s.evaluate(func() (err error) {
+		m, err = s.eval.Run(ctx, s.t.queue, s.t.model, splits...)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -183,6 +194,20 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	s.sum = s.total()
 	s.sum.Resumed = state != nil
 	return nil
+}
+
+// evaluate runs a pass of the evaluator. Where the device's memory does not do for it beside feature rows that are kept there, they
+// are given up, for the rest of the run, and it runs again.
+func (s *session) evaluate(pass func() error) error {
+	err := pass()
+	if s.t.rows == nil || !errors.Is(err, gpu.ErrMemory) {
+		return err
+	}
+	if err := errors.Join(s.t.rows.close(), s.t.arena.Reset()); err != nil {
+		return err
+	}
+	s.t.rows = nil
+	return pass()
 }
 
 // accuracy is a split's, −1 without nodes.
@@ -201,6 +226,12 @@ func (s *Summary) add(r *Epoch) {
 	s.Batches += r.Batches
 	s.SampledEdges += r.SampledEdges
 	s.BytesRead += r.BytesRead
+	if d := r.DeviceRows; d != nil {
+		if s.DeviceRows == nil {
+			s.DeviceRows = &cache.Traffic{}
+		}
+		s.DeviceRows.Add(d)
+	}
 }
 
 // epoch trains one epoch, counted from 0, or what is left of it.
@@ -265,8 +296,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if sum.Examples == 0 {
 		return Epoch{}, fmt.Errorf("train: epoch %d: %w: no training nodes in the plan's partitions", e+1, store.ErrNotFound)
 	}
+	rows := s.t.rows.traffic()
 	if s.hooks.Macro != nil {
-		s.hooks.Macro(s.it.Stats())
+		s.hooks.Macro(s.it.Stats(), rows)
 	}
 	if s.t.feed != nil { // which batches read what is decided as they are sampled ahead
 		planned = was.BytesRead + s.it.PredictBytes(plan)
@@ -278,7 +310,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,
-		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile,
+		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile, DeviceRows: rows,
 	}, nil
 }
 
@@ -290,10 +322,14 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (
 		return 0, nil
 	}
 	start, before := time.Now(), s.eval.BytesRead()
-	if err := h.begin(plan); err != nil {
-		return 0, err
-	}
-	if _, err := s.eval.RunInto(ctx, s.t.queue, s.t.model, h); err != nil {
+	err := s.evaluate(func() error {
+		if err := h.begin(plan); err != nil {
+			return err
+		}
+		_, err := s.eval.RunInto(ctx, s.t.queue, s.t.model, h)
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
 	h.spent, s.known = time.Since(start), e+1
@@ -309,14 +345,18 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	if r.Epoch == s.limit() { // no epoch follows
 		h = nil
 	}
-	var sink eval.Sink
-	if h != nil { // the states that validation computes are those of the next epoch's start
-		if err := h.begin(s.plan.epoch(r.Epoch)); err != nil {
-			return err
+	var m []eval.Metrics
+	err := s.evaluate(func() (err error) {
+		var sink eval.Sink
+		if h != nil { // the states that validation computes are those of the next epoch's start
+			if err := h.begin(s.plan.epoch(r.Epoch)); err != nil {
+				return err
+			}
+			sink = h
 		}
-		sink = h
-	}
-	m, err := s.eval.RunInto(ctx, s.t.queue, s.t.model, sink, "valid", "test")
+		m, err = s.eval.RunInto(ctx, s.t.queue, s.t.model, sink, "valid", "test")
+		return err
+	})
 	if err != nil {
 		return err
 	}

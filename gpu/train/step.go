@@ -42,6 +42,8 @@ type trainer struct {
 	history *history
 	// shift corrects the loss for the step's mixture of classes, nil without.
 	shift *labelShift
+	// rows are those feature rows that the device keeps, nil where it reads them in place.
+	rows *deviceRows
 	// featureBytes is the most that feature rows of a macro-batch's partitions took.
 	featureBytes int64
 	// stepping is true while, and after an error in, a mini-batch's step: the parameters may be half of one.
@@ -52,14 +54,15 @@ type trainer struct {
 	chosen  func([]nn.Choice)
 }
 
-func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape) (_ *trainer, err error) {
+// newTrainer makes the trainer of a model whose device is told of so many batches ahead.
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead int) (_ *trainer, err error) {
 	t := &trainer{cfg: cfg, arena: gpu.NewArena(dev), key: keyed.New(cfg.Seed), relations: s.relations,
 		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.WeightDecay)}}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
-		t.batches, err = newBatches(cfg, t.model.Hops(), max(1, cfg.Threads-1))
+		t.batches, err = newBatches(cfg, t.model.Hops(), max(1, cfg.Threads-1), ahead)
 	}
 	if err != nil {
 		_ = t.close()
@@ -81,6 +84,7 @@ func (t *trainer) close() error {
 	if t.model != nil {
 		keep(t.model.Close())
 	}
+	keep(t.rows.close())
 	keep(t.arena.Close())
 	keep(t.queue.Close())
 	return first
@@ -107,6 +111,9 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if t.shift != nil {
 		t.shift.enter(mb)
 	}
+	if err := t.rows.enter(mb); err != nil {
+		return err
+	}
 	t.featureBytes = max(t.featureBytes, featureBytes(mb))
 	if t.feed != nil {
 		t.featureBytes = t.feed.reader.Sizes().SlotBytes()
@@ -120,6 +127,9 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		}
 		sum.Profile.Sample += time.Since(start)
 		b := t.batches.loader.Batch()
+		if err := t.rows.announce(t.batches.loader); err != nil {
+			return err
+		}
 		if err := t.batch(ctx, mb, tables, b, sum); err != nil {
 			return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, b.Key.Batch, err)
 		}
@@ -219,7 +229,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 		p.History = t.history.of(q, a, b.Seeds, len(t.model.Layers())-1)
 	}
 	labels := a.Int32s(q, t.labels)
-	forward := gradients(p, t.model, t.graphs, nn.Input{Tables: tables, Index: a.Uint32s(q, input)}, labels, t.shift)
+	forward := gradients(p, t.model, t.graphs, t.rows.admit(q, a, tables, input), labels, t.shift)
 	backward := time.Now()
 	t.model.Params().Adam(q, t.adam)
 	var stat [2]float64

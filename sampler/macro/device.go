@@ -119,8 +119,9 @@ func (r *DeviceRecord) CountTouched() {
 type DeviceOptions struct {
 	RowBytes int64 // of a node's features, all columns
 	// Rows is how many feature rows there is room for, those of the batch in hand included.
-	Rows   int64
-	Window int // batches that the lookahead policy knows, see [cache.Options]
+	Rows     int64
+	StepRows int64 // the most rows of a step's partitions: where there is room for them nothing has to leave
+	Window   int   // batches that the lookahead policy knows, see [cache.Options]
 	// Policy, if not "", is the only policy of plan direct to be considered.
 	Policy string
 }
@@ -151,12 +152,18 @@ func (c *DeviceCost) Name() string {
 	return c.Plan + ", " + c.Policy
 }
 
-// CachePolicy is direct's within the room of o: of o.Rows the rows of a batch take their part, the policy keeps the rest. Without
-// room for a batch nothing can be kept.
+// CachePolicy is direct's within the room of o: of o.Rows the rows of a batch take their part, the policy keeps the rest; all that
+// a step has where there is room for it. Without room for a batch nothing can be kept.
 func (o DeviceOptions) CachePolicy(name string, rows int, batch int64) cache.Options {
-	c := cache.Options{Policy: name, Rows: rows, Batch: int(batch), Places: int(min(o.Rows-batch, int64(rows))), Window: o.Window}
+	c := cache.Options{Policy: name, Rows: rows, Batch: int(batch), Places: int(min(o.Rows-batch, int64(rows)))}
+	if o.StepRows <= o.Rows {
+		c.Places = int(o.StepRows)
+	}
 	if c.Places <= 0 || name == cache.NameNone {
 		c.Policy, c.Places = cache.NameNone, 0
+	}
+	if c.Policy == cache.NameLookahead {
+		c.Window = cmp.Or(o.Window, cache.WindowDefault)
 	}
 	return c
 }
@@ -187,6 +194,14 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		}
 	}
 	return costs, nil
+}
+
+// Slots is how many places the policy of CachePolicy uses: those that it keeps rows in, and those of a batch where rows leave.
+func (o DeviceOptions) Slots(c cache.Options) int {
+	if int64(c.Places) >= o.StepRows {
+		return c.Places
+	}
+	return c.Places + c.Batch
 }
 
 // Direct is what plan direct moves with a policy.

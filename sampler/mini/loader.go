@@ -109,6 +109,7 @@ type Loader struct {
 
 	total   int // batches of this run
 	asked   int // batches sent to jobs
+	known   int // batches that are known to be sampled
 	next    int // batch the coming Next returns
 	current *Batch
 	err     error
@@ -190,7 +191,7 @@ func (l *Loader) Start(ctx context.Context, key Key, g Graph, source SeedSource)
 		return
 	}
 	l.ctx, l.key, l.graph, l.source = ctx, key, g, source
-	l.err, l.next, l.asked = nil, key.Batch, key.Batch
+	l.err, l.next, l.known, l.asked = nil, key.Batch, key.Batch, key.Batch
 	l.total = source.Batches()
 	for l.asked < min(l.total, key.Batch+len(l.slots)) {
 		l.ask()
@@ -218,8 +219,7 @@ func (l *Loader) Next() bool {
 	if l.next >= l.total {
 		return false
 	}
-	w := &l.slots[l.next%len(l.slots)]
-	<-w.done
+	w := l.wait(l.next)
 	l.next++
 	if w.err != nil {
 		err := w.err
@@ -229,6 +229,29 @@ func (l *Loader) Next() bool {
 	}
 	l.current = &w.batch
 	return true
+}
+
+// wait returns the slot of a batch that was asked for, once it is sampled.
+func (l *Loader) wait(i int) *slot {
+	for ; l.known <= i; l.known++ {
+		<-l.slots[l.known%len(l.slots)].done
+	}
+	return &l.slots[i%len(l.slots)]
+}
+
+// Ahead waits for the batch that the n-th Next from now returns, n ≥ 1, and returns it. It is nil where there is none, where
+// Depth does not reach so far (n < Depth always does), and where it could not be sampled, of which Next tells. It is the
+// loader's, like [Loader.Batch].
+func (l *Loader) Ahead(n int) *Batch {
+	i := l.next + n - 1
+	if l.err != nil || l.closed || n < 1 || i >= l.asked {
+		return nil
+	}
+	w := l.wait(i)
+	if w.err != nil {
+		return nil
+	}
+	return &w.batch
 }
 
 // Batch returns the batch of the last Next, valid until the coming one.
@@ -241,9 +264,10 @@ func (l *Loader) Err() error { return l.err }
 // Stop abandons the rest of the run and returns when no goroutine uses its
 // graph any more. Next returns false from then on.
 func (l *Loader) Stop() {
-	for ; l.next < l.asked; l.next++ {
-		<-l.slots[l.next%len(l.slots)].done
+	if l.asked > 0 {
+		l.wait(l.asked - 1)
 	}
+	l.next = l.asked
 	l.current, l.total = nil, 0
 }
 

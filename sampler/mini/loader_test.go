@@ -23,6 +23,53 @@ func loaderGraph() (Graph, []uint32) {
 	return Graph{In: adjacency(n, skewed(4, n, 30_000), 0)}, seeds
 }
 
+// TestLoaderAhead: batches ahead are those that come, as far as the depth reaches and the pass goes, and looking at them changes
+// nothing; what is left after Stop is none.
+func TestLoaderAhead(t *testing.T) {
+	g, rows := loaderGraph()
+	for _, o := range []LoaderOptions{{Threads: 1, Depth: 2}, {Threads: 3, Depth: 6}} {
+		l, err := NewLoader(Config{Fanouts: []int{3}, Seed: 9}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		source := NewShuffled(keyed.New(9), rows, 100)
+		for range 2 {
+			l.Start(t.Context(), Key{Batch: 2}, g, source)
+			var told [][]uint32
+			for n := 2; l.Next(); n++ {
+				for i := len(told) - (n - 2); i < o.Depth; i++ { // batch n is told[n−2]
+					b := l.Batch()
+					if i > 0 {
+						b = l.Ahead(i)
+					}
+					if b == nil {
+						if n+i < source.Batches() {
+							t.Fatalf("%+v: batch %d, %d ahead: none", o, n, i)
+						}
+						break
+					}
+					told = append(told, slices.Clone(b.Input))
+				}
+				if b := l.Batch(); b.Key.Batch != n || !slices.Equal(b.Input, told[n-2]) {
+					t.Fatalf("%+v: batch %d is not what was told ahead", o, n)
+				}
+			}
+			if l.Err() != nil || len(told) != source.Batches()-2 || l.Ahead(1) != nil || l.Ahead(0) != nil {
+				t.Errorf("%+v: %v, %d batches were told of %d", o, l.Err(), len(told), source.Batches()-2)
+			}
+		}
+		l.Start(t.Context(), Key{}, g, source)
+		if b := l.Ahead(1); b == nil || b.Key.Batch != 0 {
+			t.Errorf("%+v: before the first batch %v is ahead", o, b)
+		}
+		l.Stop()
+		if l.Ahead(1) != nil || l.Next() {
+			t.Errorf("%+v: batches after Stop", o)
+		}
+	}
+}
+
 // Whatever the threads and the depth: the reference's batches, in order.
 func TestLoaderIsDeterministic(t *testing.T) {
 	g, rows := loaderGraph()

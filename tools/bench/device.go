@@ -210,6 +210,9 @@ func (d *device) sampleLarge(ctx context.Context, g DeviceGraph) error {
 // room counts all policies in one room.
 func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 	places := int(share * float64(g.Rows))
+	if uint64(places)+uint64(g.Largest) >= g.Rows { // all rows of a step have a place, those of a batch too
+		places = int(g.Rows)
+	}
 	naive := DeviceRow{Policy: "naive", FeatureBytes: g.Inputs * d.rowBytes, StructureBytes: g.Blocks}
 	var rows []DeviceRow
 	add := func(r DeviceRow) { rows = append(rows, r) }
@@ -295,7 +298,7 @@ func (d *device) choose(places int, g DeviceGraph) (string, error) {
 			known.Drops = append(known.Drops, drop)
 		}
 	}
-	costs, err := known.Costs(macro.DeviceOptions{RowBytes: d.rowBytes, Rows: int64(places) + known.BatchRows(), Window: d.o.Window})
+	costs, err := known.Costs(macro.DeviceOptions{RowBytes: d.rowBytes, Rows: int64(places) + known.BatchRows(), StepRows: int64(g.Rows), Window: d.o.Window})
 	if err != nil {
 		return "", err
 	}

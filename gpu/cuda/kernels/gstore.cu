@@ -6,3 +6,4 @@
 #include "loss.cu"
 #include "norm.cu"
 #include "sort.cu"
+#include "rows.cu"

@@ -31,6 +31,24 @@ func GatherRows(p *Pool, dst Matrix, src Rows, index []uint32) {
 	})
 }
 
+// CopyRows sets row to[i] of dst to row from[i] of src, bit by bit: both hold the same columns of the same type. Rows in to
+// are distinct.
+func CopyRows(p *Pool, dst Rows, to []uint32, src Rows, from []uint32) {
+	src.check("src")
+	dst.check("dst")
+	checkIndices(p, "from", from, src.Count)
+	checkIndices(p, "to", to, dst.Count)
+	if src.Dim == 0 {
+		return
+	}
+	bytes := src.Dim * src.Type.Size()
+	p.For(len(from), rowGrain(src.Dim), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			copy(dst.Data[int(to[i])*dst.Stride:][:bytes], src.Data[int(from[i])*src.Stride:])
+		}
+	})
+}
+
 // AggregateOptions configures [Aggregate].
 type AggregateOptions struct {
 	Mean bool // divide by the number of edges; a destination without edges gets 0

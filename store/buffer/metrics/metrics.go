@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -92,6 +93,8 @@ type Epoch struct {
 	Edges        int64   `json:"edges"`
 	NewEdges     int64   `json:"new_edges"`
 	QueueDepth   uint64  `json:"queue_depth_max"`
+	// DeviceRows is what feature rows cost between host and device, where the device keeps some.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
 // Step is the line of a step.
@@ -128,7 +131,10 @@ type Sample struct {
 
 // Epoch writes an epoch's lines: call it when the epoch is over, with
 // [buffer.Buffer.Stats]. The interval that is not over yet is left for the next epoch.
-func (w *Writer) Epoch(s buffer.Stats) error {
+func (w *Writer) Epoch(s buffer.Stats) error { return w.EpochRows(s, nil) }
+
+// EpochRows is Epoch with what feature rows cost between host and device; nil: the device reads them where they are.
+func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 	end := s.Start
 	for _, st := range s.Steps {
 		end = max(end, st.End)
@@ -157,7 +163,7 @@ func (w *Writer) Epoch(s buffer.Stats) error {
 		Gap: s.Tuning.GapBytes, Request: s.Tuning.RequestBytes, Depth: s.Tuning.Depth, Tuning: s.Tuning.Why,
 		Start: w.seconds + s.Start.Seconds(), End: w.seconds + end.Seconds(), BytesRead: s.BytesRead, BytesWritten: s.BytesWritten, Requests: s.Requests,
 		Read: s.Read.Seconds(), Write: s.Write.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
-		Train: s.Train.Seconds(), Edges: s.Edges, NewEdges: s.NewEdges, QueueDepth: s.IO.InFlightMax,
+		Train: s.Train.Seconds(), Edges: s.Edges, NewEdges: s.NewEdges, QueueDepth: s.IO.InFlightMax, DeviceRows: rows,
 	})
 	if err != nil {
 		return err

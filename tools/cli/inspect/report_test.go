@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/tools/cli"
@@ -28,7 +29,11 @@ func writeMetrics(t *testing.T, epochs int) string {
 		for k := range 11 {
 			s.Samples = append(s.Samples, buffer.BandwidthSample{At: s.Start + time.Duration(k)*buffer.SampleInterval, Bytes: 1 << 20, Train: 80 * time.Millisecond})
 		}
-		if err := w.Epoch(s); err != nil {
+		var rows *cache.Traffic
+		if e == 1 { // of a device that keeps rows
+			rows = cache.NewTraffic(cache.NameLookahead, cache.Stats{Hits: 300_000, Misses: 100_000}, 1000)
+		}
+		if err := w.EpochRows(s, rows); err != nil {
 			t.Fatal(err)
 		}
 		r := metrics.Result{Epoch: e, Loss: metrics.Number(1 / float64(e+1)), TrainAccuracy: metrics.Number(.5)}
@@ -84,6 +89,9 @@ func TestReportPageStandsAlone(t *testing.T) {
 	}
 	if !strings.Contains(page, "<td>12.3</td>") {
 		t.Error("the table lacks the bytes read")
+	}
+	if !strings.Contains(page, "<th>device keeps</th>") || strings.Count(page, "<td>lookahead</td><td>75.0</td><td>100.0</td><td>300.0</td>") != 1 {
+		t.Error("the table lacks what the device keeps")
 	}
 	for rest := page; ; {
 		i := strings.Index(rest, "<svg")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/temporal"
@@ -66,7 +67,12 @@ func (l *metricsLog) write(do func() error) {
 }
 
 // epoch appends an epoch's lines.
-func (l *metricsLog) epoch(s buffer.Stats) { l.write(func() error { return l.w.Epoch(s) }) }
+func (l *metricsLog) epoch(s buffer.Stats) { l.epochRows(s, nil) }
+
+// epochRows appends them with what feature rows cost between host and device.
+func (l *metricsLog) epochRows(s buffer.Stats, rows *cache.Traffic) {
+	l.write(func() error { return l.w.EpochRows(s, rows) })
+}
 
 // node takes what an epoch of node classification came to.
 func (l *metricsLog) node(r train.Epoch) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
@@ -49,7 +50,8 @@ func NewPlan(e *command.Env) *cobra.Command {
 		Long: `Show what training would read, step by step, without reading it: which policy and
 capacity the memory budget allows and why, bytes and requests of each epoch
 (exactly those that train will make), the edge permutation bias of link tasks, and
-how many partitions a fresh ingest had better make. The flags that train has too
+how many partitions a fresh ingest had better make. With --device-mem it samples the first mini-batches and shows what
+feature rows cost between host and GPU by what the GPU keeps of them. The flags that train has too
 mean the same, but --epochs: train with them runs the plan that is shown.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
   gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
@@ -258,6 +260,15 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	}
 	if err != nil {
 		return err
+	}
+	if o.node.DeviceMemoryBytes > 0 && !cfg.Link {
+		c := o.node
+		c.Plan, c.Buffer = choice.Policy, choice.Capacity
+		p, err := c.PlanDevice(ctx, s, gpu.Info{Name: "gpu", MemoryBytes: c.DeviceMemoryBytes}, 0)
+		if err != nil {
+			return err
+		}
+		r.deviceRows, r.choice.Why = &p, append(r.choice.Why, p.Why...)
 	}
 	if o.node.History {
 		c, err := o.node.HistoryCost(m, trained, choice.Resident(), len(plans[0].Steps))

@@ -15,18 +15,19 @@ import (
 
 // planReport is what plan found out.
 type planReport struct {
-	e      *command.Env
-	o      *planOptions
-	m      *store.Manifest
-	choice macro.Choice
-	plans  []buffer.Plan
-	epochs []buffer.EpochForecast
-	memory int64 // the partition buffer's share of the budget; 0: no bound
-	buffer int64
-	train  []uint64
-	f      *buffer.Forecaster
-	device *blockio.Calibration
-	advice macro.Advice
+	e          *command.Env
+	o          *planOptions
+	deviceRows *train.DevicePlan // feature rows that a GPU keeps; nil if nobody asked
+	m          *store.Manifest
+	choice     macro.Choice
+	plans      []buffer.Plan
+	epochs     []buffer.EpochForecast
+	memory     int64 // the partition buffer's share of the budget; 0: no bound
+	buffer     int64
+	train      []uint64
+	f          *buffer.Forecaster
+	device     *blockio.Calibration
+	advice     macro.Advice
 	// rows is what plan rows holds and uses; nil for others.
 	rows *train.RowsForecast
 	// history is what --history would take; nil if nobody asked.
@@ -239,6 +240,10 @@ func (r *planReport) printJSON() error {
 	}
 	if r.rows != nil {
 		summary["rows"] = map[string]any{"slots": r.rows.Slots, "row_bytes": r.rows.RowBytes, "window_rows": r.rows.WindowRows, "packed": r.rows.PackBatches > 0, "used": r.rows.Used[len(r.rows.Used)-1]}
+	}
+	if r.deviceRows != nil {
+		summary["device_rows"] = map[string]any{"policy": r.deviceRows.Cost.Policy, "places": r.deviceRows.Cache.Places, "batch_places": r.deviceRows.Cache.Batch, "batches": r.deviceRows.Batches,
+			"feature_bytes": r.deviceRows.Cost.FeatureBytes, "block_bytes": r.deviceRows.Cost.BlockBytes, "hit_rate": r.deviceRows.Cost.Stats.HitRate()}
 	}
 	r.e.Event("summary", summary)
 	return nil

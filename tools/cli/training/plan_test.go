@@ -71,6 +71,41 @@ func TestPlanJSON(t *testing.T) {
 	}
 }
 
+// TestPlanDeviceRows: with a device's memory plan says what each policy moves, and which one a run takes.
+func TestPlanDeviceRows(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 2000, Edges: 9000, Partitions: 8, Dim: 16}))
+	plan := func(args ...string) (rows map[string]any, why string) {
+		t.Helper()
+		args = append([]string{"--json", "plan", dir, "--hidden", "8", "--fanouts", "3,2", "--batch-size", "50", "--epochs", "1", "--measure", "0"}, args...)
+		code, stdout, stderr := clitest.Run(t, args...)
+		if code != cli.ExitOK {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		summary := clitest.ByName(t, stdout)["summary"][0]
+		rows, _ = summary["device_rows"].(map[string]any)
+		return rows, fmt.Sprint(summary["why"])
+	}
+	if rows, why := plan(); rows != nil || strings.Contains(why, "device") {
+		t.Errorf("without a device: %v, %s", rows, why)
+	}
+	all, why := plan("--device-mem", "16MiB")
+	none, _ := plan("--device-mem", "16MiB", "--device-cache", "none")
+	if all["feature_bytes"].(float64) >= none["feature_bytes"].(float64) || all["hit_rate"].(float64) <= 0 || none["hit_rate"] != 0. || none["policy"] != "none" {
+		t.Errorf("with room for all rows %v, none kept %v", all, none)
+	}
+	for _, s := range []string{"device plan mirror", "device plan direct, tracker", "device plan direct, lookahead", "the least"} {
+		if !strings.Contains(why, s) {
+			t.Errorf("why lacks %q: %s", s, why)
+		}
+	}
+	if rows, why := plan("--device-mem", "1MiB"); rows["policy"] != "" || !strings.Contains(why, "read where they are") {
+		t.Errorf("without room: %v, %s", rows, why)
+	}
+	if code, _, stderr := clitest.Run(t, "plan", dir, "--device-cache", "lru", "--measure", "0"); code != cli.ExitUsage || !strings.Contains(stderr, "tracker") {
+		t.Errorf("an unknown cache: exit code %d: %s", code, stderr)
+	}
+}
+
 // TestPlanHistory: what a plan says of a history is what a run with one holds and reads.
 func TestPlanHistory(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 2000, Edges: 9000, Partitions: 8}))

@@ -102,6 +102,10 @@ func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
 	fmt.Fprintf(to, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
+	if r := s.DeviceRows; r != nil {
+		fmt.Fprintf(e.Told(), "feature rows to the device: %s moved, %s saved by policy %s: %.1f %% of rows were there\n",
+			command.FormatSize(r.MovedBytes), command.FormatSize(r.SavedBytes), r.Policy, 100*r.HitRate())
+	}
 	fmt.Fprintf(to, "model: %s\n", saved.Path)
 }
 

@@ -305,7 +305,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	hooks.Macro, hooks.Confusion = log.epoch, log.confusion(st.Manifest().Schema.ClassNames)
+	hooks.Macro, hooks.Confusion = log.epochRows, log.confusion(st.Manifest().Schema.ClassNames)
 	hooks.Epoch = both(log.node, hooks.Epoch)
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		log.resume(found, epochs)

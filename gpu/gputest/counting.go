@@ -1,0 +1,86 @@
+package gputest
+
+import (
+	"sync"
+
+	"github.com/gstore/gstore/gpu"
+)
+
+// Counting is a device whose memory is not the host's, made of one whose memory is: results are that one's to the bit,
+// and what would cross the bus is counted.
+type Counting struct {
+	gpu.Device
+	MemoryBytes int64 // what Info says may be allocated
+
+	mu    sync.Mutex
+	away  map[gpu.Memory]bool // mapped host memory
+	moved int64
+}
+
+// NewCounting wraps a device; closing it closes that one.
+func NewCounting(dev gpu.Device, memoryBytes int64) *Counting {
+	return &Counting{Device: dev, MemoryBytes: memoryBytes, away: map[gpu.Memory]bool{}}
+}
+
+// Info describes the device as one of its own memory.
+func (d *Counting) Info() gpu.Info {
+	info := d.Device.Info()
+	info.InPlace, info.MemoryBytes = false, d.MemoryBytes
+	return info
+}
+
+// RowBytes is what operations read of mapped tables: of a gather and a copy the rows, of an aggregation a row an edge.
+func (d *Counting) RowBytes() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.moved
+}
+
+// Map notes that the memory is the host's.
+func (d *Counting) Map(b []byte) (gpu.Memory, error) {
+	m, err := d.Device.Map(b)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away[m] = true
+	return m, err
+}
+
+// NewStream makes a stream that counts.
+func (d *Counting) NewStream() (gpu.Stream, error) {
+	s, err := d.Device.NewStream()
+	return &counting{Stream: s, d: d}, err
+}
+
+type counting struct {
+	gpu.Stream
+	d *Counting
+}
+
+// read counts rows of a table.
+func (s *counting) read(table gpu.Tensor, rows int) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.d.away[table.Mem] {
+		s.d.moved += int64(rows) * int64(table.Cols*table.Elem.Size())
+	}
+}
+
+func (s *counting) CopyRows(dst, to, src, from gpu.Tensor) {
+	s.read(src, from.Cols)
+	s.Stream.CopyRows(dst, to, src, from)
+}
+
+func (s *counting) Gather(dst, table, index gpu.Tensor) {
+	s.read(table, index.Cols)
+	s.Stream.Gather(dst, table, index)
+}
+
+func (s *counting) Aggregate(o gpu.AggregateOptions, g gpu.Graph, table, dst gpu.Tensor) {
+	s.read(table, g.Edges())
+	s.Stream.Aggregate(o, g, table, dst)
+}
+
+func (s *counting) SegmentMax(o gpu.MaxOptions, g gpu.Graph, table, out, arg gpu.Tensor) {
+	s.read(table, g.Edges())
+	s.Stream.SegmentMax(o, g, table, out, arg)
+}

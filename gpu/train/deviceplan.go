@@ -1,0 +1,180 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+)
+
+// DevicePlan is which feature rows a device keeps between mini-batches, and why.
+type DevicePlan struct {
+	Cache   cache.Options    // of the run's policy; Policy "": rows are read where they are
+	Slots   int              // feature rows that the device has places for
+	Cost    macro.DeviceCost // of the batches that were sampled to choose it
+	Batches int              // that were
+	Why     []string         // in sentences
+}
+
+// deviceSample is how many batches a plan for a device is chosen by.
+const deviceSample = 64
+
+// deviceShare is the part of what a device has beside the largest mini-batch that feature rows are kept in: evaluation
+// and what batches have beside tensors take the rest.
+const deviceShare = 2
+
+// PlanDevice chooses which feature rows a device that info describes keeps in a run of c on st: it samples the first batches of
+// the run, at most so many (0 = [deviceSample]), of which only structure is read, and counts what each policy moves. c.Plan and
+// c.Buffer are the run's; where features need not move, or there is no room, nothing is sampled and the plan is empty.
+func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info, batches int) (p DevicePlan, err error) {
+	if info.InPlace {
+		return p, nil
+	}
+	if c.Plan == macro.Rows { // slots of the host's cache, whose rows change from batch to batch
+		p.Why = []string{"device: feature rows are read where they are: plan rows has them in a cache of the host's"}
+		return p, nil
+	}
+	if batches == 0 {
+		batches = deviceSample
+	}
+	cfg := *c
+	shape, err := nodeShape(st.Manifest(), &cfg)
+	if err != nil {
+		return p, err
+	}
+	columns, err := cfg.columns(st.Manifest())
+	if err != nil {
+		return p, err
+	}
+	rowBytes := int64(0)
+	for _, column := range columns {
+		rowBytes += int64(column.Dim * column.Elem.Size())
+	}
+	room, err := cfg.deviceRoom(ctx, info, st.Manifest(), shape)
+	if err != nil {
+		return p, err
+	}
+	if c.DeviceCache == cache.NameNone && room <= 0 || room < rowBytes {
+		p.Why = []string{fmt.Sprintf("device: feature rows are read where they are: of %.1f MiB nothing is left beside the largest mini-batch", mib(info.MemoryBytes))}
+		return p, nil
+	}
+	rec, err := cfg.recordDevice(ctx, st, batches)
+	if err != nil {
+		return p, err
+	}
+	stepRows, _ := largestStep(st.Manifest(), cfg.capacity(st.Manifest()))
+	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, StepRows: stepRows, Window: c.DeviceWindow}
+	if c.DeviceCache != cacheAuto {
+		o.Policy = c.DeviceCache
+	}
+	p.Batches = len(rec.Batches)
+	if o.Rows < rec.BatchRows() {
+		p.Why = []string{fmt.Sprintf("device: feature rows are read where they are: there is room for %d, a mini-batch has %d", o.Rows, rec.BatchRows())}
+		return p, nil
+	}
+	costs, err := rec.Costs(o)
+	if err != nil {
+		return p, err
+	}
+	p.Cost, p.Why = macro.ChooseDevice(costs)
+	p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, rec.BatchRows())
+	p.Slots = o.Slots(p.Cache)
+	p.Why = append([]string{fmt.Sprintf("device: room for %d feature rows of %d B, %d of them for a mini-batch's; of the first %d mini-batches:",
+		o.Rows, rowBytes, rec.BatchRows(), p.Batches)}, p.Why...)
+	return p, nil
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// deviceRoom is how many bytes of feature rows a device has room for.
+func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifest, s shape) (bytes int64, err error) {
+	b, err := newBatchMeter(ctx, info, m, c, s)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	worst, err := b.worst(ctx, m, c.capacity(m))
+	if err != nil {
+		return 0, err
+	}
+	return (info.MemoryBytes - worst - modelBytes) / deviceShare, nil
+}
+
+// capacity is Buffer as the batch meter takes it: 0 is all.
+func (c *Config) capacity(m *store.Manifest) int {
+	if c.Plan == macro.Memory || c.Buffer >= len(m.Partitions)-len(m.Pinned) {
+		return 0
+	}
+	return c.Buffer
+}
+
+// recordDevice samples the run's first batches.
+func (c *Config) recordDevice(ctx context.Context, st *store.Store, batches int) (rec macro.DeviceRecord, err error) {
+	cfg := *c
+	cfg.History, cfg.HistoryDtype, cfg.Reuse, cfg.ReusePasses = false, "", 0, nil // which add no batch to the first pass, and change none
+	if cfg.Plan == macro.Memory {
+		cfg.Buffer = 0
+	}
+	l, err := OpenLoader(ctx, st, cfg, LoaderOptions{Structure: true})
+	if err != nil {
+		return rec, fmt.Errorf("train: sample for the device's plan: %w", err)
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := l.Start(0, progress.Place{}); err != nil {
+		return rec, err
+	}
+	for step := -1; len(rec.Batches) < batches && l.Next(); {
+		mb, b := l.MacroBatch(), l.Batch()
+		if b.Key.Step != step {
+			step = b.Key.Step
+			rec.Step(mb.Rows, mb.Partitions)
+		}
+		rec.Batch(cfg.inputs(b), BlockBytes(b))
+	}
+	return rec, l.Err()
+}
+
+// deviceBooks is what a device's policy and the batches that it looks ahead at take of the host's memory, with capacity
+// partitions resident (0 = all): a holder of the run's account.
+func (y *Memory) deviceBooks(capacity int) int64 {
+	if y.batch == nil || y.info.InPlace || y.cfg.DeviceCache == cache.NameNone {
+		return 0
+	}
+	rows, edges := largestStep(y.m, capacity)
+	batchBytes, inputs := y.batch.host(rows, edges)
+	room := int64(0)
+	for _, t := range y.batch.tables {
+		room += int64(t.Cols * t.Elem.Size())
+	}
+	room = min(y.info.MemoryBytes/max(1, room), rows)
+	o := cache.Options{Policy: y.cfg.DeviceCache, Rows: int(rows), Places: int(room), Batch: inputs, Window: y.cfg.DeviceWindow}
+	if o.Policy == cacheAuto {
+		o.Policy = cache.NameLookahead
+	}
+	n := cache.Need(o)
+	if o.Policy == cache.NameLookahead {
+		if o.Window == 0 {
+			o.Window = cache.WindowDefault
+		}
+		n += int64(o.Window) * batchBytes
+	}
+	return n
+}
+
+// host is what the largest mini-batch takes on the host, once sampled, and how many input rows it has.
+func (b *batchMeter) host(rows, edges int64) (n int64, inputs int) {
+	graphs, seeds, inputs := b.graphs(rows, edges)
+	_ = b.arena.Reset() // a meter's memory, of which nothing can fail
+	for _, g := range graphs {
+		n += 4 * int64(2*g.NumDst+1+g.Edges())
+	}
+	return n + 4*int64(seeds+inputs), inputs
+}
+
+// holdsDevice is deviceBooks' name in the account.
+const holdsDevice = "device's rows"
