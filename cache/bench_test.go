@@ -40,6 +40,19 @@ func skewed(rows, size, count int) [][]uint32 {
 func BenchmarkPolicies(b *testing.B) {
 	for _, rows := range []int{64 << 10, 1 << 20} {
 		batches := skewed(rows, rows/10, 32)
+		b.Run(fmt.Sprintf("a random write a row, to compare with/rows=%d", rows), func(b *testing.B) {
+			x := make([]uint32, rows)
+			n, began := 0, cpuNow()
+			for b.Loop() {
+				for i, batch := range batches {
+					for _, r := range batch {
+						x[r] += uint32(i)
+					}
+				}
+				n += len(batches) * rows / 10
+			}
+			b.ReportMetric((cpuNow()-began)/float64(n), "cpu-ns/row")
+		})
 		for _, o := range []Options{{Policy: NameTracker}, {Policy: NameLookahead, Window: 16}} {
 			o.Rows, o.Places = rows, rows/4
 			b.Run(fmt.Sprintf("%s/rows=%d", o.Policy, rows), func(b *testing.B) {

@@ -52,9 +52,9 @@ type Transfer struct {
 
 // reset makes t one of a batch of n rows that sends nothing yet.
 func (t *Transfer) reset(n int) {
-	if cap(t.Loc) < n {
+	if cap(t.Loc) < n || cap(t.Send) <= n { // Send has one more: what the tracker writes past the last one
 		n8 := n + n/8 // batches of nearly equal sizes settle
-		t.Loc, t.Send, t.To = make([]uint32, n8), make([]uint32, 0, n8), make([]uint32, 0, n8)
+		t.Loc, t.Send, t.To = make([]uint32, n8), make([]uint32, 0, n8+1), make([]uint32, 0, n8+1)
 	}
 	t.Loc, t.Send, t.To, t.Direct = t.Loc[:n], t.Send[:0], t.To[:0], false
 }

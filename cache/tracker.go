@@ -25,8 +25,6 @@ type Tracker struct {
 	free   []uint32 // places that Drop gave back, a stack
 	hand   int      // where the search for a victim goes on
 	now    uint32   // the batch being admitted, from 1
-	missed []uint32 // of the batch: where in it those rows are that no place holds
-	taken  []uint32 // and their places
 	stats  Stats
 }
 
@@ -141,11 +139,8 @@ func (t *Tracker) Drop(lo, hi uint32) {
 func (t *Tracker) Next(rows []uint32, tr *Transfer) error {
 	tr.reset(len(rows))
 	t.now++
-	if cap(t.missed) < len(rows)+1 {
-		t.missed, t.taken = make([]uint32, len(rows)+len(rows)/8+1), make([]uint32, len(rows)+len(rows)/8+1)
-	}
-	// Where every row lies; those that lie nowhere are listed.
-	missed := t.missed[:len(rows)+1]
+	// Where every row lies; those that lie nowhere are listed, by their numbers in the batch.
+	missed := tr.Send[:len(rows)+1]
 	n, loc, used, now, where := 0, t.loc, t.used, t.now, tr.Loc[:len(rows)]
 	for k, r := range rows {
 		if int(r) >= len(loc) {
@@ -162,10 +157,13 @@ func (t *Tracker) Next(rows []uint32, tr *Transfer) error {
 		n += miss
 	}
 	missed = missed[:n]
-	taken := t.vacate(n, now-min(now, uint32(max(1, t.places/max(1, len(rows))))))
+	taken := t.vacate(tr.To, n, now-min(now, uint32(max(1, t.places/max(1, len(rows))))))
 	if n-len(taken) > t.batch {
+		for _, p := range taken {
+			t.owner[p] = 0
+		}
 		t.free = append(t.free, taken...)
-		tr.Direct = true
+		tr.Send, tr.Direct = tr.Send[:0], true
 		t.stats.Misses += uint64(len(rows))
 		return nil
 	}
@@ -175,20 +173,19 @@ func (t *Tracker) Next(rows []uint32, tr *Transfer) error {
 	for i, p := range taken {
 		k := missed[i]
 		r := rows[k]
-		loc[r], t.owner[p], used[p+1] = p+1, r+1, now
-		where[k], tr.Send[i], tr.To[i] = p, r, p
+		loc[r], t.owner[p] = p+1, r+1
+		where[k], missed[i] = p, r
 	}
 	for i := len(taken); i < n; i++ { // not kept: a place behind the others
 		k, p := missed[i], uint32(t.places+i-len(taken))
-		where[k], tr.Send[i], tr.To[i] = p, rows[k], p
+		where[k], missed[i], tr.To[i] = p, rows[k], p
 	}
 	return nil
 }
 
-// vacate frees up to n places for rows of this batch: those that hold nothing, then those of rows that were last used
+// vacate returns, in the memory of taken, up to n places for rows of this batch: those that hold nothing, then those of rows that were last used
 // before batch limit, then those of any row that this batch does not need.
-func (t *Tracker) vacate(n int, limit uint32) []uint32 {
-	taken := t.taken[:0]
+func (t *Tracker) vacate(taken []uint32, n int, limit uint32) []uint32 {
 	for f := len(t.free); f > 0 && len(taken) < n; f-- {
 		t.used[t.free[f-1]+1] = t.now
 		taken = append(taken, t.free[f-1])
@@ -219,7 +216,7 @@ func (t *Tracker) vacate(n int, limit uint32) []uint32 {
 			taken = taken[:found]
 			t.hand, left = t.hand+look, left-look
 			for _, p := range taken[before:] {
-				t.loc[t.owner[p]-1], t.owner[p], t.used[p+1] = 0, 0, t.now
+				t.loc[t.owner[p]-1], t.used[p+1] = 0, t.now
 			}
 		}
 	}
