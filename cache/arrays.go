@@ -11,7 +11,7 @@ import (
 type arrays struct{ slabs []*blockio.Slab }
 
 // array adds n zeroed elements.
-func array[T uint16 | uint32 | uint64](a *arrays, n int) ([]T, error) {
+func array[T uint32 | row](a *arrays, n int) ([]T, error) {
 	if n == 0 {
 		return nil, nil
 	}

@@ -11,35 +11,44 @@ import (
 // has not rank behind all of those it has, the most visited first. With a whole trace as window that is the optimum
 // ([NewOracle]).
 //
-// Places that hold a row form a circular list for each next use: one for each batch of the window, one for each class of
-// visits. A list's head is element number of the list, place p is element lists+p. So a row's next use changes in
-// constant time, and a victim is the first element of the last list that is not empty.
+// Places that hold a row lie on a stack for each next use: one for each batch of the window, one for each class of visits.
+// A victim is the top of the last stack that is not empty. A place that moves is not taken off its old stack: due says where it
+// is, and an entry that does not agree is no one's. So a row costs a random access to what is known of it, one to due, and a
+// push. A batch's stack is emptied when it is admitted, those of classes are made anew when most of their entries are no one's.
 type Belady struct {
 	arrays
 	name   string
-	places int // rows that may be held between batches
-	batch  int // the most rows that come in beside those
-	ring   int // batches told apart: batch b has list b modulo ring
-	lists  int // those, and the classes
+	places int      // rows that may be held between batches
+	batch  int      // the most rows that come in beside those
+	ring   int      // batches told apart: batch b has stack b modulo ring
+	lists  int      // those, and the classes
+	rows   []row    // by row
+	owner  []uint32 // by place: 1 + its row; 0: free
+	due    []uint32 // by place that is held: the stack that it is on
+	stacks stacks
 	held   int
-	loc    []uint32 // by row: 1 + its place; 0: none
-	owner  []uint32 // by place: 1 + its row
-	prev   []uint32 // by element: neighbours in its list
-	next   []uint32
+	idle   int      // entries on stacks of classes
 	fresh  int      // places from here on were never taken
 	free   []uint32 // other places that hold nothing, a stack
 	now    int      // the batch being admitted, from 1
-	far    int      // no list of a rank above it has elements
+	far    int      // no stack of a rank above it has entries
 	stats  Stats
 
 	window    int
-	announced int      // batches that were announced and not admitted
-	masks     []uint64 // by row: bit b modulo 64 says that announced batch b has it
-	visits    []uint16 // by row, half of them forgotten whenever a count is full
-	shift     uint     // of visits into classes
+	announced int  // batches that were announced and not admitted
+	shift     uint // of visits into classes
 
-	uses [][]uint32 // of an oracle: for each batch, each row's next batch, from 1; 0: none. nil: masks say
+	uses [][]uint32 // of an oracle: for each batch, each row's next batch, from 1; 0: none. nil: rows' masks say
 }
+
+// row is what is known of one.
+type row struct {
+	mask   uint64 // bit b modulo 64 says that announced batch b has it
+	at     uint32 // 1 + its place; 0: none
+	visits uint32
+}
+
+const rowBytes = 16 // of a row
 
 const (
 	windowRing = 64  // bits of a mask, so that WindowMax + 2 batches are told apart
@@ -54,12 +63,6 @@ func newLookahead(o Options) (*Belady, error) {
 	}
 	if b.window = o.Window; o.Window == 0 {
 		b.window = WindowDefault
-	}
-	if b.masks, err = array[uint64](&b.arrays, o.Rows); err == nil {
-		b.visits, err = array[uint16](&b.arrays, o.Rows)
-	}
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
@@ -77,22 +80,37 @@ func NewOracle(t *Trace, places int) (*Belady, error) {
 
 func newBelady(name string, o Options, ring, classes int) (*Belady, error) {
 	b := &Belady{name: name, places: o.Places, batch: o.batch(), ring: ring, lists: ring + classes}
+	b.stacks = newStacks(b.lists)
 	all := b.places + b.batch
-	var errs [5]error
-	b.loc, errs[0] = array[uint32](&b.arrays, o.Rows)
+	var errs [4]error
+	b.rows, errs[0] = array[row](&b.arrays, o.Rows)
 	b.owner, errs[1] = array[uint32](&b.arrays, all)
-	b.free, errs[2] = array[uint32](&b.arrays, all)
-	b.prev, errs[3] = array[uint32](&b.arrays, b.lists+all)
-	b.next, errs[4] = array[uint32](&b.arrays, b.lists+all)
+	b.due, errs[2] = array[uint32](&b.arrays, all)
+	b.free, errs[3] = array[uint32](&b.arrays, all)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, errors.Join(fmt.Errorf("cache: %s: %w", name, err), b.Close())
 	}
 	b.free = b.free[:0]
-	for l := range b.lists { // empty lists are their heads
-		b.prev[l], b.next[l] = uint32(l), uint32(l)
-	}
 	return b, nil
 }
+
+// lookaheadBytes is what the books of a lookahead policy take: an entry for each row of the window's batches, and of classes
+// as many as there are before they are made anew.
+func lookaheadBytes(o Options) int64 {
+	window := o.Window
+	if window == 0 {
+		window = WindowDefault
+	}
+	all := int64(o.Places) + int64(o.batch())
+	entries := int64(window+2)*int64(o.batch()) + idleMost(all)
+	return rowBytes*int64(o.Rows) + 12*all + 4*(entries+(windowRing+classes+chunksMore)*chunkLen)
+}
+
+// idleMost is how many entries the stacks of classes may have where there are so many places.
+func idleMost(places int64) int64 { return 4*places + 1024 }
+
+// Close frees the books.
+func (b *Belady) Close() error { return errors.Join(b.arrays.Close(), b.stacks.Close()) }
 
 // Name returns "lookahead" or "oracle".
 func (b *Belady) Name() string { return b.name }
@@ -103,40 +121,36 @@ func (b *Belady) Window() int { return b.window }
 // Stats returns the totals since b was made.
 func (b *Belady) Stats() Stats { return b.stats }
 
-// list is the list of a rank: rank d ≥ 1 up to ring−1 is the d-th batch from now on, the ranks behind are classes.
-func (b *Belady) list(rank int) uint32 {
+// list is the stack of a rank: rank d ≥ 1 up to ring−1 is the d-th batch from now on, the ranks behind are classes.
+func (b *Belady) list(rank int) int {
 	if rank < b.ring {
-		return uint32((b.now + rank) % b.ring)
+		return (b.now + rank) % b.ring
 	}
-	return uint32(rank)
+	return rank
 }
 
-// unlink takes a place out of its list.
-func (b *Belady) unlink(p uint32) {
-	e := uint32(b.lists) + p
-	before, after := b.prev[e], b.next[e]
-	b.next[before], b.prev[after] = after, before
-}
-
-// link puts a place into the list of a rank.
-func (b *Belady) link(p uint32, rank int) {
-	e, head := uint32(b.lists)+p, b.list(rank)
-	first := b.next[head]
-	b.next[head], b.prev[e], b.next[e], b.prev[first] = e, head, first, e
+// link puts a place on the stack of a rank.
+func (b *Belady) link(p uint32, rank int) error {
+	l := b.list(rank)
+	b.due[p] = uint32(l)
 	b.far = max(b.far, rank)
+	if l >= b.ring {
+		b.idle++
+	}
+	return b.stacks.push(l, p)
 }
 
 // class ranks a row that no announced batch has: the more visits, the nearer.
-func (b *Belady) class(r uint32) int {
-	if b.visits == nil {
+func (b *Belady) class(visits uint32) int {
+	if b.uses != nil {
 		return b.ring
 	}
-	return b.lists - 1 - min(classes-1, int(b.visits[r]>>b.shift))
+	return b.lists - 1 - min(classes-1, int(visits>>b.shift))
 }
 
 // Announce tells the next batch of the window.
 func (b *Belady) Announce(rows []uint32) error {
-	if b.masks == nil { // an oracle knows
+	if b.uses != nil { // an oracle knows
 		return nil
 	}
 	if b.announced > b.window {
@@ -146,33 +160,33 @@ func (b *Belady) Announce(rows []uint32) error {
 	ahead := b.announced // its rank
 	bit := uint64(1) << ((b.now + ahead) % windowRing)
 	for _, r := range rows {
-		if int(r) >= len(b.loc) {
-			return fmt.Errorf("cache: announce row %d of %d: %w", r, len(b.loc), ErrRow)
+		if int(r) >= len(b.rows) {
+			return fmt.Errorf("cache: announce row %d of %d: %w", r, len(b.rows), ErrRow)
 		}
-		m := b.masks[r]
-		b.masks[r] = m | bit
-		if p := b.loc[r]; m == 0 && p != 0 { // it was in a class
-			b.unlink(p - 1)
-			b.link(p-1, ahead)
+		x := &b.rows[r]
+		if x.mask == 0 && x.at != 0 { // it was in a class
+			if err := b.link(x.at-1, ahead); err != nil {
+				return err
+			}
 		}
+		x.mask |= bit
 	}
 	return nil
 }
 
-// rank is that of row r's next use after the batch being admitted, whose k-th row it is.
-func (b *Belady) rank(k int, r uint32) int {
+// rank is that of a row's next use after the batch being admitted, whose k-th row it is.
+func (b *Belady) rank(k int, x *row) int {
 	if b.uses != nil {
 		if u := b.uses[b.now-1][k]; u != 0 {
 			return int(u) - b.now
 		}
 		return b.ring
 	}
-	m := b.masks[r] &^ (1 << (b.now % windowRing))
-	b.masks[r] = m
-	if m == 0 {
-		return b.class(r)
+	x.mask &^= 1 << (b.now % windowRing)
+	if x.mask == 0 {
+		return b.class(x.visits)
 	}
-	return 1 + bits.TrailingZeros64(bits.RotateLeft64(m, -((b.now+1)%windowRing)))
+	return 1 + bits.TrailingZeros64(bits.RotateLeft64(x.mask, -((b.now+1)%windowRing)))
 }
 
 // Next admits a batch: that announced first, if any is announced.
@@ -187,33 +201,37 @@ func (b *Belady) Next(rows []uint32, t *Transfer) error {
 	bit, announced := uint64(1)<<(b.now%windowRing), b.announced > 0
 	b.announced = max(0, b.announced-1)
 	b.far = b.lists - 1
+	b.stacks.clear(b.list(0)) // all that was on it is in this batch
 	for k, r := range rows {
-		if int(r) >= len(b.loc) {
-			return fmt.Errorf("cache: row %d of %d: %w", r, len(b.loc), ErrRow)
+		if int(r) >= len(b.rows) {
+			return fmt.Errorf("cache: row %d of %d: %w", r, len(b.rows), ErrRow)
 		}
-		if b.masks != nil {
-			if announced != (b.masks[r]&bit != 0) {
+		x := &b.rows[r]
+		if b.uses == nil {
+			if announced != (x.mask&bit != 0) {
 				return fmt.Errorf("cache: row %d: %w", r, ErrAnnounced)
 			}
-			b.visit(r)
+			if x.visits++; x.visits>>b.shift >= classes { // classes are of twice as many visits from now on
+				b.shift++
+			}
 		}
-		rank := b.rank(k, r)
-		p := b.loc[r] - 1
+		rank := b.rank(k, x)
 		switch {
-		case b.loc[r] != 0:
+		case x.at != 0:
 			b.stats.Hits++
-			b.unlink(p)
-			t.Loc[k] = p
+			t.Loc[k] = x.at - 1
 		case t.Direct:
 			b.stats.Misses++
 			continue
 		default:
 			b.stats.Misses++
-			p = b.take() // at most places rows are held, and this batch has no more than batch of them
-			b.loc[r], b.owner[p] = p+1, r+1
+			p := b.take() // at most places rows are held, and this batch has no more than batch of them
+			x.at, b.owner[p] = p+1, r+1
 			t.send(k, r, p)
 		}
-		b.link(p, rank)
+		if err := b.link(x.at-1, rank); err != nil {
+			return err
+		}
 	}
 	if t.Direct {
 		b.stats.Hits, b.stats.Misses = before.Hits, before.Misses+uint64(len(rows))
@@ -221,12 +239,38 @@ func (b *Belady) Next(rows []uint32, t *Transfer) error {
 	}
 	// What is needed last leaves; the batch may still read it, as its place is taken by a later one.
 	for b.held > b.places {
-		p := b.next[b.list(b.far)]
-		if p < uint32(b.lists) { // an empty list
+		l := b.list(b.far)
+		p, ok := b.stacks.pop(l)
+		if !ok {
 			b.far--
 			continue
 		}
-		b.forget(p - uint32(b.lists))
+		if l >= b.ring {
+			b.idle--
+		}
+		if b.owner[p] != 0 && b.due[p] == uint32(l) {
+			b.forget(p)
+		}
+	}
+	if int64(b.idle) > idleMost(int64(len(b.due))) {
+		return b.sweep()
+	}
+	return nil
+}
+
+// sweep makes the stacks of classes anew, of what is on them.
+func (b *Belady) sweep() error {
+	for l := b.ring; l < b.lists; l++ {
+		b.stacks.clear(l)
+	}
+	b.idle = 0
+	for p := range b.fresh {
+		if l := int(b.due[p]); b.owner[p] != 0 && l >= b.ring {
+			b.idle++
+			if err := b.stacks.push(l, uint32(p)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -245,36 +289,18 @@ func (b *Belady) take() uint32 {
 
 // forget gives the place of a row back.
 func (b *Belady) forget(p uint32) {
-	b.unlink(p)
-	b.loc[b.owner[p]-1] = 0
+	b.rows[b.owner[p]-1].at, b.owner[p] = 0, 0
 	b.free = append(b.free, p)
 	b.held--
 }
 
-// visit counts a use of a row.
-func (b *Belady) visit(r uint32) {
-	v := b.visits[r] + 1
-	b.visits[r] = v
-	if v>>b.shift >= classes { // classes are of twice as many visits from now on
-		b.shift++
-	}
-	if v == 1<<16-1 {
-		for i := range b.visits {
-			b.visits[i] /= 2
-		}
-		b.shift--
-	}
-}
-
 // Drop forgets the rows lo … hi−1.
 func (b *Belady) Drop(lo, hi uint32) {
-	hi = min(hi, uint32(len(b.loc)))
-	for r := lo; r < hi; r++ {
-		if p := b.loc[r]; p != 0 {
-			b.forget(p - 1)
+	for r := lo; r < min(hi, uint32(len(b.rows))); r++ {
+		x := &b.rows[r]
+		if x.at != 0 {
+			b.forget(x.at - 1)
 		}
-	}
-	if b.visits != nil && lo < hi {
-		clear(b.visits[lo:hi])
+		x.visits = 0
 	}
 }

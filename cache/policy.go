@@ -161,7 +161,7 @@ func Need(o Options) int64 {
 	case NameTracker:
 		return 4*rows + 12*(places+1)
 	}
-	return 14*rows + 16*(places+int64(o.batch())) + 8*(windowRing+classes)
+	return lookaheadBytes(o)
 }
 
 // New makes a policy of empty places.
