@@ -237,5 +237,29 @@ func TestTrainingRepeats(t *testing.T) {
 	}
 }
 
+// TestKeptRowsChangeNothing: whatever feature rows stay on the device, parameters have the same bits.
+func TestKeptRowsChangeNothing(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 1500, Partitions: 4, Dim: 6})) // rows of 24 bytes: no multiple of 16
+	var want string
+	hits := map[string]uint64{}
+	for _, policy := range []string{"none", "tracker", "lookahead"} {
+		cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Hidden: 8, BatchSize: 30, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2},
+			DeviceCache: policy, Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore})
+		must(t, err)
+		if cp.Summary.DeviceRows == nil {
+			t.Fatalf("%s: nothing is kept", policy)
+		}
+		hits[policy] = cp.Summary.DeviceRows.Hits
+		if got := fmt.Sprint(cp.Params); want == "" {
+			want = got
+		} else if got != want {
+			t.Errorf("%s: other parameters than with none", policy)
+		}
+	}
+	if hits["none"] != 0 || hits["tracker"] == 0 || hits["lookahead"] < hits["tracker"] {
+		t.Errorf("rows that were there: %v", hits)
+	}
+}
+
 // share is a pointer to x, for options whose zero is not their default.
 func share(x float64) *float64 { return &x }
