@@ -5,6 +5,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -74,7 +75,11 @@ func showNode(e *command.Env, m *store.Manifest, h *train.Hooks) func() {
 		examples += p.Train
 	}
 	h.Batch = b.batch
-	h.Macro = both(b.trained, h.Macro)
+	macro := h.Macro
+	h.Macro = func(s buffer.Stats, rows *cache.Traffic) {
+		b.trained(s)
+		macro(s, rows)
+	}
 	h.Start = both(func(c train.Config) { b.predict(examples, c.BatchSize, 1+max(0, c.Reuse)) }, h.Start)
 	h.Epoch = both(func(train.Epoch) { b.clear() }, h.Epoch)
 	return b.clear
