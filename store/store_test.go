@@ -302,3 +302,35 @@ func TestManifestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestColumnsByName: columns are found by name and role, and a name that is none is told with those there are.
+func TestColumnsByName(t *testing.T) {
+	m := store.Manifest{Columns: []store.ColumnInfo{{Name: "x", Role: store.RoleFeature}, {Name: "a", Role: store.RoleSplit}, {Name: "b", Role: store.RoleSplit}},
+		EdgeLists: []store.EdgeListInfo{{Name: "valid"}, {Name: "test"}}}
+	for name, want := range map[string]string{"": "a", "a": "a", "b": "b"} {
+		if c, err := m.SplitColumn(name); err != nil || c.Name != want {
+			t.Errorf("split %q: %v, %v, expected %s", name, c, err, want)
+		}
+	}
+	if _, err := m.SplitColumn("x"); !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), `["a" "b"]`) {
+		t.Errorf("a feature as a split: %v", err)
+	}
+	if _, err := (&store.Manifest{Columns: m.Columns[:1]}).SplitColumn(""); !errors.Is(err, store.ErrNotFound) || strings.Contains(err.Error(), `""`) {
+		t.Errorf("no split: %v", err)
+	}
+	if c, err := m.Column("b"); err != nil || c != &m.Columns[2] {
+		t.Errorf("column b: %v, %v", c, err)
+	}
+	if _, err := m.Column("y"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("column y: %v", err)
+	}
+	if l, err := m.EdgeList("test"); err != nil || l != &m.EdgeLists[1] {
+		t.Errorf("list test: %v, %v", l, err)
+	}
+	if _, err := m.EdgeList("train"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("list train: %v", err)
+	}
+	if got := m.ColumnsOf(store.RoleSplit); len(got) != 2 || got[0] != &m.Columns[1] || got[1] != &m.Columns[2] {
+		t.Errorf("splits %v", got)
+	}
+}

@@ -30,6 +30,7 @@ func main() {
 	flag.IntVar(&o.Count, "n", 150, "mutants to sample, of all packages together; 0: all")
 	flag.Uint64Var(&o.Seed, "seed", 1, "of the sample")
 	flag.Int64Var(&o.MemoryKB, "max-kib", 16<<20, "address space of a test's process, in KiB; 0: no bound")
+	flag.DurationVar(&o.Slow, "slow", 0, "leave out tests that take more processor time than this alone, such as 3s: who survives then might not survive all")
 	least := flag.Float64("least", .95, "share of mutants that must be killed")
 	flag.Parse()
 	o.Packages = flag.Args()

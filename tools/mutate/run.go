@@ -25,7 +25,8 @@ type options struct {
 	Packages []string
 	Count    int // mutants that are sampled, of all packages together; 0: all
 	Seed     uint64
-	MemoryKB int64 // of address space that a test may take; 0: no bound
+	Slow     time.Duration // tests that take more processor time alone are left out; 0: none
+	MemoryKB int64         // of address space that a test may take; 0: no bound
 	// Reasons are why mutants cannot be told from the original, by their key.
 	Reasons map[string]string
 	Log     io.Writer
@@ -222,8 +223,8 @@ func refused(mutants []*mutant, text string) (left []*mutant) {
 // testRun is a test and what it does without a mutant.
 type testRun struct {
 	name    string
-	took    time.Duration
-	reaches map[int]bool // mutants by number
+	took    time.Duration // processor time: the machine may be busy
+	reaches map[int]bool  // mutants by number
 }
 
 // tests runs each of a package's tests alone, without a mutant, the quick ones first in the result.
@@ -235,12 +236,12 @@ func (o *options) tests(ctx context.Context, p pkg, binary, reached string) (out
 		return nil, fmt.Errorf("list the tests: %w", stderr(err))
 	}
 	for name := range strings.FieldsSeq(string(list)) {
-		start := time.Now()
-		if text, err := o.run(ctx, p, binary, []string{name}, time.Hour, reachEnv+"="+reached); err != nil {
+		text, took, err := o.run(ctx, p, binary, []string{name}, time.Hour, reachEnv+"="+reached)
+		if err != nil {
 			return nil, fmt.Errorf("%s fails without a mutant: %w\n%s", name, err, text)
 		}
-		t := testRun{name: name, took: time.Since(start), reaches: map[int]bool{}}
-		text, err := os.ReadFile(reached)
+		t := testRun{name: name, took: took, reaches: map[int]bool{}}
+		text, err = os.ReadFile(reached)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -252,6 +253,10 @@ func (o *options) tests(ctx context.Context, p pkg, binary, reached string) (out
 		if err := os.RemoveAll(reached); err != nil {
 			return nil, err
 		}
+		if o.Slow > 0 && took > o.Slow {
+			fmt.Fprintf(o.Log, "left out: %s, which takes %.1f CPU s\n", name, took.Seconds())
+			continue
+		}
 		out = append(out, t)
 	}
 	slices.SortStableFunc(out, func(a, b testRun) int { return cmp.Compare(a.took, b.took) })
@@ -261,7 +266,7 @@ func (o *options) tests(ctx context.Context, p pkg, binary, reached string) (out
 // quick is how long tests may take together that are run in one process.
 const quick = 2 * time.Second
 
-// kills reports whether a test that comes by a mutant fails with it on, or takes five times as long and 20 s: the quick ones
+// kills reports whether a test that comes by a mutant fails with it on, or takes twenty times as long and a minute: the quick ones
 // are run first, the slow ones only if these pass.
 func (o *options) kills(ctx context.Context, p pkg, binary string, tests []testRun, m *mutant) (bool, error) {
 	var names []string
@@ -273,7 +278,7 @@ func (o *options) kills(ctx context.Context, p pkg, binary string, tests []testR
 		if len(names) == 0 || took < quick && i < len(tests)-1 {
 			continue
 		}
-		_, err := o.run(ctx, p, binary, names, 20*time.Second+5*took, switchEnv+"="+strconv.Itoa(m.Number))
+		_, _, err := o.run(ctx, p, binary, names, time.Minute+20*took, switchEnv+"="+strconv.Itoa(m.Number))
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
@@ -285,8 +290,8 @@ func (o *options) kills(ctx context.Context, p pkg, binary string, tests []testR
 	return false, nil
 }
 
-// run runs some of a package's tests; an error is a failure.
-func (o *options) run(ctx context.Context, p pkg, binary string, names []string, limit time.Duration, env string) ([]byte, error) {
+// run runs some of a package's tests and returns what they print and the processor time that they take; an error is a failure.
+func (o *options) run(ctx context.Context, p pkg, binary string, names []string, limit time.Duration, env string) (text []byte, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	// A mutant that allocates without end must not take the machine with it.
@@ -295,7 +300,11 @@ func (o *options) run(ctx context.Context, p pkg, binary string, names []string,
 	cmd.Dir = p.Dir
 	cmd.Env = append(os.Environ(), env)
 	cmd.WaitDelay = 10 * time.Second
-	return cmd.CombinedOutput()
+	text, err = cmd.CombinedOutput()
+	if s := cmd.ProcessState; s != nil {
+		took = s.UserTime() + s.SystemTime()
+	}
+	return text, took, err
 }
 
 func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
