@@ -283,3 +283,43 @@ func TestDescribeLimit(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 }
+
+// TestDescribeWholeWords: the run starts of 64 edges are one word, those of 65 two; nothing of the file is said to be damaged.
+func TestDescribeWholeWords(t *testing.T) {
+	for edges, words := range map[int]int{63: 1, 64: 1, 65: 2, 128: 2} {
+		var stripe bytes.Buffer
+		enc := blocks.NewStripeEncoder(&stripe, []uint32{1000})
+		var keys []uint64
+		for i := range edges {
+			keys = append(keys, blocks.EdgeKey(uint32(i), 7))
+		}
+		if err := errors.Join(enc.Begin(0), enc.Bucket(0, keys)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := enc.End(); err != nil {
+			t.Fatal(err)
+		}
+		fs := vfs.NewMem()
+		w, err := blocks.Create(fs, "f", blocks.Header{Kind: blocks.Topology, Partitions: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(0, uint64(edges), stripe.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := blocks.Open(fs, "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := errors.Join(f.Describe(&out, blocks.DescribeOptions{}), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "run starts of edges"); n != words {
+			t.Errorf("%d edges: %d words of run starts, expected %d", edges, n, words)
+		}
+	}
+}
