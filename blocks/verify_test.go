@@ -169,3 +169,15 @@ func TestVerifyLargeExtents(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCorruptErrorNames: damage is told with the file, or as a file's where its name is not known.
+func TestCorruptErrorNames(t *testing.T) {
+	for path, want := range map[string]string{"": "block file: footer is corrupt: x", "a.gsb": "a.gsb: footer is corrupt: x"} {
+		if got := (&CorruptError{Path: path, Extent: "footer", Offset: -1, Reason: "x"}).Error(); got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+	if got := (&CorruptError{Path: "a.gsb", Extent: "footer", Offset: 0, Reason: "x"}).Error(); got != "a.gsb: footer at byte 0 is corrupt: x" {
+		t.Error(got)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -31,6 +32,10 @@ func main() {
 	flag.Uint64Var(&o.Seed, "seed", 1, "of the sample")
 	flag.Int64Var(&o.MemoryKB, "max-kib", 16<<20, "address space of a test's process, in KiB; 0: no bound")
 	flag.DurationVar(&o.Slow, "slow", 0, "leave out tests that take more processor time than this alone, such as 3s: who survives then might not survive all")
+	flag.Func("only", "regular expression of the mutants to take, over file, function and change as survivors are printed", func(s string) (err error) {
+		o.Only, err = regexp.Compile(s)
+		return err
+	})
 	least := flag.Float64("least", .95, "share of mutants that must be killed")
 	flag.Parse()
 	o.Packages = flag.Args()

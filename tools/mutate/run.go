@@ -23,7 +23,8 @@ import (
 type options struct {
 	Dir      string // of the module, "": the current one
 	Packages []string
-	Count    int // mutants that are sampled, of all packages together; 0: all
+	Only     *regexp.Regexp // of mutants' keys, as survivors are printed; nil: all
+	Count    int            // mutants that are sampled, of all packages together; 0: all
 	Seed     uint64
 	Slow     time.Duration // tests that take more processor time alone are left out; 0: none
 	MemoryKB int64         // of address space that a test may take; 0: no bound
@@ -77,6 +78,9 @@ func measure(ctx context.Context, o options) ([]outcome, error) {
 			found, err := find(path, src)
 			if err != nil {
 				return nil, err
+			}
+			if o.Only != nil {
+				found = slices.DeleteFunc(found, func(m *mutant) bool { return !o.Only.MatchString(m.key()) })
 			}
 			all = append(all, found...)
 		}
