@@ -177,10 +177,12 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		fits = fits && int64(s.Rows) <= o.Rows
 		sent += s.Sent
 	}
-	if fits && o.Policy == "" {
-		costs = append(costs, DeviceCost{Plan: DeviceMirror, FeatureBytes: int64(sent) * o.RowBytes, BlockBytes: r.BlockBytes})
+	// Of policies that move equally much on a record, which may be short, the first is taken: what looks ahead, but where all rows of a
+	// step have places, which needs no looking.
+	names := []string{cache.NameLookahead, cache.NameTracker, cache.NameNone}
+	if o.StepRows <= o.Rows {
+		names[0], names[1] = names[1], names[0]
 	}
-	names := []string{cache.NameNone, cache.NameTracker, cache.NameLookahead}
 	if o.Policy != "" {
 		names = []string{o.Policy}
 	}
@@ -192,6 +194,9 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		if c.Policy == name || len(names) == 1 {
 			costs = append(costs, c)
 		}
+	}
+	if fits && o.Policy == "" {
+		costs = append(costs, DeviceCost{Plan: DeviceMirror, FeatureBytes: int64(sent) * o.RowBytes, BlockBytes: r.BlockBytes})
 	}
 	return costs, nil
 }

@@ -246,10 +246,14 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 		}
 		add(r)
 	}
+	fixed := len(d.rec.Drops) == 0 // a row is one node: rows can be hot for the run
 	for _, static := range []struct {
 		name    string
 		batches [][]uint32
 	}{{"presc", d.rec.Batches[:d.cut]}, {"static optimum", d.rec.Batches[d.cut:]}} {
+		if !fixed {
+			continue
+		}
 		r, err := d.static(static.name, static.batches, policy)
 		if err != nil {
 			return err
@@ -265,8 +269,10 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 		return err
 	}
 	add(r)
-	add(d.dual("features only, lists read", int64(places)*d.rowBytes, false))
-	add(d.dual("dual cache", int64(places)*d.rowBytes, true))
+	if fixed {
+		add(d.dual("features only, lists read", int64(places)*d.rowBytes, false))
+		add(d.dual("dual cache", int64(places)*d.rowBytes, true))
+	}
 	more, err := d.plans(ctx, places, g)
 	if err != nil {
 		return err
@@ -374,11 +380,7 @@ func (d *device) static(name string, batches [][]uint32, o cache.Options) (Devic
 	if err := p.Pin(h.Hottest(o.Places), &tr); err != nil {
 		return DeviceRow{}, errors.Join(err, p.Close())
 	}
-	t := d.rec.Trace
-	if len(t.Drops) > 0 { // rows mean other nodes in other steps: there is no set that is hot for the run
-		t.Drops = nil
-	}
-	return d.replay(name, p, &t, 0)
+	return d.replay(name, p, &d.rec.Trace, 0)
 }
 
 // dual is a run that samples on the device: features and lists that it has not are read from the host.

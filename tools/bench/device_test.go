@@ -53,6 +53,12 @@ func TestRunDevice(t *testing.T) {
 				t.Errorf("%d plans were chosen for three rooms; %+v", chosen, graph)
 			}
 			for _, p := range []string{"naive", cache.NameTracker, cache.NameLookahead, "tracker + reorder", "lookahead + reorder", "presc", "static optimum", "oracle", "dual cache"} {
+				if static := p == "presc" || p == "static optimum" || p == "dual cache"; static && name == "hanoi" {
+					if len(rows[p]) != 0 {
+						t.Errorf("%s: rows that mean other nodes in other steps were kept", p)
+					}
+					continue
+				}
 				if len(rows[p]) != 3 {
 					t.Fatalf("%s: %d rows", p, len(rows[p]))
 				}

@@ -37,7 +37,8 @@ holds the rows of one mini-batch. The epochs before the one that is measured war
   mirror            whole steps, where they fit
   lbs, pbs          samplers of large parts (results differ): large batches; partitions with hidden states around them
 
-"ahead of time" sends only rows that were sampled. The plan that training would choose has a star.`,
+presc, static optimum and dual cache are left out where steps change what is in memory. "ahead of time" sends
+only rows that were sampled. The plan that training would choose has a star.`,
 		Example: "  gstore bench device debdeps.gstore --fanouts 15,10 --rooms 5,10,25,50\n  gstore bench device papers.gstore --batches 100 --json",
 		Args:    command.StoreArgs("STORE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runBenchDevice(cmd, e, args[0], &o) },
