@@ -22,13 +22,16 @@ func (d *labor) check(g *Graph) error {
 }
 
 // draw implements drawer.
-func (d *labor) draw(place keyed.Key, _ *keyed.Rand, g *Graph, a *buffer.Adjacency, _ uint32, span buffer.Span, out []int64) {
+func (d *labor) draw(place keyed.Key, g *Graph, a *buffer.Adjacency, lists []list) {
 	h := &d.heap
-	h.begin(out)
-	for k, row := range a.Indices[span.Begin:span.End] {
-		lot := float64(place.At(uint64(g.Keys[row]))>>11) * 0x1p-53
-		if !h.full() || lot < h.worst() {
-			h.offer(lot, span.Begin+int64(k))
+	for i := range lists {
+		l := &lists[i]
+		h.begin(l.out)
+		for k, row := range a.Indices[l.span.Begin:l.span.End] {
+			lot := float64(place.At(uint64(g.Keys[row]))>>11) * 0x1p-53
+			if !h.full() || lot < h.worst() {
+				h.offer(lot, l.span.Begin+int64(k))
+			}
 		}
 	}
 }

@@ -36,9 +36,15 @@ func TimedSamplers() []string { return []string{Temporal, Latest} }
 type drawer interface {
 	// check says what of g is missing that draw reads.
 	check(g *Graph) error
-	// draw writes len(out) different positions of span, row v's edges in a, to out. There are more than that. place is the hop's,
-	// r the node's own stream.
-	draw(place keyed.Key, r *keyed.Rand, g *Graph, a *buffer.Adjacency, v uint32, span buffer.Span, out []int64)
+	// draw fills in lists of a, one of g's directions. place is the hop's.
+	draw(place keyed.Key, g *Graph, a *buffer.Adjacency, lists []list)
+}
+
+// list is a row's edges of which some are to be drawn: len(out) different positions of span, which has more.
+type list struct {
+	span buffer.Span
+	out  []int64
+	r    keyed.Rand // the row's own stream
 }
 
 // newDrawer returns the drawer called name; nil: uniform draws, which the sampler makes itself.
@@ -65,34 +71,50 @@ func (g *Graph) adjacencies() []*buffer.Adjacency {
 	return []*buffer.Adjacency{g.In, g.Out}
 }
 
-// picksBy is picks for a drawer; nodes are the frontier's lo … of s.graph.
-func (s *Sampler) picksBy(place keyed.Key, nodes []uint32, lo, fanIn, fanOut, edges int) {
+// picksBy is picks for a drawer, of s.graph. All lists of a chunk and direction are drawn from together.
+func (s *Sampler) picksBy(place keyed.Key, lo, hi, fanIn, fanOut, edges int) {
 	s.pos = resize(s.pos, edges)
+	s.fanIn = fanIn
+	s.drawFrom(place, s.graph.In, s.in[:hi-lo], s.out, lo, fanIn, fanOut)
+	if fanOut == 0 {
+		return
+	}
+	s.drawFrom(place.With(1), s.graph.Out, s.out[:hi-lo], nil, lo, fanOut, 0)
 	pos := s.pos
-	for i, v := range nodes {
-		s.stream = place.Rand(uint64(lo + i))
-		pos = s.drawSpan(place, s.graph.In, v, s.in[i], fanIn, pos)
-		if fanOut != 0 {
-			of := pos
-			pos = s.drawSpan(place, s.graph.Out, v, s.out[i], fanOut, pos)
-			for j := range of[:len(of)-len(pos)] {
-				of[j] = ^of[j]
-			}
+	for i, span := range s.in[:hi-lo] {
+		pos = pos[taken(span.End-span.Begin, fanIn):]
+		n := taken(s.out[i].End-s.out[i].Begin, fanOut)
+		for j := range pos[:n] {
+			pos[j] = ^pos[j]
 		}
+		pos = pos[n:]
 	}
 }
 
-// drawSpan is pickSpan for a drawer.
-func (s *Sampler) drawSpan(place keyed.Key, a *buffer.Adjacency, v uint32, span buffer.Span, fanout int, pos []int64) []int64 {
-	n := span.End - span.Begin
-	if fanout == All || n <= int64(fanout) {
-		for j := range pos[:n] {
-			pos[j] = span.Begin + int64(j)
+// drawFrom draws from spans of one direction. Of a node's places in s.pos those of In come first: others are Out's spans, nil when
+// these are drawn from.
+func (s *Sampler) drawFrom(place keyed.Key, a *buffer.Adjacency, spans, others []buffer.Span, lo, fanout, otherFanout int) {
+	s.lists = s.lists[:0]
+	pos := s.pos
+	for i, span := range spans {
+		if others == nil { // Out: In's places lie before
+			pos = pos[taken(s.in[i].End-s.in[i].Begin, s.fanIn):]
 		}
-		return pos[n:]
+		n := span.End - span.Begin
+		k := taken(n, fanout)
+		if k == n {
+			for j := range pos[:n] {
+				pos[j] = span.Begin + int64(j)
+			}
+		} else {
+			s.lists = append(s.lists, list{span: span, out: pos[:k], r: place.Rand(uint64(lo + i))})
+		}
+		pos = pos[k:]
+		if others != nil && otherFanout != 0 {
+			pos = pos[taken(others[i].End-others[i].Begin, otherFanout):]
+		}
 	}
-	s.drawer.draw(place, &s.stream, &s.graph, a, v, span, pos[:fanout])
-	return pos[fanout:]
+	s.drawer.draw(place, &s.graph, a, s.lists)
 }
 
 // smallest keeps the k positions with the smallest keys of those that are offered: a heap with the largest on top.

@@ -90,9 +90,10 @@ type Sampler struct {
 	large []int64 // pickLarge's
 	// drawer draws in the place of uniform picks; nil: these.
 	drawer   drawer
-	graph    Graph      // what drawer draws from, while it does
-	stream   keyed.Rand // of the node that it draws for
-	searches []search   // cut's
+	graph    Graph    // what drawer draws from, while it does
+	lists    []list   // of a chunk, that drawer draws from
+	fanIn    int      // of the hop
+	searches []search // cut's
 }
 
 // New returns a sampler, or an error naming the field of cfg that is wrong.
@@ -216,7 +217,7 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 		case fanIn == All && fanOut == 0:
 			s.copyAll(g.In, blk, from, hi-lo)
 		case s.drawer != nil:
-			s.picksBy(place, b.Input[lo:hi], lo, fanIn, fanOut, edges)
+			s.picksBy(place, lo, hi, fanIn, fanOut, edges)
 			s.gather(g, blk, from)
 		default:
 			s.picks(place, lo, hi, fanIn, fanOut, edges)

@@ -3,7 +3,6 @@ package mini
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/gstore/gstore/sampler/keyed"
@@ -26,22 +25,35 @@ type weighted struct {
 	scanUpTo int64 // lists up to so many times the fanout are scanned
 	heap     smallest
 	taken    []int64
-	lot      [weightedAhead]float64 // of the attempts: where in the sum of weights
-	left     [weightedAhead]int64   // the first of Sums that may be above
-	size     [weightedAhead]int64   // how many may be
-	at       [weightedAhead]int64   // where the scan for the edge begins
-	from     [weightedAhead]float64 // the sum of the weights before
-	weight   [weightedAhead]float32
+	long     []longList
+	attempts []attempt
+	open     []int32
+	touched  float32
+}
+
+// longList is a list that is drawn from with replacement.
+type longList struct {
+	*list
+	first, last int64 // of Adjacency.Sums that are of the row
+	total       float64
+}
+
+// attempt is a draw with replacement from a long list.
+type attempt struct {
+	lot        float64 // where in the sum of the list's weights
+	left, size int64   // the first of Sums that may be above it, and how many may be
+	from       float64 // the sum of the weights before at
+	at         int64   // where the scan for the edge begins, in the end the edge
+	weight     float32 // of the edge at at
 }
 
 const (
 	// weightedScan: an attempt costs as much as some edges of a scan.
-	weightedScan = 16
-	// weightedAhead attempts are made at once at most, so that their cache misses overlap.
-	weightedAhead = 32
-	// weightedTries a pick and weightedTriesMin more are attempted.
-	weightedTries    = 4
-	weightedTriesMin = 32
+	weightedScan = 4
+	// weightedAhead attempts of a chunk are made at once at most, so that their cache misses overlap.
+	weightedAhead = 4096
+	// weightedRounds of further attempts are made for a list before what is missing is scanned for.
+	weightedRounds = 4
 	// weightedLeast stands for a weight of 0: far below every float32 above 0, and far above where E/w is infinite.
 	weightedLeast = 1e-200
 )
@@ -57,84 +69,179 @@ func (d *weighted) check(g *Graph) error {
 }
 
 // draw implements drawer.
-func (d *weighted) draw(_ keyed.Key, r *keyed.Rand, _ *Graph, a *buffer.Adjacency, _ uint32, span buffer.Span, out []int64) {
-	got := 0
-	if n := span.End - span.Begin; len(out) <= pickScanMax && n > d.scanUpTo*int64(len(out)) {
-		got = d.attempt(r, a, span, out)
+func (d *weighted) draw(_ keyed.Key, _ *Graph, a *buffer.Adjacency, lists []list) {
+	d.long = d.long[:0]
+	room := weightedAhead
+	for i := range lists {
+		l := &lists[i]
+		if k := len(l.out); k > pickScanMax || l.span.End-l.span.Begin <= d.scanUpTo*int64(k) {
+			d.scan(&l.r, a.Weights, l.span, l.out, 0)
+			continue
+		}
+		if room -= tries(len(l.out)); room < 0 && len(d.long) > 0 {
+			d.drawLong(a)
+			room = weightedAhead - tries(len(l.out))
+		}
+		d.long = append(d.long, longList{list: l})
 	}
-	if got < len(out) {
-		d.scan(r, a.Weights, span, out, got)
+	d.drawLong(a)
+}
+
+// tries is how many draws with replacement are made at first for k different ones.
+func tries(k int) int { return k + k/4 + 1 }
+
+// drawLong draws from d.long, in stages whose loads do not depend on each other.
+func (d *weighted) drawLong(a *buffer.Adjacency) {
+	d.sum(a)
+	d.attempts = d.attempts[:0]
+	for i := range d.long {
+		l := &d.long[i]
+		for range tries(len(l.out)) {
+			d.attempts = append(d.attempts, attempt{lot: l.r.Float64() * l.total, left: l.first, size: max(l.last+1-l.first, 0)})
+		}
+	}
+	d.search(a)
+	at := 0
+	for i := range d.long {
+		l := &d.long[i]
+		m := tries(len(l.out))
+		got := d.keep(a, l, d.attempts[at:at+m], 0)
+		at += m
+		if got < len(l.out) {
+			d.attempts = d.again(a, l, got, d.attempts)
+		}
+	}
+	d.long = d.long[:0]
+}
+
+// sum finds the totals of d.long.
+func (d *weighted) sum(a *buffer.Adjacency) {
+	touched := float32(0)
+	for i := range d.long {
+		l := &d.long[i]
+		// Sums first … last are of the row, but for the edges before the first, which it has none of.
+		l.first, l.last = (l.span.Begin+buffer.SumEdges-1)/buffer.SumEdges, (l.span.End-1)/buffer.SumEdges
+		if l.last >= l.first {
+			l.total = a.Sums[l.last]
+		}
+		touched += a.Weights[l.span.End-1]
+	}
+	d.touched = touched // so that the loads are made, for the loop below
+	for i := range d.long {
+		l := &d.long[i]
+		from := l.span.Begin
+		if l.last >= l.first {
+			from = l.last * buffer.SumEdges
+		}
+		for _, w := range a.Weights[from:l.span.End] {
+			l.total += buffer.Weight(w)
+		}
 	}
 }
 
-// attempt draws positions with replacement and writes the different ones to out; it returns how many.
-func (d *weighted) attempt(r *keyed.Rand, a *buffer.Adjacency, span buffer.Span, out []int64) int {
-	// Sums first … last are of the row, but for the edges before the first, which it has none of.
-	first, last := (span.Begin+buffer.SumEdges-1)/buffer.SumEdges, (span.End-1)/buffer.SumEdges
-	total, from := 0., span.Begin
-	if last >= first {
-		total, from = a.Sums[last], last*buffer.SumEdges
+// search finds for all attempts where the scan for the edge begins: the last sum that is not above the lot. All binary searches go
+// a step together.
+func (d *weighted) search(a *buffer.Adjacency) {
+	open := d.open[:0]
+	for i := range d.attempts {
+		if d.attempts[i].size > 0 {
+			open = append(open, int32(i))
+		}
 	}
-	for _, w := range a.Weights[from:span.End] {
-		total += buffer.Weight(w)
+	d.open = open
+	for len(open) > 0 {
+		still := open[:0]
+		for _, i := range open {
+			t := &d.attempts[i]
+			half := t.size >> 1
+			if a.Sums[t.left+half] <= t.lot {
+				t.left, t.size = t.left+half+1, t.size-half-1
+			} else {
+				t.size = half
+			}
+			if t.size > 0 {
+				still = append(still, i)
+			}
+		}
+		open = still
 	}
-	if !(total > 0) {
-		return 0
+	at := 0
+	for i := range d.long {
+		l := &d.long[i]
+		for range tries(len(l.out)) {
+			d.place(a, l, &d.attempts[at])
+			at++
+		}
+	}
+}
+
+// place loads what the scan of an attempt begins with.
+func (d *weighted) place(a *buffer.Adjacency, l *longList, t *attempt) {
+	t.at, t.from = l.span.Begin, 0
+	if t.left > l.first {
+		t.at, t.from = (t.left-1)*buffer.SumEdges, a.Sums[t.left-1]
+	}
+	t.weight = a.Weights[t.at]
+}
+
+// keep writes the different edges of attempts to l.out[got:] until there are enough, and returns how many there are.
+func (d *weighted) keep(a *buffer.Adjacency, l *longList, attempts []attempt, got int) int {
+	if !(l.total > 0) {
+		return got
 	}
 	var seen uint64 // one bit of each position, as in pick
-	got := 0
-	for tries := weightedTries*len(out) + weightedTriesMin; tries > 0; {
-		m := min(weightedAhead, len(out)-got+(len(out)-got)/4+1)
-		tries -= m
-		for i := range m {
-			d.lot[i], d.left[i], d.size[i] = r.Float64()*total, first, last+1-first
-		}
-		// All binary searches for the last sum that is not above go a step together.
-		for range bits.Len64(uint64(max(last+1-first, 0))) {
-			for i := range m {
-				n := d.size[i]
-				if n == 0 {
-					continue
-				}
-				half := n >> 1
-				if a.Sums[d.left[i]+half] <= d.lot[i] {
-					d.left[i], d.size[i] = d.left[i]+half+1, n-half-1
-				} else {
-					d.size[i] = half
-				}
+	for _, p := range l.out[:got] {
+		seen |= 1 << (p & 63)
+	}
+	for i := range attempts {
+		t := &attempts[i]
+		sum, p := t.from+buffer.Weight(t.weight), t.at
+		end := min(t.left*buffer.SumEdges, l.span.End)
+		for sum <= t.lot && p < end {
+			if p++; p < end {
+				sum += buffer.Weight(a.Weights[p])
 			}
 		}
-		// What the scans read is loaded before the first of them, whose branches nobody can foretell.
-		for i := range m {
-			d.at[i], d.from[i] = span.Begin, 0
-			if d.left[i] > first {
-				d.at[i], d.from[i] = (d.left[i]-1)*buffer.SumEdges, a.Sums[d.left[i]-1]
-			}
-			d.weight[i] = a.Weights[d.at[i]]
+		if p == end { // by rounding; another attempt
+			continue
 		}
-		for i := range m {
-			sum, p := d.from[i]+buffer.Weight(d.weight[i]), d.at[i]
-			end := min(d.left[i]*buffer.SumEdges, span.End)
-			for sum <= d.lot[i] && p < end {
-				if p++; p < end {
-					sum += buffer.Weight(a.Weights[p])
-				}
-			}
-			if p == end { // by rounding; another attempt
-				continue
-			}
-			if bit := uint64(1) << (p & 63); seen&bit == 0 {
-				seen |= bit
-			} else if slices.Contains(out[:got], p) {
-				continue
-			}
-			out[got] = p
-			if got++; got == len(out) {
-				return got
-			}
+		if bit := uint64(1) << (p & 63); seen&bit == 0 {
+			seen |= bit
+		} else if slices.Contains(l.out[:got], p) {
+			continue
+		}
+		l.out[got] = p
+		if got++; got == len(l.out) {
+			break
 		}
 	}
 	return got
+}
+
+// again makes further attempts for a list of which got edges are drawn, and then scans for what is missing. room is memory to use beyond its length.
+func (d *weighted) again(a *buffer.Adjacency, l *longList, got int, room []attempt) []attempt {
+	n := len(room)
+	for range weightedRounds {
+		room = room[:n]
+		for range tries(len(l.out) - got) {
+			t := attempt{lot: l.r.Float64() * l.total, left: l.first, size: max(l.last+1-l.first, 0)}
+			for t.size > 0 {
+				half := t.size >> 1
+				if a.Sums[t.left+half] <= t.lot {
+					t.left, t.size = t.left+half+1, t.size-half-1
+				} else {
+					t.size = half
+				}
+			}
+			d.place(a, l, &t)
+			room = append(room, t)
+		}
+		if got = d.keep(a, l, room[n:], got); got == len(l.out) {
+			return room[:n]
+		}
+	}
+	d.scan(&l.r, a.Weights, l.span, l.out, got)
+	return room[:n]
 }
 
 // scan draws out[got:] from the list without out[:got].
