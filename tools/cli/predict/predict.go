@@ -1,8 +1,8 @@
 // Package predict holds the command gstore predict: what a trained model says of nodes and of links that are asked for.
 //
 // A store of labelled nodes is asked for classes, one of link prediction for the ends of links, both for the nodes most similar to
-// a node. What is asked is read once and kept in a file of numbers (package-level type questions), so that a mistake is told before anything
-// is computed and memory does not grow with the questions.
+// a node. What is asked is read once and kept in a file of numbers, so that a mistake is told before anything is computed
+// and memory does not grow with the questions.
 package predict
 
 import (
