@@ -8,6 +8,9 @@
 A thin layer over gstore's Go library; numpy is all that it needs.
 """
 
+import os
+from typing import Any, Union
+
 from .errors import (
     BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InvalidError, LockedError,
     NotFoundError, VersionError,
@@ -17,8 +20,17 @@ from .loader import Batch, Layer, NeighborLoader
 from .store import Column, Neighbors, Store, open
 
 __version__ = "0.1.0"
+
+
+def load_model(path: "Union[str, os.PathLike[str]]") -> "Any":
+    """The model for nodes that `gstore export STORE path --what model` wrote, as a torch.nn.Module (docs/python.md)."""
+    from .models import load_model as load
+
+    return load(path)
+
+
 __all__ = [
     "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "Error", "ExistsError", "ForkError", "InputError",
     "InvalidError", "Layer", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
-    "open",
+    "load_model", "open",
 ]  # fmt: skip

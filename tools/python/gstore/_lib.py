@@ -1,7 +1,8 @@
 """The shared library: one function, `call`, that starts an operation and waits for it.
 
-Waiting releases the GIL and comes back every few hundredths of a second, so that Ctrl-C is heard; an operation that is
-interrupted is cancelled and waited for, since it may still be writing into the caller's arrays.
+Waiting releases the GIL and comes back every few hundredths of a second, so that Ctrl-C is heard. An operation that is
+interrupted is cancelled; one that does not end at once, since it may still use the caller's arrays, is kept with them, and
+the next call waits for it.
 """
 
 from __future__ import annotations
@@ -102,6 +103,9 @@ class Answer:
         self.value, self.handle, self.arrays = value, handle, arrays
 
 
+_ending: "list[Operation]" = []  # that were cancelled and had not ended: they hold on to their arrays
+
+
 class Operation:
     """A call under way. `wait` may be interrupted and tried again; `close` must come in the end."""
 
@@ -128,16 +132,21 @@ class Operation:
         arrays = [(reply.array[i].data or 0, reply.array[i].bytes) for i in range(reply.arrays)]
         return Answer(json.loads(text) if text else None, reply.handle, arrays)
 
+    def ended(self) -> bool:
+        """Waits a little, and says whether the operation is done."""
+        return bool(self._lib.gstore_wait(self._op.value, _WAIT_MS, ctypes.byref(_Reply())))
+
     def close(self) -> None:
-        """Cancels what is under way, waits for it and forgets it."""
-        while self._op.value:
+        """Cancels what is under way and forgets it, or leaves that to the next call where it does not end at once."""
+        while self._op.value and not _forked:
             try:
-                if _forked:
-                    return
                 self._lib.gstore_cancel(self._op.value)
+                if not self.ended():
+                    _ending.append(self)
+                    return
                 op, self._op.value = self._op.value, 0
                 self._lib.gstore_release(op)
-            except KeyboardInterrupt:  # a second one: the operation still holds the caller's arrays
+            except KeyboardInterrupt:  # a second one: the arrays are still in use
                 continue
 
 
@@ -148,6 +157,9 @@ class Operation:
 
 def call(handle: int, method: str, request: Optional[dict] = None, arrays: Sequence[np.ndarray] = ()) -> Answer:
     """Calls a method and waits. The reply's arrays are copied to bytes, since they end with the call."""
+    while _ending:
+        if _ending[-1].ended():
+            _ending.pop().close()
     op = None
     try:
         op = Operation(handle, method, request, arrays)

@@ -161,8 +161,9 @@ class NeighborLoader:
     and `gstore train` have them.
 
     fanouts: neighbours per node and hop, outward from the seeds; −1 = all.
+    sampler: how neighbours are drawn, as --sampler of `gstore train`.
     split: whose nodes are the seeds: "train", "valid" or "test". split_column names another split than the store's first.
-    plan: "auto", "memory", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
+    plan: "auto", "memory", "hanoi" or "trainnodes" (not "rows"); mem bounds what gstore holds (partition buffer and batches, such as
     "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch.
     precomputed_hop: also hand out the first feature's exact neighbourhood mean (`gstore precompute`) and sample one hop
     less.
@@ -177,6 +178,7 @@ class NeighborLoader:
         *,
         shuffle: bool = True,
         features: Optional[Sequence[str]] = None,
+        sampler: str = "uniform",
         relations: bool = False,
         layers: bool = False,
         precomputed_hop: bool = False,
@@ -194,7 +196,7 @@ class NeighborLoader:
         self.copy = copy
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "seeds": split, "split": split_column, "shuffle": shuffle,
-            "features": list(features or []), "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
+            "features": list(features or []), "sampler": sampler, "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
             "buffer": buffer, "reuse": reuse, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers,
         }  # fmt: skip
@@ -202,7 +204,8 @@ class NeighborLoader:
         self._memory: Optional[_Memory] = _Memory(answer.handle)
         #: how it was configured: the plan that was chosen and why, partitions in memory, features
         self.config: Dict[str, Any] = answer.value
-        self._identity = {k: request[k] for k in ("fanouts", "batch_size", "seeds", "split", "shuffle", "buffer", "reuse", "seed", "precomputed_hop", "relations")}
+        decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations")
+        self._identity = {k: request[k] for k in decide}
         self._identity.update(plan=self.config["plan"], buffer=self.config["buffer"], version=store.version)
         self.epoch = 0  #: that comes next, or is under way
         self._place = dict(_START)  # of the next batch in it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +74,13 @@ func TestHandles(t *testing.T) {
 	if r := do(t, h, "features", `{"column":"x"}`, make([]byte, 8), make([]byte, 5)); Kind(r.Err) != KindInvalid {
 		t.Errorf("features into 5 bytes: %v", r.Err)
 	}
-	l := must(t, do(t, h, "loader", `{"fanouts":[2]}`), nil).Handle
+	if r := do(t, h, "loader", `{"fanout":[2]}`); Kind(r.Err) != KindInvalid {
+		t.Errorf("a misspelt option: %v", r.Err)
+	}
+	if r := do(t, h, "loader", `{"fanouts":[2],"sampler":"best"}`); r.Err == nil || !strings.Contains(r.Err.Error(), "best") {
+		t.Errorf("an unknown sampler: %v", r.Err)
+	}
+	l := must(t, do(t, h, "loader", `{"fanouts":[2],"sampler":"labor"}`), nil).Handle
 	if r := do(t, l, "next", ""); Kind(r.Err) != KindClosed {
 		t.Errorf("next before start: %v", r.Err)
 	}

@@ -22,6 +22,7 @@ type loaderRequest struct {
 	Split          string   `json:"split"`
 	Shuffle        bool     `json:"shuffle"`
 	Features       []string `json:"features"`
+	Sampler        string   `json:"sampler"`
 	Relations      bool     `json:"relations"`
 	PrecomputedHop bool     `json:"precomputed_hop"`
 	Plan           string   `json:"plan"`
@@ -57,7 +58,7 @@ func openLoader(_ context.Context, c *call) error {
 	if q.Threads == 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
-	cfg := train.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, PrecomputedHop: q.PrecomputedHop,
+	cfg := train.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, IOEngine: q.IOEngine, Threads: q.Threads}
 	if q.Relations {
 		cfg.Model = "rgcn"

@@ -19,6 +19,7 @@
 package native
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,9 @@ func (c *call) decode(to any) error {
 	if len(c.request) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(c.request, to); err != nil {
+	d := json.NewDecoder(bytes.NewReader(c.request))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
 		return fmt.Errorf("%w: request: %w", store.ErrInvalid, err)
 	}
 	return nil

@@ -185,7 +185,7 @@ def test_interrupt(graph, tmp_path):
         except KeyboardInterrupt:
             print("interrupted")
             print(time.time() - sent[0], file=sys.stderr)
-        assert gstore._lib.counts()["operations"] == 0
+        assert gstore._lib.counts()["operations"] == 0  # a call waits for what is still ending
         print(len(store.features("x", [1, 2])), len(list(gstore.NeighborLoader(store, [2], 500))) > 0)
         gstore.ingest(sys.argv[2], edges[:, :1000])
         """,

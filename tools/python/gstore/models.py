@@ -1,0 +1,161 @@
+"""Models that gstore trained, as PyTorch modules: what docs/models.md says, by which they are exported."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any, Dict, List, Optional, Union
+
+import numpy as np
+import torch
+
+from . import errors
+
+_DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+
+
+def read_safetensors(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
+    """The tensors of a safetensors file, by name."""
+    data = pathlib.Path(path).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise errors.CorruptError(f"{path}: a header of {length} bytes in {len(data)}")
+    found = {}
+    for name, t in json.loads(data[8 : 8 + length]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + length + k for k in t["data_offsets"])
+        if end > len(data) or t["dtype"] not in _DTYPES:
+            raise errors.CorruptError(f"{path}: tensor {name} of {t['dtype']} ends at byte {end} of {len(data)}")
+        found[name] = np.frombuffer(data[begin:end], _DTYPES[t["dtype"]]).reshape(t["shape"]).copy()
+    return found
+
+
+def load_model(path: Union[str, os.PathLike]) -> "Model":
+    """The model for nodes that `gstore export STORE path --what model` wrote, as a torch.nn.Module."""
+    folder = pathlib.Path(path)
+    try:
+        about = json.loads((folder / "model.json").read_text())
+    except FileNotFoundError:
+        raise errors.NotFoundError(f"{folder}: no model.json; write one by gstore export STORE {folder} --what model") from None
+    if about["task"] != "node":
+        raise errors.InvalidError(f"{folder}: a model of task {about['task']}; those of task node are loaded")
+    return Model(about, read_safetensors(folder / about["tensors_file"]))
+
+
+class Model(torch.nn.Module):
+    """A node classifier of gstore's. `forward(x, edge_index, edge_type)` gives the logits of all nodes: x [n, columns] are
+    the features as they are stored, edge_index [2, e] sources and destinations of edges, both ways where the graph is
+    undirected, edge_type their relations (of a directed graph in both directions, those against it counted on).
+    Parameters may be trained further; there is no dropout."""
+
+    def __init__(self, about: Dict[str, Any], tensors: Dict[str, np.ndarray]):
+        super().__init__()
+        self.about, self.jumping = about, about.get("jumping") or "last"
+        self.layers = torch.nn.ModuleList(_Layer(info, _below(tensors, f"{k}.")) for k, info in enumerate(about["layers"]))
+        self.jump = torch.nn.ParameterDict(_parameters(_below(tensors, "jump."))) if self.jumping != "last" else None
+        mean, deviation = [], []
+        for f in about.get("features") or []:
+            n = f.get("columns", 0)
+            mean += f.get("mean") or [0.0] * n
+            deviation += f.get("deviation") or [1.0] * n
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("deviation", torch.tensor(deviation, dtype=torch.float32))
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None) -> torch.Tensor:
+        h = x.float()
+        if len(self.mean) == h.shape[1]:
+            h = (h - self.mean) / self.deviation
+        states: List[torch.Tensor] = []
+        for layer in self.layers:
+            h = layer(h, edge_index, edge_type)
+            states.append(h)
+        if self.jump is None:
+            return h
+        h = torch.cat(states, 1) if self.jumping == "cat" else torch.stack(states).amax(0)
+        return h @ self.jump["weight"] + self.jump["bias"]
+
+
+def _below(tensors: Dict[str, np.ndarray], prefix: str) -> Dict[str, np.ndarray]:
+    return {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _parameters(tensors: Dict[str, np.ndarray]) -> Dict[str, torch.nn.Parameter]:
+    """Names with dots are none for PyTorch's dictionaries."""
+    return {k.replace(".", "_"): torch.nn.Parameter(torch.from_numpy(v)) for k, v in tensors.items()}
+
+
+def _mean(rows: torch.Tensor, dst: torch.Tensor, n: int) -> torch.Tensor:
+    total = rows.new_zeros(n, rows.shape[1]).index_add_(0, dst, rows)
+    return total / torch.bincount(dst, minlength=n).clamp(min=1)[:, None]
+
+
+class _Layer(torch.nn.Module):
+    """One layer, by the formulas of docs/models.md."""
+
+    def __init__(self, info: Dict[str, Any], tensors: Dict[str, np.ndarray]):
+        super().__init__()
+        self.info, self.kind = info, info["kind"]
+        self.w = torch.nn.ParameterDict(_parameters(tensors))
+        if not hasattr(self, "_" + self.kind.replace("-", "_")):
+            raise errors.InvalidError(f"a layer of kind {self.kind!r} is not known")
+
+    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor]) -> torch.Tensor:
+        y = getattr(self, "_" + self.kind.replace("-", "_"))(h, edge_index[0], edge_index[1], edge_type)
+        norm = self.info.get("norm") or "none"
+        if norm == "layer":
+            y = _layer_norm(y) * self.w["norm_gamma"] + self.w["norm_beta"]
+        elif norm == "batch":
+            y = (y - self.w["norm_mean"]) / (self.w["norm_variance"] + 1e-5).sqrt() * self.w["norm_gamma"] + self.w["norm_beta"]
+        if self.info.get("residual"):
+            y = y + (h @ self.w["residual"] if "residual" in self.w else h)
+        activation = self.info.get("activation") or "none"
+        return {"none": lambda v: v, "relu": torch.relu, "tanh": torch.tanh}[activation](y)
+
+    def _sage(self, h, src, dst, _):
+        return torch.cat([h, _mean(h[src], dst, len(h))], 1) @ self.w["weight"] + self.w["bias"]
+
+    def _sage_max(self, h, src, dst, _):
+        most = torch.full_like(h, -torch.inf).scatter_reduce_(0, dst[:, None].expand(-1, h.shape[1]), h[src], "amax")
+        return torch.cat([h, torch.where(most.isinf(), 0.0, most)], 1) @ self.w["weight"] + self.w["bias"]
+
+    def _gcn(self, h, src, dst, _):
+        d = (torch.bincount(dst, minlength=len(h)) + 1).to(h.dtype)
+        total = torch.zeros_like(h).index_add_(0, dst, h[src] * (d[src] * d[dst]).rsqrt()[:, None])
+        return (h / d[:, None] + total) @ self.w["weight"] + self.w["bias"]
+
+    def _gat(self, h, src, dst, _):
+        heads, n = self.info["heads"], len(h)
+        t = (h @ self.w["weight"]).view(n, heads, -1)
+        of_src, of_dst = ((t * self.w[k].reshape(heads, -1)).sum(2) for k in ("src", "dst"))
+        loops = torch.arange(n)
+        src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
+        score = torch.nn.functional.leaky_relu(of_src[src] + of_dst[dst], 0.2)
+        most = score.new_full((n, heads), -torch.inf).scatter_reduce_(0, dst[:, None].expand(-1, heads), score, "amax")
+        share = (score - most[dst]).exp()
+        share = share / share.new_zeros(n, heads).index_add_(0, dst, share)[dst]
+        y = t.new_zeros(t.shape).index_add_(0, dst, share[:, :, None] * t[src])
+        return (y.mean(1) if self.info.get("mean_heads") else y.flatten(1)) + self.w["bias"]
+
+    def _gin(self, h, src, dst, _):
+        z = (h + torch.zeros_like(h).index_add_(0, dst, h[src])) @ self.w["0_weight"] + self.w["0_bias"]
+        return torch.relu(_layer_norm(z) * self.w["gamma"] + self.w["beta"]) @ self.w["1_weight"] + self.w["1_bias"]
+
+    def _rgcn(self, h, src, dst, kind):
+        if kind is None:
+            raise errors.InvalidError("a model of relations needs edge_type")
+        coef = self.w["coef"]
+        z = [torch.zeros_like(h) for _ in range(coef.shape[1])]
+        for r in range(coef.shape[0]):
+            of = kind == r
+            mean = _mean(h[src[of]], dst[of], len(h))
+            z = [total + coef[r, b] * mean for b, total in enumerate(z)]
+        return torch.cat([h, *z], 1) @ self.w["weight"] + self.w["bias"]
+
+    def _mlp(self, h, src, dst, _):
+        return h @ self.w["weight"] + self.w["bias"]
+
+
+def _layer_norm(z: torch.Tensor) -> torch.Tensor:
+    return (z - z.mean(1, keepdim=True)) / (z.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt()

@@ -1,0 +1,68 @@
+import subprocess
+
+import numpy as np
+import pytest
+
+import gstore
+from conftest import REPOSITORY
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install -r requirements-torch.txt")
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """The command line, built from the repository."""
+    path = tmp_path_factory.mktemp("bin") / "gstore"
+    subprocess.run(["go", "build", "-o", str(path), "./tools/gstore"], cwd=REPOSITORY, check=True)
+    return lambda *args: subprocess.run([str(path), *map(str, args)], check=True, capture_output=True, text=True)
+
+
+MODELS = [
+    "sage", "sage --aggregator max", "gcn", "gat", "gin", "mlp", "sage --norm layer --residual", "sage --norm batch --jumping cat", "gcn --jumping max",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_models(make, command, tmp_path, undirected):
+    """The outputs of a model of every kind, over the whole graph, are those of gstore's own evaluation."""
+    g = make(nodes=300, edges=1500, partitions=3, undirected=undirected)
+    s = g.store
+    near = s.neighbors(np.arange(300))
+    edge_index = torch.from_numpy(np.stack([near.nodes, np.repeat(np.arange(300), np.diff(near.indptr))]))
+    x = torch.from_numpy(s.features("x"))
+    for k, model in enumerate(MODELS):
+        command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", *model.split())
+        out, scores = tmp_path / f"model{k}", tmp_path / f"scores{k}.csv"
+        command("export", s.path, out, "--what", "model")
+        command("predict", s.path, "--format", "csv", "--out", scores)
+        loaded = gstore.load_model(out)
+        with torch.no_grad():
+            mine = loaded(x, edge_index).softmax(1).numpy()
+        table = np.genfromtxt(scores, delimiter=",", names=True, dtype=None, encoding="utf-8")
+        theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
+        at = s.lookup(table[table.dtype.names[0]])
+        assert np.abs(mine[at] - theirs).max() < 1e-4, model
+        assert all(p.requires_grad for p in loaded.parameters())
+    with pytest.raises(gstore.NotFoundError, match="export"):
+        gstore.load_model(tmp_path)
+
+
+def test_relations(command, tmp_path):
+    """R-GCN on a directed graph: edges against their direction are relations of their own."""
+    r = np.random.default_rng(1)
+    edges, kind, y = r.integers(0, 200, (2, 900)), r.integers(0, 3, 900), r.integers(0, 4, 200)
+    s = gstore.ingest(
+        tmp_path / "s", edges, relations=kind, features={"x": r.random((200, 5), np.float32)}, labels=y, splits={"train": np.arange(100), "valid": np.arange(100, 200)}
+    )
+    command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", "rgcn")
+    command("export", s.path, tmp_path / "model", "--what", "model")
+    command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
+    into, out = (s.neighbors(np.arange(200), out=o, relations=True) for o in (False, True))
+    ends = [np.stack([n.nodes, np.repeat(np.arange(200), np.diff(n.indptr))]) for n in (into, out)]
+    kinds = np.concatenate([into.relations.astype(np.int64), out.relations.astype(np.int64) + 3])
+    loaded = gstore.load_model(tmp_path / "model")
+    with torch.no_grad():
+        mine = loaded(torch.from_numpy(s.features("x")), torch.from_numpy(np.hstack(ends)), torch.from_numpy(kinds)).softmax(1).numpy()
+    table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
+    assert np.abs(mine[s.lookup(table["node"])] - theirs).max() < 1e-4
