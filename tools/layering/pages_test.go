@@ -27,7 +27,7 @@ var (
 	// folder is a package in a command, as in go test ./store/buffer.
 	folder = regexp.MustCompile(`[ "]\./([a-z]+(?:/[a-z]+)*)`)
 	// command starts what a reader can run: in back quotes, or a line of a block of code.
-	command = regexp.MustCompile("(?m)(^|`)(gstore|go run|go test|go build|fio|tools/[a-z]+/[a-z_]+\\.py) ")
+	command = regexp.MustCompile("(?m)(^|`)(gstore|go run|go test|go build|fio|tools/fuzz|tools/[a-z]+/[a-z_]+\\.py) ")
 )
 
 // page is a Markdown file, cut for the checks.
