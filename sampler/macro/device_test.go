@@ -2,56 +2,72 @@ package macro
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// TestCountTouched: a step's touched rows are those that its batches read, once each; the untaken among them are those that
-// none has read since they came into memory, by this step or an earlier one.
-func TestCountTouched(t *testing.T) {
-	at := func(parts ...buffer.ResidentPartition) []buffer.ResidentPartition { return parts }
-	a, b := buffer.ResidentPartition{ID: 0, Base: 0, Nodes: 4}, buffer.ResidentPartition{ID: 1, Base: 4, Nodes: 4}
-	c := buffer.ResidentPartition{ID: 2, Base: 4, Nodes: 3}
+// TestDeviceRecord: what steps send, what changes between them, and what their batches touch.
+func TestDeviceRecord(t *testing.T) {
 	var r DeviceRecord
-	r.Step(8, at(a, b))
-	r.Batch([]uint32{0, 5}, 10)
-	r.Batch([]uint32{5, 6}, 10)
-	r.Step(8, at(a, c)) // c takes b's place
-	r.Batch([]uint32{0, 1, 5}, 10)
-	r.Step(8, at(a, c))
-	r.Batch([]uint32{0, 1, 6}, 10)
+	// Three partitions of 10 rows in two places; 7 is pinned.
+	p := func(id store.PartitionID, base uint32) buffer.ResidentPartition {
+		return buffer.ResidentPartition{ID: id, Base: base, Nodes: 10}
+	}
+	r.Step(30, []buffer.ResidentPartition{p(1, 0), p(7, 20)})
+	r.Batch([]uint32{1, 2, 20}, 100)
+	r.Batch([]uint32{2, 3, 21}, 100)
+	r.Step(30, []buffer.ResidentPartition{p(2, 0), p(7, 20)})
+	r.Batch([]uint32{1, 2, 20, 22}, 50)
 	r.CountTouched()
-	type row struct{ first, rows, sent, touched, untaken uint64 }
-	var got []row
-	for _, s := range r.Steps {
-		got = append(got, row{uint64(s.First), s.Rows, s.Sent, s.Touched, s.Untaken})
+	if want := []cache.DropRows{{Before: 2, Lo: 0, Hi: 10}}; !slices.Equal(r.Drops, want) || r.BlockBytes != 250 || r.Inputs() != 10 || r.Largest() != 4 {
+		t.Errorf("%+v, expected that %v change", r, want)
 	}
-	if want := []row{{0, 8, 8, 3, 3}, {2, 7, 3, 3, 2}, {3, 7, 0, 3, 1}}; !slices.Equal(got, want) {
-		t.Errorf("steps %v, expected %v", got, want)
-	}
-	if r.Inputs() != 10 || r.BlockBytes != 40 {
-		t.Errorf("%d inputs, %d bytes of blocks", r.Inputs(), r.BlockBytes)
-	}
-	r.CountTouched()
-	if r.Steps[2].Untaken != 1 || r.Steps[0].Touched != 3 {
-		t.Errorf("counted again: %+v", r.Steps)
-	}
-}
-
-// TestRowsWithoutBudget: plan rows is refused where its budget is too small, and not where there is none.
-func TestRowsWithoutBudget(t *testing.T) {
-	for memory, ok := range map[int64]bool{0: true, 100: true, 99: false} {
-		y := Tuning{Config: Config{Partitions: 4}, MemoryBytes: memory, Rows: &RowsTuning{LeastBytes: 100}}
-		if err := y.checkRows(new(Choice), false); (err == nil) != ok {
-			t.Errorf("a budget of %d for 100: %v", memory, err)
+	for k, want := range []DeviceStep{{First: 0, Rows: 20, Sent: 20, Touched: 5, Untaken: 5}, {First: 2, Rows: 20, Sent: 10, Touched: 4, Untaken: 3}} {
+		if r.Steps[k] != want {
+			t.Errorf("step %d: %+v, expected %+v", k, r.Steps[k], want)
 		}
 	}
-	y := Tuning{Config: Config{Partitions: 4}}
-	if y.checkRows(new(Choice), false) == nil {
-		t.Error("rows where it is not for the run")
+	o := DeviceOptions{RowBytes: 8, Rows: 20, StepRows: 20}
+	costs, err := r.Costs(o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if y.Rows = new(RowsTuning); y.checkRows(new(Choice), true) == nil {
-		t.Error("rows with room for some partitions only")
+	bytes := map[string]int64{}
+	for _, c := range costs {
+		bytes[c.Name()] = c.FeatureBytes
+	}
+	// With room for a step each row is sent when it is touched first: mirrored ahead of time.
+	for name, want := range map[string]int64{"mirror": 30 * 8, "direct, none": 10 * 8, "direct, tracker": 8 * 8, "direct, lookahead": 8 * 8} {
+		if bytes[name] != want {
+			t.Errorf("%s: %d bytes, expected %d (%v)", name, bytes[name], want, bytes)
+		}
+	}
+	best, why := ChooseDevice(costs)
+	if best.Policy != cache.NameTracker || !strings.Contains(strings.Join(why, "\n"), "direct, tracker: 0.0 MiB of features, 0.0 MiB of blocks, 20.0 % of rows are there already: the least") {
+		t.Errorf("%+v, %v", best, why)
+	}
+	if c := o.CachePolicy(cache.NameTracker, r.Rows, r.BatchRows()); c.Places != 20 || o.Slots(c) != 20 {
+		t.Errorf("with room for a step: %+v, %d slots", c, o.Slots(c))
+	}
+	// Where rows leave, of equal policies the one that looks ahead is taken, and a batch has places of its own.
+	o.Rows = 12
+	if costs, err = r.Costs(o); err != nil {
+		t.Fatal(err)
+	}
+	best, _ = ChooseDevice(costs)
+	if c := o.CachePolicy(best.Policy, r.Rows, r.BatchRows()); best.Policy != cache.NameLookahead || c.Places != 8 || c.Batch != 4 || o.Slots(c) != 12 || c.Window != cache.WindowDefault {
+		t.Errorf("in less room: %+v, %+v", best, c)
+	}
+	o.Rows = 4 // of a batch alone
+	if costs, err = r.Costs(o); err != nil || len(costs) != 1 || costs[0].Policy != cache.NameNone {
+		t.Errorf("room for a batch: %+v, %v", costs, err)
+	}
+	o.Policy = cache.NameTracker
+	if costs, err = r.Costs(o); err != nil || len(costs) != 1 || costs[0].FeatureBytes != 80 {
+		t.Errorf("room for a batch, tracker asked for: %+v, %v", costs, err)
 	}
 }
