@@ -70,6 +70,7 @@ func (c *crew) cluster(ctx context.Context, k *clustering, rounds int, done func
 					moved++
 				}
 			}
+			c.went(k.l, m)
 			if err := ctx.Err(); err != nil {
 				return 0, err
 			}

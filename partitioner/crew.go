@@ -8,7 +8,10 @@ import (
 
 // crew is some workers that share a loop's blocks. What a block computes must depend on nothing that another
 // block of the same loop writes: then results are the same for any number of workers.
-type crew struct{ workers []*worker }
+type crew struct {
+	workers []*worker
+	read    func(nodes int) // is told of the input's nodes that a loop has gone through; nil for none
+}
 
 // worker is one goroutine's scratch.
 type worker struct {
@@ -30,6 +33,13 @@ func newCrew(threads int) *crew {
 		c.workers = append(c.workers, &worker{})
 	}
 	return c
+}
+
+// went tells of n more nodes of level l.
+func (c *crew) went(l *level, n int) {
+	if c.read != nil && l.fine != nil {
+		c.read(n)
+	}
 }
 
 // each calls do for blocks 0 … n−1, each once, on any worker.

@@ -69,6 +69,7 @@ func (r *restreamer) levels(g RandomAccess, part []blocks.PartitionID, memory in
 	if a.err != nil {
 		return false, a.err
 	}
+	m.c.read = r.o.Reading
 	// A cycle's readings: half of them grow groups, one contracts, the rest refines.
 	cycles, placed := 2, r.o.Initial != nil
 	if r.o.Passes < 2*levelsPassesMin {

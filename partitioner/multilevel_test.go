@@ -219,3 +219,25 @@ func TestBisect(t *testing.T) {
 		}
 	}
 }
+
+// TestReading: a caller is told of nodes within passes, in steps smaller than a pass; together they are those of all passes
+// that go through nodes.
+func TestReading(t *testing.T) {
+	const n = 20000
+	g, _ := blockModel(t, n, 20, 8, .8, 3)
+	for name, o := range map[string]Options{"levels": {Method: MethodFennel}, "flat, in order": {Method: MethodFennel, Flat: true, Passes: 3, Order: OrderNatural},
+		"flat": {Method: MethodFennel, Flat: true, Passes: 3}} {
+		o.Partitions, o.Seed, o.Threads = 8, 1, 2
+		within, calls, passes := 0, 0, 0
+		o.Reading = func(nodes int) { within, calls = within+nodes, calls+1 }
+		o.Progress = func(p Pass) {
+			if p.Moved > 0 && (within < n-readStep || calls < 2) {
+				t.Errorf("%s: pass %d told of %d of %d nodes in %d steps", name, p.Pass, within, n, calls)
+			}
+			within, calls, passes = 0, 0, passes+1
+		}
+		if _, err := Partition(t.Context(), g, o); err != nil || passes < 3 {
+			t.Errorf("%s: %d passes (%v)", name, passes, err)
+		}
+	}
+}

@@ -97,6 +97,15 @@ type Options struct {
 	MemoryBytes int64
 	// Progress is called after each pass; nil for none.
 	Progress func(Pass)
+	// Reading is told within a pass, often and by one goroutine, of how many more nodes it has gone through; nil for none.
+	Reading func(nodes int)
+}
+
+// read tells Reading.
+func (o *Options) read(nodes int) {
+	if o.Reading != nil {
+		o.Reading(nodes)
+	}
 }
 
 // Pass is what one pass over the graph did.

@@ -90,6 +90,7 @@ func (c *crew) pass(ctx context.Context, s *placement, weight float64, active, n
 		for i, to := range s.target[:m] {
 			s.move(uint32(first+i), to)
 		}
+		c.went(s.l, m)
 		if err := ctx.Err(); err != nil {
 			return err
 		}

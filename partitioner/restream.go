@@ -142,6 +142,9 @@ func (r *restreamer) flat(access RandomAccess) error {
 	return nil
 }
 
+// readStep is how many nodes a pass in a given order tells of at a time.
+const readStep = 1 << 12
+
 // singles returns a pass over single nodes in the order asked for.
 func (r *restreamer) singles(a *arrays, access RandomAccess) (visit func() error, err error) {
 	if access == nil || r.o.Order == OrderNatural {
@@ -155,7 +158,13 @@ func (r *restreamer) singles(a *arrays, access RandomAccess) (visit func() error
 	r.o.Order.fill(access, r.o.Seed, order, scratch)
 	h := hierarchy{order: order}
 	return func() error {
-		return h.single(r.ctx, func(v uint32) { r.s.place(v, access.Neighbours(v)) })
+		gone := 0
+		return h.single(r.ctx, func(v uint32) {
+			r.s.place(v, access.Neighbours(v))
+			if gone++; gone%readStep == 0 {
+				r.o.read(readStep)
+			}
+		})
 	}, nil
 }
 
@@ -169,6 +178,7 @@ func (r *restreamer) streamPass() error {
 		for i := range c.Len() {
 			r.s.place(c.First+uint32(i), c.Neighbours(i))
 		}
+		r.o.read(c.Len())
 	}
 	if err := stream.Err(); err != nil {
 		_ = stream.Close()

@@ -26,11 +26,11 @@ func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
 		Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: r.state.Nodes, HubFraction: r.o.Hubs,
 		Order: r.o.Order, Passes: r.o.Passes, LabelShare: r.o.LabelShare,
 		Progress: func(p partitioner.Pass) {
-			r.tick(1)
 			if r.o.Passed != nil {
 				r.o.Passed(p)
 			}
 		},
+		Reading: func(nodes int) { r.tick(int64(nodes)) },
 	}
 	if _, file := o.Method.File(); file {
 		o.Partitions = r.o.Partitions // 0: as many as the file names
@@ -117,7 +117,7 @@ func (r *run) place(ctx context.Context, o partitioner.Options, need partitioner
 		return nil, err
 	}
 	o.MemoryBytes, o.Threads = memory, r.o.Threads
-	r.phase("partition", "passes", -1)
+	r.phase("partition", "nodes, pass after pass", -1)
 	a, err := partitioner.Partition(ctx, g, o)
 	if err == nil {
 		a, err = pin(g, a)

@@ -45,11 +45,11 @@ func computeAssignment(ctx context.Context, e *command.Env, s *store.Store, g pa
 
 // partitionGraph is partitioner.Partition with a bar, and an event a pass.
 func partitionGraph(ctx context.Context, e *command.Env, g partitioner.Graph, po partitioner.Options) (partitioner.Assigner, error) {
-	bar := e.Progress(-1, "partition")
+	bar := e.Progress(-1, "partition (nodes, pass after pass)")
 	passes := passReport{e: e, last: time.Now()}
+	po.Reading = func(nodes int) { _ = bar.Add(nodes) }
 	po.Progress = func(p partitioner.Pass) {
 		bar.Describe(passes.tell(p))
-		_ = bar.Add(1)
 	}
 	a, err := partitioner.Partition(ctx, g, po)
 	_ = bar.Finish()
