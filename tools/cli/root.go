@@ -112,7 +112,7 @@ func newRoot(e *command.Env) *cobra.Command {
 		},
 	}
 	root.PersistentFlags().BoolVar(&e.JSON, "json", e.JSON, "print one JSON object per line on stdout, the last one the summary")
-	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print neither progress nor what came of it")
+	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print neither progress nor what was done: answers (of inspect, plan, eval, …) and errors alone")
 	root.SetFlagErrorFunc(command.FlagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(commands(e)...)

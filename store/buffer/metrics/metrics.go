@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gstore/gstore/cache"
@@ -19,14 +20,14 @@ import (
 // Writer writes measurements as JSON lines: what "--metrics FILE.jsonl"
 // holds and "gstore report" reads. Each line is an object with an "event":
 //
-//	{"event":"epoch","epoch":0,"policy":"hanoi","engine":"io_uring","bytes_read":…,"stall_s":…,…}
-//	{"event":"step","epoch":0,"step":3,"bytes_read":…,"begin_s":…,"end_s":…,…}
+//	{"event":"epoch","epoch":1,"policy":"hanoi","engine":"io_uring","bytes_read":…,"stall_s":…,…}
+//	{"event":"step","epoch":1,"step":3,"bytes_read":…,"begin_s":…,"end_s":…,…}
 //	{"event":"sample","at_s":1.2,"bytes":…,"requests":…,"train_s":…}
-//	{"event":"result","epoch":0,"loss":…,"train_accuracy":…,"valid_accuracy":…,…}
+//	{"event":"result","epoch":1,"loss":…,"train_accuracy":…,"valid_accuracy":…,…}
 //	{"event":"end","test_accuracy":…,…}
 //	{"event":"confusion","split":"test","label":"a","predicted":{"a":7,"b":1}}
 //
-// Times ending in _s are seconds, those of a step and a sample since the run began.
+// Epochs count from 1, steps from 0. Times ending in _s are seconds, those of a step and a sample since the run began.
 // It is for one goroutine.
 type Writer struct {
 	w       *bufio.Writer
@@ -53,7 +54,7 @@ func Continue(f *os.File, epochs int) (*Writer, error) {
 			Epoch *int    `json:"epoch"`
 			End   float64 `json:"end_s"`
 		}
-		if json.Unmarshal(line, &l) == nil && l.Epoch != nil && *l.Epoch < epochs {
+		if json.Unmarshal(line, &l) == nil && l.Epoch != nil && *l.Epoch <= epochs {
 			end, w.seconds = at, max(w.seconds, l.End)
 		}
 	}
@@ -139,7 +140,7 @@ func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 	for _, st := range s.Steps {
 		end = max(end, st.End)
 		err := w.write(Step{
-			Event: "step", Epoch: w.epochs + st.Epoch, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
+			Event: "step", Epoch: w.epochs + st.Epoch + 1, Step: st.Step, BytesRead: st.BytesRead, TopologyBytes: st.TopologyBytes, BytesWritten: st.BytesWritten,
 			Requests: st.Requests, Loaded: st.Loaded, Resident: st.Resident, Edges: st.Edges, NewEdges: st.NewEdges,
 			Read: st.Read.Seconds(), Write: st.Write.Seconds(), WaitBuffers: st.WaitBuffers.Seconds(), Assemble: st.Assemble.Seconds(),
 			Stall: st.Stall.Seconds(), Ready: w.seconds + st.Ready.Seconds(), Begin: w.seconds + st.Begin.Seconds(), End: w.seconds + st.End.Seconds(),
@@ -159,7 +160,7 @@ func (w *Writer) EpochRows(s buffer.Stats, rows *cache.Traffic) error {
 		}
 	}
 	err := w.write(Epoch{
-		Event: "epoch", Epoch: w.epochs + s.Epoch, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
+		Event: "epoch", Epoch: w.epochs + s.Epoch + 1, Policy: s.Policy, Engine: s.Engine, Reason: s.EngineReason, MemoryBytes: s.MemoryBytes,
 		Gap: s.Tuning.GapBytes, Request: s.Tuning.RequestBytes, Depth: s.Tuning.Depth, Tuning: s.Tuning.Why,
 		Start: w.seconds + s.Start.Seconds(), End: w.seconds + end.Seconds(), BytesRead: s.BytesRead, BytesWritten: s.BytesWritten, Requests: s.Requests,
 		Read: s.Read.Seconds(), Write: s.Write.Seconds(), WaitBuffers: s.WaitBuffers.Seconds(), Assemble: s.Assemble.Seconds(), Stall: s.Stall.Seconds(),
@@ -241,7 +242,24 @@ func Read(r io.Reader) (*File, error) {
 	if bad != nil && len(m.Epochs) == 0 {
 		return nil, bad
 	}
+	m.fromOne()
 	return m, nil
+}
+
+// fromOne counts the epochs of a file from 1 that an earlier program wrote from 0.
+func (m *File) fromOne() {
+	if !slices.ContainsFunc(m.Epochs, func(e Epoch) bool { return e.Epoch == 0 }) {
+		return
+	}
+	for i := range m.Epochs {
+		m.Epochs[i].Epoch++
+	}
+	for i := range m.Steps {
+		m.Steps[i].Epoch++
+	}
+	for i := range m.Results {
+		m.Results[i].Epoch++
+	}
 }
 
 func appendLine[T any](to *[]T, line []byte) error {

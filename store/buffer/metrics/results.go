@@ -5,7 +5,7 @@ import "math"
 // Result is the line of what an epoch's training came to. Fields that are nil were not computed.
 type Result struct {
 	Event         string   `json:"event"` // "result"
-	Epoch         int      `json:"epoch"` // from 0, as of the other lines
+	Epoch         int      `json:"epoch"` // from 1, as of the other lines
 	Loss          *float64 `json:"loss,omitempty"`
 	TrainAccuracy *float64 `json:"train_accuracy,omitempty"` // in [0, 1]
 	ValidAccuracy *float64 `json:"valid_accuracy,omitempty"`
@@ -41,7 +41,7 @@ func Number(x float64) *float64 {
 	return &x
 }
 
-// Result writes an epoch's result, counted from 0.
+// Result writes an epoch's result.
 func (w *Writer) Result(r Result) error {
 	r.Event = "result"
 	return w.line(r)

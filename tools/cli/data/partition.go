@@ -245,6 +245,9 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 			"seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
 		return nil
 	}
+	if e.Quiet && !o.report {
+		return nil
+	}
 	if hubs != nil {
 		fmt.Fprintln(e.Stdout, hubs)
 	}

@@ -74,7 +74,7 @@ func runReport(e *command.Env, path string, o reportOptions) error {
 	}
 	e.Event("summary", map[string]any{"output": o.output, "epochs": len(m.Epochs), "steps": len(m.Steps), "samples": len(m.Samples)})
 	if !e.JSON {
-		fmt.Fprintf(e.Stdout, "%s: %d epochs, %d steps\n", o.output, len(m.Epochs), len(m.Steps))
+		fmt.Fprintf(e.Told(), "%s: %d epochs, %d steps\n", o.output, len(m.Epochs), len(m.Steps))
 	}
 	return nil
 }
@@ -239,7 +239,6 @@ var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"mb":      func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) },
 	"s":       func(s float64) string { return fmt.Sprintf("%.2f", s) },
 	"percent": func(x float64) string { return fmt.Sprintf("%.1f", 100*x) },
-	"next":    func(n int) int { return n + 1 }, // people count epochs from 1
 	"sub":     func(a, b float64) float64 { return a - b },
 }).Parse(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
@@ -258,7 +257,7 @@ table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight
 {{range .Rows}}<tr><th class="words" title="{{.Label}}">{{.Label}}</th>{{range .Cells}}<td style="{{.Style}}" title="{{.Title}}">{{.Nodes}}</td>{{end}}<td>{{.Nodes}}</td></tr>
 {{end}}{{end}}</table></div>
 {{end}}<table><caption>Epochs</caption><tr><th>epoch</th><th>plan</th><th>engine</th><th>seconds</th><th>MB read</th><th>requests</th><th>training s</th><th>trainer waits s</th><th>disk waits s</th><th>assembly s</th>{{if .Rows}}<th>device keeps</th><th>rows there %</th><th>MB to device</th><th>MB saved</th>{{end}}</tr>
-{{range .Epochs}}<tr><td>{{next .Epoch}}</td><td>{{.Policy}}</td><td>{{.Engine}}</td><td>{{s (sub .End .Start)}}</td><td>{{mb .BytesRead}}</td><td>{{.Requests}}</td><td>{{s .Train}}</td><td>{{s .Stall}}</td><td>{{s .WaitBuffers}}</td><td>{{s .Assemble}}</td>{{with .DeviceRows}}<td>{{.Policy}}</td><td>{{percent .HitRate}}</td><td>{{mb .MovedBytes}}</td><td>{{mb .SavedBytes}}</td>{{end}}</tr>
+{{range .Epochs}}<tr><td>{{.Epoch}}</td><td>{{.Policy}}</td><td>{{.Engine}}</td><td>{{s (sub .End .Start)}}</td><td>{{mb .BytesRead}}</td><td>{{.Requests}}</td><td>{{s .Train}}</td><td>{{s .Stall}}</td><td>{{s .WaitBuffers}}</td><td>{{s .Assemble}}</td>{{with .DeviceRows}}<td>{{.Policy}}</td><td>{{percent .HitRate}}</td><td>{{mb .MovedBytes}}</td><td>{{mb .SavedBytes}}</td>{{end}}</tr>
 {{end}}</table>
 </body></html>
 `))

@@ -17,7 +17,7 @@ func resultCharts(results []metrics.Result) (charts []reportFigure) {
 	of := func(scale float64, value func(r *metrics.Result) *float64) (points plotter.XYs) {
 		for i := range results {
 			if v := value(&results[i]); v != nil {
-				points = append(points, plotter.XY{X: float64(results[i].Epoch + 1), Y: scale * *v})
+				points = append(points, plotter.XY{X: float64(results[i].Epoch), Y: scale * *v})
 			}
 		}
 		return points

@@ -36,7 +36,7 @@ func writeMetrics(t *testing.T, epochs int) string {
 		if err := w.EpochRows(s, rows); err != nil {
 			t.Fatal(err)
 		}
-		r := metrics.Result{Epoch: e, Loss: metrics.Number(1 / float64(e+1)), TrainAccuracy: metrics.Number(.5)}
+		r := metrics.Result{Epoch: e + 1, Loss: metrics.Number(1 / float64(e+1)), TrainAccuracy: metrics.Number(.5)}
 		if e == 0 { // validated once: a curve of one point
 			r.ValidAccuracy = metrics.Number(.25)
 		}

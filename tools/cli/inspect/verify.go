@@ -72,7 +72,7 @@ func runVerify(cmd *cobra.Command, e *command.Env, dir string, o verifyOptions) 
 		return fmt.Errorf("%s: %d damaged of %d files and %d bytes: %w", dir, n, r.Files, r.Bytes, blocks.ErrCorrupt)
 	}
 	if !e.JSON {
-		fmt.Fprintf(e.Stdout, "%s: version %d is whole: %d files, %.1f MB in %.2f s (%.2f GB/s; %s)\n",
+		fmt.Fprintf(e.Told(), "%s: version %d is whole: %d files, %.1f MB in %.2f s (%.2f GB/s; %s)\n",
 			dir, r.Version, r.Files, float64(r.Bytes)/1e6, seconds, float64(r.Bytes)/1e9/seconds, r.Engine)
 	}
 	return nil

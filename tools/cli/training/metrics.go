@@ -96,7 +96,7 @@ func (l *metricsLog) temporal(r temporal.Epoch) {
 
 // result takes what an epoch, counted from 1, came to.
 func (l *metricsLog) result(epoch int, seconds float64, read int64, r metrics.Result) {
-	r.Epoch = epoch - 1
+	r.Epoch = epoch
 	l.write(func() error { return l.w.Result(r) })
 	if l == nil || l.board == nil || l.failed != nil {
 		return

@@ -43,7 +43,7 @@ func TestMetricsResults(t *testing.T) {
 			continue
 		}
 		r := m.Results[at]
-		if *r.Loss != e["loss"].(float64) || *r.Loss != plain[at] || *r.TrainAccuracy != e["train_accuracy"].(float64) || r.Epoch != at {
+		if *r.Loss != e["loss"].(float64) || *r.Loss != plain[at] || *r.TrainAccuracy != e["train_accuracy"].(float64) || r.Epoch != at+1 {
 			t.Errorf("epoch %d: %+v, printed %v, without --metrics the loss is %v", at+1, r, e, plain[at])
 		}
 		if validated := at%2 == 1; (r.ValidAccuracy != nil) != validated || validated && (*r.ValidAccuracy != e["valid_accuracy"].(float64) || *r.TestAccuracy != e["test_accuracy"].(float64)) {
@@ -81,7 +81,7 @@ func TestMetricsResults(t *testing.T) {
 	clitest.MustRun(t, append(long, "--resume", "--quiet")...)
 	m = readMetrics(t, file)
 	for i, r := range m.Results {
-		if r.Epoch != i {
+		if r.Epoch != i+1 {
 			t.Errorf("result %d is of epoch %d", i, r.Epoch)
 		}
 	}

@@ -159,7 +159,9 @@ func TestEvalWithoutValidation(t *testing.T) {
 // TestQuiet: --quiet prints nothing but what goes wrong.
 func TestQuiet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cora.gstore")
-	for _, args := range [][]string{{"demo", "--epochs", "1", "--dir", dir}, {"train", dir, "--epochs", "1"}, {"precompute", dir}} {
+	for _, args := range [][]string{{"demo", "--epochs", "1", "--dir", dir}, {"train", dir, "--epochs", "1"}, {"precompute", dir},
+		{"train", dir, "--epochs", "1", "--explain", "--metrics", dir + ".jsonl"}, {"report", dir + ".jsonl", "-o", dir + ".html"}, {"verify", dir},
+		{"partition", dir, "--partitions", "3"}, {"export", dir, dir + "-out"}, {"ingest", dir + "-out", dir + "-again", "--partitioner", "fennel"}} {
 		if code, stdout, stderr := clitest.Run(t, append(args, "--quiet")...); code != cli.ExitOK || stdout != "" || stderr != "" {
 			t.Errorf("%v --quiet: exit code %d, %q and %q", args, code, stdout, stderr)
 		}

@@ -296,7 +296,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		hooks.Plan = func(why []string) {
 			e.Event("plan", map[string]any{"why": why})
 			if !e.JSON {
-				fmt.Fprintf(e.Stdout, "plan: %s\n", strings.Join(why, "\n      "))
+				fmt.Fprintf(e.Told(), "plan: %s\n", strings.Join(why, "\n      "))
 			}
 		}
 	}
@@ -358,7 +358,7 @@ func planError(err error) error {
 // explain says how a model's layers are computed.
 func explain(e *command.Env, cs []nn.Choice) {
 	e.Event("choices", map[string]any{"layers": cs})
-	if e.JSON {
+	if e.JSON || e.Quiet {
 		return
 	}
 	for _, c := range cs {
