@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -34,6 +35,26 @@ func Group(f *pflag.Flag, group string) {
 	if expert {
 		f.Annotations[expertKey] = nil
 	}
+}
+
+// Section puts the flags that define makes under a heading of the help; those that have one keep it.
+func Section(fs *pflag.FlagSet, group string, define func()) {
+	before := map[string]bool{}
+	fs.VisitAll(func(f *pflag.Flag) { before[f.Name] = true })
+	define()
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !before[f.Name] && len(f.Annotations[groupKey]) == 0 {
+			Group(f, group)
+		}
+	})
+}
+
+// GroupOf is the heading that a flag is under; "" = none.
+func GroupOf(f *pflag.Flag) string {
+	if g := f.Annotations[groupKey]; len(g) > 0 {
+		return g[0]
+	}
+	return ""
 }
 
 // Values are what a flag may be: shells complete them.
@@ -86,10 +107,7 @@ func groupedUsage(w io.Writer, cmd *cobra.Command, all bool) {
 			hidden++
 			return
 		}
-		heading := "Other"
-		if g := f.Annotations[groupKey]; len(g) > 0 {
-			heading = g[0]
-		}
+		heading := cmp.Or(GroupOf(f), "Other")
 		if !slices.Contains(headings, heading) {
 			headings = append(headings, heading)
 		}
@@ -110,7 +128,11 @@ func groupedUsage(w io.Writer, cmd *cobra.Command, all bool) {
 }
 
 func headingRank(h string) int {
-	order := []string{"data", "model", "optimiser", "out of core", "link prediction", "answers", "checkpoints", "input and output"}
+	if h == "Other" {
+		return math.MaxInt
+	}
+	order := []string{"data", "input", "graph", "a column", "what is written", "features and labels", "partitions", "precomputed hop",
+		"node classification", "model", "optimiser", "out of core", "link prediction", "answers", "checkpoints", "input and output"}
 	if i := slices.Index(order, h); i >= 0 {
 		return i
 	}
@@ -197,25 +219,31 @@ func Nearest(word string, names []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance of two words.
+// distance is how many letters of a must be changed, added, left out or exchanged with the next one to make b (optimal string
+// alignment).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
 	}
 	for i := range len(a) {
-		left := row[0]
-		row[0] = i + 1
 		for j := range len(b) {
-			change := left
+			change := rows[i][j]
 			if a[i] != b[j] {
 				change++
 			}
-			left = row[j+1]
-			row[j+1] = min(change, row[j]+1, left+1)
+			least := min(change, rows[i][j+1]+1, rows[i+1][j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				least = min(least, rows[i-1][j-1]+1)
+			}
+			rows[i+1][j+1] = least
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }
 
 // FlagError is a flag that cannot be read, as a usage error that names the nearest one.

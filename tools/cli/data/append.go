@@ -54,10 +54,12 @@ disturbed. A failure leaves the store as it was.`,
 	}
 	f := cmd.Flags()
 	o.input.inputFlags(f)
-	f.StringVar(&o.features, "features", "", "file of a feature column to add: .npy [N] or [N, D]")
-	f.StringVar(&o.name, "name", "", "name of the added column")
-	f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
-	f.BoolVar(&o.input.normalize, "normalize", false, normalizeUsage)
+	command.Section(f, "a column", func() {
+		f.StringVar(&o.features, "features", "", "file of a feature column to add: .npy [N] or [N, D]")
+		f.StringVar(&o.name, "name", "", "name of the added column")
+		f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
+		f.BoolVar(&o.input.normalize, "normalize", false, normalizeUsage)
+	})
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions stay readable, the new one included")
 	return cmd
 }

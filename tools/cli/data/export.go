@@ -62,12 +62,14 @@ layers, their parameters, classes and relations; docs/models.md says how to comp
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), e, args[0], args[1]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", string(export.Numpy), "numpy, tsv or parquet")
-	f.StringSliceVar(&o.what, "what", []string{"graph", "features", "labels", "splits"}, "parts to write: graph, features, labels, splits, embeddings, model, ids (internal ids), or all")
-	f.StringSliceVar(&o.columns, "columns", nil, "feature columns to write (default: all)")
-	f.StringSliceVar(&o.tables, "tables", nil, "embedding tables to write (default: all)")
-	f.StringVar(&o.at, "checkpoint", "", "kept checkpoint of the one table that is written, by its number (default: the last); of node classification the model's file or its run's number (default: the best on validation nodes)")
-	f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
+	command.Section(f, "what is written", func() {
+		f.StringSliceVar(&o.what, "what", []string{"graph", "features", "labels", "splits"}, "parts to write: graph, features, labels, splits, embeddings, model, ids (internal ids), or all")
+		f.StringSliceVar(&o.columns, "columns", nil, "feature columns to write (default: all)")
+		f.StringSliceVar(&o.tables, "tables", nil, "embedding tables to write (default: all)")
+		f.StringVar(&o.at, "checkpoint", "", "kept checkpoint of the one table that is written, by its number (default: the last); of node classification the model's file or its run's number (default: the best on validation nodes)")
+		f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
+		f.StringVar(&o.format, "format", string(export.Numpy), "numpy, tsv or parquet")
+	})
 	f.Var(&o.mem, "mem", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
 	command.Values(f.Lookup("what"), "graph", "features", "labels", "splits", embeddingsPart, modelPart, "ids", "all")
 	command.Values(f.Lookup("format"), string(export.Numpy), string(export.TSV), string(export.Parquet))

@@ -146,3 +146,23 @@ func TestIngestParquetTypes(t *testing.T) {
 		t.Errorf("a nested end: exit %d: %s", code, errs)
 	}
 }
+
+// TestHelpSections: the flags of ingest, partition, append and export stand under headings, one each.
+func TestHelpSections(t *testing.T) {
+	for name, wants := range map[string][]string{
+		"ingest":    {"\nInput:\n", "\nFeatures and labels:\n", "\nGraph:\n", "\nPartitions:\n", "\nPrecomputed hop:\n", "\nOther:\n"},
+		"append":    {"\nInput:\n", "\nA column:\n"},
+		"partition": {"\nPartitions:\n", "\nAnswers:\n"},
+		"export":    {"\nWhat is written:\n"},
+	} {
+		code, out, _ := clitest.Run(t, name, "--help")
+		for _, want := range wants {
+			if code != cli.ExitOK || strings.Count(out, want) != 1 {
+				t.Errorf("%s --help: %q is there %d times: %s", name, want, strings.Count(out, want), out)
+			}
+		}
+		if strings.Count(out, "\n  --mem ") != 1 {
+			t.Errorf("%s --help: --mem is there %d times", name, strings.Count(out, "\n  --mem "))
+		}
+	}
+}

@@ -47,8 +47,14 @@ type evalOptions struct {
 	table      string
 	candidates int
 	seed       uint64
-	changed    []string // flags that were set
+	flags      *pflag.FlagSet
 }
+
+// Flags of one task are under its heading.
+const (
+	nodeFlags = "node classification"
+	linkFlags = "link prediction"
+)
 
 // What eval writes of every node.
 const (
@@ -90,22 +96,26 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 			if err := o.validate(cmd.Flags().Changed("write") || cmd.Flags().Changed("format")); err != nil {
 				return err
 			}
-			cmd.Flags().Visit(func(f *pflag.Flag) { o.changed = append(o.changed, f.Name) })
+			o.flags = cmd.Flags()
 			return runEval(cmd.Context(), e, args[0], &o)
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
-	fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
-	fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
-	fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
-	fs.StringVar(&o.out, "out", "", "new folder for what --write names")
-	fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: "+strings.Join(evalWrites(), ", "))
-	fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
-	fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "link prediction: which edge lists to rank")
-	fs.StringVar(&o.table, "table", "embeddings", "link prediction: the table of embeddings")
-	fs.IntVar(&o.candidates, "candidates", 0, "link prediction: nodes that answers are ranked against, drawn from --seed (default: all)")
-	fs.Uint64Var(&o.seed, "seed", 0, "link prediction: of the candidates")
+	command.Section(fs, nodeFlags, func() {
+		fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
+		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
+		fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
+		fs.StringVar(&o.out, "out", "", "new folder for what --write names")
+		fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: "+strings.Join(evalWrites(), ", "))
+		fs.StringVar(&o.format, "format", string(export.Numpy), "of --out: numpy, tsv or parquet")
+	})
+	command.Section(fs, linkFlags, func() {
+		fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "which edge lists to rank")
+		fs.StringVar(&o.table, "table", "embeddings", "the table of embeddings")
+		fs.IntVar(&o.candidates, "candidates", 0, "nodes that answers are ranked against, drawn from --seed (default: all)")
+		fs.Uint64Var(&o.seed, "seed", 0, "of the candidates")
+	})
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	fs.StringVar(&o.device, "device", "auto", device.Names)
@@ -157,13 +167,17 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	link := st.Manifest().Schema.Task == store.TaskLink
-	for _, name := range o.changed {
-		if !link && slices.Contains(evalLinkOnly, name) {
-			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
+	task, other := nodeFlags, linkFlags
+	if link {
+		task, other = other, task
+	}
+	o.flags.Visit(func(f *pflag.Flag) {
+		if err == nil && command.GroupOf(f) == other {
+			err = command.Usagef("--%s is for %s; the store's task is %s", f.Name, other, task)
 		}
-		if link && slices.Contains(evalNodeOnly, name) {
-			return command.Usagef("--%s is for node classification; the store's task is link prediction", name)
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if link {
 		return runEvalLink(ctx, e, st, o)

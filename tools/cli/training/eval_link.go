@@ -15,12 +15,6 @@ import (
 	"github.com/gstore/gstore/tools/device"
 )
 
-// Flags of eval that mean something for one task only.
-var (
-	evalNodeOnly = []string{"splits", "auc", "confusion", "out", "write", "format"}
-	evalLinkOnly = []string{"lists", "table", "candidates", "seed"}
-)
-
 // runEvalLink ranks edge lists by a table's checkpoint.
 func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOptions) (err error) {
 	if o.candidates < 0 {

@@ -62,6 +62,7 @@ func TestTrainMistakes(t *testing.T) {
 		{[]string{"train", cora, "--hidden", "1000000000"}, cli.ExitUsage, "expected at most"},
 		{[]string{"train", cora, "--model", "rgcn", "--bases", "1000000000"}, cli.ExitUsage, "expected at most"},
 		{[]string{"train", cora, "--model", "gat", "--heads", "1000000000"}, cli.ExitUsage, "do not divide"},
+		{[]string{"plan", cora, "--model", "gta"}, cli.ExitUsage, "did you mean gat?"},
 		{[]string{"trian", cora}, cli.ExitUsage, "did you mean train?"},
 		{[]string{"train", bare}, cli.ExitUsage, "has no labels"},
 		{[]string{"train", kg}, cli.ExitUsage, "has no edge list valid to rank"},
