@@ -69,7 +69,7 @@ func TestRowsAreMemorys(t *testing.T) {
 					if g, w := got[e], want[e]; g.Loss != w.Loss || g.ValidAccuracy != w.ValidAccuracy || g.SampledEdges != w.SampledEdges || g.Batches != w.Batches {
 						t.Errorf("memory %d, epoch %d: loss %v, valid %v, %d edges in %d batches; in memory %v, %v, %d, %d", memory, e+1, g.Loss, g.ValidAccuracy, g.SampledEdges, g.Batches, w.Loss, w.ValidAccuracy, w.SampledEdges, w.Batches)
 					}
-					if got[e].BytesRead != got[e].PlannedBytes || got[e].BytesRead <= 0 {
+					if got[e].BytesRead != got[e].PlannedBytes || e == 0 && got[e].BytesRead <= 0 {
 						t.Errorf("memory %d, epoch %d: %d bytes read, %d planned", memory, e+1, got[e].BytesRead, got[e].PlannedBytes)
 					}
 				}

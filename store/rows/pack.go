@@ -188,10 +188,7 @@ func (r *Reader) packedWindow() bool {
 		err := fn()
 		r.mu.Lock()
 		if err != nil {
-			if r.err == nil && !r.stopped {
-				r.err = err
-			}
-			r.stopLocked()
+			r.fail(err)
 		}
 		return err == nil
 	}

@@ -160,9 +160,23 @@ func (r *Reader) keysOf(j *job) []uint64 {
 	return keys
 }
 
-// load reads a batch's missing rows into their slots, as many requests at a time as the staging area holds.
-func (r *Reader) load(ctx context.Context, j *job, m *meter) error {
-	keys := r.keysOf(j)
+// everything calls fn with the keys of all rows, a batch's at a time: where the cache has room for all, they are read from beginning to
+// end before the first batch, instead of again and again what lies between those that it lacks.
+func (r *Reader) everything(fn func(keys []uint64) error) error {
+	for lo := 0; lo < int(r.m.Nodes); lo += len(r.keys) {
+		keys := r.keys[:min(len(r.keys), int(r.m.Nodes)-lo)]
+		for i := range keys {
+			keys[i] = uint64(lo+i)<<32 | uint64(lo+i)
+		}
+		if err := fn(keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads missing rows of an epoch's batch into their slots, as many requests at a time as the staging area holds.
+func (r *Reader) load(ctx context.Context, keys []uint64, epoch int, m *meter) error {
 	for i := range r.columns {
 		c := &r.columns[i]
 		var group []span
@@ -171,9 +185,9 @@ func (r *Reader) load(ctx context.Context, j *job, m *meter) error {
 		run := func() {
 			if failed == nil && len(group) > 0 {
 				r.mu.Lock()
-				f := planned{r.planned[j.epoch]}
+				f := planned{r.planned[epoch]}
 				f.add(group)
-				r.planned[j.epoch] = f.StepForecast
+				r.planned[epoch] = f.StepForecast
 				r.mu.Unlock()
 				failed = r.fetch(ctx, c, keys, group, m)
 			}

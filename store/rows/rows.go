@@ -194,9 +194,25 @@ func (r *Reader) allocate() (err error) {
 		if r.look, err = newWindow(o, take(o.Bytes())); err != nil {
 			return err
 		}
+		if r.whole() {
+			r.look.fill()
+		}
 	}
 	if r.o.Forecast {
+		if r.whole() {
+			f := planned{StepForecast: buffer.StepForecast{Loads: int(r.m.Nodes)}}
+			_ = r.everything(func(keys []uint64) error {
+				for i := range r.columns {
+					r.spans(&r.columns[i], keys, func(s span) { f.add([]span{s}) })
+				}
+				return nil
+			})
+			r.planned[0] = f.StepForecast
+		}
 		return nil
+	}
+	if r.whole() {
+		r.planned[0] = buffer.StepForecast{Loads: int(r.m.Nodes)}
 	}
 	stage := r.o.stage(r.m, z)
 	r.stage = take(stage)
@@ -217,6 +233,9 @@ func (r *Reader) allocate() (err error) {
 	}
 	return nil
 }
+
+// whole reports that the cache has room for all rows, which then are read at once.
+func (r *Reader) whole() bool { return !r.o.Packed && r.size.Slots == int(r.m.Nodes) }
 
 // Sizes says what is held.
 func (r *Reader) Sizes() Sizes { return r.size }
@@ -303,8 +322,25 @@ func (r *Reader) decide() {
 	r.cond.Broadcast()
 }
 
+// fail ends the Reader with an error, if it has not ended; r.mu is held.
+func (r *Reader) fail(err error) {
+	if r.err == nil && !r.stopped {
+		r.err = err
+	}
+	r.stopLocked()
+}
+
 // read is the goroutine that loads one decided batch after the other.
 func (r *Reader) read() {
+	if r.whole() {
+		m, start := r.stats.meter(0), time.Now()
+		err := r.everything(func(keys []uint64) error { return r.load(r.ctx, keys, 0, m) })
+		m.loaded(start, start)
+		if err != nil {
+			r.Fail(err)
+			return
+		}
+	}
 	for n := 0; ; n++ {
 		r.mu.Lock()
 		for !r.stopped && r.decided <= n {
@@ -325,14 +361,11 @@ func (r *Reader) read() {
 			return
 		}
 		start, m := time.Now(), r.stats.meter(j.epoch)
-		err := r.load(r.ctx, &j, m)
+		err := r.load(r.ctx, r.keysOf(&j), j.epoch, m)
 		m.loaded(waiting, start)
 		r.mu.Lock()
 		if err != nil {
-			if r.err == nil && !r.stopped {
-				r.err = err
-			}
-			r.stopLocked()
+			r.fail(err)
 			r.mu.Unlock()
 			return
 		}
@@ -426,10 +459,7 @@ func (r *Reader) failure() error {
 func (r *Reader) Fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil && !r.stopped {
-		r.err = err
-	}
-	r.stopLocked()
+	r.fail(err)
 }
 
 // Stop makes all that wait return, and what comes after fail.

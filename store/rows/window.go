@@ -126,6 +126,15 @@ func newWindow(o windowOptions, mem []byte) (*window, error) {
 	return l, nil
 }
 
+// fill makes row r lie in slot r, for all rows, of which there are as many as slots.
+func (l *window) fill() {
+	for r := range l.slot {
+		l.slot[r], l.held[r] = uint32(r)+1, uint32(r)+1
+		l.list(uint32(r))
+	}
+	l.filled = len(l.slot)
+}
+
 // Pending returns how many batches are pushed and not decided.
 func (l *window) Pending() int { return l.first + len(l.batches) - l.decided }
 
