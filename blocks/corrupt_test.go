@@ -150,38 +150,13 @@ func TestExtentNamed(t *testing.T) {
 	}
 }
 
-// openCount is a file system that counts the files that were made and are open.
-type openCount struct {
-	vfs.FS
-	open int
-}
-
-type countedFile struct {
-	vfs.File
-	fs *openCount
-}
-
-func (f countedFile) Close() error {
-	f.fs.open--
-	return f.File.Close()
-}
-
-func (f *openCount) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, category)
-	if err != nil {
-		return nil, err
-	}
-	f.open++
-	return countedFile{file, f}, nil
-}
-
 // TestWriterErrors fails every operation of the file system in turn, and checks
 // that the writer says so and leaves nothing that opens.
 func TestWriterErrors(t *testing.T) {
 	for _, s := range smallFiles()[:6] {
 		t.Run(s.name, func(t *testing.T) {
 			for k := int32(0); ; k++ {
-				mem := &openCount{FS: vfs.NewCrashableMem()}
+				mem := &blocks.OpenCount{FS: vfs.NewCrashableMem()}
 				index := errorfs.OnIndex(k)
 				fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					if index.MaybeError(op) != nil {
@@ -204,8 +179,8 @@ func TestWriterErrors(t *testing.T) {
 					}
 					return nil
 				}()
-				if mem.open != 0 {
-					t.Errorf("operation %d fails: %d files stay open", k, mem.open)
+				if mem.Left != 0 {
+					t.Errorf("operation %d fails: %d files stay open", k, mem.Left)
 				}
 				if err == nil {
 					if k < 3 {

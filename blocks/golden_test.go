@@ -321,5 +321,8 @@ func TestDescribeWholeWords(t *testing.T) {
 		if n := strings.Count(out.String(), "run starts of edges"); n != words {
 			t.Errorf("%d edges: %d words of run starts, expected %d", edges, n, words)
 		}
+		if last := fmt.Sprintf("run starts of edges %d–%d", 64*(words-1), edges-1); !strings.Contains(out.String(), last) || words > 1 && !strings.Contains(out.String(), "edges 0–63") {
+			t.Errorf("%d edges: no %q in\n%s", edges, last, out.String())
+		}
 	}
 }

@@ -140,7 +140,7 @@ func TestScatterWriterFaults(t *testing.T) {
 		return errors.Join(err, w.Abort())
 	}
 	for k := 0; ; k++ {
-		mem, n, what := vfs.NewMem(), 0, ""
+		mem, n, what := &OpenCount{FS: vfs.NewMem()}, 0, ""
 		err := write(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if n++; n-1 == k {
 				what = fmt.Sprint(op.Kind)
@@ -148,6 +148,9 @@ func TestScatterWriterFaults(t *testing.T) {
 			}
 			return nil
 		})))
+		if mem.Left != 0 {
+			t.Errorf("operation %d, %s: %d files stay open", k, what, mem.Left)
+		}
 		if n <= k {
 			if err != nil || k < 7 {
 				t.Fatalf("after %d operations: %v", n, err)

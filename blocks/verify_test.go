@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -117,6 +118,24 @@ func TestDirectoryCounts(t *testing.T) {
 			t.Errorf("%d runs of %d edges into %d nodes: %v", c.runs, c.edges, c.into, err)
 		}
 	}
+	good, length := directoryOf(2, 2, 8, 8)
+	end := len(good) - 24 // of the last entry: offset, first, runs, nodes
+	for name, change := range map[string]func(b []byte) ([]byte, int64){
+		"too short":       func(b []byte) ([]byte, int64) { return b[:24], length },
+		"too long":        func(b []byte) ([]byte, int64) { return append(b, b...), length },
+		"a short stripe":  func(b []byte) ([]byte, int64) { return b, 47 },
+		"another end":     func(b []byte) ([]byte, int64) { b[end]++; return b, length },
+		"another count":   func(b []byte) ([]byte, int64) { b[end+16]++; return b, length },
+		"begins later":    func(b []byte) ([]byte, int64) { b[0]++; return b, length },
+		"an edge before":  func(b []byte) ([]byte, int64) { b[8]++; return b, length },
+		"more edges":      func(b []byte) ([]byte, int64) { b[end+8] = 255; return b, length },
+		"edges from none": func([]byte) ([]byte, int64) { return directoryOf(2, 2, 8, 0) },
+	} {
+		b, n := change(bytes.Clone(good))
+		if _, err := OpenDirectory(b, 1, n); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, expected damage", name, err)
+		}
+	}
 }
 
 // TestVerifyUnaligned: a stripe whose memory cannot be looked into is told, not passed.
@@ -137,6 +156,77 @@ func TestVerifyUnaligned(t *testing.T) {
 	}
 	if err := stripe.verify(); !errors.Is(err, errUnaligned) {
 		t.Errorf("four bytes beside: %v", err)
+	}
+}
+
+// stripeOf encodes a stripe of one partition of n nodes, aligned.
+func stripeOf(t *testing.T, nodes uint32, keys []uint64) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	enc := NewStripeEncoder(&buf, []uint32{nodes})
+	if err := errors.Join(enc.Begin(0), enc.Bucket(0, keys)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enc.End(); err != nil {
+		t.Fatal(err)
+	}
+	b := Bytes(make([]uint64, (buf.Len()+7)/8))[:buf.Len()]
+	copy(b, buf.Bytes())
+	return b
+}
+
+// TestVerifyPadding: bytes that pad a bucket's lists must be 0.
+func TestVerifyPadding(t *testing.T) {
+	b := stripeOf(t, 8, []uint64{EdgeKey(0, 3), EdgeKey(1, 2)})
+	stripe, err := OpenStripe(b, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stripe.verify(); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{8 + 4, 8 + 7, 16 + 4, 16 + 7} { // behind two dst of 2 bytes, behind two src
+		b[at] = 1
+		if err := stripe.verify(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "padding") {
+			t.Errorf("byte %d: %v, expected damage of the padding", at, err)
+		}
+		b[at] = 0
+	}
+}
+
+// TestVerifyLargeStripe: a stripe may be longer than what columns are read by; an ended context ends verifying.
+func TestVerifyLargeStripe(t *testing.T) {
+	var keys []uint64
+	for i := range uint32(verifyBytes / 2) {
+		keys = append(keys, EdgeKey(i/1000, i%1000))
+	}
+	b := stripeOf(t, 10_000, keys)
+	if len(b) <= verifyBytes {
+		t.Fatalf("%d bytes, expected more than %d", len(b), verifyBytes)
+	}
+	fs := vfs.NewMem()
+	w, err := Create(fs, "f", Header{Kind: Topology, Partitions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(0, uint64(len(keys)), b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(fs, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.Verify(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("an ended context: %v", err)
 	}
 }
 

@@ -96,6 +96,47 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
+// TestMeansErrors: whichever read fails under means over neighbours, and whatever takes their rows, its error is returned.
+func TestMeansErrors(t *testing.T) {
+	g := evaltest.Random(t, 200, 3, true)
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(at, refuse int) (reads, taken int, err error) {
+		src := &failing{Graph: g, at: at}
+		e, err := New(src, dev, Options{Unlabelled: true, Features: []string{"x"}}, g.Dim)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer func() { _ = e.Close() }()
+		e.tiles = tilesOf(g.M.Partitions, 3)
+		err = e.Means(t.Context(), q, func(store.PartitionID, gpu.Tensor) error {
+			if taken++; taken-1 == refuse {
+				return errRead
+			}
+			return nil
+		})
+		return src.reads, taken, err
+	}
+	reads, parts, err := run(-1, -1)
+	if err != nil || reads < 6 || parts != 3 {
+		t.Fatalf("%d reads, %d partitions, %v", reads, parts, err)
+	}
+	for at := range reads {
+		if n, _, err := run(at, -1); !errors.Is(err, errRead) || n != at+1 {
+			t.Errorf("read %d of %d fails: error %v after %d reads", at, reads, err, n)
+		}
+	}
+	for p := range parts {
+		if _, n, err := run(-1, p); !errors.Is(err, errRead) || n != p+1 {
+			t.Errorf("rows of partition %d are refused: error %v after %d", p, err, n)
+		}
+	}
+}
+
 // TestRankerErrors: whichever operation on the store fails under a ranker, and whichever read of embeddings, it is told and
 // nothing stays open.
 func TestRankerErrors(t *testing.T) {
