@@ -3,6 +3,8 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -123,5 +125,39 @@ func TestReadErrors(t *testing.T) {
 			harmless := func(op errorfs.Op) bool { return op.Kind == errorfs.OpStat }
 			storetest.FailEach(t, disk, storetest.Every(11), harmless, func(fs vfs.FS) error { return readEverything(fs, kind, g.External) })
 		})
+	}
+}
+
+// TestScratchDir: temporary files lie where it is asked for, or in the store where that can be written, and a store that is in
+// no directory of the operating system's sends them to its.
+func TestScratchDir(t *testing.T) {
+	dir, own := storetest.Create(t, storetest.Random(storetest.Options{})), t.TempDir()
+	if got := storetest.Open(t, dir, store.Options{Scratch: own}).ScratchDir(); got != own {
+		t.Errorf("as asked for: %s, expected %s", got, own)
+	}
+	for range 2 { // made, and there already
+		if got, want := storetest.Open(t, dir, store.Options{}).ScratchDir(), filepath.Join(dir, "tmp"); got != want {
+			t.Errorf("in the store: %s, expected %s", got, want)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "tmp", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	disk := storetest.NewDisk(t)
+	if err := storetest.CommitOn(disk, storetest.Tiny(1), true); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(storetest.CrashDir, store.Options{FS: disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got := s.ScratchDir(); got != os.TempDir() {
+		t.Errorf("of a store in memory: %s, expected %s", got, os.TempDir())
+	}
+	for _, bad := range []string{filepath.Join(own, "none"), filepath.Join(dir, "LOCK")} {
+		if _, err := store.Open(dir, store.Options{Scratch: bad}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s: %v, expected ErrInvalid", bad, err)
+		}
 	}
 }

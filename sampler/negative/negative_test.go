@@ -216,3 +216,15 @@ func TestSampleAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a batch", n)
 	}
 }
+
+// TestCountBound: as many negatives as an int32 counts, and not one more.
+func TestCountBound(t *testing.T) {
+	for _, c := range []struct {
+		count, chunks int
+		ok            bool
+	}{{math.MaxInt32, 1, true}, {math.MaxInt32/2 + 1, 2, false}, {math.MaxInt32 / 2, 2, true}, {1, 0, true}, {0, 1, false}, {1, -1, false}} {
+		if _, err := New(Config{Count: c.count, Chunks: c.chunks}); (err == nil) != c.ok {
+			t.Errorf("%d negatives in %d chunks: %v", c.count, c.chunks, err)
+		}
+	}
+}
