@@ -34,10 +34,10 @@ func TestDeviceRows(t *testing.T) {
 				c.Fanouts = nil
 			}
 			type result struct {
-				losses, bytes []string
-				cp            *Checkpoint
-				epochs        []Epoch
-				read          []int64 // by operations on mapped tables, by epoch
+				losses []string
+				cp     *Checkpoint
+				epochs []Epoch
+				read   []int64 // by operations on mapped tables, by epoch
 			}
 			run := func(c Config, room int64) (r result) {
 				t.Helper()

@@ -73,7 +73,6 @@ type Reader struct {
 	latest   int                         // epoch of the last one decided
 	stopped  bool
 	err      error
-	inEpoch  bool
 	epoch    int  // of the iterator, −1 before the first
 	finished bool // the epoch's macro-batch was returned
 }

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package meta
 
@@ -17,9 +17,9 @@ const (
 
 type Lock struct{}
 
-// lockByte is for Linux only: other systems lack open-file-description locks.
+// lockByte is for Linux and macOS: other systems lack open-file-description locks.
 func lockByte(context.Context, string, int64, bool, time.Duration) (*Lock, error) {
-	return nil, fmt.Errorf("stores on %s cannot be locked; gstore runs on linux", runtime.GOOS)
+	return nil, fmt.Errorf("stores on %s cannot be locked; gstore runs on linux and darwin", runtime.GOOS)
 }
 
 func (*Lock) Close() error { return nil }

@@ -73,7 +73,7 @@ type rows struct {
 // open begins the output.
 func (p *prediction) open(columns []column) (*rows, error) {
 	r := &rows{path: p.out}
-	var to io.Writer = p.env.Stdout
+	to := p.env.Stdout
 	if p.out != "" {
 		if info, err := os.Stat(p.out); err == nil && info.IsDir() {
 			return nil, command.Usagef("--out %s: it is a folder, expected a file", p.out)
