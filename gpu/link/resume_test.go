@@ -17,6 +17,7 @@ import (
 	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
+	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -40,13 +41,19 @@ func tripleStore(t testing.TB, partitions int) string {
 			t.Fatal(err)
 		}
 	}
+	return ingested(t, dir, ingest.Options{Partitions: partitions})
+}
+
+// ingested is the store of the files in dir.
+func ingested(t testing.TB, dir string, o ingest.Options) string {
+	t.Helper()
 	src, err := formats.Open(dir, formats.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
 	out := filepath.Join(t.TempDir(), "kg.gstore")
-	if _, err := ingest.Run(t.Context(), out, src, ingest.Options{Partitions: partitions}); err != nil {
+	if _, err := ingest.Run(t.Context(), out, src, o); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -304,6 +311,28 @@ func TestLinkDivergesInItsLastBatch(t *testing.T) {
 	_, err := trainLink(t.Context(), dir, store.Options{}, c, link.Hooks{Batch: func(int, int64) { batches++ }})
 	if err == nil || !strings.Contains(err.Error(), "diverged") || batches > 0 {
 		t.Errorf("%v after %d batches, expected that the first one diverged", err, batches)
+	}
+}
+
+// FENNEL leaves partitions of a few nodes empty: a step whose partitions are all empty is passed over, and the run learns what it would in memory.
+func TestLinkEmptyPartitions(t *testing.T) {
+	dir := t.TempDir()
+	for name, edges := range map[string]string{"train": "a\tr\tb\nc\tr\td\ne\tr\tf\n", "valid": "b\tr\ta\n", "test": "d\tr\tc\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name+".tsv"), []byte(edges), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir = ingested(t, dir, ingest.Options{Partitions: 6, Partitioner: partitioner.MethodFennel})
+	for _, plan := range []string{"comet", "beta", "memory"} {
+		c := smallRun(plan, "none")
+		c.Buffer = min(c.Buffer, 2)
+		r, err := trainLink(t.Context(), dir, store.Options{}, c, link.Hooks{})
+		if err != nil {
+			t.Fatalf("%s: %v", plan, err)
+		}
+		if r.Summary.Batches == 0 {
+			t.Errorf("%s trained on nothing", plan)
+		}
 	}
 }
 

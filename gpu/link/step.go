@@ -89,12 +89,15 @@ func (t *trainer) close() error {
 // place in the step on, and adds to sum. totals.seeds counts queries: two an edge. after is called after each
 // mini-batch with the place of the next one.
 func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
+	x := newExamples(mb, t.places, placesMax)
+	t.places = x.places
+	if x.n == 0 { // its partitions may be empty: no nodes to draw negatives from
+		return nil
+	}
 	pool, err := negative.NewPool(mb)
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
-	x := newExamples(mb, t.places, placesMax)
-	t.places = x.places
 	defer t.loader.Stop() // after an error too, before mb is gone
 	relations := t.model.Config().Relations
 	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {
