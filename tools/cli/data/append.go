@@ -61,6 +61,7 @@ disturbed. A failure leaves the store as it was.`,
 		f.BoolVar(&o.input.normalize, "normalize", false, normalizeUsage)
 	})
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions stay readable, the new one included")
+	completeValues(f)
 	return cmd
 }
 

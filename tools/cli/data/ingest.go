@@ -139,6 +139,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	})
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
+	completeValues(f, partitionerAuto)
 	return cmd
 }
 

@@ -90,6 +90,7 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	command.ScratchFlag(f, &o.scratch)
+	completeValues(f)
 	return cmd
 }
 

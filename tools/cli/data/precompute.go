@@ -69,6 +69,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(cmd.Flags(), &o.scratch)
+	completeValues(cmd.Flags())
 	return cmd
 }
 
