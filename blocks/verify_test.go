@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // TestVerifyOrder: within a run of one dst, src ids that fall are damage; the same one twice, and a smaller one in the next
@@ -138,6 +139,30 @@ func TestDirectoryCounts(t *testing.T) {
 	}
 }
 
+// TestDirectoryBegins: a directory whose first bucket begins behind the beginning is damage, though all differences agree; and so is
+// a count of edges so large that the size of its bucket, reckoned in 64 bits, comes out as the bytes that are there.
+func TestDirectoryBegins(t *testing.T) {
+	le := binary.LittleEndian
+	for name, shift := range map[string]struct{ offset, first uint64 }{"bytes": {offset: 8}, "edges": {first: 1}} {
+		b, length := directoryOf(2, 2, 8, 8)
+		for _, entry := range [][]byte{b, b[directoryEntryBytes:]} {
+			le.PutUint64(entry, le.Uint64(entry)+shift.offset)
+			le.PutUint64(entry[8:], le.Uint64(entry[8:])+shift.first)
+		}
+		if _, err := OpenDirectory(b, 1, length+int64(shift.offset)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s left out: %v, expected damage", name, err)
+		}
+	}
+	const edges = 64 * ((1<<61 + 2) / 17) // edges/8 + 2·edges = 2⁶⁴ + 16
+	if n := BucketBytes(edges, 1, 8, 8); n != 24 {
+		t.Fatalf("a bucket of %d edges has %d bytes, expected 24: it does not wrap around", uint64(edges), n)
+	}
+	b, length := directoryOf(edges, 1, 8, 8)
+	if _, err := OpenDirectory(b, 1, length); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%d edges in 24 bytes: %v, expected damage", uint64(edges), err)
+	}
+}
+
 // TestVerifyUnaligned: a stripe whose memory cannot be looked into is told, not passed.
 func TestVerifyUnaligned(t *testing.T) {
 	var buf bytes.Buffer
@@ -227,6 +252,59 @@ func TestVerifyLargeStripe(t *testing.T) {
 	cancel()
 	if err := f.Verify(ended, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("an ended context: %v", err)
+	}
+}
+
+// TestVerifyColumn: of a column that is read in pieces, every read that fails is told as what it is, not as damage, and a context that
+// ends between two pieces ends verifying.
+func TestVerifyColumn(t *testing.T) {
+	fs, injected := vfs.NewMem(), errors.New("injected")
+	w, err := Create(fs, "f", Header{Kind: NodeColumn, Elem: Uint8, Dim: 1, Partitions: 1, Name: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(0, verifyBytes+10, make([]byte, verifyBytes+10)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at := -1
+	f, err := Open(errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileReadAt {
+			if at--; at == -1 {
+				return injected
+			}
+		}
+		return nil
+	})), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for at = range 2 {
+		if err := f.Verify(t.Context(), nil); !errors.Is(err, injected) || errors.Is(err, ErrCorrupt) {
+			t.Errorf("a read fails: %v", err)
+		}
+	}
+	if at = 2; f.Verify(t.Context(), nil) != nil || at != 0 {
+		t.Fatalf("%d of two reads are missing", at)
+	}
+	at = -1
+	ending, cancel := context.WithCancel(t.Context())
+	if err := f.Verify(ending, func(int64) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that ends after the first piece: %v", err)
+	}
+	damaged, err := fs.OpenReadWrite("f", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = damaged.WriteAt([]byte{1}, HeaderBytes+verifyBytes)
+	if err := errors.Join(err, damaged.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Verify(t.Context(), nil); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a byte of the second piece is another: %v, expected damage", err)
 	}
 }
 
