@@ -176,18 +176,21 @@ func TestScratchErrors(t *testing.T) {
 			mu.Unlock()
 			return w.Commit(ctx, m)
 		}(errorfs.Wrap(fs, errorfs.InjectorFunc(inject)))
-		if hit == nil {
+		mu.Lock()
+		failed := hit
+		mu.Unlock()
+		if failed == nil {
 			if err != nil || k < 10 {
 				t.Fatalf("after %d operations: %v", k, err)
 			}
 			return
 		}
 		if !errors.Is(err, errorfs.ErrInjected) {
-			t.Errorf("operation %d of %s (kind %d): %v, expected the error", k, hit.Path, hit.Kind, err)
+			t.Errorf("operation %d of %s (kind %d): %v, expected the error", k, failed.Path, failed.Kind, err)
 			continue
 		}
 		if k%4 == 0 {
-			checkAfter(t, fs, fmt.Sprintf("error at operation %d of %s", k, hit.Path), false, old)
+			checkAfter(t, fs, fmt.Sprintf("error at operation %d of %s", k, failed.Path), false, old)
 		}
 	}
 }

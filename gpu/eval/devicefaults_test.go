@@ -3,6 +3,8 @@ package eval
 import (
 	"context"
 	"errors"
+	"math"
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -171,6 +173,121 @@ func TestRunEnds(t *testing.T) {
 	for at := range looks {
 		if _, got, err := run(at); !errors.Is(err, context.Canceled) || got != nil {
 			t.Errorf("ended at look %d of %d: %d metrics, %v", at, looks, len(got), err)
+		}
+	}
+}
+
+// elsewhere is a source whose states go to a directory of its own.
+type elsewhere struct {
+	*evaltest.Graph
+	dir string
+}
+
+func (s elsewhere) ScratchDir() string { return s.dir }
+
+// TestRunWithoutScratch: states and outputs that do not fit and have no directory to go to are told, whatever is asked for.
+func TestRunWithoutScratch(t *testing.T) {
+	g := evaltest.Random(t, 100, 2, true)
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Options{"states": {}, "predictions": {Predictions: true}, "probabilities": {Probabilities: true}, "scores": {AUC: true}} {
+		for _, model := range []string{"sage", "gcn"} {
+			m, err := nn.New(t.Context(), q, nn.Config{Model: model, Layers: 2, In: g.Dim, Hidden: 8, Out: g.M.Schema.Classes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Features, o.Model = []string{"x"}, m.Config()
+			dir := t.TempDir()
+			for _, exists := range []bool{true, false} {
+				e, err := New(elsewhere{g, map[bool]string{true: dir, false: dir + "/none"}[exists]}, dev, o, 8)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.memory = false
+				if _, err := e.Run(t.Context(), q, m, "valid"); exists && err != nil || !exists && !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s of %s, directory there %v: %v", name, model, exists, err)
+				}
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestRunEmptySplit: of a split without nodes accuracy and loss are 0, and the area under the curve is not defined.
+func TestRunEmptySplit(t *testing.T) {
+	g := evaltest.Random(t, 100, 2, true)
+	for v := range g.Split {
+		g.Split[v] = store.SplitTrain
+	}
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 1, In: g.Dim, Out: g.M.Schema.Classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	e, err := New(g, dev, Options{Features: []string{"x"}, Model: m.Config(), AUC: true}, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	got, err := e.Run(t.Context(), q, m, "test", "train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := got[0]; x.Nodes != 0 || x.Accuracy != 0 || x.Loss != 0 || !math.IsNaN(x.AUC) {
+		t.Errorf("no nodes: %+v, area %v", x, x.AUC)
+	}
+	if x := got[1]; x.Nodes == 0 || !(x.Loss > 0) || math.IsNaN(x.AUC) {
+		t.Errorf("all nodes: %+v, area %v", x, x.AUC)
+	}
+}
+
+// TestSimilarBudget: a search for similar nodes whose rows lie in a file works with the bytes that SimilarBytes tells and not with 4 KiB
+// fewer, to which it is told, and refuses what it cannot answer.
+func TestSimilarBudget(t *testing.T) {
+	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 60, Partitions: 3})), store.Options{})
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	const dim, top = 256, 3 // a partition has 20 KiB of rows
+	least, err := SimilarBytes(st, dim, top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind string
+		o    RankerOptions
+		ok   bool
+		is   error
+	}{
+		"the least":    {Cosine, RankerOptions{Top: top, MemoryBytes: least}, true, nil},
+		"fewer":        {Cosine, RankerOptions{Top: top, MemoryBytes: least - 4<<10}, false, store.ErrBudget},
+		"another kind": {"near", RankerOptions{Top: top}, false, nil},
+		"no answers":   {Dot, RankerOptions{}, false, nil},
+	} {
+		values := &NodeValues{Elem: blocks.Float32, Dim: dim, parts: st.Manifest().Partitions,
+			table: spill.View(4*dim, func([]byte, uint64) error { return nil })}
+		s, err := OpenSimilar(t.Context(), st, dev, values, c.kind, c.o)
+		if (err == nil) != c.ok || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -161,7 +161,10 @@ func TestGoBackErrors(t *testing.T) {
 		if last == 3 {
 			kept++
 		}
-		if !hit {
+		mu.Lock()
+		done := !hit
+		mu.Unlock()
+		if done {
 			if err != nil || told < 5 || kept < 3 {
 				t.Errorf("%d errors told, checkpoint kept %d times, at last %v: the injector sees too little", told, kept, err)
 			}
