@@ -41,8 +41,9 @@ func (f *feeder) start(mb *buffer.MacroBatch, epoch, batch int) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
+	graph := *mb // the trainer's gets the next epoch's step while batches of epochs ahead are sampled
 	f.running.Go(func() {
-		if err := f.sample(ctx, mb, epoch, batch, f.limit); err != nil {
+		if err := f.sample(ctx, &graph, epoch, batch, f.limit); err != nil {
 			f.reader.Fail(err)
 		}
 	})
