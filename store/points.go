@@ -114,7 +114,7 @@ func (s *Store) byPartition(nodes []NodeID) ([][]point, error) {
 
 // readPoints reads rows of width bytes; where says in what extent a partition's lie.
 func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst []byte, where func(PartitionID) (*blocks.File, blocks.Extent, error)) ([]byte, error) {
-	if err := s.check(); err != nil {
+	if err := cmp.Or(s.check(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	parts, err := s.byPartition(nodes)
