@@ -9,7 +9,6 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
-	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/table"
@@ -101,17 +100,8 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *Config) (_ *table.Ta
 // createTable makes the table of a run that begins, in the place of an earlier run's. Its first checkpoint
 // is one to resume from. Whatever can be found wrong with the run must have been found: the earlier one is lost.
 func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []table.Blob) (*table.Table, error) {
-	key := keyed.New(cfg.Seed).With(placeEmbed)
 	t, err := table.Create(ctx, st, table.Options{Name: cfg.Table, Dim: cfg.Dim, States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
-		Init: func(first store.NodeID, rows []float32) {
-			for ; len(rows) > 0; first++ {
-				r := key.Rand(uint64(first))
-				for j := range cfg.Dim {
-					rows[j] = float32(embeddingScale * r.Normal())
-				}
-				rows = rows[cfg.Dim:]
-			}
-		}})
+		Init: InitRows(cfg.Seed, cfg.Dim, embeddingScale)})
 	if err != nil {
 		return nil, fmt.Errorf("train: embeddings: %w", err)
 	}

@@ -202,17 +202,14 @@ func gradients(p *nn.Pass, model *nn.LinkModel, g *gpu.Graph, in nn.Input, batch
 
 // optimize steps the model's parameters and the rows input of the embeddings, whose gradient is d.
 func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
-	q, params := t.queue, t.model.Params()
-	if t.cfg.Optimizer == adam {
-		o := gpu.AdamOptions{LR: lr, Beta1: .9, Beta2: .999, Epsilon: 1e-8}
-		params.Adam(q, o)
-		o.Step = params.Steps()
-		q.AdamRows(o, e.value, input, d, e.state[0], e.state[1])
-		return
+	q, params, s := t.queue, t.model.Params(), RowStep{Optimizer: t.cfg.Optimizer, LR: lr}
+	if s.Optimizer == adam {
+		params.Adam(q, s.adam())
+		s.Step = params.Steps()
+	} else {
+		params.Adagrad(q, s.adagrad())
 	}
-	o := gpu.AdagradOptions{LR: lr, Epsilon: 1e-10}
-	params.Adagrad(q, o)
-	q.AdagradRows(o, e.value, input, d, e.state[0])
+	s.Rows(q, e.value, input, d, e.state...)
 }
 
 // graph is a batch's block on the device; nothing without an encoder. A degree

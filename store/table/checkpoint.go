@@ -74,6 +74,7 @@ func (t *Table) commit(ctx context.Context, blobs []Blob) error {
 	if err != nil {
 		return err
 	}
+	kept[len(kept)-1] = next // with the names of its blobs
 	t.kept = kept
 	return nil
 }

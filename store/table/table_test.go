@@ -330,6 +330,9 @@ func TestTableSweepsBlobs(t *testing.T) {
 		if err := tab.Checkpoint(ctx, table.Blob{Name: "plan"}, table.Blob{Name: "model", Data: fmt.Append(nil, "blob of ", k)}); err != nil {
 			t.Fatal(err)
 		}
+		if b, err := tab.Blob(ctx, "model"); err != nil || string(b) != fmt.Sprint("blob of ", k) { // by the table that made it
+			t.Fatalf("blob %q, %v", b, err)
+		}
 	}
 	left := func() (blobs []string) {
 		t.Helper()

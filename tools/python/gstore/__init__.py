@@ -18,6 +18,7 @@ from .errors import (
 from .ingest import from_pyg, ingest
 from .loader import Batch, Layer, NeighborLoader
 from .store import Column, Neighbors, Store, open
+from .table import EmbeddingTable
 
 __version__ = "0.1.0"
 
@@ -30,7 +31,7 @@ def load_model(path: "Union[str, os.PathLike[str]]") -> "Any":
 
 
 __all__ = [
-    "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "Error", "ExistsError", "ForkError", "InputError",
-    "InvalidError", "Layer", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
+    "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError",
+    "InputError", "InvalidError", "Layer", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
     "load_model", "open",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import errors
 
-ABI = 1
+ABI = 2
 _WAIT_MS = 40
 
 _Void = ctypes.c_void_p

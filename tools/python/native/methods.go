@@ -31,18 +31,22 @@ type method struct {
 }
 
 var methods = map[string]method{
-	"counts":    {0, counts},
-	"open":      {0, open},
-	"close":     {0, closeObject},
-	"column":    {1, column},
-	"features":  {2, features},
-	"lookup":    {2, lookup},
-	"external":  {1, external},
-	"neighbors": {1, neighbors},
-	"ingest":    {2, ingestArrays},
-	"loader":    {0, openLoader},
-	"start":     {0, startLoader},
-	"next":      {0, nextBatch},
+	"counts":     {0, counts},
+	"open":       {0, open},
+	"close":      {0, closeObject},
+	"column":     {1, column},
+	"features":   {2, features},
+	"lookup":     {2, lookup},
+	"external":   {1, external},
+	"neighbors":  {1, neighbors},
+	"ingest":     {2, ingestArrays},
+	"loader":     {0, openLoader},
+	"start":      {0, startLoader},
+	"next":       {0, nextBatch},
+	"table":      {0, openTable},
+	"rows":       {2, embeddingRows},
+	"step":       {2, stepEmbeddings},
+	"checkpoint": {1, checkpointEmbeddings},
 }
 
 // counts says how many objects and operations are alive, itself not counted: for tests of leaks.
