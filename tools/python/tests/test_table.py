@@ -212,11 +212,12 @@ def test_torch(graph, options):
             a, b = torch.from_numpy(ids[:200]), torch.from_numpy(ids[200:])
             x, y = t.rows(a), t.rows(b)
             assert x.requires_grad and torch.equal(x.detach(), torch.from_numpy(t.read(ids[:200])))
-            ((x - target[a]) ** 2).sum().add(((y - target[b]) ** 3).sum()).backward()
+            ((x - target[a]) ** 2).sum().add(((y - target[b]) ** 2).sum(), alpha=0.5).backward()
             t.step()
             step.zero_grad()
-            ((theirs(a) - target[a]) ** 2).sum().add(((theirs(b) - target[b]) ** 3).sum()).backward()
+            ((theirs(a) - target[a]) ** 2).sum().add(((theirs(b) - target[b]) ** 2).sum(), alpha=0.5).backward()
             step.step()
+        # SparseAdam adds epsilon before the correction of the moments' bias: steps of gradients near 1e-8 differ
         assert torch.allclose(torch.from_numpy(every(t)), theirs.weight.detach(), atol=1e-4)
         with torch.no_grad():
             assert not t.rows([1]).requires_grad
