@@ -171,6 +171,7 @@ def test_interrupt(graph, tmp_path):
         """
         import os, signal, sys, threading, time
         import numpy as np, gstore
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it
         store = gstore.open(sys.argv[1])
         edges = np.random.default_rng(1).integers(0, 400_000, (2, 6_000_000))
         sent = []
