@@ -215,7 +215,7 @@ func timed(g *Graph, seed uint64) {
 func TestSampleAtKeepsTheRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 400).Draw(t, "nodes")
-		m := rapid.IntRange(0, 8000).Draw(t, "edges")
+		m := rapid.IntRange(0, 1000).Draw(t, "edges")
 		g := Graph{In: adjacency(n, skewed(rapid.Uint64().Draw(t, "graph"), n, m), 0)}
 		if rapid.Bool().Draw(t, "both") {
 			g.Out = adjacency(n, skewed(rapid.Uint64().Draw(t, "out"), n, m), 0)
@@ -228,7 +228,7 @@ func TestSampleAtKeepsTheRule(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := keyed.New(5).Rand(1)
-		seeds, at := make([]uint32, rapid.IntRange(0, 40).Draw(t, "seeds")), []int64{}
+		seeds, at := make([]uint32, rapid.IntRange(0, 8).Draw(t, "seeds")), []int64{}
 		for i := range seeds {
 			seeds[i] = uint32(r.Below(uint64(n)))
 			at = append(at, int64(r.Below(60))-5)
@@ -265,8 +265,8 @@ func TestSampleAtKeepsTheRule(t *testing.T) {
 					}
 					found := false
 					for _, a := range g.adjacencies() {
-						for q := a.Spans[row].Begin; q < a.Spans[row].End; q++ {
-							found = found || a.Indices[q] == b.Input[src] && a.Times[q] == k.Times[e]
+						for q := a.Spans[row].Begin; q < a.Spans[row].End && !found; q++ {
+							found = a.Indices[q] == b.Input[src] && a.Times[q] == k.Times[e]
 						}
 					}
 					if !found {
