@@ -161,15 +161,21 @@ func handOut(e blocks.ElemType, scale []float32, dst, rows []byte) error {
 	return nil
 }
 
+// asked returns the call's store, and in q its request.
+func (c *call) asked(q any) (*store.Store, error) {
+	s, err := c.store()
+	if err == nil {
+		err = c.decode(q)
+	}
+	return s, err
+}
+
 // column fills in a node column, by internal id.
 func column(ctx context.Context, c *call) error {
 	var q struct {
 		Column string `json:"column"`
 	}
-	s, err := c.store()
-	if err == nil {
-		err = c.decode(&q)
-	}
+	s, err := c.asked(&q)
 	if err != nil {
 		return err
 	}
@@ -213,10 +219,7 @@ func features(ctx context.Context, c *call) error {
 	var q struct {
 		Column string `json:"column"`
 	}
-	s, err := c.store()
-	if err == nil {
-		err = c.decode(&q)
-	}
+	s, err := c.asked(&q)
 	if err != nil {
 		return err
 	}
@@ -329,10 +332,7 @@ func neighbors(ctx context.Context, c *call) error {
 		Out       bool `json:"out"`
 		Relations bool `json:"relations"`
 	}
-	s, err := c.store()
-	if err == nil {
-		err = c.decode(&q)
-	}
+	s, err := c.asked(&q)
 	if err != nil {
 		return err
 	}
