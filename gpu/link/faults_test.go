@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,11 +15,9 @@ import (
 	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/table"
 )
-
-// fullEnv in the environment makes the tests of faults try every operation, as in package store.
-const fullEnv = "GSTORE_FULL_TESTS"
 
 const faultDir = "/disk/kg"
 
@@ -77,14 +74,6 @@ func faultConfig() link.Config {
 	return c
 }
 
-// every returns step, more of the race detector, or 1 where everything is to be tried.
-func every(step int) int {
-	if os.Getenv(fullEnv) != "" {
-		return 1
-	}
-	return step * race.Every(3)
-}
-
 // A machine that stops before any write, sync, rename or removal of training, with nothing or with half of what was
 // not synced on its disk (torn writes), leaves a checkpoint that verifies and that training goes on from to the same bits.
 func TestLinkCrash(t *testing.T) {
@@ -97,7 +86,7 @@ func TestLinkCrash(t *testing.T) {
 		disk *vfs.MemFS
 	}
 	var crashes []crash
-	operations, step := 0, every(37)
+	operations, step := 0, storetest.Every(37)
 	stop := func(op errorfs.Op) error {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWriteAt, errorfs.OpFileWrite, errorfs.OpRename, errorfs.OpRemove:
@@ -134,7 +123,7 @@ func TestLinkInjectedErrors(t *testing.T) {
 	disk, want := faultDisk(t, c)
 	for _, full := range []bool{false, true} {
 		failed := 0
-		for k := 5; ; k += every(61) {
+		for k := 5; ; k += storetest.Every(61) {
 			fs := disk.CrashClone(vfs.CrashCloneCfg{})
 			var mu sync.Mutex
 			n, hit := 0, false

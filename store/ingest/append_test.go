@@ -404,10 +404,7 @@ func TestAppendErrorAtEveryOperation(t *testing.T) {
 	}
 	want := storedOn(t, undisturbed, append(names, "n49"))
 	injected := errors.New("injected")
-	step := int64(13)
-	if os.Getenv(fullEnv) != "" {
-		step = 1
-	}
+	step := int64(storetest.Every(13))
 	for _, lasting := range []bool{false, true} {
 		for k := int64(0); ; k += step {
 			mem := fresh()

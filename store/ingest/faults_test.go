@@ -16,9 +16,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 const (
@@ -191,19 +193,6 @@ func faultInputs(t *testing.T) map[string]struct {
 	}
 }
 
-// fullEnv in the environment makes TestErrorAtEveryOperation try every operation;
-// otherwise it tries every few of them, evenly spread, so that the package's tests stay short
-// under the race detector.
-const fullEnv = "GSTORE_FULL_TESTS"
-
-// every returns step, or 1 where everything is to be tried.
-func every(step int64) int64 {
-	if os.Getenv(fullEnv) != "" {
-		return 1
-	}
-	return step
-}
-
 // TestErrorAtEveryOperation fails every operation on the disk that an ingest
 // does, input and store alike: once; and, for some of them, from then on, as
 // a broken or a full disk does. The error names its cause, nothing
@@ -222,15 +211,15 @@ func TestErrorAtEveryOperation(t *testing.T) {
 			of      func(errorfs.Op) bool
 			lasting bool
 			err     error
-			step    int64
+			step    int
 		}{
-			{"once", nil, false, errorfs.ErrInjected, every(3)},
-			{"from then on", nil, true, errorfs.ErrInjected, every(9)},
-			{"disk full", writes, true, syscall.ENOSPC, every(5)},
+			{"once", nil, false, errorfs.ErrInjected, storetest.Every(3)},
+			{"from then on", nil, true, errorfs.ErrInjected, storetest.Every(9)},
+			{"disk full", writes, true, syscall.ENOSPC, storetest.Every(5)},
 		} {
 			t.Run(name+"/"+mode.name, func(t *testing.T) {
 				failed := 0
-				for k := int64(0); ; k += mode.step {
+				for k := int64(0); ; k += int64(mode.step) {
 					fs := faultDisk(t, input.dir)
 					in := &injector{k: k, lasting: mode.lasting, err: mode.err, of: mode.of}
 					_, err := ingestOn(errorfs.Wrap(fs, in), o)
@@ -244,7 +233,7 @@ func TestErrorAtEveryOperation(t *testing.T) {
 							t.Errorf("%s: a failing disk is taken for bad input: %v", when, err)
 						}
 						again := o
-						again.Resume = k/mode.step%2 == 0
+						again.Resume = k/int64(mode.step)%2 == 0
 						whole := nothingHalf(t, fs, when, err)
 						_, againErr := ingestOn(fs, again)
 						if againErr != nil && !(whole && errors.Is(againErr, store.ErrExists)) {
@@ -256,7 +245,7 @@ func TestErrorAtEveryOperation(t *testing.T) {
 						t.Fatalf("failed at %s (%v)", when, err)
 					}
 					if in.what() == "" {
-						if failed < 20 {
+						if failed < 20/race.Every(3) {
 							t.Errorf("%d of %d operations failed the ingest: the injector sees too little", failed, k)
 						}
 						return
@@ -282,7 +271,7 @@ func TestErrorsOfTheSpillFile(t *testing.T) {
 		t.Fatal("nothing was spilled: the test tests nothing")
 	}
 	want := storedOn(t, base, nil)
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		name string
 		k    int64
 		err  error
@@ -293,6 +282,9 @@ func TestErrorsOfTheSpillFile(t *testing.T) {
 		{"later write", 9, syscall.ENOSPC, errorfs.OpFileWriteAt},
 		{"read", 3, errorfs.ErrInjected, errorfs.OpFileReadAt},
 	} {
+		if i%race.Every(2) != 0 {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			fs := faultDisk(t, input)
 			in := &injector{k: tt.k, lasting: true, err: tt.err, of: func(op errorfs.Op) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/store"
 )
 
@@ -21,12 +22,12 @@ const CrashDir = "/disk/store"
 // every few of them, evenly spread, so that a package's tests take less than a minute under the race detector.
 const fullEnv = "GSTORE_FULL_TESTS"
 
-// Every returns step, or 1 where everything is to be tried.
+// Every returns step, three of them under the race detector, or 1 where everything is to be tried.
 func Every(step int) int {
 	if os.Getenv(fullEnv) != "" {
 		return 1
 	}
-	return step
+	return step * race.Every(3)
 }
 
 // Tiny makes a tiny graph, so that there are hundreds of crash points rather than thousands.
