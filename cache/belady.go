@@ -82,15 +82,13 @@ func newBelady(name string, o Options, ring, classes int) (*Belady, error) {
 	b := &Belady{name: name, places: o.Places, batch: o.batch(), ring: ring, lists: ring + classes}
 	b.stacks = newStacks(b.lists)
 	all := b.places + b.batch
-	var errs [4]error
-	b.rows, errs[0] = array[row](&b.arrays, o.Rows)
-	b.owner, errs[1] = array[uint32](&b.arrays, all)
-	b.due, errs[2] = array[uint32](&b.arrays, all)
-	b.free, errs[3] = array[uint32](&b.arrays, all)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, errors.Join(fmt.Errorf("cache: %s: %w", name, err), b.Close())
+	if err := b.reserve(beladyBytes(int64(o.Rows), int64(all))); err != nil {
+		return nil, fmt.Errorf("cache: %s: %w", name, err)
 	}
-	b.free = b.free[:0]
+	b.rows = array[row](&b.arrays, o.Rows)
+	b.owner = array[uint32](&b.arrays, all)
+	b.due = array[uint32](&b.arrays, all)
+	b.free = array[uint32](&b.arrays, all)[:0]
 	return b, nil
 }
 
@@ -103,8 +101,11 @@ func lookaheadBytes(o Options) int64 {
 	}
 	all := int64(o.Places) + int64(o.batch())
 	entries := int64(window+2)*int64(o.batch()) + idleMost(all)
-	return rowBytes*int64(o.Rows) + 12*all + 4*(entries+(windowRing+classes+chunksMore)*chunkLen)
+	return reserved(beladyBytes(int64(o.Rows), all)) + 4*(entries+(windowRing+classes+chunksMore)*chunkLen)
 }
+
+// beladyBytes is what the arrays of so many rows and places take.
+func beladyBytes(rows, places int64) int64 { return rowBytes*rows + 12*places + 4*arrayAlign }
 
 // idleMost is how many entries the stacks of classes may have where there are so many places.
 func idleMost(places int64) int64 { return 4*places + 1024 }

@@ -246,7 +246,7 @@ func TestDropKeepsPinnedRows(t *testing.T) {
 		t.Errorf("pin sends %v, %v", tr.Send, err)
 	}
 	for r := range uint32(40) {
-		next([]uint32{r, r + 40}, slices.DeleteFunc([]uint32{r, r + 40}, func(r uint32) bool { return r == 50 || r == 1 && p.loc[r] != 0 || r == 2 && p.loc[r] != 0 })...)
+		next([]uint32{r, r + 40}, slices.DeleteFunc([]uint32{r, r + 40}, func(r uint32) bool { return r == 50 || (r == 1 || r == 2) && p.at(r) != 0 })...)
 	}
 	next([]uint32{90, 91, 92, 50})
 }

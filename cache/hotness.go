@@ -1,6 +1,9 @@
 package cache
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Hotness is GNNLab's presampling metric PreSC#K (survey of GNN training
 // systems, feature caching): how often each row was an input over K presampled
@@ -13,9 +16,11 @@ type Hotness struct {
 // NewHotness counts visits to rows below rows: 4 bytes each.
 func NewHotness(rows int) (*Hotness, error) {
 	h := &Hotness{}
-	var err error
-	h.visits, err = array[uint32](&h.arrays, rows)
-	return h, err
+	if err := h.reserve(4*int64(rows) + arrayAlign); err != nil {
+		return nil, fmt.Errorf("cache: hotness: %w", err)
+	}
+	h.visits = array[uint32](&h.arrays, rows)
+	return h, nil
 }
 
 // Observe counts one batch's input rows.

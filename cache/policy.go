@@ -154,12 +154,11 @@ func (o Options) batch() int {
 
 // Need is what the books of a policy take, in bytes.
 func Need(o Options) int64 {
-	rows, places := int64(o.Rows), int64(o.Places)
 	switch o.Policy {
 	case NameNone:
 		return 0
 	case NameTracker:
-		return 4*rows + 12*(places+1)
+		return reserved(trackerBytes(o))
 	}
 	return lookaheadBytes(o)
 }

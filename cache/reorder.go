@@ -6,24 +6,26 @@ import "fmt"
 const ReorderMax = 16
 
 // Reorder orders windows of sampled batches so that each shares as many rows as possible with the one before it: FastGL's
-// Greedy Reorder Strategy (section 4.1, Algorithm 1). It reuses its memory, 4 bytes a row.
+// Greedy Reorder Strategy (section 4.1, Algorithm 1). It reuses its memory, 2 bytes a row.
 //
-// The matrix of match degrees takes two passes over the window's rows, whatever its size: the first collects for each row
-// a bit for each batch that has it, the second adds the bits of a batch's rows up, eight counters to a word.
+// The matrix of match degrees takes one pass over the window's rows, whatever its size: a row has a bit for each batch
+// before that had it. The bits of a batch's rows are added up, eight counters to a word, and the batch's own is set. Then
+// the bits are cleared.
 type Reorder struct {
 	arrays
-	marks  []uint32 // by row: the window's number << 16 | a bit a batch
-	window uint32
-	match  [ReorderMax][ReorderMax]uint32
-	order  [ReorderMax]int
+	marks []uint16 // by row: a bit for each batch that has it; all 0 between windows
+	match [ReorderMax][ReorderMax]uint32
+	order [ReorderMax]int
 }
 
 // NewReorder makes one for rows below rows.
 func NewReorder(rows int) (*Reorder, error) {
 	o := &Reorder{}
-	var err error
-	o.marks, err = array[uint32](&o.arrays, rows)
-	return o, err
+	if err := o.reserve(2*int64(rows) + arrayAlign); err != nil {
+		return nil, fmt.Errorf("cache: reorder: %w", err)
+	}
+	o.marks = array[uint16](&o.arrays, rows)
+	return o, nil
 }
 
 // spread[x] has byte i = bit i of x.
@@ -43,40 +45,44 @@ func (o *Reorder) Order(batches [][]uint32) ([]int, error) {
 	if n > ReorderMax {
 		return nil, fmt.Errorf("cache: a window of %d batches to reorder, expected at most %d", n, ReorderMax)
 	}
-	if o.window++; o.window == 1<<16 { // marks of old windows must not look new
-		clear(o.marks)
-		o.window = 1
-	}
-	marks, base := o.marks, o.window<<16
+	total := 0
 	for i, b := range batches {
-		bit := uint32(1) << i
-		for _, r := range b {
-			if int(r) >= len(marks) {
-				return nil, fmt.Errorf("cache: reorder: row %d of %d: %w", r, len(marks), ErrRow)
-			}
-			m := marks[r]
-			if m < base { // of an older window
-				m = base
-			}
-			marks[r] = m | bit
+		if err := o.add(i, b); err != nil {
+			clear(o.marks)
+			return nil, err
 		}
+		total += len(b)
 	}
-	for i, b := range batches {
-		o.count(i, b)
+	if len(o.marks) < clearShare*total {
+		clear(o.marks)
+	} else {
+		for _, b := range batches {
+			for _, r := range b {
+				o.marks[r] = 0
+			}
+		}
 	}
 	return o.greedy(n), nil
 }
 
-// count sets row i of the matrix: how many rows of batch i each batch has.
-func (o *Reorder) count(i int, rows []uint32) {
+// clearShare is how many marks are cleared in a row in the time of one at random.
+const clearShare = 16
+
+// add counts how many rows batch i has in common with each of those before, and adds its bits.
+func (o *Reorder) add(i int, rows []uint32) error {
+	marks, bit := o.marks, uint16(1)<<i
 	o.match[i] = [ReorderMax]uint32{}
 	for len(rows) > 0 {
 		k := min(len(rows), 255) // a counter of 8 bits holds so many
 		var low, high uint64
 		for _, r := range rows[:k] {
-			m := o.marks[r]
+			if int(r) >= len(marks) {
+				return fmt.Errorf("cache: reorder: row %d of %d: %w", r, len(marks), ErrRow)
+			}
+			m := marks[r]
+			marks[r] = m | bit
 			low += spread[m&255]
-			high += spread[m>>8&255]
+			high += spread[m>>8]
 		}
 		for j := range 8 {
 			o.match[i][j] += uint32(low >> (8 * j) & 255)
@@ -84,6 +90,10 @@ func (o *Reorder) count(i int, rows []uint32) {
 		}
 		rows = rows[k:]
 	}
+	for j := range i {
+		o.match[j][i] = o.match[i][j]
+	}
+	return nil
 }
 
 // greedy follows from each batch to the one left that matches it most.

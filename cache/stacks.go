@@ -12,7 +12,7 @@ type stacks struct {
 
 const (
 	chunkLen   = 256
-	chunksMore = 256 // that are allocated at a time
+	chunksMore = 2048 // that are allocated at a time: a huge page
 )
 
 func newStacks(n int) stacks {
@@ -38,10 +38,10 @@ func (s *stacks) push(l int, x uint32) error {
 // grow puts an empty chunk on stack l.
 func (s *stacks) grow(l int) error {
 	if s.free < 0 {
-		more, err := array[uint32](&s.arrays, chunkLen*chunksMore)
-		if err != nil {
+		if err := s.reserve(4 * chunkLen * chunksMore); err != nil {
 			return err
 		}
+		more := array[uint32](&s.arrays, len(s.rest)/4)
 		for len(more) > 0 {
 			s.chunks, s.below = append(s.chunks, more[:chunkLen:chunkLen]), append(s.below, s.free)
 			s.free, more = int32(len(s.chunks)-1), more[chunkLen:]
