@@ -146,7 +146,7 @@ type Graph struct {
 
 // EdgeGroups are the runs of a graph's edges that have one destination and one
 // relation: the edges of a destination lie sorted by relation. Groups are numbered by
-// destination, then relation. All are Int32 but Sizes.
+// destination, then relation. Tensors are Int32 unless said otherwise.
 type EdgeGroups struct {
 	Indptr    Tensor // groups+1: the edges of group k are Graph.Indices[Indptr[k]:Indptr[k+1]]
 	Relations Tensor // of each group
@@ -156,6 +156,11 @@ type EdgeGroups struct {
 	// Sizes are by what sums over groups are divided for a mean, float32[1×groups]; none: by
 	// the edges that the graph has.
 	Sizes Tensor
+	// The groups by relation, for layers that multiply those of one relation together; none unless asked for.
+	Bounds   []int  // those of relation r are Order[Bounds[r]:Bounds[r+1]]; it ends with the last relation that there is
+	Order    Tensor // Uint32, groups: their numbers, by relation, then destination
+	OrderDst Tensor // Uint32, groups: their destinations
+	Ranks    Tensor // Int32, groups: where in Order each is
 }
 
 // Edges returns the number of edges.

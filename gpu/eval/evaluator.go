@@ -111,6 +111,7 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	m := src.Manifest()
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
+	e.grouper.ByRelation = o.Model.GroupsByRelation()
 	if o.Model.Relations > 0 {
 		if err := e.readRelations(m); err != nil {
 			return nil, err
@@ -171,6 +172,9 @@ func (e *Evaluator) plan(maxDim int) error {
 		row += 4 * int64(1+layers) * int64(maxDim)
 	}
 	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(chunkBytes/(4*accDim), chunkRowsMin)
+	if e.o.Model.GroupsByRelation() { // means twice, and what they send
+		e.pieceEdges = max(2*e.pieceEdges/3, chunkRowsMin)
+	}
 	var largest uint64
 	for _, p := range m.Partitions {
 		largest = max(largest, p.Nodes)

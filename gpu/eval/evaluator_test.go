@@ -37,7 +37,8 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 		}
 		indptr = append(indptr, int32(len(indices)))
 	}
-	groupers := make([]nn.Grouper, len(m.Layers()))
+	config := m.Config()
+	groupers := config.Groupers(len(m.Layers()))
 	var degrees []int32
 	for v := range n {
 		degrees = append(degrees, indptr[v+1]-indptr[v])
@@ -106,7 +107,7 @@ func TestEvaluatorExact(t *testing.T) {
 						g := evaltest.Random(t, 1500, c.parts, undirected)
 						model := model
 						model.Layers, model.In, model.Hidden, model.Out, model.Seed = layers, g.Dim, 12, g.M.Schema.Classes, 2
-						if model.Model == "rgcn" {
+						if nn.ReadsRelations(model.Model) {
 							model.Relations = evaltest.Relations
 							if !undirected {
 								model.Relations *= 2

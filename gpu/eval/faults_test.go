@@ -55,6 +55,7 @@ func TestReadErrors(t *testing.T) {
 		"gat, self":     {Model: "gat"},
 		"jumping":       {Jumping: "cat"},
 		"rgcn, grouped": {Model: "rgcn", Relations: evaltest.Relations},
+		"rsage":         {Model: "rsage", Relations: evaltest.Relations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := evaltest.Random(t, 200, 3, true)

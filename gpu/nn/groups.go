@@ -10,11 +10,21 @@ import (
 // them their [gpu.EdgeGroups]. It owns what the graph's tensors then refer to, so it serves
 // one graph at a time; memory is reused. The zero value is ready.
 type Grouper struct {
+	// ByRelation also orders the groups by relation ([gpu.EdgeGroups].Order).
+	ByRelation bool
+
 	indptr, indices []int32 // the graph's
 	groups          []int32 // where each group's edges begin
 	relations, dst  []int32 // of each group
 	of, places      []int32
 	order           []uint64 // of a destination's edges: relation, place
+	ranks           []int32  // of each group in sorted
+	sorted, sortDst []uint32 // groups by relation, and their destinations
+}
+
+// Groupers returns one for each of n graphs of a model of this description.
+func (c *Config) Groupers(n int) []Grouper {
+	return slices.Repeat([]Grouper{{ByRelation: c.GroupsByRelation()}}, n)
 }
 
 // Group sets g's edges and their groups from host memory: destination d has
@@ -44,6 +54,32 @@ func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indice
 	g.Indptr, g.Indices = a.Int32s(q, k.indptr), a.Int32s(q, k.indices)
 	g.Groups = &gpu.EdgeGroups{Indptr: a.Int32s(q, k.groups), Relations: a.Int32s(q, k.relations), Dst: a.Int32s(q, k.dst),
 		DstIndptr: a.Int32s(q, k.of), Places: a.Int32s(q, k.places[:len(k.groups)])}
+	if k.ByRelation {
+		g.Groups.Bounds = k.sort()
+		g.Groups.Order, g.Groups.OrderDst, g.Groups.Ranks = a.Uint32s(q, k.sorted), a.Uint32s(q, k.sortDst), a.Int32s(q, k.ranks)
+	}
+}
+
+// sort orders the groups by relation, by counting, and returns where each relation's begin.
+func (k *Grouper) sort() []int {
+	bounds := []int{0}
+	for _, r := range k.relations {
+		for len(bounds) < int(r)+2 {
+			bounds = append(bounds, 0)
+		}
+		bounds[r+1]++
+	}
+	for r := 1; r < len(bounds); r++ {
+		bounds[r] += bounds[r-1]
+	}
+	next, n := slices.Clone(bounds), len(k.relations)
+	k.sorted, k.sortDst, k.ranks = slices.Grow(k.sorted[:0], n)[:n], slices.Grow(k.sortDst[:0], n)[:n], slices.Grow(k.ranks[:0], n)[:n]
+	for i, r := range k.relations {
+		at := next[r]
+		next[r]++
+		k.sorted[at], k.sortDst[at], k.ranks[i] = uint32(i), uint32(k.dst[i]), int32(at)
+	}
+	return bounds
 }
 
 // Groups returns the relations and destinations of the groups made last.

@@ -30,8 +30,8 @@ type Config struct {
 	// Jumping says what makes the logits: "last" (or ""), the last layer; "cat" or "max", a
 	// product of all layers' states, which then are all hidden.
 	Jumping string `json:"jumping,omitempty" yaml:"jumping"`
-	// Relations is the number of edge types of rgcn's graphs, inverse ones counted; Bases
-	// that of the matrices that its relations are sums of, 0 means 4.
+	// Relations is the number of edge types of rgcn's and rsage's graphs, inverse ones counted; Bases
+	// that of the matrices that rgcn's relations are sums of, 0 means 4.
 	Relations int `json:"relations,omitempty" yaml:"relations"`
 	Bases     int `json:"bases,omitempty" yaml:"bases"`
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
@@ -43,7 +43,13 @@ type Config struct {
 }
 
 // Models returns the names of the models that [New] builds.
-func Models() []string { return []string{"sage", "gcn", "gat", "gin", "rgcn", "mlp"} }
+func Models() []string { return []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "mlp"} }
+
+// ReadsRelations reports whether the model called name reads its edges' relations.
+func ReadsRelations(name string) bool { return name == "rgcn" || name == "rsage" }
+
+// GroupsByRelation reports whether graphs must have their groups by relation ([Grouper].ByRelation).
+func (c *Config) GroupsByRelation() bool { return c.Model == "rsage" }
 
 // defaultHeads is the heads of gat if none are given.
 const defaultHeads = 4
@@ -104,10 +110,10 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Aggregator == "max" && (c.Model != "" && c.Model != "sage" || c.PrecomputedHop):
 		return fmt.Errorf("nn: aggregator max is for sage without a precomputed hop")
-	case c.Model == "rgcn" && c.Relations < 1:
-		return fmt.Errorf("nn: rgcn with %d relations, expected 1 or more", c.Relations)
-	case c.Model != "rgcn" && (c.Relations != 0 || c.Bases != 0) || c.Bases < 0:
-		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn has any", c.Relations, c.Bases, c.Model)
+	case ReadsRelations(c.Model) && c.Relations < 1:
+		return fmt.Errorf("nn: %s with %d relations, expected 1 or more", c.Model, c.Relations)
+	case !ReadsRelations(c.Model) && c.Relations != 0 || c.Model != "rgcn" && c.Bases != 0 || c.Bases < 0:
+		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn and rsage have relations, only rgcn bases", c.Relations, c.Bases, c.Model)
 	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
 		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
 	case c.PrecomputedHop && c.Model != "" && c.Model != "sage":
@@ -221,6 +227,8 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 		return newGIN(p, i, in, hidden, out, act, inputDropout)
 	case "rgcn":
 		return newRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
+	case "rsage":
+		return newRSAGE(p, i, in, out, c.Relations, act, inputDropout)
 	case "mlp":
 		return newMLP(p, i, in, out, act, inputDropout)
 	}
@@ -250,6 +258,8 @@ func (m *Model) ReadsDegrees() bool {
 func (c *Config) StreamDims() (accumulated, transformed int) {
 	accumulated = max(c.In, c.Hidden)
 	switch c.Model {
+	case "rsage":
+		return max(c.Hidden, c.Out), 0
 	case "rgcn":
 		return c.bases() * accumulated, 0
 	case "gat":

@@ -92,7 +92,7 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 		}
 		f.relations = append(f.relations, relations)
 	}
-	f.groupers = make([]nn.Grouper, cfg.Layers)
+	f.groupers = cfg.Groupers(cfg.Layers)
 	f.full = make([][]int32, len(sizes))
 	for l := range sizes {
 		for v := range sizes[l] {
@@ -161,6 +161,8 @@ func variants() map[string]nn.Config {
 		"gcn, multiply first, norm":   {Model: "gcn", Order: "multiply", Norm: "layer", Residual: true},
 		"sage max":                    {Model: "sage", Aggregator: "max"},
 		"rgcn":                        {Model: "rgcn", Relations: 3, Bases: 2},
+		"rsage":                       {Model: "rsage", Relations: 3},
+		"rsage, layer norm, jumping":  {Model: "rsage", Relations: 5, Norm: "layer", Jumping: "cat"},
 		"rgcn, batch norm, residual":  {Model: "rgcn", Relations: 5, Bases: 3, Norm: "batch", Residual: true},
 		"sage, batch norm":            {Model: "sage", Norm: "batch"},
 		"sage, layer norm, cat":       {Model: "sage", Norm: "layer", Jumping: "cat"},
@@ -404,7 +406,7 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		table.Rows, table.Cols, table.Stride = 40, 9, 9
 	}
 	in := nn.Dense(table)
-	var groupers [3]nn.Grouper
+	groupers := cfg.Groupers(3)
 	at := 0
 	graph := func(indptr, indices []int32, relations []uint16) *gpu.Graph {
 		g := &gpu.Graph{NumDst: n, NumSrc: 40, Indptr: f.keep.Int32s(f.q, indptr), Indices: f.keep.Int32s(f.q, indices),

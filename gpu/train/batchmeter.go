@@ -178,6 +178,10 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 			groups := int(min(e, n*int64(relations)))
 			g.Groups = &gpu.EdgeGroups{Indptr: b.index(groups+1, blocks.Int32), Relations: b.index(groups, blocks.Int32), Dst: b.index(groups, blocks.Int32),
 				DstIndptr: b.index(int(n)+1, blocks.Int32), Places: b.index(groups+1, blocks.Int32)}
+			if c := b.model.Config(); c.GroupsByRelation() {
+				g.Groups.Bounds, g.Groups.Order = []int{0, groups}, b.index(groups, blocks.Uint32)
+				g.Groups.OrderDst, g.Groups.Ranks = b.index(groups, blocks.Uint32), b.index(groups, blocks.Int32)
+			}
 		}
 		gs, n = append([]gpu.Graph{g}, gs...), sources
 	}

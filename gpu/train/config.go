@@ -242,6 +242,9 @@ func (c *Config) validate() error {
 	return m.Validate()
 }
 
+// relational reports whether the model reads its edges' relations.
+func (c *Config) relational() bool { return nn.ReadsRelations(c.Model) }
+
 // shape is what the data decides of a model.
 type shape struct {
 	in, classes int
@@ -253,7 +256,7 @@ type shape struct {
 func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
 		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, Order: c.Order, Seed: c.Seed}
-	if c.Model == "rgcn" {
+	if c.relational() {
 		m.Relations = s.relations
 		if s.inverse {
 			m.Relations *= 2

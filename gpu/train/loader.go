@@ -97,7 +97,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if o.Structure {
 		planned.options.Features = nil
 	}
-	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.Model == "rgcn" && !m.Schema.Undirected}
+	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
 	it, policy, err := openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func named(t *testing.T, err error) int64 {
 func TestSmallestBudgetWorks(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8, Relations: 3}))
 	n := 0
-	for _, model := range []string{"sage", "gat", "gin", "rgcn", "gcn"} {
+	for _, model := range []string{"sage", "gat", "gin", "rgcn", "rsage", "gcn"} {
 		for _, layers := range []int{2, 3} {
 			for _, c := range []Config{{}, {Plan: "hanoi", Buffer: 2}, {History: true, Plan: "hanoi"}} {
 				if n++; c.History && model != "sage" || n%race.Every(4) != 3%race.Every(4) {
@@ -81,7 +81,7 @@ func TestWorstBatch(t *testing.T) {
 	for _, undirected := range []bool{true, false} {
 		g := evaltest.Random(t, 1500, 4, undirected)
 		for _, c := range []Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
-			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "mlp"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
+			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "mlp"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
 			for _, order := range []string{"aggregate", "multiply"} {
 				c.Hidden, c.Order, c.Features, c.Seed, c.Threads = 32, order, []string{"x"}, 1, 1
 				if c.BatchSize == 0 {

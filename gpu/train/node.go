@@ -191,8 +191,8 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	if m.Schema.Task != store.TaskNode || m.Schema.Classes < 1 {
 		return s, fmt.Errorf("train: the store's task is %q with %d classes, expected %q: ingest labels and a split", m.Schema.Task, m.Schema.Classes, store.TaskNode)
 	}
-	if cfg.Model == "rgcn" && len(m.ColumnsOf(store.RoleRelation)) == 0 {
-		return s, fmt.Errorf("train: %w: model rgcn needs a column of role %s: ingest edges with types", store.ErrNotFound, store.RoleRelation)
+	if cfg.relational() && len(m.ColumnsOf(store.RoleRelation)) == 0 {
+		return s, fmt.Errorf("train: %w: model %s needs a column of role %s: ingest edges with types", store.ErrNotFound, cfg.Model, store.RoleRelation)
 	}
 	cfg.FillFeatures(m)
 	if len(cfg.Features) == 0 {

@@ -38,7 +38,7 @@ func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
 // partition buffer and what [Memory.BesideBytes] counts; 0: no bound. c.Features must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Labels: true, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
-	if c.Model == "rgcn" {
+	if c.relational() {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}
 	o.Weights, o.Keys = c.Sampler == mini.Weighted, c.Sampler == mini.Labor

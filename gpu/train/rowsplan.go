@@ -63,7 +63,7 @@ const rowsPatience = 2
 func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	c := y.cfg
 	c.MemoryBytes = memory
-	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.Model == "rgcn" || c.History || c.Group > 0 || len(c.Features) == 0 {
+	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.relational() || c.History || c.Group > 0 || len(c.Features) == 0 {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}

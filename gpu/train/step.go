@@ -291,7 +291,8 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 	}
 	degrees, relations := t.model.ReadsDegrees(), t.model.Config().Relations > 0
 	if relations && t.groupers == nil {
-		t.groupers = make([]nn.Grouper, len(blocks))
+		c := t.model.Config()
+		t.groupers = c.Groupers(len(blocks))
 	}
 	var below gpu.Tensor // the sources' degrees: those of the destinations of the block below
 	if degrees {

@@ -25,7 +25,7 @@ def grown(d, src, dst, rel):
     if d["undirected"]:
         back = src != dst
         return np.r_[src, dst[back]], np.r_[dst, src[back]], np.r_[rel, rel[back]]
-    if d["model"] == "rgcn" or d["task"] == "link":
+    if d["model"] in ("rgcn", "rsage") or d["task"] == "link":
         return np.r_[src, dst], np.r_[dst, src], np.r_[rel, rel + len(d["relations"])]
     return src, dst, rel
 
@@ -70,6 +70,11 @@ def layer(i, d, w, h, src, dst, rel):
             m = total(n, t, h[s]) / np.maximum(np.bincount(t, minlength=n), 1)[:, None]
             z += coef[r][:, None, None] * m
         y = np.hstack([h, *z]) @ p("weight") + p("bias")
+    elif l["kind"] == "rsage":
+        y, per = h @ p("weight") + p("bias"), p("relations").reshape(-1, *p("weight").shape)
+        for r in range(len(per)):
+            s, t = src[rel == r], dst[rel == r]
+            y += total(n, t, h[s]) / np.maximum(np.bincount(t, minlength=n), 1)[:, None] @ per[r]
     else:
         y = h @ p("weight") + p("bias")
     if l.get("norm") == "layer":
@@ -143,7 +148,7 @@ for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
     run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", "--normalize", *flags)
     run("export", store, store + "-graph")
     ends, kinds = np.load(store + "-graph/edge_index.npy"), np.load(store + "-graph/edge_type.npy")
-    for i, model in enumerate(["sage", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "mlp --jumping max"]):
+    for i, model in enumerate(["sage", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "rsage", "mlp --jumping max"]):
         run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
         run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
         run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))

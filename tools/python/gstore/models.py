@@ -153,6 +153,15 @@ class _Layer(torch.nn.Module):
             z = [total + coef[r, b] * mean for b, total in enumerate(z)]
         return torch.cat([h, *z], 1) @ self.w["weight"] + self.w["bias"]
 
+    def _rsage(self, h, src, dst, kind):
+        if kind is None:
+            raise errors.InvalidError("a model of relations needs edge_type")
+        y = h @ self.w["weight"] + self.w["bias"]
+        for r, weight in enumerate(self.w["relations"].view(-1, *self.w["weight"].shape)):
+            of = kind == r
+            y = y + _mean(h[src[of]], dst[of], len(h)) @ weight
+        return y
+
     def _mlp(self, h, src, dst, _):
         return h @ self.w["weight"] + self.w["bias"]
 
