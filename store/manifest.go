@@ -193,6 +193,46 @@ func (m *Manifest) TimeColumn() (*ColumnInfo, error) {
 	return nil, fmt.Errorf("%w: a column of times: one int64 an edge, called one of %q (edges have %q)", ErrNotFound, TimeNames(), m.columnNames(RoleEdge))
 }
 
+// Category is a column that names one of a number of learned vectors for each node: a uint32 node column called [TypeColumn] or, for
+// a node type without features, TYPE + [NodeSuffix]. 0 means none, the vectors count from 1.
+type Category struct {
+	Column string
+	Nodes  uint64 // how many vectors there are
+}
+
+// Names of columns of categories.
+const (
+	TypeColumn = "node_type" // of every node the number of its type
+	NodeSuffix = ".node"     // of every node of a type its number in it
+)
+
+// Category returns the column of categories called name, if there is one.
+func (m *Manifest) Category(name string) (Category, bool) {
+	c, err := m.Column(name)
+	if err != nil || c.Role != RoleNode || c.Elem != blocks.Uint32 || c.Dim != 1 {
+		return Category{}, false
+	}
+	if name == TypeColumn {
+		return Category{Column: name, Nodes: uint64(len(m.Schema.NodeTypes))}, true
+	}
+	for _, t := range m.Schema.NodeTypes {
+		if name == t.Name+NodeSuffix {
+			return Category{Column: name, Nodes: t.Count}, true
+		}
+	}
+	return Category{}, false
+}
+
+// Categories lists the columns of categories, in the store's order.
+func (m *Manifest) Categories() (list []Category) {
+	for _, c := range m.ColumnsOf(RoleNode) {
+		if k, ok := m.Category(c.Name); ok {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
 // EdgeList returns the edge list called name.
 func (m *Manifest) EdgeList(name string) (*EdgeListInfo, error) {
 	for i := range m.EdgeLists {

@@ -173,7 +173,7 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 			return in, nil, err
 		}
 		for k, c := range r.columns {
-			if err := add(r.features[k].Bytes(), c.Dim, c.Elem, c.Scale); err != nil {
+			if err := add(r.features[k].Bytes(), c.Dim, nn.TableElem(c.Elem), c.Scale); err != nil {
 				return in, nil, err
 			}
 		}

@@ -32,7 +32,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 	}
 	for _, err := range []error{table(r.o.Predictions, &e.classes, 1), table(r.o.Predictions, &e.probability, 1),
 		table(r.o.Probabilities, &e.probabilities, c.Out),
-		table(r.o.Embeddings && (model.Jumps() || c.Layers == 1), &e.embeddings, width)} {
+		table(r.o.Embeddings && (model.Jumps() || len(model.Layers()) == 1), &e.embeddings, width)} {
 		if err != nil {
 			return err
 		}

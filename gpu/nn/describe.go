@@ -58,7 +58,7 @@ func (c *Config) StateDim() int {
 	switch {
 	case c.Jumping == JumpCat:
 		return c.Layers * c.Hidden
-	case c.Jumps() || c.Layers > 1:
+	case c.Jumps() || c.Layers > 1 || len(c.Categories) > 0:
 		return c.Hidden
 	}
 	return c.Out // of a single layer: the logits
@@ -72,6 +72,7 @@ type LayerInfo struct {
 	Heads      int    `json:"heads,omitempty"`
 	MeanHeads  bool   `json:"mean_heads,omitempty"` // of gat: the output is the mean of the heads
 	Bases      int    `json:"bases,omitempty"`
+	Categories []int  `json:"categories,omitempty"` // of input: rows of each table of vectors
 	Norm       string `json:"norm,omitempty"`
 	Residual   bool   `json:"residual,omitempty"`
 	Activation string `json:"activation"` // "relu", "tanh", "none"
@@ -80,7 +81,12 @@ type LayerInfo struct {
 // LayerInfos describes the layers of a valid description, input first.
 func (c *Config) LayerInfos() []LayerInfo {
 	var infos []LayerInfo
-	for i, l := range c.declare(nil).layers {
+	layers := c.declare(nil).layers
+	if len(c.Categories) > 0 {
+		infos = append(infos, LayerInfo{Kind: "input", In: c.In, Out: c.Hidden, Categories: c.Categories, Activation: "none"})
+		layers = layers[1:]
+	}
+	for i, l := range layers {
 		info := LayerInfo{Kind: c.Model, In: l.InDim(), Out: l.OutDim(), Activation: "none"}
 		if info.Kind == "" {
 			info.Kind = "sage"

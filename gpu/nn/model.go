@@ -34,6 +34,9 @@ type Config struct {
 	// that of the matrices that rgcn's relations are sums of, 0 means 4.
 	Relations int `json:"relations,omitempty" yaml:"relations"`
 	Bases     int `json:"bases,omitempty" yaml:"bases"`
+	// Categories are how many learned vectors each table of categories names, the 0 for none counted; any give an rgcn or rsage
+	// an input layer, whose states of Hidden columns all layers' neighbours are.
+	Categories []int `json:"categories,omitempty" yaml:"categories"`
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
 	// [Model.ChooseOrders], "aggregate" or "multiply".
 	Order string `json:"order,omitempty" yaml:"order"`
@@ -114,6 +117,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: %s with %d relations, expected 1 or more", c.Model, c.Relations)
 	case !ReadsRelations(c.Model) && c.Relations != 0 || c.Model != "rgcn" && c.Bases != 0 || c.Bases < 0:
 		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn and rsage have relations, only rgcn bases", c.Relations, c.Bases, c.Model)
+	case len(c.Categories) > 0 && (!ReadsRelations(c.Model) || c.Jumps() || c.Hidden < 1 || slices.Min(c.Categories) < 1):
+		return fmt.Errorf("nn: %d tables of learned vectors, of %v rows, for model %q of %d hidden columns, jumping %q: only rgcn and rsage that do not jump have them", len(c.Categories), c.Categories, c.Model, c.Hidden, c.Jumping)
 	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
 		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
 	case c.PrecomputedHop && c.Model != "" && c.Model != "sage":
@@ -170,7 +175,7 @@ func (c *Config) CheckFloats(floats int64) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	for _, d := range []int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases} { // each has a parameter or more
+	for _, d := range append([]int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases}, c.Categories...) { // each has a parameter or more
 		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && c.Model != "gat") {
 			return fmt.Errorf("nn: a model of %d layers, %d to %d columns by %d hidden ones has more than %d parameters", c.Layers, c.In, c.Out, c.Hidden, floats)
 		}
@@ -185,9 +190,12 @@ func (c *Config) CheckFloats(floats int64) error {
 func (c *Config) declare(dev gpu.Device) *Model {
 	cfg := *c
 	m := &Model{cfg: cfg, params: NewParams(dev)}
-	in := cfg.In
+	in, inputDropout := cfg.In, cfg.InputDropout
+	if len(cfg.Categories) > 0 {
+		m.layers = append(m.layers, newInput(m.params, in, cfg.Hidden, cfg.Categories, inputDropout))
+		in, inputDropout = cfg.Hidden, 0
+	}
 	for i := range cfg.Layers {
-		inputDropout := cfg.InputDropout
 		if i > 0 {
 			inputDropout = 0
 		}

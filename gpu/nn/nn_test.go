@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -25,6 +26,7 @@ type fixture struct {
 	keep   *gpu.Arena // tensors that live for the test
 	table  gpu.Tensor
 	index  gpu.Tensor
+	ids    []gpu.Tensor // of table's rows, a table for each of the model's categories
 	labels gpu.Tensor
 	edges  [][2][]int32 // indptr, indices of each block
 	sizes  []int        // nodes: input … seeds
@@ -68,6 +70,13 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 		x[i] = float32(r.Normal())
 	}
 	upload(f.q, f.table, x)
+	for _, n := range cfg.Categories {
+		ids := make([]uint32, rows)
+		for i := range ids {
+			ids[i] = 1 + uint32(r.Below(uint64(n-1)))
+		}
+		f.ids = append(f.ids, f.categories(ids))
+	}
 	index := make([]uint32, sizes[0])
 	for i := range index {
 		index[i] = uint32(r.Below(uint64(rows)))
@@ -120,6 +129,13 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 	return f
 }
 
+// categories is a table of one id a row.
+func (f *fixture) categories(ids []uint32) gpu.Tensor {
+	t := f.keep.Matrix(f.q, len(ids), 1)
+	f.q.Upload(t, blocks.Bytes(ids))
+	return t
+}
+
 // step returns the mean loss; with backward it also sets the gradients.
 func (f *fixture) step(backward bool) float64 {
 	f.t.Helper()
@@ -127,15 +143,18 @@ func (f *fixture) step(backward bool) float64 {
 	defer func() { _ = a.Close() }()
 	var graphs []gpu.Graph
 	for l, e := range f.edges {
+		if l == 0 && f.ids != nil { // of the input layer
+			graphs = append(graphs, gpu.Graph{NumDst: f.sizes[0], NumSrc: f.sizes[0]})
+		}
 		graphs = append(graphs, gpu.Graph{NumDst: f.sizes[l+1], NumSrc: f.sizes[l], Indptr: a.Int32s(f.q, e[0]), Indices: a.Int32s(f.q, e[1]),
 			SrcDegrees: a.Int32s(f.q, f.full[l]), DstDegrees: a.Int32s(f.q, f.full[l+1])})
 		if f.model.Config().Relations > 0 {
-			f.groupers[l].Group(f.q, a, &graphs[l], e[0], e[1], f.relations[l])
+			f.groupers[l].Group(f.q, a, &graphs[len(graphs)-1], e[0], e[1], f.relations[l])
 		}
 	}
 	f.choices = f.model.ChooseOrders(graphs, 4)
 	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5, History: f.history}
-	logits := f.model.Forward(p, graphs, nn.Input{Tables: []gpu.Tensor{f.table}, Index: f.index})
+	logits := f.model.Forward(p, graphs, nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index})
 	var grad gpu.Tensor
 	if backward {
 		grad = a.Matrix(f.q, logits.Rows, logits.Cols)
@@ -163,6 +182,8 @@ func variants() map[string]nn.Config {
 		"rgcn":                        {Model: "rgcn", Relations: 3, Bases: 2},
 		"rsage":                       {Model: "rsage", Relations: 3},
 		"rsage, layer norm, jumping":  {Model: "rsage", Relations: 5, Norm: "layer", Jumping: "cat"},
+		"rsage, categories":           {Model: "rsage", Relations: 3, Categories: []int{4, 9}},
+		"rgcn, categories, residual":  {Model: "rgcn", Relations: 2, Bases: 2, Residual: true, Categories: []int{3}},
 		"rgcn, batch norm, residual":  {Model: "rgcn", Relations: 5, Bases: 3, Norm: "batch", Residual: true},
 		"sage, batch norm":            {Model: "sage", Norm: "batch"},
 		"sage, layer norm, cat":       {Model: "sage", Norm: "layer", Jumping: "cat"},
@@ -336,6 +357,37 @@ func trainingLearns(t *testing.T, cfg nn.Config) {
 	}
 }
 
+// TestNoCategory: category 0 adds nothing to a node's state and its vector stays 0; others have the columns of their own row.
+func TestNoCategory(t *testing.T) {
+	cfg := nn.Config{Model: "rsage", Relations: 2, Categories: []int{4}, Layers: 1, In: 3, Hidden: 5, Out: 2, Seed: 8}
+	f := newFixture(t, cfg, []int{20, 12}, 1)
+	l := f.model.Layers()[0].(nn.Streamer)
+	deg := f.keep.Vector(f.q, 4, blocks.Float32)
+	states := func(ids ...uint32) []float32 {
+		in := nn.Input{Tables: []gpu.Tensor{f.table.Head(4), f.categories(ids)}}
+		return floats(l.Finish(&nn.Pass{Queue: f.q, Arena: f.keep}, in, gpu.Tensor{}, deg), f.q)
+	}
+	none, some, vectors := states(0, 0, 0, 0), states(0, 3, 1, 3), floats(f.model.Params().List()[1].Value, f.q)
+	product := f.keep.Matrix(f.q, 4, cfg.Hidden)
+	f.q.Gemm(gpu.GemmOptions{}, f.table.Head(4), f.model.Params().List()[0].Value, product)
+	x := floats(product, f.q)
+	f.ids[0] = f.categories(make([]uint32, f.table.Rows))
+	f.step(true)
+	grad := floats(f.model.Params().List()[1].Grad, f.q)
+	if err := f.q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range none {
+		id := []int{0, 3, 1, 3}[i/cfg.Hidden]
+		if want := x[i] + vectors[id*cfg.Hidden+i%cfg.Hidden]; none[i] != x[i] || some[i] != want {
+			t.Errorf("element %d: %v without category, expected %v; %v with category %d, expected %v", i, none[i], x[i], some[i], id, want)
+		}
+	}
+	if !slices.Equal(vectors[:cfg.Hidden], make([]float32, cfg.Hidden)) || slices.ContainsFunc(grad, func(v float32) bool { return v != 0 }) {
+		t.Errorf("vector 0 is %v, gradients %v: expected 0", vectors[:cfg.Hidden], grad)
+	}
+}
+
 // TestSaveLoad: a loaded model is the saved one, and other shapes are refused.
 func TestSaveLoad(t *testing.T) {
 	cfg := nn.Config{Layers: 2, In: 6, Hidden: 5, Out: 3, Seed: 8}
@@ -372,11 +424,13 @@ func TestStreamed(t *testing.T) {
 
 func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 	sizes := []int{40, 25}
-	if cfg.Model == "mlp" {
+	if cfg.Model == "mlp" || cfg.Categories != nil { // the input layer reads a node alone
 		sizes[1] = 40
 	}
 	cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Seed = 1, 9, 6, 5, 3
-	if cfg.Jumping != "" || cfg.Norm != "" || cfg.Residual { // hidden layers only: the first of what jumps
+	if cfg.Categories != nil {
+		cfg.Residual = false
+	} else if cfg.Jumping != "" || cfg.Norm != "" || cfg.Residual { // hidden layers only: the first of what jumps
 		cfg.Jumping = "max"
 	}
 	f := newFixture(t, cfg, sizes, 2)
@@ -405,7 +459,12 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		table = raw
 		table.Rows, table.Cols, table.Stride = 40, 9, 9
 	}
-	in := nn.Dense(table)
+	in, self := nn.Dense(table), nn.Dense(table.Head(n))
+	for _, t := range f.ids {
+		ids := f.keep.Matrix(f.q, 40, 1)
+		f.q.Gather(ids, t, f.index)
+		in.Tables, self.Tables = append(in.Tables, ids), append(self.Tables, ids.Head(n))
+	}
 	groupers := cfg.Groupers(3)
 	at := 0
 	graph := func(indptr, indices []int32, relations []uint16) *gpu.Graph {
@@ -426,7 +485,6 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		}
 	}
 
-	self := nn.Dense(table.Head(n))
 	acc := f.keep.Matrix(f.q, n, l.AccumulatorDim())
 	f.q.Fill(acc, 0)
 	if prep, ok := l.(nn.Preparer); ok {

@@ -45,7 +45,7 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 		if err != nil {
 			return nil, err
 		}
-		t := gpu.Tensor{Cols: c.Dim, Stride: c.Dim, Elem: c.Elem}
+		t := gpu.Tensor{Cols: c.Dim, Stride: c.Dim, Elem: nn.TableElem(c.Elem)}
 		if c.Scale != nil {
 			t.Scale = meter.Elsewhere(4 * int64(c.Dim))
 		}

@@ -248,8 +248,9 @@ func (c *Config) relational() bool { return nn.ReadsRelations(c.Model) }
 // shape is what the data decides of a model.
 type shape struct {
 	in, classes int
-	relations   int  // edge types of the store
-	inverse     bool // edges are read in both directions, those against theirs as relations of their own
+	relations   int   // edge types of the store
+	categories  []int // learned vectors that each column of categories names, the 0 for none counted
+	inverse     bool  // edges are read in both directions, those against theirs as relations of their own
 }
 
 // model returns the model's description for a store.
@@ -257,7 +258,7 @@ func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
 		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, Order: c.Order, Seed: c.Seed}
 	if c.relational() {
-		m.Relations = s.relations
+		m.Relations, m.Categories = s.relations, s.categories
 		if s.inverse {
 			m.Relations *= 2
 		}

@@ -90,16 +90,26 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 
 // checkFeatures refuses a store that has not the features that the model reads: it need not be the one that it was trained on.
 func (c *Checkpoint) checkFeatures(m *store.Manifest) error {
-	names, in := c.Config.Features, 0
+	names, in, categories := c.Config.Features, 0, 0
 	if c.Config.PrecomputedHop { // the second half are means of the first
 		names = names[:len(names)/2]
 	}
 	for _, name := range names {
 		f, err := m.Column(name)
+		if k, ok := m.Category(name); ok && categories < len(c.Model.Categories) {
+			if int(k.Nodes)+1 < c.Model.Categories[categories] { // nodes that were appended have no vector
+				return fmt.Errorf("evaluation: the model has %d vectors for column %s, the store %d", c.Model.Categories[categories]-1, name, k.Nodes)
+			}
+			categories++
+			continue
+		}
 		if err != nil || f.Role != store.RoleFeature {
 			return fmt.Errorf("evaluation: %w: feature %q, which the model reads (the store's features are %q)", store.ErrNotFound, name, featureNames(m))
 		}
 		in += f.Dim
+	}
+	if categories != len(c.Model.Categories) {
+		return fmt.Errorf("evaluation: the model reads %d columns of categories of nodes, the store has %d of them", len(c.Model.Categories), categories)
 	}
 	if in != c.Model.In {
 		return fmt.Errorf("evaluation: the model reads %d columns of features %q, the store's have %d", c.Model.In, names, in)

@@ -151,12 +151,17 @@ func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config) (
 }
 
 // FillFeatures fills in c.Features, if there are none, with those of the store that are computed from no other, in the
-// store's order; where c reads a precomputed hop, their means follow in the same order.
+// store's order, and for models of relations its categories of nodes behind them; where c reads a precomputed hop, their means follow in the same order.
 func (c *Config) FillFeatures(m *store.Manifest) {
 	if len(c.Features) == 0 {
 		for _, f := range m.ColumnsOf(store.RoleFeature) {
 			if !precompute.IsHop(f) {
 				c.Features = append(c.Features, f.Name)
+			}
+		}
+		if c.relational() && (c.Jumping == "" || c.Jumping == nn.JumpLast) {
+			for _, k := range m.Categories() {
+				c.Features = append(c.Features, k.Column)
 			}
 		}
 	}
@@ -209,6 +214,13 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 		}
 		if err != nil {
 			return s, fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, featureNames(m))
+		}
+		if k, ok := m.Category(name); ok && cfg.relational() {
+			s.categories = append(s.categories, int(k.Nodes)+1)
+			continue
+		}
+		if len(s.categories) > 0 {
+			return s, fmt.Errorf("train: feature %s behind categories of nodes: name it before them", name)
 		}
 		if c.Role != store.RoleFeature {
 			return s, fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", name, c.Role, featureNames(m))

@@ -55,7 +55,7 @@ func newDeviceRows(dev gpu.Device, m *store.Manifest, cfg *Config, plan DevicePl
 		}
 		r.rowBytes += row
 		r.mems = append(r.mems, m)
-		r.slabs = append(r.slabs, gpu.Tensor{Mem: m, Rows: plan.Slots, Cols: c.Dim, Stride: c.Dim, Elem: c.Elem})
+		r.slabs = append(r.slabs, gpu.Tensor{Mem: m, Rows: plan.Slots, Cols: c.Dim, Stride: c.Dim, Elem: nn.TableElem(c.Elem)})
 	}
 	return r, nil
 }

@@ -180,7 +180,7 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 			release()
 			return nil, nil, fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", c.Name, c.Stride, c.Type, gpu.ErrShape)
 		}
-		table := gpu.Tensor{Mem: m, Rows: rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type}
+		table := gpu.Tensor{Mem: m, Rows: rows, Cols: c.Dim, Stride: c.Stride / size, Elem: nn.TableElem(c.Type)}
 		if c.Scale != nil {
 			if table.Scale, err = t.queue.Device().Map(blocks.Bytes(c.Scale)); err != nil {
 				release()

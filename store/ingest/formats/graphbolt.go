@@ -76,7 +76,7 @@ func openGraphBolt(fs vfs.FS, path string, outside bool) (ingest.Source, error) 
 		path = fs.PathDir(path)
 	}
 	s := &boltFolder{composed: newComposed("graphbolt", path), fs: fs, dir: path, outside: outside, first: map[string]uint64{}, count: map[string]int64{}}
-	for _, step := range []func() error{s.readMeta, s.openNodes, s.openEdges, s.openFeatures, s.openSets} {
+	for _, step := range []func() error{s.readMeta, s.openNodes, s.openEdges, s.openFeatures, s.openSets, s.addCategories} {
 		if err := step(); err != nil {
 			return nil, err
 		}

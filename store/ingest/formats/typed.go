@@ -67,7 +67,7 @@ func typedFolders(fs vfs.FS, dir string) (names []string) {
 // openTyped opens the folder.
 func openTyped(fs vfs.FS, dir string) (ingest.Source, error) {
 	s := &typedFolder{boltFolder: &boltFolder{composed: newComposed("typed", dir), fs: fs, dir: dir, first: map[string]uint64{}, count: map[string]int64{}}}
-	for _, step := range []func() error{s.openRelations, s.openTypes, s.openEdges, s.openColumns, s.openSplits} {
+	for _, step := range []func() error{s.openRelations, s.openTypes, s.openEdges, s.openColumns, s.addCategories, s.openSplits} {
 		if err := step(); err != nil {
 			return nil, err
 		}

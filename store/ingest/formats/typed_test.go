@@ -56,6 +56,22 @@ func TestTyped(t *testing.T) {
 	if x := d.NodeColumns[0]; x.Name != "item.feat" || x.First != 4 || x.Rows != 2 || x.NodeType != "item" {
 		t.Errorf("features %+v", x)
 	}
+	// Categories: of every node its type, of users, who have no features, each one's number.
+	for name, want := range map[string][]uint32{store.TypeColumn: {1, 1, 1, 1, 2, 2}, "user" + store.NodeSuffix: {1, 2, 3, 4}} {
+		var numbers []uint32
+		c := slices.IndexFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Name == name })
+		if c < 0 || d.NodeColumns[c].Role != store.RoleNode || d.NodeColumns[c].First != 0 || d.NodeColumns[c].Rows != int64(len(want)) {
+			t.Fatalf("column %s is number %d of %+v", name, c, d.NodeColumns)
+		}
+		err := s.Rows(t.Context(), ingest.Env{}, c, func(b []byte, _ ingest.Position) error {
+			x, err := blocks.View[uint32](b)
+			numbers = append(numbers, x...)
+			return err
+		})
+		if err != nil || !slices.Equal(numbers, want) {
+			t.Errorf("column %s holds %v (%v), expected %v", name, numbers, err, want)
+		}
+	}
 	if !slices.Equal(d.NodeTypes, []ingest.NodeType{{Name: "user", Count: 4}, {Name: "item", Count: 2}}) {
 		t.Errorf("types %+v", d.NodeTypes)
 	}

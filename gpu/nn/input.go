@@ -1,0 +1,129 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// CategoryElem is the type of columns that name a learned vector for each node.
+const CategoryElem = blocks.Uint32
+
+// TableElem is the type as which a device holds a column's elements: categories move as floats of the same bits.
+func TableElem(elem blocks.ElemType) blocks.ElemType {
+	if elem == CategoryElem {
+		return blocks.Float32
+	}
+	return elem
+}
+
+// inputLayer brings nodes of all types to states of one width, before the layers that read neighbours:
+//
+//	out[v] = P·x[v] + Σ_k V_k[c_k(v)]
+//
+// with x all feature columns side by side and c_k(v) a category of v, of which 0 means none: V_k[0] is 0. Where each type has
+// columns of its own, of which rows of other types are 0, P is a projection for each type; where the categories are the types,
+// V is its bias, and where they are the nodes of a type without features, a learned vector for each.
+//
+// The last of the input's tables are the categories, [rows × 1] of [CategoryElem], one table each.
+type inputLayer struct {
+	in, out      int
+	inputDropout float32
+	project      *Param
+	vectors      []*Param
+
+	// Of the pass between Forward and Backward.
+	x          gpu.Tensor   // [n × in]
+	categories []gpu.Tensor // uint32[1×n]
+}
+
+var _ Streamer = (*inputLayer)(nil)
+
+// newInput declares the layer's parameters in p: "input.weight" [in × out] and "input.k.vectors" [categories[k] × out].
+func newInput(p *Params, in, out int, categories []int, inputDropout float32) *inputLayer {
+	l := &inputLayer{in: in, out: out, inputDropout: inputDropout, project: p.Add("input.weight", in, out, fanIn(in))}
+	for k, rows := range categories {
+		n, value := 0, fanIn(out)
+		l.vectors = append(l.vectors, p.Add(fmt.Sprintf("input.%d.vectors", k), rows, out, func(r *keyed.Rand) float32 {
+			if n++; n <= out { // of category 0
+				return 0
+			}
+			return value(r)
+		}))
+	}
+	return l
+}
+
+// InDim returns the columns of all features.
+func (l *inputLayer) InDim() int { return l.in }
+
+// OutDim returns the columns of a node's state.
+func (l *inputLayer) OutDim() int { return l.out }
+
+// Params lists the projection and the vectors.
+func (l *inputLayer) Params() []*Param { return append([]*Param{l.project}, l.vectors...) }
+
+// Hops returns 0.
+func (l *inputLayer) Hops() int { return 0 }
+
+// Forward implements [Layer]. g has as many destinations as sources.
+func (l *inputLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+	return l.of(p, g.NumDst, in)
+}
+
+// of returns the states of n nodes.
+func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
+	q, a := p.Queue, p.Arena
+	features := len(in.Tables) - len(l.vectors)
+	if features < 0 {
+		q.Fail(fmt.Errorf("nn: input layer: input is %v, expected features and %d tables of categories: %w", in.Tables, len(l.vectors), gpu.ErrShape))
+		return gpu.Tensor{}
+	}
+	l.x, l.categories = a.Matrix(q, n, l.in), l.categories[:0]
+	if !states(p, "input layer", n, Input{Tables: in.Tables[:features], Index: in.Index}, l.x) {
+		return gpu.Tensor{}
+	}
+	if p.Train && l.inputDropout > 0 {
+		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, l.x)
+	}
+	y, own := a.Matrix(q, n, l.out), a.Matrix(q, n, l.out)
+	if q.Err() != nil {
+		return y
+	}
+	q.Gemm(gpu.GemmOptions{}, l.x, l.project.Value, y)
+	for k, v := range l.vectors {
+		ids := a.Matrix(q, n, 1)
+		if !states(p, "input layer", n, Input{Tables: in.Tables[features+k : features+k+1], Index: in.Index}, ids) {
+			return y
+		}
+		l.categories = append(l.categories, gpu.VectorOf(ids.Mem, ids.Offset, n, blocks.Uint32))
+		q.Gather(own, v.Value, l.categories[k])
+		q.Axpy(1, own, y)
+	}
+	return y
+}
+
+// Backward implements [Layer]; the features have no gradient.
+func (l *inputLayer) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
+	q := p.Queue
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dOut, l.project.Grad)
+	for k, v := range l.vectors {
+		q.Fill(v.Grad, 0)
+		q.ScatterAddRows(v.Grad, l.categories[k], dOut)
+		q.Fill(v.Grad.Head(1), 0)
+	}
+	return gpu.Tensor{}
+}
+
+// AccumulatorDim returns 0: nothing arrives from neighbours.
+func (l *inputLayer) AccumulatorDim() int { return 0 }
+
+// Accumulate does nothing.
+func (l *inputLayer) Accumulate(*Pass, *gpu.Graph, Input, gpu.Tensor) {}
+
+// Finish implements [Streamer].
+func (l *inputLayer) Finish(p *Pass, self Input, _, degrees gpu.Tensor) gpu.Tensor {
+	return l.of(p, degrees.Cols, self)
+}
