@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -46,14 +46,14 @@ def load_model(path: Union[str, os.PathLike]) -> "Model":
 
 class Model(torch.nn.Module):
     """A node classifier of gstore's. `forward(x, edge_index, edge_type)` gives the logits of all nodes: x [n, columns] are
-    the features as they are stored, edge_index [2, e] sources and destinations of edges, both ways where the graph is
+    the features as they are stored, columns of categories behind them, edge_index [2, e] sources and destinations of edges, both ways where the graph is
     undirected, edge_type their relations (of a directed graph in both directions, those against it counted on).
     Parameters may be trained further; there is no dropout."""
 
     def __init__(self, about: Dict[str, Any], tensors: Dict[str, np.ndarray]):
         super().__init__()
         self.about, self.jumping = about, about.get("jumping") or "last"
-        self.layers = torch.nn.ModuleList(_Layer(info, _below(tensors, f"{k}.")) for k, info in enumerate(about["layers"]))
+        self.layers = torch.nn.ModuleList(_Layer(info, _below(tensors, f"{k}.")) for info, k in _numbered(about["layers"]))
         self.jump = torch.nn.ParameterDict(_parameters(_below(tensors, "jump."))) if self.jumping != "last" else None
         mean, deviation = [], []
         for f in about.get("features") or []:
@@ -75,6 +75,12 @@ class Model(torch.nn.Module):
             return h
         h = torch.cat(states, 1) if self.jumping == "cat" else torch.stack(states).amax(0)
         return h @ self.jump["weight"] + self.jump["bias"]
+
+
+def _numbered(layers: List[Dict[str, Any]]) -> List[Tuple[Dict[str, Any], str]]:
+    """Each layer and what the names of its tensors begin with."""
+    first = 1 if layers and layers[0]["kind"] == "input" else 0
+    return [(info, "input" if k < first else str(k - first)) for k, info in enumerate(layers)]
 
 
 def _below(tensors: Dict[str, np.ndarray], prefix: str) -> Dict[str, np.ndarray]:
@@ -152,6 +158,13 @@ class _Layer(torch.nn.Module):
             mean = _mean(h[src[of]], dst[of], len(h))
             z = [total + coef[r, b] * mean for b, total in enumerate(z)]
         return torch.cat([h, *z], 1) @ self.w["weight"] + self.w["bias"]
+
+    def _input(self, h, src, dst, _):
+        n = self.info["in"]
+        y = h[:, :n] @ self.w["weight"]
+        for k in range(len(self.info["categories"])):
+            y = y + self.w[f"{k}_vectors"][h[:, n + k].long()]
+        return y
 
     def _rsage(self, h, src, dst, kind):
         if kind is None:

@@ -47,14 +47,15 @@ def test_models(make, command, tmp_path, undirected):
         gstore.load_model(tmp_path)
 
 
-def test_relations(command, tmp_path):
-    """R-GCN on a directed graph: edges against their direction are relations of their own."""
+@pytest.mark.parametrize("model", ["rgcn", "rsage"])
+def test_relations(command, tmp_path, model):
+    """Models of relations on a directed graph: edges against their direction are relations of their own."""
     r = np.random.default_rng(1)
     edges, kind, y = r.integers(0, 200, (2, 900)), r.integers(0, 3, 900), r.integers(0, 4, 200)
     s = gstore.ingest(
         tmp_path / "s", edges, relations=kind, features={"x": r.random((200, 5), np.float32)}, labels=y, splits={"train": np.arange(100), "valid": np.arange(100, 200)}
     )
-    command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", "rgcn")
+    command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", model)
     command("export", s.path, tmp_path / "model", "--what", "model")
     command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
     into, out = (s.neighbors(np.arange(200), out=o, relations=True) for o in (False, True))
