@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -47,6 +48,7 @@ func checkpoints(t testing.TB) (all []*Checkpoint) {
 		{Model: "sage", Layers: 1, In: 3, Out: 2},
 		{Model: "gat", Heads: 2, Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: "batch", Residual: true},
 		{Model: "rgcn", Relations: 4, Bases: 2, Layers: 2, In: 3, Hidden: 2, Out: 2, Jumping: "cat"},
+		{Model: "rsage", Relations: 2, Categories: []int{3, 5}, Layers: 2, In: 3, Hidden: 2, Out: 2},
 	} {
 		all = append(all, checkpoint(t, cfg))
 	}
@@ -70,7 +72,7 @@ func TestCheckpointFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Version != c.Version || got.Model != c.Model || got.Config.Split != "s" || !bytes.Equal(got.Params, c.Params) {
+		if got.Version != c.Version || !reflect.DeepEqual(got.Model, c.Model) || got.Config.Split != "s" || !bytes.Equal(got.Params, c.Params) {
 			t.Errorf("read %+v, saved %+v", got, c)
 		}
 		b, err := os.ReadFile(path)
@@ -143,7 +145,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was decoded and encoded does not decode: %v", err)
 		}
-		if d.Model != c.Model || !bytes.Equal(d.Params, c.Params) || d.Version != c.Version {
+		if !reflect.DeepEqual(d.Model, c.Model) || !bytes.Equal(d.Params, c.Params) || d.Version != c.Version {
 			t.Fatalf("%+v became %+v", c, d)
 		}
 	})
