@@ -13,12 +13,12 @@ import (
 type Config struct {
 	// Sampler draws a node's past edges, one of [mini.TimedSamplers]; default [mini.Latest].
 	Sampler   string  `json:"sampler" group:"model" values:"latest,temporal" default:"latest"`
-	Fanouts   []int   `json:"fanouts" group:"model" default:"10"`   // one: past edges of a node; default 10
-	Dim       int     `json:"dim" group:"link prediction"`          // of vectors and states; default 64
-	BatchSize int     `json:"batch_size" group:"optimiser"`         // edges of a mini-batch; default 1000
-	Epochs    int     `json:"epochs" group:"optimiser" default:"3"` // default 3
-	LR        float64 `json:"lr" group:"optimiser" default:".01"`   // of Adam; default .01
-	Negatives int     `json:"negatives" group:"link prediction"`    // wrong answers that a batch shares; default 500
+	Fanouts   []int   `json:"fanouts" group:"model" default:"10"`                 // one: past edges of a node; default 10
+	Dim       int     `json:"dim" group:"link prediction"`                        // of vectors and states; default 64
+	BatchSize int     `json:"batch_size" group:"optimiser"`                       // edges of a mini-batch; default 1000
+	Epochs    int     `json:"epochs" resume:"free" group:"optimiser" default:"3"` // default 3
+	LR        float64 `json:"lr" group:"optimiser" default:".01"`                 // of Adam; default .01
+	Negatives int     `json:"negatives" group:"link prediction"`                  // wrong answers that a batch shares; default 500
 	// DegreeShare of the wrong answers are the ends of random training edges, the rest uniform; default 0.
 	DegreeShare float64 `json:"degree_share" group:"link prediction,expert"`
 	Seed        uint64  `json:"seed" group:"optimiser"`
@@ -29,14 +29,20 @@ type Config struct {
 	TestShare  float64 `json:"test_share" group:"data" help:"share of the edges, the last in time, that test" default:".15"`
 	// EvalEdges is how many edges of a split are ranked at most, a keyed sample; default 4000.
 	EvalEdges   int    `json:"eval_edges" group:"data" help:"edges of a split that are ranked at most"`
-	MemoryBytes int64  `json:"mem_bytes" group:"out of core" flag:"mem" default:"none"` // of the partition buffer; 0: no bound
-	IOEngine    string `json:"io_engine" group:"input and output"`                      // default "auto"
-	Device      string `json:"device" group:"input and output"`                         // default "auto"
+	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" flag:"mem" default:"none"` // of the partition buffer; 0: no bound
+	IOEngine    string `json:"io_engine" resume:"free" group:"input and output"`                      // default "auto"
+	Device      string `json:"device" resume:"free" group:"input and output"`                         // default "auto"
 	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how a GPU
 	// multiplies: "exact" (default), "tf32" or "bf16".
-	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" group:"input and output" flag:"device-mem" default:"what is free, less a tenth"`
+	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output" flag:"device-mem" default:"what is free, less a tenth"`
 	MatMul            string `json:"matmul,omitempty" group:"input and output" default:"exact"`
-	Threads           int    `json:"threads" group:"input and output" default:"all"` // default: all processors
+	Threads           int    `json:"threads" resume:"free" group:"input and output" default:"all"` // default: all processors
+	// CheckpointFile is where the run keeps, after every epoch, what it can be resumed from; no file: none. Resume goes on from
+	// there; where there is none, a run begins. The result is an uninterrupted run's to the bit.
+	CheckpointFile string `json:"-" resume:"free" group:"checkpoints,expert" flag:"checkpoint-file" default:"in the store, of its last run"`
+	Resume         bool   `json:"-" resume:"free" group:"checkpoints" flag:"resume"`
+	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
+	Given []string `json:"-" resume:"free"`
 }
 
 // Normalize fills in defaults and says what is wrong with c.

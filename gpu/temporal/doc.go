@@ -11,5 +11,6 @@
 // ICLR 2023, section 3.1). Candidates are scored by its product with their vectors, and by what is known of when they were last met
 // (recency). The recency rule alone, without a model, is evaluated beside it.
 //
-// The graph is in memory for the whole run.
+// The graph is in memory for the whole run. A run keeps after every epoch what it can be resumed from, bit for bit, and its best
+// epoch's model is a [Checkpoint], by which [Evaluate] ranks again.
 package temporal

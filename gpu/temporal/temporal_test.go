@@ -35,8 +35,8 @@ func hostDevice(t testing.TB) gpu.Device {
 	return d
 }
 
-// open returns the graph in memory.
-func open(t testing.TB, dir string, cfg *Config) *data {
+// openToy returns the graph in memory.
+func openToy(t testing.TB, dir string, cfg *Config) *data {
 	t.Helper()
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func open(t testing.TB, dir string, cfg *Config) *data {
 // TestSplitByTime: edges are in order of time, no moment is divided, and shares are about what was asked for.
 func TestSplitByTime(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 100, Edges: 900})
-	d := open(t, dir, &Config{})
+	d := openToy(t, dir, &Config{})
 	if !slices.IsSortedFunc(d.events, func(a, b event) int { return int(a.time - b.time) }) || len(d.events) != 900 {
 		t.Fatal("edges are not in order of time")
 	}
@@ -83,7 +83,7 @@ func TestSplitByTime(t *testing.T) {
 // TestRecencyIsOfThePast: what is known of a candidate agrees with a walk over all edges strictly before the moment.
 func TestRecencyIsOfThePast(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 12, Edges: 600})
-	d := open(t, dir, &Config{})
+	d := openToy(t, dir, &Config{})
 	r := newRecency(d)
 	for _, e := range d.events[300:340] {
 		r.enter(e.src, e.time)
@@ -122,7 +122,7 @@ func TestRecencyIsOfThePast(t *testing.T) {
 // TestWrongAnswers: an answer is ranked against different candidates, none of them right, half of them met before where there are so many.
 func TestWrongAnswers(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 400, Edges: 60_000, Partitions: 1})
-	d := open(t, dir, &Config{})
+	d := openToy(t, dir, &Config{})
 	v, err := newEvaluation(d, &Config{Fanouts: []int{3}, Sampler: mini.Latest, BatchSize: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestGradients(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 30, Edges: 400})
 	for _, plain := range []bool{false, true} {
 		cfg := Config{Dim: 4, BatchSize: 6, Negatives: 7, Fanouts: []int{3}, NoRecency: plain}
-		d := open(t, dir, &cfg)
+		d := openToy(t, dir, &cfg)
 		m, err := newModel(t.Context(), hostDevice(t), &cfg, d)
 		if err != nil {
 			t.Fatal(err)
@@ -241,11 +241,12 @@ func TestTrain(t *testing.T) {
 		for _, threads := range []int{1, 3} {
 			st := storetest.Open(t, dir, store.Options{})
 			var epochs []Epoch
-			s, err := Train(t.Context(), st, hostDevice(t), Config{Sampler: sampler, Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100, Threads: threads},
+			c, err := Train(t.Context(), st, hostDevice(t), Config{Sampler: sampler, Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100, Threads: threads},
 				Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 			if err != nil {
 				t.Fatal(err)
 			}
+			s := c.Summary
 			got := fmt.Sprint(s.Test, s.TestRule, epochs[0].Loss, epochs[1].Loss, s.CheckedEdges)
 			if first == "" {
 				first = got
@@ -264,7 +265,7 @@ func TestTrain(t *testing.T) {
 func TestRuleIsHeld(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 20, Edges: 300})
 	cfg := Config{}
-	d := open(t, dir, &cfg)
+	d := openToy(t, dir, &cfg)
 	s := &source{d: d, events: d.events[250:260], size: 10, wrong: 5}
 	var b mini.Batch
 	seeds, _ := s.Seeds(0, nil, &b)

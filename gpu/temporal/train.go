@@ -50,33 +50,37 @@ type Summary struct {
 	Seed         uint64    `json:"seed"`
 	Device       string    `json:"device"`
 	IOEngine     string    `json:"io_engine"`
+	Resumed      bool      `json:"resumed,omitempty"`
 }
 
 // Hooks let a caller watch a run. Any may be nil.
 type Hooks struct {
-	Start func(Config, Summary) // the split's part of the summary is filled in
-	Epoch func(Epoch)
+	Start  func(Config, Summary)        // the split's part of the summary is filled in
+	Resume func(found bool, epochs int) // of a run that resumes: whether there was one, and how many epochs it had finished
+	Epoch  func(Epoch)
 }
 
 // placeOrder is the place of the random draws that put an epoch's edges in order.
 const placeOrder = 0x74656d70 // "temp"
 
-// Train trains and tests on a store whose edges have times ([store.Manifest.TimeColumn]), by dev. Store and device stay the caller's.
-func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (sum Summary, err error) {
-	if err := cfg.Normalize(); err != nil {
-		return sum, err
-	}
+// opened is a store's graph in memory.
+type opened struct {
+	*data
+	it *buffer.Buffer
+}
+
+// open reads a store's graph as cfg, which is normalized, says.
+func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ *opened, err error) {
 	manifest := st.Manifest()
 	if _, err := manifest.TimeColumn(); err != nil {
-		return sum, fmt.Errorf("train: edges at moments: %w", err)
+		return nil, fmt.Errorf("train: edges at moments: %w", err)
 	}
 	if manifest.Schema.Undirected {
-		return sum, fmt.Errorf("train: %w: an undirected store keeps one of an edge's two ends as its source: ingest a directed one, whose edges lead to what is predicted", store.ErrInvalid)
+		return nil, fmt.Errorf("train: %w: an undirected store keeps one of an edge's two ends as its source: ingest a directed one, whose edges lead to what is predicted", store.ErrInvalid)
 	}
 	if manifest.IDs.Kind != store.IDsDense && len(manifest.Schema.NodeTypes) > 1 {
-		return sum, fmt.Errorf("train: %w: several types of nodes with ids of kind %s: expected %s", store.ErrInvalid, manifest.IDs.Kind, store.IDsDense)
+		return nil, fmt.Errorf("train: %w: several types of nodes with ids of kind %s: expected %s", store.ErrInvalid, manifest.IDs.Kind, store.IDsDense)
 	}
-	usage, start := progress.StartUsage(), time.Now()
 	o := buffer.Options{EngineName: cfg.IOEngine, Both: true, Times: true, Keys: true, MemoryBytes: cfg.MemoryBytes, Threads: cfg.Threads, Pin: gpu.Pin(dev)}
 	step := buffer.Step{}
 	for _, c := range manifest.ColumnsOf(store.RoleFeature) {
@@ -89,38 +93,119 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	}
 	it, err := buffer.Open(ctx, st, o)
 	if err != nil {
-		return sum, fmt.Errorf("train: edges at moments: %w", err)
+		return nil, fmt.Errorf("train: edges at moments: %w", err)
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, it.Close())
+		}
+	}()
 	if err := it.Start(buffer.Plan{Policy: "memory", Steps: []buffer.Step{step}}); err != nil {
-		return sum, err
+		return nil, err
 	}
 	if !it.Next() {
-		return sum, it.Err()
+		return nil, it.Err()
 	}
-	d, err := newData(it.MacroBatch(), manifest.Schema.NodeTypes, &cfg)
+	d, err := newData(it.MacroBatch(), manifest.Schema.NodeTypes, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{d, it}, nil
+}
+
+// summary is what the split says.
+func (d *data) summary(cfg *Config, dev gpu.Device) Summary {
+	return Summary{ValidTime: d.events[d.train].time, TestTime: d.events[d.valid].time, TrainEdges: d.train, ValidEdges: d.valid - d.train, TestEdges: len(d.events) - d.valid,
+		Candidates: len(d.candidates), Seed: cfg.Seed, Device: dev.Info().String()}
+}
+
+// Train trains and tests on a store whose edges have times ([store.Manifest.TimeColumn]), by dev, and returns the best epoch's model.
+// Store and device stay the caller's.
+func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (c *Checkpoint, err error) {
+	at, state, err := resume(&cfg, st.Manifest().Version)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Resume && hooks.Resume != nil {
+		hooks.Resume(state != nil, at.Epoch)
+	}
+	usage, start := progress.StartUsage(), time.Now()
+	d, err := open(ctx, st, dev, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.it.Close()) }()
+	if state == nil {
+		at.Summary = d.summary(&cfg, dev)
+	}
+	at.Config, at.Summary.IOEngine, at.Summary.Resumed = cfg, d.it.Stats().Engine, state != nil
+	if hooks.Start != nil {
+		hooks.Start(cfg, at.Summary)
+	}
+	c = &Checkpoint{Version: at.Version, Config: cfg}
+	if err := run(ctx, dev, &cfg, d.data, hooks, &at, state, c); err != nil {
+		return nil, err
+	}
+	sum := &at.Summary
+	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds(), progress.PeakRSS(), d.it.BytesRead()
+	c.Summary = *sum
+	return c, nil
+}
+
+// Evaluate ranks the edges of validation and test by a trained model; of its configuration threads, memory, engine and the edges
+// that are ranked may be others than it was trained with.
+func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config) (sum Summary, err error) {
+	if err := cfg.Normalize(); err != nil {
+		return sum, err
+	}
+	d, err := open(ctx, st, dev, &cfg)
 	if err != nil {
 		return sum, err
 	}
-	sum = Summary{ValidTime: d.events[d.train].time, TestTime: d.events[d.valid].time, TrainEdges: d.train, ValidEdges: d.valid - d.train, TestEdges: len(d.events) - d.valid,
-		Candidates: len(d.candidates), Seed: cfg.Seed, Device: dev.Info().String(), IOEngine: it.Stats().Engine}
-	if hooks.Start != nil {
-		hooks.Start(cfg, sum)
-	}
-	if err := run(ctx, dev, &cfg, d, hooks, &sum); err != nil {
+	defer func() { err = errors.Join(err, d.it.Close()) }()
+	m, err := newModel(ctx, dev, &cfg, d.data)
+	if err != nil {
 		return sum, err
 	}
-	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds(), progress.PeakRSS(), it.BytesRead()
-	return sum, nil
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.restore(ctx, d.data, c); err != nil {
+		return sum, fmt.Errorf("evaluation: %w", err)
+	}
+	v, err := newEvaluation(d.data, &cfg)
+	if err != nil {
+		return sum, err
+	}
+	sum = d.summary(&cfg, dev)
+	sum.BestEpoch, sum.IOEngine = c.Summary.BestEpoch, d.it.Stats().Engine
+	if sum.Valid, sum.ValidRule, err = v.run(ctx, m, d.validation(&cfg), 0); err == nil {
+		sum.Test, sum.TestRule, err = v.run(ctx, m, d.test(&cfg), 1)
+	}
+	sum.CheckedEdges, sum.BytesRead = v.edges, d.it.BytesRead()
+	return sum, err
 }
 
-// run trains all epochs, goes back to the best one's parameters and tests them.
-func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks, sum *Summary) (err error) {
+// validation and test are the edges of the splits that are ranked.
+func (d *data) validation(cfg *Config) []event {
+	return d.sample(keyed.New(cfg.Seed).With(placeOrder).With(1), d.train, d.valid, cfg.EvalEdges)
+}
+
+func (d *data) test(cfg *Config) []event {
+	return d.sample(keyed.New(cfg.Seed).With(placeOrder).With(4), d.valid, len(d.events), cfg.EvalEdges)
+}
+
+// run trains all epochs from where at stands on, goes back to the best one's parameters, tests them and makes them c.
+func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks, at *unfinished, state []byte, c *Checkpoint) (err error) {
 	m, err := newModel(ctx, dev, cfg, d)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
+	sum := &at.Summary
+	if state != nil {
+		if err := m.goOn(ctx, state); err != nil {
+			return err
+		}
+	}
 	v, err := newEvaluation(d, cfg)
 	if err != nil {
 		return err
@@ -131,8 +216,8 @@ func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks,
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	key := keyed.New(cfg.Seed).With(placeOrder)
-	valid := d.sample(key.With(1), d.train, d.valid, cfg.EvalEdges)
-	for e := range cfg.Epochs {
+	valid := d.validation(cfg)
+	for e := at.Epoch; e < cfg.Epochs; e++ {
 		r := Epoch{Epoch: e + 1}
 		start := time.Now()
 		order := keyed.NewPermutation(key.With(2).With(uint64(e)), uint64(d.train))
@@ -166,12 +251,20 @@ func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks,
 		}
 		sum.CheckedEdges += r.SampledEdges
 		sum.EpochSeconds = append(sum.EpochSeconds, r.Seconds)
+		sum.CheckedEdges, v.edges = sum.CheckedEdges+v.edges, 0
+		at.Epoch = e + 1
+		if err := m.keep(ctx, *at); err != nil {
+			return fmt.Errorf("train: epoch %d: checkpoint: %w", e+1, err)
+		}
 		if hooks.Epoch != nil {
 			hooks.Epoch(r)
 		}
 	}
 	m.params.Restore(m.q)
-	sum.Test, sum.TestRule, err = v.run(ctx, m, d.sample(key.With(4), d.valid, len(d.events), cfg.EvalEdges), 1)
+	sum.Test, sum.TestRule, err = v.run(ctx, m, d.test(cfg), 1)
 	sum.CheckedEdges += v.edges
-	return err
+	if err != nil {
+		return err
+	}
+	return m.checkpoint(ctx, d, c)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
 )
 
@@ -57,8 +58,8 @@ func checkpoints(t testing.TB) (all []*Checkpoint) {
 
 // seal gives a damaged model file the checksum that it should have.
 func seal(b []byte) []byte {
-	n := max(0, len(b)-modelTailSize)
-	return binary.LittleEndian.AppendUint32(bytes.Clone(b[:n]), crc32.Checksum(b[:n], castagnoli))
+	n := max(0, len(b)-modelfile.TailSize)
+	return binary.LittleEndian.AppendUint32(bytes.Clone(b[:n]), crc32.Checksum(b[:n], crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // TestCheckpointFile: a saved model is read again, and any damage is a corrupt file.
@@ -128,7 +129,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 		f.Add(b)
 		f.Add(b[:len(b)-9])
 	}
-	f.Add([]byte(modelMagic))
+	f.Add([]byte(modelfile.Node))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := decodeCheckpoint("fuzz.gsm", seal(b))
 		if err != nil {

@@ -10,13 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 )
-
-// runMagic begins a file of [Config].CheckpointFile; the rest is as in a model file, with nodeProgress as the JSON and
-// nn.Params.SaveState as the parameters, followed by nodeProgress.Began.
-const runMagic = "gstorerun\x00\x001\n\x00\x00\x00"
 
 // nodeProgress is where a run stands: with the parameters and the optimiser's state, all that it goes on from.
 type nodeProgress struct {
@@ -45,12 +42,12 @@ func (p Position) Unfinished() bool { return !p.Ended && (p.Finished > 0 || p.Ba
 
 // ReadPosition reads a file of [Config].CheckpointFile on fs.
 func ReadPosition(fs vfs.FS, path string) (Position, error) {
-	b, err := readFile(fs, path)
+	b, err := modelfile.Read(fs, path)
 	if err != nil {
 		return Position{}, fmt.Errorf("train: checkpoint: %w", err)
 	}
 	p := new(nodeProgress)
-	_, err = decodeModel(path, runMagic, b, p)
+	_, err = modelfile.Decode(path, modelfile.NodeRun, b, p)
 	return Position{Finished: p.Epoch, Batches: p.Totals.Batches, Ended: p.Ended}, err
 }
 
@@ -61,14 +58,14 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 	if !cfg.Resume || cfg.CheckpointFile == "" {
 		return p, nil, cfg.Normalize()
 	}
-	b, err := readFile(fs, cfg.CheckpointFile)
+	b, err := modelfile.Read(fs, cfg.CheckpointFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return p, nil, cfg.Normalize()
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("train: resume: %w", err)
 	}
-	if state, err = decodeModel(cfg.CheckpointFile, runMagic, b, p); err != nil {
+	if state, err = modelfile.Decode(cfg.CheckpointFile, modelfile.NodeRun, b, p); err != nil {
 		return nil, nil, err
 	}
 	if at := p.Place; p.StateBytes < 0 || p.StateBytes > len(state) || min(p.Epoch, at.Step, at.Pass, at.Batch) < 0 {
@@ -125,9 +122,9 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	if sum.Batches > 0 {
 		state = append(state, s.began...)
 	}
-	b, err := encodeModel(runMagic, &p, state)
+	b, err := modelfile.Encode(modelfile.NodeRun, &p, state)
 	if err == nil {
-		err = saveModel(s.fs, s.cfg.CheckpointFile, b)
+		err = modelfile.Save(s.fs, s.cfg.CheckpointFile, b)
 	}
 	if err != nil {
 		return fmt.Errorf("train: epoch %d: checkpoint: %w", epoch+1, err)

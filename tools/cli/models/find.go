@@ -20,7 +20,7 @@ func File(dir string, n uint64) string {
 	return filepath.Join(dir, store.RunsDir, fmt.Sprint(n)+store.ModelExtension)
 }
 
-// Find returns the path of a model of node classification and says which one it is: checkpoint is a file or a run's number, or ""
+// Find returns the path of a model of node classification or of edges at moments and says which one it is: checkpoint is a file or a run's number, or ""
 // for the run that was best on validation nodes, of the store's version if one was trained on it.
 func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which string, err error) {
 	dir := st.Dir()
@@ -43,10 +43,14 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 	for _, r := range h.Runs {
 		s := struct {
 			Valid float64 `json:"valid_accuracy"`
-		}{-1}
+			Ranks struct {
+				MRR float64 `json:"mrr"`
+			} `json:"valid"` // of edges at moments
+		}{Valid: -1}
 		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
 			continue
 		}
+		s.Valid = max(s.Valid, s.Ranks.MRR)
 		runs++
 		here := r.Version == st.Manifest().Version
 		if best.run == 0 || here && !best.here || here == best.here && s.Valid >= best.accuracy {

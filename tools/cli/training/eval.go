@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
@@ -185,6 +186,9 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	path, which, err := models.Find(ctx, st, o.checkpoint)
 	if err != nil {
 		return err
+	}
+	if temporal.IsFile(path) {
+		return evalTemporal(ctx, e, st, path, which, o)
 	}
 	cp, err := train.LoadFile(path)
 	if err != nil {

@@ -64,10 +64,19 @@ type savedRun struct {
 	Finished uint64 // the run's number, if it had finished before
 }
 
+// trained is a run that is to be saved.
+type trained struct {
+	version         uint64 // of the store
+	config, summary any
+	epochSeconds    []float64
+	resumed         bool
+	model           interface{ SaveFile(path string) error }
+}
+
 // saveRun records the run in the store's history and saves the model, by default as [models.File]. A model is saved even if
 // the run cannot be recorded: where path names it, or beside the numbered ones; then the result has a path and an error.
-func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train.Checkpoint) (r savedRun, err error) {
-	n, again, recorded := recordTrain(ctx, dir, cp.Version, started, cp.Config, cp.Summary, cp.Summary.EpochSeconds, cp.Summary.Resumed)
+func saveRun(ctx context.Context, dir, path string, started time.Time, t trained) (r savedRun, err error) {
+	n, again, recorded := recordTrain(ctx, dir, t.version, started, t.config, t.summary, t.epochSeconds, t.resumed)
 	if recorded != nil {
 		recorded = fmt.Errorf("the run is not recorded: %w", recorded)
 	}
@@ -81,7 +90,7 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, cp *train
 	default:
 		path = filepath.Join(dir, runsDir, "unrecorded-"+started.UTC().Format("20060102T150405")+".gsm")
 	}
-	if err := cp.SaveFile(path); err != nil {
+	if err := t.model.SaveFile(path); err != nil {
 		return r, errors.Join(recorded, fmt.Errorf("the model is not saved: %w", err))
 	}
 	r.Path = path

@@ -113,7 +113,7 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	if err := o.bound.Validate(); err != nil {
 		return err
 	}
-	o.node.Given, o.link.Given = o.bound.Given(), o.bound.Given()
+	o.node.Given, o.link.Given, o.moments.Given = o.bound.Given(), o.bound.Given(), o.bound.Given()
 	if !slices.Contains([]string{"auto", "node", "link", "temporal"}, o.task) {
 		return command.Usagef("--task %s: expected auto, node, link or temporal", o.task)
 	}
@@ -228,29 +228,32 @@ and where Ctrl-C or SIGTERM ends it.`,
 	return cmd
 }
 
-// lastRun is where a store keeps the last checkpoint of its last run of node classification, below runsDir.
-const lastRun = "last.gsr"
+// Where a store keeps the last checkpoint of its last run of node classification and of edges at moments, below runsDir.
+const (
+	lastRun         = "last.gsr"
+	lastTemporalRun = "last-temporal.gsr"
+)
 
-// checkpointFile names the file of the run's checkpoints and keeps other processes from it until unlock. A store
+// checkpointFile names the file of the run's checkpoints, in the store's folder of runs where file is empty, and keeps other processes from it until unlock. A store
 // that cannot be written to, or in which another run is under way, is trained on without, unless checkpoints were asked for.
-func (o *trainOptions) checkpointFile(e *command.Env, dir string) (unlock func() error, err error) {
-	asked := o.node.Resume || o.node.CheckpointFile != "" || o.bound.Has("checkpoint-every")
-	if o.node.CheckpointFile == "" {
-		o.node.CheckpointFile = filepath.Join(dir, runsDir, lastRun)
+func checkpointFile(e *command.Env, dir, name string, file *string, asked bool) (unlock func() error, err error) {
+	asked = asked || *file != ""
+	if *file == "" {
+		*file = filepath.Join(dir, runsDir, name)
 		err = makeRuns(dir)
 	}
 	var lock io.Closer
 	if err == nil {
-		lock, err = vfs.Default.Lock(o.node.CheckpointFile + ".lock")
+		lock, err = vfs.Default.Lock(*file + ".lock")
 	}
 	switch {
 	case err == nil:
 		return lock.Close, nil
 	case asked:
-		return nil, fmt.Errorf("checkpoints in %s: %w: if another run is under way, name another file with --checkpoint-file", o.node.CheckpointFile, err)
+		return nil, fmt.Errorf("checkpoints in %s: %w: if another run is under way, name another file with --checkpoint-file", *file, err)
 	}
-	fmt.Fprintf(e.Stderr, "gstore: this run cannot be resumed: checkpoints in %s: %v\n", o.node.CheckpointFile, err)
-	o.node.CheckpointFile = ""
+	fmt.Fprintf(e.Stderr, "gstore: this run cannot be resumed: checkpoints in %s: %v\n", *file, err)
+	*file = ""
 	return func() error { return nil }, nil
 }
 
@@ -267,7 +270,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		}
 	}()
 	if o.task == "temporal" {
-		return nil, runTrainTemporal(ctx, e, st, o)
+		return nil, runTrainTemporal(ctx, e, st, dir, o)
 	}
 	if task := st.Manifest().Schema.Task; o.task == "link" || o.task != "node" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
@@ -282,7 +285,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		return nil, command.Usagef("--overwrite is for link prediction; the store's task is node classification, whose models have numbers")
 	}
 	started := time.Now()
-	unlock, err := o.checkpointFile(e, dir)
+	unlock, err := checkpointFile(e, dir, lastRun, &o.node.CheckpointFile, o.node.Resume || o.bound.Has("checkpoint-every"))
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +332,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	}
 	s := &cp.Summary
 	log.end(metrics.End{BestEpoch: s.BestEpoch, ValidAccuracy: metrics.Number(s.ValidAccuracy), TestAccuracy: metrics.Number(s.TestAccuracy)})
-	saved, err := saveRun(ctx, dir, o.save, started, cp)
+	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
 	if err != nil {
 		if saved.Path == "" {
 			return nil, err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -21,7 +23,7 @@ func (o *trainOptions) temporalConfig() (temporal.Config, error) {
 	if err := o.bound.Check(timeTask); err != nil {
 		return c, err
 	}
-	for _, name := range []string{"reuse", "save", "metrics", "explain", "overwrite"} {
+	for _, name := range []string{"reuse", "metrics", "explain", "overwrite"} {
 		if o.bound.Has(name) {
 			return c, command.Usagef("--%s is not for %s", name, timeTask)
 		}
@@ -30,6 +32,7 @@ func (o *trainOptions) temporalConfig() (temporal.Config, error) {
 		return c, command.Usagef("--sampler %s is for node classification: edges at moments are drawn by %s", c.Sampler, strings.Join(mini.TimedSamplers(), " or "))
 	}
 	check := c
+	check.Resume = false // its file may not be named yet
 	if err := check.Normalize(); err != nil {
 		return c, command.Usage(err)
 	}
@@ -37,9 +40,17 @@ func (o *trainOptions) temporalConfig() (temporal.Config, error) {
 }
 
 // runTrainTemporal trains and tests a model of edges at moments, prints and records the run.
-func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, o *trainOptions) (err error) {
+func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, dir string, o *trainOptions) (err error) {
 	cfg, err := o.temporalConfig()
 	if err != nil {
+		return err
+	}
+	unlock, err := checkpointFile(e, dir, lastTemporalRun, &cfg.CheckpointFile, cfg.Resume)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if err := checkSave(dir, o.save); err != nil {
 		return err
 	}
 	log, err := openMetrics("", o.board, false)
@@ -49,31 +60,83 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, o *t
 	defer func() { err = errors.Join(err, log.close()) }()
 	hooks := temporalHooks(e)
 	hooks.Epoch = both(log.temporal, hooks.Epoch)
+	hooks.Resume = func(found bool, epochs int) { printResume(e, cfg.CheckpointFile, found, epochs, 0, 0) }
 	started := time.Now()
 	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
 		return command.Usage(err)
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	s, err := temporal.Train(ctx, st, dev, cfg, hooks)
+	cp, err := temporal.Train(ctx, st, dev, cfg, hooks)
 	if err != nil {
 		return err
 	}
-	summary := command.Fields(&s)
-	if _, _, err := recordTrain(ctx, st.Dir(), st.Manifest().Version, started, cfg, summary, s.EpochSeconds, false); err != nil {
-		fmt.Fprintf(e.Stderr, "gstore: the run is not recorded: %v\n", err)
+	s := &cp.Summary
+	saved, err := saveRun(ctx, dir, o.save, started, trained{cp.Version, cp.Config, s, s.EpochSeconds, s.Resumed, cp})
+	if err != nil {
+		if saved.Path == "" {
+			return err
+		}
+		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
 	}
 	if e.JSON {
+		summary := command.Fields(s)
+		summary["model_file"] = saved.Path
 		e.Event("summary", summary)
 		return nil
 	}
+	printFinished(e, saved.Finished, len(s.EpochSeconds))
+	printRanks(e, "test", s, s.Test, s.TestRule)
+	fmt.Fprintf(e.Told(), "model: %s\n", saved.Path)
+	fmt.Fprintf(e.Told(), "%d sampled edges were strictly before what they were sampled for; %.1f s (%.1f CPU s), %s peak memory; %s, %s\n",
+		s.CheckedEdges, s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), s.Device, s.IOEngine)
+	return nil
+}
+
+// printRanks prints those of a split, by the model and by the recency rule.
+func printRanks(e *command.Env, split string, s *temporal.Summary, model, rule temporal.Ranks) {
 	line := func(what string, r temporal.Ranks) {
 		fmt.Fprintf(e.Stdout, "%-28s MRR %.4f, hits@10 %.4f against 100; MRR %.4f, hits@10 %.4f against all %d\n", what, r.MRR, r.Hits10, r.AllMRR, r.AllHits10, s.Candidates)
 	}
-	line(fmt.Sprintf("test, model of epoch %d:", s.BestEpoch), s.Test)
-	line("test, recency rule alone:", s.TestRule)
-	fmt.Fprintf(e.Told(), "%d sampled edges were strictly before what they were sampled for; %.1f s (%.1f CPU s), %s peak memory; %s, %s\n",
-		s.CheckedEdges, s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), s.Device, s.IOEngine)
+	line(fmt.Sprintf("%s, model of epoch %d:", split, s.BestEpoch), model)
+	line(split+", recency rule alone:", rule)
+}
+
+// evalTemporal ranks a saved model's edges of validation and test again.
+func evalTemporal(ctx context.Context, e *command.Env, st *store.Store, path, which string, o *evalOptions) (err error) {
+	o.flags.Visit(func(f *pflag.Flag) {
+		if g := command.GroupOf(f); err == nil && (g == nodeFlags || g == linkFlags) {
+			err = command.Usagef("--%s is not for %s, which %s is of", f.Name, timeTask, path)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	cp, err := temporal.LoadFile(path)
+	if err != nil {
+		return err
+	}
+	cfg := cp.Config
+	cfg.Threads, cfg.MemoryBytes = o.threads, int64(o.mem)
+	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
+	if err != nil {
+		return command.Usage(err)
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	done := e.Working("ranking edges")
+	s, err := temporal.Evaluate(ctx, st, dev, cp, cfg)
+	done()
+	if err != nil {
+		return err
+	}
+	if e.JSON {
+		e.Event("summary", map[string]any{"model_file": path, "model": which, "test": s.Test, "valid": s.Valid, "test_rule": s.TestRule, "valid_rule": s.ValidRule,
+			"checked_edges": s.CheckedEdges, "bytes_read": s.BytesRead, "candidates": s.Candidates})
+		return nil
+	}
+	printRanks(e, "valid", &s, s.Valid, s.ValidRule)
+	printRanks(e, "test", &s, s.Test, s.TestRule)
+	fmt.Fprintf(e.Told(), "%d sampled edges were strictly before what they were sampled for; model %s (%s)\n", s.CheckedEdges, path, which)
 	return nil
 }
 

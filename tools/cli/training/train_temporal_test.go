@@ -3,6 +3,7 @@ package training_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,27 +26,45 @@ func TestTrainTemporal(t *testing.T) {
 	if code, _, stderr := run("ingest", filepath.Join(dir, "edges.tsv"), store, "--columns", "src,dst,timestamp", "--quiet"); code != cli.ExitOK {
 		t.Fatal(stderr)
 	}
-	for _, sampler := range []string{"latest", "temporal"} {
-		code, out, stderr := run("train", store, "--task", "temporal", "--sampler", sampler, "--dim", "8", "--batch-size", "100", "--negatives", "20", "--epochs", "2", "--tensorboard", filepath.Join(dir, "board-"+sampler), "--json")
+	type summary struct {
+		Event        string             `json:"event"`
+		Test         map[string]float64 `json:"test"`
+		TestRule     map[string]float64 `json:"test_rule"`
+		CheckedEdges int                `json:"checked_edges"`
+		ModelFile    string             `json:"model_file"`
+		EpochSeconds []float64          `json:"epoch_seconds"`
+	}
+	last := func(args ...string) (s summary) {
+		code, out, stderr := run(append(args, "--json")...)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		var s struct {
-			Event        string             `json:"event"`
-			Test         map[string]float64 `json:"test"`
-			TestRule     map[string]float64 `json:"test_rule"`
-			CheckedEdges int                `json:"checked_edges"`
-		}
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); code != cli.ExitOK || err != nil {
-			t.Fatalf("exit code %d, %v: %s", code, err, stderr)
+			t.Fatalf("%q: exit code %d, %v: %s", args, code, err, stderr)
+		}
+		return s
+	}
+	for i, sampler := range []string{"latest", "temporal"} {
+		s := last("train", store, "--task", "temporal", "--sampler", sampler, "--dim", "8", "--batch-size", "100", "--negatives", "20", "--epochs", "2", "--tensorboard", filepath.Join(dir, "board-"+sampler))
+		if e := last("eval", store, "--checkpoint", fmt.Sprint(i+1)); !maps.Equal(e.Test, s.Test) || e.ModelFile != s.ModelFile {
+			t.Errorf("eval says %+v, training said %+v", e, s)
 		}
 		if s.Event != "summary" || s.Test["edges"] < 200 || s.TestRule["mrr"] < .9 || s.Test["mrr"] < .1 || s.CheckedEdges == 0 {
 			t.Errorf("%s: %+v", sampler, s)
 		}
 	}
+	if s := last("train", store, "--task", "temporal", "--resume", "--epochs", "3"); len(s.EpochSeconds) != 3 {
+		t.Errorf("resumed for a third epoch: %+v", s)
+	}
+	if code, _, stderr := run("verify", store); code != cli.ExitOK {
+		t.Errorf("verify: %s", stderr)
+	}
+	if code, _, stderr := run("eval", store, "--splits", "test"); code != cli.ExitUsage || !strings.Contains(stderr, "--splits is not for temporal") {
+		t.Errorf("eval --splits: exit code %d, %s", code, stderr)
+	}
 	if files, err := filepath.Glob(filepath.Join(dir, "board-*", "events.out.tfevents.*")); err != nil || len(files) != 2 {
 		t.Errorf("event files %v, %v", files, err)
 	}
 	for args, want := range map[string]string{
-		"--sampler weighted": "edges at moments are drawn by", "--dropout .5": "is for node classification", "--save x": "--save is not for", "--fanouts 3,2": "one positive number",
+		"--sampler weighted": "edges at moments are drawn by", "--dropout .5": "is for node classification", "--metrics x": "--metrics is not for", "--fanouts 3,2": "one positive number",
 	} {
 		if code, _, stderr := run(append([]string{"train", store, "--task", "temporal"}, strings.Fields(args)...)...); code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s; expected %q", args, code, stderr, want)

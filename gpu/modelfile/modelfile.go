@@ -1,0 +1,126 @@
+// Package modelfile reads and writes the files of trained models and of unfinished runs: what a kind of training says of it as
+// JSON, and numbers. It knows none of them.
+//
+// A file is: magic, length of the JSON (u32), the JSON, length of the numbers in bytes (u64), the numbers (float32), crc32c of all
+// before (u32); little-endian. A name that is replaced leads to the old file or the new one, whole, whenever the machine stops.
+package modelfile
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// Magics: what the files begin with. Part of the format.
+const (
+	Node        = "gstoremodel\x001\n\x00\x00"       // a model of node classification
+	NodeRun     = "gstorerun\x00\x001\n\x00\x00\x00" // an unfinished run of it
+	Temporal    = "gstoremoments\x001\n"             // a model of edges at moments
+	TemporalRun = "gstoremomrun\x001\n\x00"          // an unfinished run of it
+)
+
+const (
+	jsonMax  = 16 << 20
+	TailSize = 4 // bytes of the checksum
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode returns head as JSON and params, in the format of model files.
+func Encode(magic string, head any, params []byte) ([]byte, error) {
+	text, err := json.Marshal(head)
+	if err != nil {
+		return nil, fmt.Errorf("train: encode model: %w", err)
+	}
+	b := append([]byte(magic), make([]byte, 0, len(text)+len(params)+16)...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = append(b, text...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(params)))
+	b = append(b, params...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+}
+
+// Decode is the inverse of Encode: it fills head and returns the parameters.
+func Decode(path, magic string, b []byte, head any) ([]byte, error) {
+	bad := func(at int, format string, args ...any) ([]byte, error) {
+		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
+	}
+	if len(b) < len(magic)+4+8+TailSize || string(b[:len(magic)]) != magic {
+		return bad(0, "it does not begin like a model file")
+	}
+	body, tail := b[:len(b)-TailSize], b[len(b)-TailSize:]
+	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want {
+		return bad(len(body), "checksum is %08x, expected %08x", got, want)
+	}
+	at := len(magic)
+	n := int(binary.LittleEndian.Uint32(body[at:]))
+	at += 4
+	if n > jsonMax || n > len(body)-at-8 {
+		return bad(at-4, "description of %d bytes in a file of %d", n, len(b))
+	}
+	if err := json.Unmarshal(body[at:at+n], head); err != nil {
+		return bad(at, "description: %v", err)
+	}
+	at += n
+	if size := binary.LittleEndian.Uint64(body[at:]); size != uint64(len(body)-at-8) {
+		return bad(at, "%d bytes of parameters, expected %d", size, len(body)-at-8)
+	}
+	params := append([]byte(nil), body[at+8:]...)
+	if len(params)%4 != 0 {
+		return bad(at+8, "%d bytes of parameters of 4", len(params))
+	}
+	return params, nil
+}
+
+// Save replaces the file path by one that holds b: a crash leaves the one or the other, a return the new one.
+func Save(fs vfs.FS, path string, b []byte) error {
+	tmp := path + ".tmp"
+	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("train: save model: %w", err)
+	}
+	_, err = f.Write(b)
+	if e := f.Sync(); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = fs.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = fs.Remove(tmp)
+		return fmt.Errorf("train: save model: %w", err)
+	}
+	if err := syncDir(fs, fs.PathDir(path)); err != nil {
+		return fmt.Errorf("train: save model: %w", err)
+	}
+	return nil
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Read returns what the file holds.
+func Read(fs vfs.FS, path string) (_ []byte, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(f)
+}

@@ -1,0 +1,96 @@
+package temporal
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// TestResume: a run that is stopped after any epoch and resumed ends with the uninterrupted one's bits, and holds as many edges to the rule.
+func TestResume(t *testing.T) {
+	_, dir := toy(t, storetest.Options{Nodes: 120, Edges: 2000, Partitions: 3})
+	st := storetest.Open(t, dir, store.Options{})
+	train := func(cfg Config, hooks Hooks) *Checkpoint {
+		t.Helper()
+		cfg.Dim, cfg.BatchSize, cfg.Negatives, cfg.EvalEdges, cfg.Threads = 8, 100, 50, 100, 2
+		c, err := Train(t.Context(), st, hostDevice(t), cfg, hooks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	whole := train(Config{Epochs: 4}, Hooks{})
+	for _, stop := range []int{1, 3, 4} {
+		file := filepath.Join(t.TempDir(), "run")
+		train(Config{Epochs: stop, CheckpointFile: file}, Hooks{})
+		told := -1
+		got := train(Config{Epochs: 4, CheckpointFile: file, Resume: true}, Hooks{Resume: func(found bool, epochs int) {
+			if found {
+				told = epochs
+			}
+		}})
+		s, w := got.Summary, whole.Summary
+		if told != stop || !bytes.Equal(got.Params, whole.Params) || s.Test != w.Test || s.Valid != w.Valid || s.BestEpoch != w.BestEpoch || len(s.EpochSeconds) != 4 {
+			t.Errorf("resumed after epoch %d (told %d): %+v, uninterrupted %+v", stop, told, s, w)
+		}
+		if stop < 4 && s.CheckedEdges <= w.CheckedEdges/2 || !s.Resumed {
+			t.Errorf("resumed after epoch %d: %d edges were held to the rule, uninterrupted %d", stop, s.CheckedEdges, w.CheckedEdges)
+		}
+		for cfg, want := range map[*Config]string{{LR: .5}: "lr", {Fanouts: []int{3}}: "fanouts", {Sampler: "temporal"}: "sampler"} {
+			cfg.CheckpointFile, cfg.Resume = file, true
+			if _, err := Train(t.Context(), st, hostDevice(t), *cfg, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run began with "+want) {
+				t.Errorf("resumed with %s of its own: %v", want, err)
+			}
+		}
+	}
+}
+
+// TestSavedModel: a model that was saved and loaded ranks validation and test as it did when it was trained, with any threads, and any damage is told.
+func TestSavedModel(t *testing.T) {
+	_, dir := toy(t, storetest.Options{Nodes: 120, Edges: 2000, Partitions: 3})
+	st := storetest.Open(t, dir, store.Options{})
+	c, err := Train(t.Context(), st, hostDevice(t), Config{Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100}, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "m.gsm")
+	if err := c.SaveFile(path); err != nil || !IsFile(path) {
+		t.Fatal(err)
+	}
+	l, err := LoadFile(path)
+	if err != nil || !bytes.Equal(l.Params, c.Params) || !slices.Equal(l.Candidates, c.Candidates) {
+		t.Fatalf("%v: %+v loaded, %+v saved", err, l, c)
+	}
+	cfg := l.Config
+	cfg.Threads = 3
+	s, err := Evaluate(t.Context(), st, hostDevice(t), l, cfg)
+	if err != nil || s.Test != c.Summary.Test || s.Valid != c.Summary.Valid || s.TestRule != c.Summary.TestRule || s.CheckedEdges == 0 {
+		t.Errorf("%v: evaluated %+v, trained %+v", err, s, c.Summary)
+	}
+	cfg.NoRecency = true
+	if _, err := Evaluate(t.Context(), st, hostDevice(t), l, cfg); err == nil || !strings.Contains(err.Error(), "parameters") {
+		t.Errorf("evaluated as another model: %v", err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(b); i += 1 + len(b)/97 {
+		damaged := bytes.Clone(b)
+		damaged[i] ^= 4
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadFile(path); !errors.Is(err, blocks.ErrCorrupt) {
+			t.Fatalf("a flipped bit of byte %d: %v", i, err)
+		}
+	}
+}
