@@ -12,9 +12,9 @@ import (
 	"github.com/gstore/gstore/tools/generate"
 )
 
-// TestRunDevice: in memory and out of core every policy is counted in every room, none beats the oracle, more room never
-// moves more, and the chosen plan is near the best that leaves results alone.
-func TestRunDevice(t *testing.T) {
+// smallStore is a block model of 4000 nodes in 16 partitions, half of them training nodes.
+func smallStore(t *testing.T) *store.Store {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "sbm.gstore")
 	options := generate.SBMOptions{Nodes: 4000, Edges: 40000, Communities: 40, Classes: 4, Dim: 8, Seed: 2}
 	g, err := generate.NewSBM(options)
@@ -32,7 +32,14 @@ func TestRunDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestRunDevice: in memory and out of core every policy is counted in every room, none beats the oracle, more room never
+// moves more, and the chosen plan is near the best that leaves results alone.
+func TestRunDevice(t *testing.T) {
+	s := smallStore(t)
 	for name, c := range map[string]train.Config{
 		"memory": {Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Memory},
 		"hanoi":  {Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Hanoi, Buffer: 4},

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,24 +10,43 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/bench"
 	"github.com/gstore/gstore/tools/cli/command"
 )
 
 func newBenchSample(e *command.Env) *cobra.Command {
 	var o bench.SampleOptions
+	threads := 0
 	known := strings.Join(slices.Concat(mini.Samplers(), mini.TimedSamplers()), ", ")
 	cmd := &cobra.Command{
-		Use:   "sample",
-		Short: "Measure the mini-batch samplers on one core, by turns",
+		Use:   "sample [STORE]",
+		Short: "Measure the mini-batch samplers on one core, by turns, or a store's on several",
 		Long: `Draw mini-batches from an R-MAT graph in memory by each sampler in turn and print medians
 over the rounds: million sampled edges a second of CPU time on one thread, its ratio to
 uniform sampling in the same round, and how many edges and different input nodes a batch
 has. Weights are log-normal (sigma 1), times uniform, seeds random nodes. temporal and
-latest count a node once for each edge that leads to it.`,
-		Example: "  gstore bench sample\n  gstore bench sample --sampler uniform,weighted --fanouts 15,10 --json",
-		Args:    command.ExactArgs(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchSample(cmd, e, o, known) },
+latest count a node once for each edge that leads to it.
+
+Of a store, sample its training nodes' mini-batches as training does, uniformly, ahead of who takes
+them and on --threads threads, and print each round.`,
+		Example: "  gstore bench sample\n  gstore bench sample --sampler uniform,weighted --fanouts 15,10 --json\n" +
+			"  gstore bench sample papers.gstore --threads 2",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return command.StoreArgs("STORE")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return runSampleStore(cmd, e, args[0], threads, o)
+			}
+			if threads > 1 {
+				return command.Usagef("--threads %d: without a store samplers are measured on one thread", threads)
+			}
+			return runBenchSample(cmd, e, o, known)
+		},
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Samplers, "sampler", nil, "samplers to measure: "+known+" (default all)")
@@ -37,7 +57,37 @@ latest count a node once for each edge that leads to it.`,
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds")
 	f.IntVar(&o.Batches, "batches", 20, "batches a sampler and round")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of graph and batches")
+	f.IntVar(&threads, "threads", 1, "of a store: threads that sample")
 	return cmd
+}
+
+func runSampleStore(cmd *cobra.Command, e *command.Env, path string, threads int, o bench.SampleOptions) (err error) {
+	for _, name := range []string{"sampler", "nodes", "edges"} {
+		if cmd.Flags().Changed(name) {
+			return command.Usagef("--%s is for the generated graph, not for a store", name)
+		}
+	}
+	if threads < 1 || o.BatchSize < 1 || o.Rounds < 1 || o.Batches < 1 {
+		return command.Usagef("threads, batch size, rounds and batches: expected positive numbers")
+	}
+	st, err := store.Open(path, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	rounds := 0
+	err = bench.SampleStore(cmd.Context(), st, threads, o, func(r bench.SampleRound) {
+		rounds++
+		e.Event("round", command.Fields(r))
+		if !e.JSON {
+			fmt.Fprintf(e.Stdout, "%d batches of %d edges and %d inputs: %.1f M edges a second, %.1f a CPU second\n", r.Batches, r.SampledEdges/int64(r.Batches),
+				r.Inputs/int64(r.Batches), float64(r.SampledEdges)/r.Seconds/1e6, float64(r.SampledEdges)/max(r.CPUSeconds, 1e-9)/1e6)
+		}
+	})
+	if err == nil {
+		e.Event("summary", map[string]any{"rounds": rounds, "threads": threads, "fanouts": o.Fanouts, "seed": o.Seed})
+	}
+	return err
 }
 
 func runBenchSample(cmd *cobra.Command, e *command.Env, o bench.SampleOptions, known string) error {

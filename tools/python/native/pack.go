@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/host/kernels"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -70,6 +71,7 @@ type packed struct {
 	edges  []int // by hop
 
 	local    []uint32 // the nodes that are handed out: positions in the batch's input
+	nodeRows []uint32 // their rows in the macro-batch
 	number   []int32  // by position in the input: its place in local, −1 = not in it
 	src, dst []int32  // the union's edges: places in local
 	types    []uint16
@@ -89,6 +91,10 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 		p.union(b, k.relations)
 	}
 	n := len(p.local)
+	p.nodeRows = slices.Grow(p.nodeRows[:0], n)[:n]
+	for i, l := range p.local {
+		p.nodeRows[i] = b.Input[l]
+	}
 	widths := rowBytes(mb)
 	p.want("n_id", "int64", n)
 	for i := range mb.Features {
@@ -117,15 +123,15 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 	}
 	at := 0
 	next := func() []byte { at++; return p.data[at-1] }
-	p.ids(mb, b, ints(next()))
+	p.ids(mb, ints(next()))
 	for i := range mb.Features {
-		if err := p.rows(&mb.Features[i], widths[i], b, next()); err != nil {
+		if err := p.rows(&mb.Features[i], mb.Rows, widths[i], next()); err != nil {
 			return err
 		}
 	}
 	if mb.Labels != nil {
 		for i, to := 0, ints(next()); i < n; i++ {
-			to[i] = int64(mb.Labels[b.Input[p.local[i]]])
+			to[i] = int64(mb.Labels[p.nodeRows[i]])
 		}
 	}
 	if !k.layers {
@@ -264,12 +270,11 @@ func (p *packed) layer(blk *mini.Block, indptr, pairs []int64) {
 }
 
 // ids writes the internal ids of the nodes.
-func (p *packed) ids(mb *buffer.MacroBatch, b *mini.Batch, to []int64) {
+func (p *packed) ids(mb *buffer.MacroBatch, to []int64) {
 	parts := slices.Clone(mb.Partitions)
 	slices.SortFunc(parts, func(x, y buffer.ResidentPartition) int { return cmp.Compare(x.Base, y.Base) })
 	var at buffer.ResidentPartition
-	for i, l := range p.local {
-		row := b.Input[l]
+	for i, row := range p.nodeRows {
 		if row-at.Base >= at.Nodes { // or below Base: the difference is large then
 			k := sort.Search(len(parts), func(k int) bool { return parts[k].Base+parts[k].Nodes > row })
 			at = parts[k]
@@ -278,18 +283,20 @@ func (p *packed) ids(mb *buffer.MacroBatch, b *mini.Batch, to []int64) {
 	}
 }
 
-// rows gathers rows of a feature column.
-func (p *packed) rows(f *buffer.Column, width int, b *mini.Batch, to []byte) error {
-	stored := f.Dim * f.Type.Size()
-	for i, l := range p.local {
-		from := f.Data[int(b.Input[l])*f.Stride:][:stored]
-		if !converted(f.Type) {
-			copy(to[i*width:][:width], from)
-			continue
-		}
-		if err := handOut(f.Type, f.Scale, to[i*width:][:width], from); err != nil {
+// rows gathers rows of a feature column of so many rows: converted as the column says, or as they are.
+func (p *packed) rows(f *buffer.Column, count, width int, to []byte) error {
+	if f.Type == blocks.Float32 || converted(f.Type) {
+		out, err := blocks.View[float32](to)
+		if err != nil {
 			return err
 		}
+		// It reads rows ahead of their use, which a loop of copies does not: each would wait for memory.
+		table := kernels.Rows{Data: f.Data, Count: count, Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
+		kernels.GatherRows(nil, kernels.Dense(out, len(p.nodeRows), f.Dim), table, p.nodeRows)
+		return nil
+	}
+	for i, row := range p.nodeRows {
+		copy(to[i*width:][:width], f.Data[int(row)*f.Stride:])
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
 import os
 import pathlib
+import subprocess
 
 import numpy as np
 import pytest
@@ -21,6 +22,14 @@ class Graph:
         self.splits = {part: np.flatnonzero(where == k) for k, part in enumerate(("train", "valid", "test"), 1)}
         self.store = gstore.ingest(path, self.edges, features={"x": self.x}, labels=self.y, splits=self.splits, **options)
         self.ids = self.store.lookup(np.arange(nodes))
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The command line, built from the repository."""
+    path = tmp_path_factory.mktemp("bin") / "gstore"
+    subprocess.run(["go", "build", "-o", str(path), "./tools/gstore"], cwd=REPOSITORY, check=True)
+    return path
 
 
 @pytest.fixture(scope="session")

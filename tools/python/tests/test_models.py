@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 import gstore
-from conftest import REPOSITORY
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install -r requirements-torch.txt")
 
 
 @pytest.fixture(scope="module")
-def command(tmp_path_factory):
-    """The command line, built from the repository."""
-    path = tmp_path_factory.mktemp("bin") / "gstore"
-    subprocess.run(["go", "build", "-o", str(path), "./tools/gstore"], cwd=REPOSITORY, check=True)
-    return lambda *args: subprocess.run([str(path), *map(str, args)], check=True, capture_output=True, text=True)
+def command(program):
+    """The command line."""
+    return lambda *args: subprocess.run([str(program), *map(str, args)], check=True, capture_output=True, text=True)
 
 
 MODELS = [

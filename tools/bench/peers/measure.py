@@ -1,0 +1,84 @@
+"""What every contender uses to measure itself: CPU and wall seconds, processes that are stopped between their turns, seconds of loops."""
+import json, os, resource, signal, subprocess, time
+
+
+def cpu_of(pid):
+    """CPU seconds of a process so far, all threads, the system's included, to the nanosecond: its clock, as clock_getcpuclockid(3) numbers it."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def cpu_seconds():
+    """CPU seconds of this process and of its live children: a loader's workers."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    total = own.ru_utime + own.ru_stime
+    with open(f"/proc/self/task/{os.getpid()}/children") as f:
+        for child in f.read().split():
+            total += cpu_of(child)
+    return total
+
+
+class Watch:
+    """with Watch() as w: …; then w.cpu and w.wall."""
+
+    def __enter__(self):
+        self.wall, self.cpu = time.time(), cpu_seconds()
+        return self
+
+    def __exit__(self, *_):
+        self.wall, self.cpu = time.time() - self.wall, cpu_seconds() - self.cpu
+
+
+def command(*args, env=None):
+    """Runs a command to its end: its CPU and wall seconds, and the last object that it printed."""
+    start, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    out = subprocess.run(list(map(str, args)), check=True, stdout=subprocess.PIPE, env={**os.environ, **(env or {})}).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    lines = out.decode().strip().splitlines()
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu": spent, "wall": time.time() - start, "last": json.loads(lines[-1]) if lines else {}}
+
+
+class Stopped:
+    """A gstore process that prints a JSON event after each piece of work, and is stopped (SIGSTOP) until it is asked for the next."""
+
+    def __init__(self, event, *args):
+        self.event = event
+        self.process = subprocess.Popen(list(map(str, args)), stdout=subprocess.PIPE, text=True)
+
+    def next(self):
+        """Goes on to the next event: its fields, beside the CPU and wall seconds since the last one."""
+        pid = self.process.pid
+        start, cpu = time.time(), cpu_of(pid)
+        os.kill(pid, signal.SIGCONT)
+        for line in self.process.stdout:
+            found = json.loads(line)
+            if found.get("event") != self.event:
+                continue
+            wall = time.time() - start
+            os.kill(pid, signal.SIGSTOP)
+            return {**found, "cpu": cpu_of(pid) - cpu, "wall": wall}
+        raise RuntimeError(f"{self.process.args[:3]} ended with {self.process.wait()} before the next {self.event}")
+
+    def end(self):
+        """Goes on to the process's end and returns the last object that it printed."""
+        os.kill(self.process.pid, signal.SIGCONT)
+        last = {}
+        for line in self.process.stdout:
+            last = json.loads(line)
+        self.process.wait()
+        return last
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def loop(batches, n, warm=3):
+    """Takes n batches of an endless iterator after warm ones; batches yield how many units they are."""
+    for _ in range(warm):
+        next(batches)
+    units = 0
+    with Watch() as w:
+        for _ in range(n):
+            units += next(batches)
+    return {"cpu": w.cpu, "wall": w.wall, "units": units}

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""gstore beside PyG and GraphBolt, by turns: a Markdown table and, with --json, all that was measured.
+
+usage: tools/bench/peers/run [--only ROW,…] [--dir DIR] [--rounds 3] [--threads 1,2] [--scale 1] [--quick] [--json FILE] [--datasets DIR]
+
+Every contender of a row is a process of its own, which waits while another one works. In a round each takes its turn with
+each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the peer's seconds by
+gstore's: above 1 gstore takes less. Peers get glibc's malloc as their users tune it. What a contender lacks is printed, and
+the rest goes on. Rows:
+
+  ingest       30 M edges of a .npy file into a store; PyG's to_csc of them, in memory
+  ingest-csv   30 M edges of GraphBolt's csv into a store; GraphBolt's OnDiskDataset
+  sample       mini-batches of 1000 of the R-MAT graph, 15,10 and 15,10,5, edges alone
+  loader       the same with rows of 128 float32 features, as PyTorch models take them
+  step         the same, and training of SAGE, hidden 128: 2 and 3 layers
+  debdeps      epochs of the data set and the test accuracy after the last (--datasets says where it lies)
+  out-of-core  an epoch of 2 layers, features four times the memory, in a cgroup of that memory (takes root)
+
+--dir keeps graphs between runs (5 GB, and 9 GB for out-of-core); --scale .5 halves them. --quick is for tests of this script.
+"""
+import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile, time
+
+import data
+
+HERE = pathlib.Path(__file__).resolve().parent
+MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456"}
+ROWS = ("ingest", "ingest-csv", "sample", "loader", "step", "debdeps", "out-of-core")
+
+
+class Size:
+    """What is measured: full, a share of the nodes, edges and memory, or quick for tests."""
+
+    def __init__(self, quick, scale):
+        def graph(nodes, edges, features):
+            return int(nodes * scale), int(edges * scale), features
+
+        self.rmat = (20_000, 300_000, 16) if quick else graph(2_000_000, 30_000_000, 128)
+        self.sbm = (50_000, 400_000, 256) if quick else graph(4_000_000, 32_000_000, 256)
+        self.memory = (512 << 20) if quick else int((1 << 30) * scale)
+        self.batches = {2: 2, 3: 1} if quick else {2: 10, 3: 5}
+        self.loads = 3 if quick else 20
+        self.epochs = 2 if quick else 10
+        self.disk_batches = 1 if quick else 3
+
+
+class Cgroup:
+    """A memory control group, version 1 or 2, for processes that start through `enter`."""
+
+    def __init__(self, limit):
+        for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            self.path = pathlib.Path(root) / f"gstore-peers-{os.getpid()}"
+            try:
+                self.path.mkdir()
+                (self.path / name).write_text(str(limit))
+                return
+            except OSError:
+                self.remove()
+        raise RuntimeError("no memory cgroup can be made here: it takes root")
+
+    def enter(self, command):
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.path / "cgroup.procs"), *command]
+
+    def remove(self):
+        if self.path.exists():
+            self.path.rmdir()
+
+
+class Contender:
+    """A process of contenders.py."""
+
+    def __init__(self, row, name, config, cgroup=None):
+        self.name = name
+        command = [sys.executable, str(HERE / "contenders.py"), row, name, json.dumps(config)]
+        if cgroup:
+            command = cgroup.enter(command)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **MALLOC, "DGLBACKEND": "pytorch"})
+        self.ready = self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else {"missing": f"the process ended with {self.process.wait()}"}
+
+    def ask(self, **request):
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Bench:
+    def __init__(self, a):
+        self.a, self.size, self.top = a, Size(a.quick, a.scale), pathlib.Path(a.dir)
+        self.results, self.notes = [], {}
+        self.top.mkdir(parents=True, exist_ok=True)
+
+    def note(self, text):
+        if text not in self.notes:
+            self.notes[text] = True
+            print("note:", text, file=sys.stderr, flush=True)
+
+    def compare(self, row, variant, unit, names, config, rounds=0, threads=(), cgroup=None, evaluate=False, alone=False):
+        """Measures contenders by turns. alone: each is started for its turn and ended after it (out of core, memory is one's own)."""
+        rounds, threads = rounds or self.a.rounds, threads or self.a.threads
+        running, samples, accuracy, notes = {}, {}, {}, {}
+        config = {"binary": self.a.gstore, "scratch": str(self.top), **config}
+
+        def start(name):
+            c = Contender(row, name, config, cgroup)
+            if "missing" in c.ready:
+                self.note(f"{row}: without {name}: {c.ready['missing']}")
+                c.close()
+                return None
+            notes[name] = c.ready
+            return c
+
+        def turn(c, t):
+            got = c.ask(threads=t)
+            if "missing" in got:
+                self.note(f"{row} {variant}, {c.name}, {t} threads: {got['missing']}")
+            else:
+                samples.setdefault((c.name, t), []).append(got)
+                print(f"  {row} {variant} {c.name}, {t} threads: {got['cpu']:.2f} CPU s, {got['wall']:.2f} s for {got['units']}", file=sys.stderr, flush=True)
+            return "missing" not in got
+
+        try:
+            if not alone:
+                running = {n: c for n in names if (c := start(n))}
+            for _ in range(rounds):
+                for t in threads:
+                    for name in list(names if alone else running):
+                        c = start(name) if alone else running[name]
+                        if c is None:
+                            names = [n for n in names if n != name]
+                            continue
+                        ok = turn(c, t)
+                        if alone:
+                            c.close()
+                        elif not ok:
+                            running.pop(name).close()
+            for name, c in running.items():
+                if evaluate:
+                    accuracy[name] = c.ask(threads=threads[0], evaluate=True)
+        finally:
+            for c in running.values():
+                c.close()
+        for t in threads:
+            self.tabulate(row, variant, unit, t, samples, accuracy, notes)
+
+    def tabulate(self, row, variant, unit, t, samples, accuracy, notes):
+        per = {n: {k: [s[k] / s["units"] for s in got] for k in ("cpu", "wall")} for (n, at), got in samples.items() if at == t}
+        for name, found in per.items():
+            r = {"row": row, "variant": variant, "unit": unit, "threads": t, "name": name, "cpu": statistics.median(found["cpu"]), "wall": statistics.median(found["wall"]),
+                 "rounds": len(found["cpu"]), "samples": samples[name, t], "accuracy": accuracy.get(name), **notes[name]}  # fmt: skip
+            if name != "gstore" and "gstore" in per:
+                for k in ("cpu", "wall"):
+                    r[k + "_ratio"] = statistics.median(p / g for p, g in zip(found[k], per["gstore"][k]))
+            self.results.append(r)
+
+    # rows
+
+    def ingest(self):
+        g = data.rmat(self.a.gstore, self.top, *self.size.rmat)
+        only = data.once(self.top / (g.folder.name + "-edges"), lambda part: edges_alone(g, part))
+        self.compare("ingest", "npy", "run", ["gstore", "PyG"], {"input": str(only), "nodes": self.size.rmat[0], "options": ["--format", "numpy"]})
+
+    def ingest_csv(self):
+        folder = data.edges_csv(self.a.gstore, self.top, *self.size.rmat[:2])
+        self.compare("ingest-csv", "csv", "run", ["gstore", "GraphBolt"], {"input": str(folder)})
+
+    def by_fanouts(self, row, unit, names, **config):
+        g = data.rmat(self.a.gstore, self.top, *self.size.rmat)
+        for fanouts in ("15,10", "15,10,5"):
+            self.compare(row, fanouts, unit, names, {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "batches": self.size.loads, **config})
+
+    def sample(self):
+        self.by_fanouts("sample", "edge", ["gstore", "PyG", "GraphBolt"], features=False, no_model=True)
+
+    def loader(self):
+        self.by_fanouts("loader", "batch", ["gstore", "PyG", "GraphBolt"], no_model=True)
+
+    def step(self):
+        g = data.rmat(self.a.gstore, self.top, *self.size.rmat)
+        for layers, fanouts in ((2, "15,10"), (3, "15,10,5")):
+            self.compare("step", f"{layers} layers", "batch", ["gstore", "PyG on gstore's loader", "PyG", "GraphBolt"],
+                         {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "batches": self.size.batches[layers]})  # fmt: skip
+
+    def debdeps(self):
+        source = pathlib.Path(self.a.datasets) / "debdeps"
+        if not source.exists():
+            self.note(f"debdeps: {source} is not there; --datasets names the folder of data sets")
+            return
+        g = data.debdeps(self.a.gstore, self.top, source)
+        for layers, fanouts in ((2, "15,10"), (3, "15,10,5")):
+            self.compare("debdeps", f"{layers} layers, {self.size.epochs} epochs", "epoch", ["gstore", "PyG on gstore's loader", "PyG", "GraphBolt"],
+                         {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "epochs": self.size.epochs, "every": 2},
+                         rounds=self.size.epochs, threads=self.a.threads[:1], evaluate=True)  # fmt: skip
+
+    def out_of_core(self):
+        g = data.sbm(self.a.gstore, self.top, *self.size.sbm)
+        arrays, store = g.arrays(), g.store()
+        try:
+            group = Cgroup(self.size.memory)
+        except RuntimeError as e:
+            self.note(f"out-of-core: {e}")
+            return
+        config = {"fanouts": "15,10", "arrays": arrays, "store": store, "mapped": True, "batches": self.size.disk_batches, "warm": 1,
+                  "options": ["--plan", "rows", "--mem", str(self.size.memory - (64 << 20))]}  # fmt: skip
+        forget(arrays, store)
+        try:
+            self.compare("out-of-core", "features 4 × the memory", "batch", ["gstore", "PyG", "GraphBolt"], config, threads=self.a.threads[-1:], cgroup=group, alone=True)
+        finally:
+            group.remove()
+
+    def table(self):
+        """Markdown: a line for each peer, number of threads and variant."""
+        lines = ["| row | threads | peer | gstore, CPU / wall | peer, CPU / wall | ratio, CPU / wall | test accuracy: gstore, peer |", "|---|---:|---|---:|---:|---:|---:|"]
+        for r in self.results:
+            if r["name"] == "gstore" and any(o["name"] != "gstore" and same(o, r) for o in self.results):
+                continue
+            own = next((o for o in self.results if o["name"] == "gstore" and same(o, r)), r)
+            peer, ratio = (amount(r), f"{r['cpu_ratio']:.2f} / {r['wall_ratio']:.2f}") if "cpu_ratio" in r else ("", "")
+            tests = ", ".join(f"{100 * x['accuracy']['test']:.2f} %" for x in (own, r) if x.get("accuracy") and "test" in x["accuracy"])
+            name = "" if r is own else r["name"] + (f" ({r['note']})" if r.get("note") else "")
+            lines.append(f"| {r['row']} {r['variant']} | {r['threads']} | {name} | {amount(own)} | {peer} | {ratio} | {tests} |")
+        return "\n".join(lines)
+
+
+def same(a, b):
+    return all(a[k] == b[k] for k in ("row", "variant", "threads"))
+
+
+def amount(r):
+    """Seconds as people read them: rates of edges and of loaded batches, milliseconds of steps, seconds of the rest."""
+    if r["unit"] == "edge":
+        return f"{1e-6 / r['cpu']:.1f} / {1e-6 / r['wall']:.1f} M edges/s"
+    if r["row"] == "loader":
+        return f"{1 / r['cpu']:.1f} / {1 / r['wall']:.1f} batches/s"
+    if r["unit"] == "batch":
+        return f"{1000 * r['cpu']:.0f} / {1000 * r['wall']:.0f} ms"
+    return f"{r['cpu']:.2f} / {r['wall']:.2f} s"
+
+
+def edges_alone(g, part):
+    part.mkdir()
+    os.link(g.folder / "edge_index.npy", part / "edge_index.npy")
+
+
+def forget(*folders):
+    """Drops files from the page cache, which belongs to whom read them first and would be memory beside the limit."""
+    os.sync()
+    for folder in folders:
+        for path in pathlib.Path(folder).rglob("*"):
+            if path.is_file():
+                fd = os.open(path, os.O_RDONLY)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(fd)
+
+
+def machine():
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    return {"date": time.strftime("%Y-%m-%d"), "processor": model, "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg()[0],
+            "python": platform.python_version()}  # fmt: skip
+
+
+def main(argv=None):
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--gstore", default="gstore", help="the program (run builds it)")
+    p.add_argument("--only", default=",".join(ROWS), help="rows, separated by commas")
+    p.add_argument("--dir", default="", help="where graphs are kept (default: a temporary folder)")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--threads", default="1,2")
+    p.add_argument("--quick", action="store_true", help="small graphs and few batches: a test of this script, not a measurement")
+    p.add_argument("--scale", type=float, default=1, help="share of the graphs' nodes and edges, and of the memory out of core")
+    p.add_argument("--json", default="", help="write everything that was measured to this file")
+    p.add_argument("--datasets", default=str(HERE.parents[3] / "shared/datasets"))
+    a = p.parse_args(argv)
+    rows = a.only.split(",")
+    if unknown := set(rows) - set(ROWS):
+        p.error(f"--only {','.join(sorted(unknown))}: rows are {', '.join(ROWS)}")
+    a.threads = [int(t) for t in a.threads.split(",")]
+    with tempfile.TemporaryDirectory(prefix="gstore-peers-") as scratch:
+        a.dir = a.dir or scratch
+        bench = Bench(a)
+        before = machine()
+        for row in rows:
+            getattr(bench, row.replace("-", "_"))()
+        now = machine()
+    used = {k: v for r in bench.results for k, v in r.get("versions", {}).items()}
+    print(f"{now['date']}, {now['cores']} × {now['processor']}, load {before['load']:.0f} to {now['load']:.0f}; "
+          + ", ".join(f"{k} {v}" for k, v in sorted(used.items())) + f"; medians of {a.rounds}\n")  # fmt: skip
+    print(bench.table())
+    for text in bench.notes:
+        print(f"\nnote: {text}")
+    if a.json:
+        pathlib.Path(a.json).write_text(json.dumps({"machine": now, "versions": used, "notes": list(bench.notes), "results": bench.results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
