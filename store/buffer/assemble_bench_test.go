@@ -79,6 +79,19 @@ func benchGraph(b *testing.B, p, n, degree int, local float64, undirected bool) 
 	_, err = w.Close()
 	fail(err)
 	s.m.Topology = []string{"topology.gsb"}
+	// External ids take turns over the partitions, as with random partitions, and ascend within one.
+	w, err = blocks.Create(vfs.Default, filepath.Join(s.dir, "external.gsb"), blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint64, Dim: 1})
+	fail(err)
+	for q := range p {
+		ids := make([]uint64, n)
+		for k := range ids {
+			ids[k] = uint64(k*p + q)
+		}
+		fail(w.Append(uint64(q), uint64(n), blocks.Bytes(ids)))
+	}
+	_, err = w.Close()
+	fail(err)
+	s.m.IDs = store.IDInfo{Kind: store.IDsIntegers, External: []string{"external.gsb"}}
 	b.Cleanup(s.close)
 	return s
 }
@@ -161,6 +174,62 @@ func BenchmarkAssemble(b *testing.B) {
 			b.ReportMetric(float64(st.edges)/seconds/1e6, "Medges/cpu-s")
 			b.ReportMetric(seconds*1e3, "cpu-ms")
 			b.ReportMetric(float64(st.newEdges)/1e6, "Mnew")
+			b.ReportMetric(float64(st.edges)/1e6, "Medges")
+		})
+	}
+}
+
+// BenchmarkOrder measures, on one thread, what plan "memory" takes beyond assembly: external ids are put in order, and then
+// every row's neighbours.
+func BenchmarkOrder(b *testing.B) {
+	for _, c := range []struct {
+		name         string
+		p, n, degree int
+		undirected   bool
+	}{
+		{"directed", 8, 125_000, 15, false},
+		{"undirected", 8, 125_000, 8, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := benchGraph(b, c.p, c.n, c.degree, 0, c.undirected)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			var ids, lists float64
+			var st assembleStats
+			for range b.N {
+				before := threadSeconds(b)
+				it, err := newBuffer(b.Context(), s.m, s, Options{EngineName: "pread", Threads: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ids += threadSeconds(b) - before
+				var all Step
+				for q := range c.p {
+					all.Resident = append(all.Resident, store.PartitionID(q))
+				}
+				steps, err := it.schedule(0, &Plan{Steps: []Step{all}}, 0)
+				if err != nil {
+					b.Fatal(err)
+				}
+				staging := it.buf.bytes(it.buf.staging)
+				t := planTopology(it.src, it.layout, &it.o, steps[0])
+				if err := it.transfer(b.Context(), t.transfers(staging, it.o.RequestBytes), it.stats.step(steps[0])); err != nil {
+					b.Fatal(err)
+				}
+				if st, err = it.asm.assemble(b.Context(), steps[0], t, staging, 0); err != nil {
+					b.Fatal(err)
+				}
+				before = threadSeconds(b)
+				if err := it.orderByExternal(b.Context(), steps[0].frame); err != nil {
+					b.Fatal(err)
+				}
+				lists += threadSeconds(b) - before
+				if err := it.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(ids/float64(b.N)*1e3, "open-cpu-ms")
+			b.ReportMetric(lists/float64(b.N)*1e3, "lists-cpu-ms")
 			b.ReportMetric(float64(st.edges)/1e6, "Medges")
 		})
 	}

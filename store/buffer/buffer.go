@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,7 @@ type Buffer struct {
 	unpin     func() error // nil: nothing is pinned
 	asm       *assembler
 	order     []uint32 // rows by external id; nil unless everything is resident
+	rank      []uint32 // by row its place in order; nil where that is all rows in order
 
 	// Schedule, the caller's alone.
 	resident  *residency
@@ -126,13 +128,15 @@ func newBuffer(ctx context.Context, m *store.Manifest, opener fileOpener, o Opti
 		it.emb = newEmbeddingBuffer(it.buf, it.layout, &o, len(m.Partitions))
 	}
 	if it.layout.memory {
-		if it.order, err = externalOrder(ctx, it.src, it.layout, it.buf); err != nil {
+		keys := elements[uint32](it.buf, it.buf.keys)
+		if it.order, err = externalOrder(ctx, it.src, it.layout, it.buf, keys); err != nil {
 			return nil, err
 		}
-		if keys := elements[uint32](it.buf, it.buf.keys); keys != nil {
-			for place, row := range it.order {
-				keys[row] = uint32(place)
-			}
+		for place, row := range it.order {
+			keys[row] = uint32(place)
+		}
+		if !slices.IsSorted(it.order) { // else lists come in this order
+			it.rank = keys
 		}
 	}
 	it.asm = &assembler{src: it.src, buf: it.buf, layout: it.layout, threads: o.Threads,
@@ -363,7 +367,9 @@ func (it *Buffer) fillBatch(s *scheduled) {
 	}
 	b.Labels = elements[int32](it.buf, it.buf.labels)
 	b.Split = elements[uint8](it.buf, it.buf.split)
-	b.Keys = elements[uint32](it.buf, it.buf.keys)
+	if it.o.Keys {
+		b.Keys = elements[uint32](it.buf, it.buf.keys)
+	}
 	b.Seeds = it.seedBuffer(s)[:it.pipe.seeds(s.seq)]
 	it.batch = b
 }

@@ -275,8 +275,7 @@ type arena struct {
 	seeds    []part           // one more than steps ahead, two more than that for those in hand
 	staging  part
 	scratch  part // scratchArrays of one uint32 a node of the largest partition, for each thread
-	order    part // rows by external id (plan memory)
-	twin     adjacencyParts
+	order    part // rows by external id (plan memory), of which keys are the inverse
 }
 
 // adjacencyParts are where an adjacency's arrays lie; those that are not carried are empty.
@@ -313,7 +312,7 @@ func newArena(l *layout, src *source, o *Options) *arena {
 	if o.Both && !src.m.Schema.Undirected {
 		directions = 2
 	}
-	if o.Keys {
+	if o.Keys || l.memory {
 		a.keys = take(4 * rows)
 	}
 	adjacency := func() (p adjacencyParts) {
@@ -339,7 +338,6 @@ func newArena(l *layout, src *source, o *Options) *arena {
 	a.scratch = take(4 * scratchArrays * int64(l.nodesMax+1) * int64(o.Threads))
 	if l.memory {
 		a.order = take(4 * int64(src.m.Nodes))
-		a.twin = adjacency()
 	}
 	return a
 }

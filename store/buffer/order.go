@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 	"sort"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/sorting"
 )
 
 // owner returns the index of the slot that holds a row.
@@ -19,8 +22,9 @@ func (l *layout) owner(row uint32) int {
 }
 
 // externalOrder lists the rows of all nodes by ascending external id: integers
-// by value, strings bytewise. Everything is resident, so rows never change.
-func externalOrder(ctx context.Context, src *source, l *layout, buf *memory) ([]uint32, error) {
+// by value, strings bytewise. Everything is resident, so rows never change. Ids of a partition's nodes ascend
+// where ingest wrote them, so that an order is merged, not sorted. scratch is one element a node.
+func externalOrder(ctx context.Context, src *source, l *layout, buf *memory, scratch []uint32) ([]uint32, error) {
 	order := elements[uint32](buf, buf.order)
 	xs, err := src.extents("external ids", src.m.IDs.External, &Options{Verify: VerifyAlways})
 	if err != nil {
@@ -37,7 +41,7 @@ func externalOrder(ctx context.Context, src *source, l *layout, buf *memory) ([]
 		}
 	}
 	if src.m.IDs.Kind == store.IDsStrings {
-		return order, orderStrings(ctx, src, l, xs, order)
+		return order, orderStrings(ctx, src, l, xs, order, scratch)
 	}
 	slab, err := blockio.AllocSlab(max(8*int64(l.rows), 1), blockio.SlabOptions{Threads: 1})
 	if err != nil {
@@ -59,19 +63,20 @@ func externalOrder(ctx context.Context, src *source, l *layout, buf *memory) ([]
 	}
 	if src.m.IDs.Kind == store.IDsDense {
 		// External ids are 0 … n−1: place instead of sorting.
-		placed := make([]bool, n)
-		rows := slices.Clone(order)
+		rows := scratch[:copy(scratch, order)]
+		for i := range order {
+			order[i] = math.MaxUint32 // no row
+		}
 		for _, row := range rows {
 			id := ids[row]
-			if id >= uint64(n) || placed[id] {
+			if id >= uint64(n) || order[id] != math.MaxUint32 {
 				return nil, fmt.Errorf("%w: external id %d is repeated or not below %d", store.ErrCorrupt, id, n)
 			}
-			placed[id] = true
 			order[id] = row
 		}
 		return order, nil
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(ids[a], ids[b]) })
+	sorting.Runs(order, scratch, func(a, b uint32) bool { return ids[a] < ids[b] })
 	return order, nil
 }
 
@@ -80,7 +85,7 @@ func readInto(x *extentRef, dst []byte) ([]byte, error) {
 }
 
 // orderStrings sorts rows by string ids, which it holds in memory off the heap meanwhile.
-func orderStrings(ctx context.Context, src *source, l *layout, xs []extentRef, order []uint32) error {
+func orderStrings(ctx context.Context, src *source, l *layout, xs []extentRef, order, scratch []uint32) error {
 	var size int64
 	for p := range xs {
 		size += blocks.AlignUp(xs[p].e.Length)
@@ -109,74 +114,103 @@ func orderStrings(ctx context.Context, src *source, l *layout, xs []extentRef, o
 		p := l.owner(row)
 		return names[p].At(int(row - l.slots[p].base))
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return bytes.Compare(name(a), name(b)) })
+	sorting.Runs(order, scratch, func(a, b uint32) bool { return bytes.Compare(name(a), name(b)) < 0 })
 	return nil
 }
 
-// orderByExternal rearranges every row's neighbours into the order of external
-// ids, without a sort: transposing an adjacency row by row in some order leaves
-// the transposed lists in that order.
-func (it *Buffer) orderByExternal(frame int) {
-	b := it.buf
-	in := b.adjacency(frame, 0)
-	twin := b.view(b.twin)
-	switch {
-	case it.src.m.Schema.Undirected:
-		// The graph is its own transpose, so is the order of its spans.
-		copy(twin.Spans, in.Spans)
-		transpose(in, twin, it.order)
-		copy(in.Indices, twin.Indices)
-		copy(in.Relations, twin.Relations)
-		copy(in.Weights, twin.Weights)
-		copy(in.Times, twin.Times)
-	case b.directions == 2:
-		out := b.adjacency(frame, 1)
-		transpose(in, out, it.order)
-		transpose(out, in, it.order)
-	default:
-		degrees(in, twin)
-		transpose(in, twin, it.order)
-		transpose(twin, in, it.order)
+// orderByExternal rearranges every row's neighbours into the order of external ids, if they are not in it: with one partition
+// they mostly are.
+func (it *Buffer) orderByExternal(ctx context.Context, frame int) error {
+	if it.rank == nil {
+		return nil
+	}
+	scratch := elements[uint64](it.buf, it.buf.scratch)
+	share := len(scratch) / it.o.Threads
+	staging := elements[uint64](it.buf, it.buf.staging) // whose bytes are an adjacency by now
+	for dir := range it.buf.directions {
+		a := it.buf.adjacency(frame, dir)
+		tiles := (len(a.Spans) + tileRows - 1) / tileRows
+		err := it.asm.parallel(ctx, tiles, func(worker, k int) error {
+			own := scratch[worker*share : (worker+1)*share]
+			for row := k * tileRows; row < min(len(a.Spans), (k+1)*tileRows); row++ {
+				if 2*a.Degree(uint32(row)) <= int64(share) {
+					a.SortByRank(uint32(row), it.rank, own)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for row := range a.Spans { // the few long lists, in what room there is
+			if 2*a.Degree(uint32(row)) > int64(share) {
+				a.SortByRank(uint32(row), it.rank, staging)
+			}
+		}
+	}
+	return nil
+}
+
+// SortByRank puts a row's edges in ascending order of rank[neighbour], those of one neighbour in the order that they have.
+// scratch is two elements an edge; with less a long list is sorted in place, which takes several times as long.
+func (a *Adjacency) SortByRank(row uint32, rank []uint32, scratch []uint64) {
+	s := a.Span(row)
+	list, n := a.Indices[s.Begin:s.End], int(s.End-s.Begin)
+	carries := a.Relations != nil || a.Weights != nil || a.Times != nil
+	if 2*n > len(scratch) {
+		l := edgesBy{a: a, first: s.Begin, n: n, less: func(x, y int64) bool { return rank[a.Indices[x]] < rank[a.Indices[y]] }}
+		switch {
+		case sort.IsSorted(l):
+		case carries:
+			sort.Stable(l)
+		default:
+			slices.SortFunc(list, func(x, y uint32) int { return cmp.Compare(rank[x], rank[y]) })
+		}
+		return
+	}
+	// Above a key's 32 bits of rank lie below it the neighbour or, where others move with it, its place.
+	keys, spare := scratch[:n], scratch[n:2*n]
+	sorted, last := true, uint32(0)
+	for i, v := range list {
+		r := rank[v]
+		sorted, last = sorted && last <= r, r
+		if carries {
+			v = uint32(i)
+		}
+		keys[i] = uint64(r)<<32 | uint64(v)
+	}
+	if sorted {
+		return
+	}
+	if by := sorting.Radix(keys, spare, 32, uint(bits.Len(uint(len(rank))))); &by[0] != &keys[0] {
+		keys, spare = by, keys
+	}
+	if !carries {
+		for i, k := range keys {
+			list[i] = uint32(k)
+		}
+		return
+	}
+	permute(list, keys, spare)
+	if a.Relations != nil {
+		permute(a.Relations[s.Begin:s.End], keys, spare)
+	}
+	if a.Weights != nil {
+		permute(a.Weights[s.Begin:s.End], keys, spare)
+	}
+	if a.Times != nil {
+		permute(a.Times[s.Begin:s.End], keys, spare)
 	}
 }
 
-// degrees gives every row of to the span that its out-edges in from need.
-func degrees(from, to *Adjacency) {
-	clear(to.Spans)
-	for _, s := range from.Spans {
-		for _, v := range from.Indices[s.Begin:s.End] {
-			to.Spans[v].End++
-		}
+// permute moves the element whose place is in the lower half of keys[i] to place i.
+func permute[T blocks.Number](list []T, keys, spare []uint64) {
+	old, err := blocks.View[T](blocks.Bytes(spare))
+	if err != nil {
+		panic(err) // spare is aligned to 8 bytes
 	}
-	at := int64(0)
-	for r := range to.Spans {
-		n := to.Spans[r].End
-		to.Spans[r] = Span{at, at + n}
-		at += n
-	}
-}
-
-// transpose fills to, whose spans have the right lengths, with the reverse of
-// from's edges, in the order of the rows given.
-func transpose(from, to *Adjacency, rows []uint32) {
-	for r := range to.Spans {
-		to.Spans[r].End = to.Spans[r].Begin
-	}
-	for _, r := range rows {
-		s := from.Spans[r]
-		for e := s.Begin; e < s.End; e++ {
-			t := &to.Spans[from.Indices[e]]
-			to.Indices[t.End] = r
-			if from.Relations != nil {
-				to.Relations[t.End] = from.Relations[e]
-			}
-			if from.Weights != nil {
-				to.Weights[t.End] = from.Weights[e]
-			}
-			if from.Times != nil {
-				to.Times[t.End] = from.Times[e]
-			}
-			t.End++
-		}
+	copy(old, list)
+	for i, k := range keys {
+		list[i] = old[uint32(k)]
 	}
 }

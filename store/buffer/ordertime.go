@@ -35,7 +35,7 @@ func (it *Buffer) finishLists(ctx context.Context, a *Adjacency) error {
 // orderByTime puts the edges of a row in order of time, those of one time in the order that they have: a stable sort in
 // place, for which there is no other memory.
 func (a *Adjacency) orderByTime(s Span) {
-	l := byTime{a: a, first: s.Begin, n: int(s.End - s.Begin)}
+	l := edgesBy{a: a, first: s.Begin, n: int(s.End - s.Begin), less: func(x, y int64) bool { return a.Times[x] < a.Times[y] }}
 	if l.n > shortList {
 		if !sort.IsSorted(l) {
 			sort.Stable(l)
@@ -49,21 +49,24 @@ func (a *Adjacency) orderByTime(s Span) {
 	}
 }
 
-// byTime is a row's edges; it implements [sort.Interface].
-type byTime struct {
+// edgesBy is a row's edges with an order of their places; it implements [sort.Interface].
+type edgesBy struct {
 	a     *Adjacency
 	first int64
 	n     int
+	less  func(x, y int64) bool
 }
 
-func (l byTime) Len() int { return l.n }
+func (l edgesBy) Len() int { return l.n }
 
-func (l byTime) Less(i, j int) bool { return l.a.Times[l.first+int64(i)] < l.a.Times[l.first+int64(j)] }
+func (l edgesBy) Less(i, j int) bool { return l.less(l.first+int64(i), l.first+int64(j)) }
 
-func (l byTime) Swap(i, j int) {
+func (l edgesBy) Swap(i, j int) {
 	a, x, y := l.a, l.first+int64(i), l.first+int64(j)
 	a.Indices[x], a.Indices[y] = a.Indices[y], a.Indices[x]
-	a.Times[x], a.Times[y] = a.Times[y], a.Times[x]
+	if a.Times != nil {
+		a.Times[x], a.Times[y] = a.Times[y], a.Times[x]
+	}
 	if a.Relations != nil {
 		a.Relations[x], a.Relations[y] = a.Relations[y], a.Relations[x]
 	}

@@ -271,8 +271,8 @@ func (it *Buffer) build(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if it.order != nil {
-				it.orderByExternal(s.frame)
+			if err := it.orderByExternal(ctx, s.frame); err != nil {
+				return err
 			}
 			for dir := range it.buf.directions {
 				if err := it.finishLists(ctx, it.buf.adjacency(s.frame, dir)); err != nil {

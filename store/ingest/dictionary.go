@@ -15,6 +15,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store/internal/sorting"
 )
 
 // dictionary maps sparse integer or string ids to dense ones: their rank in
@@ -321,7 +322,7 @@ func (d *dictionary) rankInts() error {
 	if err != nil {
 		return err
 	}
-	sorted := radixSort(d.order, s, 64)
+	sorted := sorting.Radix(d.order, s, 0, 64)
 	copy(d.order, sorted)
 	d.free(scratch)
 	for k := range d.shards {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/sorting"
 )
 
 // sortBuffers hold one unit while it is sorted and written, off the Go heap.
@@ -83,7 +84,7 @@ func (s *edgeScatter) sortUnit(b *sortBuffers, u unit) error {
 	}
 	keyBits := s.layout.groupBits + s.layout.partBits + shift
 	if width == 0 {
-		b.sorted = radixSort(b.keys[:n], b.scratch, keyBits)
+		b.sorted = sorting.Radix(b.keys[:n], b.scratch, 0, keyBits)
 		b.duplicates = 0
 		if s.rules.drops() {
 			before := len(b.sorted)

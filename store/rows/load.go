@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/internal/sorting"
 )
 
 // graph is a store's topology in memory, with its labels and the nodes to train. A node's row is its internal id.
@@ -194,8 +195,10 @@ func (l *loader) sortNodes(ctx context.Context) error {
 	for i := range l.order {
 		l.order[i] = uint32(i)
 	}
+	scratch := l.g.adj.Starts // which are not counted yet
+	defer clear(scratch)
 	if ids != nil {
-		slices.SortFunc(l.order, func(a, b uint32) int { return cmp.Compare(ids[a], ids[b]) })
+		sorting.Runs(l.order, scratch, func(a, b uint32) bool { return ids[a] < ids[b] })
 		return nil
 	}
 	at := bases(l.m)
@@ -203,7 +206,7 @@ func (l *loader) sortNodes(ctx context.Context) error {
 		p := partition(at, v)
 		return names[p].At(int(v - at[p]))
 	}
-	slices.SortFunc(l.order, func(a, b uint32) int { return bytes.Compare(name(a), name(b)) })
+	sorting.Runs(l.order, scratch, func(a, b uint32) bool { return bytes.Compare(name(a), name(b)) < 0 })
 	return nil
 }
 
@@ -348,11 +351,10 @@ func (l *loader) sortNeighbours(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for range max(1, l.o.Threads) {
 		wg.Go(func() {
-			var keys []uint64
+			scratch := make([]uint64, 1<<15) // longer lists do without
 			for lo := range pieces {
 				for v := lo; v < min(lo+piece, a.Rows()); v++ {
-					span := a.Span(uint32(v))
-					keys = sortByRank(a.Indices[span.Begin:span.End], rank, keys)
+					a.SortByRank(uint32(v), rank, scratch)
 				}
 			}
 		})
@@ -363,21 +365,4 @@ func (l *loader) sortNeighbours(ctx context.Context) error {
 	close(pieces)
 	wg.Wait()
 	return ctx.Err()
-}
-
-// sortByRank sorts a node's neighbours; keys is scratch, which long lists do without.
-func sortByRank(list, rank []uint32, keys []uint64) []uint64 {
-	if len(list) > 1<<14 {
-		slices.SortFunc(list, func(a, b uint32) int { return cmp.Compare(rank[a], rank[b]) })
-		return keys
-	}
-	keys = keys[:0]
-	for _, v := range list {
-		keys = append(keys, uint64(rank[v])<<32|uint64(v))
-	}
-	slices.Sort(keys)
-	for i, k := range keys {
-		list[i] = uint32(k)
-	}
-	return keys
 }
