@@ -58,10 +58,15 @@ func (a *Arena) Vector(q *Queue, n int, elem blocks.ElemType) Tensor {
 	return VectorOf(m, at, n, elem)
 }
 
-// Int32s makes host data readable by the device until Reset, in place where
-// the device allows it; x must stay untouched until then.
+// Int32s makes host data readable by the device until Reset, in place where the device allows it; x must stay untouched until
+// then, on an Async device until the call returns.
 func (a *Arena) Int32s(q *Queue, x []int32) Tensor {
 	return stage(a, q, x, blocks.Int32)
+}
+
+// Float32s is Int32s for numbers.
+func (a *Arena) Float32s(q *Queue, x []float32) Tensor {
+	return stage(a, q, x, blocks.Float32)
 }
 
 // Uint32s is Int32s for unsigned data.
@@ -69,7 +74,7 @@ func (a *Arena) Uint32s(q *Queue, x []uint32) Tensor {
 	return stage(a, q, x, blocks.Uint32)
 }
 
-func stage[T int32 | uint32](a *Arena, q *Queue, x []T, elem blocks.ElemType) Tensor {
+func stage[T int32 | uint32 | float32](a *Arena, q *Queue, x []T, elem blocks.ElemType) Tensor {
 	if len(x) == 0 {
 		return Tensor{}
 	}

@@ -18,7 +18,7 @@ func Pin(dev Device) func(b []byte) (unpin func() error, err error) {
 // Stager is a [Stream] that uploads small arrays together.
 type Stager interface {
 	// Stage is Upload to a tensor of an arena, behind which all bytes up to the next multiple of [ArenaAlign]
-	// belong to nobody: the copy may write there.
+	// belong to nobody: the copy may write there. src is copied in the call.
 	Stage(dst Tensor, src []byte)
 }
 

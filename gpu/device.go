@@ -31,7 +31,14 @@ type Info struct {
 	InPlace bool   // Map costs nothing: the device's memory is the host's
 	// MemoryBytes is how much may be allocated; 0 = as much as there is.
 	MemoryBytes int64
+	// Async says that operations run after they were issued. Its streams are [Stager]s: host arrays given to an arena are
+	// copied in the call.
+	Async bool
 }
+
+// OwnMemory reports whether what is allocated lies in memory that is not the host's. Of a device that nobody has named it
+// is not known, hence false.
+func (i Info) OwnMemory() bool { return i.Name != "" && !i.InPlace }
 
 // String returns the name and what decides its speed.
 func (i Info) String() string {
@@ -133,6 +140,8 @@ type Stream interface {
 	ModelStream
 	LinkStream
 
+	// Mark notes the place after everything issued so far.
+	Mark() Mark
 	// Sync waits until everything issued is done and returns the first error
 	// since the last Sync.
 	Sync(ctx context.Context) error

@@ -6,6 +6,7 @@
 #   build.sh emulator   the emulated driver, and with "asan" the one with AddressSanitizer
 #   build.sh kernels    kernels/*.cu -> kernels/images, by the pinned NVRTC
 #   build.sh gstore     bin/gstore with CUDA
+#   build.sh gpucheck DIR   tools/gpucheck and what it runs on a GPU machine
 #   build.sh test       vet and tests of the tag on the emulated driver, in every schedule
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -66,6 +67,17 @@ emulator() {
   g++ -shared -pthread "$@" -Wl,-soname,libcuda.so.1 -o "$dir/libcuda.so.1" "${objects[@]}"
 }
 
+# gpucheck DIR: all of its archive.
+gpucheck() {
+  header
+  eval "$(settings)"
+  mkdir -p "$1"
+  go test -tags cuda -c -ldflags "-s -w" -o "$1/cuda.test" ./gpu/cuda
+  go build -tags cuda -ldflags "-s -w" -o "$1/gstore" ./tools/gstore
+  CGO_ENABLED=0 go build -ldflags "-s -w" -o "$1/gpucheck" ./tools/gpucheck
+  cp tools/gpucheck/peers.py "$1"
+}
+
 case ${1:-} in
 header) header ;;
 env) header && settings ;;
@@ -73,6 +85,7 @@ emulator)
   header
   if [ "${2:-}" = asan ]; then emulator "$cache/asan" -O1 -g -fsanitize=address; else emulator "$cache/emulator"; fi
   ;;
+gpucheck) gpucheck "$2" ;;
 kernels)
   header
   wheel nvidia-cuda-nvrtc-cu12
@@ -102,6 +115,14 @@ test)
   echo "gpu/cuda, AddressSanitizer"
   LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0,handle_segv=0,use_sigaltstack=0 \
     GSTORE_LIBCUDA=$cache/asan/libcuda.so.1 GS_EMU_SCHEDULE=random:1 "$cache/cuda.test" -test.run 'Conformance|BadIndices|AddressSanitizer|Maps'
+  cd "$root"
+  echo "gpucheck, a dry run"
+  dry=$cache/gpucheck
+  gpucheck "$dry"
+  GS_EMU_SCHEDULE=random:1 "$dry/gpucheck" run -dry || { cat "$dry/report.md" && exit 1; }
+  status=0
+  GSTORE_LIBCUDA=/nowhere/libcuda.so.1 "$dry/gstore" bench ops --device cuda 2>/dev/null || status=$?
+  test $status = 1 || { echo "gstore ends with $status where the driver cannot be opened, expected 1: it is no mistake of the command line" >&2 && exit 1; }
   ;;
-*) sed -n '2,10p' "$0" && exit 1 ;;
+*) sed -n '2,11p' "$0" && exit 1 ;;
 esac

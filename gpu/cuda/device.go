@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -97,8 +98,11 @@ func Open(o Options) (gpu.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(infos) == 0 {
+		return nil, errors.New("cuda: the driver has no device: use --device host")
+	}
 	if o.Ordinal < 0 || o.Ordinal >= len(infos) {
-		return nil, fmt.Errorf("cuda: device %d of %d: use --device cuda:0 to cuda:%d, or host", o.Ordinal, len(infos), len(infos)-1)
+		return nil, fmt.Errorf("cuda: %w: %d of %d: use --device cuda:0 to cuda:%d, or host", ErrOrdinal, o.Ordinal, len(infos), len(infos)-1)
 	}
 	info := infos[o.Ordinal]
 	gpuDevice, err := cu.GetDevice(o.Ordinal)
@@ -177,7 +181,7 @@ func (d *Device) function(name string, shared int) (driver.Function, error) {
 
 // Info describes the device.
 func (d *Device) Info() gpu.Info {
-	return gpu.Info{Name: d.name, Detail: d.detail, MemoryBytes: d.bound}
+	return gpu.Info{Name: d.name, Detail: d.detail, MemoryBytes: d.bound, Async: true}
 }
 
 // AllocatedBytes returns the device memory allocated now.

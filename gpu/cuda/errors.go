@@ -10,6 +10,9 @@ import (
 // ErrNotBuilt says that the program was built without the tag cuda.
 var ErrNotBuilt = errors.New("this gstore was built without CUDA: build it with gpu/cuda/build.sh gstore, or use --device host")
 
+// ErrOrdinal says that the driver has fewer devices.
+var ErrOrdinal = errors.New("no such device")
+
 // MemoryError is memory that could not be had; it matches [gpu.ErrMemory].
 type MemoryError struct {
 	Device     string

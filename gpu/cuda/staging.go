@@ -91,19 +91,18 @@ func (p *staging) free() error {
 	return first
 }
 
-// scratch is device memory for the insides of operations. It grows; what it grew out of is freed when the stream
-// is waited for.
+// scratch is device memory for the insides of operations. It grows.
 type scratch struct {
 	dev *Device
 	now *memory
-	old []*memory
 }
 
 const scratchAlign = 256
 
-// take returns addresses of memory of the given sizes.
-func (p *scratch) take(sizes []int64) ([]cu.DevicePtr, error) {
-	at, total := make([]cu.DevicePtr, len(sizes)), int64(0)
+// take returns addresses of memory of the given sizes, and what it grew out of: operations that were issued may use it.
+func (p *scratch) take(sizes []int64) (at []cu.DevicePtr, old *memory, err error) {
+	at = make([]cu.DevicePtr, len(sizes))
+	total := int64(0)
 	for i, n := range sizes {
 		at[i] = cu.DevicePtr(total)
 		total += (max(n, 1) + scratchAlign - 1) &^ (scratchAlign - 1)
@@ -115,37 +114,21 @@ func (p *scratch) take(sizes []int64) ([]cu.DevicePtr, error) {
 		}
 		m, err := p.dev.alloc(size)
 		if err != nil {
-			return at, err
+			return at, nil, err
 		}
-		if p.now != nil {
-			p.old = append(p.old, p.now)
-		}
-		p.now = m
+		old, p.now = p.now, m
 	}
 	for i := range at {
 		at[i] += p.now.at
 	}
-	return at, nil
-}
-
-func (p *scratch) settle() error {
-	var first error
-	for _, m := range p.old {
-		if err := m.Free(); err != nil && first == nil {
-			first = err
-		}
-	}
-	p.old = p.old[:0]
-	return first
+	return at, old, nil
 }
 
 func (p *scratch) free() error {
-	first := p.settle()
-	if p.now != nil {
-		if err := p.now.Free(); err != nil && first == nil {
-			first = err
-		}
+	if p.now == nil {
+		return nil
 	}
+	err := p.now.Free()
 	p.now = nil
-	return first
+	return err
 }

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -25,15 +26,16 @@ type stream struct {
 	mu    sync.Mutex // of the device's own stream only; others belong to one goroutine
 
 	err    error
-	dirty  bool     // something was issued since the last Sync
-	recent []string // the last operations issued since then
+	recent []string // the last operations issued since the last Sync
 	closed bool
 
-	status     cu.DevicePtr // what kernels found wrong: kernels/gs.h, Status
-	statusHost []byte
-	staging    staging
-	scratch    scratch
-	batch      upload // staged and not issued yet
+	status  cu.DevicePtr // what kernels found wrong: kernels/gs.h, Status
+	now     *segment     // of the operations since the last mark; nil: there are none, or not yet
+	dirty   bool         // there are some
+	spare   []*segment
+	flying  []*mark // that were not waited for, oldest first
+	scratch scratch
+	batch   upload // staged and not issued yet
 }
 
 // upload is a copy to the device.
@@ -50,7 +52,7 @@ const (
 
 func openStream(d *Device) (*stream, error) {
 	s := &stream{dev: d}
-	s.staging.dev, s.scratch.dev = d, d
+	s.scratch.dev = d
 	err := d.ctx.Do(func() (err error) {
 		s.cu, err = cu.MakeStream(cu.NonBlocking)
 		return err
@@ -62,12 +64,12 @@ func openStream(d *Device) (*stream, error) {
 		d.ctx.DestroyStream(s.cu)
 		return nil, d.lose(err, nil)
 	}
-	if s.statusHost, err = d.ctx.AllocHost(statusBytes); err != nil {
-		err = &MemoryError{Device: d.name, Pinned: true, AskedBytes: statusBytes, FreeBytes: -1, Err: err}
-	} else if s.status, err = d.ctx.Alloc(statusBytes); err != nil {
-		err = &MemoryError{Device: d.name, AskedBytes: statusBytes, BoundBytes: d.bound, FreeBytes: -1, Err: err}
-	} else if err = d.ctx.Fill32(s.status, 0, statusBytes/4, s.cu); err != nil {
-		err = d.lose(err, nil)
+	if s.now, err = newSegment(d); err == nil {
+		if s.status, err = d.ctx.Alloc(statusBytes); err != nil {
+			err = &MemoryError{Device: d.name, AskedBytes: statusBytes, BoundBytes: d.bound, FreeBytes: -1, Err: err}
+		} else if err = d.ctx.Fill32(s.status, 0, statusBytes/4, s.cu); err != nil {
+			err = d.lose(err, nil)
+		}
 	}
 	if err != nil {
 		s.free()
@@ -85,13 +87,16 @@ func (s *stream) free() error {
 			first = err
 		}
 	}
-	keep(s.staging.free())
+	for _, m := range s.flying {
+		s.spare = append(s.spare, m.of)
+	}
+	for _, g := range append(s.spare, s.now) {
+		keep(g.free())
+	}
+	s.spare, s.flying, s.now = nil, nil, nil
 	keep(s.scratch.free())
 	if s.status != 0 {
 		keep(d.ctx.Free(s.status))
-	}
-	if s.statusHost != nil {
-		keep(d.ctx.FreeHost(s.statusHost))
 	}
 	keep(d.ctx.DestroyEvent(s.event))
 	keep(d.ctx.DestroyStream(s.cu))
@@ -125,53 +130,35 @@ func (s *stream) Close() error {
 // Sync waits for everything issued, also where ctx is cancelled meanwhile: host memory that was given
 // may be reused afterwards.
 func (s *stream) Sync(ctx context.Context) error {
-	s.flush()
-	if s.dirty && s.err == nil {
-		if err := s.dev.ctx.Download(unsafe.Pointer(&s.statusHost[0]), s.status, statusBytes, s.cu); err != nil {
-			s.err = s.dev.lose(err, s.recent)
+	m := s.mark()
+	s.settle(m)
+	err := s.err
+	if err == nil {
+		err = s.dev.broken()
+	}
+	var index *IndexError
+	if errors.As(err, &index) && s.dev.broken() == nil { // the kernels' note is read: they may note the next one
+		if failed := s.dev.ctx.Fill32(s.status, 0, statusBytes/4, s.cu); failed != nil {
+			err = s.dev.lose(failed, nil)
 		}
 	}
-	if s.dirty {
-		s.wait()
-	}
-	err := s.err
-	if err == nil && s.dirty {
-		err = s.found()
-	}
-	s.err, s.dirty, s.recent = nil, false, s.recent[:0]
-	if lost := s.dev.broken(); err == nil && lost != nil {
-		err = lost
-	}
+	s.err, s.recent = nil, s.recent[:0]
 	if err == nil {
 		err = context.Cause(ctx)
 	}
 	return err
 }
 
-// wait waits for everything issued, hands out what was downloaded and makes staging and old scratch free again.
+// wait waits for everything issued, hands out what was downloaded since the last mark and makes its staging free again.
 func (s *stream) wait() {
 	if s.dev.broken() == nil {
 		if err := s.dev.ctx.Wait(s.event, s.cu); err != nil {
 			s.fail(s.dev.lose(err, s.recent))
 		}
 	}
-	s.staging.settle(s.err == nil)
-	if err := s.scratch.settle(); err != nil {
+	if err := s.now.settle(s.err == nil); err != nil {
 		s.fail(err)
 	}
-}
-
-// found returns what the kernels noted, and forgets it.
-func (s *stream) found() error {
-	w := unsafe.Slice((*uint32)(unsafe.Pointer(&s.statusHost[0])), statusBytes/4)
-	if w[0] == 0 {
-		return nil
-	}
-	e := &IndexError{Device: s.dev.name, Op: operation(w[0]).String(), Place: int64(w[1]), Value: int64(int32(w[2])), Limit: int64(w[3])}
-	if err := s.dev.ctx.Fill32(s.status, 0, statusBytes/4, s.cu); err != nil {
-		return s.dev.lose(err, nil)
-	}
-	return e
 }
 
 func (s *stream) fail(err error) {
@@ -194,7 +181,9 @@ func (s *stream) admit(op operation) bool {
 		s.fail(lost)
 		return false
 	}
-	s.dirty = true
+	if !s.dirty && !s.start() {
+		return false
+	}
 	if len(s.recent) == recentOps {
 		s.recent = append(s.recent[:0], s.recent[1:]...)
 	}
@@ -274,6 +263,11 @@ func (s *stream) Upload(dst gpu.Tensor, src []byte) {
 		s.issued(s.dev.ctx.Upload(to, unsafe.Pointer(&src[0]), int64(len(src)), s.cu))
 		return
 	}
+	s.upload(to, src)
+}
+
+// upload copies by way of staging memory.
+func (s *stream) upload(to cu.DevicePtr, src []byte) {
 	for len(src) > 0 && s.err == nil {
 		b := s.stage(len(src))
 		if b == nil {
@@ -293,19 +287,19 @@ func (s *stream) Stage(dst gpu.Tensor, src []byte) {
 	}
 	to := at(dst)
 	if u := &s.batch; u.mem == dst.Mem && to == u.to+cu.DevicePtr(align(len(u.from))) {
-		if b := s.staging.grow(u.from, len(src)); b != nil {
+		if b := s.now.staging.grow(u.from, len(src)); b != nil {
 			copy(b[align(len(u.from)):], src)
 			u.from = b
 			return
 		}
 	}
 	s.flush()
-	if b, err := s.staging.take(len(src)); err == nil && len(b) == len(src) {
+	if b, err := s.now.staging.take(len(src)); err == nil && len(b) == len(src) {
 		copy(b, src)
 		s.batch = upload{dst.Mem, to, b}
 		return
 	}
-	s.Upload(dst, src) // in pieces, perhaps after a wait
+	s.upload(to, src) // in pieces, perhaps after a wait
 }
 
 // flush issues what was staged.
@@ -333,20 +327,20 @@ func (s *stream) Download(dst []byte, src gpu.Tensor) {
 			return
 		}
 		s.issued(s.dev.ctx.Download(unsafe.Pointer(&b[0]), from, int64(len(b)), s.cu))
-		s.staging.back = append(s.staging.back, delivery{to: dst[:len(b)], from: b})
+		s.now.staging.back = append(s.now.staging.back, delivery{to: dst[:len(b)], from: b})
 		dst, from = dst[len(b):], from+cu.DevicePtr(len(b))
 	}
 }
 
 // stage returns up to n bytes of pinned memory that stay untouched until the next wait.
 func (s *stream) stage(n int) []byte {
-	b, err := s.staging.take(n)
+	b, err := s.now.staging.take(n)
 	if err == nil && b == nil { // all of it is in use
 		s.wait()
 		if s.err != nil {
 			return nil
 		}
-		b, err = s.staging.take(n)
+		b, err = s.now.staging.take(n)
 	}
 	if err != nil {
 		s.fail(err)
@@ -360,9 +354,12 @@ func (s *stream) temporary(sizes ...int64) []cu.DevicePtr {
 	if s.err != nil {
 		return make([]cu.DevicePtr, len(sizes))
 	}
-	at, err := s.scratch.take(sizes)
+	at, old, err := s.scratch.take(sizes)
 	if err != nil {
 		s.fail(err)
+	}
+	if old != nil {
+		s.now.old = append(s.now.old, old)
 	}
 	return at
 }

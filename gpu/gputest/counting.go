@@ -6,6 +6,17 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+// Ahead is a device that says that it runs operations after they were issued, so that training issues the next mini-batch before it looks
+// at the results of the last one.
+type Ahead struct{ gpu.Device }
+
+// Info describes the device as one that is Async.
+func (d Ahead) Info() gpu.Info {
+	info := d.Device.Info()
+	info.Async = true
+	return info
+}
+
 // Counting is a device whose memory is not the host's, made of one whose memory is: results are that one's to the bit,
 // and what would cross the bus is counted.
 type Counting struct {

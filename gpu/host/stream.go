@@ -17,6 +17,30 @@ type stream struct {
 	pool    *kernels.Pool
 	observe func(op string, took time.Duration) // nil: nobody asks
 	err     error
+	began   time.Time // of the first operation since the last mark; zero: none
+}
+
+// mark is a place that execution has passed.
+type mark struct {
+	err  error
+	took time.Duration
+}
+
+func (m mark) Wait(ctx context.Context) error {
+	if m.err != nil {
+		return m.err
+	}
+	return context.Cause(ctx)
+}
+
+func (m mark) Took() time.Duration { return m.took }
+
+func (s *stream) Mark() gpu.Mark {
+	m := mark{err: s.err}
+	if !s.began.IsZero() {
+		m.took, s.began = time.Since(s.began), time.Time{}
+	}
+	return m
 }
 
 func (s *stream) Sync(ctx context.Context) error {
@@ -34,6 +58,9 @@ func (s *stream) Close() error { return nil }
 func (s *stream) run(name string, op func()) {
 	if s.err != nil {
 		return
+	}
+	if s.began.IsZero() {
+		s.began = time.Now()
 	}
 	defer func() {
 		if r := recover(); r != nil {

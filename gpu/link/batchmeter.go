@@ -25,12 +25,19 @@ type batchMeter struct {
 	arena     *gpu.Arena
 	model     *nn.LinkModel
 	negatives *negative.Sampler
-	known     map[int]int64 // by capacity
+	indexed   int64        // bytes of host numbers that the batch in hand gives to the device
+	known     map[int]need // by capacity
+}
+
+// need is what a mini-batch takes, in bytes.
+type need struct {
+	tensors int64 // in its arena
+	staged  int64 // of them what comes from the host
 }
 
 // newBatchMeter measures for a device that info describes.
 func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *Config) (_ *batchMeter, err error) {
-	b := &batchMeter{cfg: cfg, m: m, dev: meter.New(info), known: map[int]int64{}}
+	b := &batchMeter{cfg: cfg, m: m, dev: meter.New(info), known: map[int]need{}}
 	b.arena = gpu.NewArena(b.dev)
 	b.arena.Bound(math.MaxInt64 / 2) // one chunk: tensors are counted, not chunks
 	if b.queue, err = gpu.NewQueue(b.dev); err != nil {
@@ -51,8 +58,8 @@ func (b *batchMeter) close() error {
 	return errors.Join(b.model.Close(), b.arena.Close(), b.queue.Close())
 }
 
-// worst returns the bytes of a mini-batch's tensors with capacity partitions resident (0 = all): no batch of such a run takes more.
-func (b *batchMeter) worst(ctx context.Context, capacity int) (int64, error) {
+// worst returns what a mini-batch takes with capacity partitions resident (0 = all): no batch of such a run takes more.
+func (b *batchMeter) worst(ctx context.Context, capacity int) (need, error) {
 	if n, ok := b.known[capacity]; ok {
 		return n, nil
 	}
@@ -60,10 +67,12 @@ func (b *batchMeter) worst(ctx context.Context, capacity int) (int64, error) {
 	for _, p := range b.m.Partitions {
 		nodes, into = append(nodes, int64(p.Nodes)), append(into, int64(p.Edges))
 	}
-	n, err := b.bytes(ctx, largest(nodes, capacity), 2*largest(into, capacity)) // edges are read from both ends
+	b.indexed = 0
+	tensors, err := b.bytes(ctx, largest(nodes, capacity), 2*largest(into, capacity)) // edges are read from both ends
 	if err != nil {
-		return 0, fmt.Errorf("train: what a mini-batch takes: %w", err)
+		return need{}, fmt.Errorf("train: what a mini-batch takes: %w", err)
 	}
+	n := need{tensors, b.indexed}
 	b.known[capacity] = n
 	return n, nil
 }
@@ -122,6 +131,7 @@ func (b *batchMeter) index(n int, elem blocks.ElemType) gpu.Tensor {
 	if n == 0 {
 		return gpu.Tensor{}
 	}
+	b.indexed += 4 * int64(n)
 	if !b.dev.Info().InPlace {
 		return b.arena.Vector(b.queue, n, elem)
 	}

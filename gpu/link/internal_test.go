@@ -10,7 +10,6 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
@@ -284,7 +283,7 @@ func TestLinkRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr := &trainer{cfg: &cfg, edges: 1000}
-		if got := tr.rate(c.epoch, &progress.Counts{Examples: int64(c.queries)}); math.Abs(float64(got-c.want)) > 1e-6 {
+		if got := tr.rate(c.epoch, int64(c.queries)); math.Abs(float64(got-c.want)) > 1e-6 {
 			t.Errorf("decay %v, epoch %d after %d queries: %v, expected %v", c.decay, c.epoch, c.queries, got, c.want)
 		}
 	}
@@ -320,8 +319,8 @@ func TestLinkSourceDegrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer model.Close()
-	tr := &trainer{queue: q, arena: gpu.NewArena(dev), model: model}
-	defer tr.arena.Close()
+	tr := &trainer{queue: q, pipe: gpu.NewPipeline(q), model: model}
+	defer tr.pipe.Close()
 	var rows []uint32
 	for row := range want {
 		rows = append(rows, row)

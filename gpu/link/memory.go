@@ -25,6 +25,7 @@ const (
 type Memory struct {
 	m        *store.Manifest
 	cfg      Config // without its budget
+	info     gpu.Info
 	forecast *buffer.Forecaster
 	batch    *batchMeter // nil without a budget
 	eval     int64       // the least that evaluation takes
@@ -33,7 +34,7 @@ type Memory struct {
 
 // OpenMemory looks at a store for runs of c, whose defaults must be filled in, on a device that info describes.
 func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
-	y := &Memory{m: st.Manifest(), cfg: c}
+	y := &Memory{m: st.Manifest(), cfg: c, info: info}
 	if y.forecast, err = buffer.OpenForecaster(ctx, st, c.MacroOptions(y.m)); err != nil {
 		return nil, fmt.Errorf("train: plan: %w", err)
 	}
@@ -84,12 +85,21 @@ func (y *Memory) ranker(st *store.Store, dev gpu.Device, bytes int64) (_ *eval.R
 }
 
 // worst is what the largest mini-batch takes with capacity partitions resident (0 = all).
-func (y *Memory) worst(capacity int) int64 {
+func (y *Memory) worst(capacity int) need {
 	n, err := y.batch.worst(context.Background(), capacity) // it computes nothing
 	if err != nil {
 		y.failed = err
 	}
 	return n
+}
+
+// batchBytes is the mini-batches' part of a budget with capacity partitions resident (0 = all): their tensors' share, or what those need. On a
+// device of its own memory they take none of the host's, but for page-locked copies of what is on its way there.
+func (y *Memory) batchBytes(memory int64, capacity int) int64 {
+	if !y.info.OwnMemory() {
+		return max(y.worst(capacity).tensors, y.cfg.batchShare(memory, len(y.m.Partitions)))
+	}
+	return int64(y.info.InFlight()) * y.worst(capacity).staged
 }
 
 // BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
@@ -100,7 +110,7 @@ func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 		if memory == 0 {
 			return 0
 		}
-		return max(0, y.worst(capacity)-y.cfg.batchShare(memory, parts)) + max(0, y.eval-y.cfg.evalShare(memory, parts))
+		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts))
 	}
 }
 
@@ -136,7 +146,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.TotalBytes = memory
 	p.account.Hold("program", programBytes(memory, parts), true)
 	p.account.Hold(holdsEval, max(y.eval, c.evalShare(memory, parts)), true)
-	p.account.Hold(holdsBatch, max(y.worst(capacity), c.batchShare(memory, parts)), true)
+	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
 	return p, nil
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/blocks/race"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/partitioner"
@@ -60,13 +62,17 @@ func ingested(t testing.TB, dir string, o ingest.Options) string {
 }
 
 func trainLink(ctx context.Context, dir string, o store.Options, c link.Config, h link.Hooks) (_ *link.Result, err error) {
+	dev := host.New(host.Options{Threads: c.Threads})
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	return trainLinkOn(ctx, dev, dir, o, c, h)
+}
+
+func trainLinkOn(ctx context.Context, dev gpu.Device, dir string, o store.Options, c link.Config, h link.Hooks) (_ *link.Result, err error) {
 	st, err := store.Open(dir, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	dev := host.New(host.Options{Threads: c.Threads})
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	return link.Train(ctx, st, dev, c, h)
 }
 
@@ -124,7 +130,7 @@ func smallRun(plan, encoder string) link.Config {
 }
 
 // A run that is broken off after any mini-batch and resumed, again and again, ends with the bits of one
-// that was not: rows, optimiser state, parameters, losses and ranks.
+// that was not: rows, optimiser state, parameters, losses and ranks; also where every other part of it issues mini-batches ahead.
 func TestLinkResumes(t *testing.T) {
 	n := 0
 	for _, plan := range []string{"memory", "comet", "beta"} {
@@ -157,12 +163,19 @@ func TestLinkResumes(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					left := 8 + rng.IntN(30)
 					c.Resume = broken > 0
-					r, err := trainLink(ctx, dir, store.Options{}, c, link.Hooks{Batch: func(int, int64) {
+					var dev gpu.Device = host.New(host.Options{Threads: c.Threads})
+					if broken%2 == 1 {
+						dev = gputest.Ahead{Device: dev}
+					}
+					r, err := trainLinkOn(ctx, dev, dir, store.Options{}, c, link.Hooks{Batch: func(int, int64) {
 						if left--; left == 0 {
 							cancel()
 						}
 					}})
 					cancel()
+					if err := dev.Close(); err != nil {
+						t.Error(err)
+					}
 					if err == nil {
 						if r.Summary.Resumed != c.Resume || len(r.Summary.EpochSeconds) != c.Epochs {
 							t.Errorf("summary %+v", r.Summary)

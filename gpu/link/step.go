@@ -34,27 +34,28 @@ func floatBytes(x []float32) []byte {
 }
 
 // trainer trains embeddings and a model on macro-batches. It owns the
-// queue, the model, the loader and the arena of its mini-batches; the embeddings are its caller's.
+// queue, the model, the loader and the arenas of its mini-batches; the embeddings are its caller's.
 type trainer struct {
 	cfg       *Config
 	queue     *gpu.Queue
-	arena     *gpu.Arena
+	pipe      *gpu.Pipeline
 	model     *nn.LinkModel
 	loader    *mini.Loader
 	negatives *negative.Sampler
-	edges     uint64    // of an epoch
-	degrees   []int32   // of a batch's sources, where the encoder reads degrees
-	sums      []float32 // of a batch's rows after its step
-	places    []place   // of a step's examples: room for the next step's
-	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one.
+	edges     uint64  // of an epoch
+	degrees   []int32 // of a batch's sources, where the encoder reads degrees
+	places    []place // of a step's examples: room for the next step's
+	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one, or ahead of the
+	// epoch's counts.
 	stepping bool
 }
 
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manifest) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg, edges: m.Edges, arena: gpu.NewArena(dev)}
+	t := &trainer{cfg: cfg, edges: m.Edges}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
+	t.pipe = gpu.NewPipeline(t.queue)
 	defer func() {
 		if err != nil {
 			_ = t.close()
@@ -82,7 +83,7 @@ func (t *trainer) close() error {
 	if t.model != nil {
 		err = errors.Join(err, t.model.Close())
 	}
-	return errors.Join(err, t.arena.Close(), t.queue.Close())
+	return errors.Join(err, t.pipe.Close(), t.queue.Close())
 }
 
 // macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, from a
@@ -99,6 +100,17 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
 	defer t.loader.Stop() // after an error too, before mb is gone
+	err = t.passes(ctx, epoch, mb, e, x, pool, from, sum, after)
+	// What is in flight reads mb and writes its rows; and a run that ctx ends goes on after the last mini-batch that was issued.
+	if failed := t.pipe.Drain(ctx); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// passes trains the mini-batches of a macro-batch. Some may be in flight when it returns.
+func (t *trainer) passes(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, x *examples, pool *negative.Pool, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
+	queries := sum.Examples // issued
 	relations := t.model.Config().Relations
 	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
@@ -115,9 +127,10 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 				break
 			}
 			sum.Profile.Sample += time.Since(start)
-			if err := t.batch(ctx, mb, t.loader.Batch(), e, t.rate(epoch, sum), sum); err != nil {
-				return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, t.loader.Batch().Key.Batch, err)
+			if err := t.batch(ctx, mb, t.loader.Batch(), e, t.rate(epoch, queries), sum); err != nil {
+				return err
 			}
+			queries += int64(2 * t.loader.Batch().Extra.(*batchExtra).edges)
 			if err := after(progress.Place{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
 				return err
 			}
@@ -129,20 +142,24 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	return nil
 }
 
-// rate returns the learning rate of the mini-batch that comes after those in sum. It is a function of
+// rate returns the learning rate of the mini-batch that comes after so many queries of an epoch. It is a function of
 // the place in the run, so that a resumed run needs no state of it.
-func (t *trainer) rate(epoch int, sum *progress.Counts) float32 {
+func (t *trainer) rate(epoch int, queries int64) float32 {
 	if t.cfg.LRDecay == noDecay {
 		return float32(t.cfg.LR)
 	}
 	epochs := float64(t.cfg.Epochs)
-	left := epochs - float64(epoch) - float64(sum.Examples/2)/float64(t.edges)
+	left := epochs - float64(epoch) - float64(queries/2)/float64(t.edges)
 	return float32(t.cfg.LR * min(1, left/(epochs*t.cfg.LRDecay)))
 }
 
-// batch takes one optimiser step.
+// batch issues one optimiser step; with the next one, or t.pipe.Drain, it is over and its loss is in sum.
 func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *progress.Counts) error {
-	q, a, extra := t.queue, t.arena, b.Extra.(*batchExtra)
+	at := b.Key
+	failed := func(err error) error {
+		return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", at.Epoch+1, mb.StepIndex, at.Batch, err)
+	}
+	q, a, extra := t.queue, t.pipe.Arena(), b.Extra.(*batchExtra)
 	start := time.Now()
 	t.stepping = true
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
@@ -159,30 +176,29 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 	// any later loss, before the run is over.
 	q.Gather(d, e.value, input)
 	q.ColumnSum(d, sums)
-	t.sums = resize(t.sums, sums.Cols)
-	q.Download(floatBytes(t.sums), sums)
-	var stat [2]float64
-	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), t.model.Stat())
-	if err := q.Sync(context.WithoutCancel(ctx)); err != nil { // a step begun is finished: a run ends between two
-		return progress.BudgetError(err)
-	}
-	if err := a.Reset(); err != nil {
-		return err
-	}
-	if math.IsNaN(stat[0]) || math.IsInf(stat[0], 0) {
-		return t.diverged("the loss is not a finite number")
-	}
-	if slices.ContainsFunc(t.sums, func(v float32) bool { return v-v != 0 }) { // NaN − NaN and ∞ − ∞ are NaN
-		return t.diverged("embeddings are no finite numbers after the step")
-	}
-	t.stepping = false
-	sum.Loss += stat[0]
-	sum.Correct += stat[1]
-	sum.Examples += int64(2 * extra.edges)
-	sum.Batches++
-	sum.Edges += int64(b.SampledEdges())
+	stat, rows := make([]float64, 2), make([]float32, sums.Cols)
+	q.Download(floatBytes(rows), sums)
+	q.Download(blocks.Bytes(stat), t.model.Stat())
+	queries, edges := int64(2*extra.edges), int64(b.SampledEdges())
+	err := t.pipe.Issued(ctx, func(err error) error {
+		switch {
+		case err != nil:
+			return failed(progress.BudgetError(err))
+		case math.IsNaN(stat[0]) || math.IsInf(stat[0], 0):
+			return failed(t.diverged("the loss is not a finite number"))
+		case slices.ContainsFunc(rows, func(v float32) bool { return v-v != 0 }): // NaN − NaN and ∞ − ∞ are NaN
+			return failed(t.diverged("embeddings are no finite numbers after the step"))
+		}
+		t.stepping = t.pipe.Flying() > 0
+		sum.Loss += stat[0]
+		sum.Correct += stat[1]
+		sum.Examples += queries
+		sum.Batches++
+		sum.Edges += edges
+		return nil
+	})
 	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
-	return nil
+	return err
 }
 
 // diverged is the error of a run whose numbers are none any more.
@@ -218,7 +234,7 @@ func (t *trainer) graph(mb *buffer.MacroBatch, b *mini.Batch) gpu.Graph {
 	if len(b.Blocks) == 0 {
 		return gpu.Graph{}
 	}
-	q, a, k := t.queue, t.arena, &b.Blocks[0]
+	q, a, k := t.queue, t.pipe.Arena(), &b.Blocks[0]
 	g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
 	if t.model.ReadsDegrees() {
 		t.degrees = resize(t.degrees, len(b.Input))

@@ -32,6 +32,9 @@ type Epoch struct {
 	Batches      int64             `json:"batches"`
 	SampledEdges int64             `json:"sampled_edges"`
 	Profile      progress.Profile  `json:"profile"`
+	// DeviceSeconds is the device's time at the mini-batches that this process trained, from each one's first operation to its last; the rest of
+	// Seconds it waited. 0 where operations run as they are issued.
+	DeviceSeconds float64 `json:"device_seconds,omitempty"`
 }
 
 // Summary is a run's result: the keys of the summary event.
@@ -236,8 +239,8 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 	if s.it, err = buffer.Open(context.WithoutCancel(ctx), s.st, o); err != nil {
 		return fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", s.cfg.Plan, s.cfg.Buffer, len(m.Partitions), err)
 	}
-	if a := &s.plan.account; s.cfg.MemoryBytes > 0 { // with what the partition buffer leaves of its part
-		s.t.arena.Bound(max(a.Of(holdsBatch)+a.Of(holdsBuffer)-s.it.MemoryBytes(), 1))
+	if a := &s.plan.account; s.cfg.MemoryBytes > 0 && !dev.Info().OwnMemory() { // with what the partition buffer leaves of its part
+		s.t.pipe.Bound(max(a.Of(holdsBatch)+a.Of(holdsBuffer)-s.it.MemoryBytes(), 1))
 	}
 	if s.eval != nil {
 		s.rows = newTableRows(s.table)
@@ -296,7 +299,7 @@ func (s *session) close() error {
 
 // epoch trains one epoch, counted from 0, or what is left of it, and evaluates.
 func (s *session) epoch(ctx context.Context, epoch int) error {
-	start, cpu := time.Now(), progress.CPUSeconds()
+	start, cpu, busy := time.Now(), progress.CPUSeconds(), s.t.pipe.Took()
 	plan, bias := s.takePlan(epoch)
 	s.sum.Plan = plan.Policy
 	// Only the first epoch of a resumed run begins inside; all others begin at their first step, with nothing counted.
@@ -331,6 +334,9 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 			return err
 		}
 		if s.clock.Batch() {
+			if err := s.t.pipe.Drain(ctx); err != nil {
+				return err
+			}
 			return s.checkpoint(ctx, epoch, next, s.soFar())
 		}
 		return nil
@@ -387,7 +393,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		s.hooks.Macro(s.it.Stats())
 	}
 	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.Loss/float64(sum.Examples), sum.Batches, sum.Edges, sum.Profile
-	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
+	r.BytesRead, r.BytesWritten, r.DeviceSeconds = trained.BytesRead, trained.BytesWritten, s.t.pipe.AsyncSeconds(busy)
 	s.sum.add(&r)
 	// The last epoch's checkpoint is the result, whatever the interval.
 	if s.clock.Epoch(epoch+1) || epoch+1 == s.cfg.Epochs {

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"time"
 
 	"github.com/gstore/gstore/gpu"
 )
@@ -11,6 +12,13 @@ type stream struct{}
 
 func (stream) Sync(context.Context) error { return nil }
 func (stream) Close() error               { return nil }
+func (stream) Mark() gpu.Mark             { return mark{} }
+
+// mark is of no time.
+type mark struct{}
+
+func (mark) Wait(context.Context) error { return nil }
+func (mark) Took() time.Duration        { return 0 }
 
 func (stream) Upload(gpu.Tensor, []byte)                                                 {}
 func (stream) Download([]byte, gpu.Tensor)                                               {}

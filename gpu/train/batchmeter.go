@@ -141,7 +141,7 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 	}
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	if b.cfg.History {
-		rest, divisors := a.Matrix(q, seeds, b.cfg.Hidden), a.Vector(q, seeds, blocks.Float32)
+		rest, divisors := a.Matrix(q, seeds, b.cfg.Hidden), b.index(seeds, blocks.Float32)
 		b.index(seeds, blocks.Uint32) // the rows' slots
 		p.History = &nn.History{Layer: len(b.model.Layers()) - 1, Divisors: divisors, Rest: rest}
 	}

@@ -24,7 +24,7 @@ type DevicePlan struct {
 // deviceSample is how many batches a plan for a device is chosen by.
 const deviceSample = 64
 
-// deviceShare is the part of what a device has beside the largest mini-batch that feature rows are kept in: evaluation
+// deviceShare is the part of what a device has beside the largest mini-batches in flight that feature rows are kept in: evaluation
 // and what batches have beside tensors take the rest.
 const deviceShare = 2
 
@@ -63,7 +63,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		p.Why = []string{fmt.Sprintf("device: feature rows are read where they are: of %.1f MiB nothing is left beside the largest mini-batch", mib(info.MemoryBytes))}
 		return p, nil
 	}
-	rec, err := cfg.recordDevice(ctx, st, batches)
+	rec, err := cfg.recordDevice(ctx, st, info, batches)
 	if err != nil {
 		return p, err
 	}
@@ -102,7 +102,7 @@ func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifes
 	if err != nil {
 		return 0, err
 	}
-	return (info.MemoryBytes - worst - modelBytes) / deviceShare, nil
+	return (info.MemoryBytes - int64(info.InFlight())*worst - modelBytes) / deviceShare, nil
 }
 
 // capacity is Buffer as the batch meter takes it: 0 is all.
@@ -113,14 +113,14 @@ func (c *Config) capacity(m *store.Manifest) int {
 	return c.Buffer
 }
 
-// recordDevice samples the run's first batches.
-func (c *Config) recordDevice(ctx context.Context, st *store.Store, batches int) (rec macro.DeviceRecord, err error) {
+// recordDevice samples the first batches of the run on a device that info describes.
+func (c *Config) recordDevice(ctx context.Context, st *store.Store, info gpu.Info, batches int) (rec macro.DeviceRecord, err error) {
 	cfg := *c
 	cfg.History, cfg.HistoryDtype, cfg.Reuse, cfg.ReusePasses = false, "", 0, nil // which add no batch to the first pass, and change none
 	if cfg.Plan == macro.Memory {
 		cfg.Buffer = 0
 	}
-	l, err := OpenLoader(ctx, st, cfg, LoaderOptions{Structure: true})
+	l, err := OpenLoader(ctx, st, cfg, LoaderOptions{Structure: true, Info: info})
 	if err != nil {
 		return rec, fmt.Errorf("train: sample for the device's plan: %w", err)
 	}

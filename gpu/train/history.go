@@ -246,8 +246,7 @@ func (h *history) of(q *gpu.Queue, a *gpu.Arena, seeds []uint32, layer int) *nn.
 		h.slots, h.divisors = append(h.slots, uint32(slot)), append(h.divisors, h.divisor(slot))
 	}
 	n := len(seeds)
-	rest, divisors := a.Matrix(q, n, h.dim), a.Vector(q, n, blocks.Float32)
+	rest, divisors := a.Matrix(q, n, h.dim), a.Float32s(q, h.divisors)
 	q.Gather(rest, h.window.table(h.window.rows, h.dim, h.rowBytes(), h.elem), a.Uint32s(q, h.slots))
-	q.Upload(divisors, blocks.Bytes(h.divisors))
 	return &nn.History{Layer: layer, Divisors: divisors, Rest: rest}
 }

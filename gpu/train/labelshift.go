@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -101,7 +100,5 @@ func (l *labelShift) apply(q *gpu.Queue, a *gpu.Arena, logits gpu.Tensor) {
 	if l == nil || len(l.logits) == 0 {
 		return
 	}
-	shift := a.Vector(q, len(l.logits), blocks.Float32)
-	q.Upload(shift, blocks.Bytes(l.logits))
-	q.AddBias(false, shift, logits)
+	q.AddBias(false, a.Float32s(q, l.logits), logits)
 }

@@ -112,6 +112,19 @@ func (y *Memory) worst(capacity int) int64 {
 	return n
 }
 
+// batchBytes is the mini-batches' part of a budget with capacity partitions resident (0 = all): their tensors' share, or what those need. On a
+// device of its own memory they take none of the host's, but for page-locked copies of what is on its way there.
+func (y *Memory) batchBytes(memory int64, capacity int) int64 {
+	if !y.info.OwnMemory() {
+		return max(y.worst(capacity), budget.Share(memory, budget.ProgramBytes, budget.BatchShare))
+	}
+	if y.batch == nil {
+		return 0
+	}
+	staged, _ := y.batch.host(largestStep(y.m, capacity))
+	return int64(y.info.InFlight()) * staged
+}
+
 // history is what the history takes with capacity partitions resident (0 = all).
 func (y *Memory) history(capacity int) int64 {
 	if !y.cfg.History {
@@ -134,7 +147,7 @@ func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	return func(capacity int) int64 {
 		n := y.history(capacity) + y.deviceBooks(capacity)
 		if memory > 0 {
-			n += max(0, y.worst(capacity)-budget.Share(memory, budget.ProgramBytes, budget.BatchShare))
+			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
 		}
 		return n
@@ -182,7 +195,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.TotalBytes = memory
 	p.account.Hold("program", budget.ProgramBytes, false)
 	p.account.Hold(holdsEval, y.evalBytes(memory), true)
-	p.account.Hold(holdsBatch, max(y.worst(capacity), budget.Share(memory, budget.ProgramBytes, budget.BatchShare)), true)
+	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsHistory, y.history(capacity), false)
 	p.account.Hold(holdsDevice, y.deviceBooks(capacity), false)
 	holds := holdsBuffer

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
+	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
@@ -108,7 +109,7 @@ func TestWorstBatch(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer func() { _ = tr.close() }()
-					tr.arena.Bound(bound)
+					tr.pipe.Bound(bound)
 					p, sum := passes{ready: func() bool { return true }}, progress.Counts{}
 					return tr.macroBatch(t.Context(), 0, g.MacroBatch(), &p, progress.Place{}, &sum, func(progress.Place) error { return nil })
 				}
@@ -120,5 +121,35 @@ func TestWorstBatch(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDeviceTensorsAreNotTheHosts: mini-batches of a device that has memory of its own take of the host's only what is on its way there, so
+// that a budget that the host needs for their tensors holds partitions instead, and a smaller one does.
+func TestDeviceTensorsAreNotTheHosts(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	h := host.New(host.Options{Threads: 1})
+	defer func() { _ = h.Close() }()
+	own := gputest.Ahead{Device: gputest.NewCounting(h, 1<<30)}
+	c := Config{Layers: 3, Hidden: 512, BatchSize: 300, Epochs: 1, Split: "split", Threads: 1}
+	run := func(dev gpu.Device, memory int64) error {
+		c.MemoryBytes = memory
+		_, err := Node(t.Context(), st, dev, c, Hooks{})
+		return err
+	}
+	onHost, onDevice := named(t, run(h, 1<<20)), named(t, run(own, 1<<20))
+	if onDevice >= onHost {
+		t.Errorf("a device of its own memory needs %d bytes of the host's, the host %d", onDevice, onHost)
+	}
+	if err := run(own, onDevice); err != nil {
+		t.Errorf("within %d bytes: %v", onDevice, err)
+	}
+	if _, peak := h.AllocatedBytes(); peak < onHost-onDevice {
+		t.Errorf("the device held %d bytes: expected what the host's budget has more, %d", peak, onHost-onDevice)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -19,12 +21,17 @@ import (
 
 func trainNode(ctx context.Context, t *testing.T, dir string, c Config, h Hooks) (*Checkpoint, error) {
 	t.Helper()
+	return trainNodeOn(ctx, t, hostDevice(t), dir, c, h)
+}
+
+func trainNodeOn(ctx context.Context, t *testing.T, dev gpu.Device, dir string, c Config, h Hooks) (*Checkpoint, error) {
+	t.Helper()
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	return Node(ctx, st, hostDevice(t), c, h)
+	return Node(ctx, st, dev, c, h)
 }
 
 // outcome is what a run leaves that is no time: its model, which is the best epoch's, and what was counted.
@@ -33,7 +40,8 @@ func outcome(cp *Checkpoint) string {
 	return fmt.Sprint(cp.Params, s.TestAccuracy, s.ValidAccuracy, s.BestEpoch, s.TrainLoss, s.Batches, s.SampledEdges, len(s.EpochSeconds), s.Choices)
 }
 
-// A run that is broken off after any mini-batch and resumed, again and again, ends with the bits of one that was not.
+// A run that is broken off after any mini-batch and resumed, again and again, ends with the bits of one that was not, also
+// where every other part of it issues mini-batches ahead.
 func TestNodeResumes(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
 	for name, c := range map[string]Config{
@@ -57,7 +65,11 @@ func TestNodeResumes(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				left := 5 + rng.IntN(9)
 				c.Resume = broken > 0
-				cp, err := trainNode(ctx, t, dir, c, Hooks{
+				dev := hostDevice(t)
+				if broken%2 == 1 {
+					dev = gputest.Ahead{Device: dev}
+				}
+				cp, err := trainNodeOn(ctx, t, dev, dir, c, Hooks{
 					Batch: func(int, int64) {
 						if left--; left == 0 {
 							cancel()

@@ -44,6 +44,9 @@ type Epoch struct {
 	Batches      int64            `json:"batches"`
 	SampledEdges int64            `json:"sampled_edges"`
 	Profile      progress.Profile `json:"profile"`
+	// DeviceSeconds is the device's time at the mini-batches that this process trained, from each one's first operation to its last; the rest of
+	// Seconds it waited. 0 where operations run as they are issued.
+	DeviceSeconds float64 `json:"device_seconds,omitempty"`
 	// DeviceRows is what feature rows cost between host and device; nil where the device reads them where they are.
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
@@ -203,7 +206,7 @@ func (s *session) evaluate(pass func() error) error {
 	if s.t.rows == nil || !errors.Is(err, gpu.ErrMemory) {
 		return err
 	}
-	if err := errors.Join(s.t.rows.close(), s.t.arena.Reset()); err != nil {
+	if err := errors.Join(s.t.rows.close(), s.t.pipe.Reset()); err != nil {
 		return err
 	}
 	s.t.rows = nil
@@ -236,7 +239,7 @@ func (s *Summary) add(r *Epoch) {
 
 // epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
-	start := time.Now()
+	start, busy := time.Now(), s.t.pipe.Took()
 	plan := s.plan.epoch(e)
 	s.sum.Plan = plan.Policy
 	var place progress.Place
@@ -274,6 +277,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 			return err
 		}
 		if s.clock.Batch() {
+			if err := s.t.pipe.Drain(ctx); err != nil {
+				return err
+			}
 			return s.checkpoint(ctx, e, next, s.soFar())
 		}
 		return nil
@@ -311,6 +317,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,
 		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile, DeviceRows: rows,
+		DeviceSeconds: s.t.pipe.AsyncSeconds(busy),
 	}, nil
 }
 

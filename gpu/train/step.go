@@ -20,11 +20,11 @@ import (
 const placeDropout = 0x64726f70 // "drop"
 
 // trainer trains a model on macro-batches. It owns the queue, the model, the
-// batches and the arena of their tensors.
+// batches and the arenas of their tensors.
 type trainer struct {
 	cfg     *Config
 	queue   *gpu.Queue
-	arena   *gpu.Arena
+	pipe    *gpu.Pipeline
 	model   *nn.Model
 	batches *batches
 	key     keyed.Key
@@ -46,7 +46,8 @@ type trainer struct {
 	rows *deviceRows
 	// featureBytes is the most that feature rows of a macro-batch's partitions took.
 	featureBytes int64
-	// stepping is true while, and after an error in, a mini-batch's step: the parameters may be half of one.
+	// stepping is true while, and after an error in, a mini-batch's step: the parameters may be half of one, or ahead of
+	// the epoch's counts.
 	stepping bool
 	// choices is how layers are computed, once the first mini-batch was measured; chosen, if
 	// not nil, is told.
@@ -56,11 +57,12 @@ type trainer struct {
 
 // newTrainer makes the trainer of a model whose device is told of so many batches ahead.
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead int) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg, arena: gpu.NewArena(dev), key: keyed.New(cfg.Seed), relations: s.relations,
+	t := &trainer{cfg: cfg, key: keyed.New(cfg.Seed), relations: s.relations,
 		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.WeightDecay)}}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
+	t.pipe = gpu.NewPipeline(t.queue)
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
 		t.batches, err = newBatches(cfg, t.model.Hops(), max(1, cfg.Threads-1), ahead)
 	}
@@ -85,7 +87,7 @@ func (t *trainer) close() error {
 		keep(t.model.Close())
 	}
 	keep(t.rows.close())
-	keep(t.arena.Close())
+	keep(t.pipe.Close())
 	keep(t.queue.Close())
 	return first
 }
@@ -120,6 +122,16 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	}
 	t.batches.enter(ctx, epoch, mb, t.neighbours(mb), p, from)
 	defer t.batches.leave() // after an error too, before mb is gone
+	err = t.steps(ctx, mb, tables, sum, after)
+	// What is in flight reads mb; and a run that ctx ends goes on after the last mini-batch that was issued.
+	if failed := t.pipe.Drain(ctx); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// steps trains the mini-batches of a macro-batch. Some may be in flight when it returns.
+func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, sum *progress.Counts, after func(progress.Place) error) error {
 	for {
 		start := time.Now()
 		if !t.batches.next() {
@@ -131,7 +143,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 			return err
 		}
 		if err := t.batch(ctx, mb, tables, b, sum); err != nil {
-			return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", epoch+1, mb.StepIndex, b.Key.Batch, err)
+			return err
 		}
 		if err := after(t.batches.place()); err != nil {
 			return err
@@ -202,9 +214,13 @@ func elemBytes(tables []gpu.Tensor) float64 {
 	return float64(bytes) / float64(cols)
 }
 
-// batch takes one optimiser step.
+// batch issues one optimiser step; with the next one, or t.pipe.Drain, it is over and its loss is in sum.
 func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *progress.Counts) error {
-	q, a := t.queue, t.arena
+	at := b.Key
+	failed := func(err error) error {
+		return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", at.Epoch+1, mb.StepIndex, at.Batch, err)
+	}
+	q, a := t.queue, t.pipe.Arena()
 	start := time.Now()
 	t.labels = t.labels[:0]
 	for _, row := range b.Seeds {
@@ -212,9 +228,12 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	}
 	input := t.blocks(mb, b)
 	if t.feed != nil {
+		if err := t.pipe.Drain(ctx); err != nil { // slots are a batch's until it is done
+			return err
+		}
 		slots, err := t.feed.take(input, sum)
 		if err != nil {
-			return err
+			return failed(err)
 		}
 		input, start = slots, time.Now()
 	}
@@ -232,28 +251,29 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	forward := gradients(p, t.model, t.graphs, t.rows.admit(q, a, tables, input), labels, t.shift)
 	backward := time.Now()
 	t.model.Params().Adam(q, t.adam)
-	var stat [2]float64
-	q.Download(blocks.Bytes(stat[:]), t.model.Stat())
-	if err := q.Sync(context.WithoutCancel(ctx)); err != nil { // a step begun is finished: a run ends between two
-		return progress.BudgetError(err)
-	}
-	if err := a.Reset(); err != nil {
-		return err
-	}
-	if t.feed != nil {
-		t.feed.reader.Done()
-	}
-	if !isFinite(stat[0]) {
-		return t.diverged("the loss is not a finite number")
-	}
-	t.stepping = false
-	sum.Loss += stat[0]
-	sum.Correct += stat[1]
-	sum.Examples += int64(len(b.Seeds))
-	sum.Batches++
-	sum.Edges += int64(b.SampledEdges())
+	stat := make([]float64, 2)
+	q.Download(blocks.Bytes(stat), t.model.Stat())
+	seeds, edges := len(b.Seeds), b.SampledEdges()
+	err := t.pipe.Issued(ctx, func(err error) error {
+		if err != nil {
+			return failed(progress.BudgetError(err))
+		}
+		if t.feed != nil {
+			t.feed.reader.Done()
+		}
+		if !isFinite(stat[0]) {
+			return failed(t.diverged("the loss is not a finite number"))
+		}
+		t.stepping = t.pipe.Flying() > 0
+		sum.Loss += stat[0]
+		sum.Correct += stat[1]
+		sum.Examples += int64(seeds)
+		sum.Batches++
+		sum.Edges += int64(edges)
+		return nil
+	})
 	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
-	return nil
+	return err
 }
 
 // gradients sets those of the mean loss over a batch's labels, and returns when the forward pass was over. What
@@ -280,7 +300,7 @@ func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
 // that feed the first. Layers that read a node alone have a graph without edges.
 func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) {
-	q, a := t.queue, t.arena
+	q, a := t.queue, t.pipe.Arena()
 	blocks, input := b.Blocks, t.cfg.inputs(b)
 	if t.model.Hops() == 0 {
 		blocks = nil

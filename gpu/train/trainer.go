@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
@@ -35,15 +37,23 @@ func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, progress.Place{}, &r.sum, func(progress.Place) error { return nil })
 }
 
-// Step takes one optimiser step on a batch of mb that was sampled elsewhere.
-func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch) error {
+// Step takes one optimiser step on each of some batches of mb that were sampled elsewhere.
+func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, batches ...*mini.Batch) error {
 	tables, release, err := r.t.tables(mb)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return r.t.batch(ctx, mb, tables, b, &r.sum)
+	for _, b := range batches {
+		if err := r.t.batch(ctx, mb, tables, b, &r.sum); err != nil {
+			return errors.Join(err, r.t.pipe.Drain(ctx))
+		}
+	}
+	return r.t.pipe.Drain(ctx)
 }
+
+// DeviceTime returns how long the device was at the steps so far, from each one's first operation to its last.
+func (r *Trainer) DeviceTime() time.Duration { return r.t.pipe.Took() }
 
 // Batches returns the number of optimiser steps so far.
 func (r *Trainer) Batches() int64 { return r.sum.Batches }

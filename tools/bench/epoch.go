@@ -26,6 +26,7 @@ type EpochOptions struct {
 	Dim          int    // float32 columns; default 256
 	MemoryBytes  int64  // each trainer's cgroup limit and budget; default 1 GiB
 	Threads      int    // default: all processors
+	Device       string // trains, as --device names it; default host
 	Metrics      string // the hanoi trainer's metrics file; default none
 	Batches      int    // of the mmap trainer to time; default 2, negative leaves it out
 	Fio          string // path of fio; default: found, and left out if it is not there
@@ -165,10 +166,13 @@ func prepare(ctx context.Context, o *EpochOptions, parts int) error {
 // JSON that it prints.
 func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun, limited bool, err error) {
 	args := append(slices.Clone(o.Command), "--trainer", trainer, "--dir", o.Dir, "--mem", strconv.FormatInt(o.MemoryBytes, 10),
-		"--threads", strconv.Itoa(o.Threads), "--batches", strconv.Itoa(max(0, o.Batches)), "--metrics", o.Metrics)
+		"--threads", strconv.Itoa(o.Threads), "--device", o.Device, "--batches", strconv.Itoa(max(0, o.Batches)), "--metrics", o.Metrics)
 	var memory int64
 	if trainer != trainerFree {
 		memory = o.MemoryBytes
+	}
+	if memory > 0 && o.Device != "" && o.Device != "host" {
+		memory += driverBytes
 	}
 	state, limited, err := runChild(ctx, args, memory, &run)
 	if err != nil {
@@ -179,6 +183,9 @@ func (o *EpochOptions) child(ctx context.Context, trainer string) (run EpochRun,
 	}
 	return run, limited, nil
 }
+
+// driverBytes is what a GPU's driver may hold of the host's memory beside a trainer's.
+const driverBytes = 1 << 30
 
 // interruptGrace is how long a child has to end after an interrupt until it is killed: one whose mapped pages do not fit
 // its memory may be minutes in a mini-batch. It has nothing to save.
@@ -248,6 +255,9 @@ func (r EpochResult) String() string {
 	}
 	row("disk: the epoch's bytes, by fio", r.DiskSeconds, fmt.Sprintf("%.2f GB at %.2f GB/s", float64(r.Hanoi.BytesRead)/1e9, r.FioGBps))
 	row("the same batches in memory", r.Hanoi.InMemory, fmt.Sprintf("%d batches", r.Hanoi.Batches))
+	if r.Hanoi.DeviceSeconds > 0 {
+		row("at work on "+r.Hanoi.Device, r.Hanoi.DeviceSeconds, fmt.Sprintf("%.0f %% of the epoch", 100*r.Hanoi.DeviceSeconds/r.Hanoi.Seconds))
+	}
 	row("epoch, hanoi", r.Hanoi.Seconds, fmt.Sprintf("%.2f × the larger; stall %.2f s, assembly %.2f s, CPU %.1f s, GC %.2f %%, peak RSS %d MiB, %s",
 		r.Ratio, r.Hanoi.Stall, r.Hanoi.Assemble, r.Hanoi.CPUSeconds, 100*r.Hanoi.GCShare, r.Hanoi.PeakRSSBytes>>20, r.Hanoi.Engine))
 	if r.Mmap.Measured == 0 {

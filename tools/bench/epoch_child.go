@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,13 @@ import (
 	"github.com/edsrzf/mmap-go"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/buffer/metrics"
+	devices "github.com/gstore/gstore/tools/device"
 )
 
 // EpochRun is what one trainer measured of itself.
@@ -41,6 +43,9 @@ type EpochRun struct {
 	GCShare      float64 `json:"gc_share"`       // of the process's CPU time in the epoch
 	PeakRSSBytes int64   `json:"peak_rss_bytes"` // filled in by the parent
 	CPUSeconds   float64 `json:"cpu_s"`          // of the epoch
+	Device       string  `json:"device"`         //
+	// DeviceSeconds is the device's time for the epoch's mini-batches, from each one's first operation to its last.
+	DeviceSeconds float64 `json:"device_s"`
 	// Losses are the mean loss up to each macro-batch: the bits of a float64.
 	Losses []uint64 `json:"losses,omitempty"`
 }
@@ -54,9 +59,15 @@ type ChildOptions struct {
 	Dir         string
 	MemoryBytes int64
 	Threads     int
+	Device      string // "": the host
 	Metrics     string // write the hanoi trainer's metrics here
 	Batches     int    // the mmap trainer's timed batches
 	CacheDir    string // store.Options.CacheDir
+}
+
+// device opens the trainer's device.
+func (o *ChildOptions) device() (gpu.Device, error) {
+	return devices.Open(devices.Options{Name: cmp.Or(o.Device, "host"), Threads: o.Threads})
 }
 
 func trainConfig(threads int) train.Config {
@@ -77,6 +88,12 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	if options.Capacity, err = buffer.MaxCapacity(ctx, s, options); err != nil {
 		return run, err
 	}
+	dev, err := o.device()
+	if err != nil {
+		return run, err
+	}
+	defer dev.Close()
+	options.Pin = gpu.Pin(dev)
 	it, err := buffer.Open(ctx, s, options)
 	if err != nil {
 		return run, err
@@ -86,8 +103,6 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	if err != nil {
 		return run, err
 	}
-	dev := host.New(host.Options{Threads: o.Threads})
-	defer dev.Close()
 	x, err := m.Column("x")
 	if err != nil {
 		return run, err
@@ -119,7 +134,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	if err := epoch(0, true); err != nil {
 		return run, err
 	}
-	cpu, gc := cpuSeconds(), gcSeconds()
+	cpu, gc, busy := cpuSeconds(), gcSeconds(), t.DeviceTime()
 	batches, start := t.Batches(), time.Now()
 	if err := it.Start(plans[1]); err != nil {
 		return run, err
@@ -134,6 +149,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	run.GCShare = (gcSeconds() - gc) / run.CPUSeconds
 	run.Batches = t.Batches() - batches
 	run.Measured = run.Batches
+	run.Device, run.DeviceSeconds = dev.Info().Name, (t.DeviceTime() - busy).Seconds()
 	st := it.Stats()
 	run.Trainer, run.Engine, run.Capacity, run.Steps = "hanoi", st.Engine, options.Capacity, len(st.Steps)
 	run.Stall, run.Assemble = st.Stall.Seconds(), st.Assemble.Seconds()
@@ -223,7 +239,10 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 			seeds = append(seeds, uint32(v))
 		}
 	}
-	dev := host.New(host.Options{Threads: o.Threads})
+	dev, err := o.device()
+	if err != nil {
+		return run, err
+	}
 	defer dev.Close()
 	t, err := train.NewTrainer(ctx, dev, trainConfig(o.Threads), x.Dim, m.Schema.Classes)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/keyed"
@@ -29,9 +30,11 @@ type TrainOptions struct {
 	Batches      int   // a round; default 8
 	Repeats      int   // rounds; default 5
 	Threads      []int // default 1 and GOMAXPROCS; measured by turns in every round
-	Seed         uint64
-	DumpDir      string       // write the batches here, for another program; "" = not
-	Log          func(string) // progress; nil = nobody
+	// Device trains instead of the host, on batches sampled by all threads; nil: the host.
+	Device  gpu.Device
+	Seed    uint64
+	DumpDir string       // write the batches here, for another program; "" = not
+	Log     func(string) // progress; nil = nobody
 }
 
 func (o *TrainOptions) defaults() {
@@ -52,6 +55,9 @@ func (o *TrainOptions) defaults() {
 	list(&o.Fanouts, 15, 10, 5)
 	if len(o.Models) == 0 {
 		o.Models = []string{"sage", "gcn", "gat"}
+	}
+	if o.Device != nil {
+		o.Threads = []int{runtime.GOMAXPROCS(0)}
 	}
 	list(&o.Threads, 1, runtime.GOMAXPROCS(0))
 	o.Threads = slices.Compact(o.Threads)
@@ -77,13 +83,17 @@ type TrainResult struct {
 	Elem     string  `json:"elem"` // of the stored features
 	Hidden   int     `json:"hidden"`
 	Threads  int     `json:"threads"`
+	Device   string  `json:"device"`
 	Sample   float64 `json:"sample_s"`
 	Gather   float64 `json:"gather_s"`   // feature rows: copied, or aggregated straight from the macro-batch
 	Forward  float64 `json:"forward_s"`  // without Gather
 	Backward float64 `json:"backward_s"` // with the loss
 	Optimize float64 `json:"optimize_s"`
-	Step     float64 `json:"step_s"`
-	CPU      float64 `json:"cpu_s"` // of the process, for a whole step
+	// Busy is the device's time from a step's first operation to its last. On a device that is Async stages are the times of issuing them,
+	// and Optimize has the wait for the results of the step before.
+	Busy float64 `json:"device_s"`
+	Step float64 `json:"step_s"`
+	CPU  float64 `json:"cpu_s"` // of the process, for a whole step
 	// Speedup is the first thread count's Step over this one's, the median of the rounds' ratios;
 	// TrainSpeedup likewise without sampling.
 	Speedup      float64 `json:"speedup"`
@@ -121,7 +131,7 @@ func (o *TrainOptions) dim(ctx context.Context, dim int, report func(TrainResult
 	}
 	defer s.Close() //nolint:errcheck // read only
 	o.Log(fmt.Sprintf("reading %d nodes with %d features", o.Nodes, dim))
-	it, err := buffer.Open(ctx, s, buffer.Options{Features: []string{"x"}, Labels: true})
+	it, err := buffer.Open(ctx, s, buffer.Options{Features: []string{"x"}, Labels: true, Pin: o.pin()})
 	if err != nil {
 		return err
 	}
@@ -185,10 +195,18 @@ func (o *TrainOptions) sample(mb *buffer.MacroBatch, seeds *mini.Shuffled) ([]mi
 	return batches, nil
 }
 
+// pin page-locks the partition buffer for the device, once.
+func (o *TrainOptions) pin() func(b []byte) (func() error, error) {
+	if o.Device == nil {
+		return nil
+	}
+	return gpu.Pin(o.Device)
+}
+
 // contender is one number of threads with a model of its own.
 type contender struct {
 	threads int
-	dev     *host.Device
+	dev     gpu.Device
 	t       *train.Trainer
 	loader  *mini.Loader
 	ops     map[string]time.Duration
@@ -202,7 +220,9 @@ func (o *TrainOptions) model(ctx context.Context, mb *buffer.MacroBatch, seeds *
 		for _, c := range cs {
 			_ = c.t.Close() // memory only, as the next two
 			_ = c.loader.Close()
-			_ = c.dev.Close()
+			if c.dev != o.Device {
+				_ = c.dev.Close()
+			}
 		}
 	}()
 	for _, threads := range o.Threads {
@@ -241,7 +261,9 @@ func (o *TrainOptions) model(ctx context.Context, mb *buffer.MacroBatch, seeds *
 
 func (o *TrainOptions) contender(ctx context.Context, mb *buffer.MacroBatch, model string, hidden, threads int) (*contender, error) {
 	c := &contender{threads: threads, ops: make(map[string]time.Duration)}
-	c.dev = host.New(host.Options{Threads: threads, Observe: func(op string, took time.Duration) { c.ops[op] += took }})
+	if c.dev = o.Device; c.dev == nil {
+		c.dev = host.New(host.Options{Threads: threads, Observe: func(op string, took time.Duration) { c.ops[op] += took }})
+	}
 	cfg := train.Config{Model: model, Hidden: hidden, Fanouts: o.Fanouts, BatchSize: o.BatchSize, Threads: threads, Seed: o.Seed}
 	var err error
 	if c.t, err = train.NewTrainer(ctx, c.dev, cfg, mb.Features[0].Dim, o.Classes); err != nil {
@@ -266,13 +288,15 @@ func (o *TrainOptions) round(ctx context.Context, c *contender, mb *buffer.Macro
 		return err
 	}
 	r := TrainResult{Sample: time.Since(start).Seconds() / n}
+	steps := make([]*mini.Batch, o.Batches)
+	for i := range steps {
+		steps[i] = &batches[1+i]
+	}
 	before := c.gathered()
-	was := c.t.Profile()
+	was, busy := c.t.Profile(), c.t.DeviceTime()
 	start = time.Now()
-	for i := range batches[1:] {
-		if err := c.t.Step(ctx, mb, &batches[1+i]); err != nil {
-			return err
-		}
+	if err := c.t.Step(ctx, mb, steps...); err != nil {
+		return err
 	}
 	p := c.t.Profile()
 	r.Step = r.Sample + time.Since(start).Seconds()/n
@@ -281,6 +305,7 @@ func (o *TrainOptions) round(ctx context.Context, c *contender, mb *buffer.Macro
 	r.Forward = (p.Forward-was.Forward).Seconds()/n - r.Gather
 	r.Backward = (p.Backward - was.Backward).Seconds() / n
 	r.Optimize = (p.Optimize - was.Optimize).Seconds() / n
+	r.Busy = (c.t.DeviceTime() - busy).Seconds() / n
 	c.rounds = append(c.rounds, r)
 	return nil
 }
@@ -317,6 +342,8 @@ func (o *TrainOptions) summary(c, base *contender) TrainResult {
 		Forward:  of(func(i int) float64 { return c.rounds[i].Forward }),
 		Backward: of(func(i int) float64 { return c.rounds[i].Backward }),
 		Optimize: of(func(i int) float64 { return c.rounds[i].Optimize }),
+		Busy:     of(func(i int) float64 { return c.rounds[i].Busy }),
+		Device:   c.dev.Info().Name,
 		Step:     of(func(i int) float64 { return c.rounds[i].Step }),
 		CPU:      of(func(i int) float64 { return c.rounds[i].CPU }),
 		Speedup:  of(func(i int) float64 { return base.rounds[i].Step / c.rounds[i].Step }),

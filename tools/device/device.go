@@ -23,14 +23,21 @@ type Options struct {
 	MatMul      string // "exact" or "", "tf32", "bf16"
 }
 
-// ErrName says that a device is called by a name that there is not.
-var ErrName = errors.New("expected auto, host, cuda or cuda:N")
+// ErrOption marks options that no machine, or not this program, can meet, apart from a device that fails: a name that there is
+// not, products that the device does not make, a GPU beyond the last one, CUDA in a program without it.
+var ErrOption = errors.New("expected auto, host, cuda or cuda:N")
 
-// Open makes the device. It is the caller's to close.
+// optionError is an error that matches [ErrOption].
+type optionError struct{ error }
+
+func (e optionError) Is(target error) bool { return target == ErrOption }
+func (e optionError) Unwrap() error        { return e.error }
+
+// Open makes the device. It is the caller's to close. An error that matches [ErrOption] is o's; any other one the machine's.
 func Open(o Options) (gpu.Device, error) {
 	matmul, err := cuda.ParseMatMul(o.MatMul)
 	if err != nil {
-		return nil, err
+		return nil, optionError{err}
 	}
 	name := o.Name
 	if name == "" || name == "auto" {
@@ -41,7 +48,7 @@ func Open(o Options) (gpu.Device, error) {
 	}
 	if name == "host" {
 		if matmul != cuda.Exact {
-			return nil, fmt.Errorf("--matmul %v is for --device cuda; the host multiplies exactly", matmul)
+			return nil, optionError{fmt.Errorf("--matmul %v is for --device cuda; the host multiplies exactly", matmul)}
 		}
 		return host.New(host.Options{Threads: o.Threads}), nil
 	}
@@ -49,7 +56,11 @@ func Open(o Options) (gpu.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cuda.Open(cuda.Options{Ordinal: ordinal, MemoryBytes: o.MemoryBytes, MatMul: matmul})
+	dev, err := cuda.Open(cuda.Options{Ordinal: ordinal, MemoryBytes: o.MemoryBytes, MatMul: matmul})
+	if errors.Is(err, cuda.ErrNotBuilt) || errors.Is(err, cuda.ErrOrdinal) {
+		err = optionError{err}
+	}
+	return dev, err
 }
 
 // parse returns the number of a GPU's name.
@@ -61,7 +72,7 @@ func parse(name string) (int, error) {
 	number, colon := strings.CutPrefix(number, ":")
 	n, err := strconv.Atoi(number)
 	if !ok || !colon || err != nil || n < 0 {
-		return 0, fmt.Errorf("device %q: %w", name, ErrName)
+		return 0, fmt.Errorf("device %q: %w", name, ErrOption)
 	}
 	return n, nil
 }

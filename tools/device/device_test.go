@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"gpu", "cuda:", "cuda:-1", "cuda:x", "cudax", "cuda0", "hosts"} {
-		if _, err := Open(Options{Name: name}); !errors.Is(err, ErrName) {
+		if _, err := Open(Options{Name: name}); !errors.Is(err, ErrOption) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -29,11 +29,11 @@ func TestHost(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(Options{Name: "host", MatMul: "tf32"}); err == nil || !strings.Contains(err.Error(), "--matmul") {
+	if _, err := Open(Options{Name: "host", MatMul: "tf32"}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "--matmul") {
 		t.Errorf("tf32 products on the host: %v", err)
 	}
-	if _, err := Open(Options{MatMul: "fp8"}); err == nil {
-		t.Error("fp8 products are no error")
+	if _, err := Open(Options{MatMul: "fp8"}); !errors.Is(err, ErrOption) {
+		t.Errorf("fp8 products: error %v", err)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestGPU(t *testing.T) {
 	if _, err := cuda.Devices(); !errors.Is(err, cuda.ErrNotBuilt) {
 		t.Skip("this build has CUDA")
 	}
-	if _, err := Open(Options{Name: "cuda"}); !errors.Is(err, cuda.ErrNotBuilt) {
+	if _, err := Open(Options{Name: "cuda"}); !errors.Is(err, cuda.ErrNotBuilt) || !errors.Is(err, ErrOption) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -44,6 +44,9 @@ CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s) {
 	CUresult r = cuEventRecord(e, s);
 	return r ? r : cuEventSynchronize(e);
 }
+CUresult gs_record(CUcontext ctx, CUevent e, CUstream s) { WITH(ctx); return cuEventRecord(e, s); }
+CUresult gs_event_wait(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventSynchronize(e); }
+CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to) { WITH(ctx); return cuEventElapsedTime(ms, from, to); }
 
 CUresult gs_max_shared(CUcontext ctx, CUfunction f, int bytes) { WITH(ctx); return cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes); }
 

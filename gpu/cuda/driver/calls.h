@@ -21,5 +21,8 @@ CUresult gs_copy(CUcontext ctx, CUdeviceptr to, CUdeviceptr from, size_t n, CUst
 CUresult gs_fill32(CUcontext ctx, CUdeviceptr to, uint32_t v, size_t n, CUstream s);
 CUresult gs_fill8(CUcontext ctx, CUdeviceptr to, uint8_t v, size_t n, CUstream s);
 CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s);
+CUresult gs_record(CUcontext ctx, CUevent e, CUstream s);
+CUresult gs_event_wait(CUcontext ctx, CUevent e);
+CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to);
 CUresult gs_max_shared(CUcontext ctx, CUfunction f, int bytes);
 CUresult gs_launch(CUcontext ctx, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned threads, unsigned shared, CUstream s, void *args, size_t bytes);

@@ -16,6 +16,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -151,11 +152,11 @@ func (c Context) DestroyStream(s cu.Stream) error {
 // Event is a mark in a stream.
 type Event struct{ e C.CUevent }
 
-// NewEvent makes an event whose wait does not spin.
+// NewEvent makes an event whose wait does not spin, and which has a time.
 func (c Context) NewEvent() (Event, error) {
 	var e cu.Event
 	err := c.Do(func() (err error) {
-		e, err = cu.MakeEvent(cu.BlockingSyncEvent | cu.DisableTiming)
+		e, err = cu.MakeEvent(cu.BlockingSyncEvent)
 		return err
 	})
 	return Event{*(*C.CUevent)(unsafe.Pointer(&e))}, err
@@ -192,6 +193,21 @@ func (c Context) Fill8(to cu.DevicePtr, v byte, n int64, s cu.Stream) error {
 // Wait waits for everything issued to s so far, using e.
 func (c Context) Wait(e Event, s cu.Stream) error {
 	return check(C.gs_record_wait(c.c, e.e, stream(s)))
+}
+
+// Record sets e to the place after everything issued to s so far.
+func (c Context) Record(e Event, s cu.Stream) error {
+	return check(C.gs_record(c.c, e.e, stream(s)))
+}
+
+// WaitEvent waits until the stream has passed e.
+func (c Context) WaitEvent(e Event) error { return check(C.gs_event_wait(c.c, e.e)) }
+
+// Elapsed is the device's time between two events that have been passed.
+func (c Context) Elapsed(from, to Event) (time.Duration, error) {
+	var ms C.float
+	err := check(C.gs_elapsed(c.c, &ms, from.e, to.e))
+	return time.Duration(float64(ms) * float64(time.Millisecond)), err
 }
 
 // Function is a kernel of a loaded module.

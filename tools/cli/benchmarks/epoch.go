@@ -22,6 +22,7 @@ type benchEpochOptions struct {
 	fio      string
 	trainer  string
 	losses   bool
+	device   string
 }
 
 func newBenchEpoch(e *command.Env) *cobra.Command {
@@ -47,6 +48,7 @@ one, and the losses after every macro-batch must be the same to the bit.`,
 	f.IntVar(&o.dim, "dim", 256, "float32 columns of the features")
 	f.Var(&o.mem, "mem", "memory of each trainer, enforced by a cgroup where one can be made")
 	f.IntVar(&o.threads, "threads", 0, "threads of each trainer (0 = all processors)")
+	f.StringVar(&o.device, "device", "host", "what trains: host, or cuda:N, whose driver gets 1 GiB beside --mem")
 	f.IntVar(&o.batches, "batches", 2, "mini-batches of the mmap trainer to time; its epoch is extrapolated; 0 = leave it out")
 	f.BoolVar(&o.losses, "compare-losses", false, "compare the losses of an epoch within --mem with those of the same batches without a limit")
 	f.StringVar(&o.metrics, "metrics", "", "write the hanoi epoch's metrics to this file")
@@ -74,7 +76,7 @@ func runBenchEpoch(cmd *cobra.Command, e *command.Env, o benchEpochOptions) erro
 		o.batches = -1
 	}
 	options := bench.EpochOptions{
-		Dir: o.dir, FeatureBytes: int64(o.features), Dim: o.dim, MemoryBytes: int64(o.mem), Threads: o.threads,
+		Dir: o.dir, FeatureBytes: int64(o.features), Dim: o.dim, MemoryBytes: int64(o.mem), Threads: o.threads, Device: o.device,
 		Metrics: o.metrics, Batches: o.batches, Fio: o.fio, Command: []string{self, "bench", "epoch"},
 		Progress: func(what string) {
 			if !e.Quiet && !e.JSON {
@@ -109,7 +111,7 @@ func runBenchEpoch(cmd *cobra.Command, e *command.Env, o benchEpochOptions) erro
 
 // runBenchTrainer is a trainer's own process: its result goes to stdout.
 func runBenchTrainer(cmd *cobra.Command, e *command.Env, o benchEpochOptions) error {
-	c := bench.ChildOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Threads: o.threads, Metrics: o.metrics, Batches: o.batches, CacheDir: command.CacheDir()}
+	c := bench.ChildOptions{Dir: o.dir, MemoryBytes: int64(o.mem), Threads: o.threads, Device: o.device, Metrics: o.metrics, Batches: o.batches, CacheDir: command.CacheDir()}
 	var run bench.EpochRun
 	var err error
 	switch o.trainer {

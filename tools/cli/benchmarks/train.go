@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -9,12 +10,14 @@ import (
 
 	"github.com/gstore/gstore/tools/bench"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
 )
 
 type benchTrainOptions struct {
 	bench        bench.TrainOptions
 	nodes, edges command.Count
 	ops          int
+	device       string
 }
 
 func newBenchTrain(e *command.Env) *cobra.Command {
@@ -28,6 +31,9 @@ one after the other, so that the step is their sum; a figure is the median over
 the rounds of a round's mean. Gather is the reading of feature rows, with the
 aggregation that is fused with it. Losses must be the same bits on every
 number of threads, or the command fails.
+
+With --device cuda:N a GPU trains, in flight as in training: its own time a step is "device", and stages are the times of
+issuing them. Feature rows are read across the bus.
 
 Up to 256 features are stored as float32, more as float16: 768 of them would be 6 GB.
 --dump-batches writes the batches as numpy arrays, which
@@ -51,12 +57,13 @@ tools/bench/pyg_train.py trains with PyTorch Geometric.`,
 	f.IntVar(&o.bench.Repeats, "repeats", 5, "rounds")
 	f.IntSliceVar(&o.bench.Threads, "threads", nil, "numbers of threads to measure (default 1 and all)")
 	f.Uint64Var(&o.bench.Seed, "seed", 1, "seed of the graph, the batches and the models")
+	f.StringVar(&o.device, "device", "host", "host, or cuda:N")
 	f.StringVar(&o.bench.DumpDir, "dump-batches", "", "write the batches to this directory as numpy arrays")
 	f.IntVar(&o.ops, "ops", 0, "also print this many of a step's longest operations")
 	return cmd
 }
 
-func runBenchTrain(cmd *cobra.Command, e *command.Env, o benchTrainOptions) error {
+func runBenchTrain(cmd *cobra.Command, e *command.Env, o benchTrainOptions) (err error) {
 	b := &o.bench
 	if b.Dir == "" {
 		return command.Usagef("--dir is missing: a directory for the generated stores")
@@ -66,6 +73,15 @@ func runBenchTrain(cmd *cobra.Command, e *command.Env, o benchTrainOptions) erro
 			return command.Usagef("--dims, --hidden, --threads, --batch-size, --batches and --repeats: expected positive numbers, got %d", n)
 		}
 	}
+	if o.device != "host" {
+		if len(b.Threads) > 0 {
+			return command.Usagef("--threads is for --device host")
+		}
+		if b.Device, err = command.OpenDevice(device.Options{Name: o.device}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.Device.Close()) }()
+	}
 	b.Nodes, b.Edges = uint64(o.nodes), uint64(o.edges)
 	b.Log = func(s string) {
 		if !e.Quiet && !e.JSON {
@@ -74,18 +90,18 @@ func runBenchTrain(cmd *cobra.Command, e *command.Env, o benchTrainOptions) erro
 	}
 	w := tabwriter.NewWriter(e.Stdout, 0, 4, 2, ' ', tabwriter.AlignRight)
 	if !e.JSON {
-		fmt.Fprintln(w, "model\tdim\thidden\tthreads\tsample\tgather\tforward\tbackward\toptimiser\tstep ms\tCPU ms\tspeed-up\twithout sampling\t")
+		fmt.Fprintln(w, "model\tdim\thidden\tthreads\tsample\tgather\tforward\tbackward\toptimiser\tdevice\tstep ms\tCPU ms\tspeed-up\twithout sampling\t")
 	}
 	runs := 0
 	var operations strings.Builder
-	err := bench.RunTrain(cmd.Context(), *b, func(r bench.TrainResult) {
+	err = bench.RunTrain(cmd.Context(), *b, func(r bench.TrainResult) {
 		runs++
 		e.Event("result", command.Fields(r))
 		if e.JSON {
 			return
 		}
-		fmt.Fprintf(w, "%s\t%d %s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t\n", r.Model, r.Dim, r.Elem, r.Hidden, r.Threads,
-			1e3*r.Sample, 1e3*r.Gather, 1e3*r.Forward, 1e3*r.Backward, 1e3*r.Optimize, 1e3*r.Step, 1e3*r.CPU, r.Speedup, r.TrainSpeedup)
+		fmt.Fprintf(w, "%s\t%d %s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%.2f\t\n", r.Model, r.Dim, r.Elem, r.Hidden, r.Threads,
+			1e3*r.Sample, 1e3*r.Gather, 1e3*r.Forward, 1e3*r.Backward, 1e3*r.Optimize, 1e3*r.Busy, 1e3*r.Step, 1e3*r.CPU, r.Speedup, r.TrainSpeedup)
 		if o.ops > 0 {
 			fmt.Fprintf(&operations, "\n%s, %d features, hidden %d, %d threads: %.0f edges, %.0f input rows, loss %.6f\n", r.Model, r.Dim, r.Hidden, r.Threads, r.Edges, r.Inputs, r.Loss)
 			for _, op := range r.Operations[:min(o.ops, len(r.Operations))] {

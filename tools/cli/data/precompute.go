@@ -46,7 +46,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 			}
 			defer command.LimitThreads(o.threads)()
 			start := time.Now()
-			dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads})
+			dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads})
 			if err != nil {
 				return err
 			}

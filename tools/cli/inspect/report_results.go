@@ -28,6 +28,12 @@ func resultCharts(results []metrics.Result) (charts []reportFigure) {
 			charts = append(charts, reportFigure{Caption: caption, spec: reportChart{x: "epoch", y: unit, top: top, curves: curves, marks: true, rising: rising}})
 		}
 	}
+	add("GPU at work on mini-batches", "s", 0, false, reportCurve{"GPU", of(1, func(r *metrics.Result) *float64 {
+		if r.DeviceSeconds == 0 {
+			return nil
+		}
+		return &r.DeviceSeconds
+	}), blue})
 	add("Loss of training", "loss", 0, false, reportCurve{"training", of(1, func(r *metrics.Result) *float64 { return r.Loss }), blue})
 	add("Accuracy", "%", 100, true, reportCurve{"training", of(100, func(r *metrics.Result) *float64 { return r.TrainAccuracy }), blue},
 		reportCurve{"validation", of(100, func(r *metrics.Result) *float64 { return r.ValidAccuracy }), orange},

@@ -150,9 +150,9 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 			return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")
 		}
 	}
-	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
+	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
-		return command.Usage(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	p := &prediction{options: o, env: e, st: st, dev: dev, started: time.Now()}

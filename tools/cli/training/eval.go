@@ -196,7 +196,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	}
 	start := time.Now()
 	wants := func(what string) bool { return o.out != "" && slices.Contains(o.write, what) }
-	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
+	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
 		return err
 	}

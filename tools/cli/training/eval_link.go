@@ -36,7 +36,7 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	}
 	defer limitHeap(int64(o.mem), st)()
 	start := time.Now()
-	dev, err := device.Open(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
+	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {
 		return err
 	}

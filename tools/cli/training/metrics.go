@@ -77,12 +77,12 @@ func (l *metricsLog) epochRows(s buffer.Stats, rows *cache.Traffic) {
 // node takes what an epoch of node classification came to.
 func (l *metricsLog) node(r train.Epoch) {
 	l.result(r.Epoch, r.Seconds, r.BytesRead, metrics.Result{Loss: metrics.Number(r.Loss), TrainAccuracy: metrics.Number(r.TrainAccuracy),
-		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy)})
+		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy), DeviceSeconds: r.DeviceSeconds})
 }
 
 // link takes what an epoch of link prediction came to.
 func (l *metricsLog) link(r link.Epoch) {
-	m := metrics.Result{Loss: metrics.Number(r.Loss)}
+	m := metrics.Result{Loss: metrics.Number(r.Loss), DeviceSeconds: r.DeviceSeconds}
 	if r.Valid != nil {
 		m.ValidMRR, m.ValidHits10 = metrics.Number(r.Valid.MRR), metrics.Number(r.Valid.Hits10)
 	}
@@ -102,6 +102,9 @@ func (l *metricsLog) result(epoch int, seconds float64, read int64, r metrics.Re
 		return
 	}
 	scalars := []tfevents.Scalar{{Tag: "epoch/seconds", Value: seconds}, {Tag: "epoch/read_MB", Value: float64(read) / 1e6}}
+	if r.DeviceSeconds > 0 {
+		scalars = append(scalars, tfevents.Scalar{Tag: "epoch/device_seconds", Value: r.DeviceSeconds})
+	}
 	for _, c := range []struct {
 		tag string
 		v   *float64

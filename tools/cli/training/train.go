@@ -321,9 +321,9 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		}
 	}
 	defer showNode(e, st.Manifest(), &hooks)()
-	dev, err := device.Open(device.Options{Name: o.node.Device, Threads: o.node.Threads, MemoryBytes: o.node.DeviceMemoryBytes, MatMul: o.node.MatMul})
+	dev, err := command.OpenDevice(device.Options{Name: o.node.Device, Threads: o.node.Threads, MemoryBytes: o.node.DeviceMemoryBytes, MatMul: o.node.MatMul})
 	if err != nil {
-		return nil, command.Usage(err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	cp, err := train.Node(ctx, st, dev, o.node, hooks)

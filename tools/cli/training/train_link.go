@@ -100,9 +100,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
 	}
 	defer showLink(e, st.Manifest(), &hooks)()
-	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
+	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
-		return command.Usage(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	r, err := link.Train(ctx, st, dev, cfg, hooks)

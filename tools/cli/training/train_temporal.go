@@ -62,9 +62,9 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, dir 
 	hooks.Epoch = both(log.temporal, hooks.Epoch)
 	hooks.Resume = func(found bool, epochs int) { printResume(e, cfg.CheckpointFile, found, epochs, 0, 0) }
 	started := time.Now()
-	dev, err := device.Open(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
+	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
-		return command.Usage(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	cp, err := temporal.Train(ctx, st, dev, cfg, hooks)
