@@ -159,6 +159,16 @@ func assembleLike(b *blocks.Bucket, next []int64, out []uint32) {
 	}
 }
 
+// The bound of src ids at the width's limit: 65,536 nodes take every id of 16 bits, 65,535 not the last.
+func TestBucketChecksTheLargestNarrowID(t *testing.T) {
+	for nodes, whole := range map[uint32]bool{blocks.NarrowNodesMax: true, blocks.NarrowNodesMax - 1: false} {
+		k := blocks.Bucket{Edges: 1, Runs: 1, SrcNodes: nodes, DstNodes: 1, Starts: []uint64{1}, Dst16: []uint16{0}, Src16: []uint16{blocks.NarrowNodesMax - 1}}
+		if err := k.Check(); (err == nil) != whole {
+			t.Errorf("src %d of %d nodes: %v", k.Src16[0], nodes, err)
+		}
+	}
+}
+
 func BenchmarkStripe(b *testing.B) {
 	const nodes, edges = 60_000, 1 << 20
 	r := rand.New(rand.NewPCG(1, 2))

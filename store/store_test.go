@@ -321,7 +321,7 @@ func TestColumnsByName(t *testing.T) {
 	if c, err := m.Column("b"); err != nil || c != &m.Columns[2] {
 		t.Errorf("column b: %v, %v", c, err)
 	}
-	if _, err := m.Column("y"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := m.Column("y"); !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "[x a b]") {
 		t.Errorf("column y: %v", err)
 	}
 	if l, err := m.EdgeList("test"); err != nil || l != &m.EdgeLists[1] {
