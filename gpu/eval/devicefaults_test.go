@@ -256,6 +256,62 @@ func TestRunEmptySplit(t *testing.T) {
 	}
 }
 
+// splitsOnce is a graph of which the at-th reading of the split, counted from 0, fails, and that alone.
+type splitsOnce struct {
+	*evaltest.Graph
+	at *int
+}
+
+func (s splitsOnce) ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error) {
+	if name == "split" {
+		if *s.at--; *s.at == -1 {
+			return nil, errDevice
+		}
+	}
+	return s.Graph.ReadColumn(ctx, name, p, dst)
+}
+
+// TestOutputs: each of an evaluation's outputs takes its room from a chunk's rows, and a split that cannot be read once, when it is
+// counted or later, ends the evaluation.
+func TestOutputs(t *testing.T) {
+	g := evaltest.Random(t, 100, 2, true)
+	dev := host.New(host.Options{Threads: 1})
+	defer func() { _ = dev.Close() }()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 64, Out: g.M.Schema.Classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	open := func(src Source, o Options) *Evaluator {
+		t.Helper()
+		o.Features, o.Model = []string{"x"}, m.Config()
+		e, err := New(src, dev, o, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	alone := open(g, Options{}).chunkRows
+	for name, o := range map[string]Options{"confusion": {Confusion: true}, "scores": {AUC: true}, "predictions": {Predictions: true},
+		"probabilities": {Probabilities: true}, "states": {Embeddings: true}} {
+		if n := open(g, o).chunkRows; n >= alone {
+			t.Errorf("%s: chunks of %d rows, %d without", name, n, alone)
+		}
+	}
+	for at := range 4 {
+		left := at
+		_, err := open(splitsOnce{g, &left}, Options{AUC: true}).Run(t.Context(), q, m, "valid")
+		if failed := left < 0; failed != errors.Is(err, errDevice) || at < 2 && !failed {
+			t.Errorf("reading %d of the split fails (%t): %v", at, failed, err)
+		}
+	}
+}
+
 // TestSimilarBudget: a search for similar nodes whose rows lie in a file works with the bytes that SimilarBytes tells and not with 4 KiB
 // fewer, to which it is told, and refuses what it cannot answer.
 func TestSimilarBudget(t *testing.T) {

@@ -182,8 +182,5 @@ func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) er
 }
 
 func asFloat32(b []byte) []float32 {
-	if len(b) < 4 {
-		return nil
-	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }

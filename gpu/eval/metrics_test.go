@@ -140,6 +140,11 @@ func TestLogOdds(t *testing.T) {
 	if a, b := logOdds([]float32{0, 200}, 1), logOdds([]float32{0, 300}, 1); a >= b {
 		t.Errorf("odds %v and %v of growing logits", a, b)
 	}
+	for class, want := range map[int]float64{0: -2000 - math.Ln2, 1: 0} { // far apart: exponentials of the differences have no number
+		if got := float64(logOdds([]float32{0, 2000, 2000}, class)); math.Abs(got-want) > 1e-3 {
+			t.Errorf("odds %v of class %d, expected %v", got, class, want)
+		}
+	}
 	if !slices.Equal([]float32{logOdds([]float32{1, 1}, 0)}, []float32{0}) {
 		t.Error("equal logits of two classes have odds other than 0")
 	}
