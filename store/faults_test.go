@@ -64,6 +64,9 @@ func readEverything(fs vfs.FS, kind store.IDKind, names []string) (err error) {
 	if _, err := s.TrainingNodes(ctx, "split"); err != nil {
 		return err
 	}
+	if _, err := s.TrainingClasses(ctx, "split"); err != nil {
+		return err
+	}
 	if _, err := s.Features(ctx, "x", nodes, nil); err != nil {
 		return err
 	}

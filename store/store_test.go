@@ -40,6 +40,42 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestTrainingClasses: training nodes are counted by partition and class; nodes without a class, and of other splits, are not.
+func TestTrainingClasses(t *testing.T) {
+	g := storetest.Random(storetest.Options{Partitions: 5})
+	g.Labels[0], g.Split[0] = -1, store.SplitTrain
+	s := storetest.Open(t, storetest.Create(t, g), store.Options{})
+	got, err := s.TrainingClasses(ctx, "split")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := 0
+	for p, size := range g.Sizes {
+		count := make([]uint64, g.Classes)
+		for range size {
+			if g.Split[v] == store.SplitTrain && g.Labels[v] >= 0 {
+				count[g.Labels[v]]++
+			}
+			v++
+		}
+		var want []store.ClassNodes
+		for c, n := range count {
+			if n > 0 {
+				want = append(want, store.ClassNodes{Class: uint32(c), Nodes: n})
+			}
+		}
+		if !slices.Equal(got[p], want) {
+			t.Errorf("partition %d: %v, want %v", p, got[p], want)
+		}
+	}
+	if v != g.Nodes() || len(got) != len(g.Sizes) || len(got[0]) == 0 {
+		t.Errorf("%d partitions, %v in the first", len(got), got)
+	}
+	if _, err := s.TrainingClasses(ctx, "nothing"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an unknown split: %v", err)
+	}
+}
+
 func TestLookupMany(t *testing.T) {
 	g := storetest.Random(storetest.Options{IDs: store.IDsStrings})
 	s := storetest.Open(t, storetest.Create(t, g), store.Options{})

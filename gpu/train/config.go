@@ -73,6 +73,10 @@ type Config struct {
 	// has not all training nodes) or "off".
 	LabelShift string `json:"label_shift,omitempty" group:"out of core,expert" help:"correct the loss of steps whose classes are not mixed as the graph's" values:"auto,off"`
 
+	// Mixture is which partitions a step of plan hanoi has: MixtureLabels, so that its classes are mixed as the graph's;
+	// MixtureRandom; MixtureAuto (default), what [Config.Mix] chooses.
+	Mixture string `json:"mixture,omitempty" group:"out of core,expert" help:"which partitions a step has: labels, such that its classes are mixed as the graph's; random; or auto" values:"auto,labels,random"`
+
 	// PrecomputedHop reads the first layer's neighbourhood mean from the column
 	// that precompute.Hop made: the model samples one hop less.
 	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made"`
@@ -154,6 +158,7 @@ func (c *Config) Normalize() error {
 	set(&c.Order, nn.OrderAuto)
 	set(&c.Absent, AbsentAuto)
 	set(&c.LabelShift, ShiftAuto)
+	set(&c.Mixture, MixtureAuto)
 	set(&c.RowReads, RowsAuto)
 	set(&c.DeviceCache, cacheAuto)
 	set(&c.CheckpointEvery, "10m")
@@ -210,6 +215,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.WindowMax)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
+	case c.Mixture != MixtureAuto && c.Mixture != MixtureLabels && c.Mixture != MixtureRandom:
+		return fmt.Errorf("train: mixture %q: expected %s, %s or %s", c.Mixture, MixtureAuto, MixtureLabels, MixtureRandom)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
 	case c.Patience < 1:

@@ -1,9 +1,6 @@
 package train
 
 import (
-	"context"
-	"encoding/binary"
-	"fmt"
 	"math"
 
 	"github.com/gstore/gstore/gpu"
@@ -34,42 +31,20 @@ type labelShift struct {
 	logits []float32 // what the step's logits get; empty: nothing
 }
 
-// newLabelShift counts the classes of a split column's training nodes: labels and split of every partition are read once.
-func newLabelShift(ctx context.Context, st *store.Store, split string, classes int) (*labelShift, error) {
-	m := st.Manifest()
-	column, err := m.SplitColumn(split)
-	if err != nil {
-		return nil, fmt.Errorf("train: label shift: %w", err)
-	}
-	labels := m.ColumnsOf(store.RoleLabel)
-	if len(labels) == 0 {
-		return nil, fmt.Errorf("train: label shift: %w: a label column", store.ErrNotFound)
-	}
-	l := &labelShift{graph: make([]float64, classes), counts: make([]float64, classes)}
+// newLabelShift takes the training nodes of each partition by class, and how many there are, those without a class too.
+func newLabelShift(labels [][]store.ClassNodes, nodes uint64, classes int) *labelShift {
+	l := &labelShift{graph: make([]float64, classes), counts: make([]float64, classes), nodes: int(nodes)}
 	labelled := 0.
-	var splits, values []byte
-	for p := range m.Partitions {
-		if splits, err = st.ReadColumn(ctx, column.Name, store.PartitionID(p), splits); err != nil {
-			return nil, err
-		}
-		if values, err = st.ReadColumn(ctx, labels[0].Name, store.PartitionID(p), values); err != nil {
-			return nil, err
-		}
-		for i, s := range splits {
-			if s != store.SplitTrain {
-				continue
-			}
-			l.nodes++
-			if c := int32(binary.LittleEndian.Uint32(values[4*i:])); c >= 0 && int(c) < classes {
-				l.graph[c]++
-				labelled++
-			}
+	for _, part := range labels {
+		for _, x := range part {
+			l.graph[x.Class] += float64(x.Nodes)
+			labelled += float64(x.Nodes)
 		}
 	}
 	for c, n := range l.graph {
 		l.graph[c] = math.Log((n + .5) / (labelled + .5*float64(classes)))
 	}
-	return l, nil
+	return l
 }
 
 // enter prepares the correction of a step.

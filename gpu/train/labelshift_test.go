@@ -65,7 +65,7 @@ func TestLabelShiftTrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	l, err := newLabelShift(t.Context(), st, "split", st.Manifest().Schema.Classes)
+	labels, err := st.TrainingClasses(t.Context(), "split")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +73,7 @@ func TestLabelShiftTrains(t *testing.T) {
 	for _, p := range trainingNodes(t, dir, "split") {
 		want += int(p.Train)
 	}
+	l := newLabelShift(labels, uint64(want), st.Manifest().Schema.Classes)
 	sum := 0.
 	for _, x := range l.graph {
 		sum += math.Exp(x)

@@ -97,6 +97,13 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if o.Structure {
 		planned.options.Features = nil
 	}
+	if !planned.options.Labels || seeds != "train" {
+		cfg.Mixture, cfg.LabelShift = MixtureRandom, ShiftOff
+	} else if err := y.mix(ctx, &planned); err != nil {
+		return nil, err
+	} else if cfg.Mixture = planned.mixture; planned.labels == nil {
+		cfg.LabelShift = ShiftOff
+	}
 	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
 	it, policy, err := openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options)
 	if err != nil {
@@ -124,8 +131,8 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 			return &finished{Shuffled: s, mb: l.batches.mb, finish: o.Finish}
 		}
 	}
-	if l.cfg.LabelShift == ShiftAuto && planned.options.Labels && m.Schema.Classes > 0 && seeds == "train" {
-		l.shift, err = newLabelShift(ctx, st, cfg.Split, m.Schema.Classes)
+	if l.cfg.LabelShift == ShiftAuto {
+		l.shift = newLabelShift(planned.labels, planned.nodes, m.Schema.Classes)
 	}
 	return l, err
 }

@@ -159,6 +159,20 @@ type plan struct {
 	choice  macro.Choice
 	options buffer.Options // of its macro-batches
 	account budget.Account
+	nodes   uint64 // that train
+	// Of [Memory.Mix], once it was asked.
+	mixture string
+	labels  [][]store.ClassNodes
+	outlook *Outlook
+}
+
+// mix has Mix decide the plan's mixture.
+func (y *Memory) mix(ctx context.Context, p *plan) (err error) {
+	p.labels, p.outlook, err = y.Mix(ctx, &p.choice)
+	if p.mixture = MixtureRandom; p.outlook != nil {
+		p.mixture = p.outlook.Mixture
+	}
+	return err
 }
 
 // plan has macro.Choose fill in what the configuration leaves open. A budget that is too small is [store.ErrBudget].
@@ -185,6 +199,9 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	}
 	if p.choice.Policy != macro.Hanoi && p.choice.Reuse == macro.ReuseAuto {
 		p.choice.Reuse = 0 // one step an epoch: there is nothing to wait for
+	}
+	for _, n := range y.trained {
+		p.nodes += n
 	}
 	capacity := p.choice.Capacity
 	p.options.Capacity = capacity

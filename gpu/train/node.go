@@ -55,6 +55,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err != nil {
 		return nil, err
 	}
+	cfg.Mixture = planned.mixture
 	planned.options.Pin = gpu.Pin(dev)
 	it, policy, err := openMacroBatches(ctx, st, &cfg, choice, planned.options)
 	if err != nil {
@@ -85,6 +86,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if hooks.Start != nil {
 		hooks.Start(cfg)
 	}
+	if hooks.Outlook != nil && planned.outlook != nil {
+		hooks.Outlook(*planned.outlook)
+	}
 	if hooks.Plan != nil {
 		why := append(choice.Why, completed...)
 		if h != nil {
@@ -106,9 +110,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		return nil, err
 	}
 	if cfg.LabelShift == ShiftAuto {
-		if t.shift, err = newLabelShift(ctx, st, cfg.Split, shape.classes); err != nil {
-			return nil, err
-		}
+		t.shift = newLabelShift(planned.labels, planned.nodes, shape.classes)
 	}
 	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), usage: usage}
@@ -144,6 +146,9 @@ func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config) (
 		return p, nil, err
 	}
 	if y.shape, err = nodeShape(y.m, &y.cfg); err != nil {
+		return p, nil, err
+	}
+	if err = y.mix(ctx, &p); err != nil {
 		return p, nil, err
 	}
 	e, err = y.evaluator(st, dev, p.account.Of(holdsEval))

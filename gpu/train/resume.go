@@ -78,6 +78,9 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
 		cfg.Features = withHops(cfg.Features)
 	}
+	if p.Config.Mixture == "" { // of a gstore that knew no other
+		p.Config.Mixture = MixtureRandom
+	}
 	cfg.Buffer = min(cfg.Buffer, len(m.Partitions)-len(m.Pinned)) // as the run took a larger one
 	*cfg, err = progress.Resume(*cfg, p.Config, (*Config).Normalize)
 	return p, state, err

@@ -89,9 +89,11 @@ type Hooks struct {
 	// Start is called once before the first epoch with the configuration in full.
 	Start func(Config)
 	// Plan is called once after Start with why the plan was chosen, in sentences.
-	Plan  func(why []string)
-	Batch func(epoch int, batches int64) // after each mini-batch's step
-	Epoch func(Epoch)
+	Plan func(why []string)
+	// Outlook is called once after Start with what a plan of several steps is expected to cost.
+	Outlook func(Outlook)
+	Batch   func(epoch int, batches int64) // after each mini-batch's step
+	Epoch   func(Epoch)
 	// Choices is called once, when the first mini-batch has decided how layers are computed.
 	Choices func([]nn.Choice)
 	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no

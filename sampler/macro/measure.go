@@ -60,6 +60,43 @@ func BiasOf(plan buffer.Plan, partitions int, weight func(buffer.BucketID) float
 	return bias
 }
 
+// Shape is what [Kept] has to know of a store.
+type Shape struct {
+	Undirected bool                                    // an edge is in the bucket of either direction
+	Edges      func(src, dst store.PartitionID) uint64 // of a bucket
+	Training   []float64                               // by partition, the share of its nodes that train
+}
+
+// Kept is the share of the edges into training nodes whose source is in memory when they train. Of each partition training nodes are taken
+// to have its mean number of edges. Without any edge it is 1.
+func Kept(plan buffer.Plan, z Shape) float64 {
+	into := func(src, dst store.PartitionID) float64 {
+		n := float64(z.Edges(src, dst))
+		if z.Undirected {
+			n += float64(z.Edges(dst, src)) // the diagonal's both ends are here: twice, as it must be
+		}
+		return n
+	}
+	kept, all := 0., 0.
+	for _, s := range plan.Steps {
+		for _, dst := range s.Train {
+			if z.Training[dst] == 0 {
+				continue
+			}
+			for src := range z.Training {
+				all += z.Training[dst] * into(store.PartitionID(src), dst)
+			}
+			for _, src := range s.Resident {
+				kept += z.Training[dst] * into(src, dst)
+			}
+		}
+	}
+	if all == 0 {
+		return 1
+	}
+	return kept / all
+}
+
 // Sizes are the bytes of a store's parts.
 type Sizes struct {
 	Node   []int64                   // per partition: columns that are read with it (features, labels, embeddings)

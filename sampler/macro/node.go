@@ -14,7 +14,7 @@ import (
 // their number, the steps after the first have nearly equal shares of the rest,
 // and each is filled up with random partitions of the step before it, untrained: seeds
 // lose no more neighbours in one step than in another, every step has about as
-// much to read as to train, and nothing more is read.
+// much to read as to train, and nothing more is read. With Labels the steps are mixed ([policy.mix]).
 func hanoi(p *policy, r *keyed.Rand) []buffer.Step {
 	order := p.shuffled(r)
 	b := max(1, p.Capacity)
@@ -22,23 +22,31 @@ func hanoi(p *policy, r *keyed.Rand) []buffer.Step {
 	steps := make([]buffer.Step, n)
 	first := min(b, len(order))
 	rest := len(order) - first
+	ends := make([]int, n)
+	for i := range ends {
+		ends[i] = first + i*rest/max(1, n-1)
+	}
+	var hubs [][]store.PartitionID // of the steps, where they are drawn first
+	if p.Labels != nil && n > 1 {
+		hubs = p.home(r, n)
+		order = p.mix(r, order, differences(ends), hubs)
+	}
 	var resident []store.PartitionID
+	begin := 0
 	for i := range steps {
-		own := order[:first]
-		if i > 0 {
-			own = order[first+(i-1)*rest/(n-1) : first+i*rest/(n-1)]
-		}
+		own := order[begin:ends[i]]
+		begin = ends[i]
 		keyed.Shuffle(r, resident)
 		kept := resident[:min(len(resident), b-len(own))]
 		resident = slices.Concat(own, kept)
 		steps[i].Resident = p.with(resident)
 		steps[i].Train = slices.Clone(own)
 	}
-	for _, hub := range p.Pinned {
-		s := &steps[r.Below(uint64(n))]
-		s.Train = append(s.Train, hub)
+	if hubs == nil {
+		hubs = p.home(r, n)
 	}
 	for i := range steps {
+		steps[i].Train = append(steps[i].Train, hubs[i]...)
 		slices.Sort(steps[i].Train)
 		switch {
 		case p.Reuse == ReuseAuto:
@@ -48,6 +56,25 @@ func hanoi(p *policy, r *keyed.Rand) []buffer.Step {
 		}
 	}
 	return steps
+}
+
+// home draws the step in which each pinned partition is trained, and lists those of each of n steps.
+func (p *policy) home(r *keyed.Rand, n int) [][]store.PartitionID {
+	hubs := make([][]store.PartitionID, n)
+	for _, hub := range p.Pinned {
+		s := &hubs[r.Below(uint64(n))]
+		*s = append(*s, hub)
+	}
+	return hubs
+}
+
+// differences are those of ascending numbers, the first from 0.
+func differences(ends []int) []int {
+	sizes := slices.Clone(ends)
+	for i := len(ends) - 1; i > 0; i-- {
+		sizes[i] -= ends[i-1]
+	}
+	return sizes
 }
 
 // trainNodes is MariusGNN's policy when training nodes fit (section 5.2): they

@@ -57,8 +57,11 @@ type Config struct {
 	// Group is memory's: how many partitions, drawn at random, are trained together, as hanoi does with Capacity of them;
 	// but with all neighbours. It tells what the order of examples costs from what absent neighbours do. 0: all.
 	Group int
-	Reuse int // hanoi: extra passes over a macro-batch, 0 … ReuseMax, or ReuseAuto
-	Seed  uint64
+	// Labels are the training nodes of each partition by class: hanoi then composes steps, and memory its groups, whose classes are mixed
+	// as the graph's, as far as whole partitions can be. nil: partitions of a step are drawn at random.
+	Labels [][]store.ClassNodes
+	Reuse  int // hanoi: extra passes over a macro-batch, 0 … ReuseMax, or ReuseAuto
+	Seed   uint64
 }
 
 // Order is a tie-break of comet's greedy cover.
@@ -134,6 +137,9 @@ func New(cfg Config) (Policy, error) {
 		return nil, fmt.Errorf("%w: capacity %d, want 0 (all) or more", ErrPlan, cfg.Capacity)
 	case cfg.Capacity == 0 || cfg.Capacity > len(p.loose):
 		p.Capacity = len(p.loose)
+	}
+	if n := len(cfg.Labels); cfg.Labels != nil && n != cfg.Partitions {
+		return nil, fmt.Errorf("%w: classes of %d partitions, want %d", ErrPlan, n, cfg.Partitions)
 	}
 	if cfg.Reuse < ReuseAuto || cfg.Reuse > ReuseMax {
 		return nil, fmt.Errorf("%w: reuse %d, want 0 to %d or auto", ErrPlan, cfg.Reuse, ReuseMax)
@@ -226,6 +232,13 @@ func everything(p *policy, r *keyed.Rand) []buffer.Step {
 func grouped(p *policy, r *keyed.Rand) (steps []buffer.Step) {
 	order := p.with(p.loose)
 	keyed.Shuffle(r, order)
+	if p.Labels != nil {
+		var sizes []int
+		for group := range slices.Chunk(order, p.Group) {
+			sizes = append(sizes, len(group))
+		}
+		order = p.mix(r, order, sizes, nil)
+	}
 	for group := range slices.Chunk(order, p.Group) {
 		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Clone(group)}
 		slices.Sort(step.Train)

@@ -344,7 +344,7 @@ const (
 	hubShareMax       = .01  // of the nodes
 	hubMemoryShare    = 8    // hubs take at most an eighth of the budget
 	extentBlocks      = 16   // hanoi: partitions of so many device blocks read at over 94 % of its bandwidth
-	hanoiPerStep      = 8    // and about so many partitions a macro-batch mix labels and neighbourhoods
+	hanoiPerStep      = 64   // and about so many partitions a macro-batch can be chosen so that labels and communities are mixed
 	blockBytesDefault = 64 << 10
 )
 

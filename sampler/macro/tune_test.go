@@ -109,7 +109,7 @@ func TestAdvise(t *testing.T) {
 	g := Graph{Nodes: 100_000_000, Edges: 1_000_000_000, NodeBytes: 128, EdgeBytes: 4.5, MemoryBytes: 4 << 30}
 	n := Advise(g)
 	used := float64(n.Capacity) / float64(n.Partitions) * 2 * (float64(g.Nodes)*128 + 2*float64(g.Edges)*4.5)
-	if used > float64(g.MemoryBytes) || used < .5*float64(g.MemoryBytes) || n.Hubs <= 0 || n.Hubs > .01 || n.Capacity < 4 {
+	if used > float64(g.MemoryBytes) || used < .5*float64(g.MemoryBytes) || n.Hubs <= 0 || n.Hubs > .01 || n.Capacity < 48 || n.Partitions > 4096 {
 		t.Errorf("node: %+v uses %.0f bytes", n, used)
 	}
 	if a := Advise(Graph{Nodes: 1000, Edges: 5000, NodeBytes: 100, EdgeBytes: 4, MemoryBytes: 1 << 30}); a.Partitions != 1 {

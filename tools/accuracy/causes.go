@@ -39,6 +39,7 @@ func causeRows() []cause {
 	hop := func(c *train.Config) { c.PrecomputedHop, c.InputDropout = true, share(0) }
 	dropped := func(c *train.Config) { hop(c); c.InputDropout = share(.1) }
 	off := func(c *train.Config) { dropped(c); c.LabelShift = train.ShiftOff }
+	mixed := func(c *train.Config) { dropped(c); c.Mixture = train.MixtureLabels }
 	history := func(change func(*train.Config)) func(*train.Config) {
 		return func(c *train.Config) { change(c); c.History = true }
 	}
@@ -50,11 +51,14 @@ func causeRows() []cause {
 		{"order of 8 of 64, all neighbours, shift", 64, 8, true, dropped},
 		{"order of 64 of 512, all neighbours", 512, 64, true, off},
 		{"order of 64 of 512, all neighbours, shift", 512, 64, true, dropped},
+		{"order of 64 of 512, all neighbours, shift, mixed", 512, 64, true, mixed},
 		{"8 of 64, neighbours absent", 64, 8, false, off},
 		{"8 of 64, neighbours absent, shift", 64, 8, false, dropped},
 		{"8 of 64, neighbours an epoch old, shift", 64, 8, false, history(dropped)},
+		{"8 of 64, neighbours an epoch old, shift, mixed", 64, 8, false, history(mixed)},
 		{"64 of 512, neighbours absent, shift", 512, 64, false, dropped},
 		{"64 of 512, neighbours an epoch old, shift", 512, 64, false, history(dropped)},
+		{"64 of 512, neighbours an epoch old, shift, mixed", 512, 64, false, history(mixed)},
 	}
 }
 
@@ -109,7 +113,7 @@ func (o *causes) row(ctx context.Context, work, data string, c cause, steps *int
 		if err != nil {
 			return nil, err
 		}
-		cfg := train.Config{Layers: 2, Epochs: o.epochs, Seed: seed, Threads: o.threads, Plan: "memory", Absent: train.AbsentIgnore}
+		cfg := train.Config{Layers: 2, Epochs: o.epochs, Seed: seed, Threads: o.threads, Plan: "memory", Absent: train.AbsentIgnore, Mixture: train.MixtureRandom}
 		if c.whole {
 			cfg.Group = c.group
 		} else {

@@ -71,7 +71,7 @@ func rows() []row {
 	rgcn.directed = true
 	hanoi := debdepsRow("SAGE", train.Config{}, "62.2 ± .5", 0)
 	hanoi.name, hanoi.config.Plan, hanoi.config.Buffer, hanoi.config.Absent = hanoi.name+", hanoi 4 of 32", "hanoi", 4, train.AbsentIgnore
-	hanoi.config.LabelShift = train.ShiftOff
+	hanoi.config.LabelShift, hanoi.config.Mixture = train.ShiftOff, train.MixtureRandom
 	return []row{
 		coraRow("SAGE", "sage", "87.0 ± .1", 86.5, 10),
 		inputDropout,

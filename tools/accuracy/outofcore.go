@@ -124,7 +124,7 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 			return err
 		}
 		c := train.Config{Model: m.model, Layers: layers, Epochs: slices.Max(o.epochs), LR: .005, Seed: seed, Threads: o.threads, Split: split,
-			PrecomputedHop: m.hop, History: m.history, Absent: train.AbsentIgnore, LabelShift: train.ShiftOff, InputDropout: share(0), Plan: "memory"} // nothing but what the row names
+			PrecomputedHop: m.hop, History: m.history, Absent: train.AbsentIgnore, LabelShift: train.ShiftOff, Mixture: train.MixtureRandom, InputDropout: share(0), Plan: "memory"} // nothing but what the row names
 		if m.partitioner != "" {
 			c.Plan, c.Buffer = "hanoi", residentPartitions
 			if m.hubs {

@@ -239,6 +239,12 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	case err != nil:
 		return err
 	}
+	var outlook *train.Outlook
+	if n, ok := y.(*train.Memory); ok && trained != nil {
+		if _, outlook, err = n.Mix(ctx, &choice); err != nil {
+			return err
+		}
+	}
 	policy, err := macro.New(choice.Config)
 	if err != nil {
 		return command.Usage(err)
@@ -252,7 +258,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
 	}
 	choice.Why = append(choice.Why, o.absent...)
-	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, train: trained, f: f, device: device}
+	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, train: trained, f: f, device: device, outlook: outlook}
 	if choice.Policy == macro.Rows {
 		err = r.sampleRows(ctx, s, mo)
 	} else {

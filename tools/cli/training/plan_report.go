@@ -30,6 +30,8 @@ type planReport struct {
 	advice     macro.Advice
 	// rows is what plan rows holds and uses; nil for others.
 	rows *train.RowsForecast
+	// outlook is what several steps cost in accuracy; nil where there is one.
+	outlook *train.Outlook
 	// history is what --history would take; nil if nobody asked.
 	history *train.HistoryCost
 }
@@ -121,6 +123,7 @@ func (r *planReport) print() error {
 	if r.history != nil {
 		fmt.Fprintf(w, "        %v\n", r.history)
 	}
+	warnOutlook(r.e, r.outlook)
 	if r.rows != nil {
 		fmt.Fprintf(w, "rows    room for %d rows of %d bytes, of %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, r.rows.RowBytes, r.m.Nodes, r.rows.WindowRows)
 		for k, used := range r.rows.Used {
@@ -237,6 +240,9 @@ func (r *planReport) printJSON() error {
 	}
 	if r.history != nil {
 		summary["history"] = r.history
+	}
+	if r.outlook != nil {
+		summary["outlook"] = r.outlook
 	}
 	if r.rows != nil {
 		summary["rows"] = map[string]any{"slots": r.rows.Slots, "row_bytes": r.rows.RowBytes, "window_rows": r.rows.WindowRows, "packed": r.rows.PackBatches > 0, "used": r.rows.Used[len(r.rows.Used)-1]}

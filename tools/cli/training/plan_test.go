@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -125,6 +126,16 @@ func TestPlanHistory(t *testing.T) {
 		s := run[len(run)-1]
 		if plan["memory_bytes"] != s["history_resident_bytes"] || 2*plan["epoch_bytes"].(float64) != s["history_row_bytes"] || plan["epoch_bytes"].(float64) <= 0 {
 			t.Errorf("%s: planned %v, the run held %v bytes and read %v in two epochs", dtype, plan, s["history_resident_bytes"], s["history_row_bytes"])
+		}
+		// What a run is expected to cost is what its plan said.
+		outlook := clitest.ByName(t, stdout)["summary"][0]["outlook"].(map[string]any)
+		for _, e := range run {
+			if e["event"] == "outlook" && !reflect.DeepEqual(e["outlook"], outlook) {
+				t.Errorf("%s: planned %v, the run was told %v", dtype, outlook, e["outlook"])
+			}
+		}
+		if kept := outlook["neighbours_kept"].(float64); kept <= .2 || kept >= .6 || outlook["expected_loss_points"].(float64) <= 0 {
+			t.Errorf("%s: 3 of 8 random partitions: %v", dtype, outlook)
 		}
 		if want := map[string]float64{"float32": 36, "float16": 20}[dtype]; plan["row_bytes"] != want {
 			t.Errorf("%s: rows of %v bytes, expected %v", dtype, plan["row_bytes"], want)

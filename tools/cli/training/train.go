@@ -303,6 +303,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			}
 		}
 	}
+	hooks.Outlook = func(o train.Outlook) { tellOutlook(e, &o) }
 	log, err := openMetrics(o.metrics, o.board, o.node.Resume)
 	if err != nil {
 		return nil, err
@@ -356,6 +357,23 @@ func planError(err error) error {
 		return command.Usage(err)
 	}
 	return err
+}
+
+// tellOutlook says what steps are expected to cost, before the first epoch.
+func tellOutlook(e *command.Env, o *train.Outlook) {
+	e.Event("outlook", map[string]any{"outlook": o, "warning": o.Warn()})
+	if e.JSON {
+		return
+	}
+	fmt.Fprintf(e.Told(), "out of core: %v\n", o)
+	warnOutlook(e, o)
+}
+
+// warnOutlook warns where much is expected to be lost.
+func warnOutlook(e *command.Env, o *train.Outlook) {
+	if o != nil && o.Warn() {
+		fmt.Fprintf(e.Stderr, "gstore: warning: a loss of about %.1f points of accuracy is expected: %s\n", o.LossPoints, train.WarnAdvice)
+	}
 }
 
 // explain says how a model's layers are computed.

@@ -1,0 +1,137 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Names of [Config.Mixture].
+const (
+	MixtureAuto   = "auto"
+	MixtureLabels = "labels"
+	MixtureRandom = "random"
+)
+
+// mixtureWorth is the divergence of random steps from which on MixtureAuto mixes them. Steps of 1400 training nodes of 4 classes,
+// as facebook-pages has at an eighth, would diverge by .02 if nodes were drawn one by one.
+const mixtureWorth = .02
+
+// Outlook is what is known before training of what a plan of several steps will cost in accuracy.
+type Outlook struct {
+	// Mixture is MixtureLabels or MixtureRandom.
+	Mixture string `json:"mixture"`
+	// Kept is the share of the training nodes' neighbours that are in memory when they train, in [0, 1], in the first epoch.
+	Kept float64 `json:"neighbours_kept"`
+	// Divergence is macro.Divergence of the first epoch; Random of one whose partitions are drawn at random.
+	Divergence float64 `json:"label_divergence"`
+	Random     float64 `json:"label_divergence_random"`
+	// LossPoints estimates how many points of test accuracy the run loses against one in memory, see expectedLoss.
+	LossPoints float64 `json:"expected_loss_points"`
+}
+
+// warnPoints is the expected loss from which on a run is warned of.
+const warnPoints = 1
+
+// WarnAdvice is what can be done about a large expected loss.
+const WarnAdvice = "more --mem, neighbours kept together (gstore partition --partitioner fennel --hubs auto), an exact first hop (gstore precompute), or --plan rows where the graph fits without its features"
+
+// Warn reports whether the expected loss is large.
+func (o *Outlook) Warn() bool { return o.LossPoints >= warnPoints }
+
+func (o *Outlook) String() string {
+	how := fmt.Sprintf("partitions of a step are drawn at random, its classes diverge from the graph's by %.3f", o.Divergence)
+	if o.Mixture == MixtureLabels {
+		how = fmt.Sprintf("partitions of a step are chosen so that its classes are mixed as the graph's: they diverge by %.3f, at random by %.3f", o.Divergence, o.Random)
+	}
+	return fmt.Sprintf("%.0f %% of training nodes' neighbours are in memory when they train; %s; expected loss against memory: about %.1f points of accuracy (a rough estimate, docs/findings.md)",
+		100*o.Kept, how, o.LossPoints)
+}
+
+// Mix decides which partitions the steps of a chosen plan have, where the configuration leaves it open: so that their
+// classes are mixed as the graph's, where nodes have classes and random steps diverge by mixtureWorth or more. It
+// returns the training nodes by partition and class, nil where neither the steps nor the loss ask for them, and what is to be
+// expected; nil where everything is trained in one step.
+func (y *Memory) Mix(ctx context.Context, choice *macro.Choice) (labels [][]store.ClassNodes, o *Outlook, err error) {
+	c := &y.cfg
+	whole := choice.Policy == macro.Memory || choice.Policy == macro.Rows || choice.Capacity == 0 || choice.Capacity >= choice.Partitions-len(choice.Pinned)
+	mixable := choice.Policy == macro.Hanoi && !whole || choice.Policy == macro.Memory && choice.Group > 0
+	if whole && !mixable && c.LabelShift == ShiftOff {
+		return nil, nil, nil
+	}
+	labels, err = y.store.TrainingClasses(ctx, c.Split)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && c.Mixture != MixtureLabels:
+		return nil, nil, nil // the store has no classes
+	case err != nil:
+		return nil, nil, fmt.Errorf("train: classes of the training nodes: %w", err)
+	case whole && !mixable:
+		return labels, nil, nil
+	}
+	o = &Outlook{Mixture: MixtureRandom}
+	plan, err := firstEpoch(choice.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Random = macro.Divergence(plan, labels)
+	if mixable && (c.Mixture == MixtureLabels || c.Mixture == MixtureAuto && o.Random >= mixtureWorth) {
+		o.Mixture, choice.Labels = MixtureLabels, labels
+		if plan, err = firstEpoch(choice.Config); err != nil {
+			return nil, nil, err
+		}
+	}
+	o.Divergence = macro.Divergence(plan, labels)
+	o.Kept = macro.Kept(plan, y.sizes())
+	o.LossPoints = c.expectedLoss(o)
+	choice.Why = append(choice.Why, o.String())
+	return labels, o, nil
+}
+
+// sizes are what [macro.Kept] asks of the store.
+func (y *Memory) sizes() macro.Shape {
+	s := macro.Shape{Undirected: y.m.Schema.Undirected, Edges: y.forecast.BucketEdges, Training: make([]float64, len(y.m.Partitions))}
+	for p := range y.trained {
+		s.Training[p] = float64(y.trained[p]) / float64(max(1, y.m.Partitions[p].Nodes))
+	}
+	return s
+}
+
+func firstEpoch(c macro.Config) (buffer.Plan, error) {
+	p, err := macro.New(c)
+	if err != nil {
+		return buffer.Plan{}, fmt.Errorf("train: %w", err)
+	}
+	return p.Epoch(0), nil
+}
+
+// What [Config.expectedLoss] is made of: least squares over the runs of docs/findings.md, "What to expect", rounded.
+const (
+	lossAbsent      = 15. // points where all neighbours are absent
+	lossAbsentPower = 1.7 // of the share that is
+	lossHop         = .3  // of it is left where the first hop is exact
+	lossHistory     = .4  // of it is left where a history completes the last layer
+	lossMixture     = 1.  // points where classes diverge by 1
+	lossShift       = .5  // of it is left where the loss is corrected for it
+)
+
+// expectedLoss estimates how many points of test accuracy a run loses against one in memory, near convergence: for neighbours
+// that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to three graphs, and no bound.
+func (c *Config) expectedLoss(o *Outlook) float64 {
+	absent := lossAbsent * math.Pow(1-o.Kept, lossAbsentPower)
+	if c.PrecomputedHop {
+		absent *= lossHop
+	}
+	if c.History {
+		absent *= lossHistory
+	}
+	mixture := lossMixture * o.Divergence
+	if c.LabelShift == ShiftAuto {
+		mixture *= lossShift
+	}
+	return absent + mixture
+}
