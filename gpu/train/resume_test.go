@@ -175,3 +175,39 @@ func TestNodeResumeRefused(t *testing.T) {
 		t.Errorf("another version of the store: %v", err)
 	}
 }
+
+// TestCheckpointsOfRunsAhead: a checkpoint holds what was trained until its place, also where a mini-batch was in flight when it was due.
+func TestCheckpointsOfRunsAhead(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 4}))
+	c := Config{Hidden: 8, BatchSize: 20, Epochs: 2, Split: "split", Threads: 1, Seed: 3}
+	whole, err := trainNode(t.Context(), t, dir, c, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	c.CheckpointFile, c.CheckpointEvery = filepath.Join(folder, "run.gsr"), "2steps"
+	var kept []string
+	_, err = trainNodeOn(t.Context(), t, gputest.Ahead{Device: hostDevice(t)}, dir, c, Hooks{Checkpoint: func(_, _, batch int) {
+		if batch > 0 && len(kept) < 3 {
+			b, err := os.ReadFile(c.CheckpointFile)
+			kept = append(kept, filepath.Join(folder, fmt.Sprint(len(kept))))
+			if err = errors.Join(err, os.WriteFile(kept[len(kept)-1], b, 0o666)); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if err != nil || len(kept) < 3 {
+		t.Fatalf("%d checkpoints in the middle of an epoch: %v", len(kept), err)
+	}
+	c.Resume = true
+	for i, file := range kept {
+		c.CheckpointFile = file
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := outcome(cp), outcome(whole); got != want {
+			t.Errorf("checkpoint %d: the run ends with %s, expected %s", i, got, want)
+		}
+	}
+}
