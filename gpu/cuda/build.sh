@@ -117,7 +117,8 @@ test)
     GSTORE_LIBCUDA=$cache/asan/libcuda.so.1 GS_EMU_SCHEDULE=random:1 "$cache/cuda.test" -test.run 'Conformance|BadIndices|AddressSanitizer|Maps'
   cd "$root"
   echo "gpucheck, a dry run"
-  dry=$cache/gpucheck
+  dry=$(mktemp -d)
+  trap 'rm -r "$dry"' EXIT
   gpucheck "$dry"
   GS_EMU_SCHEDULE=random:1 "$dry/gpucheck" run -dry || { cat "$dry/report.md" && exit 1; }
   status=0
