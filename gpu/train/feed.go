@@ -19,6 +19,9 @@ type feeder struct {
 	cfg     *Config
 	reader  *rows.Reader
 	batches *batches
+	// relations of the store, and whether edges are drawn against their direction too
+	relations int
+	inverse   bool
 	first   int // epoch of the run's beginning
 	limit   int // epochs
 	until   int // a forecast's epochs: once they are decided sampling ends; 0: a run's
@@ -26,9 +29,9 @@ type feeder struct {
 	running sync.WaitGroup
 }
 
-func newFeeder(c *Config, r *rows.Reader) (*feeder, error) {
+func newFeeder(c *Config, m *store.Manifest, r *rows.Reader) (*feeder, error) {
 	b, err := newBatches(c, len(c.sampled()), max(1, c.Threads/2), 0)
-	return &feeder{cfg: c, reader: r, batches: b, limit: EpochsMax}, err
+	return &feeder{cfg: c, reader: r, batches: b, limit: EpochsMax, relations: len(m.Schema.Relations), inverse: c.directions(m) == 2}, err
 }
 
 // start begins sampling ahead from a mini-batch of an epoch on, if it was not begun.
@@ -54,7 +57,7 @@ func (f *feeder) start(mb *buffer.MacroBatch, epoch, batch int) error {
 func (f *feeder) sample(ctx context.Context, mb *buffer.MacroBatch, epoch, batch, limit int) error {
 	defer f.batches.leave()
 	for e := epoch; e < limit; e++ {
-		f.batches.enter(ctx, e, mb, neighbours(mb, 0, false), &passes{}, progress.Place{Batch: batch})
+		f.batches.enter(ctx, e, mb, neighbours(mb, f.relations, f.inverse), &passes{}, progress.Place{Batch: batch})
 		batch = 0
 		for f.batches.next() {
 			if !f.reader.Push(e-f.first, f.cfg.inputs(f.batches.loader.Batch())) || f.until > 0 && f.reader.Decided() >= f.until {

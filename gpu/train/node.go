@@ -101,7 +101,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	t.history = h
 	if reader, ok := it.(*rows.Reader); ok {
-		if t.feed, err = newFeeder(&cfg, reader); err != nil {
+		if t.feed, err = newFeeder(&cfg, st.Manifest(), reader); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, t.feed.close()) }()

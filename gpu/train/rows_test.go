@@ -19,12 +19,15 @@ func TestRowsAreMemorys(t *testing.T) {
 		graphs[kind] = storetest.Create(t, storetest.Random(storetest.Options{Nodes: 4000, Edges: 20000, Partitions: 8, Dim: 512, IDs: kind}))
 	}
 	hop(t, graphs[store.IDsStrings])
+	typed := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 4000, Edges: 20000, Partitions: 8, Dim: 512, Relations: 3}))
 	for name, c := range map[string]Config{
 		"sage":            {},
 		"sage, 3 layers":  {Fanouts: []int{4, 3, 2}, Threads: 3},
 		"gcn":             {Model: "gcn"}, // reads degrees
 		"gat":             {Model: "gat", Heads: 2, IOEngine: "pread"},
 		"precomputed hop": {PrecomputedHop: true, Features: []string{"x", "x.hop1"}},
+		"rsage":           {Model: "rsage"}, // edges both ways, with their relations
+		"rgcn, packed":    {Model: "rgcn", RowReads: RowsPacked, Threads: 2},
 		"few training":    {BatchSize: 1000, Epochs: 2},
 		"packed":          {RowReads: RowsPacked, Threads: 2},
 		"packed hop":      {RowReads: RowsPacked, PrecomputedHop: true, Features: []string{"x", "x.hop1"}},
@@ -35,6 +38,9 @@ func TestRowsAreMemorys(t *testing.T) {
 				kind = store.IDsStrings
 			}
 			dir := graphs[kind]
+			if c.relational() {
+				dir = typed
+			}
 			set := func(to *int, v int) {
 				if *to == 0 {
 					*to = v

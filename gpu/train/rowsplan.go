@@ -20,22 +20,30 @@ func (c *Config) rowsOptions(m *store.Manifest, o buffer.Options, t *macro.RowsT
 	return rows.Options{Options: o, BatchRows: int(c.inputsMost(m)), Packed: t.Packed, EpochBatches: t.EpochBatches, EpochRows: t.EpochRows}
 }
 
-// storedEdges is the number of edges in memory, where an undirected one is two.
-func storedEdges(m *store.Manifest) int64 {
+// directions is how many lists of neighbours a node is drawn for: models of relations read a directed graph's edges both ways.
+func (c *Config) directions(m *store.Manifest) int64 {
+	if c.relational() && !m.Schema.Undirected {
+		return 2
+	}
+	return 1
+}
+
+// storedEdges is the number of edges in memory, where an undirected one is two, and so is one that is read both ways.
+func (c *Config) storedEdges(m *store.Manifest) int64 {
 	if m.Schema.Undirected {
 		return 2 * int64(m.Edges)
 	}
-	return int64(m.Edges)
+	return c.directions(m) * int64(m.Edges)
 }
 
 // inputsMost is the most input rows of a mini-batch: every neighbour that may be drawn is, and all are different.
 func (c *Config) inputsMost(m *store.Manifest) int64 {
-	nodes, edges := int64(m.Nodes), storedEdges(m)
+	nodes, edges := int64(m.Nodes), c.storedEdges(m)
 	n := min(int64(c.BatchSize), nodes)
 	for _, fanout := range c.sampled() {
 		e := edges
-		if fanout >= 0 && n <= edges/int64(max(1, fanout)) {
-			e = n * int64(fanout)
+		if drawn := int64(fanout) * c.directions(m); fanout >= 0 && n <= edges/max(1, drawn) {
+			e = n * drawn
 		}
 		n = min(nodes, n+e)
 	}
@@ -63,7 +71,7 @@ const rowsPatience = 2
 func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	c := y.cfg
 	c.MemoryBytes = memory
-	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.relational() || c.History || c.Group > 0 || len(c.Features) == 0 {
+	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.History || c.Group > 0 || len(c.Features) == 0 {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}
@@ -118,7 +126,7 @@ func (c *Config) ForecastRows(ctx context.Context, st *store.Store, o buffer.Opt
 		return nil, fmt.Errorf("train: plan rows: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	f, err := newFeeder(c, r)
+	f, err := newFeeder(c, st.Manifest(), r)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +177,7 @@ func (e *rowsEstimate) packedSeconds(z *rows.Sizes) float64 {
 // often. gstore plan counts exactly.
 func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	c, nodes := &y.cfg, float64(max(1, y.m.Nodes))
-	degree := float64(storedEdges(y.m)) / nodes
+	degree := float64(c.storedEdges(y.m)) / nodes
 	train := uint64(0)
 	for _, n := range y.trained {
 		train += n
@@ -182,7 +190,7 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	for _, fanout := range c.sampled() {
 		draws := degree
 		if fanout >= 0 {
-			draws = min(draws, float64(fanout))
+			draws = min(draws, float64(fanout)*float64(c.directions(y.m)))
 		}
 		edges := n * draws
 		ns += edges*(nsRow+nsByte*float64(z.RowBytes)) + 3*n*2*2*width*float64(c.Hidden)*nsFlop // forward and backward, of a node and its mean

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ import (
 type graph struct {
 	slab   *blockio.Slab
 	adj    buffer.Adjacency
+	out    *buffer.Adjacency // the same edges by source, with Options.Both
 	labels []int32
 	seeds  []uint32 // in order of external ids
 	read   int64    // bytes
@@ -31,7 +33,8 @@ type loader struct {
 	o       *Options
 	g       *graph
 	scratch []byte
-	order   []uint32 // nodes by external id
+	order   []uint32            // nodes by external id
+	columns []*store.ColumnInfo // of edges: their relations, if they are wanted
 }
 
 // loadGraph reads it.
@@ -57,9 +60,15 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 		return w
 	}
 	n := int(m.Nodes)
-	g.adj.Starts = take(n + 1)
-	g.adj.Bases = make([]int64, n>>16+1)
-	l := &loader{s: s, m: m, o: o, g: g}
+	directions := []*buffer.Adjacency{&g.adj}
+	if o.Both {
+		g.out = &buffer.Adjacency{}
+		directions = append(directions, g.out)
+	}
+	for _, a := range directions {
+		a.Starts, a.Bases = take(n+1), make([]int64, n>>16+1)
+	}
+	l := &loader{s: s, m: m, o: o, g: g, columns: o.edgeColumns(m)}
 	held, err := blockio.AllocSlab(4*int64(n)+scratchBytes(m), blockio.SlabOptions{Lazy: true})
 	if err != nil {
 		return nil, err
@@ -82,11 +91,38 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 	if err := l.findSeeds(ctx, take(int(seeds))); err != nil {
 		return nil, err
 	}
-	g.adj.Indices = words
-	if err := l.fill(ctx); err != nil {
-		return nil, err
+	edges := int(storedEdges(m))
+	for _, a := range directions {
+		a.Indices = take(edges)
+		if l.columns != nil {
+			if a.Relations, err = blocks.View[uint16](blocks.Bytes(take((edges + 1) / 2))); err != nil {
+				return nil, err
+			}
+		}
+		if err := l.fill(ctx, a); err != nil {
+			return nil, err
+		}
+		if err := l.sortNeighbours(ctx, a); err != nil {
+			return nil, err
+		}
 	}
-	return g, l.sortNeighbours(ctx)
+	return g, nil
+}
+
+// edgeColumns are those that are read with the topology.
+func (o *Options) edgeColumns(m *store.Manifest) []*store.ColumnInfo {
+	if !o.Relations {
+		return nil
+	}
+	return m.ColumnsOf(store.RoleRelation)[:1]
+}
+
+// storedEdges is how many edges a direction has: of an undirected graph both of each.
+func storedEdges(m *store.Manifest) int64 {
+	if m.Schema.Undirected {
+		return 2 * int64(m.Edges)
+	}
+	return int64(m.Edges)
 }
 
 // view is the first n words of b.
@@ -245,9 +281,8 @@ func (l *loader) findSeeds(ctx context.Context, room []uint32) error {
 }
 
 // fill makes the adjacency in two passes over the topology: degrees, then neighbours, which come in order of internal ids.
-func (l *loader) fill(ctx context.Context) error {
-	a := &l.g.adj
-	if err := l.edges(ctx, func(d, _ uint32) { a.Starts[d]++ }); err != nil {
+func (l *loader) fill(ctx context.Context, a *buffer.Adjacency) error {
+	if err := l.edges(ctx, a, func(d, _ uint32, _ uint16) { a.Starts[d]++ }); err != nil {
 		return err
 	}
 	at := int64(0) // where the row's neighbours begin
@@ -268,10 +303,19 @@ func (l *loader) fill(ctx context.Context) error {
 		return fmt.Errorf("%w: %d edges in memory, the manifest counts %d", store.ErrCorrupt, at, len(a.Indices))
 	}
 	a.Indices = a.Indices[:at]
-	err := l.edges(ctx, func(d, s uint32) {
+	put := func(d, s uint32, _ uint16) {
 		a.Indices[a.Bases[d>>16]+int64(a.Starts[d])] = s
 		a.Starts[d]++
-	})
+	}
+	if a.Relations != nil {
+		a.Relations = a.Relations[:at]
+		put = func(d, s uint32, r uint16) {
+			k := a.Bases[d>>16] + int64(a.Starts[d])
+			a.Indices[k], a.Relations[k] = s, r
+			a.Starts[d]++
+		}
+	}
+	err := l.edges(ctx, a, put)
 	// Each row's place is now where its neighbours end: where the next one's begin.
 	for v := len(a.Starts) - 1; v >= 0; v-- {
 		if v&0xffff == 0 {
@@ -283,10 +327,11 @@ func (l *loader) fill(ctx context.Context) error {
 	return err
 }
 
-// edges calls fn with both ends of every edge, those of an undirected graph in both directions, for each node in order of
-// the other end.
-func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
-	stripes := l.s.ReadStripes(nil, stripeLimit(l.m), 0)
+// edges calls fn for every edge of a, with both ends, the node whose list it is in first, and its relation, those of an undirected
+// graph in both directions, in the order in which they are stored: each node's in order of the other end.
+func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, other uint32, r uint16)) error {
+	stripes := l.s.ReadStripes(l.columns, stripeLimit(l.m), 0)
+	out := a == l.g.out
 	defer func() { _ = stripes.Close() }()
 	undirected := l.m.Schema.Undirected
 	for j := range l.m.Partitions {
@@ -295,6 +340,13 @@ func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
 			return err
 		}
 		l.g.read += blocks.AlignUp(e.Length)
+		for _, c := range l.columns {
+			_, e, err := l.s.Files().Column(c.Name, store.PartitionID(j))
+			if err != nil {
+				return err
+			}
+			l.g.read += blocks.AlignUp(e.Length)
+		}
 		err = stripes.Stripe(ctx, store.PartitionID(j), 0, len(l.m.Partitions), func(b *store.BucketPart) error {
 			if err := b.Check(); err != nil {
 				return err
@@ -302,6 +354,10 @@ func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
 			to, from := uint32(l.m.Partitions[b.Dst].First), uint32(l.m.Partitions[b.Src].First)
 			if uint64(b.DstNodes) != l.m.Partitions[b.Dst].Nodes || uint64(b.SrcNodes) != l.m.Partitions[b.Src].Nodes {
 				return fmt.Errorf("%w: bucket (%d,%d) of %d and %d nodes, expected %d and %d", store.ErrCorrupt, b.Src, b.Dst, b.SrcNodes, b.DstNodes, l.m.Partitions[b.Src].Nodes, l.m.Partitions[b.Dst].Nodes)
+			}
+			relations, err := l.relations(b)
+			if err != nil {
+				return err
 			}
 			run := -1
 			for k := range b.Edges {
@@ -317,9 +373,17 @@ func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
 				} else {
 					s += b.Src32[k]
 				}
-				fn(d, s)
+				r := uint16(0)
+				if relations != nil {
+					r = relations(int(k))
+				}
+				if out {
+					fn(s, d, r)
+					continue
+				}
+				fn(d, s, r)
 				if undirected && d != s {
-					fn(s, d)
+					fn(s, d, r)
 				}
 			}
 			return nil
@@ -331,8 +395,29 @@ func (l *loader) edges(ctx context.Context, fn func(dst, src uint32)) error {
 	return nil
 }
 
+// relations returns what tells the relation of each edge of a bucket; nil where they are not read.
+func (l *loader) relations(b *store.BucketPart) (of func(edge int) uint16, err error) {
+	if l.columns == nil {
+		return nil, nil
+	}
+	bytes, c := b.Columns[0], l.columns[0]
+	if c.Dim != 1 || c.Elem != blocks.Uint8 && c.Elem != blocks.Uint16 || int64(len(bytes)) != int64(b.Edges)*int64(c.RowBytes()) {
+		return nil, fmt.Errorf("%w: column %q has %d bytes of %d × %v for %d edges of bucket (%d,%d)", store.ErrCorrupt, c.Name, len(bytes), c.Dim, c.Elem, b.Edges, b.Src, b.Dst)
+	}
+	of = func(e int) uint16 { return uint16(bytes[e]) }
+	if c.Elem == blocks.Uint16 {
+		of = func(e int) uint16 { return binary.LittleEndian.Uint16(bytes[2*e:]) }
+	}
+	for e := range int(b.Edges) {
+		if r := of(e); int(r) >= len(l.m.Schema.Relations) {
+			return nil, fmt.Errorf("%w: edge %d of bucket (%d,%d) has relation %d, the store has %d", store.ErrCorrupt, e, b.Src, b.Dst, r, len(l.m.Schema.Relations))
+		}
+	}
+	return of, nil
+}
+
 // sortNeighbours puts them in the order of external ids, as plan "memory" does, so that samples are the same.
-func (l *loader) sortNeighbours(ctx context.Context) error {
+func (l *loader) sortNeighbours(ctx context.Context, a *buffer.Adjacency) error {
 	if slices.IsSorted(l.order) {
 		return nil // they are
 	}
@@ -345,7 +430,6 @@ func (l *loader) sortNeighbours(ctx context.Context) error {
 	for i, v := range l.order {
 		rank[v] = uint32(i)
 	}
-	a := &l.g.adj
 	const piece = 1 << 12 // rows
 	pieces := make(chan int)
 	var wg sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 const Policy = "rows"
 
 // Options are the partition buffer's, as far as they matter where all topology is resident: Capacity, Pinned, Swap and AheadMax
-// do not, and Relations, Both and Table are not for rows.
+// do not, and Table is not for rows.
 type Options struct {
 	buffer.Options
 	// BatchRows is the most input rows of a mini-batch: the cache holds at least those of one.
@@ -127,7 +127,7 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Reader, err error)
 	if err := r.allocate(); err != nil {
 		return nil, err
 	}
-	r.batch = buffer.MacroBatch{Rows: int(r.m.Nodes), In: &r.graph.adj, Labels: r.graph.labels, Seeds: r.graph.seeds}
+	r.batch = buffer.MacroBatch{Rows: int(r.m.Nodes), In: &r.graph.adj, Out: r.graph.out, Labels: r.graph.labels, Seeds: r.graph.seeds}
 	for i := range r.m.Partitions {
 		p := &r.m.Partitions[i]
 		r.batch.Partitions = append(r.batch.Partitions, buffer.ResidentPartition{ID: store.PartitionID(i), Base: uint32(p.First), Nodes: uint32(p.Nodes), First: p.First})

@@ -165,12 +165,19 @@ func TestReaderBringsRows(t *testing.T) {
 	}
 }
 
-// TestGraphIsPlanMemorys: neighbours, labels and seeds are those of a macro-batch that holds everything, in the same order, for
-// ids of every kind.
+// TestGraphIsPlanMemorys: neighbours, relations, labels and seeds are those of a macro-batch that holds everything, in the same
+// order, for ids of every kind, in one direction and both; several edges join many of the pairs of nodes.
 func TestGraphIsPlanMemorys(t *testing.T) {
-	for _, kind := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
-		s, _ := open(t, storetest.Options{Nodes: 900, Edges: 9000, Partitions: 6, IDs: kind})
-		o := buffer.Options{Features: []string{"x"}, Labels: true, Threads: 2}
+	for _, c := range []struct {
+		kind             store.IDKind
+		nodes, relations int
+		undirected, both bool
+	}{{kind: store.IDsDense, nodes: 900}, {kind: store.IDsIntegers, nodes: 900}, {kind: store.IDsStrings, nodes: 900},
+		{kind: store.IDsDense, nodes: 60, relations: 3, both: true}, {kind: store.IDsStrings, nodes: 60, relations: 300, both: true},
+		{kind: store.IDsIntegers, nodes: 60, relations: 5, undirected: true}, {kind: store.IDsIntegers, nodes: 90, both: true}} {
+		kind := c.kind
+		s, _ := open(t, storetest.Options{Nodes: c.nodes, Edges: 9000, Partitions: 6, IDs: kind, Relations: c.relations, Undirected: c.undirected})
+		o := buffer.Options{Features: []string{"x"}, Labels: true, Threads: 2, Relations: c.relations > 0, Both: c.both}
 		it, err := buffer.Open(t.Context(), s, o)
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +210,18 @@ func TestGraphIsPlanMemorys(t *testing.T) {
 		for row, v := range node {
 			a, b := want.In.Span(row), got.In.Span(v)
 			if !slices.Equal(got.In.Indices[b.Begin:b.End], translate(want.In.Indices[a.Begin:a.End])) || got.Labels[v] != want.Labels[row] {
-				t.Fatalf("%s ids: node %d has other neighbours or another label", kind, v)
+				t.Fatalf("%+v: node %d has other neighbours or another label", c, v)
+			}
+			if c.relations > 0 && !slices.Equal(got.In.Relations[b.Begin:b.End], want.In.Relations[a.Begin:a.End]) {
+				t.Fatalf("%+v: node %d has edges of relations %v, expected %v", c, v, got.In.Relations[b.Begin:b.End], want.In.Relations[a.Begin:a.End])
+			}
+			if !c.both {
+				continue
+			}
+			a, b = want.Out.Span(row), got.Out.Span(v)
+			if !slices.Equal(got.Out.Indices[b.Begin:b.End], translate(want.Out.Indices[a.Begin:a.End])) ||
+				c.relations > 0 && !slices.Equal(got.Out.Relations[b.Begin:b.End], want.Out.Relations[a.Begin:a.End]) {
+				t.Fatalf("%+v: node %d has other edges against their direction", c, v)
 			}
 		}
 		if got.In.Edges() != want.In.Edges() || got.In.Rows() != len(node) {
@@ -281,7 +299,7 @@ func TestReaderRefuses(t *testing.T) {
 		}
 	}
 	o.MemoryBytes, o.Relations = 0, true
-	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("relations: %v", err)
+	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("relations of a store without: %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func Measure(s *store.Store, o Options) (z Sizes, err error) {
 	if z.GraphBytes, err = graphBytes(m, &o); err != nil {
 		return z, err
 	}
-	if z.LoadingBytes, err = loadingBytes(s); err != nil {
+	if z.LoadingBytes, err = loadingBytes(s, &o); err != nil {
 		return z, err
 	}
 	batch := min(max(1, o.BatchRows), int(nodes))
@@ -128,8 +128,12 @@ func (o *Options) validate(m *store.Manifest) error {
 		return err
 	}
 	switch {
-	case o.Relations || o.Both || o.Table != nil || o.TablePlanes > 0:
-		return fmt.Errorf("%w: rows are read for graphs of one relation and direction, without learned embeddings", store.ErrInvalid)
+	case o.Table != nil || o.TablePlanes > 0:
+		return fmt.Errorf("%w: rows are read for graphs without learned embeddings", store.ErrInvalid)
+	case o.Both && m.Schema.Undirected:
+		return fmt.Errorf("%w: both directions of an undirected graph", store.ErrInvalid)
+	case o.Relations && len(m.ColumnsOf(store.RoleRelation)) == 0:
+		return fmt.Errorf("%w: a column of role %s", store.ErrNotFound, store.RoleRelation)
 	case o.BatchRows < 1:
 		return fmt.Errorf("%w: batches of %d rows", store.ErrInvalid, o.BatchRows)
 	case m.Nodes >= 1<<32-1:
@@ -140,12 +144,14 @@ func (o *Options) validate(m *store.Manifest) error {
 
 // graphBytes is what the graph takes in memory.
 func graphBytes(m *store.Manifest, o *Options) (int64, error) {
-	edges := int64(m.Edges)
-	if m.Schema.Undirected {
-		edges *= 2
-	}
-	n := int64(m.Nodes)
+	n, edges := int64(m.Nodes), storedEdges(m)
 	bytes := 4*edges + 4*(n+1)
+	if o.Relations {
+		bytes += 4 * ((edges + 1) / 2)
+	}
+	if o.Both {
+		bytes *= 2
+	}
 	if len(m.ColumnsOf(store.RoleLabel)) > 0 && o.Labels {
 		bytes += 4 * n
 	}
@@ -170,7 +176,7 @@ func seedsMost(m *store.Manifest, o *Options) (n int64, err error) {
 
 // loadingBytes is the most that loading takes at once: the order of external ids, and beside it the ids, or the split, or
 // a part of a stripe, or the ranks by which neighbours are sorted.
-func loadingBytes(s *store.Store) (int64, error) {
+func loadingBytes(s *store.Store, o *Options) (int64, error) {
 	m := s.Manifest()
 	n := int64(m.Nodes)
 	ids := int64(0)
@@ -187,7 +193,7 @@ func loadingBytes(s *store.Store) (int64, error) {
 	default:
 		ids = 8 * n
 	}
-	stripes, err := s.ReadStripes(nil, stripeLimit(m), 0).Need()
+	stripes, err := s.ReadStripes(o.edgeColumns(m), stripeLimit(m), 0).Need()
 	return 4*n + max(ids, n, stripes, 4*n) + scratchBytes(m), err
 }
 
