@@ -22,11 +22,11 @@ type feeder struct {
 	// relations of the store, and whether edges are drawn against their direction too
 	relations int
 	inverse   bool
-	first   int // epoch of the run's beginning
-	limit   int // epochs
-	until   int // a forecast's epochs: once they are decided sampling ends; 0: a run's
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	first     int // epoch of the run's beginning
+	limit     int // epochs
+	until     int // a forecast's epochs: once they are decided sampling ends; 0: a run's
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
 }
 
 func newFeeder(c *Config, m *store.Manifest, r *rows.Reader) (*feeder, error) {
