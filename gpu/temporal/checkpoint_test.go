@@ -53,6 +53,41 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// checkAnswers: a node's answers are all candidates, the best first, in whatever company it is asked for, and the first of them are the best ones.
+func checkAnswers(t *testing.T, st *store.Store, c *Checkpoint) {
+	t.Helper()
+	ask := func(top int, nodes ...store.NodeID) (all [][]Answer) {
+		err := Predict(t.Context(), st, hostDevice(t), c, c.Config, nodes, top, func(i int, answers []Answer) error {
+			if i != len(all) {
+				t.Fatalf("answers to question %d after %d others", i, len(all))
+			}
+			all = append(all, slices.Clone(answers))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	both, turned, few := ask(1000, 3, 70), ask(1000, 70, 3, 70), ask(2, 3)
+	if !slices.Equal(both[0], turned[1]) || !slices.Equal(both[1], turned[0]) || !slices.Equal(both[1], turned[2]) || !slices.Equal(few[0], both[0][:2]) || slices.Equal(both[0], both[1]) {
+		t.Errorf("answers %v and %v, in another order %v, the two best %v", both[0], both[1], turned, few)
+	}
+	seen := map[store.NodeID]bool{}
+	for i, a := range both[0] {
+		if i > 0 && a.Score > both[0][i-1].Score || seen[a.Node] {
+			t.Errorf("answer %d is %+v after %+v", i, a, both[0][:i])
+		}
+		seen[a.Node] = true
+	}
+	if len(seen) != len(c.Candidates) {
+		t.Errorf("%d answers of %d candidates", len(seen), len(c.Candidates))
+	}
+	if err := Predict(t.Context(), st, hostDevice(t), c, c.Config, []store.NodeID{5000}, 1, nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("asked for a node that there is not: %v", err)
+	}
+}
+
 // TestSavedModel: a model that was saved and loaded ranks validation and test as it did when it was trained, with any threads, and any damage is told.
 func TestSavedModel(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 120, Edges: 2000, Partitions: 3})
@@ -75,6 +110,7 @@ func TestSavedModel(t *testing.T) {
 	if err != nil || s.Test != c.Summary.Test || s.Valid != c.Summary.Valid || s.TestRule != c.Summary.TestRule || s.CheckedEdges == 0 {
 		t.Errorf("%v: evaluated %+v, trained %+v", err, s, c.Summary)
 	}
+	checkAnswers(t, st, l)
 	cfg.NoRecency = true
 	if _, err := Evaluate(t.Context(), st, hostDevice(t), l, cfg); err == nil || !strings.Contains(err.Error(), "parameters") {
 		t.Errorf("evaluated as another model: %v", err)

@@ -69,26 +69,38 @@ const placeEvaluation = 0x6576616c // "eval"
 
 // run ranks events; those of the rule come second. split keys the draws.
 func (v *evaluation) run(ctx context.Context, m *model, events []event, split uint64) (ranks, rule Ranks, err error) {
-	d, key := v.d, keyed.New(v.cfg.Seed).With(placeEvaluation).With(split)
-	c := len(d.candidates)
+	key := keyed.New(v.cfg.Seed).With(placeEvaluation).With(split)
+	err = v.each(ctx, m, events, -1-int(split), func(i int, e event, past *recency, scores []float32) error {
+		r := key.Rand(uint64(i))
+		v.rank(&r, e, past, scores, &ranks, &rule)
+		return nil
+	})
+	ranks.mean()
+	rule.mean()
+	return ranks, rule, err
+}
+
+// each calls fn for every event, in order, with the scores of all candidates, valid during the call. epoch keys the draws.
+func (v *evaluation) each(ctx context.Context, m *model, events []event, epoch int, fn func(i int, e event, past *recency, scores []float32) error) (err error) {
+	d, c := v.d, len(v.d.candidates)
 	s := &source{d: d, events: events, size: max(1, min(v.cfg.BatchSize, scoresMax/c))}
 	var seeds []uint32
 	var times []int64
 	for i := range s.Batches() {
 		if err := ctx.Err(); err != nil {
-			return ranks, rule, err
+			return err
 		}
 		b := &v.batch
 		if seeds, err = s.Seeds(i, seeds, b); err == nil {
 			if times, err = s.Times(i, times, b); err == nil {
-				err = v.sampler.SampleAt(mini.Key{Epoch: -1 - int(split), Batch: i}, mini.Graph{In: d.mb.In, Out: d.mb.Out}, seeds, times, b)
+				err = v.sampler.SampleAt(mini.Key{Epoch: epoch, Batch: i}, mini.Graph{In: d.mb.In, Out: d.mb.Out}, seeds, times, b)
 			}
 		}
 		if err == nil {
 			err = s.Finish(b)
 		}
 		if err != nil {
-			return ranks, rule, fmt.Errorf("evaluation: batch %d: %w", i, err)
+			return fmt.Errorf("evaluation: batch %d: %w", i, err)
 		}
 		x := b.Extra.(*extra)
 		v.edges += int64(x.edges)
@@ -104,16 +116,15 @@ func (v *evaluation) run(ctx context.Context, m *model, events []event, split ui
 			}
 		}
 		if v.scores, err = m.score(ctx, b, numbers, v.scores); err != nil {
-			return ranks, rule, err
+			return err
 		}
 		for q := range seeds {
-			r := key.Rand(uint64(i*s.size + q))
-			v.rank(&r, s.at(i, q), x.recency, v.scores[q*c:(q+1)*c], &ranks, &rule)
+			if err := fn(i*s.size+q, s.at(i, q), x.recency, v.scores[q*c:(q+1)*c]); err != nil {
+				return err
+			}
 		}
 	}
-	ranks.mean()
-	rule.mean()
-	return ranks, rule, nil
+	return nil
 }
 
 // rank ranks one edge.

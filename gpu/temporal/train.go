@@ -152,38 +152,6 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	return c, nil
 }
 
-// Evaluate ranks the edges of validation and test by a trained model; of its configuration threads, memory, engine and the edges
-// that are ranked may be others than it was trained with.
-func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config) (sum Summary, err error) {
-	if err := cfg.Normalize(); err != nil {
-		return sum, err
-	}
-	d, err := open(ctx, st, dev, &cfg)
-	if err != nil {
-		return sum, err
-	}
-	defer func() { err = errors.Join(err, d.it.Close()) }()
-	m, err := newModel(ctx, dev, &cfg, d.data)
-	if err != nil {
-		return sum, err
-	}
-	defer func() { err = errors.Join(err, m.close()) }()
-	if err := m.restore(ctx, d.data, c); err != nil {
-		return sum, fmt.Errorf("evaluation: %w", err)
-	}
-	v, err := newEvaluation(d.data, &cfg)
-	if err != nil {
-		return sum, err
-	}
-	sum = d.summary(&cfg, dev)
-	sum.BestEpoch, sum.IOEngine = c.Summary.BestEpoch, d.it.Stats().Engine
-	if sum.Valid, sum.ValidRule, err = v.run(ctx, m, d.validation(&cfg), 0); err == nil {
-		sum.Test, sum.TestRule, err = v.run(ctx, m, d.test(&cfg), 1)
-	}
-	sum.CheckedEdges, sum.BytesRead = v.edges, d.it.BytesRead()
-	return sum, err
-}
-
 // validation and test are the edges of the splits that are ranked.
 func (d *data) validation(cfg *Config) []event {
 	return d.sample(keyed.New(cfg.Seed).With(placeOrder).With(1), d.train, d.valid, cfg.EvalEdges)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -25,6 +27,12 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 		return err
 	}
 	p.which = which
+	if temporal.IsFile(path) {
+		return p.moments(ctx, path)
+	}
+	if p.nearest == "" && slices.Contains(p.changed, "top") {
+		return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")
+	}
 	cp, err := train.LoadFile(path)
 	if err != nil {
 		return err

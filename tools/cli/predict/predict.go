@@ -68,6 +68,9 @@ A store of link prediction is asked for the --top best tails of (head, relation,
 STORE, or one a line from --input or standard input, with tabs or blanks between
 the three. --filter known leaves out links that the store has already.
 
+A model of edges at moments (gstore train --task temporal) is asked where the next
+edge of each node that is named leads, after all that the store has.
+
 --nearest gives the --top nodes most similar to each node that is named: by the
 angle of their vectors (cosine) or by their product (dot). Vectors are a node
 model's states below its last product, or of link prediction the embeddings,
@@ -146,8 +149,6 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 		switch {
 		case !link && (name == "table" || name == "filter"):
 			return command.Usagef("--%s is for link prediction; the store's task is node classification", name)
-		case !link && name == "top" && o.nearest == "":
-			return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")
 		}
 	}
 	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
