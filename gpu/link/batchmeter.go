@@ -68,7 +68,12 @@ func (b *batchMeter) worst(ctx context.Context, capacity int) (need, error) {
 		nodes, into = append(nodes, int64(p.Nodes)), append(into, int64(p.Edges))
 	}
 	b.indexed = 0
-	tensors, err := b.bytes(ctx, largest(nodes, capacity), 2*largest(into, capacity)) // edges are read from both ends
+	rows, edges := largest(nodes, capacity), 2*largest(into, capacity) // edges are read from both ends
+	inputs, neighbours := rows, edges
+	if b.cfg.Absent == AbsentShadow {
+		inputs, neighbours = largest(nodes, 0), 2*largest(into, 0)
+	}
+	tensors, err := b.bytes(ctx, rows, inputs, neighbours)
 	if err != nil {
 		return need{}, fmt.Errorf("train: what a mini-batch takes: %w", err)
 	}
@@ -90,8 +95,8 @@ func largest(counts []int64, n int) (sum int64) {
 }
 
 // bytes runs a batch whose ends and negatives are all different, and have all the neighbours that may be drawn, all different, as
-// long as there are so many rows and edges in memory.
-func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error) {
+// long as there are so many rows in memory, and rows and edges to sample from.
+func (b *batchMeter) bytes(ctx context.Context, rows, sampled, edges int64) (int64, error) {
 	q, a, c := b.queue, b.arena, b.cfg
 	n := c.BatchSize
 	negatives := 2 * c.Chunks * c.Negatives
@@ -99,11 +104,8 @@ func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error
 	inputs := seeds
 	var g gpu.Graph
 	if len(c.Fanouts) > 0 {
-		e := edges
-		if c.Fanouts[0] >= 0 { // over incoming edges, and as many over outgoing ones
-			e = min(edges, 2*seeds*int64(c.Fanouts[0]))
-		}
-		inputs = min(rows, seeds+e)
+		e := c.sampledMost(seeds, edges)
+		inputs = min(sampled, seeds+e)
 		g = gpu.Graph{NumDst: int(seeds), NumSrc: int(inputs), Indptr: b.index(int(seeds)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}
 		if b.model.ReadsDegrees() {
 			g.SrcDegrees, g.DstDegrees = b.index(int(inputs), blocks.Int32), b.index(int(seeds), blocks.Int32)
@@ -118,7 +120,12 @@ func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error
 	}
 	table := gpu.MatrixOf(meter.Elsewhere(4*rows*int64(c.Dim)), 0, int(rows), c.Dim)
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
-	gradients(p, b.model, &g, nn.Input{Tables: []gpu.Tensor{table}, Index: b.index(int(inputs), blocks.Uint32)}, batch)
+	in := nn.Input{Tables: []gpu.Tensor{table}, Index: b.index(int(inputs), blocks.Uint32)}
+	if c.Absent == AbsentShadow { // see absent.input
+		in = nn.Input{Tables: []gpu.Tensor{a.Matrix(q, int(inputs), c.Dim)}}
+		b.index(int(inputs-seeds)*c.Dim, blocks.Float32)
+	}
+	gradients(p, b.model, &g, in, batch)
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
 	}

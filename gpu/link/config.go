@@ -56,6 +56,10 @@ type Config struct {
 	Buffer  int    `json:"buffer" group:"out of core" default:"what mem allows"`
 	Logical int    `json:"logical,omitempty" group:"link prediction,expert" help:"logical partitions of plan comet" default:"so many that four fit in memory"`
 
+	// Absent is what an encoder sees of neighbours that are not in memory: "shadow", their last embeddings from a compressed copy of
+	// all, beside the whole graph; "ignore", nothing; "auto" (default), which of them [Config.Complete] finds.
+	Absent string `json:"absent,omitempty" group:"out of core" values:"auto,ignore"`
+
 	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" help:"memory bound of the whole run, such as 4GiB" flag:"mem" default:"none"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" resume:"free" group:"input and output" help:"how files are read" values:"auto,io_uring,pread,mmap"`             // "auto" (default), "io_uring", "pread", "mmap"
 	Device      string `json:"device" resume:"free" group:"input and output" help:"what computes: auto, host, cuda or cuda:N"`                           // "auto" (default), "host", "cuda", "cuda:N"
@@ -119,6 +123,7 @@ func (c *Config) Normalize() error {
 	text(&c.IOEngine, "auto")
 	text(&c.Device, "auto")
 	text(&c.Plan, "auto")
+	text(&c.Absent, AbsentAuto)
 	text(&c.Table, defaultTable)
 	text(&c.CheckpointEvery, "1")
 	number(&c.KeepCheckpoints, 1)
@@ -166,6 +171,8 @@ func (c *Config) validate() error {
 	switch {
 	case !slices.Contains([]string{"auto", macro.Memory, macro.Comet, macro.Beta}, c.Plan):
 		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
+	case !slices.Contains([]string{AbsentAuto, AbsentShadow, AbsentIgnore}, c.Absent):
+		return fmt.Errorf("train: absent neighbours %q: expected %s, %s or %s", c.Absent, AbsentAuto, AbsentShadow, AbsentIgnore)
 	case c.Optimizer != adagrad && c.Optimizer != adam:
 		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
 	case c.Buffer < 0 || c.Logical < 0:

@@ -10,6 +10,12 @@
 // Embeddings and their optimiser's state are a table of the store. A checkpoint of the table holds the parameters and the
 // place in the run too: what [Load] reads and a run with Config.Resume goes on from, to the bit.
 //
+// # Absent neighbours
+//
+// Out of core an encoder samples from the whole graph, which is in memory (topology.go). A neighbour that is not resident has the
+// embedding that it had when it last was, from a copy of all rows in 4 bits a number (shadow.go), and gets no gradient.
+// [Config.Complete] decides whether a run does so.
+//
 // # Determinism
 //
 // Every random choice is keyed by (seed, epoch, step, pass, batch): the same store and configuration give bit-identical

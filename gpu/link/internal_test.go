@@ -327,7 +327,7 @@ func TestLinkSourceDegrees(t *testing.T) {
 	}
 	n := len(rows)
 	k := mini.Block{NumDst: n, NumSrc: n, Indptr: make([]int32, n+1), Degrees: make([]int32, n)}
-	g := tr.graph(mb, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})
+	g := tr.graph(mini.Graph{In: mb.In, Out: mb.Out}, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})
 	got := make([]int32, n)
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&got[0])), 4*n), g.SrcDegrees)
 	if err := q.Sync(t.Context()); err != nil {

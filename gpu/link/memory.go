@@ -103,15 +103,23 @@ func (y *Memory) batchBytes(memory int64, capacity int) int64 {
 }
 
 // BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
-// partitions resident (0 = all): what evaluation and mini-batches need above their shares.
+// partitions resident (0 = all): what evaluation and mini-batches need above their shares, and the shadow of absent neighbours.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	parts := len(y.m.Partitions)
 	return func(capacity int) int64 {
 		if memory == 0 {
 			return 0
 		}
-		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts))
+		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts)) + y.absentBytes(capacity)
 	}
+}
+
+// absentBytes is what the shadow and its graph take with capacity partitions resident (0 = all).
+func (y *Memory) absentBytes(capacity int) int64 {
+	if y.cfg.Absent != AbsentShadow || capacity == 0 {
+		return 0
+	}
+	return y.cfg.absentBytes(y.m)
 }
 
 // plan is what a run within a budget (0 = none) does and holds.
@@ -147,6 +155,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold("program", programBytes(memory, parts), true)
 	p.account.Hold(holdsEval, max(y.eval, c.evalShare(memory, parts)), true)
 	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
+	p.account.Hold(holdsAbsent, y.absentBytes(capacity), false)
 	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
 	return p, nil
 }

@@ -19,9 +19,11 @@ func (c *Config) TablePlanes() int {
 	return 2
 }
 
-// readsSources reports whether edges are looked up by their source as well: encoders gather over them, and
+// readsSources reports whether edges are looked up by their source as well: encoders gather over them, unless they see the whole graph, and
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
-func (c *Config) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
+func (c *Config) readsSources() bool {
+	return c.Encoder != "none" && c.Absent != AbsentShadow || c.DegreeShare > 0
+}
 
 // heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code and
 // constants, 38 MiB where all of it was touched, and stacks.
@@ -94,4 +96,40 @@ func (p *plan) apply(cfg *Config, partitions int) (macro.Policy, error) {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, partitions, err)
 	}
 	return policy, nil
+}
+
+// nextPlan is the plan of an epoch to come, made while the one before trains: a cover of many
+// partitions takes a fraction of a second.
+type nextPlan struct {
+	epoch int
+	done  chan struct{}
+	plan  buffer.Plan
+	bias  float64
+}
+
+// makePlan begins to make an epoch's plan.
+func (s *session) makePlan(epoch int) {
+	n := &nextPlan{epoch: epoch, done: make(chan struct{})}
+	policy, partitions := s.policy, len(s.st.Manifest().Partitions)
+	s.next = n
+	go func() {
+		defer close(n.done)
+		n.plan = policy.Epoch(epoch)
+		n.bias = macro.Bias(n.plan, partitions)
+	}()
+}
+
+func (n *nextPlan) wait() *nextPlan {
+	<-n.done
+	return n
+}
+
+// takePlan returns an epoch's plan and its bias.
+func (s *session) takePlan(epoch int) (buffer.Plan, float64) {
+	if s.next == nil || s.next.epoch != epoch {
+		s.makePlan(epoch)
+	}
+	n := s.next.wait()
+	s.next = nil
+	return n.plan, n.bias
 }

@@ -139,7 +139,8 @@ type source struct {
 	perChunk  int
 	chunks    int
 	pool      *negative.Pool
-	hide      bool // leave a batch's edges out of its neighbourhoods
+	hide      bool    // leave a batch's edges out of its neighbourhoods
+	absent    *absent // numbers the rows that are sampled from; nil: they are the macro-batch's
 }
 
 // batchExtra is what a batch holds beyond its seeds; see nn.LinkBatch.
@@ -151,12 +152,16 @@ type batchExtra struct {
 	chunks    []int
 	mask      []uint32
 	negatives []uint32
+	// Of a batch whose input is partly absent: where its inputs went, rows of the resident ones, nodes of the others.
+	position         []int32
+	resident, absent []uint32
 }
 
 // Batches implements [mini.SeedSource].
 func (s *source) Batches() int { return int((s.x.n + uint64(s.size) - 1) / uint64(s.size)) }
 
-// Seeds implements [mini.SeedSource]: the distinct nodes among a batch's ends and negatives.
+// Seeds implements [mini.SeedSource]: the distinct nodes among a batch's ends and negatives, by rows of the macro-batch, with
+// absent by internal ids.
 func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error) {
 	e, ok := batch.Extra.(*batchExtra)
 	if !ok {
@@ -190,6 +195,11 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 		}
 		e.rows = append(e.rows, e.negatives...)
 	}
+	if s.absent != nil {
+		for i, row := range e.rows {
+			e.rows[i] = s.absent.nodes[row]
+		}
+	}
 	e.table.Reset()
 	return e.table.Map(dst[:0], e.rows, int32s(e.rows)), nil
 }
@@ -197,12 +207,23 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 // Finish implements [mini.Finisher]: where hide is set, the batch's edges are taken out of
 // the neighbourhoods of their ends: from the tail's incoming and from the
 // head's outgoing edges. In a graph of one relation, whose blocks do not tell
-// directions apart, an edge the other way round goes with it.
+// directions apart, an edge the other way round goes with it. With absent, resident inputs are put first.
 func (s *source) Finish(b *mini.Batch) error {
-	if !s.hide || len(b.Blocks) == 0 {
+	if len(b.Blocks) == 0 {
 		return nil
 	}
-	e, k := b.Extra.(*batchExtra), &b.Blocks[len(b.Blocks)-1]
+	e := b.Extra.(*batchExtra)
+	if s.hide {
+		s.hideEdges(e, &b.Blocks[0])
+	}
+	if s.absent != nil {
+		s.absent.divide(b, e)
+	}
+	return nil
+}
+
+// hideEdges takes a batch's edges out of its block.
+func (s *source) hideEdges(e *batchExtra, k *mini.Block) {
 	n := e.edges
 	hide := func(dst, src uint32, relation uint32) {
 		for at := k.Indptr[dst]; at < k.Indptr[dst+1]; at++ {
@@ -217,7 +238,6 @@ func (s *source) Finish(b *mini.Batch) error {
 		hide(head, tail, e.relations[n+i])
 	}
 	k.Compact()
-	return nil
 }
 
 func resize[T any](s []T, n int) []T {

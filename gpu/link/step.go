@@ -45,6 +45,7 @@ type trainer struct {
 	edges     uint64  // of an epoch
 	degrees   []int32 // of a batch's sources, where the encoder reads degrees
 	places    []place // of a step's examples: room for the next step's
+	absent    *absent // nil: absent neighbours are left out
 	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one, or ahead of the
 	// epoch's counts.
 	stepping bool
@@ -80,6 +81,9 @@ func (t *trainer) close() error {
 	if t.loader != nil {
 		err = t.loader.Close()
 	}
+	if t.absent != nil {
+		err = errors.Join(err, t.absent.close())
+	}
 	if t.model != nil {
 		err = errors.Join(err, t.model.Close())
 	}
@@ -100,10 +104,16 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
 	defer t.loader.Stop() // after an error too, before mb is gone
+	if t.absent != nil {
+		t.absent.enter(mb)
+	}
 	err = t.passes(ctx, epoch, mb, e, x, pool, from, sum, after)
 	// What is in flight reads mb and writes its rows; and a run that ctx ends goes on after the last mini-batch that was issued.
 	if failed := t.pipe.Drain(ctx); failed != nil {
 		return failed
+	}
+	if err == nil && t.absent != nil {
+		t.absent.leave(mb)
 	}
 	return err
 }
@@ -111,23 +121,26 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 // passes trains the mini-batches of a macro-batch. Some may be in flight when it returns.
 func (t *trainer) passes(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, x *examples, pool *negative.Pool, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
 	queries := sum.Examples // issued
-	relations := t.model.Config().Relations
+	graph := mini.Graph{In: mb.In, Out: mb.Out, Relations: t.model.Config().Relations}
+	if t.absent != nil {
+		graph.In, graph.Out = &t.absent.topology.in, &t.absent.topology.out
+	}
 	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {
 		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
 		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
-		source := &source{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: relations, key: key,
-			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.hidesEdges()}
+		source := &source{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: graph.Relations, key: key,
+			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.hidesEdges(), absent: t.absent}
 		if pass == from.Pass {
 			key.Batch = from.Batch
 		}
-		t.loader.Start(ctx, key, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, source)
+		t.loader.Start(ctx, key, graph, source)
 		for {
 			start := time.Now()
 			if !t.loader.Next() {
 				break
 			}
 			sum.Profile.Sample += time.Since(start)
-			if err := t.batch(ctx, mb, t.loader.Batch(), e, t.rate(epoch, queries), sum); err != nil {
+			if err := t.batch(ctx, graph, t.loader.Batch(), e, t.rate(epoch, queries), sum); err != nil {
 				return err
 			}
 			queries += int64(2 * t.loader.Batch().Extra.(*batchExtra).edges)
@@ -154,30 +167,41 @@ func (t *trainer) rate(epoch int, queries int64) float32 {
 }
 
 // batch issues one optimiser step; with the next one, or t.pipe.Drain, it is over and its loss is in sum.
-func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batch, e *embeddings, lr float32, sum *progress.Counts) error {
+func (t *trainer) batch(ctx context.Context, from mini.Graph, b *mini.Batch, e *embeddings, lr float32, sum *progress.Counts) error {
 	at := b.Key
 	failed := func(err error) error {
-		return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", at.Epoch+1, mb.StepIndex, at.Batch, err)
+		return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", at.Epoch+1, at.Step, at.Batch, err)
 	}
 	q, a, extra := t.queue, t.pipe.Arena(), b.Extra.(*batchExtra)
 	start := time.Now()
 	t.stepping = true
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
-	input := a.Uint32s(q, b.Input)
-	g := t.graph(mb, b)
+	rows := b.Input // of e
+	if t.absent != nil {
+		rows = extra.resident
+	}
+	input := a.Uint32s(q, rows)
+	in := nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}
+	if t.absent != nil {
+		in = t.absent.input(q, a, e.value, input, extra.absent)
+	}
+	g := t.graph(from, b)
 	batch := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
 	if len(extra.mask) > 0 {
 		batch.Mask = a.Uint32s(q, extra.mask)
 	}
-	d, sums, forward := gradients(p, t.model, &g, nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}, batch)
+	d, sums, forward := gradients(p, t.model, &g, in, batch)
+	if d.Rows > len(rows) { // absent ones stay as they are
+		d = d.Head(len(rows))
+	}
 	backward := time.Now()
 	t.optimize(e, input, d, lr)
 	// The rows as they are now: one that is no number makes its column's sum none. They may leave memory, unseen by
 	// any later loss, before the run is over.
 	q.Gather(d, e.value, input)
 	q.ColumnSum(d, sums)
-	stat, rows := make([]float64, 2), make([]float32, sums.Cols)
-	q.Download(floatBytes(rows), sums)
+	stat, columns := make([]float64, 2), make([]float32, sums.Cols)
+	q.Download(floatBytes(columns), sums)
 	q.Download(blocks.Bytes(stat), t.model.Stat())
 	queries, edges := int64(2*extra.edges), int64(b.SampledEdges())
 	err := t.pipe.Issued(ctx, func(err error) error {
@@ -186,7 +210,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, b *mini.Batc
 			return failed(progress.BudgetError(err))
 		case math.IsNaN(stat[0]) || math.IsInf(stat[0], 0):
 			return failed(t.diverged("the loss is not a finite number"))
-		case slices.ContainsFunc(rows, func(v float32) bool { return v-v != 0 }): // NaN − NaN and ∞ − ∞ are NaN
+		case slices.ContainsFunc(columns, func(v float32) bool { return v-v != 0 }): // NaN − NaN and ∞ − ∞ are NaN
 			return failed(t.diverged("embeddings are no finite numbers after the step"))
 		}
 		t.stepping = t.pipe.Flying() > 0
@@ -228,9 +252,9 @@ func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
 	s.Rows(q, e.value, input, d, e.state...)
 }
 
-// graph is a batch's block on the device; nothing without an encoder. A degree
-// counts resident edges of both directions, a self loop twice.
-func (t *trainer) graph(mb *buffer.MacroBatch, b *mini.Batch) gpu.Graph {
+// graph is a batch's block, sampled from a graph, on the device; nothing without an encoder. A degree
+// counts that graph's edges of both directions, a self loop twice.
+func (t *trainer) graph(from mini.Graph, b *mini.Batch) gpu.Graph {
 	if len(b.Blocks) == 0 {
 		return gpu.Graph{}
 	}
@@ -239,8 +263,7 @@ func (t *trainer) graph(mb *buffer.MacroBatch, b *mini.Batch) gpu.Graph {
 	if t.model.ReadsDegrees() {
 		t.degrees = resize(t.degrees, len(b.Input))
 		for i, row := range b.Input {
-			in, out := mb.In.Spans[row], mb.Out.Spans[row]
-			t.degrees[i] = int32(in.End - in.Begin + out.End - out.Begin)
+			t.degrees[i] = int32(from.In.Degree(row) + from.Out.Degree(row))
 		}
 		g.SrcDegrees, g.DstDegrees = a.Int32s(q, t.degrees), a.Int32s(q, k.Degrees)
 	}

@@ -128,6 +128,9 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	defer func() { err = errors.Join(err, s.closeRun()) }()
 	if hooks.Start != nil {
 		why := s.plan.choice.Why
+		if s.why != "" {
+			why = append(why, s.why)
+		}
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+s.plan.account.String())
 		}
@@ -191,6 +194,7 @@ type session struct {
 	cfg    *Config
 	hooks  Hooks
 	st     *store.Store
+	why    string // of what is done for absent neighbours
 	plan   plan
 	policy macro.Policy // s.plan's
 	table  *table.Table
@@ -234,6 +238,11 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			return err
 		}
 	}
+	if s.cfg.Absent == AbsentShadow {
+		if err := s.openAbsent(ctx, m, model != nil); err != nil {
+			return err
+		}
+	}
 	o.Table, o.Pin = s.table, gpu.Pin(dev)
 	// Its rows are written to the table when ctx has ended, too: see interrupted.
 	if s.it, err = buffer.Open(context.WithoutCancel(ctx), s.st, o); err != nil {
@@ -248,9 +257,26 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 	return nil
 }
 
+// openAbsent makes what the encoder sees of absent neighbours: new rows, or those of the checkpoint that the run goes on from.
+func (s *session) openAbsent(ctx context.Context, m *store.Manifest, resumes bool) (err error) {
+	if s.t.absent, err = openAbsent(ctx, s.st, s.cfg); err != nil {
+		return err
+	}
+	from := s.table
+	if !resumes {
+		from = nil
+	}
+	read, err := s.t.absent.fill(ctx, m, s.cfg, from)
+	s.sum.BytesRead += read + s.t.absent.topology.read
+	return err
+}
+
 // prepare plans the run, and makes the evaluator if it has one. What the budget is too small for is found here: before an
 // earlier run's table is replaced.
 func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (err error) {
+	if s.why, err = s.cfg.Complete(ctx, s.st, dev.Info()); err != nil {
+		return err
+	}
 	y, err := OpenMemory(ctx, s.st, dev.Info(), *s.cfg)
 	if err != nil {
 		return err
@@ -405,42 +431,6 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		s.hooks.Epoch(r)
 	}
 	return nil
-}
-
-// nextPlan is the plan of an epoch to come, made while the one before trains: a cover of many
-// partitions takes a fraction of a second.
-type nextPlan struct {
-	epoch int
-	done  chan struct{}
-	plan  buffer.Plan
-	bias  float64
-}
-
-// makePlan begins to make an epoch's plan.
-func (s *session) makePlan(epoch int) {
-	n := &nextPlan{epoch: epoch, done: make(chan struct{})}
-	policy, partitions := s.policy, len(s.st.Manifest().Partitions)
-	s.next = n
-	go func() {
-		defer close(n.done)
-		n.plan = policy.Epoch(epoch)
-		n.bias = macro.Bias(n.plan, partitions)
-	}()
-}
-
-func (n *nextPlan) wait() *nextPlan {
-	<-n.done
-	return n
-}
-
-// takePlan returns an epoch's plan and its bias.
-func (s *session) takePlan(epoch int) (buffer.Plan, float64) {
-	if s.next == nil || s.next.epoch != epoch {
-		s.makePlan(epoch)
-	}
-	n := s.next.wait()
-	s.next = nil
-	return n.plan, n.bias
 }
 
 // add counts an epoch.

@@ -163,6 +163,13 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 		if o.bucketOrder != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
 			return mo, nil, command.Usagef("--bucket-order is for plan comet, this is %s", c.Plan)
 		}
+		why, err := c.Complete(ctx, s, dev.Info())
+		if err != nil {
+			return mo, nil, err
+		}
+		if why != "" {
+			o.absent = []string{why}
+		}
 		mo = c.MacroOptions(m)
 		mo.Both = mo.Both || o.both
 		l, err := link.OpenMemory(ctx, s, dev.Info(), c)
