@@ -26,53 +26,18 @@ const (
 // holdsAbsent is who holds the graph and the shadow in a run's account.
 const holdsAbsent = "absent neighbours"
 
-// Complete decides what the run's encoder sees of neighbours that its plan leaves out of memory, where c.Absent says auto:
-// a shadow of all rows where the plan leaves some out and the budget has room for shadow and graph beside at least half of the partitions
-// that are resident without. It returns why. c's other defaults must be filled in; a budget that is too small is left to the plan to refuse.
-func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why string, err error) {
-	if c.Absent != AbsentAuto && c.Absent != AbsentShadow {
-		return "", nil
+// complete fills in c.Absent: nothing is absent in memory, and nothing looks at neighbours without an encoder.
+func (c *Config) complete() {
+	if c.Absent == AbsentAuto || c.Encoder == "none" || c.Plan == macro.Memory || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0 {
+		c.Absent = AbsentIgnore
 	}
-	with, forced := *c, c.Absent == AbsentShadow
-	with.Absent = AbsentShadow
-	c.Absent = AbsentIgnore
-	if c.Encoder == "none" || c.Plan == macro.Memory || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0 {
-		return "", nil // nothing is absent; known without reading topology directories
-	}
-	choose := func(c Config) (_ macro.Choice, err error) {
-		y, err := OpenMemory(ctx, st, info, c)
-		if err != nil {
-			return macro.Choice{}, err
-		}
-		defer func() { err = errors.Join(err, y.Close()) }()
-		p, err := y.plan(c.MemoryBytes)
-		return p.choice, err
-	}
-	refused := func(err error) bool { return errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) }
-	m := st.Manifest()
-	if forced {
-		*c = with
-		return c.absentWhy(m), nil
-	}
-	without, err := choose(*c)
-	if err != nil || without.Policy == macro.Memory {
-		if refused(err) {
-			err = nil
-		}
-		return "", err
-	}
-	shadowed, err := choose(with)
-	if err != nil && !refused(err) {
-		return "", err
-	}
-	if err != nil || 2*shadowed.Capacity < without.Capacity {
-		return fmt.Sprintf("absent neighbours are left out: their shadow and the graph would take %.1f MiB", float64(c.absentBytes(m))/(1<<20)), nil
-	}
-	*c = with
-	return c.absentWhy(m), nil
 }
 
-func (c *Config) absentWhy(m *store.Manifest) string {
+// AbsentWhy says what a run of c does for absent neighbours, "" if nothing.
+func (c *Config) AbsentWhy(m *store.Manifest) string {
+	if c.Absent != AbsentShadow {
+		return ""
+	}
 	const mib = 1 << 20
 	return fmt.Sprintf("absent neighbours are read from a shadow of all rows, 4 bits a number, %.1f MiB beside the graph's %.1f", float64(shadowBytes(m.Nodes, c.Dim))/mib, float64(topologyBytes(m))/mib)
 }

@@ -2,7 +2,6 @@ package link_test
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/gpu"
@@ -25,10 +24,8 @@ func TestAbsentShadow(t *testing.T) {
 		return r, finalState(t, dir, "embeddings", store.Options{})
 	}
 	c := smallRun("comet", "sage")
+	c.Absent = link.AbsentShadow
 	shadow, bits := run(c)
-	if shadow.Config.Absent != link.AbsentShadow {
-		t.Fatalf("absent neighbours out of core: %q by default, expected %q", shadow.Config.Absent, link.AbsentShadow)
-	}
 	c.Threads = 3
 	if _, again := run(c); !bytes.Equal(again, bits) {
 		t.Error("another number of threads gives other bits")
@@ -43,52 +40,48 @@ func TestAbsentShadow(t *testing.T) {
 	}
 }
 
-// TestComplete: a shadow is kept where an encoder's plan leaves neighbours out and the budget has room, and the account has it then.
-func TestComplete(t *testing.T) {
-	dir := tripleStore(t, 8)
-	st, err := store.Open(dir, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	info := gpu.Info{InPlace: true}
+// TestAbsentWhere: a shadow is kept where it is asked for, a plan may leave neighbours out and an encoder looks at them; the account
+// has it then, and a budget that is too small for it names one that works.
+func TestAbsentWhere(t *testing.T) {
 	for _, c := range []struct {
-		name string
 		cfg  link.Config
 		want string
 	}{
-		{"in memory", link.Config{Encoder: "sage"}, link.AbsentIgnore},
-		{"plan memory", link.Config{Encoder: "sage", Plan: "memory", Absent: link.AbsentShadow}, link.AbsentIgnore},
-		{"no encoder", link.Config{Plan: "comet", Buffer: 4}, link.AbsentIgnore},
-		{"asked not to", link.Config{Encoder: "gat", Plan: "comet", Buffer: 4, Absent: link.AbsentIgnore}, link.AbsentIgnore},
-		{"out of core", link.Config{Encoder: "gcn", Plan: "comet", Buffer: 4}, link.AbsentShadow},
-		{"beta", link.Config{Encoder: "gcn", Plan: "beta", Buffer: 4}, link.AbsentShadow},
-		{"all fits", link.Config{Encoder: "sage", MemoryBytes: 4 << 30}, link.AbsentIgnore},
-		{"room", link.Config{Encoder: "sage", Plan: "comet", Buffer: 4, MemoryBytes: 4 << 30}, link.AbsentShadow},
-		{"too small for anything", link.Config{Encoder: "sage", Plan: "comet", Buffer: 4, MemoryBytes: 1 << 20}, link.AbsentIgnore},
+		{link.Config{Encoder: "sage", Plan: "comet", Buffer: 4}, link.AbsentIgnore},
+		{link.Config{Encoder: "sage", Plan: "comet", Buffer: 4, Absent: link.AbsentAuto}, link.AbsentIgnore},
+		{link.Config{Encoder: "sage", Absent: link.AbsentShadow}, link.AbsentIgnore},
+		{link.Config{Encoder: "sage", Plan: "memory", Absent: link.AbsentShadow}, link.AbsentIgnore},
+		{link.Config{Plan: "comet", Buffer: 4, Absent: link.AbsentShadow}, link.AbsentIgnore},
+		{link.Config{Encoder: "gcn", Plan: "beta", Buffer: 4, Absent: link.AbsentShadow}, link.AbsentShadow},
+		{link.Config{Encoder: "gat", MemoryBytes: 1 << 30, Absent: link.AbsentShadow}, link.AbsentShadow},
 	} {
-		if err := c.cfg.Normalize(); err != nil {
-			t.Fatal(err)
-		}
-		why, err := c.cfg.Complete(t.Context(), st, info)
-		if err != nil || c.cfg.Absent != c.want || (why != "") != (c.want == link.AbsentShadow) {
-			t.Errorf("%s: absent %s, error %v, because %q; expected %s", c.name, c.cfg.Absent, err, why, c.want)
-		}
-		if c.name != "room" {
-			continue
-		}
-		y, err := link.OpenMemory(t.Context(), st, info, c.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a, err := y.Account(c.cfg.MemoryBytes); err != nil || a.Of("absent neighbours") == 0 || !strings.Contains(a.String(), "absent neighbours") {
-			t.Errorf("account %v, error %v, expected one with absent neighbours", &a, err)
-		}
-		if err := y.Close(); err != nil {
-			t.Error(err)
+		got := c.cfg
+		if err := got.Normalize(); err != nil || got.Absent != c.want {
+			t.Errorf("encoder %s, plan %s, absent %q: %q, error %v, expected %q", got.Encoder, got.Plan, c.cfg.Absent, got.Absent, err, c.want)
 		}
 	}
 	if err := (&link.Config{Absent: "halo"}).Normalize(); err == nil {
 		t.Error("absent neighbours by halo are taken")
+	}
+	st, err := store.Open(tripleStore(t, 8), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	c := link.Config{Encoder: "sage", Plan: "comet", Buffer: 4, Absent: link.AbsentShadow, MemoryBytes: 1 << 30}
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	y, err := link.OpenMemory(t.Context(), st, gpu.Info{InPlace: true}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.Close()
+	if a, err := y.Account(c.MemoryBytes); err != nil || a.Of("absent neighbours") == 0 {
+		t.Errorf("account %v, error %v, expected one with absent neighbours", &a, err)
+	}
+	_, err = y.Account(1 << 20)
+	if a, err := y.Account(named(t, err)); err != nil || a.Of("absent neighbours") == 0 {
+		t.Errorf("account %v of the smallest budget, error %v", &a, err)
 	}
 }

@@ -57,8 +57,8 @@ type Config struct {
 	Logical int    `json:"logical,omitempty" group:"link prediction,expert" help:"logical partitions of plan comet" default:"so many that four fit in memory"`
 
 	// Absent is what an encoder sees of neighbours that are not in memory: "shadow", their last embeddings from a compressed copy of
-	// all, beside the whole graph; "ignore", nothing; "auto" (default), which of them [Config.Complete] finds.
-	Absent string `json:"absent,omitempty" group:"out of core" values:"auto,ignore"`
+	// all, beside the whole graph; "ignore", nothing; "auto" (default) is "ignore": a shadow was not found to gain (docs/design.md, "gpu/link").
+	Absent string `json:"absent,omitempty" group:"out of core" values:"auto,shadow,ignore"`
 
 	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" help:"memory bound of the whole run, such as 4GiB" flag:"mem" default:"none"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" resume:"free" group:"input and output" help:"how files are read" values:"auto,io_uring,pread,mmap"`             // "auto" (default), "io_uring", "pread", "mmap"
@@ -148,7 +148,11 @@ func (c *Config) Normalize() error {
 	if c.Encoder != "none" && len(c.Fanouts) == 0 {
 		c.Fanouts = []int{20}
 	}
-	return c.validate()
+	if err := c.validate(); err != nil {
+		return err
+	}
+	c.complete()
+	return nil
 }
 
 func (c *Config) validate() error {

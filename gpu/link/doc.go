@@ -12,9 +12,9 @@
 //
 // # Absent neighbours
 //
-// Out of core an encoder samples from the whole graph, which is in memory (topology.go). A neighbour that is not resident has the
-// embedding that it had when it last was, from a copy of all rows in 4 bits a number (shadow.go), and gets no gradient.
-// [Config.Complete] decides whether a run does so.
+// With Config.Absent "shadow" an encoder out of core samples from the whole graph, which is in memory (topology.go). A neighbour that is
+// not resident has the embedding that it had when it last was, from a copy of all rows in 4 bits a number (shadow.go), and gets no
+// gradient. Otherwise such neighbours are left out.
 //
 // # Determinism
 //

@@ -35,7 +35,7 @@ func TestSmallestBudgetWorks(t *testing.T) {
 		{Dim: 64, BatchSize: 500, Negatives: 200},
 		{Dim: 64, BatchSize: 3000, Negatives: 10, Chunks: 1, EvalEvery: -1},
 		{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 10, Negatives: 1, Chunks: 1},
-		{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 100, Negatives: 50, Plan: "comet"},
+		{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 100, Negatives: 50, Plan: "comet", Absent: link.AbsentShadow},
 		{Encoder: "sage", Dim: 256, BatchSize: 400, Negatives: 100, Plan: "comet", Optimizer: "adam"},
 		{Encoder: "gcn", Dim: 256, BatchSize: 400, Negatives: 100, Fanouts: []int{-1}},
 	} {

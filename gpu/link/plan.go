@@ -19,11 +19,9 @@ func (c *Config) TablePlanes() int {
 	return 2
 }
 
-// readsSources reports whether edges are looked up by their source as well: encoders gather over them, unless they see the whole graph, and
+// readsSources reports whether edges are looked up by their source as well: encoders gather over them, and
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
-func (c *Config) readsSources() bool {
-	return c.Encoder != "none" && c.Absent != AbsentShadow || c.DegreeShare > 0
-}
+func (c *Config) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
 
 // heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code and
 // constants, 38 MiB where all of it was touched, and stacks.
@@ -89,7 +87,7 @@ func (p *plan) apply(cfg *Config, partitions int) (macro.Policy, error) {
 		cfg.RemoveBatchEdges = &hide
 	}
 	if c.Policy == macro.Memory {
-		cfg.Buffer = partitions
+		cfg.Buffer, cfg.Absent = partitions, AbsentIgnore
 	}
 	policy, err := macro.New(c.Config)
 	if err != nil {

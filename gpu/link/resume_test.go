@@ -140,7 +140,7 @@ func TestLinkResumes(t *testing.T) {
 				continue
 			}
 			if encoder == "gcn" {
-				c.Optimizer = "adam"
+				c.Optimizer, c.Absent = "adam", link.AbsentShadow
 			}
 			t.Run(plan+" "+encoder+" "+c.Optimizer, func(t *testing.T) {
 				dir := tripleStore(t, 8)

@@ -128,8 +128,8 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	defer func() { err = errors.Join(err, s.closeRun()) }()
 	if hooks.Start != nil {
 		why := s.plan.choice.Why
-		if s.why != "" {
-			why = append(why, s.why)
+		if absent := cfg.AbsentWhy(m); absent != "" {
+			why = append(why, absent)
 		}
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+s.plan.account.String())
@@ -194,7 +194,6 @@ type session struct {
 	cfg    *Config
 	hooks  Hooks
 	st     *store.Store
-	why    string // of what is done for absent neighbours
 	plan   plan
 	policy macro.Policy // s.plan's
 	table  *table.Table
@@ -274,9 +273,6 @@ func (s *session) openAbsent(ctx context.Context, m *store.Manifest, resumes boo
 // prepare plans the run, and makes the evaluator if it has one. What the budget is too small for is found here: before an
 // earlier run's table is replaced.
 func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (err error) {
-	if s.why, err = s.cfg.Complete(ctx, s.st, dev.Info()); err != nil {
-		return err
-	}
 	y, err := OpenMemory(ctx, s.st, dev.Info(), *s.cfg)
 	if err != nil {
 		return err

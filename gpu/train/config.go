@@ -68,7 +68,7 @@ type Config struct {
 
 	// Absent is what is done for neighbours that are out of memory, beside what History and PrecomputedHop ask for: "auto"
 	// (default: what the store has and the model can use, see [Config.Complete]) or "ignore".
-	Absent string `json:"absent,omitempty" group:"out of core" help:"neighbours out of memory: auto, the precomputed hop and history, of links a shadow of all rows, where store, model and memory allow; or ignore" values:"auto,ignore"`
+	Absent string `json:"absent,omitempty" group:"out of core" help:"neighbours out of memory: auto, the precomputed hop and history where store and model allow; ignore; of links shadow, a compressed copy of all embeddings" values:"auto,ignore,shadow"`
 	// LabelShift corrects the loss of steps whose classes are not mixed as the graph's: "auto" (default: where a step
 	// has not all training nodes) or "off".
 	LabelShift string `json:"label_shift,omitempty" group:"out of core,expert" help:"correct the loss of steps whose classes are not mixed as the graph's" values:"auto,off"`

@@ -163,11 +163,7 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 		if o.bucketOrder != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
 			return mo, nil, command.Usagef("--bucket-order is for plan comet, this is %s", c.Plan)
 		}
-		why, err := c.Complete(ctx, s, dev.Info())
-		if err != nil {
-			return mo, nil, err
-		}
-		if why != "" {
+		if why := c.AbsentWhy(m); why != "" {
 			o.absent = []string{why}
 		}
 		mo = c.MacroOptions(m)
@@ -264,7 +260,9 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		mo.MemoryBytes -= beside(choice.Capacity)
 		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
 	}
-	choice.Why = append(choice.Why, o.absent...)
+	if !cfg.Link || choice.Policy != macro.Memory {
+		choice.Why = append(choice.Why, o.absent...)
+	}
 	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, train: trained, f: f, device: device, outlook: outlook}
 	if choice.Policy == macro.Rows {
 		err = r.sampleRows(ctx, s, mo)
