@@ -195,15 +195,17 @@ func TestCitations(t *testing.T) {
 
 // TestBenchmarksHaveCommands: who reads a table of figures can run it.
 func TestBenchmarksHaveCommands(t *testing.T) {
-	p, tables := pages(t)["docs/benchmarks.md"], 0
-	for _, section := range strings.Split(p.text, "\n## ")[1:] {
-		name, body, _ := strings.Cut(section, "\n")
-		if !strings.Contains(body, "\n|---") || name == "Data sets" {
-			continue
-		}
-		tables++
-		if !command.MatchString(body) {
-			t.Errorf("docs/benchmarks.md, %q, has a table and no command", name)
+	tables := 0
+	for _, page := range []string{"docs/benchmarks.md", "docs/trials.md"} {
+		for _, section := range strings.Split(pages(t)[page].text, "\n## ")[1:] {
+			name, body, _ := strings.Cut(section, "\n")
+			if !strings.Contains(body, "\n|---") || name == "Data sets" {
+				continue
+			}
+			tables++
+			if !command.MatchString(body) {
+				t.Errorf("%s, %q, has a table and no command", page, name)
+			}
 		}
 	}
 	if tables < 5 {
