@@ -12,27 +12,44 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
-// accumulators returns zeroed sums and degrees of a destination tile.
-func (r *evaluation) accumulators(layer nn.Streamer, to Tile) (acc gpu.Tensor, degrees []float32, free func(), err error) {
+// accumulators returns zeroed sums and degrees of a destination tile, in the memory of the last one's where they fit: a
+// kernel takes longer to clear new pages than to fill old ones.
+func (r *evaluation) accumulators(layer nn.Streamer, to Tile) (acc gpu.Tensor, degrees []float32, err error) {
 	if r.degrees == nil {
 		most := 0
 		for _, t := range r.tiles {
 			most = max(most, t.Nodes)
 		}
 		if r.degrees, err = blockio.AllocSlab(int64(most)*4, blockio.SlabOptions{}); err != nil {
-			return gpu.Tensor{}, nil, nil, err
+			return gpu.Tensor{}, nil, err
 		}
 	}
 	degrees = asFloat32(r.degrees.Bytes())[:to.Nodes]
 	clear(degrees)
-	if layer.AccumulatorDim() == 0 {
-		return gpu.Tensor{}, degrees, func() {}, nil
+	dim := layer.AccumulatorDim()
+	if dim == 0 {
+		return gpu.Tensor{}, degrees, nil
 	}
-	mem, err := r.dev.Alloc(int64(to.Nodes) * int64(layer.AccumulatorDim()) * 4) // zeroed
-	if err != nil {
-		return gpu.Tensor{}, nil, nil, err
+	if size := int64(to.Nodes) * int64(dim) * 4; r.sums == nil || r.sums.Bytes() < size {
+		if err := r.freeSums(); err != nil {
+			return gpu.Tensor{}, nil, err
+		}
+		if r.sums, err = r.dev.Alloc(size); err != nil {
+			return gpu.Tensor{}, nil, err
+		}
 	}
-	return gpu.MatrixOf(mem, 0, to.Nodes, layer.AccumulatorDim()), degrees, func() { _ = mem.Free() }, nil
+	acc = gpu.MatrixOf(r.sums, 0, to.Nodes, dim)
+	r.queue.Fill(acc, 0)
+	return acc, degrees, nil
+}
+
+func (r *evaluation) freeSums() error {
+	if r.sums == nil {
+		return nil
+	}
+	m := r.sums
+	r.sums = nil
+	return m.Free()
 }
 
 // prepare lets a layer set a tile's accumulators from the tile's own states.

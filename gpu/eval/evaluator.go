@@ -25,10 +25,12 @@ type Source interface {
 // Options configures an [Evaluator].
 type Options struct {
 	// Unlabelled: no metrics are computed, on a store that may have no labels and split.
-	Unlabelled  bool
-	Features    []string // the model's input columns, in its order
-	Split       string   // split column; "": the store's first
-	MemoryBytes int64    // bound of what the evaluator allocates; 0: none
+	Unlabelled bool
+	Features   []string // the model's input columns, in its order
+	Split      string   // split column; "": the store's first
+	// MemoryBytes bounds what the evaluator allocates. 0: no bound, but tiles take no more than the store's rows and edges in
+	// memory, or 256 MiB, beside all nodes' states.
+	MemoryBytes int64
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
 
@@ -59,6 +61,9 @@ const (
 	chunkBytes   = 16 << 20
 	chunkRowsMin = 256
 )
+
+// unboundedBytes is what tiles may take where nobody bounds them, whatever the store's size.
+const unboundedBytes = 256 << 20
 
 // Evaluator computes a model's outputs with all neighbours, layer by layer
 // over the whole graph (layer-wise inference; Hamilton et al., 2017, Algorithm
@@ -212,10 +217,17 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.o.AUC {
 		states += int64(m.Nodes) * 4 * int64(1+e.o.Model.Out)
 	}
+	bound := e.o.MemoryBytes
+	if bound == 0 && e.exactTiles() {
+		bound = max(int64(m.Nodes)*featureBytes+int64(m.Edges)*directions*edgeBytes, unboundedBytes)
+	}
 	k := 1
-	if e.o.MemoryBytes > 0 {
-		for ; need(k) > e.o.MemoryBytes; k *= 2 {
+	if bound > 0 {
+		for ; need(k) > bound; k *= 2 {
 			if k >= len(m.Partitions) {
+				if e.o.MemoryBytes == 0 {
+					break
+				}
 				return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k), len(m.Partitions))
 			}
 		}
@@ -228,6 +240,10 @@ func (e *Evaluator) plan(maxDim int) error {
 	e.memory = e.o.MemoryBytes == 0 || need(k)+states <= e.o.MemoryBytes
 	return nil
 }
+
+// exactTiles says that results are the same to the bit whatever the tiles, so that how many there are need not be asked for.
+// Attention and means by relation round once a tile.
+func (e *Evaluator) exactTiles() bool { return e.o.Model.Model != "gat" && e.edges.relation == nil }
 
 // LeastBytes is the smallest [Options].MemoryBytes with which an evaluator like this one works.
 func (e *Evaluator) LeastBytes() int64 { return e.least }
@@ -305,6 +321,9 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 			r.in.Close()
 		}
 		r.in, r.out = r.out, nil
+	}
+	if err := r.freeSums(); err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
 	}
 	if r.jumps {
 		if err := r.jump(ctx, model); err != nil {

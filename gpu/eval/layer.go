@@ -26,7 +26,8 @@ type evaluation struct {
 	labels  []byte
 	split   []byte
 	masked  []int32
-	host    []float32 // a chunk's outputs
+	host    []float32  // a chunk's outputs
+	sums    gpu.Memory // of the tile, or of the one before; nil: none yet
 }
 
 func (r *evaluation) close() {
@@ -40,6 +41,7 @@ func (r *evaluation) close() {
 		s.close()
 	}
 	r.out.Close()
+	_ = r.freeSums() // a failure only leaks it
 }
 
 // tile computes a layer's outputs of destination tile i.
@@ -53,11 +55,10 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		}
 		return nil
 	}
-	acc, degrees, free, err := r.accumulators(layer, to)
+	acc, degrees, err := r.accumulators(layer, to)
 	if err != nil {
 		return err
 	}
-	defer free()
 	if prep, ok := layer.(nn.Preparer); ok {
 		if err := r.prepare(ctx, prep, i, acc); err != nil {
 			return err

@@ -16,6 +16,7 @@ type meanLayer struct{ nn.SAGE }
 // any, in float32, and calls fn with each partition's rows, in their order; they are valid during the call.
 func (e *Evaluator) Means(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
 	r := &evaluation{Evaluator: e, queue: q}
+	defer func() { _ = r.freeSums() }() // a failure only leaks them
 	dim := e.columns[0].Dim
 	params := nn.NewParams(e.dev) // the layer's own weights are not used
 	layer := &meanLayer{*nn.NewSAGE(params, 0, dim, dim, nn.Activation{}, 0)}
@@ -30,11 +31,10 @@ func (e *Evaluator) Means(ctx context.Context, q *gpu.Queue, fn func(p store.Par
 // means is Means for tile i.
 func (r *evaluation) means(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
 	t, parts := r.tiles[i], r.src.Manifest().Partitions
-	acc, degrees, free, err := r.accumulators(layer, t)
+	acc, degrees, err := r.accumulators(layer, t)
 	if err != nil {
 		return err
 	}
-	defer free()
 	for from := range r.tiles {
 		if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
 			return err
