@@ -47,6 +47,7 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 				MRR float64 `json:"mrr"`
 			} `json:"valid"` // of edges at moments
 		}{Valid: -1}
+		s.Ranks.MRR = -1 // a run without validation says neither
 		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
 			continue
 		}
