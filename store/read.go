@@ -21,9 +21,18 @@ func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst 
 	return s.readExtent(ctx, f, e, dst)
 }
 
-// TrainingNodes counts the training nodes of each partition by a split column ("" = the first). The manifest knows those
-// of the first; another's column is read, a byte a node.
+// TrainingNodes counts the training nodes of each partition by a split column ("" = the first): see [Store.SplitNodes].
 func (s *Store) TrainingNodes(ctx context.Context, split string) ([]uint64, error) {
+	return s.SplitNodes(ctx, split, "train")
+}
+
+// SplitNodes counts the nodes of each partition that a split column ("" = the first) has in a part, "train", "valid" or "test".
+// The manifest knows those of the first column; another's is read, a byte a node.
+func (s *Store) SplitNodes(ctx context.Context, split, part string) ([]uint64, error) {
+	value := SplitValue(part)
+	if value == SplitNone {
+		return nil, fmt.Errorf("%w: part %q of a split: expected train, valid or test", ErrInvalid, part)
+	}
 	m := s.Manifest()
 	column, err := m.SplitColumn(split)
 	if err != nil {
@@ -36,14 +45,14 @@ func (s *Store) TrainingNodes(ctx context.Context, split string) ([]uint64, erro
 	counts := make([]uint64, len(m.Partitions))
 	var buf []byte
 	for p := range counts {
-		if column.Name == first.Name {
-			counts[p] = m.Partitions[p].Train
+		if info := &m.Partitions[p]; column.Name == first.Name {
+			counts[p] = [...]uint64{SplitTrain: info.Train, SplitValid: info.Valid, SplitTest: info.Test}[value]
 			continue
 		}
 		if buf, err = s.ReadColumn(ctx, column.Name, PartitionID(p), buf); err != nil {
 			return nil, err
 		}
-		counts[p] = uint64(bytes.Count(buf, []byte{SplitTrain}))
+		counts[p] = uint64(bytes.Count(buf, []byte{value}))
 	}
 	return counts, nil
 }

@@ -139,12 +139,30 @@ type source struct {
 	perChunk  int
 	chunks    int
 	pool      *negative.Pool
-	hide      bool    // leave a batch's edges out of its neighbourhoods
-	absent    *absent // numbers the rows that are sampled from; nil: they are the macro-batch's
+	hide      bool                                // leave a batch's edges out of its neighbourhoods
+	absent    *absent                             // numbers the rows that are sampled from; nil: they are the macro-batch's
+	finish    func(b *mini.Batch, e *Edges) error // of [LoaderOptions]; nil: nothing
 }
+
+// Edges are a mini-batch's examples, as places among its Seeds: each edge is asked for by its tail and by its head, and the
+// edges of a chunk share the wrong answers. They are the batch's, and valid as long.
+type Edges struct {
+	Heads, Tails []uint32    // by edge
+	Relations    []uint32    // by edge
+	Negatives    [2][]uint32 // by [negative.Side], chunk by chunk, all of one length
+	Ends         []int       // by chunk: where its edges end
+	// Mask names wrong answers that are the right one: (side × edges + edge) × negatives of a chunk + negative.
+	Mask []int64
+	// Extra is what [LoaderOptions].Finish makes of the batch, kept from one use of its memory to the next.
+	Extra any
+}
+
+// EdgesOf returns the examples of a [Loader]'s batch.
+func EdgesOf(b *mini.Batch) *Edges { return &b.Extra.(*batchExtra).view }
 
 // batchExtra is what a batch holds beyond its seeds; see nn.LinkBatch.
 type batchExtra struct {
+	view      Edges // of what follows
 	table     mini.Table
 	edges     int
 	rows      []uint32 // first of the macro-batch, then of the batch's seeds
@@ -209,17 +227,33 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 // head's outgoing edges. In a graph of one relation, whose blocks do not tell
 // directions apart, an edge the other way round goes with it. With absent, resident inputs are put first.
 func (s *source) Finish(b *mini.Batch) error {
-	if len(b.Blocks) == 0 {
+	if e := b.Extra.(*batchExtra); len(b.Blocks) > 0 {
+		if s.hide {
+			s.hideEdges(e, &b.Blocks[0])
+		}
+		if s.absent != nil {
+			s.absent.divide(b, e)
+		}
+	}
+	if s.finish == nil {
 		return nil
 	}
+	return s.finish(b, s.view(b))
+}
+
+// view fills in the batch's Edges.
+func (s *source) view(b *mini.Batch) *Edges {
 	e := b.Extra.(*batchExtra)
-	if s.hide {
-		s.hideEdges(e, &b.Blocks[0])
+	n, v := e.edges, &e.view
+	v.Heads, v.Tails, v.Relations = e.rows[:n], e.rows[n:2*n], e.relations[:n]
+	each := s.chunks * s.perChunk
+	v.Negatives[negative.Tail], v.Negatives[negative.Head] = e.rows[4*n:4*n+each], e.rows[4*n+each:]
+	v.Ends, v.Mask = e.chunks[:s.chunks], v.Mask[:0]
+	for _, k := range e.mask { // the model counts the right answer before the wrong ones
+		query, k := int64(k)/int64(1+s.perChunk), int64(k)%int64(1+s.perChunk)
+		v.Mask = append(v.Mask, query*int64(s.perChunk)+k-1)
 	}
-	if s.absent != nil {
-		s.absent.divide(b, e)
-	}
-	return nil
+	return v
 }
 
 // hideEdges takes a batch's edges out of its block.

@@ -13,9 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
-	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/sampler/negative"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -34,18 +32,16 @@ func floatBytes(x []float32) []byte {
 }
 
 // trainer trains embeddings and a model on macro-batches. It owns the
-// queue, the model, the loader and the arenas of its mini-batches; the embeddings are its caller's.
+// queue, the model, the batches and the arenas of its mini-batches; the embeddings are its caller's.
 type trainer struct {
-	cfg       *Config
-	queue     *gpu.Queue
-	pipe      *gpu.Pipeline
-	model     *nn.LinkModel
-	loader    *mini.Loader
-	negatives *negative.Sampler
-	edges     uint64  // of an epoch
-	degrees   []int32 // of a batch's sources, where the encoder reads degrees
-	places    []place // of a step's examples: room for the next step's
-	absent    *absent // nil: absent neighbours are left out
+	cfg     *Config
+	queue   *gpu.Queue
+	pipe    *gpu.Pipeline
+	model   *nn.LinkModel
+	batches *batches
+	edges   uint64  // of an epoch
+	degrees []int32 // of a batch's sources, where the encoder reads degrees
+	absent  *absent // nil: absent neighbours are left out
 	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one, or ahead of the
 	// epoch's counts.
 	stepping bool
@@ -66,20 +62,17 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manif
 	if err != nil {
 		return nil, err
 	}
-	if t.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
-		return nil, err
-	}
 	if t.model, err = nn.NewLink(ctx, t.queue, model); err != nil {
 		return nil, err
 	}
-	t.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
+	t.batches, err = newBatches(cfg, m, max(1, cfg.Threads-1))
 	return t, err
 }
 
 func (t *trainer) close() error {
 	var err error
-	if t.loader != nil {
-		err = t.loader.Close()
+	if t.batches != nil {
+		err = t.batches.close()
 	}
 	if t.absent != nil {
 		err = errors.Join(err, t.absent.close())
@@ -94,20 +87,13 @@ func (t *trainer) close() error {
 // place in the step on, and adds to sum. totals.seeds counts queries: two an edge. after is called after each
 // mini-batch with the place of the next one.
 func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
-	x := newExamples(mb, t.places, placesMax)
-	t.places = x.places
-	if x.n == 0 { // its partitions may be empty: no nodes to draw negatives from
-		return nil
+	b := t.batches
+	b.absent = t.absent
+	if err := b.enter(ctx, epoch, mb, from); err != nil || b.x.n == 0 {
+		return err
 	}
-	pool, err := negative.NewPool(mb)
-	if err != nil {
-		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
-	}
-	defer t.loader.Stop() // after an error too, before mb is gone
-	if t.absent != nil {
-		t.absent.enter(mb)
-	}
-	err = t.passes(ctx, epoch, mb, e, x, pool, from, sum, after)
+	defer b.leave() // after an error too, before mb is gone
+	err := t.issue(ctx, epoch, e, sum, after)
 	// What is in flight reads mb and writes its rows; and a run that ctx ends goes on after the last mini-batch that was issued.
 	if failed := t.pipe.Drain(ctx); failed != nil {
 		return failed
@@ -118,41 +104,24 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	return err
 }
 
-// passes trains the mini-batches of a macro-batch. Some may be in flight when it returns.
-func (t *trainer) passes(ctx context.Context, epoch int, mb *buffer.MacroBatch, e *embeddings, x *examples, pool *negative.Pool, from progress.Place, sum *progress.Counts, after func(progress.Place) error) error {
-	queries := sum.Examples // issued
-	graph := mini.Graph{In: mb.In, Out: mb.Out, Relations: t.model.Config().Relations}
-	if t.absent != nil {
-		graph.In, graph.Out = &t.absent.topology.in, &t.absent.topology.out
-	}
-	for pass := from.Pass; pass < max(1, mb.Step.Passes); pass++ {
-		key := mini.Key{Epoch: epoch, Step: mb.StepIndex, Pass: pass}
-		place := keyed.New(t.cfg.Seed).With(placeEdges).With(uint64(epoch)).With(uint64(mb.StepIndex)).With(uint64(pass))
-		source := &source{x: x, order: keyed.NewPermutation(place, x.n), size: t.cfg.BatchSize, relations: graph.Relations, key: key,
-			negatives: t.negatives, perChunk: t.cfg.Negatives, chunks: t.cfg.Chunks, pool: pool, hide: t.cfg.hidesEdges(), absent: t.absent}
-		if pass == from.Pass {
-			key.Batch = from.Batch
+// issue trains the mini-batches of the macro-batch that was entered. Some may be in flight when it returns.
+func (t *trainer) issue(ctx context.Context, epoch int, e *embeddings, sum *progress.Counts, after func(progress.Place) error) error {
+	b, queries := t.batches, sum.Examples // issued
+	for {
+		start := time.Now()
+		if !b.next() {
+			return b.loader.Err()
 		}
-		t.loader.Start(ctx, key, graph, source)
-		for {
-			start := time.Now()
-			if !t.loader.Next() {
-				break
-			}
-			sum.Profile.Sample += time.Since(start)
-			if err := t.batch(ctx, graph, t.loader.Batch(), e, t.rate(epoch, queries), sum); err != nil {
-				return err
-			}
-			queries += int64(2 * t.loader.Batch().Extra.(*batchExtra).edges)
-			if err := after(progress.Place{Step: mb.StepIndex, Pass: pass, Batch: t.loader.Batch().Key.Batch + 1}); err != nil {
-				return err
-			}
+		sum.Profile.Sample += time.Since(start)
+		batch := b.loader.Batch()
+		if err := t.batch(ctx, b.graph, batch, e, t.rate(epoch, queries), sum); err != nil {
+			return err
 		}
-		if err := t.loader.Err(); err != nil {
+		queries += int64(2 * batch.Extra.(*batchExtra).edges)
+		if err := after(b.place()); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // rate returns the learning rate of the mini-batch that comes after so many queries of an epoch. It is a function of

@@ -175,8 +175,8 @@ func checkStore(m *store.Manifest) error {
 	if m.Schema.Task != store.TaskLink {
 		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test", m.Schema.Task, store.TaskLink)
 	}
-	if m.Schema.Undirected {
-		return fmt.Errorf("train: link prediction needs directed edges: ingest without --undirected")
+	if err := checkEdges(m); err != nil {
+		return err
 	}
 	if m.Nodes > 1<<32-1 {
 		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)

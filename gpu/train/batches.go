@@ -65,6 +65,7 @@ type batches struct {
 	key    keyed.Key                            // of the run
 	size   int                                  // seeds a batch
 	source func(*mini.Shuffled) mini.SeedSource // of a pass over its shuffled seeds; nil: these themselves
+	part   func(*mini.Shuffled)                 // leaves those that are the rank's; nil: all are
 
 	ctx    context.Context // of the step that was entered, as all below
 	epoch  int
@@ -116,11 +117,14 @@ func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, g
 func (b *batches) start(batch int) {
 	place := b.key.With(placeShuffle).With(uint64(b.epoch)).With(uint64(b.mb.StepIndex)).With(uint64(b.pass))
 	shuffled := mini.NewShuffled(place, b.mb.Seeds, b.size)
+	if b.part != nil {
+		b.part(shuffled)
+	}
 	source := mini.SeedSource(shuffled)
 	if b.source != nil {
 		source = b.source(shuffled)
 	}
-	b.loader.Start(b.ctx, mini.Key{Epoch: b.epoch, Step: b.mb.StepIndex, Pass: b.pass, Batch: batch}, b.graph, source)
+	b.loader.Start(b.ctx, mini.Key{Epoch: b.epoch, Step: b.mb.StepIndex, Pass: b.pass, Batch: shuffled.From(batch)}, b.graph, source)
 }
 
 // next goes to the next mini-batch, b.loader.Batch, of the step; false where there is none, or on an error, b.loader.Err.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
@@ -27,6 +28,9 @@ type LoaderOptions struct {
 	Finish func(mb *buffer.MacroBatch, b *mini.Batch) error
 	// Structure leaves the feature columns unread: for those who only look at what is sampled.
 	Structure bool
+	// World, if not 0, is how many processes train one model together, and Rank which of them this is, from 0. Each has its
+	// part of every epoch: all ranks do equally many mini-batches, and their seeds together are the epoch's.
+	Rank, World int
 	// Info describes the device of the run whose plan is wanted: with Config.MemoryBytes its tensors' share of the budget is
 	// left to the caller.
 	Info gpu.Info
@@ -51,6 +55,8 @@ type Loader struct {
 	plan      planner
 	passes    passes
 	batches   *batches
+	ranks     *ranks            // nil: this process is all
+	mb        buffer.MacroBatch // in hand, its step numbered as in the whole epoch
 	relations int
 	inverse   bool
 	shift     *labelShift
@@ -116,6 +122,12 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		}
 	}()
 	l.plan.make, l.passes.ready = policy.Epoch, l.it.NextReady
+	if o.World > 1 {
+		if l.ranks, err = newRanks(ctx, st, &cfg, seeds, o); err != nil {
+			return nil, err
+		}
+		l.plan.make = func(epoch int) buffer.Plan { return l.ranks.plan(epoch, policy.Epoch(epoch)) }
+	}
 	hops := len(cfg.Fanouts)
 	if cfg.PrecomputedHop {
 		hops--
@@ -127,6 +139,9 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		l.batches.source = func(s *mini.Shuffled) mini.SeedSource {
 			if o.Sequential {
 				s = mini.NewSequential(l.batches.mb.Seeds, cfg.BatchSize)
+				if l.batches.part != nil {
+					l.batches.part(s)
+				}
 			}
 			return &finished{Shuffled: s, mb: l.batches.mb, finish: o.Finish}
 		}
@@ -135,6 +150,53 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		l.shift = newLabelShift(planned.labels, planned.nodes, m.Schema.Classes)
 	}
 	return l, err
+}
+
+// ranks deal epochs to processes ([LoaderOptions].World).
+type ranks struct {
+	macro.Ranks
+	deals map[int]*dealt // by epoch
+}
+
+// dealt is the rank's part of an epoch, or why there is none.
+type dealt struct {
+	*macro.Deal
+	err error
+}
+
+// newRanks counts the seeds of a loader of cfg.
+func newRanks(ctx context.Context, st *store.Store, cfg *Config, seeds string, o LoaderOptions) (r *ranks, err error) {
+	if o.Rank < 0 || o.Rank >= o.World {
+		return nil, fmt.Errorf("train: loader: rank %d of %d: %w", o.Rank, o.World, store.ErrInvalid)
+	}
+	r = &ranks{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: cfg.BatchSize}, deals: map[int]*dealt{}}
+	r.Nodes, err = st.SplitNodes(ctx, cfg.Split, seeds)
+	return r, err
+}
+
+// plan is the rank's part of an epoch whose plan is all. What cannot be dealt has no steps; of tells why.
+func (r *ranks) plan(epoch int, all buffer.Plan) buffer.Plan {
+	d, err := r.Deal(all)
+	if err != nil {
+		d, err = &macro.Deal{}, fmt.Errorf("train: epoch %d, rank %d of %d: %w", epoch+1, r.Rank, r.World, err)
+	}
+	r.deals[epoch] = &dealt{d, err}
+	return d.Plan
+}
+
+// of returns the deal of an epoch that was planned, and forgets those of epochs before.
+func (r *ranks) of(epoch int) (*macro.Deal, error) {
+	maps.DeleteFunc(r.deals, func(e int, _ *dealt) bool { return e < epoch })
+	return r.deals[epoch].Deal, r.deals[epoch].err
+}
+
+// cut leaves of a step's seeds, the i-th of a deal's plan, the batches that are the rank's.
+func (r *ranks) cut(d *macro.Deal, i int) func(*mini.Shuffled) {
+	return func(s *mini.Shuffled) {
+		if d.Every > 1 || d.Parts[i] != s.Batches() {
+			s.Cut(d.Parts[i], d.First, d.Every)
+		}
+	}
 }
 
 // finished is a pass over seeds whose batches go through LoaderOptions.Finish.
@@ -176,7 +238,19 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 		return l.err
 	}
 	l.epoch, l.from = epoch, from
-	return startEpoch(l.it, &l.plan, &l.passes, epoch, from.Step, true)
+	if l.ranks == nil {
+		return startEpoch(l.it, &l.plan, &l.passes, epoch, from.Step, true)
+	}
+	l.plan.epoch(epoch)
+	d, err := l.ranks.of(epoch)
+	if err != nil {
+		return err
+	}
+	step, there := d.At(from.Step)
+	if !there {
+		l.from = progress.Place{}
+	}
+	return startEpoch(l.it, &l.plan, &l.passes, epoch, step, true)
 }
 
 // Next waits for the next mini-batch and reports whether there is one. The one before becomes invalid.
@@ -194,7 +268,13 @@ func (l *Loader) Next() bool {
 			l.err = l.it.Err()
 			break
 		}
-		mb := l.it.MacroBatch()
+		mb := &l.mb
+		*mb = *l.it.MacroBatch()
+		if l.ranks != nil {
+			d, _ := l.ranks.of(l.epoch) // Start looked at its error
+			l.batches.part = l.ranks.cut(d, mb.StepIndex)
+			mb.StepIndex = d.Steps[mb.StepIndex]
+		}
 		if l.shift != nil {
 			l.shift.enter(mb)
 		}
@@ -212,7 +292,7 @@ func (l *Loader) leave() {
 }
 
 // MacroBatch is what the batch in hand is of; it is valid as long as that.
-func (l *Loader) MacroBatch() *buffer.MacroBatch { return l.it.MacroBatch() }
+func (l *Loader) MacroBatch() *buffer.MacroBatch { return &l.mb }
 
 // Batch is the mini-batch in hand.
 func (l *Loader) Batch() *mini.Batch { return l.batches.loader.Batch() }

@@ -34,6 +34,13 @@ type Finisher interface {
 	Finish(b *Batch) error
 }
 
+// Numbered is a [SeedSource] whose batches are some of a larger whole's.
+type Numbered interface {
+	SeedSource
+	// Number is batch i's in the whole: by it its draws are keyed, and it is its Key's.
+	Number(i int) int
+}
+
 // Shuffled is a [SeedSource] for node tasks: the rows in batches, in an order
 // keyed by (seed, epoch, step, pass) or as they come.
 type Shuffled struct {
@@ -41,6 +48,8 @@ type Shuffled struct {
 	size int
 	perm keyed.Permutation
 	keep bool
+	// Of Cut: the batches that the rows make, and which of them these are.
+	parts, first, every int
 }
 
 // NewShuffled makes batches of size rows, the last one smaller, in the order
@@ -53,15 +62,33 @@ func NewShuffled(place keyed.Key, rows []uint32, size int) *Shuffled {
 
 // NewSequential makes batches of size rows in the order given: for evaluation.
 func NewSequential(rows []uint32, size int) *Shuffled {
-	return &Shuffled{rows: rows, size: max(1, size), keep: true}
+	return &Shuffled{rows: rows, size: max(1, size), keep: true, every: 1}
 }
 
-// Batches returns ⌈rows/size⌉.
-func (s *Shuffled) Batches() int { return (len(s.rows) + s.size - 1) / s.size }
+// Cut makes the rows so many batches, whose sizes differ by at most one, of which s has those numbered first, first + every, ….
+func (s *Shuffled) Cut(parts, first, every int) { s.parts, s.first, s.every = parts, first, every }
+
+// Batches returns ⌈rows/size⌉, or how many of the parts are its own.
+func (s *Shuffled) Batches() int {
+	if s.parts > 0 {
+		return (s.parts - s.first + s.every - 1) / s.every
+	}
+	return (len(s.rows) + s.size - 1) / s.size
+}
+
+// Number implements [Numbered].
+func (s *Shuffled) Number(i int) int { return s.first + i*s.every }
+
+// From returns which of the batches is the first one that is numbered at least number.
+func (s *Shuffled) From(number int) int { return max(0, (number-s.first+s.every-1)/s.every) }
 
 // Seeds returns the rows at positions i·size … of the order.
 func (s *Shuffled) Seeds(i int, dst []uint32, _ *Batch) ([]uint32, error) {
 	lo, hi := i*s.size, min((i+1)*s.size, len(s.rows))
+	if s.parts > 0 {
+		k := s.Number(i)
+		lo, hi = k*len(s.rows)/s.parts, (k+1)*len(s.rows)/s.parts
+	}
 	if s.keep {
 		return append(dst[:0], s.rows[lo:hi]...), nil
 	}
@@ -164,6 +191,9 @@ func (l *Loader) fill(s *Sampler, i int, w *slot) error {
 	}
 	key := l.key
 	key.Batch = i
+	if n, ok := l.source.(Numbered); ok {
+		key.Batch = n.Number(i)
+	}
 	var err error
 	if w.seeds, err = l.source.Seeds(i, w.seeds, &w.batch); err == nil {
 		if t, ok := l.source.(TimedSource); !ok {

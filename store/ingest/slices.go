@@ -29,6 +29,8 @@ type Slices struct {
 	Src, Dst []uint64 // the edges: parallel
 	// Nodes is the number of nodes; 0 = as many as columns have rows, else one more than the largest of Src and Dst.
 	Nodes uint64
+	// NodeTypes are the types of the nodes, one after the other; nil: all are of one type.
+	NodeTypes []NodeType
 	// IDs or Names are the nodes' external ids, one each; neither: their numbers.
 	IDs   []uint64
 	Names []string
@@ -125,6 +127,16 @@ func FromSlices(s *Slices) (Source, error) {
 		d.Splits = append(d.Splits, p.Name)
 	}
 	d.NodeTypes = []NodeType{{Name: "node", Count: d.Nodes}}
+	if s.NodeTypes != nil {
+		d.NodeTypes = s.NodeTypes
+		total := int64(0)
+		for _, t := range s.NodeTypes {
+			total += t.Count
+		}
+		if total != d.Nodes {
+			return nil, Inputf(d.Input, "types of %d nodes, expected %d", total, d.Nodes)
+		}
+	}
 	return f, nil
 }
 

@@ -37,7 +37,7 @@ var inner = map[string][][]string{
 	},
 	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative"}},
 	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"}},
-	"tools":   {{"tools/generate", "tools/device"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/gstore"}},
+	"tools":   {{"tools/generate", "tools/device", "tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/gstore"}},
 }
 
 // onlyFor names, of packages that are not for everybody above them, who may import them outside tests.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
@@ -27,6 +25,7 @@ import (
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
+	"github.com/gstore/gstore/tools/recipe"
 )
 
 // ingestOptions are the flags of gstore ingest.
@@ -90,7 +89,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 		Args: command.ExactArgs("INPUT", "STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.given = cmd.Flags().Changed
-			if err := checkPartitioner(cmd.Flags(), strings.Replace(o.partitioner, partitionerAuto, "random", 1), o.labelShare); err != nil {
+			if err := checkPartitioner(cmd.Flags(), strings.Replace(o.partitioner, recipe.Auto, "random", 1), o.labelShare); err != nil {
 				return err
 			}
 			if o.hubHops < 1 {
@@ -123,7 +122,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	})
 	command.Section(f, "partitions", func() {
 		f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
-		f.StringVar(&o.partitioner, "partitioner", partitionerAuto, "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH (auto: fennel, with --hubs auto and --precompute-hops 1, for nodes with classes that training will not have in memory, by --mem or the machine's; else random)")
+		f.StringVar(&o.partitioner, "partitioner", recipe.Auto, "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH (auto: fennel, with --hubs auto and --precompute-hops 1, for nodes with classes that training will not have in memory, by --mem or the machine's; else random)")
 		f.Var(&o.hubs, "hubs", hubsUsage)
 		f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far the influence of hubs reaches")
 		f.StringVar(&o.split, "split", "", "split whose training nodes count for hubs and gap (default: the input's first)")
@@ -139,7 +138,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	})
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
-	completeValues(f, partitionerAuto)
+	completeValues(f, recipe.Auto)
 	return cmd
 }
 
@@ -187,7 +186,7 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 			return in, fo, command.Usagef("--partitions %q: expected auto or a number ≥ 1", o.partitions)
 		}
 	}
-	if o.partitioner != partitionerAuto {
+	if o.partitioner != recipe.Auto {
 		if in.Partitioner, err = partitioner.ParseMethod(o.partitioner); err != nil {
 			return in, fo, command.Usage(err)
 		}
@@ -348,8 +347,10 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		return nil, err
 	}
 	defer func() { _ = src.Close() }()
-	if err := o.checkHop(src.Describe(), &in); err != nil {
-		return nil, err
+	if o.hops > 0 {
+		if err := recipe.CheckHop(src.Describe(), &in, o.hopFeatures); err != nil {
+			return nil, err
+		}
 	}
 	o.recipe(e, src.Describe(), &in)
 	debug.SetMemoryLimit(ingest.HeapBytes(in))
@@ -365,35 +366,6 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		return nil, fmt.Errorf("%s; the same command with --resume goes on after the last phase that was finished: %w", what, err)
 	}
 	return rep, err
-}
-
-// checkHop refuses, before the ingest, a feature that the input has not or whose mean could not be taken after it.
-func (o *ingestOptions) checkHop(d *ingest.Description, in *ingest.Options) error {
-	if o.hops == 0 {
-		return nil
-	}
-	features := []string{}
-	for _, c := range d.NodeColumns {
-		if c.Role != store.RoleFeature {
-			continue
-		}
-		features = append(features, c.Name)
-		if len(o.hopFeatures) > 0 && !slices.Contains(o.hopFeatures, c.Name) {
-			continue
-		}
-		if err := nn.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
-			return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
-		}
-	}
-	if len(features) == 0 {
-		return fmt.Errorf("%w: --precompute-hops 1: the input's features are []", ingest.ErrOptions)
-	}
-	for _, name := range o.hopFeatures {
-		if !slices.Contains(features, name) {
-			return fmt.Errorf("%w: --precompute-feature %s: the input's features are %q", ingest.ErrOptions, name, features)
-		}
-	}
-	return nil
 }
 
 // ingestProgress shows one bar a phase.

@@ -1,7 +1,7 @@
 // Command capi is the shared library of the Python package: package native behind a C ABI. It is the only code here that
 // needs cgo:
 //
-//	go build -buildmode=c-shared -o gstore/_gstore.so ./tools/python/capi
+//	go build -buildmode=c-shared -tags pebblegozstd -o gstore/_gstore.so ./tools/python/capi
 //
 // All strings are bytes with a length. gstore_start begins a call and returns its operation; gstore_wait waits for it at
 // most so many milliseconds and is 0 as long as it is under way, else 1 with the reply filled in; the reply is valid until

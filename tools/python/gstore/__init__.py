@@ -15,7 +15,9 @@ from .errors import (
     BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InvalidError, LockedError,
     NotFoundError, VersionError,
 )  # fmt: skip
-from .ingest import from_pyg, ingest
+from .graphs import from_pyg
+from .ingest import ingest
+from .links import LinkBatch, LinkLoader
 from .loader import Batch, Layer, NeighborLoader
 from .store import Column, Neighbors, Store, open
 from .table import EmbeddingTable
@@ -32,6 +34,6 @@ def load_model(path: "Union[str, os.PathLike[str]]") -> "Any":
 
 __all__ = [
     "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError",
-    "InputError", "InvalidError", "Layer", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
+    "InputError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
     "load_model", "open",
 ]  # fmt: skip

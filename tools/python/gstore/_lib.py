@@ -19,7 +19,7 @@ import numpy as np
 
 from . import errors
 
-ABI = 2
+ABI = 3
 _WAIT_MS = 40
 
 _Void = ctypes.c_void_p

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -23,6 +24,7 @@ def ingest(
     splits: Optional[Mapping[str, _Array]] = None,
     nodes: Any = None,
     num_nodes: int = 0,
+    node_types: Optional[Mapping[str, int]] = None,
     ids: Optional[Sequence[Any]] = None,
     relations: Optional[_Array] = None,
     relation_names: Optional[Sequence[str]] = None,
@@ -30,7 +32,7 @@ def ingest(
     class_names: Optional[Sequence[str]] = None,
     undirected: bool = False,
     partitions: int = 0,
-    partitioner: str = "random",
+    partitioner: str = "auto",
     hubs: Union[float, str] = 0.0,
     precompute_hops: int = 0,
     feature_dtype: str = "",
@@ -45,10 +47,11 @@ def ingest(
 ) -> Store:
     """Makes a store in the new directory `path` of a graph in memory, and opens it.
 
-    edges: [2, E] or [E, 2] node numbers or ids; or a pandas DataFrame, whose first two columns, or "src" and "dst", are
-    the ends, "relation" their relation and others edge columns.
-    nodes: a pandas DataFrame with a row a node: "id" (or the index) names it, "label" and "split" are what they say, all
+    edges: [2, E] or [E, 2] node numbers or ids; or a table of pandas or pyarrow (a RecordBatchReader is read whole), whose
+    first two columns, or "src" and "dst", are the ends, "relation" their relation and others edge columns.
+    nodes: such a table with a row a node: "id" (or pandas' index) names it, "label" and "split" are what they say, all
     other numeric columns together are the feature "x".
+    node_types: names to counts, of nodes whose types follow each other.
     features: name to [N, D] arrays; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
     masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
 
@@ -56,14 +59,19 @@ def ingest(
     """
     g = _Graph()
     columns = dict(edge_columns or {})
-    if hasattr(edges, "columns") and hasattr(edges, "iloc"):
-        src, dst, relations, found = _edge_frame(edges, relations)
+    table = _table(edges)
+    if table is not None:
+        src, dst, relations, found = _edge_frame(table, relations)
         columns = {**found, **columns}
     else:
         src, dst = _ends(edges)
     features = dict(features or {})
     if nodes is not None:
-        ids, labels, splits, class_names = _node_frame(nodes, features, ids, labels, splits, class_names)
+        table = _table(nodes)
+        if table is None:
+            raise errors.InvalidError(f"nodes of {type(nodes)}: expected a table of pandas or pyarrow")
+        index = nodes.index.to_numpy() if hasattr(nodes, "iloc") else None
+        ids, labels, splits, class_names = _node_frame(table, index, features, ids, labels, splits, class_names)
     if ids is not None:
         ids = _ids(ids)
         src, dst = _positions(ids, src, "source"), _positions(ids, dst, "destination")
@@ -100,35 +108,17 @@ def ingest(
         members = np.asarray(_host(members))
         g.add({"use": part, "name": "split"}, _numbers(np.flatnonzero(members) if members.dtype == bool else members, part))
     request = {
-        "path": os.fspath(path), "arrays": g.infos, "nodes": num_nodes, "relation_names": list(relation_names or []),
+        "path": os.fspath(path), "arrays": g.infos, "nodes": num_nodes,
+        "node_types": [{"name": name, "count": int(n)} for name, n in (node_types or {}).items()], "relation_names": list(relation_names or []),
         "class_names": list(class_names) if class_names is not None else None, "input": "python", "undirected": undirected, "dedup": dedup,
         "self_loops": self_loops, "partitions": partitions, "partitioner": partitioner, "hubs_auto": hubs == "auto",
         "hubs": 0.0 if isinstance(hubs, str) else hubs, "precompute_hops": precompute_hops, "feature_dtype": feature_dtype,
         "split_random": split_random, "missing": missing, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
     }  # fmt: skip
-    _lib.call(0, "ingest", request, g.arrays)
+    why = _lib.call(0, "ingest", request, g.arrays).value["why"]
+    if why:
+        logging.getLogger("gstore").info("%s: %s", path, why)
     return open_store(path)
-
-
-def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
-    """Makes a store of a `torch_geometric.data.Data`: edge_index, x, y, edge_type, edge_weight, and the split that its
-    train_mask, val_mask and test_mask are (the first of several columns). `options` are those of `ingest`."""
-    features = {"x": data.x} if data.x is not None else {}
-    splits = {}
-    for part, name in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
-        mask = getattr(data, name, None)
-        if mask is not None:
-            mask = np.asarray(_host(mask))
-            splits[part] = mask if mask.ndim == 1 else mask[:, 0]
-    labels = getattr(data, "y", None)
-    if labels is not None and (labels.dim() > 1 and labels.shape[1] > 1 or labels.is_floating_point()):
-        raise errors.InvalidError(f"y of {labels.dtype} and shape {tuple(labels.shape)}: expected one class a node")
-    weight = getattr(data, "edge_weight", None)
-    columns = {"weight": weight} if weight is not None else None
-    return ingest(
-        path, data.edge_index, features=features, labels=labels, splits=splits or None, num_nodes=data.num_nodes,
-        relations=getattr(data, "edge_type", None), edge_columns=columns, **options,
-    )  # fmt: skip
 
 
 class _Graph:
@@ -200,36 +190,54 @@ def _positions(ids: np.ndarray, named: Any, what: str) -> np.ndarray:
     return found
 
 
-def _edge_frame(frame: Any, relations: Any) -> Tuple[np.ndarray, np.ndarray, Any, Dict[str, np.ndarray]]:
-    names = list(frame.columns)
+def _table(frame: Any) -> Optional[Dict[str, np.ndarray]]:
+    """The columns of a pandas or pyarrow table, None for anything else."""
+    if hasattr(frame, "read_all"):  # a pyarrow RecordBatchReader
+        frame = frame.read_all()
+    names = getattr(frame, "column_names", None)
+    if names is None and hasattr(frame, "iloc") and hasattr(frame, "columns"):
+        names = list(frame.columns)
+    if names is None:
+        return None
+    return {str(n): frame[n].to_numpy() for n in names}
+
+
+def _edge_frame(columns: Dict[str, np.ndarray], relations: Any) -> Tuple[np.ndarray, np.ndarray, Any, Dict[str, np.ndarray]]:
+    names = list(columns)
     src, dst = ("src", "dst") if {"src", "dst"} <= set(names) else (names[0], names[1])
-    if relations is None and "relation" in names:
-        relations = frame["relation"].to_numpy()
-    rest = {str(n): frame[n].to_numpy() for n in names if n not in (src, dst, "relation") and frame[n].dtype.kind in "iuf"}
-    return frame[src].to_numpy(), frame[dst].to_numpy(), relations, rest
+    if relations is None:
+        relations = columns.get("relation")
+    rest = {n: rows for n, rows in columns.items() if n not in (src, dst, "relation") and rows.dtype.kind in "iuf"}
+    return columns[src], columns[dst], relations, rest
 
 
-def _node_frame(frame: Any, features: Dict[str, Any], ids: Any, labels: Any, splits: Any, classes: Any) -> Tuple[Any, Any, Any, Any]:
-    """Reads a frame of nodes; features of its numeric columns are added to features."""
-    names = list(frame.columns)
+def _node_frame(columns: Dict[str, np.ndarray], index: Any, features: Dict[str, Any], ids: Any, labels: Any, splits: Any, classes: Any) -> Tuple[Any, Any, Any, Any]:
+    """Reads a table of nodes; features of its numeric columns are added to features."""
     if ids is None:
-        ids = (frame["id"] if "id" in names else frame.index).to_numpy()
-    if labels is None and "label" in names:
-        column = frame["label"]
-        if column.dtype.kind in "iu":
-            labels = column.to_numpy()
-        elif column.dtype.kind == "f":
-            labels = column.fillna(-1).to_numpy().astype(np.int64)
-        else:
-            present = column.notna().to_numpy()
-            classes, found = np.unique(column[present].to_numpy().astype(str), return_inverse=True)
-            labels = np.full(len(frame), -1, np.int64)
-            labels[present] = found
-            classes = [str(c) for c in classes]
-    if splits is None and "split" in names:
-        column = frame["split"].replace({"val": "valid", "validation": "valid"}).to_numpy()
-        splits = {part: column == part for part in ("train", "valid", "test")}
-    rest = [n for n in names if n not in ("id", "label", "split") and frame[n].dtype.kind in "iufb"]
+        ids = columns.get("id", index)
+    if labels is None and "label" in columns:
+        labels, classes = _labels(columns["label"], classes)
+    if splits is None and "split" in columns:
+        named = {"val": "valid", "validation": "valid"}
+        of = np.array([named.get(part, part) for part in columns["split"].tolist()], dtype=object)
+        splits = {part: of == part for part in ("train", "valid", "test")}
+    rest = [rows.astype(np.float32) for n, rows in columns.items() if n not in ("id", "label", "split") and rows.dtype.kind in "iufb"]
     if rest and "x" not in features:
-        features["x"] = frame[rest].to_numpy(np.float32)
+        features["x"] = np.stack(rest, 1)
     return ids, labels, splits, classes
+
+
+def _labels(column: np.ndarray, classes: Any = None) -> Tuple[np.ndarray, Any]:
+    """Classes of a column of numbers or texts, −1 where there is none, and their names if they are texts."""
+    if column.dtype.kind in "iu":
+        return column, classes
+    if column.dtype.kind == "f":
+        present = ~np.isnan(column)
+        if (column[present] % 1 != 0).any():
+            raise errors.InvalidError(f"labels of {column.dtype} such as {column[present][column[present] % 1 != 0][0]}: expected classes")
+        return np.where(present, column, -1).astype(np.int64), classes
+    present = np.array([v is not None and v == v for v in column.tolist()], dtype=bool)
+    names, found = np.unique(column[present].astype(str), return_inverse=True)
+    labels = np.full(len(column), -1, np.int64)
+    labels[present] = found
+    return labels, [str(n) for n in names]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
-from . import _lib, errors, sizes
+from . import errors, sizes
+from ._epochs import Epochs
 from .store import Store
-
-_START = {"step": 0, "pass": 0, "batch": 0}
 
 
 class Layer(NamedTuple):
@@ -21,14 +19,6 @@ class Layer(NamedTuple):
     num_src: int
     num_dst: int
     edge_type: Optional[np.ndarray]
-
-
-class _Memory:
-    """A loader's handle: it goes when the loader and every view of its batches are gone."""
-
-    def __init__(self, handle: int):
-        self.handle = handle
-        weakref.finalize(self, _lib.drop, handle).atexit = False  # what is left then ends with the process
 
 
 class Batch:
@@ -128,28 +118,7 @@ class Batch:
         return nodes, nodes[: self.batch_size], blocks
 
 
-class _Epoch:
-    """One iteration over a loader."""
-
-    def __init__(self, loader: "NeighborLoader", number: int):
-        self._loader, self._number, self._ended = loader, number, False
-
-    def __iter__(self) -> "_Epoch":
-        return self
-
-    def __next__(self) -> Batch:
-        if self._ended:
-            raise StopIteration
-        if self._number != self._loader._iteration:
-            raise errors.InvalidError("another iteration over the loader was begun")
-        batch = self._loader._next()
-        if batch is None:
-            self._ended = True
-            raise StopIteration
-        return batch
-
-
-class NeighborLoader:
+class NeighborLoader(Epochs):
     """Mini-batches of a store's nodes with sampled neighbours, in and out of memory.
 
     Batches are those of `gstore train` with the same store, seed, fanouts, batch size, plan and memory: macro-batches are
@@ -165,6 +134,9 @@ class NeighborLoader:
     split: whose nodes are the seeds: "train", "valid" or "test". split_column names another split than the store's first.
     plan: "auto", "memory", "hanoi" or "trainnodes" (not "rows"); mem bounds what gstore holds (partition buffer and batches, such as
     "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch.
+    rank, world_size: of processes that train one model together, each with a loader of the same arguments but rank. Each has
+    its part of every epoch: all do equally many mini-batches, and their seeds together are the epoch's of one. Steps are
+    dealt, so that a partition is read by one rank; where there are fewer than ranks, as in memory, their batches are.
     precomputed_hop: also hand out the first feature's exact neighbourhood mean (`gstore precompute`) and sample one hop
     less.
     """
@@ -189,102 +161,20 @@ class NeighborLoader:
         seed: int = 0,
         threads: int = 0,
         split_column: str = "",
+        rank: int = 0,
+        world_size: int = 1,
         io_engine: str = "auto",
         copy: bool = False,
     ):
-        self.store = store
         self.copy = copy
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "seeds": split, "split": split_column, "shuffle": shuffle,
             "features": list(features or []), "sampler": sampler, "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
             "buffer": buffer, "reuse": reuse, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
-            "io_engine": io_engine, "layers": layers,
+            "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip
-        answer = _lib.call(store._handle, "loader", request)
-        self._memory: Optional[_Memory] = _Memory(answer.handle)
-        #: how it was configured: the plan that was chosen and why, partitions in memory, features
-        self.config: Dict[str, Any] = answer.value
-        decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations")
-        self._identity = {k: request[k] for k in decide}
-        self._identity.update(plan=self.config["plan"], buffer=self.config["buffer"], version=store.version)
-        self.epoch = 0  #: that comes next, or is under way
-        self._place = dict(_START)  # of the next batch in it
-        self._underway = False  # an iteration was begun and not ended
-        self._resumes = False  # the next one begins at _place
-        self._iteration = 0
-        self._pending: Optional[_lib.Operation] = None  # a batch that was asked for
-        store._users.add(self)
+        decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
+        self._begin(store, "loader", request, decide)
 
-    def __repr__(self) -> str:
-        return f"<gstore.NeighborLoader of {self.store.path!r}: plan {self.config['plan']}, epoch {self.epoch}>"
-
-    def close(self) -> None:
-        """Ends sampling and reading. Views of batches stay readable."""
-        memory, self._memory = self._memory, None
-        if memory is None:
-            return
-        if self._pending is None:
-            _lib.call(memory.handle, "close")
-        else:  # the loader's end ends what waits for a batch
-            _lib.call(memory.handle, "close")
-            self._pending.close()
-        self._pending = None
-
-    def __enter__(self) -> "NeighborLoader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _handle(self) -> int:
-        if self._memory is None:
-            raise errors.ClosedError("the loader is closed")
-        return self._memory.handle
-
-    def __iter__(self) -> Iterator[Batch]:
-        """A whole epoch, or after `load_state_dict` the rest of one. One iteration at a time: a new one abandons the last,
-        whose epoch counts as done."""
-        if self._pending is not None:
-            self._pending.close()
-            self._pending = None
-        if self._underway and not self._resumes:
-            self.epoch, self._place = self.epoch + 1, dict(_START)
-        self._resumes, self._underway = False, True
-        _lib.call(self._handle(), "start", {"epoch": self.epoch, "place": self._place})
-        self._iteration += 1
-        return _Epoch(self, self._iteration)
-
-    def _next(self) -> Optional[Batch]:
-        """The next batch of the epoch, None at its end. An interrupt leaves the batch asked for, for the next call."""
-        if self._pending is None:
-            self._pending = _lib.Operation(self._handle(), "next")
-        op = self._pending
-        try:
-            answer = op.wait()
-        except errors.Error:
-            self._pending = None
-            op.close()
-            raise
-        self._pending = None
-        info = answer.value
-        arrays = {
-            a["name"]: _lib.view(address, n, a["dtype"], a["shape"], self._memory)
-            for a, (address, n) in zip(info["arrays"] or [], answer.arrays)
-        }
-        op.close()
-        if info["end"]:
-            self.epoch, self._place, self._underway = self.epoch + 1, dict(_START), False
-            return None
-        self._place = info["next"]
-        batch = Batch(info, arrays, self.epoch)
-        return batch.copy() if self.copy else batch
-
-    def state_dict(self) -> Dict[str, Any]:
-        """Where the loader is: the epoch, and the batch in it that comes next."""
-        return {"epoch": self.epoch, "place": dict(self._place), "loader": dict(self._identity)}
-
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes on where `state_dict` was taken: the next iteration yields the rest of that epoch."""
-        if state["loader"] != self._identity:
-            raise errors.InvalidError(f"the state is of another loader: {state['loader']}, this one is {self._identity}")
-        self.epoch, self._place, self._resumes = state["epoch"], dict(state["place"]), True
+    def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> Batch:
+        return Batch(info, arrays, self.epoch)

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/tools/recipe"
 )
 
 // ingestRequest says what becomes of arrays in memory.
@@ -18,6 +19,7 @@ type ingestRequest struct {
 	Path          string        `json:"path"`
 	Arrays        []ingestArray `json:"arrays"` // what the call's arrays are
 	Nodes         uint64        `json:"nodes"`
+	NodeTypes     []nodeType    `json:"node_types"` // of nodes one after the other; none: one type
 	RelationNames []string      `json:"relation_names"`
 	ClassNames    []string      `json:"class_names"`
 	Input         string        `json:"input"`
@@ -49,6 +51,12 @@ type ingestArray struct {
 	Dim   int    `json:"dim"`
 }
 
+// nodeType is a type of nodes and how many there are.
+type nodeType struct {
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
+}
+
 // ingestArrays makes a store of a graph in memory.
 func ingestArrays(ctx context.Context, c *call) error {
 	var q ingestRequest
@@ -61,8 +69,10 @@ func ingestArrays(ctx context.Context, c *call) error {
 	}
 	o := ingest.Options{Undirected: q.Undirected, Dedup: ingest.Dedup(q.Dedup), SelfLoops: ingest.SelfLoops(q.SelfLoops), Partitions: q.Partitions,
 		Hubs: q.Hubs, HubsAuto: q.HubsAuto, Missing: ingest.Missing(q.Missing), MemoryBytes: q.MemoryBytes, Threads: q.Threads, Seed: q.Seed, Note: q.Note}
-	if o.Partitioner, err = partitioner.ParseMethod(q.Partitioner); err != nil {
-		return err
+	if q.Partitioner != recipe.Auto {
+		if o.Partitioner, err = partitioner.ParseMethod(q.Partitioner); err != nil {
+			return err
+		}
 	}
 	if q.FeatureDtype != "" {
 		if o.FeatureElem, err = blocks.ParseElemType(q.FeatureDtype); err != nil {
@@ -78,11 +88,16 @@ func ingestArrays(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	hop, why := q.PrecomputeHops > 0, ""
+	if q.Partitioner == recipe.Auto {
+		chosen := recipe.Choose(src.Describe(), &o, recipe.Given{Hubs: q.HubsAuto || q.Hubs > 0, Hop: hop})
+		hop, why = hop || chosen.Hop, chosen.Why
+	}
 	rep, err := ingest.Run(ctx, q.Path, src, o)
 	if err != nil {
 		return err
 	}
-	if q.PrecomputeHops > 0 {
+	if hop {
 		dev := host.New(host.Options{Threads: runtime.GOMAXPROCS(0)})
 		_, err := precompute.Hop(ctx, q.Path, dev, precompute.Options{MemoryBytes: q.MemoryBytes})
 		if closed := dev.Close(); err == nil {
@@ -92,7 +107,7 @@ func ingestArrays(ctx context.Context, c *call) error {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute does that alone): %w", q.Path, err)
 		}
 	}
-	return c.answer(map[string]any{"nodes": rep.Nodes, "edges": rep.EdgesStored, "duplicates": rep.Duplicates, "self_loops": rep.SelfLoops, "bytes": rep.BytesStored})
+	return c.answer(map[string]any{"nodes": rep.Nodes, "edges": rep.EdgesStored, "duplicates": rep.Duplicates, "self_loops": rep.SelfLoops, "bytes": rep.BytesStored, "why": why})
 }
 
 // slices views the call's arrays as a graph.
@@ -100,6 +115,9 @@ func (q *ingestRequest) slices(arrays [][]byte) (*ingest.Slices, error) {
 	g := &ingest.Slices{Input: q.Input, Nodes: q.Nodes, RelationNames: q.RelationNames, ClassNames: q.ClassNames}
 	if len(arrays) != len(q.Arrays) {
 		return nil, fmt.Errorf("%w: %d arrays, %d are described", store.ErrInvalid, len(arrays), len(q.Arrays))
+	}
+	for _, t := range q.NodeTypes {
+		g.NodeTypes = append(g.NodeTypes, ingest.NodeType(t))
 	}
 	var err error
 	var text []byte

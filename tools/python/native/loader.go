@@ -2,7 +2,6 @@ package native
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -32,13 +32,28 @@ type loaderRequest struct {
 	Seed           uint64   `json:"seed"`
 	Threads        int      `json:"threads"`
 	IOEngine       string   `json:"io_engine"`
+	Rank           int      `json:"rank"`
+	World          int      `json:"world"`
 	Layers         bool     `json:"layers"` // hand out the blocks as they are, not the union of their edges
+}
+
+// batchLoader is a [train.Loader] or a [link.Loader].
+type batchLoader interface {
+	Start(epoch int, from progress.Place) error
+	Next() bool
+	Err() error
+	Batch() *mini.Batch
+	Place() progress.Place
+	Close() error
 }
 
 // loader is a loader's handle. Its memory outlives it until free: batches that were handed out are looked at.
 type loader struct {
-	mu      sync.Mutex // one call at a time
-	l       *train.Loader
+	mu      *sync.Mutex // one call at a time, those of the table that it holds included
+	l       batchLoader
+	packed  func(b *mini.Batch) *packed // of its batches
+	shift   func() []float32            // of its macro-batches' classes; nil: none
+	table   *embeddings                 // whose rows it holds; nil: none
 	cancel  context.CancelFunc
 	room    *room
 	started bool
@@ -70,17 +85,18 @@ func openLoader(_ context.Context, c *call) error {
 	}
 	// The loader outlives this call, so that its context is not the call's.
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &loader{cancel: cancel, room: &room{}}
+	o := &loader{mu: new(sync.Mutex), cancel: cancel, room: &room{}}
 	p := packer{layers: q.Layers, relations: q.Relations, room: o.room}
-	o.l, err = train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Seeds: q.Seeds, Sequential: !q.Shuffle, Info: info, Finish: p.finish})
+	l, err := train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Seeds: q.Seeds, Sequential: !q.Shuffle, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish})
 	if err != nil {
 		cancel()
 		return err
 	}
-	o.room.bound = o.l.BesideBytes()
-	used := o.l.Config()
+	o.l, o.shift, o.packed = l, l.LabelShift, func(b *mini.Batch) *packed { return b.Extra.(*packed) }
+	o.room.bound = l.BesideBytes()
+	used := l.Config()
 	c.reply.Handle = all.add(o)
-	return c.answer(map[string]any{"plan": used.Plan, "buffer": used.Buffer, "features": used.Features, "seed": used.Seed, "why": o.l.Why(),
+	return c.answer(map[string]any{"plan": used.Plan, "buffer": used.Buffer, "features": used.Features, "seed": used.Seed, "why": l.Why(),
 		"fanouts": used.Fanouts, "batch_size": used.BatchSize, "room_bytes": o.room.bound})
 }
 
@@ -89,11 +105,20 @@ func (o *loader) close() error {
 	o.cancel()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.end()
+}
+
+// end is close with mu held.
+func (o *loader) end() error {
 	if o.closed {
 		return nil
 	}
 	o.closed = true
-	return o.l.Close()
+	err := o.l.Close()
+	if o.table != nil {
+		o.table.released(err)
+	}
+	return err
 }
 
 // free gives back what batches lie in; close comes before.
@@ -148,6 +173,7 @@ type batchInfo struct {
 	Nodes        []int          `json:"nodes"` // by hop, the seeds first
 	Edges        []int          `json:"edges"` // by hop
 	SampledEdges int            `json:"sampled_edges"`
+	Chunks       []int          `json:"chunks,omitempty"` // of a batch of edges: where each chunk's end
 	LabelShift   []float32      `json:"label_shift,omitempty"`
 	Next         progress.Place `json:"next"` // of the batch after
 }
@@ -170,13 +196,13 @@ func nextBatch(_ context.Context, c *call) error {
 		return c.answer(batchInfo{End: true})
 	}
 	b := o.l.Batch()
-	p, ok := b.Extra.(*packed)
-	if !ok {
-		return errors.New("a batch was not packed")
-	}
+	p := o.packed(b)
 	c.reply.Arrays = p.data
-	return c.answer(batchInfo{Arrays: p.infos, BatchSize: len(b.Seeds), Step: b.Key.Step, Nodes: p.nodes, Edges: p.edges,
-		SampledEdges: b.SampledEdges(), LabelShift: o.l.LabelShift(), Next: o.l.Place()})
+	info := batchInfo{Arrays: p.infos, BatchSize: p.size, Step: b.Key.Step, Nodes: p.nodes, Edges: p.edges, Chunks: p.chunks, SampledEdges: b.SampledEdges(), Next: o.l.Place()}
+	if o.shift != nil {
+		info.LabelShift = o.shift()
+	}
+	return c.answer(info)
 }
 
 // rowBytes is what a row of each of a macro-batch's feature columns takes as it is handed out.

@@ -41,6 +41,7 @@ var methods = map[string]method{
 	"neighbors":  {1, neighbors},
 	"ingest":     {2, ingestArrays},
 	"loader":     {0, openLoader},
+	"links":      {0, openLinkLoader},
 	"start":      {0, startLoader},
 	"next":       {0, nextBatch},
 	"table":      {0, openTable},

@@ -67,8 +67,10 @@ type packed struct {
 	memory []byte
 	infos  []arrayInfo
 	data   [][]byte
+	size   int   // of the batch: seeds, or edges
 	nodes  []int // by hop, the seeds first
 	edges  []int // by hop
+	chunks []int // of a batch of edges: where each chunk's end
 
 	local    []uint32 // the nodes that are handed out: positions in the batch's input
 	nodeRows []uint32 // their rows in the macro-batch
@@ -77,24 +79,27 @@ type packed struct {
 	types    []uint16
 }
 
-// finish is [train.LoaderOptions].Finish.
-func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
-	p, ok := b.Extra.(*packed)
+// packedIn begins what is handed out of a batch of so many seeds or edges, in the memory of the batch before that is in extra.
+func packedIn(extra *any, size int) *packed {
+	p, ok := (*extra).(*packed)
 	if !ok {
 		p = &packed{}
-		b.Extra = p
+		*extra = p
 	}
-	p.infos, p.nodes, p.edges = p.infos[:0], p.nodes[:0], p.edges[:0]
+	p.size, p.infos, p.nodes, p.edges, p.chunks = size, p.infos[:0], p.nodes[:0], p.edges[:0], p.chunks[:0]
+	return p
+}
+
+// finish is [train.LoaderOptions].Finish.
+func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
+	p := packedIn(&b.Extra, len(b.Seeds))
 	if k.layers {
 		p.everything(b)
 	} else {
 		p.union(b, k.relations)
 	}
 	n := len(p.local)
-	p.nodeRows = slices.Grow(p.nodeRows[:0], n)[:n]
-	for i, l := range p.local {
-		p.nodeRows[i] = b.Input[l]
-	}
+	p.locate(b)
 	widths := rowBytes(mb)
 	p.want("n_id", "int64", n)
 	for i := range mb.Features {
@@ -156,6 +161,14 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 		}
 	}
 	return nil
+}
+
+// locate finds the rows of the nodes that are handed out.
+func (p *packed) locate(b *mini.Batch) {
+	p.nodeRows = slices.Grow(p.nodeRows[:0], len(p.local))[:len(p.local)]
+	for i, l := range p.local {
+		p.nodeRows[i] = b.Input[l]
+	}
 }
 
 // ints views an array of int64, which begins at a multiple of 64.
@@ -259,14 +272,20 @@ func (p *packed) union(b *mini.Batch, relations bool) {
 
 // layer writes a block as indptr and as pairs source, destination.
 func (p *packed) layer(blk *mini.Block, indptr, pairs []int64) {
+	for d, at := range blk.Indptr[:blk.NumDst+1] {
+		indptr[d] = int64(at)
+	}
+	pairsOf(blk, pairs)
+}
+
+// pairsOf writes a block's edges: their sources, then their destinations.
+func pairsOf(blk *mini.Block, to []int64) {
 	e := len(blk.Indices)
 	for d := range blk.NumDst {
-		indptr[d] = int64(blk.Indptr[d])
 		for i := blk.Indptr[d]; i < blk.Indptr[d+1]; i++ {
-			pairs[i], pairs[e+int(i)] = int64(blk.Indices[i]), int64(d)
+			to[i], to[e+int(i)] = int64(blk.Indices[i]), int64(d)
 		}
 	}
-	indptr[blk.NumDst] = int64(e)
 }
 
 // ids writes the internal ids of the nodes.

@@ -145,6 +145,15 @@ func (c *partitionCache) flush(ctx context.Context) error {
 	return nil
 }
 
+// forget drops what is in memory and was not changed: the table has other rows since.
+func (c *partitionCache) forget() {
+	for _, f := range c.frames {
+		if f.held && !f.dirty {
+			c.where[f.part], f.held = nil, false
+		}
+	}
+}
+
 // tensors views a frame's planes, [rows × dim] each, as the device takes them; free ends them.
 func (c *partitionCache) tensors(f *frame) (planes []gpu.Tensor, free func() error, err error) {
 	var mems []gpu.Memory

@@ -52,9 +52,10 @@ type tableRequest struct {
 	Checkpoint uint64 `json:"checkpoint"`
 }
 
-// embeddings is a table's handle: rows are read and stepped by node, in any order, through a [partitionCache].
+// embeddings is a table's handle: rows are read and stepped by node, in any order, through a [partitionCache], or in the
+// memory of a loader that holds them ([heldRows]).
 type embeddings struct {
-	mu       sync.Mutex // one call at a time
+	mu       *sync.Mutex // one call at a time, those of the loader that holds the rows included
 	manifest *store.Manifest
 	table    *table.Table
 	engine   blockio.Engine
@@ -62,6 +63,8 @@ type embeddings struct {
 	queue    *gpu.Queue
 	arena    *gpu.Arena
 	cache    *partitionCache
+	frames   int       // of cache, as long as no loader holds the rows
+	held     *heldRows // nil: none does
 	state    optimizerState
 	failed   error // a step was left half done: the rows are of no step
 	closed   bool
@@ -83,7 +86,7 @@ func openTable(ctx context.Context, c *call) (err error) {
 	if q.Threads < 0 || q.MemoryBytes < 0 {
 		return fmt.Errorf("%w: table %q with %d threads and %d bytes of memory: expected 0 or more", store.ErrInvalid, q.Name, q.Threads, q.MemoryBytes)
 	}
-	e := &embeddings{manifest: s.Manifest()}
+	e := &embeddings{mu: new(sync.Mutex), manifest: s.Manifest()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.end())
@@ -110,7 +113,7 @@ func openTable(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	e.arena = gpu.NewArena(e.device)
-	e.cache = newPartitionCache(e.table, e.device, bytes, most)
+	e.cache, e.frames = newPartitionCache(e.table, e.device, bytes, most), most
 	user, err := e.table.Blob(ctx, blobUser)
 	if err == nil {
 		err = c.alloc(int64(len(user)))
@@ -188,6 +191,10 @@ func (e *embeddings) close() error {
 		return nil
 	}
 	e.closed = true
+	if e.held != nil {
+		e.held.by.cancel()
+		return errors.Join(e.held.by.end(), e.end())
+	}
 	return e.end()
 }
 
@@ -256,10 +263,10 @@ func (e *embeddings) spans(n int, node func(i int) store.NodeID) (found []span, 
 		found, lo = append(found, span{p, lo, hi}), hi
 	}
 	absent := func(s span) int {
-		if e.cache.where[s.part] == nil {
-			return 1
+		if e.resident(s.part) {
+			return 0
 		}
-		return 0
+		return 1
 	}
 	slices.SortStableFunc(found, func(a, b span) int { return cmp.Compare(absent(a), absent(b)) })
 	return found, nil
@@ -289,8 +296,11 @@ func embeddingRows(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := e.reads(ctx, spans); err != nil {
+		return err
+	}
 	for _, s := range spans {
-		f, err := e.cache.hold(ctx, s.part)
+		f, err := e.hold(ctx, s.part)
 		if err != nil {
 			return err
 		}
@@ -340,6 +350,9 @@ func stepEmbeddings(ctx context.Context, c *call) error {
 	slices.Sort(unique)
 	unique = slices.Compact(unique)
 	spans, err := e.spans(len(unique), func(i int) store.NodeID { return unique[i] })
+	if err == nil {
+		err = e.steppable(spans)
+	}
 	if err != nil || len(unique) == 0 {
 		return err
 	}
@@ -374,7 +387,7 @@ func (e *embeddings) step(ctx context.Context, nodes []store.NodeID, grads []byt
 	rows := make([]uint32, len(unique)) // within their partitions
 	step := link.RowStep{Optimizer: e.state.Optimizer, LR: float32(e.state.LR), Step: e.state.Steps}
 	for _, s := range spans {
-		f, err := e.cache.hold(ctx, s.part)
+		f, err := e.hold(ctx, s.part)
 		if err != nil {
 			return err
 		}
@@ -403,14 +416,11 @@ func checkpointEmbeddings(ctx context.Context, c *call) error {
 	}
 	defer done()
 	ctx = context.WithoutCancel(ctx)
-	if err := e.cache.flush(ctx); err != nil {
-		return err
-	}
 	blobs, err := e.blobs(c.arrays[0])
 	if err != nil {
 		return err
 	}
-	if err := e.table.Checkpoint(ctx, blobs...); err != nil {
+	if err := e.commit(ctx, blobs); err != nil {
 		return err
 	}
 	return c.answer(map[string]any{"checkpoint": e.table.LastCheckpoint().Number, "moved": e.cache.stats})

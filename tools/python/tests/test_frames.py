@@ -30,3 +30,17 @@ def test_integer_ids(tmp_path):
     assert at[3] == -1 and s.external(at[:3]).tolist() == [10, 7, 2**60]
     assert s.labels[at[:3]].tolist() == [0, -1, 1]
     assert s.neighbors([at[2]]).nodes.tolist() == [at[0]] and s.neighbors([at[0]]).nodes.tolist() == [at[1]]
+
+
+def test_arrow(tmp_path):
+    """Tables of pyarrow give what those of pandas give; a reader of record batches too."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    edges = {"src": ["a", "c", "b"], "dst": ["b", "b", "d"], "weight": [1.0, 2.0, 3.0]}
+    nodes = {"id": ["a", "b", "c", "d"], "age": [1, 2, 3, 4], "label": ["cat", "dog", None, "cat"], "split": ["train", "val", "test", ""]}
+    found = []
+    table = arrow.table(edges)
+    for k, (e, n) in enumerate([(pandas.DataFrame(edges), pandas.DataFrame(nodes)), (table, arrow.table(nodes)), (table.to_reader(), arrow.table(nodes))]):
+        s = gstore.ingest(tmp_path / str(k), e, nodes=n)
+        at = s.lookup(nodes["id"])
+        found.append((s.features("x", at).tolist(), s.labels[at].tolist(), s.splits["valid"].tolist() == [at[1]], s.neighbors(at).indptr.tolist(), s.columns["weight"].role))
+    assert found[0] == found[1] == found[2] and found[0][2]

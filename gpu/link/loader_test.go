@@ -1,0 +1,122 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// recorder keeps of each batch what it asks, by node.
+type recorder struct {
+	mu   sync.Mutex
+	seen map[mini.Key]string
+}
+
+func (r *recorder) finish(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error {
+	nodes := func(rows []uint32) (ids []store.NodeID) {
+		for _, row := range rows {
+			i := slices.IndexFunc(mb.Partitions, func(p buffer.ResidentPartition) bool { return row-p.Base < p.Nodes })
+			ids = append(ids, mb.Partitions[i].First+store.NodeID(row-mb.Partitions[i].Base))
+		}
+		return ids
+	}
+	text := fmt.Sprint(nodes(b.Input), b.Blocks, *e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[b.Key] = text
+	return nil
+}
+
+// TestLoaderYieldsTrainingsBatches: seeds, neighbours, questions and wrong answers are those that a session trains on, from the
+// beginning and from a place inside an epoch on; partitions' rows in memory are the table's, and what a step changes is kept.
+func TestLoaderYieldsTrainingsBatches(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 12, Relations: 3, Seed: 3}))
+	for _, c := range []Config{
+		{Plan: macro.Memory},
+		{Plan: macro.Comet, Buffer: 6},
+		{Plan: macro.Comet, Buffer: 6, Encoder: "sage", Fanouts: []int{3}, DegreeShare: .5},
+	} {
+		c.Dim, c.BatchSize, c.Negatives, c.Chunks, c.Seed, c.Threads, c.EvalEvery, c.Epochs = 4, 50, 6, 3, 5, 2, -1, 2
+		st := storetest.Open(t, dir, store.Options{})
+		dev := host.New(host.Options{Threads: 2})
+		cfg := c
+		if err := cfg.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		s, want := &session{cfg: &cfg, st: st}, recorder{seen: map[mini.Key]string{}}
+		if err := errors.Join(s.prepare(t.Context(), dev, false), s.open(t.Context(), dev, nil)); err != nil {
+			t.Fatal(err)
+		}
+		s.t.batches.finish = want.finish
+		s.clock = progress.NewClock(progress.Interval{})
+		for e := range 2 {
+			if err := s.epoch(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(s.closeRun(), s.close()); err != nil {
+			t.Fatal(err)
+		}
+		var got recorder
+		run := func(from []progress.Place) (places []progress.Place) {
+			got.seen = map[mini.Key]string{}
+			l, err := OpenLoader(t.Context(), st, c, LoaderOptions{Finish: got.finish, Info: dev.Info()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for e := range 2 {
+				if err := l.Start(e, from[e]); err != nil {
+					t.Fatal(err)
+				}
+				for l.Next() {
+					places = append(places, l.Place())
+				}
+			}
+			if err := errors.Join(l.Err(), l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return places
+		}
+		places := run(make([]progress.Place, 2))
+		if len(got.seen) != len(want.seen) || len(places) != len(want.seen) {
+			t.Fatalf("%+v: %d batches, %d places, training has %d", c, len(got.seen), len(places), len(want.seen))
+		}
+		for k, text := range want.seen {
+			if got.seen[k] != text {
+				t.Fatalf("batch %+v is\n%s\nexpected\n%s", k, got.seen[k], text)
+			}
+		}
+		// From the middle of either epoch on.
+		from := []progress.Place{places[len(places)/4], places[3*len(places)/4]}
+		if rest := run(from); len(rest) == 0 || len(rest) >= len(places) || rest[0].Batch != from[0].Batch+1 && rest[0].Step == from[0].Step {
+			t.Fatalf("%+v: %d batches from %+v, %d of all", c, len(rest), from, len(places))
+		}
+		for k, text := range got.seen {
+			if want.seen[k] != text {
+				t.Fatalf("resumed batch %+v differs", k)
+			}
+		}
+		if err := dev.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLoaderRefuses: graphs whose edges have no direction, tables of another shape.
+func TestLoaderRefuses(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 60, Partitions: 3, Undirected: true, Seed: 3}))
+	if l, err := OpenLoader(context.Background(), storetest.Open(t, dir, store.Options{}), Config{}, LoaderOptions{}); err == nil {
+		t.Error("opened a loader of an undirected graph", l.Close())
+	}
+}

@@ -1,0 +1,138 @@
+"""Batches of edges with wrong answers: what link prediction trains on."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+import numpy as np
+
+from . import errors, sizes
+from ._epochs import Epochs
+from .store import Store
+from .table import EmbeddingTable
+
+
+class LinkBatch:
+    """Edges, and nodes that are wrong answers for them. Arrays are views of the loader's memory, valid until the next batch.
+
+    Nodes are numbered within the batch; `n_id` says which they are, each once. Each edge asks twice: for its tail, and for
+    its head; the edges of a chunk share the wrong answers of each side.
+    """
+
+    def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int):
+        self._arrays = arrays
+        self.epoch: int = epoch
+        self.step: int = info["step"]  #: the macro-batch
+        self.batch_size: int = info["batch_size"]  #: edges
+        self.chunks: List[int] = info["chunks"]  #: where each chunk's edges end
+        self.num_sampled_nodes: List[int] = info["nodes"]  #: ends and wrong answers; with fanouts also their neighbours
+
+    @property
+    def n_id(self) -> np.ndarray:
+        """int64 [n]: internal ids; ends and wrong answers first, in no order, then neighbours."""
+        return self._arrays["n_id"]
+
+    @property
+    def head(self) -> np.ndarray:
+        """int64 [edges]: places in n_id."""
+        return self._arrays["head"]
+
+    @property
+    def tail(self) -> np.ndarray:
+        """int64 [edges]: places in n_id."""
+        return self._arrays["tail"]
+
+    @property
+    def relation(self) -> np.ndarray:
+        """int64 [edges]."""
+        return self._arrays["relation"]
+
+    @property
+    def negatives(self) -> np.ndarray:
+        """int64 [2, chunks, negatives]: places in n_id of wrong tails, and of wrong heads."""
+        return self._arrays["negatives"]
+
+    @property
+    def mask(self) -> np.ndarray:
+        """int64: the wrong answers that are the edge's own right one, as places in scores of shape [2, edges, negatives]
+        seen as one list."""
+        return self._arrays["mask"]
+
+    @property
+    def edge_index(self) -> Optional[np.ndarray]:
+        """int64 [2, e]: with fanouts, sampled edges from neighbours to ends and wrong answers, of both directions."""
+        return self._arrays.get("edge_index")
+
+    @property
+    def edge_type(self) -> Optional[np.ndarray]:
+        """int64 [e]: their relations, those against the edge counted on from the store's; None where there is one."""
+        return self._arrays.get("edge_type")
+
+    def copy(self) -> "LinkBatch":
+        """The same batch in memory of its own."""
+        other = LinkBatch.__new__(LinkBatch)
+        other.__dict__ = dict(self.__dict__)
+        other._arrays = {k: v.copy() for k, v in self._arrays.items()}
+        return other
+
+
+class LinkLoader(Epochs):
+    """Mini-batches of a directed store's edges with shared negatives, in memory or by COMET, a part of the graph at a time.
+
+    Batches are those of `gstore train` on links with the same store, seed, batch size, negatives, chunks, fanouts and plan:
+    edges in an order of the epoch's own, negatives drawn from the nodes that are in memory. One seed gives the same batches
+    for any number of threads.
+
+    >>> table = gstore.EmbeddingTable(store, "nodes", dim=100)
+    >>> for batch in gstore.LinkLoader(store, table=table, mem="2GiB", seed=1):
+    ...     x = table.rows(batch.n_id)
+    ...     loss(model, x, batch).backward()
+    ...     table.step()
+
+    batch_size: edges. negatives: wrong answers for each edge and side; chunks: groups of a batch's edges that share them.
+    degree_share: of the negatives, drawn in proportion to degree; the others are drawn uniformly.
+    fanouts: [n] also samples n neighbours over incoming edges and n over outgoing ones, as training's encoders have them.
+    remove_batch_edges: hide a batch's edges from these neighbourhoods; by default where the graph is not in memory.
+    table: an EmbeddingTable whose rows are then read ahead and written back behind the training, with the partitions that they
+    are of: `table.rows` and `table.step` take the batch's nodes, and others are read from the disk. Its own `mem` holds
+    nothing meanwhile. Steps are in the table's next checkpoint, which may be made at any batch.
+    plan: "auto", "memory", "comet" or "beta"; buffer is the partitions in memory at once, logical COMET's logical
+    partitions; mem bounds what gstore holds, the table's rows included. Without a table the room of rows of `gstore train`,
+    and always that of its tensors and of evaluation, is left to the caller.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        batch_size: int = 1000,
+        *,
+        negatives: int = 500,
+        chunks: int = 10,
+        degree_share: float = 0.0,
+        fanouts: Sequence[int] = (),
+        remove_batch_edges: Optional[bool] = None,
+        table: Optional[EmbeddingTable] = None,
+        plan: str = "auto",
+        mem: Union[None, int, str] = None,
+        buffer: int = 0,
+        logical: int = 0,
+        seed: int = 0,
+        threads: int = 0,
+        io_engine: str = "auto",
+        copy: bool = False,
+    ):
+        self.copy = copy
+        self.table = table
+        if table is not None and not (table._drop and table._drop.alive):
+            raise errors.ClosedError("the table is closed")
+        request = {
+            "fanouts": list(fanouts), "batch_size": batch_size, "negatives": negatives, "chunks": chunks, "degree_share": degree_share,
+            "remove_batch_edges": remove_batch_edges, "plan": plan, "buffer": buffer, "logical": logical,
+            "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads, "io_engine": io_engine,
+            "table": table._handle if table is not None else 0,
+        }  # fmt: skip
+        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "seed"))
+        self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges")})
+
+    def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> LinkBatch:
+        return LinkBatch(info, arrays, self.epoch)

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+
+import gstore
+
+PLANS = [dict(), dict(plan="comet", buffer=6), dict(plan="comet", buffer=6, fanouts=[3])]
+
+
+@pytest.fixture(scope="module")
+def triples(tmp_path_factory):
+    """A store of 4000 edges of three relations, and the edges by internal id."""
+    r = np.random.default_rng(2)
+    edges, kinds = r.integers(0, 700, (2, 4000)), r.integers(0, 3, 4000)
+    store = gstore.ingest(tmp_path_factory.mktemp("links") / "s", edges, relations=kinds, partitions=12, num_nodes=700, seed=3)
+    ids = store.lookup(np.arange(700))
+    yield store, sorted(zip(ids[edges[0]].tolist(), kinds.tolist(), ids[edges[1]].tolist()))
+    store.close()
+
+
+def contents(batch):
+    return {"place": (batch.epoch, batch.step, batch.batch_size, *batch.chunks), **{k: v.copy() for k, v in batch._arrays.items()}}
+
+
+def same(a, b):
+    return len(a) == len(b) and all(x.keys() == y.keys() and all(np.array_equal(x[k], y[k]) for k in x) for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("options", PLANS)
+def test_batches(triples, options):
+    """An epoch has every edge once, in another order each time; the mask names the wrong answers that are right."""
+    store, edges = triples
+    loader = gstore.LinkLoader(store, 150, negatives=20, chunks=3, seed=7, **options)
+    orders = []
+    for epoch in range(2):
+        seen = []
+        for b in loader:
+            ends = (b.n_id[b.head], b.relation, b.n_id[b.tail])
+            seen += list(zip(*(a.tolist() for a in ends)))
+            assert len(set(b.n_id)) == len(b.n_id) == sum(b.num_sampled_nodes) and b.epoch == epoch
+            assert b.negatives.shape == (2, 3, 20) and b.chunks[-1] == b.batch_size == len(b.head)
+            chunk = np.searchsorted(b.chunks, np.arange(b.batch_size), "right")
+            right = np.stack([b.negatives[0][chunk] == b.tail[:, None], b.negatives[1][chunk] == b.head[:, None]])
+            assert np.array_equal(np.flatnonzero(right), np.sort(b.mask))
+            if b.edge_index is not None:
+                own = {(s, k, d) for s, k, d in edges}
+                for s, d, k in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]], b.edge_type):
+                    assert ((s, k, d) if k < 3 else (d, k - 3, s)) in own
+        assert sorted(seen) == edges
+        orders.append(seen)
+    assert orders[0] != orders[1] and loader.epoch == 2
+
+
+@pytest.mark.parametrize("options", PLANS)
+def test_repeats_and_resumes(triples, options):
+    """One seed gives the same batches for any number of threads; a state taken anywhere goes on to the same ones."""
+    make = lambda **more: gstore.LinkLoader(triples[0], 150, **{"negatives": 20, "chunks": 3, "seed": 7, **options, **more})
+    loader, states, epochs = make(threads=1), [], []
+    for _ in range(2):
+        epochs.append([])
+        for b in loader:
+            epochs[-1].append(contents(b))
+            states.append((len(epochs) - 1, len(epochs[-1]), loader.state_dict()))
+    assert same([contents(b) for b in make(threads=4)], epochs[0]) and not same(epochs[0], epochs[1])
+    assert not same([contents(b) for b in make(seed=8)], epochs[0])
+    for epoch, done, state in states[3::17]:
+        resumed = make()
+        resumed.load_state_dict(state)
+        assert same([contents(b) for b in resumed], epochs[epoch][done:])
+    with pytest.raises(gstore.InvalidError):
+        make(seed=9).load_state_dict(states[0][2])
+
+
+def test_table(triples):
+    """Rows that a loader holds, in part, come to the bits of a table of its own; a table opened at a checkpoint goes on so."""
+    store, _ = triples
+    make = lambda name: gstore.EmbeddingTable(store, name, dim=8, lr=0.5, init=0.5, seed=1, replace=True)
+    options = dict(negatives=20, chunks=3, plan="comet", buffer=4, seed=7)
+
+    def epochs(table, upto, loader, stop=None):
+        while loader.epoch < upto:
+            for b in loader:
+                rows = table.read(b.n_id)
+                grads = np.zeros_like(rows)
+                np.add.at(grads, b.head, rows[b.tail])  # any function of rows and batch
+                np.add.at(grads, b.negatives[1].ravel(), 1.0)
+                table.apply(b.n_id, grads)
+                if stop is not None and table.steps == stop:
+                    return loader.state_dict()
+
+    held, own = make("held"), make("own")
+    epochs(own, 2, gstore.LinkLoader(store, 150, **options))
+    expected = own.read(np.arange(700))
+    loader = gstore.LinkLoader(store, 150, table=held, **options)
+    with pytest.raises(gstore.LockedError):
+        gstore.LinkLoader(store, 150, table=held)
+    state = epochs(held, 2, loader, stop=own.steps // 3)
+    held.checkpoint(b"third")
+    loader.load_state_dict(state)  # the loop that was left goes on
+    epochs(held, 2, loader)
+    assert np.array_equal(held.read(np.arange(700)), expected)
+    loader.close()
+    assert np.array_equal(held.read(np.arange(700)), expected)
+    held.close()
+
+    again = gstore.EmbeddingTable.open(store, "held")  # nothing after the checkpoint counts
+    assert again.data == b"third" and again.steps == own.steps // 3
+    loader = gstore.LinkLoader(store, 150, table=again, **options)
+    loader.load_state_dict(state)
+    epochs(again, 2, loader)
+    assert np.array_equal(again.read(np.arange(700)), expected)
+    again.close()  # ends the loader
+    with pytest.raises(gstore.ClosedError):
+        next(iter(loader))
+
+
+def test_refused(triples, graph):
+    with pytest.raises(gstore.Error, match="fanouts"):
+        gstore.LinkLoader(triples[0], fanouts=[3, 2])
+    with pytest.raises(gstore.Error, match="plan"):
+        gstore.LinkLoader(triples[0], plan="hanoi")
+    with pytest.raises(gstore.BudgetError):
+        gstore.LinkLoader(triples[0], mem="2MiB")
+    table = gstore.EmbeddingTable(graph.store, "other", 4, replace=True)
+    table.close()
+    with pytest.raises(gstore.ClosedError):
+        gstore.LinkLoader(triples[0], table=table)

@@ -1,0 +1,123 @@
+// Package recipe decides how a graph is laid out where its user left that open: it is what "auto" means to gstore ingest and to
+// the Python package.
+package recipe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// Auto names the partitioner that is left open.
+const Auto = "auto"
+
+const (
+	// partitionsMost is how many partitions a graph gets that will be trained out of core: a step of many small ones
+	// holds a mixture of classes, which one of few large ones does not (docs/findings.md, "What a step holds").
+	partitionsMost = 512
+	// partitionNodes is the fewest nodes of such a partition.
+	partitionNodes = 32
+	// nodeBytes and edgeBytes are what a node beside its columns, and an edge, take in training's memory.
+	nodeBytes = 24
+	edgeBytes = 8
+	// spareBytes is what the memory must hold beside what FENNEL takes.
+	spareBytes = 96 << 20
+)
+
+// Given says what the user decided: the recipe leaves it alone.
+type Given struct{ Hubs, Hop bool }
+
+// Choice is what a recipe decided beside the options that it set.
+type Choice struct {
+	Hop bool   // the first hop is to be computed
+	Why string // for people; "" where there was nothing to decide
+}
+
+// Choose sets what is open of a graph with classes that training will not have in memory: more than in.MemoryBytes, or
+// without it than the machine has. FENNEL keeps neighbours together, hubs are pinned where they pay, and the first hop is
+// computed. Other graphs are assigned at random.
+func Choose(d *ingest.Description, in *ingest.Options, given Given) (c Choice) {
+	in.Partitioner = partitioner.MethodRandom
+	limit := in.MemoryBytes
+	if limit == 0 {
+		limit = 2 * ingest.DefaultMemoryBytes()
+	}
+	bytes, nodes := memoryBytes(d, in)
+	labelled := slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Role == store.RoleLabel })
+	if bytes <= limit || !labelled || len(d.Splits) == 0 || d.Task == store.TaskLink {
+		return c
+	}
+	p := int(min(partitionsMost, max(8, nodes/partitionNodes)))
+	need := partitioner.Options{Method: partitioner.MethodFennel, Partitions: p}.Need(uint64(nodes))
+	if have := cmp.Or(in.MemoryBytes, ingest.DefaultMemoryBytes()); 2*need.Stream+spareBytes > have {
+		c.Why = "partitions are random: keeping neighbours together (--partitioner fennel) takes more than --mem; training out of core will lose accuracy"
+		return c
+	}
+	in.Partitioner = partitioner.MethodFennel
+	if in.Partitions == 0 {
+		in.Partitions = max(p, int(bytes>>26))
+	}
+	what := "--partitioner fennel"
+	if !given.Hubs {
+		in.HubsAuto = true
+		what += " --hubs auto"
+	}
+	if !given.Hop && CheckHop(d, in, nil) == nil {
+		c.Hop = true
+		what += " --precompute-hops 1"
+	}
+	c.Why = fmt.Sprintf("training will not have all of this graph in memory, %s, within %s: %s", blocks.SizeText(bytes), blocks.SizeText(limit), what)
+	return c
+}
+
+// CheckHop refuses, before an ingest, a first hop of features that the input has not, or whose mean could not be taken after it;
+// named are the features, none for all.
+func CheckHop(d *ingest.Description, in *ingest.Options, named []string) error {
+	features := []string{}
+	for _, c := range d.NodeColumns {
+		if c.Role != store.RoleFeature {
+			continue
+		}
+		features = append(features, c.Name)
+		if len(named) > 0 && !slices.Contains(named, c.Name) {
+			continue
+		}
+		if err := nn.CheckFeature(c.Name, in.FeatureElemOf(c)); err != nil {
+			return fmt.Errorf("%w: --precompute-hops 1: %w", ingest.ErrOptions, err)
+		}
+	}
+	if len(features) == 0 {
+		return fmt.Errorf("%w: --precompute-hops 1: the input's features are []", ingest.ErrOptions)
+	}
+	for _, name := range named {
+		if !slices.Contains(features, name) {
+			return fmt.Errorf("%w: --precompute-feature %s: the input's features are %q", ingest.ErrOptions, name, features)
+		}
+	}
+	return nil
+}
+
+// memoryBytes is what the input takes in training's memory, and its nodes, as far as both are known before it is read.
+func memoryBytes(d *ingest.Description, in *ingest.Options) (bytes, nodes int64) {
+	nodes = d.Nodes
+	row := int64(nodeBytes)
+	for _, c := range d.NodeColumns {
+		nodes = max(nodes, c.Rows)
+		size := int64(c.RowBytes())
+		if c.Role == store.RoleFeature {
+			size = int64(c.Dim * in.FeatureElemOf(c).Size())
+		}
+		row += size
+	}
+	edges := max(0, d.Edges)
+	if in.Undirected {
+		edges *= 2
+	}
+	return max(0, nodes)*row + edges*edgeBytes, max(0, nodes)
+}
