@@ -90,12 +90,12 @@ class Sample(Events):
 
 @contender("gstore", "step", "debdeps", "out-of-core")
 class Train(Events):
-    """`gstore train`, an epoch a turn; its own validations, every "every" epochs, are not counted."""
+    """`gstore train`, an epoch a turn; the validation after the last of "epochs" is not counted."""
 
     def start(self, threads):
         layers = len(self.c["fanouts"].split(","))
         return measure.Stopped("epoch", self.c["binary"], "train", self.c["store"], "--layers", layers, "--fanouts", self.c["fanouts"], "--threads", threads,
-                               "--epochs", self.c.get("epochs", 1000), "--eval-every", self.c.get("every", 1000), "--checkpoint-every", 0, "--save",
+                               "--epochs", self.c.get("epochs", 1000), "--eval-every", self.c.get("epochs", 1000), "--checkpoint-every", 0, "--save",
                                pathlib.Path(self.c["scratch"]) / "model", "--json", *self.c.get("options", ["--plan", "memory"]))  # fmt: skip
 
     def next(self, threads):
@@ -106,8 +106,8 @@ class Train(Events):
     def run(self, threads):
         r = self.next(threads)
         cpu, wall = r["cpu"], r["wall"]
-        if r["valid_accuracy"] >= 0:  # the CPU seconds of training alone: as its share of the seconds
-            cpu, wall = cpu * r["seconds"] / max(wall, r["seconds"]), r["seconds"]
+        if r["valid_accuracy"] >= 0:
+            cpu, wall = cpu * (1 - r["valid_seconds"] / wall), wall - r["valid_seconds"]
         return {"cpu": cpu, "wall": wall, "units": 1 if self.c.get("epochs") else r["batches"], "bytes_read": r["bytes_read"]}
 
     def evaluate(self, threads):
@@ -140,7 +140,7 @@ class Loader:
 
     def run(self, threads):
         set_threads(threads)
-        return measure.loop((1 for _ in self.iterate(threads)), self.c["batches"])
+        return measure.loop((1 for _ in self.iterate(threads)), self.c["batches"], warm=8)
 
 
 # PyTorch
@@ -166,8 +166,6 @@ class Torch:
         self.need()
         self.arrays = Arrays(c["arrays"], mapped=c.get("mapped", False))
         self.open()
-        self.best = {"valid": -1.0, "test": -1.0}
-        self.trained = 0
         if not c.get("no_model"):
             classes = int(self.arrays.labels().max()) + 1
             self.model = self.make(self.arrays.features().shape[1], 128, classes)
@@ -190,26 +188,18 @@ class Torch:
             with measure.Watch() as w:
                 for batch in self.epoch(threads):
                     self.train(batch)
-            self.trained += 1
-            if self.trained % self.c["every"] == 0:
-                self.validate()
             return {"cpu": w.cpu, "wall": w.wall, "units": 1}
         work = self.count if self.c.get("no_model") else self.train
-        return measure.loop((work(batch) for batch in endless(Epochs(self, threads))), self.c["batches"], self.c.get("warm", 3))
+        return measure.loop((work(batch) for batch in endless(Epochs(self, threads))), self.c["batches"], self.c.get("warm", 8 if self.c.get("no_model") else 3))
 
-    def validate(self):
-        """Accuracies with all neighbours, by PyG's convolutions on the whole graph; the best on validation nodes is kept."""
+    def evaluate(self, threads):
+        """Accuracies with all neighbours: a pass over the whole graph."""
         import torch
 
         self.model.eval()
         with torch.no_grad():
             right = (self.whole().argmax(1) == torch.from_numpy(self.arrays.labels())).float()
-        found = {part: right[torch.from_numpy(self.arrays.splits[part])].mean().item() for part in ("valid", "test")}
-        if found["valid"] > self.best["valid"]:
-            self.best = found
-
-    def evaluate(self, threads):
-        return self.best
+        return {part: right[torch.from_numpy(self.arrays.splits[part])].mean().item() for part in ("valid", "test")}
 
 
 class Epochs:

@@ -74,7 +74,8 @@ class Stopped:
 
 
 def loop(batches, n, warm=3):
-    """Takes n batches of an endless iterator after warm ones; batches yield how many units they are."""
+    """Takes n batches of an endless iterator, which yields how many units each is, after warm ones: more than a loader keeps ready while it waits for
+    its turn."""
     for _ in range(warm):
         next(batches)
     units = 0

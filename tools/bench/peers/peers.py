@@ -5,7 +5,7 @@ usage: tools/bench/peers/run [--only ROW,…] [--dir DIR] [--rounds 3] [--thread
 
 Every contender of a row is a process of its own, which waits while another one works. In a round each takes its turn with
 each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the peer's seconds by
-gstore's: above 1 gstore takes less. Peers get glibc's malloc as their users tune it. What a contender lacks is printed, and
+gstore's: above 1 gstore takes less. What a contender lacks is printed, and
 the rest goes on. Rows:
 
   ingest       30 M edges of a .npy file into a store; PyG's to_csc of them, in memory
@@ -23,7 +23,9 @@ import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempf
 import data
 
 HERE = pathlib.Path(__file__).resolve().parent
-MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456"}
+# As their users tune the peers: memory stays with the process (half of PyG's CPU time), and OpenMP's threads sleep rather than
+# spin where others want the cores (spinning, GraphBolt's second thread took ten times the CPU time at a load of 30).
+TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456", "OMP_WAIT_POLICY": "PASSIVE", "DGLBACKEND": "pytorch"}
 ROWS = ("ingest", "ingest-csv", "sample", "loader", "step", "debdeps", "out-of-core")
 
 
@@ -73,7 +75,7 @@ class Contender:
         command = [sys.executable, str(HERE / "contenders.py"), row, name, json.dumps(config)]
         if cgroup:
             command = cgroup.enter(command)
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **MALLOC, "DGLBACKEND": "pytorch"})
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **TUNED})
         self.ready = self.answer()
 
     def answer(self):
@@ -92,7 +94,7 @@ class Contender:
 class Bench:
     def __init__(self, a):
         self.a, self.size, self.top = a, Size(a.quick, a.scale), pathlib.Path(a.dir)
-        self.results, self.notes = [], {}
+        self.results, self.notes, self.absent = [], {}, set()  # absent: rows' contenders that lack something
         self.top.mkdir(parents=True, exist_ok=True)
 
     def note(self, text):
@@ -104,6 +106,7 @@ class Bench:
         """Measures contenders by turns. alone: each is started for its turn and ended after it (out of core, memory is one's own)."""
         rounds, threads = rounds or self.a.rounds, threads or self.a.threads
         running, samples, accuracy, notes = {}, {}, {}, {}
+        names = [n for n in names if (row, n) not in self.absent]
         config = {"binary": self.a.gstore, "scratch": str(self.top), **config}
 
         def start(name):
@@ -111,6 +114,7 @@ class Bench:
             if "missing" in c.ready:
                 self.note(f"{row}: without {name}: {c.ready['missing']}")
                 c.close()
+                self.absent.add((row, name))
                 return None
             notes[name] = c.ready
             return c
@@ -194,7 +198,7 @@ class Bench:
         g = data.debdeps(self.a.gstore, self.top, source)
         for layers, fanouts in ((2, "15,10"), (3, "15,10,5")):
             self.compare("debdeps", f"{layers} layers, {self.size.epochs} epochs", "epoch", ["gstore", "PyG on gstore's loader", "PyG", "GraphBolt"],
-                         {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "epochs": self.size.epochs, "every": 2},
+                         {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "epochs": self.size.epochs},
                          rounds=self.size.epochs, threads=self.a.threads[:1], evaluate=True)  # fmt: skip
 
     def out_of_core(self):
@@ -284,8 +288,11 @@ def main(argv=None):
         a.dir = a.dir or scratch
         bench = Bench(a)
         before = machine()
-        for row in rows:
-            getattr(bench, row.replace("-", "_"))()
+        try:
+            for row in rows:
+                getattr(bench, row.replace("-", "_"))()
+        except KeyboardInterrupt:
+            bench.note("interrupted: the rows so far")
         now = machine()
     used = {k: v for r in bench.results for k, v in r.get("versions", {}).items()}
     print(f"{now['date']}, {now['cores']} × {now['processor']}, load {before['load']:.0f} to {now['load']:.0f}; "
