@@ -94,9 +94,10 @@ class Train(Events):
 
     def start(self, threads):
         layers = len(self.c["fanouts"].split(","))
+        own = pathlib.Path(self.c["scratch"]) / f"train-{os.getpid()}-{threads}"  # several runs of a store at once, which none resumes
         return measure.Stopped("epoch", self.c["binary"], "train", self.c["store"], "--layers", layers, "--fanouts", self.c["fanouts"], "--threads", threads,
-                               "--epochs", self.c.get("epochs", 1000), "--eval-every", self.c.get("epochs", 1000), "--checkpoint-every", 0, "--save",
-                               pathlib.Path(self.c["scratch"]) / "model", "--json", *self.c.get("options", ["--plan", "memory"]))  # fmt: skip
+                               "--epochs", self.c.get("epochs", 1000), "--eval-every", self.c.get("epochs", 1000), "--checkpoint-every", 0, "--save", f"{own}.model",
+                               "--checkpoint-file", f"{own}.checkpoint", "--json", *self.c.get("options", ["--plan", "memory"]))  # fmt: skip
 
     def next(self, threads):
         if self.c.get("epochs") and threads not in self.processes:
