@@ -2,6 +2,7 @@ package gputest
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/gstore/gstore/gpu"
 )
@@ -24,13 +25,13 @@ type Counting struct {
 	MemoryBytes int64 // what Info says may be allocated
 
 	mu    sync.Mutex
-	away  map[gpu.Memory]bool // mapped host memory
+	away  map[gpu.Memory][]byte // mapped host memory
 	moved int64
 }
 
 // NewCounting wraps a device; closing it closes that one.
 func NewCounting(dev gpu.Device, memoryBytes int64) *Counting {
-	return &Counting{Device: dev, MemoryBytes: memoryBytes, away: map[gpu.Memory]bool{}}
+	return &Counting{Device: dev, MemoryBytes: memoryBytes, away: map[gpu.Memory][]byte{}}
 }
 
 // Info describes the device as one of its own memory.
@@ -40,7 +41,8 @@ func (d *Counting) Info() gpu.Info {
 	return info
 }
 
-// RowBytes is what operations read of mapped tables: of a gather and a copy the rows, of an aggregation a row an edge.
+// RowBytes is what operations read of mapped tables: of a gather and a copy the rows, of an aggregation a row an edge, of an
+// upload its bytes.
 func (d *Counting) RowBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +54,7 @@ func (d *Counting) Map(b []byte) (gpu.Memory, error) {
 	m, err := d.Device.Map(b)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.away[m] = true
+	d.away[m] = b
 	return m, err
 }
 
@@ -71,9 +73,28 @@ type counting struct {
 func (s *counting) read(table gpu.Tensor, rows int) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if s.d.away[table.Mem] {
+	if s.d.away[table.Mem] != nil {
 		s.d.moved += int64(rows) * int64(table.Cols*table.Elem.Size())
 	}
+}
+
+// Upload counts what is of mapped memory: rows that cross in long copies.
+func (s *counting) Upload(dst gpu.Tensor, src []byte) {
+	s.d.mu.Lock()
+	for _, b := range s.d.away {
+		if len(src) > 0 && inside(src, b) {
+			s.d.moved += int64(len(src))
+			break
+		}
+	}
+	s.d.mu.Unlock()
+	s.Stream.Upload(dst, src)
+}
+
+// inside reports whether part, not empty, is memory of whole.
+func inside(part, whole []byte) bool {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
+	return at < uintptr(len(whole))
 }
 
 func (s *counting) CopyRows(dst, to, src, from gpu.Tensor) {

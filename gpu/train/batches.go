@@ -71,6 +71,7 @@ type batches struct {
 	epoch  int
 	mb     *buffer.MacroBatch
 	graph  mini.Graph
+	alone  alone
 	passes *passes
 	pass   int
 }
@@ -100,7 +101,7 @@ func newBatches(cfg *Config, hops, threads, ahead int) (*batches, error) {
 	if len(fanouts) == 0 {        // the sampler draws at least one hop; trainer.blocks leaves it
 		fanouts = []int{1}
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together()}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +110,7 @@ func newBatches(cfg *Config, hops, threads, ahead int) (*batches, error) {
 
 // enter begins a step of an epoch, counted from 0, from a place in it on. mb is in use until leave.
 func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, g mini.Graph, p *passes, from progress.Place) {
+	g.In = b.alone.within(mb, g.In)
 	b.ctx, b.epoch, b.mb, b.graph, b.passes, b.pass = ctx, epoch, mb, g, p, from.Pass
 	b.start(from.Batch)
 }

@@ -107,7 +107,12 @@ type Config struct {
 	// lookahead knows; default 16. Neither changes a result.
 	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which feature rows a GPU keeps from one mini-batch to the next: auto is what moves least" values:"auto,none,tracker,lookahead"`
 	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" help:"mini-batches that are sampled ahead for --device-cache lookahead" default:"16"`
-	Threads      int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
+	// DevicePlan is how feature rows come to a device, see [macro.DeviceRecord]: "auto" (default: "direct" or "mirror", by bytes).
+	// "lbs" and "pbs" are samplers, on any device: they decide what mini-batches are. DeviceMacro is the size of their
+	// macro-batches: mini-batches drawn together (lbs; default 16), partitions trained together (pbs; default an eighth).
+	DevicePlan  string `json:"device_plan,omitempty" group:"input and output,expert" help:"how feature rows come to a GPU: direct, by the mini-batch; mirror, by the partition; lbs and pbs sample in two stages, which changes mini-batches on any device; auto is direct or mirror, whichever moves less" values:"auto,direct,mirror,lbs,pbs"`
+	DeviceMacro int    `json:"device_macro,omitempty" group:"input and output,expert" help:"with --device-plan lbs mini-batches that are drawn together (16), with pbs partitions that are trained together" default:"16, an eighth"`
+	Threads     int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch
 	// is always validated.
 	EvalEvery int `json:"eval_every" group:"optimiser" help:"epochs between exact validations; link prediction: -1 for none, not even of the last epoch"`
@@ -161,6 +166,7 @@ func (c *Config) Normalize() error {
 	set(&c.Mixture, MixtureAuto)
 	set(&c.RowReads, RowsAuto)
 	set(&c.DeviceCache, cacheAuto)
+	set(&c.DevicePlan, cacheAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
 		if *n == 0 {
@@ -185,6 +191,9 @@ func (c *Config) Normalize() error {
 	if c.Dropout == nil {
 		half := .5
 		c.Dropout = &half
+	}
+	if err := c.normalizeDevicePlan(); err != nil {
+		return err
 	}
 	return c.validate()
 }

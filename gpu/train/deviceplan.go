@@ -32,12 +32,23 @@ const deviceShare = 2
 // the run, at most so many (0 = [deviceSample]), of which only structure is read, and counts what each policy moves. c.Plan and
 // c.Buffer are the run's; where features need not move, or there is no room, nothing is sampled and the plan is empty.
 func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info, batches int) (p DevicePlan, err error) {
+	if c.stages() {
+		p.Why = []string{fmt.Sprintf("device plan %s is a sampler: mini-batches and results are its own on any device; %s", c.DevicePlan, map[string]string{
+			macro.DeviceLBS: fmt.Sprintf("the neighbours of %d mini-batches are drawn together", c.DeviceMacro),
+			macro.DevicePBS: fmt.Sprintf("%d partitions are trained together, with the states around them from the history", c.DeviceMacro)}[c.DevicePlan])}
+	}
 	if info.InPlace {
 		return p, nil
 	}
+	fits := func(reason string) error { // what plan mirror was asked for is not read where it is
+		if c.DevicePlan == macro.DeviceMirror {
+			return fmt.Errorf("train: device plan %s: %s: give more device memory, fewer partitions in memory, or take plan %s", macro.DeviceMirror, reason, macro.DeviceDirect)
+		}
+		p.Why = append(p.Why, "device: feature rows are read where they are: "+reason)
+		return nil
+	}
 	if c.Plan == macro.Rows { // slots of the host's cache, whose rows change from batch to batch
-		p.Why = []string{"device: feature rows are read where they are: plan rows has them in a cache of the host's"}
-		return p, nil
+		return p, fits("plan rows has them in a cache of the host's")
 	}
 	if batches == 0 {
 		batches = deviceSample
@@ -60,32 +71,43 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		return p, err
 	}
 	if c.DeviceCache == cache.NameNone && room <= 0 || room < rowBytes {
-		p.Why = []string{fmt.Sprintf("device: feature rows are read where they are: of %.1f MiB nothing is left beside the largest mini-batch", mib(info.MemoryBytes))}
-		return p, nil
+		return p, fits(fmt.Sprintf("of %.1f MiB nothing is left beside the largest mini-batch", mib(info.MemoryBytes)))
 	}
 	rec, err := cfg.recordDevice(ctx, st, info, batches)
 	if err != nil {
 		return p, err
 	}
 	stepRows, _ := largestStep(st.Manifest(), cfg.capacity(st.Manifest()))
-	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, StepRows: stepRows, Window: c.DeviceWindow}
+	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, MirrorRows: mirrorRows(cfg.mirrorSlots(st.Manifest())), StepRows: stepRows, Window: c.DeviceWindow}
 	if c.DeviceCache != cacheAuto {
 		o.Policy = c.DeviceCache
 	}
+	if c.DevicePlan != cacheAuto {
+		o.Plan = c.DevicePlan
+	}
+	if n := c.together(); c.DeviceWindow == 0 && n > cache.WindowDefault {
+		o.Window = min(n, cache.WindowMax) // all that are drawn together
+	}
 	p.Batches = len(rec.Batches)
 	if o.Rows < rec.BatchRows() {
-		p.Why = []string{fmt.Sprintf("device: feature rows are read where they are: there is room for %d, a mini-batch has %d", o.Rows, rec.BatchRows())}
-		return p, nil
+		return p, fits(fmt.Sprintf("there is room for %d, a mini-batch has %d", o.Rows, rec.BatchRows()))
 	}
 	costs, err := rec.Costs(o)
 	if err != nil {
 		return p, err
 	}
-	p.Cost, p.Why = macro.ChooseDevice(costs)
-	p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, rec.BatchRows())
-	p.Slots = o.Slots(p.Cache)
-	p.Why = append([]string{fmt.Sprintf("device: room for %d feature rows of %d B, %d of them for a mini-batch's; of the first %d mini-batches:",
-		o.Rows, rowBytes, rec.BatchRows(), p.Batches)}, p.Why...)
+	if len(costs) == 0 {
+		return p, fits(fmt.Sprintf("there is room for %d rows, the partitions of a step take %d", o.Rows, o.MirrorRows))
+	}
+	var why []string
+	p.Cost, why = macro.ChooseDevice(costs)
+	if p.Slots = int(o.MirrorRows); p.Cost.Plan != macro.DeviceMirror {
+		p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, rec.BatchRows())
+		p.Slots = o.Slots(p.Cache)
+	}
+	p.Why = append(p.Why, fmt.Sprintf("device: room for %d feature rows of %d B, %d of them for a mini-batch's; of the first %d mini-batches:",
+		o.Rows, rowBytes, rec.BatchRows(), p.Batches))
+	p.Why = append(p.Why, why...)
 	return p, nil
 }
 

@@ -220,7 +220,7 @@ func (h *history) begin(plan buffer.Plan) error {
 			return fmt.Errorf("train: history: %w: step %d trains %d nodes, memory was set aside for %d: give more memory or fewer resident partitions", store.ErrBudget, s, n, h.window.rows)
 		}
 		in := make([]bool, len(h.parts))
-		for _, p := range step.Resident {
+		for _, p := range step.Reached() {
 			in[p] = true
 		}
 		h.resident = append(h.resident, in)

@@ -74,6 +74,9 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if err := cfg.Normalize(); err != nil {
 		return nil, err
 	}
+	if o.Structure {
+		cfg.History = false // which adds no row to a batch
+	}
 	if cfg.History || cfg.Reuse == macro.ReuseAuto {
 		return nil, fmt.Errorf("train: loader: history %v and reuse %d: expected neither a history nor passes that depend on timing", cfg.History, cfg.Reuse)
 	}

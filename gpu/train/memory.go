@@ -145,7 +145,7 @@ func (y *Memory) history(capacity int) int64 {
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.deviceBooks(capacity)
+		n := y.history(capacity) + y.deviceBooks(capacity) + y.aloneBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -187,7 +187,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	}
 	p.choice, err = macro.Choose(macro.Tuning{
 		Config: macro.Config{Policy: c.Plan, Partitions: len(y.m.Partitions), Pinned: y.m.Pinned, Capacity: c.Buffer,
-			Undirected: y.m.Schema.Undirected, Group: c.Group, Reuse: c.Reuse, Seed: c.Seed},
+			Undirected: y.m.Schema.Undirected, Group: c.Group, Alone: c.DevicePlan == macro.DevicePBS, Reuse: c.Reuse, Seed: c.Seed},
 		MemoryBytes: p.options.MemoryBytes, LeastBytes: y.forecast.LeastBytes, DoubleBytes: y.forecast.DoubleBytes, BesideBytes: beside, Rows: rowsTuning,
 		Hubs: y.m.HubsWhy(), Train: y.trained,
 	})

@@ -157,7 +157,9 @@ func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config) (
 
 // FillFeatures fills in c.Features, if there are none, with those of the store that are computed from no other, in the
 // store's order, and for models of relations its categories of nodes behind them; where c reads a precomputed hop, their means follow in the same order.
+// And it fills in the size of plan pbs' groups.
 func (c *Config) FillFeatures(m *store.Manifest) {
+	c.group(m)
 	if len(c.Features) == 0 {
 		for _, f := range m.ColumnsOf(store.RoleFeature) {
 			if !precompute.IsHop(f) {

@@ -3,6 +3,8 @@ package train
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -26,6 +30,9 @@ func TestDeviceRows(t *testing.T) {
 		"gat":            {Model: "gat", Heads: 2},
 		"mlp":            {Model: "mlp"},
 		"max":            {Aggregator: "max"},
+		"lbs":            {DevicePlan: "lbs", DeviceMacro: 3},
+		"lbs, hanoi":     {DevicePlan: "lbs", Plan: "hanoi", Buffer: 2},
+		"pbs":            {DevicePlan: "pbs", DeviceMacro: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Hidden, c.BatchSize, c.Fanouts, c.Epochs, c.EvalEvery, c.Split, c.Threads = 8, 30, []int{3, 2}, 3, 3, "split", 2
@@ -93,7 +100,7 @@ func TestDeviceRows(t *testing.T) {
 							continue
 						}
 						for e := range 2 { // the third is followed by evaluation, which reads tables too
-							if d := got.epochs[e].DeviceRows; got.read[e] != d.MovedBytes && !c.History { // which reads tables of its own
+							if d := got.epochs[e].DeviceRows; got.read[e] != d.MovedBytes && !c.History && c.DevicePlan != "pbs" { // which read tables of its own
 								t.Errorf("%s: epoch %d read %d bytes of tables, counted %d", what, e+1, got.read[e], d.MovedBytes)
 							}
 						}
@@ -101,12 +108,18 @@ func TestDeviceRows(t *testing.T) {
 						if plan.Cost.FeatureBytes != d.MovedBytes && c.Reuse == 0 || plan.Cost.Policy != d.Policy {
 							t.Errorf("%s: planned %+v, counted %+v", what, plan.Cost, d)
 						}
-						if s := got.cp.Summary.DeviceRows; s.Hits < d.Hits || s.MovedBytes < d.MovedBytes || d.SavedBytes != int64(d.Hits)*32 {
+						if s := got.cp.Summary.DeviceRows; s.Hits < d.Hits || s.MovedBytes < d.MovedBytes || d.SavedBytes != int64(d.Hits-d.Pinned)*32 {
 							t.Errorf("%s: in all %+v, in the first epoch %+v", what, s, d)
 						}
 						moved[fmt.Sprint(policy, " ", rows)] = d.MovedBytes
 					}
 				}
+			}
+			if c.DevicePlan == "" {
+				mirrored(t, dir, c, beside, func(c Config, room int64) ([]string, []Epoch, []int64) {
+					r := run(c, room)
+					return r.losses, r.epochs, r.read
+				}, want.losses)
 			}
 			t.Logf("bytes of the first epoch: %v", moved)
 			for i, m := range [][2]string{{"auto 330", "none 330"}, {"auto 1500", "auto 330"}, {"lookahead 330", "tracker 330"}} {
@@ -115,6 +128,90 @@ func TestDeviceRows(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// mirrored trains by plan mirror: the same losses; what crosses is what was planned and counted, and each partition crosses once
+// as long as it stays. Where a step does not fit the run is refused.
+func mirrored(t *testing.T, dir string, c Config, beside int64, run func(Config, int64) ([]string, []Epoch, []int64), want []string) {
+	t.Helper()
+	c.DevicePlan = macro.DeviceMirror
+	room := beside + deviceShare*32*1500
+	losses, epochs, read := run(c, room)
+	if fmt.Sprint(losses) != fmt.Sprint(want) {
+		t.Errorf("mirror: losses %v, on the host %v", losses, want)
+	}
+	plan := planned(t, dir, c, room)
+	for e := range 2 {
+		d := epochs[e].DeviceRows
+		if d == nil || d.Policy != macro.DeviceMirror || read[e] != d.MovedBytes && !c.History || c.Plan == "" && d.Pinned != []uint64{600, 0}[e] {
+			t.Errorf("mirror: epoch %d counted %+v, operations read %d", e+1, d, read[e])
+		} else if e == 0 && (plan.Cost.Plan != macro.DeviceMirror || plan.Cost.FeatureBytes != d.MovedBytes) {
+			t.Errorf("mirror: planned %+v, counted %+v", plan.Cost, d)
+		}
+	}
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	if c.Plan == "auto" {
+		c.Plan = "memory"
+	}
+	if _, err := c.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: beside + deviceShare*32*260}, 0); err == nil || !strings.Contains(err.Error(), "device plan mirror") {
+		t.Errorf("mirror without room: %v", err)
+	}
+}
+
+// TestStages: mini-batches of plan pbs reach the partitions of their group alone; what the two samplers cannot be joined with is refused.
+func TestStages(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 9}))
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	l, err := OpenLoader(t.Context(), st, Config{DevicePlan: "pbs", BatchSize: 30, Fanouts: []int{5, 5}, Split: "split"}, LoaderOptions{Structure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if err := l.Start(0, progress.Place{}); err != nil {
+		t.Fatal(err)
+	}
+	steps, edges := map[int]bool{}, 0
+	for l.Next() {
+		mb, b := l.MacroBatch(), l.Batch()
+		steps[b.Key.Step] = true
+		edges += b.SampledEdges()
+		if len(mb.Step.Within) > 2 || len(mb.Partitions) != 9 {
+			t.Fatalf("step %d reaches partitions %v of %d, expected an eighth of 9", b.Key.Step, mb.Step.Within, len(mb.Partitions))
+		}
+		for _, p := range mb.Partitions {
+			for _, r := range b.Input {
+				if r >= p.Base && r < p.Base+p.Nodes && !slices.Contains(mb.Step.Within, p.ID) {
+					t.Fatalf("step %d of partitions %v reads row %d of partition %d", b.Key.Step, mb.Step.Within, r, p.ID)
+				}
+			}
+		}
+	}
+	if l.Err() != nil || len(steps) != 5 || edges == 0 {
+		t.Errorf("%d steps, %d edges, %v: expected 5 steps", len(steps), edges, l.Err())
+	}
+	for want, c := range map[string]Config{
+		"expected one of":       {DevicePlan: "uva"},
+		"draws neighbours":      {DevicePlan: "lbs", Sampler: "labor"},
+		"plan rows":             {DevicePlan: "lbs", Plan: "rows"},
+		"plan hanoi":            {DevicePlan: "pbs", Plan: "hanoi"},
+		"are of plans":          {DeviceMacro: 2},
+		"model gat has no hist": {DevicePlan: "pbs", Model: "gat"},
+	} {
+		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, expected %q", c, err, want)
+		}
 	}
 }
 

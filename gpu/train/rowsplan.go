@@ -71,6 +71,9 @@ const rowsPatience = 2
 func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	c := y.cfg
 	c.MemoryBytes = memory
+	if c.stages() {
+		return nil, nil
+	}
 	if uniform := c.Sampler == "" || c.Sampler == mini.Uniform; y.features || !uniform || c.History || c.Group > 0 || len(c.Features) == 0 {
 		return nil, nil
 	}

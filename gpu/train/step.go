@@ -113,7 +113,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if t.shift != nil {
 		t.shift.enter(mb)
 	}
-	if err := t.rows.enter(mb); err != nil {
+	if err := t.rows.enter(t.queue, mb); err != nil {
 		return err
 	}
 	t.featureBytes = max(t.featureBytes, featureBytes(mb))

@@ -12,15 +12,17 @@ import (
 // Names of device plans: how the feature rows of mini-batches come to a device whose memory is not the host's.
 const (
 	// DeviceMirror sends a step's feature rows once, partition by partition in long copies; those of partitions that stay are
-	// not sent again. The step has to fit.
+	// not sent again. As many partitions as a step has must fit.
 	DeviceMirror = "mirror"
 	// DeviceDirect sends each batch the rows that the device lacks; a [cache.Policy] decides what it keeps.
 	DeviceDirect = "direct"
-	// DeviceLBS samples large batches on the host, whose subgraphs cross once, and mini-batches inside them (large-batch
-	// sampling, thesis section 5.2.1). It is a sampler: results differ from those of the other plans.
+	// DeviceLBS draws the neighbours of many mini-batches together, so that they share rows (large-batch sampling, thesis
+	// section 5.2.1). It is a sampler: results differ from those of the other plans. Rows cross as by direct: those
+	// that mini-batches of a window sampled ahead use.
 	DeviceLBS = "lbs"
-	// DevicePBS sends some of the resident partitions, with the hidden states of the nodes around them from a historical
-	// table (partition-based sampling, thesis section 5.2.2). It is a sampler too.
+	// DevicePBS trains some of the resident partitions at a time, without edges to others; the hidden states around them
+	// come from a historical table (partition-based sampling, thesis section 5.2.2). It is a sampler too, and its rows
+	// cross as by direct.
 	DevicePBS = "pbs"
 )
 
@@ -38,7 +40,7 @@ type DeviceRecord struct {
 type DeviceStep struct {
 	First   int    // its first batch
 	Rows    uint64 // of its partitions
-	Sent    uint64 // of those that the step before did not have in the same place
+	Sent    uint64 // of those partitions that the step before did not have
 	Touched uint64 // rows that its batches read
 	Untaken uint64 // of those, rows that no batch since they came into memory had read
 }
@@ -53,8 +55,10 @@ func (r *DeviceRecord) Step(rows int, resident []buffer.ResidentPartition) {
 	for _, p := range resident {
 		s.Rows += uint64(p.Nodes)
 	}
-	for _, p := range Gone(resident, r.where) {
-		s.Sent += uint64(p.Nodes)
+	for _, p := range resident {
+		if !slices.ContainsFunc(r.where, func(q buffer.ResidentPartition) bool { return q.ID == p.ID }) {
+			s.Sent += uint64(p.Nodes)
+		}
 	}
 	r.where = slices.Clone(resident)
 	r.Steps = append(r.Steps, s)
@@ -119,11 +123,12 @@ func (r *DeviceRecord) CountTouched() {
 type DeviceOptions struct {
 	RowBytes int64 // of a node's features, all columns
 	// Rows is how many feature rows there is room for, those of the batch in hand included.
-	Rows     int64
-	StepRows int64 // the most rows of a step's partitions: where there is room for them nothing has to leave
-	Window   int   // batches that the lookahead policy knows, see [cache.Options]
-	// Policy, if not "", is the only policy of plan direct to be considered.
-	Policy string
+	Rows       int64
+	MirrorRows int64 // that mirror needs; 0: it is not considered
+	StepRows   int64 // the most rows of a step's partitions: where there is room for them nothing has to leave
+	Window     int   // batches that the lookahead policy knows, see [cache.Options]
+	// Policy, if not "", is the only policy of plan direct to be considered; Plan, if not "", the only plan.
+	Plan, Policy string
 }
 
 // BatchRows is the part of the room that the rows of one batch take: an eighth more than the largest of a record.
@@ -135,7 +140,7 @@ func (r *DeviceRecord) BatchRows() int64 {
 // DeviceCost is what a plan moves over a record.
 type DeviceCost struct {
 	Plan         string      `json:"plan"`
-	Policy       string      `json:"policy,omitempty"` // of direct
+	Policy       string      `json:"policy,omitempty"` // of direct and the samplers; mirror's is its name
 	FeatureBytes int64       `json:"feature_bytes"`
 	BlockBytes   int64       `json:"block_bytes"`
 	Stats        cache.Stats `json:"stats"`
@@ -146,7 +151,7 @@ func (c *DeviceCost) Bytes() int64 { return c.FeatureBytes + c.BlockBytes }
 
 // Name is the plan's, with its policy.
 func (c *DeviceCost) Name() string {
-	if c.Policy == "" {
+	if c.Policy == "" || c.Policy == c.Plan {
 		return c.Plan
 	}
 	return c.Plan + ", " + c.Policy
@@ -168,15 +173,9 @@ func (o DeviceOptions) CachePolicy(name string, rows int, batch int64) cache.Opt
 	return c
 }
 
-// Costs lists what each plan that leaves results alone moves: mirror, where every step fits, and direct with each policy.
+// Costs lists what the plans move that are considered: mirror, where it fits, and direct with each policy.
 func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 	var costs []DeviceCost
-	fits := true
-	var sent uint64
-	for _, s := range r.Steps {
-		fits = fits && int64(s.Rows) <= o.Rows
-		sent += s.Sent
-	}
 	// Of policies that move equally much on a record, which may be short, the first is taken: what looks ahead, but where all rows of a
 	// step have places, which needs no looking.
 	names := []string{cache.NameLookahead, cache.NameTracker, cache.NameNone}
@@ -186,17 +185,24 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 	if o.Policy != "" {
 		names = []string{o.Policy}
 	}
+	mirror := (o.Plan == DeviceMirror || o.Plan == "" && o.Policy == "") && o.MirrorRows > 0
+	if o.Plan == DeviceMirror {
+		names = nil
+	}
 	for _, name := range names {
 		c, err := r.Direct(o.CachePolicy(name, r.Rows, r.BatchRows()), o.RowBytes)
 		if err != nil {
 			return nil, err
 		}
+		if o.Plan != "" {
+			c.Plan = o.Plan
+		}
 		if c.Policy == name || len(names) == 1 {
 			costs = append(costs, c)
 		}
 	}
-	if fits && o.Policy == "" {
-		costs = append(costs, DeviceCost{Plan: DeviceMirror, FeatureBytes: int64(sent) * o.RowBytes, BlockBytes: r.BlockBytes})
+	if mirror && o.MirrorRows <= o.Rows {
+		costs = append(costs, r.Mirror(o.RowBytes))
 	}
 	return costs, nil
 }
@@ -207,6 +213,15 @@ func (o DeviceOptions) Slots(c cache.Options) int {
 		return c.Places
 	}
 	return c.Places + c.Batch
+}
+
+// Mirror is what plan mirror moves.
+func (r *DeviceRecord) Mirror(rowBytes int64) DeviceCost {
+	s := cache.Stats{Hits: uint64(r.Inputs())}
+	for _, step := range r.Steps {
+		s.Pinned += step.Sent
+	}
+	return DeviceCost{Plan: DeviceMirror, Policy: DeviceMirror, Stats: s, FeatureBytes: s.BytesMoved(rowBytes), BlockBytes: r.BlockBytes}
 }
 
 // Direct is what plan direct moves with a policy.
@@ -220,20 +235,29 @@ func (r *DeviceRecord) Direct(o cache.Options, rowBytes int64) (DeviceCost, erro
 	return DeviceCost{Plan: DeviceDirect, Policy: p.Name(), Stats: stats, FeatureBytes: stats.BytesMoved(rowBytes), BlockBytes: r.BlockBytes}, err
 }
 
-// ChooseDevice picks the plan that moves least, of equal ones the first, and says why.
+// mirrorShare is the part that mirror may move more than the least, for its bytes cross in long copies and need no books.
+const mirrorShare = 10
+
+// ChooseDevice picks the plan that moves least, of equal ones the first, but mirror where it moves hardly more, and says why.
 func ChooseDevice(costs []DeviceCost) (best DeviceCost, why []string) {
 	for i, c := range costs {
 		if i == 0 || c.Bytes() < best.Bytes() {
 			best = c
 		}
 	}
+	reason := "the least"
+	for _, c := range costs {
+		if c.Plan == DeviceMirror && best.Plan != DeviceMirror && c.Bytes() <= best.Bytes()+best.Bytes()/mirrorShare {
+			best, reason = c, "at most a tenth more than the least, in long copies"
+		}
+	}
 	for _, c := range costs {
 		s := fmt.Sprintf("device plan %s: %s of features, %s of blocks", c.Name(), mib(c.FeatureBytes), mib(c.BlockBytes))
-		if c.Plan == DeviceDirect {
+		if c.Plan != DeviceMirror {
 			s += fmt.Sprintf(", %.1f %% of rows are there already", 100*c.Stats.HitRate())
 		}
 		if c.Name() == best.Name() {
-			s += ": the least"
+			s += ": " + reason
 		}
 		why = append(why, s)
 	}

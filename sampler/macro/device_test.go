@@ -31,7 +31,7 @@ func TestDeviceRecord(t *testing.T) {
 			t.Errorf("step %d: %+v, expected %+v", k, r.Steps[k], want)
 		}
 	}
-	o := DeviceOptions{RowBytes: 8, Rows: 20, StepRows: 20}
+	o := DeviceOptions{RowBytes: 8, Rows: 20, MirrorRows: 20, StepRows: 20}
 	costs, err := r.Costs(o)
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +61,22 @@ func TestDeviceRecord(t *testing.T) {
 	best, _ = ChooseDevice(costs)
 	if c := o.CachePolicy(best.Policy, r.Rows, r.BatchRows()); best.Policy != cache.NameLookahead || c.Places != 8 || c.Batch != 4 || o.Slots(c) != 12 || c.Window != cache.WindowDefault {
 		t.Errorf("in less room: %+v, %+v", best, c)
+	}
+	o.Plan = DeviceMirror // which takes room for a step
+	if costs, err = r.Costs(o); err != nil || len(costs) != 0 {
+		t.Errorf("mirrored in less room: %+v, %v", costs, err)
+	}
+	o.Plan, o.Rows = DeviceLBS, 30
+	if costs, err = r.Costs(o); err != nil || len(costs) != 3 || costs[0].Name() != "lbs, lookahead" && costs[0].Name() != "lbs, tracker" {
+		t.Errorf("of a sampler: %+v, %v", costs, err)
+	}
+	o.Plan = ""
+	// Mirror is taken where it moves at most a tenth more.
+	for _, more := range []int64{100, 101} {
+		best, why := ChooseDevice([]DeviceCost{{Plan: DeviceDirect, Policy: cache.NameTracker, FeatureBytes: 1000}, {Plan: DeviceMirror, Policy: DeviceMirror, FeatureBytes: 1000 + more}})
+		if (best.Plan == DeviceMirror) != (more == 100) {
+			t.Errorf("%d bytes more: %+v, %v", more, best, why)
+		}
 	}
 	o.Rows = 4 // of a batch alone
 	if costs, err = r.Costs(o); err != nil || len(costs) != 1 || costs[0].Policy != cache.NameNone {

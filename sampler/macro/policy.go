@@ -60,8 +60,10 @@ type Config struct {
 	// Labels are the training nodes of each partition by class: hanoi then composes steps, and memory its groups, whose classes are mixed
 	// as the graph's, as far as whole partitions can be. nil: partitions of a step are drawn at random.
 	Labels [][]store.ClassNodes
-	Reuse  int // hanoi: extra passes over a macro-batch, 0 … ReuseMax, or ReuseAuto
-	Seed   uint64
+	// Alone says of groups that mini-batches reach no other partitions: partition-based sampling (thesis section 5.2.2).
+	Alone bool
+	Reuse int // hanoi: extra passes over a macro-batch, 0 … ReuseMax, or ReuseAuto
+	Seed  uint64
 }
 
 // Order is a tie-break of comet's greedy cover.
@@ -242,6 +244,9 @@ func grouped(p *policy, r *keyed.Rand) (steps []buffer.Step) {
 	for group := range slices.Chunk(order, p.Group) {
 		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Clone(group)}
 		slices.Sort(step.Train)
+		if p.Alone {
+			step.Within = step.Train
+		}
 		steps = append(steps, step)
 	}
 	return steps

@@ -23,6 +23,10 @@ type Config struct {
 	Sampler string
 	// Seed keys every draw.
 	Seed uint64
+	// Together is how many consecutive batches of a pass are drawn together, as parts of one large batch (large-batch
+	// sampling, thesis section 5.2.1): in all of them a node has the same neighbours in a hop, so that they reach fewer
+	// nodes. 0 and 1: each batch is drawn for itself. For [Uniform] alone.
+	Together int
 }
 
 // Validate reports what is wrong with c, naming the field.
@@ -34,6 +38,9 @@ func (c *Config) Validate() error {
 	}
 	if _, err := newDrawer(c.Sampler); err != nil {
 		return err
+	}
+	if c.Together < 0 || c.Together > 1 && c.Sampler != "" && c.Sampler != Uniform {
+		return fmt.Errorf("Together is %d with sampler %s: want 0 or more, and more than 1 with %s alone", c.Together, c.Sampler, Uniform)
 	}
 	if c.OutFanouts == nil {
 		return nil
@@ -57,7 +64,8 @@ type Graph struct {
 	// Relations is the number of relations: an edge of Out has its relation
 	// plus Relations in [Block.Relations], the id of the inverse relation.
 	Relations int
-	// Keys name the rows' nodes, see [buffer.MacroBatch.Keys]: what Labor draws by.
+	// Keys name the rows' nodes, see [buffer.MacroBatch.Keys]: what Labor draws by, and batches that are drawn together; nil
+	// names them by their rows for these.
 	Keys []uint32
 }
 
@@ -94,6 +102,7 @@ type Sampler struct {
 	lists    []list   // of a chunk, that drawer draws from
 	fanIn    int      // of the hop
 	searches []search // cut's
+	named    []uint32 // names'
 }
 
 // New returns a sampler, or an error naming the field of cfg that is wrong.
@@ -150,6 +159,9 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 	var err error
 	if b.Input, err = s.table.mapSeeds(b.Input, seeds, last.Indices); err != nil {
 		return err
+	}
+	if s.cfg.Together > 1 { // draws are the large batch's
+		key.Batch /= s.cfg.Together
 	}
 	place := key.in(s.run)
 	for h := range layers {
@@ -220,7 +232,7 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 			s.picksBy(place, lo, hi, fanIn, fanOut, edges)
 			s.gather(g, blk, from)
 		default:
-			s.picks(place, lo, hi, fanIn, fanOut, edges)
+			s.picks(place, lo, s.names(&g, b.Input[lo:hi]), hi-lo, fanIn, fanOut, edges)
 			s.gather(g, blk, from)
 		}
 		local := blk.Indices[from:]
@@ -282,16 +294,35 @@ func taken(degree int64, fanout int) int64 {
 	return min(degree, int64(fanout))
 }
 
-// picks is stage two: the positions of the edges of frontier nodes lo … hi−1.
-func (s *Sampler) picks(place keyed.Key, lo, hi, fanIn, fanOut, edges int) {
+// names key the draws of nodes that batches draw together; nil: each node's place in the batch does.
+func (s *Sampler) names(g *Graph, nodes []uint32) []uint32 {
+	if s.cfg.Together <= 1 {
+		return nil
+	}
+	if g.Keys == nil {
+		return nodes
+	}
+	s.named = resize(s.named, len(nodes))
+	for i, v := range nodes {
+		s.named[i] = g.Keys[v]
+	}
+	return s.named
+}
+
+// picks is stage two: the positions of the edges of n frontier nodes from number lo on, whose draws are keyed by their names or, nil, numbers.
+func (s *Sampler) picks(place keyed.Key, lo int, names []uint32, n, fanIn, fanOut, edges int) {
 	s.pos = resize(s.pos, edges)
 	pos := s.pos
-	for i := lo; i < hi; i++ {
-		r := place.Rand(uint64(i))
-		pos = s.pickSpan(&r, s.in[i-lo], fanIn, pos)
+	for i := range n {
+		at := uint64(lo + i)
+		if names != nil {
+			at = uint64(names[i])
+		}
+		r := place.Rand(at)
+		pos = s.pickSpan(&r, s.in[i], fanIn, pos)
 		if fanOut != 0 {
 			of := pos
-			pos = s.pickSpan(&r, s.out[i-lo], fanOut, pos)
+			pos = s.pickSpan(&r, s.out[i], fanOut, pos)
 			for j := range of[:len(of)-len(pos)] {
 				of[j] = ^of[j]
 			}

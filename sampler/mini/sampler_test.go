@@ -2,6 +2,7 @@ package mini
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -296,11 +297,92 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Fanouts: []int{10, 0}}, "mini.Config: option Fanouts[1] is 0: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, -2}}, "mini.Config: option Fanouts[1] is -2: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, 5}, OutFanouts: []int{10}}, "mini.Config: OutFanouts has 1 entries, Fanouts 2: want one a layer in both"},
+		{Config{Fanouts: []int{10}, Sampler: Labor, Together: 2}, "mini.Config: Together is 2 with sampler labor: want 0 or more, and more than 1 with uniform alone"},
 		{Config{Fanouts: []int{10}, OutFanouts: []int{-3}}, "mini.Config: OutFanouts[0] is -3: want 0 or more, or -1 for all neighbours"},
 	}
 	for _, tt := range tests {
 		if _, err := New(tt.cfg); err == nil || err.Error() != tt.want {
 			t.Errorf("New(%+v): error %v, want %s", tt.cfg, err, tt.want)
+		}
+	}
+}
+
+// TestTogether: batches that are drawn together have the same neighbours of a node in a hop, those of another large batch others;
+// so they reach fewer nodes. Rows do not matter where nodes have names.
+func TestTogether(t *testing.T) {
+	const n = 3000
+	g := Graph{In: adjacency(n, skewed(3, n, 60_000), 0)}
+	rows := make([]uint32, n)
+	for i := range rows {
+		rows[i] = uint32(i)
+	}
+	reached := map[int]int{}
+	for _, together := range []int{0, 4} {
+		s, err := New(Config{Fanouts: []int{4, 3}, Together: together, Seed: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[uint32]bool{}                                  // that a large batch reaches
+		lists, before := map[[2]int]string{}, map[[2]int]string{} // of a large batch and the one before, by hop and node
+		differ := 0
+		for i := range 8 {
+			if i == 4 {
+				clear(all)
+				lists, before = map[[2]int]string{}, lists
+			}
+			var b Batch
+			if err := s.Sample(Key{Batch: i}, g, rows[i%4*50:i%4*50+100], &b); err != nil {
+				t.Fatal(err)
+			}
+			for h := range b.Blocks {
+				k := &b.Blocks[len(b.Blocks)-1-h]
+				for d, row := range b.Input[:k.NumDst] {
+					var list []uint32
+					for _, at := range k.Indices[k.Indptr[d]:k.Indptr[d+1]] {
+						list = append(list, b.Input[at])
+					}
+					is, where := fmt.Sprint(list), [2]int{h, int(row)}
+					if was, ok := lists[where]; ok && was != is && together > 0 {
+						t.Fatalf("batch %d, hop %d: node %d has neighbours %v, before %s", i, h, row, list, was)
+					}
+					if was, ok := before[where]; ok && was != is {
+						differ++
+					}
+					lists[where] = is
+				}
+			}
+			for _, r := range b.Input {
+				all[r] = true
+			}
+		}
+		if differ == 0 {
+			t.Errorf("%d together: no node has other neighbours in another large batch", together)
+		}
+		reached[together] = len(all)
+	}
+	if reached[4] >= reached[0] {
+		t.Errorf("four batches drawn together reach %d nodes, each for itself %d", reached[4], reached[0])
+	}
+	// The same nodes in other rows.
+	s, _ := New(Config{Fanouts: []int{4}, Together: 2})
+	var a, b Batch
+	for _, x := range []struct {
+		b    *Batch
+		keys []uint32
+		row  uint32
+	}{{&a, []uint32{8, 9}, 1}, {&b, []uint32{9, 8}, 0}} {
+		list := make([]uint32, 20)
+		g := Graph{In: &buffer.Adjacency{Spans: []buffer.Span{{End: 20}, {End: 20}}, Indices: list}, Keys: x.keys}
+		for i := range list {
+			list[i] = uint32(i % 2)
+		}
+		if err := s.Sample(Key{}, g, []uint32{x.row}, x.b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, e := range a.Blocks[0].Indices { // 0 is the seed, row 1 and row 0
+		if (a.Input[e] == 0) != (b.Input[b.Blocks[0].Indices[i]] == 0) {
+			t.Errorf("edge %d: row %d, of other rows %d: expected the same place in the list", i, a.Input[e], b.Input[b.Blocks[0].Indices[i]])
 		}
 	}
 }

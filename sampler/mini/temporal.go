@@ -74,7 +74,7 @@ func (s *Sampler) hopAt(place keyed.Key, h int, g *Graph, b *Batch, blk *Block) 
 		if s.cfg.Sampler == Latest {
 			s.lasts(hi-lo, fanIn, fanOut, edges)
 		} else {
-			s.picks(place, lo, hi, fanIn, fanOut, edges)
+			s.picks(place, lo, nil, hi-lo, fanIn, fanOut, edges)
 		}
 		s.gather(*g, blk, from)
 		for _, p := range s.pos[:edges] {

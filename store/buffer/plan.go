@@ -14,6 +14,9 @@ type Step struct {
 	// Train lists the partitions whose training nodes are seeds in this step
 	// (node tasks), ascending; a subset of Resident.
 	Train []store.PartitionID
+	// Within lists the partitions that mini-batches reach from the step's training nodes, ascending; a subset of Resident;
+	// nil: all of it. It is the trainer's concern: the macro-batch has the neighbours of all of them.
+	Within []store.PartitionID
 	// Buckets lists the edge buckets whose edges are training examples in this
 	// step (link tasks), each once; both ends are in Resident. Their order means nothing: edges are shuffled over the whole step.
 	Buckets []BucketID
@@ -27,6 +30,14 @@ type Step struct {
 
 // Bucket names the edges from partition Src to partition Dst.
 type BucketID struct{ Src, Dst store.PartitionID }
+
+// Reached lists the partitions that mini-batches reach.
+func (s *Step) Reached() []store.PartitionID {
+	if s.Within != nil {
+		return s.Within
+	}
+	return s.Resident
+}
 
 // Plan is one epoch's steps: a pure function of (partitions, pinned set,
 // buffer capacity, task, epoch, seed), made by package sampler/macro. Steps are not

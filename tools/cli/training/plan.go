@@ -206,6 +206,9 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
+	if !cfg.Link {
+		o.node.Staged(m, &cfg)
+	}
 	var account budget.Account
 	if o.node.MemoryBytes > 0 {
 		if account, err = y.Account(o.node.MemoryBytes); err != nil {

@@ -248,7 +248,7 @@ func (r *planReport) printJSON() error {
 		summary["rows"] = map[string]any{"slots": r.rows.Slots, "row_bytes": r.rows.RowBytes, "window_rows": r.rows.WindowRows, "packed": r.rows.PackBatches > 0, "used": r.rows.Used[len(r.rows.Used)-1]}
 	}
 	if r.deviceRows != nil {
-		summary["device_rows"] = map[string]any{"policy": r.deviceRows.Cost.Policy, "places": r.deviceRows.Cache.Places, "batch_places": r.deviceRows.Cache.Batch, "batches": r.deviceRows.Batches,
+		summary["device_rows"] = map[string]any{"plan": r.deviceRows.Cost.Plan, "policy": r.deviceRows.Cost.Policy, "places": r.deviceRows.Cache.Places, "batch_places": r.deviceRows.Cache.Batch, "batches": r.deviceRows.Batches,
 			"feature_bytes": r.deviceRows.Cost.FeatureBytes, "block_bytes": r.deviceRows.Cost.BlockBytes, "hit_rate": r.deviceRows.Cost.Stats.HitRate()}
 	}
 	r.e.Event("summary", summary)
