@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gstore/gstore/blocks"
@@ -200,7 +201,7 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 	b := r.in.InPlace(t.Base, t.Nodes)
 	if b == nil {
 		size := int64(t.Nodes) * r.in.RowBytes
-		if err := spill.Grow(&r.state, size); err != nil {
+		if err := errors.Join(r.dropFeatures(), spill.Grow(&r.state, size)); err != nil {
 			return in, nil, err
 		}
 		b = r.state.Bytes()[:size]
@@ -212,6 +213,24 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 	return in, release, add(b, dim, blocks.Float32, nil)
 }
 
+// dropFeatures gives the tile's features up: states that are read from a file take their room, which is counted once.
+func (r *evaluation) dropFeatures() (err error) {
+	for k := range r.features {
+		err = errors.Join(err, freeSlab(&r.features[k]))
+	}
+	r.features, r.loaded = nil, -1
+	return err
+}
+
+// freeSlab frees a slab that may be nil.
+func freeSlab(s **blockio.Slab) (err error) {
+	if *s != nil {
+		err = (*s).Free()
+		*s = nil
+	}
+	return err
+}
+
 // loadFeatures makes features hold tile i's rows.
 func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 	if r.loaded == i {
@@ -219,6 +238,9 @@ func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 	}
 	r.loaded = -1
 	if r.features == nil {
+		if err := freeSlab(&r.state); err != nil {
+			return err
+		}
 		r.features = make([]*blockio.Slab, len(r.columns))
 	}
 	t, parts := r.tiles[i], r.src.Manifest().Partitions

@@ -1,9 +1,12 @@
 package eval
 
 import (
+	"context"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
@@ -42,6 +45,56 @@ func TestUnboundedTiles(t *testing.T) {
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// reading is a graph that tells before a column is read.
+type reading struct {
+	*evaltest.Graph
+	column func(name string)
+}
+
+func (r reading) ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error) {
+	r.column(name)
+	return r.Graph.ReadColumn(ctx, name, p, dst)
+}
+
+// A tile's features and its states from a file are never there together: the account counts the larger alone.
+func TestFeaturesOrStates(t *testing.T) {
+	g := evaltest.Random(t, 200, 4, true)
+	dev := host.New(host.Options{Threads: 1})
+	defer dev.Close()
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 8, Out: g.M.Schema.Classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	var e *Evaluator
+	features := 0
+	if e, err = New(reading{g, func(name string) {
+		if name != "x" {
+			return
+		}
+		if features++; e.state != nil {
+			t.Error("features are read while states have memory")
+		}
+	}}, dev, Options{Features: []string{"x"}, Model: m.Config()}, 8); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	e.tiles, e.memory = tilesOf(g.M.Partitions, 2), false
+	for pass := range 2 {
+		before := features
+		if _, err := e.Run(t.Context(), q, m, "valid"); err != nil {
+			t.Fatal(err)
+		}
+		if features == before || e.features != nil || e.state == nil {
+			t.Errorf("pass %d: %d reads of features, whose memory is there: %v, that of states: %v", pass+1, features-before, e.features != nil, e.state != nil)
 		}
 	}
 }
