@@ -40,7 +40,7 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if c.Together < 0 || c.Together > 1 && c.Sampler != "" && c.Sampler != Uniform {
-		return fmt.Errorf("Together is %d with sampler %s: want 0 or more, and more than 1 with %s alone", c.Together, c.Sampler, Uniform)
+		return fmt.Errorf("option Together is %d with sampler %s: want 0 or more, and more than 1 with %s alone", c.Together, c.Sampler, Uniform)
 	}
 	if c.OutFanouts == nil {
 		return nil

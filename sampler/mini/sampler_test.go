@@ -297,7 +297,7 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Fanouts: []int{10, 0}}, "mini.Config: option Fanouts[1] is 0: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, -2}}, "mini.Config: option Fanouts[1] is -2: want a positive number, or -1 for all neighbours"},
 		{Config{Fanouts: []int{10, 5}, OutFanouts: []int{10}}, "mini.Config: OutFanouts has 1 entries, Fanouts 2: want one a layer in both"},
-		{Config{Fanouts: []int{10}, Sampler: Labor, Together: 2}, "mini.Config: Together is 2 with sampler labor: want 0 or more, and more than 1 with uniform alone"},
+		{Config{Fanouts: []int{10}, Sampler: Labor, Together: 2}, "mini.Config: option Together is 2 with sampler labor: want 0 or more, and more than 1 with uniform alone"},
 		{Config{Fanouts: []int{10}, OutFanouts: []int{-3}}, "mini.Config: OutFanouts[0] is -3: want 0 or more, or -1 for all neighbours"},
 	}
 	for _, tt := range tests {
