@@ -59,7 +59,7 @@ func checkAfter(t *testing.T, fs vfs.FS, when string, goOn bool, allowed ...*sto
 func TestCrash(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		t.Run(fmt.Sprintf("second version %t", second), func(t *testing.T) {
-			mem := storetest.NewDisk(t)
+			mem := &storetest.Clonable{MemFS: storetest.NewDisk(t)}
 			allowed := []*storetest.Graph{storetest.Tiny(1), nil}
 			if second {
 				if err := storetest.CommitOn(mem, allowed[0], true); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
-	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 )
@@ -43,17 +42,7 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 // fingerprint has every bit of what an evaluation in so many tiles computes.
 func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int) string {
 	t.Helper()
-	dev := host.New(host.Options{Threads: 2})
-	defer func() { _ = dev.Close() }()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := nn.New(t.Context(), q, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.Close() }()
+	dev, q, m := untrained(t, 2, cfg)
 	e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, Embeddings: true}, cfg.Hidden)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
@@ -63,18 +62,9 @@ func (r reading) ReadColumn(ctx context.Context, name string, p store.PartitionI
 // A tile's features and its states from a file are never there together: the account counts the larger alone.
 func TestFeaturesOrStates(t *testing.T) {
 	g := evaltest.Random(t, 200, 4, true)
-	dev := host.New(host.Options{Threads: 1})
-	defer dev.Close()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 8, Out: g.M.Schema.Classes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.Close() }()
+	dev, q, m := untrained(t, 1, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 8, Out: g.M.Schema.Classes})
 	var e *Evaluator
+	var err error
 	features := 0
 	if e, err = New(reading{g, func(name string) {
 		if name != "x" {

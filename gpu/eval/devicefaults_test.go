@@ -145,17 +145,7 @@ func (c *endingContext) Err() error {
 // under the curve, it returns that and no metrics.
 func TestRunEnds(t *testing.T) {
 	g := evaltest.Random(t, 200, 3, true)
-	dev := host.New(host.Options{Threads: 1})
-	defer func() { _ = dev.Close() }()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 8, Out: g.M.Schema.Classes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.Close() }()
+	dev, q, m := untrained(t, 1, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 8, Out: g.M.Schema.Classes})
 	run := func(at int64) (int64, []Metrics, error) {
 		e, err := New(g, dev, Options{Features: []string{"x"}, Model: m.Config(), AUC: true}, 8)
 		if err != nil {
@@ -228,17 +218,7 @@ func TestRunEmptySplit(t *testing.T) {
 	for v := range g.Split {
 		g.Split[v] = store.SplitTrain
 	}
-	dev := host.New(host.Options{Threads: 1})
-	defer func() { _ = dev.Close() }()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 1, In: g.Dim, Out: g.M.Schema.Classes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.Close() }()
+	dev, q, m := untrained(t, 1, nn.Config{Model: "sage", Layers: 1, In: g.Dim, Out: g.M.Schema.Classes})
 	e, err := New(g, dev, Options{Features: []string{"x"}, Model: m.Config(), AUC: true}, 8)
 	if err != nil {
 		t.Fatal(err)
@@ -275,17 +255,7 @@ func (s splitsOnce) ReadColumn(ctx context.Context, name string, p store.Partiti
 // counted or later, ends the evaluation.
 func TestOutputs(t *testing.T) {
 	g := evaltest.Random(t, 100, 2, true)
-	dev := host.New(host.Options{Threads: 1})
-	defer func() { _ = dev.Close() }()
-	q, err := gpu.NewQueue(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := nn.New(t.Context(), q, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 64, Out: g.M.Schema.Classes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = m.Close() }()
+	dev, q, m := untrained(t, 1, nn.Config{Model: "sage", Layers: 2, In: g.Dim, Hidden: 64, Out: g.M.Schema.Classes})
 	open := func(src Source, o Options) *Evaluator {
 		t.Helper()
 		o.Features, o.Model = []string{"x"}, m.Config()

@@ -18,6 +18,23 @@ import (
 	"github.com/gstore/gstore/store"
 )
 
+// untrained makes a model of cfg with its first weights, on a host device of so many threads; both are closed after the test.
+func untrained(t *testing.T, threads int, cfg nn.Config) (gpu.Device, *gpu.Queue, *nn.Model) {
+	t.Helper()
+	dev := host.New(host.Options{Threads: threads})
+	t.Cleanup(func() { _ = dev.Close() })
+	q, err := gpu.NewQueue(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nn.New(t.Context(), q, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return dev, q, m
+}
+
 // reference computes a split's metrics, and all nodes' logits, with the model's Forward over
 // one block a layer that holds the whole graph.
 func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split uint8) (Metrics, []float32) {

@@ -64,56 +64,17 @@ func openTopology(ctx context.Context, st *store.Store) (_ *topology, err error)
 		return nil, err
 	}
 	for _, a := range []*buffer.Adjacency{&t.in, &t.out} {
-		if err := begin(a); err != nil {
+		if err := a.Begin(); err != nil {
 			return nil, err
 		}
 	}
-	put := func(a *buffer.Adjacency, row, neighbour uint32, relation uint16) {
-		at := a.Bases[row>>16] + int64(a.Starts[row])
-		a.Indices[at] = neighbour
-		if a.Relations != nil {
-			a.Relations[at] = relation
-		}
-		a.Starts[row]++
-	}
 	err = t.edges(ctx, st, func(dst, src uint32, relation uint16) {
-		put(&t.in, dst, src, relation)
-		put(&t.out, src, dst, relation)
+		t.in.Put(dst, src, relation)
+		t.out.Put(src, dst, relation)
 	})
-	// Where the next neighbour of a row would go is where the next row's begin.
-	for _, a := range []*buffer.Adjacency{&t.in, &t.out} {
-		for v := len(a.Starts) - 1; v >= 0; v-- {
-			if v&0xffff == 0 {
-				a.Starts[v] = 0
-			} else {
-				a.Starts[v] = a.Starts[v-1]
-			}
-		}
-	}
+	t.in.End()
+	t.out.End()
 	return t, err
-}
-
-// begin turns degrees in a.Starts into where rows begin.
-func begin(a *buffer.Adjacency) error {
-	at := int64(0)
-	for v, degree := range a.Starts {
-		if v&0xffff == 0 {
-			a.Bases[v>>16] = at
-		}
-		first := at - a.Bases[v>>16]
-		if first >= 1<<32 {
-			return fmt.Errorf("%w: over 2^32 edges of 65536 nodes", store.ErrInvalid)
-		}
-		a.Starts[v] = uint32(first)
-		if v+1 < len(a.Starts) {
-			at += int64(degree)
-		}
-	}
-	if at > int64(len(a.Indices)) {
-		return fmt.Errorf("%w: %d edges in the topology, the manifest counts %d", store.ErrCorrupt, at, len(a.Indices))
-	}
-	a.Indices = a.Indices[:at]
-	return nil
 }
 
 // edges calls f with internal ids and relation of every edge, ordered by partition of the destination, partition of the source,

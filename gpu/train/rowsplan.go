@@ -67,6 +67,11 @@ const (
 // neighbours, and partitions need more epochs for less (docs/findings.md, "What a step holds").
 const rowsPatience = 2
 
+// unread reports whether err is the disk's: not that a budget is too small, or that the store has not what the plan needs.
+func unread(err error) bool {
+	return err != nil && !errors.Is(err, store.ErrBudget) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrInvalid)
+}
+
 // RowsTuning says of plan rows what macro.Choose asks, for a run within a budget (0: none); nil where the plan is not for the run.
 func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	c := y.cfg
@@ -83,6 +88,9 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 		o.MemoryBytes = max(1, o.MemoryBytes-y.BesideBytes(memory)(0))
 	}
 	z, err := rows.Measure(y.store, o)
+	if unread(err) {
+		return nil, err
+	}
 	if z.LeastBytes == 0 || z.RowBytes == 0 {
 		return nil, nil // a store without splits: what is wrong is said elsewhere
 	}
@@ -91,6 +99,9 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	o = c.rowsOptions(y.m, o.Options, r)
 	o.Packed = true
 	packed, packErr := rows.Measure(y.store, o)
+	if unread(packErr) {
+		return nil, packErr
+	}
 	seconds := e.packedSeconds(&packed)
 	switch c.RowReads {
 	case RowsPacked:

@@ -82,7 +82,7 @@ func TestForecast(t *testing.T) {
 
 // Choose finds the capacity that a run without a plan of its own finds.
 func TestChooseAgreesWithStore(t *testing.T) {
-	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 6000, Partitions: 9, Dim: 33}))
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 6000, Partitions: 20, Dim: 33}))
 	s, err := store.Open(dir, store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestChooseAgreesWithStore(t *testing.T) {
 	for budget := all / 20; budget <= all+all/10; budget += all / 20 {
 		o.MemoryBytes = budget
 		want, wantErr := buffer.MaxCapacity(t.Context(), s, o)
-		c, err := macro.Choose(macro.Tuning{Config: macro.Config{Partitions: 9}, MemoryBytes: budget, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes})
+		c, err := macro.Choose(macro.Tuning{Config: macro.Config{Partitions: 20}, MemoryBytes: budget, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes})
 		if errors.Is(err, store.ErrBudget) != errors.Is(wantErr, store.ErrBudget) {
 			t.Fatalf("budget %d: %v, the store says %v", budget, err, wantErr)
 		}

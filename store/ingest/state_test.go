@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // An ingest resumes after a crash that loses what was not synced, before any sync: what the state calls
@@ -41,17 +42,18 @@ func TestResumeAfterCrash(t *testing.T) {
 		_, err = ingest.Run(t.Context(), faultStore, src, o)
 		return err
 	}
+	disk := &storetest.Clonable{MemFS: mem}
 	var mu sync.Mutex
 	var crashed []*vfs.MemFS
 	stop := errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
 			mu.Lock()
 			defer mu.Unlock()
-			crashed = append(crashed, mem.CrashClone(vfs.CrashCloneCfg{}))
+			crashed = append(crashed, disk.CrashClone(vfs.CrashCloneCfg{}))
 		}
 		return nil
 	})
-	if err := on(errorfs.Wrap(mem, stop)); err != nil {
+	if err := on(errorfs.Wrap(disk, stop)); err != nil {
 		t.Fatal(err)
 	}
 	want := storedOn(t, mem, input.externals)

@@ -285,45 +285,11 @@ func (l *loader) fill(ctx context.Context, a *buffer.Adjacency) error {
 	if err := l.edges(ctx, a, func(d, _ uint32, _ uint16) { a.Starts[d]++ }); err != nil {
 		return err
 	}
-	at := int64(0) // where the row's neighbours begin
-	for v, degree := range a.Starts {
-		if v&0xffff == 0 {
-			a.Bases[v>>16] = at
-		}
-		begin := at - a.Bases[v>>16]
-		if begin >= 1<<32 {
-			return fmt.Errorf("%w: over 2^32 edges of 65536 nodes", store.ErrInvalid)
-		}
-		a.Starts[v] = uint32(begin)
-		if v+1 < len(a.Starts) {
-			at += int64(degree)
-		}
+	if err := a.Begin(); err != nil {
+		return err
 	}
-	if at > int64(len(a.Indices)) {
-		return fmt.Errorf("%w: %d edges in memory, the manifest counts %d", store.ErrCorrupt, at, len(a.Indices))
-	}
-	a.Indices = a.Indices[:at]
-	put := func(d, s uint32, _ uint16) {
-		a.Indices[a.Bases[d>>16]+int64(a.Starts[d])] = s
-		a.Starts[d]++
-	}
-	if a.Relations != nil {
-		a.Relations = a.Relations[:at]
-		put = func(d, s uint32, r uint16) {
-			k := a.Bases[d>>16] + int64(a.Starts[d])
-			a.Indices[k], a.Relations[k] = s, r
-			a.Starts[d]++
-		}
-	}
-	err := l.edges(ctx, a, put)
-	// Each row's place is now where its neighbours end: where the next one's begin.
-	for v := len(a.Starts) - 1; v >= 0; v-- {
-		if v&0xffff == 0 {
-			a.Starts[v] = 0
-		} else {
-			a.Starts[v] = a.Starts[v-1]
-		}
-	}
+	err := l.edges(ctx, a, a.Put)
+	a.End()
 	return err
 }
 

@@ -70,10 +70,32 @@ func NewDisk(t *testing.T) *vfs.MemFS {
 	return mem
 }
 
+// Clonable is a disk that can be cloned while another goroutine links files on it. [vfs.MemFS.Link] takes its lock for reading
+// twice, and a clone that waits for it between the two would wait for ever.
+type Clonable struct {
+	*vfs.MemFS
+	links sync.RWMutex
+}
+
+// Link is that of [vfs.FS].
+func (d *Clonable) Link(oldname, newname string) error {
+	d.links.RLock()
+	defer d.links.RUnlock()
+	return d.MemFS.Link(oldname, newname)
+}
+
+// CrashClone is [vfs.MemFS.CrashClone].
+func (d *Clonable) CrashClone(cfg vfs.CrashCloneCfg) *vfs.MemFS {
+	d.links.Lock()
+	defer d.links.Unlock()
+	return d.MemFS.CrashClone(cfg)
+}
+
 // CrashPoints returns what disk a crash would leave before every write, sync, rename and removal of run: without what
 // was not synced, and with half of it.
-func CrashPoints(t *testing.T, mem *vfs.MemFS, run func(vfs.FS) error) []*vfs.MemFS {
+func CrashPoints(t *testing.T, disk *vfs.MemFS, run func(vfs.FS) error) []*vfs.MemFS {
 	t.Helper()
+	mem := &Clonable{MemFS: disk}
 	var mu sync.Mutex
 	var crashed []*vfs.MemFS
 	rng := rand.New(rand.NewPCG(3, 4))

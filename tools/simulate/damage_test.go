@@ -57,7 +57,7 @@ func (w *world) damage() (bool, error) {
 	// Where a crash left no seal, a damaged end of the metadata's log is what a crash before the last commit leaves too.
 	_, unsealed := copied.fs.Stat(copied.fs.PathJoin(w.dir, "meta", "SEAL"))
 	older := unsealed != nil && strings.Contains(path, "/meta/")
-	how, err := w.spoil(copied.mem, path)
+	how, err := w.spoil(copied.mem.MemFS, path)
 	if err != nil || how == "" {
 		return false, err
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // Ways in which a disk disturbs a step.
@@ -25,8 +27,8 @@ const (
 
 // disk is a file system whose operations fail as the step at hand says.
 type disk struct {
-	mem *vfs.MemFS // nil: files of the operating system
-	fs  vfs.FS     // what everything goes through
+	mem *storetest.Clonable // nil: files of the operating system
+	fs  vfs.FS              // what everything goes through
 
 	mu      sync.Mutex
 	fault   string
@@ -45,12 +47,12 @@ func newDisk(mem *vfs.MemFS) *disk {
 
 // on puts the disk on mem, nil for the operating system's.
 func (d *disk) on(mem *vfs.MemFS) {
-	d.mem = mem
-	base := vfs.FS(mem)
 	if mem == nil {
-		base = vfs.Default
+		d.mem, d.fs = nil, errorfs.Wrap(vfs.Default, d)
+		return
 	}
-	d.fs = errorfs.Wrap(base, d)
+	d.mem = &storetest.Clonable{MemFS: mem}
+	d.fs = errorfs.Wrap(d.mem, d)
 }
 
 // newMem is an empty disk in memory with a synced folder /disk.
