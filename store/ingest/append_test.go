@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
@@ -87,7 +88,7 @@ func whole(t *testing.T, dir string, version uint64) {
 // TestAppendEqualsIngest appends twice, new edges among old nodes and to new ones, and
 // compares with an ingest of everything: for each kind of ids, and for the rules that drop edges.
 func TestAppendEqualsIngest(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name string
 		ids  store.IDKind
 		o    ingest.Options
@@ -99,6 +100,9 @@ func TestAppendEqualsIngest(t *testing.T) {
 		{"dedup, loops added", store.IDsIntegers, ingest.Options{Dedup: ingest.DedupRelation, SelfLoops: ingest.SelfLoopsAdd}},
 		{"many partitions", store.IDsDense, ingest.Options{Partitions: 40}},
 	} {
+		if i%race.Every(3) != 0 {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			name := func(k int) string { return fmt.Sprint(k) }
 			if c.ids == store.IDsIntegers {
