@@ -243,7 +243,7 @@ func TestKeptRowsChangeNothing(t *testing.T) {
 	var want string
 	hits := map[string]uint64{}
 	for _, policy := range []string{"none", "tracker", "lookahead"} {
-		cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Hidden: 8, BatchSize: 30, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2},
+		cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Hidden: 8, BatchSize: 10, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2},
 			DeviceCache: policy, DevicePlan: "direct", Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore})
 		must(t, err)
 		if cp.Summary.DeviceRows == nil {
