@@ -187,13 +187,13 @@ func TestStages(t *testing.T) {
 		mb, b := l.MacroBatch(), l.Batch()
 		steps[b.Key.Step] = true
 		edges += b.SampledEdges()
-		if len(mb.Step.Within) > 2 || len(mb.Partitions) != 9 {
-			t.Fatalf("step %d reaches partitions %v of %d, expected an eighth of 9", b.Key.Step, mb.Step.Within, len(mb.Partitions))
+		if len(mb.Step.Reached()) > 2 || len(mb.Partitions) != 9 {
+			t.Fatalf("step %d reaches partitions %v of %d, expected an eighth of 9", b.Key.Step, mb.Step.Reached(), len(mb.Partitions))
 		}
 		for _, p := range mb.Partitions {
 			for _, r := range b.Input {
-				if r >= p.Base && r < p.Base+p.Nodes && !slices.Contains(mb.Step.Within, p.ID) {
-					t.Fatalf("step %d of partitions %v reads row %d of partition %d", b.Key.Step, mb.Step.Within, r, p.ID)
+				if r >= p.Base && r < p.Base+p.Nodes && !slices.Contains(mb.Step.Reached(), p.ID) {
+					t.Fatalf("step %d of partitions %v reads row %d of partition %d", b.Key.Step, mb.Step.Reached(), r, p.ID)
 				}
 			}
 		}

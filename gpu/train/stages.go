@@ -89,7 +89,7 @@ type alone struct {
 
 // within is in, or what is left of it where the step does not reach all partitions. Edges keep their order.
 func (a *alone) within(mb *buffer.MacroBatch, in *buffer.Adjacency) *buffer.Adjacency {
-	if mb.Step.Within == nil {
+	if !mb.Step.Alone {
 		return in
 	}
 	a.inner = resized(a.inner, in.Rows())
@@ -97,7 +97,7 @@ func (a *alone) within(mb *buffer.MacroBatch, in *buffer.Adjacency) *buffer.Adja
 	a.in.Indices = a.in.Indices[:0]
 	var reached []buffer.ResidentPartition
 	for _, p := range mb.Partitions {
-		if slices.Contains(mb.Step.Within, p.ID) {
+		if slices.Contains(mb.Step.Train, p.ID) {
 			reached = append(reached, p)
 			for r := p.Base; r < p.Base+p.Nodes; r++ {
 				a.inner[r] = true

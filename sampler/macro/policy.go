@@ -242,11 +242,8 @@ func grouped(p *policy, r *keyed.Rand) (steps []buffer.Step) {
 		order = p.mix(r, order, sizes, nil)
 	}
 	for group := range slices.Chunk(order, p.Group) {
-		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Clone(group)}
+		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Clone(group), Alone: p.Alone}
 		slices.Sort(step.Train)
-		if p.Alone {
-			step.Within = step.Train
-		}
 		steps = append(steps, step)
 	}
 	return steps

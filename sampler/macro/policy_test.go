@@ -523,7 +523,7 @@ func TestPlanBytes(t *testing.T) {
 		for _, s := range plan.Steps {
 			buckets += len(s.Buckets)
 		}
-		if took := int64(after.TotalAlloc - before.TotalAlloc); buckets != p*p || took < 8*p*p || took > 9*PlanBytes(p)/4 {
+		if took := int64(after.TotalAlloc - before.TotalAlloc); buckets != p*p || took < 8*p*p || took > 2*PlanBytes(p) {
 			t.Errorf("%s: %d buckets, %d bytes allocated; expected %d and about %d", c.Policy, buckets, took, p*p, PlanBytes(p))
 		}
 	}

@@ -14,9 +14,6 @@ type Step struct {
 	// Train lists the partitions whose training nodes are seeds in this step
 	// (node tasks), ascending; a subset of Resident.
 	Train []store.PartitionID
-	// Within lists the partitions that mini-batches reach from the step's training nodes, ascending; a subset of Resident;
-	// nil: all of it. It is the trainer's concern: the macro-batch has the neighbours of all of them.
-	Within []store.PartitionID
 	// Buckets lists the edge buckets whose edges are training examples in this
 	// step (link tasks), each once; both ends are in Resident. Their order means nothing: edges are shuffled over the whole step.
 	Buckets []BucketID
@@ -26,6 +23,9 @@ type Step struct {
 	// WhilePending makes every pass after the first conditional: it is trained
 	// only if the next step is not in memory yet.
 	WhilePending bool
+	// Alone says that mini-batches reach the partitions of Train alone. It is the trainer's concern: the macro-batch has the
+	// neighbours of all that are resident.
+	Alone bool
 }
 
 // Bucket names the edges from partition Src to partition Dst.
@@ -33,8 +33,8 @@ type BucketID struct{ Src, Dst store.PartitionID }
 
 // Reached lists the partitions that mini-batches reach.
 func (s *Step) Reached() []store.PartitionID {
-	if s.Within != nil {
-		return s.Within
+	if s.Alone {
+		return s.Train
 	}
 	return s.Resident
 }
