@@ -208,8 +208,9 @@ func TestInterrupted(t *testing.T) {
 		}
 		done := len(clitest.Losses(before))
 		after := clitest.Events(t, "train", c.dir, "--resume", "--threads", "1", "--metrics", log)
-		i := slices.IndexFunc(after, func(e map[string]any) bool { return e["event"] == "resume" })
-		if i < 0 || after[i]["found"] != true || int(after[i]["epochs"].(float64)) < done {
+		isResume := func(e map[string]any) bool { return e["event"] == "resume" }
+		i := slices.IndexFunc(after, isResume)
+		if i < 0 || slices.ContainsFunc(after[i+1:], isResume) || after[i]["found"] != true || int(after[i]["epochs"].(float64)) < done {
 			t.Errorf("%s: %v after %d epochs, expected to go on there", name, after[:min(4, len(after))], done)
 		}
 		if got, want := append(clitest.Losses(before), clitest.Losses(after)...), clitest.Losses(want); !slices.Equal(got, want) {
