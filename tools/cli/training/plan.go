@@ -49,10 +49,12 @@ func NewPlan(e *command.Env) *cobra.Command {
 		Short: "Show what a plan would read and train, its bias, bytes and steps, before running it",
 		Long: `Show what training would read, step by step, without reading it: which policy and
 capacity the memory budget allows and why, bytes and requests of each epoch
-(exactly those that train will make), the edge permutation bias of link tasks, and
-how many partitions a fresh ingest had better make. With --device-mem it samples the first mini-batches and shows what
-feature rows cost between host and GPU by what the GPU keeps of them. The flags that train has too
-mean the same, but --epochs: train with them runs the plan that is shown.`,
+(exactly those that train will make), the edge permutation bias of link tasks, what
+absent neighbours and steps of other classes are expected to cost, and how many
+partitions a fresh ingest had better make. With --device-mem it samples the first
+mini-batches and shows what feature rows cost between host and GPU by what the GPU
+keeps of them. The flags that train has too mean the same, but --epochs: train with
+them runs the plan that is shown.`,
 		Example: `  gstore plan papers.gstore --mem 4GiB
   gstore plan kg.gstore --plan beta --buffer 8 --epochs 3 --steps`,
 		Args: command.StoreArgs("STORE"),

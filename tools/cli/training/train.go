@@ -200,16 +200,17 @@ the whole graph; the best epoch's model is kept, tested, and saved with the
 store (STORE/runs) or where --save says. Link prediction reports filtered ranks
 of both ends against all nodes; its result is the last epoch's model, not the
 best one's: --keep-checkpoints keeps earlier ones, which gstore eval ranks with
---checkpoint. --task temporal, of a store whose edges have times, predicts where a
-node's next edge leads from edges strictly before it, in memory; weights are those
-of the first edges, the last ones test, and nothing is saved. Link prediction's embeddings and their optimiser state live in
-the store, as a table: partitions of them are read, trained and written back
-(plan comet).
+--checkpoint. Link prediction's embeddings and their optimiser state live in the
+store, as a table: partitions of them are read, trained and written back (plan
+comet). --task temporal, of a store whose edges have times, predicts where a
+node's next edge leads from edges strictly before it, in memory: the first edges
+train, the last ones test, the model is saved likewise.
 
 Checkpoints make any run one that --resume goes on with after any end, in the
 middle of an epoch too, to the same bits: every ten minutes for node
 classification, every epoch for link prediction, or as --checkpoint-every says,
-and where Ctrl-C or SIGTERM ends it.`,
+and where Ctrl-C or SIGTERM ends it. With --task temporal they are made at the ends
+of epochs alone.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
