@@ -78,7 +78,8 @@ func faultConfig() link.Config {
 // not synced on its disk (torn writes), leaves a checkpoint that verifies and that training goes on from to the same bits.
 func TestLinkCrash(t *testing.T) {
 	c := faultConfig()
-	disk, want := faultDisk(t, c)
+	mem, want := faultDisk(t, c)
+	disk := &storetest.Clonable{MemFS: mem}
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(5, 6))
 	type crash struct {

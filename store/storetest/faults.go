@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -70,24 +71,39 @@ func NewDisk(t *testing.T) *vfs.MemFS {
 	return mem
 }
 
-// Clonable is a disk that can be cloned while another goroutine links files on it. [vfs.MemFS.Link] takes its lock for reading
-// twice, and a clone that waits for it between the two would wait for ever.
+// Clonable is a disk that can be cloned while other goroutines use it. What of [vfs.MemFS] takes its lock for reading twice
+// (Link, ReuseForWrite, Lock) would never have it the second time where a clone began to wait for it between the two, nor
+// the clone: here they keep each other out.
 type Clonable struct {
 	*vfs.MemFS
-	links sync.RWMutex
+	cloning sync.RWMutex
 }
 
 // Link is that of [vfs.FS].
 func (d *Clonable) Link(oldname, newname string) error {
-	d.links.RLock()
-	defer d.links.RUnlock()
+	d.cloning.RLock()
+	defer d.cloning.RUnlock()
 	return d.MemFS.Link(oldname, newname)
+}
+
+// ReuseForWrite is that of [vfs.FS].
+func (d *Clonable) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	d.cloning.RLock()
+	defer d.cloning.RUnlock()
+	return d.MemFS.ReuseForWrite(oldname, newname, c)
+}
+
+// Lock is that of [vfs.FS].
+func (d *Clonable) Lock(name string) (io.Closer, error) {
+	d.cloning.RLock()
+	defer d.cloning.RUnlock()
+	return d.MemFS.Lock(name)
 }
 
 // CrashClone is [vfs.MemFS.CrashClone].
 func (d *Clonable) CrashClone(cfg vfs.CrashCloneCfg) *vfs.MemFS {
-	d.links.Lock()
-	defer d.links.Unlock()
+	d.cloning.Lock()
+	defer d.cloning.Unlock()
 	return d.MemFS.CrashClone(cfg)
 }
 
