@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/progress"
@@ -115,7 +116,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err != nil {
 		return nil, err
 	}
-	usage := progress.StartUsage()
+	cpu := usage.CPUSeconds()
 	if err := s.prepare(ctx, dev, true); err != nil {
 		return nil, err
 	}
@@ -148,8 +149,8 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	}
 	s.sum.TotalSeconds += time.Since(start).Seconds()
 	s.sum.Seed, s.sum.Device, s.sum.IOEngine, s.sum.Table, s.sum.Resumed = cfg.Seed, dev.Info().String(), s.it.Stats().Engine, cfg.Table, model != nil
-	s.sum.CPUSeconds += usage.CPUSeconds()
-	s.sum.PeakRSSBytes = max(s.sum.PeakRSSBytes, progress.PeakRSS())
+	s.sum.CPUSeconds += usage.CPUSeconds() - cpu
+	s.sum.PeakRSSBytes = max(s.sum.PeakRSSBytes, usage.PeakRSSBytes())
 	s.sum.addTable(s.it.TableStats())
 	return &Result{Version: m.Version, Config: cfg, Summary: s.sum}, nil
 }
@@ -321,7 +322,7 @@ func (s *session) close() error {
 
 // epoch trains one epoch, counted from 0, or what is left of it, and evaluates.
 func (s *session) epoch(ctx context.Context, epoch int) error {
-	start, cpu, busy := time.Now(), progress.CPUSeconds(), s.t.pipe.Took()
+	start, cpu, busy := time.Now(), usage.CPUSeconds(), s.t.pipe.Took()
 	plan, bias := s.takePlan(epoch)
 	s.sum.Plan = plan.Policy
 	// Only the first epoch of a resumed run begins inside; all others begin at their first step, with nothing counted.
@@ -344,7 +345,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	s.soFar = func() progress.Totals {
 		stats := s.it.Stats()
 		t := sum.Totals(&was, start, r.Steps)
-		t.BytesRead, t.BytesWritten, t.CPUSeconds = was.BytesRead+stats.BytesRead, was.BytesWritten+stats.BytesWritten, was.CPUSeconds+progress.CPUSeconds()-cpu
+		t.BytesRead, t.BytesWritten, t.CPUSeconds = was.BytesRead+stats.BytesRead, was.BytesWritten+stats.BytesWritten, was.CPUSeconds+usage.CPUSeconds()-cpu
 		return t
 	}
 	after := func(next progress.Place) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
@@ -129,7 +130,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if cfg.Resume && hooks.Resume != nil {
 		hooks.Resume(state != nil, at.Epoch)
 	}
-	usage, start := progress.StartUsage(), time.Now()
+	cpu, start := usage.CPUSeconds(), time.Now()
 	d, err := open(ctx, st, dev, &cfg)
 	if err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		return nil, err
 	}
 	sum := &at.Summary
-	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds(), progress.PeakRSS(), d.it.BytesRead()
+	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds()-cpu, usage.PeakRSSBytes(), d.it.BytesRead()
 	c.Summary = *sum
 	return c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
@@ -44,7 +45,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err != nil {
 		return nil, err
 	}
-	usage := progress.StartUsage()
+	cpu := usage.CPUSeconds()
 	planned, eval, err := planRun(ctx, st, dev, cfg)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		t.shift = newLabelShift(planned.labels, planned.nodes, shape.classes)
 	}
 	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
-		from: from, clock: progress.NewClock(every), usage: usage}
+		from: from, clock: progress.NewClock(every), cpu: cpu}
 	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
@@ -168,8 +169,8 @@ func (s *session) begin(ctx context.Context) (err error) {
 // total is the summary with what this process and those before it took.
 func (s *session) total() Summary {
 	out, was := s.sum, &s.from.Summary
-	out.CPUSeconds = s.usage.CPUSeconds() + was.CPUSeconds
-	out.PeakRSSBytes = max(progress.PeakRSS(), was.PeakRSSBytes)
+	out.CPUSeconds = usage.CPUSeconds() - s.cpu + was.CPUSeconds
+	out.PeakRSSBytes = max(usage.PeakRSSBytes(), was.PeakRSSBytes)
 	out.TotalSeconds = was.TotalSeconds + time.Since(s.start).Seconds()
 	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead()
 	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.memory(), was.HistoryRowBytes+s.t.history.rowBytesRead()

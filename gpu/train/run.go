@@ -126,8 +126,8 @@ type session struct {
 	best    float64 // validation accuracy of sum.BestEpoch, −1 before
 	from    *nodeProgress
 	clock   *progress.Clock
-	began   []byte // the epoch's first parameters, where the history depends on them and a checkpoint may come
-	usage   progress.Usage
+	began   []byte  // the epoch's first parameters, where the history depends on them and a checkpoint may come
+	cpu     float64 // seconds of the process when the run began
 	start   time.Time
 	soFar   func() progress.Totals // of the epoch that trains, up to next
 	next    progress.Place         // the mini-batch that comes next in it

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 )
@@ -149,7 +150,7 @@ func (a *appender) close(err error) (*AppendReport, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.w.Abort())
 	}
-	a.rep.PeakRSSBytes = PeakRSSBytes()
+	a.rep.PeakRSSBytes = usage.PeakRSSBytes()
 	return &a.rep, a.w.Close()
 }
 

@@ -56,24 +56,6 @@ func cgroupLimitFiles() []string {
 	return files
 }
 
-// PeakRSSBytes returns the process's largest resident memory so far, 0 if unknown.
-func PeakRSSBytes() int64 {
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range bytes.Lines(b) {
-		if rest, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
-			f := bytes.Fields(rest)
-			if len(f) == 2 {
-				n, _ := strconv.ParseInt(string(f[0]), 10, 64)
-				return n << 10
-			}
-		}
-	}
-	return 0
-}
-
 // offHeap returns n zero bytes outside the Go heap, 4 KiB aligned. Pages are
 // resident only once touched. They go back with freeOffHeap.
 func offHeap(n int64) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 )
@@ -161,7 +162,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.w.Commit(ctx, m); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	r.rep.Manifest, r.rep.Nodes, r.rep.BytesStored, r.rep.PeakRSSBytes = m, m.Nodes, m.Bytes(), PeakRSSBytes()
+	r.rep.Manifest, r.rep.Nodes, r.rep.BytesStored, r.rep.PeakRSSBytes = m, m.Nodes, m.Bytes(), usage.PeakRSSBytes()
 	r.rep.EdgesStored = m.Edges
 	r.rep.EdgesRead, r.rep.Duplicates, r.rep.SelfLoops = r.state.EdgesRead, r.state.Duplicates, r.state.SelfLoops
 	r.rep.BytesSpilled = r.state.BytesSpilled

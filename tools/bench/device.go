@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
@@ -319,14 +320,14 @@ func (d *device) choose(places int, g DeviceGraph) (string, error) {
 func (d *device) replay(name string, p cache.Policy, t *cache.Trace, spent float64) (DeviceRow, error) {
 	defer p.Close() //nolint:errcheck // memory only
 	var before cache.Stats
-	began := cpuSeconds()
+	began := usage.CPUSeconds()
 	_, err := t.Replay(p, func(i int, _ *cache.Transfer) {
 		if i == d.cut-1 {
-			before, began = p.Stats(), cpuSeconds()
+			before, began = p.Stats(), usage.CPUSeconds()
 		}
 	})
 	stats := p.Stats().Sub(before)
-	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(d.rowBytes), StructureBytes: d.blocks[1], HitRate: stats.HitRate(), Seconds: cpuSeconds() - began + spent}, err
+	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(d.rowBytes), StructureBytes: d.blocks[1], HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
 }
 
 // reordered is the trace with each window of batches in the order of Match-Reorder, and the time of that for the measured epoch.
@@ -346,13 +347,13 @@ func (d *device) reordered() (*cache.Trace, float64, error) {
 		}
 		for first := s.First; first < end; first += d.o.Reorder {
 			window := d.rec.Batches[first:min(end, first+d.o.Reorder)]
-			began := cpuSeconds()
+			began := usage.CPUSeconds()
 			order, err := o.Order(window)
 			if err != nil {
 				return nil, 0, err
 			}
 			if first >= d.cut {
-				spent += cpuSeconds() - began
+				spent += usage.CPUSeconds() - began
 			}
 			for i, j := range order {
 				t.Batches[first+i] = window[j]
@@ -389,9 +390,9 @@ func (d *device) dual(name string, room int64, lists bool) DeviceRow {
 	if !lists {
 		w.ListBytes, w.ListReads = nil, nil
 	}
-	began := cpuSeconds()
+	began := usage.CPUSeconds()
 	division := cache.Divide(room, w)
-	r := DeviceRow{Policy: name, Seconds: cpuSeconds() - began}
+	r := DeviceRow{Policy: name, Seconds: usage.CPUSeconds() - began}
 	kept, listed := make([]bool, d.rec.Rows), make([]bool, d.rec.Rows)
 	for _, row := range division.Features {
 		kept[row] = true

@@ -16,6 +16,7 @@ import (
 	"github.com/edsrzf/mmap-go"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
@@ -134,7 +135,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 	if err := epoch(0, true); err != nil {
 		return run, err
 	}
-	cpu, gc, busy := cpuSeconds(), gcSeconds(), t.DeviceTime()
+	cpu, gc, busy := usage.CPUSeconds(), gcSeconds(), t.DeviceTime()
 	batches, start := t.Batches(), time.Now()
 	if err := it.Start(plans[1]); err != nil {
 		return run, err
@@ -145,7 +146,7 @@ func RunHanoiChild(ctx context.Context, o ChildOptions) (run EpochRun, err error
 		return run, err
 	}
 	run.Seconds = time.Since(start).Seconds()
-	run.CPUSeconds = cpuSeconds() - cpu
+	run.CPUSeconds = usage.CPUSeconds() - cpu
 	run.GCShare = (gcSeconds() - gc) / run.CPUSeconds
 	run.Batches = t.Batches() - batches
 	run.Measured = run.Batches
@@ -261,7 +262,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 		return run, err
 	}
 	mb.Seeds = spread[len(mb.Seeds):]
-	batches, start, cpu := t.Batches(), time.Now(), cpuSeconds()
+	batches, start, cpu := t.Batches(), time.Now(), usage.CPUSeconds()
 	if err := t.MacroBatch(ctx, 1, mb); err != nil {
 		return run, err
 	}
@@ -270,7 +271,7 @@ func RunMmapChild(ctx context.Context, o ChildOptions) (run EpochRun, err error)
 	run.Batches = int64((len(seeds) + size - 1) / size)
 	scale := float64(run.Batches) / float64(max(1, run.Measured))
 	run.Seconds = time.Since(start).Seconds() * scale
-	run.CPUSeconds = (cpuSeconds() - cpu) * scale
+	run.CPUSeconds = (usage.CPUSeconds() - cpu) * scale
 	return run, nil
 }
 

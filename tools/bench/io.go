@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"golang.org/x/sys/unix"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/usage"
 )
 
 // IOOptions say what RunIO measures. The zero value of each field means its
@@ -191,7 +191,7 @@ func engineReader(e blockio.Engine, slab []byte) reader {
 		if !f.Direct() && e.Name() != "mmap" {
 			return 0, 0, fmt.Errorf("O_DIRECT of %s: %w", path, blockio.ErrUnsupported)
 		}
-		begin, cpu := time.Now(), cpuSeconds()
+		begin, cpu := time.Now(), usage.CPUSeconds()
 		switch test {
 		case "sequential":
 			err = partitions(ctx, e, f, slab, n, blockio.Read)
@@ -202,7 +202,7 @@ func engineReader(e blockio.Engine, slab []byte) reader {
 		default:
 			err = loadSmall(ctx, e, f, slab, n)
 		}
-		return time.Since(begin).Seconds(), cpuSeconds() - cpu, err
+		return time.Since(begin).Seconds(), usage.CPUSeconds() - cpu, err
 	}}
 }
 
@@ -229,7 +229,7 @@ func blocksWriter(slab []byte) reader {
 	return reader{name: "gstore blocks.Writer, a new file", only: "write", run: func(ctx context.Context, _, path string, n int64) (seconds, cpu float64, err error) {
 		path += ".gsb"
 		defer func() { err = errors.Join(err, os.Remove(path)) }()
-		begin, start := time.Now(), cpuSeconds()
+		begin, start := time.Now(), usage.CPUSeconds()
 		w, err := blocks.Create(vfs.Default, path, blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Partitions: uint32(n / partitionBytes)})
 		if err != nil {
 			return 0, 0, err
@@ -240,7 +240,7 @@ func blocksWriter(slab []byte) reader {
 			}
 		}
 		_, err = w.Close()
-		return time.Since(begin).Seconds(), cpuSeconds() - start, err
+		return time.Since(begin).Seconds(), usage.CPUSeconds() - start, err
 	}}
 }
 
@@ -300,13 +300,4 @@ func dropCache(path string) error {
 	}
 	defer f.Close()
 	return dropPages(f)
-}
-
-// cpuSeconds returns the CPU time of this process so far, all threads.
-func cpuSeconds() float64 {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/host/kernels"
 )
 
@@ -130,10 +131,10 @@ func RunOps(ctx context.Context, o OpsOptions) ([]OpResult, error) {
 				if !op.flops {
 					read = readRate(p, table)
 				}
-				before := cpuSeconds()
+				before := usage.CPUSeconds()
 				runs := 0
 				v := op.rateCounted(p, 3, &runs)
-				cpu = append(cpu, op.work*float64(runs)/max(cpuSeconds()-before, 1e-9)/1e9)
+				cpu = append(cpu, op.work*float64(runs)/max(usage.CPUSeconds()-before, 1e-9)/1e9)
 				rates, ceilings, shares = append(rates, v), append(ceilings, c), append(shares, v/c)
 				if read > 0 {
 					reads = append(reads, v/read)

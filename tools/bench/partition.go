@@ -16,6 +16,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/npy"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/tools/generate"
 )
@@ -195,7 +196,7 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 		row.Method += " flat"
 	}
 	peak := residentPeak()
-	start, cpu := time.Now(), cpuSeconds()
+	start, cpu := time.Now(), usage.CPUSeconds()
 	last := start
 	a, err := partitioner.Partition(ctx, g, partitioner.Options{
 		Method: method, Partitions: k, Seed: o.Seed, Classes: classes, Flat: o.Flat, Passes: o.Passes, Order: o.Order, Threads: o.Threads,
@@ -207,7 +208,7 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 	if err != nil {
 		return row, err
 	}
-	row.Seconds, row.CPUSeconds, row.Passes = time.Since(start).Seconds(), cpuSeconds()-cpu, len(row.Pass)
+	row.Seconds, row.CPUSeconds, row.Passes = time.Since(start).Seconds(), usage.CPUSeconds()-cpu, len(row.Pass)
 	if len(row.Pass) > 0 {
 		row.EdgesPerSecond = float64(g.Entries()/2) / median(row.Pass)
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
@@ -75,7 +75,7 @@ func RunSample(ctx context.Context, o SampleOptions) ([]SampleResult, error) {
 				times[k] = moment(key, uint64(n*len(seeds)+k))
 			}
 			n++
-			edges, inputs, start := 0, 0, progress.CPUSeconds()
+			edges, inputs, start := 0, 0, usage.CPUSeconds()
 			for batch := range o.Batches {
 				seeds, times := seeds[batch*o.BatchSize:][:o.BatchSize], times[batch*o.BatchSize:][:o.BatchSize]
 				if slices.Contains(mini.TimedSamplers(), o.Samplers[i]) {
@@ -88,7 +88,7 @@ func RunSample(ctx context.Context, o SampleOptions) ([]SampleResult, error) {
 				}
 				edges, inputs = edges+b.SampledEdges(), inputs+len(b.Input)
 			}
-			spent := progress.CPUSeconds() - start
+			spent := usage.CPUSeconds() - start
 			if round == 0 {
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -49,7 +50,7 @@ func SampleStore(ctx context.Context, s *store.Store, threads int, o SampleOptio
 		return errors.New("bench: the store has no training nodes to sample for")
 	}
 	for round := range o.Rounds + 1 {
-		r, start, cpu := SampleRound{Batches: o.Batches}, time.Now(), progress.CPUSeconds()
+		r, start, cpu := SampleRound{Batches: o.Batches}, time.Now(), usage.CPUSeconds()
 		for range o.Batches {
 			if err := next(); err != nil {
 				return err
@@ -57,7 +58,7 @@ func SampleStore(ctx context.Context, s *store.Store, threads int, o SampleOptio
 			r.SampledEdges += int64(l.Batch().SampledEdges())
 			r.Inputs += int64(len(l.Batch().Input))
 		}
-		r.Seconds, r.CPUSeconds = time.Since(start).Seconds(), progress.CPUSeconds()-cpu
+		r.Seconds, r.CPUSeconds = time.Since(start).Seconds(), usage.CPUSeconds()-cpu
 		if round > 0 {
 			report(r)
 		}

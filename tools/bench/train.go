@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/train"
@@ -280,7 +281,7 @@ var gatherOps = [...]string{"gather", "gather-aggregate"}
 func (o *TrainOptions) round(ctx context.Context, c *contender, mb *buffer.MacroBatch, seeds *mini.Shuffled, batches []mini.Batch) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(c.threads))
 	n := float64(o.Batches)
-	cpu, start := cpuSeconds(), time.Now()
+	cpu, start := usage.CPUSeconds(), time.Now()
 	c.loader.Start(ctx, mini.Key{}, mini.Graph{In: mb.In}, firstBatches{seeds, o.Batches})
 	for c.loader.Next() {
 	}
@@ -300,7 +301,7 @@ func (o *TrainOptions) round(ctx context.Context, c *contender, mb *buffer.Macro
 	}
 	p := c.t.Profile()
 	r.Step = r.Sample + time.Since(start).Seconds()/n
-	r.CPU = (cpuSeconds() - cpu) / n
+	r.CPU = (usage.CPUSeconds() - cpu) / n
 	r.Gather = (c.gathered() - before).Seconds() / n
 	r.Forward = (p.Forward-was.Forward).Seconds()/n - r.Gather
 	r.Backward = (p.Backward - was.Backward).Seconds() / n

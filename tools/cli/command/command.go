@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // Env is what a command may touch of the world.
@@ -108,13 +107,4 @@ func CacheDir() string {
 		return ""
 	}
 	return filepath.Join(dir, "gstore")
-}
-
-// CPUSeconds is what the process has used, user and system, of all threads.
-func CPUSeconds() float64 {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
@@ -105,7 +106,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
 		"bytes_spilled": r.BytesSpilled, "columns_dropped": r.Dropped, "peak_rss_bytes": r.PeakRSSBytes,
-		"seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds()})
+		"seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
 	if e.JSON || e.Quiet {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
@@ -146,7 +147,7 @@ func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string
 		e.Event("file", map[string]any{"name": f.Name, "rows": f.Rows, "bytes": f.Bytes})
 	}
 	e.Event("summary", map[string]any{"model": which, "store": dir, "version": s.Manifest().Version, "out": out, "format": o.format, "files": len(r.Files),
-		"bytes": r.Bytes, "seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
+		"bytes": r.Bytes, "seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes()})
 	if !e.JSON && !e.Quiet {
 		for _, f := range r.Files {
 			fmt.Fprintf(e.Stdout, "%s/%s\t%d rows\t%s\n", out, f.Name, f.Rows, command.FormatSize(f.Bytes))

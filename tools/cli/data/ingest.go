@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
@@ -294,7 +295,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 	e.Event("summary", map[string]any{
 		"nodes": rep.Nodes, "edges": rep.EdgesStored, "edges_read": rep.EdgesRead, "duplicates": rep.Duplicates, "self_loops_dropped": rep.SelfLoops,
 		"partitions": len(m.Partitions), "pinned": len(m.Pinned), "bytes_stored": rep.BytesStored, "bytes_spilled": rep.BytesSpilled, "peak_rss_bytes": rep.PeakRSSBytes,
-		"seconds": time.Since(begin).Seconds(), "cpu_seconds": command.CPUSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "hubs": rep.Hubs, "version": m.Version, "store": dir,
+		"seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds(), "seed": in.Seed, "resumed": rep.Resumed, "hubs": rep.Hubs, "version": m.Version, "store": dir,
 	})
 	if !e.JSON && !e.Quiet {
 		fmt.Fprintf(e.Stdout, "%s: %d nodes, %d edges in %s, %.1f MiB (%d edges read, %d duplicates and %d self loops dropped) in %.1f s, peak %d MiB\n",
@@ -315,7 +316,7 @@ func finished(dir string) (*ingest.Report, error) {
 		return nil, err
 	}
 	m := s.Manifest()
-	return &ingest.Report{Manifest: m, Nodes: m.Nodes, EdgesStored: m.Edges, BytesStored: m.Bytes(), PeakRSSBytes: ingest.PeakRSSBytes(), Resumed: []string{"commit"}}, s.Close()
+	return &ingest.Report{Manifest: m, Nodes: m.Nodes, EdgesStored: m.Edges, BytesStored: m.Bytes(), PeakRSSBytes: usage.PeakRSSBytes(), Resumed: []string{"commit"}}, s.Close()
 }
 
 // ingest opens the input and runs the ingest. Standard input is spooled to files beside the

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -247,7 +248,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 	}
 	if e.JSON {
 		e.Event("summary", map[string]any{"quality": q, "hubs": hubs, "output": o.output, "version": version, "array": isArray(g),
-			"seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
+			"seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes()})
 		return nil
 	}
 	if e.Quiet && !o.report {
@@ -263,7 +264,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 	if o.output != "" {
 		done = o.output
 	}
-	_, err = fmt.Fprintf(e.Stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), command.FormatSize(ingest.PeakRSSBytes()))
+	_, err = fmt.Fprintf(e.Stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), command.FormatSize(usage.PeakRSSBytes()))
 	return err
 }
 

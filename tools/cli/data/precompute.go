@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/precompute"
-	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -56,7 +56,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 				return err
 			}
 			if e.JSON {
-				e.Event("summary", map[string]any{"columns": names, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes()})
+				e.Event("summary", map[string]any{"columns": names, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes()})
 				return nil
 			}
 			_, err = fmt.Fprintf(e.Told(), "columns %s in %.1f s\n", strings.Join(names, ", "), time.Since(start).Seconds())

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
 )
@@ -178,8 +178,8 @@ type prediction struct {
 
 // finish says what was done.
 func (p *prediction) finish(rows int64) {
-	f := map[string]any{"model": p.which, "rows": rows, "out": p.out, "seconds": time.Since(p.started).Seconds(), "cpu_seconds": command.CPUSeconds(),
-		"peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": p.read}
+	f := map[string]any{"model": p.which, "rows": rows, "out": p.out, "seconds": time.Since(p.started).Seconds(), "cpu_seconds": usage.CPUSeconds(),
+		"peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": p.read}
 	p.env.Event("summary", f)
 	if !p.env.JSON && !p.env.Quiet { // beside what was asked for, which standard output may hold
 		to := p.out

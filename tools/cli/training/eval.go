@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
-	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/models"
 	"github.com/gstore/gstore/tools/device"
@@ -221,7 +221,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		}
 	}
 	if e.JSON {
-		f := map[string]any{"model_file": path, "model": which, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		f := map[string]any{"model_file": path, "model": which, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": read}
 		for i, s := range o.splits {
 			m := r.Metrics[i]
 			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = m.Accuracy, m.Loss, m.Nodes

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/models"
 	"github.com/gstore/gstore/tools/device"
@@ -47,7 +47,7 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 		return err
 	}
 	if e.JSON {
-		f := map[string]any{"table": o.table, "checkpoint": table.LastCheckpoint().Number, "epochs": run.Epochs, "middle": run.Middle, "seconds": time.Since(start).Seconds(), "cpu_seconds": command.CPUSeconds(), "peak_rss_bytes": ingest.PeakRSSBytes(), "bytes_read": read}
+		f := map[string]any{"table": o.table, "checkpoint": table.LastCheckpoint().Number, "epochs": run.Epochs, "middle": run.Middle, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": read}
 		for i, name := range o.lists {
 			for k, v := range command.Fields(metrics[i]) {
 				f[name+"_"+k] = v
@@ -67,6 +67,6 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 		after = fmt.Sprintf("in the middle of epoch %d", run.Epochs+1)
 	}
 	fmt.Fprintf(e.Stdout, "against %d nodes; %.2f s, %s read, %s peak memory; table %s, checkpoint %d, %s\n",
-		metrics[0].Candidates, time.Since(start).Seconds(), command.FormatSize(read), command.FormatSize(ingest.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
+		metrics[0].Candidates, time.Since(start).Seconds(), command.FormatSize(read), command.FormatSize(usage.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
 	return nil
 }
