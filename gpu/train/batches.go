@@ -61,11 +61,12 @@ func startEpoch(it macroBatches, plan *planner, p *passes, e, step int, announce
 // batches yields the mini-batches of macro-batches as training takes them, sampled ahead: pass after pass over a step's seeds,
 // each in an order of its own. It is for one goroutine.
 type batches struct {
-	loader *mini.Loader
-	key    keyed.Key                            // of the run
-	size   int                                  // seeds a batch
-	source func(*mini.Shuffled) mini.SeedSource // of a pass over its shuffled seeds; nil: these themselves
-	part   func(*mini.Shuffled)                 // leaves those that are the rank's; nil: all are
+	loader     *mini.Loader
+	key        keyed.Key                            // of the run
+	size       int                                  // seeds a batch
+	sequential bool                                 // seeds are in their order
+	part       func(*mini.Shuffled)                 // leaves those that are the rank's; nil: all are
+	source     func(*mini.Shuffled) mini.SeedSource // of a pass over its seeds; nil: these themselves
 
 	ctx    context.Context // of the step that was entered, as all below
 	epoch  int
@@ -118,15 +119,18 @@ func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, g
 // start begins a pass at one of its batches.
 func (b *batches) start(batch int) {
 	place := b.key.With(placeShuffle).With(uint64(b.epoch)).With(uint64(b.mb.StepIndex)).With(uint64(b.pass))
-	shuffled := mini.NewShuffled(place, b.mb.Seeds, b.size)
+	seeds := mini.NewShuffled(place, b.mb.Seeds, b.size)
+	if b.sequential {
+		seeds = mini.NewSequential(b.mb.Seeds, b.size)
+	}
 	if b.part != nil {
-		b.part(shuffled)
+		b.part(seeds)
 	}
-	source := mini.SeedSource(shuffled)
+	source := mini.SeedSource(seeds)
 	if b.source != nil {
-		source = b.source(shuffled)
+		source = b.source(seeds)
 	}
-	b.loader.Start(b.ctx, mini.Key{Epoch: b.epoch, Step: b.mb.StepIndex, Pass: b.pass, Batch: shuffled.From(batch)}, b.graph, source)
+	b.loader.Start(b.ctx, mini.Key{Epoch: b.epoch, Step: b.mb.StepIndex, Pass: b.pass, Batch: seeds.From(batch)}, b.graph, source)
 }
 
 // next goes to the next mini-batch, b.loader.Batch, of the step; false where there is none, or on an error, b.loader.Err.

@@ -3,10 +3,13 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/rows"
@@ -22,9 +25,10 @@ type feeder struct {
 	// relations of the store, and whether edges are drawn against their direction too
 	relations int
 	inverse   bool
-	first     int // epoch of the run's beginning
-	limit     int // epochs
-	until     int // a forecast's epochs: once they are decided sampling ends; 0: a run's
+	part      func(epoch int) (func(*mini.Shuffled), error) // leaves of an epoch's seeds those that are the rank's; nil: all are
+	first     int                                           // epoch of the run's beginning
+	limit     int                                           // epochs
+	until     int                                           // a forecast's epochs: once they are decided sampling ends; 0: a run's
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
 }
@@ -57,6 +61,12 @@ func (f *feeder) start(mb *buffer.MacroBatch, epoch, batch int) error {
 func (f *feeder) sample(ctx context.Context, mb *buffer.MacroBatch, epoch, batch, limit int) error {
 	defer f.batches.leave()
 	for e := epoch; e < limit; e++ {
+		if f.part != nil {
+			var err error
+			if f.batches.part, err = f.part(e); err != nil {
+				return err
+			}
+		}
 		f.batches.enter(ctx, e, mb, neighbours(mb, f.relations, f.inverse), &passes{}, progress.Place{Batch: batch})
 		batch = 0
 		for f.batches.next() {
@@ -80,6 +90,39 @@ func (f *feeder) take(input []uint32, sum *progress.Counts) ([]uint32, error) {
 	return slots, err
 }
 
+// feedRows has a loader of plan rows read the rows of its batches.
+func (l *Loader) feedRows(m *store.Manifest, reader *rows.Reader, policy macro.Policy) (err error) {
+	if l.feed, err = newFeeder(&l.cfg, m, reader); err != nil {
+		return err
+	}
+	l.feed.limit, l.feed.batches.sequential = math.MaxInt, l.batches.sequential
+	if l.ranks != nil {
+		l.feed.part = func(epoch int) (func(*mini.Shuffled), error) {
+			d, err := l.ranks.Deal(policy.Epoch(epoch))
+			return l.ranks.cut(d, 0), err
+		}
+	}
+	return nil
+}
+
+// take waits for the rows of the batch in hand, in plan rows.
+func (l *Loader) take() (err error) {
+	if l.feed == nil {
+		return nil
+	}
+	l.slots, err = l.feed.reader.Take(l.cfg.inputs(l.Batch()))
+	l.ahead = turn{l.epoch, l.Place()}
+	return err
+}
+
+// done gives the rows of the batch in hand up.
+func (l *Loader) done() {
+	if l.slots != nil {
+		l.feed.reader.Done()
+		l.slots = nil
+	}
+}
+
 // rows returns how many input rows the mini-batches of an epoch have, and how many of them were read.
 func (f *feeder) rows(epoch int) (used, read int64) {
 	if f == nil {
@@ -88,12 +131,24 @@ func (f *feeder) rows(epoch int) (used, read int64) {
 	return f.reader.Used(epoch - f.first), int64(f.reader.Forecast(epoch - f.first).Loads)
 }
 
-// close stops sampling; the reader must be closed after it.
-func (f *feeder) close() error {
+// stop ends sampling ahead and the reader.
+func (f *feeder) stop() {
 	f.reader.Stop()
 	if f.cancel != nil {
 		f.cancel()
 	}
 	f.running.Wait()
+}
+
+// restart makes an epoch, counted from 0, the first one: start begins sampling ahead anew, from any mini-batch of it on.
+func (f *feeder) restart(epoch int) error {
+	f.stop()
+	f.first, f.cancel = epoch, nil
+	return f.reader.Restart()
+}
+
+// close stops sampling; the reader must be closed after it.
+func (f *feeder) close() error {
+	f.stop()
 	return f.batches.loader.Close()
 }

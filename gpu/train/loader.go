@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/rows"
 )
 
 // LoaderOptions say what a [Loader] yields beside what its Config says. The zero value is what [Node] trains on.
@@ -24,7 +25,7 @@ type LoaderOptions struct {
 	Sequential bool
 	// Finish, if not nil, is called for each batch once it is sampled, on the sampling goroutines, with the macro-batch that
 	// it is of. What it makes belongs into b.Extra, which a batch keeps from one use of its memory to the next: no more than
-	// Config.Threads + 2 batches are alive at once.
+	// Config.Threads + 2 batches are alive at once. In plan rows the macro-batch has no features: see [Loader.Rows].
 	Finish func(mb *buffer.MacroBatch, b *mini.Batch) error
 	// Structure leaves the feature columns unread: for those who only look at what is sampled.
 	Structure bool
@@ -43,7 +44,7 @@ type LoaderOptions struct {
 //	defer l.Close()
 //	for epoch := range 10 {
 //		for err := l.Start(epoch, progress.Place{}); err == nil && l.Next(); {
-//			step(l.MacroBatch(), l.Batch())
+//			step(l.MacroBatch(), l.Batch(), l.Features(), l.Rows())
 //		}
 //		if err := l.Err(); err != nil { … }
 //	}
@@ -51,7 +52,8 @@ type Loader struct {
 	cfg       Config
 	ctx       context.Context
 	why       []string
-	it        *buffer.Buffer
+	it        openBatches
+	feed      *feeder // of plan rows, else nil
 	plan      planner
 	passes    passes
 	batches   *batches
@@ -64,7 +66,15 @@ type Loader struct {
 	epoch  int
 	from   progress.Place // in the step that comes next
 	inside bool           // a step
+	slots  []uint32       // of plan rows: where the rows of the batch in hand are; nil: none is
+	ahead  turn           // of plan rows: what comes next of what is sampled ahead
 	err    error
+}
+
+// turn is a mini-batch's, of all epochs.
+type turn struct {
+	epoch int
+	place progress.Place
 }
 
 // OpenLoader plans as [Node] would with the same Config and opens the partition buffer. Of cfg counts what concerns data,
@@ -80,8 +90,8 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if cfg.History || cfg.Reuse == macro.ReuseAuto {
 		return nil, fmt.Errorf("train: loader: history %v and reuse %d: expected neither a history nor passes that depend on timing", cfg.History, cfg.Reuse)
 	}
-	if cfg.Plan == macro.Rows {
-		return nil, fmt.Errorf("train: loader: plan %s has features by the mini-batch, and a loader yields macro-batches with theirs: choose another", macro.Rows)
+	if o.Structure && cfg.Plan == macro.Rows {
+		return nil, fmt.Errorf("train: loader: plan %s without features is plan %s: choose it", macro.Rows, macro.Memory)
 	}
 	m := st.Manifest()
 	if _, err := m.SplitColumn(cfg.Split); err != nil {
@@ -93,7 +103,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
-	y.features = true
+	y.bare = o.Structure
 	planned, err := y.planned(cfg.MemoryBytes)
 	if err != nil {
 		return nil, err
@@ -114,11 +124,10 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		cfg.LabelShift = ShiftOff
 	}
 	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
-	it, policy, err := openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options)
-	if err != nil {
+	var policy macro.Policy
+	if l.it, policy, err = openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options); err != nil {
 		return nil, err
 	}
-	l.it = it.(*buffer.Buffer) // y.features is set
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -131,22 +140,17 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		}
 		l.plan.make = func(epoch int) buffer.Plan { return l.ranks.plan(epoch, policy.Epoch(epoch)) }
 	}
-	hops := len(cfg.Fanouts)
-	if cfg.PrecomputedHop {
-		hops--
-	}
-	if l.batches, err = newBatches(&l.cfg, hops, cfg.Threads, 0); err != nil {
+	if l.batches, err = newBatches(&l.cfg, len(l.cfg.sampled()), cfg.Threads, 0); err != nil {
 		return nil, err
 	}
-	if o.Sequential || o.Finish != nil {
+	if l.batches.sequential = o.Sequential; o.Finish != nil {
 		l.batches.source = func(s *mini.Shuffled) mini.SeedSource {
-			if o.Sequential {
-				s = mini.NewSequential(l.batches.mb.Seeds, cfg.BatchSize)
-				if l.batches.part != nil {
-					l.batches.part(s)
-				}
-			}
 			return &finished{Shuffled: s, mb: l.batches.mb, finish: o.Finish}
+		}
+	}
+	if reader, ok := l.it.(*rows.Reader); ok {
+		if err := l.feedRows(m, reader, policy); err != nil {
+			return nil, err
 		}
 	}
 	if l.cfg.LabelShift == ShiftAuto {
@@ -210,12 +214,7 @@ type finished struct {
 }
 
 // Finish implements [mini.Finisher].
-func (f *finished) Finish(b *mini.Batch) error {
-	if f.finish == nil {
-		return nil
-	}
-	return f.finish(f.mb, b)
-}
+func (f *finished) Finish(b *mini.Batch) error { return f.finish(f.mb, b) }
 
 // Config is the configuration in full: the plan chosen, its partitions in memory.
 func (l *Loader) Config() Config { return l.cfg }
@@ -240,7 +239,12 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 	if l.err != nil {
 		return l.err
 	}
-	l.epoch, l.from = epoch, from
+	if l.feed != nil && l.feed.cancel != nil && l.ahead != (turn{epoch, from}) {
+		if l.err = l.feed.restart(epoch); l.err != nil {
+			return l.err
+		}
+	}
+	l.epoch, l.from, l.ahead = epoch, from, turn{epoch, from}
 	if l.ranks == nil {
 		return startEpoch(l.it, &l.plan, &l.passes, epoch, from.Step, true)
 	}
@@ -258,10 +262,12 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 
 // Next waits for the next mini-batch and reports whether there is one. The one before becomes invalid.
 func (l *Loader) Next() bool {
+	l.done()
 	for l.err == nil {
 		if l.inside {
 			if l.batches.next() {
-				return true
+				l.err = l.take()
+				return l.err == nil
 			}
 			l.err = l.batches.loader.Err()
 			l.leave()
@@ -269,6 +275,7 @@ func (l *Loader) Next() bool {
 		}
 		if !l.it.Next() {
 			l.err = l.it.Err()
+			l.ahead = turn{epoch: l.epoch + 1}
 			break
 		}
 		mb := &l.mb
@@ -281,6 +288,11 @@ func (l *Loader) Next() bool {
 		if l.shift != nil {
 			l.shift.enter(mb)
 		}
+		if l.feed != nil && len(mb.Seeds) > 0 {
+			if l.err = l.feed.start(mb, l.epoch, l.from.Batch); l.err != nil {
+				break
+			}
+		}
 		l.batches.enter(l.ctx, l.epoch, mb, neighbours(mb, l.relations, l.inverse), &l.passes, l.from)
 		l.from, l.inside = progress.Place{}, true
 	}
@@ -288,6 +300,7 @@ func (l *Loader) Next() bool {
 }
 
 func (l *Loader) leave() {
+	l.done()
 	if l.inside {
 		l.batches.leave()
 		l.inside = false
@@ -299,6 +312,23 @@ func (l *Loader) MacroBatch() *buffer.MacroBatch { return &l.mb }
 
 // Batch is the mini-batch in hand.
 func (l *Loader) Batch() *mini.Batch { return l.batches.loader.Batch() }
+
+// Features are the columns that [Loader.Rows] numbers: in plan rows of a cache, whose rows are other ones with each batch, else the
+// macro-batch's. They are valid as long as the batch in hand.
+func (l *Loader) Features() []buffer.Column {
+	if l.feed != nil {
+		return l.feed.reader.Features()
+	}
+	return l.mb.Features
+}
+
+// Rows are, of each node that feeds the batch's first layer, its row in [Loader.Features].
+func (l *Loader) Rows() []uint32 {
+	if l.feed != nil {
+		return l.slots
+	}
+	return l.cfg.inputs(l.Batch())
+}
 
 // Place is that of the mini-batch after the one in hand.
 func (l *Loader) Place() progress.Place { return l.batches.place() }
@@ -319,8 +349,11 @@ func (l *Loader) Err() error { return l.err }
 func (l *Loader) Close() error {
 	l.leave()
 	var err error
+	if l.feed != nil {
+		err = l.feed.close()
+	}
 	if l.batches != nil {
-		err = l.batches.loader.Close()
+		err = errors.Join(err, l.batches.loader.Close())
 	}
 	return errors.Join(err, l.it.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
@@ -22,6 +23,7 @@ type yielded struct {
 	blocks       []mini.Block
 	labels       []int32
 	shift        []float32
+	rows         []float32 // the first feature's, of the input
 	next         progress.Place
 }
 
@@ -54,6 +56,14 @@ func yields(t *testing.T, l *Loader, epoch int, from progress.Place) (all []yiel
 		for _, s := range b.Seeds {
 			y.labels = append(y.labels, mb.Labels[s])
 		}
+		for _, r := range l.Rows() {
+			f := &l.Features()[0]
+			row, err := blocks.View[float32](f.Data[int(r)*f.Stride:][:4*f.Dim])
+			if err != nil {
+				t.Fatal(err)
+			}
+			y.rows = append(y.rows, row...)
+		}
 		all = append(all, y)
 	}
 	if err := l.Err(); err != nil {
@@ -82,8 +92,8 @@ func openLoader(t *testing.T, st *store.Store, c Config, o LoaderOptions) *Loade
 	return l
 }
 
-// TestLoaderIsTraining: a loop of one's own over a loader's batches has the losses of Node to the bit, in and out of memory
-// and with passes.
+// TestLoaderIsTraining: a loop of one's own over a loader's batches has the losses of Node to the bit, in and out of memory,
+// with passes, and with rows that are read as batches use them.
 func TestLoaderIsTraining(t *testing.T) {
 	st := loaderGraph(t)
 	column, err := st.Manifest().Column("x")
@@ -94,6 +104,8 @@ func TestLoaderIsTraining(t *testing.T) {
 		"memory":     {BatchSize: 50, Fanouts: []int{3, 2}, Seed: 5, Threads: 2},
 		"hanoi":      {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 3},
 		"trainnodes": {BatchSize: 20, Fanouts: []int{4}, Seed: 6, Plan: macro.TrainNodes, Buffer: 9, Threads: 2},
+		"rows":       {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 6, Plan: macro.Rows, Threads: 2},
+		"packed":     {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 6, Plan: macro.Rows, RowReads: RowsPacked, Threads: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Features, c.Absent, c.LabelShift, c.Epochs, c.Hidden = []string{"x"}, AbsentIgnore, ShiftOff, 2, 4
@@ -113,7 +125,9 @@ func TestLoaderIsTraining(t *testing.T) {
 					t.Fatal(err)
 				}
 				for l.Next() {
-					if err := r.Step(t.Context(), l.MacroBatch(), l.Batch()); err != nil {
+					mb, b := *l.MacroBatch(), *l.Batch()
+					mb.Features, mb.Rows, b.Input = l.Features(), len(l.Features()[0].Data)/l.Features()[0].Stride, l.Rows()
+					if err := r.Step(t.Context(), &mb, &b); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -128,17 +142,62 @@ func TestLoaderIsTraining(t *testing.T) {
 // TestLoaderGoesOn: an epoch begun at any place yields what was left of it, whatever was yielded before.
 func TestLoaderGoesOn(t *testing.T) {
 	st := loaderGraph(t)
-	c := Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 2}
-	l, other := openLoader(t, st, c, LoaderOptions{}), openLoader(t, st, c, LoaderOptions{})
-	for epoch := range 2 {
-		all := yields(t, l, epoch, progress.Place{})
-		for i := range all {
-			if i%5 != 2 && i != len(all)-1 {
-				continue
+	for _, c := range []Config{
+		{Plan: macro.Hanoi, Buffer: 4, Reuse: 1},
+		{Plan: macro.Rows},
+		{Plan: macro.Rows, RowReads: RowsPacked},
+	} {
+		c.BatchSize, c.Fanouts, c.Seed, c.Threads = 20, []int{3, 2}, 5, 2
+		l, other := openLoader(t, st, c, LoaderOptions{}), openLoader(t, st, c, LoaderOptions{})
+		for epoch := range 2 {
+			all := yields(t, l, epoch, progress.Place{})
+			for i := range all {
+				if i%5 != 2 && i != len(all)-1 {
+					continue
+				}
+				if got := yields(t, other, epoch, all[i].next); len(got) != len(all)-i-1 || len(got) > 0 && !reflect.DeepEqual(got, all[i+1:]) {
+					t.Errorf("plan %s %s, epoch %d from %+v: %d batches, %d were left, or they differ", c.Plan, c.RowReads, epoch, all[i].next, len(got), len(all)-i-1)
+				}
 			}
-			if got := yields(t, other, epoch, all[i].next); len(got) != len(all)-i-1 || len(got) > 0 && !reflect.DeepEqual(got, all[i+1:]) {
-				t.Errorf("epoch %d from %+v: %d batches, %d were left, or they differ", epoch, all[i].next, len(got), len(all)-i-1)
+		}
+	}
+}
+
+// TestLoaderOfRows: batches of plan rows are those of plan memory to the bit, rows included, in a cache smaller than an epoch, shuffled
+// or not, for one rank of two, and when an epoch is left in its middle; the ranks' seeds together are the epoch's.
+func TestLoaderOfRows(t *testing.T) {
+	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Partitions: 12, Dim: 300, Seed: 3})), store.Options{})
+	for _, reads := range []string{RowsCached, RowsPacked} {
+		c := Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Memory, Threads: 2}
+		rows := c
+		rows.Plan, rows.RowReads, rows.MemoryBytes = macro.Rows, reads, 64<<20
+		for err := store.ErrBudget; err != nil; rows.MemoryBytes += 1 << 20 { // until about the smallest
+			if !errors.Is(err, store.ErrBudget) {
+				t.Fatal(err)
 			}
+			var l *Loader
+			if l, err = OpenLoader(t.Context(), st, rows, LoaderOptions{}); err == nil {
+				err = l.Close()
+			}
+		}
+		for name, o := range map[string]LoaderOptions{"all": {}, "sequential": {Sequential: true, Seeds: "valid"}, "rank 0": {World: 2}, "rank 1": {World: 2, Rank: 1}} {
+			t.Run(reads+" "+name, func(t *testing.T) {
+				memory, l := openLoader(t, st, c, o), openLoader(t, st, rows, o)
+				if n := l.feed.reader.Sizes().Slots; reads == RowsCached && n >= 3000 {
+					t.Fatalf("the cache holds %d rows in %d bytes", n, rows.MemoryBytes)
+				}
+				for epoch := range 3 {
+					if epoch == 1 { // left in its middle
+						if err := l.Start(epoch, progress.Place{}); err != nil || !l.Next() || !l.Next() {
+							t.Fatal(err, l.Err())
+						}
+						continue
+					}
+					if got, want := yields(t, l, epoch, progress.Place{}), yields(t, memory, epoch, progress.Place{}); len(got) < 4 || !reflect.DeepEqual(got, want) {
+						t.Errorf("epoch %d: %d batches, %d expected, or they differ", epoch, len(got), len(want))
+					}
+				}
+			})
 		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 type Memory struct {
 	m        *store.Manifest
 	store    *store.Store
-	features bool                // macro-batches must have features: no plan rows
+	bare     bool                // features are not read: no plan rows
 	device   blockio.Calibration // if it was measured
 	cfg      Config              // without its budget
 	info     gpu.Info

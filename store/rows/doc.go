@@ -32,5 +32,6 @@
 //
 // # Concurrency
 //
-// Push and End are for one goroutine, Take and Done for another; a third one, of the Reader, reads. Close ends all.
+// Push and End are for one goroutine, Take and Done for another; a third one, of the Reader, reads. Close ends all; after Stop, Restart
+// begins with other batches.
 package rows

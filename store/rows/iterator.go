@@ -76,6 +76,14 @@ type stats struct {
 	first   int64 // number of the first sample's interval
 }
 
+// restart begins again with epoch 0, which does not read the graph.
+func (s *stats) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.graph.BytesRead, s.graph.TopologyBytes, s.graph.Assemble = 0, 0, 0
+	s.epochs = map[int]*meter{}
+}
+
 // meter measures an epoch.
 type meter struct {
 	s *stats

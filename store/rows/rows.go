@@ -52,10 +52,13 @@ type Reader struct {
 	stage   []byte
 	keys    []uint64 // scratch of the goroutine that reads, or decides in a forecast
 	look    *window
+	known   []byte  // look's memory
 	pack    *packer // with Options.Packed, instead of look
+	filled  bool    // all rows were read, where the cache has room for them; the reading goroutine's
 	batch   buffer.MacroBatch
 
-	ctx     context.Context
+	life    context.Context // the caller's
+	ctx     context.Context // of it, until Stop
 	cancel  context.CancelFunc
 	unwatch func() bool
 	running sync.WaitGroup
@@ -92,8 +95,9 @@ type job struct {
 // Open reads the graph of a store into memory and allocates the cache. ctx bounds the Reader's life. A budget that is
 // too small is a [*buffer.BudgetError] with the smallest that would do. The store must stay open until Close.
 func Open(ctx context.Context, s *store.Store, o Options) (_ *Reader, err error) {
-	r := &Reader{o: o, m: s.Manifest(), bases: bases(s.Manifest()), planned: map[int]buffer.StepForecast{}, used: map[int]int64{}, epoch: -1, latest: -1}
+	r := &Reader{o: o, m: s.Manifest(), bases: bases(s.Manifest()), epoch: -1}
 	r.cond = sync.NewCond(&r.mu)
+	r.life = ctx
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {
@@ -132,18 +136,14 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Reader, err error)
 		p := &r.m.Partitions[i]
 		r.batch.Partitions = append(r.batch.Partitions, buffer.ResidentPartition{ID: store.PartitionID(i), Base: uint32(p.First), Nodes: uint32(p.Nodes), First: p.First})
 	}
-	r.unwatch = context.AfterFunc(r.ctx, r.Stop)
-	switch {
-	case o.Forecast:
-	case r.pack != nil:
+	r.unwatch = context.AfterFunc(ctx, r.Stop)
+	if r.pack != nil && !o.Forecast {
 		if err := r.pack.openScratch(r.engine, s.ScratchDir()); err != nil {
 			return nil, err
 		}
 		r.files = append(r.files, r.pack.io)
-		r.running.Go(r.readPacked)
-	default:
-		r.running.Go(r.read)
 	}
+	r.run()
 	return r, nil
 }
 
@@ -190,12 +190,10 @@ func (r *Reader) allocate() (err error) {
 			slots: slotRing{slots: z.Slots, granule: slotGranule(r.m, r.o.Features)}}
 	} else {
 		o := z.window(r.m, batch)
-		if r.look, err = newWindow(o, take(o.Bytes())); err != nil {
-			return err
-		}
-		if r.whole() {
-			r.look.fill()
-		}
+		r.known = take(o.Bytes())
+	}
+	if err := r.forget(); err != nil {
+		return err
 	}
 	if r.o.Forecast {
 		if r.whole() {
@@ -209,9 +207,6 @@ func (r *Reader) allocate() (err error) {
 			r.planned[0] = f.StepForecast
 		}
 		return nil
-	}
-	if r.whole() {
-		r.planned[0] = buffer.StepForecast{Loads: int(r.m.Nodes)}
 	}
 	stage := r.o.stage(r.m, z)
 	r.stage = take(stage)
@@ -331,7 +326,7 @@ func (r *Reader) fail(err error) {
 
 // read is the goroutine that loads one decided batch after the other.
 func (r *Reader) read() {
-	if r.whole() {
+	if r.whole() && !r.filled {
 		m, start := r.stats.meter(0), time.Now()
 		err := r.everything(func(keys []uint64) error { return r.load(r.ctx, keys, 0, m) })
 		m.loaded(start, start)
@@ -339,6 +334,7 @@ func (r *Reader) read() {
 			r.Fail(err)
 			return
 		}
+		r.filled = true
 	}
 	for n := 0; ; n++ {
 		r.mu.Lock()
@@ -442,68 +438,6 @@ func (r *Reader) Decided() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latest
-}
-
-func (r *Reader) failure() error {
-	if r.err != nil {
-		return r.err
-	}
-	if r.stopped {
-		return errors.Join(store.ErrClosed, r.ctx.Err())
-	}
-	return nil
-}
-
-// Fail stops the Reader with the error of who pushes.
-func (r *Reader) Fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fail(err)
-}
-
-// Stop makes all that wait return, and what comes after fail.
-func (r *Reader) Stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopLocked()
-}
-
-func (r *Reader) stopLocked() {
-	r.stopped = true
-	r.cancel()
-	r.cond.Broadcast()
-}
-
-// Close stops reading and frees everything; a second call does nothing.
-func (r *Reader) Close() error {
-	r.Stop()
-	if r.unwatch != nil {
-		r.unwatch()
-	}
-	r.running.Wait()
-	var errs []error
-	for _, f := range r.files {
-		errs = append(errs, f.Close())
-	}
-	r.files = nil
-	if r.own {
-		errs = append(errs, r.engine.Close())
-		r.own = false
-	}
-	if r.unpin != nil {
-		errs = append(errs, r.unpin())
-		r.unpin = nil
-	}
-	if r.slab != nil {
-		errs = append(errs, r.slab.Free())
-		r.slab = nil
-	}
-	if r.graph != nil {
-		errs = append(errs, r.graph.slab.Free())
-		r.graph = nil
-	}
-	r.batch = buffer.MacroBatch{}
-	return errors.Join(errs...)
 }
 
 // fingerprint is of a batch's row numbers, by which Take knows the batch that was pushed.

@@ -303,3 +303,74 @@ func TestReaderRefuses(t *testing.T) {
 		t.Errorf("relations of a store without: %v", err)
 	}
 }
+
+// TestReaderRestarts: a Reader that was stopped among its batches, read, taken and waiting, brings the rows of others once it is begun
+// again, whatever the cache holds, and says to the byte what they cost beside the graph.
+func TestReaderRestarts(t *testing.T) {
+	s, g := open(t, storetest.Options{Nodes: 3000, Edges: 9000, Partitions: 7, Dim: 100})
+	const most, each = 60, 30
+	list := batches(g.Nodes(), 2*each, most)
+	base := rows.Options{Options: buffer.Options{Features: []string{"x"}, Threads: 2}, BatchRows: most}
+	for name, change := range map[string]func(*rows.Options){
+		"all rows": func(*rows.Options) {},
+		"smallest": func(o *rows.Options) { o.MemoryBytes = 1 },
+		"packed":   func(o *rows.Options) { o.Packed, o.EpochBatches, o.EpochRows = true, 7, 7*most },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := base
+			if change(&o); o.MemoryBytes == 1 {
+				z, _ := rows.Measure(s, o)
+				o.MemoryBytes = z.LeastBytes
+			}
+			r, err := rows.Open(t.Context(), s, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			x := r.Features()[0]
+			for round, n := range []int{0, 11, each} { // batches taken before the next round
+				begin := rand.New(rand.NewPCG(3, uint64(round))).IntN(each)
+				pushed := make(chan bool)
+				go func() {
+					defer close(pushed)
+					for _, b := range list[begin : begin+each] {
+						if !r.Push(0, b) {
+							return
+						}
+					}
+					r.End()
+				}()
+				if err := r.StartAt(plan(s.Manifest()), 0); err != nil || !r.Next() {
+					t.Fatal(err, r.Err())
+				}
+				for k, b := range list[begin : begin+n] {
+					slots, err := r.Take(b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, v := range b {
+						if got := x.Data[int(slots[i])*x.Stride:][:x.Stride]; !bytes.Equal(got, blocks.Bytes(g.Features[int(v)*g.Dim:(int(v)+1)*g.Dim])) {
+							t.Fatalf("round %d, batch %d: slot %d has not the row of node %d", round, k, slots[i], v)
+						}
+					}
+					r.Done()
+				}
+				if n < each {
+					r.Stop()
+				}
+				<-pushed
+				if n == each {
+					if read, want := r.Stats().BytesRead, r.PredictBytes(buffer.Plan{}); read != want {
+						t.Errorf("%d bytes were read, %d decided", read, want)
+					}
+				} else if err := r.Restart(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -132,8 +132,10 @@ class NeighborLoader(Epochs):
     fanouts: neighbours per node and hop, outward from the seeds; −1 = all.
     sampler: how neighbours are drawn, as --sampler of `gstore train`.
     split: whose nodes are the seeds: "train", "valid" or "test". split_column names another split than the store's first.
-    plan: "auto", "memory", "hanoi" or "trainnodes" (not "rows"); mem bounds what gstore holds (partition buffer and batches, such as
-    "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch.
+    plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
+    "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch. Plan rows holds the
+    graph and reads features by the batch, as --row-reads of `gstore train` says: "auto", "cached" or "packed". Which changes
+    no batch.
     rank, world_size: of processes that train one model together, each with a loader of the same arguments but rank. Each has
     its part of every epoch: all do equally many mini-batches, and their seeds together are the epoch's of one. Steps are
     dealt, so that a partition is read by one rank; where there are fewer than ranks, as in memory, their batches are.
@@ -158,6 +160,7 @@ class NeighborLoader(Epochs):
         mem: Union[None, int, str] = None,
         buffer: int = 0,
         reuse: int = 0,
+        row_reads: str = "auto",
         seed: int = 0,
         threads: int = 0,
         split_column: str = "",
@@ -170,7 +173,7 @@ class NeighborLoader(Epochs):
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "seeds": split, "split": split_column, "shuffle": shuffle,
             "features": list(features or []), "sampler": sampler, "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
-            "buffer": buffer, "reuse": reuse, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
+            "buffer": buffer, "reuse": reuse, "row_reads": row_reads, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip
         decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")

@@ -48,7 +48,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 		cfg.Encoder = "sage"
 	}
 	dev := host.New(host.Options{Threads: q.Threads})
-	o := &loader{mu: new(sync.Mutex), room: &room{}, packed: func(b *mini.Batch) *packed { return link.EdgesOf(b).Extra.(*packed) }}
+	o := &loader{mu: new(sync.Mutex), room: &room{}, packed: func(b *mini.Batch) (*packed, error) { return link.EdgesOf(b).Extra.(*packed), nil }}
 	options := link.LoaderOptions{Info: dev.Info(), Finish: func(mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error { return packLinks(o.room, mb, b, e) }}
 	if err := dev.Close(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func packLinks(r *room, mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) err
 	n, each := len(e.Heads), len(e.Negatives[0])
 	p := packedIn(&e.Extra, n)
 	p.everything(b)
-	p.locate(b)
+	p.locate(b.Input)
 	p.chunks = append(p.chunks, e.Ends...)
 	p.want("n_id", "int64", len(p.local))
 	for _, name := range []string{"head", "tail", "relation"} {

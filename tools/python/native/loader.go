@@ -9,9 +9,9 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/buffer"
 )
 
 // loaderRequest is what a loader is made by. Field by field it is a [train.Config] or [train.LoaderOptions].
@@ -31,6 +31,7 @@ type loaderRequest struct {
 	MemoryBytes    int64    `json:"memory_bytes"`
 	Seed           uint64   `json:"seed"`
 	Threads        int      `json:"threads"`
+	RowReads       string   `json:"row_reads"`
 	IOEngine       string   `json:"io_engine"`
 	Rank           int      `json:"rank"`
 	World          int      `json:"world"`
@@ -51,9 +52,9 @@ type batchLoader interface {
 type loader struct {
 	mu      *sync.Mutex // one call at a time, those of the table that it holds included
 	l       batchLoader
-	packed  func(b *mini.Batch) *packed // of its batches
-	shift   func() []float32            // of its macro-batches' classes; nil: none
-	table   *embeddings                 // whose rows it holds; nil: none
+	packed  func(b *mini.Batch) (*packed, error) // of its batch in hand
+	shift   func() []float32                     // of its macro-batches' classes; nil: none
+	table   *embeddings                          // whose rows it holds; nil: none
 	cancel  context.CancelFunc
 	room    *room
 	started bool
@@ -74,7 +75,7 @@ func openLoader(_ context.Context, c *call) error {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
 	cfg := train.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
-		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, IOEngine: q.IOEngine, Threads: q.Threads}
+		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
 	if q.Relations {
 		cfg.Model = "rgcn"
 	}
@@ -92,7 +93,13 @@ func openLoader(_ context.Context, c *call) error {
 		cancel()
 		return err
 	}
-	o.l, o.shift, o.packed = l, l.LabelShift, func(b *mini.Batch) *packed { return b.Extra.(*packed) }
+	o.l, o.shift, o.packed = l, l.LabelShift, func(b *mini.Batch) (*packed, error) { return b.Extra.(*packed), nil }
+	if l.Config().Plan == macro.Rows {
+		p.columns = l.Features()
+		o.packed = func(b *mini.Batch) (*packed, error) {
+			return b.Extra.(*packed), b.Extra.(*packed).features(l.Features(), l.Rows())
+		}
+	}
 	o.room.bound = l.BesideBytes()
 	used := l.Config()
 	c.reply.Handle = all.add(o)
@@ -196,24 +203,14 @@ func nextBatch(_ context.Context, c *call) error {
 		return c.answer(batchInfo{End: true})
 	}
 	b := o.l.Batch()
-	p := o.packed(b)
+	p, err := o.packed(b)
+	if err != nil {
+		return err
+	}
 	c.reply.Arrays = p.data
 	info := batchInfo{Arrays: p.infos, BatchSize: p.size, Step: b.Key.Step, Nodes: p.nodes, Edges: p.edges, Chunks: p.chunks, SampledEdges: b.SampledEdges(), Next: o.l.Place()}
 	if o.shift != nil {
 		info.LabelShift = o.shift()
 	}
 	return c.answer(info)
-}
-
-// rowBytes is what a row of each of a macro-batch's feature columns takes as it is handed out.
-func rowBytes(mb *buffer.MacroBatch) (bytes []int) {
-	for i := range mb.Features {
-		f := &mb.Features[i]
-		n := f.Dim * f.Type.Size()
-		if converted(f.Type) {
-			n = 4 * f.Dim
-		}
-		bytes = append(bytes, n)
-	}
-	return bytes
 }

@@ -82,9 +82,13 @@ func TestBatchesAreTrainings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, layers := range []bool{true, false} {
-		for _, relations := range []bool{false, true} {
-			cfg := train.Config{Fanouts: []int{3, 2, 2}, BatchSize: 20, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 2}
+	for _, plan := range []string{macro.Hanoi, macro.Rows} {
+		for k := range 4 {
+			layers, relations := k&1 > 0, k&2 > 0
+			cfg := train.Config{Fanouts: []int{3, 2, 2}, BatchSize: 20, Seed: 5, Plan: plan, Threads: 2}
+			if plan == macro.Hanoi {
+				cfg.Buffer, cfg.Reuse = 4, 1
+			}
 			if relations {
 				cfg.Model = "rgcn"
 			}
@@ -92,7 +96,7 @@ func TestBatchesAreTrainings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := must(t, do(t, h, "loader", fmt.Sprintf(`{"fanouts":[3,2,2],"batch_size":20,"seed":5,"plan":"hanoi","buffer":4,"reuse":1,"threads":3,"shuffle":true,"layers":%t,"relations":%t}`, layers, relations)), nil).Handle
+			l := must(t, do(t, h, "loader", fmt.Sprintf(`{"fanouts":[3,2,2],"batch_size":20,"seed":5,"plan":%q,"buffer":%d,"reuse":%d,"threads":3,"shuffle":true,"layers":%t,"relations":%t}`, plan, cfg.Buffer, cfg.Reuse, layers, relations)), nil).Handle
 			for epoch := range 2 {
 				if err := want.Start(epoch, progress.Place{}); err != nil {
 					t.Fatal(err)

@@ -60,6 +60,7 @@ type packer struct {
 	layers    bool
 	relations bool
 	room      *room
+	columns   []buffer.Column // whose rows come later, by [packed.features]; nil: the macro-batch has them
 }
 
 // packed is a batch as it is handed out, and the memory for it. It is a batch's Extra.
@@ -99,11 +100,14 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 		p.union(b, k.relations)
 	}
 	n := len(p.local)
-	p.locate(b)
-	widths := rowBytes(mb)
+	p.locate(b.Input)
 	p.want("n_id", "int64", n)
-	for i := range mb.Features {
-		f := &mb.Features[i]
+	columns := mb.Features
+	if k.columns != nil {
+		columns = k.columns
+	}
+	for i := range columns {
+		f := &columns[i]
 		p.want("feature:"+f.Name, dtype(f.Type), n, f.Dim)
 	}
 	if mb.Labels != nil {
@@ -126,17 +130,17 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 	if err := p.place(k.room); err != nil {
 		return err
 	}
-	at := 0
-	next := func() []byte { at++; return p.data[at-1] }
-	p.ids(mb, ints(next()))
-	for i := range mb.Features {
-		if err := p.rows(&mb.Features[i], mb.Rows, widths[i], next()); err != nil {
+	p.ids(mb, ints(p.data[0]))
+	if k.columns == nil {
+		if err := p.features(columns, b.Input); err != nil {
 			return err
 		}
 	}
+	at := 1 + len(columns)
+	next := func() []byte { at++; return p.data[at-1] }
 	if mb.Labels != nil {
 		for i, to := 0, ints(next()); i < n; i++ {
-			to[i] = int64(mb.Labels[p.nodeRows[i]])
+			to[i] = int64(mb.Labels[b.Input[p.local[i]]])
 		}
 	}
 	if !k.layers {
@@ -163,12 +167,23 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 	return nil
 }
 
-// locate finds the rows of the nodes that are handed out.
-func (p *packed) locate(b *mini.Batch) {
+// locate finds the rows of the nodes that are handed out, given those of the batch's input.
+func (p *packed) locate(input []uint32) {
 	p.nodeRows = slices.Grow(p.nodeRows[:0], len(p.local))[:len(p.local)]
 	for i, l := range p.local {
-		p.nodeRows[i] = b.Input[l]
+		p.nodeRows[i] = input[l]
 	}
+}
+
+// features writes rows of all columns, given where those of the batch's input are.
+func (p *packed) features(columns []buffer.Column, input []uint32) error {
+	p.locate(input)
+	for i := range columns {
+		if err := p.rows(&columns[i], p.data[1+i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ints views an array of int64, which begins at a multiple of 64.
@@ -302,18 +317,20 @@ func (p *packed) ids(mb *buffer.MacroBatch, to []int64) {
 	}
 }
 
-// rows gathers rows of a feature column of so many rows: converted as the column says, or as they are.
-func (p *packed) rows(f *buffer.Column, count, width int, to []byte) error {
+// rows gathers rows of a feature column: converted as the column says, or as they are.
+func (p *packed) rows(f *buffer.Column, to []byte) error {
 	if f.Type == blocks.Float32 || converted(f.Type) {
 		out, err := blocks.View[float32](to)
 		if err != nil {
 			return err
 		}
 		// It reads rows ahead of their use, which a loop of copies does not: each would wait for memory.
+		count := (len(f.Data) + f.Stride - f.Dim*f.Type.Size()) / f.Stride
 		table := kernels.Rows{Data: f.Data, Count: count, Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
 		kernels.GatherRows(nil, kernels.Dense(out, len(p.nodeRows), f.Dim), table, p.nodeRows)
 		return nil
 	}
+	width := f.Dim * f.Type.Size()
 	for i, row := range p.nodeRows {
 		copy(to[i*width:][:width], f.Data[int(row)*f.Stride:])
 	}

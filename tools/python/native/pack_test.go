@@ -27,10 +27,10 @@ func TestRowsAreHandedOut(t *testing.T) {
 					f.Scale = append(f.Scale, r.Float32())
 				}
 			}
-			width := rowBytes(&buffer.MacroBatch{Features: []buffer.Column{f}})[0]
+			width := dim * int(elementBytes(dtype(elem)))
 			p := &packed{nodeRows: []uint32{49, 0, 7, 7, 31}}
 			got, want := make([]byte, len(p.nodeRows)*width+64)[:len(p.nodeRows)*width], make([]byte, width)
-			if err := p.rows(&f, count, width, got); err != nil {
+			if err := p.rows(&f, got); err != nil {
 				t.Fatal(err)
 			}
 			for i, row := range p.nodeRows {

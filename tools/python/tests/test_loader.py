@@ -5,7 +5,10 @@ import pytest
 
 import gstore
 
-PLANS = [dict(), dict(plan="hanoi", buffer=4, reuse=1), dict(plan="hanoi", buffer=3, layers=True)]
+PLANS = [
+    dict(), dict(plan="hanoi", buffer=4, reuse=1), dict(plan="hanoi", buffer=3, layers=True), dict(plan="rows"),
+    dict(plan="rows", row_reads="packed", layers=True),
+]  # fmt: skip
 
 
 def contents(batch):
@@ -67,6 +70,25 @@ def test_repeats_and_resumes(graph, options):
             assert same([contents(b) for b in resumed], epochs[1])
     with pytest.raises(gstore.InvalidError):
         make(seed=9).load_state_dict(states[0][2])
+
+
+@pytest.mark.parametrize("row_reads", ["cached", "packed"])
+def test_rows(make, row_reads):
+    """Rows that are read as batches use them, within a budget, make the batches of plan memory; ranks share them, and who
+    leaves an epoch or goes back gets the same ones."""
+    g = make(nodes=20_000, edges=60_000, dim=500, partitions=8)
+    options = dict(fanouts=[4, 3], batch_size=200, seed=7)
+    memory = gstore.NeighborLoader(g.store, plan="memory", **options)
+    epochs = [[contents(b) for b in memory] for _ in range(2)]
+    loader = gstore.NeighborLoader(g.store, plan="rows", row_reads=row_reads, mem="122MiB", **options)
+    next(iter(loader))
+    state = loader.state_dict()
+    assert same([contents(b) for b in loader], epochs[1])
+    loader.load_state_dict(state)
+    assert same([contents(b) for b in loader], epochs[0][1:])
+    ranks = [gstore.NeighborLoader(g.store, plan="rows", row_reads=row_reads, rank=k, world_size=2, **options) for k in range(2)]
+    seeds = [[b.n_id[: b.batch_size].tolist() for b in rank] for rank in ranks]
+    assert len(seeds[0]) == len(seeds[1]) and sorted(sum(sum(seeds, []), [])) == sorted(g.ids[g.splits["train"]])
 
 
 def test_left_early(graph):
