@@ -33,3 +33,22 @@ func (q *Queue) stage(dst Tensor, src []byte) {
 	}
 	q.stream.Upload(dst, src)
 }
+
+// Follower is a [Stream] that waits for another of its device without the host.
+type Follower interface {
+	// Follow lets what is issued from here on run once everything is done that was issued to before so far. It takes
+	// no time of the stream's own, see [Mark].
+	Follow(before Stream)
+}
+
+// Follow lets what is issued to q from here on run once everything is done that was issued to before, a queue of the same
+// device, so far. The host waits for nothing. Where operations run as they are issued there is nothing to wait for.
+func (q *Queue) Follow(before *Queue) {
+	if q.closed || before.closed {
+		q.Fail(ErrClosed)
+		return
+	}
+	if f, ok := q.stream.(Follower); ok {
+		f.Follow(before.stream)
+	}
+}

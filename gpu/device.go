@@ -31,8 +31,8 @@ type Info struct {
 	InPlace bool   // Map costs nothing: the device's memory is the host's
 	// MemoryBytes is how much may be allocated; 0 = as much as there is.
 	MemoryBytes int64
-	// Async says that operations run after they were issued. Its streams are [Stager]s: host arrays given to an arena are
-	// copied in the call.
+	// Async says that operations run after they were issued. Its streams are [Follower]s, and [Stager]s: host arrays given
+	// to an arena are copied in the call.
 	Async bool
 }
 

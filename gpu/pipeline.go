@@ -133,12 +133,24 @@ func (p *Pipeline) Flying() int { return len(p.flying) }
 // Took is the device's time for the mini-batches that are over, see [Mark].
 func (p *Pipeline) Took() time.Duration { return p.took }
 
-// AsyncSeconds is what Took grew by since it was so much, 0 where the device is not Async.
-func (p *Pipeline) AsyncSeconds(since time.Duration) float64 {
-	if len(p.arenas) == 1 {
-		return 0
+// DeviceTimes is how a device spent a part of a run, as far as this process trained it. All are 0 where operations run as they
+// are issued.
+type DeviceTimes struct {
+	// DeviceSeconds is the device's time at mini-batches, from each one's first operation to its last.
+	DeviceSeconds float64 `json:"device_seconds,omitempty"`
+	// DeviceIdleSeconds is the rest: it waited for the disk, samples, copies, or a step's first mini-batch.
+	DeviceIdleSeconds float64 `json:"device_idle_seconds,omitempty"`
+	// DeviceCopySeconds is its time at copies of whole partitions, which run beside both.
+	DeviceCopySeconds float64 `json:"device_copy_seconds,omitempty"`
+}
+
+// Times is how the device spent so many seconds, at whose beginning Took was so much; copies apart.
+func (p *Pipeline) Times(seconds float64, took time.Duration) (t DeviceTimes) {
+	if len(p.arenas) > 1 {
+		t.DeviceSeconds = (p.took - took).Seconds()
+		t.DeviceIdleSeconds = max(0, seconds-t.DeviceSeconds)
 	}
-	return (p.took - since).Seconds()
+	return t
 }
 
 // Reset resets the arenas. Nothing may be in flight.

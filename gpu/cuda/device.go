@@ -37,9 +37,10 @@ type Device struct {
 }
 
 var (
-	_ gpu.Device = (*Device)(nil)
-	_ gpu.Pinner = (*Device)(nil)
-	_ gpu.Stager = (*stream)(nil)
+	_ gpu.Device   = (*Device)(nil)
+	_ gpu.Pinner   = (*Device)(nil)
+	_ gpu.Stager   = (*stream)(nil)
+	_ gpu.Follower = (*stream)(nil)
 )
 
 // Devices lists the GPUs that the driver has.

@@ -168,6 +168,62 @@ func TestEmulatorShowsMissingWaits(t *testing.T) {
 	}
 }
 
+// exchanged lets one stream fill memory and another read it, by turns, and reports how many of 100 rounds were wrong. there
+// lets reading follow filling, back filling reading.
+func exchanged(t *testing.T, there, back bool) (wrong int) {
+	d := open(t, Options{})
+	defer d.Close()
+	fills, err := d.newStream()
+	must(t, err)
+	reads, err := d.newStream()
+	must(t, err)
+	pinned, err := d.ctx.AllocHost(2 * 4 * 100)
+	must(t, err)
+	defer d.ctx.FreeHost(pinned)
+	x := unsafe.Slice((*int32)(unsafe.Pointer(&pinned[0])), 2*100)
+	p, err := d.alloc(4)
+	must(t, err)
+	for i := range 100 {
+		x[i], x[100+i] = int32(i), -1
+		if back {
+			fills.Follow(reads)
+		}
+		must(t, d.ctx.Upload(p.at, unsafe.Pointer(&x[i]), 4, fills.cu))
+		if there {
+			reads.Follow(fills)
+		}
+		must(t, d.ctx.Download(unsafe.Pointer(&x[100+i]), p.at, 4, reads.cu))
+	}
+	first, second := fills, reads // a lazy schedule runs what is waited for first
+	if !there {
+		first, second = reads, fills
+	}
+	must(t, d.ctx.Wait(first.event, first.cu))
+	must(t, d.ctx.Wait(second.event, second.cu))
+	for i := range 100 {
+		if x[100+i] != x[i] {
+			wrong++
+		}
+	}
+	return wrong
+}
+
+// A stream that does not follow the other reads too early, or fills too early: either shows.
+func TestEmulatorShowsMissingFollows(t *testing.T) {
+	for schedule, most := range map[string]int{"lazy": 99, "random:1": 5, "random:2": 5, "random:3": 5, "threads": 0} {
+		emulated(t, "GS_EMU_SCHEDULE", schedule)
+		if n := exchanged(t, true, true); n > 0 {
+			t.Errorf("%s: with both waits %d of 100 rounds are wrong", schedule, n)
+		}
+		if n := exchanged(t, false, true); n < most {
+			t.Errorf("%s: reading before it is filled, only %d of 100 rounds are wrong, expected %d", schedule, n, most)
+		}
+		if n := exchanged(t, true, false); n < most {
+			t.Errorf("%s: filling before it is read, only %d of 100 rounds are wrong, expected %d", schedule, n, most)
+		}
+	}
+}
+
 // A call on a thread without the context is an error: Context.Do and the calls of package driver see to it.
 func TestEmulatorWantsAContext(t *testing.T) {
 	emulated(t)

@@ -119,6 +119,20 @@ func (s *stream) mark() *mark {
 	return m
 }
 
+// Follow lets what is issued to s from here on run once all is done that was issued to before. It begins no segment, so that waiting
+// counts as nobody's time.
+func (s *stream) Follow(before gpu.Stream) {
+	b := before.(*stream)
+	s.flush()
+	b.flush()
+	if s.err == nil && s.dev.broken() == nil {
+		s.issued(s.dev.ctx.Record(b.event, b.cu))
+	}
+	if s.err == nil {
+		s.issued(s.dev.ctx.Follow(s.cu, b.event))
+	}
+}
+
 // settle waits for a mark and those before it. The first error becomes the stream's.
 func (s *stream) settle(m *mark) {
 	for !m.done {

@@ -261,5 +261,47 @@ func TestKeptRowsChangeNothing(t *testing.T) {
 	}
 }
 
+// deaf is a device whose streams follow no other.
+type deaf struct{ *Device }
+
+type deafStream struct {
+	gpu.Stream
+	gpu.Stager
+}
+
+func (d deaf) NewStream() (gpu.Stream, error) {
+	s, err := d.newStream()
+	return deafStream{s, s}, err
+}
+
+// TestMirrorOverlaps: partitions that cross beside training change no bit, whatever runs when; and where the streams do not wait
+// for each other, parameters tell.
+func TestMirrorOverlaps(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 1500, Partitions: 6}))
+	c := train.Config{Hidden: 8, BatchSize: 10, Epochs: 3, EvalEvery: 3, Split: "split", Threads: 1, Fanouts: []int{3, 2}, DevicePlan: "direct", DeviceCache: "none",
+		Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore}
+	cp, _, err := trainNode(t, dir, open(t, Options{}), c)
+	must(t, err)
+	want := fmt.Sprint(cp.Params)
+	c.DevicePlan, c.DeviceCache = "mirror", ""
+	for _, schedule := range []string{"lazy", "random:1", "random:2", "random:3", "threads"} {
+		emulated(t, "GS_EMU_SCHEDULE", schedule)
+		cp, epochs, err := trainNode(t, dir, open(t, Options{}), c)
+		must(t, err)
+		if fmt.Sprint(cp.Params) != want {
+			t.Errorf("%s: other parameters than of rows by the mini-batch", schedule)
+		}
+		for _, e := range epochs {
+			if e.DeviceRows == nil || e.DeviceRows.Policy != "mirror" || e.DeviceCopySeconds <= 0 || e.DeviceSeconds <= 0 || e.DeviceIdleSeconds <= 0 {
+				t.Errorf("%s: epoch %d: %+v, %+v", schedule, e.Epoch, e.DeviceRows, e.DeviceTimes)
+			}
+		}
+	}
+	emulated(t, "GS_EMU_SCHEDULE", "lazy")
+	if cp, _, err = trainNode(t, dir, deaf{open(t, Options{})}, c); err == nil && fmt.Sprint(cp.Params) == want {
+		t.Error("without waits between the streams parameters are the same")
+	}
+}
+
 // share is a pointer to x, for options whose zero is not their default.
 func share(x float64) *float64 { return &x }

@@ -52,3 +52,40 @@ func marks(b *bench) {
 		b.Errorf("a gather without an index: %v", err)
 	}
 }
+
+// follow: of two queues one fills memory and the other reads it, by turns, and the host waits for nothing before the end.
+func follow(b *bench) {
+	fills, err := gpu.NewQueue(b.dev)
+	if err != nil {
+		b.Fatal(err)
+	}
+	x := b.a.Matrix(b.q, 40, 7)
+	in, out := make([][]float32, 20), make([][]float32, 20)
+	for i := range in {
+		in[i], out[i] = make([]float32, 40*7), make([]float32, 40*7)
+		for k := range in[i] {
+			in[i][k] = float32(b.r.Normal())
+		}
+		fills.Follow(b.q)
+		fills.Upload(x, bytesOf(in[i]))
+		b.q.Follow(fills)
+		b.q.Download(bytesOf(out[i]), x)
+	}
+	mark := fills.Mark()
+	b.sync()
+	if err := mark.Wait(b.Context()); err != nil || mark.Took() <= 0 {
+		b.Errorf("the mark behind all that was filled: %v, the device took %v", err, mark.Took())
+	}
+	for i := range in {
+		if !slices.Equal(in[i], out[i]) {
+			b.Fatalf("round %d read what was filled in another", i)
+		}
+	}
+	if err := fills.Close(); err != nil {
+		b.Error(err)
+	}
+	b.q.Follow(fills)
+	if err := b.q.Sync(b.Context()); !errors.Is(err, gpu.ErrClosed) {
+		b.Errorf("following a closed queue: %v", err)
+	}
+}

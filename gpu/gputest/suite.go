@@ -35,7 +35,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		test func(*bench)
 	}{
 		{"gemm", gemm}, {"aggregate", aggregate}, {"aggregate in pieces", pieces}, {"gather", gather}, {"copy rows", copyRows}, {"elementwise", elementwise},
-		{"loss", loss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks},
+		{"loss", loss}, {"adam", adam}, {"dropout", dropout}, {"errors", shapeErrors}, {"arena", arenaReuse}, {"attention", attention}, {"link rows", linkRows}, {"link scatter", linkScatter}, {"link loss", linkLoss}, {"link loss overflow", linkLossOverflow}, {"convolution", convolution}, {"layer norm", layerNorm}, {"segment max", segmentMax}, {"scaled tables", scaledTables}, {"batch norm", batchNorm}, {"marks", marks}, {"follow", follow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev := open()

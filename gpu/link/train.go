@@ -33,9 +33,7 @@ type Epoch struct {
 	Batches      int64             `json:"batches"`
 	SampledEdges int64             `json:"sampled_edges"`
 	Profile      progress.Profile  `json:"profile"`
-	// DeviceSeconds is the device's time at the mini-batches that this process trained, from each one's first operation to its last; the rest of
-	// Seconds it waited. 0 where operations run as they are issued.
-	DeviceSeconds float64 `json:"device_seconds,omitempty"`
+	gpu.DeviceTimes
 }
 
 // Summary is a run's result: the keys of the summary event.
@@ -416,7 +414,8 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		s.hooks.Macro(s.it.Stats())
 	}
 	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.Loss/float64(sum.Examples), sum.Batches, sum.Edges, sum.Profile
-	r.BytesRead, r.BytesWritten, r.DeviceSeconds = trained.BytesRead, trained.BytesWritten, s.t.pipe.AsyncSeconds(busy)
+	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
+	r.DeviceTimes = s.t.pipe.Times(r.Seconds-was.Seconds, busy)
 	s.sum.add(&r)
 	// The last epoch's checkpoint is the result, whatever the interval.
 	if s.clock.Epoch(epoch+1) || epoch+1 == s.cfg.Epochs {

@@ -16,6 +16,7 @@ import (
 type DevicePlan struct {
 	Cache   cache.Options    // of the run's policy; Policy "": rows are read where they are
 	Slots   int              // feature rows that the device has places for
+	Spare   int              // of plan mirror: partitions that it has room for beside those of a step
 	Cost    macro.DeviceCost // of the batches that were sampled to choose it
 	Batches int              // that were
 	Why     []string         // in sentences
@@ -78,7 +79,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		return p, err
 	}
 	stepRows, _ := largestStep(st.Manifest(), cfg.capacity(st.Manifest()))
-	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, MirrorRows: mirrorRows(cfg.mirrorSlots(st.Manifest())), StepRows: stepRows, Window: c.DeviceWindow}
+	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, MirrorRows: mirrorRows(cfg.mirrorSlots(st.Manifest(), 0)), StepRows: stepRows, Window: c.DeviceWindow}
 	if c.DeviceCache != cacheAuto {
 		o.Policy = c.DeviceCache
 	}
@@ -101,7 +102,13 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	}
 	var why []string
 	p.Cost, why = macro.ChooseDevice(costs)
-	if p.Slots = int(o.MirrorRows); p.Cost.Plan != macro.DeviceMirror {
+	if p.Cost.Plan == macro.DeviceMirror {
+		p.Spare = cfg.mirrorSpare(st.Manifest(), o.Rows-o.MirrorRows)
+		p.Slots = int(mirrorRows(cfg.mirrorSlots(st.Manifest(), p.Spare)))
+		if capacity := cfg.capacity(st.Manifest()); capacity > 0 {
+			why = append(why, fmt.Sprintf("device plan mirror: room for %d partitions beside the %d of a step: so many of the next one's cross while a step trains", p.Spare, capacity))
+		}
+	} else {
 		p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, rec.BatchRows())
 		p.Slots = o.Slots(p.Cache)
 	}

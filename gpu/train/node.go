@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/rows"
 )
 
@@ -107,7 +108,11 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		}
 		defer func() { err = errors.Join(err, t.feed.close()) }()
 	}
-	if t.rows, err = newDeviceRows(dev, m, &cfg, rowsPlan); err != nil {
+	var upcoming func() []buffer.ResidentPartition
+	if b, ok := it.(*buffer.Buffer); ok { // plan rows is never mirrored
+		upcoming = b.Upcoming
+	}
+	if t.rows, err = newDeviceRows(dev, m, &cfg, rowsPlan, upcoming); err != nil {
 		return nil, err
 	}
 	if cfg.LabelShift == ShiftAuto {

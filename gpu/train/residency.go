@@ -1,9 +1,10 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
@@ -22,9 +23,7 @@ const cacheAuto = "auto"
 //
 // Plan mirror has no policy: a partition's rows are copied to a slot when it comes, and stay as long as it does.
 type deviceRows struct {
-	mirror   []mirrorSlot  // of plan mirror
-	shifts   []uint32      // what to add to a row of the partition buffer for its place, by row >> mirrorShift
-	index    []uint32      // of a batch's rows, until its Sync
+	mirror   *mirror       // of plan mirror
 	options  cache.Options // of the policy, but for Rows
 	policy   cache.Policy  // made when the first step says how many rows there are
 	cfg      *Config
@@ -34,24 +33,21 @@ type deviceRows struct {
 	transfer cache.Transfer
 	where    []buffer.ResidentPartition // whose rows the policy knows
 	told     int                        // batches that were announced and not admitted
-	mirrored cache.Stats                // by plan mirror
 	counted  cache.Stats                // by an earlier call of traffic
 }
 
-// newDeviceRows makes empty places on dev for the feature rows of a run; nil where o has no policy.
-func newDeviceRows(dev gpu.Device, m *store.Manifest, cfg *Config, plan DevicePlan) (_ *deviceRows, err error) {
-	o := plan.Cache
-	var slots []mirrorSlot
-	if plan.Cost.Plan == macro.DeviceMirror {
-		slots = cfg.mirrorSlots(m)
-	} else if o.Policy == "" {
+// newDeviceRows makes empty places on dev for the feature rows of a run; nil where plan keeps none. upcoming is
+// [buffer.Buffer.Upcoming].
+func newDeviceRows(dev gpu.Device, m *store.Manifest, cfg *Config, plan DevicePlan, upcoming func() []buffer.ResidentPartition) (_ *deviceRows, err error) {
+	mirrored := plan.Cost.Plan == macro.DeviceMirror
+	if !mirrored && plan.Cache.Policy == "" {
 		return nil, nil
 	}
 	columns, err := cfg.columns(m)
 	if err != nil {
 		return nil, err
 	}
-	r := &deviceRows{mirror: slots, options: o, cfg: cfg}
+	r := &deviceRows{options: plan.Cache, cfg: cfg}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("train: feature rows on %s: %w", dev.Info().Name, err), r.close())
@@ -67,7 +63,10 @@ func newDeviceRows(dev gpu.Device, m *store.Manifest, cfg *Config, plan DevicePl
 		r.mems = append(r.mems, m)
 		r.slabs = append(r.slabs, gpu.Tensor{Mem: m, Rows: plan.Slots, Cols: c.Dim, Stride: c.Dim, Elem: nn.TableElem(c.Elem)})
 	}
-	return r, nil
+	if mirrored {
+		r.mirror, err = newMirror(dev, cfg.mirrorSlots(m, plan.Spare), r.slabs, upcoming)
+	}
+	return r, err
 }
 
 // enter begins a step: rows of partitions that are gone mean other nodes.
@@ -76,7 +75,7 @@ func (r *deviceRows) enter(q *gpu.Queue, mb *buffer.MacroBatch) (err error) {
 		return nil
 	}
 	if r.mirror != nil {
-		return r.copyPartitions(q, mb)
+		return r.mirror.enter(q, mb)
 	}
 	if r.policy == nil {
 		o := r.options
@@ -92,84 +91,19 @@ func (r *deviceRows) enter(q *gpu.Queue, mb *buffer.MacroBatch) (err error) {
 	return nil
 }
 
-// mirrorSlot is room for a partition on the device.
-type mirrorSlot struct {
-	base, rows uint32
-	own        bool // it is partition id's alone
-	taken      bool // by partition id
-	id         store.PartitionID
+// sendAhead goes on with what of the next step's rows can cross while the step in hand trains.
+func (r *deviceRows) sendAhead(mb *buffer.MacroBatch) {
+	if r != nil {
+		r.mirror.sendAhead(mb.Features)
+	}
 }
 
-// mirrorShift: partitions begin at multiples of 64 rows of the partition buffer.
-const mirrorShift = 6
-
-// mirrorSlots are the slots of plan mirror: a partition that is always resident has its own, the others of a step have any, of the
-// largest one's size.
-func (c *Config) mirrorSlots(m *store.Manifest) (slots []mirrorSlot) {
-	capacity := c.capacity(m)
-	at, most := uint32(0), uint32(0)
-	for id, p := range m.Partitions {
-		id, rows := store.PartitionID(id), uint32(p.Nodes)
-		if capacity > 0 && !slices.Contains(m.Pinned, id) {
-			most = max(most, rows)
-			continue
-		}
-		slots = append(slots, mirrorSlot{base: at, rows: rows, own: true, id: id})
-		at += rows
+// leave ends a step that is done, before its memory is released, and returns how long the device copied whole partitions for it.
+func (r *deviceRows) leave(ctx context.Context) (time.Duration, error) {
+	if r == nil {
+		return 0, nil
 	}
-	for range capacity {
-		slots = append(slots, mirrorSlot{base: at, rows: most})
-		at += most
-	}
-	return slots
-}
-
-// mirrorRows is what slots take.
-func mirrorRows(slots []mirrorSlot) (n int64) {
-	for _, s := range slots {
-		n += int64(s.rows)
-	}
-	return n
-}
-
-// copyPartitions issues the copies of the partitions that came since the step before.
-func (r *deviceRows) copyPartitions(q *gpu.Queue, mb *buffer.MacroBatch) error {
-	for i := range r.mirror {
-		s := &r.mirror[i]
-		s.taken = s.taken && slices.ContainsFunc(mb.Partitions, func(p buffer.ResidentPartition) bool { return p.ID == s.id })
-	}
-	r.shifts = resized(r.shifts, mb.Rows>>mirrorShift+1)
-	for _, p := range mb.Partitions {
-		at := slices.IndexFunc(r.mirror, func(s mirrorSlot) bool { return s.id == p.ID && (s.own || s.taken) })
-		if at < 0 {
-			at = slices.IndexFunc(r.mirror, func(s mirrorSlot) bool { return !s.own && !s.taken && s.rows >= p.Nodes })
-		}
-		if at < 0 || p.Base%(1<<mirrorShift) != 0 {
-			return fmt.Errorf("train: plan mirror: no slot for partition %d of %d rows, at row %d of the partition buffer", p.ID, p.Nodes, p.Base)
-		}
-		s := &r.mirror[at]
-		for g := p.Base >> mirrorShift; g<<mirrorShift < p.Base+p.Nodes; g++ {
-			r.shifts[g] = s.base - p.Base
-		}
-		if s.taken {
-			continue
-		}
-		s.id, s.taken = p.ID, true
-		for i, c := range mb.Features {
-			row := c.Dim * c.Type.Size()
-			slab := r.slabs[i].View(int(s.base), 0, int(p.Nodes), c.Dim)
-			if c.Stride == row {
-				q.Upload(slab, c.Data[int(p.Base)*row:int(p.Base+p.Nodes)*row])
-				continue
-			}
-			for k := range int(p.Nodes) { // rows with gaps between them
-				from := (int(p.Base) + k) * c.Stride
-				q.Upload(slab.View(k, 0, 1, c.Dim), c.Data[from:from+row])
-			}
-		}
-		r.mirrored.Pinned += uint64(p.Nodes)
-	}
-	return nil
+	return r.mirror.leave(ctx)
 }
 
 // announce tells the policy of the batches that come, l's current one first, as far as its window reaches: those that are not
@@ -200,17 +134,12 @@ func (r *deviceRows) admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, inpu
 		return nn.Input{Tables: tables, Index: a.Uint32s(q, input)}
 	}
 	if r.mirror != nil {
-		r.index = r.index[:0]
-		for _, row := range input {
-			r.index = append(r.index, row+r.shifts[row>>mirrorShift])
-		}
-		in := nn.Input{Index: a.Uint32s(q, r.index)}
+		in := nn.Input{Index: a.Uint32s(q, r.mirror.places(input))}
 		for i, table := range tables {
 			slab := r.slabs[i]
 			slab.Scale, slab.ScaleOffset = table.Scale, table.ScaleOffset
 			in.Tables = append(in.Tables, slab)
 		}
-		r.mirrored.Hits += uint64(len(input))
 		return in
 	}
 	r.told = max(0, r.told-1)
@@ -241,8 +170,11 @@ func (r *deviceRows) traffic() *cache.Traffic {
 	if r == nil || r.policy == nil && r.mirror == nil {
 		return nil
 	}
-	all, name := r.mirrored, macro.DeviceMirror
-	if r.mirror == nil {
+	var all cache.Stats
+	name := macro.DeviceMirror
+	if r.mirror != nil {
+		all = r.mirror.stats
+	} else {
 		all, name = r.policy.Stats(), r.policy.Name()
 	}
 	s := all.Sub(r.counted)
@@ -254,7 +186,7 @@ func (r *deviceRows) close() error {
 	if r == nil {
 		return nil
 	}
-	var err error
+	err := r.mirror.close() // its copies are over before what they write is freed
 	for _, m := range r.mems {
 		err = errors.Join(err, m.Free())
 	}

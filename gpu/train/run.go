@@ -44,9 +44,7 @@ type Epoch struct {
 	Batches      int64            `json:"batches"`
 	SampledEdges int64            `json:"sampled_edges"`
 	Profile      progress.Profile `json:"profile"`
-	// DeviceSeconds is the device's time at the mini-batches that this process trained, from each one's first operation to its last; the rest of
-	// Seconds it waited. 0 where operations run as they are issued.
-	DeviceSeconds float64 `json:"device_seconds,omitempty"`
+	gpu.DeviceTimes
 	// DeviceRows is what feature rows cost between host and device; nil where the device reads them where they are.
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
@@ -241,7 +239,7 @@ func (s *Summary) add(r *Epoch) {
 
 // epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
-	start, busy := time.Now(), s.t.pipe.Took()
+	start, busy, copied := time.Now(), s.t.pipe.Took(), s.t.copied
 	plan := s.plan.epoch(e)
 	s.sum.Plan = plan.Policy
 	var place progress.Place
@@ -313,13 +311,16 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	}
 	trained := s.soFar()
 	used, read := s.t.feed.rows(e)
+	times := s.t.pipe.Times(trained.Seconds-was.Seconds, busy)
+	if times.DeviceSeconds > 0 {
+		times.DeviceCopySeconds = (s.t.copied - copied).Seconds()
+	}
 	return Epoch{
 		RowsUsed: used, RowsRead: read,
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,
-		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile, DeviceRows: rows,
-		DeviceSeconds: s.t.pipe.AsyncSeconds(busy),
+		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile, DeviceRows: rows, DeviceTimes: times,
 	}, nil
 }
 

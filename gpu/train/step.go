@@ -44,6 +44,8 @@ type trainer struct {
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
 	rows *deviceRows
+	// copied is the device's time for the copies of whole partitions.
+	copied time.Duration
 	// featureBytes is the most that feature rows of a macro-batch's partitions took.
 	featureBytes int64
 	// stepping is true while, and after an error in, a mini-batch's step: the parameters may be half of one, or ahead of
@@ -127,6 +129,11 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if failed := t.pipe.Drain(ctx); failed != nil {
 		return failed
 	}
+	if err != nil {
+		return err
+	}
+	took, err := t.rows.leave(ctx)
+	t.copied += took
 	return err
 }
 
@@ -145,6 +152,7 @@ func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 		if err := t.batch(ctx, mb, tables, b, sum); err != nil {
 			return err
 		}
+		t.rows.sendAhead(mb)
 		if err := after(t.batches.place()); err != nil {
 			return err
 		}

@@ -333,6 +333,23 @@ func (it *Buffer) NextReady() bool {
 	return p.ready > it.current[it.at+1].seq || p.stopped || p.err != nil
 }
 
+// Upcoming returns the partitions of the step after the one in hand, of the next epoch's first one if that is announced, once the
+// columns of all of them are in memory, and nil before. Where they lie in the columns of [Buffer.MacroBatch] they stay until
+// that step, too, is released, or an epoch begins with another plan. It waits for nothing.
+func (it *Buffer) Upcoming() []ResidentPartition {
+	if it.closed || it.at < 0 || it.at >= len(it.current) {
+		return nil
+	}
+	p := it.pipe
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seq := it.current[it.at].seq + 1
+	if p.loaded <= seq || len(p.queue) == 0 {
+		return nil
+	}
+	return p.queue[seq-p.queue[0].seq].resident
+}
+
 // releaseCurrent gives the slots and the adjacency of the macro-batch in hand back to the reader.
 func (it *Buffer) releaseCurrent() {
 	if it.at >= 0 && it.at < len(it.current) {

@@ -45,6 +45,7 @@ CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s) {
 	return r ? r : cuEventSynchronize(e);
 }
 CUresult gs_record(CUcontext ctx, CUevent e, CUstream s) { WITH(ctx); return cuEventRecord(e, s); }
+CUresult gs_stream_wait(CUcontext ctx, CUstream s, CUevent e) { WITH(ctx); return cuStreamWaitEvent(s, e, 0); }
 CUresult gs_event_wait(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventSynchronize(e); }
 CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to) { WITH(ctx); return cuEventElapsedTime(ms, from, to); }
 

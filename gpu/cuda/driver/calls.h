@@ -22,6 +22,7 @@ CUresult gs_fill32(CUcontext ctx, CUdeviceptr to, uint32_t v, size_t n, CUstream
 CUresult gs_fill8(CUcontext ctx, CUdeviceptr to, uint8_t v, size_t n, CUstream s);
 CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s);
 CUresult gs_record(CUcontext ctx, CUevent e, CUstream s);
+CUresult gs_stream_wait(CUcontext ctx, CUstream s, CUevent e);
 CUresult gs_event_wait(CUcontext ctx, CUevent e);
 CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to);
 CUresult gs_max_shared(CUcontext ctx, CUfunction f, int bytes);

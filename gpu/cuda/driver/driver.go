@@ -200,6 +200,11 @@ func (c Context) Record(e Event, s cu.Stream) error {
 	return check(C.gs_record(c.c, e.e, stream(s)))
 }
 
+// Follow lets what is issued to s from here on run once the stream in which e was recorded has passed its last place.
+func (c Context) Follow(s cu.Stream, e Event) error {
+	return check(C.gs_stream_wait(c.c, stream(s), e.e))
+}
+
 // WaitEvent waits until the stream has passed e.
 func (c Context) WaitEvent(e Event) error { return check(C.gs_event_wait(c.c, e.e)) }
 

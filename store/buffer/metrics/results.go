@@ -12,8 +12,11 @@ type Result struct {
 	TestAccuracy  *float64 `json:"test_accuracy,omitempty"`
 	ValidMRR      *float64 `json:"valid_mrr,omitempty"` // filtered, against all nodes
 	ValidHits10   *float64 `json:"valid_hits10,omitempty"`
-	// DeviceSeconds is how long a device that runs operations after they were issued was at the epoch's mini-batches; of others 0.
-	DeviceSeconds float64 `json:"device_seconds,omitempty"`
+	// How a device that runs operations after they were issued spent the epoch's training: on mini-batches, waiting, and on copies
+	// of whole partitions beside both; of others 0.
+	DeviceSeconds     float64 `json:"device_seconds,omitempty"`
+	DeviceIdleSeconds float64 `json:"device_idle_seconds,omitempty"`
+	DeviceCopySeconds float64 `json:"device_copy_seconds,omitempty"`
 }
 
 // End is the line of a run's result.

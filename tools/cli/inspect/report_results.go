@@ -28,12 +28,18 @@ func resultCharts(results []metrics.Result) (charts []reportFigure) {
 			charts = append(charts, reportFigure{Caption: caption, spec: reportChart{x: "epoch", y: unit, top: top, curves: curves, marks: true, rising: rising}})
 		}
 	}
-	add("GPU at work on mini-batches", "s", 0, false, reportCurve{"GPU", of(1, func(r *metrics.Result) *float64 {
-		if r.DeviceSeconds == 0 {
+	device := func(value func(r *metrics.Result) *float64) plotter.XYs {
+		return of(1, func(r *metrics.Result) *float64 {
+			if x := value(r); *x > 0 {
+				return x
+			}
 			return nil
-		}
-		return &r.DeviceSeconds
-	}), blue})
+		})
+	}
+	add("GPU: at mini-batches, idle, and copying partitions beside both", "s", 0, false,
+		reportCurve{"mini-batches", device(func(r *metrics.Result) *float64 { return &r.DeviceSeconds }), blue},
+		reportCurve{"idle", device(func(r *metrics.Result) *float64 { return &r.DeviceIdleSeconds }), orange},
+		reportCurve{"copies", device(func(r *metrics.Result) *float64 { return &r.DeviceCopySeconds }), green})
 	add("Loss of training", "loss", 0, false, reportCurve{"training", of(1, func(r *metrics.Result) *float64 { return r.Loss }), blue})
 	add("Accuracy", "%", 100, true, reportCurve{"training", of(100, func(r *metrics.Result) *float64 { return r.TrainAccuracy }), blue},
 		reportCurve{"validation", of(100, func(r *metrics.Result) *float64 { return r.ValidAccuracy }), orange},

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/temporal"
@@ -76,34 +77,36 @@ func (l *metricsLog) epochRows(s buffer.Stats, rows *cache.Traffic) {
 
 // node takes what an epoch of node classification came to.
 func (l *metricsLog) node(r train.Epoch) {
-	l.result(r.Epoch, r.Seconds, r.BytesRead, metrics.Result{Loss: metrics.Number(r.Loss), TrainAccuracy: metrics.Number(r.TrainAccuracy),
-		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy), DeviceSeconds: r.DeviceSeconds})
+	l.result(r.Epoch, r.Seconds, r.BytesRead, r.DeviceTimes, metrics.Result{Loss: metrics.Number(r.Loss), TrainAccuracy: metrics.Number(r.TrainAccuracy),
+		ValidAccuracy: metrics.Number(r.ValidAccuracy), TestAccuracy: metrics.Number(r.TestAccuracy)})
 }
 
 // link takes what an epoch of link prediction came to.
 func (l *metricsLog) link(r link.Epoch) {
-	m := metrics.Result{Loss: metrics.Number(r.Loss), DeviceSeconds: r.DeviceSeconds}
+	m := metrics.Result{Loss: metrics.Number(r.Loss)}
 	if r.Valid != nil {
 		m.ValidMRR, m.ValidHits10 = metrics.Number(r.Valid.MRR), metrics.Number(r.Valid.Hits10)
 	}
-	l.result(r.Epoch, r.Seconds, r.BytesRead, m)
+	l.result(r.Epoch, r.Seconds, r.BytesRead, r.DeviceTimes, m)
 }
 
 // temporal takes what an epoch of temporal link prediction came to.
 func (l *metricsLog) temporal(r temporal.Epoch) {
-	l.result(r.Epoch, r.Seconds, 0, metrics.Result{Loss: metrics.Number(r.Loss), ValidMRR: metrics.Number(r.Valid.MRR), ValidHits10: metrics.Number(r.Valid.Hits10)})
+	l.result(r.Epoch, r.Seconds, 0, gpu.DeviceTimes{}, metrics.Result{Loss: metrics.Number(r.Loss), ValidMRR: metrics.Number(r.Valid.MRR), ValidHits10: metrics.Number(r.Valid.Hits10)})
 }
 
 // result takes what an epoch, counted from 1, came to.
-func (l *metricsLog) result(epoch int, seconds float64, read int64, r metrics.Result) {
+func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.DeviceTimes, r metrics.Result) {
 	r.Epoch = epoch
+	r.DeviceSeconds, r.DeviceIdleSeconds, r.DeviceCopySeconds = device.DeviceSeconds, device.DeviceIdleSeconds, device.DeviceCopySeconds
 	l.write(func() error { return l.w.Result(r) })
 	if l == nil || l.board == nil || l.failed != nil {
 		return
 	}
 	scalars := []tfevents.Scalar{{Tag: "epoch/seconds", Value: seconds}, {Tag: "epoch/read_MB", Value: float64(read) / 1e6}}
 	if r.DeviceSeconds > 0 {
-		scalars = append(scalars, tfevents.Scalar{Tag: "epoch/device_seconds", Value: r.DeviceSeconds})
+		scalars = append(scalars, tfevents.Scalar{Tag: "epoch/device_seconds", Value: r.DeviceSeconds},
+			tfevents.Scalar{Tag: "epoch/device_idle_seconds", Value: r.DeviceIdleSeconds}, tfevents.Scalar{Tag: "epoch/device_copy_seconds", Value: r.DeviceCopySeconds})
 	}
 	for _, c := range []struct {
 		tag string
