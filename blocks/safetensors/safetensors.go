@@ -1,4 +1,4 @@
-// Package safetensors writes the safetensors format, in which programs exchange the tensors of models
+// Package safetensors writes and reads the safetensors format, in which programs exchange the tensors of models
 // (https://github.com/huggingface/safetensors, "Format"):
 //
 //	length  8 bytes, little-endian
@@ -40,25 +40,29 @@ func DType(t blocks.ElemType) string {
 		blocks.Int64: "I64", blocks.Int32: "I32", blocks.Int8: "I8", blocks.Uint64: "U64", blocks.Uint32: "U32", blocks.Uint16: "U16", blocks.Uint8: "U8"}[t]
 }
 
+// entry describes a tensor in the header.
+type entry struct {
+	DType   string   `json:"dtype"`
+	Shape   []int64  `json:"shape"`
+	Offsets [2]int64 `json:"data_offsets"`
+}
+
 // bytes is the length of a tensor's elements, -1 if it has no shape.
-func (t *Tensor) bytes() int64 {
-	n := int64(t.Elem.Size())
-	for _, d := range t.Shape {
-		if d < 0 || d > 0 && n > (1<<62)/d {
+func (t *Tensor) bytes() int64 { return volume(int64(t.Elem.Size()), t.Shape) }
+
+// volume is the bytes of shape, of elements of size bytes; -1 of what is none or too large.
+func volume(size int64, shape []int64) int64 {
+	for _, d := range shape {
+		if d < 0 || d > 0 && size > (1<<62)/d {
 			return -1
 		}
-		n *= d
+		size *= d
 	}
-	return n
+	return size
 }
 
 // header encodes the first two parts of a file.
 func header(metadata map[string]string, tensors []Tensor) ([]byte, error) {
-	type entry struct {
-		DType   string   `json:"dtype"`
-		Shape   []int64  `json:"shape"`
-		Offsets [2]int64 `json:"data_offsets"`
-	}
 	b := bytes.NewBuffer(append(make([]byte, 8), '{'))
 	add := func(name string, v any) error {
 		if b.Len() > 9 {

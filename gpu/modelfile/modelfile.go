@@ -6,6 +6,7 @@
 package modelfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,13 @@ const (
 	Temporal    = "gstoremoments\x001\n"             // a model of edges at moments
 	TemporalRun = "gstoremomrun\x001\n\x00"          // an unfinished run of it
 )
+
+// kinds says what files that begin so hold.
+var kinds = map[string]string{Node: "a model of nodes", NodeRun: "an unfinished run on nodes",
+	Temporal: "a model of edges at moments (train --task temporal)", TemporalRun: "an unfinished run on edges at moments"}
+
+// ErrKind is a file that is whole, as far as it was read, but holds something else than what was expected.
+var ErrKind = errors.New("another kind of file")
 
 const (
 	jsonMax  = 16 << 20
@@ -47,10 +55,15 @@ func Encode(magic string, head any, params []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
-// Decode is the inverse of Encode: it fills head and returns the parameters.
+// Decode is the inverse of Encode: it fills head and returns the parameters. Errors are [*blocks.CorruptError], or [ErrKind].
 func Decode(path, magic string, b []byte, head any) ([]byte, error) {
 	bad := func(at int, format string, args ...any) ([]byte, error) {
 		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
+	}
+	for other, kind := range kinds {
+		if other != magic && bytes.HasPrefix(b, []byte(other)) {
+			return nil, fmt.Errorf("%w: %s holds %s, expected %s", ErrKind, path, kind, kinds[magic])
+		}
 	}
 	if len(b) < len(magic)+4+8+TailSize || string(b[:len(magic)]) != magic {
 		return bad(0, "it does not begin like a model file")

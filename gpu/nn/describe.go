@@ -3,6 +3,9 @@ package nn
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 )
@@ -109,6 +112,74 @@ func (c *Config) LayerInfos() []LayerInfo {
 		infos = append(infos, info)
 	}
 	return infos
+}
+
+// FromLayers is the inverse of [Config.LayerInfos] and [Config.Parameters]: the description of the model that consists of such
+// layers, whose logits jumping makes, with such parameters, in any order, and these as [Params.Save] writes them. What is no
+// model of this package's is an error that says which layer or parameter is not as expected.
+func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c Config, saved []byte, err error) {
+	named := map[string]Parameter{}
+	for _, p := range parameters {
+		named[p.Name] = p
+	}
+	c.Jumping = jumping
+	rest := layers
+	if len(rest) > 0 && rest[0].Kind == "input" {
+		c.Categories, rest = rest[0].Categories, rest[1:]
+	}
+	if len(rest) == 0 {
+		return c, nil, fmt.Errorf("nn: a model of %d layers: expected one with parameters or more", len(layers))
+	}
+	first, last := rest[0], rest[len(rest)-1]
+	c.Model, c.Layers, c.In, c.Heads, c.Bases = first.Kind, len(rest), layers[0].In, first.Heads, first.Bases
+	if first.Kind == "sage-max" {
+		c.Model, c.Aggregator = "sage", "max"
+	}
+	if c.Out = last.Out; c.Jumps() {
+		c.Out = named["jump.bias"].Cols
+	}
+	switch {
+	case c.hiddenLayers() > 0 || len(c.Categories) > 0:
+		c.Hidden = layers[0].Out
+		c.Norm, c.Residual = first.Norm, first.Residual
+	case c.Model == "gin":
+		c.Hidden = named["0.0.bias"].Cols
+	}
+	switch c.Model { // how many relations there are is in shapes alone
+	case "rgcn":
+		c.Relations = named["0.coef"].Rows
+	case "rsage":
+		c.Relations = named["0.relations"].Rows / max(first.In, 1)
+	}
+	if err := c.Validate(); err != nil {
+		return c, nil, err
+	}
+	for i, want := range c.LayerInfos() {
+		got := layers[i]
+		if got.Norm == NoNorm {
+			got.Norm = ""
+		}
+		if !reflect.DeepEqual(got, want) {
+			return c, nil, fmt.Errorf("nn: layer %d is %+v, expected %+v: gstore's models have layers of one kind, hidden ones alike", i, got, want)
+		}
+	}
+	p := c.declare(nil).params
+	for i, s := range p.specs {
+		name := p.list[i].Name
+		got, ok := named[name]
+		if !ok {
+			return c, nil, fmt.Errorf("nn: parameter %s is missing, expected one of [%d %d]", name, s.rows, s.cols)
+		}
+		if got.Rows != s.rows || got.Cols != s.cols {
+			return c, nil, fmt.Errorf("nn: parameter %s is [%d %d], expected [%d %d]", name, got.Rows, got.Cols, s.rows, s.cols)
+		}
+		saved = append(saved, got.Values...)
+		delete(named, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		return c, nil, fmt.Errorf("nn: parameter %s is of none of the model's %d layers", name, len(layers))
+	}
+	return c, saved, c.CheckFloats(int64(len(saved) / 4))
 }
 
 // LayerInfos describes the encoder; none without one.

@@ -27,7 +27,7 @@ type Checkpoint struct {
 func (c *Checkpoint) Encode() ([]byte, error) { return modelfile.Encode(modelfile.Node, c, c.Params) }
 
 // decodeCheckpoint is the inverse of Encode; path names the source in errors,
-// which are [*blocks.CorruptError].
+// which are those of [modelfile.Decode].
 func decodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
 	c := new(Checkpoint)
 	params, err := modelfile.Decode(path, modelfile.Node, b, c)
@@ -50,7 +50,7 @@ func (c *Checkpoint) SaveFile(path string) error {
 	return modelfile.Save(vfs.Default, path, b)
 }
 
-// LoadFile reads a model file.
+// LoadFile reads a model file. One of another kind is [modelfile.ErrKind].
 func LoadFile(path string) (*Checkpoint, error) {
 	b, err := modelfile.Read(vfs.Default, path)
 	if err != nil {

@@ -3,6 +3,7 @@ package data_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,7 +66,9 @@ func TestExportModel(t *testing.T) {
 		if string(cp.Params) != string(data) {
 			t.Errorf("%v: %d bytes of tensors, the model file has %d others", c.args, len(data), len(cp.Params))
 		}
+		sameModel(t, dir, out, c.run)
 	}
+	refuseModels(t, dir, filepath.Join(work, "model-1"))
 	kg := filepath.Join(work, "kg.gstore")
 	clitest.MustRun(t, "generate", "kg", kg, "--nodes", "100", "--edges", "600", "--relations", "3", "--format", "store", "--quiet")
 	if code, _, stderr := clitest.Run(t, "export", kg, filepath.Join(work, "none"), "--what", "model"); code != cli.ExitFailed || !strings.Contains(stderr, "train first") {
@@ -79,5 +82,57 @@ func TestExportModel(t *testing.T) {
 	want := map[string][]int{"relations": {6, 8}, "0.weight": {16, 8}, "0.bias": {1, 8}}
 	if clitest.MustJSON(t, shapes) != clitest.MustJSON(t, want) {
 		t.Errorf("link prediction: shapes %v, expected %v", shapes, want)
+	}
+}
+
+// sameModel: eval of the exported model says what it says of the run.
+func sameModel(t *testing.T, dir, out, run string) {
+	t.Helper()
+	of := func(checkpoint string) map[string]any {
+		ev := clitest.Events(t, "eval", dir, "--checkpoint", checkpoint)
+		return ev[len(ev)-1]
+	}
+	a, b := of(run), of(filepath.Join(out, "model.safetensors"))
+	for _, key := range []string{"train_loss", "valid_loss", "test_loss", "test_accuracy"} {
+		if x, y := a[key].(float64), b[key].(float64); math.Abs(x-y) > 1e-5*x {
+			t.Errorf("run %s: %s is %v, of the exported model %v", run, key, x, y)
+		}
+	}
+}
+
+// refuseModels: an exported model that is not the store's, or not whole, is told by what of it.
+func refuseModels(t *testing.T, dir, out string) {
+	t.Helper()
+	for _, c := range []struct{ file, old, new, text string }{
+		{"model.json", `"task": "node"`, `"task": "link"`, `task "link", expected node`},
+		{"model.json", `"undirected": true`, `"undirected": false`, "of a graph that is directed, the store's is undirected"},
+		{"model.json", `"column": "x"`, `"column": "z"`, `column "z"`},
+		{"model.json", `"column": "x"`, `"column": "x", "mean": [1]`, "feature x: the model's values are standardised otherwise"},
+		{"model.json", `"kind": "sage"`, `"kind": "gcn"`, "parameter 0.weight is [2866 128], expected [1433 128]"},
+		{"model.safetensors", `"F32"`, `"I32"`, "of I32, expected two dimensions of F32"},
+		{"model.safetensors", "1.bias", "2.bias", "parameter 1.bias is missing"},
+	} {
+		broken := t.TempDir()
+		for _, name := range []string{"model.json", "model.safetensors"} {
+			b, err := os.ReadFile(filepath.Join(out, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == c.file {
+				if !strings.Contains(string(b), c.old) {
+					t.Fatalf("%s has no %s", name, c.old)
+				}
+				b = []byte(strings.ReplaceAll(string(b), c.old, c.new))
+			}
+			if err := os.WriteFile(filepath.Join(broken, name), b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, _, stderr := clitest.Run(t, "eval", dir, "--checkpoint", broken); code != cli.ExitFailed || !strings.Contains(stderr, c.text) {
+			t.Errorf("%s for %s: exit code %d, %s, expected %q in it", c.new, c.old, code, stderr, c.text)
+		}
+	}
+	if code, _, stderr := clitest.Run(t, "eval", dir, "--checkpoint", t.TempDir()); code != cli.ExitFailed || !strings.Contains(stderr, "gstore.save_model") {
+		t.Errorf("an empty folder: exit code %d, %s", code, stderr)
 	}
 }

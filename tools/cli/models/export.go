@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/blocks/safetensors"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
@@ -98,7 +99,11 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 	if err != nil {
 		return nil, err
 	}
-	cp, err := train.LoadFile(path)
+	m := st.Manifest()
+	if temporal.IsFile(path) {
+		return nil, fmt.Errorf("%w: a model to export: %s is of edges at moments (train --task temporal), which eval and predict take as it is; --checkpoint N names another run", store.ErrNotFound, which)
+	}
+	cp, err := Load(m, path)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +111,6 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	m := st.Manifest()
 	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, &cp.Config), Classes: cp.ClassNames,
 		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
 	if d.Classes == nil { // of a model file of an earlier version

@@ -1,4 +1,5 @@
-// Package models finds what training left in a store and writes it for other programs: safetensors beside a description.
+// Package models finds what training left in a store, and writes and reads models of other programs: safetensors beside a
+// description.
 package models
 
 import (
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -20,7 +23,12 @@ func File(dir string, n uint64) string {
 	return filepath.Join(dir, store.RunsDir, fmt.Sprint(n)+store.ModelExtension)
 }
 
-// Find returns the path of a model of node classification or of edges at moments and says which one it is: checkpoint is a file or a run's number, or ""
+// CheckpointFlag adds --checkpoint of commands that use a model.
+func CheckpointFlag(fs *pflag.FlagSet, checkpoint *string) {
+	fs.StringVar(checkpoint, "checkpoint", "", "model file, exported model (its folder or .safetensors file; Python's gstore.save_model writes such of PyTorch's), or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
+}
+
+// Find returns the path of a model of node classification or of edges at moments and says which one it is: checkpoint is a file or folder of [Load] or a run's number, or ""
 // for the run that was best on validation nodes, of the store's version if one was trained on it.
 func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which string, err error) {
 	dir := st.Dir()

@@ -20,6 +20,7 @@ import (
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/cli/models"
 	"github.com/gstore/gstore/tools/device"
 )
 
@@ -99,7 +100,7 @@ with an encoder its states of them.`,
 	fs.IntVar(&o.top, "top", 10, "answers to each question")
 	fs.StringVar(&o.filter, "filter", filterNone, "links that are left out: none, or known, those of the graph and its edge lists")
 	fs.StringVar(&o.nearest, "nearest", "", "the most similar nodes instead: cosine or dot")
-	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
+	models.CheckpointFlag(fs, &o.checkpoint)
 	fs.StringVar(&o.table, "table", "", "link prediction: the table of embeddings (default: the only one, or embeddings)")
 	fs.StringVar(&o.out, "out", "", "file to write (default: standard output)")
 	fs.StringVar(&o.format, "format", "", "table, csv, json (an object a line) or parquet (default: by the name of --out, else table)")

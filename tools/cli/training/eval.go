@@ -78,6 +78,8 @@ split accuracy, macro and micro F1, and the area under the ROC curve: of two
 classes that of the second, of more the mean over classes of each against the
 rest. All are exact.
 
+--checkpoint takes models of PyTorch too, which Python's gstore.save_model wrote.
+
 --out writes every node's class and its probability, with --write probabilities
 those of all classes, and with --write embeddings the state below the model's
 last product, by external id, as gstore export writes columns.
@@ -102,7 +104,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.checkpoint, "checkpoint", "", "model file, or the number of a run of this store (default: the run that was best on validation nodes); link prediction: number of a checkpoint that the table keeps")
+	models.CheckpointFlag(fs, &o.checkpoint)
 	command.Section(fs, nodeFlags, func() {
 		fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
 		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
@@ -190,7 +192,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if temporal.IsFile(path) {
 		return evalTemporal(ctx, e, st, path, which, o)
 	}
-	cp, err := train.LoadFile(path)
+	cp, err := models.Load(st.Manifest(), path)
 	if err != nil {
 		return err
 	}

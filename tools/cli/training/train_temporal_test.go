@@ -58,6 +58,13 @@ func TestTrainTemporal(t *testing.T) {
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); code != cli.ExitOK || len(lines) != 5 || lines[0] != "node,rank,next,score" || !strings.HasPrefix(lines[1], "u3,1,i") || !strings.HasPrefix(lines[4], "u4,2,i") {
 		t.Errorf("predict: exit code %d, %s: %q", code, stderr, lines)
 	}
+	out = filepath.Join(dir, "exported")
+	if code, _, stderr := run("export", store, out, "--what", "model"); code != cli.ExitFailed || !strings.Contains(stderr, "is of edges at moments") {
+		t.Errorf("export --what model: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := run("export", store, out, "--what", "all"); code != cli.ExitOK {
+		t.Errorf("export --what all: exit code %d, %s", code, stderr)
+	}
 	if code, _, stderr := run("verify", store); code != cli.ExitOK {
 		t.Errorf("verify: %s", stderr)
 	}

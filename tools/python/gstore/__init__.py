@@ -9,7 +9,7 @@ A thin layer over gstore's Go library; numpy is all that it needs.
 """
 
 import os
-from typing import Any, Union
+from typing import Any, Optional, Sequence, Union
 
 from .errors import (
     BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InvalidError, LockedError,
@@ -26,14 +26,21 @@ __version__ = "0.1.0"
 
 
 def load_model(path: "Union[str, os.PathLike[str]]") -> "Any":
-    """The model for nodes that `gstore export STORE path --what model` wrote, as a torch.nn.Module (docs/python.md)."""
+    """The model for nodes that `gstore export STORE path --what model` or `save_model` wrote, as a torch.nn.Module (docs/python.md)."""
     from .models import load_model as load
 
     return load(path)
 
 
+def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optional[Store]" = None, *, features: "Optional[Sequence[str]]" = None) -> None:
+    """Writes a torch.nn.Module as a model that `gstore eval STORE --checkpoint path` computes out of core (docs/python.md)."""
+    from .modules import save_model as save
+
+    save(model, path, store, features=features)
+
+
 __all__ = [
     "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError",
     "InputError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
-    "load_model", "open",
+    "load_model", "open", "save_model",
 ]  # fmt: skip

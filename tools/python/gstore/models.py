@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Union
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ def read_safetensors(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
 
 
 def load_model(path: Union[str, os.PathLike]) -> "Model":
-    """The model for nodes that `gstore export STORE path --what model` wrote, as a torch.nn.Module."""
+    """The model for nodes that `gstore export STORE path --what model` or `save_model` wrote, as a torch.nn.Module."""
     folder = pathlib.Path(path)
     try:
         about = json.loads((folder / "model.json").read_text())
@@ -46,27 +46,29 @@ def load_model(path: Union[str, os.PathLike]) -> "Model":
 
 class Model(torch.nn.Module):
     """A node classifier of gstore's. `forward(x, edge_index, edge_type)` gives the logits of all nodes: x [n, columns] are
-    the features as they are stored, columns of categories behind them, edge_index [2, e] sources and destinations of edges, both ways where the graph is
-    undirected, edge_type their relations (of a directed graph in both directions, those against it counted on).
+    the features as store.features and loaders give them, which are standardised where the store's are, columns of categories behind
+    them, edge_index [2, e] sources and destinations of edges, both ways where the graph is undirected, edge_type their
+    relations (of a directed graph in both directions, those against it counted on).
     Parameters may be trained further; there is no dropout."""
 
     def __init__(self, about: Dict[str, Any], tensors: Dict[str, np.ndarray]):
         super().__init__()
         self.about, self.jumping = about, about.get("jumping") or "last"
-        self.layers = torch.nn.ModuleList(_Layer(info, _below(tensors, f"{k}.")) for info, k in _numbered(about["layers"]))
+        infos = about["layers"]
+        self.layers = torch.nn.ModuleList(_Layer(info, _below(tensors, layer_prefix(infos, k))) for k, info in enumerate(infos))
         self.jump = torch.nn.ParameterDict(_parameters(_below(tensors, "jump."))) if self.jumping != "last" else None
-        mean, deviation = [], []
-        for f in about.get("features") or []:
-            n = f.get("columns", 0)
-            mean += f.get("mean") or [0.0] * n
-            deviation += f.get("deviation") or [1.0] * n
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
-        self.register_buffer("deviation", torch.tensor(deviation, dtype=torch.float32))
+
+    def tensors(self) -> Dict[str, np.ndarray]:
+        """The parameters as they are now, by the names of the file."""
+        found = {}
+        for p in self.about["parameters"]:
+            prefix, name = p["name"].split(".", 1)
+            where = self.jump if prefix == "jump" else next(m for k, m in enumerate(self.layers) if layer_prefix(self.about["layers"], k) == prefix + ".").w
+            found[p["name"]] = where[name.replace(".", "_")].detach().cpu().float().numpy()
+        return found
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None) -> torch.Tensor:
         h = x.float()
-        if len(self.mean) == h.shape[1]:
-            h = (h - self.mean) / self.deviation
         states: List[torch.Tensor] = []
         for layer in self.layers:
             h = layer(h, edge_index, edge_type)
@@ -77,10 +79,10 @@ class Model(torch.nn.Module):
         return h @ self.jump["weight"] + self.jump["bias"]
 
 
-def _numbered(layers: List[Dict[str, Any]]) -> List[Tuple[Dict[str, Any], str]]:
-    """Each layer and what the names of its tensors begin with."""
-    first = 1 if layers and layers[0]["kind"] == "input" else 0
-    return [(info, "input" if k < first else str(k - first)) for k, info in enumerate(layers)]
+def layer_prefix(layers: List[Dict[str, Any]], k: int) -> str:
+    """What the names of the tensors of layer k of these begin with."""
+    first = 1 if layers[0]["kind"] == "input" else 0
+    return "input." if k < first else f"{k - first}."
 
 
 def _below(tensors: Dict[str, np.ndarray], prefix: str) -> Dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Column:
     stored: str
     dim: int
     derived: str = ""
+    mean: Tuple[float, ...] = ()  #: of a feature that the store standardised: rows are (value − mean) / deviation
+    deviation: Tuple[float, ...] = ()
 
 
 class Neighbors(NamedTuple):
@@ -69,7 +71,7 @@ class Store:
         self.class_names: List[str] = self.schema.get("class_names") or []
         self.relations: List[str] = [r["name"] for r in self.schema["relations"]]
         self.columns: Dict[str, Column] = {
-            c["name"]: Column(c["name"], c["role"], np.dtype(c["dtype"]), c["stored"], c["dim"], c.get("derived", ""))
+            c["name"]: Column(c["name"], c["role"], np.dtype(c["dtype"]), c["stored"], c["dim"], c.get("derived", ""), tuple(c.get("mean", ())), tuple(c.get("deviation", ())))
             for c in about["columns"] or []
         }
 

@@ -95,6 +95,7 @@ type columnInfo struct {
 	Stored  string `json:"stored"`
 	Dim     int    `json:"dim"`
 	Derived string `json:"derived,omitempty"`
+	*store.Standard
 }
 
 func open(_ context.Context, c *call) error {
@@ -113,7 +114,7 @@ func open(_ context.Context, c *call) error {
 	var columns []columnInfo
 	for i := range m.Columns {
 		x := &m.Columns[i]
-		columns = append(columns, columnInfo{x.Name, string(x.Role), dtype(x.Elem), x.Elem.String(), x.Dim, x.Derived})
+		columns = append(columns, columnInfo{x.Name, string(x.Role), dtype(x.Elem), x.Elem.String(), x.Dim, x.Derived, x.Standard})
 	}
 	var lists []string
 	for _, l := range m.EdgeLists {
