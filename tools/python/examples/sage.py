@@ -1,8 +1,9 @@
 """PyG's GraphSAGE on a gstore store, in memory or out of core.
 
-usage: python sage.py STORE [--epochs 30] [--plan auto] [--mem SIZE] [--buffer N] [--seed N]
+usage: python sage.py STORE [--epochs 30] [--plan auto] [--mem SIZE] [--buffer N] [--precomputed-hop] [--seed N]
 
-The model is an ordinary one of PyG's; only the loader is gstore's. Without STORE, `cora` reads the Cora of gstore's
+The model is an ordinary one of PyG's; only the loader is gstore's. With --precomputed-hop the first layer takes the exact
+means over neighbours that `gstore precompute` made, which a batch out of core does not have. Without STORE, `cora` reads the Cora of gstore's
 repository into arrays that gstore.ingest takes.
 """
 
@@ -26,9 +27,10 @@ class SAGE(torch.nn.Module):
         sizes = [inputs] + [hidden] * (layers - 1) + [classes]
         self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in zip(sizes, sizes[1:]))
 
-    def forward(self, x, edge_index):
+    def forward(self, x, edge_index, mean=None):
+        """Logits of all nodes; mean: the first layer's mean over neighbours where it is known, which edge_index then lacks."""
         for k, conv in enumerate(self.convs):
-            x = conv(x, edge_index)
+            x = conv(x, edge_index) if mean is None or k > 0 else conv.lin_l(mean) + conv.lin_r(x)
             if k < len(self.convs) - 1:
                 x = F.dropout(x.relu(), p=0.5, training=self.training)
         return x
@@ -56,19 +58,22 @@ def accuracy(model, store, split):
     return right / max(total, 1)
 
 
-def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, evaluate=accuracy, **options):
-    """Trains and returns the test accuracy at the epoch that was best on the validation nodes."""
+def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, evaluate=accuracy, hop=False, **options):
+    """Trains and returns the test accuracy at the epoch that was best on the validation nodes; hop: with precomputed means."""
     torch.manual_seed(seed)
     model = SAGE(store.columns[store.feature_names[0]].dim, hidden, store.classes, len(fanouts))
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    loader = gstore.NeighborLoader(store, fanouts, batch_size, seed=seed, **options)
+    loader = gstore.NeighborLoader(store, fanouts, batch_size, seed=seed, precomputed_hop=hop, **options)
     best = result = -1.0
     for epoch in range(epochs):
         model.train()
         start, losses = time.time(), []
         for batch in loader:
             data = batch.to_pyg()
-            out = model(data.x, data.edge_index)[: data.batch_size]
+            x, mean = data.x, None
+            if hop:  # exact means have none of the noise of sampled ones: a tenth is dropped instead, as gstore train does
+                x, mean = (F.dropout(torch.from_numpy(rows).float(), 0.1) for rows in batch.features.values())
+            out = model(x, data.edge_index, mean)[: data.batch_size]
             if "label_shift" in data:  # out of core: a step's classes are not mixed as the graph's
                 out = out + data.label_shift
             loss = F.cross_entropy(out, data.y[: data.batch_size])
@@ -91,6 +96,7 @@ if __name__ == "__main__":
     parser.add_argument("--plan", default="auto")
     parser.add_argument("--mem")
     parser.add_argument("--buffer", type=int, default=0)
+    parser.add_argument("--precomputed-hop", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args()
-    print("test", train(gstore.open(a.store), a.epochs, seed=a.seed, plan=a.plan, mem=a.mem, buffer=a.buffer))
+    print("test", train(gstore.open(a.store), a.epochs, seed=a.seed, hop=a.precomputed_hop, plan=a.plan, mem=a.mem, buffer=a.buffer))

@@ -71,11 +71,11 @@ def test_trim_to_layer(graph):
 
 @pytest.mark.parametrize("mem", [None, "hanoi"])
 def test_example(tmp_path, mem):
-    """PyG's SAGE on Cora, in memory and out of core, learns what it should; a hand-written model too."""
+    """PyG's SAGE on Cora, in memory and out of core with precomputed means, learns what it should; a hand-written model too."""
     import sage
 
-    store = gstore.ingest(tmp_path / "cora", **sage.cora(REPOSITORY), undirected=True, partitions=16, partitioner="fennel")
-    options = {} if mem is None else {"plan": "hanoi", "buffer": 8}
+    store = gstore.ingest(tmp_path / "cora", **sage.cora(REPOSITORY), undirected=True, partitions=16, partitioner="fennel", precompute_hops=1)
+    options = {} if mem is None else {"plan": "hanoi", "buffer": 8, "hop": True}
     assert sage.train(store, epochs=3, hidden=32, fanouts=(10, 5), batch_size=200, **options) > 0.78
     if mem is None:
         import handwritten
