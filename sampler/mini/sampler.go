@@ -102,7 +102,11 @@ type Sampler struct {
 	lists    []list   // of a chunk, that drawer draws from
 	fanIn    int      // of the hop
 	searches []search // cut's
-	named    []uint32 // names'
+	left     []int32  // of them, halve's
+	cutPause int      // chunks to come that are not interpolated
+	// past and pastOut are spans of the inputs' edges before their moments, which in and out are chunks of where seeds have moments.
+	past, pastOut []buffer.Span
+	named         []uint32 // names'
 }
 
 // New returns a sampler, or an error naming the field of cfg that is wrong.

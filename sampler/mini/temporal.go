@@ -39,6 +39,7 @@ func (s *Sampler) SampleAt(key Key, g Graph, seeds []uint32, times []int64, b *B
 	b.Seeds = append(b.Seeds, seeds...)
 	b.Input = append(b.Input, seeds...)
 	b.Times = append(b.Times, times...)
+	s.past, s.pastOut = s.past[:0], s.pastOut[:0]
 	place := key.in(s.run)
 	for h := range layers {
 		if err := s.hopAt(place.With(uint64(h)), h, &g, b, &b.Blocks[layers-1-h]); err != nil {
@@ -57,17 +58,17 @@ func (s *Sampler) hopAt(place keyed.Key, h int, g *Graph, b *Batch, blk *Block) 
 	step := chunkStep(fanIn, fanOut)
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
-		s.load(*g, b.Input[lo:hi])
-		s.cut(g.In.Times, s.in[:hi-lo], b.Times[lo:hi])
-		if fanOut != 0 {
-			s.cut(g.Out.Times, s.out[:hi-lo], b.Times[lo:hi])
-		}
+		s.loadPast(g, b, lo, hi)
 		edges, err := s.count(blk, fanIn, fanOut, hi-lo)
 		if err != nil {
 			return err
 		}
-		from := len(blk.Indices)
+		if len(b.Input)+edges > math.MaxInt32 {
+			return fmt.Errorf("%w: over %d sources", ErrTooLarge, math.MaxInt32)
+		}
+		from, at := len(blk.Indices), len(b.Input)
 		blk.Indices = extend(blk.Indices, edges)
+		blk.Times = extend(blk.Times, edges)
 		if blk.Relations != nil {
 			blk.Relations = extend(blk.Relations, edges)
 		}
@@ -77,64 +78,188 @@ func (s *Sampler) hopAt(place keyed.Key, h int, g *Graph, b *Batch, blk *Block) 
 			s.picks(place, lo, nil, hi-lo, fanIn, fanOut, edges)
 		}
 		s.gather(*g, blk, from)
-		for _, p := range s.pos[:edges] {
-			t := int64(0)
+		local, when := blk.Indices[from:], blk.Times[from:]
+		for i, p := range s.pos[:edges] {
 			if p >= 0 {
-				t = g.In.Times[p]
+				when[i] = g.In.Times[p]
 			} else {
-				t = g.Out.Times[^p]
+				when[i] = g.Out.Times[^p]
 			}
-			blk.Times = append(blk.Times, t)
 		}
-		if len(b.Input)+edges > math.MaxInt32 {
-			return fmt.Errorf("%w: over %d sources", ErrTooLarge, math.MaxInt32)
-		}
-		local := blk.Indices[from:]
-		at := int32(len(b.Input))
 		b.Input = append(b.Input, asRows(local)...)
-		b.Times = append(b.Times, blk.Times[from:]...)
+		b.Times = append(b.Times, when...)
 		for i := range local {
-			local[i] = at + int32(i)
+			local[i] = int32(at + i)
 		}
 	}
 	blk.NumSrc = len(b.Input)
 	return nil
 }
 
-// search is a binary search for where a list reaches a moment.
-type search struct {
-	at         int32
-	moment     int64
-	left, size int64
+// loadPast is load for b.Input[lo:hi], of each list the edges before its moment. They are the same in every hop, so that
+// only those of inputs that the hop before added are searched for.
+func (s *Sampler) loadPast(g *Graph, b *Batch, lo, hi int) {
+	if known := len(s.past); known < hi {
+		s.past = s.pastOf(g.In, b, known, hi, s.past)
+		if g.Out != nil {
+			s.pastOut = s.pastOf(g.Out, b, known, hi, s.pastOut)
+		}
+	}
+	s.in = s.past[lo:hi]
+	if g.Out != nil {
+		s.out = s.pastOut[lo:hi]
+	}
 }
 
-// cut shortens spans, in order of time, to their edges strictly before each one's moment. All binary searches go a step
-// together, so that their cache misses overlap.
+// pastOf appends to spans those of b.Input[lo:hi] in a.
+func (s *Sampler) pastOf(a *buffer.Adjacency, b *Batch, lo, hi int, spans []buffer.Span) []buffer.Span {
+	spans = extend(spans, hi-lo)
+	spansOf(a, b.Input[lo:hi], spans[lo:])
+	s.cut(a.Times, spans[lo:], b.Times[lo:hi])
+	return spans
+}
+
+// search is a search for where a list in order of time reaches a moment: at left, or at most size edges behind it.
+type search struct {
+	span        *buffer.Span
+	moment      int64
+	left, size  int64
+	guess       int64   // where the moment may be
+	first, last int64   // times of the list's ends, then of the window around guess
+	perTime     float64 // edges, between the ends
+}
+
+// Of cut.
+const (
+	cutWindow = 8  // edges are compared with a moment at once
+	cutReach  = 32 // edges beside a window are where a moment is likely that is not in it
+	cutPause  = 15 // chunks are searched by halves after one whose times come unevenly
+)
+
+// cut shortens spans, in order of time, to their edges strictly before each one's moment. Where times come about evenly a list's
+// place is guessed from its ends, and again from the time there (interpolation search; Yao and Yao, "The complexity of searching an
+// ordered random table", FOCS 1976); what is left, or all where times come unevenly, is searched by halves. A step is made for all
+// lists together, so that their cache misses overlap, and without branches that hang on times.
 func (s *Sampler) cut(times []int64, spans []buffer.Span, moments []int64) {
 	open := s.searches[:0]
-	for i, span := range spans {
-		if span.Begin < span.End {
-			open = append(open, search{at: int32(i), moment: moments[i], left: span.Begin, size: span.End - span.Begin})
+	for i := range spans {
+		span := &spans[i]
+		if n := span.End - span.Begin; n > cutWindow {
+			open = append(open, search{span: span, moment: moments[i], left: span.Begin, size: n})
+			continue
+		}
+		n := int64(0)
+		for _, t := range times[span.Begin:span.End] {
+			n += isBefore(t, moments[i])
+		}
+		span.End = span.Begin + n
+	}
+	if s.cutPause == 0 {
+		all := len(open)
+		if open = interpolate(times, open); len(open) > all/2 {
+			s.cutPause = cutPause
+		}
+	} else {
+		s.cutPause--
+	}
+	s.halve(times, open)
+}
+
+// interpolate ends the searches whose places it guesses, and returns the others with what is left to search.
+func interpolate(times []int64, open []search) []search {
+	for i := range open {
+		o := &open[i]
+		o.first, o.last = times[o.left], times[o.left+o.size-1]
+	}
+	still := open[:0]
+	for _, o := range open {
+		switch {
+		case o.first >= o.moment:
+			o.span.End = o.span.Begin
+		case o.last < o.moment:
+		default:
+			// Differences are unsigned: times may be further apart than an int64 says.
+			o.perTime = float64(o.size-1) / float64(uint64(o.last)-uint64(o.first))
+			o.guess = min(o.left+int64(float64(uint64(o.moment)-uint64(o.first))*o.perTime), o.span.End-1)
+			o.first = times[o.guess]
+			still = append(still, o)
 		}
 	}
-	// Everything before left is before the moment; size edges are undecided.
-	for len(open) > 0 {
-		still := open[:0]
-		for _, o := range open {
+	for i := range still {
+		o := &still[i]
+		if o.first <= o.moment {
+			o.guess += int64(float64(uint64(o.moment)-uint64(o.first)) * o.perTime)
+		} else {
+			o.guess -= int64(float64(uint64(o.first)-uint64(o.moment)) * o.perTime)
+		}
+		o.guess = max(min(o.guess-cutWindow/2, o.span.End-cutWindow), o.left)
+		o.first, o.last = times[o.guess], times[o.guess+cutWindow-1]
+	}
+	open, still = still, still[:0]
+	for _, o := range open {
+		switch {
+		case o.first >= o.moment: // the moment is at the window's begin or before
+			near := max(o.guess-cutReach, o.left)
+			o.size = o.guess - o.left
+			if times[near] < o.moment {
+				o.left, o.size = near, o.guess-near
+			}
+		case o.last < o.moment: // behind the window
+			far := min(o.guess+cutWindow+cutReach, o.span.End) - 1
+			o.left, o.size = o.guess+cutWindow, o.span.End-o.guess-cutWindow
+			if times[far] >= o.moment {
+				o.size = far - o.left
+			}
+		default:
+			o.span.End = o.guess + countBefore(times, o.guess, o.moment)
+			continue
+		}
+		still = append(still, o)
+	}
+	return still
+}
+
+// halve ends all searches, of lists of more than cutWindow edges.
+func (s *Sampler) halve(times []int64, open []search) {
+	left := s.left[:0]
+	for i := range open {
+		if open[i].size > cutWindow {
+			left = append(left, int32(i))
+		}
+	}
+	s.left = left
+	for len(left) > 0 {
+		n := int64(0)
+		for _, i := range left {
+			o := &open[i]
 			half := o.size >> 1
-			if times[o.left+half] < o.moment {
-				o.left, o.size = o.left+half+1, o.size-half-1
-			} else {
-				o.size = half
-			}
-			if o.size > 0 {
-				still = append(still, o)
-			} else {
-				spans[o.at].End = o.left
-			}
+			o.left += half & -isBefore(times[o.left+half-1], o.moment)
+			o.size -= half
+			left[n] = i
+			n += isBefore(cutWindow, o.size)
 		}
-		open = still
+		left = left[:n]
 	}
+	for i := range open {
+		o := &open[i]
+		from := min(o.left, o.span.End-cutWindow)
+		o.span.End = from + countBefore(times, from, o.moment)
+	}
+}
+
+// isBefore returns 1 where t is before moment, and 0 elsewhere, without a branch: whether it is, nobody can guess.
+func isBefore(t, moment int64) (n int64) {
+	if t < moment {
+		n = 1
+	}
+	return n
+}
+
+// countBefore counts the times before moment of the cutWindow ones from number from on.
+func countBefore(times []int64, from, moment int64) int64 {
+	w := (*[cutWindow]int64)(times[from:])
+	return isBefore(w[0], moment) + isBefore(w[1], moment) + isBefore(w[2], moment) + isBefore(w[3], moment) +
+		isBefore(w[4], moment) + isBefore(w[5], moment) + isBefore(w[6], moment) + isBefore(w[7], moment)
 }
 
 // lasts is picks for the last edges of each span, from its end back.

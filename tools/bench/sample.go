@@ -3,10 +3,14 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
@@ -36,7 +40,7 @@ type SampleResult struct {
 
 // RunSample measures samplers by turns on one R-MAT graph in memory, incoming edges, with weights that are log-normal (σ = 1, so that
 // the largest are tens of times the mean) and times that are uniform. Seeds are random nodes, at moments uniform too.
-func RunSample(ctx context.Context, o SampleOptions) ([]SampleResult, error) {
+func RunSample(ctx context.Context, o SampleOptions) (out []SampleResult, err error) {
 	if len(o.Samplers) == 0 {
 		o.Samplers = slices.Concat(mini.Samplers(), mini.TimedSamplers())
 	}
@@ -48,7 +52,12 @@ func RunSample(ctx context.Context, o SampleOptions) ([]SampleResult, error) {
 	if o.Nodes > math.MaxUint32 {
 		return nil, fmt.Errorf("bench: %d nodes: expected fewer than 2^32", o.Nodes)
 	}
-	g, err := rmatInMemory(ctx, o)
+	slab, err := blockio.AllocSlab(rmatBytes(o), blockio.SlabOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, slab.Free()) }()
+	g, err := rmatInMemory(ctx, o, slab.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +70,7 @@ func RunSample(ctx context.Context, o SampleOptions) ([]SampleResult, error) {
 		}
 	}
 	seeds, times := make([]uint32, o.BatchSize*o.Batches), make([]int64, o.BatchSize*o.Batches)
-	out := make([]SampleResult, len(samplers))
+	out = make([]SampleResult, len(samplers))
 	rates, shares := make([][]float64, len(samplers)), make([][]float64, len(samplers))
 	var b mini.Batch
 	n := 0
@@ -114,14 +123,29 @@ const momentsMax = 1 << 40
 
 func moment(key keyed.Key, i uint64) int64 { return int64(key.At(i) % momentsMax) }
 
-// rmatInMemory is the graph by destination, with what every sampler reads.
-func rmatInMemory(ctx context.Context, o SampleOptions) (g mini.Graph, err error) {
+// rmatBytes is the memory that [rmatInMemory] takes.
+func rmatBytes(o SampleOptions) int64 {
+	const span, index, weight, sum, time, key = 16, 4, 4, 8, 8, 4
+	return int64(o.Nodes*(span+key)+o.Edges*(index+weight+time)+(o.Edges/buffer.SumEdges+1)*sum) + 6*blocks.Alignment
+}
+
+// carve takes n elements off the front of b, at a multiple of [blocks.Alignment].
+func carve[T any](b *[]byte, n uint64) []T {
+	size := n * uint64(unsafe.Sizeof(*new(T)))
+	out := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData((*b)[:size]))), n)
+	*b = (*b)[min(blocks.AlignUp(int64(size)), int64(len(*b))):]
+	return out
+}
+
+// rmatInMemory is the graph by destination, with what every sampler reads, in mem: zeroed memory like the one that a store's
+// partitions lie in, as pages of another size would be another measurement.
+func rmatInMemory(ctx context.Context, o SampleOptions, mem []byte) (g mini.Graph, err error) {
 	source, err := generate.NewRMAT(generate.RMATOptions{Nodes: o.Nodes, Edges: o.Edges, Seed: o.Seed})
 	if err != nil {
 		return g, err
 	}
-	a := &buffer.Adjacency{Spans: make([]buffer.Span, o.Nodes), Indices: make([]uint32, o.Edges), Weights: make([]float32, o.Edges),
-		Sums: make([]float64, o.Edges/buffer.SumEdges+1), Times: make([]int64, o.Edges)}
+	a := &buffer.Adjacency{Spans: carve[buffer.Span](&mem, o.Nodes), Indices: carve[uint32](&mem, o.Edges), Weights: carve[float32](&mem, o.Edges),
+		Sums: carve[float64](&mem, o.Edges/buffer.SumEdges+1), Times: carve[int64](&mem, o.Edges)}
 	const piece = 1 << 16
 	src, dst := make([]uint64, piece), make([]uint64, piece)
 	each := func(f func(src, dst uint64)) error {
@@ -158,7 +182,7 @@ func rmatInMemory(ctx context.Context, o SampleOptions) (g mini.Graph, err error
 		return g, err
 	}
 	a.SumWeights(0, len(a.Spans))
-	keys := make([]uint32, o.Nodes)
+	keys := carve[uint32](&mem, o.Nodes)
 	for v, s := range a.Spans {
 		slices.Sort(a.Times[s.Begin:s.End])
 		keys[v] = uint32(v)
