@@ -347,6 +347,18 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 	return r.metrics, nil
 }
 
+// Stream fills sink from states of all nodes that the caller has, a row of float32 a node, as RunInto does from those below a model's last
+// layer.
+func (e *Evaluator) Stream(ctx context.Context, q *gpu.Queue, states *spill.Table, sink Sink) error {
+	r := &evaluation{Evaluator: e, queue: q, sink: sink, in: states}
+	for i := range e.tiles {
+		if err := r.tile(ctx, nil, i, nil, true); err != nil {
+			return fmt.Errorf("evaluation: %w", err)
+		}
+	}
+	return nil
+}
+
 // Close frees the evaluator's memory.
 func (e *Evaluator) Close() error {
 	e.kept.free()

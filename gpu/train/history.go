@@ -32,11 +32,12 @@ type history struct {
 	dim   int
 	elem  blocks.ElemType // of a row: float32, float16 or bfloat16
 
-	begins   []int         // by partition: position of its first training node; one more than there are partitions
-	training *blockio.Slab // a bit a node, by internal id: whether it is one
-	rows     *spill.Table  // a row a training node
-	sums     *spill.Table  // while tiles are added up: a sum a training node, see sumColumns; nil until there are two
-	dir      string        // for the files
+	begins   []int        // by partition: position of its first training node; one more than there are partitions
+	training *bits        // whether a node is one
+	known    *bits        // whether a node has a state; nil: all have
+	rows     *spill.Table // a row a training node
+	sums     *spill.Table // while tiles are added up: a sum a training node, see sumColumns; nil until there are two
+	dir      string       // for the files
 	window   historyWindow
 
 	// Of the plan.
@@ -73,7 +74,7 @@ func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, o historyO
 	if err != nil {
 		return nil, fmt.Errorf("train: history: %w", err)
 	}
-	if h.training, err = blockio.AllocSlab((int64(m.Nodes)+7)/8, blockio.SlabOptions{}); err != nil {
+	if h.training, err = newBits(m.Nodes); err != nil {
 		return nil, err
 	}
 	var split []byte
@@ -84,8 +85,7 @@ func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, o historyO
 		n := h.begins[p]
 		for i, s := range split {
 			if s == store.SplitTrain {
-				v := uint64(info.First) + uint64(i)
-				h.training.Bytes()[v/8] |= 1 << (v % 8)
+				h.training.set(uint64(info.First) + uint64(i))
 				n++
 			}
 		}
@@ -103,8 +103,24 @@ func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, o historyO
 	return h, err
 }
 
-// trains reports whether a node is a training node.
-func (h *history) trains(v uint64) bool { return h.training.Bytes()[v/8]>>(v%8)&1 > 0 }
+// bits has one a node, by internal id.
+type bits struct{ *blockio.Slab }
+
+func newBits(nodes uint64) (*bits, error) {
+	s, err := blockio.AllocSlab((int64(nodes)+7)/8, blockio.SlabOptions{})
+	return &bits{s}, err
+}
+
+func (b *bits) set(v uint64)      { b.Bytes()[v/8] |= 1 << (v % 8) }
+func (b *bits) has(v uint64) bool { return b.Bytes()[v/8]>>(v%8)&1 > 0 }
+
+// close frees b, which may be nil.
+func (b *bits) close() error {
+	if b == nil || b.Slab == nil {
+		return nil
+	}
+	return b.Free()
+}
 
 // len returns the number of training nodes.
 func (h *history) len() int { return h.begins[len(h.begins)-1] }
@@ -198,13 +214,10 @@ func (h *history) seconds() float64 {
 }
 
 func (h *history) close() error {
-	err := h.window.close()
-	if h.training != nil {
-		err = errors.Join(err, h.training.Free())
-	}
+	err := errors.Join(h.window.close(), h.training.close(), h.known.close())
 	h.rows.Close()
 	h.sums.Close()
-	h.rows, h.sums, h.training = nil, nil, nil
+	h.rows, h.sums, h.training, h.known = nil, nil, nil, nil
 	return err
 }
 

@@ -49,7 +49,7 @@ func (h *history) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Ad
 			h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
 			done := 0
 			for ; done < n && (done == 0 || len(h.indices) < historyEdges); next++ {
-				if h.trains(next) {
+				if h.training.has(next) {
 					degree, missing := h.collect(next-x.To.Base, p, x)
 					counts := sums[done*h.sumColumns()+h.dim:]
 					counts[0], counts[1] = counts[0]+degree, counts[1]+missing
@@ -66,21 +66,26 @@ func (h *history) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Ad
 }
 
 // collect appends the edges of a training node, position d of tile to in partition p, from nodes
-// of tile from that are not resident when it is trained. It returns the numbers of all and of these.
+// of tile from that are not resident when it is trained. It returns the numbers of all and of these; neighbours that are not
+// resident and have no state count for neither.
 func (h *history) collect(d uint64, p int, x eval.Addition) (degree, missing float32) {
 	edges := x.Indices[x.Indptr[d]:x.Indptr[d+1]]
-	before := len(h.indices)
+	before, unknown := len(h.indices), 0
 	if s := h.step[p]; s >= 0 {
 		resident, part := h.resident[s], x.From.Lo
 		for _, u := range edges {
 			part = h.owner(part, x.From, x.From.Base+uint64(u))
-			if !resident[part] {
+			switch {
+			case resident[part]:
+			case h.known != nil && !h.known.has(x.From.Base+uint64(u)):
+				unknown++
+			default:
 				h.indices = append(h.indices, u)
 			}
 		}
 	}
 	h.indptr = append(h.indptr, int32(len(h.indices)))
-	return float32(len(edges)), float32(len(h.indices) - before)
+	return float32(len(edges) - unknown), float32(len(h.indices) - before)
 }
 
 // addUp adds the collected edges to sums, the start of the window, of training nodes from k on, and stores them.

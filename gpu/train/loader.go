@@ -59,11 +59,14 @@ type Loader struct {
 	batches   *batches
 	ranks     *ranks            // nil: this process is all
 	mb        buffer.MacroBatch // in hand, its step numbered as in the whole epoch
+	seeds     string            // whose nodes
+	nodes     uint64            // of the store
 	relations int
 	inverse   bool
 	shift     *labelShift
 
 	epoch  int
+	now    buffer.Plan    // the epoch's
 	from   progress.Place // in the step that comes next
 	inside bool           // a step
 	slots  []uint32       // of plan rows: where the rows of the batch in hand are; nil: none is
@@ -123,7 +126,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	} else if cfg.Mixture = planned.mixture; planned.labels == nil {
 		cfg.LabelShift = ShiftOff
 	}
-	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
+	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, seeds: seeds, nodes: m.Nodes, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
 	var policy macro.Policy
 	if l.it, policy, err = openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options); err != nil {
 		return nil, err
@@ -245,10 +248,10 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 		}
 	}
 	l.epoch, l.from, l.ahead = epoch, from, turn{epoch, from}
+	l.now = l.plan.epoch(epoch)
 	if l.ranks == nil {
 		return startEpoch(l.it, &l.plan, &l.passes, epoch, from.Step, true)
 	}
-	l.plan.epoch(epoch)
 	d, err := l.ranks.of(epoch)
 	if err != nil {
 		return err

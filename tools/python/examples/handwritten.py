@@ -11,6 +11,13 @@ import torch.nn.functional as F
 import gstore
 
 
+def mean_of(h, layer):
+    """The mean of each destination's sampled neighbours' rows."""
+    src, dst = torch.from_numpy(layer.edge_index)
+    degrees = torch.from_numpy(layer.indptr).diff().clamp(min=1)
+    return h.new_zeros(layer.num_dst, h.shape[1]).index_add_(0, dst, h[src]) / degrees[:, None]
+
+
 class Means(torch.nn.Module):
     """Linear maps of a node's own row and the mean of its neighbours', layer by layer."""
 
@@ -21,10 +28,7 @@ class Means(torch.nn.Module):
 
     def forward(self, h, layers):
         for k, layer in enumerate(layers):
-            src, dst = torch.from_numpy(layer.edge_index)
-            degrees = torch.from_numpy(layer.indptr).diff().clamp(min=1)
-            mean = h.new_zeros(layer.num_dst, h.shape[1]).index_add_(0, dst, h[src]) / degrees[:, None]
-            h = self.own[k](h[: layer.num_dst]) + self.near[k](mean)
+            h = self.own[k](h[: layer.num_dst]) + self.near[k](mean_of(h, layer))
             if k < len(layers) - 1:
                 h = F.dropout(h.relu(), 0.5, self.training)
         return h
@@ -43,14 +47,19 @@ def train(store, epochs=10, fanouts=(15, 10), seed=0):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+    whole = gstore.NeighborLoader(store, [-1, -1], 1000, "test", layers=True, shuffle=False)
+    return test(model, whole, lambda batch: model(torch.from_numpy(batch.x), batch.layers))
+
+
+@torch.no_grad()
+def test(model, loader, scores):
+    """The share of a loader's seeds whose class has the best of the model's scores."""
     model.eval()
     right = total = 0
-    with torch.no_grad():
-        for batch in gstore.NeighborLoader(store, [-1, -1], 1000, "test", layers=True, shuffle=False):
-            out = model(torch.from_numpy(batch.x), batch.layers).argmax(1).numpy()
-            right += int((out == batch.y[: batch.batch_size]).sum())
-            total += batch.batch_size
-    return right / total
+    for batch in loader:
+        right += int((scores(batch).argmax(1).numpy() == batch.y[: batch.batch_size]).sum())
+        total += batch.batch_size
+    return right / max(total, 1)
 
 
 if __name__ == "__main__":

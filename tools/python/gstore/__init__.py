@@ -16,6 +16,7 @@ from .errors import (
     NotFoundError, VersionError,
 )  # fmt: skip
 from .graphs import from_pyg
+from .history import History, Past
 from .ingest import ingest
 from .links import LinkBatch, LinkLoader
 from .loader import Batch, Layer, NeighborLoader
@@ -40,7 +41,7 @@ def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optio
 
 
 __all__ = [
-    "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError",
-    "InputError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Store", "VersionError", "from_pyg", "ingest",
+    "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError", "History",
+    "InputError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Past", "Store", "VersionError", "from_pyg", "ingest",
     "load_model", "open", "save_model",
 ]  # fmt: skip

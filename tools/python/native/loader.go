@@ -52,6 +52,7 @@ type batchLoader interface {
 type loader struct {
 	mu      *sync.Mutex // one call at a time, those of the table that it holds included
 	l       batchLoader
+	of      *store.Store
 	packed  func(b *mini.Batch) (*packed, error) // of its batch in hand
 	shift   func() []float32                     // of its macro-batches' classes; nil: none
 	table   *embeddings                          // whose rows it holds; nil: none
@@ -86,7 +87,7 @@ func openLoader(_ context.Context, c *call) error {
 	}
 	// The loader outlives this call, so that its context is not the call's.
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &loader{mu: new(sync.Mutex), cancel: cancel, room: &room{}}
+	o := &loader{mu: new(sync.Mutex), of: s, cancel: cancel, room: &room{}}
 	p := packer{layers: q.Layers, relations: q.Relations, room: o.room}
 	l, err := train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Seeds: q.Seeds, Sequential: !q.Shuffle, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish})
 	if err != nil {
