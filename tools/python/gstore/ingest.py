@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _lib, errors, sizes
+from . import _lib, _stream, errors, sizes
 from .store import Store, encode_texts
 from .store import open as open_store
 
@@ -47,16 +47,38 @@ def ingest(
 ) -> Store:
     """Makes a store in the new directory `path` of a graph in memory, and opens it.
 
-    edges: [2, E] or [E, 2] node numbers or ids; or a table of pandas or pyarrow (a RecordBatchReader is read whole), whose
-    first two columns, or "src" and "dst", are the ends, "relation" their relation and others edge columns.
+    edges: [2, E] or [E, 2] node numbers or ids; or a table of pandas or pyarrow, whose first two columns, or "src" and "dst",
+    are the ends, "relation" their relation and others edge columns.
     nodes: such a table with a row a node: "id" (or pandas' index) names it, "label" and "split" are what they say, all
     other numeric columns together are the feature "x".
+    What comes in pieces need not fit memory: a pyarrow RecordBatchReader, dataset or scanner, or an iterator of record batches,
+    tables, or of edges pairs of arrays, for edges and for nodes. It is written to a folder beside `path` first (as Parquet, which
+    takes pyarrow), and read from there as files of `gstore ingest` are, within `mem`; columns mean what docs/formats.md says
+    of tables. Everything of nodes is then in `nodes`.
     node_types: names to counts, of nodes whose types follow each other.
     features: name to [N, D] arrays; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
     masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
 
     The other options are those of `gstore ingest`; docs/formats.md has what they mean.
     """
+    options = {
+        "path": os.fspath(path), "nodes": num_nodes,
+        "node_types": [{"name": name, "count": int(n)} for name, n in (node_types or {}).items()], "input": "python", "undirected": undirected, "dedup": dedup,
+        "self_loops": self_loops, "partitions": partitions, "partitioner": partitioner, "hubs_auto": hubs == "auto",
+        "hubs": 0.0 if isinstance(hubs, str) else hubs, "precompute_hops": precompute_hops, "feature_dtype": feature_dtype,
+        "split_random": split_random, "missing": missing, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
+    }  # fmt: skip
+    given = {
+        "features": features, "labels": labels, "splits": splits, "ids": ids, "relations": relations, "edge_columns": edge_columns,
+        "num_nodes": num_nodes or None, "node_types": node_types, "relation_names": relation_names, "class_names": class_names,
+    }  # fmt: skip
+    if _stream.is_stream(edges) or _stream.is_stream(nodes):
+        beside = ", ".join(k for k, v in given.items() if v is not None)
+        if beside:
+            raise errors.InvalidError(f"{beside} beside edges or nodes in pieces: expected all of nodes in nodes=, all of edges in edges=")
+        with _stream.spooled(path, edges=edges, nodes=nodes) as spool:
+            options.update(folder=spool["folder"], dense=_stream.dense(spool["edges"], nodes))
+            return _made(path, options, [])
     g = _Graph()
     columns = dict(edge_columns or {})
     table = _table(edges)
@@ -107,15 +129,15 @@ def ingest(
             raise errors.InvalidError(f"a split's part {part!r}: expected train, valid or test")
         members = np.asarray(_host(members))
         g.add({"use": part, "name": "split"}, _numbers(np.flatnonzero(members) if members.dtype == bool else members, part))
-    request = {
-        "path": os.fspath(path), "arrays": g.infos, "nodes": num_nodes,
-        "node_types": [{"name": name, "count": int(n)} for name, n in (node_types or {}).items()], "relation_names": list(relation_names or []),
-        "class_names": list(class_names) if class_names is not None else None, "input": "python", "undirected": undirected, "dedup": dedup,
-        "self_loops": self_loops, "partitions": partitions, "partitioner": partitioner, "hubs_auto": hubs == "auto",
-        "hubs": 0.0 if isinstance(hubs, str) else hubs, "precompute_hops": precompute_hops, "feature_dtype": feature_dtype,
-        "split_random": split_random, "missing": missing, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
-    }  # fmt: skip
-    why = _lib.call(0, "ingest", request, g.arrays).value["why"]
+    options.update(
+        arrays=g.infos, relation_names=list(relation_names or []), class_names=list(class_names) if class_names is not None else None
+    )
+    return _made(path, options, g.arrays)
+
+
+def _made(path: Union[str, os.PathLike], request: Dict[str, Any], arrays: List[np.ndarray]) -> Store:
+    """Makes the store that a request asks for, and opens it."""
+    why = _lib.call(0, "ingest", request, arrays).value["why"]
     if why:
         logging.getLogger("gstore").info("%s: %s", path, why)
     return open_store(path)
@@ -192,8 +214,6 @@ def _positions(ids: np.ndarray, named: Any, what: str) -> np.ndarray:
 
 def _table(frame: Any) -> Optional[Dict[str, np.ndarray]]:
     """The columns of a pandas or pyarrow table, None for anything else."""
-    if hasattr(frame, "read_all"):  # a pyarrow RecordBatchReader
-        frame = frame.read_all()
     names = getattr(frame, "column_names", None)
     if names is None and hasattr(frame, "iloc") and hasattr(frame, "columns"):
         names = list(frame.columns)

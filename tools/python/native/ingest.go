@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/tools/recipe"
 )
 
@@ -18,6 +20,8 @@ import (
 type ingestRequest struct {
 	Path          string        `json:"path"`
 	Arrays        []ingestArray `json:"arrays"` // what the call's arrays are
+	Folder        string        `json:"folder"` // of edges.parquet and perhaps nodes.parquet, instead of arrays
+	Dense         bool          `json:"dense"`  // its edges name nodes by number
 	Nodes         uint64        `json:"nodes"`
 	NodeTypes     []nodeType    `json:"node_types"` // of nodes one after the other; none: one type
 	RelationNames []string      `json:"relation_names"`
@@ -57,16 +61,17 @@ type nodeType struct {
 	Count int64  `json:"count"`
 }
 
-// ingestArrays makes a store of a graph in memory.
-func ingestArrays(ctx context.Context, c *call) error {
+// ingestGraph makes a store of a graph in memory, or in a folder.
+func ingestGraph(ctx context.Context, c *call) (err error) {
 	var q ingestRequest
 	if err := c.decode(&q); err != nil {
 		return err
 	}
-	g, err := q.slices(c.arrays)
+	src, err := q.source(c.arrays)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, src.Close()) }()
 	o := ingest.Options{Undirected: q.Undirected, Dedup: ingest.Dedup(q.Dedup), SelfLoops: ingest.SelfLoops(q.SelfLoops), Partitions: q.Partitions,
 		Hubs: q.Hubs, HubsAuto: q.HubsAuto, Missing: ingest.Missing(q.Missing), MemoryBytes: q.MemoryBytes, Threads: q.Threads, Seed: q.Seed, Note: q.Note}
 	if q.Partitioner != recipe.Auto {
@@ -83,10 +88,6 @@ func ingestArrays(ctx context.Context, c *call) error {
 		if o.SplitRandom, err = ingest.ParseRandomSplit(q.SplitRandom); err != nil {
 			return fmt.Errorf("%w: split_random: %w", store.ErrInvalid, err)
 		}
-	}
-	src, err := ingest.FromSlices(g)
-	if err != nil {
-		return err
 	}
 	hop, why := q.PrecomputeHops > 0, ""
 	if q.Partitioner == recipe.Auto {
@@ -108,6 +109,22 @@ func ingestArrays(ctx context.Context, c *call) error {
 		}
 	}
 	return c.answer(map[string]any{"nodes": rep.Nodes, "edges": rep.EdgesStored, "duplicates": rep.Duplicates, "self_loops": rep.SelfLoops, "bytes": rep.BytesStored, "why": why})
+}
+
+// source is the graph.
+func (q *ingestRequest) source(arrays [][]byte) (ingest.Source, error) {
+	if q.Folder != "" {
+		o := formats.Options{Format: "parquet", Input: q.Input}
+		if q.Dense {
+			o.Text.IDs = store.IDsDense
+		}
+		return formats.Open(q.Folder, o)
+	}
+	g, err := q.slices(arrays)
+	if err != nil {
+		return nil, err
+	}
+	return ingest.FromSlices(g)
 }
 
 // slices views the call's arrays as a graph.

@@ -39,7 +39,7 @@ var methods = map[string]method{
 	"lookup":     {2, lookup},
 	"external":   {1, external},
 	"neighbors":  {1, neighbors},
-	"ingest":     {2, ingestArrays},
+	"ingest":     {0, ingestGraph},
 	"loader":     {0, openLoader},
 	"links":      {0, openLinkLoader},
 	"start":      {0, startLoader},

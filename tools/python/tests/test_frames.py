@@ -44,3 +44,58 @@ def test_arrow(tmp_path):
         at = s.lookup(nodes["id"])
         found.append((s.features("x", at).tolist(), s.labels[at].tolist(), s.splits["valid"].tolist() == [at[1]], s.neighbors(at).indptr.tolist(), s.columns["weight"].role))
     assert found[0] == found[1] == found[2] and found[0][2]
+
+
+def test_pieces(tmp_path):
+    """Edges and nodes in pieces of any kind give what tables in memory give, and leave nothing behind."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import dataset, parquet
+
+    r = np.random.default_rng(1)
+    n, e = 3000, 20_000
+    edges = arrow.table({"src": r.integers(0, n, e) * 7, "dst": r.integers(0, n, e) * 7, "weight": r.random(e)})
+    x = r.random((n, 5), np.float32)
+    rows = {"id": np.arange(n) * 7, "emb": arrow.FixedSizeListArray.from_arrays(x.ravel(), 5), "age": r.integers(0, 90, n), "label": r.integers(0, 3, n)}
+    nodes = arrow.table({**rows, "split": np.array(["train", "valid", "test", ""])[r.integers(0, 4, n)]})
+    parquet.write_table(edges, tmp_path / "edges.parquet", row_group_size=999)
+    frame = edges.to_pandas()
+    pieces = {
+        "reader": (edges.to_reader(max_chunksize=777), nodes),
+        "dataset": (dataset.dataset(tmp_path / "edges.parquet"), nodes.to_reader(max_chunksize=500)),
+        "scanner": (dataset.dataset(tmp_path / "edges.parquet").scanner(), iter(nodes.to_batches(max_chunksize=100))),
+        "frames": ((frame[k : k + 5000] for k in range(0, e, 5000)), nodes),
+    }
+    want = None
+    for name, (some, of) in pieces.items():
+        s = gstore.ingest(tmp_path / name, some, nodes=of, partitions=4, seed=1)
+        at = s.lookup(nodes["id"].to_numpy())
+        around = s.neighbors(at)
+        found = (s.external(around.nodes).tolist(), around.indptr.tolist(), s.features("emb", at).tolist(), s.features("x", at).tolist(), s.labels[at].tolist(), s.splits["test"].tolist())
+        want = want or found
+        assert found == want and s.edges == e and s.columns["weight"].role == "weight"
+        assert found[2] == x.tolist() and found[4] == nodes["label"].to_pylist()
+    assert not list(tmp_path.glob("*.stream-*"))
+
+
+def test_numpy_pieces(tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    r = np.random.default_rng(1)
+    edges = r.integers(0, 500, (2, 9000))
+    s = gstore.ingest(tmp_path / "s", (edges[:, k : k + 1000] for k in range(0, 9000, 1000)))
+    t = gstore.ingest(tmp_path / "t", edges)
+    for store in (s, t):
+        assert store.ids == "dense" and store.edges == 9000
+    pairs = lambda store: [store.external(store.neighbors([v]).nodes).tolist() for v in store.lookup(np.arange(500))]
+    assert [sorted(p) for p in pairs(s)] == [sorted(p) for p in pairs(t)]
+
+    def broken():
+        yield edges[:, :10]
+        raise RuntimeError("the source ended")
+
+    for wrong, error in (
+        (dict(edges=broken()), RuntimeError), (dict(edges=iter([edges]), num_nodes=600), gstore.InvalidError), (dict(edges=iter([])), gstore.InputError),
+        (dict(edges=iter([edges]), nodes=iter([edges])), gstore.InvalidError), (dict(edges=iter([edges[:, :5], edges[:, :5] - 1000])), gstore.InvalidError),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            gstore.ingest(tmp_path / "wrong", **wrong)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "t"]
