@@ -45,7 +45,12 @@ type slab struct {
 }
 
 func (s *slab) send(tr *Transfer, version func(uint32) uint32) {
+	places := map[uint32]bool{}
 	for i, r := range tr.Send {
+		if places[tr.To[i]] {
+			s.t.Fatalf("two rows of one transfer go to place %d", tr.To[i])
+		}
+		places[tr.To[i]] = true
 		s.holds[tr.To[i]] = version(r)
 	}
 }
@@ -53,7 +58,7 @@ func (s *slab) send(tr *Transfer, version func(uint32) uint32) {
 // TestPoliciesAgainstASlab: whatever batches, drops, pins and windows there are, rows lie where the policy says, as they
 // are now; nothing that was held is sent again within the batch; hits and misses add up.
 func TestPoliciesAgainstASlab(t *testing.T) {
-	for _, name := range []string{NameNone, NameTracker, NameLookahead} {
+	for _, name := range []string{NameNone, NameTracker, NameLookahead, NamePreSC} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				rows := rapid.IntRange(1, 200).Draw(t, "rows")
@@ -61,6 +66,9 @@ func TestPoliciesAgainstASlab(t *testing.T) {
 				o := Options{Policy: name, Rows: rows, Places: places, Batch: rapid.IntRange(0, rows).Draw(t, "room")}
 				if name == NameLookahead {
 					o.Window = rapid.IntRange(1, WindowMax).Draw(t, "window")
+				}
+				if name == NamePreSC {
+					o.Hot = rapid.SliceOfNDistinct(rapid.Uint32Range(0, uint32(rows-1)), 0, rows, rapid.ID).Draw(t, "hot")
 				}
 				p := must(New(o))
 				defer p.Close() //nolint:errcheck // memory only
@@ -110,6 +118,12 @@ func TestPoliciesAgainstASlab(t *testing.T) {
 				})
 				if err != nil {
 					t.Fatal(err)
+				}
+				if name == NamePreSC { // what is pinned is sent beside
+					if sent < stats.Misses || sent > stats.Misses+stats.Pinned {
+						t.Fatalf("%+v: %d rows were sent", stats, sent)
+					}
+					sent = stats.Misses
 				}
 				if stats.Misses != sent || stats.Hits+stats.Misses != total {
 					t.Fatalf("%+v: %d rows were sent of %d", stats, sent, total)

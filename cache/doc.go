@@ -10,6 +10,7 @@
 //	none       nothing is kept: each batch sends all its rows
 //	tracker    the rows of the last batches, as many as there is room for (HyDRA's ValPt and LocPt), and a fixed region
 //	           of rows that never leave ([Tracker.Pin]: PreSC's hottest, or hubs)
+//	presc      the rows that presampled epochs visited most, for good (GNNLab's PreSC), and as tracker in what is left
 //	lookahead  the rows that are needed soonest: exactly within a window of announced batches (Belady), by how often they
 //	           were used behind it
 //	oracle     the same, with a whole recorded [Trace] as window: what no policy can beat

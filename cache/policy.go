@@ -16,6 +16,7 @@ const (
 	NameNone      = "none"
 	NameTracker   = "tracker"
 	NameLookahead = "lookahead"
+	NamePreSC     = "presc"
 )
 
 // Policy decides which rows the places hold. Batches come one after the other, each of distinct rows.
@@ -113,7 +114,7 @@ func (t *Traffic) Add(o *Traffic) {
 
 // Options describe a policy.
 type Options struct {
-	Policy string // NameNone, NameTracker or NameLookahead ("" = it)
+	Policy string // NameNone, NameTracker, NamePreSC or NameLookahead ("" = it)
 	Rows   int    // rows are below this
 	Places int    // that hold rows from one batch to the next
 	// Batch is how many rows of one batch there is room for beside those that are kept; 0 = Rows: places from Places to
@@ -121,6 +122,8 @@ type Options struct {
 	Batch int
 	// Window is lookahead's; 0 = WindowDefault, at most WindowMax.
 	Window int
+	// Hot are presc's rows, hottest first, as [Hotness.Hottest] lists them. It is the caller's, and not to be changed.
+	Hot []uint32
 }
 
 const (
@@ -139,10 +142,10 @@ func (o Options) Validate() error {
 		return fmt.Errorf("cache: a window of %d batches: expected 1 to %d", o.Window, WindowMax)
 	}
 	switch o.Policy {
-	case "", NameNone, NameTracker, NameLookahead:
+	case "", NameNone, NameTracker, NameLookahead, NamePreSC:
 		return nil
 	}
-	return fmt.Errorf("cache: policy %q is not known (known: %s, %s, %s)", o.Policy, NameNone, NameTracker, NameLookahead)
+	return fmt.Errorf("cache: policy %q is not known (known: %s, %s, %s, %s)", o.Policy, NameNone, NameTracker, NameLookahead, NamePreSC)
 }
 
 func (o Options) batch() int {
@@ -159,6 +162,8 @@ func Need(o Options) int64 {
 		return 0
 	case NameTracker:
 		return reserved(trackerBytes(o))
+	case NamePreSC:
+		return reserved(trackerBytes(o)) + 4*int64(min(o.Places, o.Rows))
 	}
 	return lookaheadBytes(o)
 }
@@ -173,6 +178,8 @@ func New(o Options) (Policy, error) {
 		return &none{batch: o.batch()}, nil
 	case NameTracker:
 		return NewTracker(o)
+	case NamePreSC:
+		return newPreSC(o)
 	}
 	return newLookahead(o)
 }

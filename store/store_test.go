@@ -289,6 +289,54 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// TestVisits: counts are kept for a version and a kind of runs, read back as they were, while the store is open; those of older
+// versions are dropped, and too few are refused.
+func TestVisits(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Partitions: 5}))
+	s := storetest.Open(t, dir, store.Options{})
+	a, b := [16]byte{1}, [16]byte{1, 2}
+	if v, err := s.Visits(ctx, a); v != nil || err != nil {
+		t.Fatalf("%v, %v before any were kept", v, err)
+	}
+	visits := make([]uint32, s.Manifest().Nodes)
+	for i := range visits {
+		visits[i] = uint32(i*i) << (i % 20)
+	}
+	if err := s.KeepVisits(ctx, a, visits); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Visits(ctx, a); err != nil || !slices.Equal(v, visits) {
+		t.Errorf("%d of %d counts: %v", len(v), len(visits), err)
+	}
+	if v, err := s.Visits(ctx, b); v != nil || err != nil {
+		t.Errorf("%v, %v of another kind", v, err)
+	}
+	if err := s.KeepVisits(ctx, a, visits[1:]); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("too few counts: %v", err)
+	}
+	w, err := store.OpenWriter(dir, store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := *w.Base()
+	if err := errors.Join(w.Commit(ctx, &m), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	next := storetest.Open(t, dir, store.Options{})
+	if v, err := next.Visits(ctx, a); v != nil || err != nil {
+		t.Errorf("%v, %v of another version", v, err)
+	}
+	if err := next.KeepVisits(ctx, b, visits); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := next.Visits(ctx, b); err != nil || !slices.Equal(v, visits) {
+		t.Errorf("%d of %d counts: %v", len(v), len(visits), err)
+	}
+	if v, err := s.Visits(ctx, a); v != nil || err != nil {
+		t.Errorf("%v, %v of the older version", v, err)
+	}
+}
+
 // TestManifestRefused commits manifests that contradict themselves or the files.
 func TestManifestRefused(t *testing.T) {
 	g := storetest.Random(storetest.Options{})

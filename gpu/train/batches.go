@@ -165,12 +165,3 @@ func neighbours(mb *buffer.MacroBatch, relations int, inverse bool) mini.Graph {
 	}
 	return mini.Graph{In: mb.In, Keys: mb.Keys}
 }
-
-// BlockBytes is what a mini-batch's blocks take on a device, without its features.
-func BlockBytes(b *mini.Batch) (n int64) {
-	for i := range b.Blocks {
-		k := &b.Blocks[i]
-		n += 4 * int64(len(k.Indptr)+len(k.Indices))
-	}
-	return n
-}

@@ -103,9 +103,9 @@ type Config struct {
 	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output,expert" help:"memory of a GPU that may be allocated" flag:"device-mem" default:"what is free, less a tenth"`
 	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how a GPU multiplies: exact (errors as of float32), tf32 or bf16 (faster)" default:"exact" values:"exact,tf32,bf16"`
 	// DeviceCache is which feature rows a device that is not the host's memory keeps: "auto" (default: what moves least of the
-	// others on the run's first batches), "none", "tracker" or "lookahead", see [cache.Policy]. DeviceWindow is how many batches
-	// lookahead knows; default 16. Neither changes a result.
-	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which feature rows a GPU keeps from one mini-batch to the next: auto is what moves least" values:"auto,none,tracker,lookahead"`
+	// others on the run's first batches), "none", "tracker", "lookahead" or "presc", see [cache.Policy]. DeviceWindow is how many batches
+	// lookahead knows; default 16. Neither changes a result. What presc counts the store keeps ([store.Store.KeepVisits]).
+	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which feature rows a GPU keeps from one mini-batch to the next: auto is what moves least" values:"auto,none,tracker,lookahead,presc"`
 	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" help:"mini-batches that are sampled ahead for --device-cache lookahead" default:"16"`
 	// DevicePlan is how feature rows come to a device, see [macro.DeviceRecord]: "auto" (default: "direct" or "mirror", by bytes).
 	// "lbs" and "pbs" are samplers, on any device: they decide what mini-batches are. DeviceMacro is the size of their
@@ -220,8 +220,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
 	case c.RowReads != RowsAuto && c.RowReads != RowsCached && c.RowReads != RowsPacked:
 		return fmt.Errorf("train: row reads %q: expected %s, %s or %s", c.RowReads, RowsAuto, RowsCached, RowsPacked)
-	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
-		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.WindowMax)
+	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
+		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC, cache.WindowMax)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Mixture != MixtureAuto && c.Mixture != MixtureLabels && c.Mixture != MixtureRandom:

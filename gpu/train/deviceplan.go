@@ -7,7 +7,6 @@ import (
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
@@ -20,6 +19,7 @@ type DevicePlan struct {
 	Cost    macro.DeviceCost // of the batches that were sampled to choose it
 	Batches int              // that were
 	Why     []string         // in sentences
+	hot     hotNodes         // that policy presc keeps
 }
 
 // deviceSample is how many batches a plan for a device is chosen by.
@@ -51,6 +51,9 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if c.Plan == macro.Rows { // slots of the host's cache, whose rows change from batch to batch
 		return p, fits("plan rows has them in a cache of the host's")
 	}
+	if c.DeviceCache == cache.NamePreSC && c.capacity(st.Manifest()) > 0 {
+		return p, fmt.Errorf("train: device cache %s keeps nodes that lie where they are for the whole run, plan %s moves partitions: choose %s, or plan %s", cache.NamePreSC, c.Plan, cache.NameLookahead, macro.Memory)
+	}
 	if batches == 0 {
 		batches = deviceSample
 	}
@@ -74,12 +77,12 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if c.DeviceCache == cache.NameNone && room <= 0 || room < rowBytes {
 		return p, fits(fmt.Sprintf("of %.1f MiB nothing is left beside the largest mini-batch", mib(info.MemoryBytes)))
 	}
-	rec, err := cfg.recordDevice(ctx, st, info, batches)
+	rec, err := cfg.RecordDevice(ctx, st, RecordOptions{Info: info, Batches: batches})
 	if err != nil {
 		return p, err
 	}
 	stepRows, _ := largestStep(st.Manifest(), cfg.capacity(st.Manifest()))
-	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, MirrorRows: mirrorRows(cfg.mirrorSlots(st.Manifest(), 0)), StepRows: stepRows, Window: c.DeviceWindow}
+	o := macro.DeviceOptions{RowBytes: rowBytes, Rows: room / rowBytes, MirrorRows: cfg.MirrorRows(st.Manifest()), StepRows: stepRows, Window: c.DeviceWindow}
 	if c.DeviceCache != cacheAuto {
 		o.Policy = c.DeviceCache
 	}
@@ -93,6 +96,11 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if o.Rows < rec.BatchRows() {
 		return p, fits(fmt.Sprintf("there is room for %d, a mini-batch has %d", o.Rows, rec.BatchRows()))
 	}
+	hot, err := cfg.presampled(ctx, st, info, o.Rows)
+	if err != nil {
+		return p, err
+	}
+	o.Hot = hot.rows(rec.Resident())
 	costs, err := rec.Costs(o)
 	if err != nil {
 		return p, err
@@ -111,7 +119,11 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	} else {
 		p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, rec.BatchRows())
 		p.Slots = o.Slots(p.Cache)
+		if p.Cache.Policy == cache.NamePreSC { // rows are the partition buffer's, which has other columns
+			p.Cache.Hot, p.hot = nil, hot.first(len(p.Cache.Hot))
+		}
 	}
+	p.Why = append(p.Why, hot.why...)
 	p.Why = append(p.Why, fmt.Sprintf("device: room for %d feature rows of %d B, %d of them for a mini-batch's; of the first %d mini-batches:",
 		o.Rows, rowBytes, rec.BatchRows(), p.Batches))
 	p.Why = append(p.Why, why...)
@@ -140,32 +152,6 @@ func (c *Config) capacity(m *store.Manifest) int {
 		return 0
 	}
 	return c.Buffer
-}
-
-// recordDevice samples the first batches of the run on a device that info describes.
-func (c *Config) recordDevice(ctx context.Context, st *store.Store, info gpu.Info, batches int) (rec macro.DeviceRecord, err error) {
-	cfg := *c
-	cfg.History, cfg.HistoryDtype, cfg.Reuse, cfg.ReusePasses = false, "", 0, nil // which add no batch to the first pass, and change none
-	if cfg.Plan == macro.Memory {
-		cfg.Buffer = 0
-	}
-	l, err := OpenLoader(ctx, st, cfg, LoaderOptions{Structure: true, Info: info})
-	if err != nil {
-		return rec, fmt.Errorf("train: sample for the device's plan: %w", err)
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := l.Start(0, progress.Place{}); err != nil {
-		return rec, err
-	}
-	for step := -1; len(rec.Batches) < batches && l.Next(); {
-		mb, b := l.MacroBatch(), l.Batch()
-		if b.Key.Step != step {
-			step = b.Key.Step
-			rec.Step(mb.Rows, mb.Partitions)
-		}
-		rec.Batch(cfg.inputs(b), BlockBytes(b))
-	}
-	return rec, l.Err()
 }
 
 // deviceBooks is what a device's policy and the batches that it looks ahead at take of the host's memory, with capacity

@@ -66,6 +66,9 @@ func (c *Config) mirrorSlots(m *store.Manifest, spare int) (slots []mirrorSlot) 
 	return slots
 }
 
+// MirrorRows is how many feature rows plan mirror wants places for, with c's plan and partitions in memory.
+func (c *Config) MirrorRows(m *store.Manifest) int64 { return mirrorRows(c.mirrorSlots(m, 0)) }
+
 // mirrorSpare is how many spare slots there are in a room of so many rows: at most those of the step that comes, all of whose
 // partitions cross while the step before trains then.
 func (c *Config) mirrorSpare(m *store.Manifest, rows int64) int {

@@ -24,7 +24,8 @@ const cacheAuto = "auto"
 // Plan mirror has no policy: a partition's rows are copied to a slot when it comes, and stay as long as it does.
 type deviceRows struct {
 	mirror   *mirror       // of plan mirror
-	options  cache.Options // of the policy, but for Rows
+	options  cache.Options // of the policy, but for Rows and Hot
+	hot      hotNodes      // of policy presc
 	policy   cache.Policy  // made when the first step says how many rows there are
 	cfg      *Config
 	rowBytes int64 // of all columns
@@ -47,7 +48,7 @@ func newDeviceRows(dev gpu.Device, m *store.Manifest, cfg *Config, plan DevicePl
 	if err != nil {
 		return nil, err
 	}
-	r := &deviceRows{options: plan.Cache, cfg: cfg}
+	r := &deviceRows{options: plan.Cache, hot: plan.hot, cfg: cfg}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("train: feature rows on %s: %w", dev.Info().Name, err), r.close())
@@ -79,7 +80,7 @@ func (r *deviceRows) enter(q *gpu.Queue, mb *buffer.MacroBatch) (err error) {
 	}
 	if r.policy == nil {
 		o := r.options
-		o.Rows, o.Places = mb.Rows, min(o.Places, mb.Rows)
+		o.Rows, o.Places, o.Hot = mb.Rows, min(o.Places, mb.Rows), r.hot.rows(mb.Partitions)
 		if r.policy, err = cache.New(o); err != nil {
 			return err
 		}

@@ -29,8 +29,8 @@ const (
 // DeviceRecord is what an epoch or several ask of a device: recorded by sampling structure only, before any row of
 // features moves (ahead-of-time sampling, thesis section 5.2.2).
 type DeviceRecord struct {
-	cache.Trace       // the input rows of each batch
-	BlockBytes  int64 // of all batches' blocks, which cross whatever the plan is
+	cache.Trace         // the input rows of each batch
+	Blocks      []int64 // bytes of each batch that cross whatever the plan is: its blocks
 	Steps       []DeviceStep
 
 	where []buffer.ResidentPartition // of the last step
@@ -78,8 +78,35 @@ func Gone(before, after []buffer.ResidentPartition) (gone []buffer.ResidentParti
 // Batch adds a mini-batch: its distinct input rows, which are copied, and what its blocks take.
 func (r *DeviceRecord) Batch(input []uint32, blockBytes int64) {
 	r.Batches = append(r.Batches, slices.Clone(input))
-	r.BlockBytes += blockBytes
+	r.Blocks = append(r.Blocks, blockBytes)
 }
+
+// BlockBytes is what the blocks of the batches from first on take.
+func (r *DeviceRecord) BlockBytes(first int) (n int64) {
+	for _, b := range r.Blocks[first:] {
+		n += b
+	}
+	return n
+}
+
+// Until is the record of the first n batches.
+func (r *DeviceRecord) Until(n int) DeviceRecord {
+	u := DeviceRecord{Trace: cache.Trace{Rows: r.Rows, Batches: r.Batches[:n]}, Blocks: r.Blocks[:n]}
+	for _, d := range r.Drops {
+		if d.Before < n {
+			u.Drops = append(u.Drops, d)
+		}
+	}
+	for _, s := range r.Steps {
+		if s.First < n {
+			u.Steps = append(u.Steps, s)
+		}
+	}
+	return u
+}
+
+// Resident are the partitions of the last step.
+func (r *DeviceRecord) Resident() []buffer.ResidentPartition { return r.where }
 
 // Inputs is the rows of all batches.
 func (r *DeviceRecord) Inputs() (n int64) {
@@ -127,6 +154,9 @@ type DeviceOptions struct {
 	MirrorRows int64 // that mirror needs; 0: it is not considered
 	StepRows   int64 // the most rows of a step's partitions: where there is room for them nothing has to leave
 	Window     int   // batches that the lookahead policy knows, see [cache.Options]
+	// Hot are the rows that presc keeps, hottest first; nil: presc is not considered. Rows are one node each, then: nothing leaves
+	// the partition buffer.
+	Hot []uint32
 	// Policy, if not "", is the only policy of plan direct to be considered; Plan, if not "", the only plan.
 	Plan, Policy string
 }
@@ -167,6 +197,9 @@ func (o DeviceOptions) CachePolicy(name string, rows int, batch int64) cache.Opt
 	if c.Places <= 0 || name == cache.NameNone {
 		c.Policy, c.Places = cache.NameNone, 0
 	}
+	if c.Policy == cache.NamePreSC {
+		c.Hot = o.Hot[:min(len(o.Hot), c.Places)]
+	}
 	if c.Policy == cache.NameLookahead {
 		c.Window = cmp.Or(o.Window, cache.WindowDefault)
 	}
@@ -181,6 +214,9 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 	names := []string{cache.NameLookahead, cache.NameTracker, cache.NameNone}
 	if o.StepRows <= o.Rows {
 		names[0], names[1] = names[1], names[0]
+	}
+	if o.Hot != nil {
+		names = append(names, cache.NamePreSC)
 	}
 	if o.Policy != "" {
 		names = []string{o.Policy}
@@ -221,7 +257,7 @@ func (r *DeviceRecord) Mirror(rowBytes int64) DeviceCost {
 	for _, step := range r.Steps {
 		s.Pinned += step.Sent
 	}
-	return DeviceCost{Plan: DeviceMirror, Policy: DeviceMirror, Stats: s, FeatureBytes: s.BytesMoved(rowBytes), BlockBytes: r.BlockBytes}
+	return DeviceCost{Plan: DeviceMirror, Policy: DeviceMirror, Stats: s, FeatureBytes: s.BytesMoved(rowBytes), BlockBytes: r.BlockBytes(0)}
 }
 
 // Direct is what plan direct moves with a policy.
@@ -232,7 +268,7 @@ func (r *DeviceRecord) Direct(o cache.Options, rowBytes int64) (DeviceCost, erro
 	}
 	defer p.Close() //nolint:errcheck // memory only
 	stats, err := r.Replay(p, nil)
-	return DeviceCost{Plan: DeviceDirect, Policy: p.Name(), Stats: stats, FeatureBytes: stats.BytesMoved(rowBytes), BlockBytes: r.BlockBytes}, err
+	return DeviceCost{Plan: DeviceDirect, Policy: p.Name(), Stats: stats, FeatureBytes: stats.BytesMoved(rowBytes), BlockBytes: r.BlockBytes(0)}, err
 }
 
 // mirrorShare is the part that mirror may move more than the least, for its bytes cross in long copies and need no books.

@@ -23,7 +23,7 @@ func TestDeviceRecord(t *testing.T) {
 	r.Step(30, []buffer.ResidentPartition{p(2, 0), p(7, 20)})
 	r.Batch([]uint32{1, 2, 20, 22}, 50)
 	r.CountTouched()
-	if want := []cache.DropRows{{Before: 2, Lo: 0, Hi: 10}}; !slices.Equal(r.Drops, want) || r.BlockBytes != 250 || r.Inputs() != 10 || r.Largest() != 4 {
+	if want := []cache.DropRows{{Before: 2, Lo: 0, Hi: 10}}; !slices.Equal(r.Drops, want) || r.BlockBytes(0) != 250 || r.Inputs() != 10 || r.Largest() != 4 {
 		t.Errorf("%+v, expected that %v change", r, want)
 	}
 	for k, want := range []DeviceStep{{First: 0, Rows: 20, Sent: 20, Touched: 5, Untaken: 5}, {First: 2, Rows: 20, Sent: 10, Touched: 4, Untaken: 3}} {

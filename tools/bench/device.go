@@ -8,10 +8,11 @@ import (
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/cache"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // DeviceOptions say what [RunDevice] counts. The zero value of a field means its default.
@@ -74,14 +75,24 @@ type device struct {
 	cfg      train.Config
 	s        *store.Store
 	rowBytes int64
-	rec      macro.DeviceRecord
-	cut      int      // the first batch that is measured
-	blocks   [2]int64 // bytes of blocks before and from cut on
+	recorded
 	work     cache.Workload
-	reads    []uint32             // of lists, in the measured epoch
-	large    []macro.DeviceRecord // by log2 of how many batches' seeds a large batch has
+	reads    []uint32  // of lists, in the measured epoch
+	samplers []sampler // device plans that draw mini-batches of their own
 	report   func(DeviceRow)
 }
+
+// recorded is a run's presampled epochs, and the one that is measured.
+type recorded struct {
+	rec macro.DeviceRecord
+	cut int // the first batch that is measured
+}
+
+// known is what was presampled.
+func (r *recorded) known() macro.DeviceRecord { return r.rec.Until(r.cut) }
+
+// blocks is what the blocks of the measured epoch take.
+func (r *recorded) blocks() int64 { return r.rec.BlockBytes(r.cut) }
 
 // RunDevice counts the bytes that cross to a device in an epoch of node training, policy by policy and room by room: the real
 // sampler on the real epoch, of which only structure is read. report is called with each row.
@@ -104,11 +115,11 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 		return g, errors.New("the store has no feature columns")
 	}
 	o.Log("sampling")
-	if err := d.record(ctx, &d.rec, d.cfg, o.Batches, o.Epochs+1); err != nil {
+	if d.recorded, err = d.record(ctx, &d.cfg, d.count); err != nil {
 		return g, err
 	}
 	measured := macro.DeviceRecord{Trace: cache.Trace{Rows: d.rec.Rows, Batches: d.rec.Batches[d.cut:]}}
-	g = DeviceGraph{RowBytes: d.rowBytes, Batches: len(measured.Batches), Inputs: measured.Inputs(), Largest: int64(d.rec.Largest()), Blocks: d.blocks[1]}
+	g = DeviceGraph{RowBytes: d.rowBytes, Batches: len(measured.Batches), Inputs: measured.Inputs(), Largest: int64(d.rec.Largest()), Blocks: d.blocks()}
 	g.BatchRows = float64(g.Inputs) / float64(max(1, g.Batches))
 	for _, p := range s.Manifest().Partitions {
 		g.Nodes += uint64(p.Nodes)
@@ -116,100 +127,63 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 	for _, st := range d.rec.Steps {
 		g.Rows = max(g.Rows, st.Rows)
 	}
-	if err := d.sampleLarge(ctx, g); err != nil {
+	if d.samplers, err = d.recordSamplers(ctx); err != nil {
 		return g, err
 	}
 	for _, share := range o.Shares {
 		o.Log(fmt.Sprintf("room for %.3g %% of the rows", 100*share))
-		if err := d.room(ctx, share, g); err != nil {
+		if err := d.room(share, g); err != nil {
 			return g, err
 		}
 	}
 	return g, nil
 }
 
-// record samples epochs into rec. Of the run's own batches it also counts what is read of adjacency lists.
-func (d *device) record(ctx context.Context, rec *macro.DeviceRecord, cfg train.Config, batches, epochs int) (err error) {
-	l, err := train.OpenLoader(ctx, d.s, cfg, train.LoaderOptions{Structure: true})
-	if err != nil {
-		return err
+// record samples the presampled epochs of a run and the one that is measured. each, if not nil, is told of every batch of both, last of
+// those of the latter.
+func (d *device) record(ctx context.Context, cfg *train.Config, each func(last bool, mb *buffer.MacroBatch, b *mini.Batch)) (r recorded, err error) {
+	n := 0
+	r.rec, err = cfg.RecordDevice(ctx, d.s, train.RecordOptions{Epochs: d.o.Epochs + 1, Batches: d.o.Batches, Each: func(epoch int, mb *buffer.MacroBatch, b *mini.Batch) {
+		last := epoch == d.o.Epochs
+		if !last {
+			r.cut = n + 1
+		}
+		n++
+		if each != nil {
+			each(last, mb, b)
+		}
+	}})
+	return r, err
+}
+
+// count counts what a batch reads of rows and adjacency lists.
+func (d *device) count(last bool, mb *buffer.MacroBatch, b *mini.Batch) {
+	if d.work.Visits == nil {
+		d.work = cache.Workload{RowBytes: d.rowBytes, Visits: make([]uint32, mb.Rows), ListBytes: make([]uint32, mb.Rows), ListReads: make([]uint32, mb.Rows)}
+		d.reads = make([]uint32, mb.Rows)
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	own := rec == &d.rec
-	for e := range epochs {
-		last := e == epochs-1
-		if own && last {
-			d.cut, d.blocks[0] = len(rec.Batches), rec.BlockBytes
-		}
-		if err := l.Start(e, progress.Place{}); err != nil {
-			return err
-		}
-		step, n := -1, 0
-		for (batches == 0 || n < batches) && l.Next() {
-			mb, b := l.MacroBatch(), l.Batch()
-			if b.Key.Step != step {
-				step = b.Key.Step
-				rec.Step(mb.Rows, mb.Partitions)
-			}
-			rec.Batch(b.Input, train.BlockBytes(b))
-			n++
-			if !own {
-				continue
-			}
-			if d.work.Visits == nil {
-				d.work = cache.Workload{RowBytes: d.rowBytes, Visits: make([]uint32, mb.Rows), ListBytes: make([]uint32, mb.Rows), ListReads: make([]uint32, mb.Rows)}
-				d.reads = make([]uint32, mb.Rows)
-			}
-			reads := d.work.ListReads
-			if last {
-				reads = d.reads
-			} else {
-				for _, r := range b.Input {
-					d.work.Visits[r]++
-				}
-			}
-			for i := range b.Blocks {
-				k := &b.Blocks[i]
-				for dst, r := range b.Input[:k.NumDst] {
-					span := mb.In.Spans[r]
-					d.work.ListBytes[r] = uint32(min(spanBytes+4*(span.End-span.Begin), 1<<31))
-					reads[r] += uint32(spanBytes + 4*(k.Indptr[dst+1]-k.Indptr[dst]))
-				}
-			}
-		}
-		if err := l.Err(); err != nil {
-			return err
+	reads := d.work.ListReads
+	if last {
+		reads = d.reads
+	} else {
+		for _, r := range b.Input {
+			d.work.Visits[r]++
 		}
 	}
-	if own {
-		d.blocks[1] = rec.BlockBytes - d.blocks[0]
+	for i := range b.Blocks {
+		k := &b.Blocks[i]
+		for dst, r := range b.Input[:k.NumDst] {
+			span := mb.In.Spans[r]
+			d.work.ListBytes[r] = uint32(min(spanBytes+4*(span.End-span.Begin), 1<<31))
+			reads[r] += uint32(spanBytes + 4*(k.Indptr[dst+1]-k.Indptr[dst]))
+		}
 	}
-	return nil
 }
 
 const spanBytes = 16 // where a node's list begins and ends
 
-// sampleLarge samples an epoch in large batches of 2, 4, 8, … mini-batches' seeds, until one exceeds every room.
-func (d *device) sampleLarge(ctx context.Context, g DeviceGraph) error {
-	most := int64(slices.Max(d.o.Shares)*float64(g.Rows)) + g.Largest
-	for k := 2; k <= g.Batches; k *= 2 {
-		d.o.Log(fmt.Sprintf("sampling in batches of %d seeds", k*d.cfg.BatchSize))
-		cfg, rec := d.cfg, macro.DeviceRecord{}
-		cfg.BatchSize *= k
-		if err := d.record(ctx, &rec, cfg, g.Batches/k, 1); err != nil {
-			return err
-		}
-		if int64(rec.Largest()) > most {
-			break
-		}
-		rec.BlockBytes = rec.BlockBytes * int64(g.Batches) / int64(g.Batches/k*k)
-		d.large = append(d.large, rec)
-	}
-	return nil
-}
-
 // room counts all policies in one room.
-func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
+func (d *device) room(share float64, g DeviceGraph) error {
 	places := int(share * float64(g.Rows))
 	if uint64(places)+uint64(g.Largest) >= g.Rows { // all rows of a step have a place, those of a batch too
 		places = int(g.Rows)
@@ -219,13 +193,19 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 	add := func(r DeviceRow) { rows = append(rows, r) }
 	add(naive)
 	policy := cache.Options{Rows: d.rec.Rows, Places: places, Batch: int(g.Largest), Window: d.o.Window}
-	for _, name := range []string{cache.NameTracker, cache.NameLookahead} {
+	names := []string{cache.NameTracker, cache.NameLookahead}
+	fixed := len(d.rec.Drops) == 0 // a row is one node: rows can be hot for the run
+	if fixed {
+		names = append(names, cache.NamePreSC)
+		policy.Hot = cache.Hottest(d.work.Visits, places)
+	}
+	for _, name := range names {
 		policy.Policy = name
 		p, err := cache.New(policy)
 		if err != nil {
 			return err
 		}
-		r, err := d.replay(name, p, &d.rec.Trace, 0)
+		r, err := d.replay(name, p, &d.recorded, 0)
 		if err != nil {
 			return err
 		}
@@ -241,21 +221,14 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 		if err != nil {
 			return err
 		}
-		r, err := d.replay(name+" + reorder", p, reordered, spent)
+		r, err := d.replay(name+" + reorder", p, &recorded{rec: *reordered, cut: d.cut}, spent)
 		if err != nil {
 			return err
 		}
 		add(r)
 	}
-	fixed := len(d.rec.Drops) == 0 // a row is one node: rows can be hot for the run
-	for _, static := range []struct {
-		name    string
-		batches [][]uint32
-	}{{"presc", d.rec.Batches[:d.cut]}, {"static optimum", d.rec.Batches[d.cut:]}} {
-		if !fixed {
-			continue
-		}
-		r, err := d.static(static.name, static.batches, policy)
+	if fixed {
+		r, err := d.staticOptimum(policy)
 		if err != nil {
 			return err
 		}
@@ -265,7 +238,7 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 	if err != nil {
 		return err
 	}
-	r, err := d.replay("oracle", oracle, &d.rec.Trace, 0)
+	r, err := d.replay("oracle", oracle, &d.recorded, 0)
 	if err != nil {
 		return err
 	}
@@ -274,15 +247,16 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 		add(d.dual("features only, lists read", int64(places)*d.rowBytes, false))
 		add(d.dual("dual cache", int64(places)*d.rowBytes, true))
 	}
-	more, err := d.plans(ctx, places, g)
+	more, err := d.plans(places, g)
 	if err != nil {
 		return err
 	}
 	rows = append(rows, more...)
-	chosen, err := d.choose(places, g)
+	best, _, err := d.choose(&d.cfg, &d.recorded, places, g, "")
 	if err != nil {
 		return err
 	}
+	chosen := best.Policy // mirror's is its name
 	all := float64(naive.FeatureBytes + naive.StructureBytes)
 	for _, r := range rows {
 		r.Share, r.Chosen = share, r.Policy == chosen
@@ -293,51 +267,44 @@ func (d *device) room(ctx context.Context, share float64, g DeviceGraph) error {
 	return nil
 }
 
-// choose picks a plan by the presampled epochs, as training does.
-func (d *device) choose(places int, g DeviceGraph) (string, error) {
-	steps := slices.Clone(d.rec.Steps)
-	for len(steps) > 1 && steps[len(steps)-1].First >= d.cut {
-		steps = steps[:len(steps)-1]
+// choose picks, as training does, what moves least of the presampled epochs of a run of cfg: of device plan only, if that is not
+// "". The options are those of its policy, and empty where the plan has no room.
+func (d *device) choose(cfg *train.Config, r *recorded, places int, g DeviceGraph, only string) (best macro.DeviceCost, o cache.Options, err error) {
+	known := r.known()
+	options := macro.DeviceOptions{RowBytes: d.rowBytes, Rows: int64(places) + known.BatchRows(), MirrorRows: cfg.MirrorRows(d.s.Manifest()), StepRows: int64(g.Rows), Window: d.o.Window, Plan: only}
+	costs, err := known.Costs(options)
+	if err != nil || len(costs) == 0 {
+		return best, o, err
 	}
-	known := macro.DeviceRecord{Trace: cache.Trace{Rows: d.rec.Rows, Batches: d.rec.Batches[:d.cut]}, BlockBytes: d.blocks[0], Steps: steps}
-	for _, drop := range d.rec.Drops {
-		if drop.Before < d.cut {
-			known.Drops = append(known.Drops, drop)
-		}
+	best, _ = macro.ChooseDevice(costs)
+	if best.Plan != macro.DeviceMirror {
+		o = options.CachePolicy(best.Policy, r.rec.Rows, known.BatchRows())
 	}
-	costs, err := known.Costs(macro.DeviceOptions{RowBytes: d.rowBytes, Rows: int64(places) + known.BatchRows(), StepRows: int64(g.Rows), Window: d.o.Window})
-	if err != nil {
-		return "", err
-	}
-	best, _ := macro.ChooseDevice(costs)
-	if best.Plan == macro.DeviceMirror {
-		return macro.DeviceMirror, nil
-	}
-	return best.Policy, nil
+	return best, o, nil
 }
 
 // replay measures a policy, which it closes, that the presampled epochs have warmed.
-func (d *device) replay(name string, p cache.Policy, t *cache.Trace, spent float64) (DeviceRow, error) {
+func (d *device) replay(name string, p cache.Policy, run *recorded, spent float64) (DeviceRow, error) {
 	defer p.Close() //nolint:errcheck // memory only
 	var before cache.Stats
 	began := usage.CPUSeconds()
-	_, err := t.Replay(p, func(i int, _ *cache.Transfer) {
-		if i == d.cut-1 {
+	_, err := run.rec.Replay(p, func(i int, _ *cache.Transfer) {
+		if i == run.cut-1 {
 			before, began = p.Stats(), usage.CPUSeconds()
 		}
 	})
 	stats := p.Stats().Sub(before)
-	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(d.rowBytes), StructureBytes: d.blocks[1], HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
+	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(d.rowBytes), StructureBytes: run.blocks(), HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
 }
 
 // reordered is the trace with each window of batches in the order of Match-Reorder, and the time of that for the measured epoch.
-func (d *device) reordered() (*cache.Trace, float64, error) {
+func (d *device) reordered() (*macro.DeviceRecord, float64, error) {
 	o, err := cache.NewReorder(d.rec.Rows)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer o.Close() //nolint:errcheck // memory only
-	t := d.rec.Trace
+	t := d.rec
 	t.Batches = slices.Clone(t.Batches)
 	spent := 0.0
 	for k, s := range d.rec.Steps { // a window lies within a step
@@ -363,14 +330,14 @@ func (d *device) reordered() (*cache.Trace, float64, error) {
 	return &t, spent, nil
 }
 
-// static keeps the rows that some batches visit most, for the whole measured epoch.
-func (d *device) static(name string, batches [][]uint32, o cache.Options) (DeviceRow, error) {
+// staticOptimum keeps the rows that the measured epoch visits most, which are there from the beginning.
+func (d *device) staticOptimum(o cache.Options) (DeviceRow, error) {
 	h, err := cache.NewHotness(o.Rows)
 	if err != nil {
 		return DeviceRow{}, err
 	}
 	defer h.Close() //nolint:errcheck // memory only
-	for _, b := range batches {
+	for _, b := range d.rec.Batches[d.cut:] {
 		h.Observe(b)
 	}
 	p, err := cache.NewTracker(o)
@@ -381,7 +348,7 @@ func (d *device) static(name string, batches [][]uint32, o cache.Options) (Devic
 	if err := p.Pin(h.Hottest(o.Places), &tr); err != nil {
 		return DeviceRow{}, errors.Join(err, p.Close())
 	}
-	return d.replay(name, p, &d.rec.Trace, 0)
+	return d.replay("static optimum", p, &d.recorded, 0)
 }
 
 // dual is a run that samples on the device: features and lists that it has not are read from the host.

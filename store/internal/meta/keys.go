@@ -17,6 +17,8 @@ import (
 //	t/ <name>                   TableRecord as JSON: an embedding table
 //	k/ <name> 00 <u64 number>   Checkpoint as JSON
 //	b/ <name> 00 <u64 number> <u32 i>  the checkpoint's i-th blob
+//	n/ <u64 version> <kind> <u32 partition>  uvarints: how often runs of a kind visited each node of a partition; kept for
+//	                            one version, may be missing
 const (
 	KeyFormat  = "format"
 	KeyCurrent = "current"
@@ -28,7 +30,11 @@ const (
 	PrefixTable      = "t/"
 	PrefixCheckpoint = "k/"
 	PrefixBlob       = "b/"
+	PrefixVisits     = "n/"
 )
+
+// KindBytes is the length of the name of a kind of run in the keys of visits.
+const KindBytes = 16
 
 // Format is the version of the metadata that this build reads and writes.
 const Format = "1"
@@ -55,6 +61,11 @@ func CheckpointKey(table string, n uint64) []byte {
 func BlobKey(table string, n uint64, i uint32) []byte {
 	b := binary.BigEndian.AppendUint64([]byte(PrefixBlob+table+"\x00"), n)
 	return binary.BigEndian.AppendUint32(b, i)
+}
+
+func VisitsKey(version uint64, kind [KindBytes]byte, partition uint32) []byte {
+	b := append(NumberKey(PrefixVisits, version), kind[:]...)
+	return binary.BigEndian.AppendUint32(b, partition)
 }
 
 // prefixEnd returns the smallest key after all keys that begin with prefix,

@@ -30,15 +30,16 @@ holds the rows of one mini-batch. The epochs before the one that is measured war
   tracker           the rows of the last batches stay
   lookahead         of rows and --window announced batches, what is needed soonest stays
   … + reorder       the same, windows of --reorder batches in the order of Match-Reorder
-  presc             the rows that the epochs before visited most stay for good
+  presc             the rows that the epochs before visited most stay for good, as tracker where they leave room
   static optimum    those that this epoch visits most
   oracle            Belady with the whole epoch known: what no policy can beat
   dual cache        sampling on the device: room divided between features and adjacency lists
   mirror            whole steps, where they fit
-  lbs, pbs          samplers of large parts (results differ): large batches; partitions with hidden states around them
+  lbs, pbs          gstore train --device-plan lbs and pbs, samplers: results differ. Structure is blocks, and of pbs
+                    the states that its history adds
 
-presc, static optimum and dual cache are left out where steps change what is in memory. "ahead of time" sends
-only rows that were sampled. The plan that training would choose has a star.`,
+presc, static optimum and dual cache are left out where steps change what is in memory, pbs where that is not all.
+"ahead of time" sends only rows that were sampled. The plan that training would choose has a star.`,
 		Example: "  gstore bench device debdeps.gstore --fanouts 15,10 --rooms 5,10,25,50\n  gstore bench device papers.gstore --batches 100 --json",
 		Args:    command.StoreArgs("STORE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runBenchDevice(cmd, e, args[0], &o) },
