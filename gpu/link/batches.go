@@ -21,6 +21,7 @@ type batches struct {
 	negatives *negative.Sampler
 	finish    func(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error // nil: nothing
 	places    []place                                                    // of a step's examples: room for the next step's
+	share     mini.Share                                                 // of a step's batches: the rank's
 	absent    *absent                                                    // what is sampled from beside the macro-batch; nil: it alone
 
 	ctx   context.Context // of the step that was entered, as all below
@@ -71,13 +72,13 @@ func (b *batches) start(batch int) {
 	c, step := b.cfg, b.mb.StepIndex
 	key := mini.Key{Epoch: b.epoch, Step: step, Pass: b.pass}
 	place := keyed.New(c.Seed).With(placeEdges).With(uint64(b.epoch)).With(uint64(step)).With(uint64(b.pass))
-	s := &source{x: b.x, order: keyed.NewPermutation(place, b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
+	s := &source{Share: b.share, x: b.x, order: keyed.NewPermutation(place, b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
 		perChunk: c.Negatives, chunks: c.Chunks, pool: b.pool, hide: c.hidesEdges(), absent: b.absent}
 	if b.finish != nil {
 		mb := b.mb
 		s.finish = func(batch *mini.Batch, e *Edges) error { return b.finish(mb, batch, e) }
 	}
-	key.Batch = batch
+	key.Batch = s.From(batch)
 	b.loader.Start(b.ctx, key, b.graph, s)
 }
 

@@ -23,6 +23,9 @@ type LoaderOptions struct {
 	Table *table.Table
 	// Finish, if not nil, is called for each batch once it is sampled, on the sampling goroutines: see [Edges].
 	Finish func(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error
+	// World, if not 0, is how many processes train one model together, and Rank which of them this is, from 0: see
+	// [train.LoaderOptions]. Embeddings are elsewhere then: a table has one opener.
+	Rank, World int
 	// Info describes the device of the run whose plan is wanted: with Config.MemoryBytes its tensors' share of the budget is
 	// left to the caller.
 	Info gpu.Info
@@ -40,6 +43,9 @@ type Loader struct {
 	policy  macro.Policy
 	plans   map[int]buffer.Plan // by epoch: the one under way and the one that was announced
 	batches *batches
+	ranks   *macro.Dealer     // nil: this process is all
+	sizes   *Memory           // which knows the ranks' buckets; nil: there are none
+	mb      buffer.MacroBatch // in hand, its step numbered as in the whole epoch
 
 	epoch  int
 	from   progress.Place // in the step that comes next
@@ -65,11 +71,18 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if o.Table != nil && (o.Table.Dim() != cfg.Dim || o.Table.Planes() != cfg.TablePlanes()) {
 		return nil, fmt.Errorf("%w: a table of %d planes of %d, expected %d of %d", store.ErrInvalid, o.Table.Planes(), o.Table.Dim(), cfg.TablePlanes(), cfg.Dim)
 	}
+	if o.Table != nil && o.World > 1 {
+		return nil, fmt.Errorf("%w: a table's rows on %d ranks: one process opens a table, the ranks' embeddings must lie elsewhere", store.ErrInvalid, o.World)
+	}
 	y, err := OpenMemory(ctx, st, o.Info, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, y.Close()) }()
+	defer func() {
+		if err != nil || o.World <= 1 {
+			err = errors.Join(err, y.Close())
+		}
+	}()
 	p, err := y.planned(cfg.MemoryBytes)
 	if err != nil {
 		return nil, err
@@ -77,6 +90,14 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	l := &Loader{cfg: cfg, ctx: ctx, why: p.choice.Why, plans: map[int]buffer.Plan{}}
 	if l.policy, err = p.apply(&l.cfg, len(m.Partitions)); err != nil {
 		return nil, err
+	}
+	if o.World > 1 {
+		l.sizes = y
+		l.ranks = &macro.Dealer{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: l.cfg.BatchSize,
+			Edges: func(b buffer.BucketID) uint64 { return y.Forecaster().BucketEdges(b.Src, b.Dst) }}}
+		if err := l.ranks.Validate(); err != nil {
+			return nil, fmt.Errorf("train: loader: %w", err)
+		}
 	}
 	p.options.Table = o.Table
 	if o.Table == nil {
@@ -135,6 +156,9 @@ func (l *Loader) plan(epoch int) buffer.Plan {
 	p, made := l.plans[epoch]
 	if !made {
 		p = l.policy.Epoch(epoch)
+		if l.ranks != nil {
+			p = l.ranks.Plan(epoch, p)
+		}
 		l.plans[epoch] = p
 	}
 	return p
@@ -155,8 +179,18 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 		}
 	}
 	l.epoch, l.from, l.began = epoch, from, true
-	now := l.plan(epoch)
-	if err := l.it.StartAt(now, from.Step); err != nil {
+	now, step := l.plan(epoch), from.Step
+	if l.ranks != nil {
+		d, err := l.ranks.Of(epoch)
+		if err != nil {
+			return err
+		}
+		there := false
+		if step, there = d.At(step); !there {
+			l.from = progress.Place{}
+		}
+	}
+	if err := l.it.StartAt(now, step); err != nil {
 		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
 	if len(now.Steps) == 1 { // what is resident stays: nothing to announce
@@ -186,7 +220,13 @@ func (l *Loader) Next() bool {
 			l.err, l.began = l.it.Err(), false
 			break
 		}
-		l.err = l.batches.enter(l.ctx, l.epoch, l.it.MacroBatch(), l.from)
+		l.mb = *l.it.MacroBatch()
+		if l.ranks != nil {
+			d, _ := l.ranks.Of(l.epoch) // Start looked at its error
+			l.batches.share = mini.Share{Parts: d.Parts[l.mb.StepIndex], First: d.First, Every: d.Every}
+			l.mb.StepIndex = d.Steps[l.mb.StepIndex]
+		}
+		l.err = l.batches.enter(l.ctx, l.epoch, &l.mb, l.from)
 		l.from, l.inside = progress.Place{}, true
 	}
 	return false
@@ -200,7 +240,7 @@ func (l *Loader) leave() {
 }
 
 // MacroBatch is what the batch in hand is of; it is valid as long as that.
-func (l *Loader) MacroBatch() *buffer.MacroBatch { return l.it.MacroBatch() }
+func (l *Loader) MacroBatch() *buffer.MacroBatch { return &l.mb }
 
 // Batch is the mini-batch in hand: its Seeds are the distinct nodes of its edges and negatives, see [EdgesOf].
 func (l *Loader) Batch() *mini.Batch { return l.batches.loader.Batch() }
@@ -217,6 +257,9 @@ func (l *Loader) Close() error {
 	var err error
 	if l.table {
 		err = l.it.Flush(context.WithoutCancel(l.ctx))
+	}
+	if l.sizes != nil {
+		err = errors.Join(err, l.sizes.Close())
 	}
 	return errors.Join(err, l.batches.close(), l.it.Close())
 }

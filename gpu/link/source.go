@@ -130,6 +130,7 @@ func (x *examples) edge(k uint64) (src, dst uint32, relation uint16) {
 // source makes the batches of a pass over a macro-batch's examples, in an order keyed
 // by (seed, epoch, step, pass). Safe for concurrent use.
 type source struct {
+	mini.Share
 	x         *examples
 	order     keyed.Permutation
 	size      int
@@ -176,7 +177,7 @@ type batchExtra struct {
 }
 
 // Batches implements [mini.SeedSource].
-func (s *source) Batches() int { return int((s.x.n + uint64(s.size) - 1) / uint64(s.size)) }
+func (s *source) Batches() int { return s.Of(s.x.n, s.size) }
 
 // Seeds implements [mini.SeedSource]: the distinct nodes among a batch's ends and negatives, by rows of the macro-batch, with
 // absent by internal ids.
@@ -186,8 +187,8 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 		e = &batchExtra{}
 		batch.Extra = e
 	}
-	lo := uint64(i) * uint64(s.size)
-	n := int(min(uint64(s.size), s.x.n-lo))
+	lo, hi := s.Range(i, s.x.n, s.size)
+	n := int(hi - lo)
 	e.edges = n
 	e.rows = resize(e.rows, 4*n)
 	e.relations = resize(e.relations, 2*n)
@@ -201,7 +202,7 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 	copy(e.rows[3*n:4*n], heads) // … and to (tail, r⁻¹, ?)
 	e.chunks, e.mask = e.chunks[:0], e.mask[:0]
 	key := s.key
-	key.Batch = i
+	key.Batch = s.Number(i)
 	for side, ends := range [][]uint32{negative.Tail: tails, negative.Head: heads} {
 		e.negatives = s.negatives.Sample(e.negatives, s.pool, key, negative.Side(side))
 		for c := range s.chunks {

@@ -65,7 +65,7 @@ type batches struct {
 	key        keyed.Key                            // of the run
 	size       int                                  // seeds a batch
 	sequential bool                                 // seeds are in their order
-	part       func(*mini.Shuffled)                 // leaves those that are the rank's; nil: all are
+	share      mini.Share                           // of a step's batches: the rank's
 	source     func(*mini.Shuffled) mini.SeedSource // of a pass over its seeds; nil: these themselves
 
 	ctx    context.Context // of the step that was entered, as all below
@@ -123,9 +123,7 @@ func (b *batches) start(batch int) {
 	if b.sequential {
 		seeds = mini.NewSequential(b.mb.Seeds, b.size)
 	}
-	if b.part != nil {
-		b.part(seeds)
-	}
+	seeds.Share = b.share
 	source := mini.SeedSource(seeds)
 	if b.source != nil {
 		source = b.source(seeds)

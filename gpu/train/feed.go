@@ -25,10 +25,10 @@ type feeder struct {
 	// relations of the store, and whether edges are drawn against their direction too
 	relations int
 	inverse   bool
-	part      func(epoch int) (func(*mini.Shuffled), error) // leaves of an epoch's seeds those that are the rank's; nil: all are
-	first     int                                           // epoch of the run's beginning
-	limit     int                                           // epochs
-	until     int                                           // a forecast's epochs: once they are decided sampling ends; 0: a run's
+	share     func(epoch int) (mini.Share, error) // of an epoch's batches: the rank's; nil: all are
+	first     int                                 // epoch of the run's beginning
+	limit     int                                 // epochs
+	until     int                                 // a forecast's epochs: once they are decided sampling ends; 0: a run's
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
 }
@@ -61,9 +61,9 @@ func (f *feeder) start(mb *buffer.MacroBatch, epoch, batch int) error {
 func (f *feeder) sample(ctx context.Context, mb *buffer.MacroBatch, epoch, batch, limit int) error {
 	defer f.batches.leave()
 	for e := epoch; e < limit; e++ {
-		if f.part != nil {
+		if f.share != nil {
 			var err error
-			if f.batches.part, err = f.part(e); err != nil {
+			if f.batches.share, err = f.share(e); err != nil {
 				return err
 			}
 		}
@@ -97,9 +97,12 @@ func (l *Loader) feedRows(m *store.Manifest, reader *rows.Reader, policy macro.P
 	}
 	l.feed.limit, l.feed.batches.sequential = math.MaxInt, l.batches.sequential
 	if l.ranks != nil {
-		l.feed.part = func(epoch int) (func(*mini.Shuffled), error) {
+		l.feed.share = func(epoch int) (mini.Share, error) {
 			d, err := l.ranks.Deal(policy.Epoch(epoch))
-			return l.ranks.cut(d, 0), err
+			if err != nil {
+				return mini.Share{}, err
+			}
+			return shareOf(d, 0), nil
 		}
 	}
 	return nil

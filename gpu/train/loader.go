@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
@@ -57,7 +56,7 @@ type Loader struct {
 	plan      planner
 	passes    passes
 	batches   *batches
-	ranks     *ranks            // nil: this process is all
+	ranks     *macro.Dealer     // nil: this process is all
 	mb        buffer.MacroBatch // in hand, its step numbered as in the whole epoch
 	seeds     string            // whose nodes
 	nodes     uint64            // of the store
@@ -141,7 +140,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		if l.ranks, err = newRanks(ctx, st, &cfg, seeds, o); err != nil {
 			return nil, err
 		}
-		l.plan.make = func(epoch int) buffer.Plan { return l.ranks.plan(epoch, policy.Epoch(epoch)) }
+		l.plan.make = func(epoch int) buffer.Plan { return l.ranks.Plan(epoch, policy.Epoch(epoch)) }
 	}
 	if l.batches, err = newBatches(&l.cfg, len(l.cfg.sampled()), cfg.Threads, 0); err != nil {
 		return nil, err
@@ -162,51 +161,19 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	return l, err
 }
 
-// ranks deal epochs to processes ([LoaderOptions].World).
-type ranks struct {
-	macro.Ranks
-	deals map[int]*dealt // by epoch
-}
-
-// dealt is the rank's part of an epoch, or why there is none.
-type dealt struct {
-	*macro.Deal
-	err error
-}
-
 // newRanks counts the seeds of a loader of cfg.
-func newRanks(ctx context.Context, st *store.Store, cfg *Config, seeds string, o LoaderOptions) (r *ranks, err error) {
-	if o.Rank < 0 || o.Rank >= o.World {
-		return nil, fmt.Errorf("train: loader: rank %d of %d: %w", o.Rank, o.World, store.ErrInvalid)
+func newRanks(ctx context.Context, st *store.Store, cfg *Config, seeds string, o LoaderOptions) (_ *macro.Dealer, err error) {
+	d := &macro.Dealer{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: cfg.BatchSize}}
+	if err := d.Validate(); err != nil {
+		return nil, fmt.Errorf("train: loader: %w", err)
 	}
-	r = &ranks{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: cfg.BatchSize}, deals: map[int]*dealt{}}
-	r.Nodes, err = st.SplitNodes(ctx, cfg.Split, seeds)
-	return r, err
+	d.Nodes, err = st.SplitNodes(ctx, cfg.Split, seeds)
+	return d, err
 }
 
-// plan is the rank's part of an epoch whose plan is all. What cannot be dealt has no steps; of tells why.
-func (r *ranks) plan(epoch int, all buffer.Plan) buffer.Plan {
-	d, err := r.Deal(all)
-	if err != nil {
-		d, err = &macro.Deal{}, fmt.Errorf("train: epoch %d, rank %d of %d: %w", epoch+1, r.Rank, r.World, err)
-	}
-	r.deals[epoch] = &dealt{d, err}
-	return d.Plan
-}
-
-// of returns the deal of an epoch that was planned, and forgets those of epochs before.
-func (r *ranks) of(epoch int) (*macro.Deal, error) {
-	maps.DeleteFunc(r.deals, func(e int, _ *dealt) bool { return e < epoch })
-	return r.deals[epoch].Deal, r.deals[epoch].err
-}
-
-// cut leaves of a step's seeds, the i-th of a deal's plan, the batches that are the rank's.
-func (r *ranks) cut(d *macro.Deal, i int) func(*mini.Shuffled) {
-	return func(s *mini.Shuffled) {
-		if d.Every > 1 || d.Parts[i] != s.Batches() {
-			s.Cut(d.Parts[i], d.First, d.Every)
-		}
-	}
+// shareOf is the rank's of the batches of step i of its plan.
+func shareOf(d *macro.Deal, i int) mini.Share {
+	return mini.Share{Parts: d.Parts[i], First: d.First, Every: d.Every}
 }
 
 // finished is a pass over seeds whose batches go through LoaderOptions.Finish.
@@ -252,7 +219,7 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 	if l.ranks == nil {
 		return startEpoch(l.it, &l.plan, &l.passes, epoch, from.Step, true)
 	}
-	d, err := l.ranks.of(epoch)
+	d, err := l.ranks.Of(epoch)
 	if err != nil {
 		return err
 	}
@@ -284,8 +251,8 @@ func (l *Loader) Next() bool {
 		mb := &l.mb
 		*mb = *l.it.MacroBatch()
 		if l.ranks != nil {
-			d, _ := l.ranks.of(l.epoch) // Start looked at its error
-			l.batches.part = l.ranks.cut(d, mb.StepIndex)
+			d, _ := l.ranks.Of(l.epoch) // Start looked at its error
+			l.batches.share = shareOf(d, mb.StepIndex)
 			mb.StepIndex = d.Steps[mb.StepIndex]
 		}
 		if l.shift != nil {

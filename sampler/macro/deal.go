@@ -2,7 +2,9 @@ package macro
 
 import (
 	"fmt"
+	"maps"
 
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -23,15 +25,32 @@ type Deal struct {
 type Ranks struct {
 	Rank, World int      // this process, from 0, and how many there are
 	Nodes       []uint64 // seeds, by partition
-	BatchSize   int
+	// Edges are those of a bucket, where not nodes but a step's buckets are its seeds; nil: nodes are.
+	Edges     func(buffer.BucketID) uint64
+	BatchSize int
 }
 
-// Deal returns the rank's part of an epoch of node examples whose plan is all; an error is [ErrPlan].
+// Validate says that a rank is none of its world.
+func (r *Ranks) Validate() error {
+	if r.Rank < 0 || r.Rank >= r.World {
+		return fmt.Errorf("rank %d of %d: %w", r.Rank, r.World, store.ErrInvalid)
+	}
+	return nil
+}
+
+// Deal returns the rank's part of an epoch whose plan is all; an error is [ErrPlan].
 func (r *Ranks) Deal(all buffer.Plan) (*Deal, error) {
 	seeds := make([]int, len(all.Steps))
 	for i := range all.Steps {
 		for _, p := range all.Steps[i].Train {
-			seeds[i] += int(r.Nodes[p])
+			if r.Edges == nil {
+				seeds[i] += int(r.Nodes[p])
+			}
+		}
+		for _, b := range all.Steps[i].Buckets {
+			if r.Edges != nil {
+				seeds[i] += int(r.Edges(b))
+			}
 		}
 	}
 	d := &Deal{Plan: all, Every: 1}
@@ -91,4 +110,35 @@ func (d *Deal) At(step int) (int, bool) {
 		}
 	}
 	return len(d.Steps), false
+}
+
+// Dealer deals epochs to a rank as their plans are made, and keeps the deals of those that are under way.
+type Dealer struct {
+	Ranks
+	deals map[int]dealt // by epoch
+}
+
+// dealt is the rank's part of an epoch, or why there is none.
+type dealt struct {
+	deal *Deal
+	err  error
+}
+
+// Plan is the rank's part of an epoch whose plan is all. What cannot be dealt has no steps; Of tells why.
+func (d *Dealer) Plan(epoch int, all buffer.Plan) buffer.Plan {
+	deal, err := d.Deal(all)
+	if err != nil {
+		deal, err = &Deal{}, fmt.Errorf("train: epoch %d, rank %d of %d: %w", epoch+1, d.Rank, d.World, err)
+	}
+	if d.deals == nil {
+		d.deals = map[int]dealt{}
+	}
+	d.deals[epoch] = dealt{deal, err}
+	return deal.Plan
+}
+
+// Of returns the deal of an epoch that was planned, and forgets those of epochs before.
+func (d *Dealer) Of(epoch int) (*Deal, error) {
+	maps.DeleteFunc(d.deals, func(e int, _ dealt) bool { return e < epoch })
+	return d.deals[epoch].deal, d.deals[epoch].err
 }

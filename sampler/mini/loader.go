@@ -48,9 +48,43 @@ type Shuffled struct {
 	size int
 	perm keyed.Permutation
 	keep bool
-	// Of Cut: the batches that the rows make, and which of them these are.
-	parts, first, every int
+	Share
 }
+
+// Share is which batches of a number of examples there are. The zero value is all: full ones, and one of the rest.
+type Share struct {
+	Parts        int // batches that the examples are cut into, whose sizes differ by at most one where full ones are more or fewer; 0: full ones
+	First, Every int // of these, those numbered First, First + Every, …; 0: every one
+}
+
+// Of returns how many of the batches of n examples, size a batch, these are.
+func (s Share) Of(n uint64, size int) int {
+	parts := s.Parts
+	if parts == 0 {
+		parts = full(n, size)
+	}
+	return max(0, (parts-s.First+s.every()-1)/s.every())
+}
+
+// Range returns which of n examples, size a batch, the i-th of the batches has.
+func (s Share) Range(i int, n uint64, size int) (lo, hi uint64) {
+	k := uint64(s.Number(i))
+	if s.Parts == 0 || s.Parts == full(n, size) && s.every() == 1 {
+		return k * uint64(size), min((k+1)*uint64(size), n)
+	}
+	return k * n / uint64(s.Parts), (k + 1) * n / uint64(s.Parts)
+}
+
+// full is ⌈n/size⌉.
+func full(n uint64, size int) int { return int((n + uint64(size) - 1) / uint64(size)) }
+
+// Number implements [Numbered].
+func (s Share) Number(i int) int { return s.First + i*s.every() }
+
+// From returns which of the batches is the first one that is numbered at least number.
+func (s Share) From(number int) int { return max(0, (number-s.First+s.every()-1)/s.every()) }
+
+func (s Share) every() int { return max(1, s.Every) }
 
 // NewShuffled makes batches of size rows, the last one smaller, in the order
 // of place's permutation. rows stays the caller's and is only read.
@@ -62,39 +96,21 @@ func NewShuffled(place keyed.Key, rows []uint32, size int) *Shuffled {
 
 // NewSequential makes batches of size rows in the order given: for evaluation.
 func NewSequential(rows []uint32, size int) *Shuffled {
-	return &Shuffled{rows: rows, size: max(1, size), keep: true, every: 1}
+	return &Shuffled{rows: rows, size: max(1, size), keep: true}
 }
 
-// Cut makes the rows so many batches, whose sizes differ by at most one, of which s has those numbered first, first + every, ….
-func (s *Shuffled) Cut(parts, first, every int) { s.parts, s.first, s.every = parts, first, every }
+// Batches returns ⌈rows/size⌉, or how many of them are its share.
+func (s *Shuffled) Batches() int { return s.Of(uint64(len(s.rows)), s.size) }
 
-// Batches returns ⌈rows/size⌉, or how many of the parts are its own.
-func (s *Shuffled) Batches() int {
-	if s.parts > 0 {
-		return (s.parts - s.first + s.every - 1) / s.every
-	}
-	return (len(s.rows) + s.size - 1) / s.size
-}
-
-// Number implements [Numbered].
-func (s *Shuffled) Number(i int) int { return s.first + i*s.every }
-
-// From returns which of the batches is the first one that is numbered at least number.
-func (s *Shuffled) From(number int) int { return max(0, (number-s.first+s.every-1)/s.every) }
-
-// Seeds returns the rows at positions i·size … of the order.
+// Seeds returns the rows at positions i·size … of the order, or those of the i-th of its share.
 func (s *Shuffled) Seeds(i int, dst []uint32, _ *Batch) ([]uint32, error) {
-	lo, hi := i*s.size, min((i+1)*s.size, len(s.rows))
-	if s.parts > 0 {
-		k := s.Number(i)
-		lo, hi = k*len(s.rows)/s.parts, (k+1)*len(s.rows)/s.parts
-	}
+	lo, hi := s.Range(i, uint64(len(s.rows)), s.size)
 	if s.keep {
 		return append(dst[:0], s.rows[lo:hi]...), nil
 	}
 	dst = dst[:0]
 	for j := lo; j < hi; j++ {
-		dst = append(dst, s.rows[s.perm.At(uint64(j))])
+		dst = append(dst, s.rows[s.perm.At(j)])
 	}
 	return dst, nil
 }

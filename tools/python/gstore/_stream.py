@@ -69,6 +69,7 @@ def _write(name: str, table: Any, path: str) -> Any:
     finally:
         if writer is not None:
             writer.close()
+        pyarrow.default_memory_pool().release_unused()
 
 
 def _pieces(table: Any) -> Iterator[Any]:

@@ -96,6 +96,8 @@ class LinkLoader(Epochs):
     table: an EmbeddingTable whose rows are then read ahead and written back behind the training, with the partitions that they
     are of: `table.rows` and `table.step` take the batch's nodes, and others are read from the disk. Its own `mem` holds
     nothing meanwhile. Steps are in the table's next checkpoint, which may be made at any batch.
+    rank, world_size: of processes that train one model together, as NeighborLoader's: all do equally many batches an epoch, and
+    their edges together are the epoch's. A table has one opener, so that the ranks' embeddings lie elsewhere.
     plan: "auto", "memory", "comet" or "beta"; buffer is the partitions in memory at once, logical COMET's logical
     partitions; mem bounds what gstore holds, the table's rows included. Without a table the room of rows of `gstore train`,
     and always that of its tensors and of evaluation, is left to the caller.
@@ -118,6 +120,8 @@ class LinkLoader(Epochs):
         logical: int = 0,
         seed: int = 0,
         threads: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
         io_engine: str = "auto",
         copy: bool = False,
     ):
@@ -128,10 +132,10 @@ class LinkLoader(Epochs):
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "negatives": negatives, "chunks": chunks, "degree_share": degree_share,
             "remove_batch_edges": remove_batch_edges, "plan": plan, "buffer": buffer, "logical": logical,
-            "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads, "io_engine": io_engine,
+            "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads, "io_engine": io_engine, "rank": rank, "world": world_size,
             "table": table._handle if table is not None else 0,
         }  # fmt: skip
-        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "seed"))
+        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "seed", "rank", "world"))
         self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges")})
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> LinkBatch:

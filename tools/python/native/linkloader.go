@@ -29,6 +29,8 @@ type linkRequest struct {
 	Seed             uint64  `json:"seed"`
 	Threads          int     `json:"threads"`
 	IOEngine         string  `json:"io_engine"`
+	Rank             int     `json:"rank"`
+	World            int     `json:"world"`
 	Table            int64   `json:"table"` // handle of the table whose rows the loader holds; 0: none
 }
 
@@ -49,7 +51,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	}
 	dev := host.New(host.Options{Threads: q.Threads})
 	o := &loader{mu: new(sync.Mutex), room: &room{}, packed: func(b *mini.Batch) (*packed, error) { return link.EdgesOf(b).Extra.(*packed), nil }}
-	options := link.LoaderOptions{Info: dev.Info(), Finish: func(mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error { return packLinks(o.room, mb, b, e) }}
+	options := link.LoaderOptions{Rank: q.Rank, World: q.World, Info: dev.Info(), Finish: func(mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error { return packLinks(o.room, mb, b, e) }}
 	if err := dev.Close(); err != nil {
 		return err
 	}

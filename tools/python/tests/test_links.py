@@ -70,6 +70,33 @@ def test_repeats_and_resumes(triples, options):
         make(seed=9).load_state_dict(states[0][2])
 
 
+@pytest.mark.parametrize("options", PLANS)
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks(triples, options, world):
+    """Ranks do equally many batches; their edges together are the epoch's of one process; any place goes on."""
+    store, edges = triples
+    make = lambda rank: gstore.LinkLoader(store, 150, negatives=20, chunks=3, seed=7, rank=rank, world_size=world, **options)
+    ends = lambda b: list(zip(b.n_id[b.head].tolist(), b.relation.tolist(), b.n_id[b.tail].tolist()))
+    for epoch in range(2):
+        parts = []
+        for rank in range(world):
+            loader = make(rank)
+            loader.epoch = epoch
+            parts.append([ends(b) for b in loader])
+        assert len({len(p) for p in parts}) == 1 and len(parts[0]) >= 9 and max(len(b) for p in parts for b in p) <= 150
+        assert sorted(sum(sum(parts, []), [])) == edges
+    loader, again = make(1), make(1)
+    batches = iter(loader)
+    for _ in range(4):
+        next(batches)
+    again.load_state_dict(loader.state_dict())
+    assert same([contents(b) for b in again], [contents(b) for b in batches]) and again.epoch == 1
+    with pytest.raises(gstore.InvalidError):
+        make(0).load_state_dict(loader.state_dict())
+    with pytest.raises(gstore.InvalidError):
+        gstore.LinkLoader(store, rank=world, world_size=world)
+
+
 def test_table(triples):
     """Rows that a loader holds, in part, come to the bits of a table of its own; a table opened at a checkpoint goes on so."""
     store, _ = triples
@@ -121,6 +148,8 @@ def test_refused(triples, graph):
     with pytest.raises(gstore.BudgetError):
         gstore.LinkLoader(triples[0], mem="2MiB")
     table = gstore.EmbeddingTable(graph.store, "other", 4, replace=True)
+    with pytest.raises(gstore.InvalidError, match="one process"):
+        gstore.LinkLoader(triples[0], table=gstore.EmbeddingTable(triples[0], "alone", 4, replace=True), world_size=2)
     table.close()
     with pytest.raises(gstore.ClosedError):
         gstore.LinkLoader(triples[0], table=table)
