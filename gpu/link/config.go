@@ -56,6 +56,10 @@ type Config struct {
 	Buffer  int    `json:"buffer" group:"out of core" default:"what mem allows"`
 	Logical int    `json:"logical,omitempty" group:"link prediction,expert" help:"logical partitions of plan comet" default:"so many that four fit in memory"`
 
+	// Group has plan memory train edges in the order of comet with so many partitions in memory, see [macro.Config]; 0 (default):
+	// all together. It tells what the order costs.
+	Group int `json:"group,omitempty"`
+
 	// Absent is what an encoder sees of neighbours that are not in memory: "shadow", their last embeddings from a compressed copy of
 	// all, beside the whole graph; "ignore", nothing; "auto" (default) is "ignore": a shadow was not found to gain (docs/design.md, "gpu/link").
 	Absent string `json:"absent,omitempty" group:"out of core" values:"auto,shadow,ignore"`
@@ -179,8 +183,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: absent neighbours %q: expected %s, %s or %s", c.Absent, AbsentAuto, AbsentShadow, AbsentIgnore)
 	case c.Optimizer != adagrad && c.Optimizer != adam:
 		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
-	case c.Buffer < 0 || c.Logical < 0:
-		return fmt.Errorf("train: buffer of %d partitions, %d logical ones: expected 0 or more", c.Buffer, c.Logical)
+	case c.Buffer < 0 || c.Logical < 0 || c.Group < 0:
+		return fmt.Errorf("train: buffer of %d partitions, %d logical ones, groups of %d: expected 0 or more", c.Buffer, c.Logical, c.Group)
 	case c.KeepCheckpoints < 1 || c.KeepCheckpoints > table.CheckpointsMax:
 		return fmt.Errorf("train: %d checkpoints kept: expected 1 to %d", c.KeepCheckpoints, table.CheckpointsMax)
 	case !table.ValidName(c.Table):

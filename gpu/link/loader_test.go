@@ -44,6 +44,7 @@ func TestLoaderYieldsTrainingsBatches(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 12, Relations: 3, Seed: 3}))
 	for _, c := range []Config{
 		{Plan: macro.Memory},
+		{Plan: macro.Memory, Group: 4},
 		{Plan: macro.Comet, Buffer: 6},
 		{Plan: macro.Comet, Buffer: 6, Encoder: "sage", Fanouts: []int{3}, DegreeShare: .5},
 	} {

@@ -136,7 +136,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.options = c.MacroOptions(y.m)
 	beside := y.BesideBytes(memory)
 	p.choice, err = macro.Choose(macro.Tuning{
-		Config:      macro.Config{Policy: c.Plan, Partitions: parts, Capacity: c.Buffer, Logical: c.Logical, Link: true, Seed: c.Seed},
+		Config:      macro.Config{Policy: c.Plan, Partitions: parts, Capacity: c.Buffer, Logical: c.Logical, Link: true, Group: c.Group, Seed: c.Seed},
 		MemoryBytes: p.options.MemoryBytes, LeastBytes: y.forecast.LeastBytes, DoubleBytes: y.forecast.DoubleBytes, BesideBytes: beside,
 	})
 	if y.failed != nil {

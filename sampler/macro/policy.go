@@ -55,7 +55,8 @@ type Config struct {
 	// Order is how comet chooses among swaps that cover equally many new pairs.
 	Order Order
 	// Group is memory's: how many partitions, drawn at random, are trained together, as hanoi does with Capacity of them;
-	// but with all neighbours. It tells what the order of examples costs from what absent neighbours do. 0: all.
+	// but with all neighbours. It tells what the order of examples costs from what absent neighbours do. Edges are trained in
+	// the order of comet with so many partitions in memory. 0: all.
 	Group int
 	// Labels are the training nodes of each partition by class: hanoi then composes steps, and memory its groups, whose classes are mixed
 	// as the graph's, as far as whole partitions can be. nil: partitions of a step are drawn at random.
@@ -159,8 +160,8 @@ func (p *policy) choose() error {
 	if link && len(p.Pinned) > 0 {
 		return fmt.Errorf("%w: policy %s pins no partitions", ErrPlan, p.Policy)
 	}
-	if p.Group < 0 || p.Group > 0 && (p.Policy != Memory || p.Link) {
-		return fmt.Errorf("%w: groups of %d partitions: 0 or more, and they are of policy memory for nodes", ErrPlan, p.Group)
+	if p.Group < 0 || p.Group > 0 && p.Policy != Memory {
+		return fmt.Errorf("%w: groups of %d partitions: 0 or more, and they are of policy memory", ErrPlan, p.Group)
 	}
 	if p.Reuse != 0 && p.Policy != Hanoi {
 		return fmt.Errorf("%w: policy %s trains every example once; reuse is hanoi's", ErrPlan, p.Policy)
@@ -171,6 +172,9 @@ func (p *policy) choose() error {
 			return fmt.Errorf("%w: policy %s needs room for all %d partitions, there is room for %d", ErrPlan, p.Policy, len(p.loose), p.Capacity)
 		}
 		p.steps = everything
+		if p.Link && p.Group > 0 && p.Group < len(p.loose) {
+			return p.ordered()
+		}
 	case Hanoi:
 		p.steps = hanoi
 	case TrainNodes:
@@ -228,6 +232,23 @@ func everything(p *policy, r *keyed.Rand) []buffer.Step {
 		s.Train = slices.Clone(s.Resident)
 	}
 	return []buffer.Step{s}
+}
+
+// ordered has the steps be those of comet with p.Group partitions in memory, but all partitions in memory.
+func (p *policy) ordered() error {
+	c := *p
+	c.Policy, c.Capacity, c.Group = Comet, p.Group, 0
+	if err := c.choose(); err != nil {
+		return err
+	}
+	p.steps = func(p *policy, r *keyed.Rand) []buffer.Step {
+		steps := comet(&c, r)
+		for i := range steps {
+			steps[i].Resident = p.with(p.loose)
+		}
+		return steps
+	}
+	return nil
 }
 
 // grouped is everything with the partitions trained in random groups of p.Group.

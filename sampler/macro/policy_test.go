@@ -45,6 +45,9 @@ func drawConfig(t *rapid.T) Config {
 	if c.Policy == Memory && !c.Link {
 		c.Group = rapid.IntRange(0, 45).Draw(t, "group")
 	}
+	if c.Link {
+		c.Group = rapid.SampledFrom([]int{0, 2, 5, 8, 45}).Draw(t, "group of edges")
+	}
 	if c.Policy == TrainNodes {
 		c.TrainOutside = rapid.Bool().Draw(t, "training nodes outside")
 	}
@@ -161,6 +164,30 @@ func TestEpochsAndSeedsDiffer(t *testing.T) {
 		if reflect.DeepEqual(p.Epoch(0), p.Epoch(1)) || reflect.DeepEqual(p.Epoch(0), q.Epoch(0)) {
 			t.Errorf("%s: epochs 0 and 1, or seeds 0 and 1, have the same plan", name)
 		}
+	}
+}
+
+// TestGroupsOfEdges: plan memory in groups trains what comet trains, step by step, with everything in memory.
+func TestGroupsOfEdges(t *testing.T) {
+	memory, err := New(Config{Policy: Memory, Partitions: 16, Link: true, Group: 4, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	comet, err := New(Config{Policy: Comet, Partitions: 16, Capacity: 4, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := memory.Epoch(1), comet.Epoch(1)
+	if len(got.Steps) != len(want.Steps) || len(want.Steps) < 2 {
+		t.Fatalf("%d steps, comet has %d", len(got.Steps), len(want.Steps))
+	}
+	for i, s := range got.Steps {
+		if len(s.Resident) != 16 || !slices.Equal(s.Buckets, want.Steps[i].Buckets) {
+			t.Errorf("step %d: %d partitions in memory, expected 16, trains %v, expected %v", i, len(s.Resident), s.Buckets, want.Steps[i].Buckets)
+		}
+	}
+	if _, err := New(Config{Policy: Memory, Partitions: 16, Link: true, Group: 1}); !errors.Is(err, ErrPlan) {
+		t.Errorf("groups of one partition: %v", err)
 	}
 }
 

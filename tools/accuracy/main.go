@@ -6,10 +6,12 @@
 //	go run ./tools/accuracy -table sbm -layers 2 -fractions 8 -epochs 20 [-sbm-nodes 1000000] [-sbm-signal .5]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link [-seeds 3] [-only DistMult]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table causes -data fb15k-237 [-model sage] [-epochs 5] [-dim 32 -negatives 150]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table bias -o bias.svg [-partitions 8,16,32,64] [-model sage] [-epochs 8] [-seeds 3]
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -125,9 +128,11 @@ func main() {
 	epochs := flag.String("epochs", "30,100", "out-of-core: counts of epochs to report; the largest is run (bias: one count, default 8)")
 	features := flag.String("features", "float32", "out-of-core: what features and the hop are stored as; float16 with the hop takes the bytes of float32 without")
 	partitions := flag.String("partitions", "8,16,32,64", "bias: numbers of partitions")
-	model := flag.String("model", "distmult", "bias: distmult, or an encoder before it: sage, gcn, gat")
-	data := flag.String("data", "facebook-pages,debdeps,cora,sbm", "causes: data sets; sbm is a block model of 200 k nodes and 32 classes")
+	model := flag.String("model", "distmult", "bias, causes of links: distmult, or an encoder before it: sage, gcn, gat")
+	data := flag.String("data", "facebook-pages,debdeps,cora,sbm", "causes: data sets; sbm is a block model of 200 k nodes and 32 classes; fb15k-237 and wn18rr are of links")
 	output := flag.String("o", "", "bias: file for the plot: .svg, .png or .pdf")
+	dim := flag.Int("dim", 0, "causes of links: numbers of an embedding; 0: the default of train, as of -negatives")
+	negatives := flag.Int("negatives", 0, "causes of links: wrong answers for each edge and side")
 	seed := flag.Uint64("seed", 0, "link, bias, out-of-core, causes: the first seed")
 	var sbm sbmOptions
 	sbm.flags()
@@ -144,7 +149,8 @@ func main() {
 	}
 	if *table == "causes" {
 		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads}
-		if err := runCauses(ctx, o, *epochs, *asJSON); err != nil {
+		links := linkCauses{datasets: *datasets, seed: *seed, seeds: o.seeds, threads: *threads, only: *only}
+		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Dim: *dim, Negatives: *negatives}, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -213,13 +219,34 @@ func runBias(ctx context.Context, o biasOptions, partitions, epochs, model strin
 	return o.run(ctx, asJSON)
 }
 
-// runCauses finishes the options of the table of causes, of one count of epochs, and runs it.
-func runCauses(ctx context.Context, o causes, epochs string, asJSON bool) (err error) {
-	o.epochs = 60
-	if given := flag.Lookup("epochs"); epochs != given.DefValue {
-		if o.epochs, err = strconv.Atoi(epochs); err != nil || o.epochs < 1 {
+// runCauses finishes the options of the tables of causes, of one count of epochs, and runs that of nodes and, for each data set of
+// triples, that of links with the sizes of a model.
+func runCauses(ctx context.Context, o causes, l linkCauses, epochs, model string, sizes link.Config, asJSON bool) (err error) {
+	given := 0
+	if epochs != flag.Lookup("epochs").DefValue {
+		if given, err = strconv.Atoi(epochs); err != nil || given < 1 {
 			return fmt.Errorf("-epochs %q: expected one number", epochs)
 		}
+	}
+	l.epochs = cmp.Or(given, 8)
+	if l.config, err = biasModel(model); err != nil {
+		return err
+	}
+	l.config.Dim, l.config.Negatives = sizes.Dim, sizes.Negatives
+	all := o.data
+	o.data = nil
+	for _, data := range all {
+		if !slices.Contains(linkData, data) {
+			o.data = append(o.data, data)
+			continue
+		}
+		l.data = data
+		if err := l.run(ctx, asJSON); err != nil {
+			return err
+		}
+	}
+	if o.epochs = cmp.Or(given, 60); len(o.data) == 0 {
+		return nil
 	}
 	return o.run(ctx, asJSON)
 }
