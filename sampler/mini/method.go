@@ -53,7 +53,7 @@ func newDrawer(name string) (drawer, error) {
 	case "", Uniform, Temporal, Latest:
 		return nil, nil
 	case Weighted:
-		return &weighted{scanUpTo: weightedScan}, nil
+		return &weighted{removeUpTo: weightedShort}, nil
 	case Labor:
 		return &labor{}, nil
 	}

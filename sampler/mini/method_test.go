@@ -72,7 +72,7 @@ func chiSquare(t *testing.T, what string, counts []float64, p map[uint64]float64
 // shared is a graph of rows whose list of edges is one and the same, from rows that follow.
 func shared(rows int, weights []float32, times []int64) Graph {
 	n := max(len(weights), len(times))
-	a := &buffer.Adjacency{Spans: make([]buffer.Span, rows+n), Weights: weights, Times: times, Sums: make([]float64, n)}
+	a := &buffer.Adjacency{Spans: make([]buffer.Span, rows+n), Weights: weights, Times: times, Sums: make([]float64, (n+buffer.SumEdges-1)/buffer.SumEdges)}
 	for k := range n {
 		a.Indices = append(a.Indices, uint32(rows+k))
 	}
@@ -106,14 +106,14 @@ func setsOf(b *Batch, first int, counts []float64) {
 }
 
 // TestDrawsAreExact: over a million draws of each sampler every set comes up as often as its probability, computed by hand
-// from the definition, says; for weights of every kind, by attempts and by scans.
+// from the definition, says; for weights of every kind, by attempts and by taking edges out.
 func TestDrawsAreExact(t *testing.T) {
 	const rows = 1000
 	type draws struct {
 		sampler string
 		weights []float32
 		fanout  int
-		scan    int64 // of the weighted sampler; −1: its own
+		short   int64 // removeUpTo of the weighted sampler; −1: its own
 		trials  int
 	}
 	const million, less = 1_000_000, 100_000
@@ -138,8 +138,8 @@ func TestDrawsAreExact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if w, ok := s.drawer.(*weighted); ok && tt.scan >= 0 {
-				w.scanUpTo = tt.scan
+			if w, ok := s.drawer.(*weighted); ok && tt.short >= 0 {
+				w.removeUpTo = tt.short
 			}
 			p := make([]float64, len(tt.weights))
 			for k, w := range tt.weights {
@@ -296,7 +296,7 @@ func TestSamplersDrawWhatIsThere(t *testing.T) {
 			for range a.Indices {
 				a.Weights = append(a.Weights, float32(math.Pow(r.Float64(), 9))-1e-6)
 			}
-			a.Sums = make([]float64, len(a.Indices))
+			a.Sums = make([]float64, (len(a.Indices)+buffer.SumEdges-1)/buffer.SumEdges)
 			a.SumWeights(0, n)
 		}
 		cfg := Config{Sampler: rapid.SampledFrom(Samplers()).Draw(t, "sampler"), Fanouts: []int{rapid.SampledFrom([]int{All, 1, 7, 130}).Draw(t, "fanout")}}

@@ -49,14 +49,17 @@ const SumEdges = 16
 
 // Weight returns w as a weight counts: as 0 where it is negative or no number, as the largest float32 where it is infinite.
 func Weight(w float32) float64 {
-	switch {
-	case !(w > 0):
-		return 0
-	case w > math.MaxFloat32:
+	switch b := math.Float32bits(w); {
+	case b < infinity: // one comparison for what most weights are
+		return float64(w)
+	case b == infinity:
 		return math.MaxFloat32
 	}
-	return float64(w)
+	return 0
 }
+
+// infinity is its bits as a float32: those of what is finite and not negative are below, of NaNs and what is negative above.
+const infinity = 0x7f800000
 
 // SumWeights sets a.Sums, whose length is at least ⌈len(Indices)/SumEdges⌉, for rows lo … hi−1.
 func (a *Adjacency) SumWeights(lo, hi int) {
