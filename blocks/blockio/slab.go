@@ -89,9 +89,9 @@ func touch(b []byte, threads int) error {
 // Bytes returns the slab's memory.
 func (s *Slab) Bytes() []byte { return s.b }
 
-// Free returns the memory to the system. A second call does nothing.
+// Free returns the memory to the system. A second call does nothing, and nil has none.
 func (s *Slab) Free() error {
-	if s.mapping == nil {
+	if s == nil || s.mapping == nil {
 		return nil
 	}
 	m := s.mapping

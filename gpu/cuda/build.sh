@@ -104,22 +104,21 @@ test)
   emulator "$cache/emulator"
   emulator "$cache/asan" -O1 -g -fsanitize=address
   export GSTORE_LIBCUDA=$cache/emulator/libcuda.so.1 GS_EMU_STRICT=1
-  go test -tags cuda -c -o "$cache/cuda.test" ./gpu/cuda
+  dry=$(mktemp -d)
+  trap 'rm -r "$dry"' EXIT
+  gpucheck "$dry" # whose tests are run here first
   cd gpu/cuda
   for schedule in lazy random:1 random:2 random:3; do
     echo "gpu/cuda, $schedule"
     only=
     [ $schedule = lazy ] || only='Conformance|ShowsMissing|Large|Maps|BadIndices|Links'
-    GS_EMU_SCHEDULE=$schedule "$cache/cuda.test" -test.run "$only"
+    GS_EMU_SCHEDULE=$schedule "$dry/cuda.test" -test.run "$only"
   done
   echo "gpu/cuda, AddressSanitizer"
   LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0,handle_segv=0,use_sigaltstack=0 \
-    GSTORE_LIBCUDA=$cache/asan/libcuda.so.1 GS_EMU_SCHEDULE=random:1 "$cache/cuda.test" -test.run 'Conformance|BadIndices|AddressSanitizer|Maps'
+    GSTORE_LIBCUDA=$cache/asan/libcuda.so.1 GS_EMU_SCHEDULE=random:1 "$dry/cuda.test" -test.run 'Conformance|BadIndices|AddressSanitizer|Maps'
   cd "$root"
   echo "gpucheck, a dry run"
-  dry=$(mktemp -d)
-  trap 'rm -r "$dry"' EXIT
-  gpucheck "$dry"
   GS_EMU_SCHEDULE=random:1 "$dry/gpucheck" run -dry || { cat "$dry/report.md" && exit 1; }
   status=0
   GSTORE_LIBCUDA=/nowhere/libcuda.so.1 "$dry/gstore" bench ops --device cuda 2>/dev/null || status=$?

@@ -51,6 +51,10 @@ func (s *recorded) Sync(ctx context.Context) error {
 	return err
 }
 
+func (s *recorded) Follow(before gpu.Stream) {
+	s.Stream.(gpu.Follower).Follow(before.(*recorded).Stream)
+}
+
 // TestSameBits runs every operation of the conformance suite with threads, blocks and streams in other orders.
 func TestSameBits(t *testing.T) {
 	var first string

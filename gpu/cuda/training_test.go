@@ -284,18 +284,23 @@ func TestMirrorOverlaps(t *testing.T) {
 	must(t, err)
 	want := fmt.Sprint(cp.Params)
 	c.DevicePlan, c.DeviceCache = "mirror", ""
-	for _, schedule := range []string{"lazy", "random:1", "random:2", "random:3", "threads"} {
-		emulated(t, "GS_EMU_SCHEDULE", schedule)
+	mirrored := func(what string) {
+		t.Helper()
 		cp, epochs, err := trainNode(t, dir, open(t, Options{}), c)
 		must(t, err)
 		if fmt.Sprint(cp.Params) != want {
-			t.Errorf("%s: other parameters than of rows by the mini-batch", schedule)
+			t.Errorf("%s: other parameters than of rows by the mini-batch", what)
 		}
 		for _, e := range epochs {
 			if e.DeviceRows == nil || e.DeviceRows.Policy != "mirror" || e.DeviceCopySeconds <= 0 || e.DeviceSeconds <= 0 || e.DeviceIdleSeconds <= 0 {
-				t.Errorf("%s: epoch %d: %+v, %+v", schedule, e.Epoch, e.DeviceRows, e.DeviceTimes)
+				t.Errorf("%s: epoch %d: %+v, %+v", what, e.Epoch, e.DeviceRows, e.DeviceTimes)
 			}
 		}
+	}
+	mirrored("as the device runs")
+	for _, schedule := range []string{"lazy", "random:1", "random:2", "random:3", "threads"} {
+		emulated(t, "GS_EMU_SCHEDULE", schedule)
+		mirrored(schedule)
 	}
 	emulated(t, "GS_EMU_SCHEDULE", "lazy")
 	if cp, _, err = trainNode(t, dir, deaf{open(t, Options{})}, c); err == nil && fmt.Sprint(cp.Params) == want {

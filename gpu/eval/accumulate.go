@@ -216,18 +216,9 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 // dropFeatures gives the tile's features up: states that are read from a file take their room, which is counted once.
 func (r *evaluation) dropFeatures() (err error) {
 	for k := range r.features {
-		err = errors.Join(err, freeSlab(&r.features[k]))
+		err = errors.Join(err, r.features[k].Free())
 	}
 	r.features, r.loaded = nil, -1
-	return err
-}
-
-// freeSlab frees a slab that may be nil.
-func freeSlab(s **blockio.Slab) (err error) {
-	if *s != nil {
-		err = (*s).Free()
-		*s = nil
-	}
 	return err
 }
 
@@ -238,9 +229,10 @@ func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 	}
 	r.loaded = -1
 	if r.features == nil {
-		if err := freeSlab(&r.state); err != nil {
+		if err := r.state.Free(); err != nil {
 			return err
 		}
+		r.state = nil
 		r.features = make([]*blockio.Slab, len(r.columns))
 	}
 	t, parts := r.tiles[i], r.src.Manifest().Partitions

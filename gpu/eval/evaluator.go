@@ -184,6 +184,7 @@ func (e *Evaluator) plan(maxDim int) error {
 	for _, p := range m.Partitions {
 		largest = max(largest, p.Nodes)
 	}
+	// Where the device has memory of its own the tensors lie there: what is counted stands for their page-locked copies.
 	chunk := min(int64(e.chunkRows), int64(largest)) * row
 	if e.edges.relation != nil {
 		chunk = max(chunk, 2*chunkBytes) // groups of a piece's edges, and their means
@@ -368,9 +369,7 @@ func (e *Evaluator) Close() error {
 	}
 	err := e.arena.Close()
 	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes) {
-		if s != nil {
-			err = errors.Join(err, s.Free())
-		}
+		err = errors.Join(err, s.Free())
 	}
 	e.features, e.state, e.degrees, e.ends, e.sizes = nil, nil, nil, [2]*blockio.Slab{}, nil
 	return err

@@ -15,9 +15,7 @@ func (r *evaluation) jump(ctx context.Context, model *nn.Model) (err error) {
 	bufs := make([]*blockio.Slab, len(r.below))
 	defer func() {
 		for _, b := range bufs {
-			if b != nil {
-				err = errors.Join(err, b.Free())
-			}
+			err = errors.Join(err, b.Free())
 		}
 	}()
 	for p, part := range r.src.Manifest().Partitions {

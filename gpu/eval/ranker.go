@@ -221,9 +221,7 @@ func (v *Ranker) fill(ctx context.Context, embeddings Embeddings, b []byte, firs
 func (v *Ranker) Close() error {
 	err := v.e.Close()
 	for _, s := range []*blockio.Slab{v.scores, v.tile, v.some} {
-		if s != nil {
-			err = errors.Join(err, s.Free())
-		}
+		err = errors.Join(err, s.Free())
 	}
 	v.scores, v.tile, v.some = nil, nil, nil
 	return err

@@ -80,9 +80,7 @@ func (s *Similar) Close() (err error) {
 	if s.model != nil {
 		err = errors.Join(err, s.model.Close())
 	}
-	if s.buf != nil {
-		err = errors.Join(err, s.buf.Free())
-	}
+	err = errors.Join(err, s.buf.Free())
 	*s = Similar{}
 	return err
 }

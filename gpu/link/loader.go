@@ -140,12 +140,7 @@ func (l *Loader) Config() Config { return l.cfg }
 func (l *Loader) Why() []string { return l.why }
 
 // BesideBytes is what the budget leaves beside program and partition buffer: the caller's, for batches. 0: there is no bound.
-func (l *Loader) BesideBytes() int64 {
-	if l.cfg.MemoryBytes == 0 {
-		return 0
-	}
-	return max(l.cfg.MemoryBytes-budget.ProgramBytes-l.it.MemoryBytes(), 1)
-}
+func (l *Loader) BesideBytes() int64 { return budget.Beside(l.cfg.MemoryBytes, l.it.MemoryBytes()) }
 
 // Buffer is the partition buffer, whose Flush and Checkpoint may be called between batches.
 func (l *Loader) Buffer() *buffer.Buffer { return l.it }

@@ -193,12 +193,7 @@ func (l *Loader) Config() Config { return l.cfg }
 func (l *Loader) Why() []string { return l.why }
 
 // BesideBytes is what the budget leaves beside program and partition buffer: the caller's, for batches. 0: there is no bound.
-func (l *Loader) BesideBytes() int64 {
-	if l.cfg.MemoryBytes == 0 {
-		return 0
-	}
-	return max(l.cfg.MemoryBytes-budget.ProgramBytes-l.it.MemoryBytes(), 1)
-}
+func (l *Loader) BesideBytes() int64 { return budget.Beside(l.cfg.MemoryBytes, l.it.MemoryBytes()) }
 
 // Stats are the partition buffer's.
 func (l *Loader) Stats() buffer.Stats { return l.it.Stats() }

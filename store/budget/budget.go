@@ -77,6 +77,14 @@ func (a *Account) String() string {
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
+// Beside is what a budget leaves beside the program and so many bytes that are held, 1 at the least; 0 of none, which bounds nothing.
+func Beside(total, held int64) int64 {
+	if total == 0 {
+		return 0
+	}
+	return max(total-ProgramBytes-held, 1)
+}
+
 // Share returns the n-th part of what a budget leaves after the program itself, which may be below 0 then.
 func Share(memory, program, n int64) int64 { return max(memory-program, 0) / n }
 

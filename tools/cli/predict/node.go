@@ -81,10 +81,7 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 
 // similar finds the nodes most similar to those asked for by rows of values.
 func (p *prediction) similar(ctx context.Context, q *questions, values *eval.NodeValues, names *export.Names, held int64) (err error) {
-	o := eval.RankerOptions{Threads: p.threads, Top: p.top}
-	if p.mem > 0 {
-		o.MemoryBytes = max(int64(p.mem)-budget.ProgramBytes-held-p.heldBytes, 1)
-	}
+	o := eval.RankerOptions{Threads: p.threads, Top: p.top, MemoryBytes: budget.Beside(int64(p.mem), held+p.heldBytes)}
 	f, err := eval.OpenSimilar(ctx, p.st, p.dev, values, p.nearest, o)
 	if err != nil {
 		return err
