@@ -6,16 +6,14 @@ Each rank has its part of every epoch from gstore.NeighborLoader: equally many b
 machines with GPUs, one a rank, the backend is NCCL, elsewhere gloo.
 """
 
-import argparse
 import os
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import gstore
-from sage import SAGE, accuracy
+from sage import SAGE, accuracy, arguments, descend
 
 
 def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, **options):
@@ -33,26 +31,13 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
         joined.train()
         for batch in loader:
             data = batch.to_pyg().to(device)
-            out = joined(data.x, data.edge_index)[: data.batch_size]
-            if "label_shift" in data:  # out of core: a step's classes are not mixed as the graph's
-                out = out + data.label_shift
-            loss = F.cross_entropy(out, data.y[: data.batch_size])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            descend(optimizer, joined(data.x, data.edge_index), data)
             seeds.append(batch.n_id[: batch.batch_size].copy())
     return accuracy(model.cpu(), store, "test"), seeds
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("store")
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--plan", default="auto")
-    parser.add_argument("--mem")
-    parser.add_argument("--buffer", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0)
-    a = parser.parse_args()
+    a = arguments().parse_args()
     dist.init_process_group("nccl" if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]) else "gloo")
     result, _ = train(gstore.open(a.store), a.epochs, seed=a.seed, plan=a.plan, mem=a.mem, buffer=a.buffer)
     if dist.get_rank() == 0:

@@ -58,6 +58,18 @@ def accuracy(model, store, split):
     return right / max(total, 1)
 
 
+def descend(optimizer, out, data):
+    """A step of the optimiser by the logits of a batch's nodes; returns the loss."""
+    out = out[: data.batch_size]
+    if "label_shift" in data:  # out of core: a step's classes are not mixed as the graph's
+        out = out + data.label_shift
+    loss = F.cross_entropy(out, data.y[: data.batch_size])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
 def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, evaluate=accuracy, hop=False, **options):
     """Trains and returns the test accuracy at the epoch that was best on the validation nodes; hop: with precomputed means."""
     torch.manual_seed(seed)
@@ -73,14 +85,7 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
             x, mean = data.x, None
             if hop:  # exact means have none of the noise of sampled ones: a tenth is dropped instead, as gstore train does
                 x, mean = (F.dropout(torch.from_numpy(rows).float(), 0.1) for rows in batch.features.values())
-            out = model(x, data.edge_index, mean)[: data.batch_size]
-            if "label_shift" in data:  # out of core: a step's classes are not mixed as the graph's
-                out = out + data.label_shift
-            loss = F.cross_entropy(out, data.y[: data.batch_size])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
+            losses.append(descend(optimizer, model(x, data.edge_index, mean), data))
         seconds = time.time() - start
         valid = evaluate(model, store, "valid")
         if valid > best:
@@ -89,14 +94,20 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
     return result
 
 
-if __name__ == "__main__":
+def arguments():
+    """The command line: a store, epochs, seed, and how much of the store is in memory."""
     parser = argparse.ArgumentParser()
     parser.add_argument("store")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--plan", default="auto")
     parser.add_argument("--mem")
     parser.add_argument("--buffer", type=int, default=0)
-    parser.add_argument("--precomputed-hop", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    parser = arguments()
+    parser.add_argument("--precomputed-hop", action="store_true")
     a = parser.parse_args()
     print("test", train(gstore.open(a.store), a.epochs, seed=a.seed, hop=a.precomputed_hop, plan=a.plan, mem=a.mem, buffer=a.buffer))

@@ -1,9 +1,9 @@
-"""What all loaders do: epochs of batches that the library makes ahead, and going on in the middle of one."""
+"""What all loaders and their batches do: epochs of batches that the library makes ahead, and going on in the middle of one."""
 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,41 @@ from . import _lib, errors
 from .store import Store
 
 _START = {"step": 0, "pass": 0, "batch": 0}
+
+
+_B = TypeVar("_B", bound="EpochBatch")
+
+
+class EpochBatch:
+    """What a loader's batches have in common: arrays that are views of its memory, valid until the next batch."""
+
+    def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int):
+        self._arrays = arrays
+        self.epoch: int = epoch
+        self.step: int = info["step"]  #: the macro-batch
+        self.batch_size: int = info["batch_size"]  #: seeds, or edges
+        self.num_sampled_nodes: List[int] = info["nodes"]  #: by hop, those that were asked for first
+
+    @property
+    def n_id(self) -> np.ndarray:
+        """int64 [n]: internal ids of the batch's nodes, each once, those that were asked for first; places in it number them."""
+        return self._arrays["n_id"]
+
+    @property
+    def edge_index(self) -> Optional[np.ndarray]:
+        """int64 [2, e]: sampled edges, source and destination; None where there are none, or a layer has its own."""
+        return self._arrays.get("edge_index")
+
+    @property
+    def edge_type(self) -> Optional[np.ndarray]:
+        """int64 [e]: their relations, those against the edge counted on from the store's; None where there is one."""
+        return self._arrays.get("edge_type")
+
+    def copy(self: _B) -> _B:
+        """The same batch in memory of its own."""
+        other = type(self).__new__(type(self))
+        other.__dict__ = {**self.__dict__, "_arrays": {k: v.copy() for k, v in self._arrays.items()}}
+        return other
 
 
 class _Memory:

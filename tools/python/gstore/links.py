@@ -7,30 +7,22 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import numpy as np
 
 from . import errors, sizes
-from ._epochs import Epochs
+from ._epochs import EpochBatch, Epochs
 from .store import Store
 from .table import EmbeddingTable
 
 
-class LinkBatch:
+class LinkBatch(EpochBatch):
     """Edges, and nodes that are wrong answers for them. Arrays are views of the loader's memory, valid until the next batch.
 
-    Nodes are numbered within the batch; `n_id` says which they are, each once. Each edge asks twice: for its tail, and for
-    its head; the edges of a chunk share the wrong answers of each side.
+    Nodes are numbered within the batch; `n_id` says which they are: ends of the `batch_size` edges and wrong answers first, in no
+    order, then with fanouts their neighbours, by whose edges, of both directions, they are reached. Each edge asks twice: for its
+    tail, and for its head; the edges of a chunk share the wrong answers of each side.
     """
 
     def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int):
-        self._arrays = arrays
-        self.epoch: int = epoch
-        self.step: int = info["step"]  #: the macro-batch
-        self.batch_size: int = info["batch_size"]  #: edges
+        super().__init__(info, arrays, epoch)
         self.chunks: List[int] = info["chunks"]  #: where each chunk's edges end
-        self.num_sampled_nodes: List[int] = info["nodes"]  #: ends and wrong answers; with fanouts also their neighbours
-
-    @property
-    def n_id(self) -> np.ndarray:
-        """int64 [n]: internal ids; ends and wrong answers first, in no order, then neighbours."""
-        return self._arrays["n_id"]
 
     @property
     def head(self) -> np.ndarray:
@@ -57,23 +49,6 @@ class LinkBatch:
         """int64: the wrong answers that are the edge's own right one, as places in scores of shape [2, edges, negatives]
         seen as one list."""
         return self._arrays["mask"]
-
-    @property
-    def edge_index(self) -> Optional[np.ndarray]:
-        """int64 [2, e]: with fanouts, sampled edges from neighbours to ends and wrong answers, of both directions."""
-        return self._arrays.get("edge_index")
-
-    @property
-    def edge_type(self) -> Optional[np.ndarray]:
-        """int64 [e]: their relations, those against the edge counted on from the store's; None where there is one."""
-        return self._arrays.get("edge_type")
-
-    def copy(self) -> "LinkBatch":
-        """The same batch in memory of its own."""
-        other = LinkBatch.__new__(LinkBatch)
-        other.__dict__ = dict(self.__dict__)
-        other._arrays = {k: v.copy() for k, v in self._arrays.items()}
-        return other
 
 
 class LinkLoader(Epochs):

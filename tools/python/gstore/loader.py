@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 import numpy as np
 
 from . import errors, sizes
-from ._epochs import Epochs
+from ._epochs import EpochBatch, Epochs
 from .store import Store
 
 
@@ -21,27 +21,28 @@ class Layer(NamedTuple):
     edge_type: Optional[np.ndarray]
 
 
-class Batch:
+class Batch(EpochBatch):
     """A mini-batch. Its arrays are views of the loader's memory, valid until the next batch is asked for.
 
-    Nodes are numbered within the batch, seeds first; `n_id` says which they are.
+    Nodes are numbered within the batch, the `batch_size` seeds first; `n_id` says which they are.
     """
 
     def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int):
-        self._arrays = arrays
-        self.epoch: int = epoch
-        self.step: int = info["step"]  #: the macro-batch
-        self.batch_size: int = info["batch_size"]  #: seeds: the first nodes
-        self.n_id: np.ndarray = arrays["n_id"]  #: int64 [n]: internal ids
-        self.features: Dict[str, np.ndarray] = {k[8:]: v for k, v in arrays.items() if k.startswith("feature:")}
-        self.y: Optional[np.ndarray] = arrays.get("y")  #: int64 [n]: classes, −1 = none
-        self.edge_index: Optional[np.ndarray] = arrays.get("edge_index")  #: int64 [2, e]; None with layers=True
-        self.edge_type: Optional[np.ndarray] = arrays.get("edge_type")
-        self.num_sampled_nodes: List[int] = info["nodes"]  #: by hop, seeds first
+        super().__init__(info, arrays, epoch)
         self.num_sampled_edges: List[int] = info["edges"]  #: by hop
         shift = info.get("label_shift")
         #: float32 [classes] that a loss adds to the logits where the step's classes are not mixed as the graph's; or None
         self.label_shift: Optional[np.ndarray] = None if not shift else np.array(shift, np.float32)
+
+    @property
+    def features(self) -> Dict[str, np.ndarray]:
+        """Rows of each feature, [n, dim], by name."""
+        return {k[8:]: v for k, v in self._arrays.items() if k.startswith("feature:")}
+
+    @property
+    def y(self) -> Optional[np.ndarray]:
+        """int64 [n]: classes, −1 = none."""
+        return self._arrays.get("y")
 
     @property
     def x(self) -> Optional[np.ndarray]:
@@ -60,16 +61,6 @@ class Batch:
             k += 1
         ends = [len(self.n_id)] + [layer.num_dst for layer in found[:-1]]
         return [layer._replace(num_src=n) for layer, n in zip(found, ends)]
-
-    def copy(self) -> "Batch":
-        """The same batch in memory of its own."""
-        other = Batch.__new__(Batch)
-        other.__dict__ = dict(self.__dict__)
-        other._arrays = {k: v.copy() for k, v in self._arrays.items()}
-        other.n_id, other.y = other._arrays["n_id"], other._arrays.get("y")
-        other.edge_index, other.edge_type = other._arrays.get("edge_index"), other._arrays.get("edge_type")
-        other.features = {k[8:]: v for k, v in other._arrays.items() if k.startswith("feature:")}
-        return other
 
     def to_pyg(self) -> Any:
         """A `torch_geometric.data.Data` as PyG's NeighborLoader yields: x, edge_index, y, n_id, batch_size,

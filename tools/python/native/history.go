@@ -30,7 +30,7 @@ func openHistory(ctx context.Context, c *call) (err error) {
 		MemoryBytes int64  `json:"memory_bytes"`
 		Threads     int    `json:"threads"`
 	}{Dtype: "float32"}
-	o, err := c.loader()
+	o, err := objectOf[*loader](c, "a loader")
 	if err == nil {
 		err = c.decode(&q)
 	}
@@ -73,9 +73,8 @@ func (h *history) free() {}
 
 // history returns the call's history, locked, and the nodes that its first array names; done unlocks it.
 func (c *call) history() (h *history, nodes []store.NodeID, done func(), err error) {
-	h, ok := c.object.(*history)
-	if !ok {
-		return nil, nil, nil, fmt.Errorf("%w: the handle is of %T, expected a history", store.ErrInvalid, c.object)
+	if h, err = objectOf[*history](c, "a history"); err != nil {
+		return nil, nil, nil, err
 	}
 	if len(c.arrays) > 0 {
 		if nodes, err = blocks.View[store.NodeID](c.arrays[0]); err != nil {

@@ -132,21 +132,13 @@ func (o *loader) end() error {
 // free gives back what batches lie in; close comes before.
 func (o *loader) free() { o.room.free() }
 
-func (c *call) loader() (*loader, error) {
-	o, ok := c.object.(*loader)
-	if !ok {
-		return nil, fmt.Errorf("%w: the handle is of %T, expected a loader", store.ErrInvalid, c.object)
-	}
-	return o, nil
-}
-
 // startLoader begins an epoch, counted from 0, at a place in it.
 func startLoader(_ context.Context, c *call) error {
 	var q struct {
 		Epoch int            `json:"epoch"`
 		Place progress.Place `json:"place"`
 	}
-	o, err := c.loader()
+	o, err := objectOf[*loader](c, "a loader")
 	if err == nil {
 		err = c.decode(&q)
 	}
@@ -188,7 +180,7 @@ type batchInfo struct {
 
 // nextBatch waits for the next batch of the epoch.
 func nextBatch(_ context.Context, c *call) error {
-	o, err := c.loader()
+	o, err := objectOf[*loader](c, "a loader")
 	if err != nil {
 		return err
 	}

@@ -77,11 +77,8 @@ func (s openStore) close() error { return s.Close() }
 func (s openStore) free()        {}
 
 func (c *call) store() (*store.Store, error) {
-	s, ok := c.object.(openStore)
-	if !ok {
-		return nil, fmt.Errorf("%w: the handle is of %T, expected a store", store.ErrInvalid, c.object)
-	}
-	return s.Store, nil
+	s, err := objectOf[openStore](c, "a store")
+	return s.Store, err
 }
 
 // cacheDir is where measurements of devices are kept, the same as the command line's.

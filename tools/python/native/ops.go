@@ -78,6 +78,15 @@ func (c *call) answer(v any) (err error) {
 	return err
 }
 
+// objectOf returns the call's object, which must be of type T; what says which that is.
+func objectOf[T object](c *call, what string) (T, error) {
+	o, ok := c.object.(T)
+	if !ok {
+		return o, fmt.Errorf("%w: the handle is of %T, expected %s", store.ErrInvalid, c.object, what)
+	}
+	return o, nil
+}
+
 // alloc gives the reply arrays of so many bytes each, at multiples of 64.
 func (c *call) alloc(sizes ...int64) error {
 	total := int64(0)

@@ -66,7 +66,8 @@ type embeddings struct {
 	frames   int       // of cache, as long as no loader holds the rows
 	held     *heldRows // nil: none does
 	state    optimizerState
-	failed   error // a step was left half done: the rows are of no step
+	opened   []func() error // what end closes
+	failed   error          // a step was left half done: the rows are of no step
 	closed   bool
 }
 
@@ -95,6 +96,7 @@ func openTable(ctx context.Context, c *call) (err error) {
 	if e.engine, _, err = blockio.New(q.IOEngine, blockio.Options{}); err != nil {
 		return err
 	}
+	e.opened = append(e.opened, e.engine.Close)
 	if q.Create {
 		err = e.create(ctx, s, &q)
 	} else {
@@ -103,17 +105,20 @@ func openTable(ctx context.Context, c *call) (err error) {
 	if err != nil {
 		return err
 	}
+	e.opened = append(e.opened, e.table.Close)
 	bytes := frameBytes(e.manifest, e.table.Dim(), e.table.Planes())
 	most, err := framesIn(e.manifest, q.Name, bytes, q.MemoryBytes)
 	if err != nil {
 		return err
 	}
 	e.device = host.New(host.Options{Threads: q.Threads})
+	e.opened = append(e.opened, e.device.Close)
 	if e.queue, err = gpu.NewQueue(e.device); err != nil {
 		return err
 	}
 	e.arena = gpu.NewArena(e.device)
 	e.cache, e.frames = newPartitionCache(e.table, e.device, bytes, most), most
+	e.opened = append(e.opened, e.queue.Close, e.arena.Close, func() error { return e.cache.free() })
 	user, err := e.table.Blob(ctx, blobUser)
 	if err == nil {
 		err = c.alloc(int64(len(user)))
@@ -201,35 +206,20 @@ func (e *embeddings) close() error {
 // free has nothing left to do: no memory of the table's is ever handed out.
 func (e *embeddings) free() {}
 
-// end closes what there is.
-func (e *embeddings) end() error {
-	var errs []error
-	if e.table != nil {
-		errs = append(errs, e.table.Close())
+// end closes what was opened, the last first.
+func (e *embeddings) end() (err error) {
+	for _, done := range slices.Backward(e.opened) {
+		err = errors.Join(err, done())
 	}
-	if e.engine != nil {
-		errs = append(errs, e.engine.Close())
-	}
-	if e.cache != nil {
-		errs = append(errs, e.cache.free())
-	}
-	if e.arena != nil {
-		errs = append(errs, e.arena.Close())
-	}
-	if e.queue != nil {
-		errs = append(errs, e.queue.Close())
-	}
-	if e.device != nil {
-		errs = append(errs, e.device.Close())
-	}
-	return errors.Join(errs...)
+	e.opened = nil
+	return err
 }
 
 // embeddings returns the call's table, locked; done unlocks it.
 func (c *call) embeddings() (_ *embeddings, done func(), err error) {
-	e, ok := c.object.(*embeddings)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: the handle is of %T, expected an embedding table", store.ErrInvalid, c.object)
+	e, err := objectOf[*embeddings](c, "an embedding table")
+	if err != nil {
+		return nil, nil, err
 	}
 	e.mu.Lock()
 	if err = e.failed; e.closed {
