@@ -74,10 +74,10 @@ func checks(dir, work string, z sizes) []check {
 		return check{name: tool, what: "compute-sanitizer's " + tool + " finds nothing in " + z.sanitized, limit: z.limit,
 			args: []string{"compute-sanitizer", "--tool", tool, "--error-exitcode", "9", test, "-test.run", z.sanitized}}
 	}
-	train := func(name, device string, read func([]event, *result) error) check {
-		return check{name: name, what: "2 layers on " + z.sbm + " nodes of an SBM, device " + device, limit: z.limit, read: read,
-			args: []string{gstore, "--json", "train", at("sbm.gstore"), "--device", device, "--layers", "2", "--fanouts", "10,5", "--batch-size", fmt.Sprint(z.batch),
-				"--epochs", fmt.Sprint(z.epochs), "--seed", "7", "--save", at(name + ".gsm")}}
+	train := func(name, device string, read func([]event, *result) error, more ...string) check {
+		return check{name: name, what: strings.Join(append([]string{"2 layers on", z.sbm, "nodes of an SBM, device", device}, more...), " "), limit: z.limit, read: read,
+			args: slices.Concat([]string{gstore, "--json", "train", at("sbm.gstore"), "--device", device, "--layers", "2", "--fanouts", "10,5", "--batch-size", fmt.Sprint(z.batch),
+				"--epochs", fmt.Sprint(z.epochs), "--seed", "7"}, more, []string{"--save", at(name + ".gsm")})}
 	}
 	graph := []string{"--dir", at("train"), "--nodes", z.nodes, "--edges", z.edges, "--models", "sage", "--dims", "128", "--hidden", "256", "--fanouts", z.fanouts,
 		"--batch-size", fmt.Sprint(z.batch), "--batches", fmt.Sprint(z.batches), "--repeats", fmt.Sprint(z.rounds)}
@@ -100,6 +100,8 @@ func checks(dir, work string, z sizes) []check {
 		train("training", "cuda:0", readTraining(losses, "", false)),
 		train("training again", "cuda:0", readTraining(losses, "training", true)),
 		train("training on the host", "host", readTraining(losses, "training", false)),
+		train("rows by the mini-batch", "cuda:0", readTraining(losses, "", false), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "direct", "--device-cache", "none"),
+		train("rows by the partition", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror"),
 	}
 	if z.features != "" {
 		all = append(all, check{name: "feeding", what: "an epoch with " + z.features + " of features on disk within " + z.mem + " of memory: the share of it in which the GPU is at work", limit: z.limit, read: readFeeding,

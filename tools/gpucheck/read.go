@@ -89,11 +89,15 @@ func readFeeding(events []event, r *result) error {
 // one, within a thousandth. all holds the runs' losses by epoch.
 func readTraining(all map[string][]float64, before string, equal bool) func([]event, *result) error {
 	return func(events []event, r *result) error {
-		r.Columns = []string{"epoch", "loss", "valid %", "seconds", "device s"}
+		r.Columns = []string{"epoch", "loss", "valid %", "seconds", "device s", "idle s", "copies s"}
 		var losses []float64
 		for _, e := range of(events, "epoch") {
 			losses = append(losses, e.number("loss"))
-			r.Rows = append(r.Rows, []string{fmt.Sprint(e.number("epoch")), fmt.Sprintf("%.6f", e.number("loss")), fmt.Sprintf("%.2f", 100*e.number("valid_accuracy")), fmt.Sprintf("%.2f", e.number("seconds")), fmt.Sprintf("%.2f", e.number("device_seconds"))})
+			row := []string{fmt.Sprint(e.number("epoch")), fmt.Sprintf("%.6f", e.number("loss")), fmt.Sprintf("%.2f", 100*e.number("valid_accuracy"))}
+			for _, seconds := range []string{"seconds", "device_seconds", "device_idle_seconds", "device_copy_seconds"} {
+				row = append(row, fmt.Sprintf("%.2f", e.number(seconds)))
+			}
+			r.Rows = append(r.Rows, row)
 		}
 		if len(losses) == 0 {
 			return errors.New("it trained no epoch")
