@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/internal/meta"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -290,7 +292,7 @@ func TestRuns(t *testing.T) {
 }
 
 // TestVisits: counts are kept for a version and a kind of runs, read back as they were, while the store is open; those of older
-// versions are dropped, and too few are refused.
+// versions are dropped, too few are refused, and damage is found.
 func TestVisits(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Partitions: 5}))
 	s := storetest.Open(t, dir, store.Options{})
@@ -334,6 +336,19 @@ func TestVisits(t *testing.T) {
 	}
 	if v, err := s.Visits(ctx, a); v != nil || err != nil {
 		t.Errorf("%v, %v of the older version", v, err)
+	}
+	for what, counts := range map[string][]byte{"fewer": {1}, "more": append(make([]byte, next.Manifest().Partitions[1].Nodes), 0), "endless": bytes.Repeat([]byte{0xff}, 4000)} {
+		db, err := meta.Open(ctx, meta.NewEnv(dir, nil, 0), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Pebble.Set(meta.VisitsKey(next.Manifest().Version, b, 1), counts, nil), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var corrupt *blocks.CorruptError
+		if _, err := next.Visits(ctx, b); !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "partition 1") {
+			t.Errorf("%s counts than nodes: %v", what, err)
+		}
 	}
 }
 

@@ -31,12 +31,12 @@ func (s *Store) Visits(ctx context.Context, kind [16]byte) (visits []uint32, err
 		for range info.Nodes {
 			v, n := binary.Uvarint(b)
 			if n <= 0 || v > 1<<32-1 {
-				return nil, m.Corrupt("visits", "partition %d has %d nodes, its counts end after fewer", p, info.Nodes)
+				return nil, m.Corrupt("visits", "partition %d: counts of fewer than its %d nodes", p, info.Nodes)
 			}
 			visits, b = append(visits, uint32(v)), b[n:]
 		}
 		if len(b) > 0 {
-			return nil, m.Corrupt("visits", "partition %d has %d nodes, %d bytes stand behind their counts", p, info.Nodes, len(b))
+			return nil, m.Corrupt("visits", "partition %d: counts of more than its %d nodes, by %d bytes", p, info.Nodes, len(b))
 		}
 	}
 	return visits, nil

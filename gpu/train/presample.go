@@ -127,23 +127,29 @@ func (c *Config) presampled(ctx context.Context, st *store.Store, info gpu.Info,
 		return h, err
 	}
 	visits, err := st.Visits(ctx, kind)
-	if err != nil {
-		return h, fmt.Errorf("train: visits that the store keeps: %w", err)
+	if ctx.Err() != nil {
+		return h, ctx.Err()
 	}
-	why := "device: how often an epoch visits each node is known from an earlier run"
-	if visits == nil {
-		if c.DeviceCache == cacheAuto {
-			return h, nil
-		}
+	if err != nil { // a run can do without them
+		visits = nil
+		h.why = append(h.why, fmt.Sprintf("device: how often an epoch visits each node cannot be read from the store: %v", err))
+	} else if visits != nil {
+		h.why = append(h.why, "device: how often an epoch visits each node is known from an earlier run")
+	}
+	if visits == nil && c.DeviceCache == cache.NamePreSC {
 		if visits, err = c.countVisits(ctx, st, info); err != nil {
 			return h, err
 		}
-		why = "device: an epoch was sampled to count visits, which the store keeps for later runs"
+		why := "device: an epoch was sampled to count visits, which the store keeps for later runs"
 		if err := st.KeepVisits(ctx, kind, visits); err != nil {
 			why = fmt.Sprintf("device: an epoch was sampled to count visits, which a later run does again: %v", err)
 		}
+		h.why = append(h.why, why)
 	}
-	return hotNodes{nodes: cache.Hottest(visits, int(min(most, int64(len(visits))))), why: []string{why}}, nil
+	if visits != nil {
+		h.nodes = cache.Hottest(visits, int(min(most, int64(len(visits)))))
+	}
+	return h, nil
 }
 
 // visitsKind names what decides visits beside the graph and chance: sampler and seeds.
