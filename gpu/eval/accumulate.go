@@ -132,7 +132,7 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	defer release()
 	q := r.queue
 	if r.sink != nil {
-		x := Addition{From: r.tiles[from], To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, In: input.Tables[0], First: from == 0, Last: from == len(r.tiles)-1}
+		x := Addition{Layer: r.layer, From: r.tiles[from], To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: from == 0, Last: from == len(r.tiles)-1}
 		if err := r.sink.Add(ctx, q, r.arena, x); err != nil {
 			return err
 		}

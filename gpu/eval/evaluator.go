@@ -255,16 +255,20 @@ func (e *Evaluator) Tiles() int { return len(e.tiles) }
 // BytesRead returns the bytes read from the store so far.
 func (e *Evaluator) BytesRead() int64 { return e.read + e.edges.bytes }
 
-// Addition is the edges from one tile to another in a model's last layer.
+// Addition is the edges from one tile to another in a layer.
 type Addition struct {
+	Layer           int // of [nn.Model.Layers]
 	From, To        Tile
-	Indptr, Indices []int32    // by position in To: positions in From of the sources of its edges
-	In              gpu.Tensor // the states of From's nodes below the layer
-	First, Last     bool       // of the source tiles of To
+	Indptr, Indices []int32  // by position in To: positions in From of the sources of its edges
+	Relations       []uint16 // parallel to Indices; nil where the model reads none
+	In              nn.Input // the states of From's nodes below the layer
+	First, Last     bool     // of the source tiles of To
 }
 
-// Sink takes the edges and states that an evaluation streams below the last layer, valid during the call.
+// Sink takes the edges and states that an evaluation streams, valid during the call.
 type Sink interface {
+	// Takes reports whether Add is wanted for a layer of [nn.Model.Layers].
+	Takes(layer int) bool
 	Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x Addition) error
 }
 
@@ -275,7 +279,7 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 }
 
 // RunInto is Run that also fills sink, unless it is nil, from the states below the
-// last layer. Without splits the last layer itself is left out.
+// layers that it takes. Without splits the last layer itself is left out.
 func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits ...string) ([]Metrics, error) {
 	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
 	for _, s := range splits {
@@ -298,8 +302,11 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 			return nil, fmt.Errorf("evaluation: layer %d (%T) cannot be evaluated from edge buckets", l, layer)
 		}
 		last := l == len(layers)-1 && !r.jumps
-		if last {
+		r.layer, r.sink = l, nil
+		if sink != nil && sink.Takes(l) {
 			r.sink = sink
+		}
+		if last {
 			if e.o.Embeddings && l > 0 {
 				e.embeddings = r.in
 			}

@@ -15,6 +15,7 @@ import (
 type evaluation struct {
 	*Evaluator
 	queue   *gpu.Queue
+	layer   int
 	sink    Sink // to fill in this layer, or nil
 	splits  []uint8
 	metrics []Metrics
@@ -47,7 +48,7 @@ func (r *evaluation) close() {
 // tile computes a layer's outputs of destination tile i.
 func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *nn.Model, last bool) error {
 	q, to := r.queue, r.tiles[i]
-	if r.sink != nil && len(r.splits) == 0 {
+	if last && r.sink != nil && len(r.splits) == 0 {
 		for from := range r.tiles { // in the order of a validation: sums are the same to the bit
 			if err := r.accumulate(ctx, nil, from, i, gpu.Tensor{}, nil); err != nil {
 				return err

@@ -66,6 +66,20 @@ func (r *evaluation) relationSizes(ctx context.Context, i int) ([]int32, error) 
 	return asInt32(r.sizes.Bytes())[:t.Nodes*n], nil
 }
 
+// RelationSizes calls fn for every tile, in ascending order, with how many edges of each relation its nodes have, [nodes × relations], valid
+// during the call. The model must read relations.
+func (e *Evaluator) RelationSizes(ctx context.Context, fn func(t Tile, sizes []int32)) error {
+	r := &evaluation{Evaluator: e}
+	for i, t := range e.tiles {
+		sizes, err := r.relationSizes(ctx, i)
+		if err != nil {
+			return fmt.Errorf("evaluation: sizes of relations: %w", err)
+		}
+		fn(t, sizes)
+	}
+	return nil
+}
+
 // accumulateGroups adds the messages of c's edges, from a tile of sources to Tile to, to acc,
 // pieceEdges at a time, which bounds the memory of the groups' means: a destination may be
 // cut, as sums add up.

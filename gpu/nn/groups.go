@@ -12,6 +12,8 @@ import (
 type Grouper struct {
 	// ByRelation also orders the groups by relation ([gpu.EdgeGroups].Order).
 	ByRelation bool
+	// More lists, in ascending order, relations of which a destination has a group though it may have no edge; nil: none.
+	More func(d int) []uint16
 
 	indptr, indices []int32 // the graph's
 	groups          []int32 // where each group's edges begin
@@ -39,11 +41,23 @@ func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indice
 			k.order = append(k.order, uint64(relations[e])<<32|uint64(e))
 		}
 		slices.Sort(k.order)
+		var more []uint16
+		if k.More != nil {
+			more = k.More(d)
+		}
 		for i, o := range k.order {
-			if i == 0 || o>>32 != k.order[i-1]>>32 {
-				k.groups, k.relations, k.dst = append(k.groups, int32(len(k.indices))), append(k.relations, int32(o>>32)), append(k.dst, int32(d))
+			if r := uint16(o >> 32); i == 0 || r != uint16(k.order[i-1]>>32) {
+				for ; len(more) > 0 && more[0] <= r; more = more[1:] {
+					if more[0] < r {
+						k.begin(more[0], d)
+					}
+				}
+				k.begin(r, d)
 			}
 			k.indices = append(k.indices, indices[uint32(o)])
+		}
+		for _, r := range more {
+			k.begin(r, d)
 		}
 		k.indptr, k.of = append(k.indptr, int32(len(k.indices))), append(k.of, int32(len(k.relations)))
 	}
@@ -58,6 +72,11 @@ func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indice
 		g.Groups.Bounds = k.sort()
 		g.Groups.Order, g.Groups.OrderDst, g.Groups.Ranks = a.Uint32s(q, k.sorted), a.Uint32s(q, k.sortDst), a.Int32s(q, k.ranks)
 	}
+}
+
+// begin begins a group of a destination.
+func (k *Grouper) begin(relation uint16, d int) {
+	k.groups, k.relations, k.dst = append(k.groups, int32(len(k.indices))), append(k.relations, int32(relation)), append(k.dst, int32(d))
 }
 
 // sort orders the groups by relation, by counting, and returns where each relation's begin.

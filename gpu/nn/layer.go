@@ -16,8 +16,24 @@ type Pass struct {
 	// DropoutSeed keys this mini-batch's masks: a function of the run's seed,
 	// the epoch, the step and the batch.
 	DropoutSeed uint64
-	// History completes the means of one layer; nil: none.
-	History *History
+	// Histories complete the means of layers; at most one a layer.
+	Histories []*History
+}
+
+// complete turns means over sampled neighbours into those over all, in place.
+func (h *History) complete(q *gpu.Queue, means gpu.Tensor) {
+	q.DivideRows(means, h.Divisors)
+	q.Axpy(1, h.Rest, means)
+}
+
+// history returns what completes a layer's means, or nil.
+func (p *Pass) history(layer int) *History {
+	for _, h := range p.Histories {
+		if h.Layer == layer {
+			return h
+		}
+	}
+	return nil
 }
 
 // History is what a layer's destinations know of neighbours outside the
@@ -27,10 +43,13 @@ type Pass struct {
 //
 // with Divisors[v] the full degree over the degree in memory, and Rest[v] the sum
 // of the other neighbours' latest states over the full degree, without gradient.
+//
+// In a layer that tells relations apart, v is a group of edges of the block's graph: its degree is the edges of one relation into one
+// destination. A group may have no sampled edge ([Grouper.Group]). A divisor of 0 divides by nothing: all are in memory.
 type History struct {
-	Layer    int        // whose means are completed
-	Divisors gpu.Tensor // float32[1×NumDst]
-	Rest     gpu.Tensor // [NumDst × InDim]
+	Layer    int        // whose means are completed, not counting an input layer
+	Divisors gpu.Tensor // float32[1×NumDst], or float32[1×groups]
+	Rest     gpu.Tensor // [NumDst × InDim], or [groups × InDim]
 }
 
 // Input is the states of a block's sources: source s is row Index[s] of every

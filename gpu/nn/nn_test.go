@@ -35,7 +35,7 @@ type fixture struct {
 	relations [][]uint16 // of each block's edges, where the model has relations
 	groupers  []nn.Grouper
 	choices   []nn.Choice // of the last step
-	history   *nn.History // of the last layer, or nil
+	histories []*nn.History
 }
 
 func floats(t gpu.Tensor, q *gpu.Queue) []float32 {
@@ -153,7 +153,7 @@ func (f *fixture) step(backward bool) float64 {
 		}
 	}
 	f.choices = f.model.ChooseOrders(graphs, 4)
-	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5, History: f.history}
+	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5, Histories: f.histories}
 	logits := f.model.Forward(p, graphs, nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index})
 	var grad gpu.Tensor
 	if backward {
@@ -314,12 +314,54 @@ func TestHistoryGradients(t *testing.T) {
 				for i := range rest {
 					rest[i] = float32(r.Normal())
 				}
-				f.history = &nn.History{Layer: layers - 1, Divisors: f.keep.Vector(f.q, n, blocks.Float32), Rest: f.keep.Matrix(f.q, n, hidden)}
-				upload(f.q, f.history.Divisors, divisors)
-				upload(f.q, f.history.Rest, rest)
+				h := &nn.History{Layer: layers - 1, Divisors: f.keep.Vector(f.q, n, blocks.Float32), Rest: f.keep.Matrix(f.q, n, hidden)}
+				f.histories = []*nn.History{h}
+				upload(f.q, h.Divisors, divisors)
+				upload(f.q, h.Rest, rest)
 				checkGradients(t, f)
 			})
 		}
+	}
+}
+
+// TestHistoryGradientsOfRelations: likewise where relations are told apart, in all layers.
+func TestHistoryGradientsOfRelations(t *testing.T) {
+	for name, cfg := range variants() {
+		if cfg.Relations == 0 || cfg.Norm == "batch" || cfg.Jumping != "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Seed = 2, 4, 5, 3, 3
+			f := newFixture(t, cfg, []int{25, 16, 11}, 2)
+			plain := f.step(false)
+			r := keyed.New(5).Rand(1)
+			for l := range cfg.Layers {
+				dim := cfg.Hidden
+				if l == 0 && cfg.Categories == nil {
+					dim = cfg.In
+				}
+				// Every other destination has a group of the last relation, mostly without an edge.
+				f.groupers[l].More = func(d int) []uint16 { return []uint16{uint16(cfg.Relations - 1)}[:d%2] }
+				f.step(false)
+				relations, _ := f.groupers[l].Groups()
+				divisors, rest := make([]float32, len(relations)), make([]float32, len(relations)*dim)
+				for i := range divisors {
+					divisors[i] = float32(r.Below(8)) / 2
+					divisors[i] += min(divisors[i], 1) // 0, or 1 and more
+				}
+				for i := range rest {
+					rest[i] = float32(r.Normal())
+				}
+				h := &nn.History{Layer: l, Divisors: f.keep.Vector(f.q, len(divisors), blocks.Float32), Rest: f.keep.Matrix(f.q, len(relations), dim)}
+				upload(f.q, h.Divisors, divisors)
+				upload(f.q, h.Rest, rest)
+				f.histories = append(f.histories, h)
+				if loss := f.step(false); loss == plain {
+					t.Errorf("layer %d: loss %v with and without its history", l, loss)
+				}
+			}
+			checkGradients(t, f)
+		})
 	}
 }
 

@@ -114,6 +114,9 @@ func (l *rgcnLayer) sums(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, accumu
 		aggregate(q, gpu.AggregateOptions{}, edges, in, means)
 		q.DivideRows(means, sizes)
 	}
+	if h := p.history(l.index); h != nil {
+		h.complete(q, means)
+	}
 	relations := g.Groups.Relations
 	relations.Elem = blocks.Uint32
 	q.Gather(coefs, l.coef.Value, relations)
@@ -156,6 +159,9 @@ func (l *rgcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tenso
 	dMeans := a.Matrix(q, edges.NumDst, l.in)
 	for b := range l.bases {
 		q.Aggregate(gpu.AggregateOptions{Weights: l.coefs.View(0, b, edges.NumDst, 1), Accumulate: b > 0}, back, part(b), dMeans)
+	}
+	if h := p.history(l.index); h != nil {
+		q.DivideRows(dMeans, h.Divisors)
 	}
 	dIn := a.Matrix(q, l.g.NumSrc, l.in)
 	if q.Err() != nil {

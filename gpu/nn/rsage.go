@@ -111,6 +111,9 @@ func (l *rsageLayer) messages(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, a
 		aggregate(q, gpu.AggregateOptions{}, edges, in, own)
 		q.DivideRows(own, k.Sizes)
 	}
+	if h := p.history(l.index); h != nil {
+		h.complete(q, own)
+	}
 	q.Gather(means, own, k.Order)
 	if p.Train && l.inputDropout > 0 {
 		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed + 1}, means)
@@ -153,6 +156,9 @@ func (l *rsageLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tens
 	ranks := g.Groups.Ranks
 	ranks.Elem = blocks.Uint32
 	q.Gather(own, dMeans, ranks)
+	if h := p.history(l.index); h != nil {
+		q.DivideRows(own, h.Divisors)
+	}
 	q.Gemm(gpu.GemmOptions{TransB: true}, dOut, l.w.Value, dx)
 	q.Copy(dIn.Head(n), dx)
 	q.Fill(dIn.View(n, 0, g.NumSrc-n, l.in), 0)

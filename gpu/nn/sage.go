@@ -58,7 +58,7 @@ func (l *SAGE) Hops() int { return 1 }
 // Forward implements [Layer].
 func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
-	if l.order == MultiplyFirst && l.history(p) == nil { // a history's sums are of states, not of products
+	if l.order == MultiplyFirst && p.history(l.index) == nil { // a history's sums are of states, not of products
 		l.g, l.z = g, gpu.Tensor{}
 		l.y = l.multiplyFirst(p, in)
 		return l.y
@@ -68,7 +68,7 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	right, options := z.View(0, l.in, g.NumDst, l.in), gpu.AggregateOptions{Reduce: gpu.Mean}
-	if h := l.history(p); h == nil {
+	if h := p.history(l.index); h == nil {
 		aggregate(q, options, *g, in, right)
 	} else {
 		mean := p.Arena.Matrix(q, g.NumDst, l.in)
@@ -76,8 +76,7 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 			return gpu.Tensor{}
 		}
 		aggregate(q, options, *g, in, mean)
-		q.DivideRows(mean, h.Divisors)
-		q.Axpy(1, h.Rest, mean)
+		h.complete(q, mean)
 		q.Copy(right, mean)
 	}
 	if p.Train && l.inputDropout > 0 {
@@ -133,14 +132,6 @@ func (l *SAGE) multiplyFirstBackward(p *Pass, dOut gpu.Tensor, needInput bool) g
 	return dIn
 }
 
-// history returns what completes this layer's means in p, or nil.
-func (l *SAGE) history(p *Pass) *History {
-	if h := p.History; h != nil && h.Layer == l.index {
-		return h
-	}
-	return nil
-}
-
 // self fills the left half of z with the states of the first n sources. It
 // reports whether the pass goes on.
 func (l *SAGE) self(p *Pass, n int, in Input, z gpu.Tensor) bool {
@@ -173,7 +164,7 @@ func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	q.Fill(dIn.View(n, 0, l.g.NumSrc-n, l.in), 0)
 	q.Transpose(p.Arena, l.g)
 	right := dz.View(0, l.in, n, l.in)
-	if h := l.history(p); h != nil {
+	if h := p.history(l.index); h != nil {
 		q.DivideRows(right, h.Divisors)
 	}
 	q.AggregateBackward(gpu.Mean, *l.g, right, dIn)

@@ -52,7 +52,7 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 		}
 		return nil
 	}
-	if !c.PrecomputedHop {
+	if !c.PrecomputedHop && !c.relational() {
 		features := withHops(c.Features)
 		hops := features[len(features)/2:]
 		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool { _, err := m.Column(name); return err == nil })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -63,7 +64,8 @@ func startEpoch(it macroBatches, plan *planner, p *passes, e, step int, announce
 type batches struct {
 	loader     *mini.Loader
 	key        keyed.Key                            // of the run
-	size       int                                  // seeds a batch
+	size       int                                  // seeds a batch, at most
+	even       bool                                 // batches of a step are of one size, see [Config.evenBatches]
 	sequential bool                                 // seeds are in their order
 	share      mini.Share                           // of a step's batches: the rank's
 	source     func(*mini.Shuffled) mini.SeedSource // of a pass over its seeds; nil: these themselves
@@ -96,6 +98,11 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 	return b.Input
 }
 
+// evenBatches reports whether a step's seeds make batches of one size instead of full ones and the rest: a last batch of a few nodes is
+// an optimiser's step like any other, and a plan of several steps has one in each (docs/findings.md, "Models of relations").
+// Models of one relation keep full ones: their figures are of them.
+func (c *Config) evenBatches() bool { return c.relational() && c.Plan == macro.Hanoi }
+
 // newBatches makes the batches of a run of cfg whose model samples so many hops, and which looks so many batches ahead.
 func newBatches(cfg *Config, hops, threads, ahead int) (*batches, error) {
 	fanouts := cfg.Fanouts[:hops] // as Config.sampled
@@ -106,7 +113,7 @@ func newBatches(cfg *Config, hops, threads, ahead int) (*batches, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &batches{loader: l, key: keyed.New(cfg.Seed), size: cfg.BatchSize}, nil
+	return &batches{loader: l, key: keyed.New(cfg.Seed), size: cfg.BatchSize, even: cfg.evenBatches()}, nil
 }
 
 // enter begins a step of an epoch, counted from 0, from a place in it on. mb is in use until leave.
@@ -124,6 +131,7 @@ func (b *batches) start(batch int) {
 		seeds = mini.NewSequential(b.mb.Seeds, b.size)
 	}
 	seeds.Share = b.share
+	seeds.Even = b.even && !b.sequential
 	source := mini.SeedSource(seeds)
 	if b.source != nil {
 		source = b.source(seeds)

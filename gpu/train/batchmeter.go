@@ -27,6 +27,8 @@ type batchMeter struct {
 	model  *nn.Model
 	tables []gpu.Tensor // feature columns, of no rows yet
 	known  map[int]int64
+	// histories that complete its layers
+	histories []historyOptions
 }
 
 // newBatchMeter measures for a device that info describes.
@@ -39,6 +41,11 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	}
 	if b.model, err = nn.New(ctx, b.queue, cfg.model(s)); err != nil {
 		return nil, err
+	}
+	if cfg.History {
+		if b.histories, err = cfg.histories(m, s); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range cfg.Features {
 		c, err := m.Column(name)
@@ -140,10 +147,14 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		in.Tables = append(in.Tables, t)
 	}
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
-	if b.cfg.History {
-		rest, divisors := a.Matrix(q, seeds, b.cfg.Hidden), b.index(seeds, blocks.Float32)
-		b.index(seeds, blocks.Uint32) // the rows' slots
-		p.History = &nn.History{Layer: len(b.model.Layers()) - 1, Divisors: divisors, Rest: rest}
+	for _, o := range b.histories {
+		g := &graphs[o.input+o.layer]
+		n := g.NumDst
+		if o.relations > 0 {
+			n = g.Groups.Relations.Cols
+		}
+		b.index(n, blocks.Uint32) // the rows' slots
+		p.Histories = append(p.Histories, &nn.History{Layer: o.layer, Divisors: b.index(n, blocks.Float32), Rest: a.Matrix(q, n, o.dim)})
 	}
 	gradients(p, b.model, graphs, in, b.index(seeds, blocks.Int32), &labelShift{logits: make([]float32, b.shape.classes)})
 	if err := q.Sync(ctx); err != nil {
@@ -176,6 +187,9 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 		}
 		if relations > 0 {
 			groups := int(min(e, n*int64(relations)))
+			if len(b.histories) > 0 { // a node has those of its neighbours out of memory too
+				groups = int(n) * relations
+			}
 			g.Groups = &gpu.EdgeGroups{Indptr: b.index(groups+1, blocks.Int32), Relations: b.index(groups, blocks.Int32), Dst: b.index(groups, blocks.Int32),
 				DstIndptr: b.index(int(n)+1, blocks.Int32), Places: b.index(groups+1, blocks.Int32)}
 			if c := b.model.Config(); c.GroupsByRelation() {

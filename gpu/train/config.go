@@ -60,8 +60,9 @@ type Config struct {
 	Order string `json:"order" group:"model,expert" help:"which product of a sage or gcn layer comes first; auto goes by the first mini-batch's sizes" flag:"product-order" values:"auto,aggregate,multiply"`
 
 	// History adds the hidden states of neighbours that are not in memory to the
-	// last layer's means, as of the start of the epoch; 2 layers or more.
-	History bool `json:"history" group:"out of core" help:"add the last layer's means what hidden states neighbours outside memory had at the start of the epoch"`
+	// last layer's means, as of the start of the epoch; 2 layers or more. Models that tell relations apart have no
+	// precomputed hop: theirs completes the means of all layers, relation by relation.
+	History bool `json:"history" group:"out of core" help:"add to the last layer's means, with relations to all layers', what hidden states neighbours outside memory had at the start of the epoch"`
 	// HistoryDtype is what the history's rows are stored as: "float32", "float16", "bfloat16"; "" (default)
 	// is float32, float16 where features take 16 bits or fewer.
 	HistoryDtype string `json:"history_dtype,omitempty" group:"out of core,expert" help:"what history keeps them as" default:"float32, float16 where features take 16 bits or fewer" values:"float32,float16,bfloat16"`
@@ -204,8 +205,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
 	case c.PrecomputedHop && c.Layers < 2:
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
-	case c.History && c.Model != "sage":
-		return fmt.Errorf("train: model %s has no history: its messages are not means over neighbours (known: sage)", c.Model)
+	case c.History && c.Model != "sage" && !c.relational():
+		return fmt.Errorf("train: model %s has no history: its messages are not means over neighbours (known: sage, rsage, rgcn)", c.Model)
 	case c.History && (c.Aggregator == "max" || c.Jumping != "" && c.Jumping != nn.JumpLast):
 		return fmt.Errorf("train: history completes the means below a last layer: it takes neither aggregator max nor jumping")
 	case c.History && c.Layers < 2:

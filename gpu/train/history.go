@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
@@ -16,91 +17,116 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// history holds, for every training node, what its neighbours that will not
-// be in memory when it is trained contribute to the last layer's mean
+// history holds, for every destination of a layer, what its neighbours that will not
+// be in memory when it is trained contribute to the layer's mean
 // (docs/findings.md, "Historical aggregates"): the sum of their states below that
-// layer over the node's degree, computed exactly with the model as it was at the start of the epoch.
+// layer over the destination's degree, computed exactly with the model as it was at the start of the epoch.
 //
-// An epoch trains each partition in one step of its plan, so that the step's
+// The destinations of a last layer are training nodes. An epoch trains each partition in one step of its plan, so that the step's
 // resident partitions are known beforehand and one row a training node is enough: dim
 // elements of elem, and the float32 by which the mean over resident neighbours is divided.
-// The rows lie in a temporary file, by partition and node; memory holds those that a step
-// trains, and of the others one bit a node of the graph.
+// Those of a layer below are all nodes of a step's partitions: pinned ones have rows for each step.
+// Of a layer that tells relations apart each relation of such a node is a destination.
+// The rows lie in a temporary file, by partition, step and destination; memory holds those of the step that is trained.
 type history struct {
+	historyOptions
 	dev   gpu.Device
 	parts []store.PartitionInfo
-	dim   int
-	elem  blocks.ElemType // of a row: float32, float16 or bfloat16
 
-	begins   []int        // by partition: position of its first training node; one more than there are partitions
-	training *bits        // whether a node is one
-	known    *bits        // whether a node has a state; nil: all have
-	rows     *spill.Table // a row a training node
-	sums     *spill.Table // while tiles are added up: a sum a training node, see sumColumns; nil until there are two
-	dir      string       // for the files
+	begins   []int           // by partition: position of its first destination; one more than there are partitions
+	training *bits           // whether a node is a training node; nil: all nodes are destinations
+	groups   *relationGroups // what destinations nodes are; nil: one each
+	known    *bits           // whether a node has a state; nil: all have
+	rows     *spill.Table    // a row a destination
+	sums     *spill.Table    // while tiles are added up: a sum a row, see sumColumns; nil until there are two
+	dir      string          // for the files
 	window   historyWindow
 
 	// Of the plan.
-	step     []int    // by partition: the step that trains it, −1: none
+	steps    [][]int  // by partition: the steps that its rows are of
+	first    [][]int  // by partition and step: its first row
 	resident [][]bool // by step and partition
 
 	spent           time.Duration // filling it for this epoch
 	indptr, indices []int32       // of the edges that are added up
-	slots           []uint32      // of a batch
+	counts          []int         // of a node: degrees of its destinations, and how many of these are missing
+	place           []int         // by relation: which of a node's destinations it is
+	marks           []int32       // of a node's edges: the destination, −1 where the source is resident
+	nodes, slots    []uint32      // of a batch
 	divisors        []float32     // of a batch until its Sync; degrees of a piece
 }
 
-// historyOptions configures a history. Zero values: the first split column, float32, steps of any size.
+// historyOptions configures a history. Zero values: the first layer, the first split column, float32, steps of any size.
 type historyOptions struct {
-	split    string
-	dim      int             // columns of the hidden states
-	elem     blocks.ElemType // of rows
-	resident int             // partitions in memory at once, pinned ones included; 0: all
+	layer     int // whose destinations' rows they are, not counting an input layer
+	input     int // input layers
+	split     string
+	dim       int             // columns of the hidden states
+	relations int             // that the layer tells apart, inverse ones counted; 0: it does not
+	every     bool            // all nodes of a step are destinations, not its training nodes alone
+	elem      blocks.ElemType // of rows
+	resident  int             // partitions in memory at once, pinned ones included; 0: all
 }
 
-// newHistory counts the training nodes of a split column and makes room for their rows: for those of a step, in memory.
-func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, o historyOptions) (_ *history, err error) {
+// newHistory counts the destinations and makes room for their rows: for those of a step, in memory. groups are of a layer that tells relations apart.
+func newHistory(ctx context.Context, src eval.Source, dev gpu.Device, groups *relationGroups, o historyOptions) (_ *history, err error) {
 	m := src.Manifest()
 	if o.elem == blocks.Invalid {
 		o.elem = blocks.Float32
 	}
-	h := &history{dev: dev, parts: m.Partitions, dim: o.dim, elem: o.elem, begins: []int{0}, step: make([]int, len(m.Partitions)), dir: src.ScratchDir()}
+	h := &history{historyOptions: o, dev: dev, parts: m.Partitions, groups: groups, begins: []int{0}, steps: make([][]int, len(m.Partitions)), first: make([][]int, len(m.Partitions)),
+		counts: make([]int, 2*max(1, o.relations)), place: make([]int, o.relations), dir: src.ScratchDir()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
 		}
 	}()
-	column, err := m.SplitColumn(o.split)
-	if err != nil {
-		return nil, fmt.Errorf("train: history: %w", err)
+	if !o.every {
+		if err := h.findTraining(ctx, src); err != nil {
+			return nil, err
+		}
 	}
-	if h.training, err = newBits(m.Nodes); err != nil {
+	for p, info := range m.Partitions {
+		n := h.begins[p]
+		for i := range int(info.Nodes) {
+			n += h.size(p, i)
+		}
+		h.begins = append(h.begins, n)
+	}
+	if h.len() == 0 && groups == nil {
+		return nil, fmt.Errorf("train: history: %w: training nodes in split column %s", store.ErrNotFound, o.split)
+	}
+	h.window.rows = h.windowRows(o.resident)
+	if err := h.window.open(dev, max(h.window.rows*h.rowBytes(), h.sumColumns()*4*max(1, o.relations))); err != nil {
 		return nil, err
+	}
+	h.rows, err = spill.New(uint64(h.len()), int64(h.rowBytes()), false, h.dir)
+	return h, err
+}
+
+// findTraining finds the training nodes of the split.
+func (h *history) findTraining(ctx context.Context, src eval.Source) error {
+	m := src.Manifest()
+	column, err := m.SplitColumn(h.split)
+	if err != nil {
+		return fmt.Errorf("train: history: %w", err)
+	}
+	h.split = column.Name
+	if h.training, err = newBits(m.Nodes); err != nil {
+		return err
 	}
 	var split []byte
 	for p, info := range m.Partitions {
 		if split, err = src.ReadColumn(ctx, column.Name, store.PartitionID(p), split); err != nil {
-			return nil, err
+			return err
 		}
-		n := h.begins[p]
 		for i, s := range split {
 			if s == store.SplitTrain {
 				h.training.set(uint64(info.First) + uint64(i))
-				n++
 			}
 		}
-		h.begins = append(h.begins, n)
 	}
-	n := h.len()
-	if n == 0 {
-		return nil, fmt.Errorf("train: history: %w: training nodes in split column %s", store.ErrNotFound, column.Name)
-	}
-	h.window.rows = h.windowRows(o.resident)
-	if err := h.window.open(dev, max(h.window.rows*h.rowBytes(), h.sumColumns()*4)); err != nil {
-		return nil, err
-	}
-	h.rows, err = spill.New(uint64(n), int64(h.rowBytes()), false, h.dir)
-	return h, err
+	return nil
 }
 
 // bits has one a node, by internal id.
@@ -122,37 +148,88 @@ func (b *bits) close() error {
 	return b.Free()
 }
 
-// len returns the number of training nodes.
+// relationGroups are the relations of which each node has edges, ascending.
+type relationGroups struct {
+	bases     []int    // by partition: where its nodes' begin
+	starts    []uint32 // by internal id, and one more a partition: where the node's begin, counted from its partition's
+	relations []uint16
+}
+
+// newRelationGroups reads the graph once for each of e's tiles.
+func newRelationGroups(ctx context.Context, e *eval.Evaluator, parts []store.PartitionInfo, relations int) (*relationGroups, error) {
+	g := &relationGroups{}
+	err := e.RelationSizes(ctx, func(t eval.Tile, sizes []int32) {
+		for p := t.Lo; p < t.Hi; p++ {
+			base := len(g.relations)
+			g.bases = append(g.bases, base)
+			for i := range int(parts[p].Nodes) {
+				g.starts = append(g.starts, uint32(len(g.relations)-base))
+				for r, n := range sizes[(int(uint64(parts[p].First)-t.Base)+i)*relations:][:relations] {
+					if n > 0 {
+						g.relations = append(g.relations, uint16(r))
+					}
+				}
+			}
+			g.starts = append(g.starts, uint32(len(g.relations)-base))
+		}
+	})
+	return g, err
+}
+
+// of returns those of node i of a partition.
+func (g *relationGroups) of(p int, info *store.PartitionInfo, i int) []uint16 {
+	at := int(info.First) + p + i
+	return g.relations[g.bases[p]+int(g.starts[at]) : g.bases[p]+int(g.starts[at+1])]
+}
+
+// size returns how many destinations node i of a partition is.
+func (h *history) size(p, i int) int {
+	switch {
+	case h.training != nil && !h.training.has(uint64(h.parts[p].First)+uint64(i)):
+		return 0
+	case h.groups != nil:
+		return len(h.groups.of(p, &h.parts[p], i))
+	}
+	return 1
+}
+
+// len returns the number of destinations.
 func (h *history) len() int { return h.begins[len(h.begins)-1] }
 
-// rowBytes is what a training node's row takes.
-func (h *history) rowBytes() int { return historyRowBytes(h.dim, h.elem) }
+// in returns how many destinations a partition has.
+func (h *history) in(p int) int { return h.begins[p+1] - h.begins[p] }
+
+// rowBytes is what a destination's row takes.
+func (o *historyOptions) rowBytes() int { return o.dim*o.elem.Size() + 4 }
 
 // sumColumns is the float32 of a row that is being added up: the sum, the degree and how many
 // neighbours will not be in memory.
-func (h *history) sumColumns() int { return h.dim + 2 }
-
-// bytes returns what the history holds, and the edges of one addition.
-func (h *history) bytes() int64 {
-	return h.memory() + historyEdgeBytes
-}
+func (o *historyOptions) sumColumns() int { return o.dim + 2 }
 
 // memory is what is in memory for the whole run: the window's rows and where their nodes are, and a few
-// numbers a partition; 0 for nil.
+// numbers a partition. Groups of relations are counted with the layer that has all nodes' rows.
 func (h *history) memory() int64 {
-	if h == nil {
-		return 0
+	n := h.bytes(h.window.rows, h.parts, len(h.resident))
+	if h.every {
+		n += int64(4*len(h.groups.starts) + 2*len(h.groups.relations))
 	}
-	return historyBytes(h.window.rows, h.rowBytes(), h.parts, len(h.resident))
+	return n
 }
 
-// historyBytes is what is in memory of a history with a window of rows, for a plan of steps.
-func historyBytes(rows, rowBytes int, parts []store.PartitionInfo, steps int) int64 {
+// bytes is what is in memory of a history with a window of rows, for a plan of steps, without groups of relations.
+func (o *historyOptions) bytes(rows int, parts []store.PartitionInfo, steps int) int64 {
 	nodes := uint64(0)
 	for _, p := range parts {
 		nodes += p.Nodes
 	}
-	return int64(rows)*int64(rowBytes+4) + int64(nodes+7)/8 + int64(len(parts))*int64(16+steps)
+	if o.every {
+		nodes = 0 // no bits
+	}
+	row := o.rowBytes() + 4
+	if o.relations > 0 {
+		row += 4 + 2
+	}
+	return int64(rows)*int64(row) + int64(nodes+7)/8 + int64(len(parts))*int64(16+steps)
 }
 
 // HistoryCost is what [Config.History] takes, by the plan alone.
@@ -162,55 +239,66 @@ type HistoryCost struct {
 	MemoryBytes  int64 `json:"memory_bytes"`  // held for the whole run
 	EpochBytes   int64 `json:"epoch_bytes"`   // of rows, in a temporary file: an epoch's steps read them
 	TrainingRows int64 `json:"training_rows"` // one a training node
+	// Of models that tell relations apart, where a node has a row for each relation that it has edges of: bytes are bounds. The layers
+	// below the last have rows of all nodes of a step.
+	Relations      int   `json:"relations,omitempty"` // inverse ones counted
+	NodeWindowRows int   `json:"node_window_rows,omitempty"`
+	NodeRows       int64 `json:"node_rows,omitempty"` // nodes an epoch: pinned ones once a step
 }
 
-// costHistory forecasts a history of rows of dim elements of elem for partitions with training nodes as
-// they say, at most resident of them in memory at once, pinned ones included, in so many steps an epoch.
-func costHistory(parts []store.PartitionInfo, dim int, elem blocks.ElemType, resident, steps int) HistoryCost {
-	counts := make([]int, len(parts))
-	c := HistoryCost{RowBytes: historyRowBytes(dim, elem)}
-	for p, info := range parts {
-		counts[p] = int(info.Train)
-		c.TrainingRows += int64(info.Train)
+// costHistory forecasts histories of a store's partitions with training nodes as parts say,
+// at most resident of them in memory at once, pinned ones included, in so many steps an epoch. edges are those that nodes have
+// together: no more than so many relations of nodes can there be.
+func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, edges int64, of []historyOptions, resident, steps int) (c HistoryCost) {
+	for _, o := range of {
+		counts, nodes, all := make([]int, len(parts)), int64(0), uint64(0)
+		for p, info := range parts {
+			counts[p] = int(info.Train)
+			if o.every {
+				counts[p] = int(info.Nodes)
+			}
+			nodes, all = nodes+int64(counts[p]), all+info.Nodes
+		}
+		if o.every {
+			for _, p := range pinned {
+				nodes += int64(max(0, steps-1)) * int64(counts[p])
+			}
+		}
+		window := fullest(counts, resident)
+		rows, windowRows := nodes, window
+		if o.relations > 0 {
+			most := edges * int64(max(1, steps))
+			rows, windowRows = min(nodes*int64(o.relations), most), int(min(int64(window*o.relations), edges))
+			c.Relations = o.relations
+		}
+		c.MemoryBytes += o.bytes(windowRows, parts, steps)
+		c.EpochBytes += rows * int64(o.rowBytes())
+		if o.every {
+			c.NodeRows, c.NodeWindowRows = nodes, window
+			if o.layer == 0 {
+				c.MemoryBytes += 4*int64(all+uint64(len(parts))) + 2*min(int64(all)*int64(o.relations), edges)
+			}
+		} else {
+			c.RowBytes, c.WindowRows, c.TrainingRows = o.rowBytes(), window, nodes
+		}
 	}
-	c.WindowRows = fullest(counts, resident)
-	c.MemoryBytes = historyBytes(c.WindowRows, c.RowBytes, parts, steps)
-	c.EpochBytes = c.TrainingRows * int64(c.RowBytes)
 	return c
 }
 
 // budgetBytes is what a run's budget counts for it: with the edges of one addition.
-func (c HistoryCost) budgetBytes() int64 { return c.MemoryBytes + historyEdgeBytes }
+func (c HistoryCost) budgetBytes() int64 {
+	return c.MemoryBytes + historyEdgeBytes
+}
 
 // String says what it takes.
 func (c HistoryCost) String() string {
 	const mib = 1 << 20
+	if c.Relations > 0 {
+		return fmt.Sprintf("history holds at most %.2f MiB: rows of %d bytes for each relation of at most %d training nodes a step, and in the layers below the last of at most %d nodes; an epoch's steps read at most %.1f MiB of them, which lie in a temporary file",
+			float64(c.MemoryBytes)/mib, c.RowBytes, c.WindowRows, c.NodeWindowRows, float64(c.EpochBytes)/mib)
+	}
 	return fmt.Sprintf("history holds %.2f MiB: rows of %d bytes of at most %d training nodes a step; an epoch's steps read the rows of all %d, %.1f MiB, which lie in a temporary file",
 		float64(c.MemoryBytes)/mib, c.RowBytes, c.WindowRows, c.TrainingRows, float64(c.EpochBytes)/mib)
-}
-
-func historyRowBytes(dim int, elem blocks.ElemType) int { return dim*elem.Size() + 4 }
-
-// cost is what the history takes in plans of so many steps.
-func (h *history) cost(steps int) HistoryCost {
-	n, row := int64(h.len()), h.rowBytes()
-	return HistoryCost{RowBytes: row, WindowRows: h.window.rows, MemoryBytes: historyBytes(h.window.rows, row, h.parts, steps), EpochBytes: n * int64(row), TrainingRows: n}
-}
-
-// rowBytesRead returns what steps read of the rows so far; 0 for nil.
-func (h *history) rowBytesRead() int64 {
-	if h == nil {
-		return 0
-	}
-	return h.window.read
-}
-
-// seconds returns the time spent on filling it for this epoch; 0 for nil.
-func (h *history) seconds() float64 {
-	if h == nil {
-		return 0
-	}
-	return h.spent.Seconds()
 }
 
 func (h *history) close() error {
@@ -224,42 +312,92 @@ func (h *history) close() error {
 // begin prepares filling the history for an epoch with the given plan.
 func (h *history) begin(plan buffer.Plan) error {
 	h.spent = 0
-	for p := range h.step {
-		h.step[p] = -1
+	for p := range h.steps {
+		h.steps[p] = h.steps[p][:0]
 	}
 	h.resident = h.resident[:0]
-	for s, step := range plan.Steps {
-		if n := h.trainingNodes(step.Train); n > h.window.rows {
-			return fmt.Errorf("train: history: %w: step %d trains %d nodes, memory was set aside for %d: give more memory or fewer resident partitions", store.ErrBudget, s, n, h.window.rows)
+	for s := range plan.Steps {
+		step := &plan.Steps[s]
+		of := h.destinations(step)
+		if n := h.count(of); n > h.window.rows {
+			return fmt.Errorf("train: history: %w: step %d has %d rows, memory was set aside for %d: give more memory or fewer resident partitions", store.ErrBudget, s, n, h.window.rows)
 		}
 		in := make([]bool, len(h.parts))
 		for _, p := range step.Reached() {
 			in[p] = true
 		}
 		h.resident = append(h.resident, in)
-		for _, p := range step.Train {
-			if h.step[p] >= 0 {
-				return fmt.Errorf("train: history: plan %s trains partition %d in steps %d and %d, expected one step an epoch", plan.Policy, p, h.step[p], s)
+		for _, p := range of {
+			if len(h.steps[p]) > 0 && !h.every {
+				return fmt.Errorf("train: history: plan %s trains partition %d in steps %d and %d, expected one step an epoch", plan.Policy, p, h.steps[p][0], s)
 			}
-			h.step[p] = s
+			h.steps[p] = append(h.steps[p], s)
+		}
+	}
+	next := 0
+	for p, steps := range h.steps {
+		h.first[p] = h.first[p][:0]
+		for range max(1, len(steps)) { // training nodes of a partition that the plan leaves out keep their place
+			h.first[p] = append(h.first[p], next)
+			next += h.in(p)
 		}
 	}
 	return nil
 }
 
-// of returns what completes the means of a batch's seeds in a layer.
-func (h *history) of(q *gpu.Queue, a *gpu.Arena, seeds []uint32, layer int) *nn.History {
-	h.slots, h.divisors = h.slots[:0], h.divisors[:0]
-	for _, row := range seeds {
-		slot, ok := h.window.slot(row)
+// destinations are the partitions of which a step reads rows.
+func (h *history) destinations(s *buffer.Step) []store.PartitionID {
+	if h.every {
+		return s.Reached()
+	}
+	return s.Train
+}
+
+// find sets h.nodes to the places in the window of nodes, which are rows of the macro-batch.
+func (h *history) find(rows []uint32) error {
+	h.nodes = h.nodes[:0]
+	for _, row := range rows {
+		node, ok := h.window.node(row)
 		if !ok {
-			q.Fail(fmt.Errorf("train: history: seed in row %d is no training node of the step", row))
+			return fmt.Errorf("train: history: the node in row %d has none in the step", row)
+		}
+		h.nodes = append(h.nodes, uint32(node))
+	}
+	return nil
+}
+
+// more lists the relations of node d of those found last that have neighbours out of memory; it is valid until it is called again.
+func (h *history) more(d int) []uint16 {
+	w, missing := &h.window, h.window.missing[:0]
+	for k := w.begin[h.nodes[d]]; k < w.begin[h.nodes[d]+1]; k++ {
+		if h.divisor(int(k)) > 0 {
+			missing = append(missing, w.relations[k])
+		}
+	}
+	w.missing = missing
+	return missing
+}
+
+// of returns what completes the means of nodes that were found last, or of groups of their edges: relations of destinations among them.
+func (h *history) of(q *gpu.Queue, a *gpu.Arena, relations, dst []int32) *nn.History {
+	h.slots, h.divisors = h.slots[:0], h.divisors[:0]
+	if h.groups == nil {
+		h.slots = append(h.slots, h.nodes...)
+	}
+	w := &h.window
+	for k, r := range relations {
+		begin, end := w.begin[h.nodes[dst[k]]], w.begin[h.nodes[dst[k]]+1]
+		at, ok := slices.BinarySearch(w.relations[begin:end], uint16(r))
+		if !ok {
+			q.Fail(fmt.Errorf("train: history: a node has edges of relation %d in the step, but no row", r))
 			return nil
 		}
-		h.slots, h.divisors = append(h.slots, uint32(slot)), append(h.divisors, h.divisor(slot))
+		h.slots = append(h.slots, begin+uint32(at))
 	}
-	n := len(seeds)
-	rest, divisors := a.Matrix(q, n, h.dim), a.Float32s(q, h.divisors)
-	q.Gather(rest, h.window.table(h.window.rows, h.dim, h.rowBytes(), h.elem), a.Uint32s(q, h.slots))
-	return &nn.History{Layer: layer, Divisors: divisors, Rest: rest}
+	for _, slot := range h.slots {
+		h.divisors = append(h.divisors, h.divisor(int(slot)))
+	}
+	rest, divisors := a.Matrix(q, len(h.slots), h.dim), a.Float32s(q, h.divisors)
+	q.Gather(rest, w.table(w.rows, h.dim, h.rowBytes(), h.elem), a.Uint32s(q, h.slots))
+	return &nn.History{Layer: h.layer, Divisors: divisors, Rest: rest}
 }

@@ -21,13 +21,20 @@ const (
 	historyEdgeBytes = 2 * 4 * historyEdges
 )
 
-// Add implements [eval.Sink]: it adds the states of tile From to the sums of tile To's training nodes that will not see
+// Takes implements [eval.Sink].
+func (h *history) Takes(layer int) bool { return layer == h.input+h.layer }
+
+// Add implements [eval.Sink]: it adds the states of tile From to the sums of tile To's destinations that will not see
 // them, and finishes the rows after the last source tile.
 func (h *history) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition) error {
 	start := time.Now()
 	defer func() { h.spent += time.Since(start) }()
-	if x.In.Cols != h.dim {
-		return fmt.Errorf("train: history of %d columns, hidden states have %d: %w", h.dim, x.In.Cols, gpu.ErrShape)
+	cols := 0
+	for _, t := range x.In.Tables {
+		cols += t.Cols
+	}
+	if cols != h.dim {
+		return fmt.Errorf("train: history of %d columns, states have %d: %w", h.dim, cols, gpu.ErrShape)
 	}
 	if !(x.First && x.Last) && h.sums == nil {
 		var err error
@@ -35,66 +42,110 @@ func (h *history) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Ad
 			return err
 		}
 	}
-	most := len(h.window.slab.Bytes()) / (4 * h.sumColumns())
 	for p := x.To.Lo; p < x.To.Hi; p++ {
-		next := uint64(h.parts[p].First) // node
-		for k := h.begins[p]; k < h.begins[p+1]; {
-			n := min(most, h.begins[p+1]-k)
-			sums := h.window.floats()[:n*h.sumColumns()]
-			if x.First {
-				clear(sums)
-			} else if err := h.sums.Read(blocks.Bytes(sums), uint64(k)); err != nil {
+		for k, s := range h.steps[p] {
+			if err := h.addPartition(ctx, q, a, x, p, h.first[p][k], h.resident[s]); err != nil {
 				return err
 			}
-			h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
-			done := 0
-			for ; done < n && (done == 0 || len(h.indices) < historyEdges); next++ {
-				if h.training.has(next) {
-					degree, missing := h.collect(next-x.To.Base, p, x)
-					counts := sums[done*h.sumColumns()+h.dim:]
-					counts[0], counts[1] = counts[0]+degree, counts[1]+missing
-					done++
-				}
-			}
-			if err := h.addUp(ctx, q, a, x, sums[:done*h.sumColumns()], uint64(k)); err != nil {
-				return err
-			}
-			k += done
 		}
 	}
 	return nil
 }
 
-// collect appends the edges of a training node, position d of tile to in partition p, from nodes
-// of tile from that are not resident when it is trained. It returns the numbers of all and of these; neighbours that are not
-// resident and have no state count for neither.
-func (h *history) collect(d uint64, p int, x eval.Addition) (degree, missing float32) {
-	edges := x.Indices[x.Indptr[d]:x.Indptr[d+1]]
-	before, unknown := len(h.indices), 0
-	if s := h.step[p]; s >= 0 {
-		resident, part := h.resident[s], x.From.Lo
-		for _, u := range edges {
-			part = h.owner(part, x.From, x.From.Base+uint64(u))
-			switch {
-			case resident[part]:
-			case h.known != nil && !h.known.has(x.From.Base+uint64(u)):
-				unknown++
-			default:
-				h.indices = append(h.indices, u)
+// addPartition adds to the rows of partition p, from row k on, those of a step with such partitions in memory.
+func (h *history) addPartition(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition, p, k int, resident []bool) error {
+	most := len(h.window.slab.Bytes()) / (4 * h.sumColumns()) // as many as a node has destinations, or more
+	node := 0
+	for end := k + h.in(p); k < end; {
+		n := min(most, end-k)
+		sums := h.window.floats()[:n*h.sumColumns()]
+		if x.First {
+			clear(sums)
+		} else if err := h.sums.Read(blocks.Bytes(sums), uint64(k)); err != nil {
+			return err
+		}
+		h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
+		done := 0
+		for ; done < n && (done == 0 || len(h.indices) < historyEdges); node++ {
+			size := h.size(p, node)
+			if done+size > n { // the next piece's
+				break
+			}
+			if size == 0 {
+				continue
+			}
+			degrees, missing := h.collect(p, node, x, resident, size)
+			for i := range size {
+				counts := sums[done*h.sumColumns()+h.dim:]
+				counts[0], counts[1] = counts[0]+float32(degrees[i]), counts[1]+float32(missing[i])
+				done++
 			}
 		}
+		if err := h.addUp(ctx, q, a, x, sums[:done*h.sumColumns()], uint64(k)); err != nil {
+			return err
+		}
+		k += done
 	}
-	h.indptr = append(h.indptr, int32(len(h.indices)))
-	return float32(len(edges) - unknown), float32(len(h.indices) - before)
+	return nil
 }
 
-// addUp adds the collected edges to sums, the start of the window, of training nodes from k on, and stores them.
+// collect appends the edges of a node's destinations from nodes of tile From that are not resident when it is trained. It returns the
+// numbers of all and of these, by destination, until it is called again; neighbours that are not resident and have no state count for neither.
+func (h *history) collect(p, node int, x eval.Addition, resident []bool, size int) (degrees, missing []int) {
+	degrees, missing = h.counts[:size], h.counts[size:2*size]
+	clear(h.counts[:2*size])
+	if h.groups != nil {
+		for i, r := range h.groups.of(p, &h.parts[p], node) {
+			h.place[r] = i
+		}
+	}
+	d := uint64(h.parts[p].First) + uint64(node) - x.To.Base
+	begin, part := x.Indptr[d], x.From.Lo
+	edges := x.Indices[begin:x.Indptr[d+1]]
+	h.marks = h.marks[:0]
+	for e, u := range edges {
+		of := 0
+		if h.groups != nil {
+			of = h.place[x.Relations[int(begin)+e]]
+		}
+		part = h.owner(part, x.From, x.From.Base+uint64(u))
+		mark := int32(-1)
+		switch {
+		case resident[part]:
+			degrees[of]++
+		case h.known != nil && !h.known.has(x.From.Base+uint64(u)):
+		default:
+			degrees[of]++
+			missing[of]++
+			mark = int32(of)
+		}
+		h.marks = append(h.marks, mark)
+	}
+	// Destination by destination, each one's edges in their order.
+	for i := range size {
+		if missing[i] > 0 {
+			for e, u := range edges {
+				if h.marks[e] == int32(i) {
+					h.indices = append(h.indices, u)
+				}
+			}
+		}
+		h.indptr = append(h.indptr, int32(len(h.indices)))
+	}
+	return degrees, missing
+}
+
+// addUp adds the collected edges to sums, the start of the window, of destinations from row k on, and stores them.
 func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition, sums []float32, k uint64) error {
 	n := len(sums) / h.sumColumns()
 	table := h.window.table(n, h.dim, 4*h.sumColumns(), blocks.Float32)
 	if len(h.indices) > 0 {
 		g := gpu.Graph{NumDst: n, NumSrc: x.From.Nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
-		q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, x.In, table)
+		at := 0
+		for _, t := range x.In.Tables {
+			q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, t, table.View(0, at, n, t.Cols))
+			at += t.Cols
+		}
 	}
 	if x.Last {
 		h.divisors = h.divisors[:0]
@@ -130,6 +181,9 @@ func (h *history) finish(sums []float32) []byte {
 		divisor := float32(1)
 		if have := degree - missing; have > 0 {
 			divisor = degree / have
+		}
+		if h.relations > 0 && missing == 0 {
+			divisor = 0 // nothing is to be completed
 		}
 		// Bytes written lie before those still to be read: rows shrink, and so do elements.
 		b := out[i*row:][:row]

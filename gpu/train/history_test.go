@@ -92,11 +92,11 @@ func TestHistorySums(t *testing.T) {
 					defer func() { _ = m.Close() }()
 					e := evaluatorOf(t, g, dev, hidden, c.tiles)
 					defer func() { _ = e.Close() }()
-					o := historyOptions{dim: hidden, elem: c.elem}
+					o := historyOptions{layer: layers - 1, dim: hidden, elem: c.elem}
 					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
 						o.resident = 2
 					}
-					h, err := newHistory(t.Context(), g, dev, o)
+					h, err := newHistory(t.Context(), g, dev, nil, o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -250,10 +250,10 @@ func TestHistoryExact(t *testing.T) {
 	states := []float32{1, 2, 3, 4, 5, 6, -7, 8, 9, 10, -11, 12} // of destination 0 and sources 1, 2, 3
 	table := a.Matrix(q, 4, 3)
 	q.Upload(table, blocks.Bytes(states))
-	forward := func(sources int32, h *nn.History) []float32 {
+	forward := func(sources int32, hs ...*nn.History) []float32 {
 		indices := []int32{1, 2, 3}[:sources]
 		g := gpu.Graph{NumDst: 1, NumSrc: 4, Indptr: a.Int32s(q, []int32{0, sources}), Indices: a.Int32s(q, indices)}
-		out := m.Layers()[0].Forward(&nn.Pass{Queue: q, Arena: a, Train: true, History: h}, &g, nn.Dense(table))
+		out := m.Layers()[0].Forward(&nn.Pass{Queue: q, Arena: a, Train: true, Histories: hs}, &g, nn.Dense(table))
 		host := make([]float32, 2)
 		q.Download(blocks.Bytes(host), out)
 		if err := q.Sync(t.Context()); err != nil {
@@ -261,7 +261,7 @@ func TestHistoryExact(t *testing.T) {
 		}
 		return host
 	}
-	want := forward(3, nil)
+	want := forward(3)
 	rest := a.Matrix(q, 1, 3)
 	q.Upload(rest, blocks.Bytes([]float32{10. / 3, -11. / 3, 12. / 3}))
 	divisors := a.Matrix(q, 1, 1)
@@ -282,10 +282,10 @@ func TestHistoryRefused(t *testing.T) {
 	g := evaltest.Random(t, 300, 3, true)
 	dev := host.New(host.Options{Threads: 1})
 	defer func() { _ = dev.Close() }()
-	if _, err := newHistory(t.Context(), g, dev, historyOptions{split: "other", dim: 8}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := newHistory(t.Context(), g, dev, nil, historyOptions{split: "other", dim: 8}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("unknown split: error %v, expected ErrNotFound", err)
 	}
-	h, err := newHistory(t.Context(), g, dev, historyOptions{split: "split", dim: 8})
+	h, err := newHistory(t.Context(), g, dev, nil, historyOptions{split: "split", dim: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestHistoryRefused(t *testing.T) {
 	if err := h.begin(plan); err == nil {
 		t.Error("a plan that trains partitions twice is not refused")
 	}
-	narrow, err := newHistory(t.Context(), g, dev, historyOptions{dim: 8, resident: 1})
+	narrow, err := newHistory(t.Context(), g, dev, nil, historyOptions{dim: 8, resident: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestHistoryFinish(t *testing.T) {
 		{blocks.Float16, []float64{1, -3, float16Max, -float16Max, 5, .0999755859375, 7, 8}},
 		{blocks.BFloat16, []float64{1, -3, 999424, -1.0002555517425873e30, 5, .10009765625, 7, 8}},
 	} {
-		h := &history{dim: 4, elem: c.elem}
+		h := &history{historyOptions: historyOptions{dim: 4, elem: c.elem}}
 		sums := []float32{1, -3, 1e6, -1e30 /* degree, missing: */, 4, 1, 5, .1, 7, 8, 3, 3}
 		rows := h.finish(sums)
 		if len(rows) != 2*h.rowBytes() {

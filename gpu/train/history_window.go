@@ -1,13 +1,16 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -20,6 +23,10 @@ type historyWindow struct {
 	mem  gpu.Memory
 	at   []uint32 // the macro-batch's row of each node in it, ascending
 	read int64    // bytes, by steps
+	// Of a layer that tells relations apart: where each node's rows begin, one more than there are nodes, and the relations that they are of.
+	begin     []uint32
+	relations []uint16
+	missing   []uint16 // history.more's
 }
 
 func (w *historyWindow) open(dev gpu.Device, size int) (err error) {
@@ -52,14 +59,14 @@ func (w *historyWindow) floats() []float32 {
 	return x
 }
 
-// slot returns the place of the training node in a row of the macro-batch.
-func (w *historyWindow) slot(row uint32) (int, bool) { return slices.BinarySearch(w.at, row) }
+// node returns the place among the window's nodes of that in a row of the macro-batch; where nodes have one row, it is the row's too.
+func (w *historyWindow) node(row uint32) (int, bool) { return slices.BinarySearch(w.at, row) }
 
-// windowRows is how many training nodes a step of so many partitions may have (0: of all).
+// windowRows is how many destinations a step of so many partitions may have (0: of all).
 func (h *history) windowRows(resident int) int {
 	counts := make([]int, len(h.parts))
 	for p := range h.parts {
-		counts[p] = h.begins[p+1] - h.begins[p]
+		counts[p] = h.in(p)
 	}
 	return fullest(counts, resident)
 }
@@ -76,36 +83,143 @@ func fullest(counts []int, n int) (sum int) {
 	return sum
 }
 
-// trainingNodes counts those of partitions.
-func (h *history) trainingNodes(parts []store.PartitionID) (n int) {
+// count is the destinations of partitions.
+func (h *history) count(parts []store.PartitionID) (n int) {
 	for _, p := range parts {
-		n += h.begins[p+1] - h.begins[p]
+		n += h.in(int(p))
 	}
 	return n
 }
 
-// enter reads the rows of the nodes that mb's step trains.
+// enter reads the rows that mb's step has.
 func (h *history) enter(mb *buffer.MacroBatch) error {
-	w := &h.window
-	w.at = append(w.at[:0], mb.Seeds...)
-	slices.Sort(w.at)
+	w, of := &h.window, h.destinations(&mb.Step)
+	w.at, w.begin, w.relations = w.at[:0], append(w.begin[:0], 0), w.relations[:0]
 	parts := slices.Clone(mb.Partitions)
 	slices.SortFunc(parts, func(a, b buffer.ResidentPartition) int { return int(a.Base) - int(b.Base) })
 	at := 0
 	for _, p := range parts {
-		if !slices.Contains(mb.Step.Train, p.ID) {
+		if !slices.Contains(of, p.ID) {
 			continue
 		}
-		n := h.begins[p.ID+1] - h.begins[p.ID]
+		n, first := h.in(int(p.ID)), h.begins[p.ID] // training nodes have rows of one step
+		if h.every {
+			k := slices.Index(h.steps[p.ID], mb.StepIndex)
+			if k < 0 {
+				return fmt.Errorf("train: history: step %d has partition %d, which it has not in the plan that the history was filled for", mb.StepIndex, p.ID)
+			}
+			first = h.first[p.ID][k]
+		}
 		b := w.slab.Bytes()[at*h.rowBytes():]
-		if err := h.rows.Read(b[:n*h.rowBytes()], uint64(h.begins[p.ID])); err != nil {
+		if err := h.rows.Read(b[:n*h.rowBytes()], uint64(first)); err != nil {
 			return err
 		}
 		at += n
-	}
-	if at != len(w.at) {
-		return fmt.Errorf("train: history: a step of partitions %v has %d training nodes, expected %d", mb.Step.Train, len(w.at), at)
+		for i := range int(p.Nodes) {
+			size := h.size(int(p.ID), i)
+			if size == 0 && !h.every {
+				continue
+			}
+			w.at = append(w.at, p.Base+uint32(i))
+			if h.groups != nil {
+				w.relations = append(w.relations, h.groups.of(int(p.ID), &h.parts[p.ID], i)...)
+				w.begin = append(w.begin, uint32(len(w.relations)))
+			}
+		}
 	}
 	w.read += int64(at) * int64(h.rowBytes())
 	return nil
+}
+
+// histories are those of a model's layers; none: nil.
+type histories []*history
+
+// newHistories makes those that options say, for a model that e evaluates.
+func newHistories(ctx context.Context, src eval.Source, dev gpu.Device, e *eval.Evaluator, of []historyOptions) (hs histories, err error) {
+	var groups *relationGroups
+	if n := of[0].relations; n > 0 {
+		if groups, err = newRelationGroups(ctx, e, src.Manifest().Partitions, n); err != nil {
+			return nil, fmt.Errorf("train: history: %w", err)
+		}
+	}
+	for _, o := range of {
+		h, err := newHistory(ctx, src, dev, groups, o)
+		if err != nil {
+			return nil, errors.Join(err, hs.close())
+		}
+		hs = append(hs, h)
+	}
+	return hs, nil
+}
+
+// Takes implements [eval.Sink].
+func (hs histories) Takes(layer int) bool {
+	return slices.ContainsFunc(hs, func(h *history) bool { return h.Takes(layer) })
+}
+
+// Add implements [eval.Sink].
+func (hs histories) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition) error {
+	for _, h := range hs {
+		if h.Takes(x.Layer) {
+			return h.Add(ctx, q, a, x)
+		}
+	}
+	return nil
+}
+
+func (hs histories) begin(plan buffer.Plan) (err error) {
+	for _, h := range hs {
+		if err == nil {
+			err = h.begin(plan)
+		}
+	}
+	return err
+}
+
+func (hs histories) enter(mb *buffer.MacroBatch) (err error) {
+	for _, h := range hs {
+		if err == nil {
+			err = h.enter(mb)
+		}
+	}
+	return err
+}
+
+func (hs histories) close() (err error) {
+	for _, h := range hs {
+		err = errors.Join(err, h.close())
+	}
+	return err
+}
+
+// memory is what is in memory for the whole run.
+func (hs histories) memory() (n int64) {
+	for _, h := range hs {
+		n += h.memory()
+	}
+	return n
+}
+
+// rowBytesRead returns what steps read of the rows so far.
+func (hs histories) rowBytesRead() (n int64) {
+	for _, h := range hs {
+		n += h.window.read
+	}
+	return n
+}
+
+// took says how long filling them for this epoch was, where nothing else came of it.
+func (hs histories) took(d time.Duration) {
+	for _, h := range hs {
+		h.spent = 0
+	}
+	hs[0].spent = d
+}
+
+// seconds returns the time spent on filling them for this epoch.
+func (hs histories) seconds() (s float64) {
+	for _, h := range hs {
+		s += h.spent.Seconds()
+	}
+	return s
 }

@@ -72,7 +72,7 @@ func OpenHistory(ctx context.Context, st *store.Store, dev gpu.Device, l *Loader
 	if x.eval, err = eval.New(st, dev, eval.Options{Unlabelled: true, Features: c.Features, MemoryBytes: o.MemoryBytes, Model: c.model(shape{in: o.Dim, classes: 1})}, o.Dim); err != nil {
 		return nil, err
 	}
-	if x.h, err = newHistory(ctx, st, dev, historyOptions{split: c.Split, dim: o.Dim, elem: o.Elem, resident: c.resident(m)}); err != nil {
+	if x.h, err = newHistory(ctx, st, dev, nil, historyOptions{split: c.Split, dim: o.Dim, elem: o.Elem, resident: c.resident(m)}); err != nil {
 		return nil, err
 	}
 	if x.h.known, err = newBits(m.Nodes); err != nil {
@@ -158,7 +158,7 @@ func (x *LoaderHistory) Pull(ctx context.Context, nodes []store.NodeID, rest, di
 		p := slices.IndexFunc(mb.Partitions, func(p buffer.ResidentPartition) bool { return v >= p.First && uint64(v-p.First) < uint64(p.Nodes) })
 		slot, ok := 0, false
 		if p >= 0 {
-			slot, ok = x.h.window.slot(mb.Partitions[p].Base + uint32(v-mb.Partitions[p].First))
+			slot, ok = x.h.window.node(mb.Partitions[p].Base + uint32(v-mb.Partitions[p].First))
 		}
 		if !ok {
 			return fmt.Errorf("train: history: %w: node %d is no training node of the step in hand", store.ErrInvalid, v)

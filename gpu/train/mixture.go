@@ -123,7 +123,7 @@ const (
 // that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to three graphs, and no bound.
 func (c *Config) expectedLoss(o *Outlook) float64 {
 	absent := lossAbsent * math.Pow(1-o.Kept, lossAbsentPower)
-	if c.PrecomputedHop {
+	if c.PrecomputedHop || c.History && c.relational() { // whose history completes the first layer too
 		absent *= lossHop
 	}
 	if c.History {

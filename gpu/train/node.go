@@ -64,18 +64,22 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	var h *history
+	var h histories
+	var cost HistoryCost
 	held := int64(0) // by it
 	if cfg.History {
-		o := historyOptions{split: cfg.Split, dim: cfg.Hidden, resident: cfg.resident(m)}
-		if o.elem, err = cfg.historyElem(m); err != nil {
+		of, err := cfg.histories(m, shape)
+		if err != nil {
 			return nil, err
 		}
-		if h, err = newHistory(ctx, st, dev, o); err != nil {
+		if h, err = newHistories(ctx, st, dev, eval, of); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
-		held = h.bytes()
+		if cost, err = cfg.HistoryCost(m, nil, cfg.resident(m), len(policy.Epoch(0).Steps)); err != nil {
+			return nil, err
+		}
+		held = cost.budgetBytes()
 	}
 	t, err := newTrainer(ctx, dev, &cfg, shape, rowsPlan.Cache.Window)
 	if err != nil {
@@ -94,7 +98,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if hooks.Plan != nil {
 		why := append(choice.Why, completed...)
 		if h != nil {
-			why = append(why, h.cost(len(policy.Epoch(0).Steps)).String())
+			why = append(why, cost.String())
 		}
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+planned.account.String())

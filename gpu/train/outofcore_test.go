@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -54,7 +55,7 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 		row   int64
 	}{{"", blocks.Float32, 4*8 + 4}, {"float16", blocks.Float16, 2*8 + 4}} {
 		cp, got := run(Config{Threads: 1, History: true, HistoryDtype: c.dtype})
-		cost := costHistory(train, 8, c.elem, 2, got[0].Steps)
+		cost := costHistory(train, nil, 0, []historyOptions{{dim: 8, elem: c.elem}}, 2, got[0].Steps)
 		rows := cp.Summary.HistoryRowBytes / int64(len(want)) / c.row
 		if rows != cost.TrainingRows || cp.Summary.HistoryRowBytes != rows*int64(len(want))*c.row || int64(cost.RowBytes) != c.row {
 			t.Errorf("%s: %d bytes of history read in %d epochs, expected rows of %d for %d training nodes", c.dtype, cp.Summary.HistoryRowBytes, len(want), c.row, cost.TrainingRows)
@@ -80,6 +81,96 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 		if rare[e].Loss != want[e].Loss {
 			t.Errorf("epoch %d without validation: loss %v, with one %v", e+1, rare[e].Loss, want[e].Loss)
 		}
+	}
+}
+
+// TestHistoryOfRelationsIsExact: a model that learns nothing, without dropout, from all neighbours in memory and the history of the
+// others, has in every step the loss that it has in memory: all layers' messages are completed, also those to pinned nodes, which
+// lack others in each step. Without the history it has not.
+func TestHistoryOfRelationsIsExact(t *testing.T) {
+	for _, undirected := range []bool{false, true} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 500, Edges: 3000, Partitions: 7, Relations: 3, Undirected: undirected}))
+		w, err := store.OpenWriter(dir, store.WriterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := w.Base().Clone()
+		m.Pinned = []store.PartitionID{2}
+		if err := errors.Join(w.Commit(t.Context(), m), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []Config{{Model: "rsage", Layers: 2}, {Model: "rgcn", Layers: 3, Bases: 2}, {Model: "rsage", Layers: 2, HistoryDtype: "float16"}} {
+			none := 0.
+			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Absent, c.LabelShift, c.Threads = 8, 40, 1, "split", AbsentIgnore, ShiftOff, 2
+			c.Dropout, c.LR, c.Fanouts = &none, 1e-12, []int{-1, -1, -1}[:c.Layers]
+			loss := func(plan string, history bool) float64 {
+				t.Helper()
+				d := c
+				if d.Plan, d.History = plan, history; plan == "hanoi" {
+					d.Buffer = 2
+				}
+				if !history {
+					d.HistoryDtype = ""
+				}
+				cp, err := trainNode(t.Context(), t, dir, d, Hooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if history && cp.Summary.HistoryRowBytes == 0 {
+					t.Error("no row of the history was read")
+				}
+				return cp.Summary.TrainLoss
+			}
+			tolerance := 1e-5
+			if c.HistoryDtype != "" {
+				tolerance = 1e-3
+			}
+			want := loss("memory", false)
+			if got := loss("hanoi", true); math.Abs(got-want) > tolerance*want {
+				t.Errorf("%s, %d layers, undirected %v: loss %v with a history of %q, %v in memory", c.Model, c.Layers, undirected, got, c.HistoryDtype, want)
+			}
+			if got := loss("hanoi", false); math.Abs(got-want) < 1e-3*want {
+				t.Errorf("%s, %d layers, undirected %v: loss %v without a history, %v in memory: the test sees nothing", c.Model, c.Layers, undirected, got, want)
+			}
+		}
+	}
+}
+
+// TestBatchesOfRelationsAreEven: a step of a model of relations has no small last batch, one of SAGE has what is left.
+func TestBatchesOfRelationsAreEven(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 3000, Partitions: 8, Relations: 2}))
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	spread := func(c Config) (most int) {
+		c.BatchSize, c.Fanouts, c.Split, c.Threads = 19, []int{2}, "split", 1
+		l := openLoader(t, st, c, LoaderOptions{})
+		defer func() { _ = l.Close() }()
+		if err := l.Start(0, progress.Place{}); err != nil {
+			t.Fatal(err)
+		}
+		least, largest, step := 0, 0, -1
+		for l.Next() {
+			b := l.Batch()
+			if n := len(b.Seeds); b.Key.Step != step {
+				least, largest, step = n, n, b.Key.Step
+			} else {
+				least, largest = min(least, n), max(largest, n)
+			}
+			most = max(most, largest-least)
+		}
+		if l.Err() != nil || step < 1 {
+			t.Fatalf("%d steps, %v", step+1, l.Err())
+		}
+		return most
+	}
+	if n := spread(Config{Model: "rsage", Plan: "hanoi", Buffer: 2}); n > 1 {
+		t.Errorf("rsage: batches of a step differ by %d seeds", n)
+	}
+	if n := spread(Config{Plan: "hanoi", Buffer: 2}); n < 2 {
+		t.Errorf("sage: batches of a step differ by %d seeds: the test sees nothing", n)
 	}
 }
 

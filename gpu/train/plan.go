@@ -57,7 +57,12 @@ func (c *Config) resident(m *store.Manifest) int {
 // HistoryCost forecasts the history of a run on a store whose partitions have so many training nodes (nil: as the manifest says),
 // at most resident of them in memory at once, pinned ones included, in so many steps an epoch. c's defaults and c.Features must be filled in.
 func (c *Config) HistoryCost(m *store.Manifest, trained []uint64, resident, steps int) (HistoryCost, error) {
-	elem, err := c.historyElem(m)
+	d := *c
+	s, err := nodeShape(m, &d)
+	if err != nil && c.relational() { // others' rows depend on no shape
+		return HistoryCost{}, fmt.Errorf("train: history: %w", err)
+	}
+	of, err := c.histories(m, s)
 	if err != nil {
 		return HistoryCost{}, fmt.Errorf("train: history: %w", err)
 	}
@@ -65,7 +70,35 @@ func (c *Config) HistoryCost(m *store.Manifest, trained []uint64, resident, step
 	for p := range trained {
 		parts[p].Train = trained[p]
 	}
-	return costHistory(parts, c.Hidden, elem, resident, steps), nil
+	return costHistory(parts, m.Pinned, c.storedEdges(m), of, resident, steps), nil
+}
+
+// histories says which histories a run on a store keeps: of a model of means the last layer's, where the first hop may be
+// precomputed; of one that tells relations apart, which has no such hop, all layers'. c's plan need not be chosen for what they cost.
+func (c *Config) histories(m *store.Manifest, s shape) ([]historyOptions, error) {
+	elem, err := c.historyElem(m)
+	if err != nil {
+		return nil, err
+	}
+	o := historyOptions{split: c.Split, elem: elem, resident: c.resident(m)}
+	if !c.relational() {
+		o.layer, o.dim = c.Layers-1, c.Hidden
+		return []historyOptions{o}, nil
+	}
+	model := c.model(s)
+	o.relations = model.Relations
+	if len(model.Categories) > 0 {
+		o.input = 1
+	}
+	var of []historyOptions
+	for l := range c.Layers {
+		o.layer, o.dim, o.every = l, c.Hidden, l < c.Layers-1
+		if l == 0 && o.input == 0 {
+			o.dim = s.in
+		}
+		of = append(of, o)
+	}
+	return of, nil
 }
 
 // openBatches is a partition buffer, or a [rows.Reader].

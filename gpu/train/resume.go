@@ -76,6 +76,9 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 	if p.Version != m.Version {
 		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, m.Version)
 	}
+	if c := &p.Config; c.History && c.relational() && c.MemoryBytes != cfg.MemoryBytes { // it decides how many tiles round
+		return nil, nil, fmt.Errorf("train: resume: the run of model %s with a history began with %d bytes of memory, which decide its last bits, not with %d: give --mem as it was", c.Model, c.MemoryBytes, cfg.MemoryBytes)
+	}
 	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
 		cfg.Features = withHops(cfg.Features)
 	}
@@ -90,7 +93,7 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 // resume sets the model and the history to where s.from says.
 func (s *session) resume(ctx context.Context, state []byte) error {
 	params, q := s.t.model.Params(), s.t.queue
-	if s.from.Totals.Batches > 0 && s.t.history != nil { // the history is that of the epoch's start
+	if s.from.Totals.Batches > 0 && len(s.t.history) > 0 { // the history is that of the epoch's start
 		if err := params.Load(ctx, q, state[s.from.StateBytes:]); err != nil {
 			return err
 		}
@@ -159,7 +162,7 @@ func (s *session) interrupted(ctx context.Context, e int, err error) error {
 // begin keeps what a checkpoint in the middle of the epoch needs of its start.
 func (s *session) begin(ctx context.Context) (err error) {
 	s.began = nil
-	if s.t.history == nil || s.cfg.CheckpointFile == "" {
+	if len(s.t.history) == 0 || s.cfg.CheckpointFile == "" {
 		return nil
 	}
 	s.began, err = s.t.model.Params().Save(ctx, s.t.queue)

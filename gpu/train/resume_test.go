@@ -43,13 +43,14 @@ func outcome(cp *Checkpoint) string {
 // A run that is broken off after any mini-batch and resumed, again and again, ends with the bits of one that was not, also
 // where every other part of it issues mini-batches ahead.
 func TestNodeResumes(t *testing.T) {
-	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8, Relations: 3}))
 	for name, c := range map[string]Config{
 		"memory, batch norm":    {Plan: "memory", Norm: "batch"},
 		"rows":                  {Plan: "rows", RowReads: RowsCached},
 		"rows, packed":          {Plan: "rows", RowReads: RowsPacked},
 		"hanoi, fixed passes":   {Plan: "hanoi", Buffer: 3, Reuse: 1},
 		"hanoi, history":        {Plan: "hanoi", Buffer: 2, History: true},
+		"relations, history":    {Plan: "hanoi", Buffer: 2, History: true, Model: "rsage"},
 		"trainnodes, rare eval": {Plan: "trainnodes", Buffer: 8, EvalEvery: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,5 +210,23 @@ func TestCheckpointsOfRunsAhead(t *testing.T) {
 		if got, want := outcome(cp), outcome(whole); got != want {
 			t.Errorf("checkpoint %d: the run ends with %s, expected %s", i, got, want)
 		}
+	}
+}
+
+// TestResumeKeepsMemory: what a budget decides of a history of relations, the tiles that round its sums, is not changed on the way.
+func TestResumeKeepsMemory(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 8, Relations: 2}))
+	c := Config{Model: "rsage", Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 50, Epochs: 1, Split: "split", Threads: 1,
+		CheckpointFile: filepath.Join(t.TempDir(), "run.gsr")}
+	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
+		t.Fatal(err)
+	}
+	c.Resume, c.Epochs, c.MemoryBytes = true, 2, 1<<30
+	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err == nil || !strings.Contains(err.Error(), "--mem") {
+		t.Errorf("another budget: error %v, expected to be told of --mem", err)
+	}
+	c.MemoryBytes = 0
+	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
+		t.Error(err)
 	}
 }

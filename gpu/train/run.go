@@ -328,7 +328,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 // validation before did. It returns the bytes read for it.
 func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (int64, error) {
 	h := s.t.history
-	if h == nil || s.known == e+1 {
+	if len(h) == 0 || s.known == e+1 {
 		return 0, nil
 	}
 	start, before := time.Now(), s.eval.BytesRead()
@@ -342,7 +342,8 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (
 	if err != nil {
 		return 0, err
 	}
-	h.spent, s.known = time.Since(start), e+1
+	h.took(time.Since(start))
+	s.known = e + 1
 	bytes := s.eval.BytesRead() - before
 	s.sum.HistoryBytes += bytes
 	return bytes, nil
@@ -358,7 +359,7 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	var m []eval.Metrics
 	err := s.evaluate(func() (err error) {
 		var sink eval.Sink
-		if h != nil { // the states that validation computes are those of the next epoch's start
+		if len(h) > 0 { // the states that validation computes are those of the next epoch's start
 			if err := h.begin(s.plan.epoch(r.Epoch)); err != nil {
 				return err
 			}
@@ -370,7 +371,7 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	if err != nil {
 		return err
 	}
-	if h != nil {
+	if len(h) > 0 {
 		s.known = r.Epoch + 1
 	}
 	params := s.t.model.Params()

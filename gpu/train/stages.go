@@ -32,6 +32,8 @@ func (c *Config) normalizeDevicePlan() error {
 		return nil
 	case !uniform:
 		return fmt.Errorf("train: device plan %s draws neighbours itself, expected no sampler but %s, not %s", c.DevicePlan, mini.Uniform, c.Sampler)
+	case c.DevicePlan == macro.DevicePBS && c.relational():
+		return fmt.Errorf("train: device plan %s draws along edges of one relation and direction, which model %s is not: choose another", macro.DevicePBS, c.Model)
 	case c.DevicePlan == macro.DeviceLBS:
 		if c.Plan == macro.Rows {
 			return fmt.Errorf("train: device plan %s draws by names of nodes, which plan %s does not keep: choose another", macro.DeviceLBS, macro.Rows)

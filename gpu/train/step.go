@@ -38,8 +38,8 @@ type trainer struct {
 	relations int // of the store
 	// feed reads the rows of batches, nil where a macro-batch holds all features.
 	feed *feeder
-	// history is what nodes outside memory contribute, nil without.
-	history *history
+	// history is what nodes outside memory contribute.
+	history histories
 	// shift corrects the loss for the step's mixture of classes, nil without.
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
@@ -107,10 +107,8 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 			return err
 		}
 	}
-	if t.history != nil {
-		if err := t.history.enter(mb); err != nil {
-			return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
-		}
+	if err := t.history.enter(mb); err != nil {
+		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
 	if t.shift != nil {
 		t.shift.enter(mb)
@@ -234,6 +232,12 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	for _, row := range b.Seeds {
 		t.labels = append(t.labels, mb.Labels[row])
 	}
+	for _, h := range t.history { // a block a layer that reads neighbours, the last one's destinations are the seeds
+		last := len(b.Blocks) - len(t.model.Layers()) + h.input + h.layer
+		if err := h.find(b.Input[:b.Blocks[last].NumDst]); err != nil {
+			return failed(err)
+		}
+	}
 	input := t.blocks(mb, b)
 	if t.feed != nil {
 		if err := t.pipe.Drain(ctx); err != nil { // slots are a batch's until it is done
@@ -252,8 +256,12 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 		}
 	}
 	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
-	if t.history != nil {
-		p.History = t.history.of(q, a, b.Seeds, len(t.model.Layers())-1)
+	for _, h := range t.history {
+		var relations, dst []int32
+		if h.relations > 0 { // a block a layer
+			relations, dst = t.groupers[h.layer].Groups()
+		}
+		p.Histories = append(p.Histories, h.of(q, a, relations, dst))
 	}
 	labels := a.Int32s(q, t.labels)
 	forward := gradients(p, t.model, t.graphs, t.rows.admit(q, a, tables, input), labels, t.shift)
@@ -335,6 +343,9 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 		k := &blocks[i]
 		g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc}
 		if relations {
+			if len(t.history) > 0 {
+				t.groupers[i].More = t.history[i].more
+			}
 			t.groupers[i].Group(q, a, &g, k.Indptr, k.Indices, k.Relations)
 		} else {
 			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)

@@ -45,7 +45,13 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Su
 	}
 	defer func() { _ = ev.Close() }()
 	if cfg.History {
-		if tr.history, err = newHistory(t.Context(), g, dev, historyOptions{dim: cfg.Hidden}); err != nil {
+		named := cfg
+		named.Features = []string{"x"}
+		of, err := named.histories(&g.M, shapeOf(g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tr.history, err = newHistories(t.Context(), g, dev, ev, of); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = tr.history.close() }()

@@ -53,8 +53,9 @@ type Shuffled struct {
 
 // Share is which batches of a number of examples there are. The zero value is all: full ones, and one of the rest.
 type Share struct {
-	Parts        int // batches that the examples are cut into, whose sizes differ by at most one where full ones are more or fewer; 0: full ones
-	First, Every int // of these, those numbered First, First + Every, …; 0: every one
+	Parts        int  // batches that the examples are cut into, whose sizes differ by at most one where full ones are more or fewer; 0: full ones
+	First, Every int  // of these, those numbered First, First + Every, …; 0: every one
+	Even         bool // sizes differ by at most one also where full batches and one of the rest would do
 }
 
 // Of returns how many of the batches of n examples, size a batch, these are.
@@ -69,10 +70,14 @@ func (s Share) Of(n uint64, size int) int {
 // Range returns which of n examples, size a batch, the i-th of the batches has.
 func (s Share) Range(i int, n uint64, size int) (lo, hi uint64) {
 	k := uint64(s.Number(i))
-	if s.Parts == 0 || s.Parts == full(n, size) && s.every() == 1 {
+	parts := uint64(s.Parts)
+	switch {
+	case !s.Even && (s.Parts == 0 || s.Parts == full(n, size) && s.every() == 1):
 		return k * uint64(size), min((k+1)*uint64(size), n)
+	case s.Parts == 0:
+		parts = uint64(full(n, size))
 	}
-	return k * n / uint64(s.Parts), (k + 1) * n / uint64(s.Parts)
+	return k * n / parts, (k + 1) * n / parts
 }
 
 // full is ⌈n/size⌉.

@@ -178,3 +178,24 @@ func TestLoaderAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a run of 16 batches", n)
 	}
 }
+
+// TestShareEven: batches of one size are as many as full ones, have every example once, and none has a rest of a few.
+func TestShareEven(t *testing.T) {
+	for _, n := range []uint64{1, 20, 21, 39, 40, 3010} {
+		s, next := Share{Even: true}, uint64(0)
+		parts := s.Of(n, 20)
+		if want := (Share{}).Of(n, 20); parts != want {
+			t.Errorf("%d examples: %d batches, full ones are %d", n, parts, want)
+		}
+		for i := range parts {
+			lo, hi := s.Range(i, n, 20)
+			if size := hi - lo; lo != next || size > 20 || size < n/uint64(parts) {
+				t.Errorf("%d examples: batch %d of %d is %d … %d, after %d", n, i, parts, lo, hi, next)
+			}
+			next = hi
+		}
+		if next != n {
+			t.Errorf("batches have %d of %d examples", next, n)
+		}
+	}
+}
