@@ -27,6 +27,9 @@ def spooled(path: Union[str, os.PathLike], **tables: Any) -> Iterator[Dict[str, 
     """A folder beside `path` with a Parquet file for each table that is not None, as long as the context lasts: its name under
     "folder", and of each table the schema of its rows. Memory has a row group at a time."""
     where = pathlib.Path(os.fspath(path))
+    if where.is_dir() and any(where.iterdir()):  # an ingest would refuse it, once all has come
+        raise errors.ExistsError(f"{where} is there already")
+    where.absolute().parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=where.name + ".stream-", dir=where.absolute().parent)
     try:
         yield {"folder": folder, **{name: _write(name, table, os.path.join(folder, name + ".parquet")) for name, table in tables.items() if table is not None}}
@@ -54,8 +57,10 @@ def _write(name: str, table: Any, path: str) -> Any:
                     writer = parquet.ParquetWriter(path, batch.schema, use_dictionary=False, write_statistics=False, compression="snappy")
                 elif batch.schema.names != writer.schema.names:
                     raise errors.InputError(f"{name}: a batch of columns {batch.schema.names}, the first had {writer.schema.names}")
-                elif batch.schema != writer.schema:
-                    (batch,) = pyarrow.Table.from_batches([batch]).cast(writer.schema).combine_chunks().to_batches() or [batch.slice(0, 0)]
+                if not len(batch):
+                    continue
+                if batch.schema != writer.schema:  # a column of nulls at first, integers of another width
+                    (batch,) = pyarrow.Table.from_batches([batch]).cast(writer.schema).combine_chunks().to_batches()
                 waiting.append(batch)
                 rows += len(batch)
                 if rows >= _ROWS:
@@ -64,7 +69,7 @@ def _write(name: str, table: Any, path: str) -> Any:
             raise errors.InputError(f"{name}: no batches: expected at least one, which names the columns")
         flush()
         return writer.schema
-    except pyarrow.ArrowInvalid as e:
+    except pyarrow.ArrowException as e:
         raise errors.InputError(f"{name}: {e}") from e
     finally:
         if writer is not None:

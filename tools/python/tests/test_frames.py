@@ -92,10 +92,16 @@ def test_numpy_pieces(tmp_path):
         yield edges[:, :10]
         raise RuntimeError("the source ended")
 
+    untouched = iter([edges])
+    with pytest.raises(gstore.ExistsError):
+        gstore.ingest(tmp_path / "s", untouched)
+    assert next(untouched) is edges
+    mixed = iter([([1, 2], [2, 0]), (np.empty(0, int), np.empty(0, int)), (np.array([5], np.uint8), np.array([0], np.int32))])
+    assert gstore.ingest(tmp_path / "in" / "mixed", mixed).edges == 3
     for wrong, error in (
         (dict(edges=broken()), RuntimeError), (dict(edges=iter([edges]), num_nodes=600), gstore.InvalidError), (dict(edges=iter([])), gstore.InputError),
         (dict(edges=iter([edges]), nodes=iter([edges])), gstore.InvalidError), (dict(edges=iter([edges[:, :5], edges[:, :5] - 1000])), gstore.InvalidError),
     ):  # fmt: skip
         with pytest.raises(error):
             gstore.ingest(tmp_path / "wrong", **wrong)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "t"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "s", "t"]
