@@ -23,15 +23,17 @@ type recorder struct {
 	seen map[mini.Key]string
 }
 
-func (r *recorder) finish(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error {
-	nodes := func(rows []uint32) (ids []store.NodeID) {
-		for _, row := range rows {
-			i := slices.IndexFunc(mb.Partitions, func(p buffer.ResidentPartition) bool { return row-p.Base < p.Nodes })
-			ids = append(ids, mb.Partitions[i].First+store.NodeID(row-mb.Partitions[i].Base))
-		}
-		return ids
+// nodesOf translates rows of a macro-batch.
+func nodesOf(mb *buffer.MacroBatch, rows []uint32) (ids []store.NodeID) {
+	for _, row := range rows {
+		i := slices.IndexFunc(mb.Partitions, func(p buffer.ResidentPartition) bool { return row-p.Base < p.Nodes })
+		ids = append(ids, mb.Partitions[i].First+store.NodeID(row-mb.Partitions[i].Base))
 	}
-	text := fmt.Sprint(nodes(b.Input), b.Blocks, *e)
+	return ids
+}
+
+func (r *recorder) finish(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error {
+	text := fmt.Sprint(nodesOf(mb, b.Input), b.Blocks, *e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen[b.Key] = text
@@ -110,6 +112,62 @@ func TestLoaderYieldsTrainingsBatches(t *testing.T) {
 		}
 		if err := dev.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestLoaderRanks: ranks do equally many batches of no more than the batch size, and their edges together are the epoch's of one.
+func TestLoaderRanks(t *testing.T) {
+	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 12, Relations: 3, Seed: 3})), store.Options{})
+	for _, c := range []Config{{Plan: macro.Memory}, {Plan: macro.Comet, Buffer: 4}, {Plan: macro.Comet, Buffer: 8}} {
+		c.BatchSize, c.Negatives, c.Chunks, c.Seed, c.Threads = 50, 6, 3, 5, 2
+		edges := func(o LoaderOptions, epoch int) (all []string, batches int) {
+			var mu sync.Mutex
+			o.Finish = func(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error {
+				mu.Lock()
+				defer mu.Unlock()
+				nodes := nodesOf(mb, b.Seeds)
+				for i := range e.Heads {
+					all = append(all, fmt.Sprint(nodes[e.Heads[i]], e.Relations[i], nodes[e.Tails[i]]))
+				}
+				if len(e.Heads) > c.BatchSize || len(e.Heads) == 0 {
+					t.Errorf("a batch of %d edges", len(e.Heads))
+				}
+				return nil
+			}
+			l, err := OpenLoader(t.Context(), st, c, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Start(epoch, progress.Place{}); err != nil {
+				t.Fatal(err)
+			}
+			for l.Next() {
+				batches++
+			}
+			if err := errors.Join(l.Err(), l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(all)
+			return all, batches
+		}
+		for _, world := range []int{2, 3} {
+			want, _ := edges(LoaderOptions{}, 1)
+			got, each := edges(LoaderOptions{World: world}, 1)
+			for rank := 1; rank < world; rank++ {
+				more, n := edges(LoaderOptions{World: world, Rank: rank}, 1)
+				if got = append(got, more...); n != each || n < 10 {
+					t.Errorf("plan %s: rank %d has %d batches, rank 0 %d", c.Plan, rank, n, each)
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("plan %s, %d ranks: %d edges, expected the epoch's %d", c.Plan, world, len(got), len(want))
+			}
+		}
+	}
+	for _, o := range []LoaderOptions{{World: 2, Rank: 2}, {World: 2, Rank: -1}} {
+		if _, err := OpenLoader(t.Context(), st, Config{}, o); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("rank %d of %d: %v", o.Rank, o.World, err)
 		}
 	}
 }
