@@ -87,7 +87,8 @@ last product, by external id, as gstore export writes columns.
 Where the task is link prediction the edges of --lists are asked for, both ends
 of each, against all nodes or a sample of --candidates, filtered and raw:
 exactly, with embeddings streamed from the store's table inside --mem.`,
-		Example: "  gstore eval cora.gstore                      # the best run on validation nodes\n" +
+		Example: "  gstore eval papers.gstore --checkpoint papers-model --mem 8GiB   # of PyTorch's, by Python's save_model\n" +
+			"  gstore eval cora.gstore                      # the best run on validation nodes\n" +
 			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
 			"  gstore eval papers.gstore --mem 8GiB --out papers-out --write predictions,probabilities\n" +
 			"  gstore eval fb15k-237.gstore --lists test --mem 200MiB   # link prediction",

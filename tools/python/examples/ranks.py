@@ -1,9 +1,10 @@
 """PyG's GraphSAGE trained by several processes: torchrun starts them, PyTorch's DistributedDataParallel joins their gradients.
 
-usage: torchrun --nproc_per_node 2 ranks.py STORE [--epochs 30] [--plan auto] [--mem SIZE] [--buffer N] [--seed N]
+usage: torchrun --nproc_per_node 2 ranks.py STORE [--epochs 30] [--batch-size 1000] [--plan auto] [--mem SIZE] [--buffer N] [--seed N]
 
-Each rank has its part of every epoch from gstore.NeighborLoader: equally many batches, and all seeds once together. On
-machines with GPUs, one a rank, the backend is NCCL, elsewhere gloo.
+Each rank has its part of every epoch from gstore.NeighborLoader: equally many batches, and all seeds once together. A
+step of the optimiser is of a batch of each rank: --batch-size is that of all together, so that any number of ranks learns
+alike. On machines with GPUs, one a rank, the backend is NCCL, elsewhere gloo.
 """
 
 import os
@@ -37,9 +38,11 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
 
 
 if __name__ == "__main__":
-    a = arguments().parse_args()
+    parser = arguments()
+    parser.add_argument("--batch-size", type=int, default=1000)
+    a = parser.parse_args()
     dist.init_process_group("nccl" if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]) else "gloo")
-    result, _ = train(gstore.open(a.store), a.epochs, seed=a.seed, plan=a.plan, mem=a.mem, buffer=a.buffer)
+    result, _ = train(gstore.open(a.store), a.epochs, batch_size=a.batch_size // dist.get_world_size(), seed=a.seed, plan=a.plan, mem=a.mem, buffer=a.buffer)
     if dist.get_rank() == 0:
         print("test", round(result, 4))
     dist.destroy_process_group()

@@ -49,7 +49,7 @@ class Model(torch.nn.Module):
     the features as store.features and loaders give them, which are standardised where the store's are, columns of categories behind
     them, edge_index [2, e] sources and destinations of edges, both ways where the graph is undirected, edge_type their
     relations (of a directed graph in both directions, those against it counted on).
-    Parameters may be trained further; there is no dropout."""
+    Parameters may be trained further, but for a batch norm's running statistics; there is no dropout."""
 
     def __init__(self, about: Dict[str, Any], tensors: Dict[str, np.ndarray]):
         super().__init__()
@@ -90,8 +90,9 @@ def _below(tensors: Dict[str, np.ndarray], prefix: str) -> Dict[str, np.ndarray]
 
 
 def _parameters(tensors: Dict[str, np.ndarray]) -> Dict[str, torch.nn.Parameter]:
-    """Names with dots are none for PyTorch's dictionaries."""
-    return {k.replace(".", "_"): torch.nn.Parameter(torch.from_numpy(v)) for k, v in tensors.items()}
+    """Names with dots are none for PyTorch's dictionaries. Running statistics of a norm are not trained."""
+    fixed = ("norm.mean", "norm.variance")
+    return {k.replace(".", "_"): torch.nn.Parameter(torch.from_numpy(v), requires_grad=k not in fixed) for k, v in tensors.items()}
 
 
 def _mean(rows: torch.Tensor, dst: torch.Tensor, n: int) -> torch.Tensor:
