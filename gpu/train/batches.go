@@ -3,11 +3,15 @@ package train
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -90,6 +94,85 @@ func (c *Config) sampled() []int {
 	return c.Fanouts
 }
 
+// relationFanouts reads c.RelationFanouts for a store: those of each hop that is sampled, by relation; nil without any.
+func (c *Config) relationFanouts(m *store.Manifest) ([][]int, error) {
+	if c.RelationFanouts == "" {
+		return nil, nil
+	}
+	var names []string
+	for _, r := range m.Schema.Relations {
+		names = append(names, r.Name)
+	}
+	hops := len(c.sampled())
+	of := make([][]int, hops)
+	for h := range of {
+		of[h] = slices.Repeat([]int{c.Fanouts[h]}, len(names))
+	}
+	named := map[int]bool{}
+	for part := range strings.SplitSeq(c.RelationFanouts, ";") {
+		at := strings.LastIndexByte(part, '=')
+		if at < 0 {
+			return nil, fmt.Errorf("train: relation fanouts %q: %q is no relation=fanouts", c.RelationFanouts, part)
+		}
+		r, err := relationNamed(names, strings.TrimSpace(part[:at]))
+		if err != nil {
+			return nil, fmt.Errorf("train: relation fanouts %q: %w", c.RelationFanouts, err)
+		}
+		values := strings.Split(part[at+1:], ",")
+		if named[r] || len(values) != c.Layers {
+			return nil, fmt.Errorf("train: relation fanouts %q: %d of %s for %d layers, expected each relation once and one a layer", c.RelationFanouts, len(values), names[r], c.Layers)
+		}
+		named[r] = true
+		for h, text := range values {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil || n < mini.All || n == 0 {
+				return nil, fmt.Errorf("train: relation fanouts %q: %q of %s, expected a positive number, or -1 for all neighbours", c.RelationFanouts, text, names[r])
+			}
+			if h < hops {
+				of[h][r] = n
+			}
+		}
+	}
+	return of, nil
+}
+
+// relationNamed is the relation of a name, or of what is between the types in its name where no other has the same.
+func relationNamed(names []string, name string) (int, error) {
+	if r := slices.Index(names, name); r >= 0 {
+		return r, nil
+	}
+	found := -1
+	for r, full := range names {
+		if parts := strings.Split(full, ":"); len(parts) == 3 && parts[1] == name {
+			if found >= 0 {
+				return 0, fmt.Errorf("relation %q is %s and %s: name one of them", name, names[found], full)
+			}
+			found = r
+		}
+	}
+	if found < 0 {
+		return 0, fmt.Errorf("the store has no relation %q (it has %q)", name, names)
+	}
+	return found, nil
+}
+
+// fanoutsMost are the most neighbours of a node in each hop that is sampled, in each direction.
+func (c *Config) fanoutsMost(of [][]int) []int {
+	if of == nil {
+		return c.sampled()
+	}
+	most := make([]int, len(of))
+	for h := range of {
+		for _, f := range of[h] {
+			if most[h] += f; f == mini.All {
+				most[h] = mini.All
+				break
+			}
+		}
+	}
+	return most
+}
+
 // inputs are the rows that feed a batch's first layer.
 func (c *Config) inputs(b *mini.Batch) []uint32 {
 	if len(c.sampled()) == 0 {
@@ -103,13 +186,14 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 // Models of one relation keep full ones: their figures are of them.
 func (c *Config) evenBatches() bool { return c.relational() && c.Plan == macro.Hanoi }
 
-// newBatches makes the batches of a run of cfg whose model samples so many hops, and which looks so many batches ahead.
-func newBatches(cfg *Config, hops, threads, ahead int) (*batches, error) {
+// newBatches makes the batches of a run of cfg whose model samples so many hops, of relations by their fanouts, nil for none, and
+// which looks so many batches ahead.
+func newBatches(cfg *Config, hops int, relations [][]int, threads, ahead int) (*batches, error) {
 	fanouts := cfg.Fanouts[:hops] // as Config.sampled
 	if len(fanouts) == 0 {        // the sampler draws at least one hop; trainer.blocks leaves it
 		fanouts = []int{1}
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together()}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together()}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}

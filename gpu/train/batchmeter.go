@@ -167,7 +167,7 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 // graphs returns the largest blocks of a batch, input first: every node has all the neighbours that may be drawn, and
 // all are different, as long as there are so many in memory.
 func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs int) {
-	fanouts := b.cfg.Fanouts[:b.model.Hops()]
+	fanouts := b.cfg.fanoutsMost(b.shape.fanouts)
 	relations := b.model.Config().Relations
 	directions := int64(1)
 	if relations > b.shape.relations {

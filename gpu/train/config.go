@@ -34,6 +34,11 @@ type Config struct {
 	// Fanouts are the neighbours sampled per node and hop, outward from the
 	// seeds, −1 for all; default 15,10,5,5… for Layers hops.
 	Fanouts []int `json:"fanouts" group:"model" help:"neighbours sampled per node and hop, outward from the targets, -1 for all" default:"15,10,5,5…"`
+	// RelationFanouts are fanouts of single relations, "depends=10,5;provides=5,5": of a node's edges of each relation, in each
+	// direction, as many are drawn, and Fanouts of each relation that is not named. A name is the store's, or what is between
+	// the types in it where that is one relation's. For models of relations and sampler uniform. "": Fanouts are of all
+	// relations' edges together.
+	RelationFanouts string `json:"relation_fanouts,omitempty" group:"model" help:"rgcn and rsage: neighbours sampled of single relations, such as depends=10,5;provides=5,5, and --fanouts of each of the others"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
 	Sampler   string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch" default:"uniform" values:"uniform,weighted,labor"`
@@ -219,6 +224,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: absent neighbours %q: expected %s or %s", c.Absent, AbsentAuto, AbsentIgnore)
 	case c.Sampler != "" && !slices.Contains(mini.Samplers(), c.Sampler):
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
+	case c.RelationFanouts != "" && !c.relational():
+		return fmt.Errorf("train: relation fanouts %q with model %s, whose means are over all relations: choose rgcn or rsage", c.RelationFanouts, c.Model)
+	case c.RelationFanouts != "" && c.Sampler != "" && c.Sampler != mini.Uniform:
+		return fmt.Errorf("train: relation fanouts %q with sampler %s: expected %s", c.RelationFanouts, c.Sampler, mini.Uniform)
 	case c.RowReads != RowsAuto && c.RowReads != RowsCached && c.RowReads != RowsPacked:
 		return fmt.Errorf("train: row reads %q: expected %s, %s or %s", c.RowReads, RowsAuto, RowsCached, RowsPacked)
 	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
@@ -265,9 +274,10 @@ func (c *Config) relational() bool { return nn.ReadsRelations(c.Model) }
 // shape is what the data decides of a model.
 type shape struct {
 	in, classes int
-	relations   int   // edge types of the store
-	categories  []int // learned vectors that each column of categories names, the 0 for none counted
-	inverse     bool  // edges are read in both directions, those against theirs as relations of their own
+	relations   int     // edge types of the store
+	fanouts     [][]int // [Config.relationFanouts]
+	categories  []int   // learned vectors that each column of categories names, the 0 for none counted
+	inverse     bool    // edges are read in both directions, those against theirs as relations of their own
 }
 
 // model returns the model's description for a store.

@@ -34,7 +34,11 @@ type feeder struct {
 }
 
 func newFeeder(c *Config, m *store.Manifest, r *rows.Reader) (*feeder, error) {
-	b, err := newBatches(c, len(c.sampled()), max(1, c.Threads/2), 0)
+	relations, err := c.relationFanouts(m)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBatches(c, len(c.sampled()), relations, max(1, c.Threads/2), 0)
 	return &feeder{cfg: c, reader: r, batches: b, limit: EpochsMax, relations: len(m.Schema.Relations), inverse: c.directions(m) == 2}, err
 }
 

@@ -142,7 +142,11 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		}
 		l.plan.make = func(epoch int) buffer.Plan { return l.ranks.Plan(epoch, policy.Epoch(epoch)) }
 	}
-	if l.batches, err = newBatches(&l.cfg, len(l.cfg.sampled()), cfg.Threads, 0); err != nil {
+	relations, err := l.cfg.relationFanouts(m)
+	if err != nil {
+		return nil, err
+	}
+	if l.batches, err = newBatches(&l.cfg, len(l.cfg.sampled()), relations, cfg.Threads, 0); err != nil {
 		return nil, err
 	}
 	if l.batches.sequential = o.Sequential; o.Finish != nil {

@@ -44,6 +44,9 @@ type Memory struct {
 // Where the store does not fit the task, tensors and evaluation count for nothing.
 func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
 	y := &Memory{m: st.Manifest(), store: st, cfg: c, info: info}
+	if y.shape.fanouts, err = c.relationFanouts(y.m); err != nil {
+		return nil, err
+	}
 	o := c.MacroOptions(y.m)
 	if y.forecast, err = buffer.OpenForecaster(ctx, st, o); err != nil {
 		return nil, fmt.Errorf("train: plan: %w", err)

@@ -82,7 +82,7 @@ func TestWorstBatch(t *testing.T) {
 	for _, undirected := range []bool{true, false} {
 		g := evaltest.Random(t, 1500, 4, undirected)
 		for _, c := range []Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
-			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "mlp"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
+			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "rsage", RelationFanouts: "r1=30,20"}, {Model: "mlp"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
 			for _, order := range []string{"aggregate", "multiply"} {
 				c.Hidden, c.Order, c.Features, c.Seed, c.Threads = 32, order, []string{"x"}, 1, 1
 				if c.BatchSize == 0 {
@@ -91,8 +91,12 @@ func TestWorstBatch(t *testing.T) {
 				if err := c.Normalize(); err != nil {
 					t.Fatal(err)
 				}
-				dev := hostDevice(t)
-				b, err := newBatchMeter(t.Context(), dev.Info(), &g.M, &c, shapeOf(g))
+				dev, s := hostDevice(t), shapeOf(g)
+				var err error
+				if s.fanouts, err = c.relationFanouts(&g.M); err != nil {
+					t.Fatal(err)
+				}
+				b, err := newBatchMeter(t.Context(), dev.Info(), &g.M, &c, s)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -104,7 +108,7 @@ func TestWorstBatch(t *testing.T) {
 					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.dev.Bytes(), err)
 				}
 				run := func(bound int64) error {
-					tr, err := newTrainer(t.Context(), dev, &c, shapeOf(g), 0)
+					tr, err := newTrainer(t.Context(), dev, &c, s, 0)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -254,6 +254,9 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
 		}
 	}
+	if s.fanouts, err = cfg.relationFanouts(m); err != nil {
+		return s, err
+	}
 	s.classes, s.relations, s.inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected
 	return s, nil
 }

@@ -161,11 +161,12 @@ func (c *Config) visitsKind(m *store.Manifest) (kind [16]byte, err error) {
 	b, err := json.Marshal(struct {
 		Sampler         string
 		Fanouts         []int
+		RelationFanouts string `json:",omitempty"`
 		Batch, Together int
 		Group           int
 		Split           string
 		BothDirections  bool
-	}{c.Sampler, c.sampled(), c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
+	}{c.Sampler, c.sampled(), c.RelationFanouts, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
 	sum := sha256.Sum256(b)
 	copy(kind[:], sum[:])
 	return kind, err

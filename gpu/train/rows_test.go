@@ -27,6 +27,7 @@ func TestRowsAreMemorys(t *testing.T) {
 		"gat":             {Model: "gat", Heads: 2, IOEngine: "pread"},
 		"precomputed hop": {PrecomputedHop: true, Features: []string{"x", "x.hop1"}},
 		"rsage":           {Model: "rsage"}, // edges both ways, with their relations
+		"of relations":    {Model: "rsage", Fanouts: []int{1, 1}, RelationFanouts: "r1=1,2", Threads: 2},
 		"rgcn, packed":    {Model: "rgcn", RowReads: RowsPacked, Threads: 2},
 		"few training":    {BatchSize: 1000, Epochs: 2},
 		"packed":          {RowReads: RowsPacked, Threads: 2},

@@ -40,7 +40,8 @@ func (c *Config) storedEdges(m *store.Manifest) int64 {
 func (c *Config) inputsMost(m *store.Manifest) int64 {
 	nodes, edges := int64(m.Nodes), c.storedEdges(m)
 	n := min(int64(c.BatchSize), nodes)
-	for _, fanout := range c.sampled() {
+	relations, _ := c.relationFanouts(m) // whose error is OpenMemory's
+	for _, fanout := range c.fanoutsMost(relations) {
 		e := edges
 		if drawn := int64(fanout) * c.directions(m); fanout >= 0 && n <= edges/max(1, drawn) {
 			e = n * drawn
@@ -201,7 +202,7 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	n := min(float64(c.BatchSize), float64(train))
 	width := float64(y.shape.in)
 	ns := 0.
-	for _, fanout := range c.sampled() {
+	for _, fanout := range c.fanoutsMost(y.shape.fanouts) {
 		draws := degree
 		if fanout >= 0 {
 			draws = min(draws, float64(fanout)*float64(c.directions(y.m)))

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/store"
@@ -40,5 +41,48 @@ func TestSamplers(t *testing.T) {
 	c := Config{Sampler: "weighted", Epochs: 1}
 	if _, err := trainNode(t.Context(), t, bare, c, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("weighted draws without weights: %v", err)
+	}
+}
+
+// TestRelationFanouts: runs with fanouts of relations do not depend on threads, in memory and out of core, and train on other edges than
+// those without, in the numbers that were asked for; a loader draws the same.
+func TestRelationFanouts(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 400, Edges: 12000, Partitions: 5, Relations: 3})
+	dir := storetest.Create(t, g)
+	for _, plan := range []Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2}} {
+		run := func(fanouts string, threads int) (e Epoch) {
+			c := plan
+			c.Model, c.Threads, c.Hidden, c.BatchSize, c.Epochs, c.Fanouts, c.RelationFanouts = "rsage", threads, 8, 40, 1, []int{3, 2}, fanouts
+			if _, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(of Epoch) { e = of }}); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		without, few, one, three := run("", 1), run("r0=1,1;r1=1,1;r2=1,1", 1), run("r0=1,1; r2=5,-1", 1), run("r0=1,1; r2=5,-1", 3)
+		if one.Loss != three.Loss || one.SampledEdges != three.SampledEdges || one.Loss == few.Loss || few.Loss == without.Loss {
+			t.Errorf("plan %s: losses %v and, with 3 threads, %v; %v with fanouts of 1, %v without", plan.Plan, one.Loss, three.Loss, few.Loss, without.Loss)
+		}
+		if few.SampledEdges >= one.SampledEdges {
+			t.Errorf("plan %s: %d edges with fanouts of 1, %d with more", plan.Plan, few.SampledEdges, one.SampledEdges)
+		}
+	}
+	for fanouts, want := range map[string]string{"r0": "no relation=fanouts", "r9=1,1": "no relation \"r9\"", "r0=1": "1 of r0 for 2 layers", "r0=1,0": "\"0\" of r0",
+		"r0=1,1;r0=1,1": "each relation once", "r1=a,1": "\"a\" of r1"} {
+		c := Config{Model: "rsage", Fanouts: []int{3, 2}, RelationFanouts: fanouts, Epochs: 1}
+		if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, expected one of %q", fanouts, err, want)
+		}
+	}
+	for want, c := range map[string]Config{"choose rgcn or rsage": {RelationFanouts: "r0=1,1"}, "expected uniform": {Model: "rgcn", RelationFanouts: "r0=1,1", Sampler: "labor"}} {
+		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected one of %q", err, want)
+		}
+	}
+	names := []string{"a:has:b", "a:of:a", "b:of:a"}
+	if r, err := relationNamed(names, "has"); r != 0 || err != nil {
+		t.Errorf("has is relation %d, %v", r, err)
+	}
+	if _, err := relationNamed(names, "of"); err == nil || !strings.Contains(err.Error(), "a:of:a and b:of:a") {
+		t.Errorf("of: error %v", err)
 	}
 }

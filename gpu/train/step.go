@@ -66,7 +66,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead
 	}
 	t.pipe = gpu.NewPipeline(t.queue)
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
-		t.batches, err = newBatches(cfg, t.model.Hops(), max(1, cfg.Threads-1), ahead)
+		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, max(1, cfg.Threads-1), ahead)
 	}
 	if err != nil {
 		_ = t.close()

@@ -19,6 +19,9 @@ type Config struct {
 	Fanouts []int
 	// OutFanouts are the same for [Graph.Out]; nil means the same as Fanouts.
 	OutFanouts []int
+	// RelationFanouts, if not nil, are the neighbours drawn per node and hop of the edges of each relation, in each
+	// direction: [hop][relation], [All] for every one. Relations past the end take Fanouts of the hop. For [Uniform] alone, and without OutFanouts.
+	RelationFanouts [][]int
 	// Sampler is one of [Samplers] or [TimedSamplers]; "" means Uniform.
 	Sampler string
 	// Seed keys every draw.
@@ -42,6 +45,9 @@ func (c *Config) Validate() error {
 	if c.Together < 0 || c.Together > 1 && c.Sampler != "" && c.Sampler != Uniform {
 		return fmt.Errorf("option Together is %d with sampler %s: want 0 or more, and more than 1 with %s alone", c.Together, c.Sampler, Uniform)
 	}
+	if c.RelationFanouts != nil {
+		return c.checkRelations()
+	}
 	if c.OutFanouts == nil {
 		return nil
 	}
@@ -51,6 +57,25 @@ func (c *Config) Validate() error {
 	for i, f := range c.OutFanouts {
 		if f < All { // 0 is a choice: no outgoing neighbours at that hop
 			return fmt.Errorf("OutFanouts[%d] is %d: want 0 or more, or -1 for all neighbours", i, f)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkRelations() error {
+	switch {
+	case c.Sampler != "" && c.Sampler != Uniform:
+		return fmt.Errorf("option RelationFanouts with sampler %s: relations have fanouts of their own with %s alone", c.Sampler, Uniform)
+	case c.OutFanouts != nil:
+		return fmt.Errorf("option RelationFanouts with OutFanouts: a relation has one fanout in both directions")
+	case len(c.RelationFanouts) != len(c.Fanouts):
+		return fmt.Errorf("RelationFanouts has %d entries, Fanouts %d: want one a layer in both", len(c.RelationFanouts), len(c.Fanouts))
+	}
+	for i, of := range c.RelationFanouts {
+		for r, f := range of {
+			if f < All || f == 0 {
+				return fmt.Errorf("option RelationFanouts[%d][%d] is %d: want a positive number, or -1 for all neighbours", i, r, f)
+			}
 		}
 	}
 	return nil
@@ -97,13 +122,14 @@ type Sampler struct {
 	pos   []int64 // picked edge positions; of Graph.Out: their complement
 	large []int64 // pickLarge's
 	// drawer draws in the place of uniform picks; nil: these.
-	drawer   drawer
-	graph    Graph    // what drawer draws from, while it does
-	lists    []list   // of a chunk, that drawer draws from
-	fanIn    int      // of the hop
-	searches []search // cut's
-	left     []int32  // of them, halve's
-	cutPause int      // chunks to come that are not interpolated
+	drawer    drawer
+	relations byRelation // for Config.RelationFanouts
+	graph     Graph      // what drawer draws from, while it does
+	lists     []list     // of a chunk, that drawer draws from
+	fanIn     int        // of the hop
+	searches  []search   // cut's
+	left      []int32    // of them, halve's
+	cutPause  int        // chunks to come that are not interpolated
 	// past and pastOut are spans of the inputs' edges before their moments, which in and out are chunks of where seeds have moments.
 	past, pastOut []buffer.Span
 	named         []uint32 // names'
@@ -145,6 +171,11 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 		s.graph = g
 		if err := s.drawer.check(&s.graph); err != nil {
 			return fmt.Errorf("mini: %w", err)
+		}
+	}
+	if s.cfg.RelationFanouts != nil {
+		if err := s.relations.check(&g); err != nil {
+			return err
 		}
 	}
 	if err := checkRows(&g, seeds); err != nil {
@@ -220,7 +251,13 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
 		s.load(g, b.Input[lo:hi])
-		edges, err := s.count(blk, fanIn, fanOut, hi-lo)
+		var edges int
+		var err error
+		if s.cfg.RelationFanouts != nil {
+			edges, err = s.picksByRelation(place, h, lo, s.names(&g, b.Input[lo:hi]), hi-lo, &g, blk)
+		} else {
+			edges, err = s.count(blk, fanIn, fanOut, hi-lo)
+		}
 		if err != nil {
 			return err
 		}
@@ -230,6 +267,8 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 			blk.Relations = extend(blk.Relations, edges)
 		}
 		switch {
+		case s.cfg.RelationFanouts != nil:
+			s.gather(g, blk, from)
 		case fanIn == All && fanOut == 0:
 			s.copyAll(g.In, blk, from, hi-lo)
 		case s.drawer != nil:

@@ -199,7 +199,11 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		g.stripes, g.types = append(g.stripes, b.Bytes()), append(g.types, types)
 	}
 	g.M.Nodes, g.M.Edges = uint64(n), uint64(len(pairs))
-	g.M.Schema = store.Schema{Relations: make([]store.Relation, Relations), Undirected: undirected, Task: store.TaskNode, Classes: classes}
+	relations := make([]store.Relation, Relations)
+	for i := range relations {
+		relations[i].Name = fmt.Sprintf("r%d", i)
+	}
+	g.M.Schema = store.Schema{Relations: relations, Undirected: undirected, Task: store.TaskNode, Classes: classes}
 	g.M.Columns = []store.ColumnInfo{
 		{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: g.Dim},
 		{Name: "label", Role: store.RoleLabel, Elem: blocks.Int32, Dim: 1},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -109,6 +109,18 @@ class Batch(EpochBatch):
         return nodes, nodes[: self.batch_size], blocks
 
 
+def _relation_fanouts(store: Store, fanouts: Mapping[Union[str, Tuple[str, str, str]], Sequence[int]]) -> Tuple[List[int], str]:
+    """Fanouts of relations that are not named, and --relation-fanouts of `gstore train`."""
+    named = {key if isinstance(key, str) else ":".join(key): list(values) for key, values in fanouts.items()}
+    others = named.pop("*", None)
+    if others is None:
+        missing = [name for name in store.relations if name not in named and ":".join(name.split(":")[1:-1]) not in named]
+        if missing or not named:
+            raise errors.InvalidError(f'fanouts name no {missing or "relation"}: expected all of the store\'s relations, or "*" for the others')
+        others = next(iter(named.values()))
+    return others, ";".join(f"{name}={','.join(map(str, values))}" for name, values in named.items())
+
+
 class NeighborLoader(Epochs):
     """Mini-batches of a store's nodes with sampled neighbours, in and out of memory.
 
@@ -120,7 +132,8 @@ class NeighborLoader(Epochs):
     `edge_index`, the same kind of sample that PyG's NeighborLoader draws; with `layers=True` it has a layer a hop, as DGL
     and `gstore train` have them.
 
-    fanouts: neighbours per node and hop, outward from the seeds; −1 = all.
+    fanouts: neighbours per node and hop, outward from the seeds; −1 = all. A dict has them of each relation, as PyG's:
+    {("package", "depends", "package"): [10, 5], "provides": [5, 5], "*": [2, 2]}, where "*" are all others. It implies relations.
     sampler: how neighbours are drawn, as --sampler of `gstore train`.
     split: whose nodes are the seeds: "train", "valid" or "test". split_column names another split than the store's first.
     plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
@@ -137,7 +150,7 @@ class NeighborLoader(Epochs):
     def __init__(
         self,
         store: Store,
-        fanouts: Sequence[int] = (15, 10),
+        fanouts: Union[Sequence[int], Mapping[Union[str, Tuple[str, str, str]], Sequence[int]]] = (15, 10),
         batch_size: int = 1000,
         split: str = "train",
         *,
@@ -161,13 +174,20 @@ class NeighborLoader(Epochs):
         copy: bool = False,
     ):
         self.copy = copy
+        of_relations = ""
+        if isinstance(fanouts, Mapping):
+            fanouts, of_relations = _relation_fanouts(store, fanouts)
+            relations = True
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "seeds": split, "split": split_column, "shuffle": shuffle,
+            "relation_fanouts": of_relations,
             "features": list(features or []), "sampler": sampler, "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
             "buffer": buffer, "reuse": reuse, "row_reads": row_reads, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip
         decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
+        if of_relations:
+            decide += ("relation_fanouts",)
         self._begin(store, "loader", request, decide)
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> Batch:

@@ -16,26 +16,27 @@ import (
 
 // loaderRequest is what a loader is made by. Field by field it is a [train.Config] or [train.LoaderOptions].
 type loaderRequest struct {
-	Fanouts        []int    `json:"fanouts"`
-	BatchSize      int      `json:"batch_size"`
-	Seeds          string   `json:"seeds"`
-	Split          string   `json:"split"`
-	Shuffle        bool     `json:"shuffle"`
-	Features       []string `json:"features"`
-	Sampler        string   `json:"sampler"`
-	Relations      bool     `json:"relations"`
-	PrecomputedHop bool     `json:"precomputed_hop"`
-	Plan           string   `json:"plan"`
-	Buffer         int      `json:"buffer"`
-	Reuse          int      `json:"reuse"`
-	MemoryBytes    int64    `json:"memory_bytes"`
-	Seed           uint64   `json:"seed"`
-	Threads        int      `json:"threads"`
-	RowReads       string   `json:"row_reads"`
-	IOEngine       string   `json:"io_engine"`
-	Rank           int      `json:"rank"`
-	World          int      `json:"world"`
-	Layers         bool     `json:"layers"` // hand out the blocks as they are, not the union of their edges
+	Fanouts         []int    `json:"fanouts"`
+	RelationFanouts string   `json:"relation_fanouts"`
+	BatchSize       int      `json:"batch_size"`
+	Seeds           string   `json:"seeds"`
+	Split           string   `json:"split"`
+	Shuffle         bool     `json:"shuffle"`
+	Features        []string `json:"features"`
+	Sampler         string   `json:"sampler"`
+	Relations       bool     `json:"relations"`
+	PrecomputedHop  bool     `json:"precomputed_hop"`
+	Plan            string   `json:"plan"`
+	Buffer          int      `json:"buffer"`
+	Reuse           int      `json:"reuse"`
+	MemoryBytes     int64    `json:"memory_bytes"`
+	Seed            uint64   `json:"seed"`
+	Threads         int      `json:"threads"`
+	RowReads        string   `json:"row_reads"`
+	IOEngine        string   `json:"io_engine"`
+	Rank            int      `json:"rank"`
+	World           int      `json:"world"`
+	Layers          bool     `json:"layers"` // hand out the blocks as they are, not the union of their edges
 }
 
 // batchLoader is a [train.Loader] or a [link.Loader].
@@ -75,7 +76,7 @@ func openLoader(_ context.Context, c *call) error {
 	if q.Threads == 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
-	cfg := train.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
+	cfg := train.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
 	if q.Relations {
 		cfg.Model = "rgcn"

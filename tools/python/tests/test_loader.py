@@ -151,6 +151,16 @@ def test_relations(tmp_path):
     known |= {(b, a, k + 3) for a, b, k in known}  # read against their direction
     for b in gstore.NeighborLoader(s, [5, 5], 10, relations=True):
         assert all(e in known for e in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]], b.edge_type))
+    first, second, third = s.relations
+    for fanouts in ({first: [4], second: [1], third: [2]}, {first: [4], "*": [1], third: [2]}):
+        for b in gstore.NeighborLoader(s, fanouts, 10):
+            assert all(e in known for e in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]], b.edge_type))
+            most = [np.bincount(b.edge_index[1][b.edge_type == k]).max() for k in range(6)]
+            assert most == [4, 1, 2] * 2  # a seed has 8 of each relation in expectation
+    with pytest.raises(gstore.InvalidError, match="expected all of the store's relations"):
+        gstore.NeighborLoader(s, {first: [4]}, 10)
+    with pytest.raises(gstore.Error, match='no relation "likes"'):
+        gstore.NeighborLoader(s, {"likes": [4], "*": [1]}, 10)
 
 
 def test_budget(make):
