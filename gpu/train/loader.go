@@ -79,8 +79,8 @@ type turn struct {
 	place progress.Place
 }
 
-// OpenLoader plans as [Node] would with the same Config and opens the partition buffer. Of cfg counts what concerns data,
-// sampling, plan and memory. History is for Node alone; Reuse must be a number.
+// OpenLoader plans as [Node] would with the same Config and opens the partition buffer, or of plan rows the graph. Of cfg counts what
+// concerns data, sampling, plan and memory. Reuse must be a number, and History is no Loader's: [OpenHistory] makes one beside it.
 func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOptions) (_ *Loader, err error) {
 	cfg.Absent = AbsentIgnore
 	if err := cfg.Normalize(); err != nil {
@@ -90,7 +90,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		cfg.History = false // which adds no row to a batch
 	}
 	if cfg.History || cfg.Reuse == macro.ReuseAuto {
-		return nil, fmt.Errorf("train: loader: history %v and reuse %d: expected neither a history nor passes that depend on timing", cfg.History, cfg.Reuse)
+		return nil, fmt.Errorf("train: loader: history %v and reuse %d: expected no passes that depend on timing, and a history beside the loader (OpenHistory)", cfg.History, cfg.Reuse)
 	}
 	if o.Structure && cfg.Plan == macro.Rows {
 		return nil, fmt.Errorf("train: loader: plan %s without features is plan %s: choose it", macro.Rows, macro.Memory)
