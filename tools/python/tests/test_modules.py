@@ -75,7 +75,7 @@ def test_pyg_modules(same, tmp_path):
 
     for module in [
         Own(nn.SAGEConv(6, 8), nn.SAGEConv(8, 4)), nn.GraphSAGE(6, 8, 2, 4, norm="batch_norm", jk="cat"), nn.GraphSAGE(6, 8, 3, 4, aggr="max"),
-        nn.GCN(6, 8, 3, 4, jk="max"), nn.GAT(6, 8, 2, 4, heads=2), Own(nn.GATConv(6, 4, heads=2), nn.GATConv(8, 4, heads=1, concat=False)), Own(gin(6, 8), gin(8, 4)),
+        nn.GCN(6, 8, 3, 4, jk="max", cached=True), nn.GAT(6, 8, 2, 4, heads=2), Own(nn.GATConv(6, 4, heads=2), nn.GATConv(8, 4, heads=1, concat=False)), Own(gin(6, 8), gin(8, 4)),
     ]:  # fmt: skip
         same(s, settled(module, inputs), inputs)
     linear = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
