@@ -14,7 +14,7 @@ import (
 // TestComplete: out of core a run takes, unasked, the hop that the store has and a history; where the store has none, the
 // model cannot or the user does not want them, it does without.
 func TestComplete(t *testing.T) {
-	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 6}))
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 6, Relations: 2}))
 	run := func(c Config) (Config, string) {
 		t.Helper()
 		c.Hidden, c.BatchSize, c.Epochs, c.Threads = 8, 50, 1, 1
@@ -42,6 +42,7 @@ func TestComplete(t *testing.T) {
 		"ignored":              {with(func(c *Config) { c.Absent = AbsentIgnore }), false, false},
 		"history asked for":    {with(func(c *Config) { c.History = true }), true, true},
 		"gat":                  {with(func(c *Config) { c.Model = "gat" }), false, false},
+		"relations":            {with(func(c *Config) { c.Model = "rsage" }), false, true},
 		"maximum":              {with(func(c *Config) { c.Aggregator = "max" }), false, false},
 		"one layer":            {with(func(c *Config) { c.Layers = 1 }), false, false},
 		"capacity by the plan": {Config{Plan: "auto", Buffer: 3}, true, true},
