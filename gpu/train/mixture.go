@@ -33,13 +33,12 @@ type Outlook struct {
 	Random     float64 `json:"label_divergence_random"`
 	// LossPoints estimates how many points of test accuracy the run loses against one in memory, see expectedLoss.
 	LossPoints float64 `json:"expected_loss_points"`
+	// Advice is what can be done where that is much.
+	Advice string `json:"-"`
 }
 
 // warnPoints is the expected loss from which on a run is warned of.
 const warnPoints = 1
-
-// WarnAdvice is what can be done about a large expected loss.
-const WarnAdvice = "more --mem, neighbours kept together (gstore partition --partitioner fennel --hubs auto), an exact first hop (gstore precompute), or --plan rows where the graph fits without its features"
 
 // Warn reports whether the expected loss is large.
 func (o *Outlook) Warn() bool { return o.LossPoints >= warnPoints }
@@ -87,9 +86,18 @@ func (y *Memory) Mix(ctx context.Context, choice *macro.Choice) (labels [][]stor
 	}
 	o.Divergence = macro.Divergence(plan, labels)
 	o.Kept = macro.Kept(plan, y.sizes())
-	o.LossPoints = c.expectedLoss(o)
+	o.LossPoints, o.Advice = c.expectedLoss(o), c.lossAdvice()
 	choice.Why = append(choice.Why, o.String())
 	return labels, o, nil
+}
+
+// lossAdvice is what can be done about a large expected loss.
+func (c *Config) lossAdvice() string {
+	hop := ", an exact first hop (gstore precompute)"
+	if c.PrecomputedHop || c.relational() {
+		hop = "" // it is read, or not for this model
+	}
+	return "more --mem, neighbours kept together (gstore partition --partitioner fennel --hubs auto)" + hop + ", or --plan rows where the graph fits without its features"
 }
 
 // sizes are what [macro.Kept] asks of the store.

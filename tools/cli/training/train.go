@@ -373,7 +373,7 @@ func tellOutlook(e *command.Env, o *train.Outlook) {
 // warnOutlook warns where much is expected to be lost.
 func warnOutlook(e *command.Env, o *train.Outlook) {
 	if o != nil && o.Warn() {
-		fmt.Fprintf(e.Stderr, "gstore: warning: a loss of about %.1f points of accuracy is expected: %s\n", o.LossPoints, train.WarnAdvice)
+		fmt.Fprintf(e.Stderr, "gstore: warning: a loss of about %.1f points of accuracy is expected: %s\n", o.LossPoints, o.Advice)
 	}
 }
 
