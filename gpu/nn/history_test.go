@@ -1,0 +1,78 @@
+package nn_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/keyed"
+)
+
+// TestHistoryGradients: where neighbours outside memory complete the last layer's means, gradients of the layers below
+// follow the means over the neighbours that are there, divided by all.
+func TestHistoryGradients(t *testing.T) {
+	for _, layers := range []int{2, 3} {
+		for _, order := range []string{nn.OrderAuto, "aggregate", "multiply"} {
+			t.Run(fmt.Sprintf("%d layers, %s", layers, order), func(t *testing.T) {
+				const hidden = 5
+				f := newFixture(t, nn.Config{Model: "sage", Layers: layers, In: 4, Hidden: hidden, Out: 3, Order: order, Seed: 3}, []int{40, 25, 16, 11}[3-layers:], 2)
+				r := keyed.New(5).Rand(1)
+				n := f.sizes[layers]
+				divisors, rest := make([]float32, n), make([]float32, n*hidden)
+				for i := range divisors {
+					divisors[i] = 1 + float32(r.Below(8))/2
+				}
+				for i := range rest {
+					rest[i] = float32(r.Normal())
+				}
+				h := &nn.History{Layer: layers - 1, Divisors: f.keep.Vector(f.q, n, blocks.Float32), Rest: f.keep.Matrix(f.q, n, hidden)}
+				f.histories = []*nn.History{h}
+				upload(f.q, h.Divisors, divisors)
+				upload(f.q, h.Rest, rest)
+				checkGradients(t, f)
+			})
+		}
+	}
+}
+
+// TestHistoryGradientsOfRelations: likewise where relations are told apart, in all layers.
+func TestHistoryGradientsOfRelations(t *testing.T) {
+	for name, cfg := range variants() {
+		if cfg.Relations == 0 || cfg.Norm == "batch" || cfg.Jumping != "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			cfg.Layers, cfg.In, cfg.Hidden, cfg.Out, cfg.Seed = 2, 4, 5, 3, 3
+			f := newFixture(t, cfg, []int{25, 16, 11}, 2)
+			plain := f.step(false)
+			r := keyed.New(5).Rand(1)
+			for l := range cfg.Layers {
+				dim := cfg.Hidden
+				if l == 0 && cfg.Categories == nil {
+					dim = cfg.In
+				}
+				// Every other destination has a group of the last relation, mostly without an edge.
+				f.groupers[l].More = func(d int) []uint16 { return []uint16{uint16(cfg.Relations - 1)}[:d%2] }
+				f.step(false)
+				relations, _ := f.groupers[l].Groups()
+				divisors, rest := make([]float32, len(relations)), make([]float32, len(relations)*dim)
+				for i := range divisors {
+					divisors[i] = float32(r.Below(8)) / 2
+					divisors[i] += min(divisors[i], 1) // 0, or 1 and more
+				}
+				for i := range rest {
+					rest[i] = float32(r.Normal())
+				}
+				h := &nn.History{Layer: l, Divisors: f.keep.Vector(f.q, len(divisors), blocks.Float32), Rest: f.keep.Matrix(f.q, len(relations), dim)}
+				upload(f.q, h.Divisors, divisors)
+				upload(f.q, h.Rest, rest)
+				f.histories = append(f.histories, h)
+				if loss := f.step(false); loss == plain {
+					t.Errorf("layer %d: loss %v with and without its history", l, loss)
+				}
+			}
+			checkGradients(t, f)
+		})
+	}
+}
