@@ -28,7 +28,7 @@ type batches struct {
 	epoch int
 	mb    *buffer.MacroBatch
 	x     *examples
-	pool  *negative.Pool
+	from  *answers
 	graph mini.Graph
 	pass  int
 }
@@ -51,9 +51,11 @@ func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, f
 	if b.x.n == 0 { // its partitions may be empty: no nodes to draw negatives from
 		return nil
 	}
-	if b.pool, err = negative.NewPool(mb); err != nil {
+	pool, err := negative.NewPool(mb)
+	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
+	b.from = newAnswers(b.x, pool, b.cfg.Chunks, b.cfg.NegativesFrom == FromResident)
 	b.graph = mini.Graph{In: mb.In, Out: mb.Out, Relations: b.relations}
 	if b.absent != nil {
 		b.absent.enter(mb)
@@ -73,7 +75,7 @@ func (b *batches) start(batch int) {
 	key := mini.Key{Epoch: b.epoch, Step: step, Pass: b.pass}
 	place := keyed.New(c.Seed).With(placeEdges).With(uint64(b.epoch)).With(uint64(step)).With(uint64(b.pass))
 	s := &source{Share: b.share, x: b.x, order: keyed.NewPermutation(place, b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
-		perChunk: c.Negatives, chunks: c.Chunks, pool: b.pool, hide: c.hidesEdges(), absent: b.absent}
+		perChunk: c.Negatives, answers: b.from, hide: c.hidesEdges(), absent: b.absent}
 	if b.finish != nil {
 		mb := b.mb
 		s.finish = func(batch *mini.Batch, e *Edges) error { return b.finish(mb, batch, e) }

@@ -138,8 +138,7 @@ type source struct {
 	key       mini.Key
 	negatives *negative.Sampler
 	perChunk  int
-	chunks    int
-	pool      *negative.Pool
+	answers   *answers
 	hide      bool                                // leave a batch's edges out of its neighbourhoods
 	absent    *absent                             // numbers the rows that are sampled from; nil: they are the macro-batch's
 	finish    func(b *mini.Batch, e *Edges) error // of [LoaderOptions]; nil: nothing
@@ -151,8 +150,9 @@ type Edges struct {
 	Heads, Tails []uint32    // by edge
 	Relations    []uint32    // by edge
 	Negatives    [2][]uint32 // by [negative.Side], chunk by chunk, all of one length
-	Ends         []int       // by chunk: where its edges end
-	// Mask names wrong answers that are the right one: (side × edges + edge) × negatives of a chunk + negative.
+	Order        [2][]uint32 // by side: the edges in the order in which its chunks take them
+	Ends         [2][]int    // by side and chunk: where its edges end, in that order
+	// Mask names wrong answers that are the right one: (side × edges + place in the side's order) × negatives of a chunk + negative.
 	Mask []int64
 	// Extra is what [LoaderOptions].Finish makes of the batch, kept from one use of its memory to the next.
 	Extra any
@@ -166,11 +166,14 @@ type batchExtra struct {
 	view      Edges // of what follows
 	table     mini.Table
 	edges     int
-	rows      []uint32 // first of the macro-batch, then of the batch's seeds
+	heads     []uint32 // by edge, rows of the macro-batch
+	tails     []uint32
+	kinds     []uint32
+	sides     [2]division
+	rows      []uint32 // of questions: first of the macro-batch, then of the batch's seeds
 	relations []uint32
 	chunks    []int
 	mask      []uint32
-	negatives []uint32
 	// Of a batch whose input is partly absent: where its inputs went, rows of the resident ones, nodes of the others.
 	position         []int32
 	resident, absent []uint32
@@ -190,29 +193,36 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 	lo, hi := s.Range(i, s.x.n, s.size)
 	n := int(hi - lo)
 	e.edges = n
-	e.rows = resize(e.rows, 4*n)
-	e.relations = resize(e.relations, 2*n)
-	heads, tails := e.rows[:n], e.rows[n:2*n]
+	e.heads, e.tails, e.kinds = resize(e.heads, n), resize(e.tails, n), resize(e.kinds, n)
 	for k := range n {
 		var r uint16
-		heads[k], tails[k], r = s.x.edge(s.order.At(lo + uint64(k)))
-		e.relations[k], e.relations[n+k] = uint32(r), uint32(int(r)+s.relations)
+		e.heads[k], e.tails[k], r = s.x.edge(s.order.At(lo + uint64(k)))
+		e.kinds[k] = uint32(r)
 	}
-	copy(e.rows[2*n:3*n], tails) // the answers to (head, r, ?) …
-	copy(e.rows[3*n:4*n], heads) // … and to (tail, r⁻¹, ?)
+	e.rows, e.relations = resize(e.rows, 4*n), resize(e.relations, 2*n)
 	e.chunks, e.mask = e.chunks[:0], e.mask[:0]
 	key := s.key
 	key.Batch = s.Number(i)
-	for side, ends := range [][]uint32{negative.Tail: tails, negative.Head: heads} {
-		e.negatives = s.negatives.Sample(e.negatives, s.pool, key, negative.Side(side))
-		for c := range s.chunks {
-			_, hi := s.negatives.Chunk(c, n)
-			e.chunks = append(e.chunks, side*n+hi)
-			s.negatives.Mask(ends, e.negatives, c, func(edge, k int) {
-				e.mask = append(e.mask, uint32((side*n+edge)*(1+s.perChunk)+1+k))
-			})
+	// (head, r, ?), whose answer is the tail, and (tail, r⁻¹, ?), whose answer is the head.
+	for side, known := range [][]uint32{negative.Tail: e.heads, negative.Head: e.tails} {
+		wanted := [][]uint32{negative.Tail: e.tails, negative.Head: e.heads}[side]
+		d, first := &e.sides[side], side*n
+		s.answers.divide(d, side, known)
+		right := e.rows[2*n+first:][:n]
+		for at, k := range d.order {
+			e.rows[first+at], right[at] = known[k], wanted[k]
+			e.relations[first+at] = e.kinds[k] + uint32(side*s.relations)
 		}
-		e.rows = append(e.rows, e.negatives...)
+		begin := 0
+		for c, end := range d.ends {
+			drawn := len(e.rows)
+			e.rows = s.negatives.Sample(e.rows, d.pools[c], key, negative.Side(side), c)
+			e.chunks = append(e.chunks, first+end)
+			negative.Mask(right[begin:end], e.rows[drawn:], func(at, k int) {
+				e.mask = append(e.mask, uint32((first+begin+at)*(1+s.perChunk)+1+k))
+			})
+			begin = end
+		}
 	}
 	if s.absent != nil {
 		for i, row := range e.rows {
@@ -246,10 +256,16 @@ func (s *source) Finish(b *mini.Batch) error {
 func (s *source) view(b *mini.Batch) *Edges {
 	e := b.Extra.(*batchExtra)
 	n, v := e.edges, &e.view
-	v.Heads, v.Tails, v.Relations = e.rows[:n], e.rows[n:2*n], e.relations[:n]
-	each := s.chunks * s.perChunk
-	v.Negatives[negative.Tail], v.Negatives[negative.Head] = e.rows[4*n:4*n+each], e.rows[4*n+each:]
-	v.Ends, v.Mask = e.chunks[:s.chunks], v.Mask[:0]
+	v.Heads, v.Tails, v.Relations = resize(v.Heads, n), resize(v.Tails, n), e.kinds
+	each := (len(e.rows) - 4*n) / 2
+	for side := range v.Order {
+		v.Order[side], v.Ends[side] = e.sides[side].order, e.sides[side].ends
+		v.Negatives[side] = e.rows[4*n+side*each:][:each]
+	}
+	for at, k := range v.Order[negative.Tail] { // e.heads and e.tails are rows of the macro-batch
+		v.Heads[k], v.Tails[k] = e.rows[at], e.rows[2*n+at]
+	}
+	v.Mask = v.Mask[:0]
 	for _, k := range e.mask { // the model counts the right answer before the wrong ones
 		query, k := int64(k)/int64(1+s.perChunk), int64(k)%int64(1+s.perChunk)
 		v.Mask = append(v.Mask, query*int64(s.perChunk)+k-1)
@@ -267,10 +283,8 @@ func (s *source) hideEdges(e *batchExtra, k *mini.Block) {
 			}
 		}
 	}
-	for i := range n { // a batch's rows number its seeds, which are the block's destinations
-		head, tail := e.rows[i], e.rows[n+i]
-		hide(tail, head, e.relations[i])
-		hide(head, tail, e.relations[n+i])
+	for i := range 2 * n { // a batch's rows number its seeds, which are the block's destinations
+		hide(e.rows[2*n+i], e.rows[i], e.relations[i])
 	}
 	k.Compact()
 }

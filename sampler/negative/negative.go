@@ -4,7 +4,8 @@
 // As in MariusGNN (sections 2 and 7.1) a batch is cut into chunks, and the edges
 // of a chunk share their negatives: C chunks of N negatives give every edge N
 // of them while only C·N nodes are gathered and scored as one matrix product.
-// Negatives come from the nodes in memory, uniformly, in proportion to degree, or a mixture.
+// Negatives come from the nodes in memory, or of some partitions ([Pool.Only]), uniformly, in proportion to degree, or a
+// mixture.
 //
 // Draws are keyed by (seed, epoch, step, pass, batch, side), count nodes by
 // internal id and edges in the macro-batch's fixed order, so that they do not depend on threads
@@ -13,13 +14,16 @@
 //	n, err := negative.New(negative.Config{Count: 500, Chunks: 10, DegreeShare: .5, Seed: 1})
 //	…
 //	pool, err := negative.NewPool(macroBatch)
-//	rows = n.Sample(rows, pool, key, negative.Tail) // rows[c*Count:(c+1)*Count] are chunk c's
+//	for c := range 10 {
+//		rows = n.Sample(rows, pool, key, negative.Tail, c)
+//	}
 package negative
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/gstore/gstore/sampler/keyed"
@@ -74,7 +78,7 @@ func New(cfg Config) (*Sampler, error) {
 	}, nil
 }
 
-// Len is the number of rows that Sample returns: Chunks × Count.
+// Len is the number of a batch's negatives for one side: Chunks × Count.
 func (s *Sampler) Len() int { return s.cfg.Chunks * s.cfg.Count }
 
 // Chunk returns the edges lo ≤ e < hi of a batch of n edges that share chunk c's negatives: sizes
@@ -83,20 +87,15 @@ func (s *Sampler) Chunk(c, n int) (lo, hi int) {
 	return c * n / s.cfg.Chunks, (c + 1) * n / s.cfg.Chunks
 }
 
-// Sample appends to dst[:0] the rows of a batch's negatives, chunk by chunk, and
-// returns it. A row may occur more than once, and may be the true end of
-// an edge: see [Mask].
-func (s *Sampler) Sample(dst []uint32, pool *Pool, key mini.Key, side Side) []uint32 {
-	place := s.run.With(uint64(key.Epoch)).With(uint64(key.Step)).With(uint64(key.Pass)).With(uint64(key.Batch)).With(uint64(side))
-	dst = dst[:0]
-	for c := range s.cfg.Chunks {
-		r := place.Rand(uint64(c))
-		for i := range s.cfg.Count {
-			if i < s.byDegree && len(pool.ends) > 0 {
-				dst = append(dst, pool.byDegree(&r))
-			} else {
-				dst = append(dst, pool.uniform(&r))
-			}
+// Sample appends the rows of chunk c's negatives of a batch to dst. A row may occur more than once, and may be the true
+// end of an edge: see [Mask].
+func (s *Sampler) Sample(dst []uint32, pool *Pool, key mini.Key, side Side, c int) []uint32 {
+	r := s.run.With(uint64(key.Epoch)).With(uint64(key.Step)).With(uint64(key.Pass)).With(uint64(key.Batch)).With(uint64(side)).Rand(uint64(c))
+	for i := range s.cfg.Count {
+		if i < s.byDegree && len(pool.ends) > 0 {
+			dst = append(dst, pool.byDegree(&r))
+		} else {
+			dst = append(dst, pool.uniform(&r))
 		}
 	}
 	return dst
@@ -110,6 +109,7 @@ type Pool struct {
 	// Ends of edges: a uniformly random one is a node in proportion to its degree.
 	// In.Indices are edges' sources; Out.Indices, if there, their destinations.
 	ends [][]uint32
+	part bool // ends are of other partitions too
 }
 
 // NewPool prepares drawing from the nodes of mb. By degree means by the number of resident
@@ -133,6 +133,22 @@ func NewPool(mb *buffer.MacroBatch) (*Pool, error) {
 	return p, nil
 }
 
+// Only returns the pool of those partitions of p, by position among the macro-batch's, that in has set; nil if they have no
+// nodes.
+func (p *Pool) Only(in []bool) *Pool {
+	o := &Pool{before: make([]uint64, 1, len(p.before)), ends: p.ends, part: true}
+	for i, part := range p.partitions {
+		if in[i] {
+			o.partitions = append(o.partitions, part)
+			o.before = append(o.before, o.before[len(o.before)-1]+uint64(part.Nodes))
+		}
+	}
+	if o.before[len(o.before)-1] == 0 {
+		return nil
+	}
+	return o
+}
+
 // edges returns how many entries of a.Indices are edges: spans fill a prefix
 // of it without gaps, and what lies beyond is room for larger steps.
 func edges(a *buffer.Adjacency, partitions []buffer.ResidentPartition) int64 {
@@ -153,24 +169,34 @@ func (p *Pool) uniform(r *keyed.Rand) uint32 {
 	return p.partitions[i].Base + uint32(k-p.before[i])
 }
 
+// degreeTries bounds how often an end in other partitions is drawn again, where few edges lead into the pool's.
+const degreeTries = 64
+
 // byDegree draws an end of a resident edge: of either direction in turn at random.
 func (p *Pool) byDegree(r *keyed.Rand) uint32 {
-	ends := p.ends[0]
-	if len(p.ends) > 1 {
-		ends = p.ends[r.Below(uint64(len(p.ends)))]
+	for range degreeTries {
+		ends := p.ends[0]
+		if len(p.ends) > 1 {
+			ends = p.ends[r.Below(uint64(len(p.ends)))]
+		}
+		if row := ends[r.Below(uint64(len(ends)))]; !p.part || p.has(row) {
+			return row
+		}
 	}
-	return ends[r.Below(uint64(len(ends)))]
+	return p.uniform(r)
 }
 
-// Mask calls hit for every pair of an edge of chunk c and a negative that is
-// the edge's own true end: scores to leave out of the loss. ends are the rows
-// of the replaced ends of the whole batch; negatives are Sample's.
-func (s *Sampler) Mask(ends, negatives []uint32, c int, hit func(edge, negative int)) {
-	lo, hi := s.Chunk(c, len(ends))
-	chunk := negatives[c*s.cfg.Count : (c+1)*s.cfg.Count]
-	for e := lo; e < hi; e++ {
-		for n, row := range chunk {
-			if row == ends[e] {
+// has reports whether a row is one of the pool's nodes.
+func (p *Pool) has(row uint32) bool {
+	return slices.ContainsFunc(p.partitions, func(part buffer.ResidentPartition) bool { return row-part.Base < part.Nodes })
+}
+
+// Mask calls hit for every pair of an edge of a chunk and a negative that is the edge's own true end: scores to leave out
+// of the loss. ends are the rows of the chunk's replaced ends, negatives are Sample's.
+func Mask(ends, negatives []uint32, hit func(edge, negative int)) {
+	for e, end := range ends {
+		for n, row := range negatives {
+			if row == end {
 				hit(e, n)
 			}
 		}

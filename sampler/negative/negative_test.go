@@ -29,6 +29,15 @@ func macroBatch() *buffer.MacroBatch {
 	return mb
 }
 
+// all draws a batch's negatives, of all chunks.
+func all(s *Sampler, dst []uint32, pool *Pool, key mini.Key, side Side) []uint32 {
+	dst = dst[:0]
+	for c := range s.cfg.Chunks {
+		dst = s.Sample(dst, pool, key, side, c)
+	}
+	return dst
+}
+
 func TestDistributions(t *testing.T) {
 	pool, err := NewPool(macroBatch())
 	if err != nil {
@@ -43,7 +52,7 @@ func TestDistributions(t *testing.T) {
 		seen := map[uint32]float64{}
 		var rows []uint32
 		for b := range batches {
-			rows = s.Sample(rows, pool, mini.Key{Batch: b}, Tail)
+			rows = all(s, rows, pool, mini.Key{Batch: b}, Tail)
 			if len(rows) != s.Len() {
 				t.Fatalf("%d rows, want %d", len(rows), s.Len())
 			}
@@ -68,6 +77,54 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
+// Of some partitions negatives are drawn as from a macro-batch that has only those, uniformly and by degree; where no edge
+// leads there, uniformly.
+func TestOnlySomePartitions(t *testing.T) {
+	mb := macroBatch()
+	mb.Partitions[2].ID, mb.Partitions[2].Nodes = 9, 5
+	mb.Partitions[1].Nodes = 4 // rows 50 to 53, which no edge has
+	whole, err := NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := New(Config{Count: 1000, Chunks: 50, DegreeShare: .5, Seed: 2})
+	for _, c := range []struct {
+		in   []bool
+		want func(row uint32) float64 // probability
+	}{
+		{[]bool{true, true, false}, func(row uint32) (p float64) {
+			if row >= 100 {
+				p = .5 * float64(row-100) / 45
+			}
+			if row >= 50 && row < 54 || row >= 100 {
+				p += .5 / 14
+			}
+			return p
+		}},
+		{[]bool{false, true, false}, func(row uint32) float64 {
+			if row >= 50 && row < 54 {
+				return .25
+			}
+			return 0
+		}},
+	} {
+		seen := map[uint32]float64{}
+		for _, row := range all(s, nil, whole.Only(c.in), mini.Key{}, Tail) {
+			seen[row]++
+		}
+		for row := range uint32(110) {
+			want := c.want(row) * float64(s.Len())
+			if got := seen[row]; math.Abs(got-want) > 5*math.Sqrt(want)+1e-9 {
+				t.Errorf("%v: row %d drawn %v times, want about %.0f", c.in, row, got, want)
+			}
+		}
+	}
+	mb.Partitions[1].Nodes = 0
+	if whole, err = NewPool(mb); err != nil || whole.Only([]bool{false, true, false}) != nil {
+		t.Errorf("a pool of an empty partition, %v", err)
+	}
+}
+
 // By degree means edges of both directions where both are in memory.
 func TestDegreeCountsBothWays(t *testing.T) {
 	mb := macroBatch()
@@ -86,7 +143,7 @@ func TestDegreeCountsBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[uint32]float64{}
-	for _, r := range s.Sample(nil, pool, mini.Key{}, Head) {
+	for _, r := range all(s, nil, pool, mini.Key{}, Head) {
 		seen[r]++
 	}
 	for row := range uint32(110) {
@@ -121,7 +178,7 @@ func TestDrawsDoNotDependOnSlots(t *testing.T) {
 	s, _ := New(Config{Count: 100, Chunks: 3, DegreeShare: .5})
 	pa, _ := NewPool(a)
 	pb, _ := NewPool(b)
-	ra, rb := s.Sample(nil, pa, mini.Key{Epoch: 2}, Head), s.Sample(nil, pb, mini.Key{Epoch: 2}, Head)
+	ra, rb := all(s, nil, pa, mini.Key{Epoch: 2}, Head), all(s, nil, pb, mini.Key{Epoch: 2}, Head)
 	for i := range ra {
 		if move(ra[i]) != rb[i] {
 			t.Fatalf("draw %d is row %d in one layout and row %d in the other", i, ra[i], rb[i])
@@ -136,8 +193,8 @@ func TestKeysAndSidesDiffer(t *testing.T) {
 		s, _ := New(Config{Count: 50, Chunks: 2, Seed: seed})
 		for _, key := range []mini.Key{{}, {Epoch: 1}, {Step: 1}, {Pass: 1}, {Batch: 1}} {
 			for _, side := range []Side{Tail, Head} {
-				rows := s.Sample(nil, pool, key, side)
-				if again := s.Sample(nil, pool, key, side); !slices.Equal(rows, again) {
+				rows := all(s, nil, pool, key, side)
+				if again := all(s, nil, pool, key, side); !slices.Equal(rows, again) {
 					t.Fatal("the same key drew other rows")
 				}
 				seen = append(seen, rows[:50], rows[50:])
@@ -170,7 +227,7 @@ func TestChunksAndMask(t *testing.T) {
 	negatives := []uint32{5, 1, 5, 2, 6, 6, 8, 7, 0, 1, 2, 8}
 	var hits [][2]int
 	for c := range 4 {
-		s.Mask(ends, negatives, c, func(e, n int) { hits = append(hits, [2]int{e, n}) })
+		Mask(ends[c:c+1], negatives[3*c:][:3], func(e, n int) { hits = append(hits, [2]int{c + e, n}) })
 	}
 	want := [][2]int{{0, 0}, {0, 2}, {1, 1}, {1, 2}, {2, 1}, {3, 2}}
 	if !slices.Equal(hits, want) {
@@ -203,7 +260,7 @@ func TestNoEdges(t *testing.T) {
 	mb.In.Spans[3] = buffer.Span{}
 	pool, _ := NewPool(mb)
 	s, _ := New(Config{Count: 10, DegreeShare: 1})
-	if rows := s.Sample(nil, pool, mini.Key{}, Tail); len(rows) != 10 {
+	if rows := all(s, nil, pool, mini.Key{}, Tail); len(rows) != 10 {
 		t.Errorf("%d rows from a graph without edges, want 10 drawn uniformly", len(rows))
 	}
 }
@@ -211,8 +268,8 @@ func TestNoEdges(t *testing.T) {
 func TestSampleAllocatesNothing(t *testing.T) {
 	pool, _ := NewPool(macroBatch())
 	s, _ := New(Config{Count: 500, Chunks: 10, DegreeShare: .5})
-	rows := s.Sample(nil, pool, mini.Key{}, Tail)
-	if n := testing.AllocsPerRun(10, func() { rows = s.Sample(rows, pool, mini.Key{}, Tail) }); n != 0 {
+	rows := all(s, nil, pool, mini.Key{}, Tail)
+	if n := testing.AllocsPerRun(10, func() { rows = all(s, rows, pool, mini.Key{}, Tail) }); n != 0 {
 		t.Errorf("%v allocations a batch", n)
 	}
 }

@@ -30,8 +30,9 @@ class DistMult(torch.nn.Module):
         head, tail, relation = (torch.from_numpy(a) for a in (batch.head, batch.tail, batch.relation))
         negatives, logits = torch.from_numpy(batch.negatives), []
         for side, known, kind, answer in ((0, head, relation, tail), (1, tail, relation + len(self.relations) // 2, head)):
-            query = x[known] * self.relations[kind]
-            ends = zip([0] + batch.chunks, batch.chunks)
+            order = torch.from_numpy(batch.order[side])
+            query, answer = (x[known] * self.relations[kind])[order], answer[order]
+            ends = zip([0] + batch.chunks[side], batch.chunks[side])
             wrong = torch.cat([query[a:b] @ x[negatives[side, c]].T for c, (a, b) in enumerate(ends)])
             logits.append(torch.cat([(query * x[answer]).sum(1, keepdim=True), wrong], 1))
         logits = torch.stack(logits)

@@ -45,9 +45,14 @@ class LinkBatch(EpochBatch):
         return self._arrays["negatives"]
 
     @property
+    def order(self) -> np.ndarray:
+        """int64 [2, edges]: the edges in the order in which chunks take them, that of tails and that of heads."""
+        return self._arrays["order"]
+
+    @property
     def mask(self) -> np.ndarray:
-        """int64: the wrong answers that are the edge's own right one, as places in scores of shape [2, edges, negatives]
-        seen as one list."""
+        """int64: the wrong answers that are the edge's own right one, as places in scores of shape [2, edges, negatives],
+        each side's edges in its order, seen as one list."""
         return self._arrays["mask"]
 
 
@@ -55,8 +60,8 @@ class LinkLoader(Epochs):
     """Mini-batches of a directed store's edges with shared negatives, in memory or by COMET, a part of the graph at a time.
 
     Batches are those of `gstore train` on links with the same store, seed, batch size, negatives, chunks, fanouts and plan:
-    edges in an order of the epoch's own, negatives drawn from the nodes that are in memory. One seed gives the same batches
-    for any number of threads.
+    edges in an order of the epoch's own, negatives drawn from where answers may lie in memory, or with
+    negatives_from="resident" from all of it. One seed gives the same batches for any number of threads.
 
     >>> table = gstore.EmbeddingTable(store, "nodes", dim=100)
     >>> for batch in gstore.LinkLoader(store, table=table, mem="2GiB", seed=1):
@@ -86,6 +91,7 @@ class LinkLoader(Epochs):
         negatives: int = 500,
         chunks: int = 10,
         degree_share: float = 0.0,
+        negatives_from: str = "answers",
         fanouts: Sequence[int] = (),
         remove_batch_edges: Optional[bool] = None,
         table: Optional[EmbeddingTable] = None,
@@ -106,11 +112,12 @@ class LinkLoader(Epochs):
             raise errors.ClosedError("the table is closed")
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "negatives": negatives, "chunks": chunks, "degree_share": degree_share,
+            "negatives_from": negatives_from,
             "remove_batch_edges": remove_batch_edges, "plan": plan, "buffer": buffer, "logical": logical,
             "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads, "io_engine": io_engine, "rank": rank, "world": world_size,
             "table": table._handle if table is not None else 0,
         }  # fmt: skip
-        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "seed", "rank", "world"))
+        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "negatives_from", "seed", "rank", "world"))
         self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges")})
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> LinkBatch:

@@ -21,6 +21,7 @@ type linkRequest struct {
 	Negatives        int     `json:"negatives"`
 	Chunks           int     `json:"chunks"`
 	DegreeShare      float64 `json:"degree_share"`
+	NegativesFrom    string  `json:"negatives_from"`
 	RemoveBatchEdges *bool   `json:"remove_batch_edges"`
 	Plan             string  `json:"plan"`
 	Buffer           int     `json:"buffer"`
@@ -44,7 +45,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	if q.Threads == 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
-	cfg := link.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Negatives: q.Negatives, Chunks: q.Chunks, DegreeShare: q.DegreeShare, RemoveBatchEdges: q.RemoveBatchEdges,
+	cfg := link.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Negatives: q.Negatives, Chunks: q.Chunks, DegreeShare: q.DegreeShare, NegativesFrom: q.NegativesFrom, RemoveBatchEdges: q.RemoveBatchEdges,
 		Plan: q.Plan, Buffer: q.Buffer, Logical: q.Logical, MemoryBytes: q.MemoryBytes, Seed: q.Seed, Threads: q.Threads, IOEngine: q.IOEngine}
 	if len(q.Fanouts) > 0 {
 		cfg.Encoder = "sage"
@@ -89,7 +90,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	used := l.Config()
 	c.reply.Handle = all.add(o)
 	return c.answer(map[string]any{"plan": used.Plan, "buffer": used.Buffer, "logical": used.Logical, "fanouts": used.Fanouts, "batch_size": used.BatchSize,
-		"negatives": used.Negatives, "chunks": used.Chunks, "remove_batch_edges": *used.RemoveBatchEdges, "seed": used.Seed, "why": l.Why(), "room_bytes": o.room.bound})
+		"negatives": used.Negatives, "chunks": used.Chunks, "negatives_from": used.NegativesFrom, "remove_batch_edges": *used.RemoveBatchEdges, "seed": used.Seed, "why": l.Why(), "room_bytes": o.room.bound})
 }
 
 // packLinks is [link.LoaderOptions].Finish: it copies what a batch of edges is of into memory outside the Go heap.
@@ -98,13 +99,15 @@ func packLinks(r *room, mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) err
 	p := packedIn(&e.Extra, n)
 	p.everything(b)
 	p.locate(b.Input)
-	p.chunks = append(p.chunks, e.Ends...)
+	p.chunks = append(append(p.chunks, e.Ends[0]...), e.Ends[1]...)
+	chunks := len(e.Ends[0])
 	p.want("n_id", "int64", len(p.local))
 	for _, name := range []string{"head", "tail", "relation"} {
 		p.want(name, "int64", n)
 	}
-	p.want("negatives", "int64", 2, len(e.Ends), each/len(e.Ends))
+	p.want("negatives", "int64", 2, chunks, each/chunks)
 	p.want("mask", "int64", len(e.Mask))
+	p.want("order", "int64", 2, n)
 	relations := len(b.Blocks) > 0 && b.Blocks[0].Relations != nil
 	if len(b.Blocks) > 0 {
 		p.want("edge_index", "int64", 2, len(b.Blocks[0].Indices))
@@ -123,11 +126,14 @@ func packLinks(r *room, mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) err
 	widen(negatives[:each], e.Negatives[0])
 	widen(negatives[each:], e.Negatives[1])
 	copy(ints(p.data[5]), e.Mask)
+	order := ints(p.data[6])
+	widen(order[:n], e.Order[0])
+	widen(order[n:], e.Order[1])
 	if len(b.Blocks) > 0 {
-		pairsOf(&b.Blocks[0], ints(p.data[6]))
+		pairsOf(&b.Blocks[0], ints(p.data[7]))
 	}
 	if relations {
-		widen(ints(p.data[7]), b.Blocks[0].Relations)
+		widen(ints(p.data[8]), b.Blocks[0].Relations)
 	}
 	return nil
 }

@@ -42,14 +42,14 @@ func TestLinkBatches(t *testing.T) {
 				b := want.Batch()
 				e := link.EdgesOf(b)
 				input := nodesOf(want.MacroBatch(), b.Input)
-				for name, rows := range map[string][]uint32{"head": e.Heads, "tail": e.Tails, "relation": e.Relations, "negatives": slices.Concat(e.Negatives[0], e.Negatives[1])} {
+				for name, rows := range map[string][]uint32{"head": e.Heads, "tail": e.Tails, "relation": e.Relations, "negatives": slices.Concat(e.Negatives[0], e.Negatives[1]), "order": slices.Concat(e.Order[0], e.Order[1])} {
 					expected := make([]int64, len(rows))
 					widen(expected, rows)
 					if !slices.Equal(ints(got[name]), expected) {
 						t.Fatalf("%s %v, expected %v", name, ints(got[name]), rows)
 					}
 				}
-				if !slices.Equal(ints(got["n_id"]), input) || !slices.Equal(ints(got["mask"]), e.Mask) || !slices.Equal(info.Chunks, e.Ends) || info.Next != want.Place() || info.BatchSize != len(e.Heads) {
+				if !slices.Equal(ints(got["n_id"]), input) || !slices.Equal(ints(got["mask"]), e.Mask) || !slices.Equal(info.Chunks, slices.Concat(e.Ends[0], e.Ends[1])) || info.Next != want.Place() || info.BatchSize != len(e.Heads) {
 					t.Fatalf("%+v, expected %+v with nodes %v", info, e, input)
 				}
 				// Of a mask's entry, the wrong answer is the right one.
@@ -57,8 +57,8 @@ func TestLinkBatches(t *testing.T) {
 				for _, m := range e.Mask {
 					masked++
 					side, edge, k := int(m)/each/n, int(m)/each%n, int(m)%each
-					chunk := slices.IndexFunc(e.Ends, func(end int) bool { return edge < end })
-					if answer := [][]uint32{tails, heads}[side][edge]; negatives[side][chunk*each+k] != answer {
+					chunk := slices.IndexFunc(e.Ends[side], func(end int) bool { return edge < end })
+					if answer := [][]uint32{tails, heads}[side][e.Order[side][edge]]; negatives[side][chunk*each+k] != answer {
 						t.Fatalf("mask %d: edge %d of side %d has answer %d, not %d", m, edge, side, answer, negatives[side][chunk*each+k])
 					}
 				}

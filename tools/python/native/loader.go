@@ -174,7 +174,7 @@ type batchInfo struct {
 	Nodes        []int          `json:"nodes"` // by hop, the seeds first
 	Edges        []int          `json:"edges"` // by hop
 	SampledEdges int            `json:"sampled_edges"`
-	Chunks       []int          `json:"chunks,omitempty"` // of a batch of edges: where each chunk's end
+	Chunks       []int          `json:"chunks,omitempty"` // of a batch of edges: where chunks end, of tails and then of heads
 	LabelShift   []float32      `json:"label_shift,omitempty"`
 	Next         progress.Place `json:"next"` // of the batch after
 }

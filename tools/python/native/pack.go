@@ -71,7 +71,7 @@ type packed struct {
 	size   int   // of the batch: seeds, or edges
 	nodes  []int // by hop, the seeds first
 	edges  []int // by hop
-	chunks []int // of a batch of edges: where each chunk's end
+	chunks []int // of a batch of edges: where chunks end, of tails and then of heads
 
 	local    []uint32 // the nodes that are handed out: positions in the batch's input
 	nodeRows []uint32 // their rows in the macro-batch

@@ -18,7 +18,7 @@ def triples(tmp_path_factory):
 
 
 def contents(batch):
-    return {"place": (batch.epoch, batch.step, batch.batch_size, *batch.chunks), **{k: v.copy() for k, v in batch._arrays.items()}}
+    return {"place": (batch.epoch, batch.step, batch.batch_size, *batch.chunks[0], *batch.chunks[1]), **{k: v.copy() for k, v in batch._arrays.items()}}
 
 
 def same(a, b):
@@ -37,9 +37,10 @@ def test_batches(triples, options):
             ends = (b.n_id[b.head], b.relation, b.n_id[b.tail])
             seen += list(zip(*(a.tolist() for a in ends)))
             assert len(set(b.n_id)) == len(b.n_id) == sum(b.num_sampled_nodes) and b.epoch == epoch
-            assert b.negatives.shape == (2, 3, 20) and b.chunks[-1] == b.batch_size == len(b.head)
-            chunk = np.searchsorted(b.chunks, np.arange(b.batch_size), "right")
-            right = np.stack([b.negatives[0][chunk] == b.tail[:, None], b.negatives[1][chunk] == b.head[:, None]])
+            assert b.negatives.shape == (2, 3, 20) and b.chunks[0][-1] == b.chunks[1][-1] == b.batch_size == len(b.head)
+            chunk = [np.searchsorted(ends, np.arange(b.batch_size), "right") for ends in b.chunks]
+            right = np.stack([b.negatives[s][chunk[s]] == answer[b.order[s]][:, None] for s, answer in ((0, b.tail), (1, b.head))])
+            assert np.array_equal(np.sort(b.order), [np.arange(b.batch_size)] * 2)
             assert np.array_equal(np.flatnonzero(right), np.sort(b.mask))
             if b.edge_index is not None:
                 own = {(s, k, d) for s, k, d in edges}

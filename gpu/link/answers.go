@@ -1,0 +1,163 @@
+package link
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// What Config.NegativesFrom may be.
+const (
+	FromAnswers  = "answers"
+	FromResident = "resident"
+)
+
+// answers says where the answers to a step's questions lie. A step trains only some of the buckets that are in memory, so the
+// answer to a question about a node of partition i lies in one of the partitions j whose bucket with i it trains, and which
+// these are changes from step to step. A wrong answer from elsewhere could be none: telling the two apart teaches the model
+// the step, as a shift of the classes' shares does where nodes are classified (docs/design.md, "gpu/link").
+type answers struct {
+	partitions []buffer.ResidentPartition
+	chunks     int
+	whole      *negative.Pool
+	sides      [2]answerSets // by negative.Side
+}
+
+// answerSets are, of one side, the different sets of partitions where answers lie, in an order that has similar sets next to each
+// other. No sets: answers lie everywhere.
+type answerSets struct {
+	of   []int    // by position of the asked node's partition: its set
+	sets [][]bool // by set and position
+	pool []*negative.Pool
+}
+
+// newAnswers looks at the step's buckets; everywhere: answers are taken to lie anywhere in memory. pool is of the whole macro-batch.
+func newAnswers(x *examples, pool *negative.Pool, chunks int, everywhere bool) *answers {
+	a := &answers{partitions: x.partitions, chunks: chunks, whole: pool}
+	if everywhere || x.trained == nil {
+		return a
+	}
+	n := len(x.partitions)
+	for side := range a.sides {
+		found := make([][]byte, n) // by asked partition: a byte a partition
+		for i := range found {
+			found[i] = make([]byte, n)
+			for j := range n {
+				src, dst := i, j
+				if side == int(negative.Head) {
+					src, dst = j, i
+				}
+				if x.trained[src*n+dst] {
+					found[i][j] = 1
+				}
+			}
+		}
+		different := slices.Clone(found)
+		slices.SortFunc(different, bytes.Compare)
+		different = slices.CompactFunc(different, bytes.Equal)
+		s := &a.sides[side]
+		for _, key := range different {
+			set := make([]bool, n)
+			for j, v := range key {
+				set[j] = v != 0
+			}
+			s.sets, s.pool = append(s.sets, set), append(s.pool, pool.Only(set))
+		}
+		for _, key := range found {
+			k, _ := slices.BinarySearchFunc(different, key, bytes.Compare)
+			s.of = append(s.of, k)
+		}
+	}
+	return a
+}
+
+// division is a batch's questions of one side in chunks; its slices are kept from one batch to the next.
+type division struct {
+	order []uint32         // the edges in the order in which chunks take them
+	ends  []int            // by chunk: where its questions end, in order
+	pools []*negative.Pool // by chunk: what its wrong answers are drawn from
+	set   []int            // by edge
+	first []int            // by set: where its edges begin in order; then their end
+	share []int            // by set: chunks of its own
+}
+
+// divide cuts a batch's questions about rows into chunks: each of one set of partitions where there are as many chunks as sets, of
+// sizes as even as that allows; else evenly, and wrong answers of a chunk come from any of its questions' sets.
+func (a *answers) divide(d *division, side int, rows []uint32) {
+	n, s := len(rows), &a.sides[side]
+	d.order, d.ends, d.pools = resize(d.order, n), d.ends[:0], d.pools[:0]
+	if len(s.sets) == 0 { // answers lie everywhere
+		for k := range n {
+			d.order[k] = uint32(k)
+		}
+		d.cut(0, n, a.chunks, a.whole)
+		return
+	}
+	present := a.sort(d, s, rows)
+	if present <= a.chunks {
+		d.deal(a.chunks - present)
+		for k, pool := range s.pool {
+			d.cut(d.first[k], d.first[k+1], d.share[k], pool)
+		}
+		return
+	}
+	for c := range a.chunks {
+		lo, hi := c*n/a.chunks, (c+1)*n/a.chunks
+		union := make([]bool, len(a.partitions))
+		for _, k := range d.order[lo:hi] {
+			for j, v := range s.sets[d.set[k]] {
+				union[j] = union[j] || v
+			}
+		}
+		d.cut(lo, hi, 1, a.whole.Only(union))
+	}
+}
+
+// sort puts a batch's edges in order of their sets, those of one set as they came, and returns how many sets there are.
+func (a *answers) sort(d *division, s *answerSets, rows []uint32) (present int) {
+	d.set, d.first, d.share = resize(d.set, len(rows)), resize(d.first, len(s.sets)+1), resize(d.share, len(s.sets))
+	clear(d.first)
+	for k, row := range rows {
+		at := slices.IndexFunc(a.partitions, func(p buffer.ResidentPartition) bool { return row-p.Base < p.Nodes })
+		d.set[k] = s.of[at]
+		d.first[d.set[k]+1]++
+	}
+	for k := range d.share {
+		if d.share[k] = min(1, d.first[k+1]); d.share[k] > 0 {
+			present++
+		}
+		d.first[k+1] += d.first[k]
+	}
+	next := slices.Clone(d.first)
+	for k, set := range d.set {
+		d.order[next[set]] = uint32(k)
+		next[set]++
+	}
+	return present
+}
+
+// deal gives so many chunks more to the sets whose chunks are largest.
+func (d *division) deal(more int) {
+	for range more {
+		best, most := 0, 0.
+		for k, share := range d.share {
+			if share == 0 {
+				continue
+			}
+			if size := float64(d.first[k+1]-d.first[k]) / float64(share); size > most {
+				best, most = k, size
+			}
+		}
+		d.share[best]++
+	}
+}
+
+// cut appends chunks of the questions lo ≤ at < hi in order, whose sizes differ by at most one.
+func (d *division) cut(lo, hi, chunks int, pool *negative.Pool) {
+	for c := range chunks {
+		d.ends = append(d.ends, lo+(c+1)*(hi-lo)/chunks)
+		d.pools = append(d.pools, pool)
+	}
+}
