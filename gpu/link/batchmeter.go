@@ -11,22 +11,20 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/meter"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/sampler/negative"
 	"github.com/gstore/gstore/store"
 )
 
 // batchMeter finds what the largest mini-batch that a run can meet takes of the device, by running the model on a
 // [meter.Device] with that batch's sizes.
 type batchMeter struct {
-	cfg       *Config
-	m         *store.Manifest
-	dev       *meter.Device
-	queue     *gpu.Queue
-	arena     *gpu.Arena
-	model     *nn.LinkModel
-	negatives *negative.Sampler
-	indexed   int64        // bytes of host numbers that the batch in hand gives to the device
-	known     map[int]need // by capacity
+	cfg     *Config
+	m       *store.Manifest
+	dev     *meter.Device
+	queue   *gpu.Queue
+	arena   *gpu.Arena
+	model   *nn.LinkModel
+	indexed int64        // bytes of host numbers that the batch in hand gives to the device
+	known   map[int]need // by capacity
 }
 
 // need is what a mini-batch takes, in bytes.
@@ -45,9 +43,6 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	}
 	model, err := cfg.LinkModel(len(m.Schema.Relations))
 	if err != nil {
-		return nil, err
-	}
-	if b.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	b.model, err = nn.NewLink(ctx, b.queue, model)
@@ -114,8 +109,7 @@ func (b *batchMeter) bytes(ctx context.Context, rows, sampled, edges int64) (int
 	batch := nn.LinkBatch{Rows: b.index(4*n+negatives, blocks.Uint32), Relations: b.index(2*n, blocks.Uint32), Negatives: c.Negatives}
 	for side := range 2 {
 		for k := range c.Chunks {
-			_, hi := b.negatives.Chunk(k, n)
-			batch.Chunks = append(batch.Chunks, side*n+hi)
+			batch.Chunks = append(batch.Chunks, side*n+(k+1)*n/c.Chunks)
 		}
 	}
 	table := gpu.MatrixOf(meter.Elsewhere(4*rows*int64(c.Dim)), 0, int(rows), c.Dim)

@@ -7,7 +7,7 @@
 // Negatives come from the nodes in memory, or of some partitions ([Pool.Only]), uniformly, in proportion to degree, or a
 // mixture.
 //
-// Draws are keyed by (seed, epoch, step, pass, batch, side), count nodes by
+// Draws are keyed by (seed, epoch, step, pass, batch, side, chunk), count nodes by
 // internal id and edges in the macro-batch's fixed order, so that they do not depend on threads
 // or on which slot of the buffer a partition lies in.
 //
@@ -80,12 +80,6 @@ func New(cfg Config) (*Sampler, error) {
 
 // Len is the number of a batch's negatives for one side: Chunks × Count.
 func (s *Sampler) Len() int { return s.cfg.Chunks * s.cfg.Count }
-
-// Chunk returns the edges lo ≤ e < hi of a batch of n edges that share chunk c's negatives: sizes
-// differ by at most one.
-func (s *Sampler) Chunk(c, n int) (lo, hi int) {
-	return c * n / s.cfg.Chunks, (c + 1) * n / s.cfg.Chunks
-}
 
 // Sample appends the rows of chunk c's negatives of a batch to dst. A row may occur more than once, and may be the true
 // end of an edge: see [Mask].

@@ -210,19 +210,7 @@ func TestKeysAndSidesDiffer(t *testing.T) {
 	}
 }
 
-func TestChunksAndMask(t *testing.T) {
-	s, _ := New(Config{Count: 3, Chunks: 4})
-	next := 0
-	for c := range 4 {
-		lo, hi := s.Chunk(c, 10)
-		if lo != next || hi-lo < 2 || hi-lo > 3 {
-			t.Errorf("chunk %d is %d to %d", c, lo, hi)
-		}
-		next = hi
-	}
-	if next != 10 {
-		t.Errorf("chunks end at %d of 10", next)
-	}
+func TestMask(t *testing.T) {
 	ends := []uint32{5, 6, 7, 8}
 	negatives := []uint32{5, 1, 5, 2, 6, 6, 8, 7, 0, 1, 2, 8}
 	var hits [][2]int
