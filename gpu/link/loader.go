@@ -188,6 +188,7 @@ func (l *Loader) Start(epoch int, from progress.Place) error {
 	if err := l.it.StartAt(now, step); err != nil {
 		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
+	l.mb = *l.it.MacroBatch()
 	if len(now.Steps) == 1 { // what is resident stays: nothing to announce
 		return nil
 	}
@@ -211,11 +212,12 @@ func (l *Loader) Next() bool {
 		if l.err = l.ctx.Err(); l.err != nil {
 			break
 		}
-		if !l.it.Next() {
+		next := l.it.Next()
+		l.mb = *l.it.MacroBatch() // empty where there is none: rows of the one before are no longer its
+		if !next {
 			l.err, l.began = l.it.Err(), false
 			break
 		}
-		l.mb = *l.it.MacroBatch()
 		if l.ranks != nil {
 			d, _ := l.ranks.Of(l.epoch) // Start looked at its error
 			l.batches.share = mini.Share{Parts: d.Parts[l.mb.StepIndex], First: d.First, Every: d.Every}
@@ -234,7 +236,7 @@ func (l *Loader) leave() {
 	}
 }
 
-// MacroBatch is what the batch in hand is of; it is valid as long as that.
+// MacroBatch is what the batch in hand is of, and valid as long as that; empty where none is.
 func (l *Loader) MacroBatch() *buffer.MacroBatch { return &l.mb }
 
 // Batch is the mini-batch in hand: its Seeds are the distinct nodes of its edges and negatives, see [EdgesOf].

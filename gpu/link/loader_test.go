@@ -82,8 +82,13 @@ func TestLoaderYieldsTrainingsBatches(t *testing.T) {
 				if err := l.Start(e, from[e]); err != nil {
 					t.Fatal(err)
 				}
+				before := len(l.MacroBatch().Partitions)
 				for l.Next() {
 					places = append(places, l.Place())
+				}
+				// Whoever reads a table's rows looks here for where they are.
+				if after := len(l.MacroBatch().Partitions); before+after > 0 {
+					t.Errorf("%+v: %d partitions are in hand before an epoch's first batch, %d behind its last", c, before, after)
 				}
 			}
 			if err := errors.Join(l.Err(), l.Close()); err != nil {
