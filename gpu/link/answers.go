@@ -10,6 +10,7 @@ import (
 
 // What Config.NegativesFrom may be.
 const (
+	FromMixed    = "mixed"
 	FromAnswers  = "answers"
 	FromResident = "resident"
 )

@@ -75,7 +75,7 @@ func (b *batches) start(batch int) {
 	key := mini.Key{Epoch: b.epoch, Step: step, Pass: b.pass}
 	place := keyed.New(c.Seed).With(placeEdges).With(uint64(b.epoch)).With(uint64(step)).With(uint64(b.pass))
 	s := &source{Share: b.share, x: b.x, order: keyed.NewPermutation(place, b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
-		perChunk: c.Negatives, answers: b.from, hide: c.hidesEdges(), absent: b.absent}
+		perChunk: c.Negatives, answers: b.from, mixed: c.NegativesFrom == FromMixed, hide: c.hidesEdges(), absent: b.absent}
 	if b.finish != nil {
 		mb := b.mb
 		s.finish = func(batch *mini.Batch, e *Edges) error { return b.finish(mb, batch, e) }

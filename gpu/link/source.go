@@ -139,6 +139,7 @@ type source struct {
 	negatives *negative.Sampler
 	perChunk  int
 	answers   *answers
+	mixed     bool                                // half of the negatives come from everywhere in memory
 	hide      bool                                // leave a batch's edges out of its neighbourhoods
 	absent    *absent                             // numbers the rows that are sampled from; nil: they are the macro-batch's
 	finish    func(b *mini.Batch, e *Edges) error // of [LoaderOptions]; nil: nothing
@@ -216,7 +217,11 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 		begin := 0
 		for c, end := range d.ends {
 			drawn := len(e.rows)
-			e.rows = s.negatives.Sample(e.rows, d.pools[c], key, negative.Side(side), c)
+			other := d.pools[c]
+			if s.mixed {
+				other = s.answers.whole
+			}
+			e.rows = s.negatives.Sample(e.rows, d.pools[c], other, key, negative.Side(side), c)
 			e.chunks = append(e.chunks, first+end)
 			negative.Mask(right[begin:end], e.rows[drawn:], func(at, k int) {
 				e.mask = append(e.mask, uint32((first+begin+at)*(1+s.perChunk)+1+k))

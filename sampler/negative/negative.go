@@ -15,7 +15,7 @@
 //	…
 //	pool, err := negative.NewPool(macroBatch)
 //	for c := range 10 {
-//		rows = n.Sample(rows, pool, key, negative.Tail, c)
+//		rows = n.Sample(rows, pool, pool, key, negative.Tail, c)
 //	}
 package negative
 
@@ -81,9 +81,9 @@ func New(cfg Config) (*Sampler, error) {
 // Len is the number of a batch's negatives for one side: Chunks × Count.
 func (s *Sampler) Len() int { return s.cfg.Chunks * s.cfg.Count }
 
-// Sample appends the rows of chunk c's negatives of a batch to dst. A row may occur more than once, and may be the true
-// end of an edge: see [Mask].
-func (s *Sampler) Sample(dst []uint32, pool *Pool, key mini.Key, side Side, c int) []uint32 {
+// Sample appends the rows of chunk c's negatives of a batch to dst, one from pool and one from other by turns, which may be the
+// same. A row may occur more than once, and may be the true end of an edge: see [Mask].
+func (s *Sampler) Sample(dst []uint32, pool, other *Pool, key mini.Key, side Side, c int) []uint32 {
 	r := s.run.With(uint64(key.Epoch)).With(uint64(key.Step)).With(uint64(key.Pass)).With(uint64(key.Batch)).With(uint64(side)).Rand(uint64(c))
 	for i := range s.cfg.Count {
 		if i < s.byDegree && len(pool.ends) > 0 {
@@ -91,6 +91,7 @@ func (s *Sampler) Sample(dst []uint32, pool *Pool, key mini.Key, side Side, c in
 		} else {
 			dst = append(dst, pool.uniform(&r))
 		}
+		pool, other = other, pool
 	}
 	return dst
 }

@@ -33,7 +33,7 @@ func macroBatch() *buffer.MacroBatch {
 func all(s *Sampler, dst []uint32, pool *Pool, key mini.Key, side Side) []uint32 {
 	dst = dst[:0]
 	for c := range s.cfg.Chunks {
-		dst = s.Sample(dst, pool, key, side, c)
+		dst = s.Sample(dst, pool, pool, key, side, c)
 	}
 	return dst
 }

@@ -60,8 +60,8 @@ class LinkLoader(Epochs):
     """Mini-batches of a directed store's edges with shared negatives, in memory or by COMET, a part of the graph at a time.
 
     Batches are those of `gstore train` on links with the same store, seed, batch size, negatives, chunks, fanouts and plan:
-    edges in an order of the epoch's own, negatives drawn from where answers may lie in memory, or with
-    negatives_from="resident" from all of it. One seed gives the same batches for any number of threads.
+    edges in an order of the epoch's own, negatives by turns from where answers may lie in memory and from all of it, or
+    with negatives_from="answers" or "resident" from one of the two. One seed gives the same batches for any number of threads.
 
     >>> table = gstore.EmbeddingTable(store, "nodes", dim=100)
     >>> for batch in gstore.LinkLoader(store, table=table, mem="2GiB", seed=1):
@@ -91,7 +91,7 @@ class LinkLoader(Epochs):
         negatives: int = 500,
         chunks: int = 10,
         degree_share: float = 0.0,
-        negatives_from: str = "answers",
+        negatives_from: str = "mixed",
         fanouts: Sequence[int] = (),
         remove_batch_edges: Optional[bool] = None,
         table: Optional[EmbeddingTable] = None,
