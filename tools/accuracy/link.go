@@ -95,7 +95,7 @@ type linkResult struct {
 }
 
 // runLink trains the rows whose names contain only.
-func runLink(ctx context.Context, datasets string, first, seeds uint64, only string, threads int, asJSON bool) (err error) {
+func runLink(ctx context.Context, datasets string, first, seeds uint64, only, negativesFrom string, threads int, asJSON bool) (err error) {
 	if seeds < 1 {
 		return errors.New("-seeds: expected 1 or more")
 	}
@@ -112,6 +112,7 @@ func runLink(ctx context.Context, datasets string, first, seeds uint64, only str
 		if !strings.Contains(r.name, only) {
 			continue
 		}
+		r.config.NegativesFrom = negativesFrom
 		res, err := r.run(ctx, datasets, work, first, seeds, threads)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)

@@ -55,6 +55,8 @@ func linkCauseRows() []linkCause {
 		{"in memory, a batch's edges hidden", true, func(c *link.Config) { c.RemoveBatchEdges = &hide }},
 		{"order of 8 of 32, all neighbours, negatives from all nodes", false, group},
 		{"8 of 32", false, comet(4)},
+		{"8 of 32, negatives from all in memory", false, func(c *link.Config) { comet(4)(c); c.NegativesFrom = link.FromResident }},
+		{"8 of 32, negatives from where answers may lie", false, func(c *link.Config) { comet(4)(c); c.NegativesFrom = link.FromAnswers }},
 		{"8 of 32, batches of 250", false, small(comet(4))},
 		{"8 of 32, a batch's edges not hidden", true, func(c *link.Config) { comet(4)(c); c.RemoveBatchEdges = new(bool) }},
 		{"8 of 32, shadow", true, func(c *link.Config) { comet(4)(c); c.Absent = link.AbsentShadow }},

@@ -133,6 +133,7 @@ func main() {
 	output := flag.String("o", "", "bias: file for the plot: .svg, .png or .pdf")
 	dim := flag.Int("dim", 0, "causes of links: numbers of an embedding; 0: the default of train, as of -negatives")
 	negatives := flag.Int("negatives", 0, "causes of links: wrong answers for each edge and side")
+	from := flag.String("negatives-from", "", "link, bias, causes of links: --negatives-from of train; default its own")
 	seed := flag.Uint64("seed", 0, "link, bias, out-of-core, causes: the first seed")
 	var sbm sbmOptions
 	sbm.flags()
@@ -141,7 +142,7 @@ func main() {
 	defer stop()
 	runtime.GOMAXPROCS(*threads)
 	if *table == "bias" {
-		if err := runBias(ctx, biasOptions{data: filepath.Join(*datasets, "fb15k-237"), first: *seed, seeds: uint64(max(0, *seeds)), threads: *threads, output: *output}, *partitions, *epochs, *model, *asJSON); err != nil {
+		if err := runBias(ctx, biasOptions{data: filepath.Join(*datasets, "fb15k-237"), first: *seed, seeds: uint64(max(0, *seeds)), threads: *threads, output: *output}, *partitions, *epochs, *model, *from, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -150,14 +151,14 @@ func main() {
 	if *table == "causes" {
 		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads}
 		links := linkCauses{datasets: *datasets, seed: *seed, seeds: o.seeds, threads: *threads, only: *only}
-		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Dim: *dim, Negatives: *negatives}, *asJSON); err != nil {
+		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Dim: *dim, Negatives: *negatives, NegativesFrom: *from}, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
 		return
 	}
 	if *table == "link" {
-		if err := runLink(ctx, *datasets, *seed, uint64(max(0, *seeds)), *only, *threads, *asJSON); err != nil {
+		if err := runLink(ctx, *datasets, *seed, uint64(max(0, *seeds)), *only, *from, *threads, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -203,13 +204,14 @@ func runTable(ctx context.Context, table string, sbm sbmOptions, o outOfCore, la
 }
 
 // runBias finishes the options of the bias table and runs it.
-func runBias(ctx context.Context, o biasOptions, partitions, epochs, model string, asJSON bool) (err error) {
+func runBias(ctx context.Context, o biasOptions, partitions, epochs, model, negativesFrom string, asJSON bool) (err error) {
 	if o.partitions, err = numbers(partitions); err != nil {
 		return fmt.Errorf("-partitions: %w", err)
 	}
 	if o.model, err = biasModel(model); err != nil {
 		return err
 	}
+	o.model.NegativesFrom = negativesFrom
 	o.epochs = 8
 	if given := flag.Lookup("epochs"); epochs != given.DefValue {
 		if o.epochs, err = strconv.Atoi(epochs); err != nil {
@@ -232,7 +234,7 @@ func runCauses(ctx context.Context, o causes, l linkCauses, epochs, model string
 	if l.config, err = biasModel(model); err != nil {
 		return err
 	}
-	l.config.Dim, l.config.Negatives = sizes.Dim, sizes.Negatives
+	l.config.Dim, l.config.Negatives, l.config.NegativesFrom = sizes.Dim, sizes.Negatives, sizes.NegativesFrom
 	all := o.data
 	o.data = nil
 	for _, data := range all {
