@@ -64,7 +64,7 @@ func loadProgress(ctx context.Context, t *table.Table) (*position, []byte, error
 
 // decodeProgress reads blobRun. What runs that began with earlier versions do not say is what those did.
 func decodeProgress(b []byte) (*position, error) {
-	p := &position{Config: Config{LRDecay: noDecay, RemoveBatchEdges: new(bool), Absent: AbsentIgnore}}
+	p := &position{Config: Config{LRDecay: noDecay, RemoveBatchEdges: new(bool), Absent: AbsentIgnore, NegativesFrom: FromResident}}
 	return p, json.Unmarshal(b, p)
 }
 

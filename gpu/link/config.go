@@ -43,8 +43,9 @@ type Config struct {
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
 	DegreeShare float64 `json:"degree_share" group:"link prediction,expert" help:"share of negatives drawn in proportion to degree, 0 to 1"`
 	// NegativesFrom is where they are drawn from: FromAnswers, the partitions in which the answer may lie, given the buckets
-	// that the step trains; FromResident, all that are in memory; FromMixed (default), half of them from each.
-	NegativesFrom string `json:"negatives_from" group:"link prediction,expert" help:"wrong answers are drawn from partitions where a step's right ones may lie, from all in memory, or half from each" default:"mixed" values:"mixed,answers,resident"`
+	// that the step trains; FromResident, all that are in memory; FromMixed, half of them from each; FromAuto (default), mixed
+	// where a node has many edges, else resident.
+	NegativesFrom string `json:"negatives_from" group:"link prediction,expert" help:"out of core wrong answers are drawn from partitions where a step's right ones may lie (answers), from all in memory (resident) or half from each (mixed); auto: mixed where nodes have many edges, else resident" values:"auto,mixed,answers,resident"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
 	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled.
 	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core"`
@@ -131,7 +132,7 @@ func (c *Config) Normalize() error {
 	text(&c.Device, "auto")
 	text(&c.Plan, "auto")
 	text(&c.Absent, AbsentAuto)
-	text(&c.NegativesFrom, FromMixed)
+	text(&c.NegativesFrom, FromAuto)
 	text(&c.Table, defaultTable)
 	text(&c.CheckpointEvery, "1")
 	number(&c.KeepCheckpoints, 1)
@@ -185,8 +186,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
 	case !slices.Contains([]string{AbsentAuto, AbsentShadow, AbsentIgnore}, c.Absent):
 		return fmt.Errorf("train: absent neighbours %q: expected %s, %s or %s", c.Absent, AbsentAuto, AbsentShadow, AbsentIgnore)
-	case !slices.Contains([]string{FromMixed, FromAnswers, FromResident}, c.NegativesFrom):
-		return fmt.Errorf("train: negatives from %q: expected %s, %s or %s", c.NegativesFrom, FromMixed, FromAnswers, FromResident)
+	case !slices.Contains([]string{FromAuto, FromMixed, FromAnswers, FromResident}, c.NegativesFrom):
+		return fmt.Errorf("train: negatives from %q: expected %s, %s, %s or %s", c.NegativesFrom, FromAuto, FromMixed, FromAnswers, FromResident)
 	case c.Optimizer != adagrad && c.Optimizer != adam:
 		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
 	case c.Buffer < 0 || c.Logical < 0 || c.Group < 0:

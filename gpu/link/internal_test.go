@@ -237,7 +237,7 @@ func TestReadsSources(t *testing.T) {
 	}
 }
 
-// A checkpoint of a version that knew no decay and hid edges only when asked goes on without either.
+// A checkpoint of a version that knew no decay, hid edges only when asked and drew negatives from all in memory goes on so.
 func TestDecodeProgress(t *testing.T) {
 	for text, want := range map[string]Config{
 		`{"config":{"encoder":"sage"}}`:                           {LRDecay: noDecay},
@@ -251,6 +251,9 @@ func TestDecodeProgress(t *testing.T) {
 		}
 		if p.Config.LRDecay != want.LRDecay || p.Config.RemoveBatchEdges == nil || p.Config.hidesEdges() != want.hidesEdges() {
 			t.Errorf("%s: decay %v, edges hidden %v; expected %v, %v", text, p.Config.LRDecay, p.Config.hidesEdges(), want.LRDecay, want.hidesEdges())
+		}
+		if p.Config.NegativesFrom != FromResident {
+			t.Errorf("%s: negatives from %q, expected %q", text, p.Config.NegativesFrom, FromResident)
 		}
 	}
 	if _, err := decodeProgress([]byte(`{"epoch":`)); err == nil {

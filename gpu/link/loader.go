@@ -88,7 +88,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		return nil, err
 	}
 	l := &Loader{cfg: cfg, ctx: ctx, why: p.choice.Why, plans: map[int]buffer.Plan{}}
-	if l.policy, err = p.apply(&l.cfg, len(m.Partitions)); err != nil {
+	if l.policy, err = p.apply(&l.cfg, m); err != nil {
 		return nil, err
 	}
 	if o.World > 1 {

@@ -184,3 +184,24 @@ func TestLoaderRefuses(t *testing.T) {
 		t.Error("opened a loader of an undirected graph", l.Close())
 	}
 }
+
+// TestNegativesFromAuto: half of the negatives come from where answers may lie in graphs whose nodes have many edges, in others
+// from all that is in memory; what is asked for stays.
+func TestNegativesFromAuto(t *testing.T) {
+	for _, c := range []struct {
+		edges      int
+		from, want string
+	}{{2000, "", FromMixed}, {1000, "", FromResident}, {1000, FromAnswers, FromAnswers}} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: c.edges, Partitions: 12, Relations: 3, Seed: 3}))
+		l, err := OpenLoader(t.Context(), storetest.Open(t, dir, store.Options{}), Config{Plan: macro.Comet, Buffer: 6, Dim: 4, NegativesFrom: c.from}, LoaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Config().NegativesFrom; got != c.want {
+			t.Errorf("%d edges, asked for %q: negatives from %s, expected %s", c.edges, c.from, got, c.want)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

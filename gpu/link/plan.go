@@ -79,7 +79,7 @@ func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 // apply fills in what "auto" and an open buffer mean, and returns the policy. (MariusGNN
 // section 6: everything in memory if that fits, else the largest buffer; logical partitions so many that four fit
 // in it.)
-func (p *plan) apply(cfg *Config, partitions int) (macro.Policy, error) {
+func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 	c := &p.choice
 	cfg.Plan, cfg.Buffer, cfg.Logical = c.Policy, c.Capacity, c.Logical
 	if cfg.RemoveBatchEdges == nil {
@@ -87,11 +87,17 @@ func (p *plan) apply(cfg *Config, partitions int) (macro.Policy, error) {
 		cfg.RemoveBatchEdges = &hide
 	}
 	if c.Policy == macro.Memory {
-		cfg.Buffer, cfg.Absent = partitions, AbsentIgnore
+		cfg.Buffer, cfg.Absent = len(m.Partitions), AbsentIgnore
+	}
+	if cfg.NegativesFrom == FromAuto {
+		cfg.NegativesFrom = FromResident
+		if m.Edges >= mixedDegree*m.Nodes {
+			cfg.NegativesFrom = FromMixed
+		}
 	}
 	policy, err := macro.New(c.Config)
 	if err != nil {
-		return nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, partitions, err)
+		return nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, len(m.Partitions), err)
 	}
 	return policy, nil
 }

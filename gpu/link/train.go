@@ -280,7 +280,7 @@ func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (
 	if s.plan, err = y.planned(s.cfg.MemoryBytes); err != nil {
 		return err
 	}
-	if s.policy, err = s.plan.apply(s.cfg, len(y.m.Partitions)); err != nil {
+	if s.policy, err = s.plan.apply(s.cfg, y.m); err != nil {
 		return err
 	}
 	if evaluates && s.cfg.EvalEvery >= 0 {

@@ -17,12 +17,14 @@ class LinkBatch(EpochBatch):
 
     Nodes are numbered within the batch; `n_id` says which they are: ends of the `batch_size` edges and wrong answers first, in no
     order, then with fanouts their neighbours, by whose edges, of both directions, they are reached. Each edge asks twice: for its
-    tail, and for its head; the edges of a chunk share the wrong answers of each side.
+    tail, and for its head. Either side takes the edges in an order of its own, and cuts it into chunks whose edges share wrong
+    answers: out of core those of a chunk have their answers in the same part of what is in memory.
     """
 
     def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int):
         super().__init__(info, arrays, epoch)
-        self.chunks: List[int] = info["chunks"]  #: where each chunk's edges end
+        ends = info["chunks"]
+        self.chunks: List[List[int]] = [ends[: len(ends) // 2], ends[len(ends) // 2 :]]  #: of tails, of heads: where chunks end
 
     @property
     def head(self) -> np.ndarray:
@@ -60,8 +62,8 @@ class LinkLoader(Epochs):
     """Mini-batches of a directed store's edges with shared negatives, in memory or by COMET, a part of the graph at a time.
 
     Batches are those of `gstore train` on links with the same store, seed, batch size, negatives, chunks, fanouts and plan:
-    edges in an order of the epoch's own, negatives by turns from where answers may lie in memory and from all of it, or
-    with negatives_from="answers" or "resident" from one of the two. One seed gives the same batches for any number of threads.
+    edges in an order of the epoch's own; negatives, as negatives_from says, from where answers may lie in memory
+    ("answers"), from all of it ("resident") or half from each ("mixed"; "auto" is that where nodes have many edges). One seed gives the same batches for any number of threads.
 
     >>> table = gstore.EmbeddingTable(store, "nodes", dim=100)
     >>> for batch in gstore.LinkLoader(store, table=table, mem="2GiB", seed=1):
@@ -91,7 +93,7 @@ class LinkLoader(Epochs):
         negatives: int = 500,
         chunks: int = 10,
         degree_share: float = 0.0,
-        negatives_from: str = "mixed",
+        negatives_from: str = "auto",
         fanouts: Sequence[int] = (),
         remove_batch_edges: Optional[bool] = None,
         table: Optional[EmbeddingTable] = None,
