@@ -38,7 +38,7 @@ type linkCause struct {
 }
 
 func linkCauseRows() []linkCause {
-	group := func(c *link.Config) { c.Group = linkPartitions / 4 }
+	group := func(c *link.Config) { c.Group, c.NegativesFrom = linkPartitions/4, link.FromResident } // all nodes are
 	comet := func(share int) func(*link.Config) {
 		return func(c *link.Config) { c.Plan, c.Buffer = macro.Comet, linkPartitions/share }
 	}
