@@ -27,6 +27,7 @@ const mixedDegree = 6
 type answers struct {
 	partitions []buffer.ResidentPartition
 	chunks     int
+	mixed      bool // half of the negatives come from all that is in memory
 	whole      *negative.Pool
 	sides      [2]answerSets // by negative.Side
 }
@@ -39,10 +40,10 @@ type answerSets struct {
 	pool []*negative.Pool
 }
 
-// newAnswers looks at the step's buckets; everywhere: answers are taken to lie anywhere in memory. pool is of the whole macro-batch.
-func newAnswers(x *examples, pool *negative.Pool, chunks int, everywhere bool) *answers {
-	a := &answers{partitions: x.partitions, chunks: chunks, whole: pool}
-	if everywhere || x.trained == nil {
+// newAnswers looks at the step's buckets. pool is of the whole macro-batch, from one of [Config].NegativesFrom's values.
+func newAnswers(x *examples, pool *negative.Pool, chunks int, from string) *answers {
+	a := &answers{partitions: x.partitions, chunks: chunks, mixed: from == FromMixed, whole: pool}
+	if from == FromResident || x.trained == nil {
 		return a
 	}
 	n := len(x.partitions)

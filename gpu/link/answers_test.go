@@ -51,17 +51,16 @@ func TestNegativesWhereAnswersLie(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		chunks  int
-		from    bool // everywhere
+		from    string
 		trained func(src, dst int) bool
 		exact   bool
 		narrow  bool // some questions' answers lie in a part of memory
-		mixed   bool
 	}{
-		{"a set a chunk", 8, false, func(src, dst int) bool { return (src+dst)%3 == 0 || src == 5 }, true, true, false},
-		{"sets share chunks", 3, false, func(src, dst int) bool { return (2*src+dst)%5 < 2 }, false, true, false},
-		{"mixed", 8, false, func(src, dst int) bool { return (src+dst)%3 == 0 || src == 5 }, true, true, true},
-		{"all buckets", 4, false, func(int, int) bool { return true }, true, false, false},
-		{"from everywhere", 4, true, func(src, dst int) bool { return src == 0 || dst == 0 }, false, false, false},
+		{"a set a chunk", 8, FromAnswers, func(src, dst int) bool { return (src+dst)%3 == 0 || src == 5 }, true, true},
+		{"sets share chunks", 3, FromAnswers, func(src, dst int) bool { return (2*src+dst)%5 < 2 }, false, true},
+		{"mixed", 8, FromMixed, func(src, dst int) bool { return (src+dst)%3 == 0 || src == 5 }, true, true},
+		{"all buckets", 4, FromAnswers, func(int, int) bool { return true }, true, false},
+		{"from everywhere", 4, FromResident, func(src, dst int) bool { return src == 0 || dst == 0 }, false, false},
 	} {
 		const count, size = 60, 400
 		mb := answersMacroBatch(c.trained)
@@ -74,7 +73,7 @@ func TestNegativesWhereAnswersLie(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := newExamples(mb, nil, placesMax)
-		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: 1, negatives: ns, perChunk: count, mixed: c.mixed, answers: newAnswers(x, pool, c.chunks, c.from)}
+		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: 1, negatives: ns, perChunk: count, answers: newAnswers(x, pool, c.chunks, c.from)}
 		elsewhere := 0
 		var b mini.Batch
 		for i := range s.Batches() {
@@ -118,11 +117,11 @@ func TestNegativesWhereAnswersLie(t *testing.T) {
 							if may(asked, lies) {
 								continue
 							}
-							if elsewhere++; c.mixed && j%2 == 1 {
+							if elsewhere++; c.from == FromMixed && j%2 == 1 {
 								continue // from all that is in memory
 							}
 							some := slices.ContainsFunc(e.Order[side][begin:end], func(k uint32) bool { return may(partitionOf(mb, seeds[known[k]]), lies) })
-							if c.exact || !c.from && !some {
+							if c.exact || c.from != FromResident && !some {
 								t.Fatalf("%s: side %d: a question of partition %d has a wrong answer of partition %d", c.name, side, asked, lies)
 							}
 						}
@@ -131,7 +130,7 @@ func TestNegativesWhereAnswersLie(t *testing.T) {
 				}
 			}
 		}
-		if (c.from || c.mixed) && elsewhere == 0 {
+		if c.from != FromAnswers && elsewhere == 0 {
 			t.Errorf("%s: all wrong answers are where answers lie", c.name)
 		}
 		if different := len(s.answers.sides[0].sets); c.narrow != (different > 1) || c.narrow && c.exact != (different <= c.chunks) {

@@ -55,7 +55,7 @@ func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, f
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
-	b.from = newAnswers(b.x, pool, b.cfg.Chunks, b.cfg.NegativesFrom == FromResident)
+	b.from = newAnswers(b.x, pool, b.cfg.Chunks, b.cfg.NegativesFrom)
 	b.graph = mini.Graph{In: mb.In, Out: mb.Out, Relations: b.relations}
 	if b.absent != nil {
 		b.absent.enter(mb)
@@ -75,7 +75,7 @@ func (b *batches) start(batch int) {
 	key := mini.Key{Epoch: b.epoch, Step: step, Pass: b.pass}
 	place := keyed.New(c.Seed).With(placeEdges).With(uint64(b.epoch)).With(uint64(step)).With(uint64(b.pass))
 	s := &source{Share: b.share, x: b.x, order: keyed.NewPermutation(place, b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
-		perChunk: c.Negatives, answers: b.from, mixed: c.NegativesFrom == FromMixed, hide: c.hidesEdges(), absent: b.absent}
+		perChunk: c.Negatives, answers: b.from, hide: c.hidesEdges(), absent: b.absent}
 	if b.finish != nil {
 		mb := b.mb
 		s.finish = func(batch *mini.Batch, e *Edges) error { return b.finish(mb, batch, e) }

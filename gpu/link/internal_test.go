@@ -78,7 +78,7 @@ func TestLinkSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := newExamples(mb, nil, placesMax)
-	s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, answers: newAnswers(x, pool, chunks, false)}
+	s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, answers: newAnswers(x, pool, chunks, FromAnswers)}
 	if s.Batches() != 3 {
 		t.Fatalf("%d batches of 9 edges by 4, expected 3", s.Batches())
 	}
@@ -174,7 +174,7 @@ func TestHideBatchEdges(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer loader.Close()
-		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, answers: newAnswers(x, pool, 2, false), hide: hide}
+		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, answers: newAnswers(x, pool, 2, FromAnswers), hide: hide}
 		loader.Start(t.Context(), mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, s)
 		for loader.Next() {
 			b := loader.Batch()

@@ -139,7 +139,6 @@ type source struct {
 	negatives *negative.Sampler
 	perChunk  int
 	answers   *answers
-	mixed     bool                                // half of the negatives come from everywhere in memory
 	hide      bool                                // leave a batch's edges out of its neighbourhoods
 	absent    *absent                             // numbers the rows that are sampled from; nil: they are the macro-batch's
 	finish    func(b *mini.Batch, e *Edges) error // of [LoaderOptions]; nil: nothing
@@ -218,7 +217,7 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 		for c, end := range d.ends {
 			drawn := len(e.rows)
 			other := d.pools[c]
-			if s.mixed {
+			if s.answers.mixed {
 				other = s.answers.whole
 			}
 			e.rows = s.negatives.Sample(e.rows, d.pools[c], other, key, negative.Side(side), c)
