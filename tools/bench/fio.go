@@ -29,7 +29,7 @@ func fioReaders(path string) ([]reader, error) {
 				a = append(a, "--rw=read", "--bs=1M")
 			case "random64K":
 				a = append(a, "--rw=randread", "--bs=64K", "--randrepeat=1")
-			case "write":
+			case "write", newFile:
 				a = append(a, "--rw=write", "--bs=1M", "--end_fsync=1")
 			}
 			return runFio(ctx, path, env, n, a)

@@ -60,7 +60,7 @@ func TestRunIO(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if tests["write"] != tests["sequential"]+1 || tests["random64K"] != tests["sequential"] { // package blocks only writes
+	if tests[newFile] != tests["sequential"]+1 || tests["write"] != tests["sequential"] || tests["random64K"] != tests["sequential"] { // package blocks only makes files
 		t.Errorf("readers of each test: %v", tests)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
