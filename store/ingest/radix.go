@@ -1,6 +1,6 @@
 package ingest
 
-// radixBits is the width of a digit, as of [sorting.Radix].
+// radixBits is the width of a digit, the most that one of [sorting.Radix] has.
 const radixBits = 11
 
 // radixSortIndexed is [sorting.Radix] of keys, by their low width bits, together with a value each.

@@ -1,24 +1,21 @@
 // Package sorting has the sorts that bulk data goes through: keys by their digits, and lists that are runs already.
 package sorting
 
-import "math/bits"
-
 // Radix sorts keys by their bits from … from+width−1, with scratch of at least the same length: a radix sort from the least
 // significant digit, stable. The result is in one of the two slices, which is returned.
 //
-// Digits have 11 bits: as many counters of 4 bytes, and the heads of as many output streams, stay in the second-level cache;
-// six such digits cost less than eight of 8 bits on the 40–60 bit keys of real graphs. Lists shorter than their counters
-// have digits of 8 bits.
+// Digits have at most 11 bits, and all of a sort about as many: so many counters of 4 bytes, and the heads of as many
+// output streams, stay in the second-level cache; four such digits cost less than five of 8 bits on the 30–44 bit keys of
+// real graphs. Lists shorter than their counters have digits of 8 bits.
 func Radix(keys, scratch []uint64, from, width uint) []uint64 {
 	switch {
 	case len(keys) < insertionMax:
 		insertion(keys, from, width)
 		return keys
 	case len(keys) < 1<<12:
-		var counts [8][1 << 8]uint32
-		return radix(counts[:(width+7)/8], keys, scratch, from, width)
+		return radix(keys, scratch, from, width, 8)
 	}
-	return radix(make([][1 << 11]uint32, (width+10)/11), keys, scratch, from, width)
+	return radix(keys, scratch, from, width, 11)
 }
 
 // insertionMax is from how many keys on digits are cheaper.
@@ -36,38 +33,60 @@ func insertion(keys []uint64, from, width uint) {
 	}
 }
 
-// radix sorts by as many digits as there are counts.
-func radix[C [1 << 8]uint32 | [1 << 11]uint32](counts []C, keys, scratch []uint64, from, width uint) []uint64 {
-	var c C
-	digit, all := uint(bits.TrailingZeros(uint(len(c)))), uint64(1)<<width-1
-	for _, k := range keys {
-		k = k >> from & all
-		for d := range counts {
-			counts[d][k&uint64(len(c)-1)]++
-			k >>= digit
-		}
-	}
+// counters are of one digit: how many keys have it, then where the next of them goes.
+type counters [1 << 11]uint32
+
+// radix sorts by as few digits of at most so many bits as cover the width.
+func radix(keys, scratch []uint64, from, width, most uint) []uint64 {
+	digits := max(1, (width+most-1)/most)
+	digit := (width + digits - 1) / digits
 	scratch = scratch[:len(keys)]
-	for d := range counts {
-		c := &counts[d]
-		shift, mask := from+uint(d)*digit, all>>(uint(d)*digit)&uint64(len(*c)-1)
-		if (*c)[keys[0]>>shift&mask] == uint32(len(keys)) {
+	var counts [2]counters
+	for d := range digits {
+		shift := from + d*digit
+		mask := uint64(1)<<min(digit, width-d*digit) - 1
+		// Two digits are counted in one pass: the order of keys does not change how many there are of each.
+		c := &counts[d&1]
+		if d&1 == 0 {
+			clear(counts[0][:1<<digit])
+			clear(counts[1][:1<<digit])
+			next := uint64(0) // there may be no second one
+			if d+1 < digits {
+				next = uint64(1)<<min(digit, width-(d+1)*digit) - 1
+			}
+			count(&counts, keys, shift, mask, next, digit)
+		}
+		if c[keys[0]>>shift&mask] == uint32(len(keys)) {
 			continue // all keys share this digit
 		}
 		sum := uint32(0)
-		for i := range len(*c) {
-			n := (*c)[i]
-			(*c)[i] = sum
+		for i, n := range c[:mask+1] {
+			c[i] = sum
 			sum += n
 		}
-		for _, k := range keys {
-			at := &(*c)[k>>shift&mask&uint64(len(*c)-1)]
-			scratch[*at] = k
-			*at++
-		}
+		scatter(c, keys, scratch, shift, mask)
 		keys, scratch = scratch, keys
 	}
 	return keys
+}
+
+// count adds how many keys have each value of two digits, digit bits apart.
+func count(c *[2]counters, keys []uint64, shift uint, mask, next uint64, digit uint) {
+	for _, k := range keys {
+		k >>= shift & 63
+		c[0][k&mask&(1<<11-1)]++
+		c[1][k>>(digit&63)&next&(1<<11-1)]++
+	}
+}
+
+// scatter moves every key to its digit's place.
+func scatter(c *counters, keys, to []uint64, shift uint, mask uint64) {
+	for _, k := range keys {
+		at := &c[k>>(shift&63)&mask&(1<<11-1)]
+		n := *at
+		*at = n + 1
+		to[n] = k
+	}
 }
 
 // Runs sorts list, with scratch of at least the same length, by merging the runs that it consists of: natural merge sort,
