@@ -13,7 +13,7 @@ import (
 
 // addCategories adds the columns by which models learn vectors ([store.Category]): of every node its type, and of the nodes of
 // types without features, each its own. A graph of one type of nodes has none.
-func (s *boltFolder) addCategories() error {
+func (s *typedGraph) addCategories() error {
 	if len(s.desc.NodeTypes) < 2 || s.desc.Nodes > math.MaxUint32 {
 		return nil
 	}

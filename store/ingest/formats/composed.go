@@ -144,8 +144,8 @@ func arrayRows(a *array) rowsFunc {
 	}
 }
 
-// arrayIDs streams a list of node ids, plus offset.
-func arrayIDs(a *array, offset uint64) (idsFunc, error) {
+// arrayIDs streams a list of node ids, less than count, plus offset.
+func arrayIDs(a *array, offset uint64, count int64) (idsFunc, error) {
 	if a.dim() != 1 || !a.integer() {
 		return nil, ingest.Inputf(a.path, "%v of shape %v, expected a list of node ids", a.elem, a.shape)
 	}
@@ -153,7 +153,10 @@ func arrayIDs(a *array, offset uint64) (idsFunc, error) {
 		var ids ingest.IDs
 		return a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
 			ids.Ints = widen(ids.Ints[:0], a.elem, b)
-			for i := range ids.Ints {
+			for i, id := range ids.Ints {
+				if id >= uint64(count) {
+					return ingest.Inputf(a.path, "row %d: node %d, expected 0 ≤ id < %d", first+int64(i), int64(id), count)
+				}
 				ids.Ints[i] += offset
 			}
 			return emit(&ids, ingest.Position{File: a.path, Unit: "row", Index: uint64(first)})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -58,14 +57,10 @@ const boltMetaMax = 1 << 20 // bytes of metadata.yaml
 
 // boltFolder is a GraphBolt data set while it is opened.
 type boltFolder struct {
-	*composed
-	fs    vfs.FS
-	dir   string
-	meta  boltMeta
-	first map[string]uint64 // source id of each type's node 0
+	*typedGraph
+	meta boltMeta
 	// outside allows paths that lead out of dir.
 	outside bool
-	count   map[string]int64
 }
 
 // openGraphBolt opens the folder of a metadata.yaml, or that file. Edges of one
@@ -75,7 +70,7 @@ func openGraphBolt(fs vfs.FS, path string, outside bool) (ingest.Source, error) 
 	if isFile(fs, path) {
 		path = fs.PathDir(path)
 	}
-	s := &boltFolder{composed: newComposed("graphbolt", path), fs: fs, dir: path, outside: outside, first: map[string]uint64{}, count: map[string]int64{}}
+	s := &boltFolder{typedGraph: newTypedGraph("graphbolt", fs, path), outside: outside}
 	for _, step := range []func() error{s.readMeta, s.openNodes, s.openEdges, s.openFeatures, s.openSets, s.addCategories} {
 		if err := step(); err != nil {
 			return nil, err
@@ -110,107 +105,46 @@ func (s *boltFolder) openNodes() error {
 	if len(s.meta.Graph.Nodes) == 0 {
 		return ingest.Inputf(s.metaPath(), "graph.nodes is empty, expected the number of nodes of each type")
 	}
-	s.desc.NodeTypes, s.desc.Nodes = nil, 0
 	for k, n := range s.meta.Graph.Nodes {
-		where := fmt.Sprintf("%s: graph.nodes[%d]", s.metaPath(), k)
-		if _, twice := s.count[n.Type]; twice {
-			return ingest.Inputf(where, "node type %q stands there twice", n.Type)
+		if err := s.addType(fmt.Sprintf("%s: graph.nodes[%d]", s.metaPath(), k), n.Type, n.Num); err != nil {
+			return err
 		}
-		if n.Num < 0 || n.Num > 1<<62-s.desc.Nodes {
-			return ingest.Inputf(where, "num %d, expected a number of nodes", n.Num)
-		}
-		s.first[n.Type], s.count[n.Type] = uint64(s.desc.Nodes), n.Num
-		name := n.Type
-		if name == "" {
-			name = "node"
-		}
-		s.desc.NodeTypes = append(s.desc.NodeTypes, ingest.NodeType{Name: name, Count: n.Num})
-		s.desc.Nodes += n.Num
 	}
 	return nil
 }
 
-// nodeType resolves a type; "" where there is only one type.
-func (s *boltFolder) nodeType(where, name string) (first uint64, count int64, err error) {
-	count, ok := s.count[name]
-	if !ok && name == "" && len(s.count) == 1 {
-		name = s.meta.Graph.Nodes[0].Type
-		count, ok = s.count[name]
-	}
-	if !ok {
-		return 0, 0, ingest.Inputf(where, "node type %q, expected one of %q", name, sortedKeys(s.count))
-	}
-	return s.first[name], count, nil
-}
-
 func (s *boltFolder) openEdges() error {
-	s.desc.Edges = 0
+	var relations []relationEdges
 	for k, e := range s.meta.Graph.Edges {
-		where := fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k)
-		r := &boltEdges{relation: -1}
-		src, dst := "", ""
+		r := relationEdges{where: fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k), name: e.Type, edges: -1}
 		if e.Type != "" {
 			ends := strings.Split(e.Type, ":")
 			if len(ends) != 3 {
-				return ingest.Inputf(where, "type %q, expected source:relation:destination", e.Type)
+				return ingest.Inputf(r.where, "type %q, expected source:relation:destination", e.Type)
 			}
-			src, dst = ends[0], ends[2]
-			if r.relation = slices.Index(s.desc.Relations, e.Type); r.relation < 0 {
-				r.relation = len(s.desc.Relations)
-				s.desc.Relations = append(s.desc.Relations, e.Type)
-			}
+			r.src, r.dst = ends[0], ends[2]
 		}
-		var err error
-		if r.srcFirst, r.srcCount, err = s.nodeType(where, src); err != nil {
-			return err
-		}
-		if r.dstFirst, r.dstCount, err = s.nodeType(where, dst); err != nil {
-			return err
-		}
-		path, err := s.path(where, e.Path)
+		path, err := s.path(r.where, e.Path)
 		if err != nil {
 			return err
 		}
 		s.file(path)
 		switch e.Format {
 		case "numpy":
-			a, err := openArray(s.fs, path)
-			if err != nil {
+			if r.ends, err = openArray(s.fs, path); err != nil {
 				return err
 			}
-			part := newComposed("", "")
-			if err := part.arrayEdges(a, nil, nil, formColumns); err != nil {
-				return err
-			}
-			if s.desc.Edges >= 0 {
-				s.desc.Edges += part.desc.Edges
-			}
-			s.edges = append(s.edges, r.wrap(part.edges[0]))
 		case "csv":
-			no := false
-			list, err := openEdgeList(s.fs, path, TextOptions{Delimiter: ',', Header: &no, IDs: store.IDsDense})
-			if err != nil {
-				return err
-			}
-			s.desc.Edges = -1
-			s.edges = append(s.edges, r.wrap(list.Edges))
+			r.text = path
 		default:
-			return ingest.Inputf(where, "format %q, expected csv or numpy", e.Format)
+			return ingest.Inputf(r.where, "format %q, expected csv or numpy", e.Format)
 		}
+		relations = append(relations, r)
 	}
-	if len(s.edges) == 0 {
+	if len(relations) == 0 {
 		return ingest.Inputf(s.metaPath(), "graph.edges is empty")
 	}
-	for k, e := range s.meta.Graph.Edges {
-		if (e.Type == "") != (len(s.desc.Relations) == 0) {
-			return ingest.Inputf(fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k), "no type, expected one as other edges have")
-		}
-	}
-	s.desc.HasRelation = len(s.desc.Relations) > 1
-	if !s.desc.HasRelation {
-		s.desc.Relations = nil
-	}
-	return nil
+	return s.addEdges(relations)
 }
 
 // path resolves a path of the file.
@@ -350,5 +284,5 @@ func (s *boltFolder) openSet(where string, set boltSet, labels *boltLabels) (ids
 		}
 		labels.sets = append(labels.sets, labelSet{seeds: seeds, labels: y, first: first, count: count})
 	}
-	return arrayIDs(seeds, first)
+	return arrayIDs(seeds, first, count)
 }

@@ -7,39 +7,6 @@ import (
 	"github.com/gstore/gstore/store/ingest"
 )
 
-// boltEdges turns ids within types into source ids.
-type boltEdges struct {
-	srcFirst, dstFirst uint64
-	srcCount, dstCount int64
-	relation           int // −1 = the graph has none
-}
-
-// wrap makes a stream of edges of one type one of the graph's.
-func (r *boltEdges) wrap(edges edgesFunc) edgesFunc {
-	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
-		relations := make([][]uint32, env.Threads)
-		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
-			for i, src := range b.Src.Ints {
-				dst := b.Dst.Ints[i]
-				if src >= uint64(r.srcCount) {
-					return ingest.Inputf(b.At.Of(i), "source %d, expected 0 ≤ id < %d", int64(src), r.srcCount)
-				}
-				if dst >= uint64(r.dstCount) {
-					return ingest.Inputf(b.At.Of(i), "destination %d, expected 0 ≤ id < %d", int64(dst), r.dstCount)
-				}
-				b.Src.Ints[i], b.Dst.Ints[i] = src+r.srcFirst, dst+r.dstFirst
-			}
-			if r.relation >= 0 {
-				for len(relations[worker]) < b.Len() {
-					relations[worker] = append(relations[worker], uint32(r.relation))
-				}
-				b.Relations = relations[worker][:b.Len()]
-			}
-			return emit(worker, b)
-		})
-	}
-}
-
 // joinIDs streams lists one after another.
 func joinIDs(lists []idsFunc) idsFunc {
 	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"gopkg.in/yaml.v3"
@@ -229,7 +230,7 @@ func (s *mariusFolder) openSets() error {
 		if ids == nil {
 			continue
 		}
-		if split[part], err = arrayIDs(ids, 0); err != nil {
+		if split[part], err = arrayIDs(ids, 0, math.MaxInt64); err != nil {
 			return err
 		}
 	}

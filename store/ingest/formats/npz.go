@@ -212,6 +212,18 @@ func (a *array) small(most int64) (ids []uint64, err error) {
 	return ids, err
 }
 
+// one reads an array of one number: a size of the one graph that there is.
+func (a *array) one() (int64, error) {
+	n, err := a.small(1)
+	if err == nil && (len(n) != 1 || int64(n[0]) < 0) {
+		err = ingest.Inputf(a.path, "%v, expected the size of one graph", n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int64(n[0]), nil
+}
+
 // text reads the string that a 0-dimensional array of bytes or characters holds,
 // such as scipy's "format".
 func (a *archive) text(key string) (s string, err error) {

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"math"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -127,7 +128,7 @@ func (s *composed) npzSplit(a *archive) error {
 			return err
 		}
 		if list != nil {
-			if split[part], err = arrayIDs(list, 0); err != nil {
+			if split[part], err = arrayIDs(list, 0, math.MaxInt64); err != nil {
 				return err
 			}
 			continue
@@ -229,14 +230,9 @@ func (s *composed) ogbCounts(a *archive) error {
 		if err != nil {
 			return err
 		}
-		n, err := counts.small(1)
-		if err != nil {
+		if *to, err = counts.one(); err != nil {
 			return err
 		}
-		if len(n) != 1 || int64(n[0]) < 0 {
-			return ingest.Inputf(counts.path, "%v, expected the size of one graph", n)
-		}
-		*to = int64(n[0])
 	}
 	return nil
 }

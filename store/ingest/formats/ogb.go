@@ -55,7 +55,7 @@ func openOGB(fs vfs.FS, dir string) (ingest.Source, error) {
 		if path == "" {
 			continue
 		}
-		dim, err := s.firstRowFields(path)
+		dim, err := firstRowFields(fs, path)
 		if err != nil {
 			return nil, err
 		}
@@ -79,26 +79,36 @@ func (s *ogbFolder) openCounts(raw string) error {
 			}
 			continue
 		}
-		ls, err := lines(s.fs, path)
+		n, err := oneCount(s.fs, path)
 		if err != nil {
 			return err
-		}
-		if len(ls) != 1 {
-			return ingest.Inputf(path, "%d graphs, expected one", len(ls))
-		}
-		n, err := strconv.ParseInt(ls[0], 10, 64)
-		if err != nil || n < 0 {
-			return ingest.Inputf(path, "line 1: %.40q is no number", ls[0])
 		}
 		*to = n
 	}
 	return nil
 }
 
-func (s *ogbFolder) firstRowFields(path string) (int, error) {
+// oneCount reads a list of sizes, which has one line where the folder holds one graph.
+func oneCount(fs vfs.FS, path string) (int64, error) {
+	ls, err := lines(fs, path)
+	if err != nil {
+		return 0, err
+	}
+	if len(ls) != 1 {
+		return 0, ingest.Inputf(path, "%d graphs, expected one", len(ls))
+	}
+	n, err := strconv.ParseInt(ls[0], 10, 64)
+	if err != nil || n < 0 {
+		return 0, ingest.Inputf(path, "line 1: %.40q is no number", ls[0])
+	}
+	return n, nil
+}
+
+// firstRowFields counts the fields of a file's first line.
+func firstRowFields(fs vfs.FS, path string) (int, error) {
 	stop := errors.New("stop")
 	n := 0
-	err := serialBlocks(context.Background(), s.fs, path, dialect{}, func(b textBlock) error {
+	err := serialBlocks(context.Background(), fs, path, dialect{}, func(b textBlock) error {
 		line, _ := nextLine(b.data)
 		if n = bytes.Count(line, []byte{','}) + 1; len(line) == 0 {
 			n = 0
@@ -140,44 +150,35 @@ func (s *ogbFolder) openSplits(dir string) error {
 
 // Edges implements ingest.Source and counts.
 func (s *ogbFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
-	counts := make([]int64, env.Threads)
-	err := s.edgeList.Edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
-		counts[worker] += int64(b.Len())
-		return emit(worker, b)
-	})
-	if err != nil {
-		return err
-	}
-	total := int64(0)
-	for _, n := range counts {
-		total += n
-	}
-	if s.desc.Edges >= 0 && total != s.desc.Edges {
-		return ingest.Inputf(s.path, "%d edges, expected %d (num-edge-list)", total, s.desc.Edges)
-	}
-	return nil
+	return counted(s.edgeList.Edges, s.desc.Edges, s.path)(ctx, env, emit)
 }
 
 // Rows implements ingest.Source.
-func (s *ogbFolder) Rows(ctx context.Context, _ ingest.Env, c int, emit func([]byte, ingest.Position) error) error {
-	path, spec := s.columns[c], s.desc.NodeColumns[c]
-	var out []byte
-	return serialBlocks(ctx, s.fs, path, dialect{}, func(b textBlock) error {
-		out = out[:0]
-		number := b.line
-		for rest := b.data; len(rest) > 0; number++ {
-			var line []byte
-			line, rest = nextLine(rest)
-			var err error
-			if out, err = appendNumbers(out, line, spec); err != nil {
-				return ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "%v", err)
+func (s *ogbFolder) Rows(ctx context.Context, env ingest.Env, c int, emit func([]byte, ingest.Position) error) error {
+	return csvRows(s.fs, s.columns[c], s.desc.NodeColumns[c])(ctx, env, emit)
+}
+
+// csvRows streams a file of lines of comma-separated numbers, as many as the column has elements.
+func csvRows(fs vfs.FS, path string, spec ingest.ColumnSpec) rowsFunc {
+	return func(ctx context.Context, _ ingest.Env, emit func([]byte, ingest.Position) error) error {
+		var out []byte
+		return serialBlocks(ctx, fs, path, dialect{}, func(b textBlock) error {
+			out = out[:0]
+			number := b.line
+			for rest := b.data; len(rest) > 0; number++ {
+				var line []byte
+				line, rest = nextLine(rest)
+				var err error
+				if out, err = appendNumbers(out, line, spec); err != nil {
+					return ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "%v", err)
+				}
 			}
-		}
-		if len(out) == 0 {
-			return nil
-		}
-		return emit(out, ingest.Position{File: path, Unit: "line", Index: b.line})
-	})
+			if len(out) == 0 {
+				return nil
+			}
+			return emit(out, ingest.Position{File: path, Unit: "line", Index: b.line})
+		})
+	}
 }
 
 // appendNumbers parses a line of comma-separated numbers.
@@ -216,29 +217,33 @@ func (s *ogbFolder) Split(ctx context.Context, env ingest.Env, k int, part uint8
 
 // splitIDs streams one part of a split.
 func (s *ogbFolder) splitIDs(k int, part uint8) idsFunc {
-	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
-		return s.streamSplit(ctx, k, part, emit)
-	}
-}
-
-func (s *ogbFolder) streamSplit(ctx context.Context, k int, part uint8, emit func(*ingest.IDs, ingest.Position) error) error {
 	path := find(s.fs, s.splits[k], store.SplitNames()[part]+".csv")
 	if path == "" {
-		return nil
+		return func(context.Context, ingest.Env, func(*ingest.IDs, ingest.Position) error) error { return nil }
 	}
-	var ids ingest.IDs
-	return serialBlocks(ctx, s.fs, path, dialect{}, func(b textBlock) error {
-		ids.Reset()
-		number := b.line
-		for rest := b.data; len(rest) > 0; number++ {
-			var line []byte
-			line, rest = nextLine(rest)
-			id, ok := parseUint(line)
-			if !ok {
-				return ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "%.40q is no node id", line)
+	return csvIDs(s.fs, path, 0, math.MaxInt64)
+}
+
+// csvIDs streams the node ids, less than count, that a file has a line of each, plus offset.
+func csvIDs(fs vfs.FS, path string, offset uint64, count int64) idsFunc {
+	return func(ctx context.Context, _ ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		var ids ingest.IDs
+		return serialBlocks(ctx, fs, path, dialect{}, func(b textBlock) error {
+			ids.Reset()
+			number := b.line
+			for rest := b.data; len(rest) > 0; number++ {
+				var line []byte
+				line, rest = nextLine(rest)
+				id, ok := parseUint(line)
+				if !ok {
+					return ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "%.40q is no node id", line)
+				}
+				if id >= uint64(count) {
+					return ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "node %d, expected 0 ≤ id < %d", id, count)
+				}
+				ids.Ints = append(ids.Ints, id+offset)
 			}
-			ids.Ints = append(ids.Ints, id)
-		}
-		return emit(&ids, ingest.Position{File: path, Unit: "line", Index: b.line})
-	})
+			return emit(&ids, ingest.Position{File: path, Unit: "line", Index: b.line})
+		})
+	}
 }

@@ -89,6 +89,9 @@ func openAs(path string, o Options) (ingest.Source, error) {
 	case "typed":
 		return openTyped(o.FS, path)
 	case "ogb":
+		if isOGBTyped(o.FS, path) {
+			return openOGBTyped(o.FS, path)
+		}
 		if isFile(o.FS, o.FS.PathJoin(path, "raw", "data.npz")) {
 			return openOGBBinary(o.FS, path)
 		}
@@ -146,7 +149,7 @@ func detect(fs vfs.FS, path string) (string, error) {
 		return "openke", nil
 	case find(fs, path, append([]string{"edge_index.npy", "edges.npy"}, rawNames...)...) != "":
 		return "numpy", nil
-	case find(fs, fs.PathJoin(path, "raw"), "edge.csv", "data.npz") != "":
+	case find(fs, fs.PathJoin(path, "raw"), "edge.csv", "data.npz") != "" || isOGBTyped(fs, path):
 		return "ogb", nil
 	case find(fs, path, "train.npy", "train.tsv", "train.txt") != "":
 		return "triples", nil

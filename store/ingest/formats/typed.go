@@ -20,20 +20,14 @@ import (
 
 // typedFolder is a graph of several types: a folder for each node type that has data, nodes/TYPE/{feat,label}.npy, and one for each edge
 // type, edges/SOURCE__NAME__DESTINATION/edge_index.npy [2, E] with ids that count from 0 in each node type. An edge type may have
-// edge_weight.npy float32 [E] and edge_time.npy int64 [E]. split*/{train,valid,test}.npy list nodes of the type with labels.
+// edge_weight.npy float32 [E], edge_time.npy int64 [E] and features, edge_NAME.npy [E, D]. split*/{train,valid,test}.npy list nodes of the type with labels.
 //
 // Nodes are numbered type by type, in the order of node_types.txt, else of the alphabet; edge types likewise. An edge of a type
 // without weights has weight 1, one of a type without times was always there: its time is the least int64.
 type typedFolder struct {
-	*boltFolder
-	relations []typedRelation
+	*typedGraph
+	relations []relationEdges
 	types     []string
-}
-
-// typedRelation is an edge type and its arrays; weight and time may be nil.
-type typedRelation struct {
-	dir, src, name, dst string
-	edges, weight, time *array
 }
 
 // typedSeparator stands between the parts of an edge type's folder.
@@ -66,7 +60,7 @@ func typedFolders(fs vfs.FS, dir string) (names []string) {
 
 // openTyped opens the folder.
 func openTyped(fs vfs.FS, dir string) (ingest.Source, error) {
-	s := &typedFolder{boltFolder: &boltFolder{composed: newComposed("typed", dir), fs: fs, dir: dir, first: map[string]uint64{}, count: map[string]int64{}}}
+	s := &typedFolder{typedGraph: newTypedGraph("typed", fs, dir)}
 	for _, step := range []func() error{s.openRelations, s.openTypes, s.openEdges, s.openColumns, s.addCategories, s.openSplits} {
 		if err := step(); err != nil {
 			return nil, err
@@ -121,28 +115,22 @@ func (s *typedFolder) openRelations() error {
 		if len(parts) != 3 {
 			return ingest.Inputf(where, "edge type %q, expected source%sname%sdestination", name, typedSeparator, typedSeparator)
 		}
-		r := typedRelation{dir: name, src: parts[0], name: parts[1], dst: parts[2]}
-		for _, a := range []struct {
-			to   **array
-			file string
-		}{{&r.edges, "edge_index.npy"}, {&r.weight, "edge_weight.npy"}, {&r.time, "edge_time.npy"}} {
-			if *a.to, err = s.array("edges", name, a.file); err != nil {
-				return err
-			}
+		if err := folderName(where, name); err != nil {
+			return err
+		}
+		r := relationEdges{where: where, name: strings.Join(parts, ":"), src: parts[0], dst: parts[2], edges: -1}
+		if r.ends, err = s.array("edges", name, "edge_index.npy"); err != nil {
+			return err
 		}
 		switch {
-		case r.edges == nil:
+		case r.ends == nil:
 			return ingest.Inputf(where, "no edge_index.npy")
-		case len(r.edges.shape) != 2 || r.edges.shape[0] != 2 || !r.edges.integer():
-			return ingest.Inputf(r.edges.path, "%v of shape %v, expected integers of shape [2, E]", r.edges.elem, r.edges.shape)
+		case len(r.ends.shape) != 2 || r.ends.shape[0] != 2 || !r.ends.integer():
+			return ingest.Inputf(r.ends.path, "%v of shape %v, expected integers of shape [2, E]", r.ends.elem, r.ends.shape)
 		}
-		for _, c := range []struct {
-			a    *array
-			elem blocks.ElemType
-		}{{r.weight, blocks.Float32}, {r.time, blocks.Int64}} {
-			if c.a != nil && (c.a.elem != c.elem || c.a.dim() != 1 || c.a.rows() != r.edges.dim()) {
-				return ingest.Inputf(c.a.path, "%v of shape %v, expected %v of shape [%d] (the number of edges)", c.a.elem, c.a.shape, c.elem, r.edges.dim())
-			}
+		s.use(r.ends.path, "relation "+r.name)
+		if r.columns, err = s.edgeColumns(name, r.ends.dim()); err != nil {
+			return err
 		}
 		s.relations = append(s.relations, r)
 		for _, t := range []string{r.src, r.dst} {
@@ -155,6 +143,33 @@ func (s *typedFolder) openRelations() error {
 		return ingest.Inputf(s.dir, "no folder edges/SOURCE%sNAME%sDESTINATION", typedSeparator, typedSeparator)
 	}
 	return nil
+}
+
+// plainColumns are the columns of edges that are one number, of a type of their own.
+var plainColumns = map[string]blocks.ElemType{"weight": blocks.Float32, "time": blocks.Int64}
+
+// edgeColumns opens what lies beside the edges of a type: edge_weight.npy float32 [E], edge_time.npy int64 [E] and features edge_NAME.npy [E, D].
+func (s *typedFolder) edgeColumns(folder string, edges int64) (columns []relationColumn, err error) {
+	entries, err := s.fs.List(s.fs.PathJoin(s.dir, "edges", folder))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", folder, err)
+	}
+	sort.Strings(entries)
+	for _, file := range entries {
+		name, ok := strings.CutPrefix(strings.TrimSuffix(plainName(file), ".npy"), "edge_")
+		if !ok || name == "index" || !strings.HasSuffix(plainName(file), ".npy") {
+			continue
+		}
+		a, err := s.array("edges", folder, plainName(file))
+		if err != nil {
+			return nil, err
+		}
+		if elem := plainColumns[name]; elem != 0 && (a.elem != elem || a.dim() != 1 || a.rows() != edges) {
+			return nil, ingest.Inputf(a.path, "%v of shape %v, expected %v of shape [%d] (the number of edges)", a.elem, a.shape, elem, edges)
+		}
+		columns = append(columns, edgeArray(name, a))
+	}
+	return columns, nil
 }
 
 // openTypes counts the nodes of each type: by its features or labels, else as meta.json says under "node_types", else by the largest id.
@@ -175,8 +190,10 @@ func (s *typedFolder) openTypes() error {
 	if err != nil {
 		return err
 	}
-	s.desc.NodeTypes, s.desc.Nodes = nil, 0
 	for _, t := range s.types {
+		if err := folderName(s.dir, t); err != nil {
+			return err
+		}
 		n := int64(-1)
 		for _, file := range []string{"feat.npy", "label.npy"} {
 			a, err := s.array("nodes", t, file)
@@ -198,12 +215,9 @@ func (s *typedFolder) openTypes() error {
 				return err
 			}
 		}
-		if _, twice := s.count[t]; twice {
-			return ingest.Inputf(s.dir, "node type %q is listed twice", t)
+		if err := s.addType(s.dir, t, n); err != nil {
+			return err
 		}
-		s.first[t], s.count[t] = uint64(s.desc.Nodes), n
-		s.desc.NodeTypes = append(s.desc.NodeTypes, ingest.NodeType{Name: t, Count: n})
-		s.desc.Nodes += n
 	}
 	return nil
 }
@@ -236,19 +250,19 @@ func (s *typedFolder) toldCounts() (map[string]int64, error) {
 func (s *typedFolder) largest(t string) (n int64, err error) {
 	for _, r := range s.relations {
 		var ids []uint64
-		err := r.edges.elements(context.Background(), func(first int64, b []byte) error {
-			ids = widen(ids[:0], r.edges.elem, b)
+		err := r.ends.elements(context.Background(), func(first int64, b []byte) error {
+			ids = widen(ids[:0], r.ends.elem, b)
 			for i, id := range ids {
 				at := first + int64(i)
-				isDst := at >= r.edges.dim() // row 0 are sources, row 1 destinations
-				if r.edges.columns {
+				isDst := at >= r.ends.dim() // row 0 are sources, row 1 destinations
+				if r.ends.columns {
 					isDst = at%2 == 1
 				}
 				if isDst && r.dst != t || !isDst && r.src != t {
 					continue
 				}
 				if id >= math.MaxInt32<<16 {
-					return ingest.Inputf(r.edges.path, "id %d, expected one of a node", int64(id))
+					return ingest.Inputf(r.ends.path, "id %d, expected one of a node", int64(id))
 				}
 				n = max(n, int64(id)+1)
 			}
@@ -261,83 +275,7 @@ func (s *typedFolder) largest(t string) (n int64, err error) {
 	return n, nil
 }
 
-func (s *typedFolder) openEdges() error {
-	s.desc.Edges = 0
-	weights := slices.ContainsFunc(s.relations, func(r typedRelation) bool { return r.weight != nil })
-	times := slices.ContainsFunc(s.relations, func(r typedRelation) bool { return r.time != nil })
-	if weights {
-		s.desc.EdgeColumns = append(s.desc.EdgeColumns, ingest.ColumnSpec{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1})
-	}
-	if times {
-		s.desc.EdgeColumns = append(s.desc.EdgeColumns, ingest.ColumnSpec{Name: "time", Role: store.RoleEdge, Elem: blocks.Int64, Dim: 1})
-	}
-	for k, r := range s.relations {
-		wrap := &boltEdges{srcFirst: s.first[r.src], srcCount: s.count[r.src], dstFirst: s.first[r.dst], dstCount: s.count[r.dst], relation: k}
-		if len(s.relations) == 1 {
-			wrap.relation = -1
-		}
-		n := &numpyFolder{fs: s.fs, edges: r.edges}
-		if err := n.checkEdges(); err != nil {
-			return err
-		}
-		s.desc.Edges += n.desc.Edges
-		var absent [][]byte // of each column: a value that stands for the missing array; nil: it is there
-		column := func(wanted bool, a *array, value []byte) {
-			switch {
-			case !wanted:
-			case a != nil:
-				n.edgeColumns, absent = append(n.edgeColumns, a), append(absent, nil)
-			default:
-				absent = append(absent, value)
-			}
-		}
-		for _, a := range []*array{r.weight, r.time} {
-			if a != nil {
-				s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("edges", r.dir), Column: s.fs.PathBase(a.path), As: map[bool]string{true: "weight", false: "time"}[a == r.weight]})
-			}
-		}
-		column(weights, r.weight, blocks.Bytes([]float32{1}))
-		column(times, r.time, blocks.Bytes([]int64{math.MinInt64}))
-		s.edges = append(s.edges, wrap.wrap(completed(n.Edges, absent)))
-		s.desc.Relations = append(s.desc.Relations, fmt.Sprintf("%s:%s:%s", r.src, r.name, r.dst))
-		s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("edges", r.dir), Column: "edge_index.npy", As: "relation " + s.desc.Relations[k]})
-		if path := find(s.fs, s.fs.PathJoin(s.dir, "edges", r.dir), "edge_feat.npy"); path != "" {
-			s.desc.Notes = append(s.desc.Notes, path+" is not read: features of edges of one type")
-		}
-	}
-	s.desc.HasRelation = len(s.relations) > 1
-	return nil
-}
-
-// completed gives edges the columns that their type lacks, every row of them the value that stands there.
-func completed(edges edgesFunc, absent [][]byte) edgesFunc {
-	if !slices.ContainsFunc(absent, func(v []byte) bool { return v != nil }) {
-		return edges
-	}
-	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
-		rows := make([][][]byte, env.Threads) // by worker and column
-		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
-			if rows[worker] == nil {
-				rows[worker] = make([][]byte, len(absent))
-			}
-			whole := *b
-			whole.Columns = make([][]byte, len(absent))
-			at := 0
-			for c, value := range absent {
-				if value == nil {
-					whole.Columns[c] = b.Columns[at]
-					at++
-					continue
-				}
-				for len(rows[worker][c]) < b.Len()*len(value) {
-					rows[worker][c] = append(rows[worker][c], value...)
-				}
-				whole.Columns[c] = rows[worker][c][:b.Len()*len(value)]
-			}
-			return emit(worker, &whole)
-		})
-	}
-}
+func (s *typedFolder) openEdges() error { return s.addEdges(s.relations) }
 
 // openColumns opens each type's features, and the labels of one.
 func (s *typedFolder) openColumns() error {
@@ -351,9 +289,7 @@ func (s *typedFolder) openColumns() error {
 			if feat.dim() == 0 {
 				return ingest.Inputf(feat.path, "shape %v, expected [%d, D ≥ 1]", feat.shape, s.count[t])
 			}
-			spec := ingest.ColumnSpec{Name: t + ".feat", Role: store.RoleFeature, Elem: feat.elem, Dim: int(feat.dim()), First: s.first[t], Rows: s.count[t], NodeType: t}
-			s.column(spec, arrayRows(feat))
-			s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("nodes", t), Column: "feat.npy", As: fmt.Sprintf("feature %s [%d]", spec.Name, spec.Dim)})
+			s.typeColumn(t, t+".feat", store.RoleFeature, feat.elem, feat.dim(), feat.path, arrayRows(feat))
 		}
 		label, err := s.array("nodes", t, "label.npy")
 		if err != nil || label == nil {
@@ -368,8 +304,7 @@ func (s *typedFolder) openColumns() error {
 		if labelled = t; label.dim() != 1 || !label.integer() {
 			return ingest.Inputf(label.path, "%v of shape %v, expected integers of shape [%d]", label.elem, label.shape, s.count[t])
 		}
-		s.column(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: label.elem, Dim: 1, First: s.first[t], Rows: s.count[t], NodeType: t}, arrayRows(label))
-		s.desc.Uses = append(s.desc.Uses, ingest.ColumnUse{File: s.fs.PathJoin("nodes", t), Column: "label.npy", As: "label"})
+		s.typeColumn(t, "label", store.RoleLabel, label.elem, 1, label.path, arrayRows(label))
 	}
 	if path := find(s.fs, s.dir, "classes.txt"); path != "" && labelled != "" {
 		var err error
@@ -383,13 +318,7 @@ func (s *typedFolder) openColumns() error {
 
 // openSplits opens the splits of the nodes that have labels.
 func (s *typedFolder) openSplits() error {
-	var first uint64
-	labelled := false
-	for _, c := range s.desc.NodeColumns {
-		if c.Role == store.RoleLabel {
-			first, labelled = c.First, true
-		}
-	}
+	labelled := s.labelled()
 	entries, err := s.fs.List(s.dir)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", s.dir, err)
@@ -399,7 +328,7 @@ func (s *typedFolder) openSplits() error {
 		if !strings.HasPrefix(name, "split") || find(s.fs, s.fs.PathJoin(s.dir, name), "train.npy") == "" {
 			continue
 		}
-		if !labelled {
+		if labelled == nil {
 			s.desc.Notes = append(s.desc.Notes, s.fs.PathJoin(s.dir, name)+" is not read: no type of nodes has labels; edges are split by time where they are trained on")
 			continue
 		}
@@ -412,7 +341,7 @@ func (s *typedFolder) openSplits() error {
 			if a == nil {
 				continue
 			}
-			if split[part], err = arrayIDs(a, first); err != nil {
+			if split[part], err = arrayIDs(a, labelled.First, labelled.Rows); err != nil {
 				return err
 			}
 		}

@@ -96,6 +96,32 @@ func TestTypedCounts(t *testing.T) {
 	}
 }
 
+// Features of edges are a column: one for all types of edges where they are alike, else one of each type.
+func TestTypedEdgeFeatures(t *testing.T) {
+	hex := func(x ...float32) string { return fmt.Sprintf("%x", blocks.Bytes(x)) }
+	weight, time, none := " weight ", " time ", fmt.Sprintf("%x", blocks.Bytes([]int64{math.MinInt64}))
+	for _, c := range []struct {
+		like []byte // features of the second type of edges
+		want []string
+	}{
+		{npyBytes("<f4", "1, 2", blocks.Bytes([]float32{8, 9})), []string{"edge 0 5 0" + weight + hex(.5) + " feat " + hex(1, 2) + time + none,
+			"edge 3 4 0" + weight + hex(2) + " feat " + hex(3, 4) + time + none, "edge 5 4 1" + weight + hex(1) + " feat " + hex(8, 9) + time + "4d00000000000000"}},
+		{npyBytes("<f4", "1, 1", blocks.Bytes([]float32{8})), []string{
+			"edge 0 5 0" + weight + hex(.5) + " user:buys:item.feat " + hex(1, 2) + " item:like:item.feat " + hex(0) + time + none,
+			"edge 3 4 0" + weight + hex(2) + " user:buys:item.feat " + hex(3, 4) + " item:like:item.feat " + hex(0) + time + none,
+			"edge 5 4 1" + weight + hex(1) + " user:buys:item.feat " + hex(0, 0) + " item:like:item.feat " + hex(8) + time + "4d00000000000000"}},
+	} {
+		s, err := Open("d", Options{FS: memFS(t, typedFiles(map[string][]byte{"d/edges/item__like__item/edge_feat.npy": c.like,
+			"d/edges/user__buys__item/edge_feat.npy": npyBytes("<f4", "2, 2", blocks.Bytes([]float32{1, 2, 3, 4}))}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := told(t, s)[1:4]; !slices.Equal(got, c.want) {
+			t.Errorf("%q, expected %q", got, c.want)
+		}
+	}
+}
+
 func TestTypedBadInput(t *testing.T) {
 	file := func(name, path string, b []byte, want ...string) badCase {
 		return badCase{name: name, path: "d", files: typedFiles(map[string][]byte{"d/" + path: b}), want: want}
@@ -103,6 +129,9 @@ func TestTypedBadInput(t *testing.T) {
 	runBad(t, []badCase{
 		file("destination out of its type", "edges/item__like__item/edge_index.npy", npyBytes("<i8", "2, 1", blocks.Bytes([]int64{1, 2})), "edge_index.npy: edge 0", "destination 2, expected 0 ≤ id < 2"),
 		file("a negative id of a type without data", "edges/user__buys__item/edge_index.npy", npyBytes("<i8", "2, 2", blocks.Bytes([]int64{-1, 3, 1, 0})), "id -1"),
+		file("a node of a split out of its type", "split/test.npy", npyList(2), "test.npy: row 0: node 2, expected 0 ≤ id < 2"),
+		file("a type that leads elsewhere", "node_types.txt", []byte("user\nitem\n../x\n"), "name of a folder"),
+		file("features of other edges", "edges/user__buys__item/edge_feat.npy", npyBytes("<f4", "1, 1", make([]byte, 4)), "edge_feat.npy", "expected 2 rows"),
 		file("weights of other edges", "edges/user__buys__item/edge_weight.npy", npyBytes("<f4", "1,", make([]byte, 4)), "edge_weight.npy", "shape [2]"),
 		file("times that are no integers", "edges/item__like__item/edge_time.npy", npyBytes("<f8", "1,", make([]byte, 8)), "edge_time.npy", "expected int64"),
 		file("edges as rows", "edges/user__buys__item/edge_index.npy", npyBytes("<i8", "3, 2", make([]byte, 48)), "expected integers of shape [2, E]"),

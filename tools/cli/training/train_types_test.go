@@ -57,15 +57,25 @@ func TestTrainTypes(t *testing.T) {
 	if code, _, stderr := clitest.Run(t, "ingest", filepath.Join(dir, "g"), store, "--partitions", "4", "--quiet"); code != cli.ExitOK {
 		t.Fatal(stderr)
 	}
+	inMemory := map[string]float64{}
 	for _, model := range []string{"rsage", "rgcn"} {
 		args := []string{"train", store, "--model", model, "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05", "--dropout", ".1"}
 		memory := accuracy(args...)
+		inMemory[model] = memory
 		if evaluated := accuracy("eval", store); memory < .95 || evaluated != memory {
 			t.Errorf("%s: test accuracy %v, by eval %v, expected the same above .95", model, memory, evaluated)
 		}
 		if parts := accuracy(append(args, "--plan", "hanoi", "--buffer", "3")...); parts < .9 {
 			t.Errorf("%s out of core: test accuracy %v, expected above .9", model, parts)
 		}
+	}
+	// The same graph in the layout of ogbn-mag is the same store, and learns the same.
+	ogb := filepath.Join(dir, "ogb.gstore")
+	if code, _, stderr := clitest.Run(t, "ingest", ogbTyped(t, users, items, src, dst, labels, feat, splits), ogb, "--partitions", "4", "--quiet"); code != cli.ExitOK {
+		t.Fatal(stderr)
+	}
+	if got := accuracy("train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05", "--dropout", ".1"); got != inMemory["rsage"] {
+		t.Errorf("test accuracy %v of the graph in OGB's layout, expected %v", got, inMemory["rsage"])
 	}
 	// One layer without vectors sees features that tell nothing.
 	if chance := accuracy("train", store, "--model", "rsage", "--layers", "1", "--epochs", "5", "--features", "item.feat"); chance > .6 {
@@ -74,4 +84,31 @@ func TestTrainTypes(t *testing.T) {
 	if code, _, stderr := clitest.Run(t, "train", store, "--model", "sage", "--features", "user.node"); code == cli.ExitOK || !strings.Contains(stderr, "user.node") {
 		t.Errorf("categories as features of sage: exit code %d, %s", code, stderr)
 	}
+}
+
+// ogbTyped writes users, who have items, and items, the first of which is the second, in OGB's layout.
+func ogbTyped(t *testing.T, users, items int, src, dst, labels []int64, feat []float32, splits [3][]int64) string {
+	column := func(x []int64) []byte {
+		var b strings.Builder
+		for _, v := range x {
+			fmt.Fprintln(&b, v)
+		}
+		return []byte(b.String())
+	}
+	var ends, rows strings.Builder
+	for i := range src {
+		fmt.Fprintf(&ends, "%d,%d\n", src[i], dst[i])
+		fmt.Fprintf(&rows, "%v,%v\n", feat[2*i], feat[2*i+1])
+	}
+	return clitest.Put(t, t.TempDir(), map[string][]byte{
+		"raw/num-node-dict.csv.gz":                             fmt.Appendf(nil, "user,item\n%d,%d\n", users, items),
+		"raw/triplet-type-list.csv.gz":                         []byte("user,has,item\nitem,is,item\n"),
+		"raw/relations/user___has___item/edge.csv.gz":          []byte(ends.String()),
+		"raw/relations/user___has___item/num-edge-list.csv.gz": column([]int64{int64(len(src))}),
+		"raw/relations/item___is___item/edge.csv.gz":           []byte("0,1\n"),
+		"raw/relations/item___is___item/num-edge-list.csv.gz":  column([]int64{1}),
+		"raw/node-feat/item/node-feat.csv.gz":                  []byte(rows.String()),
+		"raw/node-label/item/node-label.csv.gz":                column(labels),
+		"split/random/item/train.csv.gz":                       column(splits[0]), "split/random/item/valid.csv.gz": column(splits[1]), "split/random/item/test.csv.gz": column(splits[2]),
+	})
 }

@@ -1,0 +1,180 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gstore/gstore/store/ingest"
+)
+
+// idsWithin turns ids within types into source ids.
+type idsWithin struct {
+	srcFirst, dstFirst uint64
+	srcCount, dstCount int64
+	relation           int // −1 = the graph has none
+}
+
+// wrap makes a stream of edges of one type one of the graph's.
+func (r *idsWithin) wrap(edges edgesFunc) edgesFunc {
+	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		relations := make([][]uint32, env.Threads)
+		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+			for i, src := range b.Src.Ints {
+				dst := b.Dst.Ints[i]
+				if src >= uint64(r.srcCount) {
+					return ingest.Inputf(b.At.Of(i), "source %d, expected 0 ≤ id < %d", int64(src), r.srcCount)
+				}
+				if dst >= uint64(r.dstCount) {
+					return ingest.Inputf(b.At.Of(i), "destination %d, expected 0 ≤ id < %d", int64(dst), r.dstCount)
+				}
+				b.Src.Ints[i], b.Dst.Ints[i] = src+r.srcFirst, dst+r.dstFirst
+			}
+			if r.relation >= 0 {
+				for len(relations[worker]) < b.Len() {
+					relations[worker] = append(relations[worker], uint32(r.relation))
+				}
+				b.Relations = relations[worker][:b.Len()]
+			}
+			return emit(worker, b)
+		})
+	}
+}
+
+// completed gives edges the columns that their type lacks, every row of them the value that stands there.
+func completed(edges edgesFunc, absent [][]byte) edgesFunc {
+	if !slices.ContainsFunc(absent, func(v []byte) bool { return v != nil }) {
+		return edges
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		rows := make([][][]byte, env.Threads) // by worker and column
+		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+			if rows[worker] == nil {
+				rows[worker] = make([][]byte, len(absent))
+			}
+			whole := *b
+			whole.Columns = make([][]byte, len(absent))
+			at := 0
+			for c, value := range absent {
+				if value == nil {
+					whole.Columns[c] = b.Columns[at]
+					at++
+					continue
+				}
+				for len(rows[worker][c]) < b.Len()*len(value) {
+					rows[worker][c] = append(rows[worker][c], value...)
+				}
+				whole.Columns[c] = rows[worker][c][:b.Len()*len(value)]
+			}
+			return emit(worker, &whole)
+		})
+	}
+}
+
+// counted expects a number of edges of a stream; −1 = any.
+func counted(edges edgesFunc, want int64, path string) edgesFunc {
+	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		var total atomic.Int64
+		err := edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+			total.Add(int64(b.Len()))
+			return emit(worker, b)
+		})
+		if err == nil && want >= 0 && total.Load() != want {
+			return ingest.Inputf(path, "%d edges, expected %d (num-edge-list)", total.Load(), want)
+		}
+		return err
+	}
+}
+
+// zipped gives edges, which have no columns, the rows of columns that stand in the same order in files of their own. Both are read front
+// to back, and so by one thread.
+func zipped(edges edgesFunc, columns []relationColumn) edgesFunc {
+	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
+		env.Threads = 1
+		readers := make([]*rowReader, len(columns))
+		for c := range columns {
+			readers[c] = pullRows(ctx, env, &columns[c])
+			defer readers[c].stop()
+		}
+		rows, total := make([][]byte, len(columns)), int64(0)
+		err := edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
+			whole := *b
+			for c, r := range readers {
+				var err error
+				if rows[c], err = r.take(b.Len(), rows[c][:0]); err != nil {
+					return err
+				}
+			}
+			whole.Columns = rows
+			total += int64(b.Len())
+			return emit(worker, &whole)
+		})
+		for _, r := range readers {
+			if err == nil {
+				err = r.end(total)
+			}
+		}
+		return err
+	}
+}
+
+// rowReader hands out the rows of a column as many at a time as are asked for.
+type rowReader struct {
+	column *relationColumn
+	pull   func() ([]byte, error, bool)
+	stop   func()
+	rest   []byte // rows that were read and not taken
+	taken  int64
+}
+
+// pullRows starts to read a column. The reader must be stopped.
+func pullRows(ctx context.Context, env ingest.Env, c *relationColumn) *rowReader {
+	enough := errors.New("enough")
+	pull, stop := iter.Pull2(func(yield func([]byte, error) bool) {
+		err := c.rows(ctx, env, func(rows []byte, _ ingest.Position) error {
+			if !yield(rows, nil) {
+				return enough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, enough) {
+			yield(nil, err)
+		}
+	})
+	return &rowReader{column: c, pull: pull, stop: stop}
+}
+
+// take appends the next n rows to out.
+func (r *rowReader) take(n int, out []byte) ([]byte, error) {
+	for need := n * r.column.spec.RowBytes(); need > 0; {
+		if len(r.rest) == 0 {
+			rows, err, ok := r.pull()
+			if err != nil {
+				return out, err
+			}
+			if !ok {
+				return out, ingest.Inputf(r.column.path, "%d rows, expected one for each edge", r.taken+int64(len(out)/r.column.spec.RowBytes()))
+			}
+			r.rest = rows
+			continue
+		}
+		k := min(need, len(r.rest))
+		out, r.rest, need = append(out, r.rest[:k]...), r.rest[k:], need-k
+	}
+	r.taken += int64(n)
+	return out, nil
+}
+
+// end expects no row after those of all edges.
+func (r *rowReader) end(edges int64) error {
+	for len(r.rest) == 0 {
+		rows, err, ok := r.pull()
+		if err != nil || !ok {
+			return err
+		}
+		r.rest = rows
+	}
+	return ingest.Inputf(r.column.path, "more than %d rows, expected one for each edge", edges)
+}
