@@ -242,6 +242,15 @@ func (l *Loader) MacroBatch() *buffer.MacroBatch { return &l.mb }
 // Batch is the mini-batch in hand: its Seeds are the distinct nodes of its edges and negatives, see [EdgesOf].
 func (l *Loader) Batch() *mini.Batch { return l.batches.loader.Batch() }
 
+// Ready is the mini-batch that the coming Next yields, where it is of the same step and pass and sampled already; else nil. It is
+// valid until the Next after that one, Start or Close.
+func (l *Loader) Ready() *mini.Batch {
+	if !l.inside {
+		return nil
+	}
+	return l.batches.loader.Ready()
+}
+
 // Place is that of the mini-batch after the one in hand.
 func (l *Loader) Place() progress.Place { return l.batches.place() }
 

@@ -299,6 +299,15 @@ func (l *Loader) Rows() []uint32 {
 	return l.cfg.inputs(l.Batch())
 }
 
+// Ready is the mini-batch that the coming Next yields, where it is of the same step and pass and sampled already; else nil, as in
+// plan rows, whose batches have their rows once they are in hand. It is valid until the Next after that one, Start or Close.
+func (l *Loader) Ready() *mini.Batch {
+	if !l.inside || l.feed != nil {
+		return nil
+	}
+	return l.batches.loader.Ready()
+}
+
 // Place is that of the mini-batch after the one in hand.
 func (l *Loader) Place() progress.Place { return l.batches.place() }
 

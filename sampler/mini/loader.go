@@ -305,6 +305,15 @@ func (l *Loader) Ahead(n int) *Batch {
 	return &w.batch
 }
 
+// Ready returns the batch that the coming Next returns, if that is sampled already; else nil. It is the loader's, like
+// [Loader.Batch].
+func (l *Loader) Ready() *Batch {
+	if l.next < l.asked && l.known <= l.next && len(l.slots[l.known%len(l.slots)].done) == 0 {
+		return nil
+	}
+	return l.Ahead(1)
+}
+
 // Batch returns the batch of the last Next, valid until the coming one.
 func (l *Loader) Batch() *Batch { return l.current }
 

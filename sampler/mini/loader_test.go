@@ -38,6 +38,9 @@ func TestLoaderAhead(t *testing.T) {
 			l.Start(t.Context(), Key{Batch: 2}, g, source)
 			var told [][]uint32
 			for n := 2; l.Next(); n++ {
+				if b, known := l.Ready(), l.Ahead(1); b != nil && b != known || l.Ready() != known {
+					t.Fatalf("%+v: batch %d is ready that is not the one ahead, or is not once it was waited for", o, n+1)
+				}
 				for i := len(told) - (n - 2); i < o.Depth; i++ { // batch n is told[n−2]
 					b := l.Batch()
 					if i > 0 {
@@ -55,7 +58,7 @@ func TestLoaderAhead(t *testing.T) {
 					t.Fatalf("%+v: batch %d is not what was told ahead", o, n)
 				}
 			}
-			if l.Err() != nil || len(told) != source.Batches()-2 || l.Ahead(1) != nil || l.Ahead(0) != nil {
+			if l.Err() != nil || len(told) != source.Batches()-2 || l.Ahead(1) != nil || l.Ahead(0) != nil || l.Ready() != nil {
 				t.Errorf("%+v: %v, %d batches were told of %d", o, l.Err(), len(told), source.Batches()-2)
 			}
 		}

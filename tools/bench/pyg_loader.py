@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Accuracy of PyTorch and PyG on gstore's batches; a JSON object a line. Speed beside other loaders is of tools/bench/peers.
 
-usage: pyg_loader.py STORE [--epochs 30] [--seeds 1] [--first-seed 0] [--plan auto] [--mem SIZE] [--buffer N] [--precomputed-hop]
+usage: pyg_loader.py STORE [--epochs 30] [--seeds 1] [--first-seed 0] [--plan auto] [--mem SIZE] [--buffer N] [--precomputed-hop] [--history]
 
 PyG's SAGEConv, two layers of 128, dropout .5, Adam .005, fanouts 15,10, batches of 1000; the test accuracy of the epoch that
 is best on validation nodes, computed exactly over the whole graph. Seconds are wall and of all the process's threads.
@@ -47,7 +47,7 @@ def train(a):
     results = []
     for seed in range(a.first_seed, a.first_seed + a.seeds):
         begin, cpu = time.time(), cpu_seconds()
-        results.append(sage.train(store, a.epochs, seed=seed, evaluate=exact, hop=a.precomputed_hop, plan=a.plan, mem=a.mem, buffer=a.buffer, threads=a.threads))
+        results.append(sage.train(store, a.epochs, seed=seed, evaluate=exact, hop=a.precomputed_hop, history=a.history, plan=a.plan, mem=a.mem, buffer=a.buffer, threads=a.threads))
         print(json.dumps({"seed": seed, "test_accuracy": results[-1], "seconds": time.time() - begin, "cpu_seconds": cpu_seconds() - cpu}), flush=True)
     print(json.dumps({"event": "summary", "mean": statistics.mean(results), "spread": statistics.pstdev(results)}))
 
@@ -62,5 +62,6 @@ if __name__ == "__main__":
     parser.add_argument("--mem")
     parser.add_argument("--buffer", type=int, default=0)
     parser.add_argument("--precomputed-hop", action="store_true")
+    parser.add_argument("--history", action="store_true", help="with --precomputed-hop")
     parser.add_argument("--threads", type=int, default=1)
     train(parser.parse_args())

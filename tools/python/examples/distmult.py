@@ -27,17 +27,17 @@ class DistMult(torch.nn.Module):
 
     def loss(self, x, batch):
         """Softmax of the right answer among the wrong ones, summed over both questions of every edge."""
-        head, tail, relation = (torch.from_numpy(a) for a in (batch.head, batch.tail, batch.relation))
-        negatives, logits = torch.from_numpy(batch.negatives), []
+        batch, logits = batch.to_torch(), []
+        head, tail, relation, negatives = batch.head, batch.tail, batch.relation, batch.negatives
         for side, known, kind, answer in ((0, head, relation, tail), (1, tail, relation + len(self.relations) // 2, head)):
-            order = torch.from_numpy(batch.order[side])
+            order = batch.order[side]
             query, answer = (x[known] * self.relations[kind])[order], answer[order]
             ends = zip([0] + batch.chunks[side], batch.chunks[side])
             wrong = torch.cat([query[a:b] @ x[negatives[side, c]].T for c, (a, b) in enumerate(ends)])
             logits.append(torch.cat([(query * x[answer]).sum(1, keepdim=True), wrong], 1))
         logits = torch.stack(logits)
         right = torch.zeros(logits[:, :, 1:].numel(), dtype=torch.bool)
-        right[torch.from_numpy(batch.mask)] = True
+        right[batch.mask] = True
         masked = logits[:, :, 1:].masked_fill(right.view(2, len(head), -1), -1e30)
         logits = torch.cat([logits[:, :, :1], masked], 2).flatten(0, 1)
         return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.int64), reduction="sum")

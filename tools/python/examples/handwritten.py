@@ -13,8 +13,8 @@ import gstore
 
 def mean_of(h, layer):
     """The mean of each destination's sampled neighbours' rows."""
-    src, dst = torch.from_numpy(layer.edge_index)
-    degrees = torch.from_numpy(layer.indptr).diff().clamp(min=1)
+    src, dst = layer.edge_index
+    degrees = layer.indptr.diff().clamp(min=1)
     return h.new_zeros(layer.num_dst, h.shape[1]).index_add_(0, dst, h[src]) / degrees[:, None]
 
 
@@ -42,13 +42,13 @@ def train(store, epochs=10, fanouts=(15, 10), seed=0):
     loader = gstore.NeighborLoader(store, fanouts, 200, layers=True, seed=seed)
     for _ in range(epochs):
         for batch in loader:
-            out = model(torch.from_numpy(batch.x), batch.layers)
-            loss = F.cross_entropy(out, torch.from_numpy(batch.y[: batch.batch_size]))
+            batch = batch.to_torch()
+            loss = F.cross_entropy(model(batch.x, batch.layers), batch.y[: batch.batch_size])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
     whole = gstore.NeighborLoader(store, [-1, -1], 1000, "test", layers=True, shuffle=False)
-    return test(model, whole, lambda batch: model(torch.from_numpy(batch.x), batch.layers))
+    return test(model, whole, lambda batch: model(batch.x, batch.layers))
 
 
 @torch.no_grad()
@@ -57,7 +57,8 @@ def test(model, loader, scores):
     model.eval()
     right = total = 0
     for batch in loader:
-        right += int((scores(batch).argmax(1).numpy() == batch.y[: batch.batch_size]).sum())
+        batch = batch.to_torch()
+        right += int((scores(batch).argmax(1) == batch.y[: batch.batch_size]).sum())
         total += batch.batch_size
     return right / max(total, 1)
 

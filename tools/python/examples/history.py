@@ -26,22 +26,23 @@ class Sage(Means):
         h = F.dropout(self.below(x, near), 0.5, self.training)
         mean = mean_of(h, layer)
         if past is not None:
-            mean = mean / torch.from_numpy(past.divisor)[:, None] + torch.from_numpy(past.rest)
+            divisor, rest = (torch.from_numpy(a).to(h.device) for a in (past.divisor, past.rest))
+            mean = mean / divisor[:, None] + rest
         return self.own[1](h[: layer.num_dst]) + self.near[1](mean)
 
 
 def inputs(batch):
-    return [torch.from_numpy(np.asarray(rows, np.float32)) for rows in batch.features.values()]
+    return [rows.float() for rows in batch.features.values()]
 
 
 @torch.no_grad()
 def push(model, store, history, chunk=1 << 16):
     """Pushes the states of all nodes as the model has them now: the first layer reads nothing else than a node's own two rows."""
     model.eval()
-    name = store.feature_names[0]
+    name, device = store.feature_names[0], next(model.parameters()).device
     for lo in range(0, store.nodes, chunk):
         nodes = np.arange(lo, min(lo + chunk, store.nodes))
-        rows = [torch.from_numpy(store.features(column, nodes).astype(np.float32)) for column in (name, name + ".hop1")]
+        rows = [torch.from_numpy(store.features(column, nodes)).to(device).float() for column in (name, name + ".hop1")]
         history.push(nodes, model.below(*rows))
 
 
@@ -57,11 +58,11 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
             push(model, store, history)
         model.train()
         for batch in loader:
-            past = history.pull(batch) if history is not None else None
+            past, batch = history.pull(batch) if history is not None else None, batch.to_torch()
             out = model(*inputs(batch), batch.layers[0], past)
             if batch.label_shift is not None:  # out of core: a step's classes are not mixed as the graph's
-                out = out + torch.from_numpy(batch.label_shift)
-            loss = F.cross_entropy(out, torch.from_numpy(batch.y[: batch.batch_size]))
+                out = out + batch.label_shift
+            loss = F.cross_entropy(out, batch.y[: batch.batch_size])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -26,15 +26,15 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
     joined = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     torch.manual_seed(seed + rank)  # of dropout
-    loader = gstore.NeighborLoader(store, fanouts, batch_size, seed=seed, rank=rank, world_size=world, **options)
+    loader = gstore.NeighborLoader(store, fanouts, batch_size, seed=seed, rank=rank, world_size=world, device=device, **options)
     seeds = []
     for _ in range(epochs):
         joined.train()
         for batch in loader:
-            data = batch.to_pyg().to(device)
+            data = batch.to_pyg()
             descend(optimizer, joined(data.x, data.edge_index), data)
             seeds.append(batch.n_id[: batch.batch_size].copy())
-    return accuracy(model.cpu(), store, "test"), seeds
+    return accuracy(model, store, "test"), seeds
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """PyG's GraphSAGE on a gstore store, in memory or out of core.
 
-usage: python sage.py STORE [--epochs 30] [--plan auto] [--mem SIZE] [--buffer N] [--precomputed-hop] [--seed N]
+usage: python sage.py STORE [--epochs 30] [--plan auto] [--mem SIZE] [--buffer N] [--precomputed-hop] [--history] [--device auto]
+                      [--seed N]
 
 The model is an ordinary one of PyG's; only the loader is gstore's. With --precomputed-hop the first layer takes the exact
-means over neighbours that `gstore precompute` made, which a batch out of core does not have. Without STORE, `cora` reads the Cora of gstore's
-repository into arrays that gstore.ingest takes.
+means over neighbours that `gstore precompute` made, which a batch out of core does not have; with --history the second one's
+means are completed by what absent neighbours' states were. Both together are the recipe of `gstore train`. `cora` reads the
+Cora of gstore's repository into arrays that gstore.ingest takes.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import torch.nn.functional as F
 from torch_geometric.nn import SAGEConv
 
 import gstore
+from history import push
 
 
 class SAGE(torch.nn.Module):
@@ -27,10 +30,22 @@ class SAGE(torch.nn.Module):
         sizes = [inputs] + [hidden] * (layers - 1) + [classes]
         self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in zip(sizes, sizes[1:]))
 
-    def forward(self, x, edge_index, mean=None):
-        """Logits of all nodes; mean: the first layer's mean over neighbours where it is known, which edge_index then lacks."""
+    def below(self, x, mean):
+        """States below the second layer, given the first one's means over neighbours."""
+        return (self.convs[0].lin_l(mean) + self.convs[0].lin_r(x)).relu()
+
+    def forward(self, x, edge_index, mean=None, past=None):
+        """Logits of all nodes; mean: the first layer's mean over neighbours where it is known, which edge_index then lacks.
+        past: what completes the last layer's means, of which are then the logits, those of the seeds."""
         for k, conv in enumerate(self.convs):
-            x = conv(x, edge_index) if mean is None or k > 0 else conv.lin_l(mean) + conv.lin_r(x)
+            if mean is not None and k == 0:
+                x = self.below(x, mean)
+            elif past is not None and k == len(self.convs) - 1:
+                divisor, rest = (torch.from_numpy(a).to(x.device) for a in (past.divisor, past.rest))
+                near = conv.propagate(edge_index, x=(x, x), size=None)[: len(rest)]
+                x = conv.lin_l(near / divisor[:, None] + rest) + conv.lin_r(x[: len(rest)])
+            else:
+                x = conv(x, edge_index)
             if k < len(self.convs) - 1:
                 x = F.dropout(x.relu(), p=0.5, training=self.training)
         return x
@@ -50,7 +65,8 @@ def accuracy(model, store, split):
     """Share of a split's nodes that the model classifies right, with all their neighbours: a pass over the whole graph."""
     model.eval()
     right = total = 0
-    for batch in gstore.NeighborLoader(store, [-1] * len(model.convs), 1000, split, shuffle=False):
+    device = next(model.parameters()).device
+    for batch in gstore.NeighborLoader(store, [-1] * len(model.convs), 1000, split, shuffle=False, device=device):
         data = batch.to_pyg()
         out = model(data.x, data.edge_index)[: data.batch_size].argmax(1)
         right += int((out == data.y[: data.batch_size]).sum())
@@ -70,22 +86,26 @@ def descend(optimizer, out, data):
     return loss.item()
 
 
-def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, evaluate=accuracy, hop=False, **options):
-    """Trains and returns the test accuracy at the epoch that was best on the validation nodes; hop: with precomputed means."""
+def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, evaluate=accuracy, hop=False, history=False, **options):
+    """Trains and returns the test accuracy at the epoch that was best on the validation nodes. hop: with precomputed means;
+    history: and what absent neighbours add to the second layer's."""
     torch.manual_seed(seed)
-    model = SAGE(store.columns[store.feature_names[0]].dim, hidden, store.classes, len(fanouts))
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     loader = gstore.NeighborLoader(store, fanouts, batch_size, seed=seed, precomputed_hop=hop, **options)
+    model = SAGE(store.columns[store.feature_names[0]].dim, hidden, store.classes, len(fanouts)).to(loader.device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    states = gstore.History(loader, hidden) if history else None
     best = result = -1.0
     for epoch in range(epochs):
+        if states is not None:
+            push(model, store, states)
         model.train()
         start, losses = time.time(), []
         for batch in loader:
             data = batch.to_pyg()
-            x, mean = data.x, None
+            x, mean, past = data.x, None, states.pull(batch) if states is not None else None
             if hop:  # exact means have none of the noise of sampled ones: a tenth is dropped instead, as gstore train does
-                x, mean = (F.dropout(torch.from_numpy(rows).float(), 0.1) for rows in batch.features.values())
-            losses.append(descend(optimizer, model(x, data.edge_index, mean), data))
+                x, mean = (F.dropout(rows.float(), 0.1) for rows in batch.to_torch().features.values())
+            losses.append(descend(optimizer, model(x, data.edge_index, mean, past), data))
         seconds = time.time() - start
         valid = evaluate(model, store, "valid")
         if valid > best:
@@ -109,5 +129,7 @@ def arguments():
 if __name__ == "__main__":
     parser = arguments()
     parser.add_argument("--precomputed-hop", action="store_true")
+    parser.add_argument("--history", action="store_true", help="with --precomputed-hop")
+    parser.add_argument("--device", default="auto")
     a = parser.parse_args()
-    print("test", train(gstore.open(a.store), a.epochs, seed=a.seed, hop=a.precomputed_hop, plan=a.plan, mem=a.mem, buffer=a.buffer))
+    print("test", train(gstore.open(a.store), a.epochs, seed=a.seed, hop=a.precomputed_hop, history=a.history, plan=a.plan, mem=a.mem, buffer=a.buffer, device=a.device))

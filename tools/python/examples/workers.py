@@ -53,10 +53,12 @@ def work(a):
     """What each worker does; a are the arguments."""
     rank, world = ray.train.get_context().get_world_rank(), ray.train.get_context().get_world_size()
     store = gstore.open(a.store)
-    loader = gstore.NeighborLoader(store, [15, 10], a.batch_size, seed=a.seed, rank=rank, world_size=world, plan=a.plan, mem=a.mem, buffer=a.buffer)
+    device = ray.train.torch.get_device()
+    loader = gstore.NeighborLoader(
+        store, [15, 10], a.batch_size, seed=a.seed, rank=rank, world_size=world, plan=a.plan, mem=a.mem, buffer=a.buffer, device=device
+    )
     torch.manual_seed(a.seed)
     model = ray.train.torch.prepare_model(SAGE(store.columns[store.feature_names[0]].dim, a.hidden, store.classes))
-    device = ray.train.torch.get_device()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
     torch.manual_seed(a.seed + rank)  # of dropout
     before = restore(rank, model, optimizer, loader)
@@ -64,7 +66,7 @@ def work(a):
     while loader.epoch < a.epochs:
         model.train()
         for batch in loader:
-            data = batch.to_pyg().to(device)
+            data = batch.to_pyg()
             out = model(data.x, data.edge_index)[: data.batch_size]
             if "label_shift" in data:  # out of core: a step's classes are not mixed as the graph's
                 out = out + data.label_shift

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 import numpy as np
 
-from . import _lib, errors
+from . import _device, _lib, errors
 from .store import Store
 
 _START = {"step": 0, "pass": 0, "batch": 0}
@@ -19,8 +19,10 @@ _B = TypeVar("_B", bound="EpochBatch")
 class EpochBatch:
     """What a loader's batches have in common: arrays that are views of its memory, valid until the next batch."""
 
+    _sent: Optional[Dict[str, Any]] = None  # the arrays on the loader's device, where that is a GPU
+
     def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int):
-        self._arrays = arrays
+        self._arrays: Dict[str, Any] = arrays
         self.epoch: int = epoch
         self.step: int = info["step"]  #: the macro-batch
         self.batch_size: int = info["batch_size"]  #: seeds, or edges
@@ -43,17 +45,35 @@ class EpochBatch:
 
     def copy(self: _B) -> _B:
         """The same batch in memory of its own."""
+        return self._of({k: v.clone() if hasattr(v, "clone") else v.copy() for k, v in self._arrays.items()})
+
+    def to_torch(self: _B) -> _B:
+        """The same batch with PyTorch's tensors instead of arrays. On a GPU, the loader's `device`, they are the batch's own
+        and stay; in host memory they are views as the arrays are."""
+        if self._sent is not None:
+            return self._of(self._sent)
+        import torch
+
+        return self._of({k: torch.as_tensor(v) for k, v in self._arrays.items()})
+
+    def _of(self: _B, arrays: Dict[str, Any]) -> _B:
         other = type(self).__new__(type(self))
-        other.__dict__ = {**self.__dict__, "_arrays": {k: v.copy() for k, v in self._arrays.items()}}
+        other.__dict__ = {**self.__dict__, "_arrays": arrays}
         return other
 
 
 class _Memory:
     """A loader's handle: it goes when the loader and every view of its batches are gone."""
 
-    def __init__(self, handle: int):
+    def __init__(self, handle: int, copies: Optional[_device.Copies]):
         self.handle = handle
-        weakref.finalize(self, _lib.drop, handle).atexit = False  # what is left then ends with the process
+        weakref.finalize(self, _forget, handle, copies).atexit = False  # what is left then ends with the process
+
+
+def _forget(handle: int, copies: Optional[_device.Copies]) -> None:
+    if copies is not None and not _lib._forked:
+        copies.close()  # what is registered is given up before it is freed
+    _lib.drop(handle)
 
 
 class _Epoch:
@@ -84,13 +104,21 @@ class Epochs:
     copy = False  #: whether batches are copied to memory of their own
     epoch: int  #: that comes next, or is under way
     config: Dict[str, Any]  #: how it was configured: the plan that was chosen and why, partitions in memory
+    device: str  #: where tensors of its batches are: "cpu", "cuda:0" …
 
-    def _begin(self, store: Store, method: str, request: Dict[str, Any], decide: Sequence[str]) -> None:
+    def _begin(self, store: Store, method: str, request: Dict[str, Any], decide: Sequence[str], device: Any) -> None:
         """Makes the loader by the library's method; batches follow from the request's keys `decide`, plan, buffer and store."""
         self.store = store
+        gpu, why = _device.chosen(device)
         answer = _lib.call(store._handle, method, request)
-        self._memory: Optional[_Memory] = _Memory(answer.handle)
-        self.config = answer.value
+        handle = answer.handle
+        self._copies = None if gpu is None else _device.Copies(gpu, lambda: _lib.addresses(handle, "slabs"))
+        self._ahead: Optional[_device.Sent] = None  # what comes next, where it is on its way already
+        self._memory: Optional[_Memory] = _Memory(handle, self._copies)
+        self.device = "cpu" if gpu is None else str(gpu.device)
+        self.config = {**answer.value, "device": self.device}
+        if why:
+            self.config["why"] = [*(self.config["why"] or []), why]
         self._identity = {k: request[k] for k in decide}
         self._identity.update(plan=self.config["plan"], buffer=self.config["buffer"], version=store.version)
         self.epoch = 0
@@ -113,6 +141,8 @@ class Epochs:
         if memory is None:
             return
         _lib.call(memory.handle, "close")  # which ends what waits for a batch
+        if self._copies is not None:
+            self._copies.close()
         if self._pending is not None:
             self._pending.close()
         self._pending = None
@@ -137,6 +167,7 @@ class Epochs:
         if self._underway and not self._resumes:
             self.epoch, self._place = self.epoch + 1, dict(_START)
         self._resumes, self._underway = False, True
+        self._settle()
         _lib.call(self._handle(), "start", {"epoch": self.epoch, "place": self._place})
         self._iteration += 1
         return _Epoch(self, self._iteration)
@@ -144,27 +175,42 @@ class Epochs:
     def _next(self) -> Optional[Any]:
         """The next batch of the epoch, None at its end. An interrupt leaves the batch asked for, for the next call."""
         if self._pending is None:
-            self._pending = _lib.Operation(self._handle(), "next")
+            if self._copies is not None:
+                self._copies.settle(but=self._ahead)  # the memory of the batch in hand is written to from now on
+            self._pending = _lib.Operation(self._handle(), "next", {"ahead": self._copies is not None})
         op = self._pending
         try:
             answer = op.wait()
         except errors.Error:
             self._pending = None
             op.close()
+            self._settle()
             raise
         self._pending = None
         info = answer.value
-        arrays = {
-            a["name"]: _lib.view(address, n, a["dtype"], a["shape"], self._memory)
-            for a, (address, n) in zip(info["arrays"] or [], answer.arrays)
-        }
+        views = [
+            _lib.view(address, n, a["dtype"], a["shape"], self._memory)
+            for a, (address, n) in zip((info["arrays"] or []) + info.get("ahead", []), answer.arrays)
+        ]
         op.close()
         if info["end"]:
             self.epoch, self._place, self._underway = self.epoch + 1, dict(_START), False
             return None
         self._place = info["next"]
+        arrays = {a["name"]: view for a, view in zip(info["arrays"], views)}
         batch = self._batch(info, arrays)
+        if self._copies is not None:
+            sent = self._ahead or self._copies.send(arrays)
+            after = {a["name"]: view for a, view in zip(info.get("ahead", []), views[len(arrays) :])}
+            self._ahead = self._copies.send(after) if after else None
+            batch._sent = sent.received()
         return batch.copy() if self.copy else batch
+
+    def _settle(self) -> None:
+        """Gives up what is on its way to a GPU."""
+        self._ahead = None
+        if self._copies is not None:
+            self._copies.settle()
 
     def state_dict(self) -> Dict[str, Any]:
         """Where the loader is: the epoch, and the batch in it that comes next."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import errors
 
-ABI = 4
+ABI = 5
 _WAIT_MS = 40
 
 _Void = ctypes.c_void_p
@@ -170,6 +170,15 @@ def call(handle: int, method: str, request: Optional[dict] = None, arrays: Seque
     finally:
         if op is not None:
             op.close()
+
+
+def addresses(handle: int, method: str) -> "list[tuple[int, int]]":
+    """Calls a method whose reply's arrays are an object's memory: their addresses and bytes."""
+    op = Operation(handle, method)
+    try:
+        return list(op.wait().arrays)
+    finally:
+        op.close()
 
 
 def drop(handle: int) -> None:

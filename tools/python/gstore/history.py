@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _lib, errors, sizes
 from .loader import Batch, NeighborLoader
+from .store import _nodes
 
 _CHUNK = 1 << 16  # nodes at a time
 
@@ -68,21 +69,21 @@ class History:
         rows = np.ascontiguousarray(states, np.float32)
         if isinstance(nodes, Batch):
             nodes = nodes.n_id[: len(rows)]
-        nodes = np.ascontiguousarray(nodes, np.int64)
+        nodes = _nodes(nodes)
         if rows.shape != (len(nodes), self.dim):
             raise errors.InvalidError(f"states of shape {rows.shape} for {len(nodes)} nodes: expected {(len(nodes), self.dim)}")
         _lib.call(self._handle, "push", arrays=[nodes, rows])
 
     def pull(self, batch: Batch) -> Past:
         """What completes the means of the batch's seeds, which are of the loader's batch in hand."""
-        seeds = np.ascontiguousarray(batch.n_id[: batch.batch_size])
+        seeds = _nodes(batch.n_id[: batch.batch_size])
         past = Past(np.empty((len(seeds), self.dim), np.float32), np.empty(len(seeds), np.float32))
         _lib.call(self._handle, "pull", arrays=[seeds, *past])
         return past
 
     def states(self, nodes: Any) -> "tuple[np.ndarray, np.ndarray]":
         """float32 [n, dim], 0 where nothing was pushed, and whether something was, bool [n]."""
-        nodes = np.ascontiguousarray(nodes, np.int64)
+        nodes = _nodes(nodes)
         rows, known = np.empty((len(nodes), self.dim), np.float32), np.empty(len(nodes), bool)
         _lib.call(self._handle, "states", arrays=[nodes, rows, known])
         return rows, known

@@ -83,6 +83,7 @@ class LinkLoader(Epochs):
     plan: "auto", "memory", "comet" or "beta"; buffer is the partitions in memory at once, logical COMET's logical
     partitions; mem bounds what gstore holds, the table's rows included. Without a table the room of rows of `gstore train`,
     and always that of its tensors and of evaluation, is left to the caller.
+    device: as NeighborLoader's; `table.rows(batch.n_id, device=loader.device)` gives rows beside the batch's tensors.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class LinkLoader(Epochs):
         world_size: int = 1,
         io_engine: str = "auto",
         copy: bool = False,
+        device: Any = None,
     ):
         self.copy = copy
         self.table = table
@@ -119,7 +121,7 @@ class LinkLoader(Epochs):
             "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads, "io_engine": io_engine, "rank": rank, "world": world_size,
             "table": table._handle if table is not None else 0,
         }  # fmt: skip
-        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "negatives_from", "seed", "rank", "world"))
+        self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "negatives_from", "seed", "rank", "world"), device)
         self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges")})
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> LinkBatch:

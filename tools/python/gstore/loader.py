@@ -62,51 +62,57 @@ class Batch(EpochBatch):
         ends = [len(self.n_id)] + [layer.num_dst for layer in found[:-1]]
         return [layer._replace(num_src=n) for layer, n in zip(found, ends)]
 
+    def to_torch(self) -> "Batch":
+        """The same batch with PyTorch's tensors instead of arrays. On a GPU, the loader's `device`, they are the batch's own
+        and stay; in host memory they are views as the arrays are."""
+        batch = super().to_torch()
+        if self.label_shift is not None:
+            import torch
+
+            batch.label_shift = torch.as_tensor(self.label_shift).to(batch.n_id.device, non_blocking=True)
+        return batch
+
     def to_pyg(self) -> Any:
         """A `torch_geometric.data.Data` as PyG's NeighborLoader yields: x, edge_index, y, n_id, batch_size,
         num_sampled_nodes and num_sampled_edges; features of other names under these. With layers=True `adjs` holds
-        (edge_index, size) by layer instead of one edge_index. Tensors share the batch's memory; features of 16 bits
+        (edge_index, size) by layer instead of one edge_index. Tensors are those of `to_torch`; features of 16 bits
         become float32."""
         import torch
         from torch_geometric.data import Data
 
-        data = Data()
-        for k, (name, rows) in enumerate(self.features.items()):
-            value = torch.from_numpy(rows)
-            value = value.float() if value.dtype == torch.float16 else value
-            data["x" if k == 0 else name.replace(".", "_")] = value
-        data.n_id = torch.from_numpy(self.n_id)
+        data, batch = Data(), self.to_torch()
+        for k, (name, value) in enumerate(batch.features.items()):
+            data["x" if k == 0 else name.replace(".", "_")] = value.float() if value.dtype == torch.float16 else value
+        data.n_id = batch.n_id
         data.batch_size = self.batch_size
         data.input_id = data.n_id[: self.batch_size]
-        if self.y is not None:
-            data.y = torch.from_numpy(self.y)
-        if self.edge_index is not None:
-            data.edge_index = torch.from_numpy(self.edge_index)
-            if self.edge_type is not None:
-                data.edge_type = torch.from_numpy(self.edge_type)
+        if batch.y is not None:
+            data.y = batch.y
+        if batch.edge_index is not None:
+            data.edge_index = batch.edge_index
+            if batch.edge_type is not None:
+                data.edge_type = batch.edge_type
         else:
-            data.adjs = [(torch.from_numpy(layer.edge_index), (layer.num_src, layer.num_dst)) for layer in self.layers]
+            data.adjs = [(layer.edge_index, (layer.num_src, layer.num_dst)) for layer in batch.layers]
         data.num_nodes = len(self.n_id)
         data.num_sampled_nodes, data.num_sampled_edges = list(self.num_sampled_nodes), list(self.num_sampled_edges)
-        if self.label_shift is not None:
-            data.label_shift = torch.from_numpy(self.label_shift)
+        if batch.label_shift is not None:
+            data.label_shift = batch.label_shift
         return data
 
     def to_dgl(self) -> Any:
         """(input_nodes, output_nodes, blocks) as DGL's dataloader yields; the loader needs layers=True."""
         import dgl
-        import torch
 
-        blocks = []
-        for layer in self.layers:
-            csc = (torch.from_numpy(layer.indptr), torch.from_numpy(layer.edge_index[0]), torch.empty(0, dtype=torch.int64))
+        blocks, batch = [], self.to_torch()
+        for layer in batch.layers:
+            csc = (layer.indptr, layer.edge_index[0], layer.indptr.new_empty(0))
             blocks.append(dgl.create_block(("csc", csc), num_src_nodes=layer.num_src, num_dst_nodes=layer.num_dst))
-        nodes = torch.from_numpy(self.n_id)
-        for name, rows in self.features.items():
-            blocks[0].srcdata[name] = torch.from_numpy(rows)
-        if self.y is not None:
-            blocks[-1].dstdata["label"] = torch.from_numpy(self.y[: self.batch_size])
-        return nodes, nodes[: self.batch_size], blocks
+        for name, rows in batch.features.items():
+            blocks[0].srcdata[name] = rows
+        if batch.y is not None:
+            blocks[-1].dstdata["label"] = batch.y[: self.batch_size]
+        return batch.n_id, batch.n_id[: self.batch_size], blocks
 
 
 def _relation_fanouts(store: Store, fanouts: Mapping[Union[str, Tuple[str, str, str]], Sequence[int]]) -> Tuple[List[int], str]:
@@ -145,6 +151,8 @@ class NeighborLoader(Epochs):
     dealt, so that a partition is read by one rank; where there are fewer than ranks, as in memory, their batches are.
     precomputed_hop: also hand out the first feature's exact neighbourhood mean (`gstore precompute`) and sample one hop
     less.
+    device: "cuda", "cuda:1" … or a torch.device: tensors of batches are on that GPU, copied ahead from pinned memory. "auto" is a
+    GPU where there is one, which `loader.device` says.
     """
 
     def __init__(
@@ -172,6 +180,7 @@ class NeighborLoader(Epochs):
         world_size: int = 1,
         io_engine: str = "auto",
         copy: bool = False,
+        device: Any = None,
     ):
         self.copy = copy
         of_relations = ""
@@ -188,7 +197,7 @@ class NeighborLoader(Epochs):
         decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
         if of_relations:
             decide += ("relation_fanouts",)
-        self._begin(store, "loader", request, decide)
+        self._begin(store, "loader", request, decide, device)
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> Batch:
         return Batch(info, arrays, self.epoch)

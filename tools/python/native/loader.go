@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/gstore/gstore/gpu/host"
@@ -45,6 +46,7 @@ type batchLoader interface {
 	Next() bool
 	Err() error
 	Batch() *mini.Batch
+	Ready() *mini.Batch
 	Place() progress.Place
 	Close() error
 }
@@ -176,12 +178,20 @@ type batchInfo struct {
 	SampledEdges int            `json:"sampled_edges"`
 	Chunks       []int          `json:"chunks,omitempty"` // of a batch of edges: where chunks end, of tails and then of heads
 	LabelShift   []float32      `json:"label_shift,omitempty"`
-	Next         progress.Place `json:"next"` // of the batch after
+	Next         progress.Place `json:"next"`            // of the batch after
+	Ahead        []arrayInfo    `json:"ahead,omitempty"` // of the batch after, where that is there: the last of the reply's arrays
 }
 
-// nextBatch waits for the next batch of the epoch.
+// nextBatch waits for the next batch of the epoch. Asked for what is ahead, it also hands out the arrays of the batch after, if
+// that is of the same step and sampled: they are valid as long as those of any batch, until the one after it is asked for.
 func nextBatch(_ context.Context, c *call) error {
+	var q struct {
+		Ahead bool `json:"ahead"`
+	}
 	o, err := objectOf[*loader](c, "a loader")
+	if err == nil {
+		err = c.decode(&q)
+	}
 	if err != nil {
 		return err
 	}
@@ -206,5 +216,25 @@ func nextBatch(_ context.Context, c *call) error {
 	if o.shift != nil {
 		info.LabelShift = o.shift()
 	}
+	if !q.Ahead {
+		return c.answer(info)
+	}
+	if after := o.l.Ready(); after != nil {
+		next, err := o.packed(after)
+		if err != nil {
+			return err
+		}
+		info.Ahead, c.reply.Arrays = next.infos, slices.Concat(p.data, next.data)
+	}
 	return c.answer(info)
+}
+
+// loaderSlabs replies with the memory that the loader's batches lie in: whole slabs, which stay where they are.
+func loaderSlabs(_ context.Context, c *call) error {
+	o, err := objectOf[*loader](c, "a loader")
+	if err != nil {
+		return err
+	}
+	c.reply.Arrays = o.room.memory()
+	return nil
 }

@@ -44,6 +44,7 @@ var methods = map[string]method{
 	"links":      {0, openLinkLoader},
 	"start":      {0, startLoader},
 	"next":       {0, nextBatch},
+	"slabs":      {0, loaderSlabs},
 	"history":    {0, openHistory},
 	"push":       {2, pushStates},
 	"pull":       {3, pullHistory},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
@@ -145,6 +146,59 @@ func TestBatchesAreTrainings(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestAhead: what a reply has of the batch after is what that has when it is in hand, in memory of the loader's slabs.
+func TestAhead(t *testing.T) {
+	h, _ := openedStore(t)
+	for method, request := range map[string]string{
+		"loader": `{"fanouts":[3,2],"batch_size":20,"plan":"hanoi","buffer":4,"threads":2,"layers":true}`,
+		"links":  `{"batch_size":90,"negatives":7,"chunks":3,"plan":"comet","buffer":6,"threads":2}`,
+	} {
+		l := must(t, do(t, h, method, request), nil).Handle
+		for epoch, told := 0, 0; told == 0 && epoch < 50; epoch++ { // nothing is told of what is not sampled yet
+			must(t, do(t, l, "start", fmt.Sprintf(`{"epoch":%d}`, epoch)), nil)
+			var ahead, copied [][]byte
+			for {
+				var info batchInfo
+				r := must(t, do(t, l, "next", `{"ahead":true}`), &info)
+				if info.End {
+					break
+				}
+				n := len(info.Arrays)
+				for i, a := range ahead {
+					if unsafe.SliceData(a) != unsafe.SliceData(r.Arrays[i]) || !slices.Equal(copied[i], r.Arrays[i]) {
+						t.Fatalf("%s: %s is not what it was ahead", method, info.Arrays[i].Name)
+					}
+				}
+				ahead, copied = r.Arrays[n:], nil
+				if len(ahead) != len(info.Ahead) {
+					t.Fatalf("%s: %d arrays ahead, %d are described", method, len(ahead), len(info.Ahead))
+				}
+				for _, a := range ahead {
+					copied, told = append(copied, slices.Clone(a)), told+1
+				}
+				slabs := must(t, do(t, l, "slabs", ""), nil).Arrays
+				for _, a := range r.Arrays {
+					if at := unsafe.SliceData(a); len(a) > 0 && !slices.ContainsFunc(slabs, func(s []byte) bool {
+						offset := uintptr(unsafe.Pointer(at)) - uintptr(unsafe.Pointer(unsafe.SliceData(s)))
+						return offset+uintptr(len(a)) <= uintptr(len(s))
+					}) {
+						t.Fatalf("%s: an array of %d bytes lies in no slab", method, len(a))
+					}
+				}
+			}
+			if epoch == 49 && told == 0 {
+				t.Errorf("%s: nothing was ready ahead in 50 epochs", method)
+			}
+		}
+		if err := Drop(l); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := do(t, h, "slabs", ""); Kind(r.Err) != KindInvalid {
+		t.Errorf("slabs of a store: %v", r.Err)
 	}
 }
 

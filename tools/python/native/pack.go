@@ -45,6 +45,16 @@ func (r *room) alloc(n int64) ([]byte, error) {
 	return s.Bytes(), nil
 }
 
+// memory are all slabs there are by now.
+func (r *room) memory() (all [][]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.slabs {
+		all = append(all, s.Bytes())
+	}
+	return all
+}
+
 func (r *room) free() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

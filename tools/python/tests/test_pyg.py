@@ -75,7 +75,7 @@ def test_example(tmp_path, mem):
     import sage
 
     store = gstore.ingest(tmp_path / "cora", **sage.cora(REPOSITORY), undirected=True, partitions=16, partitioner="fennel", precompute_hops=1)
-    options = {} if mem is None else {"plan": "hanoi", "buffer": 8, "hop": True}
+    options = {} if mem is None else {"plan": "hanoi", "buffer": 8, "hop": True, "history": True}
     assert sage.train(store, epochs=3, hidden=32, fanouts=(10, 5), batch_size=200, **options) > 0.78
     if mem is None:
         import handwritten
