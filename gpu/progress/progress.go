@@ -26,6 +26,8 @@ type Totals struct {
 	Examples     int64   `json:"examples"` // nodes, or queries: two an edge
 	Batches      int64   `json:"batches"`
 	Edges        int64   `json:"edges"`
+	Pruned       int64   `json:"pruned,omitempty"`
+	Listed       int64   `json:"listed,omitempty"`
 	Steps        int     `json:"steps"`
 	Passes       []int   `json:"passes,omitempty"` // of the steps before, where timing decided them
 	BytesRead    int64   `json:"bytes_read"`
@@ -42,17 +44,19 @@ type Counts struct {
 	Examples int64 // nodes, or queries: two an edge
 	Batches  int64
 	Edges    int64 // sampled
+	Pruned   int64 // of the edges of lists that were drawn from, those left out by threshold pruning
+	Listed   int64 // edges of these lists
 	Profile  Profile
 }
 
 // Counts returns what an epoch goes on from.
 func (t *Totals) Counts() Counts {
-	return Counts{Loss: t.Loss, Correct: t.Correct, Examples: t.Examples, Batches: t.Batches, Edges: t.Edges, Profile: t.Profile}
+	return Counts{Loss: t.Loss, Correct: t.Correct, Examples: t.Examples, Batches: t.Batches, Edges: t.Edges, Pruned: t.Pruned, Listed: t.Listed, Profile: t.Profile}
 }
 
 // Totals is the inverse of [Totals.Counts], with what an epoch began with and how long this process has been at it.
 func (c *Counts) Totals(was *Totals, start time.Time, steps int) Totals {
-	return Totals{Loss: c.Loss, Correct: c.Correct, Examples: c.Examples, Batches: c.Batches, Edges: c.Edges, Profile: c.Profile,
+	return Totals{Loss: c.Loss, Correct: c.Correct, Examples: c.Examples, Batches: c.Batches, Edges: c.Edges, Pruned: c.Pruned, Listed: c.Listed, Profile: c.Profile,
 		Steps: steps, Seconds: was.Seconds + time.Since(start).Seconds()}
 }
 

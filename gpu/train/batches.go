@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,6 +157,45 @@ func relationNamed(names []string, name string) (int, error) {
 	return found, nil
 }
 
+// prune reads c.Prune for a graph of a mean degree.
+func (c *Config) prune(degree float64) (p mini.Prune, err error) {
+	if c.Prune == "" {
+		return p, nil
+	}
+	alpha, beta, _ := strings.Cut(c.Prune, ",")
+	p = mini.Prune{Degree: degree}
+	var err2 error
+	p.Alpha, err = strconv.ParseFloat(strings.TrimSpace(alpha), 64)
+	p.Beta, err2 = strconv.ParseFloat(strings.TrimSpace(beta), 64)
+	if err != nil || err2 != nil || !(p.Alpha >= 0 && p.Beta >= 0 && p.Alpha+p.Beta > 0) || math.IsInf(p.Alpha+p.Beta, 0) {
+		return p, fmt.Errorf("train: prune %q: expected two numbers of 0 or more, not both 0, such as 1,1: of the mean degree, and of the fanout", c.Prune)
+	}
+	return p, nil
+}
+
+// meanDegree is the mean number of neighbours of a node of a store, in a direction.
+func (c *Config) meanDegree(m *store.Manifest) float64 {
+	return float64(c.storedEdges(m)) / float64(c.directions(m)) / float64(max(1, m.Nodes))
+}
+
+// pruneWhy says what c.Prune keeps of lists, for each fanout that is sampled; "" without it.
+func (c *Config) pruneWhy(degree float64) string {
+	p, err := c.prune(degree)
+	if c.Prune == "" || err != nil {
+		return ""
+	}
+	var of []string
+	for _, fanout := range c.sampled() {
+		if n := p.Threshold(fanout); n < math.MaxInt32 {
+			of = append(of, fmt.Sprintf("at most %d for %d", n, fanout))
+		}
+	}
+	if len(of) == 0 {
+		return "prune: no hop has a fanout, so that all neighbours are taken"
+	}
+	return fmt.Sprintf("prune: with %.1f neighbours a node on average, a node's are drawn from %s", degree, strings.Join(of, ", "))
+}
+
 // fanoutsMost are the most neighbours of a node in each hop that is sampled, in each direction.
 func (c *Config) fanoutsMost(of [][]int) []int {
 	if of == nil {
@@ -186,14 +226,18 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 // Models of one relation keep full ones: their figures are of them.
 func (c *Config) evenBatches() bool { return c.relational() && c.Plan == macro.Hanoi }
 
-// newBatches makes the batches of a run of cfg whose model samples so many hops, of relations by their fanouts, nil for none, and
-// which looks so many batches ahead.
-func newBatches(cfg *Config, hops int, relations [][]int, threads, ahead int) (*batches, error) {
+// newBatches makes the batches of a run of cfg whose model samples so many hops of a graph of a mean degree, of relations by their
+// fanouts, nil for none, and which looks so many batches ahead.
+func newBatches(cfg *Config, hops int, relations [][]int, degree float64, threads, ahead int) (*batches, error) {
 	fanouts := cfg.Fanouts[:hops] // as Config.sampled
 	if len(fanouts) == 0 {        // the sampler draws at least one hop; trainer.blocks leaves it
 		fanouts = []int{1}
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together()}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
+	prune, err := cfg.prune(degree)
+	if err != nil {
+		return nil, err
+	}
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together(), Prune: prune}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}

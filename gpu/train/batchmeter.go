@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/meter"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 )
 
@@ -175,10 +176,15 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 	}
 	n := min(int64(b.cfg.BatchSize), rows)
 	seeds = int(n)
+	nested := b.cfg.Sampler == mini.Dense // a block has the edges of the one before it, and those of the nodes that it met first
+	met, drawn := int64(0), int64(0)
 	for _, fanout := range fanouts {
 		e := edges
 		if fanout >= 0 {
-			e = min(edges, n*int64(fanout)*directions)
+			e = min(edges, drawn+(n-met)*int64(fanout)*directions)
+		}
+		if nested {
+			met, drawn = n, e
 		}
 		sources := min(rows, n+e)
 		g := gpu.Graph{NumDst: int(n), NumSrc: int(sources), Indptr: b.index(int(n)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}

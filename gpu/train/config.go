@@ -41,7 +41,10 @@ type Config struct {
 	RelationFanouts string `json:"relation_fanouts,omitempty" group:"model" help:"rgcn and rsage: neighbours sampled of single relations, such as depends=10,5;provides=5,5, and --fanouts of each of the others"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
-	Sampler   string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch" default:"uniform" values:"uniform,weighted,labor"`
+	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers" default:"uniform" values:"uniform,weighted,labor,dense"`
+	// Prune is "A,B": of a list of more than A times the graph's mean degree plus B times the fanout neighbours only so many, that lie
+	// together from a random one on, are drawn from, see [mini.Prune]; "" (default): all are. For uniform and dense.
+	Prune     string `json:"prune,omitempty" group:"model,expert" help:"threshold pruning, as 1,1: draw from at most A times the mean degree plus B times the fanout neighbours of a node, which lie together" default:"all are drawn from"`
 	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch"` // seeds of a mini-batch; default 1000
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// EpochsMax, and EpochsBlind where no node is for validation.
@@ -224,6 +227,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: absent neighbours %q: expected %s or %s", c.Absent, AbsentAuto, AbsentIgnore)
 	case c.Sampler != "" && !slices.Contains(mini.Samplers(), c.Sampler):
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
+	case c.Prune != "" && (c.RelationFanouts != "" || c.Sampler != "" && c.Sampler != mini.Uniform && c.Sampler != mini.Dense):
+		return fmt.Errorf("train: prune %q with relation fanouts or sampler %s: lists are pruned for %s and %s, without relation fanouts", c.Prune, cmp.Or(c.Sampler, mini.Uniform), mini.Uniform, mini.Dense)
 	case c.RelationFanouts != "" && !c.relational():
 		return fmt.Errorf("train: relation fanouts %q with model %s, whose means are over all relations: choose rgcn or rsage", c.RelationFanouts, c.Model)
 	case c.RelationFanouts != "" && c.Sampler != "" && c.Sampler != mini.Uniform:
@@ -253,6 +258,9 @@ func (c *Config) validate() error {
 	case c.MemoryBytes < 0 || c.Buffer < 0:
 		return fmt.Errorf("train: memory %d bytes, buffer %d partitions: expected 0 or more", c.MemoryBytes, c.Buffer)
 	}
+	if _, err := c.prune(0); err != nil {
+		return err
+	}
 	if c.ReusePasses != nil {
 		if err := checkPasses(c.ReusePasses, cmp.Or(c.Epochs, len(c.ReusePasses))); err != nil {
 			return err
@@ -276,6 +284,7 @@ type shape struct {
 	in, classes int
 	relations   int     // edge types of the store
 	fanouts     [][]int // [Config.relationFanouts]
+	degree      float64 // [Config.meanDegree]
 	categories  []int   // learned vectors that each column of categories names, the 0 for none counted
 	inverse     bool    // edges are read in both directions, those against theirs as relations of their own
 }

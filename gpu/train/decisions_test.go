@@ -37,6 +37,7 @@ func TestRowsTuningIsRefused(t *testing.T) {
 	}{
 		"uniform":       {func(*Config) {}, true},
 		"named uniform": {func(c *Config) { c.Sampler = mini.Uniform }, true},
+		"dense":         {func(c *Config) { c.Sampler = mini.Dense }, true},
 		"labor":         {func(c *Config) { c.Sampler = mini.Labor }, false},
 		"rgcn":          {func(c *Config) { c.Model = "rgcn" }, false},
 		"history":       {func(c *Config) { c.History = true }, false},

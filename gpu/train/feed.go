@@ -38,7 +38,7 @@ func newFeeder(c *Config, m *store.Manifest, r *rows.Reader) (*feeder, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBatches(c, len(c.sampled()), relations, max(1, c.Threads/2), 0)
+	b, err := newBatches(c, len(c.sampled()), relations, c.meanDegree(m), max(1, c.Threads/2), 0)
 	return &feeder{cfg: c, reader: r, batches: b, limit: EpochsMax, relations: len(m.Schema.Relations), inverse: c.directions(m) == 2}, err
 }
 

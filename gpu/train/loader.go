@@ -146,7 +146,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if err != nil {
 		return nil, err
 	}
-	if l.batches, err = newBatches(&l.cfg, len(l.cfg.sampled()), relations, cfg.Threads, 0); err != nil {
+	if l.batches, err = newBatches(&l.cfg, len(l.cfg.sampled()), relations, cfg.meanDegree(m), cfg.Threads, 0); err != nil {
 		return nil, err
 	}
 	if l.batches.sequential = o.Sequential; o.Finish != nil {

@@ -82,7 +82,7 @@ func TestWorstBatch(t *testing.T) {
 	for _, undirected := range []bool{true, false} {
 		g := evaltest.Random(t, 1500, 4, undirected)
 		for _, c := range []Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
-			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "rsage", RelationFanouts: "r1=30,20"}, {Model: "mlp"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
+			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "rsage", RelationFanouts: "r1=30,20"}, {Model: "mlp"}, {Model: "gat", Heads: 2, Sampler: "dense", Fanouts: []int{10, 1}}, {Model: "gcn", Sampler: "dense"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
 			for _, order := range []string{"aggregate", "multiply"} {
 				c.Hidden, c.Order, c.Features, c.Seed, c.Threads = 32, order, []string{"x"}, 1, 1
 				if c.BatchSize == 0 {
@@ -124,6 +124,28 @@ func TestWorstBatch(t *testing.T) {
 					t.Errorf("%s, %s first, undirected %v: a tenth of %d bytes is enough: %v", c.Model, order, undirected, worst, err)
 				}
 			}
+		}
+	}
+}
+
+// TestWorstBlocks: the largest blocks of each sampler. Dense ones have the edges of the hops before, by these hops' larger fanouts.
+func TestWorstBlocks(t *testing.T) {
+	g := evaltest.Random(t, 50, 4, true)
+	for sampler, want := range map[string][]int{"uniform": {1100, 1000}, "dense": {2000, 1000}} {
+		c := Config{Sampler: sampler, Fanouts: []int{10, 1}, BatchSize: 100, Features: []string{"x"}}
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := newBatchMeter(t.Context(), hostDevice(t).Info(), &g.M, &c, shapeOf(g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		graphs, seeds, inputs := b.graphs(1<<20, 1<<20)
+		if graphs[0].Indices.Len() != want[0] || graphs[1].Indices.Len() != want[1] || seeds != 100 || inputs != graphs[0].NumSrc || inputs < graphs[0].NumDst {
+			t.Errorf("%s: blocks of %d and %d edges, %d seeds, %d inputs, expected %d edges, 100 seeds", sampler, graphs[0].Indices.Len(), graphs[1].Indices.Len(), seeds, inputs, want)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

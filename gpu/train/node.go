@@ -100,6 +100,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		if h != nil {
 			why = append(why, cost.String())
 		}
+		if drop := cfg.pruneWhy(cfg.meanDegree(m)); drop != "" {
+			why = append(why, drop)
+		}
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+planned.account.String())
 		}
@@ -257,6 +260,7 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	if s.fanouts, err = cfg.relationFanouts(m); err != nil {
 		return s, err
 	}
+	s.degree = cfg.meanDegree(m)
 	s.classes, s.relations, s.inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected
 	return s, nil
 }

@@ -73,6 +73,9 @@ func (c *Config) presample(ctx context.Context, st *store.Store, o RecordOptions
 // are, and what they are divided by.
 func (c *Config) besideFeatures(m *store.Manifest, b *mini.Batch) (n int64) {
 	for i := range b.Blocks {
+		if b.Nested && i > 0 { // one copy for all layers
+			break
+		}
 		k := &b.Blocks[i]
 		n += 4 * int64(len(k.Indptr)+len(k.Indices))
 	}
@@ -162,11 +165,12 @@ func (c *Config) visitsKind(m *store.Manifest) (kind [16]byte, err error) {
 		Sampler         string
 		Fanouts         []int
 		RelationFanouts string `json:",omitempty"`
+		Prune           string `json:",omitempty"`
 		Batch, Together int
 		Group           int
 		Split           string
 		BothDirections  bool
-	}{c.Sampler, c.sampled(), c.RelationFanouts, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
+	}{c.Sampler, c.sampled(), c.RelationFanouts, c.Prune, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
 	sum := sha256.Sum256(b)
 	copy(kind[:], sum[:])
 	return kind, err

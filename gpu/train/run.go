@@ -40,10 +40,13 @@ type Epoch struct {
 	RowsUsed int64 `json:"rows_used,omitempty"`
 	RowsRead int64 `json:"rows_read,omitempty"`
 	// Passes over each step's macro-batch where timing decided (or Config.ReusePasses repeated) them.
-	Passes       []int            `json:"passes,omitempty"`
-	Batches      int64            `json:"batches"`
-	SampledEdges int64            `json:"sampled_edges"`
-	Profile      progress.Profile `json:"profile"`
+	Passes       []int `json:"passes,omitempty"`
+	Batches      int64 `json:"batches"`
+	SampledEdges int64 `json:"sampled_edges"`
+	// Of a run with Prune: edges of the lists that were drawn from, and those of them that it left out.
+	ListedEdges int64            `json:"listed_edges,omitempty"`
+	PrunedEdges int64            `json:"pruned_edges,omitempty"`
+	Profile     progress.Profile `json:"profile"`
 	gpu.DeviceTimes
 	// DeviceRows is what feature rows cost between host and device; nil where the device reads them where they are.
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
@@ -69,6 +72,8 @@ type Summary struct {
 	BytesWritten         int64     `json:"bytes_written"`
 	Batches              int64     `json:"batches"`
 	SampledEdges         int64     `json:"sampled_edges"`
+	ListedEdges          int64     `json:"listed_edges,omitempty"` // of a run with Prune: of the lists that were drawn from
+	PrunedEdges          int64     `json:"pruned_edges,omitempty"` // those of them that it left out
 	Seed                 uint64    `json:"seed"`
 	Resumed              bool      `json:"resumed,omitempty"`
 	// Choices is how layers were computed, which decides the results' last bits.
@@ -228,6 +233,8 @@ func (s *Summary) add(r *Epoch) {
 	s.TrainLoss = r.Loss
 	s.Batches += r.Batches
 	s.SampledEdges += r.SampledEdges
+	s.ListedEdges += r.ListedEdges
+	s.PrunedEdges += r.PrunedEdges
 	s.BytesRead += r.BytesRead
 	if d := r.DeviceRows; d != nil {
 		if s.DeviceRows == nil {
@@ -320,7 +327,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		HistorySeconds: s.t.history.seconds(), HistoryBytes: historyBytes,
 		Epoch: e + 1, Passes: s.passes.taken, Loss: sum.Loss / float64(sum.Examples), TrainAccuracy: sum.Correct / float64(sum.Examples), ValidAccuracy: -1, TestAccuracy: -1,
 		Seconds: trained.Seconds, BytesRead: trained.BytesRead, PlannedBytes: planned, Steps: steps,
-		Batches: sum.Batches, SampledEdges: sum.Edges, Profile: sum.Profile, DeviceRows: rows, DeviceTimes: times,
+		Batches: sum.Batches, SampledEdges: sum.Edges, ListedEdges: sum.Listed, PrunedEdges: sum.Pruned, Profile: sum.Profile, DeviceRows: rows, DeviceTimes: times,
 	}, nil
 }
 

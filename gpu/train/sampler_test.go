@@ -21,7 +21,7 @@ func TestSamplers(t *testing.T) {
 	dir := storetest.Create(t, g)
 	for _, plan := range []Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}} {
 		losses := map[float64]string{}
-		for _, sampler := range []string{"", "weighted", "labor"} {
+		for _, sampler := range []string{"", "weighted", "labor", "dense"} {
 			var loss [2]float64
 			for i, threads := range []int{1, 3} {
 				c := plan
@@ -38,9 +38,55 @@ func TestSamplers(t *testing.T) {
 			losses[loss[0]] = sampler
 		}
 	}
+	loss := func(plan string) float64 {
+		cp, err := trainNode(t.Context(), t, dir, Config{Plan: plan, Sampler: "dense", Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cp.Summary.TrainLoss
+	}
+	if a, b := loss("memory"), loss("rows"); a != b {
+		t.Errorf("dense: losses %v with plan memory and %v with plan rows", a, b)
+	}
 	c := Config{Sampler: "weighted", Epochs: 1}
 	if _, err := trainNode(t.Context(), t, bare, c, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("weighted draws without weights: %v", err)
+	}
+}
+
+// TestPrune: a run with threshold pruning trains on other neighbours than one without, the same with any number of threads and plan
+// that has the same lists, and says what it left out.
+func TestPrune(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 12000, Partitions: 5}))
+	var why []string
+	run := func(c Config) *Summary {
+		c.Hidden, c.BatchSize, c.Epochs, c.Fanouts = 8, 40, 1, []int{3, 2}
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Plan: func(w []string) { why = w }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &cp.Summary
+	}
+	for _, sampler := range []string{"uniform", "dense"} {
+		all := run(Config{Plan: "memory", Sampler: sampler})
+		if all.ListedEdges != 0 {
+			t.Errorf("%s: %d edges are counted without pruning", sampler, all.ListedEdges)
+		}
+		one, three, rows := run(Config{Plan: "memory", Sampler: sampler, Prune: ".1,1", Threads: 1}), run(Config{Plan: "memory", Sampler: sampler, Prune: ".1,1", Threads: 3}), run(Config{Plan: "rows", Sampler: sampler, Prune: ".1,1"})
+		if one.TrainLoss == all.TrainLoss || one.TrainLoss != three.TrainLoss || one.TrainLoss != rows.TrainLoss {
+			t.Errorf("%s: losses %v, with 3 threads %v, with plan rows %v; without pruning %v", sampler, one.TrainLoss, three.TrainLoss, rows.TrainLoss, all.TrainLoss)
+		}
+		if one.PrunedEdges*2 < one.ListedEdges || one.PrunedEdges >= one.ListedEdges || one.PrunedEdges != three.PrunedEdges {
+			t.Errorf("%s: %d of %d edges left out, with 3 threads %d; expected most", sampler, one.PrunedEdges, one.ListedEdges, three.PrunedEdges)
+		}
+		if all := strings.Join(why, "\n"); !strings.Contains(all, "at most 6 for 3, at most 5 for 2") { // a tenth of a mean degree of 30 beside the fanout
+			t.Errorf("%s: the plan says %q", sampler, all)
+		}
+	}
+	for want, c := range map[string]Config{"expected two numbers": {Prune: "1"}, "not both 0": {Prune: "0,0"}, "uniform and dense": {Prune: "1,1", Sampler: "labor"}} {
+		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, expected one of %q", c.Prune, err, want)
+		}
 	}
 }
 

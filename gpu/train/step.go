@@ -66,7 +66,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead
 	}
 	t.pipe = gpu.NewPipeline(t.queue)
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
-		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, max(1, cfg.Threads-1), ahead)
+		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), ahead)
 	}
 	if err != nil {
 		_ = t.close()
@@ -269,7 +269,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 	t.model.Params().Adam(q, t.adam)
 	stat := make([]float64, 2)
 	q.Download(blocks.Bytes(stat), t.model.Stat())
-	seeds, edges := len(b.Seeds), b.SampledEdges()
+	seeds, edges, pruned, listed := len(b.Seeds), b.SampledEdges(), b.Pruned, b.Listed
 	err := t.pipe.Issued(ctx, func(err error) error {
 		if err != nil {
 			return failed(progress.BudgetError(err))
@@ -286,6 +286,8 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 		sum.Examples += int64(seeds)
 		sum.Batches++
 		sum.Edges += int64(edges)
+		sum.Pruned += pruned
+		sum.Listed += listed
 		return nil
 	})
 	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
@@ -347,6 +349,9 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 				t.groupers[i].More = t.history[i].more
 			}
 			t.groupers[i].Group(q, a, &g, k.Indptr, k.Indices, k.Relations)
+		} else if b.Nested && i > 0 { // on the device already
+			below := &t.graphs[len(t.graphs)-1]
+			g.Indptr, g.Indices = head(below.Indptr, len(k.Indptr)), head(below.Indices, len(k.Indices))
 		} else {
 			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
 		}
@@ -357,6 +362,14 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 		t.graphs = append(t.graphs, g)
 	}
 	return input
+}
+
+// head is the first n elements of a vector.
+func head(t gpu.Tensor, n int) gpu.Tensor {
+	if n == 0 {
+		return gpu.Tensor{}
+	}
+	return t.View(0, 0, 1, n)
 }
 
 func (t *trainer) dropoutSeed(k mini.Key) uint64 {

@@ -64,14 +64,24 @@ type Batch struct {
 	Blocks []Block
 	Input  []uint32 // rows of the macro-batch whose features feed Blocks[0]: its sources
 	Times  []int64  // of each input where seeds have moments: its own, or that of the edge that led to it
+	// Nested says that each block is the beginning of Blocks[0], in its memory: destination d has the same edges in all that have
+	// it, and Indptr, Indices, Relations and Degrees of a block are prefixes of those of the block before it ([Dense]). Changing one
+	// changes others.
+	Nested bool
+	// Listed is, where there is [Config.Prune], how many edges the lists have that were drawn from, and Pruned how many of
+	// these lay outside the parts that it left.
+	Listed, Pruned int64
 	// Extra is the [SeedSource]'s: what it knows of the batch beyond seeds, kept
 	// so that its memory is reused too. The sampler does not touch it.
 	Extra any
 }
 
-// SampledEdges returns the number of edges over all blocks.
+// SampledEdges returns the number of edges drawn: over all blocks, those that nested ones share once.
 func (b *Batch) SampledEdges() int {
 	n := 0
+	if b.Nested {
+		return len(b.Blocks[0].Indices)
+	}
 	for i := range b.Blocks {
 		n += len(b.Blocks[i].Indices)
 	}
@@ -84,6 +94,11 @@ func (b *Batch) reset(key Key, layers int) {
 	b.Seeds = b.Seeds[:0]
 	b.Input = b.Input[:0]
 	b.Times = b.Times[:0]
+	b.Listed, b.Pruned = 0, 0
+	if b.Nested { // the memory is the first block's
+		clear(b.Blocks[1:])
+		b.Nested = false
+	}
 	if cap(b.Blocks) < layers {
 		b.Blocks = make([]Block, layers)
 	}

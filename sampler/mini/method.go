@@ -20,6 +20,10 @@ const (
 	// those that carry the smallest of random numbers that all of them share (LABOR-0 by sequential Poisson sampling, Balin and
 	// Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023, section 3.2 and appendix A.3).
 	Labor = "labor"
+	// Dense draws a node's neighbours once a batch, by the fanout of the hop that it is met at, and uses them in every layer:
+	// only nodes that the hop before met first are drawn for (DENSE, Waleffe and others, "MariusGNN", EuroSys 2023, section
+	// 4.1, algorithm 1). Batches are [Batch.Nested].
+	Dense = "dense"
 	// Temporal draws uniformly among the edges that were before the moment at which a node is looked at.
 	Temporal = "temporal"
 	// Latest takes the last of these.
@@ -27,7 +31,7 @@ const (
 )
 
 // Samplers lists the names that draw for seeds without times.
-func Samplers() []string { return []string{Uniform, Weighted, Labor} }
+func Samplers() []string { return []string{Uniform, Weighted, Labor, Dense} }
 
 // TimedSamplers lists the names that draw for seeds at moments, by [Sampler.SampleAt].
 func TimedSamplers() []string { return []string{Temporal, Latest} }
@@ -50,7 +54,7 @@ type list struct {
 // newDrawer returns the drawer called name; nil: uniform draws, which the sampler makes itself.
 func newDrawer(name string) (drawer, error) {
 	switch name {
-	case "", Uniform, Temporal, Latest:
+	case "", Uniform, Dense, Temporal, Latest:
 		return nil, nil
 	case Weighted:
 		return &weighted{removeUpTo: weightedShort}, nil

@@ -394,7 +394,7 @@ func (timedSeeds) Times(_ int, dst []int64, b *Batch) ([]int64, error) {
 
 func TestSamplersRefuse(t *testing.T) {
 	g := Graph{In: adjacency(20, skewed(1, 20, 100), 0)}
-	for name, want := range map[string]string{Weighted: "no weights", Labor: "no keys", Temporal: "needs a time", Latest: "needs a time", "fair": "known are uniform, weighted, labor, temporal, latest"} {
+	for name, want := range map[string]string{Weighted: "no weights", Labor: "no keys", Temporal: "needs a time", Latest: "needs a time", "fair": "known are uniform, weighted, labor, dense, temporal, latest"} {
 		s, err := New(Config{Fanouts: []int{2}, Sampler: name})
 		var b Batch
 		if err == nil {

@@ -21,7 +21,13 @@ func reference(cfg Config, key Key, g Graph, seeds []uint32) Batch {
 	for h := range layers {
 		blk := Block{NumDst: len(b.Input), Indptr: []int32{0}}
 		place := keyed.New(cfg.Seed).With(uint64(key.Epoch)).With(uint64(key.Step)).With(uint64(key.Pass)).With(uint64(key.Batch)).With(uint64(h))
-		for i := range blk.NumDst {
+		met := 0 // destinations whose edges are drawn: with Dense those of the hop before
+		if h > 0 && cfg.Sampler == Dense {
+			before := b.Blocks[layers-h]
+			met, blk.Indptr, blk.Degrees = before.NumDst, slices.Clone(before.Indptr), slices.Clone(before.Degrees)
+			blk.Indices, blk.Relations = slices.Clone(before.Indices), slices.Clone(before.Relations)
+		}
+		for i := met; i < blk.NumDst; i++ {
 			v := b.Input[i]
 			r := place.Rand(uint64(i))
 			degree := g.In.Degree(v)

@@ -30,6 +30,9 @@ type Config struct {
 	// sampling, thesis section 5.2.1): in all of them a node has the same neighbours in a hop, so that they reach fewer
 	// nodes. 0 and 1: each batch is drawn for itself. For [Uniform] alone.
 	Together int
+	// Prune bounds the part of a long list that is drawn from; the zero value does not. For [Uniform] and [Dense], and without
+	// RelationFanouts.
+	Prune Prune
 }
 
 // Validate reports what is wrong with c, naming the field.
@@ -44,6 +47,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Together < 0 || c.Together > 1 && c.Sampler != "" && c.Sampler != Uniform {
 		return fmt.Errorf("option Together is %d with sampler %s: want 0 or more, and more than 1 with %s alone", c.Together, c.Sampler, Uniform)
+	}
+	if err := c.checkPrune(); err != nil {
+		return err
 	}
 	if c.RelationFanouts != nil {
 		return c.checkRelations()
@@ -133,6 +139,9 @@ type Sampler struct {
 	// past and pastOut are spans of the inputs' edges before their moments, which in and out are chunks of where seeds have moments.
 	past, pastOut []buffer.Span
 	named         []uint32 // names'
+	// thresholdIn and thresholdOut are the hop's, by [Prune]; listed and pruned are the batch's.
+	thresholdIn, thresholdOut int64
+	listed, pruned            int64
 }
 
 // New returns a sampler, or an error naming the field of cfg that is wrong.
@@ -185,22 +194,37 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 	b.reset(key, layers)
 	b.Seeds = append(b.Seeds, seeds...)
 	s.table.Reset()
+	s.listed, s.pruned = 0, 0
 	if layers == 0 {
 		b.Input = append(b.Input, seeds...)
 		return nil
 	}
-	last := &b.Blocks[layers-1]
-	last.Indices = resize(last.Indices, len(seeds)) // scratch for the seeds' numbers
+	scratch := &b.Blocks[0].Indices // for the seeds' numbers
+	*scratch = resize(*scratch, len(seeds))
 	var err error
-	if b.Input, err = s.table.mapSeeds(b.Input, seeds, last.Indices); err != nil {
+	if b.Input, err = s.table.mapSeeds(b.Input, seeds, *scratch); err != nil {
 		return err
 	}
 	if s.cfg.Together > 1 { // draws are the large batch's
 		key.Batch /= s.cfg.Together
 	}
 	place := key.in(s.run)
-	for h := range layers {
-		if err := s.hop(place.With(uint64(h)), h, g, b, &b.Blocks[layers-1-h]); err != nil {
+	if s.cfg.Sampler == Dense {
+		err = s.dense(place, g, b)
+	} else {
+		err = s.hops(place, g, b)
+	}
+	if s.cfg.Prune != (Prune{}) {
+		b.Listed, b.Pruned = s.listed, s.pruned
+	}
+	return err
+}
+
+// hops draws hop by hop, a block each.
+func (s *Sampler) hops(place keyed.Key, g Graph, b *Batch) error {
+	last := len(b.Blocks) - 1
+	for h := range b.Blocks {
+		if err := s.hop(place.With(uint64(h)), h, 0, g, b, &b.Blocks[last-h]); err != nil {
 			return fmt.Errorf("hop %d: %w", h, err)
 		}
 	}
@@ -241,14 +265,17 @@ func chunkStep(fanIn, fanOut int) int {
 	return max(1, min(chunkNodes, chunkEdges/(fanIn+fanOut)))
 }
 
-// hop draws the neighbours of every node in b.Input into blk and appends the
-// nodes met for the first time to b.Input.
-func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) error {
+// hop draws the neighbours of every node in b.Input, from number first on, into blk, which has those of the nodes before, and
+// appends the nodes met for the first time to b.Input.
+func (s *Sampler) hop(place keyed.Key, h, first int, g Graph, b *Batch, blk *Block) error {
 	n := len(b.Input)
-	blk.reset(n, g.In.Relations != nil)
+	if first == 0 {
+		blk.reset(n, g.In.Relations != nil)
+	}
 	fanIn, fanOut := s.fanouts(&g, h)
+	s.thresholdIn, s.thresholdOut = s.cfg.Prune.Threshold(fanIn), s.cfg.Prune.Threshold(fanOut)
 	step := chunkStep(fanIn, fanOut)
-	for lo := 0; lo < n; lo += step {
+	for lo := first; lo < n; lo += step {
 		hi := min(lo+step, n)
 		s.load(g, b.Input[lo:hi])
 		var edges int
@@ -281,7 +308,7 @@ func (s *Sampler) hop(place keyed.Key, h int, g Graph, b *Batch, blk *Block) err
 		local := blk.Indices[from:]
 		b.Input = s.table.Map(b.Input, asRows(local), local)
 	}
-	blk.NumSrc = len(b.Input)
+	blk.NumDst, blk.NumSrc = n, len(b.Input)
 	return nil
 }
 
@@ -325,6 +352,7 @@ func (s *Sampler) count(blk *Block, fanIn, fanOut, n int) (int, error) {
 		}
 		blk.Indptr = append(blk.Indptr, int32(end))
 		blk.Degrees = append(blk.Degrees, int32(min(d, math.MaxInt32)))
+		s.listed += d
 	}
 	return int(end - first), nil
 }
@@ -362,10 +390,10 @@ func (s *Sampler) picks(place keyed.Key, lo int, names []uint32, n, fanIn, fanOu
 			at = uint64(names[i])
 		}
 		r := place.Rand(at)
-		pos = s.pickSpan(&r, s.in[i], fanIn, pos)
+		pos = s.pickSpan(&r, s.in[i], fanIn, s.thresholdIn, pos)
 		if fanOut != 0 {
 			of := pos
-			pos = s.pickSpan(&r, s.out[i], fanOut, pos)
+			pos = s.pickSpan(&r, s.out[i], fanOut, s.thresholdOut, pos)
 			for j := range of[:len(of)-len(pos)] {
 				of[j] = ^of[j]
 			}
@@ -374,7 +402,7 @@ func (s *Sampler) picks(place keyed.Key, lo int, names []uint32, n, fanIn, fanOu
 }
 
 // pickSpan writes the positions taken from one span and returns the rest of pos.
-func (s *Sampler) pickSpan(r *keyed.Rand, span buffer.Span, fanout int, pos []int64) []int64 {
+func (s *Sampler) pickSpan(r *keyed.Rand, span buffer.Span, fanout int, threshold int64, pos []int64) []int64 {
 	d := span.End - span.Begin
 	if fanout == All || d <= int64(fanout) {
 		for j := range pos[:d] {
@@ -382,7 +410,12 @@ func (s *Sampler) pickSpan(r *keyed.Rand, span buffer.Span, fanout int, pos []in
 		}
 		return pos[d:]
 	}
-	pick(r, span.Begin, d, pos[:fanout], &s.large)
+	if d > threshold {
+		s.pruned += d - threshold
+		pickPruned(r, span, threshold, pos[:fanout], &s.large)
+	} else {
+		pick(r, span.Begin, d, pos[:fanout], &s.large)
+	}
 	return pos[fanout:]
 }
 

@@ -1,6 +1,7 @@
 package mini
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -86,23 +87,39 @@ func TestSamplerAgreesWithReference(t *testing.T) {
 				cfg.OutFanouts = rapid.SliceOfN(rapid.SampledFrom([]int{All, 0, 1, 5, 20}), len(cfg.Fanouts), len(cfg.Fanouts)).Draw(t, "outFanouts")
 			}
 		}
+		dense := cfg
+		dense.Sampler = Dense
 		s, err := New(cfg)
-		if err != nil {
+		d, err2 := New(dense)
+		if err := cmp.Or(err, err2); err != nil {
 			t.Fatal(err)
 		}
 		var b Batch
-		for batch := range 3 {
+		for batch := range 4 {
 			key := Key{Epoch: rapid.IntRange(0, 9).Draw(t, "epoch"), Step: 2, Pass: 1, Batch: batch}
 			perm := keyed.NewPermutation(keyed.New(cfg.Seed), uint64(n))
 			seeds := make([]uint32, rapid.IntRange(0, min(n, 700)).Draw(t, "seeds"))
 			for i := range seeds {
 				seeds[i] = uint32(perm.At(uint64(i)))
 			}
+			cfg, s := cfg, s
+			if rapid.Bool().Draw(t, "dense") {
+				cfg, s = dense, d
+			}
 			if err := s.Sample(key, g, seeds, &b); err != nil {
 				t.Fatal(err)
 			}
 			want := reference(cfg, key, g, seeds)
 			equalBatches(t, &b, &want)
+			drawn := 0
+			for i := range want.Blocks {
+				if i == 0 || cfg.Sampler != Dense {
+					drawn += len(want.Blocks[i].Indices)
+				}
+			}
+			if b.SampledEdges() != drawn {
+				t.Fatalf("%d edges sampled, expected %d", b.SampledEdges(), drawn)
+			}
 		}
 	})
 }

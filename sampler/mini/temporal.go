@@ -55,6 +55,7 @@ func (s *Sampler) hopAt(place keyed.Key, h int, g *Graph, b *Batch, blk *Block) 
 	blk.reset(n, g.In.Relations != nil)
 	blk.Times = blk.Times[:0]
 	fanIn, fanOut := s.fanouts(g, h)
+	s.thresholdIn, s.thresholdOut = math.MaxInt64, math.MaxInt64
 	step := chunkStep(fanIn, fanOut)
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)

@@ -28,6 +28,8 @@ type SampleOptions struct {
 	Rounds    int      // in each the samplers take turns; default 5
 	Batches   int      // a sampler and round; default 20
 	Seed      uint64
+	// Prune, unless zero, measures uniform and dense with it too; its Degree is the graph's.
+	Prune mini.Prune
 }
 
 // SampleResult is one sampler's: medians over the rounds, on one thread.
@@ -35,7 +37,9 @@ type SampleResult struct {
 	Sampler string
 	// EdgesPerSecond is of CPU time of one core, OfUniform the median of its ratio to uniform's in the same round.
 	EdgesPerSecond, OfUniform float64
-	Edges, Inputs             float64 // a batch: sampled edges, and different nodes whose features are read
+	// BatchesPerSecond and BatchesOfUniform are the same of batches.
+	BatchesPerSecond, BatchesOfUniform float64
+	Edges, Inputs                      float64 // a batch: sampled edges, and different nodes whose features are read
 }
 
 // RunSample measures samplers by turns on one R-MAT graph in memory, incoming edges, with weights that are log-normal (σ = 1, so that
@@ -63,16 +67,29 @@ func RunSample(ctx context.Context, o SampleOptions) (out []SampleResult, err er
 	}
 	key := keyed.New(o.Seed).With(1)
 	perm := keyed.NewPermutation(key, o.Nodes)
-	samplers := make([]*mini.Sampler, len(o.Samplers))
-	for i, name := range o.Samplers {
-		if samplers[i], err = mini.New(mini.Config{Fanouts: o.Fanouts, Sampler: name, Seed: o.Seed}); err != nil {
+	var samplers []*mini.Sampler
+	var names []string
+	add := func(label string, c mini.Config) error {
+		c.Fanouts, c.Seed = o.Fanouts, o.Seed
+		s, err := mini.New(c)
+		samplers, names = append(samplers, s), append(names, label)
+		return err
+	}
+	for _, name := range o.Samplers {
+		if err := add(name, mini.Config{Sampler: name}); err != nil {
 			return nil, err
+		}
+		if o.Prune != (mini.Prune{}) && (name == mini.Uniform || name == mini.Dense) {
+			o.Prune.Degree = float64(o.Edges) / float64(o.Nodes)
+			if err := add(name+", pruned", mini.Config{Sampler: name, Prune: o.Prune}); err != nil {
+				return nil, err
+			}
 		}
 	}
 	seeds, times := make([]uint32, o.BatchSize*o.Batches), make([]int64, o.BatchSize*o.Batches)
 	out = make([]SampleResult, len(samplers))
-	rates, shares := make([][]float64, len(samplers)), make([][]float64, len(samplers))
-	var b mini.Batch
+	seconds, drawn := make([][]float64, len(samplers)), make([][]float64, len(samplers)) // a batch, by round
+	into := make([]mini.Batch, len(samplers))                                            // one each, as memory settles at a sampler's sizes
 	n := 0
 	for round := range o.Rounds + 1 { // the first is to warm up
 		for i, s := range samplers {
@@ -84,13 +101,14 @@ func RunSample(ctx context.Context, o SampleOptions) (out []SampleResult, err er
 				times[k] = moment(key, uint64(n*len(seeds)+k))
 			}
 			n++
+			b := &into[i]
 			edges, inputs, start := 0, 0, usage.CPUSeconds()
 			for batch := range o.Batches {
 				seeds, times := seeds[batch*o.BatchSize:][:o.BatchSize], times[batch*o.BatchSize:][:o.BatchSize]
-				if slices.Contains(mini.TimedSamplers(), o.Samplers[i]) {
-					err = s.SampleAt(mini.Key{Epoch: n, Batch: batch}, g, seeds, times, &b)
+				if slices.Contains(mini.TimedSamplers(), names[i]) {
+					err = s.SampleAt(mini.Key{Epoch: n, Batch: batch}, g, seeds, times, b)
 				} else {
-					err = s.Sample(mini.Key{Epoch: n, Batch: batch}, g, seeds, &b)
+					err = s.Sample(mini.Key{Epoch: n, Batch: batch}, g, seeds, b)
 				}
 				if err != nil {
 					return nil, err
@@ -101,18 +119,23 @@ func RunSample(ctx context.Context, o SampleOptions) (out []SampleResult, err er
 			if round == 0 {
 				continue
 			}
-			rates[i] = append(rates[i], float64(edges)/spent)
+			seconds[i], drawn[i] = append(seconds[i], spent/float64(o.Batches)), append(drawn[i], float64(edges)/float64(o.Batches))
 			out[i].Edges, out[i].Inputs = float64(edges)/float64(o.Batches), float64(inputs)/float64(o.Batches)
 		}
 	}
-	uniform := slices.Index(o.Samplers, mini.Uniform)
+	uniform := slices.Index(names, mini.Uniform)
 	for i := range out {
-		out[i].Sampler, out[i].EdgesPerSecond = o.Samplers[i], median(rates[i])
-		if uniform >= 0 {
-			for r := range rates[i] {
-				shares[i] = append(shares[i], rates[i][r]/rates[uniform][r])
+		var edges, batches, edgesOf, batchesOf []float64
+		for r, s := range seconds[i] {
+			edges, batches = append(edges, drawn[i][r]/s), append(batches, 1/s)
+			if uniform >= 0 {
+				of := seconds[uniform][r] / s
+				edgesOf, batchesOf = append(edgesOf, of*drawn[i][r]/drawn[uniform][r]), append(batchesOf, of)
 			}
-			out[i].OfUniform = median(shares[i])
+		}
+		out[i].Sampler, out[i].EdgesPerSecond, out[i].BatchesPerSecond = names[i], median(edges), median(batches)
+		if uniform >= 0 {
+			out[i].OfUniform, out[i].BatchesOfUniform = median(edgesOf), median(batchesOf)
 		}
 	}
 	return out, nil

@@ -23,9 +23,9 @@ func newBenchSample(e *command.Env) *cobra.Command {
 		Use:   "sample [STORE]",
 		Short: "Measure the mini-batch samplers on one core, by turns, or a store's on several",
 		Long: `Draw mini-batches from an R-MAT graph in memory by each sampler in turn and print medians
-over the rounds: million sampled edges a second of CPU time on one thread, its ratio to
-uniform sampling in the same round, and how many edges and different input nodes a batch
-has. Weights are log-normal (sigma 1), times uniform, seeds random nodes. temporal and
+over the rounds: million sampled edges and batches a second of CPU time on one thread, each
+with its ratio to uniform sampling's in the same round, and how many edges and different input
+nodes a batch has; dense counts an edge once that several layers use. Weights are log-normal (sigma 1), times uniform, seeds random nodes. temporal and
 latest count a node once for each edge that leads to it.
 
 Of a store, sample its training nodes' mini-batches as training does, uniformly, ahead of who takes
@@ -51,6 +51,8 @@ them and on --threads threads, and print each round.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Samplers, "sampler", nil, "samplers to measure: "+known+" (default all)")
 	f.IntSliceVar(&o.Fanouts, "fanouts", []int{15, 10, 5}, "neighbours per node and hop, outward from the seeds, -1 for all")
+	f.Float64Var(&o.Prune.Alpha, "prune-degree", 0, "measure uniform and dense pruned too: lists of at most so many times the mean degree")
+	f.Float64Var(&o.Prune.Beta, "prune-fanout", 0, "and so many times the fanout, as gstore train --prune")
 	f.IntVar(&o.BatchSize, "batch-size", 1000, "seeds of a batch")
 	f.Uint64Var(&o.Nodes, "nodes", 2_000_000, "nodes of the graph")
 	f.Uint64Var(&o.Edges, "edges", 30_000_000, "edges of the graph; it takes 20 bytes an edge of memory")
@@ -106,15 +108,16 @@ func runBenchSample(cmd *cobra.Command, e *command.Env, o bench.SampleOptions, k
 	if e.JSON {
 		for _, r := range results {
 			e.Event("sampler", map[string]any{"name": r.Sampler, "edges_per_second": r.EdgesPerSecond, "of_uniform": r.OfUniform,
+				"batches_per_second": r.BatchesPerSecond, "batches_of_uniform": r.BatchesOfUniform,
 				"batch_edges": r.Edges, "batch_inputs": r.Inputs})
 		}
 		e.Event("summary", map[string]any{"samplers": len(results), "nodes": o.Nodes, "edges": o.Edges, "fanouts": o.Fanouts, "seed": o.Seed})
 		return nil
 	}
 	w := tabwriter.NewWriter(e.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "sampler\tM edges/s\tof uniform\tedges a batch\tinputs a batch")
+	fmt.Fprintln(w, "sampler\tM edges/s\tof uniform\tbatches/s\tof uniform\tedges a batch\tinputs a batch")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%.1f\t%.2f\t%.0f\t%.0f\n", r.Sampler, r.EdgesPerSecond/1e6, r.OfUniform, r.Edges, r.Inputs)
+		fmt.Fprintf(w, "%s\t%.1f\t%.2f\t%.0f\t%.2f\t%.0f\t%.0f\n", r.Sampler, r.EdgesPerSecond/1e6, r.OfUniform, r.BatchesPerSecond, r.BatchesOfUniform, r.Edges, r.Inputs)
 	}
 	return w.Flush()
 }

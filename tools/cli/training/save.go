@@ -105,6 +105,9 @@ func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
 		fmt.Fprintf(to, "ended after %d epochs: validation has not risen since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
 	}
 	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", percent(s.TestAccuracy), percent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	if s.ListedEdges > 0 {
+		fmt.Fprintf(to, "pruning left out %s of the neighbours in the lists that were drawn from\n", percent(float64(s.PrunedEdges)/float64(s.ListedEdges)))
+	}
 	if s.ValidAccuracy < 0 {
 		fmt.Fprintln(to, "the split has no validation nodes: the model is the last epoch's")
 	}
