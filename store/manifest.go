@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
@@ -110,6 +111,13 @@ type EdgeListInfo struct {
 	Rows uint64 `json:"rows"`
 	File string `json:"file"`
 }
+
+// NegativesSuffix ends the name of an edge list of wrong answers: "valid_negatives" has as many edges that are not in the graph for each edge
+// of list valid, in its order. What edges of a store are right does not include them.
+const NegativesSuffix = "_negatives"
+
+// Negatives reports whether the list holds wrong answers.
+func (l *EdgeListInfo) Negatives() bool { return strings.HasSuffix(l.Name, NegativesSuffix) }
 
 // IDKind says what external ids are.
 type IDKind string

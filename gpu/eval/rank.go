@@ -394,7 +394,7 @@ func (v *Ranker) pick(x *spill.Table, rows []byte, among candidates) ([]byte, er
 }
 
 // knownAnswers are a batch's questions with the candidates of a tile that are
-// known to answer them, by the graph or any edge list: question<<32 | position, ascending, off the Go heap.
+// known to answer them, by the graph or any edge list but those of negatives: question<<32 | position, ascending, off the Go heap.
 type knownAnswers struct {
 	of   []uint64
 	slab *blockio.Slab
@@ -417,6 +417,9 @@ func (v *Ranker) known(ctx context.Context, b *rankBatch, among candidates) (k k
 			return err
 		}
 		for _, l := range m.EdgeLists {
+			if l.Negatives() {
+				continue
+			}
 			edges, err := v.st.EdgeList(ctx, l.Name)
 			if err != nil {
 				return err

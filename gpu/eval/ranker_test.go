@@ -44,6 +44,8 @@ func triples(t *testing.T, nodes, partitions int) (st *store.Store, graph []stor
 	if err != nil {
 		t.Fatal(err)
 	}
+	src = &withNegatives{src}
+	src.Describe().EdgeLists = append(src.Describe().EdgeLists, "valid"+store.NegativesSuffix)
 	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: partitions, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +100,29 @@ func triples(t *testing.T, nodes, partitions int) (st *store.Store, graph []stor
 		}
 	}
 	return st, graph, lists
+}
+
+// withNegatives is a source of triples whose last edge list has wrong answers of the questions of the first: edges are not known to be right by
+// standing in it.
+type withNegatives struct{ ingest.Source }
+
+func (s *withNegatives) EdgeList(ctx context.Context, env ingest.Env, l int, emit func(*ingest.EdgeBatch) error) error {
+	if l < len(s.Describe().EdgeLists)-1 {
+		return s.Source.EdgeList(ctx, env, l, emit)
+	}
+	return s.Source.EdgeList(ctx, env, 0, func(b *ingest.EdgeBatch) error {
+		wrong := *b // each edge with every other's end
+		wrong.Src, wrong.RelationNames = ingest.IDs{}, ingest.IDs{}
+		wrong.Dst = ingest.IDs{}
+		for i := range b.Len() {
+			for j := range b.Len() {
+				wrong.Src.Append(b.Src.At(i))
+				wrong.Dst.Append(b.Dst.At(j))
+				wrong.RelationNames.Append(b.RelationNames.At(i))
+			}
+		}
+		return emit(&wrong)
+	})
 }
 
 // rankBench is a device with a model and random embeddings of a store's nodes.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"gopkg.in/yaml.v3"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 )
@@ -28,6 +27,7 @@ type boltMeta struct {
 			Format string `yaml:"format"`
 			Path   string `yaml:"path"`
 		} `yaml:"edges"`
+		Features []boltData `yaml:"feature_data"`
 	} `yaml:"graph"`
 	Features []boltData `yaml:"feature_data"`
 	Tasks    []struct {
@@ -38,7 +38,7 @@ type boltMeta struct {
 	} `yaml:"tasks"`
 }
 
-// boltSet is the part of a set that has one type of nodes: seeds and labels in parallel.
+// boltSet is the part of a set that has one type of nodes or edges: arrays in parallel.
 type boltSet struct {
 	Type string     `yaml:"type"`
 	Data []boltData `yaml:"data"`
@@ -117,12 +117,9 @@ func (s *boltFolder) openEdges() error {
 	var relations []relationEdges
 	for k, e := range s.meta.Graph.Edges {
 		r := relationEdges{where: fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k), name: e.Type, edges: -1}
-		if e.Type != "" {
-			ends := strings.Split(e.Type, ":")
-			if len(ends) != 3 {
-				return ingest.Inputf(r.where, "type %q, expected source:relation:destination", e.Type)
-			}
-			r.src, r.dst = ends[0], ends[2]
+		var err error
+		if r.src, _, r.dst, err = boltTriple(r.where, e.Type); err != nil {
+			return err
 		}
 		path, err := s.path(r.where, e.Path)
 		if err != nil {
@@ -143,6 +140,9 @@ func (s *boltFolder) openEdges() error {
 	}
 	if len(relations) == 0 {
 		return ingest.Inputf(s.metaPath(), "graph.edges is empty")
+	}
+	if err := s.edgeColumns(relations); err != nil {
+		return err
 	}
 	return s.addEdges(relations)
 }
@@ -179,14 +179,32 @@ func (s *boltFolder) array(where string, d boltData) (*array, error) {
 	return openArray(s.fs, path)
 }
 
-func (s *boltFolder) openFeatures() error {
-	taken := map[string]bool{}
-	for k, d := range s.meta.Features {
-		where := fmt.Sprintf("%s: feature_data[%d]", s.metaPath(), k)
-		if d.Domain != "node" {
-			return ingest.Inputf(where, "domain %q, expected node (features of edges are not read)", d.Domain)
+// features are the entries of feature_data, and of graph.feature_data, which GraphBolt samples with the graph: times and weights of edges.
+func (s *boltFolder) features(domain string, each func(where string, d boltData) error) error {
+	for _, list := range []struct {
+		name string
+		data []boltData
+	}{{"graph.feature_data", s.meta.Graph.Features}, {"feature_data", s.meta.Features}} {
+		for k, d := range list.data {
+			where := fmt.Sprintf("%s: %s[%d]", s.metaPath(), list.name, k)
+			if d.Domain != "node" && d.Domain != "edge" {
+				return ingest.Inputf(where, "domain %q, expected node or edge: a store has no features of other things", d.Domain)
+			}
+			if d.Domain != domain {
+				continue
+			}
+			if err := each(where, d); err != nil {
+				return err
+			}
 		}
-		first, count, err := s.nodeType(where, d.Type)
+	}
+	return nil
+}
+
+// openFeatures opens the features of nodes.
+func (s *boltFolder) openFeatures() error {
+	return s.features("node", func(where string, d boltData) error {
+		_, count, err := s.nodeType(where, d.Type)
 		if err != nil {
 			return err
 		}
@@ -197,92 +215,61 @@ func (s *boltFolder) openFeatures() error {
 		if a.rows() != count || a.dim() == 0 {
 			return ingest.Inputf(a.path, "shape %v, expected [%d, D] (the number of nodes of type %q)", a.shape, count, d.Type)
 		}
-		spec := ingest.ColumnSpec{Name: d.Name, Role: store.RoleFeature, Elem: a.elem, Dim: int(a.dim()), First: first, Rows: count}
+		name := s.nodeColumn(d)
+		if d.Name == "" || name == boltLabel || slices.ContainsFunc(s.desc.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Name == name }) {
+			return ingest.Inputf(where, "name %q, expected one that no other column has", name)
+		}
 		if len(s.count) > 1 {
-			spec.Name, spec.NodeType = d.Type+"."+d.Name, d.Type
+			s.typeColumn(d.Type, name, store.RoleFeature, a.elem, a.dim(), a.path, arrayRows(a))
+			return nil
 		}
-		if spec.Name == "" || spec.Name == boltLabel || taken[spec.Name] {
-			return ingest.Inputf(where, "name %q, expected one that no other column has", spec.Name)
-		}
-		taken[spec.Name] = true
-		s.column(spec, arrayRows(a))
-	}
-	return nil
+		s.column(ingest.ColumnSpec{Name: name, Role: store.RoleFeature, Elem: a.elem, Dim: int(a.dim()), Rows: count}, arrayRows(a))
+		s.use(a.path, fmt.Sprintf("feature %s [%d]", name, a.dim()))
+		return nil
+	})
 }
 
-// boltLabel is the column that the sets' labels become.
-const boltLabel = "label"
-
-// openSets opens the sets of the first task.
-func (s *boltFolder) openSets() error {
-	if len(s.meta.Tasks) == 0 {
-		return nil
+// nodeColumn is what a feature of nodes is called: in a graph of several types, TYPE.NAME.
+func (s *boltFolder) nodeColumn(d boltData) string {
+	if len(s.count) > 1 {
+		return d.Type + "." + d.Name
 	}
-	task := s.meta.Tasks[0]
-	if task.Classes < 0 || task.Classes > 1<<24 {
-		return ingest.Inputf(s.metaPath(), "tasks[0].num_classes is %d", task.Classes)
-	}
-	labels := &boltLabels{nodes: s.desc.Nodes}
-	split := parts{}
-	for _, set := range []struct {
-		name string
-		part uint8
-		data []boltSet
-	}{{"train_set", store.SplitTrain, task.Train}, {"validation_set", store.SplitValid, task.Valid}, {"test_set", store.SplitTest, task.Test}} {
-		var lists []idsFunc
-		for k, d := range set.data {
-			where := fmt.Sprintf("%s: tasks[0].%s[%d]", s.metaPath(), set.name, k)
-			ids, err := s.openSet(where, d, labels)
-			if err != nil {
-				return err
-			}
-			lists = append(lists, ids)
-		}
-		if len(lists) > 0 {
-			split[set.part] = joinIDs(lists)
-		}
-	}
-	if len(split) == 0 {
-		return nil
-	}
-	if len(labels.sets) == 0 {
-		return ingest.Inputf(s.metaPath(), "the sets of tasks[0] have no labels")
-	}
-	s.splits, s.desc.Splits = append(s.splits, split), append(s.desc.Splits, "split")
-	s.column(ingest.ColumnSpec{Name: boltLabel, Role: store.RoleLabel, Elem: blocks.Int64, Dim: 1, Rows: s.desc.Nodes}, labels.rows)
-	return nil
+	return d.Name
 }
 
-func (s *boltFolder) openSet(where string, set boltSet, labels *boltLabels) (idsFunc, error) {
-	first, count, err := s.nodeType(where, set.Type)
+// edgeColumns adds the features of edges to the entries that they are of.
+func (s *boltFolder) edgeColumns(relations []relationEdges) error {
+	taken := []string{boltLabel, boltSplit}
+	err := s.features("node", func(_ string, d boltData) error {
+		taken = append(taken, s.nodeColumn(d))
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var seeds, y *array
-	for _, d := range set.Data {
-		switch d.Name {
-		case "seeds", "seed_nodes":
-			seeds, err = s.array(where, d)
-		case "labels":
-			y, err = s.array(where, d)
-		case "node_pairs":
-			return nil, ingest.Inputf(where, "node_pairs: sets of edges are not read")
+	return s.features("edge", func(where string, d boltData) error {
+		at := -1
+		for k, r := range relations {
+			if r.name != d.Type {
+				continue
+			}
+			if at >= 0 {
+				return ingest.Inputf(where, "edges of type %q stand in several entries of graph.edges, expected one where they have features", d.Type)
+			}
+			at = k
 		}
+		if at < 0 || d.Name == "" {
+			return ingest.Inputf(where, "features %q of edges of type %q, expected a name, and a type of graph.edges", d.Name, d.Type)
+		}
+		a, err := s.array(where, d)
 		if err != nil {
-			return nil, err
+			return err
 		}
-	}
-	if seeds == nil {
-		return nil, ingest.Inputf(where, "no data named seeds")
-	}
-	if seeds.dim() != 1 || !seeds.integer() {
-		return nil, ingest.Inputf(seeds.path, "%v of shape %v, expected a list of node ids (sets of edges are not read)", seeds.elem, seeds.shape)
-	}
-	if y != nil {
-		if y.rows() != seeds.rows() || y.dim() != 1 {
-			return nil, ingest.Inputf(y.path, "shape %v, expected [%d] like the seeds", y.shape, seeds.rows())
+		name := d.Name
+		if slices.Contains(taken, name) { // columns of nodes and of edges have names of their own
+			name = "edge_" + name
 		}
-		labels.sets = append(labels.sets, labelSet{seeds: seeds, labels: y, first: first, count: count})
-	}
-	return arrayIDs(seeds, first, count)
+		relations[at].columns = append(relations[at].columns, edgeArray(name, a))
+		return nil
+	})
 }

@@ -22,25 +22,34 @@ func (r *idsWithin) wrap(edges edgesFunc) edgesFunc {
 	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
 		relations := make([][]uint32, env.Threads)
 		return edges(ctx, env, func(worker int, b *ingest.EdgeBatch) error {
-			for i, src := range b.Src.Ints {
-				dst := b.Dst.Ints[i]
-				if src >= uint64(r.srcCount) {
-					return ingest.Inputf(b.At.Of(i), "source %d, expected 0 ≤ id < %d", int64(src), r.srcCount)
-				}
-				if dst >= uint64(r.dstCount) {
-					return ingest.Inputf(b.At.Of(i), "destination %d, expected 0 ≤ id < %d", int64(dst), r.dstCount)
-				}
-				b.Src.Ints[i], b.Dst.Ints[i] = src+r.srcFirst, dst+r.dstFirst
-			}
-			if r.relation >= 0 {
-				for len(relations[worker]) < b.Len() {
-					relations[worker] = append(relations[worker], uint32(r.relation))
-				}
-				b.Relations = relations[worker][:b.Len()]
+			var err error
+			if relations[worker], err = r.apply(b, relations[worker]); err != nil {
+				return err
 			}
 			return emit(worker, b)
 		})
 	}
+}
+
+// apply makes the edges of a batch the graph's; relations is room for theirs, which is returned.
+func (r *idsWithin) apply(b *ingest.EdgeBatch, relations []uint32) ([]uint32, error) {
+	for i, src := range b.Src.Ints {
+		dst := b.Dst.Ints[i]
+		if src >= uint64(r.srcCount) {
+			return relations, ingest.Inputf(b.At.Of(i), "source %d, expected 0 ≤ id < %d", int64(src), r.srcCount)
+		}
+		if dst >= uint64(r.dstCount) {
+			return relations, ingest.Inputf(b.At.Of(i), "destination %d, expected 0 ≤ id < %d", int64(dst), r.dstCount)
+		}
+		b.Src.Ints[i], b.Dst.Ints[i] = src+r.srcFirst, dst+r.dstFirst
+	}
+	if r.relation >= 0 {
+		for len(relations) < b.Len() {
+			relations = append(relations, uint32(r.relation))
+		}
+		b.Relations = relations[:b.Len()]
+	}
+	return relations, nil
 }
 
 // completed gives edges the columns that their type lacks, every row of them the value that stands there.
