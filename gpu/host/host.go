@@ -20,6 +20,7 @@ import (
 type Options struct {
 	Threads int         // threads that compute at once; 0: GOMAXPROCS
 	ISA     kernels.ISA // instruction set; 0: the best available
+	BF16    bool        // dense products of operands rounded to bfloat16; the processor must have [kernels.HasBF16]
 	// Observe, if not nil, is told the name and time of every operation, on the goroutine
 	// that issues it: for benchmarks. An Aggregate with Index is "gather-aggregate".
 	Observe func(op string, took time.Duration)
@@ -42,7 +43,7 @@ var _ gpu.Device = (*Device)(nil)
 // New makes a host device.
 func New(o Options) *Device {
 	return &Device{
-		pool:    kernels.NewPool(kernels.Options{Threads: o.Threads, ISA: o.ISA}),
+		pool:    kernels.NewPool(kernels.Options{Threads: o.Threads, ISA: o.ISA, BF16: o.BF16}),
 		observe: o.Observe,
 		live:    make(map[*memory]struct{}),
 	}
@@ -50,7 +51,11 @@ func New(o Options) *Device {
 
 // Info describes the device.
 func (d *Device) Info() gpu.Info {
-	return gpu.Info{Name: "host", Detail: fmt.Sprintf("%v, %d threads", d.pool.ISA(), d.pool.Threads()), InPlace: true}
+	detail := fmt.Sprintf("%v, %d threads", d.pool.ISA(), d.pool.Threads())
+	if d.pool.BF16() {
+		detail += ", bf16 products"
+	}
+	return gpu.Info{Name: "host", Detail: detail, InPlace: true}
 }
 
 // Pool returns the threads on which the device computes.

@@ -71,10 +71,10 @@ type Config struct {
 	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" help:"memory bound of the whole run, such as 4GiB" flag:"mem" default:"none"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" resume:"free" group:"input and output" help:"how files are read" values:"auto,io_uring,pread,mmap"`             // "auto" (default), "io_uring", "pread", "mmap"
 	Device      string `json:"device" resume:"free" group:"input and output" help:"what computes: auto, host, cuda or cuda:N"`                           // "auto" (default), "host", "cuda", "cuda:N"
-	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how a GPU
-	// multiplies: "exact" (default), "tf32" or "bf16".
+	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how matrices
+	// are multiplied: "exact" (default), "tf32" (GPUs) or "bf16" (GPUs, and processors with AMX).
 	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output,expert" help:"memory of a GPU that may be allocated" flag:"device-mem" default:"what is free, less a tenth"`
-	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how a GPU multiplies: exact (errors as of float32), tf32 or bf16 (faster)" default:"exact" values:"exact,tf32,bf16"`
+	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how matrices are multiplied: exact (errors as of float32); faster are tf32 (GPUs) and bf16 (GPUs, and processors with AMX)" default:"exact" values:"exact,tf32,bf16"`
 	Threads           int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
 	// tested; −1: not even that.

@@ -32,8 +32,8 @@ type Config struct {
 	MemoryBytes int64  `json:"mem_bytes" resume:"free" group:"out of core" flag:"mem" default:"none"` // of the partition buffer; 0: no bound
 	IOEngine    string `json:"io_engine" resume:"free" group:"input and output"`                      // default "auto"
 	Device      string `json:"device" resume:"free" group:"input and output"`                         // default "auto"
-	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how a GPU
-	// multiplies: "exact" (default), "tf32" or "bf16".
+	// DeviceMemoryBytes bounds the memory allocated on a GPU; 0: what is free, less a tenth. MatMul says how matrices
+	// are multiplied: "exact" (default), "tf32" (GPUs) or "bf16" (GPUs, and processors with AMX).
 	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output" flag:"device-mem" default:"what is free, less a tenth"`
 	MatMul            string `json:"matmul,omitempty" group:"input and output" default:"exact"`
 	Threads           int    `json:"threads" resume:"free" group:"input and output" default:"all"` // default: all processors

@@ -22,6 +22,7 @@ type OpsOptions struct {
 	Repeats  int    // rounds; default 7
 	TableMiB int64  // size of the table that rows are gathered from; default 1024, far beyond any cache
 	Filter   string // only operations whose name contains this
+	BF16     bool   // products of bfloat16, where the processor has them
 	Seed     uint64
 	OpenBLAS []string // command of tools/bench/openblas_gemm.py, to compare products with; none: not compared
 }
@@ -112,7 +113,7 @@ func RunOps(ctx context.Context, o OpsOptions) ([]OpResult, error) {
 			reference = op.rate(kernels.NewPool(kernels.Options{Threads: 1, ISA: kernels.ISAGeneric}), 1)
 		}
 		for _, threads := range o.Threads {
-			p := kernels.NewPool(kernels.Options{Threads: threads})
+			p := kernels.NewPool(kernels.Options{Threads: threads, BF16: o.BF16})
 			var blas *blasServer
 			if op.gemm != nil && len(o.OpenBLAS) > 0 {
 				if blas, err = startBLAS(ctx, o.OpenBLAS, threads); err != nil {

@@ -33,6 +33,7 @@ type TrainOptions struct {
 	Threads      []int // default 1 and GOMAXPROCS; measured by turns in every round
 	// Device trains instead of the host, on batches sampled by all threads; nil: the host.
 	Device  gpu.Device
+	BF16    bool // the host multiplies in bfloat16, on a processor that can
 	Seed    uint64
 	DumpDir string       // write the batches here, for another program; "" = not
 	Log     func(string) // progress; nil = nobody
@@ -263,7 +264,7 @@ func (o *TrainOptions) model(ctx context.Context, mb *buffer.MacroBatch, seeds *
 func (o *TrainOptions) contender(ctx context.Context, mb *buffer.MacroBatch, model string, hidden, threads int) (*contender, error) {
 	c := &contender{threads: threads, ops: make(map[string]time.Duration)}
 	if c.dev = o.Device; c.dev == nil {
-		c.dev = host.New(host.Options{Threads: threads, Observe: func(op string, took time.Duration) { c.ops[op] += took }})
+		c.dev = host.New(host.Options{Threads: threads, BF16: o.BF16, Observe: func(op string, took time.Duration) { c.ops[op] += took }})
 	}
 	cfg := train.Config{Model: model, Hidden: hidden, Fanouts: o.Fanouts, BatchSize: o.BatchSize, Threads: threads, Seed: o.Seed}
 	var err error

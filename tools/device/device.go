@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/cuda"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/host/kernels"
 )
 
 // Names is what --device takes, for flags' help.
@@ -47,10 +48,13 @@ func Open(o Options) (gpu.Device, error) {
 		}
 	}
 	if name == "host" {
-		if matmul != cuda.Exact {
-			return nil, optionError{fmt.Errorf("--matmul %v is for --device cuda; the host multiplies exactly", matmul)}
+		switch {
+		case matmul == cuda.TF32:
+			return nil, optionError{fmt.Errorf("--matmul tf32 is for --device cuda; the host has exact and, on processors with AMX, bf16")}
+		case matmul == cuda.BF16 && !kernels.HasBF16():
+			return nil, optionError{fmt.Errorf("--matmul bf16: this processor, or its system, has no tiles of bfloat16 (Intel AMX); expected exact")}
 		}
-		return host.New(host.Options{Threads: o.Threads}), nil
+		return host.New(host.Options{Threads: o.Threads, BF16: matmul == cuda.BF16}), nil
 	}
 	ordinal, err := parse(name)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/gpu/cuda"
+	"github.com/gstore/gstore/gpu/host/kernels"
 )
 
 func TestNames(t *testing.T) {
@@ -31,6 +32,14 @@ func TestHost(t *testing.T) {
 	}
 	if _, err := Open(Options{Name: "host", MatMul: "tf32"}); !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "--matmul") {
 		t.Errorf("tf32 products on the host: %v", err)
+	}
+	d, err = Open(Options{Name: "host", MatMul: "bf16"})
+	if !kernels.HasBF16() {
+		if !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), "AMX") {
+			t.Errorf("bf16 products on a processor without: %v", err)
+		}
+	} else if err != nil || !strings.Contains(d.Info().Detail, "bf16") {
+		t.Errorf("bf16 products on the host: %v, %v", d, err)
 	}
 	if _, err := Open(Options{MatMul: "fp8"}); !errors.Is(err, ErrOption) {
 		t.Errorf("fp8 products: error %v", err)

@@ -53,7 +53,7 @@ const (
 
 // Gemm computes c = op(a)·op(b), c += op(a)·op(b) with Accumulate, then adds the
 // bias to every row and applies ReLU. op transposes where asked. Shapes:
-// op(a) m×k, op(b) k×n, c m×n. c overlaps neither a nor b.
+// op(a) m×k, op(b) k×n, c m×n. c overlaps neither a nor b. On a pool with BF16 a and b are rounded to bfloat16.
 func Gemm(p *Pool, o GemmOptions, a, b, c Matrix) {
 	a.check("a")
 	b.check("b")
@@ -96,7 +96,7 @@ func gemmSplit(p *Pool, o GemmOptions, a, b, c Matrix, k, parts int) {
 	m, n := c.Rows, c.Cols
 	buf := p.floats(parts * m * n)
 	defer p.putFloats(buf)
-	one := &Pool{threads: 1, isa: p.ISA(), k: p.kernels()}
+	one := &Pool{threads: 1, isa: p.ISA(), k: p.kernels(), bf16: p.BF16()}
 	piece := (k-1)/parts + 1
 	parts = (k-1)/piece + 1
 	part := func(i int) []float32 { return buf[i*m*n : (i+1)*m*n] }
@@ -121,16 +121,27 @@ func gemmSplit(p *Pool, o GemmOptions, a, b, c Matrix, k, parts int) {
 			} else {
 				copy(row, sum)
 			}
-			switch {
-			case o.Bias != nil && o.ReLU:
-				t.biasReLU(row, o.Bias)
-			case o.Bias != nil:
-				t.add(row, o.Bias)
-			case o.ReLU:
-				t.relu(row)
-			}
 		}
+		o.finish(t, c.View(lo, 0, hi-lo, n), 0)
 	})
+}
+
+// finish adds the bias, from its element j on, to every row of c and applies ReLU.
+func (o *GemmOptions) finish(t *table, c Matrix, j int) {
+	var bias []float32
+	if o.Bias != nil {
+		bias = o.Bias[j : j+c.Cols]
+	}
+	for i := range c.Rows {
+		switch row := c.Row(i); {
+		case bias != nil && o.ReLU:
+			t.biasReLU(row, bias)
+		case bias != nil:
+			t.add(row, bias)
+		case o.ReLU:
+			t.relu(row)
+		}
+	}
 }
 
 // innerRange restricts the inner dimension, columns or rows of m, to [lo, hi).
@@ -151,6 +162,10 @@ func gemm(p *Pool, o GemmOptions, a, b, c Matrix, k int) {
 	if k == 0 { // nothing to multiply, but c must still be set and the epilogue run
 		a, b, csa, rsa = Dense(make([]float32, m), m, 1), Dense(make([]float32, n), 1, n), 1, 1
 		o.TransB, k = false, 1
+	}
+	if p.BF16() {
+		gemmBF16(p, o, a, b, c, k)
+		return
 	}
 	nc := min(gemmNC, (n+t.nr-1)/t.nr*t.nr)
 	packed := p.floats(min(gemmKC, k) * nc)

@@ -528,3 +528,8 @@ func maskBitsAVX512(bits []byte, group uint32, key0 uint32, key1 uint32, thresho
 //
 //go:noescape
 func maskScaleAVX512(x []float32, bits []byte, scale float32)
+
+// transpose16x16AVX512 transposes 16 rows of 16 words of 32 bits, 64 bytes apart, in place.
+//
+//go:noescape
+func transpose16x16AVX512(tile *byte)

@@ -35,8 +35,9 @@ func (i ISA) String() string {
 
 // Options configures a [Pool]. The zero value is the default.
 type Options struct {
-	Threads int // goroutines that compute at once; 0: GOMAXPROCS
-	ISA     ISA // ISAAuto: the best available; more than available is cut down to it
+	Threads int  // goroutines that compute at once; 0: GOMAXPROCS
+	ISA     ISA  // ISAAuto: the best available; more than available is cut down to it
+	BF16    bool // products of bfloat16, summed in float32, by [HasBF16]'s tiles; without these it has no effect
 }
 
 // Pool runs the package's loops on a number of threads with one instruction
@@ -46,6 +47,7 @@ type Options struct {
 type Pool struct {
 	threads int
 	isa     ISA
+	bf16    bool
 	k       *table
 
 	mu      sync.Mutex
@@ -62,7 +64,7 @@ func NewPool(o Options) *Pool {
 	if o.ISA == ISAAuto || o.ISA > best {
 		o.ISA = best
 	}
-	return &Pool{threads: o.Threads, isa: o.ISA, k: tableFor(o.ISA)}
+	return &Pool{threads: o.Threads, isa: o.ISA, bf16: o.BF16 && HasBF16(), k: tableFor(o.ISA)}
 }
 
 // Threads returns the number of goroutines that compute at once.
@@ -80,6 +82,9 @@ func (p *Pool) ISA() ISA {
 	}
 	return p.isa
 }
+
+// BF16 reports whether products are of bfloat16.
+func (p *Pool) BF16() bool { return p != nil && p.bf16 }
 
 func (p *Pool) kernels() *table {
 	if p == nil {

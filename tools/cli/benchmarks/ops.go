@@ -23,6 +23,7 @@ type benchOpsOptions struct {
 	seed     uint64
 	openblas string
 	device   string
+	matmul   string
 }
 
 func newBenchOps(e *command.Env) *cobra.Command {
@@ -53,12 +54,24 @@ a copy within its memory in the same rounds: the share of the copy's rate, and t
 	f := cmd.Flags()
 	f.StringVar(&o.threads, "threads", "", `numbers of threads to measure, comma-separated (default "1" and all)`)
 	f.StringVar(&o.device, "device", "host", "host, or cuda:N")
+	f.StringVar(&o.matmul, "matmul", "exact", matmulHelp)
 	f.IntVar(&o.repeats, "repeats", 7, "rounds")
 	f.Int64Var(&o.tableMiB, "table-mib", 1024, "size in MiB of the table that rows are gathered from; beyond the cache is best (a GPU's: 4096 by default, and other sizes go by it)")
 	f.StringVar(&o.filter, "filter", "", "measure only operations whose name contains this")
 	f.StringVar(&o.openblas, "openblas", "", "path of tools/bench/openblas_gemm.py, to measure OpenBLAS on the same products by turns")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random rows")
 	return cmd
+}
+
+const matmulHelp = "how matrices are multiplied: exact, tf32 (a GPU) or bf16 (a GPU, or a processor with AMX)"
+
+// checkMatMul refuses products that the host does not make.
+func checkMatMul(name string) error {
+	dev, err := command.OpenDevice(device.Options{Name: "host", Threads: 1, MatMul: name})
+	if err != nil {
+		return err
+	}
+	return dev.Close()
 }
 
 func runBenchOps(cmd *cobra.Command, e *command.Env, o benchOpsOptions) error {
@@ -76,7 +89,10 @@ func runBenchOps(cmd *cobra.Command, e *command.Env, o benchOpsOptions) error {
 		}
 		threads = append(threads, n)
 	}
-	b := bench.OpsOptions{Threads: threads, Repeats: o.repeats, TableMiB: o.tableMiB, Filter: o.filter, Seed: o.seed}
+	if err := checkMatMul(o.matmul); err != nil {
+		return err
+	}
+	b := bench.OpsOptions{BF16: o.matmul == "bf16", Threads: threads, Repeats: o.repeats, TableMiB: o.tableMiB, Filter: o.filter, Seed: o.seed}
 	if o.openblas != "" {
 		b.OpenBLAS = []string{"python3", o.openblas}
 	}
@@ -121,7 +137,7 @@ func runBenchDeviceOps(cmd *cobra.Command, e *command.Env, o benchOpsOptions) (e
 	case o.tableMiB < 1:
 		return command.Usagef("--table-mib %d: expected at least 1", o.tableMiB)
 	}
-	dev, err := command.OpenDevice(device.Options{Name: o.device})
+	dev, err := command.OpenDevice(device.Options{Name: o.device, MatMul: o.matmul})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ type benchTrainOptions struct {
 	nodes, edges command.Count
 	ops          int
 	device       string
+	matmul       string
 }
 
 func newBenchTrain(e *command.Env) *cobra.Command {
@@ -58,6 +59,7 @@ tools/bench/pyg_train.py trains with PyTorch Geometric.`,
 	f.IntSliceVar(&o.bench.Threads, "threads", nil, "numbers of threads to measure (default 1 and all)")
 	f.Uint64Var(&o.bench.Seed, "seed", 1, "seed of the graph, the batches and the models")
 	f.StringVar(&o.device, "device", "host", "host, or cuda:N")
+	f.StringVar(&o.matmul, "matmul", "exact", matmulHelp)
 	f.StringVar(&o.bench.DumpDir, "dump-batches", "", "write the batches to this directory as numpy arrays")
 	f.IntVar(&o.ops, "ops", 0, "also print this many of a step's longest operations")
 	return cmd
@@ -77,11 +79,14 @@ func runBenchTrain(cmd *cobra.Command, e *command.Env, o benchTrainOptions) (err
 		if len(b.Threads) > 0 {
 			return command.Usagef("--threads is for --device host")
 		}
-		if b.Device, err = command.OpenDevice(device.Options{Name: o.device}); err != nil {
+		if b.Device, err = command.OpenDevice(device.Options{Name: o.device, MatMul: o.matmul}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.Device.Close()) }()
+	} else if err := checkMatMul(o.matmul); err != nil {
+		return err
 	}
+	b.BF16 = o.matmul == "bf16"
 	b.Nodes, b.Edges = uint64(o.nodes), uint64(o.edges)
 	b.Log = func(s string) {
 		if !e.Quiet && !e.JSON {

@@ -105,6 +105,7 @@ func main() {
 		segment(t)
 		peakFMA(t)
 		dropout(t)
+		transpose(t)
 	}
 	Generate()
 }
