@@ -31,6 +31,20 @@ var (
 	ErrInvalid = errors.New("store: invalid")
 )
 
+// invalid is an error that matches ErrInvalid and reads as it did.
+type invalid struct{ error }
+
+func (invalid) Is(target error) bool { return target == ErrInvalid }
+func (e invalid) Unwrap() error      { return e.error }
+
+// Invalid returns err, if it is one, such that it also matches [ErrInvalid]; what it says stays.
+func Invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return invalid{err}
+}
+
 // The sentinels of package blocks, so that users of a store need not import it.
 var (
 	ErrCorrupt       = blocks.ErrCorrupt

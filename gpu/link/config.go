@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
 )
 
@@ -112,7 +113,7 @@ const (
 // noDecay is the LRDecay of a constant learning rate.
 const noDecay = -1
 
-// Normalize fills in defaults and says what is wrong with c.
+// Normalize fills in defaults and says what is wrong with c: an error that matches [store.ErrInvalid].
 func (c *Config) Normalize() error {
 	text := func(s *string, v string) {
 		if *s == "" {
@@ -158,7 +159,7 @@ func (c *Config) Normalize() error {
 		c.Fanouts = []int{20}
 	}
 	if err := c.validate(); err != nil {
-		return err
+		return store.Invalid(err)
 	}
 	c.complete()
 	return nil

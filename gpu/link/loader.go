@@ -118,7 +118,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 // checkEdges checks that the store's edges can be examples.
 func checkEdges(m *store.Manifest) error {
 	if m.Schema.Undirected {
-		return fmt.Errorf("train: link prediction needs directed edges: ingest without --undirected")
+		return store.Invalid(errors.New("train: link prediction needs directed edges: ingest without --undirected"))
 	}
 	return nil
 }

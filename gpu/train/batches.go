@@ -96,16 +96,17 @@ func (c *Config) sampled() []int {
 }
 
 // relationFanouts reads c.RelationFanouts for a store: those of each hop that is sampled, by relation; nil without any.
-func (c *Config) relationFanouts(m *store.Manifest) ([][]int, error) {
+func (c *Config) relationFanouts(m *store.Manifest) (of [][]int, err error) {
 	if c.RelationFanouts == "" {
 		return nil, nil
 	}
+	defer func() { err = store.Invalid(err) }()
 	var names []string
 	for _, r := range m.Schema.Relations {
 		names = append(names, r.Name)
 	}
 	hops := len(c.sampled())
-	of := make([][]int, hops)
+	of = make([][]int, hops)
 	for h := range of {
 		of[h] = slices.Repeat([]int{c.Fanouts[h]}, len(names))
 	}

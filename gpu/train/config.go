@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
 )
 
 // Config is everything that decides a run's result, and what it may use. It is
@@ -157,7 +159,7 @@ func (c *Config) inputDropout() float64 {
 // defaultFanouts are the neighbours per hop when none are given.
 var defaultFanouts = [...]int{15, 10, 5}
 
-// Normalize fills in defaults and says what is wrong with c.
+// Normalize fills in defaults and says what is wrong with c: an error that matches [store.ErrInvalid].
 func (c *Config) Normalize() error {
 	set := func(s *string, v string) {
 		if *s == "" {
@@ -202,9 +204,9 @@ func (c *Config) Normalize() error {
 		c.Dropout = &half
 	}
 	if err := c.normalizeDevicePlan(); err != nil {
-		return err
+		return store.Invalid(err)
 	}
-	return c.validate()
+	return store.Invalid(c.validate())
 }
 
 func (c *Config) validate() error {
@@ -243,6 +245,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: mixture %q: expected %s, %s or %s", c.Mixture, MixtureAuto, MixtureLabels, MixtureRandom)
 	case c.Layers < 1 || len(c.Fanouts) != c.Layers:
 		return fmt.Errorf("train: %d fanouts %v for %d layers: one a layer is needed", len(c.Fanouts), c.Fanouts, c.Layers)
+	case c.Plan == macro.Comet || c.Plan == macro.Beta:
+		return fmt.Errorf("train: plan %q of node classification is not known (known: auto, memory, rows, hanoi, trainnodes)", c.Plan)
+	case !slices.Contains(blockio.Names(), c.IOEngine):
+		return fmt.Errorf("train: i/o engine %q is not known (known: %s)", c.IOEngine, strings.Join(blockio.Names(), ", "))
 	case c.Patience < 1:
 		return fmt.Errorf("train: patience of %d epochs, expected 1 or more", c.Patience)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:
@@ -271,6 +277,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := progress.ParseInterval(c.CheckpointEvery); err != nil {
 		return err
+	}
+	if err := (&mini.Config{Fanouts: c.Fanouts}).Validate(); err != nil {
+		return fmt.Errorf("train: fanouts %v: %w", c.Fanouts, err)
 	}
 	m := c.model(shape{in: 1, classes: 1, relations: 1}) // what the store decides is checked when the model is built
 	return m.Validate()

@@ -28,6 +28,9 @@ class EpochBatch:
         self.batch_size: int = info["batch_size"]  #: seeds, or edges
         self.num_sampled_nodes: List[int] = info["nodes"]  #: by hop, those that were asked for first
 
+    def __repr__(self) -> str:
+        return f"<gstore.{type(self).__name__} of {self.batch_size}: " + ", ".join(f"{k} {list(v.shape)}" for k, v in self._arrays.items()) + ">"
+
     @property
     def n_id(self) -> np.ndarray:
         """int64 [n]: internal ids of the batch's nodes, each once, those that were asked for first; places in it number them."""
@@ -109,6 +112,9 @@ class Epochs:
     def _begin(self, store: Store, method: str, request: Dict[str, Any], decide: Sequence[str], device: Any) -> None:
         """Makes the loader by the library's method; batches follow from the request's keys `decide`, plan, buffer and store."""
         self.store = store
+        for key in ("batch_size", "negatives", "chunks"):  # of which 0 would be the library's default
+            if key in request and not request[key]:
+                raise errors.InvalidError(f"{key} {request[key]}: expected 1 or more")
         gpu, why = _device.chosen(device)
         answer = _lib.call(store._handle, method, request)
         handle = answer.handle
@@ -218,6 +224,6 @@ class Epochs:
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on where `state_dict` was taken: the next iteration yields the rest of that epoch."""
-        if state["loader"] != self._identity:
-            raise errors.InvalidError(f"the state is of another loader: {state['loader']}, this one is {self._identity}")
+        if state.get("loader") != self._identity:
+            raise errors.InvalidError(f"the state is of another loader: {state.get('loader')}, this one is {self._identity}")
         self.epoch, self._place, self._resumes = state["epoch"], dict(state["place"]), True

@@ -103,6 +103,13 @@ class Answer:
         self.value, self.handle, self.arrays = value, handle, arrays
 
 
+def _plain(value: Any) -> Any:
+    """A number or array of numpy's as JSON has it."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise errors.InvalidError(f"{value!r} of {type(value).__name__}: expected a number, a text or a list of them")
+
+
 _ending: "list[Operation]" = []  # that were cancelled and had not ended: they hold on to their arrays
 
 
@@ -113,7 +120,7 @@ class Operation:
         self._op = ctypes.c_int64(0)
         self._lib = library()
         self._keep = arrays  # in use until the operation is done
-        name, text = method.encode(), json.dumps(request or {}).encode()
+        name, text = method.encode(), json.dumps(request or {}, default=_plain).encode()
         table = (_Array * max(1, len(arrays)))()
         for i, a in enumerate(arrays):
             if not a.flags.c_contiguous:

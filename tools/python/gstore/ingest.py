@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from . import _lib, _stream, errors, sizes
-from .store import Store, encode_texts
+from .store import PARTS, Store, encode_texts
 from .store import open as open_store
 
 _Array = Any  # whatever numpy.asarray takes, torch tensors too
@@ -61,6 +61,11 @@ def ingest(
 
     The other options are those of `gstore ingest`; docs/formats.md has what they mean.
     """
+    if isinstance(hubs, str) and hubs != "auto":
+        raise errors.InvalidError(f"hubs {hubs!r}: expected a share of the nodes, or 'auto'")
+    for name, named in (("features", features), ("splits", splits), ("edge_columns", edge_columns)):
+        if named is not None and not isinstance(named, Mapping):
+            raise errors.InvalidError(f"{name} of {type(named).__name__}: expected a dict of arrays by name")
     options = {
         "path": os.fspath(path), "nodes": num_nodes,
         "node_types": [{"name": name, "count": int(n)} for name, n in (node_types or {}).items()], "input": "python", "undirected": undirected, "dedup": dedup,
@@ -118,13 +123,14 @@ def ingest(
     for name, rows in features.items():
         g.column("node", name, "feature", rows)
     if labels is not None:
-        g.column("node", "label", "label", np.asarray(_host(labels)).astype(np.int64).reshape(-1))
+        labels, class_names = _labels(np.asarray(_host(labels)).reshape(-1), class_names)
+        g.column("node", "label", "label", labels.astype(np.int64))
     for name, rows in columns.items():
         rows = np.asarray(_host(rows))
         weight = name == "weight" and rows.ndim == 1
         g.column("edge", name, "weight" if weight else "edge", rows.astype(np.float32) if weight else rows)
     for part, members in (splits or {}).items():
-        part = {"val": "valid", "validation": "valid"}.get(part, part)
+        part = PARTS.get(part, part)
         if part not in ("train", "valid", "test"):
             raise errors.InvalidError(f"a split's part {part!r}: expected train, valid or test")
         members = np.asarray(_host(members))
@@ -238,8 +244,7 @@ def _node_frame(columns: Dict[str, np.ndarray], index: Any, features: Dict[str, 
     if labels is None and "label" in columns:
         labels, classes = _labels(columns["label"], classes)
     if splits is None and "split" in columns:
-        named = {"val": "valid", "validation": "valid"}
-        of = np.array([named.get(part, part) for part in columns["split"].tolist()], dtype=object)
+        of = np.array([PARTS.get(part, part) for part in columns["split"].tolist()], dtype=object)
         splits = {part: of == part for part in ("train", "valid", "test")}
     rest = [rows.astype(np.float32) for n, rows in columns.items() if n not in ("id", "label", "split") and rows.dtype.kind in "iufb"]
     if rest and "x" not in features:
@@ -249,7 +254,7 @@ def _node_frame(columns: Dict[str, np.ndarray], index: Any, features: Dict[str, 
 
 def _labels(column: np.ndarray, classes: Any = None) -> Tuple[np.ndarray, Any]:
     """Classes of a column of numbers or texts, −1 where there is none, and their names if they are texts."""
-    if column.dtype.kind in "iu":
+    if column.dtype.kind in "iub":
         return column, classes
     if column.dtype.kind == "f":
         present = ~np.isnan(column)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
 from . import errors, sizes
 from ._epochs import EpochBatch, Epochs
-from .store import Store
+from .store import Store, opened
 from .table import EmbeddingTable
 
 
@@ -88,7 +89,7 @@ class LinkLoader(Epochs):
 
     def __init__(
         self,
-        store: Store,
+        store: Union[Store, str, os.PathLike],
         batch_size: int = 1000,
         *,
         negatives: int = 500,
@@ -110,7 +111,7 @@ class LinkLoader(Epochs):
         copy: bool = False,
         device: Any = None,
     ):
-        self.copy = copy
+        self.copy, store = copy, opened(store)
         self.table = table
         if table is not None and not (table._drop and table._drop.alive):
             raise errors.ClosedError("the table is closed")

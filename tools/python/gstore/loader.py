@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import errors, sizes
 from ._epochs import EpochBatch, Epochs
-from .store import Store
+from .store import PARTS, Store, opened
 
 
 class Layer(NamedTuple):
@@ -141,7 +142,8 @@ class NeighborLoader(Epochs):
     fanouts: neighbours per node and hop, outward from the seeds; −1 = all. A dict has them of each relation, as PyG's:
     {("package", "depends", "package"): [10, 5], "provides": [5, 5], "*": [2, 2]}, where "*" are all others. It implies relations.
     sampler: how neighbours are drawn, as --sampler of `gstore train`.
-    split: whose nodes are the seeds: "train", "valid" or "test". split_column names another split than the store's first.
+    store: what `gstore.open` returns, or its path.
+    split: whose nodes are the seeds: "train", "valid" ("val") or "test". split_column names another split than the store's first.
     plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
     "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch. Plan rows holds the
     graph and reads features by the batch, as --row-reads of `gstore train` says: "auto", "cached" or "packed". Which changes
@@ -157,7 +159,7 @@ class NeighborLoader(Epochs):
 
     def __init__(
         self,
-        store: Store,
+        store: Union[Store, str, os.PathLike],
         fanouts: Union[Sequence[int], Mapping[Union[str, Tuple[str, str, str]], Sequence[int]]] = (15, 10),
         batch_size: int = 1000,
         split: str = "train",
@@ -183,14 +185,16 @@ class NeighborLoader(Epochs):
         device: Any = None,
     ):
         self.copy = copy
-        of_relations = ""
+        store, of_relations = opened(store), ""
         if isinstance(fanouts, Mapping):
             fanouts, of_relations = _relation_fanouts(store, fanouts)
             relations = True
+        if not list(fanouts):
+            raise errors.InvalidError("no fanouts: expected neighbours per node, hop by hop, such as [15, 10]")
         request = {
-            "fanouts": list(fanouts), "batch_size": batch_size, "seeds": split, "split": split_column, "shuffle": shuffle,
+            "fanouts": list(fanouts), "batch_size": batch_size, "seeds": PARTS.get(split, split), "split": split_column, "shuffle": shuffle,
             "relation_fanouts": of_relations,
-            "features": list(features or []), "sampler": sampler, "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
+            "features": [features] if isinstance(features, str) else list(features or []), "sampler": sampler, "relations": relations, "precomputed_hop": precomputed_hop, "plan": plan,
             "buffer": buffer, "reuse": reuse, "row_reads": row_reads, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip

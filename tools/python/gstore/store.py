@@ -12,6 +12,7 @@ import numpy as np
 from . import _lib, errors
 
 _SPLITS = ("", "train", "valid", "test")
+PARTS = {"val": "valid", "validation": "valid"}  #: other names of a split's parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Neighbors(NamedTuple):
 def open(path: Union[str, os.PathLike], version: Optional[int] = None) -> "Store":
     """Opens the store in directory `path`; the newest version, or the one of that number."""
     return Store(path, version)
+
+
+def opened(store: Union["Store", str, os.PathLike]) -> "Store":
+    """The store, or the one in a directory."""
+    return store if isinstance(store, Store) else open(store)
 
 
 class Store:

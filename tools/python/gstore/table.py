@@ -9,8 +9,7 @@ from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from . import _lib, errors, sizes
-from .store import Store, _nodes
-from .store import open as open_store
+from .store import Store, _nodes, opened
 
 _Store = Union[Store, str, "os.PathLike[str]"]
 
@@ -77,7 +76,7 @@ class EmbeddingTable:
             raise errors.InvalidError("a table needs a name")
         self._drop: Optional[weakref.finalize] = None
         own = not isinstance(store, Store)
-        self.store: Store = open_store(store) if own else store  # type: ignore[arg-type]
+        self.store: Store = opened(store)
         self._owned: Optional[Store] = self.store if own else None
         try:
             answer = _lib.call(self.store._handle, "table", request)

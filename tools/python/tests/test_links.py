@@ -142,10 +142,9 @@ def test_table(triples):
 
 
 def test_refused(triples, graph):
-    with pytest.raises(gstore.Error, match="fanouts"):
-        gstore.LinkLoader(triples[0], fanouts=[3, 2])
-    with pytest.raises(gstore.Error, match="plan"):
-        gstore.LinkLoader(triples[0], plan="hanoi")
+    for wrong in (dict(fanouts=[3, 2]), dict(plan="hanoi"), dict(negatives=0), dict(chunks=2000), dict(negatives_from="nowhere"), dict(degree_share=2)):
+        with pytest.raises(gstore.InvalidError, match=list(wrong)[0].replace("_", " ")):
+            gstore.LinkLoader(triples[0], **wrong)
     with pytest.raises(gstore.BudgetError):
         gstore.LinkLoader(triples[0], mem="2MiB")
     table = gstore.EmbeddingTable(graph.store, "other", 4, replace=True)

@@ -159,8 +159,25 @@ def test_relations(tmp_path):
             assert most == [4, 1, 2] * 2  # a seed has 8 of each relation in expectation
     with pytest.raises(gstore.InvalidError, match="expected all of the store's relations"):
         gstore.NeighborLoader(s, {first: [4]}, 10)
-    with pytest.raises(gstore.Error, match='no relation "likes"'):
+    with pytest.raises(gstore.InvalidError, match='no relation "likes"'):
         gstore.NeighborLoader(s, {"likes": [4], "*": [1]}, 10)
+
+
+@pytest.mark.parametrize("wrong", [
+    dict(sampler="best"), dict(fanouts=[0]), dict(fanouts=[]), dict(batch_size=0), dict(batch_size=-1), dict(batch_size=object()), dict(threads=-1),
+    dict(io_engine="tape"), dict(row_reads="some"), dict(reuse=99), dict(buffer=-1), dict(mem=-1), dict(mem="lots"), dict(split="other"), dict(seed=-1),
+    dict(plan="comet"), dict(plan="best"),
+])  # fmt: skip
+def test_wrong(graph, wrong):
+    with pytest.raises(gstore.InvalidError):
+        gstore.NeighborLoader(graph.store, **{"fanouts": [3], "batch_size": 64, **wrong})
+
+
+def test_numbers(graph):
+    """Numbers of numpy's, a path instead of a store, one feature's name, and "val" are taken."""
+    first = lambda *args, **options: contents(next(iter(gstore.NeighborLoader(*args, seed=7, **options))))
+    expected = first(graph.store, [3, 2], 64, "valid", mem="1GiB")
+    assert same([expected], [first(graph.store.path, np.array([3, 2]), np.int64(64), "val", features="x", mem=np.float64(1 << 30))])
 
 
 def test_budget(make):

@@ -88,6 +88,19 @@ def test_errors(graph, tmp_path):
     assert isinstance(gstore.ExistsError("a"), FileExistsError) and str(gstore.ExistsError("a")) == "a"
 
 
+def test_ingest_labels(tmp_path):
+    """Labels are classes in any type: text with their names, numbers with NaN where there is none."""
+    edges = np.array([[0, 1, 2], [1, 2, 0]])
+    for k, (labels, expected, names) in enumerate([
+        (["cat", "dog", "cat"], [0, 1, 0], ["cat", "dog"]), (np.array([1.0, np.nan, 0.0]), [1, -1, 0], []), (np.array([True, False, True]), [1, 0, 1], []),
+    ]):  # fmt: skip
+        s = gstore.ingest(tmp_path / str(k), edges, labels=labels)
+        assert s.labels[s.lookup([0, 1, 2])].tolist() == expected and s.class_names == names
+    for wrong in (dict(hubs="many"), dict(features=np.ones((3, 2))), dict(labels=[0.5, 1, 2]), dict(splits=[0, 1])):
+        with pytest.raises(gstore.InvalidError):
+            gstore.ingest(tmp_path / "wrong", edges, **wrong)
+
+
 def test_damage_is_told(make):
     g = make(nodes=100, edges=200)
     path = next(p for p in (os.path.join(g.store.path, "data", f) for f in os.listdir(os.path.join(g.store.path, "data"))) if "x" in os.path.basename(p).split(".")[0])
