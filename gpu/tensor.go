@@ -140,6 +140,10 @@ type Graph struct {
 	SrcDegrees Tensor // Int32, NumSrc
 	SelfLoops  bool   // the first edge of every destination d is d → d, see [Queue.SelfLoops]
 
+	// Weights are by what layers that weigh their neighbours multiply each edge's message, float32[edges×1]; none unless a layer asks for
+	// them.
+	Weights Tensor
+
 	// Groups are the edges by relation; nil unless a layer asks for them.
 	Groups *EdgeGroups
 }

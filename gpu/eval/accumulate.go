@@ -77,7 +77,8 @@ func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, i int, acc 
 	return nil
 }
 
-// countEdges fills counts, which stay for the next evaluation.
+// countEdges fills counts, which stay for the next evaluation: with the edges of each node, or of a model that weighs them with
+// the sums of their weights, float32s.
 func (r *evaluation) countEdges(ctx context.Context) error {
 	if r.counts != nil {
 		return nil
@@ -90,9 +91,13 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 	everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
 	for _, t := range r.tiles {
 		if err = spill.Grow(&r.ends[0], int64(t.Nodes)*4); err == nil {
-			n := asInt32(r.ends[0].Bytes())[:t.Nodes]
+			n, sums := asInt32(r.ends[0].Bytes())[:t.Nodes], asFloat32(r.ends[0].Bytes())[:t.Nodes]
 			clear(n)
-			err = r.edges.each(ctx, everything, t, func(d, _ uint32, _ uint16) { n[d]++ })
+			add := func(d, _ uint32, _ about) { n[d]++ }
+			if r.edges.weight != nil {
+				add = func(d, _ uint32, e about) { sums[d] += e.weight }
+			}
+			err = r.edges.each(ctx, everything, t, add)
 		}
 		if err == nil {
 			err = counts.Write(r.ends[0].Bytes()[:4*t.Nodes], t.Base)
@@ -116,14 +121,18 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 		if c, err = r.edges.build(ctx, r.tiles[from], r.tiles[to]); err != nil {
 			return err
 		}
+		if err := r.weigh(c, from, to); err != nil {
+			c.free()
+			return err
+		}
 		if len(r.tiles) == 1 {
 			r.kept = c
 		} else {
 			defer c.free()
 		}
 	}
-	for d := range degrees {
-		degrees[d] += float32(c.indptr[d+1] - c.indptr[d])
+	if err := r.addDegrees(c, to, degrees); err != nil {
+		return err
 	}
 	input, release, err := r.input(ctx, from)
 	if err != nil {
@@ -144,9 +153,11 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 		return r.accumulateGroups(ctx, layer, c, r.tiles[from].Nodes, to, input, acc)
 	}
 	g := gpu.Graph{NumDst: r.tiles[to].Nodes, NumSrc: r.tiles[from].Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
-	if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
+	if c.weights != nil {
+		g.Weights = nn.WeightColumn(r.arena.Float32s(q, c.weights))
+	} else if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
 		for i, t := range []int{from, to} {
-			b, err := r.counts.Rows(&r.ends[i], r.tiles[t].Base, r.tiles[t].Nodes)
+			b, err := r.countsOf(i, t)
 			if err != nil {
 				return err
 			}
@@ -158,6 +169,50 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 		return err
 	}
 	return r.arena.Reset()
+}
+
+// countsOf returns the counts of tile t's nodes, in the memory of ends[i] where they lie in a file.
+func (r *evaluation) countsOf(i, t int) ([]byte, error) {
+	return r.counts.Rows(&r.ends[i], r.tiles[t].Base, r.tiles[t].Nodes)
+}
+
+// weigh makes what edges of a tile weigh what the model multiplies their messages by.
+func (r *evaluation) weigh(c csr, from, to int) error {
+	if !r.o.Model.SymmetricWeights() {
+		return nil
+	}
+	var sums [2][]float32
+	for i, t := range []int{from, to} {
+		b, err := r.countsOf(i, t)
+		if err != nil {
+			return err
+		}
+		sums[i] = asFloat32(b)
+	}
+	nn.NormalizeWeights(c.indptr, c.indices, c.weights, sums[1], sums[0])
+	return nil
+}
+
+// addDegrees adds to degrees of tile to's nodes the edges that c has of them, or what these weigh, one by one in their order: the same
+// bits however the budget cuts the tiles.
+func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
+	if r.o.Model.SymmetricWeights() { // c's weights are normalised
+		b, err := r.countsOf(1, to)
+		if err == nil {
+			copy(degrees, asFloat32(b))
+		}
+		return err
+	}
+	for d := range degrees {
+		if c.weights == nil {
+			degrees[d] += float32(c.indptr[d+1] - c.indptr[d])
+			continue
+		}
+		for _, w := range c.weights[c.indptr[d]:c.indptr[d+1]] {
+			degrees[d] += w
+		}
+	}
+	return nil
 }
 
 // input returns the states of a tile's nodes below the layer, valid until release.

@@ -18,6 +18,7 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 	for name, model := range map[string]nn.Config{
 		"sage": {Model: "sage"}, "sage max, cat": {Model: "sage", Aggregator: "max", Jumping: "cat"},
 		"gcn, layer norm, residual": {Model: "gcn", Norm: "layer", Residual: true}, "gin": {Model: "gin"},
+		"sage, edge weights": {Model: "sage", EdgeWeights: true}, "gcn, edge weights": {Model: "gcn", EdgeWeights: true},
 	} {
 		for _, undirected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {

@@ -101,7 +101,7 @@ type Evaluator struct {
 	sizes    *blockio.Slab   // int32 edges of each relation of each node of tile sized
 	sized    int             // −1: of none
 	perGroup []float32       // of a piece: what its groups are divided by
-	counts   *spill.Table    // int32 incoming edges of every node, once a model has read degrees
+	counts   *spill.Table    // of every node, once a model has asked: int32 incoming edges, or float32 sums of their weights
 	features []*blockio.Slab // a tile's rows of each feature column
 	loaded   int             // the tile in features, −1 = none
 	state    *blockio.Slab   // a tile's rows of hidden states that lie in a file
@@ -122,10 +122,24 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 			return nil, err
 		}
 	}
-	for _, name := range o.Features {
+	if o.Model.EdgeWeights {
+		weights := m.ColumnsOf(store.RoleWeight)
+		if len(weights) == 0 {
+			return nil, fmt.Errorf("evaluation: the model weighs neighbours by their edges: %w: a column of role %s", store.ErrNotFound, store.RoleWeight)
+		}
+		if e.edges.weight = weights[0]; e.edges.weight.Dim != 1 || e.edges.weight.Elem != blocks.Float32 {
+			return nil, fmt.Errorf("evaluation: column %s holds %d %v an edge, expected one float32", weights[0].Name, weights[0].Dim, weights[0].Elem)
+		}
+	}
+	for i, name := range o.Features {
 		c, err := m.Column(name)
 		if err != nil {
 			return nil, err
+		}
+		if o.Model.PrecomputedHop && i >= len(o.Features)/2 { // the second half are means
+			if err := CheckMean(c, o.Model.EdgeWeights); err != nil {
+				return nil, fmt.Errorf("evaluation: %w", err)
+			}
 		}
 		e.columns = append(e.columns, c)
 	}
@@ -164,6 +178,9 @@ func (e *Evaluator) plan(maxDim int) error {
 	}
 	if e.edges.relation != nil {
 		edgeBytes += 2
+	}
+	if e.edges.weight != nil { // and as they are read
+		edgeBytes += 8
 	}
 	layers := 2 // whose states are there at once
 	if e.o.Model.Jumps() {
@@ -289,7 +306,7 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 	if err := r.prepareOutputs(ctx, model); err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
-	if model.ReadsDegrees() {
+	if model.ReadsDegrees() || e.o.Model.SymmetricWeights() {
 		if err := r.countEdges(ctx); err != nil {
 			return nil, fmt.Errorf("evaluation: degrees: %w", err)
 		}

@@ -42,11 +42,15 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 	a := gpu.NewArena(q.Device())
 	defer func() { _ = a.Close() }()
 	n := len(g.Labels)
-	indptr, indices, relations := []int32{0}, []int32{}, []uint16{}
+	indptr, indices, relations, weights, sums := []int32{0}, []int32{}, []uint16{}, []float32{}, []float64{}
 	for v := range n {
+		sum := 0.
 		for k := g.In.Spans[v].Begin; k < g.In.Spans[v].End; k++ {
 			indices, relations = append(indices, int32(g.In.Indices[k])), append(relations, g.In.Relations[k])
+			weights = append(weights, max(0, g.In.Weights[k]))
+			sum += float64(max(0, g.In.Weights[k]))
 		}
+		sums = append(sums, sum)
 		if m.Config().Relations > evaltest.Relations {
 			for k := g.Out.Spans[v].Begin; k < g.Out.Spans[v].End; k++ {
 				indices, relations = append(indices, int32(g.Out.Indices[k])), append(relations, g.Out.Relations[k]+evaltest.Relations)
@@ -55,7 +59,7 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 		indptr = append(indptr, int32(len(indices)))
 	}
 	config := m.Config()
-	groupers := config.Groupers(len(m.Layers()))
+	groupers, weighers := config.Groupers(len(m.Layers())), config.EdgeWeighers(len(m.Layers()))
 	var degrees []int32
 	for v := range n {
 		degrees = append(degrees, indptr[v+1]-indptr[v])
@@ -64,6 +68,9 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 	for l := range m.Layers() {
 		deg := a.Int32s(q, degrees)
 		graphs = append(graphs, gpu.Graph{NumDst: n, NumSrc: n, Indptr: a.Int32s(q, indptr), Indices: a.Int32s(q, indices), SrcDegrees: deg, DstDegrees: deg})
+		if config.EdgeWeights {
+			weighers[l].Weigh(q, a, &graphs[l], nn.WeighedEdges{Indptr: indptr, Indices: indices, Weights: weights, Degrees: degrees, Sums: sums})
+		}
 		if m.Config().Relations > 0 {
 			groupers[l].Group(q, a, &graphs[l], indptr, indices, relations)
 		}
@@ -99,6 +106,7 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 // states in memory or in a file, equals one pass over the whole graph.
 func TestEvaluatorExact(t *testing.T) {
 	models := map[string]nn.Config{
+		"sage, edge weights": {Model: "sage", EdgeWeights: true}, "gcn, edge weights": {Model: "gcn", EdgeWeights: true},
 		"sage max": {Model: "sage", Aggregator: "max"}, "sage, batch norm, cat": {Model: "sage", Norm: "batch", Jumping: "cat"},
 		"rgcn, residual, max": {Model: "rgcn", Bases: 2, Residual: true, Jumping: "max"}, "gat, layer norm, residual, cat": {Model: "gat", Norm: "layer", Residual: true, Jumping: "cat"},
 	}

@@ -2,6 +2,8 @@ package eval
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -12,8 +14,32 @@ import (
 // meanLayer passes the exact neighbourhood mean of its input through.
 type meanLayer struct{ nn.SAGE }
 
-// Means computes the exact mean of the first feature column over every node's neighbours, 0 for nodes without
-// any, in float32, and calls fn with each partition's rows, in their order; they are valid during the call.
+// byWeights ends [DerivedMean] of a weighted mean.
+const byWeights = ", by edge weights"
+
+// DerivedMean is [store.ColumnInfo].Derived of the mean of a feature over neighbours, weighted by edges or not.
+func DerivedMean(feature string, weighted bool) string {
+	derived := "mean of " + feature + " over neighbours"
+	if weighted {
+		derived += byWeights
+	}
+	return derived
+}
+
+// WeightedMean reports whether a column of [Evaluator.Means] is weighted by edges.
+func WeightedMean(c *store.ColumnInfo) bool { return strings.HasSuffix(c.Derived, byWeights) }
+
+// CheckMean refuses a column of [Evaluator.Means] that is not of the kind that a model reads.
+func CheckMean(c *store.ColumnInfo, weighted bool) error {
+	flag := map[bool]string{true: "gstore precompute --edge-weights", false: "gstore precompute"}
+	if WeightedMean(c) != weighted {
+		return fmt.Errorf("feature %s is of %s, and a model with edge weights %v needs %s", c.Name, flag[!weighted], weighted, flag[weighted])
+	}
+	return nil
+}
+
+// Means computes the exact mean of the first feature column over every node's neighbours, weighted by edges if
+// [Options].Model has EdgeWeights, 0 for nodes without any, in float32, and calls fn with each partition's rows, in their order; they are valid during the call.
 func (e *Evaluator) Means(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
 	r := &evaluation{Evaluator: e, queue: q}
 	defer func() { _ = r.freeSums() }() // a failure only leaks them

@@ -412,7 +412,7 @@ func (v *Ranker) known(ctx context.Context, b *rankBatch, among candidates) (k k
 		}
 		m := v.st.Manifest()
 		everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
-		err := v.filter.each(ctx, everything, among.t, func(d, s uint32, r uint16) { hit(question{s, uint32(r)}, uint32(among.t.Base)+d) })
+		err := v.filter.each(ctx, everything, among.t, func(d, s uint32, e about) { hit(question{s, uint32(e.relation)}, uint32(among.t.Base)+d) })
 		if err != nil {
 			return err
 		}

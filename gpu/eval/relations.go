@@ -58,7 +58,7 @@ func (r *evaluation) relationSizes(ctx context.Context, i int) ([]int32, error) 
 		clear(sizes)
 		m := r.src.Manifest()
 		everything := Tile{Hi: len(m.Partitions), Nodes: int(m.Nodes)}
-		if err := r.edges.each(ctx, everything, t, func(d, _ uint32, relation uint16) { sizes[int(d)*n+int(relation)]++ }); err != nil {
+		if err := r.edges.each(ctx, everything, t, func(d, _ uint32, e about) { sizes[int(d)*n+int(e.relation)]++ }); err != nil {
 			return nil, err
 		}
 		r.sized = i

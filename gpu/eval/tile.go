@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Tile is a run of consecutive partitions, and so of consecutive nodes.
@@ -46,7 +47,8 @@ func tilesOf(parts []store.PartitionInfo, n int) []Tile {
 type csr struct {
 	slab            *blockio.Slab
 	indptr, indices []int32
-	relations       []uint16 // parallel to indices; nil unless asked for
+	relations       []uint16  // parallel to indices; nil unless asked for
+	weights         []float32 // likewise
 }
 
 func (c *csr) free() {
@@ -66,9 +68,10 @@ type edgeBuilder struct {
 	relation  *store.ColumnInfo
 	relations int // of the store; a larger id is corrupt
 	inverse   uint16
+	weight    *store.ColumnInfo // the column of edges' weights to read, nil for none
 
-	stripe, types []byte // last read: reused buffers
-	bytes         int64  // read so far
+	stripe, types, weights []byte // last read: reused buffers
+	bytes                  int64  // read so far
 }
 
 // build collects the edges s → d with s in from and d in to; the edges of an
@@ -83,7 +86,7 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	defer func() { _ = count.Free() }()
 	next := asInt32(count.Bytes())[:to.Nodes+1]
 	var edges int64
-	if err := b.each(ctx, from, to, func(d, _ uint32, _ uint16) { next[d+1]++; edges++ }); err != nil {
+	if err := b.each(ctx, from, to, func(d, _ uint32, _ about) { next[d+1]++; edges++ }); err != nil {
 		return csr{}, err
 	}
 	if edges > math.MaxInt32 {
@@ -92,7 +95,11 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	for i := range to.Nodes {
 		next[i+1] += next[i]
 	}
-	size := (int64(to.Nodes+1) + edges) * 4
+	words := int64(to.Nodes+1) + edges
+	if b.weight != nil {
+		words += edges
+	}
+	size := words * 4
 	if b.relation != nil {
 		size += 2 * edges
 	}
@@ -103,15 +110,24 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	all := asInt32(slab.Bytes())
 	c = csr{slab: slab, indptr: all[:to.Nodes+1], indices: all[to.Nodes+1 : int64(to.Nodes+1)+edges]}
 	copy(c.indptr, next)
-	fill := func(d, s uint32, _ uint16) {
+	fill := func(d, s uint32, _ about) {
 		c.indices[next[d]] = int32(s)
 		next[d]++
 	}
+	plain := fill
 	if b.relation != nil {
 		c.relations, err = blocks.View[uint16](slab.Bytes()[size-2*edges : size])
-		fill = func(d, s uint32, r uint16) {
-			c.indices[next[d]], c.relations[next[d]] = int32(s), r
-			next[d]++
+		fill = func(d, s uint32, e about) {
+			c.relations[next[d]] = e.relation
+			plain(d, s, e)
+		}
+	}
+	if b.weight != nil {
+		c.weights = asFloat32(slab.Bytes()[4*(words-edges) : 4*words])
+		inner := fill
+		fill = func(d, s uint32, e about) {
+			c.weights[next[d]] = e.weight
+			inner(d, s, e)
 		}
 	}
 	if err == nil {
@@ -132,34 +148,45 @@ func (c *csr) sortSources() {
 		own := edgesOf{indices: c.indices[c.indptr[d]:c.indptr[d+1]]}
 		switch {
 		case slices.IsSorted(own.indices):
-		case c.relations == nil:
+		case c.relations == nil && c.weights == nil:
 			slices.Sort(own.indices)
 		default:
-			own.relations = c.relations[c.indptr[d]:c.indptr[d+1]]
-			sort.Sort(own)
+			if c.relations != nil {
+				own.relations = c.relations[c.indptr[d]:c.indptr[d+1]]
+			}
+			if c.weights != nil {
+				own.weights = c.weights[c.indptr[d]:c.indptr[d+1]]
+			}
+			sort.Stable(own)
 		}
 	}
 }
 
-// edgesOf are one destination's edges with relations, to be sorted without memory.
+// edgesOf are one destination's edges with relations and weights, or either, to be sorted without memory.
 type edgesOf struct {
 	indices   []int32
 	relations []uint16
+	weights   []float32
 }
 
 func (e edgesOf) Len() int           { return len(e.indices) }
 func (e edgesOf) Less(i, j int) bool { return e.indices[i] < e.indices[j] }
 func (e edgesOf) Swap(i, j int) {
 	e.indices[i], e.indices[j] = e.indices[j], e.indices[i]
-	e.relations[i], e.relations[j] = e.relations[j], e.relations[i]
+	if e.relations != nil {
+		e.relations[i], e.relations[j] = e.relations[j], e.relations[i]
+	}
+	if e.weights != nil {
+		e.weights[i], e.weights[j] = e.weights[j], e.weights[i]
+	}
 }
 
 // mirrors reports whether stored edges are also read against their direction.
 func (b *edgeBuilder) mirrors() bool { return b.undirected || b.inverse > 0 }
 
 // each calls fn for every message from Tile from to Tile to, by positions in
-// the tiles, in an order that is fixed by the store. r is the edge's relation, 0 if none are read.
-func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint32, r uint16)) error {
+// the tiles, in an order that is fixed by the store.
+func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint32, e about)) error {
 	for j := range b.parts {
 		inTo := to.Lo <= j && j < to.Hi
 		mirror := b.mirrors() && from.Lo <= j && j < from.Hi
@@ -175,11 +202,14 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 		if err := b.readTypes(ctx, j, stripe.Edges()); err != nil {
 			return err
 		}
+		if b.weights, err = b.values(ctx, b.weight, j, stripe.Edges(), b.weights); err != nil {
+			return err
+		}
 		if inTo {
 			base := uint32(uint64(b.parts[j].First) - to.Base)
 			for i := from.Lo; i < from.Hi; i++ {
 				off := uint32(uint64(b.parts[i].First) - from.Base)
-				if err := b.bucket(&stripe, i, func(d, s uint32, r uint16) { fn(base+d, off+s, r) }); err != nil {
+				if err := b.bucket(&stripe, i, func(d, s uint32, e about) { fn(base+d, off+s, e) }); err != nil {
 					return err
 				}
 			}
@@ -188,9 +218,10 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 			base := uint32(uint64(b.parts[j].First) - from.Base)
 			for i := to.Lo; i < to.Hi; i++ {
 				off := uint32(uint64(b.parts[i].First) - to.Base)
-				err := b.bucket(&stripe, i, func(d, s uint32, r uint16) {
+				err := b.bucket(&stripe, i, func(d, s uint32, e about) {
 					if i != j || d != s || b.inverse > 0 {
-						fn(off+s, base+d, r+b.inverse)
+						e.relation += b.inverse
+						fn(off+s, base+d, e)
 					}
 				})
 				if err != nil {
@@ -204,15 +235,8 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 
 // readTypes reads the relations of stripe j's edges, if they are wanted.
 func (b *edgeBuilder) readTypes(ctx context.Context, j int, edges uint64) (err error) {
-	if b.relation == nil {
-		return nil
-	}
-	if b.types, err = b.src.ReadColumn(ctx, b.relation.Name, store.PartitionID(j), b.types); err != nil {
+	if b.types, err = b.values(ctx, b.relation, j, edges, b.types); err != nil || b.relation == nil {
 		return err
-	}
-	b.bytes += int64(len(b.types))
-	if want := edges * uint64(b.relation.RowBytes()); uint64(len(b.types)) != want {
-		return fmt.Errorf("evaluation: column %s of stripe %d has %d bytes, expected %d", b.relation.Name, j, len(b.types), want)
 	}
 	for e := range edges {
 		if r := b.typeOf(int(e)); int(r) >= b.relations {
@@ -220,6 +244,37 @@ func (b *edgeBuilder) readTypes(ctx context.Context, j int, edges uint64) (err e
 		}
 	}
 	return nil
+}
+
+// values reads a column's values of stripe j's edges to dst; a column of nil is not read.
+func (b *edgeBuilder) values(ctx context.Context, c *store.ColumnInfo, j int, edges uint64, dst []byte) ([]byte, error) {
+	if c == nil {
+		return nil, nil
+	}
+	dst, err := b.src.ReadColumn(ctx, c.Name, store.PartitionID(j), dst)
+	if err != nil {
+		return nil, err
+	}
+	b.bytes += int64(len(dst))
+	if want := edges * uint64(c.RowBytes()); uint64(len(dst)) != want {
+		return nil, fmt.Errorf("evaluation: column %s of stripe %d has %d bytes, expected %d", c.Name, j, len(dst), want)
+	}
+	return dst, nil
+}
+
+// about is what an edge carries.
+type about struct {
+	relation uint16  // 0 if none are read
+	weight   float32 // as it counts ([buffer.Weight]); 0 if none are read
+}
+
+// aboutOf returns what edge e of the stripe last read carries.
+func (b *edgeBuilder) aboutOf(e int) (a about) {
+	a.relation = b.typeOf(e)
+	if b.weight != nil {
+		a.weight = float32(buffer.Weight(math.Float32frombits(binary.LittleEndian.Uint32(b.weights[4*e:]))))
+	}
+	return a
 }
 
 // typeOf returns the relation of edge e of the stripe last read.
@@ -233,32 +288,32 @@ func (b *edgeBuilder) typeOf(e int) uint16 {
 	return binary.LittleEndian.Uint16(b.types[2*e:])
 }
 
-// bucket calls fn(dst, src, relation) for every edge of bucket i of a stripe.
-func (b *edgeBuilder) bucket(stripe *blocks.Stripe, i int, fn func(d, s uint32, r uint16)) error {
+// bucket calls fn(dst, src, what the edge carries) for every edge of bucket i of a stripe.
+func (b *edgeBuilder) bucket(stripe *blocks.Stripe, i int, fn func(d, s uint32, e about)) error {
 	k, err := stripe.Bucket(i)
 	if err != nil || k.Edges == 0 {
 		return err
 	}
 	first := int(stripe.FirstEdge(i))
-	relation := func(e int) uint16 { return b.typeOf(first + e) }
+	carried := func(e int) about { return b.aboutOf(first + e) }
 	switch {
 	case k.Dst16 != nil && k.Src16 != nil:
-		runs(k.Starts, k.Dst16, k.Src16, relation, fn)
+		runs(k.Starts, k.Dst16, k.Src16, carried, fn)
 	case k.Dst16 != nil:
-		runs(k.Starts, k.Dst16, k.Src32, relation, fn)
+		runs(k.Starts, k.Dst16, k.Src32, carried, fn)
 	case k.Src16 != nil:
-		runs(k.Starts, k.Dst32, k.Src16, relation, fn)
+		runs(k.Starts, k.Dst32, k.Src16, carried, fn)
 	default:
-		runs(k.Starts, k.Dst32, k.Src32, relation, fn)
+		runs(k.Starts, k.Dst32, k.Src32, carried, fn)
 	}
 	return nil
 }
 
-func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, relation func(e int) uint16, fn func(d, s uint32, r uint16)) {
+func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, carried func(e int) about, fn func(d, s uint32, e about)) {
 	r := -1
 	for e, s := range src {
 		r += int(starts[e/64] >> (e % 64) & 1)
-		fn(uint32(dst[r]), uint32(s), relation(e))
+		fn(uint32(dst[r]), uint32(s), carried(e))
 	}
 }
 

@@ -38,7 +38,7 @@ func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
 
 // neighbourSum is the weighted sum over a node's neighbours and itself with
 // which [gcnLayer] and [ginLayer] begin: z[v] = w_vv·h[v] + Σ w_uv·h[u]. Weights depend on
-// the graph alone, so that it has no parameters.
+// the graph alone, so that it has no parameters: they are the graph's own where it has some ([EdgeWeigher]).
 type neighbourSum struct {
 	name         string
 	in           int
@@ -70,8 +70,10 @@ func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 func (s *neighbourSum) of(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
 	s.loops = q.SelfLoops(p.Arena, *g)
-	s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
-	q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
+	if s.weights = g.Weights; s.weights.IsZero() {
+		s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
+		q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
+	}
 	z := p.Arena.Matrix(q, g.NumDst, in.width())
 	if q.Err() == nil {
 		aggregate(q, gpu.AggregateOptions{Weights: s.weights}, s.loops, in, z)
@@ -95,8 +97,8 @@ func (s *neighbourSum) AccumulatorDim() int { return s.in }
 // Accumulate implements [Streamer].
 func (s *neighbourSum) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
 	q := p.Queue
-	o := gpu.AggregateOptions{Accumulate: true}
-	if s.symmetric {
+	o := gpu.AggregateOptions{Accumulate: true, Weights: g.Weights}
+	if s.symmetric && o.Weights.IsZero() {
 		o.Weights = p.Arena.Matrix(q, g.Edges(), 1)
 		q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: true}, *g, o.Weights)
 	}

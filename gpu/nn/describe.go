@@ -78,7 +78,9 @@ type LayerInfo struct {
 	Categories []int  `json:"categories,omitempty"` // of input: rows of each table of vectors
 	Norm       string `json:"norm,omitempty"`
 	Residual   bool   `json:"residual,omitempty"`
-	Activation string `json:"activation"` // "relu", "tanh", "none"
+	// EdgeWeights: sage's mean or gcn's sum is weighted by the edges' weights.
+	EdgeWeights bool   `json:"edge_weights,omitempty"`
+	Activation  string `json:"activation"` // "relu", "tanh", "none"
 }
 
 // LayerInfos describes the layers of a valid description, input first.
@@ -90,7 +92,7 @@ func (c *Config) LayerInfos() []LayerInfo {
 		layers = layers[1:]
 	}
 	for i, l := range layers {
-		info := LayerInfo{Kind: c.Model, In: l.InDim(), Out: l.OutDim(), Activation: "none"}
+		info := LayerInfo{Kind: c.Model, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, Activation: "none"}
 		if info.Kind == "" {
 			info.Kind = "sage"
 		}
@@ -132,6 +134,7 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	}
 	first, last := rest[0], rest[len(rest)-1]
 	c.Model, c.Layers, c.In, c.Heads, c.Bases = first.Kind, len(rest), layers[0].In, first.Heads, first.Bases
+	c.EdgeWeights = first.EdgeWeights
 	if first.Kind == "sage-max" {
 		c.Model, c.Aggregator = "sage", "max"
 	}

@@ -17,7 +17,8 @@ import (
 // evaluation computes; the self loop, always there, is not. Out of core, a degree is the
 // macro-batch's: neighbours that are not in memory do not count.
 //
-// The block's graph must have both degrees.
+// The block's graph must have both degrees, or weights of its edges, which replace the 1 of each message
+// ([EdgeWeigher]).
 type gcnLayer struct {
 	index, out int
 	act        Activation

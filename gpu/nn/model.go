@@ -40,6 +40,8 @@ type Config struct {
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
 	// [Model.ChooseOrders], "aggregate" or "multiply".
 	Order string `json:"order,omitempty" yaml:"order"`
+	// EdgeWeights weighs messages of sage's mean and of gcn by their edges' weights, see [EdgeWeigher].
+	EdgeWeights bool `json:"edge_weights,omitempty" yaml:"edge_weights"`
 	// PrecomputedHop reads the first layer's neighbourhood mean from a second input table.
 	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
 	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
@@ -105,7 +107,7 @@ const (
 // Validate says what is wrong with c.
 func (c *Config) Validate() error {
 	for _, err := range []error{among("model", c.Model, Models()...), among("aggregator", c.Aggregator, "mean", "max"),
-		among("norm", c.Norm, NoNorm, BatchNorm, LayerNorm), among("jumping", c.Jumping, JumpLast, JumpCat, JumpMax)} {
+		c.checkWeights(), among("norm", c.Norm, NoNorm, BatchNorm, LayerNorm), among("jumping", c.Jumping, JumpLast, JumpCat, JumpMax)} {
 		if err != nil {
 			return err
 		}
@@ -253,7 +255,7 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 // Accumulate must have their degrees.
 func (m *Model) ReadsDegrees() bool {
 	for _, l := range m.layers {
-		if d, ok := l.(DegreeReader); ok && d.ReadsDegrees() {
+		if d, ok := l.(DegreeReader); ok && d.ReadsDegrees() && !m.cfg.EdgeWeights { // weights have them in
 			return true
 		}
 	}
@@ -311,6 +313,7 @@ func (m *Model) Forward(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 	}
 	m.outs = m.outs[:0]
 	for i, l := range m.layers {
+		m.weighed(p.Queue, &graphs[i])
 		h := l.Forward(p, &graphs[i], in)
 		if p.Queue.Err() != nil {
 			return gpu.Tensor{}

@@ -32,10 +32,14 @@ type fixture struct {
 	sizes  []int        // nodes: input … seeds
 	full   [][]int32    // degrees of the nodes of each size before sampling
 
-	relations [][]uint16 // of each block's edges, where the model has relations
-	groupers  []nn.Grouper
-	choices   []nn.Choice // of the last step
-	histories []*nn.History
+	weights  [][]float32 // of each block's edges
+	weighers []nn.EdgeWeigher
+	// degreeSums: sums of weights are degrees, as where all weigh 1
+	degreeSums bool
+	relations  [][]uint16 // of each block's edges, where the model has relations
+	groupers   []nn.Grouper
+	choices    []nn.Choice // of the last step
+	histories  []*nn.History
 }
 
 func floats(t gpu.Tensor, q *gpu.Queue) []float32 {
@@ -101,6 +105,15 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 		}
 		f.relations = append(f.relations, relations)
 	}
+	w := keyed.New(98).Rand(0)
+	for l := range f.edges {
+		var weights []float32
+		for e := range f.edges[l][1] {
+			weights = append(weights, float32(w.Float64())*float32(e%4)) // some are 0
+		}
+		f.weights = append(f.weights, weights)
+	}
+	f.weighers = cfg.EdgeWeighers(cfg.Layers)
 	f.groupers = cfg.Groupers(cfg.Layers)
 	f.full = make([][]int32, len(sizes))
 	for l := range sizes {
@@ -148,6 +161,9 @@ func (f *fixture) step(backward bool) float64 {
 		}
 		graphs = append(graphs, gpu.Graph{NumDst: f.sizes[l+1], NumSrc: f.sizes[l], Indptr: a.Int32s(f.q, e[0]), Indices: a.Int32s(f.q, e[1]),
 			SrcDegrees: a.Int32s(f.q, f.full[l]), DstDegrees: a.Int32s(f.q, f.full[l+1])})
+		if f.model.Config().EdgeWeights {
+			f.weigh(&graphs[len(graphs)-1], a, l)
+		}
 		if f.model.Config().Relations > 0 {
 			f.groupers[l].Group(f.q, a, &graphs[len(graphs)-1], e[0], e[1], f.relations[l])
 		}
@@ -171,6 +187,23 @@ func (f *fixture) step(backward bool) float64 {
 	return stat[0] / float64(logits.Rows)
 }
 
+// sums are weights of all edges into the nodes of size l before sampling: more than those that were sampled.
+func (f *fixture) sums(l int) (sums []float64) {
+	for v, n := range f.full[l] {
+		if f.degreeSums {
+			sums = append(sums, float64(n))
+			continue
+		}
+		sums = append(sums, .3*float64(n)+.1*float64(v%3))
+	}
+	return sums
+}
+
+// weigh gives the graph of block l its weights.
+func (f *fixture) weigh(g *gpu.Graph, a *gpu.Arena, l int) {
+	f.weighers[l].Weigh(f.q, a, g, nn.WeighedEdges{Indptr: f.edges[l][0], Indices: f.edges[l][1], Weights: f.weights[l], Degrees: f.full[l+1], Sums: f.sums(l)})
+}
+
 // variants are models with every option that they have.
 func variants() map[string]nn.Config {
 	return map[string]nn.Config{
@@ -178,6 +211,10 @@ func variants() map[string]nn.Config {
 		"sage, multiply first":        {Model: "sage", Order: "multiply"},
 		"gcn, multiply first":         {Model: "gcn", Order: "multiply"},
 		"gcn, multiply first, norm":   {Model: "gcn", Order: "multiply", Norm: "layer", Residual: true},
+		"sage, edge weights":          {Model: "sage", EdgeWeights: true},
+		"sage, weights multiplied":    {Model: "sage", EdgeWeights: true, Order: "multiply", Norm: "layer"},
+		"gcn, edge weights":           {Model: "gcn", EdgeWeights: true},
+		"gcn, weights multiplied":     {Model: "gcn", EdgeWeights: true, Order: "multiply", Residual: true},
 		"sage max":                    {Model: "sage", Aggregator: "max"},
 		"rgcn":                        {Model: "rgcn", Relations: 3, Bases: 2},
 		"rsage":                       {Model: "rsage", Relations: 3},
@@ -451,7 +488,26 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		return g
 	}
 	relations := f.relations[0]
-	want := floats(l.Forward(p, graph(indptr, indices, relations), in), f.q)
+	whole := graph(indptr, indices, relations)
+	sums := make([]float32, len(sources))
+	if cfg.EdgeWeights {
+		all := make([]float64, len(sources))
+		for s := range all {
+			all[s] = .3 * float64(s%5)
+		}
+		for d := range n { // nothing was sampled
+			all[d] = 0
+			for e := indptr[d]; e < indptr[d+1]; e++ {
+				all[d] += float64(f.weights[0][e])
+			}
+			degrees[d] = float32(all[d])
+		}
+		for s := range all {
+			sums[s] = float32(all[s])
+		}
+		f.weighers[0].Weigh(f.q, f.keep, whole, nn.WeighedEdges{Indptr: indptr, Indices: indices, Weights: f.weights[0], Degrees: full, Sums: all})
+	}
+	want := floats(l.Forward(p, whole, in), f.q)
 	ofRelation := map[[2]int]float32{} // edges of each destination and relation
 	for d := range n {
 		for e := indptr[d]; e < indptr[d+1]; e++ {
@@ -465,16 +521,22 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		prep.Prepare(p, self, acc)
 	}
 	for part := range 2 { // sources below and above 20
-		ptr, idx, rel := []int32{0}, []int32{}, []uint16{}
+		ptr, idx, rel, weights := []int32{0}, []int32{}, []uint16{}, []float32{}
 		for d := range n {
 			for e := indptr[d]; e < indptr[d+1]; e++ {
 				if s := indices[e]; int(s)/20 == part {
-					idx, rel = append(idx, s), append(rel, relations[e])
+					idx, rel, weights = append(idx, s), append(rel, relations[e]), append(weights, f.weights[0][e])
 				}
 			}
 			ptr = append(ptr, int32(len(idx)))
 		}
 		g := graph(ptr, idx, rel)
+		if cfg.EdgeWeights {
+			if cfg.SymmetricWeights() {
+				nn.NormalizeWeights(ptr, idx, weights, sums, sums)
+			}
+			g.Weights = nn.WeightColumn(f.keep.Float32s(f.q, weights))
+		}
 		if g.Groups != nil {
 			var sizes []float32
 			rs, ds := groupers[at-1].Groups()

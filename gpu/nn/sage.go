@@ -13,7 +13,8 @@ import (
 //	out[v] = act(W_self·h[v] + W_neigh·mean(h[u] : u → v) + b)
 //
 // The two products are one: the rows [h[v], mean] (n × 2·In) times the weights
-// stacked (2·In × Out). The mean of a node without neighbours is 0. With
+// stacked (2·In × Out). The mean of a node without neighbours is 0; it is by the
+// graph's Weights where it has some. With
 // [MultiplyFirst] the mean is of the products W_neigh·h[u] instead.
 type SAGE struct {
 	index   int // of the layer in its model: keys its dropout
@@ -67,7 +68,7 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if !l.self(p, g.NumDst, in, z) {
 		return gpu.Tensor{}
 	}
-	right, options := z.View(0, l.in, g.NumDst, l.in), gpu.AggregateOptions{Reduce: gpu.Mean}
+	right, options := z.View(0, l.in, g.NumDst, l.in), meanOf(g)
 	if h := p.history(l.index); h == nil {
 		aggregate(q, options, *g, in, right)
 	} else {
@@ -98,7 +99,7 @@ func (l *SAGE) multiplyFirst(p *Pass, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	q.Gemm(gpu.GemmOptions{}, l.x, l.w.Value.View(l.in, 0, l.in, l.out), t)
-	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, *l.g, t, mean)
+	q.Aggregate(meanOf(l.g), *l.g, t, mean)
 	q.Gemm(gpu.GemmOptions{}, l.x.Head(n), l.w.Value.Head(l.in), y)
 	q.Axpy(1, mean, y)
 	q.AddBias(l.act.ReLU, l.b.Value, y)
@@ -116,8 +117,7 @@ func (l *SAGE) multiplyFirstBackward(p *Pass, dOut gpu.Tensor, needInput bool) g
 		return gpu.Tensor{}
 	}
 	q.Fill(dt, 0)
-	q.Transpose(p.Arena, l.g)
-	q.AggregateBackward(gpu.Mean, *l.g, dOut, dt)
+	meanBackward(p, l.g, dOut, dt)
 	q.Gemm(gpu.GemmOptions{TransA: true}, l.x.Head(n), dOut, l.w.Grad.Head(l.in))
 	q.Gemm(gpu.GemmOptions{TransA: true}, l.x, dt, l.w.Grad.View(l.in, 0, l.in, l.out))
 	if !needInput {
@@ -162,12 +162,11 @@ func (l *SAGE) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	}
 	q.Copy(dIn.Head(n), dz.View(0, 0, n, l.in))
 	q.Fill(dIn.View(n, 0, l.g.NumSrc-n, l.in), 0)
-	q.Transpose(p.Arena, l.g)
 	right := dz.View(0, l.in, n, l.in)
 	if h := p.history(l.index); h != nil {
 		q.DivideRows(right, h.Divisors)
 	}
-	q.AggregateBackward(gpu.Mean, *l.g, right, dIn)
+	meanBackward(p, l.g, right, dIn)
 	return dIn
 }
 
@@ -190,7 +189,7 @@ func (l *SAGE) AccumulatorDim() int { return l.in }
 
 // Accumulate implements [Streamer].
 func (l *SAGE) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
-	aggregate(p.Queue, gpu.AggregateOptions{Accumulate: true}, *g, src, acc)
+	aggregate(p.Queue, gpu.AggregateOptions{Accumulate: true, Weights: g.Weights}, *g, src, acc)
 }
 
 // Finish implements [Streamer].

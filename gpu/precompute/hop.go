@@ -30,7 +30,9 @@ type Options struct {
 	Features []string // columns whose means are taken; default: all of role feature that are no hop
 	// Elem is what the means are stored as: float32, float16 or bfloat16, which training reads as
 	// they are. Default: each feature's own type.
-	Elem        blocks.ElemType
+	Elem blocks.ElemType
+	// EdgeWeights weighs neighbours by their edges' weights, as models with [nn.Config].EdgeWeights do.
+	EdgeWeights bool
 	MemoryBytes int64  // bound of resident memory; default: none
 	Scratch     string // directory for temporary files; default: [store.Store.ScratchDir]
 	// FS is where the store is; nil = the operating system's.
@@ -41,7 +43,7 @@ type Options struct {
 // column more for each of o.Features: for every node the exact mean of the feature over its neighbours, 0 for
 // nodes without any (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
 // once to o.Elem. It streams over the store like an evaluation, once a feature. It returns the columns' names;
-// one that is there already is left alone, or replaced if another o.Elem is asked for. A mean
+// one that is there already is left alone, or replaced if another o.Elem, or o.EdgeWeights, is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.
 func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []string, err error) {
 	st, err := store.Open(dir, store.Options{FS: o.FS, Scratch: o.Scratch})
@@ -117,7 +119,7 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 			return nil, err
 		}
 		old, err := m.Column(h.name)
-		if h.there = err == nil && (o.Elem == blocks.Invalid || o.Elem == old.Elem); h.there {
+		if h.there = err == nil && eval.WeightedMean(old) == o.EdgeWeights && (o.Elem == blocks.Invalid || o.Elem == old.Elem); h.there {
 			hops = append(hops, h)
 			continue
 		}
@@ -158,7 +160,7 @@ func (h *hop) make(ctx context.Context, st *store.Store, dev gpu.Device, w *stor
 		m.Columns = slices.DeleteFunc(m.Columns, func(c store.ColumnInfo) bool { return c.Name == h.name })
 	}
 	m.Files = append(m.Files, store.Ref(file, info))
-	m.Columns = append(m.Columns, store.ColumnInfo{Name: h.name, Role: store.RoleFeature, Elem: h.elem, Dim: h.column.Dim, Derived: "mean of " + h.column.Name + " over neighbours", Files: []string{file}})
+	m.Columns = append(m.Columns, store.ColumnInfo{Name: h.name, Role: store.RoleFeature, Elem: h.elem, Dim: h.column.Dim, Derived: eval.DerivedMean(h.column.Name, o.EdgeWeights), Files: []string{file}})
 	return file, nil
 }
 
@@ -169,7 +171,7 @@ func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writ
 		return err
 	}
 	open := func(memory int64) (*eval.Evaluator, error) {
-		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}}
+		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}, Model: nn.Config{EdgeWeights: o.EdgeWeights}}
 		if memory > 0 {
 			eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
 		}

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 )
 
@@ -55,7 +57,10 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 	if !c.PrecomputedHop && !c.relational() {
 		features := withHops(c.Features)
 		hops := features[len(features)/2:]
-		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool { _, err := m.Column(name); return err == nil })
+		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool {
+			hop, err := m.Column(name)
+			return err == nil && eval.WeightedMean(hop) == c.EdgeWeights
+		})
 		if len(without) == 0 {
 			reason := "the first layer reads " + strings.Join(hops, ", ") + ", which no absent neighbour is missing from"
 			err = try(func(d *Config) { d.PrecomputedHop, d.Features = true, features }, reason)
@@ -70,6 +75,15 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 		err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old")
 	}
 	return why, err
+}
+
+// UnusedWeights says, in a sentence, that the store's edges have weights which a run of c leaves alone; "" where there are none, or
+// they are used.
+func (c *Config) UnusedWeights(m *store.Manifest) string {
+	if c.EdgeWeights || c.Sampler == mini.Weighted || len(m.ColumnsOf(store.RoleWeight)) == 0 {
+		return ""
+	}
+	return "the edges' weights are not used: --edge-weights weighs neighbours by them (sage, gcn), --sampler weighted draws by them"
 }
 
 // policy is the plan that a run by c as it is would choose.

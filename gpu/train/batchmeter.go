@@ -191,6 +191,13 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 		if b.model.ReadsDegrees() {
 			g.SrcDegrees, g.DstDegrees = b.index(int(sources), blocks.Int32), b.index(int(n), blocks.Int32)
 		}
+		if c := b.model.Config(); c.EdgeWeights {
+			weights := int(e)
+			if c.SymmetricWeights() { // those of self loops too
+				weights += int(n)
+			}
+			g.Weights = nn.WeightColumn(b.index(weights, blocks.Float32))
+		}
 		if relations > 0 {
 			groups := int(min(e, n*int64(relations)))
 			if len(b.histories) > 0 { // a node has those of its neighbours out of memory too

@@ -41,6 +41,9 @@ type Config struct {
 	// the types in it where that is one relation's. For models of relations and sampler uniform. "": Fanouts are of all
 	// relations' edges together.
 	RelationFanouts string `json:"relation_fanouts,omitempty" group:"model" help:"rgcn and rsage: neighbours sampled of single relations, such as depends=10,5;provides=5,5, and --fanouts of each of the others"`
+	// EdgeWeights weighs neighbours by their edges' weights, of which the store must have a column, in sage's means and gcn's sums
+	// ([nn.EdgeWeigher]). Neighbours are drawn as without: not by weight, which would count it twice. Off by default.
+	EdgeWeights bool `json:"edge_weights,omitempty" group:"model" help:"sage and gcn: weigh neighbours by their edges' weights; they are drawn whatever their weights"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
 	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers" default:"uniform" values:"uniform,weighted,labor,dense"`
@@ -231,6 +234,12 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
 	case c.Prune != "" && (c.RelationFanouts != "" || c.Sampler != "" && c.Sampler != mini.Uniform && c.Sampler != mini.Dense):
 		return fmt.Errorf("train: prune %q with relation fanouts or sampler %s: lists are pruned for %s and %s, without relation fanouts", c.Prune, cmp.Or(c.Sampler, mini.Uniform), mini.Uniform, mini.Dense)
+	case c.EdgeWeights && c.Sampler == mini.Weighted:
+		return fmt.Errorf("train: edge weights with sampler %s, which draws by them already: neighbours would count twice. Use one of them", mini.Weighted)
+	case c.EdgeWeights && c.History:
+		return fmt.Errorf("train: edge weights with a history, whose sums are of neighbours that weigh the same: use one of them")
+	case c.EdgeWeights && c.Plan == macro.Rows:
+		return fmt.Errorf("train: edge weights with plan %s, which holds no weights: use plan %s or %s", macro.Rows, macro.Memory, macro.Hanoi)
 	case c.RelationFanouts != "" && !c.relational():
 		return fmt.Errorf("train: relation fanouts %q with model %s, whose means are over all relations: choose rgcn or rsage", c.RelationFanouts, c.Model)
 	case c.RelationFanouts != "" && c.Sampler != "" && c.Sampler != mini.Uniform:
@@ -301,7 +310,7 @@ type shape struct {
 // model returns the model's description for a store.
 func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, Order: c.Order, Seed: c.Seed}
+		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, EdgeWeights: c.EdgeWeights, Order: c.Order, Seed: c.Seed}
 	if c.relational() {
 		m.Relations, m.Categories = s.relations, s.categories
 		if s.inverse {

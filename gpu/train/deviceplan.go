@@ -186,7 +186,7 @@ func (b *batchMeter) host(rows, edges int64) (n int64, inputs int) {
 	graphs, seeds, inputs := b.graphs(rows, edges)
 	_ = b.arena.Reset() // a meter's memory, of which nothing can fail
 	for _, g := range graphs {
-		n += 4 * int64(2*g.NumDst+1+g.Edges())
+		n += 4 * int64(2*g.NumDst+1+g.Edges()+g.Weights.Len())
 	}
 	return n + 4*int64(seeds+inputs), inputs
 }

@@ -97,6 +97,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	if hooks.Plan != nil {
 		why := append(choice.Why, completed...)
+		if unused := cfg.UnusedWeights(m); unused != "" {
+			why = append(why, unused)
+		}
 		if h != nil {
 			why = append(why, cost.String())
 		}
@@ -219,6 +222,9 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	if cfg.relational() && len(m.ColumnsOf(store.RoleRelation)) == 0 {
 		return s, fmt.Errorf("train: %w: model %s needs a column of role %s: ingest edges with types", store.ErrNotFound, cfg.Model, store.RoleRelation)
 	}
+	if cfg.EdgeWeights && len(m.ColumnsOf(store.RoleWeight)) == 0 {
+		return s, fmt.Errorf("train: %w: edge weights need a column of role %s: ingest edges with weights", store.ErrNotFound, store.RoleWeight)
+	}
 	cfg.FillFeatures(m)
 	if len(cfg.Features) == 0 {
 		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one", store.ErrNotFound)
@@ -255,6 +261,8 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 			s.in += c.Dim
 		} else if x, err := m.Column(cfg.Features[i-own]); err == nil && c.Dim != x.Dim {
 			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
+		} else if err := eval.CheckMean(c, cfg.EdgeWeights); err != nil {
+			return s, fmt.Errorf("train: %w", err)
 		}
 	}
 	if s.fanouts, err = cfg.relationFanouts(m); err != nil {

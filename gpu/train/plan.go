@@ -41,7 +41,7 @@ func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	if c.relational() {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}
-	o.Weights, o.Keys = c.Sampler == mini.Weighted, c.Sampler == mini.Labor || c.DevicePlan == macro.DeviceLBS
+	o.Weights, o.Keys = c.EdgeWeights || c.Sampler == mini.Weighted, c.Sampler == mini.Labor || c.DevicePlan == macro.DeviceLBS
 	if c.MemoryBytes > 0 {
 		left := budget.Share(c.MemoryBytes, budget.ProgramBytes, 1)
 		o.MemoryBytes = max(left-left/budget.EvalShare-left/budget.BatchShare, 1)

@@ -80,7 +80,7 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if c.stages() {
 		return nil, nil
 	}
-	if plain := c.Sampler == "" || c.Sampler == mini.Uniform || c.Sampler == mini.Dense; y.bare || !plain || c.History || c.Group > 0 || len(c.Features) == 0 {
+	if plain := c.Sampler == "" || c.Sampler == mini.Uniform || c.Sampler == mini.Dense; y.bare || !plain || c.EdgeWeights || c.History || c.Group > 0 || len(c.Features) == 0 {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}

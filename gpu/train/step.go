@@ -33,6 +33,9 @@ type trainer struct {
 	graphs  []gpu.Graph
 	// degrees of the batch's input nodes, where the model reads degrees
 	degrees []int32
+	// weighers give each layer's graph its weights, and sums are those of the input nodes' edges, where the model weighs edges
+	weighers []nn.EdgeWeigher
+	sums     []float64
 	// groupers give each layer's graph its groups, where the model has relations
 	groupers  []nn.Grouper
 	relations int // of the store
@@ -332,6 +335,16 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 		c := t.model.Config()
 		t.groupers = c.Groupers(len(blocks))
 	}
+	if t.model.Config().EdgeWeights && t.weighers == nil {
+		c := t.model.Config()
+		t.weighers = c.EdgeWeighers(len(blocks))
+	}
+	t.sums = t.sums[:0]
+	if c := t.model.Config(); c.SymmetricWeights() {
+		for _, row := range input {
+			t.sums = append(t.sums, mb.In.RowWeight(row))
+		}
+	}
 	var below gpu.Tensor // the sources' degrees: those of the destinations of the block below
 	if degrees {
 		t.degrees = t.degrees[:0]
@@ -358,6 +371,9 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 		if degrees {
 			g.SrcDegrees, g.DstDegrees = below, a.Int32s(q, k.Degrees)
 			below = g.DstDegrees
+		}
+		if t.weighers != nil {
+			t.weighers[i].Weigh(q, a, &g, nn.WeighedEdges{Indptr: k.Indptr, Indices: k.Indices, Weights: k.Weights, Degrees: k.Degrees, Sums: t.sums})
 		}
 		t.graphs = append(t.graphs, g)
 	}

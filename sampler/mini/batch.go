@@ -10,6 +10,8 @@ type Block struct {
 	// Relations is parallel to Indices; nil if the graph has one relation.
 	// An edge of [Graph.Out] bears its relation plus Graph.Relations.
 	Relations []uint16
+	// Weights is parallel to Indices where [Config.Weights] asks for them: what each edge weighs, as [buffer.Weight] has it.
+	Weights []float32
 	// Times is parallel to Indices where seeds have moments ([Sampler.SampleAt]): when each edge was.
 	Times []int64
 	// Degrees holds each destination's full degree in the macro-batch (before
@@ -36,6 +38,9 @@ func (k *Block) Compact() {
 			if k.Relations != nil {
 				k.Relations[to] = k.Relations[e]
 			}
+			if len(k.Weights) > 0 {
+				k.Weights[to] = k.Weights[e]
+			}
 			if len(k.Times) > 0 {
 				k.Times[to] = k.Times[e]
 			}
@@ -46,6 +51,9 @@ func (k *Block) Compact() {
 	k.Indices = k.Indices[:to]
 	if k.Relations != nil {
 		k.Relations = k.Relations[:to]
+	}
+	if len(k.Weights) > 0 {
+		k.Weights = k.Weights[:to]
 	}
 	if len(k.Times) > 0 {
 		k.Times = k.Times[:to]
@@ -110,7 +118,7 @@ func (k *Block) reset(dst int, relations bool) {
 	k.NumDst, k.NumSrc = dst, dst
 	k.Indptr = append(resize(k.Indptr, dst+1)[:0], 0)
 	k.Degrees = resize(k.Degrees, dst)[:0]
-	k.Indices = k.Indices[:0]
+	k.Indices, k.Weights = k.Indices[:0], k.Weights[:0]
 	switch {
 	case !relations:
 		k.Relations = nil

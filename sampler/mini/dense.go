@@ -29,6 +29,9 @@ func (s *Sampler) dense(place keyed.Key, g Graph, b *Batch) error {
 		if all.Relations != nil {
 			k.Relations = all.Relations[:edges]
 		}
+		if s.cfg.Weights {
+			k.Weights = all.Weights[:edges]
+		}
 	}
 	b.Nested = true
 	return nil

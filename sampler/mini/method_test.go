@@ -299,7 +299,7 @@ func TestSamplersDrawWhatIsThere(t *testing.T) {
 			a.Sums = make([]float64, (len(a.Indices)+buffer.SumEdges-1)/buffer.SumEdges)
 			a.SumWeights(0, n)
 		}
-		cfg := Config{Sampler: rapid.SampledFrom(Samplers()).Draw(t, "sampler"), Fanouts: []int{rapid.SampledFrom([]int{All, 1, 7, 130}).Draw(t, "fanout")}}
+		cfg := Config{Sampler: rapid.SampledFrom(Samplers()).Draw(t, "sampler"), Weights: rapid.Bool().Draw(t, "weigh"), Fanouts: []int{rapid.SampledFrom([]int{All, 1, 7, 130}).Draw(t, "fanout")}}
 		s, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -321,8 +321,14 @@ func TestSamplersDrawWhatIsThere(t *testing.T) {
 						if i < 0 || seen[int32(i)] || k.Relations[at] != a.Relations[a.Spans[d].Begin+int64(i)]+uint16(2*dir) {
 							t.Fatalf("row %d: edge %d is not in the list or there twice", d, at)
 						}
+						if w := float32(buffer.Weight(a.Weights[a.Spans[d].Begin+int64(i)])); cfg.Weights && k.Weights[at] != w {
+							t.Fatalf("row %d: edge %d weighs %v, expected %v", d, at, k.Weights[at], w)
+						}
 						seen[int32(i)] = true
 					}
+				}
+				if cfg.Weights != (len(k.Weights) > 0) && len(k.Indices) > 0 {
+					t.Fatalf("%d weights, asked for: %v", len(k.Weights), cfg.Weights)
 				}
 				if at != k.Indptr[d+1] {
 					t.Fatalf("row %d has %d edges, expected %d", d, k.Indptr[d+1]-k.Indptr[d], at-k.Indptr[d])
@@ -423,8 +429,15 @@ func TestSamplersRefuse(t *testing.T) {
 			t.Errorf("%v at %v: error %v, expected one of %q", c.seeds, c.times, err, c.want)
 		}
 	}
-	u, _ := New(Config{Fanouts: []int{2}})
+	weighed, _ := New(Config{Fanouts: []int{2}, Weights: true})
 	var b Batch
+	if err := weighed.Sample(Key{}, g, []uint32{1}, &b); err == nil || !strings.Contains(err.Error(), "no weights") {
+		t.Errorf("weights of edges without any: %v", err)
+	}
+	if _, err := New(Config{Fanouts: []int{2}, Weights: true, Sampler: Latest}); err == nil {
+		t.Error("weights were accepted with sampler latest")
+	}
+	u, _ := New(Config{Fanouts: []int{2}})
 	if err := u.SampleAt(Key{}, g, nil, nil, &b); err == nil {
 		t.Error("uniform draws for seeds with times")
 	}

@@ -33,6 +33,9 @@ type Config struct {
 	// Prune bounds the part of a long list that is drawn from; the zero value does not. For [Uniform] and [Dense], and without
 	// RelationFanouts.
 	Prune Prune
+	// Weights fills in [Block.Weights]: the macro-batch's edges must have weights. What is drawn does not depend on it. Not for
+	// samplers of moments.
+	Weights bool
 }
 
 // Validate reports what is wrong with c, naming the field.
@@ -50,6 +53,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.checkPrune(); err != nil {
 		return err
+	}
+	if c.Weights && c.timed() {
+		return fmt.Errorf("option Weights with sampler %s: edges before a moment carry none", c.Sampler)
 	}
 	if c.RelationFanouts != nil {
 		return c.checkRelations()
@@ -187,6 +193,11 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 			return err
 		}
 	}
+	if s.cfg.Weights {
+		if err := g.checkWeights(); err != nil {
+			return fmt.Errorf("mini: %w", err)
+		}
+	}
 	if err := checkRows(&g, seeds); err != nil {
 		return err
 	}
@@ -292,6 +303,9 @@ func (s *Sampler) hop(place keyed.Key, h, first int, g Graph, b *Batch, blk *Blo
 		blk.Indices = extend(blk.Indices, edges)
 		if blk.Relations != nil {
 			blk.Relations = extend(blk.Relations, edges)
+		}
+		if s.cfg.Weights {
+			blk.Weights = extend(blk.Weights, edges)
 		}
 		switch {
 		case s.cfg.RelationFanouts != nil:
@@ -423,6 +437,16 @@ func (s *Sampler) pickSpan(r *keyed.Rand, span buffer.Span, fanout int, threshol
 func (s *Sampler) gather(g Graph, blk *Block, from int) {
 	dst := blk.Indices[from:]
 	pos := s.pos[:len(dst)]
+	if s.cfg.Weights {
+		weights := blk.Weights[from:]
+		for i, p := range pos {
+			of := g.In
+			if p < 0 {
+				of, p = g.Out, ^p
+			}
+			weights[i] = float32(buffer.Weight(of.Weights[p]))
+		}
+	}
 	if g.Out == nil {
 		indices := g.In.Indices
 		for i, p := range pos {
@@ -461,6 +485,15 @@ func (s *Sampler) copyAll(a *buffer.Adjacency, blk *Block, from, n int) {
 	dst := asRows(blk.Indices[from:])
 	for _, span := range s.in[:n] {
 		dst = dst[copy(dst, a.Indices[span.Begin:span.End]):]
+	}
+	if s.cfg.Weights {
+		weights := blk.Weights[from:]
+		for _, span := range s.in[:n] {
+			for i, w := range a.Weights[span.Begin:span.End] {
+				weights[i] = float32(buffer.Weight(w))
+			}
+			weights = weights[span.End-span.Begin:]
+		}
 	}
 	if blk.Relations == nil {
 		return

@@ -1,6 +1,7 @@
 package mini
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -67,9 +68,17 @@ const (
 
 // check implements drawer.
 func (d *weighted) check(g *Graph) error {
+	if err := g.checkWeights(); err != nil {
+		return fmt.Errorf("sampler %s: %w", Weighted, err)
+	}
+	return nil
+}
+
+// checkWeights refuses a graph whose edges have no weights.
+func (g *Graph) checkWeights() error {
 	for _, a := range g.adjacencies() {
 		if len(a.Weights) < len(a.Indices) || len(a.Sums)*buffer.SumEdges < len(a.Indices) {
-			return fmt.Errorf("sampler %s: the macro-batch has no weights", Weighted)
+			return errors.New("the macro-batch has no weights")
 		}
 	}
 	return nil

@@ -74,6 +74,19 @@ func (a *Adjacency) SumWeights(lo, hi int) {
 	}
 }
 
+// RowWeight returns the sum of the weights of a row's edges.
+func (a *Adjacency) RowWeight(row uint32) (sum float64) {
+	s := a.Span(row)
+	k := s.Begin
+	if last := (s.End - 1) / SumEdges * SumEdges; last > k { // the sum before last is of the row alone
+		k, sum = last, a.Sums[last/SumEdges]
+	}
+	for ; k < s.End; k++ {
+		sum += Weight(a.Weights[k])
+	}
+	return sum
+}
+
 // Rows returns the number of rows.
 func (a *Adjacency) Rows() int {
 	if a.Spans == nil && len(a.Starts) > 0 {

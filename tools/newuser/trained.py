@@ -20,14 +20,14 @@ random = np.random.default_rng(2)
 sage_lines, link_lines = re.findall(r"```python\n(.*?)```", page, re.S)
 
 
-def grown(d, src, dst, rel):
+def grown(d, src, dst, rel, weight=()):
     """Edges as the layers of docs/models.md see them: of an undirected graph both ways, inverse relations behind the others."""
     if d["undirected"]:
         back = src != dst
-        return np.r_[src, dst[back]], np.r_[dst, src[back]], np.r_[rel, rel[back]]
+        return np.r_[src, dst[back]], np.r_[dst, src[back]], np.r_[rel, rel[back]], np.r_[weight, weight[back]]
     if d["model"] in ("rgcn", "rsage") or d["task"] == "link":
-        return np.r_[src, dst], np.r_[dst, src], np.r_[rel, rel + len(d["relations"])]
-    return src, dst, rel
+        return np.r_[src, dst], np.r_[dst, src], np.r_[rel, rel + len(d["relations"])], np.r_[weight, weight]
+    return src, dst, rel, weight
 
 
 def total(n, dst, rows):
@@ -36,12 +36,13 @@ def total(n, dst, rows):
     return out
 
 
-def layer(i, d, w, h, src, dst, rel):
+def layer(i, d, w, h, src, dst, rel, weight):
     """Layer i of docs/models.md."""
     l, n = d["layers"][i], len(h)
     p = lambda name: w[f"{i}.{name}"].astype(float)
-    degree = np.bincount(dst, minlength=n).astype(float)
-    mean = total(n, dst, h[src]) / np.maximum(degree, 1)[:, None]
+    one = np.maximum(weight, 0) if l.get("edge_weights") else np.ones(len(src))  # what an edge counts
+    degree = np.bincount(dst, one, n)
+    mean = total(n, dst, one[:, None] * h[src]) / np.where(degree > 0, degree, 1)[:, None]
     if l["kind"] == "sage":
         y = np.hstack([h, mean]) @ p("weight") + p("bias")
     elif l["kind"] == "sage-max":
@@ -50,7 +51,7 @@ def layer(i, d, w, h, src, dst, rel):
         y = np.hstack([h, np.where(degree[:, None] > 0, top, 0)]) @ p("weight") + p("bias")
     elif l["kind"] == "gcn":
         e = degree + 1
-        y = (h / e[:, None] + total(n, dst, h[src] / np.sqrt(e[src] * e[dst])[:, None])) @ p("weight") + p("bias")
+        y = (h / e[:, None] + total(n, dst, h[src] * (one / np.sqrt(e[src] * e[dst]))[:, None])) @ p("weight") + p("bias")
     elif l["kind"] == "gat":
         s, t = np.r_[src, np.arange(n)], np.r_[dst, np.arange(n)]
         x = (h @ p("weight")).reshape(n, l["heads"], -1)
@@ -86,8 +87,8 @@ def layer(i, d, w, h, src, dst, rel):
     return {"relu": lambda y: np.maximum(y, 0), "tanh": np.tanh, "none": lambda y: y}[l["activation"]](y)
 
 
-def probabilities(d, w, h, src, dst, rel):
-    edges, states = grown(d, src, dst, rel), []
+def probabilities(d, w, h, *edges):
+    edges, states = grown(d, *edges), []
     for i in range(len(d["layers"])):
         h = layer(i, d, w, h, *edges)
         states.append(h)
@@ -142,18 +143,18 @@ src, dst = random.integers(0, n, (2, 1500))
 rel = random.integers(0, 2, 1500)
 x, deg = (random.normal(size=(n, k)).astype(np.float32) for k in (6, 2))
 Path("arrays").mkdir()
-for name, a in {"edge_index": np.stack([src, dst]), "edge_type": rel, "x": 100 * x + 5, "node_deg": deg, "y": random.integers(0, 3, n)}.items():
+for name, a in {"edge_index": np.stack([src, dst]), "edge_type": rel, "edge_weight": random.normal(1, 1, 1500).astype(np.float32), "x": 100 * x + 5, "node_deg": deg, "y": random.integers(0, 3, n)}.items():
     np.save(f"arrays/{name}.npy", a)
 for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
     run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", "--normalize", *flags)
     run("export", store, store + "-graph")
-    ends, kinds = np.load(store + "-graph/edge_index.npy"), np.load(store + "-graph/edge_type.npy")
-    for i, model in enumerate(["sage", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "rsage", "mlp --jumping max"]):
+    ends, kinds, weights = (np.load(f"{store}-graph/edge_{name}.npy") for name in ("index", "type", "weight"))
+    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "rsage", "mlp --jumping max"]):
         run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
         run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
         run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))
         d, w = exported(f"{store}-{i}")
-        p = probabilities(d, w, inputs(d, store + "-graph"), *ends, kinds)
+        p = probabilities(d, w, inputs(d, store + "-graph"), *ends, kinds, weights)
         check(f"{store}: NumPy computes {model}", np.allclose(p, np.load(f"{store}-{i}-eval/node_probabilities.npy"), atol=1e-4))
 
 # A knowledge graph, and every decoder and encoder.

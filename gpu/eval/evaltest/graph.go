@@ -29,6 +29,7 @@ type Graph struct {
 	In, Out  buffer.Adjacency // Out only where edges have relations and directions
 	stripes  [][]byte         // encoded
 	types    [][]byte         // relations of their edges
+	weights  [][]byte         // of these, float32
 	started  bool
 	Pending  bool // what NextReady denies
 	Reuse    bool // passes are left open
@@ -54,6 +55,8 @@ func (g *Graph) ReadColumn(_ context.Context, name string, p store.PartitionID, 
 		return g.Split[lo:hi], nil
 	case "relation":
 		return g.types[p], nil
+	case "weight":
+		return g.weights[p], nil
 	}
 	return nil, fmt.Errorf("no column %s", name)
 }
@@ -106,6 +109,9 @@ const Relations = 3
 // relationOf is the relation of the stored edge from s to d.
 func relationOf(s, d uint32) uint16 { return uint16((s*7 + d*d) % 5 % Relations) }
 
+// weightOf is the weight of the stored edge from s to d: some are 0, some negative, which counts as 0.
+func weightOf(s, d uint32) float32 { return float32((s*3+d*d)%7)/2 - .5 }
+
 // build makes adjacency, stripes and manifest from edges [2·E]; dim, features,
 // labels and split are set.
 func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undirected bool) {
@@ -134,26 +140,29 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		}
 		reverse[p[0]] = append(reverse[p[0]], p[1])
 	}
-	adjacency := func(lists [][]uint32, relation func(v, u uint32) uint16) (a buffer.Adjacency) {
+	adjacency := func(lists [][]uint32, carried func(v, u uint32) (uint16, float32)) (a buffer.Adjacency) {
 		for v, list := range lists {
 			slices.Sort(list)
 			at := int64(len(a.Indices))
 			a.Indices = append(a.Indices, list...)
 			for _, u := range list {
-				a.Relations = append(a.Relations, relation(uint32(v), u))
+				r, w := carried(uint32(v), u)
+				a.Relations, a.Weights = append(a.Relations, r), append(a.Weights, w)
 			}
 			a.Spans = append(a.Spans, buffer.Span{Begin: at, End: int64(len(a.Indices))})
 		}
+		a.Sums = make([]float64, (len(a.Indices)+buffer.SumEdges-1)/buffer.SumEdges)
+		a.SumWeights(0, n)
 		return a
 	}
-	g.In = adjacency(neighbours, func(v, u uint32) uint16 {
+	g.In = adjacency(neighbours, func(v, u uint32) (uint16, float32) {
 		if undirected {
 			v, u = max(v, u), min(v, u)
 		}
-		return relationOf(u, v)
+		return relationOf(u, v), weightOf(u, v)
 	})
 	if !undirected {
-		g.Out = adjacency(reverse, relationOf)
+		g.Out = adjacency(reverse, func(v, u uint32) (uint16, float32) { return relationOf(v, u), weightOf(v, u) })
 	}
 	var sizes []uint32
 	part := func(v uint32) int { return int(uint64(v) * uint64(parts) / uint64(n)) }
@@ -183,11 +192,13 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		if err := enc.Begin(store.PartitionID(j)); err != nil {
 			t.Fatal(err)
 		}
-		var types []byte
+		var types, weights []byte
 		for i := range parts {
 			slices.Sort(buckets[j][i])
 			for _, e := range buckets[j][i] {
-				types = append(types, byte(relationOf(uint32(e)+uint32(g.M.Partitions[i].First), uint32(e>>32)+uint32(g.M.Partitions[j].First))))
+				s, d := uint32(e)+uint32(g.M.Partitions[i].First), uint32(e>>32)+uint32(g.M.Partitions[j].First)
+				types = append(types, byte(relationOf(s, d)))
+				weights = binary.LittleEndian.AppendUint32(weights, math.Float32bits(weightOf(s, d)))
 			}
 			if err := enc.Bucket(store.PartitionID(i), buckets[j][i]); err != nil {
 				t.Fatal(err)
@@ -196,7 +207,7 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		if _, err := enc.End(); err != nil {
 			t.Fatal(err)
 		}
-		g.stripes, g.types = append(g.stripes, b.Bytes()), append(g.types, types)
+		g.stripes, g.types, g.weights = append(g.stripes, b.Bytes()), append(g.types, types), append(g.weights, weights)
 	}
 	g.M.Nodes, g.M.Edges = uint64(n), uint64(len(pairs))
 	relations := make([]store.Relation, Relations)
@@ -208,6 +219,7 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: g.Dim},
 		{Name: "label", Role: store.RoleLabel, Elem: blocks.Int32, Dim: 1},
 		{Name: "relation", Role: store.RoleRelation, Elem: blocks.Uint8, Dim: 1},
+		{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1},
 		{Name: "split", Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1},
 	}
 }

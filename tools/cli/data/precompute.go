@@ -19,6 +19,7 @@ import (
 type precomputeOptions struct {
 	features []string
 	dtype    string
+	weighted bool
 	mem      command.Size
 	device   string
 	threads  int
@@ -51,7 +52,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 				return err
 			}
 			defer func() { err = errors.Join(err, dev.Close()) }()
-			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, MemoryBytes: int64(o.mem), Scratch: o.scratch})
+			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, EdgeWeights: o.weighted, MemoryBytes: int64(o.mem), Scratch: o.scratch})
 			if err != nil {
 				return err
 			}
@@ -65,6 +66,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 	}
 	cmd.Flags().StringSliceVar(&o.features, "feature", nil, "feature columns (default: all)")
 	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
+	cmd.Flags().BoolVar(&o.weighted, "edge-weights", false, "weigh neighbours by their edges' weights, for train --edge-weights")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")

@@ -181,6 +181,9 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	if o.absent, err = c.Complete(ctx, s, dev.Info()); err != nil {
 		return mo, nil, err
 	}
+	if why := c.UnusedWeights(m); why != "" {
+		o.absent = append(o.absent, why)
+	}
 	mo = c.MacroOptions(m)
 	mo.Both = mo.Both || o.both
 	n, err := train.OpenMemory(ctx, s, dev.Info(), *c)

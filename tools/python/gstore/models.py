@@ -45,10 +45,10 @@ def load_model(path: Union[str, os.PathLike]) -> "Model":
 
 
 class Model(torch.nn.Module):
-    """A node classifier of gstore's. `forward(x, edge_index, edge_type)` gives the logits of all nodes: x [n, columns] are
+    """A node classifier of gstore's. `forward(x, edge_index, edge_type, edge_weight)` gives the logits of all nodes: x [n, columns] are
     the features as store.features and loaders give them, which are standardised where the store's are, columns of categories behind
     them, edge_index [2, e] sources and destinations of edges, both ways where the graph is undirected, edge_type their
-    relations (of a directed graph in both directions, those against it counted on).
+    relations (of a directed graph in both directions, those against it counted on), edge_weight what they weigh, for models with edge weights.
     Parameters may be trained further, but for a batch norm's running statistics; there is no dropout."""
 
     def __init__(self, about: Dict[str, Any], tensors: Dict[str, np.ndarray]):
@@ -67,11 +67,11 @@ class Model(torch.nn.Module):
             found[p["name"]] = where[name.replace(".", "_")].detach().cpu().float().numpy()
         return found
 
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None, edge_weight: Optional[torch.Tensor] = None) -> torch.Tensor:
         h = x.float()
         states: List[torch.Tensor] = []
         for layer in self.layers:
-            h = layer(h, edge_index, edge_type)
+            h = layer(h, edge_index, edge_type, edge_weight)
             states.append(h)
         if self.jump is None:
             return h
@@ -110,8 +110,13 @@ class _Layer(torch.nn.Module):
         if not hasattr(self, "_" + self.kind.replace("-", "_")):
             raise errors.InvalidError(f"a layer of kind {self.kind!r} is not known")
 
-    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor]) -> torch.Tensor:
-        y = getattr(self, "_" + self.kind.replace("-", "_"))(h, edge_index[0], edge_index[1], edge_type)
+    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor], edge_weight: Optional[torch.Tensor]) -> torch.Tensor:
+        carried = edge_type if self.kind in ("rgcn", "rsage") else None
+        if self.info.get("edge_weights"):
+            if edge_weight is None:
+                raise errors.InvalidError("a model with edge weights needs edge_weight")
+            carried = edge_weight.to(h.dtype).clamp(min=0)
+        y = getattr(self, "_" + self.kind.replace("-", "_"))(h, edge_index[0], edge_index[1], carried)
         norm = self.info.get("norm") or "none"
         if norm == "layer":
             y = _layer_norm(y) * self.w["norm_gamma"] + self.w["norm_beta"]
@@ -122,16 +127,21 @@ class _Layer(torch.nn.Module):
         activation = self.info.get("activation") or "none"
         return {"none": lambda v: v, "relu": torch.relu, "tanh": torch.tanh}[activation](y)
 
-    def _sage(self, h, src, dst, _):
-        return torch.cat([h, _mean(h[src], dst, len(h))], 1) @ self.w["weight"] + self.w["bias"]
+    def _sage(self, h, src, dst, weight):
+        if weight is None:
+            return torch.cat([h, _mean(h[src], dst, len(h))], 1) @ self.w["weight"] + self.w["bias"]
+        by = h.new_zeros(len(h)).index_add_(0, dst, weight)
+        total = torch.zeros_like(h).index_add_(0, dst, h[src] * weight[:, None]) / torch.where(by > 0, by, 1.0)[:, None]
+        return torch.cat([h, total], 1) @ self.w["weight"] + self.w["bias"]
 
     def _sage_max(self, h, src, dst, _):
         most = torch.full_like(h, -torch.inf).scatter_reduce_(0, dst[:, None].expand(-1, h.shape[1]), h[src], "amax")
         return torch.cat([h, torch.where(most.isinf(), 0.0, most)], 1) @ self.w["weight"] + self.w["bias"]
 
-    def _gcn(self, h, src, dst, _):
-        d = (torch.bincount(dst, minlength=len(h)) + 1).to(h.dtype)
-        total = torch.zeros_like(h).index_add_(0, dst, h[src] * (d[src] * d[dst]).rsqrt()[:, None])
+    def _gcn(self, h, src, dst, weight):
+        weight = h.new_ones(len(src)) if weight is None else weight
+        d = 1 + h.new_zeros(len(h)).index_add_(0, dst, weight)
+        total = torch.zeros_like(h).index_add_(0, dst, h[src] * (weight * (d[src] * d[dst]).rsqrt())[:, None])
         return (h / d[:, None] + total) @ self.w["weight"] + self.w["bias"]
 
     def _gat(self, h, src, dst, _):

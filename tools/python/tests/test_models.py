@@ -44,6 +44,29 @@ def test_models(make, command, tmp_path, undirected):
         gstore.load_model(tmp_path)
 
 
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_edge_weights(command, tmp_path, model):
+    """Models that weigh neighbours, on a directed graph; weights below 0 count as 0, and models are not computed without weights."""
+    r = np.random.default_rng(2)
+    edges = np.stack(np.divmod(r.choice(200 * 200, 900, replace=False), 200))
+    weight, y = r.normal(1, 1, 900).astype(np.float32), r.integers(0, 4, 200)
+    s = gstore.ingest(
+        tmp_path / "s", edges, edge_columns={"weight": weight}, features={"x": r.random((200, 5), np.float32)}, labels=y, splits={"train": np.arange(100), "valid": np.arange(100, 200)}
+    )
+    command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", model, "--edge-weights")
+    command("export", s.path, tmp_path / "model", "--what", "model")
+    command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
+    loaded = gstore.load_model(tmp_path / "model")
+    table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
+    x = s.features("x")[s.lookup(np.arange(200))]  # by external id, as edges are
+    with torch.no_grad():
+        mine = loaded(torch.from_numpy(x), torch.from_numpy(edges), edge_weight=torch.from_numpy(weight)).softmax(1).numpy()
+    assert np.abs(mine[table["node"]] - theirs).max() < 1e-4
+    with pytest.raises(gstore.InvalidError, match="edge_weight"):
+        loaded(torch.from_numpy(x), torch.from_numpy(edges))
+
+
 @pytest.mark.parametrize("model", ["rgcn", "rsage"])
 def test_relations(command, tmp_path, model):
     """Models of relations on a directed graph: edges against their direction are relations of their own."""

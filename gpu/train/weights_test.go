@@ -1,0 +1,128 @@
+package train
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
+)
+
+// weighedGraph has edges of very different weights.
+func weighedGraph(o storetest.Options) *storetest.Graph {
+	o.Nodes, o.Edges, o.Partitions = 400, 6000, 5
+	g := storetest.Random(o)
+	for i := range g.Edges {
+		g.Weights = append(g.Weights, float32(math.Exp(float64(i*i%7)-3)))
+	}
+	return g
+}
+
+// TestEdgeWeights: with all neighbours, training computes what exact evaluation does, by weights and to other losses than without; a
+// weighted hop does the same. Sampled runs do not depend on threads, in memory and out of core.
+func TestEdgeWeights(t *testing.T) {
+	none := 0.
+	for _, undirected := range []bool{true, false} {
+		dir := storetest.Create(t, weighedGraph(storetest.Options{Undirected: undirected}))
+		if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{EdgeWeights: true}); err != nil {
+			t.Fatal(err)
+		}
+		losses := map[float64]string{}
+		for _, c := range []Config{{Model: "sage", EdgeWeights: true}, {Model: "gcn", EdgeWeights: true}, {Model: "sage"}, {Model: "gcn"}, {Model: "sage", EdgeWeights: true, PrecomputedHop: true}} {
+			name := strings.Join([]string{c.Model, map[bool]string{true: "weighted", false: "plain"}[c.EdgeWeights]}, " ")
+			hop := c.PrecomputedHop
+			c.Dropout, c.InputDropout, c.LR, c.Hidden, c.Epochs, c.Fanouts, c.BatchSize = &none, &none, 1e-12, 8, 1, []int{-1, -1}, 1000
+			cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := storetest.Open(t, dir, store.Options{})
+			e, err := cp.Evaluate(t.Context(), st, hostDevice(t), EvaluateOptions{Splits: []string{"train"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes, err := st.SplitNodes(t.Context(), "", "train")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seeds := uint64(0) // of which those without a label have no loss
+			for _, n := range nodes {
+				seeds += n
+			}
+			if got, want := cp.Summary.TrainLoss*float64(seeds)/float64(e.Metrics[0].Nodes), e.Metrics[0].Loss; math.Abs(got-want) > 1e-6 {
+				t.Errorf("%s, undirected %v: a batch of all neighbours has loss %v, exact evaluation %v", name, undirected, got, want)
+			}
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			same := ""
+			for loss, other := range losses {
+				if math.Abs(loss-cp.Summary.TrainLoss) < 1e-6 {
+					same = other
+				}
+			}
+			if want := map[bool]string{true: name}[hop]; same != want {
+				t.Errorf("%s, hop %v, undirected %v: the loss is that of %q, expected %q", name, hop, undirected, same, want)
+			}
+			losses[cp.Summary.TrainLoss] = name
+		}
+		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2}} {
+			var loss [2]float64
+			for i, threads := range []int{1, 3} {
+				c := plan
+				c.EdgeWeights, c.Threads, c.Hidden, c.BatchSize, c.Epochs, c.Fanouts = true, threads, 8, 40, 1, []int{3, 2}
+				cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if auto := plan.Plan == "hanoi" && plan.Absent == ""; cp.Config.PrecomputedHop != auto || cp.Config.History {
+					t.Errorf("plan %s, absent %q: hop %v, history %v", plan.Plan, plan.Absent, cp.Config.PrecomputedHop, cp.Config.History)
+				}
+				loss[i] = cp.Summary.TrainLoss
+			}
+			if loss[0] != loss[1] {
+				t.Errorf("plan %s: losses %v with 1 and 3 threads", plan.Plan, loss)
+			}
+		}
+		// A hop by weights is not an unweighted model's: such a run does without, or says so.
+		c := Config{Plan: "hanoi", Buffer: 2, Epochs: 1, Hidden: 8}
+		var why []string
+		if cp, err := trainNode(t.Context(), t, dir, c, Hooks{Plan: func(w []string) { why = w }}); err != nil || cp.Config.PrecomputedHop || !strings.Contains(strings.Join(why, "\n"), "weights are not used") {
+			t.Errorf("a run without weights reads a weighted hop, or does not tell of weights: %v, %q", err, why)
+		}
+		if c.PrecomputedHop = true; !refused(t, dir, c, "needs gstore precompute") {
+			t.Error("a weighted hop was read by a run without weights")
+		}
+	}
+}
+
+// refused reports whether a run ends with an error that has want in it.
+func refused(t *testing.T, dir string, c Config, want string) bool {
+	t.Helper()
+	_, err := trainNode(t.Context(), t, dir, c, Hooks{})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, expected one of %q", err, want)
+		return false
+	}
+	return true
+}
+
+// TestEdgeWeightsRefused: what weights do not go with is said before anything is read.
+func TestEdgeWeightsRefused(t *testing.T) {
+	for want, c := range map[string]Config{
+		"draws by them already": {Sampler: "weighted"}, "with a history": {History: true}, "holds no weights": {Plan: "rows"},
+		"aggregator \"max\"": {Aggregator: "max"}, "for model \"gat\"": {Model: "gat"},
+	} {
+		c.EdgeWeights = true
+		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected one of %q", err, want)
+		}
+	}
+	bare := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 6000, Partitions: 5}))
+	if _, err := trainNode(t.Context(), t, bare, Config{EdgeWeights: true, Epochs: 1}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("edge weights without weights: %v", err)
+	}
+}
