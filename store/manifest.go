@@ -241,6 +241,20 @@ func (m *Manifest) Categories() (list []Category) {
 	return list
 }
 
+// Task is what the store is for: the schema's task, or, where that says nothing, TaskLink if there are edges to predict, lists
+// valid and test.
+func (m *Manifest) Task() string {
+	if m.Schema.Task != "" {
+		return m.Schema.Task
+	}
+	for _, name := range []string{"valid", "test"} {
+		if _, err := m.EdgeList(name); err != nil {
+			return ""
+		}
+	}
+	return TaskLink
+}
+
 // EdgeList returns the edge list called name.
 func (m *Manifest) EdgeList(name string) (*EdgeListInfo, error) {
 	for i := range m.EdgeLists {

@@ -85,6 +85,9 @@ func (v *Ranker) nextBatch(edges *store.EdgeReader) *rankBatch {
 	b := &rankBatch{number: make(map[question]int32)}
 	for len(b.answers) < v.batchSize && edges.Next() {
 		e := edges.Edge()
+		if v.o.Relation != nil && e.Relation != *v.o.Relation {
+			continue
+		}
 		v.both(e, func(k question, node uint32) {
 			i, ok := b.number[k]
 			if !ok {

@@ -26,6 +26,8 @@ type RankerOptions struct {
 	Seed       uint64
 	// Top is how many answers a question of a [Finder] gets; 0: none are asked.
 	Top int
+	// Relation, if not nil, is the one whose edges of a list are ranked; others are left out.
+	Relation *store.RelationID
 }
 
 // A block of scores takes 1/evalScoreShare of the memory, a batch of questions with their vectors 1/evalBatchShare of what
@@ -38,8 +40,8 @@ const (
 // Ranker ranks the answers of edge lists exactly, in memory or streamed over a store
 // of embeddings larger than memory.
 //
-// An encoder's states are computed with all neighbours by streaming edge buckets, as
-// [Evaluator] does for one layer, into memory or a temporary file. Then batches of
+// An encoder's states are computed with all neighbours by streaming edge buckets, layer by layer as
+// [Evaluator] does, into memory or a temporary file. Then batches of
 // questions meet tiles of candidates: a batch's known ends and answers are gathered, every tile's
 // states are read once for it, and for each answer the candidates that score higher or the same are counted. The edges
 // that filter are read with the tile, from the store: memory holds one tile's states, and those of its edges
@@ -170,30 +172,58 @@ func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, emb
 // states returns what scores are computed from, until free is called: the embeddings, or an encoder's states of all nodes.
 func (v *Ranker) states(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings) (x *spill.Table, free func(), err error) {
 	x = spill.View(4*int64(v.o.Model.Dim), func(b []byte, first uint64) error { return v.fill(ctx, embeddings, b, first) })
-	layer := model.Streamer()
-	if layer == nil {
-		return x, func() {}, nil
-	}
 	r := &evaluation{Evaluator: v.e, queue: q, in: x}
 	defer func() {
 		if err != nil {
 			r.close()
 		}
 	}()
+	if len(v.o.Model.Features) > 0 { // inputs that are computed are computed once
+		if err := v.keep(r, x); err != nil {
+			return nil, nil, err
+		}
+	}
 	if model.ReadsDegrees() {
 		if err := r.countEdges(ctx); err != nil {
 			return nil, nil, fmt.Errorf("evaluation: degrees: %w", err)
 		}
 	}
-	if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.st.ScratchDir()); err != nil {
-		return nil, nil, err
+	for l, layer := range model.Streamers() {
+		if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.st.ScratchDir()); err != nil {
+			return nil, nil, err
+		}
+		for i := range v.e.tiles {
+			if err := r.tile(ctx, layer, i, nil, false); err != nil {
+				return nil, nil, fmt.Errorf("evaluation: encode all nodes, layer %d: %w", l, err)
+			}
+		}
+		r.in.Close()
+		r.in, r.out = r.out, nil
 	}
-	for i := range v.e.tiles {
-		if err := r.tile(ctx, layer, i, nil, false); err != nil {
-			return nil, nil, fmt.Errorf("evaluation: encode all nodes: %w", err)
+	if err := r.freeSums(); err != nil {
+		return nil, nil, fmt.Errorf("evaluation: %w", err)
+	}
+	return r.in, r.close, nil
+}
+
+// keep makes r's input a table of x's rows.
+func (v *Ranker) keep(r *evaluation, x *spill.Table) (err error) {
+	if r.out, err = spill.New(v.st.Manifest().Nodes, x.RowBytes, v.e.memory, v.st.ScratchDir()); err != nil {
+		return err
+	}
+	for _, t := range v.e.tiles {
+		rows, err := x.Rows(&v.tile, t.Base, t.Nodes)
+		if err == nil {
+			err = r.out.Write(rows, t.Base)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return r.out, r.close, nil
+	r.in, r.out = r.out, nil
+	err = v.tile.Free() // its room is the evaluator's
+	v.tile = nil
+	return err
 }
 
 // fill reads the embeddings of nodes from first on, whole partitions.

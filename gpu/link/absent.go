@@ -51,18 +51,18 @@ func (c *Config) absentBytes(m *store.Manifest) int64 {
 // inputsMost bounds the input rows of a mini-batch, of a graph of so many rows and neighbours.
 func (c *Config) inputsMost(rows, neighbours int64) int64 {
 	seeds := min(rows, int64(2*c.BatchSize+2*c.Chunks*c.Negatives))
-	if len(c.Fanouts) == 0 {
-		return seeds
+	for _, fanout := range c.Fanouts {
+		seeds = min(rows, seeds+sampledMost(seeds, fanout, neighbours))
 	}
-	return min(rows, seeds+c.sampledMost(seeds, neighbours))
+	return seeds
 }
 
-// sampledMost bounds the neighbours sampled for so many seeds: over incoming edges, and as many over outgoing ones.
-func (c *Config) sampledMost(seeds, neighbours int64) int64 {
-	if c.Fanouts[0] < 0 {
+// sampledMost bounds the neighbours sampled for so many nodes: over incoming edges, and as many over outgoing ones.
+func sampledMost(nodes int64, fanout int, neighbours int64) int64 {
+	if fanout < 0 {
 		return neighbours
 	}
-	return min(neighbours, 2*seeds*int64(c.Fanouts[0]))
+	return min(neighbours, 2*nodes*int64(fanout))
 }
 
 // absent lets an encoder see whole neighbourhoods out of core: mini-batches are sampled from the graph, all of it in memory, and

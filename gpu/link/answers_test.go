@@ -72,7 +72,7 @@ func TestNegativesWhereAnswersLie(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := newExamples(mb, nil, placesMax)
+		x := newExamples(mb, -1, nil, placesMax)
 		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: 1, negatives: ns, perChunk: count, answers: newAnswers(x, pool, c.chunks, c.from)}
 		elsewhere := 0
 		var b mini.Batch

@@ -17,6 +17,7 @@ import (
 type batches struct {
 	cfg       *Config
 	relations int
+	relation  int // whose edges are trained; −1: all
 	loader    *mini.Loader
 	negatives *negative.Sampler
 	finish    func(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error // nil: nothing
@@ -35,7 +36,13 @@ type batches struct {
 
 // newBatches makes the batches of runs of cfg on a store, sampled on so many goroutines.
 func newBatches(cfg *Config, m *store.Manifest, threads int) (b *batches, err error) {
-	b = &batches{cfg: cfg, relations: len(m.Schema.Relations)}
+	b = &batches{cfg: cfg, relations: len(m.Schema.Relations), relation: -1}
+	switch r, err := cfg.predicted(m); {
+	case err != nil:
+		return nil, err
+	case r != nil:
+		b.relation = int(*r)
+	}
 	if b.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
@@ -46,7 +53,7 @@ func newBatches(cfg *Config, m *store.Manifest, threads int) (b *batches, err er
 // enter begins a step of an epoch, counted from 0, from a place in it on. mb is in use until leave. One without edges has no batches.
 func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, from progress.Place) (err error) {
 	b.ctx, b.epoch, b.mb, b.pass = ctx, epoch, mb, from.Pass
-	b.x = newExamples(mb, b.places, placesMax)
+	b.x = newExamples(mb, b.relation, b.places, placesMax)
 	b.places = b.x.places
 	if b.x.n == 0 { // its partitions may be empty: no nodes to draw negatives from
 		return nil

@@ -23,8 +23,9 @@ type batchMeter struct {
 	queue   *gpu.Queue
 	arena   *gpu.Arena
 	model   *nn.LinkModel
-	indexed int64        // bytes of host numbers that the batch in hand gives to the device
-	known   map[int]need // by capacity
+	columns []*store.ColumnInfo // of its features
+	indexed int64               // bytes of host numbers that the batch in hand gives to the device
+	known   map[int]need        // by capacity
 }
 
 // need is what a mini-batch takes, in bytes.
@@ -41,7 +42,11 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	if b.queue, err = gpu.NewQueue(b.dev); err != nil {
 		return nil, err
 	}
-	model, err := cfg.LinkModel(len(m.Schema.Relations))
+	model, err := cfg.LinkModel(m)
+	if err != nil {
+		return nil, err
+	}
+	b.columns, err = cfg.columns(m)
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +102,15 @@ func (b *batchMeter) bytes(ctx context.Context, rows, sampled, edges int64) (int
 	negatives := 2 * c.Chunks * c.Negatives
 	seeds := min(rows, int64(2*n+negatives))
 	inputs := seeds
-	var g gpu.Graph
-	if len(c.Fanouts) > 0 {
-		e := c.sampledMost(seeds, edges)
-		inputs = min(sampled, seeds+e)
-		g = gpu.Graph{NumDst: int(seeds), NumSrc: int(inputs), Indptr: b.index(int(seeds)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}
+	graphs := make([]gpu.Graph, len(c.Fanouts))
+	for hop, fanout := range c.Fanouts { // outward from the seeds, whose block is the last
+		dst, e := inputs, sampledMost(inputs, fanout, edges)
+		inputs = min(sampled, dst+e)
+		g := gpu.Graph{NumDst: int(dst), NumSrc: int(inputs), Indptr: b.index(int(dst)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}
 		if b.model.ReadsDegrees() {
-			g.SrcDegrees, g.DstDegrees = b.index(int(inputs), blocks.Int32), b.index(int(seeds), blocks.Int32)
+			g.SrcDegrees, g.DstDegrees = b.index(int(inputs), blocks.Int32), b.index(int(dst), blocks.Int32)
 		}
+		graphs[len(graphs)-1-hop] = g
 	}
 	batch := nn.LinkBatch{Rows: b.index(4*n+negatives, blocks.Uint32), Relations: b.index(2*n, blocks.Uint32), Negatives: c.Negatives}
 	for side := range 2 {
@@ -115,16 +121,31 @@ func (b *batchMeter) bytes(ctx context.Context, rows, sampled, edges int64) (int
 	table := gpu.MatrixOf(meter.Elsewhere(4*rows*int64(c.Dim)), 0, int(rows), c.Dim)
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	in := nn.Input{Tables: []gpu.Tensor{table}, Index: b.index(int(inputs), blocks.Uint32)}
+	if c.NoEmbeddings {
+		in.Tables = nil
+	}
+	for _, x := range b.columns {
+		in.Tables = append(in.Tables, b.feature(x, rows))
+	}
 	if c.Absent == AbsentShadow { // see absent.input
 		in = nn.Input{Tables: []gpu.Tensor{a.Matrix(q, int(inputs), c.Dim)}}
 		b.index(int(inputs-seeds)*c.Dim, blocks.Float32)
 	}
-	gradients(p, b.model, &g, in, batch)
+	gradients(p, b.model, graphs, in, batch)
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
 	}
 	used := a.Used()
 	return used, a.Reset()
+}
+
+// feature is a column of rows that are resident.
+func (b *batchMeter) feature(x *store.ColumnInfo, rows int64) gpu.Tensor {
+	t := gpu.Tensor{Mem: meter.Elsewhere(rows * int64(x.RowBytes())), Rows: int(rows), Cols: x.Dim, Stride: x.RowBytes() / x.Elem.Size(), Elem: x.Elem}
+	if x.Scale != nil {
+		t.Scale = meter.Elsewhere(4 * int64(x.Dim))
+	}
+	return t
 }
 
 // index is n host numbers as [gpu.Arena.Int32s] gives them to the device.

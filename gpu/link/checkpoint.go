@@ -100,8 +100,11 @@ func resumeTable(ctx context.Context, st *store.Store, cfg *Config) (_ *table.Ta
 // createTable makes the table of a run that begins, in the place of an earlier run's. Its first checkpoint
 // is one to resume from. Whatever can be found wrong with the run must have been found: the earlier one is lost.
 func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []table.Blob) (*table.Table, error) {
-	t, err := table.Create(ctx, st, table.Options{Name: cfg.Table, Dim: cfg.Dim, States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs,
-		Init: InitRows(cfg.Seed, cfg.Dim, embeddingScale)})
+	o := table.Options{Name: cfg.Table, Dim: cfg.TableDim(), States: cfg.TablePlanes() - 1, Keep: cfg.KeepCheckpoints, Replace: true, Blobs: blobs}
+	if !cfg.NoEmbeddings {
+		o.Init = InitRows(cfg.Seed, cfg.Dim, embeddingScale)
+	}
+	t, err := table.Create(ctx, st, o)
 	if err != nil {
 		return nil, fmt.Errorf("train: embeddings: %w", err)
 	}

@@ -26,13 +26,21 @@ type Config struct {
 	Model   string `json:"model" group:"model"`                                                             // the decoder: "distmult" (default), "complex", "transe", "dot"
 	Encoder string `json:"encoder" group:"link prediction" help:"graph neural network over the embeddings"` // "none" (default), "sage", "gcn", "gat"
 	Heads   int    `json:"heads,omitempty" group:"model" default:"4"`                                       // of gat, side by side; default 4
-	Dim     int    `json:"dim" group:"link prediction" help:"numbers of an embedding"`                      // of embeddings and relations; default 100
+	Dim     int    `json:"dim" group:"link prediction" help:"numbers of an embedding"`                      // of embeddings, relations and the encoder's states; default 100
+	// Layers of the encoder, with a ReLU behind all but the last; 0: one with tanh behind. Default with Features: 2.
+	Layers int `json:"layers,omitempty" group:"model"`
+	// Features are columns of the store that are projected to Dim numbers and added to a node's embedding; NoEmbeddings leaves
+	// that out, so that nodes of which nothing was learned are as good as others. Default: none.
+	Features     []string `json:"features,omitempty" group:"data"`
+	NoEmbeddings bool     `json:"no_embeddings,omitempty" group:"link prediction" help:"with --features: nodes have no learned vectors, so that later ones are predicted as well"`
+	// Relation is the one whose edges are predicted; edges of others are neighbours alone. Default: all.
+	Relation string `json:"relation,omitempty" group:"link prediction" help:"predict the edges of this relation alone; others only lead to neighbours" default:"all"`
 	// Fanouts are the neighbours sampled over incoming edges, and as many over
-	// outgoing ones; -1 for all. Default 20 with an encoder, none without.
-	Fanouts   []int `json:"fanouts" group:"model" default:"20 with an encoder"`
+	// outgoing ones, outward from the ends of edges; -1 for all. Default 20 for one layer, 15,10,5… for more, none without an encoder.
+	Fanouts   []int `json:"fanouts" group:"model" default:"20 with an encoder of one layer, 15,10,5… of more"`
 	BatchSize int   `json:"batch_size" group:"optimiser"`           // edges of a mini-batch; default 1000
 	Epochs    int   `json:"epochs" resume:"free" group:"optimiser"` // default 8
-	// Optimizer steps embeddings and parameters: "adagrad" (default; a table has one vector of state a node) or "adam" (two; a
+	// Optimizer steps embeddings and parameters: "adagrad" (default without Features; a table has one vector of state a node) or "adam" (two; a
 	// row's moments change when a batch has the node, and the bias of their zeros is corrected by the run's steps, as PyTorch's SparseAdam does).
 	Optimizer string  `json:"optimizer" group:"link prediction" help:"adam keeps two vectors of state a node instead of one" values:"adagrad,adam"`
 	LR        float64 `json:"lr" group:"optimiser" default:".1 of adagrad, .003 of adam"` // until it falls; default .1, of adam .003
@@ -48,8 +56,9 @@ type Config struct {
 	// where a node has many edges, else resident.
 	NegativesFrom string `json:"negatives_from" group:"link prediction,expert" help:"out of core wrong answers are drawn from partitions where a step's right ones may lie (answers), from all in memory (resident) or half from each (mixed); auto: mixed where nodes have many edges, else resident" values:"auto,mixed,answers,resident"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
-	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled.
-	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core"`
+	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled, and with
+	// Features.
+	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core and with --features"`
 	Loss             string   `json:"loss" group:"link prediction" help:"of an edge among its negatives"` // "softmax" (default), "logistic", "margin"
 	Margin           *float64 `json:"margin" group:"link prediction,expert" help:"of the margin loss"`    // of the margin loss, 0 or more; default (nil): 1
 	Seed             uint64   `json:"seed" group:"optimiser"`
@@ -127,6 +136,13 @@ func (c *Config) Normalize() error {
 	}
 	text(&c.Task, "link")
 	text(&c.Model, nn.DistMult)
+	if len(c.Features) > 0 {
+		text(&c.Encoder, "sage")
+		text(&c.Optimizer, adam)
+		if c.Encoder != "none" {
+			number(&c.Layers, 2)
+		}
+	}
 	text(&c.Encoder, "none")
 	text(&c.Loss, gpu.SoftmaxLoss.String())
 	text(&c.IOEngine, "auto")
@@ -156,13 +172,25 @@ func (c *Config) Normalize() error {
 		c.LRDecay = .5
 	}
 	if c.Encoder != "none" && len(c.Fanouts) == 0 {
-		c.Fanouts = []int{20}
+		c.Fanouts = defaultFanouts(c.Layers)
 	}
 	if err := c.validate(); err != nil {
 		return store.Invalid(err)
 	}
 	c.complete()
 	return nil
+}
+
+// defaultFanouts are those of an encoder of so many layers, see [Config].Layers.
+func defaultFanouts(layers int) []int {
+	if layers <= 1 {
+		return []int{20}
+	}
+	f := []int{15, 10}
+	for len(f) < layers {
+		f = append(f, 5)
+	}
+	return f
 }
 
 func (c *Config) validate() error {
@@ -172,7 +200,7 @@ func (c *Config) validate() error {
 	if _, err := c.loss(); err != nil {
 		return err
 	}
-	model := nn.LinkConfig{Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim}
+	model := nn.LinkConfig{Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Layers: c.Layers}
 	if err := model.Validate(); err != nil {
 		return err
 	}
@@ -201,6 +229,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: i/o engine %q is not known (known: %s)", c.IOEngine, strings.Join(blockio.Names(), ", "))
 	case c.Task != "link" && c.Task != "auto":
 		return fmt.Errorf("train: task %q of a store of edges, expected link", c.Task)
+	case c.NoEmbeddings && len(c.Features) == 0:
+		return fmt.Errorf("train: without embeddings a node's features are all that is known of it: name their columns with features")
+	case c.Absent == AbsentShadow && (c.Layers > 1 || len(c.Features) > 0):
+		return fmt.Errorf("train: absent neighbours are read from a shadow by an encoder of one layer without features: use %s", AbsentIgnore)
 	case len(c.Fanouts) != model.Hops():
 		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, model.Hops())
 	case c.hidesEdges() && c.Encoder == "none":
@@ -227,10 +259,21 @@ func (c *Config) validate() error {
 // hidesEdges is RemoveBatchEdges once the plan is known.
 func (c *Config) hidesEdges() bool { return c.RemoveBatchEdges != nil && *c.RemoveBatchEdges }
 
-// LinkModel returns what c says of the model, for a store of so many relations.
-func (c *Config) LinkModel(relations int) (nn.LinkConfig, error) {
+// LinkModel returns what c says of the model, for a store: its relations, its features' columns.
+func (c *Config) LinkModel(m *store.Manifest) (nn.LinkConfig, error) {
 	loss, err := c.loss()
-	return nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Relations: relations, Loss: loss, Seed: c.Seed}, err
+	if err != nil {
+		return nn.LinkConfig{}, err
+	}
+	columns, err := c.columns(m)
+	if err != nil {
+		return nn.LinkConfig{}, err
+	}
+	l := nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Layers: c.Layers, NoEmbeddings: c.NoEmbeddings, Relations: len(m.Schema.Relations), Loss: loss, Seed: c.Seed}
+	for _, x := range columns {
+		l.Features = append(l.Features, x.Dim)
+	}
+	return l, nil
 }
 
 // loss returns the loss that c names.

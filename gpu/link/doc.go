@@ -1,11 +1,14 @@
-// Package link trains link prediction: embeddings of all nodes, vectors of relations and, if asked for, an encoder, on the
-// edges of a store, in memory or out of core.
+// Package link trains link prediction: embeddings of all nodes, projections of their features, vectors of relations and, if asked
+// for, an encoder, on the edges of a store or of one of its relations, in memory or out of core.
 //
 // # Model
 //
 // [Train] runs a number of epochs. An epoch follows its plan: each step's edges are trained while the store reads the next
 // step's partitions and writes the embeddings of the last. A mini-batch is some edges and negatives; both ends of an edge are
 // asked for. After an epoch the edges of list valid are ranked exactly ([eval.Ranker]), after the last those of test.
+//
+// With Config.Features a node's input is its embedding and a projection of its features, or, with Config.NoEmbeddings, the latter
+// alone: such a model is inductive, as GraphSAGE is (Hamilton and others, NeurIPS 2017), and ranks nodes that it has not seen.
 //
 // Embeddings and their optimiser's state are a table of the store. A checkpoint of the table holds the parameters and the
 // place in the run too: what [Load] reads and a run with Config.Resume goes on from, to the bit.

@@ -20,7 +20,7 @@ func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Tab
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	metrics, err := m.ranker.Run(ctx, m.queue, m.model, m.rows.Read, lists...)
+	metrics, err := m.ranker.Run(ctx, m.queue, m.model, m.states, lists...)
 	return metrics, m.BytesRead(), err
 }
 
@@ -29,6 +29,9 @@ type Model struct {
 	queue  *gpu.Queue
 	model  *nn.LinkModel
 	rows   *tableRows
+	stored *storedFeatures // nil without features
+	inputs *inputs
+	states eval.Embeddings // what ranker reads
 	ranker *eval.Ranker
 }
 
@@ -36,10 +39,14 @@ type Model struct {
 // caller holds what held says. A budget too small is [store.ErrBudget] and names the smallest that works.
 func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, c *Checkpointed, o eval.RankerOptions, held ...budget.Holder) (_ *Model, err error) {
 	parts := len(st.Manifest().Partitions)
-	if o.Model, err = c.Config.LinkModel(len(st.Manifest().Schema.Relations)); err != nil {
+	if o.Model, err = c.Config.LinkModel(st.Manifest()); err != nil {
+		return nil, err
+	}
+	if o.Relation, err = c.Config.predicted(st.Manifest()); err != nil {
 		return nil, err
 	}
 	m := &Model{rows: newTableRows(t)}
+	m.states = m.rows.Read
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())
@@ -49,7 +56,7 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 		o, a := o, budget.Account{TotalBytes: memory}
 		if memory > 0 {
 			a.Hold("program", programBytes(memory, parts), true)
-			a.Hold("a partition's embeddings", m.rows.Bytes(), false)
+			a.Hold("a partition's inputs", c.Config.rowsBytes(st.Manifest()), false)
 			for _, h := range held {
 				a.Hold(h.Name, h.Bytes, h.Elastic)
 			}
@@ -74,12 +81,31 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 	if m.model, err = nn.NewLink(ctx, m.queue, o.Model); err != nil {
 		return nil, err
 	}
+	if err := m.openInputs(st, &c.Config); err != nil {
+		return nil, err
+	}
 	return m, m.model.Params().LoadState(ctx, m.queue, c.Model)
+}
+
+// openInputs makes what the ranker reads of a model with features.
+func (m *Model) openInputs(st *store.Store, c *Config) error {
+	columns, err := c.columns(st.Manifest())
+	if err != nil || len(columns) == 0 {
+		return err
+	}
+	m.stored = &storedFeatures{st: st, columns: columns}
+	m.inputs = newInputs(m.queue, m.model, st.Manifest(), columns)
+	embeddings := m.states
+	if c.NoEmbeddings {
+		embeddings = nil
+	}
+	m.states = m.inputs.of(embeddings, m.stored.read)
+	return nil
 }
 
 // Find opens a finder of answers; it is closed before m.
 func (m *Model) Find(ctx context.Context, o eval.FinderOptions) (*eval.Finder, error) {
-	return m.ranker.Find(ctx, m.queue, m.model, m.rows.Read, o)
+	return m.ranker.Find(ctx, m.queue, m.model, m.states, o)
 }
 
 // BytesRead returns the bytes read from store and table so far.
@@ -92,6 +118,9 @@ func (m *Model) Close() error {
 		errs = append(errs, m.ranker.Close())
 	}
 	errs = append(errs, m.rows.Close())
+	if m.inputs != nil {
+		errs = append(errs, m.inputs.close(), m.stored.close())
+	}
 	if m.model != nil {
 		errs = append(errs, m.model.Close())
 	}

@@ -50,15 +50,20 @@ func TestExamples(t *testing.T) {
 		{"none", nil, nil},
 	} {
 		var room []place
-		for most := range 12 {
-			x := newExamples(linkMacroBatch(c.buckets...), room, uint64(most+1))
+		for k := range 12 * 4 {
+			most, relation := k%12, k/12-1
+			x := newExamples(linkMacroBatch(c.buckets...), relation, room, uint64(most+1))
+			want := slices.Clone(c.want)
+			if relation >= 0 {
+				want = slices.DeleteFunc(want, func(e edge) bool { return int(e.relation) != relation })
+			}
 			var got []edge
 			for k := range x.n {
 				s, d, r := x.edge(k)
 				got = append(got, edge{s, d, r})
 			}
-			if room = x.places; !slices.Equal(got, c.want) || len(room) > most+1 {
-				t.Errorf("%s: edges %v by %d places, expected %v by %d at most", c.name, got, len(room), c.want, most+1)
+			if room = x.places; !slices.Equal(got, want) || len(room) > most+1 {
+				t.Errorf("%s, relation %d: edges %v by %d places, expected %v by %d at most", c.name, relation, got, len(room), want, most+1)
 			}
 		}
 	}
@@ -77,7 +82,7 @@ func TestLinkSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := newExamples(mb, nil, placesMax)
+	x := newExamples(mb, -1, nil, placesMax)
 	s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, answers: newAnswers(x, pool, chunks, FromAnswers)}
 	if s.Batches() != 3 {
 		t.Fatalf("%d batches of 9 edges by 4, expected 3", s.Batches())
@@ -152,7 +157,7 @@ func reversed(in *buffer.Adjacency) *buffer.Adjacency {
 }
 
 // TestHideBatchEdges: every edge of the batch, and no other, is missing from the neighbourhoods of
-// its ends, both ways, and from their degrees.
+// its ends, both ways, and from their degrees, on every hop.
 func TestHideBatchEdges(t *testing.T) {
 	mb := linkMacroBatch(buffer.BucketID{Src: 2, Dst: 2}, buffer.BucketID{Src: 2, Dst: 5}, buffer.BucketID{Src: 5, Dst: 2}, buffer.BucketID{Src: 5, Dst: 5})
 	mb.Out = reversed(mb.In)
@@ -165,11 +170,11 @@ func TestHideBatchEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := newExamples(mb, nil, placesMax)
+	x := newExamples(mb, -1, nil, placesMax)
 	type edge struct{ dst, src, relation uint32 }
 	// read returns the edges of every batch's neighbourhoods, and the batches' own both ways.
-	read := func(hide bool) (blocks, own []map[edge]int) {
-		loader, err := mini.NewLoader(mini.Config{Fanouts: []int{mini.All}}, mini.LoaderOptions{})
+	read := func(hide bool, hops int) (blocks, own []map[edge]int) {
+		loader, err := mini.NewLoader(mini.Config{Fanouts: slices.Repeat([]int{mini.All}, hops)}, mini.LoaderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,43 +183,48 @@ func TestHideBatchEdges(t *testing.T) {
 		loader.Start(t.Context(), mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, s)
 		for loader.Next() {
 			b := loader.Batch()
-			k, e := &b.Blocks[0], b.Extra.(*batchExtra)
-			block, mine := map[edge]int{}, map[edge]int{}
-			for d := range k.NumDst {
-				if int(k.Degrees[d]) != int(k.Indptr[d+1]-k.Indptr[d]) {
-					t.Errorf("node %d has degree %d and %d edges", b.Input[d], k.Degrees[d], k.Indptr[d+1]-k.Indptr[d])
+			e, mine := b.Extra.(*batchExtra), map[edge]int{}
+			for i := range b.Blocks {
+				k, block := &b.Blocks[i], map[edge]int{}
+				for d := range k.NumDst {
+					if int(k.Degrees[d]) != int(k.Indptr[d+1]-k.Indptr[d]) {
+						t.Errorf("node %d has degree %d and %d edges", b.Input[d], k.Degrees[d], k.Indptr[d+1]-k.Indptr[d])
+					}
+					for at := k.Indptr[d]; at < k.Indptr[d+1]; at++ {
+						block[edge{b.Input[d], b.Input[k.Indices[at]], uint32(k.Relations[at])}]++
+					}
 				}
-				for at := k.Indptr[d]; at < k.Indptr[d+1]; at++ {
-					block[edge{b.Input[d], b.Input[k.Indices[at]], uint32(k.Relations[at])}]++
-				}
+				blocks = append(blocks, block)
 			}
 			for i := range e.edges {
 				head, tail := b.Input[e.rows[i]], b.Input[e.rows[e.edges+i]]
 				mine[edge{tail, head, e.relations[i]}]++
 				mine[edge{head, tail, e.relations[i] + relations}]++
 			}
-			blocks, own = append(blocks, block), append(own, mine)
+			own = append(own, mine)
 		}
 		if err := loader.Err(); err != nil {
 			t.Fatal(err)
 		}
 		return blocks, own
 	}
-	with, own := read(false)
-	without, _ := read(true)
-	for i := range own {
-		for e := range own[i] {
-			if with[i][e] == 0 {
-				t.Errorf("batch %d: edge %v is in no neighbourhood", i, e)
+	for _, hops := range []int{1, 2} {
+		with, own := read(false, hops)
+		without, _ := read(true, hops)
+		for i := range with {
+			for e := range own[i/hops] {
+				if with[i][e] == 0 {
+					t.Errorf("batch %d, block %d: edge %v is in no neighbourhood", i/hops, i%hops, e)
+				}
+				delete(with[i], e)
 			}
-			delete(with[i], e)
+			if !maps.Equal(with[i], without[i]) {
+				t.Errorf("batch %d, block %d: neighbourhoods without its edges are %v, expected %v", i/hops, i%hops, without[i], with[i])
+			}
 		}
-		if !maps.Equal(with[i], without[i]) {
-			t.Errorf("batch %d: neighbourhoods without its edges are %v, expected %v", i, without[i], with[i])
+		if len(own) != 3 || len(with) != 3*hops {
+			t.Errorf("%d batches of %d blocks, expected 3 of %d", len(own), len(with), hops)
 		}
-	}
-	if len(own) != 3 {
-		t.Errorf("%d batches, expected 3", len(own))
 	}
 }
 
@@ -330,7 +340,7 @@ func TestLinkSourceDegrees(t *testing.T) {
 	}
 	n := len(rows)
 	k := mini.Block{NumDst: n, NumSrc: n, Indptr: make([]int32, n+1), Degrees: make([]int32, n)}
-	g := tr.graph(mini.Graph{In: mb.In, Out: mb.Out}, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})
+	g := tr.graphs(mini.Graph{In: mb.In, Out: mb.Out}, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})[0]
 	got := make([]int32, n)
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&got[0])), 4*n), g.SrcDegrees)
 	if err := q.Sync(t.Context()); err != nil {

@@ -68,8 +68,8 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if err := cfg.Normalize(); err != nil {
 		return nil, err
 	}
-	if o.Table != nil && (o.Table.Dim() != cfg.Dim || o.Table.Planes() != cfg.TablePlanes()) {
-		return nil, fmt.Errorf("%w: a table of %d planes of %d, expected %d of %d", store.ErrInvalid, o.Table.Planes(), o.Table.Dim(), cfg.TablePlanes(), cfg.Dim)
+	if o.Table != nil && (o.Table.Dim() != cfg.TableDim() || o.Table.Planes() != cfg.TablePlanes()) {
+		return nil, fmt.Errorf("%w: a table of %d planes of %d, expected %d of %d", store.ErrInvalid, o.Table.Planes(), o.Table.Dim(), cfg.TablePlanes(), cfg.TableDim())
 	}
 	if o.Table != nil && o.World > 1 {
 		return nil, fmt.Errorf("%w: a table's rows on %d ranks: one process opens a table, the ranks' embeddings must lie elsewhere", store.ErrInvalid, o.World)

@@ -56,7 +56,7 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 	if err != nil {
 		return nil, err
 	}
-	y.eval = v.LeastBytes() + tableRowsBytes(y.m, c.Dim)
+	y.eval = v.LeastBytes() + y.cfg.rowsBytes(y.m)
 	return y, v.Close()
 }
 
@@ -75,11 +75,14 @@ func (y *Memory) Close() error {
 // ranker makes the run's evaluator within bytes, 0 for no bound.
 func (y *Memory) ranker(st *store.Store, dev gpu.Device, bytes int64) (_ *eval.Ranker, err error) {
 	e := eval.RankerOptions{Threads: y.cfg.Threads}
-	if e.Model, err = y.cfg.LinkModel(len(y.m.Schema.Relations)); err != nil {
+	if e.Model, err = y.cfg.LinkModel(y.m); err != nil {
+		return nil, err
+	}
+	if e.Relation, err = y.cfg.predicted(y.m); err != nil {
 		return nil, err
 	}
 	if bytes > 0 {
-		e.MemoryBytes = max(1, bytes-tableRowsBytes(y.m, y.cfg.Dim))
+		e.MemoryBytes = max(1, bytes-y.cfg.rowsBytes(y.m))
 	}
 	return eval.NewRanker(st, dev, e)
 }

@@ -10,10 +10,22 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
+// TableDim is the numbers of a node's row of the table. Without embeddings it is one, which is not read: the table is where
+// checkpoints lie.
+func (c *Config) TableDim() int {
+	if c.NoEmbeddings {
+		return 1
+	}
+	return c.Dim
+}
+
 // TablePlanes is how many vectors a table has of a node: the embedding and the optimiser's state, Adagrad's sums of squares or
 // Adam's two moments.
 func (c *Config) TablePlanes() int {
-	if c.Optimizer == adam {
+	switch {
+	case c.NoEmbeddings:
+		return 1
+	case c.Optimizer == adam:
 		return 3
 	}
 	return 2
@@ -69,7 +81,7 @@ func (c *Config) batchShare(memory int64, partitions int) int64 {
 // partition buffer and what [Memory.BesideBytes] counts. c's defaults must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	o := buffer.Options{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
-		TableDim: c.Dim, TablePlanes: c.TablePlanes()}
+		Features: c.Features, TableDim: c.TableDim(), TablePlanes: c.TablePlanes()}
 	if n := len(m.Partitions); c.MemoryBytes > 0 {
 		o.MemoryBytes = max(leftBytes(c.MemoryBytes, n)-c.evalShare(c.MemoryBytes, n)-c.batchShare(c.MemoryBytes, n), 1)
 	}
@@ -83,7 +95,7 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 	c := &p.choice
 	cfg.Plan, cfg.Buffer, cfg.Logical = c.Policy, c.Capacity, c.Logical
 	if cfg.RemoveBatchEdges == nil {
-		hide := cfg.Encoder != "none" && c.Policy != macro.Memory
+		hide := cfg.Encoder != "none" && (c.Policy != macro.Memory || len(cfg.Features) > 0)
 		cfg.RemoveBatchEdges = &hide
 	}
 	if c.Policy == macro.Memory {

@@ -11,13 +11,14 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// examples are the edges of a macro-batch that its step trains, those of Step.Buckets, numbered
+// examples are the edges of a macro-batch that its step trains, those of Step.Buckets and of a relation, numbered
 // by destination's partition and internal id, whatever slots the partitions lie in. No edge is copied: of every so
 // many it is known where in the adjacency they are, and others are found by walking on from there.
 type examples struct {
 	in         *buffer.Adjacency
 	partitions []buffer.ResidentPartition
 	trained    []bool // [source × destination], by position in partitions; nil: all
+	relation   int    // whose edges are trained; −1: all
 	every      uint64 // edges from one place to the next
 	places     []place
 	n          uint64
@@ -34,9 +35,13 @@ type place struct {
 // 60 million are resident.
 const placesMax = 1 << 16
 
-// newExamples looks at the edges of mb once and keeps at most so many places, in the room of an earlier step's, which may be nil.
-func newExamples(mb *buffer.MacroBatch, room []place, most uint64) *examples {
-	x := &examples{in: mb.In, partitions: mb.Partitions, places: room[:0]}
+// newExamples looks at the edges of mb, of one relation or, with −1, of all, once and keeps at most so many places, in the room of an
+// earlier step's, which may be nil.
+func newExamples(mb *buffer.MacroBatch, relation int, room []place, most uint64) *examples {
+	x := &examples{in: mb.In, partitions: mb.Partitions, places: room[:0], relation: relation}
+	if mb.In.Relations == nil { // there is one
+		x.relation = -1
+	}
 	n, edges := len(mb.Partitions), uint64(0)
 	for _, to := range mb.Partitions {
 		for _, span := range mb.In.Spans[to.Base : to.Base+to.Nodes] {
@@ -90,8 +95,19 @@ func (x *examples) walk(from place, f func(p place, end int64) bool) {
 	}
 }
 
-// run returns where the edges from the source partition of the first one end, before end, and whether they are trained.
+// run returns where the edges from the source partition of the first one end, before end, and whether they are trained: of a relation
+// those that are alike in whether they are of it.
 func (x *examples) run(begin, end int64, to uint32) (int64, bool) {
+	if x.relation >= 0 {
+		wanted := int(x.in.Relations[begin]) == x.relation
+		k := begin + 1
+		for k < end && (int(x.in.Relations[k]) == x.relation) == wanted {
+			k++
+		}
+		if end = k; !wanted {
+			return end, false
+		}
+	}
 	if x.trained == nil {
 		return end, true
 	}
@@ -244,7 +260,9 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 func (s *source) Finish(b *mini.Batch) error {
 	if e := b.Extra.(*batchExtra); len(b.Blocks) > 0 {
 		if s.hide {
-			s.hideEdges(e, &b.Blocks[0])
+			for i := range b.Blocks {
+				s.hideEdges(e, &b.Blocks[i])
+			}
 		}
 		if s.absent != nil {
 			s.absent.divide(b, e)
@@ -277,7 +295,7 @@ func (s *source) view(b *mini.Batch) *Edges {
 	return v
 }
 
-// hideEdges takes a batch's edges out of its block.
+// hideEdges takes a batch's edges out of one of its blocks.
 func (s *source) hideEdges(e *batchExtra, k *mini.Block) {
 	n := e.edges
 	hide := func(dst, src uint32, relation uint32) {
@@ -287,7 +305,7 @@ func (s *source) hideEdges(e *batchExtra, k *mini.Block) {
 			}
 		}
 	}
-	for i := range 2 * n { // a batch's rows number its seeds, which are the block's destinations
+	for i := range 2 * n { // a batch's rows number its seeds, which are the first destinations of every block
 		hide(e.rows[2*n+i], e.rows[i], e.relations[i])
 	}
 	k.Compact()

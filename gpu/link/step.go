@@ -39,16 +39,20 @@ type trainer struct {
 	pipe    *gpu.Pipeline
 	model   *nn.LinkModel
 	batches *batches
-	edges   uint64  // of an epoch
-	degrees []int32 // of a batch's sources, where the encoder reads degrees
-	absent  *absent // nil: absent neighbours are left out
+	edges   uint64       // of an epoch
+	degrees []int32      // of a batch's sources, where the encoder reads degrees
+	tables  []gpu.Tensor // features of the macro-batch
+	absent  *absent      // nil: absent neighbours are left out
 	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one, or ahead of the
 	// epoch's counts.
 	stepping bool
 }
 
 func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manifest) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg, edges: m.Edges}
+	t := &trainer{cfg: cfg}
+	if t.edges, err = cfg.examplesOf(m); err != nil {
+		return nil, err
+	}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
@@ -58,7 +62,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manif
 			_ = t.close()
 		}
 	}()
-	model, err := cfg.LinkModel(len(m.Schema.Relations))
+	model, err := cfg.LinkModel(m)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +97,12 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return err
 	}
 	defer b.leave() // after an error too, before mb is gone
-	err := t.issue(ctx, epoch, e, sum, after)
+	release, err := t.mapFeatures(mb)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = t.issue(ctx, epoch, e, sum, after)
 	// What is in flight reads mb and writes its rows; and a run that ctx ends goes on after the last mini-batch that was issued.
 	if failed := t.pipe.Drain(ctx); failed != nil {
 		return failed
@@ -151,26 +160,32 @@ func (t *trainer) batch(ctx context.Context, from mini.Graph, b *mini.Batch, e *
 	}
 	input := a.Uint32s(q, rows)
 	in := nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}
+	if t.cfg.NoEmbeddings {
+		in.Tables = nil
+	}
+	in.Tables = append(in.Tables, t.tables...)
 	if t.absent != nil {
 		in = t.absent.input(q, a, e.value, input, extra.absent)
 	}
-	g := t.graph(from, b)
+	graphs := t.graphs(from, b)
 	batch := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
 	if len(extra.mask) > 0 {
 		batch.Mask = a.Uint32s(q, extra.mask)
 	}
-	d, sums, forward := gradients(p, t.model, &g, in, batch)
+	d, sums, forward := gradients(p, t.model, graphs, in, batch)
 	if d.Rows > len(rows) { // absent ones stay as they are
 		d = d.Head(len(rows))
 	}
 	backward := time.Now()
 	t.optimize(e, input, d, lr)
-	// The rows as they are now: one that is no number makes its column's sum none. They may leave memory, unseen by
-	// any later loss, before the run is over.
-	q.Gather(d, e.value, input)
-	q.ColumnSum(d, sums)
 	stat, columns := make([]float64, 2), make([]float32, sums.Cols)
-	q.Download(floatBytes(columns), sums)
+	if !t.cfg.NoEmbeddings {
+		// The rows as they are now: one that is no number makes its column's sum none. They may leave memory, unseen by
+		// any later loss, before the run is over.
+		q.Gather(d, e.value, input)
+		q.ColumnSum(d, sums)
+		q.Download(floatBytes(columns), sums)
+	}
 	q.Download(blocks.Bytes(stat), t.model.Stat())
 	queries, edges := int64(2*extra.edges), int64(b.SampledEdges())
 	err := t.pipe.Issued(ctx, func(err error) error {
@@ -202,14 +217,35 @@ func (t *trainer) diverged(what string) error {
 // gradients returns those of a batch's input rows, having set the parameters', room for the sums of their columns, and when the
 // forward pass was over. What it takes of the pass's arena depends on the sizes of its arguments and the model alone:
 // [batchMeter] runs it for them.
-func gradients(p *nn.Pass, model *nn.LinkModel, g *gpu.Graph, in nn.Input, batch nn.LinkBatch) (d, sums gpu.Tensor, forward time.Time) {
-	states := model.Encode(p, g, in)
+func gradients(p *nn.Pass, model *nn.LinkModel, graphs []gpu.Graph, in nn.Input, batch nn.LinkBatch) (d, sums gpu.Tensor, forward time.Time) {
+	states := model.Encode(p, graphs, in)
 	forward = time.Now()
 	d = model.EncodeBackward(p, model.Loss(p, batch, states))
 	return d, p.Arena.Vector(p.Queue, d.Cols, blocks.Float32), forward
 }
 
-// optimize steps the model's parameters and the rows input of the embeddings, whose gradient is d.
+// mapFeatures makes the macro-batch's features tables, until release.
+func (t *trainer) mapFeatures(mb *buffer.MacroBatch) (release func(), err error) {
+	var mapped []func()
+	t.tables = t.tables[:0]
+	release = func() {
+		for _, free := range mapped {
+			free()
+		}
+	}
+	for i := range mb.Features {
+		c := &mb.Features[i]
+		table, free, err := nn.MapTable(t.queue.Device(), c.Name, c.Data, mb.Rows, c.Dim, c.Stride, c.Type, c.Scale)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		t.tables, mapped = append(t.tables, table), append(mapped, free)
+	}
+	return release, nil
+}
+
+// optimize steps the model's parameters and the rows input of the embeddings, if it has any, whose gradient is d.
 func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
 	q, params, s := t.queue, t.model.Params(), RowStep{Optimizer: t.cfg.Optimizer, LR: lr}
 	if s.Optimizer == adam {
@@ -218,23 +254,33 @@ func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
 	} else {
 		params.Adagrad(q, s.adagrad())
 	}
+	if t.cfg.NoEmbeddings {
+		return
+	}
 	s.Rows(q, e.value, input, d, e.state...)
 }
 
-// graph is a batch's block, sampled from a graph, on the device; nothing without an encoder. A degree
+// graphs are a batch's blocks, sampled from a graph, on the device, input first; none without an encoder. A degree
 // counts that graph's edges of both directions, a self loop twice.
-func (t *trainer) graph(from mini.Graph, b *mini.Batch) gpu.Graph {
+func (t *trainer) graphs(from mini.Graph, b *mini.Batch) []gpu.Graph {
 	if len(b.Blocks) == 0 {
-		return gpu.Graph{}
+		return nil
 	}
-	q, a, k := t.queue, t.pipe.Arena(), &b.Blocks[0]
-	g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+	q, a := t.queue, t.pipe.Arena()
 	if t.model.ReadsDegrees() {
 		t.degrees = resize(t.degrees, len(b.Input))
 		for i, row := range b.Input {
 			t.degrees[i] = int32(from.In.Degree(row) + from.Out.Degree(row))
 		}
-		g.SrcDegrees, g.DstDegrees = a.Int32s(q, t.degrees), a.Int32s(q, k.Degrees)
 	}
-	return g
+	graphs := make([]gpu.Graph, len(b.Blocks))
+	for i := range b.Blocks {
+		k := &b.Blocks[i]
+		g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc, Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, k.Indices)}
+		if t.model.ReadsDegrees() { // a block's sources are the first of the input
+			g.SrcDegrees, g.DstDegrees = a.Int32s(q, t.degrees[:k.NumSrc]), a.Int32s(q, k.Degrees)
+		}
+		graphs[i] = g
+	}
+	return graphs
 }

@@ -171,8 +171,8 @@ func (s *Summary) addTable(t buffer.TableStats) {
 
 // checkStore checks that the store fits the task.
 func checkStore(m *store.Manifest) error {
-	if m.Schema.Task != store.TaskLink {
-		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test", m.Schema.Task, store.TaskLink)
+	if task := m.Task(); task != store.TaskLink {
+		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test, without labels of nodes", task, store.TaskLink)
 	}
 	if err := checkEdges(m); err != nil {
 		return err
@@ -198,9 +198,11 @@ type session struct {
 	table  *table.Table
 	it     *buffer.Buffer
 	t      *trainer
-	eval   *eval.Ranker // nil: nothing is evaluated
-	rows   *tableRows   // what it reads out of core
-	e      *embeddings  // mapped with the first macro-batch
+	eval   *eval.Ranker    // nil: nothing is evaluated
+	rows   *tableRows      // what it reads out of core
+	inputs *inputs         // what it computes of them and of features; nil without features
+	stored *storedFeatures // those that are read for it out of core
+	e      *embeddings     // mapped with the first macro-batch
 	sum    Summary
 	from   *position // where the run goes on
 	clock  *progress.Clock
@@ -251,6 +253,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 	}
 	if s.eval != nil {
 		s.rows = newTableRows(s.table)
+		return s.openInputs(m)
 	}
 	return nil
 }
@@ -295,6 +298,9 @@ func (s *session) closeRun() error {
 	if s.rows != nil {
 		errs = append(errs, s.rows.Close())
 	}
+	if s.inputs != nil {
+		errs = append(errs, s.inputs.close(), s.stored.close())
+	}
 	if s.eval != nil {
 		errs = append(errs, s.eval.Close())
 	}
@@ -307,7 +313,7 @@ func (s *session) closeRun() error {
 	if s.t != nil {
 		errs = append(errs, s.t.close())
 	}
-	s.rows, s.eval, s.e, s.it, s.t = nil, nil, nil, nil, nil
+	s.rows, s.inputs, s.stored, s.eval, s.e, s.it, s.t = nil, nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -391,7 +397,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 			// It holds the whole graph, with rows as trained, and lives until Next: evaluated here, nothing is read again.
 			trained := s.soFar()
 			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
-			if err := s.evaluate(ctx, &r, residentRows(mb, s.cfg.Dim)); err != nil {
+			if err := s.evaluate(ctx, &r, s.inputsOf(residentRows(mb, s.cfg.TableDim()), residentFeatures(mb))); err != nil {
 				return err
 			}
 		}
@@ -445,7 +451,7 @@ func (s *Summary) add(r *Epoch) {
 // embed finds the embeddings once the buffer is known.
 func (s *session) embed(mb *buffer.MacroBatch) (err error) {
 	if s.e == nil {
-		s.e, err = mapEmbeddings(s.t.queue.Device(), mb, s.cfg.Dim)
+		s.e, err = mapEmbeddings(s.t.queue.Device(), mb, s.cfg.TableDim())
 	}
 	return err
 }
@@ -464,7 +470,10 @@ func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
 	if err := s.it.Flush(context.WithoutCancel(ctx)); err != nil { // as a checkpoint is
 		return err
 	}
-	return s.evaluate(ctx, r, s.rows.Read)
+	if s.stored == nil {
+		return s.evaluate(ctx, r, s.rows.Read)
+	}
+	return s.evaluate(ctx, r, s.inputsOf(s.rows.Read, s.stored.read))
 }
 
 // evaluate validates if it is time, and tests after the last epoch.

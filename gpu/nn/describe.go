@@ -185,14 +185,23 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	return c, saved, c.CheckFloats(int64(len(saved) / 4))
 }
 
-// LayerInfos describes the encoder; none without one.
-func (c *LinkConfig) LayerInfos() []LayerInfo {
-	if c.Encoder == "none" {
-		return nil
+// LayerInfos describes the projection of features, if there are any, and the encoder; none without either.
+func (c *LinkConfig) LayerInfos() (infos []LayerInfo) {
+	if n := c.featureColumns(); n > 0 {
+		infos = append(infos, LayerInfo{Kind: "input", In: n, Out: c.Dim, Activation: "none"})
 	}
-	info := LayerInfo{Kind: c.Encoder, In: c.Dim, Out: c.Dim, Activation: "tanh"}
-	if c.Encoder == "gat" {
-		info.Heads, info.Residual = c.heads(), true
+	for i := range c.Hops() {
+		info := LayerInfo{Kind: c.Encoder, In: c.Dim, Out: c.Dim, Activation: "tanh"}
+		switch {
+		case i < c.Layers-1:
+			info.Activation = "relu"
+		case c.Layers > 0:
+			info.Activation = "none"
+		}
+		if c.Encoder == "gat" {
+			info.Heads, info.Residual, info.MeanHeads = c.heads(), c.Layers == 0, c.Layers > 0 && i == c.Layers-1
+		}
+		infos = append(infos, info)
 	}
-	return []LayerInfo{info}
+	return infos
 }

@@ -19,6 +19,31 @@ func TableElem(elem blocks.ElemType) blocks.ElemType {
 	return elem
 }
 
+// MapTable makes rows of a column, stride bytes apart, a table of dev; scale is that of int8 columns. The bytes stay the caller's, and
+// must be there until release. name is for messages.
+func MapTable(dev gpu.Device, name string, b []byte, rows, cols, stride int, elem blocks.ElemType, scale []float32) (t gpu.Tensor, release func(), err error) {
+	size := elem.Size()
+	if size == 0 || stride%size != 0 {
+		return t, nil, fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", name, stride, elem, gpu.ErrShape)
+	}
+	t = gpu.Tensor{Rows: rows, Cols: cols, Stride: stride / size, Elem: TableElem(elem)}
+	release = func() { // borrowed memory: nothing is freed, nothing can fail
+		for _, m := range []gpu.Memory{t.Mem, t.Scale} {
+			if m != nil {
+				_ = m.Free()
+			}
+		}
+	}
+	if t.Mem, err = dev.Map(b); err == nil && scale != nil {
+		t.Scale, err = dev.Map(blocks.Bytes(scale))
+	}
+	if err != nil {
+		release()
+		return t, nil, err
+	}
+	return t, release, nil
+}
+
 // inputLayer brings nodes of all types to states of one width, before the layers that read neighbours:
 //
 //	out[v] = P·x[v] + Σ_k V_k[c_k(v)]

@@ -13,18 +13,24 @@ import (
 
 // LinkConfig describes a model of link prediction.
 type LinkConfig struct {
-	Decoder   string              `json:"decoder" yaml:"decoder"`       // see [NewDecoder]
-	Encoder   string              `json:"encoder" yaml:"encoder"`       // one of [Encoders]
-	Heads     int                 `json:"heads,omitempty" yaml:"heads"` // of gat, side by side; 0 means 4; divides Dim
-	Dim       int                 `json:"dim" yaml:"dim"`               // of embeddings, of relations and of the encoder's output
-	Relations int                 `json:"relations" yaml:"relations"`
-	Loss      gpu.LinkLossOptions `json:"loss" yaml:"loss"`
-	Seed      uint64              `json:"seed" yaml:"seed"`
+	Decoder string `json:"decoder" yaml:"decoder"`       // see [NewDecoder]
+	Encoder string `json:"encoder" yaml:"encoder"`       // one of [Encoders]
+	Heads   int    `json:"heads,omitempty" yaml:"heads"` // of gat, side by side; 0 means 4; divides Dim
+	Dim     int    `json:"dim" yaml:"dim"`               // of embeddings, of relations and of the encoder's output
+	// Layers of the encoder, a ReLU behind all but the last; 0: one, with tanh behind.
+	Layers int `json:"layers,omitempty" yaml:"layers"`
+	// Features are the columns of each table of features, which are projected to Dim and added to a node's embedding;
+	// NoEmbeddings leaves that out.
+	Features     []int               `json:"features,omitempty" yaml:"features"`
+	NoEmbeddings bool                `json:"no_embeddings,omitempty" yaml:"no_embeddings"`
+	Relations    int                 `json:"relations" yaml:"relations"`
+	Loss         gpu.LinkLossOptions `json:"loss" yaml:"loss"`
+	Seed         uint64              `json:"seed" yaml:"seed"`
 }
 
-// Encoders lists the encoders of link prediction: "none", and one layer over a node's
-// neighbours of either direction: SAGE, GCN and GAT of node classification with tanh behind. GAT
-// has a learned residual, tanh(GAT(e)[v] + R·e[v]): in a softmax over 40 neighbours and the node
+// Encoders lists the encoders of link prediction: "none", and layers over a node's
+// neighbours of either direction: SAGE, GCN and GAT of node classification. Where [LinkConfig].Layers is 0 it is one with tanh
+// behind, and GAT has a learned residual, tanh(GAT(e)[v] + R·e[v]): in a softmax over 40 neighbours and the node
 // itself its own embedding would all but vanish.
 func Encoders() []string { return []string{"none", "sage", "gcn", "gat"} }
 
@@ -37,8 +43,22 @@ func (c *LinkConfig) Validate() error {
 		return fmt.Errorf("nn: %d heads for encoder %q: only gat has heads", c.Heads, c.Encoder)
 	case c.Encoder == "gat" && c.Dim%c.heads() != 0:
 		return fmt.Errorf("nn: %d dimensions do not divide among %d heads", c.Dim, c.heads())
+	case c.Layers < 0 || c.Layers > layersMax || c.Layers > 0 && c.Encoder == "none":
+		return fmt.Errorf("nn: %d layers of encoder %q: expected at most %d, and an encoder (%s)", c.Layers, c.Encoder, layersMax, strings.Join(Encoders()[1:], ", "))
+	case len(c.Features) > 0 && (slices.Min(c.Features) < 1 || c.featureColumns() > columnsMax):
+		return fmt.Errorf("nn: features of %v columns: expected 1 or more each, and at most %d together", c.Features, columnsMax)
+	case c.NoEmbeddings && len(c.Features) == 0:
+		return fmt.Errorf("nn: a model without embeddings and without features has no input")
 	}
 	return nil
+}
+
+// featureColumns is those of all features.
+func (c *LinkConfig) featureColumns() (n int) {
+	for _, cols := range c.Features {
+		n += cols
+	}
+	return n
 }
 
 func (c *LinkConfig) heads() int {
@@ -53,47 +73,59 @@ func (c *LinkConfig) Hops() int {
 	if c.Encoder == "none" {
 		return 0
 	}
-	return 1
+	return max(1, c.Layers)
 }
 
-// Layer describes the encoder as a model of one layer, for what it takes to evaluate it.
+// Layer describes the encoder as a model of nodes, for what it takes to evaluate it.
 func (c *LinkConfig) Layer() Config {
-	l := Config{Model: c.Encoder, Layers: 1, In: c.Dim, Hidden: c.Dim, Out: c.Dim}
-	switch c.Encoder {
-	case "none":
+	l := Config{Model: c.Encoder, Layers: max(1, c.Layers), In: c.Dim, Hidden: c.Dim, Out: c.Dim}
+	switch {
+	case c.Encoder == "none":
 		l.Model = "mlp"
-	case "gat":
+	case c.Encoder == "gat" && c.Layers == 0:
 		l.Heads, l.Out = c.heads(), c.Dim/c.heads()
+	case c.Encoder == "gat":
+		l.Heads = c.heads()
 	}
 	return l
 }
 
 // encoder declares the encoder's parameters in p; nil: none.
-func (c *LinkConfig) encoder(p *Params) Layer {
+func (c *LinkConfig) encoder(p *Params) (layers []Layer) {
+	if c.Layers > 0 {
+		model := c.Layer()
+		for i := range c.Layers {
+			layers = append(layers, model.layer(p, i, c.Dim, c.Dim, Activation{ReLU: i < c.Layers-1}, 0))
+		}
+		return layers
+	}
 	tanh := Activation{Tanh: true}
 	switch c.Encoder {
 	case "sage":
-		return NewSAGE(p, 0, c.Dim, c.Dim, tanh, 0)
+		return []Layer{NewSAGE(p, 0, c.Dim, c.Dim, tanh, 0)}
 	case "gcn":
-		return newGCN(p, 0, c.Dim, c.Dim, tanh, 0)
+		return []Layer{newGCN(p, 0, c.Dim, c.Dim, tanh, 0)}
 	case "gat":
 		h := &hidden{Layer: newGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: tanh, residual: true}
 		h.project = p.Add("0.residual", c.Dim, c.Dim, fanIn(c.Dim))
-		return preparedHidden{h}
+		return []Layer{preparedHidden{h}}
 	}
 	return nil
 }
 
-// LinkModel scores edges between nodes with learned embeddings: an encoder of
-// one layer or none, a vector for each relation and for each inverse relation, and a
-// [Decoder]. Embeddings are its caller's; everything else is in Params.
+// LinkModel scores edges between nodes. A node's input is a learned embedding, a projection of its features, or their sum; its state
+// is that of an encoder over neighbours, or the input itself. Beside it are a vector for each relation and for each inverse
+// relation, and a [Decoder]. Embeddings are its caller's; everything else is in Params.
 type LinkModel struct {
 	cfg       LinkConfig
 	params    *Params
-	encoder   Layer // nil: a node's state is its embedding
+	encoder   []Layer // none: a node's state is its input
 	decoder   *Decoder
 	relations *Param // [2·Relations × Dim]: inverse relations from row Relations on; nil without
+	project   *Param // [all features' columns × Dim]; nil without features
 	stat      gpu.Memory
+
+	known gpu.Tensor // features [n × columns], of the pass between Encode and EncodeBackward
 }
 
 // normal draws from N(0, 1): how relations start (docs/design.md, "gpu/nn").
@@ -132,6 +164,9 @@ func (c *LinkConfig) declare(dev gpu.Device) (_ *LinkModel, err error) {
 	if m.decoder.Relations() {
 		m.relations = m.params.Add("relations", 2*c.Relations, c.Dim, normal)
 	}
+	if columns := c.featureColumns(); columns > 0 {
+		m.project = m.params.Add("input.weight", columns, c.Dim, fanIn(columns))
+	}
 	return m, nil
 }
 
@@ -144,16 +179,20 @@ func (m *LinkModel) Params() *Params { return m.params }
 // Hops returns how many hops of neighbours the encoder reads.
 func (m *LinkModel) Hops() int { return m.cfg.Hops() }
 
-// Streamer returns the encoder for whole graphs that are streamed, nil without one.
-func (m *LinkModel) Streamer() Streamer {
-	s, _ := m.encoder.(Streamer) // every encoder is one
-	return s
+// Streamers returns the encoder's layers for whole graphs that are streamed, the first of which reads nodes' inputs.
+func (m *LinkModel) Streamers() (layers []Streamer) {
+	for _, l := range m.encoder {
+		layers = append(layers, l.(Streamer)) // every layer of an encoder is one
+	}
+	return layers
 }
 
 // ReadsDegrees reports whether the graphs given to Encode must have their degrees.
 func (m *LinkModel) ReadsDegrees() bool {
-	d, ok := m.encoder.(DegreeReader)
-	return ok && d.ReadsDegrees()
+	return slices.ContainsFunc(m.encoder, func(l Layer) bool {
+		d, ok := l.(DegreeReader)
+		return ok && d.ReadsDegrees()
+	})
 }
 
 // Stat returns float64[1×2]: of the last Loss, the sum of the losses and how many
@@ -172,32 +211,66 @@ func (m *LinkModel) Close() error {
 	return err
 }
 
-// Encode returns the states [n×Dim] of a batch's nodes: with an encoder those of
-// graph's destinations, tanh of the layer's output, for sage
+// Encode returns the states [n×Dim] of a batch's nodes: with an encoder those of the last graph's destinations, for one layer of
+// sage with tanh
 //
 //	tanh(W_self·e[v] + W_neigh·mean(e[u] : u ~ v) + b),
 //
-// without one the embeddings in picks. graph is not looked at then.
-func (m *LinkModel) Encode(p *Pass, graph *gpu.Graph, in Input) gpu.Tensor {
+// without one what [LinkModel.Inputs] makes of in. graphs are one a layer, input first, and not looked at then.
+func (m *LinkModel) Encode(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
-	if m.encoder != nil {
-		return m.encoder.Forward(p, graph, in)
+	if len(graphs) != len(m.encoder) {
+		q.Fail(fmt.Errorf("nn: %d blocks for an encoder of %d layers: %w", len(graphs), len(m.encoder), gpu.ErrShape))
 	}
-	x := p.Arena.Matrix(q, in.Index.Cols, m.cfg.Dim)
-	if q.Err() == nil {
-		q.Gather(x, in.Tables[0], in.Index)
+	if m.project != nil || len(m.encoder) == 0 {
+		in = Dense(m.Inputs(p, in.Index.Cols, in))
+	}
+	for i, l := range m.encoder {
+		if q.Err() != nil {
+			return gpu.Tensor{}
+		}
+		in = Dense(l.Forward(p, &graphs[i], in))
+	}
+	return in.Tables[0]
+}
+
+// Inputs returns the inputs [n×Dim] of n nodes: of in's tables the first has their embeddings, unless the model has none, the
+// others their features, of any type, in the order of [LinkConfig].Features.
+func (m *LinkModel) Inputs(p *Pass, n int, in Input) gpu.Tensor {
+	q, dim := p.Queue, m.cfg.Dim
+	x := p.Arena.Matrix(q, n, dim)
+	if q.Err() != nil {
+		return x
+	}
+	if m.cfg.NoEmbeddings {
+		q.Fill(x, 0)
+	} else {
+		if !states(p, "embeddings", n, Input{Tables: in.Tables[:min(1, len(in.Tables))], Index: in.Index}, x) {
+			return x
+		}
+		in.Tables = in.Tables[1:]
+	}
+	if m.project == nil {
+		return x
+	}
+	m.known = p.Arena.Matrix(q, n, m.project.Value.Rows)
+	if q.Err() == nil && states(p, "features", n, in, m.known) {
+		q.Gemm(gpu.GemmOptions{Accumulate: true}, m.known, m.project.Value, x)
 	}
 	return x
 }
 
-// EncodeBackward takes the gradient of Encode's result, which it may overwrite, sets the
-// encoder's gradients and returns the gradient of the embeddings in Encode's input, row
-// by row of its index.
+// EncodeBackward takes the gradient of Encode's result, which it may overwrite, sets the gradients of encoder and projection and
+// returns the gradient of the embeddings in Encode's input, row by row of its index.
 func (m *LinkModel) EncodeBackward(p *Pass, d gpu.Tensor) gpu.Tensor {
-	if m.encoder == nil || p.Queue.Err() != nil {
-		return d
+	q := p.Queue
+	for i := len(m.encoder) - 1; i >= 0 && q.Err() == nil; i-- {
+		d = m.encoder[i].Backward(p, d, true)
 	}
-	return m.encoder.Backward(p, d, true)
+	if m.project != nil && q.Err() == nil {
+		q.Gemm(gpu.GemmOptions{TransA: true}, m.known, d, m.project.Grad)
+	}
+	return d
 }
 
 // LinkBatch is the queries of a mini-batch: for n queries the ends that are

@@ -2,6 +2,7 @@ package nn_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -20,6 +21,7 @@ type linkFixture struct {
 	q         *gpu.Queue
 	model     *nn.LinkModel
 	table     gpu.Tensor
+	features  []gpu.Tensor
 	x         []float32 // table's values
 	index     []uint32
 	indptr    []int32
@@ -49,6 +51,14 @@ func newLinkFixture(t *testing.T, cfg nn.LinkConfig) *linkFixture {
 	keep := gpu.NewArena(dev)
 	f.table = keep.Matrix(q, 8, cfg.Dim)
 	r := keyed.New(5).Rand(0)
+	for _, cols := range cfg.Features {
+		x := make([]float32, 8*cols)
+		for i := range x {
+			x[i] = float32(r.Normal())
+		}
+		f.features = append(f.features, keep.Matrix(q, 8, cols))
+		upload(q, f.features[len(f.features)-1], x)
+	}
 	f.x = make([]float32, f.table.Len())
 	for i := range f.x {
 		f.x[i] = float32(r.Normal())
@@ -85,15 +95,22 @@ func (f *linkFixture) pass() (loss float64, table, params []float32) {
 	p := &nn.Pass{Queue: q, Arena: a, Train: true}
 	n := 4
 	index := f.index[:n]
-	g := gpu.Graph{}
-	if f.model.Hops() > 0 {
-		index = f.index
-		g = gpu.Graph{NumDst: n, NumSrc: len(index), Indptr: a.Int32s(q, f.indptr), Indices: a.Int32s(q, f.indices)}
-		if f.model.ReadsDegrees() {
-			g.SrcDegrees, g.DstDegrees = a.Int32s(q, f.degrees), a.Int32s(q, f.degrees[:n])
+	var graphs []gpu.Graph
+	for i := range f.model.Hops() {
+		g := gpu.Graph{NumDst: n, NumSrc: len(f.index), Indptr: a.Int32s(q, f.indptr), Indices: a.Int32s(q, f.indices)}
+		if i > 0 { // among the destinations of the block below
+			g.NumSrc, g.Indices = n, a.Int32s(q, []int32{1, 3, 2, 0, 0})
 		}
+		if f.model.ReadsDegrees() {
+			g.SrcDegrees, g.DstDegrees = a.Int32s(q, f.degrees[:g.NumSrc]), a.Int32s(q, f.degrees[:n])
+		}
+		index, graphs = f.index, append(graphs, g)
 	}
-	states := f.model.Encode(p, &g, nn.Input{Tables: []gpu.Tensor{f.table}, Index: a.Uint32s(q, index)})
+	in := nn.Input{Tables: f.features, Index: a.Uint32s(q, index)}
+	if !f.model.Config().NoEmbeddings {
+		in.Tables = append([]gpu.Tensor{f.table}, f.features...)
+	}
+	states := f.model.Encode(p, graphs, in)
 	d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(q, f.rows), Relations: a.Uint32s(q, f.relations), Chunks: linkChunks, Negatives: linkNegatives, Mask: a.Uint32s(q, f.mask)}, states)
 	d = f.model.EncodeBackward(p, d)
 	var stat [2]float64
@@ -171,50 +188,64 @@ func TestLinkGradients(t *testing.T) {
 		for _, encoder := range nn.Encoders() {
 			for loss := gpu.SoftmaxLoss; loss <= gpu.MarginLoss; loss++ {
 				t.Run(decoder+"/"+encoder+"/"+loss.String(), func(t *testing.T) {
-					f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: encoder, Dim: 4, Relations: 3, Loss: gpu.LinkLossOptions{Loss: loss, Margin: .7}, Seed: 2})
-					_, table, params := f.pass()
-					moved := 0
-					check := func(name string, i int, got float32, at func() *float32, done func()) {
-						const h = 1e-2
-						v := at()
-						was := *v
-						side := func(d float32) float64 {
-							*at() = was + d
-							done()
-							l, _, _ := f.pass()
-							return l
-						}
-						want := (side(h) - side(-h)) / (2 * h)
-						*at() = was
-						done()
-						if want != 0 {
-							moved++
-						}
-						if math.Abs(float64(got)-want) > .02*(1+math.Abs(want)) {
-							t.Errorf("%s %d: gradient %v, finite difference %v", name, i, got, want)
-						}
-					}
-					for i := 0; i < len(f.x); i += race.Every(5) {
-						check("embedding", i, table[i], func() *float32 { return &f.x[i] }, func() {})
-					}
-					saved, err := f.model.Params().Save(t.Context(), f.q)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i := 0; i < len(saved)/4; i += race.Every(5) {
-						at := (*float32)(unsafe.Pointer(&saved[4*i]))
-						check("parameter", i, params[i], func() *float32 { return at }, func() {
-							if err := f.model.Params().Load(t.Context(), f.q, saved); err != nil {
-								t.Fatal(err)
-							}
-						})
-					}
-					if moved < 8/race.Every(5) {
-						t.Errorf("only %d of the gradients are not 0", moved)
-					}
+					checkLinkGradients(t, nn.LinkConfig{Decoder: decoder, Encoder: encoder, Dim: 4, Relations: 3, Loss: gpu.LinkLossOptions{Loss: loss, Margin: .7}, Seed: 2})
 				})
 			}
 		}
+	}
+	for _, c := range []nn.LinkConfig{
+		{Encoder: "none", Features: []int{3}}, {Encoder: "none", Features: []int{3, 2}, NoEmbeddings: true}, {Encoder: "sage", Features: []int{5}},
+		{Encoder: "sage", Layers: 2, Features: []int{3, 2}}, {Encoder: "sage", Layers: 1}, {Encoder: "sage", Layers: 2, Features: []int{3}, NoEmbeddings: true},
+		{Encoder: "gcn", Layers: 2, Features: []int{3}}, {Encoder: "gat", Layers: 2, Features: []int{3}, NoEmbeddings: true},
+	} {
+		t.Run(fmt.Sprintf("%s/%d layers/features %v/no embeddings %v", c.Encoder, c.Layers, c.Features, c.NoEmbeddings), func(t *testing.T) {
+			c.Decoder, c.Dim, c.Relations, c.Seed = nn.DistMult, 4, 3, 5
+			checkLinkGradients(t, c)
+		})
+	}
+}
+
+func checkLinkGradients(t *testing.T, cfg nn.LinkConfig) {
+	f := newLinkFixture(t, cfg)
+	_, table, params := f.pass()
+	moved := 0
+	check := func(name string, i int, got float32, at func() *float32, done func()) {
+		const h = 1e-2
+		v := at()
+		was := *v
+		side := func(d float32) float64 {
+			*at() = was + d
+			done()
+			l, _, _ := f.pass()
+			return l
+		}
+		want := (side(h) - side(-h)) / (2 * h)
+		*at() = was
+		done()
+		if want != 0 {
+			moved++
+		}
+		if math.Abs(float64(got)-want) > .02*(1+math.Abs(want)) {
+			t.Errorf("%s %d: gradient %v, finite difference %v", name, i, got, want)
+		}
+	}
+	for i := 0; i < len(f.x) && !cfg.NoEmbeddings; i += race.Every(5) {
+		check("embedding", i, table[i], func() *float32 { return &f.x[i] }, func() {})
+	}
+	saved, err := f.model.Params().Save(t.Context(), f.q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(saved)/4; i += race.Every(5) {
+		at := (*float32)(unsafe.Pointer(&saved[4*i]))
+		check("parameter", i, params[i], func() *float32 { return at }, func() {
+			if err := f.model.Params().Load(t.Context(), f.q, saved); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if moved < 8/race.Every(5) {
+		t.Errorf("only %d of the gradients are not 0", moved)
 	}
 }
 
@@ -288,7 +319,7 @@ func TestLossBytes(t *testing.T) {
 				rows[i] = uint32(i)
 			}
 			p := &nn.Pass{Queue: f.q, Arena: a, Train: true}
-			states := f.model.Encode(p, &gpu.Graph{}, nn.Input{Tables: []gpu.Tensor{all}, Index: a.Uint32s(f.q, rows)})
+			states := f.model.Encode(p, nil, nn.Input{Tables: []gpu.Tensor{all}, Index: a.Uint32s(f.q, rows)})
 			d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(f.q, rows), Relations: a.Uint32s(f.q, relations), Chunks: []int{4, 8, 12}, Negatives: perChunk}, states)
 			f.model.EncodeBackward(p, d)
 			return f.q.Sync(t.Context())

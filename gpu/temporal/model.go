@@ -36,7 +36,7 @@ type model struct {
 	moments  gpu.Memory // of vectors: Adam's
 	m, v     gpu.Tensor
 	features []gpu.Tensor
-	mems     []gpu.Memory // what features are views of
+	unmap    []func() // releases features
 	stat     gpu.Memory
 	adam     gpu.AdamOptions
 }
@@ -91,30 +91,21 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data) (_ *mod
 // mapFeatures makes the macro-batch's features tables of the device.
 func (m *model) mapFeatures(d *data) error {
 	for _, c := range d.mb.Features {
-		size := c.Type.Size()
-		if c.Stride%size != 0 {
-			return fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", c.Name, c.Stride, c.Type, gpu.ErrShape)
-		}
-		mem, err := m.q.Device().Map(c.Data)
+		t, release, err := nn.MapTable(m.q.Device(), c.Name, c.Data, d.mb.Rows, c.Dim, c.Stride, c.Type, c.Scale)
 		if err != nil {
 			return err
 		}
-		m.mems = append(m.mems, mem)
-		t := gpu.Tensor{Mem: mem, Rows: d.mb.Rows, Cols: c.Dim, Stride: c.Stride / size, Elem: c.Type}
-		if c.Scale != nil {
-			if t.Scale, err = m.q.Device().Map(blocks.Bytes(c.Scale)); err != nil {
-				return err
-			}
-			m.mems = append(m.mems, t.Scale)
-		}
-		m.features = append(m.features, t)
+		m.features, m.unmap = append(m.features, t), append(m.unmap, release)
 	}
 	return nil
 }
 
 func (m *model) close() error {
 	var errs []error
-	for _, mem := range append(m.mems, m.stat, m.moments) {
+	for _, release := range m.unmap {
+		release()
+	}
+	for _, mem := range []gpu.Memory{m.stat, m.moments} {
 		if mem != nil {
 			errs = append(errs, mem.Free())
 		}

@@ -179,10 +179,10 @@ func (t *trainer) neighbours(mb *buffer.MacroBatch) mini.Graph {
 
 // tables maps a macro-batch's feature columns into the device.
 func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release func(), err error) {
-	var mems []gpu.Memory
+	var mapped []func()
 	release = func() {
-		for _, m := range mems {
-			_ = m.Free() // borrowed memory: nothing is freed, nothing can fail
+		for _, free := range mapped {
+			free()
 		}
 	}
 	columns, rows := mb.Features, mb.Rows
@@ -190,26 +190,12 @@ func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release fu
 		columns, rows = t.feed.reader.Features(), t.feed.reader.Sizes().Slots
 	}
 	for _, c := range columns {
-		m, err := t.queue.Device().Map(c.Data)
+		table, free, err := nn.MapTable(t.queue.Device(), c.Name, c.Data, rows, c.Dim, c.Stride, c.Type, c.Scale)
 		if err != nil {
 			release()
 			return nil, nil, err
 		}
-		mems = append(mems, m)
-		size := c.Type.Size()
-		if size == 0 || c.Stride%size != 0 {
-			release()
-			return nil, nil, fmt.Errorf("train: feature %s has rows of %d bytes of %v: %w", c.Name, c.Stride, c.Type, gpu.ErrShape)
-		}
-		table := gpu.Tensor{Mem: m, Rows: rows, Cols: c.Dim, Stride: c.Stride / size, Elem: nn.TableElem(c.Type)}
-		if c.Scale != nil {
-			if table.Scale, err = t.queue.Device().Map(blocks.Bytes(c.Scale)); err != nil {
-				release()
-				return nil, nil, err
-			}
-			mems = append(mems, table.Scale)
-		}
-		tables = append(tables, table)
+		tables, mapped = append(tables, table), append(mapped, free)
 	}
 	return tables, release, nil
 }

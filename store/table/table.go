@@ -45,6 +45,8 @@ type Options struct {
 	Checkpoint uint64
 	// ReadOnly opens a table for reading: any number of readers at a time, none while it is being trained.
 	ReadOnly bool
+	// AnyVersion has Open, with ReadOnly, take a table of another version of the store, too: only its blobs may be read then.
+	AnyVersion bool
 	// LockTimeout is how long to wait for readers that are opening the store; 0 = 30 s.
 	LockTimeout time.Duration
 	// Engine moves partitions; nil = through the store's file system, one
@@ -212,9 +214,9 @@ func (t *Table) createFile(m *store.Manifest, init func(store.NodeID, []float32)
 }
 
 // Open opens a table at its last checkpoint or at o.Checkpoint, for training on or, with o.ReadOnly, for reading.
-// The snapshot must be of the version that the table was made for. It fails with
+// The snapshot must be of the version that the table was made for, unless o.AnyVersion is set. It fails with
 // ErrNotFound or, if another process has the table open, ErrLocked.
-// Only Name, Checkpoint, ReadOnly, Engine and LockTimeout of o are looked at.
+// Only Name, Checkpoint, ReadOnly, AnyVersion, Engine and LockTimeout of o are looked at.
 func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) {
 	t, err := lock(ctx, meta.NewEnv(s.Dir(), s.Files().FS(), o.LockTimeout), o)
 	if err != nil {
@@ -231,14 +233,18 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) 
 	if err := t.goBack(ctx, o.Checkpoint); err != nil {
 		return nil, err
 	}
-	if t.record.Version != s.Manifest().Version {
-		return nil, fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: open that version, or train anew", store.ErrInvalid, o.Name, t.record.Version, s.Manifest().Version)
+	other := t.CheckVersion(s.Manifest())
+	if other != nil && !(o.AnyVersion && o.ReadOnly) {
+		return nil, other
 	}
 	if !t.env.Exists(t.Path()) {
 		return nil, &blocks.CorruptError{Path: t.Path(), Extent: "file", Offset: -1, Reason: "it is missing"}
 	}
 	if t.layout, err = blocks.OpenEmbedding(t.env.FS, t.env.DataPath(t.record.File)); err != nil {
 		return nil, err
+	}
+	if other != nil {
+		return t, t.Use(o.Engine)
 	}
 	l := t.layout
 	fits := l.Planes == 1+t.record.States && l.Slots == t.record.Keep+1 && int(l.Header.Dim) == t.record.Dim && len(l.Nodes) == len(s.Manifest().Partitions)
@@ -249,6 +255,14 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) 
 		return nil, &blocks.CorruptError{Path: t.env.DataPath(t.record.File), Extent: "directory", Offset: -1, Reason: "its shape is not what the table's record says"}
 	}
 	return t, t.Use(o.Engine)
+}
+
+// CheckVersion says which version of the store the table belongs to, if it is not m's.
+func (t *Table) CheckVersion(m *store.Manifest) error {
+	if t.record.Version == m.Version {
+		return nil
+	}
+	return fmt.Errorf("%w: table %q belongs to version %d of the store, this is version %d: open that version, or train anew", store.ErrInvalid, t.record.Name, t.record.Version, m.Version)
 }
 
 // load reads record and checkpoints.

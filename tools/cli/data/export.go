@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks/usage"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
@@ -161,7 +162,7 @@ func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string
 
 // model describes the model of the store's task. With --what all a store need not have one.
 func (o *exportOptions) model(ctx context.Context, s *store.Store) (d *models.Described, err error) {
-	if s.Manifest().Schema.Task == store.TaskLink {
+	if s.Manifest().Task() == store.TaskLink {
 		if len(o.tables) > 1 {
 			return nil, command.Usagef("--what %s of one table: name it with --tables (%s are named)", modelPart, strings.Join(o.tables, ", "))
 		}
@@ -202,6 +203,12 @@ func (o *exportOptions) embeddings(ctx context.Context, e *command.Env, s *store
 			return nil, done, err
 		}
 		open = append(open, t)
+		if run, err := link.Load(ctx, t); err == nil && run.Config.NoEmbeddings { // Python's tables are of no run
+			if len(o.tables) > 0 || slices.Contains(o.what, embeddingsPart) {
+				return nil, done, fmt.Errorf("%w: embeddings in table %s: its run is without (--no-embeddings); --what %s writes the model", store.ErrNotFound, name, modelPart)
+			}
+			continue
+		}
 		column := "embedding"
 		if len(names) > 1 {
 			column += "_" + name

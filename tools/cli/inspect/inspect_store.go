@@ -167,7 +167,7 @@ func printVersion(w io.Writer, dir string, m *store.Manifest, limit int) {
 		}
 		fmt.Fprintf(w, "relations\t%d: %s\n", n, strings.Join(names, ", "))
 	}
-	switch m.Schema.Task {
+	switch m.Task() {
 	case store.TaskNode:
 		var train, valid, test uint64
 		for _, p := range m.Partitions {

@@ -34,10 +34,10 @@ type description struct {
 	Version uint64 `json:"version"`
 	Tensors string `json:"tensors_file"`
 
-	// Of node classification.
 	Features []feature `json:"features,omitempty"` // that are the input, side by side
-	Classes  []string  `json:"classes,omitempty"`
-	Jumping  string    `json:"jumping,omitempty"`
+	// Of node classification.
+	Classes []string `json:"classes,omitempty"`
+	Jumping string   `json:"jumping,omitempty"`
 	// Of link prediction.
 	Dim          int    `json:"dim,omitempty"`
 	Table        string `json:"table,omitempty"`
@@ -60,12 +60,16 @@ type feature struct {
 	Deviation []float64 `json:"deviation,omitempty"`
 }
 
-// features describes the columns that a run read, means over neighbours that were computed before left out: they are the layer's own.
-func features(m *store.Manifest, c *train.Config) (list []feature) {
-	names := c.Features
+// nodeFeatures are the columns that a run read, means over neighbours that were computed before left out: they are the layer's own.
+func nodeFeatures(c *train.Config) []string {
 	if c.PrecomputedHop {
-		names = names[:len(names)/2]
+		return c.Features[:len(c.Features)/2]
 	}
+	return c.Features
+}
+
+// features describes columns that a run read.
+func features(m *store.Manifest, names []string) (list []feature) {
 	for _, name := range names {
 		f := feature{Column: name}
 		if x, err := m.Column(name); err == nil {
@@ -111,7 +115,7 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, &cp.Config), Classes: cp.ClassNames,
+	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, nodeFeatures(&cp.Config)), Classes: cp.ClassNames,
 		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
 	if d.Classes == nil { // of a model file of an earlier version
 		d.Classes = m.Schema.ClassNames
@@ -134,7 +138,7 @@ func Link(ctx context.Context, st *store.Store, name, checkpoint string) (_ *Des
 		return nil, err
 	}
 	m := st.Manifest()
-	model, err := c.Config.LinkModel(len(m.Schema.Relations))
+	model, err := c.Config.LinkModel(m)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +148,10 @@ func Link(ctx context.Context, st *store.Store, name, checkpoint string) (_ *Des
 	}
 	which := fmt.Sprintf("table %s, checkpoint %d, after %d epochs", c.Config.Table, t.LastCheckpoint().Number, c.Epochs)
 	d := description{Task: store.TaskLink, Model: model.Decoder, Encoder: model.Encoder, From: which, Version: m.Version, Dim: model.Dim, Table: c.Config.Table,
-		EmbeddingsAt: "gstore export --what embeddings", Layers: model.LayerInfos(), Config: c.Config, Inverse: model.Relations}
+		Features: features(m, c.Config.Features), EmbeddingsAt: "gstore export --what embeddings", Layers: model.LayerInfos(), Config: c.Config, Inverse: model.Relations}
+	if model.NoEmbeddings {
+		d.EmbeddingsAt = ""
+	}
 	return attach(m, d, parameters, int64(len(c.Model)))
 }
 

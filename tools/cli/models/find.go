@@ -5,6 +5,7 @@ package models
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -108,13 +110,14 @@ func TableName(ctx context.Context, st *store.Store, name string) (string, error
 	return usual, nil
 }
 
-// OpenTable opens a table of embeddings for reading, at a checkpoint by its number, "" = the last one.
+// OpenTable opens a table of embeddings for reading, at a checkpoint by its number, "" = the last one. One of another version of the
+// store is an error, unless its model has no embeddings: then its checkpoints alone may be read.
 func OpenTable(ctx context.Context, st *store.Store, name, checkpoint string) (*table.Table, error) {
 	name, err := TableName(ctx, st, name)
 	if err != nil {
 		return nil, err
 	}
-	o := table.Options{Name: name, ReadOnly: true}
+	o := table.Options{Name: name, ReadOnly: true, AnyVersion: true}
 	if checkpoint != "" {
 		if o.Checkpoint, err = strconv.ParseUint(checkpoint, 10, 64); err != nil {
 			return nil, command.Usagef("--checkpoint %q: expected the number of a checkpoint of table %s", checkpoint, name)
@@ -124,5 +127,14 @@ func OpenTable(ctx context.Context, st *store.Store, name, checkpoint string) (*
 	if err != nil && o.Checkpoint == 0 && isMissing(err) {
 		return nil, fmt.Errorf("%w: train first: gstore train %s", err, st.Dir())
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	if other := t.CheckVersion(st.Manifest()); other != nil {
+		run, err := link.Load(ctx, t)
+		if err != nil || !run.Config.NoEmbeddings {
+			return nil, errors.Join(other, t.Close())
+		}
+	}
+	return t, nil
 }

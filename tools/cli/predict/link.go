@@ -37,6 +37,7 @@ func (p *prediction) link(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	p.relation = run.Config.Relation
 	p.which = fmt.Sprintf("table %s, checkpoint %d, after %d epochs", run.Config.Table, t.LastCheckpoint().Number, run.Epochs)
 	names, held, err := p.names()
 	if err != nil {

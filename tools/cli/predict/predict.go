@@ -145,7 +145,7 @@ func (o *options) run(ctx context.Context, e *command.Env, dir string) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	link := st.Manifest().Schema.Task == store.TaskLink
+	link := st.Manifest().Task() == store.TaskLink
 	for _, name := range o.changed {
 		switch {
 		case !link && (name == "table" || name == "filter"):
@@ -172,7 +172,9 @@ type prediction struct {
 	dev     gpu.Device
 	started time.Time
 	which   string // model
-	read    int64
+	// relation is the only one that a model of links predicts; "": all are.
+	relation string
+	read     int64
 	// heldBytes are those of ids and the output.
 	heldBytes int64
 }

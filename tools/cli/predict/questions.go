@@ -135,8 +135,13 @@ func (r *questionReader) triple(line string) (name string, k eval.Question, err 
 	if len(fields) < 2 {
 		fields = strings.Fields(line)
 	}
-	if len(fields) == 2 && len(r.relations) == 1 { // the only relation
+	switch only := r.p.relation; {
+	case len(fields) == 2 && only != "": // the one that the model predicts
+		fields = []string{fields[0], only, fields[1]}
+	case len(fields) == 2 && len(r.relations) == 1: // the only relation
 		fields = []string{fields[0], r.p.st.Manifest().Schema.Relations[0].Name, fields[1]}
+	case len(fields) == 3 && only != "" && fields[1] != only:
+		return "", k, fmt.Errorf("%q: the model predicts relation %s alone", line, only)
 	}
 	if len(fields) != 3 || (fields[0] == asked) == (fields[2] == asked) {
 		return "", k, fmt.Errorf("%q: expected head, relation and tail, one end of them ? for what is asked, with tabs between if names have blanks", line)

@@ -170,7 +170,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	link := st.Manifest().Schema.Task == store.TaskLink
+	link := st.Manifest().Task() == store.TaskLink
 	task, other := nodeFlags, linkFlags
 	if link {
 		task, other = other, task

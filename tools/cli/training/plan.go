@@ -119,7 +119,7 @@ func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
 	}
 	switch o.task {
 	case "auto":
-		c.Link = m.Schema.Task == store.TaskLink || c.Policy == macro.Comet || c.Policy == macro.Beta
+		c.Link = m.Task() == store.TaskLink || c.Policy == macro.Comet || c.Policy == macro.Beta
 	case "node", "link":
 		c.Link = o.task == "link"
 	default:

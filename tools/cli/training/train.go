@@ -202,7 +202,9 @@ of both ends against all nodes; its result is the last epoch's model, not the
 best one's: --keep-checkpoints keeps earlier ones, which gstore eval ranks with
 --checkpoint. Link prediction's embeddings and their optimiser state live in the
 store, as a table: partitions of them are read, trained and written back (plan
-comet). --task temporal, of a store whose edges have times, predicts where a
+comet). With --features an encoder reads nodes' features, projected and added to
+their embeddings, or with --no-embeddings alone: then nodes that were appended
+after training are predicted as well. --task temporal, of a store whose edges have times, predicts where a
 node's next edge leads from edges strictly before it, in memory: the first edges
 train, the last ones test, the model is saved likewise.
 
@@ -214,6 +216,7 @@ of epochs alone.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
+			"  gstore train friends.gstore --features x --encoder sage --layers 2 --fanouts 15,10 --no-embeddings\n" +
 			"  gstore train wikidata.gstore --plan comet --mem 16GiB --checkpoint-every 10m   # and after a crash: --resume\n" +
 			"  gstore train edits.gstore --task temporal --sampler latest --fanouts 10",
 		Args: command.StoreArgs("STORE"),
@@ -273,7 +276,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if o.task == "temporal" {
 		return nil, runTrainTemporal(ctx, e, st, dir, o)
 	}
-	if task := st.Manifest().Schema.Task; o.task == "link" || o.task != "node" && task == store.TaskLink {
+	if task := st.Manifest().Task(); o.task == "link" || o.task != "node" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
 	}
 	if err := o.checkNode(); err != nil {

@@ -71,6 +71,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	if err != nil {
 		return err
 	}
+	if err := cfg.CheckStore(st.Manifest()); err != nil {
+		return command.Usage(err)
+	}
 	if cfg.EvalEvery >= 0 {
 		for _, name := range []string{"valid", "test"} {
 			if _, err := st.Manifest().EdgeList(name); err != nil {
@@ -135,7 +138,11 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	fmt.Fprintf(e.Told(), "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
-	fmt.Fprintf(e.Told(), "embeddings: table %s of the store; %s written, %d checkpoints (%s)\n", s.Table, command.FormatSize(s.BytesWritten), s.Checkpoints, command.FormatSize(s.CheckpointBytes))
+	what := "embeddings"
+	if r.Config.NoEmbeddings {
+		what = "model"
+	}
+	fmt.Fprintf(e.Told(), "%s: table %s of the store; %s written, %d checkpoints (%s)\n", what, s.Table, command.FormatSize(s.BytesWritten), s.Checkpoints, command.FormatSize(s.CheckpointBytes))
 	return nil
 }
 
