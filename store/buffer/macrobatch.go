@@ -133,6 +133,9 @@ type Column struct {
 	Scale []float32
 }
 
+// Rows is how many rows Data holds; what pads the last one to Stride bytes may be missing.
+func (c *Column) Rows() int { return (len(c.Data) + c.Stride - c.Dim*c.Type.Size()) / c.Stride }
+
 // ResidentPartition says where a partition of a macro-batch lies.
 type ResidentPartition struct {
 	ID    store.PartitionID

@@ -27,6 +27,7 @@ type SampleOptions struct {
 	Edges     uint64   // default 30,000,000
 	Rounds    int      // in each the samplers take turns; default 5
 	Batches   int      // a sampler and round; default 20
+	Rows      bool     // of a store, gather the batches' features too ([SampleStore])
 	Seed      uint64
 	// Prune, unless zero, measures uniform and dense with it too; its Degree is the graph's.
 	Prune mini.Prune

@@ -3,29 +3,39 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/gstore/gstore/blocks/usage"
+	"github.com/gstore/gstore/gpu/host/kernels"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // SampleRound is what a round of [SampleStore] measured.
 type SampleRound struct {
 	Batches      int     `json:"batches"`
 	SampledEdges int64   `json:"sampled_edges"`
-	Inputs       int64   `json:"inputs"` // different nodes of each batch, together
+	Inputs       int64   `json:"inputs"`    // different nodes of each batch, together
+	RowBytes     int64   `json:"row_bytes"` // of their gathered features; 0 without o.Rows
 	Seconds      float64 `json:"seconds"`
 	CPUSeconds   float64 `json:"cpu_seconds"`
 }
 
 // SampleStore measures uniform sampling as training does it, on the given threads and ahead of who takes the batches: those
-// of the store's training nodes, all of the graph in memory, no features. It reports o.Rounds rounds of o.Batches batches,
-// after one to warm up, and goes through as many epochs as they take.
+// of the store's training nodes, all of the graph in memory. With o.Rows each batch's rows of all features are gathered next to
+// each other on these threads, as the Python package's loader does, otherwise there are no features. It reports o.Rounds rounds
+// of o.Batches batches, after one to warm up, and goes through as many epochs as they take.
 func SampleStore(ctx context.Context, s *store.Store, threads int, o SampleOptions, report func(SampleRound)) (err error) {
 	cfg := train.Config{Fanouts: o.Fanouts, BatchSize: o.BatchSize, Plan: "memory", Threads: threads, Seed: o.Seed}
-	l, err := train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Structure: true})
+	lo := train.LoaderOptions{Structure: !o.Rows}
+	if o.Rows {
+		lo.Finish = gatherRows
+	}
+	l, err := train.OpenLoader(ctx, s, cfg, lo)
 	if err != nil {
 		return err
 	}
@@ -57,6 +67,7 @@ func SampleStore(ctx context.Context, s *store.Store, threads int, o SampleOptio
 			}
 			r.SampledEdges += int64(l.Batch().SampledEdges())
 			r.Inputs += int64(len(l.Batch().Input))
+			r.RowBytes += rowBytes(l.Batch())
 		}
 		r.Seconds, r.CPUSeconds = time.Since(start).Seconds(), usage.CPUSeconds()-cpu
 		if round > 0 {
@@ -64,4 +75,31 @@ func SampleStore(ctx context.Context, s *store.Store, threads int, o SampleOptio
 		}
 	}
 	return nil
+}
+
+// gatherRows is a [train.LoaderOptions].Finish: it keeps a batch's rows of all features in its Extra, a []float32 a column.
+func gatherRows(mb *buffer.MacroBatch, b *mini.Batch) error {
+	rows, _ := b.Extra.([][]float32)
+	rows = slices.Grow(rows[:0], len(mb.Features))[:len(mb.Features)]
+	for i := range mb.Features {
+		f := &mb.Features[i]
+		n := len(b.Input) * f.Dim
+		if cap(rows[i]) < n { // batches differ a little: half more is enough for all
+			rows[i] = make([]float32, n+n/2)
+		}
+		rows[i] = rows[i][:n]
+		table := kernels.Rows{Data: f.Data, Count: f.Rows(), Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
+		kernels.GatherRows(nil, kernels.Dense(rows[i], len(b.Input), f.Dim), table, b.Input)
+	}
+	b.Extra = rows
+	return nil
+}
+
+// rowBytes is the size of what [gatherRows] made of a batch.
+func rowBytes(b *mini.Batch) (n int64) {
+	rows, _ := b.Extra.([][]float32)
+	for _, r := range rows {
+		n += 4 * int64(len(r))
+	}
+	return n
 }

@@ -3,6 +3,10 @@ package bench
 import (
 	"slices"
 	"testing"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // TestSampleStore: rounds go on through epochs, each of other batches, and what is sampled is the same on any number of threads.
@@ -28,5 +32,33 @@ func TestSampleStore(t *testing.T) {
 	}
 	if three := measure(3); !slices.Equal(one, three) {
 		t.Errorf("one thread sampled %v edges, three %v", one, three)
+	}
+}
+
+// TestSampleStoreRows: with Rows every input's row of the features is gathered, of the batches that are sampled without.
+func TestSampleStoreRows(t *testing.T) {
+	s := smallStore(t)
+	column, err := s.Manifest().Column("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measure := func(rows bool) (out []SampleRound) {
+		o := SampleOptions{Fanouts: []int{4, 3}, BatchSize: 100, Rounds: 2, Batches: 15, Seed: 1, Rows: rows}
+		if err := SampleStore(t.Context(), s, 2, o, func(r SampleRound) { out = append(out, r) }); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	bare := measure(false)
+	for i, r := range measure(true) {
+		if r.Inputs != bare[i].Inputs || bare[i].RowBytes != 0 || r.RowBytes != r.Inputs*4*int64(column.Dim) {
+			t.Errorf("round %d: %d bytes of %d inputs' %d features; without: %+v", i, r.RowBytes, r.Inputs, column.Dim, bare[i])
+		}
+	}
+	mb, b := buffer.MacroBatch{Features: []buffer.Column{{Type: blocks.Int8, Dim: 2, Stride: 3, Data: []byte{1, 2, 0, 3, 4, 0, 5, 255}, Scale: []float32{1, 10}}}}, mini.Batch{Input: []uint32{2, 0, 2}}
+	for range 2 { // the second time in the memory of the first
+		if err := gatherRows(&mb, &b); err != nil || !slices.Equal(b.Extra.([][]float32)[0], []float32{5, -10, 1, 20, 5, -10}) {
+			t.Errorf("gathered %v, %v", b.Extra, err)
+		}
 	}
 }

@@ -1,5 +1,5 @@
 """The graphs that the rows are measured on, made once in a folder and kept: as stores, and as the arrays that peers read."""
-import json, os, pathlib, shutil, subprocess
+import json, mmap, os, pathlib, shutil, subprocess
 
 import numpy as np
 
@@ -47,6 +47,31 @@ class Graph:
     def store(self):
         path = self.folder.with_suffix(".gstore")
         return str(once(path, lambda part: gstore(self.binary, "ingest", self.folder, part, "--partitioner", "random", *self.store_options)))
+
+
+class Arrays:
+    """A folder's arrays, read into memory unless they are asked for as they lie on disk."""
+
+    def __init__(self, folder, mapped=False):
+        self.folder = pathlib.Path(folder)
+        self.indptr, self.indices = np.load(self.folder / "csc/indptr.npy"), np.load(self.folder / "csc/indices.npy")
+        self.nodes = len(self.indptr) - 1
+        self.splits = {part: np.load(self.folder / f"split/{part}.npy").astype(np.int64) for part in ("train", "valid", "test")}
+        self.mapped = mapped
+
+    def features(self):
+        if not self.mapped:
+            return np.load(self.folder / "node_feat.npy")
+        rows = np.load(self.folder / "node_feat.npy", mmap_mode="c")
+        rows._mmap.madvise(mmap.MADV_RANDOM)  # else a row brings 128 KiB around it
+        return rows
+
+    def labels(self):
+        return np.load(self.folder / "node_label.npy").astype(np.int64)
+
+    def edge_index(self):
+        """int64 [2, edges]: sources and destinations, by destination."""
+        return np.stack([self.indices, np.repeat(np.arange(self.nodes), np.diff(self.indptr))])
 
 
 def rmat(binary, top, nodes, edges, features):

@@ -2,6 +2,29 @@
 import json, os, resource, signal, subprocess, time
 
 
+CONTENDERS = {}  # by row and name: a class that takes the configuration
+
+
+def contender(name, *rows):
+    def register(cls):
+        for row in rows:
+            CONTENDERS[row, name] = cls
+        return cls
+
+    return register
+
+
+def set_threads(threads):
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def endless(loader):
+    while True:
+        yield from loader
+
+
 def cpu_of(pid):
     """CPU seconds of a process so far, all threads, the system's included, to the nanosecond: its clock, as clock_getcpuclockid(3) numbers it."""
     return time.clock_gettime((~pid << 3) | 2)
@@ -13,19 +36,30 @@ def cpu_seconds():
     total = own.ru_utime + own.ru_stime
     with open(f"/proc/self/task/{os.getpid()}/children") as f:
         for child in f.read().split():
-            total += cpu_of(child)
+            total += cpu_of(int(child))
     return total
 
 
+def disk_bytes(pid="self"):
+    """Bytes that a process had the disk read and write so far, by page faults too: as /proc/PID/io counts them."""
+    with open(f"/proc/{pid}/io") as f:
+        counts = dict(line.split(": ") for line in f)
+    return int(counts["read_bytes"]), int(counts["write_bytes"])
+
+
 class Watch:
-    """with Watch() as w: …; then w.cpu and w.wall."""
+    """with Watch() as w: …; then w.spent(units) is the answer to a request."""
 
     def __enter__(self):
-        self.wall, self.cpu = time.time(), cpu_seconds()
+        self.before = time.time(), cpu_seconds(), *disk_bytes()
         return self
 
     def __exit__(self, *_):
-        self.wall, self.cpu = time.time() - self.wall, cpu_seconds() - self.cpu
+        after = time.time(), cpu_seconds(), *disk_bytes()
+        self.wall, self.cpu, self.read, self.written = (b - a for a, b in zip(self.before, after))
+
+    def spent(self, units=1):
+        return {"cpu": self.cpu, "wall": self.wall, "units": units, "bytes_read": self.read, "bytes_written": self.written}
 
 
 def command(*args, env=None):
@@ -82,4 +116,4 @@ def loop(batches, n, warm=3):
     with Watch() as w:
         for _ in range(n):
             units += next(batches)
-    return {"cpu": w.cpu, "wall": w.wall, "units": units}
+    return w.spent(units)

@@ -4,19 +4,21 @@
 usage: tools/bench/peers/run [--only ROW,…] [--dir DIR] [--rounds 3] [--threads 1,2] [--scale 1] [--quick] [--json FILE] [--datasets DIR]
 
 Every contender of a row is a process of its own, which waits while another one works. In a round each takes its turn with
-each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the peer's seconds by
-gstore's: above 1 gstore takes less. What a contender lacks is printed, and
-the rest goes on. Rows:
+each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the other's seconds by
+the one's: above 1 the one, which is gstore's, takes less. What a contender lacks is printed, and the rest goes on. Rows:
 
   ingest       30 M edges of a .npy file into a store; PyG's to_csc of them, in memory
   ingest-csv   30 M edges of GraphBolt's csv into a store; GraphBolt's OnDiskDataset
   sample       mini-batches of 1000 of the R-MAT graph, 15,10 and 15,10,5, edges alone
   loader       the same with rows of 128 float32 features, as PyTorch models take them
+  loader-go    the same by gstore alone, from Python and in Go
   step         the same, and training of SAGE, hidden 128: 2 and 3 layers
+  epoch        whole epochs of PyG's model, by gstore's loader and by PyG's
   debdeps      epochs of the data set and the test accuracy after the last (--datasets says where it lies)
-  out-of-core  an epoch of 2 layers, features four times the memory, in a cgroup of that memory (takes root)
+  out-of-core  epochs of 2 layers, features four times the memory, in a cgroup of that memory (takes root); PyG's model on
+               gstore's loader by each plan, beside the same batches in memory and the disk alone
 
---dir keeps graphs between runs (5 GB, and 9 GB for out-of-core); --scale .5 halves them. --quick is for tests of this script.
+--dir keeps graphs between runs (5 GB, and 22 GB for out-of-core); --scale .5 halves them. --quick is for tests of this script.
 """
 import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile, time
 
@@ -26,7 +28,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 # As their users tune the peers: memory stays with the process (half of PyG's CPU time), and OpenMP's threads sleep rather than
 # spin where others want the cores (spinning, GraphBolt's second thread took ten times the CPU time at a load of 30).
 TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456", "OMP_WAIT_POLICY": "PASSIVE", "DGLBACKEND": "pytorch"}
-ROWS = ("ingest", "ingest-csv", "sample", "loader", "step", "debdeps", "out-of-core")
+ROWS = ("ingest", "ingest-csv", "sample", "loader", "loader-go", "step", "epoch", "debdeps", "out-of-core")
+ON_GSTORE, HELD, DISK = "PyG on gstore's loader", "the same batches in memory", "the disk"
+BASES = ("gstore in Go", "gstore", ON_GSTORE)  # what others are compared with, those that come before them here excepted
+CGROUPS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))  # version 1 and 2
 
 
 class Size:
@@ -37,8 +42,9 @@ class Size:
             return int(nodes * scale), int(edges * scale), features
 
         self.rmat = (20_000, 300_000, 16) if quick else graph(2_000_000, 30_000_000, 128)
-        self.sbm = (50_000, 400_000, 256) if quick else graph(4_000_000, 32_000_000, 256)
-        self.memory = (512 << 20) if quick else int((1 << 30) * scale)
+        self.sbm = (50_000, 400_000, 256) if quick else graph(4_000_000, 32_000_000, 512)
+        # Python with PyTorch, and what a batch's layers take, is beside what gstore's loader holds.
+        self.memory, self.beside = (1 << 30, 700 << 20) if quick else (int((2 << 30) * scale), 700 << 20)
         self.batches = {2: 2, 3: 1} if quick else {2: 10, 3: 5}
         self.loads = 3 if quick else 20
         self.epochs = 2 if quick else 10
@@ -46,18 +52,20 @@ class Size:
 
 
 class Cgroup:
-    """A memory control group, version 1 or 2, for processes that start through `enter`."""
+    """A memory control group, version 1 or 2, for processes that start through `enter`. What they read counts too, as cache."""
 
-    def __init__(self, limit):
-        for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+    def __init__(self, limit, roots=CGROUPS):
+        tried = []
+        for root, name in roots:
             self.path = pathlib.Path(root) / f"gstore-peers-{os.getpid()}"
             try:
                 self.path.mkdir()
                 (self.path / name).write_text(str(limit))
                 return
-            except OSError:
+            except OSError as e:
+                tried.append(str(e))
                 self.remove()
-        raise RuntimeError("no memory cgroup can be made here: it takes root")
+        raise RuntimeError(f"no memory cgroup can be made here, which takes root: {'; '.join(tried)}")
 
     def enter(self, command):
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.path / "cgroup.procs"), *command]
@@ -102,15 +110,16 @@ class Bench:
             self.notes[text] = True
             print("note:", text, file=sys.stderr, flush=True)
 
-    def compare(self, row, variant, unit, names, config, rounds=0, threads=(), cgroup=None, evaluate=False, alone=False):
-        """Measures contenders by turns. alone: each is started for its turn and ended after it (out of core, memory is one's own)."""
+    def compare(self, row, variant, unit, names, config, rounds=0, threads=(), cgroup=None, evaluate=False, alone=False, own=None, free=()):
+        """Measures contenders by turns. alone: each is started for its turn and ended after it (out of core, memory is one's own).
+        own: what a contender's configuration has beside the others'. free: who are not of the cgroup."""
         rounds, threads = rounds or self.a.rounds, threads or self.a.threads
         running, samples, accuracy, notes = {}, {}, {}, {}
         names = [n for n in names if (row, n) not in self.absent]
-        config = {"binary": self.a.gstore, "scratch": str(self.top), **config}
+        config = {"binary": self.a.gstore, "scratch": str(self.top), "unit": unit, "evaluate": evaluate, **config}
 
         def start(name):
-            c = Contender(row, name, config, cgroup)
+            c = Contender(row, name, {**config, **(own or {}).get(name, {})}, None if name in free else cgroup)
             if "missing" in c.ready:
                 self.note(f"{row}: without {name}: {c.ready['missing']}")
                 c.close()
@@ -155,12 +164,11 @@ class Bench:
     def tabulate(self, row, variant, unit, t, samples, accuracy, notes):
         per = {n: {k: [s[k] / s["units"] for s in got] for k in ("cpu", "wall")} for (n, at), got in samples.items() if at == t}
         for name, found in per.items():
-            r = {"row": row, "variant": variant, "unit": unit, "threads": t, "name": name, "cpu": statistics.median(found["cpu"]), "wall": statistics.median(found["wall"]),
-                 "rounds": len(found["cpu"]), "samples": samples[name, t], "accuracy": accuracy.get(name), **notes[name]}  # fmt: skip
-            if name != "gstore" and "gstore" in per:
-                for k in ("cpu", "wall"):
-                    r[k + "_ratio"] = statistics.median(p / g for p, g in zip(found[k], per["gstore"][k]))
-            self.results.append(r)
+            bases = [] if name == DISK else [b for b in BASES[: BASES.index(name) if name in BASES else len(BASES)] if b in per]
+            ratios = {b: {k: statistics.median(p / g for p, g in zip(found[k], per[b][k])) for k in ("cpu", "wall")} for b in bases}
+            self.results.append(
+                {"row": row, "variant": variant, "unit": unit, "threads": t, "name": name, "cpu": statistics.median(found["cpu"]), "wall": statistics.median(found["wall"]),
+                 "rounds": len(found["cpu"]), "samples": samples[name, t], "accuracy": accuracy.get(name), "ratios": ratios, **notes[name]})  # fmt: skip
 
     # rows
 
@@ -184,11 +192,17 @@ class Bench:
     def loader(self):
         self.by_fanouts("loader", "batch", ["gstore", "PyG", "GraphBolt"], no_model=True)
 
+    def loader_go(self):
+        self.by_fanouts("loader-go", "batch", ["gstore in Go", "gstore"], layers=True)
+
     def step(self):
         g = data.rmat(self.a.gstore, self.top, *self.size.rmat)
         for layers, fanouts in ((2, "15,10"), (3, "15,10,5")):
-            self.compare("step", f"{layers} layers", "batch", ["gstore", "PyG on gstore's loader", "PyG", "GraphBolt"],
+            self.compare("step", f"{layers} layers", "batch", ["gstore", ON_GSTORE, "PyG", "GraphBolt"],
                          {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "batches": self.size.batches[layers]})  # fmt: skip
+
+    def epoch(self):
+        self.by_fanouts("epoch", "epoch", [ON_GSTORE, "PyG"], epochs=1)
 
     def debdeps(self):
         source = pathlib.Path(self.a.datasets) / "debdeps"
@@ -197,7 +211,7 @@ class Bench:
             return
         g = data.debdeps(self.a.gstore, self.top, source)
         for layers, fanouts in ((2, "15,10"), (3, "15,10,5")):
-            self.compare("debdeps", f"{layers} layers, {self.size.epochs} epochs", "epoch", ["gstore", "PyG on gstore's loader", "PyG", "GraphBolt"],
+            self.compare("debdeps", f"{layers} layers, {self.size.epochs} epochs", "epoch", ["gstore", ON_GSTORE, "PyG", "GraphBolt"],
                          {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "epochs": self.size.epochs},
                          rounds=self.size.epochs, threads=self.a.threads[:1], evaluate=True)  # fmt: skip
 
@@ -209,25 +223,47 @@ class Bench:
         except RuntimeError as e:
             self.note(f"out-of-core: {e}")
             return
-        config = {"fanouts": "15,10", "arrays": arrays, "store": store, "mapped": True, "batches": self.size.disk_batches, "warm": 1,
-                  "options": ["--plan", "rows", "--mem", str(self.size.memory - (64 << 20))]}  # fmt: skip
-        forget(arrays, store)
+        config = {"fanouts": "15,10", "arrays": arrays, "store": store, "mapped": True, "batches": self.size.disk_batches, "warm": 1}
+        peers = ["PyG", "GraphBolt"]
         try:
-            self.compare("out-of-core", "features 4 × the memory", "batch", ["gstore", "PyG", "GraphBolt"], config, threads=self.a.threads[-1:], cgroup=group, alone=True)
+            for plan in ("hanoi", "rows"):
+                loader = {"plan": plan, "mem": self.size.memory - self.size.beside}
+                epoch = {"epochs": 1, "warm_epochs": 1, "loader": loader}
+                trains = {"options": ["--plan", plan, "--absent", "ignore", "--mem", str(self.size.memory - (64 << 20))]}
+                own = {"gstore": trains, ON_GSTORE: epoch, HELD: epoch}
+                forget(arrays, store)
+                self.compare("out-of-core", plan, "batch", ["gstore", ON_GSTORE, HELD, DISK, *peers], config, threads=self.a.threads[-1:], cgroup=group, alone=True,
+                             own=own, free=(HELD, DISK))  # fmt: skip
+                self.of_larger(plan)
+                peers = []  # they have no plans
         finally:
             group.remove()
 
+    def of_larger(self, plan):
+        """How much longer an epoch out of core takes than the larger of its batches in memory and its bytes by the disk."""
+        found = {r["name"]: r for r in self.results if r["row"] == "out-of-core" and r["variant"] == plan}
+        if not {ON_GSTORE, HELD, DISK} <= set(found):
+            return
+        ran = found[ON_GSTORE]
+        batches, moved = (statistics.median(f(s) for s in ran["samples"]) for f in (lambda s: s["units"], lambda s: (s["bytes_read"] + s["bytes_written"]) / 1e9))
+        wall, model, io = ran["wall"] * batches, found[HELD]["wall"] * batches, moved * found[DISK]["wall"]
+        ran["of_larger"] = wall / max(model, io)
+        self.note(f"out-of-core {plan}: an epoch of {batches:.0f} batches takes {wall:.1f} s; in memory they take {model:.1f} s, its {moved:.1f} GB take the disk "
+                  f"alone {io:.1f} s ({1 / found[DISK]['wall']:.2f} GB/s): {ran['of_larger']:.2f} of the larger")  # fmt: skip
+
     def table(self):
-        """Markdown: a line for each peer, number of threads and variant."""
-        lines = ["| row | threads | peer | gstore, CPU / wall | peer, CPU / wall | ratio, CPU / wall | test accuracy: gstore, peer |", "|---|---:|---|---:|---:|---:|---:|"]
-        for r in self.results:
-            if r["name"] == "gstore" and any(o["name"] != "gstore" and same(o, r) for o in self.results):
-                continue
-            own = next((o for o in self.results if o["name"] == "gstore" and same(o, r)), r)
-            peer, ratio = (amount(r), f"{r['cpu_ratio']:.2f} / {r['wall_ratio']:.2f}") if "cpu_ratio" in r else ("", "")
-            tests = ", ".join(f"{100 * x['accuracy']['test']:.2f} %" for x in (own, r) if x.get("accuracy") and "test" in x["accuracy"])
-            name = "" if r is own else r["name"] + (f" ({r['note']})" if r.get("note") else "")
-            lines.append(f"| {r['row']} {r['variant']} | {r['threads']} | {name} | {amount(own)} | {peer} | {ratio} | {tests} |")
+        """Markdown: a line for each peer of each base, number of threads and variant."""
+        lines = ["| row | threads | one | other | one, CPU / wall | other, CPU / wall | ratio, CPU / wall | test accuracy: one, other |",
+                 "|---|---:|---|---|---:|---:|---:|---:|"]  # fmt: skip
+        for one in self.results:
+            peers = [(r, r["ratios"][one["name"]]) for r in self.results if same(one, r) and one["name"] in r["ratios"]]
+            if not peers and not one["ratios"]:
+                lines.append(f"| {one['row']} {one['variant']} | {one['threads']} | {one['name']} | | {amount(one)} | | | |")
+            for r, ratio in peers:
+                tests = ", ".join(f"{100 * x['accuracy']['test']:.2f} %" for x in (one, r) if x.get("accuracy") and "test" in x["accuracy"])
+                name = r["name"] + (f" ({r['note']})" if r.get("note") else "")
+                lines.append(f"| {r['row']} {r['variant']} | {r['threads']} | {one['name']} | {name} | {amount(one)} | {amount(r)} | "
+                             f"{ratio['cpu']:.2f} / {ratio['wall']:.2f} | {tests} |")  # fmt: skip
         return "\n".join(lines)
 
 
@@ -239,8 +275,10 @@ def amount(r):
     """Seconds as people read them: rates of edges and of loaded batches, milliseconds of steps, seconds of the rest."""
     if r["unit"] == "edge":
         return f"{1e-6 / r['cpu']:.1f} / {1e-6 / r['wall']:.1f} M edges/s"
-    if r["row"] == "loader":
+    if r["row"].startswith("loader"):
         return f"{1 / r['cpu']:.1f} / {1 / r['wall']:.1f} batches/s"
+    if r["name"] == DISK:
+        return f"{r['cpu']:.2f} / {r['wall']:.2f} s a GB"
     if r["unit"] == "batch":
         return f"{1000 * r['cpu']:.0f} / {1000 * r['wall']:.0f} ms"
     return f"{r['cpu']:.2f} / {r['wall']:.2f} s"

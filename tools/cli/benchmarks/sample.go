@@ -29,9 +29,10 @@ nodes a batch has; dense counts an edge once that several layers use. Weights ar
 latest count a node once for each edge that leads to it.
 
 Of a store, sample its training nodes' mini-batches as training does, uniformly, ahead of who takes
-them and on --threads threads, and print each round.`,
+them and on --threads threads, and print each round; with --rows gather their features too, as
+the Python package's loader does.`,
 		Example: "  gstore bench sample\n  gstore bench sample --sampler uniform,weighted --fanouts 15,10 --json\n" +
-			"  gstore bench sample papers.gstore --threads 2",
+			"  gstore bench sample papers.gstore --threads 2 --rows",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -44,6 +45,9 @@ them and on --threads threads, and print each round.`,
 			}
 			if threads > 1 {
 				return command.Usagef("--threads %d: without a store samplers are measured on one thread", threads)
+			}
+			if o.Rows {
+				return command.Usagef("--rows: a generated graph has no features: name a store")
 			}
 			return runBenchSample(cmd, e, o, known)
 		},
@@ -60,6 +64,7 @@ them and on --threads threads, and print each round.`,
 	f.IntVar(&o.Batches, "batches", 20, "batches a sampler and round")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of graph and batches")
 	f.IntVar(&threads, "threads", 1, "of a store: threads that sample")
+	f.BoolVar(&o.Rows, "rows", false, "of a store: gather each batch's features too")
 	return cmd
 }
 
@@ -82,8 +87,9 @@ func runSampleStore(cmd *cobra.Command, e *command.Env, path string, threads int
 		rounds++
 		e.Event("round", command.Fields(r))
 		if !e.JSON {
-			fmt.Fprintf(e.Stdout, "%d batches of %d edges and %d inputs: %.1f M edges a second, %.1f a CPU second\n", r.Batches, r.SampledEdges/int64(r.Batches),
-				r.Inputs/int64(r.Batches), float64(r.SampledEdges)/r.Seconds/1e6, float64(r.SampledEdges)/max(r.CPUSeconds, 1e-9)/1e6)
+			fmt.Fprintf(e.Stdout, "%d batches of %d edges and %d inputs: %.1f batches and %.1f M edges a second, %.1f and %.1f a CPU second\n", r.Batches,
+				r.SampledEdges/int64(r.Batches), r.Inputs/int64(r.Batches), float64(r.Batches)/r.Seconds, float64(r.SampledEdges)/r.Seconds/1e6,
+				float64(r.Batches)/max(r.CPUSeconds, 1e-9), float64(r.SampledEdges)/max(r.CPUSeconds, 1e-9)/1e6)
 		}
 	})
 	if err == nil {

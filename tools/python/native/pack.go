@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 
 	"github.com/gstore/gstore/blocks"
@@ -88,6 +87,9 @@ type packed struct {
 	number   []int32  // by position in the input: its place in local, −1 = not in it
 	src, dst []int32  // the union's edges: places in local
 	types    []uint16
+
+	parts []buffer.ResidentPartition // by row
+	cells []uint32                   // by stretch of rows: the place in parts of its first row's, or of the next
 }
 
 // packedIn begins what is handed out of a batch of so many seeds or edges, in the memory of the batch before that is in extra.
@@ -313,17 +315,35 @@ func pairsOf(blk *mini.Block, to []int64) {
 	}
 }
 
+// cellsMost is how many equal stretches of a macro-batch's rows [packed.ids] tells apart at a step.
+const cellsMost = 4096
+
 // ids writes the internal ids of the nodes.
 func (p *packed) ids(mb *buffer.MacroBatch, to []int64) {
-	parts := slices.Clone(mb.Partitions)
-	slices.SortFunc(parts, func(x, y buffer.ResidentPartition) int { return cmp.Compare(x.Base, y.Base) })
-	var at buffer.ResidentPartition
-	for i, row := range p.nodeRows {
-		if row-at.Base >= at.Nodes { // or below Base: the difference is large then
-			k := sort.Search(len(parts), func(k int) bool { return parts[k].Base+parts[k].Nodes > row })
-			at = parts[k]
+	p.parts = append(p.parts[:0], mb.Partitions...)
+	p.parts = slices.DeleteFunc(p.parts, func(x buffer.ResidentPartition) bool { return x.Nodes == 0 })
+	slices.SortFunc(p.parts, func(x, y buffer.ResidentPartition) int { return cmp.Compare(x.Base, y.Base) })
+	if len(p.parts) == 0 {
+		return
+	}
+	// A node's partition is that of its cell's first row, or one soon after: no search, whose branches go either way.
+	last := p.parts[len(p.parts)-1]
+	shift := 0
+	for (last.Base+last.Nodes-1)>>shift >= cellsMost {
+		shift++
+	}
+	p.cells = p.cells[:0]
+	for k := range p.parts {
+		for end := p.parts[k].Base + p.parts[k].Nodes; uint32(len(p.cells))<<shift < end; {
+			p.cells = append(p.cells, uint32(k))
 		}
-		to[i] = int64(at.First) + int64(row-at.Base)
+	}
+	for i, row := range p.nodeRows {
+		k := p.cells[row>>shift]
+		for p.parts[k].Base+p.parts[k].Nodes <= row {
+			k++
+		}
+		to[i] = int64(p.parts[k].First) + int64(row-p.parts[k].Base)
 	}
 }
 
@@ -335,8 +355,7 @@ func (p *packed) rows(f *buffer.Column, to []byte) error {
 			return err
 		}
 		// It reads rows ahead of their use, which a loop of copies does not: each would wait for memory.
-		count := (len(f.Data) + f.Stride - f.Dim*f.Type.Size()) / f.Stride
-		table := kernels.Rows{Data: f.Data, Count: count, Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
+		table := kernels.Rows{Data: f.Data, Count: f.Rows(), Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
 		kernels.GatherRows(nil, kernels.Dense(out, len(p.nodeRows), f.Dim), table, p.nodeRows)
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -41,6 +42,30 @@ func TestRowsAreHandedOut(t *testing.T) {
 					t.Errorf("%v, scaled %t: row %d is %v, expected %v", elem, scaled, row, got[i*width:][:width], want)
 				}
 			}
+		}
+	}
+}
+
+// TestIDs: nodes are found in partitions of any size, in any order, with gaps between them, empty ones among them.
+func TestIDs(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	p := &packed{}
+	for _, sizes := range [][]uint32{{1}, {0, 3, 0, 5}, {10_000, 1, 0, 1, 70_000, 2, 4095, 4097}} {
+		var mb buffer.MacroBatch
+		base, first := uint32(0), store.NodeID(1<<33)
+		var want []int64
+		p.nodeRows = p.nodeRows[:0]
+		for k, n := range sizes {
+			mb.Partitions = append(mb.Partitions, buffer.ResidentPartition{ID: store.PartitionID(k), Base: base, Nodes: n, First: first})
+			for i := range n {
+				p.nodeRows, want = append(p.nodeRows, base+i), append(want, int64(first)+int64(i))
+			}
+			base, first = base+n+r.Uint32N(50), first+store.NodeID(n)+7
+		}
+		r.Shuffle(len(mb.Partitions), func(i, j int) { mb.Partitions[i], mb.Partitions[j] = mb.Partitions[j], mb.Partitions[i] })
+		got := make([]int64, len(want))
+		if p.ids(&mb, got); !slices.Equal(got, want) {
+			t.Errorf("partitions of %v nodes: %d ids differ from those expected", sizes, len(got))
 		}
 	}
 }
