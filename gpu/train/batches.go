@@ -158,6 +158,15 @@ func relationNamed(names []string, name string) (int, error) {
 	return found, nil
 }
 
+// walks are those of c.
+func (c *Config) walks() mini.Walks {
+	w := mini.Walks{PerNode: c.Walks, Length: c.WalkLength}
+	if c.WalkRestart != nil {
+		w.Continue = 1 - *c.WalkRestart
+	}
+	return w
+}
+
 // prune reads c.Prune for a graph of a mean degree.
 func (c *Config) prune(degree float64) (p mini.Prune, err error) {
 	if c.Prune == "" {
@@ -199,6 +208,17 @@ func (c *Config) pruneWhy(degree float64) string {
 
 // fanoutsMost are the most neighbours of a node in each hop that is sampled, in each direction.
 func (c *Config) fanoutsMost(of [][]int) []int {
+	if c.Sampler == mini.Pinsage {
+		w := c.walks()
+		w.Normalize()
+		most := slices.Clone(c.sampled())
+		for h, f := range most {
+			if most[h] = w.PerNode * w.Length; f != mini.All {
+				most[h] = min(most[h], f)
+			}
+		}
+		return most
+	}
 	if of == nil {
 		return c.sampled()
 	}
@@ -238,7 +258,7 @@ func newBatches(cfg *Config, hops int, relations [][]int, degree float64, thread
 	if err != nil {
 		return nil, err
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together(), Prune: prune, Weights: cfg.EdgeWeights}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together(), Prune: prune, Walks: cfg.walks(), Weights: cfg.EdgeWeights}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}

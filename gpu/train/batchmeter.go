@@ -174,6 +174,7 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 	if relations > b.shape.relations {
 		directions = 2
 	}
+	edges = b.cfg.drawnFrom(edges)
 	n := min(int64(b.cfg.BatchSize), rows)
 	seeds = int(n)
 	nested := b.cfg.Sampler == mini.Dense // a block has the edges of the one before it, and those of the nodes that it met first

@@ -46,7 +46,12 @@ type Config struct {
 	EdgeWeights bool `json:"edge_weights,omitempty" group:"model" help:"sage and gcn: weigh neighbours by their edges' weights; they are drawn whatever their weights"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
-	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers" default:"uniform" values:"uniform,weighted,labor,dense"`
+	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers; pinsage, the nodes that random walks visit most" default:"uniform" values:"uniform,weighted,labor,dense,pinsage"`
+	// Walks of at most WalkLength steps each, from every node, find the neighbours of sampler pinsage; after a step one begins anew with
+	// probability WalkRestart. 0 and nil: see [mini.Walks]. Evaluation reads all edges, as ever.
+	Walks       int      `json:"walks,omitempty" group:"model,expert" help:"of --sampler pinsage: random walks from a node" default:"10"`
+	WalkLength  int      `json:"walk_length,omitempty" group:"model,expert" help:"of --sampler pinsage: steps of a walk, at most" default:"2"`
+	WalkRestart *float64 `json:"walk_restart,omitempty" group:"model,expert" help:"of --sampler pinsage: probability that a walk ends after a step" default:"0.5"`
 	// Prune is "A,B": of a list of more than A times the graph's mean degree plus B times the fanout neighbours only so many, that lie
 	// together from a random one on, are drawn from, see [mini.Prune]; "" (default): all are. For uniform and dense.
 	Prune     string `json:"prune,omitempty" group:"model,expert" help:"threshold pruning, as 1,1: draw from at most A times the mean degree plus B times the fanout neighbours of a node, which lie together" default:"all are drawn from"`
@@ -232,6 +237,16 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: absent neighbours %q: expected %s or %s", c.Absent, AbsentAuto, AbsentIgnore)
 	case c.Sampler != "" && !slices.Contains(mini.Samplers(), c.Sampler):
 		return fmt.Errorf("train: sampler %q is not known (known: %s)", c.Sampler, strings.Join(mini.Samplers(), ", "))
+	case c.Sampler != mini.Pinsage && c.walks() != (mini.Walks{}):
+		return fmt.Errorf("train: walks, their length or restart with sampler %s: they are of %s", cmp.Or(c.Sampler, mini.Uniform), mini.Pinsage)
+	case c.WalkRestart != nil && !(*c.WalkRestart >= 0 && *c.WalkRestart < 1):
+		return fmt.Errorf("train: walks that end after a step with probability %v: expected 0 ≤ p < 1", *c.WalkRestart)
+	case c.Sampler == mini.Pinsage && (c.relational() || c.Model == "gcn"):
+		return fmt.Errorf("train: sampler %s with model %s, which reads relations or degrees of edges: the nodes that walks visit need not be adjacent. Choose sage, gat or gin", mini.Pinsage, c.Model)
+	case c.Sampler == mini.Pinsage && c.EdgeWeights:
+		return fmt.Errorf("train: edge weights with sampler %s: no edge need lead to the nodes that walks visit. Use one of them", mini.Pinsage)
+	case c.Sampler == mini.Pinsage && (c.History || c.PrecomputedHop):
+		return fmt.Errorf("train: sampler %s with a history or a precomputed hop, which are means over adjacent nodes: the nodes that walks visit need not be adjacent", mini.Pinsage)
 	case c.Prune != "" && (c.RelationFanouts != "" || c.Sampler != "" && c.Sampler != mini.Uniform && c.Sampler != mini.Dense):
 		return fmt.Errorf("train: prune %q with relation fanouts or sampler %s: lists are pruned for %s and %s, without relation fanouts", c.Prune, cmp.Or(c.Sampler, mini.Uniform), mini.Uniform, mini.Dense)
 	case c.EdgeWeights && c.Sampler == mini.Weighted:
@@ -275,6 +290,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := c.prune(0); err != nil {
 		return err
+	}
+	if w := c.walks(); w.Validate() != nil {
+		return fmt.Errorf("train: %w", w.Validate())
 	}
 	if c.ReusePasses != nil {
 		if err := checkPasses(c.ReusePasses, cmp.Or(c.Epochs, len(c.ReusePasses))); err != nil {

@@ -132,7 +132,7 @@ func TestWorstBatch(t *testing.T) {
 // TestWorstBlocks: the largest blocks of each sampler. Dense ones have the edges of the hops before, by these hops' larger fanouts.
 func TestWorstBlocks(t *testing.T) {
 	g := evaltest.Random(t, 50, 4, true)
-	for sampler, want := range map[string][]int{"uniform": {1100, 1000}, "dense": {2000, 1000}} {
+	for sampler, want := range map[string][]int{"uniform": {1100, 1000}, "dense": {2000, 1000}, "pinsage": {1100, 1000}} {
 		c := Config{Sampler: sampler, Fanouts: []int{10, 1}, BatchSize: 100, Features: []string{"x"}}
 		if err := c.Normalize(); err != nil {
 			t.Fatal(err)

@@ -161,16 +161,22 @@ func (c *Config) visitsKind(m *store.Manifest) (kind [16]byte, err error) {
 	if err != nil {
 		return kind, err
 	}
+	var walks *mini.Walks
+	if c.Sampler == mini.Pinsage {
+		w := c.walks()
+		walks = &w
+	}
 	b, err := json.Marshal(struct {
 		Sampler         string
 		Fanouts         []int
-		RelationFanouts string `json:",omitempty"`
-		Prune           string `json:",omitempty"`
+		RelationFanouts string      `json:",omitempty"`
+		Prune           string      `json:",omitempty"`
+		Walks           *mini.Walks `json:",omitempty"`
 		Batch, Together int
 		Group           int
 		Split           string
 		BothDirections  bool
-	}{c.Sampler, c.sampled(), c.RelationFanouts, c.Prune, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
+	}{c.Sampler, c.sampled(), c.RelationFanouts, c.Prune, walks, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
 	sum := sha256.Sum256(b)
 	copy(kind[:], sum[:])
 	return kind, err

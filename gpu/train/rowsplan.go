@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/sampler/macro"
@@ -36,9 +37,17 @@ func (c *Config) storedEdges(m *store.Manifest) int64 {
 	return c.directions(m) * int64(m.Edges)
 }
 
+// drawnFrom bounds the edges of a block, of so many that are in memory: nodes that walks find are not bounded by these.
+func (c *Config) drawnFrom(edges int64) int64 {
+	if c.Sampler == mini.Pinsage {
+		return math.MaxInt64
+	}
+	return edges
+}
+
 // inputsMost is the most input rows of a mini-batch: every neighbour that may be drawn is, and all are different.
 func (c *Config) inputsMost(m *store.Manifest) int64 {
-	nodes, edges := int64(m.Nodes), c.storedEdges(m)
+	nodes, edges := int64(m.Nodes), c.drawnFrom(c.storedEdges(m))
 	n := min(int64(c.BatchSize), nodes)
 	relations, _ := c.relationFanouts(m) // whose error is OpenMemory's
 	for _, fanout := range c.fanoutsMost(relations) {
@@ -80,7 +89,9 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if c.stages() {
 		return nil, nil
 	}
-	if plain := c.Sampler == "" || c.Sampler == mini.Uniform || c.Sampler == mini.Dense; y.bare || !plain || c.EdgeWeights || c.History || c.Group > 0 || len(c.Features) == 0 {
+	// Such samplers read lists of neighbours and nothing beside them.
+	plain := slices.Contains([]string{"", mini.Uniform, mini.Dense, mini.Pinsage}, c.Sampler)
+	if y.bare || !plain || c.EdgeWeights || c.History || c.Group > 0 || len(c.Features) == 0 {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}
@@ -204,7 +215,9 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	ns := 0.
 	for _, fanout := range c.fanoutsMost(y.shape.fanouts) {
 		draws := degree
-		if fanout >= 0 {
+		if c.Sampler == mini.Pinsage {
+			draws = float64(fanout)
+		} else if fanout >= 0 {
 			draws = min(draws, float64(fanout)*float64(c.directions(y.m)))
 		}
 		edges := n * draws

@@ -21,7 +21,7 @@ func TestSamplers(t *testing.T) {
 	dir := storetest.Create(t, g)
 	for _, plan := range []Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}} {
 		losses := map[float64]string{}
-		for _, sampler := range []string{"", "weighted", "labor", "dense"} {
+		for _, sampler := range []string{"", "weighted", "labor", "dense", "pinsage"} {
 			var loss [2]float64
 			for i, threads := range []int{1, 3} {
 				c := plan
@@ -38,15 +38,29 @@ func TestSamplers(t *testing.T) {
 			losses[loss[0]] = sampler
 		}
 	}
-	loss := func(plan string) float64 {
-		cp, err := trainNode(t.Context(), t, dir, Config{Plan: plan, Sampler: "dense", Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}, Hooks{})
+	loss := func(plan, sampler string) float64 {
+		cp, err := trainNode(t.Context(), t, dir, Config{Plan: plan, Sampler: sampler, Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}, Hooks{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return cp.Summary.TrainLoss
 	}
-	if a, b := loss("memory"), loss("rows"); a != b {
-		t.Errorf("dense: losses %v with plan memory and %v with plan rows", a, b)
+	zero := 0.
+	never := Config{Plan: "memory", Sampler: "pinsage", WalkRestart: &zero, Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}
+	if cp, err := trainNode(t.Context(), t, dir, never, Hooks{}); err != nil || cp.Summary.TrainLoss == loss("memory", "pinsage") {
+		t.Errorf("walks without a restart train as those with one, %v", err)
+	}
+	for _, sampler := range []string{"dense", "pinsage"} {
+		if a, b := loss("memory", sampler), loss("rows", sampler); a != b {
+			t.Errorf("%s: losses %v with plan memory and %v with plan rows", sampler, a, b)
+		}
+	}
+	half, one := .5, 1.
+	for want, c := range map[string]Config{"sampler uniform": {Walks: 3}, "sampler labor": {Sampler: "labor", WalkRestart: &half}, "model gcn": {Model: "gcn", Sampler: "pinsage"}, "model rsage": {Model: "rsage", Sampler: "pinsage"},
+		"adjacent": {Sampler: "pinsage", History: true}, "Use one of them": {Sampler: "pinsage", EdgeWeights: true}, "0 ≤ p < 1": {Sampler: "pinsage", WalkRestart: &one}} {
+		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, expected one of %q", c, err, want)
+		}
 	}
 	c := Config{Sampler: "weighted", Epochs: 1}
 	if _, err := trainNode(t.Context(), t, bare, c, Hooks{}); !errors.Is(err, store.ErrNotFound) {

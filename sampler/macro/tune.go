@@ -141,7 +141,7 @@ func (t *Tuning) checkRows(c *Choice, capped bool) error {
 	loose := t.Partitions - len(t.Pinned)
 	switch {
 	case t.Rows == nil:
-		return fmt.Errorf("%w: policy rows is for node tasks with uniform draws over one relation, and without a history, of which none is needed", ErrPlan)
+		return fmt.Errorf("%w: policy rows is for node tasks with one relation and sampler uniform, dense or pinsage, and without a history, of which none is needed", ErrPlan)
 	case capped:
 		return fmt.Errorf("%w: policy rows holds the graph of all %d partitions, there is room for %d", ErrPlan, loose, t.Capacity)
 	}

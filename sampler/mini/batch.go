@@ -14,6 +14,8 @@ type Block struct {
 	Weights []float32
 	// Times is parallel to Indices where seeds have moments ([Sampler.SampleAt]): when each edge was.
 	Times []int64
+	// Visits is parallel to Indices where walks found the neighbours ([Pinsage]): how often they came there, a neighbour's importance.
+	Visits []int32
 	// Degrees holds each destination's full degree in the macro-batch (before
 	// sampling, both directions where both are sampled); len NumDst.
 	Degrees []int32
@@ -44,6 +46,9 @@ func (k *Block) Compact() {
 			if len(k.Times) > 0 {
 				k.Times[to] = k.Times[e]
 			}
+			if len(k.Visits) > 0 {
+				k.Visits[to] = k.Visits[e]
+			}
 			to++
 		}
 		begin, k.Indptr[d+1] = end, to
@@ -57,6 +62,9 @@ func (k *Block) Compact() {
 	}
 	if len(k.Times) > 0 {
 		k.Times = k.Times[:to]
+	}
+	if len(k.Visits) > 0 {
+		k.Visits = k.Visits[:to]
 	}
 }
 
@@ -118,7 +126,7 @@ func (k *Block) reset(dst int, relations bool) {
 	k.NumDst, k.NumSrc = dst, dst
 	k.Indptr = append(resize(k.Indptr, dst+1)[:0], 0)
 	k.Degrees = resize(k.Degrees, dst)[:0]
-	k.Indices, k.Weights = k.Indices[:0], k.Weights[:0]
+	k.Indices, k.Weights, k.Visits = k.Indices[:0], k.Weights[:0], k.Visits[:0]
 	switch {
 	case !relations:
 		k.Relations = nil

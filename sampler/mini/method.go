@@ -24,6 +24,10 @@ const (
 	// only nodes that the hop before met first are drawn for (DENSE, Waleffe and others, "MariusGNN", EuroSys 2023, section
 	// 4.1, algorithm 1). Batches are [Batch.Nested].
 	Dense = "dense"
+	// Pinsage takes for a node's neighbours the nodes that short random walks from it visit most (PinSage, Ying and others, "Graph
+	// Convolutional Neural Networks for Web-Scale Recommender Systems", KDD 2018, section 3.2), as [Config.Walks] says: fanouts are how
+	// many. They need not be adjacent to it. [Block.Visits] has their importance.
+	Pinsage = "pinsage"
 	// Temporal draws uniformly among the edges that were before the moment at which a node is looked at.
 	Temporal = "temporal"
 	// Latest takes the last of these.
@@ -31,7 +35,7 @@ const (
 )
 
 // Samplers lists the names that draw for seeds without times.
-func Samplers() []string { return []string{Uniform, Weighted, Labor, Dense} }
+func Samplers() []string { return []string{Uniform, Weighted, Labor, Dense, Pinsage} }
 
 // TimedSamplers lists the names that draw for seeds at moments, by [Sampler.SampleAt].
 func TimedSamplers() []string { return []string{Temporal, Latest} }
@@ -54,7 +58,7 @@ type list struct {
 // newDrawer returns the drawer called name; nil: uniform draws, which the sampler makes itself.
 func newDrawer(name string) (drawer, error) {
 	switch name {
-	case "", Uniform, Dense, Temporal, Latest:
+	case "", Uniform, Dense, Pinsage, Temporal, Latest:
 		return nil, nil
 	case Weighted:
 		return &weighted{removeUpTo: weightedShort}, nil

@@ -34,8 +34,10 @@ type Config struct {
 	// RelationFanouts.
 	Prune Prune
 	// Weights fills in [Block.Weights]: the macro-batch's edges must have weights. What is drawn does not depend on it. Not for
-	// samplers of moments.
+	// samplers of moments, nor for [Pinsage].
 	Weights bool
+	// Walks are those of [Pinsage].
+	Walks Walks
 }
 
 // Validate reports what is wrong with c, naming the field.
@@ -54,8 +56,11 @@ func (c *Config) Validate() error {
 	if err := c.checkPrune(); err != nil {
 		return err
 	}
-	if c.Weights && c.timed() {
-		return fmt.Errorf("option Weights with sampler %s: edges before a moment carry none", c.Sampler)
+	if c.Weights && (c.timed() || c.Sampler == Pinsage) {
+		return fmt.Errorf("option Weights with sampler %s: its neighbours come without edges that have weights", c.Sampler)
+	}
+	if err := c.Walks.Validate(); err != nil {
+		return err
 	}
 	if c.RelationFanouts != nil {
 		return c.checkRelations()
@@ -136,6 +141,7 @@ type Sampler struct {
 	// drawer draws in the place of uniform picks; nil: these.
 	drawer    drawer
 	relations byRelation // for Config.RelationFanouts
+	walks     *walks     // Pinsage's
 	graph     Graph      // what drawer draws from, while it does
 	lists     []list     // of a chunk, that drawer draws from
 	fanIn     int        // of the hop
@@ -164,6 +170,10 @@ func New(cfg Config) (*Sampler, error) {
 	if cfg.timed() {
 		s.searches = make([]search, chunkNodes)
 	}
+	if cfg.Sampler == Pinsage {
+		s.walks = &walks{Walks: cfg.Walks}
+		s.walks.Normalize()
+	}
 	var err error
 	s.drawer, err = newDrawer(cfg.Sampler)
 	return s, err
@@ -186,6 +196,11 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 		s.graph = g
 		if err := s.drawer.check(&s.graph); err != nil {
 			return fmt.Errorf("mini: %w", err)
+		}
+	}
+	if s.walks != nil {
+		if err := s.walks.check(&g); err != nil {
+			return err
 		}
 	}
 	if s.cfg.RelationFanouts != nil {
@@ -235,7 +250,13 @@ func (s *Sampler) Sample(key Key, g Graph, seeds []uint32, b *Batch) error {
 func (s *Sampler) hops(place keyed.Key, g Graph, b *Batch) error {
 	last := len(b.Blocks) - 1
 	for h := range b.Blocks {
-		if err := s.hop(place.With(uint64(h)), h, 0, g, b, &b.Blocks[last-h]); err != nil {
+		var err error
+		if s.walks != nil {
+			err = s.hopWalks(place.With(uint64(h)), h, &g, b, &b.Blocks[last-h])
+		} else {
+			err = s.hop(place.With(uint64(h)), h, 0, g, b, &b.Blocks[last-h])
+		}
+		if err != nil {
 			return fmt.Errorf("hop %d: %w", h, err)
 		}
 	}
