@@ -318,7 +318,7 @@ func lock(ctx context.Context, e meta.Env, o Options) (*Table, error) {
 	lk, err := e.Lock(ctx, int64(1<<32+h.Sum64()>>2), !o.ReadOnly, 0)
 	switch {
 	case errors.Is(err, store.ErrLocked):
-		return nil, fmt.Errorf("%w: table %q of %s is being trained or read by another process", store.ErrLocked, o.Name, e.Dir)
+		return nil, fmt.Errorf("%w: table %q of %s is open already, in this process or another", store.ErrLocked, o.Name, e.Dir)
 	case err != nil:
 		return nil, fmt.Errorf("table %q: %w", o.Name, err)
 	}

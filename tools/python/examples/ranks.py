@@ -17,8 +17,9 @@ import gstore
 from sage import SAGE, accuracy, arguments, descend
 
 
-def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, **options):
-    """Trains on all ranks of the process group; returns rank 0's test accuracy, others' too, and the seeds this rank had."""
+def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.005, seed=0, after=None, **options):
+    """Trains on all ranks of the process group; returns rank 0's test accuracy, others' too, and the seeds this rank had.
+    `after` is called after every epoch."""
     rank, world = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if dist.get_backend() == "nccl" else torch.device("cpu")
     torch.manual_seed(seed)
@@ -34,6 +35,8 @@ def train(store, epochs=30, hidden=128, fanouts=(15, 10), batch_size=1000, lr=0.
             data = batch.to_pyg()
             descend(optimizer, joined(data.x, data.edge_index), data)
             seeds.append(batch.n_id[: batch.batch_size].copy())
+        if after is not None:
+            after()
     return accuracy(model, store, "test"), seeds
 
 

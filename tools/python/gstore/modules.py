@@ -103,7 +103,7 @@ def _features(store: Store, columns: int, names: Optional[Sequence[str]]) -> Lis
 
 def _given(layer: Dict[str, Any]) -> Written:
     """A layer that is given in the form of docs/models.md."""
-    tensors = {k: v for k, v in layer.items() if isinstance(v, torch.Tensor)}
+    tensors = {k: torch.as_tensor(v) for k, v in layer.items() if isinstance(v, (torch.Tensor, np.ndarray))}
     info = {k: v for k, v in layer.items() if k not in tensors}
     if "kind" not in info or "weight" not in tensors and "0.weight" not in tensors:
         raise errors.InvalidError(f"a layer with {sorted(layer)}: expected its kind and its weight")
