@@ -30,6 +30,7 @@ type batchMeter struct {
 	known  map[int]int64
 	// histories that complete its layers
 	histories []historyOptions
+	draws     *draws // what nodes of a graph of relations add at most; nil: as fanouts and relations allow
 }
 
 // newBatchMeter measures for a device that info describes.
@@ -179,10 +180,17 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 	seeds = int(n)
 	nested := b.cfg.Sampler == mini.Dense // a block has the edges of the one before it, and those of the nodes that it met first
 	met, drawn := int64(0), int64(0)
-	for _, fanout := range fanouts {
+	for h, fanout := range fanouts {
 		e := edges
 		if fanout >= 0 {
 			e = min(edges, drawn+(n-met)*int64(fanout)*directions)
+		}
+		if b.draws != nil {
+			most := b.draws.edges[h].most(n - met)
+			if h == 0 {
+				most = b.draws.seedsMost(n, rows, most, func(s *seedDraws) *spread { return &s.edges })
+			}
+			e = min(e, drawn+most)
 		}
 		if nested {
 			met, drawn = n, e
@@ -200,10 +208,7 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 			g.Weights = nn.WeightColumn(b.index(weights, blocks.Float32))
 		}
 		if relations > 0 {
-			groups := int(min(e, n*int64(relations)))
-			if len(b.histories) > 0 { // a node has those of its neighbours out of memory too
-				groups = int(n) * relations
-			}
+			groups := int(b.groups(h, rows, n, e, nested))
 			g.Groups = &gpu.EdgeGroups{Indptr: b.index(groups+1, blocks.Int32), Relations: b.index(groups, blocks.Int32), Dst: b.index(groups, blocks.Int32),
 				DstIndptr: b.index(int(n)+1, blocks.Int32), Places: b.index(groups+1, blocks.Int32)}
 			if c := b.model.Config(); c.GroupsByRelation() {
@@ -217,6 +222,27 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 		gs = append([]gpu.Graph{{NumDst: int(n), NumSrc: int(n)}}, gs...)
 	}
 	return gs, seeds, int(n)
+}
+
+// groups is the most relations of n nodes, each node's own, of which a block of hop h has e edges, with so many rows in memory.
+func (b *batchMeter) groups(h int, rows, n, e int64, nested bool) int64 {
+	most := n * int64(b.model.Config().Relations)
+	if len(b.histories) == 0 { // else a node has those of its neighbours out of memory too
+		most = min(most, e)
+	}
+	if b.draws == nil {
+		return most
+	}
+	// Of a nested block some nodes' edges are those of the hops before.
+	of, seeds := b.draws.groups[h], func(s *seedDraws) *spread { return &s.groups }
+	if len(b.histories) > 0 || nested {
+		of, seeds = b.draws.relations, func(s *seedDraws) *spread { return &s.relations }
+	}
+	held := of.most(n)
+	if h == 0 {
+		held = b.draws.seedsMost(n, rows, held, seeds)
+	}
+	return min(most, held)
 }
 
 // index is n host numbers as [gpu.Arena.Int32s] gives them to the device.

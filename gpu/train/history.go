@@ -247,9 +247,9 @@ type HistoryCost struct {
 }
 
 // costHistory forecasts histories of a store's partitions with training nodes as parts say,
-// at most resident of them in memory at once, pinned ones included, in so many steps an epoch. edges are those that nodes have
-// together: no more than so many relations of nodes can there be.
-func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, edges int64, of []historyOptions, resident, steps int) (c HistoryCost) {
+// at most resident of them in memory at once, pinned ones included, in so many steps an epoch. relations is the most relations
+// that so many nodes have, each its own.
+func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relations func(nodes int64) int64, of []historyOptions, resident, steps int) (c HistoryCost) {
 	for _, o := range of {
 		counts, nodes, all := make([]int, len(parts)), int64(0), uint64(0)
 		for p, info := range parts {
@@ -267,8 +267,8 @@ func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, edges 
 		window := fullest(counts, resident)
 		rows, windowRows := nodes, window
 		if o.relations > 0 {
-			most := edges * int64(max(1, steps))
-			rows, windowRows = min(nodes*int64(o.relations), most), int(min(int64(window*o.relations), edges))
+			most := relations(int64(all)) * int64(max(1, steps))
+			rows, windowRows = min(nodes*int64(o.relations), most), int(min(int64(window*o.relations), relations(int64(window))))
 			c.Relations = o.relations
 		}
 		c.MemoryBytes += o.bytes(windowRows, parts, steps)
@@ -276,7 +276,7 @@ func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, edges 
 		if o.every {
 			c.NodeRows, c.NodeWindowRows = nodes, window
 			if o.layer == 0 {
-				c.MemoryBytes += 4*int64(all+uint64(len(parts))) + 2*min(int64(all)*int64(o.relations), edges)
+				c.MemoryBytes += 4*int64(all+uint64(len(parts))) + 2*min(int64(all)*int64(o.relations), relations(int64(all)))
 			}
 		} else {
 			c.RowBytes, c.WindowRows, c.TrainingRows = o.rowBytes(), window, nodes

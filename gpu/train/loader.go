@@ -106,6 +106,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	y.bare = o.Structure
+	y.draws().anySeeds()
 	planned, err := y.planned(cfg.MemoryBytes)
 	if err != nil {
 		return nil, err

@@ -75,9 +75,15 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 	}
 	y.eval = e.LeastBytes()
 	if y.batch, err = newBatchMeter(ctx, info, y.m, &y.cfg, y.shape); err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.Close())
 	}
-	return y, e.Close()
+	if err = e.Close(); err == nil && y.cfg.relational() {
+		y.batch.draws, err = y.countDraws(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, y.batch.close())
+	}
+	return y, nil
 }
 
 // Forecaster is the partition buffer's; it is closed with y.
@@ -128,6 +134,14 @@ func (y *Memory) batchBytes(memory int64, capacity int) int64 {
 	return int64(y.info.InFlight()) * staged
 }
 
+// draws is what the store's nodes add to mini-batches, nil where it was not counted.
+func (y *Memory) draws() *draws {
+	if y.batch == nil {
+		return nil
+	}
+	return y.batch.draws
+}
+
 // history is what the history takes with capacity partitions resident (0 = all).
 func (y *Memory) history(capacity int) int64 {
 	if !y.cfg.History {
@@ -137,7 +151,7 @@ func (y *Memory) history(capacity int) int64 {
 	if capacity > 0 {
 		resident = min(resident, capacity+len(y.m.Pinned))
 	}
-	cost, err := y.cfg.HistoryCost(y.m, y.trained, resident, 0)
+	cost, err := y.cfg.historyCost(y.m, y.trained, resident, 0, y.draws())
 	if err != nil {
 		return 0 // a run ends with it
 	}
@@ -163,6 +177,7 @@ type plan struct {
 	options buffer.Options // of its macro-batches
 	account budget.Account
 	nodes   uint64 // that train
+	draws   *draws // what they and others add to mini-batches; nil: it was not counted
 	// Of [Memory.Mix], once it was asked.
 	mixture string
 	labels  [][]store.ClassNodes
@@ -182,7 +197,7 @@ func (y *Memory) mix(ctx context.Context, p *plan) (err error) {
 func (y *Memory) plan(memory int64) (p plan, err error) {
 	c := y.cfg
 	c.MemoryBytes = memory
-	p.options = c.MacroOptions(y.m)
+	p.options, p.draws = c.MacroOptions(y.m), y.draws()
 	beside := y.BesideBytes(memory)
 	rowsTuning, err := y.RowsTuning(memory)
 	if err != nil {

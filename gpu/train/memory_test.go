@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
@@ -105,6 +106,25 @@ func TestWorstBatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				share := int64(10)
+				if c.relational() { // as the edges that nodes have allow, more closely
+					e, err := eval.New(g, nil, eval.Options{Features: c.Features, Model: c.model(s)}, c.Hidden)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if b.draws, err = countDraws(t.Context(), g, e, &c, s, b.model.Config().Relations); err != nil {
+						t.Fatal(err)
+					}
+					loose := worst
+					b.known = map[int]int64{}
+					if worst, err = b.worst(t.Context(), &g.M, 0); err != nil || worst >= loose {
+						t.Errorf("%s: %d bytes by what nodes add (%v), %d without", c.Model, worst, err, loose)
+					}
+					share = 2
+					if err := e.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if err := b.close(); err != nil || b.dev.Bytes() != 0 {
 					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.dev.Bytes(), err)
 				}
@@ -121,8 +141,8 @@ func TestWorstBatch(t *testing.T) {
 				if err := run(worst); err != nil {
 					t.Errorf("%s, %s first, undirected %v: %v", c.Model, order, undirected, err)
 				}
-				if err := run(worst / 10); !errors.Is(err, store.ErrBudget) {
-					t.Errorf("%s, %s first, undirected %v: a tenth of %d bytes is enough: %v", c.Model, order, undirected, worst, err)
+				if err := run(worst / share); !errors.Is(err, store.ErrBudget) {
+					t.Errorf("%s, %s first, undirected %v: 1/%d of %d bytes is enough: %v", c.Model, order, undirected, share, worst, err)
 				}
 			}
 		}

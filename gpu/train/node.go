@@ -76,7 +76,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
-		if cost, err = cfg.HistoryCost(m, nil, cfg.resident(m), len(policy.Epoch(0).Steps)); err != nil {
+		if cost, err = cfg.historyCost(m, nil, cfg.resident(m), len(policy.Epoch(0).Steps), planned.draws); err != nil {
 			return nil, err
 		}
 		held = cost.budgetBytes()

@@ -55,7 +55,7 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 		row   int64
 	}{{"", blocks.Float32, 4*8 + 4}, {"float16", blocks.Float16, 2*8 + 4}} {
 		cp, got := run(Config{Threads: 1, History: true, HistoryDtype: c.dtype})
-		cost := costHistory(train, nil, 0, []historyOptions{{dim: 8, elem: c.elem}}, 2, got[0].Steps)
+		cost := costHistory(train, nil, nil, []historyOptions{{dim: 8, elem: c.elem}}, 2, got[0].Steps)
 		rows := cp.Summary.HistoryRowBytes / int64(len(want)) / c.row
 		if rows != cost.TrainingRows || cp.Summary.HistoryRowBytes != rows*int64(len(want))*c.row || int64(cost.RowBytes) != c.row {
 			t.Errorf("%s: %d bytes of history read in %d epochs, expected rows of %d for %d training nodes", c.dtype, cp.Summary.HistoryRowBytes, len(want), c.row, cost.TrainingRows)

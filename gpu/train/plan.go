@@ -57,6 +57,11 @@ func (c *Config) resident(m *store.Manifest) int {
 // HistoryCost forecasts the history of a run on a store whose partitions have so many training nodes (nil: as the manifest says),
 // at most resident of them in memory at once, pinned ones included, in so many steps an epoch. c's defaults and c.Features must be filled in.
 func (c *Config) HistoryCost(m *store.Manifest, trained []uint64, resident, steps int) (HistoryCost, error) {
+	return c.historyCost(m, trained, resident, steps, nil)
+}
+
+// historyCost is HistoryCost that goes by how many relations nodes have, if w is not nil.
+func (c *Config) historyCost(m *store.Manifest, trained []uint64, resident, steps int, w *draws) (HistoryCost, error) {
 	d := *c
 	s, err := nodeShape(m, &d)
 	if err != nil && c.relational() { // others' rows depend on no shape
@@ -70,7 +75,12 @@ func (c *Config) HistoryCost(m *store.Manifest, trained []uint64, resident, step
 	for p := range trained {
 		parts[p].Train = trained[p]
 	}
-	return costHistory(parts, m.Pinned, c.storedEdges(m), of, resident, steps), nil
+	most := c.storedEdges(m) // no node has more relations than edges
+	relations := func(nodes int64) int64 { return most }
+	if w != nil {
+		relations = w.relations.most
+	}
+	return costHistory(parts, m.Pinned, relations, of, resident, steps), nil
 }
 
 // histories says which histories a run on a store keeps: of a model of means the last layer's, where the first hop may be
