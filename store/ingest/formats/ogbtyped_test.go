@@ -177,9 +177,12 @@ func TestOGBTypedBadInput(t *testing.T) {
 // Whatever the lists of types and the edges, a folder is refused or read as described.
 func FuzzOGBTyped(f *testing.F) {
 	f.Add([]byte("author,paper\n2,3\n"), []byte("paper,cites,paper\nauthor,writes,paper\n"), []byte("1,2\n"), []byte("7,8\n"))
+	packed := ogbTypedFiles(f, nil)
 	f.Fuzz(func(t *testing.T, nodes, relations, edges, feat []byte) {
 		const cites = "d/raw/relations/paper___cites___paper/"
-		fs := memFS(t, ogbTypedFiles(t, map[string][]byte{"d/raw/num-node-dict.csv": nodes, "d/raw/triplet-type-list.csv": relations, cites + "edge.csv": edges, cites + "edge-feat.csv": feat}))
+		files := maps.Clone(packed)
+		maps.Copy(files, map[string][]byte{"d/raw/num-node-dict.csv": nodes, "d/raw/triplet-type-list.csv": relations, cites + "edge.csv": edges, cites + "edge-feat.csv": feat})
+		fs := memFS(t, files)
 		s, err := Open("d", Options{FS: fs, Format: "ogb"})
 		if err != nil || s.Describe().Nodes > 1<<16 {
 			return
