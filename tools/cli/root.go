@@ -135,6 +135,7 @@ func commands(e *command.Env) []*cobra.Command {
 		training.NewPlan(e),
 		data.NewGenerate(e),
 		data.NewExport(e),
+		data.NewWalks(e),
 		inspect.NewVerify(e),
 		inspect.NewDevices(e),
 		inspect.NewReport(e),

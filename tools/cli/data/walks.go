@@ -1,0 +1,114 @@
+package data
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/blocks/usage"
+	"github.com/gstore/gstore/sampler/walk"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+// NewWalks is the command gstore walks.
+func NewWalks(e *command.Env) *cobra.Command {
+	var o walk.Options
+	var mem command.Size
+	cmd := &cobra.Command{
+		Use:   "walks STORE OUT",
+		Short: "Write node2vec's random walks as one NumPy array",
+		Long: `Walks writes to the file OUT a .npy array int64 [walks, length] of random walks along the
+edges of STORE: --per-node from every node, in the order of nodes' ids, as often as that. A
+walk's first number is the node that it begins at; -1 stands behind one that no edge leads
+away from. From t by v to x an edge counts 1/p if x is t, 1 if t has an edge to x, and 1/q
+otherwise (node2vec); with p and q 1, walks are DeepWalk's. Weights of edges are not read.
+
+All edges are in memory, nothing else of the graph; the array is streamed. Walks depend on
+the seed alone, not on threads or partitions.`,
+		Example: "  gstore walks cora.gstore walks.npy --length 20 --per-node 10 --q 0.5",
+		Args:    command.StoreArgs("STORE", "OUT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"length", "per-node", "p", "q"} { // of which the zero value is the default
+				if text := cmd.Flag(name).Value.String(); cmd.Flags().Changed(name) && text == "0" {
+					return command.Usagef("--%s 0: expected a positive number", name)
+				}
+			}
+			if err := o.Validate(); err != nil {
+				return command.Usagef("%v", err)
+			}
+			o.MemoryBytes = int64(mem)
+			return runWalks(cmd.Context(), e, args[0], args[1], o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Length, "length", 80, "nodes of a walk, its first included")
+	f.IntVar(&o.PerNode, "per-node", 10, "walks from each node")
+	f.Float64Var(&o.P, "p", 1, "return parameter: a small one leads back")
+	f.Float64Var(&o.Q, "q", 1, "in-out parameter: a small one leads away")
+	f.Uint64Var(&o.Seed, "seed", 0, "of every draw")
+	f.BoolVar(&o.Internal, "internal", false, "name nodes by gstore's own numbers (gstore export --what ids) instead of by their ids, which must be integers")
+	f.Var(&mem, "mem", "bound on resident memory, such as 4GiB (default: none)")
+	f.IntVar(&o.Threads, "threads", 0, "processors to use (default all)")
+	return cmd
+}
+
+func runWalks(ctx context.Context, e *command.Env, path, out string, o walk.Options) (err error) {
+	if info, err := os.Stat(out); err == nil && info.IsDir() {
+		return command.Usagef("%s: it is a folder, expected a file", out)
+	}
+	start, cpu := time.Now(), usage.CPUSeconds()
+	st, err := store.Open(path, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	w, err := walk.Open(ctx, st, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := writeWalks(ctx, e, w, out); err != nil {
+		return fmt.Errorf("write %s: %w", out, err)
+	}
+	seconds := time.Since(start).Seconds()
+	if !e.JSON {
+		fmt.Fprintf(e.Told(), "%d walks of %d nodes in %s: %.1f s (%.1f CPU s)\n", w.Len(), w.Length(), out, seconds, usage.CPUSeconds()-cpu)
+	}
+	e.Event("summary", map[string]any{"walks": w.Len(), "length": w.Length(), "seed": o.Seed, "out": out, "seconds": seconds, "cpu_seconds": usage.CPUSeconds() - cpu,
+		"peak_rss_bytes": usage.PeakRSSBytes()})
+	return nil
+}
+
+// writeWalks writes the file, which has its name once it is whole.
+func writeWalks(ctx context.Context, e *command.Env, w *walk.Walks, out string) (err error) {
+	tmp := out + ".partial"
+	f, err := os.Create(tmp)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp) // the first error counts
+		}
+	}()
+	bar := e.Progress(int64(w.Len()), "walks")
+	to := bufio.NewWriterSize(f, 1<<20)
+	err = w.WriteNPY(ctx, to, func(walks uint64) { _ = bar.Set64(int64(walks)) })
+	err = errors.Join(err, bar.Finish())
+	if err == nil {
+		err = to.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(tmp, out)
+	}
+	return err
+}
