@@ -144,6 +144,9 @@ type Graph struct {
 	// them.
 	Weights Tensor
 
+	// Relation is that of all edges, where a layer streams relations one at a time.
+	Relation int
+
 	// Groups are the edges by relation; nil unless a layer asks for them.
 	Groups *EdgeGroups
 }
@@ -165,6 +168,9 @@ type EdgeGroups struct {
 	Order    Tensor // Uint32, groups: their numbers, by relation, then destination
 	OrderDst Tensor // Uint32, groups: their destinations
 	Ranks    Tensor // Int32, groups: where in Order each is
+	// Nodes as ends of a relation, node·relations + relation, for layers that have a value for each; none unless asked for.
+	Pairs    Tensor // Int32, edges: their sources
+	DstPairs Tensor // Uint32, groups: their destinations
 }
 
 // Edges returns the number of edges.

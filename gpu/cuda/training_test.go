@@ -82,7 +82,11 @@ func near(a, b, tol float64) bool { return math.Abs(a-b) <= tol*(1+math.Abs(b)) 
 func TestNodesTrainAsOnTheHost(t *testing.T) {
 	must(t, open(t, Options{}).Close())
 	papers := cora(t)
-	random := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 3000, Partitions: 8, Relations: 3}))
+	graph := storetest.Random(storetest.Options{Nodes: 400, Edges: 3000, Partitions: 8, Relations: 3})
+	for i := range graph.Edges {
+		graph.Weights = append(graph.Weights, float32(i%7))
+	}
+	random := storetest.Create(t, graph)
 	for name, c := range map[string]train.Config{
 		"sage":                         {},
 		"sage, hanoi, input dropout":   {Plan: "hanoi", Buffer: 4, InputDropout: share(.2)},
@@ -90,6 +94,9 @@ func TestNodesTrainAsOnTheHost(t *testing.T) {
 		"gat":                          {Model: "gat", Heads: 2},
 		"gin, batch norm":              {Model: "gin", Norm: "batch"},
 		"mlp, layer norm":              {Model: "mlp", Norm: "layer"},
+		"random: rgat":                 {Model: "rgat", Heads: 2},
+		"random: sage, edge weights":   {EdgeWeights: true},
+		"random: gcn, edge weights":    {Model: "gcn", EdgeWeights: true},
 		"random: rgcn, bases":          {Model: "rgcn", Bases: 2},
 		"random: gcn":                  {Model: "gcn", InputDropout: share(.2)},
 		"random: gin, batch norm":      {Model: "gin", Norm: "batch"},

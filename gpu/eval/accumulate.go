@@ -149,6 +149,9 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	if layer == nil {
 		return nil
 	}
+	if c.relations != nil && r.o.Model.StreamsRelations() {
+		return r.accumulateRelations(ctx, layer, c, r.tiles[from].Nodes, input, acc)
+	}
 	if c.relations != nil {
 		return r.accumulateGroups(ctx, layer, c, r.tiles[from].Nodes, to, input, acc)
 	}

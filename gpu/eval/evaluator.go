@@ -96,18 +96,20 @@ type Evaluator struct {
 	// What the last run kept of every node, by internal id; nil if not asked for.
 	classes, probability, probabilities, embeddings *spill.Table
 
-	kept     csr             // the edges, if there is one tile
-	grouper  nn.Grouper      // of a piece of a tile's edges
-	sizes    *blockio.Slab   // int32 edges of each relation of each node of tile sized
-	sized    int             // −1: of none
-	perGroup []float32       // of a piece: what its groups are divided by
-	counts   *spill.Table    // of every node, once a model has asked: int32 incoming edges, or float32 sums of their weights
-	features []*blockio.Slab // a tile's rows of each feature column
-	loaded   int             // the tile in features, −1 = none
-	state    *blockio.Slab   // a tile's rows of hidden states that lie in a file
-	degrees  *blockio.Slab
-	ends     [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
-	read     int64
+	kept    csr           // the edges, if there is one tile
+	grouper nn.Grouper    // of a piece of a tile's edges
+	sizes   *blockio.Slab // int32 edges of each relation of each node of tile sized
+	sized   int           // −1: of none
+	// ofRelation is where a tile's edges of one relation lie: where they begin for each node, and their sources.
+	ofRelation *blockio.Slab
+	perGroup   []float32       // of a piece: what its groups are divided by
+	counts     *spill.Table    // of every node, once a model has asked: int32 incoming edges, or float32 sums of their weights
+	features   []*blockio.Slab // a tile's rows of each feature column
+	loaded     int             // the tile in features, −1 = none
+	state      *blockio.Slab   // a tile's rows of hidden states that lie in a file
+	degrees    *blockio.Slab
+	ends       [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
+	read       int64
 }
 
 // New plans evaluations of models like o.Model and of at most maxDim columns between
@@ -182,6 +184,9 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.edges.weight != nil { // and as they are read
 		edgeBytes += 8
 	}
+	if e.o.Model.StreamsRelations() { // of one relation once more
+		edgeBytes += 4
+	}
 	layers := 2 // whose states are there at once
 	if e.o.Model.Jumps() {
 		layers = max(layers, e.o.Model.Layers)
@@ -236,7 +241,7 @@ func (e *Evaluator) plan(maxDim int) error {
 		states += int64(m.Nodes) * 4 * int64(1+e.o.Model.Out)
 	}
 	bound := e.o.MemoryBytes
-	if bound == 0 && e.exactTiles() {
+	if bound == 0 && (e.exactTiles() || e.o.Model.StreamsRelations()) { // what a node accumulates of every relation is large
 		bound = max(int64(m.Nodes)*featureBytes+int64(m.Edges)*directions*edgeBytes, unboundedBytes)
 	}
 	k := 1
@@ -392,9 +397,9 @@ func (e *Evaluator) Close() error {
 		*s = nil
 	}
 	err := e.arena.Close()
-	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes) {
+	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation) {
 		err = errors.Join(err, s.Free())
 	}
-	e.features, e.state, e.degrees, e.ends, e.sizes = nil, nil, nil, [2]*blockio.Slab{}, nil
+	e.features, e.state, e.degrees, e.ends, e.sizes, e.ofRelation = nil, nil, nil, [2]*blockio.Slab{}, nil, nil
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -76,6 +77,43 @@ func (e *Evaluator) RelationSizes(ctx context.Context, fn func(t Tile, sizes []i
 			return fmt.Errorf("evaluation: sizes of relations: %w", err)
 		}
 		fn(t, sizes)
+	}
+	return nil
+}
+
+// accumulateRelations adds the messages of c's edges to acc, relation by relation: a layer multiplies the sources' states for one at a time.
+func (r *evaluation) accumulateRelations(ctx context.Context, layer nn.Streamer, c csr, sources int, input nn.Input, acc gpu.Tensor) error {
+	q, n := r.queue, acc.Rows
+	counts := make([]int, r.o.Model.Relations)
+	for _, relation := range c.relations {
+		counts[relation]++
+	}
+	if err := spill.Grow(&r.ofRelation, 4*int64(n+1+slices.Max(counts))); err != nil {
+		return err
+	}
+	for relation, edges := range counts {
+		if edges == 0 {
+			continue
+		}
+		all := asInt32(r.ofRelation.Bytes())
+		indptr, indices := all[:n+1], all[n+1:n+1]
+		indptr[0] = 0
+		for d := range n {
+			for e := c.indptr[d]; e < c.indptr[d+1]; e++ {
+				if int(c.relations[e]) == relation {
+					indices = append(indices, c.indices[e])
+				}
+			}
+			indptr[d+1] = int32(len(indices))
+		}
+		g := gpu.Graph{NumDst: n, NumSrc: sources, Relation: relation, Indptr: r.arena.Int32s(q, indptr), Indices: r.arena.Int32s(q, indices)}
+		layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+		if err := r.arena.Reset(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ type LayerInfo struct {
 	In         int    `json:"in"`
 	Out        int    `json:"out"`
 	Heads      int    `json:"heads,omitempty"`
-	MeanHeads  bool   `json:"mean_heads,omitempty"` // of gat: the output is the mean of the heads
+	MeanHeads  bool   `json:"mean_heads,omitempty"` // of gat and rgat: the output is the mean of the heads
 	Bases      int    `json:"bases,omitempty"`
 	Categories []int  `json:"categories,omitempty"` // of input: rows of each table of vectors
 	Norm       string `json:"norm,omitempty"`
@@ -106,7 +106,7 @@ func (c *Config) LayerInfos() []LayerInfo {
 			}
 		}
 		switch info.Kind {
-		case "gat":
+		case "gat", "rgat":
 			info.Heads, info.MeanHeads = c.heads(), i >= c.hiddenLayers()
 		case "rgcn":
 			info.Bases = c.bases()
@@ -151,7 +151,7 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	switch c.Model { // how many relations there are is in shapes alone
 	case "rgcn":
 		c.Relations = named["0.coef"].Rows
-	case "rsage":
+	case "rsage", "rgat":
 		c.Relations = named["0.relations"].Rows / max(first.In, 1)
 	}
 	if err := c.Validate(); err != nil {

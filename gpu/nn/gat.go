@@ -3,7 +3,6 @@ package nn
 import (
 	"fmt"
 
-	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 )
 
@@ -98,17 +97,8 @@ func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 // attention scores [n × 2·heads]: as sources, then as destinations.
 func (l *gatLayer) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
 	q := p.Queue
-	dense := len(in.Tables) == 1 && in.Index.IsZero() && in.Tables[0].Elem == blocks.Float32 && in.Tables[0].Rows >= n
-	if dense && !(p.Train && l.inputDropout > 0) {
-		x = in.Tables[0].Head(n)
-	} else {
-		x = p.Arena.Matrix(q, n, l.in)
-		if !states(p, fmt.Sprintf("GAT layer %d", l.index), n, in, x) {
-			return x, t, half
-		}
-		if p.Train && l.inputDropout > 0 {
-			q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, x)
-		}
+	if x = droppedInput(p, fmt.Sprintf("GAT layer %d", l.index), n, l.in, in, l.inputDropout); q.Err() != nil {
+		return x, t, half
 	}
 	t = p.Arena.Matrix(q, n, l.heads*l.width)
 	q.Gemm(gpu.GemmOptions{}, x, l.w.Value, t)
@@ -118,31 +108,76 @@ func (l *gatLayer) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
 	return x, t, half
 }
 
-// attention lays the attention vectors out so that t·A is all halves of scores
-// at once: column h holds a_src of head h in the rows of head h, column heads+h a_dst.
+// droppedInput is [wholeInput], in training with a first layer's dropout.
+func droppedInput(p *Pass, layer string, n, cols int, in Input, dropout float32) gpu.Tensor {
+	if !p.Train || dropout == 0 {
+		return wholeInput(p, layer, n, cols, in)
+	}
+	x := p.Arena.Matrix(p.Queue, n, cols)
+	if states(p, layer, n, in, x) {
+		p.Queue.Dropout(gpu.DropoutOptions{P: dropout, Seed: ^p.DropoutSeed}, x)
+	}
+	return x
+}
+
+// attention lays the attention vectors out.
 func (l *gatLayer) attention(p *Pass) gpu.Tensor {
-	q := p.Queue
-	a := p.Arena.Matrix(q, l.heads*l.width, 2*l.heads)
-	q.Fill(a, 0)
-	for i, v := range []*Param{l.aSrc, l.aDst} {
-		for h := range l.heads {
-			q.Copy(a.View(h*l.width, i*l.heads+h, l.width, 1), v.Value.View(h*l.width, 0, l.width, 1))
+	a := p.Arena.Matrix(p.Queue, l.heads*l.width, 2*l.heads)
+	p.Queue.Fill(a, 0)
+	layAttention(p.Queue, l.aSrc.Value, l.aDst.Value, a, l.heads)
+	return a
+}
+
+// layAttention lays attention vectors [heads·width × 1] out in a [heads·width × 2·heads], 0 before, so that t·a is all halves of scores
+// at once: column h holds src of head h in the rows of head h, column heads+h dst.
+func layAttention(q *gpu.Queue, src, dst, a gpu.Tensor, heads int) {
+	width := a.Rows / heads
+	for i, v := range []gpu.Tensor{src, dst} {
+		for h := range heads {
+			q.Copy(a.View(h*width, i*heads+h, width, 1), v.View(h*width, 0, width, 1))
 		}
 	}
-	return a
+}
+
+// liftAttention takes the gradients of src and dst out of that of what layAttention laid out.
+func liftAttention(q *gpu.Queue, da, src, dst gpu.Tensor, heads int) {
+	width := da.Rows / heads
+	for i, v := range []gpu.Tensor{src, dst} {
+		for h := range heads {
+			q.Copy(v.View(h*width, 0, width, 1), da.View(h*width, i*heads+h, width, 1))
+		}
+	}
+}
+
+// meanHeads returns the mean of the heads that lie side by side in o.
+func meanHeads(p *Pass, o gpu.Tensor, heads int) gpu.Tensor {
+	q, width := p.Queue, o.Cols/heads
+	y, one := p.Arena.Matrix(q, o.Rows, width), p.Arena.Matrix(q, o.Rows, width)
+	q.Fill(y, 0)
+	for h := range heads {
+		q.Copy(one, o.View(0, h*width, o.Rows, width))
+		q.Axpy(1/float32(heads), one, y)
+	}
+	return y
+}
+
+// spreadHeads returns the gradient of meanHeads' heads from that of their mean.
+func spreadHeads(p *Pass, d gpu.Tensor, heads int) gpu.Tensor {
+	q := p.Queue
+	do, one := p.Arena.Matrix(q, d.Rows, heads*d.Cols), p.Arena.Matrix(q, d.Rows, d.Cols)
+	q.Fill(one, 0)
+	q.Axpy(1/float32(heads), d, one)
+	for h := range heads {
+		q.Copy(do.View(0, h*d.Cols, d.Rows, d.Cols), one)
+	}
+	return do
 }
 
 // output turns the heads' sums o, which it overwrites, into the layer's output.
 func (l *gatLayer) output(p *Pass, o gpu.Tensor) gpu.Tensor {
 	q, y := p.Queue, o
 	if l.mean {
-		y = p.Arena.Matrix(q, o.Rows, l.width)
-		one := p.Arena.Matrix(q, o.Rows, l.width)
-		q.Fill(y, 0)
-		for h := range l.heads {
-			q.Copy(one, o.View(0, h*l.width, o.Rows, l.width))
-			q.Axpy(1/float32(l.heads), one, y)
-		}
+		y = meanHeads(p, o, l.heads)
 	}
 	q.AddBias(l.act.ReLU, l.b.Value, y)
 	l.act.apply(p, l.index, y)
@@ -156,13 +191,7 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	q.ColumnSum(dOut, l.b.Grad)
 	do := dOut
 	if l.mean {
-		do = a.Matrix(q, dOut.Rows, l.t.Cols)
-		one := a.Matrix(q, dOut.Rows, l.width)
-		q.Fill(one, 0)
-		q.Axpy(1/float32(l.heads), dOut, one)
-		for h := range l.heads {
-			q.Copy(do.View(0, h*l.width, dOut.Rows, l.width), one)
-		}
+		do = spreadHeads(p, dOut, l.heads)
 	}
 	// Weights, softmax, scores, and their two halves.
 	de := a.Matrix(q, g.Edges(), l.heads)
@@ -176,11 +205,7 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	q.EdgeSum(false, *g, de, half.View(0, l.heads, g.NumDst, l.heads))
 	da := a.Matrix(q, l.a.Rows, l.a.Cols)
 	q.Gemm(gpu.GemmOptions{TransA: true}, l.t, half, da)
-	for i, v := range []*Param{l.aSrc, l.aDst} {
-		for h := range l.heads {
-			q.Copy(v.Grad.View(h*l.width, 0, l.width, 1), da.View(h*l.width, i*l.heads+h, l.width, 1))
-		}
-	}
+	liftAttention(q, da, l.aSrc.Grad, l.aDst.Grad, l.heads)
 	// The transformed states: through the scores and through the sum.
 	dt := a.Matrix(q, g.NumSrc, l.t.Cols)
 	q.Gemm(gpu.GemmOptions{TransB: true}, half, l.a, dt)
@@ -200,9 +225,27 @@ func (l *gatLayer) AccumulatorDim() int { return l.heads * (l.width + 3) }
 
 // sums views the accumulators of some destinations.
 func (l *gatLayer) sums(acc gpu.Tensor) (s gpu.AttentionSums, half gpu.Tensor) {
-	at, n := l.heads*l.width, acc.Rows
-	s = gpu.AttentionSums{Sum: acc.View(0, 0, n, at), Max: acc.View(0, at, n, l.heads), Total: acc.View(0, at+l.heads, n, l.heads)}
-	return s, acc.View(0, at+2*l.heads, n, l.heads)
+	return attentionSums(acc, l.heads, l.width)
+}
+
+// attentionSums views accumulators [n × heads·(width+3)]: the sums, and the destinations' half of the scores.
+func attentionSums(acc gpu.Tensor, heads, width int) (s gpu.AttentionSums, half gpu.Tensor) {
+	at, n := heads*width, acc.Rows
+	s = gpu.AttentionSums{Sum: acc.View(0, 0, n, at), Max: acc.View(0, at, n, heads), Total: acc.View(0, at+heads, n, heads)}
+	return s, acc.View(0, at+2*heads, n, heads)
+}
+
+// attended sets o to the weighted means that s has come to, 0 where it has seen nothing.
+func attended(p *Pass, s gpu.AttentionSums, o gpu.Tensor, heads int) {
+	q, n, width := p.Queue, o.Rows, o.Cols/heads
+	by := p.Arena.Matrix(q, n, 1)
+	q.Copy(o, s.Sum)
+	total := by
+	total.Rows, total.Cols, total.Stride = 1, n, n
+	for h := range heads {
+		q.Copy(by, s.Total.View(0, h, n, 1))
+		q.DivideRows(o.View(0, h*width, n, width), total)
+	}
 }
 
 // Prepare implements [Preparer]: the destinations' half of the scores, and their self loops.
@@ -234,13 +277,7 @@ func (l *gatLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) 
 func (l *gatLayer) Finish(p *Pass, _ Input, acc, _ gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, acc.Rows
 	s, _ := l.sums(acc)
-	o, by := p.Arena.Matrix(q, n, s.Sum.Cols), p.Arena.Matrix(q, n, 1)
-	q.Copy(o, s.Sum)
-	total := by
-	total.Rows, total.Cols, total.Stride = 1, n, n
-	for h := range l.heads {
-		q.Copy(by, s.Total.View(0, h, n, 1))
-		q.DivideRows(o.View(0, h*l.width, n, l.width), total)
-	}
+	o := p.Arena.Matrix(q, n, s.Sum.Cols)
+	attended(p, s, o, l.heads)
 	return l.output(p, o)
 }

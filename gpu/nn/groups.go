@@ -12,6 +12,9 @@ import (
 type Grouper struct {
 	// ByRelation also orders the groups by relation ([gpu.EdgeGroups].Order).
 	ByRelation bool
+	// Pairs is how many relations there are, where [gpu.EdgeGroups].Pairs are asked for; 0: they are not. With sources it
+	// makes less than 2³¹.
+	Pairs int
 	// More lists, in ascending order, relations of which a destination has a group though it may have no edge; nil: none.
 	More func(d int) []uint16
 
@@ -21,12 +24,18 @@ type Grouper struct {
 	of, places      []int32
 	order           []uint64 // of a destination's edges: relation, place
 	ranks           []int32  // of each group in sorted
+	pairs           []int32  // of each edge
+	dstPairs        []uint32 // of each group
 	sorted, sortDst []uint32 // groups by relation, and their destinations
 }
 
 // Groupers returns one for each of n graphs of a model of this description.
 func (c *Config) Groupers(n int) []Grouper {
-	return slices.Repeat([]Grouper{{ByRelation: c.GroupsByRelation()}}, n)
+	k := Grouper{ByRelation: c.GroupsByRelation()}
+	if c.StreamsRelations() {
+		k.Pairs = c.Relations
+	}
+	return slices.Repeat([]Grouper{k}, n)
 }
 
 // Group sets g's edges and their groups from host memory: destination d has
@@ -68,6 +77,10 @@ func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indice
 	g.Indptr, g.Indices = a.Int32s(q, k.indptr), a.Int32s(q, k.indices)
 	g.Groups = &gpu.EdgeGroups{Indptr: a.Int32s(q, k.groups), Relations: a.Int32s(q, k.relations), Dst: a.Int32s(q, k.dst),
 		DstIndptr: a.Int32s(q, k.of), Places: a.Int32s(q, k.places[:len(k.groups)])}
+	if k.Pairs > 0 {
+		k.pair()
+		g.Groups.Pairs, g.Groups.DstPairs = a.Int32s(q, k.pairs), a.Uint32s(q, k.dstPairs)
+	}
 	if k.ByRelation {
 		g.Groups.Bounds = k.sort()
 		g.Groups.Order, g.Groups.OrderDst, g.Groups.Ranks = a.Uint32s(q, k.sorted), a.Uint32s(q, k.sortDst), a.Int32s(q, k.ranks)
@@ -77,6 +90,17 @@ func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indice
 // begin begins a group of a destination.
 func (k *Grouper) begin(relation uint16, d int) {
 	k.groups, k.relations, k.dst = append(k.groups, int32(len(k.indices))), append(k.relations, int32(relation)), append(k.dst, int32(d))
+}
+
+// pair numbers nodes as ends of a relation.
+func (k *Grouper) pair() {
+	k.pairs, k.dstPairs = k.pairs[:0], k.dstPairs[:0]
+	for i, r := range k.relations {
+		for _, s := range k.indices[k.groups[i]:k.groups[i+1]] {
+			k.pairs = append(k.pairs, s*int32(k.Pairs)+r)
+		}
+		k.dstPairs = append(k.dstPairs, uint32(k.dst[i])*uint32(k.Pairs)+uint32(r))
+	}
 }
 
 // sort orders the groups by relation, by counting, and returns where each relation's begin.

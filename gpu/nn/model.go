@@ -14,7 +14,7 @@ import (
 // Config describes a model; [New] builds it.
 type Config struct {
 	Model        string  `json:"model" yaml:"model"`                 // one of [Models]; "" means sage
-	Heads        int     `json:"heads,omitempty" yaml:"heads"`       // of gat, side by side in hidden layers, averaged in the last; 0 means 4
+	Heads        int     `json:"heads,omitempty" yaml:"heads"`       // of gat and rgat, side by side in hidden layers, averaged in the last; 0 means 4
 	Layers       int     `json:"layers" yaml:"layers"`               // ≥ 1
 	In           int     `json:"in" yaml:"in"`                       // columns of a node's features
 	Hidden       int     `json:"hidden" yaml:"hidden"`               // columns between layers
@@ -30,11 +30,11 @@ type Config struct {
 	// Jumping says what makes the logits: "last" (or ""), the last layer; "cat" or "max", a
 	// product of all layers' states, which then are all hidden.
 	Jumping string `json:"jumping,omitempty" yaml:"jumping"`
-	// Relations is the number of edge types of rgcn's and rsage's graphs, inverse ones counted; Bases
+	// Relations is the number of edge types of the graphs of rgcn, rsage and rgat, inverse ones counted; Bases
 	// that of the matrices that rgcn's relations are sums of, 0 means 4.
 	Relations int `json:"relations,omitempty" yaml:"relations"`
 	Bases     int `json:"bases,omitempty" yaml:"bases"`
-	// Categories are how many learned vectors each table of categories names, the 0 for none counted; any give an rgcn or rsage
+	// Categories are how many learned vectors each table of categories names, the 0 for none counted; any give a model of relations
 	// an input layer, whose states of Hidden columns all layers' neighbours are.
 	Categories []int `json:"categories,omitempty" yaml:"categories"`
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
@@ -48,13 +48,20 @@ type Config struct {
 }
 
 // Models returns the names of the models that [New] builds.
-func Models() []string { return []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "mlp"} }
+func Models() []string { return []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "mlp"} }
 
 // ReadsRelations reports whether the model called name reads its edges' relations.
-func ReadsRelations(name string) bool { return name == "rgcn" || name == "rsage" }
+func ReadsRelations(name string) bool { return name == "rgcn" || name == "rsage" || name == "rgat" }
 
 // GroupsByRelation reports whether graphs must have their groups by relation ([Grouper].ByRelation).
-func (c *Config) GroupsByRelation() bool { return c.Model == "rsage" }
+func (c *Config) GroupsByRelation() bool { return c.Model == "rsage" || c.Model == "rgat" }
+
+// StreamsRelations reports whether layers accumulate edges of one relation at a time, [gpu.Graph].Relation, and have their mini-batches'
+// groups paired ([Grouper].Pairs).
+func (c *Config) StreamsRelations() bool { return c.Model == "rgat" }
+
+// attends reports whether the model has heads.
+func (c *Config) attends() bool { return c.Model == "gat" || c.Model == "rgat" }
 
 // defaultHeads is the heads of gat if none are given.
 const defaultHeads = 4
@@ -118,16 +125,16 @@ func (c *Config) Validate() error {
 	case ReadsRelations(c.Model) && c.Relations < 1:
 		return fmt.Errorf("nn: %s with %d relations, expected 1 or more", c.Model, c.Relations)
 	case !ReadsRelations(c.Model) && c.Relations != 0 || c.Model != "rgcn" && c.Bases != 0 || c.Bases < 0:
-		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn and rsage have relations, only rgcn bases", c.Relations, c.Bases, c.Model)
+		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn, rsage and rgat have relations, only rgcn bases", c.Relations, c.Bases, c.Model)
 	case len(c.Categories) > 0 && (!ReadsRelations(c.Model) || c.Jumps() || c.Hidden < 1 || slices.Min(c.Categories) < 1):
-		return fmt.Errorf("nn: %d tables of learned vectors, of %v rows, for model %q of %d hidden columns, jumping %q: only rgcn and rsage that do not jump have them", len(c.Categories), c.Categories, c.Model, c.Hidden, c.Jumping)
+		return fmt.Errorf("nn: %d tables of learned vectors, of %v rows, for model %q of %d hidden columns, jumping %q: only models of relations that do not jump have them", len(c.Categories), c.Categories, c.Model, c.Hidden, c.Jumping)
 	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
 		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
 	case c.PrecomputedHop && c.Model != "" && c.Model != "sage":
 		return fmt.Errorf("nn: model %s has no precomputed hop: only sage has", c.Model)
-	case c.Heads < 0 || c.Heads > 0 && c.Model != "gat":
-		return fmt.Errorf("nn: %d heads for model %q: only gat has heads", c.Heads, c.Model)
-	case c.Model == "gat" && c.hiddenLayers() > 0 && c.Hidden%c.heads() != 0:
+	case c.Heads < 0 || c.Heads > 0 && !c.attends():
+		return fmt.Errorf("nn: %d heads for model %q: only gat and rgat have heads", c.Heads, c.Model)
+	case c.attends() && c.hiddenLayers() > 0 && c.Hidden%c.heads() != 0:
 		return fmt.Errorf("nn: %d hidden columns do not divide among %d heads", c.Hidden, c.heads())
 	case c.Layers < 1:
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
@@ -178,7 +185,7 @@ func (c *Config) CheckFloats(floats int64) error {
 		return err
 	}
 	for _, d := range append([]int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases}, c.Categories...) { // each has a parameter or more
-		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && c.Model != "gat") {
+		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && !c.attends()) {
 			return fmt.Errorf("nn: a model of %d layers, %d to %d columns by %d hidden ones has more than %d parameters", c.Layers, c.In, c.Out, c.Hidden, floats)
 		}
 	}
@@ -239,6 +246,11 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 		return newRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
 	case "rsage":
 		return newRSAGE(p, i, in, out, c.Relations, act, inputDropout)
+	case "rgat":
+		if i >= c.hiddenLayers() {
+			return newRGAT(p, i, in, out, c.heads(), c.Relations, true, act, inputDropout)
+		}
+		return newRGAT(p, i, in, out/c.heads(), c.heads(), c.Relations, false, act, inputDropout)
 	case "mlp":
 		return newMLP(p, i, in, out, act, inputDropout)
 	}
@@ -272,13 +284,13 @@ func (c *Config) StreamDims() (accumulated, transformed int) {
 		return max(c.Hidden, c.Out), 0
 	case "rgcn":
 		return c.bases() * accumulated, 0
-	case "gat":
+	case "gat", "rgat":
 		h := c.heads()
 		most := h * c.Out
 		if c.hiddenLayers() > 0 {
 			most = max(most, c.Hidden)
 		}
-		return most + 3*h, most + 2*h + c.In // x·W, scores, converted features
+		return (most + 3*h) * max(c.Relations, 1), most + 2*h + c.In // x·W, scores, converted features
 	}
 	if c.Aggregator == "max" {
 		return accumulated + 1, 1 // how many edges a maximum is of, and a copy of it

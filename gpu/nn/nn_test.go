@@ -217,6 +217,9 @@ func variants() map[string]nn.Config {
 		"gcn, weights multiplied":     {Model: "gcn", EdgeWeights: true, Order: "multiply", Residual: true},
 		"sage max":                    {Model: "sage", Aggregator: "max"},
 		"rgcn":                        {Model: "rgcn", Relations: 3, Bases: 2},
+		"rgat":                        {Model: "rgat", Relations: 3, Heads: 2},
+		"rgat, layer norm, residual":  {Model: "rgat", Relations: 4, Heads: 2, Norm: "layer", Residual: true},
+		"rgat, categories":            {Model: "rgat", Relations: 2, Heads: 2, Categories: []int{4, 9}},
 		"rsage":                       {Model: "rsage", Relations: 3},
 		"rsage, layer norm, jumping":  {Model: "rsage", Relations: 5, Norm: "layer", Jumping: "cat"},
 		"rsage, categories":           {Model: "rsage", Relations: 3, Categories: []int{4, 9}},
@@ -546,7 +549,23 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 			g.Groups.Sizes = f.keep.Vector(f.q, len(sizes), blocks.Float32)
 			upload(f.q, g.Groups.Sizes, sizes)
 		}
-		l.Accumulate(p, g, in, acc)
+		if !cfg.StreamsRelations() {
+			l.Accumulate(p, g, in, acc)
+			continue
+		}
+		for r := range cfg.Relations {
+			of := []int32{0}
+			var own []int32
+			for d := range n {
+				for e := ptr[d]; e < ptr[d+1]; e++ {
+					if int(rel[e]) == r {
+						own = append(own, idx[e])
+					}
+				}
+				of = append(of, int32(len(own)))
+			}
+			l.Accumulate(p, &gpu.Graph{NumDst: n, NumSrc: 40, Relation: r, Indptr: f.keep.Int32s(f.q, of), Indices: f.keep.Int32s(f.q, own)}, in, acc)
+		}
 	}
 	deg := f.keep.Vector(f.q, n, blocks.Float32)
 	upload(f.q, deg, degrees)

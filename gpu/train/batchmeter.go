@@ -214,6 +214,9 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 			if c := b.model.Config(); c.GroupsByRelation() {
 				g.Groups.Bounds, g.Groups.Order = []int{0, groups}, b.index(groups, blocks.Uint32)
 				g.Groups.OrderDst, g.Groups.Ranks = b.index(groups, blocks.Uint32), b.index(groups, blocks.Int32)
+				if c.StreamsRelations() {
+					g.Groups.Pairs, g.Groups.DstPairs = b.index(int(e), blocks.Int32), b.index(groups, blocks.Uint32)
+				}
 			}
 		}
 		gs, n = append([]gpu.Graph{g}, gs...), sources

@@ -21,9 +21,9 @@ import (
 // them in. Tags say what flag a field is (tools/cli/command.Options).
 // Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
-	Task  string `json:"task"`                                                                                                                         // "node" (default: the store's)
-	Model string `json:"model" group:"model" help:"architecture, for link prediction decoder or encoder"`                                              // one of [nn.Models]; "sage" (default)
-	Heads int    `json:"heads,omitempty" group:"model" help:"attention heads of gat: side by side in hidden layers, averaged in the last" default:"4"` // of gat; 0: 4
+	Task  string `json:"task"`                                                                                                                                  // "node" (default: the store's)
+	Model string `json:"model" group:"model" help:"architecture, for link prediction decoder or encoder"`                                                       // one of [nn.Models]; "sage" (default)
+	Heads int    `json:"heads,omitempty" group:"model" help:"attention heads of gat and rgat: side by side in hidden layers, averaged in the last" default:"4"` // of gat and rgat; 0: 4
 	// Aggregator of sage, Norm, Residual and Jumping of any model, and Bases of rgcn: see [nn.Config].
 	Aggregator string `json:"aggregator,omitempty" group:"model,expert" help:"how sage combines neighbours" default:"mean" values:"mean,max"`
 	Norm       string `json:"norm,omitempty" group:"model" help:"of hidden layers" default:"none" values:"none,batch,layer"`
@@ -40,7 +40,7 @@ type Config struct {
 	// direction, as many are drawn, and Fanouts of each relation that is not named. A name is the store's, or what is between
 	// the types in it where that is one relation's. For models of relations and sampler uniform. "": Fanouts are of all
 	// relations' edges together.
-	RelationFanouts string `json:"relation_fanouts,omitempty" group:"model" help:"rgcn and rsage: neighbours sampled of single relations, such as depends=10,5;provides=5,5, and --fanouts of each of the others"`
+	RelationFanouts string `json:"relation_fanouts,omitempty" group:"model" help:"rgcn, rsage and rgat: neighbours sampled of single relations, such as depends=10,5;provides=5,5, and --fanouts of each of the others"`
 	// EdgeWeights weighs neighbours by their edges' weights, of which the store must have a column, in sage's means and gcn's sums
 	// ([nn.EdgeWeigher]). Neighbours are drawn as without: not by weight, which would count it twice. Off by default.
 	EdgeWeights bool `json:"edge_weights,omitempty" group:"model" help:"sage and gcn: weigh neighbours by their edges' weights; they are drawn whatever their weights"`
@@ -223,7 +223,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
 	case c.PrecomputedHop && c.Layers < 2:
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
-	case c.History && c.Model != "sage" && !c.relational():
+	case c.History && c.Model != "sage" && c.Model != "rsage" && c.Model != "rgcn":
 		return fmt.Errorf("train: model %s has no history: its messages are not means over neighbours (known: sage, rsage, rgcn)", c.Model)
 	case c.History && (c.Aggregator == "max" || c.Jumping != "" && c.Jumping != nn.JumpLast):
 		return fmt.Errorf("train: history completes the means below a last layer: it takes neither aggregator max nor jumping")
@@ -256,7 +256,7 @@ func (c *Config) validate() error {
 	case c.EdgeWeights && c.Plan == macro.Rows:
 		return fmt.Errorf("train: edge weights with plan %s, which holds no weights: use plan %s or %s", macro.Rows, macro.Memory, macro.Hanoi)
 	case c.RelationFanouts != "" && !c.relational():
-		return fmt.Errorf("train: relation fanouts %q with model %s, whose means are over all relations: choose rgcn or rsage", c.RelationFanouts, c.Model)
+		return fmt.Errorf("train: relation fanouts %q with model %s, whose means are over all relations: choose rgcn, rsage or rgat", c.RelationFanouts, c.Model)
 	case c.RelationFanouts != "" && c.Sampler != "" && c.Sampler != mini.Uniform:
 		return fmt.Errorf("train: relation fanouts %q with sampler %s: expected %s", c.RelationFanouts, c.Sampler, mini.Uniform)
 	case c.RowReads != RowsAuto && c.RowReads != RowsCached && c.RowReads != RowsPacked:

@@ -101,6 +101,7 @@ func TestModelsLearn(t *testing.T) {
 	for name, c := range map[string]Config{
 		"rgcn":                       {Model: "rgcn"},
 		"rsage":                      {Model: "rsage"},
+		"rgat, layer norm":           {Model: "rgat", Norm: "layer"},
 		"rgcn, layer norm, residual": {Model: "rgcn", Bases: 2, Norm: "layer", Residual: true},
 		"sage max, batch norm, cat":  {Aggregator: "max", Norm: "batch", Jumping: "cat"},
 		"gat, residual, jumping max": {Model: "gat", Norm: "layer", Residual: true, Jumping: "max"},

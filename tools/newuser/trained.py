@@ -25,7 +25,7 @@ def grown(d, src, dst, rel, weight=()):
     if d["undirected"]:
         back = src != dst
         return np.r_[src, dst[back]], np.r_[dst, src[back]], np.r_[rel, rel[back]], np.r_[weight, weight[back]]
-    if d["model"] in ("rgcn", "rsage") or d["task"] == "link":
+    if d["model"] in ("rgcn", "rsage", "rgat") or d["task"] == "link":
         return np.r_[src, dst], np.r_[dst, src], np.r_[rel, rel + len(d["relations"])], np.r_[weight, weight]
     return src, dst, rel, weight
 
@@ -34,6 +34,18 @@ def total(n, dst, rows):
     out = np.zeros((n, *rows.shape[1:]))
     np.add.at(out, dst, rows)
     return out
+
+
+def attention(l, h, src, dst, weight, of_src, of_dst):
+    """The heads of a layer gat over these edges alone, side by side or their mean."""
+    n = len(h)
+    x = (h @ weight).reshape(n, l["heads"], -1)
+    halves = [(x * v.reshape(1, l["heads"], -1)).sum(2) for v in (of_src, of_dst)]
+    a = halves[0][src] + halves[1][dst]
+    a = np.exp(np.where(a > 0, a, 0.2 * a))
+    by = total(n, dst, a)[:, :, None]
+    y = total(n, dst, a[:, :, None] * x[src]) / np.where(by > 0, by, 1)
+    return y.mean(1) if l.get("mean_heads") else y.reshape(n, -1)
 
 
 def layer(i, d, w, h, src, dst, rel, weight):
@@ -54,12 +66,11 @@ def layer(i, d, w, h, src, dst, rel, weight):
         y = (h / e[:, None] + total(n, dst, h[src] * (one / np.sqrt(e[src] * e[dst]))[:, None])) @ p("weight") + p("bias")
     elif l["kind"] == "gat":
         s, t = np.r_[src, np.arange(n)], np.r_[dst, np.arange(n)]
-        x = (h @ p("weight")).reshape(n, l["heads"], -1)
-        halves = [(x * p(name).reshape(1, l["heads"], -1)).sum(2) for name in ("src", "dst")]
-        a = halves[0][s] + halves[1][t]
-        a = np.exp(np.where(a > 0, a, 0.2 * a))
-        y = total(n, t, a[:, :, None] * x[s]) / total(n, t, a)[:, :, None]
-        y = (y.mean(1) if l.get("mean_heads") else y.reshape(n, -1)) + p("bias")
+        y = attention(l, h, s, t, p("weight"), p("src"), p("dst")) + p("bias")
+    elif l["kind"] == "rgat":
+        y, all_of = h @ p("weight") + p("bias"), len(p("relations")) // h.shape[1]
+        for r, (weight, a, b) in enumerate(zip(*(np.split(p(name), all_of) for name in ("relations", "src", "dst")))):
+            y += attention(l, h, src[rel == r], dst[rel == r], weight, a, b)
     elif l["kind"] == "gin":
         z = (h + total(n, dst, h[src])) @ p("0.weight") + p("0.bias")
         z = (z - z.mean(1, keepdims=True)) / np.sqrt(z.var(1, keepdims=True) + 1e-5) * p("gamma") + p("beta")
@@ -149,7 +160,7 @@ for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
     run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", "--normalize", *flags)
     run("export", store, store + "-graph")
     ends, kinds, weights = (np.load(f"{store}-graph/edge_{name}.npy") for name in ("index", "type", "weight"))
-    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "rsage", "mlp --jumping max"]):
+    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "rsage", "rgat --heads 2", "mlp --jumping max"]):
         run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
         run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
         run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))

@@ -111,7 +111,7 @@ class _Layer(torch.nn.Module):
             raise errors.InvalidError(f"a layer of kind {self.kind!r} is not known")
 
     def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor], edge_weight: Optional[torch.Tensor]) -> torch.Tensor:
-        carried = edge_type if self.kind in ("rgcn", "rsage") else None
+        carried = edge_type if self.kind in ("rgcn", "rsage", "rgat") else None
         if self.info.get("edge_weights"):
             if edge_weight is None:
                 raise errors.InvalidError("a model with edge weights needs edge_weight")
@@ -145,17 +145,29 @@ class _Layer(torch.nn.Module):
         return (h / d[:, None] + total) @ self.w["weight"] + self.w["bias"]
 
     def _gat(self, h, src, dst, _):
+        loops = torch.arange(len(h))
+        return self._attention(h, torch.cat([src, loops]), torch.cat([dst, loops]), *(self.w[k] for k in ("weight", "src", "dst"))) + self.w["bias"]
+
+    def _rgat(self, h, src, dst, kind):
+        if kind is None:
+            raise errors.InvalidError("a model of relations needs edge_type")
+        y = h @ self.w["weight"] + self.w["bias"]
+        relations = len(self.w["relations"]) // h.shape[1]
+        for r, parts in enumerate(zip(*(torch.chunk(self.w[k], relations) for k in ("relations", "src", "dst")))):
+            of = kind == r
+            y = y + self._attention(h, src[of], dst[of], *parts)
+        return y
+
+    def _attention(self, h, src, dst, weight, by_src, by_dst):
         heads, n = self.info["heads"], len(h)
-        t = (h @ self.w["weight"]).view(n, heads, -1)
-        of_src, of_dst = ((t * self.w[k].reshape(heads, -1)).sum(2) for k in ("src", "dst"))
-        loops = torch.arange(n)
-        src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
+        t = (h @ weight).view(n, heads, -1)
+        of_src, of_dst = ((t * v.reshape(heads, -1)).sum(2) for v in (by_src, by_dst))
         score = torch.nn.functional.leaky_relu(of_src[src] + of_dst[dst], 0.2)
         most = score.new_full((n, heads), -torch.inf).scatter_reduce_(0, dst[:, None].expand(-1, heads), score, "amax")
         share = (score - most[dst]).exp()
         share = share / share.new_zeros(n, heads).index_add_(0, dst, share)[dst]
         y = t.new_zeros(t.shape).index_add_(0, dst, share[:, :, None] * t[src])
-        return (y.mean(1) if self.info.get("mean_heads") else y.flatten(1)) + self.w["bias"]
+        return y.mean(1) if self.info.get("mean_heads") else y.flatten(1)
 
     def _gin(self, h, src, dst, _):
         z = (h + torch.zeros_like(h).index_add_(0, dst, h[src])) @ self.w["0_weight"] + self.w["0_bias"]

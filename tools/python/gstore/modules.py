@@ -241,13 +241,15 @@ def _compare(module: torch.nn.Module, written: Model) -> None:
         if getattr(m, "cached", False):
             m._cached_edge_index = m._cached_adj_t = None
     nodes, relations = 60, max((len(w) for n, w in written.named_parameters() if n.endswith("coef")), default=0)
-    if written.layers[0].kind == "rsage":
+    if written.layers[0].kind in ("rsage", "rgat"):
         relations = len(written.layers[0].w["relations"]) // written.about["layers"][0]["in"]
     x = torch.randn(nodes, written.about["layers"][0]["in"], generator=r)
     pairs = torch.randperm(nodes * nodes, generator=r)[:240]
     edge_index = torch.stack([pairs // nodes, pairs % nodes])
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     inputs = [x, edge_index] + ([torch.randint(0, relations, (edge_index.shape[1],), generator=r)] if relations else [])
+    if any(info.get("edge_weights") for info in written.about["layers"]):
+        inputs += [None, torch.rand(edge_index.shape[1], generator=r)]
     try:
         with torch.no_grad():
             theirs, mine = copied(*inputs), written(*inputs)

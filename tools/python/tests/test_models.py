@@ -67,7 +67,7 @@ def test_edge_weights(command, tmp_path, model):
         loaded(torch.from_numpy(x), torch.from_numpy(edges))
 
 
-@pytest.mark.parametrize("model", ["rgcn", "rsage"])
+@pytest.mark.parametrize("model", ["rgcn", "rsage", "rgat"])
 def test_relations(command, tmp_path, model):
     """Models of relations on a directed graph: edges against their direction are relations of their own."""
     r = np.random.default_rng(1)
