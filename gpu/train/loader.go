@@ -57,9 +57,11 @@ type Loader struct {
 	passes    passes
 	batches   *batches
 	ranks     *macro.Dealer     // nil: this process is all
+	policy    macro.Policy      // what plan makes epochs by
 	mb        buffer.MacroBatch // in hand, its step numbered as in the whole epoch
-	seeds     string            // whose nodes
-	nodes     uint64            // of the store
+	store     *store.Store
+	seeds     string // whose nodes
+	nodes     uint64 // of the store
 	relations int
 	inverse   bool
 	shift     *labelShift
@@ -126,7 +128,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	} else if cfg.Mixture = planned.mixture; planned.labels == nil {
 		cfg.LabelShift = ShiftOff
 	}
-	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, seeds: seeds, nodes: m.Nodes, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
+	l := &Loader{cfg: cfg, ctx: ctx, why: planned.choice.Why, store: st, seeds: seeds, nodes: m.Nodes, relations: len(m.Schema.Relations), inverse: cfg.relational() && !m.Schema.Undirected}
 	var policy macro.Policy
 	if l.it, policy, err = openMacroBatches(ctx, st, &l.cfg, &planned.choice, planned.options); err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	l.plan.make, l.passes.ready = policy.Epoch, l.it.NextReady
+	l.plan.make, l.passes.ready, l.policy = policy.Epoch, l.it.NextReady, policy
 	if o.World > 1 {
 		if l.ranks, err = newRanks(ctx, st, &cfg, seeds, o); err != nil {
 			return nil, err
@@ -202,6 +204,30 @@ func (l *Loader) BesideBytes() int64 { return budget.Beside(l.cfg.MemoryBytes, l
 
 // Stats are the partition buffer's.
 func (l *Loader) Stats() buffer.Stats { return l.it.Stats() }
+
+// Batches is how many mini-batches an epoch has, counted from 0. It may be asked at any time.
+func (l *Loader) Batches(ctx context.Context, epoch int) (n int, err error) {
+	nodes, err := l.store.SplitNodes(ctx, l.cfg.Split, l.seeds)
+	if err != nil {
+		return 0, fmt.Errorf("train: epoch %d: %w", epoch+1, err)
+	}
+	all := l.policy.Epoch(epoch)
+	deal := &macro.Deal{Plan: all, Parts: make([]int, len(all.Steps))}
+	if l.ranks != nil {
+		if deal, err = l.ranks.Deal(all); err != nil {
+			return 0, fmt.Errorf("train: epoch %d: %w", epoch+1, err)
+		}
+	}
+	for i := range deal.Plan.Steps {
+		seeds, step := uint64(0), &deal.Plan.Steps[i]
+		for _, p := range step.Train {
+			seeds += nodes[p]
+		}
+		share := shareOf(deal, i)
+		n += share.Of(seeds, l.cfg.BatchSize) * max(1, step.Passes)
+	}
+	return n, nil
+}
 
 // Start begins an epoch, counted from 0, at a place in it: the zero Place is its beginning.
 func (l *Loader) Start(epoch int, from progress.Place) error {

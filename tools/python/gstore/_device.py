@@ -33,15 +33,15 @@ class Device(Protocol):
 
 
 class _CudaSent:
-    def __init__(self, tensors: Dict[str, Any], event: Any):
-        self._tensors, self._event = tensors, event
+    def __init__(self, device: Any, tensors: Dict[str, Any], event: Any):
+        self._device, self._tensors, self._event = device, tensors, event
 
     def received(self) -> Dict[str, Any]:
         import torch
 
+        now = torch.cuda.current_stream(self._device)
+        now.wait_event(self._event)
         for tensor in self._tensors.values():
-            now = torch.cuda.current_stream(tensor.device)
-            now.wait_event(self._event)
             tensor.record_stream(now)  # its memory was taken on the other stream
         return self._tensors
 
@@ -65,7 +65,7 @@ class Cuda:
             tensors = {name: torch.from_numpy(a).to(self.device, non_blocking=True) for name, a in arrays.items()}
             event = torch.cuda.Event()
             event.record(self._stream)
-        return _CudaSent(tensors, event)
+        return _CudaSent(self.device, tensors, event)
 
     def register(self, address: int, nbytes: int) -> None:
         import torch

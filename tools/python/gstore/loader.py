@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from . import errors, sizes
+from . import _lib, errors, sizes
 from ._epochs import EpochBatch, Epochs
 from .store import PARTS, Store, opened
 
@@ -202,6 +202,13 @@ class NeighborLoader(Epochs):
         if of_relations:
             decide += ("relation_fanouts",)
         self._begin(store, "loader", request, decide, device)
+
+    def __len__(self) -> int:
+        """Batches of the epoch that comes next, or is under way, whole; out of core epochs differ by a few."""
+        return int(_lib.call(self._handle(), "batches", {"epoch": self.epoch}).value["batches"])
+
+    def __bool__(self) -> bool:
+        return True
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> Batch:
         return Batch(info, arrays, self.epoch)

@@ -229,6 +229,34 @@ func nextBatch(_ context.Context, c *call) error {
 	return c.answer(info)
 }
 
+// loaderBatches answers with how many batches an epoch of nodes has, counted from 0.
+func loaderBatches(ctx context.Context, c *call) error {
+	var q struct {
+		Epoch int `json:"epoch"`
+	}
+	o, err := objectOf[*loader](c, "a loader")
+	if err == nil {
+		err = c.decode(&q)
+	}
+	if err != nil {
+		return err
+	}
+	l, ok := o.l.(*train.Loader)
+	if !ok {
+		return fmt.Errorf("%w: the batches of an epoch of %T are not known before", store.ErrInvalid, o.l)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return store.ErrClosed
+	}
+	n, err := l.Batches(ctx, q.Epoch)
+	if err != nil {
+		return err
+	}
+	return c.answer(map[string]int{"batches": n})
+}
+
 // loaderSlabs replies with the memory that the loader's batches lie in: whole slabs, which stay where they are.
 func loaderSlabs(_ context.Context, c *call) error {
 	o, err := objectOf[*loader](c, "a loader")

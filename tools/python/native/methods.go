@@ -45,6 +45,7 @@ var methods = map[string]method{
 	"start":      {0, startLoader},
 	"next":       {0, nextBatch},
 	"slabs":      {0, loaderSlabs},
+	"batches":    {0, loaderBatches},
 	"history":    {0, openHistory},
 	"push":       {2, pushStates},
 	"pull":       {3, pullHistory},

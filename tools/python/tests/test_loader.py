@@ -26,9 +26,9 @@ def test_batches(graph, options):
     x, y = graph.store.features("x"), graph.store.labels
     loader = gstore.NeighborLoader(graph.store, [4, 3], 64, seed=7, **options)
     for epoch in range(2):
-        seeds = []
+        seeds, count = [], len(loader)
         for b in loader:
-            assert b.epoch == epoch
+            assert b.epoch == epoch and len(loader) == count
             seeds.append(b.n_id[: b.batch_size].copy())
             assert np.array_equal(b.x, x[b.n_id]) and np.array_equal(b.y, y[b.n_id]) and len(set(b.n_id)) == len(b.n_id)
             for pairs in [b.edge_index] if b.edge_index is not None else [layer.edge_index for layer in b.layers]:
@@ -41,6 +41,7 @@ def test_batches(graph, options):
                 assert first[:inner].max() <= 4 and first[inner:].max() <= 3
             else:
                 assert [layer.num_dst for layer in b.layers][-1] == b.batch_size and b.layers[0].num_src == len(b.n_id)
+        assert len(seeds) == count
         counted = np.bincount(np.concatenate(seeds), minlength=3000)
         expected = np.zeros(3000, int)
         expected[graph.ids[graph.splits["train"]]] = 1 + options.get("reuse", 0)

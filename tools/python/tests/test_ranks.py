@@ -17,6 +17,7 @@ def test_epoch(graph, options, world):
     make = lambda rank, of: gstore.NeighborLoader(graph.store, [3], 64, seed=7, rank=rank, world_size=of, **options)
     seeds = lambda loader: [b.n_id[: b.batch_size].copy() for b in loader]
     parts = [seeds(make(rank, world)) for rank in range(world)]
+    assert len(make(1, world)) == len(parts[1])
     assert len({len(p) for p in parts}) == 1 and len(parts[0]) > 2
     assert sorted(np.concatenate(sum(parts, []))) == sorted(np.concatenate(seeds(make(0, 1))))
     loader = make(1, world)
