@@ -88,6 +88,8 @@ type Evaluator struct {
 	arena   *gpu.Arena
 	memory  bool  // hidden states lie in memory
 	least   int64 // bytes, with the smallest tiles
+	// nodeBytes are what its caller takes of a tile's node.
+	nodeBytes int64
 	// chunkRows is how many nodes a layer finishes at a time.
 	chunkRows int
 	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
@@ -219,7 +221,7 @@ func (e *Evaluator) plan(maxDim int) error {
 				edges += int64(p.Edges)
 			}
 			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the stripe being read.
-			most = max(most, int64(t.Nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20)+edges*directions*edgeBytes)
+			most = max(most, int64(t.Nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20+e.nodeBytes)+edges*directions*edgeBytes)
 		}
 		return most + chunk
 	}

@@ -107,7 +107,7 @@ func (f *Finder) Ask(ctx context.Context, questions []Question) ([][]Answer, err
 	for i := range best {
 		best[i].most = v.o.Top
 	}
-	m := meeting{known: f.o.Unknown, ask: v.query, score: f.model.Score, see: func(i int, scores []float32, c int, among candidates, known []uint64) {
+	m := meeting{known: f.o.Unknown, typed: f.o.Kind == Links, other: notAnswered, ask: v.query, score: f.model.Score, see: func(i int, scores []float32, c int, among candidates, known []uint64) {
 		best[i].see(scores, c, among, knownOf(known, i, c, len(scores)))
 	}}
 	if f.o.Kind != Links {

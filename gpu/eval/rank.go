@@ -61,6 +61,9 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 		return RankMetrics{}, err
 	}
 	candidates := v.st.Manifest().Nodes
+	if v.o.Types != nil {
+		candidates = v.o.Types.Nodes(v.st.Manifest())
+	}
 	if v.sample != nil {
 		candidates = uint64(len(v.sample))
 	}
@@ -70,7 +73,7 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 		if len(b.answers) == 0 {
 			break
 		}
-		if err := v.meetAll(ctx, q, model, x, b, meeting{known: true, ask: v.ask, score: model.Score, see: b.count}); err != nil {
+		if err := v.meetAll(ctx, q, model, x, b, meeting{known: true, ask: v.ask, score: model.Score, see: b.count, typed: true, other: notRanked}); err != nil {
 			return RankMetrics{}, err
 		}
 		for i := range b.answers {
@@ -121,6 +124,9 @@ type meeting struct {
 	tile  func(rows []byte) // of a tile's candidates; may be nil
 	// score sets out [n×m] to the scores of n queries with m candidates.
 	score func(p *nn.Pass, query, candidates, out gpu.Tensor)
+	// typed leaves out nodes of other types than answers' (RankerOptions.Types): their scores become other.
+	typed bool
+	other float32
 	// see gets question i's scores of candidates from position c on. It is called by several goroutines, of one question by one at a time.
 	see func(i int, scores []float32, c int, among candidates, known []uint64)
 }
@@ -262,6 +268,13 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rank
 		}
 		defer func() { _ = known.slab.Free() }()
 	}
+	var kinds []uint32
+	if o.typed {
+		var err error
+		if kinds, err = v.kinds(ctx, among); err != nil {
+			return err
+		}
+	}
 	rows, err := x.Rows(&v.tile, t.Base, t.Nodes)
 	if err != nil {
 		return err
@@ -293,7 +306,13 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rank
 			if err := v.done(ctx, q); err != nil {
 				return err
 			}
-			v.parallel(lo, hi, func(i int) { o.see(i, scores[(i-lo)*width:(i-lo+1)*width], c, among, known.of) })
+			v.parallel(lo, hi, func(i int) {
+				own := scores[(i-lo)*width : (i-lo+1)*width]
+				if kinds != nil {
+					v.leaveOut(b.list[i], own, kinds[c:c+width], o.other)
+				}
+				o.see(i, own, c, among, known.of)
+			})
 		}
 	}
 	return nil

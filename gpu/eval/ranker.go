@@ -28,6 +28,8 @@ type RankerOptions struct {
 	Top int
 	// Relation, if not nil, is the one whose edges of a list are ranked; others are left out.
 	Relation *store.RelationID
+	// Types, if not nil, are those of answers: an answer is ranked against, and found among, nodes of these alone.
+	Types *AnswerTypes
 }
 
 // A block of scores takes 1/evalScoreShare of the memory, a batch of questions with their vectors 1/evalBatchShare of what
@@ -66,6 +68,7 @@ type Ranker struct {
 	scores     *blockio.Slab // that block; nil until used
 	tile       *blockio.Slab // states of a tile that do not lie in memory
 	some       *blockio.Slab // of the sampled ones among them
+	types      *blockio.Slab // of a tile's nodes
 	read       int64
 }
 
@@ -84,6 +87,9 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer()}, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
 		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
 	v.filter = v.e.edges
+	if o.Types != nil {
+		v.e.nodeBytes = 4
+	}
 	if len(m.ColumnsOf(store.RoleRelation)) > 0 {
 		if err := v.filter.readRelations(m); err != nil {
 			return nil, err
@@ -250,9 +256,9 @@ func (v *Ranker) fill(ctx context.Context, embeddings Embeddings, b []byte, firs
 // Close frees the evaluator's memory.
 func (v *Ranker) Close() error {
 	err := v.e.Close()
-	for _, s := range []*blockio.Slab{v.scores, v.tile, v.some} {
+	for _, s := range []*blockio.Slab{v.scores, v.tile, v.some, v.types} {
 		err = errors.Join(err, s.Free())
 	}
-	v.scores, v.tile, v.some = nil, nil, nil
+	v.scores, v.tile, v.some, v.types = nil, nil, nil, nil
 	return err
 }

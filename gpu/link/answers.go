@@ -27,9 +27,9 @@ const mixedDegree = 6
 type answers struct {
 	partitions []buffer.ResidentPartition
 	chunks     int
-	mixed      bool // half of the negatives come from all that is in memory
-	whole      *negative.Pool
-	sides      [2]answerSets // by negative.Side
+	mixed      bool              // half of the negatives come from all that is in memory
+	whole      [2]*negative.Pool // by negative.Side
+	sides      [2]answerSets     // by negative.Side
 }
 
 // answerSets are, of one side, the different sets of partitions where answers lie, in an order that has similar sets next to each
@@ -40,9 +40,9 @@ type answerSets struct {
 	pool []*negative.Pool
 }
 
-// newAnswers looks at the step's buckets. pool is of the whole macro-batch, from one of [Config].NegativesFrom's values.
-func newAnswers(x *examples, pool *negative.Pool, chunks int, from string) *answers {
-	a := &answers{partitions: x.partitions, chunks: chunks, mixed: from == FromMixed, whole: pool}
+// newAnswers looks at the step's buckets. pools are, by side, of the whole macro-batch, from one of [Config].NegativesFrom's values.
+func newAnswers(x *examples, pools [2]*negative.Pool, chunks int, from string) *answers {
+	a := &answers{partitions: x.partitions, chunks: chunks, mixed: from == FromMixed, whole: pools}
 	if from == FromResident || x.trained == nil {
 		return a
 	}
@@ -70,7 +70,7 @@ func newAnswers(x *examples, pool *negative.Pool, chunks int, from string) *answ
 			for j, v := range key {
 				set[j] = v != 0
 			}
-			s.sets, s.pool = append(s.sets, set), append(s.pool, pool.Only(set))
+			s.sets, s.pool = append(s.sets, set), append(s.pool, a.only(side, set))
 		}
 		for _, key := range found {
 			k, _ := slices.BinarySearchFunc(different, key, bytes.Compare)
@@ -78,6 +78,14 @@ func newAnswers(x *examples, pool *negative.Pool, chunks int, from string) *answ
 		}
 	}
 	return a
+}
+
+// only is a side's pool of a set of partitions; the whole one where it has no node there.
+func (a *answers) only(side int, set []bool) *negative.Pool {
+	if pool := a.whole[side].Only(set); pool != nil {
+		return pool
+	}
+	return a.whole[side]
 }
 
 // division is a batch's questions of one side in chunks; its slices are kept from one batch to the next.
@@ -99,7 +107,7 @@ func (a *answers) divide(d *division, side int, rows []uint32) {
 		for k := range n {
 			d.order[k] = uint32(k)
 		}
-		d.cut(0, n, a.chunks, a.whole)
+		d.cut(0, n, a.chunks, a.whole[side])
 		return
 	}
 	present := a.sort(d, s, rows)
@@ -118,7 +126,7 @@ func (a *answers) divide(d *division, side int, rows []uint32) {
 				union[j] = union[j] || v
 			}
 		}
-		d.cut(lo, hi, 1, a.whole.Only(union))
+		d.cut(lo, hi, 1, a.only(side, union))
 	}
 }
 

@@ -73,7 +73,7 @@ func TestNegativesWhereAnswersLie(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := newExamples(mb, -1, nil, placesMax)
-		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: 1, negatives: ns, perChunk: count, answers: newAnswers(x, pool, c.chunks, c.from)}
+		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: 1, negatives: ns, perChunk: count, answers: newAnswers(x, [2]*negative.Pool{pool, pool}, c.chunks, c.from)}
 		elsewhere := 0
 		var b mini.Batch
 		for i := range s.Batches() {

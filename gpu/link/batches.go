@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
@@ -17,7 +18,8 @@ import (
 type batches struct {
 	cfg       *Config
 	relations int
-	relation  int // whose edges are trained; −1: all
+	relation  int               // whose edges are trained; −1: all
+	types     *eval.AnswerTypes // of answers; nil: any
 	loader    *mini.Loader
 	negatives *negative.Sampler
 	finish    func(mb *buffer.MacroBatch, b *mini.Batch, e *Edges) error // nil: nothing
@@ -35,8 +37,12 @@ type batches struct {
 }
 
 // newBatches makes the batches of runs of cfg on a store, sampled on so many goroutines.
-func newBatches(cfg *Config, m *store.Manifest, threads int) (b *batches, err error) {
+func newBatches(ctx context.Context, cfg *Config, st *store.Store, threads int) (b *batches, err error) {
+	m := st.Manifest()
 	b = &batches{cfg: cfg, relations: len(m.Schema.Relations), relation: -1}
+	if b.types, err = cfg.answerTypes(ctx, st); err != nil {
+		return nil, err
+	}
 	switch r, err := cfg.predicted(m); {
 	case err != nil:
 		return nil, err
@@ -62,7 +68,11 @@ func (b *batches) enter(ctx context.Context, epoch int, mb *buffer.MacroBatch, f
 	if err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
-	b.from = newAnswers(b.x, pool, b.cfg.Chunks, b.cfg.NegativesFrom)
+	pools, err := typedPools(mb, pool, b.types)
+	if err != nil {
+		return fmt.Errorf("train: epoch %d, step %d: types of nodes: %w", epoch+1, mb.StepIndex, err)
+	}
+	b.from = newAnswers(b.x, pools, b.cfg.Chunks, b.cfg.NegativesFrom)
 	b.graph = mini.Graph{In: mb.In, Out: mb.Out, Relations: b.relations}
 	if b.absent != nil {
 		b.absent.enter(mb)

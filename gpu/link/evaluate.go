@@ -45,6 +45,9 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 	if o.Relation, err = c.Config.predicted(st.Manifest()); err != nil {
 		return nil, err
 	}
+	if o.Types, err = c.Config.answerTypes(ctx, st); err != nil {
+		return nil, err
+	}
 	m := &Model{rows: newTableRows(t)}
 	m.states = m.rows.Read
 	defer func() {

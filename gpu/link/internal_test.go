@@ -83,7 +83,7 @@ func TestLinkSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := newExamples(mb, -1, nil, placesMax)
-	s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, answers: newAnswers(x, pool, chunks, FromAnswers)}
+	s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: count, answers: newAnswers(x, [2]*negative.Pool{pool, pool}, chunks, FromAnswers)}
 	if s.Batches() != 3 {
 		t.Fatalf("%d batches of 9 edges by 4, expected 3", s.Batches())
 	}
@@ -179,7 +179,7 @@ func TestHideBatchEdges(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer loader.Close()
-		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, answers: newAnswers(x, pool, 2, FromAnswers), hide: hide}
+		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, answers: newAnswers(x, [2]*negative.Pool{pool, pool}, 2, FromAnswers), hide: hide}
 		loader.Start(t.Context(), mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, s)
 		for loader.Next() {
 			b := loader.Batch()

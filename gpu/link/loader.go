@@ -108,11 +108,30 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if l.it, err = buffer.Open(ctx, st, p.options); err != nil {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", l.cfg.Plan, l.cfg.Buffer, len(m.Partitions), err)
 	}
-	if l.batches, err = newBatches(&l.cfg, m, l.cfg.Threads); err != nil {
+	if l.batches, err = newBatches(ctx, &l.cfg, st, l.cfg.Threads); err != nil {
 		return nil, errors.Join(err, l.it.Close())
 	}
 	l.batches.finish, l.table = o.Finish, o.Table != nil
 	return l, nil
+}
+
+// checkStore checks that the store fits the task.
+func checkStore(m *store.Manifest) error {
+	if task := m.Task(); task != store.TaskLink {
+		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test, without labels of nodes", task, store.TaskLink)
+	}
+	if err := checkEdges(m); err != nil {
+		return err
+	}
+	if m.Nodes > 1<<32-1 {
+		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)
+	}
+	for _, name := range []string{"valid", "test"} {
+		if _, err := m.EdgeList(name); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
+	return nil
 }
 
 // checkEdges checks that the store's edges can be examples.

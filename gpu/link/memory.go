@@ -52,7 +52,7 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 	if c.EvalEvery <= 0 {
 		return y, nil
 	}
-	v, err := y.ranker(st, nil, 0)
+	v, err := y.ranker(ctx, st, nil, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +73,15 @@ func (y *Memory) Close() error {
 }
 
 // ranker makes the run's evaluator within bytes, 0 for no bound.
-func (y *Memory) ranker(st *store.Store, dev gpu.Device, bytes int64) (_ *eval.Ranker, err error) {
+func (y *Memory) ranker(ctx context.Context, st *store.Store, dev gpu.Device, bytes int64) (_ *eval.Ranker, err error) {
 	e := eval.RankerOptions{Threads: y.cfg.Threads}
 	if e.Model, err = y.cfg.LinkModel(y.m); err != nil {
 		return nil, err
 	}
 	if e.Relation, err = y.cfg.predicted(y.m); err != nil {
+		return nil, err
+	}
+	if e.Types, err = y.cfg.answerTypes(ctx, st); err != nil {
 		return nil, err
 	}
 	if bytes > 0 {
@@ -113,7 +116,7 @@ func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 		if memory == 0 {
 			return 0
 		}
-		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts)) + y.absentBytes(capacity)
+		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts)) + y.absentBytes(capacity) + y.cfg.typesBytes(y.m, capacity)
 	}
 }
 
@@ -159,6 +162,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold(holdsEval, max(y.eval, c.evalShare(memory, parts)), true)
 	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsAbsent, y.absentBytes(capacity), false)
+	p.account.Hold("nodes of the answers' types", y.cfg.typesBytes(y.m, capacity), false)
 	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
 	return p, nil
 }

@@ -38,12 +38,17 @@ func TestSmallestBudgetWorks(t *testing.T) {
 		{Encoder: "gat", Heads: 4, Dim: 400, BatchSize: 100, Negatives: 50, Plan: "comet", Absent: link.AbsentShadow},
 		{Encoder: "sage", Dim: 256, BatchSize: 400, Negatives: 100, Plan: "comet", Optimizer: "adam"},
 		{Encoder: "gcn", Dim: 256, BatchSize: 400, Negatives: 100, Fanouts: []int{-1}},
+		{Encoder: "gat", Layers: 2, Dim: 256, BatchSize: 100, Negatives: 20, Fanouts: []int{3, -1}, Features: []string{"x"}},
+		{Encoder: "sage", Dim: 256, BatchSize: 100, Negatives: 20, Features: []string{"x"}, NoEmbeddings: true, Plan: "comet"},
 	} {
 		if k%race.Every(3) != 0 {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s/%s/dim=%d", c.Encoder, c.Plan, c.Dim), func(t *testing.T) {
 			dir := tripleStore(t, 8)
+			if len(c.Features) > 0 {
+				addFeatures(t, dir, 160, 4000)
+			}
 			c.Epochs, c.Threads = 1, 2
 			run := func(memory int64) error {
 				c.MemoryBytes = memory

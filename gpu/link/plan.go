@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
@@ -82,6 +83,9 @@ func (c *Config) batchShare(memory int64, partitions int) int64 {
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	o := buffer.Options{EngineName: c.IOEngine, Both: c.readsSources(), Relations: len(m.Schema.Relations) > 1, Threads: c.Threads,
 		Features: c.Features, TableDim: c.TableDim(), TablePlanes: c.TablePlanes()}
+	if types := c.typeColumn(m); types != "" {
+		o.Features = append(slices.Clip(o.Features), types)
+	}
 	if n := len(m.Partitions); c.MemoryBytes > 0 {
 		o.MemoryBytes = max(leftBytes(c.MemoryBytes, n)-c.evalShare(c.MemoryBytes, n)-c.batchShare(c.MemoryBytes, n), 1)
 	}

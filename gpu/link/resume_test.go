@@ -46,6 +46,29 @@ func tripleStore(t testing.TB, partitions int) string {
 	return ingested(t, dir, ingest.Options{Partitions: partitions})
 }
 
+// addFeatures adds column x of so many numbers to a store.
+func addFeatures(t testing.TB, dir string, nodes, dim int) {
+	t.Helper()
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", nodes, dim)
+	b := fmt.Appendf(nil, "\x93NUMPY\x01\x00%c\x00%-117s\n", 118, header)
+	r := keyed.New(6).Rand(0)
+	for range nodes * dim {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(r.Normal())))
+	}
+	path := filepath.Join(t.TempDir(), "x.npy")
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	src, err := formats.OpenColumn(nil, path, "x", store.RoleFeature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if _, err := ingest.AppendColumns(t.Context(), dir, src, 0, ingest.AppendOptions{KeepVersions: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ingested is the store of the files in dir.
 func ingested(t testing.TB, dir string, o ingest.Options) string {
 	t.Helper()
@@ -134,7 +157,9 @@ func smallRun(plan, encoder string) link.Config {
 func TestLinkResumes(t *testing.T) {
 	n := 0
 	for _, plan := range []string{"memory", "comet", "beta"} {
-		for _, c := range []link.Config{smallRun(plan, "none"), smallRun(plan, "sage"), smallRun(plan, "gcn")} {
+		inductive := smallRun(plan, "sage")
+		inductive.Features, inductive.NoEmbeddings, inductive.Relation, inductive.BatchSize = []string{"x"}, plan == "comet", "r1", 30
+		for _, c := range []link.Config{smallRun(plan, "none"), smallRun(plan, "sage"), smallRun(plan, "gcn"), inductive} {
 			encoder := c.Encoder
 			if n++; n%race.Every(4) != 1%race.Every(4) { // a plan and an encoder each
 				continue
@@ -142,8 +167,11 @@ func TestLinkResumes(t *testing.T) {
 			if encoder == "gcn" {
 				c.Optimizer, c.Absent = "adam", link.AbsentShadow
 			}
-			t.Run(plan+" "+encoder+" "+c.Optimizer, func(t *testing.T) {
+			t.Run(plan+" "+encoder+" "+c.Optimizer+strings.Join(c.Features, ""), func(t *testing.T) {
 				dir := tripleStore(t, 8)
+				if len(c.Features) > 0 {
+					addFeatures(t, dir, 160, 12)
+				}
 				c.Table = "whole"
 				if encoder == "none" {
 					c.LRDecay = -1

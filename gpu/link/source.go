@@ -234,7 +234,7 @@ func (s *source) Seeds(i int, dst []uint32, batch *mini.Batch) ([]uint32, error)
 			drawn := len(e.rows)
 			other := d.pools[c]
 			if s.answers.mixed {
-				other = s.answers.whole
+				other = s.answers.whole[side]
 			}
 			e.rows = s.negatives.Sample(e.rows, d.pools[c], other, key, negative.Side(side), c)
 			e.chunks = append(e.chunks, first+end)

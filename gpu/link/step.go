@@ -48,8 +48,8 @@ type trainer struct {
 	stepping bool
 }
 
-func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manifest) (_ *trainer, err error) {
-	t := &trainer{cfg: cfg}
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, st *store.Store) (_ *trainer, err error) {
+	t, m := &trainer{cfg: cfg}, st.Manifest()
 	if t.edges, err = cfg.examplesOf(m); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manif
 	if t.model, err = nn.NewLink(ctx, t.queue, model); err != nil {
 		return nil, err
 	}
-	t.batches, err = newBatches(cfg, m, max(1, cfg.Threads-1))
+	t.batches, err = newBatches(ctx, cfg, st, max(1, cfg.Threads-1))
 	return t, err
 }
 
@@ -233,7 +233,7 @@ func (t *trainer) mapFeatures(mb *buffer.MacroBatch) (release func(), err error)
 			free()
 		}
 	}
-	for i := range mb.Features {
+	for i := range t.cfg.Features { // types of nodes may follow
 		c := &mb.Features[i]
 		table, free, err := nn.MapTable(t.queue.Device(), c.Name, c.Data, mb.Rows, c.Dim, c.Stride, c.Type, c.Scale)
 		if err != nil {

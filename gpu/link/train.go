@@ -169,25 +169,6 @@ func (s *Summary) addTable(t buffer.TableStats) {
 	s.Amplification = t.WriteAmplification()
 }
 
-// checkStore checks that the store fits the task.
-func checkStore(m *store.Manifest) error {
-	if task := m.Task(); task != store.TaskLink {
-		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test, without labels of nodes", task, store.TaskLink)
-	}
-	if err := checkEdges(m); err != nil {
-		return err
-	}
-	if m.Nodes > 1<<32-1 {
-		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)
-	}
-	for _, name := range []string{"valid", "test"} {
-		if _, err := m.EdgeList(name); err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-	}
-	return nil
-}
-
 // session trains one set of embeddings.
 type session struct {
 	cfg    *Config
@@ -220,7 +201,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			err = errors.Join(err, s.closeRun())
 		}
 	}()
-	if s.t, err = newTrainer(ctx, dev, s.cfg, m); err != nil {
+	if s.t, err = newTrainer(ctx, dev, s.cfg, s.st); err != nil {
 		return err
 	}
 	if model != nil {
@@ -287,7 +268,7 @@ func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (
 		return err
 	}
 	if evaluates && s.cfg.EvalEvery >= 0 {
-		s.eval, err = y.ranker(s.st, dev, s.plan.account.Of(holdsEval))
+		s.eval, err = y.ranker(ctx, s.st, dev, s.plan.account.Of(holdsEval))
 	}
 	return err
 }

@@ -104,7 +104,10 @@ type Pool struct {
 	// Ends of edges: a uniformly random one is a node in proportion to its degree.
 	// In.Indices are edges' sources; Out.Indices, if there, their destinations.
 	ends [][]uint32
-	part bool // ends are of other partitions too
+	part bool // ends are of other nodes too
+	// rows are those of each partition that may be drawn, and keep says which these are; nil: all.
+	rows [][]uint32
+	keep func(row uint32) bool
 }
 
 // NewPool prepares drawing from the nodes of mb. By degree means by the number of resident
@@ -135,8 +138,30 @@ func (p *Pool) Only(in []bool) *Pool {
 	for i, part := range p.partitions {
 		if in[i] {
 			o.partitions = append(o.partitions, part)
-			o.before = append(o.before, o.before[len(o.before)-1]+uint64(part.Nodes))
+			if p.rows != nil {
+				o.rows, o.keep = append(o.rows, p.rows[i]), p.keep
+			}
+			o.before = append(o.before, o.before[len(o.before)-1]+p.before[i+1]-p.before[i])
 		}
+	}
+	if o.before[len(o.before)-1] == 0 {
+		return nil
+	}
+	return o
+}
+
+// Where returns the pool of those nodes of p that keep is true of, 4 bytes each; nil if there are none.
+func (p *Pool) Where(keep func(row uint32) bool) *Pool {
+	o := &Pool{partitions: p.partitions, before: make([]uint64, 1, len(p.before)), ends: p.ends, part: true, keep: keep, rows: [][]uint32{}}
+	for _, part := range p.partitions {
+		var rows []uint32
+		for row := part.Base; row < part.Base+part.Nodes; row++ {
+			if keep(row) {
+				rows = append(rows, row)
+			}
+		}
+		o.rows = append(o.rows, rows)
+		o.before = append(o.before, o.before[len(o.before)-1]+uint64(len(rows)))
 	}
 	if o.before[len(o.before)-1] == 0 {
 		return nil
@@ -161,6 +186,9 @@ func (p *Pool) uniform(r *keyed.Rand) uint32 {
 	last := len(p.before) - 1
 	k := r.Below(p.before[last])
 	i := sort.Search(last, func(i int) bool { return p.before[i+1] > k })
+	if p.rows != nil {
+		return p.rows[i][k-p.before[i]]
+	}
 	return p.partitions[i].Base + uint32(k-p.before[i])
 }
 
@@ -183,7 +211,7 @@ func (p *Pool) byDegree(r *keyed.Rand) uint32 {
 
 // has reports whether a row is one of the pool's nodes.
 func (p *Pool) has(row uint32) bool {
-	return slices.ContainsFunc(p.partitions, func(part buffer.ResidentPartition) bool { return row-part.Base < part.Nodes })
+	return slices.ContainsFunc(p.partitions, func(part buffer.ResidentPartition) bool { return row-part.Base < part.Nodes }) && (p.keep == nil || p.keep(row))
 }
 
 // Mask calls hit for every pair of an edge of a chunk and a negative that is the edge's own true end: scores to leave out

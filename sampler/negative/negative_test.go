@@ -125,6 +125,43 @@ func TestOnlySomePartitions(t *testing.T) {
 	}
 }
 
+// Of some nodes negatives are drawn as from a macro-batch that has only those, by degree too, and of some partitions of theirs.
+func TestOnlySomeNodes(t *testing.T) {
+	mb := macroBatch()
+	whole, err := NewPool(mb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := New(Config{Count: 1000, Chunks: 50, DegreeShare: .5, Seed: 2})
+	odd := whole.Where(func(row uint32) bool { return row%2 == 1 })
+	for _, c := range []struct {
+		pool  *Pool
+		first uint32 // of the rows that may be drawn
+		nodes float64
+	}{{odd, 0, 20}, {odd.Only([]bool{true, false, false}), 100, 5}} {
+		seen := map[uint32]float64{}
+		for _, row := range all(s, nil, c.pool, mini.Key{}, Tail) {
+			seen[row]++
+		}
+		for row := range uint32(110) {
+			want := 0.
+			if row%2 == 1 && row >= c.first && (row < 30 || row >= 100) {
+				want = .5 / c.nodes
+				if row >= 100 {
+					want += .5 * float64(row-100) / 25 // the odd ones' edges
+				}
+			}
+			want *= float64(s.Len())
+			if got := seen[row]; math.Abs(got-want) > 5*math.Sqrt(want)+1e-9 {
+				t.Errorf("row %d drawn %v times, want about %.0f", row, got, want)
+			}
+		}
+	}
+	if whole.Where(func(uint32) bool { return false }) != nil {
+		t.Error("a pool of no nodes")
+	}
+}
+
 // By degree means edges of both directions where both are in memory.
 func TestDegreeCountsBothWays(t *testing.T) {
 	mb := macroBatch()

@@ -123,3 +123,45 @@ func TestTrainLinkFeatures(t *testing.T) {
 		}
 	}
 }
+
+// TestTrainLinkTypes: of several relations one is predicted, by nodes of the types of its ends alone: ranks, wrong answers and answers.
+func TestTrainLinkTypes(t *testing.T) {
+	const users, items = 120, 40
+	r := keyed.New(3).Rand(0)
+	index := func(n, src, dst, step int) []byte {
+		var heads, tails []int64
+		for range n {
+			v := int64(r.Below(uint64(src)))
+			heads, tails = append(heads, v), append(tails, (v+int64(step))%ringGroups+ringGroups*int64(r.Below(uint64(dst/ringGroups))))
+		}
+		return clitest.NpyFile("<i8", fmt.Sprintf("2, %d", n), blocks.Bytes(append(heads, tails...)))
+	}
+	in := clitest.Put(t, t.TempDir(), map[string][]byte{
+		"nodes/user/feat.npy": ringFeatures(&r, 0, users), "nodes/item/feat.npy": ringFeatures(&r, 0, items),
+		"edges/user__buys__item/edge_index.npy": index(900, users, items, 1), "edges/user__knows__user/edge_index.npy": index(600, users, users, 2),
+	})
+	st := filepath.Join(t.TempDir(), "shop.gstore")
+	clitest.MustRun(t, "ingest", in, st, "--partitions", "4", "--split-random", "80/10/10", "--quiet")
+	for _, more := range []string{"--plan=memory", "--plan=comet --buffer=4"} {
+		clitest.Events(t, append([]string{"train", st, "--overwrite", "--features", "user.feat,item.feat", "--no-embeddings", "--relation", "user:buys:item", "--model", "complex", "--dim", "16", "--epochs", "8",
+			"--eval-every", "8", "--batch-size", "100", "--negatives", "40", "--chunks", "4", "--lr", ".01"}, strings.Fields(more)...)...)
+		ev := clitest.Events(t, "eval", st)
+		s := ev[len(ev)-1]
+		_, out, _ := clitest.Run(t, "predict", st, "60", "?", "--top", "60", "--format", "csv", "--filter", "none")
+		lines := strings.Split(strings.TrimSpace(out), "\n")[1:]
+		for _, line := range lines {
+			if tail, err := strconv.Atoi(strings.Split(line, ",")[4]); err != nil || tail >= items { // their ids come first
+				t.Errorf("%s: answer %s, expected an item", more, line)
+			}
+		}
+		if len(lines) != items {
+			t.Errorf("%s: %d answers, expected %d", more, len(lines), items)
+		}
+		if got := s["test_candidates"]; got != float64(items) {
+			t.Errorf("%s: an answer is ranked against %v nodes, expected the %d items", more, got, items)
+		}
+	}
+	if code, _, stderr := clitest.Run(t, "predict", st, "60", "user:knows:user", "?"); code != cli.ExitUsage || !strings.Contains(stderr, "predicts relation user:buys:item alone") {
+		t.Errorf("another relation is asked for: exit code %d, %s", code, stderr)
+	}
+}
