@@ -95,7 +95,7 @@ const tries = 64
 // [store.ErrInvalid] where external ids are no integers and Internal is not set.
 func Open(ctx context.Context, st *store.Store, o Options) (_ *Walks, err error) {
 	if err := o.Validate(); err != nil {
-		return nil, err
+		return nil, store.Invalid(err)
 	}
 	set := func(n *int, v int) {
 		if *n == 0 {

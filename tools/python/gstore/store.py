@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _lib, errors
+from . import _lib, errors, sizes
 
 _SPLITS = ("", "train", "valid", "test")
 PARTS = {"val": "valid", "validation": "valid"}  #: other names of a split's parts
@@ -150,6 +150,22 @@ class Store:
         a = _lib.call(self._handle, "neighbors", {"out": out, "relations": relations}, [_nodes(nodes)]).arrays
         found = np.frombuffer(a[2], np.uint32).copy() if len(a) > 2 else None
         return Neighbors(np.frombuffer(a[0], np.int64).copy(), np.frombuffer(a[1], np.int64).copy(), found)
+
+    def walks(
+        self, length: int = 80, per_node: int = 10, *, p: float = 1, q: float = 1, seed: int = 0, mem: Union[None, int, str] = None, threads: int = 0
+    ) -> np.ndarray:
+        """node2vec's random walks along edges: int64 [nodes × per_node, length] of nodes, −1 behind a dead end.
+
+        From t by v to x an edge counts 1/p if x is t, 1 if t has an edge to x, and 1/q otherwise. Walks are those of `gstore walks`,
+        which streams them to a file: every node's first, in the order of its own ids, then every node's second, and so on.
+        mem bounds what gstore holds, which is all edges; the array is beside it.
+        """
+        if length < 1 or per_node < 1 or not (p > 0 and q > 0):
+            raise errors.InvalidError(f"{per_node} walks of {length} nodes with p {p} and q {q}: expected positive numbers")
+        found = np.empty((self.nodes * per_node, length), np.int64)
+        request = {"length": length, "per_node": per_node, "p": p, "q": q, "seed": seed, "memory_bytes": sizes.parse(mem), "threads": threads}
+        _lib.call(self._handle, "walks", request, [found])
+        return found
 
     def lookup(self, ids: Sequence[Any]) -> np.ndarray:
         """Internal ids, int64, of the data's own ids (integers or strings); −1 where there is no such node."""

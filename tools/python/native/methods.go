@@ -39,6 +39,7 @@ var methods = map[string]method{
 	"lookup":     {2, lookup},
 	"external":   {1, external},
 	"neighbors":  {1, neighbors},
+	"walks":      {1, walks},
 	"ingest":     {0, ingestGraph},
 	"loader":     {0, openLoader},
 	"links":      {0, openLinkLoader},

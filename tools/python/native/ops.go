@@ -32,7 +32,7 @@ import (
 )
 
 // ABI is raised when the C functions, the methods or what they mean change.
-const ABI = 5
+const ABI = 6
 
 // Reply is what an operation came to.
 type Reply struct {

@@ -42,6 +42,20 @@ def test_neighbors(graph, out):
     assert found.relations is None
 
 
+def test_walks(graph):
+    s, n = graph.store, graph.store.nodes
+    w = s.walks(6, 2, q=0.5, seed=3)
+    assert w.shape == (2 * n, 6) and w.dtype == np.int64 and (np.bincount(w[:, 0]) == 2).all()
+    assert np.array_equal(s.walks(6, 2, q=0.5, seed=3, threads=1), w) and not np.array_equal(s.walks(6, 2, q=0.5, seed=4), w)
+    edges = {(int(a), int(b)) for a, b in graph.ids[graph.edges].T}
+    assert all((a, b) in edges for walk in w[:300].tolist() for a, b in zip(walk, walk[1:]) if b >= 0)
+    for bad in ({"length": 0}, {"p": -1}, {"q": float("nan")}):
+        with pytest.raises(gstore.InvalidError):
+            s.walks(**bad)
+    with pytest.raises(gstore.BudgetError):
+        s.walks(mem="1MiB")
+
+
 def test_relations_and_strings(tmp_path):
     names = ["ann", "bob", "cid", "dée"]
     s = gstore.ingest(
