@@ -46,7 +46,7 @@ type Config struct {
 	EdgeWeights bool `json:"edge_weights,omitempty" group:"model" help:"sage and gcn: weigh neighbours by their edges' weights; they are drawn whatever their weights"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
-	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers; pinsage, the nodes that random walks visit most" default:"uniform" values:"uniform,weighted,labor,dense,pinsage"`
+	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers; pinsage, the nodes that random walks visit most (evaluation reads all edges)" default:"uniform" values:"uniform,weighted,labor,dense,pinsage"`
 	// Walks of at most WalkLength steps each, from every node, find the neighbours of sampler pinsage; after a step one begins anew with
 	// probability WalkRestart. 0 and nil: see [mini.Walks]. Evaluation reads all edges, as ever.
 	Walks       int      `json:"walks,omitempty" group:"model,expert" help:"of --sampler pinsage: random walks from a node" default:"10"`

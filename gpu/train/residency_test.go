@@ -30,6 +30,7 @@ func TestDeviceRows(t *testing.T) {
 		"gat":            {Model: "gat", Heads: 2},
 		"mlp":            {Model: "mlp"},
 		"max":            {Aggregator: "max"},
+		"dense, gcn":     {Model: "gcn", Sampler: "dense"},
 		"lbs":            {DevicePlan: "lbs", DeviceMacro: 3},
 		"lbs, hanoi":     {DevicePlan: "lbs", Plan: "hanoi", Buffer: 2},
 		"pbs":            {DevicePlan: "pbs", DeviceMacro: 2},

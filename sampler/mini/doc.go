@@ -3,8 +3,8 @@
 //
 // [Sampler] draws one batch at a time on the caller's goroutine; [Loader]
 // runs several samplers ahead of a trainer and yields their batches in order.
-// Both draw neighbours without replacement, hop by hop outward from the seeds, by
-// one of the [Samplers] or, for seeds at moments, the [TimedSamplers]. They number
+// Both draw neighbours, hop by hop outward from the seeds, by one of the [Samplers]
+// or, for seeds at moments, the [TimedSamplers]. They number
 // the nodes they meet in the order of first appearance, so that the destinations
 // of every block are a prefix of its sources (DGL's convention).
 //

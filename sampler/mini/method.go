@@ -9,7 +9,8 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// Names of [Config.Sampler]. All draw without replacement, and take a list whole that is no longer than the fanout.
+// Names of [Config.Sampler]. All but Pinsage draw of a node's edges, without replacement, and take a list whole that is no longer than
+// the fanout.
 const (
 	// Uniform draws every set of neighbours equally likely (GraphSAGE, Hamilton, Ying and Leskovec, NeurIPS 2017).
 	Uniform = "uniform"
