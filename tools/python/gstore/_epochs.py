@@ -50,7 +50,7 @@ class EpochBatch:
         """The same batch in memory of its own."""
         return self._of({k: v.clone() if hasattr(v, "clone") else v.copy() for k, v in self._arrays.items()})
 
-    def to_torch(self: _B) -> _B:
+    def to_torch(self) -> Any:
         """The same batch with PyTorch's tensors instead of arrays. On a GPU, the loader's `device`, they are the batch's own
         and stay; in host memory they are views as the arrays are."""
         if self._sent is not None:

@@ -99,7 +99,7 @@ class Answer:
 
     __slots__ = ("value", "handle", "arrays")
 
-    def __init__(self, value: Any, handle: int, arrays: Sequence[tuple[int, int]]):
+    def __init__(self, value: Any, handle: int, arrays: Any):
         self.value, self.handle, self.arrays = value, handle, arrays
 
 

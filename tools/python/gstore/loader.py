@@ -63,7 +63,7 @@ class Batch(EpochBatch):
         ends = [len(self.n_id)] + [layer.num_dst for layer in found[:-1]]
         return [layer._replace(num_src=n) for layer, n in zip(found, ends)]
 
-    def to_torch(self) -> "Batch":
+    def to_torch(self) -> Any:
         """The same batch with PyTorch's tensors instead of arrays. On a GPU, the loader's `device`, they are the batch's own
         and stay; in host memory they are views as the arrays are."""
         batch = super().to_torch()
@@ -198,7 +198,7 @@ class NeighborLoader(Epochs):
             "buffer": buffer, "reuse": reuse, "row_reads": row_reads, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip
-        decide = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
+        decide: Tuple[str, ...] = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
         if of_relations:
             decide += ("relation_fanouts",)
         self._begin(store, "loader", request, decide, device)

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import _lib, errors, sizes
 
+Nodes = Any  #: node ids: a list, an array or a tensor of integers
 _SPLITS = ("", "train", "valid", "test")
 PARTS = {"val": "valid", "validation": "valid"}  #: other names of a split's parts
 
@@ -133,7 +134,7 @@ class Store:
                 return {part: np.flatnonzero(values == k) for k, part in enumerate(_SPLITS) if k}
         raise errors.NotFoundError(f"{self.path}: no split {name or ''}")
 
-    def features(self, name: str, nodes: Optional[Sequence[int]] = None) -> np.ndarray:
+    def features(self, name: str, nodes: Optional[Nodes] = None) -> np.ndarray:
         """Rows of a node column: [len(nodes), dim], or [len(nodes)] of one element; all nodes' by default.
 
         bfloat16 and int8 columns come as float32. Rows that lie near each other are read together.
@@ -145,7 +146,7 @@ class Store:
         _lib.call(self._handle, "features", {"column": name}, [ids, rows])
         return rows
 
-    def neighbors(self, nodes: Sequence[int], out: bool = False, relations: bool = False) -> Neighbors:
+    def neighbors(self, nodes: Nodes, out: bool = False, relations: bool = False) -> Neighbors:
         """The sources of the edges into nodes, or with `out` the destinations of those from them."""
         a = _lib.call(self._handle, "neighbors", {"out": out, "relations": relations}, [_nodes(nodes)]).arrays
         found = np.frombuffer(a[2], np.uint32).copy() if len(a) > 2 else None
@@ -182,7 +183,7 @@ class Store:
         _lib.call(self._handle, "lookup", {}, [external, nodes])
         return nodes
 
-    def external(self, nodes: Sequence[int]) -> np.ndarray:
+    def external(self, nodes: Nodes) -> np.ndarray:
         """The data's own ids of nodes: uint64, or an array of str."""
         ids = _nodes(nodes)
         if self.ids != "strings":
@@ -201,7 +202,7 @@ def encode_texts(texts: Sequence[Any]) -> "tuple[np.ndarray, np.ndarray]":
     return np.frombuffer(b"".join(raw), np.uint8), ends
 
 
-def _nodes(nodes: Sequence[int]) -> np.ndarray:
+def _nodes(nodes: Nodes) -> np.ndarray:
     """Node ids as the library takes them."""
     if hasattr(nodes, "detach"):  # a torch tensor
         nodes = nodes.detach().cpu().numpy()

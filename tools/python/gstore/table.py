@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _lib, errors, sizes
-from .store import Store, _nodes, opened
+from .store import Nodes, Store, _nodes, opened
 
 _Store = Union[Store, str, "os.PathLike[str]"]
 
@@ -117,14 +117,14 @@ class EmbeddingTable:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def read(self, nodes: Sequence[int]) -> np.ndarray:
+    def read(self, nodes: Nodes) -> np.ndarray:
         """The embeddings of nodes, in their order, float32 [len(nodes), dim]: an array of the caller's own."""
         ids = _nodes(nodes)
         rows = np.empty((len(ids), self.dim), np.float32)
         _lib.call(self._handle, "rows", {}, [ids, rows])
         return rows
 
-    def rows(self, nodes: Sequence[int], device: Any = None) -> Any:
+    def rows(self, nodes: Nodes, device: Any = None) -> Any:
         """The embeddings of nodes as a torch tensor that requires grad, a copy on `device`; without PyTorch those of `read`.
 
         `step` takes its gradient. Under torch.no_grad() the tensor requires none and `step` knows nothing of it.
@@ -159,7 +159,7 @@ class EmbeddingTable:
         self._pending = [] if rows is None else [e for e in self._pending if not any(e[1] is t[1] for t in taken)]
         self.apply(ids, grads)
 
-    def apply(self, nodes: Sequence[int], grads: Any) -> None:
+    def apply(self, nodes: Nodes, grads: Any) -> None:
         """One optimiser step with the gradients of nodes, [len(nodes), dim]; those of a node that is there several times are
         summed in their order. One that an interrupt finds begun is finished."""
         ids, rows = _nodes(nodes), np.ascontiguousarray(grads, np.float32)
