@@ -70,8 +70,13 @@ class Arrays:
         return np.load(self.folder / "node_label.npy").astype(np.int64)
 
     def edge_index(self):
-        """int64 [2, edges]: sources and destinations, by destination."""
-        return np.stack([self.indices, np.repeat(np.arange(self.nodes), np.diff(self.indptr))])
+        """int64 [2, edges]: sources and destinations, by destination. It is all that is held of the edges, but where memory is plenty."""
+        edges = np.empty((2, len(self.indices)), np.int64)
+        edges[0] = self.indices
+        if self.mapped:
+            self.indices = None
+        edges[1] = np.repeat(np.arange(self.nodes), np.diff(self.indptr))
+        return edges
 
 
 def rmat(binary, top, nodes, edges, features):

@@ -2,6 +2,7 @@
 """gstore beside PyG and GraphBolt, by turns: a Markdown table and, with --json, all that was measured.
 
 usage: tools/bench/peers/run [--only ROW,…] [--dir DIR] [--rounds 3] [--threads 1,2] [--scale 1] [--quick] [--json FILE] [--datasets DIR]
+       [--plans hanoi,rows]
 
 Every contender of a row is a process of its own, which waits while another one works. In a round each takes its turn with
 each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the other's seconds by
@@ -15,8 +16,8 @@ the one's: above 1 the one, which is gstore's, takes less. What a contender lack
   step         the same, and training of SAGE, hidden 128: 2 and 3 layers
   epoch        whole epochs of PyG's model, by gstore's loader and by PyG's
   debdeps      epochs of the data set and the test accuracy after the last (--datasets says where it lies)
-  out-of-core  epochs of 2 layers, features four times the memory, in a cgroup of that memory (takes root); PyG's model on
-               gstore's loader by each plan, beside the same batches in memory and the disk alone
+  out-of-core  epochs of 2 layers, features four times the memory, each in a cgroup of that memory (takes root); PyG's model
+               on gstore's loader by each plan, beside the same batches in memory and the disk alone (12 GB of memory)
 
 --dir keeps graphs between runs (5 GB, and 22 GB for out-of-core); --scale .5 halves them. --quick is for tests of this script.
 """
@@ -54,10 +55,10 @@ class Size:
 class Cgroup:
     """A memory control group, version 1 or 2, for processes that start through `enter`. What they read counts too, as cache."""
 
-    def __init__(self, limit, roots=CGROUPS):
+    def __init__(self, limit, tag="", roots=CGROUPS):
         tried = []
         for root, name in roots:
-            self.path = pathlib.Path(root) / f"gstore-peers-{os.getpid()}"
+            self.path = pathlib.Path(root) / f"gstore-peers-{os.getpid()}{tag}"
             try:
                 self.path.mkdir()
                 (self.path / name).write_text(str(limit))
@@ -78,11 +79,12 @@ class Cgroup:
 class Contender:
     """A process of contenders.py."""
 
-    def __init__(self, row, name, config, cgroup=None):
-        self.name = name
+    def __init__(self, row, name, config, memory=0):
+        self.name, self.group = name, None
         command = [sys.executable, str(HERE / "contenders.py"), row, name, json.dumps(config)]
-        if cgroup:
-            command = cgroup.enter(command)
+        if memory:
+            self.group = Cgroup(memory, "-" + "".join(filter(str.isalnum, name)))
+            command = self.group.enter(command)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **TUNED})
         self.ready = self.answer()
 
@@ -97,6 +99,8 @@ class Contender:
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+        if self.group:
+            self.group.remove()
 
 
 class Bench:
@@ -110,48 +114,36 @@ class Bench:
             self.notes[text] = True
             print("note:", text, file=sys.stderr, flush=True)
 
-    def compare(self, row, variant, unit, names, config, rounds=0, threads=(), cgroup=None, evaluate=False, alone=False, own=None, free=()):
-        """Measures contenders by turns. alone: each is started for its turn and ended after it (out of core, memory is one's own).
-        own: what a contender's configuration has beside the others'. free: who are not of the cgroup."""
+    def compare(self, row, variant, unit, names, config, rounds=0, threads=(), evaluate=False, memory=0, own=None, free=()):
+        """Measures contenders by turns. memory: bytes of a cgroup of each one's own, but of those in free. own: what a contender's
+        configuration has beside the others'."""
         rounds, threads = rounds or self.a.rounds, threads or self.a.threads
         running, samples, accuracy, notes = {}, {}, {}, {}
-        names = [n for n in names if (row, n) not in self.absent]
         config = {"binary": self.a.gstore, "scratch": str(self.top), "unit": unit, "evaluate": evaluate, **config}
-
-        def start(name):
-            c = Contender(row, name, {**config, **(own or {}).get(name, {})}, None if name in free else cgroup)
-            if "missing" in c.ready:
-                self.note(f"{row}: without {name}: {c.ready['missing']}")
-                c.close()
-                self.absent.add((row, name))
-                return None
-            notes[name] = c.ready
-            return c
 
         def turn(c, t):
             got = c.ask(threads=t)
             if "missing" in got:
                 self.note(f"{row} {variant}, {c.name}, {t} threads: {got['missing']}")
-            else:
-                samples.setdefault((c.name, t), []).append(got)
-                print(f"  {row} {variant} {c.name}, {t} threads: {got['cpu']:.2f} CPU s, {got['wall']:.2f} s for {got['units']}", file=sys.stderr, flush=True)
-            return "missing" not in got
+                running.pop(c.name).close()
+                return
+            samples.setdefault((c.name, t), []).append(got)
+            print(f"  {row} {variant} {c.name}, {t} threads: {got['cpu']:.2f} CPU s, {got['wall']:.2f} s for {got['units']}", file=sys.stderr, flush=True)
 
         try:
-            if not alone:
-                running = {n: c for n in names if (c := start(n))}
+            for name in names:
+                if (row, name) in self.absent:
+                    continue
+                c = running[name] = Contender(row, name, {**config, **(own or {}).get(name, {})}, 0 if name in free else memory)
+                notes[name] = c.ready
+                if "missing" in c.ready:
+                    self.note(f"{row}: without {name}: {c.ready['missing']}")
+                    self.absent.add((row, name))
+                    running.pop(name).close()
             for _ in range(rounds):
                 for t in threads:
-                    for name in list(names if alone else running):
-                        c = start(name) if alone else running[name]
-                        if c is None:
-                            names = [n for n in names if n != name]
-                            continue
-                        ok = turn(c, t)
-                        if alone:
-                            c.close()
-                        elif not ok:
-                            running.pop(name).close()
+                    for c in list(running.values()):
+                        turn(c, t)
             for name, c in running.items():
                 if evaluate:
                     accuracy[name] = c.ask(threads=threads[0], evaluate=True)
@@ -217,27 +209,22 @@ class Bench:
 
     def out_of_core(self):
         g = data.sbm(self.a.gstore, self.top, *self.size.sbm)
-        arrays, store = g.arrays(), g.store()
+        arrays, store, memory = g.arrays(), g.store(), self.size.memory
         try:
-            group = Cgroup(self.size.memory)
+            Cgroup(memory).remove()
         except RuntimeError as e:
             self.note(f"out-of-core: {e}")
             return
         config = {"fanouts": "15,10", "arrays": arrays, "store": store, "mapped": True, "batches": self.size.disk_batches, "warm": 1}
         peers = ["PyG", "GraphBolt"]
-        try:
-            for plan in ("hanoi", "rows"):
-                loader = {"plan": plan, "mem": self.size.memory - self.size.beside}
-                epoch = {"epochs": 1, "warm_epochs": 1, "loader": loader}
-                trains = {"options": ["--plan", plan, "--absent", "ignore", "--mem", str(self.size.memory - (64 << 20))]}
-                own = {"gstore": trains, ON_GSTORE: epoch, HELD: epoch}
-                forget(arrays, store)
-                self.compare("out-of-core", plan, "batch", ["gstore", ON_GSTORE, HELD, DISK, *peers], config, threads=self.a.threads[-1:], cgroup=group, alone=True,
-                             own=own, free=(HELD, DISK))  # fmt: skip
-                self.of_larger(plan)
-                peers = []  # they have no plans
-        finally:
-            group.remove()
+        for plan in self.a.plans.split(","):
+            epoch = {"epochs": 1, "warm_epochs": 1, "loader": {"plan": plan, "mem": memory - self.size.beside}}
+            trains = {"options": ["--plan", plan, "--absent", "ignore", "--mem", str(memory - (64 << 20))]}
+            forget(arrays, store)
+            self.compare("out-of-core", plan, "batch", ["gstore", ON_GSTORE, HELD, DISK, *peers], config, threads=self.a.threads[-1:], memory=memory,
+                         own={"gstore": trains, ON_GSTORE: epoch, HELD: epoch}, free=(HELD, DISK))  # fmt: skip
+            self.of_larger(plan)
+            peers = []  # they have no plans
 
     def of_larger(self, plan):
         """How much longer an epoch out of core takes than the larger of its batches in memory and its bytes by the disk."""
@@ -316,6 +303,7 @@ def main(argv=None):
     p.add_argument("--quick", action="store_true", help="small graphs and few batches: a test of this script, not a measurement")
     p.add_argument("--scale", type=float, default=1, help="share of the graphs' nodes and edges, and of the memory out of core")
     p.add_argument("--json", default="", help="write everything that was measured to this file")
+    p.add_argument("--plans", default="hanoi,rows", help="of out-of-core, separated by commas")
     p.add_argument("--datasets", default=str(HERE.parents[3] / "shared/datasets"))
     a = p.parse_args(argv)
     rows = a.only.split(",")
