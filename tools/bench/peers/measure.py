@@ -1,5 +1,5 @@
 """What every contender uses to measure itself: CPU and wall seconds, processes that are stopped between their turns, seconds of loops."""
-import json, os, resource, signal, subprocess, time
+import json, os, resource, select, signal, subprocess, time
 
 
 CONTENDERS = {}  # by row and name: a class that takes the configuration
@@ -76,17 +76,36 @@ class Stopped:
     """A gstore process that prints a JSON event after each piece of work, and is stopped (SIGSTOP) until it is asked for the next."""
 
     def __init__(self, event, *args):
-        self.event = event
-        self.process = subprocess.Popen(list(map(str, args)), stdout=subprocess.PIPE, text=True)
+        self.event, self.lines, self.rest = event, [], b""
+        self.process = subprocess.Popen(list(map(str, args)), stdout=subprocess.PIPE)
 
-    def next(self):
-        """Goes on to the next event: its fields, beside the CPU and wall seconds since the last one."""
-        pid = self.process.pid
+    def read(self):
+        """Takes what was printed, or waits for it; False at the end."""
+        chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+        *whole, self.rest = (self.rest + chunk).split(b"\n")
+        self.lines += whole
+        return bool(chunk)
+
+    def objects(self):
+        while self.lines or self.read():
+            if self.lines:
+                yield json.loads(self.lines.pop(0))
+
+    def next(self, whole=False):
+        """Goes on to the next event: its fields, beside the CPU and wall seconds since the last one. whole: the first event after
+        the piece of work that the stop cut, or came too late for as it does on a busy machine; the event's own seconds are right then."""
+        pid, cut = self.process.pid, whole
+        while whole and select.select([self.process.stdout], [], [], 0)[0] and self.read():
+            pass
+        if whole:
+            self.lines.clear()
         start, cpu = time.time(), cpu_of(pid)
         os.kill(pid, signal.SIGCONT)
-        for line in self.process.stdout:
-            found = json.loads(line)
+        for found in self.objects():
             if found.get("event") != self.event:
+                continue
+            if cut:
+                cut = False
                 continue
             wall = time.time() - start
             os.kill(pid, signal.SIGSTOP)
@@ -97,8 +116,8 @@ class Stopped:
         """Goes on to the process's end and returns the last object that it printed."""
         os.kill(self.process.pid, signal.SIGCONT)
         last = {}
-        for line in self.process.stdout:
-            last = json.loads(line)
+        for last in self.objects():
+            pass
         self.process.wait()
         return last
 

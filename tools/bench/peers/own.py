@@ -26,11 +26,11 @@ class Events:
     def __init__(self, c):
         self.c, self.processes = c, {}
 
-    def next(self, threads):
+    def next(self, threads, whole=False):
         if threads not in self.processes:
             self.processes[threads] = self.start(threads)
             self.processes[threads].next()  # reads the store, and warms up
-        return self.processes[threads].next()
+        return self.processes[threads].next(whole)
 
     def close(self):
         for p in self.processes.values():
@@ -41,26 +41,22 @@ class Events:
 class Sample(Events):
     """`gstore bench sample STORE`, a round a turn."""
 
-    options = ()
+    options, units = (), "sampled_edges"
 
     def start(self, threads):
         return measure.Stopped("round", self.c["binary"], "bench", "sample", self.c["store"], "--fanouts", self.c["fanouts"], "--threads", threads,
                                "--batches", 10 * self.c["batches"], "--rounds", 1000, "--json", *self.options)  # fmt: skip
 
     def run(self, threads):
-        r = self.next(threads)
-        return {"cpu": r["cpu"], "wall": r["wall"], "units": r["sampled_edges"]}
+        r = self.next(threads, whole=True)
+        return {"cpu": r["cpu_seconds"], "wall": r["seconds"], "units": r[self.units]}
 
 
 @contender("gstore in Go", "loader-go")
 class GoLoader(Sample):
     """The same with the batches' rows, as the Python package's loader gathers them."""
 
-    options = ("--rows",)
-
-    def run(self, threads):
-        r = self.next(threads)
-        return {"cpu": r["cpu"], "wall": r["wall"], "units": r["batches"]}
+    options, units = ("--rows",), "batches"
 
 
 @contender("gstore", "step", "debdeps", "out-of-core")

@@ -1,6 +1,8 @@
 """tools/bench/peers on small graphs: what is there is measured, what is not is said."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import types
@@ -89,6 +91,24 @@ def test_time_is_of_the_process_and_of_its_workers(modules):
     worker.communicate()
     assert busy.cpu > 0.2 + idle.cpu
     assert busy.spent(3)["units"] == 3 and busy.wall > 0
+
+
+def test_a_round_that_the_stop_came_too_late_for_is_not_measured(modules):
+    work = (
+        "import json, time\nfor k in range(1000):\n  start = time.process_time()\n  while time.process_time() < start + .05: pass\n"
+        "  print(json.dumps({'event': 'round', 'k': k}), flush=True)"
+    )
+    p = modules.measure.Stopped("round", sys.executable, "-c", work)
+    try:
+        first = p.next()["k"]
+        os.kill(p.process.pid, signal.SIGCONT)
+        p.read()  # a round or more that nobody asked for
+        os.kill(p.process.pid, signal.SIGSTOP)
+        seen = json.loads(p.lines[-1])["k"]
+        second = p.next(whole=True)
+        assert second["k"] >= seen + 2 > first + 2 and second["cpu"] > 0.05
+    finally:
+        p.kill()
 
 
 def test_ratios_are_of_the_same_rounds(modules, tmp_path):
