@@ -3,7 +3,7 @@
 //
 // A walk goes along edges, each of a node's as likely, but that from t by v to x an edge counts 1/P if x is t, 1 if t has an edge to x, and
 // 1/Q otherwise: a small P keeps near the start, a small Q leads away. With P = Q = 1 these are DeepWalk's. Parallel edges count
-// each, weights are not read.
+// each; weights are not read, and types of nodes and relations are not told apart.
 //
 //	w, err := walk.Open(ctx, st, walk.Options{Length: 20, PerNode: 5, Q: .5})
 //	defer w.Close()

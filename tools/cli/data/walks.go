@@ -27,7 +27,8 @@ func NewWalks(e *command.Env) *cobra.Command {
 edges of STORE: --per-node from every node, in the order of nodes' ids, as often as that. A
 walk's first number is the node that it begins at; -1 stands behind one that no edge leads
 away from. From t by v to x an edge counts 1/p if x is t, 1 if t has an edge to x, and 1/q
-otherwise (node2vec); with p and q 1, walks are DeepWalk's. Weights of edges are not read.
+otherwise (node2vec); with p and q 1, walks are DeepWalk's. Weights of edges are not read, and
+types of nodes and relations are not told apart.
 
 All edges are in memory, nothing else of the graph; the array is streamed. Walks depend on
 the seed alone, not on threads or partitions.`,
