@@ -141,7 +141,8 @@ class NeighborLoader(Epochs):
 
     fanouts: neighbours per node and hop, outward from the seeds; −1 = all. A dict has them of each relation, as PyG's:
     {("package", "depends", "package"): [10, 5], "provides": [5, 5], "*": [2, 2]}, where "*" are all others. It implies relations.
-    sampler: how neighbours are drawn, as --sampler of `gstore train`.
+    sampler: how neighbours are drawn, as --sampler of `gstore train`. prune: (1, 1) draws from a part of long lists, as --prune.
+    walks: of sampler "pinsage", walks from a node, their steps, and the probability that one ends after a step: (10, 2, .5).
     store: what `gstore.open` returns, or its path.
     split: whose nodes are the seeds: "train", "valid" ("val") or "test". split_column names another split than the store's first.
     plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
@@ -167,6 +168,8 @@ class NeighborLoader(Epochs):
         shuffle: bool = True,
         features: Optional[Sequence[str]] = None,
         sampler: str = "uniform",
+        prune: Optional[Tuple[float, float]] = None,
+        walks: Optional[Tuple[int, int, float]] = None,
         relations: bool = False,
         layers: bool = False,
         precomputed_hop: bool = False,
@@ -198,7 +201,13 @@ class NeighborLoader(Epochs):
             "buffer": buffer, "reuse": reuse, "row_reads": row_reads, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip
+        if prune is not None:
+            request["prune"] = ",".join(str(float(x)) for x in prune)
+        if walks is not None:
+            request["walks"], request["walk_length"], request["walk_restart"] = walks
         decide: Tuple[str, ...] = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
+        for name in ("prune", "walks", "walk_length", "walk_restart"):
+            decide += (name,) if name in request else ()
         if of_relations:
             decide += ("relation_fanouts",)
         self._begin(store, "loader", request, decide, device)

@@ -25,6 +25,10 @@ type loaderRequest struct {
 	Shuffle         bool     `json:"shuffle"`
 	Features        []string `json:"features"`
 	Sampler         string   `json:"sampler"`
+	Prune           string   `json:"prune"`
+	Walks           int      `json:"walks"`
+	WalkLength      int      `json:"walk_length"`
+	WalkRestart     *float64 `json:"walk_restart"`
 	Relations       bool     `json:"relations"`
 	PrecomputedHop  bool     `json:"precomputed_hop"`
 	Plan            string   `json:"plan"`
@@ -79,6 +83,7 @@ func openLoader(_ context.Context, c *call) error {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
 	cfg := train.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
+		Prune: q.Prune, Walks: q.Walks, WalkLength: q.WalkLength, WalkRestart: q.WalkRestart,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
 	if q.Relations {
 		cfg.Model = "rgcn"

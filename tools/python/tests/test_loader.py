@@ -164,8 +164,21 @@ def test_relations(tmp_path):
         gstore.NeighborLoader(s, {"likes": [4], "*": [1]}, 10)
 
 
+def test_samplers(graph):
+    """Each way to draw gives batches of its own, the same ones for any number of threads; walks lead beyond adjacent nodes."""
+    edges = {(int(a), int(b)) for a, b in graph.ids[graph.edges].T}
+    first = lambda **options: next(iter(gstore.NeighborLoader(graph.store, [3, 2], 64, seed=7, **options)))
+    ways = [dict(), dict(sampler="dense"), dict(prune=(0, 1)), dict(sampler="labor"), dict(sampler="pinsage"), dict(sampler="pinsage", walks=(20, 3, 0))]
+    batches = [first(**way) for way in ways]
+    for k, (way, b) in enumerate(zip(ways, batches)):
+        assert same([contents(b)], [contents(first(threads=1, **way))]), way
+        assert not any(same([contents(b)], [contents(other)]) for other in batches[:k] if way != dict(sampler="dense")), way
+        near = [(int(s), int(d)) in edges for s, d in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]])]
+        assert all(near) == (way.get("sampler") != "pinsage"), way
+
+
 @pytest.mark.parametrize("wrong", [
-    dict(sampler="best"), dict(fanouts=[0]), dict(fanouts=[]), dict(batch_size=0), dict(batch_size=-1), dict(batch_size=object()), dict(threads=-1),
+    dict(sampler="best"), dict(prune=(1, -1)), dict(prune=(1, 1), sampler="labor"), dict(walks=(5, 2, 0.5)), dict(walks=(5, 2, 1.0), sampler="pinsage"), dict(fanouts=[0]), dict(fanouts=[]), dict(batch_size=0), dict(batch_size=-1), dict(batch_size=object()), dict(threads=-1),
     dict(io_engine="tape"), dict(row_reads="some"), dict(reuse=99), dict(buffer=-1), dict(mem=-1), dict(mem="lots"), dict(split="other"), dict(seed=-1),
     dict(plan="comet"), dict(plan="best"),
 ])  # fmt: skip
