@@ -94,10 +94,14 @@ func (y *Memory) Mix(ctx context.Context, choice *macro.Choice) (labels [][]stor
 // lossAdvice is what can be done about a large expected loss.
 func (c *Config) lossAdvice() string {
 	hop := ", an exact first hop (gstore precompute)"
-	if c.PrecomputedHop || c.relational() {
+	rows := ", or --plan rows where the graph fits without its features"
+	if c.EdgeWeights {
+		hop, rows = ", an exact first hop (gstore precompute --edge-weights)", "" // which has no weights
+	}
+	if c.PrecomputedHop || c.Model != "sage" || c.Aggregator == "max" {
 		hop = "" // it is read, or not for this model
 	}
-	return "more --mem, neighbours kept together (gstore partition --partitioner fennel --hubs auto)" + hop + ", or --plan rows where the graph fits without its features"
+	return "more --mem, neighbours kept together (gstore partition --partitioner fennel --hubs auto)" + hop + rows
 }
 
 // sizes are what [macro.Kept] asks of the store.
