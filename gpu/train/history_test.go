@@ -17,6 +17,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // hiddenStates computes the states below the last layer of m for all nodes.
@@ -337,6 +338,25 @@ func TestHistoryFinish(t *testing.T) {
 			if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.rowBytes()-4:])); got != divisor {
 				t.Errorf("%v: row %d: divisor %v, expected %v", c.elem, i, got, divisor)
 			}
+		}
+	}
+}
+
+// TestHistoryOfIsolatedNodes: training nodes without an edge have no relation, and train all the same.
+func TestHistoryOfIsolatedNodes(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 60, Partitions: 4, Relations: 3}))
+	for _, model := range []string{"rsage", "sage"} {
+		st, err := store.Open(dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev := hostDevice(t)
+		cfg := Config{Model: model, Layers: 2, Hidden: 8, Epochs: 2, Split: "split", History: true, Plan: "hanoi", Buffer: 2, Threads: 1}
+		if _, err := Node(t.Context(), st, dev, cfg, Hooks{}); err != nil {
+			t.Errorf("%s: %v", model, err)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -116,9 +116,8 @@ func (h *history) enter(mb *buffer.MacroBatch) error {
 		}
 		at += n
 		for i := range int(p.Nodes) {
-			size := h.size(int(p.ID), i)
-			if size == 0 && !h.every {
-				continue
+			if h.training != nil && !h.training.has(uint64(p.First)+uint64(i)) {
+				continue // others, with an edge or without one, are destinations
 			}
 			w.at = append(w.at, p.Base+uint32(i))
 			if h.groups != nil {

@@ -50,9 +50,14 @@ func (c *checker) graph(ctx context.Context, g graph) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, args := range g.prepare(dir, c.scale) {
+	for i, args := range g.prepare(dir, c.scale) {
 		if said, _, err := c.child(ctx, args); err != nil {
 			return fmt.Errorf("gstore %s: %w: %s", strings.Join(args, " "), err, said)
+		}
+		if i == 0 { // which made the folder
+			if err := g.relate(dir); err != nil {
+				return err
+			}
 		}
 	}
 	if err := errors.Join(g.pack(dir), g.ask(dir)); err != nil {

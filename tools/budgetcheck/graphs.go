@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 )
 
 // graph is one shape of input.
@@ -17,16 +21,19 @@ type graph struct {
 	kind         string // of gstore generate
 	nodes, edges int
 	features     int // a node; link prediction: numbers of an embedding
+	relations    int // for models of relations; 0: edges of nodes' graphs have one
 }
 
-// graphs are of three shapes for each task: few nodes with skewed degrees, few nodes with wide rows, many nodes with few edges.
+// graphs are of three shapes for each task: few nodes with skewed degrees, few nodes with wide rows, many nodes with few edges; and one of
+// several relations.
 var graphs = []graph{
-	{"skewed", "rmat", 50_000, 1_000_000, 16},
-	{"wide", "sbm", 20_000, 200_000, 512},
-	{"sparse", "sbm", 100_000, 150_000, 16},
-	{"kg-dense", "kg", 20_000, 300_000, 64},
-	{"kg-wide", "kg", 20_000, 60_000, 256},
-	{"kg-sparse", "kg", 100_000, 100_000, 32},
+	{"skewed", "rmat", 50_000, 1_000_000, 16, 0},
+	{"wide", "sbm", 20_000, 200_000, 512, 0},
+	{"sparse", "sbm", 100_000, 150_000, 16, 0},
+	{"typed", "rmat", 50_000, 500_000, 64, 8},
+	{"kg-dense", "kg", 20_000, 300_000, 64, 0},
+	{"kg-wide", "kg", 20_000, 60_000, 256, 0},
+	{"kg-sparse", "kg", 100_000, 100_000, 32, 0},
 }
 
 // check is a command without its budget. What it makes lies in the folder work, which is removed before each run.
@@ -48,13 +55,37 @@ func (g graph) prepare(dir string, scale float64) [][]string {
 	}
 	features := []string{"--features", strconv.Itoa(g.features), "--classes", "8"}
 	store := at("store")
-	return [][]string{
-		generate("npy", features...),
-		{"ingest", at("npy"), store, "--partitioner", "random", "--partitions", "32", "--quiet"},
+	both := [][]string{generate("npy", features...), {"ingest", at("npy"), store, "--partitioner", "random", "--partitions", "32", "--quiet"}}
+	if g.relations > 0 {
+		return both
+	}
+	return append(both, [][]string{
 		{"export", store, at("tsv"), "--format", "tsv", "--quiet"},
 		{"export", store, at("parquet"), "--format", "parquet", "--quiet"},
 		{"train", store, "--epochs", "1", "--fanouts", "5,5", "--quiet"}, // what eval reads
+	}...)
+}
+
+// relate gives the edges of the folder npy relations, of which each is half as frequent as the one before.
+func (g graph) relate(dir string) (err error) {
+	if g.relations == 0 || g.kind == "kg" {
+		return nil
 	}
+	f, err := os.Open(filepath.Join(dir, "npy", "edge_index.npy"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h, err := npy.Read(f)
+	if err != nil {
+		return err
+	}
+	edges := max(h.Rows(), h.Dim()) // [2, E] or [E, 2]
+	types := npy.Append(nil, blocks.Uint8, false, uint64(edges))
+	for e := range uint64(edges) {
+		types = append(types, byte(min(bits.TrailingZeros64(e+1), g.relations-1)))
+	}
+	return os.WriteFile(filepath.Join(dir, "npy", "edge_type.npy"), types, 0o666)
 }
 
 // ask writes what predict is asked for: questions for links, and nodes.
@@ -74,7 +105,7 @@ func (g graph) ask(dir string) error {
 
 // pack makes an archive, npz, of the folder npy: as numpy.savez does, of arrays that are not compressed.
 func (g graph) pack(dir string) (err error) {
-	if g.kind == "kg" {
+	if g.kind == "kg" || g.relations > 0 {
 		return nil
 	}
 	f, err := os.Create(filepath.Join(dir, "graph.npz"))
@@ -117,6 +148,17 @@ func (g graph) checks(dir string) []check {
 		}
 	}
 	train := []string{"train", store, "--epochs", "1", "--absent", "ignore"}
+	with := func(name string, args ...string) check {
+		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
+	}
+	if g.relations > 0 {
+		return []check{
+			with("rsage, memory", "--plan", "memory", "--model", "rsage"),
+			with("rsage, fanouts of relations", "--plan", "memory", "--model", "rsage", "--fanouts", "2,2", "--relation-fanouts", "0=10,10"),
+			with("rgcn, hanoi", "--plan", "hanoi", "--model", "rgcn"),
+			with("rsage, hanoi, history", "--plan", "hanoi", "--model", "rsage", "--history"),
+		}
+	}
 	checks := []check{
 		{name: "ingest npy", args: []string{"ingest", at("npy"), work}},
 		{name: "ingest tsv", args: []string{"ingest", at("tsv"), work}},
@@ -125,9 +167,6 @@ func (g graph) checks(dir string) []check {
 	}
 	for _, p := range []string{"random", "fennel", "gap"} {
 		checks = append(checks, check{name: "partition " + p, args: []string{"partition", work, "--partitioner", p}, copied: store})
-	}
-	with := func(name string, args ...string) check {
-		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
 	}
 	return append(checks,
 		check{name: "precompute", args: []string{"precompute", work}, copied: store},
