@@ -27,7 +27,8 @@ type Config struct {
 	Encoder string `json:"encoder" group:"link prediction" help:"graph neural network over the embeddings"` // "none" (default), "sage", "gcn", "gat"
 	Heads   int    `json:"heads,omitempty" group:"model" default:"4"`                                       // of gat, side by side; default 4
 	Dim     int    `json:"dim" group:"link prediction" help:"numbers of an embedding"`                      // of embeddings, relations and the encoder's states; default 100
-	// Layers of the encoder, with a ReLU behind all but the last; 0: one with tanh behind. Default with Features: 2.
+	// Layers of the encoder, with a ReLU behind all but the last; 0: one with tanh behind. Default: as many as there are Fanouts, if
+	// there are several or Features, which have 2 where none are given.
 	Layers int `json:"layers,omitempty" group:"model"`
 	// Features are columns of the store that are projected to Dim numbers and added to a node's embedding; NoEmbeddings leaves
 	// that out, so that nodes of which nothing was learned are as good as others. Default: none.
@@ -140,11 +141,15 @@ func (c *Config) Normalize() error {
 	if len(c.Features) > 0 {
 		text(&c.Encoder, "sage")
 		text(&c.Optimizer, adam)
-		if c.Encoder != "none" {
-			number(&c.Layers, 2)
-		}
 	}
 	text(&c.Encoder, "none")
+	switch {
+	case c.Encoder == "none":
+	case len(c.Fanouts) > 1 || len(c.Fanouts) == 1 && len(c.Features) > 0:
+		number(&c.Layers, len(c.Fanouts))
+	case len(c.Features) > 0:
+		number(&c.Layers, 2)
+	}
 	text(&c.Loss, gpu.SoftmaxLoss.String())
 	text(&c.IOEngine, "auto")
 	text(&c.Device, "auto")

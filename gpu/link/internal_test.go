@@ -228,6 +228,35 @@ func TestHideBatchEdges(t *testing.T) {
 	}
 }
 
+// TestLayers: an encoder has as many layers as fanouts, by default one, of embeddings alone with tanh behind, or with features two.
+func TestLayers(t *testing.T) {
+	x := []string{"x"}
+	for _, c := range []struct {
+		cfg     Config
+		encoder string
+		layers  int
+		fanouts []int
+	}{
+		{Config{}, "none", 0, nil},
+		{Config{Encoder: "sage"}, "sage", 0, []int{20}},
+		{Config{Encoder: "gat", Fanouts: []int{7}}, "gat", 0, []int{7}},
+		{Config{Encoder: "sage", Fanouts: []int{7, 5}}, "sage", 2, []int{7, 5}},
+		{Config{Encoder: "sage", Layers: 3}, "sage", 3, []int{15, 10, 5}},
+		{Config{Features: x}, "sage", 2, []int{15, 10}},
+		{Config{Features: x, Fanouts: []int{7}}, "sage", 1, []int{7}},
+		{Config{Features: x, Encoder: "gcn", Fanouts: []int{7, 5, 3}}, "gcn", 3, []int{7, 5, 3}},
+		{Config{Features: x, Encoder: "none"}, "none", 0, nil},
+	} {
+		got := c.cfg
+		if err := got.Normalize(); err != nil || got.Encoder != c.encoder || got.Layers != c.layers || !slices.Equal(got.Fanouts, c.fanouts) {
+			t.Errorf("%+v: encoder %s of %d layers, fanouts %v, %v; expected %s, %d, %v", c.cfg, got.Encoder, got.Layers, got.Fanouts, err, c.encoder, c.layers, c.fanouts)
+		}
+	}
+	if err := (&Config{Encoder: "sage", Layers: 2, Fanouts: []int{5}}).Normalize(); err == nil {
+		t.Error("two layers by one fanout: no error")
+	}
+}
+
 func TestReadsSources(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config

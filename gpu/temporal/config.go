@@ -22,6 +22,9 @@ type Config struct {
 	// DegreeShare of the wrong answers are the ends of random training edges, the rest uniform; default 0.
 	DegreeShare float64 `json:"degree_share" group:"link prediction,expert"`
 	Seed        uint64  `json:"seed" group:"optimiser"`
+	// TimeEncoding is how the age of an edge enters its message, one of [TimeEncodings]; default [TimeCos], also of models of versions
+	// that knew no other.
+	TimeEncoding string `json:"time_encoding" group:"model" help:"how an edge's age enters its message: cosines of fixed frequencies, their sines too (TGAT), or not at all" values:"cos,cos-sin,none"`
 	// NoRecency leaves out of scores when a candidate was last met, by the node and by any.
 	NoRecency bool `json:"no_recency" group:"link prediction" help:"do not score by when a candidate was last met, by the node and by any"`
 	// ValidShare and TestShare of the edges, the last ones in time, are for validation and test; default .15 each.
@@ -45,6 +48,27 @@ type Config struct {
 	Given []string `json:"-" resume:"free"`
 }
 
+// Values of [Config].TimeEncoding.
+const (
+	TimeCos    = "cos"     // cos(ω·age), of a geometric series of ω
+	TimeCosSin = "cos-sin" // sin(ω·age) too: the layer above learns a phase φ of each, cos(ω·age + φ)
+	TimeNone   = "none"
+)
+
+// TimeEncodings lists how ages can be encoded.
+func TimeEncodings() []string { return []string{TimeCos, TimeCosSin, TimeNone} }
+
+// timeColumns is how many numbers encode an age.
+func (c *Config) timeColumns() int {
+	switch c.TimeEncoding {
+	case TimeNone:
+		return 0
+	case TimeCosSin:
+		return 2 * frequencies
+	}
+	return frequencies
+}
+
 // Normalize fills in defaults and says what is wrong with c.
 func (c *Config) Normalize() error {
 	number := func(n *int, v int) {
@@ -59,6 +83,9 @@ func (c *Config) Normalize() error {
 	}
 	if c.Sampler == "" {
 		c.Sampler = mini.Latest
+	}
+	if c.TimeEncoding == "" {
+		c.TimeEncoding = TimeCos
 	}
 	if len(c.Fanouts) == 0 {
 		c.Fanouts = []int{10}
@@ -81,6 +108,8 @@ func (c *Config) Normalize() error {
 	switch {
 	case !slices.Contains(mini.TimedSamplers(), c.Sampler):
 		return fmt.Errorf("train: sampler %q of edges at moments is not known (known: %v)", c.Sampler, mini.TimedSamplers())
+	case !slices.Contains(TimeEncodings(), c.TimeEncoding):
+		return fmt.Errorf("train: time encoding %q is not known (known: %v)", c.TimeEncoding, TimeEncodings())
 	case len(c.Fanouts) != 1 || c.Fanouts[0] < 1:
 		return fmt.Errorf("train: fanouts %v: expected one positive number, the past edges of a node", c.Fanouts)
 	case c.Dim < 1 || c.BatchSize < 1 || c.Epochs < 1 || c.Negatives < 1 || c.EvalEdges < 1 || c.Threads < 1 || c.MemoryBytes < 0:

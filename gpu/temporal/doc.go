@@ -8,7 +8,7 @@
 //
 // A node's state at a moment is GraphSAGE's over edges sampled by [mini.Temporal] or [mini.Latest], whose ages are encoded as in
 // TGAT (Xu and others, ICLR 2020, eq. 5, with the frequencies fixed in a geometric series, as in GraphMixer, Cong and others,
-// ICLR 2023, section 3.1). Candidates are scored by its product with their vectors, and by what is known of when they were last met
+// ICLR 2023, section 3.1; [Config].TimeEncoding). Candidates are scored by its product with their vectors, and by what is known of when they were last met
 // (recency). The recency rule alone, without a model, is evaluated beside it.
 //
 // The graph is in memory for the whole run. A run keeps after every epoch what it can be resumed from, bit for bit, and its best

@@ -65,7 +65,7 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data) (_ *mod
 		}
 		m.project = append(m.project, m.params.Add("project."+c.Name, c.Dim, dim, uniform(c.Dim)))
 	}
-	in := 2*dim + timeDim
+	in := 2*dim + cfg.timeColumns()
 	m.w1, m.b1 = m.params.Add("hidden.weight", in, dim, uniform(in)), m.params.Add("hidden.bias", 1, dim, zero)
 	m.w2, m.b2 = m.params.Add("state.weight", dim, dim, uniform(dim)), m.params.Add("state.bias", 1, dim, zero)
 	if !cfg.NoRecency {
@@ -140,20 +140,23 @@ func (m *model) forward(b *mini.Batch, x *extra) *pass {
 		p.known = append(p.known, known)
 	}
 	p.g = gpu.Graph{NumDst: n, NumSrc: len(x.rows), Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, x.sources)}
-	p.in = a.Matrix(q, n, 2*dim+timeDim)
+	columns := m.cfg.timeColumns()
+	p.in = a.Matrix(q, n, 2*dim+columns)
 	q.Gather(p.in.View(0, 0, n, dim), p.x, p.self)
 	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, p.g, p.x, p.in.View(0, dim, n, dim))
-	// Ages are rows of their own, one an edge.
-	ages := a.Matrix(q, len(x.sources), timeDim)
-	if len(x.sources) > 0 {
-		q.Upload(ages, blocks.Bytes(x.ages[:len(x.sources)*timeDim]))
+	if columns > 0 {
+		// Ages are rows of their own, one an edge.
+		ages := a.Matrix(q, len(x.sources), columns)
+		if len(x.sources) > 0 {
+			q.Upload(ages, blocks.Bytes(x.ages[:len(x.sources)*columns]))
+		}
+		edge := resize(k.Indices, len(k.Indices)) // an edge's place in the block is its row of ages
+		for i := range edge {
+			edge[i] = int32(i)
+		}
+		g := gpu.Graph{NumDst: n, NumSrc: len(edge), Indptr: p.g.Indptr, Indices: a.Int32s(q, edge)}
+		q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, g, ages, p.in.View(0, 2*dim, n, columns))
 	}
-	edge := resize(k.Indices, len(k.Indices)) // an edge's place in the block is its row of ages
-	for i := range edge {
-		edge[i] = int32(i)
-	}
-	g := gpu.Graph{NumDst: n, NumSrc: len(edge), Indptr: p.g.Indptr, Indices: a.Int32s(q, edge)}
-	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, g, ages, p.in.View(0, 2*dim, n, timeDim))
 	p.hidden, p.h = a.Matrix(q, n, dim), a.Matrix(q, n, dim)
 	q.Gemm(gpu.GemmOptions{Bias: m.b1.Value, ReLU: true}, p.in, m.w1.Value, p.hidden)
 	q.Gemm(gpu.GemmOptions{Bias: m.b2.Value}, p.hidden, m.w2.Value, p.h)

@@ -152,15 +152,16 @@ func TestWrongAnswers(t *testing.T) {
 // TestGradients: the gradient of every parameter, and of the vectors, is the loss's difference quotient.
 func TestGradients(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 30, Edges: 400})
-	for _, plain := range []bool{false, true} {
-		cfg := Config{Dim: 4, BatchSize: 6, Negatives: 7, Fanouts: []int{3}, NoRecency: plain}
+	for i, encoding := range TimeEncodings() {
+		plain := i > 0 // without recency
+		cfg := Config{Dim: 4, BatchSize: 6, Negatives: 7, Fanouts: []int{3}, NoRecency: plain, TimeEncoding: encoding}
 		d := openToy(t, dir, &cfg)
 		m, err := newModel(t.Context(), hostDevice(t), &cfg, d)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = m.close() }()
-		s := &source{d: d, events: d.events[200:220], size: 6, wrong: 7, key: 3, number: !plain}
+		s := &source{d: d, events: d.events[200:220], size: 6, wrong: 7, key: 3, ages: cfg.timeColumns(), number: !plain}
 		smp, err := mini.New(mini.Config{Fanouts: cfg.Fanouts, Sampler: mini.Temporal})
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +222,7 @@ func TestGradients(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := float64(grads[param.Name][k]); math.Abs(got-want) > .02+.03*math.Abs(want) {
-					t.Errorf("no recency %v, %s[%d]: gradient %v, the difference quotient is %v", plain, param.Name, k, got, want)
+					t.Errorf("no recency %v, time by %s, %s[%d]: gradient %v, the difference quotient is %v", plain, encoding, param.Name, k, got, want)
 				} else if math.Abs(want) > .02 {
 					checked++
 				}
@@ -229,6 +230,24 @@ func TestGradients(t *testing.T) {
 		}
 		if checked < 10 {
 			t.Errorf("only %d gradients were not nearly 0", checked)
+		}
+	}
+}
+
+// TestEncodeAge: an age is cosines, and sines, of its product with frequencies from 1 to 1e-9 a second.
+func TestEncodeAge(t *testing.T) {
+	for _, encoding := range TimeEncodings()[:2] {
+		out := make([]float32, (&Config{TimeEncoding: encoding}).timeColumns())
+		const age = 86400 * 400
+		encodeAge(age, out)
+		for i, x := range out {
+			want := math.Cos(age * math.Pow(10, -9*float64(i)/15))
+			if i >= 16 {
+				want = math.Sin(age * math.Pow(10, -9*float64(i-16)/15))
+			}
+			if math.Abs(float64(x)-want) > 1e-6 {
+				t.Errorf("%s: number %d of age %d is %v, expected %v", encoding, i, age, x, want)
+			}
 		}
 	}
 }
@@ -266,7 +285,7 @@ func TestRuleIsHeld(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 20, Edges: 300})
 	cfg := Config{}
 	d := openToy(t, dir, &cfg)
-	s := &source{d: d, events: d.events[250:260], size: 10, wrong: 5}
+	s := &source{d: d, events: d.events[250:260], size: 10, wrong: 5, ages: cfg.timeColumns()}
 	var b mini.Batch
 	seeds, _ := s.Seeds(0, nil, &b)
 	times, _ := s.Times(0, nil, &b)
