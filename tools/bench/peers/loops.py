@@ -74,7 +74,7 @@ def pyg_model(inputs, hidden, classes, layers):
 
 @contender("PyG", "sample", "loader", "step", "epoch", "debdeps", "out-of-core")
 class PyG(Torch):
-    """PyG's NeighborLoader and SAGEConv with trim_to_layer. With more than one thread, loading has processes of its own."""
+    """PyG's NeighborLoader and SAGEConv with trim_to_layer. With more than one thread, loading has processes of its own, but out of core."""
 
     def need(self):
         import torch_geometric.typing as built
@@ -100,8 +100,9 @@ class PyG(Torch):
 
         if threads not in self.loaders:
             workers = threads if self.c.get("no_model") else threads - 1
+            workers = workers if threads > 1 and not self.c.get("mapped") else 0  # batches on their way would be memory
             self.loaders[threads] = NeighborLoader(self.data, self.fanouts, torch.from_numpy(self.arrays.splits["train"]), batch_size=1000, shuffle=True,
-                                                   is_sorted=True, num_workers=workers if threads > 1 else 0, persistent_workers=threads > 1)  # fmt: skip
+                                                   is_sorted=True, num_workers=workers, persistent_workers=workers > 0)  # fmt: skip
         return self.loaders[threads]
 
     def count(self, batch):

@@ -21,7 +21,7 @@ the one's: above 1 the one, which is gstore's, takes less. What a contender lack
 
 --dir keeps graphs between runs (5 GB, and 22 GB for out-of-core); --scale .5 halves them. --quick is for tests of this script.
 """
-import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, pathlib, platform, signal, statistics, subprocess, sys, tempfile, time
 
 import data
 
@@ -45,7 +45,7 @@ class Size:
         self.rmat = (20_000, 300_000, 16) if quick else graph(2_000_000, 30_000_000, 128)
         self.sbm = (50_000, 400_000, 256) if quick else graph(4_000_000, 32_000_000, 512)
         # Python with PyTorch, and what a batch's layers take, is beside what gstore's loader holds.
-        self.memory, self.beside = (1 << 30, 700 << 20) if quick else (int((2 << 30) * scale), 700 << 20)
+        self.memory, self.beside = (1 << 30 if quick else int((2 << 30) * scale)), 512 << 20
         self.batches = {2: 2, 3: 1} if quick else {2: 10, 3: 5}
         self.loads = 3 if quick else 20
         self.epochs = 2 if quick else 10
@@ -72,8 +72,17 @@ class Cgroup:
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.path / "cgroup.procs"), *command]
 
     def remove(self):
-        if self.path.exists():
-            self.path.rmdir()
+        """Ends what is left in it, such as a loader's workers when the kernel killed their parent, and waits until they are gone."""
+        until = time.time() + 30
+        while self.path.exists():
+            try:
+                for pid in (self.path / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+                self.path.rmdir()
+            except OSError:
+                if time.time() > until:
+                    raise
+                time.sleep(0.05)
 
 
 class Contender:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import types
 
 import pytest
@@ -75,8 +76,12 @@ def test_a_cgroup_bounds_what_its_processes_hold(modules, tmp_path):
     try:
         hold = "x = bytearray({} << 20); print(len(x))"
         few, many = (subprocess.run(group.enter([sys.executable, "-c", hold.format(n)]), capture_output=True, text=True) for n in (8, 256))
+        left = subprocess.Popen(group.enter(["sleep", "60"]), stdin=subprocess.PIPE)
+        while str(left.pid) not in (group.path / "cgroup.procs").read_text():
+            time.sleep(0.01)
     finally:
         group.remove()
+    assert left.wait() == -signal.SIGKILL
     assert few.stdout == f"{8 << 20}\n" and many.returncode != 0 and not many.stdout
     assert not group.path.exists()
 
