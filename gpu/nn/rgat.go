@@ -9,8 +9,8 @@ import (
 )
 
 // rgatLayer is graph attention with weights and attention vectors of its own for each relation, what PyG's HeteroConv of GATConv
-// (without self loops, aggr sum) computes where all types of nodes share the weights of their own state (R-GAT of Hu et al., "OGB-LSC",
-// NeurIPS 2021, section 3.2, with [gatLayer]'s attention):
+// (without self loops, aggr sum) computes where all types of nodes share the weights of their own state: R-GAT, a baseline of Hu et
+// al., "OGB-LSC", NeurIPS Datasets and Benchmarks 2021, with [gatLayer]'s attention.
 //
 //	out[v] = act(W_0·h[v] + heads of Σ_r Σ_(u → v by r) α_r[u,v]·W_r·h[u] side by side, or their mean, + b)
 //

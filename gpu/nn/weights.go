@@ -10,7 +10,7 @@ import (
 // Edge weights ([Config].EdgeWeights) are numbers of the graph, not parameters: what a layer multiplies each message by is made of
 // them on the host, a float an edge, and lies in [gpu.Graph].Weights.
 //
-//	sage  mean of h[u]  becomes  Σ w·h[u] / Σ w  (PyG's SAGEConv with edge_weight after normalisation by destination); 0 where Σ w is 0
+//	sage  mean of h[u]  becomes  Σ w·h[u] / Σ w, as if an edge were there w times; 0 where Σ w is 0
 //	gcn   D^-1/2·W·D^-1/2 with D_v = 1 + Σ w over v's edges, a self loop of weight 1 included (PyG's gcn_norm)
 
 // WeighedEdges are a sampled block's edges with what they weigh, by destination.
