@@ -42,6 +42,9 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if len(q.Fanouts) > 1 { // packLinks hands out one block
+		return fmt.Errorf("%w: fanouts %v: expected one hop, the neighbours of an edge's ends and its wrong answers", store.ErrInvalid, q.Fanouts)
+	}
 	if q.Threads == 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
