@@ -16,9 +16,10 @@ const (
 	FromResident = "resident"
 )
 
-// mixedDegree is the edges a node from which on FromAuto is FromMixed: FB15k-237, with 19, gains .005 of MRR by it, WN18RR, with
-// 2, loses .004 (docs/design.md, "sampler"). Between them nothing was measured.
-const mixedDegree = 6
+// manyEdges is the edges a node from which on defaults take a graph's nodes to have many. FB15k-237, with 19, gains .005 of MRR by
+// FromMixed, WN18RR, with 2, loses .004 (docs/design.md, "sampler"); in memory an encoder loses .009 there where a batch's edges are
+// hidden and gains .07 here. Between them nothing was measured.
+const manyEdges = 6
 
 // answers says where the answers to a step's questions lie. A step trains only some of the buckets that are in memory, so the
 // answer to a question about a node of partition i lies in one of the partitions j whose bucket with i it trains, and which

@@ -58,9 +58,9 @@ type Config struct {
 	// where a node has many edges, else resident.
 	NegativesFrom string `json:"negatives_from" group:"link prediction,expert" help:"out of core wrong answers are drawn from partitions where a step's right ones may lie (answers), from all in memory (resident) or half from each (mixed); auto: mixed where nodes have many edges, else resident" values:"auto,mixed,answers,resident"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
-	// their ends while they are the question. Default (nil): out of core, where they are a large share of what is sampled, and with
-	// Features.
-	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core and with --features"`
+	// their ends while they are the question. Default (nil): with Features, and where they are a large share of what is sampled, out
+	// of core and where nodes have few edges.
+	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core, with --features, and where nodes have few edges"`
 	Loss             string   `json:"loss" group:"link prediction" help:"of an edge among its negatives"` // "softmax" (default), "logistic", "margin"
 	Margin           *float64 `json:"margin" group:"link prediction,expert" help:"of the margin loss"`    // of the margin loss, 0 or more; default (nil): 1
 	Seed             uint64   `json:"seed" group:"optimiser"`

@@ -205,3 +205,28 @@ func TestNegativesFromAuto(t *testing.T) {
 		}
 	}
 }
+
+// TestBatchEdgesHidden: a batch's edges are hidden from an encoder out of core, and in memory in graphs whose nodes have few edges.
+func TestBatchEdgesHidden(t *testing.T) {
+	for _, c := range []struct {
+		edges         int
+		encoder, plan string
+		want          bool
+	}{{2000, "sage", macro.Comet, true}, {2000, "sage", macro.Memory, false}, {1000, "gat", macro.Memory, true}, {1000, "none", macro.Memory, false}} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: c.edges, Partitions: 12, Relations: 3, Seed: 3}))
+		cfg := Config{Plan: c.plan, Dim: 4, Encoder: c.encoder}
+		if c.plan == macro.Comet {
+			cfg.Buffer = 6
+		}
+		l, err := OpenLoader(t.Context(), storetest.Open(t, dir, store.Options{}), cfg, LoaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *l.Config().RemoveBatchEdges; got != c.want {
+			t.Errorf("%d edges, encoder %s, plan %s: a batch's edges are hidden: %v", c.edges, c.encoder, c.plan, got)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -99,7 +99,7 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 	c := &p.choice
 	cfg.Plan, cfg.Buffer, cfg.Logical = c.Policy, c.Capacity, c.Logical
 	if cfg.RemoveBatchEdges == nil {
-		hide := cfg.Encoder != "none" && (c.Policy != macro.Memory || len(cfg.Features) > 0)
+		hide := cfg.Encoder != "none" && (c.Policy != macro.Memory || len(cfg.Features) > 0 || m.Edges < manyEdges*m.Nodes)
 		cfg.RemoveBatchEdges = &hide
 	}
 	if c.Policy == macro.Memory {
@@ -107,7 +107,7 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 	}
 	if cfg.NegativesFrom == FromAuto {
 		cfg.NegativesFrom = FromResident
-		if m.Edges >= mixedDegree*m.Nodes {
+		if m.Edges >= manyEdges*m.Nodes {
 			cfg.NegativesFrom = FromMixed
 		}
 	}
