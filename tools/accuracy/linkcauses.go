@@ -15,7 +15,7 @@ import (
 )
 
 // linkCauses is -table causes on triples: what each part of training links out of core costs, one thing switched at a time, at
-// equal epochs (docs/benchmarks.md, "Link prediction").
+// equal epochs (docs/accuracy.md, "Link prediction").
 type linkCauses struct {
 	datasets string
 	data     string      // folder of the data set

@@ -1,4 +1,4 @@
-// Command accuracy reproduces the accuracy figures of docs/benchmarks.md: it
+// Command accuracy reproduces the accuracy figures of docs/accuracy.md: it
 // ingests the data sets, trains every row of the table with several seeds and
 // prints test accuracy (mean ± sample standard deviation), seconds and bytes per epoch.
 //

@@ -20,7 +20,7 @@ import (
 	"github.com/gstore/gstore/store/storegraph"
 )
 
-// outOfCore says which part of docs/benchmarks.md, "Accuracy out of core", is run: the product of its lists.
+// outOfCore says which part of docs/accuracy.md, "Accuracy out of core", is run: the product of its lists.
 type outOfCore struct {
 	data      string   // folder of the data set
 	methods   []method // the rows

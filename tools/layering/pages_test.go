@@ -196,7 +196,7 @@ func TestCitations(t *testing.T) {
 // TestBenchmarksHaveCommands: who reads a table of figures can run it.
 func TestBenchmarksHaveCommands(t *testing.T) {
 	tables := 0
-	for _, page := range []string{"docs/benchmarks.md", "docs/trials.md"} {
+	for _, page := range []string{"docs/benchmarks.md", "docs/accuracy.md", "docs/trials.md"} {
 		for _, section := range strings.Split(pages(t)[page].text, "\n## ")[1:] {
 			name, body, _ := strings.Cut(section, "\n")
 			if !strings.Contains(body, "\n|---") || name == "Data sets" {
