@@ -143,12 +143,19 @@ func TestFormatsPage(t *testing.T) {
 			if code := cli.Run(t.Context(), args[1:], stdin, &stdout, &stderr); code != cli.ExitOK {
 				t.Fatalf("exit code %d: %s", code, stderr.String())
 			}
-			if args[1] == "ingest" {
+			switch args[1] {
+			case "ingest":
 				if code, out, stderr := clitest.Run(t, "verify", args[3]); code != cli.ExitOK || !strings.Contains(out, "is whole") {
 					t.Errorf("verify: exit code %d: %s%s", code, out, stderr)
 				}
-			} else if entries, err := os.ReadDir(args[3]); err != nil || len(entries) < 2 {
-				t.Errorf("%s wrote %v (%v)", args[1], entries, err)
+			case "walks": // a file
+				if b, err := os.ReadFile(args[3]); err != nil || !bytes.HasPrefix(b, []byte("\x93NUMPY")) {
+					t.Errorf("walks wrote %d bytes (%v)", len(b), err)
+				}
+			default:
+				if entries, err := os.ReadDir(args[3]); err != nil || len(entries) < 2 {
+					t.Errorf("%s wrote %v (%v)", args[1], entries, err)
+				}
 			}
 		})
 	}
