@@ -61,7 +61,7 @@ func pairsBF16(dst, src unsafe.Pointer, stride, rows int, columns uint32)
 // lines each, for each 32 places. A line is a row of m, or a column where inner says that rows are the inner dimension. byLine
 // says that a tile's row is a line, as A's are; else it is two places.
 func packBF16(dst []float32, m Matrix, inner, byLine bool, from, lines, l, depth int) {
-	to := unsafe.Pointer(&dst[0])
+	at := 0
 	for k := 0; k < depth; k += bf16Side {
 		places := min(bf16Side, depth-k)
 		for half := 0; half < bf16Side; half += 16 {
@@ -76,7 +76,7 @@ func packBF16(dst []float32, m Matrix, inner, byLine bool, from, lines, l, depth
 			} else {
 				rows = 0
 			}
-			mask := uint32(1)<<columns - 1
+			mask, to := uint32(1)<<columns-1, unsafe.Pointer(&dst[at])
 			if inner {
 				pairsBF16(to, src, 4*m.Stride, rows, mask)
 			} else {
@@ -85,7 +85,7 @@ func packBF16(dst []float32, m Matrix, inner, byLine bool, from, lines, l, depth
 			if inner == byLine {
 				transpose16x16AVX512((*byte)(to))
 			}
-			to = unsafe.Add(to, bf16Tiles/2)
+			at += bf16Tiles / 2 / 4
 		}
 	}
 }
