@@ -166,7 +166,7 @@ func TestOGBTypedBadInput(t *testing.T) {
 		file("labels of two types", "d/raw/node-label/author/node-label.csv", "1\n2\n", "second type", "paper"),
 		file("a split of a type without labels", "d/split/time/author/train.csv", "0\n", "author: a split of nodes without labels"),
 		file("a seed out of its type", "d/split/time/paper/test.csv", "3\n", "test.csv: line 1: node 3, expected 0 ≤ id < 3"),
-		archive("sizes of two graphs", "num_nodes_dict.npz", map[string][]byte{"author": npyList(1, 1), "paper": npyList(1, 2)}, "num_nodes_dict.npz: author"),
+		archive("sizes of two graphs", "num_nodes_dict.npz", map[string][]byte{"author": npyList(2), "paper": npyList(1, 2)}, "num_nodes_dict.npz: paper"),
 		archive("features of a type that is not there", "node_feat_dict.npz", map[string][]byte{"field": npyList(1)}, `node type "field"`),
 		archive("features of other nodes", "node_feat_dict.npz", map[string][]byte{"author": npyList(1)}, "expected 2 rows"),
 		archive("edges of other number", "num_edges_dict.npz", map[string][]byte{"paper___cites___paper": npyList(4)}, "1 edges, expected 4"),
