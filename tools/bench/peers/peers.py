@@ -2,7 +2,7 @@
 """gstore beside PyG and GraphBolt, by turns: a Markdown table and, with --json, all that was measured.
 
 usage: tools/bench/peers/run [--only ROW,…] [--dir DIR] [--rounds 3] [--threads 1,2] [--scale 1] [--quick] [--json FILE] [--datasets DIR]
-       [--plans hanoi]
+       [--plans hanoi] [--matmul exact]
 
 Every contender of a row is a process of its own, which waits while another one works. In a round each takes its turn with
 each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the other's seconds by
@@ -200,10 +200,11 @@ class Bench:
         g = data.rmat(self.a.gstore, self.top, *self.size.rmat)
         for layers, fanouts in ((2, "15,10"), (3, "15,10,5")):
             self.compare("step", f"{layers} layers", "batch", ["gstore", ON_GSTORE, "PyG", "GraphBolt"],
-                         {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "batches": self.size.batches[layers]})  # fmt: skip
+                         {"fanouts": fanouts, "arrays": g.arrays(), "store": g.store(), "batches": self.size.batches[layers],
+                          "options": ["--plan", "memory", "--matmul", self.a.matmul]})  # fmt: skip
 
     def epoch(self):
-        self.by_fanouts("epoch", "epoch", [ON_GSTORE, "PyG"], epochs=1)
+        self.by_fanouts("epoch", "epoch", [ON_GSTORE, "PyG"], epochs=1, warm_epochs=1)  # opening the graph is not the epoch
 
     def debdeps(self):
         source = pathlib.Path(self.a.datasets) / "debdeps"
@@ -313,6 +314,7 @@ def main(argv=None):
     p.add_argument("--scale", type=float, default=1, help="share of the graphs' nodes and edges, and of the memory out of core")
     p.add_argument("--json", default="", help="write everything that was measured to this file")
     p.add_argument("--plans", default="hanoi", help="of out-of-core: hanoi,rows is both; by rows PyTorch exceeds the memory")
+    p.add_argument("--matmul", default="exact", help="of step: gstore's --matmul, exact or bf16")
     p.add_argument("--datasets", default=str(HERE.parents[3] / "shared/datasets"))
     a = p.parse_args(argv)
     rows = a.only.split(",")
