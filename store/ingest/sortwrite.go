@@ -96,7 +96,7 @@ func (s *edgeScatter) sortUnit(b *sortBuffers, u unit) error {
 	for i := range n {
 		b.vals[i] = uint32(i)
 	}
-	b.sorted, b.order = radixSortIndexed(b.keys[:n], b.scratch, b.vals[:n], b.valTemp, keyBits)
+	b.sorted, b.order = sorting.RadixWith(b.keys[:n], b.scratch, b.vals[:n], b.valTemp, 0, keyBits)
 	s.orderTies(b, width)
 	return nil
 }

@@ -29,29 +29,16 @@ func bf16Pools(t *testing.T) []*Pool {
 // Products of bfloat16 are those of the rounded operands, summed in float32, the same bits for any number of threads.
 func TestGemmBF16(t *testing.T) {
 	pools := bf16Pools(t)
-	shapes := []struct{ m, n, k int }{
+	shapes := []gemmShape{
 		{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {1, 1, 1}, {1, 47, 100}, {16, 16, 32}, {32, 32, 32}, {17, 31, 33}, {64, 64, 64}, {15, 17, 9},
 		{33, 65, 511}, {31, 32, 513}, {161, 64, 40}, {14, 530, 65}, {260, 20, 600}, {21, 13, 3*gemmSplitK + 17},
 	}
 	for _, s := range shapes {
-		for variant := range 32 {
+		for variant := range gemmVariants {
 			if s.k > gemmSplitK && variant > 5 { // long enough for few
 				break
 			}
-			o := GemmOptions{TransA: variant&1 != 0, TransB: variant&2 != 0, Accumulate: variant&4 != 0, ReLU: variant&8 != 0}
-			r := newRand(uint64(variant))
-			gap := 3 * (variant >> 3 & 1)
-			if variant&16 != 0 {
-				o.Bias = randoms(r, s.n)
-			}
-			am, ak, bk, bn := s.m, s.k, s.k, s.n
-			if o.TransA {
-				am, ak = ak, am
-			}
-			if o.TransB {
-				bk, bn = bn, bk
-			}
-			a, b, c := strided(r, am, ak, gap), strided(r, bk, bn, gap), strided(r, s.m, s.n, gap)
+			o, a, b, c := gemmVariant(variant, s)
 			want := referenceGemm(o, rounded(a), rounded(b), c)
 			var first []float32
 			for _, p := range pools {

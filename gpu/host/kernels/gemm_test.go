@@ -42,6 +42,30 @@ func referenceGemm(o GemmOptions, a, b, c Matrix) []float64 {
 	return out
 }
 
+// gemmShape is of a product of m×k by k×n.
+type gemmShape struct{ m, n, k int }
+
+// gemmVariants is how many combinations of options there are.
+const gemmVariants = 32
+
+// gemmVariant makes one of them, with operands of random numbers, in half of the variants with gaps.
+func gemmVariant(variant int, s gemmShape) (o GemmOptions, a, b, c Matrix) {
+	o = GemmOptions{TransA: variant&1 != 0, TransB: variant&2 != 0, Accumulate: variant&4 != 0, ReLU: variant&8 != 0}
+	gap := 3 * (variant >> 3 & 1)
+	r := newRand(uint64(variant))
+	if variant&16 != 0 {
+		o.Bias = randoms(r, s.n)
+	}
+	am, ak, bk, bn := s.m, s.k, s.k, s.n
+	if o.TransA {
+		am, ak = ak, am
+	}
+	if o.TransB {
+		bk, bn = bn, bk
+	}
+	return o, strided(r, am, ak, gap), strided(r, bk, bn, gap), strided(r, s.m, s.n, gap)
+}
+
 func compact(m Matrix) []float32 {
 	out := make([]float32, 0, m.Rows*m.Cols)
 	for i := range m.Rows {
@@ -51,26 +75,13 @@ func compact(m Matrix) []float32 {
 }
 
 func TestGemm(t *testing.T) {
-	shapes := []struct{ m, n, k int }{
+	shapes := []gemmShape{
 		{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {1, 1, 1}, {1, 47, 100}, {5, 3, 7}, {6, 16, 8}, {7, 17, 9},
 		{12, 32, 256}, {13, 33, 257}, {50, 47, 128}, {98, 64, 300}, {14, 530, 65}, {13, 20, 600},
 	}
 	for _, s := range shapes {
-		for variant := range 32 {
-			o := GemmOptions{TransA: variant&1 != 0, TransB: variant&2 != 0, Accumulate: variant&4 != 0, ReLU: variant&8 != 0}
-			gap := 3 * (variant >> 3 & 1)
-			r := newRand(uint64(variant))
-			if variant&16 != 0 {
-				o.Bias = randoms(r, s.n)
-			}
-			am, ak, bk, bn := s.m, s.k, s.k, s.n
-			if o.TransA {
-				am, ak = ak, am
-			}
-			if o.TransB {
-				bk, bn = bn, bk
-			}
-			a, b, c := strided(r, am, ak, gap), strided(r, bk, bn, gap), strided(r, s.m, s.n, gap)
+		for variant := range gemmVariants {
+			o, a, b, c := gemmVariant(variant, s)
 			want := referenceGemm(o, a, b, c)
 			var fused []float32
 			for _, p := range pools() {

@@ -8,14 +8,20 @@ package sorting
 // output streams, stay in the second-level cache; four such digits cost less than five of 8 bits on the 30–44 bit keys of
 // real graphs. Lists shorter than their counters have digits of 8 bits.
 func Radix(keys, scratch []uint64, from, width uint) []uint64 {
-	switch {
-	case len(keys) < insertionMax:
+	if len(keys) < insertionMax {
 		insertion(keys, from, width)
 		return keys
-	case len(keys) < 1<<12:
-		return radix(keys, scratch, from, width, 8)
 	}
-	return radix(keys, scratch, from, width, 11)
+	keys, _ = radix(keys, scratch, nil, nil, from, width)
+	return keys
+}
+
+// RadixWith is [Radix] of keys together with a value each.
+func RadixWith(keys, scratch []uint64, vals, valScratch []uint32, from, width uint) ([]uint64, []uint32) {
+	if len(keys) == 0 {
+		return keys, vals
+	}
+	return radix(keys, scratch, vals, valScratch, from, width)
 }
 
 // insertionMax is from how many keys on digits are cheaper.
@@ -36,8 +42,12 @@ func insertion(keys []uint64, from, width uint) {
 // counters are of one digit: how many keys have it, then where the next of them goes.
 type counters [1 << 11]uint32
 
-// radix sorts by as few digits of at most so many bits as cover the width.
-func radix(keys, scratch []uint64, from, width, most uint) []uint64 {
+// radix sorts one key or more, with their values where vals is not nil, by as few digits as cover the width.
+func radix(keys, scratch []uint64, vals, valScratch []uint32, from, width uint) ([]uint64, []uint32) {
+	most := uint(11)
+	if len(keys) < 1<<12 {
+		most = 8
+	}
 	digits := max(1, (width+most-1)/most)
 	digit := (width + digits - 1) / digits
 	scratch = scratch[:len(keys)]
@@ -64,13 +74,21 @@ func radix(keys, scratch []uint64, from, width, most uint) []uint64 {
 			c[i] = sum
 			sum += n
 		}
-		scatter(c, keys, scratch, shift, mask)
+		if vals == nil {
+			scatter(c, keys, scratch, shift, mask)
+		} else {
+			scatterWith(c, keys, scratch, vals, valScratch, shift, mask)
+			vals, valScratch = valScratch[:len(keys)], vals
+		}
 		keys, scratch = scratch, keys
 	}
-	return keys
+	return keys, vals
 }
 
-// count adds how many keys have each value of two digits, digit bits apart.
+// count adds how many keys have each value of two digits, digit bits apart. It and those below are not inlined: among radix's variables
+// their loops would spill registers.
+//
+//go:noinline
 func count(c *[2]counters, keys []uint64, shift uint, mask, next uint64, digit uint) {
 	for _, k := range keys {
 		k >>= shift & 63
@@ -80,12 +98,26 @@ func count(c *[2]counters, keys []uint64, shift uint, mask, next uint64, digit u
 }
 
 // scatter moves every key to its digit's place.
+//
+//go:noinline
 func scatter(c *counters, keys, to []uint64, shift uint, mask uint64) {
 	for _, k := range keys {
 		at := &c[k>>(shift&63)&mask&(1<<11-1)]
 		n := *at
 		*at = n + 1
 		to[n] = k
+	}
+}
+
+// scatterWith is scatter of keys and values.
+//
+//go:noinline
+func scatterWith(c *counters, keys, to []uint64, vals, valsTo []uint32, shift uint, mask uint64) {
+	for i, k := range keys {
+		at := &c[k>>(shift&63)&mask&(1<<11-1)]
+		n := *at
+		*at = n + 1
+		to[n], valsTo[n] = k, vals[i]
 	}
 }
 

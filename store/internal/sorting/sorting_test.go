@@ -22,6 +22,16 @@ func TestRadix(t *testing.T) {
 			by := func(k uint64) uint64 { return k >> b.from << (64 - b.width) }
 			want := slices.Clone(keys)
 			slices.SortStableFunc(want, func(x, y uint64) int { return cmp.Compare(by(x), by(y)) })
+			ids := make([]uint32, n)
+			for i := range ids {
+				ids[i] = uint32(i)
+			}
+			byID := slices.Clone(ids)
+			slices.SortStableFunc(byID, func(x, y uint32) int { return cmp.Compare(by(keys[x]), by(keys[y])) })
+			with, got := RadixWith(slices.Clone(keys), make([]uint64, n), ids, make([]uint32, n), b.from, b.width)
+			if !slices.Equal(with, want) || !slices.Equal(got, byID) {
+				t.Fatalf("%d keys with values by bits %d … %d are not in order", n, b.from, b.from+b.width-1)
+			}
 			if got := Radix(keys, make([]uint64, n+3), b.from, b.width); !slices.Equal(got, want) {
 				t.Fatalf("%d keys by bits %d … %d are not in order", n, b.from, b.from+b.width-1)
 			}

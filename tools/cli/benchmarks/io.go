@@ -31,10 +31,10 @@ func newBenchIO(e *command.Env) *cobra.Command {
 		Long: `Read one temporary file with gstore's engines and with fio (left out if it is not
 installed), all with O_DIRECT and by turns: whole partitions of 64 MiB, two at a
 time, and extents of 64 KiB in random order; then write over it, durably, and
-into a new file. fio's buffers lie in huge pages in one of its rows, as gstore's
-always do. Prints medians over the rounds of
-bandwidth and of CPU time (user and system) per GB, and the ratio to the best of
-fio.`,
+into a new file, package blocks too, with checksums. fio's buffers lie in huge
+pages in one of its rows, as gstore's always do. Prints medians over the rounds
+of bandwidth and of CPU time (user and system) per GB, and the ratio to the best
+of fio.`,
 		Example: "  gstore bench io --dir /data --size-mib 8192 --repeats 5",
 		Args:    command.ExactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchIO(cmd, e, o) },
