@@ -22,11 +22,11 @@ import (
 // Tags say what flag a field is (tools/cli/command.Options).
 // Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
-	Task    string `json:"task"`                                                                            // "link"
-	Model   string `json:"model" group:"model"`                                                             // the decoder: "distmult" (default), "complex", "transe", "dot"
-	Encoder string `json:"encoder" group:"link prediction" help:"graph neural network over the embeddings"` // "none" (default), "sage", "gcn", "gat"
-	Heads   int    `json:"heads,omitempty" group:"model" default:"4"`                                       // of gat, side by side; default 4
-	Dim     int    `json:"dim" group:"link prediction" help:"numbers of an embedding"`                      // of embeddings, relations and the encoder's states; default 100
+	Task    string `json:"task"`                                                                                                                    // "link"
+	Model   string `json:"model" group:"model"`                                                                                                     // the decoder: "distmult" (default), "complex", "transe", "dot"
+	Encoder string `json:"encoder" group:"link prediction" help:"graph neural network over the nodes' inputs" default:"none, with --features sage"` // "none", "sage", "gcn", "gat"
+	Heads   int    `json:"heads,omitempty" group:"model" default:"4"`                                                                               // of gat, side by side; default 4
+	Dim     int    `json:"dim" group:"link prediction" help:"numbers of an embedding"`                                                              // of embeddings, relations and the encoder's states; default 100
 	// Layers of the encoder, with a ReLU behind all but the last; 0: one with tanh behind. Default: as many as there are Fanouts, if
 	// there are several or Features, which have 2 where none are given.
 	Layers int `json:"layers,omitempty" group:"model"`

@@ -81,7 +81,7 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 		y.batch.draws, err = y.countDraws(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, y.batch.close())
+		return nil, err
 	}
 	return y, nil
 }

@@ -349,8 +349,8 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 			}
 			t.groupers[i].Group(q, a, &g, k.Indptr, k.Indices, k.Relations)
 		} else if b.Nested && i > 0 { // on the device already
-			below := &t.graphs[len(t.graphs)-1]
-			g.Indptr, g.Indices = head(below.Indptr, len(k.Indptr)), head(below.Indices, len(k.Indices))
+			last := &t.graphs[len(t.graphs)-1]
+			g.Indptr, g.Indices = head(last.Indptr, len(k.Indptr)), head(last.Indices, len(k.Indices))
 		} else {
 			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
 		}

@@ -56,7 +56,7 @@ type list struct {
 	r    keyed.Rand // the row's own stream
 }
 
-// newDrawer returns the drawer called name; nil: uniform draws, which the sampler makes itself.
+// newDrawer returns the drawer called name; nil: the sampler makes the draws itself.
 func newDrawer(name string) (drawer, error) {
 	switch name {
 	case "", Uniform, Dense, Pinsage, Temporal, Latest:

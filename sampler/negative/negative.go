@@ -150,7 +150,7 @@ func (p *Pool) Only(in []bool) *Pool {
 	return o
 }
 
-// Where returns the pool of those nodes of p that keep is true of, 4 bytes each; nil if there are none.
+// Where returns the pool of those nodes of p, which is not of Where, that keep is true of, 4 bytes each; nil if there are none.
 func (p *Pool) Where(keep func(row uint32) bool) *Pool {
 	o := &Pool{partitions: p.partitions, before: make([]uint64, 1, len(p.before)), ends: p.ends, part: true, keep: keep, rows: [][]uint32{}}
 	for _, part := range p.partitions {

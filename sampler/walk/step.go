@@ -11,7 +11,7 @@ import (
 type piece struct {
 	w     *Walks
 	lanes []lane
-	sums  []float64 // scan's
+	sums  []float64 // biased's
 }
 
 // lane is a walk.
@@ -35,11 +35,6 @@ func (p *piece) draw(first uint64, dst []int64) {
 		lanes[i] = lane{r: w.key.Rand(first + uint64(i)), row: row, to: i*length + 1}
 		dst[i*length] = w.nameOf(row)
 	}
-	for i := range dst {
-		if i%length > 0 {
-			dst[i] = None
-		}
-	}
 	for step := 1; step < length && len(lanes) > 0; step++ {
 		for i := range lanes { // loads that do not wait for each other
 			l := &lanes[i]
@@ -48,6 +43,9 @@ func (p *piece) draw(first uint64, dst []int64) {
 		open := lanes[:0]
 		for _, l := range lanes {
 			if l.span.Begin == l.span.End {
+				for i := range length - step {
+					dst[l.to+i] = None
+				}
 				continue
 			}
 			var row uint32

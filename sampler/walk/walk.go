@@ -144,7 +144,7 @@ func Open(ctx context.Context, st *store.Store, o Options) (_ *Walks, err error)
 		return nil, err
 	}
 	if !w.it.Next() {
-		return nil, fmt.Errorf("no edges: %w", w.it.Err())
+		return nil, fmt.Errorf("read edges: %w", w.it.Err())
 	}
 	mb := w.it.MacroBatch()
 	if w.graph, w.keys = mb.In, mb.Keys; bo.Both {

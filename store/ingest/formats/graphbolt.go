@@ -118,7 +118,7 @@ func (s *boltFolder) openEdges() error {
 	for k, e := range s.meta.Graph.Edges {
 		r := relationEdges{where: fmt.Sprintf("%s: graph.edges[%d]", s.metaPath(), k), name: e.Type, edges: -1}
 		var err error
-		if r.src, _, r.dst, err = boltTriple(r.where, e.Type); err != nil {
+		if r.src, r.dst, err = boltTriple(r.where, e.Type); err != nil {
 			return err
 		}
 		path, err := s.path(r.where, e.Path)

@@ -168,17 +168,17 @@ func (s *boltFolder) addLists(set, name string, edges []*edgeSet) error {
 // edgeSet are edges of one type in a set, with as many negatives for each. Both forms of GraphBolt: labels that are 0 where a pair is a
 // negative, and indexes that say of which edge; or negative sources and destinations beside the pairs.
 type edgeSet struct {
-	ids              *idsWithin
-	pairs            *array // [N, 2]
-	labels, indexes  *array // [N]
-	srcNeg, dstNeg   *array // [N] or [N, K]
-	negatives, edges int64  // negatives an edge; edges that are none
+	ids             *idsWithin
+	pairs           *array // [N, 2]
+	labels, indexes *array // [N]
+	srcNeg, dstNeg  *array // [N] or [N, K]
+	negatives       int64  // an edge
 }
 
 // edgeSet opens a set's edges of a type, which are some of the graph's.
 func (s *boltFolder) edgeSet(where, kind string, arrays map[string]*array) (*edgeSet, error) {
 	e := &edgeSet{ids: &idsWithin{relation: -1}, pairs: arrays["seeds"], labels: arrays["labels"], indexes: arrays["indexes"], srcNeg: arrays["negative_srcs"], dstNeg: arrays["negative_dsts"]}
-	src, _, dst, err := boltTriple(where, kind)
+	src, dst, err := boltTriple(where, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +198,10 @@ func (s *boltFolder) edgeSet(where, kind string, arrays map[string]*array) (*edg
 	if !e.pairs.integer() {
 		return nil, ingest.Inputf(e.pairs.path, "%v, expected integers", e.pairs.elem)
 	}
-	e.edges = e.pairs.rows()
+	edges := e.pairs.rows()
 	for _, a := range []*array{e.labels, e.indexes, e.srcNeg, e.dstNeg} {
-		if a != nil && a.rows() != e.edges {
-			return nil, ingest.Inputf(a.path, "shape %v, expected %d rows like the edges", a.shape, e.edges)
+		if a != nil && a.rows() != edges {
+			return nil, ingest.Inputf(a.path, "shape %v, expected %d rows like the edges", a.shape, edges)
 		}
 	}
 	switch {
@@ -223,16 +223,16 @@ func (s *boltFolder) edgeSet(where, kind string, arrays map[string]*array) (*edg
 	return e, nil
 }
 
-// boltTriple cuts the type of an edge.
-func boltTriple(where, kind string) (src, relation, dst string, err error) {
+// boltTriple returns the types of an edge's ends by its own.
+func boltTriple(where, kind string) (src, dst string, err error) {
 	if kind == "" {
-		return "", "", "", nil
+		return "", "", nil
 	}
 	parts := strings.Split(kind, ":")
 	if len(parts) != 3 {
-		return "", "", "", ingest.Inputf(where, "type %q, expected source:relation:destination", kind)
+		return "", "", ingest.Inputf(where, "type %q, expected source:relation:destination", kind)
 	}
-	return parts[0], parts[1], parts[2], nil
+	return parts[0], parts[2], nil
 }
 
 // count tells by the labels how many pairs are edges, and how many are negatives of each.
@@ -240,11 +240,11 @@ func (e *edgeSet) count() error {
 	if e.labels.dim() != 1 || e.indexes.dim() != 1 || !e.indexes.integer() {
 		return ingest.Inputf(e.indexes.path, "shapes %v of labels and %v of %v, expected [%d] and integers [%[4]d]", e.labels.shape, e.indexes.shape, e.indexes.elem, e.pairs.rows())
 	}
-	e.edges = 0
+	edges := int64(0)
 	err := e.labels.elements(context.Background(), func(_ int64, b []byte) error {
 		for size := e.labels.elem.Size(); len(b) > 0; b = b[size:] {
 			if nonzero(b[:size]) {
-				e.edges++
+				edges++
 			}
 		}
 		return nil
@@ -252,12 +252,12 @@ func (e *edgeSet) count() error {
 	if err != nil {
 		return err
 	}
-	rest := e.pairs.rows() - e.edges
-	if e.edges == 0 && rest > 0 || e.edges > 0 && rest%e.edges != 0 {
-		return ingest.Inputf(e.labels.path, "%d edges and %d negatives, expected as many for each edge", e.edges, rest)
+	rest := e.pairs.rows() - edges
+	if edges == 0 && rest > 0 || edges > 0 && rest%edges != 0 {
+		return ingest.Inputf(e.labels.path, "%d edges and %d negatives, expected as many for each edge", edges, rest)
 	}
-	if e.edges > 0 {
-		e.negatives = rest / e.edges
+	if edges > 0 {
+		e.negatives = rest / edges
 	}
 	return nil
 }
@@ -291,8 +291,8 @@ func (e *edgeSet) stream(ctx context.Context, env ingest.Env, negatives bool, em
 		return flush()
 	}
 	var readers []*rowReader
-	for _, a := range []*array{e.labels, e.indexes, e.srcNeg, e.dstNeg} {
-		if a == nil {
+	for i, a := range []*array{e.labels, e.indexes, e.srcNeg, e.dstNeg} {
+		if a == nil || i >= 2 && !negatives { // the largest ones, which say nothing of edges
 			readers = append(readers, nil)
 			continue
 		}
@@ -347,7 +347,7 @@ func (e *edgeSet) stream(ctx context.Context, env ingest.Env, negatives bool, em
 					err = numbersErr
 				}
 				for _, w := range wrong {
-					if err != nil || !negatives {
+					if err != nil {
 						break
 					}
 					if side == 0 {

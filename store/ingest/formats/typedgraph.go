@@ -108,11 +108,11 @@ type relationEdges struct {
 type relationColumn struct {
 	spec  ingest.ColumnSpec
 	path  string
-	array *array   // nil = rows can only be read front to back
-	rows  rowsFunc // nil = those of array
+	array *array // nil = rows can only be read front to back
+	rows  rowsFunc
 }
 
-// edgeArray is a column of an array. Its name says what it is: a weight is one float32, a time one int64, all else a feature.
+// edgeArray is a column of an array. Its name says whether it is a weight, of one float32.
 func edgeArray(name string, a *array) relationColumn {
 	c := relationColumn{spec: ingest.ColumnSpec{Name: name, Role: store.RoleEdge, Elem: a.elem, Dim: int(a.dim())}, path: a.path, array: a, rows: arrayRows(a)}
 	if slices.Contains(weightNames, name) && a.elem == blocks.Float32 && a.dim() == 1 {

@@ -5,6 +5,7 @@ import loops, measure
 from measure import contender
 
 HELD_BYTES = 3 << 29  # of batches
+MOST = 4 << 30  # bytes that the disk reads
 BLOCK, DEEP = 1 << 20, 8  # bytes of a read, and how many are under way: what the disk reads fastest by
 
 
@@ -34,7 +35,7 @@ class Disk:
 
     def __init__(self, c):
         self.path = pathlib.Path(c["arrays"]) / "node_feat.npy"
-        self.bytes = min(c.get("disk_bytes", 4 << 30), os.path.getsize(self.path)) // BLOCK * BLOCK
+        self.bytes = min(MOST, os.path.getsize(self.path)) // BLOCK * BLOCK
         os.close(os.open(self.path, os.O_RDONLY | os.O_DIRECT))
 
     def run(self, threads):

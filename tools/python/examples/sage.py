@@ -30,16 +30,20 @@ class SAGE(torch.nn.Module):
         sizes = [inputs] + [hidden] * (layers - 1) + [classes]
         self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in zip(sizes, sizes[1:]))
 
+    def first(self, x, mean):
+        """The first layer, given its means over neighbours."""
+        return self.convs[0].lin_l(mean) + self.convs[0].lin_r(x)
+
     def below(self, x, mean):
-        """States below the second layer, given the first one's means over neighbours."""
-        return (self.convs[0].lin_l(mean) + self.convs[0].lin_r(x)).relu()
+        """States below the second layer."""
+        return self.first(x, mean).relu()
 
     def forward(self, x, edge_index, mean=None, past=None):
         """Logits of all nodes; mean: the first layer's mean over neighbours where it is known, which edge_index then lacks.
         past: what completes the last layer's means, of which are then the logits, those of the seeds."""
         for k, conv in enumerate(self.convs):
             if mean is not None and k == 0:
-                x = self.below(x, mean)
+                x = self.first(x, mean)
             elif past is not None and k == len(self.convs) - 1:
                 divisor, rest = (torch.from_numpy(a).to(x.device) for a in (past.divisor, past.rest))
                 near = conv.propagate(edge_index, x=(x, x), size=None)[: len(rest)]
@@ -132,4 +136,6 @@ if __name__ == "__main__":
     parser.add_argument("--history", action="store_true", help="with --precomputed-hop")
     parser.add_argument("--device", default="auto")
     a = parser.parse_args()
+    if a.history and not a.precomputed_hop:
+        parser.error("--history goes with --precomputed-hop")
     print("test", train(gstore.open(a.store), a.epochs, seed=a.seed, hop=a.precomputed_hop, history=a.history, plan=a.plan, mem=a.mem, buffer=a.buffer, device=a.device))
