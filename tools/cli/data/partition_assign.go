@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -112,33 +110,22 @@ func writeAssignment(ctx context.Context, s *store.Store, a partitioner.Assigner
 			byExternal[x] = part[uint64(info.First)+uint64(i)]
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".gstore-partition-*")
+	f, err := command.NewFile(path)
 	if err != nil {
 		return fmt.Errorf("write --output: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
 	w := bufio.NewWriterSize(f, 1<<18)
 	var line []byte
 	for _, p := range byExternal {
 		line = append(strconv.AppendUint(line[:0], uint64(p), 10), '\n')
 		if _, err = w.Write(line); err != nil {
-			return fmt.Errorf("write --output: %w", err)
-		}
-	}
-	if err = w.Flush(); err == nil {
-		if err = f.Chmod(0o644); err == nil {
-			err = f.Close()
+			break
 		}
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = w.Flush()
 	}
-	if err != nil {
+	if err = f.Finish(err); err != nil {
 		return fmt.Errorf("write --output: %w", err)
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,57 +59,42 @@ the seed alone, not on threads or partitions.`,
 	return cmd
 }
 
-func runWalks(ctx context.Context, e *command.Env, path, out string, o walk.Options) (err error) {
-	if info, err := os.Stat(out); err == nil && info.IsDir() {
-		return command.Usagef("%s: it is a folder, expected a file", out)
-	}
+func runWalks(ctx context.Context, e *command.Env, path, out string, o walk.Options) error {
 	start, cpu := time.Now(), usage.CPUSeconds()
-	st, err := store.Open(path, store.Options{})
+	f, err := command.NewFile(out)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	w, err := walk.Open(ctx, st, o)
-	if err != nil {
+	walks, err := writeWalks(ctx, e, path, f, o)
+	if err = f.Finish(err); err != nil {
 		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	if err := writeWalks(ctx, e, w, out); err != nil {
-		return fmt.Errorf("write %s: %w", out, err)
 	}
 	seconds := time.Since(start).Seconds()
 	if !e.JSON {
-		fmt.Fprintf(e.Told(), "%d walks of %d nodes in %s: %.1f s (%.1f CPU s)\n", w.Len(), w.Length(), out, seconds, usage.CPUSeconds()-cpu)
+		fmt.Fprintf(e.Told(), "%d walks of %d nodes in %s: %.1f s (%.1f CPU s)\n", walks, o.Length, out, seconds, usage.CPUSeconds()-cpu)
 	}
-	e.Event("summary", map[string]any{"walks": w.Len(), "length": w.Length(), "seed": o.Seed, "out": out, "seconds": seconds, "cpu_seconds": usage.CPUSeconds() - cpu,
+	e.Event("summary", map[string]any{"walks": walks, "length": o.Length, "seed": o.Seed, "out": out, "seconds": seconds, "cpu_seconds": usage.CPUSeconds() - cpu,
 		"peak_rss_bytes": usage.PeakRSSBytes()})
 	return nil
 }
 
-// writeWalks writes the file, which has its name once it is whole.
-func writeWalks(ctx context.Context, e *command.Env, w *walk.Walks, out string) (err error) {
-	tmp := out + ".partial"
-	f, err := os.Create(tmp)
+// writeWalks writes the walks of a store and returns how many.
+func writeWalks(ctx context.Context, e *command.Env, path string, f io.Writer, o walk.Options) (walks uint64, err error) {
+	st, err := store.Open(path, store.Options{})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp) // the first error counts
-		}
-	}()
+	defer func() { err = errors.Join(err, st.Close()) }()
+	w, err := walk.Open(ctx, st, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
 	bar := e.Progress(int64(w.Len()), "walks")
 	to := bufio.NewWriterSize(f, 1<<20)
 	err = w.WriteNPY(ctx, to, func(walks uint64) { _ = bar.Set64(int64(walks)) })
-	err = errors.Join(err, bar.Finish())
-	if err == nil {
-		err = to.Flush()
+	if err = errors.Join(err, bar.Finish()); err != nil {
+		return 0, err
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, out)
-	}
-	return err
+	return w.Len(), to.Flush()
 }

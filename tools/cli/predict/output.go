@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,21 +64,15 @@ type sink interface {
 type rows struct {
 	sink
 	n    int64
-	file *os.File // nil: standard output
-	tmp  string   // its name until it is complete
-	path string
+	file *command.File // nil: standard output
 }
 
 // open begins the output.
 func (p *prediction) open(columns []column) (*rows, error) {
-	r := &rows{path: p.out}
+	r := &rows{}
 	to := p.env.Stdout
 	if p.out != "" {
-		if info, err := os.Stat(p.out); err == nil && info.IsDir() {
-			return nil, command.Usagef("--out %s: it is a folder, expected a file", p.out)
-		}
-		r.tmp = p.out + ".partial"
-		f, err := os.Create(r.tmp)
+		f, err := command.NewFile(p.out)
 		if err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
@@ -118,17 +111,7 @@ func (r *rows) end(err error) error {
 	if r.file == nil {
 		return err
 	}
-	if err == nil {
-		err = r.file.Sync()
-	}
-	err = errors.Join(err, r.file.Close())
-	if err == nil {
-		err = os.Rename(r.tmp, r.path)
-	}
-	if err != nil {
-		_ = os.Remove(r.tmp) // the first error counts
-	}
-	return err
+	return r.file.Finish(err)
 }
 
 // text is a value as text.
