@@ -198,7 +198,7 @@ def view(address: int, nbytes: int, dtype: str, shape: Sequence[int], owner: obj
     """Memory of the library as an array, without copying. The array keeps owner alive."""
     if not nbytes:
         return np.empty(shape, dtype)
-    buffer = (ctypes.c_char * nbytes).from_address(address)
+    buffer: Any = (ctypes.c_char * nbytes).from_address(address)
     buffer._owner = owner
     return np.frombuffer(buffer, dtype).reshape(shape)
 

@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from typing import Any, Dict, Iterator, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 import numpy as np
 
@@ -42,7 +42,9 @@ def _write(name: str, table: Any, path: str) -> Any:
     import pyarrow
     from pyarrow import parquet
 
-    writer, waiting, rows = None, [], 0
+    writer: Any = None
+    waiting: List[Any] = []
+    rows = 0
 
     def flush() -> None:
         nonlocal waiting, rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, NamedTuple, Optional, Union, cast
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class History:
         for lo in range(0, nodes, _CHUNK):
             states[lo : lo + _CHUNK], known[lo : lo + _CHUNK] = self.states(np.arange(lo, min(lo + _CHUNK, nodes)))
         if path is not None:
-            states.flush()
+            cast(np.memmap, states).flush()
         answer = _lib.call(self._handle, "past")
         rows = np.frombuffer(answer.arrays[0] if answer.arrays else b"", np.uint8)
         return {"dim": self.dim, "dtype": self.dtype, "epoch": answer.value["epoch"], "rows": rows, "states": states, "known": known}

@@ -100,14 +100,14 @@ def ingest(
         index = nodes.index.to_numpy() if hasattr(nodes, "iloc") else None
         ids, labels, splits, class_names = _node_frame(table, index, features, ids, labels, splits, class_names)
     if ids is not None:
-        ids = _ids(ids)
-        src, dst = _positions(ids, src, "source"), _positions(ids, dst, "destination")
+        external = _ids(ids)
+        src, dst = _positions(external, src, "source"), _positions(external, dst, "destination")
         if splits is not None:
-            splits = {k: v if np.asarray(v).dtype == bool else _positions(ids, v, k) for k, v in splits.items()}
-        if ids.dtype.kind in "iu":
-            g.add({"use": "ids"}, ids.astype(np.uint64))
+            splits = {k: v if np.asarray(v).dtype == bool else _positions(external, v, k) for k, v in splits.items()}
+        if external.dtype.kind in "iu":
+            g.add({"use": "ids"}, external.astype(np.uint64))
         else:
-            text, ends = encode_texts(ids)
+            text, ends = encode_texts(external)
             g.add({"use": "names"}, text)
             g.add({"use": "ends"}, ends)
     g.add({"use": "src"}, _numbers(src, "sources"))

@@ -63,7 +63,7 @@ class Model(torch.nn.Module):
         found = {}
         for p in self.about["parameters"]:
             prefix, name = p["name"].split(".", 1)
-            where = self.jump if prefix == "jump" else next(m for k, m in enumerate(self.layers) if layer_prefix(self.about["layers"], k) == prefix + ".").w
+            where: Any = self.jump if prefix == "jump" else next(m for k, m in enumerate(self.layers) if layer_prefix(self.about["layers"], k) == prefix + ".").w
             found[p["name"]] = where[name.replace(".", "_")].detach().cpu().float().numpy()
         return found
 

@@ -107,8 +107,9 @@ def _given(layer: Dict[str, Any]) -> Written:
     info = {k: v for k, v in layer.items() if k not in tensors}
     if "kind" not in info or "weight" not in tensors and "0.weight" not in tensors:
         raise errors.InvalidError(f"a layer with {sorted(layer)}: expected its kind and its weight")
-    out = tensors.get("bias", tensors.get("1.bias", tensors.get("weight")))
-    rows = tensors.get("0.weight", tensors.get("weight")).shape[0]
+    weight = tensors["0.weight"] if "0.weight" in tensors else tensors["weight"]
+    out = tensors.get("bias", tensors.get("1.bias", weight))
+    rows = weight.shape[0]
     if info["kind"] in ("sage", "sage-max"):
         rows //= 2
     elif info["kind"] == "rgcn":
@@ -239,7 +240,8 @@ def _compare(module: torch.nn.Module, written: Model) -> None:
     copied = copy.deepcopy(module).cpu().float().eval()
     for m in copied.modules():  # PyG's GCNConv(cached=True) would go on with the graph that it was called with first
         if getattr(m, "cached", False):
-            m._cached_edge_index = m._cached_adj_t = None
+            setattr(m, "_cached_edge_index", None)
+            setattr(m, "_cached_adj_t", None)
     nodes, relations = 60, max((len(w) for n, w in written.named_parameters() if n.endswith("coef")), default=0)
     if written.layers[0].kind in ("rsage", "rgat"):
         relations = len(written.layers[0].w["relations"]) // written.about["layers"][0]["in"]
@@ -247,7 +249,9 @@ def _compare(module: torch.nn.Module, written: Model) -> None:
     pairs = torch.randperm(nodes * nodes, generator=r)[:240]
     edge_index = torch.stack([pairs // nodes, pairs % nodes])
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
-    inputs = [x, edge_index] + ([torch.randint(0, relations, (edge_index.shape[1],), generator=r)] if relations else [])
+    inputs: List[Optional[torch.Tensor]] = [x, edge_index]
+    if relations:
+        inputs += [torch.randint(0, relations, (edge_index.shape[1],), generator=r)]
     if any(info.get("edge_weights") for info in written.about["layers"]):
         inputs += [None, torch.rand(edge_index.shape[1], generator=r)]
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Union
 
 from . import errors
@@ -14,7 +13,7 @@ def parse(size: Union[None, int, float, str]) -> int:
     """Bytes of a size such as "8GiB" or 1 << 33; 0 for None."""
     if size is None:
         return 0
-    if isinstance(size, numbers.Real):
+    if not isinstance(size, str):
         return int(size)
     text = size.strip().lower()
     for unit, factor in _UNITS.items():

@@ -195,7 +195,7 @@ class Store:
         return np.array([text[a:b].decode("utf-8", "surrogateescape") for a, b in zip([0] + ends, ends)], dtype=object)
 
 
-def encode_texts(texts: Sequence[Any]) -> "tuple[np.ndarray, np.ndarray]":
+def encode_texts(texts: Union[Sequence[Any], np.ndarray]) -> "tuple[np.ndarray, np.ndarray]":
     """Strings end to end in UTF-8, and where each ends."""
     raw = [t if isinstance(t, bytes) else str(t).encode("utf-8", "surrogateescape") for t in texts]
     ends = np.cumsum([len(r) for r in raw], dtype=np.uint64) if raw else np.empty(0, np.uint64)
