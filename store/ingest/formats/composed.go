@@ -195,34 +195,42 @@ const (
 	formTriples                 // [E, 3] of source, relation, destination
 )
 
-// arrayEdges streams edges from arrays; types and weights may be nil.
-func (s *composed) arrayEdges(ends, types, weights *array, form edgeForm) error {
+// arrayEdges streams edges from arrays; types may be nil.
+func (s *composed) arrayEdges(ends, types *array, columns []relationColumn, form edgeForm) error {
 	e := &numpyFolder{fs: ends.fs, edges: ends, triples: form == formTriples, pairs: form == formPairs}
 	if err := e.checkEdges(); err != nil {
 		return err
 	}
 	s.desc.Edges = e.desc.Edges
-	for _, a := range []*array{types, weights} {
-		if a != nil && (a.rows() != s.desc.Edges || a.dim() != 1) {
-			return ingest.Inputf(a.path, "shape %v, expected [%d] (the number of edges)", a.shape, s.desc.Edges)
-		}
-	}
 	if types != nil {
+		if types.rows() != s.desc.Edges || types.dim() != 1 {
+			return ingest.Inputf(types.path, "shape %v, expected [%d] (the number of edges)", types.shape, s.desc.Edges)
+		}
 		e.types = types
 		if err := e.openRelations(); err != nil {
 			return err
 		}
 		s.desc.HasRelation, s.desc.Relations = true, e.desc.Relations
 	}
-	if weights != nil {
-		if weights.elem != blocks.Float32 {
-			return ingest.Inputf(weights.path, "weights of type %v, expected float32", weights.elem)
+	for _, c := range columns {
+		if c.array.rows() != s.desc.Edges || c.array.dim() == 0 {
+			return ingest.Inputf(c.path, "shape %v, expected %d rows (the number of edges)", c.array.shape, s.desc.Edges)
 		}
-		e.edgeColumns = []*array{weights}
-		s.weightColumn()
+		e.edgeColumns, s.desc.EdgeColumns = append(e.edgeColumns, c.array), append(s.desc.EdgeColumns, c.spec)
 	}
 	s.edges = append(s.edges, e.Edges)
 	return nil
+}
+
+// weightArray is the column of weights; none if a is nil.
+func weightArray(a *array) ([]relationColumn, error) {
+	if a == nil {
+		return nil, nil
+	}
+	if a.elem != blocks.Float32 || a.dim() != 1 {
+		return nil, ingest.Inputf(a.path, "weights of type %v and shape %v, expected float32, one an edge", a.elem, a.shape)
+	}
+	return []relationColumn{edgeArray("weight", a)}, nil
 }
 
 func (s *composed) weightColumn() {

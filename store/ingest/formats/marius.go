@@ -135,7 +135,11 @@ func (s *mariusFolder) openEdges() error {
 	if err != nil {
 		return err
 	}
-	weights, err := s.raw(blocks.Float32, s.meta.Edges, 1, "edges/train_edges_weights.bin")
+	w, err := s.raw(blocks.Float32, s.meta.Edges, 1, "edges/train_edges_weights.bin")
+	if err != nil {
+		return err
+	}
+	weights, err := weightArray(w)
 	if err != nil {
 		return err
 	}

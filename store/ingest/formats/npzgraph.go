@@ -41,7 +41,11 @@ func (s *composed) npzEdges(a *archive) error {
 		if err != nil {
 			return err
 		}
-		weights, err := a.first("edge_weight")
+		x, err := a.first("edge_weight")
+		if err != nil {
+			return err
+		}
+		weights, err := weightArray(x)
 		if err != nil {
 			return err
 		}
@@ -154,8 +158,8 @@ func (s *composed) npzSplit(a *archive) error {
 }
 
 // openOGBBinary opens OGB's binary layout of one graph: raw/data.npz with
-// edge_index, num_nodes_list, num_edges_list and, each optional, node_feat and
-// others, raw/node-label.npz, and split/NAME/{train,valid,test}.csv.gz.
+// edge_index, num_nodes_list, num_edges_list and, each optional, node_feat,
+// edge_feat and edge_weight, raw/node-label.npz, and split/NAME/{train,valid,test}.csv.gz.
 func openOGBBinary(fs vfs.FS, dir string) (ingest.Source, error) {
 	raw := fs.PathJoin(dir, "raw")
 	path := fs.PathJoin(raw, "data.npz")
@@ -169,9 +173,13 @@ func openOGBBinary(fs vfs.FS, dir string) (ingest.Source, error) {
 		return nil, err
 	}
 	want := s.desc.Edges
+	columns, err := ogbEdgeArrays(a)
+	if err != nil {
+		return nil, err
+	}
 	ends, err := a.array("edge_index")
 	if err == nil {
-		err = s.arrayEdges(ends, nil, nil, formColumns)
+		err = s.arrayEdges(ends, nil, columns, formColumns)
 	}
 	if err != nil {
 		return nil, err
@@ -218,6 +226,23 @@ func openOGBBinary(fs vfs.FS, dir string) (ingest.Source, error) {
 	}
 	s.desc.Files = append(s.desc.Files, text.desc.Files...)
 	return s, nil
+}
+
+// ogbEdgeArrays are the columns of edges of OGB's binary layout.
+func ogbEdgeArrays(a *archive) ([]relationColumn, error) {
+	w, err := a.first("edge_weight")
+	if err != nil {
+		return nil, err
+	}
+	columns, err := weightArray(w)
+	if err != nil {
+		return nil, err
+	}
+	x, err := a.first("edge_feat")
+	if err == nil && x != nil {
+		columns = append(columns, edgeArray("feat", x))
+	}
+	return columns, err
 }
 
 // ogbCounts reads the numbers of nodes and edges, lists of one as there is one graph.

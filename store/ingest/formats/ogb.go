@@ -21,12 +21,13 @@ import (
 var errNothing = errors.New("formats: the source has none")
 
 // ogbFolder is OGB's raw layout: raw/edge.csv.gz of "src,dst" lines,
-// raw/num-node-list.csv.gz, and, each optional, node-feat, node-label,
-// edge-weight… and split/NAME/{train,valid,test}.csv.gz. No file has a header.
+// raw/num-node-list.csv.gz, and, each optional, node-feat, node-label, edge-feat,
+// edge_weight and split/NAME/{train,valid,test}.csv.gz. No file has a header.
 type ogbFolder struct {
 	*edgeList
-	columns []string // files
-	splits  []string // folders
+	columns     []string // files
+	edgeColumns []relationColumn
+	splits      []string // folders
 }
 
 // openOGB opens a folder in OGB's raw layout.
@@ -44,6 +45,9 @@ func openOGB(fs vfs.FS, dir string) (ingest.Source, error) {
 	s := &ogbFolder{edgeList: e}
 	s.desc.Format, s.desc.Input = "ogb", dir
 	if err := s.openCounts(raw); err != nil {
+		return nil, err
+	}
+	if err := s.openEdgeColumns(raw); err != nil {
 		return nil, err
 	}
 	for _, c := range []struct {
@@ -67,6 +71,30 @@ func openOGB(fs vfs.FS, dir string) (ingest.Source, error) {
 		}
 	}
 	return s, s.openSplits(fs.PathJoin(dir, "split"))
+}
+
+// openEdgeColumns opens what edges have, a line each in the order of edge.csv.
+func (s *ogbFolder) openEdgeColumns(raw string) error {
+	for _, c := range []struct {
+		file, name string
+		role       store.Role
+	}{{"edge_weight.csv", "weight", store.RoleWeight}, {"edge-feat.csv", "feat", store.RoleEdge}} {
+		path := find(s.fs, raw, c.file)
+		if path == "" {
+			continue
+		}
+		dim, err := firstRowFields(s.fs, path)
+		if err != nil {
+			return err
+		}
+		if c.role == store.RoleWeight && dim != 1 {
+			return ingest.Inputf(path, "%d numbers a line, expected one", dim)
+		}
+		spec := ingest.ColumnSpec{Name: c.name, Role: c.role, Elem: blocks.Float32, Dim: dim}
+		s.edgeColumns = append(s.edgeColumns, relationColumn{spec: spec, path: path, rows: csvRows(s.fs, path, spec)})
+		s.desc.Files, s.desc.EdgeColumns = append(s.desc.Files, path), append(s.desc.EdgeColumns, spec)
+	}
+	return noteUnread(s.fs, &s.desc, raw, "edge_", "edge-feat and edge_weight of edges")
 }
 
 // openCounts reads the numbers of nodes and edges: one line each, as the folder holds one graph.
@@ -150,7 +178,11 @@ func (s *ogbFolder) openSplits(dir string) error {
 
 // Edges implements ingest.Source and counts.
 func (s *ogbFolder) Edges(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
-	return counted(s.edgeList.Edges, s.desc.Edges, s.path)(ctx, env, emit)
+	edges := edgesFunc(s.edgeList.Edges)
+	if len(s.edgeColumns) > 0 {
+		edges = zipped(edges, s.edgeColumns)
+	}
+	return counted(edges, s.desc.Edges, s.path)(ctx, env, emit)
 }
 
 // Rows implements ingest.Source.

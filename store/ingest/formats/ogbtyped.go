@@ -158,7 +158,7 @@ func (s *ogbTyped) openTextEdges() error {
 			spec := ingest.ColumnSpec{Name: "feat", Role: store.RoleEdge, Elem: blocks.Float32, Dim: dim}
 			r.columns = append(r.columns, relationColumn{spec: spec, path: feat, rows: csvRows(s.fs, feat, spec)})
 		}
-		if err := s.noteUnread(s.fs.PathDir(r.text), "edge_", "edge-feat of edges"); err != nil {
+		if err := noteUnread(s.fs, &s.desc, s.fs.PathDir(r.text), "edge_", "edge-feat of edges"); err != nil {
 			return err
 		}
 		relations = append(relations, r)
@@ -181,7 +181,7 @@ func (s *ogbTyped) openTextColumns() error {
 			s.file(path)
 			s.typeColumn(t, t+".feat", store.RoleFeature, blocks.Float32, int64(dim), path, csvRows(s.fs, path, ingest.ColumnSpec{Elem: blocks.Float32, Dim: dim}))
 		}
-		if err := s.noteUnread(dir, "node_", "node-feat of nodes"); err != nil {
+		if err := noteUnread(s.fs, &s.desc, dir, "node_", "node-feat of nodes"); err != nil {
 			return err
 		}
 		path := find(s.fs, s.fs.PathJoin(s.raw, "node-label", t), "node-label.csv")
@@ -206,16 +206,16 @@ func (s *ogbTyped) onlyLabels(path string) error {
 }
 
 // noteUnread tells people of the files of a folder that begin with prefix, once by name: only others are read.
-func (s *ogbTyped) noteUnread(dir, prefix, read string) error {
-	names, err := s.fs.List(dir)
+func noteUnread(fs vfs.FS, d *ingest.Description, dir, prefix, read string) error {
+	names, err := fs.List(dir)
 	if err != nil {
 		return nil // there is none
 	}
 	sort.Strings(names)
 	for _, n := range names {
 		note := fmt.Sprintf("%s is not read: only %s is", n, read)
-		if strings.HasPrefix(n, prefix) && !slices.Contains(s.desc.Files, s.fs.PathJoin(dir, n)) && !slices.Contains(s.desc.Notes, note) {
-			s.desc.Notes = append(s.desc.Notes, note)
+		if strings.HasPrefix(n, prefix) && !slices.Contains(d.Files, fs.PathJoin(dir, n)) && !slices.Contains(d.Notes, note) {
+			d.Notes = append(d.Notes, note)
 		}
 	}
 	return nil
@@ -284,7 +284,7 @@ func (s *ogbTyped) openArchives() error {
 	if err := s.archiveColumns("node-label.npz", "label", store.RoleLabel); err != nil {
 		return err
 	}
-	return errors.Join(s.noteUnread(s.raw, "node_", "node_feat_dict of nodes"), s.noteUnread(s.raw, "edge_", "edge_feat_dict of edges"))
+	return errors.Join(noteUnread(s.fs, &s.desc, s.raw, "node_", "node_feat_dict of nodes"), noteUnread(s.fs, &s.desc, s.raw, "edge_", "edge_feat_dict of edges"))
 }
 
 // dictionary opens an archive of an array for each type.
