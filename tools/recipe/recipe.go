@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/ingest"
 )
 
@@ -39,14 +40,15 @@ type Choice struct {
 	Why string // for people; "" where there was nothing to decide
 }
 
-// Choose sets what is open of a graph with classes that training will not have in memory: more than in.MemoryBytes, or
-// without it than the machine has. FENNEL keeps neighbours together, hubs are pinned where they pay, and the first hop is
+// Choose sets what is open of a graph with classes that training will not have in memory: more than what in.MemoryBytes leaves the
+// graph beside the program, evaluation and mini-batches, or without it than the machine has. FENNEL keeps neighbours together, hubs are pinned where they pay, and the first hop is
 // computed. Other graphs are assigned at random.
 func Choose(d *ingest.Description, in *ingest.Options, given Given) (c Choice) {
 	in.Partitioner = partitioner.MethodRandom
-	limit := in.MemoryBytes
-	if limit == 0 {
-		limit = 2 * ingest.DefaultMemoryBytes()
+	limit := 2 * ingest.DefaultMemoryBytes()
+	if in.MemoryBytes > 0 { // training with as much divides it
+		left := budget.Share(in.MemoryBytes, budget.ProgramBytes, 1)
+		limit = left - left/budget.EvalShare - left/budget.BatchShare
 	}
 	bytes, nodes := memoryBytes(d, in)
 	labelled := slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Role == store.RoleLabel })

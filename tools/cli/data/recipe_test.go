@@ -25,7 +25,7 @@ func TestIngestRecipe(t *testing.T) {
 		{"beyond", []string{"--mem", "120MiB"}, true, 512, true},
 		{"within", []string{"--mem", "400MiB"}, false, 8, false},
 		{"asked", []string{"--mem", "120MiB", "--partitioner", "random"}, false, 8, false},
-		{"some", []string{"--mem", "120MiB", "--partitions", "16", "--precompute-hops", "0"}, true, 16, false},
+		{"shared", []string{"--mem", "240MiB", "--partitions", "16", "--precompute-hops", "0"}, true, 16, false},
 	} {
 		path := filepath.Join(dir, c.name)
 		_, out, _ := clitest.Run(t, append([]string{"ingest", in, path}, c.args...)...)
