@@ -19,22 +19,23 @@ const (
 	AbsentIgnore = "ignore"
 )
 
-// Complete decides what a run does for neighbours that its plan leaves out of memory, where c.Absent says so: it reads the
-// precomputed hop if the store has one, and keeps a history if the model can use one and the budget has room for it. In memory,
-// and where the model takes neither, c stays as it is. It returns why, in sentences. c's defaults and c.Features must be filled in.
+// Complete decides what a run does for neighbours that its plan leaves out of memory, or that plan pbs leaves out of a group,
+// where c.Absent says so: it reads the precomputed hop if the store has one, and keeps a history if the model can use one and
+// the budget has room for it. In memory, and where the model takes neither, c stays as it is. It returns why, in sentences. c's defaults and c.Features must be filled in.
 func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
 	m := st.Manifest()
 	if c.Absent != AbsentAuto || len(c.Features) == 0 || c.PrecomputedHop && c.History {
 		return nil, nil
 	}
-	if c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0 {
+	groups := c.DevicePlan == macro.DevicePBS // of plan memory
+	if !groups && (c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0) {
 		return nil, nil // nothing is absent; known without reading topology directories
 	}
 	policy, err := c.policy(ctx, st, info)
 	if errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) {
 		return nil, nil // the run is refused as it is, with what would do
 	}
-	whole := func(policy string) bool { return policy == macro.Memory || policy == macro.Rows } // nothing is absent
+	whole := func(policy string) bool { return !groups && (policy == macro.Memory || policy == macro.Rows) } // nothing is absent
 	if err != nil || whole(policy) {
 		return nil, err
 	}

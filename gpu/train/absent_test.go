@@ -46,6 +46,8 @@ func TestComplete(t *testing.T) {
 		"maximum":              {with(func(c *Config) { c.Aggregator = "max" }), false, false},
 		"one layer":            {with(func(c *Config) { c.Layers = 1 }), false, false},
 		"capacity by the plan": {Config{Plan: "auto", Buffer: 3}, true, true},
+		"groups of a device":   {Config{DevicePlan: macro.DevicePBS, History: true}, true, true},
+		"groups, ignored":      {Config{DevicePlan: macro.DevicePBS, History: true, Absent: AbsentIgnore}, false, true},
 	} {
 		got, why := run(c.Config)
 		if got.PrecomputedHop != c.hop || got.History != c.history {

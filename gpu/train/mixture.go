@@ -26,7 +26,8 @@ const mixtureWorth = .02
 type Outlook struct {
 	// Mixture is MixtureLabels or MixtureRandom.
 	Mixture string `json:"mixture"`
-	// Kept is the share of the training nodes' neighbours that are in memory when they train, in [0, 1], in the first epoch.
+	// Kept is the share of the training nodes' neighbours that are in memory when they train, of groups (plan pbs) in the group; in
+	// [0, 1], in the first epoch.
 	Kept float64 `json:"neighbours_kept"`
 	// Divergence is macro.Divergence of the first epoch; Random of one whose partitions are drawn at random.
 	Divergence float64 `json:"label_divergence"`
@@ -48,7 +49,7 @@ func (o *Outlook) String() string {
 	if o.Mixture == MixtureLabels {
 		how = fmt.Sprintf("partitions of a step are chosen so that its classes are mixed as the graph's: they diverge by %.3f, at random by %.3f", o.Divergence, o.Random)
 	}
-	return fmt.Sprintf("%.0f %% of training nodes' neighbours are in memory when they train; %s; expected loss against memory: about %.1f points of accuracy (a rough estimate, docs/findings.md)",
+	return fmt.Sprintf("%.0f %% of training nodes' neighbours are within reach when they train; %s; expected loss against memory: about %.1f points of accuracy (a rough estimate, docs/findings.md)",
 		100*o.Kept, how, o.LossPoints)
 }
 
@@ -101,7 +102,11 @@ func (c *Config) lossAdvice() string {
 	if c.PrecomputedHop || c.Model != "sage" || c.Aggregator == "max" {
 		hop = "" // it is read, or not for this model
 	}
-	return "more --mem, neighbours kept together (gstore partition --partitioner fennel --hubs auto)" + hop + rows
+	room := "more --mem"
+	if c.DevicePlan == macro.DevicePBS {
+		room, rows = "larger groups (--device-macro)", ""
+	}
+	return room + ", neighbours kept together (gstore partition --partitioner fennel --hubs auto)" + hop + rows
 }
 
 // sizes are what [macro.Kept] asks of the store.

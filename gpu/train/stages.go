@@ -63,13 +63,13 @@ func (c *Config) together() int {
 	return 0
 }
 
-// group fills in how many partitions plan pbs trains together: by default an eighth of them.
+// group fills in how many partitions plan pbs trains together, beside those that are pinned: by default an eighth of the others.
 func (c *Config) group(m *store.Manifest) {
 	if c.DevicePlan != macro.DevicePBS {
 		return
 	}
 	if c.DeviceMacro == 0 {
-		c.DeviceMacro = (len(m.Partitions) + 7) / 8
+		c.DeviceMacro = max(1, (len(m.Partitions)-len(m.Pinned)+7)/8)
 	}
 	c.Group = c.DeviceMacro
 }
@@ -91,7 +91,7 @@ type alone struct {
 
 // within is in, or what is left of it where the step does not reach all partitions. Edges keep their order.
 func (a *alone) within(mb *buffer.MacroBatch, in *buffer.Adjacency) *buffer.Adjacency {
-	if !mb.Step.Alone {
+	if mb.Step.Reach == nil {
 		return in
 	}
 	a.inner = resized(a.inner, in.Rows())
@@ -99,7 +99,7 @@ func (a *alone) within(mb *buffer.MacroBatch, in *buffer.Adjacency) *buffer.Adja
 	a.in.Indices = a.in.Indices[:0]
 	var reached []buffer.ResidentPartition
 	for _, p := range mb.Partitions {
-		if slices.Contains(mb.Step.Train, p.ID) {
+		if slices.Contains(mb.Step.Reach, p.ID) {
 			reached = append(reached, p)
 			for r := p.Base; r < p.Base+p.Nodes; r++ {
 				a.inner[r] = true

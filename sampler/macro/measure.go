@@ -67,7 +67,7 @@ type Shape struct {
 	Training   []float64                               // by partition, the share of its nodes that train
 }
 
-// Kept is the share of the edges into training nodes whose source is in memory when they train. Of each partition training nodes are taken
+// Kept is the share of the edges into training nodes whose source mini-batches reach when they train. Of each partition training nodes are taken
 // to have its mean number of edges. Without any edge it is 1.
 func Kept(plan buffer.Plan, z Shape) float64 {
 	into := func(src, dst store.PartitionID) float64 {
@@ -86,7 +86,7 @@ func Kept(plan buffer.Plan, z Shape) float64 {
 			for src := range z.Training {
 				all += z.Training[dst] * into(store.PartitionID(src), dst)
 			}
-			for _, src := range s.Resident {
+			for _, src := range s.Reached() {
 				kept += z.Training[dst] * into(src, dst)
 			}
 		}

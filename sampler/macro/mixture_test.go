@@ -117,6 +117,39 @@ func TestMixedGroups(t *testing.T) {
 	}
 }
 
+// TestGroupsOfADevice: mini-batches of a group reach its partitions and the pinned ones, which are trained once like all others, and
+// whether classes are mixed or not.
+func TestGroupsOfADevice(t *testing.T) {
+	hubs := []store.PartitionID{16, 17}
+	for _, labels := range [][][]store.ClassNodes{nil, oneClass(18, 4)} {
+		p, err := New(Config{Policy: Memory, Partitions: 18, Pinned: hubs, Group: 4, Alone: true, Labels: labels, Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, trained := p.Epoch(1), map[store.PartitionID]int{}
+		for _, s := range plan.Steps {
+			var own []store.PartitionID
+			for _, q := range s.Train {
+				trained[q]++
+				if q < hubs[0] {
+					own = append(own, q)
+				}
+			}
+			if len(own) != 4 || !slices.Equal(s.Reached(), append(own, hubs...)) || len(s.Resident) != 18 {
+				t.Errorf("partitions %v train, mini-batches reach %v of %v", s.Train, s.Reached(), s.Resident)
+			}
+		}
+		if len(plan.Steps) != 4 || len(trained) != 18 {
+			t.Errorf("%d groups train %v, expected 4 of all 18 partitions", len(plan.Steps), trained)
+		}
+		for q, n := range trained {
+			if n != 1 {
+				t.Errorf("partition %d is trained %d times", q, n)
+			}
+		}
+	}
+}
+
 // TestDivergenceAndKept by hand: of 30 training nodes 20 are of class 0. The first step trains 10 of class 0, the second
 // 10 of either: they diverge by 1/3 and 1/6 of its nodes.
 func TestDivergenceAndKept(t *testing.T) {
@@ -124,6 +157,7 @@ func TestDivergenceAndKept(t *testing.T) {
 		{Resident: []store.PartitionID{0, 2}, Train: []store.PartitionID{0}},
 		{Resident: []store.PartitionID{1, 2}, Train: []store.PartitionID{1, 2}},
 	}}
+	var alone buffer.Plan
 	labels := [][]store.ClassNodes{{{Class: 0, Nodes: 10}}, {{Class: 1, Nodes: 10}}, {{Class: 0, Nodes: 10}}}
 	if got, want := Divergence(plan, labels), (10./3+20./6)/30; math.Abs(got-want) > 1e-12 {
 		t.Errorf("divergence %v, want %v", got, want)
@@ -136,6 +170,12 @@ func TestDivergenceAndKept(t *testing.T) {
 	// Into 0: 4 of 5, as (1,0) is absent. Into 1, half a node's worth: 3 of 5, as (0,1) is absent. None of 2 trains.
 	if got, want := Kept(plan, z), (4+.5*3)/(5+.5*5); math.Abs(got-want) > 1e-12 {
 		t.Errorf("kept %v directed, want %v", got, want)
+	}
+	for i := range plan.Steps { // all are in memory, but mini-batches reach those that train
+		alone.Steps = append(alone.Steps, buffer.Step{Resident: []store.PartitionID{0, 1, 2}, Train: plan.Steps[i].Train, Reach: plan.Steps[i].Resident})
+	}
+	if got, want := Kept(alone, z), Kept(plan, z); got != want {
+		t.Errorf("kept %v within groups, want %v", got, want)
 	}
 	edges = [3][3]uint64{{4, 2, 6}, {0, 3, 5}, {0, 0, 7}}
 	z.Undirected = true

@@ -54,14 +54,15 @@ type Config struct {
 	Logical int
 	// Order is how comet chooses among swaps that cover equally many new pairs.
 	Order Order
-	// Group is memory's: how many partitions, drawn at random, are trained together, as hanoi does with Capacity of them;
+	// Group is memory's: how many partitions, pinned ones not counted, are trained together, as hanoi does with Capacity of them;
 	// but with all neighbours. It tells what the order of examples costs from what absent neighbours do. Edges are trained in
 	// the order of comet with so many partitions in memory. 0: all.
 	Group int
 	// Labels are the training nodes of each partition by class: hanoi then composes steps, and memory its groups, whose classes are mixed
 	// as the graph's, as far as whole partitions can be. nil: partitions of a step are drawn at random.
 	Labels [][]store.ClassNodes
-	// Alone says of groups that mini-batches reach no other partitions: partition-based sampling (thesis section 5.2.2).
+	// Alone says of groups that mini-batches reach no partitions but these and pinned ones: partition-based sampling (thesis
+	// section 5.2.2).
 	Alone bool
 	Reuse int // hanoi: extra passes over a macro-batch, 0 … ReuseMax, or ReuseAuto
 	Seed  uint64
@@ -216,7 +217,7 @@ func (p *policy) Epoch(epoch int) buffer.Plan {
 // everything is plans memory and rows, and any other whose partitions all fit.
 func everything(p *policy, r *keyed.Rand) []buffer.Step {
 	s := buffer.Step{Resident: p.with(p.loose)}
-	if p.Group > 0 && p.Group < len(s.Resident) && !p.Link {
+	if p.Group > 0 && p.Group < len(p.loose) && !p.Link {
 		return grouped(p, r)
 	}
 	if p.Link {
@@ -251,20 +252,23 @@ func (p *policy) ordered() error {
 	return nil
 }
 
-// grouped is everything with the partitions trained in random groups of p.Group.
+// grouped is everything with the partitions trained in random groups of p.Group, a pinned one in a random group's step.
 func grouped(p *policy, r *keyed.Rand) (steps []buffer.Step) {
-	order := p.with(p.loose)
-	keyed.Shuffle(r, order)
+	order := p.shuffled(r)
+	var sizes []int
+	for group := range slices.Chunk(order, p.Group) {
+		sizes = append(sizes, len(group))
+	}
+	hubs := p.home(r, len(sizes))
 	if p.Labels != nil {
-		var sizes []int
-		for group := range slices.Chunk(order, p.Group) {
-			sizes = append(sizes, len(group))
-		}
-		order = p.mix(r, order, sizes, nil)
+		order = p.mix(r, order, sizes, hubs)
 	}
 	for group := range slices.Chunk(order, p.Group) {
-		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Clone(group), Alone: p.Alone}
+		step := buffer.Step{Resident: p.with(p.loose), Train: slices.Concat(group, hubs[len(steps)])}
 		slices.Sort(step.Train)
+		if p.Alone {
+			step.Reach = p.with(group)
+		}
 		steps = append(steps, step)
 	}
 	return steps

@@ -23,9 +23,9 @@ type Step struct {
 	// WhilePending makes every pass after the first conditional: it is trained
 	// only if the next step is not in memory yet.
 	WhilePending bool
-	// Alone says that mini-batches reach the partitions of Train alone. It is the trainer's concern: the macro-batch has the
-	// neighbours of all that are resident.
-	Alone bool
+	// Reach lists the partitions that mini-batches reach, ascending; a subset of Resident, nil: all of them. It is the
+	// trainer's concern: the macro-batch has the neighbours of all that are resident.
+	Reach []store.PartitionID
 }
 
 // Bucket names the edges from partition Src to partition Dst.
@@ -33,8 +33,8 @@ type BucketID struct{ Src, Dst store.PartitionID }
 
 // Reached lists the partitions that mini-batches reach.
 func (s *Step) Reached() []store.PartitionID {
-	if s.Alone {
-		return s.Train
+	if s.Reach != nil {
+		return s.Reach
 	}
 	return s.Resident
 }

@@ -71,10 +71,9 @@ type DeviceRow struct {
 
 // device counts one run.
 type device struct {
-	o        *DeviceOptions
-	cfg      train.Config
-	s        *store.Store
-	rowBytes int64
+	o   *DeviceOptions
+	cfg train.Config
+	s   *store.Store
 	recorded
 	work     cache.Workload
 	reads    []uint32  // of lists, in the measured epoch
@@ -84,8 +83,9 @@ type device struct {
 
 // recorded is a run's presampled epochs, and the one that is measured.
 type recorded struct {
-	rec macro.DeviceRecord
-	cut int // the first batch that is measured
+	rec      macro.DeviceRecord
+	cut      int   // the first batch that is measured
+	rowBytes int64 // of a node's features, those that the run reads
 }
 
 // known is what was presampled.
@@ -104,20 +104,11 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 	if err := d.cfg.Normalize(); err != nil {
 		return g, err
 	}
-	for _, name := range d.cfg.Features {
-		c, err := s.Manifest().Column(name)
-		if err != nil {
-			return g, err
-		}
-		d.rowBytes += int64(c.Dim * c.Elem.Size())
-	}
-	if d.rowBytes == 0 {
-		return g, errors.New("the store has no feature columns")
-	}
 	o.Log("sampling")
 	if d.recorded, err = d.record(ctx, &d.cfg, d.count); err != nil {
 		return g, err
 	}
+	d.work.RowBytes = d.rowBytes
 	measured := macro.DeviceRecord{Trace: cache.Trace{Rows: d.rec.Rows, Batches: d.rec.Batches[d.cut:]}}
 	g = DeviceGraph{RowBytes: d.rowBytes, Batches: len(measured.Batches), Inputs: measured.Inputs(), Largest: int64(d.rec.Largest()), Blocks: d.blocks()}
 	g.BatchRows = float64(g.Inputs) / float64(max(1, g.Batches))
@@ -142,6 +133,16 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 // record samples the presampled epochs of a run and the one that is measured. each, if not nil, is told of every batch of both, last of
 // those of the latter.
 func (d *device) record(ctx context.Context, cfg *train.Config, each func(last bool, mb *buffer.MacroBatch, b *mini.Batch)) (r recorded, err error) {
+	for _, name := range cfg.Features {
+		c, err := d.s.Manifest().Column(name)
+		if err != nil {
+			return r, err
+		}
+		r.rowBytes += int64(c.Dim * c.Elem.Size())
+	}
+	if r.rowBytes == 0 {
+		return r, errors.New("the store has no feature columns")
+	}
 	n := 0
 	r.rec, err = cfg.RecordDevice(ctx, d.s, train.RecordOptions{Epochs: d.o.Epochs + 1, Batches: d.o.Batches, Each: func(epoch int, mb *buffer.MacroBatch, b *mini.Batch) {
 		last := epoch == d.o.Epochs
@@ -159,7 +160,7 @@ func (d *device) record(ctx context.Context, cfg *train.Config, each func(last b
 // count counts what a batch reads of rows and adjacency lists.
 func (d *device) count(last bool, mb *buffer.MacroBatch, b *mini.Batch) {
 	if d.work.Visits == nil {
-		d.work = cache.Workload{RowBytes: d.rowBytes, Visits: make([]uint32, mb.Rows), ListBytes: make([]uint32, mb.Rows), ListReads: make([]uint32, mb.Rows)}
+		d.work = cache.Workload{Visits: make([]uint32, mb.Rows), ListBytes: make([]uint32, mb.Rows), ListReads: make([]uint32, mb.Rows)}
 		d.reads = make([]uint32, mb.Rows)
 	}
 	reads := d.work.ListReads
@@ -221,7 +222,7 @@ func (d *device) room(share float64, g DeviceGraph) error {
 		if err != nil {
 			return err
 		}
-		r, err := d.replay(name+" + reorder", p, &recorded{rec: *reordered, cut: d.cut}, spent)
+		r, err := d.replay(name+" + reorder", p, &recorded{rec: *reordered, cut: d.cut, rowBytes: d.rowBytes}, spent)
 		if err != nil {
 			return err
 		}
@@ -268,10 +269,11 @@ func (d *device) room(share float64, g DeviceGraph) error {
 }
 
 // choose picks, as training does, what moves least of the presampled epochs of a run of cfg: of device plan only, if that is not
-// "". The options are those of its policy, and empty where the plan has no room.
+// "". The options are those of its policy, and empty where the plan has no room. places are of the bench's rows: a run that reads
+// wider ones has fewer.
 func (d *device) choose(cfg *train.Config, r *recorded, places int, g DeviceGraph, only string) (best macro.DeviceCost, o cache.Options, err error) {
 	known := r.known()
-	options := macro.DeviceOptions{RowBytes: d.rowBytes, Rows: int64(places) + known.BatchRows(), MirrorRows: cfg.MirrorRows(d.s.Manifest()), StepRows: int64(g.Rows), Window: d.o.Window, Plan: only}
+	options := macro.DeviceOptions{RowBytes: r.rowBytes, Rows: int64(places)*d.rowBytes/r.rowBytes + known.BatchRows(), MirrorRows: cfg.MirrorRows(d.s.Manifest()), StepRows: int64(g.Rows), Window: d.o.Window, Plan: only}
 	costs, err := known.Costs(options)
 	if err != nil || len(costs) == 0 {
 		return best, o, err
@@ -294,7 +296,7 @@ func (d *device) replay(name string, p cache.Policy, run *recorded, spent float6
 		}
 	})
 	stats := p.Stats().Sub(before)
-	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(d.rowBytes), StructureBytes: run.blocks(), HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
+	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(run.rowBytes), StructureBytes: run.blocks(), HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
 }
 
 // reordered is the trace with each window of batches in the order of Match-Reorder, and the time of that for the measured epoch.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 )
@@ -27,6 +28,15 @@ func (d *device) recordSamplers(ctx context.Context) (all []sampler, err error) 
 			continue
 		}
 		s.cfg.FillFeatures(d.s.Manifest()) // and the size of a group
+		if plan == macro.DevicePBS {       // reads the exact hop where the store has one
+			s.cfg.Absent = d.o.Train.Absent
+			if err := s.cfg.Normalize(); err != nil {
+				return nil, err
+			}
+			if _, err := s.cfg.Complete(ctx, d.s, gpu.Info{InPlace: true}); err != nil {
+				return nil, err
+			}
+		}
 		what := "batches"
 		if plan == macro.DevicePBS {
 			what = "partitions"

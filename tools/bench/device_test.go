@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -100,5 +102,36 @@ func TestRunDevice(t *testing.T) {
 				t.Errorf("large batches %+v, partitions %+v", lbs, pbs)
 			}
 		})
+	}
+}
+
+// TestRunDeviceReadsTheHop: where the store has an exact hop pbs reads it, as training does: a hop less is sampled, of rows
+// twice as wide.
+func TestRunDeviceReadsTheHop(t *testing.T) {
+	s := smallStore(t)
+	dir := s.Dir()
+	pbs := func() (r DeviceRow) {
+		c := train.Config{Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Memory}
+		_, err := RunDevice(t.Context(), s, DeviceOptions{Train: c, Shares: []float64{.4}, Batches: 20}, func(x DeviceRow) {
+			if x.Policy == "pbs, 2 partitions" {
+				r = x
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	without := pbs()
+	_, err := precompute.Hop(t.Context(), dir, host.New(host.Options{Threads: 1}), precompute.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(dir, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if with := pbs(); with.StructureBytes >= without.StructureBytes {
+		t.Errorf("blocks of pbs take %d bytes with a hop in the store, %d without", with.StructureBytes, without.StructureBytes)
 	}
 }
