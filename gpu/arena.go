@@ -131,7 +131,7 @@ func (a *Arena) Used() int64 {
 }
 
 // Reset makes all tensors of the arena invalid and their memory free for the
-// next ones. The queue that used them must have been synced. Several chunks are
+// next ones of the same queue: its stream uses them in the order of issue. Another one must have been waited for. Several chunks are
 // replaced by one that holds as much, so that an arena settles.
 func (a *Arena) Reset() error {
 	var first error

@@ -133,8 +133,11 @@ func (s *stream) Follow(before gpu.Stream) {
 	}
 }
 
-// settle waits for a mark and those before it. The first error becomes the stream's.
+// settle waits for a mark and those before it, once for all. The first error becomes the stream's.
 func (s *stream) settle(m *mark) {
+	if m.of != nil && s.dev.broken() == nil {
+		_ = s.dev.ctx.WaitEvent(m.of.ended) // said again below
+	}
 	for !m.done {
 		f := s.flying[0]
 		s.flying = append(s.flying[:0], s.flying[1:]...)
@@ -184,6 +187,10 @@ func (m *mark) Wait(ctx context.Context) error {
 		return m.err
 	}
 	return context.Cause(ctx)
+}
+
+func (m *mark) Passed() bool {
+	return m.done || m.of == nil || m.s.dev.broken() != nil || m.s.dev.ctx.Passed(m.of.ended)
 }
 
 func (m *mark) Took() time.Duration { return m.took }

@@ -268,6 +268,26 @@ func TestKeptRowsChangeNothing(t *testing.T) {
 	}
 }
 
+// TestHostWaits: where the device keeps up, the host waits once a step of the plan at most, for the last mini-batches; before, it
+// waited at each. Where the device runs only when it must, half of those on their way are waited for at once.
+func TestHostWaits(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 1500, Partitions: 4}))
+	for schedule, most := range map[string]func(e train.Epoch) int64{
+		"eager": func(e train.Epoch) int64 { return int64(e.Steps) },
+		"lazy":  func(e train.Epoch) int64 { return int64(e.Steps) + e.Batches/2 },
+	} {
+		emulated(t, "GS_EMU_SCHEDULE", schedule)
+		_, epochs, err := trainNode(t, dir, open(t, Options{}), train.Config{Hidden: 8, BatchSize: 10, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2}, Plan: "memory"})
+		must(t, err)
+		for _, e := range epochs {
+			t.Logf("%s: epoch %d: %d waits, %d mini-batches", schedule, e.Epoch, e.DeviceWaits, e.Batches)
+			if e.Batches < 10 || e.DeviceWaits > most(e) {
+				t.Errorf("%s: epoch %d: the host waited %d times in %d steps of %d mini-batches, expected at most %d", schedule, e.Epoch, e.DeviceWaits, e.Steps, e.Batches, most(e))
+			}
+		}
+	}
+}
+
 // deaf is a device whose streams follow no other.
 type deaf struct{ *Device }
 

@@ -30,6 +30,9 @@ func marks(b *bench) {
 	for i := range want {
 		want[i] = 7
 	}
+	if !m1.Passed() {
+		b.Error("the first mark was waited for, and is not passed")
+	}
 	if err := m2.Wait(b.Context()); err != nil || !slices.Equal(second, want) {
 		b.Errorf("the second mark: %v, downloaded %v, expected %v", err, second, want)
 	}
@@ -47,9 +50,20 @@ func marks(b *bench) {
 		b.Errorf("after Sync: %v", err)
 	}
 	b.q.Gather(y, x, gpu.Tensor{})
-	b.q.Mark() // Sync waits for it
+	last := b.q.Mark() // Sync waits for it
 	if err := b.q.Sync(b.Context()); !errors.Is(err, gpu.ErrShape) {
 		b.Errorf("a gather without an index: %v", err)
+	}
+	if !last.Passed() {
+		b.Error("Sync is over, and a mark before it is not passed")
+	}
+	b.q.Fill(x, 1)
+	soon := b.q.Mark()
+	for !soon.Passed() { // asking is enough: nobody waits
+		time.Sleep(time.Microsecond)
+	}
+	if err := soon.Wait(b.Context()); err != nil {
+		b.Error(err)
 	}
 }
 

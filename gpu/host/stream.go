@@ -33,6 +33,9 @@ func (m mark) Wait(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// Passed is true: operations run as they are issued.
+func (m mark) Passed() bool { return true }
+
 func (m mark) Took() time.Duration { return m.took }
 
 func (s *stream) Mark() gpu.Mark {

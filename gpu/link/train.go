@@ -307,7 +307,7 @@ func (s *session) close() error {
 
 // epoch trains one epoch, counted from 0, or what is left of it, and evaluates.
 func (s *session) epoch(ctx context.Context, epoch int) error {
-	start, cpu, busy := time.Now(), usage.CPUSeconds(), s.t.pipe.Took()
+	start, cpu, spent := time.Now(), usage.CPUSeconds(), s.t.pipe.Spent()
 	plan, bias := s.takePlan(epoch)
 	s.sum.Plan = plan.Policy
 	// Only the first epoch of a resumed run begins inside; all others begin at their first step, with nothing counted.
@@ -402,7 +402,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	}
 	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.Loss/float64(sum.Examples), sum.Batches, sum.Edges, sum.Profile
 	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
-	r.DeviceTimes = s.t.pipe.Times(r.Seconds-was.Seconds, busy)
+	r.DeviceTimes = s.t.pipe.Times(r.Seconds-was.Seconds, spent)
 	s.sum.add(&r)
 	// The last epoch's checkpoint is the result, whatever the interval.
 	if s.clock.Epoch(epoch+1) || epoch+1 == s.cfg.Epochs {

@@ -25,7 +25,7 @@ type DevicePlan struct {
 // deviceSample is how many batches a plan for a device is chosen by.
 const deviceSample = 64
 
-// deviceShare is the part of what a device has beside the largest mini-batches in flight that feature rows are kept in: evaluation
+// deviceShare is the part of what a device has beside the largest mini-batch's tensors that feature rows are kept in: evaluation
 // and what batches have beside tensors take the rest.
 const deviceShare = 2
 
@@ -143,7 +143,7 @@ func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifes
 	if err != nil {
 		return 0, err
 	}
-	return (info.MemoryBytes - int64(info.InFlight())*worst - modelBytes) / deviceShare, nil
+	return (info.MemoryBytes - worst - modelBytes) / deviceShare, nil
 }
 
 // capacity is Buffer as the batch meter takes it: 0 is all.

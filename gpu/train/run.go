@@ -211,7 +211,7 @@ func (s *session) evaluate(pass func() error) error {
 	if s.t.rows == nil || !errors.Is(err, gpu.ErrMemory) {
 		return err
 	}
-	if err := errors.Join(s.t.rows.close(), s.t.pipe.Reset()); err != nil {
+	if err := errors.Join(s.t.rows.close(), s.t.pipe.Arena().Reset()); err != nil {
 		return err
 	}
 	s.t.rows = nil
@@ -246,7 +246,7 @@ func (s *Summary) add(r *Epoch) {
 
 // epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
-	start, busy, copied := time.Now(), s.t.pipe.Took(), s.t.copied
+	start, spent, copied := time.Now(), s.t.pipe.Spent(), s.t.copied
 	plan := s.plan.epoch(e)
 	s.sum.Plan = plan.Policy
 	var place progress.Place
@@ -318,7 +318,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	}
 	trained := s.soFar()
 	used, read := s.t.feed.rows(e)
-	times := s.t.pipe.Times(trained.Seconds-was.Seconds, busy)
+	times := s.t.pipe.Times(trained.Seconds-was.Seconds, spent)
 	if times.DeviceSeconds > 0 {
 		times.DeviceCopySeconds = (s.t.copied - copied).Seconds()
 	}

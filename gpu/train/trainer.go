@@ -53,7 +53,7 @@ func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, batches ...*m
 }
 
 // DeviceTime returns how long the device was at the steps so far, from each one's first operation to its last.
-func (r *Trainer) DeviceTime() time.Duration { return r.t.pipe.Took() }
+func (r *Trainer) DeviceTime() time.Duration { return r.t.pipe.Spent().Took }
 
 // Batches returns the number of optimiser steps so far.
 func (r *Trainer) Batches() int64 { return r.sum.Batches }

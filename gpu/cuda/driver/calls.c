@@ -47,6 +47,7 @@ CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s) {
 CUresult gs_record(CUcontext ctx, CUevent e, CUstream s) { WITH(ctx); return cuEventRecord(e, s); }
 CUresult gs_stream_wait(CUcontext ctx, CUstream s, CUevent e) { WITH(ctx); return cuStreamWaitEvent(s, e, 0); }
 CUresult gs_event_wait(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventSynchronize(e); }
+CUresult gs_event_query(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventQuery(e); }
 CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to) { WITH(ctx); return cuEventElapsedTime(ms, from, to); }
 
 CUresult gs_max_shared(CUcontext ctx, CUfunction f, int bytes) { WITH(ctx); return cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes); }

@@ -24,6 +24,7 @@ CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s);
 CUresult gs_record(CUcontext ctx, CUevent e, CUstream s);
 CUresult gs_stream_wait(CUcontext ctx, CUstream s, CUevent e);
 CUresult gs_event_wait(CUcontext ctx, CUevent e);
+CUresult gs_event_query(CUcontext ctx, CUevent e);
 CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to);
 CUresult gs_max_shared(CUcontext ctx, CUfunction f, int bytes);
 CUresult gs_launch(CUcontext ctx, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned threads, unsigned shared, CUstream s, void *args, size_t bytes);

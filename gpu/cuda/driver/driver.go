@@ -208,6 +208,9 @@ func (c Context) Follow(s cu.Stream, e Event) error {
 // WaitEvent waits until the stream has passed e.
 func (c Context) WaitEvent(e Event) error { return check(C.gs_event_wait(c.c, e.e)) }
 
+// Passed reports, without waiting, whether the stream has passed e; true also where a wait would fail.
+func (c Context) Passed(e Event) bool { return C.gs_event_query(c.c, e.e) != C.CUDA_ERROR_NOT_READY }
+
 // Elapsed is the device's time between two events that have been passed.
 func (c Context) Elapsed(from, to Event) (time.Duration, error) {
 	var ms C.float

@@ -17,6 +17,7 @@ type Result struct {
 	DeviceSeconds     float64 `json:"device_seconds,omitempty"`
 	DeviceIdleSeconds float64 `json:"device_idle_seconds,omitempty"`
 	DeviceCopySeconds float64 `json:"device_copy_seconds,omitempty"`
+	DeviceWaits       int64   `json:"device_waits,omitempty"` // how often the host waited for it
 }
 
 // End is the line of a run's result.
