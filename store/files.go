@@ -36,7 +36,7 @@ func (f *Files) Topology(p PartitionID) (*blocks.File, blocks.Extent, error) {
 }
 
 // Column returns where partition p's part of a column lies: the rows of its
-// nodes, or, for a column of edges, of the edges of stripe p.
+// nodes, those that are stored (see [Files.NodeRows]), or, for a column of edges, of the edges of stripe p.
 func (f *Files) Column(name string, p PartitionID) (*blocks.File, blocks.Extent, error) {
 	m, ok := f.s.columns[name]
 	if !ok {

@@ -57,6 +57,9 @@ type PartitionInfo struct {
 	Train uint64 `json:"train,omitempty"`
 	Valid uint64 `json:"valid,omitempty"`
 	Test  uint64 `json:"test,omitempty"`
+	// Types is how many of the nodes are of each of the schema's node types, whose rows follow each other in that order;
+	// nil = that is not known, and columns have a row for each node.
+	Types []uint32 `json:"types,omitempty"`
 }
 
 // ColumnInfo describes a column of nodes or edges.
@@ -74,8 +77,10 @@ type ColumnInfo struct {
 	// Missing counts the elements that had no value and were filled in.
 	Missing uint64 `json:"missing,omitempty"`
 	// NodeType limits a column to one node type (rows of others are zero); "" = all.
-	NodeType string   `json:"node_type,omitempty"`
-	Files    []string `json:"files"` // oldest first
+	NodeType string `json:"node_type,omitempty"`
+	// Runs says that extents hold the rows of NodeType alone, where partitions know types (see [NodeRows]). Since format 2.
+	Runs  bool     `json:"runs,omitempty"`
+	Files []string `json:"files"` // oldest first
 	// Derived says what of the graph the column was computed from, such as "mean of x over
 	// neighbours"; "" = it is data. An append drops derived columns: they would be wrong.
 	Derived string `json:"derived,omitempty"`
@@ -344,6 +349,9 @@ func (m *Manifest) Validate() error {
 		if int(p) >= len(m.Partitions) || i > 0 && m.Pinned[i-1] >= p {
 			return fmt.Errorf("%w: pinned partitions %v, expected ascending ids below %d", ErrInvalid, m.Pinned, len(m.Partitions))
 		}
+	}
+	if err := m.validateTypes(); err != nil {
+		return err
 	}
 	return m.validateFiles()
 }

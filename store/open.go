@@ -167,15 +167,15 @@ func (s *Store) extent(what string, m extentMap, p PartitionID) (*blocks.File, b
 // what the manifest says.
 func (s *Store) locate() error {
 	man := s.manifest
-	nodes := func(p PartitionInfo) uint64 { return p.Nodes }
-	edges := func(p PartitionInfo) uint64 { return p.Edges }
+	nodes := func(p PartitionID) uint64 { return man.Partitions[p].Nodes }
+	edges := func(p PartitionID) uint64 { return man.Partitions[p].Edges }
 	var err error
 	if s.topology, err = s.locateAll(man.Topology, blocks.Topology, edges, nil); err != nil {
 		return err
 	}
 	for i := range man.Columns {
 		c := &man.Columns[i]
-		kind, rows := blocks.NodeColumn, nodes
+		kind, rows := blocks.NodeColumn, func(p PartitionID) uint64 { return man.NodeRows(c, p).Rows }
 		if c.Role.OnEdges() {
 			kind, rows = blocks.EdgeColumn, edges
 		}
@@ -190,7 +190,7 @@ func (s *Store) locate() error {
 }
 
 // locateAll finds the extents of one column; later files override earlier ones.
-func (s *Store) locateAll(names []string, kind blocks.Kind, rows func(PartitionInfo) uint64, c *ColumnInfo) (extentMap, error) {
+func (s *Store) locateAll(names []string, kind blocks.Kind, rows func(PartitionID) uint64, c *ColumnInfo) (extentMap, error) {
 	found := make(extentMap, len(s.manifest.Partitions))
 	for _, name := range names {
 		f := s.files[name]
@@ -213,7 +213,7 @@ func (s *Store) locateAll(names []string, kind blocks.Kind, rows func(PartitionI
 			return nil, mismatch(s.files[names[len(names)-1]], "footer", "partition %d is in none of the files %v", p, names)
 		}
 		h := l.file.Header()
-		want := rows(s.manifest.Partitions[p])
+		want := rows(PartitionID(p))
 		if l.extent.Rows != want {
 			return nil, mismatch(l.file, h.ExtentName(l.extent.ID), "%d rows, the manifest says %d", l.extent.Rows, want)
 		}

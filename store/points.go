@@ -46,8 +46,8 @@ func (s *Store) Features(ctx context.Context, column string, nodes []NodeID, dst
 	if c.Role.OnEdges() {
 		return nil, fmt.Errorf("%w: column %q lies on edges, expected one of nodes", ErrInvalid, column)
 	}
-	return s.readPoints(ctx, nodes, c.RowBytes(), dst, func(p PartitionID) (*blocks.File, blocks.Extent, error) {
-		return s.Files().Column(column, p)
+	return s.readPoints(ctx, nodes, c.RowBytes(), dst, func(p PartitionID) (*blocks.File, blocks.Extent, NodeRows, error) {
+		return s.Files().NodeRows(column, p)
 	})
 }
 
@@ -59,7 +59,10 @@ func (s *Store) ExternalInts(ctx context.Context, nodes []NodeID, external []uin
 	if s.manifest.IDs.Kind == IDsStrings {
 		return fmt.Errorf("%w: external ids of %s are %s, not integers", ErrInvalid, s.env.Dir, s.manifest.IDs.Kind)
 	}
-	b, err := s.readPoints(ctx, nodes, 8, blocks.Bytes(external), s.Files().External)
+	b, err := s.readPoints(ctx, nodes, 8, blocks.Bytes(external), func(p PartitionID) (*blocks.File, blocks.Extent, NodeRows, error) {
+		f, e, err := s.Files().External(p)
+		return f, e, NodeRows{Rows: e.Rows, Nodes: e.Rows}, err
+	})
 	if err != nil || len(b) == 0 {
 		return err
 	}
@@ -113,7 +116,7 @@ func (s *Store) byPartition(nodes []NodeID) ([][]point, error) {
 }
 
 // readPoints reads rows of width bytes; where says in what extent a partition's lie.
-func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst []byte, where func(PartitionID) (*blocks.File, blocks.Extent, error)) ([]byte, error) {
+func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst []byte, where func(PartitionID) (*blocks.File, blocks.Extent, NodeRows, error)) ([]byte, error) {
 	if err := cmp.Or(s.check(), ctx.Err()); err != nil {
 		return nil, err
 	}
@@ -121,23 +124,32 @@ func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst [
 	if err != nil {
 		return nil, err
 	}
+	need := len(nodes) * width
+	if cap(dst) < need {
+		dst = make([]byte, need)
+	}
+	dst = dst[:need]
 	gap := s.pointGap(ctx)
 	var reads []pointRead
 	for p, rows := range parts {
 		if len(rows) == 0 {
 			continue
 		}
-		f, e, err := where(PartitionID(p))
+		f, e, has, err := where(PartitionID(p))
 		if err != nil {
 			return nil, err
 		}
+		rows = slices.DeleteFunc(rows, func(r point) bool {
+			if !has.Stored(r.row) {
+				has.Fill(dst[r.to*width:][:width], r.row)
+			}
+			return !has.Stored(r.row)
+		})
+		for i := range rows {
+			rows[i].row -= has.First
+		}
 		reads = planPoints(reads, f, e, rows, int64(width), gap)
 	}
-	need := len(nodes) * width
-	if cap(dst) < need {
-		dst = make([]byte, need)
-	}
-	dst = dst[:need]
 	readers := min(runtime.GOMAXPROCS(0)*2, pointReadersMax, len(reads))
 	group, ctx := errgroup.WithContext(ctx)
 	next := make(chan pointRead)

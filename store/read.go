@@ -11,14 +11,36 @@ import (
 
 // ReadColumn reads partition p's part of a column, checked, into dst, which
 // is grown if it is too small. The result is row-major [rows][Dim] elements
-// of the column's type and belongs to the caller. This is the simple path; the
+// of the column's type and belongs to the caller; rows that are not stored ([NodeRows]) are there. This is the simple path; the
 // partition buffer reads in bulk through an engine.
 func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst []byte) ([]byte, error) {
+	c, err := s.manifest.Column(name)
+	if err != nil {
+		return nil, err
+	}
 	f, e, err := s.Files().Column(name, p)
 	if err != nil {
 		return nil, err
 	}
-	return s.readExtent(ctx, f, e, dst)
+	rows := NodeRows{}
+	if !c.Role.OnEdges() {
+		rows = s.manifest.NodeRows(c, p)
+	}
+	if rows.Whole() {
+		return s.readExtent(ctx, f, e, dst)
+	}
+	// The stored rows are read into their place, the others written around them.
+	size := int(rows.Nodes) * c.RowBytes()
+	if cap(dst) < size {
+		dst = blocks.Bytes(make([]uint64, (size+7)/8))
+	}
+	dst = dst[:size]
+	at := int(rows.First) * c.RowBytes()
+	if _, err := s.readExtent(ctx, f, e, dst[at:at+int(e.Length)]); err != nil {
+		return nil, err
+	}
+	rows.Fill(dst, 0)
+	return dst, nil
 }
 
 // TrainingNodes counts the training nodes of each partition by a split column ("" = the first): see [Store.SplitNodes].

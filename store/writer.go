@@ -313,6 +313,9 @@ func (w *Writer) commit(ctx context.Context, db *meta.DB, m *Manifest) error {
 		put(meta.NumberKey(meta.PrefixHistory, m.Version), infoOf(m)),
 		b.Set([]byte(meta.KeyCurrent), binary.BigEndian.AppendUint64(nil, m.Version), nil),
 	)
+	if m.hasRuns() {
+		err = errors.Join(err, b.Set([]byte(meta.KeyFormat), []byte(meta.FormatRuns), nil))
+	}
 	for _, old := range kept[:max(0, len(kept)-w.o.KeepVersions+1)] {
 		if !trained[old.Version] {
 			err = errors.Join(err, b.Delete(meta.NumberKey(meta.PrefixManifest, old.Version), nil))

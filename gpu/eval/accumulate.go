@@ -312,7 +312,7 @@ func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 			if size > 0 && &b[0] != &dst[0] {
 				copy(dst, b)
 			}
-			r.Evaluator.read += size
+			r.Evaluator.read += r.stored(c, p)
 		}
 	}
 	r.loaded = i

@@ -108,17 +108,17 @@ func (it *Buffer) writeBack(ctx context.Context) error {
 }
 
 // loadColumns reads partitions' columns into their slots. Labels and splits go by
-// way of the slot's auxiliary area: a few bytes a node, whose rows need not begin at a page.
+// way of the slot's auxiliary area: a few bytes a node, whose rows need not begin at a page. Features of one node type
+// are read to the page in which their first row will be, and moved within it.
 func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMeter) error {
 	var ts []transfer
 	whole := func(x *extentRef, to []byte) {
 		ts = appendTransfers(ts, x, 0, blocks.AlignUp(x.e.Length), to, it.o.RequestBytes)
 	}
 	for _, l := range loads {
-		slot := it.layout.slots[l.slot]
 		for i := range it.src.features {
-			c := &it.src.features[i]
-			whole(&c.extents[l.part], it.buf.bytes(it.buf.features[i])[int64(slot.base)*int64(c.stride):])
+			rows, from := it.slotRows(i, l)
+			whole(&it.src.features[i].extents[l.part], rows[from&^(blocks.Alignment-1):])
 		}
 		labels, split := it.auxiliary(l.slot)
 		if it.src.labels != nil {
@@ -140,12 +140,16 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 	for _, l := range loads {
 		base := int(it.layout.slots[l.slot].base)
 		n := int(it.src.m.Partitions[l.part].Nodes)
+		for i := range it.src.features {
+			rows, from := it.slotRows(i, l)
+			it.src.features[i].place(l.part, rows, rows[from&^(blocks.Alignment-1):])
+		}
 		labels, split := it.auxiliary(l.slot)
 		if it.src.labels != nil {
-			copy(it.buf.bytes(it.buf.labels)[4*base:], labels[:4*n])
+			it.src.labels.place(l.part, it.buf.bytes(it.buf.labels)[4*base:], labels)
 		}
 		if it.src.split != nil {
-			copy(it.buf.bytes(it.buf.split)[base:], split[:n])
+			it.src.split.place(l.part, it.buf.bytes(it.buf.split)[base:], split)
 		}
 		if keys := elements[uint32](it.buf, it.buf.keys); keys != nil && it.order == nil {
 			first := uint32(it.src.m.Partitions[l.part].First)
@@ -155,6 +159,24 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 		}
 	}
 	return nil
+}
+
+// slotRows returns the memory of feature column i in a load's slot, and at which byte of it the rows that are stored begin.
+func (it *Buffer) slotRows(i int, l slotLoad) (rows []byte, from int64) {
+	c, slot := &it.src.features[i], it.layout.slots[l.slot]
+	at, stride := int64(slot.base), int64(c.stride)
+	return it.buf.bytes(it.buf.features[i])[at*stride : (at+int64(slot.rows))*stride], int64(c.rows[l.part].First) * stride
+}
+
+// place puts what was read of partition p's extent where rows has its nodes, and writes the rows that are not stored. read may lie
+// in rows.
+func (c *sourceColumn) place(p store.PartitionID, rows, read []byte) {
+	stored := &c.rows[p]
+	rows = rows[:int(stored.Nodes)*c.stride]
+	if n := c.extents[p].e.Length; n > 0 && &rows[int(stored.First)*c.stride] != &read[0] {
+		copy(rows[int(stored.First)*c.stride:], read[:n])
+	}
+	stored.Fill(rows, 0)
 }
 
 func (it *Buffer) auxiliary(slot int) (labels, split []byte) {

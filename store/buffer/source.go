@@ -65,7 +65,8 @@ func (x *extentRef) locate(err error) error {
 type sourceColumn struct {
 	info    store.ColumnInfo
 	stride  int
-	extents []extentRef // by partition
+	extents []extentRef      // by partition
+	rows    []store.NodeRows // of nodes: which of a partition's rows its extent holds
 }
 
 // source finds the extents that macro-batches are made from. It owns the
@@ -196,9 +197,10 @@ func (s *source) column(c *store.ColumnInfo, o *Options) (*sourceColumn, error) 
 	}
 	sc := &sourceColumn{info: *c, stride: c.RowBytes(), extents: xs}
 	for p := range xs {
-		rows := s.m.Partitions[p].Nodes
-		if c.Role.OnEdges() {
-			rows = s.m.Partitions[p].Edges
+		rows := s.m.Partitions[p].Edges
+		if !c.Role.OnEdges() {
+			sc.rows = append(sc.rows, s.m.NodeRows(c, store.PartitionID(p)))
+			rows = sc.rows[p].Rows
 		}
 		if x := &xs[p]; x.e.Rows != rows || x.e.Length != int64(rows)*int64(sc.stride) {
 			return nil, x.corrupt("%d rows in %d bytes, expected %d of %d bytes", x.e.Rows, x.e.Length, rows, sc.stride)

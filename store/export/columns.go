@@ -81,14 +81,20 @@ func (x *exporter) storeRows(c *store.ColumnInfo) func(context.Context, store.Pa
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		f, e, err := x.s.Files().Column(c.Name, p)
+		f, e, stored, err := x.s.Files().NodeRows(c.Name, p)
 		if err != nil {
 			return err
 		}
+		stored.Fill(rows, first)
+		lo, hi := stored.Overlap(first, first+uint64(int64(len(rows))/row))
+		if lo == hi {
+			return nil
+		}
+		rows = rows[int64(stored.First+lo-first)*row:][:int64(hi-lo)*row]
 		const step = 4 << 20
 		for at := 0; at < len(rows); at += step {
 			part := rows[at:min(at+step, len(rows))]
-			from := int64(first)*row + int64(at)
+			from := int64(lo)*row + int64(at)
 			b, err := f.ReadRangeInto(e, from, from+int64(len(part)), x.scratch)
 			if err != nil {
 				return err

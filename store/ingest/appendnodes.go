@@ -73,11 +73,12 @@ func (a *appender) addColumn(ctx context.Context, n *run, c *store.ColumnInfo, s
 	spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: c.Elem, Dim: uint32(c.Dim), Name: c.Name}
 	n.phase("column "+c.Name, "rows", int64(a.newNodes))
-	ref, err := n.nodeFile(ctx, fileBase(c.Name), h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+	of := n.everyNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim})
+	ref, err := n.nodeFile(ctx, fileBase(c.Name), h, of, func(ctx context.Context, emit func(uint64, []byte) error) error {
 		return fillRows(ctx, 0, a.newNodes, missingRow(c), emit)
 	})
 	if err == nil {
-		n.addColumn(spec, &converter{elem: c.Elem, labelMax: -1}, ref)
+		n.addColumn(spec, &converter{elem: c.Elem, labelMax: -1}, of.column, ref)
 	}
 	return err
 }

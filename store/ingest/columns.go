@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"sync"
@@ -21,6 +23,9 @@ type columnScatter struct {
 	places   *places
 	rowBytes int
 	threads  int
+	// stored says which rows of a partition its extent has; nil = all. The others must be blank.
+	stored []store.NodeRows
+	blank  []byte
 
 	lo, hi  int      // partitions of this pass
 	mem     []byte   // off the Go heap
@@ -78,11 +83,19 @@ func (c *columnScatter) add(first uint64, rows []byte) error {
 // addShare takes the rows of every of-th partition, beginning with the share-th.
 func (c *columnScatter) addShare(first uint64, rows []byte, n, share, of int) error {
 	for i := range n {
-		p := int(c.places.of(first+uint64(i)) >> c.layout.localBits)
+		place := c.places.of(first + uint64(i))
+		p := int(place >> c.layout.localBits)
 		if p < c.lo || p >= c.hi || p%of != share {
 			continue
 		}
-		if err := c.append(p-c.lo, rows[i*c.rowBytes:(i+1)*c.rowBytes]); err != nil {
+		row := rows[i*c.rowBytes : (i+1)*c.rowBytes]
+		if c.stored != nil && !c.stored[p].Stored(place&(1<<c.layout.localBits-1)) {
+			if !bytes.Equal(row, c.blank) {
+				return errOtherTypes
+			}
+			continue
+		}
+		if err := c.append(p-c.lo, row); err != nil {
 			return err
 		}
 	}
@@ -123,19 +136,37 @@ func (c *columnScatter) end() error {
 	return nil
 }
 
-// rowStream yields the rows of all dense ids in ascending order.
+// errOtherTypes says that a column of one node type has values for nodes of others.
+var errOtherTypes = errors.New("ingest: values of other node types")
+
+// streamed says what a stream of rows holds: those of source ids first ≤ id < end, of column. Where its extents are runs of a type's rows,
+// they are kept of what is streamed.
+type streamed struct {
+	column     store.ColumnInfo
+	first, end uint64
+}
+
+// everyNode is the rows of a column of all nodes.
+func (r *run) everyNode(c store.ColumnInfo) streamed { return streamed{column: c, end: r.layout.nodes} }
+
+// rowStream yields the rows of consecutive dense ids in ascending order.
 type rowStream func(ctx context.Context, emit func(first uint64, rows []byte) error) error
 
 // nodeFile writes one file of an extent a partition, of rows streamed by
 // dense id, and returns its reference.
-func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, stream rowStream) (ref store.FileRef, err error) {
+func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, of streamed, stream rowStream) (ref store.FileRef, err error) {
 	h.Partitions = uint32(r.firstPart + r.layout.partitions())
 	name, id := r.w.NewFile(base)
 	h.FileID = id
 	row := h.RowBytes()
 	sizes := make([]blocks.ExtentSize, r.layout.partitions())
 	largest := int64(0)
+	var stored []store.NodeRows
 	for p, n := range r.layout.sizes {
+		if of.column.Runs {
+			stored = append(stored, r.m.NodeRows(&of.column, store.PartitionID(p)))
+			n = uint32(stored[p].Rows)
+		}
 		sizes[p] = blocks.ExtentSize{ID: uint64(r.firstPart + p), Bytes: row * int64(n), Rows: uint64(n)}
 		largest = max(largest, sizes[p].Bytes)
 	}
@@ -148,27 +179,27 @@ func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, stream
 			_ = w.Abort()
 		}
 	}()
-	c := &columnScatter{w: w, layout: r.layout, places: r.places, rowBytes: int(row), threads: r.o.Threads}
+	c := &columnScatter{w: w, layout: r.layout, places: r.places, rowBytes: int(row), threads: r.o.Threads, stored: stored, blank: missingRow(&of.column)}
 	defer func() { freeOffHeap(c.mem) }()
 	buffer, per := columnPasses(r.budget.columns, len(sizes), largest)
 	for lo := 0; lo < len(sizes); lo += per {
 		if err := c.begin(lo, min(lo+per, len(sizes)), buffer); err != nil {
 			return ref, err
 		}
-		next := uint64(0)
+		next := of.first
 		err := stream(ctx, func(first uint64, rows []byte) error {
 			if first != next || uint64(len(rows))%uint64(row) != 0 {
 				return fmt.Errorf("column %s: rows of node %d, expected %d", h.Name, first, next)
 			}
 			next += uint64(len(rows)) / uint64(row)
-			if next > r.layout.nodes {
-				return fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next, r.layout.nodes)
+			if next > of.end {
+				return fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next-of.first, of.end-of.first)
 			}
 			r.tick(int64(len(rows)) / row)
 			return c.add(first, rows)
 		})
-		if err == nil && next != r.layout.nodes {
-			err = fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next, r.layout.nodes)
+		if err == nil && next != of.end {
+			err = fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next-of.first, of.end-of.first)
 		}
 		if err == nil {
 			err = c.end()
@@ -212,13 +243,14 @@ func (r *run) column(ctx context.Context, c int) error {
 		return err
 	}
 	r.phase("column "+spec.Name, "rows", int64(r.layout.nodes))
+	of := r.everyNode(store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim, NodeType: spec.NodeType})
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name}
 	if spec.Keyed {
 		ref, err := r.keyedColumn(ctx, c, conv)
 		if err != nil {
 			return err
 		}
-		r.addColumn(spec, conv, ref)
+		r.addColumn(spec, conv, of.column, ref)
 		return nil
 	}
 	covered := uint64(spec.Rows)
@@ -228,8 +260,11 @@ func (r *run) column(ctx context.Context, c int) error {
 	if spec.First > r.layout.nodes || spec.First+covered > r.layout.nodes {
 		return Inputf(r.desc.Input, "column %s has %d rows from node %d, expected at most %d nodes", spec.Name, covered, spec.First, r.layout.nodes)
 	}
+	if bytes.Equal(conv.missing, missingRow(&of.column)) { // else rows of other types are not blank, but means
+		of = r.ofType(of, spec.First, spec.First+covered)
+	}
 	stream := func(ctx context.Context, emit func(uint64, []byte) error) error {
-		if err := fillRows(ctx, 0, spec.First, conv.missing, emit); err != nil {
+		if err := fillRows(ctx, of.first, spec.First-of.first, conv.missing, emit); err != nil {
 			return err
 		}
 		next := spec.First
@@ -257,18 +292,22 @@ func (r *run) column(ctx context.Context, c int) error {
 		if next != spec.First+covered {
 			return Inputf(r.desc.Input, "column %s has %d rows, expected %d", spec.Name, next-spec.First, covered)
 		}
-		return fillRows(ctx, next, r.layout.nodes-next, conv.missing, emit)
+		return fillRows(ctx, next, of.end-next, conv.missing, emit)
 	}
-	ref, err := r.nodeFile(ctx, fileBase(spec.Name), h, stream)
+	ref, err := r.nodeFile(ctx, fileBase(spec.Name), h, of, stream)
+	if errors.Is(err, errOtherTypes) { // of a store that is moved: nodes were appended to it with columns of several types
+		of.column.Runs = false
+		ref, err = r.nodeFile(ctx, fileBase(spec.Name), h, of, stream)
+	}
 	if err != nil {
 		return err
 	}
-	r.addColumn(spec, conv, ref)
+	r.addColumn(spec, conv, of.column, ref)
 	return nil
 }
 
 // addColumn lists a written node column in the manifest.
-func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
+func (r *run) addColumn(spec ColumnSpec, conv *converter, c store.ColumnInfo, ref store.FileRef) {
 	if text := conv.scaleNote(); text != "" {
 		r.note("%s", text)
 	}
@@ -279,8 +318,8 @@ func (r *run) addColumn(spec ColumnSpec, conv *converter, ref store.FileRef) {
 		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.o.Missing)
 	}
 	r.m.Files = append(r.m.Files, ref)
-	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim,
-		Scale: conv.scale, Standard: conv.standard, Elements: spec.Elements, Missing: uint64(conv.filled), NodeType: spec.NodeType, Files: []string{ref.Name}})
+	c.Scale, c.Standard, c.Elements, c.Missing, c.Files = conv.scale, conv.standard, spec.Elements, uint64(conv.filled), []string{ref.Name}
+	r.m.Columns = append(r.m.Columns, c)
 	if spec.Role == store.RoleLabel {
 		r.m.Schema.Classes = max(r.m.Schema.Classes, int(conv.labelMax)+1)
 		if n := len(r.desc.ClassNames); n > 0 {

@@ -59,14 +59,16 @@ func (r *run) splitColumn(ctx context.Context, s int, counted bool) error {
 		r.countSplit(of)
 	}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Name: name}
-	ref, err := r.nodeFile(ctx, fileBase(name), h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+	rows := r.splitType(r.everyNode(store.ColumnInfo{Name: name, Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1}), of)
+	ref, err := r.nodeFile(ctx, fileBase(name), h, rows, func(ctx context.Context, emit func(uint64, []byte) error) error {
 		return emitInSteps(ctx, of, 1, emit)
 	})
 	if err != nil {
 		return err
 	}
 	r.m.Files = append(r.m.Files, ref)
-	r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: name, Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1, Files: []string{ref.Name}})
+	rows.column.Files = []string{ref.Name}
+	r.m.Columns = append(r.m.Columns, rows.column)
 	return nil
 }
 
@@ -262,7 +264,7 @@ func sortByID(external, order []uint64) {
 // dictionaryInts writes the dictionary's integers.
 func (r *run) dictionaryInts(ctx context.Context) error {
 	h := blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint64, Dim: 1}
-	ref, err := r.nodeFile(ctx, "external", h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+	ref, err := r.nodeFile(ctx, "external", h, r.everyNode(store.ColumnInfo{}), func(ctx context.Context, emit func(uint64, []byte) error) error {
 		const step = 1 << 13
 		buf := make([]byte, 0, 8*step)
 		first := uint64(0)
@@ -292,7 +294,7 @@ func (r *run) dictionaryInts(ctx context.Context) error {
 // integerColumn writes the external ids of all nodes as integers.
 func (r *run) integerColumn(ctx context.Context, external func(dense uint64) uint64) error {
 	h := blocks.Header{Kind: blocks.ExternalIDs, Elem: blocks.Uint64, Dim: 1}
-	ref, err := r.nodeFile(ctx, "external", h, func(ctx context.Context, emit func(uint64, []byte) error) error {
+	ref, err := r.nodeFile(ctx, "external", h, r.everyNode(store.ColumnInfo{}), func(ctx context.Context, emit func(uint64, []byte) error) error {
 		const step = 1 << 16
 		buf := make([]byte, 0, 8*step)
 		for first := uint64(0); first < r.layout.nodes; first += step {

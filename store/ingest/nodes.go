@@ -1,11 +1,14 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
 )
 
 // places maps dense ids to places (see layout): 4 bytes a node where places
@@ -131,4 +134,78 @@ func lookupPlaces[T uint32 | uint64](m []T, ids, out []uint64) int {
 func (m *places) Close() {
 	freeOffHeap(m.mem)
 	m.mem, m.narrow, m.wide = nil, nil, nil
+}
+
+// endsOfTypes returns run.typeEnds.
+func (r *run) endsOfTypes() (ends []uint64) {
+	resumed := len(r.state.Partitions) > 0 && r.state.Partitions[0].Types == nil // by a build that knew no types
+	if len(r.desc.NodeTypes) < 2 || r.dict != nil || resumed || r.kept != nil && !r.kept.typed {
+		return nil
+	}
+	end := uint64(0)
+	for _, t := range r.desc.NodeTypes {
+		end += uint64(max(t.Count, 0))
+		ends = append(ends, end)
+	}
+	if end != r.state.Nodes {
+		return nil
+	}
+	return ends
+}
+
+// countTypes counts the nodes of each type by partition; nil for each where types are not known. Rows ascend with source ids, so in every
+// partition each type is a run of them.
+func (r *run) countTypes() [][]uint32 {
+	counts := make([][]uint32, r.layout.partitions())
+	for t := range r.typeEnds {
+		for p := range counts {
+			counts[p] = append(counts[p], 0)
+		}
+		for id, end := r.typeIDs(t); id < end; id++ {
+			counts[r.places.of(id)>>r.layout.localBits][t]++
+		}
+	}
+	return counts
+}
+
+// ofType makes the rows of a column of one node type runs of that type's, where partitions know types. The source has rows of ids first ≤ id < end.
+func (r *run) ofType(of streamed, first, end uint64) streamed {
+	t := slices.IndexFunc(r.desc.NodeTypes, func(t NodeType) bool { return t.Name == of.column.NodeType })
+	if r.typeEnds == nil || t < 0 {
+		return of
+	}
+	lo, hi := r.typeIDs(t)
+	switch {
+	case first <= lo && hi <= end: // all of the type's, and maybe others'
+		of.column.Runs = true
+		of.first, of.end = first, end
+	case lo <= first && end <= hi:
+		of.column.Runs = true
+		of.first, of.end = lo, hi
+	}
+	return of
+}
+
+// typeIDs are the source ids of a node type, which count type by type.
+func (r *run) typeIDs(t int) (first, end uint64) {
+	if t > 0 {
+		first = r.typeEnds[t-1]
+	}
+	return first, r.typeEnds[t]
+}
+
+// splitType makes a split of nodes of one type, by dense id, a run of that type's rows.
+func (r *run) splitType(of streamed, parts []byte) streamed {
+	for t := range r.typeEnds {
+		lo, hi := r.typeIDs(t)
+		if bytes.Count(parts[lo:hi], []byte{store.SplitNone}) == int(hi-lo) {
+			continue
+		}
+		if of.column.NodeType != "" { // of a second type
+			of.column.NodeType = ""
+			return of
+		}
+		of.column.NodeType = r.desc.NodeTypes[t].Name
+	}
+	return r.ofType(of, 0, r.layout.nodes)
 }

@@ -44,3 +44,14 @@ func (s *relationSet) add(b *EdgeBatch) error {
 func (s *relationSet) sorted() []string {
 	return slices.Sorted(maps.Keys(s.names))
 }
+
+// relationNames names the relations; one without a name if there is no column.
+func (r *run) relationNames() []string {
+	if len(r.state.Relations) > 0 {
+		return r.state.Relations
+	}
+	if len(r.desc.Relations) > 0 {
+		return r.desc.Relations
+	}
+	return []string{"edge"}
+}

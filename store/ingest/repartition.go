@@ -13,7 +13,7 @@ import (
 
 // Repartition moves s's nodes to the partitions of a, which is by s's internal
 // ids, and commits the result as the store's next version: the same graph,
-// columns and external ids. s must be the newest version; it stays readable. Of o only
+// columns and external ids. Columns of one node type are stored for that type alone, if every node's type is known. s must be the newest version; it stays readable. Of o only
 // MemoryBytes, Threads, FS, Progress, Note and, for the record, Partitioner, HubsTrain and HubChoice count.
 //
 // After a failure the store is as it was.
@@ -32,11 +32,14 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 	if err != nil {
 		return nil, err
 	}
+	if err := src.orderByType(ctx); err != nil {
+		return nil, err
+	}
 	w, err := store.OpenWriter(s.Dir(), store.WriterOptions{FS: o.FS})
 	if err != nil {
 		return nil, err
 	}
-	r := &run{o: o, src: src, desc: src.Describe(), w: w, kept: src, assigner: a, rep: Report{Hubs: o.HubChoice}}
+	r := &run{o: o, src: src, desc: src.Describe(), w: w, kept: src, assigner: renumbered{a, src}, rep: Report{Hubs: o.HubChoice}}
 	if base := w.Base(); base == nil || base.Version != m.Version {
 		return nil, errors.Join(fmt.Errorf("%w: version %d is not the store's newest", ErrOptions, m.Version), w.Close())
 	}
@@ -50,11 +53,15 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 	return &r.rep, w.Close()
 }
 
-// storeSource is a version of a store as a source: source ids are its internal ids.
+// storeSource is a version of a store as a source. Source ids are its internal ids or, where the type of every node is known, count type by
+// type as those of other sources do.
 type storeSource struct {
-	s    *store.Store
-	m    *store.Manifest
-	desc Description
+	s     *store.Store
+	m     *store.Manifest
+	desc  Description
+	typed bool        // types are known
+	order []stretch   // ascending source ids
+	rows  [][]stretch // by partition, ascending rows
 	// relation is the relation column, nil if there is none.
 	relation *store.ColumnInfo
 	// need is the memory that reading takes: sourceBytes, or its largest bucket with columns, or the names of a partition.
@@ -76,7 +83,7 @@ func newStoreSource(s *store.Store) (*storeSource, error) {
 	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1}
+		spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1, NodeType: c.NodeType}
 		switch {
 		case c.Role == store.RoleRelation:
 			src.relation, d.HasRelation = c, true
@@ -94,6 +101,10 @@ func newStoreSource(s *store.Store) (*storeSource, error) {
 	for _, l := range m.EdgeLists {
 		d.EdgeLists = append(d.EdgeLists, l.Name)
 	}
+	for p, info := range m.Partitions {
+		src.order = append(src.order, stretch{part: store.PartitionID(p), rows: info.Nodes})
+	}
+	src.number()
 	var err error
 	if src.need, err = src.stripes().Need(); err != nil {
 		return nil, err
@@ -125,9 +136,12 @@ func (src *storeSource) keep(m *store.Manifest) {
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		if old, err := src.m.Column(c.Name); err == nil {
-			elem, files := c.Elem, c.Files // relations may be narrower than they were
+			made := *c
 			*c = *old
-			c.Elem, c.Files = elem, files
+			c.Elem, c.Files, c.Runs = made.Elem, made.Files, made.Runs // relations may be narrower than they were
+			if made.Runs {
+				c.NodeType = made.NodeType // of splits
+			}
 		}
 	}
 	rank := map[string]int{} // columns keep their order: the first feature, split, … is the default
@@ -185,9 +199,8 @@ func (src *storeSource) Edges(ctx context.Context, _ Env, emit func(worker int, 
 				b.Dst.Reset()
 				return err
 			}
-			firstSrc, firstDst := uint64(src.m.Partitions[k.Src].First), uint64(src.m.Partitions[j].First)
 			for d, s := range k.All() {
-				b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, firstSrc+uint64(s)), append(b.Dst.Ints, firstDst+uint64(d))
+				b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, src.id(k.Src, uint64(s))), append(b.Dst.Ints, src.id(k.Dst, uint64(d)))
 				if len(b.Src.Ints) == edgeBatch {
 					if err := flush(); err != nil {
 						return err
@@ -240,27 +253,43 @@ func relations(dst []uint32, elem blocks.ElemType, b []byte, from, n int) ([]uin
 	return dst, nil
 }
 
-// pieces calls fn with rows of one extent a partition, a few MiB at a time, and the node that the first is of.
-func (src *storeSource) pieces(ctx context.Context, extent func(p store.PartitionID) (*blocks.File, blocks.Extent, error), fn func(first uint64, rows []byte) error) error {
+// extentOf says where rows of partition p's nodes lie, and which of them.
+type extentOf func(p store.PartitionID) (*blocks.File, blocks.Extent, store.NodeRows, error)
+
+// pieces calls fn with rows of one extent a partition, a few MiB at a time, by source ids, and the source id of the first.
+func (src *storeSource) pieces(ctx context.Context, extent extentOf, fn func(first uint64, rows []byte) error) error {
 	const piece = 4 << 20
 	buf := make([]byte, blocks.RangeBytes(piece))
-	for p, info := range src.m.Partitions {
-		f, e, err := extent(store.PartitionID(p))
+	for _, t := range src.order {
+		f, e, stored, err := extent(t.part)
 		if err != nil {
 			return err
 		}
 		h := f.Header()
-		size := h.RowBytes()
-		step := max(piece/size&^7, 8) * size
-		for from := int64(0); from < e.Length; from += step {
+		size := uint64(h.RowBytes())
+		step := max(piece/size&^7, 8)
+		for row, end := t.first, uint64(0); row < t.first+t.rows; row = end {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			rows, err := f.ReadRangeInto(e, from, min(from+step, e.Length), buf)
-			if err != nil {
-				return err
+			end = min(row+step, t.first+t.rows)
+			var rows []byte
+			if stored.Stored(row) {
+				end = min(end, stored.First+stored.Rows)
+				rows, err = f.ReadRangeInto(e, int64((row-stored.First)*size), int64((end-stored.First)*size), buf)
+				if err != nil {
+					return err
+				}
+			} else { // of another type, up to those that are stored
+				if row < stored.First {
+					end = min(end, stored.First)
+				}
+				buf = slices.Grow(buf[:0], int((end-row)*size))
+				buf = buf[:cap(buf)]
+				rows = buf[:(end-row)*size]
+				stored.Fill(rows, row)
 			}
-			if err := fn(uint64(info.First)+uint64(from/size), rows); err != nil {
+			if err := fn(t.id+row-t.first, rows); err != nil {
 				return err
 			}
 		}
@@ -269,8 +298,16 @@ func (src *storeSource) pieces(ctx context.Context, extent func(p store.Partitio
 }
 
 // column is the extents of a column of nodes.
-func (src *storeSource) column(name string) func(p store.PartitionID) (*blocks.File, blocks.Extent, error) {
-	return func(p store.PartitionID) (*blocks.File, blocks.Extent, error) { return src.s.Files().Column(name, p) }
+func (src *storeSource) column(name string) extentOf {
+	return func(p store.PartitionID) (*blocks.File, blocks.Extent, store.NodeRows, error) {
+		return src.s.Files().NodeRows(name, p)
+	}
+}
+
+// external is the extents of external ids.
+func (src *storeSource) external(p store.PartitionID) (*blocks.File, blocks.Extent, store.NodeRows, error) {
+	f, e, err := src.s.Files().External(p)
+	return f, e, store.NodeRows{Rows: e.Rows, Nodes: e.Rows}, err
 }
 
 // Rows implements [Source].
@@ -313,7 +350,16 @@ func (src *storeSource) EdgeList(ctx context.Context, _ Env, l int, emit func(b 
 	}
 	for r.Next() {
 		e := r.Edge()
-		b.Src.Ints, b.Dst.Ints = append(b.Src.Ints, uint64(e.Src)), append(b.Dst.Ints, uint64(e.Dst))
+		s, err := src.m.Partition(e.Src)
+		if err != nil {
+			return err
+		}
+		d, err := src.m.Partition(e.Dst)
+		if err != nil {
+			return err
+		}
+		b.Src.Ints = append(b.Src.Ints, src.id(s, uint64(e.Src-src.m.Partitions[s].First)))
+		b.Dst.Ints = append(b.Dst.Ints, src.id(d, uint64(e.Dst-src.m.Partitions[d].First)))
 		b.Relations = append(b.Relations, uint32(e.Relation))
 		if b.Len() == 1<<14 {
 			if err := flush(); err != nil {
@@ -330,17 +376,17 @@ func (src *storeSource) EdgeList(ctx context.Context, _ Env, l int, emit func(b 
 // Names implements [Source]: string ids.
 func (src *storeSource) Names(ctx context.Context, _ Env, emit func(names *IDs, at Position) error) error {
 	var buf []byte
-	for p, info := range src.m.Partitions {
-		ids, b, err := src.s.ReadExternal(ctx, store.PartitionID(p), buf)
+	for _, t := range src.order {
+		ids, b, err := src.s.ReadExternal(ctx, t.part, buf)
 		if err != nil {
 			return err
 		}
 		buf = b
 		names := IDs{Ends: []uint32{}}
-		for i := range ids.Len() {
-			names.Append(ids.Strings.At(i))
+		for row := t.first; row < t.first+t.rows && row < uint64(ids.Len()); row++ {
+			names.Append(ids.Strings.At(int(row)))
 		}
-		if err := emit(&names, Position{File: "external ids", Unit: "node", Index: uint64(info.First)}); err != nil {
+		if err := emit(&names, Position{File: "external ids", Unit: "node", Index: t.id}); err != nil {
 			return err
 		}
 	}
@@ -359,7 +405,7 @@ func (r *run) keptIDs(ctx context.Context, src *storeSource) error {
 		return err
 	}
 	external, order := both[:r.layout.nodes], both[r.layout.nodes:]
-	err = src.pieces(ctx, src.s.Files().External, func(first uint64, rows []byte) error {
+	err = src.pieces(ctx, src.external, func(first uint64, rows []byte) error {
 		ids, err := blocks.View[uint64](rows)
 		copy(external[first:], ids)
 		return err

@@ -27,7 +27,9 @@ type run struct {
 	budget budget
 	layout *layout
 	places *places
-	dict   *dictionary // nil where source ids are dense
+	// typeEnds are, by node type, the ends of its source ids, which count type by type; nil = there is one type, or they do not.
+	typeEnds []uint64
+	dict     *dictionary // nil where source ids are dense
 	// kept is the store that is repartitioned and assigner its new assignment; nil otherwise.
 	kept     *storeSource
 	assigner partitioner.Assigner
@@ -362,9 +364,11 @@ func (r *run) plan(ctx context.Context) error {
 	r.m.Pinned = a.Pinned()
 	a, r.assigner = nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
 	debug.FreeOSMemory()
+	r.typeEnds = r.endsOfTypes()
+	types := r.countTypes()
 	r.m.Partitions = r.m.Partitions[:0]
 	for p, n := range sizes {
-		info := store.PartitionInfo{First: store.NodeID(l.first[p]), Nodes: uint64(n)}
+		info := store.PartitionInfo{First: store.NodeID(l.first[p]), Nodes: uint64(n), Types: types[p]}
 		if p < len(r.state.Partitions) {
 			info = r.state.Partitions[p]
 		}
@@ -448,17 +452,6 @@ func usesText(uses []ColumnUse) string {
 		fmt.Fprintf(&b, "  %s → %s\n", u.Column, u.As)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// relationNames names the relations; one without a name if there is no column.
-func (r *run) relationNames() []string {
-	if len(r.state.Relations) > 0 {
-		return r.state.Relations
-	}
-	if len(r.desc.Relations) > 0 {
-		return r.desc.Relations
-	}
-	return []string{"edge"}
 }
 
 // fixedBytes is the memory that the whole ingest takes, beside what edges and columns share.

@@ -250,6 +250,7 @@ type sweeper struct {
 	column int
 	m      *meter
 	next   []int   // by batch: its next row
+	row    []byte  // one that is not stored
 	filled []int64 // bytes of it so far
 
 	writes  []blockio.Request // full halves that are not submitted
@@ -263,6 +264,7 @@ type sweeper struct {
 func (r *Reader) sweep(ctx context.Context, i int, m *meter) error {
 	p := r.pack
 	s := &sweeper{r: r, c: &r.columns[i], column: i, m: m, next: make([]int, len(p.jobs)), filled: make([]int64, len(p.jobs)), busy: make([]bool, 2*len(p.jobs))}
+	s.row = make([]byte, s.c.stride)
 	defer s.running.Wait()
 	// While one half of the staging area is distributed, the other one is read, and full buffers are written.
 	stage, spare := r.stage, p.spare
@@ -277,7 +279,7 @@ func (r *Reader) sweep(ctx context.Context, i int, m *meter) error {
 	for k := range s.c.extents {
 		x := &s.c.extents[k]
 		for from := int64(0); from < x.e.Length; from += r.sweepBytes() {
-			sp := span{x: x, first: r.bases[k], from: from, to: min(from+r.sweepBytes(), blocks.AlignUp(x.e.Length))}
+			sp := span{x: x, first: r.bases[k] + uint32(x.stored.First), from: from, to: min(from+r.sweepBytes(), blocks.AlignUp(x.e.Length))}
 			if sp.check = r.unchecked(x, from, min(sp.to, x.e.Length)); sp.check {
 				x.check(from, sp.to)
 			}
@@ -297,6 +299,9 @@ func (r *Reader) sweep(ctx context.Context, i int, m *meter) error {
 		}
 	}
 	for b := range s.filled {
+		if err := s.fillTo(ctx, b, r.bases[len(r.bases)-1]); err != nil {
+			return err
+		}
 		if rest := s.filled[b] % halfBytes; rest > 0 {
 			s.flush(b, blocks.AlignUp(rest))
 		}
@@ -367,6 +372,9 @@ func (s *sweeper) distribute(ctx context.Context, spans []span, b []byte) error 
 func (s *sweeper) deal(ctx context.Context, k int, x span, b []byte) error {
 	j, stride, n := &s.r.pack.jobs[k], s.c.stride, int64(len(b))
 	rows := s.r.pack.rows[j.at : j.at+j.n]
+	if err := s.fillTo(ctx, k, x.first); err != nil {
+		return err
+	}
 	for s.next[k] < len(rows) && rows[s.next[k]] < x.first+uint32(x.x.e.Rows) {
 		lo := int64(rows[s.next[k]]-x.first)*stride - x.from // of the row, in b
 		if lo >= n {
@@ -379,6 +387,20 @@ func (s *sweeper) deal(ctx context.Context, k int, x span, b []byte) error {
 			break // the rest comes with the next request
 		}
 		s.next[k]++
+	}
+	return nil
+}
+
+// fillTo gives batch k its rows below a node of which nothing is left to come: they are not stored.
+func (s *sweeper) fillTo(ctx context.Context, k int, node uint32) error {
+	j := &s.r.pack.jobs[k]
+	for rows := s.r.pack.rows[j.at : j.at+j.n]; s.next[k] < len(rows) && rows[s.next[k]] < node; s.next[k]++ {
+		v := rows[s.next[k]]
+		part := partition(s.r.bases, v)
+		s.c.extents[part].stored.Fill(s.row, uint64(v-s.r.bases[part]))
+		if err := s.put(ctx, k, s.row); err != nil {
+			return err
+		}
 	}
 	return nil
 }

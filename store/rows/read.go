@@ -25,7 +25,8 @@ type extent struct {
 	file    *blocks.File
 	io      blockio.File // nil in a forecast
 	e       blocks.Extent
-	checked []uint64 // a bit for each of its chunks whose checksum is, or by then will have been, compared; nil: never compared
+	stored  store.NodeRows // which of the partition's rows it holds
+	checked []uint64       // a bit for each of its chunks whose checksum is, or by then will have been, compared; nil: never compared
 }
 
 // openColumns finds the columns, and opens their files to read them with engine if it is not nil.
@@ -52,13 +53,13 @@ func (r *Reader) openColumns(s *store.Store) error {
 			r.files = append(r.files, io)
 		}
 		c := column{info: info, stride: int64(info.RowBytes()), most: r.o.spanMost(info.RowBytes())}
-		for p, part := range s.Manifest().Partitions {
-			f, e, err := s.Files().Column(name, store.PartitionID(p))
+		for p := range s.Manifest().Partitions {
+			f, e, stored, err := s.Files().NodeRows(name, store.PartitionID(p))
 			if err != nil {
 				return err
 			}
-			x := extent{file: f, e: e, io: open[f.Path()]}
-			if e.Rows != part.Nodes || e.Length != int64(part.Nodes)*c.stride {
+			x := extent{file: f, e: e, stored: stored, io: open[f.Path()]}
+			if e.Rows != stored.Rows || e.Length != int64(stored.Rows)*c.stride {
 				h := f.Header()
 				return &blocks.CorruptError{Path: f.Path(), Extent: h.ExtentName(e.ID), Offset: e.Offset, Reason: "rows or bytes are not those of its partition"}
 			}
@@ -82,7 +83,7 @@ type span struct {
 }
 
 // spans cuts what a batch's missing rows need of a column into requests and calls fn with each. keys are node<<32|slot,
-// ascending. A row of a chunk that was not checked brings the whole chunk; rows that lie within gap of each other come together,
+// ascending. Rows that are not stored need none. A row of a chunk that was not checked brings the whole chunk; rows that lie within gap of each other come together,
 // up to the column's largest request.
 func (r *Reader) spans(c *column, keys []uint64, fn func(span)) {
 	var cur span
@@ -102,8 +103,12 @@ func (r *Reader) spans(c *column, keys []uint64, fn func(span)) {
 			cur, part = span{}, partition(r.bases, node)
 		}
 		x := &c.extents[part]
-		lo := int64(node-r.bases[part]) * c.stride
-		s := span{x: x, first: r.bases[part], from: lo, to: lo + c.stride, lo: i, hi: i + 1, check: r.unchecked(x, lo, lo+c.stride)}
+		if !x.stored.Stored(uint64(node - r.bases[part])) {
+			continue // those of a partition that are follow each other
+		}
+		first := r.bases[part] + uint32(x.stored.First)
+		lo := int64(node-first) * c.stride
+		s := span{x: x, first: first, from: lo, to: lo + c.stride, lo: i, hi: i + 1, check: r.unchecked(x, lo, lo+c.stride)}
 		s.round()
 		if cur.hi > 0 && s.from-cur.to <= r.gap {
 			joined := cur
@@ -179,6 +184,7 @@ func (r *Reader) everything(fn func(keys []uint64) error) error {
 func (r *Reader) load(ctx context.Context, keys []uint64, epoch int, m *meter) error {
 	for i := range r.columns {
 		c := &r.columns[i]
+		r.fill(c, keys)
 		var group []span
 		var failed error
 		used := int64(0)
@@ -204,6 +210,21 @@ func (r *Reader) load(ctx context.Context, keys []uint64, epoch int, m *meter) e
 		}
 	}
 	return nil
+}
+
+// fill writes the rows of keys that are not stored into their slots.
+func (r *Reader) fill(c *column, keys []uint64) {
+	part := 0
+	for _, key := range keys {
+		node := uint32(key >> 32)
+		if node >= r.bases[part+1] {
+			part = partition(r.bases, node)
+		}
+		stored, row := &c.extents[part].stored, uint64(node-r.bases[part])
+		if !stored.Stored(row) {
+			stored.Fill(c.slots[int64(uint32(key))*c.stride:][:c.stride], row)
+		}
+	}
 }
 
 // fetch reads requests into the staging area and copies rows as they come.

@@ -60,21 +60,25 @@ func ColumnsOf(ctx context.Context, s *store.Store) (*Columns, error) {
 
 // ColumnsBytes is what ColumnsOf reads.
 func ColumnsBytes(m *store.Manifest) (n int64) {
-	for _, c := range m.Columns {
+	for i := range m.Columns {
+		c := &m.Columns[i]
 		if c.Role == store.RoleLabel || c.Role == store.RoleSplit || c.Role == store.RoleFeature {
-			n += int64(m.Nodes) * int64(c.RowBytes())
+			for p := range m.Partitions {
+				rows := m.NodeRows(c, store.PartitionID(p))
+				n += int64(rows.Rows) * int64(c.RowBytes())
+			}
 		}
 	}
 	return n
 }
 
-// eachRows calls fn with the rows of partition p's nodes from first on, checked, some at a time; they are valid during the call.
+// eachRows calls fn with the stored rows of partition p's nodes from first on, checked, some at a time; they are valid during the call.
 func eachRows(ctx context.Context, s *store.Store, c *store.ColumnInfo, fn func(p store.PartitionID, first uint64, rows []byte) error) error {
 	row := int64(c.RowBytes())
 	step := max(1, columnBytes/row) * row
 	scratch := make([]byte, blocks.RangeBytes(step))
 	for p := range s.Manifest().Partitions {
-		f, e, err := s.Files().Column(c.Name, store.PartitionID(p))
+		f, e, stored, err := s.Files().NodeRows(c.Name, store.PartitionID(p))
 		if err != nil {
 			return err
 		}
@@ -86,7 +90,7 @@ func eachRows(ctx context.Context, s *store.Store, c *store.ColumnInfo, fn func(
 			if err != nil {
 				return err
 			}
-			if err := fn(store.PartitionID(p), uint64(at/row), b); err != nil {
+			if err := fn(store.PartitionID(p), stored.First+uint64(at/row), b); err != nil {
 				return err
 			}
 		}
@@ -98,6 +102,10 @@ func eachRows(ctx context.Context, s *store.Store, c *store.ColumnInfo, fn func(
 func classesOf(ctx context.Context, s *store.Store, c *store.ColumnInfo) (*Classes, error) {
 	m := s.Manifest()
 	out := &Classes{Names: m.Schema.ClassNames, Nodes: make([]uint64, m.Schema.Classes)}
+	for p := range m.Partitions {
+		rows := m.NodeRows(c, store.PartitionID(p))
+		out.Unlabeled += rows.Nodes - rows.Rows // of types without labels
+	}
 	split, err := m.SplitColumn("")
 	if err != nil {
 		split = nil // there is none

@@ -8,7 +8,7 @@ import (
 // Every key in Pebble. Part of the format; never renumber or reuse a prefix.
 // Numbers are big-endian so that keys sort by them.
 //
-//	format                      ASCII decimal: Format
+//	format                      ASCII decimal: Format or FormatRuns
 //	current                     u64: the newest committed version
 //	v/ <u64 version>            Manifest as JSON; only versions that are still readable
 //	h/ <u64 version>            VersionInfo as JSON; every version ever committed
@@ -36,8 +36,11 @@ const (
 // KindBytes is the length of the name of a kind of run in the keys of visits.
 const KindBytes = 16
 
-// Format is the version of the metadata that this build reads and writes.
-const Format = "1"
+// Versions of the metadata that this build reads. A store has the first until a version is committed that the first cannot say.
+const (
+	Format     = "1"
+	FormatRuns = "2" // columns of nodes may have the rows of one type alone
+)
 
 func NumberKey(prefix string, n uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte(prefix), n)

@@ -382,7 +382,7 @@ func (m *DB) Flush() error {
 	return nil
 }
 
-// CheckFormat fails unless the metadata are of this build's format.
+// CheckFormat fails unless the metadata are of a format that this build reads.
 // fresh reports that nothing was written yet.
 func (m *DB) CheckFormat() (fresh bool, err error) {
 	b, ok, err := m.Get([]byte(KeyFormat))
@@ -391,8 +391,8 @@ func (m *DB) CheckFormat() (fresh bool, err error) {
 		return false, err
 	case !ok:
 		return true, nil
-	case string(b) != Format:
-		return false, fmt.Errorf("%s: %w: metadata format %q, this build reads %q", m.Dir, blocks.ErrFormatVersion, b, Format)
+	case string(b) != Format && string(b) != FormatRuns:
+		return false, fmt.Errorf("%s: %w: metadata format %q, this build reads %q and %q", m.Dir, blocks.ErrFormatVersion, b, Format, FormatRuns)
 	}
 	return false, nil
 }

@@ -229,6 +229,9 @@ func printColumns(w io.Writer, s *store.Store) {
 		if c.Standard != nil {
 			role += ", standardised"
 		}
+		if c.Runs {
+			role += " of " + c.NodeType
+		}
 		fmt.Fprintf(w, "%s\t%s\t%d × %v\t%s\t%s\n", c.Name, role, c.Dim, c.Elem, command.FormatSize(fileBytes(s.Manifest(), c.Files)), strings.Join(c.Files, " "))
 	}
 }

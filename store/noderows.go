@@ -1,0 +1,126 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+)
+
+// NodeRows says which of a partition's rows the extent of a node column holds. A column of one node type may have the rows of that
+// type alone ([ColumnInfo.Runs]), which follow each other in every partition ([PartitionInfo.Types]); the rows of the other types
+// are the same for all: 0, and of labels −1.
+type NodeRows struct {
+	First, Rows uint64 // the extent holds rows First ≤ row < First+Rows of the partition
+	Nodes       uint64 // of the partition: its rows, stored or not
+
+	rowBytes int
+	blank    byte // every byte of a row that is not stored
+}
+
+// NodeRows says which of partition p's rows of node column c are stored.
+func (m *Manifest) NodeRows(c *ColumnInfo, p PartitionID) NodeRows {
+	part := &m.Partitions[p]
+	r := NodeRows{Rows: part.Nodes, Nodes: part.Nodes, rowBytes: c.RowBytes()}
+	if c.Role == RoleLabel {
+		r.blank = 0xff // of −1
+	}
+	if c.Runs && part.Types != nil {
+		r.First, r.Rows = part.typeRows(m.Schema.nodeType(c.NodeType))
+	}
+	return r
+}
+
+// typeRows returns where the rows of a node type lie among the partition's.
+func (p *PartitionInfo) typeRows(t int) (first, rows uint64) {
+	for _, n := range p.Types[:t] {
+		first += uint64(n)
+	}
+	return first, uint64(p.Types[t])
+}
+
+// nodeType is the number of the node type of that name, −1 if there is none.
+func (s *Schema) nodeType(name string) int {
+	return slices.IndexFunc(s.NodeTypes, func(t NodeType) bool { return t.Name == name })
+}
+
+// Stored reports whether the extent holds a row of the partition.
+func (r *NodeRows) Stored(row uint64) bool { return row-r.First < r.Rows }
+
+// Whole reports whether the extent holds all of the partition's rows.
+func (r *NodeRows) Whole() bool { return r.Rows == r.Nodes }
+
+// Fill writes the rows that are not stored into dst, which holds rows of the partition from row first on. Those that are stored
+// stay as they are.
+func (r *NodeRows) Fill(dst []byte, first uint64) {
+	at := func(row uint64) int { return int(min(max(row, first)-first, uint64(len(dst)/r.rowBytes))) * r.rowBytes }
+	for _, b := range [][]byte{dst[:at(r.First)], dst[at(r.First+r.Rows):]} {
+		if r.blank == 0 {
+			clear(b)
+			continue
+		}
+		for i := range b {
+			b[i] = r.blank
+		}
+	}
+}
+
+// Overlap returns which of the rows from first to end, behind the last, are stored, as rows of the extent.
+func (r *NodeRows) Overlap(first, end uint64) (lo, hi uint64) {
+	lo = min(max(first, r.First)-r.First, r.Rows)
+	return lo, max(lo, min(max(end, r.First)-r.First, r.Rows))
+}
+
+// hasRuns reports whether a column's extents hold the rows of one type alone: what builds that read format 1 alone would misread.
+func (m *Manifest) hasRuns() bool {
+	return slices.ContainsFunc(m.Columns, func(c ColumnInfo) bool { return c.Runs })
+}
+
+// validateTypes checks what the manifest says of the types of nodes in partitions and of columns of one type.
+func (m *Manifest) validateTypes() error {
+	types, known := m.Schema.NodeTypes, true
+	counts := make([]uint64, len(types))
+	for j, p := range m.Partitions {
+		if p.Types == nil {
+			known = false
+			continue
+		}
+		total := uint64(0)
+		if len(p.Types) == len(types) {
+			for t, n := range p.Types {
+				total += uint64(n)
+				counts[t] += uint64(n)
+			}
+		}
+		if len(p.Types) != len(types) || total != p.Nodes {
+			return fmt.Errorf("%w: partition %d has %d nodes by type %v, expected %d of %d types", ErrInvalid, j, total, p.Types, p.Nodes, len(types))
+		}
+	}
+	for t, n := range counts {
+		if n > types[t].Count || known && n != types[t].Count {
+			return fmt.Errorf("%w: partitions have %d nodes of type %s, the schema says %d", ErrInvalid, n, types[t].Name, types[t].Count)
+		}
+	}
+	for i := range m.Columns {
+		if c := &m.Columns[i]; c.Runs && (c.Role.OnEdges() || m.Schema.nodeType(c.NodeType) < 0) {
+			return fmt.Errorf("%w: column %q of role %s has rows of node type %q alone, which the schema lacks", ErrInvalid, c.Name, c.Role, c.NodeType)
+		}
+	}
+	return nil
+}
+
+// NodeRows returns where partition p's part of a node column lies, and which of its rows.
+func (f *Files) NodeRows(name string, p PartitionID) (*blocks.File, blocks.Extent, NodeRows, error) {
+	file, e, err := f.Column(name, p)
+	if err != nil {
+		return nil, blocks.Extent{}, NodeRows{}, err
+	}
+	c, err := f.s.manifest.Column(name)
+	if err == nil && c.Role.OnEdges() {
+		err = fmt.Errorf("%w: column %q lies on edges, expected one of nodes", ErrInvalid, name)
+	}
+	if err != nil {
+		return nil, blocks.Extent{}, NodeRows{}, err
+	}
+	return file, e, f.s.manifest.NodeRows(c, p), nil
+}
