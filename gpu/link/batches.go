@@ -90,9 +90,11 @@ func (b *batches) passes() int { return max(1, b.mb.Step.Passes) }
 func (b *batches) start(batch int) {
 	c, step := b.cfg, b.mb.StepIndex
 	key := mini.Key{Epoch: b.epoch, Step: step, Pass: b.pass}
-	place := keyed.New(c.Seed).With(placeEdges).With(uint64(b.epoch)).With(uint64(step)).With(uint64(b.pass))
-	s := &source{Share: b.share, x: b.x, order: keyed.NewPermutation(place, b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
-		perChunk: c.Negatives, answers: b.from, hide: c.hidesEdges(), absent: b.absent}
+	place := func(of uint64) keyed.Key {
+		return keyed.New(c.Seed).With(of).With(uint64(b.epoch)).With(uint64(step)).With(uint64(b.pass))
+	}
+	s := &source{Share: b.share, x: b.x, order: keyed.NewPermutation(place(placeEdges), b.x.n), size: c.BatchSize, relations: b.relations, key: key, negatives: b.negatives,
+		perChunk: c.Negatives, answers: b.from, hide: c.hidesEdges(), kept: place(placeKept), keep: c.KeepBatchEdges, absent: b.absent}
 	if b.finish != nil {
 		mb := b.mb
 		s.finish = func(batch *mini.Batch, e *Edges) error { return b.finish(mb, batch, e) }

@@ -60,10 +60,14 @@ type Config struct {
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
 	// their ends while they are the question. Default (nil): with Features, and where they are a large share of what is sampled, out
 	// of core and where nodes have few edges.
-	RemoveBatchEdges *bool    `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core, with --features, and where nodes have few edges"`
-	Loss             string   `json:"loss" group:"link prediction" help:"of an edge among its negatives"` // "softmax" (default), "logistic", "margin"
-	Margin           *float64 `json:"margin" group:"link prediction,expert" help:"of the margin loss"`    // of the margin loss, 0 or more; default (nil): 1
-	Seed             uint64   `json:"seed" group:"optimiser"`
+	RemoveBatchEdges *bool `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core, with --features, and where nodes have few edges"`
+	// KeepBatchEdges is the share of a batch's edges, drawn at random, that are seen where the batch's are hidden; with it they are
+	// hidden in memory too. Default, where RemoveBatchEdges is nil: out of core, where nodes have many edges and no Features, twice
+	// the share of the partitions that is in memory, else 0.
+	KeepBatchEdges float64  `json:"keep_batch_edges,omitempty" group:"link prediction,expert" help:"share of a batch's edges that the encoder sees where they are hidden" default:"out of core, where nodes have many edges and no features, twice the share of partitions in memory; else 0"`
+	Loss           string   `json:"loss" group:"link prediction" help:"of an edge among its negatives"` // "softmax" (default), "logistic", "margin"
+	Margin         *float64 `json:"margin" group:"link prediction,expert" help:"of the margin loss"`    // of the margin loss, 0 or more; default (nil): 1
+	Seed           uint64   `json:"seed" group:"optimiser"`
 
 	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
 	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
@@ -243,6 +247,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: fanouts %v for encoder %s, expected %d of them", c.Fanouts, c.Encoder, model.Hops())
 	case c.hidesEdges() && c.Encoder == "none":
 		return fmt.Errorf("train: there are no neighbourhoods to remove a batch's edges from without an encoder")
+	case !(c.KeepBatchEdges >= 0 && c.KeepBatchEdges <= 1):
+		return fmt.Errorf("train: keep batch edges %v: expected a share, 0 to 1", c.KeepBatchEdges)
+	case c.KeepBatchEdges > 0 && (c.Encoder == "none" || c.RemoveBatchEdges != nil && !*c.RemoveBatchEdges):
+		return fmt.Errorf("train: keep batch edges %v: none are hidden, of which some could be kept: hide them from an encoder", c.KeepBatchEdges)
 	case c.BatchSize < 1 || c.Epochs < 1 || c.Threads < 1 || c.EvalEvery < -1 || c.EvalEvery == 0 || c.Negatives < 1 || c.Chunks < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, threads %d, eval every %d, negatives %d, chunks %d: expected positive numbers",
 			c.BatchSize, c.Epochs, c.Threads, c.EvalEvery, c.Negatives, c.Chunks)
@@ -261,6 +269,11 @@ func (c *Config) validate() error {
 	}
 	return nil
 }
+
+// keptEdges is how many times the share of the partitions in memory Config.KeepBatchEdges is by default. An edge is one of a node's
+// neighbours in memory, which are the fewer the smaller that share: if all were seen, an encoder would learn little else than to
+// find the answer among them; if none are, it over-fits (docs/design.md, "gpu/link").
+const keptEdges = 2
 
 // hidesEdges is RemoveBatchEdges once the plan is known.
 func (c *Config) hidesEdges() bool { return c.RemoveBatchEdges != nil && *c.RemoveBatchEdges }

@@ -173,13 +173,13 @@ func TestHideBatchEdges(t *testing.T) {
 	x := newExamples(mb, -1, nil, placesMax)
 	type edge struct{ dst, src, relation uint32 }
 	// read returns the edges of every batch's neighbourhoods, and the batches' own both ways.
-	read := func(hide bool, hops int) (blocks, own []map[edge]int) {
+	read := func(hide bool, keep float64, hops int) (blocks, own []map[edge]int) {
 		loader, err := mini.NewLoader(mini.Config{Fanouts: slices.Repeat([]int{mini.All}, hops)}, mini.LoaderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer loader.Close()
-		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, answers: newAnswers(x, [2]*negative.Pool{pool, pool}, 2, FromAnswers), hide: hide}
+		s := &source{x: x, order: keyed.NewPermutation(keyed.New(3), x.n), size: size, relations: relations, negatives: ns, perChunk: 3, answers: newAnswers(x, [2]*negative.Pool{pool, pool}, 2, FromAnswers), hide: hide, keep: keep}
 		loader.Start(t.Context(), mini.Key{}, mini.Graph{In: mb.In, Out: mb.Out, Relations: relations}, s)
 		for loader.Next() {
 			b := loader.Batch()
@@ -209,18 +209,37 @@ func TestHideBatchEdges(t *testing.T) {
 		return blocks, own
 	}
 	for _, hops := range []int{1, 2} {
-		with, own := read(false, hops)
-		without, _ := read(true, hops)
+		with, own := read(false, 0, hops)
+		without, _ := read(true, 0, hops)
+		half, _ := read(true, .5, hops)
+		kept := 0
 		for i := range with {
 			for e := range own[i/hops] {
 				if with[i][e] == 0 {
 					t.Errorf("batch %d, block %d: edge %v is in no neighbourhood", i/hops, i%hops, e)
 				}
-				delete(with[i], e)
+				// One that stays does so whole: both ways, on every hop.
+				back := edge{e.src, e.dst, (e.relation + relations) % (2 * relations)}
+				if n := half[i][e]; n > 0 {
+					kept++
+				} else if half[i/hops*hops][back] > 0 {
+					t.Errorf("batch %d, block %d: edge %v is hidden, but not the other way on the first hop", i/hops, i%hops, e)
+				}
 			}
+			ours := func(e edge, _ int) bool { return own[i/hops][e] > 0 }
+			maps.DeleteFunc(with[i], ours)
 			if !maps.Equal(with[i], without[i]) {
 				t.Errorf("batch %d, block %d: neighbourhoods without its edges are %v, expected %v", i/hops, i%hops, without[i], with[i])
 			}
+		}
+		for i := range half {
+			maps.DeleteFunc(half[i], func(e edge, _ int) bool { return own[i/hops][e] > 0 })
+			if !maps.Equal(half[i], without[i]) {
+				t.Errorf("batch %d, block %d: where half of its edges stay, the others are %v, expected %v", i/hops, i%hops, half[i], without[i])
+			}
+		}
+		if all := 2 * hops * int(x.n); kept < all/4 || kept > all*3/4 {
+			t.Errorf("%d of %d times an edge stays, expected about half", kept, all)
 		}
 		if len(own) != 3 || len(with) != 3*hops {
 			t.Errorf("%d batches of %d blocks, expected 3 of %d", len(own), len(with), hops)

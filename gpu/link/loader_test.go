@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -206,27 +207,41 @@ func TestNegativesFromAuto(t *testing.T) {
 	}
 }
 
-// TestBatchEdgesHidden: a batch's edges are hidden from an encoder out of core, and in memory in graphs whose nodes have few edges.
+// TestBatchEdgesHidden: a batch's edges are hidden from an encoder out of core, not all of them where nodes have many edges, and in
+// memory in graphs whose nodes have few edges.
 func TestBatchEdgesHidden(t *testing.T) {
+	hide := true
 	for _, c := range []struct {
-		edges         int
-		encoder, plan string
-		want          bool
-	}{{2000, "sage", macro.Comet, true}, {2000, "sage", macro.Memory, false}, {1000, "gat", macro.Memory, true}, {1000, "none", macro.Memory, false}} {
+		edges int
+		cfg   Config
+		want  bool
+		keep  float64
+	}{
+		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 4}, true, 2. / 3},
+		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 6}, false, 0},
+		{2000, Config{Encoder: "sage", Plan: macro.Memory}, false, 0},
+		{1000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 4}, true, 0},
+		{1000, Config{Encoder: "gat", Plan: macro.Memory}, true, 0},
+		{1000, Config{Encoder: "none", Plan: macro.Memory}, false, 0},
+		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 4, RemoveBatchEdges: &hide}, true, 0},
+		{2000, Config{Encoder: "sage", Plan: macro.Memory, KeepBatchEdges: .3}, true, .3},
+	} {
 		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: c.edges, Partitions: 12, Relations: 3, Seed: 3}))
-		cfg := Config{Plan: c.plan, Dim: 4, Encoder: c.encoder}
-		if c.plan == macro.Comet {
-			cfg.Buffer = 6
-		}
-		l, err := OpenLoader(t.Context(), storetest.Open(t, dir, store.Options{}), cfg, LoaderOptions{})
+		c.cfg.Dim = 4
+		l, err := OpenLoader(t.Context(), storetest.Open(t, dir, store.Options{}), c.cfg, LoaderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := *l.Config().RemoveBatchEdges; got != c.want {
-			t.Errorf("%d edges, encoder %s, plan %s: a batch's edges are hidden: %v", c.edges, c.encoder, c.plan, got)
+		if got := l.Config(); *got.RemoveBatchEdges != c.want || got.KeepBatchEdges != c.keep {
+			t.Errorf("%d edges, encoder %s, plan %s: a batch's edges are hidden: %v, but for %v; expected %v, %v", c.edges, c.cfg.Encoder, c.cfg.Plan, *got.RemoveBatchEdges, got.KeepBatchEdges, c.want, c.keep)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, c := range []Config{{Encoder: "sage", KeepBatchEdges: 2}, {Encoder: "sage", KeepBatchEdges: -.5}, {KeepBatchEdges: .5}, {Encoder: "sage", RemoveBatchEdges: new(bool), KeepBatchEdges: .5}} {
+		if err := c.Normalize(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "keep batch edges") {
+			t.Errorf("encoder %q keeps %v of a batch's edges: %v, expected a refusal", c.Encoder, c.KeepBatchEdges, err)
 		}
 	}
 }

@@ -99,8 +99,19 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 	c := &p.choice
 	cfg.Plan, cfg.Buffer, cfg.Logical = c.Policy, c.Capacity, c.Logical
 	if cfg.RemoveBatchEdges == nil {
-		hide := cfg.Encoder != "none" && (c.Policy != macro.Memory || len(cfg.Features) > 0 || m.Edges < manyEdges*m.Nodes)
+		keep := cfg.KeepBatchEdges
+		switch many := m.Edges >= manyEdges*m.Nodes; {
+		case keep > 0:
+		case cfg.Encoder == "none" || many && len(cfg.Features) == 0 && c.Policy == macro.Memory:
+			keep = 1
+		case many && len(cfg.Features) == 0:
+			keep = min(1, keptEdges*float64(c.Capacity)/float64(len(m.Partitions)))
+		}
+		hide := keep < 1 || cfg.KeepBatchEdges > 0
 		cfg.RemoveBatchEdges = &hide
+		if hide {
+			cfg.KeepBatchEdges = keep
+		}
 	}
 	if c.Policy == macro.Memory {
 		cfg.Buffer, cfg.Absent = len(m.Partitions), AbsentIgnore

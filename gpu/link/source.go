@@ -156,6 +156,8 @@ type source struct {
 	perChunk  int
 	answers   *answers
 	hide      bool                                // leave a batch's edges out of its neighbourhoods
+	kept      keyed.Key                           // draws those that stay all the same, with the batch's number
+	keep      float64                             // their share
 	absent    *absent                             // numbers the rows that are sampled from; nil: they are the macro-batch's
 	finish    func(b *mini.Batch, e *Edges) error // of [LoaderOptions]; nil: nothing
 }
@@ -261,7 +263,7 @@ func (s *source) Finish(b *mini.Batch) error {
 	if e := b.Extra.(*batchExtra); len(b.Blocks) > 0 {
 		if s.hide {
 			for i := range b.Blocks {
-				s.hideEdges(e, &b.Blocks[i])
+				s.hideEdges(b.Key, e, &b.Blocks[i])
 			}
 		}
 		if s.absent != nil {
@@ -295,9 +297,9 @@ func (s *source) view(b *mini.Batch) *Edges {
 	return v
 }
 
-// hideEdges takes a batch's edges out of one of its blocks.
-func (s *source) hideEdges(e *batchExtra, k *mini.Block) {
-	n := e.edges
+// hideEdges takes a batch's edges, but for the share that stays, out of one of its blocks.
+func (s *source) hideEdges(key mini.Key, e *batchExtra, k *mini.Block) {
+	n, kept := e.edges, s.kept.With(uint64(key.Batch))
 	hide := func(dst, src uint32, relation uint32) {
 		for at := k.Indptr[dst]; at < k.Indptr[dst+1]; at++ {
 			if k.Indices[at] == int32(src) && (k.Relations == nil || uint32(k.Relations[at]) == relation) {
@@ -305,8 +307,14 @@ func (s *source) hideEdges(e *batchExtra, k *mini.Block) {
 			}
 		}
 	}
-	for i := range 2 * n { // a batch's rows number its seeds, which are the first destinations of every block
-		hide(e.rows[2*n+i], e.rows[i], e.relations[i])
+	for side := range e.sides {
+		for at, edge := range e.sides[side].order {
+			if r := kept.Rand(uint64(edge)); r.Float64() < s.keep { // both ways, on every hop
+				continue
+			}
+			i := side*n + at // a batch's rows number its seeds, which are the first destinations of every block
+			hide(e.rows[2*n+i], e.rows[i], e.relations[i])
+		}
 	}
 	k.Compact()
 }

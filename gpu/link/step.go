@@ -22,6 +22,7 @@ import (
 const (
 	placeEdges = 0x65646765 // "edge"
 	placeEmbed = 0x656d6264 // "embd"
+	placeKept  = 0x6b657074 // "kept"
 )
 
 // embeddingScale is the standard deviation of new embeddings.

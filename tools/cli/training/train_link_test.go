@@ -31,7 +31,7 @@ func TestTrainLink(t *testing.T) {
 		}
 	}
 	st := filepath.Join(t.TempDir(), "kg.gstore")
-	clitest.Events(t, "ingest", dir, st)
+	clitest.Events(t, "ingest", dir, st, "--partitions", "8")
 	for flag, want := range map[string]float64{"": .5, "--lr-decay=.25": .25, "--lr-decay=0": -1} {
 		args := []string{"train", st, "--overwrite", "--dim", "4", "--epochs", "1", "--negatives", "10"}
 		if flag != "" {
@@ -41,10 +41,13 @@ func TestTrainLink(t *testing.T) {
 			t.Errorf("%q: the run's decay is %v, expected %v", flag, got, want)
 		}
 	}
-	for flags, want := range map[string]bool{"--plan=memory": false, "--plan=comet --buffer=4": true, "--plan=comet --buffer=4 --remove-batch-edges=false": false} {
+	// Of 8 partitions; what is kept is left out where it is nothing.
+	for flags, want := range map[string][2]any{"--plan=memory": {false, nil}, "--plan=comet --buffer=2": {true, .5}, "--plan=comet --buffer=4": {false, nil}, "--plan=comet --buffer=2 --remove-batch-edges=false": {false, nil},
+		"--plan=comet --buffer=2 --remove-batch-edges": {true, nil}, "--plan=comet --buffer=2 --keep-batch-edges=.2": {true, .2}} {
 		args := append([]string{"train", st, "--overwrite", "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
-		if got := clitest.Events(t, args...)[0]["config"].(map[string]any)["remove_batch_edges"]; got != want {
-			t.Errorf("%q: a batch's edges are hidden: %v, expected %v", flags, got, want)
+		config := clitest.Events(t, args...)[0]["config"].(map[string]any)
+		if got := [2]any{config["remove_batch_edges"], config["keep_batch_edges"]}; got != want {
+			t.Errorf("%q: a batch's edges are hidden, and kept: %v, expected %v", flags, got, want)
 		}
 	}
 	for _, encoder := range []string{"none", "sage", "gcn", "gat"} {

@@ -76,6 +76,8 @@ class LinkLoader(Epochs):
     degree_share: of the negatives, drawn in proportion to degree; the others are drawn uniformly.
     fanouts: [n] also samples n neighbours over incoming edges and n over outgoing ones, as training's encoders have them.
     remove_batch_edges: hide a batch's edges from these neighbourhoods; by default where the graph is not in memory.
+    keep_batch_edges: the share of them, drawn at random, that are not hidden; by default, where nodes have many edges, twice the
+    share of the partitions that is in memory.
     table: an EmbeddingTable whose rows are then read ahead and written back behind the training, with the partitions that they
     are of: `table.rows` and `table.step` take the batch's nodes, and others are read from the disk. Its own `mem` holds
     nothing meanwhile. Steps are in the table's next checkpoint, which may be made at any batch.
@@ -98,6 +100,7 @@ class LinkLoader(Epochs):
         negatives_from: str = "auto",
         fanouts: Sequence[int] = (),
         remove_batch_edges: Optional[bool] = None,
+        keep_batch_edges: float = 0.0,
         table: Optional[EmbeddingTable] = None,
         plan: str = "auto",
         mem: Union[None, int, str] = None,
@@ -118,12 +121,12 @@ class LinkLoader(Epochs):
         request = {
             "fanouts": list(fanouts), "batch_size": batch_size, "negatives": negatives, "chunks": chunks, "degree_share": degree_share,
             "negatives_from": negatives_from,
-            "remove_batch_edges": remove_batch_edges, "plan": plan, "buffer": buffer, "logical": logical,
+            "remove_batch_edges": remove_batch_edges, "keep_batch_edges": keep_batch_edges, "plan": plan, "buffer": buffer, "logical": logical,
             "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads, "io_engine": io_engine, "rank": rank, "world": world_size,
             "table": table._handle if table is not None else 0,
         }  # fmt: skip
         self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "negatives_from", "seed", "rank", "world"), device)
-        self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges")})
+        self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges", "keep_batch_edges")})
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> LinkBatch:
         return LinkBatch(info, arrays, self.epoch)

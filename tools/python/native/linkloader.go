@@ -23,6 +23,7 @@ type linkRequest struct {
 	DegreeShare      float64 `json:"degree_share"`
 	NegativesFrom    string  `json:"negatives_from"`
 	RemoveBatchEdges *bool   `json:"remove_batch_edges"`
+	KeepBatchEdges   float64 `json:"keep_batch_edges"`
 	Plan             string  `json:"plan"`
 	Buffer           int     `json:"buffer"`
 	Logical          int     `json:"logical"`
@@ -48,7 +49,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	if q.Threads == 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
-	cfg := link.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Negatives: q.Negatives, Chunks: q.Chunks, DegreeShare: q.DegreeShare, NegativesFrom: q.NegativesFrom, RemoveBatchEdges: q.RemoveBatchEdges,
+	cfg := link.Config{Fanouts: q.Fanouts, BatchSize: q.BatchSize, Negatives: q.Negatives, Chunks: q.Chunks, DegreeShare: q.DegreeShare, NegativesFrom: q.NegativesFrom, RemoveBatchEdges: q.RemoveBatchEdges, KeepBatchEdges: q.KeepBatchEdges,
 		Plan: q.Plan, Buffer: q.Buffer, Logical: q.Logical, MemoryBytes: q.MemoryBytes, Seed: q.Seed, Threads: q.Threads, IOEngine: q.IOEngine}
 	if len(q.Fanouts) > 0 {
 		cfg.Encoder = "sage"
@@ -93,7 +94,7 @@ func openLinkLoader(ctx context.Context, c *call) error {
 	used := l.Config()
 	c.reply.Handle = all.add(o)
 	return c.answer(map[string]any{"plan": used.Plan, "buffer": used.Buffer, "logical": used.Logical, "fanouts": used.Fanouts, "batch_size": used.BatchSize,
-		"negatives": used.Negatives, "chunks": used.Chunks, "negatives_from": used.NegativesFrom, "remove_batch_edges": *used.RemoveBatchEdges, "seed": used.Seed, "why": l.Why(), "room_bytes": o.room.bound})
+		"negatives": used.Negatives, "chunks": used.Chunks, "negatives_from": used.NegativesFrom, "remove_batch_edges": *used.RemoveBatchEdges, "keep_batch_edges": used.KeepBatchEdges, "seed": used.Seed, "why": l.Why(), "room_bytes": o.room.bound})
 }
 
 // packLinks is [link.LoaderOptions].Finish: it copies what a batch of edges is of into memory outside the Go heap.
