@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -13,6 +14,7 @@ import (
 // there in any order. So rows that arrive in the order of external ids reach
 // the extents of their partitions without a pass over scratch files.
 //
+// Large files are written past the page cache, as [Writer]'s: best from buffers that begin at a multiple of Alignment.
 // The result is byte for byte what [Writer] makes of the same extents.
 // Calls of WriteChunks may be concurrent if their chunks differ.
 type ScatterWriter struct {
@@ -24,8 +26,12 @@ type ScatterWriter struct {
 	end    int64 // where the footer goes
 	chunks int64
 	done   atomic.Int64 // chunks written
+	direct atomic.Bool  // whether O_DIRECT is set
 	closed bool
 }
+
+// scatterDirectMin is from how many bytes on a file is written with O_DIRECT.
+const scatterDirectMin = 8 << 20
 
 // ExtentSize is the planned size of an extent.
 type ExtentSize struct {
@@ -75,6 +81,9 @@ func CreateScatter(fs vfs.FS, path string, h Header, extents []ExtentSize) (*Sca
 	if _, err := f.WriteAt(w.head, 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), w.Abort())
 	}
+	if w.end >= scatterDirectMin {
+		w.direct.Store(setDirect(f.Fd(), true) == nil)
+	}
 	return w, nil
 }
 
@@ -99,10 +108,43 @@ func (w *ScatterWriter) WriteChunks(k int, offset int64, b []byte) error {
 		w.foot.sums[first+n] = Checksum(part)
 		at += len(part)
 	}
-	if _, err := w.file.WriteAt(b, e.Offset+offset); err != nil {
+	whole := len(b)
+	if w.direct.Load() {
+		whole &^= Alignment - 1
+	}
+	err := w.writeAt(b[:whole], e.Offset+offset)
+	if err == nil && whole < len(b) { // the extent's end, and the zeros up to the next one
+		last := alignedBytes(Alignment)
+		copy(last, b[whole:])
+		err = w.writeAt(last, e.Offset+offset+int64(whole))
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", w.path, err)
 	}
 	w.done.Add(chunkCount(int64(len(b))))
+	return nil
+}
+
+// writeAt writes b; a file system that took O_DIRECT and refuses the write gets it again without.
+func (w *ScatterWriter) writeAt(b []byte, at int64) error {
+	n, err := w.file.WriteAt(b, at)
+	if n == 0 && errors.Is(err, syscall.EINVAL) && w.direct.Load() {
+		if err := w.buffered(); err != nil {
+			return err
+		}
+		_, err = w.file.WriteAt(b, at)
+	}
+	return err
+}
+
+// buffered ends direct writing.
+func (w *ScatterWriter) buffered() error {
+	if !w.direct.Swap(false) {
+		return nil
+	}
+	if err := setDirect(w.file.Fd(), false); err != nil {
+		return fmt.Errorf("clear O_DIRECT: %w", err)
+	}
 	return nil
 }
 
@@ -118,7 +160,10 @@ func (w *ScatterWriter) Close() (FileInfo, error) {
 	foot := w.foot.encode()
 	t := trailer{offset: w.end, fileID: w.foot.fileID, length: int64(len(foot)), crc: Checksum(foot)}
 	tail := append(foot, t.encode()...)
-	_, err := w.file.WriteAt(tail, w.end)
+	err := w.buffered()
+	if err == nil {
+		_, err = w.file.WriteAt(tail, w.end)
+	}
 	if err == nil {
 		err = w.file.Sync()
 	}

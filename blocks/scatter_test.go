@@ -13,22 +13,31 @@ import (
 )
 
 // A scattered file equals the one a Writer makes of the same extents, whatever
-// the order its chunks arrive in.
+// the order its chunks arrive in: in memory, and past the page cache with buffers that are aligned for it and such
+// that the system refuses.
 func TestScatterWriterEqualsWriter(t *testing.T) {
-	fs := vfs.NewMem()
+	t.Run("memory", func(t *testing.T) { scatterEqualsWriter(t, vfs.NewMem(), "", 70_000, 0) })
+	t.Run("direct", func(t *testing.T) { scatterEqualsWriter(t, vfs.Default, t.TempDir(), 4_000_000, 0) })
+	t.Run("refused", func(t *testing.T) { scatterEqualsWriter(t, vfs.Default, t.TempDir(), 4_000_000, 8) })
+}
+
+// scatterEqualsWriter is of files in dir, of four extents, the largest of so many rows; payloads begin so many bytes past
+// a multiple of Alignment.
+func scatterEqualsWriter(t *testing.T, fs vfs.FS, dir string, most, past int) {
+	first, second := fs.PathJoin(dir, "a"), fs.PathJoin(dir, "b")
 	h := Header{Kind: NodeColumn, FileID: 7, Elem: Uint8, Dim: 3, Partitions: 4, Name: "x"}
 	rng := rand.New(rand.NewPCG(1, 2))
 	var payload [][]byte
 	var sizes []ExtentSize
-	for id, rows := range []int{70_000, 0, 1, 65_536} {
-		b := make([]byte, 3*rows)
+	for id, rows := range []int{most, 0, 1, 65_536} {
+		b := alignedBytes(3*rows + past)[past:]
 		for i := range b {
 			b[i] = byte(rng.Uint32())
 		}
 		payload = append(payload, b)
 		sizes = append(sizes, ExtentSize{ID: uint64(id), Bytes: int64(len(b)), Rows: uint64(rows)})
 	}
-	w, err := Create(fs, "a", h)
+	w, err := Create(fs, first, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +51,7 @@ func TestScatterWriterEqualsWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s, err := CreateScatter(fs, "b", h, sizes)
+	s, err := CreateScatter(fs, second, h, sizes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +78,10 @@ func TestScatterWriterEqualsWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != want || !bytes.Equal(readFile(t, fs, "a"), readFile(t, fs, "b")) {
+	if got != want || !bytes.Equal(readFile(t, fs, first), readFile(t, fs, second)) {
 		t.Fatalf("the files differ: %+v and %+v", got, want)
 	}
-	f, err := Open(fs, "b")
+	f, err := Open(fs, second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,12 @@ type Assigner interface {
 	Assign(first uint64, dst []blocks.PartitionID)
 }
 
+// Sized is an Assigner that knows how many nodes it gives each partition without assigning them.
+type Sized interface {
+	Assigner
+	Size(p blocks.PartitionID) uint64
+}
+
 // even is the split of n positions into p consecutive ranges whose sizes differ by at most one.
 type even struct {
 	n, large, quota uint64 // the first `large` ranges have quota+1 positions, the others quota
@@ -53,6 +59,14 @@ func (e *even) of(x uint64) blocks.PartitionID {
 		return blocks.PartitionID(e.large + (x-split)/e.quota)
 	}
 	return blocks.PartitionID(x / (e.quota + 1))
+}
+
+// Size implements [Sized].
+func (e *even) Size(p blocks.PartitionID) uint64 {
+	if uint64(p) < e.large {
+		return e.quota + 1
+	}
+	return e.quota
 }
 
 func (e *even) Nodes() uint64                { return e.n }

@@ -71,6 +71,9 @@ func TestStructureFreeAssigners(t *testing.T) {
 				if s != n/uint64(k) && s != n/uint64(k)+1 {
 					t.Fatalf("%T: partition %d has %d of %d nodes, %d partitions", a, p, s, n, k)
 				}
+				if known := a.(Sized).Size(blocks.PartitionID(p)); known != s {
+					t.Fatalf("%T: partition %d has %d nodes, Size says %d", a, p, s, known)
+				}
 				sum += s
 			}
 			if sum != n {

@@ -129,3 +129,56 @@ func TestCancelledInAnyPhaseResumes(t *testing.T) {
 		o.Resume = false
 	}
 }
+
+// Edges alone do not say how many nodes there are beyond the largest id: an option does. It is refused where the input says
+// otherwise, and where ids are no positions.
+func TestNumberOfNodes(t *testing.T) {
+	edges := npy("<i8", "2, 2", blocks.Bytes([]int64{0, 1, 2, 4}))
+	tests := []struct {
+		name  string
+		nodes int64
+		file  string // beside the edges
+		ids   store.IDKind
+		want  uint64
+		err   string
+	}{
+		{name: "counted", want: 5},
+		{name: "isolated nodes at the end", nodes: 9, want: 9},
+		{name: "too few", nodes: 4, err: "dst node 4, expected less than 4"},
+		{name: "labels say otherwise", nodes: 9, file: "node_label.npy", err: "9 nodes are given, the input has 6"},
+		{name: "labels say the same", nodes: 6, file: "node_label.npy", want: 6},
+		{name: "ids of their own", nodes: 9, ids: store.IDsIntegers, err: "expected ids from 0 on"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			input := t.TempDir()
+			err := os.WriteFile(filepath.Join(input, "edge_index.npy"), edges, 0o666)
+			if err == nil && tt.file != "" {
+				err = os.WriteFile(filepath.Join(input, tt.file), npy("<i8", "6,", make([]byte, 48)), 0o666)
+			}
+			o := formats.Options{Format: "numpy"}
+			if tt.ids != "" {
+				input, o = filepath.Join(input, "edges.tsv"), formats.Options{Format: "edgelist"}
+				o.Text.IDs = tt.ids
+				err = os.WriteFile(input, []byte("0\t2\n1\t4\n"), 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			src, err := formats.Open(input, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rep, err := ingest.Run(context.Background(), filepath.Join(t.TempDir(), "s"), src, ingest.Options{Nodes: tt.nodes})
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || !ingest.Refused(err) {
+					t.Errorf("expected a refusal with %q, got %v", tt.err, err)
+				}
+				return
+			}
+			if err != nil || rep.Nodes != tt.want {
+				t.Errorf("expected %d nodes, got %+v, %v", tt.want, rep, err)
+			}
+		})
+	}
+}

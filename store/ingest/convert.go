@@ -241,32 +241,46 @@ func (k *converter) checkFinite(rows []byte, at Position) (finite bool, err erro
 // notFinite returns the index of the first element that is NaN or infinite, whose exponent
 // is all ones; −1 if there is none.
 func notFinite(elem blocks.ElemType, rows []byte) int {
-	le := binary.LittleEndian
-	switch elem {
-	case blocks.Float32:
-		for i := 0; i+4 <= len(rows); i += 4 {
-			if le.Uint32(rows[i:])&0x7f800000 == 0x7f800000 {
-				return i / 4
-			}
+	exponent, size := exponentBits(elem), elem.Size()
+	if exponent == 0 {
+		return -1
+	}
+	// The elements of 8 bytes at once: with one added to its last bit an exponent carries into the sign's place if it is all
+	// ones, and never out of the element.
+	ones := exponent & -exponent
+	for width := 8 * size; width < 64; width *= 2 {
+		exponent, ones = exponent|exponent<<width, ones|ones<<width
+	}
+	signs := exponent + ones
+	i := 0
+	for b := rows; len(b) >= 32; b = b[32:] {
+		at := func(k int) uint64 { return binary.LittleEndian.Uint64(b[8*k:])&exponent + ones }
+		if (at(0)|at(1)|at(2)|at(3))&signs != 0 {
+			break
 		}
-	case blocks.Float64:
-		for i := 0; i+8 <= len(rows); i += 8 {
-			if le.Uint64(rows[i:])>>52&0x7ff == 0x7ff {
-				return i / 8
-			}
-		}
-	case blocks.Float16, blocks.BFloat16:
-		mask := uint16(0x7c00)
-		if elem == blocks.BFloat16 {
-			mask = 0x7f80
-		}
-		for i := 0; i+2 <= len(rows); i += 2 {
-			if le.Uint16(rows[i:])&mask == mask {
-				return i / 2
-			}
+		i += 32 / size
+	}
+	for ; (i+1)*size <= len(rows); i++ {
+		if x := elem.Float64(rows[i*size:]); math.IsNaN(x) || math.IsInf(x, 0) {
+			return i
 		}
 	}
 	return -1
+}
+
+// exponentBits masks the exponent of a float; 0 for integers.
+func exponentBits(elem blocks.ElemType) uint64 {
+	switch elem {
+	case blocks.Float64:
+		return 0x7ff << 52
+	case blocks.Float32:
+		return 0xff << 23
+	case blocks.Float16:
+		return 0x1f << 10
+	case blocks.BFloat16:
+		return 0xff << 7
+	}
+	return 0
 }
 
 // scaleRatio is how much larger than another a column of one feature may be before a note says so: a linear layer that

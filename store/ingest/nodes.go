@@ -35,6 +35,12 @@ const assignBatch = 1 << 16
 // partitionSizes counts the nodes of each partition.
 func partitionSizes(ctx context.Context, a partitioner.Assigner) ([]uint32, error) {
 	sizes := make([]uint32, a.Partitions())
+	if known, ok := a.(partitioner.Sized); ok {
+		for p := range sizes {
+			sizes[p] = uint32(known.Size(blocks.PartitionID(p)))
+		}
+		return sizes, nil
+	}
 	err := eachAssigned(ctx, a, func(_ uint64, parts []blocks.PartitionID) {
 		for _, p := range parts {
 			sizes[p]++

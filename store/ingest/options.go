@@ -84,6 +84,9 @@ type Options struct {
 	Dedup Dedup
 	// SelfLoops is the rule for self loops; "" = keep.
 	SelfLoops SelfLoops
+	// Nodes is the number of nodes of an input with dense ids that does not say it, or says the same; 0 = one more than the largest id,
+	// which a pass over the edges finds.
+	Nodes int64
 	// MemoryBytes bounds peak resident memory of the process; 0 = half of what
 	// the cgroup, or else the machine, allows.
 	MemoryBytes int64
@@ -146,6 +149,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: %d hops, expected the layers of a model, 1 or more", ErrOptions, o.HubHops)
 	case o.Passes < 0 || !(o.LabelShare >= 0 && o.LabelShare <= 1):
 		return fmt.Errorf("%w: %d passes and label share %g, expected 0 or more and 0 to 1", ErrOptions, o.Passes, o.LabelShare)
+	case o.Nodes < 0 || o.Nodes > nodesMax:
+		return fmt.Errorf("%w: %d nodes, expected 0 (to be counted) to %d", ErrOptions, o.Nodes, int64(nodesMax))
 	case o.Threads < 0:
 		return fmt.Errorf("%w: %d threads", ErrOptions, o.Threads)
 	}

@@ -193,9 +193,19 @@ func (r *run) tick(n int64) {
 // resolveNodes finds the number of nodes, and the relations if edges carry their names.
 func (r *run) resolveNodes(ctx context.Context) error {
 	if r.desc.IDs != store.IDsDense {
+		if r.o.Nodes > 0 {
+			return fmt.Errorf("%w: %d nodes are given for an input whose ids are %s, expected ids from 0 on; of edge lists --ids dense takes them",
+				ErrOptions, r.o.Nodes, r.desc.IDs)
+		}
 		return r.collectIDs(ctx)
 	}
 	n := r.desc.Nodes
+	if r.o.Nodes > 0 {
+		if n >= 0 && n != r.o.Nodes {
+			return fmt.Errorf("%w: %d nodes are given, the input has %d", ErrOptions, r.o.Nodes, n)
+		}
+		n = r.o.Nodes
+	}
 	if n < 0 || r.desc.HasRelation && len(r.desc.Relations) == 0 {
 		largest, err := r.surveyEdges(ctx)
 		if err != nil {
@@ -218,20 +228,9 @@ func (r *run) surveyEdges(ctx context.Context) (nodes int64, err error) {
 	largest := make([]maxID, r.o.Threads)
 	var relations relationSet
 	add := func(worker int, b *EdgeBatch) error {
-		m := &largest[worker]
-		for i, s := range b.Src.Ints {
-			d := b.Dst.Ints[i]
-			if int64(s|d) < 0 {
-				return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
-			}
-			if most := max(s, d); most >= m.nodes {
-				if most >= nodesMax {
-					return Inputf(b.At.Of(i), "node %d, expected less than %d", most, int64(nodesMax))
-				}
-				m.nodes, m.file, m.unit, m.index = most+1, b.At.File, b.At.Unit, b.At.Number(i)
-			}
+		if err := largest[worker].add(b); err != nil {
+			return err
 		}
-		m.edges += uint64(b.Len())
 		if err := relations.add(b); err != nil {
 			return err
 		}
@@ -286,6 +285,33 @@ type maxID struct {
 	file, unit   string
 	index        uint64
 	_            [64]byte // of different workers in different cache lines
+}
+
+// add takes the edges of a batch.
+func (m *maxID) add(b *EdgeBatch) error {
+	m.edges += uint64(b.Len())
+	// Negative ids are the largest of all. Two maxima, which do not wait for each other.
+	src, dst := uint64(0), uint64(0)
+	for i, s := range b.Src.Ints {
+		src, dst = max(src, s), max(dst, b.Dst.Ints[i])
+	}
+	if max(src, dst) < m.nodes {
+		return nil
+	}
+	// Some edge has a new largest id: where it stands.
+	for i, s := range b.Src.Ints {
+		d := b.Dst.Ints[i]
+		if int64(s|d) < 0 {
+			return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
+		}
+		if most := max(s, d); most >= m.nodes {
+			if most >= nodesMax {
+				return Inputf(b.At.Of(i), "node %d, expected less than %d", most, int64(nodesMax))
+			}
+			m.nodes, m.file, m.unit, m.index = most+1, b.At.File, b.At.Unit, b.At.Number(i)
+		}
+	}
+	return nil
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -157,9 +158,10 @@ func widen(dst []uint64, elem blocks.ElemType, b []byte) []uint64 {
 	le := binary.LittleEndian
 	switch elem {
 	case blocks.Int64, blocks.Uint64:
-		for ; len(b) >= 8; b = b[8:] {
-			dst = append(dst, le.Uint64(b))
-		}
+		n := len(b) / 8
+		dst = slices.Grow(dst, n)
+		copy(blocks.Bytes(dst[len(dst):len(dst)+n]), b) // as it is: hosts are little-endian
+		dst = dst[:len(dst)+n]
 	case blocks.Int32:
 		for ; len(b) >= 4; b = b[4:] {
 			dst = append(dst, uint64(int64(int32(le.Uint32(b)))))

@@ -39,6 +39,29 @@ class PyGIngest:
         return w.spent()
 
 
+@contender("PyG, saved", "ingest")
+class PyGSaved(PyGIngest):
+    """The same, and its arrays in files that are synced: the work of an ingest, but for checksums and a version that opens whole or not at all."""
+
+    note = "as .npy files, synced"
+
+    def __init__(self, c):
+        super().__init__(c)
+        make, folder = self.make, pathlib.Path(c["scratch"]) / "csc-saved"
+
+        def save():
+            colptr, row, _ = make()[:3]
+            folder.mkdir(exist_ok=True)
+            for name, array in (("indptr", colptr), ("indices", row)):
+                with open(folder / f"{name}.npy", "wb") as f:
+                    np.save(f, array.numpy())
+                    f.flush()
+                    os.fsync(f.fileno())
+            shutil.rmtree(folder)
+
+        self.make = save
+
+
 @contender("GraphBolt", "ingest-csv")
 class GraphBoltIngest:
     """OnDiskDataset of a folder with metadata.yaml: reads the csv, sorts, writes what it loads later."""

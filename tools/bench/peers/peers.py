@@ -8,7 +8,7 @@ Every contender of a row is a process of its own, which waits while another one 
 each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the other's seconds by
 the one's: above 1 the one, which is gstore's, takes less. What a contender lacks is printed, and the rest goes on. Rows:
 
-  ingest       30 M edges of a .npy file into a store; PyG's to_csc of them, in memory
+  ingest       30 M edges of a .npy file into a store; PyG's to_csc of them, in memory, and its arrays as files
   ingest-csv   30 M edges of GraphBolt's csv into a store; GraphBolt's OnDiskDataset
   sample       mini-batches of 1000 of the R-MAT graph, 15,10 and 15,10,5, edges alone
   loader       the same with rows of 128 float32 features, as PyTorch models take them
@@ -176,7 +176,8 @@ class Bench:
     def ingest(self):
         g = data.rmat(self.a.gstore, self.top, *self.size.rmat)
         only = data.once(self.top / (g.folder.name + "-edges"), lambda part: edges_alone(g, part))
-        self.compare("ingest", "npy", "run", ["gstore", "PyG"], {"input": str(only), "nodes": self.size.rmat[0], "options": ["--format", "numpy"]})
+        self.compare("ingest", "npy", "run", ["gstore", "PyG", "PyG, saved"],
+                     {"input": str(only), "nodes": self.size.rmat[0], "options": ["--format", "numpy", "--num-nodes", self.size.rmat[0]]})  # fmt: skip
 
     def ingest_csv(self):
         folder = data.edges_csv(self.a.gstore, self.top, *self.size.rmat[:2])

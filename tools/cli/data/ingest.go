@@ -41,6 +41,7 @@ type ingestOptions struct {
 	order        string
 	passes       int
 	labelShare   float64
+	numNodes     command.Count
 	undirected   bool
 	dedup        string
 	missing      string
@@ -111,6 +112,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f := cmd.Flags()
 	o.inputFlags(f)
 	command.Section(f, "graph", func() {
+		f.Var(&o.numNodes, "num-nodes", "nodes of an input that has edges alone, whose ids count from 0 (default: one more than the largest id, which takes a pass over the edges)")
 		f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates of one relation (default: as meta.json of an export says)")
 		f.StringVar(&o.dedup, "dedup", "", "of edges equal in both ends keep one (pair), one of each relation (relation), or all (no) (default: no, with --undirected relation)")
 		f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
@@ -169,7 +171,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.Options, err error) {
-	in = ingest.Options{Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(o.missing), MissingMask: o.missingMask, Normalize: o.normalize, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
+	in = ingest.Options{Nodes: int64(o.numNodes), Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(o.missing), MissingMask: o.missingMask, Normalize: o.normalize, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
 		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, HubsTrain: o.hubs.train, HubHops: o.hubHops, Split: o.split, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, command.Usagef("--precompute-hops %d: expected 0 or 1", o.hops)
