@@ -25,14 +25,14 @@ type EdgeStream interface {
 	SelfLoops(g, out Graph)
 	TransposeEdges(g Graph)
 	EdgeWeights(o EdgeWeightOptions, g Graph, out Tensor)
-	EdgeAdd(slope float32, g Graph, src, dst, out Tensor)
+	EdgeAdd(slope float32, g Graph, src, dst, edge, out Tensor)
 	EdgeDot(heads int, g Graph, src, dst, out Tensor)
 	EdgeSoftmax(heads int, g Graph, x Tensor)
 	EdgeSoftmaxBackward(heads int, g Graph, a, d Tensor)
 	EdgeSum(bySource bool, g Graph, x, out Tensor)
 	AggregateHeads(heads int, g Graph, weights, src, dst Tensor)
 	AggregateHeadsBackward(heads int, g Graph, weights, dDst, dSrc Tensor)
-	OnlineAttention(heads int, slope float32, g Graph, src, srcScore, dstScore Tensor, s AttentionSums)
+	OnlineAttention(heads int, slope float32, g Graph, src, srcScore, dstScore, edgeScore Tensor, s AttentionSums)
 	LeakyReLUBackward(slope float32, y, d Tensor)
 	AddBias(relu bool, bias, t Tensor)
 	LayerNorm(o LayerNormOptions, x, xhat, y, rstd Tensor)
@@ -125,13 +125,22 @@ func headsDivide(op string, heads int, t Tensor) error {
 	return nil
 }
 
-// EdgeAdd sets out[e] = leakyReLU(src[s] + dst[d]) for every edge e = (s, d): the
-// unnormalised attention of GAT from the halves src [NumSrc×heads] and dst [NumDst×heads] of its scores.
-func (q *Queue) EdgeAdd(slope float32, g Graph, src, dst, out Tensor) {
+// EdgeAdd sets out[e] = leakyReLU(src[s] + dst[d] + edge[e]) for every edge e = (s, d): the unnormalised attention of GAT
+// from the parts src [NumSrc×heads], dst [NumDst×heads] and edge [edges×heads] of its scores. An edge of the zero Tensor is
+// none; it may be out itself.
+func (q *Queue) EdgeAdd(slope float32, g Graph, src, dst, edge, out Tensor) {
 	if q.ok(g.check("edge add"), matrix("edge add", "src", src, g.NumSrc, -1), matrix("edge add", "dst", dst, g.NumDst, src.Cols),
-		edges("edge add", "out", g, out, src.Cols), disjoint("edge add", out, src), disjoint("edge add", out, dst)) && out.Len() > 0 {
-		q.stream.EdgeAdd(slope, g, src, dst, out)
+		edgePart("edge add", g, edge, src.Cols), edges("edge add", "out", g, out, src.Cols), disjoint("edge add", out, src), disjoint("edge add", out, dst)) && out.Len() > 0 {
+		q.stream.EdgeAdd(slope, g, src, dst, edge, out)
 	}
+}
+
+// edgePart checks the edges' own part of their scores, which there may be.
+func edgePart(op string, g Graph, t Tensor, heads int) error {
+	if t.IsZero() {
+		return nil
+	}
+	return edges(op, "edge", g, t, heads)
 }
 
 // EdgeDot sets out[e][h] to the dot product of head h of src[s] and of dst[d] for
@@ -209,23 +218,23 @@ type AttentionSums struct {
 }
 
 // OnlineAttention adds g's edges to s: the score of head h of edge (s, d) is
-// leakyReLU(srcScore[s][h] + dstScore[d][h]), its row head h of src[s]. Sum
-// divided by Total is then the sum weighted by the softmax over all edges
+// leakyReLU(srcScore[s][h] + dstScore[d][h] + edgeScore[e][h]), where an edgeScore of the zero Tensor is none; its row is head h
+// of src[s]. Sum divided by Total is then the sum weighted by the softmax over all edges
 // added so far, whatever their order and pieces (online softmax: Milakov
 // and Gimelshein, 2018, Algorithm 3): no exponential exceeds 1.
-func (q *Queue) OnlineAttention(slope float32, g Graph, src, srcScore, dstScore Tensor, s AttentionSums) {
+func (q *Queue) OnlineAttention(slope float32, g Graph, src, srcScore, dstScore, edgeScore Tensor, s AttentionSums) {
 	heads, op := srcScore.Cols, "online attention"
 	checks := []error{g.check(op), headsDivide(op, heads, src), matrix(op, "src", src, g.NumSrc, -1), matrix(op, "srcScore", srcScore, g.NumSrc, -1),
-		matrix(op, "dstScore", dstScore, g.NumDst, heads), matrix(op, "sum", s.Sum, g.NumDst, src.Cols),
+		matrix(op, "dstScore", dstScore, g.NumDst, heads), edgePart(op, g, edgeScore, heads), matrix(op, "sum", s.Sum, g.NumDst, src.Cols),
 		matrix(op, "max", s.Max, g.NumDst, heads), matrix(op, "total", s.Total, g.NumDst, heads)}
 	for _, out := range []Tensor{s.Sum, s.Max, s.Total} {
-		for _, in := range []Tensor{src, srcScore, dstScore} {
+		for _, in := range []Tensor{src, srcScore, dstScore, edgeScore} {
 			checks = append(checks, disjoint(op, out, in))
 		}
 	}
 	checks = append(checks, disjoint(op, s.Sum, s.Max), disjoint(op, s.Sum, s.Total), disjoint(op, s.Max, s.Total))
 	if q.ok(checks...) && g.NumDst > 0 && g.Edges() > 0 {
-		q.stream.OnlineAttention(heads, slope, g, src, srcScore, dstScore, s)
+		q.stream.OnlineAttention(heads, slope, g, src, srcScore, dstScore, edgeScore, s)
 	}
 }
 

@@ -144,6 +144,10 @@ type Graph struct {
 	// them.
 	Weights Tensor
 
+	// EdgeFeatures are a row an edge, float32[edges × columns]; none unless a layer asks for them. Those of a mini-batch's graph have
+	// rows of self loops too, as the edges that [Queue.SelfLoops] gives have them.
+	EdgeFeatures Tensor
+
 	// Relation is that of all edges, where a layer streams relations one at a time.
 	Relation int
 

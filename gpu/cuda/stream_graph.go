@@ -209,12 +209,12 @@ func (s *stream) EdgeWeights(o gpu.EdgeWeightOptions, g gpu.Graph, out gpu.Tenso
 	}
 }
 
-func (s *stream) EdgeAdd(slope float32, g gpu.Graph, src, dst, out gpu.Tensor) {
+func (s *stream) EdgeAdd(slope float32, g gpu.Graph, src, dst, edge, out gpu.Tensor) {
 	if s.begin(opEdgeAdd) {
 		var a args
 		a.Ptr(at(g.Indptr)).Ptr(at(g.Indices))
 		matrix(&a, src)
-		matrix(&a, dst).F32(slope).I32(src.Cols).I32(g.NumDst).I32(g.NumSrc).I32(g.Edges()).Ptr(at(out))
+		matrix(&a, dst).Ptr(at(edge)).F32(slope).I32(src.Cols).I32(g.NumDst).I32(g.NumSrc).I32(g.Edges()).Ptr(at(out))
 		s.launch("edge_add", s.over(32*g.NumDst), s.guard(&a, opEdgeAdd))
 	}
 }
@@ -246,7 +246,7 @@ func (s *stream) EdgeSoftmaxBackward(heads int, g gpu.Graph, a, d gpu.Tensor) {
 	}
 }
 
-func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, srcScore, dstScore gpu.Tensor, sum gpu.AttentionSums) {
+func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, srcScore, dstScore, edgeScore gpu.Tensor, sum gpu.AttentionSums) {
 	if !s.begin(opOnlineAttention) {
 		return
 	}
@@ -255,7 +255,7 @@ func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, src
 	var a args
 	a.Ptr(at(g.Indptr)).Ptr(at(g.Indices))
 	matrix(&a, srcScore)
-	matrix(&a, dstScore).F32(slope).I32(heads).I32(g.NumDst).I32(g.NumSrc).I32(g.Edges())
+	matrix(&a, dstScore).Ptr(at(edgeScore)).F32(slope).I32(heads).I32(g.NumDst).I32(g.NumSrc).I32(g.Edges())
 	matrix(&a, sum.Max)
 	matrix(&a, sum.Total).Ptr(weights).Ptr(shrinks)
 	s.launch("online_weights", s.over(32*g.NumDst), s.guard(&a, opOnlineAttention))

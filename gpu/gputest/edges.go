@@ -3,6 +3,7 @@ package gputest
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/gpu"
 )
@@ -62,10 +63,15 @@ func attention(b *bench) {
 			x, xv := b.matrix(m, heads*width, 1)
 			dy, dv := b.matrix(n, heads*width, 2)
 			e := len(dst)
+			own, ov := b.matrix(e, heads, 0) // the edges' own part of their scores, which every other graph has
+			if len(indptr)%2 == 0 {
+				own = gpu.Tensor{}
+				clear(ov)
+			}
 			score, dot := make([]float64, e*heads), make([]float64, e*heads)
 			for i := range score {
 				k, h := i/heads, i%heads
-				score[i] = leaky(float64(lv[src[k]*heads+h]) + float64(rv[dst[k]*heads+h]))
+				score[i] = leaky(float64(lv[src[k]*heads+h]) + float64(rv[dst[k]*heads+h]) + float64(ov[i]))
 				for j := range width {
 					dot[i] += float64(xv[(src[k]*heads+h)*width+j]) * float64(dv[(dst[k]*heads+h)*width+j])
 				}
@@ -91,8 +97,13 @@ func attention(b *bench) {
 				}
 			}
 			scores, weights, d := b.a.Matrix(b.q, e, heads), b.a.Matrix(b.q, e, heads), b.a.Matrix(b.q, e, heads)
-			b.q.EdgeAdd(.2, g, left, right, scores)
+			b.q.EdgeAdd(.2, g, left, right, own, scores)
 			b.near(what+"edge add", b.read(scores), score, 1e-6)
+			if !own.IsZero() { // in place
+				b.q.Copy(scores, own)
+				b.q.EdgeAdd(.2, g, left, right, scores, scores)
+				b.near(what+"edge add in place", b.read(scores), score, 1e-6)
+			}
 			b.q.Copy(weights, scores)
 			b.q.EdgeSoftmax(g, weights)
 			b.near(what+"edge softmax", b.read(weights), alpha, 1e-5)
@@ -119,14 +130,14 @@ func attention(b *bench) {
 				b.q.EdgeSum(bySource, g, weights, t)
 				b.near(fmt.Sprintf("%sedge sum by source %v", what, bySource), b.read(t), want, 1e-4)
 			}
-			b.online(what, n, m, heads, width, indptr, indices, left, right, x)
+			b.online(what, n, m, heads, width, indptr, indices, left, right, x, ov)
 		}
 	}
 }
 
 // online feeds the edges in three pieces, the scores 300 times as large, so
 // that a sum of plain exponentials would be infinite or 0.
-func (b *bench) online(what string, n, m, heads, width int, indptr, indices []int32, left, right, x gpu.Tensor) {
+func (b *bench) online(what string, n, m, heads, width int, indptr, indices []int32, left, right, x gpu.Tensor, own []float32) {
 	b.Helper()
 	big, bigDst := b.a.Matrix(b.q, m, heads), b.a.Matrix(b.q, n, heads)
 	for _, c := range [][2]gpu.Tensor{{big, left}, {bigDst, right}} {
@@ -140,7 +151,7 @@ func (b *bench) online(what string, n, m, heads, width int, indptr, indices []in
 	score := make([]float64, len(dst)*heads)
 	for i := range score {
 		k, h := i/heads, i%heads
-		score[i] = leaky(float64(lv[src[k]*heads+h] + rv[dst[k]*heads+h]))
+		score[i] = leaky(float64(lv[src[k]*heads+h] + rv[dst[k]*heads+h] + 300*own[i]))
 	}
 	want := make([]float64, n*heads*width)
 	for i, a := range softmaxOf(dst, heads, score) {
@@ -153,16 +164,24 @@ func (b *bench) online(what string, n, m, heads, width int, indptr, indices []in
 	at := heads * width
 	sums := gpu.AttentionSums{Sum: acc.View(0, 0, n, at), Max: acc.View(0, at, n, heads), Total: acc.View(0, at+heads, n, heads)}
 	for piece := range int32(3) {
-		ptr, idx := []int32{0}, []int32{}
+		ptr, idx, part := []int32{0}, []int32{}, []float32{}
 		for d := range n {
 			for e := indptr[d]; e < indptr[d+1]; e++ {
 				if e%3 == piece {
 					idx = append(idx, indices[e])
+					for _, v := range own[int(e)*heads : (int(e)+1)*heads] {
+						part = append(part, 300*v)
+					}
 				}
 			}
 			ptr = append(ptr, int32(len(idx)))
 		}
-		b.q.OnlineAttention(.2, gpu.Graph{NumDst: n, NumSrc: m, Indptr: b.a.Int32s(b.q, ptr), Indices: b.a.Int32s(b.q, idx)}, x, big, bigDst, sums)
+		var ofEdges gpu.Tensor
+		if slices.ContainsFunc(own, func(v float32) bool { return v != 0 }) {
+			ofEdges = b.a.Matrix(b.q, len(idx), heads)
+			b.q.Upload(ofEdges, bytesOf(part))
+		}
+		b.q.OnlineAttention(.2, gpu.Graph{NumDst: n, NumSrc: m, Indptr: b.a.Int32s(b.q, ptr), Indices: b.a.Int32s(b.q, idx)}, x, big, bigDst, ofEdges, sums)
 	}
 	total := b.read(sums.Total)
 	got := b.read(sums.Sum)
@@ -261,7 +280,7 @@ func convolution(b *bench) {
 		"values of edges": func() { b.q.EdgeSoftmax(alone, b.a.Matrix(b.q, 4, 1)) },
 		"bias's width":    func() { b.q.AddBias(false, b.a.Matrix(b.q, 1, 3), out) },
 		"index of an edge": func() {
-			b.q.EdgeAdd(.2, gpu.Graph{NumDst: 1, NumSrc: 5, Indptr: b.a.Int32s(b.q, []int32{0, 1}), Indices: b.a.Int32s(b.q, []int32{5})}, x, b.a.Matrix(b.q, 1, 2), b.a.Matrix(b.q, 1, 2))
+			b.q.EdgeAdd(.2, gpu.Graph{NumDst: 1, NumSrc: 5, Indptr: b.a.Int32s(b.q, []int32{0, 1}), Indices: b.a.Int32s(b.q, []int32{5})}, x, b.a.Matrix(b.q, 1, 2), gpu.Tensor{}, b.a.Matrix(b.q, 1, 2))
 		},
 	} {
 		op()

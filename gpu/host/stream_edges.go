@@ -24,9 +24,9 @@ func (s *stream) EdgeWeights(o gpu.EdgeWeightOptions, g gpu.Graph, out gpu.Tenso
 	})
 }
 
-func (s *stream) EdgeAdd(slope float32, g gpu.Graph, src, dst, out gpu.Tensor) {
+func (s *stream) EdgeAdd(slope float32, g gpu.Graph, src, dst, edge, out gpu.Tensor) {
 	s.run("edge add", func() {
-		kernels.EdgeAdd(s.pool, graph(g), matrix(src), matrix(dst), slope, slice[float32](out))
+		kernels.EdgeAdd(s.pool, graph(g), matrix(src), matrix(dst), slice[float32](edge), slope, slice[float32](out))
 	})
 }
 
@@ -68,9 +68,9 @@ func (s *stream) AggregateHeadsBackward(heads int, g gpu.Graph, weights, dDst, d
 	})
 }
 
-func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, srcScore, dstScore gpu.Tensor, sums gpu.AttentionSums) {
+func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, srcScore, dstScore, edgeScore gpu.Tensor, sums gpu.AttentionSums) {
 	s.run("online attention", func() {
-		kernels.OnlineAttention(s.pool, graph(g), slope, matrix(src), matrix(srcScore), matrix(dstScore), matrix(sums.Sum), matrix(sums.Max), matrix(sums.Total))
+		kernels.OnlineAttention(s.pool, graph(g), slope, matrix(src), matrix(srcScore), matrix(dstScore), slice[float32](edgeScore), matrix(sums.Sum), matrix(sums.Max), matrix(sums.Total))
 	})
 }
 

@@ -80,7 +80,8 @@ type LayerInfo struct {
 	Residual   bool   `json:"residual,omitempty"`
 	// EdgeWeights: sage's mean or gcn's sum is weighted by the edges' weights.
 	EdgeWeights bool   `json:"edge_weights,omitempty"`
-	Activation  string `json:"activation"` // "relu", "tanh", "none"
+	EdgeDim     int    `json:"edge_dim,omitempty"` // of gat: columns of edges' features
+	Activation  string `json:"activation"`         // "relu", "tanh", "none"
 }
 
 // LayerInfos describes the layers of a valid description, input first.
@@ -92,7 +93,7 @@ func (c *Config) LayerInfos() []LayerInfo {
 		layers = layers[1:]
 	}
 	for i, l := range layers {
-		info := LayerInfo{Kind: c.Model, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, Activation: "none"}
+		info := LayerInfo{Kind: c.Model, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, EdgeDim: c.EdgeDim, Activation: "none"}
 		if info.Kind == "" {
 			info.Kind = "sage"
 		}
@@ -134,7 +135,7 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	}
 	first, last := rest[0], rest[len(rest)-1]
 	c.Model, c.Layers, c.In, c.Heads, c.Bases = first.Kind, len(rest), layers[0].In, first.Heads, first.Bases
-	c.EdgeWeights = first.EdgeWeights
+	c.EdgeWeights, c.EdgeDim = first.EdgeWeights, first.EdgeDim
 	if first.Kind == "sage-max" {
 		c.Model, c.Aggregator = "sage", "max"
 	}

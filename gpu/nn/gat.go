@@ -19,18 +19,26 @@ const gatSlope = .2
 //
 // Attention over the sampled neighbours is a softmax over these alone. A self
 // loop that the graph has counts beside the added one.
+//
+// Features x[e] of edges ([Config].EdgeDim) add a_edge·(W_edge·x[e]) to the score of edge e, and nothing to what is sent: the
+// form of PyG's GATConv with edge_dim, that of its fill_value "mean" too: v's own edge has the mean of the features of v's edges
+// in the block, 0 without any, a self loop that the graph has among them. As the score takes one number a head of an edge, x[e] is
+// multiplied by W_edgeᵀ·a_edge [edge_dim × heads] at once, and W_edge·x[e] [heads·width] is never made.
 type gatLayer struct {
 	index, in, width, heads int
 	mean                    bool // the output is the mean of the heads
 	act                     Activation
 	inputDropout            float32
 	w, aSrc, aDst, b        *Param
+	wEdge, aEdge            *Param // nil without features of edges
 
 	// Of the pass between Forward and Backward.
 	loops  gpu.Graph
 	x      gpu.Tensor // [NumSrc × in]
 	t      gpu.Tensor // [NumSrc × heads·width]
-	a      gpu.Tensor // [heads·width × 2·heads], see attention
+	a      gpu.Tensor // [heads·width × 2·heads], see layAttention
+	ae     gpu.Tensor // [heads·width × heads], likewise
+	edges  gpu.Tensor // [edges × edge_dim], self loops' too
 	scores gpu.Tensor // [edges × heads], after the leaky ReLU
 	alpha  gpu.Tensor // [edges × heads]
 	y      gpu.Tensor // [NumDst × OutDim], activated
@@ -53,6 +61,16 @@ func newGAT(p *Params, index, in, width, heads int, mean bool, act Activation, i
 	return l
 }
 
+// withEdges declares what features of dim columns an edge take, 0: none: "i.edge_weight" [dim × heads·width], and their attention
+// vectors "i.edge" [heads·width × 1].
+func (l *gatLayer) withEdges(p *Params, dim int) *gatLayer {
+	if name, all := fmt.Sprint(l.index), l.heads*l.width; dim > 0 {
+		l.wEdge = p.Add(name+".edge_weight", dim, all, glorot(dim, all))
+		l.aEdge = p.Add(name+".edge", all, 1, glorot(l.width, 1))
+	}
+	return l
+}
+
 // InDim returns the columns of a source's state.
 func (l *gatLayer) InDim() int { return l.in }
 
@@ -64,8 +82,14 @@ func (l *gatLayer) OutDim() int {
 	return l.heads * l.width
 }
 
-// Params lists weight, attention vectors and bias.
-func (l *gatLayer) Params() []*Param { return []*Param{l.w, l.aSrc, l.aDst, l.b} }
+// Params lists weight, attention vectors and bias, then those of edges.
+func (l *gatLayer) Params() []*Param {
+	ps := []*Param{l.w, l.aSrc, l.aDst, l.b}
+	if l.wEdge != nil {
+		ps = append(ps, l.wEdge, l.aEdge)
+	}
+	return ps
+}
 
 // Hops returns 1.
 func (l *gatLayer) Hops() int { return 1 }
@@ -83,7 +107,12 @@ func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if q.Err() != nil { // g has more destinations than sources
 		return gpu.Tensor{}
 	}
-	q.EdgeAdd(gatSlope, l.loops, half.View(0, 0, g.NumSrc, l.heads), half.View(0, l.heads, g.NumDst, l.heads), l.scores)
+	var own gpu.Tensor // the edges' part of the scores
+	if l.wEdge != nil {
+		l.edges, own = g.EdgeFeatures, l.scores
+		l.edgeScores(p, l.edges, own)
+	}
+	q.EdgeAdd(gatSlope, l.loops, half.View(0, 0, g.NumSrc, l.heads), half.View(0, l.heads, g.NumDst, l.heads), own, l.scores)
 	q.Copy(l.alpha, l.scores)
 	q.EdgeSoftmax(l.loops, l.alpha)
 	o := p.Arena.Matrix(q, g.NumDst, l.t.Cols)
@@ -102,7 +131,7 @@ func (l *gatLayer) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
 	}
 	t = p.Arena.Matrix(q, n, l.heads*l.width)
 	q.Gemm(gpu.GemmOptions{}, x, l.w.Value, t)
-	l.a = l.attention(p)
+	l.a = attention(p, l.heads, l.aSrc.Value, l.aDst.Value)
 	half = p.Arena.Matrix(q, n, 2*l.heads)
 	q.Gemm(gpu.GemmOptions{}, t, l.a, half)
 	return x, t, half
@@ -120,29 +149,53 @@ func droppedInput(p *Pass, layer string, n, cols int, in Input, dropout float32)
 	return x
 }
 
-// attention lays the attention vectors out.
-func (l *gatLayer) attention(p *Pass) gpu.Tensor {
-	a := p.Arena.Matrix(p.Queue, l.heads*l.width, 2*l.heads)
+// edgeScores sets out [edges × heads] to the part of features x [edges × edge_dim] in the scores.
+func (l *gatLayer) edgeScores(p *Pass, x, out gpu.Tensor) {
+	q, dim := p.Queue, l.wEdge.Value.Rows
+	if x.Rows != out.Rows || x.Cols != dim {
+		q.Fail(fmt.Errorf("nn: GAT layer %d: features of edges are %v, expected [%d×%d]: %w", l.index, x, out.Rows, dim, gpu.ErrShape))
+		return
+	}
+	l.ae = attention(p, l.heads, l.aEdge.Value)
+	by := p.Arena.Matrix(q, dim, l.heads)
+	q.Gemm(gpu.GemmOptions{}, l.wEdge.Value, l.ae, by)
+	q.Gemm(gpu.GemmOptions{}, x, by, out)
+}
+
+// edgeBackward sets the gradients of what edgeScores reads from that of the scores, de [edges × heads].
+func (l *gatLayer) edgeBackward(p *Pass, de gpu.Tensor) {
+	q, a := p.Queue, p.Arena
+	by := a.Matrix(q, l.wEdge.Value.Rows, l.heads)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.edges, de, by)
+	q.Gemm(gpu.GemmOptions{TransB: true}, by, l.ae, l.wEdge.Grad)
+	da := a.Matrix(q, l.ae.Rows, l.ae.Cols)
+	q.Gemm(gpu.GemmOptions{TransA: true}, l.wEdge.Value, by, da)
+	liftAttention(q, da, l.heads, l.aEdge.Grad)
+}
+
+// attention lays attention vectors vs [heads·width × 1] out.
+func attention(p *Pass, heads int, vs ...gpu.Tensor) gpu.Tensor {
+	a := p.Arena.Matrix(p.Queue, vs[0].Rows, len(vs)*heads)
 	p.Queue.Fill(a, 0)
-	layAttention(p.Queue, l.aSrc.Value, l.aDst.Value, a, l.heads)
+	layAttention(p.Queue, a, heads, vs...)
 	return a
 }
 
-// layAttention lays attention vectors [heads·width × 1] out in a [heads·width × 2·heads], 0 before, so that t·a is all halves of scores
-// at once: column h holds src of head h in the rows of head h, column heads+h dst.
-func layAttention(q *gpu.Queue, src, dst, a gpu.Tensor, heads int) {
+// layAttention lays attention vectors [heads·width × 1] out in a [heads·width × len(vs)·heads], 0 before, so that t·a is all their parts
+// of scores at once: column i·heads+h holds head h of vs[i] in the rows of head h.
+func layAttention(q *gpu.Queue, a gpu.Tensor, heads int, vs ...gpu.Tensor) {
 	width := a.Rows / heads
-	for i, v := range []gpu.Tensor{src, dst} {
+	for i, v := range vs {
 		for h := range heads {
 			q.Copy(a.View(h*width, i*heads+h, width, 1), v.View(h*width, 0, width, 1))
 		}
 	}
 }
 
-// liftAttention takes the gradients of src and dst out of that of what layAttention laid out.
-func liftAttention(q *gpu.Queue, da, src, dst gpu.Tensor, heads int) {
+// liftAttention takes the gradients of vs out of that of what layAttention laid out.
+func liftAttention(q *gpu.Queue, da gpu.Tensor, heads int, vs ...gpu.Tensor) {
 	width := da.Rows / heads
-	for i, v := range []gpu.Tensor{src, dst} {
+	for i, v := range vs {
 		for h := range heads {
 			q.Copy(v.View(h*width, 0, width, 1), da.View(h*width, i*heads+h, width, 1))
 		}
@@ -198,6 +251,9 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	q.EdgeDot(l.heads, *g, l.t, do, de)
 	q.EdgeSoftmaxBackward(*g, l.alpha, de)
 	q.LeakyReLUBackward(gatSlope, l.scores, de)
+	if l.wEdge != nil {
+		l.edgeBackward(p, de)
+	}
 	q.TransposeEdges(a, g)
 	half := a.Matrix(q, g.NumSrc, 2*l.heads)
 	q.Fill(half, 0)
@@ -205,7 +261,7 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	q.EdgeSum(false, *g, de, half.View(0, l.heads, g.NumDst, l.heads))
 	da := a.Matrix(q, l.a.Rows, l.a.Cols)
 	q.Gemm(gpu.GemmOptions{TransA: true}, l.t, half, da)
-	liftAttention(q, da, l.aSrc.Grad, l.aDst.Grad, l.heads)
+	liftAttention(q, da, l.heads, l.aSrc.Grad, l.aDst.Grad)
 	// The transformed states: through the scores and through the sum.
 	dt := a.Matrix(q, g.NumSrc, l.t.Cols)
 	q.Gemm(gpu.GemmOptions{TransB: true}, half, l.a, dt)
@@ -220,8 +276,18 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 }
 
 // AccumulatorDim implements [Streamer]: the weighted sum and, for each head,
-// the largest score, the sum of weights and the node's half of the score.
-func (l *gatLayer) AccumulatorDim() int { return l.heads * (l.width + 3) }
+// the largest score, the sum of weights, the node's half of the score and, with features of edges, the sum of their parts of the scores.
+func (l *gatLayer) AccumulatorDim() int {
+	if l.wEdge != nil {
+		return l.heads * (l.width + 4)
+	}
+	return l.heads * (l.width + 3)
+}
+
+// edgeSum views the accumulators' sums of the edges' parts of the scores.
+func (l *gatLayer) edgeSum(acc gpu.Tensor) gpu.Tensor {
+	return acc.View(0, l.heads*(l.width+3), acc.Rows, l.heads)
+}
 
 // sums views the accumulators of some destinations.
 func (l *gatLayer) sums(acc gpu.Tensor) (s gpu.AttentionSums, half gpu.Tensor) {
@@ -248,7 +314,8 @@ func attended(p *Pass, s gpu.AttentionSums, o gpu.Tensor, heads int) {
 	}
 }
 
-// Prepare implements [Preparer]: the destinations' half of the scores, and their self loops.
+// Prepare implements [Preparer]: the destinations' half of the scores, and their self loops. Where edges have features, those of a
+// self loop are known last: [gatLayer.Finish] adds it.
 func (l *gatLayer) Prepare(p *Pass, self Input, acc gpu.Tensor) {
 	q, n := p.Queue, acc.Rows
 	_, t, half := l.transform(p, n, self)
@@ -257,7 +324,15 @@ func (l *gatLayer) Prepare(p *Pass, self Input, acc gpu.Tensor) {
 	}
 	s, dst := l.sums(acc)
 	q.Copy(dst, half.View(0, l.heads, n, l.heads))
-	q.OnlineAttention(gatSlope, q.SelfLoops(p.Arena, gpu.Graph{NumDst: n, NumSrc: n}), t, half.View(0, 0, n, l.heads), dst, s)
+	if l.wEdge == nil {
+		l.addLoops(p, t, half, dst, gpu.Tensor{}, s)
+	}
+}
+
+// addLoops adds the self loops of s's destinations, own being the edges' part of their scores.
+func (l *gatLayer) addLoops(p *Pass, t, half, dst, own gpu.Tensor, s gpu.AttentionSums) {
+	n := t.Rows
+	p.Queue.OnlineAttention(gatSlope, p.Queue.SelfLoops(p.Arena, gpu.Graph{NumDst: n, NumSrc: n}), t, half.View(0, 0, n, l.heads), dst, own, s)
 }
 
 // Accumulate implements [Streamer] by an online softmax.
@@ -270,13 +345,29 @@ func (l *gatLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) 
 		return
 	}
 	s, dst := l.sums(acc)
-	p.Queue.OnlineAttention(gatSlope, *g, t, half.View(0, 0, g.NumSrc, l.heads), dst, s)
+	var own gpu.Tensor
+	if l.wEdge != nil {
+		own = p.Arena.Matrix(p.Queue, g.Edges(), l.heads)
+		l.edgeScores(p, g.EdgeFeatures, own)
+		p.Queue.EdgeSum(false, *g, own, l.edgeSum(acc))
+	}
+	p.Queue.OnlineAttention(gatSlope, *g, t, half.View(0, 0, g.NumSrc, l.heads), dst, own, s)
 }
 
 // Finish implements [Streamer].
-func (l *gatLayer) Finish(p *Pass, _ Input, acc, _ gpu.Tensor) gpu.Tensor {
+func (l *gatLayer) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
 	q, n := p.Queue, acc.Rows
-	s, _ := l.sums(acc)
+	s, dst := l.sums(acc)
+	if l.wEdge != nil { // the mean of parts is the part of the mean
+		_, t, half := l.transform(p, n, self)
+		if q.Err() != nil {
+			return gpu.Tensor{}
+		}
+		mean := p.Arena.Matrix(q, n, l.heads)
+		q.Copy(mean, l.edgeSum(acc))
+		q.DivideRows(mean, degrees)
+		l.addLoops(p, t, half, dst, mean, s)
+	}
 	o := p.Arena.Matrix(q, n, s.Sum.Cols)
 	attended(p, s, o, l.heads)
 	return l.output(p, o)

@@ -42,6 +42,8 @@ type Config struct {
 	Order string `json:"order,omitempty" yaml:"order"`
 	// EdgeWeights weighs messages of sage's mean and of gcn by their edges' weights, see [EdgeWeigher].
 	EdgeWeights bool `json:"edge_weights,omitempty" yaml:"edge_weights"`
+	// EdgeDim is the columns of edges' features, which gat's attention reads; 0: it reads none. See [EdgeReader].
+	EdgeDim int `json:"edge_dim,omitempty" yaml:"edge_dim"`
 	// PrecomputedHop reads the first layer's neighbourhood mean from a second input table.
 	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
 	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
@@ -134,12 +136,14 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: model %s has no precomputed hop: only sage has", c.Model)
 	case c.Heads < 0 || c.Heads > 0 && !c.attends():
 		return fmt.Errorf("nn: %d heads for model %q: only gat and rgat have heads", c.Heads, c.Model)
+	case c.EdgeDim < 0 || c.EdgeDim > 0 && c.Model != "gat":
+		return fmt.Errorf("nn: %d columns of edges' features for model %q: only gat's attention reads them", c.EdgeDim, c.Model)
 	case c.attends() && c.hiddenLayers() > 0 && c.Hidden%c.heads() != 0:
 		return fmt.Errorf("nn: %d hidden columns do not divide among %d heads", c.Hidden, c.heads())
 	case c.Layers < 1:
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
-	case c.Layers > layersMax || c.Hidden > columnsMax || c.Bases > basesMax:
-		return fmt.Errorf("nn: %d layers, %d hidden columns, %d bases: expected at most %d, %d and %d", c.Layers, c.Hidden, c.Bases, layersMax, columnsMax, basesMax)
+	case c.Layers > layersMax || c.Hidden > columnsMax || c.EdgeDim > columnsMax || c.Bases > basesMax:
+		return fmt.Errorf("nn: %d layers, %d hidden columns, %d of edges' features, %d bases: expected at most %d, %d, %d and %d", c.Layers, c.Hidden, c.EdgeDim, c.Bases, layersMax, columnsMax, columnsMax, basesMax)
 	case c.In < 1 || c.Out < 1 || c.hiddenLayers() > 0 && c.Hidden < 1:
 		return fmt.Errorf("nn: %d input, %d hidden and %d output columns, expected 1 or more of each", c.In, c.Hidden, c.Out)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
@@ -184,7 +188,7 @@ func (c *Config) CheckFloats(floats int64) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	for _, d := range append([]int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases}, c.Categories...) { // each has a parameter or more
+	for _, d := range append([]int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases, c.EdgeDim}, c.Categories...) { // each has a parameter or more
 		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && !c.attends()) {
 			return fmt.Errorf("nn: a model of %d layers, %d to %d columns by %d hidden ones has more than %d parameters", c.Layers, c.In, c.Out, c.Hidden, floats)
 		}
@@ -233,9 +237,9 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 		return newGCN(p, i, in, out, act, inputDropout)
 	case "gat":
 		if i >= c.hiddenLayers() {
-			return newGAT(p, i, in, out, c.heads(), true, act, inputDropout)
+			return newGAT(p, i, in, out, c.heads(), true, act, inputDropout).withEdges(p, c.EdgeDim)
 		}
-		return newGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout)
+		return newGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout).withEdges(p, c.EdgeDim)
 	case "gin":
 		hidden := c.Hidden
 		if hidden < 1 { // a single layer
@@ -290,7 +294,11 @@ func (c *Config) StreamDims() (accumulated, transformed int) {
 		if c.hiddenLayers() > 0 {
 			most = max(most, c.Hidden)
 		}
-		return (most + 3*h) * max(c.Relations, 1), most + 2*h + c.In // x·W, scores, converted features
+		own := 3 * h // beside the sum of each head
+		if c.EdgeDim > 0 {
+			own += h
+		}
+		return (most + own) * max(c.Relations, 1), most + 2*h + c.In // x·W, scores, converted features
 	}
 	if c.Aggregator == "max" {
 		return accumulated + 1, 1 // how many edges a maximum is of, and a copy of it

@@ -34,6 +34,9 @@ type fixture struct {
 
 	weights  [][]float32 // of each block's edges
 	weighers []nn.EdgeWeigher
+	// features of each block's edges, EdgeDim a row, where the model has some
+	features [][]float32
+	readers  []nn.EdgeReader
 	// degreeSums: sums of weights are degrees, as where all weigh 1
 	degreeSums bool
 	relations  [][]uint16 // of each block's edges, where the model has relations
@@ -114,6 +117,14 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 		f.weights = append(f.weights, weights)
 	}
 	f.weighers = cfg.EdgeWeighers(cfg.Layers)
+	f.readers = make([]nn.EdgeReader, cfg.Layers)
+	for l := range f.edges {
+		rows := make([]float32, len(f.edges[l][1])*cfg.EdgeDim)
+		for i := range rows {
+			rows[i] = float32(w.Normal())
+		}
+		f.features = append(f.features, rows)
+	}
 	f.groupers = cfg.Groupers(cfg.Layers)
 	f.full = make([][]int32, len(sizes))
 	for l := range sizes {
@@ -164,6 +175,9 @@ func (f *fixture) step(backward bool) float64 {
 		if f.model.Config().EdgeWeights {
 			f.weigh(&graphs[len(graphs)-1], a, l)
 		}
+		if f.model.Config().EdgeDim > 0 {
+			f.readEdges(&graphs[len(graphs)-1], a, l)
+		}
 		if f.model.Config().Relations > 0 {
 			f.groupers[l].Group(f.q, a, &graphs[len(graphs)-1], e[0], e[1], f.relations[l])
 		}
@@ -204,6 +218,15 @@ func (f *fixture) weigh(g *gpu.Graph, a *gpu.Arena, l int) {
 	f.weighers[l].Weigh(f.q, a, g, nn.WeighedEdges{Indptr: f.edges[l][0], Indices: f.edges[l][1], Weights: f.weights[l], Degrees: f.full[l+1], Sums: f.sums(l)})
 }
 
+// readEdges gives the graph of block l its edges' features.
+func (f *fixture) readEdges(g *gpu.Graph, a *gpu.Arena, l int) {
+	places := make([]int64, len(f.edges[l][1]))
+	for e := range places {
+		places[e] = int64(e)
+	}
+	f.readers[l].Read(f.q, a, g, nn.FeaturedEdges{Indptr: f.edges[l][0], Places: places, Rows: f.features[l], Dim: f.model.Config().EdgeDim})
+}
+
 // variants are models with every option that they have.
 func variants() map[string]nn.Config {
 	return map[string]nn.Config{
@@ -230,6 +253,8 @@ func variants() map[string]nn.Config {
 		"sage max, residual":          {Model: "sage", Aggregator: "max", Residual: true},
 		"gcn, residual, jumping max":  {Model: "gcn", Residual: true, Jumping: "max"},
 		"gat, layer norm, residual":   {Model: "gat", Heads: 2, Norm: "layer", Residual: true},
+		"gat, features of edges":      {Model: "gat", Heads: 2, EdgeDim: 3},
+		"gat, scalars of edges, cat":  {Model: "gat", Heads: 2, EdgeDim: 1, Norm: "layer", Jumping: "cat"},
 		"gat, batch norm, cat":        {Model: "gat", Heads: 2, Norm: "batch", Jumping: "cat"},
 		"gin, jumping cat, residual":  {Model: "gin", Jumping: "cat", Residual: true},
 		"mlp, batch norm, everything": {Model: "mlp", Norm: "batch", Residual: true, Jumping: "max"},
@@ -510,6 +535,9 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		}
 		f.weighers[0].Weigh(f.q, f.keep, whole, nn.WeighedEdges{Indptr: indptr, Indices: indices, Weights: f.weights[0], Degrees: full, Sums: all})
 	}
+	if cfg.EdgeDim > 0 {
+		f.readEdges(whole, f.keep, 0)
+	}
 	want := floats(l.Forward(p, whole, in), f.q)
 	ofRelation := map[[2]int]float32{} // edges of each destination and relation
 	for d := range n {
@@ -524,11 +552,12 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 		prep.Prepare(p, self, acc)
 	}
 	for part := range 2 { // sources below and above 20
-		ptr, idx, rel, weights := []int32{0}, []int32{}, []uint16{}, []float32{}
+		ptr, idx, rel, weights, features := []int32{0}, []int32{}, []uint16{}, []float32{}, []float32{}
 		for d := range n {
 			for e := indptr[d]; e < indptr[d+1]; e++ {
 				if s := indices[e]; int(s)/20 == part {
 					idx, rel, weights = append(idx, s), append(rel, relations[e]), append(weights, f.weights[0][e])
+					features = append(features, f.features[0][int(e)*cfg.EdgeDim:(int(e)+1)*cfg.EdgeDim]...)
 				}
 			}
 			ptr = append(ptr, int32(len(idx)))
@@ -539,6 +568,9 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 				nn.NormalizeWeights(ptr, idx, weights, sums, sums)
 			}
 			g.Weights = nn.WeightColumn(f.keep.Float32s(f.q, weights))
+		}
+		if cfg.EdgeDim > 0 {
+			g.EdgeFeatures = nn.FeatureRows(f.keep.Float32s(f.q, features), cfg.EdgeDim)
 		}
 		if g.Groups != nil {
 			var sizes []float32

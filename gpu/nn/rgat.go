@@ -84,7 +84,7 @@ func (l *rgatLayer) vectors(p *Pass) {
 	l.v = p.Arena.Matrix(q, l.in, l.relations*2*l.heads)
 	q.Fill(l.a, 0)
 	for r := range l.relations {
-		layAttention(q, l.of(l.aSrc.Value, r), l.of(l.aDst.Value, r), l.of(l.a, r), l.heads)
+		layAttention(q, l.of(l.a, r), l.heads, l.of(l.aSrc.Value, r), l.of(l.aDst.Value, r))
 		q.Gemm(gpu.GemmOptions{}, l.of(l.rel.Value, r), l.of(l.a, r), l.v.View(0, r*2*l.heads, l.in, 2*l.heads))
 	}
 }
@@ -129,7 +129,7 @@ func (l *rgatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		if q.Err() != nil {
 			return gpu.Tensor{}
 		}
-		q.EdgeAdd(gatSlope, l.pairs(g), l.pairRows(halves, g.NumSrc, h, 1), dst.View(0, h, n, 1), score)
+		q.EdgeAdd(gatSlope, l.pairs(g), l.pairRows(halves, g.NumSrc, h, 1), dst.View(0, h, n, 1), gpu.Tensor{}, score)
 		q.Copy(alpha, score)
 		q.EdgeSoftmax(edges, alpha)
 		q.Aggregate(gpu.AggregateOptions{Weights: alpha}, edges, l.x, own.View(0, h*l.in, n, l.in))
@@ -254,7 +254,7 @@ func (l *rgatLayer) vectorsBackward(p *Pass, halves gpu.Tensor) {
 		part := dv.View(0, r*2*l.heads, l.in, 2*l.heads)
 		q.Gemm(gpu.GemmOptions{TransB: true, Accumulate: true}, part, l.of(l.a, r), l.of(l.rel.Grad, r))
 		q.Gemm(gpu.GemmOptions{TransA: true}, l.of(l.rel.Value, r), part, l.of(da, r))
-		liftAttention(q, l.of(da, r), l.of(l.aSrc.Grad, r), l.of(l.aDst.Grad, r), l.heads)
+		liftAttention(q, l.of(da, r), l.heads, l.of(l.aSrc.Grad, r), l.of(l.aDst.Grad, r))
 	}
 }
 
@@ -301,11 +301,11 @@ func (l *rgatLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor)
 		return
 	}
 	q.Fill(vectors, 0)
-	layAttention(q, l.of(l.aSrc.Value, r), l.of(l.aDst.Value, r), vectors, l.heads)
+	layAttention(q, vectors, l.heads, l.of(l.aSrc.Value, r), l.of(l.aDst.Value, r))
 	q.Gemm(gpu.GemmOptions{}, x, l.of(l.rel.Value, r), t)
 	q.Gemm(gpu.GemmOptions{}, t, vectors, half)
 	s, dst := l.accumulators(acc, r)
-	q.OnlineAttention(gatSlope, *g, t, half.View(0, 0, g.NumSrc, l.heads), dst, s)
+	q.OnlineAttention(gatSlope, *g, t, half.View(0, 0, g.NumSrc, l.heads), dst, gpu.Tensor{}, s)
 }
 
 // Finish implements [Streamer].

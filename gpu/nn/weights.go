@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/gpu"
 )
@@ -89,6 +90,48 @@ func NormalizeWeights(indptr, indices []int32, weights, dst, src []float32) {
 			weights[e] = float32(float64(weights[e]) / (own * math.Sqrt(1+float64(src[indices[e]]))))
 		}
 	}
+}
+
+// FeaturedEdges are a sampled block's edges with where their features lie.
+type FeaturedEdges struct {
+	Indptr []int32   // by destination
+	Places []int64   // of each edge, its row of Rows
+	Rows   []float32 // features, Dim a row
+	Dim    int
+}
+
+// EdgeReader gives sampled blocks their [gpu.Graph].EdgeFeatures. It owns what the tensor then refers to, so it serves one graph at a
+// time; memory is reused.
+type EdgeReader struct{ out []float32 }
+
+// Read sets g's EdgeFeatures from k: those of its edges and, the first of each destination, of its self loop
+// ([gpu.Queue.SelfLoops]): the mean of the destination's edges in the block, 0 without any, as PyG's GATConv fills them by default.
+func (r *EdgeReader) Read(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, k FeaturedEdges) {
+	n, dim := len(k.Indptr)-1, k.Dim
+	r.out = slices.Grow(r.out[:0], (n+len(k.Places))*dim)
+	for d := range n {
+		loop := len(r.out)
+		r.out = r.out[:loop+dim]
+		mean, own := r.out[loop:], k.Places[k.Indptr[d]:k.Indptr[d+1]]
+		clear(mean)
+		for _, p := range own {
+			row := k.Rows[p*int64(dim) : (p+1)*int64(dim)]
+			r.out = append(r.out, row...)
+			for j, x := range row {
+				mean[j] += x
+			}
+		}
+		for j := range mean {
+			mean[j] /= float32(max(len(own), 1))
+		}
+	}
+	g.EdgeFeatures = FeatureRows(a.Float32s(q, r.out), dim)
+}
+
+// FeatureRows views a vector of features as [gpu.Graph].EdgeFeatures, dim columns a row.
+func FeatureRows(t gpu.Tensor, dim int) gpu.Tensor {
+	t.Rows, t.Cols, t.Stride = t.Cols/dim, dim, dim
+	return t
 }
 
 // checkWeights says what is wrong with EdgeWeights.

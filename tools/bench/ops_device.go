@@ -245,7 +245,7 @@ func (b *deviceOps) messages() []deviceOp {
 		{name: "aggregate backward 128", bytes: bytes(row+4, 0, 2*row), target: .7, run: func(q *gpu.Queue) { q.AggregateBackward(gpu.Mean, g, out, dX) }},
 		{name: "transpose edges", bytes: bytes(24, 0, 8), target: .4, run: b.transpose(g)},
 		{name: "segment max 128", bytes: bytes(row+4, 2*row, 0), target: .7, run: func(q *gpu.Queue) { q.SegmentMax(gpu.MaxOptions{}, g, x, out, arg) }},
-		{name: "edge add 4 heads", bytes: bytes(4*(2*heads+1), 0, 0), target: .7, run: func(q *gpu.Queue) { q.EdgeAdd(.2, g, half, halfDst, scores) }},
+		{name: "edge add 4 heads", bytes: bytes(4*(2*heads+1), 0, 0), target: .7, run: func(q *gpu.Queue) { q.EdgeAdd(.2, g, half, halfDst, gpu.Tensor{}, scores) }},
 		{name: "edge softmax 4 heads", bytes: bytes(8*heads, 0, 0), target: .7, run: func(q *gpu.Queue) { q.EdgeSoftmax(g, alpha) }},
 		{name: "edge dot 4×32", bytes: bytes(row+4+4*heads, row, 0), target: .7, run: func(q *gpu.Queue) { q.EdgeDot(heads, g, x, out, scores) }},
 		{name: "aggregate heads 4×32", bytes: bytes(row+4+4*heads, 2*row, 0), target: .7, run: func(q *gpu.Queue) { q.AggregateHeads(g, alpha, x, out) }},

@@ -60,7 +60,7 @@ func modelOperations(take func(n int) []float32, r *rand.Rand) []op {
 		op{name: "segment max backward 128", work: edges * (2*row + 8), run: func(p *kernels.Pool) {
 			kernels.SegmentMaxBackward(p, t, places, dst, arg, dSrc)
 		}}.moving(2 * blockSrc * row),
-		op{name: "edge add 4 heads", work: edges * 4 * (2*blockHeads + 1), run: func(p *kernels.Pool) { kernels.EdgeAdd(p, g, half, halfDst, .2, scores) }}.moving(0),
+		op{name: "edge add 4 heads", work: edges * 4 * (2*blockHeads + 1), run: func(p *kernels.Pool) { kernels.EdgeAdd(p, g, half, halfDst, nil, .2, scores) }}.moving(0),
 		op{name: "edge softmax 4 heads", work: edges * 8 * blockHeads, run: func(p *kernels.Pool) {
 			copy(alpha, scores)
 			kernels.EdgeSoftmax(p, g, blockHeads, alpha)

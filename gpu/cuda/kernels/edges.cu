@@ -29,9 +29,9 @@ KERNEL edge_weights(const int *indptr, const int *indices, const int *srcDegrees
 }
 EXPORT_KERNEL(edge_weights)
 
-// edge_add: out[e][h] = leaky(src[s][h] + dst[d][h]).
-KERNEL edge_add(const int *indptr, const int *indices, const float *src, int64_t srcStride, const float *dst, int64_t dstStride, float slope, int heads, int n, int numSrc,
-		int edges, float *out, unsigned op, Status *status) {
+// edge_add: out[e][h] = leaky(src[s][h] + dst[d][h] + edge[e][h]), which is 0 where edge is null; it may be out.
+KERNEL edge_add(const int *indptr, const int *indices, const float *src, int64_t srcStride, const float *dst, int64_t dstStride, const float *edge, float slope, int heads,
+		int n, int numSrc, int edges, float *out, unsigned op, Status *status) {
 	Group g(32);
 	for (int64_t d = g.row; d < n; d += g.step) {
 		int lo, hi;
@@ -40,7 +40,7 @@ KERNEL edge_add(const int *indptr, const int *indices, const float *src, int64_t
 			int e = lo + i / heads, h = i % heads;
 			unsigned s = unsigned(indices[e]);
 			if (s >= unsigned(numSrc)) fail(status, op, unsigned(e), s, unsigned(numSrc));
-			else out[int64_t(e) * heads + h] = gs_leaky(src[s * srcStride + h] + dst[d * dstStride + h], slope);
+			else out[int64_t(e) * heads + h] = gs_leaky(src[s * srcStride + h] + dst[d * dstStride + h] + (edge ? edge[int64_t(e) * heads + h] : 0), slope);
 		}
 	}
 }
@@ -115,8 +115,8 @@ EXPORT_KERNEL(edge_softmax_backward)
 
 // online_weights: the first half of online attention (Milakov and Gimelshein, 2018, Algorithm 3):
 // the weights e^(score − max) of the new edges, the new max and total, and by what the sums so far shrink.
-KERNEL online_weights(const int *indptr, const int *indices, const float *srcScore, int64_t srcStride, const float *dstScore, int64_t dstStride, float slope, int heads,
-		int n, int numSrc, int edges, float *peak, int64_t peakStride, float *total, int64_t totalStride, float *weights, float *shrinks, unsigned op, Status *status) {
+KERNEL online_weights(const int *indptr, const int *indices, const float *srcScore, int64_t srcStride, const float *dstScore, int64_t dstStride, const float *edgeScore,
+		float slope, int heads, int n, int numSrc, int edges, float *peak, int64_t peakStride, float *total, int64_t totalStride, float *weights, float *shrinks, unsigned op, Status *status) {
 	Group g(32);
 	for (int64_t d = g.row; d < n; d += g.step) {
 		int lo, hi;
@@ -128,7 +128,7 @@ KERNEL online_weights(const int *indptr, const int *indices, const float *srcSco
 				for (int e = lo + g.lane; e < hi; e += 32) {
 					unsigned s = unsigned(indices[e]);
 					float v = 0;
-					if (s < unsigned(numSrc)) v = gs_leaky(srcScore[s * srcStride + h] + dstScore[d * dstStride + h], slope);
+					if (s < unsigned(numSrc)) v = gs_leaky(srcScore[s * srcStride + h] + dstScore[d * dstStride + h] + (edgeScore ? edgeScore[int64_t(e) * heads + h] : 0), slope);
 					else fail(status, op, unsigned(e), s, unsigned(numSrc));
 					weights[int64_t(e) * heads + h] = v;
 					top = gs_max(top, v);

@@ -31,14 +31,17 @@ func (g CSR) checkEdges(name string, got, heads int) {
 	}
 }
 
-// EdgeAdd sets out[e][h] = leakyReLU(src[s][h] + dst[d][h]) for every edge
-// e = (s, d): GAT's unnormalised attention from the two halves of its scores.
-func EdgeAdd(p *Pool, g CSR, src, dst Matrix, slope float32, out []float32) {
+// EdgeAdd sets out[e][h] = leakyReLU(src[s][h] + dst[d][h] + edge[e][h]) for every edge
+// e = (s, d): GAT's unnormalised attention from the parts of its scores. A nil edge is none; it may be out.
+func EdgeAdd(p *Pool, g CSR, src, dst Matrix, edge []float32, slope float32, out []float32) {
 	src.check("src")
 	dst.checkShape("dst", g.NumDst(), src.Cols)
 	g.check(p, src.Rows)
 	g.checkEdges("out", len(out), src.Cols)
 	heads := src.Cols
+	if edge != nil {
+		g.checkEdges("edge", len(edge), heads)
+	}
 	p.For(dst.Rows, g.edgeGrain(heads), func(lo, hi int) {
 		for d := lo; d < hi; d++ {
 			row := dst.Row(d)
@@ -46,6 +49,9 @@ func EdgeAdd(p *Pool, g CSR, src, dst Matrix, slope float32, out []float32) {
 				from, to := src.Row(int(g.Indices[e])), out[e*heads:(e+1)*heads]
 				for h := range to {
 					v := from[h] + row[h]
+					if edge != nil {
+						v += edge[e*heads+h]
+					}
 					if v < 0 {
 						v *= slope
 					}

@@ -81,11 +81,11 @@ func EdgeWeights(p *Pool, o EdgeWeightOptions, g CSR, src, dst []int32, out []fl
 }
 
 // OnlineAttention adds g's edges to the running softmax-weighted sums of its
-// destinations: the score of head h of edge (s, d) is leakyReLU(srcScore[s][h] +
-// dstScore[d][h]), its value head h of src[s]. peak holds the largest score so
+// destinations: the score of head h of edge e = (s, d) is leakyReLU(srcScore[s][h] +
+// dstScore[d][h] + edgeScore[e][h]), its value head h of src[s]; a nil edgeScore is none. peak holds the largest score so
 // far, total Σ e^(score−peak) and sum Σ e^(score−peak)·value (Milakov and
 // Gimelshein, 2018, Algorithm 3); a total of 0 is a destination without edges so far.
-func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore, sum, peak, total Matrix) {
+func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore Matrix, edgeScore []float32, sum, peak, total Matrix) {
 	heads, n := srcScore.Cols, g.NumDst()
 	src.check("src")
 	srcScore.checkShape("srcScore", src.Rows, heads)
@@ -95,6 +95,9 @@ func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore, sum
 	total.checkShape("total", n, heads)
 	g.check(p, src.Rows)
 	width := checkHeads(heads, src.Cols)
+	if edgeScore != nil {
+		g.checkEdges("edgeScore", len(edgeScore), heads)
+	}
 	if n == 0 || width == 0 || src.Rows == 0 {
 		return
 	}
@@ -125,6 +128,9 @@ func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore, sum
 				from := srcScore.Row(int(idx[e]))
 				for h := range heads {
 					v := from[h] + to[h]
+					if edgeScore != nil {
+						v += edgeScore[(int(g.Indptr[d])+e)*heads+h]
+					}
 					if v < 0 {
 						v *= slope
 					}

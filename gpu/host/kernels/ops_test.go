@@ -330,7 +330,7 @@ func TestAttention(t *testing.T) {
 		weight := randoms(r, dst*dim)
 		forward := func(p *Pool) (raw, a []float32, out Matrix) {
 			raw = make([]float32, edges*c.heads)
-			EdgeAdd(p, g, el, er, .2, raw)
+			EdgeAdd(p, g, el, er, nil, .2, raw)
 			a = append([]float32(nil), raw...)
 			EdgeSoftmax(p, g, c.heads, a)
 			out = Dense(make([]float32, dst*dim), dst, dim)
