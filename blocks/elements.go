@@ -36,3 +36,17 @@ func (t ElemType) Float64(b []byte) float64 {
 	}
 	return math.NaN()
 }
+
+// Widen decodes a row of elements to float32s, element j of Int8 times scale[j]; a nil scale is 1 for all.
+func (t ElemType) Widen(dst []float32, row []byte, scale []float32) {
+	size := t.Size()
+	for j := range dst {
+		if t == Float32 {
+			dst[j] = math.Float32frombits(binary.LittleEndian.Uint32(row[4*j:]))
+			continue
+		}
+		if dst[j] = float32(t.Float64(row[j*size:])); t == Int8 && scale != nil {
+			dst[j] *= scale[j]
+		}
+	}
+}

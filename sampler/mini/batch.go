@@ -12,6 +12,9 @@ type Block struct {
 	Relations []uint16
 	// Weights is parallel to Indices where [Config.Weights] asks for them: what each edge weighs, as [buffer.Weight] has it.
 	Weights []float32
+	// Places is parallel to Indices where [Config.Places] asks for them: where in the macro-batch's Indices each edge lies; of an edge of
+	// [Graph.Out] the complement of it.
+	Places []int64
 	// Times is parallel to Indices where seeds have moments ([Sampler.SampleAt]): when each edge was.
 	Times []int64
 	// Visits is parallel to Indices where walks found the neighbours ([Pinsage]): how often they came there, a neighbour's importance.
@@ -43,6 +46,9 @@ func (k *Block) Compact() {
 			if len(k.Weights) > 0 {
 				k.Weights[to] = k.Weights[e]
 			}
+			if len(k.Places) > 0 {
+				k.Places[to] = k.Places[e]
+			}
 			if len(k.Times) > 0 {
 				k.Times[to] = k.Times[e]
 			}
@@ -59,6 +65,9 @@ func (k *Block) Compact() {
 	}
 	if len(k.Weights) > 0 {
 		k.Weights = k.Weights[:to]
+	}
+	if len(k.Places) > 0 {
+		k.Places = k.Places[:to]
 	}
 	if len(k.Times) > 0 {
 		k.Times = k.Times[:to]
@@ -126,7 +135,7 @@ func (k *Block) reset(dst int, relations bool) {
 	k.NumDst, k.NumSrc = dst, dst
 	k.Indptr = append(resize(k.Indptr, dst+1)[:0], 0)
 	k.Degrees = resize(k.Degrees, dst)[:0]
-	k.Indices, k.Weights, k.Visits = k.Indices[:0], k.Weights[:0], k.Visits[:0]
+	k.Indices, k.Weights, k.Places, k.Visits = k.Indices[:0], k.Weights[:0], k.Places[:0], k.Visits[:0]
 	switch {
 	case !relations:
 		k.Relations = nil

@@ -32,6 +32,9 @@ func (s *Sampler) dense(place keyed.Key, g Graph, b *Batch) error {
 		if s.cfg.Weights {
 			k.Weights = all.Weights[:edges]
 		}
+		if s.cfg.Places {
+			k.Places = all.Places[:edges]
+		}
 	}
 	b.Nested = true
 	return nil

@@ -6,6 +6,9 @@ import "github.com/gstore/gstore/store/buffer"
 func (s *Sampler) gather(g Graph, blk *Block, from int) {
 	dst := blk.Indices[from:]
 	pos := s.pos[:len(dst)]
+	if s.cfg.Places {
+		copy(blk.Places[from:], pos)
+	}
 	if s.cfg.Weights {
 		weights := blk.Weights[from:]
 		for i, p := range pos {
@@ -62,6 +65,15 @@ func (s *Sampler) copyAll(a *buffer.Adjacency, blk *Block, from, n int) {
 				weights[i] = float32(buffer.Weight(w))
 			}
 			weights = weights[span.End-span.Begin:]
+		}
+	}
+	if s.cfg.Places {
+		places := blk.Places[from:]
+		for _, span := range s.in[:n] {
+			for i := range places[:span.End-span.Begin] {
+				places[i] = span.Begin + int64(i)
+			}
+			places = places[span.End-span.Begin:]
 		}
 	}
 	if blk.Relations == nil {

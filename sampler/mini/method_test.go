@@ -299,7 +299,7 @@ func TestSamplersDrawWhatIsThere(t *testing.T) {
 			a.Sums = make([]float64, (len(a.Indices)+buffer.SumEdges-1)/buffer.SumEdges)
 			a.SumWeights(0, n)
 		}
-		cfg := Config{Sampler: rapid.SampledFrom([]string{Uniform, Weighted, Labor, Dense}).Draw(t, "sampler"), Weights: rapid.Bool().Draw(t, "weigh"), Fanouts: []int{rapid.SampledFrom([]int{All, 1, 7, 130}).Draw(t, "fanout")}}
+		cfg := Config{Sampler: rapid.SampledFrom([]string{Uniform, Weighted, Labor, Dense}).Draw(t, "sampler"), Weights: rapid.Bool().Draw(t, "weigh"), Places: rapid.Bool().Draw(t, "places"), Fanouts: []int{rapid.SampledFrom([]int{All, 1, 7, 130}).Draw(t, "fanout")}}
 		s, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -324,8 +324,14 @@ func TestSamplersDrawWhatIsThere(t *testing.T) {
 						if w := float32(buffer.Weight(a.Weights[a.Spans[d].Begin+int64(i)])); cfg.Weights && k.Weights[at] != w {
 							t.Fatalf("row %d: edge %d weighs %v, expected %v", d, at, k.Weights[at], w)
 						}
+						if p := a.Spans[d].Begin + int64(i); cfg.Places && k.Places[at] != p && k.Places[at] != ^p || cfg.Places && (k.Places[at] < 0) != (dir == 1) {
+							t.Fatalf("row %d: edge %d of direction %d lies at %d, expected %d", d, at, dir, k.Places[at], p)
+						}
 						seen[int32(i)] = true
 					}
+				}
+				if cfg.Places != (len(k.Places) > 0) && len(k.Indices) > 0 {
+					t.Fatalf("%d places, asked for: %v", len(k.Places), cfg.Places)
 				}
 				if cfg.Weights != (len(k.Weights) > 0) && len(k.Indices) > 0 {
 					t.Fatalf("%d weights, asked for: %v", len(k.Weights), cfg.Weights)
@@ -434,8 +440,10 @@ func TestSamplersRefuse(t *testing.T) {
 	if err := weighed.Sample(Key{}, g, []uint32{1}, &b); err == nil || !strings.Contains(err.Error(), "no weights") {
 		t.Errorf("weights of edges without any: %v", err)
 	}
-	if _, err := New(Config{Fanouts: []int{2}, Weights: true, Sampler: Latest}); err == nil {
-		t.Error("weights were accepted with sampler latest")
+	for _, c := range []Config{{Weights: true, Sampler: Latest}, {Places: true, Sampler: Latest}, {Places: true, Sampler: Pinsage}} {
+		if c.Fanouts = []int{2}; c.Validate() == nil {
+			t.Errorf("weights or places were accepted with sampler %s", c.Sampler)
+		}
 	}
 	u, _ := New(Config{Fanouts: []int{2}})
 	if err := u.SampleAt(Key{}, g, nil, nil, &b); err == nil {

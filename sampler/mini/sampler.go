@@ -36,6 +36,8 @@ type Config struct {
 	// Weights fills in [Block.Weights]: the macro-batch's edges must have weights. What is drawn does not depend on it. Not for
 	// samplers of moments, nor for [Pinsage].
 	Weights bool
+	// Places fills in [Block.Places]. Not for samplers of moments, nor for [Pinsage].
+	Places bool
 	// Walks are those of [Pinsage].
 	Walks Walks
 }
@@ -56,8 +58,8 @@ func (c *Config) Validate() error {
 	if err := c.checkPrune(); err != nil {
 		return err
 	}
-	if c.Weights && (c.timed() || c.Sampler == Pinsage) {
-		return fmt.Errorf("option Weights with sampler %s: its neighbours come without edges that have weights", c.Sampler)
+	if (c.Weights || c.Places) && (c.timed() || c.Sampler == Pinsage) {
+		return fmt.Errorf("option Weights or Places with sampler %s: its neighbours come without edges that have weights or places", c.Sampler)
 	}
 	if err := c.Walks.Validate(); err != nil {
 		return err
@@ -327,6 +329,9 @@ func (s *Sampler) hop(place keyed.Key, h, first int, g Graph, b *Batch, blk *Blo
 		}
 		if s.cfg.Weights {
 			blk.Weights = extend(blk.Weights, edges)
+		}
+		if s.cfg.Places {
+			blk.Places = extend(blk.Places, edges)
 		}
 		switch {
 		case s.cfg.RelationFanouts != nil:

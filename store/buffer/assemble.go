@@ -46,6 +46,8 @@ type newBucket struct {
 	rel16   []uint16
 	weights []float32
 	times   []int64
+	// features are the bytes of each column of source.edgeFeatures.
+	features [][]byte
 }
 
 type streamKind uint8
@@ -154,6 +156,8 @@ func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, s
 				w := int64(col.stride)
 				raw := t.columns[k][b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
 				switch {
+				case k >= len(a.src.carried)-len(a.src.edgeFeatures):
+					nb.features = append(nb.features, raw)
 				case col == a.src.weight:
 					nb.weights, err = blocks.View[float32](raw)
 				case col == a.src.time:
@@ -309,16 +313,18 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 	for k := range streams[tiled:] {
 		f.fill(&streams[tiled+k], 0, rows)
 	}
-	// Weights and times take the same ways once more, each on its own: most runs carry neither.
+	// Weights, times and features take the same ways once more, each on its own: most runs carry none.
+	if from == nil {
+		from = &Adjacency{}
+	}
 	if to.Weights != nil {
-		var old []float32
-		if from != nil {
-			old = from.Weights
-		}
-		fillValues(&f, streams, spans, to.Weights[begin:end], old, func(k *newBucket) []float32 { return k.weights })
+		f.fillCarried(streams, spans, carriedScalars(to.Weights[begin:end], from.Weights, func(k *newBucket) []float32 { return k.weights }))
 	}
 	if to.Times != nil {
-		fillValues(&f, streams, spans, to.Times[begin:end], nil, func(k *newBucket) []int64 { return k.times })
+		f.fillCarried(streams, spans, carriedScalars(to.Times[begin:end], nil, func(k *newBucket) []int64 { return k.times }))
+	}
+	if dim := int64(to.FeatureDim); dim > 0 {
+		f.fillCarried(streams, spans, carriedRows(to.Features[begin*dim:end*dim], from.Features, to.FeatureDim, a.src.edgeFeatures))
 	}
 	return nil
 }

@@ -238,9 +238,45 @@ func (f *filler) fillKept(last int32, lo, hi int) {
 	}
 }
 
-// fillValues puts a column's values beside the neighbours that fill put in place: it takes the ways of all streams
-// again from the rows' first places. values is a bucket's part of the column, old the last step's.
-func fillValues[V any](f *filler, streams []stream, spans []Span, out, old []V, values func(*newBucket) []V) {
+// carried is where a column's values beside the neighbours go.
+type carried struct {
+	// bucket returns what puts the value of edge e of the bucket to place at, keep what puts that of place e of the last step's
+	// adjacency there.
+	bucket func(k *newBucket) func(at uint32, e int)
+	keep   func(at uint32, e int)
+}
+
+// carriedScalars are values of one element. values is a bucket's part of the column, old the last step's.
+func carriedScalars[V any](out, old []V, values func(*newBucket) []V) carried {
+	return carried{
+		bucket: func(k *newBucket) func(uint32, int) {
+			from := values(k)
+			return func(at uint32, e int) { out[at] = from[e] }
+		},
+		keep: func(at uint32, e int) { out[at] = old[e] },
+	}
+}
+
+// carriedRows are rows of dim elements, those of the columns side by side.
+func carriedRows(out, old []float32, dim int, columns []*sourceColumn) carried {
+	row := func(of []float32, k int) []float32 { return of[k*dim : (k+1)*dim] }
+	return carried{
+		bucket: func(k *newBucket) func(uint32, int) {
+			return func(at uint32, e int) {
+				to := row(out, int(at))
+				for i, c := range columns {
+					c.info.Elem.Widen(to[:c.info.Dim], k.features[i][e*c.stride:(e+1)*c.stride], c.info.Scale)
+					to = to[c.info.Dim:]
+				}
+			}
+		},
+		keep: func(at uint32, e int) { copy(row(out, int(at)), row(old, e)) },
+	}
+}
+
+// fillCarried puts a column's values beside the neighbours that fill put in place: it takes the ways of all streams
+// again from the rows' first places.
+func (f *filler) fillCarried(streams []stream, spans []Span, c carried) {
 	for r := range f.pos {
 		f.pos[r] = uint32(spans[r].Begin - spans[0].Begin)
 	}
@@ -250,24 +286,24 @@ func fillValues[V any](f *filler, streams []stream, spans []Span, out, old []V, 
 	for i := range streams {
 		s := &streams[i]
 		if s.kind == keptStream {
-			fillKeptValues(f, s.last, out, old)
+			f.fillKeptCarried(s.last, c.keep)
 			continue
 		}
-		switch k := s.bucket; {
+		switch k, put := s.bucket, c.bucket(s.bucket); {
 		case k.Dst16 != nil && k.Src16 != nil:
-			fillBucketValues(f, s, k.Dst16, k.Src16, values(k), out)
+			fillBucketCarried(f, s, k.Dst16, k.Src16, put)
 		case k.Dst16 != nil:
-			fillBucketValues(f, s, k.Dst16, k.Src32, values(k), out)
+			fillBucketCarried(f, s, k.Dst16, k.Src32, put)
 		case k.Src16 != nil:
-			fillBucketValues(f, s, k.Dst32, k.Src16, values(k), out)
+			fillBucketCarried(f, s, k.Dst32, k.Src16, put)
 		default:
-			fillBucketValues(f, s, k.Dst32, k.Src32, values(k), out)
+			fillBucketCarried(f, s, k.Dst32, k.Src32, put)
 		}
 	}
 }
 
-// fillBucketValues appends a bucket's values to the rows that its edges were appended to.
-func fillBucketValues[D, S uint16 | uint32, V any](f *filler, s *stream, dst []D, src []S, values, out []V) {
+// fillBucketCarried appends a bucket's values to the rows that its edges were appended to.
+func fillBucketCarried[D, S uint16 | uint32](f *filler, s *stream, dst []D, src []S, put func(at uint32, e int)) {
 	starts, run := s.bucket.Starts, -1
 	for e, v := range src {
 		run += int(starts[e>>6] >> (e & 63) & 1)
@@ -278,13 +314,13 @@ func fillBucketValues[D, S uint16 | uint32, V any](f *filler, s *stream, dst []D
 			}
 			row = uint32(v)
 		}
-		out[f.pos[row]] = values[e]
+		put(f.pos[row], e)
 		f.pos[row]++
 	}
 }
 
-// fillKeptValues is fillKept for the values beside the neighbours.
-func fillKeptValues[V any](f *filler, last int32, out, old []V) {
+// fillKeptCarried is fillKept for the values beside the neighbours.
+func (f *filler) fillKeptCarried(last int32, keep func(at uint32, e int)) {
 	for r := range f.pos {
 		at, end := f.oldBegin+int64(f.oldPos[r]), f.old[r].End
 		for ; at < end; at++ {
@@ -293,7 +329,7 @@ func fillKeptValues[V any](f *filler, last int32, out, old []V) {
 				break
 			}
 			if p >= 0 {
-				out[f.pos[r]] = old[at]
+				keep(f.pos[r], int(at))
 				f.pos[r]++
 			}
 		}

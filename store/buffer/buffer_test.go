@@ -53,6 +53,9 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 			GapBytes:     rapid.SampledFrom([]int64{-1, 0, 1 << 20}).Draw(t, "gap"),
 			RequestBytes: rapid.SampledFrom([]int64{0, 64 << 10, 4 << 20}).Draw(t, "request"),
 		}
+		if rapid.Bool().Draw(t, "carry features") {
+			o.EdgeFeatures = []string{"both", "weight"}
+		}
 		if o.Capacity > 0 {
 			for q := range p - o.Capacity {
 				if rng.IntN(3) == 0 {
@@ -259,6 +262,9 @@ func TestMacroBatchesRefuse(t *testing.T) {
 		text string
 	}{
 		{"unknown feature", Options{Features: []string{"y"}}, store.ErrNotFound, `"y"`},
+		{"unknown feature of edges", Options{EdgeFeatures: []string{"y"}}, store.ErrNotFound, `["weight" "both"]`},
+		{"edges' times as features", Options{EdgeFeatures: []string{"time"}}, store.ErrInvalid, `"time" holds int64`},
+		{"nodes' features of edges", Options{EdgeFeatures: []string{"x"}}, store.ErrInvalid, "role feature"},
 		{"negative capacity", Options{Capacity: -1}, store.ErrInvalid, "negative"},
 		{"pinned beyond the store", Options{Capacity: 1, Pinned: []store.PartitionID{4}}, store.ErrInvalid, "pinned"},
 		{"unknown split", Options{Split: "dev"}, store.ErrInvalid, `"dev"`},

@@ -279,7 +279,7 @@ type arena struct {
 }
 
 // adjacencyParts are where an adjacency's arrays lie; those that are not carried are empty.
-type adjacencyParts struct{ spans, indices, rel, weights, sums, times part }
+type adjacencyParts struct{ spans, indices, rel, weights, sums, times, features part }
 
 // part is a range of the arena's bytes.
 type part struct{ at, n int64 }
@@ -326,6 +326,9 @@ func newArena(l *layout, src *source, o *Options) *arena {
 		if src.time != nil {
 			p.times = take(8 * l.edgesMax)
 		}
+		if src.edgeDim > 0 {
+			p.features = take(4 * int64(src.edgeDim) * l.edgesMax)
+		}
 		return p
 	}
 	for range l.frames * directions {
@@ -348,6 +351,7 @@ type memory struct {
 	b    []byte
 	*arena
 	directions int
+	edgeDim    int
 }
 
 func newMemory(l *layout, src *source, o *Options) (*memory, error) {
@@ -356,7 +360,7 @@ func newMemory(l *layout, src *source, o *Options) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &memory{slab: slab, b: slab.Bytes(), arena: a, directions: len(a.frames) / l.frames}, nil
+	return &memory{slab: slab, b: slab.Bytes(), arena: a, directions: len(a.frames) / l.frames, edgeDim: src.edgeDim}, nil
 }
 
 func (b *memory) bytes(p part) []byte { return b.b[p.at : p.at+p.n : p.at+p.n] }
@@ -376,5 +380,6 @@ func (b *memory) adjacency(frame, dir int) *Adjacency {
 
 func (b *memory) view(p adjacencyParts) *Adjacency {
 	return &Adjacency{Spans: elements[Span](b, p.spans), Indices: elements[uint32](b, p.indices), Relations: elements[uint16](b, p.rel),
-		Weights: elements[float32](b, p.weights), Sums: elements[float64](b, p.sums), Times: elements[int64](b, p.times)}
+		Weights: elements[float32](b, p.weights), Sums: elements[float64](b, p.sums), Times: elements[int64](b, p.times),
+		Features: elements[float32](b, p.features), FeatureDim: b.edgeDim}
 }

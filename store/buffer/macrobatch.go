@@ -42,6 +42,9 @@ type Adjacency struct {
 	// Times[k] is when edge k was, parallel to Indices; nil if nobody asked. Where somebody did, a row's edges lie in
 	// order of time, and those of one time in the order above, so that what was before a moment is a prefix of them.
 	Times []int64
+	// Features[k*FeatureDim:(k+1)*FeatureDim] are the features of edge k, [Options.EdgeFeatures]; nil if nobody asked.
+	Features   []float32
+	FeatureDim int
 }
 
 // SumEdges is from how many edges to how many a sum of weights is kept: weights of a cache line.

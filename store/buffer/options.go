@@ -62,7 +62,11 @@ type Options struct {
 	Weights bool
 	// Times carries the time of each edge, from the column that [store.Manifest.TimeColumn] finds, and puts each row's edges in
 	// order of it. Every step then makes its adjacency from the disk: nothing of the last one's is kept.
-	Times  bool
+	Times bool
+	// EdgeFeatures carries these columns of edges, side by side in this order, as float32s: see [Adjacency].Features. They hold float32,
+	// float16, bfloat16 or int8, of any dimension.
+	EdgeFeatures []string
+
 	Keys   bool // number nodes: see [MacroBatch].Keys
 	Verify VerifyMode
 	// Threads assemble and verify; default GOMAXPROCS. Results do not depend on it.
@@ -147,7 +151,35 @@ func (o Options) Validate(m *store.Manifest) error {
 			return fmt.Errorf("%w: column %q lies on edges, expected a feature of nodes", store.ErrInvalid, name)
 		}
 	}
+	for _, name := range o.EdgeFeatures {
+		if _, err := EdgeFeature(m, name); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// EdgeFeature returns the column of a name if edges' features can come from it.
+func EdgeFeature(m *store.Manifest, name string) (*store.ColumnInfo, error) {
+	var known []string
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		if !c.Role.OnEdges() || c.Role == store.RoleRelation {
+			continue
+		}
+		switch c.Elem {
+		case blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8:
+			if c.Name == name {
+				return c, nil
+			}
+			known = append(known, c.Name)
+		}
+	}
+	c, err := m.Column(name)
+	if err == nil {
+		return nil, fmt.Errorf("%w: column %q holds %v, role %s: features of edges are columns of edges that hold float32, float16, bfloat16 or int8 (the store has %q)", store.ErrInvalid, name, c.Elem, c.Role, known)
+	}
+	return nil, fmt.Errorf("%w: column %q of edges (the store has %q that can be features of edges)", store.ErrNotFound, name, known)
 }
 
 // granule returns what topology reads are rounded to.

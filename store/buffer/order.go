@@ -156,7 +156,7 @@ func (it *Buffer) orderByExternal(ctx context.Context, frame int) error {
 func (a *Adjacency) SortByRank(row uint32, rank []uint32, scratch []uint64) {
 	s := a.Span(row)
 	list, n := a.Indices[s.Begin:s.End], int(s.End-s.Begin)
-	carries := a.Relations != nil || a.Weights != nil || a.Times != nil
+	carries := a.Relations != nil || a.Weights != nil || a.Times != nil || a.Features != nil
 	if 2*n > len(scratch) {
 		l := edgesBy{a: a, first: s.Begin, n: n, less: func(x, y int64) bool { return rank[a.Indices[x]] < rank[a.Indices[y]] }}
 		switch {
@@ -200,6 +200,25 @@ func (a *Adjacency) SortByRank(row uint32, rank []uint32, scratch []uint64) {
 	}
 	if a.Times != nil {
 		permute(a.Times[s.Begin:s.End], keys, spare)
+	}
+	if dim := int64(a.FeatureDim); a.Features != nil {
+		permuteRows(a.Features[s.Begin*dim:s.End*dim], a.FeatureDim, keys, spare)
+	}
+}
+
+// permuteRows is permute for rows of dim elements, a column after the other: spare has room for one.
+func permuteRows(rows []float32, dim int, keys, spare []uint64) {
+	old, err := blocks.View[float32](blocks.Bytes(spare))
+	if err != nil {
+		panic(err) // spare is aligned to 8 bytes
+	}
+	for j := range dim {
+		for i := range keys {
+			old[i] = rows[i*dim+j]
+		}
+		for i, k := range keys {
+			rows[i*dim+j] = old[uint32(k)]
+		}
 	}
 }
 

@@ -73,4 +73,9 @@ func (l edgesBy) Swap(i, j int) {
 	if a.Weights != nil {
 		a.Weights[x], a.Weights[y] = a.Weights[y], a.Weights[x]
 	}
+	if dim := int64(a.FeatureDim); a.Features != nil {
+		for j := range dim {
+			a.Features[x*dim+j], a.Features[y*dim+j] = a.Features[y*dim+j], a.Features[x*dim+j]
+		}
+	}
 }

@@ -87,7 +87,10 @@ type source struct {
 	relation *sourceColumn
 	weight   *sourceColumn
 	time     *sourceColumn
-	carried  []*sourceColumn // of relation, weight and time those that adjacencies carry
+	// edgeFeatures are columns side by side, of edgeDim elements together.
+	edgeFeatures []*sourceColumn
+	edgeDim      int
+	carried      []*sourceColumn // of relation, weight and time those that adjacencies carry, then edgeFeatures
 
 	tableDim, tablePlanes int // rows of an embedding table that are read with a partition
 }
@@ -159,6 +162,18 @@ func (s *source) find(o *Options) (err error) {
 			s.carried = append(s.carried, c)
 		}
 	}
+	for _, name := range o.EdgeFeatures {
+		info, err := EdgeFeature(s.m, name)
+		if err != nil {
+			return err
+		}
+		c, err := s.column(info, o)
+		if err != nil {
+			return err
+		}
+		s.edgeFeatures, s.edgeDim = append(s.edgeFeatures, c), s.edgeDim+info.Dim
+	}
+	s.carried = append(s.carried, s.edgeFeatures...)
 	return nil
 }
 

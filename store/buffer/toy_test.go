@@ -282,6 +282,12 @@ func (g *toyGraph) write(parent string) (*toyStore, error) {
 			b = append(b, e.time)
 		}
 		return blocks.Bytes(b)
+	}), column("both", store.RoleEdge, blocks.EdgeColumn, blocks.Float16, 2, func(q int) []byte {
+		var b []uint16
+		for _, e := range rows[q] {
+			b = append(b, blocks.Float16Bits(e.weight), blocks.Float16Bits(float32(e.time)))
+		}
+		return blocks.Bytes(b)
 	}))
 	m.IDs = store.IDInfo{Kind: store.IDsDense, External: []string{"external.gsb"}}
 	if g.sparseIDs {
@@ -416,7 +422,11 @@ func (g *toyGraph) check(b *MacroBatch, o *Options) error {
 				}
 				sum += float64(expect[i].weight)
 			}
-			for i := range expect {
+			for i, e := range expect {
+				f := []float32{e.weight, float32(e.time), e.weight}
+				if at := 3 * (int(s.Begin) + i); o.EdgeFeatures != nil && i < len(got) && !slices.Equal(a.Features[at:at+3], f) {
+					return fmt.Errorf("direction %d: edge %d of node %d has features %v, expected %v", dir, i, v, a.Features[at:at+3], f)
+				}
 				if !o.Weights {
 					expect[i].weight = 0
 				}

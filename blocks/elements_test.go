@@ -1,0 +1,27 @@
+package blocks
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestWiden: rows of every type of features become float32s, those of Int8 by their column's scale.
+func TestWiden(t *testing.T) {
+	for _, c := range []struct {
+		elem  ElemType
+		row   []byte
+		scale []float32
+		want  []float32
+	}{
+		{Float32, Bytes([]float32{-1.5, 7}), nil, []float32{-1.5, 7}},
+		{Float16, Bytes([]uint16{Float16Bits(-1.5), Float16Bits(7)}), nil, []float32{-1.5, 7}},
+		{BFloat16, Bytes([]uint16{BFloat16Bits(-1.5), BFloat16Bits(7)}), nil, []float32{-1.5, 7}},
+		{Int8, []byte{0xfd, 5}, []float32{.5, 3}, []float32{-1.5, 15}},
+		{Int8, []byte{0xfd, 5}, nil, []float32{-3, 5}},
+	} {
+		got := make([]float32, 2)
+		if c.elem.Widen(got, c.row, c.scale); !slices.Equal(got, c.want) {
+			t.Errorf("%v, scale %v: %v, expected %v", c.elem, c.scale, got, c.want)
+		}
+	}
+}
