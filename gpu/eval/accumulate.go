@@ -167,6 +167,9 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 			*[]*gpu.Tensor{&g.SrcDegrees, &g.DstDegrees}[i] = r.arena.Int32s(q, asInt32(b))
 		}
 	}
+	if c.features != nil {
+		g.EdgeFeatures = nn.FeatureRows(r.arena.Float32s(q, c.features), c.columns)
+	}
 	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
 	if err := q.Sync(ctx); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
 // Source is what an exact evaluation reads; [*store.Store] implements it.
@@ -27,7 +28,9 @@ type Options struct {
 	// Unlabelled: no metrics are computed, on a store that may have no labels and split.
 	Unlabelled bool
 	Features   []string // the model's input columns, in its order
-	Split      string   // split column; "": the store's first
+	// EdgeFeatures are the columns of edges that the model's attention reads, in its order: [nn.Config].EdgeDim together.
+	EdgeFeatures []string
+	Split        string // split column; "": the store's first
 	// MemoryBytes bounds what the evaluator allocates. 0: no bound, but tiles take no more than the store's rows and edges in
 	// memory, or 256 MiB, beside all nodes' states.
 	MemoryBytes int64
@@ -135,6 +138,16 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 			return nil, fmt.Errorf("evaluation: column %s holds %d %v an edge, expected one float32", weights[0].Name, weights[0].Dim, weights[0].Elem)
 		}
 	}
+	for _, name := range o.EdgeFeatures {
+		c, err := buffer.EdgeFeature(m, name)
+		if err != nil {
+			return nil, fmt.Errorf("evaluation: %w", err)
+		}
+		e.edges.features, e.edges.rows = append(e.edges.features, c), append(e.edges.rows, nil)
+	}
+	if n := e.edges.featureColumns(); n != o.Model.EdgeDim {
+		return nil, fmt.Errorf("evaluation: %w: features %q of edges have %d columns, the model reads %d", store.ErrInvalid, o.EdgeFeatures, n, o.Model.EdgeDim)
+	}
 	for i, name := range o.Features {
 		c, err := m.Column(name)
 		if err != nil {
@@ -186,6 +199,10 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.edges.weight != nil { // and as they are read
 		edgeBytes += 8
 	}
+	for _, c := range e.edges.features { // and as they are read
+		edgeBytes += int64(4*c.Dim + c.RowBytes())
+	}
+	edgeBytes += 4 * int64(e.o.Model.StreamEdgeDim())
 	if e.o.Model.StreamsRelations() { // of one relation once more
 		edgeBytes += 4
 	}

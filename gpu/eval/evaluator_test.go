@@ -59,6 +59,10 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 		indptr = append(indptr, int32(len(indices)))
 	}
 	config := m.Config()
+	readers, places := make([]nn.EdgeReader, len(m.Layers())), make([]int64, len(indices)) // edges of In are where they are in it
+	for e := range places {
+		places[e] = int64(e)
+	}
 	groupers, weighers := config.Groupers(len(m.Layers())), config.EdgeWeighers(len(m.Layers()))
 	var degrees []int32
 	for v := range n {
@@ -70,6 +74,9 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 		graphs = append(graphs, gpu.Graph{NumDst: n, NumSrc: n, Indptr: a.Int32s(q, indptr), Indices: a.Int32s(q, indices), SrcDegrees: deg, DstDegrees: deg})
 		if config.EdgeWeights {
 			weighers[l].Weigh(q, a, &graphs[l], nn.WeighedEdges{Indptr: indptr, Indices: indices, Weights: weights, Degrees: degrees, Sums: sums})
+		}
+		if config.EdgeDim > 0 {
+			readers[l].Read(q, a, &graphs[l], nn.FeaturedEdges{Indptr: indptr, Places: places, Rows: g.In.Features, Dim: config.EdgeDim})
 		}
 		if m.Config().Relations > 0 {
 			groupers[l].Group(q, a, &graphs[l], indptr, indices, relations)
@@ -107,7 +114,8 @@ func reference(t *testing.T, g *evaltest.Graph, q *gpu.Queue, m *nn.Model, split
 func TestEvaluatorExact(t *testing.T) {
 	models := map[string]nn.Config{
 		"sage, edge weights": {Model: "sage", EdgeWeights: true}, "gcn, edge weights": {Model: "gcn", EdgeWeights: true},
-		"sage max": {Model: "sage", Aggregator: "max"}, "sage, batch norm, cat": {Model: "sage", Norm: "batch", Jumping: "cat"},
+		"gat, features of edges": {Model: "gat", EdgeDim: 2},
+		"sage max":               {Model: "sage", Aggregator: "max"}, "sage, batch norm, cat": {Model: "sage", Norm: "batch", Jumping: "cat"},
 		"rgcn, residual, max": {Model: "rgcn", Bases: 2, Residual: true, Jumping: "max"}, "gat, layer norm, residual, cat": {Model: "gat", Norm: "layer", Residual: true, Jumping: "cat"},
 	}
 	for _, m := range nn.Models() {
@@ -157,7 +165,11 @@ func evaluateExactly(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, Confusion: true, AUC: true, Predictions: true, Embeddings: true}, cfg.Hidden)
+	var edge []string
+	if cfg.EdgeDim > 0 {
+		edge = []string{"edge"}
+	}
+	e, err := New(g, dev, Options{Features: []string{"x"}, EdgeFeatures: edge, Model: cfg, Confusion: true, AUC: true, Predictions: true, Embeddings: true}, cfg.Hidden)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,8 @@ type csr struct {
 	indptr, indices []int32
 	relations       []uint16  // parallel to indices; nil unless asked for
 	weights         []float32 // likewise
+	features        []float32 // likewise, columns of them an edge
+	columns         int
 }
 
 func (c *csr) free() {
@@ -68,10 +70,29 @@ type edgeBuilder struct {
 	relation  *store.ColumnInfo
 	relations int // of the store; a larger id is corrupt
 	inverse   uint16
-	weight    *store.ColumnInfo // the column of edges' weights to read, nil for none
+	weight    *store.ColumnInfo   // the column of edges' weights to read, nil for none
+	features  []*store.ColumnInfo // the columns of edges' features to read
 
-	stripe, types, weights []byte // last read: reused buffers
-	bytes                  int64  // read so far
+	stripe, types, weights []byte   // last read: reused buffers
+	rows                   [][]byte // likewise, of features
+	bytes                  int64    // read so far
+}
+
+// featureColumns is how many floats the features of an edge are.
+func (b *edgeBuilder) featureColumns() (n int) {
+	for _, c := range b.features {
+		n += c.Dim
+	}
+	return n
+}
+
+// featuresOf sets row to the features of edge e of the stripe last read.
+func (b *edgeBuilder) featuresOf(e int, row []float32) {
+	for i, c := range b.features {
+		size := c.RowBytes()
+		c.Elem.Widen(row[:c.Dim], b.rows[i][e*size:(e+1)*size], c.Scale)
+		row = row[c.Dim:]
+	}
 }
 
 // build collects the edges s → d with s in from and d in to; the edges of an
@@ -99,6 +120,8 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	if b.weight != nil {
 		words += edges
 	}
+	columns := b.featureColumns()
+	words += edges * int64(columns)
 	size := words * 4
 	if b.relation != nil {
 		size += 2 * edges
@@ -123,10 +146,19 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 		}
 	}
 	if b.weight != nil {
-		c.weights = asFloat32(slab.Bytes()[4*(words-edges) : 4*words])
+		at := int64(to.Nodes+1) + edges
+		c.weights = asFloat32(slab.Bytes()[4*at : 4*(at+edges)])
 		inner := fill
 		fill = func(d, s uint32, e about) {
 			c.weights[next[d]] = e.weight
+			inner(d, s, e)
+		}
+	}
+	if columns > 0 {
+		c.features, c.columns = asFloat32(slab.Bytes()[4*(words-edges*int64(columns)):4*words]), columns
+		inner := fill
+		fill = func(d, s uint32, e about) {
+			b.featuresOf(e.edge, c.features[int(next[d])*columns:][:columns])
 			inner(d, s, e)
 		}
 	}
@@ -148,7 +180,7 @@ func (c *csr) sortSources() {
 		own := edgesOf{indices: c.indices[c.indptr[d]:c.indptr[d+1]]}
 		switch {
 		case slices.IsSorted(own.indices):
-		case c.relations == nil && c.weights == nil:
+		case c.relations == nil && c.weights == nil && c.features == nil:
 			slices.Sort(own.indices)
 		default:
 			if c.relations != nil {
@@ -157,16 +189,20 @@ func (c *csr) sortSources() {
 			if c.weights != nil {
 				own.weights = c.weights[c.indptr[d]:c.indptr[d+1]]
 			}
+			if own.columns = c.columns; c.features != nil {
+				own.features = c.features[int(c.indptr[d])*c.columns : int(c.indptr[d+1])*c.columns]
+			}
 			sort.Stable(own)
 		}
 	}
 }
 
-// edgesOf are one destination's edges with relations and weights, or either, to be sorted without memory.
+// edgesOf are one destination's edges with relations, weights and features, or some of these, to be sorted without memory.
 type edgesOf struct {
-	indices   []int32
-	relations []uint16
-	weights   []float32
+	indices           []int32
+	relations         []uint16
+	weights, features []float32
+	columns           int // of features
 }
 
 func (e edgesOf) Len() int           { return len(e.indices) }
@@ -178,6 +214,10 @@ func (e edgesOf) Swap(i, j int) {
 	}
 	if e.weights != nil {
 		e.weights[i], e.weights[j] = e.weights[j], e.weights[i]
+	}
+	for k := range e.columns {
+		p, q := i*e.columns+k, j*e.columns+k
+		e.features[p], e.features[q] = e.features[q], e.features[p]
 	}
 }
 
@@ -204,6 +244,11 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 		}
 		if b.weights, err = b.values(ctx, b.weight, j, stripe.Edges(), b.weights); err != nil {
 			return err
+		}
+		for i, c := range b.features {
+			if b.rows[i], err = b.values(ctx, c, j, stripe.Edges(), b.rows[i]); err != nil {
+				return err
+			}
 		}
 		if inTo {
 			base := uint32(uint64(b.parts[j].First) - to.Base)
@@ -266,11 +311,12 @@ func (b *edgeBuilder) values(ctx context.Context, c *store.ColumnInfo, j int, ed
 type about struct {
 	relation uint16  // 0 if none are read
 	weight   float32 // as it counts ([buffer.Weight]); 0 if none are read
+	edge     int     // its number in the stripe
 }
 
 // aboutOf returns what edge e of the stripe last read carries.
 func (b *edgeBuilder) aboutOf(e int) (a about) {
-	a.relation = b.typeOf(e)
+	a.relation, a.edge = b.typeOf(e), e
 	if b.weight != nil {
 		a.weight = float32(buffer.Weight(math.Float32frombits(binary.LittleEndian.Uint32(b.weights[4*e:]))))
 	}

@@ -278,6 +278,14 @@ func (m *Model) ReadsDegrees() bool {
 	return false
 }
 
+// StreamEdgeDim returns how many floats a layer computes for an edge when the model is evaluated by streaming.
+func (c *Config) StreamEdgeDim() int {
+	if c.EdgeDim == 0 {
+		return 0
+	}
+	return c.heads() // their parts of the scores
+}
+
 // StreamDims returns the most floats that a layer accumulates for a node of a
 // destination tile, and the most that it computes for a node of a source tile,
 // when the model is evaluated by streaming.

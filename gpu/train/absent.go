@@ -81,10 +81,11 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 // UnusedWeights says, in a sentence, that the store's edges have weights which a run of c leaves alone; "" where there are none, or
 // they are used.
 func (c *Config) UnusedWeights(m *store.Manifest) string {
-	if c.EdgeWeights || c.Sampler == mini.Weighted || len(m.ColumnsOf(store.RoleWeight)) == 0 {
+	weights := m.ColumnsOf(store.RoleWeight)
+	if c.EdgeWeights || c.Sampler == mini.Weighted || len(weights) == 0 || slices.Contains(c.EdgeFeatures, weights[0].Name) {
 		return ""
 	}
-	return "the edges' weights are not used: --edge-weights weighs neighbours by them (sage, gcn), --sampler weighted draws by them"
+	return "the edges' weights are not used: --edge-weights weighs neighbours by them (sage, gcn), --edge-features gives them to attention (gat), --sampler weighted draws by them"
 }
 
 // policy is the plan that a run by c as it is would choose.

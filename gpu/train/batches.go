@@ -258,7 +258,7 @@ func newBatches(cfg *Config, hops int, relations [][]int, degree float64, thread
 	if err != nil {
 		return nil, err
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together(), Prune: prune, Walks: cfg.walks(), Weights: cfg.EdgeWeights}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
+	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together(), Prune: prune, Walks: cfg.walks(), Weights: cfg.EdgeWeights, Places: len(cfg.EdgeFeatures) > 0}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}

@@ -207,6 +207,9 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 			}
 			g.Weights = nn.WeightColumn(b.index(weights, blocks.Float32))
 		}
+		if dim := b.model.Config().EdgeDim; dim > 0 { // those of self loops too; on the host in memory of their own
+			g.EdgeFeatures = b.arena.Matrix(b.queue, int(e+n), dim)
+		}
 		if relations > 0 {
 			groups := int(b.groups(h, rows, n, e, nested))
 			g.Groups = &gpu.EdgeGroups{Indptr: b.index(groups+1, blocks.Int32), Relations: b.index(groups, blocks.Int32), Dst: b.index(groups, blocks.Int32),

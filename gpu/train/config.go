@@ -44,6 +44,9 @@ type Config struct {
 	// EdgeWeights weighs neighbours by their edges' weights, of which the store must have a column, in sage's means and gcn's sums
 	// ([nn.EdgeWeigher]). Neighbours are drawn as without: not by weight, which would count it twice. Off by default.
 	EdgeWeights bool `json:"edge_weights,omitempty" group:"model" help:"sage and gcn: weigh neighbours by their edges' weights; they are drawn whatever their weights"`
+	// EdgeFeatures names columns of edges that gat's attention reads side by side in this order ([nn.Config].EdgeDim): the weight, or
+	// others of floats, of any dimension. Default: none.
+	EdgeFeatures []string `json:"edge_features,omitempty" group:"model" help:"gat: columns of edges that attention reads, side by side in this order: the weight, or others of floats" default:"none"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
 	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers; pinsage, the nodes that random walks visit most (evaluation reads all edges)" default:"uniform" values:"uniform,weighted,labor,dense,pinsage"`
@@ -245,6 +248,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: sampler %s with model %s, which reads relations or degrees of edges: the nodes that walks visit need not be adjacent. Choose sage, gat or gin", mini.Pinsage, c.Model)
 	case c.Sampler == mini.Pinsage && c.EdgeWeights:
 		return fmt.Errorf("train: edge weights with sampler %s: no edge need lead to the nodes that walks visit. Use one of them", mini.Pinsage)
+	case c.Sampler == mini.Pinsage && len(c.EdgeFeatures) > 0:
+		return fmt.Errorf("train: features %q of edges with sampler %s: no edge need lead to the nodes that walks visit. Use one of them", c.EdgeFeatures, mini.Pinsage)
 	case c.Sampler == mini.Pinsage && (c.History || c.PrecomputedHop):
 		return fmt.Errorf("train: sampler %s with a history or a precomputed hop, which are means over adjacent nodes: the nodes that walks visit need not be adjacent", mini.Pinsage)
 	case c.Prune != "" && (c.RelationFanouts != "" || c.Sampler != "" && c.Sampler != mini.Uniform && c.Sampler != mini.Dense):
@@ -255,6 +260,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: edge weights with a history, whose sums are of neighbours that weigh the same: use one of them")
 	case c.EdgeWeights && c.Plan == macro.Rows:
 		return fmt.Errorf("train: edge weights with plan %s, which holds no weights: use plan %s or %s", macro.Rows, macro.Memory, macro.Hanoi)
+	case len(c.EdgeFeatures) > 0 && c.Plan == macro.Rows:
+		return fmt.Errorf("train: features %q of edges with plan %s, which holds none: use plan %s or %s", c.EdgeFeatures, macro.Rows, macro.Memory, macro.Hanoi)
 	case c.RelationFanouts != "" && !c.relational():
 		return fmt.Errorf("train: relation fanouts %q with model %s, whose means are over all relations: choose rgcn, rsage or rgat", c.RelationFanouts, c.Model)
 	case c.RelationFanouts != "" && c.Sampler != "" && c.Sampler != mini.Uniform:
@@ -308,7 +315,7 @@ func (c *Config) validate() error {
 	if err := (&mini.Config{Fanouts: c.Fanouts}).Validate(); err != nil {
 		return fmt.Errorf("train: fanouts %v: %w", c.Fanouts, err)
 	}
-	m := c.model(shape{in: 1, classes: 1, relations: 1}) // what the store decides is checked when the model is built
+	m := c.model(shape{in: 1, classes: 1, relations: 1, edgeDim: len(c.EdgeFeatures)}) // what the store decides is checked when the model is built
 	return m.Validate()
 }
 
@@ -318,6 +325,7 @@ func (c *Config) relational() bool { return nn.ReadsRelations(c.Model) }
 // shape is what the data decides of a model.
 type shape struct {
 	in, classes int
+	edgeDim     int     // columns of Config.EdgeFeatures
 	relations   int     // edge types of the store
 	fanouts     [][]int // [Config.relationFanouts]
 	degree      float64 // [Config.meanDegree]
@@ -328,7 +336,7 @@ type shape struct {
 // model returns the model's description for a store.
 func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, EdgeWeights: c.EdgeWeights, Order: c.Order, Seed: c.Seed}
+		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, EdgeWeights: c.EdgeWeights, EdgeDim: s.edgeDim, Order: c.Order, Seed: c.Seed}
 	if c.relational() {
 		m.Relations, m.Categories = s.relations, s.categories
 		if s.inverse {

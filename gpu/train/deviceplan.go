@@ -187,6 +187,9 @@ func (b *batchMeter) host(rows, edges int64) (n int64, inputs int) {
 	_ = b.arena.Reset() // a meter's memory, of which nothing can fail
 	for _, g := range graphs {
 		n += 4 * int64(2*g.NumDst+1+g.Edges()+g.Weights.Len())
+		if !g.EdgeFeatures.IsZero() { // their places
+			n += 8 * int64(g.Edges())
+		}
 	}
 	return n + 4*int64(seeds+inputs), inputs
 }

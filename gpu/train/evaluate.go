@@ -70,7 +70,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			memory = max(a.LeftBytes(), 1)
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}
-		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
+		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
 			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 		return e, a, err
 	}

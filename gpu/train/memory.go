@@ -100,7 +100,7 @@ func (y *Memory) Close() error {
 
 // evaluator makes the run's evaluator within bytes, 0 for no bound.
 func (y *Memory) evaluator(st *store.Store, dev gpu.Device, bytes int64) (*eval.Evaluator, error) {
-	o := eval.Options{Features: y.cfg.Features, Split: y.cfg.Split, MemoryBytes: bytes, Model: y.cfg.model(y.shape)}
+	o := eval.Options{Features: y.cfg.Features, EdgeFeatures: y.cfg.EdgeFeatures, Split: y.cfg.Split, MemoryBytes: bytes, Model: y.cfg.model(y.shape)}
 	return eval.New(st, dev, o, max(y.cfg.Hidden, y.shape.classes))
 }
 

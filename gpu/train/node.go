@@ -265,6 +265,16 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 			return s, fmt.Errorf("train: %w", err)
 		}
 	}
+	for i, name := range cfg.EdgeFeatures {
+		c, err := buffer.EdgeFeature(m, name)
+		if err != nil {
+			return s, fmt.Errorf("train: features of edges: %w", err)
+		}
+		if slices.Contains(cfg.EdgeFeatures[:i], name) {
+			return s, fmt.Errorf("train: feature %s of edges is named twice", name)
+		}
+		s.edgeDim += c.Dim
+	}
 	if s.fanouts, err = cfg.relationFanouts(m); err != nil {
 		return s, err
 	}

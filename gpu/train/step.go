@@ -36,6 +36,8 @@ type trainer struct {
 	// weighers give each layer's graph its weights, and sums are those of the input nodes' edges, where the model weighs edges
 	weighers []nn.EdgeWeigher
 	sums     []float64
+	// readers give each layer's graph its edges' features, where the model reads these
+	readers []nn.EdgeReader
 	// groupers give each layer's graph its groups, where the model has relations
 	groupers  []nn.Grouper
 	relations int // of the store
@@ -325,6 +327,10 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 		c := t.model.Config()
 		t.weighers = c.EdgeWeighers(len(blocks))
 	}
+	edgeDim := t.model.Config().EdgeDim
+	if edgeDim > 0 && t.readers == nil {
+		t.readers = make([]nn.EdgeReader, len(blocks))
+	}
 	t.sums = t.sums[:0]
 	if c := t.model.Config(); c.SymmetricWeights() {
 		for _, row := range input {
@@ -360,6 +366,11 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 		}
 		if t.weighers != nil {
 			t.weighers[i].Weigh(q, a, &g, nn.WeighedEdges{Indptr: k.Indptr, Indices: k.Indices, Weights: k.Weights, Degrees: k.Degrees, Sums: t.sums})
+		}
+		if nested := b.Nested && i > 0; edgeDim > 0 && nested {
+			g.EdgeFeatures = t.graphs[len(t.graphs)-1].EdgeFeatures.Head(k.NumDst + len(k.Indices))
+		} else if edgeDim > 0 {
+			t.readers[i].Read(q, a, &g, nn.FeaturedEdges{Indptr: k.Indptr, Places: k.Places, Rows: mb.In.Features, Dim: edgeDim})
 		}
 		t.graphs = append(t.graphs, g)
 	}

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,5 +125,80 @@ func TestEdgeWeightsRefused(t *testing.T) {
 	bare := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 6000, Partitions: 5}))
 	if _, err := trainNode(t.Context(), t, bare, Config{EdgeWeights: true, Epochs: 1}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("edge weights without weights: %v", err)
+	}
+}
+
+// TestEdgeFeatures: with all neighbours, training computes what exact evaluation does, by features of edges, to other losses than
+// without and than by other features. Sampled runs do not depend on threads, in memory and out of core; what was trained is saved with
+// what it reads.
+func TestEdgeFeatures(t *testing.T) {
+	none := 0.
+	for _, undirected := range []bool{true, false} {
+		g := weighedGraph(storetest.Options{Undirected: undirected})
+		g.EdgeDim = 3
+		for i := range 3 * len(g.Edges) {
+			g.EdgeRows = append(g.EdgeRows, float32(i*i%11)/5-1)
+		}
+		dir := storetest.Create(t, g)
+		var losses []float64
+		for _, names := range [][]string{nil, {"weight"}, {"rows"}, {"rows", "weight"}} {
+			c := Config{Model: "gat", EdgeFeatures: names, Dropout: &none, InputDropout: &none, LR: 1e-12, Heads: 2, Hidden: 8, Epochs: 1, Fanouts: []int{-1, -1}, BatchSize: 1000}
+			cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := storetest.Open(t, dir, store.Options{})
+			e, err := cp.Evaluate(t.Context(), st, hostDevice(t), EvaluateOptions{Splits: []string{"train"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes, err := st.SplitNodes(t.Context(), "", "train")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seeds := uint64(0) // of which those without a label have no loss
+			for _, n := range nodes {
+				seeds += n
+			}
+			if got, want := cp.Summary.TrainLoss*float64(seeds)/float64(e.Metrics[0].Nodes), e.Metrics[0].Loss; math.Abs(got-want) > 1e-6 {
+				t.Errorf("%q, undirected %v: a batch of all neighbours has loss %v, exact evaluation %v", names, undirected, got, want)
+			}
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, loss := range losses {
+				if math.Abs(loss-cp.Summary.TrainLoss) < 1e-6 {
+					t.Errorf("%q, undirected %v: loss %v is that of other features", names, undirected, loss)
+				}
+			}
+			losses = append(losses, cp.Summary.TrainLoss)
+		}
+		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "memory", Sampler: "weighted"}, {Plan: "hanoi", Buffer: 2}, {Plan: "hanoi", Buffer: 2, MemoryBytes: 256 << 20}} {
+			var loss [2]float64
+			for i, threads := range []int{1, 3} {
+				c := plan
+				c.Model, c.EdgeFeatures, c.Threads, c.Heads, c.Hidden, c.BatchSize, c.Epochs, c.Fanouts = "gat", []string{"rows", "weight"}, threads, 2, 8, 40, 1, []int{3, 2}
+				cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if cp.Config.PrecomputedHop || cp.Config.History || cp.Model.EdgeDim != 4 || !slices.Equal(cp.Config.EdgeFeatures, c.EdgeFeatures) {
+					t.Errorf("plan %s: trained %+v with %q", plan.Plan, cp.Model, cp.Config.EdgeFeatures)
+				}
+				loss[i] = cp.Summary.TrainLoss
+			}
+			if loss[0] != loss[1] {
+				t.Errorf("plan %s, sampler %q: losses %v with 1 and 3 threads", plan.Plan, plan.Sampler, loss)
+			}
+		}
+		for want, names := range map[string][]string{"named twice": {"rows", "rows"}, "role feature": {"x"}, `["weight" "rows"]`: {"other"}} {
+			refused(t, dir, Config{Model: "gat", EdgeFeatures: names, Epochs: 1}, want)
+		}
+	}
+	for want, c := range map[string]Config{"only gat's attention": {}, "with plan rows": {Model: "gat", Plan: "rows"}, "no edge need lead": {Model: "gat", Sampler: "pinsage"}} {
+		c.EdgeFeatures = []string{"weight"}
+		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected one of %q", err, want)
+		}
 	}
 }

@@ -23,7 +23,9 @@ type Graph struct {
 	Relations []uint16    // by edge, in the order of Edges; nil = one relation
 	Weights   []float32   // likewise; nil = none
 	Times     []int64     // likewise, a column called time; nil = none
-	Features  []float32   // [nodes][Dim]
+	EdgeRows  []float32   // likewise [EdgeDim], a column called rows; nil = none
+	EdgeDim   int
+	Features  []float32 // [nodes][Dim]
 	Dim       int
 	Labels    []int32
 	Split     []uint8
@@ -284,27 +286,28 @@ func (b *build) topology() {
 		return nil
 	})
 	b.m.Topology = []string{name}
-	b.edgeColumn("relation", store.RoleRelation, blocks.Uint16, blocks.Bytes(b.g.Relations))
-	b.edgeColumn("weight", store.RoleWeight, blocks.Float32, blocks.Bytes(b.g.Weights))
-	b.edgeColumn("time", store.RoleEdge, blocks.Int64, blocks.Bytes(b.g.Times))
+	b.edgeColumn("relation", store.RoleRelation, blocks.Uint16, 1, blocks.Bytes(b.g.Relations))
+	b.edgeColumn("weight", store.RoleWeight, blocks.Float32, 1, blocks.Bytes(b.g.Weights))
+	b.edgeColumn("time", store.RoleEdge, blocks.Int64, 1, blocks.Bytes(b.g.Times))
+	b.edgeColumn("rows", store.RoleEdge, blocks.Float32, b.g.EdgeDim, blocks.Bytes(b.g.EdgeRows))
 }
 
-// edgeColumn writes a column of one element an edge, unless there is no data.
-func (b *build) edgeColumn(name string, role store.Role, elem blocks.ElemType, data []byte) {
+// edgeColumn writes a column of dim elements an edge, unless there is no data.
+func (b *build) edgeColumn(name string, role store.Role, elem blocks.ElemType, dim int, data []byte) {
 	if len(data) == 0 {
 		return
 	}
-	file := b.file(name, blocks.Header{Kind: blocks.EdgeColumn, Elem: elem, Dim: 1, Name: name}, func(w *blocks.Writer) error {
+	file := b.file(name, blocks.Header{Kind: blocks.EdgeColumn, Elem: elem, Dim: uint32(dim), Name: name}, func(w *blocks.Writer) error {
 		for j := range b.g.Sizes {
 			edges, lo := b.stripe(j)
-			size := elem.Size()
+			size := dim * elem.Size()
 			if err := w.Append(uint64(j), uint64(len(edges)), data[lo*size:(lo+len(edges))*size]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	b.m.Columns = append(b.m.Columns, store.ColumnInfo{Name: name, Role: role, Elem: elem, Dim: 1, Files: []string{file}})
+	b.m.Columns = append(b.m.Columns, store.ColumnInfo{Name: name, Role: role, Elem: elem, Dim: dim, Files: []string{file}})
 }
 
 func (b *build) nodeColumn(name string, role store.Role, elem blocks.ElemType, dim int, data []byte) {

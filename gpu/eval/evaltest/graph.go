@@ -30,6 +30,7 @@ type Graph struct {
 	stripes  [][]byte         // encoded
 	types    [][]byte         // relations of their edges
 	weights  [][]byte         // of these, float32
+	rows     [][]byte         // of these, two float32s: features
 	started  bool
 	Pending  bool // what NextReady denies
 	Reuse    bool // passes are left open
@@ -57,6 +58,8 @@ func (g *Graph) ReadColumn(_ context.Context, name string, p store.PartitionID, 
 		return g.types[p], nil
 	case "weight":
 		return g.weights[p], nil
+	case "edge":
+		return g.rows[p], nil
 	}
 	return nil, fmt.Errorf("no column %s", name)
 }
@@ -112,6 +115,11 @@ func relationOf(s, d uint32) uint16 { return uint16((s*7 + d*d) % 5 % Relations)
 // weightOf is the weight of the stored edge from s to d: some are 0, some negative, which counts as 0.
 func weightOf(s, d uint32) float32 { return float32((s*3+d*d)%7)/2 - .5 }
 
+// featuresOf are the features of the stored edge from s to d.
+func featuresOf(s, d uint32) []float32 {
+	return []float32{float32((s*5+d)%11)/4 - 1, float32((s+d*d)%13)/6 - 1}
+}
+
 // build makes adjacency, stripes and manifest from edges [2·E]; dim, features,
 // labels and split are set.
 func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undirected bool) {
@@ -140,14 +148,15 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		}
 		reverse[p[0]] = append(reverse[p[0]], p[1])
 	}
-	adjacency := func(lists [][]uint32, carried func(v, u uint32) (uint16, float32)) (a buffer.Adjacency) {
+	adjacency := func(lists [][]uint32, ends func(v, u uint32) (s, d uint32)) (a buffer.Adjacency) {
+		a.FeatureDim = 2
 		for v, list := range lists {
 			slices.Sort(list)
 			at := int64(len(a.Indices))
 			a.Indices = append(a.Indices, list...)
 			for _, u := range list {
-				r, w := carried(uint32(v), u)
-				a.Relations, a.Weights = append(a.Relations, r), append(a.Weights, w)
+				s, d := ends(uint32(v), u)
+				a.Relations, a.Weights, a.Features = append(a.Relations, relationOf(s, d)), append(a.Weights, weightOf(s, d)), append(a.Features, featuresOf(s, d)...)
 			}
 			a.Spans = append(a.Spans, buffer.Span{Begin: at, End: int64(len(a.Indices))})
 		}
@@ -155,14 +164,14 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		a.SumWeights(0, n)
 		return a
 	}
-	g.In = adjacency(neighbours, func(v, u uint32) (uint16, float32) {
+	g.In = adjacency(neighbours, func(v, u uint32) (s, d uint32) {
 		if undirected {
 			v, u = max(v, u), min(v, u)
 		}
-		return relationOf(u, v), weightOf(u, v)
+		return u, v
 	})
 	if !undirected {
-		g.Out = adjacency(reverse, func(v, u uint32) (uint16, float32) { return relationOf(v, u), weightOf(v, u) })
+		g.Out = adjacency(reverse, func(v, u uint32) (s, d uint32) { return v, u })
 	}
 	var sizes []uint32
 	part := func(v uint32) int { return int(uint64(v) * uint64(parts) / uint64(n)) }
@@ -192,13 +201,14 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		if err := enc.Begin(store.PartitionID(j)); err != nil {
 			t.Fatal(err)
 		}
-		var types, weights []byte
+		var types, weights, rows []byte
 		for i := range parts {
 			slices.Sort(buckets[j][i])
 			for _, e := range buckets[j][i] {
 				s, d := uint32(e)+uint32(g.M.Partitions[i].First), uint32(e>>32)+uint32(g.M.Partitions[j].First)
 				types = append(types, byte(relationOf(s, d)))
 				weights = binary.LittleEndian.AppendUint32(weights, math.Float32bits(weightOf(s, d)))
+				rows = append(rows, blocks.Bytes(featuresOf(s, d))...)
 			}
 			if err := enc.Bucket(store.PartitionID(i), buckets[j][i]); err != nil {
 				t.Fatal(err)
@@ -207,7 +217,7 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		if _, err := enc.End(); err != nil {
 			t.Fatal(err)
 		}
-		g.stripes, g.types, g.weights = append(g.stripes, b.Bytes()), append(g.types, types), append(g.weights, weights)
+		g.stripes, g.types, g.weights, g.rows = append(g.stripes, b.Bytes()), append(g.types, types), append(g.weights, weights), append(g.rows, rows)
 	}
 	g.M.Nodes, g.M.Edges = uint64(n), uint64(len(pairs))
 	relations := make([]store.Relation, Relations)
@@ -220,6 +230,7 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 		{Name: "label", Role: store.RoleLabel, Elem: blocks.Int32, Dim: 1},
 		{Name: "relation", Role: store.RoleRelation, Elem: blocks.Uint8, Dim: 1},
 		{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1},
+		{Name: "edge", Role: store.RoleEdge, Elem: blocks.Float32, Dim: 2},
 		{Name: "split", Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1},
 	}
 }

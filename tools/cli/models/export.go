@@ -36,6 +36,7 @@ type description struct {
 
 	Features []feature `json:"features,omitempty"` // that are the input, side by side
 	// Of node classification.
+	EdgeFeatures []feature `json:"edge_features,omitempty"` // columns of edges that attention reads, side by side
 	Classes []string `json:"classes,omitempty"`
 	Jumping string   `json:"jumping,omitempty"`
 	// Of link prediction.
@@ -115,7 +116,7 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, nodeFeatures(&cp.Config)), Classes: cp.ClassNames,
+	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, nodeFeatures(&cp.Config)), EdgeFeatures: features(m, cp.Config.EdgeFeatures), Classes: cp.ClassNames,
 		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
 	if d.Classes == nil { // of a model file of an earlier version
 		d.Classes = m.Schema.ClassNames

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gstore/gstore/blocks"
@@ -67,6 +68,9 @@ func load(m *store.Manifest, describes, holds string) (*train.Checkpoint, error)
 	for _, f := range d.Features {
 		c.Config.Features = append(c.Config.Features, f.Column)
 	}
+	for _, f := range d.EdgeFeatures {
+		c.Config.EdgeFeatures = append(c.Config.EdgeFeatures, f.Column)
+	}
 	return c, nil
 }
 
@@ -99,7 +103,7 @@ func (d *description) fits(m *store.Manifest) error {
 	if d.Undirected != m.Schema.Undirected {
 		return fmt.Errorf("the model is of a graph that is %s, the store's is %s", kind[d.Undirected], kind[m.Schema.Undirected])
 	}
-	for _, f := range d.Features {
+	for _, f := range slices.Concat(d.Features, d.EdgeFeatures) {
 		x, err := m.Column(f.Column)
 		if err != nil {
 			return err

@@ -33,11 +33,11 @@ def load_model(path: "Union[str, os.PathLike[str]]") -> "Any":
     return load(path)
 
 
-def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optional[Store]" = None, *, features: "Optional[Sequence[str]]" = None) -> None:
+def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optional[Store]" = None, *, features: "Optional[Sequence[str]]" = None, edge_features: "Optional[Sequence[str]]" = None) -> None:
     """Writes a torch.nn.Module as a model that `gstore eval STORE --checkpoint path` computes out of core (docs/python.md)."""
     from .modules import save_model as save
 
-    save(model, path, store, features=features)
+    save(model, path, store, features=features, edge_features=edge_features)
 
 
 __all__ = [

@@ -45,10 +45,11 @@ def load_model(path: Union[str, os.PathLike]) -> "Model":
 
 
 class Model(torch.nn.Module):
-    """A node classifier of gstore's. `forward(x, edge_index, edge_type, edge_weight)` gives the logits of all nodes: x [n, columns] are
+    """A node classifier of gstore's. `forward(x, edge_index, edge_type, edge_weight, edge_attr)` gives the logits of all nodes: x [n, columns] are
     the features as store.features and loaders give them, which are standardised where the store's are, columns of categories behind
     them, edge_index [2, e] sources and destinations of edges, both ways where the graph is undirected, edge_type their
-    relations (of a directed graph in both directions, those against it counted on), edge_weight what they weigh, for models with edge weights.
+    relations (of a directed graph in both directions, those against it counted on), edge_weight what they weigh, for models with edge weights,
+    edge_attr [e, columns] their features, for models of --edge-features.
     Parameters may be trained further, but for a batch norm's running statistics; there is no dropout."""
 
     def __init__(self, about: Dict[str, Any], tensors: Dict[str, np.ndarray]):
@@ -67,11 +68,11 @@ class Model(torch.nn.Module):
             found[p["name"]] = where[name.replace(".", "_")].detach().cpu().float().numpy()
         return found
 
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None, edge_weight: Optional[torch.Tensor] = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None, edge_weight: Optional[torch.Tensor] = None, edge_attr: Optional[torch.Tensor] = None) -> torch.Tensor:
         h = x.float()
         states: List[torch.Tensor] = []
         for layer in self.layers:
-            h = layer(h, edge_index, edge_type, edge_weight)
+            h = layer(h, edge_index, edge_type, edge_weight, edge_attr)
             states.append(h)
         if self.jump is None:
             return h
@@ -110,12 +111,16 @@ class _Layer(torch.nn.Module):
         if not hasattr(self, "_" + self.kind.replace("-", "_")):
             raise errors.InvalidError(f"a layer of kind {self.kind!r} is not known")
 
-    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor], edge_weight: Optional[torch.Tensor]) -> torch.Tensor:
+    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor], edge_weight: Optional[torch.Tensor], edge_attr: Optional[torch.Tensor]) -> torch.Tensor:
         carried = edge_type if self.kind in ("rgcn", "rsage", "rgat") else None
         if self.info.get("edge_weights"):
             if edge_weight is None:
                 raise errors.InvalidError("a model with edge weights needs edge_weight")
             carried = edge_weight.to(h.dtype).clamp(min=0)
+        if self.info.get("edge_dim"):
+            if edge_attr is None or edge_attr.shape != (edge_index.shape[1], self.info["edge_dim"]):
+                raise errors.InvalidError(f"a model with features of edges needs edge_attr [{edge_index.shape[1]}, {self.info['edge_dim']}]")
+            carried = edge_attr.to(h.dtype)
         y = getattr(self, "_" + self.kind.replace("-", "_"))(h, edge_index[0], edge_index[1], carried)
         norm = self.info.get("norm") or "none"
         if norm == "layer":
@@ -144,9 +149,13 @@ class _Layer(torch.nn.Module):
         total = torch.zeros_like(h).index_add_(0, dst, h[src] * (weight * (d[src] * d[dst]).rsqrt())[:, None])
         return (h / d[:, None] + total) @ self.w["weight"] + self.w["bias"]
 
-    def _gat(self, h, src, dst, _):
-        loops = torch.arange(len(h))
-        return self._attention(h, torch.cat([src, loops]), torch.cat([dst, loops]), *(self.w[k] for k in ("weight", "src", "dst"))) + self.w["bias"]
+    def _gat(self, h, src, dst, attr):
+        loops, own = torch.arange(len(h)), 0.0
+        if attr is not None:
+            heads = self.info["heads"]
+            own = attr @ (self.w["edge_weight"].view(attr.shape[1], heads, -1) * self.w["edge"].view(heads, -1)).sum(2)
+            own = torch.cat([own, _mean(own, dst, len(h))])
+        return self._attention(h, torch.cat([src, loops]), torch.cat([dst, loops]), *(self.w[k] for k in ("weight", "src", "dst")), own) + self.w["bias"]
 
     def _rgat(self, h, src, dst, kind):
         if kind is None:
@@ -158,11 +167,11 @@ class _Layer(torch.nn.Module):
             y = y + self._attention(h, src[of], dst[of], *parts)
         return y
 
-    def _attention(self, h, src, dst, weight, by_src, by_dst):
+    def _attention(self, h, src, dst, weight, by_src, by_dst, own=0.0):
         heads, n = self.info["heads"], len(h)
         t = (h @ weight).view(n, heads, -1)
         of_src, of_dst = ((t * v.reshape(heads, -1)).sum(2) for v in (by_src, by_dst))
-        score = torch.nn.functional.leaky_relu(of_src[src] + of_dst[dst], 0.2)
+        score = torch.nn.functional.leaky_relu(of_src[src] + of_dst[dst] + own, 0.2)
         most = score.new_full((n, heads), -torch.inf).scatter_reduce_(0, dst[:, None].expand(-1, heads), score, "amax")
         share = (score - most[dst]).exp()
         share = share / share.new_zeros(n, heads).index_add_(0, dst, share)[dst]

@@ -22,17 +22,19 @@ Written = Tuple[Dict[str, Any], Dict[str, torch.Tensor]]
 
 
 def save_model(
-    model: Union[torch.nn.Module, Sequence[Dict[str, Any]]], path: Union[str, os.PathLike], store: Optional[Store] = None, *, features: Optional[Sequence[str]] = None
-) -> None:
+    model: Union[torch.nn.Module, Sequence[Dict[str, Any]]], path: Union[str, os.PathLike], store: Optional[Store] = None, *,
+    features: Optional[Sequence[str]] = None, edge_features: Optional[Sequence[str]] = None
+) -> None:  # fmt: skip
     """Writes model to folder `path` as model.json and model.safetensors, which `gstore eval STORE --checkpoint path`, `gstore
     predict` and `load_model` take; files that are there are replaced.
 
     model: what `load_model` gave; a module that is called with (x, edge_index), of relations with (x, edge_index, edge_type),
-    and is made of PyG's SAGEConv, GCNConv, GATConv, GINConv or RGCNConv, or of Linear alone, with ReLU between them, and
+    of features of edges (edge_dim of GATConv) with (x, edge_index, edge_attr), and is made of PyG's SAGEConv, GCNConv, GATConv, GINConv or RGCNConv, or of Linear alone, with ReLU between them, and
     norms and a JumpingKnowledge as `gstore train` has them: a model of PyG's or one's own. It is compared with what is
     written on a random graph. Or a list of layers, each a dictionary of what docs/models.md names: `kind`, `activation` and
     so on, and its tensors. store: whose features and classes the model is of; it is not needed for what `load_model` gave.
-    features: its columns that are the input, side by side; default: the first, or all, by their width.
+    features: its columns that are the input, side by side; default: the first, or all, by their width. edge_features: its columns of
+    edges that are edge_attr, side by side, for GATConv with edge_dim.
 
     InvalidError says what has no place in gstore's models.
     """
@@ -57,7 +59,7 @@ def save_model(
     values = {name: _rows(t) for name, t in tensors.items()}
     about = {
         "task": "node", "model": infos[0]["kind"], "from": f"PyTorch, {type(model).__name__}", "version": store.version, "tensors_file": "model.safetensors",
-        "features": _features(store, widths[0], features), "classes": store.class_names, "jumping": jumping, "undirected": store.undirected,
+        "features": _features(store, widths[0], features), **_edge_features(store, infos[0].get("edge_dim", 0), edge_features), "classes": store.class_names, "jumping": jumping, "undirected": store.undirected,
         "relations": store.relations, "layers": infos, "config": {},
         "parameters": [{"name": name, "dtype": "F32", "shape": list(v.shape)} for name, v in values.items()],
     }  # fmt: skip
@@ -99,6 +101,15 @@ def _features(store: Store, columns: int, names: Optional[Sequence[str]]) -> Lis
             return [{"column": c.name, "columns": c.dim, **({"mean": list(c.mean), "deviation": list(c.deviation)} if c.mean else {})} for c in found]
     dims = {n: store.columns[n].dim for n in own}
     raise errors.InvalidError(f"the model reads {columns} columns; name with features= which of the store's they are: {dims}")
+
+
+def _edge_features(store: Store, columns: int, names: Optional[Sequence[str]]) -> Dict[str, Any]:
+    """What model.json says of the features of edges, which have so many columns; nothing of none."""
+    dims = {n: store.columns[n].dim for n in names or []}
+    if sum(dims.values()) != columns:
+        own = {n: c.dim for n, c in store.columns.items() if c.role in ("edge", "weight")}
+        raise errors.InvalidError(f"the model reads {columns} columns of edges, edge_features has {dims}: name which of the store's they are, of {own}")
+    return {"edge_features": [{"column": n, "columns": d} for n, d in dims.items()]} if columns else {}
 
 
 def _given(layer: Dict[str, Any]) -> Written:
@@ -186,11 +197,16 @@ def _layer(m: torch.nn.Module) -> Written:
         w = m.lin.weight.t()
         return {"kind": "gcn", "in": w.shape[0], "out": w.shape[1]}, {"weight": w, "bias": _bias(m.bias, w.shape[1])}
     if name == "GATConv" and hasattr(m, "att_src"):
-        _need(m, negative_slope=0.2, add_self_loops=True, edge_dim=None, residual=False)
+        _need(m, negative_slope=0.2, add_self_loops=True, residual=False)
         lin = m.lin_src if getattr(m, "lin", None) is None else m.lin
         w, out = lin.weight.t(), m.heads * m.out_channels if m.concat else m.out_channels
         info = {"kind": "gat", "in": w.shape[0], "out": out, "heads": m.heads, "mean_heads": not m.concat}
-        return info, {"weight": w, "src": m.att_src.reshape(-1, 1), "dst": m.att_dst.reshape(-1, 1), "bias": _bias(m.bias, out)}
+        tensors = {"weight": w, "src": m.att_src.reshape(-1, 1), "dst": m.att_dst.reshape(-1, 1), "bias": _bias(m.bias, out)}
+        if m.edge_dim is not None:
+            _need(m, fill_value="mean")
+            info["edge_dim"] = m.edge_dim
+            tensors.update({"edge_weight": m.lin_edge.weight.t(), "edge": m.att_edge.reshape(-1, 1)})
+        return info, tensors
     if name == "GINConv":
         inner = list(m.nn.children())
         if [type(k).__name__ for k in inner] != ["Linear", "LayerNorm", "ReLU", "Linear"] or float(m.eps) != 0:
@@ -213,7 +229,7 @@ def _heads(info: Dict[str, Any], tensors: Dict[str, torch.Tensor], heads: int, h
     """A hidden layer's heads are side by side, the last one's are averaged, and all layers have equally many."""
     have = info["heads"]
     if have == 1 and heads > 1 and not hidden:  # as many equal ones
-        tensors.update(weight=tensors["weight"].repeat(1, heads), src=tensors["src"].repeat(heads, 1), dst=tensors["dst"].repeat(heads, 1))
+        tensors.update({k: tensors[k].repeat(1, heads) for k in ("weight", "edge_weight") if k in tensors}, **{k: tensors[k].repeat(heads, 1) for k in ("src", "dst", "edge") if k in tensors})
     elif have != heads or have > 1 and hidden == info["mean_heads"]:
         where = "side by side in hidden layers, averaged in the last (concat=False)"
         raise errors.InvalidError(f"a GATConv of {have} heads, concat={not info['mean_heads']}, in a model of {heads}: gstore's are {where}")
@@ -254,9 +270,13 @@ def _compare(module: torch.nn.Module, written: Model) -> None:
         inputs += [torch.randint(0, relations, (edge_index.shape[1],), generator=r)]
     if any(info.get("edge_weights") for info in written.about["layers"]):
         inputs += [None, torch.rand(edge_index.shape[1], generator=r)]
+    mine_inputs, dim = list(inputs), written.about["layers"][0].get("edge_dim")
+    if dim:
+        attr = torch.randn(edge_index.shape[1], dim, generator=r)
+        inputs, mine_inputs = inputs + [attr], inputs + [None, None, attr]
     try:
         with torch.no_grad():
-            theirs, mine = copied(*inputs), written(*inputs)
+            theirs, mine = copied(*inputs), written(*mine_inputs)
     except TypeError as e:
         raise errors.InvalidError(f"{type(module).__name__} is not called with (x, edge_index): give a module that is, or a list of layers ({e})") from e
     if not isinstance(theirs, torch.Tensor):
