@@ -260,6 +260,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: edge weights with a history, whose sums are of neighbours that weigh the same: use one of them")
 	case c.EdgeWeights && c.Plan == macro.Rows:
 		return fmt.Errorf("train: edge weights with plan %s, which holds no weights: use plan %s or %s", macro.Rows, macro.Memory, macro.Hanoi)
+	case len(c.EdgeFeatures) > 0 && c.Model != "gat":
+		return fmt.Errorf("train: features %q of edges with model %s: only gat's attention reads them", c.EdgeFeatures, c.Model)
 	case len(c.EdgeFeatures) > 0 && c.Plan == macro.Rows:
 		return fmt.Errorf("train: features %q of edges with plan %s, which holds none: use plan %s or %s", c.EdgeFeatures, macro.Rows, macro.Memory, macro.Hanoi)
 	case c.RelationFanouts != "" && !c.relational():

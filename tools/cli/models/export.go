@@ -37,8 +37,8 @@ type description struct {
 	Features []feature `json:"features,omitempty"` // that are the input, side by side
 	// Of node classification.
 	EdgeFeatures []feature `json:"edge_features,omitempty"` // columns of edges that attention reads, side by side
-	Classes []string `json:"classes,omitempty"`
-	Jumping string   `json:"jumping,omitempty"`
+	Classes      []string  `json:"classes,omitempty"`
+	Jumping      string    `json:"jumping,omitempty"`
 	// Of link prediction.
 	Dim          int    `json:"dim,omitempty"`
 	Table        string `json:"table,omitempty"`

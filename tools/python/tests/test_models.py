@@ -67,6 +67,33 @@ def test_edge_weights(command, tmp_path, model):
         loaded(torch.from_numpy(x), torch.from_numpy(edges))
 
 
+@pytest.mark.parametrize("options", ["--layers 2", "--layers 1 --heads 2"])
+def test_edge_features(command, tmp_path, options):
+    """Attention that reads features of edges, self loops and nodes without edges among them."""
+    r = np.random.default_rng(3)
+    edges = np.stack(np.divmod(r.choice(200 * 200, 900, replace=False), 200))
+    edges = edges[:, edges[1] % 10 > 0]
+    near, weight, y = r.normal(size=(edges.shape[1], 3)).astype(np.float32), r.normal(1, 1, edges.shape[1]).astype(np.float32), r.integers(0, 4, 200)
+    s = gstore.ingest(
+        tmp_path / "s", edges, edge_columns={"near": near, "weight": weight}, features={"x": r.random((200, 5), np.float32)}, labels=y, partitions=3,
+        splits={"train": np.arange(100), "valid": np.arange(100, 200)}
+    )  # fmt: skip
+    command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", "gat", "--edge-features", "near,weight", *options.split())
+    command("export", s.path, tmp_path / "model", "--what", "model")
+    command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
+    loaded = gstore.load_model(tmp_path / "model")
+    table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
+    x, attr = s.features("x")[s.lookup(np.arange(200))], np.column_stack([near, weight])
+    with torch.no_grad():
+        mine = loaded(torch.from_numpy(x), torch.from_numpy(edges), edge_attr=torch.from_numpy(attr)).softmax(1).numpy()
+    assert np.abs(mine[table["node"]] - theirs).max() < 1e-4
+    command("predict", s.path, "--format", "csv", "--checkpoint", tmp_path / "model", "--out", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "scores.csv").read_text()
+    with pytest.raises(gstore.InvalidError, match="edge_attr"):
+        loaded(torch.from_numpy(x), torch.from_numpy(edges), edge_attr=torch.from_numpy(near))
+
+
 @pytest.mark.parametrize("model", ["rgcn", "rsage", "rgat"])
 def test_relations(command, tmp_path, model):
     """Models of relations on a directed graph: edges against their direction are relations of their own."""

@@ -101,6 +101,44 @@ def test_pyg_modules(same, tmp_path):
     assert not (tmp_path / "refused").exists()
 
 
+@pytest.mark.parametrize("undirected", [False, True])
+def test_pyg_edge_features(program, tmp_path, undirected):
+    """PyG's GATConv with edge_dim is what gstore computes of its weights, features of edges and self loops' mean included."""
+    nn = pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not installed")
+    torch.manual_seed(2)
+    r = np.random.default_rng(2)
+    edges = np.stack(np.divmod(r.choice(150 * 150, 700, replace=False), 150))
+    edges = edges[:, edges[0] < edges[1]]
+    near = r.normal(size=(edges.shape[1], 3)).astype(np.float32)
+    options = {"features": {"x": r.random((150, 6), np.float32)}, "labels": r.integers(0, 4, 150), "splits": {"train": np.arange(99), "test": np.arange(99, 150)}}
+    s = gstore.ingest(tmp_path / "s", edges, edge_columns={"near": near}, undirected=undirected, partitions=3, **options)
+
+    class Own(torch.nn.Module):
+        def __init__(self, *convs):
+            super().__init__()
+            self.convs = torch.nn.ModuleList(convs)
+
+        def forward(self, x, edge_index, edge_attr):
+            for k, conv in enumerate(self.convs):
+                x = conv(x, edge_index, edge_attr)
+                x = x.relu() if k < len(self.convs) - 1 else x
+            return x
+
+    module = Own(nn.GATConv(6, 4, heads=2, edge_dim=3), nn.GATConv(8, 4, heads=1, concat=False, edge_dim=3)).eval()
+    if undirected:
+        edges, near = np.hstack([edges, edges[::-1]]), np.vstack([near, near])
+    x = s.features("x")[s.lookup(np.arange(150))]  # by external id, as edges are
+    with torch.no_grad():
+        want = module(torch.from_numpy(x), torch.from_numpy(edges.copy()), torch.from_numpy(near)).softmax(1).numpy()
+    gstore.save_model(module, tmp_path / "model", s, edge_features=["near"])
+    subprocess.run([str(program), "predict", s.path, "--checkpoint", tmp_path / "model", "--format", "csv", "--out", tmp_path / "scores.csv"], check=True, capture_output=True)
+    table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    got = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
+    assert np.abs(want[table["node"]] - got).max() < 1e-4
+    with pytest.raises(gstore.InvalidError, match="3 columns of edges"):
+        gstore.save_model(module, tmp_path / "refused", s)
+
+
 def test_relations(same, tmp_path):
     """PyG's R-GCN on a directed graph, with bases and with a matrix for each relation."""
     nn = pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not installed")
