@@ -36,6 +36,7 @@ type cause struct {
 }
 
 func causeRows() []cause {
+	sampled := func(c *train.Config) { c.LabelShift = train.ShiftOff }
 	hop := func(c *train.Config) { c.PrecomputedHop, c.InputDropout = true, share(0) }
 	dropped := func(c *train.Config) { hop(c); c.InputDropout = share(.1) }
 	off := func(c *train.Config) { dropped(c); c.LabelShift = train.ShiftOff }
@@ -52,6 +53,8 @@ func causeRows() []cause {
 		{"order of 64 of 512, all neighbours", 512, 64, true, off},
 		{"order of 64 of 512, all neighbours, shift", 512, 64, true, dropped},
 		{"order of 64 of 512, all neighbours, shift, mixed", 512, 64, true, mixed},
+		{"8 of 64, first hop sampled, neighbours absent", 64, 8, false, sampled},
+		{"8 of 64, first hop sampled, neighbours an epoch old", 64, 8, false, history(sampled)},
 		{"8 of 64, neighbours absent", 64, 8, false, off},
 		{"8 of 64, neighbours absent, shift", 64, 8, false, dropped},
 		{"8 of 64, neighbours an epoch old, shift", 64, 8, false, history(dropped)},

@@ -39,11 +39,6 @@ func linkRows() []linkRow {
 			c.Plan, c.Absent = plan, absent
 			if plan != "memory" {
 				c.Buffer = linkPartitions / share
-				// An encoder sees only the neighbours in memory and over-fits sooner. Chosen by the validation MRR of
-				// SAGE, COMET, seed 0.
-				if c.Encoder != "" && data == "fb15k-237" {
-					c.Epochs = 5
-				}
 			}
 			rows = append(rows, linkRow{fmt.Sprintf("%s %s, %s%s", data, name, plan, suffix), data, linkPartitions, c, reference, target})
 		}
