@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -36,12 +37,12 @@ func (f *Files) Topology(p PartitionID) (*blocks.File, blocks.Extent, error) {
 }
 
 // Column returns where partition p's part of a column lies: the rows of its
-// nodes, those that are stored (see [Files.NodeRows]), or, for a column of edges, of the edges of stripe p.
+// nodes, those that are stored (see [Files.NodeRows]; the file is nil if there is none), or, for a column of edges, of the edges of stripe p.
 func (f *Files) Column(name string, p PartitionID) (*blocks.File, blocks.Extent, error) {
 	m, ok := f.s.columns[name]
-	if !ok {
+	if !ok { // it follows from types, or is none
 		_, err := f.s.manifest.Column(name)
-		return nil, blocks.Extent{}, err
+		return nil, blocks.Extent{}, errors.Join(err, f.s.check())
 	}
 	return f.s.extent("column "+name, m, p)
 }

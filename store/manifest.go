@@ -78,7 +78,8 @@ type ColumnInfo struct {
 	Missing uint64 `json:"missing,omitempty"`
 	// NodeType limits a column to one node type (rows of others are zero); "" = all.
 	NodeType string `json:"node_type,omitempty"`
-	// Runs says that extents hold the rows of NodeType alone, where partitions know types (see [NodeRows]). Since format 2.
+	// Runs says that extents hold the rows of NodeType alone, where partitions know types (see [NodeRows]). Column [TypeColumn] has
+	// no files then: it follows from them. Since format 2.
 	Runs  bool     `json:"runs,omitempty"`
 	Files []string `json:"files"` // oldest first
 	// Derived says what of the graph the column was computed from, such as "mean of x over
@@ -395,7 +396,7 @@ func (m *Manifest) validateFiles() error {
 			return fmt.Errorf("%w: column %q has %d names for %d dimensions", ErrInvalid, c.Name, len(c.Elements), c.Dim)
 		case c.Standard != nil && c.Standard.Validate(c.Dim) != nil:
 			return fmt.Errorf("column %q: %w", c.Name, c.Standard.Validate(c.Dim))
-		case len(c.Files) == 0:
+		case len(c.Files) == 0 && !c.followsTypes():
 			return fmt.Errorf("%w: column %q has no file", ErrInvalid, c.Name)
 		}
 		names[c.Name] = true

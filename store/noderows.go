@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -15,7 +16,8 @@ type NodeRows struct {
 	Nodes       uint64 // of the partition: its rows, stored or not
 
 	rowBytes int
-	blank    byte // every byte of a row that is not stored
+	blank    byte     // every byte of a row that is not stored
+	types    []uint32 // of a column that follows from types: rows of each
 }
 
 // NodeRows says which of partition p's rows of node column c are stored.
@@ -25,10 +27,27 @@ func (m *Manifest) NodeRows(c *ColumnInfo, p PartitionID) NodeRows {
 	if c.Role == RoleLabel {
 		r.blank = 0xff // of −1
 	}
-	if c.Runs && part.Types != nil {
+	switch {
+	case c.followsTypes():
+		r.Rows, r.types = 0, part.Types
+	case c.Runs && part.Types != nil:
 		r.First, r.Rows = part.typeRows(m.Schema.nodeType(c.NodeType))
 	}
 	return r
+}
+
+// followsTypes reports whether a column has no file: of every node the number of its type, 0 where that is not known.
+func (c *ColumnInfo) followsTypes() bool { return c.Runs && c.Name == TypeColumn && c.NodeType == "" }
+
+// TypeOf is the number of the node type of a row of partition p; false where that is not known.
+func (m *Manifest) TypeOf(p PartitionID, row uint64) (t int, ok bool) {
+	for t, n := range m.Partitions[p].Types {
+		if row < uint64(n) {
+			return t, true
+		}
+		row -= uint64(n)
+	}
+	return 0, false
 }
 
 // typeRows returns where the rows of a node type lie among the partition's.
@@ -62,6 +81,13 @@ func (r *NodeRows) Fill(dst []byte, first uint64) {
 		for i := range b {
 			b[i] = r.blank
 		}
+	}
+	begin := uint64(0)
+	for t, n := range r.types {
+		for b := dst[at(begin):at(begin+uint64(n))]; len(b) > 0; b = b[r.rowBytes:] {
+			binary.LittleEndian.PutUint32(b, uint32(t+1))
+		}
+		begin += uint64(n)
 	}
 }
 
@@ -102,14 +128,19 @@ func (m *Manifest) validateTypes() error {
 		}
 	}
 	for i := range m.Columns {
-		if c := &m.Columns[i]; c.Runs && (c.Role.OnEdges() || m.Schema.nodeType(c.NodeType) < 0) {
+		c := &m.Columns[i]
+		if c.followsTypes() && (c.Role != RoleNode || c.Elem != blocks.Uint32 || c.Dim != 1 || len(c.Files) > 0) {
+			return fmt.Errorf("%w: column %q of role %s is %d × %v in files %v, expected role %s, 1 × %v, of no file", ErrInvalid, c.Name, c.Role, c.Dim, c.Elem, c.Files, RoleNode, blocks.Uint32)
+		}
+		if c.Runs && !c.followsTypes() && (c.Role.OnEdges() || m.Schema.nodeType(c.NodeType) < 0) {
 			return fmt.Errorf("%w: column %q of role %s has rows of node type %q alone, which the schema lacks", ErrInvalid, c.Name, c.Role, c.NodeType)
 		}
 	}
 	return nil
 }
 
-// NodeRows returns where partition p's part of a node column lies, and which of its rows.
+// NodeRows returns where partition p's part of a node column lies, and which of its rows. A column that follows from the types of
+// nodes lies in no file: then it is nil, and no row is stored.
 func (f *Files) NodeRows(name string, p PartitionID) (*blocks.File, blocks.Extent, NodeRows, error) {
 	file, e, err := f.Column(name, p)
 	if err != nil {

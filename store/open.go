@@ -175,6 +175,9 @@ func (s *Store) locate() error {
 	}
 	for i := range man.Columns {
 		c := &man.Columns[i]
+		if len(c.Files) == 0 {
+			continue // it follows from types
+		}
 		kind, rows := blocks.NodeColumn, func(p PartitionID) uint64 { return man.NodeRows(c, p).Rows }
 		if c.Role.OnEdges() {
 			kind, rows = blocks.EdgeColumn, edges

@@ -36,8 +36,10 @@ func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst 
 	}
 	dst = dst[:size]
 	at := int(rows.First) * c.RowBytes()
-	if _, err := s.readExtent(ctx, f, e, dst[at:at+int(e.Length)]); err != nil {
-		return nil, err
+	if rows.Rows > 0 {
+		if _, err := s.readExtent(ctx, f, e, dst[at:at+int(e.Length)]); err != nil {
+			return nil, err
+		}
 	}
 	rows.Fill(dst, 0)
 	return dst, nil

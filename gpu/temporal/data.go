@@ -29,7 +29,7 @@ type data struct {
 }
 
 // newData looks at a macro-batch that holds the whole graph, with both directions in order of time.
-func newData(mb *buffer.MacroBatch, types []store.NodeType, cfg *Config) (*data, error) {
+func newData(mb *buffer.MacroBatch, m *store.Manifest, cfg *Config) (*data, error) {
 	d := &data{mb: mb, place: make([]int32, mb.Rows), events: make([]event, 0, mb.In.Edges())}
 	for dst, s := range mb.In.Spans {
 		for e := s.Begin; e < s.End; e++ {
@@ -46,7 +46,7 @@ func newData(mb *buffer.MacroBatch, types []store.NodeType, cfg *Config) (*data,
 		return nil, fmt.Errorf("train: %w: %d edges by time leave %d to train, %d to validate, %d to test: expected some of each; are there enough different times?",
 			store.ErrInvalid, n, d.train, d.valid-d.train, n-d.valid)
 	}
-	d.findCandidates(types)
+	d.findCandidates(m)
 	return d, nil
 }
 
@@ -59,10 +59,14 @@ func (d *data) moment(at int) int {
 }
 
 // findCandidates lists the nodes of the types that edges lead to; where there is one type of nodes, those that edges lead to.
-func (d *data) findCandidates(types []store.NodeType) {
+func (d *data) findCandidates(m *store.Manifest) {
+	types := m.Schema.NodeTypes
 	reached := make([]bool, len(types))
-	typeOf := func(key uint32) int {
-		end := uint64(0)
+	typeOf := func(p *buffer.ResidentPartition, v uint32) int {
+		if t, ok := m.TypeOf(p.ID, uint64(v-p.Base)); ok {
+			return t
+		}
+		key, end := d.mb.Keys[v], uint64(0) // external ids count type by type
 		for k, t := range types {
 			if end += t.Count; uint64(key) < end {
 				return k
@@ -70,18 +74,20 @@ func (d *data) findCandidates(types []store.NodeType) {
 		}
 		return len(types) - 1
 	}
-	for v, s := range d.mb.In.Spans {
-		if s.Begin < s.End {
-			reached[typeOf(d.mb.Keys[v])] = true
-		}
-	}
-	for _, p := range d.mb.Partitions {
-		for v := p.Base; v < p.Base+p.Nodes; v++ {
-			if reached[typeOf(d.mb.Keys[v])] && (len(types) > 1 || d.mb.In.Degree(v) > 0) {
-				d.candidates = append(d.candidates, v)
+	rows := func(fn func(v uint32, kind int)) {
+		for i := range d.mb.Partitions {
+			p := &d.mb.Partitions[i]
+			for v := p.Base; v < p.Base+p.Nodes; v++ {
+				fn(v, typeOf(p, v))
 			}
 		}
 	}
+	rows(func(v uint32, kind int) { reached[kind] = reached[kind] || d.mb.In.Degree(v) > 0 })
+	rows(func(v uint32, kind int) {
+		if reached[kind] && (len(types) > 1 || d.mb.In.Degree(v) > 0) {
+			d.candidates = append(d.candidates, v)
+		}
+	})
 	slices.SortFunc(d.candidates, func(a, b uint32) int { return cmp.Compare(d.mb.Keys[a], d.mb.Keys[b]) })
 	for v := range d.place {
 		d.place[v] = -1

@@ -54,7 +54,7 @@ func openToy(t testing.TB, dir string, cfg *Config) *data {
 	if err := it.Start(buffer.Plan{Steps: []buffer.Step{step}}); err != nil || !it.Next() {
 		t.Fatal(err, it.Err())
 	}
-	d, err := newData(it.MacroBatch(), st.Manifest().Schema.NodeTypes, cfg)
+	d, err := newData(it.MacroBatch(), st.Manifest(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

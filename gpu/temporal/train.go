@@ -107,7 +107,7 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ 
 	if !it.Next() {
 		return nil, it.Err()
 	}
-	d, err := newData(it.MacroBatch(), manifest.Schema.NodeTypes, cfg)
+	d, err := newData(it.MacroBatch(), manifest, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 			runs = append(runs, c.Name)
 		}
 	}
-	if want := []string{"paper.feat", "label", "venue.feat", "author.node", "split"}; !slices.Equal(runs, want) {
+	if want := []string{"paper.feat", "label", "venue.feat", "node_type", "author.node", "split"}; !slices.Equal(runs, want) {
 		t.Errorf("columns of one type are %q, expected %q", runs, want)
 	}
 	losses := func(dir string, c Config) (out []float64, read int64) {

@@ -206,9 +206,12 @@ func (s *source) scalar(c *store.ColumnInfo, o *Options, elems ...blocks.ElemTyp
 
 // column finds a column's extents and checks that they hold what the manifest says.
 func (s *source) column(c *store.ColumnInfo, o *Options) (*sourceColumn, error) {
-	xs, err := s.extents("column "+c.Name, c.Files, o)
-	if err != nil {
-		return nil, err
+	xs := make([]extentRef, len(s.m.Partitions))
+	if len(c.Files) > 0 { // else it follows from types: nothing is read
+		var err error
+		if xs, err = s.extents("column "+c.Name, c.Files, o); err != nil {
+			return nil, err
+		}
 	}
 	sc := &sourceColumn{info: *c, stride: c.RowBytes(), extents: xs}
 	for p := range xs {

@@ -314,12 +314,21 @@ func (a *appender) growPartitions(ctx context.Context) error {
 			return err
 		}
 	}
+	kind, known, err := a.newType()
+	if err != nil {
+		return err
+	}
 	for _, n := range a.sizes {
-		m.Partitions = append(m.Partitions, store.PartitionInfo{First: store.NodeID(m.Nodes), Nodes: uint64(n)})
+		info := store.PartitionInfo{First: store.NodeID(m.Nodes), Nodes: uint64(n)}
+		if known {
+			info.Types = make([]uint32, len(m.Schema.NodeTypes))
+			info.Types[kind] = n
+		}
+		m.Partitions = append(m.Partitions, info)
 		m.Nodes += uint64(n)
 	}
 	sizes = append(sizes, a.sizes...)
-	m.Schema.NodeTypes[len(m.Schema.NodeTypes)-1].Count += a.newNodes
+	m.Schema.NodeTypes[kind].Count += a.newNodes
 	a.rep.NewNodes, a.rep.NewPartitions = a.newNodes, int(count)
 	if err := a.addRelations(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -20,8 +21,9 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 	desc.IDs, desc.Nodes = store.IDsDense, int64(a.newNodes)
 	desc.ClassNames = a.m.Schema.ClassNames
 	n.desc, n.src = &desc, &newNodesSource{Source: a.src, a: a}
-	for _, size := range a.sizes {
-		n.m.Partitions = append(n.m.Partitions, store.PartitionInfo{Nodes: uint64(size)})
+	n.m.Schema.NodeTypes = a.m.Schema.NodeTypes
+	for k, size := range a.sizes {
+		n.m.Partitions = append(n.m.Partitions, store.PartitionInfo{Nodes: uint64(size), Types: a.m.Partitions[n.firstPart+k].Types})
 	}
 	if n.layout, err = newLayout(a.sizes, 0, 1); err != nil {
 		return err
@@ -33,7 +35,7 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 	splits := 0
 	for i := range a.m.Columns {
 		c := &a.m.Columns[i]
-		if c.Role.OnEdges() || c.Derived != "" {
+		if c.Role.OnEdges() || c.Derived != "" || len(c.Files) == 0 {
 			continue
 		}
 		if err := a.addColumn(ctx, n, c, &splits); err != nil {
@@ -52,6 +54,42 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 	}
 	a.rep.BytesSpilled += n.state.BytesSpilled
 	return nil
+}
+
+// newType is the type of the new nodes: the one whose columns or splits the source has rows of. known is false where it has none of a single type, or where
+// the store knows no types; the schema counts them to the last type then.
+func (a *appender) newType() (kind int, known bool, err error) {
+	types := a.m.Schema.NodeTypes
+	last := len(types) - 1
+	if slices.ContainsFunc(a.base.Manifest().Partitions, func(p store.PartitionInfo) bool { return p.Types == nil }) {
+		return last, false, nil
+	}
+	names := slices.Clone(a.desc.Splits)
+	for _, c := range a.desc.NodeColumns {
+		names = append(names, c.Name)
+	}
+	kind = -1
+	for _, name := range names {
+		c, err := a.m.Column(name)
+		if err != nil {
+			return 0, false, err
+		}
+		if len(c.Files) == 0 {
+			return 0, false, Inputf(a.desc.Input, "column %s follows from nodes' types, expected columns of one type", name)
+		}
+		t := slices.IndexFunc(types, func(t store.NodeType) bool { return t.Name == c.NodeType })
+		if t < 0 || t == kind {
+			continue
+		}
+		if kind >= 0 { // of two types
+			return last, false, nil
+		}
+		kind = t
+	}
+	if kind < 0 {
+		return last, false, nil
+	}
+	return kind, true, nil
 }
 
 // addColumn writes the new nodes' part of column c. Splits are counted if it is the first one.
@@ -73,7 +111,7 @@ func (a *appender) addColumn(ctx context.Context, n *run, c *store.ColumnInfo, s
 	spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: c.Elem, Dim: uint32(c.Dim), Name: c.Name}
 	n.phase("column "+c.Name, "rows", int64(a.newNodes))
-	of := n.everyNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim})
+	of := n.everyNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, NodeType: c.NodeType, Runs: c.Runs})
 	ref, err := n.nodeFile(ctx, fileBase(c.Name), h, of, func(ctx context.Context, emit func(uint64, []byte) error) error {
 		return fillRows(ctx, 0, a.newNodes, missingRow(c), emit)
 	})

@@ -244,6 +244,16 @@ func (r *run) column(ctx context.Context, c int) error {
 	}
 	r.phase("column "+spec.Name, "rows", int64(r.layout.nodes))
 	of := r.everyNode(store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim, NodeType: spec.NodeType})
+	if old := r.like[spec.Name]; old != nil {
+		of.column.NodeType, of.column.Runs = old.NodeType, old.Runs
+	}
+	if follows, err := r.followsTypes(ctx, c); err != nil {
+		return err
+	} else if follows {
+		of.column.Runs = true
+		r.m.Columns = append(r.m.Columns, of.column)
+		return nil
+	}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name}
 	if spec.Keyed {
 		ref, err := r.keyedColumn(ctx, c, conv)

@@ -3,6 +3,8 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -190,6 +192,32 @@ func (r *run) ofType(of streamed, first, end uint64) streamed {
 		of.first, of.end = lo, hi
 	}
 	return of
+}
+
+// followsTypes reports whether node column c says of every node the number of its type, so that it needs no file.
+func (r *run) followsTypes(ctx context.Context, c int) (bool, error) {
+	spec := &r.desc.NodeColumns[c]
+	all := spec.First == 0 && (spec.Rows < 0 || uint64(spec.Rows) == r.layout.nodes)
+	if r.typeEnds == nil || spec.Name != store.TypeColumn || spec.Role != store.RoleNode || spec.Elem != blocks.Uint32 || spec.Dim != 1 || spec.Keyed || !all {
+		return false, nil
+	}
+	id, t := uint64(0), 0
+	err := r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, _ Position) error {
+		for ; len(rows) >= 4; rows = rows[4:] {
+			for t < len(r.typeEnds) && id >= r.typeEnds[t] {
+				t++
+			}
+			if binary.LittleEndian.Uint32(rows) != uint32(t+1) {
+				return errOtherTypes
+			}
+			id++
+		}
+		return ctx.Err()
+	})
+	if errors.Is(err, errOtherTypes) {
+		return false, nil
+	}
+	return err == nil && id == r.layout.nodes, err
 }
 
 // typeIDs are the source ids of a node type, which count type by type.

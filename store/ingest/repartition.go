@@ -256,8 +256,8 @@ func relations(dst []uint32, elem blocks.ElemType, b []byte, from, n int) ([]uin
 // extentOf says where rows of partition p's nodes lie, and which of them.
 type extentOf func(p store.PartitionID) (*blocks.File, blocks.Extent, store.NodeRows, error)
 
-// pieces calls fn with rows of one extent a partition, a few MiB at a time, by source ids, and the source id of the first.
-func (src *storeSource) pieces(ctx context.Context, extent extentOf, fn func(first uint64, rows []byte) error) error {
+// pieces calls fn with rows of so many bytes, of one extent a partition, a few MiB at a time, by source ids, and the source id of the first.
+func (src *storeSource) pieces(ctx context.Context, rowBytes int, extent extentOf, fn func(first uint64, rows []byte) error) error {
 	const piece = 4 << 20
 	buf := make([]byte, blocks.RangeBytes(piece))
 	for _, t := range src.order {
@@ -265,8 +265,7 @@ func (src *storeSource) pieces(ctx context.Context, extent extentOf, fn func(fir
 		if err != nil {
 			return err
 		}
-		h := f.Header()
-		size := uint64(h.RowBytes())
+		size := uint64(rowBytes)
 		step := max(piece/size&^7, 8)
 		for row, end := t.first, uint64(0); row < t.first+t.rows; row = end {
 			if err := ctx.Err(); err != nil {
@@ -313,7 +312,7 @@ func (src *storeSource) external(p store.PartitionID) (*blocks.File, blocks.Exte
 // Rows implements [Source].
 func (src *storeSource) Rows(ctx context.Context, _ Env, c int, emit func(rows []byte, at Position) error) error {
 	name := src.desc.NodeColumns[c].Name
-	return src.pieces(ctx, src.column(name), func(first uint64, rows []byte) error {
+	return src.pieces(ctx, src.desc.NodeColumns[c].RowBytes(), src.column(name), func(first uint64, rows []byte) error {
 		return emit(rows, Position{File: name, Unit: "row", Index: first})
 	})
 }
@@ -322,7 +321,7 @@ func (src *storeSource) Rows(ctx context.Context, _ Env, c int, emit func(rows [
 func (src *storeSource) Split(ctx context.Context, _ Env, s int, part uint8, emit func(ids *IDs, at Position) error) error {
 	var ids IDs
 	name := src.desc.Splits[s]
-	return src.pieces(ctx, src.column(name), func(first uint64, rows []byte) error {
+	return src.pieces(ctx, 1, src.column(name), func(first uint64, rows []byte) error {
 		ids.Reset()
 		for i, x := range rows {
 			if x == part {
@@ -405,7 +404,7 @@ func (r *run) keptIDs(ctx context.Context, src *storeSource) error {
 		return err
 	}
 	external, order := both[:r.layout.nodes], both[r.layout.nodes:]
-	err = src.pieces(ctx, src.external, func(first uint64, rows []byte) error {
+	err = src.pieces(ctx, 8, src.external, func(first uint64, rows []byte) error {
 		ids, err := blocks.View[uint64](rows)
 		copy(external[first:], ids)
 		return err

@@ -32,8 +32,11 @@ func (src *storeSource) orderByType(ctx context.Context) error {
 		return nil
 	}
 	var order []stretch
-	counts := make([]uint64, len(types)+1) // from 1; 0: not known
+	counts := make([]uint64, len(types)+1) // from 1
 	add := func(p store.PartitionID, kind int, first, rows uint64) {
+		if kind == 0 { // appended without saying of what type: the schema counts them to the last
+			kind = len(types)
+		}
 		counts[kind] += rows
 		if k := len(order) - 1; k >= 0 && order[k].part == p && order[k].kind == kind {
 			order[k].rows += rows
@@ -54,7 +57,7 @@ func (src *storeSource) orderByType(ctx context.Context) error {
 		}
 		clear(counts)
 		order = order[:0]
-		err := src.pieces(ctx, src.column(store.TypeColumn), func(first uint64, rows []byte) error {
+		err := src.pieces(ctx, 4, src.column(store.TypeColumn), func(first uint64, rows []byte) error {
 			p, err := src.m.Partition(store.NodeID(first))
 			row := first - uint64(src.m.Partitions[p].First)
 			for ; err == nil && len(rows) > 0; rows, row = rows[4:], row+1 {
@@ -71,7 +74,7 @@ func (src *storeSource) orderByType(ctx context.Context) error {
 		}
 	}
 	for t := range types {
-		if counts[t+1] != types[t].Count { // some were appended without a type
+		if counts[t+1] != types[t].Count {
 			return nil
 		}
 	}

@@ -3,12 +3,15 @@ package ingest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -125,8 +128,9 @@ func TestTypesOwnRows(t *testing.T) {
 	if r := runsOf(s.Manifest()); r != nil {
 		t.Errorf("format 1 has columns of one type: %q", r)
 	}
-	runs := []string{"paper.feat 240 paper", "label 240 paper", "venue.feat 20 venue", "author.node 150 author", "split 240 paper"}
-	bytes := s.Manifest().Bytes()
+	// node_type follows from the others, and has no file.
+	runs := []string{"paper.feat 240 paper", "label 240 paper", "venue.feat 20 venue", "node_type 0 ", "author.node 150 author", "split 240 paper"}
+	size := s.Manifest().Bytes()
 	for k, partitions := range []int{5, 2, 7} { // format 1 to 2, and on
 		move(t, s, dir, partitions, uint64(k))
 		s = checkTyped(t, dir, want)
@@ -145,20 +149,134 @@ func TestTypesOwnRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = checkTyped(t, dir, want)
-	if got := runsOf(s.Manifest()); !slices.Equal(got, runs) || rep.Manifest.Bytes() >= bytes {
-		t.Errorf("rows of one type %q, expected %q; %d bytes, of format 1 %d", got, runs, rep.Manifest.Bytes(), bytes)
+	if got := runsOf(s.Manifest()); !slices.Equal(got, runs) || rep.Manifest.Bytes() >= size {
+		t.Errorf("rows of one type %q, expected %q; %d bytes, of format 1 %d", got, runs, rep.Manifest.Bytes(), size)
 	}
+	// Nodes whose type the source does not say: the schema counts them to the last type, node_type says 0.
 	text := "src\tdst\trelation\tweight\n410\t0\tpaper:cites:paper\t2\n411\t410\tpaper:cites:paper\t3\n"
 	if _, err := ingest.Append(t.Context(), dir, openText(t, text, store.IDsDense), ingest.AppendOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s = checkTyped(t, dir, nil)
+	grown := keeps(t, checkTyped(t, dir, nil), want)
+	move(t, openStore(t, dir, 0), dir, 3, 9)
+	s = checkTyped(t, dir, grown)
+	if got := runsOf(s.Manifest()); slices.Contains(got, "node_type 0 ") || !slices.Contains(got, "paper.feat 240 paper") {
+		t.Errorf("rows of one type %q, expected those of papers and none that follow from types, which two nodes have none of", got)
+	}
+}
+
+// keeps fails unless a store that was appended to has the nodes that it had, and returns what it has.
+func keeps(t *testing.T, s *store.Store, nodes []string) []string {
+	t.Helper()
 	grown := content(t, s)
-	for _, line := range want {
+	for _, line := range nodes {
 		if strings.HasPrefix(line, "node ") && !slices.Contains(grown, line) {
 			t.Errorf("after an append there is no %s", line)
 		}
 	}
-	move(t, s, dir, 3, 9)
-	checkTyped(t, dir, grown)
+	return grown
+}
+
+// TestAppendOfType: nodes that are appended with a column of a type are of that type, and take no room in others' columns; their type is known
+// when the store is moved, too.
+func TestAppendOfType(t *testing.T) {
+	graph, _ := storetest.Typed(t)
+	src, err := formats.Open(graph, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	dir := filepath.Join(t.TempDir(), "s")
+	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 4}); err != nil {
+		t.Fatal(err)
+	}
+	want := content(t, openStore(t, dir, 0))
+	add := func(columns ...ingest.SliceColumn) error {
+		n := uint64(openStore(t, dir, 0).Manifest().Nodes)
+		src, err := ingest.FromSlices(&ingest.Slices{Src: []uint64{n, n + 1}, Dst: []uint64{170, n}, Relations: []uint32{0, 0}, RelationNames: []string{"paper:cites:paper"},
+			EdgeColumns: []ingest.SliceColumn{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1, Data: blocks.Bytes([]float32{2, 3})}}, NodeColumns: columns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ingest.Append(t.Context(), dir, src, ingest.AppendOptions{})
+		return err
+	}
+	papers := ingest.SliceColumn{Name: "paper.feat", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 16, Data: blocks.Bytes(slices.Repeat([]float32{5}, 32))}
+	labels := ingest.SliceColumn{Name: "label", Role: store.RoleLabel, Elem: blocks.Int64, Dim: 1, Data: blocks.Bytes([]int64{3, 1})}
+	if err := add(papers, labels); err != nil {
+		t.Fatal(err)
+	}
+	s := checkTyped(t, dir, nil)
+	grown := keeps(t, s, want)
+	of := []string{"paper.feat 242 paper", "label 242 paper", "venue.feat 20 venue", "node_type 0 ", "author.node 150 author", "split 242 paper"}
+	if got := runsOf(s.Manifest()); !slices.Equal(got, of) || s.Manifest().Schema.NodeTypes[1].Count != 242 {
+		t.Errorf("rows of one type %q, expected %q; types %v", got, of, s.Manifest().Schema.NodeTypes)
+	}
+	types, err := s.Features(t.Context(), store.TypeColumn, []store.NodeID{0, 410, 411}, nil)
+	if err != nil || !bytes.Equal(types[4:], []byte{2, 0, 0, 0, 2, 0, 0, 0}) {
+		t.Errorf("%v, types %v, expected 2 (paper) of both new nodes", err, types)
+	}
+	move(t, s, dir, 3, 4)
+	s = checkTyped(t, dir, grown)
+	if got := runsOf(s.Manifest()); !slices.Equal(got, of) {
+		t.Errorf("moved: rows of one type %q, expected %q", got, of)
+	}
+	// Rows of two types: whose they are is not known, and nothing of them is lost.
+	venues := ingest.SliceColumn{Name: "venue.feat", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 6, Data: blocks.Bytes(slices.Repeat([]float32{7}, 12))}
+	if err := add(papers, venues); err != nil {
+		t.Fatal(err)
+	}
+	s = checkTyped(t, dir, nil)
+	grown = keeps(t, s, grown)
+	move(t, s, dir, 5, 5)
+	s = checkTyped(t, dir, grown)
+	if got := runsOf(s.Manifest()); slices.ContainsFunc(got, func(c string) bool { return strings.HasPrefix(c, "paper.feat") }) || len(got) == 0 {
+		t.Errorf("rows of one type %q, expected some, and all rows of paper.feat, which a venue has too", got)
+	}
+	if err := add(ingest.SliceColumn{Name: store.TypeColumn, Role: store.RoleNode, Elem: blocks.Uint32, Dim: 1, Data: blocks.Bytes([]uint32{1, 1})}); err != nil {
+		t.Fatal(err)
+	}
+	checkTyped(t, dir, nil)
+}
+
+// TestTypesDamage: a manifest that divides partitions otherwise than the files do is refused, and verify finds a changed byte in the rows of one type.
+func TestTypesDamage(t *testing.T) {
+	_, dir := storetest.Typed(t)
+	move(t, openStore(t, dir, 0), dir, 3, 2)
+	w, err := store.OpenWriter(dir, store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.Base().Clone()
+	a, b := m.Partitions[0].Types, m.Partitions[1].Types // the same number of each type in all
+	a[0], a[1], b[0], b[1] = a[0]+1, a[1]-1, b[0]-1, b[1]+1
+	if err := w.Commit(t.Context(), m); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "rows, the manifest says") {
+		t.Errorf("types that are not those of the files: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m = openStore(t, dir, 0).Manifest()
+	for _, c := range m.Columns {
+		if !c.Runs || len(c.Files) == 0 {
+			continue
+		}
+		path := filepath.Join(dir, "data", c.Files[0])
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := bytes.Clone(whole)
+		damaged[blocks.HeaderBytes] ^= 1
+		if err := os.WriteFile(path, damaged, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r, err := verify.Store(t.Context(), dir, verify.Options{Engine: "pread"})
+		if err != nil || len(r.Damage) == 0 || !strings.Contains(r.Damage[0].Error(), c.Files[0]) {
+			t.Errorf("a changed byte of %s: %v, %v", c.Name, err, r.Damage)
+		}
+		if err := os.WriteFile(path, whole, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

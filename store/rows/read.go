@@ -58,7 +58,10 @@ func (r *Reader) openColumns(s *store.Store) error {
 			if err != nil {
 				return err
 			}
-			x := extent{file: f, e: e, stored: stored, io: open[f.Path()]}
+			x := extent{file: f, e: e, stored: stored}
+			if f != nil {
+				x.io = open[f.Path()]
+			}
 			if e.Rows != stored.Rows || e.Length != int64(stored.Rows)*c.stride {
 				h := f.Header()
 				return &blocks.CorruptError{Path: f.Path(), Extent: h.ExtentName(e.ID), Offset: e.Offset, Reason: "rows or bytes are not those of its partition"}

@@ -76,6 +76,9 @@ func SizesOf(s *store.Store) (*Sizes, error) {
 		}
 		z.Topology.Add(uint64(e.Length))
 		for _, c := range m.Columns {
+			if len(c.Files) == 0 {
+				continue
+			}
 			_, e, err := s.Files().Column(c.Name, id)
 			if err != nil {
 				return nil, err

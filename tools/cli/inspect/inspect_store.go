@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -230,7 +231,7 @@ func printColumns(w io.Writer, s *store.Store) {
 			role += ", standardised"
 		}
 		if c.Runs {
-			role += " of " + c.NodeType
+			role += " of " + cmp.Or(c.NodeType, "types")
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d × %v\t%s\t%s\n", c.Name, role, c.Dim, c.Elem, command.FormatSize(fileBytes(s.Manifest(), c.Files)), strings.Join(c.Files, " "))
 	}
