@@ -36,12 +36,12 @@ def total(n, dst, rows):
     return out
 
 
-def attention(l, h, src, dst, weight, of_src, of_dst):
-    """The heads of a layer gat over these edges alone, side by side or their mean."""
+def attention(l, h, src, dst, weight, of_src, of_dst, own=0):
+    """The heads of a layer gat over these edges alone, side by side or their mean; own is the edges' part of the scores."""
     n = len(h)
     x = (h @ weight).reshape(n, l["heads"], -1)
     halves = [(x * v.reshape(1, l["heads"], -1)).sum(2) for v in (of_src, of_dst)]
-    a = halves[0][src] + halves[1][dst]
+    a = halves[0][src] + halves[1][dst] + own
     a = np.exp(np.where(a > 0, a, 0.2 * a))
     by = total(n, dst, a)[:, :, None]
     y = total(n, dst, a[:, :, None] * x[src]) / np.where(by > 0, by, 1)
@@ -66,7 +66,11 @@ def layer(i, d, w, h, src, dst, rel, weight):
         y = (h / e[:, None] + total(n, dst, h[src] * (one / np.sqrt(e[src] * e[dst]))[:, None])) @ p("weight") + p("bias")
     elif l["kind"] == "gat":
         s, t = np.r_[src, np.arange(n)], np.r_[dst, np.arange(n)]
-        y = attention(l, h, s, t, p("weight"), p("src"), p("dst")) + p("bias")
+        own = 0
+        if l.get("edge_dim"):  # the weight is the feature
+            own = weight[:, None] @ (p("edge_weight").reshape(1, l["heads"], -1) * p("edge").reshape(1, l["heads"], -1)).sum(2)
+            own = np.r_[own, total(n, dst, own) / np.maximum(np.bincount(dst, minlength=n), 1)[:, None]]
+        y = attention(l, h, s, t, p("weight"), p("src"), p("dst"), own) + p("bias")
     elif l["kind"] == "rgat":
         y, all_of = h @ p("weight") + p("bias"), len(p("relations")) // h.shape[1]
         for r, (weight, a, b) in enumerate(zip(*(np.split(p(name), all_of) for name in ("relations", "src", "dst")))):
@@ -160,7 +164,7 @@ for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
     run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", "--normalize", *flags)
     run("export", store, store + "-graph")
     ends, kinds, weights = (np.load(f"{store}-graph/edge_{name}.npy") for name in ("index", "type", "weight"))
-    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gin", "rgcn --bases 3", "rsage", "rgat --heads 2", "mlp --jumping max"]):
+    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gat --heads 2 --edge-features weight", "gin", "rgcn --bases 3", "rsage", "rgat --heads 2", "mlp --jumping max"]):
         run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
         run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
         run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))
