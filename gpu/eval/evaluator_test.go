@@ -263,3 +263,14 @@ func TestEvaluatorBudget(t *testing.T) {
 		t.Errorf("1000 bytes: error %v, expected ErrBudget", err)
 	}
 }
+
+// TestSortSources: what edges carry moves with them.
+func TestSortSources(t *testing.T) {
+	c := csr{indptr: []int32{0, 1, 5}, indices: []int32{9, 7, 3, 5, 3}, relations: []uint16{9, 7, 30, 5, 31}, weights: []float32{9, 7, 30, 5, 31},
+		features: []float32{9, -9, 7, -7, 30, -30, 5, -5, 31, -31}, columns: 2}
+	c.sortSources()
+	if !slices.Equal(c.indices, []int32{9, 3, 3, 5, 7}) || !slices.Equal(c.relations, []uint16{9, 30, 31, 5, 7}) || !slices.Equal(c.weights, []float32{9, 30, 31, 5, 7}) ||
+		!slices.Equal(c.features, []float32{9, -9, 30, -30, 31, -31, 5, -5, 7, -7}) {
+		t.Errorf("edges from %v carry %v, %v, %v", c.indices, c.relations, c.weights, c.features)
+	}
+}
