@@ -35,7 +35,7 @@ func ExamplePolicy() {
 	// send [7 8 9] to [0 1 2]
 	// send [10] to [3]
 	// send [20 21] to [0 1]
-	// {Hits:3 Misses:6 Pinned:0}
+	// {Hits:3 Misses:6 Pinned:0 Changed:0 Returned:0}
 }
 
 // slab replays transfers on real places and checks that each batch finds its rows where the policy says.

@@ -49,6 +49,9 @@ type Transfer struct {
 	// Direct says that there are not places enough for the batch: nothing is sent, nothing but Direct is set, and all its
 	// rows are to be read from where they are.
 	Direct bool
+	// Of rows that batches change ([Options].Written): rows whose newest copy is in their places, From, and goes back before anything
+	// is sent.
+	Back, From []uint32
 }
 
 // reset makes t one of a batch of n rows that sends nothing yet.
@@ -71,16 +74,20 @@ type Stats struct {
 	Hits   uint64 `json:"hits"`   // rows that lay in a place
 	Misses uint64 `json:"misses"` // rows sent for a batch, or read directly
 	Pinned uint64 `json:"pinned"` // rows sent to the fixed region
+	// Of rows that batches change: how many they did, and how many were sent back.
+	Changed  uint64 `json:"changed,omitempty"`
+	Returned uint64 `json:"returned,omitempty"`
 }
 
 // Add adds o.
 func (s *Stats) Add(o Stats) {
 	s.Hits, s.Misses, s.Pinned = s.Hits+o.Hits, s.Misses+o.Misses, s.Pinned+o.Pinned
+	s.Changed, s.Returned = s.Changed+o.Changed, s.Returned+o.Returned
 }
 
 // Sub takes o, of an earlier moment, off.
 func (s Stats) Sub(o Stats) Stats {
-	return Stats{s.Hits - o.Hits, s.Misses - o.Misses, s.Pinned - o.Pinned}
+	return Stats{s.Hits - o.Hits, s.Misses - o.Misses, s.Pinned - o.Pinned, s.Changed - o.Changed, s.Returned - o.Returned}
 }
 
 // HitRate is the share of rows that lay in a place; 0 without rows.
@@ -92,24 +99,28 @@ func (s Stats) BytesSaved(rowBytes int64) int64 { return int64(s.Hits-s.Pinned) 
 // BytesMoved is what was sent, at rowBytes bytes a row.
 func (s Stats) BytesMoved(rowBytes int64) int64 { return int64(s.Misses+s.Pinned) * rowBytes }
 
+// BytesReturned is what went back, at backBytes bytes a row.
+func (s Stats) BytesReturned(backBytes int64) int64 { return int64(s.Returned) * backBytes }
+
 // Traffic is what rows cost between two memories.
 type Traffic struct {
 	Policy string `json:"policy"`
 	Stats
-	MovedBytes int64 `json:"moved_bytes"` // to the smaller one
-	SavedBytes int64 `json:"saved_bytes"` // that would have been, if each batch sent all its rows
+	MovedBytes    int64 `json:"moved_bytes"`              // to the smaller one
+	ReturnedBytes int64 `json:"returned_bytes,omitempty"` // from it: rows that batches change
+	SavedBytes    int64 `json:"saved_bytes"`              // that would have been, if each batch sent all its rows, and got those back that it changes
 }
 
-// NewTraffic is a policy's over some batches, at rowBytes bytes a row.
-func NewTraffic(policy string, s Stats, rowBytes int64) *Traffic {
-	return &Traffic{policy, s, s.BytesMoved(rowBytes), s.BytesSaved(rowBytes)}
+// NewTraffic is a policy's over some batches, at rowBytes bytes a row, of which backBytes are changed.
+func NewTraffic(policy string, s Stats, rowBytes, backBytes int64) *Traffic {
+	return &Traffic{policy, s, s.BytesMoved(rowBytes), s.BytesReturned(backBytes), s.BytesSaved(rowBytes) + int64(s.Changed-s.Returned)*backBytes}
 }
 
 // Add adds o, of the same rows.
 func (t *Traffic) Add(o *Traffic) {
 	t.Policy = o.Policy
 	t.Stats.Add(o.Stats)
-	t.MovedBytes, t.SavedBytes = t.MovedBytes+o.MovedBytes, t.SavedBytes+o.SavedBytes
+	t.MovedBytes, t.ReturnedBytes, t.SavedBytes = t.MovedBytes+o.MovedBytes, t.ReturnedBytes+o.ReturnedBytes, t.SavedBytes+o.SavedBytes
 }
 
 // Options describe a policy.
@@ -124,6 +135,8 @@ type Options struct {
 	Window int
 	// Hot are presc's rows, hottest first, as [Hotness.Hottest] lists them. It is the caller's, and not to be changed.
 	Hot []uint32
+	// Written says that batches change their rows: the policy is a [Flusher], and batches of more rows than places are errors.
+	Written bool
 }
 
 const (
@@ -157,6 +170,11 @@ func (o Options) batch() int {
 
 // Need is what the books of a policy take, in bytes.
 func Need(o Options) int64 {
+	if o.Written {
+		n := reserved(writtenBytes(o))
+		o.Written = false
+		return n + Need(o)
+	}
 	switch o.Policy {
 	case NameNone:
 		return 0
@@ -172,6 +190,15 @@ func Need(o Options) int64 {
 func New(o Options) (Policy, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if o.Written {
+		beneath := o
+		beneath.Written = false
+		p, err := New(beneath)
+		if err != nil {
+			return nil, err
+		}
+		return Written(p, o)
 	}
 	switch o.Policy {
 	case NameNone:

@@ -5,6 +5,7 @@ type Trace struct {
 	Rows    int        // rows are below this
 	Batches [][]uint32 // distinct rows each
 	Drops   []DropRows // ascending by Before
+	Ends    []int      // ascending: rows that batches change are flushed behind the batch before each of these, and at the end
 }
 
 // DropRows says that rows Lo … Hi−1 mean other nodes from batch Before on.
@@ -25,9 +26,9 @@ func (t *Trace) Largest() int {
 // Replay gives a trace to a policy: each batch announced as early as the policy's window allows, where no rows change
 // between. each, if not nil, is told what every batch needs.
 func (t *Trace) Replay(p Policy, each func(batch int, tr *Transfer)) (Stats, error) {
-	var tr Transfer
+	var tr, flushed Transfer
 	before := p.Stats()
-	told, drops := 0, t.Drops
+	told, drops, ends := 0, t.Drops, t.Ends
 	for i, b := range t.Batches {
 		for ; len(drops) > 0 && drops[0].Before <= i; drops = drops[1:] {
 			p.Drop(drops[0].Lo, drops[0].Hi)
@@ -43,6 +44,12 @@ func (t *Trace) Replay(p Policy, each func(batch int, tr *Transfer)) (Stats, err
 		}
 		if err := p.Next(b, &tr); err != nil {
 			return Stats{}, err
+		}
+		for len(ends) > 0 && ends[0] <= i {
+			ends = ends[1:]
+		}
+		if i+1 == len(t.Batches) || len(ends) > 0 && ends[0] == i+1 {
+			Flush(p, &flushed)
 		}
 		if each != nil {
 			each(i, &tr)

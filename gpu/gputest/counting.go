@@ -27,6 +27,7 @@ type Counting struct {
 	mu    sync.Mutex
 	away  map[gpu.Memory][]byte // mapped host memory
 	moved int64
+	back  int64
 }
 
 // NewCounting wraps a device; closing it closes that one.
@@ -47,6 +48,13 @@ func (d *Counting) RowBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.moved
+}
+
+// BackBytes is what copies of rows wrote to mapped tables.
+func (d *Counting) BackBytes() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.back
 }
 
 // Map notes that the memory is the host's.
@@ -99,6 +107,11 @@ func inside(part, whole []byte) bool {
 
 func (s *counting) CopyRows(dst, to, src, from gpu.Tensor) {
 	s.read(src, from.Cols)
+	s.d.mu.Lock()
+	if s.d.away[dst.Mem] != nil {
+		s.d.back += int64(to.Cols) * int64(dst.Cols*dst.Elem.Size())
+	}
+	s.d.mu.Unlock()
 	s.Stream.CopyRows(dst, to, src, from)
 }
 

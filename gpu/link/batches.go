@@ -36,8 +36,8 @@ type batches struct {
 	pass  int
 }
 
-// newBatches makes the batches of runs of cfg on a store, sampled on so many goroutines.
-func newBatches(ctx context.Context, cfg *Config, st *store.Store, threads int) (b *batches, err error) {
+// newBatches makes the batches of runs of cfg on a store, sampled on so many goroutines, of which so many ahead are looked at.
+func newBatches(ctx context.Context, cfg *Config, st *store.Store, threads, ahead int) (b *batches, err error) {
 	m := st.Manifest()
 	b = &batches{cfg: cfg, relations: len(m.Schema.Relations), relation: -1}
 	if b.types, err = cfg.answerTypes(ctx, st); err != nil {
@@ -52,7 +52,7 @@ func newBatches(ctx context.Context, cfg *Config, st *store.Store, threads int) 
 	if b.negatives, err = negative.New(negative.Config{Count: cfg.Negatives, Chunks: cfg.Chunks, DegreeShare: cfg.DegreeShare, Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
-	b.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads})
+	b.loader, err = mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Seed: cfg.Seed}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	return b, err
 }
 

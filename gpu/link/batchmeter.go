@@ -24,6 +24,7 @@ type batchMeter struct {
 	arena   *gpu.Arena
 	model   *nn.LinkModel
 	columns []*store.ColumnInfo // of its features
+	inputs  int64               // rows that feed the batch in hand
 	indexed int64               // bytes of host numbers that the batch in hand gives to the device
 	known   map[int]need        // by capacity
 }
@@ -32,6 +33,7 @@ type batchMeter struct {
 type need struct {
 	tensors int64 // in its arena
 	staged  int64 // of them what comes from the host
+	inputs  int64 // rows that feed it
 }
 
 // newBatchMeter measures for a device that info describes.
@@ -63,23 +65,28 @@ func (b *batchMeter) worst(ctx context.Context, capacity int) (need, error) {
 	if n, ok := b.known[capacity]; ok {
 		return n, nil
 	}
-	var nodes, into []int64
-	for _, p := range b.m.Partitions {
-		nodes, into = append(nodes, int64(p.Nodes)), append(into, int64(p.Edges))
-	}
 	b.indexed = 0
-	rows, edges := largest(nodes, capacity), 2*largest(into, capacity) // edges are read from both ends
+	rows, edges := largestStep(b.m, capacity)
 	inputs, neighbours := rows, edges
 	if b.cfg.Absent == AbsentShadow {
-		inputs, neighbours = largest(nodes, 0), 2*largest(into, 0)
+		inputs, neighbours = largestStep(b.m, 0)
 	}
 	tensors, err := b.bytes(ctx, rows, inputs, neighbours)
 	if err != nil {
 		return need{}, fmt.Errorf("train: what a mini-batch takes: %w", err)
 	}
-	n := need{tensors, b.indexed}
+	n := need{tensors, b.indexed, b.inputs}
 	b.known[capacity] = n
 	return n, nil
+}
+
+// largestStep is the most nodes and neighbours that capacity partitions (0 = all) have.
+func largestStep(m *store.Manifest, capacity int) (rows, neighbours int64) {
+	var nodes, into []int64
+	for _, p := range m.Partitions {
+		nodes, into = append(nodes, int64(p.Nodes)), append(into, int64(p.Edges))
+	}
+	return largest(nodes, capacity), 2 * largest(into, capacity) // edges are read from both ends
 }
 
 // largest is the sum of the n largest counts (0 = all). It sorts counts.
@@ -112,6 +119,7 @@ func (b *batchMeter) bytes(ctx context.Context, rows, sampled, edges int64) (int
 		}
 		graphs[len(graphs)-1-hop] = g
 	}
+	b.inputs = inputs
 	batch := nn.LinkBatch{Rows: b.index(4*n+negatives, blocks.Uint32), Relations: b.index(2*n, blocks.Uint32), Negatives: c.Negatives}
 	for side := range 2 {
 		for k := range c.Chunks {

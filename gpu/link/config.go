@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
@@ -91,7 +92,11 @@ type Config struct {
 	// are multiplied: "exact" (default), "tf32" (GPUs) or "bf16" (GPUs, and processors with AMX).
 	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free" group:"input and output,expert" help:"memory of a GPU that may be allocated" flag:"device-mem" default:"what is free, less a tenth"`
 	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how matrices are multiplied: exact (errors as of float32); faster are tf32 (GPUs) and bf16 (GPUs, and processors with AMX)" default:"exact" values:"exact,tf32,bf16"`
-	Threads           int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
+	// DeviceCache is which rows a device that is not the host's memory keeps, of embeddings with their state, and of features: "auto"
+	// (default), "none", "tracker" or "lookahead", see [train.Config]. DeviceWindow is lookahead's. Neither changes a result.
+	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert"`
+	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" default:"16"`
+	Threads      int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
 	// tested; −1: not even that.
 	EvalEvery int `json:"eval_every" resume:"free" group:"optimiser"`
@@ -160,6 +165,7 @@ func (c *Config) Normalize() error {
 	text(&c.Plan, "auto")
 	text(&c.Absent, AbsentAuto)
 	text(&c.NegativesFrom, FromAuto)
+	text(&c.DeviceCache, cacheAuto)
 	text(&c.Table, defaultTable)
 	text(&c.CheckpointEvery, "1")
 	number(&c.KeepCheckpoints, 1)
@@ -227,6 +233,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: absent neighbours %q: expected %s, %s or %s", c.Absent, AbsentAuto, AbsentShadow, AbsentIgnore)
 	case !slices.Contains([]string{FromAuto, FromMixed, FromAnswers, FromResident}, c.NegativesFrom):
 		return fmt.Errorf("train: negatives from %q: expected %s, %s, %s or %s", c.NegativesFrom, FromAuto, FromMixed, FromAnswers, FromResident)
+	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
+		return fmt.Errorf("train: device cache %q with a window of %d batches: link prediction takes %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.WindowMax)
 	case c.Optimizer != adagrad && c.Optimizer != adam:
 		return fmt.Errorf("train: optimizer %q is not known (known: adagrad, adam)", c.Optimizer)
 	case c.Buffer < 0 || c.Logical < 0 || c.Group < 0:

@@ -29,6 +29,8 @@ type LoaderOptions struct {
 	// Info describes the device of the run whose plan is wanted: with Config.MemoryBytes its tensors' share of the budget is
 	// left to the caller.
 	Info gpu.Info
+	// Structure leaves the feature columns unread: for those who only look at what is sampled.
+	Structure bool
 }
 
 // Loader yields the mini-batches that [Train] trains on with the same store and Config, in the same order, for training loops
@@ -105,10 +107,13 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	} else { // rows that were stepped are written when ctx has ended, too
 		ctx = context.WithoutCancel(ctx)
 	}
+	if o.Structure {
+		p.options.Features = p.options.Features[len(l.cfg.Features):] // types of nodes may follow
+	}
 	if l.it, err = buffer.Open(ctx, st, p.options); err != nil {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", l.cfg.Plan, l.cfg.Buffer, len(m.Partitions), err)
 	}
-	if l.batches, err = newBatches(ctx, &l.cfg, st, l.cfg.Threads); err != nil {
+	if l.batches, err = newBatches(ctx, &l.cfg, st, l.cfg.Threads, 0); err != nil {
 		return nil, errors.Join(err, l.it.Close())
 	}
 	l.batches.finish, l.table = o.Finish, o.Table != nil

@@ -116,7 +116,7 @@ func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 		if memory == 0 {
 			return 0
 		}
-		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts)) + y.absentBytes(capacity) + y.cfg.typesBytes(y.m, capacity)
+		return y.batchBytes(memory, capacity) - y.cfg.batchShare(memory, parts) + max(0, y.eval-y.cfg.evalShare(memory, parts)) + y.absentBytes(capacity) + y.cfg.typesBytes(y.m, capacity) + y.deviceBooks(capacity)
 	}
 }
 
@@ -163,6 +163,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsAbsent, y.absentBytes(capacity), false)
 	p.account.Hold("nodes of the answers' types", y.cfg.typesBytes(y.m, capacity), false)
+	p.account.Hold("device's rows", y.deviceBooks(capacity), false)
 	p.account.Hold(holdsBuffer, p.account.LeftBytes(), true)
 	return p, nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -44,12 +46,15 @@ type trainer struct {
 	degrees []int32      // of a batch's sources, where the encoder reads degrees
 	tables  []gpu.Tensor // features of the macro-batch
 	absent  *absent      // nil: absent neighbours are left out
+	// rows are those that the device keeps, nil where it reads and writes them in place.
+	rows *rowcache.Rows
 	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one, or ahead of the
 	// epoch's counts.
 	stepping bool
 }
 
-func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, st *store.Store) (_ *trainer, err error) {
+// newTrainer makes the trainer of a run whose device keeps rows as plan says.
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, st *store.Store, plan macro.DevicePlan) (_ *trainer, err error) {
 	t, m := &trainer{cfg: cfg}, st.Manifest()
 	if t.edges, err = cfg.examplesOf(m); err != nil {
 		return nil, err
@@ -70,7 +75,10 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, st *store.Stor
 	if t.model, err = nn.NewLink(ctx, t.queue, model); err != nil {
 		return nil, err
 	}
-	t.batches, err = newBatches(ctx, cfg, st, max(1, cfg.Threads-1))
+	if t.rows, err = newDeviceRows(dev, m, cfg, plan); err != nil {
+		return nil, err
+	}
+	t.batches, err = newBatches(ctx, cfg, st, max(1, cfg.Threads-1), plan.Cache.Window)
 	return t, err
 }
 
@@ -85,7 +93,7 @@ func (t *trainer) close() error {
 	if t.model != nil {
 		err = errors.Join(err, t.model.Close())
 	}
-	return errors.Join(err, t.pipe.Close(), t.queue.Close())
+	return errors.Join(err, t.rows.Close(), t.pipe.Close(), t.queue.Close())
 }
 
 // macroBatch trains the edges of the step's buckets, whose ends' embeddings are rows of e, from a
@@ -103,15 +111,36 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return err
 	}
 	defer release()
+	if err := t.rows.Enter(mb); err != nil {
+		return err
+	}
 	err = t.issue(ctx, epoch, e, sum, after)
 	// What is in flight reads mb and writes its rows; and a run that ctx ends goes on after the last mini-batch that was issued.
-	if failed := t.pipe.Drain(ctx); failed != nil {
+	if failed := t.settle(ctx, e); failed != nil {
 		return failed
 	}
 	if err == nil && t.absent != nil {
 		t.absent.leave(mb)
 	}
 	return err
+}
+
+// settle waits for all mini-batches; the rows of e are as they left them then.
+func (t *trainer) settle(ctx context.Context, e *embeddings) error {
+	if t.rows == nil {
+		return t.pipe.Drain(ctx)
+	}
+	t.rows.Flush(t.queue, t.pipe.Arena(), t.all(e))
+	err := errors.Join(t.pipe.Drain(ctx), t.queue.Sync(context.WithoutCancel(ctx)))
+	return errors.Join(err, t.pipe.Arena().Reset())
+}
+
+// all are the tables of a node's rows: what is learned, then its features.
+func (t *trainer) all(e *embeddings) (tables []gpu.Tensor) {
+	if !t.cfg.NoEmbeddings {
+		tables = append(append(tables, e.value), e.state...)
+	}
+	return append(tables, t.tables...)
 }
 
 // issue trains the mini-batches of the macro-batch that was entered. Some may be in flight when it returns.
@@ -124,6 +153,9 @@ func (t *trainer) issue(ctx context.Context, epoch int, e *embeddings, sum *prog
 		}
 		sum.Profile.Sample += time.Since(start)
 		batch := b.loader.Batch()
+		if err := t.rows.Announce(b.loader, func(b *mini.Batch) []uint32 { return b.Input }); err != nil {
+			return err
+		}
 		if err := t.batch(ctx, b.graph, batch, e, t.rate(epoch, queries), sum); err != nil {
 			return err
 		}
@@ -159,12 +191,15 @@ func (t *trainer) batch(ctx context.Context, from mini.Graph, b *mini.Batch, e *
 	if t.absent != nil {
 		rows = extra.resident
 	}
-	input := a.Uint32s(q, rows)
-	in := nn.Input{Tables: []gpu.Tensor{e.value}, Index: input}
-	if t.cfg.NoEmbeddings {
-		in.Tables = nil
+	tables, input := t.rows.Admit(q, a, t.all(e), rows)
+	if tables == nil { // a run has embeddings, or features
+		return failed(q.Sync(ctx))
 	}
-	in.Tables = append(in.Tables, t.tables...)
+	in := nn.Input{Tables: tables, Index: input}
+	if !t.cfg.NoEmbeddings {
+		e = &embeddings{value: tables[0], state: tables[1:][:len(e.state)]}
+		in.Tables = append([]gpu.Tensor{e.value}, tables[1+len(e.state):]...)
+	}
 	if t.absent != nil {
 		in = t.absent.input(q, a, e.value, input, extra.absent)
 	}

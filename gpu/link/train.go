@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/blocks/usage"
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/progress"
@@ -34,6 +35,8 @@ type Epoch struct {
 	SampledEdges int64             `json:"sampled_edges"`
 	Profile      progress.Profile  `json:"profile"`
 	gpu.DeviceTimes
+	// DeviceRows is what embeddings and features cost between host and device; nil where the device reads and writes them where they are.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
 // Summary is a run's result: the keys of the summary event.
@@ -65,6 +68,8 @@ type Summary struct {
 	Device          string           `json:"device"`
 	IOEngine        string           `json:"io_engine"`
 	Profile         progress.Profile `json:"profile"` // of all epochs together
+	// DeviceRows is the epochs' together, as far as this process trained them.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
 // Result is a finished run.
@@ -80,7 +85,8 @@ type Hooks struct {
 	Start func(c Config, why []string)
 	Batch func(epoch int, batches int64) // after each mini-batch's step; epoch from 0
 	Epoch func(Epoch)
-	Macro func(buffer.Stats)
+	// Macro is called after each epoch with what the partition buffer measured, and Epoch.DeviceRows.
+	Macro func(buffer.Stats, *cache.Traffic)
 	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no
 	// table to go on with.
 	Resume func(found bool, epochs, step, batch int)
@@ -133,7 +139,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+s.plan.account.String())
 		}
-		hooks.Start(cfg, why)
+		hooks.Start(cfg, append(why, s.device.Why...))
 	}
 	if hooks.Resume != nil && cfg.Resume {
 		hooks.Resume(model != nil, s.from.Epoch, s.from.Place.Step, s.from.Place.Batch)
@@ -176,6 +182,7 @@ type session struct {
 	st     *store.Store
 	plan   plan
 	policy macro.Policy // s.plan's
+	device macro.DevicePlan
 	table  *table.Table
 	it     *buffer.Buffer
 	t      *trainer
@@ -201,7 +208,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			err = errors.Join(err, s.closeRun())
 		}
 	}()
-	if s.t, err = newTrainer(ctx, dev, s.cfg, s.st); err != nil {
+	if s.t, err = newTrainer(ctx, dev, s.cfg, s.st, s.device); err != nil {
 		return err
 	}
 	if model != nil {
@@ -266,6 +273,9 @@ func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (
 	}
 	if s.policy, err = s.plan.apply(s.cfg, y.m); err != nil {
 		return err
+	}
+	if s.device, err = s.cfg.PlanDevice(ctx, s.st, dev.Info(), 0); err != nil {
+		return fmt.Errorf("train: plan for %s: %w", dev.Info().Name, err)
 	}
 	if evaluates && s.cfg.EvalEvery >= 0 {
 		s.eval, err = y.ranker(ctx, s.st, dev, s.plan.account.Of(holdsEval))
@@ -342,7 +352,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 			return err
 		}
 		if s.clock.Batch() {
-			if err := s.t.pipe.Drain(ctx); err != nil {
+			if err := s.t.settle(ctx, s.e); err != nil {
 				return err
 			}
 			return s.checkpoint(ctx, epoch, next, s.soFar())
@@ -397,8 +407,9 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 			return err
 		}
 	}
+	r.DeviceRows = s.t.rows.Traffic()
 	if s.hooks.Macro != nil {
-		s.hooks.Macro(s.it.Stats())
+		s.hooks.Macro(s.it.Stats(), r.DeviceRows)
 	}
 	r.Loss, r.Batches, r.SampledEdges, r.Profile = sum.Loss/float64(sum.Examples), sum.Batches, sum.Edges, sum.Profile
 	r.BytesRead, r.BytesWritten = trained.BytesRead, trained.BytesWritten
@@ -427,6 +438,12 @@ func (s *Summary) add(r *Epoch) {
 	s.Profile.Add(r.Profile)
 	s.EpochSeconds = append(s.EpochSeconds, r.Seconds)
 	s.EpochCPUSeconds = append(s.EpochCPUSeconds, r.CPUSeconds)
+	if d := r.DeviceRows; d != nil {
+		if s.DeviceRows == nil {
+			s.DeviceRows = &cache.Traffic{}
+		}
+		s.DeviceRows.Add(d)
+	}
 }
 
 // embed finds the embeddings once the buffer is known.
@@ -469,6 +486,13 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 		lists = append(lists, "test")
 	}
 	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
+	if s.t.rows != nil && errors.Is(err, gpu.ErrMemory) { // rows that the device keeps, all flushed, give way for the rest of the run
+		if err := errors.Join(s.t.rows.Close(), s.t.pipe.Arena().Reset()); err != nil {
+			return err
+		}
+		s.t.rows = nil
+		metrics, err = s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
+	}
 	if err != nil {
 		return err
 	}

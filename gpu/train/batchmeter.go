@@ -10,12 +10,10 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/meter"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 )
-
-// modelBytes of a model's parameters, gradients and moments are the program's; what is more counts beside the tensors.
-const modelBytes = 8 << 20
 
 // batchMeter finds what the largest mini-batch that a run can meet takes of the device, by running the model on a
 // [meter.Device] with that batch's sizes.
@@ -128,7 +126,7 @@ func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error
 		most += max(0, n-base)
 		orders[l].First = nn.AggregateFirst.String()
 	}
-	return most + max(0, b.dev.Bytes()-b.arena.Bytes()-modelBytes), nil
+	return most + max(0, b.dev.Bytes()-b.arena.Bytes()-rowcache.ModelBytes), nil
 }
 
 // once runs a batch with the largest blocks.

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -92,7 +93,11 @@ func TestRowsPolicyRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tr.close() }()
-	tr.rows = &deviceRows{options: cache.Options{Policy: "oldest", Places: 4}}
+	rows, err := rowcache.New(dev, rowcache.Options{Cache: cache.Options{Policy: "oldest", Places: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.rows = &deviceRows{Rows: rows}
 	s := &session{cfg: &cfg, plan: planner{make: g.Plan}, it: g, t: tr, from: &nodeProgress{Best: -1}}
 	if err := s.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "oldest") {
 		t.Errorf("a policy that is none: %v", err)

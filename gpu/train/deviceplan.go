@@ -7,30 +7,20 @@ import (
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
 
 // DevicePlan is which feature rows a device keeps between mini-batches, and why.
 type DevicePlan struct {
-	Cache   cache.Options    // of the run's policy; Policy "": rows are read where they are
-	Slots   int              // feature rows that the device has places for
-	Spare   int              // of plan mirror: partitions that it has room for beside those of a step
-	Cost    macro.DeviceCost // of the batches that were sampled to choose it
-	Batches int              // that were
-	Why     []string         // in sentences
-	hot     hotNodes         // that policy presc keeps
+	macro.DevicePlan
+	Spare int      // of plan mirror: partitions that it has room for beside those of a step
+	hot   hotNodes // that policy presc keeps
 }
 
-// deviceSample is how many batches a plan for a device is chosen by.
-const deviceSample = 64
-
-// deviceShare is the part of what a device has beside the largest mini-batch's tensors that feature rows are kept in: evaluation
-// and what batches have beside tensors take the rest.
-const deviceShare = 2
-
 // PlanDevice chooses which feature rows a device that info describes keeps in a run of c on st: it samples the first batches of
-// the run, at most so many (0 = [deviceSample]), of which only structure is read, and counts what each policy moves. c.Plan and
+// the run, at most so many (0 = [rowcache.SampleBatches]), of which only structure is read, and counts what each policy moves. c.Plan and
 // c.Buffer are the run's; where features need not move, or there is no room, nothing is sampled and the plan is empty.
 func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info, batches int) (p DevicePlan, err error) {
 	if c.stages() {
@@ -55,7 +45,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		return p, fmt.Errorf("train: device cache %s keeps nodes that lie where they are for the whole run, plan %s moves partitions: choose %s, or plan %s", cache.NamePreSC, c.Plan, cache.NameLookahead, macro.Memory)
 	}
 	if batches == 0 {
-		batches = deviceSample
+		batches = rowcache.SampleBatches
 	}
 	cfg := *c
 	shape, err := nodeShape(st.Manifest(), &cfg)
@@ -143,7 +133,7 @@ func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifes
 	if err != nil {
 		return 0, err
 	}
-	return (info.MemoryBytes - worst - modelBytes) / deviceShare, nil
+	return rowcache.Room(info, worst), nil
 }
 
 // capacity is Buffer as the batch meter takes it: 0 is all.

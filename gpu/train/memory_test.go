@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/storetest"
@@ -56,7 +57,7 @@ func TestSmallestBudgetWorks(t *testing.T) {
 						defer func() { _ = dev.Close() }()
 						c.MemoryBytes = memory
 						_, err = Node(t.Context(), st, dev, c, Hooks{})
-						if _, peak := dev.AllocatedBytes(); memory > 0 && peak > max(0, memory-budget.ProgramBytes)+modelBytes {
+						if _, peak := dev.AllocatedBytes(); memory > 0 && peak > max(0, memory-budget.ProgramBytes)+rowcache.ModelBytes {
 							t.Errorf("%d bytes on the device, of a budget of %d", peak, memory)
 						}
 						return err

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -25,7 +26,7 @@ func mirrored(t *testing.T, dir string, c Config, beside int64, run func(Config,
 		if c.Plan != "hanoi" && rows < 1500 {
 			continue
 		}
-		room := beside + deviceShare*32*rows
+		room := beside + rowcache.Share*32*rows
 		losses, epochs, read := run(c, room)
 		if fmt.Sprint(losses) != fmt.Sprint(want) {
 			t.Errorf("mirror: losses %v, on the host %v", losses, want)
@@ -60,7 +61,7 @@ func mirrored(t *testing.T, dir string, c Config, beside int64, run func(Config,
 	if c.Plan == "auto" {
 		c.Plan = "memory"
 	}
-	if _, err := c.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: beside + deviceShare*32*260}, 0); err == nil || !strings.Contains(err.Error(), "device plan mirror") {
+	if _, err := c.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: beside + rowcache.Share*32*260}, 0); err == nil || !strings.Contains(err.Error(), "device plan mirror") {
 		t.Errorf("mirror without room: %v", err)
 	}
 }

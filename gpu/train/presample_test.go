@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -27,7 +28,7 @@ func TestPreSC(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = st.Close() }()
-		dev := gputest.NewCounting(host.New(host.Options{Threads: 2}), besideRows(t, dir, c)+deviceShare*32*rows)
+		dev := gputest.NewCounting(host.New(host.Options{Threads: 2}), besideRows(t, dir, c)+rowcache.Share*32*rows)
 		defer func() { _ = dev.Close() }()
 		_, err = Node(t.Context(), st, dev, c, Hooks{Plan: func(w []string) { why = strings.Join(w, "\n") }, Epoch: func(e Epoch) {
 			if losses = append(losses, fmt.Sprintf("%x", e.Loss)); e.Epoch == 1 {
@@ -75,7 +76,7 @@ func TestPreSC(t *testing.T) {
 		if i < 2 && fmt.Sprint(losses) != fmt.Sprint(want) {
 			t.Errorf("run %d: losses %v, with nothing kept %v", i, losses, want)
 		}
-		if p := planned(t, dir, c, besideRows(t, dir, c)+deviceShare*32*330); p.Cost.FeatureBytes != d.MovedBytes || p.Cost.Policy != d.Policy {
+		if p := planned(t, dir, c, besideRows(t, dir, c)+rowcache.Share*32*330); p.Cost.FeatureBytes != d.MovedBytes || p.Cost.Policy != d.Policy {
 			t.Errorf("run %d: planned %+v, counted %+v", i, p.Cost, d)
 		}
 	}

@@ -1,11 +1,9 @@
 package train
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/gstore/gstore/cache"
@@ -13,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/storetest"
@@ -81,7 +80,7 @@ func TestDeviceRows(t *testing.T) {
 			moved := map[string]int64{}
 			beside := besideRows(t, dir, c)
 			for _, rows := range []int64{1500, 330, 260, 20} { // a batch has up to some 230 of 600 rows
-				room := beside + deviceShare*32*rows
+				room := beside + rowcache.Share*32*rows
 				for _, policy := range []string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead} {
 					for _, window := range []int{1, 5} {
 						if window == 1 && policy != cache.NameLookahead {
@@ -186,7 +185,7 @@ func TestStages(t *testing.T) {
 // and the run goes on to the same losses.
 func TestDeviceRowsGiveWay(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	run := func(dev *tightDevice) (losses []float64, kept []bool) {
+	run := func(dev *gputest.Tight, tightens bool) (losses []float64, kept []bool) {
 		st, err := store.Open(dir, store.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -194,49 +193,31 @@ func TestDeviceRowsGiveWay(t *testing.T) {
 		defer func() { _ = st.Close() }()
 		c := Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 3, Split: "split", Threads: 1}
 		_, err = Node(t.Context(), st, dev, c, Hooks{
-			Batch: func(int, int64) { dev.tight.Store(dev.tightens) },
+			Batch: func(int, int64) {
+				if tightens {
+					dev.Tighten()
+				}
+			},
 			Epoch: func(e Epoch) { losses, kept = append(losses, e.Loss), append(kept, e.DeviceRows != nil) }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return losses, kept
 	}
-	open := func(tightens bool) *tightDevice {
+	open := func() *gputest.Tight {
 		h := host.New(host.Options{Threads: 1})
-		d := &tightDevice{Counting: gputest.NewCounting(h, 16<<20), host: h, tightens: tightens}
+		d := &gputest.Tight{Counting: gputest.NewCounting(h, 16<<20), Allocated: h.AllocatedBytes}
 		t.Cleanup(func() { _ = d.Close() })
 		return d
 	}
-	want, kept := run(open(false))
+	want, kept := run(open(), false)
 	if fmt.Sprint(kept) != "[true true true]" {
 		t.Fatalf("rows are kept in epochs %v", kept)
 	}
-	got, kept := run(open(true))
+	got, kept := run(open(), true)
 	if fmt.Sprint(got) != fmt.Sprint(want) || fmt.Sprint(kept) != "[true false false]" {
 		t.Errorf("losses %v, rows kept %v; with memory enough %v", got, kept, want)
 	}
-}
-
-// tightDevice has no memory left once it is tight, until something that was allocated is freed.
-type tightDevice struct {
-	*gputest.Counting
-	host     *host.Device
-	tightens bool
-	tight    atomic.Bool
-	full     int64 // bytes allocated then
-	freed    bool
-}
-
-func (d *tightDevice) Alloc(bytes int64) (gpu.Memory, error) {
-	now, _ := d.host.AllocatedBytes()
-	if d.tight.Load() && !d.freed {
-		d.full = cmp.Or(d.full, now)
-		if now >= d.full {
-			return nil, fmt.Errorf("%w: the test's", gpu.ErrMemory)
-		}
-		d.freed = true
-	}
-	return d.Counting.Alloc(bytes)
 }
 
 // besideRows is the device memory of a run that is not for feature rows.
@@ -258,7 +239,7 @@ func besideRows(t *testing.T, dir string, c Config) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return -deviceShare * n
+	return -rowcache.Share * n
 }
 
 // planned is what a run's first epoch is predicted to move.

@@ -49,6 +49,9 @@ type DeviceStep struct {
 func (r *DeviceRecord) Step(rows int, resident []buffer.ResidentPartition) {
 	r.Rows = max(r.Rows, rows)
 	s := DeviceStep{First: len(r.Batches)}
+	if s.First > 0 {
+		r.Ends = append(r.Ends, s.First)
+	}
 	for _, p := range Gone(r.where, resident) {
 		r.Drops = append(r.Drops, cache.DropRows{Before: s.First, Lo: p.Base, Hi: p.Base + p.Nodes})
 	}
@@ -102,6 +105,11 @@ func (r *DeviceRecord) Until(n int) DeviceRecord {
 			u.Steps = append(u.Steps, s)
 		}
 	}
+	for _, end := range r.Ends {
+		if end < n {
+			u.Ends = append(u.Ends, end)
+		}
+	}
 	return u
 }
 
@@ -149,10 +157,14 @@ func (r *DeviceRecord) CountTouched() {
 // DeviceOptions say what room there is on a device.
 type DeviceOptions struct {
 	RowBytes int64 // of a node's features, all columns
+	// BackBytes are those of RowBytes that batches change, such as a learned vector and its optimiser's state: they go back before a row
+	// leaves its place, and at a step's end. 0: none.
+	BackBytes int64
 	// Rows is how many feature rows there is room for, those of the batch in hand included.
 	Rows       int64
 	MirrorRows int64 // that mirror needs; 0: it is not considered
 	StepRows   int64 // the most rows of a step's partitions: where there is room for them nothing has to leave
+	BatchRows  int64 // that a batch may have; 0: [DeviceRecord.BatchRows]
 	Window     int   // batches that the lookahead policy knows, see [cache.Options]
 	// Hot are the rows that presc keeps, hottest first; nil: presc is not considered. Rows are one node each, then: nothing leaves
 	// the partition buffer.
@@ -172,12 +184,13 @@ type DeviceCost struct {
 	Plan         string      `json:"plan"`
 	Policy       string      `json:"policy,omitempty"` // of direct and the samplers; mirror's is its name
 	FeatureBytes int64       `json:"feature_bytes"`
+	BackBytes    int64       `json:"back_bytes,omitempty"` // from the device: rows that batches changed
 	BlockBytes   int64       `json:"block_bytes"`
 	Stats        cache.Stats `json:"stats"`
 }
 
-// Bytes is all that crosses to the device.
-func (c *DeviceCost) Bytes() int64 { return c.FeatureBytes + c.BlockBytes }
+// Bytes is all that crosses, to the device and back.
+func (c *DeviceCost) Bytes() int64 { return c.FeatureBytes + c.BackBytes + c.BlockBytes }
 
 // Name is the plan's, with its policy.
 func (c *DeviceCost) Name() string {
@@ -190,7 +203,7 @@ func (c *DeviceCost) Name() string {
 // CachePolicy is direct's within the room of o: of o.Rows the rows of a batch take their part, the policy keeps the rest; all that
 // a step has where there is room for it. Without room for a batch nothing can be kept.
 func (o DeviceOptions) CachePolicy(name string, rows int, batch int64) cache.Options {
-	c := cache.Options{Policy: name, Rows: rows, Batch: int(batch), Places: int(min(o.Rows-batch, int64(rows)))}
+	c := cache.Options{Policy: name, Rows: rows, Batch: int(batch), Places: int(min(o.Rows-batch, int64(rows))), Written: o.BackBytes > 0}
 	if o.StepRows <= o.Rows {
 		c.Places = int(o.StepRows)
 	}
@@ -226,7 +239,7 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		names = nil
 	}
 	for _, name := range names {
-		c, err := r.Direct(o.CachePolicy(name, r.Rows, r.BatchRows()), o.RowBytes)
+		c, err := r.Direct(o.CachePolicy(name, r.Rows, cmp.Or(o.BatchRows, r.BatchRows())), o.RowBytes, o.BackBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -260,15 +273,25 @@ func (r *DeviceRecord) Mirror(rowBytes int64) DeviceCost {
 	return DeviceCost{Plan: DeviceMirror, Policy: DeviceMirror, Stats: s, FeatureBytes: s.BytesMoved(rowBytes), BlockBytes: r.BlockBytes(0)}
 }
 
-// Direct is what plan direct moves with a policy.
-func (r *DeviceRecord) Direct(o cache.Options, rowBytes int64) (DeviceCost, error) {
+// Direct is what plan direct moves with a policy: rows of rowBytes, of which backBytes are changed.
+func (r *DeviceRecord) Direct(o cache.Options, rowBytes, backBytes int64) (DeviceCost, error) {
 	p, err := cache.New(o)
 	if err != nil {
 		return DeviceCost{}, err
 	}
 	defer p.Close() //nolint:errcheck // memory only
 	stats, err := r.Replay(p, nil)
-	return DeviceCost{Plan: DeviceDirect, Policy: p.Name(), Stats: stats, FeatureBytes: stats.BytesMoved(rowBytes), BlockBytes: r.BlockBytes(0)}, err
+	return DeviceCost{Plan: DeviceDirect, Policy: p.Name(), Stats: stats,
+		FeatureBytes: stats.BytesMoved(rowBytes), BackBytes: stats.BytesReturned(backBytes), BlockBytes: r.BlockBytes(0)}, err
+}
+
+// DevicePlan is which rows a device keeps between mini-batches, and why.
+type DevicePlan struct {
+	Cache   cache.Options // of the run's policy; Policy "": rows are read where they are, but of plan mirror
+	Slots   int           // rows that the device has places for
+	Cost    DeviceCost    // of the batches that were sampled to choose it
+	Batches int           // that were
+	Why     []string      // in sentences
 }
 
 // mirrorShare is the part that mirror may move more than the least, for its bytes cross in long copies and need no books.
@@ -289,6 +312,9 @@ func ChooseDevice(costs []DeviceCost) (best DeviceCost, why []string) {
 	}
 	for _, c := range costs {
 		s := fmt.Sprintf("device plan %s: %s of features, %s of blocks", c.Name(), mib(c.FeatureBytes), mib(c.BlockBytes))
+		if c.BackBytes > 0 {
+			s = fmt.Sprintf("device plan %s: %s of rows there, %s back, %s of blocks", c.Name(), mib(c.FeatureBytes), mib(c.BackBytes), mib(c.BlockBytes))
+		}
 		if c.Plan != DeviceMirror {
 			s += fmt.Sprintf(", %.1f %% of rows are there already", 100*c.Stats.HitRate())
 		}

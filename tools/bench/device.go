@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
@@ -18,11 +19,12 @@ import (
 // DeviceOptions say what [RunDevice] counts. The zero value of a field means its default.
 type DeviceOptions struct {
 	Train   train.Config
-	Shares  []float64 // of the feature rows of a step, that a device keeps beside those of one batch; default .05, .1, .25, .5
-	Batches int       // of each epoch, at most; 0 = all
-	Epochs  int       // presampled ones, by which caches are warm and hotness is counted; default 1. The one after is measured
-	Window  int       // of policy lookahead, default [cache.WindowDefault]
-	Reorder int       // window of Match-Reorder; default [cache.ReorderMax]
+	Link    *link.Config // edges are trained, of a store of links, and not Train's nodes; nil: nodes
+	Shares  []float64    // of the feature rows of a step, that a device keeps beside those of one batch; default .05, .1, .25, .5
+	Batches int          // of each epoch, at most; 0 = all
+	Epochs  int          // presampled ones, by which caches are warm and hotness is counted; default 1. The one after is measured
+	Window  int          // of policy lookahead, default [cache.WindowDefault]
+	Reorder int          // window of Match-Reorder; default [cache.ReorderMax]
 	Log     func(string)
 }
 
@@ -59,11 +61,12 @@ type DeviceGraph struct {
 type DeviceRow struct {
 	Share          float64 `json:"share"`
 	Policy         string  `json:"policy"`
-	FeatureBytes   int64   `json:"feature_bytes"`   // to the device
-	StructureBytes int64   `json:"structure_bytes"` // blocks, subgraphs or adjacency lists
-	HitRate        float64 `json:"hit_rate"`        // of input rows; 0 where rows are not looked up
-	Seconds        float64 `json:"cpu_seconds"`     // of bookkeeping
-	OfNaive        float64 `json:"of_naive"`        // all bytes
+	FeatureBytes   int64   `json:"feature_bytes"`        // to the device; of links embeddings and their state too
+	BackBytes      int64   `json:"back_bytes,omitempty"` // from it: rows that batches change
+	StructureBytes int64   `json:"structure_bytes"`      // blocks, subgraphs or adjacency lists
+	HitRate        float64 `json:"hit_rate"`             // of input rows; 0 where rows are not looked up
+	Seconds        float64 `json:"cpu_seconds"`          // of bookkeeping
+	OfNaive        float64 `json:"of_naive"`             // all bytes
 	FeaturesOf     float64 `json:"features_of_naive"`
 	Sampler        bool    `json:"sampler,omitempty"` // other mini-batches than the rest: results differ
 	Chosen         bool    `json:"chosen,omitempty"`  // by what the presampled epochs moved
@@ -85,7 +88,8 @@ type device struct {
 type recorded struct {
 	rec      macro.DeviceRecord
 	cut      int   // the first batch that is measured
-	rowBytes int64 // of a node's features, those that the run reads
+	rowBytes int64 // of a node's features, those that the run reads; of links of all its rows
+	back     int64 // of them those that batches change
 }
 
 // known is what was presampled.
@@ -99,6 +103,9 @@ func (r *recorded) blocks() int64 { return r.rec.BlockBytes(r.cut) }
 func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func(DeviceRow)) (g DeviceGraph, err error) {
 	o.defaults()
 	d := &device{o: &o, cfg: o.Train, s: s, report: report}
+	if o.Link != nil {
+		return d.links(ctx)
+	}
 	d.cfg.Absent = train.AbsentIgnore
 	d.cfg.FillFeatures(s.Manifest())
 	if err := d.cfg.Normalize(); err != nil {
@@ -109,15 +116,7 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 		return g, err
 	}
 	d.work.RowBytes = d.rowBytes
-	measured := macro.DeviceRecord{Trace: cache.Trace{Rows: d.rec.Rows, Batches: d.rec.Batches[d.cut:]}}
-	g = DeviceGraph{RowBytes: d.rowBytes, Batches: len(measured.Batches), Inputs: measured.Inputs(), Largest: int64(d.rec.Largest()), Blocks: d.blocks()}
-	g.BatchRows = float64(g.Inputs) / float64(max(1, g.Batches))
-	for _, p := range s.Manifest().Partitions {
-		g.Nodes += uint64(p.Nodes)
-	}
-	for _, st := range d.rec.Steps {
-		g.Rows = max(g.Rows, st.Rows)
-	}
+	g = d.graph()
 	if d.samplers, err = d.recordSamplers(ctx); err != nil {
 		return g, err
 	}
@@ -128,6 +127,20 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 		}
 	}
 	return g, nil
+}
+
+// graph is what the measured epoch asks for.
+func (d *device) graph() (g DeviceGraph) {
+	measured := macro.DeviceRecord{Trace: cache.Trace{Rows: d.rec.Rows, Batches: d.rec.Batches[d.cut:]}}
+	g = DeviceGraph{RowBytes: d.rowBytes, Batches: len(measured.Batches), Inputs: measured.Inputs(), Largest: int64(d.rec.Largest()), Blocks: d.blocks()}
+	g.BatchRows = float64(g.Inputs) / float64(max(1, g.Batches))
+	for _, p := range d.s.Manifest().Partitions {
+		g.Nodes += uint64(p.Nodes)
+	}
+	for _, st := range d.rec.Steps {
+		g.Rows = max(g.Rows, st.Rows)
+	}
+	return g
 }
 
 // record samples the presampled epochs of a run and the one that is measured. each, if not nil, is told of every batch of both, last of
@@ -183,12 +196,18 @@ func (d *device) count(last bool, mb *buffer.MacroBatch, b *mini.Batch) {
 
 const spanBytes = 16 // where a node's list begins and ends
 
-// room counts all policies in one room.
-func (d *device) room(share float64, g DeviceGraph) error {
+// places are those of a room.
+func (g *DeviceGraph) places(share float64) int {
 	places := int(share * float64(g.Rows))
 	if uint64(places)+uint64(g.Largest) >= g.Rows { // all rows of a step have a place, those of a batch too
 		places = int(g.Rows)
 	}
+	return places
+}
+
+// room counts all policies in one room.
+func (d *device) room(share float64, g DeviceGraph) error {
+	places := g.places(share)
 	naive := DeviceRow{Policy: "naive", FeatureBytes: g.Inputs * d.rowBytes, StructureBytes: g.Blocks}
 	var rows []DeviceRow
 	add := func(r DeviceRow) { rows = append(rows, r) }
@@ -257,15 +276,20 @@ func (d *device) room(share float64, g DeviceGraph) error {
 	if err != nil {
 		return err
 	}
-	chosen := best.Policy // mirror's is its name
-	all := float64(naive.FeatureBytes + naive.StructureBytes)
+	d.tell(rows, share, best.Policy) // mirror's is its name
+	return nil
+}
+
+// tell reports the rows of a room, of which the first is naive.
+func (d *device) tell(rows []DeviceRow, share float64, chosen string) {
+	moved := func(r *DeviceRow) float64 { return float64(r.FeatureBytes + r.BackBytes) }
+	naive := &rows[0]
 	for _, r := range rows {
 		r.Share, r.Chosen = share, r.Policy == chosen
-		r.OfNaive = float64(r.FeatureBytes+r.StructureBytes) / all
-		r.FeaturesOf = float64(r.FeatureBytes) / float64(naive.FeatureBytes)
+		r.OfNaive = (moved(&r) + float64(r.StructureBytes)) / (moved(naive) + float64(naive.StructureBytes))
+		r.FeaturesOf = moved(&r) / moved(naive)
 		d.report(r)
 	}
-	return nil
 }
 
 // choose picks, as training does, what moves least of the presampled epochs of a run of cfg: of device plan only, if that is not
@@ -296,7 +320,7 @@ func (d *device) replay(name string, p cache.Policy, run *recorded, spent float6
 		}
 	})
 	stats := p.Stats().Sub(before)
-	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(run.rowBytes), StructureBytes: run.blocks(), HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
+	return DeviceRow{Policy: name, FeatureBytes: stats.BytesMoved(run.rowBytes), BackBytes: stats.BytesReturned(run.back), StructureBytes: run.blocks(), HitRate: stats.HitRate(), Seconds: usage.CPUSeconds() - began + spent}, err
 }
 
 // reordered is the trace with each window of batches in the order of Match-Reorder, and the time of that for the measured epoch.

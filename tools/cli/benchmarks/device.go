@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/bench"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -13,7 +14,8 @@ import (
 
 type benchDeviceOptions struct {
 	bench bench.DeviceOptions
-	rooms []float64 // percent
+	link  link.Config // what a run of links has beside bench.Train
+	rooms []float64   // percent
 }
 
 func newBenchDevice(e *command.Env) *cobra.Command {
@@ -21,7 +23,7 @@ func newBenchDevice(e *command.Env) *cobra.Command {
 	c := &o.bench.Train
 	cmd := &cobra.Command{
 		Use:   "device STORE",
-		Short: "Count the bytes that cross to a device in an epoch of node training, by policy and room",
+		Short: "Count the bytes that cross to a device in an epoch of training, by policy and room",
 		Long: `Sample an epoch as training would, and count what each policy sends to a device that keeps some of the feature rows:
 nothing is sent and no device is needed. A room is a share of the feature rows of a step, beside which the device
 holds the rows of one mini-batch. The epochs before the one that is measured warm the caches and count visits.
@@ -39,6 +41,9 @@ holds the rows of one mini-batch. The epochs before the one that is measured war
                     the states that its history adds
 
 presc, static optimum and dual cache are left out where steps change what is in memory, pbs where that is not all.
+Of a store of links, rows are embeddings with their optimiser's state, which batches change and which go back before
+others take their places, and features: naive, tracker, lookahead and oracle are counted.
+
 "ahead of time" sends only rows that were sampled. The plan that training would choose has a star.`,
 		Example: "  gstore bench device debdeps.gstore --fanouts 15,10 --rooms 5,10,25,50\n  gstore bench device papers.gstore --batches 100 --json",
 		Args:    command.StoreArgs("STORE"),
@@ -48,6 +53,9 @@ presc, static optimum and dual cache are left out where steps change what is in 
 	f.Float64SliceVar(&o.rooms, "rooms", []float64{5, 10, 25, 50}, "rooms on the device, in percent of a step's feature rows")
 	f.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward (default 15,10)")
 	f.IntVar(&c.BatchSize, "batch-size", 0, "target nodes of a mini-batch (default 1000)")
+	f.IntVar(&o.link.Dim, "dim", 0, "links: numbers of an embedding (default 100)")
+	f.StringVar(&o.link.Encoder, "encoder", "", "links: graph neural network over the nodes' inputs (default none)")
+	f.IntVar(&o.link.Negatives, "negatives", 0, "links: wrong answers for each edge and side (default 500)")
 	f.IntVar(&c.Hidden, "hidden", 0, "columns of hidden states, for pbs (default 128)")
 	f.StringVar(&c.Split, "split", "", "split column (default: the store's first)")
 	f.StringSliceVar(&c.Features, "features", nil, "feature columns (default: those computed from no other)")
@@ -71,15 +79,21 @@ func runBenchDevice(cmd *cobra.Command, e *command.Env, path string, o *benchDev
 	if o.bench.Batches < 0 || o.bench.Epochs < 1 {
 		return command.Usagef("--batches %d, --epochs %d: expected 0 or more, and 1 or more", o.bench.Batches, o.bench.Epochs)
 	}
-	c := o.bench.Train
-	if err := c.Normalize(); err != nil {
-		return command.Usage(err)
-	}
 	st, err := store.Open(path, store.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if c := o.bench.Train; st.Manifest().Task() == store.TaskLink {
+		l := o.link
+		l.Fanouts, l.BatchSize, l.Features, l.Plan, l.Buffer, l.Seed, l.EvalEvery = c.Fanouts, c.BatchSize, c.Features, c.Plan, c.Buffer, c.Seed, -1
+		if err := l.Normalize(); err != nil {
+			return command.Usage(err)
+		}
+		o.bench.Link = &l
+	} else if err := c.Normalize(); err != nil {
+		return command.Usage(err)
+	}
 	o.bench.Log = func(what string) {
 		if !e.Quiet && !e.JSON {
 			fmt.Fprintf(e.Stderr, "%s …\n", what)
@@ -93,7 +107,7 @@ func runBenchDevice(cmd *cobra.Command, e *command.Env, path string, o *benchDev
 		}
 		if r.Share != share {
 			share = r.Share
-			fmt.Fprintf(e.Stdout, "\nroom for %.3g %% of the rows\n%26s %10s %10s %7s %8s %7s %9s\n", 100*share, "policy", "features", "structure", "of all", "of rows", "hits %", "CPU s")
+			fmt.Fprintf(e.Stdout, "\nroom for %.3g %% of the rows\n%26s %10s %10s %10s %7s %8s %7s %9s\n", 100*share, "policy", "features", "back", "structure", "of all", "of rows", "hits %", "CPU s")
 		}
 		name := r.Policy
 		if r.Chosen {
@@ -106,7 +120,7 @@ func runBenchDevice(cmd *cobra.Command, e *command.Env, path string, o *benchDev
 		if r.HitRate > 0 {
 			hits = fmt.Sprintf("%.1f", 100*r.HitRate)
 		}
-		fmt.Fprintf(e.Stdout, "%26s %10s %10s %7.3f %8.3f %7s %9.3f\n", name, command.FormatSize(r.FeatureBytes), command.FormatSize(r.StructureBytes), r.OfNaive, r.FeaturesOf, hits, r.Seconds)
+		fmt.Fprintf(e.Stdout, "%26s %10s %10s %10s %7.3f %8.3f %7s %9.3f\n", name, command.FormatSize(r.FeatureBytes), command.FormatSize(r.BackBytes), command.FormatSize(r.StructureBytes), r.OfNaive, r.FeaturesOf, hits, r.Seconds)
 	})
 	if err != nil {
 		return err

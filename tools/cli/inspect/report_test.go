@@ -31,7 +31,7 @@ func writeMetrics(t *testing.T, epochs int) string {
 		}
 		var rows *cache.Traffic
 		if e == 1 { // of a device that keeps rows
-			rows = cache.NewTraffic(cache.NameLookahead, cache.Stats{Hits: 300_000, Misses: 100_000}, 1000)
+			rows = cache.NewTraffic(cache.NameLookahead, cache.Stats{Hits: 300_000, Misses: 100_000}, 1000, 0)
 		}
 		if err := w.EpochRows(s, rows); err != nil {
 			t.Fatal(err)

@@ -67,10 +67,7 @@ func (l *metricsLog) write(do func() error) {
 	}
 }
 
-// epoch appends an epoch's lines.
-func (l *metricsLog) epoch(s buffer.Stats) { l.epochRows(s, nil) }
-
-// epochRows appends them with what feature rows cost between host and device.
+// epochRows appends an epoch's lines, with what rows cost between host and device.
 func (l *metricsLog) epochRows(s buffer.Stats, rows *cache.Traffic) {
 	l.write(func() error { return l.w.EpochRows(s, rows) })
 }

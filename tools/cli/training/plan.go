@@ -280,10 +280,8 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	if err != nil {
 		return err
 	}
-	if o.node.DeviceMemoryBytes > 0 && !cfg.Link {
-		c := o.node
-		c.Plan, c.Buffer = choice.Policy, choice.Capacity
-		p, err := c.PlanDevice(ctx, s, gpu.Info{Name: "gpu", MemoryBytes: c.DeviceMemoryBytes}, 0)
+	if o.node.DeviceMemoryBytes > 0 {
+		p, err := o.planDevice(ctx, s, choice)
 		if err != nil {
 			return err
 		}
@@ -300,6 +298,24 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 		return err
 	}
 	return r.print()
+}
+
+// planDevice is which rows a device of --device-mem keeps in a run whose plan is chosen.
+func (o *planOptions) planDevice(ctx context.Context, s *store.Store, choice macro.Choice) (macro.DevicePlan, error) {
+	info := gpu.Info{Name: "gpu", MemoryBytes: o.node.DeviceMemoryBytes}
+	if choice.Link {
+		c := o.link
+		setLinkModel(&c, c.Model)
+		if err := c.Normalize(); err != nil {
+			return macro.DevicePlan{}, command.Usage(err)
+		}
+		c.Plan, c.Buffer, c.Logical = choice.Policy, choice.Capacity, choice.Logical
+		return c.PlanDevice(ctx, s, info, 0)
+	}
+	c := o.node
+	c.Plan, c.Buffer = choice.Policy, choice.Capacity
+	p, err := c.PlanDevice(ctx, s, info, 0)
+	return p.DevicePlan, err
 }
 
 // device returns the figures of the store's device, measured now where none are kept or

@@ -64,6 +64,14 @@ func (b *epochBar) clear() {
 	}
 }
 
+// beside tells the bar what another hook is told too.
+func (b *epochBar) beside(hook func(buffer.Stats, *cache.Traffic)) func(buffer.Stats, *cache.Traffic) {
+	return func(s buffer.Stats, rows *cache.Traffic) {
+		b.trained(s)
+		hook(s, rows)
+	}
+}
+
 // showNode makes hooks show how far training of nodes is, on a terminal; the result ends that.
 func showNode(e *command.Env, m *store.Manifest, h *train.Hooks) func() {
 	if !e.Terminal() {
@@ -75,11 +83,7 @@ func showNode(e *command.Env, m *store.Manifest, h *train.Hooks) func() {
 		examples += p.Train
 	}
 	h.Batch = b.batch
-	macro := h.Macro
-	h.Macro = func(s buffer.Stats, rows *cache.Traffic) {
-		b.trained(s)
-		macro(s, rows)
-	}
+	h.Macro = b.beside(h.Macro)
 	h.Start = both(func(c train.Config) { b.predict(examples, c.BatchSize, 1+max(0, c.Reuse)) }, h.Start)
 	h.Epoch = both(func(train.Epoch) { b.clear() }, h.Epoch)
 	return b.clear
@@ -93,7 +97,7 @@ func showLink(e *command.Env, m *store.Manifest, h *link.Hooks) func() {
 	b := &epochBar{e: e}
 	start := h.Start
 	h.Batch = b.batch
-	h.Macro = both(b.trained, h.Macro)
+	h.Macro = b.beside(h.Macro)
 	h.Start = func(c link.Config, why []string) {
 		b.predict(m.Edges, c.BatchSize, 1)
 		start(c, why)

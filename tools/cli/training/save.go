@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/models"
@@ -114,11 +115,21 @@ func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
 	fmt.Fprintf(to, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
-	if r := s.DeviceRows; r != nil {
-		fmt.Fprintf(e.Told(), "feature rows to the device: %s moved, %s saved by policy %s: %.1f %% of rows were there\n",
-			command.FormatSize(r.MovedBytes), command.FormatSize(r.SavedBytes), r.Policy, 100*r.HitRate())
-	}
+	printDeviceRows(e, s.DeviceRows)
 	fmt.Fprintf(to, "model: %s\n", saved.Path)
+}
+
+// printDeviceRows says what rows cost between host and device; nil: they stayed where they are.
+func printDeviceRows(e *command.Env, r *cache.Traffic) {
+	if r == nil {
+		return
+	}
+	moved := command.FormatSize(r.MovedBytes) + " moved"
+	if r.ReturnedBytes > 0 {
+		moved += ", " + command.FormatSize(r.ReturnedBytes) + " back"
+	}
+	fmt.Fprintf(e.Told(), "feature rows to the device: %s, %s saved by policy %s: %.1f %% of rows were there\n",
+		moved, command.FormatSize(r.SavedBytes), r.Policy, 100*r.HitRate())
 }
 
 // percent is an accuracy, or "none" where there are no nodes to compute it from.

@@ -97,7 +97,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		return err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	hooks.Macro, hooks.Epoch = log.epoch, both(log.link, hooks.Epoch)
+	hooks.Macro, hooks.Epoch = log.epochRows, both(log.link, hooks.Epoch)
 	hooks.Resume = func(found bool, epochs, step, batch int) {
 		log.resume(found, epochs)
 		printResume(e, "table "+cmp.Or(cfg.Table, "embeddings"), found, epochs, step, batch)
@@ -138,6 +138,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	fmt.Fprintf(e.Told(), "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
+	printDeviceRows(e, s.DeviceRows)
 	what := "embeddings"
 	if r.Config.NoEmbeddings {
 		what = "model"

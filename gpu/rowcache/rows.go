@@ -1,0 +1,222 @@
+// Package rowcache keeps rows of tables in host memory on a device: a slab of places for each column, and a [cache.Policy] that
+// says which rows lie where. A model reads the same rows, of the same type, from another place: results do not depend on it.
+//
+// Columns that training changes, such as learned vectors and their optimiser's state, are written in their places. They go back
+// before a row leaves its place, and with [Rows.Flush] at the end of each step, whose memory is other rows' then.
+//
+// A Rows is for one goroutine. What it issues is in the order of its queue.
+package rowcache
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// SampleBatches is how many mini-batches a device's plan is chosen by, unless it is said.
+const SampleBatches = 64
+
+// ModelBytes of a model's parameters, gradients and moments are counted apart; what is more counts beside the tensors.
+const ModelBytes = 8 << 20
+
+// Share is the part of what a device has beside the largest mini-batch that rows are kept in: evaluation and what
+// batches have beside tensors take the rest.
+const Share = 2
+
+// Room is how many bytes of rows a device has room for, beside mini-batches whose tensors take at most so many bytes.
+func Room(info gpu.Info, batchBytes int64) int64 {
+	return (info.MemoryBytes - batchBytes - ModelBytes) / Share
+}
+
+// Column is a column of rows.
+type Column struct {
+	Cols    int
+	Elem    blocks.ElemType
+	Changes bool // by training: it is written back
+}
+
+// bytes is what a row's takes.
+func (c Column) bytes() int64 { return int64(c.Cols * c.Elem.Size()) }
+
+// Options describe rows on a device.
+type Options struct {
+	// Cache are the policy's, but for Rows and Hot. Policy "": there is none, places are the caller's to fill.
+	Cache   cache.Options
+	Hot     func([]buffer.ResidentPartition) []uint32 // rows of policy presc, of the first step; nil: none
+	Slots   int                                       // places that the policy uses
+	Columns []Column
+}
+
+// Rows are places on a device, and what lies there. nil keeps nothing.
+type Rows struct {
+	options   Options
+	policy    cache.Policy // made when the first step says how many rows there are
+	rowBytes  int64        // of all columns
+	backBytes int64        // of those that change
+	mems      []gpu.Memory
+	slabs     []gpu.Tensor // by column, [places × columns]
+	transfer  cache.Transfer
+	where     []buffer.ResidentPartition // whose rows the policy knows
+	told      int                        // batches that were announced and not admitted
+	counted   cache.Stats                // by an earlier call of Traffic
+}
+
+// New makes empty places on dev.
+func New(dev gpu.Device, o Options) (*Rows, error) {
+	r := &Rows{options: o}
+	for _, c := range o.Columns {
+		m, err := dev.Alloc(int64(o.Slots) * c.bytes())
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("train: rows on %s: %w", dev.Info().Name, err), r.Close())
+		}
+		r.rowBytes += c.bytes()
+		if c.Changes {
+			r.backBytes += c.bytes()
+		}
+		r.mems = append(r.mems, m)
+		r.slabs = append(r.slabs, gpu.Tensor{Mem: m, Rows: o.Slots, Cols: c.Cols, Stride: c.Cols, Elem: c.Elem})
+	}
+	r.options.Cache.Written = r.backBytes > 0
+	return r, nil
+}
+
+// Slabs are the places, by column.
+func (r *Rows) Slabs() []gpu.Tensor { return r.slabs }
+
+// RowBytes is what a row takes.
+func (r *Rows) RowBytes() int64 { return r.rowBytes }
+
+// Enter begins a step: rows of partitions that are gone mean other nodes.
+func (r *Rows) Enter(mb *buffer.MacroBatch) (err error) {
+	if r == nil {
+		return nil
+	}
+	if r.policy == nil {
+		o := r.options.Cache
+		o.Rows, o.Places = mb.Rows, min(o.Places, mb.Rows)
+		if r.options.Hot != nil {
+			o.Hot = r.options.Hot(mb.Partitions)
+		}
+		if r.policy, err = cache.New(o); err != nil {
+			return err
+		}
+	}
+	for _, p := range macro.Gone(r.where, mb.Partitions) {
+		r.policy.Drop(p.Base, p.Base+p.Nodes)
+	}
+	r.where = append(r.where[:0], mb.Partitions...)
+	return nil
+}
+
+// Announce tells the policy of the batches that come, l's current one first, as far as its window reaches: those that are not
+// sampled yet are waited for, so that what it does is a function of the batches. input is what a batch reads.
+func (r *Rows) Announce(l *mini.Loader, input func(*mini.Batch) []uint32) error {
+	if r == nil || r.policy.Window() == 0 {
+		return nil
+	}
+	for ; r.told <= r.policy.Window(); r.told++ {
+		b := l.Batch()
+		if r.told > 0 {
+			b = l.Ahead(r.told)
+		}
+		if b == nil { // the pass ends
+			break
+		}
+		if err := r.policy.Announce(input(b)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Admit issues what the batch in hand lacks on the device and returns where its rows lie: rows index of tables, by column, which
+// are mapped, or of what is kept of them. A table of the store's numbers keeps its scales.
+func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32) (from []gpu.Tensor, index gpu.Tensor) {
+	if r == nil {
+		return tables, a.Uint32s(q, input)
+	}
+	r.told = max(0, r.told-1)
+	t := &r.transfer
+	if err := r.policy.Next(input, t); err != nil {
+		q.Fail(err)
+		return nil, gpu.Tensor{}
+	}
+	if t.Direct {
+		return tables, a.Uint32s(q, input)
+	}
+	r.back(q, a, tables)
+	from = r.Scaled(tables)
+	to, rows := a.Uint32s(q, t.To), a.Uint32s(q, t.Send)
+	for i, table := range tables {
+		if len(t.Send) > 0 {
+			q.CopyRows(from[i], to, table, rows)
+		}
+	}
+	return from, a.Uint32s(q, t.Loc)
+}
+
+// Scaled are the slabs with the scales of tables.
+func (r *Rows) Scaled(tables []gpu.Tensor) []gpu.Tensor {
+	from := make([]gpu.Tensor, len(tables))
+	for i, table := range tables {
+		from[i] = r.slabs[i]
+		from[i].Scale, from[i].ScaleOffset = table.Scale, table.ScaleOffset
+	}
+	return from
+}
+
+// back copies the transfer's rows that changed to where they are of.
+func (r *Rows) back(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
+	t := &r.transfer
+	if len(t.Back) == 0 {
+		return
+	}
+	to, from := a.Uint32s(q, t.Back), a.Uint32s(q, t.From)
+	for i, table := range tables {
+		if r.options.Columns[i].Changes {
+			q.CopyRows(table, to, r.slabs[i], from)
+		}
+	}
+}
+
+// Flush issues copies of all rows that changed to where they are of, in tables. They stay in their places.
+func (r *Rows) Flush(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
+	if r == nil || r.policy == nil || r.backBytes == 0 {
+		return
+	}
+	cache.Flush(r.policy, &r.transfer)
+	r.back(q, a, tables)
+}
+
+// Traffic is what moved since it was asked last; nil without r, and before the first step.
+func (r *Rows) Traffic() *cache.Traffic {
+	if r == nil || r.policy == nil {
+		return nil
+	}
+	all := r.policy.Stats()
+	s := all.Sub(r.counted)
+	r.counted = all
+	return cache.NewTraffic(r.policy.Name(), s, r.rowBytes, r.backBytes)
+}
+
+// Close frees the places.
+func (r *Rows) Close() error {
+	if r == nil {
+		return nil
+	}
+	var err error
+	for _, m := range r.mems {
+		err = errors.Join(err, m.Free())
+	}
+	r.mems = nil
+	if r.policy != nil {
+		err = errors.Join(err, r.policy.Close())
+	}
+	return err
+}
