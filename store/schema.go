@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Schema says what a store's nodes and edges are.
@@ -38,6 +39,31 @@ type NodeType struct {
 type Relation struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"` // stored edges of this relation
+}
+
+// RelationNamed is the relation of a name, or of what is between the types in its name (source:name:destination) where no other has
+// the same.
+func (s *Schema) RelationNamed(name string) (RelationID, error) {
+	var names []string
+	found := -1
+	for r, relation := range s.Relations {
+		if relation.Name == name {
+			return RelationID(r), nil
+		}
+		names = append(names, relation.Name)
+	}
+	for r, full := range names {
+		if parts := strings.Split(full, ":"); len(parts) == 3 && parts[1] == name {
+			if found >= 0 {
+				return 0, Invalid(fmt.Errorf("relation %q is %s and %s: name one of them", name, names[found], full))
+			}
+			found = r
+		}
+	}
+	if found < 0 {
+		return 0, fmt.Errorf("%w: the store has no relation %q (it has %q)", ErrNotFound, name, names)
+	}
+	return RelationID(found), nil
 }
 
 // Role says what a column is for.

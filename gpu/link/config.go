@@ -35,9 +35,9 @@ type Config struct {
 	// that out, so that nodes of which nothing was learned are as good as others. Default: none.
 	Features     []string `json:"features,omitempty" group:"data"`
 	NoEmbeddings bool     `json:"no_embeddings,omitempty" group:"link prediction" help:"with --features: nodes have no learned vectors, so that later ones are predicted as well"`
-	// Relation is the one whose edges are predicted; edges of others are neighbours alone. Where one is, in a store of several types of
+	// Relation is the one whose edges are predicted, by its name or what is between the types in it; edges of others are neighbours alone. Where one is, in a store of several types of
 	// nodes, wrong answers and ranks are of the types of its ends. Default: all.
-	Relation string `json:"relation,omitempty" group:"link prediction" help:"predict the edges of this relation alone; others only lead to neighbours" default:"all"`
+	Relation string `json:"relation,omitempty" group:"link prediction" help:"predict the edges of this relation alone, by its name or what is between the types in it; others only lead to neighbours" default:"all"`
 	// Fanouts are the neighbours sampled over incoming edges, and as many over
 	// outgoing ones, outward from the ends of edges; -1 for all. Default 20 for one layer, 15,10,5… for more, none without an encoder.
 	Fanouts   []int `json:"fanouts" group:"model" default:"20 with an encoder of one layer, 15,10,5… of more"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
@@ -16,7 +17,10 @@ import (
 
 // columns are c's features in a store.
 func (c *Config) columns(m *store.Manifest) (columns []*store.ColumnInfo, err error) {
-	for _, name := range c.Features {
+	for i, name := range c.Features {
+		if slices.Contains(c.Features[:i], name) {
+			return nil, store.Invalid(fmt.Errorf("train: feature %s is named twice", name))
+		}
 		x, err := m.Column(name)
 		if err != nil {
 			return nil, fmt.Errorf("train: features: %w", err)
@@ -37,14 +41,11 @@ func (c *Config) predicted(m *store.Manifest) (*store.RelationID, error) {
 	if c.Relation == "" {
 		return nil, nil
 	}
-	names := make([]string, len(m.Schema.Relations))
-	for i, r := range m.Schema.Relations {
-		if names[i] = r.Name; r.Name == c.Relation {
-			id := store.RelationID(i)
-			return &id, nil
-		}
+	id, err := m.Schema.RelationNamed(c.Relation)
+	if err != nil {
+		return nil, fmt.Errorf("train: %w", err)
 	}
-	return nil, fmt.Errorf("train: %w: relation %q; the store has %q", store.ErrNotFound, c.Relation, names)
+	return &id, nil
 }
 
 // CheckStore says which of c's features, or that its relation, is not a store's.

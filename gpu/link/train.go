@@ -105,6 +105,9 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 	if err := checkStore(m); err != nil {
 		return nil, err
 	}
+	if r, err := cfg.predicted(m); err == nil && r != nil {
+		cfg.Relation = m.Schema.Relations[*r].Name // kept and compared in full
+	}
 	s := &session{cfg: &cfg, hooks: hooks, st: st}
 	var model []byte
 	if cfg.Resume {

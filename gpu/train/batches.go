@@ -101,34 +101,31 @@ func (c *Config) relationFanouts(m *store.Manifest) (of [][]int, err error) {
 		return nil, nil
 	}
 	defer func() { err = store.Invalid(err) }()
-	var names []string
-	for _, r := range m.Schema.Relations {
-		names = append(names, r.Name)
-	}
+	relations := m.Schema.Relations
 	hops := len(c.sampled())
 	of = make([][]int, hops)
 	for h := range of {
-		of[h] = slices.Repeat([]int{c.Fanouts[h]}, len(names))
+		of[h] = slices.Repeat([]int{c.Fanouts[h]}, len(relations))
 	}
-	named := map[int]bool{}
+	named := map[store.RelationID]bool{}
 	for part := range strings.SplitSeq(c.RelationFanouts, ";") {
 		at := strings.LastIndexByte(part, '=')
 		if at < 0 {
 			return nil, fmt.Errorf("train: relation fanouts %q: %q is no relation=fanouts", c.RelationFanouts, part)
 		}
-		r, err := relationNamed(names, strings.TrimSpace(part[:at]))
+		r, err := m.Schema.RelationNamed(strings.TrimSpace(part[:at]))
 		if err != nil {
 			return nil, fmt.Errorf("train: relation fanouts %q: %w", c.RelationFanouts, err)
 		}
 		values := strings.Split(part[at+1:], ",")
 		if named[r] || len(values) != c.Layers {
-			return nil, fmt.Errorf("train: relation fanouts %q: %d of %s for %d layers, expected each relation once and one a layer", c.RelationFanouts, len(values), names[r], c.Layers)
+			return nil, fmt.Errorf("train: relation fanouts %q: %d of %s for %d layers, expected each relation once and one a layer", c.RelationFanouts, len(values), relations[r].Name, c.Layers)
 		}
 		named[r] = true
 		for h, text := range values {
 			n, err := strconv.Atoi(strings.TrimSpace(text))
 			if err != nil || n < mini.All || n == 0 {
-				return nil, fmt.Errorf("train: relation fanouts %q: %q of %s, expected a positive number, or -1 for all neighbours", c.RelationFanouts, text, names[r])
+				return nil, fmt.Errorf("train: relation fanouts %q: %q of %s, expected a positive number, or -1 for all neighbours", c.RelationFanouts, text, relations[r].Name)
 			}
 			if h < hops {
 				of[h][r] = n
@@ -136,26 +133,6 @@ func (c *Config) relationFanouts(m *store.Manifest) (of [][]int, err error) {
 		}
 	}
 	return of, nil
-}
-
-// relationNamed is the relation of a name, or of what is between the types in its name where no other has the same.
-func relationNamed(names []string, name string) (int, error) {
-	if r := slices.Index(names, name); r >= 0 {
-		return r, nil
-	}
-	found := -1
-	for r, full := range names {
-		if parts := strings.Split(full, ":"); len(parts) == 3 && parts[1] == name {
-			if found >= 0 {
-				return 0, fmt.Errorf("relation %q is %s and %s: name one of them", name, names[found], full)
-			}
-			found = r
-		}
-	}
-	if found < 0 {
-		return 0, fmt.Errorf("the store has no relation %q (it has %q)", name, names)
-	}
-	return found, nil
 }
 
 // walks are those of c.

@@ -143,7 +143,7 @@ func TestTrainLinkTypes(t *testing.T) {
 	st := filepath.Join(t.TempDir(), "shop.gstore")
 	clitest.MustRun(t, "ingest", in, st, "--partitions", "4", "--split-random", "80/10/10", "--quiet")
 	for _, more := range []string{"--plan=memory", "--plan=comet --buffer=4"} {
-		clitest.Events(t, append([]string{"train", st, "--overwrite", "--features", "user.feat,item.feat", "--no-embeddings", "--relation", "user:buys:item", "--model", "complex", "--dim", "16", "--epochs", "8",
+		clitest.Events(t, append([]string{"train", st, "--overwrite", "--features", "user.feat,item.feat", "--no-embeddings", "--relation", "buys", "--model", "complex", "--dim", "16", "--epochs", "8",
 			"--eval-every", "8", "--batch-size", "100", "--negatives", "40", "--chunks", "4", "--lr", ".01"}, strings.Fields(more)...)...)
 		ev := clitest.Events(t, "eval", st)
 		s := ev[len(ev)-1]
