@@ -6,10 +6,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -97,6 +99,34 @@ func sameModel(t *testing.T, dir, out, run string) {
 		if x, y := a[key].(float64), b[key].(float64); math.Abs(x-y) > 1e-5*x {
 			t.Errorf("run %s: %s is %v, of the exported model %v", run, key, x, y)
 		}
+	}
+}
+
+// TestExportEdgeFeatures: an exported model names the columns of edges that it reads, and computes what its run does.
+func TestExportEdgeFeatures(t *testing.T) {
+	g := storetest.Random(storetest.Options{Undirected: true})
+	g.EdgeDim = 2
+	for i := range g.Edges {
+		g.Weights, g.EdgeRows = append(g.Weights, float32(i%5)), append(g.EdgeRows, float32(i%3), float32(i%7))
+	}
+	dir, out := storetest.Create(t, g), filepath.Join(t.TempDir(), "model")
+	clitest.MustRun(t, "train", dir, "--epochs", "1", "--model", "gat", "--heads", "2", "--hidden", "8", "--edge-features", "rows,weight", "--quiet")
+	clitest.MustRun(t, "export", dir, out, "--what", "model", "--quiet")
+	shapes, _ := readTensors(t, filepath.Join(out, "model.safetensors"))
+	if want := []int{3, 8}; !slices.Equal(shapes["0.edge_weight"], want) || !slices.Equal(shapes["0.edge"], []int{8, 1}) {
+		t.Errorf("shapes %v, expected 0.edge_weight of %v", shapes, want)
+	}
+	sameModel(t, dir, out, "1")
+	b, err := os.ReadFile(filepath.Join(out, "model.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = []byte(strings.ReplaceAll(string(b), `"edge_features"`, `"none"`))
+	if err := os.WriteFile(filepath.Join(out, "model.json"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := clitest.Run(t, "eval", dir, "--checkpoint", out); code != cli.ExitFailed || !strings.Contains(stderr, "have 0 columns, the model reads 3") {
+		t.Errorf("a model that names no features of edges: exit code %d, %s", code, stderr)
 	}
 }
 
