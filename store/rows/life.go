@@ -13,7 +13,8 @@ func (r *Reader) run() {
 	switch {
 	case r.o.Forecast:
 	case r.pack != nil:
-		r.running.Go(r.readPacked)
+		r.running.Go(r.sweepWindows)
+		r.running.Go(r.loadWindows)
 	default:
 		r.running.Go(r.read)
 	}
@@ -23,8 +24,7 @@ func (r *Reader) run() {
 func (r *Reader) forget() (err error) {
 	r.planned, r.used, r.latest = map[int]buffer.StepForecast{}, map[int]int64{}, -1
 	if r.pack != nil {
-		p := r.pack
-		p.jobs, p.used, p.sealed, p.slots.live = p.jobs[:0], 0, false, nil
+		r.pack.reset()
 		return nil
 	}
 	clear(r.known)

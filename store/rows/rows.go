@@ -186,8 +186,12 @@ func (r *Reader) allocate() (err error) {
 		return err
 	}
 	if r.o.Packed {
-		r.pack = &packer{rows: view(take(4*int64(z.WindowRows)), z.WindowRows), place: view(take(4*int64(z.WindowRows)), z.WindowRows),
-			slots: slotRing{slots: z.Slots, granule: slotGranule(r.m, r.o.Features)}}
+		r.pack = &packer{windows: make([]packWindow, z.PackWindows), slots: slotRing{slots: z.Slots, granule: slotGranule(r.m, r.o.Features)}}
+		for i := range r.pack.windows {
+			w := &r.pack.windows[i]
+			w.rows, w.place = view(take(4*int64(z.WindowRows)), z.WindowRows), view(take(4*int64(z.WindowRows)), z.WindowRows)
+			w.base = int64(i) * z.fileBytes(len(r.columns))
+		}
 	} else {
 		o := z.window(r.m, batch)
 		r.known = take(o.Bytes())
@@ -276,9 +280,7 @@ func (r *Reader) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pack != nil {
-		if !r.pack.sealed {
-			r.seal()
-		}
+		r.seal()
 		return
 	}
 	for !r.stopped && r.look.Pending() > 0 {
@@ -398,7 +400,7 @@ func (r *Reader) Done() {
 	r.queue = r.queue[1:]
 	r.done++
 	if r.pack != nil {
-		r.pack.slots.free()
+		r.pack.done(r.done)
 	}
 	r.cond.Broadcast()
 }

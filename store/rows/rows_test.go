@@ -2,17 +2,21 @@ package rows_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -163,6 +167,89 @@ func TestReaderBringsRows(t *testing.T) {
 			last = total
 		})
 	}
+}
+
+// counted counts the bytes that an engine reads.
+type counted struct {
+	blockio.Engine
+	read atomic.Int64
+}
+
+func (c *counted) Do(ctx context.Context, batch []blockio.Request, done func(i int)) error {
+	return c.Engine.Do(ctx, batch, func(i int) {
+		if batch[i].Op == blockio.Read {
+			c.read.Add(int64(len(batch[i].Buf)))
+		}
+		if done != nil {
+			done(i)
+		}
+	})
+}
+
+// TestWindowsOverlap: where memory has room for two windows of packed batches, the features are read for the second one while the first
+// one's first batch is in hand; with the least memory there is one, and what is read is the same.
+func TestWindowsOverlap(t *testing.T) {
+	s, g := open(t, storetest.Options{Nodes: 4000, Edges: 9000, Partitions: 5, Dim: 64})
+	const most, each, windows = 60, 12, 3
+	list := batches(g.Nodes(), windows*each, most)
+	features := int64(4 * g.Dim * g.Nodes())
+	o := rows.Options{Options: buffer.Options{Features: []string{"x"}, Threads: 1}, BatchRows: most, Packed: true, EpochBatches: each, EpochRows: each * most}
+	engine := func() *counted {
+		e, _, err := blockio.New("pread", blockio.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &counted{Engine: e}
+	}
+	z, err := rows.Measure(s, o)
+	if err != nil || z.PackWindows != 2 || z.PackBatches != each {
+		t.Fatalf("%+v, %v: expected two windows of %d batches", z, err, each)
+	}
+	o.MemoryBytes = z.LeastBytes
+	if z, err = rows.Measure(s, o); err != nil || z.PackWindows != 1 {
+		t.Fatalf("%+v, %v: expected one window within %d bytes", z, err, o.MemoryBytes)
+	}
+	o.MemoryBytes = 0
+	e := engine()
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	o.Engine = e
+	r, err := rows.Open(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	pushed := make(chan bool)
+	go func() {
+		defer close(pushed)
+		for _, b := range list {
+			r.Push(0, b)
+		}
+		r.End()
+	}()
+	for k, b := range list {
+		if _, err := r.Take(b); err != nil {
+			t.Fatal(err)
+		}
+		if k%each == 0 {
+			// One sweep more than windows begun, as far as there are windows.
+			want := min(int64(k/each)+2, windows) * features
+			for until := time.Now().Add(time.Minute); e.read.Load() < want; time.Sleep(time.Millisecond) {
+				if time.Now().After(until) {
+					t.Fatalf("%d bytes were read while batch %d is in hand, expected %d at least", e.read.Load(), k, want)
+				}
+			}
+		}
+		r.Done()
+	}
+	<-pushed
 }
 
 // TestGraphIsPlanMemorys: neighbours, relations, labels and seeds are those of a macro-batch that holds everything, in the same

@@ -27,7 +27,8 @@ type Sizes struct {
 	CacheBytes   int64 // beside them from then on
 	Slots        int   // rows of features in the cache
 	WindowRows   int   // rows of batches known ahead
-	PackBatches  int   // most batches known ahead, with Options.Packed
+	PackBatches  int   // most batches of a window, with Options.Packed
+	PackWindows  int   // windows, likewise: with two, one is read while the other is trained
 	RowBytes     int   // of all features of one node
 	LeastBytes   int64 // smallest Options.MemoryBytes that would do
 }
@@ -97,9 +98,10 @@ func (o *Options) packed(m *store.Manifest, z *Sizes, batch int) error {
 	z.Slots = (batch + granule - 1) / granule * granule
 	all := max(1, o.EpochBatches)
 	each := max(1, o.EpochRows/all)
+	z.PackWindows = 1
 	set := func(batches int) int64 {
 		z.PackBatches, z.WindowRows = batches, max(batch, each*batches)
-		z.CacheBytes = o.besideSlots(m, z, batch) + o.stage(m, z) + 2*blocks.AlignUp(4*int64(z.WindowRows)) + 2*halfBytes*int64(batches) + z.SlotBytes()
+		z.CacheBytes = o.besideSlots(m, z, batch) + o.stage(m, z) + int64(z.PackWindows)*2*blocks.AlignUp(4*int64(z.WindowRows)) + 2*halfBytes*int64(batches) + z.SlotBytes()
 		return z.MemoryBytes()
 	}
 	if z.LeastBytes = set(1); o.MemoryBytes > 0 && z.LeastBytes > o.MemoryBytes {
@@ -107,6 +109,10 @@ func (o *Options) packed(m *store.Manifest, z *Sizes, batch int) error {
 	}
 	if o.MemoryBytes > 0 {
 		all = 1 + sort.Search(all-1, func(i int) bool { return set(2+i) > o.MemoryBytes })
+	}
+	// A second window costs no sweep: it is there where it makes none smaller.
+	if z.PackWindows = 2; o.MemoryBytes > 0 && set(all) > o.MemoryBytes {
+		z.PackWindows = 1
 	}
 	// What is left holds batches while others are read.
 	more := 7 * z.Slots
@@ -116,6 +122,11 @@ func (o *Options) packed(m *store.Manifest, z *Sizes, batch int) error {
 	z.Slots += more
 	z.CacheBytes += int64(more) * int64(z.RowBytes)
 	return nil
+}
+
+// fileBytes is the most that a window takes of the temporary file, of so many columns.
+func (z *Sizes) fileBytes(columns int) int64 {
+	return blocks.AlignUp(int64(z.WindowRows)*int64(z.RowBytes)) + int64(z.PackBatches)*int64(columns)*blocks.Alignment
 }
 
 func (o *Options) tooSmall(m *store.Manifest, z *Sizes) error {

@@ -126,6 +126,9 @@ func (r *planReport) print() error {
 	warnOutlook(r.e, r.outlook)
 	if r.rows != nil {
 		fmt.Fprintf(w, "rows    room for %d rows of %d bytes, of %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, r.rows.RowBytes, r.m.Nodes, r.rows.WindowRows)
+		if r.rows.PackWindows == 2 {
+			fmt.Fprintln(w, "        in each of two windows: one is read while the other is trained")
+		}
 		for k, used := range r.rows.Used {
 			if r.rows.PackBatches > 0 {
 				fmt.Fprintf(w, "        epoch %d: mini-batches use %d rows; %s are written to a temporary file\n", k+1, used, command.FormatSize(used*int64(r.rows.RowBytes)))
