@@ -80,8 +80,11 @@ type ColumnInfo struct {
 	NodeType string `json:"node_type,omitempty"`
 	// Runs says that extents hold the rows of NodeType alone, where partitions know types (see [NodeRows]). Column [TypeColumn] has
 	// no files then: it follows from them. Since format 2.
-	Runs  bool     `json:"runs,omitempty"`
-	Files []string `json:"files"` // oldest first
+	Runs bool `json:"runs,omitempty"`
+	// Values are those of a column of weights that has few: its files of one uint8 a row hold their numbers, others the
+	// weights (see [ColumnInfo.Coded]). Since format 2.
+	Values []float32 `json:"values,omitempty"`
+	Files  []string  `json:"files"` // oldest first
 	// Derived says what of the graph the column was computed from, such as "mean of x over
 	// neighbours"; "" = it is data. An append drops derived columns: they would be wrong.
 	Derived string `json:"derived,omitempty"`
@@ -396,6 +399,8 @@ func (m *Manifest) validateFiles() error {
 			return fmt.Errorf("%w: column %q has %d names for %d dimensions", ErrInvalid, c.Name, len(c.Elements), c.Dim)
 		case c.Standard != nil && c.Standard.Validate(c.Dim) != nil:
 			return fmt.Errorf("column %q: %w", c.Name, c.Standard.Validate(c.Dim))
+		case c.Values != nil && (c.Role != RoleWeight || c.Elem != blocks.Float32 || c.Dim != 1 || len(c.Values) > 1<<8):
+			return fmt.Errorf("%w: column %q of role %s is %d × %v of %d values, expected at most 256 of role %s, 1 × %v", ErrInvalid, c.Name, c.Role, c.Dim, c.Elem, len(c.Values), RoleWeight, blocks.Float32)
 		case len(c.Files) == 0 && !c.followsTypes():
 			return fmt.Errorf("%w: column %q has no file", ErrInvalid, c.Name)
 		}

@@ -97,9 +97,9 @@ func (r *NodeRows) Overlap(first, end uint64) (lo, hi uint64) {
 	return lo, max(lo, min(max(end, r.First)-r.First, r.Rows))
 }
 
-// hasRuns reports whether a column's extents hold the rows of one type alone: what builds that read format 1 alone would misread.
-func (m *Manifest) hasRuns() bool {
-	return slices.ContainsFunc(m.Columns, func(c ColumnInfo) bool { return c.Runs })
+// needsRuns reports whether a column's extents hold the rows of one type alone, or codes: what builds that read format 1 alone would misread.
+func (m *Manifest) needsRuns() bool {
+	return slices.ContainsFunc(m.Columns, func(c ColumnInfo) bool { return c.Runs || c.Values != nil })
 }
 
 // validateTypes checks what the manifest says of the types of nodes in partitions and of columns of one type.

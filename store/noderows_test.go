@@ -69,6 +69,7 @@ func TestNodeRows(t *testing.T) {
 		"a type too few":            func(m *store.Manifest) { m.Partitions[0].Types = []uint32{5} },
 		"more of a type":            func(m *store.Manifest) { m.Partitions[0].Types = []uint32{4, 1} },
 		"no such type":              func(m *store.Manifest) { m.Columns[0].NodeType = "c" },
+		"values of a feature":       func(m *store.Manifest) { m.Columns[0].Values = []float32{1} },
 		"a column of edges":         func(m *store.Manifest) { m.Columns[0].Role = store.RoleEdge },
 		"fewer of a type":           func(m *store.Manifest) { m.Schema.NodeTypes[0].Count, m.Schema.NodeTypes[1].Count = 6, 3 },
 	} {

@@ -201,7 +201,7 @@ func (s *Store) locateAll(names []string, kind blocks.Kind, rows func(PartitionI
 		if h.Kind != kind {
 			return nil, mismatch(f, "header", "it is a %v file, the manifest says %v", h.Kind, kind)
 		}
-		if c != nil && (h.Elem != c.Elem || int(h.Dim) != c.Dim) {
+		if c != nil && (h.Elem != c.Elem || int(h.Dim) != c.Dim) && !c.holdsCodes(&h) {
 			return nil, mismatch(f, "header", "rows are %d × %v, the manifest says %d × %v", h.Dim, h.Elem, c.Dim, c.Elem)
 		}
 		for _, e := range f.Extents() {

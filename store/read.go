@@ -22,6 +22,18 @@ func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst 
 	if err != nil {
 		return nil, err
 	}
+	if c.Values != nil && c.Coded(f) {
+		n := int(e.Rows)
+		if cap(dst) < 4*n {
+			dst = blocks.Bytes(make([]uint32, n))
+		}
+		dst = dst[:4*n]
+		codes, err := s.readExtent(ctx, f, e, dst[3*n:])
+		if err != nil {
+			return nil, err
+		}
+		return dst, c.decode(f, e, dst, codes)
+	}
 	rows := NodeRows{}
 	if !c.Role.OnEdges() {
 		rows = s.manifest.NodeRows(c, p)

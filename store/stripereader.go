@@ -52,7 +52,7 @@ func (r *StripeReader) Need() (int64, error) {
 			if err != nil {
 				return 0, err
 			}
-			bytes += blocks.AlignUp(blocks.RangeBytes(ce.Length))
+			bytes += blocks.AlignUp(blocks.RangeBytes(int64(ce.Rows) * int64(c.RowBytes())))
 		}
 		if bytes <= need {
 			continue
@@ -160,7 +160,18 @@ func (r *StripeReader) run(ctx context.Context, f *blocks.File, e blocks.Extent,
 		}
 		from, to := int64(first)*int64(info.RowBytes()), int64(dir.FirstEdge(hi))*int64(info.RowBytes())
 		n := blocks.RangeBytes(to - from)
-		if columns[c], err = cf.ReadRangeInto(ce, from, to, free[:n:n]); err != nil {
+		if info.Coded(cf) { // codes are read behind three quarters of the room that their values take, and give way to them
+			rows := int64(dir.FirstEdge(hi) - first)
+			codes, err := cf.ReadRangeInto(ce, int64(first), int64(first)+rows, free[3*rows:n:n])
+			if err != nil {
+				return err
+			}
+			columns[c] = free[: 4*rows : 4*rows]
+			err = info.decode(cf, ce, columns[c], codes)
+			if err != nil {
+				return err
+			}
+		} else if columns[c], err = cf.ReadRangeInto(ce, from, to, free[:n:n]); err != nil {
 			return err
 		}
 		free = free[blocks.AlignUp(n):]

@@ -313,7 +313,7 @@ func (w *Writer) commit(ctx context.Context, db *meta.DB, m *Manifest) error {
 		put(meta.NumberKey(meta.PrefixHistory, m.Version), infoOf(m)),
 		b.Set([]byte(meta.KeyCurrent), binary.BigEndian.AppendUint64(nil, m.Version), nil),
 	)
-	if m.hasRuns() {
+	if m.needsRuns() {
 		err = errors.Join(err, b.Set([]byte(meta.KeyFormat), []byte(meta.FormatRuns), nil))
 	}
 	for _, old := range kept[:max(0, len(kept)-w.o.KeepVersions+1)] {

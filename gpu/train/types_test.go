@@ -2,10 +2,12 @@ package train
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -101,4 +103,86 @@ func manifestOf(t *testing.T, dir string) *store.Manifest {
 	}
 	defer s.Close() //nolint:errcheck // test
 	return s.Manifest()
+}
+
+// TestCodedWeightsTrainAsPlain: a model that weighs edges has the same losses and accuracies to the bit whether a store has weights
+// or their numbers, and reads less.
+func TestCodedWeightsTrainAsPlain(t *testing.T) {
+	graph, _ := storetest.Typed(t)
+	storetest.Quarters(t, graph)
+	src, err := formats.Open(graph, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	coded, plain := filepath.Join(t.TempDir(), "coded"), filepath.Join(t.TempDir(), "plain")
+	if _, err := ingest.Run(t.Context(), coded, src, ingest.Options{Partitions: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(plain, os.DirFS(coded)); err != nil {
+		t.Fatal(err)
+	}
+	withWeights(t, plain)
+	for _, c := range []Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore"}} {
+		c.EdgeWeights, c.Features, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Threads = true, []string{"paper.feat", "venue.feat"}, 8, []int{4, 4}, 40, 2, 1
+		run := func(dir string) (out []float64, read int64) {
+			_, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
+				out, read = append(out, e.Loss, e.ValidAccuracy), read+e.BytesRead
+				if e.BytesRead != e.PlannedBytes {
+					t.Errorf("%s, plan %s: %d bytes read, %d planned", dir, c.Plan, e.BytesRead, e.PlannedBytes)
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out, read
+		}
+		want, readPlain := run(plain)
+		got, readCoded := run(coded)
+		if !slices.Equal(got, want) || readCoded > readPlain {
+			t.Errorf("plan %s: losses and accuracies %v of %d bytes, of weights %v of %d", c.Plan, got, readCoded, want, readPlain)
+		}
+	}
+}
+
+// withWeights adds a version whose weights are no codes.
+func withWeights(t *testing.T, dir string) {
+	t.Helper()
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // test
+	w, err := store.OpenWriter(dir, store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close() //nolint:errcheck // test
+	m := w.Base().Clone()
+	c, err := m.Column("weight")
+	if err != nil || c.Values == nil {
+		t.Fatalf("%v, values %v of weights", err, c.Values)
+	}
+	name, bw, err := w.CreateFile("plain", blocks.Header{Kind: blocks.EdgeColumn, Elem: c.Elem, Dim: 1, Name: c.Name, Partitions: uint32(len(m.Partitions))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, part := range m.Partitions {
+		b, err := s.ReadColumn(t.Context(), c.Name, store.PartitionID(p), nil)
+		if err == nil {
+			err = bw.Append(uint64(p), part.Edges, b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := bw.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return f.Name == c.Files[0] })
+	m.Files, c.Files, c.Values = append(m.Files, store.Ref(name, info)), []string{name}, nil
+	if err := w.Commit(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -45,6 +45,7 @@ type newBucket struct {
 	rel8    []uint8
 	rel16   []uint16
 	weights []float32
+	codes   []byte // of weights, instead of them
 	times   []int64
 	// features are the bytes of each column of source.edgeFeatures.
 	features [][]byte
@@ -153,11 +154,15 @@ func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, s
 			}
 			nb := newBucket{Bucket: bucket}
 			for k, col := range a.src.carried {
-				w := int64(col.stride)
+				w := col.rowBytes(int(s.resident[b].ID))
 				raw := t.columns[k][b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
 				switch {
 				case k >= len(a.src.carried)-len(a.src.edgeFeatures):
 					nb.features = append(nb.features, raw)
+				case col == a.src.weight && col.coded(int(s.resident[b].ID)):
+					if nb.codes = raw; len(raw) > 0 && int(slices.Max(raw)) >= len(col.info.Values) {
+						err = fmt.Errorf("%w: code %d in a column of %d values", blocks.ErrCorrupt, slices.Max(raw), len(col.info.Values))
+					}
 				case col == a.src.weight:
 					nb.weights, err = blocks.View[float32](raw)
 				case col == a.src.time:
@@ -318,7 +323,7 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 		from = &Adjacency{}
 	}
 	if to.Weights != nil {
-		f.fillCarried(streams, spans, carriedScalars(to.Weights[begin:end], from.Weights, func(k *newBucket) []float32 { return k.weights }))
+		f.fillCarried(streams, spans, carriedWeights(to.Weights[begin:end], from.Weights, a.src.weight.info.Values))
 	}
 	if to.Times != nil {
 		f.fillCarried(streams, spans, carriedScalars(to.Times[begin:end], nil, func(k *newBucket) []int64 { return k.times }))

@@ -257,6 +257,19 @@ func carriedScalars[V any](out, old []V, values func(*newBucket) []V) carried {
 	}
 }
 
+// carriedWeights are weights, or of buckets that hold their codes those of values.
+func carriedWeights(out, old, values []float32) carried {
+	c := carriedScalars(out, old, func(k *newBucket) []float32 { return k.weights })
+	plain := c.bucket
+	c.bucket = func(k *newBucket) func(uint32, int) {
+		if codes := k.codes; codes != nil {
+			return func(at uint32, e int) { out[at] = values[codes[e]] }
+		}
+		return plain(k)
+	}
+	return c
+}
+
 // carriedRows are rows of dim elements, those of the columns side by side.
 func carriedRows(out, old []float32, dim int, columns []*sourceColumn) carried {
 	row := func(of []float32, k int) []float32 { return of[k*dim : (k+1)*dim] }

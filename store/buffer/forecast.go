@@ -198,7 +198,7 @@ func (f *Forecaster) BucketEdges(src, dst store.PartitionID) uint64 {
 func (f *Forecaster) BucketBytes(src, dst store.PartitionID) int64 {
 	from, to := f.src.dirs[dst].Range(int(src), int(src)+1)
 	for _, c := range f.src.carried {
-		to += int64(f.BucketEdges(src, dst)) * int64(c.stride)
+		to += int64(f.BucketEdges(src, dst)) * c.rowBytes(int(dst))
 	}
 	return to - from
 }

@@ -117,7 +117,7 @@ func planTopologyGap(src *source, o *Options, s *scheduled, gap int64) *topology
 		for k, c := range src.carried {
 			need = need[:0]
 			for _, e := range edges {
-				need = append(need, byteSpan{from: e.from * int64(c.stride), to: e.to * int64(c.stride)})
+				need = append(need, byteSpan{from: e.from * c.rowBytes(int(j)), to: e.to * c.rowBytes(int(j))})
 			}
 			t.columns[k][b] = stage(&c.extents[j], need)
 		}

@@ -201,7 +201,7 @@ func (l *layout) bound(src *source, o *Options, isFixed []bool, capacity int) {
 		bytes := min(bytesJ.sum(capacity), blocks.AlignUp(x.Length))
 		for _, c := range src.carried {
 			whole := blocks.AlignUp(c.extents[j].e.Length)
-			bytes += min(whole, intoJ.sum(capacity)*int64(c.stride)+int64(capacity+len(l.fixed))*overhead)
+			bytes += min(whole, intoJ.sum(capacity)*c.rowBytes(j)+int64(capacity+len(l.fixed))*overhead)
 		}
 		stage.add(bytes, isFixed[j])
 		seeds.add(int64(src.m.Partitions[j].Nodes), isFixed[j])

@@ -69,6 +69,19 @@ type sourceColumn struct {
 	rows    []store.NodeRows // of nodes: which of a partition's rows its extent holds
 }
 
+// coded reports whether the extent of partition p holds codes of the column's values.
+func (c *sourceColumn) coded(p int) bool {
+	return c.info.Values != nil && c.info.Coded(c.extents[p].f.file)
+}
+
+// rowBytes is the size of a row in the extent of partition p.
+func (c *sourceColumn) rowBytes(p int) int64 {
+	if c.coded(p) {
+		return 1
+	}
+	return int64(c.stride)
+}
+
 // source finds the extents that macro-batches are made from. It owns the
 // engine's files, not those of package blocks.
 type source struct {
@@ -220,8 +233,8 @@ func (s *source) column(c *store.ColumnInfo, o *Options) (*sourceColumn, error) 
 			sc.rows = append(sc.rows, s.m.NodeRows(c, store.PartitionID(p)))
 			rows = sc.rows[p].Rows
 		}
-		if x := &xs[p]; x.e.Rows != rows || x.e.Length != int64(rows)*int64(sc.stride) {
-			return nil, x.corrupt("%d rows in %d bytes, expected %d of %d bytes", x.e.Rows, x.e.Length, rows, sc.stride)
+		if x := &xs[p]; x.e.Rows != rows || x.e.Length != int64(rows)*sc.rowBytes(p) {
+			return nil, x.corrupt("%d rows in %d bytes, expected %d of %d bytes", x.e.Rows, x.e.Length, rows, sc.rowBytes(p))
 		}
 	}
 	return sc, nil

@@ -138,7 +138,7 @@ func (src *storeSource) keep(m *store.Manifest) {
 		if old, err := src.m.Column(c.Name); err == nil {
 			made := *c
 			*c = *old
-			c.Elem, c.Files, c.Runs = made.Elem, made.Files, made.Runs // relations may be narrower than they were
+			c.Elem, c.Files, c.Runs, c.Values = made.Elem, made.Files, made.Runs, made.Values // relations may be narrower than they were
 			if made.Runs {
 				c.NodeType = made.NodeType // of splits
 			}

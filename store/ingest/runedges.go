@@ -2,6 +2,10 @@ package ingest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -83,6 +87,9 @@ func (r *run) edges(ctx context.Context) (err error) {
 	for k := range r.m.Schema.Relations {
 		r.m.Schema.Relations[k].Count = counts.relations[k]
 	}
+	if err := r.codeWeights(ctx); err != nil {
+		return err
+	}
 	r.state.EdgesRead, r.state.Duplicates, r.state.SelfLoops = uint64(s.read.Load()), counts.duplicates, uint64(s.loops.Load())
 	r.state.BytesSpilled += sh.spilled.Load()
 	return nil
@@ -133,4 +140,119 @@ func (r *run) createEdgeFiles(rules edgeRules) (f *edgeFiles, names []string, er
 		f.columns = append(f.columns, w)
 	}
 	return f, names, nil
+}
+
+// codeWeights replaces the file of a column of weights that has at most 256 different ones by one of their numbers, a byte an edge. Where there
+// is one type of nodes weights stay, so that builds that know format 1 alone read the store.
+func (r *run) codeWeights(ctx context.Context) error {
+	if r.typeEnds == nil {
+		return nil
+	}
+	for i := range r.m.Columns {
+		c := &r.m.Columns[i]
+		if c.Role != store.RoleWeight || c.Elem != blocks.Float32 || c.Dim != 1 {
+			continue
+		}
+		if err := r.codeColumn(ctx, c); err != nil {
+			return fmt.Errorf("codes of %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// errManyValues says that a column has more values than codes.
+var errManyValues = errors.New("ingest: more values than codes")
+
+func (r *run) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
+	old := c.Files[0]
+	f, err := blocks.Open(r.w.FS(), r.w.DataPath(old))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	code, bits := map[uint32]byte{}, []uint32(nil)
+	err = eachWeight(ctx, f, nil, func(weights []uint32) error {
+		for _, w := range weights {
+			if _, ok := code[w]; !ok {
+				if x := math.Float32frombits(w); len(code) == 1<<8 || x != x || math.IsInf(float64(x), 0) {
+					return errManyValues
+				}
+				code[w], bits = 0, append(bits, w)
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errManyValues) || err == nil && len(bits) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(bits) // so that the same weights have the same codes, in whatever order they came
+	values := make([]float32, len(bits))
+	for k, w := range bits {
+		values[k], code[w] = math.Float32frombits(w), byte(k)
+	}
+	name, w, err := r.w.CreateFile("codes-"+fileBase(c.Name), blocks.Header{Kind: blocks.EdgeColumn, Elem: blocks.Uint8, Dim: 1, Name: c.Name, Partitions: f.Header().Partitions})
+	if err != nil {
+		return err
+	}
+	var codes []byte
+	err = eachWeight(ctx, f, w, func(weights []uint32) error {
+		codes = codes[:0]
+		for _, w := range weights {
+			codes = append(codes, code[w])
+		}
+		_, err := w.Write(codes)
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	info, err := w.Close()
+	if err != nil {
+		return err
+	}
+	c.Files, c.Values = []string{name}, values
+	for i := range r.m.Files {
+		if r.m.Files[i].Name == old {
+			r.m.Files[i] = store.Ref(name, info)
+		}
+	}
+	return r.w.FS().Remove(r.w.DataPath(old))
+}
+
+// eachWeight calls fn with the bits of a file's weights, some at a time, between the begin and end of each extent in w, if it is given.
+func eachWeight(ctx context.Context, f *blocks.File, w *blocks.Writer, fn func(weights []uint32) error) error {
+	const piece = 4 << 20
+	buf := make([]byte, blocks.RangeBytes(piece))
+	for _, e := range f.Extents() {
+		if w != nil {
+			if err := w.Begin(e.ID); err != nil {
+				return err
+			}
+		}
+		for at := int64(0); at < e.Length; at += piece {
+			b, err := f.ReadRangeInto(e, at, min(at+piece, e.Length), buf)
+			if err != nil {
+				return err
+			}
+			weights, err := blocks.View[uint32](b)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				err = fn(weights)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if w != nil {
+			if err := w.End(e.Rows); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -3,10 +3,14 @@ package ingest_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -278,5 +282,102 @@ func TestTypesDamage(t *testing.T) {
 		if err := os.WriteFile(path, whole, 0o666); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestCodedWeights: weights of few values are stored as their numbers and read as they were given, whatever reads them; what is appended
+// stands beside them as it is.
+func TestCodedWeights(t *testing.T) {
+	graph, old := storetest.Typed(t)
+	weight := regexp.MustCompile(" weight/weight=([0-9a-f]+)")
+	want := content(t, openStore(t, old, 0)) // with other weights
+	for i, line := range want {
+		want[i] = weight.ReplaceAllStringFunc(line, func(s string) string {
+			b, err := hex.DecodeString(weight.FindStringSubmatch(s)[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := storetest.Quarter(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+			return fmt.Sprintf(" weight/weight=%x", binary.LittleEndian.AppendUint32(nil, math.Float32bits(w)))
+		})
+	}
+	slices.Sort(want)
+	storetest.Quarters(t, graph)
+	src, err := formats.Open(graph, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	dir := filepath.Join(t.TempDir(), "s")
+	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 4}); err != nil {
+		t.Fatal(err)
+	}
+	coded := func(s *store.Store) (extents int) {
+		c, err := s.Manifest().Column("weight")
+		if err != nil || !slices.Equal(c.Values, []float32{.5, .75, 1, 1.25, 1.5, 1.75, 2}) {
+			t.Fatalf("%v, values %v", err, c.Values)
+		}
+		for p := range s.Manifest().Partitions {
+			f, e, err := s.Files().Column("weight", store.PartitionID(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Coded(f) {
+				if extents++; e.Length != int64(e.Rows) {
+					t.Errorf("%d codes in %d bytes", e.Rows, e.Length)
+				}
+			}
+		}
+		return extents
+	}
+	s := checkTyped(t, dir, want)
+	if n := coded(s); n != 4 {
+		t.Errorf("%d of 4 extents hold codes", n)
+	}
+	move(t, s, dir, 6, 3)
+	if s = checkTyped(t, dir, want); coded(s) != 7 {
+		t.Errorf("moved: %d of 7 extents hold codes", coded(s))
+	}
+	text := "src\tdst\trelation\tweight\n410\t170\tpaper:cites:paper\t.3\n"
+	if _, err := ingest.Append(t.Context(), dir, openText(t, text, store.IDsDense), ingest.AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s = checkTyped(t, dir, nil)
+	grown := content(t, s)
+	for _, line := range want {
+		if !slices.Contains(grown, line) {
+			t.Errorf("after an append there is no %s", line)
+		}
+	}
+	if n := coded(s); n != 6 || len(grown) != len(want)+2 {
+		t.Errorf("%d extents hold codes, expected 6 of 8: the one with the new edge and the new one have weights; %d items, before %d", n, len(grown), len(want))
+	}
+	// A manifest of fewer values than codes.
+	w, err := store.OpenWriter(dir, store.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.Base().Clone()
+	c, err := m.Column("weight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Values = c.Values[:3]
+	if err := errors.Join(w.Commit(t.Context(), m), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for p := range m.Partitions {
+		if _, err := openStore(t, dir, 0).ReadColumn(t.Context(), "weight", store.PartitionID(p), nil); errors.Is(err, store.ErrCorrupt) {
+			refused++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if refused != 6 {
+		t.Errorf("%d partitions with codes without values are refused, expected 6", refused)
+	}
+	if r, err := verify.Store(t.Context(), dir, verify.Options{Engine: "pread"}); err != nil || len(r.Damage) != 6 || !strings.Contains(r.Damage[0].Error(), "expected one of 3 values") {
+		t.Errorf("verify of codes without values: %v, %v", err, r.Damage)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,3 +46,23 @@ func Typed(tb testing.TB) (graph, version1 string) {
 		}
 	}
 }
+
+// Quarters rounds the weights of the graph of [Typed] to quarters, of which there are seven.
+func Quarters(tb testing.TB, graph string) {
+	tb.Helper()
+	path := filepath.Join(graph, "edges", "paper__cites__paper", "edge_weight.npy")
+	b, err := os.ReadFile(path)
+	if err == nil {
+		weights := b[10+binary.LittleEndian.Uint16(b[8:]):] // behind the header
+		for ; len(weights) >= 4; weights = weights[4:] {
+			binary.LittleEndian.PutUint32(weights, math.Float32bits(Quarter(math.Float32frombits(binary.LittleEndian.Uint32(weights)))))
+		}
+		err = os.WriteFile(path, b, 0o666)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Quarter rounds a weight as [Quarters] does.
+func Quarter(w float32) float32 { return float32(math.Round(4*float64(w)) / 4) }

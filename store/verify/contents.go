@@ -45,6 +45,10 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 		for i := range m.Columns {
 			c := &m.Columns[i]
 			f, e, err := v.s.Files().Column(c.Name, id)
+			if err == nil && f != nil && c.Coded(f) {
+				put(f, e, err, codesCheck(c))
+				continue
+			}
 			put(f, e, err, v.columnCheck(c, id))
 		}
 	}
@@ -59,6 +63,18 @@ func (v *verifier) contentChecks() map[extentKey]contentCheck {
 		}
 	}
 	return checks
+}
+
+// codesCheck checks that codes have values.
+func codesCheck(c *store.ColumnInfo) contentCheck {
+	return func(_ blocks.Extent, from int64, b []byte) error {
+		for k, code := range b {
+			if int(code) >= len(c.Values) {
+				return fmt.Errorf("code %d of row %d, expected one of %d values", code, from+int64(k), len(c.Values))
+			}
+		}
+		return nil
+	}
 }
 
 // checkStripe compares a stripe from so many partitions, already valid by itself, with the manifest.

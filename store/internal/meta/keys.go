@@ -39,7 +39,7 @@ const KindBytes = 16
 // Versions of the metadata that this build reads. A store has the first until a version is committed that the first cannot say.
 const (
 	Format     = "1"
-	FormatRuns = "2" // columns of nodes may have the rows of one type alone
+	FormatRuns = "2" // columns of nodes may have the rows of one type alone, weights may be codes
 )
 
 func NumberKey(prefix string, n uint64) []byte {

@@ -230,6 +230,9 @@ func printColumns(w io.Writer, s *store.Store) {
 		if c.Standard != nil {
 			role += ", standardised"
 		}
+		if c.Values != nil {
+			role += fmt.Sprintf(" of %d values", len(c.Values))
+		}
 		if c.Runs {
 			role += " of " + cmp.Or(c.NodeType, "types")
 		}
