@@ -97,6 +97,7 @@ func TestNodesTrainAsOnTheHost(t *testing.T) {
 		"random: rgat":                 {Model: "rgat", Heads: 2},
 		"random: sage, edge weights":   {EdgeWeights: true},
 		"random: gcn, edge weights":    {Model: "gcn", EdgeWeights: true},
+		"random: gat, edge features":   {Model: "gat", Heads: 2, EdgeFeatures: []string{"weight"}},
 		"random: rgcn, bases":          {Model: "rgcn", Bases: 2},
 		"random: gcn":                  {Model: "gcn", InputDropout: share(.2)},
 		"random: gin, batch norm":      {Model: "gin", Norm: "batch"},
