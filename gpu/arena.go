@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
@@ -21,6 +22,7 @@ type Arena struct {
 	most   int64        // bytes; 0: no bound
 	chunks []arenaChunk // the last one is being filled
 	mapped []Memory     // Stage'd host memory
+	fixed  bool         // a new chunk is an error
 }
 
 type arenaChunk struct {
@@ -100,6 +102,10 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	}
 	bytes = (bytes + ArenaAlign - 1) &^ (ArenaAlign - 1)
 	if n := len(a.chunks); n == 0 || a.chunks[n-1].used+bytes > a.chunks[n-1].mem.Bytes() {
+		if a.fixed {
+			q.Fail(fmt.Errorf("gpu: an arena that grows %w", ErrNotRecorded))
+			return nil, 0
+		}
 		size := max(bytes, a.Bytes()/2, arenaChunkMin)
 		if a.most > 0 {
 			// One chunk, so that no tail of another is lost; the host gives pages as they are touched.
@@ -119,6 +125,23 @@ func (a *Arena) take(q *Queue, bytes int64) (Memory, int64) {
 	at := c.used
 	c.used += bytes
 	return c.mem, at
+}
+
+// fix keeps the arena from growing until free, and returns what free needs.
+func (a *Arena) fix() (used int64) {
+	a.fixed = true
+	if n := len(a.chunks); n > 0 {
+		used = a.chunks[n-1].used
+	}
+	return used
+}
+
+// free undoes fix, and takes back what was handed out since unless it is to be kept.
+func (a *Arena) free(used int64, keep bool) {
+	a.fixed = false
+	if n := len(a.chunks); n > 0 && !keep {
+		a.chunks[n-1].used = used
+	}
 }
 
 // Used returns the bytes of the tensors handed out since Reset.

@@ -91,6 +91,8 @@ type GemmOptions struct {
 type DropoutOptions struct {
 	P    float32 // probability that an element is dropped, 0 ≤ P < 1; kept ones are scaled by 1/(1−P)
 	Seed uint64  // keyed by run, epoch, step, batch and layer
+	// Base, if not none, is added to Seed: [Scalars].Seed or Flipped, on devices that record.
+	Base Tensor
 }
 
 // AdamOptions is one step of Adam (Kingma and Ba, 2015, Algorithm 1). The
@@ -99,6 +101,8 @@ type AdamOptions struct {
 	LR, Beta1, Beta2, Epsilon float32
 	WeightDecay               float32
 	Step                      int // 1 for the first step
+	// Rates, if not none, are those of the step, [Scalars].Rates, in place of LR and Step. Of [Queue.Adam] on devices that record.
+	Rates Tensor
 }
 
 func (o AdamOptions) check() error {

@@ -24,6 +24,8 @@
 // was waited for. The host device executes in order on the caller's goroutine, on all cores of its pool; a CUDA device
 // (gpu/cuda) puts the operations on a stream and waits for it in Sync.
 //
+// A [Recorder] takes operations down and runs them again by one call; package replay does so with training steps.
+//
 // # Concurrency
 //
 // A Device is safe for concurrent use, a Queue or Arena belongs to one

@@ -160,6 +160,9 @@ type DeviceTimes struct {
 	// DeviceWaits is how often the host waited for the device: for room for another mini-batch, or at a step's end for the
 	// last ones.
 	DeviceWaits int64 `json:"device_waits,omitempty"`
+	// ReplayedBatches are the mini-batches that were run by one call of the host, by recordings of ReplayShapes shapes.
+	ReplayedBatches int64 `json:"replayed_batches,omitempty"`
+	ReplayShapes    int   `json:"replay_shapes,omitempty"`
 }
 
 // Times is how the device spent so many seconds, at whose beginning Spent was so much; copies apart.

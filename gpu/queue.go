@@ -232,7 +232,7 @@ func (q *Queue) Dropout(o DropoutOptions, t Tensor) {
 	if !(o.P >= 0 && o.P < 1) {
 		bad = fmt.Errorf("gpu: dropout with probability %v, expected 0 ≤ p < 1", o.P)
 	}
-	if q.ok(matrix("dropout", "t", t, -1, -1), contiguous("dropout", t), bad) && t.Len() > 0 && o.P > 0 {
+	if q.ok(q.scalar("dropout", o.Base, 1, blocks.Uint64), matrix("dropout", "t", t, -1, -1), contiguous("dropout", t), bad) && t.Len() > 0 && o.P > 0 {
 		q.stream.Dropout(o, t)
 	}
 }
@@ -265,7 +265,7 @@ func (q *Queue) SoftmaxCrossEntropy(logits, labels, grad, stat Tensor) {
 
 // Adam takes one optimiser step: four contiguous tensors of one shape.
 func (q *Queue) Adam(o AdamOptions, param, grad, m, v Tensor) {
-	if q.ok(o.check(), matrix("adam", "param", param, -1, -1), matrix("adam", "grad", grad, param.Rows, param.Cols),
+	if q.ok(o.check(), q.scalar("adam", o.Rates, 2, blocks.Float32), matrix("adam", "param", param, -1, -1), matrix("adam", "grad", grad, param.Rows, param.Cols),
 		matrix("adam", "m", m, param.Rows, param.Cols), matrix("adam", "v", v, param.Rows, param.Cols),
 		contiguous("adam", param, grad, m, v)) && param.Len() > 0 {
 		q.stream.Adam(o, param, grad, m, v)

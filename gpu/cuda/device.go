@@ -41,6 +41,7 @@ var (
 	_ gpu.Pinner   = (*Device)(nil)
 	_ gpu.Stager   = (*stream)(nil)
 	_ gpu.Follower = (*stream)(nil)
+	_ gpu.Recorder = (*stream)(nil)
 )
 
 // Devices lists the GPUs that the driver has.

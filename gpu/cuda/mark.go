@@ -103,6 +103,9 @@ func (s *stream) start() bool {
 func (s *stream) Mark() gpu.Mark { return s.mark() }
 
 func (s *stream) mark() *mark {
+	if !s.unrecorded("a mark") {
+		return &mark{s: s, err: s.err, done: true}
+	}
 	s.flush()
 	m := &mark{s: s}
 	if s.dirty {
@@ -123,6 +126,9 @@ func (s *stream) mark() *mark {
 // counts as nobody's time.
 func (s *stream) Follow(before gpu.Stream) {
 	b := before.(*stream)
+	if !s.unrecorded("a wait for another stream") || !b.unrecorded("a wait of another stream") {
+		return
+	}
 	s.flush()
 	b.flush()
 	if s.err == nil && s.dev.broken() == nil {

@@ -58,6 +58,7 @@ const (
 	opAdamRows
 	opLinkLoss
 	opCopyRows
+	opRecorded
 )
 
 // names are the host's names of the same operations.
@@ -73,7 +74,7 @@ var names = [...]string{
 	opSegmentMaxBackward: "segment max backward", opBatchNorm: "batch norm", opBatchNormBackward: "batch norm backward", opMul: "mul",
 	opMulAdd: "mul add", opComplexMulAdd: "complex mul add", opRowDot: "row dot", opScaleRowsAdd: "scale rows add",
 	opSquaredDistances: "squared distances", opSetElements: "set elements", opTanh: "tanh", opTanhBackward: "tanh backward",
-	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opCopyRows: "copy rows",
+	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opCopyRows: "copy rows", opRecorded: "recorded step",
 }
 
 func (o operation) String() string { return names[o] }

@@ -99,15 +99,28 @@ type scratch struct {
 
 const scratchAlign = 256
 
+func (p *scratch) total(sizes []int64) (n int64) {
+	for _, size := range sizes {
+		n += scratchAligned(size)
+	}
+	return n
+}
+
+func scratchAligned(size int64) int64 { return (max(size, 1) + scratchAlign - 1) &^ (scratchAlign - 1) }
+
+// grows reports whether take would allocate.
+func (p *scratch) grows(sizes []int64) bool { return p.now == nil || p.now.bytes < p.total(sizes) }
+
 // take returns addresses of memory of the given sizes, and what it grew out of: operations that were issued may use it.
 func (p *scratch) take(sizes []int64) (at []cu.DevicePtr, old *memory, err error) {
 	at = make([]cu.DevicePtr, len(sizes))
-	total := int64(0)
+	total := p.total(sizes)
+	from := int64(0)
 	for i, n := range sizes {
-		at[i] = cu.DevicePtr(total)
-		total += (max(n, 1) + scratchAlign - 1) &^ (scratchAlign - 1)
+		at[i] = cu.DevicePtr(from)
+		from += scratchAligned(n)
 	}
-	if p.now == nil || p.now.bytes < total {
+	if p.grows(sizes) {
 		size := total
 		if p.now != nil {
 			size = max(total, 2*p.now.bytes)

@@ -36,6 +36,10 @@ type stream struct {
 	flying  []*mark // that were not waited for, oldest first
 	scratch scratch
 	batch   upload // staged and not issued yet
+
+	recording bool // what is issued is captured
+	programs  map[*program]struct{}
+	kept      []*memory // scratch that programs may use
 }
 
 // upload is a copy to the device.
@@ -51,7 +55,7 @@ const (
 )
 
 func openStream(d *Device) (*stream, error) {
-	s := &stream{dev: d}
+	s := &stream{dev: d, programs: make(map[*program]struct{})}
 	s.scratch.dev = d
 	err := d.ctx.Do(func() (err error) {
 		s.cu, err = cu.MakeStream(cu.NonBlocking)
@@ -94,6 +98,9 @@ func (s *stream) free() error {
 		keep(g.free())
 	}
 	s.spare, s.flying, s.now = nil, nil, nil
+	for p := range s.programs {
+		keep(s.forget(p))
+	}
 	keep(s.scratch.free())
 	if s.status != 0 {
 		keep(d.ctx.Free(s.status))
@@ -191,8 +198,14 @@ func (s *stream) admit(op operation) bool {
 	return true
 }
 
-// issued records a failure of a call of the driver.
+// issued records a failure of a call of the driver. Of a capture it ends nothing but that.
 func (s *stream) issued(err error) {
+	if s.recording {
+		if err != nil {
+			s.fail(fmt.Errorf("%s: %v %w: %w", s.dev.name, s.recent[len(s.recent)-1:], gpu.ErrNotRecorded, err))
+		}
+		return
+	}
 	if err == nil && s.dev.blocking {
 		err = s.dev.ctx.Wait(s.event, s.cu)
 	}
@@ -255,7 +268,7 @@ func matrix(a *driver.Args, t gpu.Tensor) *driver.Args { return a.Ptr(at(t)).I64
 
 // Upload copies by way of pinned memory, unless src lies in some.
 func (s *stream) Upload(dst gpu.Tensor, src []byte) {
-	if !s.begin(opUpload) {
+	if !s.unrecorded("upload") || !s.begin(opUpload) {
 		return
 	}
 	to := at(dst)
@@ -282,7 +295,7 @@ func (s *stream) upload(to cu.DevicePtr, src []byte) {
 // Stage collects small arrays that follow one another on the device, as those of an arena do, and in staging memory: one
 // copy takes all of a batch to the device, before the first operation that may read them.
 func (s *stream) Stage(dst gpu.Tensor, src []byte) {
-	if !s.admit(opUpload) {
+	if !s.unrecorded("upload") || !s.admit(opUpload) {
 		return
 	}
 	to := at(dst)
@@ -313,7 +326,7 @@ func (s *stream) flush() {
 
 // Download is the way back; dst holds it after Sync.
 func (s *stream) Download(dst []byte, src gpu.Tensor) {
-	if !s.begin(opDownload) {
+	if !s.unrecorded("download") || !s.begin(opDownload) {
 		return
 	}
 	from := at(src)
@@ -354,11 +367,16 @@ func (s *stream) temporary(sizes ...int64) []cu.DevicePtr {
 	if s.err != nil {
 		return make([]cu.DevicePtr, len(sizes))
 	}
+	if s.scratch.grows(sizes) && !s.unrecorded("an operation whose scratch memory grows") {
+		return make([]cu.DevicePtr, len(sizes))
+	}
 	at, old, err := s.scratch.take(sizes)
 	if err != nil {
 		s.fail(err)
 	}
-	if old != nil {
+	if old != nil && len(s.programs) > 0 {
+		s.kept = append(s.kept, old)
+	} else if old != nil {
 		s.now.old = append(s.now.old, old)
 	}
 	return at

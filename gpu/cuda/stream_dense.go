@@ -72,16 +72,19 @@ const (
 	gemmPieces = 64  // at most
 )
 
-// gemmShape returns tile, pieces of the inner dimension and the length of a piece.
+// gemmShape returns tile, pieces of the inner dimension and the length of a piece. Both the rows and the inner dimension may be
+// nodes, to which rows of zeros are added where steps are recorded: where it is cut depends on their [gpu.SizeClass] alone, so
+// that these change no bit.
 func gemmShape(m, n, k int) (tile, pieces, piece int) {
+	m, classed := gpu.SizeClass(m), gpu.SizeClass(k)
 	tiles := func(t int) int { return ((m + t - 1) / t) * ((n + t - 1) / t) }
 	tile, pieces, piece = largeTile, 1, k
 	if tiles(largeTile) < gemmFill {
 		tile = smallTile
 	}
-	if t := tiles(tile); t < gemmFill && k >= 2*gemmPiece {
-		pieces = min(k/gemmPiece, gemmPieces, (2*gemmFill+t-1)/t)
-		piece = ((k+pieces-1)/pieces + tileDepth - 1) / tileDepth * tileDepth
+	if t := tiles(tile); t < gemmFill && classed >= 2*gemmPiece {
+		pieces = min(classed/gemmPiece, gemmPieces, (2*gemmFill+t-1)/t)
+		piece = (classed/pieces + tileDepth - 1) / tileDepth * tileDepth
 		pieces = (k + piece - 1) / piece
 	}
 	return tile, pieces, piece
@@ -204,7 +207,7 @@ func (s *stream) Dropout(o gpu.DropoutOptions, t gpu.Tensor) {
 	}
 	var a args
 	n := t.Len()
-	s.launch("dropout", s.over((n+127)/128*16), a.Ptr(at(t)).I64(n).U32(uint32(o.Seed)).U32(uint32(o.Seed>>32)).U32(threshold).F32(by))
+	s.launch("dropout", s.over((n+127)/128*16), a.Ptr(at(t)).I64(n).U32(uint32(o.Seed)).U32(uint32(o.Seed>>32)).Ptr(at(o.Base)).U32(threshold).F32(by))
 }
 
 func (s *stream) ReLUBackward(by float32, y, d gpu.Tensor) {

@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"math"
-
 	"gorgonia.org/cu"
 
 	"github.com/gstore/gstore/gpu"
@@ -136,18 +134,16 @@ func (s *stream) TanhBackward(y, d gpu.Tensor) {
 	}
 }
 
-// adamArgs packs a step's constants, derived in float64 as the host derives them.
+// adamArgs packs a step's constants.
 func adamArgs(a *args, o gpu.AdamOptions) *args {
-	step := float64(max(o.Step, 1))
-	lr := float32(float64(o.LR) / (1 - math.Pow(float64(o.Beta1), step)))
-	inv2 := float32(1 / math.Sqrt(1-math.Pow(float64(o.Beta2), step)))
+	lr, inv2 := o.StepRates()
 	return a.F32(o.Beta1).F32(float32(1 - float64(o.Beta1))).F32(o.Beta2).F32(float32(1 - float64(o.Beta2))).F32(o.WeightDecay).F32(lr).F32(inv2).F32(o.Epsilon)
 }
 
 func (s *stream) Adam(o gpu.AdamOptions, param, grad, m, v gpu.Tensor) {
 	if s.begin(opAdam) {
 		var a args
-		s.flat("adam", param.Len(), adamArgs(&a, o).Ptr(at(param)).Ptr(at(grad)).Ptr(at(m)).Ptr(at(v)).Ptr(s.status))
+		s.flat("adam", param.Len(), adamArgs(&a, o).Ptr(at(o.Rates)).Ptr(at(param)).Ptr(at(grad)).Ptr(at(m)).Ptr(at(v)).Ptr(s.status))
 	}
 }
 

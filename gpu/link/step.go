@@ -191,7 +191,7 @@ func (t *trainer) batch(ctx context.Context, from mini.Graph, b *mini.Batch, e *
 	if t.absent != nil {
 		rows = extra.resident
 	}
-	tables, input := t.rows.Admit(q, a, t.all(e), rows)
+	tables, input := t.rows.Admit(q, a, t.all(e), rows, nil)
 	if tables == nil { // a run has embeddings, or features
 		return failed(q.Sync(ctx))
 	}
@@ -285,7 +285,7 @@ func (t *trainer) mapFeatures(mb *buffer.MacroBatch) (release func(), err error)
 func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
 	q, params, s := t.queue, t.model.Params(), RowStep{Optimizer: t.cfg.Optimizer, LR: lr}
 	if s.Optimizer == adam {
-		params.Adam(q, s.adam())
+		params.Adam(q, params.Step(s.adam()))
 		s.Step = params.Steps()
 	} else {
 		params.Adagrad(q, s.adagrad())

@@ -61,7 +61,7 @@ func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	}
 	z := s.of(p, g, in)
 	if p.Train && s.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: s.inputDropout, Seed: ^p.DropoutSeed}, z)
+		q.Dropout(p.inputMask(s.inputDropout, 0), z)
 	}
 	return z
 }

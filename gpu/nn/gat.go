@@ -144,7 +144,7 @@ func droppedInput(p *Pass, layer string, n, cols int, in Input, dropout float32)
 	}
 	x := p.Arena.Matrix(p.Queue, n, cols)
 	if states(p, layer, n, in, x) {
-		p.Queue.Dropout(gpu.DropoutOptions{P: dropout, Seed: ^p.DropoutSeed}, x)
+		p.Queue.Dropout(p.inputMask(dropout, 0), x)
 	}
 	return x
 }

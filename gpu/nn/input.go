@@ -111,7 +111,7 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	if p.Train && l.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, l.x)
+		q.Dropout(p.inputMask(l.inputDropout, 0), l.x)
 	}
 	y, own := a.Matrix(q, n, l.out), a.Matrix(q, n, l.out)
 	if q.Err() != nil {

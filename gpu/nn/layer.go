@@ -16,8 +16,27 @@ type Pass struct {
 	// DropoutSeed keys this mini-batch's masks: a function of the run's seed,
 	// the epoch, the step and the batch.
 	DropoutSeed uint64
+	// Scalars, if there are some, have DropoutSeed on the device, for a pass that is recorded.
+	Scalars gpu.Scalars
 	// Histories complete the means of layers; at most one a layer.
 	Histories []*History
+}
+
+// inputMask names the mask k of the first layer's input.
+func (p *Pass) inputMask(share float32, k uint64) gpu.DropoutOptions {
+	if !p.Scalars.Flipped.IsZero() {
+		return gpu.DropoutOptions{P: share, Seed: k, Base: p.Scalars.Flipped}
+	}
+	return gpu.DropoutOptions{P: share, Seed: ^p.DropoutSeed + k}
+}
+
+// mask names that of a layer's output.
+func (p *Pass) mask(share float32, layer int) gpu.DropoutOptions {
+	seed := p.DropoutSeed
+	if !p.Scalars.Seed.IsZero() {
+		seed = 0
+	}
+	return gpu.DropoutOptions{P: share, Seed: seed + uint64(layer)*0x9e3779b97f4a7c15, Base: p.Scalars.Seed}
 }
 
 // complete turns means over sampled neighbours into those over all, in place.
@@ -170,7 +189,7 @@ func (a Activation) apply(p *Pass, layer int, out gpu.Tensor) {
 // drop applies a layer's dropout in place.
 func (a Activation) drop(p *Pass, layer int, out gpu.Tensor) {
 	if p.Train && a.Dropout > 0 {
-		p.Queue.Dropout(gpu.DropoutOptions{P: a.Dropout, Seed: p.DropoutSeed + uint64(layer)*0x9e3779b97f4a7c15}, out)
+		p.Queue.Dropout(p.mask(a.Dropout, layer), out)
 	}
 }
 

@@ -48,7 +48,7 @@ func (l *mlpLayer) dense(p *Pass, n int, in Input) (x, y gpu.Tensor) {
 		return x, y
 	}
 	if p.Train && l.inputDropout > 0 {
-		p.Queue.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, x)
+		p.Queue.Dropout(p.inputMask(l.inputDropout, 0), x)
 	}
 	y = l.lin.forward(p, x, l.act.ReLU)
 	l.act.apply(p, l.index, y)

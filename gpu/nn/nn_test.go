@@ -380,7 +380,7 @@ func trainingLearns(t *testing.T, cfg nn.Config) {
 		var losses []float64
 		for range 200 {
 			losses = append(losses, f.step(true))
-			f.model.Params().Adam(f.q, gpu.AdamOptions{LR: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8})
+			f.model.Params().Adam(f.q, f.model.Params().Step(gpu.AdamOptions{LR: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8}))
 		}
 		if last := losses[len(losses)-1]; last > .2*losses[0] {
 			t.Errorf("%d threads: loss went from %.3f to %.3f, expected below a fifth", threads, losses[0], last)

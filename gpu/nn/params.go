@@ -171,15 +171,19 @@ func (p *Params) stepped(r int) gpu.Tensor { return p.whole(r).View(0, 0, 1, p.t
 // layers that share parameters need it.
 func (p *Params) ZeroGrads(q *gpu.Queue) { q.Fill(p.whole(rangeGrad), 0) }
 
-// Adam takes one optimiser step on all parameters; o.Step is set to the number
-// of the step.
-func (p *Params) Adam(q *gpu.Queue, o gpu.AdamOptions) {
+// Step counts an optimiser step, of which o becomes.
+func (p *Params) Step(o gpu.AdamOptions) gpu.AdamOptions {
 	p.steps++
 	o.Step = p.steps
+	return o
+}
+
+// Adam takes one optimiser step on all parameters, o of [Params.Step].
+func (p *Params) Adam(q *gpu.Queue, o gpu.AdamOptions) {
 	q.Adam(o, p.stepped(rangeValue), p.stepped(rangeGrad), p.stepped(rangeM), p.stepped(rangeV))
 }
 
-// Steps is the number of steps that [Params.Adam] has taken.
+// Steps is the number of steps that [Params.Step] has counted.
 func (p *Params) Steps() int { return p.steps }
 
 // Adagrad takes one optimiser step on all parameters; the sums of squares lie where

@@ -31,7 +31,7 @@ func (l *precomputedLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	if p.Train && l.inputDropout > 0 {
-		p.Queue.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
+		p.Queue.Dropout(p.inputMask(l.inputDropout, 0), z)
 	}
 	y := l.dense(p, z)
 	l.g, l.z, l.y = g, z, y

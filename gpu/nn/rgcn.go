@@ -70,7 +70,7 @@ func (l *rgcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	}
 	l.means, l.coefs = l.sums(p, g, in, z.View(0, l.in, n, l.bases*l.in), false)
 	if p.Train && l.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
+		q.Dropout(p.inputMask(l.inputDropout, 0), z)
 	}
 	l.g, l.z, l.y = g, z, l.dense(p, z)
 	return l.y
@@ -139,7 +139,7 @@ func (l *rgcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tenso
 		return gpu.Tensor{}
 	}
 	if p.Train && l.inputDropout > 0 { // of the features, which need no gradient: for the coefficients
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, dz)
+		q.Dropout(p.inputMask(l.inputDropout, 0), dz)
 	}
 	edges, _, back := groupGraphs(l.g)
 	part := func(b int) gpu.Tensor { return dz.View(0, (1+b)*l.in, n, l.in) }

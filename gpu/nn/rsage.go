@@ -61,7 +61,7 @@ func (l *rsageLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	if p.Train && l.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, x)
+		q.Dropout(p.inputMask(l.inputDropout, 0), x)
 	}
 	l.g, l.x, l.means = g, x, l.messages(p, g, in, y, false)
 	l.y = l.finish(p, x, y)
@@ -116,7 +116,7 @@ func (l *rsageLayer) messages(p *Pass, g *gpu.Graph, in Input, out gpu.Tensor, a
 	}
 	q.Gather(means, own, k.Order)
 	if p.Train && l.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed + 1}, means)
+		q.Dropout(p.inputMask(l.inputDropout, 1), means)
 	}
 	l.each(g, func(w, _ gpu.Tensor, rows func(gpu.Tensor) gpu.Tensor) {
 		q.Gemm(gpu.GemmOptions{}, rows(means), w, rows(sent))

@@ -81,7 +81,7 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		q.Copy(right, mean)
 	}
 	if p.Train && l.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
+		q.Dropout(p.inputMask(l.inputDropout, 0), z)
 	}
 	y := l.dense(p, z)
 	l.g, l.z, l.y = g, z, y

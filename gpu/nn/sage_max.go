@@ -43,7 +43,7 @@ func (l *maxSAGELayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		at += t.Cols
 	}
 	if p.Train && l.inputDropout > 0 {
-		q.Dropout(gpu.DropoutOptions{P: l.inputDropout, Seed: ^p.DropoutSeed}, z)
+		q.Dropout(p.inputMask(l.inputDropout, 0), z)
 	}
 	l.g, l.z, l.y = g, z, l.dense(p, z)
 	return l.y

@@ -136,10 +136,17 @@ func (r *Rows) Announce(l *mini.Loader, input func(*mini.Batch) []uint32) error 
 }
 
 // Admit issues what the batch in hand lacks on the device and returns where its rows lie: rows index of tables, by column, which
-// are mapped, or of what is kept of them. A table of the store's numbers keeps its scales.
-func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32) (from []gpu.Tensor, index gpu.Tensor) {
+// are mapped, or of what is kept of them. A table of the store's numbers keeps its scales. pad, if not nil, adds to the index of a
+// mini-batch that is padded; the index has the first of the arena's memory, before what has another size each time.
+func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32, pad func([]uint32) []uint32) (from []gpu.Tensor, index gpu.Tensor) {
+	staged := func(rows []uint32) gpu.Tensor {
+		if pad != nil {
+			rows = pad(rows)
+		}
+		return a.Uint32s(q, rows)
+	}
 	if r == nil {
-		return tables, a.Uint32s(q, input)
+		return tables, staged(input)
 	}
 	r.told = max(0, r.told-1)
 	t := &r.transfer
@@ -148,8 +155,9 @@ func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []ui
 		return nil, gpu.Tensor{}
 	}
 	if t.Direct {
-		return tables, a.Uint32s(q, input)
+		return tables, staged(input)
 	}
+	index = staged(t.Loc)
 	r.back(q, a, tables)
 	from = r.Scaled(tables)
 	to, rows := a.Uint32s(q, t.To), a.Uint32s(q, t.Send)
@@ -158,7 +166,7 @@ func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []ui
 			q.CopyRows(from[i], to, table, rows)
 		}
 	}
-	return from, a.Uint32s(q, t.Loc)
+	return from, index
 }
 
 // Scaled are the slabs with the scales of tables.

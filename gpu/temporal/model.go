@@ -185,7 +185,7 @@ func (m *model) recall(p *pass, numbers []float32, scores gpu.Tensor) {
 func (m *model) step(ctx context.Context, b *mini.Batch) (float64, error) {
 	return m.batch(ctx, b, func(p *pass, dx gpu.Tensor) {
 		q := m.q
-		m.params.Adam(q, m.adam)
+		m.params.Adam(q, m.params.Step(m.adam))
 		o := m.adam
 		o.Step = m.params.Steps()
 		q.AdamRows(o, m.vectors.Value, p.rows.View(0, 0, 1, p.vectors), dx.Head(p.vectors), m.m, m.v)

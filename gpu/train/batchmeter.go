@@ -156,7 +156,7 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		b.index(n, blocks.Uint32) // the rows' slots
 		p.Histories = append(p.Histories, &nn.History{Layer: o.layer, Divisors: b.index(n, blocks.Float32), Rest: a.Matrix(q, n, o.dim)})
 	}
-	gradients(p, b.model, graphs, in, b.index(seeds, blocks.Int32), &labelShift{logits: make([]float32, b.shape.classes)})
+	gradients(p, b.model, graphs, in, b.index(seeds, blocks.Int32), b.index(b.shape.classes, blocks.Float32))
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
 	}

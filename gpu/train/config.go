@@ -134,6 +134,9 @@ type Config struct {
 	// macro-batches: mini-batches drawn together (lbs; default 16), partitions trained together (pbs; default an eighth).
 	DevicePlan  string `json:"device_plan,omitempty" group:"input and output,expert" help:"how feature rows come to a GPU: direct, by the mini-batch; mirror, by the partition; lbs and pbs sample in two stages, which changes mini-batches on any device; auto is direct or mirror, whichever moves less" values:"auto,direct,mirror,lbs,pbs"`
 	DeviceMacro int    `json:"device_macro,omitempty" group:"input and output,expert" help:"with --device-plan lbs mini-batches that are drawn together (16), with pbs partitions that are trained together" default:"16, an eighth"`
+	// RecordSteps says whether a GPU takes a training step down and runs it again by one call, mini-batches padded to a few
+	// shapes: "auto" (default: where shapes allow) or "off". It changes no bit of a result.
+	RecordSteps string `json:"record_steps,omitempty" resume:"free" group:"input and output,expert" help:"whether a GPU takes training steps down and runs them again by one call: auto is where shapes allow" values:"auto,off"`
 	Threads     int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch
 	// is always validated.
@@ -188,6 +191,7 @@ func (c *Config) Normalize() error {
 	set(&c.Mixture, MixtureAuto)
 	set(&c.RowReads, RowsAuto)
 	set(&c.DeviceCache, cacheAuto)
+	set(&c.RecordSteps, recordAuto)
 	set(&c.DevicePlan, cacheAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
@@ -270,6 +274,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: relation fanouts %q with sampler %s: expected %s", c.RelationFanouts, c.Sampler, mini.Uniform)
 	case c.RowReads != RowsAuto && c.RowReads != RowsCached && c.RowReads != RowsPacked:
 		return fmt.Errorf("train: row reads %q: expected %s, %s or %s", c.RowReads, RowsAuto, RowsCached, RowsPacked)
+	case c.RecordSteps != recordAuto && c.RecordSteps != recordOff:
+		return fmt.Errorf("train: record steps %q, expected %s or %s", c.RecordSteps, recordAuto, recordOff)
 	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
 		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC, cache.WindowMax)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:

@@ -120,6 +120,9 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	return p, nil
 }
 
+// paddedShare of the largest mini-batch's tensors is what padding adds at most, see package replay, and some.
+const paddedShare = 8
+
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // deviceRoom is how many bytes of feature rows a device has room for.
@@ -132,6 +135,9 @@ func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifes
 	worst, err := b.worst(ctx, m, c.capacity(m))
 	if err != nil {
 		return 0, err
+	}
+	if model := c.model(s); c.RecordSteps != recordOff && recordable(&model) {
+		worst += worst / paddedShare
 	}
 	return rowcache.Room(info, worst), nil
 }

@@ -70,10 +70,10 @@ func (l *labelShift) enter(mb *buffer.MacroBatch) {
 	}
 }
 
-// apply shifts a batch's logits [seeds × classes].
-func (l *labelShift) apply(q *gpu.Queue, a *gpu.Arena, logits gpu.Tensor) {
+// tensor is what a batch's logits [seeds × classes] get, none where that is nothing.
+func (l *labelShift) tensor(q *gpu.Queue, a *gpu.Arena) gpu.Tensor {
 	if l == nil || len(l.logits) == 0 {
-		return
+		return gpu.Tensor{}
 	}
-	q.AddBias(false, a.Float32s(q, l.logits), logits)
+	return a.Float32s(q, l.logits)
 }

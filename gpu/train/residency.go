@@ -90,15 +90,15 @@ func (r *deviceRows) announce(l *mini.Loader) error {
 }
 
 // admit issues what the batch in hand lacks on the device and returns where the model reads its rows: of tables, which are
-// mapped, or of what is kept of them.
-func (r *deviceRows) admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32) (in nn.Input) {
-	switch {
-	case r == nil:
-		return nn.Input{Tables: tables, Index: a.Uint32s(q, input)}
-	case r.mirror != nil:
-		return nn.Input{Index: a.Uint32s(q, r.mirror.places(input)), Tables: r.Scaled(tables)}
+// mapped, or of what is kept of them. pad, if not nil, gives the index of a padded mini-batch.
+func (r *deviceRows) admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32, pad func([]uint32) []uint32) (in nn.Input) {
+	var rows *rowcache.Rows
+	if r != nil && r.mirror != nil {
+		tables, input = r.Scaled(tables), r.mirror.places(input)
+	} else if r != nil {
+		rows = r.Rows
 	}
-	in.Tables, in.Index = r.Admit(q, a, tables, input)
+	in.Tables, in.Index = rows.Admit(q, a, tables, input, pad)
 	return in
 }
 

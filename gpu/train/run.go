@@ -246,7 +246,7 @@ func (s *Summary) add(r *Epoch) {
 
 // epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
-	start, spent, copied := time.Now(), s.t.pipe.Spent(), s.t.copied
+	start, spent, copied, replayed := time.Now(), s.t.pipe.Spent(), s.t.copied, s.t.replay.Stats().Replayed
 	plan := s.plan.epoch(e)
 	s.sum.Plan = plan.Policy
 	var place progress.Place
@@ -319,6 +319,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	trained := s.soFar()
 	used, read := s.t.feed.rows(e)
 	times := s.t.pipe.Times(trained.Seconds-was.Seconds, spent)
+	if r := s.t.replay.Stats(); r.Replayed > replayed {
+		times.ReplayedBatches, times.ReplayShapes = r.Replayed-replayed, r.Shapes
+	}
 	if times.DeviceSeconds > 0 {
 		times.DeviceCopySeconds = (s.t.copied - copied).Seconds()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/replay"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
@@ -49,6 +50,9 @@ type trainer struct {
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
 	rows *deviceRows
+	// replay has recordings of steps, nil where none are made.
+	replay *replay.Steps
+	reads  []gpu.Tensor // of the step in hand
 	// copied is the device's time for the copies of whole partitions.
 	copied time.Duration
 	// featureBytes is the most that feature rows of a macro-batch's partitions took.
@@ -71,6 +75,9 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead
 	}
 	t.pipe = gpu.NewPipeline(t.queue)
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
+		if c := t.model.Config(); cfg.RecordSteps != recordOff && recordable(&c) {
+			t.replay = replay.New(t.queue)
+		}
 		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), ahead)
 	}
 	if err != nil {
@@ -133,6 +140,9 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return failed
 	}
 	if err != nil {
+		return err
+	}
+	if err := t.replay.Settle(); err != nil {
 		return err
 	}
 	took, err := t.rows.leave(ctx)
@@ -229,7 +239,8 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 			return failed(err)
 		}
 	}
-	input := t.blocks(mb, b)
+	shape := t.shapeOf(b)
+	input := t.blocks(mb, b, shape)
 	if t.feed != nil {
 		if err := t.pipe.Drain(ctx); err != nil { // slots are a batch's until it is done
 			return err
@@ -254,10 +265,20 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 		}
 		p.Histories = append(p.Histories, h.of(q, a, relations, dst))
 	}
-	labels := a.Int32s(q, t.labels)
-	forward := gradients(p, t.model, t.graphs, t.rows.admit(q, a, tables, input), labels, t.shift)
-	backward := time.Now()
-	t.model.Params().Adam(q, t.adam)
+	adam := t.model.Params().Step(t.adam)
+	var forward, backward time.Time
+	issue := func(in nn.Input, labels, shift gpu.Tensor) {
+		forward = gradients(p, t.model, t.graphs, in, labels, shift)
+		backward = time.Now()
+		t.model.Params().Adam(q, adam)
+	}
+	if shape == nil {
+		labels, shift := a.Int32s(q, t.labels), t.shift.tensor(q, a)
+		issue(t.rows.admit(q, a, tables, input, nil), labels, shift)
+	} else {
+		forward, backward = time.Now(), time.Now() // of a step that is replayed all is one
+		t.padded(p, shape, tables, input, &adam, issue)
+	}
 	stat := make([]float64, 2)
 	q.Download(blocks.Bytes(stat), t.model.Stat())
 	seeds, edges, pruned, listed := len(b.Seeds), b.SampledEdges(), b.Pruned, b.Listed
@@ -287,10 +308,12 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 
 // gradients sets those of the mean loss over a batch's labels, and returns when the forward pass was over. What
 // it takes of the pass's arena depends on the sizes of graphs, input and model alone: [batchMeter] runs it for them.
-func gradients(p *nn.Pass, model *nn.Model, graphs []gpu.Graph, in nn.Input, labels gpu.Tensor, shift *labelShift) (forward time.Time) {
+func gradients(p *nn.Pass, model *nn.Model, graphs []gpu.Graph, in nn.Input, labels, shift gpu.Tensor) (forward time.Time) {
 	logits := model.Forward(p, graphs, in)
 	forward = time.Now()
-	shift.apply(p.Queue, p.Arena, logits)
+	if !shift.IsZero() {
+		p.Queue.AddBias(false, shift, logits)
+	}
 	grad := p.Arena.Matrix(p.Queue, logits.Rows, logits.Cols)
 	p.Queue.SoftmaxCrossEntropy(logits, labels, grad, model.Stat())
 	model.Backward(p, grad)
@@ -307,16 +330,26 @@ func (t *trainer) diverged(format string, args ...any) error {
 func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
-// that feed the first. Layers that read a node alone have a graph without edges.
-func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) {
+// that feed the first. Layers that read a node alone have a graph without edges. Graphs are padded to shape, if there is one.
+func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch, shape *replay.Shape) (input []uint32) {
 	q, a := t.queue, t.pipe.Arena()
 	blocks, input := b.Blocks, t.cfg.inputs(b)
 	if t.model.Hops() == 0 {
 		blocks = nil
 	}
 	t.graphs = t.graphs[:0]
+	nodes := len(input)
+	if shape != nil {
+		nodes = shape.Nodes[0]
+	}
 	for range len(t.model.Layers()) - len(blocks) {
-		t.graphs = append(t.graphs, gpu.Graph{NumDst: len(input), NumSrc: len(input)})
+		t.graphs = append(t.graphs, gpu.Graph{NumDst: nodes, NumSrc: nodes})
+	}
+	degreesOf := func(level int, degrees []int32) gpu.Tensor {
+		if shape != nil {
+			degrees = t.replay.Degrees(shape, level, degrees)
+		}
+		return a.Int32s(q, degrees)
 	}
 	degrees, relations := t.model.ReadsDegrees(), t.model.Config().Relations > 0
 	if relations && t.groupers == nil {
@@ -344,7 +377,7 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 			s := mb.In.Span(row)
 			t.degrees = append(t.degrees, int32(s.End-s.Begin))
 		}
-		below = a.Int32s(q, t.degrees)
+		below = degreesOf(0, t.degrees)
 	}
 	for i := range blocks {
 		k := &blocks[i]
@@ -354,6 +387,10 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 				t.groupers[i].More = t.history[i].more
 			}
 			t.groupers[i].Group(q, a, &g, k.Indptr, k.Indices, k.Relations)
+		} else if shape != nil {
+			indptr, indices := t.replay.Block(shape, i, k.NumSrc, k.Indptr, k.Indices)
+			g.NumDst, g.NumSrc = shape.Nodes[i+1], shape.Nodes[i]
+			g.Indptr, g.Indices = a.Int32s(q, indptr), a.Int32s(q, indices)
 		} else if b.Nested && i > 0 { // on the device already
 			last := &t.graphs[len(t.graphs)-1]
 			g.Indptr, g.Indices = head(last.Indptr, len(k.Indptr)), head(last.Indices, len(k.Indices))
@@ -361,7 +398,7 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch) (input []uint32) 
 			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
 		}
 		if degrees {
-			g.SrcDegrees, g.DstDegrees = below, a.Int32s(q, k.Degrees)
+			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1, k.Degrees)
 			below = g.DstDegrees
 		}
 		if t.weighers != nil {

@@ -49,7 +49,7 @@ func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, batches ...*m
 			return errors.Join(err, r.t.pipe.Drain(ctx))
 		}
 	}
-	return r.t.pipe.Drain(ctx)
+	return errors.Join(r.t.pipe.Drain(ctx), r.t.replay.Settle())
 }
 
 // DeviceTime returns how long the device was at the steps so far, from each one's first operation to its last.

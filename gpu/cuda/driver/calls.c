@@ -47,6 +47,20 @@ CUresult gs_record_wait(CUcontext ctx, CUevent e, CUstream s) {
 CUresult gs_record(CUcontext ctx, CUevent e, CUstream s) { WITH(ctx); return cuEventRecord(e, s); }
 CUresult gs_stream_wait(CUcontext ctx, CUstream s, CUevent e) { WITH(ctx); return cuStreamWaitEvent(s, e, 0); }
 CUresult gs_event_wait(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventSynchronize(e); }
+// Relaxed: Go moves goroutines between threads, and a capture of another mode ends on the thread that began it. What a capture
+// may not have is refused before it gets here (../record.go).
+CUresult gs_capture_begin(CUcontext ctx, CUstream s) { WITH(ctx); return cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED); }
+CUresult gs_capture_end(CUcontext ctx, CUstream s, CUgraphExec *x) {
+	CUgraph g = NULL;
+	WITH(ctx);
+	CUresult r = cuStreamEndCapture(s, &g);
+	if (r) return r;
+	r = cuGraphInstantiateWithFlags(x, g, 0);
+	CUresult d = cuGraphDestroy(g);
+	return r ? r : d;
+}
+CUresult gs_graph_launch(CUcontext ctx, CUgraphExec x, CUstream s) { WITH(ctx); return cuGraphLaunch(x, s); }
+CUresult gs_graph_destroy(CUcontext ctx, CUgraphExec x) { WITH(ctx); return cuGraphExecDestroy(x); }
 CUresult gs_event_query(CUcontext ctx, CUevent e) { WITH(ctx); return cuEventQuery(e); }
 CUresult gs_elapsed(CUcontext ctx, float *ms, CUevent from, CUevent to) { WITH(ctx); return cuEventElapsedTime(ms, from, to); }
 

@@ -218,6 +218,29 @@ func (c Context) Elapsed(from, to Event) (time.Duration, error) {
 	return time.Duration(float64(ms) * float64(time.Millisecond)), err
 }
 
+// Graph is what a capture took down, ready to run.
+type Graph struct{ x C.CUgraphExec }
+
+// BeginCapture takes down what is issued to s from here on; it does not run.
+func (c Context) BeginCapture(s cu.Stream) error {
+	return check(C.gs_capture_begin(c.c, stream(s)))
+}
+
+// EndCapture ends a capture, also one that failed.
+func (c Context) EndCapture(s cu.Stream) (Graph, error) {
+	var g Graph
+	err := check(C.gs_capture_end(c.c, stream(s), &g.x))
+	return g, err
+}
+
+// LaunchGraph issues all of g.
+func (c Context) LaunchGraph(g Graph, s cu.Stream) error {
+	return check(C.gs_graph_launch(c.c, g.x, stream(s)))
+}
+
+// DestroyGraph frees g, which does not run.
+func (c Context) DestroyGraph(g Graph) error { return check(C.gs_graph_destroy(c.c, g.x)) }
+
 // Function is a kernel of a loaded module.
 type Function struct{ f C.CUfunction }
 

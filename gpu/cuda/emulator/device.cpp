@@ -59,15 +59,16 @@ API cuDevicePrimaryCtxRelease(CUdevice d) {
 	if (x->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
 	if (--x->retained) return CUDA_SUCCESS;
 	drain(lock, x);
-	size_t streams = 0, events = 0, memory = 0, host = 0;
+	size_t streams = 0, events = 0, memory = 0, host = 0, graphs = 0;
 	for (CUstream_st *s : S->streams) streams += s->context == x && s != S->null[d].get();
 	for (CUevent_st *e : S->events) events += e->context == x;
+	for (CUgraphExec_st *g : S->graphs) graphs += g->context == x;
 	for (auto &a : S->device) memory += a.second.context == x;
 	for (auto &a : S->host) host += a.second.context == x;
 	x->sticky = CUDA_SUCCESS, x->peers.clear();
-	if (streams + events + memory + host == 0 || !S->strict) return CUDA_SUCCESS;
+	if (streams + events + memory + host + graphs == 0 || !S->strict) return CUDA_SUCCESS;
 	complain("device " + std::to_string(d) + " is released with " + std::to_string(memory) + " allocations, " + std::to_string(host) +
-		" of pinned memory, " + std::to_string(streams) + " streams, " + std::to_string(events) + " events left");
+		" of pinned memory, " + std::to_string(streams) + " streams, " + std::to_string(events) + " events, " + std::to_string(graphs) + " graphs left");
 	return CUDA_ERROR_NOT_PERMITTED;
 }
 API cuCtxSetCurrent(CUcontext c) { current = c; return CUDA_SUCCESS; }
@@ -90,7 +91,7 @@ API cuCtxDisablePeerAccess(CUcontext peer) {
 }
 API cuCtxSynchronize() {
 	ENTER;
-	if (capturing()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (forbidden(nullptr)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	drain(lock, current);
 	return current->sticky;
 }
@@ -194,6 +195,20 @@ static bool foreign(const KernelInfo *k, const Arguments &a) {
 	return false;
 }
 
+// pointers are a launch's parameters that point to memory, and what was allocated there.
+static std::vector<std::pair<uintptr_t, uint64_t>> pointers(const KernelInfo *k, const Arguments &a) {
+	std::vector<std::pair<uintptr_t, uint64_t>> all;
+	for (int i = 0; i < paramCount(k); i++) {
+		uint32_t size, align;
+		param(k, i, &size, &align);
+		if (size != 8) continue;
+		uintptr_t p;
+		memcpy(&p, a.at[i], 8);
+		if (const Allocation *x = anywhere(p)) all.emplace_back(p, x->id);
+	}
+	return all;
+}
+
 API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream h, void **params, void **extra) {
 	if (S->none) return CUDA_SUCCESS;
 	ENTER;
@@ -207,6 +222,7 @@ API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned
 	auto a = std::make_shared<Arguments>();
 	if (CUresult r = pack(f->kernel, params, extra, a.get())) return r;
 	bool fault = fails(&S->failLaunch), peer = foreign(f->kernel, *a), random = S->random || S->threads;
+	std::vector<std::pair<uintptr_t, uint64_t>> uses = pointers(f->kernel, *a);
 	Launch l{f->kernel, {gx, gy, gz}, {bx, by, bz}, shared, 0};
 	return push(lock, stream(h), {"kernel", [=](std::string *why) mutable {
 		if (fault) { *why = "kernel " + name + ": injected fault"; return CUDA_ERROR_LAUNCH_FAILED; }
@@ -217,7 +233,7 @@ API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned
 		case Outcome::illegalAddress: return CUDA_ERROR_ILLEGAL_ADDRESS;
 		default: return CUDA_ERROR_LAUNCH_FAILED;
 		}
-	}, {}, nullptr, 0});
+	}, {}, nullptr, 0, std::move(uses)});
 }
 
 API cuGetErrorName(CUresult r, const char **s) {
@@ -237,6 +253,8 @@ API cuGetErrorName(CUresult r, const char **s) {
 	NAME(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	NAME(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	NAME(CUDA_ERROR_CAPTURED_EVENT);
 	default: *s = "CUDA_ERROR"; return CUDA_SUCCESS;
 	}
 #undef NAME

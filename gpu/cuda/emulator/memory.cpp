@@ -20,6 +20,18 @@ const Allocation *holder(uintptr_t p) {
 	return i != S->device.begin() && (--i, p < i->first + i->second.bytes) ? &i->second : nullptr;
 }
 
+const Allocation *anywhere(uintptr_t p) {
+	if (const Allocation *a = holder(p)) return a;
+	auto i = S->host.upper_bound(p);
+	return i != S->host.begin() && (--i, p < i->first + i->second.bytes) ? &i->second : nullptr;
+}
+// used is what a captured copy or fill of these addresses has.
+static std::vector<std::pair<uintptr_t, uint64_t>> used(std::initializer_list<uintptr_t> at) {
+	std::vector<std::pair<uintptr_t, uint64_t>> all;
+	for (uintptr_t p : at) if (const Allocation *a = anywhere(p)) all.emplace_back(p, a->id);
+	return all;
+}
+
 // allot makes memory that ends at a page that faults, filled so that floats are NaN.
 static Allocation allot(size_t bytes, uintptr_t *at) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -27,15 +39,15 @@ static Allocation allot(size_t bytes, uintptr_t *at) {
 	if (bytes % 256) __asan_poison_memory_region(end, 256 - bytes % 256);
 	if (bytes <= (64 << 20)) memset(p, 0xff, bytes);
 	*at = uintptr_t(p);
-	return {bytes, p, 0, current};
+	return {bytes, p, 0, current, ++S->allocations};
 #else
 	size_t page = 4096, round = (bytes + 255) & ~size_t(255), body = (round + page - 1) & ~(page - 1);
 	char *map = static_cast<char *>(mmap(nullptr, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-	if (map == MAP_FAILED) return {0, nullptr, 0, current};
+	if (map == MAP_FAILED) return {0, nullptr, 0, current, 0};
 	mprotect(map + body, page, PROT_NONE);
 	*at = uintptr_t(map + body - round);
 	if (bytes <= (64 << 20)) memset(reinterpret_cast<void *>(*at), 0xff, bytes);
-	return {bytes, map, body + page, current};
+	return {bytes, map, body + page, current, ++S->allocations};
 #endif
 }
 static void drop(const Allocation &a) {
@@ -47,7 +59,7 @@ static CUresult copy(Lock &lock, void *dst, const void *src, size_t n, CUstream_
 	bool paged = (fromHost && !pinned(src, n)) || (toHost && !pinned(dst, n));
 	if ((!fromHost && !inDevice(CUdeviceptr(src), n)) || (!toHost && !inDevice(CUdeviceptr(dst), n))) return CUDA_ERROR_INVALID_VALUE;
 	auto now = [=](std::string *) { memcpy(dst, src, n); return CUDA_SUCCESS; };
-	if (!paged || s->capture) return push(lock, s, {"memcpy", now, {}, nullptr, 0});
+	if (!paged || s->capture) return push(lock, s, {"memcpy", now, {}, nullptr, 0, used({uintptr_t(dst), uintptr_t(src)})});
 	if (S->strict) { complain("asynchronous copy of host memory that is not pinned"); return CUDA_ERROR_INVALID_VALUE; }
 	if (toHost) { // the driver returns when such a copy is done
 		CUresult r = push(lock, s, {"memcpy", now, {}, nullptr, 0});
@@ -59,7 +71,7 @@ static CUresult copy(Lock &lock, void *dst, const void *src, size_t n, CUstream_
 }
 template <class T> static CUresult fill(Lock &lock, CUdeviceptr p, T v, size_t n, CUstream_st *s) {
 	if (!inDevice(p, n * sizeof(T))) return CUDA_ERROR_INVALID_VALUE;
-	return push(lock, s, {"memset", [=](std::string *) { std::fill_n(reinterpret_cast<T *>(p), n, v); return CUDA_SUCCESS; }, {}, nullptr, 0});
+	return push(lock, s, {"memset", [=](std::string *) { std::fill_n(reinterpret_cast<T *>(p), n, v); return CUDA_SUCCESS; }, {}, nullptr, 0, used({uintptr_t(p)})});
 }
 } // namespace emu
 
@@ -68,7 +80,7 @@ using namespace emu;
 API cuMemGetInfo(size_t *free, size_t *total) { ENTER; *free = S->totalBytes - current->used; *total = S->totalBytes; return CUDA_SUCCESS; }
 API cuMemAlloc(CUdeviceptr *p, size_t n) {
 	ENTER;
-	if (capturing()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (forbidden(nullptr)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (n == 0) return CUDA_ERROR_INVALID_VALUE;
 	if (fails(&S->failAlloc) || n > S->totalBytes - current->used) return CUDA_ERROR_OUT_OF_MEMORY;
 	uintptr_t at;
@@ -82,6 +94,7 @@ API cuMemAlloc(CUdeviceptr *p, size_t n) {
 static CUresult give(Lock &lock, std::map<uintptr_t, Allocation> *from, uintptr_t p, bool registered, CUresult unknown) {
 	auto i = from->find(p);
 	if (i == from->end() || registered != !i->second.map) return unknown;
+	if (forbidden(nullptr)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	drain(lock, i->second.context); // as the driver does
 	if (i->second.map) drop(i->second);
 	if (from == &S->device) i->second.context->used -= i->second.bytes;
@@ -94,6 +107,7 @@ static CUresult give(Lock &lock, std::map<uintptr_t, Allocation> *from, uintptr_
 API cuMemFree(CUdeviceptr p) { GIVE; return give(lock, &S->device, p, false, CUDA_ERROR_INVALID_VALUE); }
 API cuMemHostAlloc(void **p, size_t n, unsigned) {
 	ENTER;
+	if (forbidden(nullptr)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (fails(&S->failAlloc)) return CUDA_ERROR_OUT_OF_MEMORY;
 	uintptr_t at;
 	Allocation a = allot(n, &at);
@@ -104,12 +118,13 @@ API cuMemHostAlloc(void **p, size_t n, unsigned) {
 API cuMemFreeHost(void *p) { GIVE; return give(lock, &S->host, uintptr_t(p), false, CUDA_ERROR_INVALID_VALUE); }
 API cuMemHostRegister(void *p, size_t n, unsigned) {
 	ENTER;
+	if (forbidden(nullptr)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (fails(&S->failAlloc)) return CUDA_ERROR_OUT_OF_MEMORY;
 	// Whole pages are locked: two registrations may not share one.
 	uintptr_t lo = uintptr_t(p) & ~uintptr_t(4095), hi = (uintptr_t(p) + n + 4095) & ~uintptr_t(4095);
 	auto i = S->host.lower_bound(hi);
 	if (i != S->host.begin() && (--i, !i->second.map) && ((i->first + i->second.bytes + 4095) & ~uintptr_t(4095)) > lo) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	S->host[uintptr_t(p)] = {n, nullptr, 0, current};
+	S->host[uintptr_t(p)] = {n, nullptr, 0, current, ++S->allocations};
 	return CUDA_SUCCESS;
 }
 API cuMemHostUnregister(void *p) { GIVE; return give(lock, &S->host, uintptr_t(p), true, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED); }

@@ -118,9 +118,20 @@ bool capturing() {
 	return std::any_of(S->streams.begin(), S->streams.end(), [](CUstream_st *s) { return s->capture; });
 }
 
+bool forbidden(CUstream_st *only) {
+	bool any = false;
+	for (CUstream_st *s : S->streams)
+		if (s->capture && (!only || s == only)) s->broken = any = true;
+	return any;
+}
+
 CUresult push(Lock &lock, CUstream_st *s, Op op) {
 	if (s->context != current) { complain("a stream of another device than the current context's"); return CUDA_ERROR_INVALID_HANDLE; }
-	if (s->capture) { s->capture->ops.push_back(std::move(op)); return CUDA_SUCCESS; }
+	if (s->capture) {
+		if (s->broken) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+		s->capture->ops.push_back(std::move(op));
+		return CUDA_SUCCESS;
+	}
 	s->ops.push_back(std::move(op));
 	if (s == S->null[current->device].get()) { // waits for the context's blocking streams; ours never are
 		if (capturing()) { s->ops.pop_back(); return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; }

@@ -8,7 +8,9 @@
 //   threads      on a thread of their own with random delays
 //   none         launches never run: calls cost what they cost, for benchmarks of the caller
 // GS_EMU_STRICT    asynchronous copies of memory that is not pinned are errors, and so is
-//                  releasing a context that still owns memory, streams or events
+//                  releasing a context that still owns memory, streams, events or graphs.
+//                  Whatever this says, a call that a capture may not have breaks it (allocating, freeing,
+//                  pinning, waiting), and so does running a graph that has memory which was freed
 // GS_EMU_DEVICES   how many devices there are (1)
 // GS_EMU_MEMORY    bytes of each (8 GiB)
 // GS_EMU_FAIL      alloc:N  the N-th allocation or registration finds no memory
@@ -48,9 +50,10 @@ struct Op {
 	std::function<bool()> ready; // none: at once
 	CUevent_st *signal = nullptr;
 	uint64_t generation = 0;
+	std::vector<std::pair<uintptr_t, uint64_t>> uses = {}; // of a graph: addresses, and what was allocated there
 };
 struct CUgraph_st { std::vector<Op> ops; };
-struct CUgraphExec_st { std::vector<Op> ops; };
+struct CUgraphExec_st { CUctx_st *context; std::vector<Op> ops; };
 struct CUstream_st {
 	CUctx_st *context = nullptr;
 	std::deque<Op> ops;
@@ -76,6 +79,7 @@ struct Allocation {
 	void *map; // null: registered memory of the caller
 	size_t mapped;
 	CUctx_st *context;
+	uint64_t id = 0; // no other allocation's
 };
 
 struct State {
@@ -91,9 +95,10 @@ struct State {
 	std::vector<std::unique_ptr<CUctx_st>> contexts;
 	std::set<CUstream_st *> streams;
 	std::set<CUevent_st *> events;
+	std::set<CUgraphExec_st *> graphs;
 	std::vector<std::unique_ptr<CUstream_st>> null; // the legacy stream of each device
 	std::map<uintptr_t, Allocation> device, host;   // host: pinned
-	uint64_t calls = 0, mood = 0;
+	uint64_t calls = 0, mood = 0, allocations = 0;
 };
 extern State *S;
 extern thread_local CUcontext current;
@@ -112,6 +117,8 @@ CUresult push(Lock &, CUstream_st *s, Op op);
 CUresult enter();
 bool pinned(const void *p, size_t n);
 const Allocation *holder(uintptr_t p); // of device memory at p
+const Allocation *anywhere(uintptr_t p); // of device memory or pinned memory
+bool forbidden(CUstream_st *s);          // a call that no capture may have (of stream s, of any if null): it breaks the capture
 bool fails(uint64_t *countdown);
 } // namespace emu
 

@@ -21,13 +21,14 @@ API cuStreamDestroy(CUstream s) {
 API cuStreamSynchronize(CUstream h) {
 	ENTER;
 	CUstream_st *s = stream(h);
-	if (s->capture) { s->broken = true; return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; }
+	if (forbidden(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	finish(lock, s, [&] { return empty(s); });
 	return s->context->sticky;
 }
 API cuStreamQuery(CUstream h) {
 	ENTER;
 	CUstream_st *s = stream(h);
+	if (forbidden(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!empty(s)) step(lock, nullptr);
 	if (s->context->sticky) return s->context->sticky;
 	return empty(s) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -72,12 +73,14 @@ API cuEventRecord(CUevent e, CUstream h) {
 }
 API cuEventQuery(CUevent e) {
 	ENTER;
+	if (e->capture) { forbidden(e->capture); return CUDA_ERROR_CAPTURED_EVENT; }
 	if (e->done < e->recorded) step(lock, nullptr);
 	if (e->context->sticky) return e->context->sticky;
 	return e->done >= e->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 API cuEventSynchronize(CUevent e) {
 	ENTER;
+	if (e->capture) { forbidden(e->capture); return CUDA_ERROR_CAPTURED_EVENT; }
 	finish(lock, S->streams.count(e->stream) ? e->stream : nullptr, [&] { return e->done >= e->recorded; });
 	return e->context->sticky;
 }
@@ -100,6 +103,7 @@ API cuStreamEndCapture(CUstream s, CUgraph *g) {
 	*g = s->capture;
 	bool broken = s->broken;
 	for (CUstream_st *x : S->streams) if (x->capture == *g) x->capture = nullptr, x->origin = nullptr;
+	for (CUevent_st *e : S->events) if (e->capture == s) e->capture = nullptr;
 	if (broken) { delete *g; *g = nullptr; return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED; }
 	return CUDA_SUCCESS;
 }
@@ -108,15 +112,33 @@ API cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *v) {
 	*v = s->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
 	return CUDA_SUCCESS;
 }
-API cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) { ENTER; *x = new CUgraphExec_st{g->ops}; return CUDA_SUCCESS; }
+API cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) {
+	ENTER;
+	*x = new CUgraphExec_st{current, g->ops};
+	S->graphs.insert(*x);
+	return CUDA_SUCCESS;
+}
 API cuGraphLaunch(CUgraphExec x, CUstream h) {
 	if (S->none) return CUDA_SUCCESS;
 	ENTER;
+	if (!S->graphs.count(x)) { complain("launch of a graph that was destroyed"); return CUDA_ERROR_INVALID_VALUE; }
+	for (Op &o : x->ops)
+		for (auto &use : o.uses) {
+			const Allocation *a = anywhere(use.first);
+			if (a && a->id == use.second) continue;
+			complain(std::string("a graph has a ") + o.name + " of memory that was freed");
+			return CUDA_ERROR_INVALID_VALUE;
+		}
 	auto ops = std::make_shared<std::vector<Op>>(x->ops);
 	return push(lock, stream(h), {"graph", [ops](std::string *why) {
 		for (Op &o : *ops) if (o.run) if (CUresult r = o.run(why)) return r;
 		return CUDA_SUCCESS;
 	}, {}, nullptr, 0});
 }
-API cuGraphDestroy(CUgraph g) { delete g; return CUDA_SUCCESS; }
-API cuGraphExecDestroy(CUgraphExec x) { delete x; return CUDA_SUCCESS; }
+API cuGraphDestroy(CUgraph g) { Lock lock(S->m); delete g; return CUDA_SUCCESS; }
+API cuGraphExecDestroy(CUgraphExec x) {
+	Lock lock(S->m);
+	if (!S->graphs.erase(x)) return CUDA_ERROR_INVALID_VALUE;
+	delete x;
+	return CUDA_SUCCESS;
+}

@@ -94,8 +94,13 @@ KERNEL set_elements(float *x, int64_t stride, const unsigned *index, int n, int 
 EXPORT_KERNEL(set_elements)
 
 // dropout draws the bits that the host draws: Philox4x32-7 (Salmon et al., 2011) of counter 16·g+j
-// decides elements 16·q+j of group g of 128, q < 8, each by 16 bits, low half of a word first.
-KERNEL dropout(float *x, int64_t n, unsigned key0, unsigned key1, unsigned threshold, float scale) {
+// decides elements 16·q+j of group g of 128, q < 8, each by 16 bits, low half of a word first. base, if not null, is added to the
+// key: two words, the low one first.
+KERNEL dropout(float *x, int64_t n, unsigned key0, unsigned key1, const unsigned *base, unsigned threshold, float scale) {
+	if (base) {
+		unsigned low = key0 + base[0];
+		key1 += base[1] + (low < key0), key0 = low;
+	}
 	for EACH(counter, (n + 127) / 128 * 16) {
 		unsigned c0 = unsigned(counter), c1 = 0, c2 = 0, c3 = 0, k0 = key0, k1 = key1;
 #pragma unroll
@@ -123,8 +128,10 @@ __device__ inline void adamStep(const Adam &o, float &w, float g, float &m, floa
 	v = o.beta2 * v + o.rest2 * (d * d);
 	w -= o.lr * m / (sqrtf(v) * o.inv2 + o.eps);
 }
-KERNEL adam(Adam o, float *w, const float *g, float *m, float *v, const Status *status, int64_t n) {
+// adam: rates, if not null, are lr and inv2 in place of o's.
+KERNEL adam(Adam o, const float *rates, float *w, const float *g, float *m, float *v, const Status *status, int64_t n) {
 	if (status->op) return;
+	if (rates) o.lr = rates[0], o.inv2 = rates[1];
 	for EACH(i, n) adamStep(o, w[i], g[i], m[i], v[i]);
 }
 EXPORT_KERNEL(adam)
