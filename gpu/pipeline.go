@@ -163,6 +163,8 @@ type DeviceTimes struct {
 	// ReplayedBatches are the mini-batches that were run by one call of the host, by recordings of ReplayShapes shapes.
 	ReplayedBatches int64 `json:"replayed_batches,omitempty"`
 	ReplayShapes    int   `json:"replay_shapes,omitempty"`
+	// RecordError is why the last recording that failed did: its mini-batch was issued operation by operation.
+	RecordError string `json:"record_error,omitempty"`
 }
 
 // Times is how the device spent so many seconds, at whose beginning Spent was so much; copies apart.

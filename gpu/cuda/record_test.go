@@ -38,7 +38,7 @@ func TestRecordedSteps(t *testing.T) {
 			c.Plan, c.Buffer, c.DevicePlan, c.DeviceCache = "hanoi", 2, "direct", "lookahead"
 		},
 		"sage, sums in pieces": func(c *train.Config) { c.BatchSize, c.Fanouts, c.Epochs, c.Order = 300, []int{4, 4}, 3, "multiply" },
-		"sage dense": func(c *train.Config) { c.Sampler = "dense" },
+		"sage dense":           func(c *train.Config) { c.Sampler = "dense" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := base
@@ -61,6 +61,9 @@ func TestRecordedSteps(t *testing.T) {
 			replayed, batches, shapes := int64(0), int64(0), 0
 			for i, e := range epochs {
 				replayed, batches, shapes = replayed+e.ReplayedBatches, batches+e.Batches, max(shapes, e.ReplayShapes)
+				if e.RecordError != "" {
+					t.Errorf("epoch %d: %s", i+1, e.RecordError)
+				}
 				if plain[i].ReplayedBatches != 0 {
 					t.Errorf("epoch %d: %d mini-batches are replayed without recordings", i+1, plain[i].ReplayedBatches)
 				}

@@ -72,19 +72,24 @@ const (
 	gemmPieces = 64  // at most
 )
 
-// gemmShape returns tile, pieces of the inner dimension and the length of a piece. Both the rows and the inner dimension may be
-// nodes, to which rows of zeros are added where steps are recorded: where it is cut depends on their [gpu.SizeClass] alone, so
-// that these change no bit.
-func gemmShape(m, n, k int) (tile, pieces, piece int) {
-	m, classed := gpu.SizeClass(m), gpu.SizeClass(k)
+// gemmShape returns tile, pieces of the inner dimension and the length of a piece. The inner dimension where A is transposed, of
+// gradients of weights, else A's rows, may be nodes, to which rows of zeros are added where steps are recorded: where it is cut
+// depends on their [gpu.SizeClass] alone, so that these change no bit.
+func gemmShape(transA bool, m, n, k int) (tile, pieces, piece int) {
+	inner := k
+	if transA {
+		inner = gpu.SizeClass(k)
+	} else {
+		m = gpu.SizeClass(m)
+	}
 	tiles := func(t int) int { return ((m + t - 1) / t) * ((n + t - 1) / t) }
 	tile, pieces, piece = largeTile, 1, k
 	if tiles(largeTile) < gemmFill {
 		tile = smallTile
 	}
-	if t := tiles(tile); t < gemmFill && classed >= 2*gemmPiece {
-		pieces = min(classed/gemmPiece, gemmPieces, (2*gemmFill+t-1)/t)
-		piece = (classed/pieces + tileDepth - 1) / tileDepth * tileDepth
+	if t := tiles(tile); t < gemmFill && inner >= 2*gemmPiece {
+		pieces = min(inner/gemmPiece, gemmPieces, (2*gemmFill+t-1)/t)
+		piece = ((inner+pieces-1)/pieces + tileDepth - 1) / tileDepth * tileDepth
 		pieces = (k + piece - 1) / piece
 	}
 	return tile, pieces, piece
@@ -101,7 +106,7 @@ func (s *stream) gemm(how MatMul, o gpu.GemmOptions, a, b, c gpu.Tensor) {
 	if o.TransA {
 		k = a.Rows
 	}
-	tile, pieces, piece := gemmShape(m, n, k)
+	tile, pieces, piece := gemmShape(o.TransA, m, n, k)
 	if o.TransA && o.TransB {
 		how, tile = Exact, smallTile
 	}

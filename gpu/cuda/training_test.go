@@ -188,12 +188,15 @@ func TestLinksTrainAsOnTheHost(t *testing.T) {
 func TestFaultsOfARun(t *testing.T) {
 	emulated(t, "GS_EMU_STRICT", "1", "GS_EMU_SCHEDULE", "lazy")
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 120, Edges: 600, Partitions: 2}))
-	c := train.Config{Hidden: 8, BatchSize: 40, Epochs: 1, Split: "split", Threads: 1, Seed: 3, Layers: 1, Fanouts: []int{4}}
+	c := train.Config{Hidden: 8, BatchSize: 40, Epochs: 4, EvalEvery: 4, Split: "split", Threads: 1, Seed: 3, Layers: 1, Fanouts: []int{4}}
 	outcome := func(cp *train.Checkpoint) string {
 		return fmt.Sprint(cp.Params, cp.Summary.TestAccuracy, cp.Summary.TrainLoss, cp.Summary.Batches)
 	}
-	whole, _, err := trainNode(t, dir, open(t, Options{}), c)
+	whole, epochs, err := trainNode(t, dir, open(t, Options{}), c)
 	must(t, err)
+	if epochs[3].ReplayedBatches == 0 {
+		t.Error("no mini-batch is replayed: no fault is met there")
+	}
 	for what, kind := range map[string]error{"alloc": gpu.ErrMemory, "launch": gpu.ErrLost} {
 		n, failed := 1, 0
 		for ; ; n++ {

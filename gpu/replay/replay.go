@@ -123,7 +123,12 @@ func (s *Steps) Stats() Stats {
 }
 
 // Err is the last error of a recording, which ended nothing but that.
-func (s *Steps) Err() error { return s.err }
+func (s *Steps) Err() error {
+	if s == nil {
+		return nil
+	}
+	return s.err
+}
 
 // Shape returns the least shape that a mini-batch has room in, a new one where there is none; nil: it is not to be padded.
 func (s *Steps) Shape(z Sizes) *Shape {

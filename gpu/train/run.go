@@ -322,6 +322,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if r := s.t.replay.Stats(); r.Replayed > replayed {
 		times.ReplayedBatches, times.ReplayShapes = r.Replayed-replayed, r.Shapes
 	}
+	if err := s.t.replay.Err(); err != nil {
+		times.RecordError = err.Error()
+	}
 	if times.DeviceSeconds > 0 {
 		times.DeviceCopySeconds = (s.t.copied - copied).Seconds()
 	}

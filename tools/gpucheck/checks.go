@@ -24,16 +24,17 @@ type sizes struct {
 	features, mem          string // of the epoch out of core; "": it is left out
 	sbm                    string // nodes that are trained on host and device
 	epochs                 int
+	peers                  string        // device of PyTorch
 	limit                  time.Duration // of a check
 }
 
 // full are for a card of 16 GB or more.
 var full = sizes{sanitized: "Conformance|BadIndices", tableMiB: 4096, repeats: 20, nodes: "10M", edges: "100M", batch: 1000, batches: 50, rounds: 3, fanouts: "15,10,5",
-	features: "20GiB", mem: "4GiB", sbm: "1M", epochs: 3, limit: 15 * time.Minute}
+	features: "20GiB", mem: "4GiB", sbm: "1M", epochs: 3, peers: "cuda", limit: 15 * time.Minute}
 
 // small are those of a dry run: the smallest epoch out of core would take the emulated driver minutes.
 var small = sizes{tests: "Dropout|Maps", sanitized: "Dropout", tableMiB: 1, repeats: 1, nodes: "5k", edges: "25k", batch: 20, batches: 2, rounds: 1, fanouts: "3,2",
-	sbm: "600", epochs: 1, limit: 10 * time.Minute}
+	sbm: "600", epochs: 1, peers: "auto", limit: 10 * time.Minute}
 
 // check is one command and what is made of its output.
 type check struct {
@@ -89,11 +90,11 @@ func checks(dir, work string, z sizes) []check {
 		{name: "operations", what: "each beside a copy in the device's memory", limit: z.limit, read: readOperations,
 			args: []string{gstore, "--json", "bench", "ops", "--device", "cuda:0", "--table-mib", fmt.Sprint(z.tableMiB), "--repeats", fmt.Sprint(z.repeats)}},
 		{name: "operations of PyTorch", what: "index_select, sparse products of cuSPARSE, products of cuBLAS in the same sizes", limit: z.limit, needs: "torch", read: readOperations,
-			args: []string{"python3", filepath.Join(dir, "peers.py"), "ops", "--table-mib", fmt.Sprint(z.tableMiB), "--repeats", fmt.Sprint(z.repeats)}},
+			args: []string{"python3", filepath.Join(dir, "peers.py"), "ops", "--device", z.peers, "--table-mib", fmt.Sprint(z.tableMiB), "--repeats", fmt.Sprint(z.repeats)}},
 		{name: "steps", what: "training steps of SAGE, hidden 256, feature rows read across the bus", limit: z.limit, read: readSteps,
 			args: slices.Concat([]string{gstore, "--json", "bench", "train", "--device", "cuda:0", "--dump-batches", at("batches")}, graph)},
 		{name: "steps of PyTorch", what: "the same blocks with SAGEConv, feature rows in the GPU's memory", limit: z.limit, needs: "torch", read: readSteps,
-			args: []string{"python3", filepath.Join(dir, "peers.py"), "steps", filepath.Join(at("batches"), "128"), "--hidden", "256", "--repeats", fmt.Sprint(z.rounds)}},
+			args: []string{"python3", filepath.Join(dir, "peers.py"), "steps", filepath.Join(at("batches"), "128"), "--hidden", "256", "--device", z.peers, "--repeats", fmt.Sprint(z.rounds)}},
 		{name: "steps of the host", what: "the same steps on this machine's processors", limit: z.limit, read: readSteps,
 			args: slices.Concat([]string{gstore, "--json", "bench", "train"}, graph)},
 		{name: "graph", what: "an SBM for the next ones", limit: z.limit, args: []string{gstore, "generate", "sbm", at("sbm.gstore"), "--format", "store", "--nodes", z.sbm, "--features", "128", "--partitions", "8"}},

@@ -6,11 +6,15 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gstore/gstore/tools/bench"
 )
 
 // gstore stands for the program of an archive: $LOSS is a second run's.
@@ -95,6 +99,49 @@ func TestFailures(t *testing.T) {
 	}
 	if _, _, _, err := dryRun(t, nil, "-only", "devices,speed"); err == nil || !strings.Contains(err.Error(), `no check "speed"`) {
 		t.Errorf("a check that there is not: %v", err)
+	}
+}
+
+// TestPeers runs the script itself on the processor, on batches that gstore bench dumped: its lines are what the report reads. The Python
+// is that of GSTORE_PYTHON_VENV, or the machine's; one without PyTorch is no failure.
+func TestPeers(t *testing.T) {
+	python := "python3"
+	if venv := os.Getenv("GSTORE_PYTHON_VENV"); venv != "" {
+		python = filepath.Join(venv, "bin", "python")
+	}
+	dir := t.TempDir()
+	z := small
+	z.peers = "cpu"
+	all, err := choose(checks(".", dir, z), "operations of PyTorch,steps of PyTorch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].args[0], all[1].args[0] = python, python
+	if why := all[0].missing(t.Context()); why != "" {
+		t.Skip(why)
+	}
+	var want bench.TrainResult
+	o := bench.TrainOptions{Dir: dir, Nodes: 400, Edges: 3000, Models: []string{"sage"}, Dims: []int{128}, Hidden: []int{16}, Fanouts: []int{3, 2},
+		BatchSize: 20, Batches: 3, Repeats: 1, Threads: []int{1}, Classes: 4, DumpDir: filepath.Join(dir, "batches")}
+	if err := bench.RunTrain(t.Context(), o, func(r bench.TrainResult) { want = r }); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		r := c.run(t.Context())
+		if r.Outcome != passed || len(r.Rows) == 0 {
+			t.Fatalf("%s: %s: %s", c.name, r.Outcome, r.Why)
+		}
+		if c.name == "steps of PyTorch" {
+			got := of(r.Events, "result")[0]
+			if math.Abs(got.number("sampled_edges")-want.Edges) > 1e-6*want.Edges || got.number("step_s") <= 0 || got.number("loss") <= 0 {
+				t.Errorf("PyTorch trained %v, gstore %+v", got, want)
+			}
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), python, "peers.py", "ops", "--device", "cuda").CombinedOutput(); err == nil || !strings.Contains(string(out), "finds no GPU") {
+		if !strings.Contains(string(out), `"operation"`) {
+			t.Errorf("without a GPU: %v, %s", err, out)
+		}
 	}
 }
 

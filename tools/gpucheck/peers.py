@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What PyTorch takes for gstore's operations and training steps on the same GPU: one line of JSON each.
 
-usage: peers.py ops [--table-mib 4096] [--repeats 20] [--device cuda]
-       peers.py steps DUMP [--hidden 256] [--repeats 3] [--device cuda]
+usage: peers.py ops [--table-mib 4096] [--repeats 20] [--device cuda|cpu|auto]
+       peers.py steps DUMP [--hidden 256] [--repeats 3] [--device cuda|cpu|auto]
 
-Sizes and names of operations are those of "gstore bench ops --device"; the device's time is taken by events, medians over rounds, beside a
+auto is the GPU where PyTorch finds one, else the processor, which says that the script runs and nothing more. Sizes and names of operations are those of "gstore bench ops --device"; the device's time is taken by events, medians over rounds, beside a
 copy in the device's memory. DUMP is a width's folder of "gstore bench train --dump-batches": the same blocks are trained
 eagerly with SAGEConv (PyTorch Geometric's, or the same formula where that is not installed), rows gathered from a table in the
 device's memory, which gstore's are not: what remains is the step alone.
@@ -45,8 +45,16 @@ def clock(device, run, least=0.002):
         n *= 4
 
 
+def device_of(a):
+    if a.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if a.device.startswith("cuda") and not torch.cuda.is_available():
+        raise SystemExit(f"peers.py: PyTorch {torch.__version__} finds no GPU: is it a build with CUDA, for a driver as new as this one's?")
+    return torch.device(a.device)
+
+
 def ops(a):
-    device = torch.device(a.device)
+    device = device_of(a)
     rows = a.table_mib * (1 << 20) // (4 * DIM)
     table = torch.rand(rows, DIM, device=device) - 0.5
     part = table[: max(1, min(rows // 2, (256 << 20) // (4 * DIM)))]
@@ -68,7 +76,7 @@ def ops(a):
     for elem, size in ((torch.float32, 4), (torch.bfloat16, 2)):
         t = table if elem == torch.float32 else table.to(elem)
         index, out = torch.randint(rows, (n,), device=device), torch.empty(n, DIM, dtype=elem, device=device)
-        report(f"index_select {DIM} {elem}", n * (2 * DIM * size + 8), lambda: torch.index_select(t, 0, index, out=out))
+        report(f"index_select {DIM} {str(elem).removeprefix('torch.')}", n * (2 * DIM * size + 8), lambda: torch.index_select(t, 0, index, out=out))
     edges = n * degree
     indptr = torch.arange(0, edges + 1, degree, device=device)
     adj = torch.sparse_csr_tensor(indptr, torch.randint(rows, (edges,), device=device), torch.full((edges,), 1 / degree, device=device), size=(n, rows))
@@ -108,7 +116,7 @@ def load(folder, layers, device):
 
 
 def steps(a):
-    device = torch.device(a.device)
+    device = device_of(a)
     with open(os.path.join(a.dump, "meta.json")) as f:
         meta = json.load(f)
     layers, conv = len(meta["fanouts"]), SAGEConv or Mean
@@ -155,7 +163,7 @@ def main():
     p.add_argument("--table-mib", type=int, default=4096)
     p.add_argument("--hidden", type=int, default=256)
     p.add_argument("--repeats", type=int, default=20)
-    p.add_argument("--device", default="cuda")
+    p.add_argument("--device", default="auto")
     a = p.parse_args()
     if a.what == "steps" and not a.dump:
         p.error("steps: the folder of the batches is missing")
