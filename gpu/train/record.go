@@ -15,10 +15,10 @@ const (
 	recordOff  = "off"
 )
 
-// recordable reports whether a model's steps can be padded and recorded: groups of relations and weights of edges have sizes of their
-// own, batch norm counts rows, and the maximum of layers' states brings indices in the middle of a step.
+// recordable reports whether a model's steps can be padded and recorded: groups of relations, weights and features of edges have sizes of
+// their own, batch norm counts rows, and the maximum of layers' states brings indices in the middle of a step.
 func recordable(c *nn.Config) bool {
-	return c.Relations == 0 && !c.EdgeWeights && c.Norm != nn.BatchNorm && c.Jumping != nn.JumpMax
+	return c.Relations == 0 && !c.EdgeWeights && c.EdgeDim == 0 && c.Norm != nn.BatchNorm && c.Jumping != nn.JumpMax
 }
 
 // shapeOf is what a mini-batch is padded to, nil where it is issued as it is: before layers have their orders, which depend on

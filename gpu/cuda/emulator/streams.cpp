@@ -74,7 +74,8 @@ API cuEventRecord(CUevent e, CUstream h) {
 API cuEventQuery(CUevent e) {
 	ENTER;
 	if (e->capture) { forbidden(e->capture); return CUDA_ERROR_CAPTURED_EVENT; }
-	if (e->done < e->recorded) step(lock, nullptr);
+	if (e->done < e->recorded) // lazily: what is asked for first, and only where that waits another stream
+		(S->lazy && S->streams.count(e->stream) && step(lock, e->stream)) || step(lock, nullptr);
 	if (e->context->sticky) return e->context->sticky;
 	return e->done >= e->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
