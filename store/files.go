@@ -37,7 +37,7 @@ func (f *Files) Topology(p PartitionID) (*blocks.File, blocks.Extent, error) {
 }
 
 // Column returns where partition p's part of a column lies: the rows of its
-// nodes, those that are stored (see [Files.NodeRows]; the file is nil if there is none), or, for a column of edges, of the edges of stripe p.
+// nodes, those that are stored (see [Files.NodeRows]; the file is nil if there is none) and as what ([ColumnInfo.Coded]), or, for a column of edges, of the edges of stripe p.
 func (f *Files) Column(name string, p PartitionID) (*blocks.File, blocks.Extent, error) {
 	m, ok := f.s.columns[name]
 	if !ok { // it follows from types, or is none

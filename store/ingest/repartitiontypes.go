@@ -25,7 +25,8 @@ type stretch struct {
 // for each pair of its partitions before and after.
 const stretchesMost = 1 << 16
 
-// orderByType numbers nodes type by type, if the store says of every node what type it is of.
+// orderByType numbers nodes type by type, if the store says of as many nodes as its schema what type they are of. It stays with internal ids if it does not,
+// or if types lie in too many pieces.
 func (src *storeSource) orderByType(ctx context.Context) error {
 	types := src.m.Schema.NodeTypes
 	if len(types) < 2 {
@@ -104,8 +105,12 @@ func (src *storeSource) number() {
 // id is the source id of a row of a partition.
 func (src *storeSource) id(p store.PartitionID, row uint64) uint64 {
 	rows := src.rows[p]
-	for len(rows) > 1 && row >= rows[1].first {
-		rows = rows[1:]
+	for len(rows) > 1 { // few: one a type, if nodes were not moved before types were known
+		if half := len(rows) / 2; row < rows[half].first {
+			rows = rows[:half]
+		} else {
+			rows = rows[half:]
+		}
 	}
 	return rows[0].id + row - rows[0].first
 }

@@ -174,7 +174,7 @@ func (r *run) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
 	err = eachWeight(ctx, f, nil, func(weights []uint32) error {
 		for _, w := range weights {
 			if _, ok := code[w]; !ok {
-				if x := math.Float32frombits(w); len(code) == 1<<8 || x != x || math.IsInf(float64(x), 0) {
+				if x := math.Float32frombits(w); len(code) == 1<<8 || math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
 					return errManyValues
 				}
 				code[w], bits = 0, append(bits, w)

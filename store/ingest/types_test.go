@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
@@ -24,6 +27,8 @@ import (
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
 )
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden file in testdata")
 
 // runsOf lists a store's columns of one type, with the rows that are stored of them.
 func runsOf(m *store.Manifest) (out []string) {
@@ -379,5 +384,40 @@ func TestCodedWeights(t *testing.T) {
 	}
 	if r, err := verify.Store(t.Context(), dir, verify.Options{Engine: "pread"}); err != nil || len(r.Damage) != 6 || !strings.Contains(r.Damage[0].Error(), "expected one of 3 values") {
 		t.Errorf("verify of codes without values: %v, %v", err, r.Damage)
+	}
+}
+
+// TestTypedLayout: what a graph of several types becomes, manifest and the size and checksum of each file, as the golden file has it.
+func TestTypedLayout(t *testing.T) {
+	graph, _ := storetest.Typed(t)
+	storetest.Quarters(t, graph)
+	src, err := formats.Open(graph, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	dir := filepath.Join(t.TempDir(), "s")
+	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 2, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	m := openStore(t, dir, 0).Manifest().Clone()
+	m.Created, m.Ingest = time.Time{}, nil
+	got, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", "typed.json")
+	if *rewrite {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from what this build writes; if the format was meant to change, run with -rewrite\n%s", path, got)
 	}
 }
