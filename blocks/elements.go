@@ -37,7 +37,8 @@ func (t ElemType) Float64(b []byte) float64 {
 	return math.NaN()
 }
 
-// Widen decodes a row of elements to float32s, element j of Int8 times scale[j]; a nil scale is 1 for all.
+// Widen decodes a row of elements to float32s, element j of Int8 times scale[j]; a nil scale is 1 for all. Numbers of more digits than
+// a float32 has are rounded.
 func (t ElemType) Widen(dst []float32, row []byte, scale []float32) {
 	size := t.Size()
 	for j := range dst {

@@ -16,6 +16,8 @@ func TestWiden(t *testing.T) {
 		{Float32, Bytes([]float32{-1.5, 7}), nil, []float32{-1.5, 7}},
 		{Float16, Bytes([]uint16{Float16Bits(-1.5), Float16Bits(7)}), nil, []float32{-1.5, 7}},
 		{BFloat16, Bytes([]uint16{BFloat16Bits(-1.5), BFloat16Bits(7)}), nil, []float32{-1.5, 7}},
+		{Float64, Bytes([]float64{-1.5, .1}), nil, []float32{-1.5, .1}},
+		{Int64, Bytes([]int64{-3, 1<<24 + 1}), nil, []float32{-3, 1 << 24}},
 		{Int8, []byte{0xfd, 5}, []float32{.5, 3}, []float32{-1.5, 15}},
 		{Int8, []byte{0xfd, 5}, nil, []float32{-3, 5}},
 	} {

@@ -137,7 +137,7 @@ func FeatureRows(t gpu.Tensor, dim int) gpu.Tensor {
 // checkWeights says what is wrong with EdgeWeights.
 func (c *Config) checkWeights() error {
 	if c.EdgeWeights && (c.Model != "" && c.Model != "sage" && c.Model != "gcn" || c.Aggregator == "max") {
-		return fmt.Errorf("nn: edge weights for model %q, aggregator %q: sage's mean and gcn are weighted by them", c.Model, c.Aggregator)
+		return fmt.Errorf("nn: edge weights for model %q, aggregator %q: sage's mean and gcn are weighted by them (gat reads them as features of edges)", c.Model, c.Aggregator)
 	}
 	return nil
 }

@@ -44,9 +44,9 @@ type Config struct {
 	// EdgeWeights weighs neighbours by their edges' weights, of which the store must have a column, in sage's means and gcn's sums
 	// ([nn.EdgeWeigher]). Neighbours are drawn as without: not by weight, which would count it twice. Off by default.
 	EdgeWeights bool `json:"edge_weights,omitempty" group:"model" help:"sage and gcn: weigh neighbours by their edges' weights; they are drawn whatever their weights"`
-	// EdgeFeatures names columns of edges that gat's attention reads side by side in this order ([nn.Config].EdgeDim): the weight, or
-	// others of floats, of any dimension. Default: none.
-	EdgeFeatures []string `json:"edge_features,omitempty" group:"model" help:"gat: columns of edges that attention reads, side by side in this order: the weight, or others of floats" default:"none"`
+	// EdgeFeatures names columns of edges that gat's attention reads side by side in this order ([nn.Config].EdgeDim), as they are
+	// stored: features, of any type and dimension, the weight, the time. Default: none.
+	EdgeFeatures []string `json:"edge_features,omitempty" group:"model" help:"gat: columns of edges that attention reads, side by side in this order and as they are stored: features, weight, time" default:"none"`
 	// Sampler is how neighbours are drawn, one of [mini.Samplers]; "" (default): [mini.Uniform]. [mini.Weighted] needs a store
 	// with weights of edges, which draw neighbours and nothing else: means are plain.
 	Sampler string `json:"sampler,omitempty" group:"model" help:"how neighbours are drawn: uniform; weighted, in proportion to the edges' weights; labor, as uniform but fewer different ones a batch; dense, a node's once a batch for all layers; pinsage, the nodes that random walks visit most (evaluation reads all edges)" default:"uniform" values:"uniform,weighted,labor,dense,pinsage"`

@@ -54,7 +54,7 @@ func TestMacroBatchesAreInducedSubgraphs(t *testing.T) {
 			RequestBytes: rapid.SampledFrom([]int64{0, 64 << 10, 4 << 20}).Draw(t, "request"),
 		}
 		if rapid.Bool().Draw(t, "carry features") {
-			o.EdgeFeatures = []string{"both", "weight"}
+			o.EdgeFeatures = []string{"both", "weight", "time"}
 		}
 		if o.Capacity > 0 {
 			for q := range p - o.Capacity {
@@ -262,8 +262,7 @@ func TestMacroBatchesRefuse(t *testing.T) {
 		text string
 	}{
 		{"unknown feature", Options{Features: []string{"y"}}, store.ErrNotFound, `"y"`},
-		{"unknown feature of edges", Options{EdgeFeatures: []string{"y"}}, store.ErrNotFound, `["weight" "both"]`},
-		{"edges' times as features", Options{EdgeFeatures: []string{"time"}}, store.ErrInvalid, `"time" holds int64`},
+		{"unknown feature of edges", Options{EdgeFeatures: []string{"y"}}, store.ErrNotFound, `["weight" "time" "both"]`},
 		{"nodes' features of edges", Options{EdgeFeatures: []string{"x"}}, store.ErrInvalid, "role feature"},
 		{"negative capacity", Options{Capacity: -1}, store.ErrInvalid, "negative"},
 		{"pinned beyond the store", Options{Capacity: 1, Pinned: []store.PartitionID{4}}, store.ErrInvalid, "pinned"},

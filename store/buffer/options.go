@@ -63,8 +63,8 @@ type Options struct {
 	// Times carries the time of each edge, from the column that [store.Manifest.TimeColumn] finds, and puts each row's edges in
 	// order of it. Every step then makes its adjacency from the disk: nothing of the last one's is kept.
 	Times bool
-	// EdgeFeatures carries these columns of edges, side by side in this order, as float32s: see [Adjacency].Features. They hold float32,
-	// float16, bfloat16 or int8, of any dimension.
+	// EdgeFeatures carries these columns of edges, of any type and dimension, side by side in this order as float32s: see
+	// [Adjacency].Features and [EdgeFeature].
 	EdgeFeatures []string
 
 	Keys   bool // number nodes: see [MacroBatch].Keys
@@ -159,7 +159,7 @@ func (o Options) Validate(m *store.Manifest) error {
 	return nil
 }
 
-// EdgeFeature returns the column of a name if edges' features can come from it.
+// EdgeFeature returns the column of edges of a name, which their features can come from: any but relations.
 func EdgeFeature(m *store.Manifest, name string) (*store.ColumnInfo, error) {
 	var known []string
 	for i := range m.Columns {
@@ -167,17 +167,13 @@ func EdgeFeature(m *store.Manifest, name string) (*store.ColumnInfo, error) {
 		if !c.Role.OnEdges() || c.Role == store.RoleRelation {
 			continue
 		}
-		switch c.Elem {
-		case blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8:
-			if c.Name == name {
-				return c, nil
-			}
-			known = append(known, c.Name)
+		if c.Name == name {
+			return c, nil
 		}
+		known = append(known, c.Name)
 	}
-	c, err := m.Column(name)
-	if err == nil {
-		return nil, fmt.Errorf("%w: column %q holds %v, role %s: features of edges are columns of edges that hold float32, float16, bfloat16 or int8 (the store has %q)", store.ErrInvalid, name, c.Elem, c.Role, known)
+	if c, err := m.Column(name); err == nil {
+		return nil, fmt.Errorf("%w: column %q of role %s as a feature of edges (those of the store can be %q)", store.ErrInvalid, name, c.Role, known)
 	}
 	return nil, fmt.Errorf("%w: column %q of edges (the store has %q that can be features of edges)", store.ErrNotFound, name, known)
 }

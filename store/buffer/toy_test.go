@@ -423,9 +423,9 @@ func (g *toyGraph) check(b *MacroBatch, o *Options) error {
 				sum += float64(expect[i].weight)
 			}
 			for i, e := range expect {
-				f := []float32{e.weight, float32(e.time), e.weight}
-				if at := 3 * (int(s.Begin) + i); o.EdgeFeatures != nil && i < len(got) && !slices.Equal(a.Features[at:at+3], f) {
-					return fmt.Errorf("direction %d: edge %d of node %d has features %v, expected %v", dir, i, v, a.Features[at:at+3], f)
+				f := []float32{e.weight, float32(e.time), e.weight, float32(e.time)}
+				if at := 4 * (int(s.Begin) + i); o.EdgeFeatures != nil && i < len(got) && !slices.Equal(a.Features[at:at+4], f) {
+					return fmt.Errorf("direction %d: edge %d of node %d has features %v, expected %v", dir, i, v, a.Features[at:at+4], f)
 				}
 				if !o.Weights {
 					expect[i].weight = 0
