@@ -36,13 +36,10 @@ type batches struct {
 	pass  int
 }
 
-// newBatches makes the batches of runs of cfg on a store, sampled on so many goroutines, of which so many ahead are looked at.
-func newBatches(ctx context.Context, cfg *Config, st *store.Store, threads, ahead int) (b *batches, err error) {
-	m := st.Manifest()
-	b = &batches{cfg: cfg, relations: len(m.Schema.Relations), relation: -1}
-	if b.types, err = cfg.answerTypes(ctx, st); err != nil {
-		return nil, err
-	}
+// newBatches makes the batches of runs of cfg on a store, whose answers are of such types, sampled on so many goroutines, of which so
+// many ahead are looked at.
+func newBatches(cfg *Config, m *store.Manifest, types *eval.AnswerTypes, threads, ahead int) (b *batches, err error) {
+	b = &batches{cfg: cfg, relations: len(m.Schema.Relations), relation: -1, types: types}
 	switch r, err := cfg.predicted(m); {
 	case err != nil:
 		return nil, err

@@ -89,6 +89,10 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if err != nil {
 		return nil, err
 	}
+	types, err := y.answerTypes(ctx, st)
+	if err != nil {
+		return nil, err
+	}
 	l := &Loader{cfg: cfg, ctx: ctx, why: p.choice.Why, plans: map[int]buffer.Plan{}}
 	if l.policy, err = p.apply(&l.cfg, m); err != nil {
 		return nil, err
@@ -113,7 +117,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if l.it, err = buffer.Open(ctx, st, p.options); err != nil {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", l.cfg.Plan, l.cfg.Buffer, len(m.Partitions), err)
 	}
-	if l.batches, err = newBatches(ctx, &l.cfg, st, l.cfg.Threads, 0); err != nil {
+	if l.batches, err = newBatches(&l.cfg, m, types, l.cfg.Threads, 0); err != nil {
 		return nil, errors.Join(err, l.it.Close())
 	}
 	l.batches.finish, l.table = o.Finish, o.Table != nil

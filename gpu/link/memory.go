@@ -30,6 +30,17 @@ type Memory struct {
 	batch    *batchMeter // nil without a budget
 	eval     int64       // the least that evaluation takes
 	failed   error       // of what a mini-batch takes
+	types    *eval.AnswerTypes
+	typed    bool // types are known
+}
+
+// answerTypes is [Config.answerTypes], which reads the store once.
+func (y *Memory) answerTypes(ctx context.Context, st *store.Store) (_ *eval.AnswerTypes, err error) {
+	if !y.typed {
+		y.types, err = y.cfg.answerTypes(ctx, st)
+		y.typed = err == nil
+	}
+	return y.types, err
 }
 
 // OpenMemory looks at a store for runs of c, whose defaults must be filled in, on a device that info describes.
@@ -81,7 +92,7 @@ func (y *Memory) ranker(ctx context.Context, st *store.Store, dev gpu.Device, by
 	if e.Relation, err = y.cfg.predicted(y.m); err != nil {
 		return nil, err
 	}
-	if e.Types, err = y.cfg.answerTypes(ctx, st); err != nil {
+	if e.Types, err = y.answerTypes(ctx, st); err != nil {
 		return nil, err
 	}
 	if bytes > 0 {

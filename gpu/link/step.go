@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/rowcache"
@@ -53,9 +54,9 @@ type trainer struct {
 	stepping bool
 }
 
-// newTrainer makes the trainer of a run whose device keeps rows as plan says.
-func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, st *store.Store, plan macro.DevicePlan) (_ *trainer, err error) {
-	t, m := &trainer{cfg: cfg}, st.Manifest()
+// newTrainer makes the trainer of a run whose answers are of such types and whose device keeps rows as plan says.
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manifest, types *eval.AnswerTypes, plan macro.DevicePlan) (_ *trainer, err error) {
+	t := &trainer{cfg: cfg}
 	if t.edges, err = cfg.examplesOf(m); err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, st *store.Stor
 	if t.rows, err = newDeviceRows(dev, m, cfg, plan); err != nil {
 		return nil, err
 	}
-	t.batches, err = newBatches(ctx, cfg, st, max(1, cfg.Threads-1), plan.Cache.Window)
+	t.batches, err = newBatches(cfg, m, types, max(1, cfg.Threads-1), plan.Cache.Window)
 	return t, err
 }
 

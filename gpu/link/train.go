@@ -185,6 +185,7 @@ type session struct {
 	st     *store.Store
 	plan   plan
 	policy macro.Policy // s.plan's
+	types  *eval.AnswerTypes
 	device macro.DevicePlan
 	table  *table.Table
 	it     *buffer.Buffer
@@ -211,7 +212,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 			err = errors.Join(err, s.closeRun())
 		}
 	}()
-	if s.t, err = newTrainer(ctx, dev, s.cfg, s.st, s.device); err != nil {
+	if s.t, err = newTrainer(ctx, dev, s.cfg, m, s.types, s.device); err != nil {
 		return err
 	}
 	if model != nil {
@@ -279,6 +280,9 @@ func (s *session) prepare(ctx context.Context, dev gpu.Device, evaluates bool) (
 	}
 	if s.device, err = s.cfg.PlanDevice(ctx, s.st, dev.Info(), 0); err != nil {
 		return fmt.Errorf("train: plan for %s: %w", dev.Info().Name, err)
+	}
+	if s.types, err = y.answerTypes(ctx, s.st); err != nil {
+		return err
 	}
 	if evaluates && s.cfg.EvalEvery >= 0 {
 		s.eval, err = y.ranker(ctx, s.st, dev, s.plan.account.Of(holdsEval))

@@ -149,14 +149,10 @@ func (c *Config) prune(degree float64) (p mini.Prune, err error) {
 	if c.Prune == "" {
 		return p, nil
 	}
-	alpha, beta, _ := strings.Cut(c.Prune, ",")
-	p = mini.Prune{Degree: degree}
-	var err2 error
-	p.Alpha, err = strconv.ParseFloat(strings.TrimSpace(alpha), 64)
-	p.Beta, err2 = strconv.ParseFloat(strings.TrimSpace(beta), 64)
-	if err != nil || err2 != nil || !(p.Alpha >= 0 && p.Beta >= 0 && p.Alpha+p.Beta > 0) || math.IsInf(p.Alpha+p.Beta, 0) {
-		return p, fmt.Errorf("train: prune %q: expected two numbers of 0 or more, not both 0, such as 1,1: of the mean degree, and of the fanout", c.Prune)
+	if p, err = mini.ParsePrune(c.Prune); err != nil {
+		return p, fmt.Errorf("train: %w", err)
 	}
+	p.Degree = degree
 	return p, nil
 }
 

@@ -3,6 +3,8 @@ package mini
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store/buffer"
@@ -21,6 +23,18 @@ import (
 type Prune struct {
 	Alpha, Beta float64
 	Degree      float64 // the graph's mean number of neighbours of a node, in a direction
+}
+
+// ParsePrune reads Alpha and Beta, as in "1,1".
+func ParsePrune(text string) (p Prune, err error) {
+	alpha, beta, _ := strings.Cut(text, ",")
+	var err2 error
+	p.Alpha, err = strconv.ParseFloat(strings.TrimSpace(alpha), 64)
+	p.Beta, err2 = strconv.ParseFloat(strings.TrimSpace(beta), 64)
+	if err != nil || err2 != nil || !(p.Alpha >= 0 && p.Beta >= 0 && p.Alpha+p.Beta > 0) || math.IsInf(p.Alpha+p.Beta, 0) {
+		return Prune{}, fmt.Errorf("prune %q: expected two numbers of 0 or more, not both 0, such as 1,1: of the mean degree, and of the fanout", text)
+	}
+	return p, nil
 }
 
 // Threshold is how long a list may be that is drawn from whole; MaxInt64: any.

@@ -133,3 +133,15 @@ func TestPruneRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestParsePrune: two numbers that prune something.
+func TestParsePrune(t *testing.T) {
+	if p, err := ParsePrune("1, .5"); p != (Prune{Alpha: 1, Beta: .5}) || err != nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, text := range []string{"", "1", "0,0", "1,-1", "NaN,1", "1,Inf", "1,1,1"} {
+		if p, err := ParsePrune(text); err == nil {
+			t.Errorf("%q is %+v", text, p)
+		}
+	}
+}

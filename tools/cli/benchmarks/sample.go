@@ -17,7 +17,7 @@ import (
 
 func newBenchSample(e *command.Env) *cobra.Command {
 	var o bench.SampleOptions
-	threads := 0
+	threads, prune := 0, ""
 	known := strings.Join(slices.Concat(mini.Samplers(), mini.TimedSamplers()), ", ")
 	cmd := &cobra.Command{
 		Use:   "sample [STORE]",
@@ -39,7 +39,12 @@ the Python package's loader does.`,
 			}
 			return command.StoreArgs("STORE")(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if prune != "" {
+				if o.Prune, err = mini.ParsePrune(prune); err != nil {
+					return command.Usage(err)
+				}
+			}
 			if len(args) == 1 {
 				return runSampleStore(cmd, e, args[0], threads, o)
 			}
@@ -55,8 +60,7 @@ the Python package's loader does.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Samplers, "sampler", nil, "samplers to measure: "+known+" (default all)")
 	f.IntSliceVar(&o.Fanouts, "fanouts", []int{15, 10, 5}, "neighbours per node and hop, outward from the seeds, -1 for all")
-	f.Float64Var(&o.Prune.Alpha, "prune-degree", 0, "measure uniform and dense pruned too: lists of at most so many times the mean degree")
-	f.Float64Var(&o.Prune.Beta, "prune-fanout", 0, "and so many times the fanout, as gstore train --prune")
+	f.StringVar(&prune, "prune", "", "measure uniform and dense pruned too, as gstore train --prune: 1,1 draws from lists of at most the mean degree plus the fanout")
 	f.IntVar(&o.BatchSize, "batch-size", 1000, "seeds of a batch")
 	f.Uint64Var(&o.Nodes, "nodes", 2_000_000, "nodes of the graph")
 	f.Uint64Var(&o.Edges, "edges", 30_000_000, "edges of the graph; it takes 20 bytes an edge of memory")
