@@ -260,7 +260,7 @@ func TestLinkResumes(t *testing.T) {
 
 // What a run is resumed with must be what it began with; what is not given is taken from there.
 func TestLinkResumeConfig(t *testing.T) {
-	dir := tripleStore(t, 4)
+	dir := tripleStore(t, 8)
 	c := smallRun("comet", "sage")
 	c.Buffer, c.Epochs, c.EvalEvery, c.LRDecay = 2, 1, -1, -1
 	if _, err := trainLink(t.Context(), dir, store.Options{}, c, link.Hooks{}); err != nil {
@@ -278,13 +278,13 @@ func TestLinkResumeConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if started.Encoder != "sage" || started.Dim != 8 || started.Buffer != 2 || started.Seed != 5 || started.Epochs != 2 || !*started.RemoveBatchEdges || len(r.Summary.EpochSeconds) != 2 {
+	if started.Encoder != "sage" || started.Dim != 8 || started.Buffer != 2 || started.Seed != 5 || started.Epochs != 2 || !*started.RemoveBatchEdges || started.KeepBatchEdges != .5 || len(r.Summary.EpochSeconds) != 2 {
 		t.Errorf("resumed as %+v with %d epochs", started, len(r.Summary.EpochSeconds))
 	}
 	if _, err := trainLink(t.Context(), dir, store.Options{}, link.Config{Resume: true, FromCheckpoint: 99}, link.Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint that never was: %v", err)
 	}
-	wide := smallRun("comet", "none") // of 4 partitions
+	wide := smallRun("comet", "none") // of 8 partitions
 	wide.Buffer, wide.Epochs, wide.EvalEvery, wide.Table = 9, 1, -1, "wide"
 	for range 2 {
 		if _, err := trainLink(t.Context(), dir, store.Options{}, wide, link.Hooks{}); err != nil {
