@@ -23,6 +23,11 @@ const (
 // where c.Absent says so: it reads the precomputed hop if the store has one, and keeps a history if the model can use one and
 // the budget has room for it. In memory, and where the model takes neither, c stays as it is. It returns why, in sentences. c's defaults and c.Features must be filled in.
 func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
+	return c.complete(ctx, st, info, new(counted))
+}
+
+// complete is Complete of a run whose draws are counted once.
+func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (why []string, err error) {
 	m := st.Manifest()
 	if c.Absent != AbsentAuto || len(c.Features) == 0 || c.PrecomputedHop && c.History {
 		return nil, nil
@@ -31,7 +36,7 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 	if !groups && (c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0) {
 		return nil, nil // nothing is absent; known without reading topology directories
 	}
-	policy, err := c.policy(ctx, st, info)
+	policy, err := c.policy(ctx, st, info, once)
 	if errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) {
 		return nil, nil // the run is refused as it is, with what would do
 	}
@@ -45,7 +50,7 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 		if change(&d); d.validate() != nil {
 			return nil // not for this model
 		}
-		switch got, err := d.policy(ctx, st, info); {
+		switch got, err := d.policy(ctx, st, info, once); {
 		case errors.Is(err, store.ErrBudget):
 			return nil // no room for it
 		case err != nil:
@@ -89,8 +94,8 @@ func (c *Config) UnusedWeights(m *store.Manifest) string {
 }
 
 // policy is the plan that a run by c as it is would choose.
-func (c *Config) policy(ctx context.Context, st *store.Store, info gpu.Info) (_ string, err error) {
-	y, err := OpenMemory(ctx, st, info, *c)
+func (c *Config) policy(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (_ string, err error) {
+	y, err := openMemory(ctx, st, info, *c, once)
 	if err != nil {
 		return "", err
 	}

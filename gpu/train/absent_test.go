@@ -75,8 +75,8 @@ func TestCompleteMakesRoom(t *testing.T) {
 		c.FillFeatures(st.Manifest())
 		with := c
 		with.PrecomputedHop, with.Features = true, []string{"x", "x.hop1"}
-		before, err := c.policy(t.Context(), st, info)
-		after, err2 := with.policy(t.Context(), st, info)
+		before, err := c.policy(t.Context(), st, info, new(counted))
+		after, err2 := with.policy(t.Context(), st, info, new(counted))
 		if err := errors.Join(err, err2); errors.Is(err, store.ErrBudget) {
 			continue
 		} else if err != nil {

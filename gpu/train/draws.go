@@ -154,6 +154,22 @@ func atMost(n int64, fanout int) int64 {
 	return min(n, int64(fanout))
 }
 
+// counted keeps what countDraws found: all configurations that a run tries have the same, as it depends on sampler, relations and
+// split alone.
+type counted struct {
+	draws    *draws
+	readings int // of the graph
+}
+
+// of is y's, counted if it was not.
+func (c *counted) of(ctx context.Context, y *Memory) (_ *draws, err error) {
+	if c.draws == nil {
+		c.readings++
+		c.draws, err = y.countDraws(ctx)
+	}
+	return c.draws, err
+}
+
 // countDraws counts what the store's nodes add to mini-batches of a model of relations, within evaluation's part of the budget.
 func (y *Memory) countDraws(ctx context.Context) (_ *draws, err error) {
 	e, err := y.evaluator(y.store, nil, y.evalBytes(y.cfg.MemoryBytes))

@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // TestDrawsOfNodes: a node of two relations, read in both directions, adds what its lists and the fanouts allow.
@@ -78,5 +81,27 @@ func TestDrawnMost(t *testing.T) {
 	}
 	if drawnMost(5, []spread{{}, {n: 3}}) != 0 {
 		t.Error("a bound above 0 of numbers that are 0")
+	}
+}
+
+// TestDrawsAreCountedOnce: a run within a budget reads the graph once for them, though it tries several configurations.
+func TestDrawsAreCountedOnce(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 6, Relations: 2}))
+	st, dev := storetest.Open(t, dir, store.Options{}), hostDevice(t)
+	c := Config{Model: "rsage", Plan: "hanoi", Buffer: 2, BatchSize: 50, MemoryBytes: 1 << 30, Threads: 1}
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	c.FillFeatures(st.Manifest())
+	var once counted
+	if _, err := c.complete(t.Context(), st, dev.Info(), &once); err != nil {
+		t.Fatal(err)
+	}
+	p, e, err := planRun(t.Context(), st, dev, c, &once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil || p.draws == nil || once.readings != 1 {
+		t.Errorf("%v; the graph was read %d times for draws %v", err, once.readings, p.draws)
 	}
 }

@@ -43,6 +43,11 @@ type Memory struct {
 // OpenMemory looks at a store for runs of c, whose defaults and Features must be filled in, on a device that info describes.
 // Where the store does not fit the task, tensors and evaluation count for nothing.
 func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (_ *Memory, err error) {
+	return openMemory(ctx, st, info, c, new(counted))
+}
+
+// openMemory is OpenMemory of a run whose draws are counted once.
+func openMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config, once *counted) (_ *Memory, err error) {
 	y := &Memory{m: st.Manifest(), store: st, cfg: c, info: info}
 	if y.shape.fanouts, err = c.relationFanouts(y.m); err != nil {
 		return nil, err
@@ -78,7 +83,7 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 		return nil, errors.Join(err, e.Close())
 	}
 	if err = e.Close(); err == nil && y.cfg.relational() {
-		y.batch.draws, err = y.countDraws(ctx)
+		y.batch.draws, err = once.of(ctx, y)
 	}
 	if err != nil {
 		return nil, err

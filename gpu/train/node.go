@@ -36,7 +36,8 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if _, err := nodeShape(m, &cfg); err != nil {
 		return nil, err
 	}
-	completed, err := cfg.Complete(ctx, st, dev.Info())
+	var once counted
+	completed, err := cfg.complete(ctx, st, dev.Info(), &once)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		return nil, err
 	}
 	cpu := usage.CPUSeconds()
-	planned, eval, err := planRun(ctx, st, dev, cfg)
+	planned, eval, err := planRun(ctx, st, dev, cfg, &once)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +153,8 @@ func planRows(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, 
 }
 
 // planRun plans a run and its evaluator. What the budget is too small for is found here, before anything is made.
-func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config) (p plan, e *eval.Evaluator, err error) {
-	y, err := OpenMemory(ctx, st, dev.Info(), cfg)
+func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, once *counted) (p plan, e *eval.Evaluator, err error) {
+	y, err := openMemory(ctx, st, dev.Info(), cfg, once)
 	if err != nil {
 		return p, nil, err
 	}
