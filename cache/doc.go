@@ -15,9 +15,12 @@
 //	           were used behind it
 //	oracle     the same, with a whole recorded [Trace] as window: what no policy can beat
 //
+// Rows that batches change in their places, such as learned embeddings, go back before others take them ([Options].Written),
+// whatever the policy; [Flush] lists what is newer in its place.
+//
 // [Hotness] counts visits and names the rows worth a fixed place, [Reorder] orders a window of sampled batches so that
 // neighbours share more (FastGL's Match-Reorder), [Divide] divides room between adjacency and features (DUCATI's
-// allocator), and [Choose] is the one place that picks a policy: the one that moves least on a trace.
+// allocator). What picks a policy is sampler/macro's ChooseDevice: the one that moves least on a record.
 //
 // # Memory
 //
