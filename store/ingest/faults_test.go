@@ -169,7 +169,7 @@ func writes(op errorfs.Op) bool {
 }
 
 // faultInputs are small inputs that between them take every phase: dense ids
-// with columns, labels, a split and relations; names with edge lists and a dictionary.
+// with columns, labels, a split and relations; names with edge lists and a dictionary; several types of nodes, and weights that become codes.
 func faultInputs(t *testing.T) map[string]struct {
 	dir       string
 	externals []string
@@ -190,6 +190,7 @@ func faultInputs(t *testing.T) map[string]struct {
 	}{
 		"numpy":   {randomGraph(7, 40, 300).write(t, true), []string{"0", "17", "39"}},
 		"triples": {dir, []string{"ann", "bob", "cy", "dan", "eve"}},
+		"typed":   {typedGraph(t), []string{"0", "200", "409"}},
 	}
 }
 
@@ -347,7 +348,12 @@ func (f *countedFile) Close() error {
 
 // A write that fails, in whatever file, leaves no data file open.
 func TestFailedIngestClosesItsFiles(t *testing.T) {
-	input := randomGraph(9, 40, 300).write(t, true)
+	for _, input := range []string{randomGraph(9, 40, 300).write(t, true), typedGraph(t)} {
+		closesItsFiles(t, input)
+	}
+}
+
+func closesItsFiles(t *testing.T, input string) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFileSync, errorfs.OpCreate} {
 		for k := int64(0); ; k++ {
 			in := &injector{k: k, err: errorfs.ErrInjected, of: func(op errorfs.Op) bool {

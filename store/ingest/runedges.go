@@ -211,7 +211,7 @@ func (r *run) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
 	}
 	info, err := w.Close()
 	if err != nil {
-		return err
+		return errors.Join(err, w.Abort())
 	}
 	c.Files, c.Values = []string{name}, values
 	for i := range r.m.Files {

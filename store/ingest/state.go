@@ -39,7 +39,7 @@ func (r *run) fingerprint() (string, error) {
 		Time int64
 	}
 	var files []file
-	for _, path := range r.desc.Files {
+	for _, path := range slices.Sorted(slices.Values(r.desc.Files)) { // formats find them in any order
 		info, err := r.o.FS.Stat(path)
 		if err != nil {
 			return "", fmt.Errorf("input: %w", err)

@@ -389,9 +389,7 @@ func TestCodedWeights(t *testing.T) {
 
 // TestTypedLayout: what a graph of several types becomes, manifest and the size and checksum of each file, as the golden file has it.
 func TestTypedLayout(t *testing.T) {
-	graph, _ := storetest.Typed(t)
-	storetest.Quarters(t, graph)
-	src, err := formats.Open(graph, formats.Options{})
+	src, err := formats.Open(typedGraph(t), formats.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,4 +418,12 @@ func TestTypedLayout(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from what this build writes; if the format was meant to change, run with -rewrite\n%s", path, got)
 	}
+}
+
+// typedGraph is the graph of several types whose weights become codes.
+func typedGraph(t *testing.T) string {
+	t.Helper()
+	graph, _ := storetest.Typed(t)
+	storetest.Quarters(t, graph)
+	return graph
 }

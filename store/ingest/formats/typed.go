@@ -164,6 +164,9 @@ func (s *typedFolder) edgeColumns(folder string, edges int64) (columns []relatio
 		if err != nil {
 			return nil, err
 		}
+		if a == nil {
+			return nil, ingest.Inputf(s.fs.PathJoin(s.dir, "edges", folder, file), "it is no file, expected an array")
+		}
 		if elem := plainColumns[name]; elem != 0 && (a.elem != elem || a.dim() != 1 || a.rows() != edges) {
 			return nil, ingest.Inputf(a.path, "%v of shape %v, expected %v of shape [%d] (the number of edges)", a.elem, a.shape, elem, edges)
 		}

@@ -133,6 +133,7 @@ func TestTypedBadInput(t *testing.T) {
 		file("a type that leads elsewhere", "node_types.txt", []byte("user\nitem\n../x\n"), "name of a folder"),
 		file("features of other edges", "edges/user__buys__item/edge_feat.npy", npyBytes("<f4", "1, 1", make([]byte, 4)), "edge_feat.npy", "expected 2 rows"),
 		file("weights of other edges", "edges/user__buys__item/edge_weight.npy", npyBytes("<f4", "1,", make([]byte, 4)), "edge_weight.npy", "shape [2]"),
+		file("weights that are a folder", "edges/user__buys__item/edge_cost.npy/x", nil, "edge_cost.npy", "it is no file"),
 		file("times that are no integers", "edges/item__like__item/edge_time.npy", npyBytes("<f8", "1,", make([]byte, 8)), "edge_time.npy", "expected int64"),
 		file("edges as rows", "edges/user__buys__item/edge_index.npy", npyBytes("<i8", "3, 2", make([]byte, 48)), "expected integers of shape [2, E]"),
 		file("a type that is not listed", "node_types.txt", []byte("user\n"), `"item" is not listed`),
