@@ -3,6 +3,7 @@ package mini
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Table numbers distinct rows in the order of first appearance: an
@@ -14,7 +15,9 @@ type Table struct {
 	shift uint     // 32 − log2(len(slots))
 	n     int      // rows in the table
 	last  int      // rows it held before the last Reset
-	ahead [relabelChunk]uint64
+	homes [relabelChunk]uint32
+	// loaded is of all slots that were loaded ahead: it has the compiler load them.
+	loaded uint64
 }
 
 const (
@@ -79,43 +82,47 @@ func (t *Table) Map(unique, rows []uint32, local []int32) []uint32 {
 }
 
 // mapChunk maps up to relabelChunk rows in two passes: the first only loads
-// every row's home slot, which lets the misses overlap; the second resolves
-// most rows from what was loaded, as entries are never moved within a chunk.
+// every row's home slot, which lets the misses overlap. The second takes no branch on whether a row is new, which is as
+// good as random: only a home that another row has is one.
 func (t *Table) mapChunk(unique, rows []uint32, local []int32) []uint32 {
 	t.reserve(len(rows))
+	unique = slices.Grow(unique, len(rows)+1)
+	room := unique[:cap(unique)]
 	slots, shift := t.slots, t.shift
 	mask := uint32(len(slots) - 1)
-	ahead := t.ahead[:len(rows)]
+	homes, loaded := t.homes[:len(rows)], uint64(0)
 	for i, row := range rows {
-		ahead[i] = slots[row*0x9E3779B1>>shift&mask]
+		h := row * 0x9E3779B1 >> shift & mask
+		homes[i] = h
+		loaded |= slots[h]
 	}
-	n := t.n
+	t.loaded = loaded
+	n := uint64(t.n)
 	local = local[:len(rows)]
 	for i, row := range rows {
-		e := ahead[i]
-		if uint32(e>>32) == row && e != 0 {
+		h := homes[i]
+		e := slots[h]
+		room[n] = row           // which counts if it is new
+		fresh := (e|-e)>>63 ^ 1 // 1 where the slot is empty
+		n += fresh
+		e |= (uint64(row)<<32 | n) & -fresh
+		if uint32(e>>32) == row {
+			slots[h] = e
 			local[i] = int32(uint32(e)) - 1
 			continue
 		}
-		h := row * 0x9E3779B1 >> shift & mask
-		for {
-			e = slots[h]
-			if e == 0 {
-				n++
-				slots[h] = uint64(row)<<32 | uint64(uint32(n))
-				unique = append(unique, row)
-				local[i] = int32(n) - 1
-				break
-			}
-			if uint32(e>>32) == row {
-				local[i] = int32(uint32(e)) - 1
-				break
-			}
+		for uint32(e>>32) != row {
 			h = (h + 1) & mask
+			if e = slots[h]; e == 0 {
+				n++
+				e = uint64(row)<<32 | n
+				slots[h] = e
+			}
 		}
+		local[i] = int32(uint32(e)) - 1
 	}
-	t.n = n
-	return unique
+	t.n = int(n)
+	return room[:n]
 }
 
 // mapSeeds enters the seeds, which must be distinct.
