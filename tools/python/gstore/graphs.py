@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Union
+from typing import Any, Dict, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from .store import Store
 def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
     """Makes a store of a graph object. `options` are those of `ingest`, before what the object says.
 
-    A `torch_geometric.data.Data`: edge_index, x, y, edge_type, edge_weight, and the split that its train_mask, val_mask and
-    test_mask are (the first of several columns).
+    A `torch_geometric.data.Data`: edge_index, x, y, edge_type, edge_weight, edge_attr, and the split that its train_mask,
+    val_mask and test_mask are (the first of several columns).
     A `HeteroData`: nodes of all types in one numbering, type after type; edge types are relations. Features that all types
-    have, of one width, are one column; others are columns by name, such as "paper.x", zero for nodes of other types.
-    A dataset of OGB, for nodes or in PyG's form, with its split.
+    have, of one width, are one column; others are columns by name, such as "paper.x", zero for nodes of other types. So are
+    edge_attr of types of edges: one column, or "author__writes__paper.edge_attr".
+    A dataset of OGB, for nodes or in PyG's form, with its split; its edge_feat are the column "feat".
     """
     splits = None
     if hasattr(data, "get_idx_split"):
@@ -32,6 +33,8 @@ def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
             found: Dict[str, Any] = {"edges": graph["edge_index"], "num_nodes": graph["num_nodes"], "labels": _classes(labels), "splits": splits}
             if graph.get("node_feat") is not None:
                 found["features"] = {"x": graph["node_feat"]}
+            if graph.get("edge_feat") is not None:
+                found["edge_columns"] = {"feat": graph["edge_feat"]}
             return ingest(path, **{**found, **options})
     if hasattr(data, "node_types"):
         return ingest(path, **{**_hetero(data, splits), **options})
@@ -42,8 +45,8 @@ def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
         found["labels"] = _classes(data.y)
     if getattr(data, "edge_type", None) is not None:
         found["relations"] = data.edge_type
-    if getattr(data, "edge_weight", None) is not None:
-        found["edge_columns"] = {"weight": data.edge_weight}
+    columns = {name: getattr(data, key, None) for name, key in (("weight", "edge_weight"), ("edge_attr", "edge_attr"))}
+    found["edge_columns"] = {name: c for name, c in columns.items() if c is not None}
     return ingest(path, **{**found, **options})
 
 
@@ -66,6 +69,20 @@ def _masks(data: Any) -> Any:
     return splits or None
 
 
+def _columns(name: str, types: Mapping[str, Any], counts: Sequence[int]) -> Dict[str, np.ndarray]:
+    """The rows that objects have under a name, object after object: one column where all have some of one shape, else one of each."""
+    tables = {t: np.asarray(_host(getattr(of, name))) for t, of in types.items() if getattr(of, name, None) is not None}
+    if tables and len(tables) == len(types) and len({(x.shape[1:], x.dtype) for x in tables.values()}) == 1:
+        return {name: np.concatenate(list(tables.values()))}
+    found, ends = {}, np.cumsum([0, *counts]).tolist()
+    for t, first in zip(types, ends):
+        if t in tables:
+            rows = np.zeros((ends[-1], *tables[t].shape[1:]), tables[t].dtype)
+            rows[first : first + len(tables[t])] = tables[t]
+            found[f"{t}.{name}"] = rows
+    return found
+
+
 def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
     """Arguments of ingest for a HeteroData, whose split may be given by type."""
     counts: Mapping[str, int] = {t: int(data[t].num_nodes) for t in data.node_types}
@@ -77,18 +94,11 @@ def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
         ends.append(pairs + np.array([[first[edge_type[0]]], [first[edge_type[2]]]]))
         kinds.append(np.full(pairs.shape[1], k))
         names.append("__".join(edge_type))
-    tables = {t: np.asarray(_host(data[t].x)) for t in counts if getattr(data[t], "x", None) is not None}
-    if len(tables) == len(counts) and len({(x.shape[1], x.dtype) for x in tables.values()}) == 1:
-        features = {"x": np.concatenate(list(tables.values()))}
-    else:
-        features = {}
-        for t, x in tables.items():
-            rows = np.zeros((total, x.shape[1]), x.dtype)
-            rows[first[t] : first[t] + counts[t]] = x
-            features[f"{t}.x"] = rows
+    features = _columns("x", {t: data[t] for t in counts}, list(counts.values()))
+    edge_columns = _columns("edge_attr", dict(zip(names, (data[t] for t in data.edge_types))), [len(k) for k in kinds])
     found: Dict[str, Any] = {
         "edges": np.concatenate(ends, 1), "relations": np.concatenate(kinds), "relation_names": names, "features": features,
-        "num_nodes": total, "node_types": counts,
+        "edge_columns": edge_columns, "num_nodes": total, "node_types": counts,
     }  # fmt: skip
     labelled = [t for t in counts if getattr(data[t], "y", None) is not None]
     if len(labelled) > 1:

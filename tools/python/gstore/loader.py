@@ -20,6 +20,7 @@ class Layer(NamedTuple):
     num_src: int
     num_dst: int
     edge_type: Optional[np.ndarray]
+    edge_attr: Optional[np.ndarray]  #: float32 [edges, columns]: with edge_features
 
 
 class Batch(EpochBatch):
@@ -51,6 +52,11 @@ class Batch(EpochBatch):
         return next(iter(self.features.values()), None)
 
     @property
+    def edge_attr(self) -> Optional[np.ndarray]:
+        """float32 [e, columns]: of the sampled edges, what edge_features names, side by side; None without, or where a layer has its own."""
+        return self._arrays.get("edge_attr")
+
+    @property
     def layers(self) -> List[Layer]:
         """With layers=True: the input's layer first, as models take them."""
         if "indptr:0" not in self._arrays:
@@ -58,7 +64,8 @@ class Batch(EpochBatch):
         found, k = [], 0
         while f"indptr:{k}" in self._arrays:
             indptr = self._arrays[f"indptr:{k}"]
-            found.append(Layer(self._arrays[f"edge_index:{k}"], indptr, 0, len(indptr) - 1, self._arrays.get(f"edge_type:{k}")))
+            edges = {name: self._arrays.get(f"{name}:{k}") for name in ("edge_type", "edge_attr")}
+            found.append(Layer(self._arrays[f"edge_index:{k}"], indptr, 0, len(indptr) - 1, **edges))
             k += 1
         ends = [len(self.n_id)] + [layer.num_dst for layer in found[:-1]]
         return [layer._replace(num_src=n) for layer, n in zip(found, ends)]
@@ -93,6 +100,8 @@ class Batch(EpochBatch):
             data.edge_index = batch.edge_index
             if batch.edge_type is not None:
                 data.edge_type = batch.edge_type
+            if batch.edge_attr is not None:
+                data.edge_attr = batch.edge_attr
         else:
             data.adjs = [(layer.edge_index, (layer.num_src, layer.num_dst)) for layer in batch.layers]
         data.num_nodes = len(self.n_id)
@@ -109,6 +118,8 @@ class Batch(EpochBatch):
         for layer in batch.layers:
             csc = (layer.indptr, layer.edge_index[0], layer.indptr.new_empty(0))
             blocks.append(dgl.create_block(("csc", csc), num_src_nodes=layer.num_src, num_dst_nodes=layer.num_dst))
+            if layer.edge_attr is not None:
+                blocks[-1].edata["edge_attr"] = layer.edge_attr
         for name, rows in batch.features.items():
             blocks[0].srcdata[name] = rows
         if batch.y is not None:
@@ -152,6 +163,8 @@ class NeighborLoader(Epochs):
     rank, world_size: of processes that train one model together, each with a loader of the same arguments but rank. Each has
     its part of every epoch: all do equally many mini-batches, and their seeds together are the epoch's of one. Steps are
     dealt, so that a partition is read by one rank; where there are fewer than ranks, as in memory, their batches are.
+    edge_features: columns of edges that batches hand out as edge_attr, side by side and as float32: features, "weight", times. Not
+    in plan rows, which is not chosen then.
     precomputed_hop: also hand out the first feature's exact neighbourhood mean (`gstore precompute`) and sample one hop
     less.
     device: "cuda", "cuda:1" … or a torch.device: tensors of batches are on that GPU, copied ahead from pinned memory. "auto" is a
@@ -171,6 +184,7 @@ class NeighborLoader(Epochs):
         prune: Optional[Tuple[float, float]] = None,
         walks: Optional[Tuple[int, int, float]] = None,
         relations: bool = False,
+        edge_features: Union[None, str, Sequence[str]] = None,
         layers: bool = False,
         precomputed_hop: bool = False,
         plan: str = "auto",
@@ -201,12 +215,14 @@ class NeighborLoader(Epochs):
             "buffer": buffer, "reuse": reuse, "row_reads": row_reads, "memory_bytes": sizes.parse(mem), "seed": seed, "threads": threads,
             "io_engine": io_engine, "layers": layers, "rank": rank, "world": world_size,
         }  # fmt: skip
+        if edge_features is not None:
+            request["edge_features"] = [edge_features] if isinstance(edge_features, str) else list(edge_features)
         if prune is not None:
             request["prune"] = ",".join(str(float(x)) for x in prune)
         if walks is not None:
             request["walks"], request["walk_length"], request["walk_restart"] = walks
         decide: Tuple[str, ...] = ("fanouts", "batch_size", "seeds", "split", "shuffle", "reuse", "seed", "sampler", "precomputed_hop", "relations", "rank", "world")
-        for name in ("prune", "walks", "walk_length", "walk_restart"):
+        for name in ("edge_features", "prune", "walks", "walk_length", "walk_restart"):
             decide += (name,) if name in request else ()
         if of_relations:
             decide += ("relation_fanouts",)

@@ -30,6 +30,7 @@ type loaderRequest struct {
 	WalkLength      int      `json:"walk_length"`
 	WalkRestart     *float64 `json:"walk_restart"`
 	Relations       bool     `json:"relations"`
+	EdgeFeatures    []string `json:"edge_features"`
 	PrecomputedHop  bool     `json:"precomputed_hop"`
 	Plan            string   `json:"plan"`
 	Buffer          int      `json:"buffer"`
@@ -85,8 +86,13 @@ func openLoader(_ context.Context, c *call) error {
 	cfg := train.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
 		Prune: q.Prune, Walks: q.Walks, WalkLength: q.WalkLength, WalkRestart: q.WalkRestart,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
-	if q.Relations {
+	switch { // whose neighbours have what the batches' have
+	case q.Relations && len(q.EdgeFeatures) > 0:
+		return fmt.Errorf("%w: edge_features %q with relations: hand out one of them", store.ErrInvalid, q.EdgeFeatures)
+	case q.Relations:
 		cfg.Model = "rgcn"
+	case len(q.EdgeFeatures) > 0:
+		cfg.Model, cfg.EdgeFeatures = "gat", q.EdgeFeatures
 	}
 	dev := host.New(host.Options{Threads: q.Threads})
 	info := dev.Info()
@@ -96,7 +102,7 @@ func openLoader(_ context.Context, c *call) error {
 	// The loader outlives this call, so that its context is not the call's.
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &loader{mu: new(sync.Mutex), of: s, cancel: cancel, room: &room{}}
-	p := packer{layers: q.Layers, relations: q.Relations, room: o.room}
+	p := packer{layers: q.Layers, relations: q.Relations, edgeFeatures: len(q.EdgeFeatures) > 0, room: o.room}
 	l, err := train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Seeds: q.Seeds, Sequential: !q.Shuffle, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish})
 	if err != nil {
 		cancel()

@@ -32,7 +32,7 @@ import (
 )
 
 // ABI is raised when the C functions, the methods or what they mean change.
-const ABI = 6
+const ABI = 7
 
 // Reply is what an operation came to.
 type Reply struct {

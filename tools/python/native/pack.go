@@ -66,10 +66,11 @@ func (r *room) free() {
 // packer copies what a batch is of into memory outside the Go heap, on the sampling goroutines: rows of features, labels,
 // ids and edges, in the types that PyTorch and PyG take.
 type packer struct {
-	layers    bool
-	relations bool
-	room      *room
-	columns   []buffer.Column // whose rows come later, by [packed.features]; nil: the macro-batch has them
+	layers       bool
+	relations    bool
+	edgeFeatures bool
+	room         *room
+	columns      []buffer.Column // whose rows come later, by [packed.features]; nil: the macro-batch has them
 }
 
 // packed is a batch as it is handed out, and the memory for it. It is a batch's Extra.
@@ -87,6 +88,7 @@ type packed struct {
 	number   []int32  // by position in the input: its place in local, −1 = not in it
 	src, dst []int32  // the union's edges: places in local
 	types    []uint16
+	places   []int64 // of the union's edges in the macro-batch
 
 	parts []buffer.ResidentPartition // by row
 	cells []uint32                   // by stretch of rows: the place in parts of its first row's, or of the next
@@ -109,7 +111,7 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 	if k.layers {
 		p.everything(b)
 	} else {
-		p.union(b, k.relations)
+		p.union(b, k)
 	}
 	n := len(p.local)
 	p.locate(b.Input)
@@ -130,12 +132,18 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 		if k.relations {
 			p.want("edge_type", "int64", len(p.src))
 		}
+		if k.edgeFeatures {
+			p.want("edge_attr", "float32", len(p.src), mb.In.FeatureDim)
+		}
 	} else {
 		for l := range b.Blocks {
 			p.want(fmt.Sprintf("indptr:%d", l), "int64", b.Blocks[l].NumDst+1)
 			p.want(fmt.Sprintf("edge_index:%d", l), "int64", 2, len(b.Blocks[l].Indices))
 			if k.relations {
 				p.want(fmt.Sprintf("edge_type:%d", l), "int64", len(b.Blocks[l].Indices))
+			}
+			if k.edgeFeatures {
+				p.want(fmt.Sprintf("edge_attr:%d", l), "float32", len(b.Blocks[l].Indices), mb.In.FeatureDim)
 			}
 		}
 	}
@@ -166,6 +174,9 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 				to[i] = int64(p.types[i])
 			}
 		}
+		if k.edgeFeatures {
+			edgeRows(mb.In, p.places, next())
+		}
 		return nil
 	}
 	for l := range b.Blocks {
@@ -174,6 +185,9 @@ func (k *packer) finish(mb *buffer.MacroBatch, b *mini.Batch) error {
 			for i, to := 0, ints(next()); i < len(to); i++ {
 				to[i] = int64(b.Blocks[l].Relations[i])
 			}
+		}
+		if k.edgeFeatures {
+			edgeRows(mb.In, b.Blocks[l].Places, next())
 		}
 	}
 	return nil
@@ -264,12 +278,12 @@ func (p *packed) everything(b *mini.Batch) {
 // union takes of the blocks what PyG's NeighborLoader samples: the edges of every node once, by the fanout of the hop that it
 // is met at. A block has new draws for the nodes of the hops before, which a model of one edge list has no use for; they and
 // the nodes that only they lead to are left out. Nodes are numbered hop by hop, as they are met.
-func (p *packed) union(b *mini.Batch, relations bool) {
+func (p *packed) union(b *mini.Batch, k *packer) {
 	p.number = slices.Grow(p.number[:0], len(b.Input))[:len(b.Input)]
 	for i := range p.number {
 		p.number[i] = -1
 	}
-	p.local, p.src, p.dst, p.types = p.local[:0], p.src[:0], p.dst[:0], p.types[:0]
+	p.local, p.src, p.dst, p.types, p.places = p.local[:0], p.src[:0], p.dst[:0], p.types[:0], p.places[:0]
 	for i := range b.Seeds {
 		p.number[i] = int32(i)
 		p.local = append(p.local, uint32(i))
@@ -288,12 +302,23 @@ func (p *packed) union(b *mini.Batch, relations bool) {
 					p.local = append(p.local, uint32(s))
 				}
 				p.src, p.dst = append(p.src, p.number[s]), append(p.dst, int32(v))
-				if relations {
+				if k.relations {
 					p.types = append(p.types, blk.Relations[e])
+				}
+				if k.edgeFeatures {
+					p.places = append(p.places, blk.Places[e])
 				}
 			}
 		}
 		p.nodes, p.edges, begin = append(p.nodes, len(p.local)-end), append(p.edges, len(p.src)-edges), end
+	}
+}
+
+// edgeRows writes the features of edges, given their places in the macro-batch: float32 [edges, columns].
+func edgeRows(in *buffer.Adjacency, places []int64, to []byte) {
+	out, _ := blocks.View[float32](to)
+	for i, at := range places {
+		copy(out[i*in.FeatureDim:(i+1)*in.FeatureDim], in.Features[int(at)*in.FeatureDim:])
 	}
 }
 

@@ -91,3 +91,24 @@ def test_partitioner_auto(tmp_path):
     options = dict(features={"x": x}, labels=groups, splits={"train": np.arange(0, n, 2), "test": np.arange(1, n, 2)}, undirected=True)
     s = gstore.ingest(tmp_path / "s", edges, mem="112MiB", **options)
     assert s.partitions >= 512 and "x.hop1" in s.columns
+
+
+def test_edge_attributes(tmp_path):
+    """edge_attr, and OGB's edge_feat, are columns of edges; where types of edges differ each has its own."""
+    r = np.random.default_rng(3)
+    edges, rows = r.integers(0, 50, (2, 200)), r.random((200, 2), np.float32)
+    plain = SimpleNamespace(edge_index=edges, num_nodes=50, edge_weight=rows[:, 0], edge_attr=rows, y=np.zeros(50, int), train_mask=np.arange(50) < 30)
+    ogb = Dataset(({"edge_index": edges, "edge_feat": rows, "num_nodes": 50}, np.zeros((50, 1))), {"train": np.arange(30)})
+    for data, path, names in ((plain, "a", ["weight", "edge_attr"]), (ogb, "b", ["feat"])):
+        s = gstore.from_pyg(data, tmp_path / path)
+        expected = np.concatenate([rows[:, :1], rows], 1) if "weight" in names else rows
+        known = {(a, b, *v) for (a, b), v in zip(edges.T.tolist(), expected.tolist())}
+        for b in gstore.NeighborLoader(s, [4], 10, edge_features=names):
+            src, dst = s.external(b.n_id)[b.edge_index].tolist()
+            assert known >= {(a, d, *v) for a, d, v in zip(src, dst, b.edge_attr.tolist())}
+    data = hetero(r, 5)
+    writes, cites = data["author", "writes", "paper"], data["paper", "cites", "paper"]
+    writes.edge_attr = r.random(40).astype(np.float32)
+    assert "author__writes__paper.edge_attr" in gstore.from_pyg(data, tmp_path / "c").columns
+    cites.edge_attr = r.random(60).astype(np.float32)
+    assert "edge_attr" in gstore.from_pyg(data, tmp_path / "d").columns

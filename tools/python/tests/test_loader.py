@@ -164,6 +164,28 @@ def test_relations(tmp_path):
         gstore.NeighborLoader(s, {"likes": [4], "*": [1]}, 10)
 
 
+@pytest.mark.parametrize("way", [dict(), dict(layers=True), dict(plan="hanoi", buffer=4), dict(plan="hanoi", buffer=3, layers=True, sampler="dense")])
+def test_edge_features(tmp_path, way):
+    """Every sampled edge has its own row: what stands there says which edge it is of."""
+    r = np.random.default_rng(1)
+    edges = r.integers(0, 300, (2, 3000))
+    columns = {"ends": edges.T.astype(np.float32), "weight": (1 + edges[0]).astype(np.float32)}
+    s = gstore.ingest(
+        tmp_path / "s", edges, edge_columns=columns, labels=np.zeros(300, int), splits={"train": np.arange(300)}, features={"x": np.ones((300, 1), np.float32)}, partitions=6
+    )
+    seen = 0
+    for b in gstore.NeighborLoader(s, [5, 5], 50, edge_features=["ends", "weight"], **way):
+        external = s.external(b.n_id)
+        for part in b.layers if way.get("layers") else [b]:
+            src, dst = external[part.edge_index]
+            assert part.edge_attr.dtype == np.float32 and np.array_equal(part.edge_attr, np.stack([src, dst, 1 + src], 1))
+            seen += len(src)
+    assert seen > 1000
+    for wrong in (dict(edge_features="x"), dict(edge_features="nothing"), dict(edge_features="ends", relations=True), dict(edge_features="ends", plan="rows")):
+        with pytest.raises(gstore.Error):
+            gstore.NeighborLoader(s, [5, 5], 50, **wrong)
+
+
 def test_samplers(graph):
     """Each way to draw gives batches of its own, the same ones for any number of threads; walks lead beyond adjacent nodes."""
     edges = {(int(a), int(b)) for a, b in graph.ids[graph.edges].T}

@@ -53,6 +53,26 @@ def test_pyg_batch(graph):
             assert torch.allclose(h, expected[d.n_id[: d.batch_size]], atol=1e-5)
 
 
+def test_edge_attr(tmp_path):
+    """A model that reads edge_attr has the outputs of the whole graph."""
+    from torch_geometric.nn import GATConv
+
+    torch.manual_seed(1)
+    r = np.random.default_rng(1)
+    edge_index = torch.from_numpy(np.unique(r.integers(0, 300, (2, 2000)), axis=1))
+    data = Data(
+        x=torch.randn(300, 4), edge_index=edge_index, edge_attr=torch.randn(edge_index.shape[1], 3), y=torch.zeros(300).long(), train_mask=torch.arange(300) < 100
+    )
+    conv = GATConv(4, 8, heads=2, edge_dim=3, add_self_loops=False)
+    with torch.no_grad():
+        expected = conv(data.x, data.edge_index, data.edge_attr)
+        with gstore.from_pyg(data, tmp_path / "s") as store:
+            for b in gstore.NeighborLoader(store, [-1], 30, edge_features="edge_attr"):
+                d = b.to_pyg()
+                nodes = store.external(b.n_id[: b.batch_size]).astype(np.int64)
+                assert torch.allclose(conv(d.x, d.edge_index, d.edge_attr)[: d.batch_size], expected[nodes], atol=1e-5)
+
+
 def test_trim_to_layer(graph):
     from torch_geometric.utils import trim_to_layer
 
