@@ -23,6 +23,7 @@ struct CUctx_st;
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -151,7 +152,15 @@ struct Worker {
 	Outcome outcome = Outcome::ok;
 	sigjmp_buf fault;
 	volatile sig_atomic_t inKernel = 0;
-	~Worker() { if (stacks) munmap(stacks, stackCount * stackBytes); }
+	// What AddressSanitizer noted of the fibers' frames would stay with the addresses, which others get next.
+	void drop() {
+		if (!stacks) return;
+#if defined(__SANITIZE_ADDRESS__)
+		__asan_unpoison_memory_region(stacks, stackCount * stackBytes);
+#endif
+		munmap(stacks, stackCount * stackBytes);
+	}
+	~Worker() { drop(); }
 };
 static thread_local Worker *worker;
 
@@ -319,7 +328,7 @@ static void runBlock(Worker &w, const Launch &l, uint64_t number) {
 	w.b.bid = {unsigned(number % l.grid[0]), unsigned(number / l.grid[0] % l.grid[1]), unsigned(number / l.grid[0] / l.grid[1])};
 	w.b.bdim = {l.block[0], l.block[1], l.block[2]}, w.b.gdim = {l.grid[0], l.grid[1], l.grid[2]};
 	if (w.stackCount < size_t(n)) {
-		if (w.stacks) munmap(w.stacks, w.stackCount * stackBytes);
+		w.drop();
 		w.stackCount = n;
 		w.stacks = mmap(nullptr, n * stackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
