@@ -57,6 +57,12 @@ func (s *Store) ReadColumn(ctx context.Context, name string, p PartitionID, dst 
 	return dst, nil
 }
 
+// ColumnBytes is what [Store.ReadColumn] reads of a column: stored rows, in the form they are stored in, without checksums.
+func (s *Store) ColumnBytes(name string, p PartitionID) (int64, error) {
+	_, e, err := s.Files().Column(name, p)
+	return e.Length, err
+}
+
 // TrainingNodes counts the training nodes of each partition by a split column ("" = the first): see [Store.SplitNodes].
 func (s *Store) TrainingNodes(ctx context.Context, split string) ([]uint64, error) {
 	return s.SplitNodes(ctx, split, "train")

@@ -315,7 +315,11 @@ func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 			if size > 0 && &b[0] != &dst[0] {
 				copy(dst, b)
 			}
-			r.Evaluator.read += r.stored(c, p)
+			stored, err := r.src.ColumnBytes(c.Name, store.PartitionID(p))
+			if err != nil {
+				return err
+			}
+			r.Evaluator.read += stored
 		}
 	}
 	r.loaded = i

@@ -61,7 +61,11 @@ func (v *Ranker) kinds(ctx context.Context, among candidates) ([]uint32, error) 
 			return nil, fmt.Errorf("evaluation: column %s of partition %d has %d bytes, expected %d", v.o.Types.Column, p, len(b), size)
 		}
 		copy(dst, b)
-		v.read += size
+		stored, err := v.st.ColumnBytes(v.o.Types.Column, store.PartitionID(p))
+		if err != nil {
+			return nil, err
+		}
+		v.read += stored
 		at += size
 	}
 	kinds, err := blocks.View[uint32](v.types.Bytes()[:at])

@@ -19,6 +19,7 @@ import (
 type Source interface {
 	Manifest() *store.Manifest
 	ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error)
+	ColumnBytes(name string, p store.PartitionID) (int64, error) // that ReadColumn reads
 	ReadStripe(ctx context.Context, p store.PartitionID, dst []byte) (blocks.Stripe, []byte, error)
 	ScratchDir() string // for states that do not fit
 }

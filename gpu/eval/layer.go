@@ -127,19 +127,13 @@ func (r *evaluation) readTargets(ctx context.Context, p int) (err error) {
 		return err
 	}
 	for _, name := range []string{r.label, r.Evaluator.split} {
-		c, err := r.src.Manifest().Column(name)
+		stored, err := r.src.ColumnBytes(name, store.PartitionID(p))
 		if err != nil {
 			return err
 		}
-		r.Evaluator.read += r.stored(c, p)
+		r.Evaluator.read += stored
 	}
 	return nil
-}
-
-// stored is what reading a partition's part of a column of nodes reads.
-func (e *Evaluator) stored(c *store.ColumnInfo, p int) int64 {
-	rows := e.src.Manifest().NodeRows(c, store.PartitionID(p))
-	return int64(rows.Rows) * int64(c.RowBytes())
 }
 
 // score counts a chunk of logits, whose first row is node lo of the partition read last and

@@ -266,7 +266,11 @@ func countSplits(ctx context.Context, src Source, column string) (counts map[uin
 		if b, err = src.ReadColumn(ctx, column, store.PartitionID(p), b); err != nil {
 			return nil, read, err
 		}
-		read += int64(len(b))
+		stored, err := src.ColumnBytes(column, store.PartitionID(p))
+		if err != nil {
+			return nil, read, err
+		}
+		read += stored
 		for _, v := range b {
 			counts[v]++
 		}

@@ -300,7 +300,11 @@ func (b *edgeBuilder) values(ctx context.Context, c *store.ColumnInfo, j int, ed
 	if err != nil {
 		return nil, err
 	}
-	b.bytes += int64(len(dst))
+	stored, err := b.src.ColumnBytes(c.Name, store.PartitionID(j))
+	if err != nil {
+		return nil, err
+	}
+	b.bytes += stored
 	if want := edges * uint64(c.RowBytes()); uint64(len(dst)) != want {
 		return nil, fmt.Errorf("evaluation: column %s of stripe %d has %d bytes, expected %d", c.Name, j, len(dst), want)
 	}

@@ -106,7 +106,7 @@ func manifestOf(t *testing.T, dir string) *store.Manifest {
 }
 
 // TestCodedWeightsTrainAsPlain: a model that weighs edges has the same losses and accuracies to the bit whether a store has weights
-// or their numbers, and reads less.
+// or their numbers, and reads less; its evaluation counts a byte for each number.
 func TestCodedWeightsTrainAsPlain(t *testing.T) {
 	graph, _ := storetest.Typed(t)
 	storetest.Quarters(t, graph)
@@ -125,8 +125,8 @@ func TestCodedWeightsTrainAsPlain(t *testing.T) {
 	withWeights(t, plain)
 	for _, c := range []Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore"}} {
 		c.EdgeWeights, c.Features, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Threads = true, []string{"paper.feat", "venue.feat"}, 8, []int{4, 4}, 40, 2, 1
-		run := func(dir string) (out []float64, read int64) {
-			_, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
+		run := func(dir string) (out []float64, read, evaluated int64) {
+			sum, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
 				out, read = append(out, e.Loss, e.ValidAccuracy), read+e.BytesRead
 				if e.BytesRead != e.PlannedBytes {
 					t.Errorf("%s, plan %s: %d bytes read, %d planned", dir, c.Plan, e.BytesRead, e.PlannedBytes)
@@ -135,10 +135,13 @@ func TestCodedWeightsTrainAsPlain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return out, read
+			return out, read, sum.Summary.EvalBytesRead
 		}
-		want, readPlain := run(plain)
-		got, readCoded := run(coded)
+		want, readPlain, evalPlain := run(plain)
+		got, readCoded, evalCoded := run(coded)
+		if saved, each := evalPlain-evalCoded, 3*int64(manifestOf(t, coded).Edges); saved <= 0 || saved%each != 0 {
+			t.Errorf("plan %s: evaluation reads %d bytes of codes, %d of weights, expected %d fewer each time it reads them", c.Plan, evalCoded, evalPlain, each)
+		}
 		if !slices.Equal(got, want) || readCoded > readPlain {
 			t.Errorf("plan %s: losses and accuracies %v of %d bytes, of weights %v of %d", c.Plan, got, readCoded, want, readPlain)
 		}

@@ -375,12 +375,16 @@ func (src *storeSource) EdgeList(ctx context.Context, _ Env, l int, emit func(b 
 // Names implements [Source]: string ids.
 func (src *storeSource) Names(ctx context.Context, _ Env, emit func(names *IDs, at Position) error) error {
 	var buf []byte
+	var ids store.ExternalIDs
+	read := -1 // the partition that ids are of: pieces of one follow each other
 	for _, t := range src.order {
-		ids, b, err := src.s.ReadExternal(ctx, t.part, buf)
-		if err != nil {
-			return err
+		if read != int(t.part) {
+			var err error
+			if ids, buf, err = src.s.ReadExternal(ctx, t.part, buf); err != nil {
+				return err
+			}
+			read = int(t.part)
 		}
-		buf = b
 		names := IDs{Ends: []uint32{}}
 		for row := t.first; row < t.first+t.rows && row < uint64(ids.Len()); row++ {
 			names.Append(ids.Strings.At(int(row)))

@@ -139,11 +139,11 @@ func (l *loader) column(ctx context.Context, c *store.ColumnInfo, elem blocks.El
 	if c.Elem != elem || c.Dim != 1 {
 		return nil, fmt.Errorf("%w: %s column %q is %d × %v, expected 1 × %v", store.ErrInvalid, c.Role, c.Name, c.Dim, c.Elem, elem)
 	}
-	_, e, err := l.s.Files().Column(c.Name, store.PartitionID(p))
+	stored, err := l.s.ColumnBytes(c.Name, store.PartitionID(p))
 	if err != nil {
 		return nil, err
 	}
-	l.g.read += blocks.AlignUp(e.Length)
+	l.g.read += blocks.AlignUp(stored)
 	b, err := l.s.ReadColumn(ctx, c.Name, store.PartitionID(p), l.scratch)
 	if want := int(l.m.Partitions[p].Nodes) * c.RowBytes(); err == nil && len(b) != want {
 		return nil, fmt.Errorf("%w: column %q has %d bytes of partition %d, expected %d", store.ErrCorrupt, c.Name, len(b), p, want)

@@ -64,6 +64,11 @@ func (g *Graph) ReadColumn(_ context.Context, name string, p store.PartitionID, 
 	return nil, fmt.Errorf("no column %s", name)
 }
 
+func (g *Graph) ColumnBytes(name string, p store.PartitionID) (int64, error) {
+	b, err := g.ReadColumn(context.Background(), name, p, nil)
+	return int64(len(b)), err
+}
+
 func (g *Graph) ReadStripe(_ context.Context, p store.PartitionID, _ []byte) (blocks.Stripe, []byte, error) {
 	stripe, err := blocks.OpenStripe(g.stripes[p], uint32(len(g.M.Partitions)))
 	return stripe, g.stripes[p], err
