@@ -170,6 +170,9 @@ func TestLinksTrainAsOnTheHost(t *testing.T) {
 			got, epochs := run("cuda", open(t, Options{}))
 			for i, e := range wantEpochs {
 				g := epochs[i]
+				if g.DeviceRows == nil || g.DeviceRows.Returned == 0 {
+					t.Errorf("epoch %d: the device keeps no rows that it changes: %+v", i+1, g.DeviceRows)
+				}
 				if g.Batches != e.Batches || g.SampledEdges != e.SampledEdges || !near(g.Loss, e.Loss, 1e-3) {
 					t.Errorf("epoch %d: loss %v of %d batches, %d edges; on the host %v of %d, %d", i+1, g.Loss, g.Batches, g.SampledEdges, e.Loss, e.Batches, e.SampledEdges)
 				}

@@ -76,7 +76,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	stepRows, _ := largestStep(m, c.capacity(m))
 	room := rowcache.Room(info, largest.tensors) / rowBytes
 	o := macro.DeviceOptions{RowBytes: rowBytes, BackBytes: backBytes, Rows: room, StepRows: stepRows, BatchRows: min(largest.inputs, stepRows), Window: c.DeviceWindow}
-	if room < min(o.BatchRows, stepRows) {
+	if room < o.BatchRows {
 		return inPlace("there is room for %d, a mini-batch may have %d", max(0, room), o.BatchRows)
 	}
 	if c.DeviceCache != cacheAuto {

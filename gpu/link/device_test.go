@@ -171,7 +171,7 @@ func TestDeviceRowsCheckpoint(t *testing.T) {
 }
 
 // TestDeviceRowsGiveWay: where the device's memory does not do for evaluation beside the rows that it keeps, they are given up and the
-// run goes on to the same end.
+// run goes on to the same end; what they cost until then is counted.
 func TestDeviceRowsGiveWay(t *testing.T) {
 	dir := tripleStore(t, 4)
 	run := func(table string, tightens bool) (kept []bool, mrr float64, rows []byte) {
@@ -196,7 +196,7 @@ func TestDeviceRowsGiveWay(t *testing.T) {
 		t.Fatalf("rows are kept in epochs %v", kept)
 	}
 	kept, mrr, got := run("b", true)
-	if kept[2] || mrr != wantMRR || !slices.Equal(got, want) {
+	if fmt.Sprint(kept) != "[true false false]" || mrr != wantMRR || !slices.Equal(got, want) {
 		t.Errorf("rows kept %v, MRR %v for %v, or another table", kept, mrr, wantMRR)
 	}
 }

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
@@ -132,4 +133,55 @@ func (m *Model) Close() error {
 	}
 	*m = Model{rows: newTableRows(m.rows.t)}
 	return errors.Join(errs...)
+}
+
+// due reports whether r's epoch is validated, and whether it is the last one.
+func (s *session) due(r *Epoch) (valid, last bool) {
+	last = r.Epoch == s.cfg.Epochs
+	return s.cfg.EvalEvery > 0 && (last || r.Epoch%s.cfg.EvalEvery == 0), last
+}
+
+// evaluateTable is evaluate for a run of which no macro-batch holds the whole graph.
+func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
+	if valid, _ := s.due(r); !valid {
+		return nil
+	}
+	if err := s.it.Flush(context.WithoutCancel(ctx)); err != nil { // as a checkpoint is
+		return err
+	}
+	if s.stored == nil {
+		return s.evaluate(ctx, r, s.rows.Read)
+	}
+	return s.evaluate(ctx, r, s.inputsOf(s.rows.Read, s.stored.read))
+}
+
+// evaluate validates if it is time, and tests after the last epoch.
+func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embeddings) error {
+	due, last := s.due(r)
+	if !due {
+		return nil
+	}
+	start := time.Now()
+	lists := []string{"valid"}
+	if last {
+		lists = append(lists, "test")
+	}
+	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
+	if s.t.rows != nil && errors.Is(err, gpu.ErrMemory) { // rows that the device keeps, all flushed, give way for the rest of the run
+		if err := errors.Join(s.t.rows.Close(), s.t.pipe.Arena().Reset()); err != nil {
+			return err
+		}
+		s.t.rows = nil
+		metrics, err = s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
+	}
+	if err != nil {
+		return err
+	}
+	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
+	if last {
+		test := metrics[1]
+		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10, s.sum.TestRawMRR = test.MRR, test.Hits1, test.Hits3, test.Hits10, test.RawMRR
+	}
+	r.ValidSeconds = time.Since(start).Seconds()
+	return nil
 }

@@ -394,7 +394,7 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 		if len(mb.Partitions) == len(s.st.Manifest().Partitions) && mb.StepIndex == len(plan.Steps)-1 {
 			// It holds the whole graph, with rows as trained, and lives until Next: evaluated here, nothing is read again.
 			trained := s.soFar()
-			r.Seconds, r.CPUSeconds, evaluated = trained.Seconds, trained.CPUSeconds, true
+			r.Seconds, r.CPUSeconds, r.DeviceRows, evaluated = trained.Seconds, trained.CPUSeconds, s.t.rows.Traffic(), true
 			if err := s.evaluate(ctx, &r, s.inputsOf(residentRows(mb, s.cfg.TableDim()), residentFeatures(mb))); err != nil {
 				return err
 			}
@@ -409,12 +409,11 @@ func (s *session) epoch(ctx context.Context, epoch int) error {
 	// Time and bytes of training, taken before validation adds its own.
 	trained := s.soFar()
 	if !evaluated {
-		r.Seconds, r.CPUSeconds = trained.Seconds, trained.CPUSeconds
+		r.Seconds, r.CPUSeconds, r.DeviceRows = trained.Seconds, trained.CPUSeconds, s.t.rows.Traffic() // evaluation may take the rows away
 		if err := s.evaluateTable(ctx, &r); err != nil {
 			return err
 		}
 	}
-	r.DeviceRows = s.t.rows.Traffic()
 	if s.hooks.Macro != nil {
 		s.hooks.Macro(s.it.Stats(), r.DeviceRows)
 	}
@@ -459,55 +458,4 @@ func (s *session) embed(mb *buffer.MacroBatch) (err error) {
 		s.e, err = mapEmbeddings(s.t.queue.Device(), mb, s.cfg.TableDim())
 	}
 	return err
-}
-
-// due reports whether r's epoch is validated, and whether it is the last one.
-func (s *session) due(r *Epoch) (valid, last bool) {
-	last = r.Epoch == s.cfg.Epochs
-	return s.cfg.EvalEvery > 0 && (last || r.Epoch%s.cfg.EvalEvery == 0), last
-}
-
-// evaluateTable is evaluate for a run of which no macro-batch holds the whole graph.
-func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
-	if valid, _ := s.due(r); !valid {
-		return nil
-	}
-	if err := s.it.Flush(context.WithoutCancel(ctx)); err != nil { // as a checkpoint is
-		return err
-	}
-	if s.stored == nil {
-		return s.evaluate(ctx, r, s.rows.Read)
-	}
-	return s.evaluate(ctx, r, s.inputsOf(s.rows.Read, s.stored.read))
-}
-
-// evaluate validates if it is time, and tests after the last epoch.
-func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embeddings) error {
-	due, last := s.due(r)
-	if !due {
-		return nil
-	}
-	start := time.Now()
-	lists := []string{"valid"}
-	if last {
-		lists = append(lists, "test")
-	}
-	metrics, err := s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
-	if s.t.rows != nil && errors.Is(err, gpu.ErrMemory) { // rows that the device keeps, all flushed, give way for the rest of the run
-		if err := errors.Join(s.t.rows.Close(), s.t.pipe.Arena().Reset()); err != nil {
-			return err
-		}
-		s.t.rows = nil
-		metrics, err = s.eval.Run(ctx, s.t.queue, s.t.model, embeddings, lists...)
-	}
-	if err != nil {
-		return err
-	}
-	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
-	if last {
-		test := metrics[1]
-		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10, s.sum.TestRawMRR = test.MRR, test.Hits1, test.Hits3, test.Hits10, test.RawMRR
-	}
-	r.ValidSeconds = time.Since(start).Seconds()
-	return nil
 }

@@ -128,7 +128,7 @@ func printDeviceRows(e *command.Env, r *cache.Traffic) {
 	if r.ReturnedBytes > 0 {
 		moved += ", " + command.FormatSize(r.ReturnedBytes) + " back"
 	}
-	fmt.Fprintf(e.Told(), "feature rows to the device: %s, %s saved by policy %s: %.1f %% of rows were there\n",
+	fmt.Fprintf(e.Told(), "rows to the device: %s, %s saved by policy %s: %.1f %% of rows were there\n",
 		moved, command.FormatSize(r.SavedBytes), r.Policy, 100*r.HitRate())
 }
 
