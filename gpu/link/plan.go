@@ -98,21 +98,7 @@ func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 	c := &p.choice
 	cfg.Plan, cfg.Buffer, cfg.Logical = c.Policy, c.Capacity, c.Logical
-	if cfg.RemoveBatchEdges == nil {
-		keep := cfg.KeepBatchEdges
-		switch many := m.Edges >= manyEdges*m.Nodes; {
-		case keep > 0:
-		case cfg.Encoder == "none" || many && len(cfg.Features) == 0 && c.Policy == macro.Memory:
-			keep = 1
-		case many && len(cfg.Features) == 0:
-			keep = min(1, keptEdges*float64(c.Capacity)/float64(len(m.Partitions)))
-		}
-		hide := keep < 1 || cfg.KeepBatchEdges > 0
-		cfg.RemoveBatchEdges = &hide
-		if hide {
-			cfg.KeepBatchEdges = keep
-		}
-	}
+	cfg.hide(m, c)
 	if c.Policy == macro.Memory {
 		cfg.Buffer, cfg.Absent = len(m.Partitions), AbsentIgnore
 	}
@@ -127,6 +113,41 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, len(m.Partitions), err)
 	}
 	return policy, nil
+}
+
+// hide fills in which of a batch's edges the encoder of a run by such a plan does not see, where c leaves that open.
+func (c *Config) hide(m *store.Manifest, plan *macro.Choice) {
+	if c.RemoveBatchEdges != nil {
+		return
+	}
+	keep := c.KeepBatchEdges
+	switch many := m.Edges >= manyEdges*m.Nodes; {
+	case keep > 0:
+	case c.Encoder == "none" || many && len(c.Features) == 0 && plan.Policy == macro.Memory:
+		keep = 1
+	case many && len(c.Features) == 0:
+		keep = min(1, keptEdges*float64(plan.Capacity)/float64(len(m.Partitions)))
+	}
+	hide := keep < 1 || c.KeepBatchEdges > 0
+	c.RemoveBatchEdges = &hide
+	if hide {
+		c.KeepBatchEdges = keep
+	}
+}
+
+// HiddenWhy says which of a batch's edges the encoder of a run of c by such a plan does not see, "" without an encoder.
+func (c *Config) HiddenWhy(m *store.Manifest, plan *macro.Choice) string {
+	d := *c
+	d.hide(m, plan)
+	switch {
+	case c.Encoder == "none":
+		return ""
+	case !d.hidesEdges():
+		return "the encoder sees a mini-batch's edges while they are asked for"
+	case d.KeepBatchEdges > 0:
+		return fmt.Sprintf("a mini-batch's edges are hidden from the encoder while they are asked for, but for a share of %.3g, drawn at random", d.KeepBatchEdges)
+	}
+	return "a mini-batch's edges are hidden from the encoder while they are asked for"
 }
 
 // nextPlan is the plan of an epoch to come, made while the one before trains: a cover of many

@@ -139,6 +139,9 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		if absent := cfg.AbsentWhy(m); absent != "" {
 			why = append(why, absent)
 		}
+		if hidden := cfg.HiddenWhy(m, &s.plan.choice); hidden != "" {
+			why = append(why, hidden)
+		}
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+s.plan.account.String())
 		}

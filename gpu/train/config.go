@@ -127,7 +127,7 @@ type Config struct {
 	// DeviceCache is which feature rows a device that is not the host's memory keeps: "auto" (default: what moves least of the
 	// others on the run's first batches), "none", "tracker", "lookahead" or "presc", see [cache.Policy]. DeviceWindow is how many batches
 	// lookahead knows; default 16. Neither changes a result. What presc counts the store keeps ([store.Store.KeepVisits]).
-	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which feature rows a GPU keeps from one mini-batch to the next: auto is what moves least" values:"auto,none,tracker,lookahead,presc"`
+	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which rows a GPU keeps from one mini-batch to the next, of features and, for links, of embeddings: auto is what moves least; presc is for nodes" values:"auto,none,tracker,lookahead,presc"`
 	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" help:"mini-batches that are sampled ahead for --device-cache lookahead" default:"16"`
 	// DevicePlan is how feature rows come to a device, see [macro.DeviceRecord]: "auto" (default: "direct" or "mirror", by bytes).
 	// "lbs" and "pbs" are samplers, on any device: they decide what mini-batches are. DeviceMacro is the size of their

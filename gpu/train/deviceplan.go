@@ -120,7 +120,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	return p, nil
 }
 
-// paddedShare of the largest mini-batch's tensors is what padding adds at most, see package replay, and some.
+// paddedShare of the largest mini-batch's tensors, and of what they come from, is what padding adds at most, see package replay, and some.
 const paddedShare = 8
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
@@ -136,7 +136,7 @@ func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifes
 	if err != nil {
 		return 0, err
 	}
-	if model := c.model(s); c.RecordSteps != recordOff && recordable(&model) {
+	if model := c.model(s); c.records(&model) {
 		worst += worst / paddedShare
 	}
 	return rowcache.Room(info, worst), nil
@@ -157,7 +157,7 @@ func (y *Memory) deviceBooks(capacity int) int64 {
 		return 0
 	}
 	rows, edges := largestStep(y.m, capacity)
-	batchBytes, inputs := y.batch.host(rows, edges)
+	batchBytes, _, inputs := y.batch.host(rows, edges)
 	room := int64(0)
 	for _, t := range y.batch.tables {
 		room += int64(t.Cols * t.Elem.Size())
@@ -177,17 +177,23 @@ func (y *Memory) deviceBooks(capacity int) int64 {
 	return n
 }
 
-// host is what the largest mini-batch takes on the host, once sampled, and how many input rows it has.
-func (b *batchMeter) host(rows, edges int64) (n int64, inputs int) {
+// host is what the largest mini-batch takes on the host, once sampled, what of it a device of its own memory is given, as the step is padded,
+// and how many input rows it has.
+func (b *batchMeter) host(rows, edges int64) (sampled, staged int64, inputs int) {
 	graphs, seeds, inputs := b.graphs(rows, edges)
 	_ = b.arena.Reset() // a meter's memory, of which nothing can fail
+	both := 4 * int64(seeds+inputs)
 	for _, g := range graphs {
-		n += 4 * int64(2*g.NumDst+1+g.Edges()+g.Weights.Len())
-		if !g.EdgeFeatures.IsZero() { // their places
-			n += 8 * int64(g.Edges())
+		both += 4 * int64(2*g.NumDst+1+g.Edges()+g.Weights.Len())
+		if !g.EdgeFeatures.IsZero() { // sampled are their places
+			sampled, staged = sampled+8*int64(g.Edges()), staged+4*int64(g.EdgeFeatures.Len())
 		}
 	}
-	return n + 4*int64(seeds+inputs), inputs
+	sampled, staged = sampled+both, staged+both
+	if c := b.model.Config(); b.cfg.records(&c) {
+		staged += staged / paddedShare
+	}
+	return sampled, staged, inputs
 }
 
 // holdsDevice is deviceBooks' name in the account.

@@ -155,7 +155,7 @@ func atMost(n int64, fanout int) int64 {
 }
 
 // counted keeps what countDraws found: all configurations that a run tries have the same, as it depends on sampler, relations and
-// split alone.
+// split alone, as long as they sample as many hops.
 type counted struct {
 	draws    *draws
 	readings int // of the graph
@@ -163,7 +163,7 @@ type counted struct {
 
 // of is y's, counted if it was not.
 func (c *counted) of(ctx context.Context, y *Memory) (_ *draws, err error) {
-	if c.draws == nil {
+	if c.draws == nil || len(c.draws.edges) != len(y.cfg.sampled()) {
 		c.readings++
 		c.draws, err = y.countDraws(ctx)
 	}

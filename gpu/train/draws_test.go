@@ -104,4 +104,20 @@ func TestDrawsAreCountedOnce(t *testing.T) {
 	if err := e.Close(); err != nil || p.draws == nil || once.readings != 1 {
 		t.Errorf("%v; the graph was read %d times for draws %v", err, once.readings, p.draws)
 	}
+	y, _, err := OpenCompleted(t.Context(), st, dev.Info(), &c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Close(); err != nil || y.draws() == nil || y.once.readings != 1 {
+		t.Errorf("%v; a plan reads the graph %d times", err, y.once.readings)
+	}
+	if c.Layers, c.Fanouts = 1, []int{5}; len(y.draws().edges) != 2 {
+		t.Fatalf("draws of %d hops, expected 2", len(y.draws().edges))
+	}
+	if y, err = openMemory(t.Context(), st, dev.Info(), c, y.once); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Close(); err != nil || len(y.draws().edges) != 1 {
+		t.Errorf("%v; draws of %d hops for a model of 1", err, len(y.draws().edges))
+	}
 }

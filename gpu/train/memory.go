@@ -38,6 +38,7 @@ type Memory struct {
 	batch    *batchMeter // nil where the store does not fit the task
 	eval     int64       // the least that evaluation takes
 	failed   error       // of what a mini-batch takes
+	once     *counted    // where what a mini-batch's relations draw comes from
 }
 
 // OpenMemory looks at a store for runs of c, whose defaults and Features must be filled in, on a device that info describes.
@@ -46,9 +47,20 @@ func OpenMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config) (
 	return openMemory(ctx, st, info, c, new(counted))
 }
 
+// OpenCompleted completes c, as [Config.Complete] does, and looks at the store for its run, as OpenMemory: what both count of the graph is
+// counted once.
+func OpenCompleted(ctx context.Context, st *store.Store, info gpu.Info, c *Config) (y *Memory, why []string, err error) {
+	once := new(counted)
+	if why, err = c.complete(ctx, st, info, once); err != nil {
+		return nil, nil, err
+	}
+	y, err = openMemory(ctx, st, info, *c, once)
+	return y, why, err
+}
+
 // openMemory is OpenMemory of a run whose draws are counted once.
 func openMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config, once *counted) (_ *Memory, err error) {
-	y := &Memory{m: st.Manifest(), store: st, cfg: c, info: info}
+	y := &Memory{m: st.Manifest(), store: st, cfg: c, info: info, once: once}
 	if y.shape.fanouts, err = c.relationFanouts(y.m); err != nil {
 		return nil, err
 	}
@@ -135,7 +147,7 @@ func (y *Memory) batchBytes(memory int64, capacity int) int64 {
 	if y.batch == nil {
 		return 0
 	}
-	staged, _ := y.batch.host(largestStep(y.m, capacity))
+	_, staged, _ := y.batch.host(largestStep(y.m, capacity))
 	return int64(y.info.InFlight()) * staged
 }
 

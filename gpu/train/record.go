@@ -21,6 +21,11 @@ func recordable(c *nn.Config) bool {
 	return c.Relations == 0 && !c.EdgeWeights && c.EdgeDim == 0 && c.Norm != nn.BatchNorm && c.Jumping != nn.JumpMax
 }
 
+// records reports whether a run of c on a device that records does so with a model's steps.
+func (c *Config) records(model *nn.Config) bool {
+	return c.RecordSteps != recordOff && recordable(model)
+}
+
 // shapeOf is what a mini-batch is padded to, nil where it is issued as it is: before layers have their orders, which depend on
 // sizes, with a history, and of plan rows, which waits for each mini-batch anyway.
 func (t *trainer) shapeOf(b *mini.Batch) *replay.Shape {

@@ -143,6 +143,16 @@ type memory interface {
 	Close() error
 }
 
+// linkConfig is train's for link prediction, with defaults.
+func (o *planOptions) linkConfig() (link.Config, error) {
+	c := o.link
+	setLinkModel(&c, c.Model)
+	if err := c.Normalize(); err != nil {
+		return c, command.Usage(err)
+	}
+	return c, nil
+}
+
 // macroOptions are those with which train would run, and who holds what then: MemoryBytes is the partition buffer's share of --mem.
 func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (mo buffer.Options, y memory, err error) {
 	m := s.Manifest()
@@ -152,10 +162,9 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	if cfg.Link {
-		c := o.link
-		setLinkModel(&c, c.Model)
-		if err := c.Normalize(); err != nil {
-			return mo, nil, command.Usage(err)
+		c, err := o.linkConfig()
+		if err != nil {
+			return mo, nil, err
 		}
 		if c.Logical > 0 {
 			if err := checkLogical(c.Plan); err != nil {
@@ -178,16 +187,17 @@ func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *mac
 		return mo, nil, command.Usage(err)
 	}
 	c.FillFeatures(m)
-	if o.absent, err = c.Complete(ctx, s, dev.Info()); err != nil {
+	n, why, err := train.OpenCompleted(ctx, s, dev.Info(), c)
+	if err != nil {
 		return mo, nil, err
 	}
+	o.absent = why
 	if why := c.UnusedWeights(m); why != "" {
 		o.absent = append(o.absent, why)
 	}
 	mo = c.MacroOptions(m)
 	mo.Both = mo.Both || o.both
-	n, err := train.OpenMemory(ctx, s, dev.Info(), *c)
-	return mo, n, err
+	return mo, n, nil
 }
 
 func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err error) {
@@ -271,6 +281,15 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	if !cfg.Link || choice.Policy != macro.Memory {
 		choice.Why = append(choice.Why, o.absent...)
 	}
+	if cfg.Link {
+		c, err := o.linkConfig()
+		if err != nil {
+			return err
+		}
+		if why := c.HiddenWhy(m, &choice); why != "" {
+			choice.Why = append(choice.Why, why)
+		}
+	}
 	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, train: trained, f: f, device: device, outlook: outlook}
 	if choice.Policy == macro.Rows {
 		err = r.sampleRows(ctx, s, mo)
@@ -304,10 +323,9 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 func (o *planOptions) planDevice(ctx context.Context, s *store.Store, choice macro.Choice) (macro.DevicePlan, error) {
 	info := gpu.Info{Name: "gpu", MemoryBytes: o.node.DeviceMemoryBytes}
 	if choice.Link {
-		c := o.link
-		setLinkModel(&c, c.Model)
-		if err := c.Normalize(); err != nil {
-			return macro.DevicePlan{}, command.Usage(err)
+		c, err := o.linkConfig()
+		if err != nil {
+			return macro.DevicePlan{}, err
 		}
 		c.Plan, c.Buffer, c.Logical = choice.Policy, choice.Capacity, choice.Logical
 		return c.PlanDevice(ctx, s, info, 0)

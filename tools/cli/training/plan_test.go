@@ -29,6 +29,7 @@ func TestPlan(t *testing.T) {
 		{[]string{"--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
 		{[]string{"--task", "link", "--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
 		{[]string{"--task", "link", "--encoder", "mlp"}, cli.ExitUsage, "", "mlp"},
+		{[]string{"--task", "link", "--encoder", "sage", "--keep-batch-edges", ".25"}, cli.ExitOK, "hidden from the encoder while they are asked for, but for a share of 0.25", ""},
 		{[]string{"--plan", "mst"}, cli.ExitUsage, "", "--plan mst: expected auto or one of"},
 		{[]string{"--reuse", "5"}, cli.ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
 		{[]string{"--plan", "comet", "--buffer", "1"}, cli.ExitUsage, "", "holds no 2 logical ones"},

@@ -45,9 +45,13 @@ func TestTrainLink(t *testing.T) {
 	for flags, want := range map[string][2]any{"--plan=memory": {false, nil}, "--plan=comet --buffer=2": {true, .5}, "--plan=comet --buffer=4": {false, nil}, "--plan=comet --buffer=2 --remove-batch-edges=false": {false, nil},
 		"--plan=comet --buffer=2 --remove-batch-edges": {true, nil}, "--plan=comet --buffer=2 --keep-batch-edges=.2": {true, .2}} {
 		args := append([]string{"train", st, "--overwrite", "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
-		config := clitest.Events(t, args...)[0]["config"].(map[string]any)
+		start := clitest.Events(t, args...)[0]
+		config, why := start["config"].(map[string]any), fmt.Sprint(start["why"])
 		if got := [2]any{config["remove_batch_edges"], config["keep_batch_edges"]}; got != want {
 			t.Errorf("%q: a batch's edges are hidden, and kept: %v, expected %v", flags, got, want)
+		}
+		if strings.Contains(why, "are hidden from the encoder") != want[0] || strings.Contains(why, fmt.Sprintf("a share of %v", want[1])) != (want[1] != nil) {
+			t.Errorf("%q: the reasons are %s", flags, why)
 		}
 	}
 	for _, encoder := range []string{"none", "sage", "gcn", "gat"} {
