@@ -96,6 +96,7 @@ type appender struct {
 	newNodes uint64
 	assigner partitioner.Assigner // of new nodes to new partitions, by consecutive numbers
 	sizes    []uint32             // of new partitions
+	newKind  uint32               // type of the new nodes as column node_type has it, from 1; 0 = not known
 }
 
 func openAppend(dir string, src Source, o AppendOptions) (*appender, error) {
@@ -317,6 +318,9 @@ func (a *appender) growPartitions(ctx context.Context) error {
 	kind, known, err := a.newType()
 	if err != nil {
 		return err
+	}
+	if known {
+		a.newKind = uint32(kind) + 1
 	}
 	for _, n := range a.sizes {
 		info := store.PartitionInfo{First: store.NodeID(m.Nodes), Nodes: uint64(n)}

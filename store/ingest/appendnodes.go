@@ -56,14 +56,11 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 	return nil
 }
 
-// newType is the type of the new nodes: the one whose columns or splits the source has rows of. known is false where it has none of a single type, or where
-// the store knows no types; the schema counts them to the last type then.
+// newType is the type of the new nodes: the one whose columns or splits the source has rows of. known is false where it has none of a
+// single type; the schema counts them to the last type then.
 func (a *appender) newType() (kind int, known bool, err error) {
 	types := a.m.Schema.NodeTypes
 	last := len(types) - 1
-	if slices.ContainsFunc(a.base.Manifest().Partitions, func(p store.PartitionInfo) bool { return p.Types == nil }) {
-		return last, false, nil
-	}
 	names := slices.Clone(a.desc.Splits)
 	for _, c := range a.desc.NodeColumns {
 		names = append(names, c.Name)
@@ -111,9 +108,13 @@ func (a *appender) addColumn(ctx context.Context, n *run, c *store.ColumnInfo, s
 	spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: c.Elem, Dim: uint32(c.Dim), Name: c.Name}
 	n.phase("column "+c.Name, "rows", int64(a.newNodes))
+	row := missingRow(c)
+	if c.Name == store.TypeColumn && c.Role == store.RoleNode && c.Elem == blocks.Uint32 && c.Dim == 1 {
+		binary.LittleEndian.PutUint32(row, a.newKind)
+	}
 	of := n.everyNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, NodeType: c.NodeType, Runs: c.Runs})
 	ref, err := n.nodeFile(ctx, fileBase(c.Name), h, of, func(ctx context.Context, emit func(uint64, []byte) error) error {
-		return fillRows(ctx, 0, a.newNodes, missingRow(c), emit)
+		return fillRows(ctx, 0, a.newNodes, row, emit)
 	})
 	if err == nil {
 		n.addColumn(spec, &converter{elem: c.Elem, labelMax: -1}, of.column, ref)

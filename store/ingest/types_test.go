@@ -248,6 +248,49 @@ func TestAppendOfType(t *testing.T) {
 	checkTyped(t, dir, nil)
 }
 
+// TestAppendOfTypeBeside: the type of appended nodes is known, too, where node_type is a file, as in a store of format 1, and where nodes of a type
+// that is not known were appended before.
+func TestAppendOfTypeBeside(t *testing.T) {
+	_, dir := storetest.Typed(t)
+	nodes := uint64(410)
+	add := func(columns ...ingest.SliceColumn) {
+		t.Helper()
+		src, err := ingest.FromSlices(&ingest.Slices{Src: []uint64{nodes}, Dst: []uint64{170}, Relations: []uint32{0}, RelationNames: []string{"paper:cites:paper"},
+			EdgeColumns: []ingest.SliceColumn{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1, Data: blocks.Bytes([]float32{2})}}, NodeColumns: columns})
+		if err == nil {
+			_, err = ingest.Append(t.Context(), dir, src, ingest.AppendOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes++
+	}
+	paper := ingest.SliceColumn{Name: "paper.feat", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 16, Data: blocks.Bytes(slices.Repeat([]float32{5}, 16))}
+	expect := func(papers uint64, kinds ...uint32) {
+		t.Helper()
+		s := checkTyped(t, dir, nil)
+		got := s.Manifest().Schema.NodeTypes[1]
+		found := make([]store.NodeID, len(kinds))
+		if err := s.LookupInts(t.Context(), []uint64{410, 411, 412}[:len(kinds)], found); err != nil {
+			t.Fatal(err)
+		}
+		types, err := s.Features(t.Context(), store.TypeColumn, found, nil)
+		if err != nil || got.Count != papers || !bytes.Equal(types, blocks.Bytes(kinds)) {
+			t.Errorf("%v, %d papers, types %v, expected %d and %v", err, got.Count, types, papers, kinds)
+		}
+	}
+	add(paper)
+	expect(241, 2)
+	move(t, openStore(t, dir, 0), dir, 3, 4)
+	expect(241, 2)
+	if got := runsOf(openStore(t, dir, 0).Manifest()); !slices.Contains(got, "paper.feat 241 paper") || !slices.Contains(got, "node_type 0 ") {
+		t.Errorf("moved: rows of one type %q", got)
+	}
+	add() // of no type
+	add(paper)
+	expect(242, 2, 0, 2)
+}
+
 // TestTypesDamage: a manifest that divides partitions otherwise than the files do is refused, and verify finds a changed byte in the rows of one type.
 func TestTypesDamage(t *testing.T) {
 	_, dir := storetest.Typed(t)
