@@ -20,7 +20,7 @@ func TestResume(t *testing.T) {
 	st := storetest.Open(t, dir, store.Options{})
 	train := func(cfg Config, hooks Hooks) *Checkpoint {
 		t.Helper()
-		cfg.Dim, cfg.BatchSize, cfg.Negatives, cfg.EvalEdges, cfg.Threads = 8, 100, 50, 100, 2
+		cfg.Dim, cfg.BatchSize, cfg.Negatives, cfg.EvalEdges, cfg.Threads, cfg.TimeEncoding = 8, 100, 50, 100, 2, TimeLearned
 		c, err := Train(t.Context(), st, hostDevice(t), cfg, hooks)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func checkAnswers(t *testing.T, st *store.Store, c *Checkpoint) {
 func TestSavedModel(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 120, Edges: 2000, Partitions: 3})
 	st := storetest.Open(t, dir, store.Options{})
-	c, err := Train(t.Context(), st, hostDevice(t), Config{Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100}, Hooks{})
+	c, err := Train(t.Context(), st, hostDevice(t), Config{Dim: 8, BatchSize: 100, Negatives: 50, Epochs: 2, EvalEdges: 100, TimeEncoding: TimeLearned}, Hooks{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	Seed        uint64  `json:"seed" group:"optimiser"`
 	// TimeEncoding is how the age of an edge enters its message, one of [TimeEncodings]; default [TimeCos], also of models of versions
 	// that knew no other.
-	TimeEncoding string `json:"time_encoding" group:"model" help:"how an edge's age enters its message: cosines of fixed frequencies, their sines too (TGAT), or not at all" values:"cos,cos-sin,none"`
+	TimeEncoding string `json:"time_encoding" group:"model" help:"how an edge's age enters its message: cosines of fixed frequencies, their sines too, both of frequencies that are learned (TGAT), or not at all" values:"cos,cos-sin,learned,none"`
 	// NoRecency leaves out of scores when a candidate was last met, by the node and by any.
 	NoRecency bool `json:"no_recency" group:"link prediction" help:"do not score by when a candidate was last met, by the node and by any"`
 	// ValidShare and TestShare of the edges, the last ones in time, are for validation and test; default .15 each.
@@ -52,22 +52,13 @@ type Config struct {
 const (
 	TimeCos    = "cos"     // cos(ω·age), of a geometric series of ω
 	TimeCosSin = "cos-sin" // sin(ω·age) too: the layer above learns a phase φ of each, cos(ω·age + φ)
-	TimeNone   = "none"
+	// TimeLearned is TimeCosSin of frequencies that the model learns, by their logarithms, from the series on.
+	TimeLearned = "learned"
+	TimeNone    = "none"
 )
 
 // TimeEncodings lists how ages can be encoded.
-func TimeEncodings() []string { return []string{TimeCos, TimeCosSin, TimeNone} }
-
-// timeColumns is how many numbers encode an age.
-func (c *Config) timeColumns() int {
-	switch c.TimeEncoding {
-	case TimeNone:
-		return 0
-	case TimeCosSin:
-		return 2 * frequencies
-	}
-	return frequencies
-}
+func TimeEncodings() []string { return []string{TimeCos, TimeCosSin, TimeLearned, TimeNone} }
 
 // Normalize fills in defaults and says what is wrong with c.
 func (c *Config) Normalize() error {

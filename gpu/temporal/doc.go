@@ -7,9 +7,9 @@
 // edge that a batch samples is held to that rule while training and while evaluating: one that breaks it ends the run.
 //
 // A node's state at a moment is GraphSAGE's over edges sampled by [mini.Temporal] or [mini.Latest], whose ages are encoded as in
-// TGAT (Xu and others, ICLR 2020, eq. 5, with the frequencies fixed in a geometric series, as in GraphMixer, Cong and others,
-// ICLR 2023, section 3.1; [Config].TimeEncoding). Candidates are scored by its product with their vectors, and by what is known of when they were last met
-// (recency). The recency rule alone, without a model, is evaluated beside it.
+// TGAT (Xu and others, ICLR 2020, eq. 5), with frequencies that are learned or fixed in a geometric series, as in GraphMixer (Cong and
+// others, ICLR 2023, section 3.1; [Config].TimeEncoding). Candidates are scored by its product with their vectors, and by what is known
+// of when they were last met (recency). The recency rule alone, without a model, is evaluated beside it.
 //
 // The graph is in memory for the whole run. A run keeps after every epoch what it can be resumed from, bit for bit, and its best
 // epoch's model is a [Checkpoint], by which [Evaluate] ranks again.

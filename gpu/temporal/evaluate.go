@@ -83,7 +83,7 @@ func (v *evaluation) run(ctx context.Context, m *model, events []event, split ui
 // each calls fn for every event, in order, with the scores of all candidates, valid during the call. epoch keys the draws.
 func (v *evaluation) each(ctx context.Context, m *model, events []event, epoch int, fn func(i int, e event, past *recency, scores []float32) error) (err error) {
 	d, c := v.d, len(v.d.candidates)
-	s := &source{d: d, events: events, size: max(1, min(v.cfg.BatchSize, scoresMax/c)), ages: v.cfg.timeColumns()}
+	s := &source{d: d, events: events, size: max(1, min(v.cfg.BatchSize, scoresMax/c)), ages: v.cfg.fixedAges()}
 	var seeds []uint32
 	var times []int64
 	for i := range s.Batches() {

@@ -39,6 +39,10 @@ type model struct {
 	unmap    []func() // releases features
 	stat     gpu.Memory
 	adam     gpu.AdamOptions
+	ages     *ageEncoder // nil: ages are not encoded
+	// Of learned ages: the logarithms of the frequencies, and columns and derivatives of a batch's edges.
+	frequencies     *nn.Param
+	encoded, slopes []float32
 }
 
 func uniform(in int) nn.Init {
@@ -65,12 +69,16 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data) (_ *mod
 		}
 		m.project = append(m.project, m.params.Add("project."+c.Name, c.Dim, dim, uniform(c.Dim)))
 	}
-	in := 2*dim + cfg.timeColumns()
+	m.ages = cfg.ageEncoder()
+	in := 2*dim + m.ages.columns()
 	m.w1, m.b1 = m.params.Add("hidden.weight", in, dim, uniform(in)), m.params.Add("hidden.bias", 1, dim, zero)
 	m.w2, m.b2 = m.params.Add("state.weight", dim, dim, uniform(dim)), m.params.Add("state.bias", 1, dim, zero)
 	if !cfg.NoRecency {
 		m.r1, m.s1 = m.params.Add("recency.weight", recencyDim, recencyHidden, uniform(recencyDim)), m.params.Add("recency.bias", 1, recencyHidden, uniform(recencyDim))
 		m.r2 = m.params.Add("recency.score", recencyHidden, 1, uniform(recencyHidden))
+	}
+	if cfg.TimeEncoding == TimeLearned {
+		m.frequencies = m.params.Add("time.log_frequencies", 1, frequencies, startLogFrequencies())
 	}
 	m.vectors = m.params.AddState("vectors", d.mb.Rows, dim, small)
 	if err := m.params.Allocate(ctx, m.q, cfg.Seed); err != nil {
@@ -121,12 +129,13 @@ type pass struct {
 	self             gpu.Tensor   // uint32
 	g                gpu.Graph    // from rows to queries
 	in, hidden, h    gpu.Tensor   // [queries × …]
+	slopes           gpu.Tensor   // [queries × …], of ages by learned frequencies
 	numbers, recent  gpu.Tensor   // [scores × …]
 	vectors, queries int
 }
 
-// forward returns the queries' states in its pass.
-func (m *model) forward(b *mini.Batch, x *extra) *pass {
+// forward returns the queries' states in its pass, and what gradients need if train.
+func (m *model) forward(ctx context.Context, b *mini.Batch, x *extra, train bool) *pass {
 	q, a, dim, k := m.q, m.arena, m.cfg.Dim, &b.Blocks[0]
 	n := k.NumDst
 	p := &pass{rows: a.Uint32s(q, x.rows), self: a.Uint32s(q, x.self), vectors: x.vectors, queries: n}
@@ -140,22 +149,22 @@ func (m *model) forward(b *mini.Batch, x *extra) *pass {
 		p.known = append(p.known, known)
 	}
 	p.g = gpu.Graph{NumDst: n, NumSrc: len(x.rows), Indptr: a.Int32s(q, k.Indptr), Indices: a.Int32s(q, x.sources)}
-	columns := m.cfg.timeColumns()
+	columns := m.ages.columns()
 	p.in = a.Matrix(q, n, 2*dim+columns)
 	q.Gather(p.in.View(0, 0, n, dim), p.x, p.self)
 	q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, p.g, p.x, p.in.View(0, dim, n, dim))
 	if columns > 0 {
 		// Ages are rows of their own, one an edge.
-		ages := a.Matrix(q, len(x.sources), columns)
-		if len(x.sources) > 0 {
-			q.Upload(ages, blocks.Bytes(x.ages[:len(x.sources)*columns]))
-		}
 		edge := resize(k.Indices, len(k.Indices)) // an edge's place in the block is its row of ages
 		for i := range edge {
 			edge[i] = int32(i)
 		}
 		g := gpu.Graph{NumDst: n, NumSrc: len(edge), Indptr: p.g.Indptr, Indices: a.Int32s(q, edge)}
-		q.Aggregate(gpu.AggregateOptions{Reduce: gpu.Mean}, g, ages, p.in.View(0, 2*dim, n, columns))
+		if ages := p.in.View(0, 2*dim, n, columns); m.frequencies != nil {
+			p.slopes = m.learnedAges(ctx, b, g, ages, train)
+		} else {
+			m.meanOfEdges(g, x.ages[:len(edge)*columns], ages)
+		}
 	}
 	p.hidden, p.h = a.Matrix(q, n, dim), a.Matrix(q, n, dim)
 	q.Gemm(gpu.GemmOptions{Bias: m.b1.Value, ReLU: true}, p.in, m.w1.Value, p.hidden)
@@ -195,7 +204,7 @@ func (m *model) step(ctx context.Context, b *mini.Batch) (float64, error) {
 // batch returns a batch's loss, summed over queries, and calls step once the parameters' gradients are set, with that of the batch's rows.
 func (m *model) batch(ctx context.Context, b *mini.Batch, step func(p *pass, dx gpu.Tensor)) (float64, error) {
 	q, a, x, dim := m.q, m.arena, b.Extra.(*extra), m.cfg.Dim
-	p := m.forward(b, x)
+	p := m.forward(ctx, b, x, true)
 	n, wrong := p.queries, len(x.wrong)
 	right, others := a.Matrix(q, n, dim), a.Matrix(q, wrong, dim)
 	answers, draws := a.Uint32s(q, x.answers), a.Uint32s(q, x.wrong)
@@ -261,7 +270,10 @@ func (m *model) gradients(p *pass, d, right, others, answers, draws gpu.Tensor, 
 	q.ColumnSum(dHidden, m.b1.Grad)
 	q.Gemm(gpu.GemmOptions{TransA: true}, p.in, dHidden, m.w1.Grad)
 	q.Gemm(gpu.GemmOptions{TransB: true}, dHidden, m.w1.Value, dIn)
-	// Ages have no gradient; the node itself and the mean over its edges have.
+	if m.frequencies != nil {
+		m.ageGradient(p.slopes, dIn.View(0, 2*dim, n, m.ages.columns()))
+	}
+	// The node itself and the mean over its edges.
 	q.ScatterAddRows(dx, p.self, dIn.View(0, 0, n, dim))
 	q.Transpose(a, &p.g)
 	if q.Err() != nil {
@@ -278,7 +290,7 @@ func (m *model) gradients(p *pass, d, right, others, answers, draws gpu.Tensor, 
 // [recency], nil without.
 func (m *model) score(ctx context.Context, b *mini.Batch, numbers, out []float32) ([]float32, error) {
 	q, a, x := m.q, m.arena, b.Extra.(*extra)
-	p := m.forward(b, x)
+	p := m.forward(ctx, b, x, false)
 	candidates := len(x.wrong) // the first rows of x
 	scores := a.Matrix(q, p.queries, candidates)
 	if q.Err() == nil {

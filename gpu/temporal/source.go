@@ -2,27 +2,11 @@ package temporal
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 )
-
-// frequencies encode the age of an edge; the slowest one's period is tens of years.
-const frequencies = 16
-
-// encodeAge writes cos(ω·age) for frequencies ω from 1 a second down by a geometric series, and, where there is room for as many
-// more, sin(ω·age) behind them: with both the layer above can learn any phase, cos(ω·age + φ).
-func encodeAge(age int64, out []float32) {
-	for i := range min(frequencies, len(out)) {
-		sin, cos := math.Sincos(float64(age) * math.Pow(10, -9*float64(i)/(frequencies-1)))
-		out[i] = float32(cos)
-		if len(out) > frequencies {
-			out[frequencies+i] = float32(sin)
-		}
-	}
-}
 
 // extra is what a batch holds beyond its seeds. Rows of the batch are its distinct nodes: candidates first, which have vectors.
 type extra struct {
@@ -50,9 +34,9 @@ type source struct {
 	order    *keyed.Permutation // nil: as they come
 	size     int
 	key      keyed.Key
-	wrong    int // shared wrong answers; 0: every candidate, in their order, and no answers
-	byDegree int // of wrong: ends of random training edges, the others are uniform
-	ages     int // numbers that encode an age
+	wrong    int         // shared wrong answers; 0: every candidate, in their order, and no answers
+	byDegree int         // of wrong: ends of random training edges, the others are uniform
+	ages     *ageEncoder // nil: batches hold no encoded ages
 	number   bool
 }
 
@@ -110,14 +94,16 @@ func (s *source) Times(i int, dst []int64, _ *mini.Batch) ([]int64, error) {
 func (s *source) Finish(b *mini.Batch) error {
 	x, k := b.Extra.(*extra), &b.Blocks[0]
 	n := k.NumDst
-	columns := s.ages
+	columns := s.ages.columns()
 	x.ages = resize(x.ages, len(k.Indices)*columns)
 	for d := range n {
 		for e := k.Indptr[d]; e < k.Indptr[d+1]; e++ {
 			if k.Times[e] >= b.Times[d] {
 				return fmt.Errorf("an edge of time %d was sampled for a prediction at %d: expected one strictly before", k.Times[e], b.Times[d])
 			}
-			encodeAge(b.Times[d]-k.Times[e], x.ages[int(e)*columns:][:columns])
+			if columns > 0 {
+				s.ages.encode(b.Times[d]-k.Times[e], x.ages[int(e)*columns:][:columns], nil)
+			}
 		}
 	}
 	x.edges = len(k.Indices)

@@ -190,7 +190,7 @@ func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks,
 		r := Epoch{Epoch: e + 1}
 		start := time.Now()
 		order := keyed.NewPermutation(key.With(2).With(uint64(e)), uint64(d.train))
-		s := &source{d: d, events: d.events[:d.train], order: &order, size: cfg.BatchSize, key: key.With(3).With(uint64(e)), wrong: cfg.Negatives, byDegree: int(cfg.DegreeShare * float64(cfg.Negatives)), ages: cfg.timeColumns(), number: !cfg.NoRecency}
+		s := &source{d: d, events: d.events[:d.train], order: &order, size: cfg.BatchSize, key: key.With(3).With(uint64(e)), wrong: cfg.Negatives, byDegree: int(cfg.DegreeShare * float64(cfg.Negatives)), ages: cfg.fixedAges(), number: !cfg.NoRecency}
 		loader.Start(ctx, mini.Key{Epoch: e}, mini.Graph{In: d.mb.In, Out: d.mb.Out}, s)
 		for loader.Next() {
 			b := loader.Batch()
