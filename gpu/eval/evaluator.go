@@ -96,6 +96,8 @@ type Evaluator struct {
 	nodeBytes int64
 	// chunkRows is how many nodes a layer finishes at a time.
 	chunkRows int
+	maxDim    int  // of states between layers
+	confusion bool // labels are counted against predictions
 	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
 	pieceEdges int64
 
@@ -122,7 +124,7 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
-	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1, sized: -1,
+	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1, sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
 	e.grouper.ByRelation = o.Model.GroupsByRelation()
 	if o.Model.Relations > 0 {
@@ -266,7 +268,7 @@ func (e *Evaluator) plan(maxDim int) error {
 	}
 	k := 1
 	if bound > 0 {
-		for ; need(k) > bound; k *= 2 {
+		for ; need(k) > bound; k = moreTiles(k) {
 			if k >= len(m.Partitions) {
 				if e.o.MemoryBytes == 0 {
 					break
@@ -276,7 +278,8 @@ func (e *Evaluator) plan(maxDim int) error {
 		}
 	}
 	e.least = need(1)
-	for n := 2; n < 2*len(m.Partitions); n *= 2 {
+	for n := 1; n < len(m.Partitions); {
+		n = moreTiles(n)
 		e.least = min(e.least, need(n))
 	}
 	e.tiles = tilesOf(m.Partitions, k)
@@ -284,9 +287,19 @@ func (e *Evaluator) plan(maxDim int) error {
 	return nil
 }
 
+// moreTiles is the next number of tiles to try after k: each one reads all states once more, so that none is skipped but among many.
+func moreTiles(k int) int { return k + 1 + k/16 }
+
 // exactTiles says that results are the same to the bit whatever the tiles, so that how many there are need not be asked for.
 // Attention and means by relation round once a tile.
 func (e *Evaluator) exactTiles() bool { return e.o.Model.Model != "gat" && e.edges.relation == nil }
+
+// Rebound plans the runs that follow within another [Options].MemoryBytes. What earlier ones kept is given up.
+func (e *Evaluator) Rebound(bytes int64) error {
+	err := e.Close()
+	e.o.MemoryBytes, e.loaded, e.sized = bytes, -1, -1
+	return errors.Join(err, e.plan(e.maxDim))
+}
 
 // LeastBytes is the smallest [Options].MemoryBytes with which an evaluator like this one works.
 func (e *Evaluator) LeastBytes() int64 { return e.least }

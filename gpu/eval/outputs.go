@@ -38,7 +38,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 		}
 	}
 	for i := range r.metrics {
-		if r.o.Confusion {
+		if r.confusion {
 			r.metrics[i].Confusion = newConfusion(c.Out)
 		}
 	}
@@ -61,7 +61,7 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 }
 
 // CountConfusion makes the runs that follow count labels against predictions, as [Options].Confusion does.
-func (e *Evaluator) CountConfusion() { e.o.Confusion = true }
+func (e *Evaluator) CountConfusion() { e.confusion = true }
 
 // chunkValues is a chunk's outputs on the host.
 type chunkValues struct {
@@ -72,7 +72,7 @@ type chunkValues struct {
 // keep takes what was asked for from a chunk of logits; see score.
 func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int, first uint64) error {
 	tables := r.embeddings != nil && (r.jumps || r.in == nil)
-	if !tables && !r.o.Confusion && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
+	if !tables && !r.confusion && !r.o.AUC && !r.o.Predictions && !r.o.Probabilities {
 		return nil
 	}
 	q, n := r.queue, logits.Rows
@@ -91,11 +91,11 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 			return err
 		}
 	}
-	b.classes, b.probability = slices.Grow(b.classes[:0], n)[:n], slices.Grow(b.probability[:0], n)[:n]
-	for i := range n {
-		b.classes[i], b.probability[i] = predict(b.logits[i*logits.Cols : (i+1)*logits.Cols])
-	}
 	if r.o.Predictions {
+		b.classes, b.probability = slices.Grow(b.classes[:0], n)[:n], slices.Grow(b.probability[:0], n)[:n]
+		for i := range n {
+			b.classes[i], b.probability[i] = predict(b.logits[i*logits.Cols : (i+1)*logits.Cols])
+		}
 		if err := r.classes.Write(blocks.Bytes(b.classes), first); err != nil {
 			return err
 		}
@@ -110,8 +110,8 @@ func (r *evaluation) keep(ctx context.Context, logits, states gpu.Tensor, lo int
 			if r.split[lo+k] != split {
 				l = -1
 			}
-			if l >= 0 && r.o.Confusion {
-				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(b.classes[k])]++
+			if l >= 0 && r.confusion {
+				r.metrics[i].Confusion.Counts[int(l)*logits.Cols+int(likeliest(b.logits[k*logits.Cols:(k+1)*logits.Cols]))]++
 			}
 			r.masked = append(r.masked, l)
 		}
@@ -141,13 +141,19 @@ func softmax(logits []float32) {
 	}
 }
 
-// predict returns the class of the largest logit, the first of equals, and its probability under the softmax.
-func predict(logits []float32) (class int32, probability float32) {
+// likeliest is the class of the largest logit, the first of equals.
+func likeliest(logits []float32) (class int32) {
 	for c, v := range logits {
 		if v > logits[class] {
 			class = int32(c)
 		}
 	}
+	return class
+}
+
+// predict returns the likeliest class and its probability under the softmax.
+func predict(logits []float32) (class int32, probability float32) {
+	class = likeliest(logits)
 	sum := 0.
 	for _, v := range logits {
 		sum += math.Exp(float64(v - logits[class]))

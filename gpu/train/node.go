@@ -131,6 +131,10 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), cpu: cpu}
+	if a := &planned.account; cfg.MemoryBytes > 0 && !dev.Info().OwnMemory() { // sums of larger tiles might not fit such a device
+		s.free = it.Close
+		s.spare = cfg.MemoryBytes - budget.ProgramBytes - a.Of(holdsHistory) - a.Of(holdsDevice)
+	}
 	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -114,4 +115,48 @@ func leastRows(t *testing.T, dir string, c Config) int64 {
 		n = 10*n + int64(d-'0')
 	}
 	return n << 20
+}
+
+// TestEvaluatedOnce: a bounded run ends with one evaluation, its last validation, which holds what training held: it reads what an
+// evaluation within the whole budget does, less than a validation before, and finds the same.
+func TestEvaluatedOnce(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 4000, Edges: 20000, Partitions: 32, Dim: 512}))
+	c := Config{Plan: macro.Rows, RowReads: RowsPacked, Hidden: 8, BatchSize: 25, Fanouts: []int{3, 3}, Epochs: 1, Seed: 5, Split: "split", Threads: 1}
+	c.MemoryBytes = leastRows(t, dir, c)
+	run := func(c Config) *Checkpoint {
+		counted := map[string]float64{}
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Confusion: func(split string, m *eval.Confusion) {
+			n := int64(0)
+			for _, x := range m.Counts {
+				n += x
+			}
+			counted[split] = float64(m.Correct()) / float64(n)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := &cp.Summary; counted["valid"] != s.ValidAccuracy || counted["test"] != s.TestAccuracy {
+			t.Errorf("accuracies %v and %v, by the confusion matrices %v", s.ValidAccuracy, s.TestAccuracy, counted)
+		}
+		return cp
+	}
+	one := run(c)
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	e, err := one.Evaluate(t.Context(), st, hostDevice(t), EvaluateOptions{MemoryBytes: c.MemoryBytes, Splits: validated})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	s := &one.Summary
+	if s.EvalBytesRead != e.BytesRead() || s.ValidAccuracy != e.Metrics[0].Accuracy || s.TestAccuracy != e.Metrics[1].Accuracy {
+		t.Errorf("the run's evaluation reads %d bytes and finds %v and %v, one within the budget %d bytes, %+v", s.EvalBytesRead, s.ValidAccuracy, s.TestAccuracy, e.BytesRead(), e.Metrics)
+	}
+	c.Epochs = 2
+	if two := run(c).Summary.EvalBytesRead; two < 3*s.EvalBytesRead {
+		t.Errorf("validations of two epochs read %d bytes, the last %d: expected more than twice that before it", two, s.EvalBytesRead)
+	}
 }

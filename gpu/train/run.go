@@ -120,13 +120,16 @@ type session struct {
 	fs      vfs.FS // of the store and of the run's checkpoints
 	plan    planner
 	it      macroBatches
+	free    func() error // closes it
 	eval    *eval.Evaluator
+	spare   int64 // what the evaluator may hold once nothing trains any more; 0: no more than before
 	t       *trainer
 	sum     Summary
 	passes  passes
-	blind   bool    // no node is for validation
-	known   int     // 1 + the epoch that the trainer's history was filled for
-	best    float64 // validation accuracy of sum.BestEpoch, −1 before
+	blind   bool           // no node is for validation
+	known   int            // 1 + the epoch that the trainer's history was filled for
+	best    float64        // validation accuracy of sum.BestEpoch, −1 before
+	tested  []eval.Metrics // of valid and test, by sum.BestEpoch's validation; nil if this process made none
 	from    *nodeProgress
 	clock   *progress.Clock
 	began   []byte  // the epoch's first parameters, where the history depends on them and a checkpoint may come
@@ -151,6 +154,9 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	s.blind = s.sum.BestEpoch > 0 && s.best < 0
 	if s.hooks.Resume != nil && s.cfg.Resume {
 		s.hooks.Resume(state != nil, s.from.Epoch, s.from.Place.Step, s.from.Place.Batch)
+	}
+	if s.hooks.Confusion != nil {
+		s.eval.CountConfusion()
 	}
 	if s.t.feed != nil {
 		s.t.feed.first, s.t.feed.limit = s.from.Epoch, s.limit()
@@ -181,19 +187,20 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	if s.sum.BestEpoch > 0 {
 		params.Restore(s.t.queue)
 	}
-	if s.hooks.Confusion != nil {
-		s.eval.CountConfusion()
+	m := s.tested
+	if m == nil { // the best epoch is of an earlier process
+		if err := s.endTraining(); err != nil {
+			return err
+		}
+		err := s.evaluate(func() (err error) {
+			m, err = s.eval.Run(ctx, s.t.queue, s.t.model, validated...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
-	splits := []string{"valid", "test"}
-	var m []eval.Metrics
-	err := s.evaluate(func() (err error) {
-		m, err = s.eval.Run(ctx, s.t.queue, s.t.model, splits...)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for i, split := range splits {
+	for i, split := range validated {
 		if s.hooks.Confusion != nil && m[i].Nodes > 0 {
 			s.hooks.Confusion(split, m[i].Confusion)
 		}
@@ -202,6 +209,26 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	s.sum = s.total()
 	s.sum.Resumed = state != nil
 	return nil
+}
+
+// validated are the splits whose metrics a validation computes.
+var validated = []string{"valid", "test"}
+
+// endTraining gives back what only training holds of a bounded run, and lets the evaluator hold it instead. No mini-batch may follow.
+func (s *session) endTraining() (err error) {
+	if s.spare == 0 {
+		return nil
+	}
+	if s.soFar != nil { // it asks what is closed here
+		at := s.soFar()
+		s.soFar = func() progress.Totals { return at }
+	}
+	if s.t.feed != nil {
+		err = s.t.feed.close()
+	}
+	bytes := s.spare
+	s.spare = 0
+	return errors.Join(err, s.free(), s.t.pipe.Arena().Close(), s.eval.Rebound(bytes))
 }
 
 // evaluate runs a pass of the evaluator. Where the device's memory does not do for it beside feature rows that are kept there, they
@@ -368,6 +395,9 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	h := s.t.history
 	if r.Epoch == s.limit() { // no epoch follows
 		h = nil
+		if err := s.endTraining(); err != nil {
+			return err
+		}
 	}
 	var m []eval.Metrics
 	err := s.evaluate(func() (err error) {
@@ -378,7 +408,7 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 			}
 			sink = h
 		}
-		m, err = s.eval.RunInto(ctx, s.t.queue, s.t.model, sink, "valid", "test")
+		m, err = s.eval.RunInto(ctx, s.t.queue, s.t.model, sink, validated...)
 		return err
 	})
 	if err != nil {
@@ -403,7 +433,7 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 			return err
 		}
 		s.best, r.Best = r.ValidAccuracy, true
-		s.sum.BestEpoch = r.Epoch
+		s.sum.BestEpoch, s.tested = r.Epoch, m
 	}
 	r.ValidSeconds = time.Since(start).Seconds()
 	return nil
