@@ -20,8 +20,8 @@
 // Operations return before they are done and report nothing. The first
 // error is kept, everything issued after it is skipped, and [Queue.Sync]
 // waits and returns it. A [Mark] can be waited for while what was issued after it runs; [Pipeline] trains mini-batches by
-// them. Host memory given to Upload, Download or [Arena.Int32s] must stay untouched until Sync, or a mark after it,
-// was waited for. The host device executes in order on the caller's goroutine, on all cores of its pool; a CUDA device
+// them. Host memory given to Upload or Download must stay untouched until Sync, or a mark after it, was waited for; what
+// [Arena.Int32s] reads, until Reset, on an Async device until the call returns. The host device executes in order on the caller's goroutine, on all cores of its pool; a CUDA device
 // (gpu/cuda) puts the operations on a stream and waits for it in Sync.
 //
 // A [Recorder] takes operations down and runs them again by one call; package replay does so with training steps.

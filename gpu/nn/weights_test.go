@@ -77,16 +77,8 @@ func TestEqualWeights(t *testing.T) {
 func TestEdgeWeightsDescribed(t *testing.T) {
 	cfg := nn.Config{Model: "gcn", EdgeWeights: true, Layers: 2, In: 3, Hidden: 4, Out: 2}
 	f := newFixture(t, cfg, []int{9, 5, 3}, 1)
-	saved, err := f.model.Params().Save(t.Context(), f.q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ps, err := cfg.Parameters(saved)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := nn.FromLayers(cfg.LayerInfos(), "", ps); err != nil || !got.EdgeWeights || got.Model != "gcn" {
-		t.Errorf("the layers describe %+v, %v", got, err)
+	if got := f.described(); !got.EdgeWeights || got.Model != "gcn" {
+		t.Errorf("the layers describe %+v", got)
 	}
 	for _, c := range []nn.Config{{Model: "gat"}, {Model: "mlp"}, {Model: "rgcn", Relations: 1}, {Aggregator: "max"}} {
 		c.EdgeWeights, c.Layers, c.In, c.Hidden, c.Out = true, 2, 3, 4, 2
@@ -181,17 +173,8 @@ func TestEdgeFeatures(t *testing.T) {
 			t.Errorf("features of %d columns give %v", dim, err)
 		}
 	}
-	cfg = f.model.Config()
-	saved, err := f.model.Params().Save(t.Context(), f.q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ps, err := cfg.Parameters(saved)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := nn.FromLayers(cfg.LayerInfos(), "", ps); err != nil || got.EdgeDim != 2 {
-		t.Errorf("the layers describe %+v, %v", got, err)
+	if got := f.described(); got.EdgeDim != 2 {
+		t.Errorf("the layers describe %+v", got)
 	}
 	for _, c := range []nn.Config{{Model: "sage", EdgeDim: 1}, {Model: "gat", EdgeDim: -1}} {
 		c.Layers, c.In, c.Hidden, c.Out = 1, 3, 4, 2

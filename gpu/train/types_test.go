@@ -42,15 +42,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 	losses := func(dir string, c Config) (out []float64, read int64) {
 		t.Helper()
 		c.Model, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Seed, c.Threads = "rsage", 8, []int{4, 4}, 40, 3, 7, 1
-		_, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
-			out, read = append(out, e.Loss, e.ValidAccuracy), read+e.BytesRead
-			if e.BytesRead != e.PlannedBytes {
-				t.Errorf("%s, plan %s: %d bytes read, %d planned", dir, c.Plan, e.BytesRead, e.PlannedBytes)
-			}
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		out, read, _ = lossesRead(t, dir, c)
 		return out, read
 	}
 	recorded := map[string][]float64{ // by the build that made the store
@@ -95,6 +87,22 @@ func TestTypesTrainAsBefore(t *testing.T) {
 	}
 }
 
+// lossesRead are a run's losses and validation accuracies by epoch, the bytes that it read, which are those that were planned, and those
+// that its evaluations read.
+func lossesRead(t *testing.T, dir string, c Config) (out []float64, read, evaluated int64) {
+	t.Helper()
+	cp, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
+		out, read = append(out, e.Loss, e.ValidAccuracy), read+e.BytesRead
+		if e.BytesRead != e.PlannedBytes {
+			t.Errorf("%s, plan %s: %d bytes read, %d planned", dir, c.Plan, e.BytesRead, e.PlannedBytes)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, read, cp.Summary.EvalBytesRead
+}
+
 func manifestOf(t *testing.T, dir string) *store.Manifest {
 	t.Helper()
 	s, err := store.Open(dir, store.Options{})
@@ -125,20 +133,8 @@ func TestCodedWeightsTrainAsPlain(t *testing.T) {
 	withWeights(t, plain)
 	for _, c := range []Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore"}} {
 		c.EdgeWeights, c.Features, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Threads = true, []string{"paper.feat", "venue.feat"}, 8, []int{4, 4}, 40, 2, 1
-		run := func(dir string) (out []float64, read, evaluated int64) {
-			sum, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
-				out, read = append(out, e.Loss, e.ValidAccuracy), read+e.BytesRead
-				if e.BytesRead != e.PlannedBytes {
-					t.Errorf("%s, plan %s: %d bytes read, %d planned", dir, c.Plan, e.BytesRead, e.PlannedBytes)
-				}
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return out, read, sum.Summary.EvalBytesRead
-		}
-		want, readPlain, evalPlain := run(plain)
-		got, readCoded, evalCoded := run(coded)
+		want, readPlain, evalPlain := lossesRead(t, plain, c)
+		got, readCoded, evalCoded := lossesRead(t, coded, c)
 		if saved, each := evalPlain-evalCoded, 3*int64(manifestOf(t, coded).Edges); saved <= 0 || saved%each != 0 {
 			t.Errorf("plan %s: evaluation reads %d bytes of codes, %d of weights, expected %d fewer each time it reads them", c.Plan, evalCoded, evalPlain, each)
 		}

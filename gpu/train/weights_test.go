@@ -25,7 +25,6 @@ func weighedGraph(o storetest.Options) *storetest.Graph {
 // TestEdgeWeights: with all neighbours, training computes what exact evaluation does, by weights and to other losses than without; a
 // weighted hop does the same. Sampled runs do not depend on threads, in memory and out of core.
 func TestEdgeWeights(t *testing.T) {
-	none := 0.
 	for _, undirected := range []bool{true, false} {
 		dir := storetest.Create(t, weighedGraph(storetest.Options{Undirected: undirected}))
 		if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{EdgeWeights: true}); err != nil {
@@ -35,40 +34,17 @@ func TestEdgeWeights(t *testing.T) {
 		for _, c := range []Config{{Model: "sage", EdgeWeights: true}, {Model: "gcn", EdgeWeights: true}, {Model: "sage"}, {Model: "gcn"}, {Model: "sage", EdgeWeights: true, PrecomputedHop: true}} {
 			name := strings.Join([]string{c.Model, map[bool]string{true: "weighted", false: "plain"}[c.EdgeWeights]}, " ")
 			hop := c.PrecomputedHop
-			c.Dropout, c.InputDropout, c.LR, c.Hidden, c.Epochs, c.Fanouts, c.BatchSize = &none, &none, 1e-12, 8, 1, []int{-1, -1}, 1000
-			cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			st := storetest.Open(t, dir, store.Options{})
-			e, err := cp.Evaluate(t.Context(), st, hostDevice(t), EvaluateOptions{Splits: []string{"train"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			nodes, err := st.SplitNodes(t.Context(), "", "train")
-			if err != nil {
-				t.Fatal(err)
-			}
-			seeds := uint64(0) // of which those without a label have no loss
-			for _, n := range nodes {
-				seeds += n
-			}
-			if got, want := cp.Summary.TrainLoss*float64(seeds)/float64(e.Metrics[0].Nodes), e.Metrics[0].Loss; math.Abs(got-want) > 1e-6 {
-				t.Errorf("%s, undirected %v: a batch of all neighbours has loss %v, exact evaluation %v", name, undirected, got, want)
-			}
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			got := exactLoss(t, dir, c)
 			same := ""
 			for loss, other := range losses {
-				if math.Abs(loss-cp.Summary.TrainLoss) < 1e-6 {
+				if math.Abs(loss-got) < 1e-6 {
 					same = other
 				}
 			}
 			if want := map[bool]string{true: name}[hop]; same != want {
 				t.Errorf("%s, hop %v, undirected %v: the loss is that of %q, expected %q", name, hop, undirected, same, want)
 			}
-			losses[cp.Summary.TrainLoss] = name
+			losses[got] = name
 		}
 		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2}} {
 			var loss [2]float64
@@ -98,6 +74,37 @@ func TestEdgeWeights(t *testing.T) {
 			t.Error("a weighted hop was read by a run without weights")
 		}
 	}
+}
+
+// exactLoss is the loss of one mini-batch of all training nodes with all their neighbours, which exact evaluation gives too.
+func exactLoss(t *testing.T, dir string, c Config) float64 {
+	t.Helper()
+	none := 0.
+	c.Dropout, c.InputDropout, c.LR, c.Hidden, c.Epochs, c.Fanouts, c.BatchSize = &none, &none, 1e-12, 8, 1, []int{-1, -1}, 1000
+	cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := storetest.Open(t, dir, store.Options{})
+	e, err := cp.Evaluate(t.Context(), st, hostDevice(t), EvaluateOptions{Splits: []string{"train"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := st.SplitNodes(t.Context(), "", "train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := uint64(0) // of which those without a label have no loss
+	for _, n := range nodes {
+		seeds += n
+	}
+	if got, want := cp.Summary.TrainLoss*float64(seeds)/float64(e.Metrics[0].Nodes), e.Metrics[0].Loss; math.Abs(got-want) > 1e-6 {
+		t.Errorf("%s, weights %v, features of edges %q: a batch of all neighbours has loss %v, exact evaluation %v", c.Model, c.EdgeWeights, c.EdgeFeatures, got, want)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return cp.Summary.TrainLoss
 }
 
 // refused reports whether a run ends with an error that has want in it.
@@ -132,7 +139,6 @@ func TestEdgeWeightsRefused(t *testing.T) {
 // without and than by other features. Sampled runs do not depend on threads, in memory and out of core; what was trained is saved with
 // what it reads.
 func TestEdgeFeatures(t *testing.T) {
-	none := 0.
 	for _, undirected := range []bool{true, false} {
 		g := weighedGraph(storetest.Options{Undirected: undirected})
 		g.EdgeDim = 3
@@ -142,36 +148,13 @@ func TestEdgeFeatures(t *testing.T) {
 		dir := storetest.Create(t, g)
 		var losses []float64
 		for _, names := range [][]string{nil, {"weight"}, {"rows"}, {"rows", "weight"}} {
-			c := Config{Model: "gat", EdgeFeatures: names, Dropout: &none, InputDropout: &none, LR: 1e-12, Heads: 2, Hidden: 8, Epochs: 1, Fanouts: []int{-1, -1}, BatchSize: 1000}
-			cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			st := storetest.Open(t, dir, store.Options{})
-			e, err := cp.Evaluate(t.Context(), st, hostDevice(t), EvaluateOptions{Splits: []string{"train"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			nodes, err := st.SplitNodes(t.Context(), "", "train")
-			if err != nil {
-				t.Fatal(err)
-			}
-			seeds := uint64(0) // of which those without a label have no loss
-			for _, n := range nodes {
-				seeds += n
-			}
-			if got, want := cp.Summary.TrainLoss*float64(seeds)/float64(e.Metrics[0].Nodes), e.Metrics[0].Loss; math.Abs(got-want) > 1e-6 {
-				t.Errorf("%q, undirected %v: a batch of all neighbours has loss %v, exact evaluation %v", names, undirected, got, want)
-			}
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			got := exactLoss(t, dir, Config{Model: "gat", Heads: 2, EdgeFeatures: names})
 			for _, loss := range losses {
-				if math.Abs(loss-cp.Summary.TrainLoss) < 1e-6 {
+				if math.Abs(loss-got) < 1e-6 {
 					t.Errorf("%q, undirected %v: loss %v is that of other features", names, undirected, loss)
 				}
 			}
-			losses = append(losses, cp.Summary.TrainLoss)
+			losses = append(losses, got)
 		}
 		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "memory", Sampler: "weighted"}, {Plan: "hanoi", Buffer: 2}, {Plan: "hanoi", Buffer: 2, MemoryBytes: 256 << 20}} {
 			var loss [2]float64

@@ -98,7 +98,7 @@ func (r *recorded) known() macro.DeviceRecord { return r.rec.Until(r.cut) }
 // blocks is what the blocks of the measured epoch take.
 func (r *recorded) blocks() int64 { return r.rec.BlockBytes(r.cut) }
 
-// RunDevice counts the bytes that cross to a device in an epoch of node training, policy by policy and room by room: the real
+// RunDevice counts the bytes that cross to a device in an epoch of training, policy by policy and room by room: the real
 // sampler on the real epoch, of which only structure is read. report is called with each row.
 func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func(DeviceRow)) (g DeviceGraph, err error) {
 	o.defaults()
