@@ -198,6 +198,15 @@ func (x *exporter) meta() error {
 	if len(standard) > 0 {
 		meta["standard"] = standard
 	}
+	if len(x.m.Schema.NodeTypes) > 1 {
+		types := map[string]string{}
+		for _, c := range x.m.Columns {
+			if c.NodeType != "" {
+				types[c.Name] = c.NodeType
+			}
+		}
+		meta["node_types"], meta["column_types"] = x.m.Schema.NodeTypes, types
+	}
 	if x.m.Schema.ClassNames != nil {
 		meta["class_names"] = x.m.Schema.ClassNames
 	}
@@ -223,6 +232,8 @@ func fieldsOf(own []string, spread bool, columns []NodeColumn) []string {
 		case strings.ContainsAny(name, ":*,\"") || name == "-" || slices.Contains(own, name):
 			return nil
 		case c.Role == store.RoleWeight || name == "timestamp":
+		case c.Role == store.RoleNode:
+			name += ":" + blocks.Int64.String() // whole, of however many nodes
 		case to == blocks.Float64 || to == blocks.Int32 || to == blocks.Int64:
 			name += ":" + to.String()
 		}

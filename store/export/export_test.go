@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,73 @@ func TestNumpyRoundTrip(t *testing.T) {
 			}
 			equal(t, storetest.Lines(t, again, nil), want)
 		})
+	}
+}
+
+// TestTypesRoundTrip: types of nodes come back, and the numbers of learned vectors as such, in every format and whether external ids count type by
+// type or not; a meta.json that tells of other nodes than there are is refused.
+func TestTypesRoundTrip(t *testing.T) {
+	graph, _ := storetest.Typed(t)
+	label := regexp.MustCompile(`(node .*)( label -?\d+)(.*)`) // tables have it behind features
+	lines := func(s *store.Store) []string {
+		l := storetest.Lines(t, s, nil)
+		for i := range l {
+			l[i] = label.ReplaceAllString(l[i], "$1$3$2")
+		}
+		return l
+	}
+	s := ingested(t, graph, ingest.Options{Partitions: 3}, formats.Options{})
+	for _, inOrder := range []bool{true, false} {
+		if !inOrder { // a paper behind the venues
+			src, err := ingest.FromSlices(&ingest.Slices{Src: []uint64{410}, Dst: []uint64{170}, Relations: []uint32{0}, RelationNames: []string{"paper:cites:paper"},
+				EdgeColumns: []ingest.SliceColumn{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1, Data: blocks.Bytes([]float32{2})}},
+				NodeColumns: []ingest.SliceColumn{{Name: "paper.feat", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 16, Data: blocks.Bytes(slices.Repeat([]float32{5}, 16))}}})
+			if err == nil {
+				_, err = ingest.Append(t.Context(), s.Dir(), src, ingest.AppendOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, s.Dir())
+		}
+		for _, format := range []export.Format{export.Numpy, export.TSV, export.Parquet} {
+			out := filepath.Join(t.TempDir(), "out")
+			if _, err := export.Run(t.Context(), s, out, export.Options{Format: format}); err != nil {
+				t.Fatal(err)
+			}
+			again := ingested(t, out, ingest.Options{Partitions: 2}, formats.Options{})
+			equal(t, lines(again), lines(s))
+			m := again.Manifest()
+			for _, c := range s.Manifest().Columns {
+				got, err := m.Column(c.Name)
+				runs := c.Runs && inOrder && format == export.Numpy
+				if err != nil || got.Role != c.Role || got.Elem != c.Elem || got.Runs != runs || got.NodeType != c.NodeType && (runs || c.Role != store.RoleSplit) {
+					t.Errorf("%s, in order %v: %v, %+v, expected %+v", format, inOrder, err, got, c)
+				}
+			}
+			if !slices.Equal(m.Schema.NodeTypes, s.Manifest().Schema.NodeTypes) || !slices.Equal(m.Categories(), s.Manifest().Categories()) {
+				t.Errorf("%s: types %v, vectors %v", format, m.Schema.NodeTypes, m.Categories())
+			}
+			path := filepath.Join(out, "meta.json")
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, []byte(strings.Replace(string(b), `"count": 24`, `"count": 34`, 1)), 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			src, err := formats.Open(out, formats.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = ingest.Run(t.Context(), filepath.Join(t.TempDir(), "x"), src, ingest.Options{})
+			if want := fmt.Sprintf("node types of %d nodes (meta.json)", m.Nodes+100); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, expected %s", format, err, want)
+			}
+			if err := src.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

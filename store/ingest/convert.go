@@ -47,6 +47,10 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 		return k, nil
 	case store.RoleFeature:
 		k.elem = r.o.FeatureElemOf(spec)
+	case store.RoleNode:
+		if r.kept == nil { // else bytes are carried over, of whatever columns
+			k.elem = blocks.Uint32
+		}
 	}
 	k.missing = make([]byte, spec.Dim*k.elem.Size())
 	if spec.Role != store.RoleFeature {
@@ -176,6 +180,9 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 	if k.spec.Role == store.RoleLabel {
 		return k.labels(out, rows, at)
 	}
+	if k.spec.Role == store.RoleNode && k.elem != k.spec.Elem {
+		return k.numbers(out, rows, at)
+	}
 	if k.spec.Role != store.RoleFeature {
 		return append(out, rows...), nil
 	}
@@ -224,6 +231,19 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 		if !fits {
 			return nil, Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %g, too large for %v", i%k.spec.Dim, k.spec.Name, x, k.elem)
 		}
+	}
+	return out, nil
+}
+
+// numbers appends the stored form of numbers of learned vectors, as tables have them: integers below 2³².
+func (k *converter) numbers(out, rows []byte, at Position) ([]byte, error) {
+	size := k.spec.Elem.Size()
+	for i := 0; i*size < len(rows); i++ {
+		x := k.spec.Elem.Float64(rows[i*size:])
+		if !(x >= 0 && x <= math.MaxUint32) || x != math.Trunc(x) {
+			return nil, Inputf(at.Of(i), "column %s is %g, expected an integer from 0 to %d", k.spec.Name, x, uint32(math.MaxUint32))
+		}
+		out = binary.LittleEndian.AppendUint32(out, uint32(x))
 	}
 	return out, nil
 }

@@ -144,7 +144,29 @@ func (m *places) Close() {
 	m.mem, m.narrow, m.wide = nil, nil, nil
 }
 
-// endsOfTypes returns run.typeEnds.
+// orderTypes finds run.typeEnds.
+func (r *run) orderTypes(ctx context.Context) error {
+	r.typeEnds = r.endsOfTypes()
+	if !r.desc.TypesByColumn {
+		return nil
+	}
+	total := uint64(0)
+	for _, t := range r.desc.NodeTypes {
+		total += uint64(max(t.Count, 0))
+	}
+	if total != r.state.Nodes {
+		return Inputf(r.desc.Input, "node types of %d nodes (meta.json), the input has %d", total, r.state.Nodes)
+	}
+	column := slices.IndexFunc(r.desc.NodeColumns, func(c ColumnSpec) bool { return c.Name == store.TypeColumn })
+	if follows, err := r.followsTypes(ctx, column); err != nil {
+		return err
+	} else if !follows {
+		r.typeEnds = nil
+	}
+	return nil
+}
+
+// endsOfTypes are where the source ids of each type end, if they count type by type.
 func (r *run) endsOfTypes() (ends []uint64) {
 	resumed := len(r.state.Partitions) > 0 && r.state.Partitions[0].Types == nil // by a build that knew no types
 	if len(r.desc.NodeTypes) < 2 || r.dict != nil || resumed || r.kept != nil && !r.kept.typed {

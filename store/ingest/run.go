@@ -376,7 +376,9 @@ func (r *run) plan(ctx context.Context) error {
 	r.m.Pinned = a.Pinned()
 	a, r.assigner = nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
 	debug.FreeOSMemory()
-	r.typeEnds = r.endsOfTypes()
+	if err := r.orderTypes(ctx); err != nil {
+		return err
+	}
 	types := r.countTypes()
 	r.m.Partitions = r.m.Partitions[:0]
 	for p, n := range sizes {

@@ -64,6 +64,8 @@ type Description struct {
 	Files  []string // every input file: a resumed ingest checks size and time of each
 
 	NodeTypes []NodeType // at least one; ids of type k follow those of k−1
+	// TypesByColumn says that they may not: column [store.TypeColumn] has the number of each node's type.
+	TypesByColumn bool
 	// Nodes is the number of nodes, if known before edges are read; −1 = one
 	// more than the largest id found (dense ids), or the number of distinct ids.
 	Nodes int64

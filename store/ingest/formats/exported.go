@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,6 +22,9 @@ type exported struct {
 	EdgeColumns []string         `json:"edge_columns"` // of tables, as --columns and --node-columns have them
 	NodeColumns []string         `json:"node_columns"`
 	ClassNames  []string         `json:"class_names"`
+	// NodeTypes are given where there are several. What type a node is of its column says, in files or tables.
+	NodeTypes   []store.NodeType  `json:"node_types"`
+	ColumnTypes map[string]string `json:"column_types"` // by column of one type
 	// Standard is how features were standardised, by name; the files have their values as they were before.
 	Standard map[string]*store.Standard `json:"standard"`
 }
@@ -106,5 +110,33 @@ func (x *exported) describe(d *ingest.Description) {
 	}
 	for c := range d.NodeColumns {
 		d.NodeColumns[c].Standard = x.Standard[d.NodeColumns[c].Name]
+	}
+	if slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Name == store.TypeColumn }) {
+		x.types(d)
+	}
+}
+
+// types adds to d the types of nodes, and which columns number nodes for learned vectors: files and tables have them as features.
+func (x *exported) types(d *ingest.Description) {
+	if len(x.NodeTypes) < 2 {
+		return
+	}
+	d.NodeTypes, d.TypesByColumn = nil, true
+	numbers := map[string]bool{store.TypeColumn: true}
+	for _, t := range x.NodeTypes {
+		d.NodeTypes = append(d.NodeTypes, ingest.NodeType{Name: t.Name, Count: int64(t.Count)})
+		numbers[t.Name+store.NodeSuffix] = x.ColumnTypes[t.Name+store.NodeSuffix] == t.Name
+	}
+	for k := range d.NodeColumns {
+		c := &d.NodeColumns[k]
+		if c.NodeType = x.ColumnTypes[c.Name]; !numbers[c.Name] || c.Dim != 1 {
+			continue
+		}
+		c.Role = store.RoleNode
+		for u := range d.Uses {
+			if as := d.Uses[u].As; as == "feature "+c.Name || as == "feature "+c.Name+" [1]" {
+				d.Uses[u].As = "numbers of learned vectors, " + c.Name
+			}
+		}
 	}
 }
