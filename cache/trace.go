@@ -23,6 +23,9 @@ func (t *Trace) Largest() int {
 	return n
 }
 
+// replayFlush is how many rows a replay looks at together that go back.
+const replayFlush = 1 << 12
+
 // Replay gives a trace to a policy: each batch announced as early as the policy's window allows, where no rows change
 // between. each, if not nil, is told what every batch needs.
 func (t *Trace) Replay(p Policy, each func(batch int, tr *Transfer)) (Stats, error) {
@@ -49,7 +52,8 @@ func (t *Trace) Replay(p Policy, each func(batch int, tr *Transfer)) (Stats, err
 			ends = ends[1:]
 		}
 		if i+1 == len(t.Batches) || len(ends) > 0 && ends[0] == i+1 {
-			Flush(p, &flushed)
+			for Flush(p, &flushed, replayFlush) {
+			}
 		}
 		if each != nil {
 			each(i, &tr)

@@ -17,6 +17,7 @@ type written struct {
 	where []uint32 // by row: 1 + the place that it was sent to last, unless another row was since; 0: none
 	held  []uint32 // by place: 1 + the row that was sent there last; 0: none
 	dirty []uint8  // by place: 1 if its row is newer there
+	swept int      // places that a flush has been through, between its pieces
 	stats Stats
 }
 
@@ -81,11 +82,16 @@ func (w *written) back(p uint32, t *Transfer) {
 }
 
 // Flush implements [Flusher].
-func (w *written) Flush(t *Transfer) {
+func (w *written) Flush(t *Transfer, most int) (more bool) {
 	t.Back, t.From = t.Back[:0], t.From[:0]
-	for p := range w.held {
-		w.back(uint32(p), t)
+	for ; w.swept < len(w.held); w.swept++ {
+		if len(t.Back) == most {
+			return true
+		}
+		w.back(uint32(w.swept), t)
 	}
+	w.swept = 0
+	return false
 }
 
 // Drop forgets rows lo … hi−1, which were flushed.
@@ -107,14 +113,16 @@ func (w *written) Stats() Stats {
 
 // Flusher is a policy of rows that batches change ([Options].Written).
 type Flusher interface {
-	// Flush lists all rows that are newer in their places: Back and From of t. They stay where they are.
-	Flush(t *Transfer)
+	// Flush lists rows that are newer in their places, most of them at the most: Back and From of t. They stay where they are. It
+	// is called, and nothing else, as long as it returns that there are more.
+	Flush(t *Transfer, most int) (more bool)
 }
 
-// Flush lists in t what a policy's rows that changed are to go back from; nothing where batches change none.
-func Flush(p Policy, t *Transfer) {
+// Flush is [Flusher.Flush] of a policy; nothing where batches change no rows.
+func Flush(p Policy, t *Transfer, most int) (more bool) {
 	t.Back, t.From = t.Back[:0], t.From[:0]
 	if f, ok := p.(Flusher); ok {
-		f.Flush(t)
+		more = f.Flush(t, most)
 	}
+	return more
 }

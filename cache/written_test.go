@@ -42,11 +42,19 @@ func TestWritten(t *testing.T) {
 					back += len(tr.Back)
 				}
 				var tr Transfer
+				most := rapid.IntRange(1, 90).Draw(t, "rows a piece")
+				flush := func() {
+					for more := true; more; {
+						if more = Flush(p, &tr, most); len(tr.Back) > most || more && len(tr.Back) < most {
+							t.Fatalf("a piece of %d rows, expected %d", len(tr.Back), most)
+						}
+						returned(&tr)
+					}
+				}
 				told, ends, drops := 0, trace.Ends, trace.Drops
 				for i, batch := range trace.Batches {
 					if len(ends) > 0 && ends[0] == i {
-						Flush(p, &tr)
-						returned(&tr)
+						flush()
 						if !slices.Equal(host, newest) {
 							t.Fatalf("batch %d: after a flush the host has %v, expected %v", i, host, newest)
 						}
@@ -83,8 +91,7 @@ func TestWritten(t *testing.T) {
 						places[tr.Loc[k]]++
 					}
 				}
-				Flush(p, &tr)
-				returned(&tr)
+				flush()
 				if !slices.Equal(host, newest) {
 					t.Fatalf("at the end the host has %v, expected %v", host, newest)
 				}

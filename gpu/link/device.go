@@ -183,5 +183,5 @@ func (y *Memory) deviceBooks(capacity int) int64 {
 	if o.Window == 0 {
 		o.Window = cache.WindowDefault
 	}
-	return cache.Need(o) + int64(o.Window)*worst.staged
+	return cache.Need(o) + int64(o.Window)*worst.staged + int64(1+y.info.InFlight())*rowcache.ListBytes(o)
 }

@@ -131,9 +131,8 @@ func (t *trainer) settle(ctx context.Context, e *embeddings) error {
 	if t.rows == nil {
 		return t.pipe.Drain(ctx)
 	}
-	t.rows.Flush(t.queue, t.pipe.Arena(), t.all(e))
-	err := errors.Join(t.pipe.Drain(ctx), t.queue.Sync(context.WithoutCancel(ctx)))
-	return errors.Join(err, t.pipe.Arena().Reset())
+	err := t.pipe.Drain(ctx)
+	return errors.Join(err, t.rows.Flush(context.WithoutCancel(ctx), t.queue, t.pipe.Arena(), t.all(e)))
 }
 
 // all are the tables of a node's rows: what is learned, then its features.

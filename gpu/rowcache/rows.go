@@ -8,6 +8,7 @@
 package rowcache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -193,13 +194,28 @@ func (r *Rows) back(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
 	}
 }
 
-// Flush issues copies of all rows that changed to where they are of, in tables. They stay in their places.
-func (r *Rows) Flush(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
-	if r == nil || r.policy == nil || r.backBytes == 0 {
-		return
+// flushRows is how many rows Flush names together, on the host and in page-locked memory: half a mebibyte of numbers.
+const flushRows = 1 << 16
+
+// Flush copies all rows that changed to where they are of, in tables. They stay in their places. It waits for q and resets a.
+func (r *Rows) Flush(ctx context.Context, q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) error {
+	for more := r != nil && r.policy != nil && r.backBytes > 0; more; {
+		more = cache.Flush(r.policy, &r.transfer, flushRows)
+		r.back(q, a, tables)
+		if err := errors.Join(q.Sync(ctx), a.Reset()); err != nil {
+			return err
+		}
 	}
-	cache.Flush(r.policy, &r.transfer)
-	r.back(q, a, tables)
+	return nil
+}
+
+// ListBytes is what the lists of a batch by such a policy take, on the host and again of each batch on its way in page-locked memory: rows
+// that are sent and their places, and of rows that change those that go back, of which a row that is sent may cause two.
+func ListBytes(o cache.Options) int64 {
+	if o.Written {
+		return 24 * int64(o.Batch)
+	}
+	return 8 * int64(o.Batch)
 }
 
 // Traffic is what moved since it was asked last; nil without r, and before the first step.

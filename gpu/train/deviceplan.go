@@ -167,7 +167,7 @@ func (y *Memory) deviceBooks(capacity int) int64 {
 	if o.Policy == cacheAuto {
 		o.Policy = cache.NameLookahead
 	}
-	n := cache.Need(o)
+	n := cache.Need(o) + int64(1+y.info.InFlight())*rowcache.ListBytes(o)
 	if o.Policy == cache.NameLookahead {
 		if o.Window == 0 {
 			o.Window = cache.WindowDefault
