@@ -13,6 +13,7 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -73,6 +74,34 @@ func TestRecordedSteps(t *testing.T) {
 				t.Errorf("%d of %d mini-batches are replayed by %d shapes", replayed, batches, shapes)
 			}
 		})
+	}
+}
+
+// TestRecordingsAreExplained: a run says whether its steps are recorded, and why not, and does as it says.
+func TestRecordingsAreExplained(t *testing.T) {
+	g := storetest.Random(storetest.Options{Nodes: 400, Edges: 1500, Partitions: 4})
+	for i := range g.Edges {
+		g.Weights = append(g.Weights, float32(i%5))
+	}
+	dir := storetest.Create(t, g)
+	for want, c := range map[string]train.Config{
+		"padded to a few shapes":       {},
+		"nobody asks":                  {RecordSteps: "off"},
+		"features of edges have sizes": {Model: "gat", EdgeFeatures: []string{"weight"}},
+		"batch norm counts rows":       {Norm: "batch"},
+		"indices in the middle":        {Jumping: "max"},
+		"a history has rows":           {History: true, Plan: "hanoi", Buffer: 2},
+		"waits for each mini-batch":    {Plan: "rows"},
+	} {
+		c.Hidden, c.BatchSize, c.Epochs, c.EvalEvery, c.Split, c.Threads, c.Fanouts, c.Absent = 8, 20, 2, 2, "split", 1, []int{3, 2}, train.AbsentIgnore
+		st, err := store.Open(dir, store.Options{})
+		must(t, err)
+		dev, why, replayed := open(t, Options{}), "", int64(0)
+		_, err = train.Node(t.Context(), st, dev, c, train.Hooks{Plan: func(w []string) { why = strings.Join(w, "\n") }, Epoch: func(e train.Epoch) { replayed += e.ReplayedBatches }})
+		must(t, errors.Join(err, dev.Close(), st.Close()))
+		if recorded := strings.Contains(why, "steps are recorded"); !strings.Contains(why, want) || recorded != (replayed > 0) {
+			t.Errorf("%q is expected, %d mini-batches are replayed: %s", want, replayed, why)
+		}
 	}
 }
 

@@ -136,7 +136,7 @@ func (c *Config) deviceRoom(ctx context.Context, info gpu.Info, m *store.Manifes
 	if err != nil {
 		return 0, err
 	}
-	if model := c.model(s); c.records(&model) {
+	if model := c.model(s); c.unrecorded(&model) == "" {
 		worst += worst / paddedShare
 	}
 	return rowcache.Room(info, worst), nil
@@ -190,7 +190,7 @@ func (b *batchMeter) host(rows, edges int64) (sampled, staged int64, inputs int)
 		}
 	}
 	sampled, staged = sampled+both, staged+both
-	if c := b.model.Config(); b.cfg.records(&c) {
+	if c := b.model.Config(); b.cfg.unrecorded(&c) == "" {
 		staged += staged / paddedShare
 	}
 	return sampled, staged, inputs

@@ -110,7 +110,12 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		if cfg.MemoryBytes > 0 {
 			why = append(why, "memory: "+planned.account.String())
 		}
-		hooks.Plan(append(why, rowsPlan.Why...))
+		why = append(why, rowsPlan.Why...)
+		if t.queue.Records() {
+			model := t.model.Config()
+			why = append(why, cfg.recordWhy(&model))
+		}
+		hooks.Plan(why)
 	}
 	t.history = h
 	if reader, ok := it.(*rows.Reader); ok {

@@ -6,6 +6,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
+	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 )
 
@@ -15,21 +16,39 @@ const (
 	recordOff  = "off"
 )
 
-// recordable reports whether a model's steps can be padded and recorded: groups of relations, weights and features of edges have sizes of
-// their own, batch norm counts rows, and the maximum of layers' states brings indices in the middle of a step.
-func recordable(c *nn.Config) bool {
-	return c.Relations == 0 && !c.EdgeWeights && c.EdgeDim == 0 && c.Norm != nn.BatchNorm && c.Jumping != nn.JumpMax
+// unrecorded says why a run of c on a device that records does not pad and record a model's steps, "" if it does.
+func (c *Config) unrecorded(model *nn.Config) string {
+	switch {
+	case c.RecordSteps == recordOff:
+		return "nobody asks for recordings"
+	case model.Relations > 0:
+		return "groups of relations have sizes of their own"
+	case model.EdgeWeights || model.EdgeDim > 0:
+		return "weights and features of edges have sizes of their own"
+	case model.Norm == nn.BatchNorm:
+		return "batch norm counts rows"
+	case model.Jumping == nn.JumpMax:
+		return "the maximum of layers' states brings indices in the middle of a step"
+	case c.History:
+		return "a history has rows of its own"
+	case c.Plan == macro.Rows:
+		return "plan rows waits for each mini-batch anyway"
+	}
+	return ""
 }
 
-// records reports whether a run of c on a device that records does so with a model's steps.
-func (c *Config) records(model *nn.Config) bool {
-	return c.RecordSteps != recordOff && recordable(model)
+// recordWhy says whether steps are recorded, of a device that can.
+func (c *Config) recordWhy(model *nn.Config) string {
+	if why := c.unrecorded(model); why != "" {
+		return "device: steps are issued operation by operation: " + why
+	}
+	return "device: steps are recorded, and run again by one call, of mini-batches that are padded to a few shapes"
 }
 
-// shapeOf is what a mini-batch is padded to, nil where it is issued as it is: before layers have their orders, which depend on
-// sizes, with a history, and of plan rows, which waits for each mini-batch anyway.
+// shapeOf is what a mini-batch is padded to, nil where it is issued as it is: without recordings, and before layers have their orders,
+// which depend on sizes.
 func (t *trainer) shapeOf(b *mini.Batch) *replay.Shape {
-	if t.replay == nil || t.choices == nil || t.feed != nil || len(t.history) > 0 {
+	if t.replay == nil || t.choices == nil {
 		return nil
 	}
 	z := replay.Sizes{Nodes: []int{len(t.cfg.inputs(b))}}

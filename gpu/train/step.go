@@ -75,7 +75,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead
 	}
 	t.pipe = gpu.NewPipeline(t.queue)
 	if t.model, err = nn.New(ctx, t.queue, cfg.model(s)); err == nil {
-		if c := t.model.Config(); cfg.records(&c) {
+		if c := t.model.Config(); cfg.unrecorded(&c) == "" {
 			t.replay = replay.New(t.queue)
 		}
 		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), ahead)
