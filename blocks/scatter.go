@@ -3,6 +3,7 @@ package blocks
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -27,6 +28,7 @@ type ScatterWriter struct {
 	chunks int64
 	done   atomic.Int64 // chunks written
 	direct atomic.Bool  // whether O_DIRECT is set
+	ending sync.Mutex   // held where it is cleared
 	closed bool
 }
 
@@ -127,8 +129,9 @@ func (w *ScatterWriter) WriteChunks(k int, offset int64, b []byte) error {
 
 // writeAt writes b; a file system that took O_DIRECT and refuses the write gets it again without.
 func (w *ScatterWriter) writeAt(b []byte, at int64) error {
+	direct := w.direct.Load() // before: another write that is refused may clear it meanwhile
 	n, err := w.file.WriteAt(b, at)
-	if n == 0 && errors.Is(err, syscall.EINVAL) && w.direct.Load() {
+	if n == 0 && errors.Is(err, syscall.EINVAL) && direct {
 		if err := w.buffered(); err != nil {
 			return err
 		}
@@ -137,14 +140,17 @@ func (w *ScatterWriter) writeAt(b []byte, at int64) error {
 	return err
 }
 
-// buffered ends direct writing.
+// buffered ends direct writing: when it returns nil O_DIRECT is cleared, whoever did that.
 func (w *ScatterWriter) buffered() error {
-	if !w.direct.Swap(false) {
+	w.ending.Lock()
+	defer w.ending.Unlock()
+	if !w.direct.Load() {
 		return nil
 	}
 	if err := setDirect(w.file.Fd(), false); err != nil {
 		return fmt.Errorf("clear O_DIRECT: %w", err)
 	}
+	w.direct.Store(false)
 	return nil
 }
 

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -106,6 +109,71 @@ func TestScatterWriterRefusesHalfChunks(t *testing.T) {
 	if err := s.Abort(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestScatterWritersRefusedTogether: of several writers whose direct writes the system refuses at the same time each writes again.
+func TestScatterWritersRefusedTogether(t *testing.T) {
+	const writers = 8
+	fs := &refusing{FS: vfs.Default}
+	fs.together.Add(writers)
+	var sizes []ExtentSize
+	for id := range uint64(writers) {
+		sizes = append(sizes, ExtentSize{ID: id, Bytes: scatterDirectMin / writers, Rows: scatterDirectMin / writers})
+	}
+	path := fs.PathJoin(t.TempDir(), "a")
+	w, err := CreateScatter(fs, path, Header{Kind: NodeColumn, Elem: Uint8, Dim: 1, Partitions: writers}, sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !w.direct.Load() {
+		t.Skip("the file system has no O_DIRECT")
+	}
+	fs.begun.Store(true)
+	errs := make([]error, writers)
+	var running sync.WaitGroup
+	for k := range writers {
+		b := alignedBytes(scatterDirectMin / writers)
+		running.Go(func() { errs[k] = w.WriteChunks(k, 0, b) })
+	}
+	running.Wait()
+	if _, err := w.Close(); errors.Join(append(errs, err)...) != nil {
+		t.Fatal(errs, err)
+	}
+	f, err := Open(vfs.Default, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Verify(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusing is a file system that refuses each of some first writes when all of them have come, and later ones while O_DIRECT is set.
+type refusing struct {
+	vfs.FS
+	begun    atomic.Bool
+	together sync.WaitGroup
+	refused  sync.Map // by offset
+}
+
+func (fs *refusing) OpenReadWrite(path string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	f, err := fs.FS.OpenReadWrite(path, c, o...)
+	return &refusingFile{f, fs}, err
+}
+
+type refusingFile struct {
+	vfs.File
+	fs *refusing
+}
+
+func (f *refusingFile) WriteAt(b []byte, at int64) (int, error) {
+	if _, again := f.fs.refused.LoadOrStore(at, true); f.fs.begun.Load() && !again && len(b) > Alignment {
+		f.fs.together.Done()
+		f.fs.together.Wait()
+		return 0, syscall.EINVAL
+	}
+	return f.File.WriteAt(b, at)
 }
 
 func readFile(t *testing.T, fs vfs.FS, path string) []byte {
