@@ -231,4 +231,5 @@ type Report struct {
 	BytesSpilled int64 // written to scratch files
 	BytesStored  int64 // the version's files
 	PeakRSSBytes int64
+	Notes        []string // of Repartition, for people: what of the store stays as it was, and why
 }

@@ -50,6 +50,7 @@ func Repartition(ctx context.Context, s *store.Store, a partitioner.Assigner, o 
 	if err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}
+	r.rep.Notes = src.notes
 	return &r.rep, w.Close()
 }
 
@@ -60,6 +61,7 @@ type storeSource struct {
 	m     *store.Manifest
 	desc  Description
 	typed bool        // types are known
+	notes []string    // for people
 	order []stretch   // ascending source ids
 	rows  [][]stretch // by partition, ascending rows
 	// relation is the relation column, nil if there is none.

@@ -80,6 +80,7 @@ func (src *storeSource) orderByType(ctx context.Context) error {
 		}
 	}
 	if len(order) > stretchesMost {
+		src.notes = append(src.notes, fmt.Sprintf("nodes of the store's %d types lie in more than %d pieces: every column has a row for every node", len(types), stretchesMost))
 		return nil
 	}
 	slices.SortStableFunc(order, func(a, b stretch) int { return cmp.Compare(a.kind, b.kind) })

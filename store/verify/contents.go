@@ -137,6 +137,12 @@ func (v *verifier) columnCheck(c *store.ColumnInfo, p store.PartitionID) content
 		}
 	case store.RoleRelation:
 		low, high, what = 0, int64(len(m.Schema.Relations))-1, "relation"
+	case store.RoleNode:
+		k, ok := m.Category(c.Name)
+		if !ok {
+			return nil
+		}
+		low, high, what = 0, int64(k.Nodes), "number of a learned vector"
 	default:
 		return nil
 	}

@@ -231,7 +231,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 			return err
 		}
 	}
-	version := m.Version
+	version, notes := m.Version, []string(nil)
 	if o.writes() {
 		if o.mem > 0 {
 			debug.SetMemoryLimit(ingest.HeapBytes(ingest.Options{MemoryBytes: int64(o.mem)}))
@@ -244,10 +244,10 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 		if err != nil {
 			return err
 		}
-		version = rep.Manifest.Version
+		version, notes = rep.Manifest.Version, rep.Notes
 	}
 	if e.JSON {
-		e.Event("summary", map[string]any{"quality": q, "hubs": hubs, "output": o.output, "version": version, "array": isArray(g),
+		e.Event("summary", map[string]any{"quality": q, "hubs": hubs, "output": o.output, "version": version, "notes": notes, "array": isArray(g),
 			"seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes()})
 		return nil
 	}
@@ -264,8 +264,11 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 	if o.output != "" {
 		done = o.output
 	}
-	_, err = fmt.Fprintf(e.Stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), command.FormatSize(usage.PeakRSSBytes()))
-	return err
+	fmt.Fprintf(e.Stdout, "%s: %s in %.1f s, peak %s\n", done, partitionsText(q.Partitions, q.Pinned), time.Since(start).Seconds(), command.FormatSize(usage.PeakRSSBytes()))
+	for _, n := range notes {
+		fmt.Fprintf(e.Stdout, "  %s\n", n)
+	}
+	return nil
 }
 
 // partitionsText is "64 partitions + 1 pinned": all of them are counted, pinned ones with them.
