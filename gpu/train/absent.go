@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,7 +22,9 @@ const (
 
 // Complete decides what a run does for neighbours that its plan leaves out of memory, or that plan pbs leaves out of a group,
 // where c.Absent says so: it reads the precomputed hop if the store has one, and keeps a history if the model can use one and
-// the budget has room for it. In memory, and where the model takes neither, c stays as it is. It returns why, in sentences. c's defaults and c.Features must be filled in.
+// the budget has room for it. Where partitions would nevertheless lose warnPoints or more, c is for plan rows, with batches of a half or a
+// quarter where they fit and the caller left their size open. In memory, and where the model takes none of this, c stays as it is. It
+// returns why, in sentences. c's defaults and c.Features must be filled in.
 func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
 	return c.complete(ctx, st, info, new(counted))
 }
@@ -77,10 +80,65 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 			return why, err
 		}
 	}
-	if !c.History && !whole(policy) {
-		err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old")
+	if c.History || whole(policy) {
+		return why, err
 	}
-	return why, err
+	without, said := *c, why
+	if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil || groups {
+		return why, err
+	}
+	d, reason, err := without.present(ctx, st, info, once, c)
+	if d == nil || err != nil {
+		return why, err
+	}
+	*c = *d
+	return append(said, reason), nil
+}
+
+// present is c with batches so small that all neighbours are within reach, by plan rows or in memory; nil where no such plan fits or is
+// worth its reads, or where a run over partitions, as of parts, is not expected to lose warnPoints.
+func (c *Config) present(ctx context.Context, st *store.Store, info gpu.Info, once *counted, parts *Config) (_ *Config, reason string, err error) {
+	halvings := 0
+	if c.BatchSizeAuto {
+		halvings = 2
+	}
+	for i := range halvings + 1 {
+		d := *c
+		d.Features, d.BatchSize, d.lossy = slices.Clone(c.Features), max(1, c.BatchSize>>i), true
+		switch got, err := d.policy(ctx, st, info, once); {
+		case errors.Is(err, store.ErrBudget):
+			continue
+		case err != nil:
+			return nil, "", err
+		case got != macro.Memory && got != macro.Rows:
+			continue
+		}
+		o, err := parts.expect(ctx, st, info, once)
+		if err != nil || o == nil || !o.Warn() {
+			return nil, "", err
+		}
+		reason := fmt.Sprintf("partitions would have %.0f %% of training nodes' neighbours within reach and lose about %.1f points of accuracy (a rough estimate)", 100*o.Kept, o.LossPoints)
+		if i > 0 {
+			reason += fmt.Sprintf("; batches of %d instead of %d leave room for all", d.BatchSize, c.BatchSize)
+		}
+		return &d, reason, nil
+	}
+	return nil, "", nil
+}
+
+// expect is what is to be expected of the plan that a run by c as it is would choose; nil where nothing is absent.
+func (c *Config) expect(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (_ *Outlook, err error) {
+	y, err := openMemory(ctx, st, info, *c, once)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, y.Close()) }()
+	p, err := y.plan(c.MemoryBytes)
+	if err != nil {
+		return nil, err
+	}
+	err = y.mix(ctx, &p)
+	return p.outlook, err
 }
 
 // UnusedWeights says, in a sentence, that the store's edges have weights which a run of c leaves alone; "" where there are none, or

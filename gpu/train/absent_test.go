@@ -1,7 +1,10 @@
 package train
 
 import (
+	"cmp"
 	"errors"
+	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -96,4 +99,82 @@ func TestCompleteMakesRoom(t *testing.T) {
 	if len(tried) == 0 {
 		t.Error("no budget was found that the hop makes a difference to")
 	}
+}
+
+// TestCompleteKeepsNeighbours: where partitions would lose a point or more, and smaller batches leave room for all neighbours, a run has
+// those, unless their size, a plan or a history was asked for, or partitions lose little. It can be resumed as any other.
+func TestCompleteKeepsNeighbours(t *testing.T) {
+	o := storetest.Options{Nodes: 6000, Edges: 40000, Partitions: 24, Dim: 256}
+	dir, kept := storetest.Create(t, storetest.Random(o)), storetest.Create(t, withinPartitions(storetest.Random(o)))
+	hop(t, dir)
+	hop(t, kept)
+	info := hostDevice(t).Info()
+	complete := func(dir string, c Config) (Config, string) {
+		t.Helper()
+		st := storetest.Open(t, dir, store.Options{})
+		c.Threads = 1
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		c.FillFeatures(st.Manifest())
+		why, err := c.Complete(t.Context(), st, info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, strings.Join(why, "\n")
+	}
+	mem := int64(90 << 20)
+	for c, why := complete(dir, Config{MemoryBytes: mem}); c.BatchSize == 1000; c, why = complete(dir, Config{MemoryBytes: mem}) {
+		if mem += 1 << 20; mem > 200<<20 {
+			t.Fatalf("no budget was found that smaller batches make a difference to: %s", why)
+		}
+	}
+	c, why := complete(dir, Config{MemoryBytes: mem})
+	if c.BatchSize < 250 || !c.PrecomputedHop || c.History || !strings.Contains(why, "leave room for all") || strings.Contains(why, "an epoch old") {
+		t.Errorf("%d MiB: batches of %d, hop %v, history %v: %s", mem>>20, c.BatchSize, c.PrecomputedHop, c.History, why)
+	}
+	for name, x := range map[string]struct {
+		dir string
+		Config
+	}{
+		"size asked for":    {dir, Config{BatchSize: 1000}},
+		"plan asked for":    {dir, Config{Plan: macro.Hanoi}},
+		"history asked for": {dir, Config{History: true}},
+		"nothing absent":    {kept, Config{}},
+	} {
+		x.MemoryBytes = mem
+		if c, why := complete(x.dir, x.Config); c.BatchSize != 1000 || !c.History {
+			t.Errorf("%s: batches of %d, history %v: %s", name, c.BatchSize, c.History, why)
+		}
+	}
+	run := func(c Config) *Checkpoint {
+		t.Helper()
+		c.MemoryBytes, c.Threads = mem, 1
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cp
+	}
+	file := t.TempDir() + "/last"
+	if begun := run(Config{Epochs: 1, CheckpointFile: file}).Config; begun.BatchSize != c.BatchSize || begun.Plan == macro.Hanoi {
+		t.Errorf("trained by plan %s with batches of %d", begun.Plan, begun.BatchSize)
+	}
+	if on, through := outcome(run(Config{Epochs: 2, CheckpointFile: file, Resume: true})), outcome(run(Config{Epochs: 2})); on != through {
+		t.Errorf("resumed %s, in one go %s", on, through)
+	}
+}
+
+// withinPartitions has each edge of g begin in the partition where it ends.
+func withinPartitions(g *storetest.Graph) *storetest.Graph {
+	first := []uint64{0}
+	for _, n := range g.Sizes {
+		first = append(first, first[len(first)-1]+uint64(n))
+	}
+	for i, e := range g.Edges { // in the order of their partitions
+		p := sort.Search(len(g.Sizes), func(p int) bool { return first[p+1] > e[1] })
+		g.Edges[i][0] = first[p] + e[0]%uint64(g.Sizes[p])
+	}
+	slices.SortFunc(g.Edges, func(a, b [2]uint64) int { return cmp.Or(cmp.Compare(a[1], b[1]), cmp.Compare(a[0], b[0])) })
+	return g
 }

@@ -58,7 +58,7 @@ type Config struct {
 	// Prune is "A,B": of a list of more than A times the graph's mean degree plus B times the fanout neighbours only so many, that lie
 	// together from a random one on, are drawn from, see [mini.Prune]; "" (default): all are. For uniform and dense.
 	Prune     string `json:"prune,omitempty" group:"model,expert" help:"threshold pruning, as 1,1: draw from at most A times the mean degree plus B times the fanout neighbours of a node, which lie together" default:"all are drawn from"`
-	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch"` // seeds of a mini-batch; default 1000
+	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch; by default 500 or 250 where that leaves room for all neighbours, and partitions would lose a point of accuracy"` // seeds of a mini-batch; default 1000
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// EpochsMax, and EpochsBlind where no node is for validation.
 	Epochs      int      `json:"epochs" resume:"free" group:"optimiser" help:"passes over the training nodes or edges; auto: until the validation accuracy has not risen for --patience epochs" default:"auto"`
@@ -153,6 +153,10 @@ type Config struct {
 
 	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
 	Given []string `json:"-" resume:"free"`
+	// BatchSizeAuto says that BatchSize is Normalize's own: a run may lower it to a half or a quarter, see Complete.
+	BatchSizeAuto bool `json:"-" resume:"free"`
+
+	lossy bool // a plan over partitions is expected to lose warnPoints or more, see Complete
 }
 
 // hopDropout is the default input dropout of a model that reads a precomputed hop: an exact mean has none of the noise of a
@@ -207,6 +211,7 @@ func (c *Config) Normalize() error {
 		c.Fanouts = append(c.Fanouts, defaultFanouts[min(i, len(defaultFanouts)-1)])
 	}
 	setInt(&c.Hidden, 128)
+	c.BatchSizeAuto = c.BatchSizeAuto || c.BatchSize == 0
 	setInt(&c.BatchSize, 1000)
 	setInt(&c.Patience, 20)
 	setInt(&c.Threads, runtime.GOMAXPROCS(0))

@@ -132,18 +132,23 @@ const (
 	lossAbsentPower = 1.7 // of the share that is
 	lossHop         = .3  // of it is left where the first hop is exact
 	lossHistory     = .4  // of it is left where a history completes the last layer
+	lossHopHistory  = .7  // of what the hop leaves is left where a history completes the last layer
 	lossMixture     = 1.  // points where classes diverge by 1
 	lossShift       = .5  // of it is left where the loss is corrected for it
 )
 
 // expectedLoss estimates how many points of test accuracy a run loses against one in memory, near convergence: for neighbours
-// that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to three graphs, and no bound.
+// that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to four graphs, and no bound.
 func (c *Config) expectedLoss(o *Outlook) float64 {
 	absent := lossAbsent * math.Pow(1-o.Kept, lossAbsentPower)
-	if c.PrecomputedHop || c.History && c.relational() { // whose history completes the first layer too
+	switch {
+	case c.PrecomputedHop && c.History:
+		absent *= lossHop * lossHopHistory
+	case c.PrecomputedHop:
 		absent *= lossHop
-	}
-	if c.History {
+	case c.History && c.relational(): // whose history completes the first layer too
+		absent *= lossHop * lossHistory
+	case c.History:
 		absent *= lossHistory
 	}
 	mixture := lossMixture * o.Divergence

@@ -77,6 +77,9 @@ const (
 // neighbours, and partitions need more epochs for less (docs/findings.md, "What a step holds").
 const rowsPatience = 2
 
+// lossyPatience is rowsPatience where a plan over partitions is expected to lose warnPoints of accuracy or more.
+const lossyPatience = 4
+
 // unread reports whether err is the disk's: not that a budget is too small, or that the store has not what the plan needs.
 func unread(err error) bool {
 	return err != nil && !errors.Is(err, store.ErrBudget) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrInvalid)
@@ -129,7 +132,11 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if r.LeastBytes = z.LeastBytes; err != nil { // too small; LeastBytes says what would do
 		return r, nil
 	}
-	r.Prefer = e.readSeconds <= max(e.trainSeconds, rowsPatience*e.partitionSeconds)
+	patience := float64(rowsPatience)
+	if c.lossy {
+		patience = lossyPatience
+	}
+	r.Prefer = e.readSeconds <= max(e.trainSeconds, patience*e.partitionSeconds)
 	r.Why = fmt.Sprintf("rows as they are used: about %.3g s of reading an epoch, some %.0f rows a mini-batch; training takes about %.3g s, partitions are read in %.3g s",
 		e.readSeconds, e.batchRows, e.trainSeconds, e.partitionSeconds)
 	return r, nil
