@@ -52,20 +52,20 @@ others take their places, and features: naive, tracker, lookahead and oracle are
 	f := cmd.Flags()
 	f.Float64SliceVar(&o.rooms, "rooms", []float64{5, 10, 25, 50}, "rooms on the device, in percent of a step's feature rows")
 	f.IntSliceVar(&c.Fanouts, "fanouts", nil, "neighbours sampled per node and hop, outward (default 15,10)")
-	f.IntVar(&c.BatchSize, "batch-size", 0, "target nodes of a mini-batch (default 1000)")
+	f.IntVar(&c.BatchSize, "batch-size", 0, "target nodes, of links edges, of a mini-batch (default 1000)")
 	f.IntVar(&o.link.Dim, "dim", 0, "links: numbers of an embedding (default 100)")
 	f.StringVar(&o.link.Encoder, "encoder", "", "links: graph neural network over the nodes' inputs (default none)")
 	f.IntVar(&o.link.Negatives, "negatives", 0, "links: wrong answers for each edge and side (default 500)")
-	f.IntVar(&c.Hidden, "hidden", 0, "columns of hidden states, for pbs (default 128)")
-	f.StringVar(&c.Split, "split", "", "split column (default: the store's first)")
-	f.StringSliceVar(&c.Features, "features", nil, "feature columns (default: those computed from no other)")
-	f.StringVar(&c.Plan, "plan", "", "plan of partitions in memory: auto, memory, hanoi or trainnodes")
+	f.IntVar(&c.Hidden, "hidden", 0, "nodes: columns of hidden states, for pbs (default 128)")
+	f.StringVar(&c.Split, "split", "", "nodes: split column (default: the store's first)")
+	f.StringSliceVar(&c.Features, "features", nil, "feature columns (default: those computed from no other; of links none)")
+	f.StringVar(&c.Plan, "plan", "", "plan of partitions in memory: auto, memory, hanoi or trainnodes; of links auto, memory, comet or beta")
 	f.IntVar(&c.Buffer, "buffer", 0, "partitions in memory at once (default: all)")
 	f.Uint64Var(&c.Seed, "seed", 0, "of every random choice")
 	f.IntVar(&o.bench.Batches, "batches", 0, "mini-batches of an epoch, at most (0 = all)")
 	f.IntVar(&o.bench.Epochs, "epochs", 1, "epochs before the one that is measured")
 	f.IntVar(&o.bench.Window, "window", 16, "batches that lookahead knows")
-	f.IntVar(&o.bench.Reorder, "reorder", 16, "batches that are reordered")
+	f.IntVar(&o.bench.Reorder, "reorder", 16, "nodes: batches that are reordered")
 	return cmd
 }
 
@@ -84,7 +84,17 @@ func runBenchDevice(cmd *cobra.Command, e *command.Env, path string, o *benchDev
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if c := o.bench.Train; st.Manifest().Task() == store.TaskLink {
+	task := st.Manifest().Task()
+	others, of := []string{"dim", "encoder", "negatives"}, "link prediction"
+	if task == store.TaskLink {
+		others, of = []string{"hidden", "split", "reorder"}, "node classification"
+	}
+	for _, name := range others {
+		if cmd.Flags().Changed(name) {
+			return command.Usagef("--%s is for %s; %s has another task", name, of, path)
+		}
+	}
+	if c := o.bench.Train; task == store.TaskLink {
 		l := o.link
 		l.Fanouts, l.BatchSize, l.Features, l.Plan, l.Buffer, l.Seed, l.EvalEvery = c.Fanouts, c.BatchSize, c.Features, c.Plan, c.Buffer, c.Seed, -1
 		if err := l.Normalize(); err != nil {
