@@ -53,9 +53,9 @@ func (r *evaluation) freeSums() error {
 	return m.Free()
 }
 
-// prepare lets a layer set a tile's accumulators from the tile's own states.
-func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, i int, acc gpu.Tensor) error {
-	input, release, err := r.input(ctx, i)
+// prepare lets a layer set accumulators of a piece of a tile from its own states.
+func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, t Tile, acc gpu.Tensor) error {
+	input, release, err := r.input(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 }
 
 // accumulate adds the messages to a tile from another, or from itself: to acc unless layer is nil, and to the sink, if
-// there is one. Tiles of sources come in ascending order, so that however the budget cuts them, a destination's
-// messages are added up in the order of their sources.
+// there is one. Tiles of sources, and their pieces, come in ascending order, so that however the budget cuts them, a
+// destination's messages are added up in the order of their sources.
 func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
 	c := r.kept
 	if c.slab == nil {
@@ -134,6 +134,40 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	if err := r.addDegrees(c, to, degrees); err != nil {
 		return err
 	}
+	pieces := r.pieces(r.tiles[from])
+	if len(pieces) == 1 {
+		return r.accumulatePiece(ctx, layer, c, pieces[0], to, acc, from == 0, from == len(r.tiles)-1)
+	}
+	if err := spill.Grow(&r.begins, 4*int64(r.tiles[to].Nodes)); err != nil {
+		return err
+	}
+	begins := asInt32(r.begins.Bytes())[:r.tiles[to].Nodes]
+	copy(begins, c.indptr)
+	for k, t := range pieces {
+		part, err := c.within(&r.part, begins, int(t.Base-r.tiles[from].Base), t.Nodes)
+		if err != nil {
+			return err
+		}
+		if len(part.indices) == 0 && r.sink == nil { // nothing that its states would be read for
+			continue
+		}
+		if err := r.accumulatePiece(ctx, layer, part, t, to, acc, from == 0 && k == 0, from == len(r.tiles)-1 && k == len(pieces)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pieces cuts a tile into what is in memory of it at once as sources.
+func (e *Evaluator) pieces(t Tile) []Tile {
+	if e.pieceNodes == 0 {
+		return []Tile{t}
+	}
+	return tilesWithin(e.src.Manifest().Partitions, t.Lo, t.Hi, e.pieceNodes)
+}
+
+// accumulatePiece is accumulate for a piece of a tile of sources, and the edges from it; first and last of all that tile to has.
+func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c csr, from Tile, to int, acc gpu.Tensor, first, last bool) error {
 	input, release, err := r.input(ctx, from)
 	if err != nil {
 		return err
@@ -141,7 +175,7 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	defer release()
 	q := r.queue
 	if r.sink != nil {
-		x := Addition{Layer: r.layer, From: r.tiles[from], To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: from == 0, Last: from == len(r.tiles)-1}
+		x := Addition{Layer: r.layer, From: from, To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: first, Last: last}
 		if err := r.sink.Add(ctx, q, r.arena, x); err != nil {
 			return err
 		}
@@ -150,16 +184,16 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 		return nil
 	}
 	if c.relations != nil && r.o.Model.StreamsRelations() {
-		return r.accumulateRelations(ctx, layer, c, r.tiles[from].Nodes, input, acc)
+		return r.accumulateRelations(ctx, layer, c, from.Nodes, input, acc)
 	}
 	if c.relations != nil {
-		return r.accumulateGroups(ctx, layer, c, r.tiles[from].Nodes, to, input, acc)
+		return r.accumulateGroups(ctx, layer, c, from.Nodes, to, input, acc)
 	}
-	g := gpu.Graph{NumDst: r.tiles[to].Nodes, NumSrc: r.tiles[from].Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
+	g := gpu.Graph{NumDst: r.tiles[to].Nodes, NumSrc: from.Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
 	if c.weights != nil {
 		g.Weights = nn.WeightColumn(r.arena.Float32s(q, c.weights))
 	} else if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
-		for i, t := range []int{from, to} {
+		for i, t := range []Tile{from, r.tiles[to]} {
 			b, err := r.countsOf(i, t)
 			if err != nil {
 				return err
@@ -178,8 +212,8 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 }
 
 // countsOf returns the counts of tile t's nodes, in the memory of ends[i] where they lie in a file.
-func (r *evaluation) countsOf(i, t int) ([]byte, error) {
-	return r.counts.Rows(&r.ends[i], r.tiles[t].Base, r.tiles[t].Nodes)
+func (r *evaluation) countsOf(i int, t Tile) ([]byte, error) {
+	return r.counts.Rows(&r.ends[i], t.Base, t.Nodes)
 }
 
 // weigh makes what edges of a tile weigh what the model multiplies their messages by.
@@ -189,7 +223,7 @@ func (r *evaluation) weigh(c csr, from, to int) error {
 	}
 	var sums [2][]float32
 	for i, t := range []int{from, to} {
-		b, err := r.countsOf(i, t)
+		b, err := r.countsOf(i, r.tiles[t])
 		if err != nil {
 			return err
 		}
@@ -203,7 +237,7 @@ func (r *evaluation) weigh(c csr, from, to int) error {
 // bits however the budget cuts the tiles.
 func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
 	if r.o.Model.SymmetricWeights() { // c's weights are normalised
-		b, err := r.countsOf(1, to)
+		b, err := r.countsOf(1, r.tiles[to])
 		if err == nil {
 			copy(degrees, asFloat32(b))
 		}
@@ -221,8 +255,8 @@ func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
 	return nil
 }
 
-// input returns the states of a tile's nodes below the layer, valid until release.
-func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release func(), err error) {
+// input returns the states of the nodes of a tile, or a piece of one, below the layer, valid until release.
+func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release func(), err error) {
 	var mems []gpu.Memory
 	release = func() {
 		for _, m := range mems {
@@ -230,7 +264,7 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 		}
 	}
 	add := func(b []byte, cols int, elem blocks.ElemType, scales []float32) error {
-		t := gpu.Tensor{Rows: r.tiles[i].Nodes, Cols: cols, Stride: cols, Elem: elem}
+		t := gpu.Tensor{Rows: of.Nodes, Cols: cols, Stride: cols, Elem: elem}
 		var err error
 		if t.Mem, err = r.dev.Map(b); err == nil {
 			mems = append(mems, t.Mem)
@@ -248,7 +282,7 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 		return nil
 	}
 	if r.in == nil {
-		if err := r.loadFeatures(ctx, i); err != nil {
+		if err := r.loadFeatures(ctx, of); err != nil {
 			return in, nil, err
 		}
 		for k, c := range r.columns {
@@ -258,15 +292,14 @@ func (r *evaluation) input(ctx context.Context, i int) (in nn.Input, release fun
 		}
 		return in, release, nil
 	}
-	t := r.tiles[i]
-	b := r.in.InPlace(t.Base, t.Nodes)
+	b := r.in.InPlace(of.Base, of.Nodes)
 	if b == nil {
-		size := int64(t.Nodes) * r.in.RowBytes
+		size := int64(of.Nodes) * r.in.RowBytes
 		if err := errors.Join(r.dropFeatures(), spill.Grow(&r.state, size)); err != nil {
 			return in, nil, err
 		}
 		b = r.state.Bytes()[:size]
-		if err := r.in.Read(b, t.Base); err != nil {
+		if err := r.in.Read(b, of.Base); err != nil {
 			return in, nil, err
 		}
 	}
@@ -279,16 +312,16 @@ func (r *evaluation) dropFeatures() (err error) {
 	for k := range r.features {
 		err = errors.Join(err, r.features[k].Free())
 	}
-	r.features, r.loaded = nil, -1
+	r.features, r.loaded = nil, Tile{}
 	return err
 }
 
-// loadFeatures makes features hold tile i's rows.
-func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
-	if r.loaded == i {
+// loadFeatures makes features hold a tile's rows.
+func (r *evaluation) loadFeatures(ctx context.Context, t Tile) error {
+	if r.loaded == t {
 		return nil
 	}
-	r.loaded = -1
+	r.loaded = Tile{}
 	if r.features == nil {
 		if err := r.state.Free(); err != nil {
 			return err
@@ -296,7 +329,7 @@ func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 		r.state = nil
 		r.features = make([]*blockio.Slab, len(r.columns))
 	}
-	t, parts := r.tiles[i], r.src.Manifest().Partitions
+	parts := r.src.Manifest().Partitions
 	for k, c := range r.columns {
 		row := int64(c.RowBytes())
 		if err := spill.Grow(&r.features[k], int64(t.Nodes)*row); err != nil {
@@ -322,6 +355,6 @@ func (r *evaluation) loadFeatures(ctx context.Context, i int) error {
 			r.Evaluator.read += stored
 		}
 	}
-	r.loaded = i
+	r.loaded = t
 	return nil
 }

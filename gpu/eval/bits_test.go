@@ -26,13 +26,16 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 				model := model
 				model.Layers, model.In, model.Hidden, model.Out, model.Seed = 2, g.Dim, 12, g.M.Schema.Classes, 2
 				var want string
-				for _, tiles := range []int{1, 2, 4, 7} {
-					got := fingerprint(t, g, model, tiles)
+				for _, c := range []struct {
+					tiles  int
+					pieces uint64 // nodes
+				}{{1, 0}, {2, 0}, {4, 0}, {7, 0}, {1, 1}, {2, 500}} {
+					got := fingerprint(t, g, model, c.tiles, c.pieces)
 					if want == "" {
 						want = got
 					}
 					if got != want {
-						t.Errorf("%d tiles: other bits than with one", tiles)
+						t.Errorf("%d tiles, pieces of %d nodes: other bits than with one", c.tiles, c.pieces)
 					}
 				}
 			})
@@ -40,8 +43,8 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 	}
 }
 
-// fingerprint has every bit of what an evaluation in so many tiles computes.
-func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int) string {
+// fingerprint has every bit of what an evaluation in so many tiles, read in pieces of so many nodes, computes.
+func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, pieces uint64) string {
 	t.Helper()
 	dev, q, m := untrained(t, 2, cfg)
 	e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, Embeddings: true}, cfg.Hidden)
@@ -49,7 +52,7 @@ func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int) stri
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	if e.tiles, e.memory = tilesOf(g.M.Partitions, tiles), tiles < 4; len(e.tiles) < tiles {
+	if e.tiles, e.memory, e.pieceNodes = tilesOf(g.M.Partitions, tiles), tiles < 4, pieces; len(e.tiles) < tiles {
 		t.Fatalf("%d tiles, expected %d", len(e.tiles), tiles)
 	}
 	metrics, err := e.Run(t.Context(), q, m, "train", "valid", "test")

@@ -48,6 +48,31 @@ func TestUnboundedTiles(t *testing.T) {
 	}
 }
 
+// TestPiecesMakeFewerTiles: a bounded evaluation holds a tile's sums and pieces of its sources, not whole tiles of both, and less than
+// any whole tile takes is enough.
+func TestPiecesMakeFewerTiles(t *testing.T) {
+	dev := host.New(host.Options{Threads: 1})
+	defer dev.Close()
+	const parts, nodes = 128, 1_000_000
+	m := &store.Manifest{Nodes: nodes, Edges: 5 * nodes}
+	m.Columns = []store.ColumnInfo{{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 256}}
+	for p := range uint64(parts) {
+		m.Partitions = append(m.Partitions, store.PartitionInfo{First: store.NodeID(p * nodes / parts), Nodes: nodes / parts, Edges: m.Edges / parts})
+	}
+	e, err := New(planned{m: m}, dev, Options{Unlabelled: true, Features: []string{"x"}, MemoryBytes: 272 << 20, Model: nn.Config{Model: "sage", Layers: 2, In: 256, Hidden: 128, Out: 16}}, 128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	// 1,024 bytes of sums a node and 20 of edges, twice; 16 MiB each for a piece and for layers that finish.
+	if e.Tiles() > 6 || e.pieceNodes == 0 {
+		t.Errorf("%d tiles, pieces of %d nodes, expected 6 tiles in pieces: sums alone are 3.6 times the memory, whole tiles make 8", e.Tiles(), e.pieceNodes)
+	}
+	if err := e.Rebound(4 << 30); err != nil || e.Tiles() != 1 || e.pieceNodes != 0 {
+		t.Errorf("within 4 GiB %d tiles, pieces of %d nodes, %v: expected one, whole", e.Tiles(), e.pieceNodes, err)
+	}
+}
+
 // reading is a graph that tells before a column is read.
 type reading struct {
 	*evaltest.Graph

@@ -3,7 +3,8 @@
 //
 // # Model
 //
-// The nodes are cut into tiles of consecutive partitions, as few as the memory allows. An [Evaluator] computes every
+// The nodes are cut into tiles of consecutive partitions, as few as the memory allows: it holds the sums of one and a piece
+// of another's states. An [Evaluator] computes every
 // node's outputs and counts what a classifier gets right ([Metrics]); it can hand what it streams to a [Sink]. A [Ranker]
 // encodes all nodes in the same way and ranks the answers of edge lists against all of them ([RankMetrics]: MRR and hits@k, rankmetrics.go).
 //

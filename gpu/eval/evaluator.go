@@ -75,9 +75,11 @@ const unboundedBytes = 256 << 20
 //
 // The nodes are cut into tiles of consecutive partitions. For each
 // destination tile the messages from each source tile are added up in turn,
-// so that memory holds two tiles' states and the edges between them: the
-// work is exact, and the reads are k² source tiles for k tiles. With one tile,
-// features and edges are kept for the next evaluation.
+// a piece of it at a time where whole ones would make more tiles, so that
+// memory holds a tile's sums, a piece's states and the edges between two
+// tiles: the work is exact, and for k tiles all states are read k + 1 times.
+// With one tile, edges are kept for the next evaluation, and so are features
+// in one piece.
 //
 // An Evaluator is for one goroutine.
 type Evaluator struct {
@@ -94,6 +96,10 @@ type Evaluator struct {
 	least   int64 // bytes, with the smallest tiles
 	// nodeBytes are what its caller takes of a tile's node.
 	nodeBytes int64
+	// pieceNodes is how many nodes of a tile are in memory at once as sources, or one partition; 0: all.
+	pieceNodes uint64
+	// Where each destination's edges from the next piece begin, and the edges from one.
+	begins, part *blockio.Slab
 	// chunkRows is how many nodes a layer finishes at a time.
 	chunkRows int
 	maxDim    int  // of states between layers
@@ -113,7 +119,7 @@ type Evaluator struct {
 	perGroup   []float32       // of a piece: what its groups are divided by
 	counts     *spill.Table    // of every node, once a model has asked: int32 incoming edges, or float32 sums of their weights
 	features   []*blockio.Slab // a tile's rows of each feature column
-	loaded     int             // the tile in features, −1 = none
+	loaded     Tile            // what is in features, the zero one for none
 	state      *blockio.Slab   // a tile's rows of hidden states that lie in a file
 	degrees    *blockio.Slab
 	ends       [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
@@ -124,7 +130,7 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
-	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), loaded: -1, sized: -1, maxDim: maxDim, confusion: o.Confusion,
+	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
 	e.grouper.ByRelation = o.Model.GroupsByRelation()
 	if o.Model.Relations > 0 {
@@ -233,15 +239,24 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.edges.relation != nil {
 		chunk = max(chunk, 2*chunkBytes) // groups of a piece's edges, and their means
 	}
-	need := func(k int) int64 {
+	sourceBytes := max(featureBytes, stateBytes) + 4*int64(transformed)
+	small := max(largest, uint64(chunkBytes/max(sourceBytes, 1)))
+	need := func(k int, piece uint64) int64 {
 		var most int64
 		for _, t := range tilesOf(m.Partitions, k) {
 			var edges int64
 			for _, p := range m.Partitions[t.Lo:t.Hi] {
 				edges += int64(p.Edges)
 			}
-			// Sums, input states, what layers make of them, degrees, counters, edges (indices) and the stripe being read.
-			most = max(most, int64(t.Nodes)*(4*accDim+max(featureBytes, stateBytes)+4*int64(transformed+e.o.Model.Relations)+20+e.nodeBytes)+edges*directions*edgeBytes)
+			// Sums, degrees, counters, edges (indices) and the stripe being read.
+			own := int64(t.Nodes)*(4*accDim+4*int64(e.o.Model.Relations)+20+e.nodeBytes) + edges*directions*edgeBytes
+			// Input states and what layers make of them; of a piece, its edges once more.
+			if piece == 0 || uint64(t.Nodes) <= piece {
+				own += int64(t.Nodes) * sourceBytes
+			} else {
+				own += int64(piece)*sourceBytes + 8*int64(t.Nodes) + edges*directions*edgeBytes
+			}
+			most = max(most, own)
 		}
 		return most + chunk
 	}
@@ -266,24 +281,41 @@ func (e *Evaluator) plan(maxDim int) error {
 	if bound == 0 && (e.exactTiles() || e.o.Model.StreamsRelations()) { // what a node accumulates of every relation is large
 		bound = max(int64(m.Nodes)*featureBytes+int64(m.Edges)*directions*edgeBytes, unboundedBytes)
 	}
-	k := 1
+	k, pieces := 1, []uint64{0}
+	if len(e.columns) > 0 { // a ranker has its tiles' states in memory
+		pieces = append(pieces, small)
+	}
+	e.pieceNodes = 0
+	fits := func(k int) bool {
+		for _, n := range pieces {
+			if need(k, n) <= bound {
+				e.pieceNodes = n
+				return true
+			}
+		}
+		return false
+	}
 	if bound > 0 {
-		for ; need(k) > bound; k = moreTiles(k) {
+		for ; !fits(k); k = moreTiles(k) {
 			if k >= len(m.Partitions) {
 				if e.o.MemoryBytes == 0 {
 					break
 				}
-				return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k), len(m.Partitions))
+				return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k, 0), len(m.Partitions))
 			}
 		}
 	}
-	e.least = need(1)
-	for n := 1; n < len(m.Partitions); {
-		n = moreTiles(n)
-		e.least = min(e.least, need(n))
+	e.least = math.MaxInt64
+	for n := 1; ; n = moreTiles(n) {
+		for _, piece := range pieces {
+			e.least = min(e.least, need(n, piece))
+		}
+		if n >= len(m.Partitions) {
+			break
+		}
 	}
 	e.tiles = tilesOf(m.Partitions, k)
-	e.memory = e.o.MemoryBytes == 0 || need(k)+states <= e.o.MemoryBytes
+	e.memory = e.o.MemoryBytes == 0 || need(k, e.pieceNodes)+states <= e.o.MemoryBytes
 	return nil
 }
 
@@ -297,7 +329,7 @@ func (e *Evaluator) exactTiles() bool { return e.o.Model.Model != "gat" && e.edg
 // Rebound plans the runs that follow within another [Options].MemoryBytes. What earlier ones kept is given up.
 func (e *Evaluator) Rebound(bytes int64) error {
 	err := e.Close()
-	e.o.MemoryBytes, e.loaded, e.sized = bytes, -1, -1
+	e.o.MemoryBytes, e.loaded, e.sized = bytes, Tile{}, -1
 	return errors.Join(err, e.plan(e.maxDim))
 }
 
@@ -430,9 +462,10 @@ func (e *Evaluator) Close() error {
 		*s = nil
 	}
 	err := e.arena.Close()
-	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation) {
+	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation, e.begins, e.part) {
 		err = errors.Join(err, s.Free())
 	}
 	e.features, e.state, e.degrees, e.ends, e.sizes, e.ofRelation = nil, nil, nil, [2]*blockio.Slab{}, nil, nil
+	e.begins, e.part = nil, nil
 	return err
 }

@@ -129,7 +129,8 @@ func TestEvaluatorExact(t *testing.T) {
 				for _, c := range []struct {
 					parts, tiles int
 					inMemory     bool
-				}{{1, 1, true}, {7, 1, true}, {7, 4, true}, {7, 7, false}, {40, 16, false}} {
+					pieces       uint64 // nodes
+				}{{1, 1, true, 0}, {7, 1, true, 0}, {7, 4, true, 0}, {7, 7, false, 0}, {40, 16, false, 0}, {7, 2, false, 1}} {
 					if name != "sage" && (layers == 3 || c.parts == 40 && !undirected) {
 						continue
 					}
@@ -146,7 +147,7 @@ func TestEvaluatorExact(t *testing.T) {
 								model.Relations *= 2
 							}
 						}
-						evaluateExactly(t, g, model, c.tiles, c.inMemory)
+						evaluateExactly(t, g, model, c.tiles, c.pieces, c.inMemory)
 					})
 				}
 			}
@@ -154,7 +155,7 @@ func TestEvaluatorExact(t *testing.T) {
 	}
 }
 
-func evaluateExactly(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, inMemory bool) {
+func evaluateExactly(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, pieces uint64, inMemory bool) {
 	dev := host.New(host.Options{Threads: 2})
 	defer func() { _ = dev.Close() }()
 	q, err := gpu.NewQueue(dev)
@@ -175,7 +176,8 @@ func evaluateExactly(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, 
 	}
 	defer func() { _ = e.Close() }()
 	e.tiles, e.memory, e.pieceEdges, e.chunkRows = tilesOf(g.M.Partitions, tiles), inMemory, 50, 300 // less than a hub's edges, than a partition
-	for range 2 {                                                                                    // the second time from what was kept
+	e.pieceNodes = pieces
+	for range 2 { // the second time from what was kept
 		got, err := e.Run(t.Context(), q, m, "valid", "test")
 		if err != nil {
 			t.Fatal(err)

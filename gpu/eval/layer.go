@@ -61,8 +61,10 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		return err
 	}
 	if prep, ok := layer.(nn.Preparer); ok {
-		if err := r.prepare(ctx, prep, i, acc); err != nil {
-			return err
+		for _, t := range r.pieces(to) {
+			if err := r.prepare(ctx, prep, t, acc.View(int(t.Base-to.Base), 0, t.Nodes, acc.Cols)); err != nil {
+				return err
+			}
 		}
 	}
 	if layer.AccumulatorDim() > 0 {
@@ -72,18 +74,28 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 			}
 		}
 	}
-	input, release, err := r.input(ctx, i)
-	if err != nil {
-		return err
-	}
-	defer release()
 	deg, err := q.Device().Map(blocks.Bytes(degrees))
 	if err != nil {
 		return err
 	}
-	parts := r.src.Manifest().Partitions
-	for p := to.Lo; p < to.Hi; p++ {
-		base, n := int(uint64(parts[p].First)-to.Base), int(parts[p].Nodes)
+	for _, t := range r.pieces(to) {
+		if err := r.finish(ctx, layer, t, int(t.Base-to.Base), acc, deg, model, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish computes a layer's outputs of a piece of a tile, whose first node is at position at of the sums acc and of the degrees deg.
+func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at int, acc gpu.Tensor, deg gpu.Memory, model *nn.Model, last bool) error {
+	input, release, err := r.input(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer release()
+	q, parts := r.queue, r.src.Manifest().Partitions
+	for p := t.Lo; p < t.Hi; p++ {
+		base, n := int(uint64(parts[p].First)-t.Base), int(parts[p].Nodes)
 		if last {
 			if err := r.readTargets(ctx, p); err != nil {
 				return err
@@ -97,10 +109,10 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 			}
 			var sum gpu.Tensor
 			if acc.Cols > 0 {
-				sum = acc.View(base+lo, 0, rows, acc.Cols)
+				sum = acc.View(at+base+lo, 0, rows, acc.Cols)
 			}
 			pass := &nn.Pass{Queue: q, Arena: r.arena}
-			out := layer.Finish(pass, self, sum, gpu.VectorOf(deg, int64(base+lo)*4, rows, blocks.Float32))
+			out := layer.Finish(pass, self, sum, gpu.VectorOf(deg, int64(at+base+lo)*4, rows, blocks.Float32))
 			if last {
 				err = r.score(ctx, model, out, out, lo, uint64(parts[p].First)+uint64(lo))
 			} else {

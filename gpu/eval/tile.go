@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -28,11 +29,14 @@ func tilesOf(parts []store.PartitionInfo, n int) []Tile {
 	for _, p := range parts {
 		total += p.Nodes
 	}
-	want := (total + uint64(n) - 1) / uint64(n)
-	var ts []Tile
-	for i := 0; i < len(parts); {
+	return tilesWithin(parts, 0, len(parts), (total+uint64(n)-1)/uint64(n))
+}
+
+// tilesWithin cuts partitions lo … hi−1 into runs of at most so many nodes, or of one partition.
+func tilesWithin(parts []store.PartitionInfo, lo, hi int, most uint64) (ts []Tile) {
+	for i := lo; i < hi; {
 		t := Tile{Lo: i, Hi: i, Base: uint64(parts[i].First)}
-		for t.Hi < len(parts) && (t.Hi == t.Lo || uint64(t.Nodes)+parts[t.Hi].Nodes <= want) {
+		for t.Hi < hi && (t.Hi == t.Lo || uint64(t.Nodes)+parts[t.Hi].Nodes <= most) {
 			t.Nodes += int(parts[t.Hi].Nodes)
 			t.Hi++
 		}
@@ -58,6 +62,63 @@ func (c *csr) free() {
 		_ = c.slab.Free() // anonymous memory; a failure only leaks it
 	}
 	*c = csr{}
+}
+
+// within returns the edges of c from n sources from position first on, which become position 0: in *slab, until it is used again.
+// begins says where those of each destination begin, and is moved behind them.
+func (c *csr) within(slab **blockio.Slab, begins []int32, first, n int) (p csr, err error) {
+	nodes, stop := len(begins), int32(first+n)
+	end := func(d int) int32 {
+		own := c.indices[begins[d]:c.indptr[d+1]] // ascending
+		k, _ := slices.BinarySearch(own, stop)
+		return begins[d] + int32(k)
+	}
+	edges := 0
+	for d := range begins {
+		edges += int(end(d) - begins[d])
+	}
+	// As in build: positions, sources, weights, features, relations.
+	words := nodes + 1 + edges*(1+c.columns)
+	if c.weights != nil {
+		words += edges
+	}
+	if err := spill.Grow(slab, int64(4*words+2*edges)); err != nil {
+		return csr{}, err
+	}
+	all := asInt32((*slab).Bytes())
+	p = csr{indptr: all[:nodes+1], indices: all[nodes+1 : nodes+1 : nodes+1+edges], columns: c.columns}
+	rest := asFloat32((*slab).Bytes())[nodes+1+edges:]
+	if c.weights != nil {
+		p.weights, rest = rest[:0:edges], rest[edges:]
+	}
+	if c.features != nil {
+		p.features = rest[: 0 : edges*c.columns]
+	}
+	if c.relations != nil {
+		relations, err := blocks.View[uint16]((*slab).Bytes()[4*words : 4*words+2*edges])
+		if err != nil {
+			return csr{}, err
+		}
+		p.relations = relations[:0]
+	}
+	p.indptr[0] = 0
+	for d := range begins {
+		lo, hi := begins[d], end(d)
+		for _, s := range c.indices[lo:hi] {
+			p.indices = append(p.indices, s-int32(first))
+		}
+		if c.weights != nil {
+			p.weights = append(p.weights, c.weights[lo:hi]...)
+		}
+		if c.features != nil {
+			p.features = append(p.features, c.features[int(lo)*c.columns:int(hi)*c.columns]...)
+		}
+		if c.relations != nil {
+			p.relations = append(p.relations, c.relations[lo:hi]...)
+		}
+		p.indptr[d+1], begins[d] = int32(len(p.indices)), hi
+	}
+	return p, nil
 }
 
 // edgeBuilder builds csrs from a store's stripes.
