@@ -113,7 +113,7 @@ func manifestOf(t *testing.T, dir string) *store.Manifest {
 	return s.Manifest()
 }
 
-// TestCodedWeightsTrainAsPlain: a model that weighs edges has the same losses and accuracies to the bit whether a store has weights
+// TestCodedWeightsTrainAsPlain: a model that weighs edges, or whose attention reads their weights, has the same losses and accuracies to the bit whether a store has weights
 // or their numbers, and reads less; its evaluation counts a byte for each number.
 func TestCodedWeightsTrainAsPlain(t *testing.T) {
 	graph, _ := storetest.Typed(t)
@@ -131,8 +131,9 @@ func TestCodedWeightsTrainAsPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	withWeights(t, plain)
-	for _, c := range []Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore"}} {
-		c.EdgeWeights, c.Features, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Threads = true, []string{"paper.feat", "venue.feat"}, 8, []int{4, 4}, 40, 2, 1
+	for _, c := range []Config{{Plan: macro.Memory, EdgeWeights: true}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore", EdgeWeights: true},
+		{Plan: macro.Memory, Model: "gat", EdgeFeatures: []string{"weight"}}, {Plan: macro.Hanoi, Buffer: 2, Model: "gat", EdgeFeatures: []string{"weight"}}} {
+		c.Features, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Threads = []string{"paper.feat", "venue.feat"}, 8, []int{4, 4}, 40, 2, 1
 		want, readPlain, evalPlain := lossesRead(t, plain, c)
 		got, readCoded, evalCoded := lossesRead(t, coded, c)
 		if saved, each := evalPlain-evalCoded, 3*int64(manifestOf(t, coded).Edges); saved <= 0 || saved%each != 0 {

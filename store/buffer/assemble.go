@@ -42,13 +42,18 @@ type assembler struct {
 // newBucket is a bucket that was read for this step.
 type newBucket struct {
 	blocks.Bucket
-	rel8    []uint8
-	rel16   []uint16
-	weights []float32
-	codes   []byte // of weights, instead of them
-	times   []int64
-	// features are the bytes of each column of source.edgeFeatures.
-	features [][]byte
+	rel8     []uint8
+	rel16    []uint16
+	weights  []float32
+	codes    []byte // of weights, instead of them
+	times    []int64
+	features []bucketFeature // of source.edgeFeatures
+}
+
+// bucketFeature is a bucket's part of a column of features.
+type bucketFeature struct {
+	rows   []byte
+	values []float32 // which rows are codes of; nil = none
 }
 
 type streamKind uint8
@@ -156,13 +161,20 @@ func (a *assembler) decode(ctx context.Context, s *scheduled, t *topologyPlan, s
 			for k, col := range a.src.carried {
 				w := col.rowBytes(int(s.resident[b].ID))
 				raw := t.columns[k][b].find(staging, int64(d.FirstEdge(i))*w, int64(d.FirstEdge(i+1))*w)
+				coded := col.coded(int(s.resident[b].ID))
+				if coded && len(raw) > 0 && int(slices.Max(raw)) >= len(col.info.Values) {
+					err = fmt.Errorf("%w: code %d in a column of %d values", blocks.ErrCorrupt, slices.Max(raw), len(col.info.Values))
+				}
 				switch {
+				case err != nil:
 				case k >= len(a.src.carried)-len(a.src.edgeFeatures):
-					nb.features = append(nb.features, raw)
-				case col == a.src.weight && col.coded(int(s.resident[b].ID)):
-					if nb.codes = raw; len(raw) > 0 && int(slices.Max(raw)) >= len(col.info.Values) {
-						err = fmt.Errorf("%w: code %d in a column of %d values", blocks.ErrCorrupt, slices.Max(raw), len(col.info.Values))
+					f := bucketFeature{rows: raw}
+					if coded {
+						f.values = col.info.Values
 					}
+					nb.features = append(nb.features, f)
+				case coded:
+					nb.codes = raw
 				case col == a.src.weight:
 					nb.weights, err = blocks.View[float32](raw)
 				case col == a.src.time:

@@ -278,7 +278,11 @@ func carriedRows(out, old []float32, dim int, columns []*sourceColumn) carried {
 			return func(at uint32, e int) {
 				to := row(out, int(at))
 				for i, c := range columns {
-					c.info.Elem.Widen(to[:c.info.Dim], k.features[i][e*c.stride:(e+1)*c.stride], c.info.Scale)
+					if f := &k.features[i]; f.values != nil {
+						to[0] = f.values[f.rows[e]]
+					} else {
+						c.info.Elem.Widen(to[:c.info.Dim], f.rows[e*c.stride:(e+1)*c.stride], c.info.Scale)
+					}
 					to = to[c.info.Dim:]
 				}
 			}
