@@ -113,8 +113,8 @@ func manifestOf(t *testing.T, dir string) *store.Manifest {
 	return s.Manifest()
 }
 
-// TestCodedWeightsTrainAsPlain: a model that weighs edges, or whose attention reads their weights, has the same losses and accuracies to the bit whether a store has weights
-// or their numbers, and reads less; its evaluation counts a byte for each number.
+// TestCodedWeightsTrainAsPlain: a model that weighs edges, or whose attention reads their weights, has the same losses and accuracies to
+// the bit whether a store has weights or their numbers, and reads less; its evaluation counts a byte for each number.
 func TestCodedWeightsTrainAsPlain(t *testing.T) {
 	graph, _ := storetest.Typed(t)
 	storetest.Quarters(t, graph)

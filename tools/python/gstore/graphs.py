@@ -19,7 +19,7 @@ def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
     val_mask and test_mask are (the first of several columns).
     A `HeteroData`: nodes of all types in one numbering, type after type; edge types are relations. Features that all types
     have, of one width, are one column; others are columns by name, such as "paper.x", zero for nodes of other types. So are
-    edge_attr of types of edges: one column, or "author__writes__paper.edge_attr".
+    edge_attr of types of edges: one column, or "author__writes__paper.edge_attr". edge_weight is 1 for types of edges without.
     A dataset of OGB, for nodes or in PyG's form, with its split; its edge_feat are the column "feat".
     """
     splits = None
@@ -96,6 +96,9 @@ def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
         names.append("__".join(edge_type))
     features = _columns("x", {t: data[t] for t in counts}, list(counts.values()))
     edge_columns = _columns("edge_attr", dict(zip(names, (data[t] for t in data.edge_types))), [len(k) for k in kinds])
+    weights = [getattr(data[t], "edge_weight", None) for t in data.edge_types]
+    if any(w is not None for w in weights):
+        edge_columns["weight"] = np.concatenate([np.ones(len(k), np.float32) if w is None else np.asarray(_host(w), np.float32) for w, k in zip(weights, kinds)])
     found: Dict[str, Any] = {
         "edges": np.concatenate(ends, 1), "relations": np.concatenate(kinds), "relation_names": names, "features": features,
         "edge_columns": edge_columns, "num_nodes": total, "node_types": counts,

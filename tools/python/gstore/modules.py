@@ -105,7 +105,7 @@ def _features(store: Store, columns: int, names: Optional[Sequence[str]]) -> Lis
 
 def _edge_features(store: Store, columns: int, names: Optional[Sequence[str]]) -> Dict[str, Any]:
     """What model.json says of the features of edges, which have so many columns; nothing of none."""
-    dims = {n: store.columns[n].dim for n in names or []}
+    dims = {n: store._column(n).dim for n in ([names] if isinstance(names, str) else names or [])}
     if sum(dims.values()) != columns:
         own = {n: c.dim for n, c in store.columns.items() if c.role in ("edge", "weight")}
         raise errors.InvalidError(f"the model reads {columns} columns of edges, edge_features has {dims}: name which of the store's they are, of {own}")

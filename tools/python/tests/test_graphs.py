@@ -111,4 +111,8 @@ def test_edge_attributes(tmp_path):
     writes.edge_attr = r.random(40).astype(np.float32)
     assert "author__writes__paper.edge_attr" in gstore.from_pyg(data, tmp_path / "c").columns
     cites.edge_attr = r.random(60).astype(np.float32)
-    assert "edge_attr" in gstore.from_pyg(data, tmp_path / "d").columns
+    cites.edge_weight = 2 + r.random(60).astype(np.float32)
+    s = gstore.from_pyg(data, tmp_path / "d")
+    rows = {tuple(row) for b in gstore.NeighborLoader(s, [-1], 10, edge_features=["edge_attr", "weight"]) for row in b.edge_attr.tolist()}
+    assert rows and rows <= {(a, 1) for a in writes.edge_attr.tolist()} | set(zip(cites.edge_attr.tolist(), cites.edge_weight.tolist()))
+    assert {w for _, w in rows} & set(cites.edge_weight.tolist()) and 1 in {w for _, w in rows}
