@@ -533,7 +533,8 @@ func ExampleNew() {
 	// resident [1 3 4] train [1 3 4]
 }
 
-// TestPlanBytes: a plan of link prediction takes what is said of it, and little more while it is made.
+// TestPlanBytes: a plan of link prediction takes what is said of it, and while it is made and its list of steps grows little more: with
+// the race detector twice as much.
 func TestPlanBytes(t *testing.T) {
 	const p = 512
 	for _, c := range []Config{{Policy: Comet, Capacity: 64}, {Policy: Beta, Capacity: 64}, {Policy: Memory}} {
@@ -550,7 +551,7 @@ func TestPlanBytes(t *testing.T) {
 		for _, s := range plan.Steps {
 			buckets += len(s.Buckets)
 		}
-		if took := int64(after.TotalAlloc - before.TotalAlloc); buckets != p*p || took < 8*p*p || took > 2*PlanBytes(p) {
+		if took := int64(after.TotalAlloc - before.TotalAlloc); buckets != p*p || took < 8*p*p || took > 5*PlanBytes(p)/2 {
 			t.Errorf("%s: %d buckets, %d bytes allocated; expected %d and about %d", c.Policy, buckets, took, p*p, PlanBytes(p))
 		}
 	}
