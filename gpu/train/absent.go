@@ -84,8 +84,15 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 		return why, err
 	}
 	without, said := *c, why
-	if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil || groups {
+	if crowded, err := c.historyCrowds(ctx, st, info, once); err != nil {
 		return why, err
+	} else if crowded {
+		why = append(why, "no history is kept: it would leave room for less than half as many partitions at a time")
+	} else if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
+		return why, err
+	}
+	if groups {
+		return why, nil
 	}
 	d, reason, err := without.present(ctx, st, info, once, c)
 	if d == nil || err != nil {
@@ -151,13 +158,37 @@ func (c *Config) UnusedWeights(m *store.Manifest) string {
 	return "the edges' weights are not used: --edge-weights weighs neighbours by them (sage, gcn), --edge-features gives them to attention (gat), --sampler weighted draws by them"
 }
 
+// historyCrowds reports whether a history would leave less than half of the partitions in memory that there are without it: steps of
+// few nodes lose more than it gives back. Of models of relations it completes all layers, and is worth that.
+func (c *Config) historyCrowds(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (bool, error) {
+	d := *c
+	if d.History = true; c.MemoryBytes == 0 || c.Buffer > 0 || c.relational() || d.validate() != nil {
+		return false, nil
+	}
+	without, err := c.choose(ctx, st, info, once)
+	if err != nil {
+		return false, err
+	}
+	with, err := d.choose(ctx, st, info, once)
+	if errors.Is(err, store.ErrBudget) {
+		return false, nil // no room for it at all
+	}
+	return err == nil && 2*with.Capacity < without.Capacity, err
+}
+
 // policy is the plan that a run by c as it is would choose.
-func (c *Config) policy(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (_ string, err error) {
+func (c *Config) policy(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (string, error) {
+	choice, err := c.choose(ctx, st, info, once)
+	return choice.Policy, err
+}
+
+// choose is what macro.Choose says of a run by c as it is.
+func (c *Config) choose(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (_ macro.Choice, err error) {
 	y, err := openMemory(ctx, st, info, *c, once)
 	if err != nil {
-		return "", err
+		return macro.Choice{}, err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	p, err := y.plan(c.MemoryBytes)
-	return p.choice.Policy, err
+	return p.choice, err
 }

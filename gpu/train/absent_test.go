@@ -101,6 +101,47 @@ func TestCompleteMakesRoom(t *testing.T) {
 	}
 }
 
+// TestHistoryLeavesRoom: a history that would take the place of most partitions of a step is not kept unasked.
+func TestHistoryLeavesRoom(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 6000, Edges: 40000, Partitions: 24, Dim: 256}))
+	hop(t, dir)
+	st := storetest.Open(t, dir, store.Options{})
+	info, crowded, kept := hostDevice(t).Info(), 0, 0
+	for mem := int64(79); mem < 100; mem++ {
+		c := Config{MemoryBytes: mem << 20, BatchSize: 1000, Threads: 1}
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		c.FillFeatures(st.Manifest())
+		with := c
+		with.PrecomputedHop, with.Features = true, []string{"x", "x.hop1"}
+		without, err := with.choose(t.Context(), st, info, new(counted))
+		if err != nil {
+			t.Fatal(err)
+		}
+		with.History = true
+		had, err := with.choose(t.Context(), st, info, new(counted))
+		if errors.Is(err, store.ErrBudget) || without.Policy != macro.Hanoi {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowds := 2*had.Capacity < without.Capacity
+		if crowds {
+			crowded++
+		} else {
+			kept++
+		}
+		if _, err := c.Complete(t.Context(), st, info); err != nil || c.History == crowds {
+			t.Errorf("%d MiB: history %v where %d of %d partitions have room beside it, error %v", mem, c.History, had.Capacity, without.Capacity, err)
+		}
+	}
+	if crowded == 0 || kept == 0 {
+		t.Errorf("a history crowds in %d budgets and not in %d: expected both", crowded, kept)
+	}
+}
+
 // TestCompleteKeepsNeighbours: where partitions would lose a point or more, and smaller batches leave room for all neighbours, a run has
 // those, unless their size, a plan or a history was asked for, or partitions lose little. It can be resumed as any other.
 func TestCompleteKeepsNeighbours(t *testing.T) {

@@ -86,6 +86,9 @@ func TestExpectedLoss(t *testing.T) {
 	if x := off.expectedLoss(&Outlook{Kept: 1}); x != 0 {
 		t.Errorf("%v points where nothing is absent", x)
 	}
+	if few := (&Outlook{LossPoints: both.expectedLoss(&Outlook{Kept: .3})}); !few.Warn() { // lost 2.3 points, docs/findings.md
+		t.Errorf("with 30 %% of neighbours kept, hop and history lose %.1f points: no warning", few.LossPoints)
+	}
 	if big := (&Outlook{LossPoints: shifted.expectedLoss(&Outlook{Kept: .13})}); !big.Warn() {
 		t.Errorf("random partitions at an eighth lose %.1f points: no warning", big.LossPoints)
 	}
