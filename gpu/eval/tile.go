@@ -24,12 +24,23 @@ type Tile struct {
 }
 
 // tilesOf cuts the partitions into at most n runs of about equal numbers of nodes.
-func tilesOf(parts []store.PartitionInfo, n int) []Tile {
-	var total uint64
+func tilesOf(parts []store.PartitionInfo, n int) (ts []Tile) {
+	var total, done uint64
 	for _, p := range parts {
 		total += p.Nodes
 	}
-	return tilesWithin(parts, 0, len(parts), (total+uint64(n)-1)/uint64(n))
+	for i := 0; i < len(parts); {
+		t := Tile{Lo: i, Hi: i, Base: uint64(parts[i].First)}
+		until := total * uint64(len(ts)+1) / uint64(n) // of the last one: all
+		for t.Hi < len(parts) && (t.Hi == t.Lo || done+parts[t.Hi].Nodes <= until) {
+			t.Nodes += int(parts[t.Hi].Nodes)
+			done += parts[t.Hi].Nodes
+			t.Hi++
+		}
+		ts = append(ts, t)
+		i = t.Hi
+	}
+	return ts
 }
 
 // tilesWithin cuts partitions lo … hi−1 into runs of at most so many nodes, or of one partition.
