@@ -20,15 +20,16 @@ type planned struct {
 func (p planned) Manifest() *store.Manifest { return p.m }
 
 // Where nobody bounds an evaluation, the tiles of a large graph take no more than its rows and edges; a small one is one tile,
-// and so is what tiles would round.
+// and so is what tiles would round. States of many nodes lie in a file.
 func TestUnboundedTiles(t *testing.T) {
 	dev := host.New(host.Options{Threads: 1})
 	defer dev.Close()
 	for _, c := range []struct {
-		model string
-		nodes uint64
-		tiles int
-	}{{"sage", 2_000_000, 2}, {"sage", 100_000, 1}, {"gat", 2_000_000, 1}} {
+		model  string
+		nodes  uint64
+		tiles  int
+		memory bool
+	}{{"sage", 2_000_000, 2, true}, {"sage", 100_000, 1, true}, {"gat", 2_000_000, 1, true}, {"sage", 8_000_000, 2, false}} {
 		m := &store.Manifest{Nodes: c.nodes, Edges: 15 * c.nodes}
 		m.Columns = []store.ColumnInfo{{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 128}}
 		const parts = 16
@@ -39,8 +40,8 @@ func TestUnboundedTiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Tiles() != c.tiles || !e.memory {
-			t.Errorf("%s of %d nodes: %d tiles, states in memory: %v; expected %d, in memory", c.model, c.nodes, e.Tiles(), e.memory, c.tiles)
+		if e.Tiles() != c.tiles || e.memory != c.memory {
+			t.Errorf("%s of %d nodes: %d tiles, states in memory: %v; expected %d, %v", c.model, c.nodes, e.Tiles(), e.memory, c.tiles, c.memory)
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)

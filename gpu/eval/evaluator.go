@@ -33,7 +33,7 @@ type Options struct {
 	EdgeFeatures []string
 	Split        string // split column; "": the store's first
 	// MemoryBytes bounds what the evaluator allocates. 0: no bound, but tiles take no more than the store's rows and edges in
-	// memory, or 256 MiB, beside all nodes' states.
+	// memory, or 256 MiB, and all nodes' states lie in memory up to 4 GiB, in a file beyond.
 	MemoryBytes int64
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
@@ -68,6 +68,9 @@ const (
 
 // unboundedBytes is what tiles may take where nobody bounds them, whatever the store's size.
 const unboundedBytes = 256 << 20
+
+// unboundedStates is what all nodes' states may take in memory where nobody bounds them.
+const unboundedStates = 4 << 30
 
 // Evaluator computes a model's outputs with all neighbours, layer by layer
 // over the whole graph (layer-wise inference; Hamilton et al., 2017, Algorithm
@@ -315,7 +318,9 @@ func (e *Evaluator) plan(maxDim int) error {
 		}
 	}
 	e.tiles = tilesOf(m.Partitions, k)
-	e.memory = e.o.MemoryBytes == 0 || need(k, e.pieceNodes)+states <= e.o.MemoryBytes
+	if e.memory = states <= unboundedStates; e.o.MemoryBytes > 0 {
+		e.memory = need(k, e.pieceNodes)+states <= e.o.MemoryBytes
+	}
 	return nil
 }
 
