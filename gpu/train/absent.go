@@ -39,12 +39,12 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 	if !groups && (c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0) {
 		return nil, nil // nothing is absent; known without reading topology directories
 	}
-	policy, err := c.policy(ctx, st, info, once)
+	choice, err := c.choose(ctx, st, info, once)
 	if errors.Is(err, store.ErrBudget) || errors.Is(err, macro.ErrPlan) {
 		return nil, nil // the run is refused as it is, with what would do
 	}
 	whole := func(policy string) bool { return !groups && (policy == macro.Memory || policy == macro.Rows) } // nothing is absent
-	if err != nil || whole(policy) {
+	if err != nil || whole(choice.Policy) {
 		return nil, err
 	}
 	try := func(change func(*Config), reason string) error {
@@ -53,13 +53,15 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 		if change(&d); d.validate() != nil {
 			return nil // not for this model
 		}
-		switch got, err := d.policy(ctx, st, info, once); {
+		switch got, err := d.choose(ctx, st, info, once); {
 		case errors.Is(err, store.ErrBudget):
 			return nil // no room for it
 		case err != nil:
 			return err
-		case got == policy, whole(got): // mini-batches of a hop less may leave room for all
-			*c, why, policy = d, append(why, reason), got
+		case d.History && !c.History && d.crowds(got, choice):
+			why = append(why, "no history is kept: it would leave room for less than half as many partitions at a time")
+		case got.Policy == choice.Policy, whole(got.Policy): // mini-batches of a hop less may leave room for all
+			*c, why, choice = d, append(why, reason), got
 		}
 		return nil
 	}
@@ -80,15 +82,11 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 			return why, err
 		}
 	}
-	if c.History || whole(policy) {
+	if c.History || whole(choice.Policy) {
 		return why, err
 	}
 	without, said := *c, why
-	if crowded, err := c.historyCrowds(ctx, st, info, once); err != nil {
-		return why, err
-	} else if crowded {
-		why = append(why, "no history is kept: it would leave room for less than half as many partitions at a time")
-	} else if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
+	if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
 		return why, err
 	}
 	if groups {
@@ -158,22 +156,10 @@ func (c *Config) UnusedWeights(m *store.Manifest) string {
 	return "the edges' weights are not used: --edge-weights weighs neighbours by them (sage, gcn), --edge-features gives them to attention (gat), --sampler weighted draws by them"
 }
 
-// historyCrowds reports whether a history would leave less than half of the partitions in memory that there are without it: steps of
+// crowds reports whether the history of c would leave less than half of the partitions in memory that there are without it: steps of
 // few nodes lose more than it gives back. Of models of relations it completes all layers, and is worth that.
-func (c *Config) historyCrowds(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (bool, error) {
-	d := *c
-	if d.History = true; c.MemoryBytes == 0 || c.Buffer > 0 || c.relational() || d.validate() != nil {
-		return false, nil
-	}
-	without, err := c.choose(ctx, st, info, once)
-	if err != nil {
-		return false, err
-	}
-	with, err := d.choose(ctx, st, info, once)
-	if errors.Is(err, store.ErrBudget) {
-		return false, nil // no room for it at all
-	}
-	return err == nil && 2*with.Capacity < without.Capacity, err
+func (c *Config) crowds(with, without macro.Choice) bool {
+	return c.MemoryBytes > 0 && c.Buffer == 0 && !c.relational() && 2*with.Capacity < without.Capacity
 }
 
 // policy is the plan that a run by c as it is would choose.
