@@ -188,9 +188,10 @@ func (l *layout) bound(src *source, o *Options, isFixed []bool, capacity int) {
 			from := int64(src.dirs[i].BucketEdges(j))
 			if undirected {
 				to += from // mirrored; the diagonal counts twice, which it is
+			} else {
+				fromJ.add(from, isFixed[i])
 			}
 			intoJ.add(to, isFixed[i])
-			fromJ.add(from, isFixed[i])
 			if lo, hi := d.Range(i, i+1); hi > lo {
 				bytesJ.add(hi-lo+overhead, isFixed[i])
 			}
@@ -250,15 +251,46 @@ func (t *topSum) add(v int64, always bool) {
 	}
 }
 
+// sum finds the largest by quickselect: a bound is asked for at every capacity that a plan is tried with, and sorting
+// as many lists as there are partitions took most of a run's start.
 func (t *topSum) sum(largest int) int64 {
+	selectLargest(t.others, largest)
 	n := t.always
-	if largest < len(t.others) {
-		slices.Sort(t.others)
-	}
-	for _, v := range t.others[max(0, len(t.others)-largest):] {
+	for _, v := range t.others[:min(largest, len(t.others))] {
 		n += v
 	}
 	return n
+}
+
+// selectLargest brings the k largest values of s to its front.
+func selectLargest(s []int64, k int) {
+	for 0 < k && k < len(s) {
+		// Larger than the pivot, the median of three, come before it and smaller ones behind: s[:above], s[above:below], s[below:].
+		a, b, c := s[0], s[len(s)/2], s[len(s)-1]
+		pivot := max(min(a, b), min(max(a, b), c))
+		above, below := 0, len(s)
+		for i := 0; i < below; {
+			switch v := s[i]; {
+			case v > pivot:
+				s[i], s[above] = s[above], v
+				above++
+				i++
+			case v < pivot:
+				below--
+				s[i], s[below] = s[below], v
+			default:
+				i++
+			}
+		}
+		switch {
+		case k < above:
+			s = s[:above]
+		case k > below:
+			s, k = s[below:], k-below
+		default:
+			return
+		}
+	}
 }
 
 // arena places the buffer's arrays in one slab, in the order of the fields.
