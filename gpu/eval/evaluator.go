@@ -150,13 +150,11 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 			return nil, fmt.Errorf("evaluation: column %s holds %d %v an edge, expected one float32", weights[0].Name, weights[0].Dim, weights[0].Elem)
 		}
 	}
-	for _, name := range o.EdgeFeatures {
-		c, err := buffer.EdgeFeature(m, name)
-		if err != nil {
-			return nil, fmt.Errorf("evaluation: %w", err)
-		}
-		e.edges.features, e.edges.rows = append(e.edges.features, c), append(e.edges.rows, nil)
+	edgeFeatures, err := buffer.EdgeFeatures(m, o.EdgeFeatures)
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
 	}
+	e.edges.features, e.edges.rows = edgeFeatures, make([][]byte, len(edgeFeatures))
 	if n := e.edges.featureColumns(); n != o.Model.EdgeDim {
 		return nil, fmt.Errorf("evaluation: %w: features %q of edges have %d columns, the model reads %d", store.ErrInvalid, o.EdgeFeatures, n, o.Model.EdgeDim)
 	}

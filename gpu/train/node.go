@@ -275,14 +275,11 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 			return s, fmt.Errorf("train: %w", err)
 		}
 	}
-	for i, name := range cfg.EdgeFeatures {
-		c, err := buffer.EdgeFeature(m, name)
-		if err != nil {
-			return s, fmt.Errorf("train: features of edges: %w", err)
-		}
-		if slices.Contains(cfg.EdgeFeatures[:i], name) {
-			return s, fmt.Errorf("train: feature %s of edges is named twice", name)
-		}
+	columns, err := buffer.EdgeFeatures(m, cfg.EdgeFeatures)
+	if err != nil {
+		return s, fmt.Errorf("train: features of edges: %w", err)
+	}
+	for _, c := range columns {
 		s.edgeDim += c.Dim
 	}
 	if s.fanouts, err = cfg.relationFanouts(m); err != nil {

@@ -3,6 +3,7 @@ package buffer
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
@@ -151,16 +152,26 @@ func (o Options) Validate(m *store.Manifest) error {
 			return fmt.Errorf("%w: column %q lies on edges, expected a feature of nodes", store.ErrInvalid, name)
 		}
 	}
-	for _, name := range o.EdgeFeatures {
-		if _, err := EdgeFeature(m, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := EdgeFeatures(m, o.EdgeFeatures)
+	return err
 }
 
-// EdgeFeature returns the column of edges of a name, which their features can come from: any but relations.
-func EdgeFeature(m *store.Manifest, name string) (*store.ColumnInfo, error) {
+// EdgeFeatures returns the columns of edges of the names, each named once, which their features can come from: any but relations.
+func EdgeFeatures(m *store.Manifest, names []string) (columns []*store.ColumnInfo, err error) {
+	for i, name := range names {
+		c, err := edgeFeature(m, name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("%w: feature %s of edges is named twice", store.ErrInvalid, name)
+		}
+		columns = append(columns, c)
+	}
+	return columns, nil
+}
+
+func edgeFeature(m *store.Manifest, name string) (*store.ColumnInfo, error) {
 	var known []string
 	for i := range m.Columns {
 		c := &m.Columns[i]

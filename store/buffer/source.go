@@ -175,11 +175,11 @@ func (s *source) find(o *Options) (err error) {
 			s.carried = append(s.carried, c)
 		}
 	}
-	for _, name := range o.EdgeFeatures {
-		info, err := EdgeFeature(s.m, name)
-		if err != nil {
-			return err
-		}
+	features, err := EdgeFeatures(s.m, o.EdgeFeatures)
+	if err != nil {
+		return err
+	}
+	for _, info := range features {
 		c, err := s.column(info, o)
 		if err != nil {
 			return err

@@ -181,7 +181,7 @@ def test_edge_features(tmp_path, way):
             assert part.edge_attr.dtype == np.float32 and np.array_equal(part.edge_attr, np.stack([src, dst, 1 + src], 1))
             seen += len(src)
     assert seen > 1000
-    for wrong in (dict(edge_features="x"), dict(edge_features="nothing"), dict(edge_features="ends", relations=True), dict(edge_features="ends", plan="rows")):
+    for wrong in (dict(edge_features="x"), dict(edge_features="nothing"), dict(edge_features=["ends", "ends"]), dict(edge_features="ends", relations=True), dict(edge_features="ends", plan="rows")):
         with pytest.raises(gstore.Error):
             gstore.NeighborLoader(s, [5, 5], 50, **wrong)
 
