@@ -445,6 +445,27 @@ func TestTableGrowsAndShrinks(t *testing.T) {
 	}
 }
 
+// TestTableHasRoomForLikeBatches: a batch of some rows more than the one before does not move the table, whatever their number: just
+// above a power of two it did, batch after batch.
+func TestTableHasRoomForLikeBatches(t *testing.T) {
+	var tab Table
+	for _, n := range []uint32{4000, 1<<15 - 100, 1<<15 + 100, 50_000} {
+		rows := make([]uint32, n+n/10)
+		for i := range rows {
+			rows[i] = uint32(i)
+		}
+		local, unique := make([]int32, len(rows)), make([]uint32, 0, 2*len(rows))
+		tab.Reset()
+		tab.Map(unique, rows[:n], local)
+		tab.Reset()
+		slots := len(tab.slots)
+		tab.Map(unique, rows, local)
+		if len(tab.slots) != slots {
+			t.Errorf("%d rows after %d: %d slots became %d", len(rows), n, slots, len(tab.slots))
+		}
+	}
+}
+
 // TestNoFanouts: without hops a batch is its seeds.
 func TestNoFanouts(t *testing.T) {
 	s, err := New(Config{})

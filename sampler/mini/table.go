@@ -25,10 +25,11 @@ const (
 	relabelChunk = 256     // rows whose slots are loaded ahead of their use
 )
 
-// Reset empties the table and sizes it for about as many rows as it last held.
+// Reset empties the table and sizes it for about as many rows as it last held, an eighth more included: a table that grows moves
+// all that it holds.
 func (t *Table) Reset() {
 	t.last, t.n = t.n, 0
-	size := max(tableMin, 1<<bits.Len(uint(2*t.last)))
+	size := max(tableMin, 1<<bits.Len(uint(2*t.last+t.last/4)))
 	if cap(t.slots) < size {
 		t.slots = make([]uint64, size)
 	} else {
