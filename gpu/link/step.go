@@ -136,11 +136,15 @@ func (t *trainer) settle(ctx context.Context, e *embeddings) error {
 }
 
 // all are the tables of a node's rows: what is learned, then its features.
-func (t *trainer) all(e *embeddings) (tables []gpu.Tensor) {
+func (t *trainer) all(e *embeddings) (tables []rowcache.Table) {
+	var all []gpu.Tensor
 	if !t.cfg.NoEmbeddings {
-		tables = append(append(tables, e.value), e.state...)
+		all = append(append(all, e.value), e.state...)
 	}
-	return append(tables, t.tables...)
+	for _, x := range append(all, t.tables...) {
+		tables = append(tables, rowcache.Table{Tensor: x})
+	}
+	return tables
 }
 
 // issue trains the mini-batches of the macro-batch that was entered. Some may be in flight when it returns.
@@ -191,7 +195,7 @@ func (t *trainer) batch(ctx context.Context, from mini.Graph, b *mini.Batch, e *
 	if t.absent != nil {
 		rows = extra.resident
 	}
-	tables, input := t.rows.Admit(q, a, t.all(e), rows, nil)
+	tables, input, _ := t.rows.Admit(q, a, t.all(e), rows, nil)
 	if tables == nil { // a run has embeddings, or features
 		return failed(q.Sync(ctx))
 	}

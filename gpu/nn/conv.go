@@ -10,22 +10,26 @@ import (
 // feature type. It reports whether the pass goes on.
 func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
 	q := p.Queue
-	short := in.width() != dst.Cols || !in.Index.IsZero() && in.Index.Cols < n
-	for _, t := range in.Tables {
-		short = short || in.Index.IsZero() && t.Rows < n
+	short := in.width() != dst.Cols
+	for k, t := range in.Tables {
+		if index := in.index(k); index.IsZero() {
+			short = short || t.Rows < n
+		} else {
+			short = short || index.Cols < n
+		}
 	}
 	if short {
 		q.Fail(fmt.Errorf("nn: %s: input is %v, expected %d columns and %d rows or more: %w", layer, in.Tables, dst.Cols, n, gpu.ErrShape))
 	}
 	at := 0
-	for _, t := range in.Tables {
+	for k, t := range in.Tables {
 		if q.Err() != nil {
 			break
 		}
-		to := dst.View(0, at, dst.Rows, t.Cols)
+		to, index := dst.View(0, at, dst.Rows, t.Cols), in.index(k)
 		switch {
-		case !in.Index.IsZero():
-			q.Gather(to, t, in.Index.View(0, 0, 1, n))
+		case !index.IsZero():
+			q.Gather(to, t, index.View(0, 0, 1, n))
 		case t.Elem == dst.Elem && t.Scale == nil:
 			q.Copy(to, t.Head(n))
 		default: // a sum of one row converts

@@ -107,7 +107,7 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	l.x, l.categories = a.Matrix(q, n, l.in), l.categories[:0]
-	if !states(p, "input layer", n, Input{Tables: in.Tables[:features], Index: in.Index}, l.x) {
+	if !states(p, "input layer", n, in.only(0, features), l.x) {
 		return gpu.Tensor{}
 	}
 	if p.Train && l.inputDropout > 0 {
@@ -120,7 +120,7 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 	q.Gemm(gpu.GemmOptions{}, l.x, l.project.Value, y)
 	for k, v := range l.vectors {
 		ids := a.Matrix(q, n, 1)
-		if !states(p, "input layer", n, Input{Tables: in.Tables[features+k : features+k+1], Index: in.Index}, ids) {
+		if !states(p, "input layer", n, in.only(features+k, features+k+1), ids) {
 			return y
 		}
 		l.categories = append(l.categories, gpu.VectorOf(ids.Mem, ids.Offset, n, blocks.Uint32))

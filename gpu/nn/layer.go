@@ -72,12 +72,31 @@ type History struct {
 }
 
 // Input is the states of a block's sources: source s is row Index[s] of every
-// table, or row s if Index is none. Tables of one or several types lie side by side: together
+// table, or row s if Index is none. A table may have an index of its own. Tables of one or several types lie side by side: together
 // they are one matrix of InDim columns, of a precomputed hop two of them. The first layer reads the macro-batch's
 // feature columns through the batch's input rows, the others the output of the layer below.
 type Input struct {
 	Tables []gpu.Tensor
 	Index  gpu.Tensor // uint32[1×NumSrc] or none
+	// Own are the tables' own indices, instead of Index where they are some; nil: no table has one.
+	Own []gpu.Tensor
+}
+
+// index is that of table k.
+func (in Input) index(k int) gpu.Tensor {
+	if k < len(in.Own) && !in.Own[k].IsZero() {
+		return in.Own[k]
+	}
+	return in.Index
+}
+
+// only is tables lo … hi−1.
+func (in Input) only(lo, hi int) Input {
+	own := in.Own
+	if own != nil {
+		own = own[lo:hi]
+	}
+	return Input{Tables: in.Tables[lo:hi], Index: in.Index, Own: own}
 }
 
 // width is the columns of all tables.
@@ -93,8 +112,7 @@ func (in Input) first(cols int) Input {
 	n := 0
 	for i, t := range in.Tables {
 		if n >= cols {
-			in.Tables = in.Tables[:i]
-			break
+			return in.only(0, i)
 		}
 		n += t.Cols
 	}
@@ -107,9 +125,9 @@ func aggregate(q *gpu.Queue, o gpu.AggregateOptions, g gpu.Graph, in Input, dst 
 		q.Fail(fmt.Errorf("nn: input is %v, expected %d columns: %w", in.Tables, dst.Cols, gpu.ErrShape))
 		return
 	}
-	o.Index = in.Index
 	at := 0
-	for _, t := range in.Tables {
+	for k, t := range in.Tables {
+		o.Index = in.index(k)
 		q.Aggregate(o, g, t, dst.View(0, at, dst.Rows, t.Cols))
 		at += t.Cols
 	}

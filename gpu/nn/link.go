@@ -245,10 +245,10 @@ func (m *LinkModel) Inputs(p *Pass, n int, in Input) gpu.Tensor {
 	if m.cfg.NoEmbeddings {
 		q.Fill(x, 0)
 	} else {
-		if !states(p, "embeddings", n, Input{Tables: in.Tables[:min(1, len(in.Tables))], Index: in.Index}, x) {
+		if !states(p, "embeddings", n, in.only(0, min(1, len(in.Tables))), x) {
 			return x
 		}
-		in.Tables = in.Tables[1:]
+		in = in.only(1, len(in.Tables))
 	}
 	if m.project == nil {
 		return x

@@ -38,8 +38,8 @@ func (l *maxSAGELayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		l.arg = p.Arena.Vector(q, n*l.in, blocks.Int32)
 	}
 	at := l.in
-	for _, t := range in.Tables {
-		q.SegmentMax(gpu.MaxOptions{Index: in.Index}, *g, t, z.View(0, at, n, t.Cols), l.arg)
+	for k, t := range in.Tables {
+		q.SegmentMax(gpu.MaxOptions{Index: in.index(k)}, *g, t, z.View(0, at, n, t.Cols), l.arg)
 		at += t.Cols
 	}
 	if p.Train && l.inputDropout > 0 {
@@ -87,7 +87,7 @@ func (l *maxSAGELayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tens
 			seen = before
 			q.Copy(seen, counts)
 		}
-		q.SegmentMax(gpu.MaxOptions{Index: src.Index, Seen: seen}, *g, t, acc.View(0, at, n, t.Cols), gpu.Tensor{})
+		q.SegmentMax(gpu.MaxOptions{Index: src.index(i), Seen: seen}, *g, t, acc.View(0, at, n, t.Cols), gpu.Tensor{})
 		at += t.Cols
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/cache"
@@ -136,10 +137,19 @@ func (r *Rows) Announce(l *mini.Loader, input func(*mini.Batch) []uint32) error 
 	return nil
 }
 
+// Table is a column in host memory, mapped. Places of a device are for all nodes: rows of zeros are kept where it lacks some.
+type Table struct {
+	gpu.Tensor
+	Runs *buffer.Runs // where the rows are of a column of one node type alone; nil: it has those of all
+
+	places []uint32 // of a batch, until its Sync
+}
+
 // Admit issues what the batch in hand lacks on the device and returns where its rows lie: rows index of tables, by column, which
 // are mapped, or of what is kept of them. A table of the store's numbers keeps its scales. pad, if not nil, adds to the index of a
-// mini-batch that is padded; the index has the first of the arena's memory, before what has another size each time.
-func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32, pad func([]uint32) []uint32) (from []gpu.Tensor, index gpu.Tensor) {
+// mini-batch that is padded; the index has the first of the arena's memory, before what has another size each time. own are the indices of
+// tables that have their own, one a table; nil: none has.
+func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []Table, input []uint32, pad func([]uint32) []uint32) (from []gpu.Tensor, index gpu.Tensor, own []gpu.Tensor) {
 	staged := func(rows []uint32) gpu.Tensor {
 		if pad != nil {
 			rows = pad(rows)
@@ -147,31 +157,66 @@ func (r *Rows) Admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []ui
 		return a.Uint32s(q, rows)
 	}
 	if r == nil {
-		return tables, staged(input)
+		index = staged(input)
+		return tensors(tables), index, indices(tables, input, index, staged)
 	}
 	r.told = max(0, r.told-1)
 	t := &r.transfer
 	if err := r.policy.Next(input, t); err != nil {
 		q.Fail(err)
-		return nil, gpu.Tensor{}
+		return nil, gpu.Tensor{}, nil
 	}
 	if t.Direct {
-		return tables, staged(input)
+		var none *Rows
+		return none.Admit(q, a, tables, input, pad)
 	}
 	index = staged(t.Loc)
 	r.back(q, a, tables)
 	from = r.Scaled(tables)
-	to, rows := a.Uint32s(q, t.To), a.Uint32s(q, t.Send)
-	for i, table := range tables {
-		if len(t.Send) > 0 {
-			q.CopyRows(from[i], to, table, rows)
+	if len(t.Send) > 0 {
+		to, rows := a.Uint32s(q, t.To), a.Uint32s(q, t.Send)
+		sent := indices(tables, t.Send, rows, func(places []uint32) gpu.Tensor { return a.Uint32s(q, places) })
+		for i, table := range tables {
+			if sent != nil {
+				rows = sent[i]
+			}
+			q.CopyRows(from[i], to, table.Tensor, rows)
 		}
 	}
-	return from, index
+	return from, index, nil
+}
+
+// tensors are those of tables.
+func tensors(tables []Table) (ts []gpu.Tensor) {
+	for _, t := range tables {
+		ts = append(ts, t.Tensor)
+	}
+	return ts
+}
+
+// indices are where tables have rows, one index a table: that of all nodes' rows, or a node type's own, staged once for all of its tables.
+// nil where no table has an own.
+func indices(tables []Table, rows []uint32, index gpu.Tensor, staged func([]uint32) gpu.Tensor) (all []gpu.Tensor) {
+	for i := range tables {
+		t := &tables[i]
+		if t.Runs == nil {
+			continue
+		}
+		if all == nil {
+			all = slices.Repeat([]gpu.Tensor{index}, len(tables))
+		}
+		if k := slices.IndexFunc(tables[:i], func(o Table) bool { return o.Runs == t.Runs }); k >= 0 {
+			all[i] = all[k]
+			continue
+		}
+		t.places = t.Runs.Places(t.places, rows)
+		all[i] = staged(t.places)
+	}
+	return all
 }
 
 // Scaled are the slabs with the scales of tables.
-func (r *Rows) Scaled(tables []gpu.Tensor) []gpu.Tensor {
+func (r *Rows) Scaled(tables []Table) []gpu.Tensor {
 	from := make([]gpu.Tensor, len(tables))
 	for i, table := range tables {
 		from[i] = r.slabs[i]
@@ -181,7 +226,7 @@ func (r *Rows) Scaled(tables []gpu.Tensor) []gpu.Tensor {
 }
 
 // back copies the transfer's rows that changed to where they are of.
-func (r *Rows) back(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
+func (r *Rows) back(q *gpu.Queue, a *gpu.Arena, tables []Table) {
 	t := &r.transfer
 	if len(t.Back) == 0 {
 		return
@@ -189,7 +234,7 @@ func (r *Rows) back(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
 	to, from := a.Uint32s(q, t.Back), a.Uint32s(q, t.From)
 	for i, table := range tables {
 		if r.options.Columns[i].Changes {
-			q.CopyRows(table, to, r.slabs[i], from)
+			q.CopyRows(table.Tensor, to, r.slabs[i], from)
 		}
 	}
 }
@@ -198,7 +243,7 @@ func (r *Rows) back(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) {
 const flushRows = 1 << 16
 
 // Flush copies all rows that changed to where they are of, in tables. They stay in their places. It waits for q and resets a.
-func (r *Rows) Flush(ctx context.Context, q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor) error {
+func (r *Rows) Flush(ctx context.Context, q *gpu.Queue, a *gpu.Arena, tables []Table) error {
 	for more := r != nil && r.policy != nil && r.backBytes > 0; more; {
 		more = cache.Flush(r.policy, &r.transfer, flushRows)
 		r.back(q, a, tables)

@@ -30,7 +30,7 @@ func TestFlushInPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Free() //nolint:errcheck // test
-	tables := []gpu.Tensor{gpu.MatrixOf(m, 0, rows, 1)}
+	tables := []Table{{Tensor: gpu.MatrixOf(m, 0, rows, 1)}}
 	r, err := New(dev, Options{Cache: cache.Options{Policy: cache.NameTracker, Places: rows, Batch: rows}, Slots: 2 * rows, Columns: []Column{{Cols: 1, Elem: blocks.Float32, Changes: true}}})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestFlushInPieces(t *testing.T) {
 	for i := range batch {
 		batch[i] = uint32(i)
 	}
-	from, _ := r.Admit(q, a, tables, batch, nil)
+	from, _, _ := r.Admit(q, a, tables, batch, nil)
 	if sent := 4 * int64(len(r.transfer.Send)+len(r.transfer.To)+2*len(r.transfer.Send)+2*len(r.transfer.To)); sent > ListBytes(r.options.Cache) {
 		t.Errorf("lists of a batch may take %d bytes, counted are %d", sent, ListBytes(r.options.Cache))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -25,6 +26,7 @@ type batchMeter struct {
 	arena  *gpu.Arena
 	model  *nn.Model
 	tables []gpu.Tensor // feature columns, of no rows yet
+	runs   []string     // node types whose columns have an index of their own
 	known  map[int]int64
 	// histories that complete its layers
 	histories []historyOptions
@@ -57,6 +59,9 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 			t.Scale = meter.Elsewhere(4 * int64(c.Dim))
 		}
 		b.tables = append(b.tables, t)
+		if c.Runs && c.NodeType != "" && !slices.Contains(b.runs, c.NodeType) {
+			b.runs = append(b.runs, c.NodeType)
+		}
 	}
 	return b, nil
 }
@@ -139,6 +144,9 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 	in := nn.Input{Index: b.index(inputs, blocks.Uint32)}
 	if !b.dev.Info().InPlace { // rows that the device lacks and their places: deviceRows.admit
 		b.index(inputs, blocks.Uint32)
+		b.index(inputs, blocks.Uint32)
+	}
+	for range b.runs { // of tables in place, or of what they send
 		b.index(inputs, blocks.Uint32)
 	}
 	for _, t := range b.tables {

@@ -189,7 +189,7 @@ func (b *batchMeter) host(rows, edges int64) (sampled, staged int64, inputs int)
 			sampled, staged = sampled+8*int64(g.Edges()), staged+4*int64(g.EdgeFeatures.Len())
 		}
 	}
-	sampled, staged = sampled+both, staged+both
+	sampled, staged = sampled+both, staged+both+4*int64(inputs*len(b.runs))
 	if c := b.model.Config(); b.cfg.unrecorded(&c) == "" {
 		staged += staged / paddedShare
 	}

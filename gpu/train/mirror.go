@@ -31,6 +31,7 @@ type mirror struct {
 	shifts   []uint32                          // what to add to a row of the partition buffer for its place, by row >> mirrorShift
 	index    []uint32                          // of a batch's rows, until its Sync
 	flying   []gpu.Mark                        // behind copies that were not waited for
+	zeros    []byte                            // rows of other types
 	due      int                               // of them, those that the step in hand needs
 	stats    cache.Stats
 }
@@ -43,6 +44,9 @@ type mirrorSlot struct {
 	used       bool // by a step that has begun: it is counted
 	id         store.PartitionID
 }
+
+// blankRows are copied at a time.
+const blankRows = 1 << 10
 
 // mirrorShift: partitions begin at multiples of 64 rows of the partition buffer.
 const mirrorShift = 6
@@ -100,7 +104,11 @@ func mirrorRows(slots []mirrorSlot) (n int64) {
 
 func newMirror(dev gpu.Device, slots []mirrorSlot, slabs []gpu.Tensor, upcoming func() []buffer.ResidentPartition) (*mirror, error) {
 	q, err := gpu.NewQueue(dev)
-	return &mirror{slots: slots, slabs: slabs, copies: q, upcoming: upcoming}, err
+	width := 0
+	for _, t := range slabs {
+		width = max(width, t.Stride*t.Elem.Size())
+	}
+	return &mirror{slots: slots, slabs: slabs, copies: q, upcoming: upcoming, zeros: make([]byte, width*blankRows)}, err
 }
 
 // enter begins a step: what it lacks is copied, and what is issued to q from here on finds it.
@@ -151,10 +159,27 @@ func (m *mirror) send(s *mirrorSlot, p buffer.ResidentPartition, columns []buffe
 		return false
 	}
 	s.id, s.taken, s.used = p.ID, true, false
-	for i, c := range columns {
-		m.copies.Upload(m.slabs[i].View(int(s.base), 0, int(p.Nodes), c.Dim), c.Data[int(p.Base)*c.Stride:int(p.Base+p.Nodes)*c.Stride])
+	for i := range columns {
+		c, first, rows, place := &columns[i], p.Base, p.Nodes, p.Base
+		if c.Runs != nil {
+			first, rows, place = c.Runs.Of(p)
+			m.blank(m.slabs[i], s.base, first-p.Base)
+			m.blank(m.slabs[i], s.base+first-p.Base+rows, p.Nodes-(first-p.Base)-rows)
+		}
+		if rows > 0 {
+			m.copies.Upload(m.slabs[i].View(int(s.base+first-p.Base), 0, int(rows), c.Dim), c.Data[int(place)*c.Stride:int(place+rows)*c.Stride])
+		}
 	}
 	return true
+}
+
+// blank issues rows of zeros, which a column of one node type has for nodes of others.
+func (m *mirror) blank(slab gpu.Tensor, from, rows uint32) {
+	width := uint32(slab.Stride * slab.Elem.Size())
+	for end := from + rows; from < end; from += blankRows {
+		n := min(blankRows, end-from)
+		m.copies.Upload(slab.View(int(from), 0, int(n), slab.Cols), m.zeros[:n*width])
+	}
 }
 
 // issued notes the place behind copies.

@@ -37,7 +37,7 @@ func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
 // MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
 // partition buffer and what [Memory.BesideBytes] counts; 0: no bound. c.Features must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
-	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
+	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
 	if c.relational() {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}

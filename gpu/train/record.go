@@ -6,6 +6,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 )
@@ -62,13 +63,14 @@ func (t *trainer) shapeOf(b *mini.Batch) *replay.Shape {
 
 // padded issues a mini-batch whose graphs were padded to shape. What differs from one to the next is staged before the step, in an
 // order in which all but rows on their way to the device have one place.
-func (t *trainer) padded(p *nn.Pass, shape *replay.Shape, tables []gpu.Tensor, input []uint32, adam *gpu.AdamOptions, issue func(in nn.Input, labels, shift gpu.Tensor)) {
+func (t *trainer) padded(p *nn.Pass, shape *replay.Shape, tables []rowcache.Table, input []uint32, adam *gpu.AdamOptions, issue func(in nn.Input, labels, shift gpu.Tensor)) {
 	q, a := p.Queue, p.Arena
 	p.Scalars = a.Scalars(q, p.DropoutSeed, *adam)
 	adam.Rates = p.Scalars.Rates
 	labels, shift := a.Int32s(q, t.replay.Labels(shape, t.labels)), t.shift.tensor(q, a)
 	in := t.rows.admit(q, a, tables, input, func(rows []uint32) []uint32 { return t.replay.Rows(shape, rows) })
 	t.reads = append(append(t.reads[:0], p.Scalars.Seed, labels, shift, in.Index), in.Tables...)
+	t.reads = append(t.reads, in.Own...)
 	for _, g := range t.graphs {
 		t.reads = append(t.reads, g.Indptr, g.Indices, g.SrcDegrees, g.DstDegrees)
 	}

@@ -91,15 +91,24 @@ func (r *deviceRows) announce(l *mini.Loader) error {
 
 // admit issues what the batch in hand lacks on the device and returns where the model reads its rows: of tables, which are
 // mapped, or of what is kept of them. pad, if not nil, gives the index of a padded mini-batch.
-func (r *deviceRows) admit(q *gpu.Queue, a *gpu.Arena, tables []gpu.Tensor, input []uint32, pad func([]uint32) []uint32) (in nn.Input) {
+func (r *deviceRows) admit(q *gpu.Queue, a *gpu.Arena, tables []rowcache.Table, input []uint32, pad func([]uint32) []uint32) (in nn.Input) {
 	var rows *rowcache.Rows
 	if r != nil && r.mirror != nil {
-		tables, input = r.Scaled(tables), r.mirror.places(input)
+		tables, input = r.mirrored(tables), r.mirror.places(input)
 	} else if r != nil {
 		rows = r.Rows
 	}
-	in.Tables, in.Index = rows.Admit(q, a, tables, input, pad)
+	in.Tables, in.Index, in.Own = rows.Admit(q, a, tables, input, pad)
 	return in
+}
+
+// mirrored are the places of whole partitions as tables.
+func (r *deviceRows) mirrored(tables []rowcache.Table) []rowcache.Table {
+	places := make([]rowcache.Table, len(tables))
+	for i, t := range r.Scaled(tables) {
+		places[i].Tensor = t
+	}
+	return places
 }
 
 // traffic is what moved since it was asked last; nil without r.

@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/replay"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
@@ -151,7 +152,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 }
 
 // steps trains the mini-batches of a macro-batch. Some may be in flight when it returns.
-func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, sum *progress.Counts, after func(progress.Place) error) error {
+func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []rowcache.Table, sum *progress.Counts, after func(progress.Place) error) error {
 	for {
 		start := time.Now()
 		if !t.batches.next() {
@@ -174,12 +175,15 @@ func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []gpu
 
 // featureBytes is what the features of a macro-batch's nodes take.
 func featureBytes(mb *buffer.MacroBatch) (n int64) {
-	row := int64(0)
-	for _, c := range mb.Features {
-		row += int64(c.Dim * c.Type.Size())
-	}
-	for _, p := range mb.Partitions {
-		n += int64(p.Nodes) * row
+	for i := range mb.Features {
+		c := &mb.Features[i]
+		for _, p := range mb.Partitions {
+			rows := p.Nodes
+			if c.Runs != nil {
+				_, rows, _ = c.Runs.Of(p)
+			}
+			n += int64(rows) * int64(c.Dim*c.Type.Size())
+		}
 	}
 	return n
 }
@@ -190,30 +194,30 @@ func (t *trainer) neighbours(mb *buffer.MacroBatch) mini.Graph {
 }
 
 // tables maps a macro-batch's feature columns into the device.
-func (t *trainer) tables(mb *buffer.MacroBatch) (tables []gpu.Tensor, release func(), err error) {
+func (t *trainer) tables(mb *buffer.MacroBatch) (tables []rowcache.Table, release func(), err error) {
 	var mapped []func()
 	release = func() {
 		for _, free := range mapped {
 			free()
 		}
 	}
-	columns, rows := mb.Features, mb.Rows
+	columns := mb.Features
 	if t.feed != nil {
-		columns, rows = t.feed.reader.Features(), t.feed.reader.Sizes().Slots
+		columns = t.feed.reader.Features()
 	}
 	for _, c := range columns {
-		table, free, err := nn.MapTable(t.queue.Device(), c.Name, c.Data, rows, c.Dim, c.Stride, c.Type, c.Scale)
+		table, free, err := nn.MapTable(t.queue.Device(), c.Name, c.Data, c.Rows(), c.Dim, c.Stride, c.Type, c.Scale)
 		if err != nil {
 			release()
 			return nil, nil, err
 		}
-		tables, mapped = append(tables, table), append(mapped, free)
+		tables, mapped = append(tables, rowcache.Table{Tensor: table, Runs: c.Runs}), append(mapped, free)
 	}
 	return tables, release, nil
 }
 
 // elemBytes is the mean size of an element of some tables.
-func elemBytes(tables []gpu.Tensor) float64 {
+func elemBytes(tables []rowcache.Table) float64 {
 	bytes, cols := 0, 0
 	for _, t := range tables {
 		bytes, cols = bytes+t.Cols*t.Elem.Size(), cols+t.Cols
@@ -222,7 +226,7 @@ func elemBytes(tables []gpu.Tensor) float64 {
 }
 
 // batch issues one optimiser step; with the next one, or t.pipe.Drain, it is over and its loss is in sum.
-func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []gpu.Tensor, b *mini.Batch, sum *progress.Counts) error {
+func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []rowcache.Table, b *mini.Batch, sum *progress.Counts) error {
 	at := b.Key
 	failed := func(err error) error {
 		return fmt.Errorf("train: epoch %d, step %d, batch %d: %w", at.Epoch+1, mb.StepIndex, at.Batch, err)

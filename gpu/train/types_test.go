@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -84,6 +87,43 @@ func TestTypesTrainAsBefore(t *testing.T) {
 	}
 	if got, _ := losses(old, Config{Plan: macro.Memory}); !slices.Equal(got, inMemory) {
 		t.Errorf("moved: losses and accuracies %v, before %v", got, inMemory)
+	}
+}
+
+// TestTypesOnDevices: on a device that has memory of its own, losses of a store of several types are the host's to the bit, whether rows
+// are read where they are, kept one by one or with their whole partitions, and what is kept of columns of one type is what was planned.
+func TestTypesOnDevices(t *testing.T) {
+	graph, _ := storetest.Typed(t)
+	src, err := formats.Open(graph, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	dir := filepath.Join(t.TempDir(), "s")
+	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 4, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []Config{{Model: "rsage"}, {Model: "rsage", Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}, {Model: "gcn", Plan: macro.Hanoi, Buffer: 2},
+		{Model: "sage", Aggregator: "max", Features: []string{"paper.feat", "venue.feat"}}} {
+		c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Seed, c.Threads = 8, []int{3, 3}, 20, 2, 7, 1
+		run := func(c Config, dev gpu.Device) (losses []float64, kept *cache.Traffic) {
+			t.Helper()
+			if _, err := trainNodeOn(t.Context(), t, dev, dir, c, Hooks{Epoch: func(e Epoch) { losses, kept = append(losses, e.Loss), e.DeviceRows }}); err != nil {
+				t.Fatal(err)
+			}
+			return losses, kept
+		}
+		want, _ := run(c, hostDevice(t))
+		for _, policy := range []string{cache.NameNone, cache.NameTracker, cache.NameLookahead, macro.DeviceMirror} {
+			d := c
+			if d.DeviceCache = policy; policy == macro.DeviceMirror {
+				d.DeviceCache, d.DevicePlan = cacheAuto, policy
+			}
+			dev := gputest.NewCounting(hostDevice(t), 64<<20)
+			if got, kept := run(d, dev); !slices.Equal(got, want) || policy != cache.NameNone && kept == nil {
+				t.Errorf("%s, plan %s, %s: losses %v with %+v kept, on the host %v", c.Model, c.Plan, policy, got, kept, want)
+			}
+		}
 	}
 }
 

@@ -371,10 +371,14 @@ func (it *Buffer) fillBatch(s *scheduled) {
 			b.Out = it.buf.adjacency(s.frame, 1)
 		}
 	}
+	runs := it.runs(s)
 	for i := range it.src.features {
 		c := &it.src.features[i]
 		b.Features = append(b.Features, Column{Name: c.info.Name, Type: c.info.Elem, Dim: c.info.Dim, Stride: c.stride,
 			Data: it.buf.bytes(it.buf.features[i]), Scale: c.info.Scale})
+		if c.runs >= 0 {
+			b.Features[i].Runs = runs[c.runs]
+		}
 	}
 	for _, p := range it.buf.planes {
 		b.Planes = append(b.Planes, elements[float32](it.buf, p))

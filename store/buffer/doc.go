@@ -22,7 +22,8 @@
 // While a step is trained the next one is read into a second frame, if the budget has room for both: Options says
 // how much, and Buffer.Ahead how far it came to (layout.go, pipeline.go).
 //
-// Rows of the buffer, and not ids of nodes, address everything in a [MacroBatch]: see [Adjacency].
+// Rows of the buffer, and not ids of nodes, address everything in a [MacroBatch]: see [Adjacency]. Columns of one node type may have
+// rows of their own: see [Runs] (runs.go).
 //
 // # Concurrency
 //

@@ -19,13 +19,14 @@ import (
 // slot of its own size, the others share pool slots, each with room for the
 // largest of them. A slot begins and ends at multiples of granule rows, which
 // makes every slot of every feature column a whole number of 4 KiB pages:
-// extents are read straight into place.
+// extents are read straight into place. Columns of one node type alone are divided apart (see [Runs]).
 type layout struct {
 	slots    []slotRegion
 	fixed    []store.PartitionID // owners of the first slots, ascending
 	shift    uint                // log2 of granule
 	rows     int
-	nodesMax int // of any one partition
+	runs     []runRegions // of [source].runs, in their columns
+	nodesMax int          // of any one partition
 	memory   bool
 
 	ahead  int // steps read ahead
@@ -70,6 +71,17 @@ func newLayout(src *source, o *Options) (*layout, error) {
 			d.poolRows = max(d.poolRows, rows)
 		}
 	}
+	for _, r := range src.runs {
+		own := runRegions{}
+		for p := range r.stored {
+			if rows := int(r.stored[p].Rows); isFixed[p] {
+				own.fixed += rows
+			} else {
+				own.pool = max(own.pool, rows)
+			}
+		}
+		l.runs = append(l.runs, own)
+	}
 
 	// The bounds on a step's edges come first: adjacency and staging are sized by them whatever the pool's size.
 	d.capacity = min(o.Capacity, d.free)
@@ -91,6 +103,8 @@ func newLayout(src *source, o *Options) (*layout, error) {
 	for range pool {
 		add(d.poolRows)
 	}
+	l.runs = sized(l.runs, pool)
+	l.placeRuns(src)
 	if l.rows > math.MaxUint32 { // a row is a uint32 in the adjacency
 		return nil, fmt.Errorf("%w: %d rows in the buffer, most %d", store.ErrInvalid, l.rows, uint32(math.MaxUint32))
 	}
@@ -103,7 +117,9 @@ func slotGranule(src *source) int {
 	granule := 64
 	pages := func(stride int) int { return blocks.Alignment / (1 << min(bits.TrailingZeros(uint(stride)), 12)) }
 	for i := range src.features {
-		granule = max(granule, pages(src.features[i].stride))
+		if c := &src.features[i]; c.runs < 0 {
+			granule = max(granule, pages(c.stride))
+		}
 	}
 	if src.tablePlanes > 0 {
 		granule = max(granule, pages(4*src.tableDim))
@@ -129,7 +145,7 @@ func (d *division) bytes(pool, ahead int) int64 {
 	t := *d.l
 	t.ahead, t.frames = ahead, ahead+1
 	t.rows = d.fixedRows + pool*d.poolRows
-	t.slots = make([]slotRegion, len(d.l.fixed)+pool)
+	t.slots, t.runs = make([]slotRegion, len(d.l.fixed)+pool), sized(d.l.runs, pool)
 	return newArena(&t, d.src, d.o).size + int64(len(d.src.dirSlab.Bytes()))
 }
 
@@ -297,6 +313,7 @@ func selectLargest(s []int64, k int) {
 type arena struct {
 	size     int64
 	features []part
+	bounce   part             // of columns of one node type: what is read of them, until it is copied
 	planes   []part           // of an embedding table
 	aux      part             // labels and splits as they lie on disk, a piece a slot
 	auxSlot  int64            // bytes of one piece
@@ -326,8 +343,10 @@ func newArena(l *layout, src *source, o *Options) *arena {
 	}
 	rows := int64(l.rows)
 	for i := range src.features {
-		a.features = append(a.features, take(rows*int64(src.features[i].stride)))
+		c := &src.features[i]
+		a.features = append(a.features, take(l.columnRows(c)*int64(c.stride)))
 	}
+	a.bounce = take(bounceBytes(src, o))
 	for range src.tablePlanes {
 		a.planes = append(a.planes, take(rows*4*int64(src.tableDim)))
 	}

@@ -134,6 +134,9 @@ type Column struct {
 	// Scale holds one factor a dimension where Type is Int8 (value = element ×
 	// Scale[d]); nil otherwise.
 	Scale []float32
+	// Runs says where the rows are of a column that has those of one node type alone ([Options.Runs]): the element of a row of the
+	// buffer lies in row Runs.Place(row). nil: the column has rows as the buffer has.
+	Runs *Runs
 }
 
 // Rows is how many rows Data holds; what pads the last one to Stride bytes may be missing.

@@ -47,8 +47,11 @@ type Options struct {
 	AheadMax int
 
 	Features []string // feature columns, by name; nil = none
-	Labels   bool     // the store's label column
-	Split    string   // whose nodes are seeds: "train" (default), "valid" or "test"
+	// Runs holds of a feature of one node type, where the store has it by runs ([store.ColumnInfo].Runs), the rows of that type
+	// alone: see [Column].Runs. Otherwise nodes of other types have rows of zeros.
+	Runs   bool
+	Labels bool   // the store's label column
+	Split  string // whose nodes are seeds: "train" (default), "valid" or "test"
 	// SplitColumn is the split column that Split is looked up in; "" = the store's first.
 	SplitColumn string
 	// Table's rows are resident with their partitions and written back when these leave: see

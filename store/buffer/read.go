@@ -109,7 +109,8 @@ func (it *Buffer) writeBack(ctx context.Context) error {
 
 // loadColumns reads partitions' columns into their slots. Labels and splits go by
 // way of the slot's auxiliary area: a few bytes a node, whose rows need not begin at a page. Features of one node type
-// are read to the page in which their first row will be, and moved within it.
+// are read to the page in which their first row will be, and moved within it, or, where the buffer has no rows of other types, by way
+// of the bounce area.
 func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMeter) error {
 	var ts []transfer
 	whole := func(x *extentRef, to []byte) {
@@ -117,8 +118,10 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 	}
 	for _, l := range loads {
 		for i := range it.src.features {
-			rows, from := it.slotRows(i, l)
-			whole(&it.src.features[i].extents[l.part], rows[from&^(blocks.Alignment-1):])
+			if c := &it.src.features[i]; c.runs < 0 {
+				rows, from := it.slotRows(i, l)
+				whole(&c.extents[l.part], rows[from&^(blocks.Alignment-1):])
+			}
 		}
 		labels, split := it.auxiliary(l.slot)
 		if it.src.labels != nil {
@@ -128,9 +131,20 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 			whole(&it.src.split.extents[l.part], split)
 		}
 	}
-	sortTransfers(ts)
-	if err := it.transfer(ctx, ts, st); err != nil {
-		return err
+	// What goes by way of the bounce area takes as many rounds as that has room for, the first with everything else.
+	pieces := it.pieces(loads)
+	for {
+		n, some := it.bounced(pieces, ts)
+		sortTransfers(some)
+		if err := it.transfer(ctx, some, st); err != nil {
+			return err
+		}
+		for _, p := range pieces[:n] {
+			copy(p.to, p.buf)
+		}
+		if ts, pieces = nil, pieces[n:]; len(pieces) == 0 {
+			break
+		}
 	}
 	if it.emb != nil {
 		if err := it.emb.load(ctx, loads, st); err != nil {
@@ -141,8 +155,10 @@ func (it *Buffer) loadColumns(ctx context.Context, loads []slotLoad, st *stepMet
 		base := int(it.layout.slots[l.slot].base)
 		n := int(it.src.m.Partitions[l.part].Nodes)
 		for i := range it.src.features {
-			rows, from := it.slotRows(i, l)
-			it.src.features[i].place(l.part, rows, rows[from&^(blocks.Alignment-1):])
+			if c := &it.src.features[i]; c.runs < 0 {
+				rows, from := it.slotRows(i, l)
+				c.place(l.part, rows, rows[from&^(blocks.Alignment-1):])
+			}
 		}
 		labels, split := it.auxiliary(l.slot)
 		if it.src.labels != nil {

@@ -67,6 +67,7 @@ type sourceColumn struct {
 	stride  int
 	extents []extentRef      // by partition
 	rows    []store.NodeRows // of nodes: which of a partition's rows its extent holds
+	runs    int              // number of the [source].runs that the buffer has rows of alone, −1 = it has rows of all nodes
 }
 
 // coded reports whether the extent of partition p holds codes of the column's values.
@@ -95,6 +96,7 @@ type source struct {
 	dirs     []blocks.Directory
 	dirSlab  *blockio.Slab
 	features []sourceColumn
+	runs     []typeRuns // that some of them lie as
 	labels   *sourceColumn
 	split    *sourceColumn
 	relation *sourceColumn
@@ -133,6 +135,9 @@ func (s *source) find(o *Options) (err error) {
 		sc, err := s.column(c, o)
 		if err != nil {
 			return err
+		}
+		if o.Runs {
+			sc.runs = s.runsOf(sc)
 		}
 		s.features = append(s.features, *sc)
 	}
@@ -226,7 +231,7 @@ func (s *source) column(c *store.ColumnInfo, o *Options) (*sourceColumn, error) 
 			return nil, err
 		}
 	}
-	sc := &sourceColumn{info: *c, stride: c.RowBytes(), extents: xs}
+	sc := &sourceColumn{info: *c, stride: c.RowBytes(), extents: xs, runs: -1}
 	for p := range xs {
 		rows := s.m.Partitions[p].Edges
 		if !c.Role.OnEdges() {

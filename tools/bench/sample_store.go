@@ -89,7 +89,11 @@ func gatherRows(mb *buffer.MacroBatch, b *mini.Batch) error {
 		}
 		rows[i] = rows[i][:n]
 		table := kernels.Rows{Data: f.Data, Count: f.Rows(), Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
-		kernels.GatherRows(nil, kernels.Dense(rows[i], len(b.Input), f.Dim), table, b.Input)
+		input := b.Input
+		if f.Runs != nil {
+			input = f.Runs.Places(nil, input)
+		}
+		kernels.GatherRows(nil, kernels.Dense(rows[i], len(b.Input), f.Dim), table, input)
 	}
 	b.Extra = rows
 	return nil

@@ -85,6 +85,7 @@ type packed struct {
 
 	local    []uint32 // the nodes that are handed out: positions in the batch's input
 	nodeRows []uint32 // their rows in the macro-batch
+	typeRows []uint32 // and in a column of one node type
 	number   []int32  // by position in the input: its place in local, −1 = not in it
 	src, dst []int32  // the union's edges: places in local
 	types    []uint16
@@ -374,6 +375,11 @@ func (p *packed) ids(mb *buffer.MacroBatch, to []int64) {
 
 // rows gathers rows of a feature column: converted as the column says, or as they are.
 func (p *packed) rows(f *buffer.Column, to []byte) error {
+	rows := p.nodeRows
+	if f.Runs != nil {
+		p.typeRows = f.Runs.Places(p.typeRows, rows)
+		rows = p.typeRows
+	}
 	if f.Type == blocks.Float32 || converted(f.Type) {
 		out, err := blocks.View[float32](to)
 		if err != nil {
@@ -381,11 +387,11 @@ func (p *packed) rows(f *buffer.Column, to []byte) error {
 		}
 		// It reads rows ahead of their use, which a loop of copies does not: each would wait for memory.
 		table := kernels.Rows{Data: f.Data, Count: f.Rows(), Dim: f.Dim, Stride: f.Stride, Type: f.Type, Scales: f.Scale}
-		kernels.GatherRows(nil, kernels.Dense(out, len(p.nodeRows), f.Dim), table, p.nodeRows)
+		kernels.GatherRows(nil, kernels.Dense(out, len(rows), f.Dim), table, rows)
 		return nil
 	}
 	width := f.Dim * f.Type.Size()
-	for i, row := range p.nodeRows {
+	for i, row := range rows {
 		copy(to[i*width:][:width], f.Data[int(row)*f.Stride:])
 	}
 	return nil
