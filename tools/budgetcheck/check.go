@@ -46,6 +46,10 @@ type worst struct {
 // graph makes a graph and checks its commands one after the other.
 func (c *checker) graph(ctx context.Context, g graph) error {
 	dir := filepath.Join(c.dir, g.name)
+	checks := slices.DeleteFunc(g.checks(dir), func(k check) bool { return !strings.Contains(k.name, c.only) })
+	if len(checks) == 0 {
+		return nil
+	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -55,7 +59,7 @@ func (c *checker) graph(ctx context.Context, g graph) error {
 			return fmt.Errorf("gstore %s: %w: %s", strings.Join(args, " "), err, said)
 		}
 		if i == 0 { // which made the folder
-			if err := g.relate(dir); err != nil {
+			if err := errors.Join(g.relate(dir), g.write(dir)); err != nil {
 				return err
 			}
 		}
@@ -63,10 +67,7 @@ func (c *checker) graph(ctx context.Context, g graph) error {
 	if err := errors.Join(g.pack(dir), g.ask(dir)); err != nil {
 		return err
 	}
-	for _, k := range g.checks(dir) {
-		if !strings.Contains(k.name, c.only) {
-			continue
-		}
+	for _, k := range checks {
 		if err := c.check(ctx, g, dir, k); err != nil {
 			return err
 		}

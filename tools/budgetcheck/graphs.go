@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/zip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -22,18 +23,20 @@ type graph struct {
 	nodes, edges int
 	features     int // a node; link prediction: numbers of an embedding
 	relations    int // for models of relations; 0: edges of nodes' graphs have one
+	authors      int // nodes of a second type, without features, each with three edges
 }
 
-// graphs are of three shapes for each task: few nodes with skewed degrees, few nodes with wide rows, many nodes with few edges; and one of
-// several relations.
+// graphs are of three shapes for each task: few nodes with skewed degrees, few nodes with wide rows, many nodes with few edges; one of
+// several relations, and one of two types of nodes.
 var graphs = []graph{
-	{"skewed", "rmat", 50_000, 1_000_000, 16, 0},
-	{"wide", "sbm", 20_000, 200_000, 512, 0},
-	{"sparse", "sbm", 100_000, 150_000, 16, 0},
-	{"typed", "rmat", 50_000, 500_000, 64, 8},
-	{"kg-dense", "kg", 20_000, 300_000, 64, 0},
-	{"kg-wide", "kg", 20_000, 60_000, 256, 0},
-	{"kg-sparse", "kg", 100_000, 100_000, 32, 0},
+	{"skewed", "rmat", 50_000, 1_000_000, 16, 0, 0},
+	{"wide", "sbm", 20_000, 200_000, 512, 0, 0},
+	{"sparse", "sbm", 100_000, 150_000, 16, 0, 0},
+	{"typed", "rmat", 50_000, 500_000, 64, 8, 0},
+	{"authors", "sbm", 30_000, 300_000, 64, 0, 200_000},
+	{"kg-dense", "kg", 20_000, 300_000, 64, 0, 0},
+	{"kg-wide", "kg", 20_000, 60_000, 256, 0, 0},
+	{"kg-sparse", "kg", 100_000, 100_000, 32, 0, 0},
 }
 
 // check is a command without its budget. What it makes lies in the folder work, which is removed before each run.
@@ -56,8 +59,12 @@ func (g graph) prepare(dir string, scale float64) [][]string {
 	features := []string{"--features", strconv.Itoa(g.features), "--classes", "8"}
 	store := at("store")
 	both := [][]string{generate("npy", features...), {"ingest", at("npy"), store, "--partitioner", "random", "--partitions", "32", "--quiet"}}
-	if g.relations > 0 {
+	switch {
+	case g.relations > 0:
 		return both
+	case g.authors > 0:
+		both[1][1] = at("authors")
+		return append(both, []string{"train", store, "--model", "rsage", "--epochs", "1", "--fanouts", "5,5", "--quiet"})
 	}
 	return append(both, [][]string{
 		{"export", store, at("tsv"), "--format", "tsv", "--quiet"},
@@ -88,6 +95,46 @@ func (g graph) relate(dir string) (err error) {
 	return os.WriteFile(filepath.Join(dir, "npy", "edge_type.npy"), types, 0o666)
 }
 
+// write makes a folder of two types of nodes: those of the folder npy, papers that cite each other, and their authors.
+func (g graph) write(dir string) (err error) {
+	if g.authors == 0 {
+		return nil
+	}
+	from, to := filepath.Join(dir, "npy"), filepath.Join(dir, "authors")
+	papers, cites, writes := filepath.Join(to, "nodes", "paper"), filepath.Join(to, "edges", "paper__cites__paper"), filepath.Join(to, "edges", "author__writes__paper")
+	for _, folder := range []string{papers, cites, writes} {
+		err = errors.Join(err, os.MkdirAll(folder, 0o777))
+	}
+	for name, at := range map[string]string{"edge_index.npy": cites, "node_feat.npy": filepath.Join(papers, "feat.npy"), "node_label.npy": filepath.Join(papers, "label.npy"), "split": to} {
+		if at == cites || at == to {
+			at = filepath.Join(at, name)
+		}
+		err = errors.Join(err, os.Rename(filepath.Join(from, name), at))
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(filepath.Join(papers, "label.npy"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	labels, err := npy.Read(f)
+	if err != nil {
+		return err
+	}
+	const papersEach = 3
+	edges := papersEach * g.authors
+	b := npy.Append(nil, blocks.Int64, false, 2, uint64(edges))
+	for e := range edges {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e/papersEach))
+	}
+	for e := range edges {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e)*7919%uint64(labels.Rows()))
+	}
+	return os.WriteFile(filepath.Join(writes, "edge_index.npy"), b, 0o666)
+}
+
 // ask writes what predict is asked for: questions for links, and nodes.
 func (g graph) ask(dir string) error {
 	var questions, nodes strings.Builder
@@ -105,7 +152,7 @@ func (g graph) ask(dir string) error {
 
 // pack makes an archive, npz, of the folder npy: as numpy.savez does, of arrays that are not compressed.
 func (g graph) pack(dir string) (err error) {
-	if g.kind == "kg" || g.relations > 0 {
+	if g.kind == "kg" || g.relations > 0 || g.authors > 0 {
 		return nil
 	}
 	f, err := os.Create(filepath.Join(dir, "graph.npz"))
@@ -151,6 +198,17 @@ func (g graph) checks(dir string) []check {
 	with := func(name string, args ...string) check {
 		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
 	}
+	if g.authors > 0 {
+		return []check{
+			{name: "ingest types", args: []string{"ingest", at("authors"), work}},
+			{name: "partition types", args: []string{"partition", work, "--partitioner", "fennel"}, copied: store},
+			with("rsage, memory, types", "--plan", "memory", "--model", "rsage"),
+			with("rsage, hanoi, types", "--plan", "hanoi", "--model", "rsage"),
+			with("rsage, hanoi, history, types", "--plan", "hanoi", "--model", "rsage", "--history"),
+			{name: "eval types", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
+			{name: "export types", args: []string{"export", store, work}},
+		}
+	}
 	if g.relations > 0 {
 		return []check{
 			with("rsage, memory", "--plan", "memory", "--model", "rsage"),
@@ -174,6 +232,8 @@ func (g graph) checks(dir string) []check {
 		with("sage 2 layers, hanoi", "--plan", "hanoi"),
 		with("sage 3 layers, hanoi", "--plan", "hanoi", "--layers", "3"),
 		with("gat 2 layers, hanoi", "--plan", "hanoi", "--model", "gat"),
+		with("sage 2 layers, rows", "--plan", "rows"),
+		with("sage 2 layers, hanoi, history", "--plan", "hanoi", "--history"),
 		check{name: "eval", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
 		check{name: "predict", args: []string{"predict", store, "--out", work}},
 		check{name: "predict to parquet", args: []string{"predict", store, "--format", "parquet", "--out", work}},

@@ -1,4 +1,4 @@
-// Command budgetcheck proves that --mem is kept: it runs every command that takes a budget on graphs of four shapes, first
+// Command budgetcheck proves that --mem is kept: it runs every command that takes a budget on graphs of several shapes, first
 // with 1 MiB, which must be refused with the smallest budget that works, then with that one and with more. Every run must
 // end well with a peak resident memory, as the kernel counts it for the process (ru_maxrss of wait4), of no more than its
 // budget. It prints a line a combination and the worst of each command, and ends with exit code 1 if one breaks.
