@@ -28,7 +28,7 @@ import (
 )
 
 // smallest is a budget that forces many tiles and re-reading of ids.
-const smallest = 56 << 20
+const smallest = 59 << 20
 
 // smallestParquet is that of Parquet files.
 const smallestParquet = 72 << 20
