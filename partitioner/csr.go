@@ -103,12 +103,17 @@ func (g *CSR) at(i uint64) uint32 {
 func (g *CSR) decode(dst []uint32, from, to uint64) []uint32 {
 	n := int(to - from)
 	dst = slices.Grow(dst[:0], n)[:n]
+	g.unpack(dst, from)
+	return dst
+}
+
+// unpack fills dst with the entries from … on.
+func (g *CSR) unpack(dst []uint32, from uint64) {
 	at, step, mask := from*uint64(g.bits), uint64(g.bits), uint64(1)<<g.bits-1
 	for i := range dst {
 		dst[i] = uint32(binary.LittleEndian.Uint64(g.packed[at>>3:]) >> (at & 7) & mask)
 		at += step
 	}
-	return dst
 }
 
 // Edges yields a graph's directed edges, as parallel slices of sources and
@@ -165,17 +170,32 @@ func (g *CSR) build(edges Edges) error {
 	if err := g.reserve(entries); err != nil {
 		return err
 	}
+	// Some edges at a time take their places, and then are put there: neither step's loads wait for the other's.
+	const stage = 64
+	var at [2 * stage]uint64
+	var to [2 * stage]uint32
 	return edges(func(src, dst []uint32) error {
-		for i, u := range src {
-			if v := dst[i]; u != v {
-				if g.indptr[u+1] >= entries || g.indptr[v+1] >= entries {
-					return fmt.Errorf("%w: more edges in the second reading", ErrOption)
+		for len(src) > 0 {
+			n, last := 0, uint64(0)
+			for i, u := range src[:min(stage, len(src))] {
+				v := dst[i]
+				if u == v {
+					continue
 				}
-				g.put(g.indptr[u+1], v)
+				at[n], to[n] = g.indptr[u+1], v
 				g.indptr[u+1]++
-				g.put(g.indptr[v+1], u)
+				at[n+1], to[n+1] = g.indptr[v+1], u
 				g.indptr[v+1]++
+				last = max(last, at[n], at[n+1])
+				n += 2
 			}
+			if n > 0 && last >= entries {
+				return fmt.Errorf("%w: more edges in the second reading", ErrOption)
+			}
+			for i, place := range at[:n] {
+				g.put(place, to[i])
+			}
+			src, dst = src[min(stage, len(src)):], dst[min(stage, len(dst)):]
 		}
 		return nil
 	})
@@ -212,6 +232,31 @@ func (g *CSR) Neighbours(v uint32) []uint32 {
 
 // Read implements [RandomAccess].
 func (g *CSR) Read(dst []uint32, v uint32) []uint32 { return g.decode(dst, g.indptr[v], g.indptr[v+1]) }
+
+// ReadLists implements [RandomAccess].
+func (g *CSR) ReadLists(l *Lists, nodes []uint32) int {
+	// Ends first, then a byte of every list, then all of them: a list waits for two cache misses, those of others meanwhile.
+	l.end, l.from = l.end[:0], l.from[:0]
+	total := uint64(0)
+	for _, v := range nodes[:min(len(nodes), listsMax)] {
+		from, to := g.indptr[v], g.indptr[v+1]
+		if total += to - from; total > listsEntriesMax && len(l.end) > 0 {
+			total -= to - from
+			break
+		}
+		l.from, l.end = append(l.from, from), append(l.end, total)
+	}
+	for _, from := range l.from {
+		l.touched ^= g.packed[from*uint64(g.bits)>>3]
+	}
+	l.entries = slices.Grow(l.entries[:0], int(total))[:total]
+	begin := uint64(0)
+	for i, from := range l.from {
+		g.unpack(l.entries[begin:l.end[i]], from)
+		begin = l.end[i]
+	}
+	return len(l.end)
+}
 
 // Degree implements [RandomAccess].
 func (g *CSR) Degree(v uint32) int { return int(g.indptr[v+1] - g.indptr[v]) }

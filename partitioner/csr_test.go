@@ -41,6 +41,19 @@ func TestPackedLists(t *testing.T) {
 				}
 			}
 		}
+		var l Lists
+		for v := 0; v < nodes; {
+			some := []uint32{uint32(v), uint32(nodes - 1), uint32(v / 2)}
+			if n := g.ReadLists(&l, some); n != len(some) {
+				t.Fatalf("%d of %d short lists came", n, len(some))
+			}
+			for i, u := range some {
+				if !slices.Equal(l.Of(i), want[u]) {
+					t.Fatalf("node %d, read with others: %v, expected %v", u, l.Of(i), want[u])
+				}
+			}
+			v += 1 + nodes/50
+		}
 		stream, err := g.Stream(context.Background())
 		if err != nil {
 			t.Fatal(err)
@@ -69,6 +82,106 @@ func TestPackedLists(t *testing.T) {
 			if err := g.Close(); err != nil || g.Nodes() != 0 {
 				t.Fatalf("a closed graph has %d nodes, error %v", g.Nodes(), err)
 			}
+		}
+	})
+}
+
+// TestReadListsBound: lists that are read together are few and short, but one of any length comes.
+func TestReadListsBound(t *testing.T) {
+	const long = listsEntriesMax + 1
+	degrees := []int{long, 3, listsEntriesMax - 3, 1, long, 0}
+	indptr, indices := []uint64{0}, []uint32(nil)
+	for v, d := range degrees {
+		for i := range d {
+			indices = append(indices, uint32((v+i)%len(degrees)))
+		}
+		indptr = append(indptr, uint64(len(indices)))
+	}
+	g, err := NewCSR(indptr, indices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close() //nolint:errcheck // test
+	var l Lists
+	nodes, got := []uint32{0, 1, 2, 3, 4, 5}, []int(nil)
+	for len(nodes) > 0 {
+		n := g.ReadLists(&l, nodes)
+		for i, v := range nodes[:n] {
+			if !slices.Equal(l.Of(i), g.Neighbours(v)) {
+				t.Errorf("node %d has another list", v)
+			}
+		}
+		got, nodes = append(got, n), nodes[n:]
+	}
+	if want := []int{1, 2, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("readings of %v lists, expected %v", got, want)
+	}
+	if n := g.ReadLists(&l, make([]uint32, 4*listsMax)); n != 1 {
+		t.Errorf("%d lists of %d entries came at once", n, long)
+	}
+	if n := g.ReadLists(&l, slices.Repeat([]uint32{5}, 4*listsMax)); n != listsMax {
+		t.Errorf("%d empty lists came at once, expected %d", n, listsMax)
+	}
+}
+
+// TestBreadthFirst: nodes come as a plain queue takes them, with their lists, each once; and FENNEL's first pass, which goes
+// breadth-first as it places, places as one that is told the order.
+func TestBreadthFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.IntRange(1, 300).Draw(t, "nodes")
+		ends := rapid.SliceOfN(rapid.Uint32Range(0, uint32(nodes-1)), 0, 4*nodes).Draw(t, "ends")
+		ends = ends[:len(ends)&^1]
+		half := len(ends) / 2
+		g, err := BuildCSR(uint64(nodes), func(yield func(src, dst []uint32) error) error { return yield(ends[:half], ends[half:]) }, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close() //nolint:errcheck // test
+		var want []uint32
+		met := make([]bool, nodes)
+		for root := range nodes {
+			queue := []uint32{}
+			if !met[root] {
+				met[root], queue = true, []uint32{uint32(root)}
+			}
+			for len(queue) > 0 {
+				v := queue[0]
+				queue, want = queue[1:], append(want, v)
+				for _, u := range g.Neighbours(v) {
+					if !met[u] {
+						met[u], queue = true, append(queue, u)
+					}
+				}
+			}
+		}
+		var got []uint32
+		order, scratch := make([]uint32, nodes), slices.Repeat([]uint32{^uint32(0)}, bitWords(nodes))
+		err = breadthFirst(context.Background(), g, order, scratch, func(some []uint32, l *Lists) {
+			for i, v := range some {
+				if !slices.Equal(l.Of(i), g.Neighbours(v)) {
+					t.Fatalf("node %d came with another list", v)
+				}
+			}
+			got = append(got, some...)
+		})
+		if err != nil || !slices.Equal(got, want) || !slices.Equal(order, want) {
+			t.Fatalf("visited %v, stored %v, expected %v (%v)", got, order, want, err)
+		}
+		o := Options{Method: MethodFennel, Partitions: min(4, nodes), Passes: 1}
+		a, err := Partition(context.Background(), g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err = o.resolve(g); err != nil {
+			t.Fatal(err)
+		}
+		s := newStreamer(newPart(uint64(nodes), &o), o.Partitions, nil, []uint64{uint64(nodes)}, o.limit(uint64(nodes)), o.LabelShare)
+		s.setWeight(max(0.75*float64(g.Entries())/float64(nodes), weightMin))
+		for _, v := range want {
+			s.place(v, g.Neighbours(v))
+		}
+		if !slices.Equal(Materialize(a).Part(), s.part) {
+			t.Fatalf("placed %v, expected %v", Materialize(a).Part(), s.part)
 		}
 	})
 }

@@ -50,7 +50,32 @@ type RandomAccess interface {
 	Neighbours(node uint32) []uint32
 	// Read is Neighbours into dst, which it lengthens if need be; safe for concurrent use.
 	Read(dst []uint32, node uint32) []uint32
+	// ReadLists reads the lists of as many of the nodes as come at once, of at least one, into l; it returns how many.
+	ReadLists(l *Lists, nodes []uint32) int
 	// Degree is how many there are, and Neighbour one of them.
 	Degree(node uint32) int
 	Neighbour(node uint32, i int) uint32
+}
+
+// Lists are the neighbour lists of some nodes in any order, read together, so that they do not wait for memory one after
+// the other.
+type Lists struct {
+	entries []uint32
+	end     []uint64 // by list: where it ends in entries
+	from    []uint64 // by list: where it begins in the graph
+	touched byte     // what was read ahead; kept, so that it is read
+}
+
+// Lists and entries that are read together: they stay in the processor's first caches, unless one alone is longer.
+const (
+	listsMax        = 64
+	listsEntriesMax = 1 << 11
+)
+
+// Of is list i; valid until the next reading.
+func (l *Lists) Of(i int) []uint32 {
+	if i == 0 {
+		return l.entries[:l.end[0]]
+	}
+	return l.entries[l.end[i-1]:l.end[i]]
 }

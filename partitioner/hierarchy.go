@@ -176,14 +176,3 @@ func (h *hierarchy) sortByLabel(clusters int) (groups int) {
 	h.level, h.spareLevel = h.spareLevel, h.level
 	return groups
 }
-
-// single calls visit for every node, in order, whatever the levels.
-func (h *hierarchy) single(ctx context.Context, visit func(v uint32)) error {
-	for i, v := range h.order {
-		if i&(1<<12-1) == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		visit(v)
-	}
-	return ctx.Err()
-}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/blockio"
 )
 
 // Method names a partitioner as flags do: "random", "range", "fennel",
@@ -250,6 +252,7 @@ func (o *Options) limit(nodes uint64) uint32 {
 
 func newPart(nodes uint64, o *Options) []blocks.PartitionID {
 	part := make([]blocks.PartitionID, nodes)
+	blockio.AdviseHuge(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(part))), 4*len(part))) // it is read at random
 	if o.Initial != nil {
 		copy(part, o.Initial.part)
 		return part

@@ -1,6 +1,7 @@
 package partitioner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -25,7 +26,7 @@ func ParseOrder(name string) (Order, error) {
 	return "", fmt.Errorf("%w: unknown order %q (known: natural, random, bfs, degree)", ErrOption, name)
 }
 
-// fill stores the order's nodes in dst, one entry a node; scratch is as long.
+// fill stores the order's nodes in dst, one entry a node; scratch has room for a bit a node.
 func (o Order) fill(g RandomAccess, seed uint64, dst, scratch []uint32) {
 	n := uint32(len(dst))
 	switch o {
@@ -35,26 +36,7 @@ func (o Order) fill(g RandomAccess, seed uint64, dst, scratch []uint32) {
 			dst[i] = uint32(p.at(uint64(i)))
 		}
 	case OrderBFS:
-		clear(scratch) // 1 = seen
-		end := 0
-		for root := range n {
-			if scratch[root] != 0 {
-				continue
-			}
-			scratch[root] = 1
-			dst[end] = root
-			end++
-			for i := end - 1; i < end; i++ {
-				for _, u := range g.Neighbours(dst[i]) {
-					if scratch[u] == 0 {
-						scratch[u] = 1
-						dst[end] = u
-						end++
-					}
-				}
-			}
-		}
-		clear(scratch)
+		_ = breadthFirst(context.Background(), g, dst, scratch, func([]uint32, *Lists) {})
 	case OrderDegree:
 		for i := range dst {
 			dst[i] = uint32(i)
@@ -70,4 +52,55 @@ func (o Order) fill(g RandomAccess, seed uint64, dst, scratch []uint32) {
 			dst[i] = uint32(i)
 		}
 	}
+}
+
+// bitWords is how many uint32 have a bit a node.
+func bitWords(nodes int) int { return (nodes + 31) / 32 }
+
+// breadthFirst calls visit for all nodes with their lists, some at a time, breadth-first from the lowest id of each component,
+// and reads every list once. Nodes are stored in order as they are met; scratch has room for a bit a node. It stops when ctx
+// is done.
+func breadthFirst(ctx context.Context, g RandomAccess, order, scratch []uint32, visit func(nodes []uint32, l *Lists)) error {
+	seen := scratch[:bitWords(len(order))]
+	clear(seen)
+	var l Lists
+	met := 0 // nodes in order, of which all before next were visited
+	for root := range uint32(len(order)) {
+		if seen[root/32]>>(root%32)&1 != 0 {
+			continue
+		}
+		seen[root/32] |= 1 << (root % 32)
+		order[met] = root
+		met++
+		for next := met - 1; next < met; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := g.ReadLists(&l, order[next:met])
+			for _, u := range l.entries {
+				if seen[u/32]>>(u%32)&1 == 0 {
+					seen[u/32] |= 1 << (u % 32)
+					order[met] = u
+					met++
+				}
+			}
+			visit(order[next:next+n], &l)
+			next += n
+		}
+	}
+	return ctx.Err()
+}
+
+// inOrder calls visit for all nodes of order with their lists, some at a time. It stops when ctx is done.
+func inOrder(ctx context.Context, g RandomAccess, order []uint32, visit func(nodes []uint32, l *Lists)) error {
+	var l Lists
+	for next := 0; next < len(order); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := g.ReadLists(&l, order[next:])
+		visit(order[next:next+n], &l)
+		next += n
+	}
+	return ctx.Err()
 }

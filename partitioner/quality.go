@@ -180,13 +180,17 @@ func (m *measure) scan(ctx context.Context, g Graph) error {
 	return eachNode(ctx, g, func(v uint32, neighbours []uint32) {
 		own := m.part[v]
 		inside, pinned := 0, 0
-		for _, u := range neighbours {
-			switch p := m.part[u]; {
-			case p == own:
+		for _, u := range neighbours { // without a branch on what nobody can guess
+			p := m.part[u]
+			if p == own {
 				inside++
-			case int(p) >= m.k:
+			}
+			if int(p) >= m.k {
 				pinned++
 			}
+		}
+		if int(own) >= m.k {
+			pinned -= inside
 		}
 		n := len(neighbours)
 		m.nodes[own]++

@@ -51,7 +51,7 @@ func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 	need := o.Need(nodes)
 	flat := need.Stream
 	if access != nil && o.Order != OrderNatural {
-		flat += 8 * int64(nodes)
+		flat += 4*int64(nodes) + 4*int64(bitWords(int(nodes)))
 	}
 	fits := func(n int64) bool { return o.MemoryBytes == 0 || n <= o.MemoryBytes }
 	if !fits(flat) {
@@ -151,20 +151,29 @@ func (r *restreamer) singles(a *arrays, access RandomAccess) (visit func() error
 		return r.streamPass, nil
 	}
 	n := int(r.g.Nodes())
-	order, scratch := a.uint32s(n), a.uint32s(n)
+	order, scratch := a.uint32s(n), a.uint32s(bitWords(n))
 	if a.err != nil {
 		return nil, a.err
 	}
-	r.o.Order.fill(access, r.o.Seed, order, scratch)
-	h := hierarchy{order: order}
+	first, gone := r.o.Order == OrderBFS, 0
+	place := func(nodes []uint32, l *Lists) {
+		for i, v := range nodes {
+			r.s.place(v, l.Of(i))
+		}
+		if gone += len(nodes); gone >= readStep {
+			r.o.read(gone)
+			gone = 0
+		}
+	}
+	if !first {
+		r.o.Order.fill(access, r.o.Seed, order, scratch)
+	}
 	return func() error {
-		gone := 0
-		return h.single(r.ctx, func(v uint32) {
-			r.s.place(v, access.Neighbours(v))
-			if gone++; gone%readStep == 0 {
-				r.o.read(readStep)
-			}
-		})
+		if first { // the first pass goes breadth-first, the others in the order that it found
+			first = false
+			return breadthFirst(r.ctx, access, order, scratch, place)
+		}
+		return inOrder(r.ctx, access, order, place)
 	}, nil
 }
 

@@ -59,6 +59,18 @@ func AllocSlab(size int64, o SlabOptions) (*Slab, error) {
 	return s, nil
 }
 
+// AdviseHuge asks for huge pages where they lie wholly within b, memory of any kind that is not touched yet and will be read
+// at random: with small pages such a read of a large array waits for page tables too.
+func AdviseHuge(b []byte) {
+	if len(b) < SlabAlignment {
+		return
+	}
+	b = b[-addressOf(b)&(SlabAlignment-1):]
+	if whole := len(b) &^ (SlabAlignment - 1); whole > 0 {
+		adviseHuge(b[:whole])
+	}
+}
+
 // touch makes every page of b resident, in parallel.
 func touch(b []byte, threads int) error {
 	pages := (len(b) + SlabAlignment - 1) / SlabAlignment

@@ -29,3 +29,19 @@ func TestSlabSize(t *testing.T) {
 		t.Error("a slab of nothing")
 	}
 }
+
+// TestAdviseHuge: advice about memory of any kind and size leaves what it holds.
+func TestAdviseHuge(t *testing.T) {
+	for _, size := range []int{0, 1, Alignment + 3, SlabAlignment, 3*SlabAlignment + 77} {
+		b := make([]byte, size)
+		for i := range b {
+			b[i] = byte(i)
+		}
+		AdviseHuge(b)
+		for i := range b {
+			if b[i] != byte(i) {
+				t.Fatalf("byte %d of %d changed", i, size)
+			}
+		}
+	}
+}
