@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/tools/cli"
 )
 
@@ -70,6 +71,15 @@ func linkStore(t testing.TB) string {
 	}
 	must(t, "ingest", in, out, "--partitions", "3", "--mem", "1GiB")
 	must(t, "train", out, "--epochs", "2", "--dim", "8", "--batch-size", "200")
+	return out
+}
+
+// typedStore has nodes of three types, each with columns of its own and one without features, and a trained model with its vectors.
+func typedStore(t testing.TB) string {
+	graph, _ := storetest.Typed(t)
+	out := filepath.Join(t.TempDir(), "typed.gstore")
+	must(t, "ingest", graph, out, "--partitions", "3", "--mem", "1GiB")
+	must(t, "train", out, "--model", "rsage", "--epochs", "2", "--hidden", "8", "--batch-size", "50", "--checkpoint-every", "1")
 	return out
 }
 
@@ -143,7 +153,7 @@ func TestDamageIsFound(t *testing.T) {
 	for _, kind := range []struct {
 		name string
 		make func(testing.TB) string
-	}{{"nodes", nodeStore}, {"links", linkStore}} {
+	}{{"nodes", nodeStore}, {"links", linkStore}, {"types", typedStore}} {
 		t.Run(kind.name, func(t *testing.T) {
 			dir := kind.make(t)
 			if code, out := gstore(t, "verify", dir); code != 0 {
