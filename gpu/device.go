@@ -34,6 +34,8 @@ type Info struct {
 	// Async says that operations run after they were issued. Its streams are [Follower]s, and [Stager]s: host arrays given
 	// to an arena are copied in the call.
 	Async bool
+	// Samples says that its streams are [BlockSampler]s.
+	Samples bool
 }
 
 // OwnMemory reports whether what is allocated lies in memory that is not the host's. Of a device that nobody has named it

@@ -111,12 +111,12 @@ test)
   for schedule in lazy random:1 random:2 random:3; do
     echo "gpu/cuda, $schedule"
     only=
-    [ $schedule = lazy ] || only='Conformance|ShowsMissing|Large|Maps|BadIndices|Links|Records|Captures'
+    [ $schedule = lazy ] || only='Conformance|ShowsMissing|Large|Maps|BadIndices|Links|Records|Captures|Samples'
     GS_EMU_SCHEDULE=$schedule "$dry/cuda.test" -test.run "$only"
   done
   echo "gpu/cuda, AddressSanitizer"
   LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0,handle_segv=0,use_sigaltstack=0 \
-    GSTORE_LIBCUDA=$cache/asan/libcuda.so.1 GS_EMU_SCHEDULE=random:1 "$dry/cuda.test" -test.run 'Conformance|BadIndices|AddressSanitizer|Maps|Records'
+    GSTORE_LIBCUDA=$cache/asan/libcuda.so.1 GS_EMU_SCHEDULE=random:1 "$dry/cuda.test" -test.run 'Conformance|BadIndices|AddressSanitizer|Maps|Records|Samples'
   cd "$root"
   echo "gpucheck, a dry run"
   GS_EMU_SCHEDULE=random:1 "$dry/gpucheck" run -dry || { cat "$dry/report.md" && exit 1; }

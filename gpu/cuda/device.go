@@ -37,11 +37,12 @@ type Device struct {
 }
 
 var (
-	_ gpu.Device   = (*Device)(nil)
-	_ gpu.Pinner   = (*Device)(nil)
-	_ gpu.Stager   = (*stream)(nil)
-	_ gpu.Follower = (*stream)(nil)
-	_ gpu.Recorder = (*stream)(nil)
+	_ gpu.Device       = (*Device)(nil)
+	_ gpu.Pinner       = (*Device)(nil)
+	_ gpu.Stager       = (*stream)(nil)
+	_ gpu.Follower     = (*stream)(nil)
+	_ gpu.Recorder     = (*stream)(nil)
+	_ gpu.BlockSampler = (*stream)(nil)
 )
 
 // Devices lists the GPUs that the driver has.
@@ -183,7 +184,7 @@ func (d *Device) function(name string, shared int) (driver.Function, error) {
 
 // Info describes the device.
 func (d *Device) Info() gpu.Info {
-	return gpu.Info{Name: d.name, Detail: d.detail, MemoryBytes: d.bound, Async: true}
+	return gpu.Info{Name: d.name, Detail: d.detail, MemoryBytes: d.bound, Async: true, Samples: true}
 }
 
 // AllocatedBytes returns the device memory allocated now.

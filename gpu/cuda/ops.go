@@ -59,6 +59,9 @@ const (
 	opLinkLoss
 	opCopyRows
 	opRecorded
+	opSampleBlocks
+	opPadBlock
+	opPadNumbers
 )
 
 // names are the host's names of the same operations.
@@ -75,6 +78,7 @@ var names = [...]string{
 	opMulAdd: "mul add", opComplexMulAdd: "complex mul add", opRowDot: "row dot", opScaleRowsAdd: "scale rows add",
 	opSquaredDistances: "squared distances", opSetElements: "set elements", opTanh: "tanh", opTanhBackward: "tanh backward",
 	opScatterAdd: "scatter add", opAdagrad: "adagrad", opAdagradRows: "adagrad rows", opAdamRows: "adam rows", opLinkLoss: "link loss", opCopyRows: "copy rows", opRecorded: "recorded step",
+	opSampleBlocks: "sample blocks", opPadBlock: "pad block", opPadNumbers: "pad numbers",
 }
 
 func (o operation) String() string { return names[o] }

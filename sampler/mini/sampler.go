@@ -181,6 +181,12 @@ func New(cfg Config) (*Sampler, error) {
 	return s, err
 }
 
+// Place is what keys the draws of hop h, outward from the seeds, of the batch named key: node i of the batch draws by Place.Rand(i), batches
+// that are drawn together apart. It is for who draws the same blocks elsewhere.
+func (c *Config) Place(key Key, h int) keyed.Key {
+	return key.in(keyed.New(c.Seed)).With(uint64(h))
+}
+
 // Layers returns the number of blocks of a batch.
 func (s *Sampler) Layers() int { return len(s.cfg.Fanouts) }
 

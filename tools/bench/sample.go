@@ -33,6 +33,19 @@ type SampleOptions struct {
 	Prune mini.Prune
 }
 
+// defaults fills in what is not given.
+func (o *SampleOptions) defaults() error {
+	if len(o.Fanouts) == 0 {
+		o.Fanouts = []int{15, 10, 5}
+	}
+	o.BatchSize, o.Rounds, o.Batches = cmp.Or(o.BatchSize, 1000), cmp.Or(o.Rounds, 5), cmp.Or(o.Batches, 20)
+	o.Nodes, o.Edges = cmp.Or(o.Nodes, 2_000_000), cmp.Or(o.Edges, 30_000_000)
+	if o.Nodes > math.MaxUint32 {
+		return fmt.Errorf("bench: %d nodes: expected fewer than 2^32", o.Nodes)
+	}
+	return nil
+}
+
 // SampleResult is one sampler's: medians over the rounds, on one thread.
 type SampleResult struct {
 	Sampler string
@@ -49,13 +62,8 @@ func RunSample(ctx context.Context, o SampleOptions) (out []SampleResult, err er
 	if len(o.Samplers) == 0 {
 		o.Samplers = slices.Concat(mini.Samplers(), mini.TimedSamplers())
 	}
-	if len(o.Fanouts) == 0 {
-		o.Fanouts = []int{15, 10, 5}
-	}
-	o.BatchSize, o.Rounds, o.Batches = cmp.Or(o.BatchSize, 1000), cmp.Or(o.Rounds, 5), cmp.Or(o.Batches, 20)
-	o.Nodes, o.Edges = cmp.Or(o.Nodes, 2_000_000), cmp.Or(o.Edges, 30_000_000)
-	if o.Nodes > math.MaxUint32 {
-		return nil, fmt.Errorf("bench: %d nodes: expected fewer than 2^32", o.Nodes)
+	if err := o.defaults(); err != nil {
+		return nil, err
 	}
 	slab, err := blockio.AllocSlab(rmatBytes(o), blockio.SlabOptions{})
 	if err != nil {

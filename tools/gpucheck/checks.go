@@ -15,10 +15,11 @@ import (
 
 // sizes are those of one run of all checks.
 type sizes struct {
-	tests                  string // of cuda.test, "": all
-	sanitized              string // those that run under compute-sanitizer
-	tableMiB, repeats      int    // of operations
-	nodes, edges           string // of the graph of steps
+	tests                  string    // of cuda.test, "": all
+	sanitized              string    // those that run under compute-sanitizer
+	tableMiB, repeats      int       // of operations
+	nodes, edges           string    // of the graph of steps
+	lists                  [2]string // likewise of the one that mini-batches are drawn from
 	batch, batches, rounds int
 	fanouts                string
 	features, mem          string // of the epoch out of core; "": it is left out
@@ -29,11 +30,11 @@ type sizes struct {
 }
 
 // full are for a card of 16 GB or more.
-var full = sizes{sanitized: "Conformance|BadIndices", tableMiB: 4096, repeats: 20, nodes: "10M", edges: "100M", batch: 1000, batches: 50, rounds: 3, fanouts: "15,10,5",
+var full = sizes{sanitized: "Conformance|BadIndices", tableMiB: 4096, repeats: 20, nodes: "10M", edges: "100M", lists: [2]string{"2000000", "30000000"}, batch: 1000, batches: 50, rounds: 3, fanouts: "15,10,5",
 	features: "20GiB", mem: "4GiB", sbm: "1M", epochs: 3, peers: "cuda", limit: 15 * time.Minute}
 
 // small are those of a dry run: the smallest epoch out of core would take the emulated driver minutes.
-var small = sizes{tests: "Dropout|Maps", sanitized: "Dropout", tableMiB: 1, repeats: 1, nodes: "5k", edges: "25k", batch: 20, batches: 2, rounds: 1, fanouts: "3,2",
+var small = sizes{tests: "Dropout|Maps", sanitized: "Dropout", tableMiB: 1, repeats: 1, nodes: "5k", edges: "25k", lists: [2]string{"5000", "25000"}, batch: 20, batches: 2, rounds: 1, fanouts: "3,2",
 	sbm: "600", epochs: 1, peers: "auto", limit: 10 * time.Minute}
 
 // check is one command and what is made of its output.
@@ -91,6 +92,9 @@ func checks(dir, work string, z sizes) []check {
 			args: []string{gstore, "--json", "bench", "ops", "--device", "cuda:0", "--table-mib", fmt.Sprint(z.tableMiB), "--repeats", fmt.Sprint(z.repeats)}},
 		{name: "operations of PyTorch", what: "index_select, sparse products of cuSPARSE, products of cuBLAS in the same sizes", limit: z.limit, needs: "torch", read: readOperations,
 			args: []string{"python3", filepath.Join(dir, "peers.py"), "ops", "--device", z.peers, "--table-mib", fmt.Sprint(z.tableMiB), "--repeats", fmt.Sprint(z.repeats)}},
+		{name: "sampling", what: "mini-batches drawn on the GPU: blocks equal to the host's, entry for entry, and how fast", limit: z.limit, read: readSampling,
+			args: []string{gstore, "--json", "bench", "sample", "--device", "cuda:0", "--nodes", z.lists[0], "--edges", z.lists[1], "--fanouts", z.fanouts,
+				"--batch-size", fmt.Sprint(z.batch), "--batches", fmt.Sprint(z.batches), "--rounds", fmt.Sprint(z.rounds)}},
 		{name: "steps", what: "training steps of SAGE, hidden 256, feature rows read across the bus", limit: z.limit, read: readSteps,
 			args: slices.Concat([]string{gstore, "--json", "bench", "train", "--device", "cuda:0", "--dump-batches", at("batches")}, graph)},
 		{name: "steps of PyTorch", what: "the same blocks with SAGEConv, feature rows in the GPU's memory", limit: z.limit, needs: "torch", read: readSteps,

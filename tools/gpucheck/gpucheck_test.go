@@ -22,6 +22,7 @@ const gstore = `#!/bin/sh
 case "$*" in
 *devices) echo '{"event":"device","name":"host","detail":"avx2"}'; echo '{"event":"device","name":"cuda:0","detail":"X","capability":"9.0","memory_bytes":8589934592}';;
 *"bench ops"*) echo '{"event":"operation","name":"gather 128 float32","seconds":0.001,"bytes":1e9,"gb_s":1000,"copy_gb_s":2000,"share":0.5,"target":0.85}';;
+*"bench sample"*) echo '{"event":"round","batches":2,"sampled_edges":4000000,"inputs":1000,"seconds":2,"device_seconds":1,"sent_bytes":1e6,"block_bytes":2e7}'; echo '{"event":"summary","checked":2}';;
 *"bench train"*) echo '{"event":"result","model":"sage","device":"cuda:0","step_s":0.01,"device_s":0.009}';;
 *generate*) ;;
 *again.gsm) echo "{\"event\":\"epoch\",\"epoch\":1,\"loss\":$LOSS}";;
@@ -69,12 +70,12 @@ func TestDryRun(t *testing.T) {
 	if err != nil || !r.Dry {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for name, want := range map[string]string{"devices": passed, "tests": passed, "memcheck": leftOut, "operations": passed, "steps": passed, "training": passed, "training again": passed, "training without recordings": passed, "training on the host": passed, "rows by the partition": passed} {
+	for name, want := range map[string]string{"devices": passed, "tests": passed, "memcheck": leftOut, "operations": passed, "sampling": passed, "steps": passed, "training": passed, "training again": passed, "training without recordings": passed, "training on the host": passed, "rows by the partition": passed} {
 		if got[name] != want {
 			t.Errorf("%s: %q, expected %s", name, got[name], want)
 		}
 	}
-	for _, want := range []string{"| gather 128 float32 | 1000.0 | 1000 |  | 0.50 | 0.85 missed |", "| cuda:0 | X | 9.0 | 8.0 |", "compute-sanitizer is not there", "| 1 | 0.400000 | 0.00 | 3.00 | 2.00 | 1.00 | 1.50 | 2 | 40 | 38 |"} {
+	for _, want := range []string{"| 2.0 | 4.0 | 2000000 | 500 | 1.00 | 20.00 |", "| gather 128 float32 | 1000.0 | 1000 |  | 0.50 | 0.85 missed |", "| cuda:0 | X | 9.0 | 8.0 |", "compute-sanitizer is not there", "| 1 | 0.400000 | 0.00 | 3.00 | 2.00 | 1.00 | 1.50 | 2 | 40 | 38 |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

@@ -56,6 +56,22 @@ func readOperations(events []event, r *result) error {
 	return nil
 }
 
+// readSampling shows the rounds. Blocks that are not the host's end the command.
+func readSampling(events []event, r *result) error {
+	r.Columns = []string{"M edges/s", "of device time", "edges a batch", "inputs a batch", "sent MB", "blocks MB"}
+	for _, e := range of(events, "round") {
+		edges, batches := e.number("sampled_edges"), e.number("batches")
+		r.Rows = append(r.Rows, []string{fmt.Sprintf("%.1f", edges/e.number("seconds")/1e6), fmt.Sprintf("%.1f", edges/e.number("device_seconds")/1e6), fmt.Sprintf("%.0f", edges/batches),
+			fmt.Sprintf("%.0f", e.number("inputs")/batches), fmt.Sprintf("%.2f", e.number("sent_bytes")/1e6), fmt.Sprintf("%.2f", e.number("block_bytes")/1e6)})
+	}
+	for _, e := range of(events, "summary") {
+		if e.number("checked") > 0 && len(r.Rows) > 0 {
+			return nil
+		}
+	}
+	return errors.New("no mini-batch was compared with the host's")
+}
+
 func readSteps(events []event, r *result) error {
 	r.Columns = []string{"model", "on", "step ms", "of it sampling", "device ms", "edges", "input rows", "loss"}
 	for _, e := range of(events, "result") {

@@ -7,3 +7,4 @@
 #include "norm.cu"
 #include "sort.cu"
 #include "rows.cu"
+#include "sample.cu"

@@ -13,11 +13,12 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/bench"
 	"github.com/gstore/gstore/tools/cli/command"
+	"github.com/gstore/gstore/tools/device"
 )
 
 func newBenchSample(e *command.Env) *cobra.Command {
 	var o bench.SampleOptions
-	threads, prune := 0, ""
+	threads, prune, on := 0, "", ""
 	known := strings.Join(slices.Concat(mini.Samplers(), mini.TimedSamplers()), ", ")
 	cmd := &cobra.Command{
 		Use:   "sample [STORE]",
@@ -30,9 +31,14 @@ latest count a node once for each edge that leads to it.
 
 Of a store, sample its training nodes' mini-batches as training does, uniformly, ahead of who takes
 them and on --threads threads, and print each round; with --rows gather their features too, as
-the Python package's loader does.`,
+the Python package's loader does.
+
+With --device cuda:N, draw uniform mini-batches of the generated graph on a GPU, where its neighbour lists lie:
+compare those of a first round with the host's, entry for entry, and print each round, with what blocks that
+the host draws would take across the bus.`,
 		Example: "  gstore bench sample\n  gstore bench sample --sampler uniform,weighted --fanouts 15,10 --json\n" +
-			"  gstore bench sample papers.gstore --threads 2 --rows",
+			"  gstore bench sample papers.gstore --threads 2 --rows\n" +
+			"  gstore bench sample --device cuda:0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -44,6 +50,9 @@ the Python package's loader does.`,
 				if o.Prune, err = mini.ParsePrune(prune); err != nil {
 					return command.Usage(err)
 				}
+			}
+			if on != "host" {
+				return runSampleDevice(cmd, e, on, args, o)
 			}
 			if len(args) == 1 {
 				return runSampleStore(cmd, e, args[0], threads, o)
@@ -67,6 +76,7 @@ the Python package's loader does.`,
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds")
 	f.IntVar(&o.Batches, "batches", 20, "batches a sampler and round")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of graph and batches")
+	f.StringVar(&on, "device", "host", "host, or cuda:N")
 	f.IntVar(&threads, "threads", 1, "of a store: threads that sample")
 	f.BoolVar(&o.Rows, "rows", false, "of a store: gather each batch's features too")
 	return cmd
@@ -102,14 +112,60 @@ func runSampleStore(cmd *cobra.Command, e *command.Env, path string, threads int
 	return err
 }
 
+// runSampleDevice measures a GPU's sampler.
+func runSampleDevice(cmd *cobra.Command, e *command.Env, name string, args []string, o bench.SampleOptions) (err error) {
+	for _, flag := range []string{"sampler", "prune", "threads", "rows"} {
+		if cmd.Flags().Changed(flag) {
+			return command.Usagef("--%s is for --device host", flag)
+		}
+	}
+	if len(args) > 0 {
+		return command.Usagef("a store with --device %s: a GPU is measured on the generated graph; gstore train samples stores on it", name)
+	}
+	if err := checkSample(o); err != nil {
+		return err
+	}
+	dev, err := command.OpenDevice(device.Options{Name: name})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	g, err := bench.RunSampleDevice(cmd.Context(), dev, o, func(r bench.SampleDeviceRound) {
+		e.Event("round", command.Fields(r))
+		if !e.JSON {
+			fmt.Fprintf(e.Stdout, "%d batches of %d edges and %d inputs: %.1f M edges a second, %.1f of the device's time; %s sent, %s of blocks not\n", r.Batches,
+				r.SampledEdges/int64(r.Batches), r.Inputs/int64(r.Batches), float64(r.SampledEdges)/r.Seconds/1e6, float64(r.SampledEdges)/max(r.DeviceSeconds, 1e-9)/1e6,
+				command.FormatSize(r.SentBytes), command.FormatSize(r.BlockBytes))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	summary := command.Fields(g)
+	summary["fanouts"], summary["seed"] = o.Fanouts, o.Seed
+	e.Event("summary", summary)
+	if !e.JSON {
+		fmt.Fprintf(e.Stdout, "%s: %d batches are the host's, entry for entry; %s of neighbour lists crossed once, %s are held\n", g.Device, g.Checked, command.FormatSize(g.ListBytes), command.FormatSize(g.HeldBytes))
+	}
+	return nil
+}
+
+// checkSample refuses numbers that make no measurement.
+func checkSample(o bench.SampleOptions) error {
+	if o.BatchSize < 1 || o.Rounds < 1 || o.Batches < 1 || o.Nodes < 1 || o.Edges < 1 {
+		return command.Usagef("batch size, rounds, batches, nodes and edges: expected positive numbers")
+	}
+	return nil
+}
+
 func runBenchSample(cmd *cobra.Command, e *command.Env, o bench.SampleOptions, known string) error {
 	for _, name := range o.Samplers {
 		if !slices.Contains(strings.Split(known, ", "), name) {
 			return command.Usagef("--sampler %q: known are %s", name, known)
 		}
 	}
-	if o.BatchSize < 1 || o.Rounds < 1 || o.Batches < 1 || o.Nodes < 1 || o.Edges < 1 {
-		return command.Usagef("batch size, rounds, batches, nodes and edges: expected positive numbers")
+	if err := checkSample(o); err != nil {
+		return err
 	}
 	results, err := bench.RunSample(cmd.Context(), o)
 	if err != nil {
