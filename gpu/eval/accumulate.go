@@ -174,8 +174,18 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 	}
 	defer release()
 	q := r.queue
+	var degrees [2][]int32
+	if r.counts != nil && r.edges.weight == nil {
+		for i, t := range []Tile{from, r.tiles[to]} {
+			b, err := r.countsOf(i, t)
+			if err != nil {
+				return err
+			}
+			degrees[i] = asInt32(b)
+		}
+	}
 	if r.sink != nil {
-		x := Addition{Layer: r.layer, From: from, To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: first, Last: last}
+		x := Addition{Layer: r.layer, From: from, To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: first, Last: last, SrcDegrees: degrees[0], DstDegrees: degrees[1]}
 		if err := r.sink.Add(ctx, q, r.arena, x); err != nil {
 			return err
 		}
@@ -193,13 +203,7 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 	if c.weights != nil {
 		g.Weights = nn.WeightColumn(r.arena.Float32s(q, c.weights))
 	} else if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
-		for i, t := range []Tile{from, r.tiles[to]} {
-			b, err := r.countsOf(i, t)
-			if err != nil {
-				return err
-			}
-			*[]*gpu.Tensor{&g.SrcDegrees, &g.DstDegrees}[i] = r.arena.Int32s(q, asInt32(b))
-		}
+		g.SrcDegrees, g.DstDegrees = r.arena.Int32s(q, degrees[0]), r.arena.Int32s(q, degrees[1])
 	}
 	if c.features != nil {
 		g.EdgeFeatures = nn.FeatureRows(r.arena.Float32s(q, c.features), c.columns)
@@ -209,6 +213,15 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 		return err
 	}
 	return r.arena.Reset()
+}
+
+// Degrees fills to with the incoming edges of nodes from internal id first on, of a model that reads degrees.
+func (e *Evaluator) Degrees(ctx context.Context, first uint64, to []int32) error {
+	r := &evaluation{Evaluator: e}
+	if err := r.countEdges(ctx); err != nil {
+		return fmt.Errorf("evaluation: degrees: %w", err)
+	}
+	return e.counts.Read(blocks.Bytes(to), first)
 }
 
 // countsOf returns the counts of tile t's nodes, in the memory of ends[i] where they lie in a file.

@@ -163,8 +163,8 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 		if err != nil {
 			return nil, err
 		}
-		if o.Model.PrecomputedHop && i >= len(o.Features)/2 { // the second half are means
-			if err := CheckMean(c, o.Model.EdgeWeights); err != nil {
+		if i >= o.Model.FirstHop(len(o.Features)) {
+			if err := KindOf(&o.Model).Check(c); err != nil {
 				return nil, fmt.Errorf("evaluation: %w", err)
 			}
 		}
@@ -352,7 +352,9 @@ type Addition struct {
 	Indptr, Indices []int32  // by position in To: positions in From of the sources of its edges
 	Relations       []uint16 // parallel to Indices; nil where the model reads none
 	In              nn.Input // the states of From's nodes below the layer
-	First, Last     bool     // of the source tiles of To
+	// SrcDegrees and DstDegrees are of From's and To's nodes, where the model reads degrees.
+	SrcDegrees, DstDegrees []int32
+	First, Last            bool // of the source tiles of To
 }
 
 // Sink takes the edges and states that an evaluation streams, valid during the call.

@@ -14,48 +14,75 @@ import (
 // meanLayer passes the exact neighbourhood mean of its input through.
 type meanLayer struct{ nn.SAGE }
 
-// byWeights ends [DerivedMean] of a weighted mean.
+// HopKind is what a first layer makes of a feature of neighbours, without parameters: the zero value is sage's mean.
+type HopKind struct {
+	Sum         string // "gcn" or "gin": the layer's sum, of the node itself too; else ""
+	EdgeWeights bool   // neighbours count by their edges' weights
+}
+
+// KindOf is what a model reads.
+func KindOf(c *nn.Config) HopKind {
+	k := HopKind{EdgeWeights: c.EdgeWeights}
+	if c.Sums() {
+		k.Sum = c.Model
+	}
+	return k
+}
+
+// byWeights ends [HopKind.Derived] of what edges weigh.
 const byWeights = ", by edge weights"
 
-// DerivedMean is [store.ColumnInfo].Derived of the mean of a feature over neighbours, weighted by edges or not.
-func DerivedMean(feature string, weighted bool) string {
+// Derived is [store.ColumnInfo].Derived of such a column of a feature.
+func (k HopKind) Derived(feature string) string {
 	derived := "mean of " + feature + " over neighbours"
-	if weighted {
+	if k.Sum != "" {
+		derived = k.Sum + "'s sum of " + feature + " over neighbours and itself"
+	}
+	if k.EdgeWeights {
 		derived += byWeights
 	}
 	return derived
 }
 
-// WeightedMean reports whether a column of [Evaluator.Means] is weighted by edges.
-func WeightedMean(c *store.ColumnInfo) bool { return strings.HasSuffix(c.Derived, byWeights) }
+// Weighs reports whether a column of [Evaluator.Hop] is weighted by edges as k says.
+func (k HopKind) Weighs(c *store.ColumnInfo) bool {
+	return strings.HasSuffix(c.Derived, byWeights) == k.EdgeWeights
+}
 
-// CheckMean refuses a column of [Evaluator.Means] that is not of the kind that a model reads.
-func CheckMean(c *store.ColumnInfo, weighted bool) error {
+// Check refuses a column of [Evaluator.Hop] that is not weighted as the model needs it; kinds differ by their names.
+func (k HopKind) Check(c *store.ColumnInfo) error {
 	flag := map[bool]string{true: "gstore precompute --edge-weights", false: "gstore precompute"}
-	if WeightedMean(c) != weighted {
-		return fmt.Errorf("feature %s is of %s, and a model with edge weights %v needs %s", c.Name, flag[!weighted], weighted, flag[weighted])
+	if !k.Weighs(c) {
+		return fmt.Errorf("feature %s is of %s, and a model with edge weights %v needs %s", c.Name, flag[!k.EdgeWeights], k.EdgeWeights, flag[k.EdgeWeights])
 	}
 	return nil
 }
 
-// Means computes the exact mean of the first feature column over every node's neighbours, weighted by edges if
-// [Options].Model has EdgeWeights, 0 for nodes without any, in float32, and calls fn with each partition's rows, in their order; they are valid during the call.
-func (e *Evaluator) Means(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
+// Hop computes of the first feature column, for every node, what [Options].Model's first layer makes of neighbours: sage's mean, 0 for
+// nodes without any, gcn's or gin's sum. It is exact, in float32. It calls fn with each partition's rows, in their order; they are
+// valid during the call.
+func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
 	r := &evaluation{Evaluator: e, queue: q}
 	defer func() { _ = r.freeSums() }() // a failure only leaks them
 	dim := e.columns[0].Dim
 	params := nn.NewParams(e.dev) // the layer's own weights are not used
-	layer := &meanLayer{*nn.NewSAGE(params, 0, dim, dim, nn.Activation{}, 0)}
+	var layer nn.Streamer = &meanLayer{*nn.NewSAGE(params, 0, dim, dim, nn.Activation{}, 0)}
+	if kind := KindOf(&e.o.Model); kind.Sum != "" {
+		layer = nn.NewSums(params, kind.Sum == "gcn", dim)
+		if err := r.countEdges(ctx); err != nil {
+			return fmt.Errorf("evaluation: degrees: %w", err)
+		}
+	}
 	for i := range e.tiles {
-		if err := r.means(ctx, layer, i, fn); err != nil {
+		if err := r.hop(ctx, layer, i, fn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// means is Means for tile i.
-func (r *evaluation) means(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
+// hop is Hop for tile i.
+func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
 	t, parts := r.tiles[i], r.src.Manifest().Partitions
 	acc, degrees, err := r.accumulators(layer, t)
 	if err != nil {
@@ -70,10 +97,42 @@ func (r *evaluation) means(ctx context.Context, layer nn.Streamer, i int, fn fun
 	if err != nil {
 		return err
 	}
-	r.queue.DivideRows(acc, gpu.VectorOf(deg, 0, len(degrees), blocks.Float32))
+	if sums, ok := layer.(*nn.Sums); ok {
+		err = r.addSelves(ctx, sums, t, acc, deg)
+	} else {
+		r.queue.DivideRows(acc, gpu.VectorOf(deg, 0, len(degrees), blocks.Float32))
+	}
+	if err != nil {
+		return err
+	}
 	for p := t.Lo; p < t.Hi; p++ {
 		if err := fn(store.PartitionID(p), acc.View(int(uint64(parts[p].First)-t.Base), 0, int(parts[p].Nodes), acc.Cols)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// addSelves completes the sums of tile to's nodes, in place, a chunk at a time.
+func (r *evaluation) addSelves(ctx context.Context, layer *nn.Sums, to Tile, acc gpu.Tensor, deg gpu.Memory) error {
+	for _, t := range r.pieces(to) {
+		input, release, err := r.input(ctx, t)
+		if err != nil {
+			return err
+		}
+		defer release()
+		own := input.Tables[0]
+		for lo := 0; lo < t.Nodes; lo += r.chunkRows {
+			n, at := min(r.chunkRows, t.Nodes-lo), int(t.Base-to.Base)+lo
+			sums := acc.View(at, 0, n, acc.Cols)
+			z := layer.Finish(&nn.Pass{Queue: r.queue, Arena: r.arena}, nn.Dense(own.View(lo, 0, n, own.Cols)), sums, gpu.VectorOf(deg, int64(at)*4, n, blocks.Float32))
+			r.queue.Copy(sums, z)
+			if err := r.queue.Sync(ctx); err != nil {
+				return err
+			}
+			if err := r.arena.Reset(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

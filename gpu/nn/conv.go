@@ -42,28 +42,51 @@ func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
 
 // neighbourSum is the weighted sum over a node's neighbours and itself with
 // which [gcnLayer] and [ginLayer] begin: z[v] = w_vv·h[v] + Σ w_uv·h[u]. Weights depend on
-// the graph alone, so that it has no parameters: they are the graph's own where it has some ([EdgeWeigher]).
+// the graph alone, so that it has no parameters: they are the graph's own where it has some ([EdgeWeigher]). Of a first
+// layer the sum may be read instead, as it was computed once over the whole graph (docs/findings.md, "First hop precomputed").
 type neighbourSum struct {
 	name         string
 	in           int
 	symmetric    bool // weights 1/√((deg v + 1)(deg u + 1)) instead of 1
+	precomputed  bool // the input is the sum
 	inputDropout float32
 
-	loops   gpu.Graph // of the pass between forward and backward
+	// Of the pass between forward and backward.
+	loops   gpu.Graph // the edges and self loops; with a history these alone
 	weights gpu.Tensor
+	history *History   // nil: none
+	edges   gpu.Graph  // with a history, and what they weigh
+	apart   gpu.Tensor // without self loops
 }
 
 // ReadsDegrees implements [DegreeReader].
-func (s *neighbourSum) ReadsDegrees() bool { return true }
+func (s *neighbourSum) ReadsDegrees() bool { return !s.precomputed }
 
-// forward returns [g.NumDst × in].
-func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
+// Hops returns 1, or 0 for a sum that is read.
+func (s *neighbourSum) Hops() int {
+	if s.precomputed {
+		return 0
+	}
+	return 1
+}
+
+// forward returns [g.NumDst × in]. h completes the sums over neighbours, unless it is nil.
+func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input, h *History) (z gpu.Tensor) {
 	q := p.Queue
 	if in.width() != s.in {
 		q.Fail(fmt.Errorf("nn: %s: input is %v, expected %d columns: %w", s.name, in.Tables, s.in, gpu.ErrShape))
 		return gpu.Tensor{}
 	}
-	z := s.of(p, g, in)
+	switch {
+	case s.precomputed:
+		if z = p.Arena.Matrix(q, g.NumDst, s.in); !states(p, s.name, g.NumDst, in, z) {
+			return gpu.Tensor{}
+		}
+	case h != nil:
+		z = s.completed(p, g, in, h)
+	default:
+		z = s.of(p, g, in)
+	}
 	if p.Train && s.inputDropout > 0 {
 		q.Dropout(p.inputMask(s.inputDropout, 0), z)
 	}
@@ -73,7 +96,7 @@ func (s *neighbourSum) forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 // of returns the weighted sums of rows of any width.
 func (s *neighbourSum) of(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
-	s.loops = q.SelfLoops(p.Arena, *g)
+	s.history, s.loops = nil, q.SelfLoops(p.Arena, *g)
 	if s.weights = g.Weights; s.weights.IsZero() {
 		s.weights = p.Arena.Matrix(q, s.loops.Edges(), 1)
 		q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.loops, s.weights)
@@ -85,21 +108,51 @@ func (s *neighbourSum) of(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	return z
 }
 
-// backward returns the gradient of the rows summed [NumSrc × c] from that of the sums.
+// completed returns the weighted sums of rows whose absent neighbours h has. The graph's degrees are those with absent neighbours: the
+// sampled ones stand for all, which h's divisors make all that are there.
+func (s *neighbourSum) completed(p *Pass, g *gpu.Graph, in Input, h *History) gpu.Tensor {
+	q, a := p.Queue, p.Arena
+	s.history, s.edges = h, *g
+	z := a.Matrix(q, g.NumDst, in.width())
+	q.Fill(z, 0)
+	if g.Edges() > 0 {
+		s.apart = a.Matrix(q, g.Edges(), 1)
+		q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric, Sampled: true}, s.edges, s.apart)
+		aggregate(q, gpu.AggregateOptions{Weights: s.apart}, s.edges, in, z)
+	}
+	h.complete(q, z)
+	s.loops = q.SelfLoops(a, gpu.Graph{NumDst: g.NumDst, NumSrc: g.NumSrc, DstDegrees: g.DstDegrees, SrcDegrees: g.SrcDegrees})
+	s.weights = a.Matrix(q, s.loops.Edges(), 1)
+	q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: s.symmetric}, s.loops, s.weights)
+	if q.Err() == nil {
+		aggregate(q, gpu.AggregateOptions{Weights: s.weights, Accumulate: true}, s.loops, in, z)
+	}
+	return z
+}
+
+// backward returns the gradient of the rows summed [NumSrc × c] from that of the sums, which it may overwrite.
 func (s *neighbourSum) backward(p *Pass, dz gpu.Tensor) gpu.Tensor {
 	q := p.Queue
 	dIn := p.Arena.Matrix(q, s.loops.NumSrc, dz.Cols)
 	q.Fill(dIn, 0)
 	q.TransposeEdges(p.Arena, &s.loops)
 	q.AggregateHeadsBackward(s.loops, s.weights, dz, dIn)
+	if s.history != nil && s.edges.Edges() > 0 {
+		q.DivideRows(dz, s.history.Divisors)
+		q.TransposeEdges(p.Arena, &s.edges)
+		q.AggregateHeadsBackward(s.edges, s.apart, dz, dIn)
+	}
 	return dIn
 }
 
 // AccumulatorDim implements [Streamer]: the neighbours' part of the sum.
-func (s *neighbourSum) AccumulatorDim() int { return s.in }
+func (s *neighbourSum) AccumulatorDim() int { return s.in * s.Hops() }
 
 // Accumulate implements [Streamer].
 func (s *neighbourSum) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {
+	if s.precomputed {
+		return
+	}
 	q := p.Queue
 	o := gpu.AggregateOptions{Accumulate: true, Weights: g.Weights}
 	if s.symmetric && o.Weights.IsZero() {
@@ -113,10 +166,10 @@ func (s *neighbourSum) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tens
 
 // finish returns z [n × in] from the accumulated neighbours.
 func (s *neighbourSum) finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
-	q, n := p.Queue, acc.Rows
+	q, n := p.Queue, degrees.Cols
 	z := p.Arena.Matrix(q, n, s.in)
-	if !states(p, s.name, n, self, z) {
-		return gpu.Tensor{}
+	if !states(p, s.name, n, self, z) || s.precomputed {
+		return z
 	}
 	if s.symmetric {
 		by := p.Arena.Vector(q, n, degrees.Elem)

@@ -12,10 +12,9 @@ import (
 //	out[v] = act(W·(h[v]/D_v + Σ_(u → v) h[u]/√(D_v·D_u)) + b),  D = in-degree + 1
 //
 // A mini-batch holds k_v of v's deg_v neighbours. The normalisation uses full
-// degrees, which do not depend on what was sampled, and the sum over neighbours
+// degrees, which do not depend on what was sampled or is in memory, and the sum over neighbours
 // is multiplied by deg_v/k_v, so that its expectation is the sum that
-// evaluation computes; the self loop, always there, is not. Out of core, a degree is the
-// macro-batch's: neighbours that are not in memory do not count.
+// evaluation computes; the self loop, always there, is not.
 //
 // The block's graph must have both degrees, or weights of its edges, which replace the 1 of each message
 // ([EdgeWeigher]).
@@ -25,6 +24,7 @@ type gcnLayer struct {
 	sum        neighbourSum
 	lin        linear
 	ordered
+	multiplied bool // MultiplyFirst, in the pass between Forward and Backward
 	// Of the pass between Forward and Backward: what the weights multiply, sums
 	// [NumDst × in] or with MultiplyFirst states [NumSrc × in], and the output.
 	z, y gpu.Tensor
@@ -34,9 +34,10 @@ var _ Streamer = (*gcnLayer)(nil)
 
 // newGCN declares a layer's parameters in p: "i.weight" [in × out] and
 // "i.bias". inputDropout is for a first layer: its input needs no gradient.
-func newGCN(p *Params, index, in, out int, act Activation, inputDropout float32) *gcnLayer {
+// precomputed says that the input is the sum.
+func newGCN(p *Params, index, in, out int, act Activation, inputDropout float32, precomputed bool) *gcnLayer {
 	return &gcnLayer{index: index, out: out, act: act, lin: newLinear(p, fmt.Sprint(index), in, out), ordered: newOrdered(false, inputDropout),
-		sum: neighbourSum{name: fmt.Sprintf("GCN layer %d", index), in: in, symmetric: true, inputDropout: inputDropout}}
+		sum: neighbourSum{name: fmt.Sprintf("GCN layer %d", index), in: in, symmetric: true, precomputed: precomputed, inputDropout: inputDropout}}
 }
 
 // InDim returns the columns of a source's state.
@@ -48,19 +49,20 @@ func (l *gcnLayer) OutDim() int { return l.out }
 // Params lists weight and bias.
 func (l *gcnLayer) Params() []*Param { return l.lin.params() }
 
-// Hops returns 1.
-func (l *gcnLayer) Hops() int { return 1 }
+// Hops implements [Layer].
+func (l *gcnLayer) Hops() int { return l.sum.Hops() }
 
 // ReadsDegrees implements [DegreeReader].
-func (l *gcnLayer) ReadsDegrees() bool { return true }
+func (l *gcnLayer) ReadsDegrees() bool { return l.sum.ReadsDegrees() }
 
 // Forward implements [Layer].
 func (l *gcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
-	if l.order == MultiplyFirst {
+	h := p.history(l.index)
+	if l.multiplied = l.order == MultiplyFirst && h == nil; l.multiplied { // a history's sums are of states, not of products
 		l.y = l.multiplyFirst(p, g, in)
 		return l.y
 	}
-	l.z = l.sum.forward(p, g, in)
+	l.z = l.sum.forward(p, g, in, h)
 	l.y = l.dense(p, l.z)
 	return l.y
 }
@@ -91,7 +93,7 @@ func (l *gcnLayer) dense(p *Pass, z gpu.Tensor) gpu.Tensor {
 // Backward implements [Layer].
 func (l *gcnLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 	l.act.backward(p, l.index, l.y, dOut)
-	if l.order == MultiplyFirst && p.Queue.Err() == nil {
+	if l.multiplied && p.Queue.Err() == nil {
 		p.Queue.ColumnSum(dOut, l.lin.b.Grad)
 		return l.lin.weightBackward(p, l.z, l.sum.backward(p, dOut), needInput)
 	}

@@ -42,10 +42,11 @@ var _ Streamer = (*ginLayer)(nil)
 // newGIN declares a layer's parameters in p: "i.0.weight" [in × hidden],
 // "i.1.weight" [hidden × out], their biases, and the norm's "i.gamma" and "i.beta" [1 × hidden]. inputDropout is for a first
 // layer: its input needs no gradient.
-func newGIN(p *Params, index, in, hidden, out int, act Activation, inputDropout float32) *ginLayer {
+// precomputed says that the input is the sum.
+func newGIN(p *Params, index, in, hidden, out int, act Activation, inputDropout float32, precomputed bool) *ginLayer {
 	name := fmt.Sprint(index)
 	return &ginLayer{index: index, out: out, act: act,
-		sum:   neighbourSum{name: "GIN layer " + name, in: in, inputDropout: inputDropout},
+		sum:   neighbourSum{name: "GIN layer " + name, in: in, precomputed: precomputed, inputDropout: inputDropout},
 		lin:   [2]linear{newLinear(p, name+".0", in, hidden), newLinear(p, name+".1", hidden, out)},
 		gamma: p.Add(name+".gamma", 1, hidden, one), beta: p.Add(name+".beta", 1, hidden, zero)}
 }
@@ -61,15 +62,15 @@ func (l *ginLayer) Params() []*Param {
 	return append(append(l.lin[0].params(), l.lin[1].params()...), l.gamma, l.beta)
 }
 
-// Hops returns 1.
-func (l *ginLayer) Hops() int { return 1 }
+// Hops implements [Layer].
+func (l *ginLayer) Hops() int { return l.sum.Hops() }
 
 // ReadsDegrees implements [DegreeReader].
-func (l *ginLayer) ReadsDegrees() bool { return true }
+func (l *ginLayer) ReadsDegrees() bool { return l.sum.ReadsDegrees() }
 
 // Forward implements [Layer].
 func (l *ginLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
-	l.z = l.sum.forward(p, g, in)
+	l.z = l.sum.forward(p, g, in, p.history(l.index))
 	return l.dense(p)
 }
 

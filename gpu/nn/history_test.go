@@ -12,11 +12,12 @@ import (
 // TestHistoryGradients: where neighbours outside memory complete the last layer's means, gradients of the layers below
 // follow the means over the neighbours that are there, divided by all.
 func TestHistoryGradients(t *testing.T) {
-	for _, layers := range []int{2, 3} {
-		for _, order := range []string{nn.OrderAuto, "aggregate", "multiply"} {
-			t.Run(fmt.Sprintf("%d layers, %s", layers, order), func(t *testing.T) {
+	for _, c := range []struct{ model, order string }{{"sage", nn.OrderAuto}, {"sage", "aggregate"}, {"sage", "multiply"}, {"gcn", "aggregate"}, {"gcn", "multiply"}, {"gin", ""}} {
+		for _, layers := range []int{2, 3} {
+			model, order := c.model, c.order
+			t.Run(fmt.Sprintf("%s, %d layers, %s", model, layers, order), func(t *testing.T) {
 				const hidden = 5
-				f := newFixture(t, nn.Config{Model: "sage", Layers: layers, In: 4, Hidden: hidden, Out: 3, Order: order, Seed: 3}, []int{40, 25, 16, 11}[3-layers:], 2)
+				f := newFixture(t, nn.Config{Model: model, Layers: layers, In: 4, Hidden: hidden, Out: 3, Order: order, Seed: 3}, []int{40, 25, 16, 11}[3-layers:], 2)
 				r := keyed.New(5).Rand(1)
 				n := f.sizes[layers]
 				divisors, rest := make([]float32, n), make([]float32, n*hidden)

@@ -61,7 +61,8 @@ func (p *Pass) history(layer int) *History {
 //	agg[v] = mean of sampled neighbours / Divisors[v] + Rest[v]
 //
 // with Divisors[v] the full degree over the degree in memory, and Rest[v] the sum
-// of the other neighbours' latest states over the full degree, without gradient.
+// of the other neighbours' latest states over the full degree, without gradient. Likewise the sums of gcn and gin, without the node
+// itself: there Rest[v] is the sum of the other neighbours' latest states, in gcn each times its weight.
 //
 // In a layer that tells relations apart, v is a group of edges of the block's graph: its degree is the edges of one relation into one
 // destination. A group may have no sampled edge ([Grouper.Group]). A divisor of 0 divides by nothing: all are in memory.

@@ -104,7 +104,7 @@ func (c *LinkConfig) encoder(p *Params) (layers []Layer) {
 	case "sage":
 		return []Layer{NewSAGE(p, 0, c.Dim, c.Dim, tanh, 0)}
 	case "gcn":
-		return []Layer{newGCN(p, 0, c.Dim, c.Dim, tanh, 0)}
+		return []Layer{newGCN(p, 0, c.Dim, c.Dim, tanh, 0, false)}
 	case "gat":
 		h := &hidden{Layer: newGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: tanh, residual: true}
 		h.project = p.Add("0.residual", c.Dim, c.Dim, fanIn(c.Dim))

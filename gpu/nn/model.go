@@ -44,7 +44,8 @@ type Config struct {
 	EdgeWeights bool `json:"edge_weights,omitempty" yaml:"edge_weights"`
 	// EdgeDim is the columns of edges' features, which gat's attention reads; 0: it reads none. See [EdgeReader].
 	EdgeDim int `json:"edge_dim,omitempty" yaml:"edge_dim"`
-	// PrecomputedHop reads the first layer's neighbourhood mean from a second input table.
+	// PrecomputedHop reads what the first layer makes of neighbours, computed before: sage its mean, from columns beside the features;
+	// gcn and gin their sums, instead of the features.
 	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
 	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
 }
@@ -64,6 +65,20 @@ func (c *Config) StreamsRelations() bool { return c.Model == "rgat" }
 
 // attends reports whether the model has heads.
 func (c *Config) attends() bool { return c.Model == "gat" || c.Model == "rgat" }
+
+// Sums reports whether layers begin with sums over neighbours and the node itself, which a precomputed hop has instead of the features.
+func (c *Config) Sums() bool { return c.Model == "gcn" || c.Model == "gin" }
+
+// FirstHop returns which of so many input columns is the first that was computed from neighbours; without any, how many there are.
+func (c *Config) FirstHop(columns int) int {
+	switch {
+	case !c.PrecomputedHop:
+		return columns
+	case c.Sums():
+		return 0
+	}
+	return columns / 2
+}
 
 // defaultHeads is the heads of gat if none are given.
 const defaultHeads = 4
@@ -132,8 +147,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: %d tables of learned vectors, of %v rows, for model %q of %d hidden columns, jumping %q: only models of relations that do not jump have them", len(c.Categories), c.Categories, c.Model, c.Hidden, c.Jumping)
 	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
 		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
-	case c.PrecomputedHop && c.Model != "" && c.Model != "sage":
-		return fmt.Errorf("nn: model %s has no precomputed hop: only sage has", c.Model)
+	case c.PrecomputedHop && c.Model != "" && c.Model != "sage" && !c.Sums():
+		return fmt.Errorf("nn: model %s has no precomputed hop: sage, gcn and gin have", c.Model)
 	case c.Heads < 0 || c.Heads > 0 && !c.attends():
 		return fmt.Errorf("nn: %d heads for model %q: only gat and rgat have heads", c.Heads, c.Model)
 	case c.EdgeDim < 0 || c.EdgeDim > 0 && c.Model != "gat":
@@ -234,7 +249,7 @@ func (c *Config) declare(dev gpu.Device) *Model {
 func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout float32) Layer {
 	switch c.Model {
 	case "gcn":
-		return newGCN(p, i, in, out, act, inputDropout)
+		return newGCN(p, i, in, out, act, inputDropout, i == 0 && c.PrecomputedHop)
 	case "gat":
 		if i >= c.hiddenLayers() {
 			return newGAT(p, i, in, out, c.heads(), true, act, inputDropout).withEdges(p, c.EdgeDim)
@@ -245,7 +260,7 @@ func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout f
 		if hidden < 1 { // a single layer
 			hidden = out
 		}
-		return newGIN(p, i, in, hidden, out, act, inputDropout)
+		return newGIN(p, i, in, hidden, out, act, inputDropout, i == 0 && c.PrecomputedHop)
 	case "rgcn":
 		return newRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
 	case "rsage":

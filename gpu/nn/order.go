@@ -76,6 +76,9 @@ func orderedOf(l Layer) *ordered {
 	case *SAGE:
 		return &l.ordered
 	case *gcnLayer:
+		if l.sum.precomputed {
+			return nil
+		}
 		return &l.ordered
 	case *hidden:
 		return orderedOf(l.Layer)

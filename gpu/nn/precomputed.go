@@ -68,3 +68,18 @@ func (l *precomputedLayer) Finish(p *Pass, self Input, _, degrees gpu.Tensor) gp
 	}
 	return l.dense(p, z)
 }
+
+// Sums streams what a first layer of gcn or gin multiplies by its weights, and a precomputed hop holds: its output is that.
+type Sums struct{ gcnLayer }
+
+// NewSums is of gcn's sums where they are symmetric, else of gin's. The parameters that it declares are not used.
+func NewSums(p *Params, symmetric bool, in int) *Sums {
+	l := newGCN(p, 0, in, 1, Activation{}, 0, false)
+	l.sum.symmetric = symmetric
+	return &Sums{*l}
+}
+
+// Finish implements [Streamer].
+func (s *Sums) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tensor {
+	return s.sum.finish(p, self, acc, degrees)
+}

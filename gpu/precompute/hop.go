@@ -19,11 +19,31 @@ import (
 	"github.com/gstore/gstore/store/budget"
 )
 
-// Suffix names the column that holds a feature's mean over neighbours: "x" → "x.hop1".
-const Suffix = ".hop1"
+// suffix names the column that holds a feature's mean over neighbours: "x" → "x.hop1". Sums that a model makes have its name behind it.
+const suffix = ".hop1"
+
+// Column names what [Hop] makes of a feature: "x.hop1", of gcn and gin "x.hop1.gcn" and "x.hop1.gin".
+func Column(feature string, kind eval.HopKind) string {
+	if kind.Sum != "" {
+		return feature + suffix + "." + kind.Sum
+	}
+	return feature + suffix
+}
+
+// Feature is the inverse of Column: it returns the feature that a column's name says it is made of, and whether it is of that kind.
+func Feature(column string, kind eval.HopKind) (string, bool) {
+	return strings.CutSuffix(column, Column("", kind))
+}
 
 // IsHop reports whether a column is one that [Hop] made, or was when it was exported.
-func IsHop(c *store.ColumnInfo) bool { return strings.HasSuffix(c.Name, Suffix) }
+func IsHop(c *store.ColumnInfo) bool {
+	for _, sum := range []string{"", "gcn", "gin"} {
+		if _, ok := Feature(c.Name, eval.HopKind{Sum: sum}); ok {
+			return true
+		}
+	}
+	return false
+}
 
 // Options says what [Hop] makes. The zero value of a field means its default.
 type Options struct {
@@ -31,6 +51,8 @@ type Options struct {
 	// Elem is what the means are stored as: float32, float16 or bfloat16, which training reads as
 	// they are. Default: each feature's own type.
 	Elem blocks.ElemType
+	// Model is whose first layer reads the columns: "sage" (default) a mean, "gcn" or "gin" a sum instead of the features.
+	Model string
 	// EdgeWeights weighs neighbours by their edges' weights, as models with [nn.Config].EdgeWeights do.
 	EdgeWeights bool
 	MemoryBytes int64  // bound of resident memory; default: none
@@ -39,9 +61,18 @@ type Options struct {
 	FS vfs.FS
 }
 
+// model describes a model that reads the columns.
+func (o *Options) model() nn.Config { return nn.Config{Model: o.Model, EdgeWeights: o.EdgeWeights} }
+
+// kind is what the columns hold.
+func (o *Options) kind() eval.HopKind {
+	m := o.model()
+	return eval.KindOf(&m)
+}
+
 // Hop adds to the store in dir a version with a feature
 // column more for each of o.Features: for every node the exact mean of the feature over its neighbours, 0 for
-// nodes without any (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
+// nodes without any, or the sum that o.Model makes (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
 // once to o.Elem. It streams over the store like an evaluation, once a feature. It returns the columns' names;
 // one that is there already is left alone, or replaced if another o.Elem, or o.EdgeWeights, is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.
@@ -51,6 +82,9 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if o.Model != "" && o.Model != "sage" && o.kind().Sum == "" || o.EdgeWeights && o.Model == "gin" {
+		return nil, fmt.Errorf("train: precompute: model %q reads no precomputed hop with edge weights %v: sage and gcn do, and gin without: %w", o.Model, o.EdgeWeights, store.ErrInvalid)
+	}
 	hops, err := plan(st.Manifest(), o)
 	if err != nil {
 		return nil, err
@@ -85,7 +119,7 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 		}
 		made, of = append(made, file), append(of, h.column.Name)
 	}
-	m.Note = "neighbourhood mean of " + strings.Join(of, ", ")
+	m.Note = o.kind().Derived(strings.Join(of, ", "))
 	return names, w.Commit(ctx, m)
 }
 
@@ -111,7 +145,7 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 		return nil, fmt.Errorf("train: precompute: %w: the store has no feature columns", store.ErrNotFound)
 	}
 	for _, name := range features {
-		h := hop{name: name + Suffix, elem: o.Elem}
+		h := hop{name: Column(name, o.kind()), elem: o.Elem}
 		if h.column, err = m.Column(name); err != nil {
 			return nil, fmt.Errorf("train: precompute: %w", err)
 		}
@@ -119,7 +153,7 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 			return nil, err
 		}
 		old, err := m.Column(h.name)
-		if h.there = err == nil && eval.WeightedMean(old) == o.EdgeWeights && (o.Elem == blocks.Invalid || o.Elem == old.Elem); h.there {
+		if h.there = err == nil && o.kind().Weighs(old) && (o.Elem == blocks.Invalid || o.Elem == old.Elem); h.there {
 			hops = append(hops, h)
 			continue
 		}
@@ -160,7 +194,7 @@ func (h *hop) make(ctx context.Context, st *store.Store, dev gpu.Device, w *stor
 		m.Columns = slices.DeleteFunc(m.Columns, func(c store.ColumnInfo) bool { return c.Name == h.name })
 	}
 	m.Files = append(m.Files, store.Ref(file, info))
-	m.Columns = append(m.Columns, store.ColumnInfo{Name: h.name, Role: store.RoleFeature, Elem: h.elem, Dim: h.column.Dim, Derived: eval.DerivedMean(h.column.Name, o.EdgeWeights), Files: []string{file}})
+	m.Columns = append(m.Columns, store.ColumnInfo{Name: h.name, Role: store.RoleFeature, Elem: h.elem, Dim: h.column.Dim, Derived: o.kind().Derived(h.column.Name), Files: []string{file}})
 	return file, nil
 }
 
@@ -171,7 +205,7 @@ func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writ
 		return err
 	}
 	open := func(memory int64) (*eval.Evaluator, error) {
-		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}, Model: nn.Config{EdgeWeights: o.EdgeWeights}}
+		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}, Model: o.model()}
 		if memory > 0 {
 			eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
 		}
@@ -188,7 +222,7 @@ func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writ
 		})
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	return e.Means(ctx, q, func(p store.PartitionID, rows gpu.Tensor) error { return writeRows(ctx, q, bw, p, rows, o.Elem) })
+	return e.Hop(ctx, q, func(p store.PartitionID, rows gpu.Tensor) error { return writeRows(ctx, q, bw, p, rows, o.Elem) })
 }
 
 // chunkBytes of rows are encoded at a time.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -66,17 +65,18 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 		return nil
 	}
 	if !c.PrecomputedHop && !c.relational() {
-		features := withHops(c.Features)
-		hops := features[len(features)/2:]
+		hopped := *c
+		hopped.PrecomputedHop, hopped.Features = true, c.withHops(c.Features)
+		_, hops := hopped.split()
 		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool {
 			hop, err := m.Column(name)
-			return err == nil && eval.WeightedMean(hop) == c.EdgeWeights
+			return err == nil && c.hopKind().Weighs(hop)
 		})
 		if len(without) == 0 {
 			reason := "the first layer reads " + strings.Join(hops, ", ") + ", which no absent neighbour is missing from"
-			err = try(func(d *Config) { d.PrecomputedHop, d.Features = true, features }, reason)
+			err = try(func(d *Config) { d.PrecomputedHop, d.Features = true, hopped.Features }, reason)
 		} else if len(without) < len(hops) {
-			why = append(why, "the precomputed hop is not read: the store has no "+strings.Join(without, ", ")+" (gstore precompute makes what is missing)")
+			why = append(why, "the precomputed hop is not read: the store has no "+strings.Join(without, ", ")+" ("+c.precomputeCommand()+" makes what is missing)")
 		}
 		if err != nil {
 			return why, err

@@ -99,8 +99,8 @@ type Config struct {
 	// MixtureRandom; MixtureAuto (default), what [Config.Mix] chooses.
 	Mixture string `json:"mixture,omitempty" group:"out of core,expert" help:"which partitions a step has: labels, such that its classes are mixed as the graph's; random; or auto" values:"auto,labels,random"`
 
-	// PrecomputedHop reads the first layer's neighbourhood mean from the column
-	// that precompute.Hop made: the model samples one hop less.
+	// PrecomputedHop reads the first layer's neighbourhood mean, gcn's or gin's sum, from the column
+	// that precompute.Hop made: the model samples one hop less. Of sums Features names these alone.
 	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made"`
 
 	Plan   string `json:"plan" group:"out of core" help:"which partitions are in memory when"`                                               // "auto" (default), "memory", "rows", "hanoi" or "trainnodes"
@@ -235,8 +235,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
 	case c.PrecomputedHop && c.Layers < 2:
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
-	case c.History && c.Model != "sage" && c.Model != "rsage" && c.Model != "rgcn":
-		return fmt.Errorf("train: model %s has no history: its messages are not means over neighbours (known: sage, rsage, rgcn)", c.Model)
+	case c.History && !slices.Contains([]string{"sage", "gcn", "gin", "rsage", "rgcn"}, c.Model):
+		return fmt.Errorf("train: model %s has no history: its messages are not means or sums over neighbours (known: sage, gcn, gin, rsage, rgcn)", c.Model)
 	case c.History && (c.Aggregator == "max" || c.Jumping != "" && c.Jumping != nn.JumpLast):
 		return fmt.Errorf("train: history completes the means below a last layer: it takes neither aggregator max nor jumping")
 	case c.History && c.Layers < 2:

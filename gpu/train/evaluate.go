@@ -90,10 +90,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 
 // checkFeatures refuses a store that has not the features that the model reads: it need not be the one that it was trained on.
 func (c *Checkpoint) checkFeatures(m *store.Manifest) error {
-	names, in, categories := c.Config.Features, 0, 0
-	if c.Config.PrecomputedHop { // the second half are means of the first
-		names = names[:len(names)/2]
-	}
+	names, in, categories := c.Config.OwnFeatures(), 0, 0
 	for _, name := range names {
 		f, err := m.Column(name)
 		if k, ok := m.Category(name); ok && categories < len(c.Model.Categories) {

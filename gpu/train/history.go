@@ -20,7 +20,7 @@ import (
 // history holds, for every destination of a layer, what its neighbours that will not
 // be in memory when it is trained contribute to the layer's mean
 // (docs/findings.md, "Historical aggregates"): the sum of their states below that
-// layer over the destination's degree, computed exactly with the model as it was at the start of the epoch.
+// layer over the destination's degree, of a layer of sums not divided, computed exactly with the model as it was at the start of the epoch.
 //
 // The destinations of a last layer are training nodes. An epoch trains each partition in one step of its plan, so that the step's
 // resident partitions are known beforehand and one row a training node is enough: dim
@@ -52,6 +52,7 @@ type history struct {
 	counts          []int         // of a node: degrees of its destinations, and how many of these are missing
 	place           []int         // by relation: which of a node's destinations it is
 	marks           []int32       // of a node's edges: the destination, −1 where the source is resident
+	dstDegrees      []int32       // of the destinations whose edges are added up, where symmetric
 	nodes, slots    []uint32      // of a batch
 	divisors        []float32     // of a batch until its Sync; degrees of a piece
 }
@@ -63,6 +64,8 @@ type historyOptions struct {
 	split     string
 	dim       int             // columns of the hidden states
 	relations int             // that the layer tells apart, inverse ones counted; 0: it does not
+	undivided bool            // the layer adds states up: rows are not divided by degrees
+	symmetric bool            // each state counts 1/√((deg v + 1)(deg u + 1)), as in gcn
 	every     bool            // all nodes of a step are destinations, not its training nodes alone
 	elem      blocks.ElemType // of rows
 	resident  int             // partitions in memory at once, pinned ones included; 0: all
@@ -244,6 +247,8 @@ type HistoryCost struct {
 	Relations      int   `json:"relations,omitempty"` // inverse ones counted
 	NodeWindowRows int   `json:"node_window_rows,omitempty"`
 	NodeRows       int64 `json:"node_rows,omitempty"` // nodes an epoch: pinned ones once a step
+
+	edgeBytes int64 // of the edges of one addition
 }
 
 // costHistory forecasts histories of a store's partitions with training nodes as parts say,
@@ -272,6 +277,9 @@ func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relati
 			c.Relations = o.relations
 		}
 		c.MemoryBytes += o.bytes(windowRows, parts, steps)
+		if c.edgeBytes = max(c.edgeBytes, historyEdgeBytes); o.symmetric {
+			c.edgeBytes = historyEdgeBytes + 4*historyEdges // what they weigh
+		}
 		c.EpochBytes += rows * int64(o.rowBytes())
 		if o.every {
 			c.NodeRows, c.NodeWindowRows = nodes, window
@@ -287,7 +295,7 @@ func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relati
 
 // budgetBytes is what a run's budget counts for it: with the edges of one addition.
 func (c HistoryCost) budgetBytes() int64 {
-	return c.MemoryBytes + historyEdgeBytes
+	return c.MemoryBytes + c.edgeBytes
 }
 
 // String says what it takes.

@@ -64,7 +64,7 @@ func (h *history) addPartition(ctx context.Context, q *gpu.Queue, a *gpu.Arena, 
 		} else if err := h.sums.Read(blocks.Bytes(sums), uint64(k)); err != nil {
 			return err
 		}
-		h.indptr, h.indices = append(h.indptr[:0], 0), h.indices[:0]
+		h.indptr, h.indices, h.dstDegrees = append(h.indptr[:0], 0), h.indices[:0], h.dstDegrees[:0]
 		done := 0
 		for ; done < n && (done == 0 || len(h.indices) < historyEdges); node++ {
 			size := h.size(p, node)
@@ -75,6 +75,9 @@ func (h *history) addPartition(ctx context.Context, q *gpu.Queue, a *gpu.Arena, 
 				continue
 			}
 			degrees, missing := h.collect(p, node, x, resident, size)
+			if h.symmetric {
+				h.dstDegrees = append(h.dstDegrees, x.DstDegrees[uint64(h.parts[p].First)+uint64(node)-x.To.Base])
+			}
 			for i := range size {
 				counts := sums[done*h.sumColumns()+h.dim:]
 				counts[0], counts[1] = counts[0]+float32(degrees[i]), counts[1]+float32(missing[i])
@@ -141,9 +144,15 @@ func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.
 	table := h.window.table(n, h.dim, 4*h.sumColumns(), blocks.Float32)
 	if len(h.indices) > 0 {
 		g := gpu.Graph{NumDst: n, NumSrc: x.From.Nodes, Indptr: a.Int32s(q, h.indptr), Indices: a.Int32s(q, h.indices)}
+		o := gpu.AggregateOptions{Accumulate: true}
+		if h.symmetric {
+			g.SrcDegrees, g.DstDegrees = a.Int32s(q, x.SrcDegrees), a.Int32s(q, h.dstDegrees)
+			o.Weights = a.Matrix(q, len(h.indices), 1)
+			q.EdgeWeights(gpu.EdgeWeightOptions{Symmetric: true}, g, o.Weights)
+		}
 		at := 0
 		for _, t := range x.In.Tables {
-			q.Aggregate(gpu.AggregateOptions{Accumulate: true}, g, t, table.View(0, at, n, t.Cols))
+			q.Aggregate(o, g, t, table.View(0, at, n, t.Cols))
 			at += t.Cols
 		}
 	}
@@ -152,9 +161,11 @@ func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.
 		for i := range n {
 			h.divisors = append(h.divisors, sums[i*h.sumColumns()+h.dim])
 		}
-		degrees := a.Vector(q, n, blocks.Float32)
-		q.Upload(degrees, blocks.Bytes(h.divisors))
-		q.DivideRows(table, degrees)
+		if !h.undivided {
+			degrees := a.Vector(q, n, blocks.Float32)
+			q.Upload(degrees, blocks.Bytes(h.divisors))
+			q.DivideRows(table, degrees)
+		}
 	}
 	if err := q.Sync(ctx); err != nil {
 		return err

@@ -19,6 +19,7 @@ const (
 	holdsEval    = "evaluation"
 	holdsBatch   = "mini-batches"
 	holdsHistory = "history"
+	holdsDegrees = "degrees" // where absent neighbours count
 	holdsBuffer  = "partition buffer"
 	holdsRows    = "graph and rows" // instead of it in plan rows
 )
@@ -175,11 +176,20 @@ func (y *Memory) history(capacity int) int64 {
 	return cost.budgetBytes()
 }
 
+// degreeBytes is what the degrees of a step's nodes take, absent neighbours counted, with capacity partitions resident (0 = all).
+func (y *Memory) degreeBytes(capacity int) int64 {
+	if y.cfg.hopKind().Sum == "" || capacity == 0 && y.cfg.Group == 0 {
+		return 0
+	}
+	rows, _ := largestStep(y.m, capacity)
+	return 4 * rows
+}
+
 // BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.deviceBooks(capacity) + y.aloneBytes()
+		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -249,6 +259,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold(holdsEval, y.evalBytes(memory), true)
 	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsHistory, y.history(capacity), false)
+	p.account.Hold(holdsDegrees, y.degreeBytes(capacity), false)
 	p.account.Hold(holdsDevice, y.deviceBooks(capacity), false)
 	holds := holdsBuffer
 	if p.choice.Policy == macro.Rows {

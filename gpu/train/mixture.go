@@ -94,12 +94,12 @@ func (y *Memory) Mix(ctx context.Context, choice *macro.Choice) (labels [][]stor
 
 // lossAdvice is what can be done about a large expected loss.
 func (c *Config) lossAdvice() string {
-	hop := ", an exact first hop (gstore precompute)"
+	hop := ", an exact first hop (" + c.precomputeCommand() + ")"
 	rows := ", or --plan rows where the graph fits without its features"
 	if c.EdgeWeights {
-		hop, rows = ", an exact first hop (gstore precompute --edge-weights)", "" // which has no weights
+		rows = "" // which has no weights
 	}
-	if c.PrecomputedHop || c.Model != "sage" || c.Aggregator == "max" {
+	if c.PrecomputedHop || c.Model != "sage" && c.hopKind().Sum == "" || c.Aggregator == "max" {
 		hop = "" // it is read, or not for this model
 	}
 	room := "more --mem"

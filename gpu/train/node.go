@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
@@ -88,7 +87,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	if memory := cfg.MemoryBytes; memory > 0 && !dev.Info().OwnMemory() { // what neither the program nor the evaluator, the partition buffer and the history take
-		t.pipe.Bound(budget.Beside(memory, planned.account.Of(holdsEval)+planned.account.Of(holdsDevice)+it.MemoryBytes()+held))
+		t.pipe.Bound(budget.Beside(memory, planned.account.Of(holdsEval)+planned.account.Of(holdsDevice)+planned.account.Of(holdsDegrees)+it.MemoryBytes()+held))
 	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)
@@ -118,6 +117,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		hooks.Plan(why)
 	}
 	t.history = h
+	if t.model.ReadsDegrees() {
+		t.degreesOf, t.partitions = eval.Degrees, len(m.Partitions)
+	}
 	if reader, ok := it.(*rows.Reader); ok {
 		if t.feed, err = newFeeder(&cfg, st.Manifest(), reader); err != nil {
 			return nil, err
@@ -199,8 +201,46 @@ func (c *Config) FillFeatures(m *store.Manifest) {
 		}
 	}
 	if c.PrecomputedHop {
-		c.Features = withHops(c.Features)
+		c.Features = c.withHops(c.Features)
 	}
+}
+
+// hopKind is what a precomputed hop of c's model holds.
+func (c *Config) hopKind() eval.HopKind {
+	return eval.KindOf(&nn.Config{Model: c.Model, EdgeWeights: c.EdgeWeights})
+}
+
+// precomputeCommand makes what a precomputed hop of c's model reads.
+func (c *Config) precomputeCommand() string {
+	command := "gstore precompute"
+	if sum := c.hopKind().Sum; sum != "" {
+		command += " --model " + sum
+	}
+	if c.EdgeWeights {
+		command += " --edge-weights"
+	}
+	return command
+}
+
+// split returns the feature columns that c.Features is of, in their order, and behind them those that were computed from these, one
+// each: none without a precomputed hop. Of models that read sums alone the former are no part of c.Features.
+func (c *Config) split() (own, hops []string) {
+	m := nn.Config{Model: c.Model, PrecomputedHop: c.PrecomputedHop}
+	at := m.FirstHop(len(c.Features))
+	if own, hops = c.Features[:at:at], c.Features[at:]; at > 0 {
+		return own, hops
+	}
+	for _, name := range hops {
+		feature, _ := precompute.Feature(name, c.hopKind())
+		own = append(own, feature)
+	}
+	return own, hops
+}
+
+// OwnFeatures are the feature columns that a run read, or whose hop it read.
+func (c *Config) OwnFeatures() []string {
+	own, _ := c.split()
+	return own
 }
 
 // featureNames are the names of the store's feature columns.
@@ -211,14 +251,22 @@ func featureNames(m *store.Manifest) (names []string) {
 	return names
 }
 
-// withHops is features, less those that are the mean of another, followed by the mean of each.
-func withHops(features []string) []string {
+// withHops is features, less those that are the mean of another, followed by the mean of each; of models that read sums alone, these.
+func (c *Config) withHops(features []string) []string {
 	var own, hops []string
+	kind := c.hopKind()
 	for _, name := range features {
-		if x, ok := strings.CutSuffix(name, precompute.Suffix); ok && slices.Contains(features, x) {
+		x, ok := precompute.Feature(name, kind)
+		if ok && slices.Contains(features, x) {
 			continue
 		}
-		own, hops = append(own, name), append(hops, name+precompute.Suffix)
+		if ok && kind.Sum != "" { // they are named already
+			name = x
+		}
+		own, hops = append(own, name), append(hops, precompute.Column(name, kind))
+	}
+	if kind.Sum != "" {
+		return hops
 	}
 	return append(own, hops...)
 }
@@ -239,14 +287,12 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	if len(cfg.Features) == 0 {
 		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one", store.ErrNotFound)
 	}
-	own := len(cfg.Features)
-	if cfg.PrecomputedHop {
-		own /= 2
-	}
+	own, hops := cfg.split()
+	first := len(cfg.Features) - len(hops)
 	for i, name := range cfg.Features {
 		c, err := m.Column(name)
-		if err != nil && i >= own {
-			return s, fmt.Errorf("train: %w: make it with gstore precompute --feature %s", err, cfg.Features[i-own])
+		if err != nil && i >= first {
+			return s, fmt.Errorf("train: %w: make it with %s --feature %s", err, cfg.precomputeCommand(), own[i-first])
 		}
 		if err != nil {
 			return s, fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, featureNames(m))
@@ -267,11 +313,15 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 		if err := nn.CheckFeature(c.Name, c.Elem); err != nil {
 			return s, err
 		}
-		if i < own {
+		if i < len(own) {
 			s.in += c.Dim
-		} else if x, err := m.Column(cfg.Features[i-own]); err == nil && c.Dim != x.Dim {
+		}
+		if i < first {
+			continue
+		}
+		if x, err := m.Column(own[i-first]); err == nil && c.Dim != x.Dim {
 			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
-		} else if err := eval.CheckMean(c, cfg.EdgeWeights); err != nil {
+		} else if err := cfg.hopKind().Check(c); err != nil {
 			return s, fmt.Errorf("train: %w", err)
 		}
 	}

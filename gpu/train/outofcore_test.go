@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -131,6 +133,50 @@ func TestHistoryOfRelationsIsExact(t *testing.T) {
 			}
 			if got := loss("hanoi", false); math.Abs(got-want) < 1e-3*want {
 				t.Errorf("%s, %d layers, undirected %v: loss %v without a history, %v in memory: the test sees nothing", c.Model, c.Layers, undirected, got, want)
+			}
+		}
+	}
+}
+
+// TestHistoryOfSumsIsExact: likewise gcn and gin, whose first layer's sums are read where they were computed before, and whose degrees
+// count absent neighbours. The hop alone does not do, and in memory it changes nothing.
+func TestHistoryOfSumsIsExact(t *testing.T) {
+	for _, undirected := range []bool{false, true} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 500, Edges: 3000, Partitions: 7, Undirected: undirected}))
+		for _, model := range []string{"gcn", "gin"} {
+			if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{Model: model}); err != nil {
+				t.Fatal(err)
+			}
+			none := 0.
+			loss := func(plan string, hop, history bool) (float64, float64) {
+				t.Helper()
+				c := Config{Model: model, Layers: 2, Hidden: 8, BatchSize: 40, Epochs: 1, Split: "split", Absent: AbsentIgnore, LabelShift: ShiftOff, Threads: 2, Dropout: &none, InputDropout: &none, LR: 1e-12, Fanouts: []int{-1, -1},
+					Plan: plan, PrecomputedHop: hop, History: history}
+				if plan == "hanoi" {
+					c.Buffer = 2
+				}
+				cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := []string{"x.hop1." + model}; hop && !slices.Equal(cp.Config.Features, want) {
+					t.Errorf("%s reads %q, expected %q", model, cp.Config.Features, want)
+				}
+				return cp.Summary.TrainLoss, cp.Summary.TestAccuracy
+			}
+			want, accuracy := loss("memory", false, false)
+			for _, c := range []struct {
+				plan         string
+				hop, history bool
+				same         bool
+			}{{"memory", true, false, true}, {"rows", true, false, true}, {"hanoi", true, true, true}, {"hanoi", true, false, false}, {"hanoi", false, true, false}} {
+				got, tested := loss(c.plan, c.hop, c.history)
+				if near := math.Abs(got-want) < 1e-5*want; near != c.same {
+					t.Errorf("%s, undirected %v, plan %s, hop %v, history %v: loss %v, in memory %v; expected the same: %v", model, undirected, c.plan, c.hop, c.history, got, want, c.same)
+				}
+				if tested != accuracy { // of the same parameters, computed exactly
+					t.Errorf("%s, undirected %v, plan %s, hop %v: test accuracy %v, expected %v", model, undirected, c.plan, c.hop, tested, accuracy)
+				}
 			}
 		}
 	}

@@ -93,6 +93,7 @@ func (c *Config) histories(m *store.Manifest, s shape) ([]historyOptions, error)
 	o := historyOptions{split: c.Split, elem: elem, resident: c.resident(m)}
 	if !c.relational() {
 		o.layer, o.dim = c.Layers-1, c.Hidden
+		o.undivided, o.symmetric = c.hopKind().Sum != "", c.Model == "gcn"
 		return []historyOptions{o}, nil
 	}
 	model := c.model(s)

@@ -80,7 +80,7 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 		return nil, nil, fmt.Errorf("train: resume: the run of model %s with a history began with %d bytes of memory, which decide its last bits, not with %d: give --mem as it was", c.Model, c.MemoryBytes, cfg.MemoryBytes)
 	}
 	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
-		cfg.Features = withHops(cfg.Features)
+		cfg.Features = p.Config.withHops(cfg.Features)
 	}
 	if p.Config.Mixture == "" { // of a gstore that knew no other
 		p.Config.Mixture = MixtureRandom

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
@@ -35,6 +36,11 @@ type trainer struct {
 	graphs  []gpu.Graph
 	// degrees of the batch's input nodes, where the model reads degrees
 	degrees []int32
+	// degreesOf is [eval.Evaluator.Degrees], nil where the model reads none, and whole what it says of the nodes of a macro-batch, by
+	// row, that has not all of the store's partitions within reach: neighbours that are absent count.
+	degreesOf  func(ctx context.Context, first uint64, to []int32) error
+	partitions int
+	whole      []int32
 	// weighers give each layer's graph its weights, and sums are those of the input nodes' edges, where the model weighs edges
 	weighers []nn.EdgeWeigher
 	sums     []float64
@@ -123,6 +129,9 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if err := t.history.enter(mb); err != nil {
 		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
 	}
+	if err := t.countNeighbours(ctx, mb); err != nil {
+		return err
+	}
 	if t.shift != nil {
 		t.shift.enter(mb)
 	}
@@ -149,6 +158,21 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	took, err := t.rows.leave(ctx)
 	t.copied += took
 	return err
+}
+
+// countNeighbours fills t.whole for a macro-batch. What a node was trained with must be what evaluation has, which reads all edges.
+func (t *trainer) countNeighbours(ctx context.Context, mb *buffer.MacroBatch) error {
+	t.whole = t.whole[:0]
+	if t.degreesOf == nil || len(mb.Step.Reached()) == t.partitions {
+		return nil
+	}
+	t.whole = slices.Grow(t.whole, mb.Rows)[:mb.Rows]
+	for _, p := range mb.Partitions {
+		if err := t.degreesOf(ctx, uint64(p.First), t.whole[p.Base:][:p.Nodes]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // steps trains the mini-batches of a macro-batch. Some may be in flight when it returns.
@@ -378,6 +402,10 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch, shape *replay.Sha
 	if degrees {
 		t.degrees = t.degrees[:0]
 		for _, row := range input {
+			if len(t.whole) > 0 {
+				t.degrees = append(t.degrees, t.whole[row])
+				continue
+			}
 			s := mb.In.Span(row)
 			t.degrees = append(t.degrees, int32(s.End-s.Begin))
 		}
@@ -402,7 +430,11 @@ func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch, shape *replay.Sha
 			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
 		}
 		if degrees {
-			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1, k.Degrees)
+			of := k.Degrees
+			if len(t.whole) > 0 {
+				of = t.degrees[:k.NumDst] // which are the first inputs
+			}
+			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1, of)
 			below = g.DstDegrees
 		}
 		if t.weighers != nil {

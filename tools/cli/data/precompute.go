@@ -19,6 +19,7 @@ import (
 type precomputeOptions struct {
 	features []string
 	dtype    string
+	model    string
 	weighted bool
 	mem      command.Size
 	device   string
@@ -35,10 +36,12 @@ func NewPrecompute(e *command.Env) *cobra.Command {
 		Long: `Precompute adds a version with a column more for each feature: its mean over each
 node's neighbours. The first layer of GraphSAGE needs nothing else of them, so that
 gstore train --precomputed-hop samples one hop less and loses nothing in that hop out of core.
+With --model gcn or gin the columns are the sums that these models begin with, which are read instead of
+the features.
 
 A node takes the columns' bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
 reads such columns as they are. Columns that are there already stay, those of another type are replaced.`,
-		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
+		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore precompute papers.gstore --model gcn\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
 		Args:    command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			elem, err := parseHopDtype("dtype", o.dtype)
@@ -52,7 +55,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 				return err
 			}
 			defer func() { err = errors.Join(err, dev.Close()) }()
-			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, EdgeWeights: o.weighted, MemoryBytes: int64(o.mem), Scratch: o.scratch})
+			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, Model: o.model, EdgeWeights: o.weighted, MemoryBytes: int64(o.mem), Scratch: o.scratch})
 			if err != nil {
 				return err
 			}
@@ -66,6 +69,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 	}
 	cmd.Flags().StringSliceVar(&o.features, "feature", nil, "feature columns (default: all)")
 	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
+	cmd.Flags().StringVar(&o.model, "model", "sage", "whose first layer reads the columns: sage, gcn or gin")
 	cmd.Flags().BoolVar(&o.weighted, "edge-weights", false, "weigh neighbours by their edges' weights, for train --edge-weights")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")

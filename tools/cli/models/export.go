@@ -12,7 +12,6 @@ import (
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/temporal"
-	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
 )
@@ -59,14 +58,6 @@ type feature struct {
 	Columns   int       `json:"columns,omitempty"` // missing where this store has no such column
 	Mean      []float64 `json:"mean,omitempty"`
 	Deviation []float64 `json:"deviation,omitempty"`
-}
-
-// nodeFeatures are the columns that a run read, means over neighbours that were computed before left out: they are the layer's own.
-func nodeFeatures(c *train.Config) []string {
-	if c.PrecomputedHop {
-		return c.Features[:len(c.Features)/2]
-	}
-	return c.Features
 }
 
 // features describes columns that a run read.
@@ -116,7 +107,7 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, nodeFeatures(&cp.Config)), EdgeFeatures: features(m, cp.Config.EdgeFeatures), Classes: cp.ClassNames,
+	d := description{Task: store.TaskNode, Model: cp.Config.Model, From: which, Version: cp.Version, Features: features(m, cp.Config.OwnFeatures()), EdgeFeatures: features(m, cp.Config.EdgeFeatures), Classes: cp.ClassNames,
 		Layers: cp.Model.LayerInfos(), Config: cp.Config, Jumping: "last"}
 	if d.Classes == nil { // of a model file of an earlier version
 		d.Classes = m.Schema.ClassNames
