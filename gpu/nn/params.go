@@ -51,6 +51,7 @@ type Params struct {
 	trained int // of these, floats that optimisers step
 	mem     gpu.Memory
 	dev     gpu.Device
+	sums    gpu.Memory // of gradients of several mini-batches; nil: see OpenSums
 	steps   int
 	settled bool
 }
@@ -249,12 +250,35 @@ func (p *Params) load(ctx context.Context, q *gpu.Queue, host []float32) error {
 	return q.Sync(ctx)
 }
 
-// Close frees the set's memory.
-func (p *Params) Close() error {
-	if p.mem == nil {
-		return nil
+// OpenSums makes room for sums of gradients, so that several mini-batches make a step.
+func (p *Params) OpenSums() (err error) {
+	p.sums, err = p.dev.Alloc(max(4*int64(p.trained), 4))
+	return err
+}
+
+func (p *Params) sum() gpu.Tensor { return gpu.MatrixOf(p.sums, 0, 1, p.trained) }
+
+// AddGrads adds the gradients to the sums, times a weight, such as the examples that they are means of. first begins them anew.
+func (p *Params) AddGrads(q *gpu.Queue, weight float32, first bool) {
+	if first {
+		q.Fill(p.sum(), 0)
 	}
-	m := p.mem
-	p.mem = nil
-	return m.Free()
+	q.Axpy(weight, p.stepped(rangeGrad), p.sum())
+}
+
+// MeanGrads makes the gradients the sums over the weights' total.
+func (p *Params) MeanGrads(q *gpu.Queue, total float32) {
+	q.Fill(p.stepped(rangeGrad), 0)
+	q.Axpy(1/total, p.sum(), p.stepped(rangeGrad))
+}
+
+// Close frees the set's memory.
+func (p *Params) Close() (err error) {
+	for _, m := range []*gpu.Memory{&p.mem, &p.sums} {
+		if *m != nil {
+			err = errors.Join(err, (*m).Free())
+			*m = nil
+		}
+	}
+	return err
 }

@@ -104,12 +104,13 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 // worth its reads, or where a run over partitions, as of parts, is not expected to lose warnPoints.
 func (c *Config) present(ctx context.Context, st *store.Store, info gpu.Info, once *counted, parts *Config) (_ *Config, reason string, err error) {
 	halvings := 0
-	if c.BatchSizeAuto {
+	if c.BatchSizeAuto && c.Accumulate == 1 {
 		halvings = 2
 	}
 	for i := range halvings + 1 {
 		d := *c
 		d.Features, d.BatchSize, d.lossy = slices.Clone(c.Features), max(1, c.BatchSize>>i), true
+		d.Accumulate = c.Accumulate << i // steps stay as large
 		switch got, err := d.policy(ctx, st, info, once); {
 		case errors.Is(err, store.ErrBudget):
 			continue
@@ -124,7 +125,7 @@ func (c *Config) present(ctx context.Context, st *store.Store, info gpu.Info, on
 		}
 		reason := fmt.Sprintf("partitions would have %.0f %% of training nodes' neighbours within reach and lose about %.1f points of accuracy (a rough estimate)", 100*o.Kept, o.LossPoints)
 		if i > 0 {
-			reason += fmt.Sprintf("; batches of %d instead of %d leave room for all", d.BatchSize, c.BatchSize)
+			reason += fmt.Sprintf("; batches of %d, %d of them a step, instead of %d leave room for all", d.BatchSize, d.Accumulate, c.BatchSize)
 		}
 		return &d, reason, nil
 	}

@@ -171,8 +171,8 @@ func TestCompleteKeepsNeighbours(t *testing.T) {
 		}
 	}
 	c, why := complete(dir, Config{MemoryBytes: mem})
-	if c.BatchSize < 250 || !c.PrecomputedHop || c.History || !strings.Contains(why, "leave room for all") || strings.Contains(why, "an epoch old") {
-		t.Errorf("%d MiB: batches of %d, hop %v, history %v: %s", mem>>20, c.BatchSize, c.PrecomputedHop, c.History, why)
+	if c.BatchSize < 250 || c.BatchSize*c.Accumulate != 1000 || !c.PrecomputedHop || c.History || !strings.Contains(why, "leave room for all") || strings.Contains(why, "an epoch old") {
+		t.Errorf("%d MiB: batches of %d, %d a step, hop %v, history %v: %s", mem>>20, c.BatchSize, c.Accumulate, c.PrecomputedHop, c.History, why)
 	}
 	for name, x := range map[string]struct {
 		dir string
@@ -184,7 +184,7 @@ func TestCompleteKeepsNeighbours(t *testing.T) {
 		"nothing absent":    {kept, Config{}},
 	} {
 		x.MemoryBytes = mem
-		if c, why := complete(x.dir, x.Config); c.BatchSize != 1000 || !c.History {
+		if c, why := complete(x.dir, x.Config); c.BatchSize != 1000 || c.Accumulate != 1 || !c.History {
 			t.Errorf("%s: batches of %d, history %v: %s", name, c.BatchSize, c.History, why)
 		}
 	}

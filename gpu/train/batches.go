@@ -82,6 +82,7 @@ type batches struct {
 	alone  alone
 	passes *passes
 	pass   int
+	total  int // mini-batches of the pass
 }
 
 // sampled are the fanouts that mini-batches are sampled with, outward: one for each layer that reads neighbours ([nn.Model.Hops]).
@@ -254,6 +255,7 @@ func (b *batches) start(batch int) {
 	}
 	seeds.Share = b.share
 	seeds.Even = b.even && !b.sequential
+	b.total = seeds.Batches()
 	source := mini.SeedSource(seeds)
 	if b.source != nil {
 		source = b.source(seeds)
@@ -275,6 +277,16 @@ func (b *batches) next() bool {
 		b.start(0)
 	}
 	return true
+}
+
+// within returns of the mini-batch in hand whether it is the first and the last of those, count of them, that make a step. Each is one
+// without b, of batches that come from elsewhere.
+func (b *batches) within(count int) (first, last bool) {
+	if b == nil || count <= 1 {
+		return true, true
+	}
+	at := b.loader.Batch().Key.Batch
+	return at%count == 0, (at+1)%count == 0 || at+1 == b.total
 }
 
 // place is that of the mini-batch after the last one.

@@ -44,6 +44,11 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	if b.model, err = nn.New(ctx, b.queue, cfg.model(s)); err != nil {
 		return nil, err
 	}
+	if cfg.Accumulate > 1 {
+		if err := b.model.Params().OpenSums(); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.History {
 		if b.histories, err = cfg.histories(m, s); err != nil {
 			return nil, err

@@ -58,7 +58,10 @@ type Config struct {
 	// Prune is "A,B": of a list of more than A times the graph's mean degree plus B times the fanout neighbours only so many, that lie
 	// together from a random one on, are drawn from, see [mini.Prune]; "" (default): all are. For uniform and dense.
 	Prune     string `json:"prune,omitempty" group:"model,expert" help:"threshold pruning, as 1,1: draw from at most A times the mean degree plus B times the fanout neighbours of a node, which lie together" default:"all are drawn from"`
-	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch; by default 500 or 250 where that leaves room for all neighbours, and partitions would lose a point of accuracy"` // seeds of a mini-batch; default 1000
+	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch; by default 500 or 250, two or four to a step, where that leaves room for all neighbours, and partitions would lose a point of accuracy"` // seeds of a mini-batch; default 1000
+	// Accumulate is how many mini-batches' gradients make a step of the optimiser, the mean over their labels: such a step is that of one
+	// mini-batch of as many times the seeds, but for the neighbours that are drawn, in the memory of the small one. Default 1.
+	Accumulate int `json:"accumulate,omitempty" group:"optimiser" help:"mini-batches whose gradients make one step, as of a mini-batch so many times as large; by default as many as a smaller batch size, chosen unasked, is smaller" default:"1"`
 	// Epochs of training; 0 (default): until the validation accuracy has not risen for Patience epochs, at most
 	// EpochsMax, and EpochsBlind where no node is for validation.
 	Epochs      int      `json:"epochs" resume:"free" group:"optimiser" help:"passes over the training nodes or edges; auto: until the validation accuracy has not risen for --patience epochs" default:"auto"`
@@ -213,6 +216,7 @@ func (c *Config) Normalize() error {
 	setInt(&c.Hidden, 128)
 	c.BatchSizeAuto = c.BatchSizeAuto || c.BatchSize == 0
 	setInt(&c.BatchSize, 1000)
+	setInt(&c.Accumulate, 1)
 	setInt(&c.Patience, 20)
 	setInt(&c.Threads, runtime.GOMAXPROCS(0))
 	setInt(&c.EvalEvery, 1)
@@ -295,6 +299,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: i/o engine %q is not known (known: %s)", c.IOEngine, strings.Join(blockio.Names(), ", "))
 	case c.Patience < 1:
 		return fmt.Errorf("train: patience of %d epochs, expected 1 or more", c.Patience)
+	case c.Accumulate < 1:
+		return fmt.Errorf("train: %d mini-batches a step, expected 1 or more", c.Accumulate)
 	case c.BatchSize < 1 || c.Epochs < 0 || c.Hidden < 1 || c.Threads < 1 || c.EvalEvery < 1:
 		return fmt.Errorf("train: batch size %d, epochs %d, hidden %d, threads %d, eval every %d: expected positive numbers", c.BatchSize, c.Epochs, c.Hidden, c.Threads, c.EvalEvery)
 	case !(c.LR > 0) || !(c.WeightDecay >= 0):

@@ -42,10 +42,13 @@ func TestMixture(t *testing.T) {
 	if o.Mixture != MixtureLabels || o.Divergence >= o.Random || o.Kept < .3 || o.Kept > .7 || o.LossPoints <= 0 {
 		t.Errorf("half of random edges are kept, labels mixed: %+v", o)
 	}
-	for _, c := range []Config{{Model: "rsage"}, {Model: "gcn"}, {Model: "sage", Aggregator: "max"}, {Model: "sage", PrecomputedHop: true}} {
+	for _, c := range []Config{{Model: "rsage"}, {Model: "gat"}, {Model: "gcn", PrecomputedHop: true}, {Model: "sage", Aggregator: "max"}, {Model: "sage", PrecomputedHop: true}} {
 		if strings.Contains(c.lossAdvice(), "gstore precompute") || !strings.Contains(o.Advice, "gstore precompute") {
 			t.Errorf("advice %q for %+v", c.lossAdvice(), c)
 		}
+	}
+	if gcn := (&Config{Model: "gcn"}).lossAdvice(); !strings.Contains(gcn, "precompute --model gcn") {
+		t.Errorf("advice %q for gcn", gcn)
 	}
 	if weighed := (&Config{Model: "sage", EdgeWeights: true}).lossAdvice(); !strings.Contains(weighed, "precompute --edge-weights") || strings.Contains(weighed, "--plan rows") {
 		t.Errorf("advice %q with edge weights", weighed)

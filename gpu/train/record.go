@@ -30,6 +30,8 @@ func (c *Config) unrecorded(model *nn.Config) string {
 		return "batch norm counts rows"
 	case model.Jumping == nn.JumpMax:
 		return "the maximum of layers' states brings indices in the middle of a step"
+	case c.Accumulate > 1:
+		return "several mini-batches make a step"
 	case c.History:
 		return "a history has rows of its own"
 	case c.Plan == macro.Rows:

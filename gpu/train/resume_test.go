@@ -51,6 +51,9 @@ func TestNodeResumes(t *testing.T) {
 		"hanoi, fixed passes":   {Plan: "hanoi", Buffer: 3, Reuse: 1},
 		"hanoi, history":        {Plan: "hanoi", Buffer: 2, History: true},
 		"relations, history":    {Plan: "hanoi", Buffer: 2, History: true, Model: "rsage"},
+		"gcn, history":          {Plan: "hanoi", Buffer: 2, History: true, Model: "gcn"},
+		"rows, accumulated":     {Plan: "rows", RowReads: RowsCached, Accumulate: 3},
+		"memory, accumulated":   {Plan: "memory", Accumulate: 2},
 		"trainnodes, rare eval": {Plan: "trainnodes", Buffer: 8, EvalEvery: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +67,7 @@ func TestNodeResumes(t *testing.T) {
 			broken, middle := 0, 0
 			for {
 				ctx, cancel := context.WithCancel(t.Context())
-				left := 5 + rng.IntN(9)
+				left := (5 + rng.IntN(9)) / max(1, c.Accumulate)
 				c.Resume = broken > 0
 				dev := hostDevice(t)
 				if broken%2 == 1 {

@@ -33,6 +33,7 @@ type trainer struct {
 	key     keyed.Key
 	adam    gpu.AdamOptions
 	labels  []int32 // of the batch's seeds
+	summed  int     // labels of the mini-batches whose gradients are summed up for a step
 	graphs  []gpu.Graph
 	// degrees of the batch's input nodes, where the model reads degrees
 	degrees []int32
@@ -85,6 +86,11 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead
 		if c := t.model.Config(); cfg.unrecorded(&c) == "" {
 			t.replay = replay.New(t.queue)
 		}
+		if cfg.Accumulate > 1 {
+			err = t.model.Params().OpenSums()
+		}
+	}
+	if err == nil {
 		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), ahead)
 	}
 	if err != nil {
@@ -142,11 +148,15 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if t.feed != nil {
 		t.featureBytes = t.feed.reader.Sizes().SlotBytes()
 	}
+	waits := ctx
+	if t.cfg.Accumulate > 1 { // a step that is begun is finished: after says where ctx ends it
+		ctx = context.WithoutCancel(ctx)
+	}
 	t.batches.enter(ctx, epoch, mb, t.neighbours(mb), p, from)
 	defer t.batches.leave() // after an error too, before mb is gone
 	err = t.steps(ctx, mb, tables, sum, after)
 	// What is in flight reads mb; and a run that ctx ends goes on after the last mini-batch that was issued.
-	if failed := t.pipe.Drain(ctx); failed != nil {
+	if failed := t.pipe.Drain(waits); failed != nil {
 		return failed
 	}
 	if err != nil {
@@ -155,7 +165,7 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if err := t.replay.Settle(); err != nil {
 		return err
 	}
-	took, err := t.rows.leave(ctx)
+	took, err := t.rows.leave(waits)
 	t.copied += took
 	return err
 }
@@ -191,6 +201,9 @@ func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []row
 			return err
 		}
 		t.rows.sendAhead(mb)
+		if _, last := t.batches.within(t.cfg.Accumulate); !last {
+			continue
+		}
 		if err := after(t.batches.place()); err != nil {
 			return err
 		}
@@ -293,12 +306,33 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 		}
 		p.Histories = append(p.Histories, h.of(q, a, relations, dst))
 	}
-	adam := t.model.Params().Step(t.adam)
+	first, last := t.batches.within(t.cfg.Accumulate)
+	params, adam := t.model.Params(), t.adam
+	if last {
+		adam = params.Step(t.adam)
+	}
+	if first {
+		t.summed = 0
+	}
+	labelled := 0 // of which the gradients are the mean
+	for _, l := range t.labels {
+		if l >= 0 {
+			labelled++
+		}
+	}
+	t.summed += labelled
 	var forward, backward time.Time
 	issue := func(in nn.Input, labels, shift gpu.Tensor) {
 		forward = gradients(p, t.model, t.graphs, in, labels, shift)
 		backward = time.Now()
-		t.model.Params().Adam(q, adam)
+		if several := !first || !last; several {
+			params.AddGrads(q, float32(labelled), first)
+			if !last {
+				return
+			}
+			params.MeanGrads(q, float32(max(1, t.summed)))
+		}
+		params.Adam(q, adam)
 	}
 	if shape == nil {
 		labels, shift := a.Int32s(q, t.labels), t.shift.tensor(q, a)

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // hostDevice is a device for the duration of a test.
@@ -128,6 +130,38 @@ func TestModelsLearn(t *testing.T) {
 					want = epochs
 				}
 			})
+		}
+	}
+}
+
+// TestAccumulate: four mini-batches to a step train as one of four times the seeds, where all neighbours are drawn and nothing is
+// dropped, the last step's rest among them; steps of one do not.
+func TestAccumulate(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 700, Edges: 5000, Partitions: 6}))
+	none := 0.
+	run := func(plan string, size, accumulate int) (losses []float64, batches int64) {
+		t.Helper()
+		c := Config{Plan: plan, BatchSize: size, Accumulate: accumulate, Hidden: 8, Epochs: 4, Split: "split", Threads: 2, Dropout: &none, Fanouts: []int{-1, -1}, LR: .02}
+		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) { losses = append(losses, e.Loss) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return losses, cp.Summary.Batches
+	}
+	for _, plan := range []string{"memory", "rows"} {
+		want, _ := run(plan, 68, 0)
+		got, batches := run(plan, 17, 4)
+		other, same := run(plan, 17, 0)
+		if batches != same || batches/4%4 == 0 {
+			t.Errorf("plan %s: %d mini-batches, %d without accumulation; expected the same, and a last step of fewer than four", plan, batches, same)
+		}
+		for e := range want {
+			if math.Abs(got[e]-want[e]) > 1e-4*want[e] {
+				t.Errorf("plan %s, epoch %d: loss %v of four mini-batches a step, %v of one as large", plan, e+1, got[e], want[e])
+			}
+		}
+		if last := len(want) - 1; math.Abs(other[last]-want[last]) < 1e-3*want[last] {
+			t.Errorf("plan %s: loss %v of small steps, %v of large ones: the test sees nothing", plan, other[last], want[last])
 		}
 	}
 }

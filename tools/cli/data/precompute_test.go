@@ -126,6 +126,15 @@ func TestPrecomputedHopDtype(t *testing.T) {
 			t.Errorf("float16, epoch %d: loss %v, with float32 %v", e+1, loss, want[e])
 		}
 	}
+	// What the flags of gcn's sum make is read out of core unasked, in place of the features; sage's mean is not.
+	gcn := []string{"train", half, "--model", "gcn", "--epochs", "1", "--hidden", "8", "--plan", "hanoi", "--buffer", "3", "--explain"}
+	if _, out, _ := clitest.Run(t, gcn...); strings.Contains(out, "reads x.hop1") {
+		t.Errorf("without gcn's sum: %s", out)
+	}
+	clitest.MustRun(t, "precompute", half, "--model", "gcn")
+	if _, out, _ := clitest.Run(t, gcn...); !strings.Contains(out, "reads x.hop1.gcn, which") || !strings.Contains(out, "history holds") {
+		t.Errorf("with gcn's sum: %s", out)
+	}
 	for _, args := range [][]string{
 		{"precompute", out, "--dtype", "int8"},
 		{"ingest", in, filepath.Join(dir, "x"), "--precompute-hops", "1", "--precompute-dtype", "half"},
