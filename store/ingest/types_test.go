@@ -174,6 +174,21 @@ func TestTypesOwnRows(t *testing.T) {
 	}
 }
 
+// TestTypesWithoutNodes: a partition without nodes has rows of no type, and every column of it can be read.
+func TestTypesWithoutNodes(t *testing.T) {
+	_, dir := storetest.Typed(t)
+	s := checkTyped(t, dir, nil)
+	want := content(t, s)
+	a, err := partitioner.NewAssignment(make([]store.PartitionID, s.Manifest().Nodes), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.Repartition(t.Context(), s, a, ingest.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	checkTyped(t, dir, want)
+}
+
 // keeps fails unless a store that was appended to has the nodes that it had, and returns what it has.
 func keeps(t *testing.T, s *store.Store, nodes []string) []string {
 	t.Helper()

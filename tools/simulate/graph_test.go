@@ -22,6 +22,7 @@ type graph struct {
 	loops      ingest.SelfLoops
 	relations  int  // r0, r1, …
 	weighted   bool // edges have weights
+	typed      bool // nodes are of the types of kinds
 	names      []string
 	nodes      map[string]*node
 	edges      []edge // after the rules
@@ -32,11 +33,40 @@ type graph struct {
 
 const dim = 3 // of feature x
 
+// kinds are the types of nodes where there are several. Those of the first have x, labels and splits, those of the second y, and those
+// of the last numbers for vectors that are learned; appended ones of the last have what both others have, so that the store can't know
+// of what type they are.
+var kinds = []string{"a", "b", "c"}
+
 type node struct {
-	x     [dim]float32
-	label int32
-	split uint8
-	more  map[string][]float32 // rows of appended columns; none = zeros
+	kind   int    // in kinds; 0 where there is one type
+	number uint32 // of c: among those that were ingested, from 1; 0 = appended
+	x      [dim]float32
+	y      float32
+	label  int32
+	split  uint8
+	more   map[string][]float32 // rows of appended columns; none = zeros
+}
+
+// has reports whether the node's type has a column.
+func (n *node) has(column string) bool {
+	switch column {
+	case "x", "label":
+		return n.nodeType() < 2
+	case "y":
+		return n.nodeType()%2 == 0
+	case "c.node":
+		return n.number > 0
+	}
+	return true
+}
+
+// nodeType is what column node_type says: 0 of nodes that were appended with columns of two types.
+func (n *node) nodeType() uint32 {
+	if n.kind == len(kinds)-1 && n.number == 0 {
+		return 0
+	}
+	return uint32(n.kind) + 1
 }
 
 type edge struct {
@@ -111,7 +141,10 @@ func (g *graph) lines() []string {
 	}
 	for name, n := range g.nodes {
 		b := fmt.Appendf(nil, "node %s", name)
-		b = appendRow(b, "label", float32(n.label)) // columns by name
+		if g.typed { // columns by name
+			b = appendRow(b, "c.node", float32(n.number))
+		}
+		b = appendRow(b, "label", float32(n.label))
 		for _, c := range g.extra {
 			row := n.more[c.name]
 			if row == nil {
@@ -119,8 +152,14 @@ func (g *graph) lines() []string {
 			}
 			b = appendRow(b, c.name, row...)
 		}
+		if g.typed {
+			b = appendRow(b, store.TypeColumn, float32(n.nodeType()))
+		}
 		b = appendRow(b, "split", float32(n.split))
 		b = appendRow(b, "x", n.x[:]...)
+		if g.typed {
+			b = appendRow(b, "y", n.y)
+		}
 		lines = append(lines, string(b))
 	}
 	for name, list := range g.lists {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/gstore/gstore/blocks"
@@ -35,7 +36,9 @@ func newInput(g *graph, names []string, nodes []*node, edges []edge, batch int) 
 	if g.weighted {
 		in.desc.EdgeColumns = []ingest.ColumnSpec{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1}}
 	}
-	if nodes != nil {
+	if len(nodes) > 0 && g.typed {
+		in.describeTypes()
+	} else if nodes != nil && !g.typed {
 		rows := int64(-1)
 		if !in.desc.Keyed {
 			rows = int64(len(nodes))
@@ -46,6 +49,44 @@ func newInput(g *graph, names []string, nodes []*node, edges []edge, batch int) 
 		in.desc.Splits = []string{"split"}
 	}
 	return in
+}
+
+// describeTypes describes nodes that stand type by type: all types of a store that begins, or nodes of one that are appended.
+func (in *input) describeTypes() {
+	appended := in.nodes[len(in.nodes)-1].kind == in.nodes[0].kind
+	of := func(kind int, name string, role store.Role, elem blocks.ElemType, dim int) {
+		has := func(n *node) bool { return n.has(name) }
+		c := ingest.ColumnSpec{Name: name, Role: role, Elem: elem, Dim: dim, NodeType: kinds[kind]}
+		if c.First = uint64(slices.IndexFunc(in.nodes, has)); slices.ContainsFunc(in.nodes, has) {
+			for _, n := range in.nodes {
+				if has(n) {
+					c.Rows++
+				}
+			}
+			in.desc.NodeColumns = append(in.desc.NodeColumns, c)
+		}
+	}
+	of(0, "x", store.RoleFeature, blocks.Float32, dim)
+	of(0, "label", store.RoleLabel, blocks.Int32, 1)
+	of(1, "y", store.RoleFeature, blocks.Float32, 1)
+	if in.nodes[0].has("x") {
+		in.desc.Splits = []string{"split"}
+	}
+	if appended {
+		return
+	}
+	of(2, "c.node", store.RoleNode, blocks.Uint32, 1)
+	in.desc.NodeColumns = append(in.desc.NodeColumns, ingest.ColumnSpec{Name: store.TypeColumn, Role: store.RoleNode, Elem: blocks.Uint32, Dim: 1, Rows: int64(len(in.nodes))})
+	in.desc.NodeTypes = nil
+	for k, name := range kinds {
+		t := ingest.NodeType{Name: name}
+		for _, n := range in.nodes {
+			if n.kind == k {
+				t.Count++
+			}
+		}
+		in.desc.NodeTypes = append(in.desc.NodeTypes, t)
+	}
 }
 
 func (in *input) Describe() *ingest.Description { return &in.desc }
@@ -98,11 +139,17 @@ func (in *input) EdgeList(ctx context.Context, _ ingest.Env, l int, emit func(*i
 
 // row is the bytes of a node's row of column c.
 func (in *input) row(n *node, c int) []byte {
-	switch {
+	switch name := in.desc.NodeColumns[c].Name; {
 	case in.extra != nil:
-		return blocks.Bytes(n.more[in.extra[c].name])
-	case c == 0:
+		return blocks.Bytes(n.more[name])
+	case name == "x":
 		return blocks.Bytes(n.x[:])
+	case name == "y":
+		return blocks.Bytes([]float32{n.y})
+	case name == "c.node":
+		return blocks.Bytes([]uint32{n.number})
+	case name == store.TypeColumn:
+		return blocks.Bytes([]uint32{n.nodeType()})
 	}
 	return blocks.Bytes([]int32{n.label})
 }
@@ -116,6 +163,9 @@ func (in *input) rows(ctx context.Context, c int, emit func(*ingest.IDs, []byte,
 		var ids ingest.IDs
 		var rows []byte
 		for i := lo; i < min(lo+in.batch, len(in.nodes)); i++ {
+			if c >= 0 && in.desc.NodeColumns[c].NodeType != "" && !in.nodes[i].has(in.desc.NodeColumns[c].Name) {
+				continue
+			}
 			in.add(&ids, in.names[i])
 			if c >= 0 {
 				rows = append(rows, in.row(in.nodes[i], c)...)

@@ -55,9 +55,28 @@ func (w *world) newNodes(g *graph, n int) (names []string, nodes []*node) {
 		for d := range v.x {
 			v.x[d] = float32(w.rng.IntN(33)-16) / 4
 		}
+		if g.typed {
+			w.newKind(g, v, k, n)
+		}
 		names, nodes = append(names, name(g.ids, len(g.names)+k)), append(nodes, v)
 	}
 	return names, nodes
+}
+
+// newKind gives the k-th of n new nodes its type, and leaves it what nodes of that type have.
+func (w *world) newKind(g *graph, v *node, k, n int) {
+	appended := len(g.names) > 0
+	if v.kind = k * len(kinds) / n; appended { // nodes of one type
+		v.kind = len(g.names) % len(kinds)
+	} else if v.kind == 2 {
+		v.number = uint32(k - (2*n+2)/3 + 1)
+	}
+	if !v.has("x") {
+		v.x, v.label, v.split = [dim]float32{}, -1, store.SplitNone
+	}
+	if v.has("y") {
+		v.y = float32(w.rng.IntN(9))
+	}
 }
 
 // newEdges makes n edges between nodes of those names.
@@ -83,8 +102,8 @@ func (w *world) ingest() error {
 	}
 	w.counts["ingest"]++
 	g := w.begun
-	what = fmt.Sprintf("%s: %s ids, %d nodes, %d edges, %d relations, weights %t, undirected %t, dedup %s, loops %s, %d partitions, hubs %g",
-		what, g.ids, len(g.names), len(g.edges), g.relations, g.weighted, g.undirected, g.dedup, g.loops, w.options.Partitions, w.options.Hubs)
+	what = fmt.Sprintf("%s: %s ids, %d nodes, %d edges, %d relations, weights %t, types %t, undirected %t, dedup %s, loops %s, %d partitions, hubs %g",
+		what, g.ids, len(g.names), len(g.edges), g.relations, g.weighted, g.typed, g.undirected, g.dedup, g.loops, w.options.Partitions, w.options.Hubs)
 	err := w.change(what, g, func() error {
 		w.options.FS = w.disk.fs
 		_, err := ingest.Run(w.ctx, w.dir, w.input, w.options)
@@ -101,6 +120,7 @@ func (w *world) newStore() {
 	g := &graph{ids: pick(w, store.IDsDense, store.IDsIntegers, store.IDsStrings), relations: pick(w, 1, 1, 3), weighted: w.rng.IntN(3) == 0,
 		undirected: w.rng.IntN(3) == 0, loops: pick(w, ingest.SelfLoopsKeep, ingest.SelfLoopsDrop, ingest.SelfLoopsAdd),
 		dedup: pick(w, ingest.DedupNo, ingest.DedupNo, ingest.DedupRelation, ingest.DedupPair), nodes: map[string]*node{}}
+	g.typed = g.ids == store.IDsDense && w.rng.IntN(2) == 0
 	w.options = ingest.Options{Partitions: 1 + w.rng.IntN(5), Undirected: g.undirected, Dedup: g.dedup, SelfLoops: g.loops, MemoryBytes: memoryBytes,
 		Seed: w.rng.Uint64(), Threads: 1 + w.rng.IntN(2)}
 	if w.rng.IntN(4) == 0 {
@@ -220,6 +240,9 @@ func (w *world) repartition() (bool, error) {
 
 // precompute adds the mean of x over neighbours.
 func (w *world) precompute() (bool, error) {
+	if w.now.typed {
+		return false, nil
+	}
 	after := w.now
 	if !after.hop {
 		after = after.clone()

@@ -55,6 +55,9 @@ func (w *world) newTraining() (err error) {
 	switch {
 	case g.lists == nil && g.trainable():
 		t.node = w.nodeConfig()
+		if g.typed && g.relations > 1 {
+			t.node.Model, t.node.Features = pick(w, "rsage", "rgcn"), []string{"x", pick(w, "c.node", store.TypeColumn)}
+		}
 	case g.lists != nil && !g.undirected && len(g.edges) > 0:
 		t.link = w.linkConfig()
 	default:
