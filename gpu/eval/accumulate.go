@@ -62,11 +62,7 @@ func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, t Tile, acc
 	defer release()
 	for lo := 0; lo < acc.Rows; lo += r.chunkRows {
 		n := min(r.chunkRows, acc.Rows-lo)
-		var self nn.Input
-		for _, t := range input.Tables {
-			self.Tables = append(self.Tables, t.View(lo, 0, n, t.Cols))
-		}
-		layer.Prepare(&nn.Pass{Queue: r.queue, Arena: r.arena}, self, acc.View(lo, 0, n, acc.Cols))
+		layer.Prepare(&nn.Pass{Queue: r.queue, Arena: r.arena}, input.Rows(lo, n), acc.View(lo, 0, n, acc.Cols))
 		if err := r.queue.Sync(ctx); err != nil {
 			return err
 		}
@@ -303,6 +299,15 @@ func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release f
 				return in, nil, err
 			}
 		}
+		if in.Vectors, err = r.loadVectors(ctx, of); err == nil && len(in.Vectors.At) > 0 {
+			if in.Vectors.Table.Mem, err = r.dev.Map(r.vectors.Bytes()); err == nil {
+				mems = append(mems, in.Vectors.Table.Mem)
+			}
+		}
+		if err != nil {
+			release()
+			return in, nil, err
+		}
 		return in, release, nil
 	}
 	b := r.in.InPlace(of.Base, of.Nodes)
@@ -326,7 +331,7 @@ func (r *evaluation) dropFeatures() (err error) {
 		err = errors.Join(err, r.features[k].Free())
 	}
 	r.features, r.loaded = nil, Tile{}
-	return err
+	return errors.Join(err, r.dropVectors())
 }
 
 // loadFeatures makes features hold a tile's rows.

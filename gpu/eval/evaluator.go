@@ -37,6 +37,8 @@ type Options struct {
 	MemoryBytes int64
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
+	// Vectors are what a model of [nn.Config].Vectors learned of nodes, else nil.
+	Vectors *Vectors
 
 	Confusion   bool // count labels against predictions
 	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
@@ -121,6 +123,9 @@ type Evaluator struct {
 	ofRelation *blockio.Slab
 	perGroup   []float32       // of a piece: what its groups are divided by
 	counts     *spill.Table    // of every node, once a model has asked: int32 incoming edges, or float32 sums of their weights
+	vectors    *blockio.Slab   // of a tile's nodes that have one
+	vectorsOf  Tile            // whose they are, the zero one for none
+	rows, at   []uint32        // [nn.Vectors] of them
 	features   []*blockio.Slab // a tile's rows of each feature column
 	loaded     Tile            // what is in features, the zero one for none
 	state      *blockio.Slab   // a tile's rows of hidden states that lie in a file
@@ -172,6 +177,9 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	}
 	if len(e.columns) == 0 {
 		return nil, fmt.Errorf("evaluation: %w: no feature columns", store.ErrNotFound)
+	}
+	if err := o.checkVectors(m); err != nil {
+		return nil, err
 	}
 	if o.Unlabelled {
 		return e, e.plan(maxDim)
@@ -249,6 +257,7 @@ func (e *Evaluator) plan(maxDim int) error {
 			for _, p := range m.Partitions[t.Lo:t.Hi] {
 				edges += int64(p.Edges)
 			}
+			vectors := e.o.vectorBytes(t, piece)
 			// Sums, degrees, counters, edges (indices) and the stripe being read.
 			own := int64(t.Nodes)*(4*accDim+4*int64(e.o.Model.Relations)+20+e.nodeBytes) + edges*directions*edgeBytes
 			// Input states and what layers make of them; of a piece, its edges once more.
@@ -257,7 +266,7 @@ func (e *Evaluator) plan(maxDim int) error {
 			} else {
 				own += int64(piece)*sourceBytes + 8*int64(t.Nodes) + edges*directions*edgeBytes
 			}
-			most = max(most, own)
+			most = max(most, own+vectors)
 		}
 		return most + chunk
 	}
@@ -374,6 +383,7 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 // layers that it takes. Without splits the last layer itself is left out.
 func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits ...string) ([]Metrics, error) {
 	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
+	e.vectorsOf = Tile{} // they may have been trained since
 	for _, s := range splits {
 		r.splits = append(r.splits, store.SplitValue(s))
 	}
@@ -466,7 +476,7 @@ func (e *Evaluator) Close() error {
 		(*s).Close()
 		*s = nil
 	}
-	err := e.arena.Close()
+	err := errors.Join(e.arena.Close(), e.dropVectors())
 	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation, e.begins, e.part) {
 		err = errors.Join(err, s.Free())
 	}

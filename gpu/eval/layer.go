@@ -103,16 +103,12 @@ func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at i
 		}
 		for lo := 0; lo < n; lo += r.chunkRows {
 			rows := min(r.chunkRows, n-lo)
-			var self nn.Input
-			for _, t := range input.Tables {
-				self.Tables = append(self.Tables, t.View(base+lo, 0, rows, t.Cols))
-			}
 			var sum gpu.Tensor
 			if acc.Cols > 0 {
 				sum = acc.View(at+base+lo, 0, rows, acc.Cols)
 			}
 			pass := &nn.Pass{Queue: q, Arena: r.arena}
-			out := layer.Finish(pass, self, sum, gpu.VectorOf(deg, int64(at+base+lo)*4, rows, blocks.Float32))
+			out := layer.Finish(pass, input.Rows(base+lo, rows), sum, gpu.VectorOf(deg, int64(at+base+lo)*4, rows, blocks.Float32))
 			if last {
 				err = r.score(ctx, model, out, out, lo, uint64(parts[p].First)+uint64(lo))
 			} else {

@@ -127,7 +127,7 @@ func (x *absent) fill(ctx context.Context, m *store.Manifest, c *Config, t *tabl
 		}
 		return 0, nil
 	}
-	from := newTableRows(t)
+	from := table.NewReader(t)
 	defer func() { err = errors.Join(err, from.Close()) }()
 	for p := range m.Partitions {
 		id := store.PartitionID(p)

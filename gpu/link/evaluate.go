@@ -29,7 +29,7 @@ func Evaluate(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Tab
 type Model struct {
 	queue  *gpu.Queue
 	model  *nn.LinkModel
-	rows   *tableRows
+	rows   *table.Reader
 	stored *storedFeatures // nil without features
 	inputs *inputs
 	states eval.Embeddings // what ranker reads
@@ -49,7 +49,7 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 	if o.Types, err = c.Config.answerTypes(ctx, st); err != nil {
 		return nil, err
 	}
-	m := &Model{rows: newTableRows(t)}
+	m := &Model{rows: table.NewReader(t)}
 	m.states = m.rows.Read
 	defer func() {
 		if err != nil {
@@ -131,7 +131,7 @@ func (m *Model) Close() error {
 	if m.queue != nil {
 		errs = append(errs, m.queue.Close())
 	}
-	*m = Model{rows: newTableRows(m.rows.t)}
+	*m = Model{rows: table.NewReader(m.rows.Table())}
 	return errors.Join(errs...)
 }
 

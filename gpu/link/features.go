@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/table"
 )
 
 // columns are c's features in a store.
@@ -142,7 +143,7 @@ func largestPartition(m *store.Manifest) (most int64) {
 
 // rowsBytes is what an evaluation's inputs take at most while they are read and computed.
 func (c *Config) rowsBytes(m *store.Manifest) int64 {
-	n := tableRowsBytes(m, c.TableDim())
+	n := table.ReaderBytes(uint64(largestPartition(m)), c.TableDim())
 	columns, err := c.columns(m)
 	if err != nil || len(columns) == 0 {
 		return n // an error is told where the model is made

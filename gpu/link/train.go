@@ -194,7 +194,7 @@ type session struct {
 	it     *buffer.Buffer
 	t      *trainer
 	eval   *eval.Ranker    // nil: nothing is evaluated
-	rows   *tableRows      // what it reads out of core
+	rows   *table.Reader   // what it reads out of core
 	inputs *inputs         // what it computes of them and of features; nil without features
 	stored *storedFeatures // those that are read for it out of core
 	e      *embeddings     // mapped with the first macro-batch
@@ -247,7 +247,7 @@ func (s *session) open(ctx context.Context, dev gpu.Device, model []byte) (err e
 		s.t.pipe.Bound(max(a.Of(holdsBatch)+a.Of(holdsBuffer)-s.it.MemoryBytes(), 1))
 	}
 	if s.eval != nil {
-		s.rows = newTableRows(s.table)
+		s.rows = table.NewReader(s.table)
 		return s.openInputs(m)
 	}
 	return nil

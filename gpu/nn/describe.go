@@ -44,6 +44,19 @@ func (c *LinkConfig) Parameters(state []byte) ([]Parameter, error) {
 	return p.params.cut(func(i int) int { return head + 4*p.params.specs[i].at }, state), nil
 }
 
+// ParamBytes is the device memory of the parameters of a model of this valid description, their gradients and optimiser state.
+func (c *Config) ParamBytes() int64 { return c.declare(nil).params.Bytes() }
+
+// WithVectors is what [Params.Save] would write of a model of this description, of which saved is, had it the matrices as further
+// vectors of categories: little-endian float32s, rows of Hidden.
+func (c *Config) WithVectors(saved []byte, matrices [][]byte) []byte {
+	p, at := c.declare(nil).params, 0
+	for _, s := range p.specs[:1+len(c.Categories)] { // of the input layer
+		at += 4 * s.rows * s.cols
+	}
+	return slices.Concat(saved[:at], slices.Concat(matrices...), saved[at:])
+}
+
 // cut returns the parameters whose values begin where at says.
 func (p *Params) cut(at func(i int) int, b []byte) (ps []Parameter) {
 	for i, s := range p.specs {

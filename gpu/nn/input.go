@@ -50,7 +50,8 @@ func MapTable(dev gpu.Device, name string, b []byte, rows, cols, stride int, ele
 //
 // with x all feature columns side by side and c_k(v) a category of v, of which 0 means none: V_k[0] is 0. Where each type has
 // columns of its own, of which rows of other types are 0, P is a projection for each type; where the categories are the types,
-// V is its bias, and where they are the nodes of a type without features, a learned vector for each.
+// V is its bias, and where they are the nodes of a type without features, a learned vector for each. Vectors that are more than memory
+// holds are rows of a table instead, which come with the input ([Input].Vectors); what trains them is the gradient.
 //
 // The last of the input's tables are the categories, [rows × 1] of [CategoryElem], one table each.
 type inputLayer struct {
@@ -62,6 +63,8 @@ type inputLayer struct {
 	// Of the pass between Forward and Backward.
 	x          gpu.Tensor   // [n × in]
 	categories []gpu.Tensor // uint32[1×n]
+	at         gpu.Tensor   // uint32[1×m]: the sources that have a row of [Input].Vectors
+	gradient   gpu.Tensor   // of these rows [m × out]
 }
 
 var _ Streamer = (*inputLayer)(nil)
@@ -106,7 +109,7 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 		q.Fail(fmt.Errorf("nn: input layer: input is %v, expected features and %d tables of categories: %w", in.Tables, len(l.vectors), gpu.ErrShape))
 		return gpu.Tensor{}
 	}
-	l.x, l.categories = a.Matrix(q, n, l.in), l.categories[:0]
+	l.x, l.categories, l.at, l.gradient = a.Matrix(q, n, l.in), l.categories[:0], gpu.Tensor{}, gpu.Tensor{}
 	if !states(p, "input layer", n, in.only(0, features), l.x) {
 		return gpu.Tensor{}
 	}
@@ -127,6 +130,12 @@ func (l *inputLayer) of(p *Pass, n int, in Input) gpu.Tensor {
 		q.Gather(own, v.Value, l.categories[k])
 		q.Axpy(1, own, y)
 	}
+	if v := &in.Vectors; len(v.At) > 0 {
+		l.at = a.Uint32s(q, v.At)
+		own = a.Matrix(q, len(v.At), l.out)
+		q.Gather(own, v.Table, a.Uint32s(q, v.Rows))
+		q.ScatterAddRows(y, l.at, own)
+	}
 	return y
 }
 
@@ -138,6 +147,10 @@ func (l *inputLayer) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
 		q.Fill(v.Grad, 0)
 		q.ScatterAddRows(v.Grad, l.categories[k], dOut)
 		q.Fill(v.Grad.Head(1), 0)
+	}
+	if !l.at.IsZero() {
+		l.gradient = p.Arena.Matrix(q, l.at.Cols, l.out)
+		q.Gather(l.gradient, dOut, l.at)
 	}
 	return gpu.Tensor{}
 }

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -81,6 +82,30 @@ type Input struct {
 	Index  gpu.Tensor // uint32[1×NumSrc] or none
 	// Own are the tables' own indices, instead of Index where they are some; nil: no table has one.
 	Own []gpu.Tensor
+	// Vectors are what an input layer of [Config].Vectors adds to some of the sources.
+	Vectors Vectors
+}
+
+// Vectors are learned vectors that no parameters hold: row Rows[k] of Table [·×Hidden] is that of source At[k], ascending, of an
+// [Input]. The slices are the caller's, until the pass is over.
+type Vectors struct {
+	Table    gpu.Tensor
+	Rows, At []uint32
+}
+
+// Rows returns the states of n sources from lo on, of an input without Index.
+func (in Input) Rows(lo, n int) (part Input) {
+	for _, t := range in.Tables {
+		part.Tables = append(part.Tables, t.View(lo, 0, n, t.Cols))
+	}
+	v := &in.Vectors
+	from, _ := slices.BinarySearch(v.At, uint32(lo))
+	to, _ := slices.BinarySearch(v.At, uint32(lo+n))
+	part.Vectors = Vectors{Table: v.Table, Rows: v.Rows[from:to]}
+	for _, at := range v.At[from:to] {
+		part.Vectors.At = append(part.Vectors.At, at-uint32(lo))
+	}
+	return part
 }
 
 // index is that of table k.

@@ -37,6 +37,8 @@ type Config struct {
 	// Categories are how many learned vectors each table of categories names, the 0 for none counted; any give a model of relations
 	// an input layer, whose states of Hidden columns all layers' neighbours are.
 	Categories []int `json:"categories,omitempty" yaml:"categories"`
+	// Vectors: the input layer, which Categories make, adds learned vectors that are no parameters, [Input].Vectors.
+	Vectors bool `json:"vectors,omitempty" yaml:"vectors"`
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
 	// [Model.ChooseOrders], "aggregate" or "multiply".
 	Order string `json:"order,omitempty" yaml:"order"`
@@ -145,6 +147,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn, rsage and rgat have relations, only rgcn bases", c.Relations, c.Bases, c.Model)
 	case len(c.Categories) > 0 && (!ReadsRelations(c.Model) || c.Jumps() || c.Hidden < 1 || slices.Min(c.Categories) < 1):
 		return fmt.Errorf("nn: %d tables of learned vectors, of %v rows, for model %q of %d hidden columns, jumping %q: only models of relations that do not jump have them", len(c.Categories), c.Categories, c.Model, c.Hidden, c.Jumping)
+	case c.Vectors && len(c.Categories) == 0:
+		return fmt.Errorf("nn: learned vectors outside of the parameters are an input layer's, and no categories ask for one")
 	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
 		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
 	case c.PrecomputedHop && c.Model != "" && c.Model != "sage" && !c.Sums():
@@ -406,6 +410,15 @@ func (m *Model) Backward(p *Pass, dLogits gpu.Tensor) {
 		}
 		d = m.layers[i].Backward(p, d, i > 0)
 	}
+}
+
+// VectorGradient returns the gradient of a batch's [Input].Vectors [len(At)×Hidden], of the pass that Backward ended; none of a model
+// without.
+func (m *Model) VectorGradient() gpu.Tensor {
+	if l, ok := m.layers[0].(*inputLayer); ok {
+		return l.gradient
+	}
+	return gpu.Tensor{}
 }
 
 // Stat returns the model's float64[1×2] for [gpu.Queue.SoftmaxCrossEntropy].

@@ -28,8 +28,16 @@ func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (
 	return c.complete(ctx, st, info, new(counted))
 }
 
-// complete is Complete of a run whose draws are counted once.
+// complete is Complete of a run whose draws are counted once. Before all else it decides where learned vectors are.
 func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (why []string, err error) {
+	if why, err = c.chooseVectors(ctx, st, info, once); err != nil {
+		return nil, err
+	}
+	absent, err := c.completeAbsent(ctx, st, info, once)
+	return append(why, absent...), err
+}
+
+func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (why []string, err error) {
 	m := st.Manifest()
 	if c.Absent != AbsentAuto || len(c.Features) == 0 || c.PrecomputedHop && c.History {
 		return nil, nil
@@ -104,7 +112,7 @@ func (c *Config) complete(ctx context.Context, st *store.Store, info gpu.Info, o
 // worth its reads, or where a run over partitions, as of parts, is not expected to lose warnPoints.
 func (c *Config) present(ctx context.Context, st *store.Store, info gpu.Info, once *counted, parts *Config) (_ *Config, reason string, err error) {
 	halvings := 0
-	if c.BatchSizeAuto && c.Accumulate == 1 {
+	if c.BatchSizeAuto && c.Accumulate == 1 && len(c.VectorTypes) == 0 { // rows of a table step with every mini-batch
 		halvings = 2
 	}
 	for i := range halvings + 1 {

@@ -19,15 +19,17 @@ import (
 // batchMeter finds what the largest mini-batch that a run can meet takes of the device, by running the model on a
 // [meter.Device] with that batch's sizes.
 type batchMeter struct {
-	cfg    *Config
-	shape  shape
-	dev    *meter.Device
-	queue  *gpu.Queue
-	arena  *gpu.Arena
-	model  *nn.Model
-	tables []gpu.Tensor // feature columns, of no rows yet
-	runs   []string     // node types whose columns have an index of their own
-	known  map[int]int64
+	cfg   *Config
+	shape shape
+	dev   *meter.Device
+	queue *gpu.Queue
+	arena *gpu.Arena
+	model *nn.Model // with one vector of each category
+	// vectorBytes are the parameters of the others
+	vectorBytes int64
+	tables      []gpu.Tensor // feature columns, of no rows yet
+	runs        []string     // node types whose columns have an index of their own
+	known       map[int]int64
 	// histories that complete its layers
 	histories []historyOptions
 	draws     *draws // what nodes of a graph of relations add at most; nil: as fanouts and relations allow
@@ -41,7 +43,12 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	if b.queue, err = gpu.NewQueue(b.dev); err != nil {
 		return nil, err
 	}
-	if b.model, err = nn.New(ctx, b.queue, cfg.model(s)); err != nil {
+	// Vectors of categories may be many: they are counted, not made. What a mini-batch takes does not depend on how many there are.
+	model := cfg.model(s)
+	b.vectorBytes = model.ParamBytes()
+	model.Categories = slices.Repeat([]int{1}, len(model.Categories))
+	b.vectorBytes -= model.ParamBytes()
+	if b.model, err = nn.New(ctx, b.queue, model); err != nil {
 		return nil, err
 	}
 	if cfg.Accumulate > 1 {
@@ -136,7 +143,7 @@ func (b *batchMeter) bytes(ctx context.Context, rows, edges int64) (int64, error
 		most += max(0, n-base)
 		orders[l].First = nn.AggregateFirst.String()
 	}
-	return most + max(0, b.dev.Bytes()-b.arena.Bytes()-rowcache.ModelBytes), nil
+	return most + max(0, b.dev.Bytes()+b.vectorBytes-b.arena.Bytes()-rowcache.ModelBytes), nil
 }
 
 // once runs a batch with the largest blocks.
@@ -169,12 +176,26 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		b.index(n, blocks.Uint32) // the rows' slots
 		p.Histories = append(p.Histories, &nn.History{Layer: o.layer, Divisors: b.index(n, blocks.Float32), Rest: a.Matrix(q, n, o.dim)})
 	}
+	if b.shape.vectors {
+		n := b.vectorsMost(inputs)
+		in.Vectors = nn.Vectors{Table: gpu.MatrixOf(meter.Elsewhere(4*int64(n)*int64(b.cfg.Hidden)), 0, n, b.cfg.Hidden), Rows: make([]uint32, n), At: make([]uint32, n)}
+		a.Vector(q, b.cfg.Hidden, blocks.Float32) // the sums of what they are after the step
+	}
 	gradients(p, b.model, graphs, in, b.index(seeds, blocks.Int32), b.index(b.shape.classes, blocks.Float32))
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
 	}
 	used := a.Used()
 	return used, a.Reset()
+}
+
+// vectorsMost is the most of so many inputs that have a vector in the table.
+func (b *batchMeter) vectorsMost(inputs int) int {
+	n := uint64(0)
+	for _, rows := range b.cfg.vectorsOf.Rows {
+		n += rows
+	}
+	return int(min(n, uint64(inputs)))
 }
 
 // graphs returns the largest blocks of a batch, input first: every node has all the neighbours that may be drawn, and

@@ -20,7 +20,9 @@ type Checkpoint struct {
 	Summary Summary   `json:"summary"`
 	// ClassNames are those of the store that it was trained on, by number; nil where they have none.
 	ClassNames []string `json:"class_names,omitempty"`
-	Params     []byte   `json:"-"` // little-endian float32, see [nn.Params.Save]
+	// VectorTable are the learned vectors that are no parameters; nil: all are.
+	VectorTable *VectorTable `json:"vector_table,omitempty"`
+	Params      []byte       `json:"-"` // little-endian float32, see [nn.Params.Save]
 }
 
 // Encode returns the checkpoint as a model file.

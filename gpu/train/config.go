@@ -11,9 +11,11 @@ import (
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/table"
 )
 
 // Config is everything that decides a run's result, and what it may use. It is
@@ -102,6 +104,17 @@ type Config struct {
 	// MixtureRandom; MixtureAuto (default), what [Config.Mix] chooses.
 	Mixture string `json:"mixture,omitempty" group:"out of core,expert" help:"which partitions a step has: labels, such that its classes are mixed as the graph's; random; or auto" values:"auto,labels,random"`
 
+	// Vectors is where models of relations keep the vectors that they learn of nodes of types without features: VectorsMemory, as
+	// parameters; VectorsTable, as rows of table Table of the store, which come and go with partitions; VectorsAuto (default), a table
+	// where parameters do not fit MemoryBytes. A step of the optimiser moves all parameters, but of a table the rows that it read.
+	Vectors string `json:"vectors,omitempty" group:"out of core" help:"rgcn, rsage and rgat: where vectors learned of nodes without features are: memory, as parameters; table, of the store, read and written with partitions; auto, a table where they do not fit --mem" default:"auto" values:"auto,memory,table"`
+	// Table is the store's table of learned vectors; default "vectors".
+	Table string `json:"table,omitempty" group:"out of core" help:"the store's table of learned vectors" default:"vectors"`
+	// Overwrite lets a run that begins replace a table of that name.
+	Overwrite bool `json:"-" resume:"free"`
+	// VectorTypes are the node types whose vectors are in the table, once that was decided.
+	VectorTypes []string `json:"vector_types,omitempty" resume:"free"`
+
 	// PrecomputedHop reads the first layer's neighbourhood mean, gcn's or gin's sum, from the column
 	// that precompute.Hop made: the model samples one hop less. Of sums Features names these alone.
 	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made"`
@@ -158,6 +171,8 @@ type Config struct {
 	Given []string `json:"-" resume:"free"`
 	// BatchSizeAuto says that BatchSize is Normalize's own: a run may lower it to a half or a quarter, see Complete.
 	BatchSizeAuto bool `json:"-" resume:"free"`
+
+	vectorsOf *vectors.Of // of VectorTypes, once they were counted; nil without
 
 	lossy bool // a plan over partitions is expected to lose warnPoints or more, see Complete
 }
@@ -287,6 +302,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: record steps %q, expected %s or %s", c.RecordSteps, recordAuto, recordOff)
 	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
 		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC, cache.WindowMax)
+	case !slices.Contains([]string{"", VectorsAuto, VectorsMemory, VectorsTable}, c.Vectors):
+		return fmt.Errorf("train: learned vectors %q: expected %s, %s or %s", c.Vectors, VectorsAuto, VectorsMemory, VectorsTable)
+	case c.Table != "" && !table.ValidName(c.Table):
+		return fmt.Errorf("train: table %q: expected a name of letters, digits, '-' and '_'", c.Table)
 	case c.LabelShift != ShiftAuto && c.LabelShift != ShiftOff:
 		return fmt.Errorf("train: label shift %q: expected %s or %s", c.LabelShift, ShiftAuto, ShiftOff)
 	case c.Mixture != MixtureAuto && c.Mixture != MixtureLabels && c.Mixture != MixtureRandom:
@@ -349,6 +368,7 @@ type shape struct {
 	fanouts     [][]int // [Config.relationFanouts]
 	degree      float64 // [Config.meanDegree]
 	categories  []int   // learned vectors that each column of categories names, the 0 for none counted
+	vectors     bool    // learned vectors lie in a table
 	inverse     bool    // edges are read in both directions, those against theirs as relations of their own
 }
 
@@ -357,7 +377,7 @@ func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
 		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, EdgeWeights: c.EdgeWeights, EdgeDim: s.edgeDim, Order: c.Order, Seed: c.Seed}
 	if c.relational() {
-		m.Relations, m.Categories = s.relations, s.categories
+		m.Relations, m.Categories, m.Vectors = s.relations, s.categories, s.vectors
 		if s.inverse {
 			m.Relations *= 2
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/table"
 )
 
 // EvaluateOptions says what [Checkpoint.Evaluate] computes and may use.
@@ -53,6 +54,11 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	if err := model.Params().Load(ctx, q, c.Params); err != nil {
 		return nil, err
 	}
+	vectors, done, err := c.vectors(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	var auc int64
 	if o.AUC && len(o.Splits) > 0 {
 		if auc, err = eval.AUCBytes(ctx, st, c.Config.Split, o.Splits); err != nil {
@@ -70,7 +76,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			memory = max(a.LeftBytes(), 1)
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 		}
-		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model,
+		e, err := eval.New(st, dev, eval.Options{Features: c.Config.Features, EdgeFeatures: c.Config.EdgeFeatures, Split: c.Config.Split, MemoryBytes: memory, Model: c.Model, Vectors: vectors,
 			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 		return e, a, err
 	}
@@ -86,6 +92,24 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 		return nil, errors.Join(err, e.Close())
 	}
 	return &Evaluation{Evaluator: e, Metrics: metrics}, nil
+}
+
+// vectors are the learned vectors of the model that lie in a table of st, until done; nil without.
+func (c *Checkpoint) vectors(ctx context.Context, st *store.Store) (_ *eval.Vectors, done func() error, err error) {
+	if c.VectorTable == nil {
+		return nil, func() error { return nil }, nil
+	}
+	cfg := c.Config
+	if err := cfg.countVectors(ctx, st); err != nil {
+		return nil, nil, fmt.Errorf("evaluation: %w", err)
+	}
+	t, err := c.VectorTable.open(ctx, st)
+	if err != nil {
+		return nil, nil, fmt.Errorf("evaluation: %w", err)
+	}
+	v, rows := cfg.evalVectors(), table.NewReader(t)
+	v.Read = rows.Read
+	return v, func() error { return errors.Join(rows.Close(), t.Close()) }, nil
 }
 
 // checkFeatures refuses a store that has not the features that the model reads: it need not be the one that it was trained on.

@@ -12,6 +12,8 @@ import (
 	"github.com/gstore/gstore/gpu/progress/progresstest"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -45,22 +47,50 @@ func (c *killJob) run() (err error) {
 func TestNodeKilled(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
 	c := train.Config{Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 10, Epochs: 16, Split: "split", CheckpointEvery: "5steps", Threads: 1}
+	killed(t, dir, c, c)
+}
+
+// So it is where learned vectors lie in a table, which an undisturbed run keeps beside.
+func TestVectorTableKilled(t *testing.T) {
+	graph, _ := storetest.Typed(t)
+	src, err := formats.Open(graph, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 8, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c := train.Config{Model: "rsage", Vectors: train.VectorsTable, Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore, Hidden: 8, Fanouts: []int{4, 4}, BatchSize: 10, Epochs: 12, CheckpointEvery: "3steps", Threads: 1}
+	whole := c
+	whole.Table = "whole"
+	killed(t, dir, whole, c)
+}
+
+// killed trains by whole, and by c with kills, and fails unless both end with the same model.
+func killed(t *testing.T, dir string, undisturbed, c train.Config) {
+	t.Helper()
 	model := func(name string) string { return filepath.Join(t.TempDir(), name) }
-	whole, broken := killJob{Store: dir, Config: c, Model: model("whole.gsm")}, killJob{Store: dir, Config: c, Model: model("killed.gsm")}
+	whole, broken := killJob{Store: dir, Config: undisturbed, Model: model("whole.gsm")}, killJob{Store: dir, Config: c, Model: model("killed.gsm")}
 	if err := whole.run(); err != nil {
 		t.Fatal(err)
 	}
 	if kills := progresstest.Killed(t, broken); kills < 2 {
 		t.Errorf("only %d kills", kills)
 	}
-	want, err := train.LoadFile(whole.Model)
-	if err != nil {
-		t.Fatal(err)
+	st := storetest.Open(t, dir, store.Options{})
+	load := func(path string) *train.Checkpoint {
+		cp, err := train.LoadFile(path)
+		if err == nil {
+			cp, err = cp.Inline(t.Context(), st)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cp
 	}
-	got, err := train.LoadFile(broken.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, got := load(whole.Model), load(broken.Model)
 	if !bytes.Equal(got.Params, want.Params) || got.Summary.TrainLoss != want.Summary.TrainLoss || got.Summary.BestEpoch != want.Summary.BestEpoch {
 		t.Error("the resumed run ends with another model")
 	}

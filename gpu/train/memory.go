@@ -36,10 +36,11 @@ type Memory struct {
 	shape    shape
 	trained  []uint64 // training nodes by partition
 	forecast *buffer.Forecaster
-	batch    *batchMeter // nil where the store does not fit the task
-	eval     int64       // the least that evaluation takes
-	failed   error       // of what a mini-batch takes
-	once     *counted    // where what a mini-batch's relations draw comes from
+	batch    *batchMeter   // nil where the store does not fit the task
+	eval     int64         // the least that evaluation takes
+	failed   error         // of what a mini-batch takes
+	once     *counted      // where what a mini-batch's relations draw comes from
+	vectors  *eval.Vectors // what evaluation reads of a table of learned vectors; nil without one
 }
 
 // OpenMemory looks at a store for runs of c, whose defaults and Features must be filled in, on a device that info describes.
@@ -65,7 +66,11 @@ func openMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config, o
 	if y.shape.fanouts, err = c.relationFanouts(y.m); err != nil {
 		return nil, err
 	}
-	o := c.MacroOptions(y.m)
+	if err := y.cfg.countVectors(ctx, st); err != nil {
+		return nil, err
+	}
+	y.vectors = y.cfg.evalVectors()
+	o := y.cfg.MacroOptions(y.m)
 	if y.forecast, err = buffer.OpenForecaster(ctx, st, o); err != nil {
 		return nil, fmt.Errorf("train: plan: %w", err)
 	}
@@ -118,7 +123,7 @@ func (y *Memory) Close() error {
 
 // evaluator makes the run's evaluator within bytes, 0 for no bound.
 func (y *Memory) evaluator(st *store.Store, dev gpu.Device, bytes int64) (*eval.Evaluator, error) {
-	o := eval.Options{Features: y.cfg.Features, EdgeFeatures: y.cfg.EdgeFeatures, Split: y.cfg.Split, MemoryBytes: bytes, Model: y.cfg.model(y.shape)}
+	o := eval.Options{Features: y.cfg.Features, EdgeFeatures: y.cfg.EdgeFeatures, Split: y.cfg.Split, MemoryBytes: bytes, Model: y.cfg.model(y.shape), Vectors: y.vectors}
 	return eval.New(st, dev, o, max(y.cfg.Hidden, y.shape.classes))
 }
 
@@ -203,8 +208,9 @@ type plan struct {
 	choice  macro.Choice
 	options buffer.Options // of its macro-batches
 	account budget.Account
-	nodes   uint64 // that train
-	draws   *draws // what they and others add to mini-batches; nil: it was not counted
+	nodes   uint64        // that train
+	draws   *draws        // what they and others add to mini-batches; nil: it was not counted
+	vectors *eval.Vectors // of the evaluator that was planned with it: who makes the table says how it is read
 	// Of [Memory.Mix], once it was asked.
 	mixture string
 	labels  [][]store.ClassNodes

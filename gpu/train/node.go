@@ -59,11 +59,24 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	cfg.Mixture = planned.mixture
 	planned.options.Pin = gpu.Pin(dev)
-	it, policy, err := openMacroBatches(ctx, st, &cfg, choice, planned.options)
+	var v *vectorTable
+	if v, from, state, err = openVectors(ctx, st, &cfg, from, state); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, v.close()) }()
+	bounds := ctx
+	if v != nil {
+		planned.options.Table, planned.vectors.Read = v.t, v.rows.Read
+		bounds = context.WithoutCancel(ctx) // its rows are written to the table when ctx has ended, too: see interrupted
+	}
+	it, policy, err := openMacroBatches(bounds, st, &cfg, choice, planned.options)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
+	if b, ok := it.(*buffer.Buffer); ok && v != nil {
+		v.it = b
+	}
 	var h histories
 	var cost HistoryCost
 	held := int64(0) // by it
@@ -120,6 +133,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if t.model.ReadsDegrees() {
 		t.degreesOf, t.partitions = eval.Degrees, len(m.Partitions)
 	}
+	if v != nil {
+		t.vectors = v.resident
+	}
 	if reader, ok := it.(*rows.Reader); ok {
 		if t.feed, err = newFeeder(&cfg, st.Manifest(), reader); err != nil {
 			return nil, err
@@ -136,7 +152,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if cfg.LabelShift == ShiftAuto {
 		t.shift = newLabelShift(planned.labels, planned.nodes, shape.classes)
 	}
-	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
+	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, vectors: v, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), cpu: cpu}
 	if a := &planned.account; cfg.MemoryBytes > 0 && !dev.Info().OwnMemory() { // sums of larger tiles might not fit such a device
 		s.free = it.Close
@@ -145,12 +161,12 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}
-	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, dev.Info().String(), it.Stats().Engine
+	s.sum.Seed, s.sum.Device, s.sum.IOEngine, s.sum.Table = cfg.Seed, dev.Info().String(), it.Stats().Engine, cfg.Table
 	params, err := t.model.Params().Save(ctx, t.queue)
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, ClassNames: m.Schema.ClassNames, Params: params}, nil
+	return &Checkpoint{Version: m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, ClassNames: m.Schema.ClassNames, VectorTable: v.ref(), Params: params}, nil
 }
 
 // planRows chooses what dev keeps of feature rows in a run whose plan is chosen.
@@ -180,6 +196,7 @@ func planRun(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, o
 		return p, nil, err
 	}
 	e, err = y.evaluator(st, dev, p.account.Of(holdsEval))
+	p.vectors = y.vectors
 	return p, e, err
 }
 
@@ -331,6 +348,9 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	}
 	for _, c := range columns {
 		s.edgeDim += c.Dim
+	}
+	if s.vectors = len(cfg.VectorTypes) > 0; s.vectors && len(s.categories) == 0 {
+		return s, fmt.Errorf("train: %w: learned vectors of types %q in a table need feature %s", store.ErrNotFound, cfg.VectorTypes, store.TypeColumn)
 	}
 	if s.fanouts, err = cfg.relationFanouts(m); err != nil {
 		return s, err

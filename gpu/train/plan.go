@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -40,6 +41,9 @@ func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
 	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
 	if c.relational() {
 		o.Relations, o.Both = true, !m.Schema.Undirected
+	}
+	if c.vectorsOf != nil {
+		o.TableDim, o.TablePlanes, o.TableRows = c.Hidden, vectors.Planes, c.vectorsOf.Rows
 	}
 	o.Weights, o.Keys = c.EdgeWeights || c.Sampler == mini.Weighted, c.Sampler == mini.Labor || c.DevicePlan == macro.DeviceLBS
 	if c.MemoryBytes > 0 {

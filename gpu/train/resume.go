@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -26,6 +27,8 @@ type nodeProgress struct {
 	Best    float64         `json:"best"`  // validation accuracy of Summary.BestEpoch
 	Ended   bool            `json:"ended"` // no epoch was to follow
 	Summary Summary         `json:"summary"`
+	// VectorTable are the learned vectors that lie in a table, of the best epoch as of then; nil without.
+	VectorTable *VectorTable `json:"vector_table,omitempty"`
 	// StateBytes of what follows are nn.Params.SaveState. The rest are the values that the unfinished epoch
 	// began with, nn.Params.Save, where a history is a function of them.
 	StateBytes int `json:"state_bytes"`
@@ -82,6 +85,9 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
 		cfg.Features = p.Config.withHops(cfg.Features)
 	}
+	if p.Config.Vectors == "" { // of a gstore that knew no table
+		p.Config.Vectors = VectorsMemory
+	}
 	if p.Config.Mixture == "" { // of a gstore that knew no other
 		p.Config.Mixture = MixtureRandom
 	}
@@ -125,13 +131,19 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	if err != nil {
 		return err
 	}
-	p := nodeProgress{Version: s.version, Config: *s.cfg, Epoch: epoch, Place: place, Totals: sum, Best: s.best, Ended: sum.Batches == 0 && !s.more(epoch), Summary: s.total(), StateBytes: len(state)}
+	p := nodeProgress{Version: s.version, Config: *s.cfg, Epoch: epoch, Place: place, Totals: sum, Best: s.best, Ended: sum.Batches == 0 && !s.more(epoch), Summary: s.total(), VectorTable: s.vectors.ref(), StateBytes: len(state)}
 	if sum.Batches > 0 {
 		state = append(state, s.began...)
 	}
 	b, err := modelfile.Encode(modelfile.NodeRun, &p, state)
-	if err == nil {
-		err = modelfile.Save(s.fs, s.cfg.CheckpointFile, b)
+	save := []func() error{func() error { return s.vectors.checkpoint(ctx, b) }, func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, b) }}
+	if epoch == 0 && sum.Batches == 0 { // there are rows for it already
+		slices.Reverse(save)
+	}
+	for _, step := range save {
+		if err == nil {
+			err = step()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("train: epoch %d: checkpoint: %w", epoch+1, err)
@@ -150,6 +162,9 @@ func (s *session) interrupted(ctx context.Context, e int, err error) error {
 		return err
 	}
 	totals := s.soFar()
+	if totals.Batches > 0 && !s.vectors.midEpoch() {
+		return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches: --resume goes on from the last checkpoint before it (%s), as a history of learned vectors in a table is of an epoch's start: %w", e+1, totals.Batches, s.cfg.CheckpointFile, err)
+	}
 	if s.cfg.CheckpointFile == "" {
 		return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches, without a file of checkpoints to resume from: %w", e+1, totals.Batches, err)
 	}
@@ -179,5 +194,7 @@ func (s *session) total() Summary {
 	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.memory(), was.HistoryRowBytes+s.t.history.rowBytesRead()
 	out.FeatureResidentBytes = max(was.FeatureResidentBytes, s.t.featureBytes)
 	out.Choices = s.t.choices
+	moved := s.vectors.stats(s.it)
+	out.BytesWritten, out.CheckpointBytes = was.BytesWritten+moved.EvictedBytes, was.CheckpointBytes+moved.FlushedBytes
 	return out
 }

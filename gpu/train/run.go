@@ -69,7 +69,9 @@ type Summary struct {
 	FeatureResidentBytes int64     `json:"feature_resident_bytes"`           // the most that feature rows of a step's partitions took
 	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
 	HistoryRowBytes      int64     `json:"history_row_bytes,omitempty"`      // read by steps from the history's temporary file
-	BytesWritten         int64     `json:"bytes_written"`
+	BytesWritten         int64     `json:"bytes_written"`                    // of learned vectors to their table, checkpoints apart
+	CheckpointBytes      int64     `json:"checkpoint_bytes,omitempty"`       // of learned vectors, by checkpoints and for evaluation
+	Table                string    `json:"table,omitempty"`                  // of learned vectors
 	Batches              int64     `json:"batches"`
 	SampledEdges         int64     `json:"sampled_edges"`
 	ListedEdges          int64     `json:"listed_edges,omitempty"` // of a run with Prune: of the lists that were drawn from
@@ -124,6 +126,7 @@ type session struct {
 	eval    *eval.Evaluator
 	spare   int64 // what the evaluator may hold once nothing trains any more; 0: no more than before
 	t       *trainer
+	vectors *vectorTable // nil: learned vectors are parameters
 	sum     Summary
 	passes  passes
 	blind   bool           // no node is for validation
@@ -189,10 +192,10 @@ func (s *session) run(ctx context.Context, state []byte) error {
 	}
 	m := s.tested
 	if m == nil { // the best epoch is of an earlier process
-		if err := s.endTraining(); err != nil {
+		if err := errors.Join(s.endTraining(ctx), s.vectors.readBest()); err != nil {
 			return err
 		}
-		err := s.evaluate(func() (err error) {
+		err := s.evaluate(ctx, func() (err error) {
 			m, err = s.eval.Run(ctx, s.t.queue, s.t.model, validated...)
 			return err
 		})
@@ -215,9 +218,12 @@ func (s *session) run(ctx context.Context, state []byte) error {
 var validated = []string{"valid", "test"}
 
 // endTraining gives back what only training holds of a bounded run, and lets the evaluator hold it instead. No mini-batch may follow.
-func (s *session) endTraining() (err error) {
+func (s *session) endTraining(ctx context.Context) (err error) {
 	if s.spare == 0 {
 		return nil
+	}
+	if err := s.vectors.flush(ctx); err != nil {
+		return err
 	}
 	if s.soFar != nil { // it asks what is closed here
 		at := s.soFar()
@@ -228,12 +234,16 @@ func (s *session) endTraining() (err error) {
 	}
 	bytes := s.spare
 	s.spare = 0
+	s.vectors.released()
 	return errors.Join(err, s.free(), s.t.pipe.Arena().Close(), s.eval.Rebound(bytes))
 }
 
 // evaluate runs a pass of the evaluator. Where the device's memory does not do for it beside feature rows that are kept there, they
 // are given up, for the rest of the run, and it runs again.
-func (s *session) evaluate(pass func() error) error {
+func (s *session) evaluate(ctx context.Context, pass func() error) error {
+	if err := s.vectors.flush(ctx); err != nil {
+		return err
+	}
 	err := pass()
 	if s.t.rows == nil || !errors.Is(err, gpu.ErrMemory) {
 		return err
@@ -310,7 +320,7 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if s.clock.Batch() {
+		if s.clock.Batch() && s.vectors.midEpoch() {
 			if err := s.t.pipe.Drain(ctx); err != nil {
 				return err
 			}
@@ -372,7 +382,7 @@ func (s *session) refreshHistory(ctx context.Context, e int, plan buffer.Plan) (
 		return 0, nil
 	}
 	start, before := time.Now(), s.eval.BytesRead()
-	err := s.evaluate(func() error {
+	err := s.evaluate(ctx, func() error {
 		if err := h.begin(plan); err != nil {
 			return err
 		}
@@ -395,12 +405,12 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	h := s.t.history
 	if r.Epoch == s.limit() { // no epoch follows
 		h = nil
-		if err := s.endTraining(); err != nil {
+		if err := s.endTraining(ctx); err != nil {
 			return err
 		}
 	}
 	var m []eval.Metrics
-	err := s.evaluate(func() (err error) {
+	err := s.evaluate(ctx, func() (err error) {
 		var sink eval.Sink
 		if len(h) > 0 { // the states that validation computes are those of the next epoch's start
 			if err := h.begin(s.plan.epoch(r.Epoch)); err != nil {
@@ -430,6 +440,9 @@ func (s *session) validate(ctx context.Context, r *Epoch) error {
 	if r.ValidAccuracy > s.best || s.blind { // nothing says that an earlier epoch was better
 		params.Keep(s.t.queue)
 		if err := s.t.queue.Sync(ctx); err != nil {
+			return err
+		}
+		if err := s.vectors.keepBest(ctx); err != nil {
 			return err
 		}
 		s.best, r.Best = r.ValidAccuracy, true

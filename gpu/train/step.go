@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/replay"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
@@ -54,6 +55,8 @@ type trainer struct {
 	feed *feeder
 	// history is what nodes outside memory contribute.
 	history histories
+	// vectors are those learned of nodes that lie in a table; nil without.
+	vectors *vectors.Resident
 	// shift corrects the loss for the step's mixture of classes, nil without.
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
@@ -140,6 +143,11 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	}
 	if t.shift != nil {
 		t.shift.enter(mb)
+	}
+	if t.vectors != nil {
+		if err := t.vectors.Enter(t.queue.Device(), mb); err != nil {
+			return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
+		}
 	}
 	if err := t.rows.enter(t.queue, mb); err != nil {
 		return err
@@ -322,7 +330,11 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 	}
 	t.summed += labelled
 	var forward, backward time.Time
+	var columns []float32 // sums of the vectors' as the step left them
 	issue := func(in nn.Input, labels, shift gpu.Tensor) {
+		if t.vectors != nil {
+			in.Vectors = t.vectors.Of(input)
+		}
 		forward = gradients(p, t.model, t.graphs, in, labels, shift)
 		backward = time.Now()
 		if several := !first || !last; several {
@@ -333,6 +345,12 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 			params.MeanGrads(q, float32(max(1, t.summed)))
 		}
 		params.Adam(q, adam)
+		if t.vectors != nil {
+			sums := a.Vector(q, t.cfg.Hidden, blocks.Float32)
+			t.vectors.Step(q, a, adam, in.Vectors, t.model.VectorGradient(), sums)
+			columns = make([]float32, t.cfg.Hidden)
+			q.Download(blocks.Bytes(columns), sums)
+		}
 	}
 	if shape == nil {
 		labels, shift := a.Int32s(q, t.labels), t.shift.tensor(q, a)
@@ -353,6 +371,9 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 		}
 		if !isFinite(stat[0]) {
 			return failed(t.diverged("the loss is not a finite number"))
+		}
+		if slices.ContainsFunc(columns, func(v float32) bool { return v-v != 0 }) { // NaN − NaN and ∞ − ∞ are NaN
+			return failed(t.diverged("learned vectors are no finite numbers after the step"))
 		}
 		t.stepping = t.pipe.Flying() > 0
 		sum.Loss += stat[0]

@@ -84,7 +84,7 @@ func newEmbeddingBuffer(b *memory, l *layout, o *Options, partitions int) *embed
 
 // views returns where partition p's planes lie while it is in a slot.
 func (e *embeddingBuffer) views(slot int, p store.PartitionID) [][]byte {
-	at := int64(e.layout.slots[slot].base) * int64(e.stride)
+	at := int64(e.layout.slots[slot].table) * int64(e.stride)
 	n := e.table.PlaneBytes(p)
 	views := make([][]byte, len(e.planes))
 	for i, b := range e.planes {

@@ -136,7 +136,15 @@ func columnBytes(src *source, p store.PartitionID) int64 {
 
 // planeBytes is the size of one plane of partition p's rows in a table, on disk.
 func (s *source) planeBytes(p store.PartitionID) int64 {
-	return blocks.AlignUp(int64(s.m.Partitions[p].Nodes) * 4 * int64(s.tableDim))
+	return blocks.AlignUp(int64(s.tableRows(p)) * 4 * int64(s.tableDim))
+}
+
+// tableRows is how many rows of a table partition p has.
+func (s *source) tableRows(p store.PartitionID) uint64 {
+	if s.someRows != nil {
+		return s.someRows[p]
+	}
+	return s.m.Partitions[p].Nodes
 }
 
 // columnExtents lists the extents that make a partition resident.

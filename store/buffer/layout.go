@@ -26,6 +26,7 @@ type layout struct {
 	shift    uint                // log2 of granule
 	rows     int
 	runs     []runRegions // of [source].runs, in their columns
+	someRows int          // of a table of some nodes
 	nodesMax int          // of any one partition
 	memory   bool
 
@@ -38,8 +39,8 @@ type layout struct {
 	total      int64 // bytes of everything
 }
 
-// slotRegion is a slot's rows.
-type slotRegion struct{ base, rows uint32 }
+// slotRegion is a slot's rows, and the first of those that its partition has of a table: base, but of a table of some nodes.
+type slotRegion struct{ base, rows, table uint32 }
 
 // newLayout divides o.MemoryBytes: the smallest buffer that trains the plan holds
 // one step's partitions and two adjacencies; more memory buys pool slots and
@@ -64,11 +65,12 @@ func newLayout(src *source, o *Options) (*layout, error) {
 	d := division{l: l, src: src, o: o}
 	for p := range parts {
 		l.nodesMax = max(l.nodesMax, int(parts[p].Nodes))
-		if rows := roundRows(parts[p].Nodes, granule); isFixed[p] {
-			d.fixedRows += rows
+		rows, some := roundRows(parts[p].Nodes, granule), src.someRounded(store.PartitionID(p))
+		if isFixed[p] {
+			d.fixedRows, d.fixedSome = d.fixedRows+rows, d.fixedSome+some
 		} else {
 			d.free++
-			d.poolRows = max(d.poolRows, rows)
+			d.poolRows, d.poolSome = max(d.poolRows, rows), max(d.poolSome, some)
 		}
 	}
 	for _, r := range src.runs {
@@ -93,15 +95,19 @@ func newLayout(src *source, o *Options) (*layout, error) {
 	}
 
 	// Slots lie one after the other in rows: the fixed ones in l.fixed's order, then the pool.
-	add := func(rows int) {
-		l.slots = append(l.slots, slotRegion{uint32(l.rows), uint32(rows)})
-		l.rows += rows
+	add := func(rows, some int) {
+		table := l.rows
+		if src.someRows != nil {
+			table = l.someRows
+		}
+		l.slots = append(l.slots, slotRegion{uint32(l.rows), uint32(rows), uint32(table)})
+		l.rows, l.someRows = l.rows+rows, l.someRows+some
 	}
 	for _, p := range l.fixed {
-		add(roundRows(parts[p].Nodes, granule))
+		add(roundRows(parts[p].Nodes, granule), src.someRounded(p))
 	}
 	for range pool {
-		add(d.poolRows)
+		add(d.poolRows, d.poolSome)
 	}
 	l.runs = sized(l.runs, pool)
 	l.placeRuns(src)
@@ -111,20 +117,32 @@ func newLayout(src *source, o *Options) (*layout, error) {
 	return l, nil
 }
 
+// pageRows is how many rows of stride bytes make a whole number of 4 KiB pages: a power of two.
+func pageRows(stride int) int {
+	return blocks.Alignment / (1 << min(bits.TrailingZeros(uint(stride)), 12))
+}
+
 // slotGranule returns how many rows make a whole number of 4 KiB pages in every column and plane: the least common
 // multiple, a power of two as all of them are.
 func slotGranule(src *source) int {
 	granule := 64
-	pages := func(stride int) int { return blocks.Alignment / (1 << min(bits.TrailingZeros(uint(stride)), 12)) }
 	for i := range src.features {
 		if c := &src.features[i]; c.runs < 0 {
-			granule = max(granule, pages(c.stride))
+			granule = max(granule, pageRows(c.stride))
 		}
 	}
-	if src.tablePlanes > 0 {
-		granule = max(granule, pages(4*src.tableDim))
+	if src.tablePlanes > 0 && src.someRows == nil {
+		granule = max(granule, pageRows(4*src.tableDim))
 	}
 	return granule
+}
+
+// someRounded is the room of partition p's rows of a table of some nodes, in rows, whole pages; 0 without such a table.
+func (s *source) someRounded(p store.PartitionID) int {
+	if s.someRows == nil || s.tablePlanes == 0 {
+		return 0
+	}
+	return roundRows(s.someRows[p], pageRows(4*s.tableDim))
 }
 
 // division is what newLayout spends memory on: slots of the pool, which partitions without a slot of their own share,
@@ -136,15 +154,17 @@ type division struct {
 
 	fixedRows int // of all slots that have an owner
 	poolRows  int // of one slot of the pool
-	free      int // partitions that share the pool
-	capacity  int // of them in one step
+	// Likewise of a table of some nodes.
+	fixedSome, poolSome int
+	free                int // partitions that share the pool
+	capacity            int // of them in one step
 }
 
 // bytes is what the buffer takes with so many pool slots and steps read ahead, directories included.
 func (d *division) bytes(pool, ahead int) int64 {
 	t := *d.l
 	t.ahead, t.frames = ahead, ahead+1
-	t.rows = d.fixedRows + pool*d.poolRows
+	t.rows, t.someRows = d.fixedRows+pool*d.poolRows, d.fixedSome+pool*d.poolSome
 	t.slots, t.runs = make([]slotRegion, len(d.l.fixed)+pool), sized(d.l.runs, pool)
 	return newArena(&t, d.src, d.o).size + int64(len(d.src.dirSlab.Bytes()))
 }
@@ -347,8 +367,12 @@ func newArena(l *layout, src *source, o *Options) *arena {
 		a.features = append(a.features, take(l.columnRows(c)*int64(c.stride)))
 	}
 	a.bounce = take(bounceBytes(src, o))
+	planeRows := rows
+	if src.someRows != nil {
+		planeRows = int64(l.someRows)
+	}
 	for range src.tablePlanes {
-		a.planes = append(a.planes, take(rows*4*int64(src.tableDim)))
+		a.planes = append(a.planes, take(planeRows*4*int64(src.tableDim)))
 	}
 	if src.labels != nil {
 		a.auxSlot += blocks.AlignUp(4 * int64(l.nodesMax))

@@ -148,6 +148,8 @@ type ResidentPartition struct {
 	Base  uint32 // its first row
 	Nodes uint32
 	First store.NodeID // internal id of its first node: node First+k is row Base+k
+	// Table is its first row in Planes: Base, but of a table of some nodes, whose rows are in the order of the nodes that have one.
+	Table uint32
 }
 
 // MacroBatch is the in-memory subgraph of one step: induced edges and columns
@@ -162,7 +164,7 @@ type MacroBatch struct {
 	In         *Adjacency          // messages arrive along these: In.Indices are sources
 	Out        *Adjacency          // the reverse (In itself where the graph is undirected); nil unless asked for
 	Features   []Column            // in the order asked for
-	// Planes are the rows of [Options.Table], float32[Rows × dim] a plane: the embeddings,
+	// Planes are the rows of [Options.Table], float32[Rows × dim] a plane, of a table of some nodes fewer: the embeddings,
 	// then their optimiser state. The resident partitions' rows are the trainer's to change. It is the
 	// same memory for every macro-batch.
 	Planes [][]float32

@@ -60,8 +60,10 @@ type Options struct {
 	Table *table.Table
 	// TableDim and TablePlanes are those of Table. A [Forecaster] needs no table, only them.
 	TableDim, TablePlanes int
-	Both                  bool // build Out as well as In
-	Relations             bool // carry the relation of each edge
+	// TableRows is how many rows Table has of each partition, where it is of some nodes only ([table.Some]); nil: one for each node.
+	TableRows []uint64
+	Both      bool // build Out as well as In
+	Relations bool // carry the relation of each edge
 	// Weights carries the weight of each edge, from the store's first column of [store.RoleWeight].
 	Weights bool
 	// Times carries the time of each edge, from the column that [store.Manifest.TimeColumn] finds, and puts each row's edges in
@@ -118,6 +120,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Table != nil {
 		o.TableDim, o.TablePlanes = o.Table.Dim(), o.Table.Planes()
+		if o.TableRows = nil; o.Table.Some() {
+			for p := range o.Table.Partitions() {
+				o.TableRows = append(o.TableRows, o.Table.Nodes(store.PartitionID(p)))
+			}
+		}
 	}
 	if o.Split == "" {
 		o.Split = "train"
@@ -136,6 +143,8 @@ func (o Options) Validate(m *store.Manifest) error {
 		return fmt.Errorf("%w: %d requests in flight", store.ErrInvalid, o.Depth)
 	case o.Table != nil && o.Table.Partitions() != len(m.Partitions):
 		return fmt.Errorf("%w: a table of %d partitions for a version of %d", store.ErrInvalid, o.Table.Partitions(), len(m.Partitions))
+	case o.TableRows != nil && len(o.TableRows) != len(m.Partitions):
+		return fmt.Errorf("%w: rows of a table in %d partitions for a version of %d", store.ErrInvalid, len(o.TableRows), len(m.Partitions))
 	case o.Verify > VerifyNever:
 		return fmt.Errorf("%w: verify mode %d", store.ErrInvalid, o.Verify)
 	case o.Split != "" && store.SplitValue(o.Split) == store.SplitNone:

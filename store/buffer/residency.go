@@ -106,7 +106,7 @@ func (r *residency) schedule(l *layout, src *source, o *Options, epoch int, plan
 			slot := int(r.where[p])
 			_, kept := slices.BinarySearch(r.prev, p)
 			kept = kept && src.time == nil // an adjacency in order of time is not one in order of partitions
-			s.resident = append(s.resident, ResidentPartition{ID: p, Base: l.slots[slot].base, Nodes: uint32(info.Nodes), First: info.First})
+			s.resident = append(s.resident, ResidentPartition{ID: p, Base: l.slots[slot].base, Nodes: uint32(info.Nodes), First: info.First, Table: l.slots[slot].table})
 			s.slot = append(s.slot, slot)
 			s.kept = append(s.kept, kept)
 		}

@@ -107,13 +107,14 @@ type source struct {
 	edgeDim      int
 	carried      []*sourceColumn // of relation, weight and time those that adjacencies carry, then edgeFeatures
 
-	tableDim, tablePlanes int // rows of an embedding table that are read with a partition
+	tableDim, tablePlanes int      // rows of an embedding table that are read with a partition
+	someRows              []uint64 // how many these are; nil: one for each node
 }
 
 // newSource finds and opens what o asks for and reads the directories of
 // all stripes (24 bytes a bucket), which say where each bucket lies.
 func newSource(ctx context.Context, m *store.Manifest, opener fileOpener, engine blockio.Engine, o *Options) (*source, error) {
-	s := &source{m: m, engine: engine, buffered: o.Buffered, opener: opener, files: map[string]*sourceFile{}, tableDim: o.TableDim, tablePlanes: o.TablePlanes}
+	s := &source{m: m, engine: engine, buffered: o.Buffered, opener: opener, files: map[string]*sourceFile{}, tableDim: o.TableDim, tablePlanes: o.TablePlanes, someRows: o.TableRows}
 	if err := s.find(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -21,7 +21,7 @@ import (
 // Write may be under way. After an error the last checkpoint still stands, or
 // the new one does; the table refuses to go on and must be opened again.
 //
-// The newest Options.Keep checkpoints are kept.
+// The newest Options.Keep checkpoints are kept, and those that [Table.Spare] names among them.
 func (t *Table) Checkpoint(ctx context.Context, blobs ...Blob) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,8 +55,13 @@ func (t *Table) readOnlyError() error {
 func (t *Table) commit(ctx context.Context, blobs []Blob) error {
 	next := Checkpoint{Number: t.last().Number + 1, Created: time.Now().UTC(), Slots: append([]tableSlot{}, t.current...)}
 	kept := append(slices.Clone(t.kept), next)
-	kept = kept[max(0, len(kept)-t.record.Keep):]
-	err := t.update(ctx, 0, kept[0].Number, func(m *meta.DB) ([]meta.Entry, error) {
+	var gone Checkpoint // one at most: those before were as many as are kept
+	if len(kept) > t.record.Keep {
+		i := slices.IndexFunc(kept, func(c Checkpoint) bool { return !slices.Contains(t.spared, c.Number) })
+		gone = kept[i]
+		kept = slices.Delete(kept, i, i+1)
+	}
+	err := t.update(ctx, gone.Number, gone.Number+1, func(m *meta.DB) ([]meta.Entry, error) {
 		entries, err := t.recordEntry()
 		if err != nil {
 			return nil, err
@@ -79,15 +84,49 @@ func (t *Table) commit(ctx context.Context, blobs []Blob) error {
 	return nil
 }
 
-// goBack makes the kept checkpoint of that number the last one, on disk only where the table may be
-// written; 0 changes nothing.
-func (t *Table) goBack(ctx context.Context, number uint64) error {
+// Spare names the kept checkpoints that the coming ones do not take the place of, fewer than Options.Keep: an older one that is
+// not named goes first. It holds until it is called again, or the table is opened again.
+func (t *Table) Spare(numbers ...uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range numbers {
+		if !slices.ContainsFunc(t.kept, func(c Checkpoint) bool { return c.Number == n }) {
+			return t.noCheckpoint(n)
+		}
+	}
+	if len(numbers) >= t.record.Keep {
+		return fmt.Errorf("%w: checkpoints %d of table %q are spared, which keeps %d: expected fewer", store.ErrInvalid, numbers, t.record.Name, t.record.Keep)
+	}
+	t.spared = slices.Clone(numbers)
+	return nil
+}
+
+// ReadAt makes a kept checkpoint's rows what is read from now on, while no transfer is under way. Nothing can be written any more.
+func (t *Table) ReadAt(number uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.kept, func(c Checkpoint) bool { return c.Number == number })
+	if i < 0 {
+		return t.noCheckpoint(number)
+	}
+	t.readOnly, t.current = true, slices.Clone(t.kept[i].Slots)
+	return nil
+}
+
+// noCheckpoint says which checkpoints there are.
+func (t *Table) noCheckpoint(number uint64) error {
+	return fmt.Errorf("%w: checkpoint %d of table %q: it keeps %d, from %d to %d", store.ErrNotFound, number, t.record.Name, len(t.kept), t.kept[0].Number, t.last().Number)
+}
+
+// GoBack makes the kept checkpoint of that number the last one, on disk only where the table may be
+// written, while no transfer is under way; 0 changes nothing.
+func (t *Table) GoBack(ctx context.Context, number uint64) error {
 	if number == 0 || number == t.last().Number {
 		return nil
 	}
 	i := slices.IndexFunc(t.kept, func(c Checkpoint) bool { return c.Number == number })
 	if i < 0 {
-		return fmt.Errorf("%w: checkpoint %d of table %q: it keeps %d, from %d to %d", store.ErrNotFound, number, t.record.Name, len(t.kept), t.kept[0].Number, t.last().Number)
+		return t.noCheckpoint(number)
 	}
 	if !t.readOnly {
 		if err := t.update(ctx, number+1, math.MaxUint64, func(*meta.DB) ([]meta.Entry, error) { return nil, nil }); err != nil {
@@ -164,7 +203,11 @@ func (t *Table) Checkpoints() []Checkpoint {
 // Blob returns a blob of the last checkpoint; ErrNotFound if it has none of
 // that name. The bytes are the caller's.
 func (t *Table) Blob(ctx context.Context, name string) (_ []byte, err error) {
-	c := t.LastCheckpoint()
+	return t.BlobOf(ctx, t.LastCheckpoint(), name)
+}
+
+// BlobOf is Blob of a kept checkpoint.
+func (t *Table) BlobOf(ctx context.Context, c Checkpoint, name string) (_ []byte, err error) {
 	for i, b := range c.Blobs {
 		if b != name {
 			continue

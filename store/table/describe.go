@@ -13,7 +13,8 @@ import (
 // Info describes an embedding table, trained or not at the moment.
 type Info struct {
 	Name        string           `json:"name"`
-	Version     uint64           `json:"version"` // of the store that it belongs to
+	Version     uint64           `json:"version"`        // of the store that it belongs to
+	Some        bool             `json:"some,omitempty"` // rows are of some of the nodes only
 	Dim         int              `json:"dim"`
 	States      int              `json:"states"` // optimiser planes beside the embeddings
 	Keep        int              `json:"keep"`   // checkpoints that are kept
@@ -42,7 +43,7 @@ func Describe(ctx context.Context, dir string, o store.Options) (infos []Info, e
 			return nil, err
 		}
 		r := t.record
-		info := Info{Name: r.Name, Version: r.Version, Dim: r.Dim, States: r.States, Keep: r.Keep, Created: r.Created}
+		info := Info{Name: r.Name, Version: r.Version, Some: r.Some, Dim: r.Dim, States: r.States, Keep: r.Keep, Created: r.Created}
 		for _, c := range t.kept {
 			info.Checkpoints = append(info.Checkpoints, CheckpointInfo{c.Number, c.Created})
 		}

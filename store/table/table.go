@@ -32,6 +32,8 @@ type Options struct {
 	// Init sets the first embeddings of consecutive nodes from first on, Dim elements each; nil: zeros.
 	// It should depend on ids alone, so that what partitions there are does not matter.
 	Init func(first store.NodeID, rows []float32)
+	// Some, if not nil, makes a table of some of the nodes, instead of Init.
+	Some *Some
 	// Keep is how many checkpoints are kept, 0 = 1: the file has a slot for each and one to
 	// write to, each as large as all rows.
 	Keep int // at most CheckpointsMax
@@ -54,8 +56,16 @@ type Options struct {
 	Engine blockio.Engine
 }
 
+// Some says of which nodes a table has rows, where it has not one for each: in a partition those of its nodes that have one, in their
+// order. Which they are is known to its maker alone.
+type Some struct {
+	Rows []uint64 // by partition
+	// Init sets the first embeddings of partition p's rows from row first on.
+	Init func(p store.PartitionID, first uint64, rows []float32) error
+}
+
 // Table is a store's embedding table, open for training: one row of Planes
-// vectors a node, read and written a partition at a time.
+// vectors a node, or of some nodes, read and written a partition at a time.
 //
 // Each partition has one slot on disk more than checkpoints are kept. Each
 // checkpoint names one of them; writes go to one that none names. So whatever
@@ -77,6 +87,7 @@ type Table struct {
 	engine  blockio.Engine
 	file    blockio.File
 	kept    []Checkpoint // ascending numbers
+	spared  []uint64     // those of kept that no new one takes the place of
 	current []tableSlot
 	writing int // Write calls under way
 	failed  error
@@ -122,8 +133,8 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 		}
 	}()
 	t.record = meta.TableRecord{Name: o.Name, File: "table-" + o.Name + meta.FileSuffix, Version: s.Manifest().Version,
-		Dim: o.Dim, States: o.States, Keep: o.Keep, Created: time.Now().UTC()}
-	if err := t.makeLayout(s.Manifest()); err != nil {
+		Dim: o.Dim, States: o.States, Keep: o.Keep, Created: time.Now().UTC(), Some: o.Some != nil}
+	if err := t.makeLayout(s.Manifest(), o.Some); err != nil {
 		return nil, err
 	}
 	// The record comes first: a sweep spares the file it names.
@@ -146,7 +157,7 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 	}); err != nil {
 		return nil, err
 	}
-	sums, err := t.createFile(s.Manifest(), o.Init)
+	sums, err := t.createFile(s.Manifest(), &o)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +175,16 @@ func Create(ctx context.Context, s *store.Store, o Options) (_ *Table, err error
 }
 
 // makeLayout lays out the file of a new table.
-func (t *Table) makeLayout(m *store.Manifest) (err error) {
+func (t *Table) makeLayout(m *store.Manifest, some *Some) (err error) {
 	nodes := make([]uint64, len(m.Partitions))
+	if some != nil && len(some.Rows) != len(nodes) {
+		return fmt.Errorf("%w: table %q has rows of %d partitions, the store has %d", store.ErrInvalid, t.record.Name, len(some.Rows), len(nodes))
+	}
 	for p, info := range m.Partitions {
 		nodes[p] = info.Nodes
+		if some != nil {
+			nodes[p] = some.Rows[p]
+		}
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.record.File))
@@ -195,15 +212,19 @@ func (t *Table) checkRoom() error {
 	return nil
 }
 
-func (t *Table) createFile(m *store.Manifest, init func(store.NodeID, []float32)) (sums [][]uint32, err error) {
+func (t *Table) createFile(m *store.Manifest, o *Options) (sums [][]uint32, err error) {
 	sums, err = blocks.CreateEmbedding(t.env.FS, t.env.DataPath(t.record.File), t.layout, func(p store.PartitionID, plane int, row uint64, b []byte) error {
-		if plane > 0 || init == nil {
+		if plane > 0 || o.Some == nil && o.Init == nil {
 			clear(b)
 			return nil
 		}
 		x, err := blocks.View[float32](b)
-		if err == nil {
-			init(m.Partitions[p].First+store.NodeID(row), x)
+		switch {
+		case err != nil:
+		case o.Some != nil:
+			err = o.Some.Init(p, row, x)
+		default:
+			o.Init(m.Partitions[p].First+store.NodeID(row), x)
 		}
 		return err
 	})
@@ -230,7 +251,7 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) 
 	if err := t.load(ctx, o.Name); err != nil {
 		return nil, err
 	}
-	if err := t.goBack(ctx, o.Checkpoint); err != nil {
+	if err := t.GoBack(ctx, o.Checkpoint); err != nil {
 		return nil, err
 	}
 	other := t.CheckVersion(s.Manifest())
@@ -249,7 +270,8 @@ func Open(ctx context.Context, s *store.Store, o Options) (_ *Table, err error) 
 	l := t.layout
 	fits := l.Planes == 1+t.record.States && l.Slots == t.record.Keep+1 && int(l.Header.Dim) == t.record.Dim && len(l.Nodes) == len(s.Manifest().Partitions)
 	for p := range l.Nodes {
-		fits = fits && l.Nodes[p] == s.Manifest().Partitions[p].Nodes
+		nodes := s.Manifest().Partitions[p].Nodes
+		fits = fits && (l.Nodes[p] == nodes || t.record.Some && l.Nodes[p] < nodes)
 	}
 	if !fits {
 		return nil, &blocks.CorruptError{Path: t.env.DataPath(t.record.File), Extent: "directory", Offset: -1, Reason: "its shape is not what the table's record says"}
@@ -338,6 +360,12 @@ func ValidName(name string) bool {
 // Path is the table's file.
 func (t *Table) Path() string { return t.env.DataPath(t.record.File) }
 
+// Name is its name, which is unique in the store.
+func (t *Table) Name() string { return t.record.Name }
+
+// Created is when it was made: another one of the same name is of another time.
+func (t *Table) Created() time.Time { return t.record.Created }
+
 // Planes is the number of vectors a node has: the embedding and its optimiser state.
 func (t *Table) Planes() int { return t.layout.Planes }
 
@@ -346,6 +374,9 @@ func (t *Table) Dim() int { return t.record.Dim }
 
 // Partitions is the number of partitions.
 func (t *Table) Partitions() int { return len(t.layout.Nodes) }
+
+// Some reports whether the rows are of some of the nodes only ([Options].Some).
+func (t *Table) Some() bool { return t.record.Some }
 
 // Nodes is the number of rows of partition p.
 func (t *Table) Nodes(p store.PartitionID) uint64 { return t.layout.Nodes[p] }

@@ -36,7 +36,7 @@ var inner = map[string][][]string{
 		{"store/buffer/metrics", "store/rows"},
 	},
 	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative", "sampler/walk"}},
-	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"}},
+	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"}, {"gpu/vectors"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"}},
 	"tools":   {{"tools/generate", "tools/device", "tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/gstore"}},
 }
 

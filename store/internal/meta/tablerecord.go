@@ -14,7 +14,8 @@ type TableRecord struct {
 	States  int       `json:"states"`
 	Keep    int       `json:"keep"`
 	Created time.Time `json:"created"`
-	Ready   bool      `json:"ready"` // the file is complete: checkpoint 1 exists
+	Ready   bool      `json:"ready"`          // the file is complete: checkpoint 1 exists
+	Some    bool      `json:"some,omitempty"` // rows are of some of the nodes; what the file says of partitions says how many
 }
 
 func (m *DB) Tables() ([]TableRecord, error) {

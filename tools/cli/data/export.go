@@ -231,6 +231,9 @@ func (o *exportOptions) tableNames(ctx context.Context, e *command.Env, s *store
 	version := s.Manifest().Version
 	var all, fit, others []string
 	for _, t := range infos {
+		if t.Some { // they leave the store with their model
+			continue
+		}
 		all = append(all, t.Name)
 		if t.Version == version {
 			fit = append(fit, t.Name)

@@ -100,6 +100,9 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 		return nil, fmt.Errorf("%w: a model to export: %s is of edges at moments (train --task temporal), which eval and predict take as it is; --checkpoint N names another run", store.ErrNotFound, which)
 	}
 	cp, err := Load(m, path)
+	if err == nil {
+		cp, err = cp.Inline(ctx, st)
+	}
 	if err != nil {
 		return nil, err
 	}

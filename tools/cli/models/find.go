@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,9 +51,11 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 		accuracy float64
 	}
 	runs := 0
-	for _, r := range h.Runs {
+	replaced := map[string]bool{} // tables of later runs
+	for _, r := range slices.Backward(h.Runs) {
 		s := struct {
 			Valid float64 `json:"valid_accuracy"`
+			Table string  `json:"table"` // of learned vectors
 			Ranks struct {
 				MRR float64 `json:"mrr"`
 			} `json:"valid"` // of edges at moments
@@ -61,10 +64,14 @@ func Find(ctx context.Context, st *store.Store, checkpoint string) (path, which 
 		if _, err := os.Stat(File(dir, r.Number)); r.Command != "train" || err != nil || json.Unmarshal(r.Summary, &s) != nil {
 			continue
 		}
+		if replaced[s.Table] { // its vectors are gone
+			continue
+		}
+		replaced[s.Table] = s.Table != ""
 		s.Valid = max(s.Valid, s.Ranks.MRR)
 		runs++
 		here := r.Version == st.Manifest().Version
-		if best.run == 0 || here && !best.here || here == best.here && s.Valid >= best.accuracy {
+		if best.run == 0 || here && !best.here || here == best.here && s.Valid > best.accuracy {
 			best.run, best.here, best.accuracy = r.Number, here, s.Valid
 		}
 	}
@@ -94,6 +101,9 @@ func TableName(ctx context.Context, st *store.Store, name string) (string, error
 	const usual = "embeddings"
 	var names []string
 	for _, t := range infos {
+		if t.Some { // vectors that a model of nodes learned
+			continue
+		}
 		if t.Version == st.Manifest().Version {
 			names = append(names, t.Name)
 		}

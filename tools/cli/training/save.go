@@ -116,6 +116,9 @@ func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
 	printProfile(e, s.Profile)
 	printDeviceRows(e, s.DeviceRows)
+	if s.Table != "" {
+		fmt.Fprintf(to, "learned vectors: table %s of the store; %s written, and by checkpoints %s\n", s.Table, command.FormatSize(s.BytesWritten), command.FormatSize(s.CheckpointBytes))
+	}
 	fmt.Fprintf(to, "model: %s\n", saved.Path)
 }
 

@@ -48,7 +48,7 @@ type trainOptions struct {
 	board   string
 	explain bool
 	reads   readFlags
-	// overwrite lets link prediction replace an earlier run's table.
+	// overwrite lets a run replace an earlier one's table.
 	overwrite bool
 }
 
@@ -96,7 +96,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.board, "tensorboard", "", "write loss, accuracy or ranks and times of every epoch to an event file in this folder")
 	fs.BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
-	fs.BoolVar(&o.overwrite, "overwrite", false, "link prediction: replace the embeddings of an earlier run")
+	fs.BoolVar(&o.overwrite, "overwrite", false, "replace an earlier run's table: of link prediction's embeddings, or of vectors learned of nodes without features")
 	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "tensorboard": "input and output", "scratch": "out of core", "save": "input and output", "overwrite": "checkpoints",
 		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
@@ -285,9 +285,10 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if err := checkLabels(st.Manifest(), dir); err != nil {
 		return nil, err
 	}
-	if o.overwrite {
-		return nil, command.Usagef("--overwrite is for link prediction; the store's task is node classification, whose models have numbers")
+	if o.overwrite && len(st.Manifest().Categories()) == 0 {
+		return nil, command.Usagef("--overwrite is for tables in the store, of link prediction and of vectors learned of nodes without features; this one's models of node classification have numbers")
 	}
+	o.node.Overwrite = o.overwrite
 	started := time.Now()
 	unlock, err := checkpointFile(e, dir, lastRun, &o.node.CheckpointFile, o.node.Resume || o.bound.Has("checkpoint-every"))
 	if err != nil {

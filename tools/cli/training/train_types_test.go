@@ -74,6 +74,26 @@ func TestTrainTypes(t *testing.T) {
 	if code, _, stderr := clitest.Run(t, "ingest", ogbTyped(t, users, items, src, dst, labels, feat, splits), ogb, "--partitions", "4", "--quiet"); code != cli.ExitOK {
 		t.Fatal(stderr)
 	}
+	// Vectors in a table learn as well, and leave the store with their model. A run that replaces the table is the one whose model is found.
+	args := []string{"train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--lr", ".05", "--dropout", ".1", "--vectors", "table"}
+	best := accuracy(append(args, "--epochs", "30")...)
+	if code, _, stderr := clitest.Run(t, append(args, "--epochs", "1")...); code == cli.ExitOK || !strings.Contains(stderr, "--overwrite") {
+		t.Errorf("a second run with the same table: exit code %d, %s", code, stderr)
+	}
+	out := filepath.Join(dir, "model")
+	if code, _, stderr := clitest.Run(t, "export", ogb, out, "--what", "model"); code != cli.ExitOK {
+		t.Fatal(stderr)
+	}
+	if read, exported := accuracy("eval", ogb), accuracy("eval", ogb, "--checkpoint", out); best < .9 || read != best || exported != best {
+		t.Errorf("vectors in a table: test accuracy %v, read again %v, of the exported model %v, expected the same above .9", best, read, exported)
+	}
+	last := accuracy(append(args, "--epochs", "1", "--overwrite")...)
+	if found := accuracy("eval", ogb); found != last || last == best {
+		t.Errorf("eval takes a run of test accuracy %v, expected the last one's %v, whose table it is", found, last)
+	}
+	if code, _, stderr := clitest.Run(t, "eval", ogb, "--checkpoint", "1"); code == cli.ExitOK || !strings.Contains(stderr, "replaced") {
+		t.Errorf("a run whose table was replaced: exit code %d, %s", code, stderr)
+	}
 	if got := accuracy("train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05", "--dropout", ".1"); got != inMemory["rsage"] {
 		t.Errorf("test accuracy %v of the graph in OGB's layout, expected %v", got, inMemory["rsage"])
 	}
