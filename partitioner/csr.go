@@ -120,6 +120,10 @@ func (g *CSR) unpack(dst []uint32, from uint64) {
 // destinations, the same ones each time it is called. It stops at yield's first error and returns it.
 type Edges func(yield func(src, dst []uint32) error) error
 
+// EdgesOf returns the edges that have an end among nodes first … last, in the order in which [Edges] has them. Others
+// may come too.
+type EdgesOf func(first, last uint32) Edges
+
 // CSRBytes is the memory [BuildCSR] takes.
 func CSRBytes(nodes, edges uint64) int64 {
 	return 8*int64(nodes+1) + packedBytes(2*edges, idBits(nodes))

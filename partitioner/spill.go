@@ -28,13 +28,17 @@ var _ Graph = (*Spilled)(nil)
 // spillBufferEntries is what a pass reads at once: large enough for a disk, small beside any budget.
 const spillBufferEntries = 1 << 20
 
+// spillRangeBytes is what lists that are made together take at most, where reading their edges alone is possible: more would
+// leave the processor's caches, and every entry is put at random.
+const spillRangeBytes = 64 << 20
+
 // SpilledBytes is the least memory [Spill] takes: degrees, cursors and one buffer.
 func SpilledBytes(nodes uint64) int64 { return 4*int64(nodes) + 16<<20 }
 
-// Spill reads the edges once for degrees and then once for every memoryBytes
-// of lists, which it writes to a temporary file in dir. Each edge is held in both directions; self
-// loops are dropped. The file has no name and goes away with Close or the process.
-func Spill(ctx context.Context, dir string, nodes uint64, edges Edges, memoryBytes int64) (*Spilled, error) {
+// Spill reads the edges once for degrees and then, range after range of nodes, for lists: those that near gives
+// for the range, or all for every memoryBytes of lists if near is nil. It writes the lists to a temporary file in dir.
+// Each edge is held in both directions; self loops are dropped. The file has no name and goes away with Close or the process.
+func Spill(ctx context.Context, dir string, nodes uint64, edges Edges, near EdgesOf, memoryBytes int64) (*Spilled, error) {
 	if nodes > MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d are possible", ErrOption, nodes, uint64(MaxNodes))
 	}
@@ -46,13 +50,13 @@ func Spill(ctx context.Context, dir string, nodes uint64, edges Edges, memoryByt
 	if g.mem.err != nil {
 		return nil, g.mem.err
 	}
-	if err := g.build(ctx, dir, edges, memoryBytes-4*int64(nodes)); err != nil {
+	if err := g.build(ctx, dir, edges, near, memoryBytes-4*int64(nodes)); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	return g, nil
 }
 
-func (g *Spilled) build(ctx context.Context, dir string, edges Edges, memory int64) error {
+func (g *Spilled) build(ctx context.Context, dir string, edges Edges, near EdgesOf, memory int64) error {
 	nodes := uint64(len(g.degree))
 	err := edges(func(src, dst []uint32) error {
 		for i, u := range src {
@@ -82,14 +86,37 @@ func (g *Spilled) build(ctx context.Context, dir string, edges Edges, memory int
 	if err := os.Remove(g.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) { // swept by a writer of the store just now
 		return fmt.Errorf("spill neighbour lists: %w", err)
 	}
-	for lo := uint64(0); lo < nodes; {
-		// A range takes 4 bytes an entry and 8 a node (cursors).
-		hi, entries := lo, int64(0)
-		for hi < nodes && (hi == lo || 4*(entries+int64(g.degree[hi]))+8*int64(hi+1-lo) <= memory) {
-			entries += int64(g.degree[hi])
-			hi++
+	// Lists of consecutive nodes are made together: ranges take 4 bytes an entry and as many a node, its cursor.
+	if near != nil {
+		memory = min(memory, spillRangeBytes)
+	} else {
+		near = func(_, _ uint32) Edges { return edges }
+	}
+	next := func(lo uint64) (hi uint64, entries int64) {
+		for hi = lo; hi < nodes; hi++ {
+			more := entries + int64(g.degree[hi])
+			if hi > lo && 4*(more+int64(hi+1-lo)) > memory {
+				break
+			}
+			entries = more
 		}
-		if err := g.fill(ctx, edges, uint32(lo), uint32(hi-lo), entries); err != nil {
+		return hi, entries
+	}
+	most, longest := 0, int64(0)
+	for lo := uint64(0); lo < nodes; {
+		hi, entries := next(lo)
+		most, longest = max(most, int(hi-lo)), max(longest, entries)
+		lo = hi
+	}
+	var a arrays
+	defer a.free()
+	lists, cursors := a.uint32s(int(longest)), a.uint32s(most)
+	if a.err != nil {
+		return a.err
+	}
+	for lo := uint64(0); lo < nodes; {
+		hi, entries := next(lo)
+		if err := g.fill(ctx, near(uint32(lo), uint32(hi-1)), uint32(lo), cursors[:hi-lo], lists[:entries]); err != nil {
 			return fmt.Errorf("spill neighbour lists: %w", err)
 		}
 		lo = hi
@@ -97,44 +124,47 @@ func (g *Spilled) build(ctx context.Context, dir string, edges Edges, memory int
 	return nil
 }
 
-// fill appends the lists of nodes lo … lo+count−1.
-func (g *Spilled) fill(ctx context.Context, edges Edges, lo, count uint32, entries int64) error {
-	var a arrays
-	defer a.free()
-	lists := a.uint32s(int(entries))
-	cursor := a.bytes(8 * int64(count))
-	if a.err != nil {
-		return a.err
-	}
-	if entries == 0 {
+// fill appends the lists of the nodes from lo on, one a cursor, which it makes in lists.
+func (g *Spilled) fill(ctx context.Context, edges Edges, lo uint32, cursor, lists []uint32) error {
+	if len(lists) == 0 {
 		return nil
 	}
-	at := unsafe.Slice((*uint64)(unsafe.Pointer(&cursor[0])), count)
-	sum := uint64(0)
-	for i := range at {
-		at[i] = sum
-		sum += uint64(g.degree[lo+uint32(i)])
+	sum, count := uint32(0), uint32(len(cursor))
+	for i := range cursor { // where a node's next neighbour goes
+		cursor[i] = sum
+		sum += g.degree[lo+uint32(i)]
 	}
-	put := func(v, u uint32) error {
-		if i := v - lo; i < count {
-			if at[i] >= uint64(len(lists)) {
+	// Some edges at a time take their places, and then are put there: neither step's loads wait for the other's.
+	const stage = 64
+	var at, to [2 * stage]uint32
+	err := edges(func(src, dst []uint32) error {
+		for len(src) > 0 {
+			n, last := 0, uint32(0)
+			for i, u := range src[:min(stage, len(src))] {
+				v := dst[i]
+				if u == v {
+					continue
+				}
+				if k := u - lo; k < count {
+					at[n], to[n] = cursor[k], v
+					last = max(last, at[n])
+					cursor[k]++
+					n++
+				}
+				if k := v - lo; k < count {
+					at[n], to[n] = cursor[k], u
+					last = max(last, at[n])
+					cursor[k]++
+					n++
+				}
+			}
+			if n > 0 && int(last) >= len(lists) {
 				return fmt.Errorf("%w: more edges in a later reading", ErrOption)
 			}
-			lists[at[i]] = u
-			at[i]++
-		}
-		return nil
-	}
-	err := edges(func(src, dst []uint32) error {
-		for i, u := range src {
-			if v := dst[i]; u != v {
-				if err := put(u, v); err != nil {
-					return err
-				}
-				if err := put(v, u); err != nil {
-					return err
-				}
+			for i, place := range at[:n] {
+				lists[place] = to[i]
 			}
+			src, dst = src[min(stage, len(src)):], dst[min(stage, len(dst)):]
 		}
 		return ctx.Err()
 	})

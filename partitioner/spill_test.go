@@ -34,7 +34,24 @@ func TestSpilledEqualsCSR(t *testing.T) {
 		g := &Spilled{buffer: rapid.IntRange(1, 50).Draw(rt, "buffer")}
 		g.degree = g.mem.uint32s(n)
 		defer g.Close() //nolint:errcheck // test
-		if err := g.build(context.Background(), dir, edges, int64(rapid.IntRange(1, 2000).Draw(rt, "memory"))); err != nil {
+		// Only edges of the nodes asked for: none but those that are needed may be.
+		var near EdgesOf = func(first, last uint32) Edges {
+			asked := func(u uint32) bool { return u >= first && u <= last }
+			return func(yield func(src, dst []uint32) error) error {
+				for i, u := range src {
+					if asked(u) || asked(dst[i]) {
+						if err := yield(src[i:i+1], dst[i:i+1]); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}
+		}
+		if rapid.Bool().Draw(rt, "all") {
+			near = nil
+		}
+		if err := g.build(context.Background(), dir, edges, near, int64(rapid.IntRange(1, 2000).Draw(rt, "memory"))); err != nil {
 			rt.Fatal(err)
 		}
 		if g.Nodes() != want.Nodes() || g.Entries() != want.Entries() {
@@ -60,21 +77,21 @@ func TestSpillErrors(t *testing.T) {
 	edge := func(u, v uint32) Edges {
 		return func(yield func(src, dst []uint32) error) error { return yield([]uint32{u}, []uint32{v}) }
 	}
-	if _, err := Spill(ctx, t.TempDir(), 10, edge(0, 1), 1000); !errors.Is(err, ErrBudget) {
+	if _, err := Spill(ctx, t.TempDir(), 10, edge(0, 1), nil, 1000); !errors.Is(err, ErrBudget) {
 		t.Errorf("small budget: %v", err)
 	}
-	if _, err := Spill(ctx, t.TempDir(), 10, edge(0, 10), 1<<30); !errors.Is(err, ErrOption) {
+	if _, err := Spill(ctx, t.TempDir(), 10, edge(0, 10), nil, 1<<30); !errors.Is(err, ErrOption) {
 		t.Errorf("node out of range: %v", err)
 	}
-	if _, err := Spill(ctx, t.TempDir()+"/none", 10, edge(0, 1), 1<<30); err == nil {
+	if _, err := Spill(ctx, t.TempDir()+"/none", 10, edge(0, 1), nil, 1<<30); err == nil {
 		t.Error("no directory: no error")
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Spill(cancelled, t.TempDir(), 10, edge(0, 1), 1<<30); !errors.Is(err, context.Canceled) {
+	if _, err := Spill(cancelled, t.TempDir(), 10, edge(0, 1), nil, 1<<30); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	g, err := Spill(ctx, t.TempDir(), 10, edge(0, 1), 1<<30)
+	g, err := Spill(ctx, t.TempDir(), 10, edge(0, 1), nil, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -185,7 +185,7 @@ func (r *run) graph(ctx context.Context, need partitioner.Need, training *partit
 		return nil, 0, fmt.Errorf("%w: partitioning %d nodes by their edges takes %d MiB, the budget is %d MiB",
 			store.ErrBudget, nodes, (r.o.MemoryBytes-free+least+1<<20-1)>>20, r.o.MemoryBytes>>20)
 	}
-	g, err = partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, free-need.Stream)
+	g, err = partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, nil, free-need.Stream)
 	return g, need.Stream, err
 }
 

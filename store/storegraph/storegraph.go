@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
@@ -29,6 +30,22 @@ const readBytes = 8 << 20
 
 // Edges streams all stored edges, stripe by stripe, checked, some buckets at a time.
 func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
+	return edges(ctx, s, 0, len(s.Manifest().Partitions))
+}
+
+// EdgesOf streams the edges of some nodes as [Edges] has them, and those of other nodes in the same partitions; of
+// other partitions' stripes only these nodes' buckets are read.
+func EdgesOf(ctx context.Context, s *store.Store) partitioner.EdgesOf {
+	parts := s.Manifest().Partitions
+	return func(first, last uint32) partitioner.Edges {
+		lo := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First)+parts[p].Nodes > uint64(first) })
+		hi := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First) > uint64(last) })
+		return edges(ctx, s, lo, hi)
+	}
+}
+
+// edges streams those with an end in partitions lo … hi−1.
+func edges(ctx context.Context, s *store.Store, lo, hi int) partitioner.Edges {
 	return func(yield func(src, dst []uint32) error) (err error) {
 		const batch = 1 << 14
 		src, dst := make([]uint32, 0, batch), make([]uint32, 0, batch)
@@ -37,7 +54,11 @@ func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
 		defer func() { err = errors.Join(err, stripes.Close()) }()
 		for j := range parts {
 			firstDst := uint32(parts[j].First)
-			err := stripes.Stripe(ctx, store.PartitionID(j), 0, len(parts), func(b *store.BucketPart) error {
+			from, to := lo, hi
+			if j >= lo && j < hi {
+				from, to = 0, len(parts)
+			}
+			err := stripes.Stripe(ctx, store.PartitionID(j), from, to, func(b *store.BucketPart) error {
 				firstSrc := uint32(parts[b.Src].First)
 				for d, s := range b.All() {
 					src, dst = append(src, firstSrc+s), append(dst, firstDst+d)
@@ -73,16 +94,16 @@ type Budget struct{ Array, Stream int64 }
 // all lists if that fits, else lists in an unnamed file in dir.
 // Too small a budget is partitioner.ErrBudget.
 func Open(ctx context.Context, s *store.Store, dir string, budget Budget) (Graph, error) {
-	return open(ctx, s, dir, budget, s.Manifest().Nodes, Edges(ctx, s))
+	return open(ctx, s, dir, budget, s.Manifest().Nodes, Edges(ctx, s), EdgesOf(ctx, s))
 }
 
 // OpenRest is Open of the graph that is left without training nodes, of s's internal ids; its own are counted among the others.
 func OpenRest(ctx context.Context, s *store.Store, dir string, budget Budget, training *partitioner.Training) (Graph, error) {
-	return open(ctx, s, dir, budget, training.Rest(), training.RestEdges(Edges(ctx, s)))
+	return open(ctx, s, dir, budget, training.Rest(), training.RestEdges(Edges(ctx, s)), nil)
 }
 
-// open reads edges, no more than s has, between so many nodes.
-func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes uint64, edges partitioner.Edges) (Graph, error) {
+// open reads edges, no more than s has, between so many nodes; near are those of some of them, nil if they are not told apart.
+func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes uint64, edges partitioner.Edges, near partitioner.EdgesOf) (Graph, error) {
 	m := s.Manifest()
 	if m.Nodes > partitioner.MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
@@ -97,7 +118,7 @@ func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes 
 	if need := partitioner.SpilledBytes(nodes) + read; need > budget.Stream {
 		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, nodes, need, budget.Stream)
 	}
-	return partitioner.Spill(ctx, dir, nodes, edges, budget.Stream-read)
+	return partitioner.Spill(ctx, dir, nodes, edges, near, budget.Stream-read)
 }
 
 // Classes returns, by internal id, 0 for nodes that are no training nodes and 1+label for those

@@ -64,7 +64,7 @@ func TestGraphHasTheStoresEdges(t *testing.T) {
 	if _, ok := inMemory.(partitioner.RandomAccess); !ok {
 		t.Error("without a bound the graph is not in memory")
 	}
-	spilled, err := partitioner.Spill(ctx, t.TempDir(), uint64(g.Nodes()), storegraph.Edges(ctx, s), 1<<30)
+	spilled, err := partitioner.Spill(ctx, t.TempDir(), uint64(g.Nodes()), storegraph.Edges(ctx, s), storegraph.EdgesOf(ctx, s), 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +108,42 @@ func TestClassesAndCurrent(t *testing.T) {
 	for p, n := range g.Sizes {
 		if sizes[p] != uint64(n) {
 			t.Errorf("partition %d: %d nodes, expected %d", p, sizes[p], n)
+		}
+	}
+}
+
+// TestEdgesOfSome: edges of some nodes come in the order of all edges, none is left out, and few of others come.
+func TestEdgesOfSome(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, storetest.Random(storetest.Options{Nodes: 500, Partitions: 6}))
+	read := func(edges partitioner.Edges) (all [][2]uint32) {
+		err := edges(func(src, dst []uint32) error {
+			for i, u := range src {
+				all = append(all, [2]uint32{u, dst[i]})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	all, parts := read(storegraph.Edges(ctx, s)), s.Manifest().Partitions
+	of := func(v uint32) int {
+		return slices.IndexFunc(parts, func(p store.PartitionInfo) bool {
+			return uint64(v) >= uint64(p.First) && uint64(v) < uint64(p.First)+p.Nodes
+		})
+	}
+	for _, asked := range [][2]uint32{{0, 0}, {0, 499}, {499, 499}, {100, 260}, {uint32(parts[2].First), uint32(parts[3].First) - 1}} {
+		lo, hi := of(asked[0]), of(asked[1])
+		var want [][2]uint32
+		for _, e := range all {
+			if p, q := of(e[0]), of(e[1]); p >= lo && p <= hi || q >= lo && q <= hi {
+				want = append(want, e)
+			}
+		}
+		if got := read(storegraph.EdgesOf(ctx, s)(asked[0], asked[1])); !slices.Equal(got, want) {
+			t.Errorf("nodes %d: %d edges, expected the %d of partitions %d to %d in the order of all %d", asked, len(got), len(want), lo, hi, len(all))
 		}
 	}
 }
