@@ -16,7 +16,7 @@ func (s *Sampler) gather(g Graph, blk *Block, from int) {
 			if p < 0 {
 				of, p = g.Out, ^p
 			}
-			weights[i] = float32(buffer.Weight(of.Weights[p]))
+			weights[i] = of.Weights[p]
 		}
 	}
 	if g.Out == nil {
@@ -61,10 +61,7 @@ func (s *Sampler) copyAll(a *buffer.Adjacency, blk *Block, from, n int) {
 	if s.cfg.Weights {
 		weights := blk.Weights[from:]
 		for _, span := range s.in[:n] {
-			for i, w := range a.Weights[span.Begin:span.End] {
-				weights[i] = float32(buffer.Weight(w))
-			}
-			weights = weights[span.End-span.Begin:]
+			weights = weights[copy(weights, a.Weights[span.Begin:span.End]):]
 		}
 	}
 	if s.cfg.Places {

@@ -86,6 +86,7 @@ func (g *Graph) checkWeights() error {
 
 // draw implements drawer.
 func (d *weighted) draw(_ keyed.Key, _ *Graph, a *buffer.Adjacency, lists []list) {
+	d.loadShort(a, lists)
 	d.long = d.long[:0]
 	room := weightedAhead
 	for i := range lists {
@@ -109,12 +110,24 @@ func (d *weighted) draw(_ keyed.Key, _ *Graph, a *buffer.Adjacency, lists []list
 	d.drawLong(a)
 }
 
+// loadShort loads the ends of short lists' weights.
+func (d *weighted) loadShort(a *buffer.Adjacency, lists []list) {
+	touched := 0.
+	for i := range lists {
+		l := &lists[i]
+		if l.span.End-l.span.Begin <= d.removeUpTo*int64(len(l.out)) {
+			touched += float64(a.Weights[l.span.Begin]) + float64(a.Weights[l.span.End-1])
+		}
+	}
+	d.touched = touched
+}
+
 // remove draws out successively from the list.
 func (d *weighted) remove(r *keyed.Rand, weights []float32, span buffer.Span, out []int64) {
 	left := resize(d.weights, int(span.End-span.Begin))
 	d.weights = left
 	for i, w := range weights[span.Begin:span.End] {
-		left[i] = buffer.Weight(w)
+		left[i] = float64(w)
 	}
 	// total is the sum of left, from which weights were taken out since it was exact.
 	total, exact := 0., math.Inf(1)
@@ -186,7 +199,7 @@ func (d *weighted) sum(a *buffer.Adjacency) {
 	long := d.long[:0]
 	for _, l := range d.long {
 		for _, w := range a.Weights[max(l.span.Begin, l.last*buffer.SumEdges):l.span.End] {
-			l.total += buffer.Weight(w)
+			l.total += float64(w)
 		}
 		if !(l.total > 0) {
 			d.scan(&l.r, a.Weights, l.span, l.out, 0)
@@ -353,24 +366,25 @@ func (t *attempt) edge(weights []float32) int64 {
 	} else {
 		weights = weights[t.at:]
 	}
-	// All sums are made and the lot is searched by halves, which takes no branch that nobody can guess.
+	// First the four edges among which it falls, then the one of them: sums that do not wait for each other, and no branch that
+	// nobody can guess.
 	w := (*[buffer.SumEdges]float32)(weights)
-	var sums [buffer.SumEdges]float64
-	sum := t.from
-	for i := 0; i < len(w); i += 4 {
-		s0 := sum + buffer.Weight(w[i])
-		s1 := s0 + buffer.Weight(w[i+1])
-		s2 := s1 + buffer.Weight(w[i+2])
-		sum = s2 + buffer.Weight(w[i+3])
-		sums[i], sums[i+1], sums[i+2], sums[i+3] = s0, s1, s2, sum
-	}
-	n := 8 & -notAbove(sums[7], t.lot)
-	n += 4 & -notAbove(sums[(n+3)&15], t.lot)
-	n += 2 & -notAbove(sums[(n+1)&15], t.lot)
-	n += notAbove(sums[n&15], t.lot)
-	n += notAbove(sums[n&15], t.lot)
-	return t.at + n
+	var from [4]float64
+	from[0] = t.from
+	from[1] = t.from + four(w[0], w[1], w[2], w[3])
+	from[2] = from[1] + four(w[4], w[5], w[6], w[7])
+	from[3] = from[2] + four(w[8], w[9], w[10], w[11])
+	n := notAbove(from[1], t.lot) + notAbove(from[2], t.lot) + notAbove(from[3], t.lot)
+	v := (*[4]float32)(w[4*(n&3):])
+	s0 := from[n&3] + float64(v[0])
+	s1 := s0 + float64(v[1])
+	s2 := s1 + float64(v[2])
+	s3 := s2 + float64(v[3])
+	return t.at + 4*n + notAbove(s0, t.lot) + notAbove(s1, t.lot) + notAbove(s2, t.lot) + notAbove(s3, t.lot)
 }
+
+// four is the sum of four weights.
+func four(a, b, c, d float32) float64 { return (float64(a) + float64(b)) + (float64(c) + float64(d)) }
 
 // scan draws out[got:] from the list without out[:got].
 func (d *weighted) scan(r *keyed.Rand, weights []float32, span buffer.Span, out []int64, got int) {
@@ -384,7 +398,7 @@ func (d *weighted) scan(r *keyed.Rand, weights []float32, span buffer.Span, out 
 			taken = taken[1:]
 			continue
 		}
-		w := max(buffer.Weight(weights[p]), weightedLeast)
+		w := max(float64(weights[p]), weightedLeast)
 		u := 1 - r.Float64() // (0, 1]
 		// −log u ≥ 1−u: most edges lose without a logarithm.
 		if h.full() && 1-u >= h.worst()*w {

@@ -35,7 +35,7 @@ type Adjacency struct {
 	// Relations[k] is the relation of edge k, parallel to Indices; nil if
 	// nobody asked.
 	Relations []uint16
-	// Weights[k] is the weight of edge k, parallel to Indices; nil if nobody asked. Sums[k/SumEdges], for k a multiple of
+	// Weights[k] is what edge k weighs ([Weight]), parallel to Indices; nil if nobody asked. Sums[k/SumEdges], for k a multiple of
 	// SumEdges, is the sum of the weights of edge k's row before k ([Adjacency.SumWeights]).
 	Weights []float32
 	Sums    []float64
@@ -64,7 +64,8 @@ func Weight(w float32) float64 {
 // infinity is its bits as a float32: those of what is finite and not negative are below, of NaNs and what is negative above.
 const infinity = 0x7f800000
 
-// SumWeights sets a.Sums, whose length is at least ⌈len(Indices)/SumEdges⌉, for rows lo … hi−1.
+// SumWeights sets a.Sums, whose length is at least ⌈len(Indices)/SumEdges⌉, for rows lo … hi−1, and their weights to what they
+// count as, which is what those who read them later go by.
 func (a *Adjacency) SumWeights(lo, hi int) {
 	for _, s := range a.Spans[lo:hi] {
 		sum := 0.
@@ -72,7 +73,10 @@ func (a *Adjacency) SumWeights(lo, hi int) {
 			if k%SumEdges == 0 {
 				a.Sums[k/SumEdges] = sum
 			}
-			sum += Weight(a.Weights[k])
+			w := Weight(a.Weights[k])
+			if sum += w; float64(a.Weights[k]) != w {
+				a.Weights[k] = float32(w)
+			}
 		}
 	}
 }
@@ -85,7 +89,7 @@ func (a *Adjacency) RowWeight(row uint32) (sum float64) {
 		k, sum = last, a.Sums[last/SumEdges]
 	}
 	for ; k < s.End; k++ {
-		sum += Weight(a.Weights[k])
+		sum += float64(a.Weights[k])
 	}
 	return sum
 }

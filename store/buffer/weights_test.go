@@ -2,10 +2,24 @@ package buffer_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gstore/gstore/store/buffer"
 )
+
+// TestSumWeights: afterwards weights are what they count as, which samplers do not ask again.
+func TestSumWeights(t *testing.T) {
+	inf := float32(math.Inf(1))
+	weights := []float32{1, -1, 0, float32(math.NaN()), inf, -inf, .5, 3}
+	a := buffer.Adjacency{Weights: slices.Clone(weights), Spans: []buffer.Span{{Begin: 0, End: 3}, {Begin: 3, End: 8}}, Sums: make([]float64, 1)}
+	a.SumWeights(0, len(a.Spans))
+	for k, w := range weights {
+		if got := float64(a.Weights[k]); got != buffer.Weight(w) {
+			t.Errorf("a weight of %v became %v, expected %v", w, got, buffer.Weight(w))
+		}
+	}
+}
 
 // TestRowWeight: sums of rows' weights, of every length and beginning, are those of their edges, of which what is negative counts as 0.
 func TestRowWeight(t *testing.T) {
