@@ -19,8 +19,8 @@ type planned struct {
 
 func (p planned) Manifest() *store.Manifest { return p.m }
 
-// Where nobody bounds an evaluation, the tiles of a large graph take no more than its rows and edges; a small one is one tile,
-// and so is what tiles would round. States of many nodes lie in a file.
+// Where nobody bounds an evaluation, the tiles of a large graph take no more than its rows and edges; a small one is one tile.
+// What tiles would round is one up to 4 GiB. States of many nodes lie in a file.
 func TestUnboundedTiles(t *testing.T) {
 	dev := host.New(host.Options{Threads: 1})
 	defer dev.Close()
@@ -29,7 +29,7 @@ func TestUnboundedTiles(t *testing.T) {
 		nodes  uint64
 		tiles  int
 		memory bool
-	}{{"sage", 2_000_000, 2, true}, {"sage", 100_000, 1, true}, {"gat", 2_000_000, 1, true}, {"sage", 8_000_000, 2, false}} {
+	}{{"sage", 2_000_000, 2, true}, {"sage", 100_000, 1, true}, {"gat", 2_000_000, 1, true}, {"sage", 8_000_000, 2, false}, {"gat", 8_000_000, 2, false}} {
 		m := &store.Manifest{Nodes: c.nodes, Edges: 15 * c.nodes}
 		m.Columns = []store.ColumnInfo{{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 128}}
 		const parts = 16

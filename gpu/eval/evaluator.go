@@ -33,7 +33,8 @@ type Options struct {
 	EdgeFeatures []string
 	Split        string // split column; "": the store's first
 	// MemoryBytes bounds what the evaluator allocates. 0: no bound, but tiles take no more than the store's rows and edges in
-	// memory, or 256 MiB, and all nodes' states lie in memory up to 4 GiB, in a file beyond.
+	// memory, or 256 MiB, those of attention and relations, which round once a tile, no more than 4 GiB; and all nodes' states
+	// lie in memory up to 4 GiB, in a file beyond.
 	MemoryBytes int64
 	// Model is what will be evaluated: it decides what a node takes.
 	Model nn.Config
@@ -71,7 +72,7 @@ const (
 // unboundedBytes is what tiles may take where nobody bounds them, whatever the store's size.
 const unboundedBytes = 256 << 20
 
-// unboundedStates is what all nodes' states may take in memory where nobody bounds them.
+// unboundedStates is what all nodes' states may take in memory where nobody bounds them, and a tile that rounds.
 const unboundedStates = 4 << 30
 
 // Evaluator computes a model's outputs with all neighbours, layer by layer
@@ -288,8 +289,12 @@ func (e *Evaluator) plan(maxDim int) error {
 		states += int64(m.Nodes) * 4 * int64(1+e.o.Model.Out)
 	}
 	bound := e.o.MemoryBytes
-	if bound == 0 && (e.exactTiles() || e.o.Model.StreamsRelations()) { // what a node accumulates of every relation is large
+	switch {
+	case bound > 0:
+	case e.exactTiles() || e.o.Model.StreamsRelations(): // what a node accumulates of every relation is large
 		bound = max(int64(m.Nodes)*featureBytes+int64(m.Edges)*directions*edgeBytes, unboundedBytes)
+	default: // one tile, which rounds once, where it is no larger than states may be
+		bound = unboundedStates
 	}
 	k, pieces := 1, []uint64{0}
 	if len(e.columns) > 0 { // a ranker has its tiles' states in memory
@@ -305,14 +310,12 @@ func (e *Evaluator) plan(maxDim int) error {
 		}
 		return false
 	}
-	if bound > 0 {
-		for ; !fits(k); k = moreTiles(k) {
-			if k >= len(m.Partitions) {
-				if e.o.MemoryBytes == 0 {
-					break
-				}
-				return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k, 0), len(m.Partitions))
+	for ; !fits(k); k = moreTiles(k) {
+		if k >= len(m.Partitions) {
+			if e.o.MemoryBytes == 0 {
+				break
 			}
+			return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, need(k, 0), len(m.Partitions))
 		}
 	}
 	e.least = math.MaxInt64

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What an edge costs as graphs grow: nanoseconds of CPU of ingest, partitioning, and epochs in and out of memory; a JSON object a line.
 
-usage: scaling.py DIR [--edges 3,30,300] [--gstore PROGRAM] [--mem 8GiB] [--threads 2]
+usage: scaling.py DIR [--edges 3,30,300] [--gstore PROGRAM] [--mem 8GiB] [--threads 2] [--no-epochs]
 
 --edges are millions, of block models of 10 edges a node with 32 features (`gstore generate sbm`), a tenth of the nodes for
 training. All are by edge of the graph: FENNEL of one pass without levels; an epoch of SAGE with fanouts 10,5, the CPU
@@ -33,8 +33,10 @@ def measure(a, directory, millions):
     shutil.rmtree(graph)
     parted = run(a, "partition", store, "--partitioner", "fennel", "--passes", 1, "--mem", a.mem)
     found = {"edges": edges, "ingest": 1e9 * made["cpu_seconds"] / edges, "ingest_peak_bytes": made["peak_rss_bytes"]}
-    found.update(partition=1e9 * parted["cpu_seconds"] / edges, partitions=made["partitions"], memory=epoch(a, store, edges, "--plan", "memory"))
-    found["hanoi"] = epoch(a, store, edges, "--plan", "hanoi", "--buffer", max(2, made["partitions"] // 4))
+    found.update(partition=1e9 * parted["cpu_seconds"] / edges, partitions=made["partitions"])
+    if a.epochs:
+        found["memory"] = epoch(a, store, edges, "--plan", "memory")
+        found["hanoi"] = epoch(a, store, edges, "--plan", "hanoi", "--buffer", max(2, made["partitions"] // 4))
     print(json.dumps({k: round(v, 1) for k, v in found.items()}), flush=True)
 
 
@@ -45,6 +47,7 @@ if __name__ == "__main__":
     p.add_argument("--gstore", default="gstore")
     p.add_argument("--mem", default="8GiB", help="of ingest and partitioning")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--no-epochs", dest="epochs", action="store_false", help="ingest and partition alone")
     a = p.parse_args()
     a.dir.mkdir(parents=True)
     try:
