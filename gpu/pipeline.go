@@ -157,8 +157,13 @@ type DeviceTimes struct {
 	DeviceIdleSeconds float64 `json:"device_idle_seconds,omitempty"`
 	// DeviceCopySeconds is its time at copies of whole partitions, which run beside both.
 	DeviceCopySeconds float64 `json:"device_copy_seconds,omitempty"`
+	// DeviceSampleSeconds is its time at drawing mini-batches, beside training, where it does that.
+	DeviceSampleSeconds float64 `json:"device_sample_seconds,omitempty"`
+	// DeviceBlockBytes is what mini-batches took to a device of its own memory beside features: their blocks, or, where it draws them,
+	// neighbour lists and seeds.
+	DeviceBlockBytes int64 `json:"device_block_bytes,omitempty"`
 	// DeviceWaits is how often the host waited for the device: for room for another mini-batch, or at a step's end for the
-	// last ones.
+	// last ones, or for how large one became that it draws.
 	DeviceWaits int64 `json:"device_waits,omitempty"`
 	// ReplayedBatches are the mini-batches that were run by one call of the host, by recordings of ReplayShapes shapes.
 	ReplayedBatches int64 `json:"replayed_batches,omitempty"`

@@ -12,10 +12,12 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/replay"
 	"github.com/gstore/gstore/gpu/sampling"
+	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // lists is a macro-batch of random neighbour lists: a fifth of the rows has none, most have some, every thirtieth some hundreds, some of them
@@ -247,5 +249,73 @@ func TestSamplesNoBadLists(t *testing.T) {
 		}
 		_ = s.Leave(t.Context()) // says it again
 		must(t, errors.Join(s.Close(), d.Close()))
+	}
+}
+
+// TestTrainingDraws: parameters of a run whose mini-batches are drawn on the device have the bits of one whose host draws, in memory and out of core,
+// recorded and not, whatever runs when; what crosses for blocks is what was planned, and less.
+func TestTrainingDraws(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Edges: 5400, Partitions: 6}))
+	base := train.Config{Hidden: 8, BatchSize: 10, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{6, 4}, Absent: train.AbsentIgnore, DevicePlan: "mirror"}
+	for name, change := range map[string]func(c *train.Config){
+		"sage":             func(c *train.Config) { c.DevicePlan = "auto" },
+		"sage, one by one": func(c *train.Config) { c.RecordSteps = "off" },
+		"sage, hanoi":      func(c *train.Config) { c.Plan, c.Buffer, c.Mixture = "hanoi", 2, train.MixtureRandom },
+		"gcn, all":         func(c *train.Config) { c.Model, c.Fanouts = "gcn", []int{3, -1} },
+		"gat, hanoi": func(c *train.Config) {
+			c.Model, c.Heads, c.Plan, c.Buffer = "gat", 2, "hanoi", 3
+		},
+		"gin, 3 layers, passes": func(c *train.Config) {
+			c.Model, c.Layers, c.Fanouts, c.Plan, c.Buffer, c.Reuse = "gin", 3, []int{4, 3, 2}, "hanoi", 2, 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := base
+			change(&c)
+			run := func(on string) (string, []train.Epoch) {
+				c.SampleOn = on
+				cp, epochs, err := trainNode(t, dir, open(t, Options{}), c)
+				must(t, err)
+				return fmt.Sprint(cp.Params, cp.Summary.TrainLoss, cp.Summary.TestAccuracy, cp.Summary.SampledEdges), epochs
+			}
+			want, plain := run("host")
+			got, epochs := run("device")
+			if got != want {
+				t.Error("other parameters than where the host draws")
+			}
+			st, err := store.Open(dir, store.Options{})
+			must(t, err)
+			defer st.Close()
+			p := c
+			must(t, p.Normalize())
+			if p.Plan == "auto" {
+				p.Plan = "memory"
+			}
+			plan, err := p.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: 1 << 33, Samples: true}, 1000)
+			must(t, err)
+			for i, e := range epochs {
+				less := c.Plan == "" && i > 0 || c.Layers == 3 // here: lists have crossed, or there are many blocks
+				t.Logf("epoch %d: %d bytes for blocks, %d where the host draws; %d waits, %d there; %d of %d batches replayed", i+1, e.DeviceBlockBytes, plain[i].DeviceBlockBytes, e.DeviceWaits, plain[i].DeviceWaits, e.ReplayedBatches, e.Batches)
+				if e.DeviceBlockBytes == 0 || less && e.DeviceBlockBytes >= plain[i].DeviceBlockBytes || e.DeviceSampleSeconds <= 0 || plain[i].DeviceSampleSeconds != 0 || (e.ReplayedBatches == 0) != (plain[i].ReplayedBatches == 0) {
+					t.Errorf("epoch %d: %+v, where the host draws %+v", i+1, e.DeviceTimes, plain[i].DeviceTimes)
+				}
+			}
+			if c.Reuse == 0 && (!plan.Cost.Drawn || plan.Cost.BlockBytes != epochs[0].DeviceBlockBytes) {
+				t.Errorf("planned %+v, %d bytes crossed", plan.Cost, epochs[0].DeviceBlockBytes)
+			}
+		})
+	}
+	for _, schedule := range []string{"lazy", "random:1", "random:2", "threads"} {
+		emulated(t, "GS_EMU_SCHEDULE", schedule)
+		c := base
+		c.Plan, c.Buffer, c.SampleOn = "hanoi", 2, "device"
+		cp, _, err := trainNode(t, dir, open(t, Options{}), c)
+		must(t, err)
+		c.SampleOn = "host"
+		want, _, err := trainNode(t, dir, open(t, Options{}), c)
+		must(t, err)
+		if fmt.Sprint(cp.Params) != fmt.Sprint(want.Params) {
+			t.Errorf("%s: other parameters than where the host draws", schedule)
+		}
 	}
 }

@@ -180,6 +180,7 @@ type Sampler struct {
 	all     gpu.Lists // room for the largest macro-batch's
 	lists   gpu.Lists // of the macro-batch in hand
 	where   []buffer.ResidentPartition
+	shifts  []uint32
 	slots   []slot
 	// Mini-batches so far: asked for, handed out, and read by who trains them.
 	drawn, next, freed int
@@ -226,10 +227,10 @@ func New(dev gpu.Device, o Options) (_ *Sampler, err error) {
 	return s, nil
 }
 
-// Enter begins a macro-batch: its neighbour lists cross, unless those of the same partitions are there. shifts are what to add to a row of the
+// Enter begins a macro-batch: its neighbour lists cross, unless those of the same partitions are there, in their places. shifts are what to add to a row of the
 // partition buffer for its place on the device, by row >> [Shift], nil where [Options].Buffer is 0. Both are in use until Leave.
 func (s *Sampler) Enter(mb *buffer.MacroBatch, shifts []uint32) error {
-	if s.where != nil && slices.Equal(s.where, mb.Partitions) {
+	if s.where != nil && slices.Equal(s.where, mb.Partitions) && slices.Equal(s.shifts, shifts) {
 		return nil
 	}
 	o, n := &s.options, entries(mb)
@@ -240,19 +241,21 @@ func (s *Sampler) Enter(mb *buffer.MacroBatch, shifts []uint32) error {
 	s.lists.Indices = s.all.Indices.View(0, 0, 1, int(n))
 	s.queue.Upload(s.lists.Indices, blocks.Bytes(mb.In.Indices[:n]))
 	for _, p := range mb.Partitions {
+		if p.Nodes == 0 {
+			continue
+		}
 		base, first := int(p.Base), p.Base>>Shift
 		if o.Buffer > 0 {
 			base = int(p.Base + shifts[first])
-			if k := groups(int(p.Nodes)); k > 0 {
-				s.queue.Upload(s.lists.Shifts.View(0, int(first), 1, k), blocks.Bytes(shifts[first:][:k]))
-			}
+			k := groups(int(p.Nodes))
+			s.queue.Upload(s.lists.Shifts.View(0, int(first), 1, k), blocks.Bytes(shifts[first:][:k]))
 		}
 		if base+int(p.Nodes) > o.Rows {
 			return fmt.Errorf("gpu: sampling: partition %d is at row %d of %d", p.ID, base, o.Rows)
 		}
 		s.queue.Upload(s.lists.Spans.View(0, 2*base, 1, 2*int(p.Nodes)), spanBytes(mb.In.Spans[p.Base:][:p.Nodes]))
 	}
-	s.where = append(s.where[:0], mb.Partitions...)
+	s.where, s.shifts = append(s.where[:0], mb.Partitions...), append(s.shifts[:0], shifts...)
 	s.stats.Bytes += ListBytes(mb, o.Buffer > 0)
 	return s.queue.Err()
 }
@@ -294,6 +297,14 @@ func (s *Sampler) Draw(key mini.Key, seeds []uint32) error {
 type Batch struct {
 	Nodes, Edges []int // as [mini.Batch] has its blocks, input first: Nodes[i] sources and Nodes[i+1] destinations of block i, its Edges[i]
 	from         *gpu.Sampled
+}
+
+// SampledEdges is how many edges were drawn.
+func (b *Batch) SampledEdges() (n int) {
+	for _, e := range b.Edges {
+		n += e
+	}
+	return n
 }
 
 // Input is where the rows lie that feed the first block, Uint32.

@@ -221,18 +221,28 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 // Models of one relation keep full ones: their figures are of them.
 func (c *Config) evenBatches() bool { return c.relational() && c.Plan == macro.Hanoi }
 
-// newBatches makes the batches of a run of cfg whose model samples so many hops of a graph of a mean degree, of relations by their
-// fanouts, nil for none, and which looks so many batches ahead.
+// sampler is what the mini-batches of a run of c are sampled by, whose model samples so many hops of a graph of a mean degree, of relations by
+// their fanouts, nil for none.
+func (c *Config) sampler(hops int, relations [][]int, degree float64) (mini.Config, error) {
+	prune, err := c.prune(degree)
+	return mini.Config{Fanouts: c.Fanouts[:hops], RelationFanouts: relations, Sampler: c.Sampler, Seed: c.Seed, Together: c.together(), Prune: prune, Walks: c.walks(), Weights: c.EdgeWeights, Places: len(c.EdgeFeatures) > 0}, err
+}
+
+// newBatches makes the batches of a run of cfg, see [Config.sampler], which looks so many batches ahead.
 func newBatches(cfg *Config, hops int, relations [][]int, degree float64, threads, ahead int) (*batches, error) {
-	fanouts := cfg.Fanouts[:hops] // as Config.sampled
-	if len(fanouts) == 0 {        // the sampler draws at least one hop; trainer.blocks leaves it
-		fanouts = []int{1}
-	}
-	prune, err := cfg.prune(degree)
+	sampler, err := cfg.sampler(hops, relations, degree)
 	if err != nil {
 		return nil, err
 	}
-	l, err := mini.NewLoader(mini.Config{Fanouts: fanouts, RelationFanouts: relations, Sampler: cfg.Sampler, Seed: cfg.Seed, Together: cfg.together(), Prune: prune, Walks: cfg.walks(), Weights: cfg.EdgeWeights, Places: len(cfg.EdgeFeatures) > 0}, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
+	if len(sampler.Fanouts) == 0 { // the sampler draws at least one hop; trainer.blocks leaves it
+		sampler.Fanouts = []int{1}
+	}
+	return batchesBy(cfg, sampler, threads, ahead)
+}
+
+// batchesBy makes batches that a sampler draws.
+func batchesBy(cfg *Config, sampler mini.Config, threads, ahead int) (*batches, error) {
+	l, err := mini.NewLoader(sampler, mini.LoaderOptions{Threads: threads, Depth: threads + 2 + ahead})
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,10 @@ type Config struct {
 	// RecordSteps says whether a GPU takes a training step down and runs it again by one call, mini-batches padded to a few
 	// shapes: "auto" (default: where shapes allow) or "off". It changes no bit of a result.
 	RecordSteps string `json:"record_steps,omitempty" resume:"free" group:"input and output,expert" help:"whether a GPU takes training steps down and runs them again by one call: auto is where shapes allow" values:"auto,off"`
-	Threads     int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
+	// SampleOn says where mini-batches are drawn: "host", "device", from neighbour lists that lie there, which takes plan mirror, or "auto" (default:
+	// there where it can and less crosses). It changes no bit of a result. A device that is the host's memory has the host draw.
+	SampleOn string `json:"sample_on,omitempty" resume:"free" group:"input and output,expert" help:"where mini-batches are drawn: a GPU that mirrors partitions can draw them from neighbour lists in its memory; auto is where less crosses" values:"auto,host,device"`
+	Threads  int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch
 	// is always validated.
 	EvalEvery int `json:"eval_every" group:"optimiser" help:"epochs between exact validations; link prediction: -1 for none, not even of the last epoch"`
@@ -214,6 +217,7 @@ func (c *Config) Normalize() error {
 	set(&c.RowReads, RowsAuto)
 	set(&c.DeviceCache, cacheAuto)
 	set(&c.RecordSteps, recordAuto)
+	set(&c.SampleOn, sampleAuto)
 	set(&c.DevicePlan, cacheAuto)
 	set(&c.CheckpointEvery, "10m")
 	setInt := func(n *int, v int) {
@@ -300,6 +304,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: row reads %q: expected %s, %s or %s", c.RowReads, RowsAuto, RowsCached, RowsPacked)
 	case c.RecordSteps != recordAuto && c.RecordSteps != recordOff:
 		return fmt.Errorf("train: record steps %q, expected %s or %s", c.RecordSteps, recordAuto, recordOff)
+	case !slices.Contains([]string{sampleAuto, sampleHost, sampleDevice}, c.SampleOn):
+		return fmt.Errorf("train: sample on %q, expected %s, %s or %s", c.SampleOn, sampleAuto, sampleHost, sampleDevice)
 	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:
 		return fmt.Errorf("train: device cache %q with a window of %d batches: expected %s, %s, %s, %s or %s, and at most %d", c.DeviceCache, c.DeviceWindow, cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead, cache.NamePreSC, cache.WindowMax)
 	case !slices.Contains([]string{"", VectorsAuto, VectorsMemory, VectorsTable}, c.Vectors):

@@ -88,7 +88,7 @@ func TestRowsPolicyRefused(t *testing.T) {
 	}
 	dev := host.New(host.Options{Threads: 1})
 	defer func() { _ = dev.Close() }()
-	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), 0)
+	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &DevicePlan{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 )
@@ -15,8 +17,9 @@ import (
 // DevicePlan is which feature rows a device keeps between mini-batches, and why.
 type DevicePlan struct {
 	macro.DevicePlan
-	Spare int      // of plan mirror: partitions that it has room for beside those of a step
-	hot   hotNodes // that policy presc keeps
+	Spare int               // of plan mirror: partitions that it has room for beside those of a step
+	hot   hotNodes          // that policy presc keeps
+	draw  *sampling.Options // of mini-batches on the device; nil: the host draws
 }
 
 // PlanDevice chooses which feature rows a device that info describes keeps in a run of c on st: it samples the first batches of
@@ -32,6 +35,9 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		return p, nil
 	}
 	fits := func(reason string) error { // what plan mirror was asked for is not read where it is
+		if c.SampleOn == sampleDevice {
+			return fmt.Errorf("train: sampling on the device takes device plan %s: %s: give more device memory, fewer partitions in memory, or have the host sample", macro.DeviceMirror, reason)
+		}
 		if c.DevicePlan == macro.DeviceMirror {
 			return fmt.Errorf("train: device plan %s: %s: give more device memory, fewer partitions in memory, or take plan %s", macro.DeviceMirror, reason, macro.DeviceDirect)
 		}
@@ -79,6 +85,21 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if c.DevicePlan != cacheAuto {
 		o.Plan = c.DevicePlan
 	}
+	draw, undrawn, err := cfg.drawing(info, st.Manifest(), shape, cfg.mirrorSlots(st.Manifest(), 0))
+	if err != nil {
+		return p, err
+	}
+	if draw != nil {
+		if o.DrawnRows, err = drawnRoom(room, rowBytes, draw); err != nil {
+			return p, err
+		}
+		if o.DrawnRows < o.MirrorRows {
+			undrawn = fmt.Sprintf("beside neighbour lists and mini-batches there is room for %d rows, the partitions of a step take %d", o.DrawnRows, o.MirrorRows)
+		}
+	}
+	if o.DrawnOnly = c.SampleOn == sampleDevice; o.DrawnOnly && (undrawn != "" || o.Policy != "" || o.Plan != "" && o.Plan != macro.DeviceMirror) {
+		return p, fits(cmp.Or(undrawn, fmt.Sprintf("device plan %s and cache %s are asked for", c.DevicePlan, c.DeviceCache)))
+	}
 	if n := c.together(); c.DeviceWindow == 0 && n > cache.WindowDefault {
 		o.Window = min(n, cache.WindowMax) // all that are drawn together
 	}
@@ -103,6 +124,14 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if p.Cost.Plan == macro.DeviceMirror {
 		p.Spare = cfg.mirrorSpare(st.Manifest(), o.Rows-o.MirrorRows)
 		p.Slots = int(mirrorRows(cfg.mirrorSlots(st.Manifest(), p.Spare)))
+		if p.Cost.Drawn {
+			if p.draw, err = cfg.spareDrawn(&p, info, st.Manifest(), shape, room, rowBytes); err != nil {
+				return p, err
+			}
+			why = append(why, "device: mini-batches are drawn there, the host's entry for entry")
+		} else if c.SampleOn != sampleHost && info.Samples {
+			why = append(why, "device: the host draws mini-batches: "+cmp.Or(undrawn, "less crosses than neighbour lists"))
+		}
 		if capacity := cfg.capacity(st.Manifest()); capacity > 0 {
 			why = append(why, fmt.Sprintf("device plan mirror: room for %d partitions beside the %d of a step: so many of the next one's cross while a step trains", p.Spare, capacity))
 		}
@@ -118,6 +147,21 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		o.Rows, rowBytes, rec.BatchRows(), p.Batches))
 	p.Why = append(p.Why, why...)
 	return p, nil
+}
+
+// spareDrawn takes spare slots from p until there is room for a sampler beside the slots, which it returns.
+func (c *Config) spareDrawn(p *DevicePlan, info gpu.Info, m *store.Manifest, s shape, room, rowBytes int64) (*sampling.Options, error) {
+	for ; ; p.Spare-- {
+		slots := c.mirrorSlots(m, p.Spare)
+		p.Slots = int(mirrorRows(slots))
+		o, _, err := c.drawing(info, m, s, slots)
+		if err != nil {
+			return nil, err
+		}
+		if rows, err := drawnRoom(room, rowBytes, o); err != nil || rows >= int64(p.Slots) || p.Spare == 0 {
+			return o, err
+		}
+	}
 }
 
 // paddedShare of the largest mini-batch's tensors, and of what they come from, is what padding adds at most, see package replay, and some.

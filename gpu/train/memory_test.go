@@ -132,7 +132,7 @@ func TestWorstBatch(t *testing.T) {
 					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.dev.Bytes(), err)
 				}
 				run := func(bound int64) error {
-					tr, err := newTrainer(t.Context(), dev, &c, s, 0)
+					tr, err := newTrainer(t.Context(), dev, &c, s, &DevicePlan{})
 					if err != nil {
 						t.Fatal(err)
 					}

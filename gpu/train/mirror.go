@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -49,7 +50,7 @@ type mirrorSlot struct {
 const blankRows = 1 << 10
 
 // mirrorShift: partitions begin at multiples of 64 rows of the partition buffer.
-const mirrorShift = 6
+const mirrorShift = sampling.Shift
 
 // mirrorSlots are the slots of plan mirror: a partition that is always resident has its own, the others of a step and so many spare
 // ones have any, of the largest one's size.
@@ -224,13 +225,12 @@ func (m *mirror) leave(ctx context.Context) (took time.Duration, err error) {
 	return took, nil
 }
 
-// places are the places of a batch's rows, until the next call.
+// places are the places of rows, until the next call.
 func (m *mirror) places(input []uint32) []uint32 {
 	m.index = m.index[:0]
 	for _, row := range input {
 		m.index = append(m.index, row+m.shifts[row>>mirrorShift])
 	}
-	m.stats.Hits += uint64(len(input))
 	return m.index
 }
 

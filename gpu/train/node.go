@@ -94,7 +94,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		}
 		held = cost.budgetBytes()
 	}
-	t, err := newTrainer(ctx, dev, &cfg, shape, rowsPlan.Cache.Window)
+	t, err := newTrainer(ctx, dev, &cfg, shape, &rowsPlan)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if cfg.LabelShift == ShiftAuto {
 		t.shift = newLabelShift(planned.labels, planned.nodes, shape.classes)
 	}
-	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, vectors: v, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
+	s := &session{cfg: &cfg, hooks: hooks, version: m.Version, fs: st.Files().FS(), plan: planner{make: policy.Epoch}, it: it, eval: eval, t: t, shape: shape, vectors: v, passes: passes{replay: cfg.ReusePasses, ready: it.NextReady},
 		from: from, clock: progress.NewClock(every), cpu: cpu}
 	if a := &planned.account; cfg.MemoryBytes > 0 && !dev.Info().OwnMemory() { // sums of larger tiles might not fit such a device
 		s.free = it.Close

@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -34,11 +35,15 @@ func (c *Config) RecordDevice(ctx context.Context, st *store.Store, o RecordOpti
 		if epoch != at || b.Key.Step != step {
 			at, step = epoch, b.Key.Step
 			rec.Step(mb.Rows, mb.Partitions)
+			if mb.In.Spans != nil {
+				rec.Lists(sampling.ListBytes(mb, true), (len(mb.Seeds)+c.BatchSize-1)/c.BatchSize)
+			}
 		}
 		if o.Each != nil {
 			o.Each(epoch, mb, b)
 		}
 		rec.Batch(c.inputs(b), c.besideFeatures(st.Manifest(), b))
+		rec.Seeds = append(rec.Seeds, sampling.SeedBytes(len(b.Seeds)))
 	})
 	return rec, err
 }
@@ -72,19 +77,25 @@ func (c *Config) presample(ctx context.Context, st *store.Store, o RecordOptions
 // besideFeatures is what a mini-batch takes to a device beside its features: its blocks, and with a history each seed's states, where they
 // are, and what they are divided by.
 func (c *Config) besideFeatures(m *store.Manifest, b *mini.Batch) (n int64) {
-	for i := range b.Blocks {
-		if b.Nested && i > 0 { // one copy for all layers
-			break
-		}
-		k := &b.Blocks[i]
-		n += 4 * int64(len(k.Indptr)+len(k.Indices))
-	}
+	n = blockBytes(b)
 	if c.History {
 		elem, err := c.historyElem(m)
 		if err != nil { // whoever makes the history says so
 			elem = blocks.Float32
 		}
 		n += int64(len(b.Seeds)) * int64(c.Hidden*elem.Size()+4+4)
+	}
+	return n
+}
+
+// blockBytes is what a mini-batch's blocks take to a device.
+func blockBytes(b *mini.Batch) (n int64) {
+	for i := range b.Blocks {
+		if b.Nested && i > 0 { // one copy for all layers
+			break
+		}
+		k := &b.Blocks[i]
+		n += 4 * int64(len(k.Indptr)+len(k.Indices))
 	}
 	return n
 }

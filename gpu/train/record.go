@@ -6,7 +6,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
-	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 )
@@ -48,11 +48,10 @@ func (c *Config) recordWhy(model *nn.Config) string {
 	return "device: steps are recorded, and run again by one call, of mini-batches that are padded to a few shapes"
 }
 
-// shapeOf is what a mini-batch is padded to, nil where it is issued as it is: without recordings, and before layers have their orders,
-// which depend on sizes.
-func (t *trainer) shapeOf(b *mini.Batch) *replay.Shape {
-	if t.replay == nil || t.choices == nil {
-		return nil
+// sizes are those of a mini-batch, which the device drew if drawn is not nil.
+func (t *trainer) sizes(b *mini.Batch, drawn *sampling.Batch) replay.Sizes {
+	if drawn != nil {
+		return replay.Sizes{Nodes: drawn.Nodes, Edges: drawn.Edges}
 	}
 	z := replay.Sizes{Nodes: []int{len(t.cfg.inputs(b))}}
 	if t.model.Hops() > 0 {
@@ -60,17 +59,26 @@ func (t *trainer) shapeOf(b *mini.Batch) *replay.Shape {
 			z.Nodes, z.Edges = append(z.Nodes, b.Blocks[i].NumDst), append(z.Edges, len(b.Blocks[i].Indices))
 		}
 	}
-	return t.replay.Shape(z)
+	return z
+}
+
+// shapeOf is what a mini-batch is padded to, nil where it is issued as it is: without recordings, and before layers have their orders,
+// which depend on sizes.
+func (t *trainer) shapeOf(b *mini.Batch, drawn *sampling.Batch) *replay.Shape {
+	if t.replay == nil || t.choices == nil {
+		return nil
+	}
+	return t.replay.Shape(t.sizes(b, drawn))
 }
 
 // padded issues a mini-batch whose graphs were padded to shape. What differs from one to the next is staged before the step, in an
 // order in which all but rows on their way to the device have one place.
-func (t *trainer) padded(p *nn.Pass, shape *replay.Shape, tables []rowcache.Table, input []uint32, adam *gpu.AdamOptions, issue func(in nn.Input, labels, shift gpu.Tensor)) {
+func (t *trainer) padded(p *nn.Pass, shape *replay.Shape, adam *gpu.AdamOptions, admit func() nn.Input, issue func(in nn.Input, labels, shift gpu.Tensor)) {
 	q, a := p.Queue, p.Arena
 	p.Scalars = a.Scalars(q, p.DropoutSeed, *adam)
 	adam.Rates = p.Scalars.Rates
 	labels, shift := a.Int32s(q, t.replay.Labels(shape, t.labels)), t.shift.tensor(q, a)
-	in := t.rows.admit(q, a, tables, input, func(rows []uint32) []uint32 { return t.replay.Rows(shape, rows) })
+	in := admit()
 	t.reads = append(append(t.reads[:0], p.Scalars.Seed, labels, shift, in.Index), in.Tables...)
 	t.reads = append(t.reads, in.Own...)
 	for _, g := range t.graphs {

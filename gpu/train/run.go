@@ -127,6 +127,7 @@ type session struct {
 	spare   int64 // what the evaluator may hold once nothing trains any more; 0: no more than before
 	t       *trainer
 	vectors *vectorTable // nil: learned vectors are parameters
+	shape   shape        // of the model
 	sum     Summary
 	passes  passes
 	blind   bool           // no node is for validation
@@ -248,7 +249,7 @@ func (s *session) evaluate(ctx context.Context, pass func() error) error {
 	if s.t.rows == nil || !errors.Is(err, gpu.ErrMemory) {
 		return err
 	}
-	if err := errors.Join(s.t.rows.close(), s.t.pipe.Arena().Reset()); err != nil {
+	if err := errors.Join(s.t.drawOnHost(s.shape), s.t.rows.close(), s.t.pipe.Arena().Reset()); err != nil {
 		return err
 	}
 	s.t.rows = nil
@@ -284,6 +285,7 @@ func (s *Summary) add(r *Epoch) {
 // epoch trains one epoch, counted from 0, or what is left of it.
 func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	start, spent, copied, replayed := time.Now(), s.t.pipe.Spent(), s.t.copied, s.t.replay.Stats().Replayed
+	drawn, blockBytes := s.t.draws.Stats(), s.t.blockBytes
 	plan := s.plan.epoch(e)
 	s.sum.Plan = plan.Policy
 	var place progress.Place
@@ -362,6 +364,9 @@ func (s *session) epoch(ctx context.Context, e int) (Epoch, error) {
 	if err := s.t.replay.Err(); err != nil {
 		times.RecordError = err.Error()
 	}
+	drawn = s.t.draws.Stats().Sub(drawn)
+	times.DeviceSampleSeconds, times.DeviceBlockBytes = drawn.Took.Seconds(), s.t.blockBytes-blockBytes+drawn.Bytes
+	times.DeviceWaits += drawn.Waits
 	if times.DeviceSeconds > 0 {
 		times.DeviceCopySeconds = (s.t.copied - copied).Seconds()
 	}

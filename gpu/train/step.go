@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/replay"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
@@ -61,6 +62,11 @@ type trainer struct {
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
 	rows *deviceRows
+	// draws draws mini-batches on the device, nil where the host does; drawn are those that it was asked for, from the one in hand on.
+	draws *sampling.Sampler
+	drawn int
+	// blockBytes crossed to a device of its own memory for blocks that the host drew.
+	blockBytes int64
 	// replay has recordings of steps, nil where none are made.
 	replay *replay.Steps
 	reads  []gpu.Tensor // of the step in hand
@@ -77,8 +83,8 @@ type trainer struct {
 	chosen  func([]nn.Choice)
 }
 
-// newTrainer makes the trainer of a model whose device is told of so many batches ahead.
-func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead int) (_ *trainer, err error) {
+// newTrainer makes the trainer of a model whose device is told of batches ahead, or draws them, as plan says.
+func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, plan *DevicePlan) (_ *trainer, err error) {
 	t := &trainer{cfg: cfg, key: keyed.New(cfg.Seed), relations: s.relations,
 		adam: gpu.AdamOptions{LR: float32(cfg.LR), Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: float32(cfg.WeightDecay)}}
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
@@ -93,8 +99,12 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, ahead
 			err = t.model.Params().OpenSums()
 		}
 	}
-	if err == nil {
-		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), ahead)
+	if err == nil && plan.draw == nil {
+		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), plan.Cache.Window)
+	} else if err == nil {
+		if t.draws, err = sampling.New(dev, *plan.draw); err == nil {
+			t.batches, err = batchesBy(cfg, mini.Config{}, 1, sampling.Ahead) // of seeds alone
+		}
 	}
 	if err != nil {
 		_ = t.close()
@@ -116,6 +126,7 @@ func (t *trainer) close() error {
 	if t.model != nil {
 		keep(t.model.Close())
 	}
+	keep(t.draws.Close())
 	keep(t.rows.close())
 	keep(t.pipe.Close())
 	keep(t.queue.Close())
@@ -152,6 +163,11 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if err := t.rows.enter(t.queue, mb); err != nil {
 		return err
 	}
+	if t.draws != nil && len(mb.Seeds) > 0 {
+		if err := t.draws.Enter(mb, t.rows.mirror.shifts); err != nil {
+			return err
+		}
+	}
 	t.featureBytes = max(t.featureBytes, featureBytes(mb))
 	if t.feed != nil {
 		t.featureBytes = t.feed.reader.Sizes().SlotBytes()
@@ -171,6 +187,10 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 		return err
 	}
 	if err := t.replay.Settle(); err != nil {
+		return err
+	}
+	t.drawn = 0
+	if err := t.draws.Leave(ctx); err != nil {
 		return err
 	}
 	took, err := t.rows.leave(waits)
@@ -202,7 +222,7 @@ func (t *trainer) steps(ctx context.Context, mb *buffer.MacroBatch, tables []row
 		}
 		sum.Profile.Sample += time.Since(start)
 		b := t.batches.loader.Batch()
-		if err := t.rows.announce(t.batches.loader); err != nil {
+		if err := errors.Join(t.rows.announce(t.batches.loader), t.draw()); err != nil {
 			return err
 		}
 		if err := t.batch(ctx, mb, tables, b, sum); err != nil {
@@ -288,8 +308,19 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 			return failed(err)
 		}
 	}
-	shape := t.shapeOf(b)
-	input := t.blocks(mb, b, shape)
+	waited := time.Now()
+	drawn, err := t.takeDrawn(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	sum.Profile.Sample, start = sum.Profile.Sample+time.Since(waited), start.Add(time.Since(waited))
+	shape := t.shapeOf(b, drawn)
+	var input []uint32
+	if drawn != nil {
+		t.drawnBlocks(drawn, shape)
+	} else {
+		input = t.blocks(mb, b, shape)
+	}
 	if t.feed != nil {
 		if err := t.pipe.Drain(ctx); err != nil { // slots are a batch's until it is done
 			return err
@@ -352,17 +383,31 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 			q.Download(blocks.Bytes(columns), sums)
 		}
 	}
+	admit := func() nn.Input {
+		switch {
+		case drawn != nil:
+			return t.admitDrawn(tables, drawn, shape)
+		case shape != nil:
+			return t.rows.admit(q, a, tables, input, func(rows []uint32) []uint32 { return t.replay.Rows(shape, rows) })
+		}
+		return t.rows.admit(q, a, tables, input, nil)
+	}
 	if shape == nil {
 		labels, shift := a.Int32s(q, t.labels), t.shift.tensor(q, a)
-		issue(t.rows.admit(q, a, tables, input, nil), labels, shift)
+		issue(admit(), labels, shift)
 	} else {
 		forward, backward = time.Now(), time.Now() // of a step that is replayed all is one
-		t.padded(p, shape, tables, input, &adam, issue)
+		t.padded(p, shape, &adam, admit, issue)
 	}
 	stat := make([]float64, 2)
 	q.Download(blocks.Bytes(stat), t.model.Stat())
 	seeds, edges, pruned, listed := len(b.Seeds), b.SampledEdges(), b.Pruned, b.Listed
-	err := t.pipe.Issued(ctx, func(err error) error {
+	if drawn != nil {
+		edges = drawn.SampledEdges()
+	} else if q.Device().Info().OwnMemory() {
+		t.blockBytes += blockBytes(b)
+	}
+	err = t.pipe.Issued(ctx, func(err error) error {
 		if err != nil {
 			return failed(progress.BudgetError(err))
 		}

@@ -36,7 +36,7 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Su
 	}
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { _ = dev.Close() }()
-	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), 0)
+	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &DevicePlan{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int
 	}
 	r := &Trainer{cfg: cfg}
 	var err error
-	r.t, err = newTrainer(ctx, dev, &r.cfg, shape{in: in, classes: classes}, 0)
+	r.t, err = newTrainer(ctx, dev, &r.cfg, shape{in: in, classes: classes}, &DevicePlan{})
 	return r, err
 }
 

@@ -31,9 +31,11 @@ const (
 type DeviceRecord struct {
 	cache.Trace         // the input rows of each batch
 	Blocks      []int64 // bytes of each batch that cross whatever the plan is: its blocks
+	Seeds       []int64 // bytes of each batch that cross where the device draws its blocks: its seeds
 	Steps       []DeviceStep
 
 	where []buffer.ResidentPartition // of the last step
+	stays bool                       // the step before had the same
 }
 
 // DeviceStep is one step of a record.
@@ -43,6 +45,8 @@ type DeviceStep struct {
 	Sent    uint64 // of those partitions that the step before did not have
 	Touched uint64 // rows that its batches read
 	Untaken uint64 // of those, rows that no batch since they came into memory had read
+	Lists   int64  // bytes of neighbour lists that cross where the device draws blocks: none where the step before had the same partitions
+	Batches int    // that it has, though not all may be recorded; of steps with Lists
 }
 
 // Step begins a step with so many rows in the buffer and these resident partitions.
@@ -63,8 +67,39 @@ func (r *DeviceRecord) Step(rows int, resident []buffer.ResidentPartition) {
 			s.Sent += uint64(p.Nodes)
 		}
 	}
+	r.stays = slices.Equal(r.where, resident)
 	r.where = slices.Clone(resident)
 	r.Steps = append(r.Steps, s)
+}
+
+// Lists says of the last step what its neighbour lists take, and how many batches it has.
+func (r *DeviceRecord) Lists(bytes int64, batches int) {
+	if !r.stays {
+		s := &r.Steps[len(r.Steps)-1]
+		s.Lists, s.Batches = bytes, batches
+	}
+}
+
+// DrawnBytes is what crosses for the blocks of the batches from first on, a step's first one, where the device draws them: neighbour lists, of a step
+// that is recorded in part as great a part, and seeds.
+func (r *DeviceRecord) DrawnBytes(first int) (n int64) {
+	for k, s := range r.Steps {
+		end := len(r.Batches)
+		if k+1 < len(r.Steps) {
+			end = r.Steps[k+1].First
+		}
+		switch recorded := end - s.First; {
+		case s.First < first:
+		case recorded < s.Batches:
+			n += s.Lists * int64(recorded) / int64(s.Batches)
+		default:
+			n += s.Lists
+		}
+	}
+	for _, b := range r.Seeds[min(first, len(r.Seeds)):] {
+		n += b
+	}
+	return n
 }
 
 // Gone returns those of the partitions before that are not in the same place after.
@@ -94,7 +129,7 @@ func (r *DeviceRecord) BlockBytes(first int) (n int64) {
 
 // Until is the record of the first n batches.
 func (r *DeviceRecord) Until(n int) DeviceRecord {
-	u := DeviceRecord{Trace: cache.Trace{Rows: r.Rows, Batches: r.Batches[:n]}, Blocks: r.Blocks[:n]}
+	u := DeviceRecord{Trace: cache.Trace{Rows: r.Rows, Batches: r.Batches[:n]}, Blocks: r.Blocks[:n], Seeds: r.Seeds[:min(n, len(r.Seeds))]}
 	for _, d := range r.Drops {
 		if d.Before < n {
 			u.Drops = append(u.Drops, d)
@@ -164,8 +199,12 @@ type DeviceOptions struct {
 	Rows       int64
 	MirrorRows int64 // that mirror needs; 0: it is not considered
 	StepRows   int64 // the most rows of a step's partitions: where there is room for them nothing has to leave
-	BatchRows  int64 // that a batch may have; 0: [DeviceRecord.BatchRows]
-	Window     int   // batches that the lookahead policy knows, see [cache.Options]
+	// DrawnRows is how many of Rows there is room for where the device draws blocks, from neighbour lists that it holds then; 0: it draws none.
+	// DrawnOnly leaves the other plans out.
+	DrawnRows int64
+	DrawnOnly bool
+	BatchRows int64 // that a batch may have; 0: [DeviceRecord.BatchRows]
+	Window    int   // batches that the lookahead policy knows, see [cache.Options]
 	// Hot are the rows that presc keeps, hottest first; nil: presc is not considered. Rows are one node each, then: nothing leaves
 	// the partition buffer.
 	Hot []uint32
@@ -183,6 +222,7 @@ func (r *DeviceRecord) BatchRows() int64 {
 type DeviceCost struct {
 	Plan         string      `json:"plan"`
 	Policy       string      `json:"policy,omitempty"` // of direct and the samplers; mirror's is its name
+	Drawn        bool        `json:"drawn,omitempty"`  // blocks are drawn on the device: BlockBytes are neighbour lists and seeds
 	FeatureBytes int64       `json:"feature_bytes"`
 	BackBytes    int64       `json:"back_bytes,omitempty"` // from the device: rows that batches changed
 	BlockBytes   int64       `json:"block_bytes"`
@@ -194,6 +234,9 @@ func (c *DeviceCost) Bytes() int64 { return c.FeatureBytes + c.BackBytes + c.Blo
 
 // Name is the plan's, with its policy.
 func (c *DeviceCost) Name() string {
+	if c.Drawn {
+		return c.Plan + ", sampling there"
+	}
 	if c.Policy == "" || c.Policy == c.Plan {
 		return c.Plan
 	}
@@ -235,7 +278,7 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		names = []string{o.Policy}
 	}
 	mirror := (o.Plan == DeviceMirror || o.Plan == "" && o.Policy == "") && o.MirrorRows > 0
-	if o.Plan == DeviceMirror {
+	if o.Plan == DeviceMirror || o.DrawnOnly {
 		names = nil
 	}
 	for _, name := range names {
@@ -250,8 +293,13 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 			costs = append(costs, c)
 		}
 	}
-	if mirror && o.MirrorRows <= o.Rows {
+	if mirror && o.MirrorRows <= o.Rows && !o.DrawnOnly {
 		costs = append(costs, r.Mirror(o.RowBytes))
+	}
+	if mirror && o.MirrorRows <= o.DrawnRows {
+		c := r.Mirror(o.RowBytes)
+		c.Drawn, c.BlockBytes = true, r.DrawnBytes(0)
+		costs = append(costs, c)
 	}
 	return costs, nil
 }
@@ -304,14 +352,18 @@ func ChooseDevice(costs []DeviceCost) (best DeviceCost, why []string) {
 			best = c
 		}
 	}
-	reason := "the least"
+	reason, least := "the least", best
 	for _, c := range costs {
-		if c.Plan == DeviceMirror && best.Plan != DeviceMirror && c.Bytes() <= best.Bytes()+best.Bytes()/mirrorShare {
+		if c.Plan == DeviceMirror && least.Plan != DeviceMirror && c.Bytes() <= least.Bytes()+least.Bytes()/mirrorShare && (best.Plan != DeviceMirror || c.Bytes() < best.Bytes()) {
 			best, reason = c, "at most a tenth more than the least, in long copies"
 		}
 	}
 	for _, c := range costs {
-		s := fmt.Sprintf("device plan %s: %s of features, %s of blocks", c.Name(), mib(c.FeatureBytes), mib(c.BlockBytes))
+		what := "blocks"
+		if c.Drawn {
+			what = "neighbour lists and seeds"
+		}
+		s := fmt.Sprintf("device plan %s: %s of features, %s of %s", c.Name(), mib(c.FeatureBytes), mib(c.BlockBytes), what)
 		if c.BackBytes > 0 {
 			s = fmt.Sprintf("device plan %s: %s of rows there, %s back, %s of blocks", c.Name(), mib(c.FeatureBytes), mib(c.BackBytes), mib(c.BlockBytes))
 		}

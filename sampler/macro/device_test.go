@@ -31,8 +31,29 @@ func TestDeviceRecord(t *testing.T) {
 			t.Errorf("step %d: %+v, expected %+v", k, r.Steps[k], want)
 		}
 	}
+	// Where the device draws blocks, lists cross with other partitions: of a step that is recorded in part as great a part.
+	var drawn DeviceRecord
+	for _, s := range []struct {
+		id      store.PartitionID
+		batches int
+	}{{1, 2}, {1, 2}, {2, 4}} {
+		drawn.Step(30, []buffer.ResidentPartition{p(s.id, 0)})
+		drawn.Lists(1000, s.batches)
+		for range 2 {
+			drawn.Batch([]uint32{1, 2}, 100)
+			drawn.Seeds = append(drawn.Seeds, 4)
+		}
+	}
+	until := drawn.Until(3)
+	if a, b, c := drawn.DrawnBytes(0), drawn.DrawnBytes(2), until.DrawnBytes(0); a != 1500+24 || b != 500+16 || c != 1000+12 {
+		t.Errorf("lists and seeds take %d bytes, %d behind the first step, %d of three batches", a, b, c)
+	}
+	costs, err := drawn.Costs(DeviceOptions{RowBytes: 8, Rows: 20, MirrorRows: 10, StepRows: 20, Plan: DeviceMirror, DrawnRows: 10})
+	if best, why := ChooseDevice(costs); err != nil || len(costs) != 2 || best.Drawn || !strings.Contains(strings.Join(why, "\n"), "mirror, sampling there: 0.0 MiB of features, 0.0 MiB of neighbour lists and seeds") {
+		t.Errorf("%+v, %v, %v, expected mirror, whose blocks are fewer bytes", best, why, err)
+	}
 	o := DeviceOptions{RowBytes: 8, Rows: 20, MirrorRows: 20, StepRows: 20}
-	costs, err := r.Costs(o)
+	costs, err = r.Costs(o)
 	if err != nil {
 		t.Fatal(err)
 	}

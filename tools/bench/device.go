@@ -81,6 +81,7 @@ type device struct {
 	work     cache.Workload
 	reads    []uint32  // of lists, in the measured epoch
 	samplers []sampler // device plans that draw mini-batches of their own
+	draws    bool      // the device can draw mini-batches
 	report   func(DeviceRow)
 }
 
@@ -117,6 +118,11 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 	}
 	d.work.RowBytes = d.rowBytes
 	g = d.graph()
+	undrawn, err := d.cfg.Undrawn(s.Manifest())
+	if err != nil {
+		return g, err
+	}
+	d.draws = undrawn == ""
 	if d.samplers, err = d.recordSamplers(ctx); err != nil {
 		return g, err
 	}
@@ -276,7 +282,11 @@ func (d *device) room(share float64, g DeviceGraph) error {
 	if err != nil {
 		return err
 	}
-	d.tell(rows, share, best.Policy) // mirror's is its name
+	chosen := best.Policy // mirror's is its name
+	if best.Drawn {
+		chosen = best.Name()
+	}
+	d.tell(rows, share, chosen)
 	return nil
 }
 
@@ -298,6 +308,9 @@ func (d *device) tell(rows []DeviceRow, share float64, chosen string) {
 func (d *device) choose(cfg *train.Config, r *recorded, places int, g DeviceGraph, only string) (best macro.DeviceCost, o cache.Options, err error) {
 	known := r.known()
 	options := macro.DeviceOptions{RowBytes: r.rowBytes, Rows: int64(places)*d.rowBytes/r.rowBytes + known.BatchRows(), MirrorRows: cfg.MirrorRows(d.s.Manifest()), StepRows: int64(g.Rows), Window: d.o.Window, Plan: only}
+	if d.draws { // neighbour lists lie beside the room, as blocks do
+		options.DrawnRows = options.Rows
+	}
 	costs, err := known.Costs(options)
 	if err != nil || len(costs) == 0 {
 		return best, o, err

@@ -65,6 +65,9 @@ func (d *device) plans(places int, g DeviceGraph) (rows []DeviceRow, err error) 
 		}
 		rows = append(rows, DeviceRow{Policy: macro.DeviceMirror, FeatureBytes: int64(sent) * d.rowBytes, StructureBytes: d.blocks()},
 			DeviceRow{Policy: "mirror, ahead of time", FeatureBytes: int64(untaken) * d.rowBytes, StructureBytes: d.blocks()})
+		if drawn := (macro.DeviceCost{Plan: macro.DeviceMirror, Drawn: true}); d.draws {
+			rows = append(rows, DeviceRow{Policy: drawn.Name(), FeatureBytes: int64(sent) * d.rowBytes, StructureBytes: d.rec.DrawnBytes(d.cut)})
+		}
 	}
 	for i := range d.samplers {
 		s := &d.samplers[i]

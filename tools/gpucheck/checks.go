@@ -107,7 +107,8 @@ func checks(dir, work string, z sizes) []check {
 		train("training without recordings", "cuda:0", readTraining(losses, "training", true), "--record-steps", "off"),
 		train("training on the host", "host", readTraining(losses, "training", false)),
 		train("rows by the mini-batch", "cuda:0", readTraining(losses, "", false), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "direct", "--device-cache", "none"),
-		train("rows by the partition", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror"),
+		train("rows by the partition", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror", "--sample-on", "host"),
+		train("mini-batches drawn there", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror", "--sample-on", "device"),
 	}
 	if z.features != "" {
 		all = append(all, check{name: "feeding", what: "an epoch with " + z.features + " of features on disk within " + z.mem + " of memory: the share of it in which the GPU is at work", limit: z.limit, read: readFeeding,

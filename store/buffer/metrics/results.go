@@ -17,9 +17,12 @@ type Result struct {
 	DeviceSeconds     float64 `json:"device_seconds,omitempty"`
 	DeviceIdleSeconds float64 `json:"device_idle_seconds,omitempty"`
 	DeviceCopySeconds float64 `json:"device_copy_seconds,omitempty"`
-	DeviceWaits       int64   `json:"device_waits,omitempty"`     // how often the host waited for it
-	ReplayedBatches   int64   `json:"replayed_batches,omitempty"` // run by one call of the host, by recordings
-	ReplayShapes      int     `json:"replay_shapes,omitempty"`    // of so many shapes
+	// What drawing mini-batches took a device that does, and what blocks, or neighbour lists and seeds, took to it.
+	DeviceSampleSeconds float64 `json:"device_sample_seconds,omitempty"`
+	DeviceBlockBytes    int64   `json:"device_block_bytes,omitempty"`
+	DeviceWaits         int64   `json:"device_waits,omitempty"`     // how often the host waited for it
+	ReplayedBatches     int64   `json:"replayed_batches,omitempty"` // run by one call of the host, by recordings
+	ReplayShapes        int     `json:"replay_shapes,omitempty"`    // of so many shapes
 }
 
 // End is the line of a run's result.

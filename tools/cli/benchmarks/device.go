@@ -36,7 +36,8 @@ holds the rows of one mini-batch. The epochs before the one that is measured war
   static optimum    those that this epoch visits most
   oracle            Belady with the whole epoch known: what no policy can beat
   dual cache        sampling on the device: room divided between features and adjacency lists
-  mirror            whole steps, where they fit
+  mirror            whole steps, where they fit; "sampling there" with neighbour lists, which lie beside the room: the
+                    device draws the mini-batches, and no block crosses
   lbs, pbs          gstore train --device-plan lbs and pbs, samplers: results differ. Structure is blocks, and of pbs
                     the states that its history adds
 

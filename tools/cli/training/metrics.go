@@ -96,6 +96,7 @@ func (l *metricsLog) temporal(r temporal.Epoch) {
 func (l *metricsLog) result(epoch int, seconds float64, read int64, device gpu.DeviceTimes, r metrics.Result) {
 	r.Epoch = epoch
 	r.DeviceSeconds, r.DeviceIdleSeconds, r.DeviceCopySeconds = device.DeviceSeconds, device.DeviceIdleSeconds, device.DeviceCopySeconds
+	r.DeviceSampleSeconds, r.DeviceBlockBytes = device.DeviceSampleSeconds, device.DeviceBlockBytes
 	r.DeviceWaits, r.ReplayedBatches, r.ReplayShapes = device.DeviceWaits, device.ReplayedBatches, device.ReplayShapes
 	l.write(func() error { return l.w.Result(r) })
 	if l == nil || l.board == nil || l.failed != nil {

@@ -321,7 +321,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 
 // planDevice is which rows a device of --device-mem keeps in a run whose plan is chosen.
 func (o *planOptions) planDevice(ctx context.Context, s *store.Store, choice macro.Choice) (macro.DevicePlan, error) {
-	info := gpu.Info{Name: "gpu", MemoryBytes: o.node.DeviceMemoryBytes}
+	info := gpu.Info{Name: "gpu", MemoryBytes: o.node.DeviceMemoryBytes, Samples: true}
 	if choice.Link {
 		c, err := o.linkConfig()
 		if err != nil {

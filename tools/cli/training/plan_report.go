@@ -252,7 +252,7 @@ func (r *planReport) printJSON() error {
 	}
 	if r.deviceRows != nil {
 		summary["device_rows"] = map[string]any{"plan": r.deviceRows.Cost.Plan, "policy": r.deviceRows.Cost.Policy, "places": r.deviceRows.Cache.Places, "batch_places": r.deviceRows.Cache.Batch, "batches": r.deviceRows.Batches,
-			"feature_bytes": r.deviceRows.Cost.FeatureBytes, "back_bytes": r.deviceRows.Cost.BackBytes, "block_bytes": r.deviceRows.Cost.BlockBytes, "hit_rate": r.deviceRows.Cost.Stats.HitRate()}
+			"feature_bytes": r.deviceRows.Cost.FeatureBytes, "back_bytes": r.deviceRows.Cost.BackBytes, "block_bytes": r.deviceRows.Cost.BlockBytes, "drawn": r.deviceRows.Cost.Drawn, "hit_rate": r.deviceRows.Cost.Stats.HitRate()}
 	}
 	r.e.Event("summary", summary)
 	return nil
