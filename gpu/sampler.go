@@ -94,20 +94,16 @@ func (q *Queue) PadBlock(from, to Graph) {
 // PadNumbers copies x, Int32[1×n] or Uint32, to the beginning of out, and sets what is behind it to added or, with repeat, to x's first.
 func (q *Queue) PadNumbers(x, out Tensor, added int32, repeat bool) {
 	const op = "pad numbers"
-	elem := blocks.Int32
+	elem, least := blocks.Int32, 0
 	if x.Elem == blocks.Uint32 {
 		elem = blocks.Uint32
 	}
-	if q.ok(q.canSample(op), vector(op, "x", x, elem, max(btoi(repeat), min(x.Cols, out.Cols))), vector(op, "out", out, elem, out.Cols), disjoint(op, out, x)) && out.Len() > 0 {
+	if repeat {
+		least = 1
+	}
+	if q.ok(q.canSample(op), vector(op, "x", x, elem, max(least, min(x.Cols, out.Cols))), vector(op, "out", out, elem, out.Cols), disjoint(op, out, x)) && out.Len() > 0 {
 		q.sampler().PadNumbers(x, out, added, repeat)
 	}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (q *Queue) canSample(op string) error {

@@ -129,8 +129,6 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 				return p, err
 			}
 			why = append(why, "device: mini-batches are drawn there, the host's entry for entry")
-		} else if c.SampleOn != sampleHost && info.Samples {
-			why = append(why, "device: the host draws mini-batches: "+cmp.Or(undrawn, "less crosses than neighbour lists"))
 		}
 		if capacity := cfg.capacity(st.Manifest()); capacity > 0 {
 			why = append(why, fmt.Sprintf("device plan mirror: room for %d partitions beside the %d of a step: so many of the next one's cross while a step trains", p.Spare, capacity))
@@ -141,6 +139,13 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 		if p.Cache.Policy == cache.NamePreSC { // rows are the partition buffer's, which has other columns
 			p.Cache.Hot, p.hot = nil, hot.first(len(p.Cache.Hot))
 		}
+	}
+	if !p.Cost.Drawn && c.SampleOn != sampleHost && info.Samples {
+		reason := "less crosses than neighbour lists"
+		if p.Cost.Plan != macro.DeviceMirror {
+			reason = fmt.Sprintf("plan %s has to know their rows", p.Cost.Plan)
+		}
+		why = append(why, "device: the host draws mini-batches: "+cmp.Or(undrawn, reason))
 	}
 	p.Why = append(p.Why, hot.why...)
 	p.Why = append(p.Why, fmt.Sprintf("device: room for %d feature rows of %d B, %d of them for a mini-batch's; of the first %d mini-batches:",

@@ -42,6 +42,7 @@ func TestDrawnPlan(t *testing.T) {
 		{"few batches", func(c *Config) { c.BatchSize, c.Fanouts, c.Layers = 100, []int{1}, 1 }, all, false, false, "less crosses than neighbour lists"},
 		{"no room", func(c *Config) {}, mirror, false, false, "beside neighbour lists and mini-batches there is room for"},
 		{"no room, asked", func(c *Config) { c.SampleOn = "device" }, mirror, false, false, "sampling on the device takes device plan mirror: beside"},
+		{"rows by the mini-batch", func(c *Config) { c.DevicePlan = "direct" }, all, false, false, "plan direct has to know their rows"},
 		{"rows by the mini-batch, asked", func(c *Config) { c.SampleOn, c.DevicePlan = "device", "direct" }, all, false, false, "device plan direct and cache auto are asked for"},
 		{"lbs, asked", func(c *Config) { c.SampleOn, c.DevicePlan = "device", "lbs" }, all, false, false, "lbs is a sampler"},
 		{"labor", func(c *Config) { c.Sampler = "labor" }, all, false, false, "sampler labor is the host's"},
