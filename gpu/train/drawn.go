@@ -22,8 +22,8 @@ const (
 	sampleDevice = "device"
 )
 
-// undrawn says why a device that info describes does not draw the mini-batches of a run of c, which the host draws by cfg; "" if it can.
-func (c *Config) undrawn(info gpu.Info, cfg *mini.Config) string {
+// undrawn says why a device that info describes does not draw the mini-batches of a run of c on a store, which the host draws by cfg; "" if it can.
+func (c *Config) undrawn(info gpu.Info, m *store.Manifest, cfg *mini.Config) string {
 	switch {
 	case c.SampleOn == sampleHost:
 		return "nobody asks for that"
@@ -33,6 +33,8 @@ func (c *Config) undrawn(info gpu.Info, cfg *mini.Config) string {
 		return "a history reads which nodes were reached"
 	case c.relational():
 		return "relations of edges are the host's"
+	case c.Model == "gcn" && c.capacity(m) > 0:
+		return "out of core the host has the degrees that gcn reads, which count neighbours outside memory"
 	case c.stages():
 		return fmt.Sprintf("device plan %s is a sampler of the host's", c.DevicePlan)
 	}
@@ -45,7 +47,7 @@ func (c *Config) drawing(info gpu.Info, m *store.Manifest, s shape, slots []mirr
 	if err != nil {
 		return nil, "", err
 	}
-	if why := c.undrawn(info, &cfg); why != "" {
+	if why := c.undrawn(info, m, &cfg); why != "" {
 		return nil, why, nil
 	}
 	_, edges := largestStep(m, c.capacity(m))
@@ -112,41 +114,6 @@ func (t *trainer) takeDrawn(ctx context.Context) (*sampling.Batch, error) {
 	b, err := t.draws.Next(context.WithoutCancel(ctx))
 	t.drawn--
 	return b, err
-}
-
-// drawnBlocks sets t.graphs to those of a mini-batch that the device drew, padded to shape if there is one, as blocks does: they are copied to
-// the arena, so that its room is free soon and recorded steps find them at one address.
-func (t *trainer) drawnBlocks(b *sampling.Batch, shape *replay.Shape) {
-	q, a := t.queue, t.pipe.Arena()
-	z := replay.Sizes{Nodes: b.Nodes, Edges: b.Edges}
-	if shape != nil {
-		z = shape.Sizes
-	}
-	t.graphs = t.graphs[:0]
-	for range len(t.model.Layers()) - len(b.Edges) {
-		t.graphs = append(t.graphs, gpu.Graph{NumDst: z.Nodes[0], NumSrc: z.Nodes[0]})
-	}
-	degreesOf := func(level int) gpu.Tensor {
-		d := a.Vector(q, z.Nodes[level], blocks.Int32)
-		q.PadNumbers(b.Degrees(level), d, 1, false)
-		return d
-	}
-	var below gpu.Tensor
-	if t.model.ReadsDegrees() {
-		below = degreesOf(0)
-	}
-	for i, edges := range z.Edges {
-		g := gpu.Graph{NumDst: z.Nodes[i+1], NumSrc: z.Nodes[i], Indptr: a.Vector(q, z.Nodes[i+1]+1, blocks.Int32)}
-		if edges > 0 { // as arrays from the host are laid out
-			g.Indices = a.Vector(q, edges, blocks.Int32)
-		}
-		q.PadBlock(b.Block(i), g)
-		if t.model.ReadsDegrees() {
-			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1)
-			below = g.DstDegrees
-		}
-		t.graphs = append(t.graphs, g)
-	}
 }
 
 // admitDrawn is deviceRows.admit of a mini-batch that the device drew, whose input lies in the slots of plan mirror. Its room is given up.
