@@ -56,6 +56,13 @@ type rankBatch struct {
 
 // rank computes the metrics of the edge list name over states x.
 func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, name string) (RankMetrics, error) {
+	given, err := v.given(name)
+	if err != nil {
+		return RankMetrics{}, err
+	}
+	if given {
+		return v.rankGiven(ctx, q, model, x, name)
+	}
 	edges, err := v.st.EdgeList(ctx, name)
 	if err != nil {
 		return RankMetrics{}, err
@@ -120,7 +127,7 @@ func (v *Ranker) both(e store.Edge, f func(k question, node uint32)) {
 // meeting is what is done where a batch of questions meets a tile of candidates.
 type meeting struct {
 	known bool // read which candidates are known to be right
-	ask   func(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error
+	ask   asker
 	tile  func(rows []byte) // of a tile's candidates; may be nil
 	// score sets out [n×m] to the scores of n queries with m candidates.
 	score func(p *nn.Pass, query, candidates, out gpu.Tensor)
@@ -131,8 +138,11 @@ type meeting struct {
 	see func(i int, scores []float32, c int, among candidates, known []uint64)
 }
 
-// meetAll makes a batch's questions queries and lets them meet all candidates.
-func (v *Ranker) meetAll(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch, o meeting) (err error) {
+// asker makes a batch's questions queries, and may score its answers.
+type asker func(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, b *rankBatch) error
+
+// asked calls then once a batch has its vectors and ask is done with them.
+func (v *Ranker) asked(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch, ask asker, then func() error) (err error) {
 	dim := v.o.Model.Dim
 	rows := len(b.list) + len(b.answers)
 	if b.vectors, err = blockio.AllocSlab(int64(rows)*int64(dim)*4, blockio.SlabOptions{}); err != nil {
@@ -148,9 +158,19 @@ func (v *Ranker) meetAll(ctx context.Context, q *gpu.Queue, model *nn.LinkModel,
 	if err := v.gather(x, b); err != nil {
 		return err
 	}
-	if err := o.ask(ctx, q, model, b); err != nil {
+	if err := ask(ctx, q, model, b); err != nil {
 		return err
 	}
+	return then()
+}
+
+// meetAll makes a batch's questions queries and lets them meet all candidates.
+func (v *Ranker) meetAll(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, b *rankBatch, o meeting) error {
+	return v.asked(ctx, q, model, x, b, o.ask, func() error { return v.meetTiles(ctx, q, x, b, o) })
+}
+
+// meetTiles lets a batch's queries meet all candidates.
+func (v *Ranker) meetTiles(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rankBatch, o meeting) error {
 	if err := spill.Grow(&v.scores, v.scoreBytes); err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ type RankerOptions struct {
 	Model       nn.LinkConfig // what will be evaluated: it decides what a node takes
 	MemoryBytes int64         // bound of what the evaluator allocates; 0: none
 	Threads     int           // that count ranks; 0: all processors
+	// Against is what answers are ranked against: AgainstGiven, the negatives that the store has of a list ([store.NegativesSuffix]);
+	// AgainstAll or "" (default), Candidates; AgainstAuto, given ones of lists that have some, unless there are Candidates.
+	Against string
 	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
 	Candidates int
 	Seed       uint64
@@ -83,6 +86,9 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 	if m.Nodes > 1<<32-1 {
 		return nil, fmt.Errorf("evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
 	}
+	if !slices.Contains([]string{"", AgainstAuto, AgainstGiven, AgainstAll}, o.Against) || o.Against == AgainstGiven && o.Candidates > 0 {
+		return nil, fmt.Errorf("evaluation: %w: ranks against %q and %d drawn candidates: expected %s, %s or %s, and candidates of all alone", store.ErrInvalid, o.Against, o.Candidates, AgainstAuto, AgainstGiven, AgainstAll)
+	}
 	v := &Ranker{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17, scoreBytes: scoreBytes}
 	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer()}, arena: gpu.NewArena(dev), sized: -1,
 		edges: edgeBuilder{src: st, parts: m.Partitions, inverse: uint16(relations)}}
@@ -99,8 +105,8 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 		var batch int64
 		v.scoreBytes, batch, v.e.o.MemoryBytes = divideRanker(o.MemoryBytes)
 		v.batchSize = int(min(int64(v.batchSize), batch/v.answerBytes()))
-		if v.batchSize < 1 {
-			return nil, fmt.Errorf("evaluation within %d bytes: %w: scores take %d, an answer %d", o.MemoryBytes, store.ErrBudget, v.scoreBytes, v.answerBytes())
+		if least := v.answersLeast(); v.batchSize < least {
+			return nil, fmt.Errorf("evaluation within %d bytes: %w: scores take %d, %d answers %d", o.MemoryBytes, store.ErrBudget, v.scoreBytes, least, int64(least)*v.answerBytes())
 		}
 	}
 	if err := v.e.plan(o.Model.Dim); err != nil {
@@ -122,9 +128,10 @@ func divideRanker(bytes int64) (scores, batch, tile int64) {
 // LeastBytes is the smallest [RankerOptions].MemoryBytes with which a ranker like this one works, to 4 KiB.
 func (v *Ranker) LeastBytes() int64 {
 	const unit, most = 4 << 10, 1 << 34
+	least := v.answersLeast()
 	return unit * int64(1+sort.Search(most, func(n int) bool {
 		_, batch, tile := divideRanker(unit * int64(n+1))
-		return batch >= v.answerBytes() && tile >= v.e.LeastBytes()
+		return batch >= int64(least)*v.answerBytes() && tile >= v.e.LeastBytes()
 	}))
 }
 

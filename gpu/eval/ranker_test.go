@@ -111,13 +111,17 @@ func (s *withNegatives) EdgeList(ctx context.Context, env ingest.Env, l int, emi
 		return s.Source.EdgeList(ctx, env, l, emit)
 	}
 	return s.Source.EdgeList(ctx, env, 0, func(b *ingest.EdgeBatch) error {
-		wrong := *b // each edge with every other's end
+		wrong := *b // each edge with every other's end, by turns its tail and its head
 		wrong.Src, wrong.RelationNames = ingest.IDs{}, ingest.IDs{}
 		wrong.Dst = ingest.IDs{}
 		for i := range b.Len() {
 			for j := range b.Len() {
-				wrong.Src.Append(b.Src.At(i))
-				wrong.Dst.Append(b.Dst.At(j))
+				src, dst := i, j
+				if j%2 == 1 {
+					src, dst = j, i
+				}
+				wrong.Src.Append(b.Src.At(src))
+				wrong.Dst.Append(b.Dst.At(dst))
 				wrong.RelationNames.Append(b.RelationNames.At(i))
 			}
 		}

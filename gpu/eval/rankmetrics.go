@@ -5,7 +5,7 @@ import "math"
 // RankMetrics is how well a model answers (head, r, ?) and (?, r, tail) for the
 // edges of a list, each against all nodes or a sample. A node that scores equal to the answer counts
 // half. Filtered ranks, the plain names, leave out other nodes that are known to be right (Bordes et al., NIPS 2013,
-// section 4.2); raw ranks do not.
+// section 4.2); raw ranks do not. Against negatives that the data set gives, the two are the same.
 type RankMetrics struct {
 	Queries int64   `json:"queries"` // two an edge
 	MRR     float64 `json:"mrr"`     // mean of 1/rank
@@ -18,7 +18,8 @@ type RankMetrics struct {
 	RawHits3  float64 `json:"raw_hits3"`
 	RawHits10 float64 `json:"raw_hits10"`
 
-	Candidates uint64 `json:"candidates"` // nodes that each answer was ranked against, itself included
+	Candidates uint64 `json:"candidates"`      // nodes that each answer was ranked against, itself included; of given negatives the most
+	Given      bool   `json:"given,omitempty"` // the ranks are among the data set's own negatives
 }
 
 // add counts one answer: the fields are sums until mean.

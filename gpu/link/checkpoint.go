@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -64,7 +65,7 @@ func loadProgress(ctx context.Context, t *table.Table) (*position, []byte, error
 
 // decodeProgress reads blobRun. What runs that began with earlier versions do not say is what those did.
 func decodeProgress(b []byte) (*position, error) {
-	p := &position{Config: Config{LRDecay: noDecay, RemoveBatchEdges: new(bool), Absent: AbsentIgnore, NegativesFrom: FromResident}}
+	p := &position{Config: Config{LRDecay: noDecay, RemoveBatchEdges: new(bool), Absent: AbsentIgnore, NegativesFrom: FromResident, Against: eval.AgainstAll}}
 	return p, json.Unmarshal(b, p)
 }
 

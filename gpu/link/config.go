@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/macro"
@@ -100,6 +101,9 @@ type Config struct {
 	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
 	// tested; −1: not even that.
 	EvalEvery int `json:"eval_every" resume:"free" group:"optimiser"`
+	// Against is what the ends of edges of lists are ranked against: eval.AgainstGiven, the data set's own negatives of a list;
+	// eval.AgainstAll, all nodes; eval.AgainstAuto (default), given ones where a list has some.
+	Against string `json:"against,omitempty" resume:"free" group:"link prediction" help:"what edges are ranked against: given, the data set's own negatives; all, all nodes; auto, given ones of lists that have some" values:"auto,given,all"`
 
 	// Table is the store's table of the embeddings and their optimiser state; default "embeddings". A run that
 	// begins replaces an earlier run's.
@@ -165,6 +169,7 @@ func (c *Config) Normalize() error {
 	text(&c.Plan, "auto")
 	text(&c.Absent, AbsentAuto)
 	text(&c.NegativesFrom, FromAuto)
+	text(&c.Against, eval.AgainstAuto)
 	text(&c.DeviceCache, cacheAuto)
 	text(&c.Table, defaultTable)
 	text(&c.CheckpointEvery, "1")
@@ -231,6 +236,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
 	case !slices.Contains([]string{AbsentAuto, AbsentShadow, AbsentIgnore}, c.Absent):
 		return fmt.Errorf("train: absent neighbours %q: expected %s, %s or %s", c.Absent, AbsentAuto, AbsentShadow, AbsentIgnore)
+	case !slices.Contains([]string{eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll}, c.Against):
+		return fmt.Errorf("train: ranks against %q: expected %s, %s or %s", c.Against, eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll)
 	case !slices.Contains([]string{FromAuto, FromMixed, FromAnswers, FromResident}, c.NegativesFrom):
 		return fmt.Errorf("train: negatives from %q: expected %s, %s, %s or %s", c.NegativesFrom, FromAuto, FromMixed, FromAnswers, FromResident)
 	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:

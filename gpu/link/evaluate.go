@@ -180,6 +180,7 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
 	if last {
 		test := metrics[1]
+		s.sum.Given = test.Given
 		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10, s.sum.TestRawMRR = test.MRR, test.Hits1, test.Hits3, test.Hits10, test.RawMRR
 	}
 	r.ValidSeconds = time.Since(start).Seconds()

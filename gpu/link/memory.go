@@ -85,7 +85,7 @@ func (y *Memory) Close() error {
 
 // ranker makes the run's evaluator within bytes, 0 for no bound.
 func (y *Memory) ranker(ctx context.Context, st *store.Store, dev gpu.Device, bytes int64) (_ *eval.Ranker, err error) {
-	e := eval.RankerOptions{Threads: y.cfg.Threads}
+	e := eval.RankerOptions{Threads: y.cfg.Threads, Against: y.cfg.Against}
 	if e.Model, err = y.cfg.LinkModel(y.m); err != nil {
 		return nil, err
 	}

@@ -59,6 +59,7 @@ type Summary struct {
 	Checkpoints     int              `json:"checkpoints"`
 	Amplification   float64          `json:"write_amplification"` // of BytesWritten: by padding
 	Bias            float64          `json:"bias"`                // mean of the epochs' plans
+	Given           bool             `json:"given,omitempty"`     // test ranks are among the data set's own negatives
 	Table           string           `json:"table"`
 	Resumed         bool             `json:"resumed"`
 	Batches         int64            `json:"batches"`

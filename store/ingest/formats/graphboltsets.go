@@ -160,7 +160,7 @@ func (s *boltFolder) addLists(set, name string, edges []*edgeSet) error {
 	}
 	if k > 0 {
 		add(name+store.NegativesSuffix, true)
-		s.desc.Notes = append(s.desc.Notes, fmt.Sprintf("negatives of %s are edge list %s%s, %d for each edge in order; training and evaluation draw their own", set, name, store.NegativesSuffix, k))
+		s.desc.Notes = append(s.desc.Notes, fmt.Sprintf("negatives of %s are edge list %s%s, %d for each edge in order: edges of %s are ranked against them; training draws its own", set, name, store.NegativesSuffix, k, name))
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ type evalOptions struct {
 	threads    int
 	config     string
 
+	against    string   // what they are ranked against
 	lists      []string // of edges, where the store's task is link prediction
 	table      string
 	candidates int
@@ -85,8 +86,9 @@ those of all classes, and with --write embeddings the state below the model's
 last product, by external id, as gstore export writes columns.
 
 Where the task is link prediction the edges of --lists are asked for, both ends
-of each, against all nodes or a sample of --candidates, filtered and raw:
-exactly, with embeddings streamed from the store's table inside --mem.`,
+of each, against the data set's own negatives where a list has some, else (or
+with --against all) against all nodes or a sample of --candidates, filtered and
+raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 		Example: "  gstore eval papers.gstore --checkpoint papers-model --mem 8GiB   # of PyTorch's, by Python's save_model\n" +
 			"  gstore eval cora.gstore                      # the best run on validation nodes\n" +
 			"  gstore eval cora.gstore --checkpoint best.gsm --splits valid,test --confusion confusion.csv\n" +
@@ -117,6 +119,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	command.Section(fs, linkFlags, func() {
 		fs.StringSliceVar(&o.lists, "lists", []string{"valid", "test"}, "which edge lists to rank")
 		fs.StringVar(&o.table, "table", "embeddings", "the table of embeddings")
+		fs.StringVar(&o.against, "against", eval.AgainstAuto, "what answers are ranked against: given, the data set's own negatives; all, --candidates of all nodes; auto: given ones of lists that have some, unless there are --candidates")
 		fs.IntVar(&o.candidates, "candidates", 0, "nodes that answers are ranked against, drawn from --seed (default: all)")
 		fs.Uint64Var(&o.seed, "seed", 0, "of the candidates")
 	})
@@ -127,6 +130,7 @@ exactly, with embeddings streamed from the store's table inside --mem.`,
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(fs, &o.scratch)
 	command.ConfigFlag(fs, &o.config)
+	command.Values(fs.Lookup("against"), eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll)
 	command.Values(fs.Lookup("write"), evalWrites()...)
 	command.Values(fs.Lookup("format"), string(export.Numpy), string(export.TSV), string(export.Parquet))
 	command.Values(fs.Lookup("splits"), "train", "valid", "test")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gstore/gstore/blocks/usage"
@@ -25,6 +27,9 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 			return command.Usage(fmt.Errorf("--lists: %w", err))
 		}
 	}
+	if !slices.Contains([]string{eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll}, o.against) || o.against == eval.AgainstGiven && o.candidates > 0 {
+		return command.Usagef("--against %s with %d --candidates: expected %s, %s or %s, and candidates drawn of all nodes alone", o.against, o.candidates, eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll)
+	}
 	table, err := models.OpenTable(ctx, st, o.table, o.checkpoint)
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	metrics, read, err := link.Evaluate(ctx, st, dev, table, run,
-		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Candidates: o.candidates, Seed: o.seed}, o.lists...)
+		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Against: o.against, Candidates: o.candidates, Seed: o.seed}, o.lists...)
 	if err != nil {
 		return err
 	}
@@ -57,8 +62,17 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 		return nil
 	}
 	fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10s  %7s  %7s  %7s  %7s\n", "list", "ranks", "queries", "MRR", "hits@1", "@3", "@10")
+	var against []string
 	for i, name := range o.lists {
 		m := metrics[i]
+		what := fmt.Sprintf("against %d nodes", m.Candidates)
+		if m.Given {
+			what = fmt.Sprintf("against the data set's own negatives, at most %d", m.Candidates-1)
+		}
+		if against = append(against, name+" "+what); m.Given {
+			fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "given", m.Queries, m.MRR, m.Hits1, m.Hits3, m.Hits10)
+			continue
+		}
 		fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "filtered", m.Queries, m.MRR, m.Hits1, m.Hits3, m.Hits10)
 		fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "raw", m.Queries, m.RawMRR, m.RawHits1, m.RawHits3, m.RawHits10)
 	}
@@ -66,7 +80,7 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	if run.Middle {
 		after = fmt.Sprintf("in the middle of epoch %d", run.Epochs+1)
 	}
-	fmt.Fprintf(e.Stdout, "against %d nodes; %.2f s, %s read, %s peak memory; table %s, checkpoint %d, %s\n",
-		metrics[0].Candidates, time.Since(start).Seconds(), command.FormatSize(read), command.FormatSize(usage.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
+	fmt.Fprintf(e.Stdout, "%s; %.2f s, %s read, %s peak memory; table %s, checkpoint %d, %s\n",
+		strings.Join(against, ", "), time.Since(start).Seconds(), command.FormatSize(read), command.FormatSize(usage.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
 	return nil
 }

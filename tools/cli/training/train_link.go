@@ -133,7 +133,11 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	}
 	printFinished(e, n, len(s.EpochSeconds))
 	if r.Config.EvalEvery > 0 {
-		fmt.Fprintf(e.Told(), "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (filtered, against all nodes that may be answers); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, s.ValidMRR)
+		against := "filtered, against all nodes that may be answers"
+		if s.Given {
+			against = "against the data set's own negatives"
+		}
+		fmt.Fprintf(e.Told(), "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (%s); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, against, s.ValidMRR)
 	}
 	fmt.Fprintf(e.Told(), "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
