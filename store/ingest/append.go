@@ -50,8 +50,16 @@ type AppendReport struct {
 	BytesSpilled     int64
 	// Dropped names derived columns that the new version does not have: they were computed
 	// from the graph as it was.
-	Dropped      []string
+	Dropped []string
+	// Filled are columns that the input has no rows of for new nodes, and what these have instead.
+	Filled       []FilledColumn
 	PeakRSSBytes int64
+}
+
+// FilledColumn is a column of nodes in which new ones have what stands for nothing.
+type FilledColumn struct {
+	Column string `json:"column"`
+	With   string `json:"with"` // "0", "no class", "no split", or of types the type's name
 }
 
 // Append adds the nodes and edges of src to the store in dir, as its next

@@ -108,9 +108,20 @@ func (a *appender) addColumn(ctx context.Context, n *run, c *store.ColumnInfo, s
 	spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: c.Elem, Dim: uint32(c.Dim), Name: c.Name}
 	n.phase("column "+c.Name, "rows", int64(a.newNodes))
-	row := missingRow(c)
-	if c.Name == store.TypeColumn && c.Role == store.RoleNode && c.Elem == blocks.Uint32 && c.Dim == 1 {
+	row, with := missingRow(c), "0"
+	switch typed := c.Name == store.TypeColumn && c.Role == store.RoleNode && c.Elem == blocks.Uint32 && c.Dim == 1; {
+	case typed:
 		binary.LittleEndian.PutUint32(row, a.newKind)
+		if with = "no type"; a.newKind > 0 {
+			with = a.m.Schema.NodeTypes[a.newKind-1].Name
+		}
+	case c.Role == store.RoleLabel:
+		with = "no class"
+	case c.Role == store.RoleSplit:
+		with = "no split"
+	}
+	if of := c.NodeType; of == "" || a.newKind == 0 || a.m.Schema.NodeTypes[a.newKind-1].Name == of { // else they are of another type
+		a.rep.Filled = append(a.rep.Filled, FilledColumn{Column: c.Name, With: with})
 	}
 	of := n.everyNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, NodeType: c.NodeType, Runs: c.Runs})
 	ref, err := n.nodeFile(ctx, fileBase(c.Name), h, of, func(ctx context.Context, emit func(uint64, []byte) error) error {

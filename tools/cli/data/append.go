@@ -105,7 +105,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	e.Event("summary", map[string]any{"store": dir, "version": m.Version, "nodes": m.Nodes, "edges": m.Edges, "partitions": len(m.Partitions),
 		"new_nodes": r.NewNodes, "new_partitions": r.NewPartitions, "edges_read": r.EdgesRead, "edges_added": r.EdgesAdded,
 		"duplicates": r.Duplicates, "self_loops_dropped": r.SelfLoops, "rows_rewritten": r.StripesRewritten, "bytes_written": r.BytesWritten,
-		"bytes_spilled": r.BytesSpilled, "columns_dropped": r.Dropped, "peak_rss_bytes": r.PeakRSSBytes,
+		"bytes_spilled": r.BytesSpilled, "columns_dropped": r.Dropped, "columns_filled": r.Filled, "peak_rss_bytes": r.PeakRSSBytes,
 		"seconds": time.Since(begin).Seconds(), "cpu_seconds": usage.CPUSeconds()})
 	if e.JSON || e.Quiet {
 		return nil
@@ -113,6 +113,9 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	fmt.Fprintf(e.Stdout, "%s: version %d, %d nodes (%d new, in %d partitions), %d edges (%d new), %d of %d stripes rewritten, %s written in %.1f s, peak %d MiB\n",
 		dir, m.Version, m.Nodes, r.NewNodes, r.NewPartitions, m.Edges, r.EdgesAdded, r.StripesRewritten, len(m.Partitions)-r.NewPartitions,
 		command.FormatSize(r.BytesWritten), time.Since(begin).Seconds(), r.PeakRSSBytes>>20)
+	for _, f := range r.Filled {
+		fmt.Fprintf(e.Stdout, "column %s: the input has no rows of the %d new nodes, which have %s\n", f.Column, r.NewNodes, f.With)
+	}
 	for _, name := range r.Dropped {
 		fmt.Fprintf(e.Stdout, "column %s is not in this version: it was computed from the graph before (gstore precompute adds it again)\n", name)
 	}

@@ -33,7 +33,7 @@ func TestAppendTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		clitest.Put(t, ".", map[string][]byte{"m.csv": []byte(c.table)})
-		code, _, errs := clitest.Run(t, "append", store, "f.csv", "--nodes", "m.csv", "--missing", "zero")
+		code, told, errs := clitest.Run(t, "append", store, "f.csv", "--nodes", "m.csv", "--missing", "zero")
 		if c.fails != "" {
 			if code != cli.ExitFailed || !strings.Contains(errs, c.fails) {
 				t.Errorf("%s: exit %d: %s", c.name, code, errs)
@@ -43,6 +43,9 @@ func TestAppendTables(t *testing.T) {
 		if code != cli.ExitOK {
 			t.Errorf("%s: exit %d: %s", c.name, code, errs)
 			continue
+		}
+		if filled := "column city: the input has no rows of the 2 new nodes, which have 0\n"; strings.Contains(told, filled) != strings.HasPrefix(c.name, "a column without") || !strings.Contains(told, "which have no split\n") {
+			t.Errorf("%s: said of columns:\n%s", c.name, told)
 		}
 		out := filepath.Join(t.TempDir(), "out")
 		clitest.MustRun(t, "export", store, out, "--format", "tsv")
