@@ -261,12 +261,14 @@ func TestTrainingDraws(t *testing.T) {
 		"sage":             func(c *train.Config) { c.DevicePlan = "auto" },
 		"sage, one by one": func(c *train.Config) { c.RecordSteps = "off" },
 		"sage, hanoi":      func(c *train.Config) { c.Plan, c.Buffer, c.Mixture = "hanoi", 2, train.MixtureRandom },
+		"sage, accumulate": func(c *train.Config) { c.Accumulate = 2 },
 		"gcn, all":         func(c *train.Config) { c.Model, c.Fanouts = "gcn", []int{3, -1} },
 		"gat, hanoi": func(c *train.Config) {
 			c.Model, c.Heads, c.Plan, c.Buffer = "gat", 2, "hanoi", 3
 		},
-		"gin, 3 layers, passes": func(c *train.Config) {
-			c.Model, c.Layers, c.Fanouts, c.Plan, c.Buffer, c.Reuse = "gin", 3, []int{4, 3, 2}, "hanoi", 2, 1
+		"gin": func(c *train.Config) { c.Model = "gin" },
+		"sage max, 3 layers, passes": func(c *train.Config) {
+			c.Aggregator, c.Layers, c.Fanouts, c.Plan, c.Buffer, c.Reuse = "max", 3, []int{4, 3, 2}, "hanoi", 2, 1
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

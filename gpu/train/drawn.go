@@ -33,8 +33,8 @@ func (c *Config) undrawn(info gpu.Info, m *store.Manifest, cfg *mini.Config) str
 		return "a history reads which nodes were reached"
 	case c.relational():
 		return "relations of edges are the host's"
-	case c.Model == "gcn" && c.capacity(m) > 0:
-		return "out of core the host has the degrees that gcn reads, which count neighbours outside memory"
+	case (c.Model == "gcn" || c.Model == "gin") && c.capacity(m) > 0:
+		return fmt.Sprintf("out of core the host has the degrees that %s reads, which count neighbours outside memory", c.Model)
 	case c.stages():
 		return fmt.Sprintf("device plan %s is a sampler of the host's", c.DevicePlan)
 	}

@@ -46,6 +46,7 @@ func TestDrawnPlan(t *testing.T) {
 		{"rows by the mini-batch, asked", func(c *Config) { c.SampleOn, c.DevicePlan = "device", "direct" }, all, false, false, "device plan direct and cache auto are asked for"},
 		{"lbs, asked", func(c *Config) { c.SampleOn, c.DevicePlan = "device", "lbs" }, all, false, false, "lbs is a sampler"},
 		{"gcn out of core", func(c *Config) { c.Model, c.Plan, c.Buffer = "gcn", "hanoi", 3 }, all, false, false, "out of core the host has the degrees"},
+		{"gin out of core", func(c *Config) { c.Model, c.Plan, c.Buffer = "gin", "hanoi", 3 }, all, false, false, "out of core the host has the degrees"},
 		{"labor", func(c *Config) { c.Sampler = "labor" }, all, false, false, "sampler labor is the host's"},
 		{"weights", func(c *Config) { c.EdgeWeights = true }, all, false, false, "weights and features of edges"},
 		{"history, asked", func(c *Config) { c.Plan, c.Buffer, c.History, c.SampleOn = "hanoi", 3, true, "device" }, all, false, false, "a history reads which nodes"},
