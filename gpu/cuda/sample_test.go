@@ -321,3 +321,46 @@ func TestTrainingDraws(t *testing.T) {
 		}
 	}
 }
+
+// tight is a device that has no memory left, once it is told, until something that was allocated is freed.
+type tight struct {
+	*Device
+	full int64 // bytes that were allocated when it was told; 0: it was not
+}
+
+func (d *tight) Alloc(bytes int64) (gpu.Memory, error) {
+	if used := d.AllocatedBytes(); d.full > 0 && used >= d.full {
+		return nil, &MemoryError{Device: d.name, AskedBytes: bytes, UsedBytes: used, BoundBytes: used, FreeBytes: -1}
+	}
+	d.full = 0
+	return d.Device.Alloc(bytes)
+}
+
+// TestDrawingGivesWay: where the device's memory does not do for evaluation beside rows and neighbour lists, they are given up, the host draws, and
+// losses stay the same.
+func TestDrawingGivesWay(t *testing.T) {
+	must(t, open(t, Options{}).Close())
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
+	run := func(tightens bool) (losses []float64, drawn []bool) {
+		st, err := store.Open(dir, store.Options{})
+		must(t, err)
+		d := &tight{Device: open(t, Options{})}
+		c := train.Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 3, Split: "split", Threads: 1, DevicePlan: "mirror", SampleOn: "device"}
+		_, err = train.Node(t.Context(), st, d, c, train.Hooks{
+			Batch: func(epoch int, _ int64) {
+				if tightens && epoch == 0 {
+					d.full = d.AllocatedBytes()
+				}
+			},
+			Epoch: func(e train.Epoch) { losses, drawn = append(losses, e.Loss), append(drawn, e.DeviceSampleSeconds > 0) }})
+		must(t, errors.Join(err, st.Close(), d.Close()))
+		return losses, drawn
+	}
+	want, drawn := run(false)
+	if fmt.Sprint(drawn) != "[true true true]" {
+		t.Errorf("the device draws in epochs %v", drawn)
+	}
+	if got, drawn := run(true); fmt.Sprint(got) != fmt.Sprint(want) || fmt.Sprint(drawn) != "[true false false]" {
+		t.Errorf("losses %v, the device draws in epochs %v; with memory enough %v", got, drawn, want)
+	}
+}

@@ -204,7 +204,11 @@ func (s Stats) Sub(was Stats) Stats {
 
 // New makes a sampler on a device whose [gpu.Info] says that it Samples.
 func New(dev gpu.Device, o Options) (_ *Sampler, err error) {
-	if why := Unfit(&o.Config); why != "" {
+	why := Unfit(&o.Config)
+	if !dev.Info().Samples {
+		why = "it draws no mini-batches: the host does"
+	}
+	if why != "" {
 		return nil, fmt.Errorf("gpu: sampling on %s: %s", dev.Info().Name, why)
 	}
 	if err := o.Config.Validate(); err != nil {
