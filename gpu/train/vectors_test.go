@@ -17,7 +17,7 @@ import (
 )
 
 // typedStore is a store of several types, authors of which have no features.
-func typedStore(t *testing.T, partitions int) string {
+func typedStore(t *testing.T, o ingest.Options) string {
 	t.Helper()
 	graph, _ := storetest.Typed(t)
 	src, err := formats.Open(graph, formats.Options{})
@@ -26,7 +26,7 @@ func typedStore(t *testing.T, partitions int) string {
 	}
 	defer src.Close() //nolint:errcheck // test
 	dir := filepath.Join(t.TempDir(), "store")
-	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: partitions, Seed: 1}); err != nil {
+	if _, err := ingest.Run(t.Context(), dir, src, o); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -60,8 +60,18 @@ func inlined(t *testing.T, dir string, cp *Checkpoint) *Checkpoint {
 // TestVectorTableRuns: runs whose learned vectors lie in a table learn, have the bits that their plan and seed say whatever memory they
 // may use, read and write what was planned, and their models are evaluated from the table and as parameters alike.
 func TestVectorTableRuns(t *testing.T) {
-	dir := typedStore(t, 8)
-	for _, plan := range []Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}, {Plan: macro.Hanoi, Buffer: 2, History: true}} {
+	plain, hubs := typedStore(t, ingest.Options{Partitions: 8, Seed: 1}), typedStore(t, ingest.Options{Partitions: 8, Seed: 1, Hubs: .1})
+	if len(manifestOf(t, hubs).Pinned) == 0 {
+		t.Fatal("the store has no hubs")
+	}
+	for _, v := range []struct {
+		dir  string
+		plan Config
+	}{
+		{plain, Config{Plan: macro.Memory}}, {plain, Config{Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}}, {plain, Config{Plan: macro.Hanoi, Buffer: 2, History: true}},
+		{hubs, Config{Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}},
+	} {
+		dir, plan := v.dir, v.plan
 		var first []byte
 		for _, mem := range []int64{0, 200 << 20, 2 << 30} {
 			c := tableRun(plan)
@@ -121,7 +131,7 @@ func same(t *testing.T, dir string, cp, whole *Checkpoint) {
 
 // TestVectorTableResumes: a run that ends in the middle of an epoch, or between epochs where a history is kept, goes on to the same bits.
 func TestVectorTableResumes(t *testing.T) {
-	dir := typedStore(t, 8)
+	dir := typedStore(t, ingest.Options{Partitions: 8, Seed: 1})
 	for _, plan := range []Config{{Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}, {Plan: macro.Hanoi, Buffer: 2, History: true}} {
 		c := tableRun(plan)
 		c.Epochs = 4
@@ -160,7 +170,7 @@ func TestVectorTableResumes(t *testing.T) {
 
 // TestVectorTableRefused: an earlier run's table is kept unless it may be replaced, and a model says so whose table was.
 func TestVectorTableRefused(t *testing.T) {
-	dir := typedStore(t, 2)
+	dir := typedStore(t, ingest.Options{Partitions: 2, Seed: 1})
 	c := tableRun(Config{Plan: macro.Memory, Epochs: 1})
 	c.Overwrite, c.CheckpointFile = false, filepath.Join(t.TempDir(), "run")
 	old, err := trainNode(t.Context(), t, dir, c, Hooks{})

@@ -183,7 +183,9 @@ func (t *Table) makeLayout(m *store.Manifest, some *Some) (err error) {
 	for p, info := range m.Partitions {
 		nodes[p] = info.Nodes
 		if some != nil {
-			nodes[p] = some.Rows[p]
+			if nodes[p] = some.Rows[p]; nodes[p] > info.Nodes {
+				return fmt.Errorf("%w: table %q has %d rows of partition %d, which has %d nodes", store.ErrInvalid, t.record.Name, nodes[p], p, info.Nodes)
+			}
 		}
 	}
 	h := fnv.New64a()
