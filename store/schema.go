@@ -66,6 +66,30 @@ func (s *Schema) RelationNamed(name string) (RelationID, error) {
 	return RelationID(found), nil
 }
 
+// Ends returns the numbers of the node types that a relation's edges lead from and to, by the types in its name (source:name:destination)
+// or where there is one type alone; false where neither says.
+func (s *Schema) Ends(r RelationID) (src, dst int, ok bool) {
+	if len(s.NodeTypes) == 1 {
+		return 0, 0, true
+	}
+	if parts := strings.Split(s.Relations[r].Name, ":"); len(parts) == 3 {
+		src, dst = s.nodeType(parts[0]), s.nodeType(parts[2])
+		return src, dst, src >= 0 && dst >= 0
+	}
+	return 0, 0, false
+}
+
+// ShortName is what is between the types in a relation's name, if [Schema.RelationNamed] takes it, or all of the name.
+func (s *Schema) ShortName(r RelationID) string {
+	name := s.Relations[r].Name
+	if parts := strings.Split(name, ":"); len(parts) == 3 {
+		if of, err := s.RelationNamed(parts[1]); err == nil && of == r {
+			return parts[1]
+		}
+	}
+	return name
+}
+
 // Role says what a column is for.
 type Role string
 

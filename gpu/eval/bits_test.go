@@ -69,7 +69,7 @@ func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, piec
 		t.Fatal(err)
 	}
 	out.Write(b)
-	if err := e.Hop(t.Context(), q, func(p store.PartitionID, rows gpu.Tensor) error {
+	if err := e.Hop(t.Context(), q, func(p store.PartitionID, rows gpu.Tensor, _ []float32) error {
 		own := make([]byte, rows.Len()*4)
 		q.Download(own, rows)
 		out.Write(own)

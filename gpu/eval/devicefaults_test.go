@@ -91,7 +91,7 @@ func TestDeviceErrors(t *testing.T) {
 			}
 			defer func() { _ = e.Close() }()
 			e.tiles = tilesOf(g.M.Partitions, 3)
-			if err := e.Hop(ctx, q, func(store.PartitionID, gpu.Tensor) error { return nil }); err != nil {
+			if err := e.Hop(ctx, q, func(store.PartitionID, gpu.Tensor, []float32) error { return nil }); err != nil {
 				return err
 			}
 			return q.Close()

@@ -40,6 +40,8 @@ type Options struct {
 	Model nn.Config
 	// Vectors are what a model of [nn.Config].Vectors learned of nodes, else nil.
 	Vectors *Vectors
+	// Relation is one more than the relation whose edges alone [Evaluator.Hop] counts, inverse ones behind the store's; 0: all edges.
+	Relation int
 
 	Confusion   bool // count labels against predictions
 	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
@@ -142,6 +144,14 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
 	e.grouper.ByRelation = o.Model.GroupsByRelation()
+	if o.Relation > 0 {
+		if err := e.edges.readRelations(m); err != nil {
+			return nil, err
+		}
+		if e.edges.only = o.Relation; o.Relation <= e.edges.relations { // nothing is read against its direction
+			e.edges.inverse = 0
+		}
+	}
 	if o.Model.Relations > 0 {
 		if err := e.readRelations(m); err != nil {
 			return nil, err

@@ -114,7 +114,7 @@ func TestMeansErrors(t *testing.T) {
 		}
 		defer func() { _ = e.Close() }()
 		e.tiles = tilesOf(g.M.Partitions, 3)
-		err = e.Hop(t.Context(), q, func(store.PartitionID, gpu.Tensor) error {
+		err = e.Hop(t.Context(), q, func(store.PartitionID, gpu.Tensor, []float32) error {
 			if taken++; taken-1 == refuse {
 				return errRead
 			}

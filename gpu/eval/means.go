@@ -58,10 +58,20 @@ func (k HopKind) Check(c *store.ColumnInfo) error {
 	return nil
 }
 
+// DerivedRelationMean is [store.ColumnInfo].Derived of the mean of a feature over the neighbours by one relation, along its edges or
+// against them.
+func DerivedRelationMean(feature, relation string, inverse bool) string {
+	derived := HopKind{}.Derived(feature) + " by " + relation
+	if inverse {
+		derived += ", against its direction"
+	}
+	return derived
+}
+
 // Hop computes of the first feature column, for every node, what [Options].Model's first layer makes of neighbours: sage's mean, 0 for
-// nodes without any, gcn's or gin's sum. It is exact, in float32. It calls fn with each partition's rows, in their order; they are
-// valid during the call.
-func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
+// nodes without any, gcn's or gin's sum; by the edges of [Options].Relation alone if it names one. It is exact, in float32. It calls fn
+// with each partition's rows, in their order, and how many edges each node has, or what they weigh; they are valid during the call.
+func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor, degrees []float32) error) error {
 	r := &evaluation{Evaluator: e, queue: q}
 	defer func() { _ = r.freeSums() }() // a failure only leaks them
 	dim := e.columns[0].Dim
@@ -82,7 +92,7 @@ func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.Parti
 }
 
 // hop is Hop for tile i.
-func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor) error) error {
+func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor, degrees []float32) error) error {
 	t, parts := r.tiles[i], r.src.Manifest().Partitions
 	acc, degrees, err := r.accumulators(layer, t)
 	if err != nil {
@@ -106,7 +116,8 @@ func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(
 		return err
 	}
 	for p := t.Lo; p < t.Hi; p++ {
-		if err := fn(store.PartitionID(p), acc.View(int(uint64(parts[p].First)-t.Base), 0, int(parts[p].Nodes), acc.Cols)); err != nil {
+		base, n := int(uint64(parts[p].First)-t.Base), int(parts[p].Nodes)
+		if err := fn(store.PartitionID(p), acc.View(base, 0, n, acc.Cols), degrees[base:base+n]); err != nil {
 			return err
 		}
 	}

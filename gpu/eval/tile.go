@@ -142,8 +142,10 @@ type edgeBuilder struct {
 	relation  *store.ColumnInfo
 	relations int // of the store; a larger id is corrupt
 	inverse   uint16
-	weight    *store.ColumnInfo   // the column of edges' weights to read, nil for none
-	features  []*store.ColumnInfo // the columns of edges' features to read
+	// only is one more than the relation whose edges alone count, which carry none then; 0: all do.
+	only     int
+	weight   *store.ColumnInfo   // the column of edges' weights to read, nil for none
+	features []*store.ColumnInfo // the columns of edges' features to read
 
 	stripe, types, weights []byte   // last read: reused buffers
 	rows                   [][]byte // likewise, of features
@@ -195,7 +197,7 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	columns := b.featureColumns()
 	words += edges * int64(columns)
 	size := words * 4
-	if b.relation != nil {
+	if b.carriesRelations() {
 		size += 2 * edges
 	}
 	slab, err := blockio.AllocSlab(size, blockio.SlabOptions{})
@@ -210,7 +212,7 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 		next[d]++
 	}
 	plain := fill
-	if b.relation != nil {
+	if b.carriesRelations() {
 		c.relations, err = blocks.View[uint16](slab.Bytes()[size-2*edges : size])
 		fill = func(d, s uint32, e about) {
 			c.relations[next[d]] = e.relation
@@ -293,12 +295,23 @@ func (e edgesOf) Swap(i, j int) {
 	}
 }
 
+// carriesRelations reports whether edges keep the relations that are read.
+func (b *edgeBuilder) carriesRelations() bool { return b.relation != nil && b.only == 0 }
+
 // mirrors reports whether stored edges are also read against their direction.
 func (b *edgeBuilder) mirrors() bool { return b.undirected || b.inverse > 0 }
 
 // each calls fn for every message from Tile from to Tile to, by positions in
 // the tiles, in an order that is fixed by the store.
 func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint32, e about)) error {
+	if b.only > 0 {
+		all := fn
+		fn = func(d, s uint32, e about) {
+			if int(e.relation) == b.only-1 {
+				all(d, s, e)
+			}
+		}
+	}
 	for j := range b.parts {
 		inTo := to.Lo <= j && j < to.Hi
 		mirror := b.mirrors() && from.Lo <= j && j < from.Hi

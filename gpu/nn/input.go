@@ -59,6 +59,7 @@ type inputLayer struct {
 	inputDropout float32
 	project      *Param
 	vectors      []*Param
+	hops         *relationHops // that a layer reads means of its states from; nil: none
 
 	// Of the pass between Forward and Backward.
 	x          gpu.Tensor   // [n × in]
@@ -152,6 +153,7 @@ func (l *inputLayer) Backward(p *Pass, dOut gpu.Tensor, _ bool) gpu.Tensor {
 		l.gradient = p.Arena.Matrix(q, l.at.Cols, l.out)
 		q.Gather(l.gradient, dOut, l.at)
 	}
+	l.hops.inputBackward(p)
 	return gpu.Tensor{}
 }
 

@@ -48,8 +48,11 @@ type Config struct {
 	EdgeDim int `json:"edge_dim,omitempty" yaml:"edge_dim"`
 	// PrecomputedHop reads what the first layer makes of neighbours, computed before: sage its mean, from columns beside the features;
 	// gcn and gin their sums, instead of the features.
-	PrecomputedHop bool   `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
-	Seed           uint64 `json:"seed" yaml:"seed"` // keys the initial parameters
+	PrecomputedHop bool `json:"precomputed_hop,omitempty" yaml:"precomputed_hop"`
+	// RelationHops are the relations of which rsage's first layer reads the means from tables of their own, behind features and
+	// categories; its blocks have edges of the others alone. For models with an input layer.
+	RelationHops []RelationHop `json:"relation_hops,omitempty" yaml:"relation_hops"`
+	Seed         uint64        `json:"seed" yaml:"seed"` // keys the initial parameters
 }
 
 // Models returns the names of the models that [New] builds.
@@ -133,7 +136,7 @@ const (
 // Validate says what is wrong with c.
 func (c *Config) Validate() error {
 	for _, err := range []error{among("model", c.Model, Models()...), among("aggregator", c.Aggregator, "mean", "max"),
-		c.checkWeights(), among("norm", c.Norm, NoNorm, BatchNorm, LayerNorm), among("jumping", c.Jumping, JumpLast, JumpCat, JumpMax)} {
+		c.checkWeights(), c.checkRelationHops(), among("norm", c.Norm, NoNorm, BatchNorm, LayerNorm), among("jumping", c.Jumping, JumpLast, JumpCat, JumpMax)} {
 		if err != nil {
 			return err
 		}
@@ -178,8 +181,9 @@ type Model struct {
 	cfg    Config
 	params *Params
 	layers []Layer
-	jump   *jumping     // nil: the last layer makes the logits
-	outs   []gpu.Tensor // each layer's output, of the pass between Forward and Backward
+	hops   *relationHops // of the first layer; nil: it has none
+	jump   *jumping      // nil: the last layer makes the logits
+	outs   []gpu.Tensor  // each layer's output, of the pass between Forward and Backward
 	stat   gpu.Memory
 }
 
@@ -231,16 +235,23 @@ func (c *Config) declare(dev gpu.Device) *Model {
 		if i > 0 {
 			inputDropout = 0
 		}
-		act := Activation{ReLU: true, Dropout: cfg.Dropout}
-		switch {
-		case i >= cfg.hiddenLayers():
-			m.layers = append(m.layers, cfg.layer(m.params, i, in, cfg.Out, Activation{}, inputDropout))
-		case cfg.normed() || cfg.Residual:
-			l := cfg.layer(m.params, i, in, cfg.Hidden, Activation{}, inputDropout)
-			m.layers = append(m.layers, cfg.newHidden(m.params, i, l, act))
-		default:
-			m.layers = append(m.layers, cfg.layer(m.params, i, in, cfg.Hidden, act, inputDropout))
+		act, out := Activation{ReLU: true, Dropout: cfg.Dropout}, cfg.Hidden
+		last, wrapped := i >= cfg.hiddenLayers(), cfg.normed() || cfg.Residual
+		if last {
+			out = cfg.Out
 		}
+		own := act
+		if last || wrapped {
+			own = Activation{}
+		}
+		l := cfg.layer(m.params, i, in, out, own, inputDropout)
+		if first, ok := l.(*rsageLayer); ok && i == 0 && len(cfg.RelationHops) > 0 {
+			m.hops = first.readHops(m.layers[0].(*inputLayer), cfg.RelationHops)
+		}
+		if wrapped && !last {
+			l = cfg.newHidden(m.params, i, l, act)
+		}
+		m.layers = append(m.layers, l)
 		in = cfg.Hidden
 	}
 	if cfg.Jumps() {
@@ -359,6 +370,7 @@ func (m *Model) Forward(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	m.outs = m.outs[:0]
+	in = m.hops.take(in)
 	for i, l := range m.layers {
 		m.weighed(p.Queue, &graphs[i])
 		h := l.Forward(p, &graphs[i], in)

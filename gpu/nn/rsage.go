@@ -21,6 +21,7 @@ type rsageLayer struct {
 	act                       Activation
 	inputDropout              float32
 	w, rel, b                 *Param
+	hops                      *relationHops // nil: all means are of the block's edges
 
 	// Of the pass between Forward and Backward.
 	g     *gpu.Graph
@@ -64,6 +65,7 @@ func (l *rsageLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		q.Dropout(p.inputMask(l.inputDropout, 0), x)
 	}
 	l.g, l.x, l.means = g, x, l.messages(p, g, in, y, false)
+	l.hops.add(p, l, y)
 	l.y = l.finish(p, x, y)
 	return l.y
 }
@@ -141,6 +143,7 @@ func (l *rsageLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tens
 	l.each(g, func(_, grad gpu.Tensor, rows func(gpu.Tensor) gpu.Tensor) {
 		q.Gemm(gpu.GemmOptions{TransA: true}, rows(l.means), rows(dSent), grad)
 	})
+	l.hops.backward(p, l, dOut)
 	if !needInput {
 		return gpu.Tensor{}
 	}

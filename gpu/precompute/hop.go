@@ -55,8 +55,10 @@ type Options struct {
 	Model string
 	// EdgeWeights weighs neighbours by their edges' weights, as models with [nn.Config].EdgeWeights do.
 	EdgeWeights bool
-	MemoryBytes int64  // bound of resident memory; default: none
-	Scratch     string // directory for temporary files; default: [store.Store.ScratchDir]
+	// EachRelation takes a mean over neighbours by each relation, see [RelationMean], instead of one over all: what the model rsage reads.
+	EachRelation bool
+	MemoryBytes  int64  // bound of resident memory; default: none
+	Scratch      string // directory for temporary files; default: [store.Store.ScratchDir]
 	// FS is where the store is; nil = the operating system's.
 	FS vfs.FS
 }
@@ -71,8 +73,8 @@ func (o *Options) kind() eval.HopKind {
 }
 
 // Hop adds to the store in dir a version with a feature
-// column more for each of o.Features: for every node the exact mean of the feature over its neighbours, 0 for
-// nodes without any, or the sum that o.Model makes (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
+// column more for each of o.Features, or several with o.EachRelation: for every node the exact mean of the feature over its neighbours, 0
+// for nodes without any, or the sum that o.Model makes (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
 // once to o.Elem. It streams over the store like an evaluation, once a feature. It returns the columns' names;
 // one that is there already is left alone, or replaced if another o.Elem, or o.EdgeWeights, is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.
@@ -125,10 +127,11 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 
 // hop is a column to make.
 type hop struct {
-	name   string
-	column *store.ColumnInfo // whose mean it is
-	elem   blocks.ElemType
-	there  bool // with elements of elem
+	name     string
+	column   *store.ColumnInfo // whose mean it is
+	elem     blocks.ElemType
+	there    bool          // with elements of elem
+	relation *RelationMean // nil: it is over all neighbours
 }
 
 // plan lists the columns that o asks for.
@@ -144,17 +147,29 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 	if len(features) == 0 {
 		return nil, fmt.Errorf("train: precompute: %w: the store has no feature columns", store.ErrNotFound)
 	}
+	var columns []*store.ColumnInfo
 	for _, name := range features {
-		h := hop{name: Column(name, o.kind()), elem: o.Elem}
-		if h.column, err = m.Column(name); err != nil {
+		c, err := m.Column(name)
+		if err != nil {
 			return nil, fmt.Errorf("train: precompute: %w", err)
 		}
-		if err := nn.CheckFeature(name, h.column.Elem); err != nil {
+		if err := nn.CheckFeature(name, c.Elem); err != nil {
 			return nil, err
 		}
+		columns = append(columns, c)
+		h := hop{name: Column(name, o.kind()), column: c, elem: o.Elem}
 		old, err := m.Column(h.name)
-		if h.there = err == nil && o.kind().Weighs(old) && (o.Elem == blocks.Invalid || o.Elem == old.Elem); h.there {
-			hops = append(hops, h)
+		h.there = err == nil && o.kind().Weighs(old) && (o.Elem == blocks.Invalid || o.Elem == old.Elem)
+		hops = append(hops, h)
+	}
+	if o.EachRelation {
+		if hops, err = ofRelations(m, columns, o); err != nil {
+			return nil, err
+		}
+	}
+	for i := range hops {
+		h := &hops[i]
+		if h.there {
 			continue
 		}
 		if h.elem == blocks.Invalid {
@@ -169,22 +184,22 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 		if err := nn.CheckFeature(h.name, h.elem); err != nil {
 			return nil, err
 		}
-		hops = append(hops, h)
 	}
 	return hops, nil
 }
 
 // make writes the column's file and enters it in m, in place of one that was there. A failure leaves no file.
 func (h *hop) make(ctx context.Context, st *store.Store, dev gpu.Device, w *store.Writer, m *store.Manifest, o Options) (string, error) {
-	file, bw, err := w.CreateFile("column-"+h.name, blocks.Header{Kind: blocks.NodeColumn, Elem: h.elem, Dim: uint32(h.column.Dim), Partitions: uint32(len(m.Partitions)), Name: h.name})
+	info := h.info(m, o, "")
+	file, bw, err := w.CreateFile("column-"+h.name, blocks.Header{Kind: blocks.NodeColumn, Elem: h.elem, Dim: uint32(info.Dim), Partitions: uint32(len(m.Partitions)), Name: h.name})
 	if err != nil {
 		return "", err
 	}
-	o.Elem = h.elem
-	if err := write(ctx, st, dev, bw, h.column, o); err != nil {
+	info.Files = []string{file}
+	if err := h.write(ctx, st, dev, bw, &info, o); err != nil {
 		return "", errors.Join(err, bw.Abort())
 	}
-	info, err := bw.Close()
+	written, err := bw.Close()
 	if err != nil { // such as a full disk: what was written is of no use
 		return "", errors.Join(err, w.FS().RemoveAll(w.DataPath(file)))
 	}
@@ -193,23 +208,25 @@ func (h *hop) make(ctx context.Context, st *store.Store, dev gpu.Device, w *stor
 		m.Files = slices.DeleteFunc(m.Files, func(f store.FileRef) bool { return slices.Contains(files, f.Name) })
 		m.Columns = slices.DeleteFunc(m.Columns, func(c store.ColumnInfo) bool { return c.Name == h.name })
 	}
-	m.Files = append(m.Files, store.Ref(file, info))
-	m.Columns = append(m.Columns, store.ColumnInfo{Name: h.name, Role: store.RoleFeature, Elem: h.elem, Dim: h.column.Dim, Derived: o.kind().Derived(h.column.Name), Files: []string{file}})
+	m.Files, m.Columns = append(m.Files, store.Ref(file, written)), append(m.Columns, info)
 	return file, nil
 }
 
-// write computes the means tile by tile and appends them by partition.
-func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writer, column *store.ColumnInfo, o Options) (err error) {
+// write computes the means tile by tile and appends the rows of column info, by partition.
+func (h *hop) write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writer, info *store.ColumnInfo, o Options) (err error) {
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
 		return err
 	}
 	open := func(memory int64) (*eval.Evaluator, error) {
-		eo := eval.Options{Unlabelled: true, Features: []string{column.Name}, Model: o.model()}
+		eo := eval.Options{Unlabelled: true, Features: []string{h.column.Name}, Model: o.model()}
+		if h.relation != nil {
+			eo.Relation = 1 + h.relation.Relation
+		}
 		if memory > 0 {
 			eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
 		}
-		return eval.New(st, dev, eo, column.Dim)
+		return eval.New(st, dev, eo, info.Dim)
 	}
 	e, err := open(o.MemoryBytes)
 	if err != nil {
@@ -222,25 +239,42 @@ func write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writ
 		})
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	return e.Hop(ctx, q, func(p store.PartitionID, rows gpu.Tensor) error { return writeRows(ctx, q, bw, p, rows, o.Elem) })
+	return e.Hop(ctx, q, func(p store.PartitionID, rows gpu.Tensor, degrees []float32) error {
+		stored := st.Manifest().NodeRows(info, p)
+		first, n := int(stored.First), int(stored.Rows)
+		if h.relation == nil {
+			degrees = nil
+		} else {
+			degrees = degrees[first : first+n]
+		}
+		return writeRows(ctx, q, bw, p, rows.View(first, 0, n, rows.Cols), degrees, h.elem)
+	})
 }
 
 // chunkBytes of rows are encoded at a time.
 const chunkBytes = 4 << 20
 
-// writeRows appends a device matrix as an extent of elem, chunk by chunk.
-func writeRows(ctx context.Context, q *gpu.Queue, bw *blocks.Writer, id store.PartitionID, t gpu.Tensor, elem blocks.ElemType) error {
+// writeRows appends a device matrix as an extent of elem, chunk by chunk; with degrees, of its rows, as rows with an element more: 1
+// where the degree is more than 0.
+func writeRows(ctx context.Context, q *gpu.Queue, bw *blocks.Writer, id store.PartitionID, t gpu.Tensor, degrees []float32, elem blocks.ElemType) error {
 	if err := bw.Begin(uint64(id)); err != nil {
 		return err
 	}
-	chunk := max(1, chunkBytes/(4*t.Cols))
-	buf := make([]float32, min(chunk, t.Rows)*t.Cols)
+	cols := t.Cols
+	if degrees != nil {
+		cols++
+	}
+	chunk := max(1, chunkBytes/(4*cols))
+	buf := make([]float32, min(chunk, t.Rows)*cols)
 	for lo := 0; lo < t.Rows; lo += chunk {
 		n := min(chunk, t.Rows-lo)
 		rows := buf[:n*t.Cols]
 		q.Download(blocks.Bytes(rows), t.View(lo, 0, n, t.Cols))
 		if err := q.Sync(ctx); err != nil {
 			return err
+		}
+		if degrees != nil {
+			rows = withDegrees(buf[:n*cols], degrees[lo:lo+n])
 		}
 		b, err := encodeFloats(rows, elem)
 		if err != nil {
@@ -251,6 +285,17 @@ func writeRows(ctx context.Context, q *gpu.Queue, bw *blocks.Writer, id store.Pa
 		}
 	}
 	return bw.End(uint64(t.Rows))
+}
+
+// withDegrees moves the rows at the beginning of x, of one column less, apart, and ends each with 1, or 0 where its degree is.
+func withDegrees(x, degrees []float32) []float32 {
+	cols := len(x) / max(1, len(degrees))
+	for i := len(degrees) - 1; i >= 0; i-- { // the last first: none is written over before it is moved
+		row := x[i*cols : (i+1)*cols]
+		copy(row, x[i*(cols-1):(i+1)*(cols-1)])
+		row[cols-1] = min(degrees[i], 1)
+	}
+	return x
 }
 
 // encodeFloats rounds x to elem in place, and returns the bytes, a prefix of x's memory.

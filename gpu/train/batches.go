@@ -90,10 +90,41 @@ func (c *Config) sampled() []int {
 	switch {
 	case c.Model == "mlp":
 		return nil
-	case c.PrecomputedHop:
+	case c.PrecomputedHop && !c.relational():
 		return c.Fanouts[:len(c.Fanouts)-1]
 	}
 	return c.Fanouts
+}
+
+// relationDraws are [mini.Config].RelationFanouts and Without of hops that are sampled; nil: no hop has any.
+type relationDraws struct {
+	fanouts [][]int
+	without [][]bool
+}
+
+// relationDraws says how relations are drawn from a store: by c.RelationFanouts, and in the last hop none of those that are read from
+// precomputed hops, the others by the hop's fanout each.
+func (c *Config) relationDraws(m *store.Manifest) (d relationDraws, err error) {
+	if d.fanouts, err = c.relationFanouts(m); err != nil {
+		return d, err
+	}
+	without := c.hopRelations(m)
+	if without == nil {
+		return d, nil
+	}
+	last := len(c.sampled()) - 1
+	if d.fanouts == nil {
+		d.fanouts = make([][]int, last+1)
+		d.fanouts[last] = slices.Repeat([]int{c.Fanouts[last]}, len(m.Schema.Relations))
+	}
+	d.without = make([][]bool, last+1)
+	d.without[last] = without
+	return d, nil
+}
+
+// draws reports whether a hop draws edges of a relation, as models number them.
+func (d *relationDraws) draws(hop, relation int) bool {
+	return d.without == nil || d.without[hop] == nil || !d.without[hop][relation]
 }
 
 // relationFanouts reads c.RelationFanouts for a store: those of each hop that is sampled, by relation; nil without any.
@@ -181,7 +212,7 @@ func (c *Config) pruneWhy(degree float64) string {
 }
 
 // fanoutsMost are the most neighbours of a node in each hop that is sampled, in each direction.
-func (c *Config) fanoutsMost(of [][]int) []int {
+func (c *Config) fanoutsMost(d relationDraws) []int {
 	if c.Sampler == mini.Pinsage {
 		w := c.walks()
 		w.Normalize()
@@ -193,12 +224,18 @@ func (c *Config) fanoutsMost(of [][]int) []int {
 		}
 		return most
 	}
-	if of == nil {
+	if d.fanouts == nil {
 		return c.sampled()
 	}
-	most := make([]int, len(of))
-	for h := range of {
-		for _, f := range of[h] {
+	most := slices.Clone(c.sampled())
+	for h, of := range d.fanouts {
+		if of != nil {
+			most[h] = 0
+		}
+		for r, f := range of {
+			if inverse := r + len(of); !d.draws(h, r) && (d.without == nil || inverse >= len(d.without[h]) || !d.draws(h, inverse)) {
+				continue // in neither direction
+			}
 			if most[h] += f; f == mini.All {
 				most[h] = mini.All
 				break
@@ -221,15 +258,15 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 // Models of one relation keep full ones: their figures are of them.
 func (c *Config) evenBatches() bool { return c.relational() && c.Plan == macro.Hanoi }
 
-// sampler is what the mini-batches of a run of c are sampled by, whose model samples so many hops of a graph of a mean degree, of relations by
-// their fanouts, nil for none.
-func (c *Config) sampler(hops int, relations [][]int, degree float64) (mini.Config, error) {
+// sampler is what the mini-batches of a run of c are sampled by, whose model samples so many hops of a graph of a mean degree, of relations as
+// these say.
+func (c *Config) sampler(hops int, relations relationDraws, degree float64) (mini.Config, error) {
 	prune, err := c.prune(degree)
-	return mini.Config{Fanouts: c.Fanouts[:hops], RelationFanouts: relations, Sampler: c.Sampler, Seed: c.Seed, Together: c.together(), Prune: prune, Walks: c.walks(), Weights: c.EdgeWeights, Places: len(c.EdgeFeatures) > 0}, err
+	return mini.Config{Fanouts: c.Fanouts[:hops], RelationFanouts: relations.fanouts, Without: relations.without, Sampler: c.Sampler, Seed: c.Seed, Together: c.together(), Prune: prune, Walks: c.walks(), Weights: c.EdgeWeights, Places: len(c.EdgeFeatures) > 0}, err
 }
 
 // newBatches makes the batches of a run of cfg, see [Config.sampler], which looks so many batches ahead.
-func newBatches(cfg *Config, hops int, relations [][]int, degree float64, threads, ahead int) (*batches, error) {
+func newBatches(cfg *Config, hops int, relations relationDraws, degree float64, threads, ahead int) (*batches, error) {
 	sampler, err := cfg.sampler(hops, relations, degree)
 	if err != nil {
 		return nil, err

@@ -48,6 +48,10 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 	b.vectorBytes = model.ParamBytes()
 	model.Categories = slices.Repeat([]int{1}, len(model.Categories))
 	b.vectorBytes -= model.ParamBytes()
+	model.RelationHops = slices.Clone(model.RelationHops)
+	for i := range model.RelationHops {
+		model.RelationHops[i].Vector = 0
+	}
 	if b.model, err = nn.New(ctx, b.queue, model); err != nil {
 		return nil, err
 	}
@@ -61,11 +65,11 @@ func newBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *C
 			return nil, err
 		}
 	}
-	for _, name := range cfg.Features {
-		c, err := m.Column(name)
-		if err != nil {
-			return nil, err
-		}
+	columns, err := cfg.columns(m)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range columns {
 		t := gpu.Tensor{Cols: c.Dim, Stride: c.Dim, Elem: nn.TableElem(c.Elem)}
 		if c.Scale != nil {
 			t.Scale = meter.Elsewhere(4 * int64(c.Dim))
@@ -201,7 +205,7 @@ func (b *batchMeter) vectorsMost(inputs int) int {
 // graphs returns the largest blocks of a batch, input first: every node has all the neighbours that may be drawn, and
 // all are different, as long as there are so many in memory.
 func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs int) {
-	fanouts := b.cfg.fanoutsMost(b.shape.fanouts)
+	fanouts := b.cfg.fanoutsMost(b.shape.draws)
 	relations := b.model.Config().Relations
 	directions := int64(1)
 	if relations > b.shape.relations {
@@ -275,6 +279,9 @@ func (b *batchMeter) groups(h int, rows, n, e int64, nested bool) int64 {
 	of, seeds := b.draws.groups[h], func(s *seedDraws) *spread { return &s.groups }
 	if len(b.histories) > 0 || nested {
 		of, seeds = b.draws.relations, func(s *seedDraws) *spread { return &s.relations }
+		if h == len(b.draws.edges)-1 { // which precomputed hops are not of
+			of = b.draws.unread
+		}
 	}
 	held := of.most(n)
 	if h == 0 {

@@ -116,8 +116,11 @@ type Config struct {
 	VectorTypes []string `json:"vector_types,omitempty" resume:"free"`
 
 	// PrecomputedHop reads the first layer's neighbourhood mean, gcn's or gin's sum, from the column
-	// that precompute.Hop made: the model samples one hop less. Of sums Features names these alone.
-	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made"`
+	// that precompute.Hop made: the model samples one hop less. Of sums Features names these alone. rsage reads Hops instead.
+	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made; rsage: of each relation, gstore precompute --each-relation"`
+	// Hops are the columns that rsage reads instead of the first layer's means by some relations, which it does not sample then: with
+	// PrecomputedHop all that the store has of c.Features. They are no features.
+	Hops []string `json:"hops,omitempty"`
 
 	Plan   string `json:"plan" group:"out of core" help:"which partitions are in memory when"`                                               // "auto" (default), "memory", "rows", "hanoi" or "trainnodes"
 	Buffer int    `json:"buffer" group:"out of core" help:"partitions in memory at once, pinned ones not counted" default:"what mem allows"` // partitions resident at once, pinned ones not counted; 0: from MemoryBytes
@@ -189,7 +192,7 @@ func (c *Config) inputDropout() float64 {
 	switch {
 	case c.InputDropout != nil:
 		return *c.InputDropout
-	case c.PrecomputedHop:
+	case c.PrecomputedHop && !c.relational():
 		return hopDropout
 	}
 	return 0
@@ -256,6 +259,10 @@ func (c *Config) validate() error {
 	switch {
 	case c.Task != "node" && c.Task != "auto":
 		return fmt.Errorf("train: task %q is not known (known: node)", c.Task)
+	case c.PrecomputedHop && c.relational() && (c.Model != "rsage" || c.Jumping != "" && c.Jumping != nn.JumpLast):
+		return fmt.Errorf("train: model %s, jumping %q, has no precomputed hop: sage has one, and rsage that does not jump one a relation", c.Model, c.Jumping)
+	case c.PrecomputedHop && c.relational() && (c.Sampler != "" && c.Sampler != mini.Uniform || c.Prune != "" || c.DevicePlan == macro.DevicePBS):
+		return fmt.Errorf("train: precomputed hops of relations with sampler %s, prune %q, device plan %q: the relations that they leave are drawn by sampler %s, without prune and %s", cmp.Or(c.Sampler, mini.Uniform), c.Prune, c.DevicePlan, mini.Uniform, macro.DevicePBS)
 	case c.PrecomputedHop && c.Layers < 2:
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
 	case c.History && !slices.Contains([]string{"sage", "gcn", "gin", "rsage", "rgcn"}, c.Model):
@@ -369,9 +376,10 @@ func (c *Config) relational() bool { return nn.ReadsRelations(c.Model) }
 // shape is what the data decides of a model.
 type shape struct {
 	in, classes int
-	edgeDim     int     // columns of Config.EdgeFeatures
-	relations   int     // edge types of the store
-	fanouts     [][]int // [Config.relationFanouts]
+	edgeDim     int           // columns of Config.EdgeFeatures
+	relations   int           // edge types of the store
+	draws       relationDraws // [Config.relationDraws]
+	hops        []nn.RelationHop
 	degree      float64 // [Config.meanDegree]
 	categories  []int   // learned vectors that each column of categories names, the 0 for none counted
 	vectors     bool    // learned vectors lie in a table
@@ -381,9 +389,9 @@ type shape struct {
 // model returns the model's description for a store.
 func (c *Config) model(s shape) nn.Config {
 	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
-		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop, EdgeWeights: c.EdgeWeights, EdgeDim: s.edgeDim, Order: c.Order, Seed: c.Seed}
+		Layers: c.Layers, In: s.in, Hidden: c.Hidden, Out: s.classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.inputDropout()), PrecomputedHop: c.PrecomputedHop && !c.relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.edgeDim, Order: c.Order, Seed: c.Seed}
 	if c.relational() {
-		m.Relations, m.Categories, m.Vectors = s.relations, s.categories, s.vectors
+		m.Relations, m.Categories, m.Vectors, m.RelationHops = s.relations, s.categories, s.vectors, s.hops
 		if s.inverse {
 			m.Relations *= 2
 		}

@@ -21,6 +21,7 @@ type draws struct {
 	groups []tally // by hop: relations among these, a direction's own
 	// relations are those that a node has edges of, drawn or not.
 	relations tally
+	unread    tally       // of these, those that are not read from precomputed hops: the first layer's
 	nodes     int64       // of the store
 	seeds     []seedDraws // by partition, of its training nodes; nil: seeds may be any nodes, in any order
 }
@@ -107,9 +108,9 @@ func (t tally) most(n int64) (sum int64) {
 // drawCounter counts a model's draws.
 type drawCounter struct {
 	draws
-	stored  int     // relations of the store; further ones of the model are inverse: edges read against their direction, by the same fanouts
-	fanouts []int   // of each hop
-	of      [][]int // by hop and relation, where these have their own; nil
+	stored  int           // relations of the store; further ones of the model are inverse: edges read against their direction, by the same fanouts
+	fanouts []int         // of each hop
+	of      relationDraws // where relations have their own
 }
 
 // add counts a node with so many edges of each relation. seeds is its partition's if it is a training node, or nil.
@@ -122,19 +123,29 @@ func (d *drawCounter) add(sizes []int32, seeds *seedDraws) {
 	}
 	_, all := have(sizes)
 	d.relations[all]++
+	unread := int64(0)
+	for r, n := range sizes {
+		if d.of.draws(len(d.fanouts)-1, r) {
+			unread += int64(min(n, 1))
+		}
+	}
+	d.unread[unread]++
 	for h, fanout := range d.fanouts {
 		var drawn, groups int64
+		first := 0
 		for direction := range slices.Chunk(sizes, d.stored) {
 			edges, relations := have(direction)
-			if d.of == nil {
+			if d.of.fanouts == nil || d.of.fanouts[h] == nil {
 				edges, relations = atMost(edges, fanout), atMost(relations, fanout)
 			} else {
-				edges = 0
+				edges, relations = 0, 0
 				for r, n := range direction {
-					edges += atMost(int64(n), d.of[h][r])
+					if d.of.draws(h, first+r) {
+						edges, relations = edges+atMost(int64(n), d.of.fanouts[h][r]), relations+int64(min(n, 1))
+					}
 				}
 			}
-			drawn, groups = drawn+edges, groups+relations
+			drawn, groups, first = drawn+edges, groups+relations, first+d.stored
 		}
 		d.edges[h][drawn]++
 		d.groups[h][groups]++
@@ -155,7 +166,7 @@ func atMost(n int64, fanout int) int64 {
 }
 
 // counted keeps what countDraws found: all configurations that a run tries have the same, as it depends on sampler, relations and
-// split alone, as long as they sample as many hops.
+// split alone, as long as they sample as many hops; hops of relations are read, or not, by all of them.
 type counted struct {
 	draws    *draws
 	readings int // of the graph
@@ -187,8 +198,8 @@ func countDraws(ctx context.Context, src eval.Source, e *eval.Evaluator, c *Conf
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
-	d := &drawCounter{draws: draws{relations: tally{}, nodes: int64(m.Nodes), seeds: make([]seedDraws, len(m.Partitions))},
-		stored: s.relations, fanouts: c.sampled(), of: s.fanouts}
+	d := &drawCounter{draws: draws{relations: tally{}, unread: tally{}, nodes: int64(m.Nodes), seeds: make([]seedDraws, len(m.Partitions))},
+		stored: s.relations, fanouts: c.sampled(), of: s.draws}
 	for range d.fanouts {
 		d.edges, d.groups = append(d.edges, tally{}), append(d.groups, tally{})
 	}

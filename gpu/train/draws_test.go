@@ -11,7 +11,7 @@ import (
 
 // TestDrawsOfNodes: a node of two relations, read in both directions, adds what its lists and the fanouts allow.
 func TestDrawsOfNodes(t *testing.T) {
-	d := &drawCounter{draws: draws{relations: tally{}, edges: []tally{{}, {}}, groups: []tally{{}, {}}}, stored: 2, fanouts: []int{3, -1}}
+	d := &drawCounter{draws: draws{relations: tally{}, unread: tally{}, edges: []tally{{}, {}}, groups: []tally{{}, {}}}, stored: 2, fanouts: []int{3, -1}}
 	var seeds seedDraws
 	d.add([]int32{9, 1, 0, 2}, &seeds) // 10 edges in of 2 relations, 2 out of one
 	d.add([]int32{0, 0, 0, 1}, nil)
@@ -32,10 +32,16 @@ func TestDrawsOfNodes(t *testing.T) {
 	if seeds.edges != (spread{1, 5, 25, 5}) || seeds.relations != (spread{1, 3, 9, 3}) {
 		t.Errorf("seeds %+v", seeds)
 	}
-	of := &drawCounter{draws: draws{relations: tally{}, edges: []tally{{}}, groups: []tally{{}}}, stored: 2, fanouts: []int{3}, of: [][]int{{2, -1}}}
+	of := &drawCounter{draws: draws{relations: tally{}, unread: tally{}, edges: []tally{{}}, groups: []tally{{}}}, stored: 2, fanouts: []int{3}, of: relationDraws{fanouts: [][]int{{2, -1}}}}
 	of.add([]int32{9, 7, 5, 0}, nil)
 	if of.edges[0].most(1) != 2+7+2 || of.groups[0].most(1) != 3 {
 		t.Errorf("fanouts of relations: %v edges, %v groups, expected 11 and 3", of.edges, of.groups)
+	}
+	of = &drawCounter{draws: draws{relations: tally{}, unread: tally{}, edges: []tally{{}}, groups: []tally{{}}}, stored: 2, fanouts: []int{3},
+		of: relationDraws{fanouts: [][]int{{2, -1}}, without: [][]bool{{false, true, true, false}}}}
+	of.add([]int32{9, 7, 5, 4}, nil)
+	if of.edges[0].most(1) != 2+4 || of.groups[0].most(1) != 2 || of.unread.most(1) != 2 || of.relations.most(1) != 4 {
+		t.Errorf("relations that are read from hops: %v edges, %v groups, %v and %v relations, expected 6, 2, 2 and 4", of.edges, of.groups, of.unread, of.relations)
 	}
 }
 

@@ -34,7 +34,7 @@ type feeder struct {
 }
 
 func newFeeder(c *Config, m *store.Manifest, r *rows.Reader) (*feeder, error) {
-	relations, err := c.relationFanouts(m)
+	relations, err := c.relationDraws(m)
 	if err != nil {
 		return nil, err
 	}

@@ -67,6 +67,7 @@ type historyOptions struct {
 	undivided bool            // the layer adds states up: rows are not divided by degrees
 	symmetric bool            // each state counts 1/√((deg v + 1)(deg u + 1)), as in gcn
 	every     bool            // all nodes of a step are destinations, not its training nodes alone
+	without   []bool          // by relation: those whose edges do not count; nil: all do
 	elem      blocks.ElemType // of rows
 	resident  int             // partitions in memory at once, pinned ones included; 0: all
 }
@@ -179,6 +180,31 @@ func newRelationGroups(ctx context.Context, e *eval.Evaluator, parts []store.Par
 	return g, err
 }
 
+// less returns those that remain without some relations; g itself where none are named.
+func (g *relationGroups) less(parts []store.PartitionInfo, without []bool) *relationGroups {
+	if g == nil || without == nil {
+		return g
+	}
+	l := &relationGroups{}
+	for p := range parts {
+		base := len(l.relations)
+		l.bases = append(l.bases, base)
+		for i := range int(parts[p].Nodes) {
+			l.starts = append(l.starts, uint32(len(l.relations)-base))
+			for _, r := range g.of(p, &parts[p], i) {
+				if !without[r] {
+					l.relations = append(l.relations, r)
+				}
+			}
+		}
+		l.starts = append(l.starts, uint32(len(l.relations)-base))
+	}
+	return l
+}
+
+// memory is what they take.
+func (g *relationGroups) memory() int64 { return int64(4*len(g.starts) + 2*len(g.relations)) }
+
 // of returns those of node i of a partition.
 func (g *relationGroups) of(p int, info *store.PartitionInfo, i int) []uint16 {
 	at := int(info.First) + p + i
@@ -210,14 +236,8 @@ func (o *historyOptions) rowBytes() int { return o.dim*o.elem.Size() + 4 }
 func (o *historyOptions) sumColumns() int { return o.dim + 2 }
 
 // memory is what is in memory for the whole run: the window's rows and where their nodes are, and a few
-// numbers a partition. Groups of relations are counted with the layer that has all nodes' rows.
-func (h *history) memory() int64 {
-	n := h.bytes(h.window.rows, h.parts, len(h.resident))
-	if h.every {
-		n += int64(4*len(h.groups.starts) + 2*len(h.groups.relations))
-	}
-	return n
-}
+// numbers a partition. Groups of relations are counted apart: layers share them.
+func (h *history) memory() int64 { return h.bytes(h.window.rows, h.parts, len(h.resident)) }
 
 // bytes is what is in memory of a history with a window of rows, for a plan of steps, without groups of relations.
 func (o *historyOptions) bytes(rows int, parts []store.PartitionInfo, steps int) int64 {
@@ -253,8 +273,8 @@ type HistoryCost struct {
 
 // costHistory forecasts histories of a store's partitions with training nodes as parts say,
 // at most resident of them in memory at once, pinned ones included, in so many steps an epoch. relations is the most relations
-// that so many nodes have, each its own.
-func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relations func(nodes int64) int64, of []historyOptions, resident, steps int) (c HistoryCost) {
+// that so many nodes have, each its own, or of these that are read from no precomputed hop.
+func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relations func(nodes int64, unread bool) int64, of []historyOptions, resident, steps int) (c HistoryCost) {
 	for _, o := range of {
 		counts, nodes, all := make([]int, len(parts)), int64(0), uint64(0)
 		for p, info := range parts {
@@ -272,8 +292,9 @@ func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relati
 		window := fullest(counts, resident)
 		rows, windowRows := nodes, window
 		if o.relations > 0 {
-			most := relations(int64(all)) * int64(max(1, steps))
-			rows, windowRows = min(nodes*int64(o.relations), most), int(min(int64(window*o.relations), relations(int64(window))))
+			unread := o.without != nil
+			most := relations(int64(all), unread) * int64(max(1, steps))
+			rows, windowRows = min(nodes*int64(o.relations), most), int(min(int64(window*o.relations), relations(int64(window), unread)))
 			c.Relations = o.relations
 		}
 		c.MemoryBytes += o.bytes(windowRows, parts, steps)
@@ -284,7 +305,12 @@ func costHistory(parts []store.PartitionInfo, pinned []store.PartitionID, relati
 		if o.every {
 			c.NodeRows, c.NodeWindowRows = nodes, window
 			if o.layer == 0 {
-				c.MemoryBytes += 4*int64(all+uint64(len(parts))) + 2*min(int64(all)*int64(o.relations), relations(int64(all)))
+				groups := func(unread bool) int64 {
+					return 4*int64(all+uint64(len(parts))) + 2*min(int64(all)*int64(o.relations), relations(int64(all), unread))
+				}
+				if c.MemoryBytes += groups(false); o.without != nil { // other layers' are its own no more
+					c.MemoryBytes += groups(true)
+				}
 			}
 		} else {
 			c.RowBytes, c.WindowRows, c.TrainingRows = o.rowBytes(), window, nodes

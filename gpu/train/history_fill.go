@@ -109,7 +109,12 @@ func (h *history) collect(p, node int, x eval.Addition, resident []bool, size in
 	for e, u := range edges {
 		of := 0
 		if h.groups != nil {
-			of = h.place[x.Relations[int(begin)+e]]
+			relation := x.Relations[int(begin)+e]
+			if h.without != nil && h.without[relation] {
+				h.marks = append(h.marks, -1)
+				continue
+			}
+			of = h.place[relation]
 		}
 		part = h.owner(part, x.From, x.From.Base+uint64(u))
 		mark := int32(-1)

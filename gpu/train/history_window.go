@@ -142,7 +142,7 @@ func newHistories(ctx context.Context, src eval.Source, dev gpu.Device, e *eval.
 		}
 	}
 	for _, o := range of {
-		h, err := newHistory(ctx, src, dev, groups, o)
+		h, err := newHistory(ctx, src, dev, groups.less(src.Manifest().Partitions, o.without), o)
 		if err != nil {
 			return nil, errors.Join(err, hs.close())
 		}
@@ -193,8 +193,10 @@ func (hs histories) close() (err error) {
 
 // memory is what is in memory for the whole run.
 func (hs histories) memory() (n int64) {
-	for _, h := range hs {
-		n += h.memory()
+	for i, h := range hs {
+		if n += h.memory(); h.groups != nil && !slices.ContainsFunc(hs[:i], func(o *history) bool { return o.groups == h.groups }) {
+			n += h.groups.memory()
+		}
 	}
 	return n
 }

@@ -145,7 +145,7 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		}
 		l.plan.make = func(epoch int) buffer.Plan { return l.ranks.Plan(epoch, policy.Epoch(epoch)) }
 	}
-	relations, err := l.cfg.relationFanouts(m)
+	relations, err := l.cfg.relationDraws(m)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func OpenCompleted(ctx context.Context, st *store.Store, info gpu.Info, c *Confi
 // openMemory is OpenMemory of a run whose draws are counted once.
 func openMemory(ctx context.Context, st *store.Store, info gpu.Info, c Config, once *counted) (_ *Memory, err error) {
 	y := &Memory{m: st.Manifest(), store: st, cfg: c, info: info, once: once}
-	if y.shape.fanouts, err = c.relationFanouts(y.m); err != nil {
+	if y.shape.draws, err = c.relationDraws(y.m); err != nil {
 		return nil, err
 	}
 	if err := y.cfg.countVectors(ctx, st); err != nil {

@@ -98,7 +98,7 @@ func TestWorstBatch(t *testing.T) {
 				dev, s := hostDevice(t), shapeOf(g)
 				s.edgeDim = 2 * len(c.EdgeFeatures)
 				var err error
-				if s.fanouts, err = c.relationFanouts(&g.M); err != nil {
+				if s.draws, err = c.relationDraws(&g.M); err != nil {
 					t.Fatal(err)
 				}
 				b, err := newBatchMeter(t.Context(), dev.Info(), &g.M, &c, s)

@@ -142,12 +142,12 @@ const (
 func (c *Config) expectedLoss(o *Outlook) float64 {
 	absent := lossAbsent * math.Pow(1-o.Kept, lossAbsentPower)
 	switch {
+	case c.History && c.relational(): // whose history completes the first layer too, or what hops leave of it
+		absent *= lossHop * lossHistory
 	case c.PrecomputedHop && c.History:
 		absent *= lossHop * lossHopHistory
 	case c.PrecomputedHop:
 		absent *= lossHop
-	case c.History && c.relational(): // whose history completes the first layer too
-		absent *= lossHop * lossHistory
 	case c.History:
 		absent *= lossHistory
 	}

@@ -217,7 +217,10 @@ func (c *Config) FillFeatures(m *store.Manifest) {
 			}
 		}
 	}
-	if c.PrecomputedHop {
+	switch {
+	case c.PrecomputedHop && c.relational():
+		c.fillHops(m)
+	case c.PrecomputedHop:
 		c.Features = c.withHops(c.Features)
 	}
 }
@@ -242,7 +245,7 @@ func (c *Config) precomputeCommand() string {
 // split returns the feature columns that c.Features is of, in their order, and behind them those that were computed from these, one
 // each: none without a precomputed hop. Of models that read sums alone the former are no part of c.Features.
 func (c *Config) split() (own, hops []string) {
-	m := nn.Config{Model: c.Model, PrecomputedHop: c.PrecomputedHop}
+	m := nn.Config{Model: c.Model, PrecomputedHop: c.PrecomputedHop && !c.relational()}
 	at := m.FirstHop(len(c.Features))
 	if own, hops = c.Features[:at:at], c.Features[at:]; at > 0 {
 		return own, hops
@@ -352,7 +355,10 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 	if s.vectors = len(cfg.VectorTypes) > 0; s.vectors && len(s.categories) == 0 {
 		return s, fmt.Errorf("train: %w: learned vectors of types %q in a table need feature %s", store.ErrNotFound, cfg.VectorTypes, store.TypeColumn)
 	}
-	if s.fanouts, err = cfg.relationFanouts(m); err != nil {
+	if s.hops, err = cfg.relationHops(m); err != nil {
+		return s, err
+	}
+	if s.draws, err = cfg.relationDraws(m); err != nil {
 		return s, err
 	}
 	s.degree = cfg.meanDegree(m)

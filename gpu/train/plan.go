@@ -38,7 +38,7 @@ func (c *Config) historyElem(m *store.Manifest) (blocks.ElemType, error) {
 // MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
 // partition buffer and what [Memory.BesideBytes] counts; 0: no bound. c.Features must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
-	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.Features, Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
+	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.read(), Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
 	if c.relational() {
 		o.Relations, o.Both = true, !m.Schema.Undirected
 	}
@@ -80,9 +80,14 @@ func (c *Config) historyCost(m *store.Manifest, trained []uint64, resident, step
 		parts[p].Train = trained[p]
 	}
 	most := c.storedEdges(m) // no node has more relations than edges
-	relations := func(nodes int64) int64 { return most }
+	relations := func(nodes int64, unread bool) int64 { return most }
 	if w != nil {
-		relations = w.relations.most
+		relations = func(nodes int64, unread bool) int64 {
+			if unread {
+				return w.unread.most(nodes)
+			}
+			return w.relations.most(nodes)
+		}
 	}
 	return costHistory(parts, m.Pinned, relations, of, resident, steps), nil
 }
@@ -107,7 +112,10 @@ func (c *Config) histories(m *store.Manifest, s shape) ([]historyOptions, error)
 	}
 	var of []historyOptions
 	for l := range c.Layers {
-		o.layer, o.dim, o.every = l, c.Hidden, l < c.Layers-1
+		o.layer, o.dim, o.every, o.without = l, c.Hidden, l < c.Layers-1, nil
+		if l == 0 {
+			o.without = c.hopRelations(m)
+		}
 		if l == 0 && o.input == 0 {
 			o.dim = s.in
 		}

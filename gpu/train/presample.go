@@ -187,7 +187,8 @@ func (c *Config) visitsKind(m *store.Manifest) (kind [16]byte, err error) {
 		Group           int
 		Split           string
 		BothDirections  bool
-	}{c.Sampler, c.sampled(), c.RelationFanouts, c.Prune, walks, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected})
+		Hops            []string `json:",omitempty"`
+	}{c.Sampler, c.sampled(), c.RelationFanouts, c.Prune, walks, c.BatchSize, c.together(), c.Group, split.Name, c.relational() && !m.Schema.Undirected, c.Hops})
 	sum := sha256.Sum256(b)
 	copy(kind[:], sum[:])
 	return kind, err

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/gstore/gstore/cache"
@@ -131,10 +132,13 @@ func (r *deviceRows) close() error {
 	return errors.Join(r.mirror.close(), r.Close()) // copies are over before what they write is freed
 }
 
-// columns are the manifest's columns of the run's features.
+// read are the columns that a run's mini-batches have: features, then precomputed hops of relations.
+func (c *Config) read() []string { return slices.Concat(c.Features, c.Hops) }
+
+// columns are the manifest's columns that the run reads.
 func (c *Config) columns(m *store.Manifest) ([]store.ColumnInfo, error) {
 	var cs []store.ColumnInfo
-	for _, name := range c.Features {
+	for _, name := range c.read() {
 		column, err := m.Column(name)
 		if err != nil {
 			return nil, err

@@ -82,7 +82,7 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 	if c := &p.Config; c.History && c.relational() && c.MemoryBytes != cfg.MemoryBytes { // it decides how many tiles round
 		return nil, nil, fmt.Errorf("train: resume: the run of model %s with a history began with %d bytes of memory, which decide its last bits, not with %d: give --mem as it was", c.Model, c.MemoryBytes, cfg.MemoryBytes)
 	}
-	if p.Config.PrecomputedHop && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
+	if p.Config.PrecomputedHop && !p.Config.relational() && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
 		cfg.Features = p.Config.withHops(cfg.Features)
 	}
 	if p.Config.Vectors == "" { // of a gstore that knew no table

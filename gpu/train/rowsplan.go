@@ -49,7 +49,7 @@ func (c *Config) drawnFrom(edges int64) int64 {
 func (c *Config) inputsMost(m *store.Manifest) int64 {
 	nodes, edges := int64(m.Nodes), c.drawnFrom(c.storedEdges(m))
 	n := min(int64(c.BatchSize), nodes)
-	relations, _ := c.relationFanouts(m) // whose error is OpenMemory's
+	relations, _ := c.relationDraws(m) // whose error is OpenMemory's
 	for _, fanout := range c.fanoutsMost(relations) {
 		e := edges
 		if drawn := int64(fanout) * c.directions(m); fanout >= 0 && n <= edges/max(1, drawn) {
@@ -220,7 +220,7 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	n := min(float64(c.BatchSize), float64(train))
 	width := float64(y.shape.in)
 	ns := 0.
-	for _, fanout := range c.fanoutsMost(y.shape.fanouts) {
+	for _, fanout := range c.fanoutsMost(y.shape.draws) {
 		draws := degree
 		if c.Sampler == mini.Pinsage {
 			draws = float64(fanout)

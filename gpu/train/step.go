@@ -100,7 +100,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, s shape, plan 
 		}
 	}
 	if err == nil && plan.draw == nil {
-		t.batches, err = newBatches(cfg, t.model.Hops(), s.fanouts, s.degree, max(1, cfg.Threads-1), plan.Cache.Window)
+		t.batches, err = newBatches(cfg, t.model.Hops(), s.draws, s.degree, max(1, cfg.Threads-1), plan.Cache.Window)
 	} else if err == nil {
 		if t.draws, err = sampling.New(dev, *plan.draw); err == nil {
 			t.batches, err = batchesBy(cfg, mini.Config{}, 1, sampling.Ahead) // of seeds alone

@@ -89,7 +89,7 @@ func (d *byRelation) draw(place keyed.Key, at uint64, a *buffer.Adjacency, span 
 	for i, r := range d.met {
 		d.counts[r] = 0
 		n := d.ends[i] - begin
-		k := taken(n, c.relationFanout(h, int(r)))
+		k := taken(n, c.relationFanout(h, int(r), inverse))
 		if k == n {
 			pos = append(pos, d.at[begin:d.ends[i]]...)
 		} else {
@@ -106,8 +106,11 @@ func (d *byRelation) draw(place keyed.Key, at uint64, a *buffer.Adjacency, span 
 	return pos
 }
 
-// relationFanout is the fanout of a relation in hop h.
-func (c *Config) relationFanout(h, relation int) int {
+// relationFanout is the fanout of a relation in hop h, 0 of one that is not drawn. inverse is what is added to relations of the direction.
+func (c *Config) relationFanout(h, relation, inverse int) int {
+	if c.Without != nil && relation+inverse < len(c.Without[h]) && c.Without[h][relation+inverse] {
+		return 0
+	}
 	if of := c.RelationFanouts[h]; relation < len(of) {
 		return of[relation]
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRelationFanouts: of each relation and direction a node has as many different edges as that relation's fanout allows, those of the
-// lists; and what is drawn of a relation does not depend on the other relations' fanouts.
+// lists, and none of a relation and direction that are left out; and what is drawn of a relation does not depend on the other relations' fanouts.
 func TestRelationFanouts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const relations = 3
@@ -25,6 +25,9 @@ func TestRelationFanouts(t *testing.T) {
 		fanout := rapid.SampledFrom([]int{All, 1, 4, 40, 200})
 		of := rapid.SliceOfN(fanout, 0, relations).Draw(t, "relations")
 		cfg := Config{Fanouts: []int{fanout.Draw(t, "fanout")}, RelationFanouts: [][]int{of}, Together: rapid.IntRange(0, 2).Draw(t, "together")}
+		if rapid.Bool().Draw(t, "without some") {
+			cfg.Without = [][]bool{rapid.SliceOfN(rapid.Bool(), 0, 2*relations).Draw(t, "without")}
+		}
 		drawn := func(cfg Config) map[string][]uint32 {
 			s, err := New(cfg)
 			if err != nil {
@@ -52,7 +55,7 @@ func TestRelationFanouts(t *testing.T) {
 								got = append(got, b.Input[k.Indices[e]])
 							}
 						}
-						if want := taken(int64(len(list)), cfg.relationFanout(0, r)); int64(len(got)) != want {
+						if want := taken(int64(len(list)), cfg.relationFanout(0, r, dir*relations)); int64(len(got)) != want {
 							t.Fatalf("row %d, relation %d: %d edges of %d, expected %d", d, r, len(got), len(list), want)
 						}
 						out[fmt.Sprint(d, dir, r)] = slices.Clone(got)
@@ -119,6 +122,8 @@ func TestRelationFanoutsRefuse(t *testing.T) {
 		"OutFanouts":    {Fanouts: []int{2}, RelationFanouts: [][]int{{1}}, OutFanouts: []int{1}},
 		"2 entries":     {Fanouts: []int{2}, RelationFanouts: [][]int{{1}, {1}}},
 		"[0][1] is 0":   {Fanouts: []int{2}, RelationFanouts: [][]int{{1, 0}}},
+		"Without has 2": {Fanouts: []int{2}, RelationFanouts: [][]int{{1}}, Without: [][]bool{nil, nil}},
+		"Without[0]":    {Fanouts: []int{2}, RelationFanouts: [][]int{nil}, Without: [][]bool{{true}}},
 		"no relations":  {Fanouts: []int{2}, RelationFanouts: [][]int{{1}}},
 	} {
 		s, err := New(c)

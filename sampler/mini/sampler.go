@@ -20,8 +20,12 @@ type Config struct {
 	// OutFanouts are the same for [Graph.Out]; nil means the same as Fanouts.
 	OutFanouts []int
 	// RelationFanouts, if not nil, are the neighbours drawn per node and hop of the edges of each relation, in each
-	// direction: [hop][relation], [All] for every one. Relations past the end take Fanouts of the hop. For [Uniform] alone, and without OutFanouts.
+	// direction: [hop][relation], [All] for every one. Relations past the end take Fanouts of the hop; a hop whose list is nil draws by
+	// these of all relations together. For [Uniform] alone, and without OutFanouts.
 	RelationFanouts [][]int
+	// Without names relations whose edges are not drawn, of hops that have RelationFanouts: [hop][relation], inverse ones
+	// behind [Graph].Relations. Those past the end are drawn.
+	Without [][]bool
 	// Sampler is one of [Samplers] or [TimedSamplers]; "" means Uniform.
 	Sampler string
 	// Seed keys every draw.
@@ -64,7 +68,7 @@ func (c *Config) Validate() error {
 	if err := c.Walks.Validate(); err != nil {
 		return err
 	}
-	if c.RelationFanouts != nil {
+	if c.RelationFanouts != nil || c.Without != nil {
 		return c.checkRelations()
 	}
 	if c.OutFanouts == nil {
@@ -87,8 +91,15 @@ func (c *Config) checkRelations() error {
 		return fmt.Errorf("option RelationFanouts with sampler %s: relations have fanouts of their own with %s alone", c.Sampler, Uniform)
 	case c.OutFanouts != nil:
 		return fmt.Errorf("option RelationFanouts with OutFanouts: a relation has one fanout in both directions")
+	case c.Without != nil && len(c.Without) != len(c.RelationFanouts):
+		return fmt.Errorf("Without has %d entries, RelationFanouts %d: want one a layer in both", len(c.Without), len(c.RelationFanouts))
 	case len(c.RelationFanouts) != len(c.Fanouts):
 		return fmt.Errorf("RelationFanouts has %d entries, Fanouts %d: want one a layer in both", len(c.RelationFanouts), len(c.Fanouts))
+	}
+	for i := range c.Without {
+		if c.Without[i] != nil && c.RelationFanouts[i] == nil {
+			return fmt.Errorf("option Without[%d] without RelationFanouts[%d]: relations are told apart where they have fanouts", i, i)
+		}
 	}
 	for i, of := range c.RelationFanouts {
 		for r, f := range of {
@@ -313,6 +324,7 @@ func (s *Sampler) hop(place keyed.Key, h, first int, g Graph, b *Batch, blk *Blo
 		blk.reset(n, g.In.Relations != nil)
 	}
 	fanIn, fanOut := s.fanouts(&g, h)
+	byRelation := s.cfg.RelationFanouts != nil && s.cfg.RelationFanouts[h] != nil
 	s.thresholdIn, s.thresholdOut = s.cfg.Prune.Threshold(fanIn), s.cfg.Prune.Threshold(fanOut)
 	step := chunkStep(fanIn, fanOut)
 	for lo := first; lo < n; lo += step {
@@ -320,7 +332,7 @@ func (s *Sampler) hop(place keyed.Key, h, first int, g Graph, b *Batch, blk *Blo
 		s.load(g, b.Input[lo:hi])
 		var edges int
 		var err error
-		if s.cfg.RelationFanouts != nil {
+		if byRelation {
 			edges, err = s.picksByRelation(place, h, lo, s.names(&g, b.Input[lo:hi]), hi-lo, &g, blk)
 		} else {
 			edges, err = s.count(blk, fanIn, fanOut, hi-lo)
@@ -340,7 +352,7 @@ func (s *Sampler) hop(place keyed.Key, h, first int, g Graph, b *Batch, blk *Blo
 			blk.Places = extend(blk.Places, edges)
 		}
 		switch {
-		case s.cfg.RelationFanouts != nil:
+		case byRelation:
 			s.gather(g, blk, from)
 		case fanIn == All && fanOut == 0:
 			s.copyAll(g.In, blk, from, hi-lo)

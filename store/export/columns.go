@@ -33,6 +33,9 @@ type NodeColumn struct {
 // RowBytes is the size of one row.
 func (c *NodeColumn) RowBytes() int { return c.Dim * c.Elem.Size() }
 
+// computed reports whether a column is neither data nor a feature, such as a mean by one relation: it is exported by its name alone.
+func computed(c *store.ColumnInfo) bool { return c.Derived != "" && c.Role == store.RoleNode }
+
 // columns lists the store's node columns that are asked for, then the extra ones.
 func (x *exporter) columns() ([]NodeColumn, error) {
 	wanted := map[store.Role]What{store.RoleFeature: Features, store.RoleNode: Features, store.RoleLabel: Labels, store.RoleSplit: Splits}
@@ -45,6 +48,9 @@ func (x *exporter) columns() ([]NodeColumn, error) {
 			continue
 		}
 		if part == Features && x.o.Columns != nil && !slices.Contains(x.o.Columns, c.Name) {
+			continue
+		}
+		if x.o.Columns == nil && computed(c) {
 			continue
 		}
 		named[c.Name] = true

@@ -201,7 +201,7 @@ func (x *exporter) meta() error {
 	if len(x.m.Schema.NodeTypes) > 1 {
 		types := map[string]string{}
 		for _, c := range x.m.Columns {
-			if c.NodeType != "" {
+			if c.NodeType != "" && !computed(&c) {
 				types[c.Name] = c.NodeType
 			}
 		}

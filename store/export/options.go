@@ -50,7 +50,7 @@ func Formats() []Format { return []Format{Numpy, TSV, Parquet} }
 type Options struct {
 	Format Format // "" = Numpy
 	What   []What // nil = Graph, Features, Labels, Splits, or nothing but Extra and Attached if there are any
-	// Columns limits features and other node columns to these names; nil = all.
+	// Columns limits features and other node columns to these names; nil = all but those that are computed and no features.
 	Columns []string
 	// Extra are further columns of nodes.
 	Extra []NodeColumn

@@ -21,6 +21,7 @@ type precomputeOptions struct {
 	dtype    string
 	model    string
 	weighted bool
+	relation bool
 	mem      command.Size
 	device   string
 	threads  int
@@ -39,9 +40,14 @@ gstore train --precomputed-hop samples one hop less and loses nothing in that ho
 With --model gcn or gin the columns are the sums that these models begin with, which are read instead of
 the features.
 
+With --each-relation, on a store of several node types, there is a mean for each feature and each relation that leads
+from nodes that have it, FEATURE.hop1.RELATION, and FEATURE.hop1.RELATION.inverse against the edges' direction: a column of the
+nodes at the other end, whose last element says whether there are neighbours. They are read by gstore train --model rsage
+--precomputed-hop, which samples in the first layer only neighbours that have learned vectors.
+
 A node takes the columns' bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
 reads such columns as they are. Columns that are there already stay, those of another type are replaced.`,
-		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore precompute papers.gstore --model gcn\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB",
+		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore precompute papers.gstore --model gcn\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB\n  gstore precompute shop.gstore --each-relation --dtype float16",
 		Args:    command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			elem, err := parseHopDtype("dtype", o.dtype)
@@ -55,7 +61,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 				return err
 			}
 			defer func() { err = errors.Join(err, dev.Close()) }()
-			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, Model: o.model, EdgeWeights: o.weighted, MemoryBytes: int64(o.mem), Scratch: o.scratch})
+			names, err := precompute.Hop(cmd.Context(), args[0], dev, precompute.Options{Features: o.features, Elem: elem, Model: o.model, EdgeWeights: o.weighted, EachRelation: o.relation, MemoryBytes: int64(o.mem), Scratch: o.scratch})
 			if err != nil {
 				return err
 			}
@@ -71,6 +77,7 @@ reads such columns as they are. Columns that are there already stay, those of an
 	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	cmd.Flags().StringVar(&o.model, "model", "sage", "whose first layer reads the columns: sage, gcn or gin")
 	cmd.Flags().BoolVar(&o.weighted, "edge-weights", false, "weigh neighbours by their edges' weights, for train --edge-weights")
+	cmd.Flags().BoolVar(&o.relation, "each-relation", false, "a mean over neighbours by each relation, of stores of several node types, for train --model rsage")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	cmd.Flags().StringVar(&o.device, "device", "host", "host, whose bits are the same on every machine, or cuda:N")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "processors to use (default: all)")

@@ -8,12 +8,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/tools/cli"
 	"github.com/gstore/gstore/tools/cli/clitest"
 )
@@ -203,5 +205,38 @@ func TestPrecomputeUnlabelled(t *testing.T) {
 	}
 	if peak := sum["peak_rss_bytes"].(float64); peak > float64(least<<20) {
 		t.Errorf("a peak of %.1f MiB within %d MiB", peak/(1<<20), least)
+	}
+}
+
+// TestPrecomputeEachRelation: of a store of several node types the means by each relation are made, told, read by rsage and not taken for
+// features; the model is evaluated by all neighbours, whether the store has the means or not.
+func TestPrecomputeEachRelation(t *testing.T) {
+	last := func(events []map[string]any) map[string]any { return events[len(events)-1] }
+	graph, _ := storetest.Typed(t)
+	dir, bare := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "bare")
+	for _, d := range []string{dir, bare} {
+		clitest.MustRun(t, "ingest", graph, d, "--partitions", "4", "--quiet")
+	}
+	columns := fmt.Sprint(last(clitest.Events(t, "precompute", dir, "--each-relation", "--dtype", "float16"))["columns"])
+	for _, name := range []string{"paper.feat.hop1.cites", "paper.feat.hop1.cites.inverse", "venue.feat.hop1.prints"} {
+		if !strings.Contains(columns+" ", name+" ") && !strings.Contains(columns, name+"]") {
+			t.Errorf("columns %s, expected %s among them", columns, name)
+		}
+	}
+	train := []string{"--model", "rsage", "--hidden", "8", "--epochs", "2", "--seed", "1"}
+	plain := clitest.Losses(clitest.Events(t, append([]string{"train", bare}, train...)...))
+	if got := clitest.Losses(clitest.Events(t, append([]string{"train", dir}, train...)...)); !slices.Equal(got, plain) {
+		t.Errorf("losses %v of a store with means that nobody asked for, %v without", got, plain)
+	}
+	hops := clitest.Events(t, append([]string{"train", dir, "--precomputed-hop"}, train...)...)
+	if got := clitest.Losses(hops); slices.Equal(got, plain) {
+		t.Errorf("losses %v with and without means", got)
+	}
+	want := last(hops)["test_accuracy"]
+	if got := last(clitest.Events(t, "eval", dir))["test_accuracy"]; got != want {
+		t.Errorf("eval: test accuracy %v, of the run %v", got, want)
+	}
+	if code, _, stderr := clitest.Run(t, append([]string{"train", bare, "--precomputed-hop"}, train...)...); code == cli.ExitOK || !strings.Contains(stderr, "--each-relation") {
+		t.Errorf("exit code %d without means: %s", code, stderr)
 	}
 }
