@@ -67,6 +67,8 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 			return err
 		case d.History && !c.History && d.crowds(got, choice):
 			why = append(why, "no history is kept: it would leave room for less than half as many partitions at a time")
+		case len(d.Hops) > len(c.Hops) && got.Policy == choice.Policy && got.Capacity < choice.Capacity:
+			why = append(why, fmt.Sprintf("precomputed hops of relations are not read: beside them there is room for %d partitions at a time instead of %d (--precomputed-hop reads them)", got.Capacity, choice.Capacity))
 		case got.Policy == choice.Policy, whole(got.Policy): // mini-batches of a hop less may leave room for all
 			*c, why, choice = d, append(why, reason), got
 		}
@@ -87,6 +89,12 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 			why = append(why, "the precomputed hop is not read: the store has no "+strings.Join(without, ", ")+" ("+c.precomputeCommand()+" makes what is missing)")
 		}
 		if err != nil {
+			return why, err
+		}
+	}
+	if hops := c.storedHops(m); !c.PrecomputedHop && len(hops) > 0 {
+		reason := fmt.Sprintf("the first layer reads %d precomputed hops of relations (%s, …), which no absent neighbour is missing from", len(hops), hops[0])
+		if err = try(func(d *Config) { d.PrecomputedHop, d.Hops = true, hops }, reason); err != nil {
 			return why, err
 		}
 	}

@@ -43,7 +43,7 @@ func (c *Config) undrawn(info gpu.Info, m *store.Manifest, cfg *mini.Config) str
 
 // drawing is the device's sampler of a run whose partitions in memory have slots there, see mirror; or why there is none.
 func (c *Config) drawing(info gpu.Info, m *store.Manifest, s shape, slots []mirrorSlot) (_ *sampling.Options, why string, err error) {
-	cfg, err := c.sampler(len(c.sampled()), s.fanouts, s.degree)
+	cfg, err := c.sampler(len(c.sampled()), s.draws, s.degree)
 	if err != nil {
 		return nil, "", err
 	}
@@ -137,7 +137,7 @@ func (t *trainer) drawOnHost(s shape) (err error) {
 	err = errors.Join(t.draws.Close(), t.batches.loader.Close())
 	t.draws = nil
 	if err == nil {
-		t.batches, err = newBatches(t.cfg, t.model.Hops(), s.fanouts, s.degree, max(1, t.cfg.Threads-1), 0)
+		t.batches, err = newBatches(t.cfg, t.model.Hops(), s.draws, s.degree, max(1, t.cfg.Threads-1), 0)
 	}
 	return err
 }

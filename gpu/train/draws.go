@@ -166,19 +166,24 @@ func atMost(n int64, fanout int) int64 {
 }
 
 // counted keeps what countDraws found: all configurations that a run tries have the same, as it depends on sampler, relations and
-// split alone, as long as they sample as many hops; hops of relations are read, or not, by all of them.
+// split alone, as long as they sample as many hops and read as many relations from precomputed ones.
 type counted struct {
-	draws    *draws
-	readings int // of the graph
+	draws    map[[2]int]*draws // by these two numbers
+	readings int               // of the graph
 }
 
 // of is y's, counted if it was not.
 func (c *counted) of(ctx context.Context, y *Memory) (_ *draws, err error) {
-	if c.draws == nil || len(c.draws.edges) != len(y.cfg.sampled()) {
-		c.readings++
-		c.draws, err = y.countDraws(ctx)
+	key := [2]int{len(y.cfg.sampled()), len(y.cfg.Hops)}
+	if d := c.draws[key]; d != nil {
+		return d, nil
 	}
-	return c.draws, err
+	if c.draws == nil {
+		c.draws = map[[2]int]*draws{}
+	}
+	c.readings++
+	c.draws[key], err = y.countDraws(ctx)
+	return c.draws[key], err
 }
 
 // countDraws counts what the store's nodes add to mini-batches of a model of relations, within evaluation's part of the budget.

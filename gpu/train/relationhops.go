@@ -46,6 +46,19 @@ func (c *Config) fillHops(m *store.Manifest) {
 	}
 }
 
+// storedHops are the Hops that rsage could read of a store; none where it could not.
+func (c *Config) storedHops(m *store.Manifest) []string {
+	d := *c
+	if d.Hops = nil; c.Model == "rsage" {
+		d.PrecomputedHop = true
+		d.fillHops(m)
+	}
+	if _, err := d.relationHops(m); err != nil {
+		return nil
+	}
+	return d.Hops
+}
+
 // hopMeans are what c.Hops are the means of, in their order.
 func (c *Config) hopMeans(m *store.Manifest) (means []precompute.RelationMean, err error) {
 	for _, name := range c.Hops {

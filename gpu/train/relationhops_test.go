@@ -123,6 +123,19 @@ func TestRelationHops(t *testing.T) {
 	if !slices.Equal(runs[0], runs[1]) || slices.Equal(runs[0], memory) {
 		t.Errorf("out of core: losses %v, and %v on a device; in memory %v", runs[0], runs[1], memory)
 	}
+	unasked := outside
+	unasked.PrecomputedHop, unasked.History, unasked.MemoryBytes = false, false, 0
+	for _, absent := range []string{AbsentAuto, AbsentIgnore} {
+		unasked.Absent = absent
+		var why []string
+		cp, err := trainNode(t.Context(), t, dir, unasked, Hooks{Plan: func(w []string) { why = w }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if auto := absent == AbsentAuto; cp.Config.PrecomputedHop != auto || cp.Config.History != auto || len(cp.Model.RelationHops) > 0 != auto || strings.Contains(strings.Join(why, " "), "paper.feat.hop1.cites") != auto {
+			t.Errorf("absent %s: hops %q, history %v: %q", absent, cp.Config.Hops, cp.Config.History, why)
+		}
+	}
 	table := outside // learned vectors come with partitions, and are sampled
 	table.Vectors = VectorsTable
 	if cp, err := trainNode(t.Context(), t, dir, table, Hooks{}); err != nil || !cp.Model.Vectors || len(cp.Model.RelationHops) != len(cp.Config.Hops) {
