@@ -60,13 +60,12 @@ type Config struct {
 	// where a node has many edges, else resident.
 	NegativesFrom string `json:"negatives_from" group:"link prediction,expert" help:"out of core wrong answers are drawn from partitions where a step's right ones may lie (answers), from all in memory (resident) or half from each (mixed); auto: mixed where nodes have many edges, else resident" values:"auto,mixed,answers,resident"`
 	// RemoveBatchEdges hides a batch's edges, both ways, from the neighbourhoods of
-	// their ends while they are the question. Default (nil): with Features, and where they are a large share of what is sampled, out
-	// of core and where nodes have few edges.
-	RemoveBatchEdges *bool `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"out of core, with --features, and where nodes have few edges"`
-	// KeepBatchEdges is the share of a batch's edges, drawn at random, that are seen where the batch's are hidden; with it they are
-	// hidden in memory too. Default, where RemoveBatchEdges is nil: out of core, where nodes have many edges and no Features, twice
-	// the share of the partitions that is in memory, else 0.
-	KeepBatchEdges float64  `json:"keep_batch_edges,omitempty" group:"link prediction,expert" help:"share of a batch's edges that the encoder sees where they are hidden" default:"out of core, where nodes have many edges and no features, twice the share of partitions in memory; else 0"`
+	// their ends while they are the question. Default (nil): they are.
+	RemoveBatchEdges *bool `json:"remove_batch_edges,omitempty" group:"link prediction,expert" help:"hide a batch's edges from the encoder while they are asked for" default:"with an encoder"`
+	// KeepBatchEdges is the share of a batch's edges, drawn at random, that are seen where the batch's are hidden; Default, where
+	// RemoveBatchEdges is nil: where nodes have many edges and no Features a half, but no more than twice the share of the partitions
+	// that is in memory; else 0.
+	KeepBatchEdges float64  `json:"keep_batch_edges,omitempty" group:"link prediction,expert" help:"share of a batch's edges that the encoder sees where they are hidden" default:"where nodes have many edges and no features a half, out of core at most twice the share of partitions in memory; else 0"`
 	Loss           string   `json:"loss" group:"link prediction" help:"of an edge among its negatives"` // "softmax" (default), "logistic", "margin"
 	Margin         *float64 `json:"margin" group:"link prediction,expert" help:"of the margin loss"`    // of the margin loss, 0 or more; default (nil): 1
 	Seed           uint64   `json:"seed" group:"optimiser"`
@@ -285,10 +284,13 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// keptEdges is how many times the share of the partitions in memory Config.KeepBatchEdges is by default. An edge is one of a node's
-// neighbours in memory, which are the fewer the smaller that share: if all were seen, an encoder would learn little else than to
-// find the answer among them; if none are, it over-fits (docs/design.md, "gpu/link").
-const keptEdges = 2
+// keptEdges is how many times the share of the partitions in memory Config.KeepBatchEdges is by default, at most keptEdgesMost, which it
+// is in memory. An edge is one of a node's neighbours in memory, which are the fewer the smaller that share: if all were seen, an
+// encoder would learn little else than to find the answer among them; if none are, it over-fits (docs/design.md, "gpu/link").
+const (
+	keptEdges     = 2
+	keptEdgesMost = .5
+)
 
 // hidesEdges is RemoveBatchEdges once the plan is known.
 func (c *Config) hidesEdges() bool { return c.RemoveBatchEdges != nil && *c.RemoveBatchEdges }

@@ -207,8 +207,8 @@ func TestNegativesFromAuto(t *testing.T) {
 	}
 }
 
-// TestBatchEdgesHidden: a batch's edges are hidden from an encoder out of core, not all of them where nodes have many edges, and in
-// memory in graphs whose nodes have few edges.
+// TestBatchEdgesHidden: a batch's edges are hidden from an encoder; where nodes have many edges half of them are not, or out of core twice
+// the share of partitions in memory.
 func TestBatchEdgesHidden(t *testing.T) {
 	hide := true
 	for _, c := range []struct {
@@ -217,9 +217,9 @@ func TestBatchEdgesHidden(t *testing.T) {
 		want  bool
 		keep  float64
 	}{
-		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 4}, true, 2. / 3},
-		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 6}, false, 0},
-		{2000, Config{Encoder: "sage", Plan: macro.Memory}, false, 0},
+		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 2, Logical: 12}, true, 1. / 3},
+		{2000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 6}, true, .5},
+		{2000, Config{Encoder: "sage", Plan: macro.Memory}, true, .5},
 		{1000, Config{Encoder: "sage", Plan: macro.Comet, Buffer: 4}, true, 0},
 		{1000, Config{Encoder: "gat", Plan: macro.Memory}, true, 0},
 		{1000, Config{Encoder: "none", Plan: macro.Memory}, false, 0},

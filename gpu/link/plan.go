@@ -123,10 +123,12 @@ func (c *Config) hide(m *store.Manifest, plan *macro.Choice) {
 	keep := c.KeepBatchEdges
 	switch many := m.Edges >= manyEdges*m.Nodes; {
 	case keep > 0:
-	case c.Encoder == "none" || many && len(c.Features) == 0 && plan.Policy == macro.Memory:
+	case c.Encoder == "none":
 		keep = 1
+	case many && len(c.Features) == 0 && plan.Policy == macro.Memory:
+		keep = keptEdgesMost
 	case many && len(c.Features) == 0:
-		keep = min(1, keptEdges*float64(plan.Capacity)/float64(len(m.Partitions)))
+		keep = min(keptEdgesMost, keptEdges*float64(plan.Capacity)/float64(len(m.Partitions)))
 	}
 	hide := keep < 1 || c.KeepBatchEdges > 0
 	c.RemoveBatchEdges = &hide

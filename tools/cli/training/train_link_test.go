@@ -42,7 +42,7 @@ func TestTrainLink(t *testing.T) {
 		}
 	}
 	// Of 8 partitions; what is kept is left out where it is nothing.
-	for flags, want := range map[string][2]any{"--plan=memory": {false, nil}, "--plan=comet --buffer=2": {true, .5}, "--plan=comet --buffer=4": {false, nil}, "--plan=comet --buffer=2 --remove-batch-edges=false": {false, nil},
+	for flags, want := range map[string][2]any{"--plan=memory": {true, .5}, "--plan=comet --buffer=2": {true, .5}, "--plan=comet --buffer=4": {true, .5}, "--plan=comet --buffer=2 --remove-batch-edges=false": {false, nil},
 		"--plan=comet --buffer=2 --remove-batch-edges": {true, nil}, "--plan=comet --buffer=2 --keep-batch-edges=.2": {true, .2}} {
 		args := append([]string{"train", st, "--overwrite", "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
 		start := clitest.Events(t, args...)[0]

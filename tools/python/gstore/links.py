@@ -75,9 +75,9 @@ class LinkLoader(Epochs):
     batch_size: edges. negatives: wrong answers for each edge and side; chunks: groups of a batch's edges that share them.
     degree_share: of the negatives, drawn in proportion to degree; the others are drawn uniformly.
     fanouts: [n] also samples n neighbours over incoming edges and n over outgoing ones, as training's encoders have them.
-    remove_batch_edges: hide a batch's edges from these neighbourhoods; by default where the graph is not in memory.
-    keep_batch_edges: the share of them, drawn at random, that are not hidden; by default, where nodes have many edges, twice the
-    share of the partitions that is in memory.
+    remove_batch_edges: hide a batch's edges from these neighbourhoods; by default they are.
+    keep_batch_edges: the share of them, drawn at random, that are not hidden; by default, where nodes have many edges, a half, but
+    no more than twice the share of the partitions that is in memory.
     table: an EmbeddingTable whose rows are then read ahead and written back behind the training, with the partitions that they
     are of: `table.rows` and `table.step` take the batch's nodes, and others are read from the disk. Its own `mem` holds
     nothing meanwhile. Steps are in the table's next checkpoint, which may be made at any batch.
