@@ -2,6 +2,8 @@ package nn
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/gstore/gstore/gpu"
 )
@@ -20,6 +22,9 @@ const gatSlope = .2
 // Attention over the sampled neighbours is a softmax over these alone. A self
 // loop that the graph has counts beside the added one.
 //
+// With a [History] the absent neighbours of v are one more source, in their mean state, which counts as many times as they are: its
+// score has the logarithm of that added. Today's weights attend to it, and have a gradient of it; the state has none.
+//
 // Features x[e] of edges ([Config].EdgeDim) add a_edge·(W_edge·x[e]) to the score of edge e, and nothing to what is sent: the
 // form of PyG's GATConv with edge_dim, that of its fill_value "mean" too: v's own edge has the mean of the features of v's edges
 // in the block, 0 without any, a self loop that the graph has among them. As the score takes one number a head of an edge, x[e] is
@@ -34,6 +39,7 @@ type gatLayer struct {
 
 	// Of the pass between Forward and Backward.
 	loops  gpu.Graph
+	own    int        // sources of the block, absent neighbours' means not counted
 	x      gpu.Tensor // [NumSrc × in]
 	t      gpu.Tensor // [NumSrc × heads·width]
 	a      gpu.Tensor // [heads·width × 2·heads], see layAttention
@@ -97,8 +103,12 @@ func (l *gatLayer) Hops() int { return 1 }
 // Forward implements [Layer].
 func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	q := p.Queue
-	var half gpu.Tensor
-	if l.x, l.t, half = l.transform(p, g.NumSrc, in); q.Err() != nil {
+	var half, rest gpu.Tensor
+	h := p.history(l.index)
+	if l.own = g.NumSrc; h != nil {
+		g, rest = &h.Graph, h.Rest
+	}
+	if l.x, l.t, half = l.transform(p, l.own, in, rest); q.Err() != nil {
 		return gpu.Tensor{}
 	}
 	l.loops = q.SelfLoops(p.Arena, *g)
@@ -114,6 +124,9 @@ func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	}
 	q.EdgeAdd(gatSlope, l.loops, half.View(0, 0, g.NumSrc, l.heads), half.View(0, l.heads, g.NumDst, l.heads), own, l.scores)
 	q.Copy(l.alpha, l.scores)
+	if h != nil {
+		q.Axpy(1, h.Logs, l.alpha)
+	}
 	q.EdgeSoftmax(l.loops, l.alpha)
 	o := p.Arena.Matrix(q, g.NumDst, l.t.Cols)
 	q.Fill(o, 0)
@@ -122,11 +135,16 @@ func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	return l.y
 }
 
-// transform returns the states x of n sources, x·W, and the halves of their
+// transform returns the states x of n sources, those in rest behind them, x·W, and the halves of their
 // attention scores [n × 2·heads]: as sources, then as destinations.
-func (l *gatLayer) transform(p *Pass, n int, in Input) (x, t, half gpu.Tensor) {
-	q := p.Queue
-	if x = droppedInput(p, fmt.Sprintf("GAT layer %d", l.index), n, l.in, in, l.inputDropout); q.Err() != nil {
+func (l *gatLayer) transform(p *Pass, n int, in Input, rest gpu.Tensor) (x, t, half gpu.Tensor) {
+	q, layer := p.Queue, fmt.Sprintf("GAT layer %d", l.index)
+	if rest.IsZero() {
+		x = droppedInput(p, layer, n, l.in, in, l.inputDropout)
+	} else if x = p.Arena.Matrix(q, n+rest.Rows, l.in); q.Err() == nil && states(p, layer, n, in, x.Head(n)) {
+		q.Copy(x.View(n, 0, rest.Rows, l.in), rest)
+	}
+	if n += rest.Rows; q.Err() != nil {
 		return x, t, half
 	}
 	t = p.Arena.Matrix(q, n, l.heads*l.width)
@@ -272,7 +290,38 @@ func (l *gatLayer) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor
 	}
 	dIn := a.Matrix(q, g.NumSrc, l.in)
 	q.Gemm(gpu.GemmOptions{TransB: true}, dt, l.w.Value, dIn)
-	return dIn
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	return dIn.Head(l.own)
+}
+
+// AbsentEdges completes histories of gat. It owns what their tensors then refer to, so it serves one at a time; memory is reused.
+type AbsentEdges struct {
+	indptr, indices []int32
+	logs            []float32
+}
+
+// Complete sets h.Graph and h.Logs of a block with so many sources and such edges. counts are how many sampled neighbours the absent ones
+// of each destination count as; 0: none.
+func (x *AbsentEdges) Complete(q *gpu.Queue, a *gpu.Arena, h *History, sources int, indptr, indices []int32, counts []float32, heads int) {
+	x.indptr, x.indices, x.logs = append(x.indptr[:0], 0), x.indices[:0], x.logs[:0]
+	for d, count := range counts {
+		own := indices[indptr[d]:indptr[d+1]]
+		x.indices = append(x.indices, own...)
+		x.logs = slices.Grow(x.logs, (len(own)+2)*heads)
+		x.logs = append(x.logs, make([]float32, (len(own)+1)*heads)...) // the self loop's first
+		if count > 0 {
+			x.indices = append(x.indices, int32(sources+d))
+			for range heads {
+				x.logs = append(x.logs, float32(math.Log(float64(count))))
+			}
+		}
+		x.indptr = append(x.indptr, int32(len(x.indices)))
+	}
+	h.Graph = gpu.Graph{NumDst: len(counts), NumSrc: sources + len(counts), Indptr: a.Int32s(q, x.indptr), Indices: a.Int32s(q, x.indices)}
+	h.Logs = a.Float32s(q, x.logs)
+	h.Logs.Rows, h.Logs.Cols, h.Logs.Stride = len(x.logs)/heads, heads, heads
 }
 
 // AccumulatorDim implements [Streamer]: the weighted sum and, for each head,
@@ -318,7 +367,7 @@ func attended(p *Pass, s gpu.AttentionSums, o gpu.Tensor, heads int) {
 // self loop are known last: [gatLayer.Finish] adds it.
 func (l *gatLayer) Prepare(p *Pass, self Input, acc gpu.Tensor) {
 	q, n := p.Queue, acc.Rows
-	_, t, half := l.transform(p, n, self)
+	_, t, half := l.transform(p, n, self, gpu.Tensor{})
 	if q.Err() != nil {
 		return
 	}
@@ -340,7 +389,7 @@ func (l *gatLayer) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) 
 	if g.Edges() == 0 {
 		return
 	}
-	_, t, half := l.transform(p, g.NumSrc, src)
+	_, t, half := l.transform(p, g.NumSrc, src, gpu.Tensor{})
 	if p.Queue.Err() != nil {
 		return
 	}
@@ -359,7 +408,7 @@ func (l *gatLayer) Finish(p *Pass, self Input, acc, degrees gpu.Tensor) gpu.Tens
 	q, n := p.Queue, acc.Rows
 	s, dst := l.sums(acc)
 	if l.wEdge != nil { // the mean of parts is the part of the mean
-		_, t, half := l.transform(p, n, self)
+		_, t, half := l.transform(p, n, self, gpu.Tensor{})
 		if q.Err() != nil {
 			return gpu.Tensor{}
 		}

@@ -71,6 +71,9 @@ type History struct {
 	Layer    int        // whose means are completed, not counting an input layer
 	Divisors gpu.Tensor // float32[1×NumDst], or float32[1×groups]
 	Rest     gpu.Tensor // [NumDst × InDim], or [groups × InDim]
+	// Of gat, set by [AbsentEdges.Complete], instead of Divisors: Rest[v] is the mean of the absent neighbours' latest states.
+	Graph gpu.Graph  // the layer's, with one more edge into each destination that has absent neighbours, from source NumSrc + v
+	Logs  gpu.Tensor // [edges, self loops' too × heads]: added to the scores
 }
 
 // Input is the states of a block's sources: source s is row Index[s] of every

@@ -88,6 +88,9 @@ func (c *Config) FirstHop(columns int) int {
 // defaultHeads is the heads of gat if none are given.
 const defaultHeads = 4
 
+// AttentionHeads is how many heads layers have, of a model that has some.
+func (c *Config) AttentionHeads() int { return c.heads() }
+
 func (c *Config) heads() int {
 	if c.Heads == 0 {
 		return defaultHeads

@@ -44,7 +44,7 @@ func TestComplete(t *testing.T) {
 		"in memory":            {Config{}, false, false},
 		"ignored":              {with(func(c *Config) { c.Absent = AbsentIgnore }), false, false},
 		"history asked for":    {with(func(c *Config) { c.History = true }), true, true},
-		"gat":                  {with(func(c *Config) { c.Model = "gat" }), false, false},
+		"gat":                  {with(func(c *Config) { c.Model = "gat" }), false, true},
 		"relations":            {with(func(c *Config) { c.Model = "rsage" }), false, true},
 		"maximum":              {with(func(c *Config) { c.Aggregator = "max" }), false, false},
 		"one layer":            {with(func(c *Config) { c.Layers = 1 }), false, false},

@@ -170,7 +170,7 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		t.Mem = meter.Elsewhere(t.Bytes())
 		in.Tables = append(in.Tables, t)
 	}
-	p := &nn.Pass{Queue: q, Arena: a, Train: true}
+	p, model := &nn.Pass{Queue: q, Arena: a, Train: true}, b.model.Config()
 	for _, o := range b.histories {
 		g := &graphs[o.input+o.layer]
 		n := g.NumDst
@@ -178,7 +178,12 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 			n = g.Groups.Relations.Cols
 		}
 		b.index(n, blocks.Uint32) // the rows' slots
-		p.Histories = append(p.Histories, &nn.History{Layer: o.layer, Divisors: b.index(n, blocks.Float32), Rest: a.Matrix(q, n, o.dim)})
+		h := &nn.History{Layer: o.layer, Divisors: b.index(n, blocks.Float32), Rest: a.Matrix(q, n, o.dim)}
+		if o.attention { // an edge more into each
+			h.Graph = gpu.Graph{NumDst: n, NumSrc: g.NumSrc + n, Indptr: b.index(n+1, blocks.Int32), Indices: b.index(g.Edges()+n, blocks.Int32)}
+			h.Logs = a.Matrix(q, g.Edges()+2*n, model.AttentionHeads())
+		}
+		p.Histories = append(p.Histories, h)
 	}
 	if b.shape.vectors {
 		n := b.vectorsMost(inputs)

@@ -265,8 +265,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: precomputed hops of relations with sampler %s, prune %q, device plan %q: the relations that they leave are drawn by sampler %s, without prune and %s", cmp.Or(c.Sampler, mini.Uniform), c.Prune, c.DevicePlan, mini.Uniform, macro.DevicePBS)
 	case c.PrecomputedHop && c.Layers < 2:
 		return fmt.Errorf("train: a precomputed hop leaves a model of %d layer nothing to sample: use 2 layers or more", c.Layers)
-	case c.History && !slices.Contains([]string{"sage", "gcn", "gin", "rsage", "rgcn"}, c.Model):
-		return fmt.Errorf("train: model %s has no history: its messages are not means or sums over neighbours (known: sage, gcn, gin, rsage, rgcn)", c.Model)
+	case c.History && !slices.Contains([]string{"sage", "gcn", "gin", "gat", "rsage", "rgcn"}, c.Model):
+		return fmt.Errorf("train: model %s has no history (known: sage, gcn, gin, gat, rsage, rgcn)", c.Model)
 	case c.History && (c.Aggregator == "max" || c.Jumping != "" && c.Jumping != nn.JumpLast):
 		return fmt.Errorf("train: history completes the means below a last layer: it takes neither aggregator max nor jumping")
 	case c.History && c.Layers < 2:
@@ -297,6 +297,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: edge weights with sampler %s, which draws by them already: neighbours would count twice. Use one of them", mini.Weighted)
 	case c.EdgeWeights && c.History:
 		return fmt.Errorf("train: edge weights with a history, whose sums are of neighbours that weigh the same: use one of them")
+	case len(c.EdgeFeatures) > 0 && c.History:
+		return fmt.Errorf("train: features %q of edges with a history, whose neighbours' edges have none: use one of them", c.EdgeFeatures)
 	case c.EdgeWeights && c.Plan == macro.Rows:
 		return fmt.Errorf("train: edge weights with plan %s, which holds no weights: use plan %s or %s", macro.Rows, macro.Memory, macro.Hanoi)
 	case len(c.EdgeFeatures) > 0 && c.Model != "gat":

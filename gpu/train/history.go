@@ -65,6 +65,7 @@ type historyOptions struct {
 	dim       int             // columns of the hidden states
 	relations int             // that the layer tells apart, inverse ones counted; 0: it does not
 	undivided bool            // the layer adds states up: rows are not divided by degrees
+	attention bool            // the layer attends: a row is the mean of the states of absent neighbours, and behind it their number
 	symmetric bool            // each state counts 1/√((deg v + 1)(deg u + 1)), as in gcn
 	every     bool            // all nodes of a step are destinations, not its training nodes alone
 	without   []bool          // by relation: those whose edges do not count; nil: all do

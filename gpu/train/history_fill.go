@@ -163,8 +163,12 @@ func (h *history) addUp(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.
 	}
 	if x.Last {
 		h.divisors = h.divisors[:0]
+		of := h.dim // the degree
+		if h.attention {
+			of++ // how many are missing
+		}
 		for i := range n {
-			h.divisors = append(h.divisors, sums[i*h.sumColumns()+h.dim])
+			h.divisors = append(h.divisors, sums[i*h.sumColumns()+of])
 		}
 		if !h.undivided {
 			degrees := a.Vector(q, n, blocks.Float32)
@@ -198,6 +202,9 @@ func (h *history) finish(sums []float32) []byte {
 		if have := degree - missing; have > 0 {
 			divisor = degree / have
 		}
+		if h.attention {
+			divisor = missing
+		}
 		if h.relations > 0 && missing == 0 {
 			divisor = 0 // nothing is to be completed
 		}
@@ -222,7 +229,7 @@ func (h *history) finish(sums []float32) []byte {
 	return out[:n*row]
 }
 
-// divisor is what a row of the window says.
+// divisor is what a row of the window says: by what a mean over resident neighbours is divided; of attention how many are absent.
 func (h *history) divisor(slot int) float32 {
 	row := h.rowBytes()
 	return math.Float32frombits(binary.LittleEndian.Uint32(h.window.slab.Bytes()[(slot+1)*row-4:]))

@@ -77,8 +77,9 @@ func TestHistorySums(t *testing.T) {
 			for _, c := range []struct {
 				parts, tiles int
 				elem         blocks.ElemType
-			}{{1, 1, blocks.Float32}, {7, 1, blocks.Float32}, {7, 1, blocks.Float16}, {7, 3, blocks.Float32}, {7, 7, blocks.BFloat16}, {7, 7, blocks.Float16}} {
-				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d/%v", undirected, layers, c.parts, c.tiles, c.elem), func(t *testing.T) {
+				attention    bool
+			}{{1, 1, blocks.Float32, false}, {7, 1, blocks.Float32, false}, {7, 1, blocks.Float16, false}, {7, 3, blocks.Float32, false}, {7, 3, blocks.Float32, true}, {7, 7, blocks.BFloat16, false}, {7, 7, blocks.Float16, true}} {
+				t.Run(fmt.Sprintf("undirected=%v/layers=%d/parts=%d/tiles=%d/%v/attention=%v", undirected, layers, c.parts, c.tiles, c.elem, c.attention), func(t *testing.T) {
 					g := evaltest.Random(t, 1200, c.parts, undirected)
 					dev := host.New(host.Options{Threads: 2})
 					defer func() { _ = dev.Close() }()
@@ -93,7 +94,7 @@ func TestHistorySums(t *testing.T) {
 					defer func() { _ = m.Close() }()
 					e := evaluatorOf(t, g, dev, hidden, c.tiles)
 					defer func() { _ = e.Close() }()
-					o := historyOptions{layer: layers - 1, dim: hidden, elem: c.elem}
+					o := historyOptions{layer: layers - 1, dim: hidden, elem: c.elem, attention: c.attention}
 					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
 						o.resident = 2
 					}
@@ -195,11 +196,15 @@ func checkHistory(t *testing.T, g *evaltest.Graph, h *history, plan buffer.Plan,
 		if int(degree) > missing {
 			divisor = float32(degree) / float32(int(degree)-missing)
 		}
+		by := degree
+		if h.attention { // a mean of the missing, and how many
+			divisor, by = float32(missing), float64(missing)
+		}
 		if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.rowBytes()-4:])); got != divisor {
 			t.Fatalf("training node %d: divisor %v, want %v: %d of %v neighbours are missing", v, got, divisor, missing, degree)
 		}
 		for j, w := range want {
-			w /= max(degree, 1)
+			w /= max(by, 1)
 			if got := historyElement(row, j, h.elem); math.Abs(got-w) > tolerance*(1+math.Abs(w)) {
 				t.Fatalf("training node %d, column %d: %v, want %v", v, j, got, w)
 			}

@@ -103,6 +103,7 @@ func (c *Config) histories(m *store.Manifest, s shape) ([]historyOptions, error)
 	if !c.relational() {
 		o.layer, o.dim = c.Layers-1, c.Hidden
 		o.undivided, o.symmetric = c.hopKind().Sum != "", c.Model == "gcn"
+		o.attention = c.Model == "gat"
 		return []historyOptions{o}, nil
 	}
 	model := c.model(s)

@@ -173,7 +173,7 @@ func TestStages(t *testing.T) {
 		"plan rows":             {DevicePlan: "lbs", Plan: "rows"},
 		"plan hanoi":            {DevicePlan: "pbs", Plan: "hanoi"},
 		"are of plans":          {DeviceMacro: 2},
-		"model gat has no hist": {DevicePlan: "pbs", Model: "gat"},
+		"model mlp has no hist": {DevicePlan: "pbs", Model: "mlp"},
 	} {
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, expected %q", c, err, want)

@@ -58,6 +58,7 @@ type trainer struct {
 	history histories
 	// vectors are those learned of nodes that lie in a table; nil without.
 	vectors *vectors.Resident
+	absent  nn.AbsentEdges
 	// shift corrects the loss for the step's mixture of classes, nil without.
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
@@ -339,6 +340,10 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 	}
 	p := &nn.Pass{Queue: q, Arena: a, Train: true, DropoutSeed: t.dropoutSeed(b.Key)}
 	for _, h := range t.history {
+		if h.attention {
+			p.Histories = append(p.Histories, t.attend(h, b))
+			continue
+		}
 		var relations, dst []int32
 		if h.relations > 0 { // a block a layer
 			relations, dst = t.groupers[h.layer].Groups()
@@ -432,6 +437,21 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 	})
 	sum.Profile.Add(progress.Profile{Forward: forward.Sub(start), Backward: backward.Sub(forward), Optimize: time.Since(backward)})
 	return err
+}
+
+// attend returns what completes a last layer's attention for the destinations that h found last. A batch has of those neighbours that are
+// in memory a sample, so that the absent ones count as many times as they are to these.
+func (t *trainer) attend(h *history, b *mini.Batch) *nn.History {
+	q, a, k := t.queue, t.pipe.Arena(), &b.Blocks[len(b.Blocks)-1]
+	of := h.of(q, a, nil, nil)
+	for d := range h.divisors {
+		if drawn := k.Indptr[d+1] - k.Indptr[d]; drawn > 0 {
+			h.divisors[d] *= float32(drawn) / float32(k.Degrees[d])
+		}
+	}
+	c := t.model.Config()
+	t.absent.Complete(q, a, of, k.NumSrc, k.Indptr, k.Indices, h.divisors, c.AttentionHeads())
+	return of
 }
 
 // gradients sets those of the mean loss over a batch's labels, and returns when the forward pass was over. What
