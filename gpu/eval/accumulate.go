@@ -10,7 +10,6 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
-	"github.com/gstore/gstore/store"
 )
 
 // accumulators returns zeroed sums and degrees of a destination tile, in the memory of the last one's where they fit: a
@@ -147,6 +146,11 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 		if len(part.indices) == 0 && r.sink == nil { // nothing that its states would be read for
 			continue
 		}
+		next := k + 1
+		if r.sink == nil && r.aheads {
+			next = c.nextPiece(pieces, next, r.tiles[from].Base, begins)
+		}
+		r.expect(pieces, next)
 		if err := r.accumulatePiece(ctx, layer, part, t, to, acc, from == 0 && k == 0, from == len(r.tiles)-1 && k == len(pieces)-1); err != nil {
 			return err
 		}
@@ -264,8 +268,18 @@ func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
 	return nil
 }
 
-// input returns the states of the nodes of a tile, or a piece of one, below the layer, valid until release.
+// input returns the states of the nodes of a tile, or a piece of one, below the layer, valid until release. Those of the piece
+// that is expected next are read meanwhile.
 func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release func(), err error) {
+	next := r.next
+	r.next = Tile{}
+	if in, release, err = r.rowsOf(ctx, of); err == nil && next.Nodes > 0 {
+		r.readAhead(ctx, next)
+	}
+	return in, release, err
+}
+
+func (r *evaluation) rowsOf(ctx context.Context, of Tile) (in nn.Input, release func(), err error) {
 	var mems []gpu.Memory
 	release = func() {
 		for _, m := range mems {
@@ -312,14 +326,19 @@ func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release f
 	}
 	b := r.in.InPlace(of.Base, of.Nodes)
 	if b == nil {
-		size := int64(of.Nodes) * r.in.RowBytes
-		if err := errors.Join(r.dropFeatures(), spill.Grow(&r.state, size)); err != nil {
+		if err := r.dropFeatures(); err != nil {
 			return in, nil, err
 		}
-		b = r.state.Bytes()[:size]
-		if err := r.in.Read(b, of.Base); err != nil {
+		there, err := r.wait(of)
+		if there {
+			r.state, r.ahead.slabs[0] = r.ahead.slabs[0], r.state
+		} else if err == nil {
+			err = readStates(r.in, of, &r.state)
+		}
+		if err != nil {
 			return in, nil, err
 		}
+		b = r.state.Bytes()[:int64(of.Nodes)*r.in.RowBytes]
 	}
 	dim := int(r.in.RowBytes / 4)
 	return in, release, add(b, dim, blocks.Float32, nil)
@@ -330,48 +349,39 @@ func (r *evaluation) dropFeatures() (err error) {
 	for k := range r.features {
 		err = errors.Join(err, r.features[k].Free())
 	}
+	if r.features != nil {
+		err = errors.Join(err, r.dropAhead())
+	}
 	r.features, r.loaded = nil, Tile{}
 	return errors.Join(err, r.dropVectors())
 }
 
 // loadFeatures makes features hold a tile's rows.
 func (r *evaluation) loadFeatures(ctx context.Context, t Tile) error {
+	there, err := r.wait(t)
+	if err != nil {
+		return err
+	}
 	if r.loaded == t {
 		return nil
 	}
 	r.loaded = Tile{}
 	if r.features == nil {
-		if err := r.state.Free(); err != nil {
+		if err := errors.Join(r.state.Free(), r.dropAhead()); err != nil {
 			return err
 		}
 		r.state = nil
 		r.features = make([]*blockio.Slab, len(r.columns))
 	}
-	parts := r.src.Manifest().Partitions
-	for k, c := range r.columns {
-		row := int64(c.RowBytes())
-		if err := spill.Grow(&r.features[k], int64(t.Nodes)*row); err != nil {
-			return err
-		}
-		for p := t.Lo; p < t.Hi; p++ {
-			at, size := int64(uint64(parts[p].First)-t.Base)*row, int64(parts[p].Nodes)*row
-			dst := r.features[k].Bytes()[at : at+size : at+size]
-			b, err := r.src.ReadColumn(ctx, c.Name, store.PartitionID(p), dst)
-			if err != nil {
-				return err
-			}
-			if int64(len(b)) != size {
-				return fmt.Errorf("evaluation: column %s of partition %d has %d bytes, expected %d", c.Name, p, len(b), size)
-			}
-			if size > 0 && &b[0] != &dst[0] {
-				copy(dst, b)
-			}
-			stored, err := r.src.ColumnBytes(c.Name, store.PartitionID(p))
-			if err != nil {
-				return err
-			}
-			r.Evaluator.read += stored
-		}
+	if there {
+		r.features, r.ahead.slabs = r.ahead.slabs, r.features
+		r.loaded = t
+		return nil
+	}
+	read, err := r.readFeatures(ctx, t, r.features)
+	r.Evaluator.read += read
+	if err != nil {
+		return err
 	}
 	r.loaded = t
 	return nil

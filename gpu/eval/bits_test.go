@@ -29,13 +29,14 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 				for _, c := range []struct {
 					tiles  int
 					pieces uint64 // nodes
-				}{{1, 0}, {2, 0}, {4, 0}, {7, 0}, {1, 1}, {2, 500}} {
-					got := fingerprint(t, g, model, c.tiles, c.pieces)
+					aheads bool
+				}{{1, 0, false}, {2, 0, false}, {4, 0, false}, {7, 0, false}, {1, 1, false}, {2, 500, false}, {1, 1, true}, {2, 500, true}, {4, 1, true}} {
+					got := fingerprint(t, g, model, c.tiles, c.pieces, c.aheads)
 					if want == "" {
 						want = got
 					}
 					if got != want {
-						t.Errorf("%d tiles, pieces of %d nodes: other bits than with one", c.tiles, c.pieces)
+						t.Errorf("%d tiles, pieces of %d nodes, read ahead %v: other bits than with one", c.tiles, c.pieces, c.aheads)
 					}
 				}
 			})
@@ -44,7 +45,7 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 }
 
 // fingerprint has every bit of what an evaluation in so many tiles, read in pieces of so many nodes, computes.
-func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, pieces uint64) string {
+func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, pieces uint64, aheads bool) string {
 	t.Helper()
 	dev, q, m := untrained(t, 2, cfg)
 	e, err := New(g, dev, Options{Features: []string{"x"}, Model: cfg, Embeddings: true}, cfg.Hidden)
@@ -52,7 +53,7 @@ func fingerprint(t *testing.T, g *evaltest.Graph, cfg nn.Config, tiles int, piec
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	if e.tiles, e.memory, e.pieceNodes = tilesOf(g.M.Partitions, tiles), tiles < 4, pieces; len(e.tiles) < tiles {
+	if e.tiles, e.memory, e.pieceNodes, e.aheads = tilesOf(g.M.Partitions, tiles), tiles < 4, pieces, aheads; len(e.tiles) < tiles {
 		t.Fatalf("%d tiles, expected %d", len(e.tiles), tiles)
 	}
 	metrics, err := e.Run(t.Context(), q, m, "train", "valid", "test")

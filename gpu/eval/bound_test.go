@@ -69,6 +69,13 @@ func TestPiecesMakeFewerTiles(t *testing.T) {
 	if e.Tiles() > 5 || e.pieceNodes == 0 {
 		t.Errorf("%d tiles, pieces of %d nodes, expected 5 tiles in pieces: sums alone are 3.6 times the memory", e.Tiles(), e.pieceNodes)
 	}
+	// Another piece is read ahead where it fits, and is no reason to refuse a budget.
+	if !e.aheads {
+		t.Error("no piece is read ahead, for which there are 16 MiB")
+	}
+	if err := e.Rebound(e.LeastBytes()); err != nil || e.aheads {
+		t.Errorf("within the least memory: a piece is read ahead %v, %v", e.aheads, err)
+	}
 	if err := e.Rebound(4 << 30); err != nil || e.Tiles() != 1 || e.pieceNodes != 0 {
 		t.Errorf("within 4 GiB %d tiles, pieces of %d nodes, %v: expected one, whole", e.Tiles(), e.pieceNodes, err)
 	}

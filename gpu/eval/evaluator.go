@@ -106,6 +106,8 @@ type Evaluator struct {
 	nodeBytes int64
 	// pieceNodes is how many nodes of a tile are in memory at once as sources, or one partition; 0: all.
 	pieceNodes uint64
+	// aheads: there is room for another piece, which is read while one is computed with.
+	aheads bool
 	// Where each destination's edges from the next piece begin, and the edges from one.
 	begins, part *blockio.Slab
 	// chunkRows is how many nodes a layer finishes at a time.
@@ -341,6 +343,11 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.memory = states <= unboundedStates; e.o.MemoryBytes > 0 {
 		e.memory = need(k, e.pieceNodes)+states <= e.o.MemoryBytes
 	}
+	used := need(k, e.pieceNodes) + int64(e.pieceNodes)*max(featureBytes, stateBytes)
+	if e.memory {
+		used += states
+	}
+	e.aheads = e.pieceNodes > 0 && (e.o.MemoryBytes == 0 || used <= e.o.MemoryBytes)
 	return nil
 }
 
@@ -474,6 +481,7 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 // layer.
 func (e *Evaluator) Stream(ctx context.Context, q *gpu.Queue, states *spill.Table, sink Sink) error {
 	r := &evaluation{Evaluator: e, queue: q, sink: sink, in: states}
+	defer func() { _, _ = r.wait(Tile{}); _ = r.dropAhead() }() // a run that failed may have left some; states are the caller's
 	for i := range e.tiles {
 		if err := r.tile(ctx, nil, i, nil, true); err != nil {
 			return fmt.Errorf("evaluation: %w", err)

@@ -29,9 +29,13 @@ type evaluation struct {
 	masked  []int32
 	host    []float32  // a chunk's outputs
 	sums    gpu.Memory // of the tile, or of the one before; nil: none yet
+	next    Tile       // the piece whose input is asked for next, the zero one if that is not known
+	ahead   ahead
 }
 
 func (r *evaluation) close() {
+	_, _ = r.wait(Tile{}) // what failed is the error that ended the run
+	_ = r.dropAhead()
 	for _, s := range r.below {
 		s.Close()
 	}
@@ -61,7 +65,9 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		return err
 	}
 	if prep, ok := layer.(nn.Preparer); ok {
-		for _, t := range r.pieces(to) {
+		pieces := r.pieces(to)
+		for k, t := range pieces {
+			r.expect(pieces, k+1)
 			if err := r.prepare(ctx, prep, t, acc.View(int(t.Base-to.Base), 0, t.Nodes, acc.Cols)); err != nil {
 				return err
 			}
@@ -78,7 +84,9 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 	if err != nil {
 		return err
 	}
-	for _, t := range r.pieces(to) {
+	pieces := r.pieces(to)
+	for k, t := range pieces {
+		r.expect(pieces, k+1)
 		if err := r.finish(ctx, layer, t, int(t.Base-to.Base), acc, deg, model, last); err != nil {
 			return err
 		}
