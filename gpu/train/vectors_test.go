@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/npy"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -202,5 +206,75 @@ func TestVectorTableRefused(t *testing.T) {
 	}
 	if r, err := table.Verify(t.Context(), dir, store.Options{}, nil); err != nil || r.Checked != 1 || len(r.Damage) > 0 {
 		t.Errorf("verify: %+v, %v", r, err)
+	}
+}
+
+// TestVectorsChosen: a budget in which vectors do not fit as parameters has them in a table unasked, one in which they do as parameters;
+// where they are to be parameters it is refused.
+func TestVectorsChosen(t *testing.T) {
+	const users, items = 300_000, 1000
+	in := t.TempDir()
+	save := func(path string, elem blocks.ElemType, b []byte, shape ...uint64) {
+		t.Helper()
+		path = filepath.Join(in, path)
+		err := os.MkdirAll(filepath.Dir(path), 0o777)
+		if err == nil {
+			err = os.WriteFile(path, append(npy.Append(nil, elem, true, shape...), b...), 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := make([]int64, 2*users) // each user has an item
+	nodes := make([]int64, items)
+	for i := range users {
+		ends[i], ends[users+i] = int64(i), int64(i%items)
+	}
+	for i := range nodes {
+		nodes[i] = int64(i)
+	}
+	save("edges/user__has__item/edge_index.npy", blocks.Int64, blocks.Bytes(ends), 2, users)
+	save("edges/item__is__item/edge_index.npy", blocks.Int64, blocks.Bytes([]int64{0, 1}), 2, 1)
+	save("nodes/item/feat.npy", blocks.Float32, blocks.Bytes(make([]float32, 2*items)), items, 2)
+	save("nodes/item/label.npy", blocks.Int64, blocks.Bytes(make([]int64, items)), items)
+	for i, name := range []string{"train", "valid", "test"} {
+		save("split/"+name+".npy", blocks.Int64, blocks.Bytes(nodes[i*100:(i+1)*100]), 100)
+	}
+	src, err := formats.Open(in, formats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close() //nolint:errcheck // test
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 32, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close() //nolint:errcheck // test
+	for _, v := range []struct {
+		asked  string
+		memory int64
+		table  bool
+		err    error
+	}{{"", 128 << 20, true, nil}, {"", 1 << 30, false, nil}, {VectorsMemory, 128 << 20, false, store.ErrBudget}, {VectorsTable, 1 << 30, true, nil}} {
+		c := Config{Model: "rsage", Hidden: 32, BatchSize: 50, Vectors: v.asked, MemoryBytes: v.memory, Threads: 1}
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		c.FillFeatures(st.Manifest())
+		y, why, err := OpenCompleted(t.Context(), st, hostDevice(t).Info(), &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		account, err := y.Account(v.memory)
+		if !errors.Is(err, v.err) || len(c.VectorTypes) > 0 != v.table || v.table != strings.Contains(strings.Join(why, " "), "table vectors") {
+			t.Errorf("vectors %q in %d bytes: of %q in a table, because %q, account %v, %v", v.asked, v.memory, c.VectorTypes, why, account, err)
+		}
+		if err := y.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
