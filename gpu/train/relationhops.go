@@ -18,7 +18,7 @@ func (c *Config) fillHops(m *store.Manifest) {
 	found := map[int][]string{} // by relation
 	for _, t := range m.Schema.NodeTypes {
 		var features []*store.ColumnInfo
-		known := !slices.Contains(c.Features, t.Name+store.NodeSuffix)
+		known := !slices.Contains(c.Features, t.Name+store.NodeSuffix) && !slices.Contains(c.VectorTypes, t.Name)
 		for _, name := range c.Features {
 			if f, err := m.Column(name); err == nil && f.Role == store.RoleFeature && (f.NodeType == t.Name || f.NodeType == "") {
 				features, known = append(features, f), known && f.NodeType != ""
