@@ -36,6 +36,7 @@ type Belady struct {
 
 	window    int
 	announced int  // batches that were announced and not admitted
+	grown     int  // batches admitted since there were none
 	shift     uint // of visits into classes
 
 	uses [][]uint32 // of an oracle: for each batch, each row's next batch, from 1; 0: none. nil: rows' masks say
@@ -116,8 +117,9 @@ func (b *Belady) Close() error { return errors.Join(b.arrays.Close(), b.stacks.C
 // Name returns "lookahead" or "oracle".
 func (b *Belady) Name() string { return b.name }
 
-// Window is how many batches may be announced ahead.
-func (b *Belady) Window() int { return b.window }
+// Window is how many batches may be announced ahead. Where announced batches ran out, as they do between epochs, it is WindowDefault
+// at most, and grows by one a batch, so that whoever samples them need not have sampled a long window before the first.
+func (b *Belady) Window() int { return min(b.window, WindowDefault+b.grown) }
 
 // Stats returns the totals since b was made.
 func (b *Belady) Stats() Stats { return b.stats }
@@ -200,7 +202,10 @@ func (b *Belady) Next(rows []uint32, t *Transfer) error {
 	t.Direct = len(rows) > b.batch // more could be held than there are places
 	before := b.stats
 	bit, announced := uint64(1)<<(b.now%windowRing), b.announced > 0
-	b.announced = max(0, b.announced-1)
+	if b.announced--; b.announced <= 0 {
+		b.announced, b.grown = 0, -1
+	}
+	b.grown++
 	b.far = b.lists - 1
 	b.stacks.clear(b.list(0)) // all that was on it is in this batch
 	for k, r := range rows {

@@ -392,3 +392,28 @@ func TestDivide(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestLookaheadGrows: a long window is asked for by and by, and anew where announced batches ran out; it is as good for what it knows.
+func TestLookaheadGrows(t *testing.T) {
+	p := must(New(Options{Policy: NameLookahead, Rows: 10, Places: 4, Window: 40}))
+	defer p.Close() //nolint:errcheck // memory only
+	var tr Transfer
+	rows := []uint32{1, 2}
+	for pass := range 2 {
+		told := 0
+		for batch := range 100 {
+			want := min(WindowDefault+batch, 40)
+			if w := p.Window(); w != want {
+				t.Fatalf("pass %d, batch %d: a window of %d, expected %d", pass, batch, w, want)
+			}
+			for ; told <= min(batch+want, 99); told++ {
+				if err := p.Announce(rows); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Next(rows, &tr); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

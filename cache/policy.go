@@ -142,7 +142,8 @@ type Options struct {
 const (
 	// WindowMax is the most batches beyond the coming one that a lookahead policy is told of.
 	WindowMax = 62
-	// WindowDefault is as good as the whole epoch while it covers what the places hold: docs/benchmarks.md, "Host to device".
+	// WindowDefault is as good as the whole epoch while it covers what the places hold, and WindowMax where it covers about twice
+	// that: docs/benchmarks.md, "Host to device".
 	WindowDefault = 16
 )
 

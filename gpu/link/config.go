@@ -95,7 +95,7 @@ type Config struct {
 	// DeviceCache is which rows a device that is not the host's memory keeps, of embeddings with their state, and of features: "auto"
 	// (default), "none", "tracker" or "lookahead", see [train.Config]. DeviceWindow is lookahead's. Neither changes a result.
 	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert"`
-	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" default:"16"`
+	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" default:"16, without --mem up to 62 where those move less"`
 	Threads      int    `json:"threads" resume:"free" group:"input and output" help:"processors to use" default:"all"` // default: all processors
 	// EvalEvery is the epochs between validations; default 1. The last epoch is always validated and
 	// tested; −1: not even that.

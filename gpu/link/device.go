@@ -76,6 +76,9 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	stepRows, _ := largestStep(m, c.capacity(m))
 	room := rowcache.Room(info, largest.tensors) / rowBytes
 	o := macro.DeviceOptions{RowBytes: rowBytes, BackBytes: backBytes, Rows: room, StepRows: stepRows, BatchRows: min(largest.inputs, stepRows), Window: c.DeviceWindow}
+	if c.MemoryBytes > 0 && o.Window == 0 {
+		o.Window = cache.WindowDefault // so many are held in the account
+	}
 	if room < o.BatchRows {
 		return inPlace("there is room for %d, a mini-batch may have %d", max(0, room), o.BatchRows)
 	}
@@ -101,6 +104,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if p.Cost.Policy == cache.NameNone {
 		return inPlace("nothing that is kept is met again")
 	}
+	o.Window = p.Cost.Window
 	p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, o.BatchRows)
 	p.Slots = o.Slots(p.Cache)
 	return p, nil

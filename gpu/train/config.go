@@ -145,9 +145,9 @@ type Config struct {
 	MatMul            string `json:"matmul,omitempty" group:"input and output,expert" help:"how matrices are multiplied: exact (errors as of float32); faster are tf32 (GPUs) and bf16 (GPUs, and processors with AMX)" default:"exact" values:"exact,tf32,bf16"`
 	// DeviceCache is which feature rows a device that is not the host's memory keeps: "auto" (default: what moves least of the
 	// others on the run's first batches), "none", "tracker", "lookahead" or "presc", see [cache.Policy]. DeviceWindow is how many batches
-	// lookahead knows; default 16. Neither changes a result. What presc counts the store keeps ([store.Store.KeepVisits]).
+	// lookahead knows; default 16, and without MemoryBytes up to 62 where those move less. Neither changes a result. What presc counts the store keeps ([store.Store.KeepVisits]).
 	DeviceCache  string `json:"device_cache,omitempty" resume:"free" group:"input and output,expert" help:"which rows a GPU keeps from one mini-batch to the next, of features and, for links, of embeddings: auto is what moves least; presc is for nodes" values:"auto,none,tracker,lookahead,presc"`
-	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" help:"mini-batches that are sampled ahead for --device-cache lookahead" default:"16"`
+	DeviceWindow int    `json:"device_window,omitempty" resume:"free" group:"input and output,expert" help:"mini-batches that are sampled ahead for --device-cache lookahead" default:"16, without --mem up to 62 where those move less"`
 	// DevicePlan is how feature rows come to a device, see [macro.DeviceRecord]: "auto" (default: "direct" or "mirror", by bytes).
 	// "lbs" and "pbs" are samplers, on any device: they decide what mini-batches are. DeviceMacro is the size of their
 	// macro-batches: mini-batches drawn together (lbs; default 16), partitions trained together (pbs; default an eighth).

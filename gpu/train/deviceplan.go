@@ -100,8 +100,12 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if o.DrawnOnly = c.SampleOn == sampleDevice; o.DrawnOnly && (undrawn != "" || o.Policy != "" || o.Plan != "" && o.Plan != macro.DeviceMirror) {
 		return p, fits(cmp.Or(undrawn, fmt.Sprintf("device plan %s and cache %s are asked for", c.DevicePlan, c.DeviceCache)))
 	}
-	if n := c.together(); c.DeviceWindow == 0 && n > cache.WindowDefault {
+	switch n := c.together(); {
+	case c.DeviceWindow > 0:
+	case n > cache.WindowDefault:
 		o.Window = min(n, cache.WindowMax) // all that are drawn together
+	case c.MemoryBytes > 0:
+		o.Window = cache.WindowDefault // so many are held in the account
 	}
 	p.Batches = len(rec.Batches)
 	if o.Rows < rec.BatchRows() {
@@ -134,6 +138,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 			why = append(why, fmt.Sprintf("device plan mirror: room for %d partitions beside the %d of a step: so many of the next one's cross while a step trains", p.Spare, capacity))
 		}
 	} else {
+		o.Window = p.Cost.Window
 		p.Cache = o.CachePolicy(p.Cost.Policy, rec.Rows, rec.BatchRows())
 		p.Slots = o.Slots(p.Cache)
 		if p.Cache.Policy == cache.NamePreSC { // rows are the partition buffer's, which has other columns

@@ -87,7 +87,9 @@ func TestDeviceRows(t *testing.T) {
 							continue
 						}
 						c := c
-						c.DeviceCache, c.DeviceWindow = policy, window
+						if c.DeviceCache, c.DeviceWindow = policy, window; policy == cacheAuto {
+							c.DeviceWindow = 0
+						}
 						got := run(c, room)
 						what := fmt.Sprintf("room for %d rows, %s, window %d", rows, policy, window)
 						if fmt.Sprint(got.losses) != fmt.Sprint(want.losses) || got.cp.Summary.TestAccuracy != want.cp.Summary.TestAccuracy {

@@ -204,7 +204,8 @@ type DeviceOptions struct {
 	DrawnRows int64
 	DrawnOnly bool
 	BatchRows int64 // that a batch may have; 0: [DeviceRecord.BatchRows]
-	Window    int   // batches that the lookahead policy knows, see [cache.Options]
+	// Window is how many batches the lookahead policy knows, see [cache.Options]; 0: as many as pay, see [DeviceCost].
+	Window int
 	// Hot are the rows that presc keeps, hottest first; nil: presc is not considered. Rows are one node each, then: nothing leaves
 	// the partition buffer.
 	Hot []uint32
@@ -223,6 +224,7 @@ type DeviceCost struct {
 	Plan         string      `json:"plan"`
 	Policy       string      `json:"policy,omitempty"` // of direct and the samplers; mirror's is its name
 	Drawn        bool        `json:"drawn,omitempty"`  // blocks are drawn on the device: BlockBytes are neighbour lists and seeds
+	Window       int         `json:"window,omitempty"` // of policy lookahead: batches that it knows
 	FeatureBytes int64       `json:"feature_bytes"`
 	BackBytes    int64       `json:"back_bytes,omitempty"` // from the device: rows that batches changed
 	BlockBytes   int64       `json:"block_bytes"`
@@ -282,7 +284,7 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		names = nil
 	}
 	for _, name := range names {
-		c, err := r.Direct(o.CachePolicy(name, r.Rows, cmp.Or(o.BatchRows, r.BatchRows())), o.RowBytes, o.BackBytes)
+		c, err := r.byPolicy(name, o)
 		if err != nil {
 			return nil, err
 		}
@@ -302,6 +304,38 @@ func (r *DeviceRecord) Costs(o DeviceOptions) ([]DeviceCost, error) {
 		costs = append(costs, c)
 	}
 	return costs, nil
+}
+
+// windowShare is the part of rows that a shorter window may send again more often than the longest, for its batches take memory.
+const windowShare = 64
+
+// byPolicy is what a policy moves; of lookahead, where o.Window leaves that open, by the shortest of three windows that sends hardly
+// more rows again than the longest. What every window sends once is not compared: of a short record it is the most, of a run little.
+func (r *DeviceRecord) byPolicy(name string, o DeviceOptions) (best DeviceCost, err error) {
+	windows := []int{o.Window}
+	if name == cache.NameLookahead && o.Window == 0 && o.StepRows > o.Rows {
+		windows = []int{cache.WindowMax, cache.WindowDefault, 2 * cache.WindowDefault}
+		r.CountTouched()
+	}
+	once := uint64(0)
+	for _, s := range r.Steps {
+		once += s.Untaken
+	}
+	for i, w := range windows {
+		o.Window = w
+		policy := o.CachePolicy(name, r.Rows, cmp.Or(o.BatchRows, r.BatchRows()))
+		c, err := r.Direct(policy, o.RowBytes, o.BackBytes)
+		if err != nil {
+			return best, err
+		}
+		c.Window = policy.Window
+		if i == 0 {
+			best = c
+		} else if again := best.Stats.Misses - once; c.Stats.Misses-once <= again+again/windowShare {
+			return c, nil
+		}
+	}
+	return best, nil
 }
 
 // Slots is how many places the policy of CachePolicy uses: those that it keeps rows in, and those of a batch where rows leave.
@@ -369,6 +403,9 @@ func ChooseDevice(costs []DeviceCost) (best DeviceCost, why []string) {
 		}
 		if c.Plan != DeviceMirror {
 			s += fmt.Sprintf(", %.1f %% of rows are there already", 100*c.Stats.HitRate())
+		}
+		if c.Window > 0 {
+			s += fmt.Sprintf(", %d mini-batches ahead", c.Window)
 		}
 		if c.Name() == best.Name() {
 			s += ": " + reason

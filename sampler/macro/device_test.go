@@ -1,6 +1,7 @@
 package macro
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -106,5 +107,33 @@ func TestDeviceRecord(t *testing.T) {
 	o.Policy = cache.NameTracker
 	if costs, err = r.Costs(o); err != nil || len(costs) != 1 || costs[0].FeatureBytes != 80 {
 		t.Errorf("room for a batch, tracker asked for: %+v, %v", costs, err)
+	}
+}
+
+// TestDeviceWindow: lookahead takes the shortest window that moves hardly more than the longest, unless one was asked for.
+func TestDeviceWindow(t *testing.T) {
+	const rows, batch = 3000, 100 // each row is met again after 30 batches on the average
+	var r DeviceRecord
+	r.Step(rows, []buffer.ResidentPartition{{ID: 1, Nodes: rows}})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 240 {
+		var input []uint32
+		for _, row := range rng.Perm(rows)[:batch] {
+			input = append(input, uint32(row))
+		}
+		r.Batch(input, 0)
+	}
+	for _, tt := range []struct {
+		percent     int64
+		asked, want int
+	}{{5, 0, 16}, {25, 0, 32}, {50, 0, 62}, {50, 16, 16}, {5, 40, 40}, {100, 0, 16}} {
+		o := DeviceOptions{RowBytes: 8, Rows: tt.percent*rows/100 + batch, BatchRows: batch, StepRows: rows, Policy: cache.NameLookahead, Window: tt.asked}
+		costs, err := r.Costs(o)
+		if err != nil || len(costs) != 1 {
+			t.Fatalf("%+v, %v", costs, err)
+		}
+		if c := costs[0]; c.Window != tt.want {
+			t.Errorf("room for %d %%, asked for %d: a window of %d that sends %d bytes, expected %d", tt.percent, tt.asked, c.Window, c.FeatureBytes, tt.want)
+		}
 	}
 }

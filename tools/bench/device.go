@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type DeviceOptions struct {
 	Shares  []float64    // of the feature rows of a step, that a device keeps beside those of one batch; default .05, .1, .25, .5
 	Batches int          // of each epoch, at most; 0 = all
 	Epochs  int          // presampled ones, by which caches are warm and hotness is counted; default 1. The one after is measured
-	Window  int          // of policy lookahead, default [cache.WindowDefault]
+	Window  int          // of policy lookahead; 0 = what training would take
 	Reorder int          // window of Match-Reorder; default [cache.ReorderMax]
 	Log     func(string)
 }
@@ -35,7 +36,7 @@ func (o *DeviceOptions) defaults() {
 	for _, d := range []struct {
 		n *int
 		v int
-	}{{&o.Epochs, 1}, {&o.Window, cache.WindowDefault}, {&o.Reorder, cache.ReorderMax}} {
+	}{{&o.Epochs, 1}, {&o.Reorder, cache.ReorderMax}} {
 		if *d.n == 0 {
 			*d.n = d.v
 		}
@@ -61,6 +62,7 @@ type DeviceGraph struct {
 type DeviceRow struct {
 	Share          float64 `json:"share"`
 	Policy         string  `json:"policy"`
+	Window         int     `json:"window,omitempty"`     // of lookahead: batches that it knows
 	FeatureBytes   int64   `json:"feature_bytes"`        // to the device; of links embeddings and their state too
 	BackBytes      int64   `json:"back_bytes,omitempty"` // from it: rows that batches change
 	StructureBytes int64   `json:"structure_bytes"`      // blocks, subgraphs or adjacency lists
@@ -218,7 +220,11 @@ func (d *device) room(share float64, g DeviceGraph) error {
 	var rows []DeviceRow
 	add := func(r DeviceRow) { rows = append(rows, r) }
 	add(naive)
-	policy := cache.Options{Rows: d.rec.Rows, Places: places, Batch: int(g.Largest), Window: d.o.Window}
+	best, options, err := d.choose(&d.cfg, &d.recorded, places, g, "")
+	if err != nil {
+		return err
+	}
+	policy := cache.Options{Rows: d.rec.Rows, Places: places, Batch: int(g.Largest), Window: cmp.Or(d.o.Window, options.Window)}
 	names := []string{cache.NameTracker, cache.NameLookahead}
 	fixed := len(d.rec.Drops) == 0 // a row is one node: rows can be hot for the run
 	if fixed {
@@ -235,7 +241,7 @@ func (d *device) room(share float64, g DeviceGraph) error {
 		if err != nil {
 			return err
 		}
-		add(r)
+		add(r.knows(policy))
 	}
 	reordered, spent, err := d.reordered()
 	if err != nil {
@@ -251,7 +257,7 @@ func (d *device) room(share float64, g DeviceGraph) error {
 		if err != nil {
 			return err
 		}
-		add(r)
+		add(r.knows(policy))
 	}
 	if fixed {
 		r, err := d.staticOptimum(policy)
@@ -278,16 +284,20 @@ func (d *device) room(share float64, g DeviceGraph) error {
 		return err
 	}
 	rows = append(rows, more...)
-	best, _, err := d.choose(&d.cfg, &d.recorded, places, g, "")
-	if err != nil {
-		return err
-	}
 	chosen := best.Policy // mirror's is its name
 	if best.Drawn {
 		chosen = best.Name()
 	}
 	d.tell(rows, share, chosen)
 	return nil
+}
+
+// knows is r with the window of its policy.
+func (r DeviceRow) knows(o cache.Options) DeviceRow {
+	if o.Policy == cache.NameLookahead {
+		r.Window = cmp.Or(o.Window, cache.WindowDefault)
+	}
+	return r
 }
 
 // tell reports the rows of a room, of which the first is naive.
@@ -316,6 +326,7 @@ func (d *device) choose(cfg *train.Config, r *recorded, places int, g DeviceGrap
 		return best, o, err
 	}
 	best, _ = macro.ChooseDevice(costs)
+	options.Window = best.Window
 	if best.Plan != macro.DeviceMirror {
 		o = options.CachePolicy(best.Policy, r.rec.Rows, known.BatchRows())
 	}

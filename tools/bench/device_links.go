@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -36,7 +37,13 @@ func (d *device) links(ctx context.Context) (g DeviceGraph, err error) {
 func (d *device) linkRoom(share float64, g DeviceGraph) error {
 	places := g.places(share)
 	rows := []DeviceRow{{Policy: "naive", FeatureBytes: g.Inputs * d.rowBytes, BackBytes: g.Inputs * d.back, StructureBytes: g.Blocks}}
-	o := cache.Options{Rows: d.rec.Rows, Places: places, Batch: int(g.Largest), Window: d.o.Window, Written: d.back > 0}
+	known := d.known()
+	costs, err := known.Costs(macro.DeviceOptions{RowBytes: d.rowBytes, BackBytes: d.back, Rows: int64(places) + g.Largest, StepRows: int64(g.Rows), BatchRows: g.Largest, Window: d.o.Window})
+	if err != nil {
+		return err
+	}
+	best, _ := macro.ChooseDevice(costs)
+	o := cache.Options{Rows: d.rec.Rows, Places: places, Batch: int(g.Largest), Window: cmp.Or(d.o.Window, best.Window), Written: d.back > 0}
 	for _, name := range []string{cache.NameTracker, cache.NameLookahead, "oracle"} {
 		var p cache.Policy
 		var err error
@@ -52,14 +59,8 @@ func (d *device) linkRoom(share float64, g DeviceGraph) error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, r)
+		rows = append(rows, r.knows(o))
 	}
-	known := d.known()
-	costs, err := known.Costs(macro.DeviceOptions{RowBytes: d.rowBytes, BackBytes: d.back, Rows: int64(places) + g.Largest, StepRows: int64(g.Rows), BatchRows: g.Largest, Window: d.o.Window})
-	if err != nil {
-		return err
-	}
-	best, _ := macro.ChooseDevice(costs)
 	d.tell(rows, share, best.Policy)
 	return nil
 }

@@ -65,7 +65,7 @@ others take their places, and features: naive, tracker, lookahead and oracle are
 	f.Uint64Var(&c.Seed, "seed", 0, "of every random choice")
 	f.IntVar(&o.bench.Batches, "batches", 0, "mini-batches of an epoch, at most (0 = all)")
 	f.IntVar(&o.bench.Epochs, "epochs", 1, "epochs before the one that is measured")
-	f.IntVar(&o.bench.Window, "window", 16, "batches that lookahead knows")
+	f.IntVar(&o.bench.Window, "window", 0, "batches that lookahead knows, up to 62 (0 = what training takes: 16, or more where those move less)")
 	f.IntVar(&o.bench.Reorder, "reorder", 16, "nodes: batches that are reordered")
 	return cmd
 }
@@ -121,6 +121,9 @@ func runBenchDevice(cmd *cobra.Command, e *command.Env, path string, o *benchDev
 			fmt.Fprintf(e.Stdout, "\nroom for %.3g %% of the rows\n%26s %10s %10s %10s %7s %8s %7s %9s\n", 100*share, "policy", "features", "back", "structure", "of all", "of rows", "hits %", "CPU s")
 		}
 		name := r.Policy
+		if r.Window > 0 {
+			name += fmt.Sprintf(" (%d)", r.Window)
+		}
 		if r.Chosen {
 			name = "* " + name
 		}
