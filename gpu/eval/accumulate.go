@@ -12,6 +12,25 @@ import (
 	"github.com/gstore/gstore/gpu/spill"
 )
 
+// Addition is the edges from one tile to another in a layer.
+type Addition struct {
+	Layer           int // of [nn.Model.Layers]
+	From, To        Tile
+	Indptr, Indices []int32  // by position in To: positions in From of the sources of its edges
+	Relations       []uint16 // parallel to Indices; nil where the model reads none
+	In              nn.Input // the states of From's nodes below the layer
+	// SrcDegrees and DstDegrees are of From's and To's nodes, where the model reads degrees.
+	SrcDegrees, DstDegrees []int32
+	First, Last            bool // of the source tiles of To
+}
+
+// Sink takes the edges and states that an evaluation streams, valid during the call.
+type Sink interface {
+	// Takes reports whether Add is wanted for a layer of [nn.Model.Layers].
+	Takes(layer int) bool
+	Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x Addition) error
+}
+
 // accumulators returns zeroed sums and degrees of a destination tile, in the memory of the last one's where they fit: a
 // kernel takes longer to clear new pages than to fill old ones.
 func (r *evaluation) accumulators(layer nn.Streamer, to Tile) (acc gpu.Tensor, degrees []float32, err error) {

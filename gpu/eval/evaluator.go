@@ -374,25 +374,6 @@ func (e *Evaluator) Tiles() int { return len(e.tiles) }
 // BytesRead returns the bytes read from the store so far.
 func (e *Evaluator) BytesRead() int64 { return e.read + e.edges.bytes }
 
-// Addition is the edges from one tile to another in a layer.
-type Addition struct {
-	Layer           int // of [nn.Model.Layers]
-	From, To        Tile
-	Indptr, Indices []int32  // by position in To: positions in From of the sources of its edges
-	Relations       []uint16 // parallel to Indices; nil where the model reads none
-	In              nn.Input // the states of From's nodes below the layer
-	// SrcDegrees and DstDegrees are of From's and To's nodes, where the model reads degrees.
-	SrcDegrees, DstDegrees []int32
-	First, Last            bool // of the source tiles of To
-}
-
-// Sink takes the edges and states that an evaluation streams, valid during the call.
-type Sink interface {
-	// Takes reports whether Add is wanted for a layer of [nn.Model.Layers].
-	Takes(layer int) bool
-	Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x Addition) error
-}
-
 // Run computes the model's outputs for all nodes and returns the metrics of
 // the splits asked for ("train", "valid", "test"), in their order.
 func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, splits ...string) ([]Metrics, error) {

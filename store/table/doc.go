@@ -5,7 +5,8 @@
 //
 // A table has Planes arrays of Dim float32 a node (the format's: package blocks, embedding.go): the embeddings, then the
 // optimiser's state. It is read and written a
-// partition at a time, and belongs to one version of the store, whose partitions are its own.
+// partition at a time, and belongs to one version of the store, whose partitions are its own. A table of some nodes
+// ([Options].Some) has rows of those alone, such as of nodes without features; its maker knows which they are.
 //
 //	t, err := table.Create(ctx, s, table.Options{Name: "nodes", Dim: 100, States: 1})
 //	err = t.Read(ctx, p, planes...)            // aligned buffers of t.PlaneBytes(p)
@@ -13,7 +14,8 @@
 //	err = t.Checkpoint(ctx, table.Blob{Name: "model", Data: parameters})
 //
 // Each partition has one slot on disk more than checkpoints are kept, so a crash at any moment leaves the kept
-// checkpoints whole. The rows lie in one block file (FORMAT.md of package blocks); which slots a checkpoint means, their
+// checkpoints whole. Of a table that keeps several, [Table.Spare] names those that newer ones do not take the place of: the
+// best epoch's beside the last. The rows lie in one block file (FORMAT.md of package blocks); which slots a checkpoint means, their
 // checksums and its blobs are committed in one batch of the store's metadata.
 //
 // # Concurrency
