@@ -93,16 +93,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 // TestTypesOnDevices: on a device that has memory of its own, losses of a store of several types are the host's to the bit, whether rows
 // are read where they are, kept one by one or with their whole partitions, and what is kept of columns of one type is what was planned.
 func TestTypesOnDevices(t *testing.T) {
-	graph, _ := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir := filepath.Join(t.TempDir(), "s")
-	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 4, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
+	dir := storeOfTypes(t, false)
 	for _, c := range []Config{{Model: "rsage"}, {Model: "rsage", Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}, {Model: "gcn", Plan: macro.Hanoi, Buffer: 2},
 		{Model: "sage", Aggregator: "max", Features: []string{"paper.feat", "venue.feat"}}} {
 		c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Seed, c.Threads = 8, []int{3, 3}, 20, 2, 7, 1

@@ -69,6 +69,7 @@ type ingestOptions struct {
 	hopFeatures  []string
 	hopDtype     string
 	hopElem      blocks.ElemType
+	hopRelations bool
 }
 
 const normalizeUsage = "bring features to mean 0 and deviation 1; the store keeps both, for what is appended and exported"
@@ -97,7 +98,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 			if o.hubHops < 1 {
 				return command.Usagef("--hops %d: expected the layers of a model, 1 or more", o.hubHops)
 			}
-			for _, name := range []string{"precompute-feature", "precompute-dtype"} {
+			for _, name := range []string{"precompute-feature", "precompute-dtype", "precompute-each-relation"} {
 				if cmd.Flags().Changed(name) && o.hops == 0 {
 					return command.Usagef("--%s says nothing without --precompute-hops 1", name)
 				}
@@ -137,6 +138,7 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	command.Section(f, "precomputed hop", func() {
 		f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of features as columns, as gstore precompute does")
 		f.StringSliceVar(&o.hopFeatures, "precompute-feature", nil, "features whose mean is added (default: all)")
+		f.BoolVar(&o.hopRelations, "precompute-each-relation", false, "a mean over neighbours by each relation, of several node types, as gstore precompute --each-relation")
 		f.StringVar(&o.hopDtype, "precompute-dtype", "", "what means are stored as: float32, float16 or bfloat16 (default: as the feature is)")
 	})
 	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
@@ -290,7 +292,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 			return err
 		}
 		defer func() { err = errors.Join(err, dev.Close()) }()
-		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Features: o.hopFeatures, Elem: o.hopElem, MemoryBytes: in.MemoryBytes}); err != nil {
+		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Features: o.hopFeatures, Elem: o.hopElem, EachRelation: o.hopRelations, MemoryBytes: in.MemoryBytes}); err != nil {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}
@@ -353,6 +355,9 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 	if o.hops > 0 {
 		if err := recipe.CheckHop(src.Describe(), &in, o.hopFeatures); err != nil {
 			return nil, err
+		}
+		if n := len(src.Describe().NodeTypes); o.hopRelations && n < 2 {
+			return nil, command.Usagef("--precompute-each-relation: the input has %d node type, expected several", n)
 		}
 	}
 	o.recipe(e, src.Describe(), &in)

@@ -217,6 +217,17 @@ func TestPrecomputeEachRelation(t *testing.T) {
 	for _, d := range []string{dir, bare} {
 		clitest.MustRun(t, "ingest", graph, d, "--partitions", "4", "--quiet")
 	}
+	both := filepath.Join(t.TempDir(), "both")
+	clitest.MustRun(t, "ingest", graph, both, "--partitions", "4", "--quiet", "--precompute-hops", "1", "--precompute-each-relation", "--precompute-dtype", "float16")
+	if _, again, _ := clitest.Run(t, "precompute", both, "--each-relation"); !strings.Contains(again, "paper.feat.hop1.cites") {
+		t.Errorf("ingest made no means: %s", again)
+	}
+	if files, err := filepath.Glob(filepath.Join(both, "data", "column-*.hop1.*-000002.gsb")); err != nil || len(files) != 5 {
+		t.Errorf("means that ingest made: %q, %v", files, err)
+	}
+	if code, _, stderr := clitest.Run(t, "ingest", "-", filepath.Join(t.TempDir(), "x"), "--format", "edgelist", "--precompute-each-relation"); code != cli.ExitUsage {
+		t.Errorf("exit code %d without a hop: %s", code, stderr)
+	}
 	columns := fmt.Sprint(last(clitest.Events(t, "precompute", dir, "--each-relation", "--dtype", "float16"))["columns"])
 	for _, name := range []string{"paper.feat.hop1.cites", "paper.feat.hop1.cites.inverse", "venue.feat.hop1.prints"} {
 		if !strings.Contains(columns+" ", name+" ") && !strings.Contains(columns, name+"]") {
