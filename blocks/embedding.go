@@ -32,7 +32,7 @@ const embeddingFixedBytes = 8
 //
 //	0      header, 4 KiB; element type and dim are those of one plane
 //	4096   directory: u32 planes, u32 slots − 2, partitions × u64 nodes, u32 crc32c
-//	…      slot 0: for each partition, for each plane, an extent [nodes][dim]
+//	…      slot 0: for each partition, for each plane, an extent [rows][dim]
 //	…      slot 1: the same, and as many more as there are slots
 //
 // Plane 0 holds the embeddings, the others the optimiser's state (Adagrad: the
