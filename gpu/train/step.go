@@ -444,13 +444,14 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 func (t *trainer) attend(h *history, b *mini.Batch) *nn.History {
 	q, a, k := t.queue, t.pipe.Arena(), &b.Blocks[len(b.Blocks)-1]
 	of := h.of(q, a, nil, nil)
-	for d := range h.divisors {
+	counts := slices.Clone(h.divisors)
+	for d := range counts {
 		if drawn := k.Indptr[d+1] - k.Indptr[d]; drawn > 0 {
-			h.divisors[d] *= float32(drawn) / float32(k.Degrees[d])
+			counts[d] *= float32(drawn) / float32(k.Degrees[d])
 		}
 	}
 	c := t.model.Config()
-	t.absent.Complete(q, a, of, k.NumSrc, k.Indptr, k.Indices, h.divisors, c.AttentionHeads())
+	t.absent.Complete(q, a, of, k.NumSrc, k.Indptr, k.Indices, counts, c.AttentionHeads())
 	return of
 }
 
