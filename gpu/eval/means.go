@@ -36,7 +36,7 @@ const byWeights = ", by edge weights"
 func (k HopKind) Derived(feature string) string {
 	derived := "mean of " + feature + " over neighbours"
 	if k.Sum != "" {
-		derived = k.Sum + "'s sum of " + feature + " over neighbours and itself"
+		derived = k.Sum + sums + feature + " over neighbours and itself"
 	}
 	if k.EdgeWeights {
 		derived += byWeights
@@ -44,15 +44,26 @@ func (k HopKind) Derived(feature string) string {
 	return derived
 }
 
-// Weighs reports whether a column of [Evaluator.Hop] is weighted by edges as k says.
-func (k HopKind) Weighs(c *store.ColumnInfo) bool {
-	return strings.HasSuffix(c.Derived, byWeights) == k.EdgeWeights
+// sums is how Derived of a model's sums begins.
+const sums = "'s sum of "
+
+// sumOf reports whether a column may hold k.Sum: a relation can have given the mean by it the same name.
+func (k HopKind) sumOf(c *store.ColumnInfo) bool {
+	return k.Sum == "" || c.Derived == "" || strings.HasPrefix(c.Derived, k.Sum+sums)
 }
 
-// Check refuses a column of [Evaluator.Hop] that is not weighted as the model needs it; kinds differ by their names.
+// Holds reports whether a column of [Evaluator.Hop], named as one of kind k, is of that kind.
+func (k HopKind) Holds(c *store.ColumnInfo) bool {
+	return strings.HasSuffix(c.Derived, byWeights) == k.EdgeWeights && k.sumOf(c)
+}
+
+// Check refuses a column that k does not hold.
 func (k HopKind) Check(c *store.ColumnInfo) error {
+	if !k.sumOf(c) {
+		return fmt.Errorf("feature %s is the %s, expected %s%sfeatures", c.Name, c.Derived, k.Sum, sums)
+	}
 	flag := map[bool]string{true: "gstore precompute --edge-weights", false: "gstore precompute"}
-	if !k.Weighs(c) {
+	if !k.Holds(c) {
 		return fmt.Errorf("feature %s is of %s, and a model with edge weights %v needs %s", c.Name, flag[!k.EdgeWeights], k.EdgeWeights, flag[k.EdgeWeights])
 	}
 	return nil

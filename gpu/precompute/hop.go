@@ -87,6 +87,9 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 	if o.Model != "" && o.Model != "sage" && o.kind().Sum == "" || o.EdgeWeights && o.Model == "gin" {
 		return nil, fmt.Errorf("train: precompute: model %q reads no precomputed hop with edge weights %v: sage and gcn do, and gin without: %w", o.Model, o.EdgeWeights, store.ErrInvalid)
 	}
+	if o.EachRelation && o.kind().Sum != "" {
+		return nil, fmt.Errorf("train: precompute: sums of model %s by each relation: it tells none apart: %w", o.Model, store.ErrInvalid)
+	}
 	hops, err := plan(st.Manifest(), o)
 	if err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func plan(m *store.Manifest, o Options) (hops []hop, err error) {
 		columns = append(columns, c)
 		h := hop{name: Column(name, o.kind()), column: c, elem: o.Elem}
 		old, err := m.Column(h.name)
-		h.there = err == nil && o.kind().Weighs(old) && (o.Elem == blocks.Invalid || o.Elem == old.Elem)
+		h.there = err == nil && o.kind().Holds(old) && (o.Elem == blocks.Invalid || o.Elem == old.Elem)
 		hops = append(hops, h)
 	}
 	if o.EachRelation {

@@ -92,6 +92,11 @@ func TestEachRelation(t *testing.T) {
 	if _, err := Hop(t.Context(), dir, dev, Options{EachRelation: true, EdgeWeights: true}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("weighed by edges: %v", err)
 	}
+	for _, o := range []Options{{EachRelation: true, Model: "gcn"}, {Model: "gat"}, {Model: "gin", EdgeWeights: true}} {
+		if _, err := Hop(t.Context(), dir, dev, o); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%+v: %v, expected a refusal", o, err)
+		}
+	}
 	if _, err := Hop(t.Context(), old, dev, Options{EachRelation: true}); err != nil { // of format 1: a row for each node
 		t.Errorf("format 1: %v", err)
 	}

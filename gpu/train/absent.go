@@ -80,7 +80,7 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 		_, hops := hopped.split()
 		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool {
 			hop, err := m.Column(name)
-			return err == nil && c.hopKind().Weighs(hop)
+			return err == nil && c.hopKind().Holds(hop)
 		})
 		if len(without) == 0 {
 			reason := "the first layer reads " + strings.Join(hops, ", ") + ", which no absent neighbour is missing from"
