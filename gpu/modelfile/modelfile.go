@@ -6,6 +6,7 @@
 package modelfile
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -43,19 +45,30 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns head as JSON and params, in the format of model files.
 func Encode(magic string, head any, params []byte) ([]byte, error) {
+	begin, err := encodeHead(magic, head, params)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(begin, params, tail(begin, params)), nil
+}
+
+// encodeHead is what comes before params.
+func encodeHead(magic string, head any, params []byte) ([]byte, error) {
 	text, err := json.Marshal(head)
 	if err != nil {
 		return nil, fmt.Errorf("train: encode model: %w", err)
 	}
-	b := append([]byte(magic), make([]byte, 0, len(text)+len(params)+16)...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
-	b = append(b, text...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(params)))
-	b = append(b, params...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+	b := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
+	return binary.LittleEndian.AppendUint64(append(b, text...), uint64(len(params))), nil
 }
 
-// Decode is the inverse of Encode: it fills head and returns the parameters. Errors are [*blocks.CorruptError], or [ErrKind].
+// tail is what comes behind them.
+func tail(begin, params []byte) []byte {
+	return binary.LittleEndian.AppendUint32(nil, crc32.Update(crc32.Checksum(begin, castagnoli), castagnoli, params))
+}
+
+// Decode is the inverse of Encode: it fills head and returns the parameters, which it moves to the beginning of b: they can be many. Errors
+// are [*blocks.CorruptError], or [ErrKind].
 func Decode(path, magic string, b []byte, head any) ([]byte, error) {
 	bad := func(at int, format string, args ...any) ([]byte, error) {
 		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
@@ -68,8 +81,8 @@ func Decode(path, magic string, b []byte, head any) ([]byte, error) {
 	if len(b) < len(magic)+4+8+TailSize || string(b[:len(magic)]) != magic {
 		return bad(0, "it does not begin like a model file")
 	}
-	body, tail := b[:len(b)-TailSize], b[len(b)-TailSize:]
-	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(tail); got != want {
+	body := b[:len(b)-TailSize]
+	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(b[len(body):]); got != want {
 		return bad(len(body), "checksum is %08x, expected %08x", got, want)
 	}
 	at := len(magic)
@@ -85,21 +98,31 @@ func Decode(path, magic string, b []byte, head any) ([]byte, error) {
 	if size := binary.LittleEndian.Uint64(body[at:]); size != uint64(len(body)-at-8) {
 		return bad(at, "%d bytes of parameters, expected %d", size, len(body)-at-8)
 	}
-	params := append([]byte(nil), body[at+8:]...)
+	params := body[at+8:]
 	if len(params)%4 != 0 {
 		return bad(at+8, "%d bytes of parameters of 4", len(params))
 	}
-	return params, nil
+	n = copy(b, params)
+	return b[:n:n], nil
 }
 
-// Save replaces the file path by one that holds b: a crash leaves the one or the other, a return the new one.
-func Save(fs vfs.FS, path string, b []byte) error {
+// Save replaces the file path by one of what [Encode] returns: a crash leaves the one or the other, a return the new one. Params are not
+// copied: they can be many.
+func Save(fs vfs.FS, path, magic string, head any, params []byte) error {
+	begin, err := encodeHead(magic, head, params)
+	if err != nil {
+		return err
+	}
 	tmp := path + ".tmp"
 	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("train: save model: %w", err)
 	}
-	_, err = f.Write(b)
+	for _, b := range [][]byte{begin, params, tail(begin, params)} {
+		if err == nil {
+			_, err = f.Write(b)
+		}
+	}
 	if e := f.Sync(); err == nil {
 		err = e
 	}
@@ -129,11 +152,70 @@ func syncDir(fs vfs.FS, dir string) error {
 }
 
 // Read returns what the file holds.
-func Read(fs vfs.FS, path string) (_ []byte, err error) {
+func Read(fs vfs.FS, path string) (b []byte, err error) {
+	err = open(fs, path, func(r io.Reader, size int64) error {
+		b = make([]byte, size)
+		_, err := io.ReadFull(r, b)
+		return err
+	})
+	return b, err
+}
+
+// ReadHead fills head from a file and checks it as Decode does, but holds none of its numbers.
+func ReadHead(fs vfs.FS, path, magic string, head any) error {
+	return open(fs, path, func(r io.Reader, size int64) error {
+		begin := int64(len(magic) + 4)
+		numbers := size - begin - 8 - TailSize
+		if numbers < 0 {
+			b, err := io.ReadAll(r)
+			if err == nil {
+				_, err = Decode(path, magic, b, head)
+			}
+			return err
+		}
+		// Decode is given the file without its numbers; where it does not begin like one, what there is of it.
+		sum := crc32.New(castagnoli)
+		body := bufio.NewReader(io.TeeReader(io.LimitReader(r, size-TailSize), sum))
+		b := make([]byte, begin)
+		if _, err := io.ReadFull(body, b); err != nil {
+			return err
+		}
+		if string(b[:len(magic)]) == magic {
+			text := min(int64(binary.LittleEndian.Uint32(b[len(magic):])), jsonMax, numbers)
+			b = append(b, make([]byte, text+8)...)
+			if _, err := io.ReadFull(body, b[begin:]); err != nil {
+				return err
+			}
+			if said := b[begin+text:]; binary.LittleEndian.Uint64(said) == uint64(numbers-text) {
+				clear(said)
+			}
+		}
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			return err
+		}
+		var end [TailSize]byte
+		if _, err := io.ReadFull(r, end[:]); err != nil {
+			return err
+		}
+		whole := crc32.Checksum(b, castagnoli)
+		if sum.Sum32() != binary.LittleEndian.Uint32(end[:]) {
+			whole = ^whole
+		}
+		_, err := Decode(path, magic, binary.LittleEndian.AppendUint32(b, whole), head)
+		return err
+	})
+}
+
+// open calls fn with the file and its size.
+func open(fs vfs.FS, path string, fn func(r io.Reader, size int64) error) (err error) {
 	f, err := fs.Open(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return io.ReadAll(f)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return fn(f, info.Size())
 }

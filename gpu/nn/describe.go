@@ -47,6 +47,9 @@ func (c *LinkConfig) Parameters(state []byte) ([]Parameter, error) {
 // ParamBytes is the device memory of the parameters of a model of this valid description, their gradients and optimiser state.
 func (c *Config) ParamBytes() int64 { return c.declare(nil).params.Bytes() }
 
+// StateBytes is what [Params.SaveState] writes of a model of this valid description.
+func (c *Config) StateBytes() int64 { return c.declare(nil).params.stateBytes() }
+
 // WithVectors is what [Params.Save] would write of a model of this description, of which saved is, had it the matrices as further
 // vectors of categories: little-endian float32s, rows of Hidden.
 func (c *Config) WithVectors(saved []byte, matrices [][]byte) []byte {

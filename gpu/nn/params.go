@@ -2,7 +2,6 @@ package nn
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -212,16 +211,15 @@ func (p *Params) Finite(ctx context.Context, q *gpu.Queue) (bool, error) {
 // Save returns the values as little-endian float32 in the order of List,
 // without padding.
 func (p *Params) Save(ctx context.Context, q *gpu.Queue) ([]byte, error) {
-	host := make([]float32, p.rows)
-	q.Download(blocks.Bytes(host), p.whole(rangeValue))
+	out := make([]byte, 4*p.saved(math.MaxInt64/4))
+	at := 0
+	for _, s := range p.specs {
+		n := 4 * s.rows * s.cols
+		q.Download(out[at:at+n], p.view(rangeValue, s))
+		at += n
+	}
 	if err := q.Sync(ctx); err != nil {
 		return nil, fmt.Errorf("nn: save parameters: %w", err)
-	}
-	var out []byte
-	for _, s := range p.specs {
-		for _, v := range host[s.at : s.at+s.rows*s.cols] {
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
-		}
 	}
 	return out, nil
 }
@@ -235,14 +233,13 @@ func (p *Params) Load(ctx context.Context, q *gpu.Queue, b []byte) error {
 	if len(b) != 4*n {
 		return fmt.Errorf("nn: load parameters: %d bytes, expected %d for %d parameters: the model has other shapes", len(b), 4*n, n)
 	}
-	host := make([]float32, p.rows)
+	q.Fill(p.whole(rangeValue), 0)
 	for _, s := range p.specs {
-		for j := range s.rows * s.cols {
-			host[s.at+j] = math.Float32frombits(binary.LittleEndian.Uint32(b))
-			b = b[4:]
-		}
+		n := 4 * s.rows * s.cols
+		q.Upload(p.view(rangeValue, s), b[:n])
+		b = b[n:]
 	}
-	return p.load(ctx, q, host)
+	return q.Sync(ctx)
 }
 
 func (p *Params) load(ctx context.Context, q *gpu.Queue, host []float32) error {

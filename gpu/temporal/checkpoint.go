@@ -35,11 +35,7 @@ type Parameter struct {
 
 // SaveFile writes the model to path, whole or not at all.
 func (c *Checkpoint) SaveFile(path string) error {
-	b, err := modelfile.Encode(modelfile.Temporal, c, c.Params)
-	if err != nil {
-		return err
-	}
-	return modelfile.Save(vfs.Default, path, b)
+	return modelfile.Save(vfs.Default, path, modelfile.Temporal, c, c.Params)
 }
 
 // IsFile reports whether path is a file of [Checkpoint.SaveFile].
@@ -177,11 +173,7 @@ func (m *model) keep(ctx context.Context, at unfinished) error {
 	if err := m.q.Sync(ctx); err != nil {
 		return err
 	}
-	b, err := modelfile.Encode(modelfile.TemporalRun, &at, append(state, moments...))
-	if err != nil {
-		return err
-	}
-	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, b)
+	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TemporalRun, &at, append(state, moments...))
 }
 
 // goOn sets the model to what keep wrote.

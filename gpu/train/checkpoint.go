@@ -45,11 +45,7 @@ func decodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
 
 // SaveFile writes the checkpoint to path, whole or not at all.
 func (c *Checkpoint) SaveFile(path string) error {
-	b, err := c.Encode()
-	if err != nil {
-		return err
-	}
-	return modelfile.Save(vfs.Default, path, b)
+	return modelfile.Save(vfs.Default, path, modelfile.Node, c, c.Params)
 }
 
 // LoadFile reads a model file. One of another kind is [modelfile.ErrKind].

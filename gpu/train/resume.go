@@ -46,13 +46,11 @@ func (p Position) Unfinished() bool { return !p.Ended && (p.Finished > 0 || p.Ba
 
 // ReadPosition reads a file of [Config].CheckpointFile on fs.
 func ReadPosition(fs vfs.FS, path string) (Position, error) {
-	b, err := modelfile.Read(fs, path)
-	if err != nil {
+	p := new(nodeProgress)
+	if err := modelfile.ReadHead(fs, path, modelfile.NodeRun, p); err != nil {
 		return Position{}, fmt.Errorf("train: checkpoint: %w", err)
 	}
-	p := new(nodeProgress)
-	_, err = modelfile.Decode(path, modelfile.NodeRun, b, p)
-	return Position{Finished: p.Epoch, Batches: p.Totals.Batches, Ended: p.Ended}, err
+	return Position{Finished: p.Epoch, Batches: p.Totals.Batches, Ended: p.Ended}, nil
 }
 
 // resumeNode reads where the run that cfg resumes stands and sets cfg to what it goes on with. Where no such run was begun
@@ -135,8 +133,7 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	if sum.Batches > 0 {
 		state = append(state, s.began...)
 	}
-	b, err := modelfile.Encode(modelfile.NodeRun, &p, state)
-	save := []func() error{func() error { return s.vectors.checkpoint(ctx, b) }, func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, b) }}
+	save := []func() error{func() error { return s.vectors.checkpoint(ctx, &p, state) }, func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, modelfile.NodeRun, &p, state) }}
 	if epoch == 0 && sum.Batches == 0 { // there are rows for it already
 		slices.Reverse(save)
 	}
