@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/table"
@@ -72,6 +73,7 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			for _, h := range o.Held {
 				a.Hold(h.Name, h.Bytes, h.Elastic)
 			}
+			a.Hold("model", max(0, int64(len(c.Params))+c.Model.ParamBytes()-rowcache.ModelBytes), false)
 			a.Hold("area under the ROC curve", auc, false)
 			memory = max(a.LeftBytes(), 1)
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)

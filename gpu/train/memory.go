@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -19,6 +20,7 @@ const (
 	holdsEval    = "evaluation"
 	holdsBatch   = "mini-batches"
 	holdsHistory = "history"
+	holdsCopy    = "copy of the model"
 	holdsDegrees = "degrees" // where absent neighbours count
 	holdsBuffer  = "partition buffer"
 	holdsRows    = "graph and rows" // instead of it in plan rows
@@ -190,11 +192,17 @@ func (y *Memory) degreeBytes(capacity int) int64 {
 	return 4 * rows
 }
 
+// copyBytes is what a checkpoint's copy of the model takes on the host above what every model may.
+func (y *Memory) copyBytes() int64 {
+	model := y.cfg.model(y.shape)
+	return max(0, model.StateBytes()-rowcache.ModelBytes)
+}
+
 // BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes()
+		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.copyBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -265,6 +273,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	p.account.Hold(holdsEval, y.evalBytes(memory), true)
 	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsHistory, y.history(capacity), false)
+	p.account.Hold(holdsCopy, y.copyBytes(), false)
 	p.account.Hold(holdsDegrees, y.degreeBytes(capacity), false)
 	p.account.Hold(holdsDevice, y.deviceBooks(capacity), false)
 	holds := holdsBuffer

@@ -100,7 +100,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	if memory := cfg.MemoryBytes; memory > 0 && !dev.Info().OwnMemory() { // what neither the program nor the evaluator, the partition buffer and the history take
-		t.pipe.Bound(budget.Beside(memory, planned.account.Of(holdsEval)+planned.account.Of(holdsDevice)+planned.account.Of(holdsDegrees)+it.MemoryBytes()+held))
+		t.pipe.Bound(budget.Beside(memory, planned.account.Of(holdsEval)+planned.account.Of(holdsDevice)+planned.account.Of(holdsDegrees)+planned.account.Of(holdsCopy)+it.MemoryBytes()+held))
 	}
 	if hooks.Start != nil {
 		hooks.Start(cfg)

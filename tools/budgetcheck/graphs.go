@@ -194,7 +194,7 @@ func (g graph) checks(dir string) []check {
 			{name: "export embeddings", args: []string{"export", store, work, "--what", "embeddings"}},
 		}
 	}
-	train := []string{"train", store, "--epochs", "1", "--absent", "ignore"}
+	train := []string{"train", store, "--epochs", "1", "--absent", "ignore", "--overwrite"}
 	with := func(name string, args ...string) check {
 		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
 	}
