@@ -6,7 +6,6 @@
 package modelfile
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -70,40 +69,51 @@ func tail(begin, params []byte) []byte {
 // Decode is the inverse of Encode: it fills head and returns the parameters, which it moves to the beginning of b: they can be many. Errors
 // are [*blocks.CorruptError], or [ErrKind].
 func Decode(path, magic string, b []byte, head any) ([]byte, error) {
-	bad := func(at int, format string, args ...any) ([]byte, error) {
-		return nil, &blocks.CorruptError{Path: path, Extent: "model", Offset: int64(at), Reason: fmt.Sprintf(format, args...)}
+	body := b[:max(0, len(b)-TailSize)]
+	var end [TailSize]byte
+	copy(end[:], b[len(body):])
+	at, err := decodeHead(path, magic, b, int64(len(b)), crc32.Checksum(body, castagnoli), end, head)
+	if err != nil {
+		return nil, err
+	}
+	n := copy(b, body[at:])
+	return b[:n:n], nil
+}
+
+// decodeHead checks a file of so many bytes, which has the checksum sum and end says so, fills head and returns where the parameters
+// begin: all that comes before them is in begin, where the file has it.
+func decodeHead(path, magic string, begin []byte, size int64, sum uint32, end [TailSize]byte, head any) (params int64, err error) {
+	bad := func(at int64, format string, args ...any) (int64, error) {
+		return 0, &blocks.CorruptError{Path: path, Extent: "model", Offset: at, Reason: fmt.Sprintf(format, args...)}
 	}
 	for other, kind := range kinds {
-		if other != magic && bytes.HasPrefix(b, []byte(other)) {
-			return nil, fmt.Errorf("%w: %s holds %s, expected %s", ErrKind, path, kind, kinds[magic])
+		if other != magic && bytes.HasPrefix(begin, []byte(other)) {
+			return 0, fmt.Errorf("%w: %s holds %s, expected %s", ErrKind, path, kind, kinds[magic])
 		}
 	}
-	if len(b) < len(magic)+4+8+TailSize || string(b[:len(magic)]) != magic {
+	body, at := size-TailSize, int64(len(magic))
+	if body < at+4+8 || string(begin[:at]) != magic {
 		return bad(0, "it does not begin like a model file")
 	}
-	body := b[:len(b)-TailSize]
-	if got, want := crc32.Checksum(body, castagnoli), binary.LittleEndian.Uint32(b[len(body):]); got != want {
-		return bad(len(body), "checksum is %08x, expected %08x", got, want)
+	if want := binary.LittleEndian.Uint32(end[:]); sum != want {
+		return bad(body, "checksum is %08x, expected %08x", sum, want)
 	}
-	at := len(magic)
-	n := int(binary.LittleEndian.Uint32(body[at:]))
+	n := int64(binary.LittleEndian.Uint32(begin[at:]))
 	at += 4
-	if n > jsonMax || n > len(body)-at-8 {
-		return bad(at-4, "description of %d bytes in a file of %d", n, len(b))
+	if n > jsonMax || n > body-at-8 {
+		return bad(at-4, "description of %d bytes in a file of %d", n, size)
 	}
-	if err := json.Unmarshal(body[at:at+n], head); err != nil {
+	if err := json.Unmarshal(begin[at:at+n], head); err != nil {
 		return bad(at, "description: %v", err)
 	}
 	at += n
-	if size := binary.LittleEndian.Uint64(body[at:]); size != uint64(len(body)-at-8) {
-		return bad(at, "%d bytes of parameters, expected %d", size, len(body)-at-8)
+	if said := binary.LittleEndian.Uint64(begin[at:]); said != uint64(body-at-8) {
+		return bad(at, "%d bytes of parameters, expected %d", said, body-at-8)
 	}
-	params := body[at+8:]
-	if len(params)%4 != 0 {
-		return bad(at+8, "%d bytes of parameters of 4", len(params))
+	if at += 8; (body-at)%4 != 0 {
+		return bad(at, "%d bytes of parameters of 4", body-at)
 	}
-	n = copy(b, params)
-	return b[:n:n], nil
+	return at, nil
 }
 
 // Save replaces the file path by one of what [Encode] returns: a crash leaves the one or the other, a return the new one. Params are not
@@ -164,44 +174,32 @@ func Read(fs vfs.FS, path string) (b []byte, err error) {
 // ReadHead fills head from a file and checks it as Decode does, but holds none of its numbers.
 func ReadHead(fs vfs.FS, path, magic string, head any) error {
 	return open(fs, path, func(r io.Reader, size int64) error {
-		begin := int64(len(magic) + 4)
-		numbers := size - begin - 8 - TailSize
-		if numbers < 0 {
-			b, err := io.ReadAll(r)
-			if err == nil {
-				_, err = Decode(path, magic, b, head)
-			}
+		begin := make([]byte, min(size, int64(len(magic)+4)))
+		if _, err := io.ReadFull(r, begin); err != nil {
 			return err
 		}
-		// Decode is given the file without its numbers; where it does not begin like one, what there is of it.
-		sum := crc32.New(castagnoli)
-		body := bufio.NewReader(io.TeeReader(io.LimitReader(r, size-TailSize), sum))
-		b := make([]byte, begin)
-		if _, err := io.ReadFull(body, b); err != nil {
+		rest := size - int64(len(begin)) - TailSize
+		var end [TailSize]byte
+		if rest < 0 { // it is too short for a checksum
+			_, err := decodeHead(path, magic, begin, size, 0, end, head)
 			return err
 		}
-		if string(b[:len(magic)]) == magic {
-			text := min(int64(binary.LittleEndian.Uint32(b[len(magic):])), jsonMax, numbers)
-			b = append(b, make([]byte, text+8)...)
-			if _, err := io.ReadFull(body, b[begin:]); err != nil {
+		if string(begin[:len(magic)]) == magic { // the description, and how many numbers there are
+			text := make([]byte, min(8+min(int64(binary.LittleEndian.Uint32(begin[len(magic):])), jsonMax), rest))
+			if _, err := io.ReadFull(r, text); err != nil {
 				return err
 			}
-			if said := b[begin+text:]; binary.LittleEndian.Uint64(said) == uint64(numbers-text) {
-				clear(said)
-			}
+			begin, rest = append(begin, text...), rest-int64(len(text))
 		}
-		if _, err := io.Copy(io.Discard, body); err != nil {
+		sum := crc32.New(castagnoli)
+		_, _ = sum.Write(begin)
+		if _, err := io.CopyN(sum, r, rest); err != nil {
 			return err
 		}
-		var end [TailSize]byte
 		if _, err := io.ReadFull(r, end[:]); err != nil {
 			return err
 		}
-		whole := crc32.Checksum(b, castagnoli)
-		if sum.Sum32() != binary.LittleEndian.Uint32(end[:]) {
-			whole = ^whole
-		}
-		_, err := Decode(path, magic, binary.LittleEndian.AppendUint32(b, whole), head)
+		_, err := decodeHead(path, magic, begin, size, sum.Sum32(), end, head)
 		return err
 	})
 }

@@ -25,10 +25,7 @@ type Checkpoint struct {
 	Params      []byte       `json:"-"` // little-endian float32, see [nn.Params.Save]
 }
 
-// Encode returns the checkpoint as a model file.
-func (c *Checkpoint) Encode() ([]byte, error) { return modelfile.Encode(modelfile.Node, c, c.Params) }
-
-// decodeCheckpoint is the inverse of Encode; path names the source in errors,
+// decodeCheckpoint returns what is in a model file; path names the source in errors,
 // which are those of [modelfile.Decode].
 func decodeCheckpoint(path string, b []byte) (*Checkpoint, error) {
 	c := new(Checkpoint)

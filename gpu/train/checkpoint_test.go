@@ -108,7 +108,7 @@ func TestCheckpointDescription(t *testing.T) {
 	} {
 		d := *c
 		change(&d.Model)
-		b, err := d.Encode()
+		b, err := modelfile.Encode(modelfile.Node, &d, d.Params)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestCheckpointDescription(t *testing.T) {
 // error or a model that encodes to one that decodes to the same.
 func FuzzDecodeCheckpoint(f *testing.F) {
 	for _, c := range checkpoints(f) {
-		b, err := c.Encode()
+		b, err := modelfile.Encode(modelfile.Node, c, c.Params)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 			}
 			return
 		}
-		again, err := c.Encode()
+		again, err := modelfile.Encode(modelfile.Node, c, c.Params)
 		if err != nil {
 			t.Skip(err) // a number that JSON reads but does not write
 		}
