@@ -84,8 +84,7 @@ func (f *Finder) Ask(ctx context.Context, questions []Question) ([][]Answer, err
 	if len(questions) == 0 {
 		return nil, nil
 	}
-	b := &rankBatch{number: map[question]int32{}}
-	of := make([]int32, len(questions)) // equal questions are asked once
+	b, of := newRankBatch(), make([]int32, len(questions))
 	for i, k := range questions {
 		n := question{uint32(k.Node), uint32(k.Relation)}
 		switch {
@@ -96,12 +95,7 @@ func (f *Finder) Ask(ctx context.Context, questions []Question) ([][]Answer, err
 		case k.Heads:
 			n.relation += v.relations
 		}
-		at, ok := b.number[n]
-		if !ok {
-			at = int32(len(b.list))
-			b.number[n], b.list = at, append(b.list, n)
-		}
-		of[i] = at
+		of[i] = b.ask(n)
 	}
 	best := make([]best, len(b.list))
 	for i := range best {

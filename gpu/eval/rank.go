@@ -54,14 +54,31 @@ type rankBatch struct {
 	truths  gpu.Tensor
 }
 
+func newRankBatch() *rankBatch { return &rankBatch{number: make(map[question]int32)} }
+
+// ask returns the number of a question; equal ones are asked once.
+func (b *rankBatch) ask(k question) int32 {
+	i, ok := b.number[k]
+	if !ok {
+		i = int32(len(b.list))
+		b.number[k], b.list = i, append(b.list, k)
+	}
+	return i
+}
+
+// answer adds an answer to a question.
+func (b *rankBatch) answer(k question, node uint32) {
+	b.answers = append(b.answers, answer{question: b.ask(k), node: node})
+}
+
 // rank computes the metrics of the edge list name over states x.
 func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, name string) (RankMetrics, error) {
 	given, err := v.given(name)
 	if err != nil {
 		return RankMetrics{}, err
 	}
-	if given {
-		return v.rankGiven(ctx, q, model, x, name)
+	if given > 0 {
+		return v.rankGiven(ctx, q, model, x, name, given)
 	}
 	edges, err := v.st.EdgeList(ctx, name)
 	if err != nil {
@@ -92,20 +109,13 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 
 // nextBatch reads the questions of the next edges of a list.
 func (v *Ranker) nextBatch(edges *store.EdgeReader) *rankBatch {
-	b := &rankBatch{number: make(map[question]int32)}
+	b := newRankBatch()
 	for len(b.answers) < v.batchSize && edges.Next() {
 		e := edges.Edge()
 		if v.o.Relation != nil && e.Relation != *v.o.Relation {
 			continue
 		}
-		v.both(e, func(k question, node uint32) {
-			i, ok := b.number[k]
-			if !ok {
-				i = int32(len(b.list))
-				b.number[k], b.list = i, append(b.list, k)
-			}
-			b.answers = append(b.answers, answer{question: i, node: node})
-		})
+		v.both(e, b.answer)
 	}
 	slices.SortStableFunc(b.answers, func(x, y answer) int { return int(x.question - y.question) })
 	b.first = make([]int, len(b.list)+1)

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +87,8 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 	if m.Nodes > 1<<32-1 {
 		return nil, fmt.Errorf("evaluation of %d nodes, at most 2^32−1 are numbered with 32 bits", m.Nodes)
 	}
-	if !slices.Contains([]string{"", AgainstAuto, AgainstGiven, AgainstAll}, o.Against) || o.Against == AgainstGiven && o.Candidates > 0 {
-		return nil, fmt.Errorf("evaluation: %w: ranks against %q and %d drawn candidates: expected %s, %s or %s, and candidates of all alone", store.ErrInvalid, o.Against, o.Candidates, AgainstAuto, AgainstGiven, AgainstAll)
+	if err := CheckAgainst(cmp.Or(o.Against, AgainstAll), o.Candidates); err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
 	}
 	v := &Ranker{st: st, o: o, relations: uint32(relations), batchSize: 1 << 17, scoreBytes: scoreBytes}
 	v.e = &Evaluator{src: st, dev: dev, o: Options{Model: o.Model.Layer()}, arena: gpu.NewArena(dev), sized: -1,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
@@ -18,16 +19,26 @@ const (
 	AgainstAll   = "all"
 )
 
-// given reports whether edges of a list are ranked against the negatives that the store has of them.
-func (v *Ranker) given(name string) (bool, error) {
+// CheckAgainst refuses what is no [RankerOptions].Against, and given negatives beside drawn candidates.
+func CheckAgainst(against string, candidates int) error {
+	if !slices.Contains([]string{AgainstAuto, AgainstGiven, AgainstAll}, against) {
+		return store.Invalid(fmt.Errorf("ranks against %q: expected %s, %s or %s", against, AgainstAuto, AgainstGiven, AgainstAll))
+	}
+	if against == AgainstGiven && candidates > 0 {
+		return store.Invalid(fmt.Errorf("ranks against %s negatives and %d candidates: expected one of them, candidates are drawn of all nodes", against, candidates))
+	}
+	return nil
+}
+
+// given is how many negatives each edge of a list is ranked against that the store has of it, 0 if it is ranked against others.
+func (v *Ranker) given(name string) (each uint64, err error) {
 	if v.o.Against == "" || v.o.Against == AgainstAll || v.o.Candidates > 0 {
-		return false, nil
+		return 0, nil
 	}
-	n, err := givenEach(v.st.Manifest(), name)
-	if v.o.Against == AgainstAuto {
-		return n > 0, nil
+	if each, err = givenEach(v.st.Manifest(), name); v.o.Against == AgainstAuto {
+		return each, nil
 	}
-	return err == nil, err
+	return each, err
 }
 
 // givenEach is how many negatives a store has of each edge of a list.
@@ -50,11 +61,7 @@ func givenEach(m *store.Manifest, name string) (uint64, error) {
 // rankGiven ranks the edges of a list each against its own negatives, as many for each, which are edges too (OGB's and GraphBolt's
 // protocol). One that shares the edge's destination alone is a wrong answer to (?, r, tail); any other is one to (head, r, ?), of its own
 // head: so an edge has a rank for each side that it has negatives of. Nothing is filtered: the data set says what is wrong.
-func (v *Ranker) rankGiven(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, name string) (RankMetrics, error) {
-	each, err := givenEach(v.st.Manifest(), name)
-	if err != nil {
-		return RankMetrics{}, err
-	}
+func (v *Ranker) rankGiven(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, name string, each uint64) (RankMetrics, error) {
 	edges, err := v.st.EdgeList(ctx, name)
 	if err != nil {
 		return RankMetrics{}, err
@@ -69,10 +76,10 @@ func (v *Ranker) rankGiven(ctx context.Context, q *gpu.Queue, model *nn.LinkMode
 		if len(b.answers) == 0 {
 			return nil
 		}
-		if err := v.asked(ctx, q, model, x, &b.rankBatch, v.ask, func() error { return nil }); err != nil {
+		if err := v.asked(ctx, q, model, x, b.rankBatch, v.ask, func() error { return nil }); err != nil {
 			return err
 		}
-		b.add(&sum)
+		b.rank(&sum)
 		b = newGivenBatch()
 		return nil
 	}
@@ -97,7 +104,7 @@ func (v *Ranker) rankGiven(ctx context.Context, q *gpu.Queue, model *nn.LinkMode
 			}
 			b.answer(k, node, sides[side])
 		}
-		if len(b.answers)+v.answersLeast() > v.batchSize {
+		if uint64(len(b.answers))+each+2 > uint64(v.batchSize) { // the next edge's, in two ranks
 			if err := flush(); err != nil {
 				return RankMetrics{}, err
 			}
@@ -111,13 +118,13 @@ func (v *Ranker) rankGiven(ctx context.Context, q *gpu.Queue, model *nn.LinkMode
 
 // givenBatch are answers of which each is of a rank, the right one first.
 type givenBatch struct {
-	rankBatch
+	*rankBatch
 	of     []int32 // by answer, its rank
 	counts []int64 // by rank, its answers
 }
 
 func newGivenBatch() *givenBatch {
-	return &givenBatch{rankBatch: rankBatch{number: make(map[question]int32)}}
+	return &givenBatch{rankBatch: newRankBatch()}
 }
 
 // begin begins a rank with the right answer to a question.
@@ -130,17 +137,13 @@ func (b *givenBatch) begin(k question, node uint32) (rank int32) {
 
 // answer adds an answer to a rank.
 func (b *givenBatch) answer(k question, node uint32, rank int32) {
-	i, ok := b.number[k]
-	if !ok {
-		i = int32(len(b.list))
-		b.number[k], b.list = i, append(b.list, k)
-	}
-	b.answers, b.of = append(b.answers, answer{question: i, node: node}), append(b.of, rank)
+	b.rankBatch.answer(k, node)
+	b.of = append(b.of, rank)
 	b.counts[rank]++
 }
 
-// add counts the ranks of answers that have their scores.
-func (b *givenBatch) add(sum *RankMetrics) {
+// rank counts the ranks of answers that have their scores.
+func (b *givenBatch) rank(sum *RankMetrics) {
 	ranks, begun := make([]standing, len(b.counts)), 0
 	for i, rank := range b.of {
 		if int(rank) == begun { // they begin in their order
@@ -161,8 +164,7 @@ func (b *givenBatch) add(sum *RankMetrics) {
 func (v *Ranker) answersLeast() int {
 	m, most := v.st.Manifest(), uint64(0)
 	for _, l := range m.EdgeLists {
-		if given, err := v.given(l.Name); err == nil && given {
-			each, _ := givenEach(m, l.Name) // it has some
+		if each, err := v.given(l.Name); err == nil && each > 0 {
 			most = max(most, each+2)
 		}
 	}

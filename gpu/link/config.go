@@ -220,6 +220,9 @@ func (c *Config) validate() error {
 	if _, err := c.loss(); err != nil {
 		return err
 	}
+	if err := eval.CheckAgainst(c.Against, 0); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
 	model := nn.LinkConfig{Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Layers: c.Layers}
 	if err := model.Validate(); err != nil {
 		return err
@@ -235,8 +238,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: plan %q of link prediction is not known (known: auto, memory, comet, beta)", c.Plan)
 	case !slices.Contains([]string{AbsentAuto, AbsentShadow, AbsentIgnore}, c.Absent):
 		return fmt.Errorf("train: absent neighbours %q: expected %s, %s or %s", c.Absent, AbsentAuto, AbsentShadow, AbsentIgnore)
-	case !slices.Contains([]string{eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll}, c.Against):
-		return fmt.Errorf("train: ranks against %q: expected %s, %s or %s", c.Against, eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll)
 	case !slices.Contains([]string{FromAuto, FromMixed, FromAnswers, FromResident}, c.NegativesFrom):
 		return fmt.Errorf("train: negatives from %q: expected %s, %s, %s or %s", c.NegativesFrom, FromAuto, FromMixed, FromAnswers, FromResident)
 	case !slices.Contains([]string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead}, c.DeviceCache) || c.DeviceWindow < 0 || c.DeviceWindow > cache.WindowMax:

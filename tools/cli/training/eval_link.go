@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +26,8 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 			return command.Usage(fmt.Errorf("--lists: %w", err))
 		}
 	}
-	if !slices.Contains([]string{eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll}, o.against) || o.against == eval.AgainstGiven && o.candidates > 0 {
-		return command.Usagef("--against %s with %d --candidates: expected %s, %s or %s, and candidates drawn of all nodes alone", o.against, o.candidates, eval.AgainstAuto, eval.AgainstGiven, eval.AgainstAll)
+	if err := eval.CheckAgainst(o.against, o.candidates); err != nil {
+		return command.Usage(fmt.Errorf("--against, --candidates: %w", err))
 	}
 	table, err := models.OpenTable(ctx, st, o.table, o.checkpoint)
 	if err != nil {
