@@ -92,7 +92,7 @@ func (c *Config) checkRelations() error {
 	case c.OutFanouts != nil:
 		return fmt.Errorf("option RelationFanouts with OutFanouts: a relation has one fanout in both directions")
 	case c.Without != nil && len(c.Without) != len(c.RelationFanouts):
-		return fmt.Errorf("Without has %d entries, RelationFanouts %d: want one a layer in both", len(c.Without), len(c.RelationFanouts))
+		return fmt.Errorf("option Without has %d entries, RelationFanouts %d: want one a layer in both", len(c.Without), len(c.RelationFanouts))
 	case len(c.RelationFanouts) != len(c.Fanouts):
 		return fmt.Errorf("RelationFanouts has %d entries, Fanouts %d: want one a layer in both", len(c.RelationFanouts), len(c.Fanouts))
 	}
