@@ -21,14 +21,14 @@ import (
 // makes every slot of every feature column a whole number of 4 KiB pages:
 // extents are read straight into place. Columns of one node type alone are divided apart (see [Runs]).
 type layout struct {
-	slots    []slotRegion
-	fixed    []store.PartitionID // owners of the first slots, ascending
-	shift    uint                // log2 of granule
-	rows     int
-	runs     []runRegions // of [source].runs, in their columns
-	someRows int          // of a table of some nodes
-	nodesMax int          // of any one partition
-	memory   bool
+	slots     []slotRegion
+	fixed     []store.PartitionID // owners of the first slots, ascending
+	shift     uint                // log2 of granule
+	rows      int
+	runs      []runRegions // of [source].runs, in their columns
+	planeRows int          // of an embedding table: rows, but of a table of some nodes
+	nodesMax  int          // of any one partition
+	memory    bool
 
 	ahead  int // steps read ahead
 	frames int // adjacencies held at once
@@ -65,12 +65,12 @@ func newLayout(src *source, o *Options) (*layout, error) {
 	d := division{l: l, src: src, o: o}
 	for p := range parts {
 		l.nodesMax = max(l.nodesMax, int(parts[p].Nodes))
-		rows, some := roundRows(parts[p].Nodes, granule), src.someRounded(store.PartitionID(p))
+		rows, table := roundRows(parts[p].Nodes, granule), src.tableRoom(store.PartitionID(p), granule)
 		if isFixed[p] {
-			d.fixedRows, d.fixedSome = d.fixedRows+rows, d.fixedSome+some
+			d.fixedRows, d.fixedTable = d.fixedRows+rows, d.fixedTable+table
 		} else {
 			d.free++
-			d.poolRows, d.poolSome = max(d.poolRows, rows), max(d.poolSome, some)
+			d.poolRows, d.poolTable = max(d.poolRows, rows), max(d.poolTable, table)
 		}
 	}
 	for _, r := range src.runs {
@@ -95,19 +95,15 @@ func newLayout(src *source, o *Options) (*layout, error) {
 	}
 
 	// Slots lie one after the other in rows: the fixed ones in l.fixed's order, then the pool.
-	add := func(rows, some int) {
-		table := l.rows
-		if src.someRows != nil {
-			table = l.someRows
-		}
-		l.slots = append(l.slots, slotRegion{uint32(l.rows), uint32(rows), uint32(table)})
-		l.rows, l.someRows = l.rows+rows, l.someRows+some
+	add := func(rows, table int) {
+		l.slots = append(l.slots, slotRegion{uint32(l.rows), uint32(rows), uint32(l.planeRows)})
+		l.rows, l.planeRows = l.rows+rows, l.planeRows+table
 	}
 	for _, p := range l.fixed {
-		add(roundRows(parts[p].Nodes, granule), src.someRounded(p))
+		add(roundRows(parts[p].Nodes, granule), src.tableRoom(p, granule))
 	}
 	for range pool {
-		add(d.poolRows, d.poolSome)
+		add(d.poolRows, d.poolTable)
 	}
 	l.runs = sized(l.runs, pool)
 	l.placeRuns(src)
@@ -137,12 +133,12 @@ func slotGranule(src *source) int {
 	return granule
 }
 
-// someRounded is the room of partition p's rows of a table of some nodes, in rows, whole pages; 0 without such a table.
-func (s *source) someRounded(p store.PartitionID) int {
-	if s.someRows == nil || s.tablePlanes == 0 {
-		return 0
+// tableRoom is the room of partition p's rows of a table, in rows: those of its nodes in granules, of a table of some nodes whole pages.
+func (s *source) tableRoom(p store.PartitionID, granule int) int {
+	if s.someRows != nil {
+		granule = pageRows(4 * s.tableDim)
 	}
-	return roundRows(s.someRows[p], pageRows(4*s.tableDim))
+	return roundRows(s.tableRows(p), granule)
 }
 
 // division is what newLayout spends memory on: slots of the pool, which partitions without a slot of their own share,
@@ -154,17 +150,17 @@ type division struct {
 
 	fixedRows int // of all slots that have an owner
 	poolRows  int // of one slot of the pool
-	// Likewise of a table of some nodes.
-	fixedSome, poolSome int
-	free                int // partitions that share the pool
-	capacity            int // of them in one step
+	// Likewise in the planes of a table.
+	fixedTable, poolTable int
+	free                  int // partitions that share the pool
+	capacity              int // of them in one step
 }
 
 // bytes is what the buffer takes with so many pool slots and steps read ahead, directories included.
 func (d *division) bytes(pool, ahead int) int64 {
 	t := *d.l
 	t.ahead, t.frames = ahead, ahead+1
-	t.rows, t.someRows = d.fixedRows+pool*d.poolRows, d.fixedSome+pool*d.poolSome
+	t.rows, t.planeRows = d.fixedRows+pool*d.poolRows, d.fixedTable+pool*d.poolTable
 	t.slots, t.runs = make([]slotRegion, len(d.l.fixed)+pool), sized(d.l.runs, pool)
 	return newArena(&t, d.src, d.o).size + int64(len(d.src.dirSlab.Bytes()))
 }
@@ -367,12 +363,8 @@ func newArena(l *layout, src *source, o *Options) *arena {
 		a.features = append(a.features, take(l.columnRows(c)*int64(c.stride)))
 	}
 	a.bounce = take(bounceBytes(src, o))
-	planeRows := rows
-	if src.someRows != nil {
-		planeRows = int64(l.someRows)
-	}
 	for range src.tablePlanes {
-		a.planes = append(a.planes, take(planeRows*4*int64(src.tableDim)))
+		a.planes = append(a.planes, take(int64(l.planeRows)*4*int64(src.tableDim)))
 	}
 	if src.labels != nil {
 		a.auxSlot += blocks.AlignUp(4 * int64(l.nodesMax))
