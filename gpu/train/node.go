@@ -161,7 +161,10 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}
-	s.sum.Seed, s.sum.Device, s.sum.IOEngine, s.sum.Table = cfg.Seed, dev.Info().String(), it.Stats().Engine, cfg.Table
+	s.sum.Seed, s.sum.Device, s.sum.IOEngine = cfg.Seed, dev.Info().String(), it.Stats().Engine
+	if v != nil { // else no table was written, whatever cfg.Table names
+		s.sum.Table = cfg.Table
+	}
 	params, err := t.model.Params().Save(ctx, t.queue)
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ type VectorTable struct {
 	Created    time.Time `json:"created"`    // the table: another of that name is another run's
 }
 
-// openVectors opens a model's vectors for reading.
+// open opens them for reading.
 func (v *VectorTable) open(ctx context.Context, st *store.Store) (*table.Table, error) {
 	failed := func(err error) error {
 		return fmt.Errorf("the model's learned vectors are checkpoint %d of table %s: %w", v.Checkpoint, v.Name, err)

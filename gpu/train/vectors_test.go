@@ -204,6 +204,10 @@ func TestVectorTableRefused(t *testing.T) {
 	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("model sage: %v, expected %v", err, store.ErrInvalid)
 	}
+	c.Model, c.Vectors, c.Table = "rsage", VectorsMemory, "vectors" // a run without one says that it replaced none
+	if cp, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil || cp.Summary.Table != "" {
+		t.Errorf("vectors as parameters: %v, table %q", err, cp.Summary.Table)
+	}
 	if r, err := table.Verify(t.Context(), dir, store.Options{}, nil); err != nil || r.Checked != 1 || len(r.Damage) > 0 {
 		t.Errorf("verify: %+v, %v", r, err)
 	}
