@@ -85,7 +85,7 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	if c.DevicePlan != cacheAuto {
 		o.Plan = c.DevicePlan
 	}
-	draw, undrawn, err := cfg.drawing(info, st.Manifest(), shape, cfg.mirrorSlots(st.Manifest(), 0))
+	draw, undrawn, err := cfg.drawing(info, st.Manifest(), shape)
 	if err != nil {
 		return p, err
 	}
@@ -127,13 +127,12 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	p.Cost, why = macro.ChooseDevice(costs)
 	if p.Cost.Plan == macro.DeviceMirror {
 		p.Spare = cfg.mirrorSpare(st.Manifest(), o.Rows-o.MirrorRows)
-		p.Slots = int(mirrorRows(cfg.mirrorSlots(st.Manifest(), p.Spare)))
 		if p.Cost.Drawn {
-			if p.draw, err = cfg.spareDrawn(&p, info, st.Manifest(), shape, room, rowBytes); err != nil {
-				return p, err
-			}
+			p.draw = draw
+			p.Spare = cfg.drawnSpare(draw, st.Manifest(), p.Spare, room, rowBytes)
 			why = append(why, "device: mini-batches are drawn there, the host's entry for entry")
 		}
+		p.Slots = int(mirrorRows(cfg.mirrorSlots(st.Manifest(), p.Spare)))
 		if capacity := cfg.capacity(st.Manifest()); capacity > 0 {
 			why = append(why, fmt.Sprintf("device plan mirror: room for %d partitions beside the %d of a step: so many of the next one's cross while a step trains", p.Spare, capacity))
 		}
@@ -159,17 +158,13 @@ func (c *Config) PlanDevice(ctx context.Context, st *store.Store, info gpu.Info,
 	return p, nil
 }
 
-// spareDrawn takes spare slots from p until there is room for a sampler beside the slots, which it returns.
-func (c *Config) spareDrawn(p *DevicePlan, info gpu.Info, m *store.Manifest, s shape, room, rowBytes int64) (*sampling.Options, error) {
-	for ; ; p.Spare-- {
-		slots := c.mirrorSlots(m, p.Spare)
-		p.Slots = int(mirrorRows(slots))
-		o, _, err := c.drawing(info, m, s, slots)
-		if err != nil {
-			return nil, err
-		}
-		if rows, err := drawnRoom(room, rowBytes, o); err != nil || rows >= int64(p.Slots) || p.Spare == 0 {
-			return o, err
+// drawnSpare is how many of so many spare slots there is room for beside a sampler of as many rows, which o becomes.
+func (c *Config) drawnSpare(o *sampling.Options, m *store.Manifest, spare int, room, rowBytes int64) int {
+	for ; ; spare-- {
+		o.Rows = int(mirrorRows(c.mirrorSlots(m, spare)))
+		// Without spare slots there is room: the plan was chosen for that. With some, mini-batches may become too large to be counted.
+		if rows, err := drawnRoom(room, rowBytes, o); spare == 0 || err == nil && rows >= int64(o.Rows) {
+			return spare
 		}
 	}
 }

@@ -41,8 +41,8 @@ func (c *Config) undrawn(info gpu.Info, m *store.Manifest, cfg *mini.Config) str
 	return sampling.Unfit(cfg)
 }
 
-// drawing is the device's sampler of a run whose partitions in memory have slots there, see mirror; or why there is none.
-func (c *Config) drawing(info gpu.Info, m *store.Manifest, s shape, slots []mirrorSlot) (_ *sampling.Options, why string, err error) {
+// drawing is the device's sampler of a run of plan mirror without spare slots; or why there is none.
+func (c *Config) drawing(info gpu.Info, m *store.Manifest, s shape) (_ *sampling.Options, why string, err error) {
 	cfg, err := c.sampler(len(c.sampled()), s.draws, s.degree)
 	if err != nil {
 		return nil, "", err
@@ -51,7 +51,7 @@ func (c *Config) drawing(info gpu.Info, m *store.Manifest, s shape, slots []mirr
 		return nil, why, nil
 	}
 	_, edges := largestStep(m, c.capacity(m))
-	o := &sampling.Options{Config: cfg, Rows: int(mirrorRows(slots)), Entries: edges, Batch: c.BatchSize, Buffer: bufferRowsMost(m)}
+	o := &sampling.Options{Config: cfg, Rows: int(c.MirrorRows(m)), Entries: edges, Batch: c.BatchSize, Buffer: bufferRowsMost(m)}
 	_, err = o.Bytes()
 	if errors.Is(err, mini.ErrTooLarge) {
 		return nil, err.Error(), nil
@@ -66,7 +66,7 @@ func (c *Config) Undrawn(m *store.Manifest) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, why, err = cfg.drawing(gpu.Info{Samples: true}, m, s, cfg.mirrorSlots(m, 0))
+	_, why, err = cfg.drawing(gpu.Info{Samples: true}, m, s)
 	return why, err
 }
 

@@ -1,12 +1,15 @@
 package train
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -78,5 +81,15 @@ func TestDrawnPlan(t *testing.T) {
 	c := Config{SampleOn: "gpu"}
 	if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), "sample on") {
 		t.Errorf("sample on gpu: %v", err)
+	}
+}
+
+// TestDrawnSpare: spare slots are left out beside which mini-batches could be larger than the device counts.
+func TestDrawnSpare(t *testing.T) {
+	c := Config{Plan: macro.Hanoi, Buffer: 2}
+	m := &store.Manifest{Partitions: slices.Repeat([]store.PartitionInfo{{Nodes: 100e6}}, 4)}
+	o := &sampling.Options{Config: mini.Config{Fanouts: []int{10}}, Entries: 1 << 40, Batch: 1 << 30}
+	if n := c.drawnSpare(o, m, 2, 1<<60, 32); n != 0 || o.Rows != 200e6 {
+		t.Errorf("%d spare slots, %d rows; expected none and those of two partitions", n, o.Rows)
 	}
 }
