@@ -243,7 +243,7 @@ func (s *Sampler) Enter(mb *buffer.MacroBatch, shifts []uint32) error {
 	}
 	s.lists = s.all
 	s.lists.Indices = s.all.Indices.View(0, 0, 1, int(n))
-	s.queue.Upload(s.lists.Indices, blocks.Bytes(mb.In.Indices[:n]))
+	s.send(s.lists.Indices, blocks.Bytes(mb.In.Indices[:n]))
 	for _, p := range mb.Partitions {
 		if p.Nodes == 0 {
 			continue
@@ -252,17 +252,25 @@ func (s *Sampler) Enter(mb *buffer.MacroBatch, shifts []uint32) error {
 		if o.Buffer > 0 {
 			base = int(p.Base + shifts[first])
 			k := groups(int(p.Nodes))
-			s.queue.Upload(s.lists.Shifts.View(0, int(first), 1, k), blocks.Bytes(shifts[first:][:k]))
+			s.send(s.lists.Shifts.View(0, int(first), 1, k), blocks.Bytes(shifts[first:][:k]))
 		}
 		if base+int(p.Nodes) > o.Rows {
 			return fmt.Errorf("gpu: sampling: partition %d is at row %d of %d", p.ID, base, o.Rows)
 		}
-		s.queue.Upload(s.lists.Spans.View(0, 2*base, 1, 2*int(p.Nodes)), spanBytes(mb.In.Spans[p.Base:][:p.Nodes]))
+		s.send(s.lists.Spans.View(0, 2*base, 1, 2*int(p.Nodes)), spanBytes(mb.In.Spans[p.Base:][:p.Nodes]))
 	}
 	s.where, s.shifts = append(s.where[:0], mb.Partitions...), append(s.shifts[:0], shifts...)
-	s.stats.Bytes += ListBytes(mb, o.Buffer > 0)
 	return s.queue.Err()
 }
+
+// send copies to the device.
+func (s *Sampler) send(to gpu.Tensor, data []byte) {
+	s.queue.Upload(to, data)
+	s.stats.Bytes += int64(len(data))
+}
+
+// Waiting is how many mini-batches were asked for that were not handed out.
+func (s *Sampler) Waiting() int { return s.drawn - s.next }
 
 // Room is how many more mini-batches can be asked for.
 func (s *Sampler) Room() int { return Ahead - (s.drawn - s.freed) }
@@ -288,11 +296,10 @@ func (s *Sampler) Draw(key mini.Key, seeds []uint32) error {
 	for h := range b.Hops {
 		b.Hops[h].Key = uint64(s.options.Config.Place(key, h))
 	}
-	s.queue.Upload(b.Input.View(0, 0, 1, len(seeds)), blocks.Bytes(b.seeds))
+	s.send(b.Input.View(0, 0, 1, len(seeds)), blocks.Bytes(b.seeds))
 	s.queue.SampleBlocks(s.lists, b.Sampled)
 	s.queue.Download(blocks.Bytes(b.sizes), b.Sizes)
 	b.mark = s.queue.Mark()
-	s.stats.Bytes += SeedBytes(len(seeds))
 	s.drawn++
 	return s.queue.Err()
 }

@@ -91,10 +91,10 @@ func (t *trainer) draw() error {
 		return nil
 	}
 	l := t.batches.loader
-	for ; t.drawn < sampling.Ahead && t.draws.Room() > 0; t.drawn++ {
+	for t.draws.Room() > 0 {
 		b := l.Batch()
-		if t.drawn > 0 {
-			b = l.Ahead(t.drawn)
+		if n := t.draws.Waiting(); n > 0 {
+			b = l.Ahead(n)
 		}
 		if b == nil { // the pass ends
 			break
@@ -111,9 +111,7 @@ func (t *trainer) takeDrawn(ctx context.Context) (*sampling.Batch, error) {
 	if t.draws == nil {
 		return nil, nil
 	}
-	b, err := t.draws.Next(context.WithoutCancel(ctx))
-	t.drawn--
-	return b, err
+	return t.draws.Next(context.WithoutCancel(ctx))
 }
 
 // admitDrawn is deviceRows.admit of a mini-batch that the device drew, whose input lies in the slots of plan mirror. Its room is given up.

@@ -63,9 +63,8 @@ type trainer struct {
 	shift *labelShift
 	// rows are those feature rows that the device keeps, nil where it reads them in place.
 	rows *deviceRows
-	// draws draws mini-batches on the device, nil where the host does; drawn are those that it was asked for, from the one in hand on.
+	// draws draws mini-batches on the device, nil where the host does: from the one in hand on, as many as it was asked for.
 	draws *sampling.Sampler
-	drawn int
 	// blockBytes crossed to a device of its own memory for blocks that the host drew.
 	blockBytes int64
 	// replay has recordings of steps, nil where none are made.
@@ -190,7 +189,6 @@ func (t *trainer) macroBatch(ctx context.Context, epoch int, mb *buffer.MacroBat
 	if err := t.replay.Settle(); err != nil {
 		return err
 	}
-	t.drawn = 0
 	if err := t.draws.Leave(ctx); err != nil {
 		return err
 	}
