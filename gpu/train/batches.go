@@ -233,7 +233,7 @@ func (c *Config) fanoutsMost(d relationDraws) []int {
 			most[h] = 0
 		}
 		for r, f := range of {
-			if inverse := r + len(of); !d.draws(h, r) && (d.without == nil || inverse >= len(d.without[h]) || !d.draws(h, inverse)) {
+			if inverse := r + len(of); !d.draws(h, r) && (inverse >= len(d.without[h]) || !d.draws(h, inverse)) {
 				continue // in neither direction
 			}
 			if most[h] += f; f == mini.All {

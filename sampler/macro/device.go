@@ -312,14 +312,13 @@ const windowShare = 64
 // byPolicy is what a policy moves; of lookahead, where o.Window leaves that open, by the shortest of three windows that sends hardly
 // more rows again than the longest. What every window sends once is not compared: of a short record it is the most, of a run little.
 func (r *DeviceRecord) byPolicy(name string, o DeviceOptions) (best DeviceCost, err error) {
-	windows := []int{o.Window}
+	windows, once := []int{o.Window}, uint64(0)
 	if name == cache.NameLookahead && o.Window == 0 && o.StepRows > o.Rows {
 		windows = []int{cache.WindowMax, cache.WindowDefault, 2 * cache.WindowDefault}
 		r.CountTouched()
-	}
-	once := uint64(0)
-	for _, s := range r.Steps {
-		once += s.Untaken
+		for _, s := range r.Steps {
+			once += s.Untaken
+		}
 	}
 	for i, w := range windows {
 		o.Window = w
