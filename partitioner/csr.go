@@ -121,8 +121,8 @@ func (g *CSR) unpack(dst []uint32, from uint64) {
 type Edges func(yield func(src, dst []uint32) error) error
 
 // EdgesOf returns the edges that have an end among nodes first … last, in the order in which [Edges] has them. Others
-// may come too.
-type EdgesOf func(first, last uint32) Edges
+// may come too: all of the nodes up to through do, which is last or a later one.
+type EdgesOf func(first, last uint32) (edges Edges, through uint32)
 
 // CSRBytes is the memory [BuildCSR] takes.
 func CSRBytes(nodes, edges uint64) int64 {

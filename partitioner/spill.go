@@ -19,7 +19,8 @@ type Spilled struct {
 	file    *os.File
 	degree  []uint32
 	entries uint64
-	buffer  int // entries a chunk; one list may be longer
+	buffer  int   // entries a chunk; one list may be longer
+	ranges  int64 // bytes of lists that are made together, see spillRangeBytes
 	mem     arrays
 }
 
@@ -28,8 +29,8 @@ var _ Graph = (*Spilled)(nil)
 // spillBufferEntries is what a pass reads at once: large enough for a disk, small beside any budget.
 const spillBufferEntries = 1 << 20
 
-// spillRangeBytes is what lists that are made together take at most, where reading their edges alone is possible: more would
-// leave the processor's caches, and every entry is put at random.
+// spillRangeBytes is what lists that are made together take, unless reading their edges brings those of further lists: more
+// would leave the processor's caches, and every entry is put at random.
 const spillRangeBytes = 64 << 20
 
 // SpilledBytes is the least memory [Spill] takes: degrees, cursors and one buffer.
@@ -45,7 +46,7 @@ func Spill(ctx context.Context, dir string, nodes uint64, edges Edges, near Edge
 	if need := SpilledBytes(nodes); memoryBytes < need {
 		return nil, fmt.Errorf("%w: lists of %d nodes need %d bytes, the budget has %d", ErrBudget, nodes, need, memoryBytes)
 	}
-	g := &Spilled{buffer: spillBufferEntries}
+	g := &Spilled{buffer: spillBufferEntries, ranges: spillRangeBytes}
 	g.degree = g.mem.uint32s(int(nodes))
 	if g.mem.err != nil {
 		return nil, g.mem.err
@@ -86,37 +87,44 @@ func (g *Spilled) build(ctx context.Context, dir string, edges Edges, near Edges
 	if err := os.Remove(g.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) { // swept by a writer of the store just now
 		return fmt.Errorf("spill neighbour lists: %w", err)
 	}
-	// Lists of consecutive nodes are made together: ranges take 4 bytes an entry and as many a node, its cursor.
-	if near != nil {
-		memory = min(memory, spillRangeBytes)
-	} else {
-		near = func(_, _ uint32) Edges { return edges }
+	// Lists of consecutive nodes are made together: ranges take 4 bytes an entry and as many a node, its cursor. They go on to where
+	// the lists end whose edges are read for them, if there is memory, so that these are not read again.
+	memory = min(memory, 4*math.MaxUint32) // cursors have 32 bits
+	if near == nil {
+		near = func(_, _ uint32) (Edges, uint32) { return edges, uint32(nodes - 1) }
 	}
-	next := func(lo uint64) (hi uint64, entries int64) {
-		for hi = lo; hi < nodes; hi++ {
+	grow := func(lo, hi uint64, entries int64, end uint64, bytes int64) (uint64, int64) {
+		for ; hi < end; hi++ {
 			more := entries + int64(g.degree[hi])
-			if hi > lo && 4*(more+int64(hi+1-lo)) > memory {
+			if hi > lo && 4*(more+int64(hi+1-lo)) > bytes {
 				break
 			}
 			entries = more
 		}
 		return hi, entries
 	}
-	most, longest := 0, int64(0)
+	next := func(lo uint64) (hi uint64, entries int64, of Edges) {
+		hi, entries = grow(lo, lo, 0, nodes, min(memory, g.ranges))
+		of, last := near(uint32(lo), uint32(hi-1))
+		hi, entries = grow(lo, hi, entries, uint64(last)+1, memory)
+		return hi, entries, of
+	}
+	most := int64(0)
 	for lo := uint64(0); lo < nodes; {
-		hi, entries := next(lo)
-		most, longest = max(most, int(hi-lo)), max(longest, entries)
+		hi, entries, _ := next(lo)
+		most = max(most, int64(hi-lo)+entries)
 		lo = hi
 	}
 	var a arrays
 	defer a.free()
-	lists, cursors := a.uint32s(int(longest)), a.uint32s(most)
+	room := a.uint32s(int(most))
 	if a.err != nil {
 		return a.err
 	}
 	for lo := uint64(0); lo < nodes; {
-		hi, entries := next(lo)
-		if err := g.fill(ctx, near(uint32(lo), uint32(hi-1)), uint32(lo), cursors[:hi-lo], lists[:entries]); err != nil {
+		hi, entries, of := next(lo)
+		cursors, lists := room[:hi-lo], room[hi-lo:][:entries]
+		if err := g.fill(ctx, of, uint32(lo), cursors, lists); err != nil {
 			return fmt.Errorf("spill neighbour lists: %w", err)
 		}
 		lo = hi

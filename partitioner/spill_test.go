@@ -31,13 +31,18 @@ func TestSpilledEqualsCSR(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer want.Close() //nolint:errcheck // test
-		g := &Spilled{buffer: rapid.IntRange(1, 50).Draw(rt, "buffer")}
+		g := &Spilled{buffer: rapid.IntRange(1, 50).Draw(rt, "buffer"), ranges: int64(rapid.IntRange(1, 2000).Draw(rt, "ranges"))}
 		g.degree = g.mem.uint32s(n)
 		defer g.Close() //nolint:errcheck // test
-		// Only edges of the nodes asked for: none but those that are needed may be.
-		var near EdgesOf = func(first, last uint32) Edges {
-			asked := func(u uint32) bool { return u >= first && u <= last }
+		// Only edges of the nodes asked for and of those in groups with them: none but those that are needed may be.
+		group, readings := uint32(rapid.IntRange(1, n).Draw(rt, "group")), map[uint32]int{}
+		var near EdgesOf = func(first, last uint32) (Edges, uint32) {
+			through := min(last/group*group+group, uint32(n)) - 1
+			asked := func(u uint32) bool { return u >= first && u <= through }
 			return func(yield func(src, dst []uint32) error) error {
+				for k := first / group; k <= last/group; k++ {
+					readings[k]++
+				}
 				for i, u := range src {
 					if asked(u) || asked(dst[i]) {
 						if err := yield(src[i:i+1], dst[i:i+1]); err != nil {
@@ -46,13 +51,19 @@ func TestSpilledEqualsCSR(t *testing.T) {
 					}
 				}
 				return nil
-			}
+			}, through
 		}
 		if rapid.Bool().Draw(rt, "all") {
 			near = nil
 		}
-		if err := g.build(context.Background(), dir, edges, near, int64(rapid.IntRange(1, 2000).Draw(rt, "memory"))); err != nil {
+		memory := int64(rapid.IntRange(1, 2000).Draw(rt, "memory"))
+		if err := g.build(context.Background(), dir, edges, near, memory); err != nil {
 			rt.Fatal(err)
+		}
+		for k, times := range readings {
+			if times > 1 && memory >= 4*int64(g.entries+uint64(n)) {
+				rt.Fatalf("edges of nodes %d … are read %d times for lists that fit together", k*group, times)
+			}
 		}
 		if g.Nodes() != want.Nodes() || g.Entries() != want.Entries() {
 			rt.Fatalf("%d nodes, %d entries", g.Nodes(), g.Entries())

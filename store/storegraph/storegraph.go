@@ -33,14 +33,14 @@ func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
 	return edges(ctx, s, 0, len(s.Manifest().Partitions))
 }
 
-// EdgesOf streams the edges of some nodes as [Edges] has them, and those of other nodes in the same partitions; of
+// EdgesOf streams the edges of some nodes as [Edges] has them, and those of all other nodes in the same partitions; of
 // other partitions' stripes only these nodes' buckets are read.
 func EdgesOf(ctx context.Context, s *store.Store) partitioner.EdgesOf {
 	parts := s.Manifest().Partitions
-	return func(first, last uint32) partitioner.Edges {
+	return func(first, last uint32) (partitioner.Edges, uint32) {
 		lo := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First)+parts[p].Nodes > uint64(first) })
 		hi := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First) > uint64(last) })
-		return edges(ctx, s, lo, hi)
+		return edges(ctx, s, lo, hi), uint32(uint64(parts[hi-1].First)+parts[hi-1].Nodes) - 1
 	}
 }
 

@@ -142,7 +142,11 @@ func TestEdgesOfSome(t *testing.T) {
 				want = append(want, e)
 			}
 		}
-		if got := read(storegraph.EdgesOf(ctx, s)(asked[0], asked[1])); !slices.Equal(got, want) {
+		edges, through := storegraph.EdgesOf(ctx, s)(asked[0], asked[1])
+		if p := parts[hi]; through != uint32(uint64(p.First)+p.Nodes)-1 {
+			t.Errorf("nodes %d: edges of all nodes through %d, expected those of partition %d", asked, through, hi)
+		}
+		if got := read(edges); !slices.Equal(got, want) {
 			t.Errorf("nodes %d: %d edges, expected the %d of partitions %d to %d in the order of all %d", asked, len(got), len(want), lo, hi, len(all))
 		}
 	}
