@@ -191,7 +191,14 @@ func TestLinksTrainAsOnTheHost(t *testing.T) {
 func TestFaultsOfARun(t *testing.T) {
 	emulated(t, "GS_EMU_STRICT", "1", "GS_EMU_SCHEDULE", "lazy")
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 120, Edges: 600, Partitions: 2}))
-	c := train.Config{Hidden: 8, BatchSize: 40, Epochs: 4, EvalEvery: 4, Split: "split", Threads: 1, Seed: 3, Layers: 1, Fanouts: []int{4}, DevicePlan: "mirror", SampleOn: "device"}
+	c := train.Config{Hidden: 8, BatchSize: 40, Epochs: 4, EvalEvery: 4, Split: "split", Threads: 1, Seed: 3, Layers: 1, Fanouts: []int{4}}
+	for _, c.SampleOn = range []string{"host", "device"} {
+		t.Run("drawn on the "+c.SampleOn, func(t *testing.T) { faultsOfARun(t, dir, c) })
+	}
+}
+
+// faultsOfARun meets each fault of a run in turn.
+func faultsOfARun(t *testing.T, dir string, c train.Config) {
 	outcome := func(cp *train.Checkpoint) string {
 		return fmt.Sprint(cp.Params, cp.Summary.TestAccuracy, cp.Summary.TrainLoss, cp.Summary.Batches)
 	}
