@@ -126,21 +126,32 @@ func (s *stream) sorted(op operation, unsorted cu.DevicePtr, n, limit int, t []c
 	var a args
 	a.Ptr(unsorted).I32(n).U32(uint32(limit)).Ptr(keys).Ptr(places)
 	s.launch("edge_keys", s.over(n), s.guard(&a, op))
-	tiles := sortTiles(n)
+	shape := tiled(n)
 	for shift := 0; shift < bits.Len(uint(max(limit-1, 0))); shift += 8 {
-		tiled := driver.Shape{Grid: [3]int{tiles}, Threads: threads}
-		var count, scan, place args
-		s.launch("sort_count", tiled, count.Ptr(keys).I32(n).I32(shift).Ptr(counts))
-		s.launch("scan", driver.Shape{Threads: 1024}, scan.Ptr(counts).I32(256*tiles))
-		s.launch("sort_place", tiled, place.Ptr(keys).Ptr(places).I32(n).I32(shift).Ptr(counts).Ptr(other).Ptr(otherPlaces))
+		var count, place args
+		s.launch("sort_count", shape, count.Ptr(keys).I32(n).I32(shift).Ptr(counts))
+		s.scan(counts, 256*shape.Grid[0])
+		s.launch("sort_place", shape, place.Ptr(keys).Ptr(places).I32(n).I32(shift).Ptr(counts).Ptr(other).Ptr(otherPlaces))
 		keys, places, other, otherPlaces = other, otherPlaces, keys, places
 	}
 	return keys, places
 }
 
-func sortTiles(n int) int { return max(1, (n+2047)/2048) }
+// scanTile is sortTile of kernels/sort.cu and sampleTile of kernels/sample.cu.
+const scanTile = 2048
 
-func sortBytes(n int) int64 { return 4 * 256 * int64(sortTiles(n)) }
+// tiled is the shape of a kernel whose blocks take tiles of n keys, nodes or edges.
+func tiled(n int) driver.Shape {
+	return driver.Shape{Grid: [3]int{max(1, (n+scanTile-1)/scanTile)}, Threads: threads}
+}
+
+// scan replaces n numbers by their sums before each.
+func (s *stream) scan(x cu.DevicePtr, n int) {
+	var a args
+	s.launch("scan", driver.Shape{Threads: 1024}, a.Ptr(x).I32(n))
+}
+
+func sortBytes(n int) int64 { return 4 * 256 * int64(tiled(n).Grid[0]) }
 
 func (s *stream) Transpose(g gpu.Graph) {
 	if s.begin(opTranspose) {

@@ -6,19 +6,10 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/cuda/driver"
 )
-
-// sampleTile is kernels/sample.cu's.
-const sampleTile = 2048
 
 // number is the address of element i of a vector of four-byte numbers.
 func number(t gpu.Tensor, i int) cu.DevicePtr { return at(t) + cu.DevicePtr(4*i) }
-
-// tiled is the shape of a kernel whose blocks take tiles of at most n nodes or edges.
-func tiled(n int) driver.Shape {
-	return driver.Shape{Grid: [3]int{max(1, (n+sampleTile-1)/sampleTile)}, Threads: threads}
-}
 
 // SampleBlocks launches kernels for the most nodes and edges that there is room for: how many there are is known on the device alone.
 func (s *stream) SampleBlocks(l gpu.Lists, b gpu.Sampled) {
@@ -34,11 +25,6 @@ func (s *stream) SampleBlocks(l gpu.Lists, b gpu.Sampled) {
 	var begin args
 	begin.Ptr(at(b.Input)).I32(b.Seeds).U32(uint32(rows)).Ptr(at(l.First)).Ptr(at(b.Sizes))
 	s.launch("sample_seeds", s.over(b.Seeds), s.guard(&begin, opSampleBlocks))
-	// before makes the sums of tiles those before each tile.
-	before := func(shape driver.Shape) {
-		var a args
-		s.launch("scan", driver.Shape{Threads: 1024}, a.Ptr(sums).I32(shape.Grid[0]+1))
-	}
 	degrees := func(hop, n, fanout int) {
 		var a args
 		a.Ptr(at(l.Spans)).I64(l.Indices.Cols).U32(uint32(rows)).Ptr(at(b.Input)).Ptr(number(b.Sizes, 2*hop)).I32(fanout).Ptr(at(b.Degrees)).Ptr(sums)
@@ -49,7 +35,7 @@ func (s *stream) SampleBlocks(l gpu.Lists, b gpu.Sampled) {
 		n, e, lanes := hop.NumDst, hop.Edges(), 32
 		// How many neighbours are taken of each node, hence where its edges begin.
 		degrees(h, n, hop.Fanout)
-		before(tiled(n))
+		s.scan(sums, tiled(n).Grid[0]+1)
 		var ends, picks, rowsOf, fresh, add, numbers, local args
 		s.launch("sample_indptr", tiled(n), ends.Ptr(at(b.Degrees)).Ptr(nodes).I32(hop.Fanout).Ptr(sums).Ptr(at(hop.Indptr)).Ptr(edges))
 		// Which, and their rows.
@@ -63,7 +49,7 @@ func (s *stream) SampleBlocks(l gpu.Lists, b gpu.Sampled) {
 		s.launch("sample_neighbours", s.over(n*lanes), s.guard(&rowsOf, opSampleBlocks))
 		// Rows that were not met before get numbers in the order of the edges that lead there first.
 		s.launch("sample_fresh", tiled(e), fresh.Ptr(at(hop.Indices)).Ptr(nodes).Ptr(edges).Ptr(at(l.First)).Ptr(sums))
-		before(tiled(e))
+		s.scan(sums, tiled(e).Grid[0]+1)
 		s.launch("sample_append", tiled(e), add.Ptr(at(hop.Indices)).Ptr(nodes).Ptr(edges).Ptr(at(l.First)).Ptr(sums).Ptr(at(b.Input)).Ptr(reached))
 		s.launch("sample_number", s.over(hop.NumSrc), numbers.Ptr(at(b.Input)).Ptr(nodes).Ptr(reached).Ptr(at(l.First)))
 		s.launch("sample_local", s.over(e), local.Ptr(at(hop.Indices)).Ptr(edges).Ptr(at(l.First)))
