@@ -47,9 +47,7 @@ type SampledHop struct {
 	Graph         // Indptr and Indices have room for NumDst nodes and so many edges; NumSrc is the most nodes that are reached behind it
 }
 
-// Samples reports whether q's stream is a [BlockSampler].
-func (q *Queue) Samples() bool { return q.sampler() != nil }
-
+// sampler is q's stream, if it draws blocks, else nil.
 func (q *Queue) sampler() BlockSampler {
 	s, _ := q.stream.(BlockSampler)
 	return s
@@ -107,7 +105,7 @@ func (q *Queue) PadNumbers(x, out Tensor, added int32, repeat bool) {
 }
 
 func (q *Queue) canSample(op string) error {
-	if q.Samples() {
+	if q.sampler() != nil {
 		return nil
 	}
 	return fmt.Errorf("gpu: %s: %s draws no mini-batches: the host does", op, q.dev.Info().Name)
