@@ -73,14 +73,33 @@ func (r *evaluation) freeSums() error {
 
 // prepare lets a layer set accumulators of a piece of a tile from its own states.
 func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, t Tile, acc gpu.Tensor) error {
+	return r.eachChunk(ctx, t, func(p *nn.Pass, self nn.Input, lo, n int) {
+		layer.Prepare(p, self, acc.View(lo, 0, n, acc.Cols))
+	})
+}
+
+// eachPiece calls fn with the pieces of a tile and where in the tile each begins. Each asks for its input once.
+func (r *evaluation) eachPiece(to Tile, fn func(t Tile, at int) error) error {
+	pieces := r.pieces(to)
+	for k, t := range pieces {
+		r.expect(pieces, k+1)
+		if err := fn(t, int(t.Base-to.Base)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachChunk lets fn issue what is to be computed of the states below the layer of a piece's nodes, of n nodes from number lo on at a time.
+func (r *evaluation) eachChunk(ctx context.Context, t Tile, fn func(p *nn.Pass, self nn.Input, lo, n int)) error {
 	input, release, err := r.input(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer release()
-	for lo := 0; lo < acc.Rows; lo += r.chunkRows {
-		n := min(r.chunkRows, acc.Rows-lo)
-		layer.Prepare(&nn.Pass{Queue: r.queue, Arena: r.arena}, input.Rows(lo, n), acc.View(lo, 0, n, acc.Cols))
+	for lo := 0; lo < t.Nodes; lo += r.chunkRows {
+		n := min(r.chunkRows, t.Nodes-lo)
+		fn(&nn.Pass{Queue: r.queue, Arena: r.arena}, input.Rows(lo, n), lo, n)
 		if err := r.queue.Sync(ctx); err != nil {
 			return err
 		}

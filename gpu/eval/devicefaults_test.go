@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
@@ -125,6 +126,58 @@ func TestDeviceErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// slow is a source whose reads of columns take a while, and that counts those that end late.
+type slow struct {
+	*evaltest.Graph
+	over atomic.Bool // whoever reads should have ended
+	late atomic.Int64
+}
+
+func (s *slow) ReadColumn(ctx context.Context, name string, p store.PartitionID, dst []byte) ([]byte, error) {
+	time.Sleep(time.Millisecond)
+	if s.over.Load() {
+		s.late.Add(1)
+	}
+	return s.Graph.ReadColumn(ctx, name, p, dst)
+}
+
+// TestHopEndsReading: whatever the device refuses while a piece is read ahead, a hop that returns reads no more.
+func TestHopEndsReading(t *testing.T) {
+	g := evaltest.Random(t, 200, 3, true)
+	run := func(at int64) (int64, error) {
+		inner := host.New(host.Options{Threads: 1})
+		defer func() { _ = inner.Close() }()
+		dev := &failingDevice{Device: inner, at: at}
+		q, err := gpu.NewQueue(dev)
+		if err != nil {
+			return 0, err
+		}
+		src := &slow{Graph: g}
+		e, err := New(src, dev, Options{Unlabelled: true, Features: []string{"x"}}, g.Dim)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = e.Close() }()
+		e.tiles, e.pieceNodes, e.aheads = tilesOf(g.M.Partitions, 1), 1, true
+		err = e.Hop(t.Context(), q, func(store.PartitionID, gpu.Tensor, []float32) error { return nil })
+		src.over.Store(true)
+		time.Sleep(5 * time.Millisecond)
+		if n := src.late.Load(); n > 0 {
+			t.Errorf("demand %d is refused: %d reads ended after the hop", at, n)
+		}
+		return atomic.LoadInt64(&dev.demands), err
+	}
+	demands, err := run(-1)
+	if err != nil || demands < 3 {
+		t.Fatalf("%d demands, %v", demands, err)
+	}
+	for at := range demands {
+		if _, err := run(at); !errors.Is(err, errDevice) {
+			t.Errorf("demand %d of %d is refused: error %v", at, demands, err)
+		}
 	}
 }
 

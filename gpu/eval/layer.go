@@ -65,12 +65,10 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		return err
 	}
 	if prep, ok := layer.(nn.Preparer); ok {
-		pieces := r.pieces(to)
-		for k, t := range pieces {
-			r.expect(pieces, k+1)
-			if err := r.prepare(ctx, prep, t, acc.View(int(t.Base-to.Base), 0, t.Nodes, acc.Cols)); err != nil {
-				return err
-			}
+		if err := r.eachPiece(to, func(t Tile, at int) error {
+			return r.prepare(ctx, prep, t, acc.View(at, 0, t.Nodes, acc.Cols))
+		}); err != nil {
+			return err
 		}
 	}
 	if layer.AccumulatorDim() > 0 {
@@ -84,14 +82,9 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 	if err != nil {
 		return err
 	}
-	pieces := r.pieces(to)
-	for k, t := range pieces {
-		r.expect(pieces, k+1)
-		if err := r.finish(ctx, layer, t, int(t.Base-to.Base), acc, deg, model, last); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.eachPiece(to, func(t Tile, at int) error {
+		return r.finish(ctx, layer, t, at, acc, deg, model, last)
+	})
 }
 
 // finish computes a layer's outputs of a piece of a tile, whose first node is at position at of the sums acc and of the degrees deg.

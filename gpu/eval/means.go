@@ -84,7 +84,7 @@ func DerivedRelationMean(feature, relation string, inverse bool) string {
 // with each partition's rows, in their order, and how many edges each node has, or what they weigh; they are valid during the call.
 func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor, degrees []float32) error) error {
 	r := &evaluation{Evaluator: e, queue: q}
-	defer func() { _ = r.freeSums() }() // a failure only leaks them
+	defer r.close()
 	dim := e.columns[0].Dim
 	params := nn.NewParams(e.dev) // the layer's own weights are not used
 	var layer nn.Streamer = &meanLayer{*nn.NewSAGE(params, 0, dim, dim, nn.Activation{}, 0)}
@@ -137,25 +137,10 @@ func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(
 
 // addSelves completes the sums of tile to's nodes, in place, a chunk at a time.
 func (r *evaluation) addSelves(ctx context.Context, layer *nn.Sums, to Tile, acc gpu.Tensor, deg gpu.Memory) error {
-	for _, t := range r.pieces(to) {
-		input, release, err := r.input(ctx, t)
-		if err != nil {
-			return err
-		}
-		defer release()
-		own := input.Tables[0]
-		for lo := 0; lo < t.Nodes; lo += r.chunkRows {
-			n, at := min(r.chunkRows, t.Nodes-lo), int(t.Base-to.Base)+lo
-			sums := acc.View(at, 0, n, acc.Cols)
-			z := layer.Finish(&nn.Pass{Queue: r.queue, Arena: r.arena}, nn.Dense(own.View(lo, 0, n, own.Cols)), sums, gpu.VectorOf(deg, int64(at)*4, n, blocks.Float32))
-			r.queue.Copy(sums, z)
-			if err := r.queue.Sync(ctx); err != nil {
-				return err
-			}
-			if err := r.arena.Reset(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return r.eachPiece(to, func(t Tile, at int) error {
+		return r.eachChunk(ctx, t, func(p *nn.Pass, self nn.Input, lo, n int) {
+			sums := acc.View(at+lo, 0, n, acc.Cols)
+			r.queue.Copy(sums, layer.Finish(p, nn.Dense(self.Tables[0]), sums, gpu.VectorOf(deg, int64(at+lo)*4, n, blocks.Float32)))
+		})
+	})
 }
