@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +26,14 @@ var errDevice = errors.New("the device is gone")
 type failingDevice struct {
 	gpu.Device
 	demands, at int64
+	mapped      []gpu.Memory // what is not freed yet
+	most        int          // of these at a time
+}
+
+// left is how much of the host's memory is mapped.
+func (d *failingDevice) left() int {
+	d.mapped = slices.DeleteFunc(d.mapped, func(m gpu.Memory) bool { return m.Bytes() == 0 })
+	return len(d.mapped)
 }
 
 func (d *failingDevice) fail() error {
@@ -45,7 +54,10 @@ func (d *failingDevice) Map(b []byte) (gpu.Memory, error) {
 	if err := d.fail(); err != nil {
 		return nil, err
 	}
-	return d.Device.Map(b)
+	m, err := d.Device.Map(b)
+	d.mapped = append(d.mapped, m)
+	d.most = max(d.most, d.left())
+	return m, err
 }
 
 func (d *failingDevice) NewStream() (gpu.Stream, error) {
@@ -56,11 +68,27 @@ func (d *failingDevice) NewStream() (gpu.Stream, error) {
 }
 
 // TestDeviceErrors: whatever a device refuses to an evaluation, to means over neighbours, to a search for similar nodes, its error is
-// returned.
+// returned; and where it refuses nothing no memory of the host stays mapped, which is unmapped from the process after that.
 func TestDeviceErrors(t *testing.T) {
-	g := evaltest.Random(t, 200, 3, true)
+	g := evaltest.Random(t, 200, 16, true)
 	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 60, Partitions: 3})), store.Options{})
 	const dim = 4
+	hop := func(ctx context.Context, dev gpu.Device, model nn.Config) error {
+		q, err := gpu.NewQueue(dev)
+		if err != nil {
+			return err
+		}
+		e, err := New(g, dev, Options{Unlabelled: true, Features: []string{"x"}, Model: model}, g.Dim)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = e.Close() }()
+		e.tiles, e.pieceNodes = tilesOf(g.M.Partitions, 2), 1 // a partition
+		if err := e.Hop(ctx, q, func(store.PartitionID, gpu.Tensor, []float32) error { return nil }); err != nil {
+			return err
+		}
+		return q.Close()
+	}
 	for name, use := range map[string]func(ctx context.Context, dev gpu.Device) error{
 		"run": func(ctx context.Context, dev gpu.Device) error {
 			q, err := gpu.NewQueue(dev)
@@ -81,22 +109,8 @@ func TestDeviceErrors(t *testing.T) {
 			_, err = e.Run(ctx, q, m, "valid")
 			return err
 		},
-		"means": func(ctx context.Context, dev gpu.Device) error {
-			q, err := gpu.NewQueue(dev)
-			if err != nil {
-				return err
-			}
-			e, err := New(g, dev, Options{Unlabelled: true, Features: []string{"x"}}, g.Dim)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = e.Close() }()
-			e.tiles = tilesOf(g.M.Partitions, 3)
-			if err := e.Hop(ctx, q, func(store.PartitionID, gpu.Tensor, []float32) error { return nil }); err != nil {
-				return err
-			}
-			return q.Close()
-		},
+		"means": func(ctx context.Context, dev gpu.Device) error { return hop(ctx, dev, nn.Config{}) },
+		"sums":  func(ctx context.Context, dev gpu.Device) error { return hop(ctx, dev, nn.Config{Model: "gcn"}) },
 		"similar": func(ctx context.Context, dev gpu.Device) error {
 			values := &NodeValues{Elem: blocks.Float32, Dim: dim, parts: st.Manifest().Partitions,
 				table: spill.View(4*dim, func([]byte, uint64) error { return nil })}
@@ -114,6 +128,9 @@ func TestDeviceErrors(t *testing.T) {
 				defer func() { _ = inner.Close() }()
 				dev := &failingDevice{Device: inner, at: at}
 				err := use(t.Context(), dev)
+				if n := dev.left(); at < 0 && (n > 0 || dev.most > 5) { // a piece's rows, its edges' two arrays and the degrees of both ends
+					t.Errorf("%d of the host's arrays stay mapped and at most %d were at a time, expected none and 5", n, dev.most)
+				}
 				return atomic.LoadInt64(&dev.demands), err
 			}
 			demands, err := run(-1)

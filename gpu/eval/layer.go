@@ -82,6 +82,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 	if err != nil {
 		return err
 	}
+	defer func() { _ = deg.Free() }() // before the slab: what is page-locked is not unmapped
 	return r.eachPiece(to, func(t Tile, at int) error {
 		return r.finish(ctx, layer, t, at, acc, deg, model, last)
 	})

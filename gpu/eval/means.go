@@ -118,10 +118,12 @@ func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(
 	if err != nil {
 		return err
 	}
+	defer func() { _ = deg.Free() }() // before the slab: what is page-locked is not unmapped
 	if sums, ok := layer.(*nn.Sums); ok {
 		err = r.addSelves(ctx, sums, t, acc, deg)
 	} else {
 		r.queue.DivideRows(acc, gpu.VectorOf(deg, 0, len(degrees), blocks.Float32))
+		err = r.queue.Sync(ctx)
 	}
 	if err != nil {
 		return err
