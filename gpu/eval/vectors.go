@@ -40,12 +40,10 @@ func (o *Options) vectorBytes(t Tile, piece uint64) int64 {
 	if o.Vectors == nil {
 		return 0
 	}
-	var n, largest uint64
-	for _, rows := range o.Vectors.Of.Rows[t.Lo:t.Hi] {
-		n, largest = n+rows, max(largest, rows)
-	}
+	of := o.Vectors.Of
+	n := of.Nodes(t.Lo, t.Hi)
 	if piece > 0 {
-		n = min(n, max(piece, largest))
+		n = min(n, max(piece, slices.Max(of.Rows[t.Lo:t.Hi])))
 	}
 	return int64(n)*(4*int64(o.Model.Hidden)+8) + o.Vectors.ReadBytes
 }
@@ -61,10 +59,7 @@ func (r *evaluation) loadVectors(ctx context.Context, t Tile) (v nn.Vectors, err
 		r.vectorsOf = Tile{}
 		r.rows, r.at = r.rows[:0], r.at[:0]
 		types := r.features[slices.IndexFunc(r.columns, func(c *store.ColumnInfo) bool { return c.Name == store.TypeColumn })].Bytes()
-		n := uint64(0)
-		for _, rows := range x.Of.Rows[t.Lo:t.Hi] {
-			n += rows
-		}
+		n := x.Of.Nodes(t.Lo, t.Hi)
 		r.rows, r.at = slices.Grow(r.rows, int(n)), x.Of.Places(slices.Grow(r.at, int(n)), types[:4*t.Nodes])
 		for i := range r.at {
 			r.rows = append(r.rows, uint32(i))

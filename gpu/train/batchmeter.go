@@ -200,11 +200,8 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 
 // vectorsMost is the most of so many inputs that have a vector in the table.
 func (b *batchMeter) vectorsMost(inputs int) int {
-	n := uint64(0)
-	for _, rows := range b.cfg.vectorsOf.Rows {
-		n += rows
-	}
-	return int(min(n, uint64(inputs)))
+	of := b.cfg.vectorsOf
+	return int(min(of.Nodes(0, len(of.Rows)), uint64(inputs)))
 }
 
 // graphs returns the largest blocks of a batch, input first: every node has all the neighbours that may be drawn, and

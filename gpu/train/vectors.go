@@ -97,10 +97,7 @@ func (c *Config) chooseVectors(ctx context.Context, st *store.Store, info gpu.In
 		return nil, err
 	}
 	*c = *d
-	rows := uint64(0)
-	for _, n := range c.vectorsOf.Rows {
-		rows += n
-	}
+	rows := c.vectorsOf.Nodes(0, len(c.vectorsOf.Rows))
 	return []string{fmt.Sprintf("learned vectors of %d nodes (%s) are rows of table %s, %s with their state, read and written with partitions: %s",
 		rows, strings.Join(types, ", "), c.Table, blocks.SizeText(vectors.Planes*4*int64(rows)*int64(c.Hidden)), reason)}, nil
 }

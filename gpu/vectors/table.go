@@ -27,6 +27,14 @@ type Of struct {
 	Rows  []uint64 // how many nodes of them each partition has
 }
 
+// Nodes is how many nodes of partitions lo … hi−1 have a vector.
+func (o *Of) Nodes(lo, hi int) (n uint64) {
+	for _, rows := range o.Rows[lo:hi] {
+		n += rows
+	}
+	return n
+}
+
 // Columns are those that number the nodes of the types.
 func (o *Of) Columns() (names []string) {
 	for _, t := range o.Types {
