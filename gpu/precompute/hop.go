@@ -87,9 +87,6 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 	if o.Model != "" && o.Model != "sage" && o.kind().Sum == "" || o.EdgeWeights && o.Model == "gin" {
 		return nil, fmt.Errorf("train: precompute: model %q reads no precomputed hop with edge weights %v: sage and gcn do, and gin without: %w", o.Model, o.EdgeWeights, store.ErrInvalid)
 	}
-	if o.EachRelation && o.kind().Sum != "" {
-		return nil, fmt.Errorf("train: precompute: sums of model %s by each relation: it tells none apart: %w", o.Model, store.ErrInvalid)
-	}
 	hops, err := plan(st.Manifest(), o)
 	if err != nil {
 		return nil, err
