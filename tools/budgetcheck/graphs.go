@@ -194,11 +194,12 @@ func (g graph) checks(dir string) []check {
 			{name: "export embeddings", args: []string{"export", store, work, "--what", "embeddings"}},
 		}
 	}
-	train := []string{"train", store, "--epochs", "1", "--absent", "ignore", "--overwrite"}
+	train := []string{"train", store, "--epochs", "1", "--absent", "ignore"}
 	with := func(name string, args ...string) check {
 		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
 	}
 	if g.authors > 0 {
+		train = append(train, "--overwrite") // vectors that a run before learned, in a table
 		return []check{
 			{name: "ingest types", args: []string{"ingest", at("authors"), work}},
 			{name: "partition types", args: []string{"partition", work, "--partitioner", "fennel"}, copied: store},
