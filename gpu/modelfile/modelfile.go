@@ -117,7 +117,7 @@ func decodeHead(path, magic string, begin []byte, size int64, sum uint32, end [T
 }
 
 // Save replaces the file path by one of what [Encode] returns: a crash leaves the one or the other, a return the new one. Params are not
-// copied: they can be many.
+// copied: they can be many; fs may change them, as files of package vfs may what they are given to write.
 func Save(fs vfs.FS, path, magic string, head any, params []byte) error {
 	begin, err := encodeHead(magic, head, params)
 	if err != nil {

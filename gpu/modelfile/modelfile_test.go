@@ -20,7 +20,7 @@ func TestReadHead(t *testing.T) {
 	save := func(b []byte) {
 		f, err := fs.Create("file", vfs.WriteCategoryUnspecified)
 		if err == nil {
-			_, err = f.Write(b)
+			_, err = f.Write(bytes.Clone(b)) // it may change what it is given
 			err = errors.Join(err, f.Close())
 		}
 		if err != nil {

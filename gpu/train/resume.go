@@ -133,7 +133,11 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 	if sum.Batches > 0 {
 		state = append(state, s.began...)
 	}
-	save := []func() error{func() error { return s.vectors.checkpoint(ctx, &p, state) }, func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, modelfile.NodeRun, &p, state) }}
+	var run []byte
+	if s.vectors != nil {
+		run, err = modelfile.Encode(modelfile.NodeRun, &p, state)
+	}
+	save := []func() error{func() error { return s.vectors.checkpoint(ctx, run) }, func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, modelfile.NodeRun, &p, state) }}
 	if epoch == 0 && sum.Batches == 0 { // there are rows for it already
 		slices.Reverse(save)
 	}

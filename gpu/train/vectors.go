@@ -317,13 +317,9 @@ func (v *vectorTable) keepBest(ctx context.Context) (err error) {
 }
 
 // checkpoint keeps where the run stands, as its file has it, with the rows.
-func (v *vectorTable) checkpoint(ctx context.Context, p *nodeProgress, state []byte) error {
+func (v *vectorTable) checkpoint(ctx context.Context, run []byte) (err error) {
 	if v == nil {
 		return nil
-	}
-	run, err := modelfile.Encode(modelfile.NodeRun, p, state)
-	if err != nil {
-		return err
 	}
 	if v.last, err = v.commit(ctx, []uint64{v.best}, table.Blob{Name: blobRun, Data: run}); err != nil {
 		return fmt.Errorf("checkpoint of learned vectors: %w", err)
