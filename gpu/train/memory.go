@@ -201,8 +201,9 @@ func (y *Memory) copyBytes() int64 {
 // BesideBytes is what a run within a budget holds out of [Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
+	copies := y.copyBytes()
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.copyBytes()
+		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + copies
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
