@@ -17,6 +17,7 @@ import (
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
 )
@@ -27,18 +28,11 @@ import (
 // leave them out.
 func TestEachRelation(t *testing.T) {
 	graph, old := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir, small := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "small")
+	o := ingest.Options{Partitions: 4, Seed: 1}
+	dir, small := ingesttest.Store(t, graph, o), ingesttest.Store(t, graph, o)
 	dev := host.New(host.Options{Threads: 2})
 	defer dev.Close() //nolint:errcheck // test
 	for d, o := range map[string]Options{dir: {}, small: {MemoryBytes: 98 << 20}} {
-		if _, err := ingest.Run(t.Context(), d, src, ingest.Options{Partitions: 4, Seed: 1}); err != nil {
-			t.Fatal(err)
-		}
 		o.EachRelation = true
 		names, err := Hop(t.Context(), d, dev, o)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -53,15 +53,7 @@ func TestNodeKilled(t *testing.T) {
 // So it is where learned vectors lie in a table, which an undisturbed run keeps beside.
 func TestVectorTableKilled(t *testing.T) {
 	graph, _ := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir := filepath.Join(t.TempDir(), "store")
-	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 8, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
+	dir := ingesttest.Store(t, graph, ingest.Options{Partitions: 8, Seed: 1})
 	c := train.Config{Model: "rsage", Vectors: train.VectorsTable, Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore, Hidden: 8, Fanouts: []int{4, 4}, BatchSize: 10, Epochs: 12, CheckpointEvery: "3steps", Threads: 1}
 	whole := c
 	whole.Table = "whole"

@@ -3,7 +3,6 @@ package train
 import (
 	"errors"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,23 +14,13 @@ import (
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/store/storetest"
 )
 
 // storeOfTypes is a store of several node types, with the means of each relation if hops.
 func storeOfTypes(t *testing.T, hops bool) string {
 	t.Helper()
-	graph, _ := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir := filepath.Join(t.TempDir(), "s")
-	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 4, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
+	dir := typedStore(t, ingest.Options{Partitions: 4, Seed: 1})
 	if hops {
 		if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{EachRelation: true}); err != nil {
 			t.Fatal(err)

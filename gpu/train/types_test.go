@@ -15,7 +15,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -24,15 +24,7 @@ import (
 // is moved to the format of today.
 func TestTypesTrainAsBefore(t *testing.T) {
 	graph, old := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	fresh := filepath.Join(t.TempDir(), "fresh")
-	if _, err := ingest.Run(t.Context(), fresh, src, ingest.Options{Partitions: 4, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
+	fresh := ingesttest.Store(t, graph, ingest.Options{Partitions: 4, Seed: 1})
 	var runs []string
 	for _, c := range manifestOf(t, fresh).Columns {
 		if c.Runs {
@@ -149,15 +141,7 @@ func manifestOf(t *testing.T, dir string) *store.Manifest {
 func TestCodedWeightsTrainAsPlain(t *testing.T) {
 	graph, _ := storetest.Typed(t)
 	storetest.Quarters(t, graph)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	coded, plain := filepath.Join(t.TempDir(), "coded"), filepath.Join(t.TempDir(), "plain")
-	if _, err := ingest.Run(t.Context(), coded, src, ingest.Options{Partitions: 4}); err != nil {
-		t.Fatal(err)
-	}
+	coded, plain := ingesttest.Store(t, graph, ingest.Options{Partitions: 4}), filepath.Join(t.TempDir(), "plain")
 	if err := os.CopyFS(plain, os.DirFS(coded)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/table"
 )
@@ -24,16 +25,7 @@ import (
 func typedStore(t *testing.T, o ingest.Options) string {
 	t.Helper()
 	graph, _ := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir := filepath.Join(t.TempDir(), "store")
-	if _, err := ingest.Run(t.Context(), dir, src, o); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return ingesttest.Store(t, graph, o)
 }
 
 // tableRun is a run whose learned vectors are in a table.

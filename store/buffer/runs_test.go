@@ -3,13 +3,12 @@ package buffer_test
 import (
 	"bytes"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/ingest"
-	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -17,15 +16,7 @@ import (
 // of every plan, reads the same bytes and takes as much as was forecast, which is less. Partitions that come next lie where they are said to.
 func TestRuns(t *testing.T) {
 	graph, _ := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir := filepath.Join(t.TempDir(), "s")
-	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 6, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
+	dir := ingesttest.Store(t, graph, ingest.Options{Partitions: 6, Seed: 1})
 	st := storetest.Open(t, dir, store.Options{})
 	features := []string{"paper.feat", "venue.feat", "node_type", "author.node"}
 	for _, capacity := range []int{0, 1, 2} {

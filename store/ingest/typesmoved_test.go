@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
 )
@@ -22,15 +23,7 @@ import (
 // when the store is moved, too.
 func TestAppendOfType(t *testing.T) {
 	graph, _ := storetest.Typed(t)
-	src, err := formats.Open(graph, formats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close() //nolint:errcheck // test
-	dir := filepath.Join(t.TempDir(), "s")
-	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 4}); err != nil {
-		t.Fatal(err)
-	}
+	dir := ingesttest.Store(t, graph, ingest.Options{Partitions: 4})
 	want := content(t, openStore(t, dir, 0))
 	add := func(columns ...ingest.SliceColumn) error {
 		n := uint64(openStore(t, dir, 0).Manifest().Nodes)

@@ -33,7 +33,7 @@ var inner = map[string][][]string{
 		{"store"},
 		{"store/budget", "store/table", "store/ingest", "store/stats", "store/storegraph"},
 		{"store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
-		{"store/buffer/metrics", "store/rows"},
+		{"store/buffer/metrics", "store/rows", "store/ingest/ingesttest"},
 	},
 	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative", "sampler/walk"}},
 	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"}, {"gpu/vectors"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"}},
