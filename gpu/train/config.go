@@ -88,7 +88,7 @@ type Config struct {
 	// History adds the hidden states of neighbours that are not in memory to the
 	// last layer's means, as of the start of the epoch; 2 layers or more. Models that tell relations apart have no
 	// precomputed hop: theirs completes the means of all layers, relation by relation.
-	History bool `json:"history" group:"out of core" help:"add to the last layer's means, with relations to all layers', what hidden states neighbours outside memory had at the start of the epoch"`
+	History bool `json:"history" group:"out of core" help:"add to the last layer's means, sums or, of gat, attention, with relations to all layers' means, what hidden states neighbours outside memory had at the start of the epoch"`
 	// HistoryDtype is what the history's rows are stored as: "float32", "float16", "bfloat16"; "" (default)
 	// is float32, float16 where features take 16 bits or fewer.
 	HistoryDtype string `json:"history_dtype,omitempty" group:"out of core,expert" help:"what history keeps them as" default:"float32, float16 where features take 16 bits or fewer" values:"float32,float16,bfloat16"`
@@ -117,7 +117,7 @@ type Config struct {
 
 	// PrecomputedHop reads the first layer's neighbourhood mean, gcn's or gin's sum, from the column
 	// that precompute.Hop made: the model samples one hop less. Of sums Features names these alone. rsage reads Hops instead.
-	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made; rsage: of each relation, gstore precompute --each-relation"`
+	PrecomputedHop bool `json:"precomputed_hop" group:"out of core" help:"read the first layer's neighbourhood mean from the column that gstore precompute made; gcn and gin their sum, gstore precompute --model; rsage the means of each relation, --each-relation"`
 	// Hops are the columns that rsage reads instead of the first layer's means by some relations, which it does not sample then: with
 	// PrecomputedHop all that the store has of c.Features. They are no features.
 	Hops []string `json:"hops,omitempty"`
