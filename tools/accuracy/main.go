@@ -3,6 +3,7 @@
 // prints test accuracy (mean ± sample standard deviation), seconds and bytes per epoch.
 //
 //	go run ./tools/accuracy -datasets /path/to/datasets [-seeds 3] [-only debdeps] [-json]
+//	go run ./tools/accuracy -datasets /path/to/datasets -table default [-only facebook-pages,fresh] [-runs default] [-dir /path/to/keep]
 //	go run ./tools/accuracy -table sbm -layers 2 -fractions 8 -epochs 20 [-sbm-nodes 1000000] [-sbm-signal .5]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table link [-seeds 3] [-only DistMult]
 //	go run ./tools/accuracy -datasets /path/to/datasets -table out-of-core [-splits split] [-layers 2] [-fractions 8] [-epochs 30,100]
@@ -121,7 +122,7 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
+	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
@@ -135,6 +136,8 @@ func main() {
 	negatives := flag.Int("negatives", 0, "causes of links: wrong answers for each edge and side")
 	from := flag.String("negatives-from", "", "link, bias, causes of links: --negatives-from of train; default its own")
 	seed := flag.Uint64("seed", 0, "link, bias, out-of-core, causes: the first seed")
+	runs := flag.String("runs", "", "default: only these rows, such as memory+hop,default")
+	work := flag.String("dir", "", "default: folder in which graphs and stores are kept for the next time (default: a temporary one)")
 	var sbm sbmOptions
 	sbm.flags()
 	flag.Parse()
@@ -152,6 +155,14 @@ func main() {
 		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads}
 		links := linkCauses{datasets: *datasets, seed: *seed, seeds: o.seeds, threads: *threads, only: *only}
 		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Dim: *dim, Negatives: *negatives, NegativesFrom: *from}, *asJSON); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *table == "default" {
+		o := defaults{datasets: *datasets, work: *work, graphs: list(*only), rows: list(*runs), seed: *seed, seeds: max(1, *seeds), threads: *threads}
+		if err := runDefaults(ctx, o, *epochs, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}
@@ -180,7 +191,7 @@ func main() {
 // runTable finishes the options of a table other than the first and runs it.
 func runTable(ctx context.Context, table string, sbm sbmOptions, o outOfCore, layers, fractions, epochs, features string, asJSON bool) (err error) {
 	if table != "out-of-core" && table != "sbm" {
-		return fmt.Errorf("-table %q: expected link, bias, out-of-core or sbm", table)
+		return fmt.Errorf("-table %q: expected default, link, bias, causes, out-of-core or sbm", table)
 	}
 	if o.seeds < 1 {
 		return fmt.Errorf("-seeds %d: expected 1 or more", o.seeds)
@@ -249,6 +260,16 @@ func runCauses(ctx context.Context, o causes, l linkCauses, epochs, model string
 	}
 	if o.epochs = cmp.Or(given, 60); len(o.data) == 0 {
 		return nil
+	}
+	return o.run(ctx, asJSON)
+}
+
+// runDefaults finishes the options of the table of defaults, which has one count of epochs if any, and runs it.
+func runDefaults(ctx context.Context, o defaults, epochs string, asJSON bool) (err error) {
+	if epochs != flag.Lookup("epochs").DefValue {
+		if o.epochs, err = strconv.Atoi(epochs); err != nil || o.epochs < 1 {
+			return fmt.Errorf("-epochs %q: expected one number", epochs)
+		}
 	}
 	return o.run(ctx, asJSON)
 }
