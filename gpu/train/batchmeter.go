@@ -204,21 +204,25 @@ func (b *batchMeter) vectorsMost(inputs int) int {
 	return int(min(of.Nodes(0, len(of.Rows)), uint64(inputs)))
 }
 
-// graphs returns the largest blocks of a batch, input first: every node has all the neighbours that may be drawn, and
-// all are different, as long as there are so many in memory.
-func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs int) {
-	fanouts := b.cfg.fanoutsMost(b.shape.draws)
-	relations := b.model.Config().Relations
+// level is the largest block of a hop.
+type level struct {
+	n, edges, sources int64   // nodes that draw, edges, and nodes together with those that are drawn
+	kinds             []int64 // sources by node type, each type's most; nil where types are not told apart
+}
+
+// levels are the largest blocks of a batch, the seeds' first: every node has all the neighbours that may be drawn, and all are different, as
+// long as there are so many in memory.
+func (b *batchMeter) levels(rows, edges int64) (levels []level) {
 	directions := int64(1)
-	if relations > b.shape.relations {
+	if b.model.Config().Relations > b.shape.relations {
 		directions = 2
 	}
 	edges = b.cfg.drawnFrom(edges)
 	n := min(int64(b.cfg.BatchSize), rows)
-	seeds = int(n)
 	nested := b.cfg.Sampler == mini.Dense // a block has the edges of the one before it, and those of the nodes that it met first
 	met, drawn := int64(0), int64(0)
-	for h, fanout := range fanouts {
+	have := b.draws.kindsOf(n)
+	for h, fanout := range b.cfg.fanoutsMost(b.shape.draws) {
 		e := edges
 		if fanout >= 0 {
 			e = min(edges, drawn+(n-met)*int64(fanout)*directions)
@@ -230,10 +234,47 @@ func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 			}
 			e = min(e, drawn+most)
 		}
+		if have != nil {
+			var more int64
+			have, more = b.draws.reach(have, h, n, rows)
+			e = min(e, drawn+more)
+		}
 		if nested {
 			met, drawn = n, e
 		}
 		sources := min(rows, n+e)
+		if have != nil {
+			sources = min(sources, together(have))
+		}
+		levels = append(levels, level{n, e, sources, have})
+		n = sources
+	}
+	return levels
+}
+
+// inputs is the most input rows of a batch of a run that has the whole graph in memory, and by node type; nil where types are not told apart.
+func (b *batchMeter) inputs(m *store.Manifest) (rows int, kinds []int) {
+	n, edges := largestStep(m, 0)
+	levels := b.levels(n, 2*edges) // both directions
+	rows = int(min(int64(b.cfg.BatchSize), n))
+	have := b.draws.kindsOf(int64(rows))
+	if k := len(levels); k > 0 {
+		rows, have = int(levels[k-1].sources), levels[k-1].kinds
+	}
+	for _, x := range have {
+		kinds = append(kinds, int(min(x, int64(rows))))
+	}
+	return rows, kinds
+}
+
+// graphs returns the blocks of levels, input first.
+func (b *batchMeter) graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs int) {
+	relations := b.model.Config().Relations
+	n := min(int64(b.cfg.BatchSize), rows)
+	seeds = int(n)
+	nested := b.cfg.Sampler == mini.Dense
+	for h, k := range b.levels(rows, edges) {
+		e, sources := k.edges, k.sources
 		g := gpu.Graph{NumDst: int(n), NumSrc: int(sources), Indptr: b.index(int(n)+1, blocks.Int32), Indices: b.index(int(e), blocks.Int32)}
 		if b.model.ReadsDegrees() {
 			g.SrcDegrees, g.DstDegrees = b.index(int(sources), blocks.Int32), b.index(int(n), blocks.Int32)

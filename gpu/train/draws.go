@@ -22,12 +22,16 @@ type draws struct {
 	// relations are those that a node has edges of, drawn or not.
 	relations tally
 	unread    tally       // of these, those that are not read from precomputed hops: the first layer's
+	kinds     []kindDraws // by node type; nil where it was not told apart
 	nodes     int64       // of the store
 	seeds     []seedDraws // by partition, of its training nodes; nil: seeds may be any nodes, in any order
 }
 
 // seedDraws are what seeds add in the first hop.
-type seedDraws struct{ edges, groups, relations spread }
+type seedDraws struct {
+	edges, groups, relations spread
+	kinds                    []spread // edges by the type of what is drawn
+}
 
 // anySeeds says that seeds are not drawn at random from the training nodes.
 func (d *draws) anySeeds() {
@@ -111,6 +115,8 @@ type drawCounter struct {
 	stored  int           // relations of the store; further ones of the model are inverse: edges read against their direction, by the same fanouts
 	fanouts []int         // of each hop
 	of      relationDraws // where relations have their own
+	ends    *relationEnds // nil: types of nodes are not told apart
+	counts  []int64       // scratch, by type
 }
 
 // add counts a node with so many edges of each relation. seeds is its partition's if it is a training node, or nil.
@@ -208,6 +214,7 @@ func countDraws(ctx context.Context, src eval.Source, e *eval.Evaluator, c *Conf
 	for range d.fanouts {
 		d.edges, d.groups = append(d.edges, tally{}), append(d.groups, tally{})
 	}
+	d.openKinds(m, endsOf(m, relations))
 	var split []byte
 	var failed error
 	err = e.RelationSizes(ctx, func(t eval.Tile, sizes []int32) {
@@ -220,7 +227,12 @@ func countDraws(ctx context.Context, src eval.Source, e *eval.Evaluator, c *Conf
 				if part != store.SplitTrain {
 					seeds = nil
 				}
-				d.add(sizes[(int(uint64(m.Partitions[p].First)-t.Base)+i)*relations:][:relations], seeds)
+				of := sizes[(int(uint64(m.Partitions[p].First)-t.Base)+i)*relations:][:relations]
+				d.add(of, seeds)
+				if d.ends != nil {
+					own, _ := m.TypeOf(store.PartitionID(p), uint64(i))
+					d.addKind(of, own, seeds)
+				}
 			}
 		}
 	})

@@ -18,7 +18,11 @@ import (
 // rowsOptions are those of plan rows, from those of a partition buffer.
 func (c *Config) rowsOptions(m *store.Manifest, o buffer.Options, t *macro.RowsTuning) rows.Options {
 	o.Capacity, o.Pinned = 0, nil
-	return rows.Options{Options: o, BatchRows: int(c.inputsMost(m)), Packed: t.Packed, EpochBatches: t.EpochBatches, EpochRows: t.EpochRows}
+	most := rows.Options{Options: o, BatchRows: int(c.inputsMost(m)), KindRows: t.KindRows, Packed: t.Packed, EpochBatches: t.EpochBatches, EpochRows: t.EpochRows}
+	if t.BatchRows > 0 {
+		most.BatchRows = min(most.BatchRows, t.BatchRows)
+	}
+	return most
 }
 
 // directions is how many lists of neighbours a node is drawn for: models of relations read a directed graph's edges both ways.
@@ -98,6 +102,12 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}
+	if y.batch != nil {
+		var inputs int
+		if inputs, r.KindRows = y.batch.inputs(y.m); y.batch.draws != nil {
+			r.BatchRows = inputs
+		}
+	}
 	o := c.rowsOptions(y.m, c.MacroOptions(y.m), r)
 	if memory > 0 {
 		o.MemoryBytes = max(1, o.MemoryBytes-y.BesideBytes(memory)(0))
@@ -218,7 +228,7 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	batches := math.Ceil(float64(train) / float64(c.BatchSize))
 	distinct := func(drawn float64) float64 { return nodes * -math.Expm1(-drawn/nodes) }
 	n := min(float64(c.BatchSize), float64(train))
-	width := float64(y.shape.in)
+	width, rowBytes := float64(y.shape.in), float64(z.AllBytes)/nodes
 	ns := 0.
 	for _, fanout := range c.fanoutsMost(y.shape.draws) {
 		draws := degree
@@ -228,7 +238,7 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 			draws = min(draws, float64(fanout)*float64(c.directions(y.m)))
 		}
 		edges := n * draws
-		ns += edges*(nsRow+nsByte*float64(z.RowBytes)) + 3*n*2*2*width*float64(c.Hidden)*nsFlop // forward and backward, of a node and its mean
+		ns += edges*(nsRow+nsByte*rowBytes) + 3*n*2*2*width*float64(c.Hidden)*nsFlop // forward and backward, of a node and its mean
 		n = distinct(n + edges)
 	}
 	e.batchRows = n
@@ -238,10 +248,10 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 	if y.device.Measured {
 		rate, request = y.device.BytesPerSecond, y.device.RequestCost.Seconds()
 	}
-	all := nodes * float64(z.RowBytes) / rate
-	e.partitionSeconds, e.rowSeconds = all, float64(z.RowBytes)/rate
+	all := float64(z.AllBytes) / rate
+	e.partitionSeconds, e.rowSeconds = all, rowBytes/rate
 	missing := n * (1 - float64(z.Slots)/nodes)
-	e.readSeconds = batches * min(all, missing*(request+float64(z.RowBytes)/rate))
+	e.readSeconds = batches * min(all, missing*(request+rowBytes/rate))
 	return e
 }
 

@@ -41,6 +41,9 @@ type RowsTuning struct {
 	// Packed and EpochRows are those of store/rows: how rows are read, and about how many an epoch's batches use.
 	Packed                  bool
 	EpochBatches, EpochRows int
+	// BatchRows and KindRows are theirs too: most rows of a mini-batch, and by node type; 0 and nil: as fanouts allow.
+	BatchRows int
+	KindRows  []int
 }
 
 // Choice is a Config that [New] accepts, and why.

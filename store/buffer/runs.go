@@ -21,6 +21,12 @@ type Runs struct {
 	of     func(p ResidentPartition) run
 }
 
+// NewRuns says that so many rows from first on are of the type, and lie behind the row of zeros: of columns in no partition's slots, such
+// as a cache's. It is not for Of.
+func NewRuns(first, rows uint32) *Runs {
+	return &Runs{shift: 32, blocks: []run{{first, rows, 1}}}
+}
+
 // run is a run of rows: those from first on lie from place on.
 type run struct{ first, rows, place uint32 }
 

@@ -28,8 +28,14 @@ func (r *Reader) forget() (err error) {
 		return nil
 	}
 	clear(r.known)
-	if r.look, err = newWindow(r.size.window(r.m, min(r.o.BatchRows, max(1, int(r.m.Nodes)))), r.known); err != nil || !r.whole() {
+	if r.look, err = newWindow(r.size.window(r.m, min(r.o.BatchRows, max(1, int(r.m.Nodes)))), r.known); err != nil {
 		return err
+	}
+	if r.look.kind != nil {
+		fillKinds(r.m, r.look.kind)
+	}
+	if !r.whole() {
+		return nil
 	}
 	if r.look.fill(); !r.filled {
 		r.planned[0] = buffer.StepForecast{Loads: int(r.m.Nodes)}

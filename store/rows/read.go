@@ -17,7 +17,17 @@ type column struct {
 	stride  int64
 	extents []extent // by partition
 	most    int64    // bytes of a request
-	slots   []byte   // rows of the cache, by slot; nil in a forecast
+	kind    int      // node type whose rows alone it has in the cache; −1: it has all nodes'
+	runs    *buffer.Runs
+	slots   []byte // rows of the cache, by slot, or where runs says; nil in a forecast
+}
+
+// slot is where a slot's row lies.
+func (c *column) slot(s uint32) []byte {
+	if c.runs != nil {
+		s = c.runs.Place(s)
+	}
+	return c.slots[int64(s)*c.stride:][:c.stride]
 }
 
 // extent is a partition's part of a column.
@@ -52,7 +62,10 @@ func (r *Reader) openColumns(s *store.Store) error {
 			open[f.Path()] = io
 			r.files = append(r.files, io)
 		}
-		c := column{info: info, stride: int64(info.RowBytes()), most: r.o.spanMost(info.RowBytes())}
+		c := column{info: info, stride: int64(info.RowBytes()), most: r.o.spanMost(info.RowBytes()), kind: -1}
+		if r.size.KindSlots != nil {
+			c.kind = kindOf(r.m, info)
+		}
 		for p := range s.Manifest().Partitions {
 			f, e, stored, err := s.Files().NodeRows(name, store.PartitionID(p))
 			if err != nil {
@@ -174,7 +187,7 @@ func (r *Reader) everything(fn func(keys []uint64) error) error {
 	for lo := 0; lo < int(r.m.Nodes); lo += len(r.keys) {
 		keys := r.keys[:min(len(r.keys), int(r.m.Nodes)-lo)]
 		for i := range keys {
-			keys[i] = uint64(lo+i)<<32 | uint64(lo+i)
+			keys[i] = uint64(lo+i)<<32 | uint64(r.look.slot[lo+i]-1)
 		}
 		if err := fn(keys); err != nil {
 			return err
@@ -215,8 +228,11 @@ func (r *Reader) load(ctx context.Context, keys []uint64, epoch int, m *meter) e
 	return nil
 }
 
-// fill writes the rows of keys that are not stored into their slots.
+// fill writes the rows of keys that are not stored into their slots. A column of one type's rows alone has none for them.
 func (r *Reader) fill(c *column, keys []uint64) {
+	if c.kind >= 0 {
+		return
+	}
 	part := 0
 	for _, key := range keys {
 		node := uint32(key >> 32)
@@ -225,7 +241,7 @@ func (r *Reader) fill(c *column, keys []uint64) {
 		}
 		stored, row := &c.extents[part].stored, uint64(node-r.bases[part])
 		if !stored.Stored(row) {
-			stored.Fill(c.slots[int64(uint32(key))*c.stride:][:c.stride], row)
+			stored.Fill(c.slot(uint32(key)), row)
 		}
 	}
 }
@@ -281,7 +297,7 @@ func (c *column) take(s *span, keys []uint64, b []byte) error {
 	}
 	for _, key := range keys[s.lo:s.hi] {
 		from := int64(uint32(key>>32)-s.first)*c.stride - s.from
-		copy(c.slots[int64(uint32(key))*c.stride:][:c.stride], b[from:])
+		copy(c.slot(uint32(key)), b[from:])
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ type Options struct {
 	buffer.Options
 	// BatchRows is the most input rows of a mini-batch: the cache holds at least those of one.
 	BatchRows int
+	// KindRows are, by node type, the most input rows of that type, where columns have rows of one type alone; nil: BatchRows of each.
+	KindRows []int
 	// Packed reads all features once for a window of batches, whose rows are written to a temporary file in their order, instead
 	// of single rows. EpochBatches and EpochRows are about how many batches an epoch has, and rows these have: the window's
 	// size where memory allows.
@@ -218,8 +220,19 @@ func (r *Reader) allocate() (err error) {
 		r.pack.spare = take(stage)
 		r.pack.halves = take(2 * halfBytes * int64(z.PackBatches))
 	}
+	runs := make([]*buffer.Runs, len(z.KindSlots))
 	for i := range r.columns {
-		r.columns[i].slots = take(int64(z.Slots) * r.columns[i].stride)
+		c := &r.columns[i]
+		if c.kind >= 0 {
+			p := &r.look.pools[c.kind]
+			if runs[c.kind] == nil {
+				runs[c.kind] = buffer.NewRuns(uint32(p.first), uint32(p.slots))
+			}
+			c.runs = runs[c.kind]
+			c.slots = take(int64(p.slots+1) * c.stride)
+			continue
+		}
+		c.slots = take(int64(z.Slots) * c.stride)
 	}
 	if r.o.Pin != nil {
 		if r.unpin, err = r.o.Pin(r.slab.Bytes()); err != nil {
@@ -247,7 +260,7 @@ func (r *Reader) Features() []buffer.Column {
 	var out []buffer.Column
 	for i := range r.columns {
 		c := &r.columns[i]
-		out = append(out, buffer.Column{Name: c.info.Name, Type: c.info.Elem, Dim: c.info.Dim, Stride: int(c.stride), Data: c.slots, Scale: c.info.Scale})
+		out = append(out, buffer.Column{Name: c.info.Name, Type: c.info.Elem, Dim: c.info.Dim, Stride: int(c.stride), Data: c.slots, Scale: c.info.Scale, Runs: c.runs})
 	}
 	return out
 }
@@ -264,6 +277,9 @@ func (r *Reader) Push(epoch int, rows []uint32) bool {
 	if r.pack != nil {
 		return r.pushPacked(epoch, rows)
 	}
+	if err := r.checkKinds(rows); err != nil {
+		r.fail(err)
+	}
 	for !r.stopped && !r.look.Fits(len(rows)) {
 		r.decide()
 	}
@@ -273,6 +289,23 @@ func (r *Reader) Push(epoch int, rows []uint32) bool {
 	r.look.Push(rows)
 	r.pushed = append(r.pushed, pushed{epoch, fingerprint(rows)})
 	return true
+}
+
+// checkKinds refuses a batch that has more rows of a node type than the cache was made for.
+func (r *Reader) checkKinds(rows []uint32) error {
+	if r.look.kind == nil || r.o.KindRows == nil {
+		return nil
+	}
+	var counts [256]int
+	for _, row := range rows {
+		counts[r.look.kind[row]]++
+	}
+	for t, most := range r.o.KindRows {
+		if counts[t] > most {
+			return fmt.Errorf("%w: a mini-batch of %d rows of nodes of type %s, expected at most %d", store.ErrInvalid, counts[t], r.m.Schema.NodeTypes[t].Name, most)
+		}
+	}
+	return nil
 }
 
 // End says that no more batches come. It returns when all are decided.

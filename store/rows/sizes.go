@@ -29,15 +29,19 @@ type Sizes struct {
 	WindowRows   int   // rows of batches known ahead
 	PackBatches  int   // most batches of a window, with Options.Packed
 	PackWindows  int   // windows, likewise: with two, one is read while the other is trained
-	RowBytes     int   // of all features of one node
+	RowBytes     int   // of all features, those of all types of nodes together
+	AllBytes     int64 // of the features of all nodes
+	KindSlots    []int // of Slots those for rows of each node type; nil: any row lies in any slot, and takes RowBytes
 	LeastBytes   int64 // smallest Options.MemoryBytes that would do
+
+	slotBytes int64
 }
 
 // MemoryBytes is all that is held at a time.
 func (z Sizes) MemoryBytes() int64 { return z.GraphBytes + max(z.LoadingBytes, z.CacheBytes) }
 
 // SlotBytes is what the rows in the cache take.
-func (z Sizes) SlotBytes() int64 { return int64(z.Slots) * int64(z.RowBytes) }
+func (z Sizes) SlotBytes() int64 { return z.slotBytes }
 
 // Measure computes the sizes for a store; a budget that is too small is a [*buffer.BudgetError], and Sizes.LeastBytes is set even then.
 func Measure(s *store.Store, o Options) (z Sizes, err error) {
@@ -53,6 +57,10 @@ func Measure(s *store.Store, o Options) (z Sizes, err error) {
 		}
 		z.RowBytes += c.RowBytes()
 	}
+	k := o.kinds(m)
+	if z.AllBytes = nodes * int64(z.RowBytes); k != nil {
+		z.AllBytes = k.bytes(k.nodes)
+	}
 	if z.GraphBytes, err = graphBytes(m, &o); err != nil {
 		return z, err
 	}
@@ -63,15 +71,23 @@ func Measure(s *store.Store, o Options) (z Sizes, err error) {
 	if o.Packed {
 		err = o.packed(m, &z, batch)
 	} else {
-		err = o.cached(m, &z, batch)
+		err = o.cached(m, &z, batch, k)
 	}
 	return z, err
 }
 
-// cached sets the sizes of a cache that keeps rows.
-func (o *Options) cached(m *store.Manifest, z *Sizes, batch int) error {
+// cached sets the sizes of a cache that keeps rows, of kinds if k is not nil.
+func (o *Options) cached(m *store.Manifest, z *Sizes, batch int, k *kinds) error {
 	nodes := int(m.Nodes)
+	least := batch
+	if k != nil {
+		least = max(batch, sum(k.least))
+	}
 	set := func(slots int) int64 {
+		if z.slotBytes = int64(slots) * int64(z.RowBytes); k != nil {
+			z.KindSlots = k.divide(slots)
+			z.slotBytes = k.bytes(z.KindSlots)
+		}
 		z.Slots, z.WindowRows = slots, max(batch, windowSlots*slots)
 		if slots == nodes { // nothing is ever evicted
 			z.WindowRows = 2 * batch
@@ -80,14 +96,14 @@ func (o *Options) cached(m *store.Manifest, z *Sizes, batch int) error {
 		z.CacheBytes = o.besideSlots(m, z, batch) + blocks.AlignUp(w.Bytes()) + z.SlotBytes()
 		return z.MemoryBytes()
 	}
-	z.LeastBytes = min(set(batch), set(nodes))
+	z.LeastBytes = min(set(least), set(nodes))
 	switch {
 	case o.MemoryBytes == 0 || set(nodes) <= o.MemoryBytes:
 		set(nodes)
-	case set(batch) > o.MemoryBytes:
+	case set(least) > o.MemoryBytes:
 		return o.tooSmall(m, z)
 	default:
-		set(batch + sort.Search(nodes-1-batch, func(i int) bool { return set(batch+1+i) > o.MemoryBytes }))
+		set(least + sort.Search(nodes-1-least, func(i int) bool { return set(least+1+i) > o.MemoryBytes }))
 	}
 	return nil
 }
@@ -101,6 +117,7 @@ func (o *Options) packed(m *store.Manifest, z *Sizes, batch int) error {
 	z.PackWindows = 1
 	set := func(batches int) int64 {
 		z.PackBatches, z.WindowRows = batches, max(batch, each*batches)
+		z.slotBytes = int64(z.Slots) * int64(z.RowBytes)
 		z.CacheBytes = o.besideSlots(m, z, batch) + o.stage(m, z) + int64(z.PackWindows)*2*blocks.AlignUp(4*int64(z.WindowRows)) + 2*halfBytes*int64(batches) + z.SlotBytes()
 		return z.MemoryBytes()
 	}
@@ -120,6 +137,7 @@ func (o *Options) packed(m *store.Manifest, z *Sizes, batch int) error {
 		more = int(min(int64(more), (o.MemoryBytes-need)/int64(max(1, z.RowBytes)))) / granule * granule
 	}
 	z.Slots += more
+	z.slotBytes += int64(more) * int64(z.RowBytes)
 	z.CacheBytes += int64(more) * int64(z.RowBytes)
 	return nil
 }
@@ -224,7 +242,7 @@ func scratchBytes(m *store.Manifest) int64 {
 
 // window are the sizes of what decides.
 func (z *Sizes) window(m *store.Manifest, batch int) windowOptions {
-	return windowOptions{Rows: max(1, int(m.Nodes)), Slots: max(1, z.Slots), BatchRows: batch, Entries: max(batch, z.WindowRows), Held: held}
+	return windowOptions{Rows: max(1, int(m.Nodes)), Slots: max(1, z.Slots), BatchRows: batch, Entries: max(batch, z.WindowRows), Held: held, Kinds: z.KindSlots}
 }
 
 // besideSlots is the area that reads go to, what sorts a batch's rows, and what rounding to pages takes.
@@ -234,7 +252,7 @@ func (o *Options) besideSlots(m *store.Manifest, z *Sizes, batch int) int64 {
 
 // stage is the size of the area that requests are read to.
 func (o *Options) stage(m *store.Manifest, z *Sizes) int64 {
-	return max(o.spanMost(z.RowBytes), min(stageBytes, blocks.AlignUp(int64(m.Nodes)*int64(z.RowBytes)/8)))
+	return max(o.spanMost(z.RowBytes), min(stageBytes, blocks.AlignUp(z.AllBytes/8)))
 }
 
 // spanMost is the largest request for rows of so many bytes.

@@ -16,11 +16,22 @@ type windowOptions struct {
 	// Held is how many batches before the one that is decided may still be in use: their rows are evicted only where nothing
 	// else can be, and whoever loads into their slots must wait ([decision].After).
 	Held int
+	// Kinds divides the slots among rows of several kinds, which take different memory: so many slots for rows of each, one kind after the
+	// other, as many as a batch has rows of the kind at least. nil: all are of one kind.
+	Kinds []int
 }
 
 // Validate says which size is wrong.
 func (o windowOptions) Validate() error {
-	if o.Rows < 1 || o.BatchRows < 1 || o.Slots < o.BatchRows || o.Entries < o.BatchRows || o.Held < 1 || o.ring() > 1<<32-2 || o.Rows > 1<<32-2 {
+	if sum := 0; o.Kinds != nil {
+		for _, n := range o.Kinds {
+			sum += n
+		}
+		if sum != o.Slots || len(o.Kinds) > 256 {
+			return fmt.Errorf("rows: %+v: expected slots of at most 256 kinds that add up to all", o)
+		}
+	}
+	if o.Rows < 1 || o.BatchRows < 1 || o.Kinds == nil && o.Slots < o.BatchRows || o.Entries < o.BatchRows || o.Held < 1 || o.ring() > 1<<32-2 || o.Rows > 1<<32-2 {
 		return fmt.Errorf("rows: %+v: expected positive sizes, slots and entries for a batch at least, and fewer than 2^32 of each", o)
 	}
 	return nil
@@ -32,8 +43,15 @@ func (o windowOptions) ring() int { return o.Entries + (o.Held+3)*o.BatchRows }
 
 // Bytes is the memory that a window takes.
 func (o windowOptions) Bytes() int64 {
-	return int64(o.Rows)*9 + 3*4*int64(o.ring()) + 5*4*int64(o.Slots+lists) + 64
+	bytes := int64(o.Rows)*9 + 3*4*int64(o.ring()) + 5*4*int64(o.Slots+lists*o.kinds()) + 64
+	if o.Kinds != nil {
+		bytes += int64(o.Rows)
+	}
+	return bytes
 }
+
+// kinds is how many kinds of rows there are.
+func (o windowOptions) kinds() int { return max(1, len(o.Kinds)) }
 
 // window decides which rows a cache keeps whose reader knows batches beforehand: Belady's rule over the batches
 // known. Evicted is the row whose next use is farthest; those of which no use is known go first, and of these the ones
@@ -58,6 +76,7 @@ type window struct {
 	slot []uint32 // 1 + its slot, 0 = none
 	last []uint32 // 1 + the ring's place of its last use among batches not decided, 0 = none
 	uses []uint8  // how often it was pushed, halved now and then
+	kind []uint8  // nil: all are of kind 0; [newWindow]'s caller fills it in
 
 	// By place in the ring, which holds the rows of batches in their order.
 	row  []uint32
@@ -76,9 +95,15 @@ type window struct {
 	decided int       // the next batch to decide
 	undone  int       // rows of batches not decided
 	head    int       // the ring's place for the next batch
-	filled  int       // slots that were ever used
-	far     int       // no list of a batch after this one has rows
 	pushed  int       // rows since uses were halved
+	pools   []pool    // by kind
+}
+
+// pool are the slots of a kind of rows.
+type pool struct {
+	first, slots int
+	filled       int // of them that were ever used
+	far          int // no list of a batch after this one has rows
 }
 
 // stretch is a batch's places in the ring.
@@ -118,21 +143,40 @@ func newWindow(o windowOptions, mem []byte) (*window, error) {
 		return s
 	}
 	l := &window{o: o, slot: take(o.Rows), last: take(o.Rows), row: take(o.ring()), next: take(o.ring()), load: take(o.ring()),
-		held: take(o.Slots), due: take(o.Slots), used: take(o.Slots), prev: take(o.Slots + lists), succ: take(o.Slots + lists)}
+		held: take(o.Slots), due: take(o.Slots), used: take(o.Slots), prev: take(o.Slots + lists*o.kinds()), succ: take(o.Slots + lists*o.kinds())}
 	l.uses = mem[:o.Rows]
+	l.pools = []pool{{slots: o.Slots}}
+	if o.Kinds != nil {
+		l.kind, l.pools = mem[o.Rows:2*o.Rows], nil
+		first := 0
+		for _, n := range o.Kinds {
+			l.pools = append(l.pools, pool{first: first, slots: n})
+			first += n
+		}
+	}
 	for i := range l.prev {
 		l.prev[i], l.succ[i] = uint32(i), uint32(i)
 	}
 	return l, nil
 }
 
-// fill makes row r lie in slot r, for all rows, of which there are as many as slots.
+// fill gives all rows slots, of which there are as many: in order, those of each kind.
 func (l *window) fill() {
 	for r := range l.slot {
-		l.slot[r], l.held[r] = uint32(r)+1, uint32(r)+1
-		l.list(uint32(r))
+		p := &l.pools[l.kindOf(uint32(r))]
+		s := uint32(p.first + p.filled)
+		p.filled++
+		l.slot[r], l.held[s] = s+1, uint32(r)+1
+		l.list(s)
 	}
-	l.filled = len(l.slot)
+}
+
+// kindOf is that of a row.
+func (l *window) kindOf(row uint32) int {
+	if l.kind == nil {
+		return 0
+	}
+	return int(l.kind[row])
 }
 
 // Pending returns how many batches are pushed and not decided.
@@ -212,11 +256,12 @@ func (l *window) Decide(d *decision) {
 	early := t - l.o.Held // the next batch whose rows are given up before it is known to be over
 	for _, i := range d.Loads {
 		r := d.Rows[i]
-		s, ok := l.victim()
+		k := l.kindOf(r)
+		s, ok := l.victim(k)
 		for !ok {
 			l.free(early)
 			early++
-			s, ok = l.victim()
+			s, ok = l.victim(k)
 		}
 		if old := l.held[s]; old != 0 {
 			l.slot[old-1] = 0
@@ -253,19 +298,20 @@ func (l *window) free(t int) {
 	}
 }
 
-// victim takes a slot to load into; false if all are held.
-func (l *window) victim() (uint32, bool) {
-	if l.filled < l.o.Slots {
-		l.filled++
-		return uint32(l.filled - 1), true
+// victim takes a slot to load a row of a kind into; false if all are held.
+func (l *window) victim(kind int) (uint32, bool) {
+	p := &l.pools[kind]
+	if p.filled < p.slots {
+		p.filled++
+		return uint32(p.first + p.filled - 1), true
 	}
 	for i := range coldLists {
-		if s, ok := l.pop(i); ok {
+		if s, ok := l.pop(kind*lists + i); ok {
 			return s, true
 		}
 	}
-	for ; l.far > l.decided-1; l.far-- {
-		if s, ok := l.pop(coldLists + l.far%batchLists); ok {
+	for ; p.far > l.decided-1; p.far-- {
+		if s, ok := l.pop(kind*lists + coldLists + p.far%batchLists); ok {
 			return s, true
 		}
 	}
@@ -287,12 +333,13 @@ func (l *window) listed(s uint32) bool { return l.succ[s] != s }
 
 // list puts a slot at the end of its list.
 func (l *window) list(s uint32) {
-	at := bits.Len8(l.uses[l.held[s]-1]) // cold: no use is known
+	row := l.held[s] - 1
+	at, kind := bits.Len8(l.uses[row]), l.kindOf(row) // cold: no use is known
 	if k := int(l.due[s]) - 1; k >= 0 {
 		at = coldLists + k%batchLists
-		l.far = max(l.far, k)
+		l.pools[kind].far = max(l.pools[kind].far, k)
 	}
-	h := uint32(l.o.Slots + at)
+	h := uint32(l.o.Slots + kind*lists + at)
 	p := l.prev[h]
 	l.succ[p], l.prev[s], l.succ[s], l.prev[h] = s, p, h, s
 }

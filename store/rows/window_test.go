@@ -42,9 +42,19 @@ func TestWindowKeepsWhatItSays(t *testing.T) {
 		o.BatchRows = rapid.IntRange(1, min(12, o.Rows)).Draw(t, "batch")
 		o.Slots = o.BatchRows + rapid.IntRange(0, 30).Draw(t, "slots")
 		o.Entries = o.BatchRows + rapid.IntRange(0, 60).Draw(t, "entries")
+		if kinds := rapid.IntRange(0, 3).Draw(t, "kinds"); kinds > 0 { // row r is of kind r modulo these
+			o.Slots = 0
+			for k := range kinds {
+				o.Kinds = append(o.Kinds, min(o.BatchRows, (o.Rows+kinds-1-k)/kinds)+rapid.IntRange(0, 10).Draw(t, "more"))
+				o.Slots += o.Kinds[k]
+			}
+		}
 		l, err := newWindow(o, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for row := range l.kind {
+			l.kind[row] = uint8(row % len(o.Kinds))
 		}
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		slab := make([]uint32, o.Slots)
@@ -67,6 +77,15 @@ func TestWindowKeepsWhatItSays(t *testing.T) {
 			for i, row := range d.Rows {
 				if got := slab[d.Slots[i]]; got != row {
 					t.Fatalf("batch %d: slot %d has row %d, expected %d", d.Batch, d.Slots[i], got, row)
+				}
+				if first := 0; o.Kinds != nil {
+					kind := int(row) % len(o.Kinds)
+					for _, n := range o.Kinds[:kind] {
+						first += n
+					}
+					if s := int(d.Slots[i]); s < first || s >= first+o.Kinds[kind] {
+						t.Fatalf("batch %d: row %d of kind %d lies in slot %d of %v", d.Batch, row, kind, s, o.Kinds)
+					}
 				}
 			}
 			if decided = append(decided, d); len(decided) > o.Held {

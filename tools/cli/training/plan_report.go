@@ -125,7 +125,7 @@ func (r *planReport) print() error {
 	}
 	warnOutlook(r.e, r.outlook)
 	if r.rows != nil {
-		fmt.Fprintf(w, "rows    room for %d rows of %d bytes, of %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, r.rows.RowBytes, r.m.Nodes, r.rows.WindowRows)
+		fmt.Fprintf(w, "rows    room for %d rows, %s, of %d nodes; %d rows of mini-batches are known ahead\n", r.rows.Slots, command.FormatSize(r.rows.SlotBytes()), r.m.Nodes, r.rows.WindowRows)
 		if r.rows.PackWindows == 2 {
 			fmt.Fprintln(w, "        in each of two windows: one is read while the other is trained")
 		}
