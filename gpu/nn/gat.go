@@ -131,6 +131,7 @@ func (l *gatLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	o := p.Arena.Matrix(q, g.NumDst, l.t.Cols)
 	q.Fill(o, 0)
 	q.AggregateHeads(l.loops, l.alpha, l.t, o)
+	p.aggregated(l.index, o)
 	l.y = l.output(p, o)
 	return l.y
 }

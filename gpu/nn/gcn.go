@@ -63,6 +63,7 @@ func (l *gcnLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		return l.y
 	}
 	l.z = l.sum.forward(p, g, in, h)
+	p.aggregated(l.index, l.z)
 	l.y = l.dense(p, l.z)
 	return l.y
 }

@@ -71,6 +71,7 @@ func (l *ginLayer) ReadsDegrees() bool { return l.sum.ReadsDegrees() }
 // Forward implements [Layer].
 func (l *ginLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	l.z = l.sum.forward(p, g, in, p.history(l.index))
+	p.aggregated(l.index, l.z)
 	return l.dense(p)
 }
 

@@ -21,6 +21,17 @@ type Pass struct {
 	Scalars gpu.Scalars
 	// Histories complete the means of layers; at most one a layer.
 	Histories []*History
+	// Aggregated, unless it is nil, is told what each layer makes of neighbours, [NumDst × columns], before its dense product: sage's
+	// mean, gcn's and gin's sum, gat's heads side by side. Other layers, and those that multiply first, tell nothing. It may issue
+	// operations that read the tensor; later ones overwrite it.
+	Aggregated func(layer int, of gpu.Tensor)
+}
+
+// aggregated tells p.Aggregated.
+func (p *Pass) aggregated(layer int, of gpu.Tensor) {
+	if p.Aggregated != nil && p.Queue.Err() == nil {
+		p.Aggregated(layer, of)
+	}
 }
 
 // inputMask names the mask k of the first layer's input.

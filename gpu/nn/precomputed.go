@@ -30,6 +30,7 @@ func (l *precomputedLayer) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 	if !ok {
 		return gpu.Tensor{}
 	}
+	p.aggregated(l.index, z.View(0, l.in, g.NumDst, l.in))
 	if p.Train && l.inputDropout > 0 {
 		p.Queue.Dropout(p.inputMask(l.inputDropout, 0), z)
 	}

@@ -80,6 +80,7 @@ func (l *SAGE) Forward(p *Pass, g *gpu.Graph, in Input) gpu.Tensor {
 		h.complete(q, mean)
 		q.Copy(right, mean)
 	}
+	p.aggregated(l.index, right)
 	if p.Train && l.inputDropout > 0 {
 		q.Dropout(p.inputMask(l.inputDropout, 0), z)
 	}

@@ -180,6 +180,8 @@ type Config struct {
 
 	vectorsOf *vectors.Of // of VectorTypes, once they were counted; nil without
 
+	probe *probe // of [Checkpoint.AggregateErrors]; nil in a run that trains
+
 	lossy bool // a plan over partitions is expected to lose warnPoints or more, see Complete
 }
 

@@ -158,6 +158,9 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hook
 		s.free = it.Close
 		s.spare = cfg.MemoryBytes - budget.ProgramBytes - a.Of(holdsHistory) - a.Of(holdsDevice)
 	}
+	if err := cfg.probe.load(ctx, t); err != nil {
+		return nil, err
+	}
 	if err := s.run(ctx, state); err != nil {
 		return nil, err
 	}

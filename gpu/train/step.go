@@ -348,6 +348,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 		}
 		p.Histories = append(p.Histories, h.of(q, a, relations, dst))
 	}
+	looked := t.cfg.probe.look(p, mb, b)
 	first, last := t.batches.within(t.cfg.Accumulate)
 	params, adam := t.model.Params(), t.adam
 	if last {
@@ -423,6 +424,7 @@ func (t *trainer) batch(ctx context.Context, mb *buffer.MacroBatch, tables []row
 		if slices.ContainsFunc(columns, func(v float32) bool { return v-v != 0 }) { // NaN − NaN and ∞ − ∞ are NaN
 			return failed(t.diverged("learned vectors are no finite numbers after the step"))
 		}
+		looked()
 		t.stepping = t.pipe.Flying() > 0
 		sum.Loss += stat[0]
 		sum.Correct += stat[1]

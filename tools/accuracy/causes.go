@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/generate"
 )
@@ -25,6 +27,7 @@ type causes struct {
 	seed     uint64
 	seeds    int
 	threads  int
+	only     string // rows whose name contains this, beside the first
 }
 
 // cause is a row: partitions of the store, and how many are trained together, with all neighbours where whole is set.
@@ -73,12 +76,15 @@ func (o *causes) run(ctx context.Context, asJSON bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	if !asJSON {
-		fmt.Println("| data | what | steps an epoch | test % at equal epochs | at equal steps | valid % |")
-		fmt.Println("|---|---|---|---|---|---|")
+		fmt.Println("| data | what | steps an epoch | test % at equal epochs | at equal steps | valid % | error of aggregates by layer |")
+		fmt.Println("|---|---|---|---|---|---|---|")
 	}
 	for _, data := range o.data {
 		steps := 0 // of the run in memory: the first row
 		for _, c := range causeRows() {
+			if steps > 0 && !strings.Contains(c.name, o.only) {
+				continue
+			}
 			r, err := o.row(ctx, work, data, c, &steps)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", data, c.name, err)
@@ -92,7 +98,7 @@ func (o *causes) run(ctx context.Context, asJSON bool) (err error) {
 			test, sd := meanSD(r.Test)
 			equal, equalSD := meanSD(r.EqualSteps)
 			valid, _ := meanSD(r.Valid)
-			fmt.Printf("| %s | %s | %d | %.2f ± %.2f | %.2f ± %.2f | %.2f |\n", data, r.Name, r.Steps, test, sd, equal, equalSD, valid)
+			fmt.Printf("| %s | %s | %d | %.2f ± %.2f | %.2f ± %.2f | %.2f | %s |\n", data, r.Name, r.Steps, test, sd, equal, equalSD, valid, r.layerErrors())
 		}
 	}
 	return nil
@@ -106,6 +112,22 @@ type causeResult struct {
 	Test       []float64 `json:"test"`            // of the best validation among all epochs
 	EqualSteps []float64 `json:"test_equal_steps"`
 	Valid      []float64 `json:"valid"`
+	// Errors are those of the layers' aggregates, by seed and layer, see [train.Checkpoint.AggregateErrors].
+	Errors [][]float64 `json:"aggregate_errors"`
+}
+
+// layerErrors are the means of the seeds' errors, input first.
+func (r *causeResult) layerErrors() string {
+	var of []string
+	for l := range r.Errors[0] {
+		var seeds []float64
+		for _, e := range r.Errors {
+			seeds = append(seeds, e[l])
+		}
+		mean, _ := meanSD(seeds)
+		of = append(of, fmt.Sprintf("%.3f", mean))
+	}
+	return strings.Join(of, ", ")
 }
 
 // row trains a row once a seed. steps are the optimiser steps of a run in memory; 0: this row's.
@@ -124,9 +146,11 @@ func (o *causes) row(ctx context.Context, work, data string, c cause, steps *int
 		}
 		c.change(&cfg)
 		var epochs []train.Epoch
-		if _, err := trainStore(ctx, dir, cfg, train.Hooks{Epoch: func(e train.Epoch) { epochs = append(epochs, e) }}); err != nil {
+		of, err := o.train(ctx, dir, cfg, train.Hooks{Epoch: func(e train.Epoch) { epochs = append(epochs, e) }})
+		if err != nil {
 			return nil, err
 		}
+		r.Errors = append(r.Errors, of)
 		r.Steps = int(epochs[0].Batches)
 		if *steps == 0 {
 			*steps = r.Steps * o.epochs
@@ -140,6 +164,21 @@ func (o *causes) row(ctx context.Context, work, data string, c cause, steps *int
 		r.Valid = append(r.Valid, 100*best)
 	}
 	return r, nil
+}
+
+// train trains on a store, and returns the errors of the best model's aggregates.
+func (o *causes) train(ctx context.Context, dir string, c train.Config, hooks train.Hooks) (of []float64, err error) {
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	dev := host.New(host.Options{Threads: c.Threads})
+	defer func() { err = errors.Join(err, dev.Close(), st.Close()) }()
+	cp, err := train.Node(ctx, st, dev, c, hooks)
+	if err != nil {
+		return nil, err
+	}
+	return cp.AggregateErrors(ctx, st, dev)
 }
 
 // store makes a data set's store, or returns the one made for a row before: undirected, FENNEL, with an exact hop. The block

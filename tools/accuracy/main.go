@@ -152,7 +152,7 @@ func main() {
 		return
 	}
 	if *table == "causes" {
-		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads}
+		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads, only: *only}
 		links := linkCauses{datasets: *datasets, seed: *seed, seeds: o.seeds, threads: *threads, only: *only}
 		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Dim: *dim, Negatives: *negatives, NegativesFrom: *from}, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
