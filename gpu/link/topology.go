@@ -69,8 +69,8 @@ func openTopology(ctx context.Context, st *store.Store) (_ *topology, err error)
 		}
 	}
 	err = t.edges(ctx, st, func(dst, src uint32, relation uint16) {
-		t.in.Put(dst, src, relation)
-		t.out.Put(src, dst, relation)
+		t.in.Put(dst, src, relation, 0)
+		t.out.Put(src, dst, relation, 0)
 	})
 	t.in.End()
 	t.out.End()

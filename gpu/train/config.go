@@ -301,8 +301,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: edge weights with a history, whose sums are of neighbours that weigh the same: use one of them")
 	case len(c.EdgeFeatures) > 0 && c.History:
 		return fmt.Errorf("train: features %q of edges with a history, whose neighbours' edges have none: use one of them", c.EdgeFeatures)
-	case c.EdgeWeights && c.Plan == macro.Rows:
-		return fmt.Errorf("train: edge weights with plan %s, which holds no weights: use plan %s or %s", macro.Rows, macro.Memory, macro.Hanoi)
 	case len(c.EdgeFeatures) > 0 && c.Model != "gat":
 		return fmt.Errorf("train: features %q of edges with model %s: only gat's attention reads them", c.EdgeFeatures, c.Model)
 	case len(c.EdgeFeatures) > 0 && c.Plan == macro.Rows:

@@ -96,9 +96,6 @@ func (y *Memory) Mix(ctx context.Context, choice *macro.Choice) (labels [][]stor
 func (c *Config) lossAdvice() string {
 	hop := ", an exact first hop (" + c.precomputeCommand() + ")"
 	rows := ", or --plan rows where the graph fits without its features"
-	if c.EdgeWeights {
-		rows = "" // which has no weights
-	}
 	if c.PrecomputedHop || c.Model != "sage" && c.hopKind().Sum == "" || c.Aggregator == "max" {
 		hop = "" // it is read, or not for this model
 	}

@@ -2,12 +2,14 @@ package train
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -21,7 +23,16 @@ func TestRowsAreMemorys(t *testing.T) {
 	}
 	hop(t, graphs[store.IDsStrings])
 	typed := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 4000, Edges: 20000, Partitions: 8, Dim: 512, Relations: 3}))
+	g := storetest.Random(storetest.Options{Nodes: 4000, Edges: 20000, Partitions: 8, Dim: 512, IDs: store.IDsIntegers})
+	for i := range g.Edges {
+		g.Weights = append(g.Weights, float32(math.Exp(float64(i*i%7)-3)))
+	}
+	weighed := storetest.Create(t, g)
 	for name, c := range map[string]Config{
+		"weighed":         {EdgeWeights: true, Threads: 2},
+		"weighed gcn":     {Model: "gcn", EdgeWeights: true}, // reads sums of weights
+		"drawn by weight": {Sampler: mini.Weighted, Fanouts: []int{3, 2}},
+		"weighed, packed": {EdgeWeights: true, RowReads: RowsPacked},
 		"sage":            {},
 		"sage, 3 layers":  {Fanouts: []int{4, 3, 2}, Threads: 3},
 		"gcn":             {Model: "gcn"}, // reads degrees
@@ -42,6 +53,9 @@ func TestRowsAreMemorys(t *testing.T) {
 			dir := graphs[kind]
 			if c.relational() {
 				dir = typed
+			}
+			if c.EdgeWeights || c.Sampler == mini.Weighted {
+				dir = weighed
 			}
 			set := func(to *int, v int) {
 				if *to == 0 {

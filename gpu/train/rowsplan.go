@@ -96,9 +96,9 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if c.stages() {
 		return nil, nil
 	}
-	// Such samplers read lists of neighbours and nothing beside them.
-	plain := slices.Contains([]string{"", mini.Uniform, mini.Dense, mini.Pinsage}, c.Sampler)
-	if y.bare || !plain || c.EdgeWeights || len(c.EdgeFeatures) > 0 || c.History || c.Group > 0 || len(c.Features) == 0 || len(c.VectorTypes) > 0 {
+	// Such samplers read lists of neighbours, and weights; labor nodes' keys.
+	held := slices.Contains([]string{"", mini.Uniform, mini.Weighted, mini.Dense, mini.Pinsage}, c.Sampler)
+	if y.bare || !held || len(c.EdgeFeatures) > 0 || c.History || c.Group > 0 || len(c.Features) == 0 || len(c.VectorTypes) > 0 {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}

@@ -121,7 +121,7 @@ func refused(t *testing.T, dir string, c Config, want string) bool {
 // TestEdgeWeightsRefused: what weights do not go with is said before anything is read.
 func TestEdgeWeightsRefused(t *testing.T) {
 	for want, c := range map[string]Config{
-		"draws by them already": {Sampler: "weighted"}, "with a history": {History: true}, "holds no weights": {Plan: "rows"},
+		"draws by them already": {Sampler: "weighted"}, "with a history": {History: true},
 		"aggregator \"max\"": {Aggregator: "max"}, "for model \"gat\"": {Model: "gat"},
 	} {
 		c.EdgeWeights = true

@@ -67,8 +67,8 @@ const infinity = 0x7f800000
 // SumWeights sets a.Sums, whose length is at least ⌈len(Indices)/SumEdges⌉, for rows lo … hi−1, and their weights to what they
 // count as, which is what those who read them later go by.
 func (a *Adjacency) SumWeights(lo, hi int) {
-	for _, s := range a.Spans[lo:hi] {
-		sum := 0.
+	for row := lo; row < hi; row++ {
+		s, sum := a.Span(uint32(row)), 0.
 		for k := s.Begin; k < s.End; k++ {
 			if k%SumEdges == 0 {
 				a.Sums[k/SumEdges] = sum

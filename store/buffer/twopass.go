@@ -7,8 +7,8 @@ import (
 )
 
 // Begin and End are around two passes over edges that make an adjacency of Starts, Bases and Indices long enough: the first
-// counts each row's edges in Starts; Begin turns them into where the rows begin, and cuts Indices and Relations to what there
-// is; the second gives every edge to Put; End. More edges than Indices has room for are [store.ErrCorrupt].
+// counts each row's edges in Starts; Begin turns them into where the rows begin, and cuts Indices, Relations and Weights to what
+// there is; the second gives every edge to Put; End. More edges than Indices has room for are [store.ErrCorrupt].
 func (a *Adjacency) Begin() error {
 	at := int64(0)
 	for v, degree := range a.Starts {
@@ -31,15 +31,21 @@ func (a *Adjacency) Begin() error {
 	if a.Relations != nil {
 		a.Relations = a.Relations[:at]
 	}
+	if a.Weights != nil {
+		a.Weights = a.Weights[:at]
+	}
 	return nil
 }
 
 // Put adds a neighbour to a row, after those it has; see [Adjacency.Begin].
-func (a *Adjacency) Put(row, neighbour uint32, relation uint16) {
+func (a *Adjacency) Put(row, neighbour uint32, relation uint16, weight float32) {
 	at := a.Bases[row>>16] + int64(a.Starts[row])
 	a.Indices[at] = neighbour
 	if a.Relations != nil {
 		a.Relations[at] = relation
+	}
+	if a.Weights != nil {
+		a.Weights[at] = weight
 	}
 	a.Starts[row]++
 }

@@ -34,7 +34,7 @@ type loader struct {
 	g       *graph
 	scratch []byte
 	order   []uint32            // nodes by external id
-	columns []*store.ColumnInfo // of edges: their relations, if they are wanted
+	columns []*store.ColumnInfo // of edges: their relations and weights, as far as they are wanted
 }
 
 // loadGraph reads it.
@@ -65,6 +65,14 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 		g.out = &buffer.Adjacency{}
 		directions = append(directions, g.out)
 	}
+	edges := int(storedEdges(m))
+	for _, a := range directions {
+		if o.Weights { // first, as they are aligned to 8 bytes
+			if a.Sums, err = blocks.View[float64](blocks.Bytes(take(2 * int(sumsOf(int64(edges)))))); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, a := range directions {
 		a.Starts, a.Bases = take(n+1), make([]int64, n>>16+1)
 	}
@@ -91,10 +99,14 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 	if err := l.findSeeds(ctx, take(int(seeds))); err != nil {
 		return nil, err
 	}
-	edges := int(storedEdges(m))
 	for _, a := range directions {
 		a.Indices = take(edges)
-		if l.columns != nil {
+		if o.Weights {
+			if a.Weights, err = blocks.View[float32](blocks.Bytes(take(edges))); err != nil {
+				return nil, err
+			}
+		}
+		if o.Relations {
 			if a.Relations, err = blocks.View[uint16](blocks.Bytes(take((edges + 1) / 2))); err != nil {
 				return nil, err
 			}
@@ -105,17 +117,26 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 		if err := l.sortNeighbours(ctx, a); err != nil {
 			return nil, err
 		}
+		if o.Weights {
+			a.SumWeights(0, a.Rows())
+		}
 	}
 	return g, nil
 }
 
 // edgeColumns are those that are read with the topology.
-func (o *Options) edgeColumns(m *store.Manifest) []*store.ColumnInfo {
-	if !o.Relations {
-		return nil
+func (o *Options) edgeColumns(m *store.Manifest) (columns []*store.ColumnInfo) {
+	if o.Relations {
+		columns = m.ColumnsOf(store.RoleRelation)[:1:1]
 	}
-	return m.ColumnsOf(store.RoleRelation)[:1]
+	if o.Weights {
+		columns = append(columns, m.ColumnsOf(store.RoleWeight)[0])
+	}
+	return columns
 }
+
+// sumsOf is how many sums of weights so many edges have.
+func sumsOf(edges int64) int64 { return (edges + buffer.SumEdges - 1) / buffer.SumEdges }
 
 // storedEdges is how many edges a direction has: of an undirected graph both of each.
 func storedEdges(m *store.Manifest) int64 {
@@ -286,7 +307,7 @@ func (l *loader) findSeeds(ctx context.Context, room []uint32) error {
 
 // fill makes the adjacency in two passes over the topology: degrees, then neighbours, which come in order of internal ids.
 func (l *loader) fill(ctx context.Context, a *buffer.Adjacency) error {
-	if err := l.edges(ctx, a, func(d, _ uint32, _ uint16) { a.Starts[d]++ }); err != nil {
+	if err := l.edges(ctx, a, func(d, _ uint32, _ uint16, _ float32) { a.Starts[d]++ }); err != nil {
 		return err
 	}
 	if err := a.Begin(); err != nil {
@@ -297,9 +318,9 @@ func (l *loader) fill(ctx context.Context, a *buffer.Adjacency) error {
 	return err
 }
 
-// edges calls fn for every edge of a, with both ends, the node whose list it is in first, and its relation, those of an undirected
-// graph in both directions, in the order in which they are stored: each node's in order of the other end.
-func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, other uint32, r uint16)) error {
+// edges calls fn for every edge of a, with both ends, the node whose list it is in first, its relation and weight, those of an
+// undirected graph in both directions, in the order in which they are stored: each node's in order of the other end.
+func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, other uint32, r uint16, w float32)) error {
 	stripes := l.s.ReadStripes(l.columns, stripeLimit(l.m), 0)
 	out := a == l.g.out
 	defer func() { _ = stripes.Close() }()
@@ -329,6 +350,10 @@ func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, o
 			if err != nil {
 				return err
 			}
+			weights, err := l.weights(b)
+			if err != nil {
+				return err
+			}
 			run := -1
 			for k := range b.Edges {
 				run += int(b.Starts[k>>6] >> (k & 63) & 1)
@@ -347,13 +372,17 @@ func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, o
 				if relations != nil {
 					r = relations(int(k))
 				}
+				w := float32(0)
+				if weights != nil {
+					w = weights[k]
+				}
 				if out {
-					fn(s, d, r)
+					fn(s, d, r, w)
 					continue
 				}
-				fn(d, s, r)
+				fn(d, s, r, w)
 				if undirected && d != s {
-					fn(s, d, r)
+					fn(s, d, r, w)
 				}
 			}
 			return nil
@@ -367,7 +396,7 @@ func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, o
 
 // relations returns what tells the relation of each edge of a bucket; nil where they are not read.
 func (l *loader) relations(b *store.BucketPart) (of func(edge int) uint16, err error) {
-	if l.columns == nil {
+	if !l.o.Relations {
 		return nil, nil
 	}
 	bytes, c := b.Columns[0], l.columns[0]
@@ -384,6 +413,19 @@ func (l *loader) relations(b *store.BucketPart) (of func(edge int) uint16, err e
 		}
 	}
 	return of, nil
+}
+
+// weights are those of a bucket's edges; nil where they are not read.
+func (l *loader) weights(b *store.BucketPart) ([]float32, error) {
+	if !l.o.Weights {
+		return nil, nil
+	}
+	last := len(l.columns) - 1
+	bytes, c := b.Columns[last], l.columns[last]
+	if c.Dim != 1 || c.Elem != blocks.Float32 || int64(len(bytes)) != 4*int64(b.Edges) {
+		return nil, fmt.Errorf("%w: column %q has %d bytes of %d × %v for %d edges of bucket (%d,%d)", store.ErrCorrupt, c.Name, len(bytes), c.Dim, c.Elem, b.Edges, b.Src, b.Dst)
+	}
+	return blocks.View[float32](bytes)
 }
 
 // sortNeighbours puts them in the order of external ids, as plan "memory" does, so that samples are the same.

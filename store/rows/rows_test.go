@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -252,19 +253,27 @@ func TestWindowsOverlap(t *testing.T) {
 	<-pushed
 }
 
-// TestGraphIsPlanMemorys: neighbours, relations, labels and seeds are those of a macro-batch that holds everything, in the same
+// TestGraphIsPlanMemorys: neighbours, relations, weights, labels and seeds are those of a macro-batch that holds everything, in the same
 // order, for ids of every kind, in one direction and both; several edges join many of the pairs of nodes.
 func TestGraphIsPlanMemorys(t *testing.T) {
 	for _, c := range []struct {
 		kind             store.IDKind
 		nodes, relations int
 		undirected, both bool
+		weighed          bool
 	}{{kind: store.IDsDense, nodes: 900}, {kind: store.IDsIntegers, nodes: 900}, {kind: store.IDsStrings, nodes: 900},
 		{kind: store.IDsDense, nodes: 60, relations: 3, both: true}, {kind: store.IDsStrings, nodes: 60, relations: 300, both: true},
-		{kind: store.IDsIntegers, nodes: 60, relations: 5, undirected: true}, {kind: store.IDsIntegers, nodes: 90, both: true}} {
+		{kind: store.IDsIntegers, nodes: 60, relations: 5, undirected: true}, {kind: store.IDsIntegers, nodes: 90, both: true},
+		{kind: store.IDsDense, nodes: 900, weighed: true}, {kind: store.IDsStrings, nodes: 60, relations: 3, both: true, weighed: true}, {kind: store.IDsIntegers, nodes: 60, undirected: true, weighed: true}} {
 		kind := c.kind
-		s, _ := open(t, storetest.Options{Nodes: c.nodes, Edges: 9000, Partitions: 6, IDs: kind, Relations: c.relations, Undirected: c.undirected})
-		o := buffer.Options{Features: []string{"x"}, Labels: true, Threads: 2, Relations: c.relations > 0, Both: c.both}
+		g := storetest.Random(storetest.Options{Nodes: c.nodes, Edges: 9000, Partitions: 6, IDs: kind, Relations: c.relations, Undirected: c.undirected})
+		for i := range g.Edges {
+			if c.weighed { // some count as 0, or as the largest number
+				g.Weights = append(g.Weights, [...]float32{.25, 3, -1, float32(math.Inf(1)), 7, .5, 0}[i*i%7])
+			}
+		}
+		s := storetest.Open(t, storetest.Create(t, g), store.Options{})
+		o := buffer.Options{Features: []string{"x"}, Labels: true, Threads: 2, Relations: c.relations > 0, Both: c.both, Weights: c.weighed}
 		it, err := buffer.Open(t.Context(), s, o)
 		if err != nil {
 			t.Fatal(err)
@@ -302,12 +311,16 @@ func TestGraphIsPlanMemorys(t *testing.T) {
 			if c.relations > 0 && !slices.Equal(got.In.Relations[b.Begin:b.End], want.In.Relations[a.Begin:a.End]) {
 				t.Fatalf("%+v: node %d has edges of relations %v, expected %v", c, v, got.In.Relations[b.Begin:b.End], want.In.Relations[a.Begin:a.End])
 			}
+			if c.weighed && (!slices.Equal(got.In.Weights[b.Begin:b.End], want.In.Weights[a.Begin:a.End]) || got.In.RowWeight(v) != want.In.RowWeight(row)) {
+				t.Fatalf("%+v: node %d has edges of weights %v, expected %v", c, v, got.In.Weights[b.Begin:b.End], want.In.Weights[a.Begin:a.End])
+			}
 			if !c.both {
 				continue
 			}
 			a, b = want.Out.Span(row), got.Out.Span(v)
 			if !slices.Equal(got.Out.Indices[b.Begin:b.End], translate(want.Out.Indices[a.Begin:a.End])) ||
-				c.relations > 0 && !slices.Equal(got.Out.Relations[b.Begin:b.End], want.Out.Relations[a.Begin:a.End]) {
+				c.relations > 0 && !slices.Equal(got.Out.Relations[b.Begin:b.End], want.Out.Relations[a.Begin:a.End]) ||
+				c.weighed && (!slices.Equal(got.Out.Weights[b.Begin:b.End], want.Out.Weights[a.Begin:a.End]) || got.Out.RowWeight(v) != want.Out.RowWeight(row)) {
 				t.Fatalf("%+v: node %d has other edges against their direction", c, v)
 			}
 		}
@@ -388,6 +401,10 @@ func TestReaderRefuses(t *testing.T) {
 	o.MemoryBytes, o.Relations = 0, true
 	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("relations of a store without: %v", err)
+	}
+	o.Relations, o.Weights = false, true
+	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("weights of a store without: %v", err)
 	}
 }
 

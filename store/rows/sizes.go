@@ -163,6 +163,8 @@ func (o *Options) validate(m *store.Manifest) error {
 		return fmt.Errorf("%w: both directions of an undirected graph", store.ErrInvalid)
 	case o.Relations && len(m.ColumnsOf(store.RoleRelation)) == 0:
 		return fmt.Errorf("%w: a column of role %s", store.ErrNotFound, store.RoleRelation)
+	case o.Weights && len(m.ColumnsOf(store.RoleWeight)) == 0:
+		return fmt.Errorf("%w: a column of role %s: the store's edges have no weights", store.ErrNotFound, store.RoleWeight)
 	case o.BatchRows < 1:
 		return fmt.Errorf("%w: batches of %d rows", store.ErrInvalid, o.BatchRows)
 	case m.Nodes >= 1<<32-1:
@@ -177,6 +179,9 @@ func graphBytes(m *store.Manifest, o *Options) (int64, error) {
 	bytes := 4*edges + 4*(n+1)
 	if o.Relations {
 		bytes += 4 * ((edges + 1) / 2)
+	}
+	if o.Weights {
+		bytes += 4*edges + 8*sumsOf(edges)
 	}
 	if o.Both {
 		bytes *= 2

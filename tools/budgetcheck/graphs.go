@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -73,7 +74,7 @@ func (g graph) prepare(dir string, scale float64) [][]string {
 	}...)
 }
 
-// relate gives the edges of the folder npy relations, of which each is half as frequent as the one before.
+// relate gives the edges of the folder npy relations, of which each is half as frequent as the one before, and weights.
 func (g graph) relate(dir string) (err error) {
 	if g.relations == 0 || g.kind == "kg" {
 		return nil
@@ -88,11 +89,13 @@ func (g graph) relate(dir string) (err error) {
 		return err
 	}
 	edges := max(h.Rows(), h.Dim()) // [2, E] or [E, 2]
-	types := npy.Append(nil, blocks.Uint8, false, uint64(edges))
+	types, weights := npy.Append(nil, blocks.Uint8, false, uint64(edges)), npy.Append(nil, blocks.Float32, false, uint64(edges))
 	for e := range uint64(edges) {
 		types = append(types, byte(min(bits.TrailingZeros64(e+1), g.relations-1)))
+		weights = binary.LittleEndian.AppendUint32(weights, math.Float32bits(float32(e%1000+1)))
 	}
-	return os.WriteFile(filepath.Join(dir, "npy", "edge_type.npy"), types, 0o666)
+	return errors.Join(os.WriteFile(filepath.Join(dir, "npy", "edge_type.npy"), types, 0o666),
+		os.WriteFile(filepath.Join(dir, "npy", "edge_weight.npy"), weights, 0o666))
 }
 
 // write makes a folder of two types of nodes: those of the folder npy, papers that cite each other, and their authors.
@@ -204,6 +207,7 @@ func (g graph) checks(dir string) []check {
 			{name: "ingest types", args: []string{"ingest", at("authors"), work}},
 			{name: "partition types", args: []string{"partition", work, "--partitioner", "fennel"}, copied: store},
 			with("rsage, memory, types", "--plan", "memory", "--model", "rsage"),
+			with("rsage, rows, types", "--plan", "rows", "--model", "rsage"),
 			with("rsage, hanoi, types", "--plan", "hanoi", "--model", "rsage"),
 			with("rsage, hanoi, history, types", "--plan", "hanoi", "--model", "rsage", "--history"),
 			{name: "eval types", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
@@ -215,6 +219,8 @@ func (g graph) checks(dir string) []check {
 			with("rsage, memory", "--plan", "memory", "--model", "rsage"),
 			with("rsage, fanouts of relations", "--plan", "memory", "--model", "rsage", "--fanouts", "2,2", "--relation-fanouts", "0=10,10"),
 			with("rgcn, hanoi", "--plan", "hanoi", "--model", "rgcn"),
+			with("sage, weights, rows", "--plan", "rows", "--edge-weights"),
+			with("rgcn, weighted, rows", "--plan", "rows", "--model", "rgcn", "--sampler", "weighted"),
 			with("rsage, hanoi, history", "--plan", "hanoi", "--model", "rsage", "--history"),
 		}
 	}
