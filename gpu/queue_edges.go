@@ -210,18 +210,19 @@ func (q *Queue) AggregateHeadsBackward(g Graph, weights, dDst, dSrc Tensor) {
 
 // AttentionSums is the state of a softmax-weighted sum whose terms arrive in
 // pieces, for n destinations: what a destination has seen so far is worth
-// Sum/Total relative to e^Max. Zero everywhere is "nothing yet".
+// Sum/Total, both as parts of 2^Max. Zero everywhere is "nothing yet".
 type AttentionSums struct {
-	Sum   Tensor // [n × heads·width]: Σ e^(score−Max)·row
-	Max   Tensor // [n × heads]: the largest score
-	Total Tensor // [n × heads]: Σ e^(score−Max)
+	Sum   Tensor // [n × heads·width]: Σ e^score/2^Max·row
+	Max   Tensor // [n × heads]: the exponent of two of the largest e^score, a whole number
+	Total Tensor // [n × heads]: Σ e^score/2^Max
 }
 
 // OnlineAttention adds g's edges to s: the score of head h of edge (s, d) is
 // leakyReLU(srcScore[s][h] + dstScore[d][h] + edgeScore[e][h]), where an edgeScore of the zero Tensor is none; its row is head h
 // of src[s]. Sum divided by Total is then the sum weighted by the softmax over all edges
 // added so far, whatever their order and pieces (online softmax: Milakov
-// and Gimelshein, 2018, Algorithm 3): no exponential exceeds 1.
+// and Gimelshein, 2018, Algorithm 3): no exponential exceeds √2. Edges in the same order give the same bits in whatever pieces,
+// but for sums below 2^-126.
 func (q *Queue) OnlineAttention(slope float32, g Graph, src, srcScore, dstScore, edgeScore Tensor, s AttentionSums) {
 	heads, op := srcScore.Cols, "online attention"
 	checks := []error{g.check(op), headsDivide(op, heads, src), matrix(op, "src", src, g.NumSrc, -1), matrix(op, "srcScore", srcScore, g.NumSrc, -1),

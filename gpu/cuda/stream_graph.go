@@ -273,7 +273,7 @@ func (s *stream) OnlineAttention(heads int, slope float32, g gpu.Graph, src, src
 	var b args
 	s.rows("scale_heads", g.NumDst, src.Cols, matrix(&b, sum.Sum).Ptr(shrinks).I32(heads))
 	s.sum(opOnlineAttention, sums{dst: sum.Sum, src: src, indptr: g.Indptr, indices: g.Indices, ends: g.NumSrc, edges: g.Edges(),
-		weights: s.view(weights, g.Edges(), heads), heads: heads, accumulate: addSum})
+		weights: s.view(weights, g.Edges(), heads), heads: heads, accumulate: fold})
 }
 
 // vector makes an operand of scratch memory whose size the kernel knows.

@@ -19,6 +19,7 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 		"sage": {Model: "sage"}, "sage max, cat": {Model: "sage", Aggregator: "max", Jumping: "cat"},
 		"gcn, layer norm, residual": {Model: "gcn", Norm: "layer", Residual: true}, "gin": {Model: "gin"},
 		"sage, edge weights": {Model: "sage", EdgeWeights: true}, "gcn, edge weights": {Model: "gcn", EdgeWeights: true},
+		"gat": {Model: "gat", Heads: 4}, "gat, residual": {Model: "gat", Residual: true},
 	} {
 		for _, undirected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {

@@ -26,22 +26,28 @@ func TestUnboundedTiles(t *testing.T) {
 	defer dev.Close()
 	for _, c := range []struct {
 		model  string
+		ofEdge int // features
 		nodes  uint64
 		tiles  int
 		memory bool
-	}{{"sage", 2_000_000, 2, true}, {"sage", 100_000, 1, true}, {"gat", 2_000_000, 1, true}, {"sage", 8_000_000, 2, false}, {"gat", 8_000_000, 2, false}} {
+	}{{"sage", 0, 2_000_000, 2, true}, {"sage", 0, 100_000, 1, true}, {"gat", 0, 2_000_000, 2, true}, {"gat", 1, 2_000_000, 1, true}, {"sage", 0, 8_000_000, 2, false}} {
 		m := &store.Manifest{Nodes: c.nodes, Edges: 15 * c.nodes}
-		m.Columns = []store.ColumnInfo{{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 128}}
+		m.Columns = []store.ColumnInfo{{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 128},
+			{Name: "w", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1}}
 		const parts = 16
 		for p := range uint64(parts) {
 			m.Partitions = append(m.Partitions, store.PartitionInfo{First: store.NodeID(p * c.nodes / parts), Nodes: c.nodes / parts, Edges: m.Edges / parts})
 		}
-		e, err := New(planned{m: m}, dev, Options{Unlabelled: true, Features: []string{"x"}, Model: nn.Config{Model: c.model, Layers: 2, In: 128, Hidden: 128, Out: 16}}, 128)
+		o := Options{Unlabelled: true, Features: []string{"x"}, Model: nn.Config{Model: c.model, Layers: 2, In: 128, Hidden: 128, Out: 16, EdgeDim: c.ofEdge}}
+		if c.ofEdge > 0 {
+			o.EdgeFeatures = []string{"w"}
+		}
+		e, err := New(planned{m: m}, dev, o, 128)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if e.Tiles() != c.tiles || e.memory != c.memory {
-			t.Errorf("%s of %d nodes: %d tiles, states in memory: %v; expected %d, %v", c.model, c.nodes, e.Tiles(), e.memory, c.tiles, c.memory)
+			t.Errorf("%s with %d features of edges, of %d nodes: %d tiles, states in memory: %v; expected %d, %v", c.model, c.ofEdge, c.nodes, e.Tiles(), e.memory, c.tiles, c.memory)
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)

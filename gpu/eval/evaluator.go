@@ -33,7 +33,7 @@ type Options struct {
 	EdgeFeatures []string
 	Split        string // split column; "": the store's first
 	// MemoryBytes bounds what the evaluator allocates. 0: no bound, but tiles take no more than the store's rows and edges in
-	// memory, or 256 MiB, those of attention and relations, which round once a tile, no more than 4 GiB; and all nodes' states
+	// memory, or 256 MiB, those of relations and edges' features, which round once a tile, no more than 4 GiB; and all nodes' states
 	// lie in memory up to 4 GiB, in a file beyond.
 	MemoryBytes int64
 	// Model is what will be evaluated: it decides what a node takes.
@@ -355,8 +355,8 @@ func (e *Evaluator) plan(maxDim int) error {
 func moreTiles(k int) int { return k + 1 + k/16 }
 
 // exactTiles says that results are the same to the bit whatever the tiles, so that how many there are need not be asked for.
-// Attention and means by relation round once a tile.
-func (e *Evaluator) exactTiles() bool { return e.o.Model.Model != "gat" && e.edges.relation == nil }
+// Means by relation, and of edges' features in attention, round once a tile.
+func (e *Evaluator) exactTiles() bool { return e.o.Model.EdgeDim == 0 && e.edges.relation == nil }
 
 // Rebound plans the runs that follow within another [Options].MemoryBytes. What earlier ones kept is given up.
 func (e *Evaluator) Rebound(bytes int64) error {

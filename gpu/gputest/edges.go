@@ -199,6 +199,35 @@ func (b *bench) online(what string, n, m, heads, width int, indptr, indices []in
 		}
 	}
 	b.near(what+"online softmax", got, want, 1e-4)
+	b.onlinePieces(what, n, m, indptr, indices, x, big, bigDst)
+}
+
+// onlinePieces feeds lists whole, then cut in three runs: their sums have the same bits.
+func (b *bench) onlinePieces(what string, n, m int, indptr, indices []int32, x, srcScore, dstScore gpu.Tensor) {
+	b.Helper()
+	heads := srcScore.Cols
+	run := func(pieces int32) []float32 {
+		acc := b.a.Matrix(b.q, n, x.Cols+2*heads)
+		b.q.Fill(acc, 0)
+		at := x.Cols
+		for piece := range pieces {
+			ptr, idx := []int32{0}, []int32{}
+			for d := range n {
+				first, deg := indptr[d], indptr[d+1]-indptr[d]
+				idx = append(idx, indices[first+deg*piece/pieces:first+deg*(piece+1)/pieces]...)
+				ptr = append(ptr, int32(len(idx)))
+			}
+			b.q.OnlineAttention(.2, gpu.Graph{NumDst: n, NumSrc: m, Indptr: b.a.Int32s(b.q, ptr), Indices: b.a.Int32s(b.q, idx)}, x, srcScore, dstScore, gpu.Tensor{},
+				gpu.AttentionSums{Sum: acc.View(0, 0, n, at), Max: acc.View(0, at, n, heads), Total: acc.View(0, at+heads, n, heads)})
+		}
+		return b.read(acc)
+	}
+	whole, cut := run(1), run(3)
+	for i := range whole {
+		if math.Float32bits(whole[i]) != math.Float32bits(cut[i]) {
+			b.Fatalf("%sonline softmax: sum %d is %v of whole lists, %v of lists in three pieces", what, i, whole[i], cut[i])
+		}
+	}
 }
 
 // convolution checks self loops, the weights of a convolution, and weighted sums.

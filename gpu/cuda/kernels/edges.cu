@@ -113,8 +113,18 @@ KERNEL edge_softmax_backward(const int *indptr, int heads, int n, int edges, con
 }
 EXPORT_KERNEL(edge_softmax_backward)
 
-// online_weights: the first half of online attention (Milakov and Gimelshein, 2018, Algorithm 3):
-// the weights e^(score − max) of the new edges, the new max and total, and by what the sums so far shrink.
+// power is the x-th power of two, x ≤ 0; 0 where that is far below what a float can be.
+__device__ inline float power(float x) { return x > -200 ? ldexpf(1, int(x)) : x != x ? x : 0; }
+
+// split makes of a score the exponent of two of e^score, and what is left of the score beside it.
+__device__ inline void split(float score, float &exponent, float &rest) {
+	double e = rint(double(score) * 1.4426950408889634);
+	exponent = float(e), rest = float(double(score) - e * 0.69314718055994531);
+}
+
+// online_weights: the first half of online attention (after Milakov and Gimelshein, 2018, Algorithm 3): the weights
+// e^score/2^peak of the new edges, the new peak, which is the exponent of two of the largest e^score, and total, and by what the
+// sums so far shrink. Totals are added up edge by edge, so that a list in pieces gives the bits of a whole one.
 KERNEL online_weights(const int *indptr, const int *indices, const float *srcScore, int64_t srcStride, const float *dstScore, int64_t dstStride, const float *edgeScore,
 		float slope, int heads, int n, int numSrc, int edges, float *peak, int64_t peakStride, float *total, int64_t totalStride, float *weights, float *shrinks, unsigned op, Status *status) {
 	Group g(32);
@@ -123,28 +133,35 @@ KERNEL online_weights(const int *indptr, const int *indices, const float *srcSco
 		bounds(indptr, d, edges, lo, hi, g.lane == 0, op, status);
 		for (int h = 0; h < heads; h++) {
 			float oldPeak = peak[d * peakStride + h], oldTotal = total[d * totalStride + h], shrink = 1;
-			if (lo < hi) {
-				float top = oldTotal == 0 ? -gs_inf() : oldPeak, sum = 0;
-				for (int e = lo + g.lane; e < hi; e += 32) {
-					unsigned s = unsigned(indices[e]);
-					float v = 0;
-					if (s < unsigned(numSrc)) v = gs_leaky(srcScore[s * srcStride + h] + dstScore[d * dstStride + h] + (edgeScore ? edgeScore[int64_t(e) * heads + h] : 0), slope);
-					else fail(status, op, unsigned(e), s, unsigned(numSrc));
-					weights[int64_t(e) * heads + h] = v;
-					top = gs_max(top, v);
-				}
-				top = warpMax(top);
-				if (oldTotal != 0) shrink = expf(oldPeak - top);
-				for (int64_t e = lo + g.lane; e < hi; e += 32) {
-					float w = expf(weights[e * heads + h] - top);
-					weights[e * heads + h] = w;
-					sum += w;
-				}
-				sum = warpSum(sum); // also: all lanes have read peak and total
-				if (g.lane == 0) peak[d * peakStride + h] = top, total[d * totalStride + h] = oldTotal * shrink + sum;
+			float top = oldTotal == 0 ? -gs_inf() : oldPeak;
+			for (int e = lo + g.lane; e < hi; e += 32) {
+				unsigned s = unsigned(indices[e]);
+				float v = 0, exponent, rest;
+				if (s < unsigned(numSrc)) v = gs_leaky(srcScore[s * srcStride + h] + dstScore[d * dstStride + h] + (edgeScore ? edgeScore[int64_t(e) * heads + h] : 0), slope);
+				else fail(status, op, unsigned(e), s, unsigned(numSrc));
+				weights[int64_t(e) * heads + h] = v;
+				split(v, exponent, rest);
+				top = gs_max(top, exponent);
 			}
-			if (g.lane == 0) shrinks[d * heads + h] = shrink;
+			top = warpMax(top); // also: all lanes have read peak and total
+			if (oldTotal != 0) shrink = power(oldPeak - top);
+			for (int64_t e = lo + g.lane; e < hi; e += 32) {
+				float exponent, rest;
+				split(weights[e * heads + h], exponent, rest);
+				weights[e * heads + h] = expf(rest) * power(exponent - top);
+			}
+			if (g.lane == 0) {
+				if (lo < hi) peak[d * peakStride + h] = top;
+				shrinks[d * heads + h] = shrink;
+			}
 		}
+		__syncwarp();
+		for (int h = g.lane; h < heads; h += 32) {
+			float sum = total[d * totalStride + h] * shrinks[d * heads + h];
+			for (int64_t e = lo; e < hi; e++) sum += weights[e * heads + h];
+			total[d * totalStride + h] = sum;
+		}
+		__syncwarp();
 	}
 }
 EXPORT_KERNEL(online_weights)

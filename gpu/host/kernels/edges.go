@@ -82,9 +82,12 @@ func EdgeWeights(p *Pool, o EdgeWeightOptions, g CSR, src, dst []int32, out []fl
 
 // OnlineAttention adds g's edges to the running softmax-weighted sums of its
 // destinations: the score of head h of edge e = (s, d) is leakyReLU(srcScore[s][h] +
-// dstScore[d][h] + edgeScore[e][h]), its value head h of src[s]; a nil edgeScore is none. peak holds the largest score so
-// far, total Σ e^(score−peak) and sum Σ e^(score−peak)·value (Milakov and
-// Gimelshein, 2018, Algorithm 3); a total of 0 is a destination without edges so far.
+// dstScore[d][h] + edgeScore[e][h]), its value head h of src[s]; a nil edgeScore is none. peak holds the exponent of two of the
+// largest e^score so far, total Σ e^score/2^peak and sum Σ e^score/2^peak·value (after Milakov and Gimelshein, 2018, Algorithm 3,
+// who take the largest score itself); a total of 0 is a destination without edges so far.
+//
+// Sums that are scaled by powers of two keep all their digits, and edges are added one after the other to what there is, so that
+// a list that comes in pieces gives the bits of one that comes whole, but for what 2^-126 of the largest does not reach.
 func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore Matrix, edgeScore []float32, sum, peak, total Matrix) {
 	heads, n := srcScore.Cols, g.NumDst()
 	src.check("src")
@@ -108,8 +111,8 @@ func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore Matr
 		for d := lo; d < hi; d++ {
 			most = max(most, g.Degree(d))
 		}
-		w, tmp, high := p.floats(most*heads), p.floats(src.Cols), p.floats(heads)
-		defer func() { p.putFloats(w); p.putFloats(tmp); p.putFloats(high) }()
+		w, exponents, from, high := p.floats(most*heads), p.floats(most*heads), p.floats(src.Cols), p.floats(heads)
+		defer func() { p.putFloats(w); p.putFloats(exponents); p.putFloats(from); p.putFloats(high) }()
 		for d := lo; d < hi; d++ {
 			deg := g.Degree(d)
 			if deg == 0 {
@@ -125,44 +128,59 @@ func OnlineAttention(p *Pool, g CSR, slope float32, src, srcScore, dstScore Matr
 				}
 			}
 			for e := range deg {
-				from := srcScore.Row(int(idx[e]))
+				score := srcScore.Row(int(idx[e]))
 				for h := range heads {
-					v := from[h] + to[h]
+					v := score[h] + to[h]
 					if edgeScore != nil {
 						v += edgeScore[(int(g.Indptr[d])+e)*heads+h]
 					}
 					if v < 0 {
 						v *= slope
 					}
-					w[e*heads+h] = v
-					if high[h] == high[h] && !(v <= high[h]) {
-						high[h] = v
+					// e^v is e^rest·2^exponent, the rest at most half of ln 2.
+					exponent := math.RoundToEven(float64(v) * math.Log2E)
+					w[e*heads+h] = float32(float64(v) - float64(exponent*math.Ln2))
+					top := float32(exponent)
+					exponents[e*heads+h] = top
+					if high[h] == high[h] && !(top <= high[h]) {
+						high[h] = top
 					}
 				}
 			}
 			for h, top := range high {
 				// What was added so far counts less where a larger score came.
-				if shrink := float32(math.Exp(float64(oldPeak[h] - top))); oldTotal[h] != 0 && shrink != 1 {
+				if oldTotal[h] != 0 && oldPeak[h] != top {
+					shrink := powerOfTwo(oldPeak[h] - top)
 					oldTotal[h] *= shrink
 					k.scale(out[h*width:(h+1)*width], shrink)
 				}
 				oldPeak[h] = top
-				for e := range deg {
-					w[e*heads+h] -= top
-				}
 			}
 			k.exp(w, w)
 			for e := range deg {
 				for h := range heads {
+					w[e*heads+h] *= powerOfTwo(exponents[e*heads+h] - high[h])
 					oldTotal[h] += w[e*heads+h]
 				}
 			}
+			copy(from, out)
 			for h := range heads {
-				weigh(tmp[h*width:(h+1)*width], nil, asUint32(idx), deg, rows.Data[4*h*width:], rows.Stride, 1, w[h:], heads)
+				at, end := h*width, (h+1)*width
+				weigh(out[at:end], from[at:end], asUint32(idx), deg, rows.Data[4*at:], rows.Stride, 1, w[h:], heads)
 			}
-			k.add(out, tmp)
 		}
 	})
+}
+
+// powerOfTwo is 2^x of a whole number x up to 0, and 0 where that is below the smallest normal float32.
+func powerOfTwo(x float32) float32 {
+	switch {
+	case x >= -126:
+		return math.Float32frombits(uint32(int32(x)+127) << 23)
+	case x < -126:
+		return 0
+	}
+	return x // NaN
 }
 
 // AddBias adds bias to every row of x.
