@@ -21,7 +21,7 @@ const (
 
 // Complete decides what a run does for neighbours that its plan leaves out of memory, or that plan pbs leaves out of a group,
 // where c.Absent says so: it reads the precomputed hop if the store has one, and keeps a history if the model can use one and
-// the budget has room for it. Where partitions would nevertheless lose warnPoints or more, c is for plan rows, with batches of a half or a
+// the budget has room for it. Where partitions would nevertheless lose presentPoints or more, c is for plan rows, with batches of a half or a
 // quarter where they fit and the caller left their size open. In memory, and where the model takes none of this, c stays as it is. It
 // returns why, in sentences. c's defaults and c.Features must be filled in.
 func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
@@ -117,7 +117,7 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 }
 
 // present is c with batches so small that all neighbours are within reach, by plan rows or in memory; nil where no such plan fits or is
-// worth its reads, or where a run over partitions, as of parts, is not expected to lose warnPoints.
+// worth its reads, or where a run over partitions, as of parts, is not expected to lose presentPoints.
 func (c *Config) present(ctx context.Context, st *store.Store, info gpu.Info, once *counted, parts *Config) (_ *Config, reason string, err error) {
 	halvings := 0
 	if c.BatchSizeAuto && c.Accumulate == 1 && len(c.VectorTypes) == 0 { // rows of a table step with every mini-batch
@@ -136,7 +136,7 @@ func (c *Config) present(ctx context.Context, st *store.Store, info gpu.Info, on
 			continue
 		}
 		o, err := parts.expect(ctx, st, info, once)
-		if err != nil || o == nil || !o.Warn() {
+		if err != nil || o == nil || o.LossPoints < presentPoints {
 			return nil, "", err
 		}
 		reason := fmt.Sprintf("partitions would have %.0f %% of training nodes' neighbours within reach and lose about %.1f points of accuracy (a rough estimate)", 100*o.Kept, o.LossPoints)

@@ -142,7 +142,7 @@ func TestHistoryLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestCompleteKeepsNeighbours: where partitions would lose a point or more, and smaller batches leave room for all neighbours, a run has
+// TestCompleteKeepsNeighbours: where partitions would lose presentPoints or more, and smaller batches leave room for all neighbours, a run has
 // those, unless their size, a plan or a history was asked for, or partitions lose little. It can be resumed as any other.
 func TestCompleteKeepsNeighbours(t *testing.T) {
 	o := storetest.Options{Nodes: 6000, Edges: 40000, Partitions: 24, Dim: 256}

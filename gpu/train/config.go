@@ -60,7 +60,7 @@ type Config struct {
 	// Prune is "A,B": of a list of more than A times the graph's mean degree plus B times the fanout neighbours only so many, that lie
 	// together from a random one on, are drawn from, see [mini.Prune]; "" (default): all are. For uniform and dense.
 	Prune     string `json:"prune,omitempty" group:"model,expert" help:"threshold pruning, as 1,1: draw from at most A times the mean degree plus B times the fanout neighbours of a node, which lie together" default:"all are drawn from"`
-	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch; by default 500 or 250, two or four to a step, where that leaves room for all neighbours, and partitions would lose a point of accuracy"` // seeds of a mini-batch; default 1000
+	BatchSize int    `json:"batch_size" group:"optimiser" help:"target nodes or edges of a mini-batch; by default 500 or 250, two or four to a step, where that leaves room for all neighbours, and partitions would lose accuracy"` // seeds of a mini-batch; default 1000
 	// Accumulate is how many mini-batches' gradients make a step of the optimiser, the mean over their labels: such a step is that of one
 	// mini-batch of as many times the seeds, but for the neighbours that are drawn, in the memory of the small one. Default 1.
 	Accumulate int `json:"accumulate,omitempty" group:"optimiser" help:"mini-batches whose gradients make one step, as of a mini-batch so many times as large; by default as many as a smaller batch size, chosen unasked, is smaller" default:"1"`
@@ -182,7 +182,7 @@ type Config struct {
 
 	probe *probe // of [Checkpoint.AggregateErrors]; nil in a run that trains
 
-	lossy bool // a plan over partitions is expected to lose warnPoints or more, see Complete
+	lossy bool // a plan over partitions is expected to lose presentPoints or more, see Complete
 }
 
 // hopDropout is the default input dropout of a model that reads a precomputed hop: an exact mean has none of the noise of a

@@ -41,6 +41,9 @@ type Outlook struct {
 // warnPoints is the expected loss from which on a run is warned of.
 const warnPoints = 1
 
+// presentPoints is the expected loss from which on a plan is looked for that has all neighbours: what a run without flags may lose.
+const presentPoints = .2
+
 // Warn reports whether the expected loss is large.
 func (o *Outlook) Warn() bool { return o.LossPoints >= warnPoints }
 
@@ -123,31 +126,38 @@ func firstEpoch(c macro.Config) (buffer.Plan, error) {
 	return p.Epoch(0), nil
 }
 
-// What [Config.expectedLoss] is made of: least squares over the runs of docs/findings.md, "What to expect", rounded.
+// lossCurve is what absent neighbours cost: points where all are absent, which fall with a power of the share that is.
+type lossCurve struct{ points, power float64 }
+
+// What [Config.expectedLoss] is made of: fitted to the runs of docs/findings.md, "What to expect", rounded.
+var (
+	lossPlain      = lossCurve{15, 1.7}
+	lossHop        = lossCurve{5, 2.2}   // the first hop is exact
+	lossHistory    = lossCurve{6, 1.7}   // a history completes the last layer
+	lossHopHistory = lossCurve{3, 3}     // both
+	lossRelations  = lossCurve{1.8, 1.7} // a history of relations, which completes the first layer too, or what hops leave of it
+)
+
 const (
-	lossAbsent      = 15. // points where all neighbours are absent
-	lossAbsentPower = 1.7 // of the share that is
-	lossHop         = .3  // of it is left where the first hop is exact
-	lossHistory     = .4  // of it is left where a history completes the last layer
-	lossHopHistory  = .7  // of what the hop leaves is left where a history completes the last layer
-	lossMixture     = 1.  // points where classes diverge by 1
-	lossShift       = .5  // of it is left where the loss is corrected for it
+	lossMixture = 1. // points where classes diverge by 1
+	lossShift   = .5 // of it is left where the loss is corrected for it
 )
 
 // expectedLoss estimates how many points of test accuracy a run loses against one in memory, near convergence: for neighbours
 // that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to four graphs, and no bound.
 func (c *Config) expectedLoss(o *Outlook) float64 {
-	absent := lossAbsent * math.Pow(1-o.Kept, lossAbsentPower)
+	curve := lossPlain
 	switch {
-	case c.History && c.relational(): // whose history completes the first layer too, or what hops leave of it
-		absent *= lossHop * lossHistory
+	case c.History && c.relational():
+		curve = lossRelations
 	case c.PrecomputedHop && c.History:
-		absent *= lossHop * lossHopHistory
+		curve = lossHopHistory
 	case c.PrecomputedHop:
-		absent *= lossHop
+		curve = lossHop
 	case c.History:
-		absent *= lossHistory
+		curve = lossHistory
 	}
+	absent := curve.points * math.Pow(1-o.Kept, curve.power)
 	mixture := lossMixture * o.Divergence
 	if c.LabelShift == ShiftAuto {
 		mixture *= lossShift

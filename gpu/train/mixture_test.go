@@ -89,6 +89,14 @@ func TestExpectedLoss(t *testing.T) {
 	if x := off.expectedLoss(&Outlook{Kept: 1}); x != 0 {
 		t.Errorf("%v points where nothing is absent", x)
 	}
+	for kept, c := range map[float64]struct {
+		diverge float64
+		looked  bool // for a plan with all neighbours
+	}{.64: {.017, false}, .57: {.062, true}, .43: {.052, true}} { // the block model of 1 M nodes, debdeps, that of 200 k: docs/findings.md
+		if x := both.expectedLoss(&Outlook{Kept: kept, Divergence: c.diverge}); x >= presentPoints != c.looked || x >= warnPoints {
+			t.Errorf("with %g of neighbours kept, hop and history lose %.2f points: expected %v to %v or more, and no warning", kept, x, c.looked, presentPoints)
+		}
+	}
 	if few := (&Outlook{LossPoints: both.expectedLoss(&Outlook{Kept: .3})}); !few.Warn() { // lost 2.3 points, docs/findings.md
 		t.Errorf("with 30 %% of neighbours kept, hop and history lose %.1f points: no warning", few.LossPoints)
 	}

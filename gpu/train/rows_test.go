@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/rows"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -172,5 +173,23 @@ func TestEvaluatedOnce(t *testing.T) {
 	c.Epochs = 2
 	if two := run(c).Summary.EvalBytesRead; two < 3*s.EvalBytesRead {
 		t.Errorf("validations of two epochs read %d bytes, the last %d: expected more than twice that before it", two, s.EvalBytesRead)
+	}
+}
+
+// TestRowsEstimateCountsAllLayers: with a precomputed hop the first layer draws nothing and still multiplies the rows of all nodes that
+// the others draw, which is most of a mini-batch's work.
+func TestRowsEstimateCountsAllLayers(t *testing.T) {
+	m := &store.Manifest{Nodes: 1_000_000, Edges: 20_000_000}
+	seconds := func(hop bool) float64 {
+		c := Config{PrecomputedHop: hop, Threads: 1}
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		y := &Memory{m: m, cfg: c, trained: []uint64{100_000}, shape: shape{in: 128}}
+		e := y.estimateRows(&rows.Sizes{RowBytes: 512, Slots: 16_000})
+		return e.trainSeconds
+	}
+	if with, without := seconds(true), seconds(false); with < .2*without || with > without {
+		t.Errorf("an epoch is estimated to train for %.2f s with a precomputed hop, %.2f without", with, without)
 	}
 }

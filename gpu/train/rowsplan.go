@@ -81,8 +81,12 @@ const (
 // neighbours, and partitions need more epochs for less (docs/findings.md, "What a step holds").
 const rowsPatience = 2
 
-// lossyPatience is rowsPatience where a plan over partitions is expected to lose warnPoints of accuracy or more.
-const lossyPatience = 4
+// lossyPatience is rowsPatience where a plan over partitions is expected to lose presentPoints of accuracy or more, and lossyTraining how
+// many times as long as training takes reading may then take: partitions need more epochs for less.
+const (
+	lossyPatience = 4
+	lossyTraining = 2
+)
 
 // unread reports whether err is the disk's: not that a budget is too small, or that the store has not what the plan needs.
 func unread(err error) bool {
@@ -142,11 +146,11 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	if r.LeastBytes = z.LeastBytes; err != nil { // too small; LeastBytes says what would do
 		return r, nil
 	}
-	patience := float64(rowsPatience)
+	partitions, training := float64(rowsPatience), 1.
 	if c.lossy {
-		patience = lossyPatience
+		partitions, training = lossyPatience, lossyTraining
 	}
-	r.Prefer = e.readSeconds <= max(e.trainSeconds, patience*e.partitionSeconds)
+	r.Prefer = e.readSeconds <= max(training*e.trainSeconds, partitions*e.partitionSeconds)
 	r.Why = fmt.Sprintf("rows as they are used: about %.3g s of reading an epoch, some %.0f rows a mini-batch; training takes about %.3g s, partitions are read in %.3g s",
 		e.readSeconds, e.batchRows, e.trainSeconds, e.partitionSeconds)
 	return r, nil
@@ -240,6 +244,9 @@ func (y *Memory) estimateRows(z *rows.Sizes) (e rowsEstimate) {
 		edges := n * draws
 		ns += edges*(nsRow+nsByte*rowBytes) + 3*n*2*2*width*float64(c.Hidden)*nsFlop // forward and backward, of a node and its mean
 		n = distinct(n + edges)
+	}
+	if c.PrecomputedHop && !c.relational() { // the first layer draws nothing: it multiplies rows, whose gradient nobody needs
+		ns += 2 * n * 2 * width * float64(c.Hidden) * nsFlop
 	}
 	e.batchRows = n
 	e.batches = batches
