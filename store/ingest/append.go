@@ -104,7 +104,7 @@ type appender struct {
 	newNodes uint64
 	assigner partitioner.Assigner // of new nodes to new partitions, by consecutive numbers
 	sizes    []uint32             // of new partitions
-	newKind  uint32               // type of the new nodes as column node_type has it, from 1; 0 = not known
+	newTypes []uint64             // new nodes of each of the store's types, one type's behind another's; nil = not known
 }
 
 func openAppend(dir string, src Source, o AppendOptions) (*appender, error) {
@@ -323,24 +323,21 @@ func (a *appender) growPartitions(ctx context.Context) error {
 			return err
 		}
 	}
-	kind, known, err := a.newType()
-	if err != nil {
+	if err := a.findTypes(ctx); err != nil {
 		return err
 	}
-	if known {
-		a.newKind = uint32(kind) + 1
-	}
+	first := uint64(0)
 	for _, n := range a.sizes {
-		info := store.PartitionInfo{First: store.NodeID(m.Nodes), Nodes: uint64(n)}
-		if known {
-			info.Types = make([]uint32, len(m.Schema.NodeTypes))
-			info.Types[kind] = n
-		}
-		m.Partitions = append(m.Partitions, info)
-		m.Nodes += uint64(n)
+		m.Partitions = append(m.Partitions, store.PartitionInfo{First: store.NodeID(m.Nodes), Nodes: uint64(n), Types: a.typesWithin(first, uint64(n))})
+		m.Nodes, first = m.Nodes+uint64(n), first+uint64(n)
 	}
 	sizes = append(sizes, a.sizes...)
-	m.Schema.NodeTypes[kind].Count += a.newNodes
+	if a.newTypes == nil {
+		m.Schema.NodeTypes[len(m.Schema.NodeTypes)-1].Count += a.newNodes
+	}
+	for t, n := range a.newTypes {
+		m.Schema.NodeTypes[t].Count += n
+	}
 	a.rep.NewNodes, a.rep.NewPartitions = a.newNodes, int(count)
 	if err := a.addRelations(); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -56,39 +55,6 @@ func (a *appender) addNodes(ctx context.Context) (err error) {
 	return nil
 }
 
-// newType is the type of the new nodes: the one whose columns or splits the source has rows of. known is false where it has none of a
-// single type; the schema counts them to the last type then.
-func (a *appender) newType() (kind int, known bool, err error) {
-	types := a.m.Schema.NodeTypes
-	last := len(types) - 1
-	names := slices.Clone(a.desc.Splits)
-	for _, c := range a.desc.NodeColumns {
-		names = append(names, c.Name)
-	}
-	kind = -1
-	for _, name := range names {
-		c, err := a.m.Column(name)
-		if err != nil {
-			return 0, false, err
-		}
-		if len(c.Files) == 0 {
-			return 0, false, Inputf(a.desc.Input, "column %s follows from nodes' types, expected columns of one type", name)
-		}
-		t := slices.IndexFunc(types, func(t store.NodeType) bool { return t.Name == c.NodeType })
-		if t < 0 || t == kind {
-			continue
-		}
-		if kind >= 0 { // of two types
-			return last, false, nil
-		}
-		kind = t
-	}
-	if kind < 0 {
-		return last, false, nil
-	}
-	return kind, true, nil
-}
-
 // addColumn writes the new nodes' part of column c. Splits are counted if it is the first one.
 func (a *appender) addColumn(ctx context.Context, n *run, c *store.ColumnInfo, splits *int) error {
 	n.like[c.Name] = c
@@ -109,22 +75,23 @@ func (a *appender) addColumn(ctx context.Context, n *run, c *store.ColumnInfo, s
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: c.Elem, Dim: uint32(c.Dim), Name: c.Name}
 	n.phase("column "+c.Name, "rows", int64(a.newNodes))
 	row, with := missingRow(c), "0"
-	switch typed := c.Name == store.TypeColumn && c.Role == store.RoleNode && c.Elem == blocks.Uint32 && c.Dim == 1; {
+	typed := c.Name == store.TypeColumn && c.Role == store.RoleNode && c.Elem == blocks.Uint32 && c.Dim == 1
+	switch {
 	case typed:
-		binary.LittleEndian.PutUint32(row, a.newKind)
-		if with = "no type"; a.newKind > 0 {
-			with = a.m.Schema.NodeTypes[a.newKind-1].Name
-		}
+		with = a.namedTypes()
 	case c.Role == store.RoleLabel:
 		with = "no class"
 	case c.Role == store.RoleSplit:
 		with = "no split"
 	}
-	if of := c.NodeType; of == "" || a.newKind == 0 || a.m.Schema.NodeTypes[a.newKind-1].Name == of { // else they are of another type
+	if a.mayBe(c.NodeType) {
 		a.rep.Filled = append(a.rep.Filled, FilledColumn{Column: c.Name, With: with})
 	}
 	of := n.everyNode(store.ColumnInfo{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, NodeType: c.NodeType, Runs: c.Runs})
 	ref, err := n.nodeFile(ctx, fileBase(c.Name), h, of, func(ctx context.Context, emit func(uint64, []byte) error) error {
+		if typed && a.newTypes != nil {
+			return a.typeRows(ctx, emit)
+		}
 		return fillRows(ctx, 0, a.newNodes, row, emit)
 	})
 	if err == nil {

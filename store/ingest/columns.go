@@ -256,7 +256,10 @@ func (r *run) column(ctx context.Context, c int) error {
 	}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name}
 	if spec.Keyed {
-		ref, err := r.keyedColumn(ctx, c, conv)
+		if bytes.Equal(conv.missing, missingRow(&of.column)) { // see below
+			of = r.ofType(of, 0, r.layout.nodes)
+		}
+		ref, err := r.keyedColumn(ctx, c, conv, of)
 		if err != nil {
 			return err
 		}

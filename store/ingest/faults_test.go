@@ -169,7 +169,7 @@ func writes(op errorfs.Op) bool {
 }
 
 // faultInputs are small inputs that between them take every phase: dense ids
-// with columns, labels, a split and relations; names with edge lists and a dictionary; several types of nodes, and weights that become codes.
+// with columns, labels, a split and relations; names with edge lists and a dictionary; several types of nodes, and weights that become codes; tables of several types.
 func faultInputs(t *testing.T) map[string]struct {
 	dir       string
 	externals []string
@@ -184,10 +184,21 @@ func faultInputs(t *testing.T) map[string]struct {
 			t.Fatal(err)
 		}
 	}
+	tables := t.TempDir()
+	for name, text := range map[string]string{
+		"nodes/user.csv": "id,age,label,split\n1,30,0,train\n2,40,1,valid\n3,50,1,test\n", "nodes/item.csv": "id,price\n1,2.5\n2,3.5\n",
+		"edges/user-bought-item.csv": "src,dst,weight\n1,1,2\n2,1,.5\n3,2,1\n", "edges/user-visits-shop.csv": "src,dst\n1,main\n2,main\n",
+	} {
+		path := filepath.Join(tables, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return map[string]struct {
 		dir       string
 		externals []string
 	}{
+		"tables":  {tables, []string{"user:1", "item:1", "shop:main"}},
 		"numpy":   {randomGraph(7, 40, 300).write(t, true), []string{"0", "17", "39"}},
 		"triples": {dir, []string{"ann", "bob", "cy", "dan", "eve"}},
 		"typed":   {typedGraph(t), []string{"0", "200", "409"}},
@@ -220,6 +231,9 @@ func TestErrorAtEveryOperation(t *testing.T) {
 		} {
 			t.Run(name+"/"+mode.name, func(t *testing.T) {
 				failed := 0
+				if name == "tables" { // has more operations than the others, most of them like theirs
+					mode.step *= 2
+				}
 				for k := int64(0); ; k += int64(mode.step) {
 					fs := faultDisk(t, input.dir)
 					in := &injector{k: k, lasting: mode.lasting, err: mode.err, of: mode.of}

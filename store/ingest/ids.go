@@ -59,7 +59,12 @@ func (r *run) splitColumn(ctx context.Context, s int, counted bool) error {
 		r.countSplit(of)
 	}
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: blocks.Uint8, Dim: 1, Name: name}
-	rows := r.splitType(r.everyNode(store.ColumnInfo{Name: name, Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1}), of)
+	rows := r.everyNode(store.ColumnInfo{Name: name, Role: store.RoleSplit, Elem: blocks.Uint8, Dim: 1})
+	if old := r.like[name]; old != nil {
+		rows.column.NodeType, rows.column.Runs = old.NodeType, old.Runs
+	} else {
+		rows = r.splitType(rows, of)
+	}
 	ref, err := r.nodeFile(ctx, fileBase(name), h, rows, func(ctx context.Context, emit func(uint64, []byte) error) error {
 		return emitInSteps(ctx, of, 1, emit)
 	})

@@ -85,10 +85,13 @@ const keyedShare = 2
 // partitions (in memory while it lasts, then in a spill file), then each run is
 // put in order in windows that fit the memory. Every row is written at most
 // twice, and read once for each window of its run.
-func (r *run) keyedColumn(ctx context.Context, c int, conv *converter) (ref store.FileRef, err error) {
+//
+// Where extents hold the rows of one node type alone (of.column.Runs), rows are numbered within the column, not by internal id.
+func (r *run) keyedColumn(ctx context.Context, c int, conv *converter, of streamed) (ref store.FileRef, err error) {
 	spec := &r.desc.NodeColumns[c]
 	row := len(conv.missing)
-	seenBytes := int64(r.layout.nodes+7) / 8
+	cut := r.cutRows(&of.column)
+	seenBytes := int64(cut.first[len(cut.first)-1]+7) / 8
 	memory := (r.budget.columns - seenBytes) / keyedShare
 	chunk, shardsMax := planChunks(memory, 1, min(r.layout.partitions(), 256))
 	if least := (8 + row + blocks.ChunkBytes - 1) / blocks.ChunkBytes * blocks.ChunkBytes; chunk < least {
@@ -117,13 +120,17 @@ func (r *run) keyedColumn(ctx context.Context, c int, conv *converter) (ref stor
 		}
 		for i, id := range ids {
 			place := r.places.of(id)
-			internal := r.layout.internal(place)
-			if seen[internal/8]>>(internal%8)&1 != 0 {
+			p := place >> r.layout.localBits
+			local := place & (1<<r.layout.localBits - 1)
+			if !cut.stored[p].Stored(local) {
+				return Inputf(at.Of(i), "a row of column %s for a node that is not of type %s", spec.Name, of.column.NodeType)
+			}
+			number := cut.first[p] + local - cut.stored[p].First
+			if seen[number/8]>>(number%8)&1 != 0 {
 				return Inputf(at.Of(i), "a second row of column %s for the same node", spec.Name)
 			}
-			seen[internal/8] |= 1 << (internal % 8)
-			shard := int(place>>r.layout.localBits) / per
-			if err := sh.writers[0].put(shard, internal, out[i*row:(i+1)*row]); err != nil {
+			seen[number/8] |= 1 << (number % 8)
+			if err := sh.writers[0].put(int(p)/per, number, out[i*row:(i+1)*row]); err != nil {
 				return err
 			}
 		}
@@ -135,11 +142,38 @@ func (r *run) keyedColumn(ctx context.Context, c int, conv *converter) (ref stor
 	}
 	sh.finish()
 	r.state.BytesSpilled += sh.spilled.Load()
-	return r.writeKeyed(ctx, spec, conv, sh, per)
+	return r.writeKeyed(ctx, spec, conv, sh, per, cut)
+}
+
+// rowCut numbers the rows of a column of nodes, those that are stored, one partition's behind another's.
+type rowCut struct {
+	stored []store.NodeRows // by partition
+	first  []uint64         // number of each partition's first row; behind them, of all
+}
+
+// cutRows numbers the stored rows of column c.
+func (r *run) cutRows(c *store.ColumnInfo) *rowCut {
+	x := &rowCut{first: []uint64{0}}
+	for p, n := range r.layout.sizes {
+		rows := store.NodeRows{Rows: uint64(n), Nodes: uint64(n)}
+		if c.Runs {
+			rows = r.m.NodeRows(c, store.PartitionID(p))
+		}
+		x.stored, x.first = append(x.stored, rows), append(x.first, x.first[p]+rows.Rows)
+	}
+	return x
+}
+
+// sizes are the rows of each partition.
+func (x *rowCut) sizes() (rows []uint32) {
+	for _, r := range x.stored {
+		rows = append(rows, uint32(r.Rows))
+	}
+	return rows
 }
 
 // writeKeyed writes the distributed rows, and the missing ones, partition by partition.
-func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter, sh *shards, per int) (ref store.FileRef, err error) {
+func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter, sh *shards, per int, cut *rowCut) (ref store.FileRef, err error) {
 	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.firstPart + r.layout.partitions())}
 	name, w, err := r.w.CreateFile(fileBase(spec.Name), h)
 	if err != nil {
@@ -153,7 +187,7 @@ func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter,
 	row := uint64(len(conv.missing))
 	largest := uint64(0) // rows of a shard
 	for shard := range sh.lists {
-		lo, hi := r.layout.first[shard*per], r.layout.first[min((shard+1)*per, r.layout.partitions())]
+		lo, hi := cut.first[shard*per], cut.first[min((shard+1)*per, r.layout.partitions())]
 		largest = max(largest, hi-lo)
 	}
 	memory := uint64(max(r.budget.columns-sh.residentBytes(), r.budget.columns/(2*keyedShare)))
@@ -164,10 +198,10 @@ func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter,
 	defer freeOffHeap(window)
 	spare := make([]byte, sh.chunkBytes)
 	windowRows := uint64(len(window)) / row
-	out := &extentRows{w: w, sizes: r.layout.sizes, base: r.firstPart, row: int(row), part: -1}
+	out := &extentRows{w: w, sizes: cut.sizes(), base: r.firstPart, row: int(row), part: -1}
 	for shard := range sh.lists {
 		first, last := shard*per, min((shard+1)*per, r.layout.partitions())
-		for lo, end := r.layout.first[first], r.layout.first[last]; lo < end; lo += windowRows {
+		for lo, end := cut.first[first], cut.first[last]; lo < end; lo += windowRows {
 			hi := min(lo+windowRows, end)
 			rows := window[:(hi-lo)*row]
 			for i := range hi - lo {
@@ -196,7 +230,7 @@ func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter,
 	return store.Ref(name, info), err
 }
 
-// extentRows cuts rows that come in the order of internal ids into an extent a partition.
+// extentRows cuts rows that come in the order of their numbers in the column into an extent a partition.
 type extentRows struct {
 	w     *blocks.Writer
 	sizes []uint32

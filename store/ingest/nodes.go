@@ -169,7 +169,7 @@ func (r *run) orderTypes(ctx context.Context) error {
 // endsOfTypes are where the source ids of each type end, if they count type by type.
 func (r *run) endsOfTypes() (ends []uint64) {
 	resumed := len(r.state.Partitions) > 0 && r.state.Partitions[0].Types == nil // by a build that knew no types
-	if len(r.desc.NodeTypes) < 2 || r.dict != nil || resumed || r.kept != nil && !r.kept.typed {
+	if len(r.desc.NodeTypes) < 2 || r.dict != nil && !r.desc.TypesByPrefix || resumed || r.kept != nil && !r.kept.typed {
 		return nil
 	}
 	end := uint64(0)

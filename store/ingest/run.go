@@ -118,6 +118,9 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.countPrefixes(ctx); err != nil {
+		return err
+	}
 	if err := r.plan(ctx); err != nil {
 		return err
 	}

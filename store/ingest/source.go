@@ -66,6 +66,9 @@ type Description struct {
 	NodeTypes []NodeType // at least one; ids of type k follow those of k−1
 	// TypesByColumn says that they may not: column [store.TypeColumn] has the number of each node's type.
 	TypesByColumn bool
+	// TypesByPrefix says that source ids are strings TYPE:ID, as [PrefixOf] begins them. NodeTypes, in the order of their ids, need not
+	// say how many nodes they have: the ingester counts them, and numbers nodes for learned vectors. The source is a [KeyedSource].
+	TypesByPrefix bool
 	// Nodes is the number of nodes, if known before edges are read; −1 = one
 	// more than the largest id found (dense ids), or the number of distinct ids.
 	Nodes int64
@@ -137,7 +140,7 @@ func (d *Description) checkNames() error {
 	return nil
 }
 
-// NodeType is a kind of node; Count −1 = unknown (only where there is one type).
+// NodeType is a kind of node; Count −1 = unknown (only where there is one type, or Description.TypesByPrefix).
 type NodeType struct {
 	Name  string
 	Count int64

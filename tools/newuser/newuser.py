@@ -94,6 +94,20 @@ check("user 1 is not item 1", list(nodes.index) == ["item:1", "item:2", "user:1"
 check("decimals and booleans are numbers", np.allclose(np.stack(nodes["item.x"])[:2], [9.5, -1.25]) and np.allclose(np.stack(nodes["user.x"])[2:], [[20, 1], [0, 0], [40, 1]]))
 check("a list that is missing", np.allclose(np.stack(nodes["item.emb"])[:2], [[1, 2], [0, 0]]))
 run("train", "buyers.gs", "--epochs", "1")
+
+# The same as a folder: a table each type of nodes and of edges, trained by relations.
+os.makedirs("shopping/nodes")
+os.makedirs("shopping/edges")
+m = 60
+pd.DataFrame({"user_id": range(m), "age": random.integers(18, 80, m), "label": random.choice(["a", "b"], m), "split": random.choice(["train", "valid", "test"], m)}).to_parquet("shopping/nodes/user.parquet", index=False)
+pd.DataFrame({"item_id": [f"i{k}" for k in range(20)], "emb": list(random.random((20, 3)).astype(np.float32))}).to_parquet("shopping/nodes/item.parquet", index=False)
+pd.DataFrame({"user_id": random.integers(0, m, 300), "item_id": [f"i{k}" for k in random.integers(0, 20, 300)], "weight": random.random(300), "ts": random.integers(0, 1000, 300)}).to_csv("shopping/edges/user-bought-item.csv", index=False)
+run("ingest", "shopping", "shopping.gs", says=["80 nodes, 300 edges", '"user_id" → source of type user', "feature item.emb [3]", '"ts" → timestamp'])
+run("inspect", "shopping.gs", says=["label of user", "feature of item"])
+run("train", "shopping.gs", "--model", "rsage", "--epochs", "2", says=["test accuracy"])
+run("export", "shopping.gs", "shopping-tsv", "--format", "tsv")
+run("ingest", "shopping-tsv", "shopping-again.gs", says=["80 nodes, 300 edges"])
+check("types come back", " user 60 " in " ".join(run("inspect", "shopping-again.gs").split()))
 bought.rename(columns={"user_id": "src", "item_id": "dst"}).to_parquet("times.parquet", index=False, use_deprecated_int96_timestamps=True)
 for name in ["bought.parquet", "times.parquet"]:
     run("ingest", name, name + ".times.gs", "--columns", "src,dst,stars,timestamp")

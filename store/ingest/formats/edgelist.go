@@ -43,6 +43,7 @@ type TextOptions struct {
 	Like  *store.Manifest
 	kind  string   // type of a table's nodes; "" = the one there is
 	types []string // of tables' nodes, where they have types
+	ends  []string // types of a table's sources and destinations, where its name says them; its relation then too
 	// SkipBadMax is how many malformed lines are skipped; one more fails. 0 = the first fails.
 	SkipBadMax int64
 	// OnBad, if not nil, is told of each skipped line; calls may be concurrent.
@@ -158,7 +159,7 @@ func (s *edgeList) place(fields []field, columns []string) error {
 // two ways is refused, with the flags that say which. uses tells of each field what it became.
 func (s *edgeList) settle(t *textSample, byPlace []string) (header bool, uses []string, err error) {
 	where := fmt.Sprintf("%s: line %d", s.path, t.first)
-	meaning, named := edgeMeanings(t.names, s.o.types)
+	meaning, named := edgeMeanings(t.names, &s.o)
 	told := s.o.Header
 	if s.o.Columns != nil {
 		switch {

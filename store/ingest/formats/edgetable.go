@@ -298,7 +298,7 @@ func openEdgeTables(fs vfs.FS, path, format string, o TextOptions, nodes []strin
 		}
 	}
 	if types != nil {
-		if err := s.typeEdges(t.train, ends[0], ends[1], types); err != nil {
+		if err := s.typeEdges(t.train, ends[0], ends[1], types, o.Like); err != nil {
 			return nil, err
 		}
 	}

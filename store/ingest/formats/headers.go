@@ -24,9 +24,9 @@ var (
 )
 
 // edgeMeanings says what the columns of a table of edges mean by their names, in any case: one of
-// edgeFields, or "" where a name says nothing. Where nodes have types, columns called by two of them come first. ok is
-// false if the ends have no columns.
-func edgeMeanings(names, types []string) (meaning []string, ok bool) {
+// edgeFields, or "" where a name says nothing. Where nodes have types, columns called by two of them come first. Where the
+// table's name says the relation, no column does. ok is false if the ends have no columns.
+func edgeMeanings(names []string, o *TextOptions) (meaning []string, ok bool) {
 	meaning = make([]string, len(names))
 	find := func(known ...string) int {
 		for _, want := range known {
@@ -38,7 +38,7 @@ func edgeMeanings(names, types []string) (meaning []string, ok bool) {
 		return -1
 	}
 	src, dst := -1, -1
-	if typed := typedEnds(names, types); len(typed) == 2 {
+	if typed := typedEnds(names, o); len(typed) == 2 {
 		src, dst = typed[0], typed[1]
 	}
 	for _, pair := range endNames {
@@ -62,7 +62,7 @@ func edgeMeanings(names, types []string) (meaning []string, ok bool) {
 	}
 	meaning[src], meaning[dst] = "src", "dst"
 	for name, known := range map[string][]string{"relation": relNames, "weight": weightNames, "timestamp": timeNames} {
-		if k := find(known...); k >= 0 {
+		if k := find(known...); k >= 0 && (name != "relation" || o.ends == nil) {
 			meaning[k] = name
 		}
 	}
@@ -84,7 +84,7 @@ func knownEnds() string {
 // false if the ends have no columns.
 func edgesByName(t columnsOf, o *TextOptions) (fields []field, uses []string, ok bool, err error) {
 	cols := t.columns()
-	meaning, ok := edgeMeanings(columnNames(cols), o.types)
+	meaning, ok := edgeMeanings(columnNames(cols), o)
 	if !ok {
 		return nil, nil, false, nil
 	}

@@ -29,7 +29,7 @@ type Options struct {
 
 // Names lists the formats, as flags name them.
 func Names() []string {
-	return []string{"numpy", "npz", "ogb", "graphbolt", "typed", "triples", "openke", "marius", "edgelist", "parquet", "binary", "binary64"}
+	return []string{"numpy", "npz", "ogb", "graphbolt", "typed", "tables", "triples", "openke", "marius", "edgelist", "parquet", "binary", "binary64"}
 }
 
 // Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
@@ -68,8 +68,8 @@ func openAs(path string, o Options) (ingest.Source, error) {
 			return nil, err
 		}
 	}
-	if len(o.Nodes) > 0 && format != "edgelist" && format != "parquet" {
-		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist and parquet, not %s", ingest.ErrOptions, format)
+	if len(o.Nodes) > 0 && format != "edgelist" && format != "parquet" && format != "tables" {
+		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist, parquet and tables, not %s", ingest.ErrOptions, format)
 	}
 	if x := readExported(o.FS, path); x != nil && (format == "edgelist" || format == "parquet" || format == "triples") {
 		o.Text = x.defaults(o.Text, format == "triples")
@@ -88,6 +88,8 @@ func openAs(path string, o Options) (ingest.Source, error) {
 		return openGraphBolt(o.FS, path, o.AllowOutside)
 	case "typed":
 		return openTyped(o.FS, path)
+	case "tables":
+		return openTableFolder(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
 	case "ogb":
 		if isOGBTyped(o.FS, path) {
 			return openOGBTyped(o.FS, path)
@@ -153,6 +155,8 @@ func detect(fs vfs.FS, path string) (string, error) {
 		return "ogb", nil
 	case find(fs, path, "train.npy", "train.tsv", "train.txt") != "":
 		return "triples", nil
+	case isTableFolder(fs, path):
+		return "tables", nil
 	case findTables(fs, path).train != "":
 		if isParquet(fs, findTables(fs, path).train) {
 			return "parquet", nil

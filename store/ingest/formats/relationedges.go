@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"sync/atomic"
 
 	"github.com/gstore/gstore/store/ingest"
@@ -52,9 +51,14 @@ func (r *idsWithin) apply(b *ingest.EdgeBatch, relations []uint32) ([]uint32, er
 	return relations, nil
 }
 
-// completed gives edges the columns that their type lacks, every row of them the value that stands there.
-func completed(edges edgesFunc, absent [][]byte) edgesFunc {
-	if !slices.ContainsFunc(absent, func(v []byte) bool { return v != nil }) {
+// completed gives edges the columns of all: column c is their own column from[c], or, where that is −1, one that their type lacks, every
+// row of it absent[c].
+func completed(edges edgesFunc, from []int, absent [][]byte) edgesFunc {
+	same := true
+	for c, own := range from {
+		same = same && own == c
+	}
+	if same {
 		return edges
 	}
 	return func(ctx context.Context, env ingest.Env, emit func(int, *ingest.EdgeBatch) error) error {
@@ -65,11 +69,9 @@ func completed(edges edgesFunc, absent [][]byte) edgesFunc {
 			}
 			whole := *b
 			whole.Columns = make([][]byte, len(absent))
-			at := 0
 			for c, value := range absent {
-				if value == nil {
-					whole.Columns[c] = b.Columns[at]
-					at++
+				if from[c] >= 0 {
+					whole.Columns[c] = b.Columns[from[c]]
 					continue
 				}
 				for len(rows[worker][c]) < b.Len()*len(value) {

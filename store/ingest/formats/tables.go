@@ -3,6 +3,7 @@ package formats
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -67,6 +68,7 @@ type tableBatch struct {
 func (s *composed) addNodes(tables []*nodeTable) error {
 	s.desc.Keyed = true
 	taken := map[string]string{}
+	labelled := slices.ContainsFunc(tables, func(n *nodeTable) bool { return n.label >= 0 })
 	for _, n := range tables {
 		idElem := blocks.Uint64
 		if s.desc.IDs == store.IDsStrings {
@@ -78,14 +80,26 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 		n.use([]wantColumn{id})
 		s.nodeIDs = append(s.nodeIDs, func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
 			var ids tableIDs
-			return n.read(ctx, env, []wantColumn{id}, func(b *tableBatch) error { return emit(n.ids(b, &ids), b.at) })
+			return n.read(ctx, env, []wantColumn{id}, func(b *tableBatch) error {
+				for i := range b.rows {
+					if b.numbers[0] == nil && len(b.text[0].At(i)) == 0 {
+						return ingest.Inputf(b.at.Of(i), "null or empty node id")
+					}
+				}
+				return emit(n.ids(b, &ids), b.at)
+			})
 		})
 		add := func(spec ingest.ColumnSpec, f nodeFeature) error {
 			if other, twice := taken[spec.Name]; twice {
+				if spec.Role == store.RoleLabel && n.kind != "" {
+					return ingest.Inputf(n.where(), "labels of a second type of nodes: %s has some already; --skip %s.%s leaves these out", other, n.kind, n.columns()[n.label].name)
+				}
 				return ingest.Inputf(n.where(), "column %s is in %s too", spec.Name, other)
 			}
 			taken[spec.Name] = n.where()
-			spec.Keyed, spec.Rows = true, -1
+			if spec.Keyed, spec.Rows = true, -1; len(s.desc.NodeTypes) > 1 {
+				spec.NodeType = n.kind
+			}
 			for len(s.keyed) < len(s.columns) {
 				s.keyed = append(s.keyed, nil)
 			}
@@ -105,6 +119,10 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 			s.desc.ClassNames = n.classes
 		}
 		for name, split := range n.splitParts(id) {
+			if n.kind != "" && n.label < 0 && labelled {
+				s.desc.Notes = append(s.desc.Notes, fmt.Sprintf("%s: split %q is left out: nodes of type %s have no labels", n.where(), name, n.kind))
+				continue
+			}
 			if slices.Contains(s.desc.Splits, name) {
 				return ingest.Inputf(n.where(), "a second split of name %q", name)
 			}

@@ -51,7 +51,8 @@ func typedFolders(fs vfs.FS, dir string) (names []string) {
 	}
 	sort.Strings(entries)
 	for _, name := range entries {
-		if len(strings.Split(name, typedSeparator)) == 3 {
+		info, err := fs.Stat(fs.PathJoin(dir, "edges", name))
+		if err == nil && info.IsDir() && len(strings.Split(name, typedSeparator)) == 3 {
 			names = append(names, name)
 		}
 	}

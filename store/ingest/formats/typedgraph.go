@@ -22,6 +22,8 @@ type typedGraph struct {
 	dir   string
 	first map[string]uint64 // source id of each type's node 0
 	count map[string]int64
+	// related says that edges have a relation though there be one of a name: models of relations want it.
+	related bool
 }
 
 func newTypedGraph(format string, fs vfs.FS, dir string) *typedGraph {
@@ -95,12 +97,13 @@ func folderName(where, name string) error {
 
 // relationEdges are edges of one type: ids that count from 0 in the types of their ends, and columns in the same order.
 type relationEdges struct {
-	where    string // in messages
-	name     string // "" = edges have no types
-	src, dst string // types of nodes
-	ends     *array // [2, E] or [E, 2]; nil = text
-	text     string // a file of lines "src,dst"
-	edges    int64  // how many there must be; −1 = any number
+	where    string    // in messages
+	name     string    // "" = edges have no types
+	src, dst string    // types of nodes
+	ends     *array    // [2, E] or [E, 2]; nil = text
+	text     string    // a file of lines "src,dst"
+	table    edgesFunc // edges with their columns; nil = they are ends or text
+	edges    int64     // how many there must be; −1 = any number
 	columns  []relationColumn
 }
 
@@ -145,7 +148,7 @@ func (s *typedGraph) addEdges(relations []relationEdges) error {
 			s.desc.Relations = append(s.desc.Relations, r.name)
 		}
 	}
-	s.desc.HasRelation = len(s.desc.Relations) > 1
+	s.desc.HasRelation = len(s.desc.Relations) > 1 || s.related
 	s.desc.Edges = 0
 	for _, r := range relations {
 		ids := &idsWithin{relation: -1}
@@ -204,6 +207,9 @@ func (s *typedGraph) addEdgeColumns(relations []relationEdges) error {
 				s.desc.EdgeColumns = append(s.desc.EdgeColumns, c.spec)
 			}
 			here[c.spec.Name] = true
+			if r.table != nil { // it has said what its columns are
+				continue
+			}
 			as := c.spec.Name
 			if c.spec.Role == store.RoleEdge && !slices.Contains(timeNames, c.spec.Name) {
 				as = fmt.Sprintf("edge feature %s [%d]", c.spec.Name, c.spec.Dim)
@@ -225,21 +231,28 @@ func (s *typedGraph) addEdgeColumns(relations []relationEdges) error {
 
 // relationStream streams the edges of an entry with all columns that the graph's edges have, and their number if it is known.
 func (s *typedGraph) relationStream(r *relationEdges) (edges edgesFunc, n int64, err error) {
-	absent := make([][]byte, len(s.desc.EdgeColumns)) // nil = the entry has the column
+	absent := make([][]byte, len(s.desc.EdgeColumns)) // of columns that the entry lacks
+	from := make([]int, len(absent))                  // among the entry's columns, as edges has them; −1 = it lacks the column
 	var columns []relationColumn                      // in the order of the graph's
 	placed := r.ends != nil                           // all can be read at any place
 	for k := range s.desc.EdgeColumns {
 		spec := &s.desc.EdgeColumns[k]
 		at := slices.IndexFunc(r.columns, func(c relationColumn) bool { return c.spec.Name == spec.Name })
-		if at < 0 {
+		if from[k] = at; at < 0 {
 			absent[k] = absentRow(spec)
 			continue
 		}
+		if r.table != nil {
+			continue
+		}
 		c := r.columns[at]
-		columns = append(columns, c)
+		from[k], columns = len(columns), append(columns, c)
 		placed = placed && c.array != nil && (!c.array.columns || c.array.dim() == 1)
 	}
 	n = r.edges
+	if r.table != nil {
+		return completed(r.table, from, absent), n, nil
+	}
 	if r.ends != nil {
 		a := &numpyFolder{fs: s.fs, edges: r.ends}
 		if err := a.checkEdges(); err != nil {
@@ -270,5 +283,5 @@ func (s *typedGraph) relationStream(r *relationEdges) (edges edgesFunc, n int64,
 	if !placed && len(columns) > 0 {
 		edges = zipped(edges, columns)
 	}
-	return completed(edges, absent), n, nil
+	return completed(edges, from, absent), n, nil
 }

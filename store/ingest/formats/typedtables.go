@@ -55,8 +55,18 @@ func typeOf(column string, types []string) string {
 	return ""
 }
 
-// typedEnds are the columns that are called by types: those of tables, or if they are not two, any TYPE_id too.
-func typedEnds(names, types []string) (known []int) {
+// typedEnds are the columns that are called by types: those of tables, or if they are not two, any TYPE_id too. Where types of ends are
+// known and differ, the source's stands first.
+func typedEnds(names []string, o *TextOptions) (known []int) {
+	types := o.types
+	if len(o.ends) == 2 && o.ends[0] != o.ends[1] {
+		for _, end := range o.ends {
+			if k := slices.IndexFunc(names, func(n string) bool { return typeOf(n, []string{end}) != "" }); k >= 0 {
+				known = append(known, k)
+			}
+		}
+		return known
+	}
 	if types == nil {
 		return nil
 	}
@@ -137,7 +147,11 @@ func withType(kind string, ids, room *ingest.IDs) *ingest.IDs {
 	for i := range ids.Len() {
 		id := ids.At(i)
 		b = append(append(b[:0], kind...), ':')
-		if x, ok := parseID(id); ok && bytes.IndexByte(id, '.') >= 0 {
+		x, ok := uint64(0), false
+		if bytes.IndexByte(id, '.') >= 0 {
+			x, ok = parseID(id)
+		}
+		if ok {
 			b = strconv.AppendUint(b, x, 10)
 		} else {
 			b = append(b, id...)
@@ -147,8 +161,20 @@ func withType(kind string, ids, room *ingest.IDs) *ingest.IDs {
 	return room
 }
 
-// typeEdges makes s's edges those between nodes of types, whose columns are called src and dst.
-func (s *composed) typeEdges(where, src, dst string, types []string) error {
+// tellEnds adds to what columns became the types of edges' ends.
+func tellEnds(uses []ingest.ColumnUse, src, dst string) {
+	for k := range uses {
+		switch uses[k].As {
+		case "source":
+			uses[k].As += " of type " + src
+		case "destination":
+			uses[k].As += " of type " + dst
+		}
+	}
+}
+
+// typeEdges makes s's nodes those of types, and its edges those between them whose columns are called src and dst.
+func (s *composed) typeEdges(where, src, dst string, types []string, like *store.Manifest) error {
 	if len(s.lists) > 0 {
 		return ingest.Inputf(where, "edge lists beside edges between nodes of several types")
 	}
@@ -159,14 +185,8 @@ func (s *composed) typeEdges(where, src, dst string, types []string) error {
 	for k := range s.edges {
 		s.edges[k] = typedEdges(s.edges[k], srcType, dstType)
 	}
-	for k := range s.desc.Uses {
-		for end, t := range map[string]string{"source": srcType, "destination": dstType} {
-			if s.desc.Uses[k].As == end {
-				s.desc.Uses[k].As += " of type " + t
-			}
-		}
-	}
-	return nil
+	tellEnds(s.desc.Uses, srcType, dstType)
+	return s.setTypes(where, append([]string{srcType, dstType}, types...), like)
 }
 
 // forTable is o for a table of nodes.
@@ -177,8 +197,20 @@ func (o TextOptions) forTable(t namedTable) TextOptions {
 	}
 	if t.kind != "" {
 		o.IDs = store.IDsStrings
+		o.Skip, o.Use = ofKind(t.kind, o.Skip), ofKind(t.kind, o.Use)
 	}
 	return o
+}
+
+// ofKind is names of columns, of which TYPE.NAME are those of tables of that type alone.
+func ofKind(kind string, names []string) []string {
+	names = slices.Clone(names)
+	for _, n := range names {
+		if plain, ok := strings.CutPrefix(n, kind+"."); ok {
+			names = append(names, plain)
+		}
+	}
+	return names
 }
 
 // featureName is what a feature of the table's nodes is called in the store.

@@ -90,6 +90,11 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 		"crawl/":                     written(formatCases(), "Parquet in parts, named", "crawl"),
 		"debhet": files(map[string][]byte{"debhet/edges/user__buys__item/edge_index.npy": clitest.NpyFile("<i8", "2, 2", blocks.Bytes([]int64{0, 3, 1, 0})), "debhet/nodes/item/label.npy": clitest.NpyInts([]int64{1, 0}),
 			"debhet/edges/user__buys__item/edge_time.npy": clitest.NpyInts([]int64{7, 8}), "debhet/split/train.npy": clitest.NpyInts([]int64{1})}),
+		"shop": files(map[string][]byte{"shop/nodes/person.csv": []byte("id,age,label,split\nann,31,0,train\nbob,25,1,test\n"), "shop/edges/person-bought-item.csv": []byte("person_id,item_id,weight\nann,1,.5\nbob,1,2\n"),
+			"shop/edges/person-follows-person.tsv": []byte("src\tdst\nann\tbob\n"), "shop/nodes/item.parquet": parquetFile([]struct {
+				Item int64   `parquet:"item_id"`
+				X    float64 `parquet:"price"`
+			}{{1, 2.5}})}),
 		"edges.bin": written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
 		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
 			ID        string    `parquet:"id"`

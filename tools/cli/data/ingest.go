@@ -152,7 +152,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	command.Section(f, "input", func() {
 		f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
 		f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
-		f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features; as TYPE=FILE, with ids of their own: node TYPE:ID")
+		f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features; as TYPE=FILE, of a node type with ids of its own: node TYPE:ID")
 		f.StringArrayVar(&o.nodeColumns, "node-columns", nil, "columns of all tables of nodes, or repeated of each, in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
 		f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
 		f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto (where it names both ends), yes, no")
@@ -163,7 +163,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	})
 	command.Section(f, "features and labels", func() {
 		f.StringVar(&o.missing, "missing", "error", "features without a value (NaN, null, empty): error, or take them as zero or the column's mean")
-		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables, by name, that are left out")
+		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables, by name (NAME, or of one node type TYPE.NAME), that are left out")
 		f.StringSliceVar(&o.use, "use", nil, "columns of tables, by name, that are features of nodes though they hold dates (days since 1970) or text (one of its values)")
 	})
 	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")

@@ -45,7 +45,7 @@ func TestIngestTypes(t *testing.T) {
 		}{{1, 1, 5}, {2, 1, 3}, {1, 2, 4}}),
 	})
 	both := []string{"--nodes", "user=users.csv,item=items.csv"}
-	want := "id\tuser.x\tlabel\titem.x\nitem:1\t0\t-1\t9.5\nitem:2\t0\t-1\t0.5\nuser:1\t30\t0\t0\nuser:2\t40\t1\t0\n"
+	want := "id\tuser.x\tlabel\titem.x\tnode_type\nitem:1\t0\t-1\t9.5\t1\nitem:2\t0\t-1\t0.5\t1\nuser:1\t30\t0\t0\t2\nuser:2\t40\t1\t0\t2\n"
 	for _, input := range []string{"bought.csv", "bought.parquet"} {
 		nodes, edges := exportedTable(t, append([]string{input}, both...)...)
 		if nodes != want || !strings.Contains(edges, "user:1\titem:2\t4\n") || strings.Count(edges, "\n") != 4 {
@@ -64,7 +64,7 @@ func TestIngestTypes(t *testing.T) {
 	clitest.MustRun(t, append([]string{"ingest", "bought.csv", "s"}, both...)...)
 	clitest.MustRun(t, "append", "s", "more.csv", "--nodes", "user=more-users.csv")
 	clitest.MustRun(t, "export", "s", "out", "--format", "tsv")
-	if b, err := os.ReadFile("out/nodes.tsv"); err != nil || !strings.Contains(string(b), "user:3\t50\t1\t0\n") {
+	if b, err := os.ReadFile("out/nodes.tsv"); err != nil || !strings.Contains(string(b), "user:3\t50\t1\t0\t2\n") {
 		t.Errorf("appended: %s (%v)", b, err)
 	}
 	for _, c := range []struct {

@@ -1,0 +1,87 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// PrefixOf is what the source ids of a node type begin with, where types follow from ids (Description.TypesByPrefix).
+func PrefixOf(nodeType string) string { return nodeType + ":" }
+
+// countPrefixes counts the nodes of each type by their ids, whose order is that of dense ids, and has the source number them. It does
+// nothing where types do not follow from ids.
+func (r *run) countPrefixes(ctx context.Context) error {
+	if !r.desc.TypesByPrefix || len(r.desc.NodeTypes) < 2 {
+		return nil
+	}
+	src, ok := r.src.(KeyedSource)
+	if !ok || r.dict == nil || !r.dict.strings {
+		return fmt.Errorf("ingest: types by the prefix of ids that are %s, expected a KeyedSource with strings", r.desc.IDs)
+	}
+	counts, err := countTypes(ctx, r.dict, r.desc, func(uint64) bool { return true })
+	if err != nil {
+		return err
+	}
+	r.src = withNumbers(src, counts)
+	r.desc = r.src.Describe()
+	return nil
+}
+
+// countTypes counts the ids of each of d's types whose ranks are wanted.
+func countTypes(ctx context.Context, ids *dictionary, d *Description, wanted func(rank uint64) bool) ([]int64, error) {
+	counts := make([]int64, len(d.NodeTypes))
+	var prefixes [][]byte
+	for _, t := range d.NodeTypes {
+		prefixes = append(prefixes, []byte(PrefixOf(t.Name)))
+	}
+	t := 0
+	err := ids.each(ctx, func(rank uint64, id []byte) error {
+		for t < len(prefixes) && !bytes.HasPrefix(id, prefixes[t]) {
+			t++
+		}
+		if t == len(prefixes) {
+			return Inputf(d.Input, "node %.80q is of none of the types %.200q, in their order", id, prefixes)
+		}
+		if wanted(rank) {
+			counts[t]++
+		}
+		return nil
+	})
+	return counts, err
+}
+
+// numbered is a source whose types have been counted, with the columns that number its nodes behind its own.
+type numbered struct {
+	KeyedSource
+	desc   Description
+	number []NumberColumn
+}
+
+// withNumbers is src, of several types with as many nodes as counts says, one type's behind another's.
+func withNumbers(src KeyedSource, counts []int64) *numbered {
+	s := &numbered{KeyedSource: src, desc: *src.Describe()}
+	s.desc.NodeTypes, s.desc.NodeColumns, s.desc.Notes = slices.Clone(s.desc.NodeTypes), slices.Clone(s.desc.NodeColumns), slices.Clone(s.desc.Notes)
+	for t, n := range counts {
+		s.desc.NodeTypes[t].Count = n
+	}
+	s.number = NumberColumns(&s.desc)
+	for _, c := range s.number {
+		if s.desc.NodeColumns = append(s.desc.NodeColumns, c.Spec); c.Note != "" {
+			s.desc.Notes = append(s.desc.Notes, c.Note)
+		}
+	}
+	return s
+}
+
+// Describe implements [Source].
+func (s *numbered) Describe() *Description { return &s.desc }
+
+// Rows implements [Source].
+func (s *numbered) Rows(ctx context.Context, env Env, c int, emit func([]byte, Position) error) error {
+	if own := c - (len(s.desc.NodeColumns) - len(s.number)); own >= 0 {
+		return s.number[own].Rows(ctx, emit)
+	}
+	return s.KeyedSource.Rows(ctx, env, c, emit)
+}
