@@ -102,7 +102,11 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 		return why, err
 	}
 	without, said := *c, why
-	if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
+	if few, err := c.fewAttended(ctx, st, info, once); err != nil {
+		return why, err
+	} else if few != "" {
+		why, said = append(why, few), append(said, few)
+	} else if err = try(func(d *Config) { d.History = true }, "absent neighbours' hidden states come from a history, an epoch old"); err != nil {
 		return why, err
 	}
 	if groups {
@@ -114,6 +118,23 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 	}
 	*c = *d
 	return append(said, reason), nil
+}
+
+// attendedMin is the share of training nodes' neighbours in memory from which on gat keeps a history unasked.
+const attendedMin = .4
+
+// fewAttended says, in a sentence, why a run of gat keeps no history unasked: layers of attention that are trained by few neighbours and
+// read the others' states of the epoch's start overshoot with every epoch (docs/findings.md, "Attention to absent neighbours"). "" if
+// it may keep one.
+func (c *Config) fewAttended(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (string, error) {
+	if c.Model != "gat" {
+		return "", nil
+	}
+	o, err := c.expect(ctx, st, info, once)
+	if err != nil || o == nil || o.Kept >= attendedMin {
+		return "", err
+	}
+	return fmt.Sprintf("no history is kept: with %.0f %% of training nodes' neighbours within reach, fewer than %.0f, attention does worse with one (--history keeps it)", 100*o.Kept, 100*attendedMin), nil
 }
 
 // present is c with batches so small that all neighbours are within reach, by plan rows or in memory; nil where no such plan fits or is
