@@ -36,8 +36,8 @@ func (c *Config) TablePlanes() int {
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
 func (c *Config) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
 
-// heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code and
-// constants, 38 MiB where all of it was touched, and stacks.
+// heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code,
+// constants and variables, 41 MiB where the kernel maps all of the binary, the runtime's tables and stacks.
 const heapBytes = 24 << 20
 
 // planBytes are those of the epoch that trains and of the next one.

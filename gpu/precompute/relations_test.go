@@ -32,7 +32,7 @@ func TestEachRelation(t *testing.T) {
 	dir, small := ingesttest.Store(t, graph, o), ingesttest.Store(t, graph, o)
 	dev := host.New(host.Options{Threads: 2})
 	defer dev.Close() //nolint:errcheck // test
-	for d, o := range map[string]Options{dir: {}, small: {MemoryBytes: 98 << 20}} {
+	for d, o := range map[string]Options{dir: {}, small: {MemoryBytes: 106 << 20}} {
 		o.EachRelation = true
 		names, err := Hop(t.Context(), d, dev, o)
 		if err != nil {

@@ -290,7 +290,7 @@ func TestHistoryWhateverTheBudget(t *testing.T) {
 		st := storetest.Open(t, dir, store.Options{})
 		var want []Epoch
 		read := map[int64]bool{} // bytes of evaluation, which tell tilings apart
-		for _, mib := range []int64{0, 120, 92, 84} {
+		for _, mib := range []int64{0, 128, 100, 92} {
 			var epochs []Epoch
 			c := Config{Plan: "hanoi", Buffer: 2, Hidden: 16, BatchSize: 200, Epochs: 3, Split: "split", Absent: AbsentIgnore, History: true, Threads: 2, MemoryBytes: mib << 20}
 			cp, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})

@@ -22,7 +22,7 @@ import (
 
 // Shares of what a budget leaves after the program.
 const (
-	ProgramBytes = 64 << 20 // code, Go runtime, Pebble, sampled batches
+	ProgramBytes = 72 << 20 // code and constants (41 MiB where all are mapped), Go runtime, Pebble, sampled batches
 	EvalShare    = 4        // 1/4 the evaluator's, if it needs no more
 	BatchShare   = 6        // 1/6 the tensors of mini-batches', if they need no more
 )

@@ -8,7 +8,7 @@ import (
 
 // The trainer of a small store, out of core, reads and writes, and times the same examples at rest.
 func TestLinkChild(t *testing.T) {
-	o := LinkOptions{Dir: t.TempDir(), MemoryBytes: 80 << 20, Times: 1, NodeEdges: 1, Partitions: 64, Threads: 2}.withDefaults()
+	o := LinkOptions{Dir: t.TempDir(), MemoryBytes: 88 << 20, Times: 1, NodeEdges: 1, Partitions: 64, Threads: 2}.withDefaults()
 	if err := prepareLink(t.Context(), &o, filepath.Join(o.Dir, "kg")); err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func TestNodes(t *testing.T) {
 	if err := os.WriteFile(file, []byte("2707\n3\r\n\n1200\n3\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, lines := range [][][]string{ask(t, "", dir, "2707", "3", "1200", "3"), ask(t, "", dir, "--input", file), ask(t, "2707\n3\n1200\n3", dir, "--input", "-", "--mem", "80MiB")} {
+	for _, lines := range [][][]string{ask(t, "", dir, "2707", "3", "1200", "3"), ask(t, "", dir, "--input", file), ask(t, "2707\n3\n1200\n3", dir, "--input", "-", "--mem", "88MiB")} {
 		var ids []string
 		for _, line := range lines {
 			check(line)
@@ -303,7 +303,7 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	for _, filter := range []string{"none", "known"} {
-		for _, mem := range []string{"1GiB", "68MiB"} {
+		for _, mem := range []string{"1GiB", "76MiB"} {
 			got := ask(t, stdin.String(), g.dir, "--top", "12", "--filter", filter, "--mem", mem)
 			for i, q := range asked {
 				row := slices.Index(d.Relations, q.relation)
@@ -369,7 +369,7 @@ func TestEncoded(t *testing.T) {
 	g := newKG(t, "--encoder", "sage", "--model", "transe")
 	asked := []string{g.dir, "node 1", "knows", "?", "--top", "150"}
 	first := ask(t, "", asked...)
-	for i, line := range ask(t, "", append(asked, "--mem", "68MiB")...) {
+	for i, line := range ask(t, "", append(asked, "--mem", "76MiB")...) {
 		if math.Abs(number(t, line[5])-number(t, first[i][5])) > 1e-4 {
 			t.Fatalf("answer %d: %v, without a budget %v", i, line, first[i])
 		}

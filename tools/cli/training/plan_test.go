@@ -22,9 +22,9 @@ func TestPlan(t *testing.T) {
 		stderr string
 	}{
 		{nil, cli.ExitOK, "plan    memory, 1 steps", ""},
-		{[]string{"--mem", "78MiB", "--hidden", "8", "--buffer", "4"}, cli.ExitOK, "plan    hanoi", ""},
-		{[]string{"--mem", "78MiB", "--hidden", "8", "--buffer", "4"}, cli.ExitOK, "node task: hanoi", ""},
-		{[]string{"--task", "link", "--mem", "75MiB", "--dim", "16", "--eval-every", "-1"}, cli.ExitOK, "of them in memory at a time", ""},
+		{[]string{"--mem", "86MiB", "--hidden", "8", "--buffer", "4"}, cli.ExitOK, "plan    hanoi", ""},
+		{[]string{"--mem", "86MiB", "--hidden", "8", "--buffer", "4"}, cli.ExitOK, "node task: hanoi", ""},
+		{[]string{"--task", "link", "--mem", "83MiB", "--dim", "16", "--eval-every", "-1"}, cli.ExitOK, "of them in memory at a time", ""},
 		{[]string{"--plan", "beta", "--buffer", "4", "--steps"}, cli.ExitOK, "no plan with this buffer reads fewer than 42 partitions", ""},
 		{[]string{"--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
 		{[]string{"--task", "link", "--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
@@ -204,18 +204,18 @@ func TestPlanIsTrains(t *testing.T) {
 		policy string
 	}{
 		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1"}, nil, "memory"},
-		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1", "--mem", "76MiB"}, nil, "comet"},
-		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB"}, nil, "comet"},
-		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--encoder", "sage", "--plan", "beta", "--batch-size", "200", "--fanouts", "2"}, nil, "beta"},
-		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "86MiB", "--degree-share", ".5"}, nil, "comet"},
-		{kg, []string{"--dim", "64", "--mem", "70MiB"}, nil, ""},
-		{sbm, []string{"--hidden", "8", "--mem", "71MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--eval-every", "-1", "--mem", "84MiB"}, nil, "comet"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "94MiB"}, nil, "comet"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "94MiB", "--encoder", "sage", "--plan", "beta", "--batch-size", "200", "--fanouts", "2"}, nil, "beta"},
+		{kg, []string{"--dim", "64", "--negatives", "10", "--mem", "94MiB", "--degree-share", ".5"}, nil, "comet"},
+		{kg, []string{"--dim", "64", "--mem", "78MiB"}, nil, ""},
+		{sbm, []string{"--hidden", "8", "--mem", "79MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
 		{sbm, []string{"--hidden", "8", "--mem", "400MiB"}, nil, "memory"},
 		{sbm, []string{"--hidden", "8", "--buffer", "3"}, nil, "hanoi"},
-		{sbm, []string{"--hidden", "8", "--plan", "rows", "--mem", "91MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "rows"},
-		{sbm, []string{"--hidden", "8", "--mem", "79MiB", "--history", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
-		{sbm, []string{"--hidden", "8", "--mem", "66MiB"}, nil, ""}, // the partition buffer fits, the evaluator does not
-		{sbm, []string{"--hidden", "256", "--mem", "70MiB", "--history"}, nil, ""},
+		{sbm, []string{"--hidden", "8", "--plan", "rows", "--mem", "99MiB", "--batch-size", "50", "--fanouts", "3,2"}, nil, "rows"},
+		{sbm, []string{"--hidden", "8", "--mem", "87MiB", "--history", "--batch-size", "50", "--fanouts", "3,2"}, nil, "hanoi"},
+		{sbm, []string{"--hidden", "8", "--mem", "74MiB"}, nil, ""}, // the partition buffer fits, the evaluator does not
+		{sbm, []string{"--hidden", "256", "--mem", "78MiB", "--history"}, nil, ""},
 	} {
 		args := append([]string{c.dir, "--epochs", "2", "--seed", "3", "--json"}, c.shared...)
 		code, stdout, stderr := clitest.Run(t, append([]string{"plan", "--measure", "0"}, args...)...)

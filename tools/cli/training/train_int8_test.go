@@ -26,7 +26,7 @@ func TestTrainInt8(t *testing.T) {
 			results[dtype] = clitest.Events(t, append([]string{"train", dir, "--epochs", "2", "--hidden", "16", "--seed", "3"}, model...)...)
 			events := results[dtype]
 			sum := events[len(events)-1]
-			eval := clitest.Events(t, "eval", dir, "--checkpoint", sum["model_file"].(string), "--splits", "test", "--mem", "128MiB")
+			eval := clitest.Events(t, "eval", dir, "--checkpoint", sum["model_file"].(string), "--splits", "test", "--mem", "136MiB")
 			if got := eval[len(eval)-1]["test_accuracy"]; got != sum["test_accuracy"] {
 				t.Errorf("%v, %s: eval says %v, training said %v", model, dtype, got, sum["test_accuracy"])
 			}

@@ -81,7 +81,7 @@ def test_rows(make, row_reads):
     options = dict(fanouts=[4, 3], batch_size=200, seed=7)
     memory = gstore.NeighborLoader(g.store, plan="memory", **options)
     epochs = [[contents(b) for b in memory] for _ in range(2)]
-    loader = gstore.NeighborLoader(g.store, plan="rows", row_reads=row_reads, mem="122MiB", **options)
+    loader = gstore.NeighborLoader(g.store, plan="rows", row_reads=row_reads, mem="130MiB", **options)
     next(iter(loader))
     state = loader.state_dict()
     assert same([contents(b) for b in loader], epochs[1])
