@@ -48,6 +48,9 @@ type Config struct {
 	// row's moments change when a batch has the node, and the bias of their zeros is corrected by the run's steps, as PyTorch's SparseAdam does).
 	Optimizer string  `json:"optimizer" group:"link prediction" help:"adam keeps two vectors of state a node instead of one" values:"adagrad,adam"`
 	LR        float64 `json:"lr" group:"optimiser" default:".1 of adagrad, .003 of adam"` // until it falls; default .1, of adam .003
+	// DenseRate times LR is the rate of what every mini-batch steps: relations' vectors, and the weights of an encoder and of features.
+	// Default with an encoder and Adagrad, where nodes have many edges, 4; else 1.
+	DenseRate float64 `json:"dense_rate,omitempty" group:"link prediction,expert" help:"learning rate of relations and encoder, times --lr" default:"4 with an encoder and adagrad where nodes have many edges, else 1"`
 	// LRDecay is the share of the run, at its end, in which the learning rate falls linearly to 0, so that what was
 	// trained last does not weigh more than what was trained before; default .5. 1: it falls from the start; −1: never.
 	LRDecay   float64 `json:"lr_decay" group:"link prediction,expert" help:"share of the run, at its end, in which the learning rate falls linearly to 0; 0: never" zero:"-1"`
@@ -132,6 +135,9 @@ const (
 	adagrad = "adagrad"
 	adam    = "adam"
 )
+
+// denseRate is the default of Config.DenseRate with an encoder where nodes have many edges (docs/accuracy.md, "Link prediction").
+const denseRate = 4
 
 // noDecay is the LRDecay of a constant learning rate.
 const noDecay = -1
@@ -277,6 +283,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("train: %d edges with %d negatives make more than 2^31 scores: use a smaller batch", c.BatchSize, c.Negatives)
 	case !(c.LR > 0 && c.LR <= math.MaxFloat32) || !(*c.Margin >= 0 && *c.Margin <= math.MaxFloat32) || !(c.DegreeShare >= 0 && c.DegreeShare <= 1):
 		return fmt.Errorf("train: learning rate %v, margin %v, degree share %v: expected > 0, ≥ 0, both finite as float32, and 0 to 1", c.LR, *c.Margin, c.DegreeShare)
+	case !(c.DenseRate >= 0 && max(c.DenseRate, 1)*c.LR <= math.MaxFloat32):
+		return fmt.Errorf("train: dense rate %v of learning rate %v: expected > 0, and a product that is finite as float32", c.DenseRate, c.LR)
 	case c.LRDecay != noDecay && !(c.LRDecay > 0 && c.LRDecay <= 1):
 		return fmt.Errorf("train: the learning rate falls in the last %v of the run: expected a share, 0 to 1, or -1 for never", c.LRDecay)
 	case c.MemoryBytes < 0:

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -14,7 +15,9 @@ import (
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/sampler/negative"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/storetest"
 )
 
 // linkMacroBatch has partitions 2 and 5 of 3 and 2 nodes, 5 in the lower rows.
@@ -310,6 +313,9 @@ func TestDecodeProgress(t *testing.T) {
 		if p.Config.LRDecay != want.LRDecay || p.Config.RemoveBatchEdges == nil || p.Config.hidesEdges() != want.hidesEdges() {
 			t.Errorf("%s: decay %v, edges hidden %v; expected %v, %v", text, p.Config.LRDecay, p.Config.hidesEdges(), want.LRDecay, want.hidesEdges())
 		}
+		if p.Config.DenseRate != 1 {
+			t.Errorf("%s: dense rate %v, expected 1", text, p.Config.DenseRate)
+		}
 		if p.Config.NegativesFrom != FromResident {
 			t.Errorf("%s: negatives from %q, expected %q", text, p.Config.NegativesFrom, FromResident)
 		}
@@ -351,6 +357,65 @@ func TestLinkRate(t *testing.T) {
 	for _, bad := range []float64{-.5, 1.5, math.NaN()} {
 		if err := (&Config{LRDecay: bad}).Normalize(); err == nil {
 			t.Errorf("decay %v is taken", bad)
+		}
+	}
+}
+
+// Parameters are stepped at DenseRate times the rate: Adagrad's first step moves a value by the rate, whatever its gradient.
+func TestDenseRate(t *testing.T) {
+	for _, c := range []struct {
+		edges int
+		cfg   Config
+		want  float64
+	}{
+		{2000, Config{}, 1},
+		{2000, Config{Encoder: "sage"}, denseRate},
+		{1000, Config{Encoder: "sage"}, 1},
+		{2000, Config{Encoder: "gat", Optimizer: adam}, 1},
+		{2000, Config{Encoder: "sage", DenseRate: .25}, .25},
+		{2000, Config{DenseRate: 3}, 3},
+	} {
+		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: c.edges, Partitions: 12, Relations: 3, Seed: 3}))
+		l, err := OpenLoader(t.Context(), storetest.Open(t, dir, store.Options{}), c.cfg, LoaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := l.Config()
+		if err := l.Close(); err != nil || cfg.DenseRate != c.want {
+			t.Fatalf("%d edges, encoder %s, %s: dense rate %v, expected %v; %v", c.edges, cfg.Encoder, cfg.Optimizer, cfg.DenseRate, c.want, err)
+		}
+		dev := host.New(host.Options{Threads: 1})
+		q, err := gpu.NewQueue(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := nn.NewLink(t.Context(), q, nn.LinkConfig{Decoder: nn.DistMult, Encoder: cfg.Encoder, Dim: 4, Relations: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := model.Params().List()[0]
+		var before, after [4]float32
+		q.Download(floatBytes(before[:]), p.Value.Head(1))
+		q.Fill(p.Grad, 7)
+		cfg.NoEmbeddings = true // no rows to step
+		tr := &trainer{cfg: &cfg, queue: q, model: model}
+		tr.optimize(nil, gpu.Tensor{}, gpu.Tensor{}, .01)
+		q.Download(floatBytes(after[:]), p.Value.Head(1))
+		if err := q.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range before {
+			if moved := float64(before[i] - after[i]); math.Abs(moved-.01*c.want) > 1e-5 {
+				t.Errorf("encoder %s, dense rate %v: a step of rate .01 moves a parameter by %v", cfg.Encoder, c.want, moved)
+			}
+		}
+		if err := errors.Join(model.Close(), q.Close(), dev.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
+		if err := (&Config{DenseRate: bad}).Normalize(); err == nil {
+			t.Errorf("dense rate %v is taken", bad)
 		}
 	}
 }

@@ -108,11 +108,22 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 			cfg.NegativesFrom = FromMixed
 		}
 	}
+	if cfg.DenseRate == 0 {
+		cfg.DenseRate = cfg.denseRate(m)
+	}
 	policy, err := macro.New(c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions: %w", cfg.Plan, cfg.Buffer, len(m.Partitions), err)
 	}
 	return policy, nil
+}
+
+// denseRate is the default of c.DenseRate. SAGE on WN18RR, with 2 edges a node, loses .03 by what it gains .02 by on FB15k-237.
+func (c *Config) denseRate(m *store.Manifest) float64 {
+	if c.Encoder != "none" && c.Optimizer == adagrad && m.Edges >= manyEdges*m.Nodes {
+		return denseRate
+	}
+	return 1
 }
 
 // hide fills in which of a batch's edges the encoder of a run by such a plan does not see, where c leaves that open.

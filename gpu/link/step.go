@@ -288,11 +288,12 @@ func (t *trainer) mapFeatures(mb *buffer.MacroBatch) (release func(), err error)
 // optimize steps the model's parameters and the rows input of the embeddings, if it has any, whose gradient is d.
 func (t *trainer) optimize(e *embeddings, input, d gpu.Tensor, lr float32) {
 	q, params, s := t.queue, t.model.Params(), RowStep{Optimizer: t.cfg.Optimizer, LR: lr}
+	dense := RowStep{LR: float32(t.cfg.DenseRate * float64(lr))}
 	if s.Optimizer == adam {
-		params.Adam(q, params.Step(s.adam()))
+		params.Adam(q, params.Step(dense.adam()))
 		s.Step = params.Steps()
 	} else {
-		params.Adagrad(q, s.adagrad())
+		params.Adagrad(q, dense.adagrad())
 	}
 	if t.cfg.NoEmbeddings {
 		return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,11 @@ func linkCauseRows() []linkCause {
 		{"8 of 32, batches of 250", false, small(comet(4))},
 		{"8 of 32, a batch's edges all hidden", true, func(c *link.Config) { comet(4)(c); c.RemoveBatchEdges = &hide }},
 		{"8 of 32, a batch's edges not hidden", true, func(c *link.Config) { comet(4)(c); c.RemoveBatchEdges = new(bool) }},
+		{"8 of 32, encoder and relations at the embeddings' rate", true, func(c *link.Config) { comet(4)(c); c.DenseRate = 1 }},
+		{"8 of 32, twice the negatives in half the chunks", true, func(c *link.Config) {
+			comet(4)(c)
+			c.Negatives, c.Chunks = 2*cmp.Or(c.Negatives, 500), 5
+		}},
 		{"8 of 32, shadow", true, func(c *link.Config) { comet(4)(c); c.Absent = link.AbsentShadow }},
 		{"4 of 32", false, comet(8)},
 	}
