@@ -94,7 +94,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	command.ConfigFlag(fs, &o.config)
 	fs.StringVar(&o.metrics, "metrics", "", "write what every epoch came to and measurements of every step to this file of JSON lines, for \"gstore report\"")
 	fs.StringVar(&o.board, "tensorboard", "", "write loss, accuracy or ranks and times of every epoch to an event file in this folder")
-	fs.BoolVar(&o.explain, "explain", false, "say why the plan was chosen, and how and why each layer is computed")
+	fs.BoolVar(&o.explain, "explain", false, "before training say why the plan was chosen, and how and why each layer is computed; gstore plan says the first without training")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	fs.BoolVar(&o.overwrite, "overwrite", false, "replace an earlier run's table: of link prediction's embeddings, or of vectors learned of nodes without features")
 	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "tensorboard": "input and output", "scratch": "out of core", "save": "input and output", "overwrite": "checkpoints",
