@@ -125,8 +125,14 @@ type EdgeListInfo struct {
 // of list valid, in its order. What edges of a store are right does not include them.
 const NegativesSuffix = "_negatives"
 
+// SharedNegativesSuffix ends the name, which is OGB's, of an edge list of wrong answers that all edges of another share: any number of them
+// in "valid_edge_neg" for those of list valid. The names of lists are part of the format.
+const SharedNegativesSuffix = "_edge_neg"
+
 // Negatives reports whether the list holds wrong answers.
-func (l *EdgeListInfo) Negatives() bool { return strings.HasSuffix(l.Name, NegativesSuffix) }
+func (l *EdgeListInfo) Negatives() bool {
+	return strings.HasSuffix(l.Name, NegativesSuffix) || strings.HasSuffix(l.Name, SharedNegativesSuffix)
+}
 
 // IDKind says what external ids are.
 type IDKind string

@@ -30,6 +30,13 @@ const (
 
 // rank computes the metrics of the edge list name over states x.
 func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x *spill.Table, name string) (RankMetrics, error) {
+	shared, err := v.shared(name)
+	if err != nil {
+		return RankMetrics{}, err
+	}
+	if shared > 0 {
+		return v.rankShared(ctx, q, model, x, name, shared)
+	}
 	given, err := v.given(name)
 	if err != nil {
 		return RankMetrics{}, err

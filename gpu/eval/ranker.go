@@ -22,7 +22,8 @@ type RankerOptions struct {
 	Model       nn.LinkConfig // what will be evaluated: it decides what a node takes
 	MemoryBytes int64         // bound of what the evaluator allocates; 0: none
 	Threads     int           // that count ranks; 0: all processors
-	// Against is what answers are ranked against: AgainstGiven, the negatives that the store has of a list ([store.NegativesSuffix]);
+	// Against is what answers are ranked against: AgainstGiven, the negatives that the store has of a list ([store.NegativesSuffix],
+	// [store.SharedNegativesSuffix]);
 	// AgainstAll or "" (default), Candidates; AgainstAuto, given ones of lists that have some, unless there are Candidates.
 	Against string
 	// Candidates is how many nodes, drawn from Seed, an answer is ranked against; 0: all.
@@ -104,7 +105,7 @@ func NewRanker(st *store.Store, dev gpu.Device, o RankerOptions) (*Ranker, error
 	}
 	if o.MemoryBytes > 0 {
 		var batch int64
-		v.scoreBytes, batch, v.e.o.MemoryBytes = divideRanker(o.MemoryBytes)
+		v.scoreBytes, batch, v.e.o.MemoryBytes = divideRanker(max(1, o.MemoryBytes-v.sharedBytes()))
 		v.batchSize = int(min(int64(v.batchSize), batch/v.answerBytes()))
 		if least := v.answersLeast(); v.batchSize < least {
 			return nil, fmt.Errorf("evaluation within %d bytes: %w: scores take %d, %d answers %d", o.MemoryBytes, store.ErrBudget, v.scoreBytes, least, int64(least)*v.answerBytes())
@@ -130,7 +131,8 @@ func divideRanker(bytes int64) (scores, batch, tile int64) {
 func (v *Ranker) LeastBytes() int64 {
 	const unit, most = 4 << 10, 1 << 34
 	least := v.answersLeast()
-	return unit * int64(1+sort.Search(most, func(n int) bool {
+	shared := (v.sharedBytes() + unit - 1) / unit * unit
+	return shared + unit*int64(1+sort.Search(most, func(n int) bool {
 		_, batch, tile := divideRanker(unit * int64(n+1))
 		return batch >= int64(least)*v.answerBytes() && tile >= v.e.LeastBytes()
 	}))

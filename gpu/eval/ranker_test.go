@@ -29,6 +29,12 @@ const evalRelations = 3
 // by internal ids: those of the graph and those of each list.
 func triples(t *testing.T, nodes, partitions int) (st *store.Store, graph []store.Edge, lists map[string][]store.Edge) {
 	t.Helper()
+	return triplesWith(t, nodes, partitions, store.NegativesSuffix)
+}
+
+// triplesWith is triples with wrong answers for list valid in a list whose name ends with suffix.
+func triplesWith(t *testing.T, nodes, partitions int, suffix string) (st *store.Store, graph []store.Edge, lists map[string][]store.Edge) {
+	t.Helper()
 	in, dir := t.TempDir(), filepath.Join(t.TempDir(), "kg.gstore")
 	r := keyed.New(7).Rand(0)
 	for name, n := range map[string]int{"train": 1500, "valid": 60, "test": 90} {
@@ -45,7 +51,7 @@ func triples(t *testing.T, nodes, partitions int) (st *store.Store, graph []stor
 		t.Fatal(err)
 	}
 	src = &withNegatives{src}
-	src.Describe().EdgeLists = append(src.Describe().EdgeLists, "valid"+store.NegativesSuffix)
+	src.Describe().EdgeLists = append(src.Describe().EdgeLists, "valid"+suffix)
 	if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: partitions, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}

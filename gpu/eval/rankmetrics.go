@@ -7,7 +7,7 @@ import "math"
 // half. Filtered ranks, the plain names, leave out other nodes that are known to be right (Bordes et al., NIPS 2013,
 // section 4.2); raw ranks do not. Against negatives that the data set gives, the two are the same.
 type RankMetrics struct {
-	Queries int64   `json:"queries"` // two an edge
+	Queries int64   `json:"queries"` // two an edge; one where negatives are shared
 	MRR     float64 `json:"mrr"`     // mean of 1/rank
 	Hits1   float64 `json:"hits1"`   // share of ranks ≤ 1
 	Hits3   float64 `json:"hits3"`
@@ -20,6 +20,27 @@ type RankMetrics struct {
 
 	Candidates uint64 `json:"candidates"`      // nodes that each answer was ranked against, itself included; of given negatives the most
 	Given      bool   `json:"given,omitempty"` // the ranks are among the data set's own negatives
+
+	// Shared says that all edges have the same ones: an edge has one rank then, and hits@K is as OGB's evaluator has it, for its K too.
+	Shared  bool    `json:"shared,omitempty"`
+	Hits20  float64 `json:"hits20,omitempty"`
+	Hits50  float64 `json:"hits50,omitempty"`
+	Hits100 float64 `json:"hits100,omitempty"`
+}
+
+// addShared counts an edge that above of the shared wrong answers score higher than, and equal the same: it hits K if it is above the K-th
+// best of them, or they are fewer than K.
+func (m *RankMetrics) addShared(above, equal int64) {
+	m.Queries++
+	rank := 1 + float64(above) + float64(equal)/2
+	m.MRR, m.RawMRR = m.MRR+1/rank, m.RawMRR+1/rank
+	for k, sums := range map[int64][]*float64{1: {&m.Hits1, &m.RawHits1}, 3: {&m.Hits3, &m.RawHits3}, 10: {&m.Hits10, &m.RawHits10}, 20: {&m.Hits20}, 50: {&m.Hits50}, 100: {&m.Hits100}} {
+		for _, sum := range sums {
+			if above+equal < k {
+				*sum++
+			}
+		}
+	}
 }
 
 // add counts one answer: the fields are sums until mean.
@@ -43,7 +64,7 @@ func (m *RankMetrics) add(filtered, raw float64) {
 
 func (m RankMetrics) mean() RankMetrics {
 	n := float64(max(m.Queries, 1))
-	for _, x := range []*float64{&m.MRR, &m.Hits1, &m.Hits3, &m.Hits10, &m.RawMRR, &m.RawHits1, &m.RawHits3, &m.RawHits10} {
+	for _, x := range []*float64{&m.MRR, &m.Hits1, &m.Hits3, &m.Hits10, &m.RawMRR, &m.RawHits1, &m.RawHits3, &m.RawHits10, &m.Hits20, &m.Hits50, &m.Hits100} {
 		*x /= n
 	}
 	return m

@@ -180,7 +180,9 @@ func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embedd
 	r.Valid, s.sum.ValidMRR = &metrics[0], metrics[0].MRR
 	if last {
 		test := metrics[1]
-		s.sum.Given = test.Given
+		if s.sum.Given = test.Given; test.Shared {
+			s.sum.Shared = &SharedHits{Hits20: test.Hits20, Hits50: test.Hits50, Hits100: test.Hits100}
+		}
 		s.sum.TestMRR, s.sum.TestHits1, s.sum.TestHits3, s.sum.TestHits10, s.sum.TestRawMRR = test.MRR, test.Hits1, test.Hits3, test.Hits10, test.RawMRR
 	}
 	r.ValidSeconds = time.Since(start).Seconds()

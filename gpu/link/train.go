@@ -39,6 +39,13 @@ type Epoch struct {
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
 }
 
+// SharedHits are further shares of test edges among the best, of lists whose edges share their negatives ([eval.RankMetrics].Shared).
+type SharedHits struct {
+	Hits20  float64 `json:"hits20"`
+	Hits50  float64 `json:"hits50"`
+	Hits100 float64 `json:"hits100"`
+}
+
 // Summary is a run's result: the keys of the summary event.
 type Summary struct {
 	TestMRR         float64          `json:"test_mrr"` // filtered, after the last epoch
@@ -60,6 +67,7 @@ type Summary struct {
 	Amplification   float64          `json:"write_amplification"` // of BytesWritten: by padding
 	Bias            float64          `json:"bias"`                // mean of the epochs' plans
 	Given           bool             `json:"given,omitempty"`     // test ranks are among the data set's own negatives
+	Shared          *SharedHits      `json:"shared,omitempty"`    // nil unless all edges share them
 	Table           string           `json:"table"`
 	Resumed         bool             `json:"resumed"`
 	Batches         int64            `json:"batches"`

@@ -65,7 +65,9 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	for i, name := range o.lists {
 		m := metrics[i]
 		what := fmt.Sprintf("against %d nodes", m.Candidates)
-		if m.Given {
+		if m.Shared {
+			what = fmt.Sprintf("against the %d negatives that all of its edges share: hits@20 %.4f, @50 %.4f, @100 %.4f", m.Candidates-1, m.Hits20, m.Hits50, m.Hits100)
+		} else if m.Given {
 			what = fmt.Sprintf("against the data set's own negatives, at most %d", m.Candidates-1)
 		}
 		if against = append(against, name+" "+what); m.Given {

@@ -137,6 +137,9 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		if s.Given {
 			against = "against the data set's own negatives"
 		}
+		if s.Shared != nil {
+			against = fmt.Sprintf("@20 %.4f, @50 %.4f, @100 %.4f; against the negatives that all edges share", s.Shared.Hits20, s.Shared.Hits50, s.Shared.Hits100)
+		}
 		fmt.Fprintf(e.Told(), "test MRR %.4f, hits@1 %.4f, @3 %.4f, @10 %.4f (%s); valid MRR %.4f\n", s.TestMRR, s.TestHits1, s.TestHits3, s.TestHits10, against, s.ValidMRR)
 	}
 	fmt.Fprintf(e.Told(), "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
