@@ -122,6 +122,15 @@ const defaultLine = "| %s | %s | %s | %.2f ± %.2f | %.2f | %s | %s | %s | %s | 
 
 // run trains the rows of each graph and prints each as soon as it is done.
 func (o *defaults) run(ctx context.Context, asJSON bool) (err error) {
+	for _, name := range o.rows {
+		if !slices.ContainsFunc(defaultRows(), func(r defaultRow) bool { return r.name == name }) {
+			return fmt.Errorf("-runs: %q is no row of the table", name)
+		}
+	}
+	graphs := slices.DeleteFunc(defaultGraphs(), func(g defaultGraph) bool { return !matches(o.graphs, g.name) })
+	if len(graphs) == 0 {
+		return fmt.Errorf("-only %q: no graph of the table", strings.Join(o.graphs, ","))
+	}
 	if o.work == "" {
 		if o.work, err = os.MkdirTemp("", "gstore-default-"); err != nil {
 			return err
@@ -134,23 +143,10 @@ func (o *defaults) run(ctx context.Context, asJSON bool) (err error) {
 		fmt.Println("| graph | run | plan | test % | valid % | to the best in memory | expected loss | epochs | steps | CPU s | read/epoch | features held |")
 		fmt.Println("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	}
-	for _, name := range o.rows {
-		if !slices.ContainsFunc(defaultRows(), func(r defaultRow) bool { return r.name == name }) {
-			return fmt.Errorf("-runs: %q is no row of the table", name)
-		}
-	}
-	ran := false
-	for _, g := range defaultGraphs() {
-		if !matches(o.graphs, g.name) {
-			continue
-		}
-		ran = true
+	for _, g := range graphs {
 		if err := o.graph(ctx, &g, asJSON); err != nil {
 			return fmt.Errorf("%s: %w", g.name, err)
 		}
-	}
-	if !ran {
-		return fmt.Errorf("-only %q: no graph of the table", strings.Join(o.graphs, ","))
 	}
 	return nil
 }
@@ -293,20 +289,31 @@ func (o *defaults) store(ctx context.Context, g *defaultGraph, laid bool, seed u
 		choice.Hop = true
 	}
 	name := fmt.Sprintf("%s-%d-%d.gstore", strings.ReplaceAll(cmp.Or(g.data, g.name)+g.split, " ", "-"), in.MemoryBytes>>20, seed)
+	return o.kept(name, func(dir string) error {
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
+		if _, err := ingest.Run(ctx, dir, src, in); err != nil || !choice.Hop {
+			return err
+		}
+		dev := host.New(host.Options{Threads: o.threads})
+		_, err := precompute.Hop(ctx, dir, dev, precompute.Options{MemoryBytes: in.MemoryBytes})
+		return errors.Join(err, dev.Close())
+	})
+}
+
+// kept is a folder below o.work: the one that is there, else what fill writes. One that was broken off is not taken for it later.
+func (o *defaults) kept(name string, fill func(dir string) error) (dir string, err error) {
 	dir = filepath.Join(o.work, name)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
-	if _, err := ingest.Run(ctx, dir, src, in); err != nil || !choice.Hop {
-		return dir, err
+	part := dir + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return "", err
 	}
-	dev := host.New(host.Options{Threads: o.threads})
-	_, err = precompute.Hop(ctx, dir, dev, precompute.Options{MemoryBytes: in.MemoryBytes})
-	if err = errors.Join(err, dev.Close()); err != nil {
-		err = errors.Join(err, os.RemoveAll(dir)) // a store without its hop is not the row's
+	if err := fill(part); err != nil {
+		return "", err
 	}
-	return dir, err
+	return dir, os.Rename(part, dir)
 }
 
 // input is the folder that a graph's stores are ingested from.
@@ -314,16 +321,14 @@ func (o *defaults) input(ctx context.Context, g *defaultGraph) (string, error) {
 	if g.data != "" {
 		return filepath.Join(o.datasets, g.data), nil
 	}
-	dir := filepath.Join(o.work, strings.ReplaceAll(g.name, " ", "-"))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	m, err := generate.NewSBM(g.model)
-	if err != nil {
-		return "", err
-	}
-	shares := g.shares
-	shares.Threads = o.threads
-	_, err = generate.Write(ctx, dir, m, shares)
-	return dir, err
+	return o.kept(strings.ReplaceAll(g.name, " ", "-"), func(dir string) error {
+		m, err := generate.NewSBM(g.model)
+		if err != nil {
+			return err
+		}
+		shares := g.shares
+		shares.Threads = o.threads
+		_, err = generate.Write(ctx, dir, m, shares)
+		return err
+	})
 }

@@ -119,7 +119,7 @@ type result struct {
 func main() {
 	datasets := flag.String("datasets", "../shared/datasets", "folder of the data sets")
 	seeds := flag.Int("seeds", 3, "runs a row, with seeds 0, 1, … (Cora: at least 10, its test set is small)")
-	only := flag.String("only", "", "only rows whose name contains this")
+	only := flag.String("only", "", "only rows whose name contains this; default: graphs whose name contains one of these")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
 	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
