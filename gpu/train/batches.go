@@ -254,9 +254,8 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 }
 
 // evenBatches reports whether a step's seeds make batches of one size instead of full ones and the rest: a last batch of a few nodes is
-// an optimiser's step like any other, and a plan of several steps has one in each (docs/findings.md, "Models of relations").
-// Models of one relation keep full ones: their figures are of them.
-func (c *Config) evenBatches() bool { return c.relational() && c.Plan == macro.Hanoi }
+// an optimiser's step like any other, and a plan of several steps has one in each (docs/findings.md, "What a step holds").
+func (c *Config) evenBatches() bool { return c.Plan == macro.Hanoi }
 
 // sampler is what the mini-batches of a run of c are sampled by, whose model samples so many hops of a graph of a mean degree, of relations as
 // these say.
