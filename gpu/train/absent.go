@@ -125,9 +125,10 @@ const attendedMin = .4
 
 // fewAttended says, in a sentence, why a run of gat keeps no history unasked: layers of attention that are trained by few neighbours and
 // read the others' states of the epoch's start overshoot with every epoch (docs/findings.md, "Attention to absent neighbours"). "" if
-// it may keep one.
+// it may keep one, or none goes with it.
 func (c *Config) fewAttended(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (string, error) {
-	if c.Model != "gat" {
+	kept := *c
+	if kept.History = true; c.Model != "gat" || kept.validate() != nil {
 		return "", nil
 	}
 	o, err := c.expect(ctx, st, info, once)

@@ -47,6 +47,7 @@ func TestComplete(t *testing.T) {
 		"gat, few neighbours":  {with(func(c *Config) { c.Model = "gat" }), false, false},
 		"gat, few, asked for":  {with(func(c *Config) { c.Model, c.History = "gat", true }), false, true},
 		"gat, more neighbours": {with(func(c *Config) { c.Model, c.Buffer = "gat", 4 }), false, true},
+		"gat, one layer":       {with(func(c *Config) { c.Model, c.Layers = "gat", 1 }), false, false},
 		"relations":            {with(func(c *Config) { c.Model = "rsage" }), false, true},
 		"maximum":              {with(func(c *Config) { c.Aggregator = "max" }), false, false},
 		"one layer":            {with(func(c *Config) { c.Layers = 1 }), false, false},
@@ -60,6 +61,9 @@ func TestComplete(t *testing.T) {
 		}
 		if strings.Contains(why, ".hop1") != c.hop || strings.Contains(why, "an epoch old") != (c.history && !c.Config.History) {
 			t.Errorf("%s: the reasons are %q", name, why)
+		}
+		if strings.Contains(why, "--history keeps it") != (name == "gat, few neighbours") {
+			t.Errorf("%s: the reasons are %q, of a history that could be kept", name, why)
 		}
 	}
 }
