@@ -254,9 +254,8 @@ func (b *batchMeter) levels(rows, edges int64) (levels []level) {
 
 // inputs is the most input rows of a batch of a run that has the whole graph in memory, and by node type; nil where types are not told apart.
 func (b *batchMeter) inputs(m *store.Manifest) (rows int, kinds []int) {
-	n, edges := largestStep(m, 0)
-	levels := b.levels(n, 2*edges) // both directions
-	rows = int(min(int64(b.cfg.BatchSize), n))
+	levels := b.levels(int64(m.Nodes), b.cfg.storedEdges(m))
+	rows = int(min(int64(b.cfg.BatchSize), int64(m.Nodes)))
 	have := b.draws.kindsOf(int64(rows))
 	if k := len(levels); k > 0 {
 		rows, have = int(levels[k-1].sources), levels[k-1].kinds
