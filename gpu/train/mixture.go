@@ -104,7 +104,10 @@ func (c *Config) lossAdvice() string {
 	}
 	room := "more --mem"
 	if c.DevicePlan == macro.DevicePBS {
-		room, rows = "larger groups (--device-macro)", ""
+		room = "larger groups (--device-macro)"
+	}
+	if !c.held() {
+		rows = "" // it is refused
 	}
 	return room + ", neighbours kept together (gstore partition --partitioner fennel --hubs auto)" + hop + rows
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/sampler/macro"
+	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -52,6 +53,11 @@ func TestMixture(t *testing.T) {
 	}
 	if weighed := (&Config{Model: "sage", EdgeWeights: true}).lossAdvice(); !strings.Contains(weighed, "precompute --edge-weights") {
 		t.Errorf("advice %q with edge weights", weighed)
+	}
+	for _, c := range []Config{{Model: "gat", EdgeFeatures: []string{"w"}}, {Model: "sage", Sampler: mini.Labor}} {
+		if strings.Contains(c.lossAdvice(), "--plan rows") || !strings.Contains(o.Advice, "--plan rows") {
+			t.Errorf("advice %q for %+v, which plan rows refuses", c.lossAdvice(), c)
+		}
 	}
 	if s := o.String(); !strings.Contains(s, "chosen so that its classes are mixed") || strings.Contains(s, "%!") {
 		t.Errorf("%q", s)

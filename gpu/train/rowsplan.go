@@ -93,16 +93,18 @@ func unread(err error) bool {
 	return err != nil && !errors.Is(err, store.ErrBudget) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrInvalid)
 }
 
+// held reports whether plan rows holds what mini-batches are made of.
+func (c *Config) held() bool {
+	// Such samplers read lists of neighbours, and weights; labor nodes' keys.
+	known := slices.Contains([]string{"", mini.Uniform, mini.Weighted, mini.Dense, mini.Pinsage}, c.Sampler)
+	return known && len(c.EdgeFeatures) == 0 && len(c.VectorTypes) == 0 && c.Group == 0 && !c.stages()
+}
+
 // RowsTuning says of plan rows what macro.Choose asks, for a run within a budget (0: none); nil where the plan is not for the run.
 func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 	c := y.cfg
 	c.MemoryBytes = memory
-	if c.stages() {
-		return nil, nil
-	}
-	// Such samplers read lists of neighbours, and weights; labor nodes' keys.
-	held := slices.Contains([]string{"", mini.Uniform, mini.Weighted, mini.Dense, mini.Pinsage}, c.Sampler)
-	if y.bare || !held || len(c.EdgeFeatures) > 0 || c.History || c.Group > 0 || len(c.Features) == 0 || len(c.VectorTypes) > 0 {
+	if y.bare || !c.held() || c.History || len(c.Features) == 0 {
 		return nil, nil
 	}
 	r := &macro.RowsTuning{}

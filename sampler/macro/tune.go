@@ -144,7 +144,7 @@ func (t *Tuning) checkRows(c *Choice, capped bool) error {
 	loose := t.Partitions - len(t.Pinned)
 	switch {
 	case t.Rows == nil:
-		return fmt.Errorf("%w: policy rows is for node tasks with one relation and sampler uniform, dense or pinsage, and without a history, of which none is needed", ErrPlan)
+		return fmt.Errorf("%w: policy rows is for node tasks with features, sampler uniform, weighted, dense or pinsage, no features of edges, no vectors learned in a table, and no history, as none is needed", ErrPlan)
 	case capped:
 		return fmt.Errorf("%w: policy rows holds the graph of all %d partitions, there is room for %d", ErrPlan, loose, t.Capacity)
 	}
