@@ -54,6 +54,14 @@ func (a *ageEncoder) columns() int {
 	return len(a.omega)
 }
 
+// ageAt is the age at a moment of an edge of before. Edges without a time have the least one: their age is the largest.
+func ageAt(moment, time int64) int64 {
+	if age := moment - time; age >= 0 {
+		return age
+	}
+	return math.MaxInt64
+}
+
 // encode writes an age's columns to out, and to slopes, if it is not empty, their derivatives by ln ω.
 func (a *ageEncoder) encode(age int64, out, slopes []float32) {
 	n := len(a.omega)
@@ -103,7 +111,7 @@ func (m *model) learnedAges(ctx context.Context, b *mini.Batch, g gpu.Graph, out
 	for d := range k.NumDst {
 		for e := k.Indptr[d]; e < k.Indptr[d+1]; e++ {
 			lo, hi := int(e)*columns, int(e+1)*columns
-			m.ages.encode(b.Times[d]-k.Times[e], m.encoded[lo:hi], m.slopes[min(lo, len(m.slopes)):min(hi, len(m.slopes))])
+			m.ages.encode(ageAt(b.Times[d], k.Times[e]), m.encoded[lo:hi], m.slopes[min(lo, len(m.slopes)):min(hi, len(m.slopes))])
 		}
 	}
 	m.meanOfEdges(g, m.encoded, out)

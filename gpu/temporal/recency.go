@@ -66,7 +66,7 @@ func (r *recency) lastBy(v uint32) (node, any int64) {
 // numbers writes recencyDim numbers about candidate v to out. Ages are in minutes, on a logarithmic scale.
 func (r *recency) numbers(v uint32, out []float32) {
 	clear(out[:recencyDim])
-	age := func(t int64) float64 { return math.Log1p(float64(r.time-t)/60) / 10 }
+	age := func(t int64) float64 { return math.Log1p(float64(ageAt(r.time, t))/60) / 10 }
 	if r.isMet(v) {
 		out[0], out[1] = 1, float32(age(r.last[v]))
 		out[2], out[3] = 1/float32(1+r.rank[v]), float32(math.Log1p(float64(r.rank[v]))/5)

@@ -102,7 +102,7 @@ func (s *source) Finish(b *mini.Batch) error {
 				return fmt.Errorf("an edge of time %d was sampled for a prediction at %d: expected one strictly before", k.Times[e], b.Times[d])
 			}
 			if columns > 0 {
-				s.ages.encode(b.Times[d]-k.Times[e], x.ages[int(e)*columns:][:columns], nil)
+				s.ages.encode(ageAt(b.Times[d], k.Times[e]), x.ages[int(e)*columns:][:columns], nil)
 			}
 		}
 	}

@@ -284,6 +284,35 @@ func TestTrain(t *testing.T) {
 	}
 }
 
+// TestAges: nothing is older than edges without a time, whose ages are numbers that models learn from.
+func TestAges(t *testing.T) {
+	for _, c := range [][3]int64{{7, 3, 4}, {7, math.MinInt64, math.MaxInt64}, {-5, math.MinInt64, math.MaxInt64 - 4}} {
+		if got := ageAt(c[0], c[1]); got != c[2] {
+			t.Errorf("age %d at %d of an edge of %d, expected %d", got, c[0], c[1], c[2])
+		}
+	}
+	g := storetest.Random(storetest.Options{Nodes: 50, Edges: 600})
+	for i := range g.Edges {
+		g.Times = append(g.Times, int64(i))
+		if i%3 == 0 {
+			g.Times[i] = math.MinInt64
+		}
+	}
+	dir := storetest.Create(t, g)
+	for _, encoding := range []string{TimeCos, TimeLearned} {
+		st := storetest.Open(t, dir, store.Options{})
+		_, err := Train(t.Context(), st, hostDevice(t), Config{TimeEncoding: encoding, Dim: 8, BatchSize: 50, Negatives: 10, Epochs: 3, EvalEdges: 20},
+			Hooks{Epoch: func(e Epoch) {
+				if math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0) {
+					t.Errorf("%s: loss %g", encoding, e.Loss)
+				}
+			}})
+		if err != nil {
+			t.Errorf("%s: %v", encoding, err)
+		}
+	}
+}
+
 // TestRuleIsHeld: an edge of the moment itself, were it sampled, ends the run.
 func TestRuleIsHeld(t *testing.T) {
 	_, dir := toy(t, storetest.Options{Nodes: 20, Edges: 300})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gstore/gstore/blocks/usage"
@@ -79,8 +80,9 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ 
 	if manifest.Schema.Undirected {
 		return nil, fmt.Errorf("train: %w: an undirected store keeps one of an edge's two ends as its source: ingest a directed one, whose edges lead to what is predicted", store.ErrInvalid)
 	}
-	if manifest.IDs.Kind != store.IDsDense && len(manifest.Schema.NodeTypes) > 1 {
-		return nil, fmt.Errorf("train: %w: several types of nodes with ids of kind %s: expected %s", store.ErrInvalid, manifest.IDs.Kind, store.IDsDense)
+	untyped := slices.ContainsFunc(manifest.Partitions, func(p store.PartitionInfo) bool { return p.Types == nil })
+	if untyped && manifest.IDs.Kind != store.IDsDense && len(manifest.Schema.NodeTypes) > 1 {
+		return nil, fmt.Errorf("train: %w: several types of nodes with ids of kind %s, of which the store does not say which node is of which type", store.ErrInvalid, manifest.IDs.Kind)
 	}
 	o := buffer.Options{EngineName: cfg.IOEngine, Both: true, Times: true, Keys: true, MemoryBytes: cfg.MemoryBytes, Threads: cfg.Threads, Pin: gpu.Pin(dev)}
 	step := buffer.Step{}

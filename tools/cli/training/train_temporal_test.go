@@ -82,3 +82,33 @@ func TestTrainTemporal(t *testing.T) {
 		}
 	}
 }
+
+// TestTrainTemporalTypes: nodes of several types are known by the store's own account of them, whatever their ids: an item is bought, and no
+// user is among the answers.
+func TestTrainTemporalTypes(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("user_id,item_id,ts\n")
+	for i := range 300 {
+		fmt.Fprintf(&b, "u%d,%d,%d\n", i%12, i*7%9, i)
+	}
+	dir := clitest.Put(t, t.TempDir(), map[string][]byte{"shop/edges/user-bought-item.csv": []byte(b.String())})
+	store := filepath.Join(dir, "s.gstore")
+	for _, args := range [][]string{
+		{"ingest", filepath.Join(dir, "shop"), store, "--partitions", "3", "--quiet"},
+		{"train", store, "--task", "temporal", "--dim", "8", "--negatives", "5", "--epochs", "1", "--quiet"},
+	} {
+		if code, _, stderr := clitest.Run(t, args...); code != cli.ExitOK {
+			t.Fatalf("%q: %s", args, stderr)
+		}
+	}
+	code, out, stderr := clitest.Run(t, "predict", store, "user:u3", "--top", "20", "--format", "csv")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != cli.ExitOK || len(lines) != 10 { // all items, and nothing else
+		t.Fatalf("predict: exit code %d, %s: %q", code, stderr, lines)
+	}
+	for _, line := range lines[1:] {
+		if !strings.HasPrefix(line, "user:u3,") || !strings.Contains(line, ",item:") {
+			t.Errorf("predict says %q", line)
+		}
+	}
+}
