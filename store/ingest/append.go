@@ -170,6 +170,11 @@ func (a *appender) run(ctx context.Context) error {
 	if err := a.resolve(ctx); err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
+	if a.newNodes == 0 {
+		if err := a.refuseRows(ctx); err != nil {
+			return err
+		}
+	}
 	if err := a.growPartitions(ctx); err != nil {
 		return err
 	}

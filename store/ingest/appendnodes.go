@@ -167,6 +167,27 @@ func (s *newNodesSource) fresh(out, ids *IDs, at Position) error {
 	return nil
 }
 
+// refuseRows refuses rows and splits where no node is new, as where one is: they are of nodes that are in the store.
+func (a *appender) refuseRows(ctx context.Context) error {
+	s, env := &newNodesSource{Source: a.src, a: a}, a.edges.srcEnv()
+	for c, spec := range a.desc.NodeColumns {
+		if !spec.Keyed {
+			continue // its rows are nodes, and there are none
+		}
+		if err := s.KeyedRows(ctx, env, c, func(*IDs, []byte, Position) error { return nil }); err != nil {
+			return fmt.Errorf("column %s: %w", spec.Name, err)
+		}
+	}
+	for k, name := range a.desc.Splits {
+		for part := store.SplitTrain; part <= store.SplitTest; part++ {
+			if err := s.Split(ctx, env, k, part, func(*IDs, Position) error { return nil }); err != nil {
+				return fmt.Errorf("column %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // addIDs writes the new nodes' external ids, both ways.
 func (a *appender) addIDs(ctx context.Context) (err error) {
 	old := a.base.Manifest().Nodes

@@ -306,9 +306,10 @@ func TestTableFolderAppend(t *testing.T) {
 	move(t, s, dir, 4, 7)
 	checkTyped(t, dir, grown)
 	for want, files := range map[string]map[string]string{
-		"append adds no type":     {"edges/author-likes-shop.csv": "src,dst\na1,2\n", "nodes/shop.csv": "id,size\n1,2\n"},
-		"is not one of the store": {"edges/author-writes-paper.csv": "src,dst,stars\na1,2,5\n"},
-		"is in the store":         {"edges/author-writes-paper.csv": "src,dst\na1,2\na9001,2\n", "nodes/paper.csv": header + "\n3,1,train" + feat + "\n"},
+		`"paper:3" is in the store`: {"edges/author-writes-paper.csv": "src,dst\na1,2\n", "nodes/paper.csv": header + "\n3,1,train" + feat + "\n"}, // though no node is new
+		"append adds no type":       {"edges/author-likes-shop.csv": "src,dst\na1,2\n", "nodes/shop.csv": "id,size\n1,2\n"},
+		"is not one of the store":   {"edges/author-writes-paper.csv": "src,dst,stars\na1,2,5\n"},
+		"is in the store":           {"edges/author-writes-paper.csv": "src,dst\na1,2\na9001,2\n", "nodes/paper.csv": header + "\n3,1,train" + feat + "\n"},
 	} {
 		src, err := more(files)
 		if err == nil {
