@@ -304,7 +304,7 @@ func nodeShape(m *store.Manifest, cfg *Config) (s shape, err error) {
 		return s, fmt.Errorf("train: the store's task is %q with %d classes, expected %q: ingest labels and a split", m.Schema.Task, m.Schema.Classes, store.TaskNode)
 	}
 	if cfg.relational() && len(m.ColumnsOf(store.RoleRelation)) == 0 {
-		return s, fmt.Errorf("train: %w: model %s needs a column of role %s: ingest edges with types", store.ErrNotFound, cfg.Model, store.RoleRelation)
+		return s, fmt.Errorf("train: %w: model %s needs a column of role %s, and edges here are of one kind: model sage, gcn or gat learns from them", store.ErrNotFound, cfg.Model, store.RoleRelation)
 	}
 	if cfg.EdgeWeights && len(m.ColumnsOf(store.RoleWeight)) == 0 {
 		return s, fmt.Errorf("train: %w: edge weights need a column of role %s: ingest edges with weights", store.ErrNotFound, store.RoleWeight)

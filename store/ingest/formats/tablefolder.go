@@ -202,10 +202,7 @@ func (s *tableFolder) openEdges(o TextOptions) error {
 			}
 		}
 	}
-	s.related = len(s.desc.NodeTypes) > 1
-	if o.Like != nil { // as the store has it
-		s.related = len(o.Like.ColumnsOf(store.RoleRelation)) > 0
-	}
+	s.like = o.Like
 	return s.addEdges(relations)
 }
 

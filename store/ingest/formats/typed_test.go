@@ -29,6 +29,34 @@ func typedFiles(replace map[string][]byte) map[string][]byte {
 	return files
 }
 
+// One relation between two types is stored, for models of relations; in a graph of one type there is nothing to tell apart.
+func TestTypedOneRelation(t *testing.T) {
+	ends, pair := npyBytes("<i8", "2, 1", blocks.Bytes([]int64{0, 1})), []byte("src,dst\n1,2\n")
+	old := &store.Manifest{Schema: store.Schema{NodeTypes: []store.NodeType{{Name: "item"}, {Name: "user"}}}} // without relations
+	for path, c := range map[string]struct {
+		text []byte
+		like *store.Manifest
+		want bool
+	}{
+		"d/edges/user__buys__item/edge_index.npy":    {ends, nil, true},
+		"d/edges/user__follows__user/edge_index.npy": {ends, nil, false},
+		"d/edges/user-buys-item.csv":                 {pair, nil, true},
+		"d/edges/user-buys-item.tsv":                 {pair, old, false},
+		"d/edges/user-follows-user.csv":              {pair, nil, false},
+	} {
+		s, err := Open("d", Options{FS: memFS(t, map[string][]byte{path: c.text}), Text: TextOptions{Like: c.like}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := s.Describe(); d.HasRelation != c.want || len(d.Relations) != 1 {
+			t.Errorf("%s: relations %t of %q, expected %t", path, d.HasRelation, d.Relations, c.want)
+		}
+		if _, err := drain(t, s); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Ids within types become source ids: users 0 to 3, items 4 and 5; columns that a type of edges lacks have their default.
 func TestTyped(t *testing.T) {
 	s, err := Open("d", Options{FS: memFS(t, typedFiles(nil))})

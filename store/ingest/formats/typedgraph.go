@@ -22,8 +22,8 @@ type typedGraph struct {
 	dir   string
 	first map[string]uint64 // source id of each type's node 0
 	count map[string]int64
-	// related says that edges have a relation though there be one of a name: models of relations want it.
-	related bool
+	// like is the store that the edges are added to; nil = none.
+	like *store.Manifest
 }
 
 func newTypedGraph(format string, fs vfs.FS, dir string) *typedGraph {
@@ -135,6 +135,18 @@ func absentRow(c *ingest.ColumnSpec) []byte {
 	return make([]byte, c.RowBytes())
 }
 
+// hasRelation says whether edges have a relation. One between types of nodes is stored, too: models of relations want it.
+func (s *typedGraph) hasRelation() bool {
+	switch n := len(s.desc.Relations); {
+	case n > 1:
+		return true
+	case s.like != nil: // as the store has it
+		return len(s.like.ColumnsOf(store.RoleRelation)) > 0
+	default:
+		return n == 1 && len(s.desc.NodeTypes) > 1
+	}
+}
+
 // addEdges adds the edges of all types and their columns. Edges of one type may stand in several entries.
 func (s *typedGraph) addEdges(relations []relationEdges) error {
 	if err := s.addEdgeColumns(relations); err != nil {
@@ -148,7 +160,7 @@ func (s *typedGraph) addEdges(relations []relationEdges) error {
 			s.desc.Relations = append(s.desc.Relations, r.name)
 		}
 	}
-	s.desc.HasRelation = len(s.desc.Relations) > 1 || s.related
+	s.desc.HasRelation = s.hasRelation()
 	s.desc.Edges = 0
 	for _, r := range relations {
 		ids := &idsWithin{relation: -1}
