@@ -167,5 +167,5 @@ func detect(fs vfs.FS, path string) (string, error) {
 	case findSuffix(fs, path, ".npz") != "":
 		return "npz", nil
 	}
-	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, or train.npy or train.tsv of triples")
+	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, edges/SOURCE-NAME-DESTINATION.csv, or train.npy or train.tsv of triples")
 }

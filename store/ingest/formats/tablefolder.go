@@ -151,6 +151,14 @@ func (s *tableFolder) list() error {
 		if e.src, e.rel, e.dst, ok = relationParts(e.name); !ok {
 			return ingest.Inputf(e.path, "a table of edges is called %q, expected SOURCE-NAME-DESTINATION or SOURCE%sNAME%sDESTINATION", e.name, typedSeparator, typedSeparator)
 		}
+		if strings.Contains(e.name, typedSeparator) {
+			continue
+		}
+		for _, n := range s.nodes { // a type with hyphens, which the division would cut
+			if n.name != e.src && strings.HasPrefix(e.src+"-"+e.rel, n.name+"-") || n.name != e.dst && strings.HasSuffix(e.rel+"-"+e.dst, "-"+n.name) {
+				return ingest.Inputf(e.path, "type %q has a table, and %q is divided into %q, %q and %q: divide it by %s", n.name, e.name, e.src, e.rel, e.dst, typedSeparator)
+			}
+		}
 	}
 	if len(s.edges) == 0 {
 		return ingest.Inputf(s.dir, "no table edges/SOURCE-NAME-DESTINATION.csv (.tsv, .txt, .parquet)")

@@ -118,6 +118,7 @@ func TestTableFolderBadInput(t *testing.T) {
 	runBad(t, []badCase{
 		file("a name of one part", "edges/likes.csv", "src,dst\n1,2\n", "edges/likes.csv", "SOURCE-NAME-DESTINATION"),
 		file("a name with an empty part", "edges/person--item.csv", "src,dst\n1,2\n", "SOURCE-NAME-DESTINATION"),
+		file("a type with a hyphen", "nodes/friend-person.csv", "id,x\n1,2\n", "person-is-friend-person.csv", `"friend-person" has a table`, "divide it by __"),
 		file("a second table of a type", "nodes/item.csv", "id,x\n1,2\n", "item.tsv.gz", "second table"),
 		file("a type with a colon", "nodes/a:b.csv", "id,x\n1,2\n", `"a:b"`, "without a colon"),
 		file("labels of two types", "nodes/shop.csv", "id,label\nmain,1\n", "nodes/shop.csv", "second type", "--skip shop.label"),
