@@ -284,7 +284,8 @@ func TestNodeUnknownSplit(t *testing.T) {
 // TestHistoryWhateverTheBudget: with the same plan, losses and the test with a history have the same bits for every
 // budget, which decides in how many tiles the states are computed and whether they lie in a file.
 func TestHistoryWhateverTheBudget(t *testing.T) {
-	for _, undirected := range []bool{true, false} {
+	for i, model := range []string{"sage", "sage", "gat"} {
+		undirected := i == 0
 		dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Edges: 25000, Partitions: 8, Dim: 256}))
 		if undirected {
 			makeUndirected(t, dir)
@@ -294,7 +295,7 @@ func TestHistoryWhateverTheBudget(t *testing.T) {
 		read := map[int64]bool{} // bytes of evaluation, which tell tilings apart
 		for _, mib := range []int64{0, 128, 100, 92} {
 			var epochs []Epoch
-			c := Config{Plan: "hanoi", Buffer: 2, Hidden: 16, BatchSize: 200, Epochs: 3, Split: "split", Absent: AbsentIgnore, History: true, Threads: 2, MemoryBytes: mib << 20}
+			c := Config{Model: model, Plan: "hanoi", Buffer: 2, Hidden: 16, BatchSize: 200, Epochs: 3, Split: "split", Absent: AbsentIgnore, History: true, Threads: 2, MemoryBytes: mib << 20}
 			cp, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 			if err != nil {
 				t.Fatal(err)
@@ -305,12 +306,12 @@ func TestHistoryWhateverTheBudget(t *testing.T) {
 			}
 			for e := range want {
 				if epochs[e].Loss != want[e].Loss || epochs[e].ValidAccuracy != want[e].ValidAccuracy {
-					t.Errorf("undirected %v, %d MiB, epoch %d: loss %v, valid %v; without a budget %v, %v", undirected, mib, e+1, epochs[e].Loss, epochs[e].ValidAccuracy, want[e].Loss, want[e].ValidAccuracy)
+					t.Errorf("%s, undirected %v, %d MiB, epoch %d: loss %v, valid %v; without a budget %v, %v", model, undirected, mib, e+1, epochs[e].Loss, epochs[e].ValidAccuracy, want[e].Loss, want[e].ValidAccuracy)
 				}
 			}
 		}
 		if len(read) < 3 {
-			t.Errorf("undirected %v: evaluations read %v bytes, expected budgets that cut the graph in three ways or more", undirected, read)
+			t.Errorf("%s, undirected %v: evaluations read %v bytes, expected budgets that cut the graph in three ways or more", model, undirected, read)
 		}
 	}
 }
