@@ -73,3 +73,15 @@ func TestDefaultsNames(t *testing.T) {
 		}
 	}
 }
+
+// TestDefaultsBudget: a plan that is asked for and does not fit is left out, what users get unasked is not.
+func TestDefaultsBudget(t *testing.T) {
+	for row, ok := range map[string]bool{"rows": true, "default": false} {
+		o := defaults{work: t.TempDir(), rows: []string{row}, epochs: 1, seeds: 1, threads: 1}
+		g := defaultGraph{name: "small", layers: 2, memory: 60 << 20, shares: generate.WriteOptions{Train: .3, Valid: .2, Test: .2},
+			model: generate.SBMOptions{Nodes: 600, Edges: 6000, Classes: 3, Dim: 8, Signal: 1, Homophily: .7, Seed: 1}}
+		if err := o.graph(t.Context(), &g, true); ok != (err == nil) || !ok && !errors.Is(err, store.ErrBudget) {
+			t.Errorf("row %s: error %v", row, err)
+		}
+	}
+}
