@@ -178,7 +178,9 @@ func (s *composed) setTypes(where string, types []string, like *store.Manifest) 
 	s.desc.NodeTypes, s.desc.Nodes, s.desc.IDs = nil, -1, store.IDsStrings
 	s.desc.TypesByPrefix = len(types) > 1
 	for _, t := range types {
-		known := like == nil || len(like.Schema.NodeTypes) < 2 || slices.ContainsFunc(like.Schema.NodeTypes, func(n store.NodeType) bool { return n.Name == t })
+		known := like == nil || slices.ContainsFunc(like.Schema.NodeTypes, func(n store.NodeType) bool {
+			return n.Name == t || n.Name == "node" && len(like.Schema.NodeTypes) == 1 // of a store without types, whose ids may begin with some
+		})
 		switch {
 		case strings.Contains(t, ":"):
 			return ingest.Inputf(where, "a node type is called %q, expected a name without a colon", t)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
@@ -53,6 +54,18 @@ func TestTypedOneRelation(t *testing.T) {
 		}
 		if _, err := drain(t, s); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A store of one type that has a name takes no other; one without types takes ids that begin with any.
+func TestTablesLikeOneType(t *testing.T) {
+	files := map[string][]byte{"d/edges/user-buys-item.csv": []byte("src,dst\n1,2\n")}
+	for name, ok := range map[string]bool{"node": true, "user": false} {
+		like := &store.Manifest{Schema: store.Schema{NodeTypes: []store.NodeType{{Name: name}}}}
+		_, err := Open("d", Options{FS: memFS(t, files), Text: TextOptions{Like: like}})
+		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "append adds no type") {
+			t.Errorf("to nodes of type %q: %v", name, err)
 		}
 	}
 }
