@@ -122,6 +122,8 @@ func TestTableFolderBadInput(t *testing.T) {
 		file("a second table of a type", "nodes/item.csv", "id,x\n1,2\n", "item.tsv.gz", "second table"),
 		file("a type with a colon", "nodes/a:b.csv", "id,x\n1,2\n", `"a:b"`, "without a colon"),
 		file("labels of two types", "nodes/shop.csv", "id,label\nmain,1\n", "nodes/shop.csv", "second type", "--skip shop.label"),
+		{name: "the table of a split without labels", path: "d", files: map[string][]byte{"d/edges/a-r-b.csv": []byte("src,dst\n1,2\n"), "d/nodes/a.csv": []byte("id,x\n1,2\n"), "d/nodes/b.csv": []byte("id,split\n2,train\n")},
+			want: []string{"nodes/b.csv", "a split of nodes, but no labels"}},
 		file("no column of ids", "nodes/shop.csv", "x,y\n1,2\n", "nodes/shop.csv", "no column of ids"),
 		file("an empty id of a node", "nodes/shop.csv", "id,x\nmain,1\n,2\n", "nodes/shop.csv: line 3", "empty node id"),
 		file("an empty end", "edges/person__visits__shop.tsv", "person\tshop\n2\t\n", "visits__shop.tsv: line 2", "empty node id"),

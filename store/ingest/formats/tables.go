@@ -68,6 +68,7 @@ type tableBatch struct {
 func (s *composed) addNodes(tables []*nodeTable) error {
 	s.desc.Keyed = true
 	taken := map[string]string{}
+	var divided *nodeTable // the last with a split
 	labelled := slices.ContainsFunc(tables, func(n *nodeTable) bool { return n.label >= 0 })
 	for _, n := range tables {
 		idElem := blocks.Uint64
@@ -126,11 +127,11 @@ func (s *composed) addNodes(tables []*nodeTable) error {
 			if slices.Contains(s.desc.Splits, name) {
 				return ingest.Inputf(n.where(), "a second split of name %q", name)
 			}
-			s.splits, s.desc.Splits = append(s.splits, split), append(s.desc.Splits, name)
+			s.splits, s.desc.Splits, divided = append(s.splits, split), append(s.desc.Splits, name), n
 		}
 	}
-	if len(s.splits) > 0 && s.desc.Task == "" {
-		return ingest.Inputf(tables[0].where(), "a split of nodes, but no labels")
+	if divided != nil && s.desc.Task == "" {
+		return ingest.Inputf(divided.where(), "a split of nodes, but no labels")
 	}
 	return nil
 }
