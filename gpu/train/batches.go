@@ -255,7 +255,8 @@ func (c *Config) inputs(b *mini.Batch) []uint32 {
 
 // evenBatches reports whether a step's seeds make batches of one size instead of full ones and the rest: a last batch of a few nodes is
 // an optimiser's step like any other, and a plan of several steps has one in each (docs/findings.md, "What a step holds").
-func (c *Config) evenBatches() bool { return c.Plan == macro.Hanoi }
+// Groups of partitions with all neighbours, which show what hanoi's order costs, are trained as its steps are.
+func (c *Config) evenBatches() bool { return c.Plan == macro.Hanoi || c.Group > 0 && !c.stages() }
 
 // sampler is what the mini-batches of a run of c are sampled by, whose model samples so many hops of a graph of a mean degree, of relations as
 // these say.

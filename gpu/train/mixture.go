@@ -147,7 +147,7 @@ const (
 )
 
 // expectedLoss estimates how many points of test accuracy a run loses against one in memory, near convergence: for neighbours
-// that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to four graphs, and no bound.
+// that are absent, less what hop and history give back, and for steps whose classes diverge. It is fitted to the graphs of docs/findings.md, and no bound.
 func (c *Config) expectedLoss(o *Outlook) float64 {
 	curve := lossPlain
 	switch {

@@ -234,7 +234,7 @@ func TestBatchesOfStepsAreEven(t *testing.T) {
 			}
 			most = max(most, largest-least)
 		}
-		if l.Err() != nil || (step > 0) != (c.Plan == "hanoi") {
+		if l.Err() != nil || (step > 0) != (c.Plan == "hanoi" || c.Group > 0) {
 			t.Fatalf("plan %s: %d steps, %v", c.Plan, step+1, l.Err())
 		}
 		return most
@@ -243,6 +243,9 @@ func TestBatchesOfStepsAreEven(t *testing.T) {
 		if n := spread(Config{Model: model, Plan: "hanoi", Buffer: 2}); n > 1 {
 			t.Errorf("%s: batches of a step differ by %d seeds", model, n)
 		}
+	}
+	if n := spread(Config{Plan: "memory", Group: 2}); n > 1 {
+		t.Errorf("groups: batches of a step differ by %d seeds", n)
 	}
 	if n := spread(Config{Plan: "memory"}); n < 2 {
 		t.Errorf("in memory: batches differ by %d seeds: the test sees nothing", n)
