@@ -20,9 +20,9 @@ const (
 )
 
 // Complete decides what a run does for neighbours that its plan leaves out of memory, or that plan pbs leaves out of a group,
-// where c.Absent says so: it reads the precomputed hop if the store has one, and keeps a history if the model can use one and
-// the budget has room for it. Where partitions would nevertheless lose presentPoints or more, c is for plan rows, with batches of a half or a
-// quarter where they fit and the caller left their size open. In memory, and where the model takes none of this, c stays as it is. It
+// where c.Absent says so: it reads the precomputed hop if the store has one, in memory too, and keeps a history if the model can use one
+// and the budget has room for it. Where partitions would nevertheless lose presentPoints or more, c is for plan rows, with batches of a half or a
+// quarter where they fit and the caller left their size open. Where the model takes none of this, c stays as it is. It
 // returns why, in sentences. c's defaults and c.Features must be filled in.
 func (c *Config) Complete(ctx context.Context, st *store.Store, info gpu.Info) (why []string, err error) {
 	return c.complete(ctx, st, info, new(counted))
@@ -42,8 +42,9 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 	if c.Absent != AbsentAuto || len(c.Features) == 0 || c.PrecomputedHop && c.History {
 		return nil, nil
 	}
+	hop, missing := c.readStoredHop(m)
 	groups := c.DevicePlan == macro.DevicePBS // of plan memory
-	if !groups && (c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0) {
+	if !groups && hop == nil && (c.Plan == macro.Memory || c.Plan == macro.Rows || c.Plan == "auto" && c.Buffer == 0 && c.MemoryBytes == 0) {
 		return nil, nil // nothing is absent; known without reading topology directories
 	}
 	choice, err := c.choose(ctx, st, info, once)
@@ -51,7 +52,7 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 		return nil, nil // the run is refused as it is, with what would do
 	}
 	whole := func(policy string) bool { return !groups && (policy == macro.Memory || policy == macro.Rows) } // nothing is absent
-	if err != nil || whole(choice.Policy) {
+	if err != nil || hop == nil && whole(choice.Policy) {
 		return nil, err
 	}
 	try := func(change func(*Config), reason string) error {
@@ -69,34 +70,21 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 			why = append(why, "no history is kept: it would leave room for less than half as many partitions at a time")
 		case len(d.Hops) > len(c.Hops) && got.Policy == choice.Policy && got.Capacity < choice.Capacity:
 			why = append(why, fmt.Sprintf("precomputed hops of relations are not read: beside them there is room for %d partitions at a time instead of %d (--precomputed-hop reads them)", got.Capacity, choice.Capacity))
-		case got.Policy == choice.Policy, whole(got.Policy): // mini-batches of a hop less may leave room for all
+		case got.Policy == choice.Policy, whole(got.Policy) && choice.Policy != macro.Memory: // mini-batches of a hop less may leave room for all
 			*c, why, choice = d, append(why, reason), got
 		}
 		return nil
 	}
-	if !c.PrecomputedHop && !c.relational() {
-		hopped := *c
-		hopped.PrecomputedHop, hopped.Features = true, c.withHops(c.Features)
-		_, hops := hopped.split()
-		without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool {
-			hop, err := m.Column(name)
-			return err == nil && c.hopKind().Holds(hop)
-		})
-		if len(without) == 0 {
-			reason := "the first layer reads " + strings.Join(hops, ", ") + ", which no absent neighbour is missing from"
-			err = try(func(d *Config) { d.PrecomputedHop, d.Features = true, hopped.Features }, reason)
-		} else if len(without) < len(hops) {
-			why = append(why, "the precomputed hop is not read: the store has no "+strings.Join(without, ", ")+" ("+c.precomputeCommand()+" makes what is missing)")
-		}
-		if err != nil {
-			return why, err
-		}
+	switch {
+	case hop == nil:
+		why = missing
+	case whole(choice.Policy):
+		err = try(hop.change, "the first layer reads "+hop.columns+", of all neighbours (--absent ignore draws them)")
+	default:
+		err = try(hop.change, "the first layer reads "+hop.columns+", which no absent neighbour is missing from")
 	}
-	if hops := c.storedHops(m); !c.PrecomputedHop && len(hops) > 0 {
-		reason := fmt.Sprintf("the first layer reads %d precomputed hops of relations (%s, …), which no absent neighbour is missing from", len(hops), hops[0])
-		if err = try(func(d *Config) { d.PrecomputedHop, d.Hops = true, hops }, reason); err != nil {
-			return why, err
-		}
+	if err != nil {
+		return why, err
 	}
 	if c.History || whole(choice.Policy) {
 		return why, err
@@ -118,6 +106,42 @@ func (c *Config) completeAbsent(ctx context.Context, st *store.Store, info gpu.I
 	}
 	*c = *d
 	return append(said, reason), nil
+}
+
+// storedHop is how a run would read the first hop that its store has precomputed.
+type storedHop struct {
+	columns string // for people
+	change  func(*Config)
+}
+
+// readStoredHop is how c would read the hops that the store has for its model; nil where c reads them or there are none. Where the store
+// has those of some features alone, missing says so.
+func (c *Config) readStoredHop(m *store.Manifest) (_ *storedHop, missing []string) {
+	if c.PrecomputedHop {
+		return nil, nil
+	}
+	if c.relational() {
+		hops := c.storedHops(m)
+		if len(hops) == 0 {
+			return nil, nil
+		}
+		columns := fmt.Sprintf("%d precomputed hops of relations (%s, …)", len(hops), hops[0])
+		return &storedHop{columns, func(d *Config) { d.PrecomputedHop, d.Hops = true, hops }}, nil
+	}
+	hopped := *c
+	hopped.PrecomputedHop, hopped.Features = true, c.withHops(c.Features)
+	_, hops := hopped.split()
+	without := slices.DeleteFunc(slices.Clone(hops), func(name string) bool {
+		hop, err := m.Column(name)
+		return err == nil && c.hopKind().Holds(hop)
+	})
+	switch {
+	case len(without) == 0:
+		return &storedHop{strings.Join(hops, ", "), func(d *Config) { d.PrecomputedHop, d.Features = true, hopped.Features }}, nil
+	case len(without) < len(hops):
+		return nil, []string{"the precomputed hop is not read: the store has no " + strings.Join(without, ", ") + " (" + c.precomputeCommand() + " makes what is missing)"}
+	}
+	return nil, nil
 }
 
 // attendedMin is the share of training nodes' neighbours in memory from which on gat keeps a history unasked.

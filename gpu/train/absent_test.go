@@ -14,7 +14,7 @@ import (
 	"github.com/gstore/gstore/store/storetest"
 )
 
-// TestComplete: out of core a run takes, unasked, the hop that the store has and a history; where the store has none, the
+// TestComplete: a run takes, unasked, the hop that the store has, and out of core a history; where the store has none, the
 // model cannot or the user does not want them, it does without.
 func TestComplete(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 6, Relations: 2}))
@@ -41,7 +41,10 @@ func TestComplete(t *testing.T) {
 		hop, history bool
 	}{
 		"out of core":          {hanoi, true, true},
-		"in memory":            {Config{}, false, false},
+		"in memory":            {Config{}, true, false},
+		"in memory, ignored":   {Config{Absent: AbsentIgnore}, false, false},
+		"in memory, gat":       {Config{Model: "gat"}, false, false},
+		"rows":                 {Config{Plan: macro.Rows}, true, false},
 		"ignored":              {with(func(c *Config) { c.Absent = AbsentIgnore }), false, false},
 		"history asked for":    {with(func(c *Config) { c.History = true }), true, true},
 		"gat, few neighbours":  {with(func(c *Config) { c.Model = "gat" }), false, false},

@@ -50,7 +50,7 @@ func TestRelationHops(t *testing.T) {
 		return losses, cp.Summary.SampledEdges
 	}
 	sampled := all
-	sampled.PrecomputedHop = false
+	sampled.PrecomputedHop, sampled.Absent = false, AbsentIgnore
 	want, most := edges(sampled)
 	got, few := edges(all)
 	if few >= most {

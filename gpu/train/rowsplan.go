@@ -82,10 +82,12 @@ const (
 const rowsPatience = 2
 
 // lossyPatience is rowsPatience where a plan over partitions is expected to lose presentPoints of accuracy or more, and lossyTraining how
-// many times as long as training takes reading may then take: partitions need more epochs for less.
+// many times as long as training takes reading may then take: partitions need more epochs for less. Of a small graph reading takes
+// lossySeconds an epoch or less, which is no matter.
 const (
 	lossyPatience = 4
 	lossyTraining = 2
+	lossySeconds  = 3
 )
 
 // unread reports whether err is the disk's: not that a budget is too small, or that the store has not what the plan needs.
@@ -149,10 +151,11 @@ func (y *Memory) RowsTuning(memory int64) (*macro.RowsTuning, error) {
 		return r, nil
 	}
 	partitions, training := float64(rowsPatience), 1.
+	least := 0.
 	if c.lossy {
-		partitions, training = lossyPatience, lossyTraining
+		partitions, training, least = lossyPatience, lossyTraining, lossySeconds
 	}
-	r.Prefer = e.readSeconds <= max(training*e.trainSeconds, partitions*e.partitionSeconds)
+	r.Prefer = e.readSeconds <= max(training*e.trainSeconds, partitions*e.partitionSeconds, least)
 	r.Why = fmt.Sprintf("rows as they are used: about %.3g s of reading an epoch, some %.0f rows a mini-batch; training takes about %.3g s, partitions are read in %.3g s",
 		e.readSeconds, e.batchRows, e.trainSeconds, e.partitionSeconds)
 	return r, nil

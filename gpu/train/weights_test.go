@@ -46,7 +46,7 @@ func TestEdgeWeights(t *testing.T) {
 			}
 			losses[got] = name
 		}
-		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2}} {
+		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Absent: AbsentIgnore}, {Plan: "memory", Sampler: "dense", Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2}} {
 			var loss [2]float64
 			for i, threads := range []int{1, 3} {
 				c := plan
@@ -55,7 +55,7 @@ func TestEdgeWeights(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if auto := plan.Plan == "hanoi" && plan.Absent == ""; cp.Config.PrecomputedHop != auto || cp.Config.History {
+				if auto := plan.Absent == ""; cp.Config.PrecomputedHop != auto || cp.Config.History {
 					t.Errorf("plan %s, absent %q: hop %v, history %v", plan.Plan, plan.Absent, cp.Config.PrecomputedHop, cp.Config.History)
 				}
 				loss[i] = cp.Summary.TrainLoss

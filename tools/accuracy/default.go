@@ -87,8 +87,10 @@ func defaultRows() []defaultRow {
 		}
 	}
 	return []defaultRow{
-		{"memory", false, true, func(c *train.Config, _ *defaultGraph, _ int) { c.Plan = "memory" }},
-		{"memory+dropout", false, true, func(c *train.Config, _ *defaultGraph, _ int) { c.Plan, c.InputDropout = "memory", share(.1) }},
+		{"memory", false, true, func(c *train.Config, _ *defaultGraph, _ int) { c.Plan, c.Absent = "memory", train.AbsentIgnore }},
+		{"memory+dropout", false, true, func(c *train.Config, _ *defaultGraph, _ int) {
+			c.Plan, c.Absent, c.InputDropout = "memory", train.AbsentIgnore, share(.1)
+		}},
 		{"memory+hop", true, true, func(c *train.Config, _ *defaultGraph, _ int) { c.Plan, c.PrecomputedHop = "memory", true }},
 		{"default", false, false, func(c *train.Config, g *defaultGraph, _ int) { c.MemoryBytes = g.memory }},
 		{"hanoi/8", true, false, fraction(8)},
