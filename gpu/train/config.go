@@ -93,8 +93,8 @@ type Config struct {
 	// is float32, float16 where features take 16 bits or fewer.
 	HistoryDtype string `json:"history_dtype,omitempty" group:"out of core,expert" help:"what history keeps them as" default:"float32, float16 where features take 16 bits or fewer" values:"float32,float16,bfloat16"`
 
-	// Absent is what is done for neighbours that are out of memory, or, in memory, not drawn, beside what History and PrecomputedHop ask for: "auto"
-	// (default: what the store has and the model can use, see [Config.Complete]) or "ignore".
+	// Absent is what is done for neighbours that are out of memory, or in memory but not drawn, beside what History and
+	// PrecomputedHop ask for: "auto" (default: what the store has and the model can use, see [Config.Complete]) or "ignore".
 	Absent string `json:"absent,omitempty" group:"out of core" help:"neighbours out of memory: auto, the precomputed hop (in memory too) and history where store and model allow; ignore; of links shadow, a compressed copy of all embeddings" values:"auto,ignore,shadow"`
 	// LabelShift corrects the loss of steps whose classes are not mixed as the graph's: "auto" (default: where a step
 	// has not all training nodes) or "off".
