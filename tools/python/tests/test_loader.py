@@ -219,7 +219,7 @@ def test_numbers(graph):
 def test_budget(make):
     """A budget bounds buffer and batches, and decides the plan."""
     g = make(nodes=40_000, edges=80_000, dim=400, partitions=32)
-    loader = gstore.NeighborLoader(g.store, [3, 3], 200, mem="128MiB")
+    loader = gstore.NeighborLoader(g.store, [3, 3], 200, mem="112MiB")
     assert loader.config["plan"] == "hanoi" and 0 < loader.config["buffer"] < 32
     for b in loader:
         if b.label_shift is not None:
