@@ -58,14 +58,7 @@ func TestTypesHaveSlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pushed := make(chan bool)
-		go func() {
-			defer close(pushed)
-			for _, b := range list {
-				r.Push(0, b)
-			}
-			r.End()
-		}()
+		pushed := pushAll(r, list)
 		if err := r.StartAt(plan(m), 0); err != nil || !r.Next() {
 			t.Fatal(err, r.Err())
 		}

@@ -55,6 +55,19 @@ func batches(nodes, n, most int) (out [][]uint32) {
 	return out
 }
 
+// pushAll announces the batches of an epoch, the only one, beside who reads them; what it returns is closed once all are.
+func pushAll(r *rows.Reader, list [][]uint32) <-chan bool {
+	pushed := make(chan bool)
+	go func() {
+		defer close(pushed)
+		for _, b := range list {
+			r.Push(0, b)
+		}
+		r.End()
+	}()
+	return pushed
+}
+
 // plan is the one that a Reader goes by.
 func plan(m *store.Manifest) buffer.Plan {
 	p, err := macro.New(macro.Config{Policy: macro.Rows, Partitions: len(m.Partitions)})
@@ -227,14 +240,7 @@ func TestWindowsOverlap(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	pushed := make(chan bool)
-	go func() {
-		defer close(pushed)
-		for _, b := range list {
-			r.Push(0, b)
-		}
-		r.End()
-	}()
+	pushed := pushAll(r, list)
 	for k, b := range list {
 		if _, err := r.Take(b); err != nil {
 			t.Fatal(err)
