@@ -23,6 +23,7 @@ type Arena struct {
 	chunks []arenaChunk // the last one is being filled
 	mapped []Memory     // Stage'd host memory
 	fixed  bool         // a new chunk is an error
+	peak   int64        // most bytes that were handed out before a Reset
 }
 
 type arenaChunk struct {
@@ -153,11 +154,15 @@ func (a *Arena) Used() int64 {
 	return n
 }
 
+// Peak returns the most bytes of tensors that were handed out at a time before the last Reset.
+func (a *Arena) Peak() int64 { return a.peak }
+
 // Reset makes all tensors of the arena invalid and their memory free for the
 // next ones of the same queue: its stream uses them in the order of issue. Another one must have been waited for. Several chunks are
 // replaced by one that holds as much, so that an arena settles.
 func (a *Arena) Reset() error {
 	var first error
+	a.peak = max(a.peak, a.Used())
 	for _, m := range a.mapped {
 		first = errors.Join(first, m.Free())
 	}

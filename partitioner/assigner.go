@@ -2,16 +2,9 @@ package partitioner
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/gstore/gstore/blocks"
-)
-
-// Bounds of what this package accepts. A node id fits 32 bits everywhere in
-// memory (half the bytes of every array); stores use 64 bits on disk.
-const (
-	MaxNodes      = math.MaxUint32
-	MaxPartitions = 1 << 20
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // Assigner says which partition each node lies in. It is immutable and safe
@@ -93,7 +86,7 @@ func (r *ranges) Assign(first uint64, dst []blocks.PartitionID) {
 
 type random struct {
 	even
-	perm permutation
+	perm graph.Permutation
 }
 
 // NewRandom assigns nodes uniformly at random for a seed; sizes differ by at
@@ -104,12 +97,12 @@ func NewRandom(nodes uint64, partitions int, seed uint64) (Assigner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &random{e, newPermutation(nodes, seed)}, nil
+	return &random{e, graph.NewPermutation(nodes, seed)}, nil
 }
 
 func (r *random) Assign(first uint64, dst []blocks.PartitionID) {
 	for i := range dst {
-		dst[i] = r.of(r.perm.at(first + uint64(i)))
+		dst[i] = r.of(r.perm.At(first + uint64(i)))
 	}
 }
 

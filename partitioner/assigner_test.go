@@ -7,15 +7,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 func TestPermutationIsBijective(t *testing.T) {
 	for _, n := range []uint64{1, 2, 3, 5, 16, 17, 1000, 65537} {
 		for seed := range uint64(3) {
-			p := newPermutation(n, seed)
+			p := graph.NewPermutation(n, seed)
 			seen := make([]bool, n)
 			for x := range n {
-				y := p.at(x)
+				y := p.At(x)
 				if y >= n || seen[y] {
 					t.Fatalf("n %d seed %d: image %d of %d is out of range or taken", n, seed, y, x)
 				}
@@ -113,8 +114,8 @@ func TestRejects(t *testing.T) {
 		{"too many partitions", second(NewRange(1<<30, 1<<21))},
 		{"value out of range", second(NewAssignment([]blocks.PartitionID{0, 2}, 2))},
 		{"pinned not last", second(NewAssignment([]blocks.PartitionID{0, 1}, 2, 0))},
-		{"falling indptr", second(NewCSR([]uint64{0, 2, 1, 2}, []uint32{0, 0}))},
-		{"neighbour out of range", second(NewCSR([]uint64{0, 1}, []uint32{1}))},
+		{"falling indptr", second(graph.NewCSR([]uint64{0, 2, 1, 2}, []uint32{0, 0}))},
+		{"neighbour out of range", second(graph.NewCSR([]uint64{0, 1}, []uint32{1}))},
 	} {
 		if !errors.Is(c.err, ErrOption) {
 			t.Errorf("%s: %v", c.name, c.err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // Numbers behind [AutoHubs].
@@ -60,13 +62,13 @@ func (c HubChoice) String() string {
 //
 // Candidates are o.Count or o.Fraction; by default a partition's worth, at most 1/64 of the nodes.
 // Shares are those that [Measure] reports: of walks of o.Hops steps, for a graph without random access of one.
-func AutoHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (Assigner, HubChoice, error) {
+func AutoHubs(ctx context.Context, g graph.Graph, a Assigner, o HubOptions) (Assigner, HubChoice, error) {
 	k := a.Partitions()
 	if o.Count == 0 && o.Fraction == 0 {
 		o.Count = max(1, uint64(float64(a.Nodes())*min(1/float64(k), autoHubShareMax)))
 	}
 	c := HubChoice{Partitions: k, Resident: min(max(float64(k)/8, autoResidentMin), float64(k)), Hops: 1}
-	if _, ok := g.(RandomAccess); ok {
+	if _, ok := g.(graph.RandomAccess); ok {
 		if c.Hops = o.Hops; c.Hops == 0 {
 			c.Hops = 2
 		}
@@ -101,12 +103,12 @@ func AutoHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (Assigner,
 
 // residentShare is the last of Quality.ResidentShare, for resident partitions beside the pinned ones, and the number
 // of training nodes that it is of.
-func residentShare(ctx context.Context, g Graph, a Assigner, classes []uint16, resident float64, hops int) (float64, uint64, error) {
+func residentShare(ctx context.Context, g graph.Graph, a Assigner, classes []uint16, resident float64, hops int) (float64, uint64, error) {
 	m := newMeasure(a, QualityOptions{Classes: classes, Hops: hops}, resident)
 	if err := m.scan(ctx, g); err != nil {
 		return 0, 0, fmt.Errorf("measure hubs: %w", err)
 	}
-	if access, ok := g.(RandomAccess); ok && hops > 1 {
+	if access, ok := g.(graph.RandomAccess); ok && hops > 1 {
 		return m.walk(access, hops), m.withNeighbours, nil
 	}
 	return m.share(), m.withNeighbours, nil

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks/race"
+	"github.com/gstore/gstore/partitioner/graph"
+	"github.com/gstore/gstore/partitioner/graphtest"
 )
 
 // skewed is a graph whose destinations are drawn by u³, so that few nodes have most edges; every
 // fifth node is a training node.
-func skewed(t testing.TB, n, degree int, seed uint64) (*CSR, []uint16) {
+func skewed(t testing.TB, n, degree int, seed uint64) (*graph.CSR, []uint16) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
 	src, dst := make([]uint32, n*degree/2), make([]uint32, n*degree/2)
@@ -21,7 +23,7 @@ func skewed(t testing.TB, n, degree int, seed uint64) (*CSR, []uint16) {
 		u := r.Float64()
 		src[i], dst[i] = uint32(r.IntN(n)), uint32(float64(n)*u*u*u)*17%uint32(n)
 	}
-	g, err := BuildCSR(uint64(n), func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
+	g, err := graph.BuildCSR(uint64(n), func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +40,11 @@ func skewed(t testing.TB, n, degree int, seed uint64) (*CSR, []uint16) {
 func TestAutoHubs(t *testing.T) {
 	const n, k = 4096, 64
 	ctx := context.Background()
-	alike, alikeClasses := blockModel(t, n, k, 16, .7, 3)
+	alike, alikeClasses := graphtest.BlockModel(t, n, k, 16, .7, 3)
 	few, fewClasses := skewed(t, n, 16, 3)
 	for i, c := range []struct {
 		name    string
-		g       Graph
+		g       graph.Graph
 		classes []uint16
 		method  Method
 		hops    int
@@ -138,7 +140,7 @@ func TestAutoHubsSmall(t *testing.T) {
 			t.Errorf("%d partitions: %s", k, why)
 		}
 	}
-	single, err := NewCSR([]uint64{0, 0}, nil)
+	single, err := graph.NewCSR([]uint64{0, 0}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // hdr is HyDRA's high-degree replication (SC'24, Algorithm 1): the top
@@ -15,18 +16,18 @@ import (
 // partition that holds them: the same nodes are resident, once.
 //
 // One pass for degrees, which are kept (4 bytes a node).
-func hdr(ctx context.Context, g Graph, o Options) (*Assignment, error) {
+func hdr(ctx context.Context, g graph.Graph, o Options) (*Assignment, error) {
 	nodes := g.Nodes()
 	if need := 8*int64(nodes) + selectBytes + 16*int64(o.Partitions); o.MemoryBytes > 0 && need > o.MemoryBytes {
 		return nil, fmt.Errorf("%w: hdr over %d nodes needs %d bytes besides the graph, the budget has %d", ErrBudget, nodes, need, o.MemoryBytes)
 	}
-	var a arrays
-	defer a.free()
-	degree := a.uint32s(int(nodes))
-	if a.err != nil {
-		return nil, a.err
+	var a graph.Arrays
+	defer a.Free()
+	degree := a.Uint32s(int(nodes))
+	if a.Err != nil {
+		return nil, a.Err
 	}
-	err := eachNode(ctx, g, func(v uint32, neighbours []uint32) {
+	err := graph.EachNode(ctx, g, func(v uint32, neighbours []uint32) {
 		degree[v] = uint32(min(len(neighbours), math.MaxUint32))
 	})
 	if err != nil {
@@ -74,25 +75,6 @@ func hdr(ctx context.Context, g Graph, o Options) (*Assignment, error) {
 		return &Assignment{part: part, partitions: k}, nil
 	}
 	return &Assignment{part: part, partitions: k + 1, pinned: []blocks.PartitionID{blocks.PartitionID(k)}}, nil
-}
-
-// eachNode makes one pass over g.
-func eachNode(ctx context.Context, g Graph, visit func(v uint32, neighbours []uint32)) error {
-	stream, err := g.Stream(ctx)
-	if err != nil {
-		return err
-	}
-	for stream.Next() {
-		c := stream.Chunk()
-		for i := range c.Len() {
-			visit(c.First+uint32(i), c.Neighbours(i))
-		}
-	}
-	if err := stream.Err(); err != nil {
-		_ = stream.Close()
-		return err
-	}
-	return stream.Close()
 }
 
 // Memory of topK.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // hierarchy is a graph's clusters of clusters within partitions, for gap: kept as an order of the nodes in
@@ -13,7 +14,7 @@ import (
 // Groups grow by size-constrained label propagation (Meyerhenke, Sanders,
 // Schulz, SEA 2014): each group joins the neighbouring cluster with the most edges per node.
 type hierarchy struct {
-	g     RandomAccess
+	g     graph.RandomAccess
 	order []uint32
 	level []byte // level[i]: the highest level at which a group begins at position i
 	top   int
@@ -34,18 +35,18 @@ const (
 )
 
 // newHierarchy takes the order of level 0, which has room for one entry more.
-func newHierarchy(a *arrays, g RandomAccess, order []uint32) *hierarchy {
+func newHierarchy(a *graph.Arrays, g graph.RandomAccess, order []uint32) *hierarchy {
 	n := int(g.Nodes())
 	return &hierarchy{
-		g: g, order: order, level: a.bytes(int64(n)),
-		spareOrder: withSpare(a, n), spareLevel: a.bytes(int64(n)),
-		label: a.uint32s(n), weight: a.uint32s(n + 1),
+		g: g, order: order, level: a.Bytes(int64(n)),
+		spareOrder: withSpare(a, n), spareLevel: a.Bytes(int64(n)),
+		label: a.Uint32s(n), weight: a.Uint32s(n + 1),
 	}
 }
 
 // withSpare is n entries with memory for one more, near's.
-func withSpare(a *arrays, n int) []uint32 {
-	x := a.uint32s(n + 1)
+func withSpare(a *graph.Arrays, n int) []uint32 {
+	x := a.Uint32s(n + 1)
 	if x == nil {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (h *hierarchy) join(members []uint32, limit uint32, part []blocks.Partition
 		}
 		x := float64(h.near[l]) / float64(h.weight[l]+1)
 		// Ties are broken by a hash: by id, early clusters would swallow the rest.
-		if x > score || x == score && best != own && mix(uint64(l)) < mix(uint64(best)) {
+		if x > score || x == score && best != own && graph.Mix(uint64(l)) < graph.Mix(uint64(best)) {
 			best, score = l, x
 		}
 	}

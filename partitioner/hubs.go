@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // HubOptions of [SelectHubs]. The zero value of a field means its default.
@@ -49,7 +50,7 @@ func HubBytes(nodes uint64) int64 { return 24*int64(nodes) + selectBytes }
 //
 // Each hop is one pass over the graph, which pushes the mass of walks that have left
 // and of those that have not. dst and the three of scratch have one entry a node; the result is in dst.
-func Influence(ctx context.Context, g Graph, classes []uint16, part []blocks.PartitionID, hops int, dst []float32, scratch [3][]float32) error {
+func Influence(ctx context.Context, g graph.Graph, classes []uint16, part []blocks.PartitionID, hops int, dst []float32, scratch [3][]float32) error {
 	left, nextLeft, home, nextHome := dst, scratch[0], scratch[1], scratch[2]
 	clear(left)
 	for v := range home {
@@ -61,7 +62,7 @@ func Influence(ctx context.Context, g Graph, classes []uint16, part []blocks.Par
 	for hop := range hops {
 		clear(nextLeft)
 		clear(nextHome)
-		err := eachNode(ctx, g, func(v uint32, neighbours []uint32) {
+		err := graph.EachNode(ctx, g, func(v uint32, neighbours []uint32) {
 			away, still := left[v], home[v]
 			if away == 0 && still == 0 {
 				return
@@ -99,7 +100,7 @@ func Influence(ctx context.Context, g Graph, classes []uint16, part []blocks.Par
 // SelectHubs moves the nodes of most [Influence] into one more partition, the last, which is pinned (thesis
 // section 4.3.3). a is not modified; its own
 // pinned partitions must be none.
-func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assignment, error) {
+func SelectHubs(ctx context.Context, g graph.Graph, a Assigner, o HubOptions) (*Assignment, error) {
 	nodes := a.Nodes()
 	count := o.Count
 	if count == 0 {
@@ -124,14 +125,14 @@ func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assign
 	if need := HubBytes(nodes); o.MemoryBytes > 0 && need > o.MemoryBytes {
 		return nil, fmt.Errorf("%w: hubs among %d nodes need %d bytes besides the graph, the budget has %d", ErrBudget, nodes, need, o.MemoryBytes)
 	}
-	var mem arrays
-	defer mem.free()
-	x, scratch := mem.float32s(int(nodes)), [3][]float32{}
+	var mem graph.Arrays
+	defer mem.Free()
+	x, scratch := mem.Float32s(int(nodes)), [3][]float32{}
 	for i := range scratch {
-		scratch[i] = mem.float32s(int(nodes))
+		scratch[i] = mem.Float32s(int(nodes))
 	}
-	if mem.err != nil {
-		return nil, mem.err
+	if mem.Err != nil {
+		return nil, mem.Err
 	}
 	part := make([]blocks.PartitionID, nodes)
 	a.Assign(0, part)
@@ -139,7 +140,7 @@ func SelectHubs(ctx context.Context, g Graph, a Assigner, o HubOptions) (*Assign
 		return nil, err
 	}
 	// Floats ≥ 0 compare like their bits.
-	key := float32Bits(x)
+	key := graph.Float32Bits(x)
 	hub := blocks.PartitionID(a.Partitions())
 	isHub := topK(key, count)
 	for v := range part {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // LabelBound is how far gap's labels may diverge beyond chance: with LabelShare 1, the mean
@@ -27,12 +28,12 @@ func (r *restreamer) labelBound() (float64, error) {
 
 // bounded reports whether labels diverge by no more than bound.
 func (r *restreamer) bounded(bound float64) bool {
-	return r.s.labelDivergence(func(l int) []uint32 { return r.s.fewest[l].count }) <= bound
+	return r.s.labelDivergence(func(l int) []uint32 { return r.s.fewest[l].Count }) <= bound
 }
 
 // leveledLabels balances labels by moving groups within partitions, of all levels, with more weight as
 // long as they are not bounded.
-func (r *restreamer) leveledLabels(g RandomAccess, bound float64) error {
+func (r *restreamer) leveledLabels(g graph.RandomAccess, bound float64) error {
 	cycle := 3 // after fennel's two
 	for r.refine = labelWeight; ; r.refine *= 2 {
 		if err := r.groupedLabels(g, cycle); err != nil {
@@ -47,12 +48,12 @@ func (r *restreamer) leveledLabels(g RandomAccess, bound float64) error {
 // boundLabels makes the labels keep their bound: a share of neighbours can outweigh balance, and partitions
 // that are full block moves that would restore it. Each round lets a partition have less of a class beyond its share,
 // first whatever the partitions' sizes, then within them.
-func (r *restreamer) boundLabels(access RandomAccess, bound float64) (err error) {
+func (r *restreamer) boundLabels(access graph.RandomAccess, bound float64) (err error) {
 	if r.bounded(bound) {
 		return nil
 	}
-	var a arrays
-	defer a.free()
+	var a graph.Arrays
+	defer a.Free()
 	visit, err := r.singles(&a, access)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *streamer) chooseMixed(own, w uint32, touched int) uint32 {
 		price := scale * s.sizePrice(s.size[own]-w)
 		for _, l := range s.group.labels {
 			n := s.group.count[l]
-			price += float32(n) * s.labelPrice(int(l), s.fewest[l].count[own]-n)
+			price += float32(n) * s.labelPrice(int(l), s.fewest[l].Count[own]-n)
 		}
 		best, kept = own, near[own]
 		score = float32(kept) - price
@@ -56,7 +56,7 @@ func (s *streamer) chooseMixed(own, w uint32, touched int) uint32 {
 		}
 	}
 	for _, l := range s.group.labels {
-		p := s.fewest[l].lowest()
+		p := s.fewest[l].Lowest()
 		if p == own || s.size[p] > room {
 			continue
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/race"
+	"github.com/gstore/gstore/partitioner/graph"
+	"github.com/gstore/gstore/partitioner/graphtest"
 )
 
 // TestGAPMovesGroups: on communities whose labels repeat, gap's groups balance labels at a smaller cut than single
@@ -16,7 +18,7 @@ func TestGAPMovesGroups(t *testing.T) {
 		t.Skip("what is asked is how good partitions are; TestThreadsDoNotMatter has the threads")
 	}
 	const n, k = 12000, 8
-	g, classes := blockModel(t, n, 240, 16, .8, 7) // communities of 50 nodes
+	g, classes := graphtest.BlockModel(t, n, 240, 16, .8, 7) // communities of 50 nodes
 	for v := range classes {
 		if classes[v] > 0 {
 			classes[v] = (classes[v]-1)/30 + 1 // of 8 labels, each of communities that lie anywhere
@@ -52,8 +54,8 @@ func TestGAPMovesGroups(t *testing.T) {
 				t.Fatalf("partition %d: the streamer counts %d nodes and %d near ones, it has %d of at most %d", p, r.s.size[p], r.s.near[p], fresh.size[p], o.limit(n))
 			}
 			for l := range fresh.fewest {
-				if r.s.fewest[l].count[p] != fresh.fewest[l].count[p] {
-					t.Fatalf("partition %d: the streamer counts %d nodes of class %d, it has %d", p, r.s.fewest[l].count[p], l, fresh.fewest[l].count[p])
+				if r.s.fewest[l].Count[p] != fresh.fewest[l].Count[p] {
+					t.Fatalf("partition %d: the streamer counts %d nodes of class %d, it has %d", p, r.s.fewest[l].Count[p], l, fresh.fewest[l].Count[p])
 				}
 			}
 		}
@@ -91,7 +93,7 @@ func TestFullPartitionsTakeNobody(t *testing.T) {
 			[][2]uint32{{0, 4}, {1, 5}}, 3, .01, 0},
 	} {
 		n := uint64(len(c.part))
-		g, err := BuildCSR(n, func(yield func(src, dst []uint32) error) error {
+		g, err := graph.BuildCSR(n, func(yield func(src, dst []uint32) error) error {
 			for _, e := range c.edges {
 				if err := yield(e[:1], e[1:]); err != nil {
 					return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // Method names a partitioner as flags do: "random", "range", "fennel",
@@ -25,6 +26,11 @@ const (
 	methodFile          = "file:"
 )
 
+// MethodNames lists the methods as flags name them; the last one is followed by a path.
+func MethodNames() []string {
+	return []string{string(MethodRandom), string(MethodRange), string(MethodFennel), string(MethodGAP), string(MethodHDR), methodFile}
+}
+
 // ParseMethod checks a method's name; "" is random.
 func ParseMethod(name string) (Method, error) {
 	switch m := Method(name); m {
@@ -36,7 +42,8 @@ func ParseMethod(name string) (Method, error) {
 		if path, ok := m.File(); ok && path != "" {
 			return m, nil
 		}
-		return "", fmt.Errorf("%w: unknown partitioner %q (known: random, range, fennel, gap, hdr, file:PATH)", ErrOption, name)
+		return "", fmt.Errorf("%w: unknown partitioner %q (known: %sPATH)", ErrOption, name,
+			strings.Join(MethodNames(), ", "))
 	}
 }
 
@@ -103,7 +110,7 @@ type Options struct {
 	Reading func(nodes int)
 }
 
-// read tells Reading.
+// Read tells Reading.
 func (o *Options) read(nodes int) {
 	if o.Reading != nil {
 		o.Reading(nodes)
@@ -124,7 +131,7 @@ type Pass struct {
 
 // Partition assigns every node of g by the method of o. The graph is read as
 // often as there are passes; it may be nil for methods that need none.
-func Partition(ctx context.Context, g Graph, o Options) (Assigner, error) {
+func Partition(ctx context.Context, g graph.Graph, o Options) (Assigner, error) {
 	method, err := ParseMethod(string(o.Method))
 	if err != nil {
 		return nil, err
@@ -154,12 +161,12 @@ func Partition(ctx context.Context, g Graph, o Options) (Assigner, error) {
 }
 
 // resolve checks o for a method that reads the graph, and puts the defaults in.
-func (o Options) resolve(g Graph) (Options, error) {
+func (o Options) resolve(g graph.Graph) (Options, error) {
 	nodes := g.Nodes()
 	if _, err := newEven(nodes, o.Partitions); err != nil {
 		return o, err
 	}
-	_, random := g.(RandomAccess)
+	_, random := g.(graph.RandomAccess)
 	order, err := ParseOrder(string(o.Order))
 	if err != nil {
 		return o, err
@@ -212,8 +219,8 @@ type Need struct {
 }
 
 // Of is what n says of a graph.
-func (n Need) Of(g Graph) int64 {
-	if _, random := g.(RandomAccess); random {
+func (n Need) Of(g graph.Graph) int64 {
+	if _, random := g.(graph.RandomAccess); random {
 		return n.Array
 	}
 	return n.Stream
@@ -245,7 +252,7 @@ func (o Options) Need(nodes uint64) Need {
 	return need
 }
 
-// limit is the most nodes a partition may have.
+// Limit is the most nodes a partition may have.
 func (o *Options) limit(nodes uint64) uint32 {
 	return uint32(min(math.Ceil((1+o.Slack)*float64(nodes)/float64(o.Partitions)), math.MaxUint32))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // Order is the order in which nodes are visited: "natural", "random", "bfs" or "degree".
@@ -27,16 +29,16 @@ func ParseOrder(name string) (Order, error) {
 }
 
 // fill stores the order's nodes in dst, one entry a node; scratch has room for a bit a node.
-func (o Order) fill(g RandomAccess, seed uint64, dst, scratch []uint32) {
+func (o Order) fill(g graph.RandomAccess, seed uint64, dst, scratch []uint32) {
 	n := uint32(len(dst))
 	switch o {
 	case OrderRandom:
-		p := newPermutation(uint64(n), seed)
+		p := graph.NewPermutation(uint64(n), seed)
 		for i := range dst {
-			dst[i] = uint32(p.at(uint64(i)))
+			dst[i] = uint32(p.At(uint64(i)))
 		}
 	case OrderBFS:
-		_ = breadthFirst(context.Background(), g, dst, scratch, func([]uint32, *Lists) {})
+		_ = breadthFirst(context.Background(), g, dst, scratch, func([]uint32, *graph.Lists) {})
 	case OrderDegree:
 		for i := range dst {
 			dst[i] = uint32(i)
@@ -60,10 +62,10 @@ func bitWords(nodes int) int { return (nodes + 31) / 32 }
 // breadthFirst calls visit for all nodes with their lists, some at a time, breadth-first from the lowest id of each component,
 // and reads every list once. Nodes are stored in order as they are met; scratch has room for a bit a node. It stops when ctx
 // is done.
-func breadthFirst(ctx context.Context, g RandomAccess, order, scratch []uint32, visit func(nodes []uint32, l *Lists)) error {
+func breadthFirst(ctx context.Context, g graph.RandomAccess, order, scratch []uint32, visit func(nodes []uint32, l *graph.Lists)) error {
 	seen := scratch[:bitWords(len(order))]
 	clear(seen)
-	var l Lists
+	var l graph.Lists
 	met := 0 // nodes in order, of which all before next were visited
 	for root := range uint32(len(order)) {
 		if seen[root/32]>>(root%32)&1 != 0 {
@@ -77,7 +79,7 @@ func breadthFirst(ctx context.Context, g RandomAccess, order, scratch []uint32, 
 				return err
 			}
 			n := g.ReadLists(&l, order[next:met])
-			for _, u := range l.entries {
+			for _, u := range l.Entries {
 				if seen[u/32]>>(u%32)&1 == 0 {
 					seen[u/32] |= 1 << (u % 32)
 					order[met] = u
@@ -92,8 +94,8 @@ func breadthFirst(ctx context.Context, g RandomAccess, order, scratch []uint32, 
 }
 
 // inOrder calls visit for all nodes of order with their lists, some at a time. It stops when ctx is done.
-func inOrder(ctx context.Context, g RandomAccess, order []uint32, visit func(nodes []uint32, l *Lists)) error {
-	var l Lists
+func inOrder(ctx context.Context, g graph.RandomAccess, order []uint32, visit func(nodes []uint32, l *graph.Lists)) error {
+	var l graph.Lists
 	for next := 0; next < len(order); {
 		if err := ctx.Err(); err != nil {
 			return err

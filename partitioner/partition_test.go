@@ -3,7 +3,6 @@ package partitioner
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -11,44 +10,13 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/race"
+	"github.com/gstore/gstore/partitioner/coarse"
+	"github.com/gstore/gstore/partitioner/graph"
+	"github.com/gstore/gstore/partitioner/graphtest"
 )
 
-// blockModel is a graph of n nodes in `groups` groups (node v is of group v·17 mod groups, so ids tell nothing
-// to a range), each with about degree neighbours, a share `inside` of them in its group. Labels follow
-// groups; every other node is a training node.
-func blockModel(t testing.TB, n, groups, degree int, inside float64, seed uint64) (*CSR, []uint16) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 1))
-	group := make([]int, n)
-	members := make([][]uint32, groups)
-	for v := range n {
-		group[v] = v * 17 % groups
-		members[group[v]] = append(members[group[v]], uint32(v))
-	}
-	src, dst := make([]uint32, n*degree/2), make([]uint32, n*degree/2)
-	for i := range src {
-		v := r.IntN(n)
-		src[i], dst[i] = uint32(v), uint32(r.IntN(n))
-		if m := members[group[v]]; r.Float64() < inside && len(m) > 0 {
-			dst[i] = m[r.IntN(len(m))]
-		}
-	}
-	g, err := BuildCSR(uint64(n), func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = g.Close() })
-	classes := make([]uint16, n)
-	for v := range classes {
-		if v%2 == 0 {
-			classes[v] = uint16(group[v] + 1)
-		}
-	}
-	return g, classes
-}
-
 // streamOnly hides a graph's random access.
-type streamOnly struct{ Graph }
+type streamOnly struct{ graph.Graph }
 
 func TestEveryMethodKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -56,7 +24,7 @@ func TestEveryMethodKeepsItsPromises(t *testing.T) {
 		k := rapid.IntRange(1, min(n, 40)).Draw(rt, "partitions")
 		groups := rapid.IntRange(1, 12).Draw(rt, "groups")
 		degree := rapid.IntRange(0, 12).Draw(rt, "degree")
-		csr, classes := blockModel(t, n, groups, degree, 0.7, rapid.Uint64().Draw(rt, "graph"))
+		csr, classes := graphtest.BlockModel(t, n, groups, degree, 0.7, rapid.Uint64().Draw(rt, "graph"))
 		o := Options{
 			Method:     rapid.SampledFrom([]Method{MethodFennel, MethodGAP, MethodHDR}).Draw(rt, "method"),
 			Partitions: k, Seed: rapid.Uint64().Draw(rt, "seed"), Classes: classes,
@@ -67,7 +35,7 @@ func TestEveryMethodKeepsItsPromises(t *testing.T) {
 			Passes:     rapid.IntRange(0, 8).Draw(rt, "passes"),
 			Threads:    rapid.IntRange(0, 3).Draw(rt, "threads"),
 		}
-		var g Graph = csr
+		var g graph.Graph = csr
 		if rapid.Bool().Draw(rt, "stream") {
 			g, o.Order = streamOnly{csr}, ""
 		}
@@ -119,7 +87,7 @@ func TestEveryMethodKeepsItsPromises(t *testing.T) {
 	})
 }
 
-func divergence(t rapid.TB, g Graph, a Assigner, classes []uint16) float64 {
+func divergence(t rapid.TB, g graph.Graph, a Assigner, classes []uint16) float64 {
 	q, err := Measure(context.Background(), g, a, QualityOptions{Classes: classes})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +112,7 @@ func TestLabelBoundIsReached(t *testing.T) {
 		name              string
 		n, groups, degree int
 	}{{"cliques of a label", 2000, 10, 20}, {"no edges", 900, 10, 0}} {
-		g, classes := blockModel(t, c.n, c.groups, c.degree, 1, 4)
+		g, classes := graphtest.BlockModel(t, c.n, c.groups, c.degree, 1, 4)
 		random, err := NewRandom(uint64(c.n), 10, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +135,7 @@ func TestLabelBoundIsReached(t *testing.T) {
 }
 
 func TestStreamEqualsMemory(t *testing.T) {
-	g, classes := blockModel(t, 3000, 8, 10, 0.8, 1)
+	g, classes := graphtest.BlockModel(t, 3000, 8, 10, 0.8, 1)
 	for _, m := range []Method{MethodFennel, MethodGAP, MethodHDR} {
 		o := Options{Method: m, Partitions: 16, Classes: classes, Flat: true, Order: OrderNatural}
 		a, err := Partition(context.Background(), g, o)
@@ -191,7 +159,7 @@ func TestQualityOnBlockModel(t *testing.T) {
 	if race.Enabled {
 		t.Skip("what is asked is how good partitions are; TestThreadsDoNotMatter has the threads")
 	}
-	g, classes := blockModel(t, 8000, 16, 16, 0.8, 3)
+	g, classes := graphtest.BlockModel(t, 8000, 16, 16, 0.8, 3)
 	measure := func(o Options) *Quality {
 		t.Helper()
 		o.Classes, o.Partitions, o.Seed = classes, 16, 5
@@ -239,7 +207,7 @@ func TestHDRBalancesDegrees(t *testing.T) {
 			src, dst = append(src, uint32(v)), append(dst, uint32((v*7)%n))
 		}
 	}
-	g, err := BuildCSR(n, func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
+	g, err := graph.BuildCSR(n, func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +235,7 @@ func TestInfluenceOnPath(t *testing.T) {
 	// from then on, (0,0,0) → (0,1/2,0) → (1/8,1/4+1/4,1/8) → (1/16+1/8,1/4+1/16+1/16+1/8,1/16+1/8), where the last
 	// 1/8 of node 1 left 0 in the third hop. Where 1 is of 0's: what reaches 2, 1/2 · 1/4, and in a third
 	// hop (0,1/16,1/16) of that and a quarter of the 1/2 that are in 1 and have not left.
-	g, err := NewCSR([]uint64{0, 1, 3, 4}, []uint32{1, 0, 2, 1})
+	g, err := graph.NewCSR([]uint64{0, 1, 3, 4}, []uint32{1, 0, 2, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +256,7 @@ func TestInfluenceOnPath(t *testing.T) {
 }
 
 // influence is Influence in memory of its own.
-func influence(t *testing.T, g Graph, classes []uint16, part []blocks.PartitionID, hops int) []float32 {
+func influence(t *testing.T, g graph.Graph, classes []uint16, part []blocks.PartitionID, hops int) []float32 {
 	t.Helper()
 	n := len(part)
 	x := make([]float32, n)
@@ -302,10 +270,10 @@ func influence(t *testing.T, g Graph, classes []uint16, part []blocks.PartitionI
 // training nodes are no likelier hubs than others: counting walks that stay at home would make hubs of them alone.
 func TestHubsAreNotTrainingNodes(t *testing.T) {
 	const nodes, partitions = 4000, 8
-	g, _ := blockModel(t, nodes, partitions, 12, 0.7, 1)
+	g, _ := graphtest.BlockModel(t, nodes, partitions, 12, 0.7, 1)
 	classes, community := make([]uint16, nodes), make([]blocks.PartitionID, nodes)
 	for v := range nodes {
-		community[v] = blocks.PartitionID(v * 17 % partitions) // as blockModel has it
+		community[v] = blocks.PartitionID(v * 17 % partitions) // as BlockModel has it
 		if v%10 == 0 {
 			classes[v] = 1
 		}
@@ -327,7 +295,7 @@ func TestHubsAreNotTrainingNodes(t *testing.T) {
 }
 
 func TestSelectHubs(t *testing.T) {
-	g, classes := blockModel(t, 2000, 4, 12, 0.5, 1)
+	g, classes := graphtest.BlockModel(t, 2000, 4, 12, 0.5, 1)
 	a, err := NewRange(2000, 8)
 	if err != nil {
 		t.Fatal(err)
@@ -402,26 +370,26 @@ func TestTopK(t *testing.T) {
 func TestTournament(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(1, 40).Draw(t, "k")
-		tr := newTournament(k)
+		tr := coarse.NewTournament(k)
 		count := make([]int32, k)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			p := rapid.IntRange(0, k-1).Draw(t, "p")
 			d := rapid.Int32Range(-count[p], 4).Draw(t, "d")
 			count[p] += d
-			tr.add(uint32(p), d)
-			if want := uint32(slices.Index(count, slices.Min(count))); tr.lowest() != want {
-				t.Fatalf("counts %v: lowest %d, expected %d", count, tr.lowest(), want)
+			tr.Add(uint32(p), d)
+			if want := uint32(slices.Index(count, slices.Min(count))); tr.Lowest() != want {
+				t.Fatalf("counts %v: lowest %d, expected %d", count, tr.Lowest(), want)
 			}
 		}
 	})
 }
 
 func TestPartitionRejects(t *testing.T) {
-	g, classes := blockModel(t, 100, 4, 6, 0.5, 1)
+	g, classes := graphtest.BlockModel(t, 100, 4, 6, 0.5, 1)
 	ctx := context.Background()
 	for _, c := range []struct {
 		name string
-		g    Graph
+		g    graph.Graph
 		o    Options
 		want error
 	}{
@@ -452,7 +420,7 @@ func TestPartitionRejects(t *testing.T) {
 // TestNeed: every method runs in exactly what Need says, with groups where the graph is an array,
 // and over a stream not in a byte less.
 func TestNeed(t *testing.T) {
-	g, classes := blockModel(t, 3000, 8, 10, 0.7, 2)
+	g, classes := graphtest.BlockModel(t, 3000, 8, 10, 0.7, 2)
 	for _, m := range []Method{MethodFennel, MethodGAP, MethodHDR} {
 		o := Options{Method: m, Partitions: 8, Classes: classes}
 		need := o.Need(g.Nodes())

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // QualityOptions of [Measure]. The zero value of a field means its default.
@@ -81,7 +82,7 @@ const (
 )
 
 // Measure reads the graph once, and walks on it if it can. Memory is O(partitions × labels) beside the assignment's 4 bytes a node.
-func Measure(ctx context.Context, g Graph, a Assigner, o QualityOptions) (*Quality, error) {
+func Measure(ctx context.Context, g graph.Graph, a Assigner, o QualityOptions) (*Quality, error) {
 	if g.Nodes() != a.Nodes() || o.Classes != nil && uint64(len(o.Classes)) != a.Nodes() {
 		return nil, fmt.Errorf("%w: %d nodes assigned, %d in the graph, %d classes", ErrOption, a.Nodes(), g.Nodes(), len(o.Classes))
 	}
@@ -118,7 +119,7 @@ func Measure(ctx context.Context, g Graph, a Assigner, o QualityOptions) (*Quali
 		q.CutRate, q.LostRate = float64(m.cut)/total, float64(m.lost)/total
 	}
 	q.ResidentShare = []float64{m.share()}
-	if access, ok := g.(RandomAccess); ok {
+	if access, ok := g.(graph.RandomAccess); ok {
 		for h := 2; h <= o.Hops; h++ {
 			q.ResidentShare = append(q.ResidentShare, m.walk(access, h))
 		}
@@ -171,13 +172,13 @@ func (m *measure) present(d int) float64 {
 	return math.Max(0, (m.resident-float64(1+d))/float64(m.k-1-d))
 }
 
-func (m *measure) scan(ctx context.Context, g Graph) error {
+func (m *measure) scan(ctx context.Context, g graph.Graph) error {
 	for _, c := range m.o.Classes {
 		m.labels = max(m.labels, int(c))
 	}
 	m.byLabel = make([]float64, len(m.nodes)*m.labels)
 	other := m.present(0)
-	return eachNode(ctx, g, func(v uint32, neighbours []uint32) {
+	return graph.EachNode(ctx, g, func(v uint32, neighbours []uint32) {
 		own := m.part[v]
 		inside, pinned := 0, 0
 		for _, u := range neighbours { // without a branch on what nobody can guess
@@ -220,13 +221,13 @@ func (m *measure) scan(ctx context.Context, g Graph) error {
 }
 
 // walk estimates the expected share of walks of h steps whose nodes are all resident.
-func (m *measure) walk(g RandomAccess, h int) float64 {
+func (m *measure) walk(g graph.RandomAccess, h int) float64 {
 	nodes := uint64(len(m.part))
 	every := max(1, m.trainingNodes*4/walksMax)
 	perNode := max(1, min(64, walksMax/max(m.trainingNodes, 1)))
 	visited := make([]blocks.PartitionID, 0, h+1)
 	var sum, walks float64
-	seen, draw := uint64(0), mix(m.o.Seed+uint64(h))
+	seen, draw := uint64(0), graph.Mix(m.o.Seed+uint64(h))
 	for v := range nodes {
 		if !m.isTraining(uint32(v)) || g.Degree(uint32(v)) == 0 {
 			continue
@@ -243,7 +244,7 @@ func (m *measure) walk(g RandomAccess, h int) float64 {
 			}
 			for range h {
 				draw += 0x9e3779b97f4a7c15
-				at = g.Neighbour(at, int(mix(draw)%uint64(g.Degree(at))))
+				at = g.Neighbour(at, int(graph.Mix(draw)%uint64(g.Degree(at))))
 				p := m.part[at]
 				if int(p) >= m.k || contains(visited, p) {
 					continue
@@ -301,9 +302,9 @@ func (m *measure) divergence() (partitions, macroBatches Divergence) {
 	sum := make([]float64, m.labels)
 	for draw := range macroBatchDraws {
 		clear(sum)
-		perm := newPermutation(uint64(m.k), m.o.Seed+uint64(draw))
+		perm := graph.NewPermutation(uint64(m.k), m.o.Seed+uint64(draw))
 		for i := range m.o.Resident {
-			for l, n := range row(int(perm.at(uint64(i)))) {
+			for l, n := range row(int(perm.At(uint64(i)))) {
 				sum[l] += n
 			}
 		}

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // TestLabelDivergenceByHand: six nodes on a path in three partitions. Labels a, a | b, – | –, – are ⅔ a and ⅓ b in all, so partition
 // 0 diverges by ⅓, 1 by ⅔, 2 has none, and two partitions at a time by 0, ⅓ or ⅔. JSON and chart say it of each.
 func TestLabelDivergenceByHand(t *testing.T) {
-	g, err := NewCSR([]uint64{0, 1, 3, 5, 7, 9, 10}, []uint32{1, 0, 2, 1, 3, 2, 4, 3, 5, 4})
+	g, err := graph.NewCSR([]uint64{0, 1, 3, 5, 7, 9, 10}, []uint32{1, 0, 2, 1, 3, 2, 4, 3, 5, 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestLabelDivergenceByHand(t *testing.T) {
 // TestResidentShareByHand: walks a → b → c → d through four partitions, and from a pinned node to b → c, three partitions in memory beside
 // the pinned one: those of a are its own and two of the other three, those of a pinned node any three of four.
 func TestResidentShareByHand(t *testing.T) {
-	g, err := NewCSR([]uint64{0, 1, 2, 3, 4, 5}, []uint32{1, 2, 3, 0, 1})
+	g, err := graph.NewCSR([]uint64{0, 1, 2, 3, 4, 5}, []uint32{1, 2, 3, 0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}

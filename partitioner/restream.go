@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // Weights of balance and, for gap's groups, numbers of levels; tuned on debdeps, Cora and a 1 M-node block model.
@@ -29,7 +31,7 @@ func anneal(i, n int) float64 {
 // restreamer runs the passes of fennel and gap.
 type restreamer struct {
 	ctx  context.Context
-	g    Graph
+	g    graph.Graph
 	o    Options
 	s    *streamer
 	full float64 // FENNEL's weight: 3/2·|E|/|V|
@@ -40,14 +42,14 @@ type restreamer struct {
 
 // restream is FENNEL, or GAP with o.Classes, refined over several passes
 // (thesis section 4.3.2, Algorithm 2, whose input is the assignment to refine).
-func restream(ctx context.Context, g Graph, o Options) (*Assignment, error) {
+func restream(ctx context.Context, g graph.Graph, o Options) (*Assignment, error) {
 	nodes := g.Nodes()
 	var classes []uint16
 	count := []uint64{nodes}
 	if o.Method == MethodGAP {
 		classes, count = o.Classes, classCounts(o.Classes)
 	}
-	access, _ := g.(RandomAccess)
+	access, _ := g.(graph.RandomAccess)
 	need := o.Need(nodes)
 	flat := need.Stream
 	if access != nil && o.Order != OrderNatural {
@@ -120,9 +122,9 @@ func (r *restreamer) settled() bool { return r.s.moved <= r.g.Nodes()/2000 }
 
 // flat places single nodes, o.Passes times. FENNEL's own weight comes first; when
 // partitions have taken shape, less of it lets nodes follow their neighbours, up to the limit.
-func (r *restreamer) flat(access RandomAccess) error {
-	var a arrays
-	defer a.free()
+func (r *restreamer) flat(access graph.RandomAccess) error {
+	var a graph.Arrays
+	defer a.Free()
 	visit, err := r.singles(&a, access)
 	if err != nil {
 		return err
@@ -146,17 +148,17 @@ func (r *restreamer) flat(access RandomAccess) error {
 const readStep = 1 << 12
 
 // singles returns a pass over single nodes in the order asked for.
-func (r *restreamer) singles(a *arrays, access RandomAccess) (visit func() error, err error) {
+func (r *restreamer) singles(a *graph.Arrays, access graph.RandomAccess) (visit func() error, err error) {
 	if access == nil || r.o.Order == OrderNatural {
 		return r.streamPass, nil
 	}
 	n := int(r.g.Nodes())
-	order, scratch := a.uint32s(n), a.uint32s(bitWords(n))
-	if a.err != nil {
-		return nil, a.err
+	order, scratch := a.Uint32s(n), a.Uint32s(bitWords(n))
+	if a.Err != nil {
+		return nil, a.Err
 	}
 	first, gone := r.o.Order == OrderBFS, 0
-	place := func(nodes []uint32, l *Lists) {
+	place := func(nodes []uint32, l *graph.Lists) {
 		for i, v := range nodes {
 			r.s.place(v, l.Of(i))
 		}
@@ -198,14 +200,14 @@ func (r *restreamer) streamPass() error {
 
 // groupedLabels places groups of nodes that lie within partitions, then the smaller groups that they are made of,
 // down to single nodes.
-func (r *restreamer) groupedLabels(g RandomAccess, cycle int) error {
-	var a arrays
-	defer a.free()
+func (r *restreamer) groupedLabels(g graph.RandomAccess, cycle int) error {
+	var a graph.Arrays
+	defer a.Free()
 	n := g.Nodes()
 	order := withSpare(&a, int(n))
 	h := newHierarchy(&a, g, order)
-	if a.err != nil {
-		return a.err
+	if a.Err != nil {
+		return a.Err
 	}
 	r.o.Order.fill(g, r.o.Seed, order, h.spareOrder)
 	largest := float64(n) / float64(r.o.Partitions) / groupsPerTarget

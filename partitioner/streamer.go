@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/coarse"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // streamer assigns nodes one after the other by FENNEL's score (Tsourakakis
@@ -32,12 +34,12 @@ type streamer struct {
 	most    []uint32 // by class: the most nodes of it that a partition may have
 	lambda  float64
 
-	size     []uint32     // nodes of partition i
-	fewest   []tournament // by class: nodes of that class in partition i
-	target   []float64    // by class: nodes of that class / k
-	whole    float64      // nodes / k
-	cost     []float32    // cost[ℓ·k+i]: the first balancing term
-	sizeCost []float32    // the second
+	size     []uint32            // nodes of partition i
+	fewest   []coarse.Tournament // by class: nodes of that class in partition i
+	target   []float64           // by class: nodes of that class / k
+	whole    float64             // nodes / k
+	cost     []float32           // cost[ℓ·k+i]: the first balancing term
+	sizeCost []float32           // the second
 	weight   float64
 	near     []uint32 // near[i]: neighbours of the current node in partition i
 	touched  []uint32 // the partitions with near > 0, and room for one more entry
@@ -48,7 +50,7 @@ type streamer struct {
 
 // streamerBytes is what a streamer takes besides part and classes.
 func streamerBytes(k, classes int) int64 {
-	return int64(classes)*(tournamentBytes(k)+8*int64(k)+20) + 16*int64(k) // with the counts of labelDivergence
+	return int64(classes)*(coarse.TournamentBytes(k)+8*int64(k)+20) + 16*int64(k) // with the counts of labelDivergence
 }
 
 // newStreamer starts from part, whose values are < k, or k where a node is
@@ -57,7 +59,7 @@ func newStreamer(part []blocks.PartitionID, k int, classes []uint16, count []uin
 	s := &streamer{
 		part: part, k: k, classes: classes, limit: limit, lambda: lambda,
 		size:     make([]uint32, k),
-		fewest:   make([]tournament, len(count)),
+		fewest:   make([]coarse.Tournament, len(count)),
 		target:   make([]float64, len(count)),
 		most:     make([]uint32, len(count)),
 		whole:    max(float64(len(part)), 1) / float64(k),
@@ -68,18 +70,18 @@ func newStreamer(part []blocks.PartitionID, k int, classes []uint16, count []uin
 		group:    mixture{count: make([]uint32, len(count))},
 	}
 	for l, n := range count {
-		s.fewest[l] = newTournament(k)
+		s.fewest[l] = coarse.NewTournament(k)
 		s.target[l] = max(float64(n), 1) / float64(k)
 		s.most[l] = math.MaxUint32
 	}
 	for v, p := range part {
 		if int(p) < k {
 			s.size[p]++
-			s.fewest[s.class(uint32(v))].count[p]++
+			s.fewest[s.class(uint32(v))].Count[p]++
 		}
 	}
 	for l := range s.fewest {
-		s.fewest[l].rebuild()
+		s.fewest[l].Rebuild()
 	}
 	return s
 }
@@ -96,7 +98,7 @@ func (s *streamer) setWeight(w float64) {
 	s.weight, s.moved, s.kept = w, 0, 0
 	for l := range s.fewest {
 		for p := range s.k {
-			s.cost[l*s.k+p] = s.labelPrice(l, s.fewest[l].count[p])
+			s.cost[l*s.k+p] = s.labelPrice(l, s.fewest[l].Count[p])
 		}
 	}
 	for p, n := range s.size {
@@ -115,7 +117,7 @@ func (s *streamer) sizePrice(size uint32) float32 {
 	return float32(s.weight * (1 - s.lambda) * math.Sqrt(float64(size)/s.whole))
 }
 
-// place decides node v's partition from its neighbours'.
+// Place decides node v's partition from its neighbours'.
 func (s *streamer) place(v uint32, neighbours []uint32) {
 	n := s.gather(neighbours, 0)
 	own := uint32(s.part[v])
@@ -127,7 +129,7 @@ func (s *streamer) place(v uint32, neighbours []uint32) {
 
 // placeGroup decides one partition for nodes that stay together and are
 // together now: a node of the coarser graph in which a group is one.
-func (s *streamer) placeGroup(g RandomAccess, members []uint32) {
+func (s *streamer) placeGroup(g graph.RandomAccess, members []uint32) {
 	if len(members) == 1 {
 		s.place(members[0], g.Neighbours(members[0]))
 		return
@@ -175,9 +177,9 @@ func (s *streamer) choose(own uint32, l int, w uint32, touched int) uint32 {
 	room := s.limit - min(w, s.limit) // a partition of at most that size takes the group
 	scale := float32(w)
 	best, score, kept := uint32(s.k), float32(math.Inf(-1)), uint32(0)
-	count, most := s.fewest[l].count, s.most[l]-min(w, s.most[l])
+	count, most := s.fewest[l].Count, s.most[l]-min(w, s.most[l])
 	if int(own) < s.k && s.size[own] <= s.limit && count[own] <= s.most[l] { // judged as if the group were not there
-		price := s.labelPrice(l, s.fewest[l].count[own]-w) + s.sizePrice(s.size[own]-w)
+		price := s.labelPrice(l, s.fewest[l].Count[own]-w) + s.sizePrice(s.size[own]-w)
 		best, kept = own, near[own]
 		score = float32(kept) - scale*price
 	}
@@ -193,7 +195,7 @@ func (s *streamer) choose(own uint32, l int, w uint32, touched int) uint32 {
 			best, score, kept = p, x, c
 		}
 	}
-	if p := s.fewest[l].lowest(); p != own && s.size[p] <= room && -scale*(cost[p]+sizeCost[p]) > score {
+	if p := s.fewest[l].Lowest(); p != own && s.size[p] <= room && -scale*(cost[p]+sizeCost[p]) > score {
 		best, kept = p, 0
 	}
 	if int(best) >= s.k { // every candidate was full; another is not
@@ -207,13 +209,13 @@ func (s *streamer) move(from, to uint32, l int, w uint32) {
 	s.moved += uint64(w)
 	if int(from) < s.k {
 		s.size[from] -= w
-		s.fewest[l].add(from, -int32(w))
-		s.cost[l*s.k+int(from)] = s.labelPrice(l, s.fewest[l].count[from])
+		s.fewest[l].Add(from, -int32(w))
+		s.cost[l*s.k+int(from)] = s.labelPrice(l, s.fewest[l].Count[from])
 		s.sizeCost[from] = s.sizePrice(s.size[from])
 	}
 	s.size[to] += w
-	s.fewest[l].add(to, int32(w))
-	s.cost[l*s.k+int(to)] = s.labelPrice(l, s.fewest[l].count[to])
+	s.fewest[l].Add(to, int32(w))
+	s.cost[l*s.k+int(to)] = s.labelPrice(l, s.fewest[l].Count[to])
 	s.sizeCost[to] = s.sizePrice(s.size[to])
 }
 
@@ -228,7 +230,7 @@ func (s *streamer) roomiest() uint32 {
 	return best
 }
 
-// largest is the size of the largest partition.
+// Largest is the size of the largest partition.
 func (s *streamer) largest() uint32 {
 	var m uint32
 	for _, n := range s.size {

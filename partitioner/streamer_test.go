@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // TestStreamerPlaces: a node, or a group, is priced where it is as if it were not there, and goes to the partition
@@ -28,7 +29,7 @@ func TestStreamerPlaces(t *testing.T) {
 			if c.classes != nil {
 				count = classCounts(c.classes)
 			}
-			g, err := NewCSR(make([]uint64, n+1), nil)
+			g, err := graph.NewCSR(make([]uint64, n+1), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,17 +59,17 @@ func TestGroupsKeepTheirLimit(t *testing.T) {
 		}
 		indptr = append(indptr, uint64(len(indices)))
 	}
-	g, err := NewCSR(indptr, indices)
+	g, err := graph.NewCSR(indptr, indices)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Close() //nolint:errcheck // test
-	var a arrays
-	defer a.free()
+	var a graph.Arrays
+	defer a.Free()
 	order := withSpare(&a, n)
 	h := newHierarchy(&a, g, order)
-	if a.err != nil {
-		t.Fatal(a.err)
+	if a.Err != nil {
+		t.Fatal(a.Err)
 	}
 	OrderNatural.fill(g, 0, order, h.spareOrder)
 	groups, err := h.grow(t.Context(), limit, nil)
@@ -97,7 +98,7 @@ func TestHDRAlternatingDegrees(t *testing.T) {
 		}
 		indptr = append(indptr, indptr[v]+degree)
 	}
-	g, err := NewCSR(indptr, make([]uint32, indptr[n]))
+	g, err := graph.NewCSR(indptr, make([]uint32, indptr[n]))
 	if err != nil {
 		t.Fatal(err)
 	}

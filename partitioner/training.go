@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
 )
 
 // Training is a set of training nodes: a bit a node, and every 64 nodes how many came before. It is immutable.
@@ -51,7 +52,7 @@ func (t *Training) rank(v uint64) uint64 {
 }
 
 // RestEdges are those of edges that join two nodes which do not train, whose ids are counted among such nodes only.
-func (t *Training) RestEdges(edges Edges) Edges {
+func (t *Training) RestEdges(edges graph.Edges) graph.Edges {
 	return func(yield func(src, dst []uint32) error) error {
 		var s, d []uint32
 		return edges(func(src, dst []uint32) error {

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/partitioner/graph"
+	"github.com/gstore/gstore/partitioner/graphtest"
 )
 
 // trainingSet is every node of member.
@@ -99,7 +101,7 @@ func TestRestEdges(t *testing.T) {
 	edges := set.RestEdges(func(yield func(src, dst []uint32) error) error {
 		return errors.Join(yield([]uint32{0, 1, 3}, []uint32{1, 2, 2}), yield([]uint32{4, 5, 6}, []uint32{3, 4, 5}))
 	})
-	g, err := BuildCSR(set.Rest(), edges, true)
+	g, err := graph.BuildCSR(set.Rest(), edges, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,7 @@ func TestRestEdges(t *testing.T) {
 		}
 	}
 	wrong := set.RestEdges(func(yield func(src, dst []uint32) error) error { return yield([]uint32{0}, []uint32{7}) })
-	if _, err := BuildCSR(set.Rest(), wrong, true); !errors.Is(err, ErrOption) {
+	if _, err := graph.BuildCSR(set.Rest(), wrong, true); !errors.Is(err, ErrOption) {
 		t.Errorf("an edge to node 7 of 7: %v", err)
 	}
 }
@@ -158,8 +160,8 @@ func TestFennelOfTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, _ := blockModel(t, nodes, groups, 12, .9, 1)
-	rest, err := BuildCSR(set.Rest(), set.RestEdges(func(yield func(src, dst []uint32) error) error {
+	full, _ := graphtest.BlockModel(t, nodes, groups, 12, .9, 1)
+	rest, err := graph.BuildCSR(set.Rest(), set.RestEdges(func(yield func(src, dst []uint32) error) error {
 		for v := range uint32(nodes) {
 			for _, u := range full.Neighbours(v) {
 				if v < u {

@@ -271,3 +271,25 @@ func TestLostMetadata(t *testing.T) {
 		_ = s.Close()
 	}
 }
+
+// TestDataFileIsNone: a data file that became a folder, or a link that leads to itself, is damage as one that is gone is.
+func TestDataFileIsNone(t *testing.T) {
+	dir := storetest.Create(t, storetest.Random(storetest.Options{}))
+	files, err := filepath.Glob(dir + "/data/*.gsb")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	path := files[0]
+	for name, make := range map[string]func() error{
+		"a folder": func() error { return os.Mkdir(path, 0o777) },
+		"a loop":   func() error { return os.Symlink(filepath.Base(path), path) },
+	} {
+		if err := errors.Join(os.RemoveAll(path), make()); err != nil {
+			t.Fatal(err)
+		}
+		var c *blocks.CorruptError
+		if s, err := store.Open(dir, store.Options{}); !errors.As(err, &c) || c.Path != path {
+			t.Errorf("%s: %v, %v, expected a CorruptError with its path", name, s, err)
+		}
+	}
+}

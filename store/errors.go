@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store/internal/meta"
 )
 
@@ -27,6 +28,8 @@ var (
 	// ErrBudget says that a memory budget is too small for the job; the message
 	// names the smallest that would do.
 	ErrBudget = errors.New("store: memory budget too small")
+	// ErrInternal says that gstore panicked, which is a defect of it; the message has the stack.
+	ErrInternal = panics.ErrInternal
 	// ErrInvalid marks a manifest or argument that contradicts itself or the files.
 	ErrInvalid = errors.New("store: invalid")
 )

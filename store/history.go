@@ -47,6 +47,8 @@ type Run struct {
 	// Config is the run's full configuration, Summary what came of it; both JSON.
 	Config  json.RawMessage `json:"config,omitempty"`
 	Summary json.RawMessage `json:"summary,omitempty"`
+	// Model says that the run's model belongs in RunsDir, in a file of the run's number.
+	Model bool `json:"model,omitempty"`
 }
 
 // History is what happened to a store.

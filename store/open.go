@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -112,6 +113,9 @@ func openRef(e meta.Env, ref FileRef) (*blocks.File, error) {
 	if err != nil {
 		if !e.Exists(path) {
 			return nil, &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: fmt.Sprintf("it is missing, expected %d bytes", ref.Size)}
+		}
+		if info, at := e.FS.Stat(path); at == nil && info.IsDir() || errors.Is(at, syscall.ELOOP) {
+			return nil, &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: fmt.Sprintf("it is a folder or a loop of links, expected a file of %d bytes", ref.Size), Cause: err}
 		}
 		return nil, err
 	}

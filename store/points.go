@@ -8,9 +8,8 @@ import (
 	"runtime"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 // Point reads: rows of given nodes, wherever they lie. The rows asked for are sorted by their places; places that are
@@ -151,7 +150,7 @@ func (s *Store) readPoints(ctx context.Context, nodes []NodeID, width int, dst [
 		reads = planPoints(reads, f, e, rows, int64(width), gap)
 	}
 	readers := min(runtime.GOMAXPROCS(0)*2, pointReadersMax, len(reads))
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := panics.WithContext(ctx)
 	next := make(chan pointRead)
 	for range readers {
 		group.Go(func() error {

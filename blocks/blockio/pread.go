@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 // pread is the engine of blocking calls on a pool of threads: it works wherever
@@ -86,7 +88,7 @@ func (e *pread) work() {
 			return
 		}
 		e.stats.sawDepth(uint64(e.busy.Add(1)))
-		err := p.run(e.o.faults)
+		err := panics.Call(func() error { return p.run(e.o.faults) })
 		e.busy.Add(-1)
 		p.finish(err)
 	}

@@ -3,9 +3,10 @@ package blockio
 import (
 	"fmt"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 // SlabAlignment is what slabs begin at a multiple of, in bytes: a huge page.
@@ -75,7 +76,7 @@ func AdviseHuge(b []byte) {
 func touch(b []byte, threads int) error {
 	pages := (len(b) + SlabAlignment - 1) / SlabAlignment
 	share := (pages + threads - 1) / threads * SlabAlignment
-	var wg sync.WaitGroup
+	var wg panics.Group
 	errs := make([]error, threads)
 	for t := range threads {
 		lo := min(len(b), t*share)
@@ -83,11 +84,7 @@ func touch(b []byte, threads int) error {
 		if lo == hi {
 			break
 		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[t] = populate(b[lo:hi])
-		}()
+		wg.Go(func() { errs[t] = populate(b[lo:hi]) })
 	}
 	wg.Wait()
 	for _, err := range errs {

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 // uring is the engine on io_uring. One goroutine, locked to its thread, owns
@@ -238,7 +240,7 @@ func (e *uring) step() bool {
 	// Commands (open, register) run without the lock: their system calls may take long.
 	for _, c := range commands {
 		if c.err = e.failed; c.err == nil {
-			c.err = c.run()
+			c.err = panics.Call(c.run)
 		}
 		close(c.done)
 	}

@@ -73,7 +73,7 @@ gpucheck() {
   eval "$(settings)"
   mkdir -p "$1"
   go test -tags cuda -c -ldflags "-s -w" -o "$1/cuda.test" ./gpu/cuda
-  go build -tags cuda -ldflags "-s -w" -o "$1/gstore" ./tools/gstore
+  go build -tags cuda -ldflags "-s -w" -o "$1/gstore" ./tools/gstore-lab
   CGO_ENABLED=0 go build -ldflags "-s -w" -o "$1/gpucheck" ./tools/gpucheck
   cp tools/gpucheck/peers.py "$1"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -22,24 +23,24 @@ import (
 func TestRecordedSteps(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Edges: 3600, Partitions: 6}))
 	large := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Edges: 12000, Partitions: 2}))
-	base := train.Config{Hidden: 8, BatchSize: 20, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2}, Absent: train.AbsentIgnore}
-	for name, change := range map[string]func(c *train.Config){
-		"sage":                      func(c *train.Config) {},
-		"sage, input dropout":       func(c *train.Config) { c.InputDropout = share(.2) },
-		"sage, rows where they are": func(c *train.Config) { c.DeviceCache = "none" },
-		"sage max, residual, layer norm, cat": func(c *train.Config) {
+	base := config.Config{Hidden: 8, BatchSize: 20, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2}, Absent: config.AbsentIgnore}
+	for name, change := range map[string]func(c *config.Config){
+		"sage":                      func(c *config.Config) {},
+		"sage, input dropout":       func(c *config.Config) { c.InputDropout = share(.2) },
+		"sage, rows where they are": func(c *config.Config) { c.DeviceCache = "none" },
+		"sage max, residual, layer norm, cat": func(c *config.Config) {
 			c.Aggregator, c.Norm, c.Jumping, c.Residual = "max", "layer", "cat", true
 		},
-		"gcn":         func(c *train.Config) { c.Model = "gcn" },
-		"gat":         func(c *train.Config) { c.Model, c.Heads = "gat", 2 },
-		"gin":         func(c *train.Config) { c.Model = "gin" },
-		"mlp":         func(c *train.Config) { c.Model = "mlp" },
-		"sage, hanoi": func(c *train.Config) { c.Plan, c.Buffer, c.DevicePlan = "hanoi", 2, "mirror" },
-		"sage, lookahead": func(c *train.Config) {
+		"gcn":         func(c *config.Config) { c.Model = "gcn" },
+		"gat":         func(c *config.Config) { c.Model, c.Heads = "gat", 2 },
+		"gin":         func(c *config.Config) { c.Model = "gin" },
+		"mlp":         func(c *config.Config) { c.Model = "mlp" },
+		"sage, hanoi": func(c *config.Config) { c.Plan, c.Buffer, c.DevicePlan = "hanoi", 2, "mirror" },
+		"sage, lookahead": func(c *config.Config) {
 			c.Plan, c.Buffer, c.DevicePlan, c.DeviceCache = "hanoi", 2, "direct", "lookahead"
 		},
-		"sage, sums in pieces": func(c *train.Config) { c.BatchSize, c.Fanouts, c.Epochs, c.Order = 300, []int{4, 4}, 3, "multiply" },
-		"sage dense":           func(c *train.Config) { c.Sampler = "dense" },
+		"sage, sums in pieces": func(c *config.Config) { c.BatchSize, c.Fanouts, c.Epochs, c.Order = 300, []int{4, 4}, 3, "multiply" },
+		"sage dense":           func(c *config.Config) { c.Sampler = "dense" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := base
@@ -84,7 +85,7 @@ func TestRecordingsAreExplained(t *testing.T) {
 		g.Weights = append(g.Weights, float32(i%5))
 	}
 	dir := storetest.Create(t, g)
-	for want, c := range map[string]train.Config{
+	for want, c := range map[string]config.Config{
 		"padded to a few shapes":       {},
 		"nobody asks":                  {RecordSteps: "off"},
 		"features of edges have sizes": {Model: "gat", EdgeFeatures: []string{"weight"}},
@@ -93,7 +94,7 @@ func TestRecordingsAreExplained(t *testing.T) {
 		"a history has rows":           {History: true, Plan: "hanoi", Buffer: 2},
 		"waits for each mini-batch":    {Plan: "rows"},
 	} {
-		c.Hidden, c.BatchSize, c.Epochs, c.EvalEvery, c.Split, c.Threads, c.Fanouts, c.Absent = 8, 20, 2, 2, "split", 1, []int{3, 2}, train.AbsentIgnore
+		c.Hidden, c.BatchSize, c.Epochs, c.EvalEvery, c.Split, c.Threads, c.Fanouts, c.Absent = 8, 20, 2, 2, "split", 1, []int{3, 2}, config.AbsentIgnore
 		st, err := store.Open(dir, store.Options{})
 		must(t, err)
 		dev, why, replayed := open(t, Options{}), "", int64(0)

@@ -13,6 +13,8 @@ import (
 	"github.com/gstore/gstore/gpu/replay"
 	"github.com/gstore/gstore/gpu/sampling"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -256,18 +258,18 @@ func TestSamplesNoBadLists(t *testing.T) {
 // recorded and not, whatever runs when; what crosses for blocks is what was planned, and less.
 func TestTrainingDraws(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Edges: 5400, Partitions: 6}))
-	base := train.Config{Hidden: 8, BatchSize: 10, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{6, 4}, Absent: train.AbsentIgnore, DevicePlan: "mirror"}
-	for name, change := range map[string]func(c *train.Config){
-		"sage":             func(c *train.Config) { c.DevicePlan = "auto" },
-		"sage, one by one": func(c *train.Config) { c.RecordSteps = "off" },
-		"sage, hanoi":      func(c *train.Config) { c.Plan, c.Buffer, c.Mixture = "hanoi", 2, train.MixtureRandom },
-		"sage, accumulate": func(c *train.Config) { c.Accumulate = 2 },
-		"gcn, all":         func(c *train.Config) { c.Model, c.Fanouts = "gcn", []int{3, -1} },
-		"gat, hanoi": func(c *train.Config) {
+	base := config.Config{Hidden: 8, BatchSize: 10, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{6, 4}, Absent: config.AbsentIgnore, DevicePlan: "mirror"}
+	for name, change := range map[string]func(c *config.Config){
+		"sage":             func(c *config.Config) { c.DevicePlan = "auto" },
+		"sage, one by one": func(c *config.Config) { c.RecordSteps = "off" },
+		"sage, hanoi":      func(c *config.Config) { c.Plan, c.Buffer, c.Mixture = "hanoi", 2, config.MixtureRandom },
+		"sage, accumulate": func(c *config.Config) { c.Accumulate = 2 },
+		"gcn, all":         func(c *config.Config) { c.Model, c.Fanouts = "gcn", []int{3, -1} },
+		"gat, hanoi": func(c *config.Config) {
 			c.Model, c.Heads, c.Plan, c.Buffer = "gat", 2, "hanoi", 3
 		},
-		"gin": func(c *train.Config) { c.Model = "gin" },
-		"sage max, 3 layers, passes": func(c *train.Config) {
+		"gin": func(c *config.Config) { c.Model = "gin" },
+		"sage max, 3 layers, passes": func(c *config.Config) {
 			c.Aggregator, c.Layers, c.Fanouts, c.Plan, c.Buffer, c.Reuse = "max", 3, []int{4, 3, 2}, "hanoi", 2, 1
 		},
 	} {
@@ -293,7 +295,7 @@ func TestTrainingDraws(t *testing.T) {
 			if p.Plan == "auto" {
 				p.Plan = "memory"
 			}
-			plan, err := p.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: 1 << 33, Samples: true}, 1000)
+			plan, err := ondevice.Choose(&p, t.Context(), st, gpu.Info{Name: "test", MemoryBytes: 1 << 33, Samples: true}, 1000)
 			must(t, err)
 			for i, e := range epochs {
 				less := c.Plan == "" && i > 0 || c.Layers == 3 // here: lists have crossed, or there are many blocks
@@ -345,7 +347,7 @@ func TestDrawingGivesWay(t *testing.T) {
 		st, err := store.Open(dir, store.Options{})
 		must(t, err)
 		d := &tight{Device: open(t, Options{})}
-		c := train.Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 3, Split: "split", Threads: 1, DevicePlan: "mirror", SampleOn: "device"}
+		c := config.Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 3, Split: "split", Threads: 1, DevicePlan: "mirror", SampleOn: "device"}
 		_, err = train.Node(t.Context(), st, d, c, train.Hooks{
 			Batch: func(epoch int, _ int64) {
 				if tightens && epoch == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -65,7 +66,7 @@ func triples(t *testing.T) string {
 }
 
 // trainNode trains on a device, which it closes.
-func trainNode(t *testing.T, dir string, dev gpu.Device, c train.Config) (*train.Checkpoint, []train.Epoch, error) {
+func trainNode(t *testing.T, dir string, dev gpu.Device, c config.Config) (*train.Checkpoint, []train.Epoch, error) {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{})
 	must(t, err)
@@ -87,7 +88,7 @@ func TestNodesTrainAsOnTheHost(t *testing.T) {
 		graph.Weights = append(graph.Weights, float32(i%7))
 	}
 	random := storetest.Create(t, graph)
-	for name, c := range map[string]train.Config{
+	for name, c := range map[string]config.Config{
 		"sage":                         {},
 		"sage, hanoi, input dropout":   {Plan: "hanoi", Buffer: 4, InputDropout: share(.2)},
 		"gcn":                          {Model: "gcn"},
@@ -191,14 +192,14 @@ func TestLinksTrainAsOnTheHost(t *testing.T) {
 func TestFaultsOfARun(t *testing.T) {
 	emulated(t, "GS_EMU_STRICT", "1", "GS_EMU_SCHEDULE", "lazy")
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 120, Edges: 600, Partitions: 2}))
-	c := train.Config{Hidden: 8, BatchSize: 40, Epochs: 4, EvalEvery: 4, Split: "split", Threads: 1, Seed: 3, Layers: 1, Fanouts: []int{4}}
+	c := config.Config{Hidden: 8, BatchSize: 40, Epochs: 4, EvalEvery: 4, Split: "split", Threads: 1, Seed: 3, Layers: 1, Fanouts: []int{4}}
 	for _, c.SampleOn = range []string{"host", "device"} {
 		t.Run("drawn on the "+c.SampleOn, func(t *testing.T) { faultsOfARun(t, dir, c) })
 	}
 }
 
 // faultsOfARun meets each fault of a run in turn.
-func faultsOfARun(t *testing.T, dir string, c train.Config) {
+func faultsOfARun(t *testing.T, dir string, c config.Config) {
 	outcome := func(cp *train.Checkpoint) string {
 		return fmt.Sprint(cp.Params, cp.Summary.TestAccuracy, cp.Summary.TrainLoss, cp.Summary.Batches)
 	}
@@ -247,7 +248,7 @@ func TestTrainingRepeats(t *testing.T) {
 		var want string
 		for _, schedule := range []string{"lazy", "random:1", "random:2"} {
 			emulated(t, "GS_EMU_SCHEDULE", schedule)
-			cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Model: model, Hidden: 8, BatchSize: 50, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{4, 3}})
+			cp, _, err := trainNode(t, dir, open(t, Options{}), config.Config{Model: model, Hidden: 8, BatchSize: 50, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{4, 3}})
 			must(t, err)
 			if got := fmt.Sprint(cp.Params); want == "" {
 				want = got
@@ -264,8 +265,8 @@ func TestKeptRowsChangeNothing(t *testing.T) {
 	var want string
 	hits := map[string]uint64{}
 	for _, policy := range []string{"none", "tracker", "lookahead"} {
-		cp, _, err := trainNode(t, dir, open(t, Options{}), train.Config{Hidden: 8, BatchSize: 10, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2},
-			DeviceCache: policy, DevicePlan: "direct", Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore})
+		cp, _, err := trainNode(t, dir, open(t, Options{}), config.Config{Hidden: 8, BatchSize: 10, Epochs: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2},
+			DeviceCache: policy, DevicePlan: "direct", Plan: "hanoi", Buffer: 2, Absent: config.AbsentIgnore})
 		must(t, err)
 		if cp.Summary.DeviceRows == nil {
 			t.Fatalf("%s: nothing is kept", policy)
@@ -292,7 +293,7 @@ func TestHostWaits(t *testing.T) {
 	} {
 		emulated(t, "GS_EMU_SCHEDULE", schedule)
 		for _, on := range []string{"host", "device"} {
-			c := train.Config{Hidden: 8, BatchSize: 10, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2}, Plan: "memory", SampleOn: on}
+			c := config.Config{Hidden: 8, BatchSize: 10, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 1, Fanouts: []int{3, 2}, Plan: "memory", SampleOn: on}
 			_, epochs, err := trainNode(t, dir, open(t, Options{}), c)
 			must(t, err)
 			for _, e := range epochs {
@@ -326,8 +327,8 @@ func (d deaf) NewStream() (gpu.Stream, error) {
 // for each other, parameters tell.
 func TestMirrorOverlaps(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 1500, Partitions: 6}))
-	c := train.Config{Hidden: 8, BatchSize: 10, Epochs: 3, EvalEvery: 3, Split: "split", Threads: 1, Fanouts: []int{3, 2}, DevicePlan: "direct", DeviceCache: "none",
-		Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore}
+	c := config.Config{Hidden: 8, BatchSize: 10, Epochs: 3, EvalEvery: 3, Split: "split", Threads: 1, Fanouts: []int{3, 2}, DevicePlan: "direct", DeviceCache: "none",
+		Plan: "hanoi", Buffer: 2, Absent: config.AbsentIgnore}
 	cp, _, err := trainNode(t, dir, open(t, Options{}), c)
 	must(t, err)
 	want := fmt.Sprint(cp.Params)

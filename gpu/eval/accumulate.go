@@ -17,7 +17,7 @@ type Addition struct {
 	Layer           int // of [nn.Model.Layers]
 	From, To        Tile
 	Indptr, Indices []int32  // by position in To: positions in From of the sources of its edges
-	Relations       []uint16 // parallel to Indices; nil where the model reads none
+	Relations       []uint16 // parallel to Indices where the model reads relations, otherwise nil
 	In              nn.Input // the states of From's nodes below the layer
 	// SrcDegrees and DstDegrees are of From's and To's nodes, where the model reads degrees.
 	SrcDegrees, DstDegrees []int32
@@ -167,6 +167,9 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 	if err := r.addDegrees(c, to, degrees); err != nil {
 		return err
 	}
+	if len(c.indices) == 0 && r.sink == nil { // nothing that states would be read for
+		return nil
+	}
 	pieces := r.pieces(r.tiles[from])
 	if len(pieces) == 1 {
 		return r.accumulatePiece(ctx, layer, c, pieces[0], to, acc, from == 0, from == len(r.tiles)-1)
@@ -181,7 +184,7 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 		if err != nil {
 			return err
 		}
-		if len(part.indices) == 0 && r.sink == nil { // nothing that its states would be read for
+		if len(part.indices) == 0 && r.sink == nil { // as above
 			continue
 		}
 		next := k + 1
@@ -228,22 +231,22 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 			return err
 		}
 	}
-	if layer == nil {
+	if layer == nil || len(c.indices) == 0 {
 		return nil
 	}
-	if c.relations != nil && r.o.Model.StreamsRelations() {
+	if c.hasRelations && r.o.Model.Kind().EachRelation {
 		return r.accumulateRelations(ctx, layer, c, from.Nodes, input, acc)
 	}
-	if c.relations != nil {
+	if c.hasRelations {
 		return r.accumulateGroups(ctx, layer, c, from.Nodes, to, input, acc)
 	}
 	g := gpu.Graph{NumDst: r.tiles[to].Nodes, NumSrc: from.Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
-	if c.weights != nil {
+	if c.hasWeights {
 		g.Weights = nn.WeightColumn(r.arena.Float32s(q, c.weights))
 	} else if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
 		g.SrcDegrees, g.DstDegrees = r.arena.Int32s(q, degrees[0]), r.arena.Int32s(q, degrees[1])
 	}
-	if c.features != nil {
+	if c.columns > 0 {
 		g.EdgeFeatures = nn.FeatureRows(r.arena.Float32s(q, c.features), c.columns)
 	}
 	layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc)
@@ -295,7 +298,7 @@ func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
 		return err
 	}
 	for d := range degrees {
-		if c.weights == nil {
+		if !c.hasWeights {
 			degrees[d] += float32(c.indptr[d+1] - c.indptr[d])
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
 )
@@ -44,15 +45,15 @@ func (r *evaluation) readAhead(ctx context.Context, of Tile) {
 	done := make(chan error, 1)
 	a.of, a.done, a.read = of, done, 0
 	in := r.in
-	go func() {
-		var err error
+	read := func() (err error) {
 		if in == nil {
 			a.read, err = r.readFeatures(ctx, of, a.slabs)
 		} else {
 			err = readStates(in, of, &a.slabs[0])
 		}
-		done <- err
-	}()
+		return err
+	}
+	go func() { done <- panics.Call(read) }()
 }
 
 // wait ends the reading ahead and reports whether it was of a piece's rows.

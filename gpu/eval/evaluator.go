@@ -69,6 +69,7 @@ type Metrics struct {
 const (
 	chunkBytes   = 16 << 20
 	chunkRowsMin = 256
+	groupBytes   = 64 // of an edge that is a group of its own, beside its message
 )
 
 // unboundedBytes is what tiles may take where nobody bounds them, whatever the store's size.
@@ -114,7 +115,7 @@ type Evaluator struct {
 	chunkRows int
 	maxDim    int  // of states between layers
 	confusion bool // labels are counted against predictions
-	// pieceEdges is how many edges are grouped by relation at a time: at most chunkBytes of means.
+	// pieceEdges is how many edges' messages by relation are computed at a time: at most twice chunkBytes of them.
 	pieceEdges int64
 
 	// What the last run kept of every node, by internal id; nil if not asked for.
@@ -145,7 +146,7 @@ func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) 
 	m := src.Manifest()
 	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
-	e.grouper.ByRelation = o.Model.GroupsByRelation()
+	e.grouper = nn.Grouper{ByRelation: o.Model.Kind().ByRelation, Single: true}
 	if o.Relation > 0 {
 		if err := e.edges.readRelations(m); err != nil {
 			return nil, err
@@ -234,7 +235,7 @@ func (e *Evaluator) plan(maxDim int) error {
 		edgeBytes += int64(4*c.Dim + c.RowBytes())
 	}
 	edgeBytes += 4 * int64(e.o.Model.StreamEdgeDim())
-	if e.o.Model.StreamsRelations() { // of one relation once more
+	if e.o.Model.Kind().EachRelation { // of one relation once more
 		edgeBytes += 4
 	}
 	layers := 2 // whose states are there at once
@@ -248,10 +249,11 @@ func (e *Evaluator) plan(maxDim int) error {
 	if e.o.Confusion || e.o.AUC || e.o.Predictions || e.o.Probabilities || e.o.Embeddings { // logits and states on the host
 		row += 4 * int64(1+layers) * int64(maxDim)
 	}
-	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(chunkBytes/(4*accDim), chunkRowsMin)
-	if e.o.Model.GroupsByRelation() { // means twice, and what they send
-		e.pieceEdges = max(2*e.pieceEdges/3, chunkRowsMin)
+	message := 2 * 4 * accDim        // of an edge: what it carries, and its bases
+	if e.o.Model.Kind().ByRelation { // what it carries twice, and what it sends
+		message = 3 * 4 * accDim
 	}
+	e.chunkRows, e.pieceEdges = int(max(chunkBytes/row, chunkRowsMin)), max(2*chunkBytes/(message+groupBytes), chunkRowsMin)
 	var largest uint64
 	for _, p := range m.Partitions {
 		largest = max(largest, p.Nodes)
@@ -303,7 +305,7 @@ func (e *Evaluator) plan(maxDim int) error {
 	bound := e.o.MemoryBytes
 	switch {
 	case bound > 0:
-	case e.exactTiles() || e.o.Model.StreamsRelations(): // what a node accumulates of every relation is large
+	case e.cheapTiles() || e.o.Model.Kind().EachRelation: // what a node accumulates of every relation is large
 		bound = max(int64(m.Nodes)*featureBytes+int64(m.Edges)*directions*edgeBytes, unboundedBytes)
 	default: // one tile, which rounds once, where it is no larger than states may be
 		bound = unboundedStates
@@ -354,9 +356,9 @@ func (e *Evaluator) plan(maxDim int) error {
 // moreTiles is the next number of tiles to try after k: each one reads all states once more, so that none is skipped but among many.
 func moreTiles(k int) int { return k + 1 + k/16 }
 
-// exactTiles says that results are the same to the bit whatever the tiles, so that how many there are need not be asked for.
-// Means by relation, and of edges' features in attention, round once a tile.
-func (e *Evaluator) exactTiles() bool { return e.o.Model.EdgeDim == 0 && e.edges.relation == nil }
+// cheapTiles says that several tiles cost little and change no bit, so that how many there are need not be asked for. Each tile's edges are
+// counted by relation, in one more pass, and means of edges' features in attention round once a tile.
+func (e *Evaluator) cheapTiles() bool { return e.o.Model.EdgeDim == 0 && e.edges.relation == nil }
 
 // Rebound plans the runs that follow within another [Options].MemoryBytes. What earlier ones kept is given up.
 func (e *Evaluator) Rebound(bytes int64) error {

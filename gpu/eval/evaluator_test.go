@@ -118,7 +118,7 @@ func TestEvaluatorExact(t *testing.T) {
 		"sage max":               {Model: "sage", Aggregator: "max"}, "sage, batch norm, cat": {Model: "sage", Norm: "batch", Jumping: "cat"},
 		"rgcn, residual, max": {Model: "rgcn", Bases: 2, Residual: true, Jumping: "max"}, "gat, layer norm, residual, cat": {Model: "gat", Norm: "layer", Residual: true, Jumping: "cat"},
 	}
-	for _, m := range nn.Models() {
+	for _, m := range nn.Models(nil) {
 		models[m] = nn.Config{Model: m}
 	}
 	n := 0
@@ -141,7 +141,7 @@ func TestEvaluatorExact(t *testing.T) {
 						g := evaltest.Random(t, 1500, c.parts, undirected)
 						model := model
 						model.Layers, model.In, model.Hidden, model.Out, model.Seed = layers, g.Dim, 12, g.M.Schema.Classes, 2
-						if nn.ReadsRelations(model.Model) {
+						if model.Kind().Relations {
 							model.Relations = evaltest.Relations
 							if !undirected {
 								model.Relations *= 2
@@ -150,6 +150,41 @@ func TestEvaluatorExact(t *testing.T) {
 						evaluateExactly(t, g, model, c.tiles, c.pieces, c.inMemory)
 					})
 				}
+			}
+		}
+	}
+}
+
+// TestTilesWithoutEdges: tiles without edges, or without nodes, and a graph without any edge change nothing: whether edges have relations,
+// weights or features is a matter of the graph, not of a tile.
+func TestTilesWithoutEdges(t *testing.T) {
+	models := map[string]nn.Config{
+		"sage, edge weights": {Model: "sage", EdgeWeights: true}, "gcn, edge weights": {Model: "gcn", EdgeWeights: true},
+		"gat, features of edges": {Model: "gat", EdgeDim: 2}, "sage max": {Model: "sage", Aggregator: "max"},
+	}
+	for _, m := range nn.Models(nil) {
+		models[m] = nn.Config{Model: m}
+	}
+	for name, model := range models {
+		for _, edges := range []int{0, 1, 40} {
+			for _, undirected := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/edges=%d/undirected=%v", name, edges, undirected), func(t *testing.T) {
+					g := evaltest.Sparse(t, []uint32{0, 60, 1, 0, 40, 23, 0}, edges, undirected)
+					model := model
+					model.Layers, model.In, model.Hidden, model.Out, model.Seed = 2, g.Dim, 12, g.M.Schema.Classes, 2
+					if model.Kind().Relations {
+						model.Relations = evaltest.Relations
+						if !undirected {
+							model.Relations *= 2
+						}
+					}
+					for _, c := range []struct {
+						tiles  int
+						pieces uint64 // nodes
+					}{{1, 0}, {2, 0}, {len(g.M.Partitions), 0}, {1, 1}, {2, 1}} {
+						evaluateExactly(t, g, model, c.tiles, c.pieces, c.tiles < 2)
+					}
+				})
 			}
 		}
 	}
@@ -269,7 +304,7 @@ func TestEvaluatorBudget(t *testing.T) {
 // TestSortSources: what edges carry moves with them.
 func TestSortSources(t *testing.T) {
 	c := csr{indptr: []int32{0, 1, 5}, indices: []int32{9, 7, 3, 5, 3}, relations: []uint16{9, 7, 30, 5, 31}, weights: []float32{9, 7, 30, 5, 31},
-		features: []float32{9, -9, 7, -7, 30, -30, 5, -5, 31, -31}, columns: 2}
+		features: []float32{9, -9, 7, -7, 30, -30, 5, -5, 31, -31}, carried: carried{hasRelations: true, hasWeights: true, columns: 2}}
 	c.sortSources()
 	if !slices.Equal(c.indices, []int32{9, 3, 3, 5, 7}) || !slices.Equal(c.relations, []uint16{9, 30, 31, 5, 7}) || !slices.Equal(c.weights, []float32{9, 30, 31, 5, 7}) ||
 		!slices.Equal(c.features, []float32{9, -9, 30, -30, 31, -31, 5, -5, 7, -7}) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // evaluation is one Run.
@@ -83,6 +84,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		return err
 	}
 	defer func() { _ = deg.Free() }() // before the slab: what is page-locked is not unmapped
+	budget.Mark(ctx, "evaluation")
 	return r.eachPiece(to, func(t Tile, at int) error {
 		return r.finish(ctx, layer, t, at, acc, deg, model, last)
 	})

@@ -23,8 +23,8 @@ type HopKind struct {
 // KindOf is what a model reads.
 func KindOf(c *nn.Config) HopKind {
 	k := HopKind{EdgeWeights: c.EdgeWeights}
-	if c.Sums() {
-		k.Sum = c.Model
+	if kind := c.Kind(); kind.Hop == nn.HopSum {
+		k.Sum = kind.Name
 	}
 	return k
 }
@@ -89,7 +89,7 @@ func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.Parti
 	params := nn.NewParams(e.dev) // the layer's own weights are not used
 	var layer nn.Streamer = &meanLayer{*nn.NewSAGE(params, 0, dim, dim, nn.Activation{}, 0)}
 	if kind := KindOf(&e.o.Model); kind.Sum != "" {
-		layer = nn.NewSums(params, kind.Sum == "gcn", dim)
+		layer = nn.NewSums(params, nn.KindNamed(kind.Sum).Weights == nn.WeightsSymmetric, dim)
 		if err := r.countEdges(ctx); err != nil {
 			return fmt.Errorf("evaluation: degrees: %w", err)
 		}

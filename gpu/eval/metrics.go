@@ -63,7 +63,8 @@ func (c *Confusion) F1() (macro, micro float64) {
 // scores holds, for every node of a split, what a model says for each class, class after
 // class, in memory or in a file: 4 bytes a node and class.
 type scores struct {
-	classes int // 1 for two classes: that of the second
+	first   int // class; of two classes the second alone is held
+	classes int // held
 	nodes   uint64
 	table   *spill.Table
 	labels  []uint32 // of the nodes added; off the heap
@@ -74,14 +75,14 @@ type scores struct {
 
 // newScores makes room for the nodes of a split, of which some may have no label.
 func newScores(classes int, nodes uint64, inMemory bool, dir string) (_ *scores, err error) {
-	if classes == 2 {
-		classes = 1
-	}
 	s := &scores{classes: classes, nodes: nodes}
+	if classes == 2 {
+		s.first, s.classes = 1, 1
+	}
 	if nodes == 0 {
 		return s, nil
 	}
-	if s.table, err = spill.New(nodes*uint64(classes), 4, inMemory, dir); err != nil {
+	if s.table, err = spill.New(nodes*uint64(s.classes), 4, inMemory, dir); err != nil {
 		return nil, err
 	}
 	if s.slab, err = blockio.AllocSlab(int64(nodes)*4, blockio.SlabOptions{}); err == nil {
@@ -117,11 +118,7 @@ func (s *scores) add(logits []float32, labels []int32) error {
 		s.column = s.column[:0]
 		for i, l := range labels {
 			if l >= 0 {
-				of := c
-				if s.classes == 1 {
-					of = 1
-				}
-				s.column = append(s.column, logOdds(logits[i*width:(i+1)*width], of))
+				s.column = append(s.column, logOdds(logits[i*width:(i+1)*width], s.first+c))
 			}
 		}
 		if len(s.column) == 0 {
@@ -186,10 +183,7 @@ func (s *scores) auc(ctx context.Context) (float64, error) {
 		if err := s.table.Read(raw, uint64(c)*s.nodes); err != nil {
 			return 0, err
 		}
-		class := uint32(c)
-		if s.classes == 1 {
-			class = 1
-		}
+		class := uint32(s.first + c)
 		for i, v := range asFloat32(raw) {
 			keys[i] = uint64(ordered(v)) << 1
 			if s.labels[i] == class {

@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
@@ -288,7 +288,7 @@ func (v *Ranker) meet(ctx context.Context, q *gpu.Queue, x *spill.Table, b *rank
 // parallel calls f for lo ≤ i < hi.
 func (v *Ranker) parallel(lo, hi int, f func(i int)) {
 	threads := v.o.Threads
-	var wg sync.WaitGroup
+	var wg panics.Group
 	for w := range threads {
 		wg.Go(func() {
 			for i := lo + w; i < hi; i += threads {

@@ -119,8 +119,8 @@ func (r *evaluation) accumulateRelations(ctx context.Context, layer nn.Streamer,
 }
 
 // accumulateGroups adds the messages of c's edges, from a tile of sources to Tile to, to acc,
-// pieceEdges at a time, which bounds the memory of the groups' means: a destination may be
-// cut, as sums add up.
+// pieceEdges at a time, which bounds the memory of the messages. These are added up one by one in the order of their sources, whatever
+// their relation, so that sums have the same bits wherever a destination's edges are cut: by a tile, a piece, or here.
 func (r *evaluation) accumulateGroups(ctx context.Context, layer nn.Streamer, c csr, sources, to int, input nn.Input, acc gpu.Tensor) error {
 	sizes, err := r.relationSizes(ctx, to)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// Tile is a run of consecutive partitions, and so of consecutive nodes.
+// Tile is a run of consecutive partitions, and so of consecutive nodes: of a graph that has nodes at least one.
 type Tile struct {
 	Lo, Hi int    // partitions Lo ≤ p < Hi
 	Base   uint64 // the first node
@@ -32,7 +32,7 @@ func tilesOf(parts []store.PartitionInfo, n int) (ts []Tile) {
 	for i := 0; i < len(parts); {
 		t := Tile{Lo: i, Hi: i, Base: uint64(parts[i].First)}
 		until := total * uint64(len(ts)+1) / uint64(n) // of the last one: all
-		for t.Hi < len(parts) && (t.Hi == t.Lo || done+parts[t.Hi].Nodes <= until) {
+		for t.Hi < len(parts) && (t.Nodes == 0 || parts[t.Hi].Nodes == 0 || done+parts[t.Hi].Nodes <= until) {
 			t.Nodes += int(parts[t.Hi].Nodes)
 			done += parts[t.Hi].Nodes
 			t.Hi++
@@ -47,7 +47,7 @@ func tilesOf(parts []store.PartitionInfo, n int) (ts []Tile) {
 func tilesWithin(parts []store.PartitionInfo, lo, hi int, most uint64) (ts []Tile) {
 	for i := lo; i < hi; {
 		t := Tile{Lo: i, Hi: i, Base: uint64(parts[i].First)}
-		for t.Hi < hi && (t.Hi == t.Lo || uint64(t.Nodes)+parts[t.Hi].Nodes <= most) {
+		for t.Hi < hi && (t.Nodes == 0 || parts[t.Hi].Nodes == 0 || uint64(t.Nodes)+parts[t.Hi].Nodes <= most) {
 			t.Nodes += int(parts[t.Hi].Nodes)
 			t.Hi++
 		}
@@ -62,10 +62,26 @@ func tilesWithin(parts []store.PartitionInfo, lo, hi int, most uint64) (ts []Til
 type csr struct {
 	slab            *blockio.Slab
 	indptr, indices []int32
-	relations       []uint16  // parallel to indices; nil unless asked for
-	weights         []float32 // likewise
-	features        []float32 // likewise, columns of them an edge
-	columns         int
+	carried
+	relations []uint16  // parallel to indices, where they are carried
+	weights   []float32 // likewise
+	features  []float32 // likewise, columns of them an edge
+}
+
+// carried is what every edge of a graph has in memory, as the model reads it. It is the graph's, and so the same for a tile without
+// edges, whose slices are empty or nil.
+type carried struct {
+	hasRelations, hasWeights bool
+	columns                  int // floats of features
+}
+
+// words is how many words of 4 bytes an edge takes, beside its relation.
+func (c carried) words() int {
+	n := 1 + c.columns
+	if c.hasWeights {
+		n++
+	}
+	return n
 }
 
 func (c *csr) free() {
@@ -89,23 +105,18 @@ func (c *csr) within(slab **blockio.Slab, begins []int32, first, n int) (p csr, 
 		edges += int(end(d) - begins[d])
 	}
 	// As in build: positions, sources, weights, features, relations.
-	words := nodes + 1 + edges*(1+c.columns)
-	if c.weights != nil {
-		words += edges
-	}
+	words := nodes + 1 + edges*c.words()
 	if err := spill.Grow(slab, int64(4*words+2*edges)); err != nil {
 		return csr{}, err
 	}
 	all := asInt32((*slab).Bytes())
-	p = csr{indptr: all[:nodes+1], indices: all[nodes+1 : nodes+1 : nodes+1+edges], columns: c.columns}
+	p = csr{indptr: all[:nodes+1], indices: all[nodes+1 : nodes+1 : nodes+1+edges], carried: c.carried}
 	rest := asFloat32((*slab).Bytes())[nodes+1+edges:]
-	if c.weights != nil {
+	if c.hasWeights {
 		p.weights, rest = rest[:0:edges], rest[edges:]
 	}
-	if c.features != nil {
-		p.features = rest[: 0 : edges*c.columns]
-	}
-	if c.relations != nil {
+	p.features = rest[: 0 : edges*c.columns]
+	if c.hasRelations {
 		relations, err := blocks.View[uint16]((*slab).Bytes()[4*words : 4*words+2*edges])
 		if err != nil {
 			return csr{}, err
@@ -118,13 +129,13 @@ func (c *csr) within(slab **blockio.Slab, begins []int32, first, n int) (p csr, 
 		for _, s := range c.indices[lo:hi] {
 			p.indices = append(p.indices, s-int32(first))
 		}
-		if c.weights != nil {
+		if c.hasWeights {
 			p.weights = append(p.weights, c.weights[lo:hi]...)
 		}
-		if c.features != nil {
+		if c.columns > 0 {
 			p.features = append(p.features, c.features[int(lo)*c.columns:int(hi)*c.columns]...)
 		}
-		if c.relations != nil {
+		if c.hasRelations {
 			p.relations = append(p.relations, c.relations[lo:hi]...)
 		}
 		p.indptr[d+1], begins[d] = int32(len(p.indices)), hi
@@ -190,14 +201,10 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	for i := range to.Nodes {
 		next[i+1] += next[i]
 	}
-	words := int64(to.Nodes+1) + edges
-	if b.weight != nil {
-		words += edges
-	}
-	columns := b.featureColumns()
-	words += edges * int64(columns)
+	has := b.carried()
+	words := int64(to.Nodes+1) + edges*int64(has.words())
 	size := words * 4
-	if b.carriesRelations() {
+	if has.hasRelations {
 		size += 2 * edges
 	}
 	slab, err := blockio.AllocSlab(size, blockio.SlabOptions{})
@@ -205,21 +212,21 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 		return csr{}, err
 	}
 	all := asInt32(slab.Bytes())
-	c = csr{slab: slab, indptr: all[:to.Nodes+1], indices: all[to.Nodes+1 : int64(to.Nodes+1)+edges]}
+	c = csr{slab: slab, indptr: all[:to.Nodes+1], indices: all[to.Nodes+1 : int64(to.Nodes+1)+edges], carried: has}
 	copy(c.indptr, next)
 	fill := func(d, s uint32, _ about) {
 		c.indices[next[d]] = int32(s)
 		next[d]++
 	}
 	plain := fill
-	if b.carriesRelations() {
+	if has.hasRelations {
 		c.relations, err = blocks.View[uint16](slab.Bytes()[size-2*edges : size])
 		fill = func(d, s uint32, e about) {
 			c.relations[next[d]] = e.relation
 			plain(d, s, e)
 		}
 	}
-	if b.weight != nil {
+	if has.hasWeights {
 		at := int64(to.Nodes+1) + edges
 		c.weights = asFloat32(slab.Bytes()[4*at : 4*(at+edges)])
 		inner := fill
@@ -228,8 +235,8 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 			inner(d, s, e)
 		}
 	}
-	if columns > 0 {
-		c.features, c.columns = asFloat32(slab.Bytes()[4*(words-edges*int64(columns)):4*words]), columns
+	if columns := has.columns; columns > 0 {
+		c.features = asFloat32(slab.Bytes()[4*(words-edges*int64(columns)) : 4*words])
 		inner := fill
 		fill = func(d, s uint32, e about) {
 			b.featuresOf(e.edge, c.features[int(next[d])*columns:][:columns])
@@ -254,16 +261,16 @@ func (c *csr) sortSources() {
 		own := edgesOf{indices: c.indices[c.indptr[d]:c.indptr[d+1]]}
 		switch {
 		case slices.IsSorted(own.indices):
-		case c.relations == nil && c.weights == nil && c.features == nil:
+		case c.carried == carried{}:
 			slices.Sort(own.indices)
 		default:
-			if c.relations != nil {
+			if own.carried = c.carried; c.hasRelations {
 				own.relations = c.relations[c.indptr[d]:c.indptr[d+1]]
 			}
-			if c.weights != nil {
+			if c.hasWeights {
 				own.weights = c.weights[c.indptr[d]:c.indptr[d+1]]
 			}
-			if own.columns = c.columns; c.features != nil {
+			if c.columns > 0 {
 				own.features = c.features[int(c.indptr[d])*c.columns : int(c.indptr[d+1])*c.columns]
 			}
 			sort.Stable(own)
@@ -273,20 +280,20 @@ func (c *csr) sortSources() {
 
 // edgesOf are one destination's edges with relations, weights and features, or some of these, to be sorted without memory.
 type edgesOf struct {
+	carried
 	indices           []int32
 	relations         []uint16
 	weights, features []float32
-	columns           int // of features
 }
 
 func (e edgesOf) Len() int           { return len(e.indices) }
 func (e edgesOf) Less(i, j int) bool { return e.indices[i] < e.indices[j] }
 func (e edgesOf) Swap(i, j int) {
 	e.indices[i], e.indices[j] = e.indices[j], e.indices[i]
-	if e.relations != nil {
+	if e.hasRelations {
 		e.relations[i], e.relations[j] = e.relations[j], e.relations[i]
 	}
-	if e.weights != nil {
+	if e.hasWeights {
 		e.weights[i], e.weights[j] = e.weights[j], e.weights[i]
 	}
 	for k := range e.columns {
@@ -295,8 +302,10 @@ func (e edgesOf) Swap(i, j int) {
 	}
 }
 
-// carriesRelations reports whether edges keep the relations that are read.
-func (b *edgeBuilder) carriesRelations() bool { return b.relation != nil && b.only == 0 }
+// carried is what edges keep of what is read of them: edges of one relation alone keep no relation.
+func (b *edgeBuilder) carried() carried {
+	return carried{hasRelations: b.relation != nil && b.only == 0, hasWeights: b.weight != nil, columns: b.featureColumns()}
+}
 
 // mirrors reports whether stored edges are also read against their direction.
 func (b *edgeBuilder) mirrors() bool { return b.undirected || b.inverse > 0 }

@@ -5,7 +5,7 @@ package host
 import "golang.org/x/sys/unix"
 
 // hugePage is the size above which huge pages are asked for: first touch of
-// ordinary pages costs up to 2 CPU s/GiB (docs/limits.md, "Disk").
+// ordinary pages costs up to 2 CPU s/GiB (docs/lab/limits.md, "Disk").
 const hugePage = 2 << 20
 
 func mapAnonymous(bytes int64) ([]byte, error) {

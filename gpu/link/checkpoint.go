@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/table"
@@ -21,14 +22,11 @@ const (
 	blobModel = "model" // nn.Params.SaveState
 )
 
-// position is where a run stands: with the table and the model, all that it
-// goes on from. Random draws are keyed by seed and place, so that the place is their state.
+// position is where a run stands: with the table and the model, all that it goes on from.
 type position struct {
-	Config  Config          `json:"config"`
-	Epoch   int             `json:"epoch"` // finished epochs
-	Place   progress.Place  `json:"place"` // in the epoch after those
-	Totals  progress.Totals `json:"totals"`
-	Summary Summary         `json:"summary"`
+	Config Config `json:"config"`
+	run.Position
+	Summary Summary `json:"summary"`
 }
 
 // Checkpointed describes the run behind a table of embeddings.
@@ -112,39 +110,24 @@ func createTable(ctx context.Context, st *store.Store, cfg *Config, blobs []tabl
 	return t, nil
 }
 
-// checkpoint stores where the run stands.
-func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Place, totals progress.Totals) error {
-	ctx = context.WithoutCancel(ctx) // one that is begun is finished: half of one is a run that cannot go on
+// Checkpoint implements [run.Task].
+func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
 	if finite, err := s.t.model.Params().Finite(ctx, s.t.queue); err != nil {
 		return err
 	} else if !finite {
-		return fmt.Errorf("train: epoch %d: %w", epoch+1, s.t.diverged("parameters are no finite numbers"))
+		return fmt.Errorf("train: epoch %d: %w", at.Epoch+1, s.t.diverged("parameters are no finite numbers"))
 	}
-	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Epoch: epoch, Place: place, Totals: totals, Summary: s.sum})
+	blobs, err := s.t.blobs(ctx, &position{Config: *s.cfg, Position: at, Summary: s.sum})
 	if err != nil {
 		return err
 	}
 	if err := s.it.Checkpoint(ctx, blobs...); err != nil {
-		return fmt.Errorf("train: epoch %d: %w", epoch+1, err)
+		return fmt.Errorf("train: epoch %d: %w", at.Epoch+1, err)
 	}
-	s.clock.Reset()
 	if s.hooks.Checkpoint != nil {
-		s.hooks.Checkpoint(s.table.LastCheckpoint().Number, epoch, place.Step, place.Batch)
+		s.hooks.Checkpoint(s.table.LastCheckpoint().Number, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
 	return nil
-}
-
-// interrupted makes a run that ctx ended one to resume from where it is: in an epoch, counted from 0, after its last
-// mini-batch. Any other error, and one in the middle of an optimiser step, is returned as it is.
-func (s *session) interrupted(ctx context.Context, epoch int, err error) error {
-	if ctx.Err() == nil || s.t.stepping || !errors.Is(err, ctx.Err()) {
-		return err
-	}
-	totals := s.soFar()
-	if failed := s.checkpoint(ctx, epoch, s.place, totals); failed != nil {
-		return errors.Join(err, failed)
-	}
-	return progress.Interrupted(err, epoch+1, totals.Batches, "table "+s.cfg.Table)
 }
 
 // blobs is what a checkpoint holds beside the table.

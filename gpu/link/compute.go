@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/store"
 )
 
@@ -39,7 +40,7 @@ func MeasureCompute(ctx context.Context, st *store.Store, dev gpu.Device, cfg Co
 	}
 	defer func() { err = errors.Join(err, s.closeRun()) }()
 	// The next epoch's plan; its number only decides draws and the learning rate, which is that of an epoch of the run.
-	plan, epoch := s.policy.Epoch(s.from.Epoch), min(s.from.Epoch, cfg.Epochs-1)
+	plan, epoch := s.plan.Policy.Epoch(s.from.Epoch), min(s.from.Epoch, cfg.Epochs-1)
 	for k := 0; k < len(plan.Steps); k += max(1, stride) {
 		upto := plan
 		upto.Steps = plan.Steps[:k+1]
@@ -54,7 +55,11 @@ func MeasureCompute(ctx context.Context, st *store.Store, dev gpu.Device, cfg Co
 		}
 		start := time.Now()
 		var sum progress.Counts
-		if err := s.t.macroBatch(ctx, epoch, s.it.MacroBatch(), s.e, progress.Place{}, &sum, func(progress.Place) error { return nil }); err != nil {
+		b, err := s.t.enter(ctx, epoch, s.it.MacroBatch(), s.e, progress.Place{}, 0)
+		if err == nil {
+			err = run.Step(ctx, b, &sum, func(progress.Place) error { return nil })
+		}
+		if err != nil {
 			return c, err
 		}
 		c.Seconds += time.Since(start).Seconds()

@@ -59,7 +59,7 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 	open := func(memory int64) (*eval.Ranker, budget.Account, error) {
 		o, a := o, budget.Account{TotalBytes: memory}
 		if memory > 0 {
-			a.Hold("program", programBytes(memory, parts), true)
+			a.Hold(budget.Program, programBytes(memory, parts), true)
 			a.Hold("a partition's inputs", c.Config.rowsBytes(st.Manifest()), false)
 			for _, h := range held {
 				a.Hold(h.Name, h.Bytes, h.Elastic)
@@ -70,7 +70,8 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 		v, err := eval.NewRanker(st, dev, o)
 		return v, a, err
 	}
-	if m.ranker, _, err = open(o.MemoryBytes); err != nil {
+	var account budget.Account
+	if m.ranker, account, err = open(o.MemoryBytes); err != nil {
 		return nil, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
 			v, a, err := open(memory)
 			if err == nil {
@@ -79,6 +80,7 @@ func Open(ctx context.Context, st *store.Store, dev gpu.Device, t *table.Table, 
 			return a, err
 		})
 	}
+	budget.Begin(ctx, &account)
 	if m.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
@@ -135,15 +137,15 @@ func (m *Model) Close() error {
 	return errors.Join(errs...)
 }
 
-// due reports whether r's epoch is validated, and whether it is the last one.
-func (s *session) due(r *Epoch) (valid, last bool) {
-	last = r.Epoch == s.cfg.Epochs
-	return s.cfg.EvalEvery > 0 && (last || r.Epoch%s.cfg.EvalEvery == 0), last
+// due reports whether an epoch, counted from 1, is validated, and whether it is the last one.
+func (s *session) due(epoch int) (valid, last bool) {
+	last = epoch == s.cfg.Epochs
+	return s.cfg.EvalEvery > 0 && (last || epoch%s.cfg.EvalEvery == 0), last
 }
 
 // evaluateTable is evaluate for a run of which no macro-batch holds the whole graph.
 func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
-	if valid, _ := s.due(r); !valid {
+	if valid, _ := s.due(r.Epoch); !valid {
 		return nil
 	}
 	if err := s.it.Flush(context.WithoutCancel(ctx)); err != nil { // as a checkpoint is
@@ -157,7 +159,7 @@ func (s *session) evaluateTable(ctx context.Context, r *Epoch) error {
 
 // evaluate validates if it is time, and tests after the last epoch.
 func (s *session) evaluate(ctx context.Context, r *Epoch, embeddings eval.Embeddings) error {
-	due, last := s.due(r)
+	due, last := s.due(r.Epoch)
 	if !due {
 		return nil
 	}

@@ -398,8 +398,7 @@ func TestDenseRate(t *testing.T) {
 		q.Download(floatBytes(before[:]), p.Value.Head(1))
 		q.Fill(p.Grad, 7)
 		cfg.NoEmbeddings = true // no rows to step
-		tr := &trainer{cfg: &cfg, queue: q, model: model}
-		tr.optimize(nil, gpu.Tensor{}, gpu.Tensor{}, .01)
+		newUpdater(&cfg, model.Params()).step(q, &minibatch{lr: .01})
 		q.Download(floatBytes(after[:]), p.Value.Head(1))
 		if err := q.Sync(t.Context()); err != nil {
 			t.Fatal(err)
@@ -445,7 +444,8 @@ func TestLinkSourceDegrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer model.Close()
-	tr := &trainer{queue: q, pipe: gpu.NewPipeline(q), model: model}
+	tr := &trainer{cfg: &Config{}, queue: q, pipe: gpu.NewPipeline(q), model: model, batches: &batches{graph: mini.Graph{In: mb.In, Out: mb.Out}}}
+	tr.choose()
 	defer tr.pipe.Close()
 	var rows []uint32
 	for row := range want {
@@ -453,7 +453,7 @@ func TestLinkSourceDegrees(t *testing.T) {
 	}
 	n := len(rows)
 	k := mini.Block{NumDst: n, NumSrc: n, Indptr: make([]int32, n+1), Degrees: make([]int32, n)}
-	g := tr.graphs(mini.Graph{In: mb.In, Out: mb.Out}, &mini.Batch{Input: rows, Blocks: []mini.Block{k}})[0]
+	g := tr.graphs.place(&minibatch{Batch: &mini.Batch{Input: rows, Blocks: []mini.Block{k}}})[0]
 	got := make([]int32, n)
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&got[0])), 4*n), g.SrcDegrees)
 	if err := q.Sync(t.Context()); err != nil {

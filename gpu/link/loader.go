@@ -46,7 +46,7 @@ type Loader struct {
 	plans   map[int]buffer.Plan // by epoch: the one under way and the one that was announced
 	batches *batches
 	ranks   *macro.Dealer     // nil: this process is all
-	sizes   *Memory           // which knows the ranks' buckets; nil: there are none
+	sizes   *Decision         // which knows the ranks' buckets; nil: there are none
 	mb      buffer.MacroBatch // in hand, its step numbered as in the whole epoch
 
 	epoch  int
@@ -76,45 +76,38 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	if o.Table != nil && o.World > 1 {
 		return nil, fmt.Errorf("%w: a table's rows on %d ranks: one process opens a table, the ranks' embeddings must lie elsewhere", store.ErrInvalid, o.World)
 	}
-	y, err := OpenMemory(ctx, st, o.Info, cfg)
+	d, err := Decide(ctx, st, o.Info, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil || o.World <= 1 {
-			err = errors.Join(err, y.Close())
+			err = errors.Join(err, d.Close())
 		}
 	}()
-	p, err := y.planned(cfg.MemoryBytes)
+	types, err := d.memory.answerTypes(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	types, err := y.answerTypes(ctx, st)
-	if err != nil {
-		return nil, err
-	}
-	l := &Loader{cfg: cfg, ctx: ctx, why: p.choice.Why, plans: map[int]buffer.Plan{}}
-	if l.policy, err = p.apply(&l.cfg, m); err != nil {
-		return nil, err
-	}
+	l := &Loader{cfg: d.Config, ctx: ctx, why: d.Choice.Why, policy: d.Policy, plans: map[int]buffer.Plan{}}
 	if o.World > 1 {
-		l.sizes = y
+		l.sizes = d
 		l.ranks = &macro.Dealer{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: l.cfg.BatchSize,
-			Edges: func(b buffer.BucketID) uint64 { return y.Forecaster().BucketEdges(b.Src, b.Dst) }}}
+			Edges: func(b buffer.BucketID) uint64 { return d.Forecaster().BucketEdges(b.Src, b.Dst) }}}
 		if err := l.ranks.Validate(); err != nil {
 			return nil, fmt.Errorf("train: loader: %w", err)
 		}
 	}
-	p.options.Table = o.Table
+	d.Options.Table = o.Table
 	if o.Table == nil {
-		p.options.TableDim, p.options.TablePlanes = 0, 0
+		d.Options.TableDim, d.Options.TablePlanes = 0, 0
 	} else { // rows that were stepped are written when ctx has ended, too
 		ctx = context.WithoutCancel(ctx)
 	}
 	if o.Structure {
-		p.options.Features = p.options.Features[len(l.cfg.Features):] // types of nodes may follow
+		d.Options.Features = d.Options.Features[len(l.cfg.Features):] // types of nodes may follow
 	}
-	if l.it, err = buffer.Open(ctx, st, p.options); err != nil {
+	if l.it, err = buffer.Open(ctx, st, d.Options); err != nil {
 		return nil, fmt.Errorf("train: plan %s with %d of %d partitions in memory: %w", l.cfg.Plan, l.cfg.Buffer, len(m.Partitions), err)
 	}
 	if l.batches, err = newBatches(&l.cfg, m, types, l.cfg.Threads, 0); err != nil {
@@ -124,9 +117,9 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 	return l, nil
 }
 
-// checkStore checks that the store fits the task.
-func checkStore(m *store.Manifest) error {
-	if task := m.Task(); task != store.TaskLink {
+// checkStore checks that the store fits the task, and has the edges that are ranked if any are.
+func checkStore(m *store.Manifest, ranks bool) error {
+	if task := m.Task(); task != store.TaskLink && (ranks || task != "") { // lists make the task where nothing else says it
 		return fmt.Errorf("train: the store's task is %q, expected %q: ingest edges with lists valid and test, without labels of nodes", task, store.TaskLink)
 	}
 	if err := checkEdges(m); err != nil {
@@ -136,7 +129,7 @@ func checkStore(m *store.Manifest) error {
 		return fmt.Errorf("train: %d nodes, evaluation in memory numbers them with 32 bits", m.Nodes)
 	}
 	for _, name := range []string{"valid", "test"} {
-		if _, err := m.EdgeList(name); err != nil {
+		if _, err := m.EdgeList(name); err != nil && ranks {
 			return fmt.Errorf("train: %w", err)
 		}
 	}

@@ -63,13 +63,7 @@ func TestLoaderYieldsTrainingsBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.t.batches.finish = want.finish
-		s.clock = progress.NewClock(progress.Interval{})
-		for e := range 2 {
-			if err := s.epoch(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(s.closeRun(), s.close()); err != nil {
+		if err := errors.Join(s.train(t.Context(), progress.Interval{}), s.closeRun(), s.close()); err != nil {
 			t.Fatal(err)
 		}
 		var got recorder
@@ -240,7 +234,7 @@ func TestBatchEdgesHidden(t *testing.T) {
 		}
 	}
 	for _, c := range []Config{{Encoder: "sage", KeepBatchEdges: 2}, {Encoder: "sage", KeepBatchEdges: -.5}, {KeepBatchEdges: .5}, {Encoder: "sage", RemoveBatchEdges: new(bool), KeepBatchEdges: .5}} {
-		if err := c.Normalize(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "keep batch edges") {
+		if err := c.Normalize(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "keep_batch_edges") {
 			t.Errorf("encoder %q keeps %v of a batch's edges: %v, expected a refusal", c.Encoder, c.KeepBatchEdges, err)
 		}
 	}

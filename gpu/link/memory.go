@@ -139,13 +139,6 @@ func (y *Memory) absentBytes(capacity int) int64 {
 	return y.cfg.absentBytes(y.m)
 }
 
-// plan is what a run within a budget (0 = none) does and holds.
-type plan struct {
-	choice  macro.Choice
-	options buffer.Options // of its macro-batches
-	account budget.Account
-}
-
 // plan has macro.Choose fill in what the configuration leaves open. A budget that is too small is [store.ErrBudget].
 func (y *Memory) plan(memory int64) (p plan, err error) {
 	c, parts := y.cfg, len(y.m.Partitions)
@@ -169,7 +162,7 @@ func (y *Memory) plan(memory int64) (p plan, err error) {
 	}
 	p.options.MemoryBytes -= beside(capacity)
 	p.account.TotalBytes = memory
-	p.account.Hold("program", programBytes(memory, parts), true)
+	p.account.Hold(budget.Program, programBytes(memory, parts), true)
 	p.account.Hold(holdsEval, max(y.eval, c.evalShare(memory, parts)), true)
 	p.account.Hold(holdsBatch, y.batchBytes(memory, capacity), !y.info.OwnMemory())
 	p.account.Hold(holdsAbsent, y.absentBytes(capacity), false)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -36,16 +37,14 @@ func (c *Config) TablePlanes() int {
 // negatives by degree are drawn from them. Without either, their memory is the partition buffer's.
 func (c *Config) readsSources() bool { return c.Encoder != "none" || c.DegreeShare > 0 }
 
-// heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage. The rest is code,
-// constants and variables, 41 MiB where the kernel maps all of the binary, the runtime's tables and stacks.
-const heapBytes = 24 << 20
+// heapBytes of budget.ProgramBytes are the Go heap's: sampled batches, the manifest, Pebble, garbage.
+const heapBytes = budget.ProgramBytes - budget.CodeBytes
 
 // planBytes are those of the epoch that trains and of the next one.
 func planBytes(partitions int) int64 { return 2 * macro.PlanBytes(partitions) }
 
-// HeapBytes is the share of a budget that is meant for the Go heap; a program that does nothing else passes it to
-// debug.SetMemoryLimit, so that garbage does not take what the budget gives to others. Evaluation keeps a batch's
-// questions there, in proportion to the budget.
+// HeapBytes is the share of a budget that is meant for the Go heap, so that garbage does not take what the budget gives to others.
+// Evaluation keeps a batch's questions there, in proportion to the budget.
 func HeapBytes(memory int64, partitions int) int64 {
 	return max(heapBytes, memory/32) + planBytes(partitions)
 }
@@ -166,26 +165,25 @@ func (c *Config) HiddenWhy(m *store.Manifest, plan *macro.Choice) string {
 // nextPlan is the plan of an epoch to come, made while the one before trains: a cover of many
 // partitions takes a fraction of a second.
 type nextPlan struct {
-	epoch int
-	done  chan struct{}
-	plan  buffer.Plan
-	bias  float64
+	epoch  int
+	making panics.Group
+	plan   buffer.Plan
+	bias   float64
 }
 
 // makePlan begins to make an epoch's plan.
 func (s *session) makePlan(epoch int) {
-	n := &nextPlan{epoch: epoch, done: make(chan struct{})}
-	policy, partitions := s.policy, len(s.st.Manifest().Partitions)
+	n := &nextPlan{epoch: epoch}
+	policy, partitions := s.plan.Policy, len(s.st.Manifest().Partitions)
 	s.next = n
-	go func() {
-		defer close(n.done)
+	n.making.Go(func() {
 		n.plan = policy.Epoch(epoch)
 		n.bias = macro.Bias(n.plan, partitions)
-	}()
+	})
 }
 
 func (n *nextPlan) wait() *nextPlan {
-	<-n.done
+	n.making.Wait()
 	return n
 }
 

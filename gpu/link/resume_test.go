@@ -24,6 +24,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/store/table"
 )
 
@@ -64,7 +65,7 @@ func addFeatures(t testing.TB, dir string, nodes, dim int) {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	if _, err := ingest.AppendColumns(t.Context(), dir, src, 0, ingest.AppendOptions{KeepVersions: 1}); err != nil {
+	if _, err := grow.AppendColumns(t.Context(), dir, src, 0, grow.Options{KeepVersions: 1}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -311,7 +312,7 @@ func TestLinkKeepsEarlierRun(t *testing.T) {
 	}{
 		{"too many checkpoints", func(c *link.Config) { c.KeepCheckpoints = 64 }, "expected 1 to 63"},
 		{"table", func(c *link.Config) { c.Table = "a b" }, "letters, digits"},
-		{"engine", func(c *link.Config) { c.IOEngine = "aio" }, "known: auto, io_uring"},
+		{"engine", func(c *link.Config) { c.IOEngine = "aio" }, "expected auto, io_uring"},
 		{"learning rate", func(c *link.Config) { c.LR = inf }, "finite"},
 		{"margin", func(c *link.Config) { c.Loss, c.Margin = "margin", &inf }, "finite"},
 		{"plan", func(c *link.Config) { c.Buffer = 1 }, "no such plan"},

@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/claim"
 )
 
 // Magics: what the files begin with. Part of the format.
@@ -42,28 +43,46 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns head as JSON and params, in the format of model files.
-func Encode(magic string, head any, params []byte) ([]byte, error) {
+// Encode returns head as JSON and params, one after the other, in the format of model files.
+func Encode(magic string, head any, params ...[]byte) ([]byte, error) {
+	pieces, err := encode(magic, head, params)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(pieces...), nil
+}
+
+// encode is Encode in pieces.
+func encode(magic string, head any, params [][]byte) ([][]byte, error) {
 	begin, err := encodeHead(magic, head, params)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(begin, params, tail(begin, params)), nil
+	pieces := append([][]byte{begin}, params...)
+	return append(pieces, tail(pieces)), nil
 }
 
 // encodeHead is what comes before params.
-func encodeHead(magic string, head any, params []byte) ([]byte, error) {
+func encodeHead(magic string, head any, params [][]byte) ([]byte, error) {
 	text, err := json.Marshal(head)
 	if err != nil {
 		return nil, fmt.Errorf("train: encode model: %w", err)
 	}
+	n := 0
+	for _, p := range params {
+		n += len(p)
+	}
 	b := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
-	return binary.LittleEndian.AppendUint64(append(b, text...), uint64(len(params))), nil
+	return binary.LittleEndian.AppendUint64(append(b, text...), uint64(n)), nil
 }
 
-// tail is what comes behind them.
-func tail(begin, params []byte) []byte {
-	return binary.LittleEndian.AppendUint32(nil, crc32.Update(crc32.Checksum(begin, castagnoli), castagnoli, params))
+// tail is what comes behind all pieces.
+func tail(pieces [][]byte) []byte {
+	sum := uint32(0)
+	for _, p := range pieces {
+		sum = crc32.Update(sum, castagnoli, p)
+	}
+	return binary.LittleEndian.AppendUint32(nil, sum)
 }
 
 // Decode is the inverse of Encode: it fills head and returns the parameters, which it moves to the beginning of b: they can be many. Errors
@@ -116,19 +135,20 @@ func decodeHead(path, magic string, begin []byte, size int64, sum uint32, end [T
 	return at, nil
 }
 
-// Save replaces the file path by one of what [Encode] returns: a crash leaves the one or the other, a return the new one. Params are not
-// copied: they can be many; fs may change them, as files of package vfs may what they are given to write.
-func Save(fs vfs.FS, path, magic string, head any, params []byte) error {
-	begin, err := encodeHead(magic, head, params)
+// Save replaces the file path by one of what [Encode] returns: a crash leaves the one or the other, a return the new one. Several
+// may save to one path at once: each file is whole, and the last one stays. Params are not copied: they can be many; fs may change
+// them, as files of package vfs may what they are given to write.
+func Save(fs vfs.FS, path, magic string, head any, params ...[]byte) (err error) {
+	pieces, err := encode(magic, head, params)
 	if err != nil {
 		return err
 	}
-	tmp := path + ".tmp"
-	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
+	tmp, f, release, err := temporary(fs, path)
 	if err != nil {
 		return fmt.Errorf("train: save model: %w", err)
 	}
-	for _, b := range [][]byte{begin, params, tail(begin, params)} {
+	defer func() { err = errors.Join(err, release()) }()
+	for _, b := range pieces {
 		if err == nil {
 			_, err = f.Write(b)
 		}
@@ -150,6 +170,32 @@ func Save(fs vfs.FS, path, magic string, head any, params []byte) error {
 		return fmt.Errorf("train: save model: %w", err)
 	}
 	return nil
+}
+
+// temporary begins an empty file beside path that nobody else writes until release: path.tmp, or while somebody has claimed that,
+// path.2.tmp, path.3.tmp, …. What a killed process left under such a name is replaced. File systems other than the machine's, which
+// have one user, have no claims.
+func temporary(fs vfs.FS, path string) (name string, f vfs.File, release func() error, err error) {
+	if vfs.Root(fs) != vfs.Default {
+		f, err = fs.Create(path+".tmp", vfs.WriteCategoryUnspecified)
+		return path + ".tmp", f, func() error { return nil }, err
+	}
+	name = path + ".tmp"
+	claimed, err := claim.File(name)
+	for n := 2; errors.Is(err, claim.ErrHeld); n++ {
+		name = fmt.Sprintf("%s.%d.tmp", path, n)
+		claimed, err = claim.File(name)
+	}
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if err = claimed.Truncate(0); err == nil {
+		f, err = fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
+	}
+	if err != nil {
+		return "", nil, nil, errors.Join(err, claimed.Close())
+	}
+	return name, f, claimed.Close, nil
 }
 
 // syncDir makes the names in dir durable.

@@ -43,7 +43,7 @@ func states(p *Pass, layer string, n int, in Input, dst gpu.Tensor) bool {
 // neighbourSum is the weighted sum over a node's neighbours and itself with
 // which [gcnLayer] and [ginLayer] begin: z[v] = w_vv·h[v] + Σ w_uv·h[u]. Weights depend on
 // the graph alone, so that it has no parameters: they are the graph's own where it has some ([EdgeWeigher]). Of a first
-// layer the sum may be read instead, as it was computed once over the whole graph (docs/findings.md, "First hop precomputed").
+// layer the sum may be read instead, as it was computed once over the whole graph (docs/lab/findings.md, "First hop precomputed").
 type neighbourSum struct {
 	name         string
 	in           int

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 )
@@ -49,6 +50,9 @@ func (c *Config) ParamBytes() int64 { return c.declare(nil).params.Bytes() }
 
 // StateBytes is what [Params.SaveState] writes of a model of this valid description.
 func (c *Config) StateBytes() int64 { return c.declare(nil).params.stateBytes() }
+
+// SavedBytes is what [Params.Save] writes of such a model, padding included.
+func (c *Config) SavedBytes() int64 { return 4 * int64(c.declare(nil).params.rows) }
 
 // WithVectors is what [Params.Save] would write of a model of this description, of which saved is, had it the matrices as further
 // vectors of categories: little-endian float32s, rows of Hidden.
@@ -100,21 +104,21 @@ type LayerInfo struct {
 	Activation  string `json:"activation"`         // "relu", "tanh", "none"
 }
 
+// maximum ends the name of a kind whose aggregator is max.
+const maximum = "-max"
+
 // LayerInfos describes the layers of a valid description, input first.
 func (c *Config) LayerInfos() []LayerInfo {
 	var infos []LayerInfo
-	layers := c.declare(nil).layers
+	kind, layers := c.Kind(), c.declare(nil).layers
 	if len(c.Categories) > 0 {
 		infos = append(infos, LayerInfo{Kind: "input", In: c.In, Out: c.Hidden, Categories: c.Categories, Activation: "none"})
 		layers = layers[1:]
 	}
 	for i, l := range layers {
-		info := LayerInfo{Kind: c.Model, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, EdgeDim: c.EdgeDim, Activation: "none"}
-		if info.Kind == "" {
-			info.Kind = "sage"
-		}
+		info := LayerInfo{Kind: kind.Name, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, EdgeDim: c.EdgeDim, Activation: "none"}
 		if c.Aggregator == "max" {
-			info.Kind = "sage-max"
+			info.Kind += maximum
 		}
 		if i < c.hiddenLayers() {
 			info.Activation, info.Residual = "relu", c.Residual
@@ -122,10 +126,10 @@ func (c *Config) LayerInfos() []LayerInfo {
 				info.Norm = c.Norm
 			}
 		}
-		switch info.Kind {
-		case "gat", "rgat":
+		if kind.Heads {
 			info.Heads, info.MeanHeads = c.heads(), i >= c.hiddenLayers()
-		case "rgcn":
+		}
+		if kind.Bases {
 			info.Bases = c.bases()
 		}
 		infos = append(infos, info)
@@ -152,9 +156,10 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	first, last := rest[0], rest[len(rest)-1]
 	c.Model, c.Layers, c.In, c.Heads, c.Bases = first.Kind, len(rest), layers[0].In, first.Heads, first.Bases
 	c.EdgeWeights, c.EdgeDim = first.EdgeWeights, first.EdgeDim
-	if first.Kind == "sage-max" {
-		c.Model, c.Aggregator = "sage", "max"
+	if name, ok := strings.CutSuffix(first.Kind, maximum); ok {
+		c.Model, c.Aggregator = name, "max"
 	}
+	kind := c.Kind()
 	if c.Out = last.Out; c.Jumps() {
 		c.Out = named["jump.bias"].Cols
 	}
@@ -162,14 +167,11 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	case c.hiddenLayers() > 0 || len(c.Categories) > 0:
 		c.Hidden = layers[0].Out
 		c.Norm, c.Residual = first.Norm, first.Residual
-	case c.Model == "gin":
-		c.Hidden = named["0.0.bias"].Cols
+	case kind.hidden != nil:
+		c.Hidden = kind.hidden(named)
 	}
-	switch c.Model { // how many relations there are is in shapes alone
-	case "rgcn":
-		c.Relations = named["0.coef"].Rows
-	case "rsage", "rgat":
-		c.Relations = named["0.relations"].Rows / max(first.In, 1)
+	if kind.relations != nil {
+		c.Relations = kind.relations(first, named)
 	}
 	if err := c.Validate(); err != nil {
 		return c, nil, err
@@ -215,7 +217,7 @@ func (c *LinkConfig) LayerInfos() (infos []LayerInfo) {
 		case c.Layers > 0:
 			info.Activation = "none"
 		}
-		if c.Encoder == "gat" {
+		if KindNamed(c.Encoder).Heads {
 			info.Heads, info.Residual, info.MeanHeads = c.heads(), c.Layers == 0, c.Layers > 0 && i == c.Layers-1
 		}
 		infos = append(infos, info)

@@ -8,6 +8,19 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfGAT() Kind {
+	return Kind{Name: "gat", EdgeFeatures: true, Heads: true, History: HistoryAttention, Aggregates: true,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			return newGAT(p, s.index, s.in, s.head(c.heads()), c.heads(), s.last, s.act, s.inputDropout).withEdges(p, c.EdgeDim)
+		},
+		stream: streamAttention,
+		encoder: func(c *LinkConfig, p *Params) Layer {
+			h := &hidden{Layer: newGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: Activation{Tanh: true}, residual: true}
+			h.project = p.Add("0.residual", c.Dim, c.Dim, fanIn(c.Dim))
+			return preparedHidden{h}
+		}}
+}
+
 // gatSlope is the slope of the leaky ReLU of attention scores (Veličković et al., section 2.1).
 const gatSlope = .2
 

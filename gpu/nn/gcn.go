@@ -6,6 +6,16 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfGCN() Kind {
+	return Kind{Name: "gcn", Weights: WeightsSymmetric, Sums: true, Hop: HopSum, History: HistorySum, Aggregates: true,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			return newGCN(p, s.index, s.in, s.out, s.act, s.inputDropout, s.hop(c))
+		},
+		encoder: func(c *LinkConfig, p *Params) Layer {
+			return newGCN(p, 0, c.Dim, c.Dim, Activation{Tanh: true}, 0, false)
+		}}
+}
+
 // gcnLayer is a graph convolution (Kipf and Welling, "Semi-Supervised Classification
 // with Graph Convolutional Networks", ICLR 2017, eq. 2):
 //

@@ -7,6 +7,18 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfGIN() Kind {
+	return Kind{Name: "gin", Sums: true, Hop: HopSum, History: HistorySum, Aggregates: true,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			hidden := c.Hidden
+			if hidden < 1 { // a single layer
+				hidden = s.out
+			}
+			return newGIN(p, s.index, s.in, hidden, s.out, s.act, s.inputDropout, s.hop(c))
+		},
+		hidden: func(named map[string]Parameter) int { return named["0.0.bias"].Cols }}
+}
+
 // ginLayer is a layer of a graph isomorphism network (Xu, Hu, Leskovec and Jegelka,
 // "How Powerful are Graph Neural Networks?", ICLR 2019, eq. 4.1) with ε = 0
 // (GIN-0, section 7) and a perceptron of one hidden layer:

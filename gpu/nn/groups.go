@@ -12,6 +12,9 @@ import (
 type Grouper struct {
 	// ByRelation also orders the groups by relation ([gpu.EdgeGroups].Order).
 	ByRelation bool
+	// Single makes each edge a group of its own, in the order of the edges: a destination's messages are then added up one by one in that
+	// order, so that their sum has the same bits wherever the edges are cut.
+	Single bool
 	// Pairs is how many relations there are, where [gpu.EdgeGroups].Pairs are asked for; 0: they are not. With sources it
 	// makes less than 2³¹.
 	Pairs int
@@ -31,8 +34,9 @@ type Grouper struct {
 
 // Groupers returns one for each of n graphs of a model of this description.
 func (c *Config) Groupers(n int) []Grouper {
-	k := Grouper{ByRelation: c.GroupsByRelation()}
-	if c.StreamsRelations() {
+	kind := c.Kind()
+	k := Grouper{ByRelation: kind.ByRelation}
+	if kind.EachRelation {
 		k.Pairs = c.Relations
 	}
 	return slices.Repeat([]Grouper{k}, n)
@@ -49,13 +53,15 @@ func (k *Grouper) Group(q *gpu.Queue, a *gpu.Arena, g *gpu.Graph, indptr, indice
 		for e := indptr[d]; e < indptr[d+1]; e++ {
 			k.order = append(k.order, uint64(relations[e])<<32|uint64(e))
 		}
-		slices.Sort(k.order)
+		if !k.Single {
+			slices.Sort(k.order)
+		}
 		var more []uint16
 		if k.More != nil {
 			more = k.More(d)
 		}
 		for i, o := range k.order {
-			if r := uint16(o >> 32); i == 0 || r != uint16(k.order[i-1]>>32) {
+			if r := uint16(o >> 32); i == 0 || k.Single || r != uint16(k.order[i-1]>>32) {
 				for ; len(more) > 0 && more[0] <= r; more = more[1:] {
 					if more[0] < r {
 						k.begin(more[0], d)

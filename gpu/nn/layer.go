@@ -68,7 +68,7 @@ func (p *Pass) history(layer int) *History {
 }
 
 // History is what a layer's destinations know of neighbours outside the
-// mini-batch's graph (docs/findings.md, "Historical aggregates"): a mean becomes
+// mini-batch's graph (docs/lab/findings.md, "Historical aggregates"): a mean becomes
 //
 //	agg[v] = mean of sampled neighbours / Divisors[v] + Rest[v]
 //

@@ -28,20 +28,15 @@ type LinkConfig struct {
 	Seed         uint64              `json:"seed" yaml:"seed"`
 }
 
-// Encoders lists the encoders of link prediction: "none", and layers over a node's
-// neighbours of either direction: SAGE, GCN and GAT of node classification. Where [LinkConfig].Layers is 0 it is one with tanh
-// behind, and GAT has a learned residual, tanh(GAT(e)[v] + R·e[v]): in a softmax over 40 neighbours and the node
-// itself its own embedding would all but vanish.
-func Encoders() []string { return []string{"none", "sage", "gcn", "gat"} }
-
 // Validate says what is wrong with c's encoder; [NewDecoder] checks the decoder.
 func (c *LinkConfig) Validate() error {
 	switch {
 	case !slices.Contains(Encoders(), c.Encoder):
 		return fmt.Errorf("nn: encoder %q is not known (known: %s)", c.Encoder, strings.Join(Encoders(), ", "))
-	case c.Heads < 0 || c.Heads > 0 && c.Encoder != "gat":
-		return fmt.Errorf("nn: %d heads for encoder %q: only gat has heads", c.Heads, c.Encoder)
-	case c.Encoder == "gat" && c.Dim%c.heads() != 0:
+	case c.Heads < 0 || c.Heads > 0 && !c.kind().Heads:
+		return fmt.Errorf("nn: %d heads for encoder %q: only %s has heads", c.Heads, c.Encoder,
+			Only(func(k *Kind) bool { return k.encoder != nil && k.Heads }))
+	case c.kind().Heads && c.Dim%c.heads() != 0:
 		return fmt.Errorf("nn: %d dimensions do not divide among %d heads", c.Dim, c.heads())
 	case c.Layers < 0 || c.Layers > layersMax || c.Layers > 0 && c.Encoder == "none":
 		return fmt.Errorf("nn: %d layers of encoder %q: expected at most %d, and an encoder (%s)", c.Layers, c.Encoder, layersMax, strings.Join(Encoders()[1:], ", "))
@@ -81,10 +76,10 @@ func (c *LinkConfig) Layer() Config {
 	l := Config{Model: c.Encoder, Layers: max(1, c.Layers), In: c.Dim, Hidden: c.Dim, Out: c.Dim}
 	switch {
 	case c.Encoder == "none":
-		l.Model = "mlp"
-	case c.Encoder == "gat" && c.Layers == 0:
+		l.Model = kindOfMLP().Name
+	case c.kind().Heads && c.Layers == 0:
 		l.Heads, l.Out = c.heads(), c.Dim/c.heads()
-	case c.Encoder == "gat":
+	case c.kind().Heads:
 		l.Heads = c.heads()
 	}
 	return l
@@ -95,22 +90,22 @@ func (c *LinkConfig) encoder(p *Params) (layers []Layer) {
 	if c.Layers > 0 {
 		model := c.Layer()
 		for i := range c.Layers {
-			layers = append(layers, model.layer(p, i, c.Dim, c.Dim, Activation{ReLU: i < c.Layers-1}, 0))
+			layers = append(layers, c.kind().layer(&model, p, slot{i, c.Dim, c.Dim, i == c.Layers-1, Activation{ReLU: i < c.Layers-1}, 0}))
 		}
 		return layers
 	}
-	tanh := Activation{Tanh: true}
-	switch c.Encoder {
-	case "sage":
-		return []Layer{NewSAGE(p, 0, c.Dim, c.Dim, tanh, 0)}
-	case "gcn":
-		return []Layer{newGCN(p, 0, c.Dim, c.Dim, tanh, 0, false)}
-	case "gat":
-		h := &hidden{Layer: newGAT(p, 0, c.Dim, c.Dim/c.heads(), c.heads(), false, Activation{}, 0), act: tanh, residual: true}
-		h.project = p.Add("0.residual", c.Dim, c.Dim, fanIn(c.Dim))
-		return []Layer{preparedHidden{h}}
+	if c.Encoder == "none" {
+		return nil
 	}
-	return nil
+	return []Layer{c.kind().encoder(c, p)}
+}
+
+// kind is the encoder's; the zero Kind of none.
+func (c *LinkConfig) kind() Kind {
+	if c.Encoder == "" {
+		return Kind{}
+	}
+	return KindNamed(c.Encoder)
 }
 
 // LinkModel scores edges between nodes. A node's input is a learned embedding, a projection of its features, or their sum; its state

@@ -6,6 +6,12 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfMLP() Kind {
+	return Kind{Name: "mlp", NodesAlone: true, layer: func(c *Config, p *Params, s slot) Layer {
+		return newMLP(p, s.index, s.in, s.out, s.act, s.inputDropout)
+	}}
+}
+
 // mlpLayer is a layer of a multilayer perceptron, out[v] = act(W·h[v] + b): what
 // features alone are worth, beside which a graph model is measured.
 type mlpLayer struct {

@@ -13,7 +13,7 @@ import (
 
 // Config describes a model; [New] builds it.
 type Config struct {
-	Model        string  `json:"model" yaml:"model"`                 // one of [Models]; "" means sage
+	Model        string  `json:"model" yaml:"model"`                 // a name of [Kinds]; "" means sage
 	Heads        int     `json:"heads,omitempty" yaml:"heads"`       // of gat and rgat, side by side in hidden layers, averaged in the last; 0 means 4
 	Layers       int     `json:"layers" yaml:"layers"`               // ≥ 1
 	In           int     `json:"in" yaml:"in"`                       // columns of a node's features
@@ -55,31 +55,12 @@ type Config struct {
 	Seed         uint64        `json:"seed" yaml:"seed"` // keys the initial parameters
 }
 
-// Models returns the names of the models that [New] builds.
-func Models() []string { return []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "mlp"} }
-
-// ReadsRelations reports whether the model called name reads its edges' relations.
-func ReadsRelations(name string) bool { return name == "rgcn" || name == "rsage" || name == "rgat" }
-
-// GroupsByRelation reports whether graphs must have their groups by relation ([Grouper].ByRelation).
-func (c *Config) GroupsByRelation() bool { return c.Model == "rsage" || c.Model == "rgat" }
-
-// StreamsRelations reports whether layers accumulate edges of one relation at a time, [gpu.Graph].Relation, and have their mini-batches'
-// groups paired ([Grouper].Pairs).
-func (c *Config) StreamsRelations() bool { return c.Model == "rgat" }
-
-// attends reports whether the model has heads.
-func (c *Config) attends() bool { return c.Model == "gat" || c.Model == "rgat" }
-
-// Sums reports whether layers begin with sums over neighbours and the node itself, which a precomputed hop has instead of the features.
-func (c *Config) Sums() bool { return c.Model == "gcn" || c.Model == "gin" }
-
 // FirstHop returns which of so many input columns is the first that was computed from neighbours; without any, how many there are.
 func (c *Config) FirstHop(columns int) int {
 	switch {
 	case !c.PrecomputedHop:
 		return columns
-	case c.Sums():
+	case c.Kind().Hop == HopSum:
 		return 0
 	}
 	return columns / 2
@@ -138,33 +119,18 @@ const (
 
 // Validate says what is wrong with c.
 func (c *Config) Validate() error {
-	for _, err := range []error{among("model", c.Model, Models()...), among("aggregator", c.Aggregator, "mean", "max"),
+	for _, err := range []error{among("model", c.Model, Models(nil)...), among("aggregator", c.Aggregator, "mean", "max"),
 		c.checkWeights(), c.checkRelationHops(), among("norm", c.Norm, NoNorm, BatchNorm, LayerNorm), among("jumping", c.Jumping, JumpLast, JumpCat, JumpMax)} {
 		if err != nil {
 			return err
 		}
 	}
+	if err := c.checkKind(); err != nil {
+		return err
+	}
 	switch {
-	case c.Aggregator == "max" && (c.Model != "" && c.Model != "sage" || c.PrecomputedHop):
-		return fmt.Errorf("nn: aggregator max is for sage without a precomputed hop")
-	case ReadsRelations(c.Model) && c.Relations < 1:
-		return fmt.Errorf("nn: %s with %d relations, expected 1 or more", c.Model, c.Relations)
-	case !ReadsRelations(c.Model) && c.Relations != 0 || c.Model != "rgcn" && c.Bases != 0 || c.Bases < 0:
-		return fmt.Errorf("nn: %d relations and %d bases for model %q: only rgcn, rsage and rgat have relations, only rgcn bases", c.Relations, c.Bases, c.Model)
-	case len(c.Categories) > 0 && (!ReadsRelations(c.Model) || c.Jumps() || c.Hidden < 1 || slices.Min(c.Categories) < 1):
-		return fmt.Errorf("nn: %d tables of learned vectors, of %v rows, for model %q of %d hidden columns, jumping %q: only models of relations that do not jump have them", len(c.Categories), c.Categories, c.Model, c.Hidden, c.Jumping)
-	case c.Vectors && len(c.Categories) == 0:
-		return fmt.Errorf("nn: learned vectors outside of the parameters are an input layer's, and no categories ask for one")
 	case (c.normed() || c.Residual) && c.hiddenLayers() < 1:
 		return fmt.Errorf("nn: a norm or a residual needs a hidden layer: 2 layers, or jumping %s or %s", JumpCat, JumpMax)
-	case c.PrecomputedHop && c.Model != "" && c.Model != "sage" && !c.Sums():
-		return fmt.Errorf("nn: model %s has no precomputed hop: sage, gcn and gin have", c.Model)
-	case c.Heads < 0 || c.Heads > 0 && !c.attends():
-		return fmt.Errorf("nn: %d heads for model %q: only gat and rgat have heads", c.Heads, c.Model)
-	case c.EdgeDim < 0 || c.EdgeDim > 0 && c.Model != "gat":
-		return fmt.Errorf("nn: %d columns of edges' features for model %q: only gat's attention reads them", c.EdgeDim, c.Model)
-	case c.attends() && c.hiddenLayers() > 0 && c.Hidden%c.heads() != 0:
-		return fmt.Errorf("nn: %d hidden columns do not divide among %d heads", c.Hidden, c.heads())
 	case c.Layers < 1:
 		return fmt.Errorf("nn: %d layers, expected 1 or more", c.Layers)
 	case c.Layers > layersMax || c.Hidden > columnsMax || c.EdgeDim > columnsMax || c.Bases > basesMax:
@@ -215,7 +181,7 @@ func (c *Config) CheckFloats(floats int64) error {
 		return err
 	}
 	for _, d := range append([]int{c.Layers, c.In, c.Hidden, c.Out, c.heads(), c.Relations, c.Bases, c.EdgeDim}, c.Categories...) { // each has a parameter or more
-		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && !c.attends()) {
+		if int64(d) > min(floats, math.MaxInt32) && !(d == c.Hidden && c.hiddenLayers() == 0) && !(d == c.heads() && !c.Kind().Heads) {
 			return fmt.Errorf("nn: a model of %d layers, %d to %d columns by %d hidden ones has more than %d parameters", c.Layers, c.In, c.Out, c.Hidden, floats)
 		}
 	}
@@ -229,7 +195,7 @@ func (c *Config) CheckFloats(floats int64) error {
 func (c *Config) declare(dev gpu.Device) *Model {
 	cfg := *c
 	m := &Model{cfg: cfg, params: NewParams(dev)}
-	in, inputDropout := cfg.In, cfg.InputDropout
+	kind, in, inputDropout := cfg.Kind(), cfg.In, cfg.InputDropout
 	if len(cfg.Categories) > 0 {
 		m.layers = append(m.layers, newInput(m.params, in, cfg.Hidden, cfg.Categories, inputDropout))
 		in, inputDropout = cfg.Hidden, 0
@@ -247,7 +213,7 @@ func (c *Config) declare(dev gpu.Device) *Model {
 		if last || wrapped {
 			own = Activation{}
 		}
-		l := cfg.layer(m.params, i, in, out, own, inputDropout)
+		l := kind.layer(&cfg, m.params, slot{i, in, out, last, own, inputDropout})
 		if first, ok := l.(*rsageLayer); ok && i == 0 && len(cfg.RelationHops) > 0 {
 			m.hops = first.readHops(m.layers[0].(*inputLayer), cfg.RelationHops)
 		}
@@ -261,43 +227,6 @@ func (c *Config) declare(dev gpu.Device) *Model {
 		m.jump = newJumping(m.params, cfg.Jumping, cfg.Layers, cfg.Hidden, cfg.Out)
 	}
 	return m
-}
-
-// layer declares layer i.
-func (c *Config) layer(p *Params, i, in, out int, act Activation, inputDropout float32) Layer {
-	switch c.Model {
-	case "gcn":
-		return newGCN(p, i, in, out, act, inputDropout, i == 0 && c.PrecomputedHop)
-	case "gat":
-		if i >= c.hiddenLayers() {
-			return newGAT(p, i, in, out, c.heads(), true, act, inputDropout).withEdges(p, c.EdgeDim)
-		}
-		return newGAT(p, i, in, out/c.heads(), c.heads(), false, act, inputDropout).withEdges(p, c.EdgeDim)
-	case "gin":
-		hidden := c.Hidden
-		if hidden < 1 { // a single layer
-			hidden = out
-		}
-		return newGIN(p, i, in, hidden, out, act, inputDropout, i == 0 && c.PrecomputedHop)
-	case "rgcn":
-		return newRGCN(p, i, in, out, c.Relations, c.bases(), act, inputDropout)
-	case "rsage":
-		return newRSAGE(p, i, in, out, c.Relations, act, inputDropout)
-	case "rgat":
-		if i >= c.hiddenLayers() {
-			return newRGAT(p, i, in, out, c.heads(), c.Relations, true, act, inputDropout)
-		}
-		return newRGAT(p, i, in, out/c.heads(), c.heads(), c.Relations, false, act, inputDropout)
-	case "mlp":
-		return newMLP(p, i, in, out, act, inputDropout)
-	}
-	if c.Aggregator == "max" {
-		return newMaxSAGE(p, i, in, out, act, inputDropout)
-	}
-	if i == 0 && c.PrecomputedHop {
-		return newPrecomputedSAGE(p, in, out, act, inputDropout)
-	}
-	return NewSAGE(p, i, in, out, act, inputDropout)
 }
 
 // ReadsDegrees reports whether the graphs given to Forward and to a Streamer's
@@ -323,28 +252,24 @@ func (c *Config) StreamEdgeDim() int {
 // destination tile, and the most that it computes for a node of a source tile,
 // when the model is evaluated by streaming.
 func (c *Config) StreamDims() (accumulated, transformed int) {
-	accumulated = max(c.In, c.Hidden)
-	switch c.Model {
-	case "rsage":
-		return max(c.Hidden, c.Out), 0
-	case "rgcn":
-		return c.bases() * accumulated, 0
-	case "gat", "rgat":
-		h := c.heads()
-		most := h * c.Out
-		if c.hiddenLayers() > 0 {
-			most = max(most, c.Hidden)
-		}
-		own := 3 * h // beside the sum of each head
-		if c.EdgeDim > 0 {
-			own += h
-		}
-		return (most + own) * max(c.Relations, 1), most + 2*h + c.In // x·W, scores, converted features
+	if stream := c.Kind().stream; stream != nil {
+		return stream(c)
 	}
-	if c.Aggregator == "max" {
-		return accumulated + 1, 1 // how many edges a maximum is of, and a copy of it
+	return max(c.In, c.Hidden), 0
+}
+
+// streamAttention is the StreamDims of kinds with heads.
+func streamAttention(c *Config) (accumulated, transformed int) {
+	h := c.heads()
+	most := h * c.Out
+	if c.hiddenLayers() > 0 {
+		most = max(most, c.Hidden)
 	}
-	return accumulated, 0
+	own := 3 * h // beside the sum of each head
+	if c.EdgeDim > 0 {
+		own += h
+	}
+	return (most + own) * max(c.Relations, 1), most + 2*h + c.In // x·W, scores, converted features
 }
 
 // Config returns what the model was built from.

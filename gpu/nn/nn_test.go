@@ -52,7 +52,7 @@ func variants() map[string]nn.Config {
 // TestVariants: the gradient checks and the streaming tests cover every model.
 func TestVariants(t *testing.T) {
 	all := variants()
-	for _, m := range nn.Models() {
+	for _, m := range nn.Models(nil) {
 		if _, ok := all[m]; !ok {
 			t.Errorf("no variant is model %s alone", m)
 		}
@@ -369,7 +369,7 @@ func streamed(t *testing.T, cfg nn.Config, elem blocks.ElemType) {
 			g.Groups.Sizes = f.keep.Vector(f.q, len(sizes), blocks.Float32)
 			upload(f.q, g.Groups.Sizes, sizes)
 		}
-		if !cfg.StreamsRelations() {
+		if !cfg.Kind().EachRelation {
 			l.Accumulate(p, g, in, acc)
 			continue
 		}

@@ -127,18 +127,32 @@ func (p *Params) Allocate(ctx context.Context, q *gpu.Queue, seed uint64) error 
 	}
 	p.mem, p.settled = mem, true
 	p.place()
-	host := make([]float32, p.rows)
+	q.Fill(p.whole(rangeValue), 0)
+	host := make([]float32, min(p.rows, pieceFloats))
 	key := keyed.New(seed).With(0x706172616d) // "param"
 	for i, s := range p.specs {
 		r := key.Rand(uint64(i))
-		for j := range s.rows * s.cols {
-			host[s.at+j] = s.init(&r)
+		for at, end := s.at, s.at+s.rows*s.cols; at < end; at += len(host) {
+			piece := host[:min(len(host), end-at)]
+			for j := range piece {
+				piece[j] = s.init(&r)
+			}
+			q.Upload(p.piece(at, len(piece)), blocks.Bytes(piece))
+			if err := q.Sync(ctx); err != nil {
+				return err
+			}
 		}
 		p.list[i].Value = p.view(rangeValue, s)
 		p.list[i].Grad = p.view(rangeGrad, s)
 	}
-	return p.load(ctx, q, host)
+	return q.Sync(ctx)
 }
+
+// pieceFloats of the values are on the host at a time where they need not be there all at once: they can be many.
+const pieceFloats = 1 << 18
+
+// piece is n of the values, from place at on.
+func (p *Params) piece(at, n int) gpu.Tensor { return gpu.MatrixOf(p.mem, 4*int64(at), 1, n) }
 
 // place decides where in a range each parameter lies: trained ones first.
 func (p *Params) place() {
@@ -200,12 +214,18 @@ func (p *Params) Restore(q *gpu.Queue) { q.Copy(p.whole(rangeValue), p.whole(ran
 
 // Finite reports whether all values are numbers and none is infinite.
 func (p *Params) Finite(ctx context.Context, q *gpu.Queue) (bool, error) {
-	host := make([]float32, p.rows)
-	q.Download(blocks.Bytes(host), p.whole(rangeValue))
-	if err := q.Sync(ctx); err != nil {
-		return false, fmt.Errorf("nn: read parameters: %w", err)
+	host := make([]float32, min(p.rows, pieceFloats))
+	for at := 0; at < p.rows; at += len(host) {
+		piece := host[:min(len(host), p.rows-at)]
+		q.Download(blocks.Bytes(piece), p.piece(at, len(piece)))
+		if err := q.Sync(ctx); err != nil {
+			return false, fmt.Errorf("nn: read parameters: %w", err)
+		}
+		if slices.ContainsFunc(piece, func(v float32) bool { return v-v != 0 }) { // NaN − NaN and ∞ − ∞ are NaN
+			return false, nil
+		}
 	}
-	return !slices.ContainsFunc(host, func(v float32) bool { return v-v != 0 }), nil // NaN − NaN and ∞ − ∞ are NaN
+	return true, nil
 }
 
 // Save returns the values as little-endian float32 in the order of List,
@@ -239,11 +259,6 @@ func (p *Params) Load(ctx context.Context, q *gpu.Queue, b []byte) error {
 		q.Upload(p.view(rangeValue, s), b[:n])
 		b = b[n:]
 	}
-	return q.Sync(ctx)
-}
-
-func (p *Params) load(ctx context.Context, q *gpu.Queue, host []float32) error {
-	q.Upload(p.whole(rangeValue), blocks.Bytes(host))
 	return q.Sync(ctx)
 }
 

@@ -15,7 +15,16 @@ var savedRanges = [...]int{rangeValue, rangeM, rangeV, rangeBest}
 // optimiser's moments, the values last kept and the number of steps. It is
 // little-endian: u64 steps, u64 floats a range, then the ranges.
 func (p *Params) SaveState(ctx context.Context, q *gpu.Queue) ([]byte, error) {
-	out := make([]byte, p.stateBytes())
+	return p.SaveStateInto(ctx, q, nil)
+}
+
+// SaveStateInto is SaveState into the memory of out, where that is enough: garbage of one state is not collected before the next is made.
+func (p *Params) SaveStateInto(ctx context.Context, q *gpu.Queue, out []byte) ([]byte, error) {
+	if n := int(p.stateBytes()); cap(out) >= n {
+		out = out[:n]
+	} else {
+		out = make([]byte, n)
+	}
 	binary.LittleEndian.PutUint64(out, uint64(p.steps))
 	binary.LittleEndian.PutUint64(out[8:], uint64(p.rows))
 	for i, r := range savedRanges {

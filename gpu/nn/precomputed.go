@@ -9,7 +9,7 @@ import (
 // precomputedLayer is a first SAGE layer whose mean over neighbours is read
 // instead of computed: its input tables are those of the features X and of their
 // neighbourhood mean AX, which has no parameters and was computed once over
-// the whole graph (docs/findings.md, "First hop precomputed").
+// the whole graph (docs/lab/findings.md, "First hop precomputed").
 // Parameters and result are those of [SAGE] with all neighbours; the layer
 // reads a node alone, so a model of L layers samples L−1 hops.
 type precomputedLayer struct{ SAGE }
@@ -98,7 +98,7 @@ type RelationHop struct {
 
 // checkRelationHops says what is wrong with RelationHops.
 func (c *Config) checkRelationHops() error {
-	if len(c.RelationHops) > 0 && (c.Model != "rsage" || len(c.Categories) == 0 || c.Layers < 2) {
+	if len(c.RelationHops) > 0 && (c.Kind().Hop != HopRelations || len(c.Categories) == 0 || c.Layers < 2) {
 		return fmt.Errorf("nn: precomputed hops of relations for model %q of %d layers with %d tables of learned vectors: only rsage of 2 layers or more, behind an input layer, has them", c.Model, c.Layers, len(c.Categories))
 	}
 	for _, h := range c.RelationHops {

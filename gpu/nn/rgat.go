@@ -8,6 +8,14 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfRGAT() Kind {
+	return Kind{Name: "rgat", Relations: true, ByRelation: true, EachRelation: true, Heads: true,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			return newRGAT(p, s.index, s.in, s.head(c.heads()), c.heads(), c.Relations, s.last, s.act, s.inputDropout)
+		},
+		stream: streamAttention, relations: stackedRelations}
+}
+
 // rgatLayer is graph attention with weights and attention vectors of its own for each relation, what PyG's HeteroConv of GATConv
 // (without self loops, aggr sum) computes where all types of nodes share the weights of their own state: R-GAT, a baseline of Hu et
 // al., "OGB-LSC", NeurIPS Datasets and Benchmarks 2021, with [gatLayer]'s attention.

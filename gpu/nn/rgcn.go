@@ -8,6 +8,17 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfRGCN() Kind {
+	return Kind{Name: "rgcn", Relations: true, Bases: true, History: HistoryRelations,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			return newRGCN(p, s.index, s.in, s.out, c.Relations, c.bases(), s.act, s.inputDropout)
+		},
+		stream: func(c *Config) (accumulated, transformed int) { return c.bases() * max(c.In, c.Hidden), 0 },
+		relations: func(_ LayerInfo, named map[string]Parameter) int {
+			return named["0.coef"].Rows
+		}}
+}
+
 // rgcnLayer is a relational graph convolution with basis decomposition
 // (Schlichtkrull et al., "Modeling Relational Data with Graph Convolutional
 // Networks", ESWC 2018, eqs. 2 and 3):

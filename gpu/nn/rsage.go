@@ -7,6 +7,20 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+func kindOfRSAGE() Kind {
+	return Kind{Name: "rsage", Relations: true, ByRelation: true, Hop: HopRelations, History: HistoryRelations,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			return newRSAGE(p, s.index, s.in, s.out, c.Relations, s.act, s.inputDropout)
+		},
+		stream:    func(c *Config) (accumulated, transformed int) { return max(c.Hidden, c.Out), 0 },
+		relations: stackedRelations}
+}
+
+// stackedRelations is how many relations have their matrices one below the other in the first layer's parameter "relations".
+func stackedRelations(first LayerInfo, named map[string]Parameter) int {
+	return named["0.relations"].Rows / max(first.In, 1)
+}
+
 // rsageLayer is GraphSAGE with a mean and a weight matrix of its own for each relation: the relational
 // convolution of Schlichtkrull et al., ESWC 2018, eq. 2, without the basis decomposition, which is what PyG's
 // HeteroConv of SAGEConv computes where all types of nodes share the weights of their own state:

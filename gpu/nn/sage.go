@@ -6,6 +6,30 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
+// kindOfSAGE is the default.
+func kindOfSAGE() Kind {
+	return Kind{Name: "sage", Weights: WeightsMean, Max: true, Hop: HopMean, History: HistoryMean, Aggregates: true,
+		layer: func(c *Config, p *Params, s slot) Layer {
+			switch {
+			case c.Aggregator == "max":
+				return newMaxSAGE(p, s.index, s.in, s.out, s.act, s.inputDropout)
+			case s.hop(c):
+				return newPrecomputedSAGE(p, s.in, s.out, s.act, s.inputDropout)
+			}
+			return NewSAGE(p, s.index, s.in, s.out, s.act, s.inputDropout)
+		},
+		stream: func(c *Config) (accumulated, transformed int) {
+			accumulated = max(c.In, c.Hidden)
+			if c.Aggregator == "max" {
+				return accumulated + 1, 1 // how many edges a maximum is of, and a copy of it
+			}
+			return accumulated, 0
+		},
+		encoder: func(c *LinkConfig, p *Params) Layer {
+			return NewSAGE(p, 0, c.Dim, c.Dim, Activation{Tanh: true}, 0)
+		}}
+}
+
 // SAGE is a GraphSAGE layer with mean aggregation (Hamilton, Ying and
 // Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017,
 // Algorithm 1 with the mean aggregator of section 3.3):

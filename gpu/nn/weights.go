@@ -40,7 +40,9 @@ func (c *Config) EdgeWeighers(n int) []EdgeWeigher {
 }
 
 // SymmetricWeights reports whether messages are normalised by the weights of both their ends: gcn's.
-func (c *Config) SymmetricWeights() bool { return c.EdgeWeights && c.Model == "gcn" }
+func (c *Config) SymmetricWeights() bool {
+	return c.EdgeWeights && c.Kind().Weights == WeightsSymmetric
+}
 
 // Weigh sets g's Weights from k. A mini-batch holds some of a destination's edges, drawn whatever their weights: sage divides by the
 // weights of these, the self-normalised estimate of the weighted mean, whose bias vanishes with the fanout; gcn multiplies them by
@@ -136,7 +138,7 @@ func FeatureRows(t gpu.Tensor, dim int) gpu.Tensor {
 
 // checkWeights says what is wrong with EdgeWeights.
 func (c *Config) checkWeights() error {
-	if c.EdgeWeights && (c.Model != "" && c.Model != "sage" && c.Model != "gcn" || c.Aggregator == "max") {
+	if c.EdgeWeights && (c.Kind().Weights == "" || c.Aggregator == "max") {
 		return fmt.Errorf("nn: edge weights for model %q, aggregator %q: sage's mean and gcn are weighted by them (gat reads them as features of edges)", c.Model, c.Aggregator)
 	}
 	return nil

@@ -37,7 +37,7 @@ func Feature(column string, kind eval.HopKind) (string, bool) {
 
 // IsHop reports whether a column is one that [Hop] made, or was when it was exported.
 func IsHop(c *store.ColumnInfo) bool {
-	for _, sum := range []string{"", "gcn", "gin"} {
+	for _, sum := range append(nn.Models(func(k *nn.Kind) bool { return k.Hop == nn.HopSum }), "") {
 		if _, ok := Feature(c.Name, eval.HopKind{Sum: sum}); ok {
 			return true
 		}
@@ -72,9 +72,12 @@ func (o *Options) kind() eval.HopKind {
 	return eval.KindOf(&m)
 }
 
+// hasHop reports whether models of a kind read a column that holds what their first layer makes of all neighbours.
+func hasHop(k *nn.Kind) bool { return k.Hop == nn.HopMean || k.Hop == nn.HopSum }
+
 // Hop adds to the store in dir a version with a feature
 // column more for each of o.Features, or several with o.EachRelation: for every node the exact mean of the feature over its neighbours, 0
-// for nodes without any, or the sum that o.Model makes (docs/findings.md, "First hop precomputed"), computed in float32 and rounded
+// for nodes without any, or the sum that o.Model makes (docs/lab/findings.md, "First hop precomputed"), computed in float32 and rounded
 // once to o.Elem. It streams over the store like an evaluation, once a feature. It returns the columns' names;
 // one that is there already is left alone, or replaced if another o.Elem, or o.EdgeWeights, is asked for. A mean
 // that o.Elem cannot hold is an error, and nothing is changed.
@@ -84,8 +87,10 @@ func Hop(ctx context.Context, dir string, dev gpu.Device, o Options) (names []st
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if o.Model != "" && o.Model != "sage" && o.kind().Sum == "" || o.EdgeWeights && o.Model == "gin" {
-		return nil, fmt.Errorf("train: precompute: model %q reads no precomputed hop with edge weights %v: sage and gcn do, and gin without: %w", o.Model, o.EdgeWeights, store.ErrInvalid)
+	model := o.model()
+	if kind := model.Kind(); !hasHop(&kind) || o.EdgeWeights && kind.Weights == "" {
+		return nil, fmt.Errorf("train: precompute: model %q reads no precomputed hop with edge weights %v: %s read one, and %s with edge weights: %w", o.Model, o.EdgeWeights,
+			nn.Only(hasHop), nn.Only(func(k *nn.Kind) bool { return hasHop(k) && k.Weights != "" }), store.ErrInvalid)
 	}
 	hops, err := plan(st.Manifest(), o)
 	if err != nil {
@@ -212,27 +217,63 @@ func (h *hop) make(ctx context.Context, st *store.Store, dev gpu.Device, w *stor
 	return file, nil
 }
 
+// evaluator computes the column's rows within so many bytes of memory, with the program; 0: no bound.
+func (h *hop) evaluator(src eval.Source, dev gpu.Device, o Options, memory int64) (*eval.Evaluator, error) {
+	eo := eval.Options{Unlabelled: true, Features: []string{h.column.Name}, Model: o.model()}
+	dim := h.column.Dim
+	if h.relation != nil {
+		eo.Relation = 1 + h.relation.Relation
+		dim++ // see [RelationMean]
+	}
+	if memory > 0 {
+		eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
+	}
+	return eval.New(src, dev, eo, dim)
+}
+
+// planned is a store that is not there yet, of which nothing but the manifest is known.
+type planned struct {
+	eval.Source
+	manifest *store.Manifest
+}
+
+func (p planned) Manifest() *store.Manifest { return p.manifest }
+
+// LeastBytes is the smallest o.MemoryBytes with which [Hop] works on a store of manifest m, of which it looks at the schema, the
+// columns, and the nodes and edges of partitions; 0 if no column is missing.
+func LeastBytes(m *store.Manifest, dev gpu.Device, o Options) (bytes int64, err error) {
+	hops, err := plan(m, o)
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range hops {
+		if h.there {
+			continue
+		}
+		e, err := h.evaluator(planned{manifest: m}, dev, o, 0)
+		if err != nil {
+			return 0, err
+		}
+		bytes = max(bytes, budget.ProgramBytes+e.LeastBytes())
+		if err := e.Close(); err != nil {
+			return 0, err
+		}
+	}
+	return bytes, nil
+}
+
 // write computes the means tile by tile and appends the rows of column info, by partition.
 func (h *hop) write(ctx context.Context, st *store.Store, dev gpu.Device, bw *blocks.Writer, info *store.ColumnInfo, o Options) (err error) {
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
 		return err
 	}
-	open := func(memory int64) (*eval.Evaluator, error) {
-		eo := eval.Options{Unlabelled: true, Features: []string{h.column.Name}, Model: o.model()}
-		if h.relation != nil {
-			eo.Relation = 1 + h.relation.Relation
-		}
-		if memory > 0 {
-			eo.MemoryBytes = max(memory-budget.ProgramBytes, 1)
-		}
-		return eval.New(st, dev, eo, info.Dim)
-	}
+	open := func(memory int64) (*eval.Evaluator, error) { return h.evaluator(st, dev, o, memory) }
 	e, err := open(o.MemoryBytes)
 	if err != nil {
 		return budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
 			a := budget.Account{TotalBytes: memory}
-			a.Hold("program", budget.ProgramBytes, false)
+			a.Hold(budget.Program, budget.ProgramBytes, false)
 			_, err := open(memory) // holds nothing yet
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
 			return a, err

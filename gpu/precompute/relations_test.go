@@ -17,7 +17,9 @@ import (
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
+	"github.com/gstore/gstore/store/ingest/repartition"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
 )
@@ -111,7 +113,7 @@ func checkMoved(t *testing.T, dir string, dev *host.Device) {
 	}
 	a, err := partitioner.NewRandom(st.Manifest().Nodes, 3, 5)
 	if err == nil {
-		_, err = ingest.Repartition(t.Context(), st, a, ingest.Options{})
+		_, err = repartition.Run(t.Context(), st, a, ingest.Options{})
 	}
 	if err = errors.Join(err, st.Close()); err != nil {
 		t.Fatal(err)
@@ -169,7 +171,7 @@ func checkLeftOut(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := ingest.Append(t.Context(), dir, more, ingest.AppendOptions{}); err != nil || !slices.Contains(r.Dropped, "paper.feat.hop1.cites") || len(r.Dropped) != 5 {
+	if r, err := grow.Append(t.Context(), dir, more, grow.Options{}); err != nil || !slices.Contains(r.Dropped, "paper.feat.hop1.cites") || len(r.Dropped) != 5 {
 		t.Errorf("append dropped %q, %v: expected the means", r.Dropped, err)
 	}
 }

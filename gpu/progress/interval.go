@@ -15,9 +15,18 @@ type Interval struct {
 	Time    time.Duration
 }
 
+// Intervals says what [ParseInterval] reads.
+const Intervals = "epochs such as 1, mini-batches such as 500steps, a time such as 10m, or 0"
+
+// IsInterval reports whether [ParseInterval] reads s.
+func IsInterval(s string) bool {
+	_, err := ParseInterval(s)
+	return err == nil
+}
+
 // ParseInterval reads "3" (epochs), "500steps" (mini-batches) or "10m" (time); "0" is never.
 func ParseInterval(s string) (Interval, error) {
-	bad := fmt.Errorf("%q is no interval: expected epochs such as 1, mini-batches such as 500steps, or a time such as 10m", s)
+	bad := fmt.Errorf("%q is no interval: expected %s", s, Intervals)
 	if n, err := strconv.Atoi(s); err == nil {
 		if n < 0 {
 			return Interval{}, bad

@@ -13,6 +13,8 @@ import (
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // Checkpoint is a trained model: what [Evaluate] needs to use it again.
@@ -126,11 +128,11 @@ func (m *model) restore(ctx context.Context, d *data, c *Checkpoint) error {
 	return m.params.Load(ctx, m.q, all)
 }
 
-// unfinished is where a run stands between two epochs. The parameters' state and the vectors' moments follow it in its file.
+// unfinished is where a run stands. The parameters' state and the vectors' moments follow it in its file.
 type unfinished struct {
-	Version uint64  `json:"version"` // of the store
-	Config  Config  `json:"config"`
-	Epoch   int     `json:"epoch"` // finished epochs
+	Version uint64 `json:"version"` // of the store
+	Config  Config `json:"config"`
+	run.Position
 	Summary Summary `json:"summary"`
 }
 
@@ -157,12 +159,8 @@ func resume(cfg *Config, version uint64) (at unfinished, state []byte, err error
 	return at, state, err
 }
 
-// keep replaces the run's file by where it stands; without one it does nothing.
+// keep replaces the run's file by where it stands.
 func (m *model) keep(ctx context.Context, at unfinished) error {
-	if m.cfg.CheckpointFile == "" {
-		return nil
-	}
-	ctx = context.WithoutCancel(ctx) // one that is begun is finished
 	state, err := m.params.SaveState(ctx, m.q)
 	if err != nil {
 		return err
@@ -173,7 +171,8 @@ func (m *model) keep(ctx context.Context, at unfinished) error {
 	if err := m.q.Sync(ctx); err != nil {
 		return err
 	}
-	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TemporalRun, &at, append(state, moments...))
+	budget.Mark(ctx, "checkpoint")
+	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TemporalRun, &at, state, moments)
 }
 
 // goOn sets the model to what keep wrote.

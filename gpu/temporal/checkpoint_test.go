@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func TestResume(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "run")
 		train(Config{Epochs: stop, CheckpointFile: file}, Hooks{})
 		told := -1
-		got := train(Config{Epochs: 4, CheckpointFile: file, Resume: true}, Hooks{Resume: func(found bool, epochs int) {
+		got := train(Config{Epochs: 4, CheckpointFile: file, Resume: true}, Hooks{Resume: func(found bool, epochs, _, _ int) {
 			if found {
 				told = epochs
 			}
@@ -49,6 +50,48 @@ func TestResume(t *testing.T) {
 			if _, err := Train(t.Context(), st, hostDevice(t), *cfg, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run began with "+want) {
 				t.Errorf("resumed with %s of its own: %v", want, err)
 			}
+		}
+	}
+}
+
+// TestInterrupted: a run that its context ends within an epoch, or that made a checkpoint there, goes on to the uninterrupted one's bits.
+func TestInterrupted(t *testing.T) {
+	_, dir := toy(t, storetest.Options{Nodes: 120, Edges: 2000, Partitions: 3})
+	st := storetest.Open(t, dir, store.Options{})
+	train := func(ctx context.Context, cfg Config, hooks Hooks) (*Checkpoint, []float64, error) {
+		cfg.Dim, cfg.BatchSize, cfg.Negatives, cfg.EvalEdges, cfg.Threads, cfg.Epochs = 8, 100, 50, 100, 2, 2
+		var losses []float64
+		hooks.Epoch = func(r Epoch) { losses = append(losses, r.Loss) }
+		c, err := Train(ctx, st, hostDevice(t), cfg, hooks)
+		return c, losses, err
+	}
+	whole, want, err := train(t.Context(), Config{}, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stop := range []int{1, 5, 20} { // mini-batches, of 14 an epoch
+		cfg := Config{CheckpointFile: filepath.Join(t.TempDir(), "run"), CheckpointEvery: "2steps"}
+		ctx, cancel := context.WithCancel(t.Context())
+		seen, kept := 0, 0
+		_, losses, err := train(ctx, cfg, Hooks{
+			Batch: func(int, int64) {
+				if seen++; seen == stop {
+					cancel()
+				}
+			},
+			Checkpoint: func(int, int, int) { kept++ },
+		})
+		cancel()
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "--resume goes on there") || kept == 0 {
+			t.Fatalf("interrupted after %d: %v, %d checkpoints", stop, err, kept)
+		}
+		cfg.Resume = true
+		got, after, err := train(t.Context(), cfg, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, w := got.Summary, whole.Summary; !bytes.Equal(got.Params, whole.Params) || s.Test != w.Test || s.CheckedEdges != w.CheckedEdges || !slices.Equal(append(losses, after...), want) {
+			t.Errorf("interrupted after %d: %+v, losses %v; uninterrupted %+v, %v", stop, s, append(losses, after...), w, want)
 		}
 	}
 }

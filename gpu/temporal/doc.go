@@ -11,6 +11,6 @@
 // others, ICLR 2023, section 3.1; [Config].TimeEncoding). Candidates are scored by its product with their vectors, and by what is known
 // of when they were last met (recency). The recency rule alone, without a model, is evaluated beside it.
 //
-// The graph is in memory for the whole run. A run keeps after every epoch what it can be resumed from, bit for bit, and its best
-// epoch's model is a [Checkpoint], by which [Evaluate] ranks again.
+// The graph is in memory for the whole run. Epochs, checkpoints and the end of a run are [run.Run]'s, as those of nodes and links are: a run
+// that is interrupted goes on within an epoch, bit for bit. Its best epoch's model is a [Checkpoint], by which [Evaluate] ranks again.
 package temporal

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // Ranks are means over the edges of a split: of the reciprocal rank of the answer, and of whether it is among the first ten; ties count half.
@@ -43,6 +44,11 @@ const (
 
 // scoresMax bounds the scores of a batch of an evaluation.
 const scoresMax = 1 << 20
+
+// evalBatch is how many edges are ranked at a time among so many candidates.
+func evalBatch(cfg *Config, candidates int) int {
+	return max(1, min(cfg.BatchSize, scoresMax/candidates))
+}
 
 // evaluation ranks edges by a model, and by the recency rule. sampler draws in the order of events, on the caller's goroutine.
 type evaluation struct {
@@ -83,7 +89,7 @@ func (v *evaluation) run(ctx context.Context, m *model, events []event, split ui
 // each calls fn for every event, in order, with the scores of all candidates, valid during the call. epoch keys the draws.
 func (v *evaluation) each(ctx context.Context, m *model, events []event, epoch int, fn func(i int, e event, past *recency, scores []float32) error) (err error) {
 	d, c := v.d, len(v.d.candidates)
-	s := &source{d: d, events: events, size: max(1, min(v.cfg.BatchSize, scoresMax/c)), ages: v.cfg.fixedAges()}
+	s := &source{d: d, events: events, size: evalBatch(v.cfg, c), ages: v.cfg.fixedAges()}
 	var seeds []uint32
 	var times []int64
 	for i := range s.Batches() {
@@ -115,6 +121,7 @@ func (v *evaluation) each(ctx context.Context, m *model, events []event, epoch i
 				}
 			}
 		}
+		budget.Mark(ctx, "evaluation")
 		if v.scores, err = m.score(ctx, b, numbers, v.scores); err != nil {
 			return err
 		}

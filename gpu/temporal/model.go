@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/mini"
 )
@@ -229,7 +230,7 @@ func (m *model) batch(ctx context.Context, b *mini.Batch, step func(p *pass, dx 
 		return 0, err
 	}
 	if math.IsNaN(stat[0]) || math.IsInf(stat[0], 0) {
-		return 0, fmt.Errorf("the loss is not a finite number: the run diverged, use a smaller learning rate than %v", m.cfg.LR)
+		return 0, fmt.Errorf("the loss is not a finite number: %w: use a smaller learning rate than %v", run.ErrDiverged, m.cfg.LR)
 	}
 	return stat[0], nil
 }

@@ -25,7 +25,7 @@ func load(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, c
 		return nil, err
 	}
 	l := &loaded{}
-	if l.opened, err = open(ctx, st, dev, cfg); err != nil {
+	if l.opened, err = open(ctx, st, dev, cfg, use{saved: int64(len(c.Params))}); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -36,6 +36,7 @@ func load(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, c
 	if l.model, err = newModel(ctx, dev, cfg, l.data); err != nil {
 		return nil, err
 	}
+	l.model.arena.Bound(l.batch)
 	if err := l.model.restore(ctx, l.data, c); err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}

@@ -9,10 +9,9 @@ import (
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/sampler/keyed"
-	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -35,6 +34,8 @@ type Summary struct {
 	TestRule  Ranks `json:"test_rule"` // of the recency rule: last met by the node, then by any
 	ValidRule Ranks `json:"valid_rule"`
 	BestEpoch int   `json:"best_epoch"`
+	// DivergedEpoch is the one whose loss was no number any more, if there is one: the run ended there.
+	DivergedEpoch int `json:"diverged_epoch,omitempty"`
 	// Moments at which validation and test begin, and how many edges train, validate and test.
 	ValidTime  int64 `json:"valid_time"`
 	TestTime   int64 `json:"test_time"`
@@ -57,9 +58,12 @@ type Summary struct {
 
 // Hooks let a caller watch a run. Any may be nil.
 type Hooks struct {
-	Start  func(Config, Summary)        // the split's part of the summary is filled in
-	Resume func(found bool, epochs int) // of a run that resumes: whether there was one, and how many epochs it had finished
-	Epoch  func(Epoch)
+	Start func(Config, Summary) // the split's part of the summary is filled in
+	// Resume is called in a run with [Config].Resume: what was trained before, or found false, if there is no checkpoint to go on from.
+	Resume     func(found bool, epochs, step, batch int)
+	Batch      func(epoch int, batches int64) // after each mini-batch; epoch from 0
+	Epoch      func(Epoch)
+	Checkpoint func(epochs, step, batch int) // after each: finished epochs, and the mini-batch of the next one that comes next
 }
 
 // placeOrder is the place of the random draws that put an epoch's edges in order.
@@ -68,11 +72,13 @@ const placeOrder = 0x74656d70 // "temp"
 // opened is a store's graph in memory.
 type opened struct {
 	*data
-	it *buffer.Buffer
+	it    *buffer.Buffer
+	batch int64 // bytes that the tensors of a batch may take; 0: no bound
 }
 
-// open reads a store's graph as cfg, which is normalized, says.
-func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ *opened, err error) {
+// open reads a store's graph as cfg, which is normalized, says. A budget that is too small for it and what u does with it is
+// [store.ErrBudget], before anything is read.
+func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u use) (_ *opened, err error) {
 	manifest := st.Manifest()
 	if _, err := manifest.TimeColumn(); err != nil {
 		return nil, fmt.Errorf("train: edges at moments: %w", err)
@@ -84,7 +90,7 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ 
 	if untyped && manifest.IDs.Kind != store.IDsDense && len(manifest.Schema.NodeTypes) > 1 {
 		return nil, fmt.Errorf("train: %w: several types of nodes with ids of kind %s, of which the store does not say which node is of which type", store.ErrInvalid, manifest.IDs.Kind)
 	}
-	o := buffer.Options{EngineName: cfg.IOEngine, Both: true, Times: true, Keys: true, MemoryBytes: cfg.MemoryBytes, Threads: cfg.Threads, Pin: gpu.Pin(dev)}
+	o := buffer.Options{EngineName: cfg.IOEngine, Both: true, Times: true, Keys: true, Threads: cfg.Threads, Pin: gpu.Pin(dev)}
 	step := buffer.Step{}
 	for _, c := range manifest.ColumnsOf(store.RoleFeature) {
 		if c.Derived == "" {
@@ -93,6 +99,17 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ 
 	}
 	for p := range manifest.Partitions {
 		step.Resident = append(step.Resident, store.PartitionID(p))
+	}
+	var account budget.Account
+	if cfg.MemoryBytes > 0 {
+		if account, err = forecast(ctx, st, dev.Info(), cfg, o, u); err == nil {
+			err = account.Fits()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("train: edges at moments: %w", err)
+		}
+		o.MemoryBytes = account.Of(holdsGraph)
+		budget.Begin(ctx, &account)
 	}
 	it, err := buffer.Open(ctx, st, o)
 	if err != nil {
@@ -113,7 +130,7 @@ func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config) (_ 
 	if err != nil {
 		return nil, err
 	}
-	return &opened{d, it}, nil
+	return &opened{d, it, account.Of(holdsBatch)}, nil
 }
 
 // summary is what the split says.
@@ -130,10 +147,10 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		return nil, err
 	}
 	if cfg.Resume && hooks.Resume != nil {
-		hooks.Resume(state != nil, at.Epoch)
+		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
 	}
 	cpu, start := usage.CPUSeconds(), time.Now()
-	d, err := open(ctx, st, dev, &cfg)
+	d, err := open(ctx, st, dev, &cfg, use{train: true})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +163,7 @@ func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hoo
 		hooks.Start(cfg, at.Summary)
 	}
 	c = &Checkpoint{Version: at.Version, Config: cfg}
-	if err := run(ctx, dev, &cfg, d.data, hooks, &at, state, c); err != nil {
+	if err := train(ctx, dev, d, hooks, &at, state, c); err != nil {
 		return nil, err
 	}
 	sum := &at.Summary
@@ -162,80 +179,4 @@ func (d *data) validation(cfg *Config) []event {
 
 func (d *data) test(cfg *Config) []event {
 	return d.sample(keyed.New(cfg.Seed).With(placeOrder).With(4), d.valid, len(d.events), cfg.EvalEdges)
-}
-
-// run trains all epochs from where at stands on, goes back to the best one's parameters, tests them and makes them c.
-func run(ctx context.Context, dev gpu.Device, cfg *Config, d *data, hooks Hooks, at *unfinished, state []byte, c *Checkpoint) (err error) {
-	m, err := newModel(ctx, dev, cfg, d)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.close()) }()
-	sum := &at.Summary
-	if state != nil {
-		if err := m.goOn(ctx, state); err != nil {
-			return err
-		}
-	}
-	v, err := newEvaluation(d, cfg)
-	if err != nil {
-		return err
-	}
-	loader, err := mini.NewLoader(mini.Config{Fanouts: cfg.Fanouts, Sampler: cfg.Sampler, Seed: cfg.Seed}, mini.LoaderOptions{Threads: max(1, cfg.Threads-1)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, loader.Close()) }()
-	key := keyed.New(cfg.Seed).With(placeOrder)
-	valid := d.validation(cfg)
-	for e := at.Epoch; e < cfg.Epochs; e++ {
-		r := Epoch{Epoch: e + 1}
-		start := time.Now()
-		order := keyed.NewPermutation(key.With(2).With(uint64(e)), uint64(d.train))
-		s := &source{d: d, events: d.events[:d.train], order: &order, size: cfg.BatchSize, key: key.With(3).With(uint64(e)), wrong: cfg.Negatives, byDegree: int(cfg.DegreeShare * float64(cfg.Negatives)), ages: cfg.fixedAges(), number: !cfg.NoRecency}
-		loader.Start(ctx, mini.Key{Epoch: e}, mini.Graph{In: d.mb.In, Out: d.mb.Out}, s)
-		for loader.Next() {
-			b := loader.Batch()
-			loss, err := m.step(ctx, b)
-			if err != nil {
-				return fmt.Errorf("train: epoch %d, batch %d: %w", e+1, b.Key.Batch, progress.BudgetError(err))
-			}
-			r.Loss, r.Batches, r.SampledEdges = r.Loss+loss, r.Batches+1, r.SampledEdges+int64(b.Extra.(*extra).edges)
-		}
-		if err := loader.Err(); err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-		r.Loss /= float64(d.train)
-		r.Seconds = time.Since(start).Seconds()
-		validated := time.Now()
-		ranks, rule, err := v.run(ctx, m, valid, 0)
-		if err != nil {
-			return err
-		}
-		r.Valid, r.ValidSeconds, sum.ValidRule = ranks, time.Since(validated).Seconds(), rule
-		if sum.BestEpoch == 0 || ranks.MRR > sum.Valid.MRR {
-			r.Best, sum.BestEpoch, sum.Valid = true, e+1, ranks
-			m.params.Keep(m.q)
-			if err := m.q.Sync(ctx); err != nil {
-				return err
-			}
-		}
-		sum.CheckedEdges += r.SampledEdges
-		sum.EpochSeconds = append(sum.EpochSeconds, r.Seconds)
-		sum.CheckedEdges, v.edges = sum.CheckedEdges+v.edges, 0
-		at.Epoch = e + 1
-		if err := m.keep(ctx, *at); err != nil {
-			return fmt.Errorf("train: epoch %d: checkpoint: %w", e+1, err)
-		}
-		if hooks.Epoch != nil {
-			hooks.Epoch(r)
-		}
-	}
-	m.params.Restore(m.q)
-	sum.Test, sum.TestRule, err = v.run(ctx, m, d.test(cfg), 1)
-	sum.CheckedEdges += v.edges
-	if err != nil {
-		return err
-	}
-	return m.checkpoint(ctx, d, c)
 }

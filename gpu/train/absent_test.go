@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -18,7 +20,7 @@ import (
 // model cannot or the user does not want them, it does without.
 func TestComplete(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 6, Relations: 2}))
-	run := func(c Config) (Config, string) {
+	run := func(c config.Config) (config.Config, string) {
 		t.Helper()
 		c.Hidden, c.BatchSize, c.Epochs, c.Threads = 8, 50, 1, 1
 		var why []string
@@ -28,35 +30,35 @@ func TestComplete(t *testing.T) {
 		}
 		return cp.Config, strings.Join(why, "\n")
 	}
-	hanoi := Config{Plan: "hanoi", Buffer: 2}
+	hanoi := config.Config{Plan: "hanoi", Buffer: 2}
 	if c, _ := run(hanoi); c.PrecomputedHop || !c.History {
 		t.Errorf("without a hop in the store: hop %v, history %v", c.PrecomputedHop, c.History)
 	}
 	if _, err := precompute.Hop(t.Context(), dir, hostDevice(t), precompute.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	with := func(change func(*Config)) Config { c := hanoi; change(&c); return c }
+	with := func(change func(*config.Config)) config.Config { c := hanoi; change(&c); return c }
 	for name, c := range map[string]struct {
-		Config
+		config.Config
 		hop, history bool
 	}{
 		"out of core":          {hanoi, true, true},
-		"in memory":            {Config{}, true, false},
-		"in memory, ignored":   {Config{Absent: AbsentIgnore}, false, false},
-		"in memory, gat":       {Config{Model: "gat"}, false, false},
-		"rows":                 {Config{Plan: macro.Rows}, true, false},
-		"ignored":              {with(func(c *Config) { c.Absent = AbsentIgnore }), false, false},
-		"history asked for":    {with(func(c *Config) { c.History = true }), true, true},
-		"gat, few neighbours":  {with(func(c *Config) { c.Model = "gat" }), false, false},
-		"gat, few, asked for":  {with(func(c *Config) { c.Model, c.History = "gat", true }), false, true},
-		"gat, more neighbours": {with(func(c *Config) { c.Model, c.Buffer = "gat", 4 }), false, true},
-		"gat, one layer":       {with(func(c *Config) { c.Model, c.Layers = "gat", 1 }), false, false},
-		"relations":            {with(func(c *Config) { c.Model = "rsage" }), false, true},
-		"maximum":              {with(func(c *Config) { c.Aggregator = "max" }), false, false},
-		"one layer":            {with(func(c *Config) { c.Layers = 1 }), false, false},
-		"capacity by the plan": {Config{Plan: "auto", Buffer: 3}, true, true},
-		"groups of a device":   {Config{DevicePlan: macro.DevicePBS, History: true}, true, true},
-		"groups, ignored":      {Config{DevicePlan: macro.DevicePBS, History: true, Absent: AbsentIgnore}, false, true},
+		"in memory":            {config.Config{}, true, false},
+		"in memory, ignored":   {config.Config{Absent: config.AbsentIgnore}, false, false},
+		"in memory, gat":       {config.Config{Model: "gat"}, false, false},
+		"rows":                 {config.Config{Plan: macro.Rows}, true, false},
+		"ignored":              {with(func(c *config.Config) { c.Absent = config.AbsentIgnore }), false, false},
+		"history asked for":    {with(func(c *config.Config) { c.History = true }), true, true},
+		"gat, few neighbours":  {with(func(c *config.Config) { c.Model = "gat" }), false, false},
+		"gat, few, asked for":  {with(func(c *config.Config) { c.Model, c.History = "gat", true }), false, true},
+		"gat, more neighbours": {with(func(c *config.Config) { c.Model, c.Buffer = "gat", 4 }), false, true},
+		"gat, one layer":       {with(func(c *config.Config) { c.Model, c.Layers = "gat", 1 }), false, false},
+		"relations":            {with(func(c *config.Config) { c.Model = "rsage" }), false, true},
+		"maximum":              {with(func(c *config.Config) { c.Aggregator = "max" }), false, false},
+		"one layer":            {with(func(c *config.Config) { c.Layers = 1 }), false, false},
+		"capacity by the plan": {config.Config{Plan: "auto", Buffer: 3}, true, true},
+		"groups of a device":   {config.Config{DevicePlan: macro.DevicePBS, History: true}, true, true},
+		"groups, ignored":      {config.Config{DevicePlan: macro.DevicePBS, History: true, Absent: config.AbsentIgnore}, false, true},
 	} {
 		got, why := run(c.Config)
 		if got.PrecomputedHop != c.hop || got.History != c.history {
@@ -80,15 +82,15 @@ func TestCompleteMakesRoom(t *testing.T) {
 	info := hostDevice(t).Info()
 	tried := map[string]bool{}
 	for mem := int64(70); mem < 200 && !(tried[macro.Memory] && tried[macro.Rows]); mem += 2 {
-		c := Config{Plan: "auto", BatchSize: 300, MemoryBytes: mem << 20, Threads: 1}
+		c := config.Config{Plan: "auto", BatchSize: 300, MemoryBytes: mem << 20, Threads: 1}
 		if err := c.Normalize(); err != nil {
 			t.Fatal(err)
 		}
 		c.FillFeatures(st.Manifest())
 		with := c
 		with.PrecomputedHop, with.Features = true, []string{"x", "x.hop1"}
-		before, err := c.policy(t.Context(), st, info, new(counted))
-		after, err2 := with.policy(t.Context(), st, info, new(counted))
+		before, err := planning.Policy(&c, t.Context(), st, info, new(planning.Counted))
+		after, err2 := planning.Policy(&with, t.Context(), st, info, new(planning.Counted))
 		if err := errors.Join(err, err2); errors.Is(err, store.ErrBudget) {
 			continue
 		} else if err != nil {
@@ -98,7 +100,7 @@ func TestCompleteMakesRoom(t *testing.T) {
 			continue
 		}
 		tried[after] = true
-		if _, err := c.Complete(t.Context(), st, info); err != nil {
+		if _, err := planning.Complete(&c, t.Context(), st, info); err != nil {
 			t.Fatal(err)
 		}
 		if !c.PrecomputedHop || c.History {
@@ -116,20 +118,23 @@ func TestHistoryLeavesRoom(t *testing.T) {
 	hop(t, dir)
 	st := storetest.Open(t, dir, store.Options{})
 	info, crowded, kept := hostDevice(t).Info(), 0, 0
-	for mem := int64(79); mem < 100; mem++ {
-		c := Config{MemoryBytes: mem << 20, BatchSize: 1000, Threads: 1}
+	for mem := int64(79); mem < 130; mem++ {
+		c := config.Config{Plan: macro.Hanoi, MemoryBytes: mem << 20, BatchSize: 1000, Threads: 1} // else plan rows is taken where it fits
 		if err := c.Normalize(); err != nil {
 			t.Fatal(err)
 		}
 		c.FillFeatures(st.Manifest())
 		with := c
 		with.PrecomputedHop, with.Features = true, []string{"x", "x.hop1"}
-		without, err := with.choose(t.Context(), st, info, new(counted))
+		without, err := planning.Choose(&with, t.Context(), st, info, new(planning.Counted))
+		if errors.Is(err, store.ErrBudget) {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		with.History = true
-		had, err := with.choose(t.Context(), st, info, new(counted))
+		had, err := planning.Choose(&with, t.Context(), st, info, new(planning.Counted))
 		if errors.Is(err, store.ErrBudget) || without.Policy != macro.Hanoi {
 			continue
 		}
@@ -142,7 +147,7 @@ func TestHistoryLeavesRoom(t *testing.T) {
 		} else {
 			kept++
 		}
-		if _, err := c.Complete(t.Context(), st, info); err != nil || c.History == crowds {
+		if _, err := planning.Complete(&c, t.Context(), st, info); err != nil || c.History == crowds {
 			t.Errorf("%d MiB: history %v where %d of %d partitions have room beside it, error %v", mem, c.History, had.Capacity, without.Capacity, err)
 		}
 	}
@@ -159,7 +164,7 @@ func TestCompleteKeepsNeighbours(t *testing.T) {
 	hop(t, dir)
 	hop(t, kept)
 	info := hostDevice(t).Info()
-	complete := func(dir string, c Config) (Config, string) {
+	complete := func(dir string, c config.Config) (config.Config, string) {
 		t.Helper()
 		st := storetest.Open(t, dir, store.Options{})
 		c.Threads = 1
@@ -167,37 +172,37 @@ func TestCompleteKeepsNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.FillFeatures(st.Manifest())
-		why, err := c.Complete(t.Context(), st, info)
+		why, err := planning.Complete(&c, t.Context(), st, info)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c, strings.Join(why, "\n")
 	}
 	mem := int64(90 << 20)
-	for c, why := complete(dir, Config{MemoryBytes: mem}); c.BatchSize == 1000; c, why = complete(dir, Config{MemoryBytes: mem}) {
+	for c, why := complete(dir, config.Config{MemoryBytes: mem}); c.BatchSize == 1000; c, why = complete(dir, config.Config{MemoryBytes: mem}) {
 		if mem += 1 << 20; mem > 200<<20 {
 			t.Fatalf("no budget was found that smaller batches make a difference to: %s", why)
 		}
 	}
-	c, why := complete(dir, Config{MemoryBytes: mem})
+	c, why := complete(dir, config.Config{MemoryBytes: mem})
 	if c.BatchSize < 250 || c.BatchSize*c.Accumulate != 1000 || !c.PrecomputedHop || c.History || !strings.Contains(why, "leave room for all") || strings.Contains(why, "an epoch old") {
 		t.Errorf("%d MiB: batches of %d, %d a step, hop %v, history %v: %s", mem>>20, c.BatchSize, c.Accumulate, c.PrecomputedHop, c.History, why)
 	}
 	for name, x := range map[string]struct {
 		dir string
-		Config
+		config.Config
 	}{
-		"size asked for":    {dir, Config{BatchSize: 1000}},
-		"plan asked for":    {dir, Config{Plan: macro.Hanoi}},
-		"history asked for": {dir, Config{History: true}},
-		"nothing absent":    {kept, Config{}},
+		"size asked for":    {dir, config.Config{BatchSize: 1000}},
+		"plan asked for":    {dir, config.Config{Plan: macro.Hanoi}},
+		"history asked for": {dir, config.Config{History: true}},
+		"nothing absent":    {kept, config.Config{}},
 	} {
 		x.MemoryBytes = mem
 		if c, why := complete(x.dir, x.Config); c.BatchSize != 1000 || c.Accumulate != 1 || !c.History {
 			t.Errorf("%s: batches of %d, history %v: %s", name, c.BatchSize, c.History, why)
 		}
 	}
-	run := func(c Config) *Checkpoint {
+	run := func(c config.Config) *Checkpoint {
 		t.Helper()
 		c.MemoryBytes, c.Threads = mem, 1
 		cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
@@ -207,10 +212,10 @@ func TestCompleteKeepsNeighbours(t *testing.T) {
 		return cp
 	}
 	file := t.TempDir() + "/last"
-	if begun := run(Config{Epochs: 1, CheckpointFile: file}).Config; begun.BatchSize != c.BatchSize || begun.Plan == macro.Hanoi {
+	if begun := run(config.Config{Epochs: 1, CheckpointFile: file}).Config; begun.BatchSize != c.BatchSize || begun.Plan == macro.Hanoi {
 		t.Errorf("trained by plan %s with batches of %d", begun.Plan, begun.BatchSize)
 	}
-	if on, through := outcome(run(Config{Epochs: 2, CheckpointFile: file, Resume: true})), outcome(run(Config{Epochs: 2})); on != through {
+	if on, through := outcome(run(config.Config{Epochs: 2, CheckpointFile: file, Resume: true})), outcome(run(config.Config{Epochs: 2})); on != through {
 		t.Errorf("resumed %s, in one go %s", on, through)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -25,7 +26,7 @@ import (
 // it. Nodes of which A[v] is 0 do not count. It is for models of one relation that aggregate so; others are [store.ErrInvalid]. The
 // aggregates of all training nodes are in memory, beside the run's budget.
 func (c *Checkpoint) AggregateErrors(ctx context.Context, st *store.Store, dev gpu.Device) ([]float64, error) {
-	if c.Config.relational() || c.Model.Model == "mlp" || c.Model.Aggregator == "max" {
+	if !c.Model.Kind().Aggregates || c.Model.Aggregator == "max" {
 		return nil, fmt.Errorf("train: errors of aggregates of model %s: %w: expected sage's mean, gcn, gin or gat", c.Model.Model, store.ErrInvalid)
 	}
 	whole := c.Config
@@ -61,14 +62,13 @@ func (c *Checkpoint) AggregateErrors(ctx context.Context, st *store.Store, dev g
 
 // look runs an epoch of cfg with the checkpoint's parameters, which stay, and calls take with each layer's aggregate of each node that
 // it trains.
-func (c *Checkpoint) look(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, take func(layer int, node uint64, row []float32)) error {
+func (c *Checkpoint) look(ctx context.Context, st *store.Store, dev gpu.Device, cfg config.Config, take func(layer int, node uint64, row []float32)) error {
 	none := 0.
 	cfg.Dropout, cfg.InputDropout, cfg.WeightDecay = &none, &none, 0
 	cfg.LR, cfg.Epochs, cfg.EvalEvery = 1e-30, 1, 1 // less than a parameter can move by
-	cfg.Absent, cfg.Reuse, cfg.Order, cfg.RecordSteps, cfg.SampleOn = AbsentIgnore, 0, nn.OrderAggregate, recordOff, sampleHost
+	cfg.Absent, cfg.Reuse, cfg.Order, cfg.RecordSteps, cfg.SampleOn = config.AbsentIgnore, 0, nn.OrderAggregate, config.RecordOff, config.SampleHost
 	cfg.CheckpointFile, cfg.Resume = "", false
-	cfg.probe = &probe{params: c.Params, take: take}
-	_, err := Node(ctx, st, dev, cfg, Hooks{})
+	_, err := node(ctx, st, dev, cfg, Hooks{}, &probe{params: c.Params, take: take})
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/gpu/eval/evaltest"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 )
 
@@ -17,7 +18,7 @@ func TestBestByValidation(t *testing.T) {
 			g.Labels[v] = (g.Labels[v] + 1) % 5
 		}
 	}
-	s, epochs := runMemory(t, g, Config{Hidden: 8, Epochs: 30, BatchSize: 50, LR: .1, Seed: 3, Threads: 1}, 0)
+	s, epochs := runMemory(t, g, config.Config{Hidden: 8, Epochs: 30, BatchSize: 50, LR: .1, Seed: 3, Threads: 1}, 0)
 	best, bestTest := epochs[0], epochs[0]
 	for _, e := range epochs {
 		if e.Best != (e.Epoch == 1 || e.ValidAccuracy > best.ValidAccuracy) {

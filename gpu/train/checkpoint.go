@@ -4,20 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/store"
 )
 
 // Checkpoint is a trained model: what [Load] needs to use it again.
 type Checkpoint struct {
-	Version uint64    `json:"version"` // of the store that it was trained on
-	Config  Config    `json:"config"`
-	Model   nn.Config `json:"model"`
-	Summary Summary   `json:"summary"`
+	Version uint64        `json:"version"` // of the store that it was trained on
+	Config  config.Config `json:"config"`
+	Model   nn.Config     `json:"model"`
+	Summary Summary       `json:"summary"`
 	// ClassNames are those of the store that it was trained on, by number; nil where they have none.
 	ClassNames []string `json:"class_names,omitempty"`
 	// VectorTable are the learned vectors that are no parameters; nil: all are.
@@ -60,6 +63,14 @@ func VerifyFile(fs vfs.FS, path string) error {
 	b, err := modelfile.Read(fs, path)
 	if err != nil {
 		return fmt.Errorf("train: verify: %w", err)
+	}
+	run := bytes.HasPrefix(b, []byte(modelfile.NodeRun)) || bytes.HasPrefix(b, []byte(modelfile.TemporalRun))
+	model := bytes.HasPrefix(b, []byte(modelfile.Node)) || bytes.HasPrefix(b, []byte(modelfile.Temporal))
+	switch ext := filepath.Ext(path); {
+	case run && ext == store.ModelExtension:
+		return &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: "it holds an unfinished run, expected a model"}
+	case model && ext == store.RunExtension:
+		return &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: "it holds a model, expected an unfinished run"}
 	}
 	for magic, head := range map[string]any{modelfile.NodeRun: new(nodeProgress), modelfile.Temporal: new(json.RawMessage), modelfile.TemporalRun: new(json.RawMessage)} {
 		if bytes.HasPrefix(b, []byte(magic)) {

@@ -16,6 +16,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train/config"
 )
 
 // checkpoint is a small model with its parameters.
@@ -36,7 +37,7 @@ func checkpoint(t testing.TB, cfg nn.Config) *Checkpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Checkpoint{Version: 3, Config: Config{Model: cfg.Model, Split: "s", Features: []string{"x"}}, Model: cfg, Params: params}
+	c := &Checkpoint{Version: 3, Config: config.Config{Model: cfg.Model, Split: "s", Features: []string{"x"}}, Model: cfg, Params: params}
 	if err := c.Config.Normalize(); err != nil {
 		t.Fatal(err)
 	}

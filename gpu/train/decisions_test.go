@@ -9,8 +9,11 @@ import (
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
+	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/rowcache"
-	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/feed"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -19,41 +22,13 @@ import (
 func TestHopOfAnotherWidth(t *testing.T) {
 	m := store.Manifest{Schema: store.Schema{Task: store.TaskNode, Classes: 2}, Columns: []store.ColumnInfo{
 		{Name: "x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 4}, {Name: "x.hop1", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 4}}}
-	cfg := func() *Config { return &Config{Features: []string{"x", "x.hop1"}, PrecomputedHop: true} }
-	if s, err := nodeShape(&m, cfg()); err != nil || s.in != 4 {
+	cfg := func() *config.Config { return &config.Config{Features: []string{"x", "x.hop1"}, PrecomputedHop: true} }
+	if s, err := config.ShapeOf(&m, cfg()); err != nil || s.In != 4 {
 		t.Errorf("of the same width: %+v, %v", s, err)
 	}
 	m.Columns[1].Dim = 5
-	if _, err := nodeShape(&m, cfg()); err == nil || !strings.Contains(err.Error(), "5 columns") {
+	if _, err := config.ShapeOf(&m, cfg()); err == nil || !strings.Contains(err.Error(), "5 columns") {
 		t.Errorf("x has 4 columns, its hop 5: %v", err)
-	}
-}
-
-// Plan rows is no choice where one thing alone speaks against it.
-func TestRowsTuningIsRefused(t *testing.T) {
-	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Partitions: 4})), store.Options{})
-	for name, c := range map[string]struct {
-		change func(*Config)
-		ok     bool
-	}{
-		"uniform":       {func(*Config) {}, true},
-		"named uniform": {func(c *Config) { c.Sampler = mini.Uniform }, true},
-		"dense":         {func(c *Config) { c.Sampler = mini.Dense }, true},
-		"labor":         {func(c *Config) { c.Sampler = mini.Labor }, false},
-		"rgcn":          {func(c *Config) { c.Model = "rgcn" }, false},
-		"history":       {func(c *Config) { c.History = true }, false},
-		"groups":        {func(c *Config) { c.Group = 2 }, false},
-		"no features":   {func(c *Config) { c.Features = nil }, false},
-	} {
-		y := &Memory{store: st, m: st.Manifest(), cfg: Config{Hidden: 8, BatchSize: 20, Features: []string{"x"}}}
-		if err := y.cfg.Normalize(); err != nil {
-			t.Fatal(err)
-		}
-		c.change(&y.cfg)
-		got, err := y.RowsTuning(0)
-		if err != nil || (got != nil) != c.ok {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
 	}
 }
 
@@ -66,7 +41,7 @@ func TestNoConfusionWithoutNodes(t *testing.T) {
 		}
 	}
 	told := map[string]bool{}
-	cp, err := trainNode(t.Context(), t, storetest.Create(t, g), Config{Hidden: 8, BatchSize: 50, Epochs: 1, Threads: 1},
+	cp, err := trainNode(t.Context(), t, storetest.Create(t, g), config.Config{Hidden: 8, BatchSize: 50, Epochs: 1, Threads: 1},
 		Hooks{Confusion: func(split string, _ *eval.Confusion) { told[split] = true }})
 	if err != nil {
 		t.Fatal(err)
@@ -82,13 +57,13 @@ func TestNoConfusionWithoutNodes(t *testing.T) {
 // A policy that cannot keep rows ends the run.
 func TestRowsPolicyRefused(t *testing.T) {
 	g := evaltest.Random(t, 100, 2, true)
-	cfg := Config{Hidden: 8, BatchSize: 50, Epochs: 1, Threads: 1}
+	cfg := config.Config{Hidden: 8, BatchSize: 50, Epochs: 1, Threads: 1}
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
 	}
 	dev := host.New(host.Options{Threads: 1})
 	defer func() { _ = dev.Close() }()
-	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &DevicePlan{})
+	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &ondevice.Plan{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +72,10 @@ func TestRowsPolicyRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.rows = &deviceRows{Rows: rows}
-	s := &session{cfg: &cfg, plan: planner{make: g.Plan}, it: g, t: tr, from: &nodeProgress{Best: -1}}
-	if err := s.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "oldest") {
+	tr.rows = &ondevice.Rows{Kept: rows}
+	tr.choose()
+	s := &session{cfg: &cfg, plan: feed.Plans{Make: g.Plan}, it: g, t: tr, from: &nodeProgress{Best: -1}}
+	if err := s.train(t.Context(), nil, progress.Interval{}); err == nil || !strings.Contains(err.Error(), "oldest") {
 		t.Errorf("a policy that is none: %v", err)
 	}
 }

@@ -20,6 +20,12 @@
 // # Memory
 //
 // Config.MemoryBytes bounds what a run holds: the partition buffer, and beside
-// it either training's or evaluation's work space, which are never alive at once. [OpenMemory] says who holds
-// what, as an account of store/budget (memory.go).
+// it either training's or evaluation's work space, which are never alive at once. Package planning says
+// who holds what, as an account of store/budget.
+//
+// # Rooms
+//
+// From the lowest: config (what a run is), feed (its mini-batches), bound (the most that these hold), history (absent
+// neighbours), planning (what a run does and holds), loader (batches for loops of others), ondevice (what a GPU keeps), and
+// this package, which trains.
 package train

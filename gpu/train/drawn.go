@@ -2,140 +2,119 @@ package train
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
-	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/gpu/sampling"
-	"github.com/gstore/gstore/sampler/mini"
-	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
 )
 
-// Values of [Config].SampleOn.
-const (
-	sampleAuto   = "auto"
-	sampleHost   = "host"
-	sampleDevice = "device"
-)
-
-// undrawn says why a device that info describes does not draw the mini-batches of a run of c on a store, which the host draws by cfg; "" if it can.
-func (c *Config) undrawn(info gpu.Info, m *store.Manifest, cfg *mini.Config) string {
-	switch {
-	case c.SampleOn == sampleHost:
-		return "nobody asks for that"
-	case !info.Samples:
-		return "it draws none"
-	case c.History:
-		return "a history reads which nodes were reached"
-	case c.relational():
-		return "relations of edges are the host's"
-	case (c.Model == "gcn" || c.Model == "gin") && c.capacity(m) > 0:
-		return fmt.Sprintf("out of core the host has the degrees that %s reads, which count neighbours outside memory", c.Model)
-	case c.stages():
-		return fmt.Sprintf("device plan %s is a sampler of the host's", c.DevicePlan)
-	}
-	return sampling.Unfit(cfg)
+// deviceDraw has the device draw mini-batches, from the one in hand on, as many as it was asked for.
+type deviceDraw struct {
+	t       *trainer
+	sampler *sampling.Sampler
 }
 
-// drawing is the device's sampler of a run of plan mirror without spare slots; or why there is none.
-func (c *Config) drawing(info gpu.Info, m *store.Manifest, s shape) (_ *sampling.Options, why string, err error) {
-	cfg, err := c.sampler(len(c.sampled()), s.draws, s.degree)
-	if err != nil {
-		return nil, "", err
-	}
-	if why := c.undrawn(info, m, &cfg); why != "" {
-		return nil, why, nil
-	}
-	_, edges := largestStep(m, c.capacity(m))
-	o := &sampling.Options{Config: cfg, Rows: int(c.MirrorRows(m)), Entries: edges, Batch: c.BatchSize, Buffer: bufferRowsMost(m)}
-	_, err = o.Bytes()
-	if errors.Is(err, mini.ErrTooLarge) {
-		return nil, err.Error(), nil
-	}
-	return o, "", err
-}
-
-// Undrawn says why a GPU would not draw the mini-batches of a run of c on a store, whose defaults are filled in; "" if it can.
-func (c *Config) Undrawn(m *store.Manifest) (why string, err error) {
-	cfg := *c
-	s, err := nodeShape(m, &cfg)
-	if err != nil {
-		return "", err
-	}
-	_, why, err = cfg.drawing(gpu.Info{Samples: true}, m, s)
-	return why, err
-}
-
-// bufferRowsMost is more rows than any partition buffer has: a slot for each partition, of the largest one's size and whole pages.
-func bufferRowsMost(m *store.Manifest) int {
-	most := 0
-	for _, p := range m.Partitions {
-		most = max(most, int(p.Nodes))
-	}
-	return len(m.Partitions) * (most + blocks.Alignment)
-}
-
-// drawnRoom is how many rows of rowBytes there is room for in so many bytes beside a sampler on the device.
-func drawnRoom(room, rowBytes int64, o *sampling.Options) (rows int64, err error) {
-	held, err := o.Bytes()
-	return max(0, room-held/rowcache.Share) / rowBytes, err
-}
-
-// draw has the device draw the mini-batch in hand and those that come, as far as it has room.
-func (t *trainer) draw() error {
-	if t.draws == nil {
+func (d *deviceDraw) enter(_ context.Context, mb *buffer.MacroBatch) error {
+	if len(mb.Seeds) == 0 {
 		return nil
 	}
-	l := t.batches.loader
-	for t.draws.Room() > 0 {
+	return d.sampler.Enter(mb, d.t.rows.Mirror.Shifts)
+}
+
+// take has the device draw the mini-batch in hand and those that come, as far as it has room, and waits for the former.
+func (d *deviceDraw) take(ctx context.Context, x *minibatch) (err error) {
+	l := d.t.batches.Loader
+	for d.sampler.Room() > 0 {
 		b := l.Batch()
-		if n := t.draws.Waiting(); n > 0 {
+		if n := d.sampler.Waiting(); n > 0 {
 			b = l.Ahead(n)
 		}
 		if b == nil { // the pass ends
 			break
 		}
-		if err := t.draws.Draw(b.Key, t.rows.mirror.places(b.Seeds)); err != nil {
+		if err := d.sampler.Draw(b.Key, d.t.rows.Mirror.Places(b.Seeds)); err != nil {
+			return err
+		}
+	}
+	x.drawn, err = d.sampler.Next(context.WithoutCancel(ctx))
+	return err
+}
+
+func (d *deviceDraw) sizes(x *minibatch) replay.Sizes {
+	return replay.Sizes{Nodes: x.drawn.Nodes, Edges: x.drawn.Edges}
+}
+
+// place copies the graphs to the arena, so that their room is free soon and recorded steps find them at one address.
+func (d *deviceDraw) place(x *minibatch) {
+	t, b, z := d.t, x.drawn, d.sizes(x)
+	q, a := t.queue, t.pipe.Arena()
+	if x.shape != nil {
+		z = x.shape.Sizes
+	}
+	for range len(t.model.Layers()) - len(b.Edges) {
+		x.graphs = append(x.graphs, gpu.Graph{NumDst: z.Nodes[0], NumSrc: z.Nodes[0]})
+	}
+	degreesOf := func(level int) gpu.Tensor {
+		d := a.Vector(q, z.Nodes[level], blocks.Int32)
+		q.PadNumbers(b.Degrees(level), d, 1, false)
+		return d
+	}
+	var below gpu.Tensor
+	if t.model.ReadsDegrees() {
+		below = degreesOf(0)
+	}
+	for i, edges := range z.Edges {
+		g := gpu.Graph{NumDst: z.Nodes[i+1], NumSrc: z.Nodes[i], Indptr: a.Vector(q, z.Nodes[i+1]+1, blocks.Int32)}
+		if edges > 0 { // as arrays from the host are laid out
+			g.Indices = a.Vector(q, edges, blocks.Int32)
+		}
+		q.PadBlock(b.Block(i), g)
+		if t.model.ReadsDegrees() {
+			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1)
+			below = g.DstDegrees
+		}
+		x.graphs = append(x.graphs, g)
+	}
+}
+
+func (d *deviceDraw) leave(ctx context.Context) error { return d.sampler.Leave(ctx) }
+
+// drawnRows are the rows of mini-batches that the device drew, whose input lies in the slots of plan mirror.
+type drawnRows struct{ memoryRows }
+
+// admit gives up the mini-batch's room on the device.
+func (r *drawnRows) admit(x *minibatch) {
+	t, n := r.t, x.drawn.Nodes[0]
+	t.rows.Mirror.Stats.Hits += uint64(n)
+	if x.shape != nil {
+		n = x.shape.Nodes[0]
+	}
+	x.in.Tables, x.in.Index = t.rows.Kept.Scaled(r.tables), t.pipe.Arena().Vector(t.queue, n, blocks.Uint32)
+	t.queue.PadNumbers(x.drawn.Input(), x.in.Index, 0, true)
+	t.draws.Free(t.queue)
+}
+
+// degreeCounter counts the neighbours of a macro-batch's nodes by row, of one that has not all of the store's partitions within reach: neighbours
+// that are absent count. What a node was trained with must be what evaluation has, which reads all edges.
+type degreeCounter struct {
+	of         func(ctx context.Context, first uint64, to []int32) error // [eval.Evaluator.Degrees]; nil: the macro-batch says all
+	partitions int                                                       // of the store
+	whole      []int32                                                   // empty: the macro-batch says all
+}
+
+func (c *degreeCounter) enter(ctx context.Context, mb *buffer.MacroBatch) error {
+	c.whole = c.whole[:0]
+	if c.of == nil || len(mb.Step.Reached()) == c.partitions {
+		return nil
+	}
+	c.whole = slices.Grow(c.whole, mb.Rows)[:mb.Rows]
+	for _, p := range mb.Partitions {
+		if err := c.of(ctx, uint64(p.First), c.whole[p.Base:][:p.Nodes]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// takeDrawn waits for the mini-batch in hand, where the device draws; else it is nil.
-func (t *trainer) takeDrawn(ctx context.Context) (*sampling.Batch, error) {
-	if t.draws == nil {
-		return nil, nil
-	}
-	return t.draws.Next(context.WithoutCancel(ctx))
-}
-
-// admitDrawn is deviceRows.admit of a mini-batch that the device drew, whose input lies in the slots of plan mirror. Its room is given up.
-func (t *trainer) admitDrawn(tables []rowcache.Table, b *sampling.Batch, shape *replay.Shape) (in nn.Input) {
-	q, n := t.queue, b.Nodes[0]
-	t.rows.mirror.stats.Hits += uint64(n)
-	if shape != nil {
-		n = shape.Nodes[0]
-	}
-	in.Tables, in.Index = t.rows.Scaled(tables), t.pipe.Arena().Vector(q, n, blocks.Uint32)
-	q.PadNumbers(b.Input(), in.Index, 0, true)
-	t.draws.Free(q)
-	return in
-}
-
-// drawOnHost has the host draw from the next step on.
-func (t *trainer) drawOnHost(s shape) (err error) {
-	if t.draws == nil {
-		return nil
-	}
-	err = errors.Join(t.draws.Close(), t.batches.loader.Close())
-	t.draws = nil
-	if err == nil {
-		t.batches, err = newBatches(t.cfg, t.model.Hops(), s.draws, s.degree, max(1, t.cfg.Threads-1), 0)
-	}
-	return err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/table"
@@ -69,11 +69,12 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 	open := func(memory int64) (*eval.Evaluator, budget.Account, error) {
 		a := budget.Account{TotalBytes: memory}
 		if memory > 0 {
-			a.Hold("program", budget.ProgramBytes, false)
+			a.Hold(budget.Program, budget.ProgramBytes, false)
 			for _, h := range o.Held {
 				a.Hold(h.Name, h.Bytes, h.Elastic)
 			}
-			a.Hold("model", max(0, int64(len(c.Params))+c.Model.ParamBytes()-rowcache.ModelBytes), false)
+			a.Hold("model", c.Model.SavedBytes(), false) // gradients and moments are not touched
+			a.HoldHeap("copy of the model", int64(len(c.Params)))
 			a.Hold("area under the ROC curve", auc, false)
 			memory = max(a.LeftBytes(), 1)
 			a.Hold("tiles", max(a.LeftBytes(), 0), true)
@@ -82,13 +83,14 @@ func (c *Checkpoint) Evaluate(ctx context.Context, st *store.Store, dev gpu.Devi
 			Confusion: o.Confusion, AUC: o.AUC, Predictions: o.Predictions, Probabilities: o.Probabilities, Embeddings: o.Embeddings, Unlabelled: len(o.Splits) == 0}, max(c.Model.Hidden, c.Model.Out))
 		return e, a, err
 	}
-	e, _, err := open(o.MemoryBytes)
+	e, account, err := open(o.MemoryBytes)
 	if err != nil {
 		return nil, budget.Smallest(err, o.MemoryBytes, func(memory int64) (budget.Account, error) {
 			_, a, err := open(memory) // holds nothing yet
 			return a, err
 		})
 	}
+	budget.Begin(ctx, &account)
 	metrics, err := e.Run(ctx, q, model, o.Splits...)
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -102,14 +104,14 @@ func (c *Checkpoint) vectors(ctx context.Context, st *store.Store) (_ *eval.Vect
 		return nil, func() error { return nil }, nil
 	}
 	cfg := c.Config
-	if err := cfg.countVectors(ctx, st); err != nil {
+	if err := cfg.CountVectors(ctx, st); err != nil {
 		return nil, nil, fmt.Errorf("evaluation: %w", err)
 	}
 	t, err := c.VectorTable.open(ctx, st)
 	if err != nil {
 		return nil, nil, fmt.Errorf("evaluation: %w", err)
 	}
-	v, rows := cfg.evalVectors(), table.NewReader(t)
+	v, rows := cfg.EvalVectors(), table.NewReader(t)
 	v.Read = rows.Read
 	return v, func() error { return errors.Join(rows.Close(), t.Close()) }, nil
 }
@@ -127,7 +129,7 @@ func (c *Checkpoint) checkFeatures(m *store.Manifest) error {
 			continue
 		}
 		if err != nil || f.Role != store.RoleFeature {
-			return fmt.Errorf("evaluation: %w: feature %q, which the model reads (the store's features are %q)", store.ErrNotFound, name, featureNames(m))
+			return fmt.Errorf("evaluation: %w: feature %q, which the model reads (the store's features are %q)", store.ErrNotFound, name, config.FeatureNames(m))
 		}
 		in += f.Dim
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -20,12 +21,12 @@ func TestNodeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	harmless := func(op errorfs.Op) bool { return op.Kind == errorfs.OpStat || storetest.InPebble(op) }
-	for name, c := range map[string]Config{
+	for name, c := range map[string]config.Config{
 		"in memory, relations":        {Plan: "memory", Model: "rgcn", Layers: 1},
-		"out of core, history, shift": {Plan: "hanoi", Buffer: 1, History: true, LabelShift: ShiftAuto, MemoryBytes: 200 << 20},
+		"out of core, history, shift": {Plan: "hanoi", Buffer: 1, History: true, LabelShift: config.ShiftAuto, MemoryBytes: 200 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads, c.Absent = 4, 20, 1, "split", 1, AbsentIgnore
+			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Threads, c.Absent = 4, 20, 1, "split", 1, config.AbsentIgnore
 			storetest.FailEach(t, disk, storetest.Every(31), harmless, func(fs vfs.FS) (err error) {
 				st, err := store.Open(storetest.CrashDir, store.Options{FS: fs, Scratch: t.TempDir()})
 				if err != nil {

@@ -1,106 +1,115 @@
 package train
 
 import (
-	"github.com/gstore/gstore/blocks"
+	"context"
+
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
-	"github.com/gstore/gstore/gpu/sampling"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// blocks sets t.graphs to a batch's graphs, one a layer, and returns the rows
-// that feed the first. Layers that read a node alone have a graph without edges. Graphs are padded to shape, if there is one.
-func (t *trainer) blocks(mb *buffer.MacroBatch, b *mini.Batch, shape *replay.Shape) (input []uint32) {
-	q, a := t.queue, t.pipe.Arena()
-	blocks, input := b.Blocks, t.cfg.inputs(b)
-	if t.model.Hops() == 0 {
-		blocks = nil
-	}
-	t.graphs = t.graphs[:0]
-	nodes := len(input)
-	if shape != nil {
-		nodes = shape.Nodes[0]
-	}
-	for range len(t.model.Layers()) - len(blocks) {
-		t.graphs = append(t.graphs, gpu.Graph{NumDst: nodes, NumSrc: nodes})
-	}
-	degreesOf := func(level int, degrees []int32) gpu.Tensor {
-		if shape != nil {
-			degrees = t.replay.Degrees(shape, level, degrees)
-		}
-		return a.Int32s(q, degrees)
-	}
-	degrees, relations := t.model.ReadsDegrees(), t.model.Config().Relations > 0
-	if relations && t.groupers == nil {
-		c := t.model.Config()
-		t.groupers = c.Groupers(len(blocks))
-	}
-	if t.model.Config().EdgeWeights && t.weighers == nil {
-		c := t.model.Config()
-		t.weighers = c.EdgeWeighers(len(blocks))
-	}
-	edgeDim := t.model.Config().EdgeDim
-	if edgeDim > 0 && t.readers == nil {
-		t.readers = make([]nn.EdgeReader, len(blocks))
-	}
-	t.sums = t.sums[:0]
-	if c := t.model.Config(); c.SymmetricWeights() {
-		for _, row := range input {
-			t.sums = append(t.sums, mb.In.RowWeight(row))
+// hostDraw places graphs that the host drew: a mini-batch's blocks, one for each layer that reads neighbours.
+type hostDraw struct {
+	t       *trainer
+	layout  func(x *minibatch, i int, k *mini.Block, g *gpu.Graph) // where block i's edges are
+	dresses []dress
+}
+
+// dress adds to graphs what a model reads of edges and nodes beside them.
+type dress interface {
+	begin(x *minibatch) // whose input is known
+	add(x *minibatch, i int, k *mini.Block, g *gpu.Graph)
+}
+
+// newHostDraw chooses what the model's graphs have. groupers are of models of relations, else nil.
+func newHostDraw(t *trainer, groupers []nn.Grouper) *hostDraw {
+	c, hops := t.model.Config(), t.model.Hops()
+	d := &hostDraw{t: t, layout: t.lists}
+	if groupers != nil {
+		d.layout = func(x *minibatch, i int, k *mini.Block, g *gpu.Graph) {
+			groupers[i].Group(t.queue, t.pipe.Arena(), g, k.Indptr, k.Indices, k.Relations)
 		}
 	}
-	var below gpu.Tensor // the sources' degrees: those of the destinations of the block below
-	if degrees {
-		t.degrees = t.degrees[:0]
-		for _, row := range input {
-			if len(t.whole) > 0 {
-				t.degrees = append(t.degrees, t.whole[row])
-				continue
-			}
-			s := mb.In.Span(row)
-			t.degrees = append(t.degrees, int32(s.End-s.Begin))
-		}
-		below = degreesOf(0, t.degrees)
+	if t.model.ReadsDegrees() {
+		d.dresses = append(d.dresses, &degreeDress{t: t})
 	}
-	for i := range blocks {
-		k := &blocks[i]
+	if c.EdgeWeights {
+		d.dresses = append(d.dresses, &weightDress{t: t, weighers: c.EdgeWeighers(hops), symmetric: c.SymmetricWeights()})
+	}
+	if c.EdgeDim > 0 {
+		d.dresses = append(d.dresses, &featureDress{t: t, readers: make([]nn.EdgeReader, hops), dim: c.EdgeDim})
+	}
+	return d
+}
+
+func (d *hostDraw) enter(ctx context.Context, mb *buffer.MacroBatch) error {
+	return d.t.degrees.enter(ctx, mb)
+}
+
+func (d *hostDraw) take(context.Context, *minibatch) error { return nil }
+
+func (d *hostDraw) leave(context.Context) error { return nil }
+
+// blocks are those that the model's layers read.
+func (d *hostDraw) blocks(x *minibatch) []mini.Block {
+	if d.t.model.Hops() == 0 { // the sampler draws at least one hop
+		return nil
+	}
+	return x.Blocks
+}
+
+func (d *hostDraw) sizes(x *minibatch) replay.Sizes {
+	z := replay.Sizes{Nodes: []int{len(d.t.cfg.Inputs(x.Batch))}}
+	for _, k := range d.blocks(x) {
+		z.Nodes, z.Edges = append(z.Nodes, k.NumDst), append(z.Edges, len(k.Indices))
+	}
+	return z
+}
+
+// place implements drawer. Layers that read a node alone have a graph without edges.
+func (d *hostDraw) place(x *minibatch) {
+	x.input = d.t.cfg.Inputs(x.Batch)
+	list, nodes := d.blocks(x), len(x.input)
+	if x.shape != nil {
+		nodes = x.shape.Nodes[0]
+	}
+	for range len(d.t.model.Layers()) - len(list) {
+		x.graphs = append(x.graphs, gpu.Graph{NumDst: nodes, NumSrc: nodes})
+	}
+	for _, s := range d.dresses {
+		s.begin(x)
+	}
+	for i := range list {
+		k := &list[i]
 		g := gpu.Graph{NumDst: k.NumDst, NumSrc: k.NumSrc}
-		if relations {
-			if len(t.history) > 0 {
-				t.groupers[i].More = t.history[i].more
-			}
-			t.groupers[i].Group(q, a, &g, k.Indptr, k.Indices, k.Relations)
-		} else if shape != nil {
-			indptr, indices := t.replay.Block(shape, i, k.NumSrc, k.Indptr, k.Indices)
-			g.NumDst, g.NumSrc = shape.Nodes[i+1], shape.Nodes[i]
-			g.Indptr, g.Indices = a.Int32s(q, indptr), a.Int32s(q, indices)
-		} else if b.Nested && i > 0 { // on the device already
-			last := &t.graphs[len(t.graphs)-1]
-			g.Indptr, g.Indices = head(last.Indptr, len(k.Indptr)), head(last.Indices, len(k.Indices))
-		} else {
-			g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
+		d.layout(x, i, k, &g)
+		for _, s := range d.dresses {
+			s.add(x, i, k, &g)
 		}
-		if degrees {
-			of := k.Degrees
-			if len(t.whole) > 0 {
-				of = t.degrees[:k.NumDst] // which are the first inputs
-			}
-			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1, of)
-			below = g.DstDegrees
-		}
-		if t.weighers != nil {
-			t.weighers[i].Weigh(q, a, &g, nn.WeighedEdges{Indptr: k.Indptr, Indices: k.Indices, Weights: k.Weights, Degrees: k.Degrees, Sums: t.sums})
-		}
-		if nested := b.Nested && i > 0; edgeDim > 0 && nested {
-			g.EdgeFeatures = t.graphs[len(t.graphs)-1].EdgeFeatures.Head(k.NumDst + len(k.Indices))
-		} else if edgeDim > 0 {
-			t.readers[i].Read(q, a, &g, nn.FeaturedEdges{Indptr: k.Indptr, Places: k.Places, Rows: mb.In.Features, Dim: edgeDim})
-		}
-		t.graphs = append(t.graphs, g)
+		x.graphs = append(x.graphs, g)
 	}
-	return input
+	if d.t.queue.Device().Info().OwnMemory() {
+		d.t.blockBytes += ondevice.BlockBytes(x.Batch)
+	}
+}
+
+// lists are a block's edges as the host drew them, padded, or the first of those that the block before has on the device already.
+func (t *trainer) lists(x *minibatch, i int, k *mini.Block, g *gpu.Graph) {
+	q, a := t.queue, t.pipe.Arena()
+	switch {
+	case x.shape != nil:
+		indptr, indices := t.replay.Block(x.shape, i, k.NumSrc, k.Indptr, k.Indices)
+		g.NumDst, g.NumSrc = x.shape.Nodes[i+1], x.shape.Nodes[i]
+		g.Indptr, g.Indices = a.Int32s(q, indptr), a.Int32s(q, indices)
+	case x.Nested && i > 0:
+		last := &x.graphs[len(x.graphs)-1]
+		g.Indptr, g.Indices = head(last.Indptr, len(k.Indptr)), head(last.Indices, len(k.Indices))
+	default:
+		g.Indptr, g.Indices = a.Int32s(q, k.Indptr), a.Int32s(q, k.Indices)
+	}
 }
 
 // head is the first n elements of a vector.
@@ -111,37 +120,77 @@ func head(t gpu.Tensor, n int) gpu.Tensor {
 	return t.View(0, 0, 1, n)
 }
 
-// drawnBlocks sets t.graphs to those of a mini-batch that the device drew, padded to shape if there is one, as blocks does: they are copied to
-// the arena, so that its room is free soon and recorded steps find them at one address.
-func (t *trainer) drawnBlocks(b *sampling.Batch, shape *replay.Shape) {
-	q, a := t.queue, t.pipe.Arena()
-	z := replay.Sizes{Nodes: b.Nodes, Edges: b.Edges}
-	if shape != nil {
-		z = shape.Sizes
-	}
-	t.graphs = t.graphs[:0]
-	for range len(t.model.Layers()) - len(b.Edges) {
-		t.graphs = append(t.graphs, gpu.Graph{NumDst: z.Nodes[0], NumSrc: z.Nodes[0]})
-	}
-	degreesOf := func(level int) gpu.Tensor {
-		d := a.Vector(q, z.Nodes[level], blocks.Int32)
-		q.PadNumbers(b.Degrees(level), d, 1, false)
-		return d
-	}
-	var below gpu.Tensor
-	if t.model.ReadsDegrees() {
-		below = degreesOf(0)
-	}
-	for i, edges := range z.Edges {
-		g := gpu.Graph{NumDst: z.Nodes[i+1], NumSrc: z.Nodes[i], Indptr: a.Vector(q, z.Nodes[i+1]+1, blocks.Int32)}
-		if edges > 0 { // as arrays from the host are laid out
-			g.Indices = a.Vector(q, edges, blocks.Int32)
+// degreeDress adds the degrees of a graph's nodes.
+type degreeDress struct {
+	t     *trainer
+	input []int32    // of the input nodes
+	below gpu.Tensor // the sources' degrees: those of the destinations of the block below
+}
+
+func (d *degreeDress) begin(x *minibatch) {
+	d.input = d.input[:0]
+	whole := d.t.degrees.whole
+	for _, row := range x.input {
+		if len(whole) > 0 {
+			d.input = append(d.input, whole[row])
+			continue
 		}
-		q.PadBlock(b.Block(i), g)
-		if t.model.ReadsDegrees() {
-			g.SrcDegrees, g.DstDegrees = below, degreesOf(i+1)
-			below = g.DstDegrees
-		}
-		t.graphs = append(t.graphs, g)
+		s := x.mb.In.Span(row)
+		d.input = append(d.input, int32(s.End-s.Begin))
 	}
+	d.below = d.of(x, 0, d.input)
+}
+
+func (d *degreeDress) of(x *minibatch, level int, degrees []int32) gpu.Tensor {
+	if x.shape != nil {
+		degrees = d.t.replay.Degrees(x.shape, level, degrees)
+	}
+	return d.t.pipe.Arena().Int32s(d.t.queue, degrees)
+}
+
+func (d *degreeDress) add(x *minibatch, i int, k *mini.Block, g *gpu.Graph) {
+	of := k.Degrees
+	if len(d.t.degrees.whole) > 0 {
+		of = d.input[:k.NumDst] // which are the first inputs
+	}
+	g.SrcDegrees, g.DstDegrees = d.below, d.of(x, i+1, of)
+	d.below = g.DstDegrees
+}
+
+// weightDress weighs edges.
+type weightDress struct {
+	t         *trainer
+	weighers  []nn.EdgeWeigher // by block
+	symmetric bool
+	sums      []float64 // of the input nodes' edges, where symmetric
+}
+
+func (d *weightDress) begin(x *minibatch) {
+	d.sums = d.sums[:0]
+	if d.symmetric {
+		for _, row := range x.input {
+			d.sums = append(d.sums, x.mb.In.RowWeight(row))
+		}
+	}
+}
+
+func (d *weightDress) add(_ *minibatch, i int, k *mini.Block, g *gpu.Graph) {
+	d.weighers[i].Weigh(d.t.queue, d.t.pipe.Arena(), g, nn.WeighedEdges{Indptr: k.Indptr, Indices: k.Indices, Weights: k.Weights, Degrees: k.Degrees, Sums: d.sums})
+}
+
+// featureDress adds the features of edges.
+type featureDress struct {
+	t       *trainer
+	readers []nn.EdgeReader // by block
+	dim     int
+}
+
+func (d *featureDress) begin(*minibatch) {}
+
+func (d *featureDress) add(x *minibatch, i int, k *mini.Block, g *gpu.Graph) {
+	if x.Nested && i > 0 {
+		g.EdgeFeatures = x.graphs[len(x.graphs)-1].EdgeFeatures.Head(k.NumDst + len(k.Indices))
+		return
+	}
+	d.readers[i].Read(d.t.queue, d.t.pipe.Arena(), g, nn.FeaturedEdges{Indptr: k.Indptr, Places: k.Places, Rows: x.mb.In.Features, Dim: d.dim})
 }

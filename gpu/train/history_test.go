@@ -15,6 +15,8 @@ import (
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/history"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/storetest"
@@ -94,19 +96,19 @@ func TestHistorySums(t *testing.T) {
 					defer func() { _ = m.Close() }()
 					e := evaluatorOf(t, g, dev, hidden, c.tiles)
 					defer func() { _ = e.Close() }()
-					o := historyOptions{layer: layers - 1, dim: hidden, elem: c.elem, attention: c.attention}
+					o := history.Options{Layer: layers - 1, Dim: hidden, Elem: c.elem, Attention: c.attention}
 					if c.tiles > 1 { // room for the largest step, less than for all: additions go in pieces
-						o.resident = 2
+						o.Resident = 2
 					}
-					h, err := newHistory(t.Context(), g, dev, nil, o)
+					h, err := history.New(t.Context(), g, dev, nil, o)
 					if err != nil {
 						t.Fatal(err)
 					}
-					defer func() { _ = h.close() }()
+					defer func() { _ = h.Close() }()
 					plan := historyPlan(c.parts)
 					states := hiddenStates(t, g, q, m)
 					for _, splits := range [][]string{nil, {"valid"}, nil} { // what a pass before left must not count
-						if err := h.begin(plan); err != nil {
+						if err := h.Begin(plan); err != nil {
 							t.Fatal(err)
 						}
 						if _, err := e.RunInto(t.Context(), q, m, h, splits...); err != nil {
@@ -155,13 +157,13 @@ func historyElement(row []byte, j int, elem blocks.ElemType) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(row[4*j:])))
 }
 
-func checkHistory(t *testing.T, g *evaltest.Graph, h *history, plan buffer.Plan, states []float32) {
+func checkHistory(t *testing.T, g *evaltest.Graph, h *history.Layer, plan buffer.Plan, states []float32) {
 	t.Helper()
-	rows := make([]byte, h.len()*h.rowBytes())
-	if err := h.rows.Read(rows, 0); err != nil {
+	rows := make([]byte, h.Len()*h.RowBytes())
+	if err := h.Rows.Read(rows, 0); err != nil {
 		t.Fatal(err)
 	}
-	tolerance := map[blocks.ElemType]float64{blocks.Float32: 1e-4, blocks.Float16: 1e-3, blocks.BFloat16: 5e-3}[h.elem]
+	tolerance := map[blocks.ElemType]float64{blocks.Float32: 1e-4, blocks.Float16: 1e-3, blocks.BFloat16: 5e-3}[h.Elem]
 	owner := func(v uint32) store.PartitionID {
 		for p, info := range g.M.Partitions {
 			if uint64(v) < uint64(info.First)+info.Nodes {
@@ -181,7 +183,7 @@ func checkHistory(t *testing.T, g *evaltest.Graph, h *history, plan buffer.Plan,
 				resident = s.Resident
 			}
 		}
-		want, missing := make([]float64, h.dim), 0
+		want, missing := make([]float64, h.Dim), 0
 		span := g.In.Spans[v]
 		for _, u := range g.In.Indices[span.Begin:span.End] {
 			if slices.Contains(resident, owner(u)) {
@@ -189,31 +191,31 @@ func checkHistory(t *testing.T, g *evaltest.Graph, h *history, plan buffer.Plan,
 			}
 			missing++
 			for j := range want {
-				want[j] += float64(states[int(u)*h.dim+j])
+				want[j] += float64(states[int(u)*h.Dim+j])
 			}
 		}
-		row, degree, divisor := rows[k*h.rowBytes():][:h.rowBytes()], float64(span.End-span.Begin), float32(1)
+		row, degree, divisor := rows[k*h.RowBytes():][:h.RowBytes()], float64(span.End-span.Begin), float32(1)
 		if int(degree) > missing {
 			divisor = float32(degree) / float32(int(degree)-missing)
 		}
 		by := degree
-		if h.attention { // a mean of the missing, and how many
+		if h.Attention { // a mean of the missing, and how many
 			divisor, by = float32(missing), float64(missing)
 		}
-		if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.rowBytes()-4:])); got != divisor {
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.RowBytes()-4:])); got != divisor {
 			t.Fatalf("training node %d: divisor %v, want %v: %d of %v neighbours are missing", v, got, divisor, missing, degree)
 		}
 		for j, w := range want {
 			w /= max(by, 1)
-			if got := historyElement(row, j, h.elem); math.Abs(got-w) > tolerance*(1+math.Abs(w)) {
+			if got := historyElement(row, j, h.Elem); math.Abs(got-w) > tolerance*(1+math.Abs(w)) {
 				t.Fatalf("training node %d, column %d: %v, want %v", v, j, got, w)
 			}
 		}
 		away += missing
 		k++
 	}
-	if k != h.len() || len(g.M.Partitions) > 1 && away == 0 {
-		t.Errorf("%d training nodes, want %d; %d neighbours outside memory", h.len(), k, away)
+	if k != h.Len() || len(g.M.Partitions) > 1 && away == 0 {
+		t.Errorf("%d training nodes, want %d; %d neighbours outside memory", h.Len(), k, away)
 	}
 }
 
@@ -222,7 +224,7 @@ func checkHistory(t *testing.T, g *evaltest.Graph, h *history, plan buffer.Plan,
 func TestHistoryAllResident(t *testing.T) {
 	g := evaltest.Random(t, 1500, 5, true)
 	for _, layers := range []int{2, 3} {
-		c := Config{Hidden: 16, Layers: layers, Epochs: 3, BatchSize: 100, LR: .01, Seed: 3, Threads: 2}
+		c := config.Config{Hidden: 16, Layers: layers, Epochs: 3, BatchSize: 100, LR: .01, Seed: 3, Threads: 2}
 		_, want := runMemory(t, g, c, 0)
 		c.History = true
 		_, got := runMemory(t, g, c, 0)
@@ -288,28 +290,28 @@ func TestHistoryRefused(t *testing.T) {
 	g := evaltest.Random(t, 300, 3, true)
 	dev := host.New(host.Options{Threads: 1})
 	defer func() { _ = dev.Close() }()
-	if _, err := newHistory(t.Context(), g, dev, nil, historyOptions{split: "other", dim: 8}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := history.New(t.Context(), g, dev, nil, history.Options{Split: "other", Dim: 8}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("unknown split: error %v, expected ErrNotFound", err)
 	}
-	h, err := newHistory(t.Context(), g, dev, nil, historyOptions{split: "split", dim: 8})
+	h, err := history.New(t.Context(), g, dev, nil, history.Options{Split: "split", Dim: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = h.close() }()
+	defer func() { _ = h.Close() }()
 	plan := historyPlan(3)
 	plan.Steps = append(plan.Steps, plan.Steps[0])
-	if err := h.begin(plan); err == nil {
+	if err := h.Begin(plan); err == nil {
 		t.Error("a plan that trains partitions twice is not refused")
 	}
-	narrow, err := newHistory(t.Context(), g, dev, nil, historyOptions{dim: 8, resident: 1})
+	narrow, err := history.New(t.Context(), g, dev, nil, history.Options{Dim: 8, Resident: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = narrow.close() }()
-	if err := narrow.begin(historyPlan(3)); !errors.Is(err, store.ErrBudget) {
+	defer func() { _ = narrow.Close() }()
+	if err := narrow.Begin(historyPlan(3)); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("a step of more training nodes than there is room for: error %v, expected ErrBudget", err)
 	}
-	for _, c := range []Config{{Layers: 1, History: true}, {History: true, HistoryDtype: "int8"}, {HistoryDtype: "float16"}} {
+	for _, c := range []config.Config{{Layers: 1, History: true}, {History: true, HistoryDtype: "int8"}, {HistoryDtype: "float16"}} {
 		if err := c.Normalize(); err == nil {
 			t.Errorf("%d layers, history %v of %q: not refused", c.Layers, c.History, c.HistoryDtype)
 		}
@@ -324,23 +326,23 @@ func TestHistoryFinish(t *testing.T) {
 		want []float64
 	}{
 		{blocks.Float32, []float64{1, -3, 1e6, -1e30, 5, .1, 7, 8}},
-		{blocks.Float16, []float64{1, -3, float16Max, -float16Max, 5, .0999755859375, 7, 8}},
+		{blocks.Float16, []float64{1, -3, history.Float16Max, -history.Float16Max, 5, .0999755859375, 7, 8}},
 		{blocks.BFloat16, []float64{1, -3, 999424, -1.0002555517425873e30, 5, .10009765625, 7, 8}},
 	} {
-		h := &history{historyOptions: historyOptions{dim: 4, elem: c.elem}}
+		h := &history.Layer{Options: history.Options{Dim: 4, Elem: c.elem}}
 		sums := []float32{1, -3, 1e6, -1e30 /* degree, missing: */, 4, 1, 5, .1, 7, 8, 3, 3}
-		rows := h.finish(sums)
-		if len(rows) != 2*h.rowBytes() {
-			t.Fatalf("%v: %d bytes, expected %d", c.elem, len(rows), 2*h.rowBytes())
+		rows := h.Finish(sums)
+		if len(rows) != 2*h.RowBytes() {
+			t.Fatalf("%v: %d bytes, expected %d", c.elem, len(rows), 2*h.RowBytes())
 		}
 		for i, divisor := range []float32{4. / 3, 1} {
-			row := rows[i*h.rowBytes():][:h.rowBytes()]
+			row := rows[i*h.RowBytes():][:h.RowBytes()]
 			for j := range 4 {
 				if got, want := historyElement(row, j, c.elem), c.want[4*i+j]; math.Abs(got-want) > 1e-6*math.Abs(want) {
 					t.Errorf("%v: row %d, element %d: %v, expected %v", c.elem, i, j, got, want)
 				}
 			}
-			if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.rowBytes()-4:])); got != divisor {
+			if got := math.Float32frombits(binary.LittleEndian.Uint32(row[h.RowBytes()-4:])); got != divisor {
 				t.Errorf("%v: row %d: divisor %v, expected %v", c.elem, i, got, divisor)
 			}
 		}
@@ -356,7 +358,7 @@ func TestHistoryOfIsolatedNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		dev := hostDevice(t)
-		cfg := Config{Model: model, Layers: 2, Hidden: 8, Epochs: 2, Split: "split", History: true, Plan: "hanoi", Buffer: 2, Threads: 1}
+		cfg := config.Config{Model: model, Layers: 2, Hidden: 8, Epochs: 2, Split: "split", History: true, Plan: "hanoi", Buffer: 2, Threads: 1}
 		if _, err := Node(t.Context(), st, dev, cfg, Hooks{}); err != nil {
 			t.Errorf("%s: %v", model, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress/progresstest"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
@@ -20,7 +21,7 @@ import (
 // killJob is a run that goes on from its last checkpoint; it saves its model as Model and its checkpoints beside it.
 type killJob struct {
 	Store  string
-	Config train.Config
+	Config config.Config
 	Model  string
 }
 
@@ -46,7 +47,7 @@ func (c *killJob) run() (err error) {
 // history: the model is an undisturbed run's.
 func TestNodeKilled(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	c := train.Config{Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 10, Epochs: 16, Split: "split", CheckpointEvery: "5steps", Threads: 1}
+	c := config.Config{Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 10, Epochs: 16, Split: "split", CheckpointEvery: "5steps", Threads: 1}
 	killed(t, dir, c, c)
 }
 
@@ -54,14 +55,14 @@ func TestNodeKilled(t *testing.T) {
 func TestVectorTableKilled(t *testing.T) {
 	graph, _ := storetest.Typed(t)
 	dir := ingesttest.Store(t, graph, ingest.Options{Partitions: 8, Seed: 1})
-	c := train.Config{Model: "rsage", Vectors: train.VectorsTable, Plan: "hanoi", Buffer: 2, Absent: train.AbsentIgnore, Hidden: 8, Fanouts: []int{4, 4}, BatchSize: 10, Epochs: 12, CheckpointEvery: "3steps", Threads: 1}
+	c := config.Config{Model: "rsage", Vectors: config.VectorsTable, Plan: "hanoi", Buffer: 2, Absent: config.AbsentIgnore, Hidden: 8, Fanouts: []int{4, 4}, BatchSize: 10, Epochs: 12, CheckpointEvery: "3steps", Threads: 1}
 	whole := c
 	whole.Table = "whole"
 	killed(t, dir, whole, c)
 }
 
 // killed trains by whole, and by c with kills, and fails unless both end with the same model.
-func killed(t *testing.T, dir string, undisturbed, c train.Config) {
+func killed(t *testing.T, dir string, undisturbed, c config.Config) {
 	t.Helper()
 	model := func(name string) string { return filepath.Join(t.TempDir(), name) }
 	whole, broken := killJob{Store: dir, Config: undisturbed, Model: model("whole.gsm")}, killJob{Store: dir, Config: c, Model: model("killed.gsm")}

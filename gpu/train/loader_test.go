@@ -9,6 +9,8 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -40,7 +42,7 @@ func nodesOf(mb *buffer.MacroBatch, rows []uint32) (nodes []store.NodeID) {
 }
 
 // yields runs an epoch of a loader from a place on.
-func yields(t *testing.T, l *Loader, epoch int, from progress.Place) (all []yielded) {
+func yields(t *testing.T, l *loader.Loader, epoch int, from progress.Place) (all []yielded) {
 	t.Helper()
 	if err := l.Start(epoch, from); err != nil {
 		t.Fatal(err)
@@ -78,9 +80,9 @@ func loaderGraph(t *testing.T) *store.Store {
 	return storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Partitions: 12, Seed: 3})), store.Options{})
 }
 
-func openLoader(t *testing.T, st *store.Store, c Config, o LoaderOptions) *Loader {
+func openLoader(t *testing.T, st *store.Store, c config.Config, o loader.Options) *loader.Loader {
 	t.Helper()
-	l, err := OpenLoader(t.Context(), st, c, o)
+	l, err := loader.Open(t.Context(), st, c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +102,15 @@ func TestLoaderIsTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]Config{
+	for name, c := range map[string]config.Config{
 		"memory":     {BatchSize: 50, Fanouts: []int{3, 2}, Seed: 5, Threads: 2},
 		"hanoi":      {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 4, Reuse: 1, Threads: 3},
 		"trainnodes": {BatchSize: 20, Fanouts: []int{4}, Seed: 6, Plan: macro.TrainNodes, Buffer: 9, Threads: 2},
 		"rows":       {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 6, Plan: macro.Rows, Threads: 2},
-		"packed":     {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 6, Plan: macro.Rows, RowReads: RowsPacked, Threads: 3},
+		"packed":     {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 6, Plan: macro.Rows, RowReads: config.RowsPacked, Threads: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Features, c.Absent, c.LabelShift, c.Epochs, c.Hidden = []string{"x"}, AbsentIgnore, ShiftOff, 2, 4
+			c.Features, c.Absent, c.LabelShift, c.Epochs, c.Hidden = []string{"x"}, config.AbsentIgnore, config.ShiftOff, 2, 4
 			var want []Epoch
 			if _, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { want = append(want, e) }}); err != nil {
 				t.Fatal(err)
@@ -118,7 +120,7 @@ func TestLoaderIsTraining(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = r.Close() }()
-			l := openLoader(t, st, c, LoaderOptions{})
+			l := openLoader(t, st, c, loader.Options{})
 			for epoch := range 2 {
 				r.sum = progress.Counts{}
 				if err := l.Start(epoch, progress.Place{}); err != nil {
@@ -142,13 +144,13 @@ func TestLoaderIsTraining(t *testing.T) {
 // TestLoaderGoesOn: an epoch begun at any place yields what was left of it, whatever was yielded before.
 func TestLoaderGoesOn(t *testing.T) {
 	st := loaderGraph(t)
-	for _, c := range []Config{
+	for _, c := range []config.Config{
 		{Plan: macro.Hanoi, Buffer: 4, Reuse: 1},
 		{Plan: macro.Rows},
-		{Plan: macro.Rows, RowReads: RowsPacked},
+		{Plan: macro.Rows, RowReads: config.RowsPacked},
 	} {
 		c.BatchSize, c.Fanouts, c.Seed, c.Threads = 20, []int{3, 2}, 5, 2
-		l, other := openLoader(t, st, c, LoaderOptions{}), openLoader(t, st, c, LoaderOptions{})
+		l, other := openLoader(t, st, c, loader.Options{}), openLoader(t, st, c, loader.Options{})
 		for epoch := range 2 {
 			all := yields(t, l, epoch, progress.Place{})
 			for i := range all {
@@ -166,24 +168,24 @@ func TestLoaderGoesOn(t *testing.T) {
 // TestLoaderOfRows: batches of plan rows are those of plan memory to the bit, rows included, in a cache smaller than an epoch, shuffled
 // or not, for one rank of two, and when an epoch is left in its middle; the ranks' seeds together are the epoch's.
 func TestLoaderOfRows(t *testing.T) {
-	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3000, Partitions: 12, Dim: 300, Seed: 3})), store.Options{})
-	for _, reads := range []string{RowsCached, RowsPacked} {
-		c := Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Memory, Threads: 2}
+	st := storetest.Open(t, storetest.Create(t, storetest.Random(storetest.Options{Nodes: 3001, Partitions: 12, Dim: 300, Seed: 3})), store.Options{})
+	for _, reads := range []string{config.RowsCached, config.RowsPacked} {
+		c := config.Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Memory, Threads: 2}
 		rows := c
 		rows.Plan, rows.RowReads, rows.MemoryBytes = macro.Rows, reads, 64<<20
 		for err := store.ErrBudget; err != nil; rows.MemoryBytes += 1 << 20 { // until about the smallest
 			if !errors.Is(err, store.ErrBudget) {
 				t.Fatal(err)
 			}
-			var l *Loader
-			if l, err = OpenLoader(t.Context(), st, rows, LoaderOptions{}); err == nil {
+			var l *loader.Loader
+			if l, err = loader.Open(t.Context(), st, rows, loader.Options{}); err == nil {
 				err = l.Close()
 			}
 		}
-		for name, o := range map[string]LoaderOptions{"all": {}, "sequential": {Sequential: true, Seeds: "valid"}, "rank 0": {World: 2}, "rank 1": {World: 2, Rank: 1}} {
+		for name, o := range map[string]loader.Options{"all": {}, "sequential": {Sequential: true, Seeds: "valid"}, "rank 0": {World: 2}, "rank 1": {World: 2, Rank: 1}} {
 			t.Run(reads+" "+name, func(t *testing.T) {
 				memory, l := openLoader(t, st, c, o), openLoader(t, st, rows, o)
-				if n := l.feed.reader.Sizes().Slots; reads == RowsCached && n >= 3000 {
+				if n := l.Feed.Reader.Sizes().Slots; reads == config.RowsCached && n >= 3001 {
 					t.Fatalf("the cache holds %d rows in %d bytes", n, rows.MemoryBytes)
 				}
 				for epoch := range 3 {
@@ -207,8 +209,8 @@ func TestLoaderSeeds(t *testing.T) {
 	st := loaderGraph(t)
 	for _, seeds := range []string{"train", "valid", "test"} {
 		finished := make(chan int, 1000)
-		l := openLoader(t, st, Config{BatchSize: 20, Fanouts: []int{2}, Plan: macro.Hanoi, Buffer: 3, Threads: 2},
-			LoaderOptions{Seeds: seeds, Sequential: true, Finish: func(mb *buffer.MacroBatch, b *mini.Batch) error {
+		l := openLoader(t, st, config.Config{BatchSize: 20, Fanouts: []int{2}, Plan: macro.Hanoi, Buffer: 3, Threads: 2},
+			loader.Options{Seeds: seeds, Sequential: true, Finish: func(mb *buffer.MacroBatch, b *mini.Batch) error {
 				finished <- len(b.Seeds)
 				return nil
 			}})
@@ -228,13 +230,13 @@ func TestLoaderSeeds(t *testing.T) {
 			t.Errorf("%s: %d seeds more than finished, of %d", seeds, n, want)
 		}
 	}
-	if _, err := OpenLoader(t.Context(), st, Config{Plan: macro.TrainNodes, Buffer: 5}, LoaderOptions{Seeds: "test"}); err == nil {
+	if _, err := loader.Open(t.Context(), st, config.Config{Plan: macro.TrainNodes, Buffer: 5}, loader.Options{Seeds: "test"}); err == nil {
 		t.Error("test nodes by a plan that holds training nodes: not refused")
 	}
-	if _, err := OpenLoader(t.Context(), st, Config{History: true}, LoaderOptions{}); err == nil {
+	if _, err := loader.Open(t.Context(), st, config.Config{History: true}, loader.Options{}); err == nil {
 		t.Error("a history: not refused")
 	}
-	if _, err := OpenLoader(t.Context(), st, Config{MemoryBytes: 1 << 20}, LoaderOptions{}); !errors.Is(err, store.ErrBudget) {
+	if _, err := loader.Open(t.Context(), st, config.Config{MemoryBytes: 1 << 20}, loader.Options{}); !errors.Is(err, store.ErrBudget) {
 		t.Errorf("1 MiB: error %v, expected ErrBudget", err)
 	}
 }
@@ -242,7 +244,7 @@ func TestLoaderSeeds(t *testing.T) {
 // TestLoaderEnds: the end of its context ends a loader, with that error, and it can be closed.
 func TestLoaderEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := OpenLoader(ctx, loaderGraph(t), Config{BatchSize: 20, Fanouts: []int{2}, Plan: macro.Hanoi, Buffer: 3}, LoaderOptions{})
+	l, err := loader.Open(ctx, loaderGraph(t), config.Config{BatchSize: 20, Fanouts: []int{2}, Plan: macro.Hanoi, Buffer: 3}, loader.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -35,12 +37,12 @@ func TestLoaderHistory(t *testing.T) {
 		tolerance float64
 		world     int
 	}{{0, 0, 1e-5, 0}, {blocks.Float16, 1 << 10, 1e-3, 0}, {blocks.BFloat16, 0, 1e-2, 2}} {
-		l := openLoader(t, st, Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 3, Reuse: 1, Threads: 2}, LoaderOptions{World: c.world})
-		open := func() *LoaderHistory {
-			h, err := OpenHistory(t.Context(), st, hostDevice(t), l, LoaderHistoryOptions{Dim: dim, Elem: c.elem, MemoryBytes: c.memory})
+		l := openLoader(t, st, config.Config{BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 3, Reuse: 1, Threads: 2}, loader.Options{World: c.world})
+		open := func() *loader.History {
+			h, err := loader.OpenHistory(t.Context(), st, hostDevice(t), l, loader.HistoryOptions{Dim: dim, Elem: c.elem, MemoryBytes: c.memory})
 			for errors.Is(err, store.ErrBudget) { // until about the smallest
 				c.memory += 1 << 10
-				h, err = OpenHistory(t.Context(), st, hostDevice(t), l, LoaderHistoryOptions{Dim: dim, Elem: c.elem, MemoryBytes: c.memory})
+				h, err = loader.OpenHistory(t.Context(), st, hostDevice(t), l, loader.HistoryOptions{Dim: dim, Elem: c.elem, MemoryBytes: c.memory})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -53,7 +55,7 @@ func TestLoaderHistory(t *testing.T) {
 			return h
 		}
 		h := open()
-		if c.memory > 0 && h.eval.Tiles() < 2 {
+		if c.memory > 0 && h.Eval.Tiles() < 2 {
 			t.Error("the pass is not cut")
 		}
 		r := rand.New(rand.NewPCG(1, 2))
@@ -154,7 +156,7 @@ func TestLoaderHistory(t *testing.T) {
 		if err := l.Start(5, progress.Place{}); err != nil || !l.Next() {
 			t.Fatal(err, l.Err())
 		}
-		i := slices.IndexFunc(l.mb.Partitions, func(p buffer.ResidentPartition) bool { return p.First == 0 })
+		i := slices.IndexFunc(l.Mb.Partitions, func(p buffer.ResidentPartition) bool { return p.First == 0 })
 		if err := h.Pull(t.Context(), all[:1], rest[:dim], divisors[:1]); i < 0 && !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("a node of another step: %v", err)
 		}
@@ -162,8 +164,8 @@ func TestLoaderHistory(t *testing.T) {
 			t.Errorf("node %d of %d: %v", nodes, nodes, err)
 		}
 	}
-	valid := openLoader(t, st, Config{Plan: macro.Hanoi, Buffer: 3}, LoaderOptions{Seeds: "valid"})
-	if _, err := OpenHistory(t.Context(), st, hostDevice(t), valid, LoaderHistoryOptions{Dim: dim}); !errors.Is(err, store.ErrInvalid) {
+	valid := openLoader(t, st, config.Config{Plan: macro.Hanoi, Buffer: 3}, loader.Options{Seeds: "valid"})
+	if _, err := loader.OpenHistory(t.Context(), st, hostDevice(t), valid, loader.HistoryOptions{Dim: dim}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a history of validation nodes: %v", err)
 	}
 }

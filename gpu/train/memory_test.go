@@ -15,6 +15,12 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/gpu/train/bound"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/feed"
+	"github.com/gstore/gstore/gpu/train/ondevice"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/storetest"
@@ -41,7 +47,7 @@ func TestSmallestBudgetWorks(t *testing.T) {
 	n := 0
 	for _, model := range []string{"sage", "gat", "gin", "rgcn", "rsage", "gcn"} {
 		for _, layers := range []int{2, 3} {
-			for _, c := range []Config{{}, {Plan: "hanoi", Buffer: 2}, {History: true, Plan: "hanoi"}} {
+			for _, c := range []config.Config{{}, {Plan: "hanoi", Buffer: 2}, {History: true, Plan: "hanoi"}} {
 				if n++; n%race.Every(4) != 3%race.Every(4) {
 					continue
 				}
@@ -83,7 +89,7 @@ func TestSmallestBudgetWorks(t *testing.T) {
 func TestWorstBatch(t *testing.T) {
 	for _, undirected := range []bool{true, false} {
 		g := evaltest.Random(t, 1500, 4, undirected)
-		for _, c := range []Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
+		for _, c := range []config.Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
 			{Model: "sage", EdgeWeights: true}, {Model: "gcn", EdgeWeights: true},
 			{Model: "gat", Heads: 2, EdgeFeatures: []string{"edge"}},
 			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "rgat", Heads: 2}, {Model: "rsage", RelationFanouts: "r1=30,20"}, {Model: "mlp"}, {Model: "gat", Heads: 2, Sampler: "dense", Fanouts: []int{10, 1}}, {Model: "gcn", Sampler: "dense"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
@@ -96,31 +102,31 @@ func TestWorstBatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				dev, s := hostDevice(t), shapeOf(g)
-				s.edgeDim = 2 * len(c.EdgeFeatures)
+				s.EdgeDim = 2 * len(c.EdgeFeatures)
 				var err error
-				if s.draws, err = c.relationDraws(&g.M); err != nil {
+				if s.Sampling, err = c.RelationSampling(&g.M); err != nil {
 					t.Fatal(err)
 				}
-				b, err := newBatchMeter(t.Context(), dev.Info(), &g.M, &c, s)
+				b, err := planning.NewBatchMeter(t.Context(), dev.Info(), &g.M, &c, s)
 				if err != nil {
 					t.Fatal(err)
 				}
-				worst, err := b.worst(t.Context(), &g.M, 0)
+				worst, err := b.Worst(t.Context(), &g.M, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
 				share := int64(10)
-				if c.relational() { // as the edges that nodes have allow, more closely
-					e, err := eval.New(g, nil, eval.Options{Features: c.Features, Model: c.model(s)}, c.Hidden)
+				if c.Relational() { // as the edges that nodes have allow, more closely
+					e, err := eval.New(g, nil, eval.Options{Features: c.Features, Model: c.ModelConfig(s)}, c.Hidden)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if b.draws, err = countDraws(t.Context(), g, e, &c, s, b.model.Config().Relations); err != nil {
+					if b.Sampled, err = bound.Count(t.Context(), g, e, &c, s, b.Model.Config().Relations); err != nil {
 						t.Fatal(err)
 					}
 					loose := worst
-					b.known = map[int]int64{}
-					if worst, err = b.worst(t.Context(), &g.M, 0); err != nil || worst >= loose {
+					b.Known = map[int]int64{}
+					if worst, err = b.Worst(t.Context(), &g.M, 0); err != nil || worst >= loose {
 						t.Errorf("%s: %d bytes by what nodes add (%v), %d without", c.Model, worst, err, loose)
 					}
 					share = 2
@@ -128,18 +134,22 @@ func TestWorstBatch(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := b.close(); err != nil || b.dev.Bytes() != 0 {
-					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.dev.Bytes(), err)
+				if err := b.Close(); err != nil || b.Dev.Bytes() != 0 {
+					t.Errorf("%s: %d bytes are left on the meter, %v", c.Model, b.Dev.Bytes(), err)
 				}
 				run := func(bound int64) error {
-					tr, err := newTrainer(t.Context(), dev, &c, s, &DevicePlan{})
+					tr, err := newTrainer(t.Context(), dev, &c, s, &ondevice.Plan{})
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer func() { _ = tr.close() }()
 					tr.pipe.Bound(bound)
-					p, sum := passes{ready: func() bool { return true }}, progress.Counts{}
-					return tr.macroBatch(t.Context(), 0, g.MacroBatch(), &p, progress.Place{}, &sum, func(progress.Place) error { return nil })
+					p, sum := feed.Passes{Ready: func() bool { return true }}, progress.Counts{}
+					b, err := tr.enter(t.Context(), 0, g.MacroBatch(), &p, progress.Place{})
+					if err != nil {
+						return err
+					}
+					return run.Step(t.Context(), b, &sum, func(progress.Place) error { return nil })
 				}
 				if err := run(worst); err != nil {
 					t.Errorf("%s, %s first, undirected %v: %v", c.Model, order, undirected, err)
@@ -152,58 +162,23 @@ func TestWorstBatch(t *testing.T) {
 	}
 }
 
-// TestStagedBytes: a budget of a run on a device of its own memory has what is page-locked on its way there: features of edges with the
-// mini-batches that read them, and what pads steps that are recorded.
-func TestStagedBytes(t *testing.T) {
-	g := storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 4})
-	g.EdgeDim = 4
-	g.EdgeRows = make([]float32, g.EdgeDim*len(g.Edges))
-	st := storetest.Open(t, storetest.Create(t, g), store.Options{})
-	info := gpu.Info{Name: "test", Async: true, MemoryBytes: 1 << 30}
-	staged := func(c Config) (bytes, features int64) {
-		t.Helper()
-		c.Model, c.MemoryBytes, c.BatchSize, c.Fanouts = "gat", 1<<30, 100, []int{5, 5}
-		if err := c.Normalize(); err != nil {
-			t.Fatal(err)
-		}
-		c.FillFeatures(st.Manifest())
-		y, err := OpenMemory(t.Context(), st, info, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = y.Close() }()
-		graphs, _, _ := y.batch.graphs(largestStep(y.m, 0))
-		for _, g := range graphs {
-			features += 4 * int64(g.EdgeFeatures.Len())
-		}
-		return y.batchBytes(c.MemoryBytes, 0), features
-	}
-	plain, _ := staged(Config{RecordSteps: recordOff})
-	if padded, _ := staged(Config{}); padded < plain+plain/17 || padded > plain+plain/4 {
-		t.Errorf("%d bytes of mini-batches that are padded, %d of plain ones", padded, plain)
-	}
-	if with, features := staged(Config{EdgeFeatures: []string{"rows"}}); features == 0 || with-plain != int64(info.InFlight())*features {
-		t.Errorf("%d bytes with features of edges, which take %d a mini-batch, %d without", with, features, plain)
-	}
-}
-
 // TestWorstBlocks: the largest blocks of each sampler. Dense ones have the edges of the hops before, by these hops' larger fanouts.
 func TestWorstBlocks(t *testing.T) {
 	g := evaltest.Random(t, 50, 4, true)
 	for sampler, want := range map[string][]int{"uniform": {1100, 1000}, "dense": {2000, 1000}, "pinsage": {1100, 1000}} {
-		c := Config{Sampler: sampler, Fanouts: []int{10, 1}, BatchSize: 100, Features: []string{"x"}}
+		c := config.Config{Sampler: sampler, Fanouts: []int{10, 1}, BatchSize: 100, Features: []string{"x"}}
 		if err := c.Normalize(); err != nil {
 			t.Fatal(err)
 		}
-		b, err := newBatchMeter(t.Context(), hostDevice(t).Info(), &g.M, &c, shapeOf(g))
+		b, err := planning.NewBatchMeter(t.Context(), hostDevice(t).Info(), &g.M, &c, shapeOf(g))
 		if err != nil {
 			t.Fatal(err)
 		}
-		graphs, seeds, inputs := b.graphs(1<<20, 1<<20)
+		graphs, seeds, inputs := b.Graphs(1<<20, 1<<20)
 		if graphs[0].Indices.Len() != want[0] || graphs[1].Indices.Len() != want[1] || seeds != 100 || inputs != graphs[0].NumSrc || inputs < graphs[0].NumDst {
 			t.Errorf("%s: blocks of %d and %d edges, %d seeds, %d inputs, expected %d edges, 100 seeds", sampler, graphs[0].Indices.Len(), graphs[1].Indices.Len(), seeds, inputs, want)
 		}
-		if err := b.close(); err != nil {
+		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -221,7 +196,7 @@ func TestDeviceTensorsAreNotTheHosts(t *testing.T) {
 	h := host.New(host.Options{Threads: 1})
 	defer func() { _ = h.Close() }()
 	own := gputest.Ahead{Device: gputest.NewCounting(h, 1<<30)}
-	c := Config{Layers: 3, Hidden: 512, BatchSize: 300, Epochs: 1, Split: "split", Threads: 1}
+	c := config.Config{Layers: 3, Hidden: 512, BatchSize: 300, Epochs: 1, Split: "split", Threads: 1}
 	run := func(dev gpu.Device, memory int64) error {
 		c.MemoryBytes = memory
 		_, err := Node(t.Context(), st, dev, c, Hooks{})

@@ -10,6 +10,9 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/history"
+	"github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -19,14 +22,14 @@ import (
 // for any number of threads, and costs a pass over the store only where no validation came before.
 func TestNodeHistoryOutOfCore(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	run := func(c Config) (*Checkpoint, []Epoch) {
+	run := func(c config.Config) (*Checkpoint, []Epoch) {
 		t.Helper()
 		st, err := store.Open(dir, store.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = st.Close() }()
-		c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Absent = "hanoi", 2, 8, 50, 3, "split", AbsentIgnore
+		c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Absent = "hanoi", 2, 8, 50, 3, "split", config.AbsentIgnore
 		var epochs []Epoch
 		cp, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 		if err != nil {
@@ -34,8 +37,8 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 		}
 		return cp, epochs
 	}
-	_, plain := run(Config{Threads: 1})
-	cp, want := run(Config{Threads: 1, History: true})
+	_, plain := run(config.Config{Threads: 1})
+	cp, want := run(config.Config{Threads: 1, History: true})
 	for e := range want {
 		if want[e].Loss == plain[e].Loss {
 			t.Errorf("epoch %d: loss %v with and without history", e+1, plain[e].Loss)
@@ -57,8 +60,8 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 		elem  blocks.ElemType
 		row   int64
 	}{{"", blocks.Float32, 4*8 + 4}, {"float16", blocks.Float16, 2*8 + 4}} {
-		cp, got := run(Config{Threads: 1, History: true, HistoryDtype: c.dtype})
-		cost := costHistory(train, nil, nil, []historyOptions{{dim: 8, elem: c.elem}}, 2, got[0].Steps)
+		cp, got := run(config.Config{Threads: 1, History: true, HistoryDtype: c.dtype})
+		cost := history.CostOf(train, nil, nil, []history.Options{{Dim: 8, Elem: c.elem}}, 2, got[0].Steps)
 		rows := cp.Summary.HistoryRowBytes / int64(len(want)) / c.row
 		if rows != cost.TrainingRows || cp.Summary.HistoryRowBytes != rows*int64(len(want))*c.row || int64(cost.RowBytes) != c.row {
 			t.Errorf("%s: %d bytes of history read in %d epochs, expected rows of %d for %d training nodes", c.dtype, cp.Summary.HistoryRowBytes, len(want), c.row, cost.TrainingRows)
@@ -72,14 +75,14 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 			}
 		}
 	}
-	_, got := run(Config{Threads: 4, History: true})
+	_, got := run(config.Config{Threads: 4, History: true})
 	for e := range want {
 		if got[e].Loss != want[e].Loss {
 			t.Errorf("epoch %d: loss %v with 4 threads, %v with one", e+1, got[e].Loss, want[e].Loss)
 		}
 	}
 	// A pass of its own gives what a validation's states do.
-	_, rare := run(Config{Threads: 1, History: true, EvalEvery: 10})
+	_, rare := run(config.Config{Threads: 1, History: true, EvalEvery: 10})
 	for e := range want {
 		if rare[e].Loss != want[e].Loss {
 			t.Errorf("epoch %d without validation: loss %v, with one %v", e+1, rare[e].Loss, want[e].Loss)
@@ -102,9 +105,9 @@ func TestHistoryOfRelationsIsExact(t *testing.T) {
 		if err := errors.Join(w.Commit(t.Context(), m), w.Close()); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []Config{{Model: "rsage", Layers: 2}, {Model: "rgcn", Layers: 3, Bases: 2}, {Model: "rsage", Layers: 2, HistoryDtype: "float16"}} {
+		for _, c := range []config.Config{{Model: "rsage", Layers: 2}, {Model: "rgcn", Layers: 3, Bases: 2}, {Model: "rsage", Layers: 2, HistoryDtype: "float16"}} {
 			none := 0.
-			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Absent, c.LabelShift, c.Threads = 8, 40, 1, "split", AbsentIgnore, ShiftOff, 2
+			c.Hidden, c.BatchSize, c.Epochs, c.Split, c.Absent, c.LabelShift, c.Threads = 8, 40, 1, "split", config.AbsentIgnore, config.ShiftOff, 2
 			c.Dropout, c.LR, c.Fanouts = &none, 1e-12, []int{-1, -1, -1}[:c.Layers]
 			loss := func(plan string, history bool) float64 {
 				t.Helper()
@@ -151,7 +154,7 @@ func TestHistoryOfSumsIsExact(t *testing.T) {
 			none := 0.
 			loss := func(plan string, hop, history bool) (float64, float64) {
 				t.Helper()
-				c := Config{Model: model, Layers: 2, Hidden: 8, BatchSize: 40, Epochs: 1, Split: "split", Absent: AbsentIgnore, LabelShift: ShiftOff, Threads: 2, Dropout: &none, InputDropout: &none, LR: 1e-12, Fanouts: []int{-1, -1},
+				c := config.Config{Model: model, Layers: 2, Hidden: 8, BatchSize: 40, Epochs: 1, Split: "split", Absent: config.AbsentIgnore, LabelShift: config.ShiftOff, Threads: 2, Dropout: &none, InputDropout: &none, LR: 1e-12, Fanouts: []int{-1, -1},
 					Plan: plan, PrecomputedHop: hop, History: history}
 				switch plan {
 				case "hanoi":
@@ -193,7 +196,7 @@ func TestHistoryOfAttentionIsNear(t *testing.T) {
 	none := 0.
 	loss := func(plan string, history bool) float64 {
 		t.Helper()
-		c := Config{Model: "gat", Layers: 2, Hidden: 8, Heads: 2, BatchSize: 40, Epochs: 1, Split: "split", Absent: AbsentIgnore, LabelShift: ShiftOff, Threads: 2, Dropout: &none, LR: 1e-12, Fanouts: []int{-1, -1}, Plan: plan, History: history}
+		c := config.Config{Model: "gat", Layers: 2, Hidden: 8, Heads: 2, BatchSize: 40, Epochs: 1, Split: "split", Absent: config.AbsentIgnore, LabelShift: config.ShiftOff, Threads: 2, Dropout: &none, LR: 1e-12, Fanouts: []int{-1, -1}, Plan: plan, History: history}
 		if plan == "hanoi" {
 			c.Buffer = 2
 		}
@@ -217,9 +220,9 @@ func TestBatchesOfStepsAreEven(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	spread := func(c Config) (most int) {
+	spread := func(c config.Config) (most int) {
 		c.BatchSize, c.Fanouts, c.Split, c.Threads = 19, []int{2}, "split", 1
-		l := openLoader(t, st, c, LoaderOptions{})
+		l := openLoader(t, st, c, loader.Options{})
 		defer func() { _ = l.Close() }()
 		if err := l.Start(0, progress.Place{}); err != nil {
 			t.Fatal(err)
@@ -240,14 +243,14 @@ func TestBatchesOfStepsAreEven(t *testing.T) {
 		return most
 	}
 	for _, model := range []string{"sage", "gat", "rsage"} {
-		if n := spread(Config{Model: model, Plan: "hanoi", Buffer: 2}); n > 1 {
+		if n := spread(config.Config{Model: model, Plan: "hanoi", Buffer: 2}); n > 1 {
 			t.Errorf("%s: batches of a step differ by %d seeds", model, n)
 		}
 	}
-	if n := spread(Config{Plan: "memory", Group: 2}); n > 1 {
+	if n := spread(config.Config{Plan: "memory", Group: 2}); n > 1 {
 		t.Errorf("groups: batches of a step differ by %d seeds", n)
 	}
-	if n := spread(Config{Plan: "memory"}); n < 2 {
+	if n := spread(config.Config{Plan: "memory"}); n < 2 {
 		t.Errorf("in memory: batches differ by %d seeds: the test sees nothing", n)
 	}
 }
@@ -279,7 +282,7 @@ func TestNodeUnknownSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	if _, err := Node(t.Context(), st, hostDevice(t), Config{Epochs: 1, Split: "dense"}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := Node(t.Context(), st, hostDevice(t), config.Config{Epochs: 1, Split: "dense"}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("error %v, expected ErrNotFound", err)
 	}
 }
@@ -298,7 +301,7 @@ func TestHistoryWhateverTheBudget(t *testing.T) {
 		read := map[int64]bool{} // bytes of evaluation, which tell tilings apart
 		for _, mib := range []int64{0, 128, 100, 92} {
 			var epochs []Epoch
-			c := Config{Model: model, Plan: "hanoi", Buffer: 2, Hidden: 16, BatchSize: 200, Epochs: 3, Split: "split", Absent: AbsentIgnore, History: true, Threads: 2, MemoryBytes: mib << 20}
+			c := config.Config{Model: model, Plan: "hanoi", Buffer: 2, Hidden: 16, BatchSize: 200, Epochs: 3, Split: "split", Absent: config.AbsentIgnore, History: true, Threads: 2, MemoryBytes: mib << 20}
 			cp, err := Node(t.Context(), st, hostDevice(t), c, Hooks{Epoch: func(e Epoch) { epochs = append(epochs, e) }})
 			if err != nil {
 				t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/gpu/eval/evaltest"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/sampler/macro"
-	"github.com/gstore/gstore/store/buffer"
 )
 
 // reuseRun trains three epochs in memory with steps whose passes are open, the next
@@ -14,7 +14,7 @@ import (
 func reuseRun(t *testing.T, g *evaltest.Graph, pending bool, replay [][]int) []Epoch {
 	t.Helper()
 	g.Pending, g.Reuse = pending, true
-	_, epochs := runMemory(t, g, Config{Hidden: 8, Epochs: 3, BatchSize: 100, LR: .01, Seed: 3, Threads: 1, Reuse: macro.ReuseAuto, ReusePasses: replay}, 0)
+	_, epochs := runMemory(t, g, config.Config{Hidden: 8, Epochs: 3, BatchSize: 100, LR: .01, Seed: 3, Threads: 1, Reuse: macro.ReuseAuto, ReusePasses: replay}, 0)
 	return epochs
 }
 
@@ -36,25 +36,5 @@ func TestReuseWhilePending(t *testing.T) {
 		if again[e].Loss != most[e].Loss || !reflect.DeepEqual(again[e].Passes, most[e].Passes) {
 			t.Errorf("epoch %d: loss %v in passes %v, repeated %v in %v", e+1, most[e].Loss, most[e].Passes, again[e].Loss, again[e].Passes)
 		}
-	}
-}
-
-// TestReuseRecordRefused: records that do not fit the run.
-func TestReuseRecordRefused(t *testing.T) {
-	for name, c := range map[string]Config{
-		"too short":          {Epochs: 2, Reuse: macro.ReuseAuto, ReusePasses: [][]int{{1}}},
-		"too many passes":    {Epochs: 1, Reuse: macro.ReuseAuto, ReusePasses: [][]int{{2 + macro.ReuseMax}}},
-		"no pass":            {Epochs: 1, Reuse: macro.ReuseAuto, ReusePasses: [][]int{{0}}},
-		"beside a number":    {Epochs: 1, Reuse: 2, ReusePasses: [][]int{{1}}},
-		"below auto":         {Epochs: 1, Reuse: -2},
-		"more than ReuseMax": {Epochs: 1, Reuse: 1 + macro.ReuseMax},
-	} {
-		if err := c.Normalize(); err == nil {
-			t.Errorf("%s: not refused", name)
-		}
-	}
-	p := passes{replay: [][]int{{1, 2}}}
-	if err := p.begin(0, &buffer.Plan{Steps: make([]buffer.Step, 3)}); err == nil {
-		t.Error("a record of 2 steps for a plan of 3: not refused")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
@@ -20,8 +22,8 @@ import (
 // device changes no loss, and what moves is what was planned.
 func TestPreSC(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	c := Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 2, DevicePlan: macro.DeviceDirect}
-	run := func(c Config, rows int64) (losses []string, first *cache.Traffic, why string) {
+	c := config.Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 2, EvalEvery: 2, Split: "split", Threads: 2, DevicePlan: macro.DeviceDirect}
+	run := func(c config.Config, rows int64) (losses []string, first *cache.Traffic, why string) {
 		t.Helper()
 		st, err := store.Open(dir, store.Options{})
 		if err != nil {
@@ -57,8 +59,8 @@ func TestPreSC(t *testing.T) {
 		{func() {}, cache.NamePreSC, known},
 		{func() { c.Seed = 5 }, cache.NamePreSC, known}, // chance decides no kind of run
 		{func() { c.Fanouts = []int{3, 1} }, cache.NamePreSC, counted},
-		{func() { c.Fanouts = []int{3, 2} }, cacheAuto, known},
-		{func() { c.BatchSize = 29 }, cacheAuto, ""},
+		{func() { c.Fanouts = []int{3, 2} }, config.CacheAuto, known},
+		{func() { c.BatchSize = 29 }, config.CacheAuto, ""},
 		{func() { addVersion(t, dir) }, cache.NamePreSC, counted},
 	} {
 		s.change()
@@ -67,7 +69,7 @@ func TestPreSC(t *testing.T) {
 		if s.why == "" && strings.Contains(why, "visits") || !strings.Contains(why, s.why) {
 			t.Errorf("run %d says %s, expected %q", i, why, s.why)
 		}
-		if s.cache == cacheAuto {
+		if s.cache == config.CacheAuto {
 			continue
 		}
 		if d.Policy != cache.NamePreSC || d.Pinned == 0 || d.Hits < d.Misses/10 {
@@ -85,11 +87,11 @@ func TestPreSC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	c.Plan, c.Buffer, c.Absent = macro.Hanoi, 2, AbsentIgnore
+	c.Plan, c.Buffer, c.Absent = macro.Hanoi, 2, config.AbsentIgnore
 	if err := c.Normalize(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: 1 << 30}, 0); err == nil || !strings.Contains(err.Error(), "moves partitions") {
+	if _, err := ondevice.Choose(&c, t.Context(), st, gpu.Info{Name: "test", MemoryBytes: 1 << 30}, 0); err == nil || !strings.Contains(err.Error(), "moves partitions") {
 		t.Errorf("where partitions move: %v", err)
 	}
 }

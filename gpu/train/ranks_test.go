@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -16,17 +18,17 @@ import (
 // are that epoch's; a step's partitions are trained by one rank; any place goes on to the rank's rest.
 func TestRanks(t *testing.T) {
 	st := loaderGraph(t)
-	for name, c := range map[string]Config{
+	for name, c := range map[string]config.Config{
 		"hanoi":  {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 2, Reuse: 1, Threads: 2},
 		"few":    {BatchSize: 20, Fanouts: []int{3, 2}, Seed: 5, Plan: macro.Hanoi, Buffer: 8, Threads: 2}, // steps
 		"memory": {BatchSize: 50, Fanouts: []int{3}, Seed: 5, Threads: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := openLoader(t, st, c, LoaderOptions{})
+			whole := openLoader(t, st, c, loader.Options{})
 			for _, world := range []int{2, 3} {
-				var loaders []*Loader
+				var loaders []*loader.Loader
 				for rank := range world {
-					loaders = append(loaders, openLoader(t, st, c, LoaderOptions{Rank: rank, World: world}))
+					loaders = append(loaders, openLoader(t, st, c, loader.Options{Rank: rank, World: world}))
 				}
 				for epoch := range 2 {
 					want := map[mini.Key]yielded{}
@@ -77,10 +79,10 @@ func TestRanks(t *testing.T) {
 			}
 		})
 	}
-	if _, err := OpenLoader(t.Context(), st, Config{}, LoaderOptions{Rank: 2, World: 2}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := loader.Open(t.Context(), st, config.Config{}, loader.Options{Rank: 2, World: 2}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("rank 2 of 2: %v", err)
 	}
-	l := openLoader(t, st, Config{BatchSize: 1000, Fanouts: []int{2}}, LoaderOptions{World: 5000})
+	l := openLoader(t, st, config.Config{BatchSize: 1000, Fanouts: []int{2}}, loader.Options{World: 5000})
 	if err := l.Start(0, progress.Place{}); err == nil {
 		t.Error("more ranks than seeds: not refused")
 	}

@@ -2,91 +2,68 @@ package train
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
-	"github.com/gstore/gstore/gpu/sampling"
-	"github.com/gstore/gstore/sampler/macro"
-	"github.com/gstore/gstore/sampler/mini"
 )
 
-// Values of [Config].RecordSteps.
-const (
-	recordAuto = "auto"
-	recordOff  = "off"
-)
+// direct issues mini-batches operation by operation.
+type direct struct{ t *trainer }
 
-// unrecorded says why a run of c on a device that records does not pad and record a model's steps, "" if it does.
-func (c *Config) unrecorded(model *nn.Config) string {
-	switch {
-	case c.RecordSteps == recordOff:
-		return "nobody asks for recordings"
-	case model.Relations > 0:
-		return "groups of relations have sizes of their own"
-	case model.EdgeWeights || model.EdgeDim > 0:
-		return "weights and features of edges have sizes of their own"
-	case model.Norm == nn.BatchNorm:
-		return "batch norm counts rows"
-	case model.Jumping == nn.JumpMax:
-		return "the maximum of layers' states brings indices in the middle of a step"
-	case c.Accumulate > 1:
-		return "several mini-batches make a step"
-	case c.History:
-		return "a history has rows of its own"
-	case c.Plan == macro.Rows:
-		return "plan rows waits for each mini-batch anyway"
-	}
-	return ""
+func (direct) pad(*minibatch) {}
+
+func (i direct) issue(x *minibatch) {
+	t := i.t
+	a := t.pipe.Arena()
+	labels, shift := a.Int32s(t.queue, x.labels), t.shift.Tensor(t.queue, a)
+	t.rowStage.admit(x)
+	t.passes(x, labels, shift)
 }
 
-// recordWhy says whether steps are recorded, of a device that can.
-func (c *Config) recordWhy(model *nn.Config) string {
-	if why := c.unrecorded(model); why != "" {
-		return "device: steps are issued operation by operation: " + why
-	}
-	return "device: steps are recorded, and run again by one call, of mini-batches that are padded to a few shapes"
+func (direct) settle() error { return nil }
+
+// recorded pads mini-batches to a few shapes, whose operations are recorded once and run again by one call.
+type recorded struct {
+	direct
+	steps *replay.Steps
+	reads []gpu.Tensor // of the mini-batch in hand
 }
 
-// sizes are those of a mini-batch, which the device drew if drawn is not nil.
-func (t *trainer) sizes(b *mini.Batch, drawn *sampling.Batch) replay.Sizes {
-	if drawn != nil {
-		return replay.Sizes{Nodes: drawn.Nodes, Edges: drawn.Edges}
-	}
-	z := replay.Sizes{Nodes: []int{len(t.cfg.inputs(b))}}
-	if t.model.Hops() > 0 {
-		for i := range b.Blocks {
-			z.Nodes, z.Edges = append(z.Nodes, b.Blocks[i].NumDst), append(z.Edges, len(b.Blocks[i].Indices))
-		}
-	}
-	return z
-}
+func (i *recorded) pad(x *minibatch) { x.shape = i.steps.Shape(i.t.drawer.sizes(x)) }
 
-// shapeOf is what a mini-batch is padded to, nil where it is issued as it is: without recordings, and before layers have their orders,
-// which depend on sizes.
-func (t *trainer) shapeOf(b *mini.Batch, drawn *sampling.Batch) *replay.Shape {
-	if t.replay == nil || t.choices == nil {
-		return nil
+// issue stages what differs from one mini-batch to the next before its operations, in an order in which all but rows on their way to the
+// device have one place.
+func (i *recorded) issue(x *minibatch) {
+	if x.shape == nil {
+		i.direct.issue(x)
+		return
 	}
-	return t.replay.Shape(t.sizes(b, drawn))
-}
-
-// padded issues a mini-batch whose graphs were padded to shape. What differs from one to the next is staged before the step, in an
-// order in which all but rows on their way to the device have one place.
-func (t *trainer) padded(p *nn.Pass, shape *replay.Shape, adam *gpu.AdamOptions, admit func() nn.Input, issue func(in nn.Input, labels, shift gpu.Tensor)) {
-	q, a := p.Queue, p.Arena
-	p.Scalars = a.Scalars(q, p.DropoutSeed, *adam)
-	adam.Rates = p.Scalars.Rates
-	labels, shift := a.Int32s(q, t.replay.Labels(shape, t.labels)), t.shift.tensor(q, a)
-	in := admit()
-	t.reads = append(append(t.reads[:0], p.Scalars.Seed, labels, shift, in.Index), in.Tables...)
-	t.reads = append(t.reads, in.Own...)
-	for _, g := range t.graphs {
-		t.reads = append(t.reads, g.Indptr, g.Indices, g.SrcDegrees, g.DstDegrees)
+	t, p := i.t, x.pass
+	x.forward, x.backward = time.Now(), time.Now() // of one that is replayed all is one
+	p.Scalars = p.Arena.Scalars(p.Queue, p.DropoutSeed, x.adam)
+	x.adam.Rates = p.Scalars.Rates
+	labels, shift := p.Arena.Int32s(p.Queue, i.steps.Labels(x.shape, x.labels)), t.shift.Tensor(p.Queue, p.Arena)
+	t.rowStage.admit(x)
+	i.reads = append(append(i.reads[:0], p.Scalars.Seed, labels, shift, x.in.Index), x.in.Tables...)
+	i.reads = append(i.reads, x.in.Own...)
+	for _, g := range x.graphs {
+		i.reads = append(i.reads, g.Indptr, g.Indices, g.SrcDegrees, g.DstDegrees)
 	}
-	graphs := slices.Clone(t.graphs)
-	t.replay.Run(shape, a, t.reads, func() {
-		copy(t.graphs, graphs) // a pass completes them, also one whose recording failed
-		issue(in, labels, shift)
+	graphs := slices.Clone(x.graphs)
+	i.steps.Run(x.shape, p.Arena, i.reads, func() {
+		copy(x.graphs, graphs) // a pass completes them, also one whose recording failed
+		t.passes(x, labels, shift)
 	})
+}
+
+func (i *recorded) settle() error { return i.steps.Settle() }
+
+// ordering issues the first mini-batch of a run, by whose sizes it decides how layers are computed. The run's issuer follows it.
+type ordering struct{ direct }
+
+func (i *ordering) issue(x *minibatch) {
+	t := i.t
+	t.ordered(t.model.ChooseOrders(x.graphs, elemBytes(t.memory.tables)))
+	i.direct.issue(x)
 }

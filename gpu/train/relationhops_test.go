@@ -10,6 +10,8 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/history"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -35,10 +37,10 @@ func storeOfTypes(t *testing.T, hops bool) string {
 // more than was counted.
 func TestRelationHops(t *testing.T) {
 	dir := storeOfTypes(t, true)
-	base := Config{Model: "rsage", Hidden: 8, BatchSize: 40, Epochs: 3, Seed: 7, Threads: 1, PrecomputedHop: true}
+	base := config.Config{Model: "rsage", Hidden: 8, BatchSize: 40, Epochs: 3, Seed: 7, Threads: 1, PrecomputedHop: true}
 	all := base
 	all.Fanouts, all.Dropout, all.BatchSize = []int{mini.All, mini.All}, new(float64), 1000
-	edges := func(c Config) (losses []float64, edges int64) {
+	edges := func(c config.Config) (losses []float64, edges int64) {
 		t.Helper()
 		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) { losses = append(losses, e.Loss, e.ValidAccuracy) }})
 		if err != nil {
@@ -50,7 +52,7 @@ func TestRelationHops(t *testing.T) {
 		return losses, cp.Summary.SampledEdges
 	}
 	sampled := all
-	sampled.PrecomputedHop, sampled.Absent = false, AbsentIgnore
+	sampled.PrecomputedHop, sampled.Absent = false, config.AbsentIgnore
 	want, most := edges(sampled)
 	got, few := edges(all)
 	if few >= most {
@@ -69,7 +71,7 @@ func TestRelationHops(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.FillFeatures(m)
-	for r, hop := range c.hopRelations(m) {
+	for r, hop := range c.HopRelations(m) {
 		src, dst, _ := m.Schema.Ends(store.RelationID(r % len(m.Schema.Relations)))
 		if r >= len(m.Schema.Relations) {
 			src = dst
@@ -81,8 +83,8 @@ func TestRelationHops(t *testing.T) {
 
 	base.Fanouts = []int{3, 2}
 	memory, _, _ := lossesRead(t, dir, base)
-	for _, change := range []func(*Config){func(c *Config) { c.Threads = 3 }, func(c *Config) { c.MemoryBytes = 1 << 30 }, func(c *Config) { c.Plan, c.RowReads = macro.Rows, RowsCached },
-		func(c *Config) { c.Plan, c.RowReads = macro.Rows, RowsPacked }} {
+	for _, change := range []func(*config.Config){func(c *config.Config) { c.Threads = 3 }, func(c *config.Config) { c.MemoryBytes = 1 << 30 }, func(c *config.Config) { c.Plan, c.RowReads = macro.Rows, config.RowsCached },
+		func(c *config.Config) { c.Plan, c.RowReads = macro.Rows, config.RowsPacked }} {
 		c := base
 		change(&c)
 		if got, _, _ := lossesRead(t, dir, c); !slices.Equal(got, memory) {
@@ -105,7 +107,7 @@ func TestRelationHops(t *testing.T) {
 		}
 		runs = append(runs, losses)
 		steps := (len(m.Partitions) + 1) / 2
-		if cost, err := cp.Config.HistoryCost(m, nil, 2, steps); err != nil || cp.Summary.HistoryResidentBytes > cost.MemoryBytes {
+		if cost, err := history.Forecast(&cp.Config, m, nil, 2, steps, nil); err != nil || cp.Summary.HistoryResidentBytes > cost.MemoryBytes {
 			t.Errorf("history holds %d bytes, counted were %d (%v)", cp.Summary.HistoryResidentBytes, cost.MemoryBytes, err)
 		}
 	}
@@ -114,23 +116,23 @@ func TestRelationHops(t *testing.T) {
 	}
 	unasked := outside
 	unasked.PrecomputedHop, unasked.History, unasked.MemoryBytes = false, false, 0
-	for _, absent := range []string{AbsentAuto, AbsentIgnore} {
+	for _, absent := range []string{config.AbsentAuto, config.AbsentIgnore} {
 		unasked.Absent = absent
 		var why []string
 		cp, err := trainNode(t.Context(), t, dir, unasked, Hooks{Plan: func(w []string) { why = w }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if auto := absent == AbsentAuto; cp.Config.PrecomputedHop != auto || cp.Config.History != auto || len(cp.Model.RelationHops) > 0 != auto || strings.Contains(strings.Join(why, " "), "paper.feat.hop1.cites") != auto {
+		if auto := absent == config.AbsentAuto; cp.Config.PrecomputedHop != auto || cp.Config.History != auto || len(cp.Model.RelationHops) > 0 != auto || strings.Contains(strings.Join(why, " "), "paper.feat.hop1.cites") != auto {
 			t.Errorf("absent %s: hops %q, history %v: %q", absent, cp.Config.Hops, cp.Config.History, why)
 		}
 	}
 	table := outside // learned vectors come with partitions, and are sampled
-	table.Vectors = VectorsTable
+	table.Vectors = config.VectorsTable
 	if cp, err := trainNode(t.Context(), t, dir, table, Hooks{}); err != nil || !cp.Model.Vectors || len(cp.Model.RelationHops) != len(cp.Config.Hops) {
 		t.Errorf("with a table of learned vectors: %v", err)
 	}
-	for _, c := range []Config{base, outside} { // the smallest budget works
+	for _, c := range []config.Config{base, outside} { // the smallest budget works
 		c.MemoryBytes, c.BatchSize = 1<<20, 400
 		_, err := trainNode(t.Context(), t, dir, c, Hooks{})
 		c.MemoryBytes = named(t, err)
@@ -143,11 +145,11 @@ func TestRelationHops(t *testing.T) {
 // TestRelationHopsRefuse: what has no hops of relations, or not with these, is refused with what to do.
 func TestRelationHopsRefuse(t *testing.T) {
 	with, without := storeOfTypes(t, true), storeOfTypes(t, false)
-	for want, c := range map[string]Config{
-		"gstore precompute --each-relation": {Model: "rsage"},
-		"has no precomputed hop":            {Model: "rgcn"},
-		"drawn by sampler uniform":          {Model: "rsage", Sampler: mini.Dense},
-		"are projected":                     {Model: "rsage", Features: []string{"paper.feat", "venue.feat"}},
+	for want, c := range map[string]config.Config{
+		"gstore precompute --each-relation":    {Model: "rsage"},
+		"a model that reads a precomputed hop": {Model: "rgcn"},
+		"needs sampler uniform":                {Model: "rsage", Sampler: mini.Dense},
+		"are projected":                        {Model: "rsage", Features: []string{"paper.feat", "venue.feat"}},
 	} {
 		dir := with
 		if strings.HasPrefix(want, "gstore") {

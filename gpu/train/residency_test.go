@@ -12,6 +12,9 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/loader"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/storetest"
@@ -22,7 +25,7 @@ import (
 // what the plan predicted.
 func TestDeviceRows(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8}))
-	for name, c := range map[string]Config{
+	for name, c := range map[string]config.Config{
 		"memory":         {},
 		"hanoi":          {Plan: "hanoi", Buffer: 2},
 		"hanoi, history": {Plan: "hanoi", Buffer: 3, History: true, Reuse: 1},
@@ -36,7 +39,7 @@ func TestDeviceRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Hidden, c.BatchSize, c.Fanouts, c.Epochs, c.EvalEvery, c.Split, c.Threads = 8, 30, []int{3, 2}, 3, 3, "split", 2
-			c.Absent = AbsentIgnore
+			c.Absent = config.AbsentIgnore
 			if c.Model == "mlp" {
 				c.Fanouts = nil
 			}
@@ -47,7 +50,7 @@ func TestDeviceRows(t *testing.T) {
 				read   []int64 // by operations on mapped tables, by epoch
 				all    int64   // likewise, until the last epoch's evaluation
 			}
-			run := func(c Config, room int64) (r result) {
+			run := func(c config.Config, room int64) (r result) {
 				t.Helper()
 				st, err := store.Open(dir, store.Options{})
 				if err != nil {
@@ -81,13 +84,13 @@ func TestDeviceRows(t *testing.T) {
 			beside := besideRows(t, dir, c)
 			for _, rows := range []int64{1500, 330, 260, 20} { // a batch has up to some 230 of 600 rows
 				room := beside + rowcache.Share*32*rows
-				for _, policy := range []string{cacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead} {
+				for _, policy := range []string{config.CacheAuto, cache.NameNone, cache.NameTracker, cache.NameLookahead} {
 					for _, window := range []int{1, 5} {
 						if window == 1 && policy != cache.NameLookahead {
 							continue
 						}
 						c := c
-						if c.DeviceCache, c.DeviceWindow = policy, window; policy == cacheAuto {
+						if c.DeviceCache, c.DeviceWindow = policy, window; policy == config.CacheAuto {
 							c.DeviceWindow = 0
 						}
 						got := run(c, room)
@@ -119,7 +122,7 @@ func TestDeviceRows(t *testing.T) {
 				}
 			}
 			if c.DevicePlan == "" {
-				mirrored(t, dir, c, beside, func(c Config, room int64) ([]string, []Epoch, int64) {
+				mirrored(t, dir, c, beside, func(c config.Config, room int64) ([]string, []Epoch, int64) {
 					r := run(c, room)
 					return r.losses, r.epochs, r.all
 				}, want.losses)
@@ -142,7 +145,7 @@ func TestStages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = st.Close() }()
-	l, err := OpenLoader(t.Context(), st, Config{DevicePlan: "pbs", BatchSize: 30, Fanouts: []int{5, 5}, Split: "split"}, LoaderOptions{Structure: true})
+	l, err := loader.Open(t.Context(), st, config.Config{DevicePlan: "pbs", BatchSize: 30, Fanouts: []int{5, 5}, Split: "split"}, loader.Options{Structure: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,13 +172,13 @@ func TestStages(t *testing.T) {
 	if l.Err() != nil || len(steps) != 5 || edges == 0 {
 		t.Errorf("%d steps, %d edges, %v: expected 5 steps", len(steps), edges, l.Err())
 	}
-	for want, c := range map[string]Config{
-		"expected one of":       {DevicePlan: "uva"},
-		"draws neighbours":      {DevicePlan: "lbs", Sampler: "labor"},
-		"plan rows":             {DevicePlan: "lbs", Plan: "rows"},
-		"plan hanoi":            {DevicePlan: "pbs", Plan: "hanoi"},
-		"are of plans":          {DeviceMacro: 2},
-		"model mlp has no hist": {DevicePlan: "pbs", Model: "mlp"},
+	for want, c := range map[string]config.Config{
+		"expected auto, direct":  {DevicePlan: "uva"},
+		"draws neighbours":       {DevicePlan: "lbs", Sampler: "labor"},
+		"plan rows":              {DevicePlan: "lbs", Plan: "rows"},
+		"plan hanoi":             {DevicePlan: "pbs", Plan: "hanoi"},
+		"needs device_plan lbs":  {DeviceMacro: 2},
+		"a model with a history": {DevicePlan: "pbs", Model: "mlp"},
 	} {
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, expected %q", c, err, want)
@@ -193,7 +196,7 @@ func TestDeviceRowsGiveWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = st.Close() }()
-		c := Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 3, Split: "split", Threads: 1}
+		c := config.Config{Hidden: 8, BatchSize: 30, Fanouts: []int{3, 2}, Epochs: 3, Split: "split", Threads: 1}
 		_, err = Node(t.Context(), st, dev, c, Hooks{
 			Batch: func(int, int64) {
 				if tightens {
@@ -223,7 +226,7 @@ func TestDeviceRowsGiveWay(t *testing.T) {
 }
 
 // besideRows is the device memory of a run that is not for feature rows.
-func besideRows(t *testing.T, dir string, c Config) int64 {
+func besideRows(t *testing.T, dir string, c config.Config) int64 {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
@@ -233,11 +236,11 @@ func besideRows(t *testing.T, dir string, c Config) int64 {
 	if err := c.Normalize(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := nodeShape(st.Manifest(), &c)
+	s, err := config.ShapeOf(st.Manifest(), &c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := c.deviceRoom(t.Context(), gpu.Info{}, st.Manifest(), s)
+	n, err := ondevice.DeviceRoom(&c, t.Context(), gpu.Info{}, st.Manifest(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +248,7 @@ func besideRows(t *testing.T, dir string, c Config) int64 {
 }
 
 // planned is what a run's first epoch is predicted to move.
-func planned(t *testing.T, dir string, c Config, room int64) DevicePlan {
+func planned(t *testing.T, dir string, c config.Config, room int64) ondevice.Plan {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
@@ -258,7 +261,7 @@ func planned(t *testing.T, dir string, c Config, room int64) DevicePlan {
 	if c.Plan == "auto" {
 		c.Plan = "memory"
 	}
-	p, err := c.PlanDevice(t.Context(), st, gpu.Info{Name: "test", MemoryBytes: room}, 1000)
+	p, err := ondevice.Choose(&c, t.Context(), st, gpu.Info{Name: "test", MemoryBytes: room}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,19 +14,20 @@ import (
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/modelfile"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 )
 
 // nodeProgress is where a run stands: with the parameters and the optimiser's state, all that it goes on from.
 type nodeProgress struct {
-	Version uint64          `json:"version"` // of the store
-	Config  Config          `json:"config"`
-	Epoch   int             `json:"epoch"` // finished epochs
-	Place   progress.Place  `json:"place"` // in the epoch after those
-	Totals  progress.Totals `json:"totals"`
-	Best    float64         `json:"best"`  // validation accuracy of Summary.BestEpoch
-	Ended   bool            `json:"ended"` // no epoch was to follow
-	Summary Summary         `json:"summary"`
+	Version uint64        `json:"version"` // of the store
+	Config  config.Config `json:"config"`
+	run.Position
+	Best    float64 `json:"best"`  // validation accuracy of Summary.BestEpoch
+	Ended   bool    `json:"ended"` // no epoch was to follow
+	Summary Summary `json:"summary"`
 	// VectorTable are the learned vectors that lie in a table, of the best epoch as of then; nil without.
 	VectorTable *VectorTable `json:"vector_table,omitempty"`
 	// StateBytes of what follows are nn.Params.SaveState. The rest are the values that the unfinished epoch
@@ -55,7 +56,7 @@ func ReadPosition(fs vfs.FS, path string) (Position, error) {
 
 // resumeNode reads where the run that cfg resumes stands and sets cfg to what it goes on with. Where no such run was begun
 // it is the beginning of one, and state is nil.
-func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, state []byte, err error) {
+func resumeNode(fs vfs.FS, cfg *config.Config, m *store.Manifest) (_ *nodeProgress, state []byte, err error) {
 	p := &nodeProgress{Version: m.Version, Best: -1}
 	if !cfg.Resume || cfg.CheckpointFile == "" {
 		return p, nil, cfg.Normalize()
@@ -77,20 +78,17 @@ func resumeNode(fs vfs.FS, cfg *Config, m *store.Manifest) (_ *nodeProgress, sta
 	if p.Version != m.Version {
 		return nil, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", p.Version, m.Version)
 	}
-	if c := &p.Config; c.History && c.relational() && c.MemoryBytes != cfg.MemoryBytes { // it decides how many tiles round
-		return nil, nil, fmt.Errorf("train: resume: the run of model %s with a history began with %d bytes of memory, which decide its last bits, not with %d: give --mem as it was", c.Model, c.MemoryBytes, cfg.MemoryBytes)
+	if p.Config.PrecomputedHop && !p.Config.Relational() && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
+		cfg.Features = p.Config.WithHops(cfg.Features)
 	}
-	if p.Config.PrecomputedHop && !p.Config.relational() && len(cfg.Features) > 0 { // chosen unasked, it added to what the user named
-		cfg.Features = p.Config.withHops(cfg.Features)
-	}
-	if p.Config.Vectors == "" { // of a gstore that knew no table
-		p.Config.Vectors = VectorsMemory
+	if p.Config.Vectors == "" && len(p.Config.OwnVectors(m)) > 0 { // of a gstore that knew no table
+		p.Config.Vectors = config.VectorsMemory
 	}
 	if p.Config.Mixture == "" { // of a gstore that knew no other
-		p.Config.Mixture = MixtureRandom
+		p.Config.Mixture = config.MixtureRandom
 	}
 	cfg.Buffer = min(cfg.Buffer, len(m.Partitions)-len(m.Pinned)) // as the run took a larger one
-	*cfg, err = progress.Resume(*cfg, p.Config, (*Config).Normalize)
+	*cfg, err = progress.Resume(*cfg, p.Config, (*config.Config).Normalize)
 	return p, state, err
 }
 
@@ -101,10 +99,10 @@ func (s *session) resume(ctx context.Context, state []byte) error {
 		if err := params.Load(ctx, q, state[s.from.StateBytes:]); err != nil {
 			return err
 		}
-		if _, err := s.refreshHistory(ctx, s.from.Epoch, s.plan.epoch(s.from.Epoch)); err != nil {
+		if _, err := s.refreshHistory(ctx, s.from.Epoch, s.plan.Epoch(s.from.Epoch)); err != nil {
 			return err
 		}
-		s.began = state[s.from.StateBytes:]
+		s.began = slices.Clone(state[s.from.StateBytes:])
 	}
 	if err := params.LoadState(ctx, q, state[:s.from.StateBytes]); err != nil {
 		return err
@@ -113,32 +111,35 @@ func (s *session) resume(ctx context.Context, state []byte) error {
 		if err := s.t.model.RestoreOrders(cs); err != nil {
 			return err
 		}
-		if s.t.choices = cs; s.t.chosen != nil {
-			s.t.chosen(cs)
-		}
+		s.t.ordered(cs)
 	}
 	return nil
 }
 
-// checkpoint replaces the run's file by where the run stands; without one it does nothing.
-func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Place, sum progress.Totals) error {
-	if s.cfg.CheckpointFile == "" {
-		return nil
-	}
-	state, err := s.t.model.Params().SaveState(context.WithoutCancel(ctx), s.t.queue) // one that is begun is finished
+// Checkpoint implements [run.Task]: it replaces the run's file.
+func (s *session) Checkpoint(ctx context.Context, at run.Position) error {
+	state, err := s.t.model.Params().SaveStateInto(ctx, s.t.queue, s.state)
 	if err != nil {
 		return err
 	}
-	p := nodeProgress{Version: s.version, Config: *s.cfg, Epoch: epoch, Place: place, Totals: sum, Best: s.best, Ended: sum.Batches == 0 && !s.more(epoch), Summary: s.total(), VectorTable: s.vectors.ref(), StateBytes: len(state)}
-	if sum.Batches > 0 {
-		state = append(state, s.began...)
+	within := at.Totals.Batches > 0
+	p := nodeProgress{Version: s.version, Config: *s.cfg, Position: at, Best: s.best, Ended: !within && !s.run.Rule.More(at.Epoch), Summary: s.total(),
+		VectorTable: s.vectors.ref(), StateBytes: len(state)}
+	s.state = state // whose memory the next one takes
+	params := [][]byte{state}
+	if within {
+		params = append(params, s.began)
 	}
-	var run []byte
+	var blob []byte
 	if s.vectors != nil {
-		run, err = modelfile.Encode(modelfile.NodeRun, &p, state)
+		blob, err = modelfile.Encode(modelfile.NodeRun, &p, params...)
 	}
-	save := []func() error{func() error { return s.vectors.checkpoint(ctx, run) }, func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, modelfile.NodeRun, &p, state) }}
-	if epoch == 0 && sum.Batches == 0 { // there are rows for it already
+	budget.Mark(ctx, "checkpoint")
+	save := []func() error{
+		func() error { return s.vectors.checkpoint(ctx, blob) },
+		func() error { return modelfile.Save(s.fs, s.cfg.CheckpointFile, modelfile.NodeRun, &p, params...) },
+	}
+	if at.Epoch == 0 && !within { // there are rows for it already
 		slices.Reverse(save)
 	}
 	for _, step := range save {
@@ -147,32 +148,12 @@ func (s *session) checkpoint(ctx context.Context, epoch int, place progress.Plac
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("train: epoch %d: checkpoint: %w", epoch+1, err)
+		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Epoch+1, err)
 	}
-	s.clock.Reset()
 	if s.hooks.Checkpoint != nil {
-		s.hooks.Checkpoint(epoch, place.Step, place.Batch)
+		s.hooks.Checkpoint(at.Epoch, at.Place.Step, at.Place.Batch)
 	}
 	return nil
-}
-
-// interrupted makes a run that ctx ended one to resume from where it is: in epoch e, counted from 0, after its last
-// mini-batch. Any other error, and one in the middle of an optimiser step, is returned as it is.
-func (s *session) interrupted(ctx context.Context, e int, err error) error {
-	if ctx.Err() == nil || s.t.stepping || !errors.Is(err, ctx.Err()) {
-		return err
-	}
-	totals := s.soFar()
-	if totals.Batches > 0 && !s.vectors.midEpoch() {
-		return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches: --resume goes on from the last checkpoint before it (%s), as a history of learned vectors in a table is of an epoch's start: %w", e+1, totals.Batches, s.cfg.CheckpointFile, err)
-	}
-	if s.cfg.CheckpointFile == "" {
-		return fmt.Errorf("train: interrupted in epoch %d after %d mini-batches, without a file of checkpoints to resume from: %w", e+1, totals.Batches, err)
-	}
-	if failed := s.checkpoint(ctx, e, s.next, totals); failed != nil {
-		return errors.Join(err, failed)
-	}
-	return progress.Interrupted(err, e+1, totals.Batches, s.cfg.CheckpointFile)
 }
 
 // begin keeps what a checkpoint in the middle of the epoch needs of its start.
@@ -192,7 +173,7 @@ func (s *session) total() Summary {
 	out.PeakRSSBytes = max(usage.PeakRSSBytes(), was.PeakRSSBytes)
 	out.TotalSeconds = was.TotalSeconds + time.Since(s.start).Seconds()
 	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead()
-	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.memory(), was.HistoryRowBytes+s.t.history.rowBytesRead()
+	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.Memory(), was.HistoryRowBytes+s.t.history.RowBytesRead()
 	out.FeatureResidentBytes = max(was.FeatureResidentBytes, s.t.featureBytes)
 	out.Choices = s.t.choices
 	moved := s.vectors.stats(s.it)

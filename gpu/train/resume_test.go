@@ -15,16 +15,17 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/gputest"
 	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
 
-func trainNode(ctx context.Context, t *testing.T, dir string, c Config, h Hooks) (*Checkpoint, error) {
+func trainNode(ctx context.Context, t *testing.T, dir string, c config.Config, h Hooks) (*Checkpoint, error) {
 	t.Helper()
 	return trainNodeOn(ctx, t, hostDevice(t), dir, c, h)
 }
 
-func trainNodeOn(ctx context.Context, t *testing.T, dev gpu.Device, dir string, c Config, h Hooks) (*Checkpoint, error) {
+func trainNodeOn(ctx context.Context, t *testing.T, dev gpu.Device, dir string, c config.Config, h Hooks) (*Checkpoint, error) {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
@@ -44,15 +45,15 @@ func outcome(cp *Checkpoint) string {
 // where every other part of it issues mini-batches ahead.
 func TestNodeResumes(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 600, Edges: 5000, Partitions: 8, Relations: 3}))
-	for name, c := range map[string]Config{
+	for name, c := range map[string]config.Config{
 		"memory, batch norm":    {Plan: "memory", Norm: "batch"},
-		"rows":                  {Plan: "rows", RowReads: RowsCached},
-		"rows, packed":          {Plan: "rows", RowReads: RowsPacked},
+		"rows":                  {Plan: "rows", RowReads: config.RowsCached},
+		"rows, packed":          {Plan: "rows", RowReads: config.RowsPacked},
 		"hanoi, fixed passes":   {Plan: "hanoi", Buffer: 3, Reuse: 1},
 		"hanoi, history":        {Plan: "hanoi", Buffer: 2, History: true},
 		"relations, history":    {Plan: "hanoi", Buffer: 2, History: true, Model: "rsage"},
 		"gcn, history":          {Plan: "hanoi", Buffer: 2, History: true, Model: "gcn"},
-		"rows, accumulated":     {Plan: "rows", RowReads: RowsCached, Accumulate: 3},
+		"rows, accumulated":     {Plan: "rows", RowReads: config.RowsCached, Accumulate: 3},
 		"memory, accumulated":   {Plan: "memory", Accumulate: 2},
 		"trainnodes, rare eval": {Plan: "trainnodes", Buffer: 8, EvalEvery: 3},
 	} {
@@ -89,6 +90,9 @@ func TestNodeResumes(t *testing.T) {
 				if err == nil {
 					if got, want := outcome(cp), outcome(whole); got != want {
 						t.Errorf("the resumed run ends with %s, expected %s", got, want)
+					}
+					if got, want := cp.Config.Vectors, whole.Config.Vectors; got != want { // which the model's file and its description say
+						t.Errorf("the resumed run's configuration has vectors %q, expected %q", got, want)
 					}
 					if cp.Summary.Resumed != c.Resume {
 						t.Errorf("summary %+v", cp.Summary)
@@ -127,27 +131,27 @@ func TestNodeResumes(t *testing.T) {
 func TestNodeResumeRefused(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 200, Edges: 1000, Partitions: 4}))
 	file := filepath.Join(t.TempDir(), "run.gsr")
-	c := Config{Hidden: 8, Epochs: 1, Split: "split", CheckpointFile: file, Fanouts: []int{7, 5}, Layers: 2}
+	c := config.Config{Hidden: 8, Epochs: 1, Split: "split", CheckpointFile: file, Fanouts: []int{7, 5}, Layers: 2}
 	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trainNode(t.Context(), t, dir, Config{Resume: true}, Hooks{}); err == nil || !strings.Contains(err.Error(), "no file of checkpoints") {
+	if _, err := trainNode(t.Context(), t, dir, config.Config{Resume: true}, Hooks{}); err == nil || !strings.Contains(err.Error(), "needs a file of checkpoints") {
 		t.Errorf("no file: %v", err)
 	}
-	for _, bad := range []Config{{Hidden: 16}, {Model: "gcn"}, {Seed: 1}, {LR: .5}, {Fanouts: []int{8, 5}}, {EvalEvery: 2}, {History: true}} {
+	for _, bad := range []config.Config{{Hidden: 16}, {Model: "gcn"}, {Seed: 1}, {LR: .5}, {Fanouts: []int{8, 5}}, {EvalEvery: 2}, {History: true}} {
 		bad.CheckpointFile, bad.Resume = file, true
 		if _, err := trainNode(t.Context(), t, dir, bad, Hooks{}); err == nil || !strings.Contains(err.Error(), "the run began with") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	var started Config
+	var started config.Config
 	c.Resume, c.Epochs, c.Threads = true, 2, 1
-	cp, err := trainNode(t.Context(), t, dir, c, Hooks{Start: func(c Config) { started = c }})
+	cp, err := trainNode(t.Context(), t, dir, c, Hooks{Start: func(c config.Config) { started = c }})
 	if err != nil || len(cp.Summary.EpochSeconds) != 2 || started.Hidden != 8 || len(started.Fanouts) != 2 {
 		t.Fatalf("the flags that it began with: %v, started as %+v", err, started)
 	}
 
-	wide := Config{Epochs: 1, Split: "split", CheckpointFile: filepath.Join(t.TempDir(), "wide.gsr"), Plan: "hanoi", Buffer: 9} // of 4 partitions
+	wide := config.Config{Epochs: 1, Split: "split", CheckpointFile: filepath.Join(t.TempDir(), "wide.gsr"), Plan: "hanoi", Buffer: 9} // of 4 partitions
 	for range 2 {
 		if _, err := trainNode(t.Context(), t, dir, wide, Hooks{}); err != nil {
 			t.Fatalf("a buffer of more partitions than there are, resumed %t: %v", wide.Resume, err)
@@ -183,7 +187,7 @@ func TestNodeResumeRefused(t *testing.T) {
 // TestCheckpointsOfRunsAhead: a checkpoint holds what was trained until its place, also where a mini-batch was in flight when it was due.
 func TestCheckpointsOfRunsAhead(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 4}))
-	c := Config{Hidden: 8, BatchSize: 20, Epochs: 2, Split: "split", Threads: 1, Seed: 3}
+	c := config.Config{Hidden: 8, BatchSize: 20, Epochs: 2, Split: "split", Threads: 1, Seed: 3}
 	whole, err := trainNode(t.Context(), t, dir, c, Hooks{})
 	if err != nil {
 		t.Fatal(err)
@@ -216,20 +220,26 @@ func TestCheckpointsOfRunsAhead(t *testing.T) {
 	}
 }
 
-// TestResumeKeepsMemory: what a budget decides of a history of relations, the tiles that round its sums, is not changed on the way.
-func TestResumeKeepsMemory(t *testing.T) {
+// TestResumeWithOtherMemory: a run of a model of relations with a history goes on with another budget to the bits of one without a break.
+func TestResumeWithOtherMemory(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 8, Relations: 2}))
-	c := Config{Model: "rsage", Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 50, Epochs: 1, Split: "split", Threads: 1,
-		CheckpointFile: filepath.Join(t.TempDir(), "run.gsr")}
-	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
-		t.Fatal(err)
-	}
-	c.Resume, c.Epochs, c.MemoryBytes = true, 2, 1<<30
-	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err == nil || !strings.Contains(err.Error(), "--mem") {
-		t.Errorf("another budget: error %v, expected to be told of --mem", err)
-	}
-	c.MemoryBytes = 0
-	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
-		t.Error(err)
+	for _, model := range []string{"rsage", "rgcn"} {
+		c := config.Config{Model: model, Plan: "hanoi", Buffer: 2, History: true, Hidden: 8, BatchSize: 50, Epochs: 2, Split: "split", Threads: 1}
+		whole, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.CheckpointFile, c.Epochs = filepath.Join(t.TempDir(), "run.gsr"), 1
+		if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil {
+			t.Fatal(err)
+		}
+		c.Resume, c.Epochs, c.MemoryBytes = true, 2, 1<<30
+		resumed, err := trainNode(t.Context(), t, dir, c, Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := outcome(resumed), outcome(whole); got != want {
+			t.Errorf("%s: resumed with another budget the run ends with %s, expected %s", model, got, want)
+		}
 	}
 }

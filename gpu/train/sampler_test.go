@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -19,7 +20,7 @@ func TestSamplers(t *testing.T) {
 		g.Weights = append(g.Weights, float32(math.Exp(float64(i%7)-3)))
 	}
 	dir := storetest.Create(t, g)
-	for _, plan := range []Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}} {
+	for _, plan := range []config.Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2, Absent: config.AbsentIgnore}} {
 		losses := map[float64]string{}
 		for _, sampler := range []string{"", "weighted", "labor", "dense", "pinsage"} {
 			var loss [2]float64
@@ -39,14 +40,14 @@ func TestSamplers(t *testing.T) {
 		}
 	}
 	loss := func(plan, sampler string) float64 {
-		cp, err := trainNode(t.Context(), t, dir, Config{Plan: plan, Sampler: sampler, Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}, Hooks{})
+		cp, err := trainNode(t.Context(), t, dir, config.Config{Plan: plan, Sampler: sampler, Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}, Hooks{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return cp.Summary.TrainLoss
 	}
 	zero := 0.
-	never := Config{Plan: "memory", Sampler: "pinsage", WalkRestart: &zero, Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}
+	never := config.Config{Plan: "memory", Sampler: "pinsage", WalkRestart: &zero, Hidden: 8, BatchSize: 40, Epochs: 1, Fanouts: []int{3, 2}}
 	if cp, err := trainNode(t.Context(), t, dir, never, Hooks{}); err != nil || cp.Summary.TrainLoss == loss("memory", "pinsage") {
 		t.Errorf("walks without a restart train as those with one, %v", err)
 	}
@@ -56,13 +57,13 @@ func TestSamplers(t *testing.T) {
 		}
 	}
 	half, one := .5, 1.
-	for want, c := range map[string]Config{"sampler uniform": {Walks: 3}, "sampler labor": {Sampler: "labor", WalkRestart: &half}, "model gcn": {Model: "gcn", Sampler: "pinsage"}, "model rsage": {Model: "rsage", Sampler: "pinsage"},
-		"adjacent": {Sampler: "pinsage", History: true}, "Use one of them": {Sampler: "pinsage", EdgeWeights: true}, "0 ≤ p < 1": {Sampler: "pinsage", WalkRestart: &one}} {
+	for want, c := range map[string]config.Config{"sampler uniform": {Walks: 3}, "sampler labor": {Sampler: "labor", WalkRestart: &half}, "model gcn": {Model: "gcn", Sampler: "pinsage"}, "model rsage": {Model: "rsage", Sampler: "pinsage"},
+		"adjacent": {Sampler: "pinsage", History: true}, "Use one of them": {Sampler: "pinsage", EdgeWeights: true}, "and less than 1": {Sampler: "pinsage", WalkRestart: &one}} {
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, expected one of %q", c, err, want)
 		}
 	}
-	c := Config{Sampler: "weighted", Epochs: 1}
+	c := config.Config{Sampler: "weighted", Epochs: 1}
 	if _, err := trainNode(t.Context(), t, bare, c, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("weighted draws without weights: %v", err)
 	}
@@ -73,7 +74,7 @@ func TestSamplers(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 12000, Partitions: 5}))
 	var why []string
-	run := func(c Config) *Summary {
+	run := func(c config.Config) *Summary {
 		c.Hidden, c.BatchSize, c.Epochs, c.Fanouts = 8, 40, 1, []int{3, 2}
 		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Plan: func(w []string) { why = w }})
 		if err != nil {
@@ -82,11 +83,11 @@ func TestPrune(t *testing.T) {
 		return &cp.Summary
 	}
 	for _, sampler := range []string{"uniform", "dense"} {
-		all := run(Config{Plan: "memory", Sampler: sampler})
+		all := run(config.Config{Plan: "memory", Sampler: sampler})
 		if all.ListedEdges != 0 {
 			t.Errorf("%s: %d edges are counted without pruning", sampler, all.ListedEdges)
 		}
-		one, three, rows := run(Config{Plan: "memory", Sampler: sampler, Prune: ".1,1", Threads: 1}), run(Config{Plan: "memory", Sampler: sampler, Prune: ".1,1", Threads: 3}), run(Config{Plan: "rows", Sampler: sampler, Prune: ".1,1"})
+		one, three, rows := run(config.Config{Plan: "memory", Sampler: sampler, Prune: ".1,1", Threads: 1}), run(config.Config{Plan: "memory", Sampler: sampler, Prune: ".1,1", Threads: 3}), run(config.Config{Plan: "rows", Sampler: sampler, Prune: ".1,1"})
 		if one.TrainLoss == all.TrainLoss || one.TrainLoss != three.TrainLoss || one.TrainLoss != rows.TrainLoss {
 			t.Errorf("%s: losses %v, with 3 threads %v, with plan rows %v; without pruning %v", sampler, one.TrainLoss, three.TrainLoss, rows.TrainLoss, all.TrainLoss)
 		}
@@ -97,7 +98,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: the plan says %q", sampler, all)
 		}
 	}
-	for want, c := range map[string]Config{"expected two numbers": {Prune: "1"}, "not both 0": {Prune: "0,0"}, "uniform and dense": {Prune: "1,1", Sampler: "labor"}} {
+	for want, c := range map[string]config.Config{"expected two numbers": {Prune: "1"}, "not both 0": {Prune: "0,0"}, "needs sampler uniform or dense": {Prune: "1,1", Sampler: "labor"}} {
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, expected one of %q", c.Prune, err, want)
 		}
@@ -109,7 +110,7 @@ func TestPrune(t *testing.T) {
 func TestRelationFanouts(t *testing.T) {
 	g := storetest.Random(storetest.Options{Nodes: 400, Edges: 12000, Partitions: 5, Relations: 3})
 	dir := storetest.Create(t, g)
-	for _, plan := range []Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2}} {
+	for _, plan := range []config.Config{{Plan: "memory"}, {Plan: "hanoi", Buffer: 2}} {
 		run := func(fanouts string, threads int) (e Epoch) {
 			c := plan
 			c.Model, c.Threads, c.Hidden, c.BatchSize, c.Epochs, c.Fanouts, c.RelationFanouts = "rsage", threads, 8, 40, 1, []int{3, 2}, fanouts
@@ -128,12 +129,12 @@ func TestRelationFanouts(t *testing.T) {
 	}
 	for fanouts, want := range map[string]string{"r0": "no relation=fanouts", "r9=1,1": "no relation \"r9\"", "r0=1": "1 of r0 for 2 layers", "r0=1,0": "\"0\" of r0",
 		"r0=1,1;r0=1,1": "each relation once", "r1=a,1": "\"a\" of r1"} {
-		c := Config{Model: "rsage", Fanouts: []int{3, 2}, RelationFanouts: fanouts, Epochs: 1}
+		c := config.Config{Model: "rsage", Fanouts: []int{3, 2}, RelationFanouts: fanouts, Epochs: 1}
 		if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, expected one of %q", fanouts, err, want)
 		}
 	}
-	for want, c := range map[string]Config{"choose rgcn, rsage or rgat": {RelationFanouts: "r0=1,1"}, "expected uniform": {Model: "rgcn", RelationFanouts: "r0=1,1", Sampler: "labor"}} {
+	for want, c := range map[string]config.Config{"Use model rgcn, rsage or rgat": {RelationFanouts: "r0=1,1"}, "needs sampler uniform": {Model: "rgcn", RelationFanouts: "r0=1,1", Sampler: "labor"}} {
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected one of %q", err, want)
 		}

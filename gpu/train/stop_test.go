@@ -3,33 +3,36 @@ package train
 import (
 	"testing"
 
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store/storetest"
 )
 
 // TestMore: a run without a number of epochs ends by its validations, and one with a number does not ask them.
 func TestMore(t *testing.T) {
 	for _, c := range []struct {
-		cfg    Config
+		cfg    config.Config
 		best   int
 		blind  bool
 		epochs int // after so many
 		more   bool
 	}{
-		{Config{Epochs: 5, Patience: 1}, 1, false, 4, true},
-		{Config{Epochs: 5, Patience: 1}, 1, false, 5, false},
-		{Config{Patience: 3}, 7, false, 9, true},
-		{Config{Patience: 3}, 7, false, 10, false},
-		{Config{Patience: 3, EvalEvery: 4}, 8, false, 11, true}, // the validation after epoch 12 may be better
-		{Config{Patience: 3, EvalEvery: 4}, 8, false, 12, false},
-		{Config{Patience: 3}, 0, false, 50, true}, // nothing was validated yet
-		{Config{Patience: 3}, 1, true, 99, true},
-		{Config{Patience: 3}, 1, true, EpochsBlind, false},
-		{Config{Patience: 3}, EpochsMax, false, EpochsMax, false},
-		{Config{Patience: 9, ReusePasses: make([][]int, 4)}, 1, false, 4, false},
+		{config.Config{Epochs: 5, Patience: 1}, 1, false, 4, true},
+		{config.Config{Epochs: 5, Patience: 1}, 1, false, 5, false},
+		{config.Config{Patience: 3}, 7, false, 9, true},
+		{config.Config{Patience: 3}, 7, false, 10, false},
+		{config.Config{Patience: 3, EvalEvery: 4}, 8, false, 11, true}, // the validation after epoch 12 may be better
+		{config.Config{Patience: 3, EvalEvery: 4}, 8, false, 12, false},
+		{config.Config{Patience: 3}, 0, false, 50, true}, // nothing was validated yet
+		{config.Config{Patience: 3}, 1, true, 99, true},
+		{config.Config{Patience: 3}, 1, true, run.EpochsBlind, false},
+		{config.Config{Patience: 3}, run.EpochsMax, false, run.EpochsMax, false},
+		{config.Config{Patience: 9, ReusePasses: make([][]int, 4)}, 1, false, 4, false},
 	} {
 		c.cfg.EvalEvery = max(1, c.cfg.EvalEvery)
-		s := &session{cfg: &c.cfg, blind: c.blind, sum: Summary{BestEpoch: c.best}}
-		if got := s.more(c.epochs); got != c.more {
+		r := ruleOf(&c.cfg)
+		r.Best, r.Blind = c.best, c.blind
+		if got := r.More(c.epochs); got != c.more {
 			t.Errorf("epochs %d, patience %d, best %d, blind %v: more after %d is %v", c.cfg.Epochs, c.cfg.Patience, c.best, c.blind, c.epochs, got)
 		}
 	}
@@ -39,7 +42,7 @@ func TestMore(t *testing.T) {
 // trains no further.
 func TestNodeStops(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 300, Edges: 2000, Partitions: 4}))
-	c := Config{Hidden: 8, BatchSize: 50, Split: "split", Threads: 1, Patience: 3, CheckpointFile: t.TempDir() + "/last"}
+	c := config.Config{Hidden: 8, BatchSize: 50, Split: "split", Threads: 1, Patience: 3, CheckpointFile: t.TempDir() + "/last"}
 	epochs := 0
 	hooks := Hooks{Epoch: func(Epoch) { epochs++ }}
 	cp, err := trainNode(t.Context(), t, dir, c, hooks)

@@ -3,7 +3,6 @@ package train
 import (
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/gstore/gstore/blocks/race"
@@ -12,7 +11,10 @@ import (
 	"github.com/gstore/gstore/gpu/eval/evaltest"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
-	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/feed"
+	"github.com/gstore/gstore/gpu/train/history"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -24,24 +26,24 @@ func hostDevice(t testing.TB) gpu.Device {
 }
 
 // shapeOf is what a graph in memory decides of a model.
-func shapeOf(g *evaltest.Graph) shape {
-	return shape{in: g.Dim, classes: g.M.Schema.Classes, relations: evaltest.Relations, inverse: !g.M.Schema.Undirected}
+func shapeOf(g *evaltest.Graph) config.Shape {
+	return config.Shape{In: g.Dim, Classes: g.M.Schema.Classes, Relations: evaltest.Relations, Inverse: !g.M.Schema.Undirected}
 }
 
 // runMemory trains on a graph in memory.
-func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Summary, []Epoch) {
+func runMemory(t testing.TB, g *evaltest.Graph, cfg config.Config, evalBytes int64) (Summary, []Epoch) {
 	t.Helper()
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
 	}
 	dev := host.New(host.Options{Threads: cfg.Threads})
 	defer func() { _ = dev.Close() }()
-	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &DevicePlan{})
+	tr, err := newTrainer(t.Context(), dev, &cfg, shapeOf(g), &ondevice.Plan{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tr.close() }()
-	ev, err := eval.New(g, dev, eval.Options{Features: []string{"x"}, MemoryBytes: evalBytes, Model: cfg.model(shapeOf(g))}, max(cfg.Hidden, g.M.Schema.Classes))
+	ev, err := eval.New(g, dev, eval.Options{Features: []string{"x"}, MemoryBytes: evalBytes, Model: cfg.ModelConfig(shapeOf(g))}, max(cfg.Hidden, g.M.Schema.Classes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,23 +51,24 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Su
 	if cfg.History {
 		named := cfg
 		named.Features = []string{"x"}
-		of, err := named.histories(&g.M, shapeOf(g))
+		of, err := history.OptionsOf(&named, &g.M, shapeOf(g))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tr.history, err = newHistories(t.Context(), g, dev, ev, of); err != nil {
+		if tr.history, err = history.NewSet(t.Context(), g, dev, ev, of); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = tr.history.close() }()
+		defer func() { _ = tr.history.Close() }()
+		tr.choose()
 	}
 	var epochs []Epoch
-	s := &session{cfg: &cfg, plan: planner{make: g.Plan}, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, clock: progress.NewClock(progress.Interval{}), passes: passes{replay: cfg.ReusePasses, ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
+	s := &session{cfg: &cfg, plan: feed.Plans{Make: g.Plan}, it: g, eval: ev, t: tr, from: &nodeProgress{Best: -1}, passes: feed.Passes{Replay: cfg.ReusePasses, Ready: g.NextReady}, hooks: Hooks{Epoch: func(e Epoch) {
 		epochs = append(epochs, e)
 		if testing.Verbose() {
 			t.Logf("%+v", e)
 		}
 	}}}
-	if err := s.run(t.Context(), nil); err != nil {
+	if err := s.train(t.Context(), nil, progress.Interval{}); err != nil {
 		t.Fatal(err)
 	}
 	return s.sum, epochs
@@ -76,7 +79,7 @@ func runMemory(t testing.TB, g *evaltest.Graph, cfg Config, evalBytes int64) (Su
 func TestNodeLearnsAndRepeats(t *testing.T) {
 	g := evaltest.Random(t, 2000, 5, true)
 	run := func(threads int, seed uint64) ([]Epoch, Summary) {
-		s, epochs := runMemory(t, g, Config{Hidden: 32, Epochs: 8, BatchSize: 100, LR: .01, Seed: seed, Threads: threads}, 0)
+		s, epochs := runMemory(t, g, config.Config{Hidden: 32, Epochs: 8, BatchSize: 100, LR: .01, Seed: seed, Threads: threads}, 0)
 		return epochs, s
 	}
 	want, sum := run(1, 7)
@@ -100,7 +103,7 @@ func TestNodeLearnsAndRepeats(t *testing.T) {
 // the same for any number of threads; relations of a directed graph are read in both directions.
 func TestModelsLearn(t *testing.T) {
 	n := 0
-	for name, c := range map[string]Config{
+	for name, c := range map[string]config.Config{
 		"rgcn":                       {Model: "rgcn"},
 		"rsage":                      {Model: "rsage"},
 		"rgat, layer norm":           {Model: "rgat", Norm: "layer"},
@@ -141,7 +144,7 @@ func TestAccumulate(t *testing.T) {
 	none := 0.
 	run := func(plan string, size, accumulate int) (losses []float64, batches int64) {
 		t.Helper()
-		c := Config{Plan: plan, BatchSize: size, Accumulate: accumulate, Hidden: 8, Epochs: 4, Split: "split", Threads: 2, Dropout: &none, Fanouts: []int{-1, -1}, LR: .02}
+		c := config.Config{Plan: plan, BatchSize: size, Accumulate: accumulate, Hidden: 8, Epochs: 4, Split: "split", Threads: 2, Dropout: &none, Fanouts: []int{-1, -1}, LR: .02}
 		cp, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) { losses = append(losses, e.Loss) }})
 		if err != nil {
 			t.Fatal(err)
@@ -163,21 +166,5 @@ func TestAccumulate(t *testing.T) {
 		if last := len(want) - 1; math.Abs(other[last]-want[last]) < 1e-3*want[last] {
 			t.Errorf("plan %s: loss %v of small steps, %v of large ones: the test sees nothing", plan, other[last], want[last])
 		}
-	}
-}
-
-// TestPlansAreMadeOnce: what is announced and what is started share their steps, by which the partition buffer knows the plan.
-func TestPlansAreMadeOnce(t *testing.T) {
-	g := evaltest.Random(t, 300, 3, true)
-	var made []int
-	p := planner{make: func(e int) buffer.Plan { made = append(made, e); return g.Plan(e) }}
-	for e := range 3 {
-		now, next := p.epoch(e), p.epoch(e+1)
-		if again := p.epoch(e + 1); &again.Steps[0] != &next.Steps[0] || &now.Steps[0] == &next.Steps[0] {
-			t.Errorf("epoch %d: the next epoch's steps are made again, or are this epoch's", e)
-		}
-	}
-	if want := []int{0, 1, 2, 3}; !slices.Equal(made, want) {
-		t.Errorf("plans made for epochs %v, expected %v", made, want)
 	}
 }

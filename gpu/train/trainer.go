@@ -7,6 +7,10 @@ import (
 
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/feed"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -15,41 +19,41 @@ import (
 // iterate themselves: benchmarks, and programs with a loop of their own. It is for one goroutine.
 type Trainer struct {
 	t   *trainer
-	cfg Config
+	cfg config.Config
 	sum progress.Counts
 }
 
 // NewTrainer makes a model for feature rows of in elements and the given
 // number of classes on dev, which stays the caller's. Of cfg only what concerns model, sampling
 // and optimiser counts; models of relations are not for it.
-func NewTrainer(ctx context.Context, dev gpu.Device, cfg Config, in, classes int) (*Trainer, error) {
+func NewTrainer(ctx context.Context, dev gpu.Device, cfg config.Config, in, classes int) (*Trainer, error) {
 	if err := cfg.Normalize(); err != nil {
 		return nil, err
 	}
 	r := &Trainer{cfg: cfg}
 	var err error
-	r.t, err = newTrainer(ctx, dev, &r.cfg, shape{in: in, classes: classes}, &DevicePlan{})
+	r.t, err = newTrainer(ctx, dev, &r.cfg, config.Shape{In: in, Classes: classes}, &ondevice.Plan{})
 	return r, err
 }
 
 // MacroBatch trains all seeds of mb, as often as its step says; where that is open, once.
 func (r *Trainer) MacroBatch(ctx context.Context, epoch int, mb *buffer.MacroBatch) error {
-	return r.t.macroBatch(ctx, epoch, mb, &passes{ready: func() bool { return true }}, progress.Place{}, &r.sum, func(progress.Place) error { return nil })
+	b, err := r.t.enter(ctx, epoch, mb, &feed.Passes{Ready: func() bool { return true }}, progress.Place{})
+	if err != nil {
+		return err
+	}
+	return run.Step(ctx, b, &r.sum, func(progress.Place) error { return nil })
 }
 
 // Step takes one optimiser step on each of some batches of mb that were sampled elsewhere.
 func (r *Trainer) Step(ctx context.Context, mb *buffer.MacroBatch, batches ...*mini.Batch) error {
-	tables, release, err := r.t.tables(mb)
-	if err != nil {
-		return err
-	}
-	defer release()
+	err := r.t.rowStage.enter(mb, 0, 0)
 	for _, b := range batches {
-		if err := r.t.batch(ctx, mb, tables, b, &r.sum); err != nil {
-			return errors.Join(err, r.t.pipe.Drain(ctx))
+		if err == nil {
+			err = r.t.batch(ctx, mb, b, &r.sum)
 		}
 	}
-	return errors.Join(r.t.pipe.Drain(ctx), r.t.replay.Settle())
+	return r.t.rowStage.leave(ctx, errors.Join(err, r.t.pipe.Drain(ctx), r.t.issuer.settle()))
 }
 
 // DeviceTime returns how long the device was at the steps so far, from each one's first operation to its last.

@@ -11,11 +11,13 @@ import (
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/gputest"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
+	"github.com/gstore/gstore/store/ingest/repartition"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -34,7 +36,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 	if want := []string{"paper.feat", "label", "venue.feat", "node_type", "author.node", "split"}; !slices.Equal(runs, want) {
 		t.Errorf("columns of one type are %q, expected %q", runs, want)
 	}
-	losses := func(dir string, c Config) (out []float64, read int64) {
+	losses := func(dir string, c config.Config) (out []float64, read int64) {
 		t.Helper()
 		c.Model, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Seed, c.Threads = "rsage", 8, []int{4, 4}, 40, 3, 7, 1
 		out, read, _ = lossesRead(t, dir, c)
@@ -45,7 +47,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 		macro.Hanoi:  {1.458990576062677, 1.221720361948918, 1.144749244013987},
 	}
 	var inMemory []float64
-	for _, c := range []Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore"}, {Plan: macro.Rows, RowReads: RowsCached}, {Plan: macro.Rows, RowReads: RowsPacked}} {
+	for _, c := range []config.Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore"}, {Plan: macro.Rows, RowReads: config.RowsCached}, {Plan: macro.Rows, RowReads: config.RowsPacked}} {
 		want, readOld := losses(old, c)
 		got, readNew := losses(fresh, c)
 		if !slices.Equal(got, want) {
@@ -69,7 +71,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 	}
 	a, err := partitioner.NewRandom(before.Manifest().Nodes, 3, 5)
 	if err == nil {
-		_, err = ingest.Repartition(t.Context(), before, a, ingest.Options{})
+		_, err = repartition.Run(t.Context(), before, a, ingest.Options{})
 	}
 	if err := before.Close(); err != nil {
 		t.Fatal(err)
@@ -77,7 +79,7 @@ func TestTypesTrainAsBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := losses(old, Config{Plan: macro.Memory}); !slices.Equal(got, inMemory) {
+	if got, _ := losses(old, config.Config{Plan: macro.Memory}); !slices.Equal(got, inMemory) {
 		t.Errorf("moved: losses and accuracies %v, before %v", got, inMemory)
 	}
 }
@@ -86,10 +88,10 @@ func TestTypesTrainAsBefore(t *testing.T) {
 // are read where they are, kept one by one or with their whole partitions, and what is kept of columns of one type is what was planned.
 func TestTypesOnDevices(t *testing.T) {
 	dir := storeOfTypes(t, false)
-	for _, c := range []Config{{Model: "rsage"}, {Model: "rsage", Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}, {Model: "gcn", Plan: macro.Hanoi, Buffer: 2},
+	for _, c := range []config.Config{{Model: "rsage"}, {Model: "rsage", Plan: macro.Hanoi, Buffer: 2, Absent: config.AbsentIgnore}, {Model: "gcn", Plan: macro.Hanoi, Buffer: 2},
 		{Model: "sage", Aggregator: "max", Features: []string{"paper.feat", "venue.feat"}}} {
 		c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Seed, c.Threads = 8, []int{3, 3}, 20, 2, 7, 1
-		run := func(c Config, dev gpu.Device) (losses []float64, kept *cache.Traffic) {
+		run := func(c config.Config, dev gpu.Device) (losses []float64, kept *cache.Traffic) {
 			t.Helper()
 			if _, err := trainNodeOn(t.Context(), t, dev, dir, c, Hooks{Epoch: func(e Epoch) { losses, kept = append(losses, e.Loss), e.DeviceRows }}); err != nil {
 				t.Fatal(err)
@@ -100,7 +102,7 @@ func TestTypesOnDevices(t *testing.T) {
 		for _, policy := range []string{cache.NameNone, cache.NameTracker, cache.NameLookahead, macro.DeviceMirror} {
 			d := c
 			if d.DeviceCache = policy; policy == macro.DeviceMirror {
-				d.DeviceCache, d.DevicePlan = cacheAuto, policy
+				d.DeviceCache, d.DevicePlan = config.CacheAuto, policy
 			}
 			dev := gputest.NewCounting(hostDevice(t), 64<<20)
 			if got, kept := run(d, dev); !slices.Equal(got, want) || policy != cache.NameNone && kept == nil {
@@ -112,7 +114,7 @@ func TestTypesOnDevices(t *testing.T) {
 
 // lossesRead are a run's losses and validation accuracies by epoch, the bytes that it read, which are those that were planned, and those
 // that its evaluations read.
-func lossesRead(t *testing.T, dir string, c Config) (out []float64, read, evaluated int64) {
+func lossesRead(t *testing.T, dir string, c config.Config) (out []float64, read, evaluated int64) {
 	t.Helper()
 	cp, err := trainNode(t.Context(), t, dir, c, Hooks{Epoch: func(e Epoch) {
 		out, read = append(out, e.Loss, e.ValidAccuracy), read+e.BytesRead
@@ -146,7 +148,7 @@ func TestCodedWeightsTrainAsPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	withWeights(t, plain)
-	for _, c := range []Config{{Plan: macro.Memory, EdgeWeights: true}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore", EdgeWeights: true},
+	for _, c := range []config.Config{{Plan: macro.Memory, EdgeWeights: true}, {Plan: macro.Hanoi, Buffer: 2, Absent: "ignore", EdgeWeights: true},
 		{Plan: macro.Memory, Model: "gat", EdgeFeatures: []string{"weight"}}, {Plan: macro.Hanoi, Buffer: 2, Model: "gat", EdgeFeatures: []string{"weight"}}} {
 		c.Features, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Threads = []string{"paper.feat", "venue.feat"}, 8, []int{4, 4}, 40, 2, 1
 		want, readPlain, evalPlain := lossesRead(t, plain, c)

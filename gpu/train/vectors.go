@@ -1,124 +1,24 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/modelfile"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/feed"
 	"github.com/gstore/gstore/gpu/vectors"
-	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/table"
 )
 
 // Where learned vectors of types without features are: [Config].Vectors.
-const (
-	VectorsAuto   = "auto"
-	VectorsMemory = "memory"
-	VectorsTable  = "table"
-)
-
-// defaultTable is the default of Config.Table.
-const defaultTable = "vectors"
-
-// ownVectors are the types of nodes whose nodes learn a vector each, by c.Features.
-func (c *Config) ownVectors(m *store.Manifest) (types []string) {
-	for _, name := range c.Features {
-		if t, ok := strings.CutSuffix(name, store.NodeSuffix); ok && c.relational() {
-			if _, ok := m.Category(name); ok {
-				types = append(types, t)
-			}
-		}
-	}
-	return types
-}
-
-// tabled is c with learned vectors in a table.
-func (c *Config) tabled(types []string) *Config {
-	d := *c
-	d.Vectors, d.VectorTypes, d.Table = VectorsTable, types, cmp.Or(c.Table, defaultTable)
-	d.Features = slices.DeleteFunc(slices.Clone(c.Features), func(name string) bool {
-		t, ok := strings.CutSuffix(name, store.NodeSuffix)
-		return ok && slices.Contains(types, t)
-	})
-	return &d
-}
-
-// chooseVectors decides whether learned vectors of types without features are parameters, or a table where these do not fit the budget,
-// and says why.
-func (c *Config) chooseVectors(ctx context.Context, st *store.Store, info gpu.Info, once *counted) (why []string, err error) {
-	m := st.Manifest()
-	types := c.ownVectors(m)
-	if len(c.VectorTypes) > 0 || len(types) == 0 {
-		if c.Vectors == VectorsTable && len(c.VectorTypes) == 0 {
-			return nil, store.Invalid(fmt.Errorf("train: learned vectors as a table: model %s reads none of nodes (features %q): they are of node types without features, and rgcn's, rsage's and rgat's", c.Model, c.Features))
-		}
-		return nil, c.countVectors(ctx, st)
-	}
-	fits := "" // why a table is none for the run
-	switch {
-	case info.OwnMemory():
-		fits = "rows of a table are trained in the host's memory, not on " + info.Name
-	case c.Plan == macro.Rows:
-		fits = "plan rows holds none"
-	case c.Accumulate > 1:
-		fits = fmt.Sprintf("its rows step with every mini-batch, not with %d together", c.Accumulate)
-	case !slices.Contains(c.Features, store.TypeColumn):
-		fits = "column " + store.TypeColumn + " is not among the features"
-	}
-	if c.Vectors == VectorsTable && fits != "" {
-		return nil, store.Invalid(fmt.Errorf("train: learned vectors as a table: %s", fits))
-	}
-	reason := "asked for"
-	if c.Vectors != VectorsTable {
-		c.Vectors = cmp.Or(c.Vectors, VectorsAuto)
-		if c.Vectors == VectorsMemory || fits != "" || c.MemoryBytes == 0 {
-			c.Vectors = VectorsMemory
-			return nil, nil
-		}
-		if _, err := c.choose(ctx, st, info, once); !errors.Is(err, store.ErrBudget) {
-			c.Vectors = VectorsMemory
-			return nil, nil // another error is told where it is met again
-		}
-		reason = "as parameters they do not fit the budget"
-	}
-	d := c.tabled(types)
-	if err := d.countVectors(ctx, st); err != nil {
-		return nil, err
-	}
-	*c = *d
-	rows := c.vectorsOf.Nodes(0, len(c.vectorsOf.Rows))
-	return []string{fmt.Sprintf("learned vectors of %d nodes (%s) are rows of table %s, %s with their state, read and written with partitions: %s",
-		rows, strings.Join(types, ", "), c.Table, blocks.SizeText(vectors.Planes*4*int64(rows)*int64(c.Hidden)), reason)}, nil
-}
-
-// countVectors counts the nodes of c.VectorTypes, once.
-func (c *Config) countVectors(ctx context.Context, st *store.Store) (err error) {
-	if len(c.VectorTypes) > 0 && c.vectorsOf == nil {
-		if c.vectorsOf, err = vectors.Count(ctx, st, c.VectorTypes); err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-	}
-	return nil
-}
-
-// evalVectors are what evaluation reads of a table that is yet to be opened; nil without one.
-func (c *Config) evalVectors() *eval.Vectors {
-	if c.vectorsOf == nil {
-		return nil
-	}
-	return &eval.Vectors{Of: c.vectorsOf, ReadBytes: table.ReaderBytes(slices.Max(c.vectorsOf.Rows), c.Hidden)}
-}
+const ()
 
 // VectorTable names where the vectors of a model lie that are not its parameters.
 type VectorTable struct {
@@ -165,7 +65,7 @@ func (c *Checkpoint) Inline(ctx context.Context, st *store.Store) (_ *Checkpoint
 		return nil, err
 	}
 	out := *c
-	out.VectorTable, out.Config.VectorTypes, out.Config.Vectors, out.Config.Table = nil, nil, VectorsMemory, ""
+	out.VectorTable, out.Config.VectorTypes, out.Config.Vectors, out.Config.Table = nil, nil, config.VectorsMemory, ""
 	out.Config.Features = slices.Concat(c.Config.Features, of.Columns())
 	out.Model.Vectors, out.Model.Categories = false, slices.Clone(c.Model.Categories)
 	for _, b := range matrices {
@@ -187,11 +87,11 @@ type vectorTable struct {
 }
 
 // openVectors makes the table of a run that begins, or opens that of the one that goes on where state says, with its last checkpoint.
-func openVectors(ctx context.Context, st *store.Store, cfg *Config, from *nodeProgress, state []byte) (_ *vectorTable, _ *nodeProgress, _ []byte, err error) {
+func openVectors(ctx context.Context, st *store.Store, cfg *config.Config, from *nodeProgress, state []byte) (_ *vectorTable, _ *nodeProgress, _ []byte, err error) {
 	if len(cfg.VectorTypes) == 0 {
 		return nil, from, state, nil
 	}
-	v := &vectorTable{history: cfg.History, resident: vectors.NewResident(cfg.vectorsOf, cfg.Hidden)}
+	v := &vectorTable{history: cfg.History, resident: vectors.NewResident(cfg.VectorsOf, cfg.Hidden)}
 	if state == nil {
 		replace := cfg.Overwrite
 		if !replace {
@@ -199,7 +99,7 @@ func openVectors(ctx context.Context, st *store.Store, cfg *Config, from *nodePr
 				return nil, nil, nil, fmt.Errorf("train: learned vectors: %w", err)
 			}
 		}
-		v.t, err = vectors.Create(ctx, st, cfg.vectorsOf, vectors.Options{Name: cfg.Table, Dim: cfg.Hidden, Seed: cfg.Seed, Scale: vectorScale(cfg.Hidden), Replace: replace})
+		v.t, err = vectors.Create(ctx, st, cfg.VectorsOf, vectors.Options{Name: cfg.Table, Dim: cfg.Hidden, Seed: cfg.Seed, Scale: vectorScale(cfg.Hidden), Replace: replace})
 		if errors.Is(err, store.ErrExists) {
 			err = fmt.Errorf("%w: it holds the learned vectors of an earlier run: --overwrite replaces them, whose model is lost then, --table NAME keeps both, --resume goes on with that run", err)
 		}
@@ -341,7 +241,7 @@ func (v *vectorTable) readBest() error {
 func (v *vectorTable) midEpoch() bool { return v == nil || !v.history }
 
 // stats are what moved between table and memory, and what checkpoints wrote.
-func (v *vectorTable) stats(it macroBatches) (s buffer.TableStats) {
+func (v *vectorTable) stats(it feed.MacroBatches) (s buffer.TableStats) {
 	if b, ok := it.(*buffer.Buffer); ok && v != nil {
 		s = b.TableStats()
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/npy"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -29,9 +31,9 @@ func typedStore(t *testing.T, o ingest.Options) string {
 }
 
 // tableRun is a run whose learned vectors are in a table.
-func tableRun(c Config) Config {
+func tableRun(c config.Config) config.Config {
 	c.Model, c.Hidden, c.Fanouts, c.BatchSize, c.Seed, c.Threads = "rsage", 8, []int{4, 4}, 40, 7, 1
-	c.Vectors, c.Overwrite = VectorsTable, true
+	c.Vectors, c.Overwrite = config.VectorsTable, true
 	if c.Epochs == 0 {
 		c.Epochs = 3
 	}
@@ -62,10 +64,10 @@ func TestVectorTableRuns(t *testing.T) {
 	}
 	for _, v := range []struct {
 		dir  string
-		plan Config
+		plan config.Config
 	}{
-		{plain, Config{Plan: macro.Memory}}, {plain, Config{Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}}, {plain, Config{Plan: macro.Hanoi, Buffer: 2, History: true}},
-		{hubs, Config{Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}},
+		{plain, config.Config{Plan: macro.Memory}}, {plain, config.Config{Plan: macro.Hanoi, Buffer: 2, Absent: config.AbsentIgnore}}, {plain, config.Config{Plan: macro.Hanoi, Buffer: 2, History: true}},
+		{hubs, config.Config{Plan: macro.Hanoi, Buffer: 2, Absent: config.AbsentIgnore}},
 	} {
 		dir, plan := v.dir, v.plan
 		var first []byte
@@ -128,7 +130,7 @@ func same(t *testing.T, dir string, cp, whole *Checkpoint) {
 // TestVectorTableResumes: a run that ends in the middle of an epoch, or between epochs where a history is kept, goes on to the same bits.
 func TestVectorTableResumes(t *testing.T) {
 	dir := typedStore(t, ingest.Options{Partitions: 8, Seed: 1})
-	for _, plan := range []Config{{Plan: macro.Hanoi, Buffer: 2, Absent: AbsentIgnore}, {Plan: macro.Hanoi, Buffer: 2, History: true}} {
+	for _, plan := range []config.Config{{Plan: macro.Hanoi, Buffer: 2, Absent: config.AbsentIgnore}, {Plan: macro.Hanoi, Buffer: 2, History: true}} {
 		c := tableRun(plan)
 		c.Epochs = 4
 		cp, err := trainNode(t.Context(), t, dir, c, Hooks{})
@@ -167,7 +169,7 @@ func TestVectorTableResumes(t *testing.T) {
 // TestVectorTableRefused: an earlier run's table is kept unless it may be replaced, and a model says so whose table was.
 func TestVectorTableRefused(t *testing.T) {
 	dir := typedStore(t, ingest.Options{Partitions: 2, Seed: 1})
-	c := tableRun(Config{Plan: macro.Memory, Epochs: 1})
+	c := tableRun(config.Config{Plan: macro.Memory, Epochs: 1})
 	c.Overwrite, c.CheckpointFile = false, filepath.Join(t.TempDir(), "run")
 	old, err := trainNode(t.Context(), t, dir, c, Hooks{})
 	if err != nil {
@@ -196,7 +198,7 @@ func TestVectorTableRefused(t *testing.T) {
 	if _, err := trainNode(t.Context(), t, dir, c, Hooks{}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("model sage: %v, expected %v", err, store.ErrInvalid)
 	}
-	c.Model, c.Vectors, c.Table = "rsage", VectorsMemory, "vectors" // a run without one says that it replaced none
+	c.Model, c.Vectors, c.Table = "rsage", config.VectorsMemory, "vectors" // a run without one says that it replaced none
 	if cp, err := trainNode(t.Context(), t, dir, c, Hooks{}); err != nil || cp.Summary.Table != "" {
 		t.Errorf("vectors as parameters: %v, table %q", err, cp.Summary.Table)
 	}
@@ -255,21 +257,23 @@ func TestVectorsChosen(t *testing.T) {
 		memory int64
 		table  bool
 		err    error
-	}{{"", 128 << 20, true, nil}, {"", 1 << 30, false, nil}, {VectorsMemory, 128 << 20, false, store.ErrBudget}, {VectorsTable, 1 << 30, true, nil}} {
-		c := Config{Model: "rsage", Hidden: 32, BatchSize: 50, Vectors: v.asked, MemoryBytes: v.memory, Threads: 1}
+	}{{"", 128 << 20, true, nil}, {"", 1 << 30, false, nil}, {config.VectorsMemory, 128 << 20, false, store.ErrBudget}, {config.VectorsTable, 1 << 30, true, nil}} {
+		c := config.Config{Model: "rsage", Hidden: 32, BatchSize: 50, Vectors: v.asked, MemoryBytes: v.memory, Threads: 1}
 		if err := c.Normalize(); err != nil {
 			t.Fatal(err)
 		}
 		c.FillFeatures(st.Manifest())
-		y, why, err := OpenCompleted(t.Context(), st, hostDevice(t).Info(), &c)
-		if err != nil {
-			t.Fatal(err)
+		d, err := planning.Decide(t.Context(), st, hostDevice(t).Info(), c)
+		if v.err != nil || err != nil {
+			if !errors.Is(err, v.err) {
+				t.Errorf("vectors %q in %d bytes: %v, expected %v", v.asked, v.memory, err, v.err)
+			}
+			continue
 		}
-		account, err := y.Account(v.memory)
-		if !errors.Is(err, v.err) || len(c.VectorTypes) > 0 != v.table || v.table != strings.Contains(strings.Join(why, " "), "table vectors") {
-			t.Errorf("vectors %q in %d bytes: of %q in a table, because %q, account %v, %v", v.asked, v.memory, c.VectorTypes, why, account, err)
+		if of := d.Config.VectorTypes; len(of) > 0 != v.table || v.table != strings.Contains(strings.Join(d.Why, " "), "table vectors") {
+			t.Errorf("vectors %q in %d bytes: of %q in a table, because %q, account %v", v.asked, v.memory, of, d.Why, d.Account)
 		}
-		if err := y.Close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/gpu/precompute"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -31,7 +32,7 @@ func TestEdgeWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		losses := map[float64]string{}
-		for _, c := range []Config{{Model: "sage", EdgeWeights: true}, {Model: "gcn", EdgeWeights: true}, {Model: "sage"}, {Model: "gcn"}, {Model: "sage", EdgeWeights: true, PrecomputedHop: true}} {
+		for _, c := range []config.Config{{Model: "sage", EdgeWeights: true}, {Model: "gcn", EdgeWeights: true}, {Model: "sage"}, {Model: "gcn"}, {Model: "sage", EdgeWeights: true, PrecomputedHop: true}} {
 			name := strings.Join([]string{c.Model, map[bool]string{true: "weighted", false: "plain"}[c.EdgeWeights]}, " ")
 			hop := c.PrecomputedHop
 			got := exactLoss(t, dir, c)
@@ -46,7 +47,7 @@ func TestEdgeWeights(t *testing.T) {
 			}
 			losses[got] = name
 		}
-		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Absent: AbsentIgnore}, {Plan: "memory", Sampler: "dense", Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2, Absent: AbsentIgnore}, {Plan: "hanoi", Buffer: 2}} {
+		for _, plan := range []config.Config{{Plan: "memory"}, {Plan: "memory", Absent: config.AbsentIgnore}, {Plan: "memory", Sampler: "dense", Absent: config.AbsentIgnore}, {Plan: "hanoi", Buffer: 2, Absent: config.AbsentIgnore}, {Plan: "hanoi", Buffer: 2}} {
 			var loss [2]float64
 			for i, threads := range []int{1, 3} {
 				c := plan
@@ -65,7 +66,7 @@ func TestEdgeWeights(t *testing.T) {
 			}
 		}
 		// A hop by weights is not an unweighted model's: such a run does without, or says so.
-		c := Config{Plan: "hanoi", Buffer: 2, Epochs: 1, Hidden: 8}
+		c := config.Config{Plan: "hanoi", Buffer: 2, Epochs: 1, Hidden: 8}
 		var why []string
 		if cp, err := trainNode(t.Context(), t, dir, c, Hooks{Plan: func(w []string) { why = w }}); err != nil || cp.Config.PrecomputedHop || !strings.Contains(strings.Join(why, "\n"), "weights are not used") {
 			t.Errorf("a run without weights reads a weighted hop, or does not tell of weights: %v, %q", err, why)
@@ -77,7 +78,7 @@ func TestEdgeWeights(t *testing.T) {
 }
 
 // exactLoss is the loss of one mini-batch of all training nodes with all their neighbours, which exact evaluation gives too.
-func exactLoss(t *testing.T, dir string, c Config) float64 {
+func exactLoss(t *testing.T, dir string, c config.Config) float64 {
 	t.Helper()
 	none := 0.
 	c.Dropout, c.InputDropout, c.LR, c.Hidden, c.Epochs, c.Fanouts, c.BatchSize = &none, &none, 1e-12, 8, 1, []int{-1, -1}, 1000
@@ -108,7 +109,7 @@ func exactLoss(t *testing.T, dir string, c Config) float64 {
 }
 
 // refused reports whether a run ends with an error that has want in it.
-func refused(t *testing.T, dir string, c Config, want string) bool {
+func refused(t *testing.T, dir string, c config.Config, want string) bool {
 	t.Helper()
 	_, err := trainNode(t.Context(), t, dir, c, Hooks{})
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -120,9 +121,9 @@ func refused(t *testing.T, dir string, c Config, want string) bool {
 
 // TestEdgeWeightsRefused: what weights do not go with is said before anything is read.
 func TestEdgeWeightsRefused(t *testing.T) {
-	for want, c := range map[string]Config{
-		"draws by them already": {Sampler: "weighted"}, "with a history": {History: true},
-		"aggregator \"max\"": {Aggregator: "max"}, "for model \"gat\"": {Model: "gat"},
+	for want, c := range map[string]config.Config{
+		"draws by the weights already": {Sampler: "weighted"}, "give all neighbours the same weight": {History: true},
+		"a maximum has no weights": {Aggregator: "max"}, "found model gat": {Model: "gat"},
 	} {
 		c.EdgeWeights = true
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
@@ -130,7 +131,7 @@ func TestEdgeWeightsRefused(t *testing.T) {
 		}
 	}
 	bare := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 400, Edges: 6000, Partitions: 5}))
-	if _, err := trainNode(t.Context(), t, bare, Config{EdgeWeights: true, Epochs: 1}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := trainNode(t.Context(), t, bare, config.Config{EdgeWeights: true, Epochs: 1}, Hooks{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("edge weights without weights: %v", err)
 	}
 }
@@ -148,7 +149,7 @@ func TestEdgeFeatures(t *testing.T) {
 		dir := storetest.Create(t, g)
 		var losses []float64
 		for _, names := range [][]string{nil, {"weight"}, {"rows"}, {"rows", "weight"}} {
-			got := exactLoss(t, dir, Config{Model: "gat", Heads: 2, EdgeFeatures: names})
+			got := exactLoss(t, dir, config.Config{Model: "gat", Heads: 2, EdgeFeatures: names})
 			for _, loss := range losses {
 				if math.Abs(loss-got) < 1e-6 {
 					t.Errorf("%q, undirected %v: loss %v is that of other features", names, undirected, loss)
@@ -156,7 +157,7 @@ func TestEdgeFeatures(t *testing.T) {
 			}
 			losses = append(losses, got)
 		}
-		for _, plan := range []Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "memory", Sampler: "weighted"}, {Plan: "hanoi", Buffer: 2}, {Plan: "hanoi", Buffer: 2, MemoryBytes: 256 << 20}} {
+		for _, plan := range []config.Config{{Plan: "memory"}, {Plan: "memory", Sampler: "dense"}, {Plan: "memory", Sampler: "weighted"}, {Plan: "hanoi", Buffer: 2}, {Plan: "hanoi", Buffer: 2, MemoryBytes: 256 << 20}} {
 			var loss [2]float64
 			for i, threads := range []int{1, 3} {
 				c := plan
@@ -175,10 +176,10 @@ func TestEdgeFeatures(t *testing.T) {
 			}
 		}
 		for want, names := range map[string][]string{"named twice": {"rows", "rows"}, "role feature": {"x"}, `["weight" "rows"]`: {"other"}} {
-			refused(t, dir, Config{Model: "gat", EdgeFeatures: names, Epochs: 1}, want)
+			refused(t, dir, config.Config{Model: "gat", EdgeFeatures: names, Epochs: 1}, want)
 		}
 	}
-	for want, c := range map[string]Config{"only gat's attention": {}, "with plan rows": {Model: "gat", Plan: "rows"}, "no edge need lead": {Model: "gat", Sampler: "pinsage"}} {
+	for want, c := range map[string]config.Config{"needs a model whose attention reads edges (gat)": {}, "does not go with plan rows": {Model: "gat", Plan: "rows"}, "no edge need lead": {Model: "gat", Sampler: "pinsage"}} {
 		c.EdgeFeatures = []string{"weight"}
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected one of %q", err, want)

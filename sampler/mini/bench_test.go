@@ -8,7 +8,7 @@ import (
 	"github.com/gstore/gstore/store/buffer"
 )
 
-// The graph of docs/limits.md, "Neighbour sampling": R-MAT (.57, .19, .19, .05),
+// The graph of docs/lab/limits.md, "Neighbour sampling": R-MAT (.57, .19, .19, .05),
 // 2,000,000 nodes, 30,000,000 directed edges, ids scrambled, incoming lists.
 const (
 	rmatNodes = 2_000_000

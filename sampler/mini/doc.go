@@ -17,7 +17,7 @@
 // frontier): batches do not depend on the number of threads, on the order in
 // which they are drawn, or on what lies in which slot of the partition buffer.
 //
-// Speed comes from staging (docs/limits.md, "Neighbour sampling"). For a chunk of
+// Speed comes from staging (docs/lab/limits.md, "Neighbour sampling"). For a chunk of
 // destinations all spans are loaded, then all picks made, then all neighbours
 // gathered, then all relabelled: within a stage the loads do not depend on
 // each other, so the processor overlaps their cache misses.

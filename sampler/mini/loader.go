@@ -3,8 +3,8 @@ package mini
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/sampler/keyed"
 )
 
@@ -147,7 +147,7 @@ type LoaderOptions struct {
 type Loader struct {
 	slots []slot
 	jobs  chan int // batch numbers to sample; batch i goes to slot i modulo len(slots)
-	wg    sync.WaitGroup
+	wg    panics.Group
 
 	// What is being sampled: written by Start while no job is in flight.
 	ctx    context.Context
@@ -201,7 +201,7 @@ func NewLoader(cfg Config, o LoaderOptions) (*Loader, error) {
 func (l *Loader) work(s *Sampler) {
 	for i := range l.jobs {
 		w := &l.slots[i%len(l.slots)]
-		w.err = l.fill(s, i, w)
+		w.err = panics.Call(func() error { return l.fill(s, i, w) })
 		w.done <- struct{}{}
 	}
 }

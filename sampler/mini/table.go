@@ -29,7 +29,7 @@ const (
 // all that it holds.
 func (t *Table) Reset() {
 	t.last, t.n = t.n, 0
-	size := max(tableMin, 1<<bits.Len(uint(2*t.last+t.last/4)))
+	size := int(TableSlots(t.last))
 	if cap(t.slots) < size {
 		t.slots = make([]uint64, size)
 	} else {
@@ -38,6 +38,9 @@ func (t *Table) Reset() {
 	}
 	t.shift = 32 - uint(bits.TrailingZeros(uint(size)))
 }
+
+// TableSlots is how many slots of 8 bytes a table has that held so many rows.
+func TableSlots(rows int) int64 { return max(tableMin, int64(1)<<bits.Len(uint(2*rows+rows/4))) }
 
 // Len returns how many distinct rows the table holds.
 func (t *Table) Len() int { return t.n }

@@ -20,10 +20,10 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -120,8 +120,8 @@ func Open(ctx context.Context, st *store.Store, o Options) (_ *Walks, err error)
 			var small *buffer.BudgetError
 			if errors.As(err, &small) {
 				need := small.NeedBytes + beside
-				err = fmt.Errorf("%w: walks hold all edges, and a number or two of each node, in memory, which takes %s (%d bytes), the budget is %s", store.ErrBudget,
-					blocks.SizeText(need), need, blocks.SizeText(o.MemoryBytes))
+				err = fmt.Errorf("%w: %s; the smallest that works is %dMiB: walks hold all edges, and a number or two of each node, in memory",
+					store.ErrBudget, blocks.SizeText(o.MemoryBytes), (need+1<<20-1)>>20)
 			}
 		}()
 	}
@@ -210,7 +210,7 @@ func (w *Walks) Read(ctx context.Context, first uint64, dst []int64) error {
 	}
 	pieces := (n + pieceWalks - 1) / pieceWalks
 	var next atomic.Int64
-	var wg sync.WaitGroup
+	var wg panics.Group
 	for range min(w.o.Threads, pieces) {
 		wg.Go(func() {
 			p := newPiece(w)

@@ -189,11 +189,12 @@ func TestWalksRefuse(t *testing.T) {
 	if !errors.Is(err, store.ErrBudget) {
 		t.Fatalf("within 1 MiB: %v", err)
 	}
-	_, named, _ := strings.Cut(err.Error(), "(")
-	named, _, _ = strings.Cut(named, " bytes")
-	least, _ := strconv.ParseInt(named, 10, 64)
-	if _, err := Open(t.Context(), st, Options{Internal: true, MemoryBytes: least - 1}); !errors.Is(err, store.ErrBudget) {
-		t.Errorf("within a byte less than the %q that are named: %v", named, err)
+	_, named, _ := strings.Cut(err.Error(), "the smallest that works is ")
+	named, _, _ = strings.Cut(named, "MiB")
+	mib, _ := strconv.ParseInt(named, 10, 64)
+	least := mib << 20
+	if _, err := Open(t.Context(), st, Options{Internal: true, MemoryBytes: least - 1<<20}); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("within 1 MiB less than the %q that are named: %v", named, err)
 	}
 	w, err := Open(t.Context(), st, Options{Internal: true, MemoryBytes: least, Length: 2, PerNode: 1})
 	if err != nil {

@@ -23,15 +23,20 @@ import (
 // Shares of what a budget leaves after the program.
 const (
 	ProgramBytes = 72 << 20 // code and constants (41 MiB where all are mapped), Go runtime, Pebble, sampled batches
+	CodeBytes    = 48 << 20 // of these what is not in Go's heap: code, constants, variables, tables of the runtime, stacks
 	EvalShare    = 4        // 1/4 the evaluator's, if it needs no more
 	BatchShare   = 6        // 1/6 the tensors of mini-batches', if they need no more
 )
+
+// Program is the name of the holder that every account begins with, of [ProgramBytes] or more.
+const Program = "program"
 
 // Holder is one of those who share a budget.
 type Holder struct {
 	Name    string `json:"name"`
 	Bytes   int64  `json:"bytes"`
-	Elastic bool   `json:"elastic"` // takes more where there is more
+	Elastic bool   `json:"elastic"`        // takes more where there is more
+	Heap    bool   `json:"heap,omitempty"` // it is in Go's heap, see [Account.HeapBytes]
 }
 
 // Account is a budget, divided.
@@ -42,7 +47,24 @@ type Account struct {
 
 // Hold adds a holder.
 func (a *Account) Hold(name string, bytes int64, elastic bool) {
-	a.Holders = append(a.Holders, Holder{name, bytes, elastic})
+	a.Holders = append(a.Holders, Holder{Name: name, Bytes: bytes, Elastic: elastic})
+}
+
+// HoldHeap adds a holder of memory in Go's heap.
+func (a *Account) HoldHeap(name string, bytes int64) {
+	a.Holders = append(a.Holders, Holder{Name: name, Bytes: bytes, Heap: true})
+}
+
+// HeapBytes is what the account has for Go's heap, that of the program included: more of it is garbage, which is collected before it
+// takes what others hold. See [Begin].
+func (a *Account) HeapBytes() int64 {
+	n := a.Of(Program) - CodeBytes
+	for _, h := range a.Holders {
+		if h.Heap {
+			n += h.Bytes
+		}
+	}
+	return n
 }
 
 // Of returns what holders of a name take.
@@ -62,6 +84,18 @@ func (a *Account) LeftBytes() int64 {
 		n -= h.Bytes
 	}
 	return n
+}
+
+// Fits refuses an account whose holders take more than there is, whatever there is: the error, [store.ErrBudget], names the least whole MiB
+// that is enough.
+func (a *Account) Fits() error {
+	left := a.LeftBytes()
+	if left >= 0 {
+		return nil
+	}
+	need := *a
+	need.TotalBytes = (a.TotalBytes - left + 1<<20 - 1) &^ (1<<20 - 1)
+	return fmt.Errorf("%w: %.1f MiB; the smallest that works is %dMiB: of %s", store.ErrBudget, mib(a.TotalBytes), need.TotalBytes>>20, &need)
 }
 
 // String lists the parts, in MiB.

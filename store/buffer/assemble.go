@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 )
 
@@ -362,7 +362,7 @@ func (a *assembler) parallel(ctx context.Context, n int, f func(worker, k int) e
 	}
 	errs := make([]error, n)
 	var next atomic.Int64
-	var wg sync.WaitGroup
+	var wg panics.Group
 	for w := range min(a.threads, n) {
 		wg.Go(func() {
 			for {

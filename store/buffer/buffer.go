@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/internal/vfsengine"
 )
@@ -56,7 +56,7 @@ type Buffer struct {
 	current   []*scheduled // the epoch's steps
 	at        int          // of the macro-batch in hand, −1 before the first
 	batch     MacroBatch
-	running   sync.WaitGroup
+	running   panics.Group
 	started   bool
 	closed    bool
 
@@ -266,11 +266,11 @@ func (it *Buffer) submit(steps []*scheduled) {
 	it.started = true
 	ctx, stop := context.WithCancel(it.ctx)
 	it.pipe.open(ctx, stop)
-	it.running.Go(func() { it.pipe.finish(it.readTopology(ctx)) })
-	it.running.Go(func() { it.pipe.finish(it.readColumns(ctx)) })
-	it.running.Go(func() { it.pipe.finish(it.build(ctx)) })
+	it.running.Go(func() { it.pipe.finish(panics.Call(func() error { return it.readTopology(ctx) })) })
+	it.running.Go(func() { it.pipe.finish(panics.Call(func() error { return it.readColumns(ctx) })) })
+	it.running.Go(func() { it.pipe.finish(panics.Call(func() error { return it.build(ctx) })) })
 	if it.emb != nil {
-		it.running.Go(func() { it.pipe.finish(it.writeBack(ctx)) })
+		it.running.Go(func() { it.pipe.finish(panics.Call(func() error { return it.writeBack(ctx) })) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
 )
@@ -219,7 +220,7 @@ func parallel(n, threads int, do func(i int) error) error {
 	}
 	close(next)
 	errs := make([]error, n)
-	var wg sync.WaitGroup
+	var wg panics.Group
 	for range min(n, threads) {
 		wg.Go(func() {
 			for i := range next {

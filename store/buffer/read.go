@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 )
 
@@ -216,7 +217,7 @@ func (it *Buffer) transfer(ctx context.Context, ts []transfer, st *stepMeter) er
 		batch[i] = blockio.Request{Op: blockio.Read, File: ts[i].x.f.io, Offset: ts[i].x.e.Offset + ts[i].from, Buf: ts[i].buf}
 	}
 	check := make(chan int, len(ts))
-	var wg sync.WaitGroup
+	var wg panics.Group
 	var mu sync.Mutex
 	var bad error
 	worst := len(ts)

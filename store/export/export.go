@@ -183,6 +183,9 @@ func (x *exporter) meta() error {
 	if x.out.columns != nil {
 		meta["columns"] = x.out.columns
 	}
+	if x.m.IDs.Kind == store.IDsDense && x.nodeFields == nil && x.out.columns == nil && !x.triples() { // nothing else says how many nodes there are
+		meta["ingest"] = fmt.Sprint(meta["ingest"], " --num-nodes ", x.m.Nodes)
+	}
 	if x.edgeFields != nil {
 		meta["edge_columns"] = x.edgeFields
 	}

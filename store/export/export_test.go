@@ -23,6 +23,7 @@ import (
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/table"
 )
@@ -132,7 +133,7 @@ func TestTypesRoundTrip(t *testing.T) {
 				EdgeColumns: []ingest.SliceColumn{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1, Data: blocks.Bytes([]float32{2})}},
 				NodeColumns: []ingest.SliceColumn{{Name: "paper.feat", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 16, Data: blocks.Bytes(slices.Repeat([]float32{5}, 16))}}})
 			if err == nil {
-				_, err = ingest.Append(t.Context(), s.Dir(), src, ingest.AppendOptions{})
+				_, err = grow.Append(t.Context(), s.Dir(), src, grow.Options{})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/blocks/claim"
 	"github.com/gstore/gstore/store"
 )
 
@@ -21,20 +22,33 @@ type folder struct {
 	fs      vfs.FS
 	target  string
 	dir     string
+	claimed *os.File        // beside dir, so that one export at a time writes it; nil where the file system is not the system's
 	made    map[string]bool // folders below dir
 	taken   map[string]bool // names of files and folders, in lower case: some file systems tell no cases apart
 	columns []exportedFile
 	rep     Report
 }
 
-// newFolder begins the target, which must not exist. A folder that a killed export left is replaced.
-func newFolder(fs vfs.FS, target string) (*folder, error) {
-	if _, err := fs.Stat(target); err == nil {
-		return nil, fmt.Errorf("%w: %s; name a new folder", ErrExists, target)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("export: %w", err)
-	}
+// newFolder begins the target, which must not exist. A folder that a killed export left is replaced; one that an export
+// under way writes to is [store.ErrLocked].
+func newFolder(fs vfs.FS, target string) (_ *folder, err error) {
 	f := &folder{fs: fs, target: target, dir: strings.TrimRight(target, "/") + ".partial", made: map[string]bool{}, taken: map[string]bool{"meta.json": true}}
+	if err := f.vacant(); err != nil {
+		return nil, err
+	}
+	if vfs.Root(fs) == vfs.Default {
+		if err := f.claim(); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.release())
+		}
+	}()
+	if err := f.vacant(); err != nil { // once more: the one that had claimed it may have come to its end
+		return nil, err
+	}
 	if err := fs.RemoveAll(f.dir); err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
@@ -42,6 +56,43 @@ func newFolder(fs vfs.FS, target string) (*folder, error) {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	return f, nil
+}
+
+// vacant says that the target exists, if it does.
+func (f *folder) vacant() error {
+	_, err := f.fs.Stat(f.target)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: %s; name a new folder", ErrExists, f.target)
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// claim keeps other exports from the folder, until release.
+func (f *folder) claim() error {
+	if err := f.fs.MkdirAll(f.fs.PathDir(f.dir), 0o777); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	file, err := claim.File(f.dir + ".lock")
+	if errors.Is(err, claim.ErrHeld) {
+		return fmt.Errorf("%w: %s: another export is writing it: wait for that, or name another folder", store.ErrLocked, f.target)
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	f.claimed = file
+	return nil
+}
+
+func (f *folder) release() error {
+	if f.claimed == nil {
+		return nil
+	}
+	file := f.claimed
+	f.claimed = nil
+	return errors.Join(os.Remove(file.Name()), file.Close()) // in this order: a claim behind the close is of a file of its own
 }
 
 // exportedFile says in meta.json which column a file of an array holds.
@@ -82,7 +133,7 @@ func (f *folder) commit() error {
 	if err := f.fs.Rename(f.dir, f.target); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	return f.syncDir(f.fs.PathDir(f.target))
+	return errors.Join(f.syncDir(f.fs.PathDir(f.target)), f.release())
 }
 
 func (f *folder) syncDir(path string) error {
@@ -97,7 +148,7 @@ func (f *folder) syncDir(path string) error {
 }
 
 // abandon removes what was written.
-func (f *folder) abandon() error { return f.fs.RemoveAll(f.dir) }
+func (f *folder) abandon() error { return errors.Join(f.fs.RemoveAll(f.dir), f.release()) }
 
 // file is one file of the folder, written through cursors.
 type file struct {

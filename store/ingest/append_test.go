@@ -19,6 +19,8 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
+	"github.com/gstore/gstore/store/ingest/source"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
 )
@@ -48,7 +50,7 @@ func textFile(t *testing.T, text string) string {
 	return path
 }
 
-func openText(t *testing.T, text string, ids store.IDKind) ingest.Source {
+func openText(t *testing.T, text string, ids store.IDKind) source.Source {
 	t.Helper()
 	var o formats.Options
 	o.Text.IDs, o.Text.Columns = ids, []string{"src", "dst"}
@@ -122,7 +124,7 @@ func TestAppendEqualsIngest(t *testing.T) {
 			}
 			before := storetest.Lines(t, openStore(t, dir, 1), nil)
 			for k, text := range parts[1:] {
-				r, err := ingest.Append(ctx, dir, openText(t, text, c.ids), ingest.AppendOptions{MemoryBytes: 256 << 20, KeepVersions: 3})
+				r, err := grow.Append(ctx, dir, openText(t, text, c.ids), grow.Options{MemoryBytes: 256 << 20, KeepVersions: 3})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,7 +219,7 @@ func TestAppendNodeColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := ingest.Append(ctx, dir, add, ingest.AppendOptions{})
+	r, err := grow.Append(ctx, dir, add, grow.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +318,7 @@ func TestAppendWritesWhatItTouches(t *testing.T) {
 	for k := range 50 {
 		fmt.Fprintf(&text, "%d\t%d\n", k*100, 17*200+k) // into partition 17 alone
 	}
-	r, err := ingest.Append(ctx, dir, openText(t, text.String(), store.IDsDense), ingest.AppendOptions{})
+	r, err := grow.Append(ctx, dir, openText(t, text.String(), store.IDsDense), grow.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,18 +349,18 @@ func TestAppendRefuses(t *testing.T) {
 		"src\tdst\tweight\n0\t1\t1\n":   "edge column weight",
 		"0\t99999999\n":                 "no gaps",
 	} {
-		_, err := ingest.Append(ctx, dir, openText(t, text, store.IDsDense), ingest.AppendOptions{})
-		if !errors.Is(err, ingest.ErrInput) || !strings.Contains(err.Error(), reason) {
+		_, err := grow.Append(ctx, dir, openText(t, text, store.IDsDense), grow.Options{})
+		if !errors.Is(err, source.ErrInput) || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: %v, expected %q", text, err, reason)
 		}
 	}
-	if _, err := ingest.Append(ctx, dir, openText(t, "a\tb\n", store.IDsStrings), ingest.AppendOptions{}); !errors.Is(err, ingest.ErrInput) {
+	if _, err := grow.Append(ctx, dir, openText(t, "a\tb\n", store.IDsStrings), grow.Options{}); !errors.Is(err, source.ErrInput) {
 		t.Error(err)
 	}
-	if _, err := ingest.Append(ctx, dir, openText(t, "0\t1\n", store.IDsDense), ingest.AppendOptions{MemoryBytes: 1 << 20}); !errors.Is(err, store.ErrBudget) {
+	if _, err := grow.Append(ctx, dir, openText(t, "0\t1\n", store.IDsDense), grow.Options{MemoryBytes: 1 << 20}); !errors.Is(err, store.ErrBudget) {
 		t.Error(err)
 	}
-	if _, err := ingest.Append(ctx, t.TempDir(), openText(t, "0\t1\n", store.IDsDense), ingest.AppendOptions{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := grow.Append(ctx, t.TempDir(), openText(t, "0\t1\n", store.IDsDense), grow.Options{}); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
 	s := openStore(t, dir, 0)
@@ -372,7 +374,7 @@ func TestAppendRefuses(t *testing.T) {
 // run again gives what an undisturbed one gives.
 func TestAppendErrorAtEveryOperation(t *testing.T) {
 	base, more := textEdges(1, 0, 40, 200, func(k int) string { return fmt.Sprintf("n%d", k) }), textEdges(2, 40, 50, 60, func(k int) string { return fmt.Sprintf("n%d", k) })
-	source := func(text string) ingest.Source { return openText(t, text, store.IDsStrings) }
+	source := func(text string) source.Source { return openText(t, text, store.IDsStrings) }
 	fresh := func() *vfs.MemFS {
 		mem := vfs.NewMem()
 		if err := mem.MkdirAll("/disk", 0o777); err != nil {
@@ -399,7 +401,7 @@ func TestAppendErrorAtEveryOperation(t *testing.T) {
 	names := []string{"n0", "n39"}
 	before := storedOn(t, fresh(), names)
 	appendOn := func(fs vfs.FS) error {
-		_, err := ingest.Append(context.Background(), faultStore, source(more), ingest.AppendOptions{FS: fs, MemoryBytes: 256 << 20, KeepVersions: 1})
+		_, err := grow.Append(context.Background(), faultStore, source(more), grow.Options{FS: fs, MemoryBytes: 256 << 20, KeepVersions: 1})
 		return err
 	}
 	undisturbed := fresh()

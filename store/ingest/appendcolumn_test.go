@@ -8,30 +8,33 @@ import (
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/grow"
+	"github.com/gstore/gstore/store/ingest/repartition"
+	"github.com/gstore/gstore/store/ingest/source"
 	"github.com/gstore/gstore/store/storetest"
 )
 
 // rowsSource has one column of integers, whose row k is k.
 type rowsSource struct {
-	ingest.Source
-	desc ingest.Description
+	source.Source
+	desc source.Description
 }
 
 func newRowsSource(name string, n int) *rowsSource {
-	return &rowsSource{desc: ingest.Description{Input: "rows", NodeTypes: []ingest.NodeType{{Name: "node", Count: -1}}, IDs: store.IDsDense,
-		NodeColumns: []ingest.ColumnSpec{{Name: name, Role: store.RoleNode, Elem: blocks.Int32, Dim: 1, Rows: int64(n)}}}}
+	return &rowsSource{desc: source.Description{Input: "rows", NodeTypes: []source.NodeType{{Name: "node", Count: -1}}, IDs: store.IDsDense,
+		NodeColumns: []source.ColumnSpec{{Name: name, Role: store.RoleNode, Elem: blocks.Int32, Dim: 1, Rows: int64(n)}}}}
 }
 
-func (s *rowsSource) Describe() *ingest.Description { return &s.desc }
+func (s *rowsSource) Describe() *source.Description { return &s.desc }
 
-func (s *rowsSource) Rows(_ context.Context, _ ingest.Env, _ int, emit func([]byte, ingest.Position) error) error {
+func (s *rowsSource) Rows(_ context.Context, _ source.Env, _ int, emit func([]byte, source.Position) error) error {
 	n := int32(s.desc.NodeColumns[0].Rows)
 	for lo := int32(0); lo < n; lo += 7 {
 		var rows []int32
 		for k := lo; k < min(lo+7, n); k++ {
 			rows = append(rows, k)
 		}
-		if err := emit(blocks.Bytes(rows), ingest.Position{File: "rows", Unit: "row", Index: uint64(lo)}); err != nil {
+		if err := emit(blocks.Bytes(rows), source.Position{File: "rows", Unit: "row", Index: uint64(lo)}); err != nil {
 			return err
 		}
 	}
@@ -50,11 +53,11 @@ func TestAppendColumnsAfterRepartition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ingest.Repartition(ctx, s, a, ingest.Options{MemoryBytes: 256 << 20}); err != nil {
+		if _, err := repartition.Run(ctx, s, a, ingest.Options{MemoryBytes: 256 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		name := []string{"first", "second"}[seed]
-		if _, err := ingest.AppendColumns(ctx, dir, newRowsSource(name, nodes), blocks.Invalid, ingest.AppendOptions{MemoryBytes: 256 << 20}); err != nil {
+		if _, err := grow.AppendColumns(ctx, dir, newRowsSource(name, nodes), blocks.Invalid, grow.Options{MemoryBytes: 256 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		s = openStore(t, dir, 0)
@@ -78,7 +81,7 @@ func TestAppendColumnsAfterRepartition(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ingest.AppendColumns(ctx, dir, newRowsSource("short", nodes-1), blocks.Invalid, ingest.AppendOptions{MemoryBytes: 256 << 20}); err == nil {
+	if _, err := grow.AppendColumns(ctx, dir, newRowsSource("short", nodes-1), blocks.Invalid, grow.Options{MemoryBytes: 256 << 20}); err == nil {
 		t.Error("a row less than nodes is accepted")
 	}
 }

@@ -12,84 +12,101 @@ import (
 	"sync"
 
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/partitioner/graph"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
 // assign computes the partition of every dense id; with hubs there is one
 // partition more than p, the last, pinned; with training nodes as hubs there may be several. Methods that look at the graph read the source's edges
 // into memory, or into a scratch file if their lists do not fit the budget.
-func (r *run) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
-	if r.assigner != nil {
-		return r.assigner, nil
+func (r *Job) assign(ctx context.Context, p int) (partitioner.Assigner, error) {
+	if r.Assigner != nil {
+		return r.Assigner, nil
 	}
-	o := partitioner.Options{
-		Method: r.o.Partitioner, Partitions: p, Seed: r.o.Seed, Nodes: r.state.Nodes, HubFraction: r.o.Hubs,
-		Order: r.o.Order, Passes: r.o.Passes, LabelShare: r.o.LabelShare,
-		Progress: func(p partitioner.Pass) {
-			if r.o.Passed != nil {
-				r.o.Passed(p)
-			}
-		},
-		Reading: func(nodes int) { r.tick(int64(nodes)) },
-	}
-	if _, file := o.Method.File(); file {
-		o.Partitions = r.o.Partitions // 0: as many as the file names
-	}
-	if r.o.HubsTrain {
+	o := r.partitionerOptions(p)
+	if r.Options.HubsTrain {
 		return r.assignRest(ctx, o)
 	}
-	if !o.Method.NeedsGraph() && !r.o.pins() {
+	if !o.Method.NeedsGraph() && !r.Options.pins() {
 		return partitioner.Partition(ctx, nil, o)
 	}
-	if r.o.pins() && o.Partitions == PartitionsMax {
-		return nil, fmt.Errorf("%w: %d partitions leave none for hubs", ErrOptions, p)
+	if r.Options.pins() && o.Partitions == PartitionsMax {
+		return nil, fmt.Errorf("%w: %d partitions leave none for hubs", source.ErrOptions, p)
 	}
-	hubs := uint64(math.Round(r.o.Hubs * float64(r.state.Nodes)))
-	if r.o.HubBytes > 0 {
+	hubs := uint64(math.Round(r.Options.Hubs * float64(r.State.Nodes)))
+	if r.Options.HubBytes > 0 {
 		var err error
-		if hubs, err = partitioner.HubCount(r.o.HubBytes, r.nodeBytes(), r.state.Nodes); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+		if hubs, err = partitioner.HubCount(r.Options.HubBytes, r.nodeBytes(), r.State.Nodes); err != nil {
+			return nil, fmt.Errorf("%w: %w", source.ErrOptions, err)
 		}
-		o.HubFraction = float64(hubs) / float64(r.state.Nodes)
+		o.HubFraction = float64(hubs) / float64(r.State.Nodes)
 	}
-	r.budget.source = sourceBytes
+	r.Budget.source = SourceBytes
 	classes, err := r.classes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if classes == nil && o.Method == partitioner.MethodGAP {
-		return nil, fmt.Errorf("%w: partitioner gap balances labels, and the input has none; fennel needs none", ErrOptions)
+		return nil, fmt.Errorf("%w: partitioner gap balances labels, and the input has none; fennel needs none", source.ErrOptions)
 	}
 	o.Classes = classes
-	need := o.Need(r.state.Nodes)
-	influence := r.o.pins() && o.Method != partitioner.MethodHDR
-	if influence {
-		bytes := partitioner.HubBytes(r.state.Nodes)
-		need = partitioner.Need{Array: max(need.Array, bytes), Stream: max(need.Stream, bytes)}
-	}
-	return r.place(ctx, o, need, nil, func(g partitioner.Graph, a partitioner.Assigner) (partitioner.Assigner, error) {
-		if !influence {
+	return r.place(ctx, o, r.partitionerNeed(&o, r.State.Nodes), nil, func(g graph.Graph, a partitioner.Assigner) (partitioner.Assigner, error) {
+		if !r.influence() {
 			return a, nil
 		}
-		ho := partitioner.HubOptions{Hops: r.o.HubHops, Classes: classes}
-		if r.o.HubsAuto {
+		ho := partitioner.HubOptions{Hops: r.Options.HubHops, Classes: classes}
+		if r.Options.HubsAuto {
 			a, choice, err := partitioner.AutoHubs(ctx, g, a, ho)
-			r.rep.Hubs = &choice
+			r.Report.Hubs = &choice
 			return a, err
 		}
-		ho.Count, ho.Fraction = hubs, r.o.Hubs
+		ho.Count, ho.Fraction = hubs, r.Options.Hubs
 		return partitioner.SelectHubs(ctx, g, a, ho)
 	})
 }
 
+// partitionerOptions are what the ingest's options say to the partitioner.
+func (r *Job) partitionerOptions(p int) partitioner.Options {
+	o := partitioner.Options{
+		Method: r.Options.Partitioner, Partitions: p, Seed: r.Options.Seed, Nodes: r.State.Nodes, HubFraction: r.Options.Hubs,
+		Order: r.Options.Order, Passes: r.Options.Passes, LabelShare: r.Options.LabelShare,
+		Progress: func(p partitioner.Pass) {
+			if r.Options.Passed != nil {
+				r.Options.Passed(p)
+			}
+		},
+		Reading: func(nodes int) { r.Tick(int64(nodes)) },
+	}
+	if _, file := o.Method.File(); file {
+		o.Partitions = r.Options.Partitions // 0: as many as the file names
+	}
+	return o
+}
+
+// partitionerNeed is what the partitioner o takes of nodes, or the choice of hubs after it.
+func (r *Job) partitionerNeed(o *partitioner.Options, nodes uint64) partitioner.Need {
+	need := o.Need(nodes)
+	if r.influence() {
+		bytes := partitioner.HubBytes(nodes)
+		need = partitioner.Need{Array: max(need.Array, bytes), Stream: max(need.Stream, bytes)}
+	}
+	return need
+}
+
+// influence reports whether hubs are chosen by their influence, after nodes are assigned.
+func (r *Job) influence() bool {
+	return r.Options.pins() && r.Options.Partitioner != partitioner.MethodHDR
+}
+
 // assignRest pins the training nodes, and has o place the others.
-func (r *run) assignRest(ctx context.Context, o partitioner.Options) (partitioner.Assigner, error) {
-	r.budget.source = sourceBytes
+func (r *Job) assignRest(ctx context.Context, o partitioner.Options) (partitioner.Assigner, error) {
+	r.Budget.source = SourceBytes
 	member, err := r.training(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, err := partitioner.NewTraining(r.state.Nodes, member)
+	t, err := partitioner.NewTraining(r.State.Nodes, member)
 	if err != nil {
 		return nil, err
 	}
@@ -103,21 +120,21 @@ func (r *run) assignRest(ctx context.Context, o partitioner.Options) (partitione
 		}
 		return partitioner.PinTraining(a, t)
 	}
-	return r.place(ctx, o, o.Need(o.Nodes), t, func(_ partitioner.Graph, a partitioner.Assigner) (partitioner.Assigner, error) {
+	return r.place(ctx, o, o.Need(o.Nodes), t, func(_ graph.Graph, a partitioner.Assigner) (partitioner.Assigner, error) {
 		return partitioner.PinTraining(a, t)
 	})
 }
 
 // place partitions the source's graph, without training nodes if they are given, and pins what pin says while
 // the graph is there.
-func (r *run) place(ctx context.Context, o partitioner.Options, need partitioner.Need, training *partitioner.Training,
-	pin func(partitioner.Graph, partitioner.Assigner) (partitioner.Assigner, error)) (partitioner.Assigner, error) {
+func (r *Job) place(ctx context.Context, o partitioner.Options, need partitioner.Need, training *partitioner.Training,
+	pin func(graph.Graph, partitioner.Assigner) (partitioner.Assigner, error)) (partitioner.Assigner, error) {
 	g, memory, err := r.graph(ctx, need, training)
 	if err != nil {
 		return nil, err
 	}
-	o.MemoryBytes, o.Threads = memory, r.o.Threads
-	r.phase("partition", "nodes, pass after pass", -1)
+	o.MemoryBytes, o.Threads = memory, r.Options.Threads
+	r.Phase("partition", "nodes, pass after pass", -1)
 	a, err := partitioner.Partition(ctx, g, o)
 	if err == nil {
 		a, err = pin(g, a)
@@ -132,33 +149,33 @@ func (r *run) place(ctx context.Context, o partitioner.Options, need partitioner
 
 // closableGraph is a graph that the ingester made.
 type closableGraph interface {
-	partitioner.Graph
+	graph.Graph
 	io.Closer
 }
 
 // graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs. With
 // training nodes it is the graph of the others, by their ids among each other. memory is what is left for the partitioner.
-func (r *run) graph(ctx context.Context, need partitioner.Need, training *partitioner.Training) (g closableGraph, memory int64, err error) {
-	nodes, counted := r.state.Nodes, r.desc.Edges
-	var edges partitioner.Edges = func(yield func(src, dst []uint32) error) error {
+func (r *Job) graph(ctx context.Context, need partitioner.Need, training *partitioner.Training) (g closableGraph, memory int64, err error) {
+	nodes, counted := r.State.Nodes, r.Desc.Edges
+	var edges graph.Edges = func(yield func(src, dst []uint32) error) error {
 		// Lists are built by one goroutine at a time; parsing is not. The order of edges does
 		// not matter: lists are sorted, or only counted.
 		var mu sync.Mutex
-		scratch := make([][]uint32, r.o.Threads)
-		return r.denseEdges(ctx, func(worker int, b *EdgeBatch) error {
+		scratch := make([][]uint32, r.Options.Threads)
+		return r.DenseEdges(ctx, func(worker int, b *source.EdgeBatch) error {
 			n := b.Len()
 			ids := slices.Grow(scratch[worker][:0], 2*n)[:2*n]
 			scratch[worker] = ids
 			for i, s := range b.Src.Ints {
 				d := b.Dst.Ints[i]
-				if s >= r.state.Nodes || d >= r.state.Nodes {
-					return Inputf(b.At.Of(i), "edge from node %d to node %d, expected 0 ≤ id < %d", int64(s), int64(d), r.state.Nodes)
+				if s >= r.State.Nodes || d >= r.State.Nodes {
+					return source.Inputf(b.At.Of(i), "edge from node %d to node %d, expected 0 ≤ id < %d", int64(s), int64(d), r.State.Nodes)
 				}
 				ids[i], ids[n+i] = uint32(s), uint32(d)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			r.tick(int64(n))
+			r.Tick(int64(n))
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -169,41 +186,42 @@ func (r *run) graph(ctx context.Context, need partitioner.Need, training *partit
 		edges, nodes = training.RestEdges(edges), training.Rest()
 	}
 	if counted < 0 {
-		r.phase("count edges", "edges", -1)
+		r.Phase("count edges", "edges", -1)
 		counted = 0
 		if err := edges(func(src, _ []uint32) error { counted += int64(len(src)); return nil }); err != nil {
 			return nil, 0, err
 		}
 	}
-	r.phase("read the graph", "edges", -1)
-	free := r.o.MemoryBytes - int64(runtimeBytes) - sourceBytes - r.state.DictionaryBytes - 2*int64(r.state.Nodes) // classes, or which nodes train
-	if csr := partitioner.CSRBytes(nodes, uint64(counted)); csr <= free-need.Array {
-		g, err := partitioner.BuildCSR(nodes, edges, true)
+	r.Phase("read the graph", "edges", -1)
+	free := r.Options.MemoryBytes - r.graphFixed()
+	if csr := graph.CSRBytes(nodes, uint64(counted)); csr <= free-need.Array {
+		g, err := graph.BuildCSR(nodes, edges, true)
 		return g, need.Array + (free-csr-need.Array)/2, err // the other half is for the heap's garbage
 	}
-	if least := need.Stream + partitioner.SpilledBytes(nodes); free < least {
-		return nil, 0, fmt.Errorf("%w: partitioning %d nodes by their edges takes %d MiB, the budget is %d MiB",
-			store.ErrBudget, nodes, (r.o.MemoryBytes-free+least+1<<20-1)>>20, r.o.MemoryBytes>>20)
+	if least := need.Stream + graph.SpilledBytes(nodes); free < least {
+		least = max(r.graphFixed()+least, r.phasesBytes(true))
+		return nil, 0, fmt.Errorf("%w: %d MiB to partition %d nodes by their edges; the smallest that works is %dMiB",
+			store.ErrBudget, r.Options.MemoryBytes>>20, nodes, (least+1<<20-1)>>20)
 	}
-	g, err = partitioner.Spill(ctx, r.w.TempDir(), nodes, edges, nil, free-need.Stream)
+	g, err = graph.Spill(ctx, r.Writer.TempDir(), nodes, edges, nil, free-need.Stream)
 	return g, need.Stream, err
 }
 
 // classes returns 1+label of every training node of the split (of all labelled
 // nodes if there is none), 0 for others; nil if the input has no labels.
-func (r *run) classes(ctx context.Context) ([]uint16, error) {
-	column := slices.IndexFunc(r.desc.NodeColumns, func(c ColumnSpec) bool { return c.Role == store.RoleLabel })
+func (r *Job) classes(ctx context.Context) ([]uint16, error) {
+	column := slices.IndexFunc(r.Desc.NodeColumns, func(c source.ColumnSpec) bool { return c.Role == store.RoleLabel })
 	if column < 0 {
 		return nil, nil
 	}
-	r.phase("read labels", "rows", int64(r.state.Nodes))
+	r.Phase("read labels", "rows", int64(r.State.Nodes))
 	k, err := r.converter(ctx, column)
 	if err != nil {
 		return nil, err
 	}
-	classes := make([]uint16, r.state.Nodes)
+	classes := make([]uint16, r.State.Nodes)
 	buf := []byte(nil)
-	set := func(id func(i int) uint64, rows []byte, pos Position) error {
+	set := func(id func(i int) uint64, rows []byte, pos source.Position) error {
 		var err error
 		if buf, err = k.convert(buf[:0], rows, pos); err != nil {
 			return err
@@ -211,29 +229,29 @@ func (r *run) classes(ctx context.Context) ([]uint16, error) {
 		for i := range len(buf) / 4 {
 			label, node := int32(binary.LittleEndian.Uint32(buf[4*i:])), id(i)
 			switch {
-			case node >= r.state.Nodes:
-				return Inputf(pos.Of(i), "label of node %d, expected id < %d", node, r.state.Nodes)
+			case node >= r.State.Nodes:
+				return source.Inputf(pos.Of(i), "label of node %d, expected id < %d", node, r.State.Nodes)
 			case label >= math.MaxUint16:
-				return Inputf(pos.Of(i), "label %d, at most %d can be balanced", label, math.MaxUint16-1)
+				return source.Inputf(pos.Of(i), "label %d, at most %d can be balanced", label, math.MaxUint16-1)
 			case label >= 0:
 				classes[node] = uint16(label + 1)
 			}
 		}
 		return ctx.Err()
 	}
-	if r.desc.NodeColumns[column].Keyed {
-		err = r.eachKeyed(ctx, column, func(ids []uint64, rows []byte, pos Position) error {
+	if r.Desc.NodeColumns[column].Keyed {
+		err = r.eachKeyed(ctx, column, func(ids []uint64, rows []byte, pos source.Position) error {
 			return set(func(i int) uint64 { return ids[i] }, rows, pos)
 		})
 	} else {
-		next := r.desc.NodeColumns[column].First
-		err = r.src.Rows(ctx, r.srcEnv(), column, func(rows []byte, pos Position) error {
+		next := r.Desc.NodeColumns[column].First
+		err = r.Source.Rows(ctx, r.Env(), column, func(rows []byte, pos source.Position) error {
 			first := next
-			next += uint64(len(rows) / r.desc.NodeColumns[column].RowBytes())
+			next += uint64(len(rows) / r.Desc.NodeColumns[column].RowBytes())
 			return set(func(i int) uint64 { return first + uint64(i) }, rows, pos)
 		})
 	}
-	if err != nil || len(r.desc.Splits) == 0 && r.o.Split == "" {
+	if err != nil || len(r.Desc.Splits) == 0 && r.Options.Split == "" {
 		return classes, err
 	}
 	training, err := r.training(ctx)
@@ -249,16 +267,16 @@ func (r *run) classes(ctx context.Context) ([]uint16, error) {
 }
 
 // training has the bit v%64 of word v/64 set where v is a training node of the split that Options names.
-func (r *run) training(ctx context.Context) ([]uint64, error) {
+func (r *Job) training(ctx context.Context) ([]uint64, error) {
 	split := 0
-	if r.o.Split != "" {
-		split = slices.Index(r.desc.Splits, r.o.Split)
+	if r.Options.Split != "" {
+		split = slices.Index(r.Desc.Splits, r.Options.Split)
 	}
-	if split < 0 || split >= len(r.desc.Splits) {
-		return nil, fmt.Errorf("%w: training nodes of split %q are asked for, the input has splits %q", ErrOptions, r.o.Split, r.desc.Splits)
+	if split < 0 || split >= len(r.Desc.Splits) {
+		return nil, fmt.Errorf("%w: training nodes of split %q are asked for, the input has splits %q", source.ErrOptions, r.Options.Split, r.Desc.Splits)
 	}
-	training := make([]uint64, (r.state.Nodes+63)/64)
-	if r.o.SplitRandom != nil {
+	training := make([]uint64, (r.State.Nodes+63)/64)
+	if r.Options.SplitRandom != nil {
 		err := r.randomParts(ctx, func(id uint64, part uint8) {
 			if part == store.SplitTrain {
 				training[id/64] |= 1 << (id % 64)
@@ -267,21 +285,53 @@ func (r *run) training(ctx context.Context) ([]uint64, error) {
 		return training, err
 	}
 	var dense []uint64
-	err := r.src.Split(ctx, r.srcEnv(), split, store.SplitTrain, func(ids *IDs, pos Position) error {
+	err := r.Source.Split(ctx, r.Env(), split, store.SplitTrain, func(ids *source.IDs, pos source.Position) error {
 		dense = ids.Ints
-		if r.dict != nil {
+		if r.Dictionary != nil {
 			var err error
-			if dense, err = r.dict.translate(ids, nil, pos); err != nil {
+			if dense, err = r.Dictionary.Translate(ids, nil, pos); err != nil {
 				return err
 			}
 		}
 		for i, id := range dense {
-			if id >= r.state.Nodes {
-				return Inputf(pos.Of(i), "node %d of split %s, expected 0 ≤ id < %d", int64(id), r.desc.Splits[split], r.state.Nodes)
+			if id >= r.State.Nodes {
+				return source.Inputf(pos.Of(i), "node %d of split %s, expected 0 ≤ id < %d", int64(id), r.Desc.Splits[split], r.State.Nodes)
 			}
 			training[id/64] |= 1 << (id % 64)
 		}
 		return ctx.Err()
 	})
 	return training, err
+}
+
+// randomParts divides the nodes that have a label, and tells of each its part, by dense id.
+func (r *Job) randomParts(ctx context.Context, tell func(id uint64, part uint8)) error {
+	for c, spec := range r.Desc.NodeColumns {
+		if spec.Role != store.RoleLabel {
+			continue
+		}
+		put := func(id uint64, row []byte) {
+			if x := spec.Elem.Float64(row); x >= 0 && id < r.State.Nodes {
+				tell(id, r.Options.SplitRandom.part(id))
+			}
+		}
+		size := spec.RowBytes()
+		if spec.Keyed {
+			return r.eachKeyed(ctx, c, func(ids []uint64, rows []byte, _ source.Position) error {
+				for i, id := range ids {
+					put(id, rows[i*size:])
+				}
+				return ctx.Err()
+			})
+		}
+		next := spec.First
+		return r.Source.Rows(ctx, r.Env(), c, func(rows []byte, _ source.Position) error {
+			for ; len(rows) > 0; rows = rows[size:] {
+				put(next, rows)
+				next++
+			}
+			return ctx.Err()
+		})
+	}
+	return nil
 }

@@ -40,6 +40,8 @@ func TestBadInputIsRefused(t *testing.T) {
 		{"label out of range", "node_label.npy", i64("4,", 0, 1, -2, 0), []string{"node_label.npy: row 2", "label -2"}},
 		{"label beyond the classes", "node_label.npy", i64("4,", 0, 1, 2, 0), []string{"node_label.npy: row 2", "label 2", "less than 2"}},
 		{"overlapping split", "split/valid.npy", i64("1,", 3), []string{"valid.npy: row 0", "node 3 is in train and in valid"}},
+		{"a node twice in a split", "split/train.npy", i64("3,", 0, 3, 0), []string{"train.npy: row 2", "node 0 is twice in train of split split"}},
+		{"a split of no training nodes", "split/train.npy", i64("0,"), []string{"split/", ".npy: split split has no training nodes"}},
 		{"split out of range", "split/test.npy", i64("2,", 0, 9), []string{"test.npy: row 1", "node 9"}},
 		{"a weight that is NaN", "edge_weight.npy", npy("<f4", "2,", []byte{0, 0, 128, 63, 0, 0, 192, 127}), []string{"edge_index.npy: edge 1", "weight is NaN"}},
 		{"an infinite weight", "edge_weight.npy", npy("<f4", "2,", []byte{0, 0, 128, 255, 0, 0, 128, 63}), []string{"edge_index.npy: edge 0", "weight is -Inf"}},

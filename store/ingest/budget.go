@@ -5,65 +5,75 @@ import (
 	"fmt"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/edges"
 )
 
-// budget divides the memory.
-type budget struct {
+// Budget divides the memory.
+type Budget struct {
 	source  int64 // the source's buffers
-	edges   int64 // chunks and sorting
+	Edges   int64 // chunks and sorting
 	columns int64 // partition buffers
 }
 
 // Shares of the budget that do not grow with the graph, in bytes.
 const (
 	runtimeBytes = 48 << 20 // the program, its stacks, Pebble, the Go heap's slack
-	sourceBytes  = 32 << 20
-	edgesMin     = 16 << 20
+	SourceBytes  = 32 << 20
+	EdgesMin     = 16 << 20
 )
 
 // fixedBytes is the memory that the whole ingest takes, beside what edges and columns share.
-func (r *run) fixedBytes(places int64) int64 {
-	fixed := int64(runtimeBytes) + r.sourceNeed() + places + r.state.DictionaryBytes
-	if r.kept != nil {
-		fixed += 16 * int64(r.state.Nodes) // keptIDs
-	} else if r.desc.NamedIntegers {
-		fixed += 16 * int64(r.state.Nodes) // namedIntegers
+func (r *Job) fixedBytes(places int64) int64 {
+	fixed := int64(runtimeBytes) + r.sourceNeed() + places + r.State.DictionaryBytes
+	if r.Kept != nil {
+		fixed += 16 * int64(r.State.Nodes) // keptIDs
+	} else if r.Desc.NamedIntegers {
+		fixed += 16 * int64(r.State.Nodes) // namedIntegers
 	}
 	return fixed
 }
 
 // sourceNeed is what reading the source takes.
-func (r *run) sourceNeed() int64 {
-	if r.kept != nil {
-		return r.kept.need
+func (r *Job) sourceNeed() int64 {
+	if r.Kept != nil {
+		return r.Kept.Need()
 	}
-	return sourceBytes
+	return SourceBytes
 }
 
-// leastBytes is the smallest budget that works.
-func (r *run) leastBytes(places int64) int64 {
+// LeastBytes is the smallest budget that works.
+func (r *Job) LeastBytes(places int64) int64 {
 	// A split is a byte a node in memory, when the edges' memory is free again.
-	return r.fixedBytes(places) + max(edgesMin, int64(r.state.Nodes)+4<<20)
+	return r.fixedBytes(places) + max(EdgesMin, int64(r.State.Nodes)+4<<20)
 }
 
 // checkBudget refuses a budget that is too small and names the smallest that works.
-func (r *run) checkBudget(places int64) error {
-	if least := r.leastBytes(places); r.o.MemoryBytes < least {
-		return fmt.Errorf("%w: %d MiB for a graph of %d nodes; the smallest that works is %dMiB",
-			store.ErrBudget, r.o.MemoryBytes>>20, r.state.Nodes, (least+1<<20-1)>>20)
+func (r *Job) checkBudget(places int64) error {
+	if r.Options.MemoryBytes < max(r.LeastBytes(places), r.phasesBytes(false)) {
+		least := max(r.LeastBytes(places), r.phasesBytes(true))
+		if r.whole {
+			least = max(least, r.fixedBytes(places)+r.bucketBytes())
+		}
+		return r.tooSmall(least)
 	}
 	return nil
 }
 
-// placeBytesOf is the size of the map of places that evenly filled partitions need.
-func (r *run) placeBytesOf(nodes uint64) int64 {
-	p := uint64(r.partitions(nodes))
-	return placeBytes(nodes, placeBits(int(p), (nodes+p-1)/p))
+// tooSmall refuses the budget and names one that works for every phase.
+func (r *Job) tooSmall(least int64) error {
+	return fmt.Errorf("%w: %d MiB for a graph of %d nodes; the smallest that works is %dMiB",
+		store.ErrBudget, r.Options.MemoryBytes>>20, r.State.Nodes, (least+1<<20-1)>>20)
 }
 
-// divide shares out the budget, or refuses it with the smallest that would do.
-func (r *run) divide(ctx context.Context, placeBytes int64) error {
-	if r.dict != nil {
+// placeBytesOf is the size of the map of places that evenly filled partitions need.
+func (r *Job) placeBytesOf(nodes uint64) int64 {
+	p := uint64(r.partitions(nodes))
+	return edges.PlaceBytes(nodes, edges.PlaceBits(int(p), (nodes+p-1)/p))
+}
+
+// Divide shares out the budget, or refuses it with the smallest that would do.
+func (r *Job) Divide(ctx context.Context, placeBytes int64) error {
+	if r.Dictionary != nil {
 		if err := r.settleDictionary(ctx, placeBytes); err != nil {
 			return err
 		}
@@ -71,7 +81,19 @@ func (r *run) divide(ctx context.Context, placeBytes int64) error {
 	if err := r.checkBudget(placeBytes); err != nil {
 		return err
 	}
-	free := r.o.MemoryBytes - r.fixedBytes(placeBytes)
-	r.budget = budget{source: r.sourceNeed(), edges: free, columns: min(free, 1<<30)}
+	free := r.Options.MemoryBytes - r.fixedBytes(placeBytes)
+	r.Budget = Budget{source: r.sourceNeed(), Edges: free, columns: min(free, 1<<30)}
 	return nil
+}
+
+// HeapBytes is the share of an ingest's budget that is meant for the Go heap; a
+// program that does nothing else passes it to debug.SetMemoryLimit, so that garbage does
+// not take what the arrays outside the heap are given. Partitioners that look at
+// the graph keep it on the heap: then it is the whole budget.
+func HeapBytes(o Options) int64 {
+	o = o.WithDefaults()
+	if o.Partitioner.NeedsGraph() || o.pins() {
+		return o.MemoryBytes
+	}
+	return min(o.MemoryBytes, runtimeBytes+SourceBytes)
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"sync"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/edges"
+	"github.com/gstore/gstore/store/ingest/scratch"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
 // columnScatter carries rows that arrive by ascending dense id to their
@@ -19,8 +22,8 @@ import (
 // group of partitions whose buffers fit the budget).
 type columnScatter struct {
 	w        *blocks.ScatterWriter
-	layout   *layout
-	places   *places
+	layout   *edges.Layout
+	places   *edges.Places
 	rowBytes int
 	threads  int
 	// stored says which rows of a partition its extent has; nil = all. The others must be blank.
@@ -46,8 +49,8 @@ func columnPasses(memory int64, partitions int, extentMax int64) (buffer int, pe
 
 // begin opens a pass over partitions lo ≤ p < hi with buffers of the given size.
 func (c *columnScatter) begin(lo, hi, buffer int) error {
-	freeOffHeap(c.mem)
-	mem, err := offHeap(int64(hi-lo) * int64(buffer))
+	scratch.Free(c.mem)
+	mem, err := scratch.Alloc(int64(hi-lo) * int64(buffer))
 	if err != nil {
 		return fmt.Errorf("column buffers: %w", err)
 	}
@@ -60,14 +63,14 @@ func (c *columnScatter) begin(lo, hi, buffer int) error {
 	return nil
 }
 
-// add takes the rows of ids first, first+1, …
+// Add takes the rows of ids first, first+1, …
 func (c *columnScatter) add(first uint64, rows []byte) error {
 	n := len(rows) / c.rowBytes
 	if len(rows) < 1<<18 || c.threads == 1 {
 		return c.addShare(first, rows, n, 0, 1)
 	}
 	errs := make([]error, c.threads)
-	var wg sync.WaitGroup
+	var wg panics.Group
 	for t := range c.threads {
 		wg.Go(func() { errs[t] = c.addShare(first, rows, n, t, c.threads) })
 	}
@@ -83,13 +86,13 @@ func (c *columnScatter) add(first uint64, rows []byte) error {
 // addShare takes the rows of every of-th partition, beginning with the share-th.
 func (c *columnScatter) addShare(first uint64, rows []byte, n, share, of int) error {
 	for i := range n {
-		place := c.places.of(first + uint64(i))
-		p := int(place >> c.layout.localBits)
+		place := c.places.Of(first + uint64(i))
+		p := int(place >> c.layout.LocalBits)
 		if p < c.lo || p >= c.hi || p%of != share {
 			continue
 		}
 		row := rows[i*c.rowBytes : (i+1)*c.rowBytes]
-		if c.stored != nil && !c.stored[p].Stored(place&(1<<c.layout.localBits-1)) {
+		if c.stored != nil && !c.stored[p].Stored(place&(1<<c.layout.LocalBits-1)) {
 			if !bytes.Equal(row, c.blank) {
 				return errOtherTypes
 			}
@@ -139,38 +142,38 @@ func (c *columnScatter) end() error {
 // errOtherTypes says that a column of one node type has values for nodes of others.
 var errOtherTypes = errors.New("ingest: values of other node types")
 
-// streamed says what a stream of rows holds: those of source ids first ≤ id < end, of column. Where its extents are runs of a type's rows,
+// Streamed says what a stream of rows holds: those of source ids first ≤ id < end, of column. Where its extents are runs of a type's rows,
 // they are kept of what is streamed.
-type streamed struct {
-	column     store.ColumnInfo
+type Streamed struct {
+	Column     store.ColumnInfo
 	first, end uint64
 }
 
-// everyNode is the rows of a column of all nodes.
-func (r *run) everyNode(c store.ColumnInfo) streamed { return streamed{column: c, end: r.layout.nodes} }
+// EveryNode is the rows of a column of all nodes.
+func (r *Job) EveryNode(c store.ColumnInfo) Streamed { return Streamed{Column: c, end: r.Layout.Nodes} }
 
 // rowStream yields the rows of consecutive dense ids in ascending order.
 type rowStream func(ctx context.Context, emit func(first uint64, rows []byte) error) error
 
-// nodeFile writes one file of an extent a partition, of rows streamed by
+// NodeFile writes one file of an extent a partition, of rows streamed by
 // dense id, and returns its reference.
-func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, of streamed, stream rowStream) (ref store.FileRef, err error) {
-	h.Partitions = uint32(r.firstPart + r.layout.partitions())
-	name, id := r.w.NewFile(base)
+func (r *Job) NodeFile(ctx context.Context, base string, h blocks.Header, of Streamed, stream rowStream) (ref store.FileRef, err error) {
+	h.Partitions = uint32(r.FirstPart + r.Layout.Partitions())
+	name, id := r.Writer.NewFile(base)
 	h.FileID = id
 	row := h.RowBytes()
-	sizes := make([]blocks.ExtentSize, r.layout.partitions())
+	sizes := make([]blocks.ExtentSize, r.Layout.Partitions())
 	largest := int64(0)
 	var stored []store.NodeRows
-	for p, n := range r.layout.sizes {
-		if of.column.Runs {
-			stored = append(stored, r.m.NodeRows(&of.column, store.PartitionID(p)))
+	for p, n := range r.Layout.Sizes {
+		if of.Column.Runs {
+			stored = append(stored, r.Manifest.NodeRows(&of.Column, store.PartitionID(p)))
 			n = uint32(stored[p].Rows)
 		}
-		sizes[p] = blocks.ExtentSize{ID: uint64(r.firstPart + p), Bytes: row * int64(n), Rows: uint64(n)}
+		sizes[p] = blocks.ExtentSize{ID: uint64(r.FirstPart + p), Bytes: row * int64(n), Rows: uint64(n)}
 		largest = max(largest, sizes[p].Bytes)
 	}
-	w, err := blocks.CreateScatter(r.w.FS(), r.w.DataPath(name), h, sizes)
+	w, err := blocks.CreateScatter(r.Writer.FS(), r.Writer.DataPath(name), h, sizes)
 	if err != nil {
 		return ref, err
 	}
@@ -179,9 +182,9 @@ func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, of str
 			_ = w.Abort()
 		}
 	}()
-	c := &columnScatter{w: w, layout: r.layout, places: r.places, rowBytes: int(row), threads: r.o.Threads, stored: stored, blank: missingRow(&of.column)}
-	defer func() { freeOffHeap(c.mem) }()
-	buffer, per := columnPasses(r.budget.columns, len(sizes), largest)
+	c := &columnScatter{w: w, layout: r.Layout, places: r.Places, rowBytes: int(row), threads: r.Options.Threads, stored: stored, blank: MissingRow(&of.Column)}
+	defer func() { scratch.Free(c.mem) }()
+	buffer, per := columnPasses(r.Budget.columns, len(sizes), largest)
 	for lo := 0; lo < len(sizes); lo += per {
 		if err := c.begin(lo, min(lo+per, len(sizes)), buffer); err != nil {
 			return ref, err
@@ -195,7 +198,7 @@ func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, of str
 			if next > of.end {
 				return fmt.Errorf("column %s: %d rows for %d nodes", h.Name, next-of.first, of.end-of.first)
 			}
-			r.tick(int64(len(rows)) / row)
+			r.Tick(int64(len(rows)) / row)
 			return c.add(first, rows)
 		})
 		if err == nil && next != of.end {
@@ -212,8 +215,8 @@ func (r *run) nodeFile(ctx context.Context, base string, h blocks.Header, of str
 	return store.Ref(name, info), err
 }
 
-// fillRows streams n default rows from id first.
-func fillRows(ctx context.Context, first, n uint64, row []byte, emit func(first uint64, rows []byte) error) error {
+// FillRows streams n default rows from id first.
+func FillRows(ctx context.Context, first, n uint64, row []byte, emit func(first uint64, rows []byte) error) error {
 	if n == 0 {
 		return nil
 	}
@@ -235,61 +238,61 @@ func fillRows(ctx context.Context, first, n uint64, row []byte, emit func(first 
 	return nil
 }
 
-// column writes the node column c of the source.
-func (r *run) column(ctx context.Context, c int) error {
-	spec := r.desc.NodeColumns[c]
+// Column writes the node column c of the source.
+func (r *Job) Column(ctx context.Context, c int) error {
+	spec := r.Desc.NodeColumns[c]
 	conv, err := r.converter(ctx, c)
 	if err != nil {
 		return err
 	}
-	r.phase("column "+spec.Name, "rows", int64(r.layout.nodes))
-	of := r.everyNode(store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.elem, Dim: spec.Dim, NodeType: spec.NodeType})
-	if old := r.like[spec.Name]; old != nil {
-		of.column.NodeType, of.column.Runs = old.NodeType, old.Runs
+	r.Phase("column "+spec.Name, "rows", int64(r.Layout.Nodes))
+	of := r.EveryNode(store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: conv.Elem, Dim: spec.Dim, NodeType: spec.NodeType})
+	if old := r.Like[spec.Name]; old != nil {
+		of.Column.NodeType, of.Column.Runs = old.NodeType, old.Runs
 	}
 	if follows, err := r.followsTypes(ctx, c); err != nil {
 		return err
 	} else if follows {
-		of.column.Runs = true
-		r.m.Columns = append(r.m.Columns, of.column)
+		of.Column.Runs = true
+		r.Manifest.Columns = append(r.Manifest.Columns, of.Column)
 		return nil
 	}
-	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name}
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.Elem, Dim: uint32(spec.Dim), Name: spec.Name}
 	if spec.Keyed {
-		if bytes.Equal(conv.missing, missingRow(&of.column)) { // see below
-			of = r.ofType(of, 0, r.layout.nodes)
+		if bytes.Equal(conv.missing, MissingRow(&of.Column)) { // see below
+			of = r.ofType(of, 0, r.Layout.Nodes)
 		}
 		ref, err := r.keyedColumn(ctx, c, conv, of)
 		if err != nil {
 			return err
 		}
-		r.addColumn(spec, conv, of.column, ref)
+		r.AddColumn(spec, conv, of.Column, ref)
 		return nil
 	}
 	covered := uint64(spec.Rows)
 	if spec.Rows < 0 {
-		covered = r.layout.nodes - spec.First
+		covered = r.Layout.Nodes - spec.First
 	}
-	if spec.First > r.layout.nodes || spec.First+covered > r.layout.nodes {
-		return Inputf(r.desc.Input, "column %s has %d rows from node %d, expected at most %d nodes", spec.Name, covered, spec.First, r.layout.nodes)
+	if spec.First > r.Layout.Nodes || spec.First+covered > r.Layout.Nodes {
+		return source.Inputf(r.Desc.Input, "column %s has %d rows from node %d, expected at most %d nodes", spec.Name, covered, spec.First, r.Layout.Nodes)
 	}
-	if bytes.Equal(conv.missing, missingRow(&of.column)) { // else rows of other types are not blank, but means
+	if bytes.Equal(conv.missing, MissingRow(&of.Column)) { // else rows of other types are not blank, but means
 		of = r.ofType(of, spec.First, spec.First+covered)
 	}
 	stream := func(ctx context.Context, emit func(uint64, []byte) error) error {
-		if err := fillRows(ctx, of.first, spec.First-of.first, conv.missing, emit); err != nil {
+		if err := FillRows(ctx, of.first, spec.First-of.first, conv.missing, emit); err != nil {
 			return err
 		}
 		next := spec.First
 		conv.filled = 0
 		out := []byte(nil)
-		err := r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, at Position) error {
+		err := r.Source.Rows(ctx, r.Env(), c, func(rows []byte, at source.Position) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			n := len(rows) / spec.RowBytes()
 			if next+uint64(n) > spec.First+covered {
-				return Inputf(at.Of(0), "column %s has more than %d rows", spec.Name, covered)
+				return source.Inputf(at.Of(0), "column %s has more than %d rows", spec.Name, covered)
 			}
 			var err error
 			if out, err = conv.convert(out[:0], rows, at); err != nil {
@@ -303,40 +306,40 @@ func (r *run) column(ctx context.Context, c int) error {
 			return err
 		}
 		if next != spec.First+covered {
-			return Inputf(r.desc.Input, "column %s has %d rows, expected %d", spec.Name, next-spec.First, covered)
+			return source.Inputf(r.Desc.Input, "column %s has %d rows, expected %d", spec.Name, next-spec.First, covered)
 		}
-		return fillRows(ctx, next, of.end-next, conv.missing, emit)
+		return FillRows(ctx, next, of.end-next, conv.missing, emit)
 	}
-	ref, err := r.nodeFile(ctx, fileBase(spec.Name), h, of, stream)
+	ref, err := r.NodeFile(ctx, FileBase(spec.Name), h, of, stream)
 	if errors.Is(err, errOtherTypes) { // of a store that is moved: nodes were appended to it with columns of several types
-		of.column.Runs = false
-		ref, err = r.nodeFile(ctx, fileBase(spec.Name), h, of, stream)
+		of.Column.Runs = false
+		ref, err = r.NodeFile(ctx, FileBase(spec.Name), h, of, stream)
 	}
 	if err != nil {
 		return err
 	}
-	r.addColumn(spec, conv, of.column, ref)
+	r.AddColumn(spec, conv, of.Column, ref)
 	return nil
 }
 
-// addColumn lists a written node column in the manifest.
-func (r *run) addColumn(spec ColumnSpec, conv *converter, c store.ColumnInfo, ref store.FileRef) {
+// AddColumn lists a written node column in the manifest.
+func (r *Job) AddColumn(spec source.ColumnSpec, conv *Converter, c store.ColumnInfo, ref store.FileRef) {
 	if text := conv.scaleNote(); text != "" {
 		r.note("%s", text)
 	}
-	if conv.standard != nil && r.like[spec.Name] == nil {
+	if conv.standard != nil && r.Like[spec.Name] == nil {
 		r.note("%s is standardised: each of its %d elements less its mean, over its deviation", spec.Name, spec.Dim)
 	}
 	if conv.filled > 0 {
-		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.o.Missing)
+		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.Options.Missing)
 	}
-	r.m.Files = append(r.m.Files, ref)
+	r.Manifest.Files = append(r.Manifest.Files, ref)
 	c.Scale, c.Standard, c.Elements, c.Missing, c.Files = conv.scale, conv.standard, spec.Elements, uint64(conv.filled), []string{ref.Name}
-	r.m.Columns = append(r.m.Columns, c)
+	r.Manifest.Columns = append(r.Manifest.Columns, c)
 	if spec.Role == store.RoleLabel {
-		r.m.Schema.Classes = max(r.m.Schema.Classes, int(conv.labelMax)+1)
-		if n := len(r.desc.ClassNames); n > 0 {
-			r.m.Schema.Classes, r.m.Schema.ClassNames = n, r.desc.ClassNames
+		r.Manifest.Schema.Classes = max(r.Manifest.Schema.Classes, int(conv.LabelMax)+1)
+		if n := len(r.Desc.ClassNames); n > 0 {
+			r.Manifest.Schema.Classes, r.Manifest.Schema.ClassNames = n, r.Desc.ClassNames
 		}
 	}
 }
@@ -345,8 +348,8 @@ func (r *run) addColumn(spec ColumnSpec, conv *converter, c store.ColumnInfo, re
 // told apart by a hash.
 const fileBaseMax = 150
 
-// fileBase turns a column's name into part of a file name.
-func fileBase(name string) string {
+// FileBase turns a column's name into part of a file name.
+func FileBase(name string) string {
 	b := []byte("column-")
 	for _, c := range []byte(name) {
 		switch {

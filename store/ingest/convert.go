@@ -9,13 +9,14 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
-// converter turns rows of a source column into rows of the stored one, and
+// Converter turns rows of a source column into rows of the stored one, and
 // checks each element.
-type converter struct {
-	spec     ColumnSpec
-	elem     blocks.ElemType
+type Converter struct {
+	spec     source.ColumnSpec
+	Elem     blocks.ElemType
 	missing  []byte          // the stored row of a node the column says nothing about
 	scale    []float32       // int8
 	standard *store.Standard // nil = values stay as they are
@@ -23,36 +24,36 @@ type converter struct {
 	filled   int64           // elements that were
 	largest  []float64       // magnitude by dimension, where dimensions have names; else nil
 	classes  int             // labels: known number of classes, 0 = unknown
-	labelMax int32
+	LabelMax int32
 }
 
-// converter plans the conversion of node column c; int8 features take a pass
+// Converter plans the conversion of node column c; int8 features take a pass
 // over the column, for the largest magnitude of each dimension.
-func (r *run) converter(ctx context.Context, c int) (*converter, error) {
-	spec := r.desc.NodeColumns[c]
-	k := &converter{spec: spec, elem: spec.Elem, labelMax: -1}
-	if old := r.like[spec.Name]; old != nil {
-		if err := k.like(old, len(r.desc.ClassNames)); err != nil || old.Role != store.RoleFeature {
+func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
+	spec := r.Desc.NodeColumns[c]
+	k := &Converter{spec: spec, Elem: spec.Elem, LabelMax: -1}
+	if old := r.Like[spec.Name]; old != nil {
+		if err := k.like(old, len(r.Desc.ClassNames)); err != nil || old.Role != store.RoleFeature {
 			return k, err
 		}
 		return k, r.fillMissing(ctx, c, k)
 	}
 	switch spec.Role {
 	case store.RoleLabel:
-		k.elem, k.classes = blocks.Int32, len(r.desc.ClassNames)
+		k.Elem, k.classes = blocks.Int32, len(r.Desc.ClassNames)
 		if spec.Dim != 1 {
-			return nil, Inputf(r.desc.Input, "labels of %d columns, expected 1", spec.Dim)
+			return nil, source.Inputf(r.Desc.Input, "labels of %d columns, expected 1", spec.Dim)
 		}
 		k.missing = binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
 		return k, nil
 	case store.RoleFeature:
-		k.elem = r.o.FeatureElemOf(spec)
+		k.Elem = r.Options.FeatureElemOf(spec)
 	case store.RoleNode:
-		if r.kept == nil { // else bytes are carried over, of whatever columns
-			k.elem = blocks.Uint32
+		if r.Kept == nil { // else bytes are carried over, of whatever columns
+			k.Elem = blocks.Uint32
 		}
 	}
-	k.missing = make([]byte, spec.Dim*k.elem.Size())
+	k.missing = make([]byte, spec.Dim*k.Elem.Size())
 	if spec.Role != store.RoleFeature {
 		return k, nil
 	}
@@ -62,7 +63,7 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 	if err := r.standardise(ctx, c, k); err != nil {
 		return nil, err
 	}
-	if k.elem == blocks.Int8 {
+	if k.Elem == blocks.Int8 {
 		if err := r.int8Scales(ctx, c, k); err != nil {
 			return nil, err
 		}
@@ -71,7 +72,7 @@ func (r *run) converter(ctx context.Context, c int) (*converter, error) {
 }
 
 // FeatureElemOf is what a feature column is stored as.
-func (o *Options) FeatureElemOf(spec ColumnSpec) blocks.ElemType {
+func (o *Options) FeatureElemOf(spec source.ColumnSpec) blocks.ElemType {
 	switch {
 	case o.FeatureElem != blocks.Invalid:
 		return o.FeatureElem
@@ -82,14 +83,14 @@ func (o *Options) FeatureElemOf(spec ColumnSpec) blocks.ElemType {
 }
 
 // nodeBytes is what a node's columns will take in the store.
-func (r *run) nodeBytes() int64 {
-	n := int64(len(r.desc.Splits))
-	for _, c := range r.desc.NodeColumns {
+func (r *Job) nodeBytes() int64 {
+	n := int64(len(r.Desc.Splits))
+	for _, c := range r.Desc.NodeColumns {
 		switch c.Role {
 		case store.RoleLabel:
 			n += int64(blocks.Int32.Size())
 		case store.RoleFeature:
-			n += int64(c.Dim) * int64(r.o.FeatureElemOf(c).Size())
+			n += int64(c.Dim) * int64(r.Options.FeatureElemOf(c).Size())
 		default:
 			n += int64(c.RowBytes())
 		}
@@ -97,26 +98,26 @@ func (r *run) nodeBytes() int64 {
 	return n
 }
 
-// like makes k convert to the rows of a stored column.
-func (k *converter) like(old *store.ColumnInfo, classes int) error {
+// Like makes k convert to the rows of a stored column.
+func (k *Converter) like(old *store.ColumnInfo, classes int) error {
 	if k.spec.Dim != old.Dim && (old.Elements == nil || k.spec.Elements == nil) {
-		return Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
+		return source.Inputf(k.spec.Name, "%d numbers a row, the store's column has %d", k.spec.Dim, old.Dim)
 	}
 	if old.Elements != nil && k.spec.Elements != nil && !slices.Equal(old.Elements, k.spec.Elements) {
-		return Inputf(k.spec.Name, "made of %q, the store's column of %q", k.spec.Elements, old.Elements)
+		return source.Inputf(k.spec.Name, "made of %q, the store's column of %q", k.spec.Elements, old.Elements)
 	}
-	k.elem, k.scale, k.standard, k.missing = old.Elem, old.Scale, old.Standard, missingRow(old)
+	k.Elem, k.scale, k.standard, k.missing = old.Elem, old.Scale, old.Standard, MissingRow(old)
 	switch {
 	case old.Role == store.RoleLabel:
 		k.classes = classes
-	case old.Role != store.RoleFeature && k.elem != k.spec.Elem:
-		return Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
+	case old.Role != store.RoleFeature && k.Elem != k.spec.Elem:
+		return source.Inputf(k.spec.Name, "numbers of type %v, the store's column has %v", k.spec.Elem, old.Elem)
 	}
 	return nil
 }
 
-// missingRow is the row of a node that column c says nothing about.
-func missingRow(c *store.ColumnInfo) []byte {
+// MissingRow is the row of a node that column c says nothing about.
+func MissingRow(c *store.ColumnInfo) []byte {
 	if c.Role == store.RoleLabel {
 		return binary.LittleEndian.AppendUint32(nil, math.MaxUint32) // −1
 	}
@@ -124,10 +125,10 @@ func missingRow(c *store.ColumnInfo) []byte {
 }
 
 // int8Scales finds each dimension's scale: largest magnitude / 127.
-func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
-	r.phase("scales of "+k.spec.Name, "rows", int64(r.layout.nodes))
+func (r *Job) int8Scales(ctx context.Context, c int, k *Converter) error {
+	r.Phase("scales of "+k.spec.Name, "rows", int64(r.Layout.Nodes))
 	k.scale = make([]float32, k.spec.Dim)
-	err := r.eachRow(ctx, c, func(rows []byte, at Position) error {
+	err := r.eachRow(ctx, c, func(rows []byte, at source.Position) error {
 		size := k.spec.Elem.Size()
 		for i := 0; i*size < len(rows); i++ {
 			x, err := k.value(rows[i*size:], i, at)
@@ -137,7 +138,7 @@ func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
 			d := i % k.spec.Dim
 			k.scale[d] = max(k.scale[d], float32(math.Abs(x)))
 		}
-		r.tick(int64(len(rows) / k.spec.RowBytes()))
+		r.Tick(int64(len(rows) / k.spec.RowBytes()))
 		return ctx.Err()
 	})
 	for d := range k.scale {
@@ -147,7 +148,7 @@ func (r *run) int8Scales(ctx context.Context, c int, k *converter) error {
 }
 
 // value decodes the element at the front of b, the i-th of the batch, fills in what is missing and standardises.
-func (k *converter) value(b []byte, i int, at Position) (float64, error) {
+func (k *Converter) value(b []byte, i int, at source.Position) (float64, error) {
 	x, err := k.given(b, i, at)
 	if s := k.standard; s != nil {
 		d := i % k.spec.Dim
@@ -157,7 +158,7 @@ func (k *converter) value(b []byte, i int, at Position) (float64, error) {
 }
 
 // given is value before it is standardised.
-func (k *converter) given(b []byte, i int, at Position) (float64, error) {
+func (k *Converter) given(b []byte, i int, at source.Position) (float64, error) {
 	x := k.spec.Elem.Float64(b)
 	if !math.IsNaN(x) && !math.IsInf(x, 0) {
 		return x, nil
@@ -168,26 +169,26 @@ func (k *converter) given(b []byte, i int, at Position) (float64, error) {
 	}
 	switch {
 	case math.IsInf(x, 0):
-		return 0, Inputf(at.Of(i/k.spec.Dim), "%s is %v, expected a finite number", name, x)
+		return 0, source.Inputf(at.Of(i/k.spec.Dim), "%s is %v, expected a finite number", name, x)
 	case k.fill == nil:
-		return 0, Inputf(at.Of(i/k.spec.Dim), "%s has no value (NaN), expected a finite number; --missing mean or --missing zero puts one there", name)
+		return 0, source.Inputf(at.Of(i/k.spec.Dim), "%s has no value (NaN), expected a finite number; --missing mean or --missing zero puts one there", name)
 	}
 	return k.fill[i%k.spec.Dim], nil
 }
 
 // convert appends the stored form of rows to out.
-func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
+func (k *Converter) convert(out, rows []byte, at source.Position) ([]byte, error) {
 	if k.spec.Role == store.RoleLabel {
 		return k.labels(out, rows, at)
 	}
-	if k.spec.Role == store.RoleNode && k.elem != k.spec.Elem {
+	if k.spec.Role == store.RoleNode && k.Elem != k.spec.Elem {
 		return k.numbers(out, rows, at)
 	}
 	if k.spec.Role != store.RoleFeature {
 		return append(out, rows...), nil
 	}
 	k.measure(rows)
-	if k.elem == k.spec.Elem && k.elem != blocks.Int8 && k.standard == nil {
+	if k.Elem == k.spec.Elem && k.Elem != blocks.Int8 && k.standard == nil {
 		if finite, err := k.checkFinite(rows, at); err != nil {
 			return nil, err
 		} else if finite {
@@ -205,7 +206,7 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 			k.filled++
 		}
 		fits := true
-		switch k.elem {
+		switch k.Elem {
 		case blocks.Float32:
 			fits = !math.IsInf(float64(float32(x)), 0)
 			out = le.AppendUint32(out, math.Float32bits(float32(x)))
@@ -226,22 +227,22 @@ func (k *converter) convert(out, rows []byte, at Position) ([]byte, error) {
 			}
 			out = append(out, byte(int8(q)))
 		default:
-			return nil, fmt.Errorf("%w: features of type %v", ErrOptions, k.elem)
+			return nil, fmt.Errorf("%w: features of type %v", source.ErrOptions, k.Elem)
 		}
 		if !fits {
-			return nil, Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %g, too large for %v", i%k.spec.Dim, k.spec.Name, x, k.elem)
+			return nil, source.Inputf(at.Of(i/k.spec.Dim), "column %d of %s is %g, too large for %v", i%k.spec.Dim, k.spec.Name, x, k.Elem)
 		}
 	}
 	return out, nil
 }
 
 // numbers appends the stored form of numbers of learned vectors, as tables have them: integers below 2³².
-func (k *converter) numbers(out, rows []byte, at Position) ([]byte, error) {
+func (k *Converter) numbers(out, rows []byte, at source.Position) ([]byte, error) {
 	size := k.spec.Elem.Size()
 	for i := 0; i*size < len(rows); i++ {
 		x := k.spec.Elem.Float64(rows[i*size:])
 		if !(x >= 0 && x <= math.MaxUint32) || x != math.Trunc(x) {
-			return nil, Inputf(at.Of(i), "column %s is %g, expected an integer from 0 to %d", k.spec.Name, x, uint32(math.MaxUint32))
+			return nil, source.Inputf(at.Of(i), "column %s is %g, expected an integer from 0 to %d", k.spec.Name, x, uint32(math.MaxUint32))
 		}
 		out = binary.LittleEndian.AppendUint32(out, uint32(x))
 	}
@@ -249,58 +250,13 @@ func (k *converter) numbers(out, rows []byte, at Position) ([]byte, error) {
 }
 
 // checkFinite refuses rows with NaN or infinity. Where they are not refused, finite says that there are none.
-func (k *converter) checkFinite(rows []byte, at Position) (finite bool, err error) {
-	bad := notFinite(k.elem, rows)
+func (k *Converter) checkFinite(rows []byte, at source.Position) (finite bool, err error) {
+	bad := source.NotFinite(k.Elem, rows)
 	if bad < 0 {
 		return true, nil
 	}
-	_, err = k.value(rows[bad*k.elem.Size():], bad, at)
+	_, err = k.value(rows[bad*k.Elem.Size():], bad, at)
 	return false, err
-}
-
-// notFinite returns the index of the first element that is NaN or infinite, whose exponent
-// is all ones; −1 if there is none.
-func notFinite(elem blocks.ElemType, rows []byte) int {
-	exponent, size := exponentBits(elem), elem.Size()
-	if exponent == 0 {
-		return -1
-	}
-	// The elements of 8 bytes at once: with one added to its last bit an exponent carries into the sign's place if it is all
-	// ones, and never out of the element.
-	ones := exponent & -exponent
-	for width := 8 * size; width < 64; width *= 2 {
-		exponent, ones = exponent|exponent<<width, ones|ones<<width
-	}
-	signs := exponent + ones
-	i := 0
-	for b := rows; len(b) >= 32; b = b[32:] {
-		at := func(k int) uint64 { return binary.LittleEndian.Uint64(b[8*k:])&exponent + ones }
-		if (at(0)|at(1)|at(2)|at(3))&signs != 0 {
-			break
-		}
-		i += 32 / size
-	}
-	for ; (i+1)*size <= len(rows); i++ {
-		if x := elem.Float64(rows[i*size:]); math.IsNaN(x) || math.IsInf(x, 0) {
-			return i
-		}
-	}
-	return -1
-}
-
-// exponentBits masks the exponent of a float; 0 for integers.
-func exponentBits(elem blocks.ElemType) uint64 {
-	switch elem {
-	case blocks.Float64:
-		return 0x7ff << 52
-	case blocks.Float32:
-		return 0xff << 23
-	case blocks.Float16:
-		return 0x1f << 10
-	case blocks.BFloat16:
-		return 0xff << 7
-	}
-	return 0
 }
 
 // scaleRatio is how much larger than another a column of one feature may be before a note says so: a linear layer that
@@ -308,7 +264,7 @@ func exponentBits(elem blocks.ElemType) uint64 {
 const scaleRatio = 100
 
 // measure notes the largest magnitude of each named dimension.
-func (k *converter) measure(rows []byte) {
+func (k *Converter) measure(rows []byte) {
 	if len(k.spec.Elements) < 2 {
 		return
 	}
@@ -324,7 +280,7 @@ func (k *converter) measure(rows []byte) {
 }
 
 // scaleNote says that columns that became one feature are of very different scale; "" = they are not.
-func (k *converter) scaleNote() string {
+func (k *Converter) scaleNote() string {
 	if k.standard != nil {
 		return ""
 	}
@@ -345,7 +301,7 @@ func (k *converter) scaleNote() string {
 }
 
 // labels converts class ids; NaN and −1 mean none.
-func (k *converter) labels(out, rows []byte, at Position) ([]byte, error) {
+func (k *Converter) labels(out, rows []byte, at source.Position) ([]byte, error) {
 	size := k.spec.Elem.Size()
 	for i := 0; i*size < len(rows); i++ {
 		x := k.spec.Elem.Float64(rows[i*size:])
@@ -353,12 +309,12 @@ func (k *converter) labels(out, rows []byte, at Position) ([]byte, error) {
 			x = -1
 		}
 		if x != math.Trunc(x) || x < -1 || x > ClassesMax {
-			return nil, Inputf(at.Of(i), "label %v, expected a class id ≥ 0, or −1 for none", x)
+			return nil, source.Inputf(at.Of(i), "label %v, expected a class id ≥ 0, or −1 for none", x)
 		}
 		if k.classes > 0 && int(x) >= k.classes {
-			return nil, Inputf(at.Of(i), "label %d, expected less than %d (the number of class names)", int(x), k.classes)
+			return nil, source.Inputf(at.Of(i), "label %d, expected less than %d (the number of class names)", int(x), k.classes)
 		}
-		k.labelMax = max(k.labelMax, int32(x))
+		k.LabelMax = max(k.LabelMax, int32(x))
 		out = binary.LittleEndian.AppendUint32(out, uint32(int32(x)))
 	}
 	return out, nil

@@ -5,104 +5,107 @@ import (
 	"slices"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/dictionary"
+	"github.com/gstore/gstore/store/ingest/edges"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
-// collectIDs fills the dictionary from edges and edge lists.
-func (r *run) collectIDs(ctx context.Context) error {
-	r.phase("collect ids", "edges", r.desc.Edges)
+// CollectIDs fills the dictionary from edges and edge lists.
+func (r *Job) CollectIDs(ctx context.Context) error {
+	r.Phase("collect ids", "edges", r.Desc.Edges)
 	d, err := r.readDictionary(ctx)
 	if err != nil {
 		return err
 	}
-	r.dict = d
-	r.state.Nodes = uint64(d.Len())
-	return r.settleDictionary(ctx, r.placeBytesOf(r.state.Nodes))
+	r.Dictionary = d
+	r.State.Nodes = uint64(d.Len())
+	return r.settleDictionary(ctx, r.placeBytesOf(r.State.Nodes))
 }
 
 // settleDictionary keeps the dictionary in memory if the budget has room for it
 // beside places, and else moves it to disk, if its index fits.
-func (r *run) settleDictionary(ctx context.Context, places int64) error {
-	d := r.dict
-	r.state.DictionaryBytes = d.bytes.Load()
-	if d.index != nil || !d.onDisk() && r.leastBytes(places) <= r.o.MemoryBytes {
+func (r *Job) settleDictionary(ctx context.Context, places int64) error {
+	d := r.Dictionary
+	r.State.DictionaryBytes = d.Bytes.Load()
+	if d.Index != nil || !d.OnDisk() && r.LeastBytes(places) <= r.Options.MemoryBytes {
 		return nil
 	}
-	r.state.DictionaryBytes = indexBytes(uint64(d.Len()))
+	r.State.DictionaryBytes = dictionary.IndexBytes(uint64(d.Len()))
 	if err := r.checkBudget(places); err != nil {
 		return err
 	}
-	if !d.onDisk() {
-		if err := d.toDisk(ctx); err != nil {
+	if !d.OnDisk() {
+		if err := d.ToDisk(ctx); err != nil {
 			return err
 		}
 	}
-	r.state.BytesSpilled += d.files.written
-	return d.buildIndex(ctx)
+	r.State.BytesSpilled += d.Files.Written
+	return d.BuildIndex(ctx)
 }
 
-func (r *run) readDictionary(ctx context.Context) (_ *dictionary, err error) {
-	d := newDictionary(r.desc.IDs == store.IDsStrings, max(r.o.MemoryBytes-runtimeBytes-sourceBytes, 1<<20), r.o.Threads, r.idFiles("dictionary"))
+func (r *Job) readDictionary(ctx context.Context) (_ *dictionary.Dictionary, err error) {
+	d := dictionary.New(r.Desc.IDs == store.IDsStrings, max(r.Options.MemoryBytes-runtimeBytes-SourceBytes, 1<<20), r.Options.Threads, r.idFiles("dictionary"))
 	defer func() {
 		if err != nil {
 			d.Close()
 		}
 	}()
-	scratch := make([]dictScratch, r.o.Threads)
-	var relations relationSet
-	add := func(worker int, b *EdgeBatch) error {
+	scratch := make([]dictionary.Scratch, r.Options.Threads)
+	var relations edges.RelationSet
+	add := func(worker int, b *source.EdgeBatch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		w := &scratch[worker]
-		if err := d.add(&b.Src, w); err != nil {
+		if err := d.Add(&b.Src, w); err != nil {
 			return err
 		}
-		if err := d.add(&b.Dst, w); err != nil {
+		if err := d.Add(&b.Dst, w); err != nil {
 			return err
 		}
-		if err := relations.add(b); err != nil {
+		if err := relations.Add(b); err != nil {
 			return err
 		}
-		r.tick(int64(b.Len()))
+		r.Tick(int64(b.Len()))
 		return nil
 	}
-	env := r.srcEnv()
-	env.MemoryBytes = sourceBytes
-	if err := r.src.Edges(ctx, env, add); err != nil {
+	env := r.Env()
+	env.MemoryBytes = SourceBytes
+	if err := r.Source.Edges(ctx, env, add); err != nil {
 		return nil, err
 	}
-	for l := range r.desc.EdgeLists {
-		if err := r.src.EdgeList(ctx, env, l, func(b *EdgeBatch) error { return add(0, b) }); err != nil {
+	for l := range r.Desc.EdgeLists {
+		if err := r.Source.EdgeList(ctx, env, l, func(b *source.EdgeBatch) error { return add(0, b) }); err != nil {
 			return nil, err
 		}
 	}
 	if k := r.keyed(); k != nil {
-		err := k.NodeIDs(ctx, env, func(ids *IDs, _ Position) error {
+		err := k.NodeIDs(ctx, env, func(ids *source.IDs, _ source.Position) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return d.add(ids, &scratch[0])
+			return d.Add(ids, &scratch[0])
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	r.state.Relations = relations.sorted()
-	if err := d.freeze(ctx); err != nil {
+	r.State.Relations = relations.Sorted()
+	if err := d.Freeze(ctx); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// idFiles makes scratch files of the ingest.
-func (r *run) idFiles(prefix string) idFiles {
-	return idFiles{fs: r.w.FS(), dir: r.w.TempDir(), prefix: prefix}
+// Files makes scratch files of the ingest.
+func (r *Job) idFiles(prefix string) dictionary.Files {
+	return dictionary.Files{Fs: r.Writer.FS(), Dir: r.Writer.TempDir(), Prefix: prefix}
 }
 
-// denseEdges streams the source's edges with dense ids and numbered relations.
-func (r *run) denseEdges(ctx context.Context, emit func(worker int, b *EdgeBatch) error) error {
-	scratch := make([]denseScratch, r.o.Threads)
-	return r.src.Edges(ctx, r.srcEnv(), func(worker int, b *EdgeBatch) error {
+// DenseEdges streams the source's edges with dense ids and numbered relations.
+func (r *Job) DenseEdges(ctx context.Context, emit func(worker int, b *source.EdgeBatch) error) error {
+	scratch := make([]denseScratch, r.Options.Threads)
+	return r.Source.Edges(ctx, r.Env(), func(worker int, b *source.EdgeBatch) error {
 		dense, err := r.densify(b, &scratch[worker])
 		if err != nil {
 			return err
@@ -118,25 +121,25 @@ type denseScratch struct {
 }
 
 // densify returns b with dense ids and numbered relations; its arrays are w's, or b's.
-func (r *run) densify(b *EdgeBatch, w *denseScratch) (*EdgeBatch, error) {
+func (r *Job) densify(b *source.EdgeBatch, w *denseScratch) (*source.EdgeBatch, error) {
 	out := *b
 	var err error
-	if r.dict != nil {
-		if w.src, err = r.dict.translate(&b.Src, w.src, b.At); err != nil {
+	if r.Dictionary != nil {
+		if w.src, err = r.Dictionary.Translate(&b.Src, w.src, b.At); err != nil {
 			return nil, err
 		}
-		if w.dst, err = r.dict.translate(&b.Dst, w.dst, b.At); err != nil {
+		if w.dst, err = r.Dictionary.Translate(&b.Dst, w.dst, b.At); err != nil {
 			return nil, err
 		}
-		out.Src, out.Dst = IDs{Ints: w.src}, IDs{Ints: w.dst}
+		out.Src, out.Dst = source.IDs{Ints: w.src}, source.IDs{Ints: w.dst}
 	}
 	if n := b.RelationNames.Len(); n > 0 {
 		w.relations = slices.Grow(w.relations[:0], n)[:n]
 		for i := range n {
 			name := b.RelationNames.At(i)
-			k, ok := r.relationIndex[string(name)]
+			k, ok := r.RelationIndex[string(name)]
 			if !ok {
-				return nil, Inputf(b.At.Of(i), "relation %q occurs in no edge read before", name)
+				return nil, source.Inputf(b.At.Of(i), "relation %q occurs in no edge read before", name)
 			}
 			w.relations[i] = k
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -78,7 +79,7 @@ func TestDiskFullAppend(t *testing.T) {
 					t.Fatalf("no room for the append in %d bytes", room)
 				}
 				resize(max(1<<12, storetest.UsedBytes(t, disk)+room))
-				_, err := ingest.Append(ctx, dir, openText(t, more, ids), ingest.AppendOptions{MemoryBytes: 256 << 20})
+				_, err := grow.Append(ctx, dir, openText(t, more, ids), grow.Options{MemoryBytes: 256 << 20})
 				if err == nil {
 					break
 				}

@@ -14,6 +14,9 @@
 // Files depend on input, options and seed only: not on threads, memory,
 // interruptions or time.
 //
+// Phases are methods of [Job]; packages grow and repartition take those that they need. Below lie source (what a graph is
+// before it is a store), dictionary (ids to numbers), edges (sorting and writing them) and scratch.
+//
 // Each finished phase is recorded, so that an interrupted ingest resumes; the
 // store opens only after the last step, one commit.
 package ingest

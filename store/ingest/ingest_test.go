@@ -54,7 +54,7 @@ func randomGraph(seed uint64, nodes, edges int) *graph {
 	return g
 }
 
-// write makes a numpy folder of the graph.
+// Write makes a numpy folder of the graph.
 func (g *graph) write(t *testing.T, types bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func (g *graph) write(t *testing.T, types bool) string {
 	return dir
 }
 
-// run ingests input and returns the store's directory.
+// Job ingests input and returns the store's directory.
 func run(t *testing.T, input string, o ingest.Options) (string, *ingest.Report) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -238,7 +238,7 @@ func TestIngestEqualsPlainReference(t *testing.T) {
 	}
 }
 
-// files returns the contents of a store's data files.
+// Files returns the contents of a store's data files.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

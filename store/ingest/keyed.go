@@ -6,26 +6,17 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/edges"
+	"github.com/gstore/gstore/store/ingest/scratch"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
-// KeyedSource is a [Source] with tables of nodes: rows that name their node and
-// stand in any order. Columns with ColumnSpec.Keyed are read through it.
-type KeyedSource interface {
-	Source
-	// NodeIDs streams the source ids of all rows of all tables: nodes, though
-	// they may have no edge.
-	NodeIDs(ctx context.Context, env Env, emit func(ids *IDs, at Position) error) error
-	// KeyedRows streams the rows of node column c, whose ColumnSpec is Keyed,
-	// with the source id of each; otherwise as Source.Rows does.
-	KeyedRows(ctx context.Context, env Env, c int, emit func(ids *IDs, rows []byte, at Position) error) error
-}
-
 // keyed is the source as one with tables of nodes; nil if it has none.
-func (r *run) keyed() KeyedSource {
-	if !r.desc.Keyed {
+func (r *Job) keyed() source.KeyedSource {
+	if !r.Desc.Keyed {
 		return nil
 	}
-	k, ok := r.src.(KeyedSource)
+	k, ok := r.Source.(source.KeyedSource)
 	if !ok {
 		return nil
 	}
@@ -33,28 +24,28 @@ func (r *run) keyed() KeyedSource {
 }
 
 // eachRow streams the rows of node column c in any order, without their nodes.
-func (r *run) eachRow(ctx context.Context, c int, fn func(rows []byte, at Position) error) error {
-	if !r.desc.NodeColumns[c].Keyed {
-		return r.src.Rows(ctx, r.srcEnv(), c, fn)
+func (r *Job) eachRow(ctx context.Context, c int, fn func(rows []byte, at source.Position) error) error {
+	if !r.Desc.NodeColumns[c].Keyed {
+		return r.Source.Rows(ctx, r.Env(), c, fn)
 	}
 	k := r.keyed()
 	if k == nil {
-		return fmt.Errorf("ingest: column %s is keyed, its source is no KeyedSource", r.desc.NodeColumns[c].Name)
+		return fmt.Errorf("ingest: column %s is keyed, its source is no KeyedSource", r.Desc.NodeColumns[c].Name)
 	}
-	return k.KeyedRows(ctx, r.srcEnv(), c, func(_ *IDs, rows []byte, at Position) error { return fn(rows, at) })
+	return k.KeyedRows(ctx, r.Env(), c, func(_ *source.IDs, rows []byte, at source.Position) error { return fn(rows, at) })
 }
 
 // eachKeyed streams the rows of keyed column c with dense ids.
-func (r *run) eachKeyed(ctx context.Context, c int, fn func(ids []uint64, rows []byte, at Position) error) error {
-	spec := &r.desc.NodeColumns[c]
+func (r *Job) eachKeyed(ctx context.Context, c int, fn func(ids []uint64, rows []byte, at source.Position) error) error {
+	spec := &r.Desc.NodeColumns[c]
 	k := r.keyed()
 	if k == nil {
 		return fmt.Errorf("ingest: column %s is keyed, its source is no KeyedSource", spec.Name)
 	}
 	var dense []uint64
-	return k.KeyedRows(ctx, r.srcEnv(), c, func(ids *IDs, rows []byte, at Position) error {
+	return k.KeyedRows(ctx, r.Env(), c, func(ids *source.IDs, rows []byte, at source.Position) error {
 		if len(rows) != ids.Len()*spec.RowBytes() {
-			return Inputf(at.Of(0), "%d bytes of column %s for %d nodes", len(rows), spec.Name, ids.Len())
+			return source.Inputf(at.Of(0), "%d bytes of column %s for %d nodes", len(rows), spec.Name, ids.Len())
 		}
 		var err error
 		if dense, err = r.denseIDsOf(ids, dense, at); err != nil {
@@ -65,13 +56,13 @@ func (r *run) eachKeyed(ctx context.Context, c int, fn func(ids []uint64, rows [
 }
 
 // denseIDsOf returns the dense ids of source ids, in out or in place.
-func (r *run) denseIDsOf(ids *IDs, out []uint64, at Position) ([]uint64, error) {
-	if r.dict != nil {
-		return r.dict.translate(ids, out, at)
+func (r *Job) denseIDsOf(ids *source.IDs, out []uint64, at source.Position) ([]uint64, error) {
+	if r.Dictionary != nil {
+		return r.Dictionary.Translate(ids, out, at)
 	}
 	for i, id := range ids.Ints {
-		if id >= r.state.Nodes {
-			return nil, Inputf(at.Of(i), "node %d, expected 0 ≤ id < %d", int64(id), r.state.Nodes)
+		if id >= r.State.Nodes {
+			return nil, source.Inputf(at.Of(i), "node %d, expected 0 ≤ id < %d", int64(id), r.State.Nodes)
 		}
 	}
 	return ids.Ints, nil
@@ -87,30 +78,30 @@ const keyedShare = 2
 // twice, and read once for each window of its run.
 //
 // Where extents hold the rows of one node type alone (of.column.Runs), rows are numbered within the column, not by internal id.
-func (r *run) keyedColumn(ctx context.Context, c int, conv *converter, of streamed) (ref store.FileRef, err error) {
-	spec := &r.desc.NodeColumns[c]
+func (r *Job) keyedColumn(ctx context.Context, c int, conv *Converter, of Streamed) (ref store.FileRef, err error) {
+	spec := &r.Desc.NodeColumns[c]
 	row := len(conv.missing)
-	cut := r.cutRows(&of.column)
+	cut := r.cutRows(&of.Column)
 	seenBytes := int64(cut.first[len(cut.first)-1]+7) / 8
-	memory := (r.budget.columns - seenBytes) / keyedShare
-	chunk, shardsMax := planChunks(memory, 1, min(r.layout.partitions(), 256))
+	memory := (r.Budget.columns - seenBytes) / keyedShare
+	chunk, shardsMax := edges.PlanChunks(memory, 1, min(r.Layout.Partitions(), 256))
 	if least := (8 + row + blocks.ChunkBytes - 1) / blocks.ChunkBytes * blocks.ChunkBytes; chunk < least {
 		chunk, shardsMax = least, max(1, min(shardsMax, int(memory/2/int64(least))))
 	}
-	per := (r.layout.partitions() + shardsMax - 1) / shardsMax // partitions a shard
-	sh, err := newShards(r.w.FS(), r.w.FS().PathJoin(r.w.TempDir(), "column.spill"), shardPlan{
-		Shards: (r.layout.partitions() + per - 1) / per, ChunkBytes: chunk, Payload: row, Writers: 1, MemoryBytes: memory})
+	per := (r.Layout.Partitions() + shardsMax - 1) / shardsMax // partitions a shard
+	sh, err := edges.NewShards(r.Writer.FS(), r.Writer.FS().PathJoin(r.Writer.TempDir(), "column.spill"), edges.ShardPlan{
+		Shards: (r.Layout.Partitions() + per - 1) / per, ChunkBytes: chunk, Payload: row, Writers: 1, MemoryBytes: memory})
 	if err != nil {
 		return ref, err
 	}
 	defer func() { _ = sh.Close() }()
-	seen, err := offHeap(seenBytes)
+	seen, err := scratch.Alloc(seenBytes)
 	if err != nil {
 		return ref, err
 	}
-	defer freeOffHeap(seen)
+	defer scratch.Free(seen)
 	var out []byte
-	err = r.eachKeyed(ctx, c, func(ids []uint64, rows []byte, at Position) error {
+	err = r.eachKeyed(ctx, c, func(ids []uint64, rows []byte, at source.Position) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -119,29 +110,29 @@ func (r *run) keyedColumn(ctx context.Context, c int, conv *converter, of stream
 			return err
 		}
 		for i, id := range ids {
-			place := r.places.of(id)
-			p := place >> r.layout.localBits
-			local := place & (1<<r.layout.localBits - 1)
+			place := r.Places.Of(id)
+			p := place >> r.Layout.LocalBits
+			local := place & (1<<r.Layout.LocalBits - 1)
 			if !cut.stored[p].Stored(local) {
-				return Inputf(at.Of(i), "a row of column %s for a node that is not of type %s", spec.Name, of.column.NodeType)
+				return source.Inputf(at.Of(i), "a row of column %s for a node that is not of type %s", spec.Name, of.Column.NodeType)
 			}
 			number := cut.first[p] + local - cut.stored[p].First
 			if seen[number/8]>>(number%8)&1 != 0 {
-				return Inputf(at.Of(i), "a second row of column %s for the same node", spec.Name)
+				return source.Inputf(at.Of(i), "a second row of column %s for the same node", spec.Name)
 			}
 			seen[number/8] |= 1 << (number % 8)
-			if err := sh.writers[0].put(int(p)/per, number, out[i*row:(i+1)*row]); err != nil {
+			if err := sh.Writers[0].Put(int(p)/per, number, out[i*row:(i+1)*row]); err != nil {
 				return err
 			}
 		}
-		r.tick(int64(len(ids)))
+		r.Tick(int64(len(ids)))
 		return nil
 	})
 	if err != nil {
 		return ref, err
 	}
-	sh.finish()
-	r.state.BytesSpilled += sh.spilled.Load()
+	sh.Finish()
+	r.State.BytesSpilled += sh.Spilled.Load()
 	return r.writeKeyed(ctx, spec, conv, sh, per, cut)
 }
 
@@ -152,19 +143,19 @@ type rowCut struct {
 }
 
 // cutRows numbers the stored rows of column c.
-func (r *run) cutRows(c *store.ColumnInfo) *rowCut {
+func (r *Job) cutRows(c *store.ColumnInfo) *rowCut {
 	x := &rowCut{first: []uint64{0}}
-	for p, n := range r.layout.sizes {
+	for p, n := range r.Layout.Sizes {
 		rows := store.NodeRows{Rows: uint64(n), Nodes: uint64(n)}
 		if c.Runs {
-			rows = r.m.NodeRows(c, store.PartitionID(p))
+			rows = r.Manifest.NodeRows(c, store.PartitionID(p))
 		}
 		x.stored, x.first = append(x.stored, rows), append(x.first, x.first[p]+rows.Rows)
 	}
 	return x
 }
 
-// sizes are the rows of each partition.
+// Sizes are the rows of each partition.
 func (x *rowCut) sizes() (rows []uint32) {
 	for _, r := range x.stored {
 		rows = append(rows, uint32(r.Rows))
@@ -173,9 +164,9 @@ func (x *rowCut) sizes() (rows []uint32) {
 }
 
 // writeKeyed writes the distributed rows, and the missing ones, partition by partition.
-func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter, sh *shards, per int, cut *rowCut) (ref store.FileRef, err error) {
-	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.firstPart + r.layout.partitions())}
-	name, w, err := r.w.CreateFile(fileBase(spec.Name), h)
+func (r *Job) writeKeyed(ctx context.Context, spec *source.ColumnSpec, conv *Converter, sh *edges.Shards, per int, cut *rowCut) (ref store.FileRef, err error) {
+	h := blocks.Header{Kind: blocks.NodeColumn, Elem: conv.Elem, Dim: uint32(spec.Dim), Name: spec.Name, Partitions: uint32(r.FirstPart + r.Layout.Partitions())}
+	name, w, err := r.Writer.CreateFile(FileBase(spec.Name), h)
 	if err != nil {
 		return ref, err
 	}
@@ -186,28 +177,28 @@ func (r *run) writeKeyed(ctx context.Context, spec *ColumnSpec, conv *converter,
 	}()
 	row := uint64(len(conv.missing))
 	largest := uint64(0) // rows of a shard
-	for shard := range sh.lists {
-		lo, hi := cut.first[shard*per], cut.first[min((shard+1)*per, r.layout.partitions())]
+	for shard := range sh.Lists {
+		lo, hi := cut.first[shard*per], cut.first[min((shard+1)*per, r.Layout.Partitions())]
 		largest = max(largest, hi-lo)
 	}
-	memory := uint64(max(r.budget.columns-sh.residentBytes(), r.budget.columns/(2*keyedShare)))
-	window, err := offHeap(int64(min(max(1, memory/row), largest) * row))
+	memory := uint64(max(r.Budget.columns-sh.ResidentBytes(), r.Budget.columns/(2*keyedShare)))
+	window, err := scratch.Alloc(int64(min(max(1, memory/row), largest) * row))
 	if err != nil {
 		return ref, err
 	}
-	defer freeOffHeap(window)
-	spare := make([]byte, sh.chunkBytes)
+	defer scratch.Free(window)
+	spare := make([]byte, sh.ChunkBytes)
 	windowRows := uint64(len(window)) / row
-	out := &extentRows{w: w, sizes: cut.sizes(), base: r.firstPart, row: int(row), part: -1}
-	for shard := range sh.lists {
-		first, last := shard*per, min((shard+1)*per, r.layout.partitions())
+	out := &extentRows{w: w, sizes: cut.sizes(), base: r.FirstPart, row: int(row), part: -1}
+	for shard := range sh.Lists {
+		first, last := shard*per, min((shard+1)*per, r.Layout.Partitions())
 		for lo, end := cut.first[first], cut.first[last]; lo < end; lo += windowRows {
 			hi := min(lo+windowRows, end)
 			rows := window[:(hi-lo)*row]
 			for i := range hi - lo {
 				copy(rows[i*row:], conv.missing)
 			}
-			err := sh.read(shard, spare, func(keys []uint64, payload []byte) error {
+			err := sh.Read(shard, spare, func(keys []uint64, payload []byte) error {
 				for i, k := range keys {
 					if k >= lo && k < hi {
 						copy(rows[(k-lo)*row:], payload[uint64(i)*row:uint64(i+1)*row])
@@ -253,7 +244,7 @@ func (x *extentRows) next() error {
 	return x.w.Begin(uint64(x.base + x.part))
 }
 
-// write takes the next rows.
+// Write takes the next rows.
 func (x *extentRows) write(b []byte) error {
 	for len(b) > 0 {
 		if x.left == 0 {
@@ -271,7 +262,7 @@ func (x *extentRows) write(b []byte) error {
 	return nil
 }
 
-// finish ends the last extent; partitions without nodes have empty ones.
+// Finish ends the last extent; partitions without nodes have empty ones.
 func (x *extentRows) finish() error {
 	for x.part < len(x.sizes) {
 		if err := x.next(); err != nil {

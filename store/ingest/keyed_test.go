@@ -66,7 +66,7 @@ func (s *keyedSource) Edges(_ context.Context, _ ingest.Env, emit func(int, *ing
 
 func (s *keyedSource) hasRow(v int) bool { return v%7 != 0 || v >= s.ring }
 
-// rows calls fn with the table's nodes in its order, a thousand at a time.
+// Rows calls fn with the table's nodes in its order, a thousand at a time.
 func (s *keyedSource) rows(fn func(nodes []int, ids *ingest.IDs, at ingest.Position) error) error {
 	var nodes []int
 	var ids ingest.IDs

@@ -9,6 +9,8 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/scratch"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
 // SelfLoops says what to do with edges from a node to itself.
@@ -34,8 +36,8 @@ const (
 	DedupPair     Dedup = "pair"     // those equal in source and destination
 )
 
-// dedupOf is the rule that a version was made by; earlier programs wrote true and false.
-func dedupOf(m *store.Manifest) Dedup {
+// DedupOf is the rule that a version was made by; earlier programs wrote true and false.
+func DedupOf(m *store.Manifest) Dedup {
 	switch d := Dedup(m.Ingest["dedup"]); d {
 	case DedupNo, DedupRelation, DedupPair:
 		return d
@@ -107,6 +109,10 @@ type Options struct {
 	Seed uint64
 	// Resume continues an interrupted ingest after its last finished phase.
 	Resume bool
+	// Later, if not nil, returns the smallest MemoryBytes for what is done with the store after the ingest. It is asked before edges
+	// are read, with a manifest of the schema, columns and partitions as far as they are known, and once more when edges are counted.
+	// A budget below it is refused.
+	Later func(m *store.Manifest) int64
 	// Threads is the number of goroutines that compute; 0 = GOMAXPROCS.
 	Threads int
 	// FS is where the store goes; nil = the real file system.
@@ -132,58 +138,58 @@ type Progress struct {
 func (o *Options) Validate() error {
 	switch {
 	case o.Partitions < 0 || o.Partitions > PartitionsMax:
-		return fmt.Errorf("%w: %d partitions (0 = auto, most: %d)", ErrOptions, o.Partitions, PartitionsMax)
+		return fmt.Errorf("%w: %d partitions (0 = auto, most: %d)", source.ErrOptions, o.Partitions, PartitionsMax)
 	case o.MemoryBytes < 0:
-		return fmt.Errorf("%w: memory budget of %d bytes", ErrOptions, o.MemoryBytes)
+		return fmt.Errorf("%w: memory budget of %d bytes", source.ErrOptions, o.MemoryBytes)
 	case !(o.Hubs >= 0 && o.Hubs <= 0.5):
-		return fmt.Errorf("%w: %g of the nodes as hubs, expected 0 to 0.5", ErrOptions, o.Hubs)
+		return fmt.Errorf("%w: %g of the nodes as hubs, expected 0 to 0.5", source.ErrOptions, o.Hubs)
 	case o.HubBytes < 0 || o.HubBytes > 0 && o.Hubs > 0:
-		return fmt.Errorf("%w: hubs of %d bytes and %g of the nodes, expected one of the two", ErrOptions, o.HubBytes, o.Hubs)
+		return fmt.Errorf("%w: hubs of %d bytes and %g of the nodes, expected one of the two", source.ErrOptions, o.HubBytes, o.Hubs)
 	case o.HubsAuto && (o.Hubs > 0 || o.HubBytes > 0):
-		return fmt.Errorf("%w: hubs both as needed and a fixed number of them, expected one of the two", ErrOptions)
+		return fmt.Errorf("%w: hubs both as needed and a fixed number of them, expected one of the two", source.ErrOptions)
 	case o.HubsAuto && o.Partitioner == partitioner.MethodHDR:
-		return fmt.Errorf("%w: partitioner hdr always pins the nodes of highest degree, so hubs cannot be left out as needed: give their share", ErrOptions)
+		return fmt.Errorf("%w: partitioner hdr always pins the nodes of highest degree, so hubs cannot be left out as needed: give their share", source.ErrOptions)
 	case o.HubsTrain && (o.Hubs > 0 || o.HubBytes > 0 || o.HubsAuto):
-		return fmt.Errorf("%w: both training nodes and others as hubs, expected one of the two", ErrOptions)
+		return fmt.Errorf("%w: both training nodes and others as hubs, expected one of the two", source.ErrOptions)
 	case o.HubHops < 0:
-		return fmt.Errorf("%w: %d hops, expected the layers of a model, 1 or more", ErrOptions, o.HubHops)
+		return fmt.Errorf("%w: %d hops, expected the layers of a model, 1 or more", source.ErrOptions, o.HubHops)
 	case o.Passes < 0 || !(o.LabelShare >= 0 && o.LabelShare <= 1):
-		return fmt.Errorf("%w: %d passes and label share %g, expected 0 or more and 0 to 1", ErrOptions, o.Passes, o.LabelShare)
+		return fmt.Errorf("%w: %d passes and label share %g, expected 0 or more and 0 to 1", source.ErrOptions, o.Passes, o.LabelShare)
 	case o.Nodes < 0 || o.Nodes > nodesMax:
-		return fmt.Errorf("%w: %d nodes, expected 0 (to be counted) to %d", ErrOptions, o.Nodes, int64(nodesMax))
+		return fmt.Errorf("%w: %d nodes, expected 0 (to be counted) to %d", source.ErrOptions, o.Nodes, int64(nodesMax))
 	case o.Threads < 0:
-		return fmt.Errorf("%w: %d threads", ErrOptions, o.Threads)
+		return fmt.Errorf("%w: %d threads", source.ErrOptions, o.Threads)
 	}
 	if o.HubsTrain {
 		if err := o.Partitioner.PlacesRest(); err != nil {
-			return fmt.Errorf("%w: %w", ErrOptions, err)
+			return fmt.Errorf("%w: %w", source.ErrOptions, err)
 		}
 	}
 	if _, err := partitioner.ParseOrder(string(o.Order)); err != nil {
-		return fmt.Errorf("%w: %w", ErrOptions, err)
+		return fmt.Errorf("%w: %w", source.ErrOptions, err)
 	}
 	switch o.SelfLoops {
 	case "", SelfLoopsKeep, SelfLoopsDrop, SelfLoopsAdd:
 	default:
-		return fmt.Errorf("%w: self-loop rule %q (known: keep, drop, add)", ErrOptions, o.SelfLoops)
+		return fmt.Errorf("%w: self-loop rule %q (known: keep, drop, add)", source.ErrOptions, o.SelfLoops)
 	}
 	switch o.Dedup {
 	case "", DedupNo, DedupRelation, DedupPair:
 	default:
-		return fmt.Errorf("%w: rule for duplicates %q (known: pair, relation, no)", ErrOptions, o.Dedup)
+		return fmt.Errorf("%w: rule for duplicates %q (known: pair, relation, no)", source.ErrOptions, o.Dedup)
 	}
 	switch o.Missing {
 	case "", MissingError, MissingZero, MissingMean:
 	default:
-		return fmt.Errorf("%w: rule for missing values %q (known: error, zero, mean)", ErrOptions, o.Missing)
+		return fmt.Errorf("%w: rule for missing values %q (known: error, zero, mean)", source.ErrOptions, o.Missing)
 	}
 	if o.MissingMask && (o.Missing == "" || o.Missing == MissingError) {
-		return fmt.Errorf("%w: a mask of missing values, which are refused; take them as zero or mean", ErrOptions)
+		return fmt.Errorf("%w: a mask of missing values, which are refused; take them as zero or mean", source.ErrOptions)
 	}
 	switch o.FeatureElem {
 	case blocks.Invalid, blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8, blocks.Float64:
 	default:
-		return fmt.Errorf("%w: features of type %v (known: float32, float16, bfloat16, float64, int8)", ErrOptions, o.FeatureElem)
+		return fmt.Errorf("%w: features of type %v (known: float32, float16, bfloat16, float64, int8)", source.ErrOptions, o.FeatureElem)
 	}
 	return nil
 }
@@ -195,8 +201,8 @@ func (o *Options) pins() bool { return o.Hubs > 0 || o.HubBytes > 0 || o.HubsAut
 // stripe has an entry for each, so p partitions cost 24p² bytes.
 const PartitionsMax = 1 << 16
 
-// withDefaults fills in what zero stands for.
-func (o Options) withDefaults() Options {
+// WithDefaults fills in what zero stands for.
+func (o Options) WithDefaults() Options {
 	if o.SelfLoops == "" {
 		o.SelfLoops = SelfLoopsKeep
 	}
@@ -207,7 +213,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.MemoryBytes == 0 {
-		o.MemoryBytes = DefaultMemoryBytes()
+		o.MemoryBytes = scratch.DefaultMemoryBytes()
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)

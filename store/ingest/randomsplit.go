@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
 // RandomSplit divides an input that has no split: the nodes that have labels, or else the edges. Where a node
@@ -24,7 +25,7 @@ type RandomSplit struct {
 // ParseRandomSplit reads "60/20/20" or "60/20/20:SEED": percentages.
 func ParseRandomSplit(s string) (*RandomSplit, error) {
 	bad := func() (*RandomSplit, error) {
-		return nil, fmt.Errorf("%w: random split %q, expected percentages TRAIN/VALID/TEST that add up to 100, as 60/20/20 or 60/20/20:SEED", ErrOptions, s)
+		return nil, fmt.Errorf("%w: random split %q, expected percentages TRAIN/VALID/TEST that add up to 100, as 60/20/20 or 60/20/20:SEED", source.ErrOptions, s)
 	}
 	shares, seed, seeded := strings.Cut(s, ":")
 	r := &RandomSplit{}
@@ -70,13 +71,13 @@ func (r *RandomSplit) part(h uint64) uint8 {
 const randomSplitName = "split"
 
 // withRandomSplit is src with a split of its nodes or edges.
-func withRandomSplit(src Source, r *RandomSplit) (Source, error) {
+func withRandomSplit(src source.Source, r *RandomSplit) (source.Source, error) {
 	d := src.Describe()
 	switch {
 	case len(d.Splits) > 0:
-		return nil, fmt.Errorf("%w: a random split of an input that has one already (%q)", ErrOptions, d.Splits)
+		return nil, fmt.Errorf("%w: a random split of an input that has one already (%q)", source.ErrOptions, d.Splits)
 	case len(d.EdgeLists) > 0:
-		return nil, fmt.Errorf("%w: a random split of an input that has edges apart already (%q)", ErrOptions, d.EdgeLists)
+		return nil, fmt.Errorf("%w: a random split of an input that has edges apart already (%q)", source.ErrOptions, d.EdgeLists)
 	}
 	s := &randomlySplit{Source: src, desc: *d, split: r}
 	if d.Task == store.TaskNode {
@@ -95,7 +96,7 @@ func withRandomSplit(src Source, r *RandomSplit) (Source, error) {
 			s.desc.EdgeLists = append(s.desc.EdgeLists, store.SplitNames()[part])
 		}
 	}
-	if keyed, ok := src.(KeyedSource); ok {
+	if keyed, ok := src.(source.KeyedSource); ok {
 		return &randomlySplitKeyed{s, keyed}, nil
 	}
 	return s, nil
@@ -103,8 +104,8 @@ func withRandomSplit(src Source, r *RandomSplit) (Source, error) {
 
 // randomlySplit is a source with a random split. That of nodes is made by the run, which knows dense ids.
 type randomlySplit struct {
-	Source
-	desc    Description
+	source.Source
+	desc    source.Description
 	split   *RandomSplit
 	ofEdges bool
 	parts   []uint8 // of desc.EdgeLists
@@ -113,45 +114,45 @@ type randomlySplit struct {
 // randomlySplitKeyed is randomlySplit of a KeyedSource.
 type randomlySplitKeyed struct {
 	*randomlySplit
-	keyed KeyedSource
+	keyed source.KeyedSource
 }
 
 // NodeIDs implements [KeyedSource].
-func (s *randomlySplitKeyed) NodeIDs(ctx context.Context, env Env, emit func(*IDs, Position) error) error {
+func (s *randomlySplitKeyed) NodeIDs(ctx context.Context, env source.Env, emit func(*source.IDs, source.Position) error) error {
 	return s.keyed.NodeIDs(ctx, env, emit)
 }
 
 // KeyedRows implements [KeyedSource].
-func (s *randomlySplitKeyed) KeyedRows(ctx context.Context, env Env, c int, emit func(*IDs, []byte, Position) error) error {
+func (s *randomlySplitKeyed) KeyedRows(ctx context.Context, env source.Env, c int, emit func(*source.IDs, []byte, source.Position) error) error {
 	return s.keyed.KeyedRows(ctx, env, c, emit)
 }
 
 // Describe implements [Source].
-func (s *randomlySplit) Describe() *Description { return &s.desc }
+func (s *randomlySplit) Describe() *source.Description { return &s.desc }
 
 // Edges implements [Source].
-func (s *randomlySplit) Edges(ctx context.Context, env Env, emit func(int, *EdgeBatch) error) error {
+func (s *randomlySplit) Edges(ctx context.Context, env source.Env, emit func(int, *source.EdgeBatch) error) error {
 	if !s.ofEdges {
 		return s.Source.Edges(ctx, env, emit)
 	}
-	rooms := make([]EdgeBatch, env.Threads)
-	return s.Source.Edges(ctx, env, func(worker int, b *EdgeBatch) error {
-		return s.filter(b, &rooms[worker], store.SplitTrain, func(out *EdgeBatch) error { return emit(worker, out) })
+	rooms := make([]source.EdgeBatch, env.Threads)
+	return s.Source.Edges(ctx, env, func(worker int, b *source.EdgeBatch) error {
+		return s.filter(b, &rooms[worker], store.SplitTrain, func(out *source.EdgeBatch) error { return emit(worker, out) })
 	})
 }
 
 // EdgeList implements [Source].
-func (s *randomlySplit) EdgeList(ctx context.Context, env Env, l int, emit func(*EdgeBatch) error) error {
+func (s *randomlySplit) EdgeList(ctx context.Context, env source.Env, l int, emit func(*source.EdgeBatch) error) error {
 	if !s.ofEdges {
 		return s.Source.EdgeList(ctx, env, l, emit)
 	}
 	env.Threads = 1 // in order
-	var room EdgeBatch
-	return s.Source.Edges(ctx, env, func(_ int, b *EdgeBatch) error { return s.filter(b, &room, s.parts[l], emit) })
+	var room source.EdgeBatch
+	return s.Source.Edges(ctx, env, func(_ int, b *source.EdgeBatch) error { return s.filter(b, &room, s.parts[l], emit) })
 }
 
 // filter hands the edges of b that are in part to emit, in room.
-func (s *randomlySplit) filter(b, room *EdgeBatch, part uint8, emit func(*EdgeBatch) error) error {
+func (s *randomlySplit) filter(b, room *source.EdgeBatch, part uint8, emit func(*source.EdgeBatch) error) error {
 	room.Src.Reset()
 	room.Dst.Reset()
 	room.RelationNames.Reset()
@@ -163,7 +164,7 @@ func (s *randomlySplit) filter(b, room *EdgeBatch, part uint8, emit func(*EdgeBa
 		room.Columns[c] = room.Columns[c][:0]
 	}
 	lines := room.At.Lines[:0]
-	take := func(to, from *IDs, i int) {
+	take := func(to, from *source.IDs, i int) {
 		if from.Ends != nil {
 			to.Append(from.At(i))
 		} else {
@@ -188,7 +189,7 @@ func (s *randomlySplit) filter(b, room *EdgeBatch, part uint8, emit func(*EdgeBa
 		}
 		lines = append(lines, b.At.Number(i))
 	}
-	room.At = Position{File: b.At.File, Unit: b.At.Unit, Lines: lines}
+	room.At = source.Position{File: b.At.File, Unit: b.At.Unit, Lines: lines}
 	if len(lines) == 0 {
 		return nil
 	}
@@ -196,8 +197,8 @@ func (s *randomlySplit) filter(b, room *EdgeBatch, part uint8, emit func(*EdgeBa
 }
 
 // edgeHash identifies edge i: its ends, in no order, and its relation.
-func edgeHash(b *EdgeBatch, i int) uint64 {
-	end := func(ids *IDs) uint64 {
+func edgeHash(b *source.EdgeBatch, i int) uint64 {
+	end := func(ids *source.IDs) uint64 {
 		h := fnv.New64a()
 		if ids.Ends != nil {
 			_, _ = h.Write(ids.At(i)) // a hash does not fail
@@ -214,36 +215,4 @@ func edgeHash(b *EdgeBatch, i int) uint64 {
 		x = x*31 + uint64(b.Relations[i])
 	}
 	return x
-}
-
-// randomParts divides the nodes that have a label, and tells of each its part, by dense id.
-func (r *run) randomParts(ctx context.Context, tell func(id uint64, part uint8)) error {
-	for c, spec := range r.desc.NodeColumns {
-		if spec.Role != store.RoleLabel {
-			continue
-		}
-		put := func(id uint64, row []byte) {
-			if x := spec.Elem.Float64(row); x >= 0 && id < r.state.Nodes {
-				tell(id, r.o.SplitRandom.part(id))
-			}
-		}
-		size := spec.RowBytes()
-		if spec.Keyed {
-			return r.eachKeyed(ctx, c, func(ids []uint64, rows []byte, _ Position) error {
-				for i, id := range ids {
-					put(id, rows[i*size:])
-				}
-				return ctx.Err()
-			})
-		}
-		next := spec.First
-		return r.src.Rows(ctx, r.srcEnv(), c, func(rows []byte, _ Position) error {
-			for ; len(rows) > 0; rows = rows[size:] {
-				put(next, rows)
-				next++
-			}
-			return ctx.Err()
-		})
-	}
-	return nil
 }

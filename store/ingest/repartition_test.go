@@ -15,6 +15,8 @@ import (
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/repartition"
+	"github.com/gstore/gstore/store/ingest/source"
 	"github.com/gstore/gstore/store/storetest"
 )
 
@@ -116,7 +118,7 @@ func TestRepartitionKeepsEverything(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rep, err := ingest.Repartition(context.Background(), before, a, ingest.Options{})
+			rep, err := repartition.Run(context.Background(), before, a, ingest.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +142,7 @@ func TestRepartitionKeepsEverything(t *testing.T) {
 			if old := before.Manifest(); m.Schema.Classes != old.Schema.Classes || !reflect.DeepEqual(infos(m), infos(old)) {
 				t.Errorf("%d classes, columns %+v, expected %d, %+v", m.Schema.Classes, infos(m), old.Schema.Classes, infos(old))
 			}
-			if _, err := ingest.Repartition(context.Background(), before, a, ingest.Options{}); !errors.Is(err, ingest.ErrOptions) {
+			if _, err := repartition.Run(context.Background(), before, a, ingest.Options{}); !errors.Is(err, source.ErrOptions) {
 				t.Errorf("an old version: %v", err)
 			}
 		})

@@ -13,36 +13,52 @@ import (
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/dictionary"
+	"github.com/gstore/gstore/store/ingest/edges"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
-// run is one ingest.
-type run struct {
-	o      Options
-	src    Source
-	desc   *Description
-	w      *store.Writer
-	m      *store.Manifest // grows phase by phase; saved after each
-	rep    Report
-	state  *state
-	budget budget
-	layout *layout
-	places *places
+// Job is one ingest, or a part of one: what its phases know of each other. Run takes all of them; packages grow and
+// repartition fill it in for those that they need, and nobody else does.
+type Job struct {
+	Options  Options
+	Source   source.Source
+	Desc     *source.Description
+	Writer   *store.Writer
+	Manifest *store.Manifest // grows phase by phase; saved after each
+	Report   Report
+	State    *State
+	Budget   Budget
+	Layout   *edges.Layout
+	Places   *edges.Places
 	// typeEnds are, by node type, the ends of its source ids, which count type by type; nil = there is one type, or they do not.
-	typeEnds []uint64
-	dict     *dictionary // nil where source ids are dense
-	// kept is the store that is repartitioned and assigner its new assignment; nil otherwise.
-	kept     *storeSource
-	assigner partitioner.Assigner
-	// firstPart is the partition that the layout's first one is in the store, and like the
+	typeEnds   []uint64
+	Dictionary *dictionary.Dictionary // nil where source ids are dense
+	// Kept is the store that is repartitioned and Assigner its new assignment; nil otherwise.
+	Kept     Kept
+	Assigner partitioner.Assigner
+	// FirstPart is the partition that the layout's first one is in the store, and like the
 	// columns that node columns continue: both of an append's new nodes, else 0 and nil.
-	firstPart int
-	like      map[string]*store.ColumnInfo
-	// relationIndex numbers relations by name.
-	relationIndex map[string]uint32
+	FirstPart int
+	whole     bool // all phases are taken, of a source that is no store
+	Like      map[string]*store.ColumnInfo
+	// RelationIndex numbers relations by name.
+	RelationIndex map[string]uint32
 
+	counted         int64 // edges, where a pass over them has counted what the source does not say
 	phaseName, unit string
 	total           int64
 	ticks           atomic.Int64
+}
+
+// Kept is the store that is repartitioned, as far as it is more than a source.
+type Kept interface {
+	Need() int64 // the memory that reading it takes
+	Typed() bool // whether the type of every node is known
+	// Keep restores in m what the store says and rows do not.
+	Keep(m *store.Manifest)
+	// WriteIDs writes integer external ids.
+	WriteIDs(ctx context.Context, r *Job) error
 }
 
 // Run ingests src into a store in directory dir, which must not hold one, and
@@ -56,18 +72,18 @@ type run struct {
 // Run with Options.Resume continues it, Run without starts afresh. Only an error
 // of the commit itself (it says so) leaves open whether the store is there: then it
 // is whole, and Run again fails with store.ErrExists.
-func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error) {
+func Run(ctx context.Context, dir string, src source.Source, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if err := src.Describe().checkNames(); err != nil {
+	if err := src.Describe().CheckNames(); err != nil {
 		return nil, err
 	}
 	o.Undirected = o.Undirected || src.Describe().Undirected
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	if o.MissingMask {
 		var err error
-		if src, err = withMasks(src, func(string) bool { return true }); err != nil {
+		if src, err = source.WithMasks(src, func(string) bool { return true }); err != nil {
 			return nil, err
 		}
 	}
@@ -81,19 +97,19 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 	if err != nil {
 		return nil, err
 	}
-	r := &run{o: o, src: src, desc: src.Describe(), w: w}
-	err = r.run(ctx)
-	if r.places != nil {
-		r.places.Close()
+	r := &Job{Options: o, Source: src, Desc: src.Describe(), Writer: w}
+	err = r.Run(ctx)
+	if r.Places != nil {
+		r.Places.Close()
 	}
-	if r.dict != nil {
-		r.dict.Close()
+	if r.Dictionary != nil {
+		r.Dictionary.Close()
 	}
 	if err == nil {
-		return &r.rep, w.Close()
+		return &r.Report, w.Close()
 	}
 	// What a resumed ingest found finished is not the fault of today's options.
-	if len(r.rep.Resumed) == 0 && Refused(err) {
+	if len(r.Report.Resumed) == 0 && Refused(err) {
 		return nil, errors.Join(err, w.Abort())
 	}
 	return nil, errors.Join(err, w.Close())
@@ -102,19 +118,21 @@ func Run(ctx context.Context, dir string, src Source, o Options) (*Report, error
 // Refused reports whether err says that input, options or budget will not do, rather than
 // that the ingest was interrupted.
 func Refused(err error) bool {
-	return errors.Is(err, ErrInput) || errors.Is(err, ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) ||
+	return errors.Is(err, source.ErrInput) || errors.Is(err, source.ErrOptions) || errors.Is(err, store.ErrBudget) || errors.Is(err, partitioner.ErrOption) ||
 		errors.Is(err, partitioner.ErrFile) || errors.Is(err, partitioner.ErrBudget)
 }
 
-func (r *run) run(ctx context.Context) error {
+// Run takes every phase that is left, and commits.
+func (r *Job) Run(ctx context.Context) error {
+	r.whole = r.Kept == nil
 	if err := r.loadState(); err != nil {
 		return err
 	}
 	if err := r.step(ctx, "nodes", r.resolveNodes); err != nil {
 		return err
 	}
-	if r.desc.IDs != store.IDsDense && r.dict == nil { // resumed: the dictionary is not kept
-		if err := r.collectIDs(ctx); err != nil {
+	if r.Desc.IDs != store.IDsDense && r.Dictionary == nil { // resumed: the dictionary is not kept
+		if err := r.CollectIDs(ctx); err != nil {
 			return err
 		}
 	}
@@ -127,75 +145,76 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.step(ctx, "edges", r.edges); err != nil {
 		return err
 	}
-	for c := range r.desc.NodeColumns {
-		if err := r.step(ctx, "column "+r.desc.NodeColumns[c].Name, func(ctx context.Context) error { return r.column(ctx, c) }); err != nil {
+	for c := range r.Desc.NodeColumns {
+		if err := r.step(ctx, "column "+r.Desc.NodeColumns[c].Name, func(ctx context.Context) error { return r.Column(ctx, c) }); err != nil {
 			return err
 		}
 	}
-	for s := range r.desc.Splits {
-		if err := r.step(ctx, "split "+r.desc.Splits[s], func(ctx context.Context) error { return r.split(ctx, s) }); err != nil {
+	for s := range r.Desc.Splits {
+		if err := r.step(ctx, "split "+r.Desc.Splits[s], func(ctx context.Context) error { return r.split(ctx, s) }); err != nil {
 			return err
 		}
 	}
-	for l := range r.desc.EdgeLists {
-		if err := r.step(ctx, "edge list "+r.desc.EdgeLists[l], func(ctx context.Context) error { return r.edgeList(ctx, l) }); err != nil {
+	for l := range r.Desc.EdgeLists {
+		if err := r.step(ctx, "edge list "+r.Desc.EdgeLists[l], func(ctx context.Context) error { return r.edgeList(ctx, l) }); err != nil {
 			return err
 		}
 	}
 	if err := r.step(ctx, "ids", r.ids); err != nil {
 		return err
 	}
-	r.phase("commit", "files", -1)
-	m := r.state.Manifest
-	if r.kept != nil {
-		r.kept.keep(m)
+	r.Phase("commit", "files", -1)
+	m := r.State.Manifest
+	if r.Kept != nil {
+		r.Kept.Keep(m)
 	}
-	if err := r.w.Commit(ctx, m); err != nil {
+	if err := r.Writer.Commit(ctx, m); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	r.rep.Manifest, r.rep.Nodes, r.rep.BytesStored, r.rep.PeakRSSBytes = m, m.Nodes, m.Bytes(), usage.PeakRSSBytes()
-	r.rep.EdgesStored = m.Edges
-	r.rep.EdgesRead, r.rep.Duplicates, r.rep.SelfLoops = r.state.EdgesRead, r.state.Duplicates, r.state.SelfLoops
-	r.rep.BytesSpilled = r.state.BytesSpilled
+	r.Report.Manifest, r.Report.Nodes, r.Report.BytesStored, r.Report.PeakRSSBytes = m, m.Nodes, m.Bytes(), usage.PeakRSSBytes()
+	r.Report.EdgesStored = m.Edges
+	r.Report.EdgesRead, r.Report.Duplicates, r.Report.SelfLoops = r.State.EdgesRead, r.State.Duplicates, r.State.SelfLoops
+	r.Report.BytesSpilled = r.State.BytesSpilled
 	return nil
 }
 
-func (r *run) srcEnv() Env {
-	return Env{Threads: r.o.Threads, MemoryBytes: r.budget.source, ScratchDir: r.w.TempDir(), FS: r.w.FS()}
+// Env is what the source may use.
+func (r *Job) Env() source.Env {
+	return source.Env{Threads: r.Options.Threads, MemoryBytes: r.Budget.source, ScratchDir: r.Writer.TempDir(), FS: r.Writer.FS()}
 }
 
-// phase names what follows for progress.
-func (r *run) phase(name, unit string, total int64) {
+// Phase names what follows for progress.
+func (r *Job) Phase(name, unit string, total int64) {
 	r.phaseName, r.unit, r.total = name, unit, total
 	r.ticks.Store(0)
-	r.tick(0)
+	r.Tick(0)
 }
 
-// tick reports n more units done; it may be called concurrently.
-func (r *run) tick(n int64) {
+// Tick reports n more units done; it may be called concurrently.
+func (r *Job) Tick(n int64) {
 	done := r.ticks.Add(n)
-	if r.o.Progress != nil {
-		r.o.Progress(Progress{Phase: r.phaseName, Unit: r.unit, Done: done, Total: r.total})
+	if r.Options.Progress != nil {
+		r.Options.Progress(Progress{Phase: r.phaseName, Unit: r.unit, Done: done, Total: r.total})
 	}
 }
 
 // resolveNodes finds the number of nodes, and the relations if edges carry their names.
-func (r *run) resolveNodes(ctx context.Context) error {
-	if r.desc.IDs != store.IDsDense {
-		if r.o.Nodes > 0 {
+func (r *Job) resolveNodes(ctx context.Context) error {
+	if r.Desc.IDs != store.IDsDense {
+		if r.Options.Nodes > 0 {
 			return fmt.Errorf("%w: %d nodes are given for an input whose ids are %s, expected ids from 0 on; of edge lists --ids dense takes them",
-				ErrOptions, r.o.Nodes, r.desc.IDs)
+				source.ErrOptions, r.Options.Nodes, r.Desc.IDs)
 		}
-		return r.collectIDs(ctx)
+		return r.CollectIDs(ctx)
 	}
-	n := r.desc.Nodes
-	if r.o.Nodes > 0 {
-		if n >= 0 && n != r.o.Nodes {
-			return fmt.Errorf("%w: %d nodes are given, the input has %d", ErrOptions, r.o.Nodes, n)
+	n := r.Desc.Nodes
+	if r.Options.Nodes > 0 {
+		if n >= 0 && n != r.Options.Nodes {
+			return fmt.Errorf("%w: %d nodes are given, the input has %d", source.ErrOptions, r.Options.Nodes, n)
 		}
-		n = r.o.Nodes
+		n = r.Options.Nodes
 	}
-	if n < 0 || r.desc.HasRelation && len(r.desc.Relations) == 0 {
+	if n < 0 || r.Desc.HasRelation && len(r.Desc.Relations) == 0 {
 		largest, err := r.surveyEdges(ctx)
 		if err != nil {
 			return err
@@ -206,35 +225,35 @@ func (r *run) resolveNodes(ctx context.Context) error {
 			}
 		}
 	}
-	r.state.Nodes = uint64(n)
+	r.State.Nodes = uint64(n)
 	return nil
 }
 
 // surveyEdges reads all edges, with dense ids, for their relations' names, and returns one
 // more than the largest id.
-func (r *run) surveyEdges(ctx context.Context) (nodes int64, err error) {
-	r.phase("count nodes", "edges", r.desc.Edges)
-	largest := make([]maxID, r.o.Threads)
-	var relations relationSet
-	add := func(worker int, b *EdgeBatch) error {
+func (r *Job) surveyEdges(ctx context.Context) (nodes int64, err error) {
+	r.Phase("count nodes", "edges", r.Desc.Edges)
+	largest := make([]maxID, r.Options.Threads)
+	var relations edges.RelationSet
+	add := func(worker int, b *source.EdgeBatch) error {
 		if err := largest[worker].add(b); err != nil {
 			return err
 		}
-		if err := relations.add(b); err != nil {
+		if err := relations.Add(b); err != nil {
 			return err
 		}
-		r.tick(int64(b.Len()))
+		r.Tick(int64(b.Len()))
 		return ctx.Err()
 	}
-	if err := r.src.Edges(ctx, r.srcEnv(), add); err != nil {
+	if err := r.Source.Edges(ctx, r.Env(), add); err != nil {
 		return 0, err
 	}
-	for l := range r.desc.EdgeLists {
-		if err := r.src.EdgeList(ctx, r.srcEnv(), l, func(b *EdgeBatch) error { return add(0, b) }); err != nil {
+	for l := range r.Desc.EdgeLists {
+		if err := r.Source.EdgeList(ctx, r.Env(), l, func(b *source.EdgeBatch) error { return add(0, b) }); err != nil {
 			return 0, err
 		}
 	}
-	r.state.Relations = relations.sorted()
+	r.State.Relations = relations.Sorted()
 	most := &largest[0]
 	edges := uint64(0)
 	for k := range largest {
@@ -242,24 +261,27 @@ func (r *run) surveyEdges(ctx context.Context) (nodes int64, err error) {
 			most = &largest[k]
 		}
 	}
+	if r.Desc.Edges < 0 && len(r.Desc.EdgeLists) == 0 {
+		r.counted = int64(edges)
+	}
 	// One stray id would make a store of billions of nodes that no edge knows.
 	if most.nodes > sparseNodesMin && most.nodes/sparseRatio > edges {
-		return 0, Inputf(fmt.Sprintf("%s: %s %d", most.file, most.unit, most.index), "node %d in a graph of %d edges, expected ids without large gaps "+
+		return 0, source.Inputf(fmt.Sprintf("%s: %s %d", most.file, most.unit, most.index), "node %d in a graph of %d edges, expected ids without large gaps "+
 			"(a column of features or labels says how many nodes there are; of edge lists --ids integers takes any ids)", most.nodes-1, edges)
 	}
 	return int64(most.nodes), nil
 }
 
 // countKeyed is one more than the largest dense id of n−1 and the tables of nodes.
-func (r *run) countKeyed(ctx context.Context, n int64) (int64, error) {
+func (r *Job) countKeyed(ctx context.Context, n int64) (int64, error) {
 	k := r.keyed()
 	if k == nil {
 		return n, nil
 	}
-	err := k.NodeIDs(ctx, r.srcEnv(), func(ids *IDs, at Position) error {
+	err := k.NodeIDs(ctx, r.Env(), func(ids *source.IDs, at source.Position) error {
 		for i, id := range ids.Ints {
 			if int64(id) < 0 {
-				return Inputf(at.Of(i), "node %d is negative", int64(id))
+				return source.Inputf(at.Of(i), "node %d is negative", int64(id))
 			}
 			n = max(n, int64(id)+1)
 		}
@@ -276,8 +298,8 @@ type maxID struct {
 	_            [64]byte // of different workers in different cache lines
 }
 
-// add takes the edges of a batch.
-func (m *maxID) add(b *EdgeBatch) error {
+// Add takes the edges of a batch.
+func (m *maxID) add(b *source.EdgeBatch) error {
 	m.edges += uint64(b.Len())
 	// Negative ids are the largest of all. Two maxima, which do not wait for each other.
 	src, dst := uint64(0), uint64(0)
@@ -291,11 +313,11 @@ func (m *maxID) add(b *EdgeBatch) error {
 	for i, s := range b.Src.Ints {
 		d := b.Dst.Ints[i]
 		if int64(s|d) < 0 {
-			return Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
+			return source.Inputf(b.At.Of(i), "node %d is negative", min(int64(s), int64(d)))
 		}
 		if most := max(s, d); most >= m.nodes {
 			if most >= nodesMax {
-				return Inputf(b.At.Of(i), "node %d, expected less than %d", most, int64(nodesMax))
+				return source.Inputf(b.At.Of(i), "node %d, expected less than %d", most, int64(nodesMax))
 			}
 			m.nodes, m.file, m.unit, m.index = most+1, b.At.File, b.At.Unit, b.At.Number(i)
 		}
@@ -311,17 +333,17 @@ const (
 	sparseRatio    = 64
 )
 
-// partitions chooses the number of partitions: 16-bit local ids, and extents of
+// Partitions chooses the number of partitions: 16-bit local ids, and extents of
 // 64 MiB at most, if that takes no more than 65536.
-func (r *run) partitions(nodes uint64) int {
-	if r.o.Partitions > 0 {
-		return r.o.Partitions
+func (r *Job) partitions(nodes uint64) int {
+	if r.Options.Partitions > 0 {
+		return r.Options.Partitions
 	}
 	row := int64(8)
-	for _, c := range r.desc.NodeColumns {
+	for _, c := range r.Desc.NodeColumns {
 		row += int64(c.RowBytes())
 	}
-	bytes := int64(nodes)*row + 4*max(0, r.desc.Edges)
+	bytes := int64(nodes)*row + 4*max(0, r.Desc.Edges)
 	p := max((nodes+math.MaxUint16)/(math.MaxUint16+1), uint64(bytes>>26))
 	if nodes >= 1<<14 {
 		p = max(p, 8) // enough for a plan to choose from
@@ -331,136 +353,141 @@ func (r *run) partitions(nodes uint64) int {
 
 // plan computes the assignment and where every node lies: pure functions of
 // state, source and options, so a resumed ingest repeats them.
-func (r *run) plan(ctx context.Context) error {
-	r.phase("assign", "nodes", -1)
-	nodes := r.state.Nodes
+func (r *Job) plan(ctx context.Context) error {
+	r.Phase("assign", "nodes", -1)
+	nodes := r.State.Nodes
 	if nodes == 0 {
-		return Inputf(r.desc.Input, "the graph has no nodes")
+		return source.Inputf(r.Desc.Input, "the graph has no nodes")
 	}
-	if r.desc.HasRelation && len(r.relationNames()) > RelationsMax {
-		return Inputf(r.desc.Input, "%d relations, at most %d are possible", len(r.relationNames()), RelationsMax)
+	if r.Desc.HasRelation && len(r.relationNames()) > source.RelationsMax {
+		return source.Inputf(r.Desc.Input, "%d relations, at most %d are possible", len(r.relationNames()), source.RelationsMax)
 	}
 	p := r.partitions(nodes)
-	r.relationIndex = map[string]uint32{}
+	r.RelationIndex = map[string]uint32{}
 	for k, name := range r.relationNames() {
-		r.relationIndex[name] = uint32(k)
+		r.RelationIndex[name] = uint32(k)
+	}
+	if r.whole {
+		if err := r.checkBudget(r.placeBytesOf(nodes)); err != nil {
+			return err
+		}
 	}
 	a, err := r.assign(ctx, p)
 	if err != nil {
 		return err
 	}
 	if p = a.Partitions(); p > PartitionsMax { // one more with hubs; as many as a file names
-		return fmt.Errorf("%w: %d partitions, at most %d are possible", ErrOptions, p, PartitionsMax)
+		return fmt.Errorf("%w: %d partitions, at most %d are possible", source.ErrOptions, p, PartitionsMax)
 	}
-	sizes, err := partitionSizes(ctx, a)
+	sizes, err := edges.PartitionSizes(ctx, a)
 	if err != nil {
 		return err
 	}
 	rules := r.rules()
-	l, err := newLayout(sizes, rules.payloadBits(), 1<<30)
+	l, err := edges.NewLayout(sizes, rules.PayloadBits(), 1<<30)
 	if err != nil {
 		return err
 	}
-	if err := r.divide(ctx, placeBytes(nodes, l.placeBits())); err != nil {
+	if err := r.Divide(ctx, edges.PlaceBytes(nodes, l.PlaceBits())); err != nil {
 		return err
 	}
-	_, shardsMax := planChunks(r.budget.edges*3/4, r.o.Threads, min(p, 256))
-	if l, err = newLayout(sizes, rules.payloadBits(), shardsMax); err != nil {
+	_, shardsMax := edges.PlanChunks(r.Budget.Edges*3/4, r.Options.Threads, min(p, 256))
+	if l, err = edges.NewLayout(sizes, rules.PayloadBits(), shardsMax); err != nil {
 		return err
 	}
-	r.layout = l
+	r.Layout = l
 	if err := r.checkBuckets(); err != nil {
 		return err
 	}
-	if r.places, err = newPlaces(ctx, a, l); err != nil {
+	if r.Places, err = edges.NewPlaces(ctx, a, l); err != nil {
 		return err
 	}
-	r.m.Nodes = nodes
-	r.m.Pinned = a.Pinned()
-	a, r.assigner = nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
+	r.Manifest.Nodes = nodes
+	r.Manifest.Pinned = a.Pinned()
+	a, r.Assigner = nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
 	debug.FreeOSMemory()
 	if err := r.orderTypes(ctx); err != nil {
 		return err
 	}
 	types := r.countTypes()
-	r.m.Partitions = r.m.Partitions[:0]
+	r.Manifest.Partitions = r.Manifest.Partitions[:0]
 	for p, n := range sizes {
-		info := store.PartitionInfo{First: store.NodeID(l.first[p]), Nodes: uint64(n), Types: types[p]}
-		if p < len(r.state.Partitions) {
-			info = r.state.Partitions[p]
+		info := store.PartitionInfo{First: store.NodeID(l.First[p]), Nodes: uint64(n), Types: types[p]}
+		if p < len(r.State.Partitions) {
+			info = r.State.Partitions[p]
 		}
-		r.m.Partitions = append(r.m.Partitions, info)
+		r.Manifest.Partitions = append(r.Manifest.Partitions, info)
 	}
 	r.describe(nodes, p)
 	return nil
 }
 
 // describe fills the manifest's schema.
-func (r *run) describe(nodes uint64, partitions int) {
-	s := &r.m.Schema
+func (r *Job) describe(nodes uint64, partitions int) {
+	s := &r.Manifest.Schema
 	s.NodeTypes = nil
-	for _, t := range r.desc.NodeTypes {
+	for _, t := range r.Desc.NodeTypes {
 		n := uint64(max(t.Count, 0))
-		if len(r.desc.NodeTypes) == 1 {
+		if len(r.Desc.NodeTypes) == 1 {
 			n = nodes
 		}
 		s.NodeTypes = append(s.NodeTypes, store.NodeType{Name: t.Name, Count: n})
 	}
-	s.Undirected, s.Task = r.o.Undirected, r.desc.Task
+	s.Undirected, s.Task = r.Options.Undirected, r.Desc.Task
 	if len(s.Relations) == 0 {
 		for _, name := range r.relationNames() {
 			s.Relations = append(s.Relations, store.Relation{Name: name})
 		}
 	}
-	r.m.Note = r.o.Note
-	method := string(r.o.Partitioner)
+	r.Manifest.Note = r.Options.Note
+	method := string(r.Options.Partitioner)
 	if method == "" {
 		method = string(partitioner.MethodRandom)
 	}
-	hubs := strconv.FormatFloat(r.o.Hubs, 'g', -1, 64)
-	if r.kept != nil && nodes > 0 { // hubs are the assignment's
+	hubs := strconv.FormatFloat(r.Options.Hubs, 'g', -1, 64)
+	if r.Kept != nil && nodes > 0 { // hubs are the assignment's
 		pinned := uint64(0)
-		for _, p := range r.m.Pinned {
-			pinned += r.m.Partitions[p].Nodes
+		for _, p := range r.Manifest.Pinned {
+			pinned += r.Manifest.Partitions[p].Nodes
 		}
 		hubs = strconv.FormatFloat(float64(pinned)/float64(nodes), 'g', 6, 64)
 	}
-	if r.o.HubBytes > 0 {
-		hubs = strconv.FormatInt(r.o.HubBytes, 10) + " bytes"
+	if r.Options.HubBytes > 0 {
+		hubs = strconv.FormatInt(r.Options.HubBytes, 10) + " bytes"
 	}
-	if r.o.HubsTrain {
+	if r.Options.HubsTrain {
 		hubs = "train"
 	}
-	r.m.Ingest = map[string]string{
-		"input": r.desc.Input, "format": r.desc.Format, "partitioner": method,
-		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.o.Seed, 10),
-		"hubs": hubs, "self_loops": string(r.o.SelfLoops), "dedup": string(r.o.Dedup),
+	r.Manifest.Ingest = map[string]string{
+		"input": r.Desc.Input, "format": r.Desc.Format, "partitioner": method,
+		"partitions": strconv.Itoa(partitions), "seed": strconv.FormatUint(r.Options.Seed, 10),
+		"hubs": hubs, "self_loops": string(r.Options.SelfLoops), "dedup": string(r.Options.Dedup),
 	}
-	if len(r.desc.Uses) > 0 {
-		r.m.Ingest["columns"] = usesText(r.desc.Uses)
+	if len(r.Desc.Uses) > 0 {
+		r.Manifest.Ingest["columns"] = usesText(r.Desc.Uses)
 	}
-	if len(r.desc.Notes) > 0 {
-		r.m.Ingest["notes"] = strings.Join(r.desc.Notes, "\n")
+	if len(r.Desc.Notes) > 0 {
+		r.Manifest.Ingest["notes"] = strings.Join(r.Desc.Notes, "\n")
 	}
-	if r.rep.Hubs != nil {
-		r.m.Ingest["hubs"], r.m.Ingest["hubs_why"] = "auto", r.rep.Hubs.String()
+	if r.Report.Hubs != nil {
+		r.Manifest.Ingest["hubs"], r.Manifest.Ingest["hubs_why"] = "auto", r.Report.Hubs.String()
 	}
 }
 
 // note keeps a line with the version, for people.
-func (r *run) note(format string, args ...any) {
-	if r.m.Ingest == nil {
+func (r *Job) note(format string, args ...any) {
+	if r.Manifest.Ingest == nil {
 		return
 	}
-	old := r.m.Ingest["notes"]
+	old := r.Manifest.Ingest["notes"]
 	if old != "" {
 		old += "\n"
 	}
-	r.m.Ingest["notes"] = old + fmt.Sprintf(format, args...)
+	r.Manifest.Ingest["notes"] = old + fmt.Sprintf(format, args...)
 }
 
 // usesText lists what columns became: a line each file, and each column.
-func usesText(uses []ColumnUse) string {
+func usesText(uses []source.ColumnUse) string {
 	var b strings.Builder
 	for i, u := range uses {
 		if i == 0 || u.File != uses[i-1].File {

@@ -9,100 +9,106 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/edges"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
-func (r *run) rules() edgeRules {
-	rules := edgeRules{undirected: r.o.Undirected, dedup: r.o.Dedup, selfLoops: r.o.SelfLoops, columns: r.desc.EdgeColumns}
-	if r.desc.HasRelation {
-		rules.relations = len(r.relationNames())
+func (r *Job) rules() edges.Rules {
+	rules := edges.Rules{Undirected: r.Options.Undirected, Drop: r.Options.Dedup == DedupRelation || r.Options.Dedup == DedupPair,
+		Pairs: r.Options.Dedup == DedupPair, KeepLoops: r.Options.SelfLoops == SelfLoopsKeep, Columns: r.Desc.EdgeColumns}
+	if r.Desc.HasRelation {
+		rules.Relations = len(r.relationNames())
 	}
 	return rules
 }
 
-// newEdgeScatter makes what sorts edges into shards, within memory bytes; the shards are the caller's to close.
-func (r *run) newEdgeScatter(rules edgeRules, memory int64) (*edgeScatter, error) {
-	payload := rules.payloadBytes()
-	if r.layout.inlineBits > 0 {
+// NewScatter makes what sorts edges into shards, within memory bytes; the shards are the caller's to close.
+func (r *Job) NewScatter(rules edges.Rules, memory int64) (*edges.Scatter, error) {
+	payload := rules.PayloadBytes()
+	if r.Layout.InlineBits > 0 {
 		payload = 0
 	}
-	chunk, _ := planChunks(memory, r.o.Threads, r.layout.shards())
-	sh, err := newShards(r.w.FS(), r.w.FS().PathJoin(r.w.TempDir(), "edges.spill"), shardPlan{
-		Shards: r.layout.shards(), ChunkBytes: chunk, Payload: payload, Writers: r.o.Threads, MemoryBytes: memory})
+	chunk, _ := edges.PlanChunks(memory, r.Options.Threads, r.Layout.Shards())
+	sh, err := edges.NewShards(r.Writer.FS(), r.Writer.FS().PathJoin(r.Writer.TempDir(), "edges.spill"), edges.ShardPlan{
+		Shards: r.Layout.Shards(), ChunkBytes: chunk, Payload: payload, Writers: r.Options.Threads, MemoryBytes: memory})
 	if err != nil {
 		return nil, err
 	}
-	return &edgeScatter{rules: rules, layout: r.layout, places: r.places, shards: sh, done: r.tick, work: make([]scatterScratch, r.o.Threads)}, nil
+	return &edges.Scatter{Rules: rules, Layout: r.Layout, Places: r.Places, Shards: sh, Done: r.Tick, Work: make([]edges.Scratch, r.Options.Threads)}, nil
 }
 
-// edges scatters, sorts and writes the topology and the edge columns.
-func (r *run) edges(ctx context.Context) (err error) {
+// Edges scatters, sorts and writes the topology and the edge columns.
+func (r *Job) edges(ctx context.Context) (err error) {
 	rules := r.rules()
-	s, err := r.newEdgeScatter(rules, r.budget.edges*3/4)
+	s, err := r.NewScatter(rules, r.Budget.Edges*3/4)
 	if err != nil {
 		return err
 	}
-	sh := s.shards
+	sh := s.Shards
 	defer func() { _ = sh.Close() }()
-	r.phase("read edges", "edges", r.desc.Edges)
-	err = r.denseEdges(ctx, func(worker int, b *EdgeBatch) error {
+	r.Phase("read edges", "edges", r.Desc.Edges)
+	err = r.DenseEdges(ctx, func(worker int, b *source.EdgeBatch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return s.add(worker, b)
+		return s.Add(worker, b)
 	})
-	if err == nil && rules.selfLoops == SelfLoopsAdd {
-		err = s.addLoops(ctx)
+	if err == nil && r.Options.SelfLoops == SelfLoopsAdd {
+		err = s.AddLoops(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	sh.finish()
-	f, names, err := r.createEdgeFiles(rules)
+	sh.Finish()
+	f, names, err := r.CreateEdgeFiles(rules)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			for _, w := range f.all() {
+			for _, w := range f.All() {
 				_ = w.Abort() // nothing, for those that are closed
 			}
 		}
 	}()
-	r.phase("sort edges", "edges", s.read.Load()-s.loops.Load())
-	counts, err := s.write(ctx, f, max(r.budget.edges-sh.residentBytes(), edgesMin/4), r.o.Threads, r.tick)
+	r.Phase("sort edges", "edges", s.Read.Load()-s.Loops.Load())
+	counts, err := s.Write(ctx, f, max(r.Budget.Edges-sh.ResidentBytes(), EdgesMin/4), r.Options.Threads, r.Tick)
 	if err != nil {
 		return r.bucketBudget(err)
 	}
-	for i, w := range f.all() {
+	for i, w := range f.All() {
 		info, err := w.Close()
 		if err != nil {
 			return err
 		}
-		r.m.Files = append(r.m.Files, store.Ref(names[i], info))
+		r.Manifest.Files = append(r.Manifest.Files, store.Ref(names[i], info))
 	}
-	r.m.Topology, r.m.Edges = names[:1], counts.stored
-	for p := range r.m.Partitions {
-		r.m.Partitions[p].Edges = counts.rows[p]
+	r.Manifest.Topology, r.Manifest.Edges = names[:1], counts.Stored
+	for p := range r.Manifest.Partitions {
+		r.Manifest.Partitions[p].Edges = counts.Rows[p]
 	}
-	for k := range r.m.Schema.Relations {
-		r.m.Schema.Relations[k].Count = counts.relations[k]
+	for k := range r.Manifest.Schema.Relations {
+		r.Manifest.Schema.Relations[k].Count = counts.Relations[k]
+	}
+	if least := r.phasesBytes(true); r.Options.MemoryBytes < least { // what partitions hold is known now
+		return r.tooSmall(least)
 	}
 	if err := r.codeWeights(ctx); err != nil {
 		return err
 	}
-	r.state.EdgesRead, r.state.Duplicates, r.state.SelfLoops = uint64(s.read.Load()), counts.duplicates, uint64(s.loops.Load())
-	r.state.BytesSpilled += sh.spilled.Load()
+	r.State.EdgesRead, r.State.Duplicates, r.State.SelfLoops = uint64(s.Read.Load()), counts.Duplicates, uint64(s.Loops.Load())
+	r.State.BytesSpilled += sh.Spilled.Load()
 	return nil
 }
 
-// createEdgeFiles makes the topology's and the edge columns' files, in the
-// order of edgeFiles.all, and lists the columns in the manifest.
-func (r *run) createEdgeFiles(rules edgeRules) (f *edgeFiles, names []string, err error) {
-	f = &edgeFiles{}
+// CreateEdgeFiles makes the topology's and the edge columns' files, in the
+// order of Files.all, and lists the columns in the manifest.
+func (r *Job) CreateEdgeFiles(rules edges.Rules) (f *edges.Files, names []string, err error) {
+	f = &edges.Files{}
 	var made []*blocks.Writer
 	create := func(base string, h blocks.Header) (*blocks.Writer, error) {
-		h.Partitions = uint32(r.layout.partitions())
-		name, w, err := r.w.CreateFile(base, h)
+		h.Partitions = uint32(r.Layout.Partitions())
+		name, w, err := r.Writer.CreateFile(base, h)
 		if err != nil {
 			for _, w := range made {
 				_ = w.Abort()
@@ -112,44 +118,44 @@ func (r *run) createEdgeFiles(rules edgeRules) (f *edgeFiles, names []string, er
 		names, made = append(names, name), append(made, w)
 		return w, nil
 	}
-	column := func(spec ColumnSpec) (*blocks.Writer, error) {
-		w, err := create(fileBase(spec.Name), blocks.Header{Kind: blocks.EdgeColumn, Elem: spec.Elem, Dim: uint32(spec.Dim), Name: spec.Name})
+	column := func(spec source.ColumnSpec) (*blocks.Writer, error) {
+		w, err := create(FileBase(spec.Name), blocks.Header{Kind: blocks.EdgeColumn, Elem: spec.Elem, Dim: uint32(spec.Dim), Name: spec.Name})
 		if err != nil {
 			return nil, err
 		}
-		r.m.Columns = append(r.m.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: spec.Elem, Dim: spec.Dim, Files: []string{names[len(names)-1]}})
+		r.Manifest.Columns = append(r.Manifest.Columns, store.ColumnInfo{Name: spec.Name, Role: spec.Role, Elem: spec.Elem, Dim: spec.Dim, Files: []string{names[len(names)-1]}})
 		return w, nil
 	}
-	if f.topology, err = create("topology", blocks.Header{Kind: blocks.Topology}); err != nil {
+	if f.Topology, err = create("topology", blocks.Header{Kind: blocks.Topology}); err != nil {
 		return nil, nil, err
 	}
-	if n := rules.relationBytes(); n > 0 {
+	if n := rules.RelationBytes(); n > 0 {
 		elem := blocks.Uint8
 		if n == 2 {
 			elem = blocks.Uint16
 		}
-		if f.relation, err = column(ColumnSpec{Name: "relation", Role: store.RoleRelation, Elem: elem, Dim: 1}); err != nil {
+		if f.Relation, err = column(source.ColumnSpec{Name: "relation", Role: store.RoleRelation, Elem: elem, Dim: 1}); err != nil {
 			return nil, nil, err
 		}
 	}
-	for _, spec := range rules.columns {
+	for _, spec := range rules.Columns {
 		w, err := column(spec)
 		if err != nil {
 			return nil, nil, err
 		}
-		f.columns = append(f.columns, w)
+		f.Columns = append(f.Columns, w)
 	}
 	return f, names, nil
 }
 
 // codeWeights replaces the file of a column of weights that has at most 256 different ones by one of their numbers, a byte an edge. Where there
 // is one type of nodes weights stay, so that builds that know format 1 alone read the store.
-func (r *run) codeWeights(ctx context.Context) error {
+func (r *Job) codeWeights(ctx context.Context) error {
 	if r.typeEnds == nil {
 		return nil
 	}
-	for i := range r.m.Columns {
-		c := &r.m.Columns[i]
+	for i := range r.Manifest.Columns {
+		c := &r.Manifest.Columns[i]
 		if c.Role != store.RoleWeight || c.Elem != blocks.Float32 || c.Dim != 1 {
 			continue
 		}
@@ -163,9 +169,9 @@ func (r *run) codeWeights(ctx context.Context) error {
 // errManyValues says that a column has more values than codes.
 var errManyValues = errors.New("ingest: more values than codes")
 
-func (r *run) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
+func (r *Job) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
 	old := c.Files[0]
-	f, err := blocks.Open(r.w.FS(), r.w.DataPath(old))
+	f, err := blocks.Open(r.Writer.FS(), r.Writer.DataPath(old))
 	if err != nil {
 		return err
 	}
@@ -193,7 +199,7 @@ func (r *run) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
 	for k, w := range bits {
 		values[k], code[w] = math.Float32frombits(w), byte(k)
 	}
-	name, w, err := r.w.CreateFile("codes-"+fileBase(c.Name), blocks.Header{Kind: blocks.EdgeColumn, Elem: blocks.Uint8, Dim: 1, Name: c.Name, Partitions: f.Header().Partitions})
+	name, w, err := r.Writer.CreateFile("codes-"+FileBase(c.Name), blocks.Header{Kind: blocks.EdgeColumn, Elem: blocks.Uint8, Dim: 1, Name: c.Name, Partitions: f.Header().Partitions})
 	if err != nil {
 		return err
 	}
@@ -214,12 +220,12 @@ func (r *run) codeColumn(ctx context.Context, c *store.ColumnInfo) (err error) {
 		return errors.Join(err, w.Abort())
 	}
 	c.Files, c.Values = []string{name}, values
-	for i := range r.m.Files {
-		if r.m.Files[i].Name == old {
-			r.m.Files[i] = store.Ref(name, info)
+	for i := range r.Manifest.Files {
+		if r.Manifest.Files[i].Name == old {
+			r.Manifest.Files[i] = store.Ref(name, info)
 		}
 	}
-	return r.w.FS().Remove(r.w.DataPath(old))
+	return r.Writer.FS().Remove(r.Writer.DataPath(old))
 }
 
 // eachWeight calls fn with the bits of a file's weights, some at a time, between the begin and end of each extent in w, if it is given.
@@ -255,4 +261,38 @@ func eachWeight(ctx context.Context, f *blocks.File, w *blocks.Writer, fn func(w
 		}
 	}
 	return nil
+}
+
+// bucketBudget fills in a budget with which the bucket is sorted, and the phases after it are taken.
+func (r *Job) bucketBudget(err error) error {
+	var b *edges.BucketError
+	if errors.As(err, &b) {
+		b.Enough = max(r.Options.MemoryBytes-r.Budget.Edges+r.sortBytes(b.Bytes), r.phasesBytes(true))
+	}
+	return err
+}
+
+// checkBuckets refuses, before edges are read, a budget in which not even a bucket of average size can be sorted.
+func (r *Job) checkBuckets() error {
+	if r.Desc.Edges <= 0 || r.Kept != nil || r.Options.SelfLoops == SelfLoopsDrop {
+		return nil
+	}
+	p := int64(r.Layout.Partitions())
+	average := r.Desc.Edges / p / p
+	need := edges.SortNeed(average, r.payload())
+	if need > r.Budget.Edges || p == 1 && r.sortBytes(need) > r.Budget.Edges {
+		return r.bucketBudget(&edges.BucketError{Edges: average, Bytes: need})
+	}
+	return nil
+}
+
+// relationNames names the relations; one without a name if there is no column.
+func (r *Job) relationNames() []string {
+	if len(r.State.Relations) > 0 {
+		return r.State.Relations
+	}
+	if len(r.Desc.Relations) > 0 {
+		return r.Desc.Relations
+	}
+	return []string{"edge"}
 }

@@ -5,24 +5,25 @@ import (
 	"math"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/source"
 )
 
 // standardise decides how the values of feature column c are brought to mean 0 and deviation 1, where the options or the
 // source say so. It takes a pass over the column, in 24 bytes a dimension. All rows count, of whatever split: features of
 // nodes that are not trained on are seen in training too, as neighbours. Masks and values of text stay 0 and 1.
-func (r *run) standardise(ctx context.Context, c int, k *converter) error {
+func (r *Job) standardise(ctx context.Context, c int, k *Converter) error {
 	if k.spec.Standard != nil {
 		k.standard = k.spec.Standard
 		return k.standard.Validate(k.spec.Dim)
 	}
-	if !r.o.Normalize || k.spec.Mask || k.spec.Indicator {
+	if !r.Options.Normalize || k.spec.Mask || k.spec.Indicator {
 		return nil
 	}
-	r.phase("means and deviations of "+k.spec.Name, "rows", int64(r.layout.nodes))
+	r.Phase("means and deviations of "+k.spec.Name, "rows", int64(r.Layout.Nodes))
 	dim, size := k.spec.Dim, k.spec.Elem.Size()
 	// Sums of differences from the first row, whose squares lose less than those of the values.
 	first, sum, squares, rows := []float64(nil), make([]float64, dim), make([]float64, dim), 0
-	err := r.eachRow(ctx, c, func(b []byte, at Position) error {
+	err := r.eachRow(ctx, c, func(b []byte, at source.Position) error {
 		for i := 0; i*size < len(b); i++ {
 			x, err := k.value(b[i*size:], i, at)
 			if err != nil {
@@ -36,7 +37,7 @@ func (r *run) standardise(ctx context.Context, c int, k *converter) error {
 			squares[i%dim] += d * d
 		}
 		rows += len(b) / k.spec.RowBytes()
-		r.tick(int64(len(b) / k.spec.RowBytes()))
+		r.Tick(int64(len(b) / k.spec.RowBytes()))
 		return ctx.Err()
 	})
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *run) standardise(ctx context.Context, c int, k *converter) error {
 			s.Deviation[d] = v
 		}
 		if math.IsInf(s.Mean[d], 0) || math.IsNaN(s.Mean[d]) {
-			return Inputf(r.desc.Input, "the mean of %s is beyond the largest number; ingest without --normalize", k.spec.Name)
+			return source.Inputf(r.Desc.Input, "the mean of %s is beyond the largest number; ingest without --normalize", k.spec.Name)
 		}
 	}
 	k.standard = s

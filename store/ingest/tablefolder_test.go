@@ -20,6 +20,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
 	"github.com/gstore/gstore/store/storetest"
 )
@@ -280,7 +281,7 @@ func TestTableFolderAppend(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer src.Close() //nolint:errcheck // test
-	rep, err := ingest.Append(t.Context(), dir, src, ingest.AppendOptions{})
+	rep, err := grow.Append(t.Context(), dir, src, grow.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func TestTableFolderAppend(t *testing.T) {
 	} {
 		src, err := more(files)
 		if err == nil {
-			_, err = ingest.Append(t.Context(), dir, src, ingest.AppendOptions{})
+			_, err = grow.Append(t.Context(), dir, src, grow.Options{})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)

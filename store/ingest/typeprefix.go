@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/gstore/gstore/store/ingest/dictionary"
+	"github.com/gstore/gstore/store/ingest/source"
 	"slices"
 )
 
@@ -12,37 +14,37 @@ func PrefixOf(nodeType string) string { return nodeType + ":" }
 
 // countPrefixes counts the nodes of each type by their ids, whose order is that of dense ids, and has the source number them. It does
 // nothing where types do not follow from ids.
-func (r *run) countPrefixes(ctx context.Context) error {
-	if !r.desc.TypesByPrefix || len(r.desc.NodeTypes) < 2 {
+func (r *Job) countPrefixes(ctx context.Context) error {
+	if !r.Desc.TypesByPrefix || len(r.Desc.NodeTypes) < 2 {
 		return nil
 	}
-	src, ok := r.src.(KeyedSource)
-	if !ok || r.dict == nil || !r.dict.strings {
-		return fmt.Errorf("ingest: types by the prefix of ids that are %s, expected a KeyedSource with strings", r.desc.IDs)
+	src, ok := r.Source.(source.KeyedSource)
+	if !ok || r.Dictionary == nil || !r.Dictionary.Strings {
+		return fmt.Errorf("ingest: types by the prefix of ids that are %s, expected a KeyedSource with strings", r.Desc.IDs)
 	}
-	counts, err := countTypes(ctx, r.dict, r.desc, func(uint64) bool { return true })
+	counts, err := CountTypes(ctx, r.Dictionary, r.Desc, func(uint64) bool { return true })
 	if err != nil {
 		return err
 	}
-	r.src = withNumbers(src, counts)
-	r.desc = r.src.Describe()
+	r.Source = withNumbers(src, counts)
+	r.Desc = r.Source.Describe()
 	return nil
 }
 
-// countTypes counts the ids of each of d's types whose ranks are wanted.
-func countTypes(ctx context.Context, ids *dictionary, d *Description, wanted func(rank uint64) bool) ([]int64, error) {
+// CountTypes counts the ids of each of d's types whose ranks are wanted.
+func CountTypes(ctx context.Context, ids *dictionary.Dictionary, d *source.Description, wanted func(rank uint64) bool) ([]int64, error) {
 	counts := make([]int64, len(d.NodeTypes))
 	var prefixes [][]byte
 	for _, t := range d.NodeTypes {
 		prefixes = append(prefixes, []byte(PrefixOf(t.Name)))
 	}
 	t := 0
-	err := ids.each(ctx, func(rank uint64, id []byte) error {
+	err := ids.Each(ctx, func(rank uint64, id []byte) error {
 		for t < len(prefixes) && !bytes.HasPrefix(id, prefixes[t]) {
 			t++
 		}
 		if t == len(prefixes) {
-			return Inputf(d.Input, "node %.80q is of none of the types %.200q, in their order", id, prefixes)
+			return source.Inputf(d.Input, "node %.80q is of none of the types %.200q, in their order", id, prefixes)
 		}
 		if wanted(rank) {
 			counts[t]++
@@ -54,19 +56,19 @@ func countTypes(ctx context.Context, ids *dictionary, d *Description, wanted fun
 
 // numbered is a source whose types have been counted, with the columns that number its nodes behind its own.
 type numbered struct {
-	KeyedSource
-	desc   Description
-	number []NumberColumn
+	source.KeyedSource
+	desc   source.Description
+	number []source.NumberColumn
 }
 
 // withNumbers is src, of several types with as many nodes as counts says, one type's behind another's.
-func withNumbers(src KeyedSource, counts []int64) *numbered {
+func withNumbers(src source.KeyedSource, counts []int64) *numbered {
 	s := &numbered{KeyedSource: src, desc: *src.Describe()}
 	s.desc.NodeTypes, s.desc.NodeColumns, s.desc.Notes = slices.Clone(s.desc.NodeTypes), slices.Clone(s.desc.NodeColumns), slices.Clone(s.desc.Notes)
 	for t, n := range counts {
 		s.desc.NodeTypes[t].Count = n
 	}
-	s.number = NumberColumns(&s.desc)
+	s.number = source.NumberColumns(&s.desc)
 	for _, c := range s.number {
 		if s.desc.NodeColumns = append(s.desc.NodeColumns, c.Spec); c.Note != "" {
 			s.desc.Notes = append(s.desc.Notes, c.Note)
@@ -76,10 +78,10 @@ func withNumbers(src KeyedSource, counts []int64) *numbered {
 }
 
 // Describe implements [Source].
-func (s *numbered) Describe() *Description { return &s.desc }
+func (s *numbered) Describe() *source.Description { return &s.desc }
 
 // Rows implements [Source].
-func (s *numbered) Rows(ctx context.Context, env Env, c int, emit func([]byte, Position) error) error {
+func (s *numbered) Rows(ctx context.Context, env source.Env, c int, emit func([]byte, source.Position) error) error {
 	if own := c - (len(s.desc.NodeColumns) - len(s.number)); own >= 0 {
 		return s.number[own].Rows(ctx, emit)
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
+	"github.com/gstore/gstore/store/ingest/repartition"
 	"github.com/gstore/gstore/store/internal/meta"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
@@ -120,7 +122,7 @@ func move(t *testing.T, s *store.Store, dir string, partitions int, seed uint64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ingest.Repartition(context.Background(), s, a, ingest.Options{}); err != nil {
+	if _, err := repartition.Run(context.Background(), s, a, ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -163,7 +165,7 @@ func TestTypesOwnRows(t *testing.T) {
 	}
 	// Nodes whose type the source does not say: the schema counts them to the last type, node_type says 0.
 	text := "src\tdst\trelation\tweight\n410\t0\tpaper:cites:paper\t2\n411\t410\tpaper:cites:paper\t3\n"
-	if _, err := ingest.Append(t.Context(), dir, openText(t, text, store.IDsDense), ingest.AppendOptions{}); err != nil {
+	if _, err := grow.Append(t.Context(), dir, openText(t, text, store.IDsDense), grow.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	grown := keeps(t, checkTyped(t, dir, nil), want)
@@ -183,7 +185,7 @@ func TestTypesWithoutNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ingest.Repartition(t.Context(), s, a, ingest.Options{}); err != nil {
+	if _, err := repartition.Run(t.Context(), s, a, ingest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	checkTyped(t, dir, want)
@@ -297,7 +299,7 @@ func TestCodedWeights(t *testing.T) {
 		t.Errorf("moved: %d of 7 extents hold codes", coded(s))
 	}
 	text := "src\tdst\trelation\tweight\n410\t170\tpaper:cites:paper\t.3\n"
-	if _, err := ingest.Append(t.Context(), dir, openText(t, text, store.IDsDense), ingest.AppendOptions{}); err != nil {
+	if _, err := grow.Append(t.Context(), dir, openText(t, text, store.IDsDense), grow.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	s = checkTyped(t, dir, nil)

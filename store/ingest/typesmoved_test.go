@@ -14,7 +14,9 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/store/ingest/ingesttest"
+	"github.com/gstore/gstore/store/ingest/repartition"
 	"github.com/gstore/gstore/store/storetest"
 	"github.com/gstore/gstore/store/verify"
 )
@@ -32,7 +34,7 @@ func TestAppendOfType(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ingest.Append(t.Context(), dir, src, ingest.AppendOptions{})
+		_, err = grow.Append(t.Context(), dir, src, grow.Options{})
 		return err
 	}
 	papers := ingest.SliceColumn{Name: "paper.feat", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 16, Data: blocks.Bytes(slices.Repeat([]float32{5}, 32))}
@@ -83,7 +85,7 @@ func TestAppendOfTypeBeside(t *testing.T) {
 		src, err := ingest.FromSlices(&ingest.Slices{Src: []uint64{nodes}, Dst: []uint64{170}, Relations: []uint32{0}, RelationNames: []string{"paper:cites:paper"},
 			EdgeColumns: []ingest.SliceColumn{{Name: "weight", Role: store.RoleWeight, Elem: blocks.Float32, Dim: 1, Data: blocks.Bytes([]float32{2})}}, NodeColumns: columns})
 		if err == nil {
-			_, err = ingest.Append(t.Context(), dir, src, ingest.AppendOptions{})
+			_, err = grow.Append(t.Context(), dir, src, grow.Options{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +150,7 @@ func TestTypesInManyPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := ingest.Repartition(t.Context(), s, a, ingest.Options{})
+	rep, err := repartition.Run(t.Context(), s, a, ingest.Options{})
 	if err != nil || runsOf(rep.Manifest) != nil || len(rep.Notes) != 1 || !strings.Contains(rep.Notes[0], "more than 65536 pieces") {
 		t.Errorf("%v, notes %q, expected that of many pieces", err, rep.Notes)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -13,11 +14,20 @@ func (r *Reader) run() {
 	switch {
 	case r.o.Forecast:
 	case r.pack != nil:
-		r.running.Go(r.sweepWindows)
-		r.running.Go(r.loadWindows)
+		r.goOn(r.sweepWindows)
+		r.goOn(r.loadWindows)
 	default:
-		r.running.Go(r.read)
+		r.goOn(r.read)
 	}
+}
+
+// goOn calls f in a goroutine, whose panic is the Reader's error.
+func (r *Reader) goOn(f func()) {
+	r.running.Go(func() {
+		if err := panics.Call(func() error { f(); return nil }); err != nil {
+			r.Fail(err)
+		}
+	})
 }
 
 // forget makes what decides anew: nothing is known of batches, and of rows only that all lie in the cache if it has room for them.

@@ -7,10 +7,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/store/internal/sorting"
@@ -77,12 +78,15 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 		a.Starts, a.Bases = take(n+1), make([]int64, n>>16+1)
 	}
 	l := &loader{s: s, m: m, o: o, g: g, columns: o.edgeColumns(m)}
-	held, err := blockio.AllocSlab(4*int64(n)+scratchBytes(m), blockio.SlabOptions{Lazy: true})
+	// The scratch comes first, at the slab's aligned begin: external ids are viewed there, of 8 bytes each, and behind an order of
+	// an odd number of nodes they would begin at a multiple of 4.
+	room := scratchBytes(m)
+	held, err := blockio.AllocSlab(room+4*int64(n), blockio.SlabOptions{Lazy: true})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = held.Free() }()
-	l.order, l.scratch = view(held.Bytes(), n), held.Bytes()[4*n:]
+	l.scratch, l.order = held.Bytes()[:room:room], view(held.Bytes()[room:], n)
 	if len(m.ColumnsOf(store.RoleLabel)) > 0 && o.Labels {
 		labels := take(n)
 		if err := l.readLabels(ctx, labels); err != nil {
@@ -443,22 +447,22 @@ func (l *loader) sortNeighbours(ctx context.Context, a *buffer.Adjacency) error 
 		rank[v] = uint32(i)
 	}
 	const piece = 1 << 12 // rows
-	pieces := make(chan int)
-	var wg sync.WaitGroup
+	var next atomic.Int64
+	var wg panics.Group
 	for range max(1, l.o.Threads) {
 		wg.Go(func() {
 			scratch := make([]uint64, 1<<15) // longer lists do without
-			for lo := range pieces {
+			for ctx.Err() == nil {
+				lo := int(next.Add(piece)) - piece
+				if lo >= a.Rows() {
+					return
+				}
 				for v := lo; v < min(lo+piece, a.Rows()); v++ {
 					a.SortByRank(uint32(v), rank, scratch)
 				}
 			}
 		})
 	}
-	for lo := 0; lo < a.Rows() && ctx.Err() == nil; lo += piece {
-		pieces <- lo
-	}
-	close(pieces)
 	wg.Wait()
 	return ctx.Err()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 )
 
@@ -214,7 +215,7 @@ func (r *Reader) wait(ok func() bool) bool {
 // unlocked calls fn without r.mu, which is held before and after it; false if it failed, which ends the Reader.
 func (r *Reader) unlocked(fn func() error) bool {
 	r.mu.Unlock()
-	err := fn()
+	err := panics.Call(fn) // a panic must not meet those who unlock r.mu on their way out
 	r.mu.Lock()
 	if err != nil {
 		r.fail(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -257,7 +258,7 @@ func (r *Reader) fetch(ctx context.Context, c *column, keys []uint64, group []sp
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var wg sync.WaitGroup
+	var wg panics.Group
 	var mu sync.Mutex
 	var bad error
 	worst := len(group)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -63,7 +64,7 @@ type Reader struct {
 	ctx     context.Context // of it, until Stop
 	cancel  context.CancelFunc
 	unwatch func() bool
-	running sync.WaitGroup
+	running panics.Group
 	stats   stats
 
 	mu       sync.Mutex

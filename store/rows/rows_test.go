@@ -260,19 +260,33 @@ func TestWindowsOverlap(t *testing.T) {
 }
 
 // TestGraphIsPlanMemorys: neighbours, relations, weights, labels and seeds are those of a macro-batch that holds everything, in the same
-// order, for ids of every kind, in one direction and both; several edges join many of the pairs of nodes.
+// order, for ids of every kind, in one direction and both, and for even, odd and prime numbers of nodes from 1 on, with and without
+// edges; several edges join many of the pairs of nodes.
 func TestGraphIsPlanMemorys(t *testing.T) {
-	for _, c := range []struct {
-		kind             store.IDKind
-		nodes, relations int
-		undirected, both bool
-		weighed          bool
-	}{{kind: store.IDsDense, nodes: 900}, {kind: store.IDsIntegers, nodes: 900}, {kind: store.IDsStrings, nodes: 900},
+	type shape struct {
+		kind                    store.IDKind
+		nodes, edges, relations int
+		undirected, both        bool
+		weighed                 bool
+	}
+	cases := []shape{{kind: store.IDsDense, nodes: 900}, {kind: store.IDsIntegers, nodes: 900}, {kind: store.IDsStrings, nodes: 900},
 		{kind: store.IDsDense, nodes: 60, relations: 3, both: true}, {kind: store.IDsStrings, nodes: 60, relations: 300, both: true},
 		{kind: store.IDsIntegers, nodes: 60, relations: 5, undirected: true}, {kind: store.IDsIntegers, nodes: 90, both: true},
-		{kind: store.IDsDense, nodes: 900, weighed: true}, {kind: store.IDsStrings, nodes: 60, relations: 3, both: true, weighed: true}, {kind: store.IDsIntegers, nodes: 60, undirected: true, weighed: true}} {
+		{kind: store.IDsDense, nodes: 900, weighed: true}, {kind: store.IDsStrings, nodes: 60, relations: 3, both: true, weighed: true}, {kind: store.IDsIntegers, nodes: 60, undirected: true, weighed: true}}
+	for i := range cases {
+		cases[i].edges = 9000
+	}
+	for _, nodes := range []int{1, 2, 3, 4, 13, 61, 211} {
+		for i, kind := range []store.IDKind{store.IDsDense, store.IDsIntegers, store.IDsStrings} {
+			edges := nodes*5 + i // odd and even
+			cases = append(cases, shape{kind: kind, nodes: nodes, edges: edges}, shape{kind: kind, nodes: nodes, edges: edges, weighed: true},
+				shape{kind: kind, nodes: nodes, edges: edges, relations: 3, both: true, weighed: true},
+				shape{kind: kind, nodes: nodes, edges: edges, relations: 300, undirected: true, weighed: true})
+		}
+	}
+	for _, c := range cases {
 		kind := c.kind
-		g := storetest.Random(storetest.Options{Nodes: c.nodes, Edges: 9000, Partitions: 6, IDs: kind, Relations: c.relations, Undirected: c.undirected})
+		g := storetest.Random(storetest.Options{Nodes: c.nodes, Edges: c.edges, Partitions: 6, IDs: kind, Relations: c.relations, Undirected: c.undirected})
 		for i := range g.Edges {
 			if c.weighed { // some count as 0, or as the largest number
 				g.Weights = append(g.Weights, [...]float32{.25, 3, -1, float32(math.Inf(1)), 7, .5, 0}[i*i%7])
@@ -291,7 +305,7 @@ func TestGraphIsPlanMemorys(t *testing.T) {
 		want := it.MacroBatch()
 		r, err := rows.Open(t.Context(), s, rows.Options{Options: o, BatchRows: 100})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%+v: %v", c, err)
 		}
 		got := r.MacroBatch()
 		node := map[uint32]uint32{} // row of the partition buffer → node
@@ -333,10 +347,33 @@ func TestGraphIsPlanMemorys(t *testing.T) {
 		if got.In.Edges() != want.In.Edges() || got.In.Rows() != len(node) {
 			t.Errorf("%s ids: %d edges of %d nodes, expected %d of %d", kind, got.In.Edges(), got.In.Rows(), want.In.Edges(), len(node))
 		}
+		bringsRows(t, r, g)
 		if err := errors.Join(it.Close(), r.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// bringsRows checks that a Reader brings the rows of up to 100 nodes, the last ones.
+func bringsRows(t *testing.T, r *rows.Reader, g *storetest.Graph) {
+	t.Helper()
+	var batch []uint32
+	for v := max(0, g.Nodes()-100); v < g.Nodes(); v++ {
+		batch = append(batch, uint32(v))
+	}
+	pushed := pushAll(r, [][]uint32{batch})
+	slots, err := r.Take(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.Features()[0]
+	for i, v := range batch {
+		if got := x.Data[int(slots[i])*x.Stride:][:x.Stride]; !bytes.Equal(got, blocks.Bytes(g.Features[int(v)*g.Dim:(int(v)+1)*g.Dim])) {
+			t.Fatalf("%d nodes: slot %d has not the row of node %d", g.Nodes(), slots[i], v)
+		}
+	}
+	r.Done()
+	<-pushed
 }
 
 // TestDamagedRows: a damaged chunk is found by the first row that is read of it, named, and ends what waits.

@@ -3,10 +3,10 @@ package rows
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 // sweepBytes is the size of a sweep's requests: whole chunks.
@@ -29,7 +29,7 @@ type sweeper struct {
 	writes  []blockio.Request // full halves that are not submitted
 	busy    []bool            // by half, two a batch: it is full and not written yet
 	flying  []blockio.Request // those that are submitted
-	running sync.WaitGroup
+	running panics.Group
 	failed  error // of what ran
 }
 

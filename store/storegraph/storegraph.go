@@ -16,12 +16,13 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/partitioner/graph"
 	"github.com/gstore/gstore/store"
 )
 
 // Graph is a [partitioner.Graph] to be closed after use.
 type Graph interface {
-	partitioner.Graph
+	graph.Graph
 	io.Closer
 }
 
@@ -29,15 +30,15 @@ type Graph interface {
 const readBytes = 8 << 20
 
 // Edges streams all stored edges, stripe by stripe, checked, some buckets at a time.
-func Edges(ctx context.Context, s *store.Store) partitioner.Edges {
+func Edges(ctx context.Context, s *store.Store) graph.Edges {
 	return edges(ctx, s, 0, len(s.Manifest().Partitions))
 }
 
 // EdgesOf streams the edges of some nodes as [Edges] has them, and those of all other nodes in the same partitions; of
 // other partitions' stripes only these nodes' buckets are read.
-func EdgesOf(ctx context.Context, s *store.Store) partitioner.EdgesOf {
+func EdgesOf(ctx context.Context, s *store.Store) graph.EdgesOf {
 	parts := s.Manifest().Partitions
-	return func(first, last uint32) (partitioner.Edges, uint32) {
+	return func(first, last uint32) (graph.Edges, uint32) {
 		lo := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First)+parts[p].Nodes > uint64(first) })
 		hi := sort.Search(len(parts), func(p int) bool { return uint64(parts[p].First) > uint64(last) })
 		return edges(ctx, s, lo, hi), uint32(uint64(parts[hi-1].First)+parts[hi-1].Nodes) - 1
@@ -45,7 +46,7 @@ func EdgesOf(ctx context.Context, s *store.Store) partitioner.EdgesOf {
 }
 
 // edges streams those with an end in partitions lo … hi−1.
-func edges(ctx context.Context, s *store.Store, lo, hi int) partitioner.Edges {
+func edges(ctx context.Context, s *store.Store, lo, hi int) graph.Edges {
 	return func(yield func(src, dst []uint32) error) (err error) {
 		const batch = 1 << 14
 		src, dst := make([]uint32, 0, batch), make([]uint32, 0, batch)
@@ -82,7 +83,7 @@ func edges(ctx context.Context, s *store.Store, lo, hi int) partitioner.Edges {
 // LeastBytes is the smallest Budget.Stream with which s's graph opens.
 func LeastBytes(s *store.Store) (int64, error) {
 	read, err := s.ReadStripes(nil, readBytes, 0).Need()
-	return partitioner.SpilledBytes(s.Manifest().Nodes) + read, err
+	return graph.SpilledBytes(s.Manifest().Nodes) + read, err
 }
 
 // Budget is what a graph may take: Array bytes as an array of all lists beside an algorithm
@@ -103,7 +104,7 @@ func OpenRest(ctx context.Context, s *store.Store, dir string, budget Budget, tr
 }
 
 // open reads edges, no more than s has, between so many nodes; near are those of some of them, nil if they are not told apart.
-func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes uint64, edges partitioner.Edges, near partitioner.EdgesOf) (Graph, error) {
+func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes uint64, edges graph.Edges, near graph.EdgesOf) (Graph, error) {
 	m := s.Manifest()
 	if m.Nodes > partitioner.MaxNodes {
 		return nil, fmt.Errorf("%w: %d nodes, at most %d can be partitioned", partitioner.ErrOption, m.Nodes, uint64(partitioner.MaxNodes))
@@ -112,13 +113,13 @@ func open(ctx context.Context, s *store.Store, dir string, budget Budget, nodes 
 	if err != nil {
 		return nil, err
 	}
-	if need := partitioner.CSRBytes(nodes, m.Edges) + read; budget == (Budget{}) || need <= budget.Array {
-		return partitioner.BuildCSR(nodes, edges, false)
+	if need := graph.CSRBytes(nodes, m.Edges) + read; budget == (Budget{}) || need <= budget.Array {
+		return graph.BuildCSR(nodes, edges, false)
 	}
-	if need := partitioner.SpilledBytes(nodes) + read; need > budget.Stream {
+	if need := graph.SpilledBytes(nodes) + read; need > budget.Stream {
 		return nil, fmt.Errorf("%w: the graph of %d nodes takes at least %d bytes, the budget has %d", partitioner.ErrBudget, nodes, need, budget.Stream)
 	}
-	return partitioner.Spill(ctx, dir, nodes, edges, near, budget.Stream-read)
+	return graph.Spill(ctx, dir, nodes, edges, near, budget.Stream-read)
 }
 
 // Classes returns, by internal id, 0 for nodes that are no training nodes and 1+label for those

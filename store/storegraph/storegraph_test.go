@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/partitioner/graph"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storegraph"
 	"github.com/gstore/gstore/store/storetest"
@@ -22,7 +23,7 @@ func open(t *testing.T, g *storetest.Graph) *store.Store {
 	return s
 }
 
-func lists(t *testing.T, g partitioner.Graph) [][]uint32 {
+func lists(t *testing.T, g graph.Graph) [][]uint32 {
 	t.Helper()
 	stream, err := g.Stream(context.Background())
 	if err != nil {
@@ -61,15 +62,15 @@ func TestGraphHasTheStoresEdges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inMemory.Close() //nolint:errcheck // test
-	if _, ok := inMemory.(partitioner.RandomAccess); !ok {
+	if _, ok := inMemory.(graph.RandomAccess); !ok {
 		t.Error("without a bound the graph is not in memory")
 	}
-	spilled, err := partitioner.Spill(ctx, t.TempDir(), uint64(g.Nodes()), storegraph.Edges(ctx, s), storegraph.EdgesOf(ctx, s), 1<<30)
+	spilled, err := graph.Spill(ctx, t.TempDir(), uint64(g.Nodes()), storegraph.Edges(ctx, s), storegraph.EdgesOf(ctx, s), 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer spilled.Close() //nolint:errcheck // test
-	for name, view := range map[string]partitioner.Graph{"memory": inMemory, "spilled": spilled} {
+	for name, view := range map[string]graph.Graph{"memory": inMemory, "spilled": spilled} {
 		for v, got := range lists(t, view) {
 			if !slices.Equal(got, want[v]) {
 				t.Fatalf("%s: node %d has %v, expected %v", name, v, got, want[v])
@@ -116,7 +117,7 @@ func TestClassesAndCurrent(t *testing.T) {
 func TestEdgesOfSome(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, storetest.Random(storetest.Options{Nodes: 500, Partitions: 6}))
-	read := func(edges partitioner.Edges) (all [][2]uint32) {
+	read := func(edges graph.Edges) (all [][2]uint32) {
 		err := edges(func(src, dst []uint32) error {
 			for i, u := range src {
 				all = append(all, [2]uint32{u, dst[i]})

@@ -286,15 +286,15 @@ func (b *build) topology() {
 		return nil
 	})
 	b.m.Topology = []string{name}
-	b.edgeColumn("relation", store.RoleRelation, blocks.Uint16, 1, blocks.Bytes(b.g.Relations))
-	b.edgeColumn("weight", store.RoleWeight, blocks.Float32, 1, blocks.Bytes(b.g.Weights))
-	b.edgeColumn("time", store.RoleEdge, blocks.Int64, 1, blocks.Bytes(b.g.Times))
-	b.edgeColumn("rows", store.RoleEdge, blocks.Float32, b.g.EdgeDim, blocks.Bytes(b.g.EdgeRows))
+	b.edgeColumn("relation", store.RoleRelation, blocks.Uint16, 1, b.g.Relations != nil, blocks.Bytes(b.g.Relations))
+	b.edgeColumn("weight", store.RoleWeight, blocks.Float32, 1, b.g.Weights != nil, blocks.Bytes(b.g.Weights))
+	b.edgeColumn("time", store.RoleEdge, blocks.Int64, 1, b.g.Times != nil, blocks.Bytes(b.g.Times))
+	b.edgeColumn("rows", store.RoleEdge, blocks.Float32, b.g.EdgeDim, b.g.EdgeRows != nil, blocks.Bytes(b.g.EdgeRows))
 }
 
-// edgeColumn writes a column of dim elements an edge, unless there is no data.
-func (b *build) edgeColumn(name string, role store.Role, elem blocks.ElemType, dim int, data []byte) {
-	if len(data) == 0 {
+// edgeColumn writes a column of dim elements an edge, if the graph has it: one without edges has no data for it.
+func (b *build) edgeColumn(name string, role store.Role, elem blocks.ElemType, dim int, has bool, data []byte) {
+	if !has {
 		return
 	}
 	file := b.file(name, blocks.Header{Kind: blocks.EdgeColumn, Elem: elem, Dim: uint32(dim), Name: name}, func(w *blocks.Writer) error {

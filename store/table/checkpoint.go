@@ -254,8 +254,12 @@ func Drop(ctx context.Context, dir, name string, o store.Options) error {
 	var file string
 	err = t.update(ctx, 0, math.MaxUint64, func(m *meta.DB) ([]meta.Entry, error) {
 		var old meta.TableRecord
-		if ok, err := m.GetJSON(meta.TableKey(name), "table "+name, &old); err != nil || !ok {
-			return nil, errors.Join(err, fmt.Errorf("%w: table %q in %s", store.ErrNotFound, name, dir))
+		ok, err := m.GetJSON(meta.TableKey(name), "table "+name, &old)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("%w: table %q in %s", store.ErrNotFound, name, dir)
 		}
 		file = old.File
 		return []meta.Entry{{Key: meta.TableKey(name)}}, nil

@@ -1,8 +1,10 @@
 package table_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -90,4 +92,62 @@ func TestTableWriteErrors(t *testing.T) {
 		}
 		return table.Drop(ctx, storetest.CrashDir, "nodes", store.Options{FS: fs})
 	})
+}
+
+// TestVerifyTellsReadErrors: what cannot be read is an error of verify's, and not damage, whichever operation fails: a disk that
+// answers again may have it whole. Blobs are in Pebble's tables here, so that to look for one is to read.
+func TestVerifyTellsReadErrors(t *testing.T) {
+	disk, bufs := tableDisk(t)
+	for round := range 3 { // each opening of the metadata moves to tables what the one before left in Pebble's log
+		s, err := store.Open(storetest.CrashDir, store.Options{FS: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, err := table.Open(ctx, s, storetest.TableOptions(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = storetest.WriteRound(tab, bufs, round+1)
+		for k := 0; k < 3 && err == nil; k++ {
+			err = tab.Checkpoint(ctx, table.Blob{Name: "model", Data: bytes.Repeat([]byte{byte(round)}, 100_000)})
+		}
+		other := storetest.TableOptions(nil)
+		other.Name, other.Replace = "other", true
+		after, createErr := table.Create(ctx, s, other)
+		if createErr == nil {
+			createErr = after.Close()
+		}
+		if err = errors.Join(err, createErr, tab.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := 0; ; k++ {
+		n, failed := 0, errorfs.Op{}
+		var mu sync.Mutex
+		fs := errorfs.Wrap(disk.CrashClone(vfs.CrashCloneCfg{}), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n != k+1 {
+				return nil
+			}
+			failed = op
+			return errorfs.ErrInjected
+		}))
+		r, err := table.Verify(ctx, storetest.CrashDir, store.Options{FS: fs}, nil)
+		if err == nil && len(r.Damage) > 0 {
+			t.Errorf("operation %d of %s (kind %d) fails, and is damage: %v", k, failed.Path, failed.Kind, r.Damage)
+		}
+		if errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("operation %d of %s (kind %d) fails, and the error says damage: %v", k, failed.Path, failed.Kind, err)
+		}
+		mu.Lock()
+		done := n <= k
+		mu.Unlock()
+		if done {
+			if k < 20 || err != nil || r.Checked != 2 {
+				t.Errorf("%d operations, then %+v, %v", k, r, err)
+			}
+			return
+		}
+	}
 }

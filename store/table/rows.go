@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 )
 
@@ -101,7 +101,7 @@ func (t *Table) Write(ctx context.Context, p store.PartitionID, planes ...[]byte
 	for _, b := range planes {
 		clear(b[payload:])
 	}
-	var summing sync.WaitGroup
+	var summing panics.Group
 	summing.Go(func() { // while it is written
 		for i, b := range planes {
 			next.Sums[i] = blocks.Checksum(b[:payload])

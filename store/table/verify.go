@@ -136,8 +136,12 @@ func (t *Table) checkBlobs(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, m.Close()) }()
 	for _, c := range t.kept {
 		for i, name := range c.Blobs {
-			if _, ok, err := m.Get(meta.BlobKey(t.record.Name, c.Number, uint32(i))); err != nil || !ok {
-				return errors.Join(err, m.Corrupt("checkpoint of table "+t.record.Name, "blob %q is missing", name))
+			_, ok, err := m.Get(meta.BlobKey(t.record.Name, c.Number, uint32(i)))
+			if err != nil { // what could not be read may be there
+				return err
+			}
+			if !ok {
+				return m.Corrupt("checkpoint of table "+t.record.Name, "blob %q is missing", name)
 			}
 		}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/internal/meta"
 	"github.com/gstore/gstore/store/table"
@@ -62,7 +63,7 @@ type Report struct {
 	Files   int     // data files looked at
 	Bytes   int64   // checked
 	Damage  []error // each a *blocks.CorruptError; sorted by file and offset
-	// Warnings are oddities that are no damage: numbers of features that are not finite.
+	// Warnings are oddities that are no damage: numbers of features that are not finite, models of runs that are missing.
 	Warnings []string
 	Tables   int      // embedding tables checked
 	Busy     []string // tables that another process has open, left alone
@@ -130,6 +131,9 @@ func Store(ctx context.Context, dir string, o Options) (r Report, err error) {
 	if err == nil {
 		err = o.runs(dir, &r, v.collect)
 	}
+	if err == nil {
+		err = v.collect(o.missingModels(ctx, dir, &r))
+	}
 	r.Bytes += v.bytes.Load()
 	r.Damage = sorted(v.damage)
 	return r, err
@@ -172,6 +176,26 @@ func (o *Options) runs(dir string, r *Report, collect func(error) error) error {
 		o.Progress(info.Size())
 		if err := collect(o.Model(fs, path)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// missingModels warns of models that the run history names and that are not there. That is no damage: whoever needs the room may
+// remove a model, and a run that was killed while it saved its model has none.
+func (o *Options) missingModels(ctx context.Context, dir string, r *Report) error {
+	h, err := store.ReadHistory(ctx, dir, o.Open)
+	if err != nil {
+		return err
+	}
+	fs := o.Open.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
+	for _, run := range h.Runs {
+		path := fs.PathJoin(dir, store.RunsDir, fmt.Sprint(run.Number)+store.ModelExtension)
+		if _, err := fs.Stat(path); run.Model && errors.Is(err, os.ErrNotExist) {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s, the model of run %d, is missing", path, run.Number))
 		}
 	}
 	return nil
@@ -326,15 +350,13 @@ func (v *verifier) run(ctx context.Context, pieces []piece) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
-	var wg sync.WaitGroup
+	var wg panics.Group
 	for range workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			if err := v.work(ctx, pieces, &next, longest); err != nil {
 				cancel(err)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	return context.Cause(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -19,7 +20,7 @@ import (
 )
 
 // causes is -table causes: what each part of training out of core costs, one thing switched at a time, at equal epochs
-// and at equal optimiser steps (docs/findings.md, "What a step holds").
+// and at equal optimiser steps (docs/lab/findings.md, "What a step holds").
 type causes struct {
 	datasets string   // folder of the data sets
 	data     []string // names of data sets, or "sbm"
@@ -35,20 +36,20 @@ type cause struct {
 	name              string
 	partitions, group int
 	whole             bool
-	change            func(c *train.Config)
+	change            func(c *config.Config)
 }
 
 func causeRows() []cause {
-	sampled := func(c *train.Config) { c.LabelShift = train.ShiftOff }
-	hop := func(c *train.Config) { c.PrecomputedHop, c.InputDropout = true, share(0) }
-	dropped := func(c *train.Config) { hop(c); c.InputDropout = share(.1) }
-	off := func(c *train.Config) { dropped(c); c.LabelShift = train.ShiftOff }
-	mixed := func(c *train.Config) { dropped(c); c.Mixture = train.MixtureLabels }
-	history := func(change func(*train.Config)) func(*train.Config) {
-		return func(c *train.Config) { change(c); c.History = true }
+	sampled := func(c *config.Config) { c.LabelShift = config.ShiftOff }
+	hop := func(c *config.Config) { c.PrecomputedHop, c.InputDropout = true, share(0) }
+	dropped := func(c *config.Config) { hop(c); c.InputDropout = share(.1) }
+	off := func(c *config.Config) { dropped(c); c.LabelShift = config.ShiftOff }
+	mixed := func(c *config.Config) { dropped(c); c.Mixture = config.MixtureLabels }
+	history := func(change func(*config.Config)) func(*config.Config) {
+		return func(c *config.Config) { change(c); c.History = true }
 	}
 	return []cause{
-		{"in memory", 64, 0, true, func(*train.Config) {}},
+		{"in memory", 64, 0, true, func(*config.Config) {}},
 		{"in memory, exact hop", 64, 0, true, hop},
 		{"in memory, exact hop, input dropout .1", 64, 0, true, dropped},
 		{"order of 8 of 64, all neighbours", 64, 8, true, off},
@@ -138,7 +139,7 @@ func (o *causes) row(ctx context.Context, work, data string, c cause, steps *int
 		if err != nil {
 			return nil, err
 		}
-		cfg := train.Config{Layers: 2, Epochs: o.epochs, Seed: seed, Threads: o.threads, Plan: "memory", Absent: train.AbsentIgnore, Mixture: train.MixtureRandom}
+		cfg := config.Config{Layers: 2, Epochs: o.epochs, Seed: seed, Threads: o.threads, Plan: "memory", Absent: config.AbsentIgnore, Mixture: config.MixtureRandom}
 		if c.whole {
 			cfg.Group = c.group
 		} else {
@@ -167,7 +168,7 @@ func (o *causes) row(ctx context.Context, work, data string, c cause, steps *int
 }
 
 // train trains on a store, and returns the errors of the best model's aggregates.
-func (o *causes) train(ctx context.Context, dir string, c train.Config, hooks train.Hooks) (of []float64, err error) {
+func (o *causes) train(ctx context.Context, dir string, c config.Config, hooks train.Hooks) (of []float64, err error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err

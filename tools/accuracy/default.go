@@ -16,6 +16,8 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
@@ -77,25 +79,25 @@ type defaultRow struct {
 	name   string
 	laid   bool // on a store that is laid out to be learnt out of core
 	memory bool // nothing is absent
-	change func(c *train.Config, g *defaultGraph, partitions int)
+	change func(c *config.Config, g *defaultGraph, partitions int)
 }
 
 func defaultRows() []defaultRow {
-	fraction := func(n int) func(*train.Config, *defaultGraph, int) {
-		return func(c *train.Config, _ *defaultGraph, partitions int) {
+	fraction := func(n int) func(*config.Config, *defaultGraph, int) {
+		return func(c *config.Config, _ *defaultGraph, partitions int) {
 			c.Plan, c.Buffer = "hanoi", max(1, partitions/n)
 		}
 	}
 	return []defaultRow{
-		{"memory", false, true, func(c *train.Config, _ *defaultGraph, _ int) { c.Plan, c.Absent = "memory", train.AbsentIgnore }},
-		{"memory+dropout", false, true, func(c *train.Config, _ *defaultGraph, _ int) {
-			c.Plan, c.Absent, c.InputDropout = "memory", train.AbsentIgnore, share(.1)
+		{"memory", false, true, func(c *config.Config, _ *defaultGraph, _ int) { c.Plan, c.Absent = "memory", config.AbsentIgnore }},
+		{"memory+dropout", false, true, func(c *config.Config, _ *defaultGraph, _ int) {
+			c.Plan, c.Absent, c.InputDropout = "memory", config.AbsentIgnore, share(.1)
 		}},
-		{"memory+hop", true, true, func(c *train.Config, _ *defaultGraph, _ int) { c.Plan, c.PrecomputedHop = "memory", true }},
-		{"default", false, false, func(c *train.Config, g *defaultGraph, _ int) { c.MemoryBytes = g.memory }},
+		{"memory+hop", true, true, func(c *config.Config, _ *defaultGraph, _ int) { c.Plan, c.PrecomputedHop = "memory", true }},
+		{"default", false, false, func(c *config.Config, g *defaultGraph, _ int) { c.MemoryBytes = g.memory }},
 		{"hanoi/8", true, false, fraction(8)},
 		{"hanoi/16", true, false, fraction(16)},
-		{"rows", true, false, func(c *train.Config, g *defaultGraph, _ int) {
+		{"rows", true, false, func(c *config.Config, g *defaultGraph, _ int) {
 			c.Plan, c.PrecomputedHop, c.MemoryBytes = "rows", true, g.memory
 		}},
 	}
@@ -110,14 +112,14 @@ type defaultResult struct {
 	Test  []float64 `json:"test"`  // %
 	Valid []float64 `json:"valid"` // %
 	// Behind is Test less the baseline's, of the same seed; nil before the baseline is known.
-	Behind     []float64      `json:"behind,omitempty"`
-	Epochs     []int          `json:"epochs"`
-	Steps      []int64        `json:"optimiser_steps"`
-	CPU        []float64      `json:"cpu_seconds"` // of training and validation
-	BatchSize  int            `json:"batch_size"`
-	BytesEpoch int64          `json:"bytes_per_epoch"` // read by training
-	Held       float64        `json:"features_held"`   // the most that a step held of the features, hops included, over the features without
-	Outlook    *train.Outlook `json:"outlook,omitempty"`
+	Behind     []float64         `json:"behind,omitempty"`
+	Epochs     []int             `json:"epochs"`
+	Steps      []int64           `json:"optimiser_steps"`
+	CPU        []float64         `json:"cpu_seconds"` // of training and validation
+	BatchSize  int               `json:"batch_size"`
+	BytesEpoch int64             `json:"bytes_per_epoch"` // read by training
+	Held       float64           `json:"features_held"`   // the most that a step held of the features, hops included, over the features without
+	Outlook    *planning.Outlook `json:"outlook,omitempty"`
 }
 
 const defaultLine = "| %s | %s | %s | %.2f ± %.2f | %.2f | %s | %s | %s | %s | %.0f | %.1f MiB | %s |\n"
@@ -233,11 +235,11 @@ func (o *defaults) row(ctx context.Context, g *defaultGraph, row defaultRow) (*d
 		if err != nil {
 			return nil, err
 		}
-		c := train.Config{Layers: g.layers, Split: g.split, Seed: seed, Threads: o.threads, Epochs: o.epochs}
+		c := config.Config{Layers: g.layers, Split: g.split, Seed: seed, Threads: o.threads, Epochs: o.epochs}
 		row.change(&c, g, len(m.Partitions)-len(m.Pinned))
 		hooks := train.Hooks{
-			Start:   func(full train.Config) { c = full },
-			Outlook: func(expected train.Outlook) { r.Outlook = &expected },
+			Start:   func(full config.Config) { c = full },
+			Outlook: func(expected planning.Outlook) { r.Outlook = &expected },
 		}
 		s, err := trainStore(ctx, dir, c, hooks)
 		if err != nil {

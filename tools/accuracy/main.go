@@ -31,6 +31,7 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
@@ -41,26 +42,26 @@ type row struct {
 	name       string
 	data       string // folder below -datasets
 	partitions int
-	directed   bool         // otherwise the reverse of every edge is added
-	config     train.Config // with a learning rate of .005 unless it says another
-	reference  string       // datasets/README.md
-	target     float64      // %; 0: none
-	seedsMin   int          // seeds at least: more where the test set is small
+	directed   bool          // otherwise the reverse of every edge is added
+	config     config.Config // with a learning rate of .005 unless it says another
+	reference  string        // datasets/README.md
+	target     float64       // %; 0: none
+	seedsMin   int           // seeds at least: more where the test set is small
 }
 
 // coraRow is a row of Cora's standard split, publicRow one of its public split.
 func coraRow(name, model, reference string, target float64, seedsMin int) row {
 	return row{name: "cora " + name + " 2 layers", data: "cora", partitions: 4, reference: reference, target: target, seedsMin: seedsMin,
-		config: train.Config{Model: model, Layers: 2, Epochs: 80, WeightDecay: 5e-4, Plan: "memory"}}
+		config: config.Config{Model: model, Layers: 2, Epochs: 80, WeightDecay: 5e-4, Plan: "memory"}}
 }
 
 func publicRow(name, model, reference string, target float64) row {
 	return row{name: "cora public split " + name + " 2 layers", data: "cora", partitions: 4, reference: reference, target: target,
-		config: train.Config{Model: model, Layers: 2, Epochs: 200, LR: .01, WeightDecay: 5e-4, InputDropout: share(.5), Split: "split_public", Plan: "memory"}}
+		config: config.Config{Model: model, Layers: 2, Epochs: 200, LR: .01, WeightDecay: 5e-4, InputDropout: share(.5), Split: "split_public", Plan: "memory"}}
 }
 
 // debdepsRow is a row of debdeps in memory.
-func debdepsRow(name string, c train.Config, reference string, target float64) row {
+func debdepsRow(name string, c config.Config, reference string, target float64) row {
 	if c.Layers == 0 {
 		c.Layers = 2
 	}
@@ -71,16 +72,16 @@ func debdepsRow(name string, c train.Config, reference string, target float64) r
 func rows() []row {
 	inputDropout := coraRow("SAGE", "sage", "87.0 ± .1", 0, 10)
 	inputDropout.name, inputDropout.config.InputDropout = inputDropout.name+", input dropout .2", share(.2)
-	rgcn := debdepsRow("R-GCN, edges and inverse edges by type,", train.Config{Model: "rgcn"}, "", 0)
+	rgcn := debdepsRow("R-GCN, edges and inverse edges by type,", config.Config{Model: "rgcn"}, "", 0)
 	rgcn.directed = true
-	hanoi := debdepsRow("SAGE", train.Config{}, "62.2 ± .5", 0)
-	hanoi.name, hanoi.config.Plan, hanoi.config.Buffer, hanoi.config.Absent = hanoi.name+", hanoi 4 of 32", "hanoi", 4, train.AbsentIgnore
-	hanoi.config.LabelShift, hanoi.config.Mixture = train.ShiftOff, train.MixtureRandom
+	hanoi := debdepsRow("SAGE", config.Config{}, "62.2 ± .5", 0)
+	hanoi.name, hanoi.config.Plan, hanoi.config.Buffer, hanoi.config.Absent = hanoi.name+", hanoi 4 of 32", "hanoi", 4, config.AbsentIgnore
+	hanoi.config.LabelShift, hanoi.config.Mixture = config.ShiftOff, config.MixtureRandom
 	return []row{
 		coraRow("SAGE", "sage", "87.0 ± .1", 86.5, 10),
 		inputDropout,
-		debdepsRow("SAGE", train.Config{}, "74.1 ± .1", 73.8),
-		debdepsRow("SAGE", train.Config{Layers: 3}, "76.0 ± .3", 75.6),
+		debdepsRow("SAGE", config.Config{}, "74.1 ± .1", 73.8),
+		debdepsRow("SAGE", config.Config{Layers: 3}, "76.0 ± .3", 75.6),
 		coraRow("MLP", "mlp", "74.4 ± .8", 0, 0),
 		coraRow("GCN", "gcn", "84.2 ± .3", 83.9, 0),
 		coraRow("GAT", "gat", "84.9 ± .1", 84.8, 0),
@@ -89,12 +90,12 @@ func rows() []row {
 		publicRow("SAGE", "sage", "75.6 ± .6", 75.0),
 		publicRow("GCN", "gcn", "77.3 ± .9", 76.4),
 		publicRow("GAT", "gat", "75.1 ± .4", 74.7),
-		debdepsRow("MLP", train.Config{Model: "mlp", Layers: 3, Hidden: 256}, "44.3 ± .2", 0),
-		debdepsRow("GCN", train.Config{Model: "gcn"}, "67.2 ± .3", 66.9),
-		debdepsRow("GAT", train.Config{Model: "gat"}, "72.0 ± .6", 71.4),
-		debdepsRow("GIN", train.Config{Model: "gin"}, "", 0),
+		debdepsRow("MLP", config.Config{Model: "mlp", Layers: 3, Hidden: 256}, "44.3 ± .2", 0),
+		debdepsRow("GCN", config.Config{Model: "gcn"}, "67.2 ± .3", 66.9),
+		debdepsRow("GAT", config.Config{Model: "gat"}, "72.0 ± .6", 71.4),
+		debdepsRow("GIN", config.Config{Model: "gin"}, "", 0),
 		rgcn,
-		debdepsRow("SAGE max", train.Config{Aggregator: "max"}, "", 0),
+		debdepsRow("SAGE max", config.Config{Aggregator: "max"}, "", 0),
 		hanoi,
 	}
 }
@@ -375,7 +376,7 @@ func makeStore(ctx context.Context, input, dir string, o ingest.Options) error {
 	return errors.Join(err, src.Close())
 }
 
-func trainStore(ctx context.Context, dir string, c train.Config, hooks train.Hooks) (*train.Summary, error) {
+func trainStore(ctx context.Context, dir string, c config.Config, hooks train.Hooks) (*train.Summary, error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return nil, err

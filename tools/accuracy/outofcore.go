@@ -14,9 +14,11 @@ import (
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/repartition"
 	"github.com/gstore/gstore/store/storegraph"
 )
 
@@ -123,8 +125,8 @@ func (o *outOfCore) row(ctx context.Context, work, split string, layers, fractio
 		if err != nil {
 			return err
 		}
-		c := train.Config{Model: m.model, Layers: layers, Epochs: slices.Max(o.epochs), LR: .005, Seed: seed, Threads: o.threads, Split: split,
-			PrecomputedHop: m.hop, History: m.history, Absent: train.AbsentIgnore, LabelShift: train.ShiftOff, Mixture: train.MixtureRandom, InputDropout: share(0), Plan: "memory"} // nothing but what the row names
+		c := config.Config{Model: m.model, Layers: layers, Epochs: slices.Max(o.epochs), LR: .005, Seed: seed, Threads: o.threads, Split: split,
+			PrecomputedHop: m.hop, History: m.history, Absent: config.AbsentIgnore, LabelShift: config.ShiftOff, Mixture: config.MixtureRandom, InputDropout: share(0), Plan: "memory"} // nothing but what the row names
 		if m.partitioner != "" {
 			c.Plan, c.Buffer = "hanoi", residentPartitions
 			if m.hubs {
@@ -189,7 +191,7 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 			return "", err
 		}
 		if m.hubs || m.partitioner != partitioner.MethodRandom {
-			if err := repartition(ctx, dir, split, layers, partitions, m, seed); err != nil {
+			if err := moved(ctx, dir, split, layers, partitions, m, seed); err != nil {
 				return "", err
 			}
 		}
@@ -204,8 +206,8 @@ func (o *outOfCore) store(ctx context.Context, work, split string, layers, fract
 	return dir, nil
 }
 
-// repartition assigns the nodes by m with the split's training nodes alone: labels of others are not seen.
-func repartition(ctx context.Context, dir, split string, layers, partitions int, m method, seed uint64) (err error) {
+// moved assigns the nodes by m with the split's training nodes alone: labels of others are not seen.
+func moved(ctx context.Context, dir, split string, layers, partitions int, m method, seed uint64) (err error) {
 	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		return err
@@ -231,7 +233,7 @@ func repartition(ctx context.Context, dir, split string, layers, partitions int,
 		a, err = partitioner.SelectHubs(ctx, g, a, partitioner.HubOptions{Fraction: hubs, Hops: layers, Classes: classes})
 	}
 	if err == nil {
-		_, err = ingest.Repartition(ctx, st, a, ingest.Options{Seed: seed, Partitioner: m.partitioner})
+		_, err = repartition.Run(ctx, st, a, ingest.Options{Seed: seed, Partitioner: m.partitioner})
 	}
 	return err
 }

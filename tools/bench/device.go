@@ -10,7 +10,8 @@ import (
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/link"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -19,7 +20,7 @@ import (
 
 // DeviceOptions say what [RunDevice] counts. The zero value of a field means its default.
 type DeviceOptions struct {
-	Train   train.Config
+	Train   config.Config
 	Link    *link.Config // edges are trained, of a store of links, and not Train's nodes; nil: nodes
 	Shares  []float64    // of the feature rows of a step, that a device keeps beside those of one batch; default .05, .1, .25, .5
 	Batches int          // of each epoch, at most; 0 = all
@@ -77,7 +78,7 @@ type DeviceRow struct {
 // device counts one run.
 type device struct {
 	o   *DeviceOptions
-	cfg train.Config
+	cfg config.Config
 	s   *store.Store
 	recorded
 	work     cache.Workload
@@ -109,7 +110,7 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 	if o.Link != nil {
 		return d.links(ctx)
 	}
-	d.cfg.Absent = train.AbsentIgnore
+	d.cfg.Absent = config.AbsentIgnore
 	d.cfg.FillFeatures(s.Manifest())
 	if err := d.cfg.Normalize(); err != nil {
 		return g, err
@@ -120,7 +121,7 @@ func RunDevice(ctx context.Context, s *store.Store, o DeviceOptions, report func
 	}
 	d.work.RowBytes = d.rowBytes
 	g = d.graph()
-	undrawn, err := d.cfg.Undrawn(s.Manifest())
+	undrawn, err := ondevice.Undrawn(&d.cfg, s.Manifest())
 	if err != nil {
 		return g, err
 	}
@@ -153,7 +154,7 @@ func (d *device) graph() (g DeviceGraph) {
 
 // record samples the presampled epochs of a run and the one that is measured. each, if not nil, is told of every batch of both, last of
 // those of the latter.
-func (d *device) record(ctx context.Context, cfg *train.Config, each func(last bool, mb *buffer.MacroBatch, b *mini.Batch)) (r recorded, err error) {
+func (d *device) record(ctx context.Context, cfg *config.Config, each func(last bool, mb *buffer.MacroBatch, b *mini.Batch)) (r recorded, err error) {
 	for _, name := range cfg.Features {
 		c, err := d.s.Manifest().Column(name)
 		if err != nil {
@@ -165,7 +166,7 @@ func (d *device) record(ctx context.Context, cfg *train.Config, each func(last b
 		return r, errors.New("the store has no feature columns")
 	}
 	n := 0
-	r.rec, err = cfg.RecordDevice(ctx, d.s, train.RecordOptions{Epochs: d.o.Epochs + 1, Batches: d.o.Batches, Each: func(epoch int, mb *buffer.MacroBatch, b *mini.Batch) {
+	r.rec, err = ondevice.Record(cfg, ctx, d.s, ondevice.RecordOptions{Epochs: d.o.Epochs + 1, Batches: d.o.Batches, Each: func(epoch int, mb *buffer.MacroBatch, b *mini.Batch) {
 		last := epoch == d.o.Epochs
 		if !last {
 			r.cut = n + 1
@@ -315,9 +316,9 @@ func (d *device) tell(rows []DeviceRow, share float64, chosen string) {
 // choose picks, as training does, what moves least of the presampled epochs of a run of cfg: of device plan only, if that is not
 // "". The options are those of its policy, and empty where the plan has no room. places are of the bench's rows: a run that reads
 // wider ones has fewer.
-func (d *device) choose(cfg *train.Config, r *recorded, places int, g DeviceGraph, only string) (best macro.DeviceCost, o cache.Options, err error) {
+func (d *device) choose(cfg *config.Config, r *recorded, places int, g DeviceGraph, only string) (best macro.DeviceCost, o cache.Options, err error) {
 	known := r.known()
-	options := macro.DeviceOptions{RowBytes: r.rowBytes, Rows: int64(places)*d.rowBytes/r.rowBytes + known.BatchRows(), MirrorRows: cfg.MirrorRows(d.s.Manifest()), StepRows: int64(g.Rows), Window: d.o.Window, Plan: only}
+	options := macro.DeviceOptions{RowBytes: r.rowBytes, Rows: int64(places)*d.rowBytes/r.rowBytes + known.BatchRows(), MirrorRows: ondevice.MirrorRows(cfg, d.s.Manifest()), StepRows: int64(g.Rows), Window: d.o.Window, Plan: only}
 	if d.draws { // neighbour lists lie beside the room, as blocks do
 		options.DrawnRows = options.Rows
 	}

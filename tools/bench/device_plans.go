@@ -6,7 +6,8 @@ import (
 
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
 )
 
@@ -14,7 +15,7 @@ import (
 type sampler struct {
 	recorded
 	plan, name string
-	cfg        train.Config
+	cfg        config.Config
 }
 
 // recordSamplers samples the epochs of LBS and PBS, as training with them does. A plan that the run cannot be joined with is
@@ -33,7 +34,7 @@ func (d *device) recordSamplers(ctx context.Context) (all []sampler, err error) 
 			if err := s.cfg.Normalize(); err != nil {
 				return nil, err
 			}
-			if _, err := s.cfg.Complete(ctx, d.s, gpu.Info{InPlace: true}); err != nil {
+			if _, err := planning.Complete(&s.cfg, ctx, d.s, gpu.Info{InPlace: true}); err != nil {
 				return nil, err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/precompute"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -42,7 +42,7 @@ func smallStore(t *testing.T) *store.Store {
 // moves more, and the chosen plan is near the best that leaves results alone.
 func TestRunDevice(t *testing.T) {
 	s := smallStore(t)
-	for name, c := range map[string]train.Config{
+	for name, c := range map[string]config.Config{
 		"memory": {Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Memory},
 		"hanoi":  {Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Hanoi, Buffer: 4},
 	} {
@@ -111,7 +111,7 @@ func TestRunDeviceReadsTheHop(t *testing.T) {
 	s := smallStore(t)
 	dir := s.Dir()
 	pbs := func() (r DeviceRow) {
-		c := train.Config{Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Memory}
+		c := config.Config{Fanouts: []int{4, 3}, BatchSize: 20, Plan: macro.Memory}
 		_, err := RunDevice(t.Context(), s, DeviceOptions{Train: c, Shares: []float64{.4}, Batches: 20}, func(x DeviceRow) {
 			if x.Policy == "pbs, 2 partitions" {
 				r = x

@@ -208,6 +208,9 @@ func runChild(ctx context.Context, args []string, memory int64, result any) (sta
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
+		if stopped := ctx.Err(); stopped != nil { // the child ended as it was told to, by a signal to both or by this process
+			return nil, limited, fmt.Errorf("%s: %w", strings.Join(args, " "), stopped)
+		}
 		return nil, limited, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	if err := json.Unmarshal(stdout.Bytes(), result); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -71,8 +72,8 @@ func (o *ChildOptions) device() (gpu.Device, error) {
 	return devices.Open(devices.Options{Name: cmp.Or(o.Device, "host"), Threads: o.Threads})
 }
 
-func trainConfig(threads int) train.Config {
-	return train.Config{Fanouts: []int{15, 10}, Hidden: 128, Threads: threads, Seed: 1}
+func trainConfig(threads int) config.Config {
+	return config.Config{Fanouts: []int{15, 10}, Hidden: 128, Threads: threads, Seed: 1}
 }
 
 // RunHanoiChild trains one epoch to warm up and one that is measured, out of

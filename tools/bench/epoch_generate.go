@@ -60,7 +60,7 @@ func generateEpochStore(ctx context.Context, dir string, parts, dim int, progres
 			NodeTypes: []store.NodeType{{Name: "node", Count: nodes}}, Relations: []store.Relation{{Name: "edge"}},
 			Task: store.TaskNode, Classes: epochClasses,
 		},
-		Nodes: nodes, Ingest: map[string]string{"input": "gstore bench epoch"},
+		Nodes: nodes, Ingest: map[string]string{"input": "gstore-lab bench epoch"},
 	}}
 	train := uint64((epochPartitionNodes + epochTrainEvery - 1) / epochTrainEvery)
 	for p := range parts {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""GFLOP/s of OpenBLAS on the products of "gstore bench ops", one JSON line each.
+"""GFLOP/s of OpenBLAS on the products of "gstore-lab bench ops", one JSON line each.
 
 usage: openblas_gemm.py [THREADS] [--serve]     needs libopenblas (Debian: libopenblas0), nothing else
 
 --serve answers lines "KIND M K N" (KIND: Y, dX or dW) with a JSON line each:
-"gstore bench ops --openblas tools/bench/openblas_gemm.py" asks in turn with its own loops.
+"gstore-lab bench ops --openblas tools/bench/openblas_gemm.py" asks in turn with its own loops.
 """
 import ctypes, ctypes.util, json, statistics, sys, time
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gstore/gstore/blocks/npy"
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/partitioner/graph"
 	"github.com/gstore/gstore/tools/generate"
 )
 
@@ -60,7 +61,7 @@ type PartitionRow struct {
 }
 
 // PartitionGraph loads or makes a graph; classes is nil if it has no labels.
-func PartitionGraph(spec string, seed uint64) (*partitioner.CSR, []uint16, error) {
+func PartitionGraph(spec string, seed uint64) (*graph.CSR, []uint16, error) {
 	f := strings.Split(spec, ":")
 	number := func(i int) uint64 {
 		if i >= len(f) {
@@ -92,7 +93,7 @@ func PartitionGraph(spec string, seed uint64) (*partitioner.CSR, []uint16, error
 		return nil, nil, fmt.Errorf("graph %q: %w", spec, err)
 	}
 	info := g.Info()
-	csr, err := partitioner.BuildCSR(info.Nodes, generatedEdges(g), true)
+	csr, err := graph.BuildCSR(info.Nodes, generatedEdges(g), true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +110,7 @@ func PartitionGraph(spec string, seed uint64) (*partitioner.CSR, []uint16, error
 	return csr, classes, nil
 }
 
-func generatedEdges(g generate.Graph) partitioner.Edges {
+func generatedEdges(g generate.Graph) graph.Edges {
 	return func(yield func(src, dst []uint32) error) error {
 		const batch = 1 << 14
 		a, b := make([]uint64, batch), make([]uint64, batch)
@@ -129,7 +130,7 @@ func generatedEdges(g generate.Graph) partitioner.Edges {
 }
 
 // Partition compares partitioners on one graph; report is called with each row as it is done.
-func Partition(ctx context.Context, g *partitioner.CSR, classes []uint16, o PartitionOptions, report func(PartitionRow)) error {
+func Partition(ctx context.Context, g *graph.CSR, classes []uint16, o PartitionOptions, report func(PartitionRow)) error {
 	metisFile := ""
 	if o.Metis != "" {
 		var err error
@@ -187,7 +188,7 @@ func summarize(rows []PartitionRow) PartitionRow {
 	return row
 }
 
-func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, method partitioner.Method, k int, o PartitionOptions) (PartitionRow, error) {
+func partitionOnce(ctx context.Context, g *graph.CSR, classes []uint16, method partitioner.Method, k int, o PartitionOptions) (PartitionRow, error) {
 	if method == partitioner.MethodGAP && classes == nil {
 		return PartitionRow{}, errors.New("gap needs a graph with labels")
 	}
@@ -216,7 +217,7 @@ func partitionOnce(ctx context.Context, g *partitioner.CSR, classes []uint16, me
 	return row, row.measure(ctx, g, a, k)
 }
 
-func (r *PartitionRow) measure(ctx context.Context, g *partitioner.CSR, a partitioner.Assigner, k int) error {
+func (r *PartitionRow) measure(ctx context.Context, g *graph.CSR, a partitioner.Assigner, k int) error {
 	q, err := partitioner.Measure(ctx, g, a, partitioner.QualityOptions{Hops: 1})
 	if err != nil {
 		return err
@@ -226,7 +227,7 @@ func (r *PartitionRow) measure(ctx context.Context, g *partitioner.CSR, a partit
 }
 
 // writeMetis writes g in METIS's text format.
-func writeMetis(g *partitioner.CSR, dir string) (string, error) {
+func writeMetis(g *graph.CSR, dir string) (string, error) {
 	f, err := os.CreateTemp(dir, "gstore-*.graph")
 	if err != nil {
 		return "", err
@@ -249,7 +250,7 @@ func writeMetis(g *partitioner.CSR, dir string) (string, error) {
 
 var metisMemory = regexp.MustCompile(`Max memory used:\s+([0-9.]+) MB`)
 
-func runMetis(ctx context.Context, g *partitioner.CSR, gpmetis, file string, k int) (PartitionRow, error) {
+func runMetis(ctx context.Context, g *graph.CSR, gpmetis, file string, k int) (PartitionRow, error) {
 	row := PartitionRow{Method: "metis", Partitions: k}
 	start := time.Now()
 	cmd := exec.CommandContext(ctx, gpmetis, file, strconv.Itoa(k))
@@ -274,7 +275,7 @@ func runMetis(ctx context.Context, g *partitioner.CSR, gpmetis, file string, k i
 }
 
 // numpyGraph reads edge_index.npy, and labels and the training split beside it, as the project's data sets have them.
-func numpyGraph(dir string) (*partitioner.CSR, []uint16, error) {
+func numpyGraph(dir string) (*graph.CSR, []uint16, error) {
 	index, err := readNpyInts(filepath.Join(dir, "edge_index.npy"))
 	if err != nil {
 		return nil, nil, err
@@ -305,7 +306,7 @@ func numpyGraph(dir string) (*partitioner.CSR, []uint16, error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, nil, err
 	}
-	g, err := partitioner.BuildCSR(nodes, func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
+	g, err := graph.BuildCSR(nodes, func(yield func(src, dst []uint32) error) error { return yield(src, dst) }, true)
 	return g, classes, err
 }
 

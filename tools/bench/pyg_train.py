@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Training steps of PyTorch Geometric on the batches of "gstore bench train", one JSON line each.
+"""Training steps of PyTorch Geometric on the batches of "gstore-lab bench train", one JSON line each.
 
 usage: pyg_train.py DUMP [--dims 128,768] [--models sage,gcn,gat] [--hidden 128,256] [--threads 1,2] [--repeats 3] [--batches 8]
 
-DUMP is what "gstore bench train --dump-batches DUMP" wrote. The same models
+DUMP is what "gstore-lab bench train --dump-batches DUMP" wrote. The same models
 (SAGEConv with mean, GCNConv, GATConv with 4 heads; dropout .5, Adam) train on the same
 sampled blocks, with rows gathered from a feature table of the same size and
 element type (random values: time does not depend on them), each number of threads
@@ -32,7 +32,7 @@ HEADS = 4
 
 
 class Net(torch.nn.Module):
-    """The model of gstore bench train: ReLU and dropout between the layers."""
+    """The model of gstore-lab bench train: ReLU and dropout between the layers."""
 
     def __init__(self, model, dim, hidden, classes, layers):
         super().__init__()

@@ -9,7 +9,8 @@ import (
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/host/kernels"
 	"github.com/gstore/gstore/gpu/progress"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -30,12 +31,12 @@ type SampleRound struct {
 // each other on these threads, as the Python package's loader does, otherwise there are no features. It reports o.Rounds rounds
 // of o.Batches batches, after one to warm up, and goes through as many epochs as they take.
 func SampleStore(ctx context.Context, s *store.Store, threads int, o SampleOptions, report func(SampleRound)) (err error) {
-	cfg := train.Config{Fanouts: o.Fanouts, BatchSize: o.BatchSize, Plan: "memory", Threads: threads, Seed: o.Seed}
-	lo := train.LoaderOptions{Structure: !o.Rows}
+	cfg := config.Config{Fanouts: o.Fanouts, BatchSize: o.BatchSize, Plan: "memory", Threads: threads, Seed: o.Seed}
+	lo := loader.Options{Structure: !o.Rows}
 	if o.Rows {
 		lo.Finish = gatherRows
 	}
-	l, err := train.OpenLoader(ctx, s, cfg, lo)
+	l, err := loader.Open(ctx, s, cfg, lo)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/sampler/keyed"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
@@ -266,7 +267,7 @@ func (o *TrainOptions) contender(ctx context.Context, mb *buffer.MacroBatch, mod
 	if c.dev = o.Device; c.dev == nil {
 		c.dev = host.New(host.Options{Threads: threads, BF16: o.BF16, Observe: func(op string, took time.Duration) { c.ops[op] += took }})
 	}
-	cfg := train.Config{Model: model, Hidden: hidden, Fanouts: o.Fanouts, BatchSize: o.BatchSize, Threads: threads, Seed: o.Seed}
+	cfg := config.Config{Model: model, Hidden: hidden, Fanouts: o.Fanouts, BatchSize: o.BatchSize, Threads: threads, Seed: o.Seed}
 	var err error
 	if c.t, err = train.NewTrainer(ctx, c.dev, cfg, mb.Features[0].Dim, o.Classes); err != nil {
 		return nil, err

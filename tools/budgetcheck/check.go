@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+
+	"github.com/gstore/gstore/tools/cli/command"
 )
 
 // factors are the budgets of a command, in parts of the smallest that it names.
@@ -59,7 +62,7 @@ func (c *checker) graph(ctx context.Context, g graph) error {
 			return fmt.Errorf("gstore %s: %w: %s", strings.Join(args, " "), err, said)
 		}
 		if i == 0 { // which made the folder
-			if err := errors.Join(g.relate(dir), g.write(dir)); err != nil {
+			if err := errors.Join(g.relate(dir), g.times(dir, c.scale), g.write(dir)); err != nil {
 				return err
 			}
 		}
@@ -77,7 +80,7 @@ func (c *checker) graph(ctx context.Context, g graph) error {
 
 // check runs one command with one budget after the other.
 func (c *checker) check(ctx context.Context, g graph, dir string, k check) error {
-	said, _, err := c.budgeted(ctx, dir, k, tooSmall)
+	said, _, _, err := c.budgeted(ctx, dir, k, tooSmall)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -93,7 +96,7 @@ func (c *checker) check(ctx context.Context, g graph, dir string, k check) error
 	}
 	for _, f := range factors {
 		budget := int64(float64(least)*f) << 20
-		said, peak, err := c.budgeted(ctx, dir, k, fmt.Sprintf("%dMiB", budget>>20))
+		said, peak, over, err := c.budgeted(ctx, dir, k, fmt.Sprintf("%dMiB", budget>>20))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -105,9 +108,9 @@ func (c *checker) check(ctx context.Context, g graph, dir string, k check) error
 			c.breaks("%s, %s: --mem %dMiB, %g of the smallest: %v: %s", g.name, k.name, budget>>20, f, err, strings.TrimSpace(said))
 		case peak > budget:
 			verdict = "ABOVE"
-			c.breaks("%s, %s: --mem %dMiB, %g of the smallest: a peak of %.1f MiB", g.name, k.name, budget>>20, f, mib(peak))
+			c.breaks("%s, %s: --mem %dMiB, %g of the smallest: a peak of %.1f MiB%s", g.name, k.name, budget>>20, f, mib(peak), over)
 		}
-		fmt.Printf("%-8s %-26s %5d MiB  peak %7.1f MiB  %.2f %s\n", g.name, k.name, budget>>20, mib(peak), float64(peak)/float64(budget), verdict)
+		fmt.Printf("%-8s %-26s %5d MiB  peak %7.1f MiB  %.2f %s%s\n", g.name, k.name, budget>>20, mib(peak), float64(peak)/float64(budget), verdict, over)
 		if err == nil {
 			c.keep(k.name, g.name, peak, budget)
 		}
@@ -115,25 +118,55 @@ func (c *checker) check(ctx context.Context, g graph, dir string, k check) error
 	return nil
 }
 
-// budgeted runs a command with a budget, on a copy of the store if it writes one.
-func (c *checker) budgeted(ctx context.Context, dir string, k check, mem string) (said string, peak int64, err error) {
+// budgeted runs a command with a budget, on a copy of the store if it writes one. over names the lines of its account of which more was
+// held at some mark.
+func (c *checker) budgeted(ctx context.Context, dir string, k check, mem string) (said string, peak int64, over string, err error) {
 	work := filepath.Join(dir, "work")
 	if err := os.RemoveAll(work); err != nil {
-		return "", 0, err
+		return "", 0, "", err
 	}
 	if k.copied != "" {
 		if err := os.CopyFS(work, os.DirFS(k.copied)); err != nil {
-			return "", 0, err
+			return "", 0, "", err
 		}
 	}
-	return c.child(ctx, append(slices.Clone(k.args), "--mem", mem, "--quiet"))
+	said, peak, err = c.child(ctx, append(slices.Clone(k.args), "--mem", mem, "--quiet"))
+	over, marksErr := c.outgrown()
+	return said, peak, over, errors.Join(err, marksErr)
 }
+
+// outgrown says which lines of its account the last child outgrew, and by how much.
+func (c *checker) outgrown() (string, error) {
+	b, err := os.ReadFile(c.marks())
+	if errors.Is(err, os.ErrNotExist) { // it was killed
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var s strings.Builder
+	for line := range bytes.Lines(b) {
+		var m command.MemoryMark
+		if err := json.Unmarshal(line, &m); err != nil {
+			return "", err
+		}
+		for _, l := range m.Lines {
+			if slices.Contains(m.Over, l.Name) && l.Account > 0 {
+				fmt.Fprintf(&s, "; %s: %s %.1f of %.1f MiB", m.Mark, l.Name, mib(l.Held), mib(l.Account))
+			}
+		}
+	}
+	return s.String(), os.Remove(c.marks())
+}
+
+// marks is the file of a child's marks.
+func (c *checker) marks() string { return filepath.Join(c.dir, "marks") }
 
 // child runs gstore and returns what it wrote to standard error and its peak resident bytes.
 func (c *checker) child(ctx context.Context, args []string) (said string, peak int64, err error) {
 	cmd := exec.CommandContext(ctx, c.command, args...)
 	var errs bytes.Buffer
-	cmd.Stderr = &errs
+	cmd.Stderr, cmd.Env = &errs, append(os.Environ(), command.MemoryMarksEnv+"="+c.marks())
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
 		return "", 0, err

@@ -22,23 +22,30 @@ type graph struct {
 	name         string
 	kind         string // of gstore generate
 	nodes, edges int
-	features     int // a node; link prediction: numbers of an embedding
-	relations    int // for models of relations; 0: edges of nodes' graphs have one
-	authors      int // nodes of a second type, without features, each with three edges
+	features     int  // a node; link prediction: numbers of an embedding
+	relations    int  // for models of relations; 0: edges of nodes' graphs have one
+	authors      int  // nodes of a second type, without features, each with three edges
+	moments      bool // edges have times, and are what is learned
 }
 
 // graphs are of three shapes for each task: few nodes with skewed degrees, few nodes with wide rows, many nodes with few edges; one of
-// several relations, and one of two types of nodes.
+// several relations, and one of two types of nodes. Two more are small: one whose rows are so wide that the model is most of what is held,
+// and one of edges with times.
 var graphs = []graph{
-	{"skewed", "rmat", 50_000, 1_000_000, 16, 0, 0},
-	{"wide", "sbm", 20_000, 200_000, 512, 0, 0},
-	{"sparse", "sbm", 100_000, 150_000, 16, 0, 0},
-	{"typed", "rmat", 50_000, 500_000, 64, 8, 0},
-	{"authors", "sbm", 30_000, 300_000, 64, 0, 200_000},
-	{"kg-dense", "kg", 20_000, 300_000, 64, 0, 0},
-	{"kg-wide", "kg", 20_000, 60_000, 256, 0, 0},
-	{"kg-sparse", "kg", 100_000, 100_000, 32, 0, 0},
+	{name: "skewed", kind: "rmat", nodes: 50_000, edges: 1_000_000, features: 16},
+	{name: "wide", kind: "sbm", nodes: 20_000, edges: 200_000, features: 512},
+	{name: "widest", kind: "sbm", nodes: 3_327, edges: 9_104, features: 3_703},
+	{name: "sparse", kind: "sbm", nodes: 100_000, edges: 150_000, features: 16},
+	{name: "typed", kind: "rmat", nodes: 50_000, edges: 500_000, features: 64, relations: 8},
+	{name: "authors", kind: "sbm", nodes: 30_000, edges: 300_000, features: 64, authors: 200_000},
+	{name: "moments", kind: "rmat", nodes: 5_001, edges: 100_003, features: 16, moments: true},
+	{name: "kg-dense", kind: "kg", nodes: 20_000, edges: 300_000, features: 64},
+	{name: "kg-wide", kind: "kg", nodes: 20_000, edges: 60_000, features: 256},
+	{name: "kg-sparse", kind: "kg", nodes: 100_000, edges: 100_000, features: 32},
 }
+
+// widest is from how many columns on the model's first layer is most of what a run holds.
+const widest = 2000
 
 // check is a command without its budget. What it makes lies in the folder work, which is removed before each run.
 type check struct {
@@ -63,6 +70,11 @@ func (g graph) prepare(dir string, scale float64) [][]string {
 	switch {
 	case g.relations > 0:
 		return both
+	case g.moments: // what eval and predict read
+		return append(both, []string{"train", store, "--task", "temporal", "--epochs", "1", "--quiet"})
+	case g.features >= widest:
+		both[1][6] = "8"
+		return append(both, []string{"train", store, "--epochs", "1", "--hidden", "512", "--quiet"})
 	case g.authors > 0:
 		both[1][1] = at("authors")
 		return append(both, []string{"train", store, "--model", "rsage", "--epochs", "1", "--fanouts", "5,5", "--quiet"})
@@ -96,6 +108,19 @@ func (g graph) relate(dir string) (err error) {
 	}
 	return errors.Join(os.WriteFile(filepath.Join(dir, "npy", "edge_type.npy"), types, 0o666),
 		os.WriteFile(filepath.Join(dir, "npy", "edge_weight.npy"), weights, 0o666))
+}
+
+// times gives the edges of the folder npy times, a few to each.
+func (g graph) times(dir string, scale float64) error {
+	if !g.moments {
+		return nil
+	}
+	edges := uint64(float64(g.edges) * scale)
+	b := npy.Append(nil, blocks.Int64, false, edges)
+	for e := range edges {
+		b = binary.LittleEndian.AppendUint64(b, 1_000_000+e/3*60)
+	}
+	return os.WriteFile(filepath.Join(dir, "npy", "edge_time.npy"), b, 0o666)
 }
 
 // write makes a folder of two types of nodes: those of the folder npy, papers that cite each other, and their authors.
@@ -155,7 +180,7 @@ func (g graph) ask(dir string) error {
 
 // pack makes an archive, npz, of the folder npy: as numpy.savez does, of arrays that are not compressed.
 func (g graph) pack(dir string) (err error) {
-	if g.kind == "kg" || g.relations > 0 || g.authors > 0 {
+	if g.kind == "kg" || g.relations > 0 || g.authors > 0 || g.moments {
 		return nil
 	}
 	f, err := os.Create(filepath.Join(dir, "graph.npz"))
@@ -197,6 +222,12 @@ func (g graph) checks(dir string) []check {
 			{name: "export embeddings", args: []string{"export", store, work, "--what", "embeddings"}},
 		}
 	}
+	switch {
+	case g.moments:
+		return g.temporalChecks(at, store, work)
+	case g.features >= widest:
+		return g.widestChecks(store)
+	}
 	train := []string{"train", store, "--epochs", "1", "--absent", "ignore"}
 	with := func(name string, args ...string) check {
 		return check{name: "train " + name, args: append(train[:len(train):len(train)], args...)}
@@ -209,6 +240,9 @@ func (g graph) checks(dir string) []check {
 			with("rsage, memory, types", "--plan", "memory", "--model", "rsage"),
 			with("rsage, rows, types", "--plan", "rows", "--model", "rsage"),
 			with("rsage, hanoi, types", "--plan", "hanoi", "--model", "rsage"),
+			with("rgcn, hanoi, types", "--plan", "hanoi", "--model", "rgcn"),
+			with("rgat, memory, types", "--plan", "memory", "--model", "rgat"),
+			with("rgat, hanoi, types", "--plan", "hanoi", "--model", "rgat"),
 			with("rsage, hanoi, history, types", "--plan", "hanoi", "--model", "rsage", "--history"),
 			{name: "eval types", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
 			{name: "export types", args: []string{"export", store, work}},
@@ -240,6 +274,8 @@ func (g graph) checks(dir string) []check {
 		with("sage 3 layers, hanoi", "--plan", "hanoi", "--layers", "3"),
 		with("gat 2 layers, hanoi", "--plan", "hanoi", "--model", "gat"),
 		with("sage 2 layers, rows", "--plan", "rows"),
+		with("sage 2 layers, labor", "--sampler", "labor"),
+		with("sage 3 layers, jumping cat", "--layers", "3", "--jumping", "cat"),
 		with("sage 2 layers, hanoi, history", "--plan", "hanoi", "--history"),
 		check{name: "eval", args: []string{"eval", store, "--auc=false", "--write", "embeddings,predictions", "--out", work}},
 		check{name: "predict", args: []string{"predict", store, "--out", work}},

@@ -2,6 +2,8 @@
 // with 1 MiB, which must be refused with the smallest budget that works, then with that one and with more. Every run must
 // end well with a peak resident memory, as the kernel counts it for the process (ru_maxrss of wait4), of no more than its
 // budget. It prints a line a combination and the worst of each command, and ends with exit code 1 if one breaks.
+// Behind a combination stand the lines of its account of which more was held at some mark of the run: what outgrows its line is found
+// where others still take less than theirs.
 //
 //	go build -o /tmp/gstore ./tools/gstore && go run ./tools/budgetcheck -gstore /tmp/gstore [-only train] [-scale 1]
 package main

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/tools/cli/benchmarks"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/data"
 	"github.com/gstore/gstore/tools/cli/inspect"
@@ -25,7 +24,7 @@ import (
 	"github.com/gstore/gstore/tools/cli/training"
 )
 
-// Exit codes of every command (docs: README, "Exit codes").
+// Exit codes of every command (docs/reference, "Exit codes").
 const (
 	ExitOK          = 0
 	ExitFailed      = 1
@@ -34,42 +33,55 @@ const (
 	ExitInterrupted = 130
 )
 
+// Further makes a command that a program has beside gstore's.
+type Further func(*command.Env) *cobra.Command
+
 // Main runs the process's command line and returns its exit code. The first
 // Ctrl-C or SIGTERM cancels the command's context; a second one kills.
-func Main() int {
+func Main(further ...Further) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	return run(ctx, further, os.Args[1:], &command.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
 }
 
 // Run executes one command line and returns its exit code. Errors are printed
 // on stderr, and with --json also as {"event":"error"} on stdout.
-func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &command.Env{Stdin: stdin, Stdout: stdout, Stderr: stderr}
-	// A usage error may come before --json is read, and --help-all is help with more in it.
-	helpAll := slices.Contains(args, command.HelpAll)
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, further ...Further) int {
+	return run(ctx, further, args, &command.Env{Stdin: stdin, Stdout: stdout, Stderr: stderr})
+}
+
+func run(ctx context.Context, further []Further, args []string, e *command.Env) int {
+	if slices.Equal(args, []string{"help", "x"}) {
+		args = []string{"train", command.HelpX}
+	}
+	// A usage error may come before --json is read, and --help-all and --help-x are help with more in it.
+	asked := ""
 	for i, arg := range args {
-		if e.JSON = e.JSON || arg == "--json"; arg == command.HelpAll {
-			args = slices.Clone(args)
+		if e.JSON = e.JSON || arg == "--json"; arg == command.HelpAll || arg == command.HelpX {
+			args, asked = slices.Clone(args), arg
 			args[i] = "--help"
 		}
 	}
 	root := newRoot(e)
-	command.GroupHelp(root, &helpAll)
+	for _, f := range further {
+		root.AddCommand(f(e))
+	}
+	command.GroupHelp(root, &asked)
 	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	root.SetIn(e.Stdin)
+	root.SetOut(e.Stdout)
+	root.SetErr(e.Stderr)
+	watched, done := command.WatchMemory(ctx)
+	err := errors.Join(command.Refused(root.ExecuteContext(watched)), done())
 	code := exitCode(ctx, err)
 	if err != nil {
-		fmt.Fprintf(stderr, "gstore: %v\n", err)
+		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
 		if e.JSON {
 			e.Event("error", map[string]any{"message": err.Error(), "exit_code": code})
 		}
 		if code == ExitUsage {
-			fmt.Fprintln(stderr, `Run "gstore --help" for the commands, "gstore COMMAND --help" for its flags.`)
+			fmt.Fprintln(e.Stderr, `Run "gstore --help" for the commands, "gstore COMMAND --help" for its flags.`)
 		}
 	}
 	return code
@@ -139,7 +151,6 @@ func commands(e *command.Env) []*cobra.Command {
 		inspect.NewVerify(e),
 		inspect.NewDevices(e),
 		inspect.NewReport(e),
-		benchmarks.NewBench(e),
 		newVersion(e),
 	}
 }

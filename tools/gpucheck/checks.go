@@ -104,7 +104,7 @@ func checks(dir, work string, z sizes) []check {
 		{name: "graph", what: "an SBM for the next ones", limit: z.limit, args: []string{gstore, "generate", "sbm", at("sbm.gstore"), "--format", "store", "--nodes", z.sbm, "--features", "128", "--partitions", "8"}},
 		train("training", "cuda:0", readTraining(losses, "", false)),
 		train("training again", "cuda:0", readTraining(losses, "training", true)),
-		train("training without recordings", "cuda:0", readTraining(losses, "training", true), "--record-steps", "off"),
+		train("training without recordings", "cuda:0", readTraining(losses, "training", true), "--x", "record-steps=off"),
 		train("training on the host", "host", readTraining(losses, "training", false)),
 		train("rows by the mini-batch", "cuda:0", readTraining(losses, "", false), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "direct", "--device-cache", "none"),
 		train("rows by the partition", "cuda:0", readTraining(losses, "rows by the mini-batch", true), "--plan", "hanoi", "--buffer", "2", "--absent", "ignore", "--device-plan", "mirror", "--sample-on", "host"),

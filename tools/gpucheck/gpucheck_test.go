@@ -103,7 +103,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestPeers runs the script itself on the processor, on batches that gstore bench dumped: its lines are what the report reads. The Python
+// TestPeers runs the script itself on the processor, on batches that gstore-lab bench dumped: its lines are what the report reads. The Python
 // is that of GSTORE_PYTHON_VENV, or the machine's; one without PyTorch is no failure.
 func TestPeers(t *testing.T) {
 	python := "python3"

@@ -4,8 +4,8 @@
 usage: peers.py ops [--table-mib 4096] [--repeats 20] [--device cuda|cpu|auto]
        peers.py steps DUMP [--hidden 256] [--repeats 3] [--device cuda|cpu|auto]
 
-auto is the GPU where PyTorch finds one, else the processor, which says that the script runs and nothing more. Sizes and names of operations are those of "gstore bench ops --device"; the device's time is taken by events, medians over rounds, beside a
-copy in the device's memory. DUMP is a width's folder of "gstore bench train --dump-batches": the same blocks are trained
+auto is the GPU where PyTorch finds one, else the processor, which says that the script runs and nothing more. Sizes and names of operations are those of "gstore-lab bench ops --device"; the device's time is taken by events, medians over rounds, beside a
+copy in the device's memory. DUMP is a width's folder of "gstore-lab bench train --dump-batches": the same blocks are trained
 eagerly with SAGEConv (PyTorch Geometric's, or the same formula where that is not installed), rows gathered from a table in the
 device's memory, which gstore's are not: what remains is the step alone.
 """

@@ -93,7 +93,7 @@ func killTraining(ctx context.Context, o options) (_ *trainResult, err error) {
 
 func (t *trainKind) args(dir, table string, more ...string) []string {
 	args := []string{"train", dir, "--plan", t.plan, "--encoder", "sage", "--fanouts", "5", "--dim", "32", "--epochs", "3", "--eval-every", "3",
-		"--batch-size", "500", "--negatives", "20", "--chunks", "4", "--checkpoint-every", "15steps", "--seed", "1", "--table", table, "--json", "--quiet"}
+		"--batch-size", "500", "--negatives", "20", "--x", "chunks=4", "--checkpoint-every", "15steps", "--seed", "1", "--table", table, "--json", "--quiet"}
 	if t.plan != "memory" {
 		args = append(args, "--buffer", "2")
 	}

@@ -27,7 +27,8 @@ var layers = map[string]int{
 // highest. A package is what its longest prefix here is; those of one prefix import each other as they
 // like, others only what lies lower.
 var inner = map[string][][]string{
-	"blocks": {{"blocks", "blocks/blockio"}, {"blocks/npy", "blocks/blockio/blockiotest"}},
+	"blocks":      {{"blocks/panics"}, {"blocks", "blocks/blockio"}, {"blocks/npy", "blocks/blockio/blockiotest"}},
+	"partitioner": {{"partitioner/graph"}, {"partitioner/coarse", "partitioner/graphtest"}, {"partitioner"}},
 	"store": {
 		{"store/internal"},
 		{"store"},
@@ -36,13 +37,36 @@ var inner = map[string][][]string{
 		{"store/buffer/metrics", "store/rows", "store/ingest/ingesttest"},
 	},
 	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative", "sampler/walk"}},
-	"gpu":     {{"gpu"}, {"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"}, {"gpu/vectors"}, {"gpu/eval"}, {"gpu/precompute"}, {"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"}},
-	"tools":   {{"tools/generate", "tools/device", "tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/gstore"}},
+	"gpu": {
+		{"gpu"},
+		{"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"},
+		{"gpu/vectors", "gpu/run"},
+		{"gpu/eval"},
+		{"gpu/precompute"},
+		{"gpu/train/config"},
+		{"gpu/train/feed"},
+		{"gpu/train/bound"},
+		{"gpu/train/history"},
+		{"gpu/train/planning"},
+		{"gpu/train/loader"},
+		{"gpu/train/ondevice"},
+		{"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"},
+	},
+	"tools": {{"tools/generate", "tools/device", "tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}},
 }
 
 // onlyFor names, of packages that are not for everybody above them, who may import them outside tests.
 var onlyFor = map[string][]string{
 	"gpu/host": {"gpu/host", "tools"}, // a front end is handed a gpu.Device
+	// Who reads an input asks formats.Open.
+	"store/ingest/formats/files":   {"store/ingest/formats"},
+	"store/ingest/formats/layouts": {"store/ingest/formats"},
+	"store/ingest/formats/numpy":   {"store/ingest/formats"},
+	"store/ingest/formats/parquet": {"store/ingest/formats"},
+	"store/ingest/formats/parts":   {"store/ingest/formats"},
+	"store/ingest/formats/table":   {"store/ingest/formats"},
+	"store/ingest/formats/tables":  {"store/ingest/formats"},
+	"store/ingest/formats/text":    {"store/ingest/formats"},
 }
 
 // testOnly are packages that only tests may import.

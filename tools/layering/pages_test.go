@@ -19,7 +19,7 @@ var (
 	// link is [text](target); the targets of pages have neither blanks nor brackets.
 	link = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	// citation is a page of docs, and a section if the text goes on with its name: docs/design.md, "store".
-	citation = regexp.MustCompile(`docs/([a-z]+\.md)(?:[,:]? "([^"]+)")?`)
+	citation = regexp.MustCompile(`docs/((?:[a-z]+/)*[a-z]+\.md)(?:[,:]? "([^"]+)")?`)
 	// elsewhere are names of pages that the repository does not have.
 	elsewhere = regexp.MustCompile(`\b(LIMITS|FINDINGS|DEFECTS|DESIGN|CUDA)\b\.?(md\b|, ")|\bissues? [0-9]`)
 	// author is the first of a work's several.
@@ -27,7 +27,7 @@ var (
 	// folder is a package in a command, as in go test ./store/buffer.
 	folder = regexp.MustCompile(`[ "]\./([a-z]+(?:/[a-z]+)*)`)
 	// command starts what a reader can run: in back quotes, or a line of a block of code.
-	command = regexp.MustCompile("(?m)(^|`)(gstore|go run|go test|go build|fio|tools/fuzz|tools/[a-z]+/[a-z_]+\\.py) ")
+	command = regexp.MustCompile("(?m)(^|`)(gstore|gstore-lab|go run|go test|go build|fio|tools/fuzz|tools/[a-z]+/[a-z_]+\\.py) ")
 )
 
 // page is a Markdown file, cut for the checks.
@@ -196,7 +196,7 @@ func TestCitations(t *testing.T) {
 // TestBenchmarksHaveCommands: who reads a table of figures can run it.
 func TestBenchmarksHaveCommands(t *testing.T) {
 	tables := 0
-	for _, page := range []string{"docs/benchmarks.md", "docs/accuracy.md", "docs/trials.md"} {
+	for _, page := range []string{"docs/benchmarks.md", "docs/accuracy.md", "docs/lab/trials.md"} {
 		for _, section := range strings.Split(pages(t)[page].text, "\n## ")[1:] {
 			name, body, _ := strings.Cut(section, "\n")
 			if !strings.Contains(body, "\n|---") || name == "Data sets" {

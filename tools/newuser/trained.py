@@ -164,7 +164,7 @@ for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
     run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", "--normalize", *flags)
     run("export", store, store + "-graph")
     ends, kinds, weights = (np.load(f"{store}-graph/edge_{name}.npy") for name in ("index", "type", "weight"))
-    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --jumping cat", "gat --heads 2 --norm layer", "gat --heads 2 --edge-features weight", "gin", "rgcn --bases 3", "rsage", "rgat --heads 2", "mlp --jumping max"]):
+    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --x jumping=cat", "gat --heads 2 --norm layer", "gat --heads 2 --edge-features weight", "gin", "rgcn --x bases=3", "rsage", "rgat --heads 2", "mlp --x jumping=max"]):
         run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
         run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
         run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))

@@ -20,7 +20,7 @@ const Auto = "auto"
 
 const (
 	// partitionsMost is how many partitions a graph gets that will be trained out of core: a step of many small ones
-	// holds a mixture of classes, which one of few large ones does not (docs/findings.md, "What a step holds").
+	// holds a mixture of classes, which one of few large ones does not (docs/lab/findings.md, "What a step holds").
 	partitionsMost = 512
 	// partitionNodes is the fewest nodes of such a partition.
 	partitionNodes = 32

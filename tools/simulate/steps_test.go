@@ -14,6 +14,9 @@ import (
 	"github.com/gstore/gstore/store/export"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
+	"github.com/gstore/gstore/store/ingest/repartition"
+	"github.com/gstore/gstore/tools/zoo"
 )
 
 const memoryBytes = 256 << 20
@@ -79,6 +82,16 @@ func (w *world) newKind(g *graph, v *node, k, n int) {
 	}
 }
 
+// shape draws a shape of the zoo: its number of nodes, and the ends of its edges, which may be none.
+func (w *world) shape(g *graph) (nodes int, ends []zoo.Edge) {
+	c := zoo.Case{"edges": pick(w, "none", "one", "loops", "parallel", "hub", "path", "isolated")}
+	if c["nodes"] = pick(w, "1", "2", "3", "5", "16", "37", "64", "97"); g.typed {
+		c["nodes"] = pick(w, "3", "5", "16", "37", "64", "97") // each type has one
+	}
+	shape := zoo.Shape(c)
+	return len(shape.Nodes), append([]zoo.Edge{}, shape.Edges...)
+}
+
 // newEdges makes n edges between nodes of those names.
 func (w *world) newEdges(g *graph, names []string, n int) (edges []edge) {
 	for range n {
@@ -123,12 +136,23 @@ func (w *world) newStore() {
 	g.typed = g.ids == store.IDsDense && w.rng.IntN(2) == 0
 	w.options = ingest.Options{Partitions: 1 + w.rng.IntN(5), Undirected: g.undirected, Dedup: g.dedup, SelfLoops: g.loops, MemoryBytes: memoryBytes,
 		Seed: w.rng.Uint64(), Threads: 1 + w.rng.IntN(2)}
-	if w.rng.IntN(4) == 0 {
+	n, ends := 6+w.rng.IntN(55), []zoo.Edge(nil)
+	if w.rng.IntN(2) == 0 {
+		n, ends = w.shape(g)
+	}
+	w.options.Partitions = min(w.options.Partitions, n)
+	if w.rng.IntN(4) == 0 && n >= 16 {
 		w.options.Hubs = .1
 	}
-	names, nodes := w.newNodes(g, 6+w.rng.IntN(55))
+	names, nodes := w.newNodes(g, n)
 	nodes[0].label, nodes[0].split = 0, store.SplitTrain // hubs go by training nodes
 	edges := w.newEdges(g, names, w.rng.IntN(4*len(names)))
+	if ends != nil {
+		edges = w.newEdges(g, names, len(ends))
+	}
+	for i, e := range ends {
+		edges[i].src, edges[i].dst = names[e.Src], names[e.Dst]
+	}
 	w.input = newInput(g, names, nodes, edges, 1+w.rng.IntN(100))
 	if g.relations > 1 && w.rng.IntN(2) == 0 {
 		g.lists = map[string][]edge{"valid": w.newEdges(g, names, 5), "test": w.newEdges(g, names, 3)}
@@ -162,7 +186,7 @@ func (w *world) append() (bool, error) {
 	g.hop = false
 	keep := w.rng.IntN(4)
 	return true, w.change(fmt.Sprintf("append %d nodes, %d edges, keep %d versions", len(names), len(edges), keep), g, func() error {
-		_, err := ingest.Append(w.ctx, w.dir, in, ingest.AppendOptions{MemoryBytes: memoryBytes, Threads: 1, KeepVersions: keep, FS: w.disk.fs})
+		_, err := grow.Append(w.ctx, w.dir, in, grow.Options{MemoryBytes: memoryBytes, Threads: 1, KeepVersions: keep, FS: w.disk.fs})
 		return err
 	})
 }
@@ -203,7 +227,7 @@ func (w *world) appendColumn() (bool, error) {
 		in.nodes = append(in.nodes, n)
 	}
 	return true, w.change("append column "+c.name, g, func() error {
-		_, err := ingest.AppendColumns(w.ctx, w.dir, in, blocks.Invalid, ingest.AppendOptions{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		_, err := grow.AppendColumns(w.ctx, w.dir, in, blocks.Invalid, grow.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
 		return err
 	})
 }
@@ -233,7 +257,7 @@ func (w *world) repartition() (bool, error) {
 		if err != nil {
 			return err
 		}
-		_, err = ingest.Repartition(w.ctx, s, a, ingest.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
+		_, err = repartition.Run(w.ctx, s, a, ingest.Options{MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs})
 		return errors.Join(err, s.Close())
 	})
 }
@@ -327,7 +351,8 @@ func (w *world) export() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = ingest.Run(w.ctx, again, src, ingest.Options{Partitions: 2, MemoryBytes: memoryBytes, Threads: 1, FS: w.disk.fs, SelfLoops: ingest.SelfLoopsKeep, Dedup: ingest.DedupNo})
+	_, err = ingest.Run(w.ctx, again, src, ingest.Options{Partitions: min(2, len(w.now.names)), MemoryBytes: memoryBytes, Threads: 1,
+		FS: w.disk.fs, SelfLoops: ingest.SelfLoopsKeep, Dedup: ingest.DedupNo})
 	if err = errors.Join(err, src.Close()); err != nil {
 		return false, err
 	}

@@ -10,14 +10,15 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/table"
 )
 
 // training is a run that ends early whenever the disk is disturbed and goes on in a later step, until it comes to its end.
 type training struct {
-	version uint64        // of the store
-	node    *train.Config // or
+	version uint64         // of the store
+	node    *config.Config // or
 	link    *link.Config
 	want    string // what an uninterrupted run ends with
 	kept    kept   // the last checkpoint that was there before the disk stopped
@@ -98,9 +99,9 @@ func (g *graph) trainable() bool {
 	return false
 }
 
-func (w *world) nodeConfig() *train.Config {
-	c := &train.Config{Features: []string{"x"}, Split: "split", Hidden: 4 + 4*w.rng.IntN(2), BatchSize: 1 + w.rng.IntN(12), Epochs: 1 + w.rng.IntN(3), Seed: w.rng.Uint64(),
-		Model: pick(w, "sage", "sage", "gcn", "gat"), Layers: 1 + w.rng.IntN(2), Plan: pick(w, "memory", "hanoi", "trainnodes"), Absent: pick(w, train.AbsentAuto, train.AbsentIgnore),
+func (w *world) nodeConfig() *config.Config {
+	c := &config.Config{Features: []string{"x"}, Split: "split", Hidden: 4 + 4*w.rng.IntN(2), BatchSize: 1 + w.rng.IntN(12), Epochs: 1 + w.rng.IntN(3), Seed: w.rng.Uint64(),
+		Model: pick(w, "sage", "sage", "gcn", "gat"), Layers: 1 + w.rng.IntN(2), Plan: pick(w, "memory", "hanoi", "trainnodes"), Absent: pick(w, config.AbsentAuto, config.AbsentIgnore),
 		Threads: 1 + w.rng.IntN(2), CheckpointEvery: strconv.Itoa(1+w.rng.IntN(3)) + "steps", CheckpointFile: w.runFile(), Resume: true}
 	for range c.Layers {
 		c.Fanouts = append(c.Fanouts, 1+w.rng.IntN(4))

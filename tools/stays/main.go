@@ -1,112 +1,171 @@
-// Command stays counts where an option of training is named between the command line and what it changes: the files, and the
-// places in them, that name its field, flag or key. Where options follow from one structure an option has few.
+// Command stays counts where each option of training is used: of every field of the configurations of the three tasks, the places
+// and files of the product that name it. Fields are told from others of the same name by their types. Where options follow from one
+// table an option has few.
 //
-//	go run ./tools/stays [-C DIR] [FIELD ...]
-//
-// Without fields it takes those of train.Config and link.Config whose names no other struct of the folders has.
+//	go run ./tools/stays [-C DIR] [-all]
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// distinct are fields whose names mean nothing else where they are counted.
-var distinct = []string{"InputDropout", "WeightDecay", "HistoryDtype", "PrecomputedHop", "BatchSize", "EvalEvery", "CheckpointEvery", "KeepCheckpoints", "DegreeShare", "LRDecay", "RemoveBatchEdges", "Negatives"}
+// configs are the packages whose type Config is a task's configuration.
+var configs = []string{"gpu/train/config", "gpu/link", "gpu/temporal"}
 
 func main() {
 	dir := flag.String("C", ".", "the repository's folder")
+	all := flag.Bool("all", false, "a line for each field, not for the ten with most places alone")
 	flag.Parse()
-	fields := flag.Args()
-	if len(fields) == 0 {
-		fields = distinct
-	}
-	if err := run(*dir, fields); err != nil {
+	if err := run(*dir, *all); err != nil {
 		fmt.Fprintln(os.Stderr, "stays:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string, fields []string) error {
-	places := map[string]map[string]int{} // field, file
-	for _, f := range fields {
-		places[f] = map[string]int{}
+// listed is a package as go list describes it.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+	Standard                bool
+	Module                  *struct{ Path, Dir string }
+}
+
+// field is an option, and where it is used.
+type field struct {
+	name  string
+	files map[string]int
+}
+
+func (f *field) places() (n int) {
+	for _, k := range f.files {
+		n += k
 	}
-	for _, top := range []string{"gpu", "tools/cli"} {
-		err := filepath.WalkDir(filepath.Join(dir, top), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err == nil {
-				count(file, path, fields, places)
-			}
-			return err
-		})
-		if err != nil {
-			return err
+	return n
+}
+
+func run(dir string, all bool) error {
+	packages, err := list(dir)
+	if err != nil {
+		return err
+	}
+	exports := map[string]string{}
+	for _, p := range packages {
+		exports[p.ImportPath] = p.Export
+	}
+	fset := token.NewFileSet()
+	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	found := map[string]*field{} // by package, and name
+	for _, p := range packages {
+		if p.Module == nil || !strings.HasPrefix(p.Dir, p.Module.Dir) || p.Standard {
+			continue
+		}
+		if err := count(fset, compiled, p, found); err != nil {
+			return fmt.Errorf("%s: %w", p.ImportPath, err)
 		}
 	}
-	var files, all []int
-	for _, f := range fields {
-		n := 0
-		for _, k := range places[f] {
-			n += k
-		}
-		files, all = append(files, len(places[f])), append(all, n)
-		fmt.Printf("%-18s %3d files %4d places\n", f, len(places[f]), n)
-	}
-	slices.Sort(files)
-	slices.Sort(all)
-	fmt.Printf("%-18s %3d files %4d places\n", "median", files[len(files)/2], all[len(all)/2])
+	report(found, all)
 	return nil
 }
 
-// count adds the places of a file that name a field, its flag or its key.
-func count(file *ast.File, path string, fields []string, places map[string]map[string]int) {
-	ast.Inspect(file, func(n ast.Node) bool {
-		name := ""
-		switch n := n.(type) {
-		case *ast.Ident:
-			name = n.Name
-		case *ast.BasicLit:
-			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
-				name = text
-			}
-		case *ast.Field: // its tag says what it is
-			for _, ident := range n.Names {
-				if slices.Contains(fields, ident.Name) {
-					places[ident.Name][path]++
-				}
-			}
-			return false
+// list is what go list says of the product, with the compiled packages that its files import.
+func list(dir string) (packages []listed, err error) {
+	cmd := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Standard,Module", "./gpu/...", "./tools/cli/...")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
 		}
-		for _, f := range fields {
-			if name == f || name == words(f, "-") || name == words(f, "_") {
-				places[f][path]++
-			}
-		}
-		return true
-	})
+		packages = append(packages, p)
+	}
 }
 
-// words writes HistoryDtype as history-dtype.
-func words(field, between string) string {
-	var b strings.Builder
-	for i, r := range field {
-		if i > 0 && r >= 'A' && r <= 'Z' && !(field[i-1] >= 'A' && field[i-1] <= 'Z' && (i+1 == len(field) || field[i+1] < 'a')) {
-			b.WriteString(between)
-		}
-		b.WriteRune(r)
+// count adds the uses of configurations' fields in a package's files.
+func count(fset *token.FileSet, compiled types.Importer, p listed, found map[string]*field) error {
+	if rel := strings.TrimPrefix(p.ImportPath, p.Module.Path+"/"); !strings.HasPrefix(rel, "gpu") && !strings.HasPrefix(rel, "tools/cli") {
+		return nil
 	}
-	return strings.ToLower(b.String())
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	conf := types.Config{Importer: compiled, Error: func(error) {}} // cgo's files are not there
+	own, _ := conf.Check(p.ImportPath, fset, files, info)
+	for _, pkg := range append([]*types.Package{own}, own.Imports()...) {
+		rel := strings.TrimPrefix(pkg.Path(), p.Module.Path+"/")
+		if !slices.Contains(configs, rel) {
+			continue
+		}
+		s, ok := pkg.Scope().Lookup("Config").Type().Underlying().(*types.Struct)
+		if !ok {
+			continue
+		}
+		for i := range s.NumFields() {
+			f := s.Field(i)
+			if !f.Exported() {
+				continue
+			}
+			key := rel + "." + f.Name()
+			if found[key] == nil {
+				found[key] = &field{name: key, files: map[string]int{}}
+			}
+			for ident, object := range info.Uses {
+				if object == f {
+					found[key].files[fset.Position(ident.Pos()).Filename]++
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// report prints the fields, those with most places first, and the median and the most.
+func report(found map[string]*field, all bool) {
+	var fields []*field
+	for _, f := range found {
+		fields = append(fields, f)
+	}
+	slices.SortFunc(fields, func(a, b *field) int {
+		if d := b.places() - a.places(); d != 0 {
+			return d
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var files, places []int
+	for i, f := range fields {
+		files, places = append(files, len(f.files)), append(places, f.places())
+		if all || i < 10 {
+			fmt.Printf("%-34s %3d files %4d places\n", f.name, len(f.files), f.places())
+		}
+	}
+	slices.Sort(files)
+	slices.Sort(places)
+	n := len(fields)
+	fmt.Printf("%-34s %3d files %4d places\n", fmt.Sprintf("median of %d fields", n), files[n/2], places[n/2])
+	fmt.Printf("%-34s %3d files %4d places\n", "most", files[n-1], places[n-1])
 }

@@ -125,11 +125,11 @@ func featuresOf(s, d uint32) []float32 {
 	return []float32{float32((s*5+d)%11)/4 - 1, float32((s+d*d)%13)/6 - 1}
 }
 
-// build makes adjacency, stripes and manifest from edges [2·E]; dim, features,
+// build makes adjacency, stripes and manifest from edges [2·E] and the partitions' numbers of nodes; dim, features,
 // labels and split are set.
-func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undirected bool) {
+func (g *Graph) build(t testing.TB, edges []int64, sizes []uint32, classes int, undirected bool) {
 	t.Helper()
-	e := len(edges) / 2
+	e, n, parts := len(edges)/2, len(g.Labels), len(sizes)
 	pairs := make([][2]uint32, 0, e)
 	for i := range e {
 		a, b := uint32(edges[i]), uint32(edges[e+i])
@@ -178,24 +178,17 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 	if !undirected {
 		g.Out = adjacency(reverse, func(v, u uint32) (s, d uint32) { return v, u })
 	}
-	var sizes []uint32
-	part := func(v uint32) int { return int(uint64(v) * uint64(parts) / uint64(n)) }
-	first := 0
-	for p := range parts {
-		info := store.PartitionInfo{First: store.NodeID(first)}
-		for first < n && part(uint32(first)) == p {
-			first++
-			info.Nodes++
-		}
-		sizes = append(sizes, uint32(info.Nodes))
-		g.M.Partitions = append(g.M.Partitions, info)
+	var owners []int // by node
+	for p, size := range sizes {
+		g.M.Partitions = append(g.M.Partitions, store.PartitionInfo{First: store.NodeID(len(owners)), Nodes: uint64(size)})
+		owners = append(owners, slices.Repeat([]int{p}, int(size))...)
 	}
 	buckets := make([][][]uint64, parts)
 	for p := range buckets {
 		buckets[p] = make([][]uint64, parts)
 	}
 	for _, p := range pairs {
-		i, j := part(p[0]), part(p[1])
+		i, j := owners[p[0]], owners[p[1]]
 		s, d := p[0]-uint32(g.M.Partitions[i].First), p[1]-uint32(g.M.Partitions[j].First)
 		buckets[j][i] = append(buckets[j][i], uint64(d)<<32|uint64(s))
 		g.M.Partitions[j].Edges++
@@ -244,7 +237,52 @@ func (g *Graph) build(t testing.TB, edges []int64, n, classes, parts int, undire
 // nodes, whose labels follow the features of the neighbourhood.
 func Random(t testing.TB, n, parts int, undirected bool) *Graph {
 	t.Helper()
-	const dim, classes = 12, 5
+	g, r := nodes(n)
+	e := 6 * n
+	edges := make([]int64, 2*e)
+	for i := range e {
+		u, v := int64(r.Below(uint64(n))), int64(r.Below(uint64(1+i%n)))
+		if i%3 > 0 { // mostly equal labels
+			for k := 0; k < 20 && g.Labels[u] != g.Labels[v]; k++ {
+				v = int64(r.Below(uint64(n)))
+			}
+		}
+		edges[i], edges[e+i] = u-u%7/6, v // some nodes are never a source
+	}
+	sizes := make([]uint32, parts)
+	for v := range n {
+		sizes[v*parts/n]++
+	}
+	g.build(t, edges, sizes, classes, undirected)
+	return g
+}
+
+// Sparse makes a graph of which most partitions have no edge to each other, or none at all: of the sizes given, some of which may be 0,
+// with so many edges between the first and the last node and among those of the partition that has node n/2.
+func Sparse(t testing.TB, sizes []uint32, edges int, undirected bool) *Graph {
+	t.Helper()
+	n := 0
+	for _, size := range sizes {
+		n += int(size)
+	}
+	g, r := nodes(n)
+	var src, dst []int64
+	for i := range edges {
+		switch {
+		case i == 0:
+			src, dst = append(src, 0), append(dst, int64(n-1))
+		default:
+			src, dst = append(src, int64(n/2)), append(dst, int64(n/2)+int64(r.Below(uint64(max(1, n/8)))))
+		}
+	}
+	g.build(t, append(src, dst...), sizes, classes, undirected)
+	return g
+}
+
+const dim, classes = 12, 5
+
+// nodes makes a graph of n nodes without edges or partitions, and returns what the rest is drawn by.
+func nodes(n int) (*Graph, *keyed.Rand) {
 	r := keyed.New(4).Rand(1)
 	g := &Graph{Dim: dim}
 	for v := range n {
@@ -262,17 +300,5 @@ func Random(t testing.TB, n, parts int, undirected bool) *Graph {
 		g.Labels = append(g.Labels, class)
 		g.Split = append(g.Split, uint8(v%4))
 	}
-	e := 6 * n
-	edges := make([]int64, 2*e)
-	for i := range e {
-		u, v := int64(r.Below(uint64(n))), int64(r.Below(uint64(1+i%n)))
-		if i%3 > 0 { // mostly equal labels
-			for k := 0; k < 20 && g.Labels[u] != g.Labels[v]; k++ {
-				v = int64(r.Below(uint64(n)))
-			}
-		}
-		edges[i], edges[e+i] = u-u%7/6, v // some nodes are never a source
-	}
-	g.build(t, edges, n, classes, parts, undirected)
-	return g
+	return g, &r
 }

@@ -20,7 +20,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Benchmarks of the inner loops; "gstore bench ops" is the suite for people.
+// Benchmarks of the inner loops; "gstore-lab bench ops" is the suite for people.
 
 func BenchmarkGemm(b *testing.B) {
 	for _, s := range []struct{ m, n, k int }{{100000, 256, 128}, {10000, 256, 256}, {10000, 47, 256}, {8000, 100, 200}, {200, 500, 100}} {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gstore/gstore/blocks/panics"
 )
 
 // ISA is an instruction set that the package has loops for.
@@ -111,7 +113,7 @@ func (p *Pool) For(n, grain int, fn func(lo, hi int)) {
 		return
 	}
 	var next atomic.Int64
-	var wg sync.WaitGroup
+	var wg panics.Group
 	work := func() {
 		for {
 			i := int(next.Add(1)) - 1
@@ -121,14 +123,10 @@ func (p *Pool) For(n, grain int, fn func(lo, hi int)) {
 			fn(i*grain, min((i+1)*grain, n))
 		}
 	}
-	wg.Add(workers - 1)
 	for range workers - 1 {
-		go func() {
-			defer wg.Done()
-			work()
-		}()
+		wg.Go(work)
 	}
-	work()
+	wg.Run(work)
 	wg.Wait()
 }
 

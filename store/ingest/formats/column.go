@@ -7,33 +7,35 @@ import (
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/numpy"
 )
 
 // OpenColumn opens a .npy array [N] or [N, D] as a source of one node column
-// of the given name and role and no edges, for ingest.AppendColumns. fs nil is the real file system.
+// of the given name and role and no edges, for grow.AppendColumns. fs nil is the real file system.
 func OpenColumn(fs vfs.FS, path, name string, role store.Role) (ingest.Source, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
 	watched := &watchedFS{FS: fs}
-	a, err := openArray(watched, path)
+	a, err := numpy.OpenArray(watched, path)
 	if bad := watched.verdict(err); bad != nil {
 		return nil, bad
 	}
-	if a.dim() == 0 {
-		return nil, ingest.Inputf(path, "shape %v: rows are empty", a.shape)
+	if a.Dim() == 0 {
+		return nil, ingest.Inputf(path, "shape %v: rows are empty", a.Shape)
 	}
-	rows := a.rows()
+	rows := a.Rows()
 	return &watchedSource{&columnSource{a: a, desc: ingest.Description{
 		Format: "npy", Input: path, Files: []string{path}, IDs: store.IDsDense, Nodes: rows,
 		NodeTypes:   []ingest.NodeType{{Name: "node", Count: rows}},
-		NodeColumns: []ingest.ColumnSpec{{Name: name, Role: role, Elem: a.elem, Dim: int(a.dim()), Rows: rows}},
+		NodeColumns: []ingest.ColumnSpec{{Name: name, Role: role, Elem: a.Elem, Dim: int(a.Dim()), Rows: rows}},
 	}}, watched}, nil
 }
 
 // columnSource is one array.
 type columnSource struct {
-	a    *array
+	a    *numpy.Array
 	desc ingest.Description
 }
 
@@ -45,8 +47,8 @@ func (s *columnSource) Close() error { return nil }
 
 // Rows implements ingest.Source.
 func (s *columnSource) Rows(ctx context.Context, env ingest.Env, _ int, emit func([]byte, ingest.Position) error) error {
-	return s.a.stream(ctx, env, readBytes, func(first int64, b []byte) error {
-		return emit(b, ingest.Position{File: s.a.path, Unit: "row", Index: uint64(first)})
+	return s.a.Stream(ctx, env, files.ReadBytes, func(first int64, b []byte) error {
+		return emit(b, ingest.Position{File: s.a.Path, Unit: "row", Index: uint64(first)})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // show lists a source's edges as "src dst relation column column …".
@@ -59,16 +60,16 @@ func TestEdgeListLines(t *testing.T) {
 	yes := true
 	tests := []struct {
 		name, text string
-		o          TextOptions
+		o          table.Options
 		ids        store.IDKind
 		want       []string
 	}{
 		{name: "header", text: "# x\nfrom\tto\n1\t2\n", want: []string{"1 2"}},
-		{name: "header again as an edge", text: "a,b\nc,d\na,b\n", o: TextOptions{Header: &yes}, ids: store.IDsStrings, want: []string{"c d", "a b"}},
-		{name: "header of integers, again as an edge", text: "0 1\n1 2\n0 1\n", o: TextOptions{Header: &yes}, want: []string{"1 2", "0 1"}},
+		{name: "header again as an edge", text: "a,b\nc,d\na,b\n", o: table.Options{Header: &yes}, ids: store.IDsStrings, want: []string{"c d", "a b"}},
+		{name: "header of integers, again as an edge", text: "0 1\n1 2\n0 1\n", o: table.Options{Header: &yes}, want: []string{"1 2", "0 1"}},
 		{name: "header that names columns", text: "# x\nw,target,note,source,e.0,e.1,n\n.5,2,hi,1,3,4,5\n", want: []string{"1 2 [0.5] [3 4] [5]"}},
 		{name: "header that names columns of strings", text: "src\tdst\trel\na b\tc\tlikes\n", ids: store.IDsStrings, want: []string{"a b c likes"}},
-		{name: "names that a graph may have", text: "head,tail\ntail,head\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"head tail", "tail head"}},
+		{name: "names that a graph may have", text: "head,tail\ntail,head\n", o: table.Options{Header: new(bool)}, ids: store.IDsStrings, want: []string{"head tail", "tail head"}},
 		{name: "a mark before the header", text: "\xef\xbb\xbfsrc,dst\n1,2\n", want: []string{"1 2"}},
 		{name: "lines that end with a return alone", text: "from,to\r1,2\r3,4", want: []string{"1 2", "3 4"}},
 		{name: "lines that end with both", text: "from,to\r\n1,2\r\n", want: []string{"1 2"}},
@@ -78,17 +79,17 @@ func TestEdgeListLines(t *testing.T) {
 		{name: "every name that Parquet has", text: "id,Head,REL,tail,ts,w\n7,1,r,2,9,.5\n", want: []string{"1 2 r [7] [9] [0.5]"}},
 		{name: "row numbers of pandas, whole numbers as floats", text: ",source,target\n0,1.0,2.0\n1,2.0,3.0\n", want: []string{"1 2", "2 3"}},
 		{name: "times as dates", text: "src,dst,time\n1,2,1970-01-02\n1,2,1970-01-01 00:01:00\n", want: []string{"1 2 [86400]", "1 2 [60]"}},
-		{name: "the rest skipped", text: "1,2,x,y\n3,4,z\n", o: TextOptions{Columns: []string{"src", "dst", "-*"}}, want: []string{"1 2", "3 4"}},
+		{name: "the rest skipped", text: "1,2,x,y\n3,4,z\n", o: table.Options{Columns: []string{"src", "dst", "-*"}}, want: []string{"1 2", "3 4"}},
 		{name: "ids that begin like comments", text: "src,dst\n#go,#rust\n# a comment\n", ids: store.IDsStrings, want: []string{"#go #rust"}},
-		{name: "named by --columns, with a header", text: "who,whom,score\na,b,1\n", o: TextOptions{Columns: []string{"src", "dst", "weight"}}, ids: store.IDsStrings, want: []string{"a b [1]"}},
-		{name: "no header, whatever it says", text: "src,dst\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"src dst"}},
+		{name: "named by --columns, with a header", text: "who,whom,score\na,b,1\n", o: table.Options{Columns: []string{"src", "dst", "weight"}}, ids: store.IDsStrings, want: []string{"a b [1]"}},
+		{name: "no header, whatever it says", text: "src,dst\n", o: table.Options{Header: new(bool)}, ids: store.IDsStrings, want: []string{"src dst"}},
 		{name: "strings without a header", text: "a,b\na,b\n", ids: store.IDsStrings, want: []string{"a b", "a b"}},
-		{name: "half a header is a name", text: "1,b\n2,3\n", o: TextOptions{Header: new(bool)}, ids: store.IDsStrings, want: []string{"1 b", "2 3"}},
+		{name: "half a header is a name", text: "1,b\n2,3\n", o: table.Options{Header: new(bool)}, ids: store.IDsStrings, want: []string{"1 b", "2 3"}},
 		{name: "one line", text: "7 8", want: []string{"7 8"}},
 		{name: "features", text: "1,2,likes,.5,9,1,2,-3,4e300\n",
-			o:    TextOptions{Columns: []string{"src", "dst", "relation", "weight", "timestamp", "e*2", "n:int32", "d:float64"}},
+			o:    table.Options{Columns: []string{"src", "dst", "relation", "weight", "timestamp", "e*2", "n:int32", "d:float64"}},
 			want: []string{"1 2 likes [0.5] [9] [1 2] [-3] [4e+300]"}},
-		{name: "skipped fields", text: "x,y,1,2,z\n", o: TextOptions{Columns: []string{"-*2", "dst", "src", "-"}}, want: []string{"2 1"}},
+		{name: "skipped fields", text: "x,y,1,2,z\n", o: table.Options{Columns: []string{"-*2", "dst", "src", "-"}}, want: []string{"2 1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestEdgeListLines(t *testing.T) {
 // Every file of triples has the header that the first one has.
 func TestTriplesHeader(t *testing.T) {
 	yes := true
-	s, err := Open("d", Options{Text: TextOptions{Header: &yes}, FS: memFS(t, map[string][]byte{
+	s, err := Open("d", Options{Text: table.Options{Header: &yes}, FS: memFS(t, map[string][]byte{
 		"d/train.tsv": []byte("h\tr\tt\na\tlikes\tb\n"), "d/valid.tsv": []byte("h\tr\tt\nb\tlikes\ta\nh\tr\tt\n")})})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestEdgeListBadInput(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := Options{FS: memFS(t, map[string][]byte{"e.csv": []byte(tt.text)}), Text: TextOptions{IDs: store.IDsIntegers}}
+			o := Options{FS: memFS(t, map[string][]byte{"e.csv": []byte(tt.text)}), Text: table.Options{IDs: store.IDsIntegers}}
 			if tt.columns != "" {
 				o.Text.Columns = strings.Split(tt.columns, ",")
 			}
@@ -193,7 +194,7 @@ func TestQuotedRecordsAcrossBlocks(t *testing.T) {
 		fmt.Fprintf(&text, "\"node %d\nof \"\"many\"\", %s\",b\n", i, strings.Repeat("x", i%97))
 	}
 	text.WriteString("a,b,c\n")
-	o := Options{FS: memFS(t, map[string][]byte{"e.csv": []byte(text.String())}), Text: TextOptions{SkipBadMax: 1}}
+	o := Options{FS: memFS(t, map[string][]byte{"e.csv": []byte(text.String())}), Text: table.Options{SkipBadMax: 1}}
 	var bad error
 	o.Text.OnBad = func(err error) { bad = err }
 	s, err := Open("e.csv", o)
@@ -211,7 +212,7 @@ func TestQuotedRecordsAcrossBlocks(t *testing.T) {
 
 func TestFieldsRefused(t *testing.T) {
 	for _, columns := range []string{"src", "src,dst,src", "src,dst,e*0", "src,dst,e*x", "src,dst,:int32", "src,dst,e:uint8", "src:int32,dst", "src,dst,weight*2"} {
-		_, err := Open("e.csv", Options{FS: memFS(t, map[string][]byte{"e.csv": []byte("1,2\n")}), Text: TextOptions{Columns: strings.Split(columns, ",")}})
+		_, err := Open("e.csv", Options{FS: memFS(t, map[string][]byte{"e.csv": []byte("1,2\n")}), Text: table.Options{Columns: strings.Split(columns, ",")}})
 		if !errors.Is(err, ingest.ErrOptions) {
 			t.Errorf("%s: %v, expected an error of the options", columns, err)
 		}

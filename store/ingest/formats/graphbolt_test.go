@@ -158,7 +158,7 @@ func TestGraphBoltLinks(t *testing.T) {
 
 // In a graph of one type, columns of nodes and of edges have names of their own, and sets of many pairs are read in pieces.
 func TestGraphBoltOneType(t *testing.T) {
-	const n = edgeSetBatch + 7
+	const n = 1<<14 + 7 // more than one batch
 	pairs, index := make([]int64, 4*n), make([]int64, 2*n)
 	labels := make([]int64, 2*n)
 	for i := range int64(n) {

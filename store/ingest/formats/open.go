@@ -8,7 +8,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/layouts"
+	"github.com/gstore/gstore/store/ingest/formats/numpy"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/tables"
+	"github.com/gstore/gstore/store/ingest/formats/text"
 )
+
+// TextOptions say how text and tables are to be read. The zero value detects everything.
+type TextOptions = table.Options
 
 // Options say how an input is to be read. The zero value detects everything.
 type Options struct {
@@ -27,9 +36,54 @@ type Options struct {
 	Input string
 }
 
+// form is one form of input: how it is recognised, and how it is opened.
+type form struct {
+	name   string
+	file   func(base string) bool                // is a file of this plain name one? nil = none is
+	folder func(fs vfs.FS, dir string) bool      // is a folder one? nil = none is
+	nodes  bool                                  // further tables of nodes go with it
+	export func(o *TextOptions, x *files.Export) // takes over what gstore export says of it; nil = nothing
+	open   func(path string, o Options) (ingest.Source, error)
+}
+
+// known are the formats. A folder is of the first that recognises it.
+var known = []form{
+	{name: "typed", folder: layouts.IsTyped, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenTyped(o.FS, path)
+	}},
+	{name: "graphbolt", file: named("metadata.yaml"), folder: layouts.IsGraphBolt,
+		open: func(path string, o Options) (ingest.Source, error) {
+			return layouts.OpenGraphBolt(o.FS, path, o.AllowOutside)
+		}},
+	{name: "marius", folder: layouts.IsMarius, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenMarius(o.FS, path)
+	}},
+	{name: "openke", folder: has("train2id.txt"), open: func(path string, o Options) (ingest.Source, error) {
+		return text.OpenKE(o.FS, path, o.Text)
+	}},
+	{name: "numpy", folder: has(append([]string{"edge_index.npy", "edges.npy"}, numpy.RawNames...)...), open: openNumpy},
+	{name: "ogb", folder: layouts.IsOGB, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenOGB(o.FS, path)
+	}},
+	{name: "triples", folder: has("train.npy", "train.tsv", "train.txt"), export: exportedTriples, open: openTriples},
+	{name: "tables", folder: layouts.IsTables, nodes: true, open: func(path string, o Options) (ingest.Source, error) {
+		return layouts.OpenTables(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
+	}},
+	{name: "edgelist", file: ending(".tsv", ".csv", ".txt", ".edges", ".el"), folder: tables.HoldsText, nodes: true,
+		export: exportedTable, open: openEdges("edgelist")},
+	{name: "parquet", file: ending(".parquet"), folder: tables.HoldsParquet, nodes: true,
+		export: exportedTable, open: openEdges("parquet")},
+	{name: "npz", file: ending(".npz"), folder: holdsNPZ, open: openNPZ},
+	{name: "binary", file: ending(".bin", ".i32", ".i64", ".raw"), open: openPairs(false)},
+	{name: "binary64", open: openPairs(true)},
+}
+
 // Names lists the formats, as flags name them.
-func Names() []string {
-	return []string{"numpy", "npz", "ogb", "graphbolt", "typed", "tables", "triples", "openke", "marius", "edgelist", "parquet", "binary", "binary64"}
+func Names() (names []string) {
+	for _, f := range known {
+		names = append(names, f.name)
+	}
+	return names
 }
 
 // Open opens the graph at path. Bad input is an ingest.ErrInput; a disk that
@@ -42,9 +96,14 @@ func Open(path string, o Options) (ingest.Source, error) {
 	o.FS = watched
 	src, err := openAs(path, o)
 	if err == nil {
-		if x := readExported(o.FS, path); x != nil {
-			x.describe(src.Describe())
+		var x *files.Export
+		if x, err = files.ReadExport(o.FS, path); err != nil {
+			_ = src.Close()
+		} else if x != nil {
+			x.Describe(src.Describe())
 		}
+	}
+	if err == nil {
 		if o.Input != "" {
 			src.Describe().Input = o.Input
 		}
@@ -61,111 +120,126 @@ func Open(path string, o Options) (ingest.Source, error) {
 
 // openAs opens path in the format that o names, or the one it detects.
 func openAs(path string, o Options) (ingest.Source, error) {
-	format := o.Format
-	if format == "" || format == "auto" {
-		var err error
-		if format, err = detect(o.FS, path); err != nil {
+	f, err := formatOf(path, &o)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Nodes) > 0 && !f.nodes {
+		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist, parquet and tables, not %s",
+			ingest.ErrOptions, f.name)
+	}
+	if f.export != nil {
+		x, err := files.ReadExport(o.FS, path)
+		if err != nil {
 			return nil, err
 		}
-	}
-	if len(o.Nodes) > 0 && format != "edgelist" && format != "parquet" && format != "tables" {
-		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist, parquet and tables, not %s", ingest.ErrOptions, format)
-	}
-	if x := readExported(o.FS, path); x != nil && (format == "edgelist" || format == "parquet" || format == "triples") {
-		o.Text = x.defaults(o.Text, format == "triples")
-	}
-	switch format {
-	case "numpy":
-		return openNumpy(o.FS, path)
-	case "npz":
-		if info, err := o.FS.Stat(path); err == nil && info.IsDir() {
-			if f := findSuffix(o.FS, path, ".npz"); f != "" {
-				path = f
-			}
+		if x != nil {
+			f.export(&o.Text, x)
 		}
-		return openNPZ(o.FS, path)
-	case "graphbolt":
-		return openGraphBolt(o.FS, path, o.AllowOutside)
-	case "typed":
-		return openTyped(o.FS, path)
-	case "tables":
-		return openTableFolder(o.FS, path, o.Text, o.Nodes, o.NodeColumns)
-	case "ogb":
-		if isOGBTyped(o.FS, path) {
-			return openOGBTyped(o.FS, path)
-		}
-		if isFile(o.FS, o.FS.PathJoin(path, "raw", "data.npz")) {
-			return openOGBBinary(o.FS, path)
-		}
-		return openOGB(o.FS, path)
-	case "triples":
-		if find(o.FS, path, "train.tsv", "train.txt") == "" && find(o.FS, path, "train.npy") != "" {
-			return openNumpy(o.FS, path)
-		}
-		return openTriples(o.FS, path, o.Text)
-	case "openke":
-		return openOpenKE(o.FS, path, o.Text)
-	case "marius":
-		return openMarius(o.FS, path)
-	case "edgelist", "parquet":
-		return openEdgeTables(o.FS, path, format, o.Text, o.Nodes, o.NodeColumns)
-	case "binary", "binary64":
-		return openBinary(o.FS, path, format == "binary64")
 	}
-	return nil, fmt.Errorf("%w: format %q (known: auto, %s)", ingest.ErrOptions, format, strings.Join(Names(), ", "))
+	return f.open(path, o)
 }
 
-// detect names the format of what is at path.
-func detect(fs vfs.FS, path string) (string, error) {
+// formatOf is the format that o names, or the one it detects.
+func formatOf(path string, o *Options) (*form, error) {
+	if o.Format != "" && o.Format != "auto" {
+		if k := slices.Index(Names(), o.Format); k >= 0 {
+			return &known[k], nil
+		}
+		return nil, fmt.Errorf("%w: format %q (known: auto, %s)", ingest.ErrOptions, o.Format, strings.Join(Names(), ", "))
+	}
+	return detect(o.FS, path)
+}
+
+// detect is the format of what is at path.
+func detect(fs vfs.FS, path string) (*form, error) {
 	info, err := fs.Stat(path)
 	if err != nil {
-		return "", fmt.Errorf("input: %w", err)
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	base := fs.PathBase(files.PlainName(path))
+	for k := range known {
+		f := &known[k]
+		if info.IsDir() && f.folder != nil && f.folder(fs, path) || !info.IsDir() && f.file != nil && f.file(base) {
+			return f, nil
+		}
 	}
 	if !info.IsDir() {
-		name := plainName(path)
-		has := func(suffixes ...string) bool {
-			return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
-		}
-		switch {
-		case has(".bin", ".i32", ".i64", ".raw"):
-			return "binary", nil
-		case fs.PathBase(path) == "metadata.yaml":
-			return "graphbolt", nil
-		case has(".npz"):
-			return "npz", nil
-		case has(".parquet"):
-			return "parquet", nil
-		case has(".tsv", ".csv", ".txt", ".edges", ".el"):
-			return "edgelist", nil
-		}
-		return "", ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
+		return nil, ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
 	}
-	switch {
-	case isTyped(fs, path):
-		return "typed", nil
-	case isFile(fs, fs.PathJoin(path, "metadata.yaml")):
-		return "graphbolt", nil
-	case isFile(fs, fs.PathJoin(path, "dataset.yaml")) && isFile(fs, fs.PathJoin(path, "edges", "train_edges.bin")):
-		return "marius", nil
-	case find(fs, path, "train2id.txt") != "":
-		return "openke", nil
-	case find(fs, path, append([]string{"edge_index.npy", "edges.npy"}, rawNames...)...) != "":
-		return "numpy", nil
-	case find(fs, fs.PathJoin(path, "raw"), "edge.csv", "data.npz") != "" || isOGBTyped(fs, path):
-		return "ogb", nil
-	case find(fs, path, "train.npy", "train.tsv", "train.txt") != "":
-		return "triples", nil
-	case isTableFolder(fs, path):
-		return "tables", nil
-	case findTables(fs, path).train != "":
-		if isParquet(fs, findTables(fs, path).train) {
-			return "parquet", nil
-		}
-		return "edgelist", nil
-	case findParquet(fs, path):
-		return "parquet", nil
-	case findSuffix(fs, path, ".npz") != "":
-		return "npz", nil
+	return nil, ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, "+
+		"edges/SOURCE-NAME-DESTINATION.csv, or train.npy or train.tsv of triples")
+}
+
+// named recognises a file by its name, ending by the end of it.
+func named(name string) func(string) bool { return func(base string) bool { return base == name } }
+
+func ending(suffixes ...string) func(string) bool {
+	return func(base string) bool {
+		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(base, s) })
 	}
-	return "", ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, edges/SOURCE-NAME-DESTINATION.csv, or train.npy or train.tsv of triples")
+}
+
+// has recognises a folder by a file in it, plain or packed.
+func has(names ...string) func(vfs.FS, string) bool {
+	return func(fs vfs.FS, dir string) bool { return files.Find(fs, dir, names...) != "" }
+}
+
+func holdsNPZ(fs vfs.FS, dir string) bool { return files.FindSuffix(fs, dir, ".npz") != "" }
+
+func openNPZ(path string, o Options) (ingest.Source, error) {
+	if info, err := o.FS.Stat(path); err == nil && info.IsDir() {
+		if f := files.FindSuffix(o.FS, path, ".npz"); f != "" {
+			path = f
+		}
+	}
+	return numpy.OpenNPZ(o.FS, path)
+}
+
+func openNumpy(path string, o Options) (ingest.Source, error) { return numpy.OpenFolder(o.FS, path) }
+
+// openTriples opens a folder of triples: names in text, or numbers in arrays.
+func openTriples(path string, o Options) (ingest.Source, error) {
+	if files.Find(o.FS, path, "train.tsv", "train.txt") == "" && files.Find(o.FS, path, "train.npy") != "" {
+		return openNumpy(path, o)
+	}
+	return text.OpenTriples(o.FS, path, o.Text)
+}
+
+func openEdges(name string) func(string, Options) (ingest.Source, error) {
+	return func(path string, o Options) (ingest.Source, error) {
+		return tables.OpenEdges(o.FS, path, name, o.Text, o.Nodes, o.NodeColumns)
+	}
+}
+
+func openPairs(wide bool) func(string, Options) (ingest.Source, error) {
+	return func(path string, o Options) (ingest.Source, error) { return numpy.OpenBinary(o.FS, path, wide) }
+}
+
+// exportedTable takes over what the export says of its tables, where o says nothing.
+func exportedTable(o *TextOptions, x *files.Export) {
+	if o.Columns == nil && o.Header == nil {
+		if o.Columns = x.EdgeColumns; o.Columns != nil {
+			yes := true
+			o.Header = &yes
+		}
+	}
+	exportedIDs(o, x)
+}
+
+// exportedTriples is exportedTable of triples, which have no header.
+func exportedTriples(o *TextOptions, x *files.Export) {
+	if o.Header == nil {
+		o.Header = new(bool)
+	}
+	exportedIDs(o, x)
+}
+
+func exportedIDs(o *TextOptions, x *files.Export) {
+	if o.IDs == "" {
+		o.IDs = x.IDs
+	}
+	if o.NodeColumns == nil {
+		o.NodeColumns = x.NodeColumns
+	}
 }

@@ -115,35 +115,6 @@ func TestMariusNodes(t *testing.T) {
 	}
 }
 
-// Names in no order come out by id, whatever the number of scratch files.
-func TestMappedNamesInOrder(t *testing.T) {
-	const n = 10007
-	text := []byte{}
-	for k := range uint64(n) {
-		id := k * 5003 % n
-		text = fmt.Appendf(text, "a rather long name, of %d\t%d\n", id, id)
-	}
-	fs := memFS(t, map[string][]byte{"m.txt": text})
-	m, err := openMapped(fs, "m.txt", 0)
-	if err != nil || m.inOrder || m.count != n {
-		t.Fatalf("%+v (%v)", m, err)
-	}
-	for _, bytes := range []int64{m.bytes, 40 << 20} { // as if there were more: ten files
-		m.bytes = bytes
-		s := newComposed("", "")
-		s.names = m.names
-		names := nameList(t, s)
-		for id, name := range names {
-			if want := fmt.Sprintf("a rather long name, of %d", id); name != want {
-				t.Fatalf("name %d of %d is %q", id, len(names), name)
-			}
-		}
-		if len(names) != n {
-			t.Errorf("%d names, expected %d", len(names), n)
-		}
-	}
-}
-
 func TestOpenKEAndMariusBadInput(t *testing.T) {
 	ke := func(name, file, text string, want ...string) badCase {
 		return badCase{name: name, path: "d", files: openKEFiles(map[string][]byte{"d/" + file: []byte(text)}), want: append(want, file)}

@@ -76,7 +76,7 @@ func TestParquetBounds(t *testing.T) {
 
 // Damage of small files, in the footer above all, allocates no gigabytes.
 func TestParquetDamageAllocates(t *testing.T) {
-	files := tableFiles(t, nil)
+	files := tablesOf(t, nil)
 	r := rand.New(rand.NewPCG(1, 21))
 	for k := range 3000 {
 		whole := files["d/edges.parquet"]

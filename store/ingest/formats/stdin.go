@@ -11,7 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
 )
 
 // spoolSuffixes are the endings a spooled stream may get, which tell its form.
@@ -31,7 +33,7 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 	}
 	if resume {
 		for _, suffix := range spoolSuffixes {
-			if isFile(fs, base+suffix) {
+			if files.IsFile(fs, base+suffix) {
 				return base + suffix, nil
 			}
 		}
@@ -39,7 +41,7 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 	if err := RemoveSpool(fs, base); err != nil {
 		return "", err
 	}
-	in := bufio.NewReaderSize(newCtxReader(ctx, r), readBytes)
+	in := bufio.NewReaderSize(newCtxReader(ctx, r), files.ReadBytes)
 	head, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read standard input: %w", err)
@@ -61,7 +63,7 @@ func Spool(ctx context.Context, fs vfs.FS, base string, r io.Reader, format stri
 			path, err = "", errors.Join(err, fs.RemoveAll(part))
 		}
 	}()
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{in}, make([]byte, readBytes))
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{in}, make([]byte, files.ReadBytes))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -131,7 +133,7 @@ type readDone struct {
 }
 
 func newCtxReader(ctx context.Context, r io.Reader) *ctxReader {
-	return &ctxReader{ctx: ctx, r: r, buf: make([]byte, readBytes), done: make(chan readDone, 1)}
+	return &ctxReader{ctx: ctx, r: r, buf: make([]byte, files.ReadBytes), done: make(chan readDone, 1)}
 }
 
 // Read implements io.Reader.
@@ -141,8 +143,12 @@ func (r *ctxReader) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		go func() {
-			n, err := r.r.Read(r.buf)
-			r.done <- readDone{n, err}
+			var d readDone
+			d.err = panics.Call(func() (err error) {
+				d.n, err = r.r.Read(r.buf)
+				return err
+			})
+			r.done <- d
 		}()
 		select {
 		case d := <-r.done:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // tableFolderFiles are two types of nodes with tables and one without, in three tables of edges, with files replaced.
@@ -105,8 +106,8 @@ func TestTableFolderDetected(t *testing.T) {
 		{"tables", map[string][]byte{"d/edges/a-likes-b.csv": []byte("src,dst\n1,2\n")}},
 		{"graphbolt", map[string][]byte{"d/edges/a-likes-b.csv": []byte("1,2\n"), "d/metadata.yaml": []byte("x")}},
 	} {
-		if got, err := detect(memFS(t, c.files), "d"); got != c.want {
-			t.Errorf("%q: %q (%v), expected %q", sortedKeys(c.files), got, err, c.want)
+		if got, err := detect(memFS(t, c.files), "d"); err != nil || got.name != c.want {
+			t.Errorf("%q: %+v (%v), expected %q", slices.Sorted(maps.Keys(c.files)), got, err, c.want)
 		}
 	}
 }
@@ -131,7 +132,7 @@ func TestTableFolderBadInput(t *testing.T) {
 		file("a bad number", "nodes/person.csv", "id,age,label\n1,30,0\n2,old,1\n", "nodes/person.csv", "age"),
 		{name: "no edges", path: "d", format: "tables", files: map[string][]byte{"d/nodes/a.csv": []byte("id,x\n1,2\n")}, want: []string{"no table edges/"}},
 	})
-	if _, err := Open("d", Options{FS: memFS(t, tableFolderFiles(t, map[string][]byte{"d/nodes/shop.csv": []byte("id,label,size\nmain,1,2\n")})), Text: TextOptions{Skip: []string{"shop.label"}}}); err != nil {
+	if _, err := Open("d", Options{FS: memFS(t, tableFolderFiles(t, map[string][]byte{"d/nodes/shop.csv": []byte("id,label,size\nmain,1,2\n")})), Text: table.Options{Skip: []string{"shop.label"}}}); err != nil {
 		t.Errorf("a column of one type left out: %v", err)
 	}
 }

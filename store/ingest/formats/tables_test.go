@@ -2,8 +2,10 @@ package formats
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // parquetBytes is a file of rows, in row groups of at most perGroup.
@@ -49,8 +52,8 @@ type nodeRow struct {
 
 func ptr[T any](x T) *T { return &x }
 
-// tableFiles is a folder of edges with every kind of column, and of nodes.
-func tableFiles(t testing.TB, replace map[string][]byte) map[string][]byte {
+// tablesOf is a folder of edges with every kind of column, and of nodes.
+func tablesOf(t testing.TB, replace map[string][]byte) map[string][]byte {
 	files := map[string][]byte{
 		"d/edges.parquet": parquetBytes(t, 2,
 			edgeRow{"a", "b", "likes", .5, 10, []float32{1, 2}, -1}, edgeRow{"b", "c d", "hates", 2, 11, []float32{3, 4}, 7},
@@ -130,7 +133,7 @@ func nodeRowsOf(t *testing.T, src ingest.Source) []string {
 
 // Columns mean what their names say; all others are features.
 func TestTables(t *testing.T) {
-	s, err := Open("d", Options{FS: memFS(t, tableFiles(t, nil))})
+	s, err := Open("d", Options{FS: memFS(t, tablesOf(t, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +188,28 @@ func TestTextTables(t *testing.T) {
 }
 
 // A line that is bad in one column is skipped for all, and counted once a pass.
+// TestTextTableWide: features of a table whose first lines are longer than what is usually looked at.
+func TestTextTableWide(t *testing.T) {
+	const columns = 20_000
+	head, row := "id", ""
+	for k := range columns {
+		head += fmt.Sprintf(",x.%d", k)
+		row += fmt.Sprintf(",%d.5", k)
+	}
+	s, err := Open("d", Options{FS: memFS(t, map[string][]byte{
+		"d/edges.csv": []byte("src,dst\n0,1\n1,2\n"),
+		"d/nodes.csv": []byte(head + "\n0" + row + "\n1" + row + "\n2" + row + "\n")})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if c := s.Describe().NodeColumns; len(c) != 1 || c[0].Name != "x" || c[0].Dim != columns {
+		t.Errorf("columns of nodes %+v, expected x of %d numbers", c, columns)
+	}
+}
+
 func TestTextTableBadLines(t *testing.T) {
-	o := Options{Text: TextOptions{SkipBadMax: 1}, FS: memFS(t, map[string][]byte{
+	o := Options{Text: table.Options{SkipBadMax: 1}, FS: memFS(t, map[string][]byte{
 		"d/edges.csv": []byte("1,2\n"), "d/nodes.csv": []byte("id,x,y\n1,2,3\n2,?,4\n")})}
 	o.Text.NodeColumns = []string{"id", "x", "y"}
 	s, err := Open("d", o)
@@ -199,13 +222,13 @@ func TestTextTableBadLines(t *testing.T) {
 }
 
 func TestTablesBadInput(t *testing.T) {
-	good := tableFiles(t, nil)["d/edges.parquet"]
+	good := tablesOf(t, nil)["d/edges.parquet"]
 	damaged := bytes.Clone(good)
 	for k := 8; k < 60; k++ {
 		damaged[k] ^= 0x5a
 	}
 	bad := func(name, file string, b []byte, want ...string) badCase {
-		return badCase{name: name, path: "d", files: tableFiles(t, map[string][]byte{"d/" + file: b}), want: append(want, file)}
+		return badCase{name: name, path: "d", files: tablesOf(t, map[string][]byte{"d/" + file: b}), want: append(want, file)}
 	}
 	type ints struct {
 		Src, Dst int64
@@ -242,7 +265,7 @@ func TestTablesBadInput(t *testing.T) {
 
 // Whatever the bytes, Parquet is refused or read as described.
 func FuzzParquet(f *testing.F) {
-	files := tableFiles(f, nil)
+	files := tablesOf(f, nil)
 	f.Add(files["d/edges.parquet"], false)
 	f.Add(files["d/nodes/part-0.parquet"], true)
 	f.Fuzz(func(t *testing.T, b []byte, nodes bool) {
@@ -267,9 +290,38 @@ func FuzzTextTable(f *testing.F) {
 		if columns != "" {
 			o.Text.NodeColumns = strings.Split(columns, ",")
 		}
-		if _, _, _, err := parseFields(o.Text.NodeColumns, nodeFields); err != nil {
-			return
+		fs := memFS(t, map[string][]byte{"d/edges.csv": []byte("1,2\n"), "d/nodes.csv": b})
+		if src, err := Open("d", Options{FS: fs, Text: o.Text}); err == nil {
+			_ = src.Close()
+		} else if errors.Is(err, ingest.ErrOptions) {
+			return // the names of columns are none
 		}
-		_ = openDrain(t, memFS(t, map[string][]byte{"d/edges.csv": []byte("1,2\n"), "d/nodes.csv": b}), "d", o)
+		_ = openDrain(t, fs, "d", o)
 	})
+}
+
+// TestParquetOfNoRows: a row group of no rows, as pyarrow writes it of an empty table (testdata/norows.parquet), has no pages
+// and is not damaged for it.
+func TestParquetOfNoRows(t *testing.T) {
+	type ints struct {
+		Src int64 `parquet:"src,optional"`
+		Dst int64 `parquet:"dst,optional"`
+	}
+	none, err := os.ReadFile("testdata/norows.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := memFS(t, map[string][]byte{"d/edges/part-0.parquet": parquetBytes(t, 9, ints{1, 2}, ints{2, 1}), "d/edges/part-1.parquet": none})
+	s, err := Open("d", Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	edges := 0
+	err = s.Edges(t.Context(), ingest.Env{Threads: 1}, func(_ int, b *ingest.EdgeBatch) error {
+		edges += len(b.Src.Ints)
+		return nil
+	})
+	if err := errors.Join(err, s.Close()); err != nil || edges != 2 {
+		t.Errorf("%d edges, %v, expected 2", edges, err)
+	}
 }

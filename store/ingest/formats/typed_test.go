@@ -12,6 +12,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // typedFiles are two types of nodes, user without data and item, and two of edges, with files replaced.
@@ -45,7 +46,7 @@ func TestTypedOneRelation(t *testing.T) {
 		"d/edges/user-buys-item.tsv":                 {pair, old, false},
 		"d/edges/user-follows-user.csv":              {pair, nil, false},
 	} {
-		s, err := Open("d", Options{FS: memFS(t, map[string][]byte{path: c.text}), Text: TextOptions{Like: c.like}})
+		s, err := Open("d", Options{FS: memFS(t, map[string][]byte{path: c.text}), Text: table.Options{Like: c.like}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func TestTablesLikeOneType(t *testing.T) {
 	files := map[string][]byte{"d/edges/user-buys-item.csv": []byte("src,dst\n1,2\n")}
 	for name, ok := range map[string]bool{"node": true, "user": false} {
 		like := &store.Manifest{Schema: store.Schema{NodeTypes: []store.NodeType{{Name: name}}}}
-		_, err := Open("d", Options{FS: memFS(t, files), Text: TextOptions{Like: like}})
+		_, err := Open("d", Options{FS: memFS(t, files), Text: table.Options{Like: like}})
 		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "append adds no type") {
 			t.Errorf("to nodes of type %q: %v", name, err)
 		}

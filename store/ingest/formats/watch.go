@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
 )
 
 // watchedFS remembers the first operation on the input that failed for another
@@ -122,7 +123,7 @@ func (s *watchedSource) EdgeList(ctx context.Context, env ingest.Env, l int, emi
 func (s *watchedSource) NodeIDs(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
 	k, ok := s.Source.(ingest.KeyedSource)
 	if !ok {
-		return errNothing
+		return parts.ErrNone
 	}
 	return s.fs.verdict(k.NodeIDs(ctx, env, emit))
 }
@@ -131,7 +132,7 @@ func (s *watchedSource) NodeIDs(ctx context.Context, env ingest.Env, emit func(*
 func (s *watchedSource) KeyedRows(ctx context.Context, env ingest.Env, c int, emit func(*ingest.IDs, []byte, ingest.Position) error) error {
 	k, ok := s.Source.(ingest.KeyedSource)
 	if !ok {
-		return errNothing
+		return parts.ErrNone
 	}
 	return s.fs.verdict(k.KeyedRows(ctx, env, c, emit))
 }

@@ -39,7 +39,7 @@ class Events:
 
 @contender("gstore", "sample")
 class Sample(Events):
-    """`gstore bench sample STORE`, a round a turn."""
+    """`gstore-lab bench sample STORE`, a round a turn."""
 
     options, units = (), "sampled_edges"
 

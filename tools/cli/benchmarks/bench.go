@@ -1,4 +1,4 @@
-// Package benchmarks holds gstore bench: a file for each benchmark whose figures docs/benchmarks.md quotes, with its
+// Package benchmarks holds gstore-lab bench: a file for each benchmark whose figures docs/benchmarks.md quotes, with its
 // flags and tables. What is measured lies in tools/bench.
 package benchmarks
 

@@ -38,7 +38,7 @@ holds the rows of one mini-batch. The epochs before the one that is measured war
   dual cache        sampling on the device: room divided between features and adjacency lists
   mirror            whole steps, where they fit; "sampling there" with neighbour lists, which lie beside the room: the
                     device draws the mini-batches, and no block crosses
-  lbs, pbs          gstore train --device-plan lbs and pbs, samplers: results differ. Structure is blocks, and of pbs
+  lbs, pbs          gstore train --x device-plan=lbs and pbs, samplers: results differ. Structure is blocks, and of pbs
                     the states that its history adds
 
 presc, static optimum and dual cache are left out where steps change what is in memory, pbs where that is not all.
@@ -46,7 +46,7 @@ Of a store of links, rows are embeddings with their optimiser's state, which bat
 others take their places, and features: naive, tracker, lookahead and oracle are counted.
 
 "ahead of time" sends only rows that were sampled. The plan that training would choose has a star.`,
-		Example: "  gstore bench device debdeps.gstore --fanouts 15,10 --rooms 5,10,25,50\n  gstore bench device papers.gstore --batches 100 --json",
+		Example: "  gstore-lab bench device debdeps.gstore --fanouts 15,10 --rooms 5,10,25,50\n  gstore-lab bench device papers.gstore --batches 100 --json",
 		Args:    command.StoreArgs("STORE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runBenchDevice(cmd, e, args[0], &o) },
 	}

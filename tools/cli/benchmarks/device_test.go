@@ -36,7 +36,7 @@ func TestBenchDevice(t *testing.T) {
 		{[]string{nodes, "--dim", "4"}, cli.ExitUsage, "--dim is for link prediction"},
 		{[]string{edges, "--split", "split"}, cli.ExitUsage, "--split is for node classification"},
 	} {
-		code, stdout, stderr := clitest.Run(t, append([]string{"bench", "device", "--rooms", "25", "--batch-size", "50", "--batches", "4"}, c.args...)...)
+		code, stdout, stderr := lab(t, append([]string{"bench", "device", "--rooms", "25", "--batch-size", "50", "--batches", "4"}, c.args...)...)
 		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
 			t.Errorf("%v: exit code %d, expected %d with %q: %s%s", c.args[1:], code, c.code, c.want, stdout, stderr)
 		}

@@ -38,7 +38,7 @@ naive trainer that maps features and topology and samples the whole graph.
 
 With --compare-losses nothing is timed: an epoch is trained within the memory limit and again without
 one, and the losses after every macro-batch must be the same to the bit.`,
-		Example: "  gstore bench epoch --dir /data/bench --features 8GiB --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
+		Example: "  gstore-lab bench epoch --dir /data/bench --features 8GiB --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
 		Args:    command.ExactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchEpoch(cmd, e, o) },
 	}

@@ -27,7 +27,7 @@ func newBenchIngest(e *command.Env) *cobra.Command {
 		Long: `Generate an R-MAT graph of 2 M nodes and 30 M edges (--large: 100 M nodes, 1 G edges and 32
 features a node, about 21 GB) and ingest it in a process of its own, once for each format
 and budget. From tsv ids are remapped. Written is what spills and stores, by byte stored.`,
-		Example: "  gstore bench ingest --dir /data/bench --mem 1GiB,256MiB",
+		Example: "  gstore-lab bench ingest --dir /data/bench --mem 1GiB,256MiB",
 		Args:    command.ExactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchIngest(cmd, e, o) },
 	}

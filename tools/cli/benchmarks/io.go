@@ -35,7 +35,7 @@ into a new file, package blocks too, with checksums. fio's buffers lie in huge
 pages in one of its rows, as gstore's always do. Prints medians over the rounds
 of bandwidth and of CPU time (user and system) per GB, and the ratio to the best
 of fio.`,
-		Example: "  gstore bench io --dir /data --size-mib 8192 --repeats 5",
+		Example: "  gstore-lab bench io --dir /data --size-mib 8192 --repeats 5",
 		Args:    command.ExactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchIO(cmd, e, o) },
 	}

@@ -33,7 +33,7 @@ func newBenchLink(e *command.Env) *cobra.Command {
 memory, and train an epoch of DistMult on it with plan comet, in a process under a
 cgroup memory limit. Beside it: the time that fio takes for the epoch's bytes, read
 and written, and the time of the same batches with nothing being moved.`,
-		Example: "  gstore bench link --dir /data/bench --mem 128MiB --times 8",
+		Example: "  gstore-lab bench link --dir /data/bench --mem 128MiB --times 8",
 		Args:    command.ExactArgs(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBenchLink(cmd, e, o) },
 	}

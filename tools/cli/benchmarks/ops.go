@@ -41,8 +41,8 @@ machine. With --openblas products are measured by turns with OpenBLAS.
 
 With --device cuda:N a GPU's operations are measured by its own clock, in the sizes of large mini-batches, beside
 a copy within its memory in the same rounds: the share of the copy's rate, and the share to be reached.`,
-		Example: "  gstore bench ops --threads 1,2\n  gstore bench ops --device cuda:0\n  gstore bench ops --filter gather --repeats 15 --json\n" +
-			"  gstore bench ops --filter gemm --openblas tools/bench/openblas_gemm.py",
+		Example: "  gstore-lab bench ops --threads 1,2\n  gstore-lab bench ops --device cuda:0\n  gstore-lab bench ops --filter gather --repeats 15 --json\n" +
+			"  gstore-lab bench ops --filter gemm --openblas tools/bench/openblas_gemm.py",
 		Args: command.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.device != "host" {

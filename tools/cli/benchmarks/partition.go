@@ -27,8 +27,8 @@ rmat:NODES:EDGES, sbm:NODES:EDGES:CLASSES:HOMOPHILY, or a directory with
 edge_index.npy (node_label.npy and split/train.npy are used if there). Reading the graph is
 not part of the times. With --metis, gpmetis partitions the same graph, by turns with the methods; its time includes reading its file.
 Times are medians of --repeat runs. Peaks are the process's resident memory, the graph and the program included, and what gpmetis says of itself.`,
-		Example: "  gstore bench partition sbm:1e6:1e7:64:0.8 --partitions 8,64,512 --methods fennel --metis gpmetis --repeat 3\n" +
-			"  gstore bench partition rmat:2e6:3e7 --partitions 16,1024 --methods fennel --flat --visit-order natural",
+		Example: "  gstore-lab bench partition sbm:1e6:1e7:64:0.8 --partitions 8,64,512 --methods fennel --metis gpmetis --repeat 3\n" +
+			"  gstore-lab bench partition rmat:2e6:3e7 --partitions 16,1024 --methods fennel --flat --visit-order natural",
 		Args: command.ExactArgs("GRAPH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, m := range o.methods {

@@ -36,9 +36,9 @@ the Python package's loader does.
 With --device cuda:N, draw uniform mini-batches of the generated graph on a GPU, where its neighbour lists lie:
 compare those of a first round with the host's, entry for entry, and print each round, with what blocks that
 the host draws would take across the bus.`,
-		Example: "  gstore bench sample\n  gstore bench sample --sampler uniform,weighted --fanouts 15,10 --json\n" +
-			"  gstore bench sample papers.gstore --threads 2 --rows\n" +
-			"  gstore bench sample --device cuda:0",
+		Example: "  gstore-lab bench sample\n  gstore-lab bench sample --sampler uniform,weighted --fanouts 15,10 --json\n" +
+			"  gstore-lab bench sample papers.gstore --threads 2 --rows\n" +
+			"  gstore-lab bench sample --device cuda:0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

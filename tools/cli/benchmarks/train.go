@@ -39,9 +39,9 @@ issuing them. Feature rows are read across the bus.
 Up to 256 features are stored as float32, more as float16: 768 of them would be 6 GB.
 --dump-batches writes the batches as numpy arrays, which
 tools/bench/pyg_train.py trains with PyTorch Geometric.`,
-		Example: "  gstore bench train --dir /data/bench\n" +
-			"  gstore bench train --dir /data/bench --models gat --dims 128 --hidden 256 --ops 10\n" +
-			"  gstore bench train --dir /data/bench --dump-batches /data/batches --json",
+		Example: "  gstore-lab bench train --dir /data/bench\n" +
+			"  gstore-lab bench train --dir /data/bench --models gat --dims 128 --hidden 256 --ops 10\n" +
+			"  gstore-lab bench train --dir /data/bench --dump-batches /data/batches --json",
 		Args: command.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBenchTrain(cmd, e, o) },
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gstore/gstore/gpu/options"
 )
 
 // Env is what a command may touch of the world.
@@ -34,6 +36,25 @@ func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // Usage makes err a usage error.
 func Usage(err error) error { return usageError{err} }
+
+// Refused makes an error of options that do not go together a usage error that names them as on a command line; others it returns
+// as they are.
+func Refused(err error) error {
+	var r *options.Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	return usageError{spelled{r.Text, err}}
+}
+
+// spelled is an error with another text.
+type spelled struct {
+	text string
+	error
+}
+
+func (s spelled) Error() string { return s.text }
+func (s spelled) Unwrap() error { return s.error }
 
 // IsUsage reports whether an error is the caller's mistake.
 func IsUsage(err error) bool {

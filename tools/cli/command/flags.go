@@ -53,6 +53,14 @@ func FormatSize(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, name)
 }
 
+// FormatPercent writes a share such as an accuracy in percent, or "none" for a negative one, which stands for no nodes to compute it from.
+func FormatPercent(share float64) string {
+	if share < 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.2f %%", 100*share)
+}
+
 // String implements pflag.Value.
 func (f *Size) String() string {
 	if *f == 0 {
@@ -114,15 +122,55 @@ func ApplyConfig(cmd *cobra.Command, path string) error {
 			return Usagef("%s is there already, on line %d", at, line)
 		}
 		lines[key.Value] = key.Line
-		if f.Changed {
+		if f.Changed && key.Value != "x" {
 			continue
 		}
-		text, err := flagText(value)
-		if err == nil {
-			err = cmd.Flags().Set(key.Value, text)
-		}
-		if err != nil {
+		if err := setFlag(cmd.Flags(), f, value); err != nil {
 			return Usagef("%s: %v", at, err)
+		}
+	}
+	return nil
+}
+
+// setFlag sets a flag to what a file says. What is given by --x has a key of its own too, as files have that are
+// older than --x.
+func setFlag(fs *pflag.FlagSet, f *pflag.Flag, value *yaml.Node) error {
+	if x, ok := f.Value.(xValue); ok {
+		return x.setAll(value)
+	}
+	text, err := flagText(value)
+	if err != nil {
+		return err
+	}
+	switch v := f.Value.(type) {
+	case moved:
+		if v.given { // on the command line, which wins
+			return nil
+		}
+		return v.take(text)
+	case *option:
+		f.Changed = true
+		return v.take(text)
+	}
+	return fs.Set(f.Name, text)
+}
+
+// setAll sets what a file says under x.
+func (x xValue) setAll(values *yaml.Node) error {
+	if values.Kind != yaml.MappingNode {
+		return errors.New("expected names with values, such as \"x: {prune: 1,1}\"")
+	}
+	for i := 0; i < len(values.Content); i += 2 {
+		name := values.Content[i].Value
+		text, err := flagText(values.Content[i+1])
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if p := x.o.find(name); p != nil && p.given { // on the command line, which wins
+			continue
+		}
+		if err := x.Set(name + "=" + text); err != nil {
+			return err
 		}
 	}
 	return nil

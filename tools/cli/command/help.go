@@ -2,8 +2,10 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -13,17 +15,23 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/gstore/gstore/gpu/options"
 )
 
 // Annotations of flags.
 const (
 	groupKey  = "group"
 	expertKey = "expert"
+	xKey      = "x" // of hidden flags, which are names of --x, and of flags, with their values that only --x takes
 	valuesKey = "values"
 )
 
-// HelpAll is the flag that shows what only experts need; [ShowAll] acts on it.
-const HelpAll = "--help-all"
+// Flags that ask for more help than --help: HelpAll for what only experts need, HelpX for what --x takes.
+const (
+	HelpAll = "--help-all"
+	HelpX   = "--help-x"
+)
 
 // Group puts a flag under a heading of the help; ",expert" at its end leaves it to --help-all.
 func Group(f *pflag.Flag, group string) {
@@ -55,6 +63,20 @@ func GroupOf(f *pflag.Flag) string {
 		return g[0]
 	}
 	return ""
+}
+
+// Expert says that a flag is left to [HelpAll].
+func Expert(f *pflag.Flag) bool {
+	_, expert := f.Annotations[expertKey]
+	return expert
+}
+
+// Experiment is a flag as [HelpX] lists it; nil where --x does not take it.
+func Experiment(f *pflag.Flag) *pflag.Flag {
+	if _, x := f.Annotations[xKey]; x {
+		return nameOfX(f)
+	}
+	return nil
 }
 
 // Values are what a flag may be: shells complete them.
@@ -90,45 +112,54 @@ func Alias(fs *pflag.FlagSet, old, name string) {
 	})
 }
 
-// groupedUsage is the usage of a command whose flags have groups: a heading each, in the order in which they were made.
-func groupedUsage(w io.Writer, cmd *cobra.Command, all bool) {
-	fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
-	var headings []string
-	flags := map[string][]*pflag.Flag{}
-	hidden := 0
+// groupedUsage is the usage of a command whose flags have groups: a heading each, in the order in which they were
+// made. asked is the flag that asked for it.
+func groupedUsage(w io.Writer, cmd *cobra.Command, asked string) {
 	cmd.LocalFlags().SortFlags = false
 	cmd.Flags().SortFlags = false
+	flags := map[string][]*pflag.Flag{}
+	experts, unproven := 0, 0
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
+		if x := Experiment(f); x != nil {
+			unproven++
+			if asked == HelpX {
+				flags[GroupOf(f)] = append(flags[GroupOf(f)], x)
+			}
 		}
-		_, expert := f.Annotations[expertKey]
-		if expert && !all {
-			hidden++
-			return
+		switch {
+		case f.Hidden || asked == HelpX:
+		case Expert(f) && asked != HelpAll:
+			experts++
+		default:
+			heading := cmp.Or(GroupOf(f), otherHeading)
+			flags[heading] = append(flags[heading], f)
 		}
-		heading := cmp.Or(GroupOf(f), "Other")
-		if !slices.Contains(headings, heading) {
-			headings = append(headings, heading)
-		}
-		flags[heading] = append(flags[heading], f)
 	})
-	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { flags["Other"] = append(flags["Other"], f) })
-	slices.SortStableFunc(headings, func(a, b string) int { return cmp.Compare(headingRank(a), headingRank(b)) })
-	if !slices.Contains(headings, "Other") {
-		headings = append(headings, "Other")
+	if asked != HelpX {
+		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { flags[otherHeading] = append(flags[otherHeading], f) })
+	} else {
+		fmt.Fprintf(w, xUsage, cmd.Name())
 	}
+	headings := slices.Sorted(maps.Keys(flags))
+	slices.SortStableFunc(headings, func(a, b string) int { return cmp.Compare(headingRank(a), headingRank(b)) })
 	for _, h := range headings {
 		fmt.Fprintf(w, "\n%s%s:\n", strings.ToUpper(h[:1]), h[1:])
 		writeFlags(w, flags[h])
 	}
-	if hidden > 0 {
-		fmt.Fprintf(w, "\n%d more for experts: gstore %s %s\n", hidden, cmd.Name(), HelpAll)
+	if experts > 0 {
+		fmt.Fprintf(w, "\n%d more for experts: gstore %s %s\n", experts, cmd.Name(), HelpAll)
+	}
+	if unproven > 0 && asked != HelpX {
+		fmt.Fprintf(w, "\n%d for experiments, given as --x NAME=VALUE: gstore %s %s\n", unproven, cmd.Name(), HelpX)
 	}
 }
 
+// otherHeading is that of flags without a group.
+const otherHeading = "Other"
+
 func headingRank(h string) int {
-	if h == "Other" {
+	if h == otherHeading {
 		return math.MaxInt
 	}
 	order := []string{"data", "input", "graph", "a column", "what is written", "features and labels", "partitions", "precomputed hop",
@@ -139,25 +170,40 @@ func headingRank(h string) int {
 	return len(order)
 }
 
+// UsageOf is what a flag's value is called, "" of a switch, and what the flag does, with its default and its values.
+func UsageOf(f *pflag.Flag) (kind, text string) {
+	kind, text = pflag.UnquoteUsage(f)
+	if showsDefault(f) && !strings.Contains(text, "default") {
+		text += " (default " + f.DefValue + ")"
+	}
+	_, isX := f.Value.(xValue) // has a list of its own
+	if values := f.Annotations[valuesKey]; !isX && len(values) > 0 && !strings.Contains(text, values[len(values)-1]) {
+		text, _, _ = strings.Cut(text, " (default")
+		text += ": " + strings.Join(values, ", ") + strings.TrimPrefix(f.Usage, text)
+	}
+	return kind, text
+}
+
 // writeFlags lists flags in two columns, the second one wrapped to the terminal.
 func writeFlags(w io.Writer, flags []*pflag.Flag) {
 	const names = 26
 	width := max(60, Width(w))
 	for _, f := range flags {
 		head := "  --" + f.Name
+		if _, x := f.Value.(moved); x {
+			head = "  " + f.Name + "="
+		}
 		if f.Shorthand != "" {
 			head = "  -" + f.Shorthand + ", --" + f.Name
 		}
-		kind, text := pflag.UnquoteUsage(f)
-		if kind != "" {
+		kind, text := UsageOf(f)
+		switch {
+		case kind != "" && strings.HasSuffix(head, "="):
+			head += strings.ToUpper(kind)
+		case kind != "":
 			head += " " + kind
-		}
-		if _, bound := f.Value.(*option); !bound && f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != "[]" && !strings.Contains(text, "default") {
-			text += " (default " + f.DefValue + ")"
-		}
-		if values := f.Annotations[valuesKey]; len(values) > 0 && !strings.Contains(text, values[len(values)-1]) {
-			text, _, _ = strings.Cut(text, " (default")
-			text += ": " + strings.Join(values, ", ") + strings.TrimPrefix(f.Usage, text)
+		default:
+			head = strings.TrimSuffix(head, "=")
 		}
 		if len(head) < names {
 			head += strings.Repeat(" ", names-len(head))
@@ -181,16 +227,32 @@ func writeFlags(w io.Writer, flags []*pflag.Flag) {
 	}
 }
 
-// GroupHelp makes the help of commands whose flags have groups show them; all says whether --help-all asked.
-func GroupHelp(root *cobra.Command, all *bool) {
-	plain := root.UsageFunc()
+// showsDefault reports whether the help of a flag adds its default, which options' help has already.
+func showsDefault(f *pflag.Flag) bool {
+	switch f.Value.(type) {
+	case *option, moved:
+		return false
+	}
+	return !slices.Contains([]string{"", "0", "false", "[]"}, f.DefValue)
+}
+
+// GroupHelp makes the help of commands whose flags have groups show them; asked is the flag that asked.
+func GroupHelp(root *cobra.Command, asked *string) {
+	plain, help := root.UsageFunc(), root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if *asked == HelpX {
+			groupedUsage(cmd.OutOrStdout(), cmd, HelpX)
+			return
+		}
+		help(cmd, args)
+	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		grouped := false
 		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) { grouped = grouped || len(f.Annotations[groupKey]) > 0 })
 		if !grouped {
 			return plain(cmd)
 		}
-		groupedUsage(cmd.OutOrStdout(), cmd, *all)
+		groupedUsage(cmd.OutOrStdout(), cmd, *asked)
 		return nil
 	})
 }
@@ -208,46 +270,11 @@ func Width(w io.Writer) int {
 	return 100
 }
 
-// Nearest is the one of the names that a mistyped word is two letters or fewer from, and fewer than half of its own; "" for none.
-func Nearest(word string, names []string) string {
-	best, at := "", 3
-	for _, name := range names {
-		if d := distance(word, name); d < at && 2*d < len(word)+1 {
-			best, at = name, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters of a must be changed, added, left out or exchanged with the next one to make b (optimal string
-// alignment).
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := range len(a) {
-		for j := range len(b) {
-			change := rows[i][j]
-			if a[i] != b[j] {
-				change++
-			}
-			least := min(change, rows[i][j+1]+1, rows[i+1][j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				least = min(least, rows[i-1][j-1]+1)
-			}
-			rows[i+1][j+1] = least
-		}
-	}
-	return rows[len(a)][len(b)]
-}
-
 // FlagError is a flag that cannot be read, as a usage error that names the nearest one.
 func FlagError(cmd *cobra.Command, err error) error {
+	if m := (movedError{}); errors.As(err, &m) {
+		return Usage(m)
+	}
 	text := err.Error()
 	_, name, ok := strings.Cut(text, "unknown flag: --")
 	if !ok {
@@ -259,7 +286,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	if near := Nearest(name, names); near != "" {
+	if near := options.Nearest(name, names); near != "" {
 		return Usagef("%s: did you mean --%s?", text, near)
 	}
 	return Usage(err)

@@ -8,90 +8,43 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/gstore/gstore/gpu/options"
 )
 
-// Options are flags that follow from structs of options. A field with a tag group is a flag, whose
+// Options are flags that follow from tables of options ([options.Table]): one value is set in the configurations of
+// all tasks that have an option of that flag. An option of level [options.Experimental] is no flag, but a name of --x
+// (x.go).
 //
-//   - name, and key in a --config file, is the field's JSON name with dashes, or the tag flag;
-//   - group in the help is the tag group, with ",expert" after it if only --help-all shows it;
-//   - help is the tag help, and its values are those of the tag values, by commas;
-//   - default is what the struct's own defaults fill in, or the tag default where the data decides;
-//   - tasks are those of the structs that have a field of that name: one value is set in all of them.
-//
-// A flag that is not given leaves its fields zero, which means the default. One that has a number as its default refuses 0,
-// unless the tag zero says what 0 is kept as; a field that is a pointer takes 0 as it is.
+// A flag that is not given leaves its fields zero, which means the default. One that has a number as its default
+// refuses 0, unless the table says what 0 is kept as; a field that is a pointer takes 0 as it is.
 type Options struct {
 	flags   *pflag.FlagSet
 	options []*option
 	tasks   []string
 }
 
-// Task is a struct of options, for one task.
-type Task struct {
-	Name     string // as messages name it
-	Options  any    // pointer to the struct that flags fill
-	Defaults any    // a struct of the same type with its defaults filled in
-}
-
-// option is one flag: the fields of the tasks that have it.
+// option is one flag, or a name of --x: the fields of the tasks that have it.
 type option struct {
 	name, kept string // kept: the field's JSON name
+	x          bool   // given by --x alone
 	zero       string
 	number     bool // the default is a number other than 0
-	values     []string
+	unproven   []string
+	words      map[string][]string      // what it may be, by task
 	fields     map[string]reflect.Value // by task
+	defaults   []string
 	given      bool
 	auto       bool // the word auto was given for a number: the default
 }
 
-// Bind makes the flags of tasks in fs. A flag that fs has already is the command's own and stays as it is.
-func Bind(fs *pflag.FlagSet, tasks ...Task) *Options {
+// Bind makes the flags of tasks in fs, and --x. A flag that fs has already is the command's own and stays as it is.
+func Bind(fs *pflag.FlagSet, tasks ...options.Bound) *Options {
 	o := &Options{flags: fs}
-	byName := map[string]*option{}
-	defaults := map[string][]string{}
 	for _, t := range tasks {
-		o.tasks = append(o.tasks, t.Name)
-		v, d := reflect.ValueOf(t.Options).Elem(), reflect.ValueOf(t.Defaults)
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			group, ok := f.Tag.Lookup("group")
-			if !ok {
-				continue
-			}
-			kept, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			name := f.Tag.Get("flag")
-			if name == "" {
-				name = strings.ReplaceAll(kept, "_", "-")
-			}
-			p := byName[name]
-			if p == nil {
-				if fs.Lookup(name) != nil {
-					continue
-				}
-				p = &option{name: name, kept: kept, zero: f.Tag.Get("zero"), fields: map[string]reflect.Value{}}
-				if values := f.Tag.Get("values"); values != "" {
-					p.values = strings.Split(values, ",")
-				}
-				byName[name] = p
-				o.options = append(o.options, p)
-				flag := fs.VarPF(p, name, "", f.Tag.Get("help"))
-				flag.DefValue = ""
-				Group(flag, group)
-			}
-			p.fields[t.Name] = v.Field(i)
-			text, ok := f.Tag.Lookup("default")
-			if !ok {
-				text = fieldText(d.Field(i))
-			}
-			if _, err := strconv.ParseFloat(text, 64); err == nil && f.Type.Kind() != reflect.Pointer {
-				p.number = true
-			}
-			if text != "" && !slices.Contains(defaults[name], text) {
-				if len(defaults[name]) > 0 {
-					text = t.Name + ": " + text
-				}
-				defaults[name] = append(defaults[name], text)
-			}
+		o.tasks = append(o.tasks, t.Task)
+		for i := range t.Fields {
+			o.add(t.Task, &t.Fields[i])
 		}
 	}
 	for _, p := range o.options {
@@ -99,43 +52,75 @@ func Bind(fs *pflag.FlagSet, tasks ...Task) *Options {
 		if p.Type() == "" {
 			flag.NoOptDefVal = "true"
 		}
-		if d := defaults[p.name]; len(d) > 0 {
-			flag.Usage += " (default " + strings.Join(d, "; ") + ")"
+		if len(p.defaults) > 0 {
+			flag.Usage += " (default " + strings.Join(p.defaults, "; ") + ")"
 		}
-		Values(flag, p.values...)
+		var words []string
+		for _, t := range o.tasks {
+			for _, w := range p.words[t] {
+				if !slices.Contains(words, w) && !slices.Contains(p.unproven, w) {
+					words = append(words, w)
+				}
+			}
+		}
+		Values(flag, words...)
 	}
+	o.addX()
 	return o
 }
 
-// fieldText is a default as help shows it; "" for none.
-func fieldText(v reflect.Value) string {
-	if v.IsZero() {
-		return ""
+// add makes the flag of a task's field, or adds the field to what another task's made.
+func (o *Options) add(task string, f *options.Field) {
+	p := o.find(f.Flag)
+	if p == nil {
+		if o.flags.Lookup(f.Flag) != nil {
+			return
+		}
+		p = &option{name: f.Flag, kept: f.Name, zero: f.Zero, x: f.Level == options.Experimental,
+			words: map[string][]string{}, fields: map[string]reflect.Value{}}
+		o.options = append(o.options, p)
+		var value pflag.Value = p
+		if p.x {
+			value = moved{p}
+		}
+		flag := o.flags.VarPF(value, f.Flag, "", f.Help)
+		flag.DefValue, flag.Hidden = "", p.x
+		group := f.Group
+		if f.Level == options.Expert {
+			group += ",expert"
+		}
+		Group(flag, group)
 	}
-	v = reflect.Indirect(v)
-	switch v.Kind() {
-	case reflect.Slice:
-		return strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), " ", ",")
-	case reflect.Float64:
-		return strings.TrimPrefix(strconv.FormatFloat(v.Float(), 'g', -1, 64), "0")
+	p.fields[task], p.words[task] = f.Value, f.Words
+	p.unproven = append(p.unproven, f.Unproven...)
+	if f.Number {
+		p.number = true
 	}
-	return fmt.Sprint(v)
+	if text := f.Default; text != "" && !slices.Contains(p.defaults, text) {
+		if len(p.defaults) > 0 {
+			text = task + ": " + text
+		}
+		p.defaults = append(p.defaults, text)
+	}
+	if flag := o.flags.Lookup(f.Flag); flag.Usage == "" { // the first task that says what it is
+		flag.Usage = f.Help
+	}
 }
 
-// SetValues says what a flag may be, where code knows it and a tag would repeat it.
-func (o *Options) SetValues(name string, values ...string) {
+// find returns the option of a name; nil if there is none.
+func (o *Options) find(name string) *option {
 	for _, p := range o.options {
 		if p.name == name {
-			p.values = values
-			Values(o.flags.Lookup(name), values...)
+			return p
 		}
 	}
+	return nil
 }
 
 // String implements pflag.Value.
 func (p *option) String() string {
 	for _, f := range p.fields {
-		return fieldText(f)
+		return options.Show(f)
 	}
 	return ""
 }
@@ -149,15 +134,24 @@ func (p *option) Type() string {
 		case strings.HasSuffix(p.kept, "_bytes"):
 			return "size"
 		default:
-			return map[reflect.Kind]string{reflect.Int: "n", reflect.Int64: "n", reflect.Uint64: "n", reflect.Float64: "x", reflect.Pointer: "x",
-				reflect.Slice: "list", reflect.String: "text"}[t.Kind()]
+			return map[reflect.Kind]string{reflect.Int: "n", reflect.Int64: "n", reflect.Uint64: "n", reflect.Float64: "x",
+				reflect.Pointer: "x", reflect.Slice: "list", reflect.String: "text"}[t.Kind()]
 		}
 	}
 	return "text"
 }
 
-// Set implements pflag.Value: it sets the fields of all tasks. A list that is given again goes on.
+// Set implements pflag.Value: it sets the fields of all tasks. A list that is given again goes on. A value that only
+// --x takes is refused.
 func (p *option) Set(text string) error {
+	if slices.Contains(p.unproven, text) {
+		return movedError{options.Spell(p.name, text, true)}
+	}
+	return p.take(text)
+}
+
+// take is Set, by whatever way the value came.
+func (p *option) take(text string) error {
 	for _, f := range p.fields {
 		if err := p.set(f, text); err != nil {
 			return err
@@ -245,11 +239,19 @@ func (o *Options) Given() (names []string) {
 	return names
 }
 
-// Has reports whether the flag was given.
-func (o *Options) Has(name string) bool { return o != nil && o.flags.Changed(name) }
+// Has reports whether the flag, or the name of --x, was given.
+func (o *Options) Has(name string) bool {
+	if o == nil {
+		return false
+	}
+	if p := o.find(name); p != nil {
+		return p.given
+	}
+	return o.flags.Changed(name)
+}
 
-// Check refuses, as a usage error, flags that mean nothing for the store's task, 0 where it would stand for another default,
-// and what is nearly the name of a value.
+// Check refuses, as a usage error, options that mean nothing for the store's task, and values that are another
+// task's.
 func (o *Options) Check(task string) error {
 	if o == nil {
 		return nil
@@ -258,10 +260,38 @@ func (o *Options) Check(task string) error {
 		if !p.given {
 			continue
 		}
-		if _, ok := p.fields[task]; !ok {
-			for _, other := range o.tasks {
-				if _, ok := p.fields[other]; ok {
-					return Usagef("--%s is for %s; the store's task is %s", p.name, other, task)
+		field, ok := p.fields[task]
+		for _, other := range o.tasks {
+			switch _, theirs := p.fields[other]; {
+			case !ok && theirs:
+				return Usagef("%s is for %s; the store's task is %s", p.spell(""), other, task)
+			case ok && field.Kind() == reflect.String && !slices.Contains(p.words[task], field.String()) &&
+				slices.Contains(p.words[other], field.String()):
+				return Usagef("%s is for %s; the store's task is %s: use %s", p.spell(field.String()), other, task,
+					strings.Join(p.words[task], ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// Validate refuses 0 where it would stand for another default, and what is nearly a word that some task knows.
+func (o *Options) Validate() error {
+	for _, p := range o.options {
+		if !p.given {
+			continue
+		}
+		var words []string
+		for _, t := range o.tasks {
+			words = append(words, p.words[t]...)
+		}
+		for _, f := range p.fields {
+			if p.number && !p.auto && f.IsZero() && f.Kind() != reflect.Slice && f.Kind() != reflect.String {
+				return Usagef("%s: expected more; leave it out for its default", p.spell("0"))
+			}
+			if f.Kind() == reflect.String && len(words) > 0 && !slices.Contains(words, f.String()) {
+				if near := options.Nearest(f.String(), words); near != "" {
+					return Usagef("%s is not known: did you mean %s?", p.spell(f.String()), near)
 				}
 			}
 		}
@@ -269,22 +299,10 @@ func (o *Options) Check(task string) error {
 	return nil
 }
 
-// Validate refuses what is wrong with flags whatever the task: see [Options.Check].
-func (o *Options) Validate() error {
-	for _, p := range o.options {
-		if !p.given {
-			continue
-		}
-		for _, f := range p.fields {
-			if p.number && !p.auto && f.IsZero() && f.Kind() != reflect.Slice && f.Kind() != reflect.String {
-				return Usagef("--%s 0: expected more; leave the flag out for its default", p.name)
-			}
-			if f.Kind() == reflect.String && len(p.values) > 0 && !slices.Contains(p.values, f.String()) {
-				if near := Nearest(f.String(), p.values); near != "" {
-					return Usagef("--%s %s is not known: did you mean %s?", p.name, f.String(), near)
-				}
-			}
-		}
+// spell is the option as on a command line, with a value or, where that is empty, without.
+func (p *option) spell(value string) string {
+	if value == "" {
+		value = "true" // which is not written
 	}
-	return nil
+	return options.Spell(p.name, value, p.x)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
+	"github.com/gstore/gstore/store/ingest/grow"
 	"github.com/gstore/gstore/tools/cli/command"
 )
 
@@ -31,17 +32,19 @@ func NewAppend(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "append STORE [INPUT]",
 		Short: "Add nodes and edges, or a feature column, as a store's next version",
-		Long: `Append adds the graph at INPUT to STORE: nodes that the store does not have become new
-partitions, and of the others only the topology of those into which an edge leads is
-written again. Rules that the store was ingested by (undirected, duplicates, self
-loops) hold. INPUT's ids are the store's external ids; its node rows are those of
-new nodes: row k of a numpy folder is node NODES+k.
+		Long: `Append adds the nodes and edges at INPUT to STORE, in a new version of it. INPUT names
+nodes by the ids that the store knows them by. Nodes that the store does not have are
+added, with their rows. (Row k of a numpy folder is that of node NODES+k.) The rules of
+the ingest hold here too: whether the graph is undirected, and what happens to
+duplicates and self loops. Only the parts of the graph that edges are added to are
+written again.
 
-With --features it adds a column of nodes instead, which rewrites nothing: a .npy array
-with a row for every node, by external id (where ids are not 0 … NODES−1: in the order that gstore export writes).
+With --features, append adds a column of nodes instead, which rewrites nothing. The
+column is a .npy array with a row for every node, in the order of their ids, or, if ids
+are not 0 to NODES−1, in the order that gstore export writes.
 
-The version before stays readable (--keep-versions); readers at work are not
-disturbed. A failure leaves the store as it was.`,
+The version before stays readable, and readers are not disturbed. If append fails, the
+store is as it was.`,
 		Example: `  gstore append papers.gstore new-papers
   gstore append web.gstore today.tsv --columns src,dst
   gstore append cora.gstore --features pagerank.npy --name rank`,
@@ -56,12 +59,12 @@ disturbed. A failure leaves the store as it was.`,
 	f := cmd.Flags()
 	o.input.inputFlags(f)
 	command.Section(f, "a column", func() {
-		f.StringVar(&o.features, "features", "", "file of a feature column to add: .npy [N] or [N, D]")
+		f.StringVar(&o.features, "features", "", "file of a column of features to add: .npy [N] or [N, D]")
 		f.StringVar(&o.name, "name", "", "name of the added column")
 		f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
 		f.BoolVar(&o.input.normalize, "normalize", false, normalizeUsage)
 	})
-	f.IntVar(&o.keep, "keep-versions", 2, "how many versions stay readable, the new one included")
+	f.IntVar(&o.keep, "keep-versions", 2, "how many versions to keep, the new one included")
 	completeValues(f)
 	return cmd
 }
@@ -90,12 +93,12 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	bar := ingestProgress{e: e}
-	ao := ingest.AppendOptions{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: in.Normalize, Note: in.Note, Progress: bar.tell}
-	var r *ingest.AppendReport
+	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: in.Normalize, Note: in.Note, Progress: bar.tell}
+	var r *grow.Report
 	if o.features != "" {
-		r, err = ingest.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
+		r, err = grow.AppendColumns(ctx, dir, src, in.FeatureElem, ao)
 	} else {
-		r, err = ingest.Append(ctx, dir, src, ao)
+		r, err = grow.Append(ctx, dir, src, ao)
 	}
 	bar.close()
 	if err != nil {

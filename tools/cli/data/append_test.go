@@ -92,7 +92,7 @@ func TestAppendTrains(t *testing.T) {
 			t.Fatalf("losses %v, of the store ingested at once %v", a, b)
 		}
 	}
-	for _, l := range trainedLosses(t, grown, "--plan", "hanoi", "--buffer", "3", "--reuse", "1") {
+	for _, l := range trainedLosses(t, grown, "--plan", "hanoi", "--buffer", "3", "--x", "reuse=1") {
 		if math.IsNaN(l) || l > 10 {
 			t.Errorf("loss %g out of core", l)
 		}

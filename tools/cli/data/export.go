@@ -45,16 +45,16 @@ func NewExport(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export STORE OUT",
 		Short: "Write a store's graph, columns, embeddings and models as NumPy, TSV, Parquet and safetensors files",
-		Long: `Export writes a version of STORE to files in the new folder OUT, streamed within a
-memory budget. Text and Parquet hold external ids; NumPy arrays are by external id where
-these are 0 … nodes−1, and by position otherwise, with node_ids.npy, node_ids.txt
-or, of a knowledge graph, entities.txt beside them.
-The files can be ingested again; OUT/meta.json says how.
+		Long: `Export writes a version of STORE to files in the new folder OUT. It streams, so that
+the graph need not fit in memory, and gstore ingest can read the files again.
 
-An undirected graph's edges are written once each.
+Text and Parquet files hold your own ids. NumPy arrays are ordered by them if they are
+0 to NODES−1. Otherwise rows are in an order of their own, and node_ids.npy or
+node_ids.txt says which node each is (entities.txt in a knowledge graph). Each edge of
+an undirected graph is written once.
 
---what model writes a trained model as model.safetensors beside model.json, which names its
-layers, their parameters, classes and relations; docs/models.md says how to compute with them.`,
+--what model writes a trained model as model.safetensors, beside model.json, which
+describes its layers. docs/models.md says how to compute with them.`,
 		Example: `  gstore export cora.gstore cora-npy
   gstore export fb.gstore fb-tsv --format tsv --what graph
   gstore export papers.gstore papers-emb --what embeddings --mem 8GiB
@@ -72,7 +72,7 @@ layers, their parameters, classes and relations; docs/models.md says how to comp
 		f.Uint64Var(&o.version, "version", 0, "version to export (0 = the newest)")
 		f.StringVar(&o.format, "format", string(export.Numpy), "numpy, tsv or parquet")
 	})
-	f.Var(&o.mem, "mem", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
+	f.Var(&o.mem, "mem", "bound on memory, such as 4GiB (default: half of what the machine, or the cgroup, has)")
 	command.Values(f.Lookup("what"), "graph", "features", "labels", "splits", embeddingsPart, modelPart, "ids", "all")
 	command.Values(f.Lookup("format"), string(export.Numpy), string(export.TSV), string(export.Parquet))
 	return cmd
@@ -129,7 +129,7 @@ func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string
 	}
 	which := ""
 	if model {
-		d, err := o.model(ctx, s)
+		d, err := o.model(ctx, e, s)
 		if err != nil {
 			return err
 		}
@@ -161,14 +161,14 @@ func (o *exportOptions) run(ctx context.Context, e *command.Env, dir, out string
 }
 
 // model describes the model of the store's task. With --what all a store need not have one.
-func (o *exportOptions) model(ctx context.Context, s *store.Store) (d *models.Described, err error) {
+func (o *exportOptions) model(ctx context.Context, e *command.Env, s *store.Store) (d *models.Described, err error) {
 	if s.Manifest().Task() == store.TaskLink {
 		if len(o.tables) > 1 {
 			return nil, command.Usagef("--what %s of one table: name it with --tables (%s are named)", modelPart, strings.Join(o.tables, ", "))
 		}
 		d, err = models.Link(ctx, s, strings.Join(o.tables, ""), o.at)
 	} else {
-		d, err = models.Node(ctx, s, o.at)
+		d, err = models.Node(ctx, e, s, o.at)
 	}
 	if errors.Is(err, store.ErrNotFound) && o.at == "" && !slices.Contains(o.what, modelPart) {
 		return nil, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,16 +39,16 @@ func NewGenerate(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate KIND OUT",
 		Short: "Make a synthetic graph: rmat, sbm or kg, of any size, streamed to files or straight into a store",
-		Long: `Make a synthetic graph in the new folder OUT, in bounded memory, on all cores,
-byte-identical for a seed.
+		Long: `Generate makes a synthetic graph of any size in the new folder OUT. One seed gives the
+same bytes everywhere.
 
-  rmat  skewed degrees (R-MAT); features and community labels if asked for
-  sbm   communities with noisy features: labels that only a GNN finds
-  kg    a knowledge graph whose facts follow from others: train, valid, test triples
+  rmat  a graph of skewed degrees (R-MAT); with --classes or --features also labels
+  sbm   communities of nodes with noisy features, whose labels only a GNN finds
+  kg    a knowledge graph in which facts follow from others: train, valid, test
 
-OUT is a numpy folder that "gstore ingest" reads: edge_index.npy, node_feat.npy,
-node_label.npy, split/. --format tsv or binary changes the edges' file; --format
-store writes a store at once, the same that ingesting the folder gives.`,
+OUT is a folder of NumPy arrays that "gstore ingest" reads. --format tsv or binary
+changes the file of the edges; --format store writes a store at once, the same that
+ingesting the folder gives.`,
 		Example: `  gstore generate sbm /tmp/sbm --nodes 1M --edges 20M --classes 32
   gstore generate rmat /tmp/rmat --nodes 100M --edges 1G --features 32
   gstore generate kg /tmp/kg --nodes 1M --edges 20M --relations 200
@@ -67,7 +66,7 @@ store writes a store at once, the same that ingesting the folder gives.`,
 	f.IntVar(&o.partitions, "partitions", 0, "store: number of partitions; 0 = chosen by size")
 	f.BoolVar(&o.undirected, "undirected", false, "store: each edge once, for both directions, no duplicates")
 	f.Var(&o.mem, "mem", "store: bound on resident memory, such as 4GiB; 0 = half of what there is")
-	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads")
+	f.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	f.Float64Var(&o.train, "train", .5, "share of the nodes in split train")
 	f.Float64Var(&o.valid, "valid", .2, "share of the nodes in split valid")
 	f.Float64Var(&o.test, "test", .3, "share of the nodes in split test")

@@ -18,7 +18,9 @@ type hubsFlag struct {
 }
 
 // hubsUsage begins the help of flags of this type.
-const hubsUsage = "nodes that are pinned, by influence on training nodes (hdr: by degree, 0.01 if not given): a share of them, such as 0.01, what they may take, such as 64MiB, or auto: a partition's worth (at most 1/64) where that keeps clearly more of training nodes' neighbours in memory; or train: all training nodes and no others, for --plan trainnodes"
+const hubsUsage = "which nodes to pin in memory, those that matter most to training nodes: a share of all nodes, such as 0.01; " +
+	"as many as fit a size, such as 64MiB; auto (one partition's worth, if that keeps clearly more neighbours in memory); " +
+	"or train (all training nodes and no others, for --plan trainnodes). With hdr they are the nodes of highest degree, 0.01 of all by default"
 
 const hubsExpected = "expected a share of the nodes from 0 to 0.5, a size with a unit, such as 64MiB, auto or train"
 

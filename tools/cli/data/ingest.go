@@ -72,7 +72,7 @@ type ingestOptions struct {
 	hopRelations bool
 }
 
-const normalizeUsage = "bring features to mean 0 and deviation 1; the store keeps both, for what is appended and exported"
+const normalizeUsage = "bring every feature to mean 0 and deviation 1; the store remembers both and applies them to what is appended later"
 
 // NewIngest is the command gstore ingest.
 func NewIngest(e *command.Env) *cobra.Command {
@@ -80,12 +80,18 @@ func NewIngest(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ingest INPUT STORE",
 		Short: "Turn a graph into a store, within a memory budget",
-		Long: `Ingest reads the graph at INPUT and writes it as a store to the new directory STORE.
-INPUT - is standard input, which is copied to the file STORE.stdin.* first, as a pipe or <(…) is; an interrupted
-ingest leaves it, and --resume takes it instead of reading standard input again.
+		Long: `Ingest reads the graph at INPUT and writes it as a store to the new folder STORE.
+It finds out which format INPUT has, and prints what became of each column.
 
-STORE opens only when all of it is there. An interrupted ingest can be continued
-with --resume; without it, it begins anew. Bad input is refused with file and position.`,
+INPUT may be a file, a folder, or - for standard input. Standard input, and a pipe,
+is first copied to a file beside the store, because a graph is read more than once.
+
+The store appears when it is complete. After a crash, --resume goes on where the
+ingest stopped; without it, the ingest begins anew. Malformed input is refused with
+file and position.
+
+With --mem, a graph that training will not hold in memory is laid out so that it can
+be trained a part at a time.`,
 		Example: `  gstore ingest cora cora.gstore --undirected
   gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs auto --mem 16GiB
   gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
@@ -113,22 +119,22 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	f := cmd.Flags()
 	o.inputFlags(f)
 	command.Section(f, "graph", func() {
-		f.Var(&o.numNodes, "num-nodes", "nodes of an input that has edges alone, whose ids count from 0 (default: one more than the largest id, which takes a pass over the edges)")
-		f.BoolVar(&o.undirected, "undirected", false, "store each edge once, for both directions, and drop duplicates of one relation (default: as meta.json of an export says)")
-		f.StringVar(&o.dedup, "dedup", "", "of edges equal in both ends keep one (pair), one of each relation (relation), or all (no) (default: no, with --undirected relation)")
-		f.StringVar(&o.selfLoops, "self-loops", "keep", "keep, drop, or add (every node gets exactly one)")
+		f.Var(&o.numNodes, "num-nodes", "number of nodes, if the input has only edges and ids count from 0 (default: one more than the largest id, which takes a pass over the edges to find)")
+		f.BoolVar(&o.undirected, "undirected", false, "edges lead both ways: store each once, and drop duplicates (default: as the meta.json of an export says)")
+		f.StringVar(&o.dedup, "dedup", "", "which edges between the same two nodes to keep: one (pair), one of each relation (relation), or all (no) (default: no; relation with --undirected)")
+		f.StringVar(&o.selfLoops, "self-loops", "keep", "edges from a node to itself: keep, drop, or add (every node gets exactly one)")
 	})
 	command.Section(f, "features and labels", func() {
-		f.BoolVar(&o.missingMask, "missing-mask", false, "add for each feature a feature NAME_missing that is 1 where a value is missing")
+		f.BoolVar(&o.missingMask, "missing-mask", false, "add a feature NAME_missing for each feature, which is 1 if the value is missing")
 		f.BoolVar(&o.normalize, "normalize", false, normalizeUsage)
 		f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
-		f.StringVar(&o.splitRandom, "split-random", "", "divide labelled nodes, or else edges, at random: percentages TRAIN/VALID/TEST[:SEED], as 60/20/20")
+		f.StringVar(&o.splitRandom, "split-random", "", "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20")
 	})
 	command.Section(f, "partitions", func() {
 		f.StringVar(&o.partitions, "partitions", "auto", "number of partitions, hubs' not counted (auto: by size, or as many as file:PATH names)")
 		f.StringVar(&o.partitioner, "partitioner", recipe.Auto, "how nodes are assigned to partitions: random, range, fennel, gap, hdr or file:PATH (auto: fennel, with --hubs auto and --precompute-hops 1, for nodes with classes that training will not have in memory, by --mem or the machine's; else random)")
 		f.Var(&o.hubs, "hubs", hubsUsage)
-		f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far the influence of hubs reaches")
+		f.IntVar(&o.hubHops, "hops", 2, "layers of the model that will be trained: how far the influence of hubs reaches")
 		f.StringVar(&o.split, "split", "", "split whose training nodes count for hubs and gap (default: the input's first)")
 		f.StringVar(&o.order, "visit-order", "", orderUsage)
 		command.Alias(f, "order", "visit-order")
@@ -137,11 +143,11 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 	})
 	command.Section(f, "precomputed hop", func() {
 		f.IntVar(&o.hops, "precompute-hops", 0, "1 adds the exact neighbourhood mean of features as columns, as gstore precompute does")
-		f.StringSliceVar(&o.hopFeatures, "precompute-feature", nil, "features whose mean is added (default: all)")
+		f.StringSliceVar(&o.hopFeatures, "precompute-feature", nil, "features whose mean is computed (default: all)")
 		f.BoolVar(&o.hopRelations, "precompute-each-relation", false, "a mean over neighbours by each relation, of several node types, as gstore precompute --each-relation")
-		f.StringVar(&o.hopDtype, "precompute-dtype", "", "what means are stored as: float32, float16 or bfloat16 (default: as the feature is)")
+		f.StringVar(&o.hopDtype, "precompute-dtype", "", "type in which the means are stored: float32, float16 or bfloat16 (default: as the feature is)")
 	})
-	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of all random choices")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
 	completeValues(f, recipe.Auto)
 	return cmd
@@ -150,24 +156,24 @@ with --resume; without it, it begins anew. Bad input is refused with file and po
 // inputFlags are those that say how an input is read, and by what means.
 func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 	command.Section(f, "input", func() {
-		f.StringVar(&o.format, "format", "auto", "form of the input: auto, "+strings.Join(formats.Names(), ", "))
-		f.StringVar(&o.columns, "columns", "", "fields of an edge list in order: src, dst, relation, weight, timestamp, - (skip), or features as NAME[:TYPE][*N]")
-		f.StringSliceVar(&o.nodes, "nodes", nil, "further tables of nodes (CSV, TSV, Parquet) of an edge list, with columns id, label, split and features; as TYPE=FILE, of a node type with ids of its own: node TYPE:ID")
-		f.StringArrayVar(&o.nodeColumns, "node-columns", nil, "columns of all tables of nodes, or repeated of each, in order: id, label, split, train_mask, valid_mask, test_mask, -, or features as in --columns (default: by name)")
-		f.StringVar(&o.delimiter, "delimiter", "", "what separates an edge list's fields: one character, or tab (default: detected)")
-		f.StringVar(&o.header, "header", "auto", "whether an edge list's first line names fields: auto (where it names both ends), yes, no")
-		f.StringVar(&o.quotes, "quotes", "auto", "whether fields of text may stand in double quotes: auto (not where tabs or blanks separate them), yes, no")
-		f.StringVar(&o.ids, "ids", "auto", "node ids of an edge list: auto, dense (0 ≤ id without large gaps), integers, strings")
-		f.StringVar(&o.badLines, "bad-lines", "fail", "malformed lines of an edge list: fail, or skip=N at most")
+		f.StringVar(&o.format, "format", "auto", "format of the input: auto, "+strings.Join(formats.Names(), ", "))
+		f.StringVar(&o.columns, "columns", "", "names of an edge list's fields, in order: src, dst, relation, weight, timestamp, - (skip it), or a feature as NAME[:TYPE][*N]")
+		f.StringSliceVar(&o.nodes, "nodes", nil, "tables of nodes (CSV, TSV, Parquet) that go with the edges, with columns id, label, split and features; TYPE=FILE if each type of node has ids of its own, which become TYPE:ID")
+		f.StringArrayVar(&o.nodeColumns, "node-columns", nil, "names of the columns of the tables of nodes, in order: id, label, split, train_mask, valid_mask, test_mask, - (skip it), or a feature as in --columns; given once for all tables, or once for each (default: by their names)")
+		f.StringVar(&o.delimiter, "delimiter", "", "what separates the fields of an edge list: one character, or tab (default: found out)")
+		f.StringVar(&o.header, "header", "auto", "whether the first line of an edge list names its fields: auto (if it names both ends), yes, no")
+		f.StringVar(&o.quotes, "quotes", "auto", "whether fields may be in double quotes: auto (not if tabs or blanks separate them), yes, no")
+		f.StringVar(&o.ids, "ids", "auto", "ids of nodes in an edge list: auto, dense (from 0, without large gaps), integers, strings")
+		f.StringVar(&o.badLines, "bad-lines", "fail", "what to do with malformed lines of an edge list: fail, or skip=N of them at most")
 		f.BoolVar(&o.allowOutside, "allow-outside", false, "read files outside the folder of a GraphBolt metadata.yaml that names them")
 	})
 	command.Section(f, "features and labels", func() {
-		f.StringVar(&o.missing, "missing", "error", "features without a value (NaN, null, empty): error, or take them as zero or the column's mean")
-		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables, by name (NAME, or of one node type TYPE.NAME), that are left out")
-		f.StringSliceVar(&o.use, "use", nil, "columns of tables, by name, that are features of nodes though they hold dates (days since 1970) or text (one of its values)")
+		f.StringVar(&o.missing, "missing", "error", "what to do with features without a value (NaN, null, empty): error, or take zero, or the mean of the column")
+		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables to leave out: NAME, or TYPE.NAME of one node type")
+		f.StringSliceVar(&o.use, "use", nil, "columns of tables to take as features although they hold dates (taken as days since 1970) or text (taken as one feature for each value)")
 	})
-	f.StringVar(&o.mem, "mem", "", "bound on resident memory, such as 4GiB (default: half of what the cgroup or machine has)")
-	f.IntVar(&o.threads, "threads", 0, "threads that compute (default: all cores)")
+	f.StringVar(&o.mem, "mem", "", "bound on memory, such as 4GiB (default: half of what the machine, or the cgroup, has)")
+	f.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	f.StringVar(&o.note, "note", "", "text kept with the store's version")
 }
 
@@ -292,7 +298,7 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 			return err
 		}
 		defer func() { err = errors.Join(err, dev.Close()) }()
-		if _, err := precompute.Hop(ctx, dir, dev, precompute.Options{Features: o.hopFeatures, Elem: o.hopElem, EachRelation: o.hopRelations, MemoryBytes: in.MemoryBytes}); err != nil {
+		if _, err := precompute.Hop(ctx, dir, dev, o.hop(in.MemoryBytes)); err != nil {
 			return fmt.Errorf("%s is made, its hop is not (gstore precompute %s does that alone): %w", dir, dir, err)
 		}
 	}
@@ -311,6 +317,11 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 		command.PrintUses(e.Stdout, m)
 	}
 	return nil
+}
+
+// hop is what is precomputed of the store's features.
+func (o *ingestOptions) hop(memory int64) precompute.Options {
+	return precompute.Options{Features: o.hopFeatures, Elem: o.hopElem, EachRelation: o.hopRelations, MemoryBytes: memory}
 }
 
 // finished reports the store of an ingest that was interrupted after its commit.
@@ -361,6 +372,15 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 		}
 	}
 	o.recipe(e, src.Describe(), &in)
+	if o.hops > 0 {
+		in.Later = func(m *store.Manifest) int64 {
+			least, err := precompute.LeastBytes(m, nil, o.hop(in.MemoryBytes))
+			if err != nil {
+				return 0 // which the hop will say of the store itself
+			}
+			return least
+		}
+	}
 	debug.SetMemoryLimit(ingest.HeapBytes(in))
 	bar := ingestProgress{e: e}
 	in.Progress, in.Passed = bar.tell, bar.passed

@@ -14,8 +14,10 @@ import (
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/partitioner/graph"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/repartition"
 	"github.com/gstore/gstore/store/storegraph"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -45,16 +47,20 @@ func NewPartition(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partition STORE",
 		Short: "Move a store's nodes to partitions that lose few neighbours, or show what is lost",
-		Long: `Assign a store's nodes to partitions by its graph, and write the same graph, columns
-and ids in the new partitions as the store's next version. Readers of the old
-version are not disturbed. With --output, write the assignment to a file instead. --partitioner file:PATH,
-here and of "gstore ingest", reads such a file, or one that METIS or anything else wrote: line i (or element i of a
-one-dimensional .npy array of integers), counted from 0, is the partition of the node with external id i. With --report, only show the quality of the partitions that the store has.
+		Long: `Partition moves the nodes of a store to other partitions, chosen by the graph, so that
+neighbours lie together. The same graph, columns and ids become the next version of the
+store. Readers of the old version are not disturbed.
 
-Quality is the edge cut; the expected share of training nodes' walks that stay
-resident when --resident partitions, drawn at random, are in memory beside the pinned
-ones; how far labels in partitions and macro-batches are from those of all training
-nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes and bytes are.`,
+With --output, partition writes the assignment to a file instead. --partitioner
+file:PATH, here and in "gstore ingest", reads such a file, or one that METIS or another
+program wrote: line i, counted from 0, is the partition of the node with id i. A
+one-dimensional .npy array of integers works too.
+
+With --report, partition only shows how good the store's partitions are: the edges that
+are cut; the share of training nodes' neighbourhoods that stays in memory when
+--resident partitions, drawn at random, are there beside the pinned ones; how far labels
+in partitions differ from those of all training nodes (total variation, 0 to 1); and how
+even nodes, edges, training nodes and bytes are.`,
 		Example: "  gstore partition papers.gstore --report\n" +
 			"  gstore partition papers.gstore --partitioner fennel --hubs auto --mem 16GiB",
 		Args: command.StoreArgs("STORE"),
@@ -84,11 +90,11 @@ nodes (total variation, 0 to 1); and how even nodes, neighbours, training nodes 
 	command.Section(f, "answers", func() {
 		f.BoolVar(&o.report, "report", false, "show the quality of the store's own partitions, and change nothing")
 		f.IntVar(&o.resident, "resident", 0, "partitions in memory at once, pinned ones not counted (default: an eighth of them)")
-		f.StringVar(&o.output, "output", "", "only write the partition of each node to this file, a line a node, by external id (dense ids only)")
+		f.StringVar(&o.output, "output", "", "only write the partition of each node to this file, one node to a line, in the order of ids, which must count from 0")
 		f.IntVar(&o.hubHops, "hops", 2, "layers of the model: how far influence and the quality's walks reach")
 	})
-	f.IntVar(&o.threads, "threads", 0, "threads, which do not change the result (default: one a core)")
-	f.Uint64Var(&o.seed, "seed", 0, "seed of everything random")
+	f.IntVar(&o.threads, "threads", 0, "processors to use; the result does not depend on it (default: all)")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of all random choices")
 	f.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	command.ScratchFlag(f, &o.scratch)
 	completeValues(f)
@@ -237,7 +243,7 @@ func runPartition(ctx context.Context, e *command.Env, dir string, o *partitionO
 			debug.SetMemoryLimit(ingest.HeapBytes(ingest.Options{MemoryBytes: int64(o.mem)}))
 		}
 		bars := ingestProgress{e: e}
-		rep, err := ingest.Repartition(ctx, s, a, ingest.Options{
+		rep, err := repartition.Run(ctx, s, a, ingest.Options{
 			MemoryBytes: int64(o.mem), Seed: o.seed, Partitioner: partitioner.Method(o.partitioner), HubChoice: hubs, HubsTrain: o.hubs.train, Progress: bars.tell,
 		})
 		bars.close()
@@ -279,8 +285,8 @@ func partitionsText(all, pinned int) string {
 	return fmt.Sprintf("%d partitions + %d pinned", all-pinned, pinned)
 }
 
-func isArray(g partitioner.Graph) bool {
-	_, ok := g.(partitioner.RandomAccess)
+func isArray(g graph.Graph) bool {
+	_, ok := g.(graph.RandomAccess)
 	return ok
 }
 
@@ -354,7 +360,7 @@ func (o *partitionOptions) budget(s *store.Store, po partitioner.Options) (parti
 	least := other + need.Stream + graph
 	if o.writes() {
 		partitions, largest := o.largest(po, nodes)
-		write, err := ingest.RepartitionBytes(s, partitions, largest)
+		write, err := repartition.Bytes(s, partitions, largest)
 		if err != nil {
 			return need, storegraph.Budget{}, err
 		}
@@ -369,9 +375,9 @@ func (o *partitionOptions) budget(s *store.Store, po partitioner.Options) (parti
 
 // left is what a budget leaves to the partitioner beside g. Half of what is left beside its least is for coarser graphs,
 // the other half for the heap's garbage while they are made.
-func left(g partitioner.Graph, need partitioner.Need, budget storegraph.Budget) int64 {
+func left(g graph.Graph, need partitioner.Need, budget storegraph.Budget) int64 {
 	if isArray(g) {
-		return need.Array + (budget.Array-partitioner.CSRBytes(g.Nodes(), g.Entries()/2))/2
+		return need.Array + (budget.Array-graph.CSRBytes(g.Nodes(), g.Entries()/2))/2
 	}
 	return need.Stream
 }

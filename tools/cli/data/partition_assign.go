@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
+	"github.com/gstore/gstore/partitioner/graph"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/storegraph"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -17,7 +18,7 @@ import (
 
 // computeAssignment returns the store's own partitions for a report, else new ones, and what was
 // decided of --hubs auto.
-func computeAssignment(ctx context.Context, e *command.Env, s *store.Store, g partitioner.Graph, po partitioner.Options, o *partitionOptions) (partitioner.Assigner, *partitioner.HubChoice, error) {
+func computeAssignment(ctx context.Context, e *command.Env, s *store.Store, g graph.Graph, po partitioner.Options, o *partitionOptions) (partitioner.Assigner, *partitioner.HubChoice, error) {
 	if o.report {
 		a, err := storegraph.Current(s)
 		return a, nil, err
@@ -42,7 +43,7 @@ func computeAssignment(ctx context.Context, e *command.Env, s *store.Store, g pa
 }
 
 // partitionGraph is partitioner.Partition with a bar, and an event a pass.
-func partitionGraph(ctx context.Context, e *command.Env, g partitioner.Graph, po partitioner.Options) (partitioner.Assigner, error) {
+func partitionGraph(ctx context.Context, e *command.Env, g graph.Graph, po partitioner.Options) (partitioner.Assigner, error) {
 	bar := e.Progress(-1, "partition (nodes, pass after pass)")
 	passes := passReport{e: e, last: time.Now()}
 	po.Reading = func(nodes int) { _ = bar.Add(nodes) }
@@ -65,7 +66,7 @@ func pinTraining(ctx context.Context, e *command.Env, s *store.Store, po partiti
 	} else if err != nil {
 		return nil, err
 	}
-	var g partitioner.Graph
+	var g graph.Graph
 	po.Nodes = t.Rest()
 	if _, file := po.Method.File(); file {
 		po.Nodes = m.Nodes

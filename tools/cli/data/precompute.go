@@ -34,19 +34,19 @@ func NewPrecompute(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "precompute STORE",
 		Short: "Add the exact neighbourhood mean of features as columns",
-		Long: `Precompute adds a version with a column more for each feature: its mean over each
-node's neighbours. The first layer of GraphSAGE needs nothing else of them, so that
-gstore train --precomputed-hop samples one hop less and loses nothing in that hop out of core.
-With --model gcn or gin the columns are the sums that these models begin with, which are read instead of
-the features.
+		Long: `Precompute adds a column for each feature: its mean over all neighbours of each node.
+That is all that the first layer of GraphSAGE needs of them. gstore train reads these
+columns instead of sampling, so it samples one hop less, and out of core no neighbour
+is missing in that hop. With --model gcn or gin the columns are the sums that these
+models begin with, and they are read in place of the features.
 
-With --each-relation, on a store of several node types, there is a mean for each feature and each relation that leads
-from nodes that have it, FEATURE.hop1.RELATION, and FEATURE.hop1.RELATION.inverse against the edges' direction: a column of the
-nodes at the other end, whose last element says whether there are neighbours. They are read by gstore train --model rsage
---precomputed-hop, which samples in the first layer only neighbours that have learned vectors.
+With --each-relation, on a store of several node types, there is one mean for each
+feature and each relation, called FEATURE.hop1.RELATION, and one against the direction
+of the edges, FEATURE.hop1.RELATION.inverse. gstore train --model rsage reads them.
 
-A node takes the columns' bytes more. --dtype float16 halves them and rounds each mean once, to 11 bits; training
-reads such columns as they are. Columns that are there already stay, those of another type are replaced.`,
+The new columns are as large as the features. --dtype float16 halves them and rounds
+each mean once, to 11 bits. Columns that exist already are kept, unless they have
+another type.`,
 		Example: "  gstore precompute papers.gstore --dtype float16 --mem 8GiB\n  gstore precompute papers.gstore --model gcn\n  gstore train papers.gstore --precomputed-hop --plan hanoi --mem 8GiB\n  gstore precompute shop.gstore --each-relation --dtype float16",
 		Args:    command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -74,8 +74,8 @@ reads such columns as they are. Columns that are there already stay, those of an
 		},
 	}
 	cmd.Flags().StringSliceVar(&o.features, "feature", nil, "feature columns (default: all)")
-	cmd.Flags().StringVar(&o.dtype, "dtype", "", "what the mean is stored as: float32, float16 or bfloat16 (default: as the feature is)")
-	cmd.Flags().StringVar(&o.model, "model", "sage", "whose first layer reads the columns: sage, gcn or gin")
+	cmd.Flags().StringVar(&o.dtype, "dtype", "", "type in which the mean is stored: float32, float16 or bfloat16 (default: as the feature is)")
+	cmd.Flags().StringVar(&o.model, "model", "sage", "model that will read the columns: sage, gcn or gin")
 	cmd.Flags().BoolVar(&o.weighted, "edge-weights", false, "weigh neighbours by their edges' weights, for train --edge-weights")
 	cmd.Flags().BoolVar(&o.relation, "each-relation", false, "a mean over neighbours by each relation, of stores of several node types, for train --model rsage")
 	cmd.Flags().Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/tools/cli/command"
 )
@@ -22,7 +23,7 @@ func completeValues(f *pflag.FlagSet, partitioners ...string) {
 		"hubs":             {"auto", "train"},
 		"ids":              {"auto", "dense", "integers", "strings"},
 		"missing":          {"error", "zero", "mean"},
-		"partitioner":      slices.Concat(partitioners, []string{"random", "range", "fennel", "gap", "hdr", "file:"}),
+		"partitioner":      slices.Concat(partitioners, partitioner.MethodNames()),
 		"precompute-dtype": floats,
 		"quotes":           {"auto", "yes", "no"},
 		"self-loops":       {"keep", "drop", "add"},

@@ -23,15 +23,17 @@ func NewWalks(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "walks STORE OUT",
 		Short: "Write node2vec's random walks as one NumPy array",
-		Long: `Walks writes to the file OUT a .npy array int64 [walks, length] of random walks along the
-edges of STORE: --per-node from every node, in the order of nodes' ids, as often as that. A
-walk's first number is the node that it begins at; -1 stands behind one that no edge leads
-away from. From t by v to x an edge counts 1/p if x is t, 1 if t has an edge to x, and 1/q
-otherwise (node2vec); with p and q 1, walks are DeepWalk's. Weights of edges are not read, and
-types of nodes and relations are not told apart.
+		Long: `Walks writes random walks along the edges of STORE to the file OUT, an array int64
+[walks, length] of NumPy: --per-node walks from each node. A walk's first number is the
+node that it begins at. If a walk reaches a node that no edge leads away from, the rest
+of its row is -1.
 
-All edges are in memory, nothing else of the graph; the array is streamed. Walks depend on
-the seed alone, not on threads or partitions.`,
+--p and --q are those of node2vec: a walk that came from t to v takes an edge to x with
+weight 1/p if x is t, 1 if an edge leads from t to x, and 1/q otherwise. With p and q 1
+the walks are those of DeepWalk. Weights of edges and types are not regarded.
+
+All edges are held in memory, and nothing else of the graph. Walks depend on the seed
+alone, not on threads or partitions.`,
 		Example: "  gstore walks cora.gstore walks.npy --length 20 --per-node 10 --q 0.5",
 		Args:    command.StoreArgs("STORE", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,13 +50,13 @@ the seed alone, not on threads or partitions.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Length, "length", 80, "nodes of a walk, its first included")
+	f.IntVar(&o.Length, "length", 80, "number of nodes in a walk, the first one included")
 	f.IntVar(&o.PerNode, "per-node", 10, "walks from each node")
 	f.Float64Var(&o.P, "p", 1, "return parameter: a small one leads back")
 	f.Float64Var(&o.Q, "q", 1, "in-out parameter: a small one leads away")
-	f.Uint64Var(&o.Seed, "seed", 0, "of every draw")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of all draws")
 	f.BoolVar(&o.Internal, "internal", false, "name nodes by gstore's own numbers (gstore export --what ids) instead of by their ids, which must be integers")
-	f.Var(&mem, "mem", "bound on resident memory, such as 4GiB (default: none)")
+	f.Var(&mem, "mem", "bound on memory, such as 4GiB (default: none)")
 	f.IntVar(&o.Threads, "threads", 0, "processors to use (default all)")
 	return cmd
 }

@@ -15,8 +15,8 @@ func NewDevices(e *command.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "devices",
 		Short: "List what --device can name: the host and the GPUs",
-		Long: `List the devices that training and evaluation can compute on. The GPUs are those of the CUDA
-driver, where this gstore was built with it; the last line says why there are none.`,
+		Long: `Devices lists what training and evaluation can compute on. GPUs are listed if gstore
+was built with CUDA; the last line says why there are none.`,
 		Example: "  gstore devices\n  gstore train cora.gstore --device cuda:0",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return runDevices(e) },

@@ -25,13 +25,15 @@ func NewInspect(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect STORE | FILE" + blocks.Extension,
 		Short: "Show what a store holds, or a block file's bytes with their meaning",
-		Long: `Show a store: schema, partitions, columns, files and their sizes, versions and runs, and how
-degrees, partitions and extents are distributed, in bins of powers of two. What costs a pass over data is counted
-where that is small, or if asked for: degrees, by reading the topology (--degrees yes), and the nodes of each class with
-minimum, mean and maximum of features, by reading labels and features (--stats yes).
+		Long: `Inspect shows what a store contains: its columns, partitions, files, versions and runs,
+and how degrees and sizes are distributed, in bins of powers of two.
 
-Or show a block file (STORE/data/*.gsb): every structure with its offset, its bytes and
-what they say. Header and footer are checked; the payload is shown as it is.`,
+Some of it takes a pass over the data, which is made if that is small. --degrees yes
+counts degrees in any case, and --stats yes the nodes of each class and the values of
+features.
+
+Given a block file (STORE/data/*.gsb), inspect shows each of its structures with offset
+and bytes. It checks header and footer, and shows the payload as it is.`,
 		Example: "  gstore inspect cora.gstore\n  gstore inspect cora.gstore/data/topology-000001.gsb --elements 4",
 		Args:    command.ExactArgs("STORE or FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,9 +52,9 @@ what they say. Header and footer are checked; the payload is shown as it is.`,
 			return inspectFile(e, args[0], o.elements)
 		},
 	}
-	cmd.Flags().IntVar(&o.elements, "elements", 8, "how much to show of each array and list (0 = all)")
-	cmd.Flags().StringVar(&o.degrees, "degrees", "auto", "count degrees: yes, no, or auto (if the topology has at most 256 MiB)")
-	cmd.Flags().StringVar(&o.stats, "stats", "auto", "count classes and read features: yes, no, or auto (if labels and features have at most 256 MiB)")
+	cmd.Flags().IntVar(&o.elements, "elements", 8, "how many elements of each array and list to show (0 = all)")
+	cmd.Flags().StringVar(&o.degrees, "degrees", "auto", "whether to count degrees: yes, no, or auto (if the edges have at most 256 MiB)")
+	cmd.Flags().StringVar(&o.stats, "stats", "auto", "whether to count classes and read features: yes, no, or auto (if labels and features have at most 256 MiB)")
 	cmd.Flags().Var(&o.mem, "mem", "bound on the memory for counting degrees (default: 1 GiB)")
 	cmd.Flags().Uint64Var(&o.version, "version", 0, "which version of a store (0 = the newest)")
 	return cmd

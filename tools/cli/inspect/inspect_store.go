@@ -300,7 +300,7 @@ func runText(r store.Run) string {
 	best := "not evaluated"
 	switch {
 	case s.ValidAccuracy != nil && s.TestAccuracy != nil:
-		best = fmt.Sprintf("epoch %d: valid %.2f %%, test %.2f %%", s.BestEpoch, 100**s.ValidAccuracy, 100**s.TestAccuracy)
+		best = fmt.Sprintf("epoch %d: valid %s, test %s", s.BestEpoch, command.FormatPercent(*s.ValidAccuracy), command.FormatPercent(*s.TestAccuracy))
 	case s.ValidMRR != nil && s.TestMRR != nil:
 		best = fmt.Sprintf("valid MRR %.4f, test MRR %.4f", *s.ValidMRR, *s.TestMRR)
 	}

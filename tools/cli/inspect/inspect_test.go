@@ -68,17 +68,6 @@ func TestInspectFile(t *testing.T) {
 	}
 }
 
-func TestBenchIORefuses(t *testing.T) {
-	for _, args := range [][]string{{"bench", "io", "--size-mib", "1"}, {"bench", "io", "--split", "5"}, {"bench", "nothing"}, {"bench", "io", "--repeats", "0"}} {
-		if code, _, stderr := clitest.Run(t, args...); code != cli.ExitUsage {
-			t.Errorf("%v: exit code %d\n%s", args, code, stderr)
-		}
-	}
-	if code, stdout, _ := clitest.Run(t, "bench"); code != cli.ExitOK || !strings.Contains(stdout, "io") {
-		t.Errorf("bench: exit code %d\n%s", code, stdout)
-	}
-}
-
 func TestVerifyCommand(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{}))
 	code, stdout, stderr := clitest.Run(t, "verify", dir)

@@ -32,11 +32,10 @@ func NewReport(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE",
 		Short: "Draw a run's metrics: loss and accuracy, the confusion matrix, bandwidth, who waited for whom",
-		Long: `Report reads the JSON lines that "gstore train --metrics FILE.jsonl" writes and draws
-one HTML page that needs no network and no script: bandwidth from disk and the share of time
-that the trainer had work (as figures 4.8 and 4.9 of the HANOI thesis), what each step
-waited for, and a table of epochs; before them loss, accuracy or ranks of every epoch, and the
-confusion matrix of the model that the run ended with.`,
+		Long: `Report reads the measurements that "gstore train --metrics FILE.jsonl" writes and draws
+one HTML page, which needs neither a network nor a script. The page shows loss and
+accuracy of every epoch, the confusion matrix of the best model, the bandwidth of the
+disk, how busy training was, and what each step waited for.`,
 		Example: "  gstore train STORE --plan hanoi --mem 1GiB --metrics run.jsonl\n  gstore report run.jsonl -o report.html",
 		Args:    command.ExactArgs("FILE"),
 		RunE:    func(_ *cobra.Command, args []string) error { return runReport(e, args[0], o) },
@@ -69,7 +68,12 @@ func runReport(e *command.Env, path string, o reportOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(o.output, page, 0o644); err != nil {
+	to, err := command.NewFile(o.output)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(page)
+	if err := to.Finish(err); err != nil {
 		return err
 	}
 	e.Event("summary", map[string]any{"output": o.output, "epochs": len(m.Epochs), "steps": len(m.Steps), "samples": len(m.Samples)})

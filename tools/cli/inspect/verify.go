@@ -25,9 +25,10 @@ func NewVerify(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify STORE",
 		Short: "Check every checksum and every invariant; exit code 3 names what is damaged",
-		Long: `Read every data file of a store, its metadata and its saved models, and check them: checksums of all bytes, paddings, order and
-range of all ids, sizes against the manifest, values of labels, splits and relations, and that
-external and internal ids map to each other. Damage is listed, all of it, and the exit code is 3.`,
+		Long: `Verify reads every file of a store, its metadata and its saved models, and checks them:
+all checksums, the order and range of all ids, sizes, the values of labels, splits and
+relations, and that your ids and the store's map to each other. It lists all damage
+that it finds, and then the exit code is 3.`,
 		Example: "  gstore verify cora.gstore",
 		Args:    command.StoreArgs("STORE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runVerify(cmd, e, args[0], o) },
@@ -35,7 +36,7 @@ external and internal ids map to each other. Damage is listed, all of it, and th
 	f := cmd.Flags()
 	f.Uint64Var(&o.version, "version", 0, "version to verify (0 = the newest)")
 	f.StringVar(&o.engine, "engine", "auto", "I/O engine: auto, io_uring, pread or mmap")
-	f.IntVar(&o.workers, "threads", 0, "pieces checked at once (0 = two for each core)")
+	f.IntVar(&o.workers, "threads", 0, "how many pieces to check at once (0 = two for each processor)")
 	return cmd
 }
 

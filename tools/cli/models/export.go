@@ -2,6 +2,8 @@ package models
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
+	"github.com/gstore/gstore/tools/cli/command"
 )
 
 // Files that a model is exported to.
@@ -32,6 +35,9 @@ type description struct {
 	From    string `json:"from"` // which one of the store's
 	Version uint64 `json:"version"`
 	Tensors string `json:"tensors_file"`
+	// Checksums in hexadecimal digits: of the file of tensors, and of this one with zeros for its own. "": not known.
+	TensorsSum string `json:"tensors_sha256,omitempty"`
+	Sum        string `json:"description_sha256,omitempty"`
 
 	Features []feature `json:"features,omitempty"` // that are the input, side by side
 	// Of node classification.
@@ -90,7 +96,7 @@ type Described struct {
 }
 
 // Node describes the model that [Find] finds.
-func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, error) {
+func Node(ctx context.Context, e *command.Env, st *store.Store, checkpoint string) (*Described, error) {
 	path, which, err := Find(ctx, st, checkpoint)
 	if err != nil {
 		return nil, err
@@ -99,7 +105,7 @@ func Node(ctx context.Context, st *store.Store, checkpoint string) (*Described, 
 	if temporal.IsFile(path) {
 		return nil, fmt.Errorf("%w: a model to export: %s is of edges at moments (train --task temporal), which eval and predict take as it is; --checkpoint N names another run", store.ErrNotFound, which)
 	}
-	cp, err := Load(m, path)
+	cp, err := Load(e, m, path)
 	if err == nil {
 		cp, err = cp.Inline(ctx, st)
 	}
@@ -168,16 +174,23 @@ func attach(m *store.Manifest, d description, parameters []nn.Parameter, held in
 			return err
 		}})
 	}
+	writeTensors := func(w io.Writer) error {
+		return safetensors.Write(w, map[string]string{"format": "gstore", "task": d.Task, "model": d.Model}, tensors)
+	}
+	sum := sha256.New()
+	if err := writeTensors(sum); err != nil {
+		return nil, err
+	}
+	d.TensorsSum, d.Sum = hex.EncodeToString(sum.Sum(nil)), noSum
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("describe the model: %w", err)
 	}
+	text = seal(append(text, '\n'))
 	return &Described{Which: d.From, HeldBytes: held, Files: []export.Attachment{
-		{Name: tensorsFile, Rows: uint64(len(tensors)), Write: func(w io.Writer) error {
-			return safetensors.Write(w, map[string]string{"format": "gstore", "task": d.Task, "model": d.Model}, tensors)
-		}},
+		{Name: tensorsFile, Rows: uint64(len(tensors)), Write: writeTensors},
 		{Name: descriptionFile, Rows: uint64(len(tensors)), Write: func(w io.Writer) error {
-			_, err := w.Write(append(text, '\n'))
+			_, err := w.Write(text)
 			return err
 		}},
 	}}, nil

@@ -15,7 +15,9 @@ import (
 	"github.com/gstore/gstore/blocks/safetensors"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/tools/cli/command"
 )
 
 // tensorsExtension is that of files of tensors: the description has the same name with .json.
@@ -23,19 +25,20 @@ const tensorsExtension = ".safetensors"
 
 // Load reads a model of node classification for a store: a run's file; or what [Node] describes, which Python's
 // gstore.save_model writes too: the folder, or the file of tensors in it. A model that reads another kind of graph, or
-// features that were standardised otherwise, is refused.
-func Load(m *store.Manifest, path string) (*train.Checkpoint, error) {
+// features that were standardised otherwise, is refused; so is one whose files are not what was written, by their checksums. Of
+// one without checksums standard error tells.
+func Load(e *command.Env, m *store.Manifest, path string) (*train.Checkpoint, error) {
 	if strings.HasSuffix(path, tensorsExtension) {
-		return load(m, strings.TrimSuffix(path, tensorsExtension)+".json", path)
+		return load(e, m, strings.TrimSuffix(path, tensorsExtension)+".json", path)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return load(m, filepath.Join(path, descriptionFile), filepath.Join(path, tensorsFile))
+		return load(e, m, filepath.Join(path, descriptionFile), filepath.Join(path, tensorsFile))
 	}
 	return train.LoadFile(path)
 }
 
 // load reads the two files of an exported model.
-func load(m *store.Manifest, describes, holds string) (*train.Checkpoint, error) {
+func load(e *command.Env, m *store.Manifest, describes, holds string) (*train.Checkpoint, error) {
 	text, err := os.ReadFile(describes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s, which describes a model's layers (docs/models.md): gstore export --what model and Python's gstore.save_model write it", store.ErrNotFound, describes)
@@ -43,26 +46,43 @@ func load(m *store.Manifest, describes, holds string) (*train.Checkpoint, error)
 	if err != nil {
 		return nil, err
 	}
-	var config struct {
+	var trained struct {
 		Split string `json:"split"` // of a model that gstore trained
 	}
-	d := description{Config: &config}
+	d := description{Config: &trained}
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, fmt.Errorf("%s: %w", describes, err)
+		return nil, &blocks.CorruptError{Path: describes, Extent: "description", Offset: -1, Reason: err.Error(), Cause: err}
+	}
+	held, err := os.ReadFile(holds)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := d.checked(describes, text, holds, held)
+	if err != nil {
+		return nil, err
 	}
 	if d.Task != store.TaskNode {
 		return nil, fmt.Errorf("%s: a model of task %q, expected %s", describes, d.Task, store.TaskNode)
 	}
-	parameters, err := readParameters(holds)
+	parameters, err := readParameters(holds, held)
+	if err == nil {
+		err = d.matches(holds, parameters)
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := &train.Checkpoint{Version: d.Version, ClassNames: d.Classes, Config: train.Config{Task: d.Task, Split: config.Split}}
+	c := &train.Checkpoint{Version: d.Version, ClassNames: d.Classes, Config: config.Config{Task: d.Task, Split: trained.Split}}
 	if c.Model, c.Params, err = nn.FromLayers(d.Layers, d.Jumping, parameters); err != nil {
 		return nil, fmt.Errorf("%s: %w", describes, err)
 	}
 	if err := d.fits(m); err != nil {
 		return nil, fmt.Errorf("%s: %w", describes, err)
+	}
+	if len(d.Classes) > 0 && len(d.Classes) != c.Model.Out {
+		return nil, fmt.Errorf("%w: %s: %d classes are named, the last layer has %d", store.ErrInvalid, describes, len(d.Classes), c.Model.Out)
+	}
+	if !checked {
+		fmt.Fprintf(e.Stderr, "gstore: %s carries no checksum: whether it is what was written is not known\n", describes)
 	}
 	c.Config.Model = c.Model.Model
 	for _, f := range d.Features {
@@ -74,12 +94,8 @@ func load(m *store.Manifest, describes, holds string) (*train.Checkpoint, error)
 	return c, nil
 }
 
-// readParameters reads a file of tensors; a bias may have one dimension.
-func readParameters(path string) ([]nn.Parameter, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+// readParameters reads a file of tensors, which has b in it; a bias may have one dimension.
+func readParameters(path string, b []byte) ([]nn.Parameter, error) {
 	tensors, err := safetensors.Decode(path, b)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -44,10 +43,6 @@ func (p *prediction) link(ctx context.Context) (err error) {
 		return err
 	}
 	defer names.Close()
-	if p.mem > 0 {
-		old := debug.SetMemoryLimit(link.HeapBytes(int64(p.mem), len(p.st.Manifest().Partitions)))
-		defer debug.SetMemoryLimit(old)
-	}
 	m, err := link.Open(ctx, p.st, p.dev, t, run, eval.RankerOptions{MemoryBytes: int64(p.mem), Threads: p.threads, Top: p.top}, held...)
 	if err != nil {
 		return err

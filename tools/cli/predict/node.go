@@ -33,7 +33,7 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 	if p.nearest == "" && slices.Contains(p.changed, "top") {
 		return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")
 	}
-	cp, err := models.Load(p.st.Manifest(), path)
+	cp, err := models.Load(p.env, p.st.Manifest(), path)
 	if err != nil {
 		return err
 	}

@@ -58,24 +58,24 @@ func New(e *command.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict STORE [ID…]",
 		Short: "Ask a trained model: classes of nodes, the best links, the most similar nodes",
-		Long: `Ask a trained model what it says of nodes, by their own ids.
+		Long: `Predict asks a trained model about nodes or links, by your own ids. Answers are exact:
+they count all neighbours, and all nodes are candidates.
 
-A store of labelled nodes is asked for the class of each node and the
-probabilities of all classes, computed with all neighbours: of the nodes named
-behind STORE, of those in --input, one a line, or of all.
+If the store has labelled nodes, the answer is the class of each node and the
+probability of every class. Name the nodes behind STORE, or in --input, one to a line;
+without either, all nodes are predicted.
 
-A store of link prediction is asked for the --top best tails of (head, relation,
-?) or heads of (?, relation, tail), of all nodes, exactly: one question behind
-STORE, or one a line from --input or standard input, with tabs or blanks between
+If the store is for link prediction, the answers to (head, relation, ?) are the --top
+best tails, and those to (?, relation, tail) the best heads. Give one question behind
+STORE, or one to a line in --input or on standard input, with tabs or blanks between
 the three. --filter known leaves out links that the store has already.
 
-A model of edges at moments (gstore train --task temporal) is asked where the next
-edge of each node that is named leads, after all that the store has.
+A model of "gstore train --task temporal" says where the next edge of each named node
+leads, after all edges that the store has.
 
---nearest gives the --top nodes most similar to each node that is named: by the
-angle of their vectors (cosine) or by their product (dot). Vectors are a node
-model's states below its last product, or of link prediction the embeddings,
-with an encoder its states of them.`,
+--nearest lists the --top nodes that are most similar to each named node: by the angle
+between their vectors (cosine), or by their product (dot). The vectors are a model's
+states below its last layer, or the embeddings of link prediction.`,
 		Example: "  gstore predict cora.gstore 12 15                             # of two nodes\n" +
 			"  gstore predict papers.gstore --mem 8GiB --out classes.parquet # of all\n" +
 			"  gstore predict kg.gstore paris capital_of '?' --top 3\n" +
@@ -96,14 +96,14 @@ with an encoder its states of them.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&o.input, "input", "", "file of ids, or of questions head, relation, tail with ? for what is asked, one a line; - for standard input")
-	fs.IntVar(&o.top, "top", 10, "answers to each question")
-	fs.StringVar(&o.filter, "filter", filterNone, "links that are left out: none, or known, those of the graph and its edge lists")
-	fs.StringVar(&o.nearest, "nearest", "", "the most similar nodes instead: cosine or dot")
+	fs.StringVar(&o.input, "input", "", "file of ids, or of questions (head, relation, tail, with ? for what is asked), one to a line; - for standard input")
+	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question")
+	fs.StringVar(&o.filter, "filter", filterNone, "which links to leave out: none, or known (those of the graph and its edge lists)")
+	fs.StringVar(&o.nearest, "nearest", "", "list the most similar nodes instead, by cosine or dot")
 	models.CheckpointFlag(fs, &o.checkpoint)
 	fs.StringVar(&o.table, "table", "", "link prediction: the table of embeddings (default: the only one, or embeddings)")
 	fs.StringVar(&o.out, "out", "", "file to write (default: standard output)")
-	fs.StringVar(&o.format, "format", "", "table, csv, json (an object a line) or parquet (default: by the name of --out, else table)")
+	fs.StringVar(&o.format, "format", "", "table, csv, json (one object to a line) or parquet (default: by the name of --out, else table)")
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")
 	fs.StringVar(&o.device, "device", "auto", device.Names)

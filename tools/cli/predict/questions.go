@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gstore/gstore/gpu/eval"
+	opts "github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -153,7 +154,7 @@ func (r *questionReader) triple(line string) (name string, k eval.Question, err 
 			names = append(names, x.Name)
 		}
 		hint := "gstore inspect lists them"
-		if near := command.Nearest(fields[1], names); near != "" {
+		if near := opts.Nearest(fields[1], names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		return "", k, fmt.Errorf("the store has no relation %q: %s", fields[1], hint)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/store/ingest/formats"
 	"github.com/gstore/gstore/testdata"
@@ -111,7 +111,7 @@ func demoCora(ctx context.Context, e *command.Env, o *demoOptions, dir, input st
 		fmt.Fprintf(e.Told(), "Cora: %d nodes, %d undirected edges, %d partitions, %s\n", m.Nodes, m.Edges, len(m.Partitions), command.FormatSize(m.Bytes()))
 	}
 	epochs, dropped := cmp.Or(o.epochs, 20), .2
-	return &trainOptions{node: train.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: &dropped, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
+	return &trainOptions{node: config.Config{Layers: 2, Epochs: epochs, WeightDecay: 5e-4, InputDropout: &dropped, Seed: o.seed, Plan: "hanoi", Buffer: 6, BatchSize: 200}}, nil
 }
 
 // demoKG makes the store of a knowledge graph in dir and says how to train on it.

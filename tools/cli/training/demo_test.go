@@ -35,7 +35,7 @@ func TestDemoTrainEval(t *testing.T) {
 	if got := eval[len(eval)-1]["test_accuracy"]; got != summary["test_accuracy"] {
 		t.Errorf("eval says %v, training said %v", got, summary["test_accuracy"])
 	}
-	explained := clitest.Events(t, "train", dir, "--epochs", "1", "--model", "gcn", "--explain", "--order", "multiply", "--save", filepath.Join(t.TempDir(), "m"))
+	explained := clitest.Events(t, "train", dir, "--epochs", "1", "--model", "gcn", "--explain", "--x", "product-order=multiply", "--save", filepath.Join(t.TempDir(), "m"))
 	told := false
 	for _, e := range explained {
 		layers, _ := e["layers"].([]any)
@@ -98,14 +98,14 @@ func TestPrecomputedHop(t *testing.T) {
 	}
 }
 
-// TestReuseReplay: --reuse auto records the passes it took, at most 5 a step, and replay:FILE repeats the
+// TestReuseReplay: --x reuse=auto records the passes it took, at most 5 a step, and replay:FILE repeats the
 // run to the bit; a record of another plan is refused.
 func TestReuseReplay(t *testing.T) {
 	dir := t.TempDir()
 	cora, record := filepath.Join(dir, "cora.gstore"), filepath.Join(dir, "run.jsonl")
 	clitest.Events(t, "demo", "--epochs", "0", "--dir", cora)
-	base := []string{"train", cora, "--epochs", "3", "--plan", "hanoi", "--buffer", "2", "--hidden", "16", "--threads", "1", "--reuse"}
-	first := clitest.Events(t, append(base, "auto")...)
+	base := []string{"train", cora, "--epochs", "3", "--plan", "hanoi", "--buffer", "2", "--hidden", "16", "--threads", "1", "--x"}
+	first := clitest.Events(t, append(base, "reuse=auto")...)
 	var lines []byte
 	for _, e := range first {
 		if e["event"] == "epoch" {
@@ -128,10 +128,10 @@ func TestReuseReplay(t *testing.T) {
 	if err := os.WriteFile(record, lines, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if want, got := clitest.Losses(first), clitest.Losses(clitest.Events(t, append(base, "replay:"+record)...)); !slices.Equal(want, got) {
+	if want, got := clitest.Losses(first), clitest.Losses(clitest.Events(t, append(base, "reuse=replay:"+record)...)); !slices.Equal(want, got) {
 		t.Errorf("losses %v, replayed %v", want, got)
 	}
-	for _, args := range [][]string{append(base, "replay:"+record, "--buffer", "1"), append(base, "replay:"+filepath.Join(dir, "none")), append(base, "5")} {
+	for _, args := range [][]string{append(base, "reuse=replay:"+record, "--buffer", "1"), append(base, "reuse=replay:"+filepath.Join(dir, "none")), append(base, "reuse=5")} {
 		var out, errs bytes.Buffer
 		if code := cli.Run(t.Context(), args, strings.NewReader(""), &out, &errs); code == cli.ExitOK {
 			t.Errorf("%v: not refused", args)

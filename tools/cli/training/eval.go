@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -197,7 +196,7 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	if temporal.IsFile(path) {
 		return evalTemporal(ctx, e, st, path, which, o)
 	}
-	cp, err := models.Load(st.Manifest(), path)
+	cp, err := models.Load(e, st.Manifest(), path)
 	if err != nil {
 		return err
 	}
@@ -231,7 +230,10 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 		f := map[string]any{"model_file": path, "model": which, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": read}
 		for i, s := range o.splits {
 			m := r.Metrics[i]
-			f[s+"_accuracy"], f[s+"_loss"], f[s+"_nodes"] = m.Accuracy, m.Loss, m.Nodes
+			if f[s+"_nodes"] = m.Nodes; m.Nodes == 0 { // nothing was measured
+				continue
+			}
+			f[s+"_accuracy"], f[s+"_loss"] = m.Accuracy, m.Loss
 			f[s+"_f1_macro"], f[s+"_f1_micro"] = m.Confusion.F1()
 			if !math.IsNaN(m.AUC) {
 				f[s+"_auc"] = m.AUC
@@ -243,6 +245,10 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC")
 	for i, s := range o.splits {
 		m := r.Metrics[i]
+		if m.Nodes == 0 {
+			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %10s  %8s\n", s, 0, "-", "-", "-", "-", "-")
+			continue
+		}
 		macro, micro := m.Confusion.F1()
 		auc := "-"
 		if !math.IsNaN(m.AUC) {
@@ -262,11 +268,11 @@ func (o *evalOptions) writeConfusion(e *command.Env, names []string, metrics []e
 		return nil
 	}
 	if o.confusion != "-" {
-		f, err := os.Create(o.confusion)
+		f, err := command.NewFile(o.confusion)
 		if err != nil {
-			return err
+			return fmt.Errorf("--confusion: %w", err)
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
+		defer func() { err = f.Finish(err) }()
 		to = f
 	}
 	w := csv.NewWriter(to)

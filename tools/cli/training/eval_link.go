@@ -38,7 +38,6 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	if err != nil {
 		return err
 	}
-	defer limitHeap(int64(o.mem), st)()
 	start := time.Now()
 	dev, err := command.OpenDevice(device.Options{Name: o.device, Threads: o.threads, MemoryBytes: int64(o.deviceMem)})
 	if err != nil {

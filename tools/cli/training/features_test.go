@@ -69,7 +69,7 @@ func TestFeaturesTogether(t *testing.T) {
 		"mlp":                  {"--model", "mlp"},
 		"max":                  {"--aggregator", "max"},
 		"residual, input":      {"--residual", "--norm", "layer", "--input-dropout", ".2"},
-		"multiply first":       {"--product-order", "multiply"},
+		"multiply first":       {"--x", "product-order=multiply"},
 		"hop and history":      outOfCore,
 		"hop, residual":        append([]string{"--residual", "--precomputed-hop"}, outOfCore...),
 		"max out of core, mem": append([]string{"--aggregator", "max", "--mem", "128MiB"}, outOfCore...),

@@ -25,7 +25,7 @@ func TestConfigFile(t *testing.T) {
 		return path
 	}
 	model := file("# a deep one\nmodel: sage\nlayers: 3\nhidden: 16\nfanouts: [5, 5, 5]\nnorm: batch\nresidual: true\njumping: cat\nepochs: 9\n")
-	flags := []string{"train", dir, "--model", "sage", "--layers", "3", "--hidden", "16", "--fanouts", "5,5,5", "--norm", "batch", "--residual", "--jumping", "cat", "--epochs", "2"}
+	flags := []string{"train", dir, "--model", "sage", "--layers", "3", "--hidden", "16", "--fanouts", "5,5,5", "--norm", "batch", "--residual", "--x", "jumping=cat", "--epochs", "2"}
 	want := clitest.Events(t, flags...)
 	got := clitest.Events(t, "train", dir, "--config", model, "--epochs", "2")
 	if a, b := clitest.Losses(want), clitest.Losses(got); len(a) != 2 || fmt.Sprint(a) != fmt.Sprint(b) {
@@ -52,7 +52,7 @@ func TestConfigFile(t *testing.T) {
 		{"fanouts: [5, {a: b}]\n", ":1: fanouts: line 1: expected a number or a word"},
 		{"model: {type: sage}\n", ":1: model: expected a value"},
 		{"- epochs\n", ":1: expected flags as keys"},
-		{"norm: group\n", `norm "group" is not known (known: none, batch, layer)`},
+		{"norm: group\n", "--norm group: expected none, batch or layer"},
 		{"config: x\n", ":1: config is no flag"},
 		{"epochs: [\n", "yaml"},
 	} {

@@ -19,7 +19,7 @@ func TestTrainHelp(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{"\nData:\n", "\nModel:\n", "--hidden n", "(default 128)", "\nOptimiser:\n", "\nOut of core:\n", "\nLink prediction:\n",
-		"\nCheckpoints:\n", "\nInput and output:\n", "auto, io_uring, pread, mmap (default auto)", "--help-all"} {
+		"\nCheckpoints:\n", "\nInput and output:\n", "auto, host, cuda or cuda:N (default auto)", "--help-all", "--help-x"} {
 		i := strings.Index(short[at:], want)
 		if i < 0 {
 			t.Fatalf("%q is not after what is before it in\n%s", want, short)
@@ -27,13 +27,13 @@ func TestTrainHelp(t *testing.T) {
 		at += i
 	}
 	_, all, _ := clitest.Run(t, "train", "--help-all")
-	for _, expert := range []string{"--product-order", "--chunks", "--io-depth", "--jumping"} {
+	for _, expert := range []string{"--aggregator", "--io-depth", "--loss"} {
 		if strings.Contains(short, expert+" ") || !strings.Contains(all, expert+" ") {
 			t.Errorf("%s is for --help-all alone", expert)
 		}
 	}
 	if strings.Contains(all, "--order ") {
-		t.Error("the old name of --product-order is shown")
+		t.Error("the old name of product-order is shown")
 	}
 }
 
@@ -57,10 +57,10 @@ func TestTrainMistakes(t *testing.T) {
 		{[]string{"train", cora, "--model", "saeg"}, cli.ExitUsage, "did you mean sage?"},
 		{[]string{"train", cora, "--plan", "comet"}, cli.ExitUsage, "comet is for link prediction; the store's task is node classification"},
 		{[]string{"train", cora, "--hidden", "0"}, cli.ExitUsage, "--hidden 0: expected more"},
-		{[]string{"train", cora, "--fanouts", "5", "--layers", "3"}, cli.ExitUsage, "1 fanouts [5] for 3 layers"},
-		{[]string{"train", cora, "--layers", "1000000"}, cli.ExitUsage, "expected at most 1000,"},
-		{[]string{"train", cora, "--hidden", "1000000000"}, cli.ExitUsage, "expected at most"},
-		{[]string{"train", cora, "--model", "rgcn", "--bases", "1000000000"}, cli.ExitUsage, "expected at most"},
+		{[]string{"train", cora, "--fanouts", "5", "--layers", "3"}, cli.ExitUsage, "needs one number for each layer, but found 1 number for 3 layers"},
+		{[]string{"train", cora, "--layers", "1000000"}, cli.ExitUsage, "expected 1 to 1000"},
+		{[]string{"train", cora, "--hidden", "1000000000"}, cli.ExitUsage, "expected 1 to 1048576"},
+		{[]string{"train", cora, "--model", "rgcn", "--x", "bases=1000000000"}, cli.ExitUsage, "expected 1 to 65536"},
 		{[]string{"train", cora, "--model", "gat", "--heads", "1000000000"}, cli.ExitUsage, "do not divide"},
 		{[]string{"plan", cora, "--model", "gta"}, cli.ExitUsage, "did you mean gat?"},
 		{[]string{"trian", cora}, cli.ExitUsage, "did you mean train?"},
@@ -97,8 +97,7 @@ func TestOrderNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cora.gstore")
 	clitest.MustRun(t, "demo", "--epochs", "1", "--dir", dir, "--quiet")
 	for _, c := range [][]string{
-		{"train", dir, "--epochs", "1", "--hidden", "8", "--product-order", "multiply"}, {"train", dir, "--epochs", "1", "--hidden", "8", "--order", "multiply"},
-		{"plan", dir, "--measure", "0", "--task", "link", "--bucket-order", "random"}, {"plan", dir, "--measure", "0", "--task", "link", "--order", "random"},
+		{"train", dir, "--epochs", "1", "--hidden", "8", "--x", "product-order=multiply"},
 		{"partition", dir, "--visit-order", "bfs", "--output", filepath.Join(t.TempDir(), "p")}, {"partition", dir, "--order", "bfs", "--output", filepath.Join(t.TempDir(), "p")},
 	} {
 		if code, _, stderr := clitest.Run(t, c...); code != cli.ExitOK {
@@ -132,7 +131,7 @@ func TestEvalWithoutValidation(t *testing.T) {
 	clitest.MustRun(t, "generate", "sbm", in, "--nodes", "150000", "--edges", "10000", "--classes", "2", "--features", "1", "--train", ".9", "--valid", "0", "--test", ".1", "--quiet")
 	clitest.MustRun(t, "ingest", in, dir, "--partitions", "64", "--partitioner", "random", "--quiet")
 	for range 2 {
-		clitest.MustRun(t, "train", dir, "--epochs", "1", "--hidden", "2", "--layers", "1", "--batch-size", "20000", "--quiet")
+		clitest.MustRun(t, "train", dir, "--epochs", "1", "--layers", "1", "--batch-size", "20000", "--quiet")
 	}
 	if _, stdout, _ := clitest.Run(t, "eval", dir, "--splits", "test", "--auc=false"); !strings.Contains(stdout, "(run 2, the last of 2: none has validation nodes") {
 		t.Errorf("eval says %q", stdout)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,10 +12,12 @@ import (
 	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/link"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/history"
+	"github.com/gstore/gstore/gpu/train/ondevice"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
-	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/device"
@@ -24,21 +25,18 @@ import (
 
 // planOptions are train's, as far as they decide what is read, and what is plan's alone.
 type planOptions struct {
-	node   train.Config
-	link   link.Config
-	bound  *command.Options
-	absent []string // what train does for absent neighbours, and why
+	node  config.Config
+	link  link.Config
+	bound *command.Options
 
-	task        string
-	bucketOrder string
-	reuse       string
-	epochs      int
-	bounded     bool // --epochs was given
-	both        bool
-	steps       bool
-	measure     time.Duration
-	remeasure   bool // --measure was given
-	reads       readFlags
+	task      string
+	reuse     string
+	epochs    int
+	bounded   bool // --epochs was given
+	steps     bool
+	measure   time.Duration
+	remeasure bool // --measure was given
+	reads     readFlags
 }
 
 // NewPlan is the command gstore plan.
@@ -64,83 +62,63 @@ them runs the plan that is shown.`,
 			if err := o.bound.Validate(); err != nil {
 				return err
 			}
+			o.node.Given, o.link.Given = o.bound.Given(), o.bound.Given()
 			return o.run(cmd.Context(), e, args[0])
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.task, "task", "auto", "auto (the store's), node or link")
-	f.StringVar(&o.bucketOrder, "bucket-order", "balanced", "comet: balanced, or random as published")
-	f.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4, or auto")
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
-	f.BoolVar(&o.both, "both", false, "both directions of the edges, as link models sample")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
-	o.bound = bindTasks(f, &o.node, &o.link, nil)
+	o.bound = bindTasks(f, &o.node, &o.reuse, &o.link, nil)
 	o.reads.flags(f)
-	for name, group := range map[string]string{"task": "data", "version": "data", "bucket-order": "out of core,expert", "reuse": "out of core,expert", "epochs": "plan", "both": "plan",
+	for name, group := range map[string]string{"task": "data", "version": "data", "epochs": "plan",
 		"steps": "plan", "measure": "plan", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(f.Lookup(name), group)
 	}
 	command.Values(f.Lookup("task"), "auto", "node", "link")
-	command.Values(f.Lookup("bucket-order"), "balanced", "random")
-	command.Alias(f, "order", "bucket-order")
 	return cmd
 }
 
-// parseReuse reads --reuse.
+// parseReuse reads --x reuse.
 func parseReuse(s string) (int, error) {
-	if s == "auto" {
+	switch s {
+	case "":
+		return 0, nil
+	case "auto":
 		return macro.ReuseAuto, nil
 	}
 	if len(s) == 1 && s[0] >= '0' && s[0] <= '0'+macro.ReuseMax {
 		return int(s[0] - '0'), nil
 	}
-	return 0, command.Usagef("--reuse %s: expected 0 to %d, or auto", s, macro.ReuseMax)
+	return 0, command.Usagef("--x reuse=%s: expected 0 to %d, or auto", s, macro.ReuseMax)
 }
 
-// config turns flags and store into what was fixed by the caller.
-func (o *planOptions) config(m *store.Manifest) (macro.Config, error) {
-	n := &o.node
-	c := macro.Config{Policy: cmp.Or(n.Plan, "auto"), Partitions: len(m.Partitions), Capacity: n.Buffer, Undirected: m.Schema.Undirected,
-		Logical: o.link.Logical, Seed: n.Seed}
-	var err error
-	if c.Reuse, err = parseReuse(o.reuse); err != nil {
-		return c, err
+// check says what is wrong with the flags, and whether the task is to predict links.
+func (o *planOptions) check(m *store.Manifest) (links bool, err error) {
+	policy := cmp.Or(o.node.Plan, "auto")
+	if o.node.Reuse, err = parseReuse(o.reuse); err != nil {
+		return false, err
 	}
-	switch o.bucketOrder {
-	case "balanced":
-	case "random":
-		c.Order = macro.Random
-	default:
-		return c, command.Usagef("--bucket-order %s: expected balanced or random", o.bucketOrder)
-	}
-	if c.Policy != "auto" && !slices.Contains(macro.Names(), c.Policy) {
-		return c, command.Usagef("--plan %s: expected auto or one of %v", c.Policy, macro.Names())
+	if policy != "auto" && !slices.Contains(macro.Names(), policy) {
+		return false, command.Usagef("--plan %s: expected auto or one of %v", policy, macro.Names())
 	}
 	switch o.task {
 	case "auto":
-		c.Link = m.Task() == store.TaskLink || c.Policy == macro.Comet || c.Policy == macro.Beta
+		links = m.Task() == store.TaskLink || policy == macro.Comet || policy == macro.Beta
 	case "node", "link":
-		c.Link = o.task == "link"
+		links = o.task == "link"
 	default:
-		return c, command.Usagef("--task %s: expected auto, node or link", o.task)
-	}
-	task := linkTask
-	if !c.Link {
-		task, c.Pinned = nodeTask, m.Pinned
+		return false, command.Usagef("--task %s: expected auto, node or link", o.task)
 	}
 	if o.epochs < 1 {
-		return c, command.Usagef("--epochs %d: expected 1 or more", o.epochs)
+		return false, command.Usagef("--epochs %d: expected 1 or more", o.epochs)
 	}
-	return c, o.bound.Check(task)
-}
-
-// memory says who holds what of a run: [train.Memory] or [link.Memory].
-type memory interface {
-	BesideBytes(memory int64) func(capacity int) int64
-	Account(memory int64) (budget.Account, error)
-	Forecaster() *buffer.Forecaster
-	Close() error
+	if links {
+		return true, o.bound.Check(linkTask)
+	}
+	return false, o.bound.Check(nodeTask)
 }
 
 // linkConfig is train's for link prediction, with defaults.
@@ -153,51 +131,54 @@ func (o *planOptions) linkConfig() (link.Config, error) {
 	return c, nil
 }
 
-// macroOptions are those with which train would run, and who holds what then: MemoryBytes is the partition buffer's share of --mem.
-func (o *planOptions) macroOptions(ctx context.Context, s *store.Store, cfg *macro.Config) (mo buffer.Options, y memory, err error) {
-	m := s.Manifest()
+// planned is what gpu/train or gpu/link decided.
+type planned struct {
+	choice  macro.Choice
+	options buffer.Options
+	why     []string
+	policy  macro.Policy
+	f       *buffer.Forecaster
+	outlook *planning.Outlook
+	history *history.Cost
+	train   []uint64     // training nodes by partition
+	memory  int64        // the partition buffer's share of the budget; 0: no bound
+	close   func() error // the forecaster
+}
+
+// decide asks what training would do.
+func (o *planOptions) decide(ctx context.Context, s *store.Store, links bool) (p planned, err error) {
 	dev, err := device.Open(device.Options{Threads: 1})
 	if err != nil {
-		return mo, nil, err
+		return p, err
 	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	if cfg.Link {
+	info := dev.Info()
+	if err := dev.Close(); err != nil {
+		return p, err
+	}
+	if links {
 		c, err := o.linkConfig()
 		if err != nil {
-			return mo, nil, err
+			return p, err
 		}
-		if c.Logical > 0 {
-			if err := checkLogical(c.Plan); err != nil {
-				return mo, nil, err
-			}
+		d, err := link.Decide(ctx, s, info, c)
+		if err != nil {
+			return p, err
 		}
-		if o.bucketOrder != "balanced" && c.Plan != macro.Comet && c.Plan != "auto" {
-			return mo, nil, command.Usagef("--bucket-order is for plan comet, this is %s", c.Plan)
-		}
-		if why := c.AbsentWhy(m); why != "" {
-			o.absent = []string{why}
-		}
-		mo = c.MacroOptions(m)
-		mo.Both = mo.Both || o.both
-		l, err := link.OpenMemory(ctx, s, dev.Info(), c)
-		return mo, l, err
+		return planned{choice: d.Choice, options: d.Options, why: d.Why, policy: d.Policy, f: d.Forecaster(), memory: d.Options.MemoryBytes, close: d.Close}, nil
 	}
-	c := &o.node
-	if err := c.Normalize(); err != nil {
-		return mo, nil, command.Usage(err)
+	if err := o.node.Normalize(); err != nil {
+		return p, command.Usage(err)
 	}
-	c.FillFeatures(m)
-	n, why, err := train.OpenCompleted(ctx, s, dev.Info(), c)
+	d, err := planning.Decide(ctx, s, info, o.node)
 	if err != nil {
-		return mo, nil, err
+		return p, err
 	}
-	o.absent = why
-	if why := c.UnusedWeights(m); why != "" {
-		o.absent = append(o.absent, why)
+	o.node = d.Config
+	p = planned{choice: d.Choice, options: d.Options, why: d.Why, f: d.Forecaster(), outlook: d.Outlook, history: d.History, train: d.Trained, memory: d.Options.MemoryBytes, close: d.Close}
+	if p.policy, err = macro.New(d.Choice.Config); err != nil {
+		return p, errors.Join(command.Usage(err), d.Close())
 	}
-	mo = c.MacroOptions(m)
-	mo.Both = mo.Both || o.both
-	return mo, n, nil
+	return p, nil
 }
 
 func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err error) {
@@ -207,7 +188,7 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	m := s.Manifest()
-	cfg, err := o.config(m)
+	links, err := o.check(m)
 	if err != nil {
 		return err
 	}
@@ -216,102 +197,33 @@ func (o *planOptions) run(ctx context.Context, e *command.Env, dir string) (err 
 	if o.measure > 0 {
 		device = o.device(ctx, s)
 	}
-	mo, y, err := o.macroOptions(ctx, s, &cfg)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, y.Close()) }()
-	if !cfg.Link {
-		o.node.Staged(m, &cfg)
-	}
-	var account budget.Account
-	if o.node.MemoryBytes > 0 {
-		if account, err = y.Account(o.node.MemoryBytes); err != nil {
-			return planError(err)
-		}
-	}
-	f := y.Forecaster()
-	if o.both { // more than train reads
-		if f, err = buffer.OpenForecaster(ctx, s, mo); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-	}
-	trained, err := s.TrainingNodes(ctx, o.node.Split)
-	if errors.Is(err, store.ErrNotFound) && o.node.Split == "" {
-		trained = nil // nothing is known of what would train
-	} else if err != nil {
-		return err
-	}
-	beside := y.BesideBytes(o.node.MemoryBytes)
-	var rows *macro.RowsTuning
-	if n, ok := y.(*train.Memory); ok {
-		if rows, err = n.RowsTuning(o.node.MemoryBytes); err != nil {
-			return err
-		}
-	}
-	choice, err := macro.Choose(macro.Tuning{Config: cfg, MemoryBytes: mo.MemoryBytes, LeastBytes: f.LeastBytes, DoubleBytes: f.DoubleBytes, BesideBytes: beside, Rows: rows,
-		Hubs: m.HubsWhy(), Train: trained})
+	p, err := o.decide(ctx, s, links)
 	switch {
 	case errors.Is(err, macro.ErrPlan):
 		return command.Usage(err)
-	case errors.Is(err, store.ErrBudget):
-		return fmt.Errorf("of %s of memory the partition buffer may have %s: %w", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes), err)
 	case err != nil:
-		return err
+		return planError(err)
 	}
-	var outlook *train.Outlook
-	if n, ok := y.(*train.Memory); ok && trained != nil {
-		if _, outlook, err = n.Mix(ctx, &choice); err != nil {
-			return err
-		}
-	}
-	policy, err := macro.New(choice.Config)
-	if err != nil {
-		return command.Usage(err)
-	}
+	defer func() { err = errors.Join(err, p.close()) }()
 	plans := make([]buffer.Plan, o.epochs)
 	for k := range plans {
-		plans[k] = policy.Epoch(k)
+		plans[k] = p.policy.Epoch(k)
 	}
-	if o.node.MemoryBytes > 0 {
-		mo.MemoryBytes -= beside(choice.Capacity)
-		choice.Why = slices.Insert(choice.Why, 0, fmt.Sprintf("of %s of memory the partition buffer may have %s", command.FormatSize(o.node.MemoryBytes), command.FormatSize(mo.MemoryBytes)), "memory: "+account.String())
-	}
-	if !cfg.Link || choice.Policy != macro.Memory {
-		choice.Why = append(choice.Why, o.absent...)
-	}
-	if cfg.Link {
-		c, err := o.linkConfig()
-		if err != nil {
-			return err
-		}
-		if why := c.HiddenWhy(m, &choice); why != "" {
-			choice.Why = append(choice.Why, why)
-		}
-	}
-	r := planReport{e: e, o: o, m: m, memory: mo.MemoryBytes, choice: choice, plans: plans, train: trained, f: f, device: device, outlook: outlook}
-	if choice.Policy == macro.Rows {
-		err = r.sampleRows(ctx, s, mo)
+	r := planReport{e: e, o: o, m: m, planned: p, plans: plans, device: device}
+	if p.choice.Policy == macro.Rows {
+		err = r.sampleRows(ctx, s, p.options)
 	} else {
-		r.buffer, r.epochs, err = f.Epochs(choice.Capacity, choice.Swap(), mo.MemoryBytes, plans...)
+		r.buffer, r.epochs, err = p.f.Epochs(p.choice.Capacity, p.choice.Swap(), p.memory, plans...)
 	}
 	if err != nil {
 		return err
 	}
 	if o.node.DeviceMemoryBytes > 0 {
-		p, err := o.planDevice(ctx, s, choice)
+		d, err := o.planDevice(ctx, s, p.choice)
 		if err != nil {
 			return err
 		}
-		r.deviceRows, r.choice.Why = &p, append(r.choice.Why, p.Why...)
-	}
-	if o.node.History {
-		c, err := o.node.HistoryCost(m, trained, choice.Resident(), len(plans[0].Steps))
-		if err != nil {
-			return err
-		}
-		r.history = &c
+		r.deviceRows, r.why = &d, append(r.why, d.Why...)
 	}
 	if err := r.advise(); err != nil {
 		return err
@@ -332,7 +244,7 @@ func (o *planOptions) planDevice(ctx context.Context, s *store.Store, choice mac
 	}
 	c := o.node
 	c.Plan, c.Buffer = choice.Policy, choice.Capacity
-	p, err := c.PlanDevice(ctx, s, info, 0)
+	p, err := ondevice.Choose(&c, ctx, s, info, 0)
 	return p.DevicePlan, err
 }
 

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gstore/gstore/blocks/blockio"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -15,25 +15,18 @@ import (
 
 // planReport is what plan found out.
 type planReport struct {
+	planned
 	e          *command.Env
 	o          *planOptions
 	deviceRows *macro.DevicePlan // rows that a GPU keeps; nil if nobody asked
 	m          *store.Manifest
-	choice     macro.Choice
 	plans      []buffer.Plan
 	epochs     []buffer.EpochForecast
-	memory     int64 // the partition buffer's share of the budget; 0: no bound
 	buffer     int64
-	train      []uint64
-	f          *buffer.Forecaster
 	device     *blockio.Calibration
 	advice     macro.Advice
 	// rows is what plan rows holds and uses; nil for others.
-	rows *train.RowsForecast
-	// outlook is what several steps cost in accuracy; nil where there is one.
-	outlook *train.Outlook
-	// history is what --history would take; nil if nobody asked.
-	history *train.HistoryCost
+	rows *planning.RowsForecast
 }
 
 // advise says how many partitions a fresh ingest had better make.
@@ -65,7 +58,7 @@ func (r *planReport) sampleRows(ctx context.Context, s *store.Store, o buffer.Op
 	if r.o.bounded {
 		limit = r.o.epochs
 	}
-	if r.rows, err = r.o.node.ForecastRows(ctx, s, o, r.choice.Rows, r.o.epochs, limit); err == nil {
+	if r.rows, err = planning.ForecastRows(&r.o.node, ctx, s, o, r.choice.Rows, r.o.epochs, limit); err == nil {
 		r.epochs, r.buffer = r.rows.Epochs, r.rows.MemoryBytes()
 	}
 	return err
@@ -117,11 +110,8 @@ func (r *planReport) print() error {
 		fmt.Fprintf(w, ", %d of them pinned", len(c.Pinned))
 	}
 	fmt.Fprintf(w, "\nplan    %s, %d steps an epoch, buffer of %s\n", c.Policy, len(r.plans[0].Steps), command.FormatSize(r.buffer))
-	for _, why := range c.Why {
+	for _, why := range r.why {
 		fmt.Fprintf(w, "        %s\n", why)
-	}
-	if r.history != nil {
-		fmt.Fprintf(w, "        %v\n", r.history)
 	}
 	warnOutlook(r.e, r.outlook)
 	if r.rows != nil {
@@ -233,7 +223,7 @@ func (r *planReport) printJSON() error {
 	c := &r.choice
 	summary := map[string]any{"plan": c.Policy, "partitions": len(r.m.Partitions), "pinned": len(c.Pinned), "capacity": c.Capacity,
 		"logical": c.Logical, "reuse": c.Reuse, "seed": c.Seed, "steps": len(r.plans[0].Steps), "buffer_bytes": r.buffer,
-		"bytes_read": r.epochs[len(r.epochs)-1].Total.Bytes(), "loads_bound": r.bound(), "why": c.Why,
+		"bytes_read": r.epochs[len(r.epochs)-1].Total.Bytes(), "loads_bound": r.bound(), "why": r.why,
 		"advice": map[string]any{"partitions": r.advice.Partitions, "capacity": r.advice.Capacity, "logical": r.advice.Logical, "hubs": r.advice.Hubs, "why": r.advice.Why}}
 	t := r.f.Tuning()
 	summary["reads"] = map[string]any{"gap_bytes": t.GapBytes, "request_bytes": t.RequestBytes, "queue_depth": t.Depth, "why": t.Why}

@@ -29,15 +29,14 @@ func TestPlan(t *testing.T) {
 		{[]string{"--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
 		{[]string{"--task", "link", "--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
 		{[]string{"--task", "link", "--encoder", "mlp"}, cli.ExitUsage, "", "mlp"},
-		{[]string{"--task", "link", "--encoder", "sage", "--keep-batch-edges", ".25"}, cli.ExitOK, "hidden from the encoder while they are asked for, but for a share of 0.25", ""},
+		{[]string{"--task", "link", "--encoder", "sage", "--x", "keep-batch-edges=.25"}, cli.ExitOK, "hidden from the encoder while they are asked for, but for a share of 0.25", ""},
 		{[]string{"--plan", "mst"}, cli.ExitUsage, "", "--plan mst: expected auto or one of"},
-		{[]string{"--reuse", "5"}, cli.ExitUsage, "", "--reuse 5: expected 0 to 4, or auto"},
+		{[]string{"--x", "reuse=5"}, cli.ExitUsage, "", "--x reuse=5: expected 0 to 4, or auto"},
 		{[]string{"--plan", "comet", "--buffer", "1"}, cli.ExitUsage, "", "holds no 2 logical ones"},
 		{[]string{"--epochs", "0"}, cli.ExitUsage, "", "--epochs 0: expected 1 or more"},
 		{[]string{"--epochs", "-1"}, cli.ExitUsage, "", "--epochs -1: expected 1 or more"},
 		{[]string{"--task", "link", "--batch-size", "0"}, cli.ExitUsage, "", "--batch-size 0: expected more"},
-		{[]string{"--plan", "beta", "--logical", "3"}, cli.ExitUsage, "", "--logical is for plan comet, this is beta"},
-		{[]string{"--plan", "beta", "--order", "random"}, cli.ExitUsage, "", "--bucket-order is for plan comet, this is beta"},
+		{[]string{"--plan", "beta", "--x", "logical=3"}, cli.ExitUsage, "", "--x logical=3 needs plan comet, but found --plan beta"},
 		{[]string{"--features", "y"}, cli.ExitFailed, "", `column "y"`},
 	} {
 		code, stdout, stderr := clitest.Run(t, append([]string{"plan", dir, "--measure", "0"}, c.args...)...)
@@ -196,7 +195,7 @@ func TestPlanIsTrains(t *testing.T) {
 	kg := filepath.Join(t.TempDir(), "kg.gstore")
 	clitest.MustRun(t, "generate", "kg", kg, "--nodes", "20k", "--edges", "60k", "--relations", "5", "--format", "store", "--partitions", "16", "--quiet")
 	sbm := filepath.Join(t.TempDir(), "sbm.gstore")
-	clitest.MustRun(t, "generate", "sbm", sbm, "--nodes", "20k", "--edges", "100k", "--features", "64", "--classes", "4", "--format", "store", "--partitions", "16", "--quiet")
+	clitest.MustRun(t, "generate", "sbm", sbm, "--nodes", "20001", "--edges", "100k", "--features", "64", "--classes", "4", "--format", "store", "--partitions", "16", "--quiet")
 	for _, c := range []struct {
 		dir    string
 		shared []string // flags of both

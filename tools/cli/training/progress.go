@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/cache"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -84,7 +85,7 @@ func showNode(e *command.Env, m *store.Manifest, h *train.Hooks) func() {
 	}
 	h.Batch = b.batch
 	h.Macro = b.beside(h.Macro)
-	h.Start = both(func(c train.Config) { b.predict(examples, c.BatchSize, 1+max(0, c.Reuse)) }, h.Start)
+	h.Start = both(func(c config.Config) { b.predict(examples, c.BatchSize, 1+max(0, c.Reuse)) }, h.Start)
 	h.Epoch = both(func(train.Epoch) { b.clear() }, h.Epoch)
 	return b.clear
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/gstore/gstore/store"
 )
@@ -12,12 +11,12 @@ import (
 // runsDir is where a store's trained models lie, below its directory.
 const runsDir = store.RunsDir
 
-// recordTrain adds a run of train to the store's history and returns its number. A run that was resumed and had finished
+// recordTrain adds r, a run of train, to the store's history and returns its number. A run that was resumed and had finished
 // and been recorded before is not recorded again: then again is true. Every epoch trained adds its seconds, so those tell.
-func recordTrain(ctx context.Context, dir string, version uint64, started time.Time, config, summary any, epochSeconds []float64, resumed bool) (n uint64, again bool, err error) {
-	r := store.Run{Version: version, Started: started, Command: "train"}
+func recordTrain(ctx context.Context, dir string, r store.Run, config, summary any, epochSeconds []float64, resumed bool) (n uint64, again bool, err error) {
+	r.Command = "train"
 	if resumed {
-		if n, again, err = recordedTrain(ctx, dir, version, epochSeconds); err != nil || again {
+		if n, again, err = recordedTrain(ctx, dir, r.Version, epochSeconds); err != nil || again {
 			return n, again, err
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu/run"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/cli/models"
 )
@@ -77,7 +79,7 @@ type trained struct {
 // saveRun records the run in the store's history and saves the model, by default as [models.File]. A model is saved even if
 // the run cannot be recorded: where path names it, or beside the numbered ones; then the result has a path and an error.
 func saveRun(ctx context.Context, dir, path string, started time.Time, t trained) (r savedRun, err error) {
-	n, again, recorded := recordTrain(ctx, dir, t.version, started, t.config, t.summary, t.epochSeconds, t.resumed)
+	n, again, recorded := recordTrain(ctx, dir, store.Run{Version: t.version, Started: started, Model: path == ""}, t.config, t.summary, t.epochSeconds, t.resumed)
 	if recorded != nil {
 		recorded = fmt.Errorf("the run is not recorded: %w", recorded)
 	}
@@ -102,12 +104,12 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, t trained
 func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
 	to := e.Told()
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
-	if auto && len(s.EpochSeconds) < train.EpochsMax && s.ValidAccuracy >= 0 && s.BestEpoch < len(s.EpochSeconds) {
-		fmt.Fprintf(to, "ended after %d epochs: validation has not risen since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
+	if auto && len(s.EpochSeconds) < run.EpochsMax && s.ValidAccuracy >= 0 && s.BestEpoch < len(s.EpochSeconds) {
+		fmt.Fprintf(to, "stopped after %d epochs: validation accuracy has not improved since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
 	}
-	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", percent(s.TestAccuracy), percent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
 	if s.ListedEdges > 0 {
-		fmt.Fprintf(to, "pruning left out %s of the neighbours in the lists that were drawn from\n", percent(float64(s.PrunedEdges)/float64(s.ListedEdges)))
+		fmt.Fprintf(to, "pruning left out %s of the neighbours in the lists that were drawn from\n", command.FormatPercent(float64(s.PrunedEdges)/float64(s.ListedEdges)))
 	}
 	if s.ValidAccuracy < 0 {
 		fmt.Fprintln(to, "the split has no validation nodes: the model is the last epoch's")
@@ -133,14 +135,6 @@ func printDeviceRows(e *command.Env, r *cache.Traffic) {
 	}
 	fmt.Fprintf(e.Told(), "rows to the device: %s, %s saved by policy %s: %.1f %% of rows were there\n",
 		moved, command.FormatSize(r.SavedBytes), r.Policy, 100*r.HitRate())
-}
-
-// percent is an accuracy, or "none" where there are no nodes to compute it from.
-func percent(accuracy float64) string {
-	if accuracy < 0 {
-		return "none"
-	}
-	return fmt.Sprintf("%.2f %%", 100*accuracy)
 }
 
 func summaryFields(s *train.Summary, saved savedRun) map[string]any {

@@ -95,6 +95,23 @@ func TestNoValidation(t *testing.T) {
 	}
 }
 
+// TestMissingModel: verify names the model of a run that is missing; one that was saved elsewhere is none of the store's.
+func TestMissingModel(t *testing.T) {
+	dir, short := coraStore(t), []string{"--epochs", "1", "--hidden", "4", "--quiet"}
+	clitest.MustRun(t, append([]string{"train", dir}, short...)...)
+	clitest.MustRun(t, append([]string{"train", dir, "--save", filepath.Join(t.TempDir(), "m.gsm")}, short...)...)
+	const missing = "1.gsm, the model of run 1, is missing"
+	if code, _, stderr := clitest.Run(t, "verify", dir); code != cli.ExitOK || stderr != "" {
+		t.Errorf("whole: exit code %d, %q", code, stderr)
+	}
+	if err := os.Remove(filepath.Join(dir, "runs", "1.gsm")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := clitest.Run(t, "verify", dir); code != cli.ExitOK || strings.Count(stderr, "missing") != 1 || !strings.Contains(stderr, missing) {
+		t.Errorf("exit code %d, %q, expected %q", code, stderr, missing)
+	}
+}
+
 // TestDiverged: a run whose loss is no number any more ends, with the best epoch's model if there is one; programs get JSON.
 func TestDiverged(t *testing.T) {
 	for _, format := range []string{"--json", "--quiet"} {

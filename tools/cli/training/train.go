@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,11 +22,13 @@ import (
 
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
-	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/tools/cli/command"
@@ -35,7 +38,7 @@ import (
 // trainOptions are the flags of train: the configurations of both tasks, whose fields say what flags they are, and what is
 // train's alone.
 type trainOptions struct {
-	node    train.Config
+	node    config.Config
 	link    link.Config
 	moments temporal.Config
 	bound   *command.Options // nil where no flags were parsed
@@ -59,36 +62,25 @@ const (
 	timeTask = "temporal link prediction"
 )
 
-// bindTasks makes the flags that follow from the tasks' configurations; m may be nil.
-func bindTasks(fs *pflag.FlagSet, n *train.Config, l *link.Config, m *temporal.Config) *command.Options {
-	var defaults train.Config
-	var linkDefaults link.Config
-	if err := errors.Join(defaults.Normalize(), linkDefaults.Normalize()); err != nil {
-		panic(err) // the zero values are valid: a programming error
-	}
-	tasks := []command.Task{{Name: nodeTask, Options: n, Defaults: defaults}, {Name: linkTask, Options: l, Defaults: linkDefaults}}
-	if m != nil {
-		var timeDefaults temporal.Config
-		if err := timeDefaults.Normalize(); err != nil {
-			panic(err) // likewise
+// bindTasks makes the flags that follow from the tasks' tables of options; m may be nil. reuse is what --x reuse says, which may be
+// the name of a file.
+func bindTasks(fs *pflag.FlagSet, n *config.Config, reuse *string, l *link.Config, m *temporal.Config) *command.Options {
+	node := config.Options().Bind(n)
+	for i := range node.Fields {
+		if f := &node.Fields[i]; f.Flag == "reuse" {
+			f.Value = reflect.ValueOf(reuse).Elem()
 		}
-		tasks = append(tasks, command.Task{Name: timeTask, Options: m, Defaults: timeDefaults})
 	}
-	b := command.Bind(fs, tasks...)
+	tasks := []options.Bound{node, link.Options().Bind(l)}
 	if m != nil {
-		b.SetValues("sampler", slices.Concat(mini.Samplers(), mini.TimedSamplers())...)
+		tasks = append(tasks, temporal.Options().Bind(m))
 	}
-	b.SetValues("model", slices.Concat(nn.Models(), nn.Decoders())...)
-	b.SetValues("encoder", nn.Encoders()...)
-	b.SetValues("loss", "softmax", "logistic", "margin")
-	b.SetValues("plan", append([]string{"auto"}, macro.Names()...)...)
-	return b
+	return command.Bind(fs, tasks...)
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, or temporal: the edges that come next, of a store whose edges have times")
-	fs.StringVar(&o.reuse, "reuse", "0", "hanoi: extra passes over each macro-batch, 0 to 4; auto, as many as fit while the next is read, which depends on timing; or replay:FILE, those of an earlier run, from its --json")
-	o.bound = bindTasks(fs, &o.node, &o.link, &o.moments)
+	o.bound = bindTasks(fs, &o.node, &o.reuse, &o.link, &o.moments)
 	o.reads.flags(fs)
 	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
@@ -97,7 +89,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.explain, "explain", false, "before training say why the plan was chosen, and how and why each layer is computed; gstore plan says the first without training")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	fs.BoolVar(&o.overwrite, "overwrite", false, "replace an earlier run's table: of link prediction's embeddings, or of vectors learned of nodes without features")
-	for name, group := range map[string]string{"task": "data", "version": "data", "reuse": "out of core,expert", "metrics": "input and output", "tensorboard": "input and output", "scratch": "out of core", "save": "input and output", "overwrite": "checkpoints",
+	for name, group := range map[string]string{"task": "data", "version": "data,expert", "metrics": "input and output", "tensorboard": "input and output,expert", "scratch": "out of core,expert", "save": "input and output", "overwrite": "checkpoints",
 		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}
@@ -125,9 +117,6 @@ func (o *trainOptions) checkNode() error {
 	if err := o.bound.Check(nodeTask); err != nil {
 		return err
 	}
-	if p := o.node.Plan; p == macro.Comet || p == macro.Beta {
-		return command.Usagef("--plan %s is for link prediction; the store's task is node classification: use auto, memory, rows, hanoi or trainnodes", p)
-	}
 	check := o.node      // Normalize fills a copy in: the file's defaults are train's own
 	check.Resume = false // its file may not be named yet
 	if err := check.Normalize(); err != nil {
@@ -153,7 +142,7 @@ func checkLabels(m *store.Manifest, dir string) error {
 	return nil
 }
 
-// parseReuse reads --reuse, and the record that it names.
+// parseReuse reads --x reuse, and the record that it names.
 func (o *trainOptions) parseReuse() (err error) {
 	path, replay := strings.CutPrefix(o.reuse, "replay:")
 	if !replay {
@@ -163,7 +152,7 @@ func (o *trainOptions) parseReuse() (err error) {
 	o.node.Reuse, o.node.ReusePasses = macro.ReuseAuto, [][]int{}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("--reuse: %w", err)
+		return fmt.Errorf("--x reuse: %w", err)
 	}
 	n := 0
 	for line := range bytes.Lines(b) {
@@ -173,14 +162,14 @@ func (o *trainOptions) parseReuse() (err error) {
 			Passes []int  `json:"passes"`
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
-			return command.Usagef("--reuse: %s, line %d: %v", path, n, err)
+			return command.Usagef("--x reuse: %s, line %d: %v", path, n, err)
 		}
 		if e.Event == "epoch" && e.Passes != nil {
 			o.node.ReusePasses = append(o.node.ReusePasses, e.Passes)
 		}
 	}
 	if len(o.node.ReusePasses) == 0 {
-		return command.Usagef("--reuse: %s has no epochs of a run with --reuse auto", path)
+		return command.Usagef("--x reuse: %s has no epochs of a run with --x reuse=auto", path)
 	}
 	return nil
 }
@@ -211,8 +200,7 @@ train, the last ones test, the model is saved likewise.
 Checkpoints make any run one that --resume goes on with after any end, in the
 middle of an epoch too, to the same bits: every ten minutes for node
 classification, every epoch for link prediction, or as --checkpoint-every says,
-and where Ctrl-C or SIGTERM ends it. With --task temporal they are made at the ends
-of epochs alone.`,
+and where Ctrl-C or SIGTERM ends it.`,
 		Example: "  gstore train cora.gstore --layers 2 --epochs 60 --weight-decay 5e-4\n" +
 			"  gstore train papers.gstore --plan hanoi --mem 16GiB --layers 3 --fanouts 15,10,5\n" +
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
@@ -308,7 +296,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			}
 		}
 	}
-	hooks.Outlook = func(o train.Outlook) { tellOutlook(e, &o) }
+	hooks.Outlook = func(o planning.Outlook) { tellOutlook(e, &o) }
 	log, err := openMetrics(o.metrics, o.board, o.node.Resume)
 	if err != nil {
 		return nil, err
@@ -321,7 +309,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		printResume(e, o.node.CheckpointFile, found, epochs, step, batch)
 	}
 	if start := hooks.Start; !o.node.Resume {
-		hooks.Start = func(c train.Config) {
+		hooks.Start = func(c config.Config) {
 			keepUnfinished(e, c.CheckpointFile)
 			start(c)
 		}
@@ -365,7 +353,7 @@ func planError(err error) error {
 }
 
 // tellOutlook says what steps are expected to cost, before the first epoch.
-func tellOutlook(e *command.Env, o *train.Outlook) {
+func tellOutlook(e *command.Env, o *planning.Outlook) {
 	e.Event("outlook", map[string]any{"outlook": o, "warning": o.Warn()})
 	if e.JSON {
 		return
@@ -375,7 +363,7 @@ func tellOutlook(e *command.Env, o *train.Outlook) {
 }
 
 // warnOutlook warns where much is expected to be lost.
-func warnOutlook(e *command.Env, o *train.Outlook) {
+func warnOutlook(e *command.Env, o *planning.Outlook) {
 	if o != nil && o.Warn() {
 		fmt.Fprintf(e.Stderr, "gstore: warning: a loss of about %.1f points of accuracy is expected: %s\n", o.LossPoints, o.Advice)
 	}
@@ -425,7 +413,7 @@ func both[T any](first, then func(T)) func(T) {
 func trainHooks(e *command.Env) train.Hooks {
 	if e.JSON {
 		return train.Hooks{
-			Start: func(c train.Config) { e.Event("start", map[string]any{"config": c}) },
+			Start: func(c config.Config) { e.Event("start", map[string]any{"config": c}) },
 			Epoch: func(r train.Epoch) { e.Event("epoch", command.Fields(r)) },
 			Checkpoint: func(epochs, step, batch int) {
 				e.Event("checkpoint", map[string]any{"epochs": epochs, "step": step, "batch": batch})
@@ -433,7 +421,7 @@ func trainHooks(e *command.Env) train.Hooks {
 		}
 	}
 	return train.Hooks{
-		Start: func(train.Config) {
+		Start: func(config.Config) {
 			fmt.Fprintf(e.Told(), "%5s  %8s  %7s  %7s  %6s  %8s  %10s\n", "epoch", "loss", "train %", "valid %", "test %", "seconds", "read")
 		},
 		Epoch: func(r train.Epoch) {

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
-	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer/metrics"
 	"github.com/gstore/gstore/store/table"
@@ -22,36 +20,19 @@ import (
 
 // linkConfig is what the flags mean for link prediction.
 func (o *trainOptions) linkConfig() (link.Config, error) {
+	setLinkModel(&o.link, o.link.Model)
 	c := o.link
 	if err := o.bound.Check(linkTask); err != nil {
 		return c, err
 	}
-	if o.bound.Has("reuse") {
-		return c, command.Usagef("--reuse is for node classification; the store's task is link prediction")
-	}
-	setLinkModel(&c, c.Model)
-	if c.FromCheckpoint != 0 && !c.Resume {
-		return c, command.Usagef("--from-checkpoint without --resume")
-	}
 	check := c
+	if c.Resume {
+		check.Given = nil // what a given option needs may be what the run began with
+	}
 	if err := check.Normalize(); err != nil {
 		return c, command.Usage(err)
 	}
-	switch {
-	case c.Margin != nil && check.Loss != "margin" && !c.Resume:
-		return c, command.Usagef("--margin is for --loss margin, this is %s", check.Loss)
-	case c.Logical > 0:
-		return c, checkLogical(check.Plan)
-	}
 	return c, nil
-}
-
-// checkLogical refuses --logical with a plan that has no logical partitions.
-func checkLogical(plan string) error {
-	if plan == macro.Memory || plan == macro.Beta {
-		return command.Usagef("--logical is for plan comet, this is %s", plan)
-	}
-	return nil
 }
 
 // setLinkModel sets what --model means for link prediction: a decoder, or an encoder beside the default one.
@@ -89,7 +70,6 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 	if o.save != "" {
 		return command.Usagef("--save: embeddings stay in the store, as table %s: write them to files with gstore export --what embeddings", cmp.Or(cfg.Table, "embeddings"))
 	}
-	defer limitHeap(cfg.MemoryBytes, st)()
 	started := time.Now()
 	hooks := linkHooks(e)
 	log, err := openMetrics(o.metrics, o.board, cfg.Resume)
@@ -117,7 +97,7 @@ func runTrainLink(ctx context.Context, e *command.Env, st *store.Store, o *train
 		log.end(metrics.End{ValidMRR: metrics.Number(s.ValidMRR), TestMRR: metrics.Number(s.TestMRR), TestHits10: metrics.Number(s.TestHits10)})
 	}
 	summary := linkSummary(r)
-	n, finished, err := recordTrain(ctx, st.Dir(), r.Version, started, r.Config, summary, s.EpochSeconds, s.Resumed)
+	n, finished, err := recordTrain(ctx, st.Dir(), store.Run{Version: r.Version, Started: started}, r.Config, summary, s.EpochSeconds, s.Resumed)
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "gstore: the run is not recorded: %v\n", err)
 	}
@@ -182,15 +162,6 @@ func linkSummary(r *link.Result) map[string]any {
 		}
 	}
 	return f
-}
-
-// limitHeap keeps garbage out of a budget, until the returned function is called.
-func limitHeap(mem int64, st *store.Store) func() {
-	if mem == 0 {
-		return func() {}
-	}
-	old := debug.SetMemoryLimit(link.HeapBytes(mem, len(st.Manifest().Partitions)))
-	return func() { debug.SetMemoryLimit(old) }
 }
 
 // linkHooks prints a line an epoch, or an event.

@@ -65,7 +65,7 @@ func ring(t *testing.T) string {
 // came later is answered for as others are; learned embeddings are of one version.
 func TestTrainLinkFeatures(t *testing.T) {
 	st := ring(t)
-	run := []string{"train", st, "--overwrite", "--features", "x", "--dim", "16", "--epochs", "8", "--eval-every", "8", "--batch-size", "100", "--negatives", "40", "--chunks", "4", "--lr", ".01", "--model", "complex"}
+	run := []string{"train", st, "--overwrite", "--features", "x", "--dim", "16", "--epochs", "8", "--eval-every", "8", "--batch-size", "100", "--negatives", "40", "--x", "chunks=4", "--lr", ".01", "--model", "complex"}
 	train := func(more ...string) map[string]any {
 		ev := clitest.Events(t, append(run, more...)...)
 		if hides := ev[0]["config"].(map[string]any)["remove_batch_edges"]; hides == strings.Contains(strings.Join(more, " "), "none") {
@@ -144,7 +144,7 @@ func TestTrainLinkTypes(t *testing.T) {
 	clitest.MustRun(t, "ingest", in, st, "--partitions", "4", "--split-random", "80/10/10", "--quiet")
 	for _, more := range []string{"--plan=memory", "--plan=comet --buffer=4"} {
 		clitest.Events(t, append([]string{"train", st, "--overwrite", "--features", "user.feat,item.feat", "--no-embeddings", "--relation", "buys", "--model", "complex", "--dim", "16", "--epochs", "8",
-			"--eval-every", "8", "--batch-size", "100", "--negatives", "40", "--chunks", "4", "--lr", ".01"}, strings.Fields(more)...)...)
+			"--eval-every", "8", "--batch-size", "100", "--negatives", "40", "--x", "chunks=4", "--lr", ".01"}, strings.Fields(more)...)...)
 		ev := clitest.Events(t, "eval", st)
 		s := ev[len(ev)-1]
 		_, out, _ := clitest.Run(t, "predict", st, "60", "?", "--top", "60", "--format", "csv", "--filter", "none")

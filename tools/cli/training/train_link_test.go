@@ -42,8 +42,8 @@ func TestTrainLink(t *testing.T) {
 		}
 	}
 	// Of 8 partitions; what is kept is left out where it is nothing.
-	for flags, want := range map[string][2]any{"--plan=memory": {true, .5}, "--plan=comet --buffer=2": {true, .5}, "--plan=comet --buffer=4": {true, .5}, "--plan=comet --buffer=2 --remove-batch-edges=false": {false, nil},
-		"--plan=comet --buffer=2 --remove-batch-edges": {true, nil}, "--plan=comet --buffer=2 --keep-batch-edges=.2": {true, .2}} {
+	for flags, want := range map[string][2]any{"--plan=memory": {true, .5}, "--plan=comet --buffer=2": {true, .5}, "--plan=comet --buffer=4": {true, .5}, "--plan=comet --buffer=2 --x remove-batch-edges=false": {false, nil},
+		"--plan=comet --buffer=2 --x remove-batch-edges": {true, nil}, "--plan=comet --buffer=2 --x keep-batch-edges=.2": {true, .2}} {
 		args := append([]string{"train", st, "--overwrite", "--encoder", "sage", "--dim", "4", "--epochs", "1", "--negatives", "10"}, strings.Fields(flags)...)
 		start := clitest.Events(t, args...)[0]
 		config, why := start["config"].(map[string]any), fmt.Sprint(start["why"])
@@ -58,7 +58,7 @@ func TestTrainLink(t *testing.T) {
 		var first []map[string]any
 		for _, threads := range []string{"1", "2"} {
 			ev := clitest.Events(t, "train", st, "--overwrite", "--encoder", encoder, "--dim", "16", "--epochs", "6", "--eval-every", "6", "--batch-size", "300",
-				"--negatives", "40", "--chunks", "4", "--seed", "3", "--threads", threads)
+				"--negatives", "40", "--x", "chunks=4", "--seed", "3", "--threads", threads)
 			last := ev[len(ev)-1]
 			if l := clitest.Losses(ev); len(l) != 6 || l[5] >= l[0] {
 				t.Errorf("%s: losses %v, expected 6 that fall", encoder, l)

@@ -23,7 +23,7 @@ func (o *trainOptions) temporalConfig() (temporal.Config, error) {
 	if err := o.bound.Check(timeTask); err != nil {
 		return c, err
 	}
-	for _, name := range []string{"reuse", "metrics", "explain", "overwrite"} {
+	for _, name := range []string{"metrics", "explain", "overwrite"} {
 		if o.bound.Has(name) {
 			return c, command.Usagef("--%s is not for %s", name, timeTask)
 		}
@@ -60,7 +60,9 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, dir 
 	defer func() { err = errors.Join(err, log.close()) }()
 	hooks := temporalHooks(e)
 	hooks.Epoch = both(log.temporal, hooks.Epoch)
-	hooks.Resume = func(found bool, epochs int) { printResume(e, cfg.CheckpointFile, found, epochs, 0, 0) }
+	hooks.Resume = func(found bool, epochs, step, batch int) {
+		printResume(e, cfg.CheckpointFile, found, epochs, step, batch)
+	}
 	started := time.Now()
 	dev, err := command.OpenDevice(device.Options{Name: cfg.Device, Threads: cfg.Threads, MemoryBytes: cfg.DeviceMemoryBytes, MatMul: cfg.MatMul})
 	if err != nil {
@@ -78,6 +80,9 @@ func runTrainTemporal(ctx context.Context, e *command.Env, st *store.Store, dir 
 			return err
 		}
 		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
+	}
+	if s.DivergedEpoch > 0 {
+		return fmt.Errorf("the run diverged in epoch %d: the model is that of epoch %d (%s): use a smaller learning rate than %v", s.DivergedEpoch, s.BestEpoch, saved.Path, cp.Config.LR)
 	}
 	if e.JSON {
 		summary := command.Fields(s)
@@ -148,6 +153,9 @@ func temporalHooks(e *command.Env) temporal.Hooks {
 				e.Event("start", map[string]any{"config": c, "train_edges": s.TrainEdges, "valid_edges": s.ValidEdges, "test_edges": s.TestEdges})
 			},
 			Epoch: func(r temporal.Epoch) { e.Event("epoch", command.Fields(r)) },
+			Checkpoint: func(epochs, step, batch int) {
+				e.Event("checkpoint", map[string]any{"epochs": epochs, "step": step, "batch": batch})
+			},
 		}
 	}
 	return temporal.Hooks{

@@ -75,7 +75,7 @@ func TestTrainTemporal(t *testing.T) {
 		t.Errorf("event files %v, %v", files, err)
 	}
 	for args, want := range map[string]string{
-		"--sampler weighted": "edges at moments are drawn by", "--dropout .5": "is for node classification", "--metrics x": "--metrics is not for", "--fanouts 3,2": "one positive number",
+		"--sampler weighted": "is for node classification", "--dropout .5": "is for node classification", "--metrics x": "--metrics is not for", "--fanouts 3,2": "needs one number, but found 2 numbers",
 	} {
 		if code, _, stderr := run(append([]string{"train", store, "--task", "temporal"}, strings.Fields(args)...)...); code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s; expected %q", args, code, stderr, want)

@@ -59,7 +59,7 @@ func TestTrainTypes(t *testing.T) {
 	}
 	inMemory := map[string]float64{}
 	for _, model := range []string{"rsage", "rgcn", "rgat"} {
-		args := []string{"train", store, "--model", model, "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05", "--dropout", ".1"}
+		args := []string{"train", store, "--model", model, "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05"}
 		memory := accuracy(args...)
 		inMemory[model] = memory
 		if evaluated := accuracy("eval", store); memory < .95 || evaluated != memory {
@@ -75,7 +75,7 @@ func TestTrainTypes(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	// Vectors in a table learn as well, and leave the store with their model. A run that replaces the table is the one whose model is found.
-	args := []string{"train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--lr", ".05", "--dropout", ".1", "--vectors", "table"}
+	args := []string{"train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--lr", ".05", "--vectors", "table"}
 	best := accuracy(append(args, "--epochs", "30")...)
 	if code, _, stderr := clitest.Run(t, append(args, "--epochs", "1")...); code == cli.ExitOK || !strings.Contains(stderr, "--overwrite") {
 		t.Errorf("a second run with the same table: exit code %d, %s", code, stderr)
@@ -94,7 +94,7 @@ func TestTrainTypes(t *testing.T) {
 	if code, _, stderr := clitest.Run(t, "eval", ogb, "--checkpoint", "1"); code == cli.ExitOK || !strings.Contains(stderr, "replaced") {
 		t.Errorf("a run whose table was replaced: exit code %d, %s", code, stderr)
 	}
-	if got := accuracy("train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05", "--dropout", ".1"); got != inMemory["rsage"] {
+	if got := accuracy("train", ogb, "--model", "rsage", "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05"); got != inMemory["rsage"] {
 		t.Errorf("test accuracy %v of the graph in OGB's layout, expected %v", got, inMemory["rsage"])
 	}
 	// One layer without vectors sees features that tell nothing.

@@ -12,8 +12,8 @@ import os
 from typing import Any, Optional, Sequence, Union
 
 from .errors import (
-    BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InvalidError, LockedError,
-    NotFoundError, VersionError,
+    BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InternalError, InvalidError,
+    LockedError, NotFoundError, VersionError,
 )  # fmt: skip
 from .graphs import from_pyg
 from .history import History, Past
@@ -42,6 +42,6 @@ def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optio
 
 __all__ = [
     "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError", "History",
-    "InputError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Past", "Store", "VersionError", "from_pyg", "ingest",
+    "InputError", "InternalError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Past", "Store", "VersionError", "from_pyg", "ingest",
     "load_model", "open", "save_model",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import errors
 
-ABI = 7
+ABI = 8
 _WAIT_MS = 40
 
 _Void = ctypes.c_void_p
@@ -89,7 +89,7 @@ def library() -> ctypes.CDLL:
             lib.gstore_wait.argtypes = [i64, i32, ctypes.POINTER(_Reply)]
             lib.gstore_wait.restype = i32
             for f in (lib.gstore_cancel, lib.gstore_release, lib.gstore_drop):
-                f.argtypes, f.restype = [i64], None
+                f.argtypes, f.restype = [i64], i64
             _library = lib
     return _library
 
@@ -147,19 +147,29 @@ class Operation:
         """Cancels what is under way and forgets it, or leaves that to the next call where it does not end at once."""
         while self._op.value and not _forked:
             try:
-                self._lib.gstore_cancel(self._op.value)
+                _check(self._lib.gstore_cancel(self._op.value))
                 if not self.ended():
                     _ending.append(self)
                     return
                 op, self._op.value = self._op.value, 0
-                self._lib.gstore_release(op)
+                _check(self._lib.gstore_release(op))
             except KeyboardInterrupt:  # a second one: the arrays are still in use
                 continue
-
 
     def __del__(self) -> None:
         if getattr(self, "_op", None) is not None:
             self.close()
+
+
+def _check(failed: int) -> None:
+    """Raises what a function of the library failed with, given the operation that says so; 0 says that it did not fail."""
+    if failed:
+        operation = Operation.__new__(Operation)
+        operation._op, operation._lib, operation._keep = ctypes.c_int64(failed), library(), ()
+        try:
+            operation.wait()
+        finally:
+            operation.close()
 
 
 def call(handle: int, method: str, request: Optional[dict] = None, arrays: Sequence[np.ndarray] = ()) -> Answer:
@@ -191,7 +201,7 @@ def addresses(handle: int, method: str) -> "list[tuple[int, int]]":
 def drop(handle: int) -> None:
     """Closes an object and frees its memory, unless this is a forked child, where it is not its own."""
     if _library is not None and not _forked:
-        _library.gstore_drop(handle)
+        _check(_library.gstore_drop(handle))
 
 
 def view(address: int, nbytes: int, dtype: str, shape: Sequence[int], owner: object) -> np.ndarray:

@@ -50,11 +50,16 @@ class VersionError(Error):
     """A store of a format version that this build does not read."""
 
 
+class InternalError(Error):
+    """A defect of gstore: its code panicked. The message ends with the stack; please report it. The process, and what does not
+    belong to the object whose call it was, go on."""
+
+
 class ForkError(Error):
     """gstore in a forked child of a process that used it."""
 
 
-_KINDS = (None, Error, NotFoundError, InvalidError, CorruptError, BudgetError, LockedError, ExistsError, ClosedError, CancelledError, InputError, VersionError)
+_KINDS = (None, Error, NotFoundError, InvalidError, CorruptError, BudgetError, LockedError, ExistsError, ClosedError, CancelledError, InputError, VersionError, InternalError)
 
 
 def by_kind(kind: int) -> type[Error]:

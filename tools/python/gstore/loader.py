@@ -129,8 +129,19 @@ class Batch(EpochBatch):
 
 def _relation_fanouts(store: Store, fanouts: Mapping[Union[str, Tuple[str, str, str]], Sequence[int]]) -> Tuple[List[int], str]:
     """Fanouts of relations that are not named, and --relation-fanouts of `gstore train`."""
-    named = {key if isinstance(key, str) else ":".join(key): list(values) for key, values in fanouts.items()}
+    named: Dict[str, List[int]] = {}
+    for key, values in fanouts.items():
+        if isinstance(values, (int, str)):
+            raise errors.InvalidError(f"fanouts of {key!r} are {values!r}: expected a list with a number for each hop, such as [10, 5]")
+        if not isinstance(key, str) and not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
+            raise errors.InvalidError(f'fanouts of {key!r}: expected a relation\'s name, ("source", "name", "destination") or "*"')
+        named[key if isinstance(key, str) else ":".join(key)] = list(values)
     others = named.pop("*", None)
+    if not store.of_kinds:  # edges of one kind, whose fanouts those are that name it
+        unknown = [name for name in named if name not in store.relations]
+        if unknown or not named and others is None:
+            raise errors.InvalidError(f'fanouts of {unknown or "no relation"}: the edges here are of one kind, {store.relations}; name that, or "*"')
+        return next(iter(named.values()), others or []), ""
     if others is None:
         missing = [name for name in store.relations if name not in named and ":".join(name.split(":")[1:-1]) not in named]
         if missing or not named:
@@ -151,14 +162,14 @@ class NeighborLoader(Epochs):
     and `gstore train` have them.
 
     fanouts: neighbours per node and hop, outward from the seeds; −1 = all. A dict has them of each relation, as PyG's:
-    {("package", "depends", "package"): [10, 5], "provides": [5, 5], "*": [2, 2]}, where "*" are all others. It implies relations.
-    sampler: how neighbours are drawn, as --sampler of `gstore train`. prune: (1, 1) draws from a part of long lists, as --prune.
+    {("package", "depends", "package"): [10, 5], "provides": [5, 5], "*": [2, 2]}, where "*" are all others. It implies relations, unless the store's edges are of one kind.
+    sampler: how neighbours are drawn, as --sampler of `gstore train`. prune: (1, 1) draws from a part of long lists, as --x prune.
     walks: of sampler "pinsage", walks from a node, their steps, and the probability that one ends after a step: (10, 2, .5).
     store: what `gstore.open` returns, or its path.
     split: whose nodes are the seeds: "train", "valid" ("val") or "test". split_column names another split than the store's first.
     plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
     "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch. Plan rows holds the
-    graph and reads features by the batch, as --row-reads of `gstore train` says: "auto", "cached" or "packed". Which changes
+    graph and reads features by the batch, as --x row-reads of `gstore train` says: "auto", "cached" or "packed". Which changes
     no batch.
     rank, world_size: of processes that train one model together, each with a loader of the same arguments but rank. Each has
     its part of every epoch: all do equally many mini-batches, and their seeds together are the epoch's of one. Steps are
@@ -205,7 +216,7 @@ class NeighborLoader(Epochs):
         store, of_relations = opened(store), ""
         if isinstance(fanouts, Mapping):
             fanouts, of_relations = _relation_fanouts(store, fanouts)
-            relations = True
+            relations = relations or store.of_kinds
         if not list(fanouts):
             raise errors.InvalidError("no fanouts: expected neighbours per node, hop by hop, such as [15, 10]")
         request = {

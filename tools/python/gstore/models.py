@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Optional, Union
+import re
+import warnings
+from typing import Any, Dict, Iterable, List, Optional, Union
 
 import numpy as np
 import torch
@@ -33,15 +36,66 @@ def read_safetensors(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
 
 
 def load_model(path: Union[str, os.PathLike]) -> "Model":
-    """The model for nodes that `gstore export STORE path --what model` or `save_model` wrote, as a torch.nn.Module."""
+    """The model for nodes that `gstore export STORE path --what model` or `save_model` wrote, as a torch.nn.Module. CorruptError says
+    that the files are not what was written, by their checksums; one without checksums is read with a warning."""
     folder = pathlib.Path(path)
     try:
-        about = json.loads((folder / "model.json").read_text())
+        text = (folder / "model.json").read_bytes()
     except FileNotFoundError:
         raise errors.NotFoundError(f"{folder}: no model.json; write one by gstore export STORE {folder} --what model") from None
+    try:
+        about = json.loads(text)
+    except ValueError as e:
+        raise errors.CorruptError(f"{folder / 'model.json'}: {e}") from None
+    _check(folder, about, text)
     if about["task"] != "node":
         raise errors.InvalidError(f"{folder}: a model of task {about['task']}; those of task node are loaded")
-    return Model(about, read_safetensors(folder / about["tensors_file"]))
+    tensors = read_safetensors(folder / about["tensors_file"])
+    _fit(folder, about, tensors)
+    return Model(about, tensors)
+
+
+_NO_SUM = "0" * 64  # stands for a description's own checksum while that is computed
+
+
+def with_sums(about: Dict[str, Any], tensors: Iterable[bytes]) -> bytes:
+    """model.json of a model whose file of tensors consists of these parts, with checksums of both files."""
+    whole = hashlib.sha256()
+    for part in tensors:
+        whole.update(part)
+    text = json.dumps({**about, "tensors_sha256": whole.hexdigest(), "description_sha256": _NO_SUM}, indent=2).encode()
+    return text.replace(_NO_SUM.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
+
+
+def _check(folder: pathlib.Path, about: Dict[str, Any], text: bytes) -> None:
+    """Refuses files that are not what was written, by their checksums; warns where there are none."""
+    sums = [about.get(name, "") for name in ("description_sha256", "tensors_sha256")]
+    if not any(sums):
+        warnings.warn(f"{folder} carries no checksum: whether it is what was written is not known", stacklevel=3)
+        return
+    own = re.sub(rb'("description_sha256": *")[0-9a-f]{64}"', rb"\g<1>" + _NO_SUM.encode() + b'"', text, count=1)
+    for name, want in (("model.json", sums[0]), (about.get("tensors_file", ""), sums[1])):  # the second name is right where the first sum is
+        path = folder / name
+        found = hashlib.sha256(own if name == "model.json" else path.read_bytes()).hexdigest()
+        if found != want:
+            raise errors.CorruptError(
+                f"{path}: its sha256 is {found[:16]}…, expected {str(want)[:16]}…; "
+                "a file that was changed on purpose is taken without description_sha256 and tensors_sha256 in model.json"
+            )
+
+
+def _fit(folder: pathlib.Path, about: Dict[str, Any], tensors: Dict[str, np.ndarray]) -> None:
+    """Refuses tensors that are not what the description says, and numbers that are not finite."""
+    shapes = {name: list(t.shape) for name, t in tensors.items()}
+    want = {p["name"]: p["shape"] for p in about.get("parameters") or []}
+    if want and shapes != want:
+        raise errors.InvalidError(f"{folder}: tensors {shapes}, the description says {want}")
+    for name, t in tensors.items():
+        if not np.isfinite(t).all():
+            raise errors.InvalidError(f"{folder}: tensor {name} has numbers that are not finite: training diverged, or the file is damaged")
+    last = shapes.get("jump.bias") or ([1, about["layers"][-1]["out"]] if about.get("layers") else [1, 0])
+    if about.get("classes") and len(about["classes"]) != last[-1]:
+        raise errors.InvalidError(f"{folder}: {len(about['classes'])} classes are named, the last layer has {last[-1]}")
 
 
 class Model(torch.nn.Module):

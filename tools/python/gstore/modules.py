@@ -6,13 +6,14 @@ import copy
 import json
 import os
 import pathlib
+import threading
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
 
 from . import errors
-from .models import Model, layer_prefix
+from .models import Model, layer_prefix, with_sums
 from .store import Store
 
 _EPSILON = 1e-5  # of gstore's norms
@@ -69,7 +70,7 @@ def save_model(
 
 
 def _write(folder: pathlib.Path, about: Dict[str, Any], values: Dict[str, np.ndarray]) -> None:
-    """Each file is replaced whole; the description comes last."""
+    """Each file is replaced whole; the description comes last, and tells by its checksums where both are not of one model."""
     folder.mkdir(parents=True, exist_ok=True)
     head: Dict[str, Any] = {"__metadata__": {"format": "gstore", "task": about["task"], "model": about["model"]}}
     at = 0
@@ -78,12 +79,15 @@ def _write(folder: pathlib.Path, about: Dict[str, Any], values: Dict[str, np.nda
         at += v.nbytes
     text = json.dumps(head).encode()
     text += b" " * (-len(text) % 8)
-    files = {about["tensors_file"]: [len(text).to_bytes(8, "little"), text, *(v.tobytes() for v in values.values())], "model.json": [json.dumps(about, indent=2).encode()]}
-    for name, parts in files.items():
-        temporary = folder / (name + ".tmp")
-        with open(temporary, "wb") as f:
-            f.writelines(parts)
-        os.replace(temporary, folder / name)
+    tensors = [len(text).to_bytes(8, "little"), text, *(v.tobytes() for v in values.values())]
+    for name, parts in {about["tensors_file"]: tensors, "model.json": [with_sums(about, tensors)]}.items():
+        temporary = folder / f"{name}.{os.getpid()}-{threading.get_ident()}.tmp"  # of nobody else who writes the model
+        try:
+            with open(temporary, "wb") as f:
+                f.writelines(parts)
+            os.replace(temporary, folder / name)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _rows(t: torch.Tensor) -> np.ndarray:

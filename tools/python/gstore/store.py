@@ -102,6 +102,11 @@ class Store:
         """Names of the feature columns."""
         return [c.name for c in self.columns.values() if c.role == "feature"]
 
+    @property
+    def of_kinds(self) -> bool:
+        """Whether edges have relations, which a column says; else they are of one kind, which is named in `relations` too."""
+        return any(c.role == "relation" for c in self.columns.values())
+
     def _column(self, name: str) -> Column:
         if name not in self.columns:
             raise errors.NotFoundError(f"{self.path}: no column {name!r}; there are {sorted(self.columns)}")

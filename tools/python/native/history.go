@@ -10,7 +10,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/host"
-	"github.com/gstore/gstore/gpu/train"
+	nodes "github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/store"
 )
 
@@ -18,7 +18,7 @@ import (
 type history struct {
 	by     *loader
 	device gpu.Device
-	*train.LoaderHistory
+	*nodes.History
 	closed bool
 }
 
@@ -46,12 +46,12 @@ func openHistory(ctx context.Context, c *call) (err error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l, ok := o.l.(*train.Loader)
+	l, ok := o.l.(*nodes.Loader)
 	if !ok || o.closed {
 		return fmt.Errorf("%w: a history beside a loader of %T, closed %v: expected an open one of nodes", store.ErrInvalid, o.l, o.closed)
 	}
 	h := &history{by: o, device: host.New(host.Options{Threads: q.Threads})}
-	if h.LoaderHistory, err = train.OpenHistory(ctx, o.of, h.device, l, train.LoaderHistoryOptions{Dim: q.Dim, Elem: elem, MemoryBytes: q.MemoryBytes}); err != nil {
+	if h.History, err = nodes.OpenHistory(ctx, o.of, h.device, l, nodes.HistoryOptions{Dim: q.Dim, Elem: elem, MemoryBytes: q.MemoryBytes}); err != nil {
 		return errors.Join(err, h.device.Close())
 	}
 	c.reply.Handle = all.add(h)
@@ -65,7 +65,7 @@ func (h *history) close() error {
 		return nil
 	}
 	h.closed = true
-	return errors.Join(h.LoaderHistory.Close(), h.device.Close())
+	return errors.Join(h.History.Close(), h.device.Close())
 }
 
 // free has nothing left to do: no memory of the history's is ever handed out.

@@ -55,8 +55,11 @@ func openLinkLoader(ctx context.Context, c *call) error {
 		cfg.Encoder = "sage"
 	}
 	dev := host.New(host.Options{Threads: q.Threads})
+	relations := len(s.Manifest().Schema.Relations) > 1
 	o := &loader{mu: new(sync.Mutex), room: &room{}, packed: func(b *mini.Batch) (*packed, error) { return link.EdgesOf(b).Extra.(*packed), nil }}
-	options := link.LoaderOptions{Rank: q.Rank, World: q.World, Info: dev.Info(), Finish: func(mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error { return packLinks(o.room, mb, b, e) }}
+	options := link.LoaderOptions{Rank: q.Rank, World: q.World, Info: dev.Info(), Finish: func(mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error {
+		return packLinks(o.room, relations, mb, b, e)
+	}}
 	if err := dev.Close(); err != nil {
 		return err
 	}
@@ -97,8 +100,9 @@ func openLinkLoader(ctx context.Context, c *call) error {
 		"negatives": used.Negatives, "chunks": used.Chunks, "negatives_from": used.NegativesFrom, "remove_batch_edges": *used.RemoveBatchEdges, "keep_batch_edges": used.KeepBatchEdges, "seed": used.Seed, "why": l.Why(), "room_bytes": o.room.bound})
 }
 
-// packLinks is [link.LoaderOptions].Finish: it copies what a batch of edges is of into memory outside the Go heap.
-func packLinks(r *room, mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error {
+// packLinks is [link.LoaderOptions].Finish: it copies what a batch of edges is of into memory outside the Go heap. Blocks of
+// a store of several relations have an edge_type, also one of no edges.
+func packLinks(r *room, relations bool, mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) error {
 	n, each := len(e.Heads), len(e.Negatives[0])
 	p := packedIn(&e.Extra, n)
 	p.everything(b)
@@ -112,7 +116,7 @@ func packLinks(r *room, mb *buffer.MacroBatch, b *mini.Batch, e *link.Edges) err
 	p.want("negatives", "int64", 2, chunks, each/chunks)
 	p.want("mask", "int64", len(e.Mask))
 	p.want("order", "int64", 2, n)
-	relations := len(b.Blocks) > 0 && b.Blocks[0].Relations != nil
+	relations = relations && len(b.Blocks) > 0
 	if len(b.Blocks) > 0 {
 		p.want("edge_index", "int64", 2, len(b.Blocks[0].Indices))
 	}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	nodes "github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
 	"github.com/gstore/gstore/store"
@@ -83,10 +84,12 @@ func openLoader(_ context.Context, c *call) error {
 	if q.Threads == 0 {
 		q.Threads = runtime.GOMAXPROCS(0)
 	}
-	cfg := train.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
+	cfg := config.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
 		Prune: q.Prune, Walks: q.Walks, WalkLength: q.WalkLength, WalkRestart: q.WalkRestart,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
 	switch { // whose neighbours have what the batches' have
+	case q.Relations && len(s.Manifest().ColumnsOf(store.RoleRelation)) == 0:
+		return fmt.Errorf("%w: relations of edges are asked for, and edges here are of one kind: leave relations out", store.ErrInvalid)
 	case q.Relations && len(q.EdgeFeatures) > 0:
 		return fmt.Errorf("%w: edge_features %q with relations: hand out one of them", store.ErrInvalid, q.EdgeFeatures)
 	case q.Relations:
@@ -103,7 +106,7 @@ func openLoader(_ context.Context, c *call) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &loader{mu: new(sync.Mutex), of: s, cancel: cancel, room: &room{}}
 	p := packer{layers: q.Layers, relations: q.Relations, edgeFeatures: len(q.EdgeFeatures) > 0, room: o.room}
-	l, err := train.OpenLoader(ctx, s, cfg, train.LoaderOptions{Seeds: q.Seeds, Sequential: !q.Shuffle, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish})
+	l, err := nodes.Open(ctx, s, cfg, nodes.Options{Seeds: q.Seeds, Sequential: !q.Shuffle, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish})
 	if err != nil {
 		cancel()
 		return err
@@ -252,7 +255,7 @@ func loaderBatches(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	l, ok := o.l.(*train.Loader)
+	l, ok := o.l.(*nodes.Loader)
 	if !ok {
 		return fmt.Errorf("%w: the batches of an epoch of %T are not known before", store.ErrInvalid, o.l)
 	}

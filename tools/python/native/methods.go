@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/partitioner"
+
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest"
@@ -19,7 +20,7 @@ var errorKinds = []struct {
 	err  error
 	kind int
 }{
-	{context.Canceled, KindCancelled}, {store.ErrCorrupt, KindCorrupt}, {store.ErrFormatVersion, KindVersion}, {store.ErrBudget, KindBudget},
+	{store.ErrInternal, KindInternal}, {context.Canceled, KindCancelled}, {store.ErrCorrupt, KindCorrupt}, {store.ErrFormatVersion, KindVersion}, {store.ErrBudget, KindBudget},
 	{store.ErrLocked, KindLocked}, {store.ErrExists, KindExists}, {store.ErrClosed, KindClosed}, {ingest.ErrInput, KindInput},
 	{ingest.ErrOptions, KindInvalid}, {partitioner.ErrOption, KindInvalid}, {macro.ErrPlan, KindInvalid}, {store.ErrInvalid, KindInvalid}, {store.ErrNotFound, KindNotFound},
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
-	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/config"
+	nodes "github.com/gstore/gstore/gpu/train/loader"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
@@ -49,7 +50,13 @@ func must(t *testing.T, r *Reply, to any) *Reply {
 // openedStore is a store of 900 nodes in 12 partitions, its handle, and the store.
 func openedStore(t *testing.T) (int64, *store.Store) {
 	t.Helper()
-	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Partitions: 12, Relations: 3, Seed: 3}))
+	return openedStoreOf(t, 3)
+}
+
+// openedStoreOf is openedStore with so many relations.
+func openedStoreOf(t *testing.T, relations int) (int64, *store.Store) {
+	t.Helper()
+	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 900, Partitions: 12, Relations: relations, Seed: 3}))
 	r := must(t, do(t, 0, "open", fmt.Sprintf(`{"path":%q}`, dir)), nil)
 	t.Cleanup(func() {
 		if err := Drop(r.Handle); err != nil {
@@ -86,14 +93,14 @@ func TestBatchesAreTrainings(t *testing.T) {
 	for _, plan := range []string{macro.Hanoi, macro.Rows} {
 		for k := range 4 {
 			layers, relations := k&1 > 0, k&2 > 0
-			cfg := train.Config{Fanouts: []int{3, 2, 2}, BatchSize: 20, Seed: 5, Plan: plan, Threads: 2}
+			cfg := config.Config{Fanouts: []int{3, 2, 2}, BatchSize: 20, Seed: 5, Plan: plan, Threads: 2}
 			if plan == macro.Hanoi {
 				cfg.Buffer, cfg.Reuse = 4, 1
 			}
 			if relations {
 				cfg.Model = "rgcn"
 			}
-			want, err := train.OpenLoader(t.Context(), st, cfg, train.LoaderOptions{Info: host.New(host.Options{}).Info()})
+			want, err := nodes.Open(t.Context(), st, cfg, nodes.Options{Info: host.New(host.Options{}).Info()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,11 @@
 // No Go pointer leaves the package. Arrays of a reply lie in slabs of the operation, until Release, or of an object, until
 // [Drop]: those of a loader's batch are valid until the next one is asked for.
 //
+// # Panics
+//
+// A method that panics, or a goroutine that works for it, fails with [store.ErrInternal]: panics do not reach the caller's
+// language. So does a loader whose goroutines panic.
+//
 // # Concurrency
 //
 // All functions may be called from any number of threads. A loader answers one call at a time.
@@ -28,11 +33,12 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks/blockio"
+	"github.com/gstore/gstore/blocks/panics"
 	"github.com/gstore/gstore/store"
 )
 
 // ABI is raised when the C functions, the methods or what they mean change.
-const ABI = 7
+const ABI = 8
 
 // Reply is what an operation came to.
 type Reply struct {
@@ -163,12 +169,24 @@ func Start(handle int64, name string, request []byte, arrays [][]byte) int64 {
 	default:
 		go func() {
 			defer close(op.done)
-			op.reply.Err = m.run(ctx, c)
+			op.reply.Err = panics.Call(func() error { return m.run(ctx, c) })
 		}()
 		return number
 	}
 	close(op.done)
 	return number
+}
+
+// Failed returns an operation that is done and came to an error: that of a function that panicked and has no reply.
+func Failed(err error) int64 {
+	op := &operation{reply: Reply{Err: err}, done: make(chan struct{}), cancel: func() {}}
+	close(op.done)
+	r := &all
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	r.operations[r.last] = op
+	return r.last
 }
 
 // Wait waits for an operation for at most so long, and returns its reply, nil as long as it is under way.
@@ -243,6 +261,7 @@ const (
 	KindCancelled
 	KindInput
 	KindVersion
+	KindInternal
 )
 
 // Kind sorts an error for callers that do not know Go's.

@@ -26,9 +26,9 @@ class Graph:
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """The command line, built from the repository."""
+    """The command line with its benchmarks, which tools/bench/peers calls, built from the repository."""
     path = tmp_path_factory.mktemp("bin") / "gstore"
-    subprocess.run(["go", "build", "-o", str(path), "./tools/gstore"], cwd=REPOSITORY, check=True)
+    subprocess.run(["go", "build", "-o", str(path), "./tools/gstore-lab"], cwd=REPOSITORY, check=True)
     return path
 
 

@@ -144,7 +144,7 @@ def test_table(triples):
 def test_refused(triples, graph):
     for wrong in (dict(fanouts=[3, 2]), dict(plan="hanoi"), dict(negatives=0), dict(chunks=2000), dict(negatives_from="nowhere"), dict(degree_share=2),
                   dict(keep_batch_edges=2, fanouts=[3])):  # fmt: skip
-        with pytest.raises(gstore.InvalidError, match=list(wrong)[0].replace("_", " ")):
+        with pytest.raises(gstore.InvalidError, match=list(wrong)[0]):
             gstore.LinkLoader(triples[0], **wrong)
     with pytest.raises(gstore.BudgetError):
         gstore.LinkLoader(triples[0], mem="2MiB")

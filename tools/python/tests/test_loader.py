@@ -77,11 +77,11 @@ def test_repeats_and_resumes(graph, options):
 def test_rows(make, row_reads):
     """Rows that are read as batches use them, within a budget, make the batches of plan memory; ranks share them, and who
     leaves an epoch or goes back gets the same ones."""
-    g = make(nodes=20_000, edges=60_000, dim=500, partitions=8)
+    g = make(nodes=20_001, edges=60_000, dim=500, partitions=8)
     options = dict(fanouts=[4, 3], batch_size=200, seed=7)
     memory = gstore.NeighborLoader(g.store, plan="memory", **options)
     epochs = [[contents(b) for b in memory] for _ in range(2)]
-    loader = gstore.NeighborLoader(g.store, plan="rows", row_reads=row_reads, mem="130MiB", **options)
+    loader = gstore.NeighborLoader(g.store, plan="rows", row_reads=row_reads, mem="136MiB", **options)
     next(iter(loader))
     state = loader.state_dict()
     assert same([contents(b) for b in loader], epochs[1])
@@ -238,3 +238,26 @@ def test_precomputed_hop(tmp_path):
     for b in gstore.NeighborLoader(s, [5, 5], 16, precomputed_hop=True):
         assert len(b.num_sampled_edges) == 1 and list(b.features) == ["x", "x.hop1"]
         assert np.allclose(b.features["x.hop1"], mean[np.argsort(ids)][b.n_id], atol=1e-6)
+
+
+@pytest.mark.parametrize("fanouts", [{"*": [5, 2]}, {"edge": [5, 2]}, {"edge": [5, 2], "*": [9, 9]}])
+@pytest.mark.parametrize("options", PLANS)
+def test_fanouts_of_one_kind(graph, fanouts, options):
+    """On a store whose edges are of one kind, fanouts by relation are those of that kind, and batches have no edge_type."""
+    assert not graph.store.of_kinds
+    batches = [contents(b) for b in gstore.NeighborLoader(graph.store, fanouts, 64, seed=7, **options)]
+    assert same(batches, [contents(b) for b in gstore.NeighborLoader(graph.store, [5, 2], 64, seed=7, **options)])
+    assert not any(k.startswith("edge_type") for b in batches for k in b)
+
+
+@pytest.mark.parametrize(
+    "fanouts", [{}, {"*": 5}, {"*": []}, {"*": "5"}, {("a", "b"): [5]}, {3: [5]}, {"nix": [5]}, {"nix": [5], "*": [5]}, {("a", "edge", "b"): [5]}]
+)
+def test_fanouts_refused(graph, fanouts):
+    with pytest.raises(gstore.InvalidError, match="fanouts"):
+        gstore.NeighborLoader(graph.store, fanouts, 64)
+
+
+def test_relations_of_one_kind(graph):
+    with pytest.raises(gstore.InvalidError, match="edges here are of one kind"):
+        gstore.NeighborLoader(graph.store, [5], 64, relations=True)

@@ -15,7 +15,7 @@ def command(program):
 
 
 MODELS = [
-    "sage", "sage --aggregator max", "gcn", "gat", "gin", "mlp", "sage --norm layer --residual", "sage --norm batch --jumping cat", "gcn --jumping max",
+    "sage", "sage --aggregator max", "gcn", "gat", "gin", "mlp", "sage --norm layer --residual", "sage --norm batch --x jumping=cat", "gcn --x jumping=max",
 ]  # fmt: skip
 
 
@@ -114,3 +114,36 @@ def test_relations(command, tmp_path, model):
     table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     theirs = np.stack([table[n] for n in table.dtype.names[-4:]], 1)
     assert np.abs(mine[s.lookup(table["node"])] - theirs).max() < 1e-4
+
+
+def test_checksums(make, command, tmp_path):
+    """A byte that changed anywhere in a model's files is told, whoever wrote them; a model without checksums is read with a warning."""
+    s = make(nodes=60, edges=200, partitions=1).store
+    command("train", s.path, "--epochs", 1, "--hidden", 4)
+    out = tmp_path / "model"
+    command("export", s.path, out, "--what", "model")
+    gstore.save_model(gstore.load_model(out), tmp_path / "again")
+    for folder in (out, tmp_path / "again"):
+        command("eval", s.path, "--checkpoint", folder)
+        for name in ("model.json", "model.safetensors"):
+            whole = (folder / name).read_bytes()
+            for k in range(30):
+                b = bytearray(whole)
+                b[k * (len(b) - 1) // 29] ^= 1 << k % 7
+                (folder / name).write_bytes(bytes(b))
+                with pytest.raises(gstore.CorruptError):
+                    gstore.load_model(folder)
+            (folder / name).write_bytes(whole)
+        assert sorted(p.name for p in folder.iterdir() if p.name.startswith("model")) == ["model.json", "model.safetensors"]
+    about = (out / "model.json").read_text().replace('"tensors_sha256"', '"a"').replace('"description_sha256"', '"b"')
+    (out / "model.json").write_text(about)
+    with pytest.warns(UserWarning, match="no checksum"):
+        gstore.load_model(out)
+    tensors = bytearray((out / "model.safetensors").read_bytes())
+    tensors[-4:] = np.float32(np.nan).tobytes()
+    (out / "model.safetensors").write_bytes(tensors)
+    with pytest.warns(UserWarning), pytest.raises(gstore.InvalidError, match="not finite"):
+        gstore.load_model(out)
+    (out / "model.json").write_text(about.replace('"classes": [', '"classes": ["one more",'))
+    with pytest.warns(UserWarning), pytest.raises(gstore.InvalidError):
+        gstore.load_model(out)

@@ -11,7 +11,7 @@ from conftest import REPOSITORY
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install -r requirements-torch.txt")
 pytest.importorskip("torch_geometric", reason="torch_geometric is not installed: pip install -r requirements-torch.txt")
 
-PAGES = {"python": REPOSITORY / "docs/python.md", "readme": REPOSITORY / "README.md"}
+PAGES = {"python": REPOSITORY / "docs/python.md", "readme": REPOSITORY / "README.md", "recipes": REPOSITORY / "docs/recipes.md"}
 BLOCKS = [(page, k) for page, path in PAGES.items() for k in range(path.read_text().count("```python\n"))]
 
 

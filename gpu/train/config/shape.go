@@ -1,0 +1,142 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// MeanDegree is the mean number of neighbours of a node of a store, in a direction.
+func (c *Config) MeanDegree(m *store.Manifest) float64 {
+	return float64(c.StoredEdges(m)) / float64(c.Directions(m)) / float64(max(1, m.Nodes))
+}
+
+// Shape is what the data decides of a model.
+type Shape struct {
+	In, Classes int
+	EdgeDim     int              // columns of Config.EdgeFeatures
+	Relations   int              // edge types of the store
+	Sampling    RelationSampling // [Config.RelationSampling]
+	hops        []nn.RelationHop
+	Degree      float64 // [Config.MeanDegree]
+	categories  []int   // learned vectors that each column of categories names, the 0 for none counted
+	Vectors     bool    // learned vectors lie in a table
+	Inverse     bool    // edges are read in both directions, those against theirs as relations of their own
+}
+
+// ModelConfig returns the model's description for a store.
+func (c *Config) ModelConfig(s Shape) nn.Config {
+	m := nn.Config{Model: c.Model, Heads: c.Heads, Aggregator: c.Aggregator, Norm: c.Norm, Residual: c.Residual, Jumping: c.Jumping, Bases: c.Bases,
+		Layers: c.Layers, In: s.In, Hidden: c.Hidden, Out: s.Classes, Dropout: float32(*c.Dropout), InputDropout: float32(c.InputDropoutUsed()), PrecomputedHop: c.PrecomputedHop && !c.Relational(), EdgeWeights: c.EdgeWeights, EdgeDim: s.EdgeDim, Order: c.Order, Seed: c.Seed}
+	if c.Relational() {
+		m.Relations, m.Categories, m.Vectors, m.RelationHops = s.Relations, s.categories, s.Vectors, s.hops
+		if s.Inverse {
+			m.Relations *= 2
+		}
+	}
+	return m
+}
+
+// ShapeOf checks that the store fits the task, fills in cfg.Features and returns what the
+// model's shape depends on.
+func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
+	if m.Schema.Task != store.TaskNode {
+		return s, fmt.Errorf("train: the store's task is %q, expected %q: ingest labels and a split", m.Schema.Task, store.TaskNode)
+	}
+	if m.Schema.Classes < 1 {
+		return s, fmt.Errorf("train: no node of the store has a label: ingest labels of the nodes to train")
+	}
+	if err := Options().CheckStore(cfg, m); err != nil {
+		return s, err
+	}
+	cfg.FillFeatures(m)
+	if len(cfg.Features) == 0 {
+		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one", store.ErrNotFound)
+	}
+	own, hops := cfg.OwnAndHops()
+	first := len(cfg.Features) - len(hops)
+	for i, name := range cfg.Features {
+		c, err := m.Column(name)
+		if err != nil && i >= first {
+			return s, fmt.Errorf("train: %w: make it with %s --feature %s", err, cfg.PrecomputeCommand(), own[i-first])
+		}
+		if err != nil {
+			return s, fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, FeatureNames(m))
+		}
+		if k, ok := m.Category(name); ok && cfg.Relational() {
+			s.categories = append(s.categories, int(k.Nodes)+1)
+			continue
+		}
+		if len(s.categories) > 0 {
+			return s, fmt.Errorf("train: feature %s behind categories of nodes: name it before them", name)
+		}
+		if c.Role != store.RoleFeature {
+			return s, fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", name, c.Role, FeatureNames(m))
+		}
+		if slices.Contains(cfg.Features[:i], name) {
+			return s, fmt.Errorf("train: feature %s is named twice", name)
+		}
+		if err := nn.CheckFeature(c.Name, c.Elem); err != nil {
+			return s, err
+		}
+		if i < len(own) {
+			s.In += c.Dim
+		}
+		if i < first {
+			continue
+		}
+		if x, err := m.Column(own[i-first]); err == nil && c.Dim != x.Dim {
+			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
+		} else if err := cfg.HopKind().Check(c); err != nil {
+			return s, store.Invalid(fmt.Errorf("train: %w", err))
+		}
+	}
+	columns, err := buffer.EdgeFeatures(m, cfg.EdgeFeatures)
+	if err != nil {
+		return s, fmt.Errorf("train: features of edges: %w", err)
+	}
+	for _, c := range columns {
+		s.EdgeDim += c.Dim
+	}
+	if s.Vectors = len(cfg.VectorTypes) > 0; s.Vectors && len(s.categories) == 0 {
+		return s, fmt.Errorf("train: %w: learned vectors of types %q in a table need feature %s", store.ErrNotFound, cfg.VectorTypes, store.TypeColumn)
+	}
+	if s.hops, err = cfg.relationHops(m); err != nil {
+		return s, err
+	}
+	if s.Sampling, err = cfg.RelationSampling(m); err != nil {
+		return s, err
+	}
+	s.Degree = cfg.MeanDegree(m)
+	s.Classes, s.Relations, s.Inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected
+	return s, nil
+}
+
+// Directions is how many lists of neighbours a node is drawn for: models of relations read a directed graph's edges both ways.
+func (c *Config) Directions(m *store.Manifest) int64 {
+	if c.Relational() && !m.Schema.Undirected {
+		return 2
+	}
+	return 1
+}
+
+// StoredEdges is the number of edges in memory, where an undirected one is two, and so is one that is read both ways.
+func (c *Config) StoredEdges(m *store.Manifest) int64 {
+	if m.Schema.Undirected {
+		return 2 * int64(m.Edges)
+	}
+	return c.Directions(m) * int64(m.Edges)
+}
+
+// DrawnFrom bounds the edges of a block, of so many that are in memory: nodes that walks find are not bounded by these.
+func (c *Config) DrawnFrom(edges int64) int64 {
+	if c.Sampler == mini.Pinsage {
+		return math.MaxInt64
+	}
+	return edges
+}

@@ -1,0 +1,127 @@
+package train
+
+import (
+	"github.com/gstore/gstore/cache"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train/config"
+	"github.com/gstore/gstore/gpu/train/planning"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// Epoch is what happened in one epoch. Accuracies are in [0, 1].
+type Epoch struct {
+	Epoch         int     `json:"epoch"` // from 1
+	Loss          float64 `json:"loss"`  // mean over training examples, dropout on
+	TrainAccuracy float64 `json:"train_accuracy"`
+	// ValidAccuracy is exact, after the epoch; −1 if it was not computed.
+	ValidAccuracy float64 `json:"valid_accuracy"`
+	// TestAccuracy comes with ValidAccuracy, for the reader: nothing is chosen by it.
+	TestAccuracy float64 `json:"test_accuracy"`
+	Best         bool    `json:"best"`          // the best validation accuracy so far; of a split without validation nodes, the last epoch
+	Seconds      float64 `json:"seconds"`       // of training, waits included
+	ValidSeconds float64 `json:"valid_seconds"` // of validation
+	BytesRead    int64   `json:"bytes_read"`    // by training
+	// What the history cost before this epoch: seconds are part of Seconds, or of the
+	// ValidSeconds of the epoch before if a validation computed the states anyway; then nothing is read for it.
+	HistorySeconds float64 `json:"history_seconds,omitempty"`
+	HistoryBytes   int64   `json:"history_bytes,omitempty"`
+	PlannedBytes   int64   `json:"planned_bytes"` // what the plan predicted that training reads
+	Steps          int     `json:"steps"`         // macro-batches
+	// Of plan rows: input rows of all mini-batches, and those that were read because the cache had them not.
+	RowsUsed int64 `json:"rows_used,omitempty"`
+	RowsRead int64 `json:"rows_read,omitempty"`
+	// Passes over each step's macro-batch where timing decided (or Config.ReusePasses repeated) them.
+	Passes       []int `json:"passes,omitempty"`
+	Batches      int64 `json:"batches"`
+	SampledEdges int64 `json:"sampled_edges"`
+	// Of a run with Prune: edges of the lists that were drawn from, and those of them that it left out.
+	ListedEdges int64            `json:"listed_edges,omitempty"`
+	PrunedEdges int64            `json:"pruned_edges,omitempty"`
+	Profile     progress.Profile `json:"profile"`
+	gpu.DeviceTimes
+	// DeviceRows is what feature rows cost between host and device; nil where the device reads them where they are.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
+}
+
+// Summary is a run's result: the keys of the summary event.
+type Summary struct {
+	TestAccuracy         float64   `json:"test_accuracy"`            // of the best epoch's model; −1: the split has no test nodes
+	ValidAccuracy        float64   `json:"valid_accuracy"`           // likewise
+	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
+	BestEpoch            int       `json:"best_epoch"`               // of the best validation accuracy, the last one where the split has no validation nodes
+	DivergedEpoch        int       `json:"diverged_epoch,omitempty"` // whose loss or parameters were no numbers any more: the run ended there
+	EpochSeconds         []float64 `json:"epoch_seconds"`
+	TotalSeconds         float64   `json:"total_seconds"`
+	CPUSeconds           float64   `json:"cpu_seconds"`
+	PeakRSSBytes         int64     `json:"peak_rss_bytes"`
+	BytesRead            int64     `json:"bytes_read"`
+	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test and passes for the history
+	HistoryBytes         int64     `json:"history_bytes,omitempty"`          // by passes for the history alone
+	FeatureResidentBytes int64     `json:"feature_resident_bytes"`           // the most that feature rows of a step's partitions took
+	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
+	HistoryRowBytes      int64     `json:"history_row_bytes,omitempty"`      // read by steps from the history's temporary file
+	BytesWritten         int64     `json:"bytes_written"`                    // of learned vectors to their table, checkpoints apart
+	CheckpointBytes      int64     `json:"checkpoint_bytes,omitempty"`       // of learned vectors, by checkpoints and for evaluation
+	Table                string    `json:"table,omitempty"`                  // of learned vectors
+	Batches              int64     `json:"batches"`
+	SampledEdges         int64     `json:"sampled_edges"`
+	ListedEdges          int64     `json:"listed_edges,omitempty"` // of a run with Prune: of the lists that were drawn from
+	PrunedEdges          int64     `json:"pruned_edges,omitempty"` // those of them that it left out
+	Seed                 uint64    `json:"seed"`
+	Resumed              bool      `json:"resumed,omitempty"`
+	// Choices is how layers were computed, which decides the results' last bits.
+	Choices  []nn.Choice      `json:"choices,omitempty"`
+	Plan     string           `json:"plan"`
+	Device   string           `json:"device"`
+	IOEngine string           `json:"io_engine"`
+	Profile  progress.Profile `json:"profile"` // of all epochs together
+	// DeviceRows is the epochs' together, as far as this process trained them.
+	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
+}
+
+// Hooks let a caller watch a run. Any may be nil; they are called from the
+// training goroutine and should return soon.
+type Hooks struct {
+	// Start is called once before the first epoch with the configuration in full.
+	Start func(config.Config)
+	// Plan is called once after Start with why the plan was chosen, in sentences.
+	Plan func(why []string)
+	// Outlook is called once after Start with what a plan of several steps is expected to cost.
+	Outlook func(planning.Outlook)
+	Batch   func(epoch int, batches int64) // after each mini-batch's step
+	Epoch   func(Epoch)
+	// Choices is called once, when the first mini-batch has decided how layers are computed.
+	Choices func([]nn.Choice)
+	// Resume is called once after Start in a run with [Config].Resume: what was trained before, or found false, if there is no
+	// checkpoint to go on from.
+	Resume func(found bool, epochs, step, batch int)
+	// Checkpoint is called after each with what it holds: finished epochs, and the step and mini-batch of the
+	// next one that come next.
+	Checkpoint func(epochs, step, batch int)
+	// Macro is called after each epoch's training with what the partition buffer measured, and what feature rows cost between host
+	// and device; nil where the device reads them where they are.
+	Macro func(buffer.Stats, *cache.Traffic)
+	// Confusion is called at the end with what the resulting model makes of the nodes of valid and test.
+	Confusion func(split string, c *eval.Confusion)
+}
+
+// add counts an epoch.
+func (s *Summary) add(r *Epoch) {
+	s.EpochSeconds = append(s.EpochSeconds, r.Seconds)
+	s.Profile.Add(r.Profile)
+	s.TrainLoss = r.Loss
+	s.Batches += r.Batches
+	s.SampledEdges += r.SampledEdges
+	s.ListedEdges += r.ListedEdges
+	s.PrunedEdges += r.PrunedEdges
+	s.BytesRead += r.BytesRead
+	if d := r.DeviceRows; d != nil {
+		if s.DeviceRows == nil {
+			s.DeviceRows = &cache.Traffic{}
+		}
+		s.DeviceRows.Add(d)
+	}
+}

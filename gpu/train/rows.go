@@ -1,0 +1,146 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/rowcache"
+	"github.com/gstore/gstore/gpu/train/feed"
+	"github.com/gstore/gstore/gpu/vectors"
+	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store/buffer"
+)
+
+// memoryRows are rows of a macro-batch that holds all features, read where they are or, as far as [trainer.rows] keeps them, on the device.
+type memoryRows struct {
+	t      *trainer
+	mb     *buffer.MacroBatch
+	tables []rowcache.Table // the columns
+	mapped []func()         // releases them
+}
+
+func (r *memoryRows) enter(mb *buffer.MacroBatch, _, _ int) error {
+	t := r.t
+	t.featureBytes = max(t.featureBytes, featureBytes(mb))
+	if err := r.open(mb, mb.Features); err != nil {
+		return err
+	}
+	return t.rows.Enter(t.queue, mb)
+}
+
+// open maps columns into the device.
+func (r *memoryRows) open(mb *buffer.MacroBatch, columns []buffer.Column) error {
+	r.mb, r.tables = mb, r.tables[:0]
+	for _, c := range columns {
+		table, free, err := nn.MapTable(r.t.queue.Device(), c.Name, c.Data, c.Rows(), c.Dim, c.Stride, c.Type, c.Scale)
+		if err != nil {
+			return err
+		}
+		r.tables, r.mapped = append(r.tables, rowcache.Table{Tensor: table, Runs: c.Runs}), append(r.mapped, free)
+	}
+	return nil
+}
+
+func (r *memoryRows) announce(l *mini.Loader) error { return r.t.rows.Announce(l) }
+
+func (r *memoryRows) take(_ context.Context, x *minibatch) error {
+	x.issued = append(x.issued, func() { r.t.rows.SendAhead(r.mb) })
+	return nil
+}
+
+func (r *memoryRows) admit(x *minibatch) {
+	t := r.t
+	var pad func([]uint32) []uint32
+	if x.shape != nil {
+		pad = func(rows []uint32) []uint32 { return t.replay.Rows(x.shape, rows) }
+	}
+	x.in = t.rows.Admit(t.queue, t.pipe.Arena(), r.tables, x.input, pad)
+}
+
+func (r *memoryRows) leave(ctx context.Context, err error) error {
+	for _, release := range r.mapped {
+		defer release()
+	}
+	r.mapped = r.mapped[:0]
+	if err != nil {
+		return err
+	}
+	took, err := r.t.rows.Leave(ctx)
+	r.t.copied += took
+	return err
+}
+
+// featureBytes is what the features of a macro-batch's nodes take.
+func featureBytes(mb *buffer.MacroBatch) (n int64) {
+	for i := range mb.Features {
+		c := &mb.Features[i]
+		for _, p := range mb.Partitions {
+			rows := p.Nodes
+			if c.Runs != nil {
+				_, rows, _ = c.Runs.Of(p)
+			}
+			n += int64(rows) * int64(c.Dim*c.Type.Size())
+		}
+	}
+	return n
+}
+
+// elemBytes is the mean size of an element of some tables.
+func elemBytes(tables []rowcache.Table) float64 {
+	bytes, cols := 0, 0
+	for _, t := range tables {
+		bytes, cols = bytes+t.Cols*t.Elem.Size(), cols+t.Cols
+	}
+	return float64(bytes) / float64(cols)
+}
+
+// fedRows, of plan rows, are rows of which a macro-batch holds none: a feed reads those of each mini-batch ahead.
+type fedRows struct {
+	memoryRows
+	feed *feed.Feeder
+}
+
+func (r *fedRows) enter(mb *buffer.MacroBatch, epoch, batch int) error {
+	r.t.featureBytes = r.feed.Reader.Sizes().SlotBytes()
+	if err := r.open(mb, r.feed.Reader.Features()); err != nil {
+		return err
+	}
+	if err := r.feed.Start(mb, epoch, batch); err != nil {
+		return err
+	}
+	return r.t.rows.Enter(r.t.queue, mb)
+}
+
+func (r *fedRows) take(ctx context.Context, x *minibatch) error {
+	if err := r.t.pipe.Drain(ctx); err != nil { // slots are a batch's until it is done
+		return err
+	}
+	slots, err := r.feed.Take(x.input, x.sum)
+	if err != nil {
+		return err
+	}
+	x.input, x.began = slots, time.Now()
+	x.over = append(x.over, r.feed.Reader.Done)
+	return r.memoryRows.take(ctx, x)
+}
+
+// tableRows are rows of which some are learned vectors, in a table whose rows are in memory with their partitions.
+type tableRows struct {
+	rowStage
+	t       *trainer
+	vectors *vectors.Resident
+}
+
+func (r *tableRows) enter(mb *buffer.MacroBatch, epoch, batch int) error {
+	if err := r.vectors.Enter(r.t.queue.Device(), mb); err != nil {
+		return fmt.Errorf("train: epoch %d, step %d: %w", epoch+1, mb.StepIndex, err)
+	}
+	return r.rowStage.enter(mb, epoch, batch)
+}
+
+func (r *tableRows) admit(x *minibatch) {
+	r.rowStage.admit(x)
+	x.in.Vectors = r.vectors.Of(x.input)
+}

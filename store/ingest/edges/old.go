@@ -1,0 +1,207 @@
+package edges
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+)
+
+// Old reads the stripes that edges are merged into, bucket by bucket.
+type Old struct {
+	ctx        context.Context
+	stripes    *store.StripeReader
+	partitions int
+	next       func() (*store.BucketPart, error, bool)
+	stop       func()
+	head       *store.BucketPart // not yet written; nil = the stripe has no more
+	limit      int64             // bytes that merging a bucket may take
+}
+
+// NewOld reads the store that edges with rules are appended to.
+func NewOld(ctx context.Context, s *store.Store, rules Rules, memory int64) *Old {
+	m := s.Manifest()
+	var columns []*store.ColumnInfo
+	if rules.Relations > 0 {
+		columns = append(columns, m.ColumnsOf(store.RoleRelation)[0])
+	}
+	for _, spec := range rules.Columns {
+		for i := range m.Columns {
+			if m.Columns[i].Name == spec.Name {
+				columns = append(columns, &m.Columns[i])
+			}
+		}
+	}
+	return &Old{ctx: ctx, stripes: s.ReadStripes(columns, min(memory, 64<<20), 2*memory), partitions: len(m.Partitions), limit: 2 * memory}
+}
+
+// errStopped ends the reading of a stripe that nobody wants any more.
+var errStopped = errors.New("stopped")
+
+// begin starts reading stripe j; a new partition's has nothing.
+func (o *Old) begin(j int) error {
+	o.end()
+	if j >= o.partitions {
+		return nil
+	}
+	o.next, o.stop = iter.Pull2(func(yield func(*store.BucketPart, error) bool) {
+		err := o.stripes.Stripe(o.ctx, store.PartitionID(j), 0, o.partitions, func(b *store.BucketPart) error {
+			if !yield(b, nil) {
+				return errStopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(nil, err)
+		}
+	})
+	return o.advance()
+}
+
+// advance moves to the stripe's next bucket.
+func (o *Old) advance() error {
+	b, err, ok := o.next()
+	o.head = nil
+	if err != nil {
+		return err
+	}
+	if ok {
+		o.head = b
+	}
+	return nil
+}
+
+func (o *Old) end() {
+	if o.stop != nil {
+		o.stop()
+	}
+	o.next, o.stop, o.head = nil, nil, nil
+}
+
+// Close ends the reading.
+func (o *Old) Close() error {
+	o.end()
+	return o.stripes.Close()
+}
+
+// bucketMerge is room for a bucket of old and new edges.
+type bucketMerge struct {
+	old, keys []uint64
+	columns   [][]byte
+}
+
+// oldKeys decodes an old bucket.
+func (m *bucketMerge) oldKeys(b *store.BucketPart) []uint64 {
+	m.old = slices.Grow(m.old[:0], b.Edges)
+	for d, s := range b.All() {
+		m.old = append(m.old, blocks.EdgeKey(d, s))
+	}
+	return m.old
+}
+
+// copyOld writes the open stripe's old buckets from partitions below src.
+func (w *edgeWriter) copyOld(src int) error {
+	o := w.s.Old
+	for o.head != nil && int(o.head.Src) < src {
+		if err := o.fits(o.head, 0); err != nil {
+			return err
+		}
+		if err := w.bucket(o.head.Src, w.merged.oldKeys(o.head), o.head.Columns); err != nil {
+			return err
+		}
+		if err := o.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits checks that merging n edges into a bucket fits the memory.
+func (o *Old) fits(b *store.BucketPart, n int) error {
+	each := int64(16)
+	for _, c := range b.Columns {
+		each += int64(len(c)) / int64(max(b.Edges, 1))
+	}
+	if need := each * int64(b.Edges+n); need > o.limit {
+		return fmt.Errorf("%w: merging edge bucket (%d,%d) takes %d MiB, %d are there; use more memory, or more partitions", store.ErrBudget, b.Src, b.Dst, need>>20, o.limit>>20)
+	}
+	return nil
+}
+
+// mergeOld merges new edges, sorted, with what the open stripe's bucket holds; w.columns are
+// theirs. Of equal edges the old ones come first. The result is valid until the next call.
+func (w *edgeWriter) mergeOld(src int, keys []uint64) (_ []uint64, columns [][]byte, err error) {
+	if err := w.copyOld(src); err != nil {
+		return nil, nil, err
+	}
+	o, m := w.s.Old, &w.merged
+	if o.head == nil || int(o.head.Src) != src {
+		w.countRelations(w.columns, len(keys))
+		return keys, w.columns, nil
+	}
+	if err := o.fits(o.head, len(keys)); err != nil {
+		return nil, nil, err
+	}
+	old := m.oldKeys(o.head)
+	widths := make([]int, len(w.columns))
+	for len(m.columns) < len(w.columns) {
+		m.columns = append(m.columns, nil)
+	}
+	for c := range widths {
+		widths[c] = len(w.columns[c]) / len(keys)
+		m.columns[c] = m.columns[c][:0]
+	}
+	m.keys = m.keys[:0]
+	take := func(from [][]byte, i int) {
+		for c, n := range widths {
+			m.columns[c] = append(m.columns[c], from[c][i*n:(i+1)*n]...)
+		}
+	}
+	relation := w.s.Rules.RelationBytes()
+	i, same := 0, 0 // old edges taken; where those with the last key begin
+	for k, key := range keys {
+		for i < len(old) && old[i] <= key {
+			if old[i] != old[same] {
+				same = i
+			}
+			m.keys = append(m.keys, old[i])
+			take(o.head.Columns, i)
+			i++
+		}
+		if w.s.Rules.Drop && w.stored(old[same:i], key, o.head.Columns, same, k, w.s.Rules.equalBytes()) {
+			w.counts.Duplicates++
+			continue
+		}
+		m.keys = append(m.keys, key)
+		take(w.columns, k)
+		var first [][]byte
+		if relation > 0 {
+			first = [][]byte{w.columns[0][k*relation : (k+1)*relation]}
+		}
+		w.countRelations(first, 1)
+	}
+	for ; i < len(old); i++ {
+		m.keys = append(m.keys, old[i])
+		take(o.head.Columns, i)
+	}
+	// The head's columns are copied: the next bucket may be read.
+	return m.keys, m.columns[:len(widths)], o.advance()
+}
+
+// Stored reports whether new edge k, of the given key, equals one of the old edges run, the
+// first of which is number at: in ends and in the relation of so many bytes.
+func (w *edgeWriter) stored(run []uint64, key uint64, columns [][]byte, at, k, relation int) bool {
+	for i, x := range run {
+		if x != key {
+			continue
+		}
+		if relation == 0 || relationAt(columns[0][(at+i)*relation:], relation) == relationAt(w.columns[0][k*relation:], relation) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,152 @@
+package numpy
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
+)
+
+// AddColumn adds a column of a row for each node. The first one tells how many nodes there are.
+func AddColumn(s *parts.Source, a *Array, name string, role store.Role) error {
+	if s.Desc.Nodes >= 0 && a.Rows() != s.Desc.Nodes {
+		return ingest.Inputf(a.Path, "shape %v, expected %d rows (the number of nodes)", a.Shape, s.Desc.Nodes)
+	}
+	if a.Dim() == 0 || role == store.RoleLabel && a.Dim() != 1 {
+		return ingest.Inputf(a.Path, "shape %v, expected [%d, D ≥ 1], of labels D = 1", a.Shape, a.Rows())
+	}
+	s.Desc.Nodes = a.Rows()
+	s.AddColumn(ingest.ColumnSpec{Name: name, Role: role, Elem: a.Elem, Dim: int(a.Dim()), Rows: a.Rows()}, Rows(a))
+	return nil
+}
+
+// Rows streams an array's rows.
+func Rows(a *Array) parts.Rows {
+	return func(ctx context.Context, env ingest.Env, emit func([]byte, ingest.Position) error) error {
+		return a.Stream(ctx, env, files.ReadBytes, func(first int64, b []byte) error {
+			return emit(b, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
+		})
+	}
+}
+
+// IDs streams a list of node ids, less than count, plus offset.
+func IDs(a *Array, offset uint64, count int64) (parts.IDs, error) {
+	if a.Dim() != 1 || !a.Integer() {
+		return nil, ingest.Inputf(a.Path, "%v of shape %v, expected a list of node ids", a.Elem, a.Shape)
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		var ids ingest.IDs
+		return a.Stream(ctx, env, files.ReadBytes, func(first int64, b []byte) error {
+			ids.Ints = parts.Widen(ids.Ints[:0], a.Elem, b)
+			for i, id := range ids.Ints {
+				if id >= uint64(count) {
+					return ingest.Inputf(a.Path, "row %d: node %d, expected 0 ≤ id < %d", first+int64(i), int64(id), count)
+				}
+				ids.Ints[i] += offset
+			}
+			return emit(&ids, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
+		})
+	}, nil
+}
+
+// MaskIDs streams the places at which a mask of a byte for each node is not 0.
+func MaskIDs(a *Array, nodes int64) (parts.IDs, error) {
+	if a.Dim() != 1 || a.Elem.Size() != 1 || a.Rows() != nodes {
+		return nil, ingest.Inputf(a.Path, "%v of shape %v, expected bool of shape [%d]", a.Elem, a.Shape, nodes)
+	}
+	return func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+		var ids ingest.IDs
+		return a.Stream(ctx, env, files.ReadBytes/8, func(first int64, b []byte) error {
+			ids.Ints = ids.Ints[:0]
+			for i, x := range b {
+				if x != 0 {
+					ids.Ints = append(ids.Ints, uint64(first)+uint64(i))
+				}
+			}
+			if len(ids.Ints) == 0 {
+				return nil
+			}
+			return emit(&ids, ingest.Position{File: a.Path, Unit: "row", Index: uint64(first)})
+		})
+	}, nil
+}
+
+// EdgeForm says how an array holds edges.
+type EdgeForm int
+
+const (
+	FormColumns EdgeForm = iota // [2, E], or else [E, 2]
+	FormPairs                   // [E, 2]
+	FormTriples                 // [E, 3] of source, relation, destination
+)
+
+// AddEdges streams edges from arrays; types may be nil.
+func AddEdges(s *parts.Source, ends, types *Array, columns []EdgeColumn, form EdgeForm) error {
+	e := &folder{fs: ends.FS, edges: ends, triples: form == FormTriples, pairs: form == FormPairs}
+	if err := e.checkEdges(); err != nil {
+		return err
+	}
+	s.Desc.Edges = e.desc.Edges
+	if types != nil {
+		if types.Rows() != s.Desc.Edges || types.Dim() != 1 {
+			return ingest.Inputf(types.Path, "shape %v, expected [%d] (the number of edges)", types.Shape, s.Desc.Edges)
+		}
+		e.types = types
+		if err := e.openRelations(); err != nil {
+			return err
+		}
+		s.Desc.HasRelation, s.Desc.Relations = true, e.desc.Relations
+	}
+	for _, c := range columns {
+		if c.Array.Rows() != s.Desc.Edges || c.Array.Dim() == 0 {
+			return ingest.Inputf(c.Path, "shape %v, expected %d rows (the number of edges)", c.Array.Shape, s.Desc.Edges)
+		}
+		e.edgeColumns, s.Desc.EdgeColumns = append(e.edgeColumns, c.Array), append(s.Desc.EdgeColumns, c.Spec)
+	}
+	s.EdgeStreams = append(s.EdgeStreams, e.Edges)
+	return nil
+}
+
+// Weights is the column of weights; none if a is nil.
+func Weights(a *Array) ([]EdgeColumn, error) {
+	if a == nil {
+		return nil, nil
+	}
+	if a.Elem != blocks.Float32 || a.Dim() != 1 {
+		return nil, ingest.Inputf(a.Path, "weights of type %v and shape %v, expected float32, one an edge", a.Elem, a.Shape)
+	}
+	return []EdgeColumn{ColumnOf("weight", a)}, nil
+}
+
+// EdgeColumn is a column of a type of edges.
+type EdgeColumn struct {
+	Spec  ingest.ColumnSpec
+	Path  string
+	Array *Array // nil = rows can only be read front to back
+	Rows  parts.Rows
+}
+
+// ColumnOf is a column of an array. Its name says whether it is a weight, of one float32.
+func ColumnOf(name string, a *Array) EdgeColumn {
+	c := EdgeColumn{Spec: ingest.ColumnSpec{Name: name, Role: store.RoleEdge, Elem: a.Elem, Dim: int(a.Dim())}, Path: a.Path, Array: a, Rows: Rows(a)}
+	if slices.Contains(parts.WeightNames, name) && a.Elem == blocks.Float32 && a.Dim() == 1 {
+		c.Spec.Name, c.Spec.Role = "weight", store.RoleWeight
+	}
+	return c
+}
+
+// EdgesBetween streams the edges between ends, [2, E] or else [E, 2], with columns that are arrays, and counts them.
+func EdgesBetween(ends *Array, columns []EdgeColumn) (edges parts.Edges, n int64, err error) {
+	e := &folder{fs: ends.FS, edges: ends}
+	if err := e.checkEdges(); err != nil {
+		return nil, 0, err
+	}
+	for _, c := range columns {
+		e.edgeColumns = append(e.edgeColumns, c.Array)
+	}
+	return e.Edges, e.desc.Edges, nil
+}

@@ -1,0 +1,109 @@
+// Package table is what tables of edges and nodes have in common, whichever file they stand in: columns with names and
+// types, batches of rows, and what columns mean, by the user's options or by the names that people give them. Packages
+// text and parquet read the files.
+package table
+
+import (
+	"context"
+	"encoding/binary"
+	"strings"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
+)
+
+// Column is a column of a table: a text file with a header, or Parquet.
+type Column struct {
+	Name string
+	Text bool            // strings
+	Elem blocks.ElemType // of numbers; Invalid = written as text
+	Dim  int             // elements a row: 1 but for lists
+	List bool
+	// date says of numbers and text that they are times, as far as the type or the first rows tell; mixed and empty
+	// that the first rows of a text table have numbers and text, or no values; example is such a text.
+	Date, Mixed, Empty bool
+	Example            string
+	// strange says why the column cannot be read; "" = it can be.
+	Strange string
+	Boolean bool // text, all of it True or False
+}
+
+// Head is what a table says of its columns.
+type Head interface {
+	Where() string
+	Columns() []Column
+}
+
+// Table is a file with rows of named columns.
+type Table interface {
+	Head
+	// use says that the columns will be read, in this pass or another.
+	Use(want []Want)
+	// read streams the named columns, each a place in columns, batch by batch in
+	// the order of rows. Numbers are wanted as the elem of want (Invalid = text).
+	Read(ctx context.Context, env ingest.Env, want []Want, emit func(*Batch) error) error
+}
+
+// Want asks for a column: its place, and the type its elements are to
+// have; Invalid = as text.
+type Want struct {
+	At   int
+	Elem blocks.ElemType
+	Days bool // dates as days since 1970, of Float64
+}
+
+// Batch is a run of rows; it is the receiver's until emit returns.
+type Batch struct {
+	Rows    int
+	Numbers [][]byte     // by wanted column; nil for text
+	Text    []ingest.IDs // by wanted column
+	At      ingest.Position
+}
+
+// IDs are a batch's ids in its column c.
+func (b *Batch) IDs(c int, room *ingest.IDs) *ingest.IDs {
+	if b.Numbers[c] == nil {
+		return &b.Text[c]
+	}
+	room.Reset()
+	room.Ints = parts.Widen(room.Ints, blocks.Uint64, b.Numbers[c])
+	return room
+}
+
+// Member reports whether row i of wanted column c says part.
+func (b *Batch) Member(c, i int, part uint8) (bool, error) {
+	if b.Numbers[c] != nil {
+		return b.Numbers[c][i] != 0, nil
+	}
+	switch name := string(b.Text[c].At(i)); strings.ToLower(name) {
+	case "train", "training":
+		return part == store.SplitTrain, nil
+	case "valid", "val", "validation":
+		return part == store.SplitValid, nil
+	case "test", "testing":
+		return part == store.SplitTest, nil
+	case "", "-", "none", "unlabeled", "unlabelled", "nan", "na", "null", "<na>":
+		return false, nil
+	default:
+		return false, ingest.Inputf(b.At.Of(i), "split %.40q, expected train, valid, test or none", name)
+	}
+}
+
+// Add appends a row that line has parsed.
+func (b *Batch) Add(fields [][]byte, want []Want, bits []uint64) {
+	b.Rows++
+	for c, w := range want {
+		switch w.Elem.Size() {
+		case 8:
+			b.Numbers[c] = binary.LittleEndian.AppendUint64(b.Numbers[c], bits[c])
+		case 4:
+			b.Numbers[c] = binary.LittleEndian.AppendUint32(b.Numbers[c], uint32(bits[c]))
+		case 1:
+			b.Numbers[c] = append(b.Numbers[c], byte(bits[c]))
+		default:
+			b.Text[c].Append(fields[w.At])
+		}
+	}
+}

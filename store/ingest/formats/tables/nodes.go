@@ -1,0 +1,121 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/text"
+)
+
+// addNodes makes tables of nodes part of s, whose ids are of kind s.desc.IDs.
+func addNodes(s *parts.Source, tables []*nodeTable) error {
+	s.Desc.Keyed = true
+	taken := map[string]string{}
+	var divided *nodeTable // the last with a split
+	labelled := slices.ContainsFunc(tables, func(n *nodeTable) bool { return n.label >= 0 })
+	for _, n := range tables {
+		idElem := blocks.Uint64
+		if s.Desc.IDs == store.IDsStrings {
+			idElem = blocks.Invalid
+		} else if n.Columns()[n.id].Text {
+			return ingest.Inputf(n.Where(), "ids of nodes are strings, those of edges integers; --ids strings takes both as strings")
+		}
+		id := table.Want{At: n.id, Elem: idElem}
+		n.Use([]table.Want{id})
+		s.IDStreams = append(s.IDStreams, func(ctx context.Context, env ingest.Env, emit func(*ingest.IDs, ingest.Position) error) error {
+			var ids tableIDs
+			return n.Read(ctx, env, []table.Want{id}, func(b *table.Batch) error {
+				for i := range b.Rows {
+					if b.Numbers[0] == nil && len(b.Text[0].At(i)) == 0 {
+						return ingest.Inputf(b.At.Of(i), "null or empty node id")
+					}
+				}
+				return emit(n.ids(b, &ids), b.At)
+			})
+		})
+		add := func(spec ingest.ColumnSpec, f nodeFeature) error {
+			if other, twice := taken[spec.Name]; twice {
+				if spec.Role == store.RoleLabel && n.kind != "" {
+					return ingest.Inputf(n.Where(), "labels of a second type of nodes: %s has some already; --skip %s.%s leaves these out", other, n.kind, n.Columns()[n.label].Name)
+				}
+				return ingest.Inputf(n.Where(), "column %s is in %s too", spec.Name, other)
+			}
+			taken[spec.Name] = n.Where()
+			if spec.Keyed, spec.Rows = true, -1; len(s.Desc.NodeTypes) > 1 {
+				spec.NodeType = n.kind
+			}
+			for len(s.KeyedStreams) < len(s.RowStreams) {
+				s.KeyedStreams = append(s.KeyedStreams, nil)
+			}
+			s.AddColumn(spec, nil)
+			s.KeyedStreams = append(s.KeyedStreams, n.keyedRows(id, spec, f))
+			return nil
+		}
+		for _, f := range n.features {
+			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim, Indicator: f.values != nil, Elements: n.elements(&f)}, f); err != nil {
+				return err
+			}
+		}
+		if n.label >= 0 {
+			if err := add(ingest.ColumnSpec{Name: "label", Role: store.RoleLabel, Elem: blocks.Float64, Dim: 1}, nodeFeature{from: []int{n.label}, values: n.classes}); err != nil {
+				return err
+			}
+			s.Desc.ClassNames = n.classes
+		}
+		for name, split := range n.splitParts(id) {
+			if n.kind != "" && n.label < 0 && labelled {
+				s.Desc.Notes = append(s.Desc.Notes, fmt.Sprintf("%s: split %q is left out: nodes of type %s have no labels", n.Where(), name, n.kind))
+				continue
+			}
+			if slices.Contains(s.Desc.Splits, name) {
+				return ingest.Inputf(n.Where(), "a second split of name %q", name)
+			}
+			s.SplitStreams, s.Desc.Splits, divided = append(s.SplitStreams, split), append(s.Desc.Splits, name), n
+		}
+	}
+	if divided != nil && s.Desc.Task == "" {
+		return ingest.Inputf(divided.Where(), "a split of nodes, but no labels")
+	}
+	return nil
+}
+
+// openTable opens a table by its name's ending.
+func openTable(fs vfs.FS, path string, o table.Options) (table.Table, error) {
+	if IsParquet(fs, path) {
+		return parquet.Open(fs, path)
+	}
+	return text.OpenTable(fs, path, o)
+}
+
+// AddNodes opens tables of nodes; a folder stands for the Parquet files in it.
+func AddNodes(s *parts.Source, fs vfs.FS, named []Named, o table.Options) error {
+	var tables []*nodeTable
+	for _, from := range named {
+		path, o := from.Path, from.options(o)
+		t, err := openTable(fs, path, o)
+		if err != nil {
+			return err
+		}
+		n, err := openNodeTable(context.Background(), t, from.Kind, &o)
+		if err != nil {
+			return err
+		}
+		tables = append(tables, n)
+		s.Desc.Uses = append(s.Desc.Uses, table.ColumnUses(path, table.ColumnNames(n.Columns()), n.uses)...)
+		if p, ok := t.(*parquet.Table); ok {
+			s.AddFiles(p.Files()...)
+		} else {
+			s.AddFiles(path)
+		}
+	}
+	return addNodes(s, tables)
+}

@@ -1,0 +1,108 @@
+package tables
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/parts"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+)
+
+// Named is a table of nodes as --nodes names it: TYPE=PATH or PATH. Ids of a type are a space of their own: user 1
+// is node user:1, item 1 is item:1.
+type Named struct {
+	Path, Kind string   // kind "" = nodes of the one type
+	Columns    []string // what its columns are; nil = as TextOptions.NodeColumns says
+}
+
+// NameTables reads what names tables of nodes, and lists their types in order.
+func NameTables(fs vfs.FS, nodes []string, columns [][]string) (tables []Named, types []string, err error) {
+	for k, name := range nodes {
+		t := Named{Path: name}
+		if kind, path, ok := strings.Cut(name, "="); ok && kind != "" && !strings.ContainsAny(kind, `/\.`) {
+			if _, err := fs.Stat(name); err != nil { // no file whose name has the sign
+				t = Named{Path: path, Kind: kind}
+			}
+		}
+		if len(columns) > 0 {
+			t.Columns = columns[k]
+		}
+		if tables = append(tables, t); !slices.Contains(types, t.Kind) {
+			types = append(types, t.Kind)
+		}
+	}
+	if len(types) > 1 && slices.Contains(types, "") {
+		return nil, nil, ingest.Inputf(strings.Join(nodes, ", "), "some tables of nodes have a type (TYPE=FILE), expected one of each, or of none")
+	}
+	if len(types) == 1 && types[0] == "" {
+		types = nil
+	}
+	return tables, types, nil
+}
+
+// typeEdges makes s's nodes those of types, and its edges those between them whose columns are called src and dst.
+func typeEdges(s *parts.Source, where, src, dst string, types []string, like *store.Manifest) error {
+	if len(s.ListStreams) > 0 {
+		return ingest.Inputf(where, "edge lists beside edges between nodes of several types")
+	}
+	srcType, dstType, err := table.EndTypes(where, src, dst, types)
+	if err != nil {
+		return err
+	}
+	for k := range s.EdgeStreams {
+		s.EdgeStreams[k] = table.TypedEdges(s.EdgeStreams[k], srcType, dstType)
+	}
+	table.TellEnds(s.Desc.Uses, srcType, dstType)
+	return SetTypes(s, where, append([]string{srcType, dstType}, types...), like)
+}
+
+// options is o for this table.
+func (t *Named) options(o table.Options) table.Options {
+	if t.Columns != nil {
+		o.NodeColumns = t.Columns
+	}
+	if t.Kind != "" {
+		o.IDs = store.IDsStrings
+		o.Skip, o.Use = ofKind(t.Kind, o.Skip), ofKind(t.Kind, o.Use)
+	}
+	return o
+}
+
+// ofKind is names of columns, of which TYPE.NAME are those of tables of that type alone.
+func ofKind(kind string, names []string) []string {
+	names = slices.Clone(names)
+	for _, n := range names {
+		if plain, ok := strings.CutPrefix(n, kind+"."); ok {
+			names = append(names, plain)
+		}
+	}
+	return names
+}
+
+// SetTypes makes the graph's nodes those of types, whose ids begin with them.
+func SetTypes(s *parts.Source, where string, types []string, like *store.Manifest) error {
+	// Ids are in the order of their bytes, and so types in that of what ids begin with.
+	types = slices.Clone(types)
+	slices.SortFunc(types, func(a, b string) int { return cmp.Compare(ingest.PrefixOf(a), ingest.PrefixOf(b)) })
+	types = slices.Compact(types)
+	s.Desc.NodeTypes, s.Desc.Nodes, s.Desc.IDs = nil, -1, store.IDsStrings
+	s.Desc.TypesByPrefix = len(types) > 1
+	for _, t := range types {
+		known := like == nil || slices.ContainsFunc(like.Schema.NodeTypes, func(n store.NodeType) bool {
+			return n.Name == t || n.Name == "node" && len(like.Schema.NodeTypes) == 1 // of a store without types, whose ids may begin with some
+		})
+		switch {
+		case strings.Contains(t, ":"):
+			return ingest.Inputf(where, "a node type is called %q, expected a name without a colon", t)
+		case !known:
+			return ingest.Inputf(where, "node type %q, expected one of the store's: append adds no type", t)
+		}
+		s.Desc.NodeTypes = append(s.Desc.NodeTypes, ingest.NodeType{Name: t, Count: -1})
+	}
+	return nil
+}

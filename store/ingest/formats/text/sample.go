@@ -1,0 +1,214 @@
+package text
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+)
+
+// textSample is what the first lines of a text table tell of it.
+type textSample struct {
+	Dialect
+	path  string
+	first uint64         // number, from 1, of the first line that is no comment; 0 = there is none
+	lines uint64         // that it takes
+	names []string       // its fields
+	rows  [][]string     // of the lines after it, as many as were looked at
+	cols  []table.Column // by place: what the rows hold there, called as the first line has it
+}
+
+// sampleText looks at the first lines of a text table. Lines before the first that is none are comments
+// if they begin with # or %.
+func sampleText(fs vfs.FS, path string, o *table.Options) (*textSample, error) {
+	text, err := firstLines(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	t := &textSample{path: path}
+	number := uint64(1)
+	for len(text) > 0 {
+		line, rest := NextLine(text)
+		if !comment(line) {
+			break
+		}
+		text = rest
+		number++
+	}
+	if len(text) == 0 {
+		t.Dialect = Dialect{delimiter: ' '}
+		if o.Delimiter != 0 {
+			t.delimiter = o.Delimiter
+		}
+		return t, nil
+	}
+	if err := t.detect(text, number, o); err != nil {
+		return nil, err
+	}
+	for len(text) > 0 {
+		line, rest, lines, open := t.next(text)
+		if open && t.first != 0 {
+			break // the sample ends in it
+		}
+		text = rest
+		if t.first != 0 && comment(line) {
+			continue
+		}
+		fields, err := t.split(nil, line)
+		row := make([]string, len(fields))
+		for k, f := range fields {
+			row[k] = string(f)
+		}
+		switch {
+		case err != nil && t.first == 0:
+			return nil, ingest.Inputf(fmt.Sprintf("%s: line %d", path, number), "%v", err)
+		case err != nil: // an error when it is read in earnest
+		case t.first == 0:
+			t.first, t.lines, t.names = number, lines, row
+		default:
+			t.rows = append(t.rows, row)
+		}
+		number += lines
+	}
+	t.classify()
+	return t, nil
+}
+
+// Where is the file's path.
+func (t *textSample) Where() string { return t.path }
+
+// Columns are what the first lines hold, called as the first has them.
+func (t *textSample) Columns() []table.Column { return t.cols }
+
+// detect finds out the dialect, by the first line of text, line number of the file.
+func (t *textSample) detect(text []byte, number uint64, o *table.Options) error {
+	line, _ := NextLine(text)
+	if t.delimiter = o.Delimiter; t.delimiter == 0 {
+		t.delimiter = ' '
+		plain := outsideQuotes(line)
+		for _, d := range []byte{'\t', ',', ';', '|'} {
+			if bytes.IndexByte(plain, d) >= 0 {
+				t.delimiter = d
+				break
+			}
+		}
+	}
+	switch {
+	case o.Quotes != nil:
+		t.quotes = *o.Quotes && t.delimiter != ' '
+	case t.delimiter == '\t':
+		// Names of a knowledge graph may be in quotes that are theirs. Where every field of the first line is, a program put them.
+		t.quotes = len(line) > 0
+		for _, f := range splitLine(nil, line, '\t') {
+			t.quotes = t.quotes && len(f) > 1 && f[0] == '"' && f[len(f)-1] == '"'
+		}
+		for n := number; !t.quotes && len(text) > 0; n++ {
+			line, text = NextLine(text)
+			for _, f := range splitLine(nil, line, '\t') {
+				if len(f) > 3 && f[0] == '"' && f[len(f)-1] == '"' && bytes.Contains(f[1:len(f)-1], []byte(`""`)) {
+					return ingest.Inputf(fmt.Sprintf("%s: line %d", t.path, n), "%.40q: are its quotes written by a program, around the text and twice within it (--quotes yes), or are they text (--quotes no)?", f)
+				}
+			}
+		}
+	default:
+		t.quotes = t.delimiter != ' '
+	}
+	return nil
+}
+
+// outsideQuotes is a line without what stands in quotes.
+func outsideQuotes(line []byte) []byte {
+	if bytes.IndexByte(line, '"') < 0 {
+		return line
+	}
+	var out []byte
+	for in := false; len(line) > 0; in = !in {
+		k := bytes.IndexByte(line, '"')
+		if k < 0 {
+			k = len(line) - 1
+			out = append(out, line[k])
+		}
+		if !in {
+			out = append(out, line[:k]...)
+		}
+		line = line[k+1:]
+	}
+	return out
+}
+
+// classify finds out what the rows hold by column.
+func (t *textSample) classify() {
+	t.cols = make([]table.Column, len(t.names))
+	for k, name := range t.names {
+		numbers, texts, dates, booleans := 0, 0, 0, 0
+		example := ""
+		for _, row := range t.rows {
+			if k >= len(row) || table.MissingText([]byte(row[k])) {
+				continue
+			}
+			switch v := []byte(row[k]); {
+			case table.IsNumber(v):
+				numbers++
+			case table.IsDate(row[k]):
+				dates++
+				texts++
+			default:
+				if _, ok := table.ParseBool(v); ok {
+					booleans++
+				}
+				texts++
+			}
+			if texts == 1 && example == "" {
+				example = row[k]
+			}
+		}
+		t.cols[k] = table.Column{Name: name, Dim: 1, Text: texts > 0, Mixed: texts > 0 && numbers > 0, Example: example,
+			Boolean: texts > 0 && booleans == texts && numbers == 0, Date: texts > 0 && dates == texts && numbers == 0, Empty: texts+numbers == 0}
+	}
+}
+
+// unlike is the place of a column in which the first line has text and the others numbers; −1 = there is none.
+func (t *textSample) unlike() int {
+	return slices.IndexFunc(t.cols, func(c table.Column) bool {
+		return !c.Text && !c.Empty && !table.IsNumber([]byte(c.Name)) && !table.MissingText([]byte(c.Name))
+	})
+}
+
+// integers reports whether the fields at a place are node ids that are integers: of the rows, and of the first line unless it is a header.
+func (t *textSample) integers(header bool, places ...int) bool {
+	rows := t.rows
+	if !header && t.first != 0 {
+		rows = append([][]string{t.names}, rows...)
+	}
+	known := false
+	for _, row := range rows {
+		for _, k := range places {
+			if k >= len(row) {
+				continue // an error when it is read in earnest
+			}
+			if _, ok := table.ParseID([]byte(row[k])); !ok {
+				return false
+			}
+			known = true
+		}
+	}
+	return known
+}
+
+// among reports whether one of the values is a row's at one of the places.
+func (t *textSample) among(places ...int) bool {
+	for _, row := range t.rows {
+		for _, k := range places {
+			for _, p := range places {
+				if k < len(row) && row[k] == t.names[p] {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

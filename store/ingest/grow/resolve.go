@@ -1,0 +1,132 @@
+package grow
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/ingest/scratch"
+	"github.com/gstore/gstore/store/ingest/source"
+)
+
+// resolve finds out which of the source's nodes the store has, and numbers the others by
+// ascending external id.
+func (a *appender) resolve(ctx context.Context) error {
+	r := a.edges
+	desc := r.Desc
+	ids := *a.desc // the dictionary takes dense ids as integers
+	if ids.IDs == store.IDsDense {
+		ids.IDs = store.IDsIntegers
+	}
+	r.Desc = &ids
+	err := r.CollectIDs(ctx)
+	r.Desc = desc
+	if err != nil {
+		return err
+	}
+	n := r.Dictionary.Len()
+	if a.mem, err = scratch.Alloc(8 * int64(n)); err != nil {
+		return err
+	}
+	if a.internal, err = blocks.View[uint64](a.mem); err != nil {
+		return err
+	}
+	r.Phase("look up nodes", "ids", int64(n))
+	found := a.number
+	if a.m.IDs.Kind == store.IDsDense {
+		found = a.denseNumbers(n)
+	}
+	return a.lookup(ctx, found)
+}
+
+// number numbers the nodes of n ranks that the store does not have.
+func (a *appender) number(from, n int, _ []uint64) error {
+	for rank, id := range a.internal[from : from+n] {
+		if store.NodeID(id) == store.NoNode {
+			a.internal[from+rank] = a.m.Nodes + a.newNodes
+			a.newNodes++
+		}
+	}
+	return nil
+}
+
+// denseNumbers is number for dense ids, of which the source has n: new ones follow those of the
+// store without a gap, and are their internal ids.
+func (a *appender) denseNumbers(n int) func(from, n int, external []uint64) error {
+	old := a.m.Nodes
+	end := old
+	for _, c := range a.desc.NodeColumns {
+		if !c.Keyed && c.Rows > 0 {
+			end = max(end, old+c.First+uint64(c.Rows))
+		}
+	}
+	rows := end > old
+	a.newNodes = end - old
+	return func(from, _ int, external []uint64) error {
+		for i, x := range external {
+			if store.NodeID(a.internal[from+i]) == store.NoNode {
+				a.internal[from+i] = x
+			}
+			if x < end {
+				continue
+			}
+			if rows {
+				return source.Inputf(a.desc.Input, "node %d, expected less than %d: the store's %d nodes and the new ones' rows", x, end, old)
+			}
+			if x-old > uint64(4*n)+1<<20 {
+				return source.Inputf(a.desc.Input, "node %d is far behind the store's last, %d: dense ids leave no gaps", x, old-1)
+			}
+			end = x + 1
+			a.newNodes = end - old
+		}
+		return nil
+	}
+}
+
+// lookupBatch is how many ids are looked up at once.
+const lookupBatch = 1 << 14
+
+// lookup fills a.internal with the store's ids, NoNode where it has none, and calls found after
+// each batch: with the first of its n ranks and, unless ids are strings, their ids.
+func (a *appender) lookup(ctx context.Context, found func(from, n int, external []uint64) error) error {
+	d := a.edges.Dictionary
+	at := 0
+	ints, text, out := make([]uint64, 0, lookupBatch), []string(nil), make([]store.NodeID, lookupBatch)
+	flush := func() error {
+		n := max(len(ints), len(text))
+		var err error
+		if d.Strings {
+			err = a.base.LookupStrings(ctx, text, out[:n])
+		} else {
+			err = a.base.LookupInts(ctx, ints, out[:n])
+		}
+		if err != nil {
+			return err
+		}
+		for i, id := range out[:n] {
+			a.internal[at+i] = uint64(id)
+		}
+		if err := found(at, n, ints); err != nil {
+			return err
+		}
+		a.edges.Tick(int64(n))
+		at, ints, text = at+n, ints[:0], text[:0]
+		return nil
+	}
+	err := d.Each(ctx, func(_ uint64, id []byte) error {
+		if d.Strings {
+			text = append(text, string(id))
+		} else {
+			ints = append(ints, binary.BigEndian.Uint64(id))
+		}
+		if max(len(ints), len(text)) == lookupBatch {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil && max(len(ints), len(text)) > 0 {
+		err = flush()
+	}
+	return err
+}
