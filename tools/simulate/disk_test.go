@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -19,6 +20,7 @@ const (
 	sound   = "sound"
 	once    = "error once"
 	lasting = "errors from then on"
+	unsure  = "error once in a sync of Pebble's log" // the commit fails, and a crash may undo what it wrote
 	full    = "disk full"
 	crash   = "crash"        // what was not synced is lost
 	torn    = "crash, torn"  // half of it is
@@ -77,11 +79,14 @@ func (d *disk) begin(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		return
 	}
-	faults := []string{once, once, lasting, full, crash, torn, stopped}
+	faults := []string{once, once, lasting, unsure, full, crash, torn, stopped}
 	if d.mem == nil {
-		faults = faults[:4]
+		faults = faults[:5]
 	}
 	d.fault, d.at = faults[rng.IntN(len(faults))], at
+	if d.fault == unsure {
+		d.at = at % 3 // few of its operations are such
+	}
 }
 
 // end lets the disk work again and says what it did. A crashed disk is what is left of it from here on.
@@ -127,7 +132,7 @@ func (d *disk) clone() *vfs.MemFS {
 func (d *disk) MaybeError(op errorfs.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.fault == sound || d.fault == full && !allocates(op.Kind) {
+	if d.fault == sound || d.fault == full && !allocates(op.Kind) || d.fault == unsure && !syncsLog(op) {
 		return nil
 	}
 	n := d.n
@@ -140,7 +145,7 @@ func (d *disk) MaybeError(op errorfs.Op) error {
 		d.what = fmt.Sprintf("kind %d on %s", op.Kind, op.Path)
 	}
 	switch d.fault {
-	case once:
+	case once, unsure:
 		if !first {
 			return nil
 		}
@@ -161,6 +166,11 @@ func (d *disk) MaybeError(op errorfs.Op) error {
 
 // String implements [errorfs.Injector].
 func (d *disk) String() string { return "simulated disk" }
+
+// syncsLog says whether op syncs a log that Pebble writes ahead.
+func syncsLog(op errorfs.Op) bool {
+	return (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) && strings.HasSuffix(op.Path, ".log")
+}
 
 // allocates says what a full disk refuses.
 func allocates(k errorfs.OpKind) bool {

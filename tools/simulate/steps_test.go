@@ -117,15 +117,11 @@ func (w *world) ingest() error {
 	g := w.begun
 	what = fmt.Sprintf("%s: %s ids, %d nodes, %d edges, %d relations, weights %t, types %t, undirected %t, dedup %s, loops %s, %d partitions, hubs %g",
 		what, g.ids, len(g.names), len(g.edges), g.relations, g.weighted, g.typed, g.undirected, g.dedup, g.loops, w.options.Partitions, w.options.Hubs)
-	err := w.change(what, g, func() error {
+	return w.change(what, g, func() error {
 		w.options.FS = w.disk.fs
 		_, err := ingest.Run(w.ctx, w.dir, w.input, w.options)
 		return err
 	})
-	if w.now != nil {
-		w.begun = nil
-	}
-	return err
 }
 
 // newStore makes up a graph and how it is ingested.
@@ -317,7 +313,9 @@ func (w *world) crash() (bool, error) {
 	w.disk.fault, w.disk.seed = pick(w, crash, torn), w.rng.Uint64()
 	w.disk.hit = false
 	w.disk.end()
-	w.restart()
+	if err := w.restart(); err != nil {
+		return true, err
+	}
 	if _, err := w.check(w.now); err != nil {
 		return true, err
 	}

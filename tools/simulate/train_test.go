@@ -185,7 +185,9 @@ func (w *world) goOn(disturbed bool) error {
 	}
 	if down {
 		w.counts["crashes"]++
-		w.restart()
+		if err := w.restart(); err != nil {
+			return err
+		}
 	} else if hit {
 		w.counts["disk errors"]++
 	}

@@ -33,7 +33,8 @@ type world struct {
 
 	now      *graph // what the newest version holds; nil = nothing was committed
 	version  uint64
-	begun    *graph // an ingest that was interrupted makes this
+	doubt    *doubt // a crash may undo the last commit, which failed
+	begun    *graph // the first ingest makes this, however often it is interrupted
 	input    *input
 	options  ingest.Options
 	readers  []reader
@@ -46,6 +47,13 @@ type world struct {
 type reader struct {
 	s    *store.Store
 	want *graph
+}
+
+// doubt is what the store held before a commit that failed and can be read all the same: what was written is there, but
+// nobody knows that it was synced, so that a crash may lose it until a writer has opened the store again.
+type doubt struct {
+	graph   *graph
+	version uint64
 }
 
 // step is a kind of step; do reports whether there was anything to do.
@@ -192,13 +200,16 @@ func (w *world) change(what string, after *graph, run func() error) error {
 	if err := w.excused(err, hit); err != nil {
 		return err
 	}
+	held := w.version
 	if down {
 		w.counts["crashes"]++
-		w.restart()
+		if err := w.restart(); err != nil {
+			return err
+		}
 	} else if hit {
 		w.counts["disk errors"]++
 	}
-	before := w.now
+	before, version := w.now, w.version
 	allowed := []*graph{before, after}
 	if before == after { // nothing new is committed
 		allowed = allowed[:1]
@@ -207,10 +218,17 @@ func (w *world) change(what string, after *graph, run func() error) error {
 	if openErr != nil {
 		return openErr
 	}
-	if g != after && err == nil && !(down && hit) {
+	undone := version < held // a step that had nothing to do does not write again
+	if g != after && err == nil && !(down && hit) && !undone {
 		return fmt.Errorf("nothing failed and the store is still at version %d", w.version)
 	}
 	w.now = g
+	switch {
+	case err == nil:
+		w.doubt = nil
+	case g != before && !down:
+		w.doubt = &doubt{before, version}
+	}
 	if err := w.keeps(); err != nil {
 		return err
 	}
@@ -233,12 +251,30 @@ func (w *world) excused(err error, hit bool) error {
 	return fmt.Errorf("the error hides its cause: %w", err)
 }
 
-// restart ends all readers, as a crash of the machine does.
-func (w *world) restart() {
+// restart ends all readers, as a crash of the machine does, which may also undo a commit that failed.
+func (w *world) restart() error {
 	for _, r := range w.readers {
 		_ = r.s.Close()
 	}
 	w.readers = nil
+	d := w.doubt
+	if w.doubt = nil; d == nil {
+		return nil
+	}
+	version := uint64(0)
+	s, err := store.Open(w.dir, w.open())
+	switch {
+	case err == nil:
+		version, err = s.Manifest().Version, s.Close()
+	case errors.Is(err, store.ErrNotFound):
+		err = nil
+	}
+	if err == nil && version == d.version {
+		w.note("the crash undoes the commit that failed: the store is at version %d again", version)
+		w.counts["failed commits undone"]++
+		w.now, w.version, w.training = d.graph, d.version, nil
+	}
+	return err
 }
 
 // reread compares what a reader sees with what it saw when it opened.
