@@ -92,7 +92,11 @@ func modelOptions() []option {
 			Otherwise: "4", Values: options.AtLeast(1), Rules: []rule{{Needs: attention(), Why: "heads are of attention"}},
 			Check: func(c *Config) string {
 				model := nn.LinkConfig{Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim}
-				return said(model.Validate(), anEncoder().Holds(c) && c.Heads > 0)
+				text := said(model.Validate(), attention().Holds(c))
+				if text != "" {
+					text += ". Use a --dim that is a multiple of --heads"
+				}
+				return text
 			},
 		},
 		{

@@ -29,14 +29,17 @@ import (
 )
 
 // tripleStore ingests a small knowledge graph: relation k leads from group g to group g+k.
-func tripleStore(t testing.TB, partitions int) string {
+func tripleStore(t testing.TB, partitions int) string { return triplesOf(t, partitions, 160, 3000, 60) }
+
+// triplesOf has so many nodes, edges to train on, and edges in each list.
+func triplesOf(t testing.TB, partitions int, nodes uint64, train, listed int) string {
 	t.Helper()
 	dir := t.TempDir()
-	const nodes, groups = 160, 8
+	const groups = 8
 	r := keyed.New(4).Rand(0)
 	for i, name := range []string{"train", "valid", "test"} {
 		var b strings.Builder
-		for range []int{3000, 60, 60}[i] {
+		for range []int{train, listed, listed}[i] {
 			k, src := r.Below(3), r.Below(nodes)
 			fmt.Fprintf(&b, "n%d\tr%d\tn%d\n", src, k, (src+k)%groups+groups*r.Below(nodes/groups))
 		}
