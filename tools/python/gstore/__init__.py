@@ -8,6 +8,7 @@
 A thin layer over gstore's Go library; numpy is all that it needs.
 """
 
+import importlib
 import os
 from typing import Any, Optional, Sequence, Union
 
@@ -38,6 +39,13 @@ def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optio
     from .modules import save_model as save
 
     save(model, path, store, features=features, edge_features=edge_features)
+
+
+def __getattr__(name: str) -> "Any":
+    """gstore.pyg, which needs PyTorch and PyG, is imported when it is first named."""
+    if name == "pyg":
+        return importlib.import_module(".pyg", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence, TypeVar
 
@@ -80,24 +81,34 @@ def _forget(handle: int, copies: Optional[_device.Copies]) -> None:
 
 
 class _Epoch:
-    """One iteration over a loader."""
+    """One iteration over a loader. It begins when its first batch is asked for: one that is never read costs nothing."""
 
-    def __init__(self, loader: "Epochs", number: int):
-        self._loader, self._number, self._ended = loader, number, False
+    def __init__(self, loader: "Epochs"):
+        self._loader, self._number, self._ended = loader, 0, False
+        self._reader = 0  # the thread that asked first
 
     def __iter__(self) -> "_Epoch":
         return self
 
     def __next__(self) -> Any:
-        if self._ended:
-            raise StopIteration
-        if self._number != self._loader._iteration:
-            raise errors.InvalidError("another iteration over the loader was begun")
-        batch = self._loader._next()
-        if batch is None:
-            self._ended = True
-            raise StopIteration
-        return batch
+        loader = self._loader
+        with loader._reading:  # threads may share an iterator: each batch goes to one of them
+            if self._ended:
+                raise StopIteration
+            if not self._number:
+                self._number, self._reader = loader._start(), threading.get_ident()
+            if self._number != loader._iteration:
+                raise errors.InvalidError("another iteration over the loader was begun")
+            if self._reader != threading.get_ident() and not loader.copy:
+                raise errors.InvalidError(
+                    "a second thread reads this iterator, whose batches are views of memory that the next one overwrites: "
+                    "make the loader with copy=True, or give each thread a loader"
+                )
+            batch = loader._next()
+            if batch is None:
+                self._ended = True
+                raise StopIteration
+            return batch
 
 
 class Epochs:
@@ -132,6 +143,7 @@ class Epochs:
         self._underway = False  # an iteration was begun and not ended
         self._resumes = False  # the next one begins at _place
         self._iteration = 0
+        self._reading = threading.Lock()
         self._pending: Optional[_lib.Operation] = None  # a batch that was asked for
         store._users.add(self)
 
@@ -165,8 +177,14 @@ class Epochs:
         return self._memory.handle
 
     def __iter__(self) -> Iterator[Any]:
-        """A whole epoch, or after `load_state_dict` the rest of one. One iteration at a time: a new one abandons the last,
-        whose epoch counts as done."""
+        """A whole epoch, or after `load_state_dict` the rest of one. One iteration at a time: the first batch of a new one
+        abandons the last, whose epoch counts as done. An iterator that is not read changes nothing. Threads may share one,
+        of a loader with copy=True."""
+        self._handle()  # a closed loader says so here
+        return _Epoch(self)
+
+    def _start(self) -> int:
+        """Begins an iteration, and returns its number."""
         if self._pending is not None:
             self._pending.close()
             self._pending = None
@@ -176,7 +194,7 @@ class Epochs:
         self._settle()
         _lib.call(self._handle(), "start", {"epoch": self.epoch, "place": self._place})
         self._iteration += 1
-        return _Epoch(self, self._iteration)
+        return self._iteration
 
     def _next(self) -> Optional[Any]:
         """The next batch of the epoch, None at its end. An interrupt leaves the batch asked for, for the next call."""

@@ -55,7 +55,7 @@ def ingest(
     tables, or of edges pairs of arrays, for edges and for nodes. It is written to a folder beside `path` first (as Parquet, which
     takes pyarrow), and read from there as files of `gstore ingest` are, within `mem`; columns mean what docs/formats.md says
     of tables. Everything of nodes is then in `nodes`.
-    node_types: names to counts, of nodes whose types follow each other.
+    node_types: names to counts, of nodes whose types follow each other; num_nodes is their sum.
     features: name to [N, D] arrays; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
     masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
 
@@ -66,6 +66,11 @@ def ingest(
     for name, named in (("features", features), ("splits", splits), ("edge_columns", edge_columns)):
         if named is not None and not isinstance(named, Mapping):
             raise errors.InvalidError(f"{name} of {type(named).__name__}: expected a dict of arrays by name")
+    if node_types:
+        total = sum(int(n) for n in node_types.values())
+        if num_nodes not in (0, total):
+            raise errors.InvalidError(f"num_nodes {num_nodes}: node_types count {total} nodes; leave num_nodes out")
+        num_nodes = total
     options = {
         "path": os.fspath(path), "nodes": num_nodes,
         "node_types": [{"name": name, "count": int(n)} for name, n in (node_types or {}).items()], "input": "python", "undirected": undirected, "dedup": dedup,

@@ -127,6 +127,12 @@ class Batch(EpochBatch):
         return batch.n_id, batch.n_id[: self.batch_size], blocks
 
 
+def _joined(store: Store, key: Tuple[str, str, str]) -> str:
+    """The relation of PyG's edge type: its name here is the parts with ":" between them, or from a HeteroData with "__"."""
+    names = [":".join(key), "__".join(key)]
+    return next((name for name in names if name in store.relations), names[0])
+
+
 def _relation_fanouts(store: Store, fanouts: Mapping[Union[str, Tuple[str, str, str]], Sequence[int]]) -> Tuple[List[int], str]:
     """Fanouts of relations that are not named, and --relation-fanouts of `gstore train`."""
     named: Dict[str, List[int]] = {}
@@ -135,7 +141,7 @@ def _relation_fanouts(store: Store, fanouts: Mapping[Union[str, Tuple[str, str, 
             raise errors.InvalidError(f"fanouts of {key!r} are {values!r}: expected a list with a number for each hop, such as [10, 5]")
         if not isinstance(key, str) and not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
             raise errors.InvalidError(f'fanouts of {key!r}: expected a relation\'s name, ("source", "name", "destination") or "*"')
-        named[key if isinstance(key, str) else ":".join(key)] = list(values)
+        named[key if isinstance(key, str) else _joined(store, key)] = list(values)
     others = named.pop("*", None)
     if not store.of_kinds:  # edges of one kind, whose fanouts those are that name it
         unknown = [name for name in named if name not in store.relations]

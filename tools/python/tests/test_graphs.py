@@ -116,3 +116,18 @@ def test_edge_attributes(tmp_path):
     rows = {tuple(row) for b in gstore.NeighborLoader(s, [-1], 10, edge_features=["edge_attr", "weight"]) for row in b.edge_attr.tolist()}
     assert rows and rows <= {(a, 1) for a in writes.edge_attr.tolist()} | set(zip(cites.edge_attr.tolist(), cites.edge_weight.tolist()))
     assert {w for _, w in rows} & set(cites.edge_weight.tolist()) and 1 in {w for _, w in rows}
+
+
+def test_node_types_count_nodes(tmp_path):
+    """num_nodes is the sum of node_types; PyG's edge types name the relations that from_pyg joins by "__"."""
+    r = np.random.default_rng(2)
+    edges = np.stack([r.integers(0, 40, 300), r.integers(40, 60, 300)])
+    common = dict(node_types={"user": 40, "item": 20}, features={"x": r.random((60, 2), np.float32)}, splits={"train": np.arange(60)})
+    s = gstore.ingest(tmp_path / "s", edges, relations=np.arange(300) % 2, relation_names=["user__likes__item", "user__buys__item"], **common)
+    assert s.nodes == 60 and [t["count"] for t in s.schema["node_types"]] == [40, 20]
+    fanouts = {("user", "likes", "item"): [2], ("user", "buys", "item"): [1]}
+    batch = next(iter(gstore.NeighborLoader(s, fanouts, 60)))
+    kinds = np.unique(batch.edge_type)
+    assert {0, 1} <= set(kinds.tolist())
+    with pytest.raises(gstore.InvalidError, match="count 60 nodes"):
+        gstore.ingest(tmp_path / "t", edges, num_nodes=70, **common)

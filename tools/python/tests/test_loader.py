@@ -98,9 +98,9 @@ def test_left_early(graph):
     first = iter(loader)
     assert same([contents(next(first))], whole[:1])
     second = iter(loader)
+    assert next(second).epoch == 1  # what was left counts as an epoch
     with pytest.raises(gstore.InvalidError):
         next(first)
-    assert next(second).epoch == 1  # what was left counts as an epoch
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
@@ -261,3 +261,50 @@ def test_fanouts_refused(graph, fanouts):
 def test_relations_of_one_kind(graph):
     with pytest.raises(gstore.InvalidError, match="edges here are of one kind"):
         gstore.NeighborLoader(graph.store, [5], 64, relations=True)
+
+
+def test_iterators_not_read(make):
+    """An iterator that is never read costs no epoch, and no place that was resumed."""
+    store = make(nodes=600, edges=2000).store
+    new = lambda: gstore.NeighborLoader(store, [3], 32, seed=4)
+    loader = new()
+    iter(loader), iter(loader)
+    assert loader.epoch == 0
+    expected = [b.n_id.copy() for b in loader]
+    assert loader.epoch == 1 and len(expected) > 3
+    loader = new()
+    batches = iter(loader)
+    next(batches), next(batches)
+    resumed = new()
+    resumed.load_state_dict(loader.state_dict())
+    iter(resumed), iter(resumed)
+    rest = [b.n_id.copy() for b in resumed]
+    assert len(rest) == len(expected) - 2 and all(np.array_equal(a, b) for a, b in zip(rest, expected[2:]))
+    assert resumed.epoch == 1
+
+
+def test_threads_share_an_iterator(make):
+    """Each batch goes to one thread; views, which the next batch overwrites, are refused to a second one."""
+    import threading
+
+    g = make(nodes=3000, edges=9000)
+    found, failed = [], []
+
+    def read(batches):
+        try:
+            for b in batches:
+                found.append(b.n_id[: b.batch_size])
+        except gstore.InvalidError as e:
+            failed.append(str(e))
+
+    def readers(batches):
+        threads = [threading.Thread(target=read, args=(batches,)) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+
+    readers(iter(gstore.NeighborLoader(g.store, [3], 8, seed=4, copy=True)))
+    assert not failed and np.array_equal(np.sort(np.concatenate(found)), g.store.splits["train"])
+    batches = iter(gstore.NeighborLoader(g.store, [3], 8, seed=4))
+    next(batches)
+    readers(batches)
+    assert len(failed) == 4 and "copy=True" in failed[0]

@@ -67,7 +67,7 @@ def test_edge_weights(command, tmp_path, model):
         loaded(torch.from_numpy(x), torch.from_numpy(edges))
 
 
-@pytest.mark.parametrize("options", ["--layers 2", "--layers 1 --heads 2"])
+@pytest.mark.parametrize("options", ["--layers 2 --hidden 8", "--layers 1 --heads 2"])
 def test_edge_features(command, tmp_path, options):
     """Attention that reads features of edges, self loops and nodes without edges among them."""
     r = np.random.default_rng(3)
@@ -78,7 +78,7 @@ def test_edge_features(command, tmp_path, options):
         tmp_path / "s", edges, edge_columns={"near": near, "weight": weight}, features={"x": r.random((200, 5), np.float32)}, labels=y, partitions=3,
         splits={"train": np.arange(100), "valid": np.arange(100, 200)}
     )  # fmt: skip
-    command("train", s.path, "--epochs", 2, "--hidden", 8, "--model", "gat", "--edge-features", "near,weight", *options.split())
+    command("train", s.path, "--epochs", 2, "--model", "gat", "--edge-features", "near,weight", *options.split())
     command("export", s.path, tmp_path / "model", "--what", "model")
     command("predict", s.path, "--format", "csv", "--out", tmp_path / "scores.csv")
     loaded = gstore.load_model(tmp_path / "model")

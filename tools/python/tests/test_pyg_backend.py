@@ -108,6 +108,9 @@ class InNeighbours(BaseSampler):
         col = torch.repeat_interleave(torch.arange(len(seeds)), torch.tensor([len(s) for s in spans]))
         return SamplerOutput(node=node, row=row, col=col, edge=None, batch=None, num_sampled_nodes=None, num_sampled_edges=None, metadata=(index.input_id, None))
 
+    def sample_from_edges(self, index, neg_sampling=None):
+        raise NotImplementedError
+
 
 def test_node_loader(graph):
     """PyG's loader collects a batch's rows through the backend."""
