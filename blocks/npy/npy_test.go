@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 }
 
 // No header makes Read panic, or believe in more than 2⁶² bytes.
-func FuzzHeader(f *testing.F) {
+func FuzzArrayHeader(f *testing.F) {
 	f.Add(Append(nil, blocks.Int64, false, 2, 7))
 	f.Add([]byte("\x93NUMPY\x01\x00\x36\x00{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}"))
 	f.Add([]byte("\x93NUMPY\x03\x00\x02\x00\x00\x00{}"))
