@@ -225,9 +225,9 @@ func TestErrorAtEveryOperation(t *testing.T) {
 			err     error
 			step    int
 		}{
-			{"once", nil, false, errorfs.ErrInjected, storetest.Every(3)},
-			{"from then on", nil, true, errorfs.ErrInjected, storetest.Every(9)},
-			{"disk full", writes, true, syscall.ENOSPC, storetest.Every(5)},
+			{"once", nil, false, errorfs.ErrInjected, storetest.Every(7)},
+			{"from then on", nil, true, errorfs.ErrInjected, storetest.Every(17)},
+			{"disk full", writes, true, syscall.ENOSPC, storetest.Every(7)},
 		} {
 			t.Run(name+"/"+mode.name, func(t *testing.T) {
 				failed := 0
@@ -260,8 +260,8 @@ func TestErrorAtEveryOperation(t *testing.T) {
 						t.Fatalf("failed at %s (%v)", when, err)
 					}
 					if in.what() == "" {
-						if failed < 20/race.Every(3) {
-							t.Errorf("%d of %d operations failed the ingest: the injector sees too little", failed, k)
+						if failed*mode.step < 100 {
+							t.Errorf("%d of %d operations failed the ingest: the injector sees too little", failed*mode.step, k)
 						}
 						return
 					}
