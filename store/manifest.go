@@ -216,6 +216,18 @@ func (m *Manifest) TimeColumn() (*ColumnInfo, error) {
 	return nil, fmt.Errorf("%w: a column of times: one int64 an edge, called one of %q (edges have %q)", ErrNotFound, TimeNames(), m.columnNames(RoleEdge))
 }
 
+// RelationColumn returns the column that says of which relation each edge is; nil of a store of one relation without such a
+// column: all its edges are of that one. Without the column of a store of several the error is [ErrNotFound].
+func (m *Manifest) RelationColumn() (*ColumnInfo, error) {
+	if cs := m.ColumnsOf(RoleRelation); len(cs) > 0 {
+		return cs[0], nil
+	}
+	if n := len(m.Schema.Relations); n > 1 {
+		return nil, fmt.Errorf("%w: a column of role %s, of %d relations", ErrNotFound, RoleRelation, n)
+	}
+	return nil, nil
+}
+
 // Category is a column that names one of a number of learned vectors for each node: a uint32 node column called [TypeColumn] or, for
 // a node type without features, TYPE + [NodeSuffix]. 0 means none, the vectors count from 1.
 type Category struct {

@@ -32,12 +32,11 @@ func (e *Evaluator) readRelations(m *store.Manifest) error {
 
 // readRelations makes b read relations, those of a directed store both ways.
 func (b *edgeBuilder) readRelations(m *store.Manifest) error {
-	columns := m.ColumnsOf(store.RoleRelation)
-	if len(columns) == 0 {
-		return fmt.Errorf("evaluation: %w: a column of role %s", store.ErrNotFound, store.RoleRelation)
+	c, err := m.RelationColumn()
+	if err != nil {
+		return fmt.Errorf("evaluation: %w", err)
 	}
-	c := columns[0]
-	if c.Dim != 1 || c.Elem != blocks.Uint8 && c.Elem != blocks.Uint16 {
+	if c != nil && (c.Dim != 1 || c.Elem != blocks.Uint8 && c.Elem != blocks.Uint16) {
 		return fmt.Errorf("evaluation: column %s holds %d %v an edge, expected one uint8 or uint16", c.Name, c.Dim, c.Elem)
 	}
 	b.relation, b.relations = c, len(m.Schema.Relations)

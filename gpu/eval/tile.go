@@ -148,10 +148,11 @@ type edgeBuilder struct {
 	src        Source
 	undirected bool
 	parts      []store.PartitionInfo
-	// relation is the column of edges' relations to read, nil for none. inverse, of a
-	// directed store, reads edges against their direction too, as relations that are inverse larger.
+	// relations, if they are read, is how many the store has; a larger id is corrupt. relation is the column that says
+	// each edge's, nil in a store of one. inverse, of a directed store, reads edges against their direction too, as
+	// relations that are inverse larger.
 	relation  *store.ColumnInfo
-	relations int // of the store; a larger id is corrupt
+	relations int
 	inverse   uint16
 	// only is one more than the relation whose edges alone count, which carry none then; 0: all do.
 	only     int
@@ -304,7 +305,7 @@ func (e edgesOf) Swap(i, j int) {
 
 // carried is what edges keep of what is read of them: edges of one relation alone keep no relation.
 func (b *edgeBuilder) carried() carried {
-	return carried{hasRelations: b.relation != nil && b.only == 0, hasWeights: b.weight != nil, columns: b.featureColumns()}
+	return carried{hasRelations: b.relations > 0 && b.only == 0, hasWeights: b.weight != nil, columns: b.featureColumns()}
 }
 
 // mirrors reports whether stored edges are also read against their direction.

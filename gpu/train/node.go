@@ -206,6 +206,9 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 // tell calls the hooks that are told of a run before it begins.
 func (o *opening) tell() {
 	hooks := &o.s.hooks
+	if why := o.s.from.fitted; hooks.Fitted != nil && why != "" {
+		hooks.Fitted(why)
+	}
 	if hooks.Start != nil {
 		hooks.Start(*o.cfg)
 	}

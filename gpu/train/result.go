@@ -87,6 +87,8 @@ type Summary struct {
 type Hooks struct {
 	// Start is called once before the first epoch with the configuration in full.
 	Start func(config.Config)
+	// Fitted is called once before Start, where the configuration left the model open, with which one is trained and why.
+	Fitted func(why string)
 	// Plan is called once after Start with why the plan was chosen, in sentences.
 	Plan func(why []string)
 	// Outlook is called once after Start with what a plan of several steps is expected to cost.

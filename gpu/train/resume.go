@@ -33,6 +33,8 @@ type nodeProgress struct {
 	// StateBytes of what follows are nn.Params.SaveState. The rest are the values that the unfinished epoch
 	// began with, nn.Params.Save, where a history is a function of them.
 	StateBytes int `json:"state_bytes"`
+
+	fitted string // [config.Config.Fit], of a run that begins
 }
 
 // Position is where the run of a checkpoint file stands.
@@ -59,10 +61,12 @@ func ReadPosition(fs vfs.FS, path string) (Position, error) {
 func resumeNode(fs vfs.FS, cfg *config.Config, m *store.Manifest) (_ *nodeProgress, state []byte, err error) {
 	p := &nodeProgress{Version: m.Version, Best: -1}
 	if !cfg.Resume || cfg.CheckpointFile == "" {
+		p.fitted = cfg.Fit(m)
 		return p, nil, cfg.Normalize()
 	}
 	b, err := modelfile.Read(fs, cfg.CheckpointFile)
 	if errors.Is(err, os.ErrNotExist) {
+		p.fitted = cfg.Fit(m)
 		return p, nil, cfg.Normalize()
 	}
 	if err != nil {

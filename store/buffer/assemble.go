@@ -279,7 +279,7 @@ func (a *assembler) partition(s *scheduled, dir, b int, to, from *Adjacency, beg
 		table: a.table,
 		shift: a.layout.shift,
 	}
-	if to.Relations != nil {
+	if a.src.relation != nil { // else all are of relation 0, as the memory begins
 		f.outRel = to.Relations[begin:end]
 	}
 	// Neighbours in partitions that stay come from the last step's rows of b, wherever these lay in Indices: oldPos counts

@@ -384,7 +384,7 @@ func newArena(l *layout, src *source, o *Options) *arena {
 	}
 	adjacency := func() (p adjacencyParts) {
 		p.spans, p.indices = take(rows*int64(unsafe.Sizeof(Span{}))), take(4*l.edgesMax)
-		if src.relation != nil {
+		if o.Relations {
 			p.rel = take(2 * l.edgesMax)
 		}
 		if src.weight != nil {

@@ -164,6 +164,11 @@ func (o Options) Validate(m *store.Manifest) error {
 			return fmt.Errorf("%w: column %q lies on edges, expected a feature of nodes", store.ErrInvalid, name)
 		}
 	}
+	if o.Relations {
+		if _, err := m.RelationColumn(); err != nil {
+			return err
+		}
+	}
 	_, err := EdgeFeatures(m, o.EdgeFeatures)
 	return err
 }

@@ -155,8 +155,14 @@ func (s *source) find(o *Options) (err error) {
 	if err := s.findSplit(o); err != nil {
 		return err
 	}
-	if s.relation, err = optional(store.RoleRelation, o.Relations, blocks.Uint8, blocks.Uint16); err != nil {
-		return err
+	if o.Relations {
+		c, err := s.m.RelationColumn()
+		if err == nil && c != nil {
+			s.relation, err = s.scalar(c, o, blocks.Uint8, blocks.Uint16)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if o.Weights {
 		cs := s.m.ColumnsOf(store.RoleWeight)

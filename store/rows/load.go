@@ -130,8 +130,8 @@ func loadGraph(ctx context.Context, s *store.Store, o *Options) (_ *graph, err e
 
 // edgeColumns are those that are read with the topology.
 func (o *Options) edgeColumns(m *store.Manifest) (columns []*store.ColumnInfo) {
-	if o.Relations {
-		columns = m.ColumnsOf(store.RoleRelation)[:1:1]
+	if c, _ := m.RelationColumn(); o.Relations && c != nil { // [buffer.Options.Validate] has asked
+		columns = append(columns, c)
 	}
 	if o.Weights {
 		columns = append(columns, m.ColumnsOf(store.RoleWeight)[0])
@@ -400,7 +400,7 @@ func (l *loader) edges(ctx context.Context, a *buffer.Adjacency, fn func(node, o
 
 // relations returns what tells the relation of each edge of a bucket; nil where they are not read.
 func (l *loader) relations(b *store.BucketPart) (of func(edge int) uint16, err error) {
-	if !l.o.Relations {
+	if !l.o.Relations || len(l.columns) == 0 || l.columns[0].Role != store.RoleRelation { // of a store of one relation
 		return nil, nil
 	}
 	bytes, c := b.Columns[0], l.columns[0]

@@ -441,11 +441,7 @@ func TestReaderRefuses(t *testing.T) {
 			t.Errorf("a byte less than the least: %v", err)
 		}
 	}
-	o.MemoryBytes, o.Relations = 0, true
-	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("relations of a store without: %v", err)
-	}
-	o.Relations, o.Weights = false, true
+	o.MemoryBytes, o.Weights = 0, true
 	if _, err := rows.Open(t.Context(), s, o); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("weights of a store without: %v", err)
 	}

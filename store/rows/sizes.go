@@ -161,8 +161,6 @@ func (o *Options) validate(m *store.Manifest) error {
 		return fmt.Errorf("%w: rows are read for graphs without learned embeddings", store.ErrInvalid)
 	case o.Both && m.Schema.Undirected:
 		return fmt.Errorf("%w: both directions of an undirected graph", store.ErrInvalid)
-	case o.Relations && len(m.ColumnsOf(store.RoleRelation)) == 0:
-		return fmt.Errorf("%w: a column of role %s", store.ErrNotFound, store.RoleRelation)
 	case o.Weights && len(m.ColumnsOf(store.RoleWeight)) == 0:
 		return fmt.Errorf("%w: a column of role %s: the store's edges have no weights", store.ErrNotFound, store.RoleWeight)
 	case o.BatchRows < 1:

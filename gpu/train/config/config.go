@@ -17,7 +17,7 @@ import (
 // Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
 	Task  string `json:"task"`            // "node" (default: the store's)
-	Model string `json:"model"`           // one of [nn.Models]; "sage" (default)
+	Model string `json:"model"`           // one of [nn.Models]; "sage" (default), or ModelAuto
 	Heads int    `json:"heads,omitempty"` // of gat and rgat; 0: 4
 	// Aggregator of sage, Norm, Residual and Jumping of any model, and Bases of rgcn: see [nn.Config].
 	Aggregator string `json:"aggregator,omitempty"`

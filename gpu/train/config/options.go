@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/options"
@@ -121,9 +122,8 @@ func modelOptions() []option {
 		{
 			Field: func(c *Config) any { return &c.Model }, Group: options.Model,
 			Help:    "architecture; of links the decoder, or the encoder beside the default one",
-			Default: "sage", Values: options.Words(nn.Models(nil)...),
-			Rules: []rule{{When: isRelational(), Needs: column(store.RoleRelation, "a store whose edges are of several relations",
-				"Use --model sage, gcn or gat, or ingest edges of several types")}},
+			Default: plainModel, Values: options.Words(slices.Concat([]string{ModelAuto}, nn.Models(nil))...),
+			Otherwise: "auto: rsage for several types of nodes or edges, else sage",
 		},
 		{
 			Field: func(c *Config) any { return &c.Layers }, Group: options.Model,

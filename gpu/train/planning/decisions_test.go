@@ -20,7 +20,7 @@ func TestRowsTuningIsRefused(t *testing.T) {
 		"named uniform": {func(c *config.Config) { c.Sampler = mini.Uniform }, true},
 		"dense":         {func(c *config.Config) { c.Sampler = mini.Dense }, true},
 		"labor":         {func(c *config.Config) { c.Sampler = mini.Labor }, false},
-		"rgcn":          {func(c *config.Config) { c.Model = "rgcn" }, false},
+		"rgcn":          {func(c *config.Config) { c.Model = "rgcn" }, true},
 		"history":       {func(c *config.Config) { c.History = true }, false},
 		"groups":        {func(c *config.Config) { c.Group = 2 }, false},
 		"no features":   {func(c *config.Config) { c.Features = nil }, false},

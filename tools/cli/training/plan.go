@@ -166,6 +166,8 @@ func (o *planOptions) decide(ctx context.Context, s *store.Store, links bool) (p
 		}
 		return planned{choice: d.Choice, options: d.Options, why: d.Why, policy: d.Policy, f: d.Forecaster(), memory: d.Options.MemoryBytes, close: d.Close}, nil
 	}
+	o.node.Model = cmp.Or(o.node.Model, config.ModelAuto)
+	why := o.node.Fit(s.Manifest())
 	if err := o.node.Normalize(); err != nil {
 		return p, command.Usage(err)
 	}
@@ -174,6 +176,9 @@ func (o *planOptions) decide(ctx context.Context, s *store.Store, links bool) (p
 		return p, err
 	}
 	o.node = d.Config
+	if why != "" {
+		d.Why = append([]string{why}, d.Why...)
+	}
 	p = planned{choice: d.Choice, options: d.Options, why: d.Why, f: d.Forecaster(), outlook: d.Outlook, history: d.History, train: d.Trained, memory: d.Options.MemoryBytes, close: d.Close}
 	if p.policy, err = macro.New(d.Choice.Config); err != nil {
 		return p, errors.Join(command.Usage(err), d.Close())

@@ -4,6 +4,7 @@ package training
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,6 +107,7 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 		return err
 	}
 	o.node.Given, o.link.Given, o.moments.Given = o.bound.Given(), o.bound.Given(), o.bound.Given()
+	o.node.Model = cmp.Or(o.node.Model, config.ModelAuto)
 	if !slices.Contains([]string{"auto", "node", "link", "temporal"}, o.task) {
 		return command.Usagef("--task %s: expected auto, node, link or temporal", o.task)
 	}
@@ -113,12 +115,13 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 }
 
 // checkNode checks the options of node classification.
-func (o *trainOptions) checkNode() error {
+func (o *trainOptions) checkNode(m *store.Manifest) error {
 	if err := o.bound.Check(nodeTask); err != nil {
 		return err
 	}
 	check := o.node      // Normalize fills a copy in: the file's defaults are train's own
 	check.Resume = false // its file may not be named yet
+	check.Fit(m)
 	if err := check.Normalize(); err != nil {
 		return command.Usage(err)
 	}
@@ -267,7 +270,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 	if task := st.Manifest().Task(); o.task == "link" || o.task != "node" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)
 	}
-	if err := o.checkNode(); err != nil {
+	if err := o.checkNode(st.Manifest()); err != nil {
 		return nil, err
 	}
 	if err := checkLabels(st.Manifest(), dir); err != nil {
@@ -297,6 +300,12 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		}
 	}
 	hooks.Outlook = func(o planning.Outlook) { tellOutlook(e, &o) }
+	hooks.Fitted = func(why string) {
+		e.Event("model", map[string]any{"why": why})
+		if !e.JSON {
+			fmt.Fprintf(e.Told(), "%s (--model chooses another)\n", why)
+		}
+	}
 	log, err := openMetrics(o.metrics, o.board, o.node.Resume)
 	if err != nil {
 		return nil, err
