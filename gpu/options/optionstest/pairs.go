@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gstore/gstore/blocks/race"
 	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
@@ -97,9 +98,12 @@ func (x *Pairs[C]) Run(t *testing.T) {
 		}
 		return known[key]
 	}
+	n := 0
 	for i, a := range names {
 		for _, b := range names[i+1:] {
-			x.pair(t, run, a, b)
+			if n++; n%race.Every(9) == 0 { // what races in one pair does in many
+				x.pair(t, run, a, b)
+			}
 		}
 	}
 	report(t, known)
