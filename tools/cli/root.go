@@ -73,7 +73,8 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	watched, done := command.WatchMemory(ctx)
-	err := errors.Join(command.Refused(root.ExecuteContext(watched)), done())
+	cmd, err := root.ExecuteContextC(watched)
+	err = errors.Join(command.Refused(err), done())
 	code := exitCode(ctx, err)
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
@@ -81,7 +82,11 @@ func run(ctx context.Context, further []Further, args []string, e *command.Env) 
 			e.Event("error", map[string]any{"message": err.Error(), "exit_code": code})
 		}
 		if code == ExitUsage {
-			fmt.Fprintln(e.Stderr, `Run "gstore --help" for the commands, "gstore COMMAND --help" for its flags.`)
+			hint := `Run "gstore --help" for the commands.`
+			if cmd != root && cmd.Name() != "help" {
+				hint = fmt.Sprintf("Run %q for its flags.", cmd.CommandPath()+" --help")
+			}
+			fmt.Fprintln(e.Stderr, hint)
 		}
 	}
 	return code
@@ -107,6 +112,7 @@ var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
 func newRoot(e *command.Env) *cobra.Command {
 	keepOrder()
+	showVersion, version := false, newVersion(e)
 	root := &cobra.Command{
 		Use:           "gstore",
 		Short:         "A storage engine for graphs larger than memory that trains graph neural networks",
@@ -114,15 +120,17 @@ func newRoot(e *command.Env) *cobra.Command {
 		Args:          cobra.ArbitraryArgs, // an unknown command is refused below, with the nearest ones
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-					return command.Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
-				}
-				return command.Usagef("unknown command %q", args[0])
+			switch {
+			case len(args) > 0:
+				return unknown(cmd, args[0])
+			case showVersion:
+				return version.RunE(version, nil)
 			}
 			return cmd.Help()
 		},
 	}
+	root.Flags().BoolVar(&showVersion, "version", false, "show which gstore this is")
+	root.SetHelpCommand(newHelp())
 	root.PersistentFlags().BoolVar(&e.JSON, "json", e.JSON, "print one JSON object per line on stdout, the last one the summary")
 	root.PersistentFlags().BoolVar(&e.Quiet, "quiet", false, "print neither progress nor what was done: answers (of inspect, plan, eval, …) and errors alone")
 	root.SetFlagErrorFunc(command.FlagError)
@@ -130,6 +138,30 @@ func newRoot(e *command.Env) *cobra.Command {
 	root.AddCommand(commands(e)...)
 	command.CompleteValues(root)
 	return root
+}
+
+// unknown refuses the name of a command that root does not have, with the nearest ones.
+func unknown(root *cobra.Command, name string) error {
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return command.Usagef("unknown command %q: did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return command.Usagef("unknown command %q", name)
+}
+
+// newHelp is gstore help, which refuses what is no command, where cobra's own shows the commands with exit code 0.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknown(cmd.Root(), strings.Join(args, " "))
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
 }
 
 // commands lists every command, in the order of a user's first day.

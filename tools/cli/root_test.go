@@ -24,3 +24,28 @@ func TestCommandOrder(t *testing.T) {
 		at += i + 1
 	}
 }
+
+// TestFirstWords runs what people type first.
+func TestFirstWords(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		said string // part of it, on either stream
+	}{
+		{"--version", ExitOK, "gstore (devel)"},
+		{"help", ExitOK, "Available Commands:"},
+		{"help train", ExitOK, "Train a graph neural network on a store"},
+		{"help trian", ExitUsage, "unknown command \"trian\": did you mean train?\nRun \"gstore --help\" for the commands."},
+		{"help train foo", ExitUsage, "unknown command \"train foo\""},
+		{"foo", ExitUsage, "unknown command \"foo\"\nRun \"gstore --help\" for the commands."},
+		{"train", ExitUsage, "Run \"gstore train --help\" for its flags."},
+		{"train s --mem 4Q", ExitUsage, "is no size"},
+		{"train no-such-store --mem 4G", ExitFailed, "there is no directory no-such-store"},
+	} {
+		var out strings.Builder
+		code := Run(t.Context(), strings.Fields(c.args), strings.NewReader(""), &out, &out)
+		if code != c.code || !strings.Contains(out.String(), c.said) {
+			t.Errorf("gstore %s: exit code %d, expected %d and %q in:\n%s", c.args, code, c.code, c.said, out.String())
+		}
+	}
+}

@@ -22,9 +22,10 @@ var sizeUnits = []struct {
 }{
 	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10},
 	{"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3}, {"b", 1},
+	{"t", 1 << 40}, {"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10},
 }
 
-// ParseSize reads "4GiB", "512 MiB", "1.5GB" or a plain number of bytes.
+// ParseSize reads "4GiB", "512 MiB", "4G", which is 4 GiB as elsewhere on Linux, "1.5GB" or a plain number of bytes.
 func ParseSize(s string) (int64, error) {
 	number, factor := strings.ToLower(strings.TrimSpace(s)), 1.0
 	for _, u := range sizeUnits {
