@@ -394,6 +394,61 @@ func TestLaborMeetsFewerNodes(t *testing.T) {
 	}
 }
 
+// TestLaborDrawsTheSmallest: whether a list is searched by marks, by numbers or by numbers after too few marks, its neighbours with
+// the smallest numbers are drawn; both directions draw by numbers of their own.
+func TestLaborDrawsTheSmallest(t *testing.T) {
+	const n = 2501
+	g := Graph{In: adjacency(n, skewed(5, n, 90_000), 0), Out: adjacency(n, skewed(6, n, 120_001), 0), Keys: numbers(n)}
+	slices.Reverse(g.Keys)
+	s, err := New(Config{Fanouts: []int{7}, OutFanouts: []int{3}, Sampler: Labor, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := numbers(n)
+	marked := false
+	for batch := range 4 {
+		var b Batch
+		key := Key{Batch: batch}
+		if err := s.Sample(key, g, seeds, &b); err != nil {
+			t.Fatal(err)
+		}
+		d := s.drawer.(*labor)
+		marked = marked || d.marks[0].made && d.marks[1].made
+		place := s.cfg.Place(key, 0)
+		for v := range n {
+			want := append(smallestOf(place, &g, g.In, v, 7), smallestOf(place.With(1), &g, g.Out, v, 3)...)
+			var got []uint32
+			for _, u := range b.Blocks[0].Indices[b.Blocks[0].Indptr[v]:b.Blocks[0].Indptr[v+1]] {
+				got = append(got, b.Input[u])
+			}
+			slices.Sort(got) // edges from one node are alike
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Fatalf("batch %d, row %d: drew %v, expected %v", batch, v, got, want)
+			}
+		}
+	}
+	if !marked {
+		t.Error("no list was searched by marks")
+	}
+}
+
+// smallestOf are the k neighbours of row v in a whose nodes have the smallest numbers.
+func smallestOf(place keyed.Key, g *Graph, a *buffer.Adjacency, v, k int) (rows []uint32) {
+	list := a.Indices[a.Spans[v].Begin:a.Spans[v].End]
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		return cmp.Compare(lot(place, g.Keys[list[x]]), lot(place, g.Keys[list[y]]))
+	})
+	for _, i := range order[:min(k, len(order))] {
+		rows = append(rows, list[i])
+	}
+	return rows
+}
+
 // timedSeeds is a TimedSource of all rows at one moment each.
 type timedSeeds struct{ *Shuffled }
 

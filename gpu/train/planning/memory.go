@@ -405,6 +405,9 @@ func (b *batchMeter) sampled(rows, edges int64) int64 {
 		threads, batches = threads+feeding, batches+feeding+2
 	}
 	table := 8 * mini.TableSlots(inputs)
+	if b.cfg.Sampler == mini.Labor {
+		table += 2 * mini.LaborBytes(rows) // of both directions, where a model reads both
+	}
 	return batches*(one+one/8) + threads*table + grouped
 }
 
