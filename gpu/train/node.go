@@ -14,6 +14,7 @@ import (
 	"github.com/gstore/gstore/gpu/train/history"
 	"github.com/gstore/gstore/gpu/train/ondevice"
 	"github.com/gstore/gstore/gpu/train/planning"
+	"github.com/gstore/gstore/gpu/train/reach"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -32,7 +33,7 @@ func Node(ctx context.Context, st *store.Store, dev gpu.Device, cfg config.Confi
 func node(ctx context.Context, st *store.Store, dev gpu.Device, cfg config.Config, hooks Hooks, look *probe) (_ *Checkpoint, err error) {
 	o := &opening{st: st, dev: dev, m: st.Manifest(), cfg: &cfg, s: &session{cfg: &cfg, hooks: hooks, version: st.Manifest().Version, fs: st.Files().FS()}}
 	defer func() { err = errors.Join(err, o.close()) }()
-	for _, open := range []func(context.Context) error{o.plan, o.openStore, o.openHistory, o.openTrainer} {
+	for _, open := range []func(context.Context) error{o.plan, o.look, o.openStore, o.openHistory, o.openTrainer} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -114,6 +115,24 @@ func (o *opening) plan(ctx context.Context) (err error) {
 	o.device, err = planRows(ctx, o.st, o.dev, *cfg, &o.planned.Choice)
 	cfg.Mixture = o.planned.Mixture
 	return err
+}
+
+// look counts which training nodes have neighbours, of a run that begins: in the memory that macro-batches will have.
+func (o *opening) look(ctx context.Context) error {
+	s, cfg, a := o.s, o.cfg, &o.planned.Account
+	if s.hooks.Neighbours == nil || o.state != nil || cfg.Kind().NodesAlone {
+		return nil
+	}
+	of := reach.Options{Split: cfg.Split, Both: cfg.Relational()}
+	if cfg.MemoryBytes > 0 {
+		of.MemoryBytes = max(a.Of(planning.HoldsBuffer)+a.Of(planning.HoldsRows), 1)
+	}
+	seen, read, err := reach.Count(ctx, o.st, of)
+	if err != nil {
+		return err
+	}
+	s.from.Summary.Neighbours, s.looked = &seen, read
+	return s.hooks.Neighbours(seen)
 }
 
 // openStore makes what reads macro-batches, and the table of learned vectors, if the run has one.

@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/planning"
+	"github.com/gstore/gstore/gpu/train/reach"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -58,7 +59,7 @@ type Summary struct {
 	CPUSeconds           float64   `json:"cpu_seconds"`
 	PeakRSSBytes         int64     `json:"peak_rss_bytes"`
 	BytesRead            int64     `json:"bytes_read"`
-	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test and passes for the history
+	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test, passes for the history and to count neighbours
 	HistoryBytes         int64     `json:"history_bytes,omitempty"`          // by passes for the history alone
 	FeatureResidentBytes int64     `json:"feature_resident_bytes"`           // the most that feature rows of a step's partitions took
 	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
@@ -72,6 +73,8 @@ type Summary struct {
 	PrunedEdges          int64     `json:"pruned_edges,omitempty"` // those of them that it left out
 	Seed                 uint64    `json:"seed"`
 	Resumed              bool      `json:"resumed,omitempty"`
+	// Neighbours is what the model sees of the training nodes, where that was counted ([Hooks].Neighbours).
+	Neighbours *reach.Seen `json:"neighbours,omitempty"`
 	// Choices is how layers were computed, which decides the results' last bits.
 	Choices  []nn.Choice      `json:"choices,omitempty"`
 	Plan     string           `json:"plan"`
@@ -89,6 +92,9 @@ type Hooks struct {
 	Start func(config.Config)
 	// Fitted is called once before Start, where the configuration left the model open, with which one is trained and why.
 	Fitted func(why string)
+	// Neighbours is called once before Start, of a run that begins with a model that reads neighbours, with what it sees of the training
+	// nodes: all edges are read once for it. An error ends the run.
+	Neighbours func(reach.Seen) error
 	// Plan is called once after Start with why the plan was chosen, in sentences.
 	Plan func(why []string)
 	// Outlook is called once after Start with what a plan of several steps is expected to cost.

@@ -176,7 +176,7 @@ func (s *session) total() Summary {
 	out.CPUSeconds = usage.CPUSeconds() - s.cpu + was.CPUSeconds
 	out.PeakRSSBytes = max(usage.PeakRSSBytes(), was.PeakRSSBytes)
 	out.TotalSeconds = was.TotalSeconds + time.Since(s.start).Seconds()
-	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead()
+	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead() + s.looked
 	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.Memory(), was.HistoryRowBytes+s.t.history.RowBytesRead()
 	out.FeatureResidentBytes = max(was.FeatureResidentBytes, s.t.featureBytes)
 	out.Choices = s.t.choices

@@ -31,6 +31,7 @@ type session struct {
 	vectors *vectorTable // nil: learned vectors are parameters
 	shape   config.Shape // of the model
 	sum     Summary
+	looked  int64 // bytes read to count neighbours
 	passes  feed.Passes
 	known   int            // 1 + the epoch that the trainer's history was filled for
 	best    float64        // validation accuracy of sum.BestEpoch, −1 before

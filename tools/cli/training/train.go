@@ -300,6 +300,7 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		}
 	}
 	hooks.Outlook = func(o planning.Outlook) { tellOutlook(e, &o) }
+	hooks.Neighbours = o.tellNeighbours(e, st.Manifest(), o.explain)
 	hooks.Fitted = func(why string) {
 		e.Event("model", map[string]any{"why": why})
 		if !e.JSON {
@@ -401,6 +402,9 @@ func explain(e *command.Env, cs []nn.Choice) {
 		default:
 			fmt.Fprintln(e.Stdout, "; feature rows are copied once; the features have no gradient")
 		}
+	}
+	if !slices.ContainsFunc(cs, func(c nn.Choice) bool { return c.Edges > 0 }) {
+		fmt.Fprintln(e.Stdout, "the first mini-batch has no edges: all layers read nodes alone there")
 	}
 }
 
