@@ -101,15 +101,7 @@ func (r *Job) influence() bool {
 
 // assignRest pins the training nodes, and has o place the others.
 func (r *Job) assignRest(ctx context.Context, o partitioner.Options) (partitioner.Assigner, error) {
-	r.Budget.source = SourceBytes
-	member, err := r.training(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := partitioner.NewTraining(r.State.Nodes, member)
-	if err != nil {
-		return nil, err
-	}
+	t := r.training
 	if _, file := o.Method.File(); !file {
 		o.Nodes = t.Rest()
 	}
@@ -156,7 +148,7 @@ type closableGraph interface {
 // graph reads the source's edges as undirected neighbour lists by dense id, beside what the partitioner needs. With
 // training nodes it is the graph of the others, by their ids among each other. memory is what is left for the partitioner.
 func (r *Job) graph(ctx context.Context, need partitioner.Need, training *partitioner.Training) (g closableGraph, memory int64, err error) {
-	nodes, counted := r.State.Nodes, r.Desc.Edges
+	nodes, counted := r.State.Nodes, max(r.Desc.Edges, r.State.Counted)
 	var edges graph.Edges = func(yield func(src, dst []uint32) error) error {
 		// Lists are built by one goroutine at a time; parsing is not. The order of edges does
 		// not matter: lists are sorted, or only counted.
@@ -185,7 +177,7 @@ func (r *Job) graph(ctx context.Context, need partitioner.Need, training *partit
 	if training != nil {
 		edges, nodes = training.RestEdges(edges), training.Rest()
 	}
-	if counted < 0 {
+	if r.Desc.Edges < 0 && (r.State.Counted == 0 || training != nil) {
 		r.Phase("count edges", "edges", -1)
 		counted = 0
 		if err := edges(func(src, _ []uint32) error { counted += int64(len(src)); return nil }); err != nil {
@@ -199,7 +191,7 @@ func (r *Job) graph(ctx context.Context, need partitioner.Need, training *partit
 		return g, need.Array + (free-csr-need.Array)/2, err // the other half is for the heap's garbage
 	}
 	if least := need.Stream + graph.SpilledBytes(nodes); free < least {
-		least = max(r.graphFixed()+least, r.phasesBytes(true))
+		least = max(r.graphFixed()+least, r.phasesBytes())
 		return nil, 0, fmt.Errorf("%w: %d MiB to partition %d nodes by their edges; the smallest that works is %dMiB",
 			store.ErrBudget, r.Options.MemoryBytes>>20, nodes, (least+1<<20-1)>>20)
 	}
@@ -254,7 +246,7 @@ func (r *Job) classes(ctx context.Context) ([]uint16, error) {
 	if err != nil || len(r.Desc.Splits) == 0 && r.Options.Split == "" {
 		return classes, err
 	}
-	training, err := r.training(ctx)
+	training, err := r.trainingNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -266,8 +258,21 @@ func (r *Job) classes(ctx context.Context) ([]uint16, error) {
 	return classes, nil
 }
 
-// training has the bit v%64 of word v/64 set where v is a training node of the split that Options names.
-func (r *Job) training(ctx context.Context) ([]uint64, error) {
+// pinTraining reads which nodes train, where they are to be pinned.
+func (r *Job) pinTraining(ctx context.Context) error {
+	if !r.Options.HubsTrain || r.Assigner != nil {
+		return nil
+	}
+	r.Budget.source = SourceBytes
+	member, err := r.trainingNodes(ctx)
+	if err == nil {
+		r.training, err = partitioner.NewTraining(r.State.Nodes, member)
+	}
+	return err
+}
+
+// trainingNodes has the bit v%64 of word v/64 set where v is a training node of the split that Options names.
+func (r *Job) trainingNodes(ctx context.Context) ([]uint64, error) {
 	split := 0
 	if r.Options.Split != "" {
 		split = slices.Index(r.Desc.Splits, r.Options.Split)

@@ -3,8 +3,10 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
 	"github.com/gstore/gstore/store/ingest/edges"
 )
 
@@ -47,16 +49,31 @@ func (r *Job) LeastBytes(places int64) int64 {
 	return r.fixedBytes(places) + max(EdgesMin, int64(r.State.Nodes)+4<<20)
 }
 
-// checkBudget refuses a budget that is too small and names the smallest that works.
-func (r *Job) checkBudget(places int64) error {
-	if r.Options.MemoryBytes < max(r.LeastBytes(places), r.phasesBytes(false)) {
-		least := max(r.LeastBytes(places), r.phasesBytes(true))
-		if r.whole {
-			least = max(least, r.fixedBytes(places)+r.bucketBytes())
-		}
-		return r.tooSmall(least)
+// leastBytes is LeastBytes with the phases of which that does not know.
+func (r *Job) leastBytes(places int64) int64 {
+	least := max(r.LeastBytes(places), r.phasesBytes())
+	if r.whole {
+		least = max(least, r.fixedBytes(places)+r.bucketBytes())
 	}
-	return nil
+	return least
+}
+
+// checkBudget refuses a budget that is too small and names the smallest that works.
+func (r *Job) checkBudget(ctx context.Context, places int64) error {
+	if r.Options.MemoryBytes >= r.leastBytes(places) {
+		return nil
+	}
+	if err := r.countEdges(ctx); err != nil {
+		return err
+	}
+	if r.Options.MemoryBytes >= r.leastBytes(places) {
+		return nil
+	}
+	least, err := r.smallest(ctx)
+	if err != nil {
+		return err
+	}
+	return r.tooSmall(max(least, r.leastBytes(places)))
 }
 
 // tooSmall refuses the budget and names one that works for every phase.
@@ -78,7 +95,7 @@ func (r *Job) Divide(ctx context.Context, placeBytes int64) error {
 			return err
 		}
 	}
-	if err := r.checkBudget(placeBytes); err != nil {
+	if err := r.checkBudget(ctx, placeBytes); err != nil {
 		return err
 	}
 	free := r.Options.MemoryBytes - r.fixedBytes(placeBytes)
@@ -89,11 +106,22 @@ func (r *Job) Divide(ctx context.Context, placeBytes int64) error {
 // HeapBytes is the share of an ingest's budget that is meant for the Go heap; a
 // program that does nothing else passes it to debug.SetMemoryLimit, so that garbage does
 // not take what the arrays outside the heap are given. Partitioners that look at
-// the graph keep it on the heap: then it is the whole budget.
+// the graph keep it on the heap: then it is the whole budget, beside the program's code. See [Options].Heap.
 func HeapBytes(o Options) int64 {
 	o = o.WithDefaults()
 	if o.Partitioner.NeedsGraph() || o.pins() {
-		return o.MemoryBytes
+		return max(o.MemoryBytes-budget.CodeBytes, heapBytes)
 	}
-	return min(o.MemoryBytes, runtimeBytes+SourceBytes)
+	return heapBytes
+}
+
+// heapBytes is what an ingest has on Go's heap while no partitioner works: the source's buffers, and the runtime.
+const heapBytes = runtimeBytes + SourceBytes - budget.CodeBytes
+
+// heap tells the caller how much is meant for the Go heap from now on, and gives back what it held until now.
+func (r *Job) heap(bytes int64) {
+	if r.Options.Heap != nil {
+		r.Options.Heap(bytes)
+	}
+	debug.FreeOSMemory()
 }

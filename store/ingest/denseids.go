@@ -31,7 +31,7 @@ func (r *Job) settleDictionary(ctx context.Context, places int64) error {
 		return nil
 	}
 	r.State.DictionaryBytes = dictionary.IndexBytes(uint64(d.Len()))
-	if err := r.checkBudget(places); err != nil {
+	if err := r.checkBudget(ctx, places); err != nil {
 		return err
 	}
 	if !d.OnDisk() {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -113,6 +114,13 @@ type Options struct {
 	// are read, with a manifest of the schema, columns and partitions as far as they are known, and once more when edges are counted.
 	// A budget below it is refused.
 	Later func(m *store.Manifest) int64
+	// Decide, if not nil, chooses what the caller left open of the layout (Partitioner, Partitions, HubsAuto) and sets Later in o, for a budget
+	// of o.MemoryBytes. It is asked when nodes are counted, and again with other budgets where that one is too small for its choice; settle is
+	// called for the choice that is taken. A resumed ingest takes no other.
+	Decide func(ctx context.Context, p *Prospect, o *Options) (settle func(), err error)
+	// Heap, if not nil, is told how many bytes are meant for the Go heap from then on, before partitioning, after it and where Decide chose.
+	// A program that does nothing else passes them to debug.SetMemoryLimit.
+	Heap func(bytes int64)
 	// Threads is the number of goroutines that compute; 0 = GOMAXPROCS.
 	Threads int
 	// FS is where the store goes; nil = the real file system.

@@ -10,13 +10,13 @@ import (
 	"github.com/gstore/gstore/store/ingest/edges"
 )
 
-// slack is how much more than an even share of edges a partition, or a pair of them, is taken to hold when a refusal names a
-// budget before edges are counted. Where they are more uneven than that a second refusal, after the count, names the budget.
+// slack is how much more than an even share of edges a partition, or a pair of them, is taken to hold before edges are counted. Where they
+// are more uneven than that, and it matters, checkUneven counts them.
 const slack = 1.25
 
 // edgesKnown is how many edges will be read; 0 where that is not known yet.
 func (r *Job) edgesKnown() int64 {
-	n := max(r.Desc.Edges, r.counted, 0)
+	n := max(r.Desc.Edges, r.State.Counted, 0)
 	if r.Options.SelfLoops == SelfLoopsAdd {
 		n += int64(r.State.Nodes)
 	}
@@ -53,7 +53,7 @@ func (r *Job) evenSizes() []uint32 {
 // sortBytes is what edges take where sorting the largest bucket takes so many bytes. Chunks that are not sorted yet take at most three
 // quarters of it, and no more than all records and a chunk being filled for each worker and partition.
 func (r *Job) sortBytes(need int64) int64 {
-	n := max(r.edgesKnown(), int64(r.State.EdgesRead))
+	n := max(r.edgesMost(), int64(r.State.EdgesRead))
 	if n == 0 {
 		return 4 * need
 	}
@@ -63,12 +63,14 @@ func (r *Job) sortBytes(need int64) int64 {
 
 // bucketBytes is what edges are likely to take, by the bucket of edges between two partitions that is sorted at once.
 func (r *Job) bucketBytes() int64 {
-	n, p := r.edgesKnown(), int64(r.partitions(r.State.Nodes))
+	n, p := r.edgesMost(), int64(r.partitions(r.State.Nodes))
 	if n == 0 {
 		return 0
 	}
 	bucket := n
 	switch {
+	case r.counts != nil:
+		bucket = r.counts.largest
 	case p == 1:
 	case r.looksAtGraph(): // most edges are inside of partitions
 		bucket = min(n, int64(slack*float64(n/p)))
@@ -89,23 +91,27 @@ func (r *Job) graphFixed() int64 {
 }
 
 // phasesBytes is the smallest budget for the phases beside those of which LeastBytes knows: the partitioner, and what is done with the
-// store later. What depends on edges that are not counted yet is taken to be even, or, if likely is set, as it mostly is at worst.
-func (r *Job) phasesBytes(likely bool) (least int64) {
+// store later. What depends on edges that are not counted yet is taken as it mostly is at worst.
+func (r *Job) phasesBytes() (least int64) {
 	if !r.whole {
 		return 0
 	}
-	if nodes := r.State.Nodes; r.looksAtGraph() && !r.Options.HubsTrain {
+	if nodes := r.State.Nodes; r.looksAtGraph() {
 		o := r.partitionerOptions(r.partitions(nodes))
+		if r.training != nil {
+			nodes = r.training.Rest()
+			o.Nodes = nodes
+		}
 		least = r.graphFixed() + r.partitionerNeed(&o, nodes).Stream + graph.SpilledBytes(nodes)
 	}
 	if r.Options.Later != nil {
-		least = max(least, r.Options.Later(r.planned(likely)))
+		least = max(least, r.Options.Later(r.planned()))
 	}
 	return least
 }
 
 // planned is the manifest that the store will have, as far as it is known, without files.
-func (r *Job) planned(likely bool) *store.Manifest {
+func (r *Job) planned() *store.Manifest {
 	m := &store.Manifest{Nodes: r.State.Nodes}
 	m.Schema.Undirected = r.Options.Undirected
 	for _, t := range r.Desc.NodeTypes {
@@ -132,7 +138,7 @@ func (r *Job) planned(likely bool) *store.Manifest {
 	if len(r.Manifest.Topology) > 0 { // edges are written
 		m.Partitions = r.Manifest.Partitions
 	} else {
-		m.Partitions = r.plannedPartitions(likely)
+		m.Partitions = r.plannedPartitions()
 	}
 	for _, p := range m.Partitions {
 		m.Edges += p.Edges
@@ -141,18 +147,15 @@ func (r *Job) planned(likely bool) *store.Manifest {
 }
 
 // plannedPartitions are partitions of which edges are not counted yet.
-func (r *Job) plannedPartitions(likely bool) (parts []store.PartitionInfo) {
+func (r *Job) plannedPartitions() (parts []store.PartitionInfo) {
 	sizes := r.evenSizes()
 	if r.Layout != nil {
 		sizes = r.Layout.Sizes
 	}
 	rules := r.rules()
-	n, p := float64(r.edgesKnown()), float64(len(sizes))
-	if !likely && (rules.Drop || !rules.KeepLoops && r.Options.SelfLoops != SelfLoopsAdd) {
-		n = 0 // how many will be dropped is not known
-	}
+	n, p := float64(r.edgesMost()), float64(len(sizes))
 	more := 1.0
-	if likely && p > 1 {
+	if p > 1 {
 		more = slack
 	}
 	add := func(nodes uint64, edges float64) {
@@ -163,17 +166,21 @@ func (r *Job) plannedPartitions(likely bool) (parts []store.PartitionInfo) {
 		parts = append(parts, info)
 	}
 	for k, size := range sizes {
+		if r.counts != nil && k < len(r.counts.into) {
+			add(uint64(size), float64(r.counts.into[k]))
+			continue
+		}
 		share := 1 / p
-		if rules.Undirected && likely { // an edge is with the later of its ends' partitions
+		if rules.Undirected { // an edge is with the later of its ends' partitions
 			share = float64(2*k+1) / p / p
 		}
 		nodes := uint64(size)
-		if likely && r.Layout == nil && r.looksAtGraph() {
+		if r.Layout == nil && r.looksAtGraph() {
 			nodes = min(r.State.Nodes, uint64(math.Ceil(float64(size)*(1+partitioner.DefaultSlack))))
 		}
 		add(nodes, min(n, more*share*n))
 	}
-	if likely && r.Layout == nil && (r.Options.pins() || r.Options.HubsTrain) { // hubs have many of the edges
+	if r.Layout == nil && (r.Options.pins() || r.Options.HubsTrain) { // hubs have many of the edges
 		hubs := max(r.Options.Hubs, 1./64) // the most that are pinned unasked
 		add(uint64(math.Ceil(hubs*float64(r.State.Nodes))), n/2)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,7 +44,9 @@ type Job struct {
 	// RelationIndex numbers relations by name.
 	RelationIndex map[string]uint32
 
-	counted         int64 // edges, where a pass over them has counted what the source does not say
+	counts          *bucketCounts         // nil where it was not worth a pass over the edges
+	most            int64                 // edgesMost, once it is known
+	training        *partitioner.Training // with HubsTrain, once they are read
 	phaseName, unit string
 	total           int64
 	ticks           atomic.Int64
@@ -262,7 +263,7 @@ func (r *Job) surveyEdges(ctx context.Context) (nodes int64, err error) {
 		}
 	}
 	if r.Desc.Edges < 0 && len(r.Desc.EdgeLists) == 0 {
-		r.counted = int64(edges)
+		r.State.Counted = int64(edges)
 	}
 	// One stray id would make a store of billions of nodes that no edge knows.
 	if most.nodes > sparseNodesMin && most.nodes/sparseRatio > edges {
@@ -362,15 +363,24 @@ func (r *Job) plan(ctx context.Context) error {
 	if r.Desc.HasRelation && len(r.relationNames()) > source.RelationsMax {
 		return source.Inputf(r.Desc.Input, "%d relations, at most %d are possible", len(r.relationNames()), source.RelationsMax)
 	}
-	p := r.partitions(nodes)
 	r.RelationIndex = map[string]uint32{}
 	for k, name := range r.relationNames() {
 		r.RelationIndex[name] = uint32(k)
 	}
+	settle, err := r.decide(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.pinTraining(ctx); err != nil {
+		return err
+	}
+	p := r.partitions(nodes)
 	if r.whole {
-		if err := r.checkBudget(r.placeBytesOf(nodes)); err != nil {
+		if err := r.checkBudget(ctx, r.placeBytesOf(nodes)); err != nil {
 			return err
 		}
+		settle()
+		r.heap(HeapBytes(r.Options))
 	}
 	a, err := r.assign(ctx, p)
 	if err != nil {
@@ -404,8 +414,11 @@ func (r *Job) plan(ctx context.Context) error {
 	}
 	r.Manifest.Nodes = nodes
 	r.Manifest.Pinned = a.Pinned()
-	a, r.Assigner = nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
-	debug.FreeOSMemory()
+	if err := r.checkUneven(ctx); err != nil {
+		return err
+	}
+	a, r.Assigner, r.training = nil, nil, nil // an array of 4 bytes a node on the heap, maybe: the budget counts places only
+	r.heap(heapBytes)
 	if err := r.orderTypes(ctx); err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ func (r *Job) edges(ctx context.Context) (err error) {
 		return err
 	}
 	sh.Finish()
+	r.heap(heapBytes) // what reading left on it is garbage, and sorting takes as much as there is
 	f, names, err := r.CreateEdgeFiles(rules)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (r *Job) edges(ctx context.Context) (err error) {
 	for k := range r.Manifest.Schema.Relations {
 		r.Manifest.Schema.Relations[k].Count = counts.Relations[k]
 	}
-	if least := r.phasesBytes(true); r.Options.MemoryBytes < least { // what partitions hold is known now
+	if least := r.phasesBytes(); r.Options.MemoryBytes < least { // what partitions hold is known now
 		return r.tooSmall(least)
 	}
 	if err := r.codeWeights(ctx); err != nil {
@@ -267,7 +268,7 @@ func eachWeight(ctx context.Context, f *blocks.File, w *blocks.Writer, fn func(w
 func (r *Job) bucketBudget(err error) error {
 	var b *edges.BucketError
 	if errors.As(err, &b) {
-		b.Enough = max(r.Options.MemoryBytes-r.Budget.Edges+r.sortBytes(b.Bytes), r.phasesBytes(true))
+		b.Enough = max(r.Options.MemoryBytes-r.Budget.Edges+r.sortBytes(b.Bytes), r.phasesBytes())
 	}
 	return err
 }

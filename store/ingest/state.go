@@ -24,6 +24,8 @@ type State struct {
 	Partitions  []store.PartitionInfo
 	Nodes       uint64
 	Relations   []string // found in the input
+	Counted     int64    // edges of an input that does not say how many it has; 0: not counted
+	Chosen      string   // layout that Options.Decide chose
 	// DictionaryBytes is what the id dictionary holds in memory.
 	DictionaryBytes                  int64
 	EdgesRead, Duplicates, SelfLoops uint64

@@ -289,16 +289,21 @@ func (o *defaults) store(ctx context.Context, g *defaultGraph, laid bool, seed u
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	in := ingest.Options{Undirected: !g.directed, MemoryBytes: g.memory, Split: g.split, Threads: o.threads, Seed: seed}
-	choice := recipe.Choose(src.Describe(), &in, recipe.Given{})
-	if laid && !choice.Hop {
-		in = ingest.Options{Undirected: !g.directed, Split: g.split, Threads: o.threads, Seed: seed}
-		recipe.LayOut(src.Describe(), &in)
-		choice.Hop = true
+	hop := laid
+	in.Decide = func(ctx context.Context, p *ingest.Prospect, in *ingest.Options) (func(), error) {
+		choice, err := recipe.Choose(ctx, p, in, recipe.Given{Memory: g.memory > 0})
+		if laid && !choice.Hop {
+			if err := recipe.LayOut(ctx, p, in); err != nil {
+				return nil, err
+			}
+		}
+		return func() { hop = laid || choice.Hop }, err
 	}
-	name := fmt.Sprintf("%s-%d-%d.gstore", strings.ReplaceAll(cmp.Or(g.data, g.name)+g.split, " ", "-"), in.MemoryBytes>>20, seed)
+	in.Heap = func(bytes int64) { debug.SetMemoryLimit(bytes) }
+	name := fmt.Sprintf("%s-%d-%t-%d.gstore", strings.ReplaceAll(cmp.Or(g.data, g.name)+g.split, " ", "-"), in.MemoryBytes>>20, laid, seed)
 	return o.kept(name, func(dir string) error {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(ingest.HeapBytes(in)))
-		if _, err := ingest.Run(ctx, dir, src, in); err != nil || !choice.Hop {
+		if _, err := ingest.Run(ctx, dir, src, in); err != nil || !hop {
 			return err
 		}
 		dev := host.New(host.Options{Threads: o.threads})

@@ -3,12 +3,13 @@
 package recipe
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/precompute"
 	"github.com/gstore/gstore/partitioner"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/budget"
@@ -27,8 +28,6 @@ const (
 	// nodeBytes and edgeBytes are what a node beside its columns, and an edge, take in training's memory.
 	nodeBytes = 24
 	edgeBytes = 8
-	// spareBytes is what the memory must hold beside what FENNEL takes.
-	spareBytes = 96 << 20
 )
 
 // A mini-batch of training's defaults (1000 seeds, fanouts 15 and 10, 128 columns between layers) has at most so many nodes after the
@@ -42,7 +41,7 @@ const (
 )
 
 // Given says what the user decided: the recipe leaves it alone.
-type Given struct{ Hubs, Hop bool }
+type Given struct{ Hubs, Hop, Memory bool }
 
 // Choice is what a recipe decided beside the options that it set.
 type Choice struct {
@@ -50,45 +49,99 @@ type Choice struct {
 	Why string // for people; "" where there was nothing to decide
 }
 
+// Decide returns what [ingest.Options].Decide is where the partitioner is left open: it chooses as [Choose] says, and tells the choice
+// that is taken.
+func Decide(given Given, tell func(Choice)) func(context.Context, *ingest.Prospect, *ingest.Options) (func(), error) {
+	return func(ctx context.Context, p *ingest.Prospect, in *ingest.Options) (func(), error) {
+		c, err := Choose(ctx, p, in, given)
+		return func() { tell(c) }, err
+	}
+}
+
 // Choose sets what is open of a graph with classes that training will not have in memory: more than what in.MemoryBytes leaves the
-// graph beside the program, evaluation and mini-batches, or without it than the machine has. [LayOut] says how it is assigned, and the
-// first hop is computed. Other graphs are assigned at random.
-func Choose(d *ingest.Description, in *ingest.Options, given Given) (c Choice) {
+// graph beside the program, evaluation and mini-batches, or, where that is not given, than the machine has. [LayOut] says how it is assigned, and the
+// first hop is computed, both as far as an ingest within in.MemoryBytes can. Other graphs are assigned at random.
+func Choose(ctx context.Context, p *ingest.Prospect, in *ingest.Options, given Given) (c Choice, err error) {
 	in.Partitioner = partitioner.MethodRandom
-	bytes, nodes, batch := memoryBytes(d, in)
+	d := p.Describe()
+	labelled := slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Role == store.RoleLabel })
+	if !labelled || len(d.Splits) == 0 || d.Task == store.TaskLink {
+		return c, nil
+	}
+	bytes, batch, err := memoryBytes(ctx, p, in)
+	if err != nil {
+		return c, err
+	}
 	limit := 2 * ingest.DefaultMemoryBytes()
-	if in.MemoryBytes > 0 { // training with as much divides it
+	if given.Memory { // training with as much divides it
 		left := budget.Share(in.MemoryBytes, budget.ProgramBytes, 1)
 		limit, batch = left-left/budget.EvalShare, max(batch, left/budget.BatchShare)
 	}
-	labelled := slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Role == store.RoleLabel })
-	if bytes+batch <= limit || !labelled || len(d.Splits) == 0 || d.Task == store.TaskLink {
-		return c
+	if bytes+batch <= limit {
+		return c, nil
 	}
-	p := partitionsOf(nodes)
-	need := partitioner.Options{Method: partitioner.MethodFennel, Partitions: p}.Need(uint64(nodes))
-	if have := cmp.Or(in.MemoryBytes, ingest.DefaultMemoryBytes()); 2*need.Stream+spareBytes > have {
-		c.Why = "partitions are random: keeping neighbours together (--partitioner fennel) takes more than --mem; training out of core will lose accuracy"
-		return c
+	what, chosen := "", *in
+	for _, l := range layouts(p, in, bytes, given) {
+		if what, chosen, c.Hop = l.what, l.options, l.hop; p.LeastBytes(chosen) <= in.MemoryBytes {
+			break
+		}
 	}
-	hubs := in.HubsAuto
-	LayOut(d, in)
-	what := "--partitioner fennel --hubs auto"
-	if given.Hubs {
-		in.HubsAuto, what = hubs, "--partitioner fennel"
-	}
-	if !given.Hop && CheckHop(d, in, nil) == nil {
-		c.Hop = true
-		what += " --precompute-hops 1"
-	}
+	*in = chosen
 	c.Why = fmt.Sprintf("training will not have all of this graph in memory, %s and %s of mini-batches, within %s: %s", blocks.SizeText(bytes), blocks.SizeText(batch), blocks.SizeText(limit), what)
-	return c
+	if in.Partitioner == partitioner.MethodRandom {
+		c.Why += "; keeping neighbours together (--partitioner fennel) takes more than --mem"
+	}
+	return c, nil
+}
+
+// layout is one way to lay out a graph that is learnt out of core.
+type layout struct {
+	options ingest.Options
+	hop     bool
+	what    string
+}
+
+// layouts are the ways to lay out a graph of so many bytes that is learnt out of core, the best first, the one that takes least last.
+func layouts(p *ingest.Prospect, in *ingest.Options, bytes int64, given Given) (ls []layout) {
+	hop := !given.Hop && CheckHop(p.Describe(), in, nil) == nil
+	fennel, random := layout{options: *in, what: "--partitioner fennel --hubs auto"}, layout{options: *in, what: "--partitioner random"}
+	layOut(p.Nodes(), bytes, &fennel.options)
+	random.options.Partitions = fennel.options.Partitions
+	if given.Hubs { // which the user sizes, whatever the partitioner
+		fennel.options.HubsAuto, fennel.what = in.HubsAuto, "--partitioner fennel"
+	}
+	for _, l := range []layout{fennel, random} {
+		if hop {
+			with := l
+			with.hop, with.what = true, l.what+" --precompute-hops 1"
+			with.options.Later = HopBytes(precompute.Options{MemoryBytes: in.MemoryBytes})
+			ls = append(ls, with)
+		}
+		ls = append(ls, l)
+	}
+	return ls
+}
+
+// HopBytes is what [ingest.Options].Later is where the first hop is computed by o after the ingest.
+func HopBytes(o precompute.Options) func(m *store.Manifest) int64 {
+	return func(m *store.Manifest) int64 {
+		least, err := precompute.LeastBytes(m, nil, o)
+		if err != nil {
+			return 0 // which the hop will say of the store itself
+		}
+		return least
+	}
 }
 
 // LayOut sets how a graph is laid out that is learnt out of core: FENNEL keeps neighbours together, in many small partitions where in
 // leaves their number open, and hubs are pinned where they pay.
-func LayOut(d *ingest.Description, in *ingest.Options) {
-	bytes, nodes, _ := memoryBytes(d, in)
+func LayOut(ctx context.Context, p *ingest.Prospect, in *ingest.Options) error {
+	bytes, _, err := memoryBytes(ctx, p, in)
+	layOut(p.Nodes(), bytes, in)
+	return err
+}
+
+func layOut(nodes uint64, bytes int64, in *ingest.Options) {
 	in.Partitioner, in.HubsAuto = partitioner.MethodFennel, true
 	if in.Partitions == 0 {
 		in.Partitions = max(partitionsOf(nodes), int(bytes>>26))
@@ -96,7 +149,7 @@ func LayOut(d *ingest.Description, in *ingest.Options) {
 }
 
 // partitionsOf is how many partitions so many nodes get that are trained out of core.
-func partitionsOf(nodes int64) int { return int(min(partitionsMost, max(8, nodes/partitionNodes))) }
+func partitionsOf(nodes uint64) int { return int(min(partitionsMost, max(8, nodes/partitionNodes))) }
 
 // CheckHop refuses, before an ingest, a first hop of features that the input has not, or whose mean could not be taken after it;
 // named are the features, none for all.
@@ -125,13 +178,24 @@ func CheckHop(d *ingest.Description, in *ingest.Options, named []string) error {
 	return nil
 }
 
-// memoryBytes is what the input takes in training's memory, its nodes, and what a mini-batch takes beside it, as far as they are known
-// before it is read.
-func memoryBytes(d *ingest.Description, in *ingest.Options) (bytes, nodes, batch int64) {
-	nodes = d.Nodes
+// memoryBytes is what the input takes in training's memory, and what a mini-batch takes beside it.
+func memoryBytes(ctx context.Context, p *ingest.Prospect, in *ingest.Options) (bytes, batch int64, err error) {
+	edges, err := p.Edges(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if in.Undirected {
+		edges *= 2
+	}
+	bytes, batch = rowBytes(p, in)
+	return bytes + edges*edgeBytes, batch, nil
+}
+
+// rowBytes is what the input's nodes take in training's memory, and what a mini-batch takes beside it.
+func rowBytes(p *ingest.Prospect, in *ingest.Options) (bytes, batch int64) {
+	nodes := int64(p.Nodes())
 	row, features := int64(nodeBytes), int64(0)
-	for _, c := range d.NodeColumns {
-		nodes = max(nodes, c.Rows)
+	for _, c := range p.Describe().NodeColumns {
 		size := int64(c.RowBytes())
 		if c.Role == store.RoleFeature {
 			size = int64(c.Dim * in.FeatureElemOf(c).Size())
@@ -139,11 +203,5 @@ func memoryBytes(d *ingest.Description, in *ingest.Options) (bytes, nodes, batch
 		}
 		row += size
 	}
-	nodes = max(0, nodes)
-	edges := max(0, d.Edges)
-	if in.Undirected {
-		edges *= 2
-	}
-	batch = min(nodes, batchNodes)*batchNodeBytes + min(nodes, batchInputs)*(batchInputBytes+features)
-	return nodes*row + edges*edgeBytes, nodes, batch
+	return nodes * row, min(nodes, batchNodes)*batchNodeBytes + min(nodes, batchInputs)*(batchInputBytes+features)
 }

@@ -371,17 +371,14 @@ func (o *ingestOptions) ingest(ctx context.Context, e *command.Env, input, dir s
 			return nil, command.Usagef("--precompute-each-relation: the input has %d node type, expected several", n)
 		}
 	}
-	o.recipe(e, src.Describe(), &in)
 	if o.hops > 0 {
-		in.Later = func(m *store.Manifest) int64 {
-			least, err := precompute.LeastBytes(m, nil, o.hop(in.MemoryBytes))
-			if err != nil {
-				return 0 // which the hop will say of the store itself
-			}
-			return least
-		}
+		in.Later = recipe.HopBytes(o.hop(in.MemoryBytes))
 	}
-	debug.SetMemoryLimit(ingest.HeapBytes(in))
+	if o.partitioner == recipe.Auto {
+		given := recipe.Given{Hubs: o.given("hubs"), Hop: o.given("precompute-hops"), Memory: in.MemoryBytes > 0}
+		in.Decide = recipe.Decide(given, func(c recipe.Choice) { o.chosen(e, c) })
+	}
+	in.Heap = func(bytes int64) { debug.SetMemoryLimit(bytes) }
 	bar := ingestProgress{e: e}
 	in.Progress, in.Passed = bar.tell, bar.passed
 	defer bar.close()

@@ -3,17 +3,12 @@ package data
 import (
 	"fmt"
 
-	"github.com/gstore/gstore/store/ingest"
 	"github.com/gstore/gstore/tools/cli/command"
 	"github.com/gstore/gstore/tools/recipe"
 )
 
-// recipe decides what the user left open, and says what it chose, and why.
-func (o *ingestOptions) recipe(e *command.Env, d *ingest.Description, in *ingest.Options) {
-	if o.partitioner != recipe.Auto {
-		return
-	}
-	c := recipe.Choose(d, in, recipe.Given{Hubs: o.given("hubs"), Hop: o.given("precompute-hops")})
+// chosen takes what the recipe decided of what the user left open, and says it, and why.
+func (o *ingestOptions) chosen(e *command.Env, c recipe.Choice) {
 	if c.Hop {
 		o.hops = 1
 	}

@@ -90,9 +90,13 @@ func ingestGraph(ctx context.Context, c *call) (err error) {
 		}
 	}
 	hop, why := q.PrecomputeHops > 0, ""
+	if hop {
+		o.Later = recipe.HopBytes(precompute.Options{MemoryBytes: q.MemoryBytes})
+	}
 	if q.Partitioner == recipe.Auto {
-		chosen := recipe.Choose(src.Describe(), &o, recipe.Given{Hubs: q.HubsAuto || q.Hubs > 0, Hop: hop})
-		hop, why = hop || chosen.Hop, chosen.Why
+		o.Decide = recipe.Decide(recipe.Given{Hubs: q.HubsAuto || q.Hubs > 0, Hop: hop, Memory: q.MemoryBytes > 0}, func(c recipe.Choice) {
+			hop, why = hop || c.Hop, c.Why
+		})
 	}
 	rep, err := ingest.Run(ctx, q.Path, src, o)
 	if err != nil {
