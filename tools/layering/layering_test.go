@@ -32,7 +32,8 @@ var inner = map[string][][]string{
 	"store": {
 		{"store/internal"},
 		{"store"},
-		{"store/budget", "store/table", "store/ingest", "store/stats", "store/storegraph"},
+		{"store/budget"},
+		{"store/table", "store/ingest", "store/stats", "store/storegraph"},
 		{"store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
 		{"store/buffer/metrics", "store/rows", "store/ingest/ingesttest"},
 	},
