@@ -3,8 +3,9 @@
 
 usage: contenders.py ROW NAME CONFIG      (peers.py starts it; CONFIG is JSON)
 
-Standard input is a JSON request a line, {"threads": 1}, or {"threads": 1, "evaluate": true}; each is answered by one line on
-what was standard output: cpu and wall seconds, and units (batches, edges, epochs …) of a measurement, or accuracies. The
+Standard input is a JSON request a line, {"threads": 1, "do": "run"}, or "work", or "evaluate"; each is answered by one line on
+what was standard output: cpu and wall seconds, and units (batches, edges, epochs …) of a measurement; edges and input nodes of
+a mini-batch, where the contender has any; accuracies. The
 first line says that it is ready, or what is missing. Everything else that is printed goes to standard error.
 """
 import json, os, pathlib, shutil, sys, traceback
@@ -107,7 +108,8 @@ def main():
     try:
         for line in sys.stdin:
             request = json.loads(line)
-            answer(**(c.evaluate if request.get("evaluate") else c.run)(request["threads"]))
+            act = getattr(c, request["do"], None)
+            answer(**(act(request["threads"]) if act else {}))
     except Exception as e:
         traceback.print_exc()
         answer(missing=f"{type(e).__name__}: {e}")

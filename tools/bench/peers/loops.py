@@ -46,6 +46,15 @@ class Torch:
         work = self.count if self.c.get("no_model") else self.train
         return measure.loop((work(batch) for batch in endless(Epochs(self, threads))), self.c["batches"], self.c.get("warm", 8 if self.c.get("no_model") else 3))
 
+    def count(self, batch):
+        """In how many units a batch is that is only loaded."""
+        return 1 if self.c.get("features", True) else self.sizes(batch)[0]
+
+    def work(self, threads):
+        """What a mini-batch is: so many edges and input nodes, the mean of a few."""
+        set_threads(threads)
+        return measure.work(map(self.sizes, self.epoch(threads)))
+
     def evaluate(self, threads):
         """Accuracies with all neighbours: a pass over the whole graph."""
         import torch
@@ -105,8 +114,8 @@ class PyG(Torch):
                                                    is_sorted=True, num_workers=workers, persistent_workers=workers > 0)  # fmt: skip
         return self.loaders[threads]
 
-    def count(self, batch):
-        return 1 if self.c.get("features", True) else batch.edge_index.shape[1]
+    def sizes(self, batch):
+        return batch.edge_index.shape[1], batch.num_nodes
 
     def make(self, inputs, hidden, classes):
         return pyg_model(inputs, hidden, classes, len(self.fanouts))
@@ -185,15 +194,16 @@ class GraphBolt(Torch):
         import torch
         import dgl.graphbolt as gb
 
-        pipe = gb.ItemSampler(self.items, batch_size=1000, shuffle=True).sample_neighbor(self.graph, [torch.LongTensor([f]) for f in self.fanouts])
+        # Its list of fanouts runs from the outermost layer inward: the last one is of the seeds.
+        fanouts = [torch.LongTensor([f]) for f in reversed(self.fanouts)]
+        pipe = gb.ItemSampler(self.items, batch_size=1000, shuffle=True).sample_neighbor(self.graph, fanouts)
         if self.features:
             pipe = pipe.fetch_feature(self.features, node_feature_keys=["x"])
         return gb.DataLoader(pipe, num_workers=0)
 
-    def count(self, batch):
-        if self.features:
-            return 1
-        return sum(len(s.sampled_csc.indices if hasattr(s, "sampled_csc") else s.node_pairs[0]) for s in batch.sampled_subgraphs)
+    def sizes(self, batch):
+        edges = sum(len(s.sampled_csc.indices if hasattr(s, "sampled_csc") else s.node_pairs[0]) for s in batch.sampled_subgraphs)
+        return edges, len(batch.input_nodes)
 
     def make(self, inputs, hidden, classes):
         import torch

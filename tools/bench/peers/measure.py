@@ -1,5 +1,5 @@
 """What every contender uses to measure itself: CPU and wall seconds, processes that are stopped between their turns, seconds of loops."""
-import json, os, resource, select, signal, subprocess, time
+import itertools, json, os, resource, select, signal, subprocess, time
 
 
 CONTENDERS = {}  # by row and name: a class that takes the configuration
@@ -136,3 +136,9 @@ def loop(batches, n, warm=3):
         for _ in range(n):
             units += next(batches)
     return w.spent(units)
+
+
+def work(sizes, n=5):
+    """The mean edges and input nodes of the first n mini-batches, of their sizes."""
+    found = list(itertools.islice(sizes, n))
+    return {"batch_edges": sum(e for e, _ in found) / len(found), "batch_inputs": sum(i for _, i in found) / len(found)}

@@ -51,6 +51,10 @@ class Sample(Events):
         r = self.next(threads, whole=True)
         return {"cpu": r["cpu_seconds"], "wall": r["seconds"], "units": r[self.units]}
 
+    def work(self, threads):
+        r = self.next(threads, whole=True)
+        return {"batch_edges": r["sampled_edges"] / r["batches"], "batch_inputs": r["inputs"] / r["batches"]}
+
 
 @contender("gstore in Go", "loader-go")
 class GoLoader(Sample):
@@ -82,6 +86,12 @@ class Train(Events):
             cpu, wall = cpu * (1 - r["valid_seconds"] / wall), wall - r["valid_seconds"]
         return {"cpu": cpu, "wall": wall, "units": 1 if self.c.get("epochs") else r["batches"], "bytes_read": r["bytes_read"]}
 
+    def work(self, threads):
+        if self.c.get("epochs"):
+            return {}  # every epoch is measured
+        r = self.next(threads)
+        return {"batch_edges": r["sampled_edges"] / r["batches"]}
+
     def evaluate(self, threads):
         last = self.processes[threads].end()
         return {"valid": last["valid_accuracy"], "test": last["test_accuracy"]}
@@ -109,3 +119,7 @@ class Loader:
     def run(self, threads):
         set_threads(threads)
         return measure.loop((1 for _ in self.iterate(threads)), self.c["batches"], warm=8)
+
+    def work(self, threads):
+        set_threads(threads)
+        return measure.work((d.edge_index.shape[1], d.num_nodes) for d in self.iterate(threads))

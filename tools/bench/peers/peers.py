@@ -4,6 +4,8 @@
 usage: tools/bench/peers/run [--only ROW,…] [--dir DIR] [--rounds 3] [--threads 1,2] [--scale 1] [--quick] [--json FILE] [--datasets DIR]
        [--plans hanoi] [--matmul exact]
 
+At the start of a row each contender says how many edges and input nodes its mini-batches have; where these are unequal a note says so.
+
 Every contender of a row is a process of its own, which waits while another one works. In a round each takes its turn with
 each number of threads. A figure is the median of the rounds, a ratio the median of the rounds' ratios, the other's seconds by
 the one's: above 1 the one, which is gstore's, takes less. What a contender lacks is printed, and the rest goes on. Rows:
@@ -32,6 +34,7 @@ TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLO
 ROWS = ("ingest", "ingest-csv", "sample", "loader", "loader-go", "step", "epoch", "debdeps", "out-of-core")
 ON_GSTORE, HELD, DISK = "PyG on gstore's loader", "the same batches in memory", "the disk"
 BASES = ("gstore in Go", "gstore", ON_GSTORE)  # what others are compared with, those that come before them here excepted
+UNEQUAL = 1.1  # how far apart the edges and inputs of mini-batches may be that are compared
 CGROUPS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))  # version 1 and 2
 
 
@@ -131,7 +134,7 @@ class Bench:
         config = {"binary": self.a.gstore, "scratch": str(self.top), "unit": unit, "evaluate": evaluate, **config}
 
         def turn(c, t):
-            got = c.ask(threads=t)
+            got = c.ask(threads=t, do="run")
             if "missing" in got:
                 self.note(f"{row} {variant}, {c.name}, {t} threads: {got['missing']}")
                 running.pop(c.name).close()
@@ -149,18 +152,37 @@ class Bench:
                     self.note(f"{row}: without {name}: {c.ready['missing']}")
                     self.absent.add((row, name))
                     running.pop(name).close()
+            self.equal_work(f"{row} {variant}", running, threads[0], notes)
             for _ in range(rounds):
                 for t in threads:
                     for c in list(running.values()):
                         turn(c, t)
             for name, c in running.items():
                 if evaluate:
-                    accuracy[name] = c.ask(threads=threads[0], evaluate=True)
+                    accuracy[name] = c.ask(threads=threads[0], do="evaluate")
         finally:
             for c in running.values():
                 c.close()
         for t in threads:
             self.tabulate(row, variant, unit, t, samples, accuracy, notes)
+
+    def equal_work(self, row, running, threads, notes):
+        """Asks each contender how many edges and input nodes its mini-batches have, prints it, and says whose have others than the first's."""
+        found = {name: c.ask(threads=threads, do="work") for name, c in running.items()}
+        for name, work in found.items():
+            if "missing" in work:
+                self.note(f"{row}, {name}: {work['missing']}")
+                running.pop(name).close()
+                continue
+            notes[name] = {**notes[name], **work}
+            if work:
+                print(f"  {row} {name}: a mini-batch has", ", ".join(f"{n:.0f} {k[6:]}" for k, n in work.items()), file=sys.stderr, flush=True)
+        for k in ("batch_edges", "batch_inputs"):
+            have = {name: work[k] for name, work in found.items() if k in work}
+            for name, n in have.items():
+                base, first = next(iter(have.items()))
+                if not 1 / UNEQUAL < n / first < UNEQUAL:
+                    self.note(f"{row}: unequal work: mini-batches of {name} have {n:.0f} {k[6:]}, those of {base} {first:.0f}")
 
     def tabulate(self, row, variant, unit, t, samples, accuracy, notes):
         per = {n: {k: [s[k] / s["units"] for s in got] for k in ("cpu", "wall")} for (n, at), got in samples.items() if at == t}
