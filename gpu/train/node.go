@@ -55,7 +55,11 @@ func node(ctx context.Context, st *store.Store, dev gpu.Device, cfg config.Confi
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpoint{Version: o.m.Version, Config: cfg, Model: t.model.Config(), Summary: s.sum, ClassNames: o.m.Schema.ClassNames, VectorTable: s.vectors.ref(), Params: params}, nil
+	model, table := t.model.Config(), s.vectors.ref()
+	if err := o.baselines(ctx, int64(len(params))); err != nil {
+		return nil, err
+	}
+	return &Checkpoint{Version: o.m.Version, Config: cfg, Model: model, Summary: s.sum, ClassNames: o.m.Schema.ClassNames, VectorTable: table, Params: params}, nil
 }
 
 // opening makes the parts of a run, one after another.
@@ -76,11 +80,12 @@ type opening struct {
 	closers []func() error
 }
 
-// close closes the parts, the last one first.
+// close closes the parts, the last one first. Closed ones stay so.
 func (o *opening) close() (err error) {
 	for _, f := range slices.Backward(o.closers) {
 		err = errors.Join(err, f())
 	}
+	o.closers = nil
 	return err
 }
 

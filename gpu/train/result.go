@@ -6,6 +6,7 @@ import (
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/train/baseline"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/gpu/train/reach"
@@ -75,6 +76,8 @@ type Summary struct {
 	Resumed              bool      `json:"resumed,omitempty"`
 	// Neighbours is what the model sees of the training nodes, where that was counted ([Hooks].Neighbours).
 	Neighbours *reach.Seen `json:"neighbours,omitempty"`
+	// Baselines is what the result stands beside, where that was asked for ([Hooks].Baselines).
+	Baselines *baseline.Result `json:"baselines,omitempty"`
 	// Choices is how layers were computed, which decides the results' last bits.
 	Choices  []nn.Choice      `json:"choices,omitempty"`
 	Plan     string           `json:"plan"`
@@ -112,6 +115,8 @@ type Hooks struct {
 	// Macro is called after each epoch's training with what the partition buffer measured, and what feature rows cost between host
 	// and device; nil where the device reads them where they are.
 	Macro func(buffer.Stats, *cache.Traffic)
+	// Baselines is called at the end with what the result stands beside, which is computed for it once the run's memory is given back.
+	Baselines func(*baseline.Result)
 	// Confusion is called at the end with what the resulting model makes of the nodes of valid and test.
 	Confusion func(split string, c *eval.Confusion)
 }

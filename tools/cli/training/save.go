@@ -100,14 +100,18 @@ func saveRun(ctx context.Context, dir, path string, started time.Time, t trained
 	return r, recorded
 }
 
-// printSummary is for people what the summary event is for programs; auto says that the run had no number of epochs.
-func printSummary(e *command.Env, s *train.Summary, saved savedRun, auto bool) {
+// printSummary is for people what the summary event is for programs; names are the classes', and auto says that the run had no number of
+// epochs.
+func printSummary(e *command.Env, s *train.Summary, names []string, saved savedRun, auto bool) {
 	to := e.Told()
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
 	if auto && len(s.EpochSeconds) < run.EpochsMax && s.ValidAccuracy >= 0 && s.BestEpoch < len(s.EpochSeconds) {
 		fmt.Fprintf(to, "stopped after %d epochs: validation accuracy has not improved since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
 	}
 	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	if b := s.Baselines; b != nil && b.Split != "" {
+		fmt.Fprintf(to, "beside it, on the %s nodes: %s\n", b.Split, besideText(b, names))
+	}
 	if s.ListedEdges > 0 {
 		fmt.Fprintf(to, "pruning left out %s of the neighbours in the lists that were drawn from\n", command.FormatPercent(float64(s.PrunedEdges)/float64(s.ListedEdges)))
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/baseline"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/planning"
 	"github.com/gstore/gstore/sampler/macro"
@@ -54,6 +55,7 @@ type trainOptions struct {
 	reads   readFlags
 	// overwrite lets a run replace an earlier one's table.
 	overwrite bool
+	baselines bool
 }
 
 // Tasks, as messages name them.
@@ -88,10 +90,11 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metrics, "metrics", "", "write what every epoch came to and measurements of every step to this file of JSON lines, for \"gstore report\"")
 	fs.StringVar(&o.board, "tensorboard", "", "write loss, accuracy or ranks and times of every epoch to an event file in this folder")
 	fs.BoolVar(&o.explain, "explain", false, "before training say why the plan was chosen, and how and why each layer is computed; gstore plan says the first without training")
+	fs.BoolVar(&o.baselines, "baselines", true, "compute beside a result of nodes what the most frequent class and the same model without edges come to, in a tenth of the run's work")
 	fs.StringVar(&o.save, "save", "", "file for the trained model (default: in the store)")
 	fs.BoolVar(&o.overwrite, "overwrite", false, "replace an earlier run's table: of link prediction's embeddings, or of vectors learned of nodes without features")
 	for name, group := range map[string]string{"task": "data", "version": "data,expert", "metrics": "input and output", "tensorboard": "input and output,expert", "scratch": "out of core,expert", "save": "input and output", "overwrite": "checkpoints",
-		"explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
+		"baselines": "data,expert", "explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}
 	command.Values(fs.Lookup("task"), "auto", "node", "link", "temporal")
@@ -300,6 +303,9 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		}
 	}
 	hooks.Outlook = func(o planning.Outlook) { tellOutlook(e, &o) }
+	if o.baselines {
+		hooks.Baselines = func(*baseline.Result) {} // they are told with the summary
+	}
 	hooks.Neighbours = o.tellNeighbours(e, st.Manifest(), o.explain)
 	hooks.Fitted = func(why string) {
 		e.Event("model", map[string]any{"why": why})
@@ -344,9 +350,11 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 		fmt.Fprintf(e.Stderr, "gstore: %v\n", err)
 	}
 	if e.JSON {
+		warnBaselines(e, s, st.Manifest().Schema.ClassNames)
 		e.Event("summary", summaryFields(s, saved))
 	} else {
-		printSummary(e, s, saved, o.node.Epochs == 0)
+		printSummary(e, s, st.Manifest().Schema.ClassNames, saved, o.node.Epochs == 0)
+		warnBaselines(e, s, st.Manifest().Schema.ClassNames)
 	}
 	if s.DivergedEpoch > 0 {
 		return nil, fmt.Errorf("the run diverged in epoch %d: the model is that of epoch %d (%s): use a smaller learning rate than %v", s.DivergedEpoch, s.BestEpoch, saved.Path, cp.Config.LR)

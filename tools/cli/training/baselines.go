@@ -1,0 +1,61 @@
+package training
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gstore/gstore/gpu/options"
+	"github.com/gstore/gstore/gpu/train"
+	"github.com/gstore/gstore/gpu/train/baseline"
+	"github.com/gstore/gstore/tools/cli/command"
+)
+
+// warnBaselines says where a run's result is no better than what it stands beside; names are the classes'.
+func warnBaselines(e *command.Env, s *train.Summary, names []string) {
+	if b := s.Baselines; b == nil || b.Split == "" {
+		return
+	}
+	if text := unbeaten(s, names); text != "" {
+		warn(e, text)
+	}
+}
+
+// warn says what is likely to be wrong: for programs as an event.
+func warn(e *command.Env, text string) {
+	if e.JSON {
+		e.Event("warning", map[string]any{"text": text})
+		return
+	}
+	fmt.Fprintf(e.Stderr, "gstore: warning: %s\n", text)
+}
+
+// besideText says what the baselines come to.
+func besideText(b *baseline.Result, names []string) string {
+	text := fmt.Sprintf("the most frequent class (%s) %s; the same model without edges ", className(names, b.Majority), command.FormatPercent(b.MajorityAccuracy))
+	if b.FeaturesAccuracy == nil {
+		return text + "was not trained: " + b.Skipped
+	}
+	return fmt.Sprintf("%s%s ± %.1f (%s)", text, command.FormatPercent(*b.FeaturesAccuracy), 100*sampling(*b.FeaturesAccuracy, b.Tested),
+		options.Count(b.Trained, "training node"))
+}
+
+// sampling is the standard error of an accuracy on a sample.
+func sampling(accuracy float64, nodes int) float64 {
+	return math.Sqrt(accuracy * (1 - accuracy) / float64(max(1, nodes)))
+}
+
+// unbeaten says which baseline a result does not beat; "" where it beats all.
+func unbeaten(s *train.Summary, names []string) string {
+	b, own := s.Baselines, s.TestAccuracy
+	if b.Split == "valid" {
+		own = s.ValidAccuracy
+	}
+	switch {
+	case own <= b.MajorityAccuracy:
+		return fmt.Sprintf("the model's %s are no better than what answering %s for every node comes to (%s)", command.FormatPercent(own), className(names, b.Majority), command.FormatPercent(b.MajorityAccuracy))
+	case b.FeaturesAccuracy != nil && own <= *b.FeaturesAccuracy:
+		return fmt.Sprintf("the model's %s are no better than what the same model learns without edges (%s): the graph adds nothing here; are its edges the right ones, in the right direction?",
+			command.FormatPercent(own), command.FormatPercent(*b.FeaturesAccuracy))
+	}
+	return ""
+}
