@@ -44,7 +44,7 @@ type Options struct {
 	Relation int
 
 	Confusion   bool // count labels against predictions
-	AUC         bool // compute Metrics.AUC: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
+	AUC         bool // compute Metrics.AUC and AveragePrecision: 4 bytes a node of the splits and class, in a file if need be, and [AUCBytes] beside MemoryBytes
 	Predictions bool // keep each node's class and its probability: 8 bytes a node, in a file if need be
 	Embeddings  bool // keep each node's state below the last product, likewise
 	// Probabilities keeps each node's probability of every class: 4 bytes a node and class, likewise.
@@ -62,6 +62,8 @@ type Metrics struct {
 	// AUC is the area under the ROC curve, see Options; NaN if not asked for or not
 	// defined. Two classes: of the second. More: the mean over classes, each against the rest.
 	AUC float64 `json:"-"`
+	// AveragePrecision is the mean precision over recall, by the same rules.
+	AveragePrecision float64 `json:"-"`
 }
 
 // A layer finishes as many nodes at a time as take about chunkBytes of
@@ -449,10 +451,10 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 			m.Loss /= float64(m.Nodes)
 		}
 		m := &r.metrics[i]
-		m.AUC = math.NaN()
+		m.AUC, m.AveragePrecision = math.NaN(), math.NaN()
 		if r.scores != nil {
 			var err error
-			if m.AUC, err = r.scores[i].auc(ctx); err != nil {
+			if m.AUC, m.AveragePrecision, err = r.scores[i].areas(ctx); err != nil {
 				return nil, fmt.Errorf("evaluation: area under the ROC curve: %w", err)
 			}
 		}

@@ -158,30 +158,30 @@ func logOdds(logits []float32, c int) float32 {
 	return float32(float64(logits[c]) - top - math.Log(sum))
 }
 
-// auc returns the area under the ROC curve: of the second of two classes, or the mean over
-// classes of each against the rest, classes without nodes or with all of them left out; NaN if
-// none is left. It is exact, ties count half; it sorts one class's scores at a time, 8 bytes a node.
-func (s *scores) auc(ctx context.Context) (float64, error) {
+// areas returns the area under the ROC curve and the average precision: of the second of two classes, or the mean over
+// classes of each against the rest. Classes without nodes, and of the former those with all of them, are left out; NaN if
+// none is left. Both are exact, equal scores are one threshold; one class's scores are sorted at a time, 8 bytes a node.
+func (s *scores) areas(ctx context.Context) (auc, precision float64, err error) {
 	if s.n == 0 {
-		return math.NaN(), nil
+		return math.NaN(), math.NaN(), nil
 	}
 	slab, err := blockio.AllocSlab(int64(s.n)*12, blockio.SlabOptions{})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { _ = slab.Free() }()
 	keys, err := blocks.View[uint64](slab.Bytes()[:8*s.n])
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	raw := slab.Bytes()[8*s.n : 12*s.n]
-	sum, counted := 0., 0
+	var areas, precisions mean
 	for c := range s.classes {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if err := s.table.Read(raw, uint64(c)*s.nodes); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		class := uint32(s.first + c)
 		for i, v := range asFloat32(raw) {
@@ -190,15 +190,26 @@ func (s *scores) auc(ctx context.Context) (float64, error) {
 				keys[i] |= 1
 			}
 		}
-		if area := areaUnderROC(keys); !math.IsNaN(area) {
-			sum, counted = sum+area, counted+1
-		}
+		slices.Sort(keys)
+		areas.add(areaUnderROC(keys))
+		precisions.add(averagePrecision(keys))
 	}
-	if counted == 0 {
-		return math.NaN(), nil
-	}
-	return sum / float64(counted), nil
+	return areas.value(), precisions.value(), nil
 }
+
+// mean is that of the numbers added; NaN is none.
+type mean struct {
+	sum float64
+	n   int
+}
+
+func (m *mean) add(x float64) {
+	if !math.IsNaN(x) {
+		m.sum, m.n = m.sum+x, m.n+1
+	}
+}
+
+func (m *mean) value() float64 { return m.sum / float64(m.n) } // 0/0 is NaN
 
 // ordered maps a float to an integer of the same order, −0 to that of 0.
 func ordered(v float32) uint32 {
@@ -212,11 +223,10 @@ func ordered(v float32) uint32 {
 	return b | 1<<31
 }
 
-// areaUnderROC sorts keys, scores with a lowest bit that is 1 for positives, and returns the
+// areaUnderROC returns, of ascending keys, scores with a lowest bit that is 1 for positives, the
 // share of pairs of a positive and a negative that they order right, equal scores counting
 // half (the Mann–Whitney statistic); NaN without a pair.
 func areaUnderROC(keys []uint64) float64 {
-	slices.Sort(keys)
 	var below, right, positives float64 // negatives seen, pairs in order
 	for i := 0; i < len(keys); {
 		var pos, neg float64
@@ -231,6 +241,23 @@ func areaUnderROC(keys []uint64) float64 {
 		below, positives = below+neg, positives+pos
 	}
 	return right / (positives * below)
+}
+
+// averagePrecision returns, of ascending keys as areaUnderROC takes them, Σ (R_k − R_{k−1})·P_k over the distinct scores from the largest
+// on, R and P being recall and precision of all nodes with that score or a larger one: scikit-learn's average_precision_score. NaN
+// without a positive.
+func averagePrecision(keys []uint64) float64 {
+	var sum, positives, seen float64
+	for i := len(keys); i > 0; {
+		var pos float64
+		for score := keys[i-1] >> 1; i > 0 && keys[i-1]>>1 == score; i-- {
+			pos += float64(keys[i-1] & 1)
+			seen++
+		}
+		positives += pos
+		sum += pos * (positives / seen)
+	}
+	return sum / positives
 }
 
 // AUCBytes returns the memory that [Metrics].AUC of some splits takes: 4 bytes a node of each, and 12 of the largest.

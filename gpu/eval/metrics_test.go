@@ -1,7 +1,9 @@
 package eval
 
 import (
+	"encoding/json"
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -72,7 +74,7 @@ func TestAUC(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := s.auc(t.Context())
+			got, _, err := s.areas(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,5 +152,62 @@ func TestLogOdds(t *testing.T) {
 	}
 	if !slices.Equal([]float32{logOdds([]float32{1, 1}, 0)}, []float32{0}) {
 		t.Error("equal logits of two classes have odds other than 0")
+	}
+}
+
+// TestLikeScikitLearn compares areas, precision, accuracy and F1 with those of scikit-learn (testdata/metrics.py).
+func TestLikeScikitLearn(t *testing.T) {
+	b, err := os.ReadFile("testdata/metrics.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Cases []struct {
+			Name             string
+			Classes          int
+			Labels           []int32
+			Logits           []float32
+			AUC              float64
+			AveragePrecision float64 `json:"average_precision"`
+			Accuracy         float64
+			F1Macro          float64 `json:"f1_macro"`
+			F1Micro          float64 `json:"f1_micro"`
+		}
+	}
+	if err := json.Unmarshal(b, &want); err != nil || len(want.Cases) < 6 {
+		t.Fatalf("%d cases, %v", len(want.Cases), err)
+	}
+	for _, c := range want.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			s, err := newScores(c.Classes, uint64(len(c.Labels)), true, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			confusion := newConfusion(c.Classes)
+			for lo := 0; lo < len(c.Labels); lo += 50 { // as chunks come
+				hi := min(lo+50, len(c.Labels))
+				if err := s.add(c.Logits[lo*c.Classes:hi*c.Classes], c.Labels[lo:hi]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, l := range c.Labels {
+				confusion.Counts[int(l)*c.Classes+int(likeliest(c.Logits[i*c.Classes:(i+1)*c.Classes]))]++
+			}
+			auc, precision, err := s.areas(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			macro, micro := confusion.F1()
+			for _, x := range []struct {
+				what      string
+				got, want float64
+			}{{"area", auc, c.AUC}, {"average precision", precision, c.AveragePrecision}, {"macro F1", macro, c.F1Macro}, {"micro F1", micro, c.F1Micro},
+				{"accuracy", float64(confusion.Correct()) / float64(len(c.Labels)), c.Accuracy}} {
+				if math.Abs(x.got-x.want) > 1e-12 {
+					t.Errorf("%s %v, by scikit-learn %v", x.what, x.got, x.want)
+				}
+			}
+		})
 	}
 }

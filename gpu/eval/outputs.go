@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -62,6 +63,26 @@ func (r *evaluation) prepareOutputs(ctx context.Context, model *nn.Model) error 
 
 // CountConfusion makes the runs that follow count labels against predictions, as [Options].Confusion does.
 func (e *Evaluator) CountConfusion() { e.confusion = true }
+
+// MeasureAreas makes the runs that follow compute areas under curves of some splits, as [Options].AUC does, within memory bytes together with
+// what that takes; 0: no bound. What earlier runs kept is given up. Where there is no room it changes nothing and returns false.
+func (e *Evaluator) MeasureAreas(ctx context.Context, memory int64, splits []string) (bool, error) {
+	bytes, err := AUCBytes(ctx, e.src, e.split, splits)
+	if err != nil {
+		return false, err
+	}
+	was := e.o.MemoryBytes
+	e.o.AUC = true
+	if memory > 0 {
+		memory = max(memory-bytes, 1)
+	}
+	err = e.Rebound(memory)
+	if errors.Is(err, store.ErrBudget) {
+		e.o.AUC = false
+		return false, e.Rebound(was)
+	}
+	return true, err
+}
 
 // chunkValues is a chunk's outputs on the host.
 type chunkValues struct {

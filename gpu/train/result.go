@@ -50,8 +50,9 @@ type Epoch struct {
 
 // Summary is a run's result: the keys of the summary event.
 type Summary struct {
-	TestAccuracy         float64   `json:"test_accuracy"`            // of the best epoch's model; −1: the split has no test nodes
-	ValidAccuracy        float64   `json:"valid_accuracy"`           // likewise
+	TestAccuracy         float64   `json:"test_accuracy"`  // of the best epoch's model; −1: the split has no test nodes
+	ValidAccuracy        float64   `json:"valid_accuracy"` // likewise
+	*Areas                         // of two classes
 	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
 	BestEpoch            int       `json:"best_epoch"`               // of the best validation accuracy, the last one where the split has no validation nodes
 	DivergedEpoch        int       `json:"diverged_epoch,omitempty"` // whose loss or parameters were no numbers any more: the run ended there
@@ -86,6 +87,15 @@ type Summary struct {
 	Profile  progress.Profile `json:"profile"` // of all epochs together
 	// DeviceRows is the epochs' together, as far as this process trained them.
 	DeviceRows *cache.Traffic `json:"device_rows,omitempty"`
+}
+
+// Areas are how well a model of two classes ranks a split's nodes by the second class, of the best epoch's model: the area under the ROC
+// curve, and the average precision. nil: the split has no nodes, or none of a class.
+type Areas struct {
+	TestAUC        *float64 `json:"test_auc,omitempty"`
+	ValidAUC       *float64 `json:"valid_auc,omitempty"`
+	TestPrecision  *float64 `json:"test_average_precision,omitempty"`
+	ValidPrecision *float64 `json:"valid_average_precision,omitempty"`
 }
 
 // Hooks let a caller watch a run. Any may be nil; they are called from the

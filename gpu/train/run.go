@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -26,6 +27,7 @@ type session struct {
 	it      feed.MacroBatches
 	free    func() error // closes it
 	eval    *eval.Evaluator
+	after   int64 // what the evaluator holds since training ended; 0: no bound
 	spare   int64 // what the evaluator may hold once nothing trains any more; 0: no more than before
 	t       *trainer
 	vectors *vectorTable // nil: learned vectors are parameters
@@ -102,17 +104,26 @@ func (s *session) test(ctx context.Context) error {
 		s.t.model.Params().Restore(s.t.queue)
 	}
 	m := s.tested
-	if m == nil { // the best epoch is of an earlier process
+	ranks, err := s.ranks(ctx)
+	if err != nil {
+		return err
+	}
+	if m == nil || ranks { // the best epoch is of an earlier process, or more is asked of it than of others
 		if err := errors.Join(s.endTraining(ctx, nil), s.vectors.readBest()); err != nil {
 			return err
 		}
+		var areas []eval.Metrics
 		err := s.evaluate(ctx, func() (err error) {
-			m, err = s.eval.Run(ctx, s.t.queue, s.t.model, validated...)
+			areas, err = s.eval.Run(ctx, s.t.queue, s.t.model, validated...)
 			return err
 		})
 		if err != nil {
 			return err
 		}
+		if m == nil {
+			m = areas
+		}
+		s.sum.Areas = areasOf(areas)
 	}
 	for i, split := range validated {
 		if s.hooks.Confusion != nil && m[i].Nodes > 0 {
@@ -121,6 +132,34 @@ func (s *session) test(ctx context.Context) error {
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = accuracy(m[0]), accuracy(m[1])
 	return nil
+}
+
+// ranks makes the evaluation that follows, the run's last, measure how well a model of two classes ranks nodes, if there is room for it:
+// where one class is rare, accuracy says little.
+func (s *session) ranks(ctx context.Context) (bool, error) {
+	if s.shape.Classes != 2 {
+		return false, nil
+	}
+	if err := s.endTraining(ctx, nil); err != nil {
+		return false, err
+	}
+	return s.eval.MeasureAreas(ctx, s.after, validated)
+}
+
+// areasOf are the areas under curves that were measured; nil for none.
+func areasOf(ms []eval.Metrics) *Areas {
+	a, any := &Areas{}, false
+	for i, to := range [][2]**float64{{&a.ValidAUC, &a.ValidPrecision}, {&a.TestAUC, &a.TestPrecision}} {
+		for k, x := range []float64{ms[i].AUC, ms[i].AveragePrecision} {
+			if !math.IsNaN(x) {
+				*to[k], any = &x, true
+			}
+		}
+	}
+	if !any {
+		return nil
+	}
+	return a
 }
 
 // accuracy is a split's, −1 without nodes.
@@ -149,7 +188,7 @@ func (s *session) endTraining(ctx context.Context, x *run.Epoch) (err error) {
 		err = s.t.feed.Close()
 	}
 	bytes := s.spare
-	s.spare = 0
+	s.spare, s.after = 0, bytes
 	s.vectors.released()
 	return errors.Join(err, s.free(), s.t.pipe.Arena().Close(), s.eval.Rebound(bytes))
 }

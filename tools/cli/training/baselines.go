@@ -59,3 +59,18 @@ func unbeaten(s *train.Summary, names []string) string {
 	}
 	return ""
 }
+
+// areasText says how well a model of two classes ranks nodes; "" where that was not measured.
+func areasText(a *train.Areas, names []string) string {
+	if a == nil {
+		return ""
+	}
+	number := func(x *float64) string {
+		if x == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4f", *x)
+	}
+	return fmt.Sprintf("ranked by %s: test ROC AUC %s, average precision %s; valid %s, %s", className(names, 1),
+		number(a.TestAUC), number(a.TestPrecision), number(a.ValidAUC), number(a.ValidPrecision))
+}

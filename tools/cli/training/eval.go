@@ -74,7 +74,7 @@ func NewEval(e *command.Env) *cobra.Command {
 		Short: "Compute a trained model's exact metrics, predictions and embeddings on a store",
 		Long: `Compute a trained model's outputs with all neighbours of every node, layer by
 layer over the whole graph, streamed from the store inside --mem, and of each
-split accuracy, macro and micro F1, and the area under the ROC curve: of two
+split accuracy, macro and micro F1, the area under the ROC curve and the average precision: of two
 classes that of the second, of more the mean over classes of each against the
 rest. All are exact.
 
@@ -109,7 +109,7 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 	models.CheckpointFlag(fs, &o.checkpoint)
 	command.Section(fs, nodeFlags, func() {
 		fs.StringSliceVar(&o.splits, "splits", []string{"train", "valid", "test"}, "which nodes to score")
-		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
+		fs.BoolVar(&o.auc, "auc", true, "compute the area under the ROC curve and the average precision: 16 bytes of memory a node of the largest split, and a temporary file of 4 a node and class if need be")
 		fs.StringVar(&o.confusion, "confusion", "", "CSV file for the confusion matrix: a line for each split, label and predicted class that occurs; - for standard output")
 		fs.StringVar(&o.out, "out", "", "new folder for what --write names")
 		fs.StringSliceVar(&o.write, "write", []string{writePredictions}, "of every node: "+strings.Join(evalWrites(), ", "))
@@ -238,23 +238,28 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 			if !math.IsNaN(m.AUC) {
 				f[s+"_auc"] = m.AUC
 			}
+			if !math.IsNaN(m.AveragePrecision) {
+				f[s+"_average_precision"] = m.AveragePrecision
+			}
 		}
 		e.Event("summary", f)
 		return nil
 	}
-	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC")
+	fmt.Fprintf(e.Stdout, "%-6s  %10s  %8s  %10s  %10s  %10s  %8s  %8s\n", "split", "nodes", "loss", "accuracy %", "macro F1 %", "micro F1 %", "ROC AUC", "avg prec")
 	for i, s := range o.splits {
 		m := r.Metrics[i]
 		if m.Nodes == 0 {
-			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %10s  %8s\n", s, 0, "-", "-", "-", "-", "-")
+			fmt.Fprintf(e.Stdout, "%-6s  %10d  %8s  %10s  %10s  %10s  %8s  %8s\n", s, 0, "-", "-", "-", "-", "-", "-")
 			continue
 		}
 		macro, micro := m.Confusion.F1()
-		auc := "-"
-		if !math.IsNaN(m.AUC) {
-			auc = fmt.Sprintf("%.4f", m.AUC)
+		area := func(x float64) string {
+			if math.IsNaN(x) {
+				return "-"
+			}
+			return fmt.Sprintf("%.4f", x)
 		}
-		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, auc)
+		fmt.Fprintf(e.Stdout, "%-6s  %10d  %8.4f  %10.2f  %10.2f  %10.2f  %8s  %8s\n", s, m.Nodes, m.Loss, 100*m.Accuracy, 100*macro, 100*micro, area(m.AUC), area(m.AveragePrecision))
 	}
 	fmt.Fprintf(e.Stdout, "%.2f s; model %s (%s)\n", time.Since(start).Seconds(), path, which)
 	return nil

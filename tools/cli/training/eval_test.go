@@ -86,6 +86,9 @@ func TestEval(t *testing.T) {
 				t.Errorf("%v: %s micro F1 %v, accuracy %v", args, s, got, want)
 			}
 			macro, auc := sum[s+"_f1_macro"].(float64), sum[s+"_auc"].(float64)
+			if ap := sum[s+"_average_precision"].(float64); !(ap > want-.15 && ap <= 1) {
+				t.Errorf("%v: %s average precision %v of a model with accuracy %v", args, s, ap, want)
+			}
 			if !(macro > want-.15 && macro < 1) || !(auc > .9 && auc <= 1) {
 				t.Errorf("%v: %s macro F1 %v, area %v of a model with accuracy %v", args, s, macro, auc, want)
 			}

@@ -129,7 +129,14 @@ func TestBaselinesTold(t *testing.T) {
 		events := clitest.Events(t, append(args, flags...)...)
 		return events[len(events)-1]
 	}
-	b, _ := summary()["baselines"].(map[string]any)
+	if !strings.Contains(stdout, "\nranked by 1: test ROC AUC -, average precision 1.0000; valid -, 1.0000\n") {
+		t.Errorf("how the model ranks nodes is not told: %s", stdout)
+	}
+	whole := summary()
+	if _, ok := whole["test_auc"]; ok || whole["test_average_precision"] != 1. {
+		t.Errorf("%v, expected an average precision of 1 and no area of one class", whole)
+	}
+	b, _ := whole["baselines"].(map[string]any)
 	if b["split"] != "test" || b["majority"] != 1. || b["majority_accuracy"] != 1. || b["features_accuracy"] != 1. || b["features_trained"] != 36. || b["features_tested"] != 2. {
 		t.Errorf("summary has baselines %v", b)
 	}

@@ -109,6 +109,9 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 		fmt.Fprintf(to, "stopped after %d epochs: validation accuracy has not improved since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
 	}
 	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	if text := areasText(s.Areas, names); text != "" {
+		fmt.Fprintln(to, text)
+	}
 	if b := s.Baselines; b != nil && b.Split != "" {
 		fmt.Fprintf(to, "beside it, on the %s nodes: %s\n", b.Split, besideText(b, names))
 	}
