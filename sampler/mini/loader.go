@@ -56,12 +56,16 @@ type Share struct {
 	Parts        int  // batches that the examples are cut into, whose sizes differ by at most one where full ones are more or fewer; 0: full ones
 	First, Every int  // of these, those numbered First, First + Every, …; 0: every one
 	Even         bool // sizes differ by at most one also where full batches and one of the rest would do
+	Full         bool // full batches alone: the rest is left out; not with Parts or Even
 }
 
 // Of returns how many of the batches of n examples, size a batch, these are.
 func (s Share) Of(n uint64, size int) int {
 	parts := s.Parts
-	if parts == 0 {
+	switch {
+	case s.Full:
+		parts = int(n / uint64(size))
+	case parts == 0:
 		parts = full(n, size)
 	}
 	return max(0, (parts-s.First+s.every()-1)/s.every())

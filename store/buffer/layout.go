@@ -241,6 +241,14 @@ func (l *layout) bound(src *source, o *Options, isFixed []bool, capacity int) {
 	}
 	l.edgesMax = max(in.sum(capacity), out.sum(capacity))
 	l.stagingMax = stage.sum(capacity)
+	if o.Seeds != nil {
+		given := newTopSum(p)
+		for j := range src.m.Partitions {
+			given.add(int64(len(SeedsIn(o.Seeds, &src.m.Partitions[j]))), isFixed[j])
+		}
+		l.seedsMax = int(given.sum(capacity))
+		return
+	}
 	if src.split == nil {
 		return // findSeeds finds none
 	}

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -339,8 +340,28 @@ func (it *Buffer) build(ctx context.Context) error {
 	}
 }
 
+// findGiven is findSeeds of Options.Seeds.
+func (it *Buffer) findGiven(s *scheduled) (int, error) {
+	seeds := it.seedBuffer(s)[:0]
+	for _, p := range s.resident {
+		if _, ok := slices.BinarySearch(s.step.Train, p.ID); !ok {
+			continue
+		}
+		for _, v := range SeedsIn(it.o.Seeds, &it.src.m.Partitions[p.ID]) {
+			seeds = append(seeds, p.Base+uint32(v-p.First))
+		}
+	}
+	if it.rank != nil {
+		slices.SortFunc(seeds, func(a, b uint32) int { return cmp.Compare(it.rank[a], it.rank[b]) })
+	}
+	return len(seeds), nil
+}
+
 // findSeeds lists the rows of the step's training nodes and returns their number.
 func (it *Buffer) findSeeds(s *scheduled) (int, error) {
+	if it.o.Seeds != nil {
+		return it.findGiven(s)
+	}
 	split := elements[uint8](it.buf, it.buf.split)
 	if split == nil {
 		return 0, nil

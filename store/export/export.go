@@ -235,7 +235,7 @@ func fieldsOf(own []string, spread bool, columns []NodeColumn) []string {
 		case strings.ContainsAny(name, ":*,\"") || name == "-" || slices.Contains(own, name):
 			return nil
 		case c.Role == store.RoleWeight || name == "timestamp":
-		case c.Role == store.RoleNode:
+		case c.Role == store.RoleNode && to == blocks.Uint32:
 			name += ":" + blocks.Int64.String() // whole, of however many nodes
 		case to == blocks.Float64 || to == blocks.Int32 || to == blocks.Int64:
 			name += ":" + to.String()

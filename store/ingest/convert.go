@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/store"
@@ -49,7 +50,8 @@ func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
 	case store.RoleFeature:
 		k.Elem = r.Options.FeatureElemOf(spec)
 	case store.RoleNode:
-		if r.Kept == nil { // else bytes are carried over, of whatever columns
+		// Numbers of learned vectors; other columns keep their type, and so does what is carried over.
+		if r.Kept == nil && (spec.Name == store.TypeColumn || strings.HasSuffix(spec.Name, store.NodeSuffix)) {
 			k.Elem = blocks.Uint32
 		}
 	}

@@ -124,3 +124,57 @@ func TestFromSlicesRefused(t *testing.T) {
 		t.Errorf("an end beyond the nodes: error %v, expected ErrInput", err)
 	}
 }
+
+// TestSlicesOfTypes: a column of one type of nodes has its rows alone, kept as they are; types are numbered, and nodes of types without
+// features, unless all types have some.
+func TestSlicesOfTypes(t *testing.T) {
+	made := func(columns ...ingest.SliceColumn) (*store.Store, error) {
+		src, err := ingest.FromSlices(&ingest.Slices{Src: []uint64{0, 4}, Dst: []uint64{3, 1}, NodeColumns: columns,
+			NodeTypes: []ingest.NodeType{{Name: "a", Count: 3}, {Name: "b", Count: 2}}})
+		if err != nil {
+			return nil, err
+		}
+		dir := filepath.Join(t.TempDir(), "s")
+		if _, err := ingest.Run(t.Context(), dir, src, ingest.Options{Partitions: 2}); err != nil {
+			return nil, err
+		}
+		s, err := store.Open(dir, store.Options{})
+		if err == nil {
+			t.Cleanup(func() { _ = s.Close() })
+		}
+		return s, err
+	}
+	of := func(kind string, n int) ingest.SliceColumn {
+		return ingest.SliceColumn{Name: kind + ".x", Role: store.RoleFeature, Elem: blocks.Float32, Dim: 1, Data: blocks.Bytes(make([]float32, n)), NodeType: kind}
+	}
+	when := []int64{1 << 40, 2}
+	s, err := made(of("a", 3), ingest.SliceColumn{Name: "when", Role: store.RoleNode, Elem: blocks.Int64, Dim: 1, Data: blocks.Bytes(when), NodeType: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := make([]store.NodeID, 5)
+	if err := s.LookupInts(t.Context(), []uint64{0, 1, 2, 3, 4}, nodes); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{
+		store.TypeColumn: blocks.Bytes([]uint32{1, 1, 1, 2, 2}), "b" + store.NodeSuffix: blocks.Bytes([]uint32{0, 0, 0, 1, 2}),
+		"when": blocks.Bytes([]int64{0, 0, 0, 1 << 40, 2}),
+	} {
+		if got, err := s.Features(t.Context(), name, nodes, nil); err != nil || !slices.Equal(got, want) {
+			t.Errorf("column %s is %v, %v: expected %v", name, got, err, want)
+		}
+	}
+	all := of("a", 5)
+	all.Name, all.NodeType = "x", ""
+	if s, err = made(all); err != nil {
+		t.Fatal(err)
+	}
+	if k := s.Manifest().Categories(); len(k) != 1 || k[0].Column != store.TypeColumn {
+		t.Errorf("all types have features, and nodes are numbered by %v", k)
+	}
+	for _, bad := range []ingest.SliceColumn{of("a", 2), of("c", 3)} {
+		if _, err := made(bad); !errors.Is(err, ingest.ErrInput) {
+			t.Errorf("a column of %d bytes of type %s: %v", len(bad.Data), bad.NodeType, err)
+		}
+	}
+}

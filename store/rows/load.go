@@ -275,8 +275,32 @@ func (l *loader) sortNodes(ctx context.Context) error {
 	return nil
 }
 
+// findGiven is findSeeds of Options.Seeds.
+func (l *loader) findGiven(room []uint32) error {
+	slab, err := blockio.AllocSlab(max(1, int64(len(l.order))), blockio.SlabOptions{Lazy: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = slab.Free() }()
+	isSeed, n := slab.Bytes(), 0
+	for _, v := range l.o.Seeds {
+		isSeed[v] = 1
+	}
+	for _, v := range l.order {
+		if isSeed[v] == 1 {
+			room[n] = v
+			n++
+		}
+	}
+	l.g.seeds = room[:n:n]
+	return nil
+}
+
 // findSeeds lists the nodes to train.
 func (l *loader) findSeeds(ctx context.Context, room []uint32) error {
+	if l.o.Seeds != nil {
+		return l.findGiven(room)
+	}
 	c, err := l.m.SplitColumn(l.o.SplitColumn)
 	if err != nil {
 		return err

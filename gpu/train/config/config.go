@@ -186,6 +186,12 @@ type Config struct {
 
 	VectorsOf *vectors.Of `json:"-" resume:"free"` // of VectorTypes, once they were counted; nil without
 
+	// Nodes, if not nil, are what loaders train on instead of a split's: ascending, each once. They stay the caller's, unchanged.
+	Nodes []store.NodeID `json:"-" resume:"free"`
+
+	// Forward reads edges in their direction alone, for loaders whose model asks for no others.
+	Forward bool `json:"-" resume:"free"`
+
 	Lossy bool `json:"-" resume:"free"` // a plan over partitions is expected to lose presentPoints or more, see Complete
 }
 

@@ -43,9 +43,9 @@ func (c *Config) HistoryElem(m *store.Manifest) (blocks.ElemType, error) {
 // MacroOptions are those of a run on a store, before its plan is chosen. MemoryBytes is what the run's budget leaves the
 // partition buffer and what planning.Memory.BesideBytes counts; 0: no bound. c.Features must be filled in.
 func (c *Config) MacroOptions(m *store.Manifest) buffer.Options {
-	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.read(), Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Threads: c.Threads}
+	o := buffer.Options{EngineName: c.IOEngine, Pinned: m.Pinned, Features: c.read(), Runs: true, Labels: true, EdgeFeatures: c.EdgeFeatures, Split: "train", SplitColumn: c.Split, Seeds: c.Nodes, Threads: c.Threads}
 	if c.Relational() {
-		o.Relations, o.Both = true, !m.Schema.Undirected
+		o.Relations, o.Both = true, c.Directions(m) == 2
 	}
 	if c.VectorsOf != nil {
 		o.TableDim, o.TablePlanes, o.TableRows = c.Hidden, vectors.Planes, c.VectorsOf.Rows

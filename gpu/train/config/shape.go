@@ -113,13 +113,14 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 		return s, err
 	}
 	s.Degree = cfg.MeanDegree(m)
-	s.Classes, s.Relations, s.Inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected
+	s.Classes, s.Relations, s.Inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected && !cfg.Forward
 	return s, nil
 }
 
-// Directions is how many lists of neighbours a node is drawn for: models of relations read a directed graph's edges both ways.
+// Directions is how many lists of neighbours a node is drawn for: models of relations read a directed graph's edges both ways,
+// unless Forward.
 func (c *Config) Directions(m *store.Manifest) int64 {
-	if c.Relational() && !m.Schema.Undirected {
+	if c.Relational() && !m.Schema.Undirected && !c.Forward {
 		return 2
 	}
 	return 1

@@ -67,6 +67,7 @@ type Batches struct {
 	size       int                                  // seeds a batch, at most
 	even       bool                                 // batches of a step are of one size, see [config.Config.evenBatches]
 	Sequential bool                                 // seeds are in their order
+	Full       bool                                 // full batches alone
 	Share      mini.Share                           // of a step's batches: the rank's
 	Source     func(*mini.Shuffled) mini.SeedSource // of a pass over its seeds; nil: these themselves
 
@@ -116,7 +117,7 @@ func (b *Batches) start(batch int) {
 		seeds = mini.NewSequential(b.Mb.Seeds, b.size)
 	}
 	seeds.Share = b.Share
-	seeds.Even = b.even && !b.Sequential
+	seeds.Even, seeds.Full = b.even && !b.Sequential && !b.Full, b.Full
 	b.total = seeds.Batches()
 	source := mini.SeedSource(seeds)
 	if b.Source != nil {

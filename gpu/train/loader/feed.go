@@ -15,7 +15,7 @@ func (l *Loader) feedRows(m *store.Manifest, reader *rows.Reader, policy macro.P
 	if l.Feed, err = feed.NewFeeder(&l.cfg, m, reader); err != nil {
 		return err
 	}
-	l.Feed.Limit, l.Feed.Batches.Sequential = math.MaxInt, l.batches.Sequential
+	l.Feed.Limit, l.Feed.Batches.Sequential, l.Feed.Batches.Full = math.MaxInt, l.batches.Sequential, l.batches.Full
 	if l.ranks != nil {
 		l.Feed.Share = func(epoch int) (mini.Share, error) {
 			d, err := l.ranks.Deal(policy.Epoch(epoch))

@@ -52,8 +52,9 @@ func OpenHistory(ctx context.Context, st *store.Store, dev gpu.Device, l *Loader
 	if c.Model = "sage"; o.Dim < 1 || o.MemoryBytes < 0 {
 		return nil, fmt.Errorf("train: history of %d columns within %d bytes: expected one or more, and a budget: %w", o.Dim, o.MemoryBytes, store.ErrInvalid)
 	}
-	if l.seeds != "train" || l.cfg.Relational() {
-		return nil, fmt.Errorf("train: history: %w: a loader of %s nodes, relations read %v: it completes training nodes' means over all relations", store.ErrInvalid, l.seeds, l.cfg.Relational())
+	if l.seeds != "train" || l.cfg.Nodes != nil || l.cfg.Relational() {
+		return nil, fmt.Errorf("train: history: %w: a loader of %s nodes, of nodes given %v, relations read %v: it completes training nodes' means over all relations",
+			store.ErrInvalid, l.seeds, l.cfg.Nodes != nil, l.cfg.Relational())
 	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = defaultPassBytes

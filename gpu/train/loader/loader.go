@@ -23,8 +23,12 @@ import (
 type Options struct {
 	// Seeds names the nodes that batches are of: "train" (default), "valid" or "test".
 	Seeds string
+	// Nodes, if not nil, are the seeds instead: ascending, each once, at least one. They stay unchanged as long as the Loader.
+	Nodes []store.NodeID
 	// Sequential keeps a step's seeds in their order instead of shuffling them.
 	Sequential bool
+	// Full leaves out batches of fewer than Config.BatchSize seeds, and makes all others of a step full. Not with World.
+	Full bool
 	// Finish, if not nil, is called for each batch once it is sampled, on the sampling goroutines, with the macro-batch that
 	// it is of. What it makes belongs into b.Extra, which a batch keeps from one use of its memory to the next: no more than
 	// Config.Threads + 2 batches are alive at once. In plan rows the macro-batch has no features: see [Loader.Rows].
@@ -64,6 +68,7 @@ type Loader struct {
 	Mb        buffer.MacroBatch // in hand, its step numbered as in the whole epoch
 	store     *store.Store
 	seeds     string // whose nodes
+	lists     *lists // instead of them, of the epoch under way
 	nodes     uint64 // of the store
 	relations int
 	inverse   bool
@@ -101,9 +106,13 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 		return nil, fmt.Errorf("train: loader: plan %s without features is plan %s: choose it", macro.Rows, macro.Memory)
 	}
 	m := st.Manifest()
-	if _, err := m.SplitColumn(cfg.Split); err != nil {
+	if _, err := m.SplitColumn(cfg.Split); err != nil && o.Nodes == nil {
 		return nil, fmt.Errorf("train: loader: whose nodes are the seeds: %w", err)
 	}
+	if o.Nodes != nil && len(o.Nodes) == 0 || o.Full && o.World > 1 {
+		return nil, fmt.Errorf("train: loader: %w: %d seeds, full batches alone %v on %d ranks: expected seeds, and full batches on one", store.ErrInvalid, len(o.Nodes), o.Full, o.World)
+	}
+	cfg.Nodes = o.Nodes
 	cfg.FillFeatures(m)
 	y, err := planning.OpenMemory(ctx, st, o.Info, cfg)
 	if err != nil {
@@ -117,21 +126,21 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 		return nil, err
 	}
 	seeds := cmp.Or(o.Seeds, "train")
-	if planned.Choice.Policy == macro.TrainNodes && seeds != "train" {
+	if planned.Choice.Policy == macro.TrainNodes && seeds != "train" && o.Nodes == nil {
 		return nil, fmt.Errorf("train: loader: plan %s has %s nodes in memory by the way only: choose plan %s for them", macro.TrainNodes, seeds, macro.Hanoi)
 	}
 	planned.Options.Split, planned.Options.Labels = seeds, len(m.ColumnsOf(store.RoleLabel)) > 0
 	if o.Structure {
 		planned.Options.Features = nil
 	}
-	if !planned.Options.Labels || seeds != "train" {
+	if !planned.Options.Labels || seeds != "train" || o.Nodes != nil {
 		cfg.Mixture, cfg.LabelShift = config.MixtureRandom, config.ShiftOff
 	} else if err := y.MixSteps(ctx, &planned); err != nil {
 		return nil, err
 	} else if cfg.Mixture = planned.Mixture; planned.Labels == nil {
 		cfg.LabelShift = config.ShiftOff
 	}
-	l := &Loader{cfg: cfg, ctx: ctx, why: planned.Choice.Why, store: st, seeds: seeds, nodes: m.Nodes, relations: len(m.Schema.Relations), inverse: cfg.Relational() && !m.Schema.Undirected}
+	l := &Loader{cfg: cfg, ctx: ctx, why: planned.Choice.Why, store: st, seeds: seeds, nodes: m.Nodes, relations: len(m.Schema.Relations), inverse: cfg.Directions(m) == 2}
 	var policy macro.Policy
 	if l.it, policy, err = planning.OpenMacroBatches(ctx, st, &l.cfg, &planned.Choice, planned.Options); err != nil {
 		return nil, err
@@ -143,7 +152,11 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 	}()
 	l.plan.Make, l.passes.Ready, l.policy = policy.Epoch, l.it.NextReady, policy
 	if o.World > 1 {
-		if l.ranks, err = newRanks(ctx, st, &cfg, seeds, o); err != nil {
+		l.ranks = &macro.Dealer{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: cfg.BatchSize}}
+		if err := l.ranks.Validate(); err != nil {
+			return nil, fmt.Errorf("train: loader: %w", err)
+		}
+		if l.ranks.Nodes, err = l.seedCounts(ctx); err != nil {
 			return nil, err
 		}
 		l.plan.Make = func(epoch int) buffer.Plan { return l.ranks.Plan(epoch, policy.Epoch(epoch)) }
@@ -155,11 +168,8 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 	if l.batches, err = feed.NewBatches(&l.cfg, len(l.cfg.Sampled()), relations, cfg.MeanDegree(m), cfg.Threads, 0); err != nil {
 		return nil, err
 	}
-	if l.batches.Sequential = o.Sequential; o.Finish != nil {
-		l.batches.Source = func(s *mini.Shuffled) mini.SeedSource {
-			return &finished{Shuffled: s, mb: l.batches.Mb, finish: o.Finish}
-		}
-	}
+	l.batches.Sequential, l.batches.Full = o.Sequential, o.Full
+	l.batches.Source = func(s *mini.Shuffled) mini.SeedSource { return l.source(s, o.Finish) }
 	if reader, ok := l.it.(*rows.Reader); ok {
 		if err := l.feedRows(m, reader, policy); err != nil {
 			return nil, err
@@ -171,30 +181,10 @@ func Open(ctx context.Context, st *store.Store, cfg config.Config, o Options) (_
 	return l, err
 }
 
-// newRanks counts the seeds of a loader of cfg.
-func newRanks(ctx context.Context, st *store.Store, cfg *config.Config, seeds string, o Options) (_ *macro.Dealer, err error) {
-	d := &macro.Dealer{Ranks: macro.Ranks{Rank: o.Rank, World: o.World, BatchSize: cfg.BatchSize}}
-	if err := d.Validate(); err != nil {
-		return nil, fmt.Errorf("train: loader: %w", err)
-	}
-	d.Nodes, err = st.SplitNodes(ctx, cfg.Split, seeds)
-	return d, err
-}
-
 // shareOf is the rank's of the batches of step i of its plan.
 func shareOf(d *macro.Deal, i int) mini.Share {
 	return mini.Share{Parts: d.Parts[i], First: d.First, Every: d.Every}
 }
-
-// finished is a pass over seeds whose batches go through Options.Finish.
-type finished struct {
-	*mini.Shuffled
-	mb     *buffer.MacroBatch
-	finish func(mb *buffer.MacroBatch, b *mini.Batch) error
-}
-
-// Finish implements [mini.Finisher].
-func (f *finished) Finish(b *mini.Batch) error { return f.finish(f.mb, b) }
 
 // Config is the configuration in full: the plan chosen, its partitions in memory.
 func (l *Loader) Config() config.Config { return l.cfg }
@@ -210,7 +200,7 @@ func (l *Loader) Stats() buffer.Stats { return l.it.Stats() }
 
 // Batches is how many mini-batches an epoch has, counted from 0. It may be asked at any time.
 func (l *Loader) Batches(ctx context.Context, epoch int) (n int, err error) {
-	nodes, err := l.store.SplitNodes(ctx, l.cfg.Split, l.seeds)
+	nodes, err := l.seedCounts(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("train: epoch %d: %w", epoch+1, err)
 	}
@@ -227,6 +217,7 @@ func (l *Loader) Batches(ctx context.Context, epoch int) (n int, err error) {
 			seeds += nodes[p]
 		}
 		share := shareOf(deal, i)
+		share.Full = l.batches.Full
 		n += share.Of(seeds, l.cfg.BatchSize) * max(1, step.Passes)
 	}
 	return n, nil
@@ -235,6 +226,11 @@ func (l *Loader) Batches(ctx context.Context, epoch int) (n int, err error) {
 // Start begins an epoch, counted from 0, at a place in it: the zero Place is its beginning.
 func (l *Loader) Start(epoch int, from progress.Place) error {
 	l.leave()
+	l.lists = nil
+	return l.start(epoch, from)
+}
+
+func (l *Loader) start(epoch int, from progress.Place) error {
 	if l.err != nil {
 		return l.err
 	}

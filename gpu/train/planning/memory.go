@@ -28,6 +28,7 @@ const (
 	HoldsHistory = "history"
 	HoldsCopy    = "copy of the model"
 	HoldsDegrees = "degrees" // where absent neighbours count
+	HoldsSeeds   = "seeds"   // that are given instead of a split's
 	HoldsBuffer  = "partition buffer"
 	HoldsRows    = "graph and rows" // instead of it in plan rows
 )
@@ -76,7 +77,9 @@ func OpenMemoryOnce(ctx context.Context, st *store.Store, info gpu.Info, c confi
 			err = errors.Join(err, y.Close())
 		}
 	}()
-	if y.trained, err = st.TrainingNodes(ctx, c.Split); err != nil && (c.Split != "" || !errors.Is(err, store.ErrNotFound)) {
+	if c.Nodes != nil {
+		y.trained = buffer.CountSeeds(c.Nodes, y.M)
+	} else if y.trained, err = st.TrainingNodes(ctx, c.Split); err != nil && (c.Split != "" || !errors.Is(err, store.ErrNotFound)) {
 		return nil, fmt.Errorf("train: plan: %w", err)
 	}
 	y.device = knownDevice(ctx, st, c.IOEngine)
@@ -215,12 +218,15 @@ func (y *Memory) sampledBytes(capacity int) int64 {
 	return max(0, y.batch.sampled(rows, edges)-sampledMin)
 }
 
+// seedBytes is what seeds that are given take.
+func (y *Memory) seedBytes() int64 { return 8 * int64(len(y.Cfg.Nodes)) }
+
 // BesideBytes is what a run within a budget holds out of [config.Config.MacroOptions]' MemoryBytes beside the partition buffer, with capacity
 // partitions resident (0 = all): its history, and what evaluation and mini-batches need above their shares.
 func (y *Memory) BesideBytes(memory int64) func(capacity int) int64 {
 	copies := y.copyBytes()
 	return func(capacity int) int64 {
-		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies
+		n := y.history(capacity) + y.degreeBytes(capacity) + y.deviceBooks(capacity) + y.aloneBytes() + y.sampledBytes(capacity) + copies + y.seedBytes()
 		if memory > 0 {
 			n += y.batchBytes(memory, capacity) - budget.Share(memory, budget.ProgramBytes, budget.BatchShare)
 			n += max(0, y.eval-budget.Share(memory, budget.ProgramBytes, budget.EvalShare))
@@ -295,6 +301,7 @@ func (y *Memory) plan(memory int64) (p Plan, err error) {
 	p.Account.HoldHeap(HoldsSampled, y.sampledBytes(capacity))
 	p.Account.Hold(HoldsDegrees, y.degreeBytes(capacity), false)
 	p.Account.Hold(HoldsDevice, y.deviceBooks(capacity), false)
+	p.Account.HoldHeap(HoldsSeeds, y.seedBytes())
 	holds := HoldsBuffer
 	if p.Choice.Policy == macro.Rows {
 		holds = HoldsRows

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -49,12 +50,30 @@ type SliceColumn struct {
 	Elem blocks.ElemType
 	Dim  int    // elements a row
 	Data []byte // row-major
+	// NodeType limits a column of nodes to those of one of [Slices].NodeTypes: rows are these alone, of others there is nothing.
+	NodeType string
 }
 
 // SliceSplit lists the nodes of a split.
 type SliceSplit struct {
 	Name               string
 	Train, Valid, Test []uint64
+}
+
+// limit makes a column of n rows one of the nodes of a type.
+func (s *Slices) limit(spec *ColumnSpec, of string, n int) error {
+	first := int64(0)
+	for _, t := range s.NodeTypes {
+		if t.Name == of {
+			if int64(n) != t.Count {
+				return Inputf(s.Input, "column %q of %d nodes, there are %d of type %s", spec.Name, n, t.Count, of)
+			}
+			spec.NodeType, spec.First = of, uint64(first)
+			return nil
+		}
+		first += t.Count
+	}
+	return Inputf(s.Input, "column %q of nodes of type %q, which is none of the graph's", spec.Name, of)
 }
 
 // FromSlices makes a [Source] of a graph in memory, which must not change until the source is done with. Nothing of it is
@@ -91,7 +110,11 @@ func FromSlices(s *Slices) (Source, error) {
 	}
 	for i := range s.NodeColumns {
 		spec, n, err := column(&s.NodeColumns[i])
-		if err == nil {
+		switch of := s.NodeColumns[i].NodeType; {
+		case err != nil:
+		case of != "":
+			err = s.limit(&spec, of, n)
+		default:
 			err = rows(fmt.Sprintf("column %q", spec.Name), n)
 		}
 		if err != nil {
@@ -135,13 +158,30 @@ func FromSlices(s *Slices) (Source, error) {
 		if total != d.Nodes {
 			return nil, Inputf(d.Input, "types of %d nodes, expected %d", total, d.Nodes)
 		}
+		f.number(NumberColumns(d))
 	}
 	return f, nil
 }
 
 type slicesSource struct {
-	s    *Slices
-	desc Description
+	s       *Slices
+	desc    Description
+	numbers []NumberColumn // behind the slices' own columns of nodes
+}
+
+// number adds columns that number nodes, but for those that the slices have, and where all types have a feature those of types without.
+func (f *slicesSource) number(columns []NumberColumn) {
+	has := func(of func(*ColumnSpec) bool) bool {
+		return slices.ContainsFunc(f.desc.NodeColumns, func(c ColumnSpec) bool { return of(&c) })
+	}
+	common := has(func(c *ColumnSpec) bool { return c.Role == store.RoleFeature && c.NodeType == "" })
+	for _, n := range columns {
+		if n.Spec.Name != store.TypeColumn && common || has(func(c *ColumnSpec) bool { return c.Name == n.Spec.Name }) {
+			continue
+		}
+		f.numbers = append(f.numbers, n)
+		f.desc.NodeColumns = append(f.desc.NodeColumns, n.Spec)
+	}
 }
 
 // sliceItems is how many edges or ids are handed over at a time, sliceBytes how many bytes of rows.
@@ -194,6 +234,9 @@ func (f *slicesSource) Edges(ctx context.Context, env Env, emit func(int, *EdgeB
 
 // Rows implements [Source].
 func (f *slicesSource) Rows(ctx context.Context, _ Env, c int, emit func([]byte, Position) error) error {
+	if own := len(f.s.NodeColumns); c >= own {
+		return f.numbers[c-own].Rows(ctx, emit)
+	}
 	data, w := f.s.NodeColumns[c].Data, f.desc.NodeColumns[c].RowBytes()
 	step := max(8, sliceBytes/w/8*8) // pieces begin at multiples of 8 bytes if the column does
 	for lo := 0; lo*w < len(data); lo += step {

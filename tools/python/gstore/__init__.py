@@ -12,6 +12,8 @@ import importlib
 import os
 from typing import Any, Optional, Sequence, Union
 
+import numpy as np
+
 from .errors import (
     BudgetError, CancelledError, ClosedError, CorruptError, Error, ExistsError, ForkError, InputError, InternalError, InvalidError,
     LockedError, NotFoundError, VersionError,
@@ -41,6 +43,15 @@ def save_model(model: "Any", path: "Union[str, os.PathLike[str]]", store: "Optio
     save(model, path, store, features=features, edge_features=edge_features)
 
 
+def infer(model: "Any", store: "Union[Store, str, os.PathLike[str]]", **options: "Any") -> "np.ndarray":
+    """The outputs of a PyG model, or a list of layers, for every node from all its neighbours, layer by layer within `mem`: float32
+    [nodes, columns], a row for each internal id (`gstore.infer` of docs/python.md). options: features, edge_features, mem, out,
+    device, check."""
+    from ._infer import infer as run
+
+    return run(model, store, **options)
+
+
 def __getattr__(name: str) -> "Any":
     """gstore.pyg, which needs PyTorch and PyG, is imported when it is first named."""
     if name == "pyg":
@@ -50,6 +61,6 @@ def __getattr__(name: str) -> "Any":
 
 __all__ = [
     "Batch", "BudgetError", "CancelledError", "ClosedError", "Column", "CorruptError", "EmbeddingTable", "Error", "ExistsError", "ForkError", "History",
-    "InputError", "InternalError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Past", "Store", "VersionError", "from_pyg", "ingest",
+    "InputError", "InternalError", "InvalidError", "Layer", "LinkBatch", "LinkLoader", "LockedError", "NeighborLoader", "Neighbors", "NotFoundError", "Past", "Store", "VersionError", "from_pyg", "infer", "ingest",
     "load_model", "open", "save_model",
 ]  # fmt: skip

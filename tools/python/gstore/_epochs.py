@@ -120,14 +120,14 @@ class Epochs:
     config: Dict[str, Any]  #: how it was configured: the plan that was chosen and why, partitions in memory
     device: str  #: where tensors of its batches are: "cpu", "cuda:0" …
 
-    def _begin(self, store: Store, method: str, request: Dict[str, Any], decide: Sequence[str], device: Any) -> None:
+    def _begin(self, store: Store, method: str, request: Dict[str, Any], decide: Sequence[str], device: Any, arrays: Sequence[np.ndarray] = ()) -> None:
         """Makes the loader by the library's method; batches follow from the request's keys `decide`, plan, buffer and store."""
         self.store = store
         for key in ("batch_size", "negatives", "chunks"):  # of which 0 would be the library's default
             if key in request and not request[key]:
                 raise errors.InvalidError(f"{key} {request[key]}: expected 1 or more")
         gpu, why = _device.chosen(device)
-        answer = _lib.call(store._handle, method, request)
+        answer = _lib.call(store._handle, method, request, arrays)
         handle = answer.handle
         self._copies = None if gpu is None else _device.Copies(gpu, lambda: _lib.addresses(handle, "slabs"))
         self._ahead: Optional[_device.Sent] = None  # what comes next, where it is on its way already
@@ -149,6 +149,14 @@ class Epochs:
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> Any:
         raise NotImplementedError
+
+    def _begins(self) -> List[np.ndarray]:
+        """What an epoch begins with: nothing, or the nodes of its batches and where each ends."""
+        return []
+
+    def _handed(self, batch: Any) -> Any:
+        """What is handed out of a batch."""
+        return batch
 
     def __repr__(self) -> str:
         return f"<gstore.{type(self).__name__} of {self.store.path!r}: plan {self.config['plan']}, epoch {self.epoch}>"
@@ -192,7 +200,7 @@ class Epochs:
             self.epoch, self._place = self.epoch + 1, dict(_START)
         self._resumes, self._underway = False, True
         self._settle()
-        _lib.call(self._handle(), "start", {"epoch": self.epoch, "place": self._place})
+        _lib.call(self._handle(), "start", {"epoch": self.epoch, "place": self._place}, self._begins())
         self._iteration += 1
         return self._iteration
 
@@ -228,7 +236,7 @@ class Epochs:
             after = {a["name"]: view for a, view in zip(info.get("ahead", []), views[len(arrays) :])}
             self._ahead = self._copies.send(after) if after else None
             batch._sent = sent.received()
-        return batch.copy() if self.copy else batch
+        return self._handed(batch.copy() if self.copy else batch)
 
     def _settle(self) -> None:
         """Gives up what is on its way to a GPU."""

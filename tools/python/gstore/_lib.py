@@ -19,7 +19,7 @@ import numpy as np
 
 from . import errors
 
-ABI = 8
+ABI = 9
 _WAIT_MS = 40
 
 _Void = ctypes.c_void_p

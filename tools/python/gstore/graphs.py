@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Sequence, Union
+import warnings
+from typing import Any, Dict, Mapping, Tuple, Union
 
 import numpy as np
 
@@ -16,10 +17,12 @@ def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
     """Makes a store of a graph object. `options` are those of `ingest`, before what the object says.
 
     A `torch_geometric.data.Data`: edge_index, x, y, edge_type, edge_weight, edge_attr, and the split that its train_mask,
-    val_mask and test_mask are (the first of several columns).
+    val_mask and test_mask are (the first of several columns). What else it has of each node or edge, such as time, pos or
+    edge_time, is kept as a column under its name, which is no feature: `NeighborLoader(columns=["time"])` hands it out, and
+    edge_features those of edges. What cannot be kept is named by a warning.
     A `HeteroData`: nodes of all types in one numbering, type after type; edge types are relations. Features that all types
-    have, of one width, are one column; others are columns by name, such as "paper.x", zero for nodes of other types. So are
-    edge_attr of types of edges: one column, or "author__writes__paper.edge_attr". edge_weight is 1 for types of edges without.
+    have, of one width, are one column; others are columns by name, such as "paper.x", of that type's nodes alone. So is what else nodes have. Of
+    edges, it is one column, or "author__writes__paper.edge_attr", zero for edges of other types. edge_weight is 1 for types of edges without.
     A dataset of OGB, for nodes or in PyG's form, with its split; its edge_feat are the column "feat".
     """
     splits = None
@@ -38,16 +41,46 @@ def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
             return ingest(path, **{**found, **options})
     if hasattr(data, "node_types"):
         return ingest(path, **{**_hetero(data, splits), **options})
-    found = {"edges": data.edge_index, "num_nodes": data.num_nodes, "splits": splits or _masks(data)}
+    if getattr(data, "edge_index", None) is None:
+        raise errors.InvalidError(f"a {type(data).__name__} without edge_index (it has {sorted(data.keys())}): expected edges as [2, E]; of a sparse adj_t they are torch.stack(data.adj_t.t().coo()[:2])")
+    found = {"edges": tuple(_host(data.edge_index)), "num_nodes": data.num_nodes, "splits": splits or _masks(data)}
     if getattr(data, "x", None) is not None:
         found["features"] = {"x": data.x}
     if getattr(data, "y", None) is not None:
         found["labels"] = _classes(data.y)
     if getattr(data, "edge_type", None) is not None:
         found["relations"] = data.edge_type
+    found["node_columns"], of_edges = _others(data, data.num_nodes, data.edge_index.shape[1], "")
     columns = {name: getattr(data, key, None) for name, key in (("weight", "edge_weight"), ("edge_attr", "edge_attr"))}
-    found["edge_columns"] = {name: c for name, c in columns.items() if c is not None}
+    found["edge_columns"] = {**{name: c for name, c in columns.items() if c is not None}, **of_edges}
     return ingest(path, **{**found, **options})
+
+
+_KNOWN = {"edge_index", "x", "y", "edge_type", "edge_weight", "edge_attr", "train_mask", "val_mask", "test_mask", "num_nodes"}
+
+
+def _others(of: Any, nodes: int, edges: int, where: str) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
+    """What a graph, or its nodes or edges of a type, has beside what is known: a row a node, and a row an edge. What is neither is
+    named by a warning."""
+    of_nodes: Dict[str, np.ndarray] = {}
+    of_edges: Dict[str, np.ndarray] = {}
+    left = []
+    for name in list(of.keys()) if hasattr(of, "keys") and callable(of.keys) else list(vars(of)):
+        value = getattr(of, name)
+        if name in _KNOWN or value is None:
+            continue
+        rows = np.asarray(_host(value)) if hasattr(value, "shape") and hasattr(value, "dtype") and not hasattr(value, "to_dense_adj") else None
+        if rows is None or rows.ndim not in (1, 2) or rows.dtype.kind not in "iufb" or rows.ndim == 2 and not rows.shape[1]:
+            left.append(name)
+        elif len(rows) == edges and (len(rows) != nodes or name.startswith(("edge_", "e_"))):
+            of_edges[name] = rows
+        elif len(rows) == nodes:
+            of_nodes[name] = rows
+        else:
+            left.append(name)
+    if left:
+        warnings.warn(f"from_pyg leaves out {', '.join(where + name for name in sorted(left))}: no number, or no row, for each node or edge", stacklevel=4)
+    return of_nodes, of_edges
 
 
 def _classes(y: Any) -> np.ndarray:
@@ -69,18 +102,43 @@ def _masks(data: Any) -> Any:
     return splits or None
 
 
-def _columns(name: str, types: Mapping[str, Any], counts: Sequence[int]) -> Dict[str, np.ndarray]:
-    """The rows that objects have under a name, object after object: one column where all have some of one shape, else one of each."""
-    tables = {t: np.asarray(_host(getattr(of, name))) for t, of in types.items() if getattr(of, name, None) is not None}
+def _apart(name: str, types: Mapping[str, Any]) -> Dict[Any, np.ndarray]:
+    """The rows that objects have under a name: one column where all have some of one shape, else one of each, by (object, name)."""
+    tables = {t: np.asarray(_host(rows)) for t, rows in types.items() if rows is not None}
     if tables and len(tables) == len(types) and len({(x.shape[1:], x.dtype) for x in tables.values()}) == 1:
         return {name: np.concatenate(list(tables.values()))}
-    found, ends = {}, np.cumsum([0, *counts]).tolist()
-    for t, first in zip(types, ends):
-        if t in tables:
-            rows = np.zeros((ends[-1], *tables[t].shape[1:]), tables[t].dtype)
-            rows[first : first + len(tables[t])] = tables[t]
-            found[f"{t}.{name}"] = rows
+    return {(t, name): rows for t, rows in tables.items()}
+
+
+def _padded(columns: Mapping[Any, np.ndarray], counts: Mapping[str, int]) -> Dict[str, np.ndarray]:
+    """Columns that some objects have, with zeros for those of others."""
+    found = {}
+    ends = np.cumsum([0, *counts.values()]).tolist()
+    first = dict(zip(counts, ends))
+    for key, rows in columns.items():
+        if isinstance(key, str):
+            found[key] = rows
+            continue
+        of, name = key
+        found[f"{of}.{name}"] = np.zeros((ends[-1], *rows.shape[1:]), rows.dtype)
+        found[f"{of}.{name}"][first[of] : first[of] + len(rows)] = rows
     return found
+
+
+def structure(data: Any) -> Dict[str, Any]:
+    """Arguments of ingest for a HeteroData's nodes and edges: type after type, relations by edge type."""
+    counts: Mapping[str, int] = {t: int(data[t].num_nodes) for t in data.node_types}
+    first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
+    ends, kinds, names = [np.empty((2, 0), np.int64)], [np.empty(0, np.int64)], []
+    for k, edge_type in enumerate(data.edge_types):
+        pairs = np.asarray(_host(data[edge_type].edge_index))
+        ends.append(pairs + np.array([[first[edge_type[0]]], [first[edge_type[2]]]]))
+        kinds.append(np.full(pairs.shape[1], k))
+        names.append("__".join(edge_type))
+    return {
+        "edges": tuple(np.concatenate(ends, 1)), "relations": np.concatenate(kinds), "relation_names": names, "num_nodes": sum(counts.values()),
+        "node_types": counts,
+    }  # fmt: skip
 
 
 def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
@@ -88,21 +146,23 @@ def _hetero(data: Any, splits: Any) -> Dict[str, Any]:
     counts: Mapping[str, int] = {t: int(data[t].num_nodes) for t in data.node_types}
     first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
     total = sum(counts.values())
-    ends, kinds, names = [], [], []
-    for k, edge_type in enumerate(data.edge_types):
-        pairs = np.asarray(_host(data[edge_type].edge_index))
-        ends.append(pairs + np.array([[first[edge_type[0]]], [first[edge_type[2]]]]))
-        kinds.append(np.full(pairs.shape[1], k))
-        names.append("__".join(edge_type))
-    features = _columns("x", {t: data[t] for t in counts}, list(counts.values()))
-    edge_columns = _columns("edge_attr", dict(zip(names, (data[t] for t in data.edge_types))), [len(k) for k in kinds])
+    found = structure(data)
+    names, kinds = found["relation_names"], [np.flatnonzero(found["relations"] == k) for k in range(len(data.edge_types))]
+    features = _apart("x", {t: getattr(data[t], "x", None) for t in counts})
+    of_edges = dict(zip(names, (data[t] for t in data.edge_types)))
+    sizes = {name: len(k) for name, k in zip(names, kinds)}
+    others = {name: _others(of, -1, sizes[name], name + ".")[1] for name, of in of_edges.items()}
+    others = {name: {**({} if getattr(of_edges[name], "edge_attr", None) is None else {"edge_attr": of_edges[name].edge_attr}), **o} for name, o in others.items()}
+    keys = dict.fromkeys(key for o in others.values() for key in o)
+    apart = {k: v for key in keys for k, v in _apart(key, {name: o.get(key) for name, o in others.items()}).items()}
+    edge_columns = _padded(apart, sizes)
+    kept = {t: _others(data[t], counts[t], -1, t + ".")[0] for t in counts}
+    keys = dict.fromkeys(key for o in kept.values() for key in o)
+    node_columns = {k: v for key in keys for k, v in _apart(key, {t: o.get(key) for t, o in kept.items()}).items()}
     weights = [getattr(data[t], "edge_weight", None) for t in data.edge_types]
     if any(w is not None for w in weights):
         edge_columns["weight"] = np.concatenate([np.ones(len(k), np.float32) if w is None else np.asarray(_host(w), np.float32) for w, k in zip(weights, kinds)])
-    found: Dict[str, Any] = {
-        "edges": np.concatenate(ends, 1), "relations": np.concatenate(kinds), "relation_names": names, "features": features,
-        "edge_columns": edge_columns, "num_nodes": total, "node_types": counts,
-    }  # fmt: skip
+    found.update(features=features, edge_columns=edge_columns, node_columns=node_columns)
     labelled = [t for t in counts if getattr(data[t], "y", None) is not None]
     if len(labelled) > 1:
         raise errors.InvalidError(f"labels of nodes of types {labelled}: a store has those of one task: delete y of the others")

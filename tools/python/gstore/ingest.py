@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -19,7 +20,8 @@ def ingest(
     path: Union[str, os.PathLike],
     edges: _Array,
     *,
-    features: Optional[Mapping[str, _Array]] = None,
+    features: Optional[Mapping[Any, _Array]] = None,
+    node_columns: Optional[Mapping[Any, _Array]] = None,
     labels: Optional[_Array] = None,
     splits: Optional[Mapping[str, _Array]] = None,
     nodes: Any = None,
@@ -56,14 +58,15 @@ def ingest(
     takes pyarrow), and read from there as files of `gstore ingest` are, within `mem`; columns mean what docs/formats.md says
     of tables. Everything of nodes is then in `nodes`.
     node_types: names to counts, of nodes whose types follow each other; num_nodes is their sum.
-    features: name to [N, D] arrays; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
+    features: name to [N, D] arrays, or (type, name) to rows of that type's nodes alone, which are column "type.name";
+    node_columns: the same of what is kept beside them and is no feature; labels: [N], −1 = none; splits: "train", "valid", "test" to node numbers, or boolean
     masks; ids: the nodes' own ids, integers or strings, by which edges name them then.
 
     The other options are those of `gstore ingest`; docs/formats.md has what they mean.
     """
     if isinstance(hubs, str) and hubs != "auto":
         raise errors.InvalidError(f"hubs {hubs!r}: expected a share of the nodes, or 'auto'")
-    for name, named in (("features", features), ("splits", splits), ("edge_columns", edge_columns)):
+    for name, named in (("features", features), ("node_columns", node_columns), ("splits", splits), ("edge_columns", edge_columns)):
         if named is not None and not isinstance(named, Mapping):
             raise errors.InvalidError(f"{name} of {type(named).__name__}: expected a dict of arrays by name")
     if node_types:
@@ -79,7 +82,7 @@ def ingest(
         "split_random": split_random, "missing": missing, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
     }  # fmt: skip
     given = {
-        "features": features, "labels": labels, "splits": splits, "ids": ids, "relations": relations, "edge_columns": edge_columns,
+        "features": features, "node_columns": node_columns, "labels": labels, "splits": splits, "ids": ids, "relations": relations, "edge_columns": edge_columns,
         "num_nodes": num_nodes or None, "node_types": node_types, "relation_names": relation_names, "class_names": class_names,
     }  # fmt: skip
     if _stream.is_stream(edges) or _stream.is_stream(nodes):
@@ -115,6 +118,8 @@ def ingest(
             text, ends = encode_texts(external)
             g.add({"use": "names"}, text)
             g.add({"use": "ends"}, ends)
+    tables = {**{("features", k): v for k, v in features.items()}, **{("node_columns", k): v for k, v in (node_columns or {}).items()}}
+    rows_of_nodes = _check_rows(tables, labels, ids, num_nodes, node_types or {}, (src, dst))
     g.add({"use": "src"}, _numbers(src, "sources"))
     g.add({"use": "dst"}, _numbers(dst, "destinations"))
     if relations is not None:
@@ -125,10 +130,13 @@ def ingest(
         if relation_names is None:
             relation_names = [str(r) for r in range(int(relations.max(initial=-1)) + 1)]
         g.add({"use": "relation"}, relations.astype(np.uint32))
-    for name, rows in features.items():
-        g.column("node", name, "feature", rows)
+    for (kind, key), rows in tables.items():
+        g.column("node", key, "feature" if kind == "features" else "node", rows)
     if labels is not None:
-        labels, class_names = _labels(np.asarray(_host(labels)).reshape(-1), class_names)
+        labels = np.asarray(_host(labels))
+        if labels.ndim > 1 and labels.shape[1] > 1:
+            raise errors.InvalidError(f"labels of shape {labels.shape}: expected one class a node; of one-hot rows that is labels.argmax(1)")
+        labels, class_names = _labels(labels.reshape(-1), class_names)
         g.column("node", "label", "label", labels.astype(np.int64))
     for name, rows in columns.items():
         rows = np.asarray(_host(rows))
@@ -139,6 +147,8 @@ def ingest(
         if part not in ("train", "valid", "test"):
             raise errors.InvalidError(f"a split's part {part!r}: expected train, valid or test")
         members = np.asarray(_host(members))
+        if members.dtype == bool and rows_of_nodes and len(members) != rows_of_nodes:
+            raise errors.InvalidError(f"splits[{part!r}] as a mask of {len(members)}: there are {rows_of_nodes} nodes")
         g.add({"use": part, "name": "split"}, _numbers(np.flatnonzero(members) if members.dtype == bool else members, part))
     options.update(
         arrays=g.infos, relation_names=list(relation_names or []), class_names=list(class_names) if class_names is not None else None
@@ -148,7 +158,10 @@ def ingest(
 
 def _made(path: Union[str, os.PathLike], request: Dict[str, Any], arrays: List[np.ndarray]) -> Store:
     """Makes the store that a request asks for, and opens it."""
-    why = _lib.call(0, "ingest", request, arrays).value["why"]
+    try:
+        why = _lib.call(0, "ingest", request, arrays).value["why"]
+    except errors.Error as e:  # options have other names here than on the command line
+        raise type(e)(re.sub(r"--missing ([a-z]+)", r'missing="\1"', str(e))) from None
     if why:
         logging.getLogger("gstore").info("%s: %s", path, why)
     return open_store(path)
@@ -165,13 +178,16 @@ class _Graph:
         self.infos.append(info)
         self.arrays.append(np.ascontiguousarray(array))
 
-    def column(self, use: str, name: str, role: str, rows: _Array) -> None:
+    def column(self, use: str, key: Any, role: str, rows: _Array) -> None:
+        name, of = (key, "") if isinstance(key, str) else (f"{key[0]}.{key[1]}", key[0])
+        if hasattr(rows, "toarray") and hasattr(rows, "tocoo"):
+            raise errors.InvalidError(f"column {name!r} is a sparse {type(rows).__name__}: expected rows of numbers: .toarray() makes them")
         rows = np.asarray(_host(rows))
         if rows.ndim > 2 or rows.ndim == 0:
             raise errors.InvalidError(f"column {name!r} of shape {rows.shape}: expected [N] or [N, D]")
         if rows.dtype == bool:
             rows = rows.astype(np.uint8)
-        self.add({"use": use, "name": name, "role": role, "dtype": rows.dtype.name, "dim": 1 if rows.ndim == 1 else rows.shape[1]}, rows)
+        self.add({"use": use, "name": name, "role": role, "dtype": rows.dtype.name, "dim": 1 if rows.ndim == 1 else rows.shape[1], "of": of}, rows)
 
 
 def _host(array: _Array) -> _Array:
@@ -182,7 +198,19 @@ def _host(array: _Array) -> _Array:
 def _ends(edges: _Array) -> Tuple[np.ndarray, np.ndarray]:
     if isinstance(edges, tuple) and len(edges) == 2:
         return np.asarray(_host(edges[0])), np.asarray(_host(edges[1]))
-    pairs = np.asarray(_host(edges))
+    if hasattr(edges, "tocoo"):  # of scipy: a row has its edges' destinations
+        edges = edges.tocoo()
+        return np.asarray(edges.row), np.asarray(edges.col)
+    if hasattr(edges, "canonical_etypes") and hasattr(edges, "edges"):  # a graph of DGL
+        src, dst = edges.edges()
+        return np.asarray(_host(src)), np.asarray(_host(dst))
+    if isinstance(edges, (str, os.PathLike)):
+        raise errors.InvalidError(f"edges {os.fspath(edges)!r}, a path: expected arrays or a table: of files, pyarrow.dataset.dataset(path), or the command gstore ingest")
+    named = hasattr(edges, "adjacency") or hasattr(edges, "get_edgelist")  # graphs of networkx and igraph, which iterate over something
+    pairs = np.zeros(()) if named else np.asarray(_host(edges))
+    if pairs.ndim == 0:
+        hint = "list(g.edges)" if hasattr(edges, "adjacency") else "g.get_edgelist()" if hasattr(edges, "get_edgelist") else "its edges as [2, E] or [E, 2]"
+        raise errors.InvalidError(f"edges of type {type(edges).__module__}.{type(edges).__name__}: expected numbers or a table: give {hint}")
     if pairs.ndim == 2 and pairs.shape[0] == 2:
         return pairs[0], pairs[1]
     if pairs.ndim == 2 and pairs.shape[1] == 2:
@@ -192,6 +220,9 @@ def _ends(edges: _Array) -> Tuple[np.ndarray, np.ndarray]:
 
 def _numbers(array: np.ndarray, what: str) -> np.ndarray:
     array = np.asarray(array)
+    if array.dtype.kind == "f" and np.isnan(array).any() or array.dtype == object and any(v is None or v != v for v in array.tolist()):
+        at = next(k for k, v in enumerate(array.tolist()) if v is None or v != v)
+        raise errors.InvalidError(f"{what}: none at row {at}: expected a node in each")
     if array.size and array.dtype.kind not in "iu":
         raise errors.InvalidError(f"{what} of {array.dtype}: expected node numbers; ids that are no numbers need ids= or nodes=")
     if array.size and array.dtype.kind == "i" and int(array.min()) < 0:
@@ -225,12 +256,46 @@ def _positions(ids: np.ndarray, named: Any, what: str) -> np.ndarray:
 
 def _table(frame: Any) -> Optional[Dict[str, np.ndarray]]:
     """The columns of a pandas or pyarrow table, None for anything else."""
+    if hasattr(frame, "collect") and hasattr(frame, "lazy"):  # a LazyFrame of polars
+        frame = frame.collect()
+    if hasattr(frame, "to_arrow") and hasattr(frame, "columns"):  # a DataFrame of polars
+        frame = frame.to_arrow()
+    if hasattr(frame, "data") and hasattr(frame.data, "table") and hasattr(frame, "column_names"):  # a Dataset of Hugging Face
+        frame = frame.with_format("arrow")[:] if getattr(frame, "_indices", None) is not None else frame.data.table
     names = getattr(frame, "column_names", None)
     if names is None and hasattr(frame, "iloc") and hasattr(frame, "columns"):
         names = list(frame.columns)
     if names is None:
         return None
     return {str(n): frame[n].to_numpy() for n in names}
+
+
+def _check_rows(tables: Mapping[Any, _Array], labels: Any, ids: Any, num_nodes: int, node_types: Mapping[str, int], ends: Tuple[np.ndarray, np.ndarray]) -> int:
+    """Refuses columns of different lengths, and edges that name nodes beyond them, by what they are called; the number of nodes, 0 where
+    only edges say it."""
+    known = {f"num_nodes={num_nodes}": num_nodes} if num_nodes else {}
+    for (kind, key), rows in tables.items():
+        n = rows.shape[0] if getattr(rows, "shape", ()) else len(rows) if hasattr(rows, "__len__") and not hasattr(rows, "shape") else 0
+        if isinstance(key, str):
+            known[f"{kind}[{key!r}]"] = n
+        elif key[0] not in node_types:
+            raise errors.InvalidError(f"{kind}[{key!r}]: {key[0]!r} is none of the node_types {list(node_types)}")
+        elif n != node_types[key[0]]:
+            raise errors.InvalidError(f"{kind}[{key!r}] of {n} rows: there are {node_types[key[0]]} nodes of type {key[0]!r}")
+    for name, rows in (("labels", labels), ("ids", ids)):
+        if rows is not None:
+            known[name] = len(rows)
+    if not known:
+        return 0
+    if len(set(known.values())) > 1:
+        raise errors.InvalidError("rows of nodes: " + ", ".join(f"{name} has {n}" for name, n in known.items()) + ": expected a row for each node in each")
+    name, n = next(iter(known.items()))
+    for what, end in zip(("source", "destination"), ends):
+        end = np.asarray(end)
+        if end.size and end.dtype.kind in "iu" and int(end.max()) >= n:
+            at = int(np.argmax(end))
+            raise errors.InputError(f"edge {at} has {what} {int(end[at])}, but {name} has {n} nodes, numbered from 0: expected more rows, or fewer nodes in edges")
+    return n
 
 
 def _edge_frame(columns: Dict[str, np.ndarray], relations: Any) -> Tuple[np.ndarray, np.ndarray, Any, Dict[str, np.ndarray]]:

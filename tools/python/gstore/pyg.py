@@ -1,4 +1,10 @@
-"""PyG's remote backend over a store: its NeighborLoader and LinkNeighborLoader run on it unchanged.
+"""For scripts of PyG: its NeighborLoader by another import, and its remote backend over a store.
+
+>>> from gstore.pyg import NeighborLoader
+>>> loader = NeighborLoader(data, num_neighbors=[15, 10], input_nodes=data.train_mask, batch_size=1000, shuffle=True)
+
+takes a store, or a graph of PyG's, and yields Data or HeteroData. With the backend PyG's own NeighborLoader and
+LinkNeighborLoader run unchanged:
 
 >>> from torch_geometric.loader import NeighborLoader
 >>> loader = NeighborLoader(gstore.pyg.backend(store), [15, 10], input_nodes=torch.from_numpy(store.splits["train"]))
@@ -17,6 +23,7 @@ import torch_geometric.data as pyg
 from torch_geometric.data.graph_store import EdgeLayout
 
 from . import errors
+from ._loaders import NeighborLoader
 from .store import Store
 
 _Key = Tuple[Optional[str], Optional[str]]
@@ -157,3 +164,6 @@ class GraphStore(pyg.GraphStore):
 
     def __repr__(self) -> str:
         return f"gstore.pyg.GraphStore({self._store!r})"
+
+
+__all__ = ["FeatureStore", "GraphStore", "NeighborLoader", "backend"]

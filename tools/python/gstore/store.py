@@ -13,6 +13,8 @@ from . import _lib, errors, sizes
 
 Nodes = Any  #: node ids: a list, an array or a tensor of integers
 _SPLITS = ("", "train", "valid", "test")
+TYPES = "node_type"  #: the column of types of nodes, counted from 1
+_CHUNK = 1 << 20  # rows of a column at a time
 PARTS = {"val": "valid", "validation": "valid"}  #: other names of a split's parts
 
 
@@ -28,6 +30,7 @@ class Column:
     derived: str = ""
     mean: Tuple[float, ...] = ()  #: of a feature that the store standardised: rows are (value − mean) / deviation
     deviation: Tuple[float, ...] = ()
+    node_type: str = ""  #: whose nodes have rows, which are zero for others; "" of all
 
 
 class Neighbors(NamedTuple):
@@ -63,6 +66,7 @@ class Store:
         self._drop.atexit = False  # what is left then ends with the process
         self._users: "weakref.WeakSet[Any]" = weakref.WeakSet()  # loaders that read through it
         about = answer.value
+        self._labelled: Optional[List[str]] = None
         self.version: int = about["version"]
         self.created: str = about["created"]
         self.note: str = about["note"]
@@ -77,8 +81,9 @@ class Store:
         self.classes: int = self.schema.get("classes", 0)
         self.class_names: List[str] = self.schema.get("class_names") or []
         self.relations: List[str] = [r["name"] for r in self.schema["relations"]]
+        self.node_types: Dict[str, int] = {t["name"]: t.get("count", 0) for t in self.schema["node_types"]}  #: how many nodes are of each type
         self.columns: Dict[str, Column] = {
-            c["name"]: Column(c["name"], c["role"], np.dtype(c["dtype"]), c["stored"], c["dim"], c.get("derived", ""), tuple(c.get("mean", ())), tuple(c.get("deviation", ())))
+            c["name"]: Column(c["name"], c["role"], np.dtype(c["dtype"]), c["stored"], c["dim"], c.get("derived", ""), tuple(c.get("mean", ())), tuple(c.get("deviation", ())), c.get("node_type", ""))
             for c in about["columns"] or []
         }
 
@@ -96,6 +101,59 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return Store, (self.path, self.version)  # another process opens it again
+
+    @property
+    def typed(self) -> bool:
+        """Whether nodes are of several types."""
+        return len(self.node_types) > 1
+
+    @property
+    def edge_types(self) -> List[Tuple[str, str, str]]:
+        """Types of edges as PyG has them, relation by relation: (source's type, name, destination's type). A relation's name says it,
+        with ":" or "__" between the three; of others the types of nodes are "" where there are several."""
+        return [edge_type(name, list(self.node_types)) for name in self.relations]
+
+    def type_range(self, name: str) -> Tuple[int, int]:
+        """Of a store whose ids are numbers, type after type: the first of a type, and how many nodes it has."""
+        if name not in self.node_types:
+            raise errors.NotFoundError(f"{self.path}: no node type {name!r}; there are {list(self.node_types)}")
+        first = 0
+        for other, count in self.node_types.items():
+            if other == name:
+                return first, count
+            first += count
+        return first, 0
+
+    @property
+    def types(self) -> np.ndarray:
+        """int64 [nodes]: of each node which of `node_types` it is of, by place."""
+        return self._types_of(None)
+
+    def _types_of(self, nodes: Optional[Nodes]) -> np.ndarray:
+        """`types` of nodes."""
+        if not self.typed:
+            return np.zeros(self.nodes if nodes is None else len(nodes), np.int64)
+        if TYPES in self.columns:
+            return self.features(TYPES, nodes).astype(np.int64) - 1
+        if self.ids != "dense":
+            raise errors.NotFoundError(f"{self.path}: the store does not say of which type each node is: ingest it anew")
+        ends = np.cumsum(list(self.node_types.values()))
+        return np.searchsorted(ends, self.external(np.arange(self.nodes) if nodes is None else nodes).astype(np.int64), side="right")
+
+    def _labelled_types(self) -> List[str]:
+        """The types that have nodes with a label."""
+        if self._labelled is None:
+            column = next((c.name for c in self.columns.values() if c.role == "label"), None)
+            found = np.zeros(len(self.node_types), np.int64)
+            for first in range(0, self.nodes if column else 0, _CHUNK):
+                nodes = np.arange(first, min(first + _CHUNK, self.nodes))
+                with_label = nodes[self.features(str(column), nodes) >= 0]
+                found += np.bincount(self._types_of(with_label), minlength=len(found))
+            self._labelled = [t for t, n in zip(self.node_types, found) if n]
+        return self._labelled
 
     @property
     def feature_names(self) -> List[str]:
@@ -173,7 +231,7 @@ class Store:
         _lib.call(self._handle, "walks", request, [found])
         return found
 
-    def lookup(self, ids: Sequence[Any]) -> np.ndarray:
+    def lookup(self, ids: Union[Sequence[Any], np.ndarray]) -> np.ndarray:
         """Internal ids, int64, of the data's own ids (integers or strings); −1 where there is no such node."""
         if self.ids == "strings":
             text, ends = encode_texts(ids)
@@ -200,6 +258,18 @@ class Store:
         return np.array([text[a:b].decode("utf-8", "surrogateescape") for a, b in zip([0] + ends, ends)], dtype=object)
 
 
+def edge_type(relation: str, node_types: List[str]) -> Tuple[str, str, str]:
+    """A relation's name as PyG's type of edges."""
+    for between in (":", "__"):
+        for source in node_types:
+            for destination in node_types:
+                head, tail = source + between, between + destination
+                if relation.startswith(head) and relation.endswith(tail) and len(relation) > len(head) + len(tail):
+                    return source, relation[len(head) : -len(tail)], destination
+    of = node_types[0] if len(node_types) == 1 else ""
+    return of, relation, of
+
+
 def encode_texts(texts: Union[Sequence[Any], np.ndarray]) -> "tuple[np.ndarray, np.ndarray]":
     """Strings end to end in UTF-8, and where each ends."""
     raw = [t if isinstance(t, bytes) else str(t).encode("utf-8", "surrogateescape") for t in texts]
@@ -214,4 +284,6 @@ def _nodes(nodes: Nodes) -> np.ndarray:
     ids = np.asarray(nodes)
     if ids.ndim != 1 or ids.size and ids.dtype.kind not in "iu":
         raise errors.InvalidError(f"nodes of {ids.dtype} and shape {ids.shape}: expected a list of integers")
+    if ids.size and ids.dtype.kind == "i" and int(ids.min()) < 0:
+        raise errors.NotFoundError(f"node {int(ids.min())}: expected internal ids, 0 or more; lookup gives −1 for ids that no node has")
     return np.ascontiguousarray(ids, np.int64)

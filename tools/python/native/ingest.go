@@ -53,6 +53,7 @@ type ingestArray struct {
 	Role  string `json:"role"`
 	Dtype string `json:"dtype"`
 	Dim   int    `json:"dim"`
+	Of    string `json:"of"` // the type of nodes whose rows a column has alone; "": all
 }
 
 // nodeType is a type of nodes and how many there are.
@@ -167,7 +168,7 @@ func (q *ingestRequest) slices(arrays [][]byte) (*ingest.Slices, error) {
 		case "ends":
 			g.Names, err = texts(text, b)
 		case "node", "edge":
-			column := ingest.SliceColumn{Name: a.Name, Role: store.Role(a.Role), Dim: a.Dim, Data: b}
+			column := ingest.SliceColumn{Name: a.Name, Role: store.Role(a.Role), Dim: a.Dim, Data: b, NodeType: a.Of}
 			if column.Elem, err = blocks.ParseElemType(a.Dtype); err != nil {
 				err = fmt.Errorf("%w: column %q: %w", store.ErrInvalid, a.Name, err)
 			}

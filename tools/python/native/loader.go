@@ -2,11 +2,14 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/host"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/train/config"
@@ -43,7 +46,11 @@ type loaderRequest struct {
 	IOEngine        string   `json:"io_engine"`
 	Rank            int      `json:"rank"`
 	World           int      `json:"world"`
-	Layers          bool     `json:"layers"` // hand out the blocks as they are, not the union of their edges
+	Layers          bool     `json:"layers"`  // hand out the blocks as they are, not the union of their edges
+	Inverse         bool     `json:"inverse"` // with relations, also edges against their direction, as relations of their own
+	Absent          string   `json:"absent"`  // "ignore": all neighbours are those in memory; "": all or an error
+	DropLast        bool     `json:"drop_last"`
+	Given           bool     `json:"given"` // the call's array is the seeds, uint64
 }
 
 // batchLoader is a [train.Loader] or a [link.Loader].
@@ -87,13 +94,19 @@ func openLoader(_ context.Context, c *call) error {
 	cfg := config.Config{Fanouts: q.Fanouts, RelationFanouts: q.RelationFanouts, BatchSize: q.BatchSize, Seed: q.Seed, Features: q.Features, Split: q.Split, Sampler: q.Sampler, PrecomputedHop: q.PrecomputedHop,
 		Prune: q.Prune, Walks: q.Walks, WalkLength: q.WalkLength, WalkRestart: q.WalkRestart,
 		Plan: q.Plan, Buffer: q.Buffer, Reuse: q.Reuse, MemoryBytes: q.MemoryBytes, RowReads: q.RowReads, IOEngine: q.IOEngine, Threads: q.Threads}
+	var given []store.NodeID
+	if q.Given {
+		if given, err = givenNodes(c, 0); err != nil {
+			return err
+		}
+	}
 	switch { // whose neighbours have what the batches' have
 	case q.Relations && len(s.Manifest().ColumnsOf(store.RoleRelation)) == 0:
 		return fmt.Errorf("%w: relations of edges are asked for, and edges here are of one kind: leave relations out", store.ErrInvalid)
 	case q.Relations && len(q.EdgeFeatures) > 0:
 		return fmt.Errorf("%w: edge_features %q with relations: hand out one of them", store.ErrInvalid, q.EdgeFeatures)
 	case q.Relations:
-		cfg.Model = "rgcn"
+		cfg.Model, cfg.Forward = "rgcn", !q.Inverse
 	case len(q.EdgeFeatures) > 0:
 		cfg.Model, cfg.EdgeFeatures = "gat", q.EdgeFeatures
 	}
@@ -106,7 +119,8 @@ func openLoader(_ context.Context, c *call) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &loader{mu: new(sync.Mutex), of: s, cancel: cancel, room: &room{}}
 	p := packer{layers: q.Layers, relations: q.Relations, edgeFeatures: len(q.EdgeFeatures) > 0, room: o.room}
-	l, err := nodes.Open(ctx, s, cfg, nodes.Options{Seeds: q.Seeds, Sequential: !q.Shuffle, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish})
+	options := nodes.Options{Seeds: q.Seeds, Nodes: given, Sequential: !q.Shuffle, Full: q.DropLast, Rank: q.Rank, World: q.World, Info: info, Finish: p.finish}
+	l, err := openWhole(ctx, s, cfg, options, q.Absent)
 	if err != nil {
 		cancel()
 		return err
@@ -123,6 +137,45 @@ func openLoader(_ context.Context, c *call) error {
 	c.reply.Handle = all.add(o)
 	return c.answer(map[string]any{"plan": used.Plan, "buffer": used.Buffer, "features": used.Features, "seed": used.Seed, "why": l.Why(),
 		"fanouts": used.Fanouts, "batch_size": used.BatchSize, "room_bytes": o.room.bound})
+}
+
+// givenNodes copies an array of the call's to memory of the loader's, which outlives the call.
+func givenNodes(c *call, array int) ([]store.NodeID, error) {
+	if len(c.arrays) <= array {
+		return nil, fmt.Errorf("%w: no array of nodes", store.ErrInvalid)
+	}
+	v, err := blocks.View[store.NodeID](c.arrays[array])
+	return slices.Clone(v), err
+}
+
+// openWhole opens a loader of nodes, and sees to it that fanouts of all neighbours are all: over a part of the graph at a time they
+// would be those that are in memory, which absent "ignore" asks for. Where the plan is left open it is then one of the whole graph.
+func openWhole(ctx context.Context, s *store.Store, cfg config.Config, o nodes.Options, absent string) (*nodes.Loader, error) {
+	if absent != "" && absent != config.AbsentIgnore {
+		return nil, fmt.Errorf("%w: absent %q: expected %q, or nothing", store.ErrInvalid, absent, config.AbsentIgnore)
+	}
+	every := slices.Contains(cfg.Fanouts, mini.All) || strings.Contains(cfg.RelationFanouts, "-1")
+	l, err := nodes.Open(ctx, s, cfg, o)
+	if err != nil || !every || absent == config.AbsentIgnore || l.Config().Plan == macro.Memory || l.Config().Plan == macro.Rows {
+		return l, err
+	}
+	chosen := l.Config()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	why := store.ErrInvalid
+	if cfg.Plan == "" || cfg.Plan == "auto" {
+		cfg.Plan = macro.Rows // the whole graph in memory, its features read by the batch
+		if l, err = nodes.Open(ctx, s, cfg, o); err == nil {
+			return l, nil
+		} else if errors.Is(err, store.ErrBudget) {
+			why = err // which names the smallest that works
+		}
+	}
+	m := s.Manifest()
+	return nil, fmt.Errorf("fanouts of -1 are all neighbours, and plan %s has %d of %d partitions in memory, whose neighbours would be all that a node is given: "+
+		"expected the whole graph: give more memory, or compute all nodes exactly by gstore.infer or gstore eval; absent=%q takes those in memory for all: %w",
+		chosen.Plan, chosen.Resident(m), len(m.Partitions), config.AbsentIgnore, why)
 }
 
 // close stops the loader's goroutines. A call that waits ends with the loader's context.
@@ -149,7 +202,8 @@ func (o *loader) end() error {
 // free gives back what batches lie in; close comes before.
 func (o *loader) free() { o.room.free() }
 
-// startLoader begins an epoch, counted from 0, at a place in it.
+// startLoader begins an epoch, counted from 0, at a place in it. With arrays its batches are these seeds, uint64, cut at the
+// ends, int64.
 func startLoader(_ context.Context, c *call) error {
 	var q struct {
 		Epoch int            `json:"epoch"`
@@ -171,7 +225,22 @@ func startLoader(_ context.Context, c *call) error {
 		return store.ErrClosed
 	}
 	o.started = true
-	return o.l.Start(q.Epoch, q.Place)
+	if len(c.arrays) == 0 {
+		return o.l.Start(q.Epoch, q.Place)
+	}
+	l, ok := o.l.(*nodes.Loader)
+	if !ok || len(c.arrays) != 2 {
+		return fmt.Errorf("%w: batches of given nodes in %d arrays of %T: expected nodes and ends, of a loader of nodes", store.ErrInvalid, len(c.arrays), o.l)
+	}
+	seeds, err := givenNodes(c, 0)
+	if err != nil {
+		return err
+	}
+	ends, err := blocks.View[int64](c.arrays[1])
+	if err != nil {
+		return err
+	}
+	return l.StartLists(q.Epoch, q.Place, seeds, slices.Clone(ends))
 }
 
 // arrayInfo says what an array of a batch is.

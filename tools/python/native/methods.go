@@ -102,6 +102,7 @@ type columnInfo struct {
 	Stored  string `json:"stored"`
 	Dim     int    `json:"dim"`
 	Derived string `json:"derived,omitempty"`
+	Type    string `json:"node_type,omitempty"` // whose nodes have rows, of others they are zero; "": all
 	*store.Standard
 }
 
@@ -121,7 +122,7 @@ func open(_ context.Context, c *call) error {
 	var columns []columnInfo
 	for i := range m.Columns {
 		x := &m.Columns[i]
-		columns = append(columns, columnInfo{x.Name, string(x.Role), dtype(x.Elem), x.Elem.String(), x.Dim, x.Derived, x.Standard})
+		columns = append(columns, columnInfo{x.Name, string(x.Role), dtype(x.Elem), x.Elem.String(), x.Dim, x.Derived, x.NodeType, x.Standard})
 	}
 	var lists []string
 	for _, l := range m.EdgeLists {

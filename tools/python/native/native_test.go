@@ -104,7 +104,7 @@ func TestBatchesAreTrainings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := must(t, do(t, h, "loader", fmt.Sprintf(`{"fanouts":[3,2,2],"batch_size":20,"seed":5,"plan":%q,"buffer":%d,"reuse":%d,"threads":3,"shuffle":true,"layers":%t,"relations":%t}`, plan, cfg.Buffer, cfg.Reuse, layers, relations)), nil).Handle
+			l := must(t, do(t, h, "loader", fmt.Sprintf(`{"fanouts":[3,2,2],"batch_size":20,"seed":5,"plan":%q,"buffer":%d,"reuse":%d,"threads":3,"shuffle":true,"layers":%t,"relations":%t,"inverse":true}`, plan, cfg.Buffer, cfg.Reuse, layers, relations)), nil).Handle
 			for epoch := range 2 {
 				if err := want.Start(epoch, progress.Place{}); err != nil {
 					t.Fatal(err)
@@ -231,4 +231,29 @@ func batchArrays(t *testing.T, r *Reply, info *batchInfo) map[string][]byte {
 		found[a.Name] = r.Arrays[i]
 	}
 	return found
+}
+
+// TestAllNeighbours: fanouts of −1 are all neighbours, or refused: a part of the graph at a time is not all, unless that is asked for.
+func TestAllNeighbours(t *testing.T) {
+	h, _ := openedStore(t)
+	for _, c := range []struct {
+		request string
+		taken   bool
+	}{
+		{`"fanouts":[-1],"plan":"memory"`, true}, {`"fanouts":[3,-1],"plan":"rows"`, true}, {`"fanouts":[-1]`, true},
+		{`"fanouts":[-1],"plan":"hanoi","buffer":4`, false}, {`"fanouts":[4,-1],"plan":"trainnodes","buffer":4`, false},
+		{`"fanouts":[4],"relation_fanouts":"0=4;1=-1;2=4","relations":true,"plan":"hanoi","buffer":4`, false},
+		{`"fanouts":[-1],"plan":"hanoi","buffer":4,"absent":"ignore"`, true}, {`"fanouts":[4,3],"plan":"hanoi","buffer":4`, true},
+		{`"fanouts":[-1],"absent":"zero"`, false},
+	} {
+		r := do(t, h, "loader", `{"batch_size":20,"shuffle":true,`+c.request+`}`)
+		if c.taken != (r.Err == nil) || r.Err != nil && !errors.Is(r.Err, store.ErrInvalid) {
+			t.Errorf("%s: %v, expected it taken: %t", c.request, r.Err, c.taken)
+		}
+		if r.Err == nil {
+			if err := Drop(r.Handle); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }

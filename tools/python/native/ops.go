@@ -38,7 +38,7 @@ import (
 )
 
 // ABI is raised when the C functions, the methods or what they mean change.
-const ABI = 8
+const ABI = 9
 
 // Reply is what an operation came to.
 type Reply struct {
