@@ -27,7 +27,7 @@ import (
 type Slices struct {
 	Input    string   // what the graph is called in messages and in the store's record; "" = "slices"
 	Src, Dst []uint64 // the edges: parallel
-	// Nodes is the number of nodes; 0 = as many as columns have rows, else one more than the largest of Src and Dst.
+	// Nodes is the number of nodes; 0 = as many as NodeTypes say, columns have rows, or one more than the largest of Src and Dst.
 	Nodes uint64
 	// NodeTypes are the types of the nodes, one after the other; nil: all are of one type.
 	NodeTypes []NodeType
@@ -91,6 +91,11 @@ func FromSlices(s *Slices) (Source, error) {
 	}
 	if s.Nodes > 0 {
 		d.Nodes = int64(s.Nodes)
+	} else if s.NodeTypes != nil {
+		d.Nodes = 0
+		for _, t := range s.NodeTypes {
+			d.Nodes += t.Count
+		}
 	}
 	rows := func(what string, n int) error {
 		if d.Nodes < 0 {

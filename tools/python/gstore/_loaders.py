@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from typing import Any, Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
 
 import numpy as np
 import torch
@@ -72,10 +72,14 @@ class NeighborLoader(loader.NeighborLoader):
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         self._given: Any = None
         self._by_edge = False  # whether batches have the numbers of their edges
+        if isinstance(data, tuple):
+            raise errors.InvalidError("a FeatureStore and a GraphStore: PyG's own NeighborLoader takes them; this one a store, a Data or a HeteroData")
         if isinstance(data, (Store, str, os.PathLike)):
             store = opened(data)
         else:
             store = self._made_of(data, weight_attr)
+        if hasattr(data, "node_types") and store.of_kinds and not isinstance(num_neighbors, Mapping):
+            num_neighbors = {name: list(num_neighbors) for name in store.relations}
         if self._by_edge:
             options.setdefault("edge_features", "e_id")
         if weight_attr is not None:
@@ -113,11 +117,10 @@ class NeighborLoader(loader.NeighborLoader):
         """A store of the edges of a graph of PyG's, in a folder that goes with the loader; rows stay the graph's."""
         self._given, self._folder = data, tempfile.TemporaryDirectory(prefix="gstore-")
         if hasattr(data, "node_types"):
-            if weight_attr is not None:
-                raise errors.InvalidError(
-                    "weight_attr of a HeteroData: make a store of it by gstore.from_pyg, whose edge_weight is read"
-                )
             found = structure(data)
+            if weight_attr is not None:
+                weights = [np.asarray(data[t][weight_attr], np.float32) for t in data.edge_types]
+                found["edge_columns"] = {"weight": np.concatenate(weights)}
         else:
             edges = data.edge_index.shape[1]
             found = {"edges": tuple(data.edge_index), "num_nodes": data.num_nodes, "edge_columns": {}}
@@ -157,7 +160,7 @@ class NeighborLoader(loader.NeighborLoader):
 
     def _pyg(self, batch: Any) -> Any:
         """The batch as PyG has it."""
-        found = batch.to_pyg()
+        found = batch.to_pyg(True if hasattr(self._given, "node_types") else None)
         if hasattr(found, "node_types"):
             for t in found.node_types:
                 _renamed(found[t])
@@ -186,7 +189,9 @@ class NeighborLoader(loader.NeighborLoader):
 def _filtered(of: Any, found: Any, nodes: int) -> None:
     """Adds the rows of a batch's nodes that a graph in memory has."""
     for name, rows in of.to_dict().items():
-        if isinstance(rows, torch.Tensor) and rows.dim() and len(rows) == nodes and of.is_node_attr(name):
+        if isinstance(rows, np.ndarray) and rows.ndim and len(rows) == nodes:
+            found[name] = torch.from_numpy(rows[found.n_id.cpu().numpy()])
+        elif isinstance(rows, torch.Tensor) and rows.dim() and len(rows) == nodes and of.is_node_attr(name):
             found[name] = rows[found.n_id.to(rows.device)]
 
 

@@ -14,10 +14,11 @@ _PARTS = ("train", "valid", "test")
 
 
 class Seeds:
-    """Nodes in an order: internal ids, each once, and where each was in what the user gave."""
+    """Nodes in an order: internal ids, each once, and where each was in what the user gave: its place in a list, or in a mask."""
 
-    def __init__(self, nodes: np.ndarray):
+    def __init__(self, nodes: np.ndarray, given: Optional[np.ndarray] = None):
         self.nodes = np.ascontiguousarray(nodes, np.int64)
+        self.given = np.arange(len(self.nodes)) if given is None else given
         self.order = np.argsort(self.nodes, kind="stable")
         self.ascending = self.nodes[self.order]
         twice = np.flatnonzero(self.ascending[1:] == self.ascending[:-1])
@@ -29,7 +30,7 @@ class Seeds:
 
     def places(self, nodes: np.ndarray) -> np.ndarray:
         """Where nodes, all of them seeds, are in what was given."""
-        return self.order[np.searchsorted(self.ascending, nodes)]
+        return self.given[self.order[np.searchsorted(self.ascending, nodes)]]
 
     def digest(self) -> str:
         """What tells these seeds, in their order, from others."""
@@ -57,10 +58,10 @@ def given(store: Store, nodes: Any) -> Seeds:
         and not isinstance(nodes[1], str)
     ):
         of, nodes = (nodes, None) if isinstance(nodes, str) else nodes
-        return Seeds(_of_type(store, of, nodes))
+        return Seeds(_of_type(store, of, nodes), None if nodes is None else _places(nodes))
     array = _array(nodes)
     if array.dtype == bool:
-        return Seeds(_found(store, _masked(store, array, store.nodes, "nodes"), array))
+        return Seeds(_found(store, _masked(store, array, store.nodes, "nodes"), array), np.flatnonzero(array))
     return Seeds(_found(store, array, array))
 
 
@@ -86,6 +87,12 @@ def _of_type(store: Store, of: str, nodes: Any) -> np.ndarray:
     if len(other):
         raise errors.InvalidError(f"input_nodes name {_plain(array[other[0]])!r} as {of!r}, which is of another type")
     return found
+
+
+def _places(nodes: Any) -> Optional[np.ndarray]:
+    """The places of a mask that are set; None of a list."""
+    array = _array(nodes)
+    return np.flatnonzero(array) if array.dtype == bool else None
 
 
 def _array(nodes: Any) -> np.ndarray:

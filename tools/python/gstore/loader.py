@@ -32,7 +32,7 @@ class Batch(EpochBatch):
     Nodes are numbered within the batch, the `batch_size` seeds first; `n_id` says which they are.
     """
 
-    input_id: Optional[np.ndarray] = None  #: int64 [batch_size]: where the seeds are in the loader's input_nodes, as PyG's; None without
+    input_id: Optional[np.ndarray] = None  #: int64 [batch_size]: where the seeds are in the loader's input_nodes, a list or a mask, as PyG's; None without
 
     def __init__(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray], epoch: int, store: Store, columns: Sequence[str] = ()):
         super().__init__(info, arrays, epoch)
@@ -193,6 +193,7 @@ class NeighborLoader(Epochs):
 
     fanouts: neighbours per node and hop, outward from the seeds; −1 = all. A dict has them of each relation, as PyG's:
     {("package", "depends", "package"): [10, 5], "provides": [5, 5], "*": [2, 2]}, where "*" are all others. It implies relations, unless the store's edges are of one kind.
+    A list is of all relations together, as in `gstore train`, but on stores of several types of nodes of each, as PyG's.
     −1 takes the whole topology in memory (plan "memory" or "rows"), and is refused where `mem` has no room for it, unless
     absent="ignore" says that neighbours outside memory do not count.
     sampler: how neighbours are drawn, as --sampler of `gstore train`; or an object that draws places in input_nodes, such as
@@ -208,8 +209,7 @@ class NeighborLoader(Epochs):
     drop_last: no batch has fewer seeds than batch_size; out of core every step leaves its rest out.
     transform: called with each batch; what it returns is handed out.
     columns: what else `to_pyg` hands out of nodes: any column's name, "train_mask", "val_mask", "test_mask", or "ids", the user's own.
-    relations: hand out edge_type and draw for each relation, with fanouts of its own; by default of stores of several types of
-    nodes. inverse=True also draws a directed graph's edges against their direction, as types of their own, as R-GCN does.
+    relations: hand out edge_type; by default of stores of several types of nodes. inverse=True also draws a directed graph's edges against their direction, as types of their own, as R-GCN does.
     plan: "auto", "memory", "rows", "hanoi" or "trainnodes"; mem bounds what gstore holds (partition buffer and batches, such as
     "8GiB"), buffer is the partitions in memory at once, reuse the extra passes over each macro-batch. Plan rows holds the
     graph and reads features by the batch, as --x row-reads of `gstore train` says: "auto", "cached" or "packed". Which changes
@@ -275,6 +275,8 @@ class NeighborLoader(Epochs):
             raise errors.InvalidError("no fanouts: expected neighbours per node, hop by hop, such as [15, 10]")
         if relations is None:
             relations = store.typed and store.of_kinds and edge_features is None and not precomputed_hop
+        if relations and store.typed and store.of_kinds and not of_relations:  # as PyG: so many of each type of edges
+            of_relations = ";".join(f"{name}={','.join(map(str, fanouts))}" for name in store.relations)
         self._node_columns = [columns] if isinstance(columns, str) else list(columns)
         for name in self._node_columns:
             if name != "ids" and not _seeds.masks(store, name):
@@ -364,8 +366,8 @@ class NeighborLoader(Epochs):
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> Batch:
         batch = Batch(info, arrays, self.epoch, self.store, self._node_columns)
-        if self._drawn is not None:
-            batch.input_id = self._drawn.lists[self._place["batch"] - 1]
+        if self._drawn is not None and self._seeds is not None:
+            batch.input_id = self._seeds.given[self._drawn.lists[self._place["batch"] - 1]]
         elif self._seeds is not None:
             batch.input_id = self._seeds.places(batch.n_id[: batch.batch_size])
         return batch

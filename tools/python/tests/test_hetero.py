@@ -206,7 +206,7 @@ def test_pyg_loader(data):
         assert torch.equal(d.edge_index[:, b.e_id], b.n_id[b.edge_index]) and torch.equal(
             b.edge_attr, d.edge_attr[b.e_id]
         )
-        assert torch.equal(d.train_mask.nonzero()[:, 0][b.input_id], b.n_id[: b.batch_size])
+        assert torch.equal(b.input_id, b.n_id[: b.batch_size])  # the mask's places
         nodes.append(b.n_id[: b.batch_size])
     assert torch.equal(torch.cat(nodes), d.train_mask.nonzero()[:, 0]) and seen == [8, 8, 8, 1]
     assert sum(b.batch_size for b in gstore.pyg.NeighborLoader(d, [5], batch_size=9)) == 50

@@ -39,7 +39,7 @@ def pulled(h, b):
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_means(graph, share):
-    loader = gstore.NeighborLoader(graph.store, [-1], 200, layers=True, **OPTIONS)
+    loader = gstore.NeighborLoader(graph.store, [-1], 200, layers=True, absent="ignore", **OPTIONS)
     h = gstore.History(loader, 3)
     r = np.random.default_rng(2)
     nodes = np.flatnonzero(r.random(graph.store.nodes) < share)

@@ -150,11 +150,11 @@ def test_relations(tmp_path):
     ids = s.lookup(np.arange(50))
     known = {(a, b, k) for a, b, k in zip(ids[edges[0]], ids[edges[1]], kind)}
     known |= {(b, a, k + 3) for a, b, k in known}  # read against their direction
-    for b in gstore.NeighborLoader(s, [5, 5], 10, relations=True):
+    for b in gstore.NeighborLoader(s, [5, 5], 10, relations=True, inverse=True):
         assert all(e in known for e in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]], b.edge_type))
     first, second, third = s.relations
     for fanouts in ({first: [4], second: [1], third: [2]}, {first: [4], "*": [1], third: [2]}):
-        for b in gstore.NeighborLoader(s, fanouts, 10):
+        for b in gstore.NeighborLoader(s, fanouts, 10, inverse=True):
             assert all(e in known for e in zip(b.n_id[b.edge_index[0]], b.n_id[b.edge_index[1]], b.edge_type))
             most = [np.bincount(b.edge_index[1][b.edge_type == k]).max() for k in range(6)]
             assert most == [4, 1, 2] * 2  # a seed has 8 of each relation in expectation

@@ -74,3 +74,14 @@ def test_wrong_columns(tmp_path):
         with pytest.raises(gstore.InvalidError, match=match):
             gstore.ingest(tmp_path / "s", edges, **more)
     assert not (tmp_path / "s").exists()
+
+
+def test_fanouts_of_each_type(tmp_path):
+    """A list of fanouts is of each type of edges, as PyG's."""
+    s = typed(tmp_path / "s")[0]
+    for b in gstore.NeighborLoader(s, [2], 30, input_nodes="paper"):
+        degrees = [np.bincount(b.edge_index[1][b.edge_type == k], minlength=b.batch_size) for k in range(3)]
+        near = s.neighbors(b.n_id[: b.batch_size], relations=True)
+        kinds = [np.bincount(near.relations[a:e], minlength=3) for a, e in zip(near.indptr, near.indptr[1:])]
+        assert np.array_equal(np.stack(degrees, 1), np.minimum(2, kinds))
+    s.close()
