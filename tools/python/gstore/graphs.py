@@ -10,7 +10,7 @@ import numpy as np
 
 from . import errors
 from .ingest import _host, _labels, ingest
-from .store import Store
+from .store import TYPES, Store
 
 
 def from_pyg(data: Any, path: Union[str, os.PathLike], **options: Any) -> Store:
@@ -75,7 +75,7 @@ def _others(of: Any, nodes: int, edges: int, where: str) -> Tuple[Dict[str, np.n
         elif len(rows) == edges and (len(rows) != nodes or name.startswith(("edge_", "e_"))):
             of_edges[name] = rows
         elif len(rows) == nodes:
-            of_nodes[name] = rows
+            of_nodes["node_types" if name == TYPES else name] = rows  # of a homogeneous view, whose numbers count from 0
         else:
             left.append(name)
     if left:

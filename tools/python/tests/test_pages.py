@@ -31,7 +31,26 @@ class Names(dict):
         self.update(model=model, saved=saved.getvalue(), loss=lambda model, x, batch=None: x.sum(), OUT="layers-model")
         self.update(nodes=np.arange(20), states=np.ones((20, 128), np.float32), mean=np.ones((1, 128), np.float32))
         self.update(w0=np.ones((8, 16), np.float32), b0=np.zeros(16, np.float32), w1=torch.ones(32, 2), b1=torch.zeros(2))
+        self.update(ids=["ann", "bob"], data=self.graph(), hetero_data=self.typed())
         self["loader"] = gstore.NeighborLoader(self["store"], batch_size=100)
+
+
+    @staticmethod
+    def graph():
+        from torch_geometric.data import Data
+
+        return Data(x=torch.randn(40, 4), edge_index=torch.randint(0, 40, (2, 200)), train_mask=torch.arange(40) < 20)
+
+    @staticmethod
+    def typed():
+        from torch_geometric.data import HeteroData
+
+        d = HeteroData()
+        d["author"].x, d["paper"].x, d["paper"].y = torch.randn(20, 3), torch.randn(40, 5), torch.randint(0, 3, (40,))
+        d["paper"].train_mask = torch.arange(40) < 20
+        pairs = torch.stack([torch.randint(0, 20, (100,)), torch.randint(0, 40, (100,))])
+        d["author", "writes", "paper"].edge_index, d["paper", "of", "author"].edge_index = pairs, pairs.flip(0)
+        return d
 
 
 @pytest.fixture
