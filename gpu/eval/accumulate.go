@@ -2,11 +2,11 @@ package eval
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"sort"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/blocks/blockio"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
@@ -22,7 +22,27 @@ type Addition struct {
 	// SrcDegrees and DstDegrees are of From's and To's nodes, where the model reads degrees.
 	SrcDegrees, DstDegrees []int32
 	First, Last            bool // of the source tiles of To
+	// Unlisted is, by position in To, how many edges there are beside those listed, which a [Chooser] did not want; nil: none. They are
+	// of all source tiles.
+	Unlisted []int32
+
+	of, into *nodeSet
 }
+
+// Position is where the node with an internal id, which is one of To's, is in it.
+func (x *Addition) Position(node uint64) int { return int(x.into.number(node) - x.To.Base) }
+
+// Owner returns the partition of the node at a position in From; guess is tried first.
+func (x *Addition) Owner(guess int, position int32) int {
+	v, first := x.From.Base+uint64(position), x.of.first
+	if guess >= x.From.Lo && guess < x.From.Hi && first[guess] <= v && v < first[guess+1] {
+		return guess
+	}
+	return x.From.Lo + sort.Search(x.From.Hi-x.From.Lo-1, func(k int) bool { return first[x.From.Lo+k+1] > v })
+}
+
+// Node is the internal id of the node at a position in From, which has every node of its partitions: that of a sink that is no [Chooser].
+func (x *Addition) Node(position int32) uint64 { return x.From.Base + uint64(position) }
 
 // Sink takes the edges and states that an evaluation streams, valid during the call.
 type Sink interface {
@@ -31,17 +51,23 @@ type Sink interface {
 	Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x Addition) error
 }
 
+// Chooser is a Sink that may need the states of some nodes alone. Where it does, it is given no others.
+type Chooser interface {
+	Sink
+	// Chooses says what Add needs in a layer that is taken: the destinations, and from which partitions it needs the states of their
+	// neighbours. Both are nil where it needs all.
+	Chooses(layer int) (needs func(partition int, node uint64) bool, wants func(to, from int) bool)
+}
+
 // accumulators returns zeroed sums and degrees of a destination tile, in the memory of the last one's where they fit: a
 // kernel takes longer to clear new pages than to fill old ones.
 func (r *evaluation) accumulators(layer nn.Streamer, to Tile) (acc gpu.Tensor, degrees []float32, err error) {
-	if r.degrees == nil {
-		most := 0
-		for _, t := range r.tiles {
-			most = max(most, t.Nodes)
-		}
-		if r.degrees, err = blockio.AllocSlab(int64(most)*4, blockio.SlabOptions{}); err != nil {
-			return gpu.Tensor{}, nil, err
-		}
+	most := 0
+	for _, t := range r.work.tiles {
+		most = max(most, t.Nodes)
+	}
+	if err := spill.Grow(&r.degrees, int64(most)*4); err != nil {
+		return gpu.Tensor{}, nil, err
 	}
 	degrees = asFloat32(r.degrees.Bytes())[:to.Nodes]
 	clear(degrees)
@@ -80,10 +106,13 @@ func (r *evaluation) prepare(ctx context.Context, layer nn.Preparer, t Tile, acc
 
 // eachPiece calls fn with the pieces of a tile and where in the tile each begins. Each asks for its input once.
 func (r *evaluation) eachPiece(to Tile, fn func(t Tile, at int) error) error {
-	pieces := r.pieces(to)
+	pieces := slices.DeleteFunc(r.work.of.within(to.Lo, to.Hi, r.work.pieceNodes), func(t Tile) bool {
+		return !r.work.into.all() && r.work.into.tile(t.Lo, t.Hi).Nodes == 0
+	})
 	for k, t := range pieces {
 		r.expect(pieces, k+1)
-		if err := fn(t, int(t.Base-to.Base)); err != nil {
+		own := r.work.into.tile(t.Lo, t.Hi)
+		if err := fn(own, int(own.Base-to.Base)); err != nil {
 			return err
 		}
 	}
@@ -92,7 +121,7 @@ func (r *evaluation) eachPiece(to Tile, fn func(t Tile, at int) error) error {
 
 // eachChunk lets fn issue what is to be computed of the states below the layer of a piece's nodes, of n nodes from number lo on at a time.
 func (r *evaluation) eachChunk(ctx context.Context, t Tile, fn func(p *nn.Pass, self nn.Input, lo, n int)) error {
-	input, release, err := r.input(ctx, t)
+	input, release, err := r.selves(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -148,39 +177,29 @@ func (r *evaluation) countEdges(ctx context.Context) error {
 // there is one. Tiles of sources, and their pieces, come in ascending order, so that however the budget cuts them, a
 // destination's messages are added up in the order of their sources.
 func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to int, acc gpu.Tensor, degrees []float32) error {
-	c := r.kept
-	if c.slab == nil {
-		var err error
-		if c, err = r.edges.build(ctx, r.tiles[from], r.tiles[to]); err != nil {
-			return err
-		}
-		if err := r.weigh(c, from, to); err != nil {
-			c.free()
-			return err
-		}
-		if len(r.tiles) == 1 {
-			r.kept = c
-		} else {
-			defer c.free()
-		}
+	at := r.work
+	c, done, err := r.edgesOf(ctx, from, to)
+	if err != nil {
+		return err
 	}
+	defer done()
 	if err := r.addDegrees(c, to, degrees); err != nil {
 		return err
 	}
 	if len(c.indices) == 0 && r.sink == nil { // nothing that states would be read for
 		return nil
 	}
-	pieces := r.pieces(r.tiles[from])
+	pieces := at.of.within(at.runs[from].Lo, at.runs[from].Hi, at.pieceNodes)
 	if len(pieces) == 1 {
-		return r.accumulatePiece(ctx, layer, c, pieces[0], to, acc, from == 0, from == len(r.tiles)-1)
+		return r.accumulatePiece(ctx, layer, c, pieces[0], to, acc, from == 0, from == len(at.runs)-1)
 	}
-	if err := spill.Grow(&r.begins, 4*int64(r.tiles[to].Nodes)); err != nil {
+	if err := spill.Grow(&r.begins, 4*int64(at.tiles[to].Nodes)); err != nil {
 		return err
 	}
-	begins := asInt32(r.begins.Bytes())[:r.tiles[to].Nodes]
+	begins := asInt32(r.begins.Bytes())[:at.tiles[to].Nodes]
 	copy(begins, c.indptr)
 	for k, t := range pieces {
-		part, err := c.within(&r.part, begins, int(t.Base-r.tiles[from].Base), t.Nodes)
+		part, err := c.within(&r.part, begins, int(t.Base-at.runs[from].Base), t.Nodes)
 		if err != nil {
 			return err
 		}
@@ -188,23 +207,35 @@ func (r *evaluation) accumulate(ctx context.Context, layer nn.Streamer, from, to
 			continue
 		}
 		next := k + 1
-		if r.sink == nil && r.aheads {
-			next = c.nextPiece(pieces, next, r.tiles[from].Base, begins)
+		if r.sink == nil && at.aheads {
+			next = c.nextPiece(pieces, next, at.runs[from].Base, begins)
 		}
 		r.expect(pieces, next)
-		if err := r.accumulatePiece(ctx, layer, part, t, to, acc, from == 0 && k == 0, from == len(r.tiles)-1 && k == len(pieces)-1); err != nil {
+		if err := r.accumulatePiece(ctx, layer, part, t, to, acc, from == 0 && k == 0, from == len(at.runs)-1 && k == len(pieces)-1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pieces cuts a tile into what is in memory of it at once as sources.
-func (e *Evaluator) pieces(t Tile) []Tile {
-	if e.pieceNodes == 0 {
-		return []Tile{t}
+// edgesOf returns the edges of a run of sources to a tile, until done.
+func (r *evaluation) edgesOf(ctx context.Context, from, to int) (c csr, done func(), err error) {
+	at := r.work
+	if at.kept != nil && at.kept.slab != nil {
+		return *at.kept, func() {}, nil
 	}
-	return tilesWithin(e.src.Manifest().Partitions, t.Lo, t.Hi, e.pieceNodes)
+	if c, err = r.edges.build(ctx, between{from: at.runs[from], to: at.tiles[to], of: at.of, into: at.into, wants: at.wants}); err != nil {
+		return csr{}, nil, err
+	}
+	if err := r.weigh(c, from, to); err != nil {
+		c.free()
+		return csr{}, nil, err
+	}
+	if at.kept != nil {
+		*at.kept = c
+		return c, func() {}, nil
+	}
+	return c, c.free, nil
 }
 
 // accumulatePiece is accumulate for a piece of a tile of sources, and the edges from it; first and last of all that tile to has.
@@ -217,7 +248,7 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 	q := r.queue
 	var degrees [2][]int32
 	if r.counts != nil && r.edges.weight == nil {
-		for i, t := range []Tile{from, r.tiles[to]} {
+		for i, t := range []Tile{from, r.work.tiles[to]} {
 			b, err := r.countsOf(i, t)
 			if err != nil {
 				return err
@@ -226,7 +257,8 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 		}
 	}
 	if r.sink != nil {
-		x := Addition{Layer: r.layer, From: from, To: r.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: first, Last: last, SrcDegrees: degrees[0], DstDegrees: degrees[1]}
+		x := Addition{Layer: r.layer, From: from, To: r.work.tiles[to], Indptr: c.indptr, Indices: c.indices, Relations: c.relations, In: input, First: first, Last: last,
+			SrcDegrees: degrees[0], DstDegrees: degrees[1], Unlisted: c.unlisted, of: r.work.of, into: r.work.into}
 		if err := r.sink.Add(ctx, q, r.arena, x); err != nil {
 			return err
 		}
@@ -240,7 +272,7 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 	if c.hasRelations {
 		return r.accumulateGroups(ctx, layer, c, from.Nodes, to, input, acc)
 	}
-	g := gpu.Graph{NumDst: r.tiles[to].Nodes, NumSrc: from.Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
+	g := gpu.Graph{NumDst: r.work.tiles[to].Nodes, NumSrc: from.Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
 	if c.hasWeights {
 		g.Weights = nn.WeightColumn(r.arena.Float32s(q, c.weights))
 	} else if d, ok := layer.(nn.DegreeReader); ok && d.ReadsDegrees() {
@@ -258,16 +290,31 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 
 // Degrees fills to with the incoming edges of nodes from internal id first on, of a model that reads degrees.
 func (e *Evaluator) Degrees(ctx context.Context, first uint64, to []int32) error {
-	r := &evaluation{Evaluator: e}
+	r := e.begin(nil)
 	if err := r.countEdges(ctx); err != nil {
 		return fmt.Errorf("evaluation: degrees: %w", err)
 	}
 	return e.counts.Read(blocks.Bytes(to), first)
 }
 
-// countsOf returns the counts of tile t's nodes, in the memory of ends[i] where they lie in a file.
+// countsOf returns the counts of a tile's nodes, of sources (0) or destinations (1), in the memory of ends[i] where they lie in a file.
 func (r *evaluation) countsOf(i int, t Tile) ([]byte, error) {
-	return r.counts.Rows(&r.ends[i], t.Base, t.Nodes)
+	set := [2]*nodeSet{r.work.of, r.work.into}[i]
+	if set.all() {
+		return r.counts.Rows(&r.ends[i], t.Base, t.Nodes)
+	}
+	if err := spill.Grow(&r.ends[i], 4*int64(t.Nodes)); err != nil {
+		return nil, err
+	}
+	to, parts := r.ends[i].Bytes()[:4*t.Nodes], r.src.Manifest().Partitions
+	for p, at := t.Lo, 0; p < t.Hi; p++ {
+		b, err := r.counts.Rows(&r.counted, uint64(parts[p].First), int(parts[p].Nodes))
+		if err != nil {
+			return nil, err
+		}
+		at += len(set.pick(to[at:], b, p, 4))
+	}
+	return to, nil
 }
 
 // weigh makes what edges of a tile weigh what the model multiplies their messages by.
@@ -276,8 +323,8 @@ func (r *evaluation) weigh(c csr, from, to int) error {
 		return nil
 	}
 	var sums [2][]float32
-	for i, t := range []int{from, to} {
-		b, err := r.countsOf(i, r.tiles[t])
+	for i, t := range []Tile{r.work.runs[from], r.work.tiles[to]} {
+		b, err := r.countsOf(i, t)
 		if err != nil {
 			return err
 		}
@@ -291,7 +338,7 @@ func (r *evaluation) weigh(c csr, from, to int) error {
 // bits however the budget cuts the tiles.
 func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
 	if r.o.Model.SymmetricWeights() { // c's weights are normalised
-		b, err := r.countsOf(1, r.tiles[to])
+		b, err := r.countsOf(1, r.work.tiles[to])
 		if err == nil {
 			copy(degrees, asFloat32(b))
 		}
@@ -306,124 +353,5 @@ func (r *evaluation) addDegrees(c csr, to int, degrees []float32) error {
 			degrees[d] += w
 		}
 	}
-	return nil
-}
-
-// input returns the states of the nodes of a tile, or a piece of one, below the layer, valid until release. Those of the piece
-// that is expected next are read meanwhile.
-func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release func(), err error) {
-	next := r.next
-	r.next = Tile{}
-	if in, release, err = r.rowsOf(ctx, of); err == nil && next.Nodes > 0 {
-		r.readAhead(ctx, next)
-	}
-	return in, release, err
-}
-
-func (r *evaluation) rowsOf(ctx context.Context, of Tile) (in nn.Input, release func(), err error) {
-	var mems []gpu.Memory
-	release = func() {
-		for _, m := range mems {
-			_ = m.Free()
-		}
-	}
-	add := func(b []byte, cols int, elem blocks.ElemType, scales []float32) error {
-		t := gpu.Tensor{Rows: of.Nodes, Cols: cols, Stride: cols, Elem: elem}
-		var err error
-		if t.Mem, err = r.dev.Map(b); err == nil {
-			mems = append(mems, t.Mem)
-		}
-		if err == nil && scales != nil {
-			if t.Scale, err = r.dev.Map(blocks.Bytes(scales)); err == nil {
-				mems = append(mems, t.Scale)
-			}
-		}
-		if err != nil {
-			release()
-			return err
-		}
-		in.Tables = append(in.Tables, t)
-		return nil
-	}
-	if r.in == nil {
-		if err := r.loadFeatures(ctx, of); err != nil {
-			return in, nil, err
-		}
-		for k, c := range r.columns {
-			if err := add(r.features[k].Bytes(), c.Dim, nn.TableElem(c.Elem), c.Scale); err != nil {
-				return in, nil, err
-			}
-		}
-		if in.Vectors, err = r.loadVectors(ctx, of); err == nil && len(in.Vectors.At) > 0 {
-			if in.Vectors.Table.Mem, err = r.dev.Map(r.vectors.Bytes()); err == nil {
-				mems = append(mems, in.Vectors.Table.Mem)
-			}
-		}
-		if err != nil {
-			release()
-			return in, nil, err
-		}
-		return in, release, nil
-	}
-	b := r.in.InPlace(of.Base, of.Nodes)
-	if b == nil {
-		if err := r.dropFeatures(); err != nil {
-			return in, nil, err
-		}
-		there, err := r.wait(of)
-		if there {
-			r.state, r.ahead.slabs[0] = r.ahead.slabs[0], r.state
-		} else if err == nil {
-			err = readStates(r.in, of, &r.state)
-		}
-		if err != nil {
-			return in, nil, err
-		}
-		b = r.state.Bytes()[:int64(of.Nodes)*r.in.RowBytes]
-	}
-	dim := int(r.in.RowBytes / 4)
-	return in, release, add(b, dim, blocks.Float32, nil)
-}
-
-// dropFeatures gives the tile's features up: states that are read from a file take their room, which is counted once.
-func (r *evaluation) dropFeatures() (err error) {
-	for k := range r.features {
-		err = errors.Join(err, r.features[k].Free())
-	}
-	if r.features != nil {
-		err = errors.Join(err, r.dropAhead())
-	}
-	r.features, r.loaded = nil, Tile{}
-	return errors.Join(err, r.dropVectors())
-}
-
-// loadFeatures makes features hold a tile's rows.
-func (r *evaluation) loadFeatures(ctx context.Context, t Tile) error {
-	there, err := r.wait(t)
-	if err != nil {
-		return err
-	}
-	if r.loaded == t {
-		return nil
-	}
-	r.loaded = Tile{}
-	if r.features == nil {
-		if err := errors.Join(r.state.Free(), r.dropAhead()); err != nil {
-			return err
-		}
-		r.state = nil
-		r.features = make([]*blockio.Slab, len(r.columns))
-	}
-	if there {
-		r.features, r.ahead.slabs = r.ahead.slabs, r.features
-		r.loaded = t
-		return nil
-	}
-	read, err := r.readFeatures(ctx, t, r.features)
-	r.Evaluator.read += read
-	if err != nil {
-		return err
-	}
-	r.loaded = t
 	return nil
 }

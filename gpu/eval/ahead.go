@@ -32,7 +32,7 @@ func (r *evaluation) expect(pieces []Tile, k int) {
 // readAhead starts to read the rows of a piece that [evaluation.input] will ask for next.
 func (r *evaluation) readAhead(ctx context.Context, of Tile) {
 	a := &r.ahead
-	if !r.aheads || a.done != nil || r.in == nil && r.loaded == of || r.in != nil && r.in.InPlace(of.Base, of.Nodes) != nil {
+	if !r.work.aheads || a.done != nil || r.in == nil && r.loaded == of && r.loadedOf == r.work.of || r.in != nil && r.in.InPlace(of.Base, of.Nodes) != nil {
 		return
 	}
 	tables := 1
@@ -69,27 +69,34 @@ func (r *evaluation) wait(of Tile) (there bool, err error) {
 }
 
 // readFeatures reads a tile's rows of each feature column, and returns the bytes that it read.
-func (e *Evaluator) readFeatures(ctx context.Context, t Tile, slabs []*blockio.Slab) (read int64, err error) {
-	parts := e.src.Manifest().Partitions
-	for k, c := range e.columns {
+func (r *evaluation) readFeatures(ctx context.Context, t Tile, slabs []*blockio.Slab) (read int64, err error) {
+	parts, of := r.src.Manifest().Partitions, r.work.of
+	for k, c := range r.columns {
 		row := int64(c.RowBytes())
-		if err := spill.Grow(&slabs[k], int64(t.Nodes)*row); err != nil {
+		room := int64(1) // where a partition's column is read as a whole, its other rows lie behind those before
+		for p := t.Lo; p < t.Hi; p++ {
+			if of.in(p) > 0 {
+				room = max(room, (int64(of.first[p]-t.Base)+int64(parts[p].Nodes))*row)
+			}
+		}
+		if err := spill.Grow(&slabs[k], room); err != nil {
 			return read, err
 		}
 		for p := t.Lo; p < t.Hi; p++ {
-			at, size := int64(uint64(parts[p].First)-t.Base)*row, int64(parts[p].Nodes)*row
+			at, size := int64(of.first[p]-t.Base)*row, int64(parts[p].Nodes)*row
+			if of.in(p) == 0 {
+				continue
+			}
 			dst := slabs[k].Bytes()[at : at+size : at+size]
-			b, err := e.src.ReadColumn(ctx, c.Name, store.PartitionID(p), dst)
+			b, err := r.src.ReadColumn(ctx, c.Name, store.PartitionID(p), dst)
 			if err != nil {
 				return read, err
 			}
 			if int64(len(b)) != size {
 				return read, fmt.Errorf("evaluation: column %s of partition %d has %d bytes, expected %d", c.Name, p, len(b), size)
 			}
-			if size > 0 && &b[0] != &dst[0] {
-				copy(dst, b)
-			}
-			stored, err := e.src.ColumnBytes(c.Name, store.PartitionID(p))
+			of.pick(dst, b, p, int(row))
+			stored, err := r.src.ColumnBytes(c.Name, store.PartitionID(p))
 			if err != nil {
 				return read, err
 			}
@@ -102,7 +109,7 @@ func (e *Evaluator) readFeatures(ctx context.Context, t Tile, slabs []*blockio.S
 // readStates reads a tile's states from a table in a file.
 func readStates(in *spill.Table, t Tile, slab **blockio.Slab) error {
 	size := int64(t.Nodes) * in.RowBytes
-	if err := spill.Grow(slab, size); err != nil {
+	if err := spill.Grow(slab, max(size, 1)); err != nil {
 		return err
 	}
 	return in.Read((*slab).Bytes()[:size], t.Base)

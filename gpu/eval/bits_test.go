@@ -107,14 +107,14 @@ func TestEdgesInOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			tiles := tilesOf(g.M.Partitions, 3)
+			tiles, all := tilesOf(g.M.Partitions, 3), allNodes(g.M.Partitions)
 			for _, to := range tiles {
 				var got [][]uint64 // of each node: source, relation
 				for range to.Nodes {
 					got = append(got, nil)
 				}
 				for _, from := range tiles {
-					c, err := b.build(t.Context(), from, to)
+					c, err := b.build(t.Context(), between{from: from, to: to, of: all, into: all})
 					if err != nil {
 						t.Fatal(err)
 					}

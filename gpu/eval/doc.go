@@ -8,6 +8,8 @@
 // node's outputs and counts what a classifier gets right ([Metrics]); it can hand what it streams to a [Sink]. A [Ranker]
 // encodes all nodes in the same way and ranks the answers of edge lists against all of them ([RankMetrics]: MRR and hits@k, rankmetrics.go).
 //
+// Where few nodes are asked, only those are computed that their outputs depend on (closure.go).
+//
 // # Determinism
 //
 // A node's messages are added one by one in the order of their sources, which the store fixes: results are bit-identical

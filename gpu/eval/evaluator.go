@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/blocks/blockio"
@@ -123,6 +124,13 @@ type Evaluator struct {
 	// What the last run kept of every node, by internal id; nil if not asked for.
 	classes, probability, probabilities, embeddings *spill.Table
 
+	all   *nodeSet
+	asked *closure // of the last run that computed some nodes alone, without a sink
+	// What a node's features, an edge, and the tensors of a layer that finishes take; what tiles may take; and how many sources a small piece
+	// has.
+	featureBytes, edgeBytes, chunkBytes, bound int64
+	smallPiece, largest                        uint64 // nodes; of the largest partition
+
 	kept    csr           // the edges, if there is one tile
 	grouper nn.Grouper    // of a piece of a tile's edges
 	sizes   *blockio.Slab // int32 edges of each relation of each node of tile sized
@@ -136,10 +144,15 @@ type Evaluator struct {
 	rows, at   []uint32        // [nn.Vectors] of them
 	features   []*blockio.Slab // a tile's rows of each feature column
 	loaded     Tile            // what is in features, the zero one for none
+	loadedOf   *nodeSet        // of which nodes
+	own        []*blockio.Slab // rows of destinations among those of sources
+	counted    *blockio.Slab   // a partition's counts, of which some are wanted
 	state      *blockio.Slab   // a tile's rows of hidden states that lie in a file
 	degrees    *blockio.Slab
 	ends       [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
 	read       int64
+	spilled    Spilled
+	computed   int64 // rows of all layers
 }
 
 // New plans evaluations of models like o.Model and of at most maxDim columns between
@@ -267,6 +280,8 @@ func (e *Evaluator) plan(maxDim int) error {
 	}
 	sourceBytes := max(featureBytes, stateBytes) + 4*int64(transformed)
 	small := max(largest, uint64(chunkBytes/max(sourceBytes, 1)))
+	e.featureBytes, e.edgeBytes, e.chunkBytes, e.smallPiece, e.largest = featureBytes, edgeBytes, chunk, small, largest
+	e.all = allNodes(m.Partitions)
 	need := func(k int, piece uint64) int64 {
 		var most int64
 		for _, t := range tilesOf(m.Partitions, k) {
@@ -278,10 +293,10 @@ func (e *Evaluator) plan(maxDim int) error {
 			// Sums, degrees, counters, edges (indices) and the stripe being read.
 			own := int64(t.Nodes)*(4*accDim+4*int64(e.o.Model.Relations)+20+e.nodeBytes) + edges*directions*edgeBytes
 			// Input states and what layers make of them; of a piece, its edges once more.
-			if piece == 0 || uint64(t.Nodes) <= piece {
+			if piece == 0 || k == 1 && uint64(t.Nodes) <= piece {
 				own += int64(t.Nodes) * sourceBytes
 			} else {
-				own += int64(piece)*sourceBytes + 8*int64(t.Nodes) + edges*directions*edgeBytes
+				own += int64(min(piece, m.Nodes))*sourceBytes + 8*int64(t.Nodes) + edges*directions*edgeBytes
 			}
 			most = max(most, own+vectors)
 		}
@@ -312,6 +327,7 @@ func (e *Evaluator) plan(maxDim int) error {
 	default: // one tile, which rounds once, where it is no larger than states may be
 		bound = unboundedStates
 	}
+	e.bound = bound
 	k, pieces := 1, []uint64{0}
 	if len(e.columns) > 0 { // a ranker has its tiles' states in memory
 		pieces = append(pieces, small)
@@ -343,11 +359,16 @@ func (e *Evaluator) plan(maxDim int) error {
 			break
 		}
 	}
+	if few := e.leastFew(accDim, sourceBytes, directions); few > e.least { // some nodes alone take no more memory than all do, or the run is refused
+		if e.least = few; e.o.MemoryBytes > 0 && e.o.MemoryBytes < few {
+			return fmt.Errorf("evaluation: exact evaluation within %d bytes: %w: it takes %d with one of %d partitions at a time", e.o.MemoryBytes, store.ErrBudget, few, len(m.Partitions))
+		}
+	}
 	e.tiles = tilesOf(m.Partitions, k)
 	if e.memory = states <= unboundedStates; e.o.MemoryBytes > 0 {
 		e.memory = need(k, e.pieceNodes)+states <= e.o.MemoryBytes
 	}
-	used := need(k, e.pieceNodes) + int64(e.pieceNodes)*max(featureBytes, stateBytes)
+	used := need(k, e.pieceNodes) + int64(min(e.pieceNodes, m.Nodes))*max(featureBytes, stateBytes)
 	if e.memory {
 		used += states
 	}
@@ -378,6 +399,15 @@ func (e *Evaluator) Tiles() int { return len(e.tiles) }
 // BytesRead returns the bytes read from the store so far.
 func (e *Evaluator) BytesRead() int64 { return e.read + e.edges.bytes }
 
+// Spilled is what an evaluator read and wrote of states that lie in temporary files, in bytes.
+type Spilled struct{ Read, Written int64 }
+
+// Spilled returns what was read and written of states in temporary files so far.
+func (e *Evaluator) Spilled() Spilled { return e.spilled }
+
+// Computed returns how many rows of layers' outputs were computed so far: with all nodes asked, as many as there are nodes, for each layer.
+func (e *Evaluator) Computed() int64 { return e.computed }
+
 // Run computes the model's outputs for all nodes and returns the metrics of
 // the splits asked for ("train", "valid", "test"), in their order.
 func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, splits ...string) ([]Metrics, error) {
@@ -387,12 +417,21 @@ func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, spli
 // RunInto is Run that also fills sink, unless it is nil, from the states below the
 // layers that it takes. Without splits the last layer itself is left out.
 func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits ...string) ([]Metrics, error) {
-	r := &evaluation{Evaluator: e, queue: q, metrics: make([]Metrics, len(splits))}
+	r := e.begin(q)
+	r.metrics = make([]Metrics, len(splits))
 	e.vectorsOf = Tile{} // they may have been trained since
 	for _, s := range splits {
 		r.splits = append(r.splits, store.SplitValue(s))
 	}
 	defer r.close()
+	few, done, err := r.few(ctx, model, sink)
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	defer done()
+	if few != nil {
+		r.memory = few.memory
+	}
 	if err := r.prepareOutputs(ctx, model); err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
@@ -413,18 +452,33 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 		if sink != nil && sink.Takes(l) {
 			r.sink = sink
 		}
+		if few != nil {
+			if err := r.fillChosen(ctx, few.chosen[l]); err != nil {
+				return nil, fmt.Errorf("evaluate layer %d: %w", l, err)
+			}
+			if r.sink = nil; last && len(splits) == 0 {
+				break
+			}
+			r.work = few.stages[l]
+		}
 		if last {
 			if e.o.Embeddings && l > 0 {
 				e.embeddings = r.in
 			}
 		} else {
-			out, err := spill.New(e.src.Manifest().Nodes, 4*int64(layer.OutDim()), e.memory, e.src.ScratchDir())
+			out, err := spill.New(r.work.into.len(), 4*int64(layer.OutDim()), r.memory, e.src.ScratchDir())
 			if err != nil {
 				return nil, err
 			}
 			r.out = out
 		}
-		for i := range e.tiles {
+		for i, t := range r.work.tiles {
+			if t.Nodes == 0 && few != nil {
+				continue
+			}
+			if !last || len(splits) > 0 || sink == nil {
+				e.computed += int64(t.Nodes)
+			}
 			if err := r.tile(ctx, s, i, model, last); err != nil {
 				return nil, fmt.Errorf("evaluate layer %d: %w", l, err)
 			}
@@ -433,7 +487,7 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 		case r.jumps:
 			r.below = append(r.below, r.out)
 		case r.in != e.embeddings:
-			r.in.Close()
+			r.drop(r.in)
 		}
 		r.in, r.out = r.out, nil
 	}
@@ -462,12 +516,39 @@ func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, 
 	return r.metrics, nil
 }
 
+// drop closes a table of states, which may be nil, and counts what moved of it.
+func (r *evaluation) drop(t *spill.Table) {
+	read, written := t.Moved()
+	r.spilled.Read, r.spilled.Written = r.spilled.Read+read, r.spilled.Written+written
+	t.Close()
+}
+
+// fillChosen fills the sink from the states that it chose; x may be nil.
+func (r *evaluation) fillChosen(ctx context.Context, x *chosen) error {
+	if x == nil {
+		return nil
+	}
+	r.work = x.at
+	for i, t := range r.work.tiles {
+		if t.Nodes == 0 {
+			continue
+		}
+		for from := range r.work.runs {
+			if err := r.accumulate(ctx, nil, from, i, gpu.Tensor{}, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Stream fills sink from states of all nodes that the caller has, a row of float32 a node, as RunInto does from those below a model's last
 // layer.
 func (e *Evaluator) Stream(ctx context.Context, q *gpu.Queue, states *spill.Table, sink Sink) error {
-	r := &evaluation{Evaluator: e, queue: q, sink: sink, in: states}
+	r := e.begin(q)
+	r.sink, r.in = sink, states
 	defer func() { _, _ = r.wait(Tile{}); _ = r.dropAhead() }() // a run that failed may have left some; states are the caller's
-	for i := range e.tiles {
+	for i := range r.work.tiles {
 		if err := r.tile(ctx, nil, i, nil, true); err != nil {
 			return fmt.Errorf("evaluation: %w", err)
 		}
@@ -478,15 +559,17 @@ func (e *Evaluator) Stream(ctx context.Context, q *gpu.Queue, states *spill.Tabl
 // Close frees the evaluator's memory.
 func (e *Evaluator) Close() error {
 	e.kept.free()
+	e.asked.free()
+	e.asked = nil
 	for _, s := range []**spill.Table{&e.counts, &e.classes, &e.probability, &e.probabilities, &e.embeddings} {
 		(*s).Close()
 		*s = nil
 	}
 	err := errors.Join(e.arena.Close(), e.dropVectors())
-	for _, s := range append(e.features, e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation, e.begins, e.part) {
+	for _, s := range slices.Concat(e.features, e.own, []*blockio.Slab{e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation, e.begins, e.part, e.counted}) {
 		err = errors.Join(err, s.Free())
 	}
 	e.features, e.state, e.degrees, e.ends, e.sizes, e.ofRelation = nil, nil, nil, [2]*blockio.Slab{}, nil, nil
-	e.begins, e.part = nil, nil
+	e.begins, e.part, e.counted, e.own, e.loaded, e.loadedOf = nil, nil, nil, nil, Tile{}, nil
 	return err
 }

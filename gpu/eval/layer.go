@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"slices"
 	"unsafe"
 
 	"github.com/gstore/gstore/blocks"
@@ -17,7 +18,9 @@ type evaluation struct {
 	*Evaluator
 	queue   *gpu.Queue
 	layer   int
-	sink    Sink // to fill in this layer, or nil
+	work    *stage // of the layer
+	memory  bool   // hidden states lie in memory
+	sink    Sink   // to fill in this layer, or nil
 	splits  []uint8
 	metrics []Metrics
 	in, out *spill.Table // hidden states below and above the layer; in is nil below the first
@@ -25,8 +28,10 @@ type evaluation struct {
 	below   []*spill.Table // of all layers, where the model jumps; in is one of them
 	scores  []*scores      // of each split; nil if not asked for
 	chunk   chunkValues
-	labels  []byte
+	targets [2][]byte // labels and split of a partition, as they are read
+	labels  []byte    // of its nodes that are computed
 	split   []byte
+	picked  []byte // both, of some nodes
 	masked  []int32
 	host    []float32  // a chunk's outputs
 	sums    gpu.Memory // of the tile, or of the one before; nil: none yet
@@ -38,23 +43,23 @@ func (r *evaluation) close() {
 	_, _ = r.wait(Tile{}) // what failed is the error that ended the run
 	_ = r.dropAhead()
 	for _, s := range r.below {
-		s.Close()
+		r.drop(s)
 	}
 	if !r.jumps && r.in != r.embeddings {
-		r.in.Close()
+		r.drop(r.in)
 	}
 	for _, s := range r.scores {
 		s.close()
 	}
-	r.out.Close()
+	r.drop(r.out)
 	_ = r.freeSums() // a failure only leaks it
 }
 
 // tile computes a layer's outputs of destination tile i.
 func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *nn.Model, last bool) error {
-	q, to := r.queue, r.tiles[i]
+	q, to := r.queue, r.work.tiles[i]
 	if last && r.sink != nil && len(r.splits) == 0 {
-		for from := range r.tiles { // in the order of a validation: sums are the same to the bit
+		for from := range r.work.runs { // in the order of a validation: sums are the same to the bit
 			if err := r.accumulate(ctx, nil, from, i, gpu.Tensor{}, nil); err != nil {
 				return err
 			}
@@ -73,7 +78,7 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 		}
 	}
 	if layer.AccumulatorDim() > 0 {
-		for from := range r.tiles {
+		for from := range r.work.runs {
 			if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
 				return err
 			}
@@ -92,15 +97,15 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 
 // finish computes a layer's outputs of a piece of a tile, whose first node is at position at of the sums acc and of the degrees deg.
 func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at int, acc gpu.Tensor, deg gpu.Memory, model *nn.Model, last bool) error {
-	input, release, err := r.input(ctx, t)
+	input, release, err := r.selves(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer release()
-	q, parts := r.queue, r.src.Manifest().Partitions
+	q, nodes := r.queue, r.work.into
 	for p := t.Lo; p < t.Hi; p++ {
-		base, n := int(uint64(parts[p].First)-t.Base), int(parts[p].Nodes)
-		if last {
+		base, n := int(nodes.first[p]-t.Base), nodes.in(p)
+		if last && n > 0 {
 			if err := r.readTargets(ctx, p); err != nil {
 				return err
 			}
@@ -114,9 +119,9 @@ func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at i
 			pass := &nn.Pass{Queue: q, Arena: r.arena}
 			out := layer.Finish(pass, input.Rows(base+lo, rows), sum, gpu.VectorOf(deg, int64(at+base+lo)*4, rows, blocks.Float32))
 			if last {
-				err = r.score(ctx, model, out, out, lo, uint64(parts[p].First)+uint64(lo))
+				err = r.score(ctx, model, out, out, lo, nodes.first[p]+uint64(lo))
 			} else {
-				err = r.store(ctx, out, uint64(parts[p].First)+uint64(lo))
+				err = r.store(ctx, out, nodes.first[p]+uint64(lo))
 			}
 			if err != nil {
 				return err
@@ -126,30 +131,31 @@ func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at i
 	return nil
 }
 
-// readTargets reads labels and split of a partition.
+// readTargets reads labels and split of a partition's nodes, of those that the layer computes.
 func (r *evaluation) readTargets(ctx context.Context, p int) (err error) {
 	if r.o.Unlabelled {
 		return nil
 	}
-	if r.labels, err = r.src.ReadColumn(ctx, r.label, store.PartitionID(p), r.labels); err != nil {
-		return err
-	}
-	r.split, err = r.src.ReadColumn(ctx, r.Evaluator.split, store.PartitionID(p), r.split)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{r.label, r.Evaluator.split} {
+	for k, name := range []string{r.label, r.Evaluator.split} {
+		if r.targets[k], err = r.src.ReadColumn(ctx, name, store.PartitionID(p), r.targets[k]); err != nil {
+			return err
+		}
 		stored, err := r.src.ColumnBytes(name, store.PartitionID(p))
 		if err != nil {
 			return err
 		}
 		r.Evaluator.read += stored
 	}
+	if r.labels, r.split = r.targets[0], r.targets[1]; !r.work.into.all() {
+		n := r.work.into.in(int(p))
+		r.picked = slices.Grow(r.picked[:0], 5*n)[:5*n]
+		r.labels, r.split = r.work.into.pick(r.picked[:4*n], r.labels, p, 4), r.work.into.pick(r.picked[4*n:], r.split, p, 1)
+	}
 	return nil
 }
 
 // score counts a chunk of logits, whose first row is node lo of the partition read last and
-// has internal id first, and keeps what was asked for; states are what jumping combined.
+// has number first, and keeps what was asked for; states are what jumping combined.
 func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states gpu.Tensor, lo int, first uint64) error {
 	if err := r.keep(ctx, logits, states, lo, first); err != nil {
 		return err
@@ -188,7 +194,7 @@ func (r *evaluation) score(ctx context.Context, model *nn.Model, logits, states 
 	return r.arena.Reset()
 }
 
-// store writes a chunk of hidden states, whose first row is internal id first.
+// store writes a chunk of hidden states, whose first row is that of number first.
 func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) error {
 	if n := out.Len(); cap(r.host) < n {
 		r.host = make([]float32, n)

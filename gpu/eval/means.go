@@ -83,7 +83,7 @@ func DerivedRelationMean(feature, relation string, inverse bool) string {
 // nodes without any, gcn's or gin's sum; by the edges of [Options].Relation alone if it names one. It is exact, in float32. It calls fn
 // with each partition's rows, in their order, and how many edges each node has, or what they weigh; they are valid during the call.
 func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.PartitionID, rows gpu.Tensor, degrees []float32) error) error {
-	r := &evaluation{Evaluator: e, queue: q}
+	r := e.begin(q)
 	defer r.close()
 	dim := e.columns[0].Dim
 	params := nn.NewParams(e.dev) // the layer's own weights are not used
@@ -104,12 +104,12 @@ func (e *Evaluator) Hop(ctx context.Context, q *gpu.Queue, fn func(p store.Parti
 
 // hop is Hop for tile i.
 func (r *evaluation) hop(ctx context.Context, layer nn.Streamer, i int, fn func(p store.PartitionID, rows gpu.Tensor, degrees []float32) error) error {
-	t, parts := r.tiles[i], r.src.Manifest().Partitions
+	t, parts := r.work.tiles[i], r.src.Manifest().Partitions
 	acc, degrees, err := r.accumulators(layer, t)
 	if err != nil {
 		return err
 	}
-	for from := range r.tiles {
+	for from := range r.work.runs {
 		if err := r.accumulate(ctx, layer, from, i, acc, degrees); err != nil {
 			return err
 		}

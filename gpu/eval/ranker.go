@@ -188,7 +188,8 @@ func (v *Ranker) Run(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, emb
 // states returns what scores are computed from, until free is called: the embeddings, or an encoder's states of all nodes.
 func (v *Ranker) states(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, embeddings Embeddings) (x *spill.Table, free func(), err error) {
 	x = spill.View(4*int64(v.o.Model.Dim), func(b []byte, first uint64) error { return v.fill(ctx, embeddings, b, first) })
-	r := &evaluation{Evaluator: v.e, queue: q, in: x}
+	r := v.e.begin(q)
+	r.in = x
 	defer func() {
 		if err != nil {
 			r.close()

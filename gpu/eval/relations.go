@@ -69,7 +69,7 @@ func (r *evaluation) relationSizes(ctx context.Context, i int) ([]int32, error) 
 // RelationSizes calls fn for every tile, in ascending order, with how many edges of each relation its nodes have, [nodes × relations], valid
 // during the call. The model must read relations.
 func (e *Evaluator) RelationSizes(ctx context.Context, fn func(t Tile, sizes []int32)) error {
-	r := &evaluation{Evaluator: e}
+	r := e.begin(nil)
 	for i, t := range e.tiles {
 		sizes, err := r.relationSizes(ctx, i)
 		if err != nil {
@@ -125,7 +125,7 @@ func (r *evaluation) accumulateGroups(ctx context.Context, layer nn.Streamer, c 
 	if err != nil {
 		return err
 	}
-	q, n := r.queue, r.tiles[to].Nodes
+	q, n := r.queue, r.work.tiles[to].Nodes
 	var indptr []int32
 	for d, at := 0, c.indptr[0]; d < n; {
 		first, stop := d, int32(min(int64(at)+r.pieceEdges, math.MaxInt32))

@@ -63,6 +63,7 @@ type csr struct {
 	slab            *blockio.Slab
 	indptr, indices []int32
 	carried
+	unlisted  []int32   // by destination: edges that [between].wants leaves out; nil if it leaves out none
 	relations []uint16  // parallel to indices, where they are carried
 	weights   []float32 // likewise
 	features  []float32 // likewise, columns of them an edge
@@ -110,7 +111,7 @@ func (c *csr) within(slab **blockio.Slab, begins []int32, first, n int) (p csr, 
 		return csr{}, err
 	}
 	all := asInt32((*slab).Bytes())
-	p = csr{indptr: all[:nodes+1], indices: all[nodes+1 : nodes+1 : nodes+1+edges], carried: c.carried}
+	p = csr{indptr: all[:nodes+1], indices: all[nodes+1 : nodes+1 : nodes+1+edges], carried: c.carried, unlisted: c.unlisted}
 	rest := asFloat32((*slab).Bytes())[nodes+1+edges:]
 	if c.hasWeights {
 		p.weights, rest = rest[:0:edges], rest[edges:]
@@ -181,11 +182,35 @@ func (b *edgeBuilder) featuresOf(e int, row []float32) {
 	}
 }
 
-// build collects the edges s → d with s in from and d in to; the edges of an
+// between says which edges a csr has: from the nodes of one tile to those of another.
+type between struct {
+	from, to Tile     // of the sets' nodes, by their numbers
+	of, into *nodeSet // sources and destinations
+	wants    func(to, from int) bool
+}
+
+// places returns where a destination and a source are in the tiles, by their places among all nodes of the tiles' partitions, which
+// each passes on.
+func (x *between) places() (into, of func(v uint32) uint32) {
+	place := func(s *nodeSet, t Tile) func(v uint32) uint32 {
+		if s.all() {
+			return func(v uint32) uint32 { return v }
+		}
+		base := uint64(s.parts[t.Lo].First)
+		return func(v uint32) uint32 { return uint32(s.number(base+uint64(v)) - t.Base) }
+	}
+	return place(x.into, x.to), place(x.of, x.from)
+}
+
+// build collects the edges s → d with s in x.from and d in x.to; the edges of an
 // undirected store count in both directions, a self loop once; inverse edges
 // count like edges. Each stripe is read twice: to count and to fill. A
-// destination's edges are in the order of their sources, whatever the tiles.
-func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err error) {
+// destination's edges are in the order of their sources, whatever the tiles. Edges between partitions that x does not want are counted, not
+// listed.
+func (b *edgeBuilder) build(ctx context.Context, x between) (c csr, err error) {
+	from, to := x.from, x.to
+	into, of := x.places()
+	some := selection{to: x.into, wants: x.wants}
 	count, err := blockio.AllocSlab(int64(to.Nodes+1)*4, blockio.SlabOptions{})
 	if err != nil {
 		return csr{}, err
@@ -193,7 +218,7 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	defer func() { _ = count.Free() }()
 	next := asInt32(count.Bytes())[:to.Nodes+1]
 	var edges int64
-	if err := b.each(ctx, from, to, func(d, _ uint32, _ about) { next[d+1]++; edges++ }); err != nil {
+	if err := b.some(ctx, from, to, some, func(d, _ uint32, _ about) { next[into(d)+1]++; edges++ }); err != nil {
 		return csr{}, err
 	}
 	if edges > math.MaxInt32 {
@@ -208,6 +233,9 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	if has.hasRelations {
 		size += 2 * edges
 	}
+	if x.wants != nil { // room for what is not listed, behind
+		size = (size+3)&^3 + 4*int64(to.Nodes)
+	}
 	slab, err := blockio.AllocSlab(size, blockio.SlabOptions{})
 	if err != nil {
 		return csr{}, err
@@ -215,13 +243,17 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 	all := asInt32(slab.Bytes())
 	c = csr{slab: slab, indptr: all[:to.Nodes+1], indices: all[to.Nodes+1 : int64(to.Nodes+1)+edges], carried: has}
 	copy(c.indptr, next)
+	if x.wants != nil {
+		c.unlisted = asInt32(slab.Bytes()[size-4*int64(to.Nodes) : size])
+		some.left = func(d uint32) { c.unlisted[into(d)]++ }
+	}
 	fill := func(d, s uint32, _ about) {
-		c.indices[next[d]] = int32(s)
+		c.indices[next[d]] = int32(of(s))
 		next[d]++
 	}
 	plain := fill
 	if has.hasRelations {
-		c.relations, err = blocks.View[uint16](slab.Bytes()[size-2*edges : size])
+		c.relations, err = blocks.View[uint16](slab.Bytes()[4*words : 4*words+2*edges])
 		fill = func(d, s uint32, e about) {
 			c.relations[next[d]] = e.relation
 			plain(d, s, e)
@@ -245,7 +277,7 @@ func (b *edgeBuilder) build(ctx context.Context, from, to Tile) (c csr, err erro
 		}
 	}
 	if err == nil {
-		err = b.each(ctx, from, to, fill)
+		err = b.some(ctx, from, to, some, func(d, s uint32, e about) { fill(into(d), s, e) })
 	}
 	if err != nil {
 		c.free()
@@ -311,9 +343,22 @@ func (b *edgeBuilder) carried() carried {
 // mirrors reports whether stored edges are also read against their direction.
 func (b *edgeBuilder) mirrors() bool { return b.undirected || b.inverse > 0 }
 
+// selection is which messages are wanted; the zero value is all.
+type selection struct {
+	to    *nodeSet                // only those to its nodes; nil: all
+	wants func(to, from int) bool // whether those between two partitions are; nil: all are
+	left  func(d uint32)          // is told of those that are not, by their destination; nil: nobody is
+	edges []int64                 // by the destinations' partition: how many there are, self loops of an undirected store twice; nil: not counted
+}
+
 // each calls fn for every message from Tile from to Tile to, by positions in
 // the tiles, in an order that is fixed by the store.
 func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint32, e about)) error {
+	return b.some(ctx, from, to, selection{}, fn)
+}
+
+// some is each for the messages that x selects. Positions are among all nodes of the tiles' partitions.
+func (b *edgeBuilder) some(ctx context.Context, from, to Tile, x selection, fn func(d, s uint32, e about)) error {
 	if b.only > 0 {
 		all := fn
 		fn = func(d, s uint32, e about) {
@@ -322,52 +367,111 @@ func (b *edgeBuilder) each(ctx context.Context, from, to Tile, fn func(d, s uint
 			}
 		}
 	}
+	if x.to == nil {
+		x.to = &nodeSet{parts: b.parts}
+	}
 	for j := range b.parts {
-		inTo := to.Lo <= j && j < to.Hi
+		inTo := to.Lo <= j && j < to.Hi && (x.to.all() || x.to.in(j) > 0)
 		mirror := b.mirrors() && from.Lo <= j && j < from.Hi
 		if !inTo && !mirror {
 			continue
 		}
-		stripe, buf, err := b.src.ReadStripe(ctx, store.PartitionID(j), b.stripe)
+		stripe, err := b.read(ctx, j)
 		if err != nil {
 			return err
 		}
-		b.stripe = buf
-		b.bytes += int64(len(buf))
-		if err := b.readTypes(ctx, j, stripe.Edges()); err != nil {
-			return err
-		}
-		if b.weights, err = b.values(ctx, b.weight, j, stripe.Edges(), b.weights); err != nil {
-			return err
-		}
-		for i, c := range b.features {
-			if b.rows[i], err = b.values(ctx, c, j, stripe.Edges(), b.rows[i]); err != nil {
-				return err
-			}
-		}
 		if inTo {
-			base := uint32(uint64(b.parts[j].First) - to.Base)
-			for i := from.Lo; i < from.Hi; i++ {
-				off := uint32(uint64(b.parts[i].First) - from.Base)
-				if err := b.bucket(&stripe, i, func(d, s uint32, e about) { fn(base+d, off+s, e) }); err != nil {
-					return err
-				}
-			}
+			err = b.forwards(&stripe, j, from, to, x, fn)
 		}
-		if mirror {
-			base := uint32(uint64(b.parts[j].First) - from.Base)
-			for i := to.Lo; i < to.Hi; i++ {
-				off := uint32(uint64(b.parts[i].First) - to.Base)
-				err := b.bucket(&stripe, i, func(d, s uint32, e about) {
-					if i != j || d != s || b.inverse > 0 {
-						e.relation += b.inverse
-						fn(off+s, base+d, e)
-					}
-				})
-				if err != nil {
-					return err
-				}
+		if mirror && err == nil {
+			err = b.backwards(&stripe, j, from, to, x, fn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads stripe j and what its edges carry.
+func (b *edgeBuilder) read(ctx context.Context, j int) (blocks.Stripe, error) {
+	stripe, buf, err := b.src.ReadStripe(ctx, store.PartitionID(j), b.stripe)
+	if err != nil {
+		return stripe, err
+	}
+	b.stripe = buf
+	b.bytes += int64(len(buf))
+	if err := b.readTypes(ctx, j, stripe.Edges()); err != nil {
+		return stripe, err
+	}
+	if b.weights, err = b.values(ctx, b.weight, j, stripe.Edges(), b.weights); err != nil {
+		return stripe, err
+	}
+	for i, c := range b.features {
+		if b.rows[i], err = b.values(ctx, c, j, stripe.Edges(), b.rows[i]); err != nil {
+			return stripe, err
+		}
+	}
+	return stripe, nil
+}
+
+// offset is where partition p begins among the nodes of the partitions from lo on.
+func (b *edgeBuilder) offset(lo, p int) uint32 {
+	return uint32(b.parts[p].First - b.parts[lo].First)
+}
+
+// taker is fn, or what is told of edges to partition to from partition from instead.
+func (x *selection) taker(to, from int, fn func(d, s uint32, e about)) func(d, s uint32, e about) {
+	switch {
+	case x.wants == nil || x.wants(to, from):
+		return fn
+	case x.left == nil:
+		return nil
+	}
+	return func(d, _ uint32, _ about) { x.left(d) }
+}
+
+// forwards calls fn for the messages along the edges of stripe j, which is of Tile to.
+func (b *edgeBuilder) forwards(stripe *blocks.Stripe, j int, from, to Tile, x selection, fn func(d, s uint32, e about)) error {
+	base := b.offset(to.Lo, j)
+	for i := from.Lo; i < from.Hi; i++ {
+		off, take := b.offset(from.Lo, i), x.taker(j, i, fn)
+		if take == nil {
+			continue
+		}
+		keep := kept{of: x.to, first: uint64(b.parts[j].First)}
+		n, err := b.bucket(stripe, i, keep, func(d, s uint32, e about) { take(base+d, off+s, e) })
+		if err != nil {
+			return err
+		}
+		if x.edges != nil {
+			x.edges[j] += n
+		}
+	}
+	return nil
+}
+
+// backwards calls fn for the messages against the edges of stripe j, which is of Tile from.
+func (b *edgeBuilder) backwards(stripe *blocks.Stripe, j int, from, to Tile, x selection, fn func(d, s uint32, e about)) error {
+	base := b.offset(from.Lo, j)
+	for i := to.Lo; i < to.Hi; i++ {
+		take := x.taker(i, j, fn)
+		if take == nil || !x.to.all() && x.to.in(i) == 0 {
+			continue
+		}
+		off := b.offset(to.Lo, i)
+		keep := kept{of: x.to, first: uint64(b.parts[i].First), sources: true}
+		n, err := b.bucket(stripe, i, keep, func(d, s uint32, e about) {
+			if i != j || d != s || b.inverse > 0 {
+				e.relation += b.inverse
+				take(off+s, base+d, e)
 			}
+		})
+		if err != nil {
+			return err
+		}
+		if x.edges != nil {
+			x.edges[i] += n
 		}
 	}
 	return nil
@@ -433,33 +537,53 @@ func (b *edgeBuilder) typeOf(e int) uint16 {
 	return binary.LittleEndian.Uint16(b.types[2*e:])
 }
 
-// bucket calls fn(dst, src, what the edge carries) for every edge of bucket i of a stripe.
-func (b *edgeBuilder) bucket(stripe *blocks.Stripe, i int, fn func(d, s uint32, e about)) error {
+// kept is which edges of a bucket are passed on: those to, or with sources from, nodes of a set. first is the first node of their partition.
+type kept struct {
+	of      *nodeSet
+	first   uint64
+	sources bool
+}
+
+// bucket calls fn(dst, src, what the edge carries) for the edges of bucket i of a stripe that are kept, and returns how many there are.
+func (b *edgeBuilder) bucket(stripe *blocks.Stripe, i int, keep kept, fn func(d, s uint32, e about)) (int64, error) {
 	k, err := stripe.Bucket(i)
 	if err != nil || k.Edges == 0 {
-		return err
+		return 0, err
 	}
 	first := int(stripe.FirstEdge(i))
 	carried := func(e int) about { return b.aboutOf(first + e) }
 	switch {
 	case k.Dst16 != nil && k.Src16 != nil:
-		runs(k.Starts, k.Dst16, k.Src16, carried, fn)
+		return runs(k.Starts, k.Dst16, k.Src16, keep, carried, fn), nil
 	case k.Dst16 != nil:
-		runs(k.Starts, k.Dst16, k.Src32, carried, fn)
+		return runs(k.Starts, k.Dst16, k.Src32, keep, carried, fn), nil
 	case k.Src16 != nil:
-		runs(k.Starts, k.Dst32, k.Src16, carried, fn)
-	default:
-		runs(k.Starts, k.Dst32, k.Src32, carried, fn)
+		return runs(k.Starts, k.Dst32, k.Src16, keep, carried, fn), nil
 	}
-	return nil
+	return runs(k.Starts, k.Dst32, k.Src32, keep, carried, fn), nil
 }
 
-func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, carried func(e int) about, fn func(d, s uint32, e about)) {
-	r := -1
+func runs[D, S uint16 | uint32](starts []uint64, dst []D, src []S, keep kept, carried func(e int) about, fn func(d, s uint32, e about)) int64 {
+	r, words, n := -1, keep.of.words, int64(0)
+	if words == nil {
+		for e, s := range src {
+			r += int(starts[e/64] >> (e % 64) & 1)
+			fn(uint32(dst[r]), uint32(s), carried(e))
+		}
+		return int64(len(src))
+	}
 	for e, s := range src {
 		r += int(starts[e/64] >> (e % 64) & 1)
-		fn(uint32(dst[r]), uint32(s), carried(e))
+		v := keep.first + uint64(dst[r])
+		if keep.sources {
+			v = keep.first + uint64(s)
+		}
+		if words[v/64]>>(v%64)&1 > 0 {
+			fn(uint32(dst[r]), uint32(s), carried(e))
+			n++
+		}
 	}
+	return n
 }
 
 func asInt32(b []byte) []int32 {

@@ -20,6 +20,8 @@ type Table struct {
 	slab     *blockio.Slab
 	file     *os.File
 	fill     func(b []byte, first uint64) error
+
+	read, written int64 // bytes of the file
 }
 
 // New makes a table; dir is where a file would lie ([store.Store.ScratchDir]).
@@ -27,7 +29,7 @@ func New(rows uint64, rowBytes int64, inMemory bool, dir string) (*Table, error)
 	t := &Table{RowBytes: rowBytes}
 	var err error
 	if inMemory {
-		t.slab, err = blockio.AllocSlab(int64(rows)*rowBytes, blockio.SlabOptions{})
+		t.slab, err = blockio.AllocSlab(max(int64(rows)*rowBytes, 1), blockio.SlabOptions{})
 		return t, err
 	}
 	if t.file, err = os.CreateTemp(dir, "gstore-states-*"); err != nil {
@@ -67,6 +69,7 @@ func (t *Table) Read(b []byte, first uint64) error {
 	if _, err := t.file.ReadAt(b, int64(first)*t.RowBytes); err != nil {
 		return fmt.Errorf("spill: read from row %d: %w", first, err)
 	}
+	t.read += int64(len(b))
 	return nil
 }
 
@@ -91,6 +94,7 @@ func (t *Table) Write(b []byte, first uint64) error {
 	if _, err := t.file.WriteAt(b, int64(first)*t.RowBytes); err != nil {
 		return fmt.Errorf("spill: write from row %d: %w", first, err)
 	}
+	t.written += int64(len(b))
 	return nil
 }
 
@@ -100,6 +104,14 @@ func (t *Table) Memory() int64 {
 		return 0
 	}
 	return int64(len(t.slab.Bytes()))
+}
+
+// Moved returns the bytes read from and written to a table in a file.
+func (t *Table) Moved() (read, written int64) {
+	if t == nil {
+		return 0, 0
+	}
+	return t.read, t.written
 }
 
 // Close frees the table.

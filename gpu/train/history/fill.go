@@ -5,14 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/spill"
-	"github.com/gstore/gstore/store"
 )
 
 // historyEdges is how many edges are added up at a time, and historyEdgeBytes what their ends take.
@@ -23,6 +21,15 @@ const (
 
 // Takes implements [eval.Sink].
 func (h *Layer) Takes(layer int) bool { return layer == h.Input+h.Layer }
+
+// Chooses implements [eval.Chooser]: of absent neighbours of training nodes alone. Nodes whose rows the plan leaves out need none.
+func (h *Layer) Chooses(layer int) (needs func(p int, node uint64) bool, wants func(to, from int) bool) {
+	if h.every || h.groups != nil || h.Known != nil || !h.Takes(layer) {
+		return nil, nil
+	}
+	needs = func(p int, node uint64) bool { return len(h.steps[p]) > 0 && h.training.Has(node) }
+	return needs, func(to, from int) bool { return len(h.steps[to]) > 0 && !h.resident[h.steps[to][0]][from] }
+}
 
 // Add implements [eval.Sink]: it adds the states of tile From to the sums of tile To's destinations that will not see
 // them, and finishes the rows after the last source tile.
@@ -76,7 +83,7 @@ func (h *Layer) addPartition(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x 
 			}
 			degrees, missing := h.collect(p, node, x, resident, size)
 			if h.symmetric {
-				h.dstDegrees = append(h.dstDegrees, x.DstDegrees[uint64(h.parts[p].First)+uint64(node)-x.To.Base])
+				h.dstDegrees = append(h.dstDegrees, x.DstDegrees[x.Position(uint64(h.parts[p].First)+uint64(node))])
 			}
 			for i := range size {
 				counts := sums[done*h.sumColumns()+h.Dim:]
@@ -102,8 +109,11 @@ func (h *Layer) collect(p, node int, x eval.Addition, resident []bool, size int)
 			h.place[r] = i
 		}
 	}
-	d := uint64(h.parts[p].First) + uint64(node) - x.To.Base
+	d := x.Position(uint64(h.parts[p].First) + uint64(node))
 	begin, part := x.Indptr[d], x.From.Lo
+	if x.Unlisted != nil && x.First { // they are resident
+		degrees[0] += int(x.Unlisted[d])
+	}
 	edges := x.Indices[begin:x.Indptr[d+1]]
 	h.marks = h.marks[:0]
 	for e, u := range edges {
@@ -116,12 +126,12 @@ func (h *Layer) collect(p, node int, x eval.Addition, resident []bool, size int)
 			}
 			of = h.place[relation]
 		}
-		part = h.owner(part, x.From, x.From.Base+uint64(u))
+		part = x.Owner(part, u)
 		mark := int32(-1)
 		switch {
 		case resident[part]:
 			degrees[of]++
-		case h.Known != nil && !h.Known.Has(x.From.Base+uint64(u)):
+		case h.Known != nil && !h.Known.Has(x.Node(u)):
 		default:
 			degrees[of]++
 			missing[of]++
@@ -233,24 +243,4 @@ func (h *Layer) Finish(sums []float32) []byte {
 func (h *Layer) Divisor(slot int) float32 {
 	row := h.RowBytes()
 	return math.Float32frombits(binary.LittleEndian.Uint32(h.Window.slab.Bytes()[(slot+1)*row-4:]))
-}
-
-// owner returns the partition of a node of a tile; guess is tried first.
-func (h *Layer) owner(guess int, t eval.Tile, node uint64) int {
-	if g := &h.parts[guess]; uint64(g.First) <= node && node < uint64(g.First)+g.Nodes {
-		return guess
-	}
-	i, found := slices.BinarySearchFunc(h.parts[t.Lo:t.Hi], node, func(p store.PartitionInfo, v uint64) int {
-		switch {
-		case uint64(p.First)+p.Nodes <= v:
-			return -1
-		case uint64(p.First) > v:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return guess // not reached: edges lie inside the tile
-	}
-	return t.Lo + i
 }

@@ -156,6 +156,14 @@ func (hs Set) Takes(layer int) bool {
 	return slices.ContainsFunc(hs, func(h *Layer) bool { return h.Takes(layer) })
 }
 
+// Chooses implements [eval.Chooser].
+func (hs Set) Chooses(layer int) (needs func(p int, node uint64) bool, wants func(to, from int) bool) {
+	if len(hs) != 1 { // of relations: all layers'
+		return nil, nil
+	}
+	return hs[0].Chooses(layer)
+}
+
 // Add implements [eval.Sink].
 func (hs Set) Add(ctx context.Context, q *gpu.Queue, a *gpu.Arena, x eval.Addition) error {
 	for _, h := range hs {
