@@ -16,14 +16,23 @@ type AnswerTypes struct {
 	Tails, Heads []bool // by value
 }
 
-// Nodes is how many nodes of a store may be tails: value k is type k−1.
-func (a *AnswerTypes) Nodes(m *store.Manifest) (n uint64) {
+// Nodes is how many nodes of a store may be tails.
+func (a *AnswerTypes) Nodes(m *store.Manifest) uint64 {
+	tails, _ := a.Sizes(m)
+	return tails
+}
+
+// Sizes is how many nodes of a store may be tails, and how many heads: value k is type k−1.
+func (a *AnswerTypes) Sizes(m *store.Manifest) (tails, heads uint64) {
 	for k, t := range m.Schema.NodeTypes {
 		if k+1 < len(a.Tails) && a.Tails[k+1] {
-			n += t.Count
+			tails += t.Count
+		}
+		if k+1 < len(a.Heads) && a.Heads[k+1] {
+			heads += t.Count
 		}
 	}
-	return n
+	return tails, heads
 }
 
 // has reports whether a value is a type of answers.

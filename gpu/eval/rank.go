@@ -3,6 +3,7 @@ package eval
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,12 +35,17 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 	if err != nil {
 		return RankMetrics{}, err
 	}
+	given := uint64(0)
+	if shared == 0 {
+		if given, err = v.given(name); err != nil {
+			return RankMetrics{}, err
+		}
+	}
+	if v.o.Detail && shared+given > 0 {
+		return RankMetrics{}, store.Invalid(errors.New("ranks among the data set's own negatives are not told apart by relation: rank against all nodes (--against all)"))
+	}
 	if shared > 0 {
 		return v.rankShared(ctx, q, model, x, name, shared)
-	}
-	given, err := v.given(name)
-	if err != nil {
-		return RankMetrics{}, err
 	}
 	if given > 0 {
 		return v.rankGiven(ctx, q, model, x, name, given)
@@ -56,6 +62,10 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 		candidates = uint64(len(v.sample))
 	}
 	sum := RankMetrics{Candidates: candidates}
+	var detail []SideMetrics // by row of relations
+	if v.o.Detail {
+		detail = make([]SideMetrics, 2*v.relations)
+	}
 	for {
 		b := v.nextBatch(edges)
 		if len(b.answers) == 0 {
@@ -65,7 +75,16 @@ func (v *Ranker) rank(ctx context.Context, q *gpu.Queue, model *nn.LinkModel, x 
 			return RankMetrics{}, err
 		}
 		for i := range b.answers {
-			sum.add(b.answers[i].ranks(candidates))
+			filtered, raw := b.answers[i].ranks(candidates)
+			sum.add(filtered, raw)
+			if detail != nil {
+				detail[b.list[b.answers[i].question].relation].add(filtered)
+			}
+		}
+	}
+	if detail != nil && edges.Err() == nil {
+		if sum.Detail, err = v.detailOf(ctx, detail); err != nil {
+			return RankMetrics{}, err
 		}
 	}
 	return sum.mean(), edges.Err()

@@ -35,6 +35,8 @@ type RankerOptions struct {
 	Relation *store.RelationID
 	// Types, if not nil, are those of answers: an answer is ranked against, and found among, nodes of these alone.
 	Types *AnswerTypes
+	// Detail asks for [RankMetrics].Detail of lists that are ranked among all nodes or a sample.
+	Detail bool
 }
 
 // A block of scores takes 1/evalScoreShare of the memory, a batch of questions with their vectors 1/evalBatchShare of what
@@ -66,8 +68,9 @@ type Ranker struct {
 	filter edgeBuilder // with relations, both ways
 	// relations of the store: the question (?, r, tail) has relation r + relations.
 	relations uint32
-	sample    []uint32 // candidates, ascending; nil: all nodes
-	batchSize int      // answers
+	counts    []relationCounts // by relation; nil until a detail is asked for
+	sample    []uint32         // candidates, ascending; nil: all nodes
+	batchSize int              // answers
 
 	scoreBytes int64         // of a block of scores
 	scores     *blockio.Slab // that block; nil until used

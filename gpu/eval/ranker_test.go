@@ -195,8 +195,9 @@ func (b *rankBench) run(o eval.RankerOptions, lists ...string) ([]eval.RankMetri
 	return got, v.Tiles(), err
 }
 
-// want ranks by the definition: one question after the other, a map of all known triples.
-func (b *rankBench) want(graph []store.Edge, lists map[string][]store.Edge, name string, among []uint64) eval.RankMetrics {
+// want ranks by the definition: one question after the other, a map of all known triples; both sides unless it is said
+// which, 0 for tails.
+func (b *rankBench) want(graph []store.Edge, lists map[string][]store.Edge, name string, among []uint64, sides ...int) eval.RankMetrics {
 	dim := b.model.Config().Dim
 	known := map[store.Edge]bool{}
 	for _, es := range append([][]store.Edge{graph}, lists["valid"], lists["test"]) {
@@ -205,8 +206,11 @@ func (b *rankBench) want(graph []store.Edge, lists map[string][]store.Edge, name
 		}
 	}
 	m := eval.RankMetrics{Candidates: uint64(len(among))}
+	if len(sides) == 0 {
+		sides = []int{0, 1}
+	}
 	for _, e := range lists[name] {
-		for side := range 2 {
+		for _, side := range sides {
 			end, answer, relation := e.Src, e.Dst, int(e.Relation)
 			if side == 1 {
 				end, answer, relation = e.Dst, e.Src, relation+evalRelations

@@ -26,6 +26,8 @@ type RankMetrics struct {
 	Hits20  float64 `json:"hits20,omitempty"`
 	Hits50  float64 `json:"hits50,omitempty"`
 	Hits100 float64 `json:"hits100,omitempty"`
+
+	Detail *RankDetail `json:"detail,omitempty"` // see RankerOptions.Detail
 }
 
 // addShared counts an edge that above of the shared wrong answers score higher than, and equal the same: it hits K if it is above the K-th

@@ -140,6 +140,7 @@ func (b *batchMeter) bytes(ctx context.Context, rows, sampled, edges int64) (int
 		b.index(int(inputs-seeds)*c.Dim, blocks.Float32)
 	}
 	gradients(p, b.model, graphs, in, batch)
+	b.model.Constrain(p)
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
 	}

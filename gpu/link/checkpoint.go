@@ -63,7 +63,7 @@ func loadProgress(ctx context.Context, t *table.Table) (*position, []byte, error
 
 // decodeProgress reads blobRun. What runs that began with earlier versions do not say is what those did.
 func decodeProgress(b []byte) (*position, error) {
-	p := &position{Config: Config{DenseRate: 1, LRDecay: noDecay, RemoveBatchEdges: new(bool), Absent: AbsentIgnore, NegativesFrom: FromResident, Against: eval.AgainstAll}}
+	p := &position{Config: Config{Preset: PresetMarius, N3: new(float64), NegativesFor: ForThemselves, DenseRate: 1, LRDecay: noDecay, RemoveBatchEdges: new(bool), Absent: AbsentIgnore, NegativesFrom: FromResident, Against: eval.AgainstAll}}
 	return p, json.Unmarshal(b, p)
 }
 

@@ -14,11 +14,15 @@ import (
 // [Options] says of each field what flag it is, what it may be, and what it goes with.
 // Fields tagged resume:"free" may differ from those of the run that is resumed.
 type Config struct {
-	Task    string `json:"task"`            // "link"
-	Model   string `json:"model"`           // the decoder: "distmult" (default), "complex", "transe", "dot"
+	Task string `json:"task"` // "link"
+	// Preset is what the defaults below are of: PresetAuto (default), or PresetMarius, those of MariusGNN's evaluation
+	// (section 7.1), which every run had before there were presets.
+	Preset  string `json:"preset"`
+	Model   string `json:"model"`           // the decoder: "distmult" (default), "complex", "rotate", "transe", "dot"
 	Encoder string `json:"encoder"`         // "none", "sage", "gcn", "gat"
 	Heads   int    `json:"heads,omitempty"` // of gat, side by side; default 4
-	Dim     int    `json:"dim"`             // of embeddings, relations and the encoder's states; default 100
+	// Dim is that of embeddings, relations and the encoder's states; default 200, with an encoder, dot or PresetMarius 100.
+	Dim int `json:"dim"`
 	// Layers of the encoder, with a ReLU behind all but the last; 0: one with tanh behind. Default: as many as there
 	// are Fanouts, if there are several or Features, which have 2 where none are given.
 	Layers int `json:"layers,omitempty"`
@@ -33,8 +37,9 @@ type Config struct {
 	// Fanouts are the neighbours sampled over incoming edges, and as many over outgoing ones, outward from the ends
 	// of edges; -1 for all. Default 20 for one layer, 15,10,5… for more, none without an encoder.
 	Fanouts   []int `json:"fanouts"`
-	BatchSize int   `json:"batch_size"`           // edges of a mini-batch; default 1000
-	Epochs    int   `json:"epochs" resume:"free"` // default 8
+	BatchSize int   `json:"batch_size"` // edges of a mini-batch; default 1000
+	// Epochs are so many by default as make runBatches mini-batches, but 8 to 50; with an encoder, dot or PresetMarius 8.
+	Epochs int `json:"epochs" resume:"free"`
 	// Optimizer steps embeddings and parameters: "adagrad" (default without Features; a table has one vector of state
 	// a node) or "adam" (two; a row's moments change when a batch has the node, and the bias of their zeros is
 	// corrected by the run's steps, as PyTorch's SparseAdam does).
@@ -47,8 +52,12 @@ type Config struct {
 	// trained last does not weigh more than what was trained before; default .5. 1: it falls from the start; −1:
 	// never.
 	LRDecay   float64 `json:"lr_decay"`
-	Negatives int     `json:"negatives"` // wrong answers for each edge and side; default 500
-	Chunks    int     `json:"chunks"`    // groups of a batch's edges that share negatives; default 10
+	Negatives int     `json:"negatives"` // wrong answers for each edge and side; default 1000; where Dim is 100 by default 500
+	Chunks    int     `json:"chunks"`    // groups of a batch's edges that share negatives; default 1; where Dim is 100 by default 10
+	// NegativesFor is what the softmax takes negatives for: ForAll, a sample of all nodes that may be answers, whose
+	// exponentials it adds up as an estimate of theirs, in memory or not; ForThemselves, all wrong answers that there are.
+	// Default: ForAll, where Dim is 200 by default, of uniform negatives with the softmax.
+	NegativesFor string `json:"negatives_for"`
 	// DegreeShare of the negatives is drawn in proportion to degree, the rest uniformly; default 0.
 	DegreeShare float64 `json:"degree_share"`
 	// NegativesFrom is where they are drawn from: FromAnswers, the partitions in which the answer may lie, given the
@@ -64,7 +73,10 @@ type Config struct {
 	KeepBatchEdges float64  `json:"keep_batch_edges,omitempty"`
 	Loss           string   `json:"loss"`   // "softmax" (default), "logistic", "margin"
 	Margin         *float64 `json:"margin"` // of the margin loss, 0 or more; default (nil): 1
-	Seed           uint64   `json:"seed"`
+	// N3 is the weight of a regulariser, the sum of the cubes of the numbers of an example's ends and relation (Lacroix
+	// et al., ICML 2018, eq. 7), see [nn.LinkConfig]. Default: .05 of distmult and complex where Dim is 200 by default, else 0.
+	N3   *float64 `json:"n3,omitempty"`
+	Seed uint64   `json:"seed"`
 
 	// Plan says which partitions are in memory when: "auto" (default), "memory", "comet", "beta";
 	// Buffer how many at a time (default: what MemoryBytes allows), Logical is comet's number of logical
@@ -123,8 +135,47 @@ type Config struct {
 // defaultTable is the default of Config.Table.
 const defaultTable = "embeddings"
 
-// defaultChunks is the default of Config.Chunks, of smaller batches too.
-const defaultChunks = 10
+// What Config.Preset may be.
+const (
+	PresetAuto   = "auto"
+	PresetMarius = "marius"
+)
+
+// What Config.NegativesFor may be.
+const (
+	ForAll        = "all"
+	ForThemselves = "themselves"
+)
+
+// Defaults of Config.Chunks, the larger one of smaller batches too.
+const (
+	defaultChunks = 1
+	mariusChunks  = 10
+)
+
+// Defaults of Config.Epochs: those that make runBatches mini-batches, within bounds; with MariusGNN's defaults mariusEpochs.
+// On a small graph more of them are needed, on a large one a run of as few as 8 has seen enough.
+const (
+	runBatches   = 6000
+	epochsLeast  = 8
+	epochsMost   = 50
+	mariusEpochs = 8
+)
+
+// marius reports whether c's defaults are MariusGNN's: by its preset, and where nothing better was found, which is with
+// an encoder and without relations.
+func (c *Config) marius() bool {
+	return c.Preset == PresetMarius || c.Encoder != noEncoder || len(c.Features) > 0 || c.Model == nn.Dot
+}
+
+// epochs is the default of c.Epochs for a run on so many examples.
+func (c *Config) epochs(examples uint64) int {
+	if c.marius() {
+		return mariusEpochs
+	}
+	batches := max(1, (examples+uint64(c.BatchSize)-1)/uint64(c.BatchSize))
+	return int(min(epochsMost, max(epochsLeast, (runBatches+batches-1)/batches)))
+}
 
 // What Config.Optimizer may be.
 const (
@@ -203,11 +254,19 @@ func (c *Config) LinkModel(m *store.Manifest) (nn.LinkConfig, error) {
 		return nn.LinkConfig{}, err
 	}
 	l := nn.LinkConfig{Decoder: c.Model, Encoder: c.Encoder, Heads: c.Heads, Dim: c.Dim, Layers: c.Layers,
-		NoEmbeddings: c.NoEmbeddings, Relations: len(m.Schema.Relations), Loss: loss, Seed: c.Seed}
+		NoEmbeddings: c.NoEmbeddings, Relations: len(m.Schema.Relations), Loss: loss, N3: c.n3(), Seed: c.Seed}
 	for _, x := range columns {
 		l.Features = append(l.Features, x.Dim)
 	}
 	return l, nil
+}
+
+// n3 is c.N3 as the model takes it.
+func (c *Config) n3() float32 {
+	if c.N3 == nil {
+		return 0
+	}
+	return float32(*c.N3)
 }
 
 // loss returns the loss that c names.

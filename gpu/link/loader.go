@@ -67,6 +67,9 @@ func OpenLoader(ctx context.Context, st *store.Store, cfg Config, o LoaderOption
 		cfg.EvalEvery = -1
 	}
 	cfg.Absent = AbsentIgnore
+	if cfg.Preset == "" { // a caller's own model is trained as it was before there were presets
+		cfg.Preset = PresetMarius
+	}
 	if err := cfg.Normalize(); err != nil {
 		return nil, err
 	}

@@ -63,6 +63,7 @@ func (t *trainer) batch(ctx context.Context, b *mini.Batch, e *embeddings, lr fl
 	x.d, x.sums = d, sums
 	backward := time.Now()
 	t.updater.step(q, x)
+	t.model.Constrain(p)
 	stat := make([]float64, 2)
 	q.Download(blocks.Bytes(stat), t.model.Stat())
 	err := t.pipe.Issued(ctx, t.over(x, stat, sum))
@@ -73,7 +74,7 @@ func (t *trainer) batch(ctx context.Context, b *mini.Batch, e *embeddings, lr fl
 // questions are a mini-batch's, with the answers that are none.
 func (t *trainer) questions(extra *batchExtra) nn.LinkBatch {
 	q, a := t.queue, t.pipe.Arena()
-	b := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives}
+	b := nn.LinkBatch{Rows: a.Uint32s(q, extra.rows), Relations: a.Uint32s(q, extra.relations), Chunks: extra.chunks, Negatives: t.cfg.Negatives, Corrections: t.corrections}
 	if len(extra.mask) > 0 {
 		b.Mask = a.Uint32s(q, extra.mask)
 	}

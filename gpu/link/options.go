@@ -66,8 +66,24 @@ func is(flag, value string, of func(*Config) string) condition {
 		Found: func(c *Config) string { return "--" + flag + " " + of(c) }, Fix: "Use --" + flag + " " + value}
 }
 
+// by is a default that is one of two: MariusGNN's, or another.
+func by(marius, other any) func(*Config) any {
+	return func(c *Config) any {
+		if c.marius() {
+			return marius
+		}
+		return other
+	}
+}
+
 func modelOptions() []option {
 	return []option{
+		{
+			Field: func(c *Config) any { return &c.Preset }, Group: options.LinkPrediction,
+			Help: "whose defaults: auto, or marius, those of MariusGNN's evaluation (dimension 100, 500 negatives in " +
+				"10 chunks, 8 epochs, no regulariser)",
+			Default: PresetAuto, Values: options.Words(PresetAuto, PresetMarius),
+		},
 		{
 			Field: func(c *Config) any { return &c.Model }, Group: options.Model,
 			Default: nn.DistMult, Values: options.Words(nn.Decoders()...),
@@ -101,7 +117,8 @@ func modelOptions() []option {
 		},
 		{
 			Field: func(c *Config) any { return &c.Dim }, Group: options.LinkPrediction,
-			Help: "numbers of an embedding", Default: 100, Values: options.AtLeast(1),
+			Help: "numbers of an embedding", Default: by(100, 200),
+			Otherwise: "200, with an encoder, dot or --preset marius 100", Values: options.AtLeast(1),
 			Check: func(c *Config) string {
 				_, err := nn.NewDecoder(c.Model, c.Dim)
 				return said(err, true)
@@ -172,6 +189,10 @@ func said(err error, asked bool) string {
 	return strings.TrimPrefix(err.Error(), "nn: ")
 }
 
+// rotateRate is the largest learning rate of rotate's relations: a step of Adagrad or Adam moves a number by about as much,
+// and from a modulus of 1 to one below √3, see [nn.Decoder.Constrain].
+const rotateRate = .5
+
 func learningOptions() []option {
 	return []option{
 		{
@@ -184,7 +205,11 @@ func learningOptions() []option {
 				return ""
 			},
 		},
-		{Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser, Default: 8, Values: options.AtLeast(1)},
+		{
+			Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser, Values: options.AtLeast(1),
+			Otherwise: fmt.Sprintf("as many as make %d mini-batches, but %d to %d; with an encoder, dot or --preset marius %d",
+				runBatches, epochsLeast, epochsMost, mariusEpochs),
+		},
 		{
 			Field: func(c *Config) any { return &c.Optimizer }, Group: options.LinkPrediction, Level: options.Expert,
 			Help: "adagrad, or adam, which keeps two vectors of state a node instead of one",
@@ -209,6 +234,10 @@ func learningOptions() []option {
 				if max(c.DenseRate, 1)*c.LR > math.MaxFloat32 {
 					return "--x dense-rate times --lr is more than a float32 holds: use a smaller one of either"
 				}
+				if rate := max(c.DenseRate, 1) * c.LR; c.Model == nn.RotatE && rate > rotateRate {
+					return fmt.Sprintf("--model rotate with a learning rate of relations (--lr times --x dense-rate) of %g: expected at most %g, "+
+						"for the moduli of its relations to stay near 1", rate, rotateRate)
+				}
 				return ""
 			},
 		},
@@ -229,6 +258,18 @@ func learningOptions() []option {
 			Rules: []rule{{Needs: is("loss", gpu.MarginLoss.String(), func(c *Config) string { return c.Loss }), Idle: true,
 				Why: "no other loss has a margin"}},
 		},
+		{
+			Field: func(c *Config) any { return &c.N3 }, Flag: "regularize", Group: options.LinkPrediction, Level: options.Expert,
+			Help: "weight of the regulariser N3, cubes of the numbers of an edge's ends and relation",
+			Default: func(c *Config) any {
+				if !c.marius() && (c.Model == nn.DistMult || c.Model == nn.ComplEx) && c.Loss == gpu.SoftmaxLoss.String() {
+					return .05
+				}
+				return 0.
+			},
+			Otherwise: ".05 of distmult and complex without an encoder and --preset marius, else 0",
+			Values:    options.AtMost(0, math.MaxFloat32).As("0 or more, and finite"),
+		},
 		options.Seed(func(c *Config) any { return &c.Seed }),
 		{
 			Field: func(c *Config) any { return &c.EvalEvery }, Group: options.Optimiser, Level: options.Expert,
@@ -247,14 +288,16 @@ func negativeOptions() []option {
 	return []option{
 		{
 			Field: func(c *Config) any { return &c.Negatives }, Group: options.LinkPrediction,
-			Help: "wrong answers for each edge and side", Default: 500, Values: options.AtLeast(1),
+			Help: "wrong answers for each edge and side", Default: by(500, 1000),
+			Otherwise: "1000, with an encoder, dot or --preset marius 500", Values: options.AtLeast(1),
 		},
 		{
 			Field: func(c *Config) any { return &c.Chunks }, Group: options.LinkPrediction, Level: options.Experimental,
-			Help: "groups of a mini-batch's edges that share wrong answers", Default: defaultChunks, Values: options.AtLeast(1),
+			Help: "groups of a mini-batch's edges that share wrong answers", Default: by(mariusChunks, defaultChunks),
+			Otherwise: "1, with an encoder, dot or --preset marius 10", Values: options.AtLeast(1),
 			Check: func(c *Config) string {
 				switch {
-				case c.Chunks > max(c.BatchSize, defaultChunks): // those without an edge only draw negatives
+				case c.Chunks > max(c.BatchSize, mariusChunks): // those without an edge only draw negatives
 					return fmt.Sprintf("--x chunks=%d with --batch-size %d: expected at most one an edge", c.Chunks, c.BatchSize)
 				case c.Negatives > 1<<31 || int64(c.Chunks)*2*int64(c.Negatives) > 1<<31:
 					return "--x chunks and --negatives make more than 2^31 wrong answers a mini-batch: use a smaller one of either"
@@ -267,6 +310,20 @@ func negativeOptions() []option {
 			Help: "share of wrong answers that are drawn in proportion to degree, 0 to 1", Values: options.AtMost(0, 1),
 		},
 		{
+			Field: func(c *Config) any { return &c.NegativesFor }, Group: options.LinkPrediction, Level: options.Experimental,
+			Help: "what the softmax takes an edge's wrong answers for: a sample of all nodes (all), or all that there are (themselves)",
+			Default: func(c *Config) any {
+				if !c.marius() && sampled().Holds(c) {
+					return ForAll
+				}
+				return ForThemselves
+			},
+			Otherwise: "all of uniform ones with the softmax, without an encoder and --preset marius, else themselves",
+			Values:    options.Words(ForAll, ForThemselves),
+			Rules: []rule{{When: condition{Text: "--x negatives-for=" + ForAll, Holds: func(c *Config) bool { return c.NegativesFor == ForAll }},
+				Needs: sampled(), Why: "a sum of exponentials is estimated from uniform draws"}},
+		},
+		{
 			Field: func(c *Config) any { return &c.NegativesFrom }, Group: options.LinkPrediction,
 			Level: options.Experimental,
 			Help: "out of core wrong answers are drawn from partitions where a step's right ones may lie (answers), " +
@@ -274,6 +331,12 @@ func negativeOptions() []option {
 			Default: FromAuto, Values: options.Words(FromAuto, FromMixed, FromAnswers, FromResident),
 		},
 	}
+}
+
+func sampled() condition {
+	return condition{Text: "--loss softmax and --degree-share 0",
+		Holds: func(c *Config) bool { return c.Loss == gpu.SoftmaxLoss.String() && c.DegreeShare == 0 },
+		Found: func(c *Config) string { return fmt.Sprintf("--loss %s and --degree-share %v", c.Loss, c.DegreeShare) }}
 }
 
 func neighbourOptions() []option {

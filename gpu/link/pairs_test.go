@@ -21,7 +21,8 @@ func TestPairs(t *testing.T) {
 	pairs := optionstest.Pairs[link.Config]{
 		Table: link.Options(),
 		Values: map[string][]any{
-			"model": {"complex", "transe", "dot"}, "features": {[]string{"x"}}, "encoder": {"gat", "sage", "gcn"},
+			"preset": {link.PresetMarius}, "regularize": {.3}, "negatives-for": {link.ForAll, link.ForThemselves},
+			"model": {"complex", "rotate", "transe", "dot"}, "features": {[]string{"x"}}, "encoder": {"gat", "sage", "gcn"},
 			"heads": {2}, "dim": {12, 7}, "layers": {2, 1}, "fanouts": {[]int{3}, []int{3, -1}}, "no-embeddings": {true},
 			"relation": {"r1"}, "batch-size": {20}, "epochs": {2}, "optimizer": {"adam"}, "lr": {.3}, "dense-rate": {3.},
 			"lr-decay": {1., -1.}, "loss": {"margin", "logistic"}, "margin": {2.}, "seed": {uint64(5)}, "eval-every": {-1, 2},
@@ -33,7 +34,7 @@ func TestPairs(t *testing.T) {
 			"matmul": {"exact"}, "device-cache": {"tracker", "lookahead", "none"}, "device-window": {3}, "threads": {1},
 			"checkpoint-every": {"0"}, "keep-checkpoints": {2}, "resume": {true}, "from-checkpoint": {uint64(1)},
 		},
-		Decides: []string{"model", "features", "encoder", "heads", "dim", "fanouts", "no-embeddings", "relation",
+		Decides: []string{"regularize", "model", "features", "encoder", "heads", "dim", "fanouts", "no-embeddings", "relation",
 			"batch-size", "epochs", "optimizer", "lr", "loss", "margin", "seed", "negatives", "chunks", "degree-share",
 			"keep-batch-edges"},
 		Small: link.Config{

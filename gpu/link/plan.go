@@ -69,7 +69,7 @@ func (c *Config) evalShare(memory int64, partitions int) int64 {
 
 // batchShare is the share of a mini-batch's tensors: with an encoder they take more in a graph of many neighbours.
 func (c *Config) batchShare(memory int64, partitions int) int64 {
-	model := nn.LinkConfig{Decoder: c.Model, Dim: c.Dim}
+	model := nn.LinkConfig{Decoder: c.Model, Dim: c.Dim, N3: c.n3()}
 	n := model.LossBytes(2*c.BatchSize, 2*c.Chunks, c.Negatives)
 	if c.Encoder != "none" {
 		n = max(n, leftBytes(memory, partitions)/budget.BatchShare)
@@ -106,6 +106,13 @@ func (p *plan) apply(cfg *Config, m *store.Manifest) (macro.Policy, error) {
 		if m.Edges >= manyEdges*m.Nodes {
 			cfg.NegativesFrom = FromMixed
 		}
+	}
+	if cfg.Epochs == 0 {
+		examples, err := cfg.examplesOf(m)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Epochs = cfg.epochs(examples)
 	}
 	if cfg.DenseRate == 0 {
 		cfg.DenseRate = cfg.denseRate(m)

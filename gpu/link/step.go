@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"math"
 	"unsafe"
 
 	"github.com/gstore/gstore/gpu"
@@ -12,6 +13,7 @@ import (
 	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/sampler/macro"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/sampler/negative"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -39,11 +41,13 @@ type trainer struct {
 	model   *nn.LinkModel
 	batches *batches
 	edges   uint64 // of an epoch
-	input   input  // the stages of a mini-batch, see [minibatch]
-	graphs  encoded
-	updater updater
-	tables  []gpu.Tensor // features of the macro-batch
-	absent  *absent      // nil: absent neighbours are left out
+	// corrections are those of negatives' scores, see [nn.LinkBatch].
+	corrections []float32
+	input       input // the stages of a mini-batch, see [minibatch]
+	graphs      encoded
+	updater     updater
+	tables      []gpu.Tensor // features of the macro-batch
+	absent      *absent      // nil: absent neighbours are left out
 	// rows are those that the device keeps, nil where it reads and writes them in place.
 	rows *rowcache.Rows
 	// stepping is true while, and after an error in, a mini-batch's step: parameters and rows may be half of one, or ahead of the
@@ -57,6 +61,7 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manif
 	if t.edges, err = cfg.examplesOf(m); err != nil {
 		return nil, err
 	}
+	t.corrections = cfg.corrections(m, types)
 	if t.queue, err = gpu.NewQueue(dev); err != nil {
 		return nil, err
 	}
@@ -81,6 +86,24 @@ func newTrainer(ctx context.Context, dev gpu.Device, cfg *Config, m *store.Manif
 	}
 	t.choose()
 	return t, nil
+}
+
+// corrections are those of negatives' scores, by chunk, in a run whose answers are of such types (nil: of any): the log of how many
+// nodes a negative stands for. nil: none.
+func (c *Config) corrections(m *store.Manifest, types *eval.AnswerTypes) (by []float32) {
+	if c.NegativesFor != ForAll {
+		return nil
+	}
+	tails, heads := m.Nodes, m.Nodes
+	if types != nil {
+		tails, heads = types.Sizes(m)
+	}
+	for _, nodes := range []uint64{negative.Tail: tails, negative.Head: heads} {
+		for range c.Chunks {
+			by = append(by, float32(math.Log(float64(max(1, nodes))/float64(c.Negatives))))
+		}
+	}
+	return by
 }
 
 // choose chooses the implementation of each stage, once a run is planned.

@@ -25,7 +25,10 @@ type LinkConfig struct {
 	NoEmbeddings bool                `json:"no_embeddings,omitempty" yaml:"no_embeddings"`
 	Relations    int                 `json:"relations" yaml:"relations"`
 	Loss         gpu.LinkLossOptions `json:"loss" yaml:"loss"`
-	Seed         uint64              `json:"seed" yaml:"seed"`
+	// N3 is λ of the penalty λ·Σ|x|³ of a query's loss, over its known end, its answer and its relation (of
+	// rotate the ends alone), see [cubes].
+	N3   float32 `json:"n3,omitempty" yaml:"n3"`
+	Seed uint64  `json:"seed" yaml:"seed"`
 }
 
 // Validate says what is wrong with c's encoder; [NewDecoder] checks the decoder.
@@ -140,7 +143,42 @@ func NewLink(ctx context.Context, q *gpu.Queue, cfg LinkConfig) (_ *LinkModel, e
 	if m.stat, err = q.Device().Alloc(16); err != nil {
 		return nil, err
 	}
-	return m, m.params.Allocate(ctx, q, cfg.Seed)
+	if err = m.params.Allocate(ctx, q, cfg.Seed); err != nil {
+		return nil, err
+	}
+	return m, m.settle(ctx, q)
+}
+
+// settle makes new relations what the decoder asks of them, some at a time.
+func (m *LinkModel) settle(ctx context.Context, q *gpu.Queue) error {
+	if m.cfg.Decoder != RotatE {
+		return nil
+	}
+	r, dim := m.relations.Value, m.cfg.Dim
+	host := make([]float32, min(r.Rows, max(1, pieceFloats/dim))*dim)
+	for lo := 0; lo < r.Rows; lo += len(host) / dim {
+		part := r.View(lo, 0, min(len(host)/dim, r.Rows-lo), dim)
+		piece := host[:part.Rows*dim]
+		q.Download(blocks.Bytes(piece), part)
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+		for i := range part.Rows {
+			m.decoder.settle(piece[i*dim : (i+1)*dim])
+		}
+		q.Upload(part, blocks.Bytes(piece))
+		if err := q.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Constrain follows an optimiser's step: relations become what the decoder asks of them, see [Decoder.Constrain].
+func (m *LinkModel) Constrain(p *Pass) {
+	if m.relations != nil {
+		m.decoder.Constrain(p, m.relations.Value)
+	}
 }
 
 // declare checks the description and declares the parameters, which have no memory.
@@ -280,6 +318,10 @@ type LinkBatch struct {
 	// Chunks are the ends of consecutive runs of queries; each run shares Negatives negatives.
 	Chunks    []int
 	Negatives int
+	// Corrections, by chunk, are added to the scores of its negatives; nil: none. The log of candidates / Negatives, where these are
+	// a uniform sample of the candidates, makes the sum of their exponentials an estimate of that over all (log-Q; Bengio and
+	// Senécal, IEEE Transactions on Neural Networks 19, 2008, section III).
+	Corrections []float32
 	// Mask lists the scores that count for nothing, elements of the matrix
 	// [n×(1+Negatives)] whose column 0 is the answers: uint32[1×k] or none.
 	Mask gpu.Tensor
@@ -323,7 +365,17 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 			lo = hi
 		}
 	}
-	chunks(func(_, lo, hi int, s, e gpu.Tensor) { m.decoder.Scores(p, part(query, lo, hi), e, s) })
+	bias := a.Matrix(q, 1, b.Negatives)
+	if q.Err() != nil {
+		return gpu.Tensor{}
+	}
+	chunks(func(c, lo, hi int, s, e gpu.Tensor) {
+		m.decoder.Scores(p, part(query, lo, hi), e, s)
+		if b.Corrections != nil {
+			q.Fill(bias, b.Corrections[c])
+			q.AddBias(false, bias, s)
+		}
+	})
 	if !b.Mask.IsZero() {
 		q.SetElements(scores, b.Mask, gpu.Masked)
 	}
@@ -346,6 +398,12 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 		m.decoder.ScoresBackward(p, part(query, lo, hi), e, s, part(dQuery, lo, hi), part(dNegatives, c*b.Negatives, (c+1)*b.Negatives))
 	})
 	m.decoder.QueryBackward(p, known, r, dQuery, dKnown, dr)
+	if m.cfg.N3 > 0 {
+		cubes(p, m.cfg.N3, part(x, 0, 2*n), part(dx, 0, 2*n))
+		if m.regular() {
+			cubes(p, m.cfg.N3, r, dr)
+		}
+	}
 	if m.relations != nil {
 		q.Fill(m.relations.Grad, 0)
 		q.ScatterAddRows(m.relations.Grad, b.Relations, dr)
@@ -355,20 +413,35 @@ func (m *LinkModel) Loss(p *Pass, b LinkBatch, states gpu.Tensor) gpu.Tensor {
 	return dStates
 }
 
+// regular reports whether the regulariser is of relations too: those of rotate have their modulus anyway.
+func (m *LinkModel) regular() bool { return m.relations != nil && m.cfg.Decoder != RotatE }
+
 // LossBytes bounds the arena's memory for Encode without an encoder and Loss, for a batch of so many
 // queries in chunks of negatives each.
 func (c *LinkConfig) LossBytes(queries, chunks, negatives int) int64 {
 	n, m := int64(queries), int64(chunks)*int64(negatives)
 	rows, dim := 2*n+m, int64(c.Dim)
-	// States, their gradient, x and dx; queries and their gradient; scores.
-	elements, tensors := 4*rows*dim+2*n*dim+n*int64(1+negatives), int64(7)
+	// States, their gradient, x and dx; queries and their gradient; scores and their correction.
+	elements, tensors := 4*rows*dim+2*n*dim+n*int64(1+negatives)+int64(negatives), int64(8)
 	if c.Decoder != Dot { // relations and their gradient
 		elements += 2 * n * dim
 		tensors += 2
 	}
-	if c.Decoder == TransE { // differences there and back; sums, ones and mixed rows of a chunk's two sides
+	if c.Decoder == TransE || c.Decoder == RotatE { // differences there and back; sums, ones and mixed rows of a chunk's two sides
 		elements += 4*n*dim + (n+m)*(2+dim)
 		tensors += 4 + 6*int64(chunks)
+	}
+	if c.Decoder == RotatE { // see Constrain
+		elements += 4 * int64(c.Relations) * dim
+		tensors += 4
+	}
+	if c.N3 > 0 { // see cubes
+		elements += 4 * n * dim
+		tensors += 2
+		if c.Decoder != Dot && c.Decoder != RotatE {
+			elements += 2 * n * dim
+			tensors += 2
+		}
 	}
 	return 4*elements + tensors*gpu.ArenaAlign
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/cmplx"
 	"slices"
 	"testing"
 	"unsafe"
@@ -17,20 +18,21 @@ import (
 
 // linkFixture is a small batch of link prediction over embeddings of its own.
 type linkFixture struct {
-	t         *testing.T
-	q         *gpu.Queue
-	model     *nn.LinkModel
-	table     gpu.Tensor
-	features  []gpu.Tensor
-	x         []float32 // table's values
-	index     []uint32
-	indptr    []int32
-	indices   []int32
-	degrees   []int32 // of index
-	rows      []uint32
-	relations []uint32
-	mask      []uint32
-	dirty     bool // what the pass allocates held other values before
+	t           *testing.T
+	q           *gpu.Queue
+	model       *nn.LinkModel
+	table       gpu.Tensor
+	features    []gpu.Tensor
+	x           []float32 // table's values
+	index       []uint32
+	indptr      []int32
+	indices     []int32
+	degrees     []int32 // of index
+	rows        []uint32
+	relations   []uint32
+	mask        []uint32
+	corrections []float32
+	dirty       bool // what the pass allocates held other values before
 }
 
 const linkNegatives = 3
@@ -111,7 +113,7 @@ func (f *linkFixture) pass() (loss float64, table, params []float32) {
 		in.Tables = append([]gpu.Tensor{f.table}, f.features...)
 	}
 	states := f.model.Encode(p, graphs, in)
-	d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(q, f.rows), Relations: a.Uint32s(q, f.relations), Chunks: linkChunks, Negatives: linkNegatives, Mask: a.Uint32s(q, f.mask)}, states)
+	d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(q, f.rows), Relations: a.Uint32s(q, f.relations), Chunks: linkChunks, Negatives: linkNegatives, Mask: a.Uint32s(q, f.mask), Corrections: f.corrections}, states)
 	d = f.model.EncodeBackward(p, d)
 	var stat [2]float64
 	q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&stat)), 16), f.model.Stat())
@@ -181,6 +183,117 @@ func TestLinkLossMask(t *testing.T) {
 	}
 }
 
+// TestLinkN3: what the regulariser adds to gradients is 3λ·x·|x| for each time that a row is an end or a relation.
+func TestLinkN3(t *testing.T) {
+	const lambda = .3
+	for _, decoder := range nn.Decoders() {
+		cfg := nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: 6, Relations: 3, Seed: 2}
+		plain := newLinkFixture(t, cfg)
+		_, table, params := plain.pass()
+		cfg.N3 = lambda
+		f := newLinkFixture(t, cfg)
+		_, table3, params3 := f.pass()
+		check := func(what string, rows []uint32, x, grad, grad3 []float32) {
+			want := make([]float64, len(x))
+			for i := range want {
+				want[i] = float64(grad[i])
+			}
+			for _, row := range rows {
+				for j := range cfg.Dim {
+					v := float64(x[int(row)*cfg.Dim+j])
+					want[int(row)*cfg.Dim+j] += 3 * lambda * v * math.Abs(v)
+				}
+			}
+			for i, v := range want {
+				if math.Abs(v-float64(grad3[i])) > 1e-4*(1+math.Abs(v)) {
+					t.Fatalf("%s: gradient %d of %s is %v, expected %v", decoder, i, what, grad3[i], v)
+				}
+			}
+		}
+		var ends []uint32
+		for _, row := range f.rows[:2*4] { // as the fixture has them, places in its index
+			ends = append(ends, f.index[row])
+		}
+		check("embeddings", ends, f.x, table, table3)
+		if len(params) > 0 {
+			relations := floats(f.model.Params().List()[0].Value, f.q)
+			if err := f.q.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rows := f.relations
+			if decoder == nn.RotatE { // whose relations are not regularised
+				rows = nil
+			}
+			check("relations", rows, relations, params, params3)
+		}
+	}
+}
+
+// TestLinkCorrection: three times the same negative, each counted as a third, is that negative once.
+func TestLinkCorrection(t *testing.T) {
+	for _, decoder := range nn.Decoders() {
+		f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: 4, Relations: 3, Seed: 2})
+		for i := range f.rows[2*4:] {
+			f.rows[2*4+i] = 1
+		}
+		f.mask = nil
+		for query := range uint32(4) {
+			f.mask = append(f.mask, query*(1+linkNegatives)+1, query*(1+linkNegatives)+3)
+		}
+		once, table, params := f.pass()
+		third := float32(-math.Log(linkNegatives))
+		f.mask, f.corrections = nil, []float32{third, 0, third} // the chunk between has no question
+		loss, table3, params3 := f.pass()
+		if math.Abs(loss-once) > 1e-5*(1+once) {
+			t.Errorf("%s: loss %v, expected %v", decoder, loss, once)
+		}
+		for i, v := range append(table3, params3...) {
+			if want := append(table, params...)[i]; math.Abs(float64(v-want)) > 1e-5*(1+math.Abs(float64(want))) {
+				t.Fatalf("%s: gradient %d is %v, expected %v", decoder, i, v, want)
+			}
+		}
+	}
+}
+
+// TestRotatEUnit: relations of rotate have modulus 1 from the beginning and after steps that moved them.
+func TestRotatEUnit(t *testing.T) {
+	const dim = 6
+	f := newLinkFixture(t, nn.LinkConfig{Decoder: nn.RotatE, Encoder: "none", Dim: dim, Relations: 3, Seed: 2})
+	value := f.model.Params().List()[0].Value
+	check := func(when string, most float64) {
+		x := floats(value, f.q)
+		if err := f.q.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		phases := map[float64]bool{}
+		for i := 0; i < len(x); i += dim {
+			for j := range dim / 2 {
+				re, im := float64(x[i+j]), float64(x[i+j+dim/2])
+				if off := math.Abs(math.Hypot(re, im) - 1); off > most {
+					t.Fatalf("%s: a number of relation %d is %v away from modulus 1", when, i/dim, off)
+				}
+				phases[math.Round(100*math.Atan2(im, re))] = true
+			}
+		}
+		if len(phases) < 10 {
+			t.Errorf("%s: only %d different phases", when, len(phases))
+		}
+	}
+	check("new", 1e-6)
+	x := floats(value, f.q)
+	if err := f.q.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range x { // a step of Adagrad's first, at rate .1
+		x[i] += .1 * float32(1-2*(i*7%3%2))
+	}
+	upload(f.q, value, x)
+	arena := gpu.NewArena(f.q.Device())
+	defer arena.Close()
+	f.model.Constrain(&nn.Pass{Queue: f.q, Arena: arena})
+	check("after a step", 1e-6)
+}
+
 // TestLinkGradients compares the gradients of embeddings and parameters with
 // finite differences of the loss, for every decoder, encoder and loss.
 func TestLinkGradients(t *testing.T) {
@@ -192,6 +305,13 @@ func TestLinkGradients(t *testing.T) {
 				})
 			}
 		}
+	}
+	for _, decoder := range []string{nn.DistMult, nn.ComplEx, nn.RotatE, nn.Dot} {
+		t.Run(decoder+"/corrected", func(t *testing.T) {
+			f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: 4, Relations: 3, Seed: 2})
+			f.corrections = []float32{1.5, 7, -.5}
+			f.checkGradients(t)
+		})
 	}
 	for _, c := range []nn.LinkConfig{
 		{Encoder: "none", Features: []int{3}}, {Encoder: "none", Features: []int{3, 2}, NoEmbeddings: true}, {Encoder: "sage", Features: []int{5}},
@@ -205,8 +325,10 @@ func TestLinkGradients(t *testing.T) {
 	}
 }
 
-func checkLinkGradients(t *testing.T, cfg nn.LinkConfig) {
-	f := newLinkFixture(t, cfg)
+func checkLinkGradients(t *testing.T, cfg nn.LinkConfig) { newLinkFixture(t, cfg).checkGradients(t) }
+
+func (f *linkFixture) checkGradients(t *testing.T) {
+	cfg := f.model.Config()
 	_, table, params := f.pass()
 	moved := 0
 	check := func(name string, i int, got float32, at func() *float32, done func()) {
@@ -254,11 +376,12 @@ func TestDecoderScores(t *testing.T) {
 	a, r, b := []float32{1, 2, 3, 4}, []float32{.5, -1, 2, 1}, []float32{2, 1, -1, .5}
 	// complex: a = (1+3i, 2+4i), r = (.5+2i, −1+i), conj(b) = (2+i, 1−.5i); Re Σ a·r·b̄.
 	ra, rr, rb := []complex128{1 + 3i, 2 + 4i}, []complex128{.5 + 2i, -1 + 1i}, []complex128{2 + 1i, 1 - .5i}
-	sum := 0.0
+	sum, distance := 0.0, 0.0 // rotate: |a·r − b|², PyKEEN's score squared, whose r are of modulus 1
 	for i := range ra {
 		sum += real(ra[i] * rr[i] * rb[i])
+		distance += math.Pow(cmplx.Abs(ra[i]*rr[i]-cmplx.Conj(rb[i])), 2)
 	}
-	want := map[string]float64{nn.DistMult: 1 - 2 - 6 + 2, nn.ComplEx: sum, nn.TransE: -(.25 + 0 + 36 + 20.25), nn.Dot: 2 + 2 - 3 + 2}
+	want := map[string]float64{nn.DistMult: 1 - 2 - 6 + 2, nn.ComplEx: sum, nn.TransE: -(.25 + 0 + 36 + 20.25), nn.RotatE: -distance, nn.Dot: 2 + 2 - 3 + 2}
 	dev := host.New(host.Options{})
 	q, err := gpu.NewQueue(dev)
 	if err != nil {
@@ -291,7 +414,7 @@ func TestDecoderScores(t *testing.T) {
 	for _, bad := range []struct {
 		name string
 		dim  int
-	}{{"rescal", 4}, {nn.ComplEx, 3}, {nn.Dot, 0}} {
+	}{{"rescal", 4}, {nn.ComplEx, 3}, {nn.RotatE, 5}, {nn.Dot, 0}} {
 		if _, err := nn.NewDecoder(bad.name, bad.dim); err == nil {
 			t.Errorf("decoder %s of %d dimensions: no error", bad.name, bad.dim)
 		}
@@ -301,8 +424,13 @@ func TestDecoderScores(t *testing.T) {
 // TestLossBytes: a batch whose nodes are all different needs what LossBytes says and no more, with every decoder.
 func TestLossBytes(t *testing.T) {
 	const queries, perChunk, chunks, dim = 12, 5, 3, 16
-	for _, decoder := range nn.Decoders() {
-		f := newLinkFixture(t, nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: dim, Relations: 2})
+	for i, decoder := range append(nn.Decoders(), nn.Decoders()...) {
+		cfg := nn.LinkConfig{Decoder: decoder, Encoder: "none", Dim: dim, Relations: 2}
+		var corrections []float32
+		if i >= len(nn.Decoders()) {
+			cfg.N3, corrections = .1, []float32{1, 1, 1}
+		}
+		f := newLinkFixture(t, cfg)
 		config := f.model.Config()
 		bytes := config.LossBytes(queries, chunks, perChunk)
 		run := func(bound int64) error {
@@ -320,8 +448,9 @@ func TestLossBytes(t *testing.T) {
 			}
 			p := &nn.Pass{Queue: f.q, Arena: a, Train: true}
 			states := f.model.Encode(p, nil, nn.Input{Tables: []gpu.Tensor{all}, Index: a.Uint32s(f.q, rows)})
-			d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(f.q, rows), Relations: a.Uint32s(f.q, relations), Chunks: []int{4, 8, 12}, Negatives: perChunk}, states)
+			d := f.model.Loss(p, nn.LinkBatch{Rows: a.Uint32s(f.q, rows), Relations: a.Uint32s(f.q, relations), Chunks: []int{4, 8, 12}, Negatives: perChunk, Corrections: corrections}, states)
 			f.model.EncodeBackward(p, d)
+			f.model.Constrain(p)
 			return f.q.Sync(t.Context())
 		}
 		if err := run(bytes); err != nil {

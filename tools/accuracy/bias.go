@@ -243,9 +243,9 @@ func drawBias(points []biasPoint, output string) error {
 func biasModel(name string) (link.Config, error) {
 	switch strings.ToLower(name) {
 	case "distmult":
-		return link.Config{}, nil
+		return link.Config{Preset: link.PresetMarius}, nil
 	case "sage", "gat", "gcn":
-		return link.Config{Encoder: strings.ToLower(name)}, nil
+		return link.Config{Preset: link.PresetMarius, Encoder: strings.ToLower(name)}, nil
 	}
 	return link.Config{}, fmt.Errorf("-model %q: expected distmult, sage, gcn or gat", name)
 }

@@ -28,6 +28,9 @@ type linkRow struct {
 // linkPartitions is how fine the stores are cut; out of core a quarter of them is resident, or an eighth.
 const linkPartitions = 32
 
+// lastEpoch as EvalEvery validates behind the last epoch alone.
+const lastEpoch = 1 << 30
+
 // linkRows are plans memory, comet and beta for each model of a data set, comet with an eighth resident, and for encoders with a shadow
 // of absent neighbours, and other models and losses in memory.
 func linkRows() []linkRow {
@@ -36,7 +39,7 @@ func linkRows() []linkRow {
 	add := func(data, name string, c link.Config, references [3]string, targets [3]float64) {
 		row := func(plan string, share int, absent, suffix, reference string, target float64) {
 			c := c
-			c.Plan, c.Absent = plan, absent
+			c.Plan, c.Absent, c.Preset = plan, absent, link.PresetMarius
 			if plan != "memory" {
 				c.Buffer = linkPartitions / share
 			}
@@ -56,7 +59,7 @@ func linkRows() []linkRow {
 	add("fb15k-237", "ComplEx", link.Config{Epochs: 8, Model: "complex"}, [3]string{}, [3]float64{})
 	// Once each: what else there is, in memory.
 	one := func(name string, c link.Config) {
-		c.Epochs, c.Plan = 8, "memory"
+		c.Epochs, c.Plan, c.Preset = 8, "memory", link.PresetMarius
 		rows = append(rows, linkRow{name: "fb15k-237 " + name + ", memory", data: "fb15k-237", partitions: linkPartitions, config: c})
 	}
 	hide := true
@@ -70,6 +73,31 @@ func linkRows() []linkRow {
 	add("wn18rr", "ComplEx", link.Config{Epochs: 20, Model: "complex"}, [3]string{}, [3]float64{})
 	add("wn18rr", "SAGE + DistMult", link.Config{Epochs: 20, Encoder: "sage"}, [3]string{}, [3]float64{})
 	add("wn18rr", "GAT + DistMult", link.Config{Epochs: 20, Encoder: "gat"}, [3]string{}, [3]float64{})
+	return append(rows, defaultLinkRows()...)
+}
+
+// defaultLinkRows are the decoders as a run has them by default. References are LibKGE's (Ruffinelli et al., ICLR 2020).
+func defaultLinkRows() (rows []linkRow) {
+	for _, d := range []struct {
+		data, model, reference string
+		target                 float64
+	}{
+		{"fb15k-237", "distmult", "LibKGE .343", .335}, {"fb15k-237", "complex", "LibKGE .348", .345},
+		{"fb15k-237", "rotate", "LibKGE .333", .33}, {"fb15k-237", "transe", "LibKGE .313", .31},
+		{"wn18rr", "distmult", "LibKGE .452", 0}, {"wn18rr", "complex", "LibKGE .475", .47},
+		{"wn18rr", "rotate", "LibKGE .478", .47}, {"wn18rr", "transe", "LibKGE .228", 0},
+	} {
+		for _, plan := range []string{"memory", "comet"} {
+			r := linkRow{name: fmt.Sprintf("%s %s by default, %s", d.data, d.model, plan), data: d.data, partitions: linkPartitions,
+				config: link.Config{Model: d.model, Plan: plan}, reference: d.reference}
+			if plan == "memory" {
+				r.target = d.target
+			} else {
+				r.config.Buffer = linkPartitions / 4
+			}
+			rows = append(rows, r)
+		}
+	}
 	return rows
 }
 
@@ -140,7 +168,7 @@ func (r linkRow) run(ctx context.Context, datasets, work string, first, seeds ui
 			}
 		}
 		c := r.config
-		c.Seed, c.Threads, c.EvalEvery, c.CheckpointEvery = seed, threads, c.Epochs, "0"
+		c.Seed, c.Threads, c.EvalEvery, c.CheckpointEvery = seed, threads, lastEpoch, "0"
 		s, err := trainTriples(ctx, dir, c)
 		if err != nil {
 			return nil, err

@@ -123,7 +123,7 @@ func main() {
 	only := flag.String("only", "", "only rows whose name contains this; default: graphs whose name contains one of these")
 	threads := flag.Int("threads", runtime.GOMAXPROCS(0), "processors to use")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
-	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
+	table := flag.String("table", "", "default: what ingest and train do with --mem and no other flag, beside tuned runs in memory; link: link prediction in memory, by COMET and by BETA, and decoders as they are by default; link-search: validation MRR of decoders by settings, one at a time, of lines that have -only in \"DATA MODEL CHANGE\", with -dim, -negatives, -epochs N or the defaults; bias: MRR against the bias of the order of examples, with a plot; out-of-core: the table of what keeps accuracy out of core, on debdeps; sbm: the same table on a block model of ≥ 1 M nodes; -only then lists methods, such as fennel+hubs+hop+history; causes: what the order of examples and absent neighbours cost, one at a time")
 	splits := flag.String("splits", "split,split_sparse", "out-of-core: split columns")
 	layers := flag.String("layers", "2,3", "out-of-core: layers of the model")
 	fractions := flag.String("fractions", "8,16", "out-of-core: memory holds 1 of so many nodes' features")
@@ -133,8 +133,8 @@ func main() {
 	model := flag.String("model", "distmult", "bias, causes of links: distmult, or an encoder before it: sage, gcn, gat")
 	data := flag.String("data", "facebook-pages,debdeps,cora,sbm", "causes: data sets; sbm is a block model of 200 k nodes and 32 classes; fb15k-237 and wn18rr are of links")
 	output := flag.String("o", "", "bias: file for the plot: .svg, .png or .pdf")
-	dim := flag.Int("dim", 0, "causes of links: numbers of an embedding; 0: the default of train, as of -negatives")
-	negatives := flag.Int("negatives", 0, "causes of links: wrong answers for each edge and side")
+	dim := flag.Int("dim", 0, "causes of links, link-search: numbers of an embedding; 0: the default of train, as of -negatives")
+	negatives := flag.Int("negatives", 0, "causes of links, link-search: wrong answers for each edge and side")
 	from := flag.String("negatives-from", "", "link, bias, causes of links: --negatives-from of train; default its own")
 	seed := flag.Uint64("seed", 0, "link, bias, out-of-core, causes: the first seed")
 	runs := flag.String("runs", "", "default: only these rows, such as memory+hop,default")
@@ -155,7 +155,18 @@ func main() {
 	if *table == "causes" {
 		o := causes{datasets: *datasets, data: list(*data), seed: *seed, seeds: max(1, *seeds), threads: *threads, only: *only}
 		links := linkCauses{datasets: *datasets, seed: *seed, seeds: o.seeds, threads: *threads, only: *only}
-		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Dim: *dim, Negatives: *negatives, NegativesFrom: *from}, *asJSON); err != nil {
+		if err := runCauses(ctx, o, links, *epochs, *model, link.Config{Preset: link.PresetMarius, Dim: *dim, Negatives: *negatives, NegativesFrom: *from}, *asJSON); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *table == "link-search" {
+		o := linkSearch{datasets: *datasets, data: []string{"fb15k-237", "wn18rr"}, threads: *threads, seed: *seed, only: *only, dim: *dim, wrong: *negatives}
+		if n, err := strconv.Atoi(*epochs); err == nil {
+			o.epochs = n
+		}
+		if err := o.run(ctx, *asJSON); err != nil {
 			fmt.Fprintln(os.Stderr, "accuracy:", err)
 			os.Exit(1)
 		}

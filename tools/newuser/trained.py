@@ -194,7 +194,7 @@ def mean_reciprocal_rank(scores):
     return np.mean(1 / np.array(ranks))
 
 
-for i, (model, encoder) in enumerate([("distmult", "none"), ("complex", "none"), ("transe", "none"), ("dot", "none"), ("distmult", "sage"), ("complex", "gcn"), ("transe", "gat")]):
+for i, (model, encoder) in enumerate([("distmult", "none"), ("complex", "none"), ("rotate", "none"), ("transe", "none"), ("dot", "none"), ("distmult", "sage"), ("complex", "gcn"), ("transe", "gat")]):
     run("train", "kg.gstore", "--epochs", "3", "--dim", "8", "--model", model, "--encoder", encoder, "--overwrite")
     run("export", "kg.gstore", f"kg-{i}", "--what", "model,embeddings", says=["table embeddings, checkpoint"])
     d, w = exported(f"kg-{i}")

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -154,5 +155,23 @@ func TestDemoLink(t *testing.T) {
 	eval := clitest.Events(t, "eval", dir, "--lists", "test", "--mem", "100MiB")
 	if got := eval[len(eval)-1]["test_mrr"].(float64); math.Abs(got-mrr) > 1e-12 {
 		t.Errorf("eval says MRR %v, training said %v", got, mrr)
+	}
+	eval = clitest.Events(t, "eval", dir, "--lists", "test", "--by-relation")
+	detail := eval[len(eval)-1]["test_detail"].(map[string]any)
+	side := func(of any, name string) float64 { return of.(map[string]any)[name].(map[string]any)["mrr"].(float64) }
+	if got := (side(detail, "head") + side(detail, "tail")) / 2; math.Abs(got-mrr) > 1e-12 {
+		t.Errorf("heads and tails have a mean MRR of %v, all %v", got, mrr)
+	}
+	_, text, _ := clitest.Run(t, "eval", dir, "--lists", "test", "--by-relation")
+	relations := detail["relations"].([]any)
+	for _, r := range relations {
+		of := r.(map[string]any)
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^%s +\d+ +%.4f .* %.4f .* %s$`, of["kind"], side(r, "head"), side(r, "tail"), of["relation"]))
+		if !line.MatchString(text) {
+			t.Errorf("no line for relation %v, %v, in %s", of["relation"], r, text)
+		}
+	}
+	if len(relations) < 2 {
+		t.Errorf("%d relations, expected some", len(relations))
 	}
 }

@@ -48,6 +48,7 @@ type evalOptions struct {
 	table      string
 	candidates int
 	seed       uint64
+	byRelation bool
 	flags      *pflag.FlagSet
 }
 
@@ -121,6 +122,7 @@ raw: exactly, with embeddings streamed from the store's table inside --mem.`,
 		fs.StringVar(&o.against, "against", eval.AgainstAuto, "what answers are ranked against: given, the data set's own negatives, of each edge (list NAME_negatives) or of all (NAME_edge_neg); all, --candidates of all nodes; auto: given ones of lists that have some, unless there are --candidates")
 		fs.IntVar(&o.candidates, "candidates", 0, "nodes that answers are ranked against, drawn from --seed (default: all)")
 		fs.Uint64Var(&o.seed, "seed", 0, "of the candidates")
+		fs.BoolVar(&o.byRelation, "by-relation", false, "tell heads from tails, of each relation and of relations that are 1-1, 1-n, n-1 and n-n")
 	})
 	fs.Uint64Var(&o.version, "version", 0, "version of the store (0 = the newest)")
 	fs.Var(&o.mem, "mem", "memory bound, such as 4GiB (default: none)")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -45,14 +46,14 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	metrics, read, err := link.Evaluate(ctx, st, dev, table, run,
-		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Against: o.against, Candidates: o.candidates, Seed: o.seed}, o.lists...)
+		eval.RankerOptions{MemoryBytes: int64(o.mem), Threads: o.threads, Against: o.against, Candidates: o.candidates, Seed: o.seed, Detail: o.byRelation}, o.lists...)
 	if err != nil {
 		return err
 	}
 	if e.JSON {
 		f := map[string]any{"table": o.table, "checkpoint": table.LastCheckpoint().Number, "epochs": run.Epochs, "middle": run.Middle, "seconds": time.Since(start).Seconds(), "cpu_seconds": usage.CPUSeconds(), "peak_rss_bytes": usage.PeakRSSBytes(), "bytes_read": read}
 		for i, name := range o.lists {
-			for k, v := range command.Fields(metrics[i]) {
+			for k, v := range command.Fields(metrics[i]) { // with --by-relation a detail
 				f[name+"_"+k] = v
 			}
 		}
@@ -76,6 +77,11 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 		fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "filtered", m.Queries, m.MRR, m.Hits1, m.Hits3, m.Hits10)
 		fmt.Fprintf(e.Stdout, "%-6s  %-8s  %10d  %7.4f  %7.4f  %7.4f  %7.4f\n", name, "raw", m.Queries, m.RawMRR, m.RawHits1, m.RawHits3, m.RawHits10)
 	}
+	for i, name := range o.lists {
+		if d := metrics[i].Detail; d != nil {
+			printRankDetail(e.Stdout, name, d)
+		}
+	}
 	after := fmt.Sprintf("after %d epochs", run.Epochs)
 	if run.Middle {
 		after = fmt.Sprintf("in the middle of epoch %d", run.Epochs+1)
@@ -83,4 +89,23 @@ func runEvalLink(ctx context.Context, e *command.Env, st *store.Store, o *evalOp
 	fmt.Fprintf(e.Stdout, "%s; %.2f s, %s read, %s peak memory; table %s, checkpoint %d, %s\n",
 		strings.Join(against, ", "), time.Since(start).Seconds(), command.FormatSize(read), command.FormatSize(usage.PeakRSSBytes()), o.table, table.LastCheckpoint().Number, after)
 	return nil
+}
+
+// printRankDetail prints what a list's ranks are made of: a line for both sides together, each kind and each relation, heads and
+// tails side by side.
+func printRankDetail(w io.Writer, list string, d *eval.RankDetail) {
+	fmt.Fprintf(w, "\n%s, filtered: head asked for, tail asked for\n%-9s  %9s  %7s  %7s  %7s    %9s  %7s  %7s  %7s  %s\n", list,
+		"kind", "queries", "MRR", "hits@1", "@10", "queries", "MRR", "hits@1", "@10", "relation")
+	line := func(kind string, head, tail eval.SideMetrics, name string) {
+		text := fmt.Sprintf("%-9s  %9d  %7.4f  %7.4f  %7.4f    %9d  %7.4f  %7.4f  %7.4f  %s",
+			kind, head.Queries, head.MRR, head.Hits1, head.Hits10, tail.Queries, tail.MRR, tail.Hits1, tail.Hits10, name)
+		fmt.Fprintln(w, strings.TrimRight(text, " "))
+	}
+	line("all", d.Head, d.Tail, "")
+	for _, k := range d.Kinds {
+		line(k.Kind, k.Head, k.Tail, fmt.Sprintf("(%d relations)", k.Relations))
+	}
+	for _, r := range d.Relations {
+		line(r.Kind, r.Head, r.Tail, r.Relation)
+	}
 }

@@ -71,6 +71,9 @@ tasks:
 			t.Errorf("against %s: %v, expected %v queries", against, s, queries)
 		}
 	}
+	if code, _, stderr := clitest.Run(t, "eval", store, "--by-relation"); code == cli.ExitOK || !strings.Contains(stderr, "--against all") {
+		t.Errorf("given negatives by relation: exit code %d, %s", code, stderr)
+	}
 	if code, _, stderr := clitest.Run(t, "eval", store, "--against", "given", "--candidates", "9"); code != cli.ExitUsage {
 		t.Errorf("given negatives and candidates: exit code %d, %s", code, stderr)
 	}

@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 		{nil, cli.ExitOK, "plan    memory, 1 steps", ""},
 		{[]string{"--mem", "86MiB", "--hidden", "8", "--buffer", "4"}, cli.ExitOK, "plan    hanoi", ""},
 		{[]string{"--mem", "86MiB", "--hidden", "8", "--buffer", "4"}, cli.ExitOK, "node task: hanoi", ""},
-		{[]string{"--task", "link", "--mem", "83MiB", "--dim", "16", "--eval-every", "-1"}, cli.ExitOK, "of them in memory at a time", ""},
+		{[]string{"--task", "link", "--mem", "84MiB", "--dim", "16", "--eval-every", "-1"}, cli.ExitOK, "of them in memory at a time", ""},
 		{[]string{"--plan", "beta", "--buffer", "4", "--steps"}, cli.ExitOK, "no plan with this buffer reads fewer than 42 partitions", ""},
 		{[]string{"--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
 		{[]string{"--task", "link", "--mem", "10KiB"}, cli.ExitFailed, "", "the smallest that works is"},
