@@ -327,11 +327,11 @@ func (r *Job) AddColumn(spec source.ColumnSpec, conv *Converter, c store.ColumnI
 	if text := conv.scaleNote(); text != "" {
 		r.note("%s", text)
 	}
-	if conv.standard != nil && r.Like[spec.Name] == nil {
-		r.note("%s is standardised: each of its %d elements less its mean, over its deviation", spec.Name, spec.Dim)
+	if text := conv.standardNote(r.Options.Normalize); text != "" && r.Like[spec.Name] == nil {
+		r.note("%s", text)
 	}
 	if conv.filled > 0 {
-		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, r.Options.Missing)
+		r.note("%d values of %s were missing: --missing %s", conv.filled, spec.Name, conv.rule)
 	}
 	r.Manifest.Files = append(r.Manifest.Files, ref)
 	c.Scale, c.Standard, c.Elements, c.Missing, c.Files = conv.scale, conv.standard, spec.Elements, uint64(conv.filled), []string{ref.Name}

@@ -21,9 +21,10 @@ type Converter struct {
 	missing  []byte          // the stored row of a node the column says nothing about
 	scale    []float32       // int8
 	standard *store.Standard // nil = values stay as they are
+	rule     Missing         // for missing elements: not ""
 	fill     []float64       // what a missing element becomes, by dimension; nil = it is refused
 	filled   int64           // elements that were
-	largest  []float64       // magnitude by dimension, where dimensions have names; else nil
+	largest  []float64       // magnitude, as measure has it; nil = not measured
 	classes  int             // labels: known number of classes, 0 = unknown
 	LabelMax int32
 }
@@ -32,10 +33,13 @@ type Converter struct {
 // over the column, for the largest magnitude of each dimension.
 func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
 	spec := r.Desc.NodeColumns[c]
-	k := &Converter{spec: spec, Elem: spec.Elem, LabelMax: -1}
+	k := &Converter{spec: spec, Elem: spec.Elem, LabelMax: -1, rule: r.Options.missing(&spec)}
 	if old := r.Like[spec.Name]; old != nil {
 		if err := k.like(old, len(r.Desc.ClassNames)); err != nil || old.Role != store.RoleFeature {
 			return k, err
+		}
+		if r.Options.Missing == "" && k.standard == nil {
+			k.rule = MissingError // the mean of what is appended says little
 		}
 		return k, r.fillMissing(ctx, c, k)
 	}
@@ -59,7 +63,9 @@ func (r *Job) converter(ctx context.Context, c int) (*Converter, error) {
 	if spec.Role != store.RoleFeature {
 		return k, nil
 	}
-	if err := r.fillMissing(ctx, c, k); err != nil {
+	if r.Options.standardises(&spec) && spec.Standard == nil && k.rule == MissingMean {
+		k.fill = make([]float64, spec.Dim) // the means that standardise finds
+	} else if err := r.fillMissing(ctx, c, k); err != nil {
 		return nil, err
 	}
 	if err := r.standardise(ctx, c, k); err != nil {
@@ -259,47 +265,6 @@ func (k *Converter) checkFinite(rows []byte, at source.Position) (finite bool, e
 	}
 	_, err = k.value(rows[bad*k.Elem.Size():], bad, at)
 	return false, err
-}
-
-// scaleRatio is how much larger than another a column of one feature may be before a note says so: a linear layer that
-// begins with weights of one size sees nothing of the smaller one.
-const scaleRatio = 100
-
-// measure notes the largest magnitude of each named dimension.
-func (k *Converter) measure(rows []byte) {
-	if len(k.spec.Elements) < 2 {
-		return
-	}
-	if k.largest == nil {
-		k.largest = make([]float64, k.spec.Dim)
-	}
-	size := k.spec.Elem.Size()
-	for i := 0; i*size < len(rows); i++ {
-		if x := math.Abs(k.spec.Elem.Float64(rows[i*size:])); x > k.largest[i%k.spec.Dim] {
-			k.largest[i%k.spec.Dim] = x
-		}
-	}
-}
-
-// scaleNote says that columns that became one feature are of very different scale; "" = they are not.
-func (k *Converter) scaleNote() string {
-	if k.standard != nil {
-		return ""
-	}
-	small, large := -1, -1
-	for d, x := range k.largest {
-		if x > 0 && (small < 0 || x < k.largest[small]) {
-			small = d
-		}
-		if large < 0 || x > k.largest[large] {
-			large = d
-		}
-	}
-	if small < 0 || k.largest[large] < scaleRatio*k.largest[small] {
-		return ""
-	}
-	return fmt.Sprintf("columns of %s are of very different scale: %q up to %.4g, %q up to %.4g; --normalize brings them to one",
-		k.spec.Name, k.spec.Elements[large], k.largest[large], k.spec.Elements[small], k.largest[small])
 }
 
 // labels converts class ids; NaN and −1 mean none.

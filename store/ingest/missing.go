@@ -20,13 +20,25 @@ const (
 	MissingMean Missing = "mean"
 )
 
+// missing is the rule for elements of a column that have no value. A mean that stands for them is 0 where the column is standardised,
+// and so says nothing; a vector that lacks elements is a mistake until somebody says otherwise.
+func (o *Options) missing(spec *source.ColumnSpec) Missing {
+	switch {
+	case o.Missing != "":
+		return o.Missing
+	case spec.Measured && o.standardises(spec):
+		return MissingMean
+	}
+	return MissingError
+}
+
 // fillMissing decides what missing elements of feature column c become. The mean takes a pass over the column.
 func (r *Job) fillMissing(ctx context.Context, c int, k *Converter) error {
-	if r.Options.Missing == "" || r.Options.Missing == MissingError || !source.Floats(k.spec.Elem) {
+	if k.rule == MissingError || !source.Floats(k.spec.Elem) {
 		return nil
 	}
 	dim, size := k.spec.Dim, k.spec.Elem.Size()
-	if k.fill = make([]float64, dim); r.Options.Missing == MissingZero || k.spec.Mask {
+	if k.fill = make([]float64, dim); k.rule == MissingZero || k.spec.Mask {
 		return nil
 	}
 	if k.standard != nil { // the store's column has a mean

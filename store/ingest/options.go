@@ -98,13 +98,14 @@ type Options struct {
 	FeatureElem blocks.ElemType
 	// SplitRandom, if not nil, divides the labelled nodes or the edges of an input without a split.
 	SplitRandom *RandomSplit
-	// Missing is the rule for elements of features without a value; "" = they are refused.
+	// Missing is the rule for elements of features without a value; "" = MissingMean for those that Normalize's zero value
+	// standardises, else MissingError.
 	Missing Missing
 	// MissingMask adds, for each feature of floats, a feature NAME_missing that is 1 where an element is missing.
 	MissingMask bool
-	// Normalize standardises features: each element of a row becomes (value − mean) / deviation, over the input's rows. The store
-	// keeps both ([store.ColumnInfo].Standard); what is appended is brought to them.
-	Normalize bool
+	// Normalize says which features are standardised: each element of a row becomes (value − mean) / deviation, over the input's rows.
+	// The store keeps both ([store.ColumnInfo].Standard); what is appended is brought to them. "" = NormalizeTables.
+	Normalize Normalize
 	// Seed keys everything random; the same input, options and seed give
 	// identical files.
 	Seed uint64
@@ -191,8 +192,11 @@ func (o *Options) Validate() error {
 	default:
 		return fmt.Errorf("%w: rule for missing values %q (known: error, zero, mean)", source.ErrOptions, o.Missing)
 	}
-	if o.MissingMask && (o.Missing == "" || o.Missing == MissingError) {
+	if o.MissingMask && (o.Missing == MissingError || o.Missing == "" && o.Normalize == NormalizeNone) {
 		return fmt.Errorf("%w: a mask of missing values, which are refused; take them as zero or mean", source.ErrOptions)
+	}
+	if err := o.Normalize.validate(); err != nil {
+		return err
 	}
 	switch o.FeatureElem {
 	case blocks.Invalid, blocks.Float32, blocks.Float16, blocks.BFloat16, blocks.Int8, blocks.Float64:

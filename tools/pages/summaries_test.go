@@ -27,7 +27,7 @@ func TestSummaryKeys(t *testing.T) {
 	split, raw := regexp.MustCompile(`^(train|valid|test)_`), regexp.MustCompile(`^SPLIT_raw_`)
 	s := newShell(t)
 	s.run(t, "gstore generate kg kg --nodes 200 --edges 2k\nprintf 'source,target\nnew,dpkg\n' >new.csv\n")
-	tables := "testdata/packages/depends.csv p --nodes testdata/packages/packages.csv --undirected --split-random 60/20/20 --normalize"
+	tables := "testdata/packages/depends.csv p --nodes testdata/packages/packages.csv --undirected --split-random 60/20/20"
 	for _, line := range []string{
 		"ingest " + tables, "train p --epochs 1 --metrics run.jsonl", "report run.jsonl -o run.html", "eval p", "predict p bbmap",
 		"plan p", "inspect p", "verify p", "export p out", "precompute p", "walks p walks.npy --internal --length 3", "append p new.csv",

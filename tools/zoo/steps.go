@@ -201,7 +201,7 @@ func (r *run) ingest() error {
 	flag("loops", "keep", "--self-loops", "VALUE")
 	flag("hubs", "none", "--hubs", "VALUE")
 	flag("dtype", "default", "--feature-dtype", "VALUE")
-	flag("normalize", "no", "--normalize")
+	args = append(args, map[string]string{"no": "--normalize=none", "yes": "--normalize"}[r.c.Get("normalize")])
 	if r.c.Is("before", "hop") {
 		args = append(args, "--precompute-hops", "1")
 	}

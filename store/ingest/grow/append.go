@@ -33,7 +33,7 @@ type Options struct {
 	// Missing is the rule for elements of features without a value, as in Options. The mean is that of the appended rows, or of
 	// a standardised column the one that the store keeps.
 	Missing ingest.Missing
-	// Normalize standardises the features that [AppendColumns] adds, as in Options.
+	// Normalize standardises the features that [AppendColumns] adds.
 	Normalize bool
 	// FS is where the store is; nil = the real file system.
 	FS vfs.FS
@@ -139,7 +139,7 @@ func openAppend(dir string, src source.Source, o Options) (*appender, error) {
 	}
 	m := w.Base().Clone()
 	m.Note = o.Note
-	if src != nil && o.Missing != "" && o.Missing != ingest.MissingError {
+	if src != nil && o.Missing != ingest.MissingError {
 		if src, err = source.WithMasks(src, func(name string) bool { _, err := m.Column(name + source.MaskSuffix); return err == nil }); err != nil {
 			return nil, errors.Join(err, s.Close(), w.Close())
 		}

@@ -28,7 +28,10 @@ func AppendColumns(ctx context.Context, dir string, src source.Source, elem bloc
 	if err != nil {
 		return nil, err
 	}
-	a.edges.Options.FeatureElem, a.edges.Options.Normalize = elem, o.Normalize
+	a.edges.Options.FeatureElem, a.edges.Options.Normalize = elem, ingest.NormalizeNone
+	if o.Normalize {
+		a.edges.Options.Normalize = ingest.NormalizeAll
+	}
 	return a.close(a.addColumns(ctx))
 }
 

@@ -52,6 +52,8 @@ type SliceColumn struct {
 	Data []byte // row-major
 	// NodeType limits a column of nodes to those of one of [Slices].NodeTypes: rows are these alone, of others there is nothing.
 	NodeType string
+	// Measured says that the elements are columns of a table, as in [ColumnSpec].
+	Measured bool
 }
 
 // SliceSplit lists the nodes of a split.
@@ -107,7 +109,7 @@ func FromSlices(s *Slices) (Source, error) {
 		return nil
 	}
 	column := func(c *SliceColumn) (ColumnSpec, int, error) {
-		spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1}
+		spec := ColumnSpec{Name: c.Name, Role: c.Role, Elem: c.Elem, Dim: c.Dim, Rows: -1, Measured: c.Measured}
 		if w := spec.RowBytes(); c.Dim < 1 || w == 0 || len(c.Data)%w != 0 {
 			return spec, 0, Inputf(d.Input, "column %q: %d bytes are no rows of %d elements of %v", c.Name, len(c.Data), c.Dim, c.Elem)
 		}

@@ -161,6 +161,9 @@ type ColumnSpec struct {
 	Mask bool
 	// Indicator says that the elements are 0 or 1 by what a value is; they are not standardised.
 	Indicator bool
+	// Measured says that each element is of a unit of its own, as columns of numbers and dates of tables are: the ingest standardises
+	// them, unless its options say otherwise.
+	Measured bool
 	// Standard is how the column is standardised, whatever the options say; nil = as they say.
 	Standard *store.Standard
 	// Elements names the elements of a row; nil = they have no names.

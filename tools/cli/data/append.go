@@ -24,6 +24,7 @@ type appendOptions struct {
 	name     string
 	dtype    string
 	keep     int
+	scaled   bool
 }
 
 // NewAppend is the command gstore append.
@@ -62,7 +63,7 @@ store is as it was.`,
 		f.StringVar(&o.features, "features", "", "file of a column of features to add: .npy [N] or [N, D]")
 		f.StringVar(&o.name, "name", "", "name of the added column")
 		f.StringVar(&o.dtype, "feature-dtype", "", "store the added column as float32, float16, bfloat16, float64 or int8 (default: as it is, at most float32)")
-		f.BoolVar(&o.input.normalize, "normalize", false, normalizeUsage)
+		f.BoolVar(&o.scaled, "normalize", false, "bring the added column to mean 0 and deviation 1; the store applies both to what is appended later")
 	})
 	f.IntVar(&o.keep, "keep-versions", 2, "how many versions to keep, the new one included")
 	completeValues(f)
@@ -80,7 +81,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 		return command.Usagef("--keep-versions %d: expected 1 or more", o.keep)
 	case (o.features != "") != (o.name != ""):
 		return command.Usagef("--features FILE.npy and --name NAME go together")
-	case o.features == "" && o.input.normalize:
+	case o.features == "" && o.scaled:
 		return command.Usagef("--normalize goes with --features: rows of new nodes are standardised as the store's columns are")
 	case o.features == "" && o.dtype != "":
 		return command.Usagef("--feature-dtype goes with --features: rows of new nodes are stored as the store's columns are")
@@ -93,7 +94,7 @@ func (o *appendOptions) run(ctx context.Context, e *command.Env, args []string) 
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	bar := ingestProgress{e: e}
-	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: in.Normalize, Note: in.Note, Progress: bar.tell}
+	ao := grow.Options{MemoryBytes: in.MemoryBytes, Threads: in.Threads, KeepVersions: o.keep, Missing: in.Missing, Normalize: o.scaled, Note: in.Note, Progress: bar.tell}
 	var r *grow.Report
 	if o.features != "" {
 		r, err = grow.AppendColumns(ctx, dir, src, in.FeatureElem, ao)

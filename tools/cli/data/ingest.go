@@ -46,7 +46,7 @@ type ingestOptions struct {
 	dedup        string
 	missing      string
 	missingMask  bool
-	normalize    bool
+	normalize    string
 	splitRandom  string
 	selfLoops    string
 	mem          string
@@ -71,8 +71,6 @@ type ingestOptions struct {
 	hopElem      blocks.ElemType
 	hopRelations bool
 }
-
-const normalizeUsage = "bring every feature to mean 0 and deviation 1; the store remembers both and applies them to what is appended later"
 
 // NewIngest is the command gstore ingest.
 func NewIngest(e *command.Env) *cobra.Command {
@@ -126,7 +124,8 @@ be trained a part at a time.`,
 	})
 	command.Section(f, "features and labels", func() {
 		f.BoolVar(&o.missingMask, "missing-mask", false, "add a feature NAME_missing for each feature, which is 1 if the value is missing")
-		f.BoolVar(&o.normalize, "normalize", false, normalizeUsage)
+		f.StringVar(&o.normalize, "normalize", string(ingest.NormalizeTables), "features that get mean 0 and deviation 1: tables (columns of numbers and dates of tables, not vectors), all (as --normalize alone says) or none; the store applies them to what is appended later")
+		f.Lookup("normalize").NoOptDefVal = string(ingest.NormalizeAll)
 		f.StringVar(&o.featureDtype, "feature-dtype", "", "store features as float32, float16, bfloat16, float64 or int8 (default: as they are, at most float32)")
 		f.StringVar(&o.splitRandom, "split-random", "", "divide the labelled nodes, or the edges if there are no labels, at random: percentages TRAIN/VALID/TEST[:SEED], such as 60/20/20")
 	})
@@ -168,7 +167,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 		f.BoolVar(&o.allowOutside, "allow-outside", false, "read files outside the folder of a GraphBolt metadata.yaml that names them")
 	})
 	command.Section(f, "features and labels", func() {
-		f.StringVar(&o.missing, "missing", "error", "what to do with features without a value (NaN, null, empty): error, or take zero, or the mean of the column")
+		f.StringVar(&o.missing, "missing", "auto", "what to do with features without a value (NaN, null, empty): error, or take zero, or the mean of the column (auto: the mean where columns of tables are standardised, else error)")
 		f.StringSliceVar(&o.skip, "skip", nil, "columns of tables to leave out: NAME, or TYPE.NAME of one node type")
 		f.StringSliceVar(&o.use, "use", nil, "columns of tables to take as features although they hold dates (taken as days since 1970) or text (taken as one feature for each value)")
 	})
@@ -179,7 +178,7 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 
 // options turns flags into those of the packages; errors are usage errors.
 func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.Options, err error) {
-	in = ingest.Options{Nodes: int64(o.numNodes), Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(o.missing), MissingMask: o.missingMask, Normalize: o.normalize, SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
+	in = ingest.Options{Nodes: int64(o.numNodes), Undirected: o.undirected, Dedup: ingest.Dedup(o.dedup), Missing: ingest.Missing(strings.Replace(o.missing, recipe.Auto, "", 1)), MissingMask: o.missingMask, Normalize: ingest.Normalize(o.normalize), SelfLoops: ingest.SelfLoops(o.selfLoops), Seed: o.seed,
 		Hubs: o.hubs.share, HubBytes: o.hubs.bytes, HubsAuto: o.hubs.auto, HubsTrain: o.hubs.train, HubHops: o.hubHops, Split: o.split, Order: partitioner.Order(o.order), Passes: o.passes, LabelShare: o.labelShare, Resume: o.resume, Threads: o.threads, Note: o.note}
 	if o.hops != 0 && o.hops != 1 {
 		return in, fo, command.Usagef("--precompute-hops %d: expected 0 or 1", o.hops)

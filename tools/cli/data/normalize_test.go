@@ -149,3 +149,134 @@ func TestNormalize(t *testing.T) {
 		}
 	}
 }
+
+// tableGraph is a folder of tables: 40 users with an age, a birthday, a flag and a vector as a list of columns, two of them without an age.
+func tableGraph(t *testing.T) (dir string, ages []float64) {
+	t.Helper()
+	users, edges := "user_id,age,member,height,born,v.0,v.1,label\n", "user_id,item_id\n"
+	for v := range 40 {
+		age := fmt.Sprint(20 + v*v%50)
+		if v%20 == 7 {
+			age = ""
+			ages = append(ages, math.NaN())
+		} else {
+			ages = append(ages, float64(20+v*v%50))
+		}
+		users += fmt.Sprintf("u%d,%s,%t,1.8,19%02d-05-01,%d,300,%c\n", v, age, v%3 == 0, 50+v, v, 'a'+v%2)
+		edges += fmt.Sprintf("u%d,i%d\n", v, v%4)
+	}
+	return clitest.Put(t, t.TempDir(), map[string][]byte{
+		"nodes/user.csv": []byte(users), "nodes/item.csv": []byte("item_id,price\ni0,1\ni1,2\ni2,3\ni3,1000\n"), "edges/user-bought-item.csv": []byte(edges),
+	}), ages
+}
+
+// TestTablesAreStandardised: an ingest without flags brings columns of numbers and dates of tables to mean 0 and deviation 1, by type, and
+// leaves vectors as they are; a missing number is the mean, and counted. What is appended is brought to the same. --normalize=none takes
+// numbers as they are, and refuses missing ones.
+func TestTablesAreStandardised(t *testing.T) {
+	in, ages := tableGraph(t)
+	dir := filepath.Join(t.TempDir(), "s")
+	_, out, _ := clitest.Run(t, "ingest", in, dir, "--use", "born")
+	for _, want := range []string{"user.x is standardised: the means of its 3 columns", "user.born is standardised", "item.x is standardised", "--normalize=none", "2 values of user.x were missing: --missing mean",
+		"values of user.v reach 300"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("ingest does not say %q: %s", want, out)
+		}
+	}
+	if strings.Contains(out, "user.v is standardised") {
+		t.Errorf("a vector is standardised: %s", out)
+	}
+	mean, count := 0., 0.
+	for _, x := range ages {
+		if !math.IsNaN(x) {
+			mean, count = mean+x, count+1
+		}
+	}
+	mean /= count
+	deviation := 0.
+	for _, x := range ages {
+		if !math.IsNaN(x) {
+			deviation += (x - mean) * (x - mean) / count
+		}
+	}
+	deviation = math.Sqrt(deviation)
+	rows := namedFloats(t, dir, "user.x")
+	for v, x := range ages {
+		want := (x - mean) / deviation
+		if math.IsNaN(x) {
+			want = 0
+		}
+		if row := rows[fmt.Sprintf("user:u%d", v)]; math.Abs(float64(row[0])-want) > 1e-5 || row[2] != 0 {
+			t.Errorf("user %d of age %v is %v, expected %v and, of the constant height, 0", v, x, row, want)
+		}
+	}
+	for v := range 40 {
+		if row := namedFloats(t, dir, "user.v")[fmt.Sprintf("user:u%d", v)]; row[0] != float32(v) || row[1] != 300 {
+			t.Fatalf("the vector of user %d is %v, expected %d and 300", v, row, v)
+		}
+	}
+	if row := namedFloats(t, dir, "user.x")["item:i0"]; !slices.Equal(row, []float32{0, 0, 0}) {
+		t.Errorf("an item has the user's numbers %v, expected the mean, 0", row)
+	}
+
+	more := clitest.Put(t, t.TempDir(), map[string][]byte{"nodes/user.csv": []byte("user_id,age,member,height,born,v.0,v.1,label\nnew,1000,True,1.8,1950-05-01,0,0,a\nolder,,False,,1950-05-01,0,0,b\n"),
+		"edges/user-bought-item.csv": []byte("user_id,item_id\nnew,i0\n")})
+	clitest.MustRun(t, "append", dir, more)
+	rows = namedFloats(t, dir, "user.x")
+	if want := (1000 - mean) / deviation; math.Abs(float64(rows["user:new"][0])-want) > 1e-3 || rows["user:older"][0] != 0 || rows["user:older"][2] != 0 {
+		t.Errorf("appended rows are %v and %v, expected %v and 0 first", rows["user:new"], rows["user:older"], want)
+	}
+
+	if code, _, errs := clitest.Run(t, "ingest", in, dir+"-none", "--normalize=none"); code == 0 || !strings.Contains(errs, `"age" has no value`) || !strings.Contains(errs, "--missing mean") {
+		t.Errorf("missing numbers with --normalize=none: exit %d, %s", code, errs)
+	}
+	clitest.MustRun(t, "ingest", in, dir+"-none", "--normalize=none", "--missing", "zero")
+	if row := namedFloats(t, dir+"-none", "user.x")["user:u0"]; !slices.Equal(row, []float32{20, 1, 1.8}) {
+		t.Errorf("--normalize=none: user 0 is %v", row)
+	}
+	clitest.MustRun(t, "ingest", in, dir+"-all", "--normalize")
+	if row := namedFloats(t, dir+"-all", "user.v")["user:u0"]; row[1] != 0 || row[0] > -1 {
+		t.Errorf("--normalize: the vector of user 0 is %v, expected it standardised", row)
+	}
+	if code, _, errs := clitest.Run(t, "ingest", in, dir+"-some", "--normalize=some"); code != 2 || !strings.Contains(errs, "known: tables, all, none") {
+		t.Errorf("--normalize=some: exit %d, %s", code, errs)
+	}
+	for _, c := range []struct{ store, what string }{{dir, "standardised"}, {dir + "-none", "plain"}} {
+		out := filepath.Join(t.TempDir(), c.what)
+		clitest.MustRun(t, "export", c.store, out, "--format", "tsv")
+		clitest.MustRun(t, "ingest", out, c.store+"-again")
+		want, got := namedFloats(t, c.store, "user.x"), namedFloats(t, c.store+"-again", "user.x")
+		for v := range want {
+			for d := range want[v] {
+				if math.Abs(float64(want[v][d]-got[v][d])) > 1e-5 {
+					t.Fatalf("%s: %s came back as %v, was %v", c.what, v, got[v], want[v])
+				}
+			}
+		}
+	}
+}
+
+// namedFloats are the rows of a column of float32 by name, of all nodes.
+func namedFloats(t *testing.T, dir, column string) map[string][]float32 {
+	t.Helper()
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	rows := map[string][]float32{}
+	for v := range s.Manifest().Nodes {
+		name, err := s.External(t.Context(), store.NodeID(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Features(t.Context(), column, []store.NodeID{store.NodeID(v)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(b); i += 4 {
+			rows[name] = append(rows[name], math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+		}
+	}
+	return rows
+}

@@ -22,14 +22,15 @@ func completeValues(f *pflag.FlagSet, partitioners ...string) {
 		"header":           {"auto", "yes", "no"},
 		"hubs":             {"auto", "train"},
 		"ids":              {"auto", "dense", "integers", "strings"},
-		"missing":          {"error", "zero", "mean"},
+		"missing":          {"auto", "error", "zero", "mean"},
+		"normalize":        {"tables", "all", "none"},
 		"partitioner":      slices.Concat(partitioners, partitioner.MethodNames()),
 		"precompute-dtype": floats,
 		"quotes":           {"auto", "yes", "no"},
 		"self-loops":       {"keep", "drop", "add"},
 		"visit-order":      {"natural", "random", "bfs", "degree"},
 	} {
-		if flag := f.Lookup(name); flag != nil {
+		if flag := f.Lookup(name); flag != nil && flag.Value.Type() != "bool" {
 			command.Values(flag, values...)
 		}
 	}

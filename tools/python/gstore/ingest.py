@@ -42,6 +42,7 @@ def ingest(
     dedup: str = "",
     self_loops: str = "",
     missing: str = "",
+    normalize: str = "tables",
     mem: Union[None, int, str] = None,
     threads: int = 0,
     seed: int = 0,
@@ -52,7 +53,7 @@ def ingest(
     edges: [2, E] or [E, 2] node numbers or ids; or a table of pandas or pyarrow, whose first two columns, or "src" and "dst",
     are the ends, "relation" their relation and others edge columns.
     nodes: such a table with a row a node: "id" (or pandas' index) names it, "label" and "split" are what they say, all
-    other numeric columns together are the feature "x".
+    other numeric columns together are the feature "x", which gets mean 0 and deviation 1 unless normalize is "none".
     What comes in pieces need not fit memory: a pyarrow RecordBatchReader, dataset or scanner, or an iterator of record batches,
     tables, or of edges pairs of arrays, for edges and for nodes. It is written to a folder beside `path` first (as Parquet, which
     takes pyarrow), and read from there as files of `gstore ingest` are, within `mem`; columns mean what docs/formats.md says
@@ -79,7 +80,7 @@ def ingest(
         "node_types": [{"name": name, "count": int(n)} for name, n in (node_types or {}).items()], "input": "python", "undirected": undirected, "dedup": dedup,
         "self_loops": self_loops, "partitions": partitions, "partitioner": partitioner, "hubs_auto": hubs == "auto",
         "hubs": 0.0 if isinstance(hubs, str) else hubs, "precompute_hops": precompute_hops, "feature_dtype": feature_dtype,
-        "split_random": split_random, "missing": missing, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
+        "split_random": split_random, "missing": missing, "normalize": normalize, "memory_bytes": sizes.parse(mem), "threads": threads, "seed": seed, "note": note,
     }  # fmt: skip
     given = {
         "features": features, "node_columns": node_columns, "labels": labels, "splits": splits, "ids": ids, "relations": relations, "edge_columns": edge_columns,
@@ -100,6 +101,7 @@ def ingest(
         columns = {**found, **columns}
     else:
         src, dst = _ends(edges)
+    arrays = set(features or {})  # and all other features are columns of a table
     features = dict(features or {})
     if nodes is not None:
         table = _table(nodes)
@@ -131,7 +133,7 @@ def ingest(
             relation_names = [str(r) for r in range(int(relations.max(initial=-1)) + 1)]
         g.add({"use": "relation"}, relations.astype(np.uint32))
     for (kind, key), rows in tables.items():
-        g.column("node", key, "feature" if kind == "features" else "node", rows)
+        g.column("node", key, "feature" if kind == "features" else "node", rows, kind == "features" and key not in arrays)
     if labels is not None:
         labels = np.asarray(_host(labels))
         if labels.ndim > 1 and labels.shape[1] > 1:
@@ -178,7 +180,7 @@ class _Graph:
         self.infos.append(info)
         self.arrays.append(np.ascontiguousarray(array))
 
-    def column(self, use: str, key: Any, role: str, rows: _Array) -> None:
+    def column(self, use: str, key: Any, role: str, rows: _Array, measured: bool = False) -> None:
         name, of = (key, "") if isinstance(key, str) else (f"{key[0]}.{key[1]}", key[0])
         if hasattr(rows, "toarray") and hasattr(rows, "tocoo"):
             raise errors.InvalidError(f"column {name!r} is a sparse {type(rows).__name__}: expected rows of numbers: .toarray() makes them")
@@ -187,7 +189,7 @@ class _Graph:
             raise errors.InvalidError(f"column {name!r} of shape {rows.shape}: expected [N] or [N, D]")
         if rows.dtype == bool:
             rows = rows.astype(np.uint8)
-        self.add({"use": use, "name": name, "role": role, "dtype": rows.dtype.name, "dim": 1 if rows.ndim == 1 else rows.shape[1], "of": of}, rows)
+        self.add({"use": use, "name": name, "role": role, "dtype": rows.dtype.name, "dim": 1 if rows.ndim == 1 else rows.shape[1], "of": of, "measured": measured}, rows)
 
 
 def _host(array: _Array) -> _Array:

@@ -39,6 +39,7 @@ type ingestRequest struct {
 	FeatureDtype   string  `json:"feature_dtype"`
 	SplitRandom    string  `json:"split_random"`
 	Missing        string  `json:"missing"`
+	Normalize      string  `json:"normalize"`
 	MemoryBytes    int64   `json:"memory_bytes"`
 	Threads        int     `json:"threads"`
 	Seed           uint64  `json:"seed"`
@@ -54,6 +55,8 @@ type ingestArray struct {
 	Dtype string `json:"dtype"`
 	Dim   int    `json:"dim"`
 	Of    string `json:"of"` // the type of nodes whose rows a column has alone; "": all
+	// Measured says of a column of nodes that its elements are columns of a table.
+	Measured bool `json:"measured"`
 }
 
 // nodeType is a type of nodes and how many there are.
@@ -74,7 +77,7 @@ func ingestGraph(ctx context.Context, c *call) (err error) {
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	o := ingest.Options{Undirected: q.Undirected, Dedup: ingest.Dedup(q.Dedup), SelfLoops: ingest.SelfLoops(q.SelfLoops), Partitions: q.Partitions,
-		Hubs: q.Hubs, HubsAuto: q.HubsAuto, Missing: ingest.Missing(q.Missing), MemoryBytes: q.MemoryBytes, Threads: q.Threads, Seed: q.Seed, Note: q.Note}
+		Hubs: q.Hubs, HubsAuto: q.HubsAuto, Missing: ingest.Missing(q.Missing), Normalize: ingest.Normalize(q.Normalize), MemoryBytes: q.MemoryBytes, Threads: q.Threads, Seed: q.Seed, Note: q.Note}
 	if q.Partitioner != recipe.Auto {
 		if o.Partitioner, err = partitioner.ParseMethod(q.Partitioner); err != nil {
 			return err
@@ -168,7 +171,7 @@ func (q *ingestRequest) slices(arrays [][]byte) (*ingest.Slices, error) {
 		case "ends":
 			g.Names, err = texts(text, b)
 		case "node", "edge":
-			column := ingest.SliceColumn{Name: a.Name, Role: store.Role(a.Role), Dim: a.Dim, Data: b, NodeType: a.Of}
+			column := ingest.SliceColumn{Name: a.Name, Role: store.Role(a.Role), Dim: a.Dim, Data: b, NodeType: a.Of, Measured: a.Measured}
 			if column.Elem, err = blocks.ParseElemType(a.Dtype); err != nil {
 				err = fmt.Errorf("%w: column %q: %w", store.ErrInvalid, a.Name, err)
 			}

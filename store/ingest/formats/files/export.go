@@ -103,7 +103,7 @@ func (x *Export) Describe(d *ingest.Description) {
 		d.Notes = append(d.Notes, "undirected, as its meta.json says")
 	}
 	for c := range d.NodeColumns {
-		d.NodeColumns[c].Standard = x.Standard[d.NodeColumns[c].Name]
+		d.NodeColumns[c].Standard, d.NodeColumns[c].Measured = x.Standard[d.NodeColumns[c].Name], false // as in the store that they are of
 	}
 	if slices.ContainsFunc(d.NodeColumns, func(c ingest.ColumnSpec) bool { return c.Name == store.TypeColumn }) {
 		x.types(d)

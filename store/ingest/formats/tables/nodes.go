@@ -61,7 +61,7 @@ func addNodes(s *parts.Source, tables []*nodeTable) error {
 			return nil
 		}
 		for _, f := range n.features {
-			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim, Indicator: f.values != nil, Elements: n.elements(&f)}, f); err != nil {
+			if err := add(ingest.ColumnSpec{Name: f.name, Role: store.RoleFeature, Elem: f.elem, Dim: f.dim, Indicator: f.values != nil, Measured: f.values == nil && !f.vector, Elements: n.elements(&f)}, f); err != nil {
 				return err
 			}
 		}

@@ -44,6 +44,7 @@ type nodeFeature struct {
 	dim    int
 	values []string // of text: element k is 1 where the text is values[k], else 0
 	days   bool     // dates become days since 1970
+	vector bool     // its elements are of one scale: a list, or columns NAME.0, NAME.1, …
 }
 
 // openNodeTable works out what a table's columns mean: by o.NodeColumns, one for each
@@ -195,14 +196,14 @@ func (n *nodeTable) featuresByName(ctx context.Context, names []string, o *table
 		case c.Date:
 			n.features = append(n.features, nodeFeature{name: c.Name, elem: blocks.Float64, from: []int{k}, dim: 1, days: true})
 		case c.List:
-			n.features = append(n.features, nodeFeature{name: c.Name, elem: table.NumberElem(c.Elem), from: []int{k}, dim: c.Dim})
+			n.features = append(n.features, nodeFeature{name: c.Name, elem: table.NumberElem(c.Elem), from: []int{k}, dim: c.Dim, vector: true})
 		default:
 			base, m := n.numberedFrom(names, k)
 			if m <= 1 {
 				plain = append(plain, k)
 				continue
 			}
-			f := nodeFeature{name: base, elem: table.NumberElem(c.Elem), dim: m}
+			f := nodeFeature{name: base, elem: table.NumberElem(c.Elem), dim: m, vector: true}
 			for i := range m {
 				f.from, names[k+i] = append(f.from, k+i), "-"
 			}
@@ -275,6 +276,7 @@ func (n *nodeTable) byFields(specs []string, names []string) error {
 				return ingest.Inputf(n.Where(), "column %q holds text (%.40q), which is no feature; --node-columns skips what is called -", c.Name, c.Example)
 			}
 			feature.from, feature.dim = append(feature.from, f.At+k), feature.dim+c.Dim
+			feature.vector = feature.vector || c.List
 		}
 		if feature.dim != len(feature.from) && len(feature.from) > 1 {
 			return ingest.Inputf(n.Where(), "feature %s is made of %d columns, some of them lists, expected one list or plain numbers", f.Name, len(feature.from))
