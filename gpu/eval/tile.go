@@ -43,20 +43,6 @@ func tilesOf(parts []store.PartitionInfo, n int) (ts []Tile) {
 	return ts
 }
 
-// tilesWithin cuts partitions lo … hi−1 into runs of at most so many nodes, or of one partition.
-func tilesWithin(parts []store.PartitionInfo, lo, hi int, most uint64) (ts []Tile) {
-	for i := lo; i < hi; {
-		t := Tile{Lo: i, Hi: i, Base: uint64(parts[i].First)}
-		for t.Hi < hi && (t.Nodes == 0 || parts[t.Hi].Nodes == 0 || uint64(t.Nodes)+parts[t.Hi].Nodes <= most) {
-			t.Nodes += int(parts[t.Hi].Nodes)
-			t.Hi++
-		}
-		ts = append(ts, t)
-		i = t.Hi
-	}
-	return ts
-}
-
 // csr is the edges from a source tile to a destination tile, by destination,
 // in memory off the Go heap.
 type csr struct {
