@@ -12,7 +12,10 @@ def test_frames(tmp_path):
     nodes = pandas.DataFrame(
         {"id": ["a", "b", "c", "d"], "age": [1, 2, 3, 4], "tall": [True, False, True, True], "label": ["cat", "dog", None, "cat"], "split": ["train", "val", "test", ""]}
     )
-    s = gstore.ingest(tmp_path / "s", edges, nodes=nodes)
+    scaled = gstore.ingest(tmp_path / "scaled", edges, nodes=nodes)
+    x = np.array([[1, 1], [2, 0], [3, 1], [4, 1]])
+    assert np.allclose(scaled.features("x", scaled.lookup(nodes["id"])), (x - x.mean(0)) / x.std(0), atol=1e-6)
+    s = gstore.ingest(tmp_path / "s", edges, nodes=nodes, normalize="none")
     at = s.lookup(nodes["id"])
     assert s.features("x", at).tolist() == [[1, 1], [2, 0], [3, 1], [4, 1]]
     assert [s.class_names[k] if k >= 0 else None for k in s.labels[at]] == ["cat", "dog", None, "cat"]
