@@ -6,6 +6,7 @@ The library has no Python in it: one wheel a platform serves every version of Py
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -34,6 +35,11 @@ class Build(build_py):
             subprocess.run(command, cwd=HERE.parent.parent, env={**os.environ, "CGO_ENABLED": "1"}, check=True)
         except FileNotFoundError:
             raise SystemExit("gstore is built with Go 1.26 or newer, which is not on the path") from None
+        except subprocess.CalledProcessError as e:  # what Go says stands above
+            compiler = os.environ.get("CC", "gcc").split()[0]
+            if shutil.which(compiler) is None:
+                raise SystemExit(f"gstore is built with a C compiler, and {compiler} is not on the path: install gcc, or name another by CC") from None
+            raise SystemExit(f"go build of the shared library failed with status {e.returncode}: its message stands above") from None
         target.with_suffix(".h").unlink(missing_ok=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -21,13 +21,12 @@ _EXACT = 1 << 24  # below which float32 has every whole number: edges' columns a
 class NeighborLoader(loader.NeighborLoader):
     """PyG's NeighborLoader on a store, or on a Data or HeteroData, of which a store is made in a temporary folder.
 
-    It yields Data, or HeteroData of a store of several types of nodes. What differs from `gstore.NeighborLoader` is
-    what PyG calls
-    things: num_neighbors, input_nodes (None: all nodes), batch_size 1 and shuffle=False by default; n_id are the user's
-    own ids, of HeteroData those within the type, so that `data.y[batch.n_id]` is right; and every column of nodes is
-    handed out. Of a Data, e_id are the edges' places in its edge_index, and its columns of edges are handed out (where
-    it has fewer than 2^24 edges). weight_attr draws by weights. options are those of `gstore.NeighborLoader`: mem,
-    plan, seed, threads, columns …
+    It yields Data, or HeteroData of a store of several types of nodes. What differs from `gstore.NeighborLoader` is what
+    PyG calls things: num_neighbors, input_nodes (None: all nodes), batch_size 1 and shuffle=False by default; n_id are
+    the user's own ids, of HeteroData those within the type, so that `data.y[batch.n_id]` is right; and every column of
+    nodes is handed out. Of a Data or HeteroData, e_id are the edges' places in its edge_index, and its columns of edges
+    are handed out (of a Data where it has fewer than 2^24 edges). weight_attr draws by weights. options are those of
+    `gstore.NeighborLoader`: mem, plan, seed, threads, columns …
 
     replace, disjoint, time_attr, input_time and subgraph_type other than "directional" are refused; num_workers and
     what else PyTorch's DataLoader takes change nothing: batches are sampled ahead on threads.
@@ -71,6 +70,7 @@ class NeighborLoader(loader.NeighborLoader):
             )
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         self._given: Any = None
+        self._ends: Dict[Tuple[str, str, str], Tuple[np.ndarray, np.ndarray]] = {}
         self._by_edge = False  # whether batches have the numbers of their edges
         if isinstance(data, tuple):
             raise errors.InvalidError("a FeatureStore and a GraphStore: PyG's own NeighborLoader takes them; this one a store, a Data or a HeteroData")
@@ -168,12 +168,34 @@ class NeighborLoader(loader.NeighborLoader):
                     _filtered(self._given[t], found[t], self._given[t].num_nodes)
             if self._input_type is not None:
                 found.input_type = self._input_type
+            for t in found.edge_types if self._given is not None else ():
+                self._numbered(found, t)
         else:
             _renamed(found)
             if self._given is not None:
                 _filtered(self._given, found, self._given.num_nodes)
             self._edges(found)
         return found if self._then is None else self._then(found)
+
+    def _numbered(self, found: Any, t: Tuple[str, str, str]) -> None:
+        """Numbers of a HeteroData's edges of a type, and what it has of them. Edges of the same two ends are numbered in turn."""
+        given, edges = self._given[t], found[t]
+        n = self._given[t[2]].num_nodes
+        if t not in self._ends:
+            keys = np.asarray(given.edge_index[0]).astype(np.int64) * n + np.asarray(given.edge_index[1])
+            order = np.argsort(keys, kind="stable")
+            self._ends[t] = keys[order], order
+        ascending, order = self._ends[t]
+        src, dst = found[t[0]].n_id[edges.edge_index[0]], found[t[2]].n_id[edges.edge_index[1]]
+        keys = (src * n + dst).cpu().numpy()
+        mine = np.argsort(keys, kind="stable")
+        turn = np.arange(len(keys)) - np.searchsorted(keys[mine], keys[mine])
+        e_id = np.empty(len(keys), np.int64)
+        e_id[mine] = order[np.searchsorted(ascending, keys[mine]) + turn]
+        edges.e_id = torch.from_numpy(e_id)
+        for name, rows in given.items():
+            if name != "edge_index" and isinstance(rows, torch.Tensor) and rows.dim() and len(rows) == len(order):
+                edges[name] = rows[edges.e_id.to(rows.device)]
 
     def _edges(self, found: Any) -> None:
         """Numbers of a Data's edges, and what it has of them."""

@@ -126,6 +126,10 @@ class Batch(EpochBatch):
         A store of several types of nodes gives a `HeteroData` with the same of each type of nodes and edges: x without other
         types' rows, edge_index between places in its two types. hetero=False gives Data of it, and hetero=True HeteroData of a
         store of one type of nodes and several relations. n_id are internal ids; "ids" among `columns` gives the user's."""
+        try:
+            from torch_geometric import data as _
+        except ModuleNotFoundError as e:
+            raise ModuleNotFoundError(f"to_pyg needs PyTorch and PyG, of which {e.name} is not installed: pip install torch torch_geometric; the batch itself has numpy's arrays", name=e.name) from None
         from . import _data
 
         if hetero is None:

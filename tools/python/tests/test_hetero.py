@@ -220,6 +220,9 @@ def test_pyg_loader(data):
     assert torch.equal(h["paper"].x, data["paper"].x[h["paper"].n_id]) and torch.equal(
         h["paper"].n_id[:10], torch.arange(10)
     )
+    for k in KINDS:
+        ends = torch.stack([h[k[0]].n_id[h[k].edge_index[0]], h[k[2]].n_id[h[k].edge_index[1]]])
+        assert torch.equal(data[k].edge_index[:, h[k].e_id], ends)
     for bad in (dict(replace=True), dict(disjoint=True), dict(time_attr="time"), dict(subgraph_type="induced")):
         with pytest.raises(gstore.InvalidError, match=next(iter(bad))):
             gstore.pyg.NeighborLoader(d, [5], **bad)

@@ -75,3 +75,14 @@ def test_nodes(graph):
     ):
         with pytest.raises(gstore.NotFoundError, match="node -1: expected internal ids"):
             call()
+
+
+def test_without_torch(graph, monkeypatch):
+    """Who has no PyTorch is told what is missing, and what there is instead."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    batch = next(iter(gstore.NeighborLoader(graph.store, [2], 10)))
+    with pytest.raises(ModuleNotFoundError, match="pip install torch torch_geometric"):
+        batch.to_pyg()
