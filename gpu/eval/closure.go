@@ -265,6 +265,9 @@ func (e *Evaluator) stage(c *closure, model *nn.Model) bool {
 			cost := e.costOf(layer.(nn.Streamer), l == 0, c.edges[l])
 			cost.resident = c.memory && l > 0
 			bytes, ok := e.cut(s, cost, room)
+			if ok {
+				e.byColumns(s, layer.(nn.Streamer), cost, room, l == 0)
+			}
 			if x := c.chosen[l]; x != nil && ok {
 				x.at = &stage{of: c.reads[l], into: x.into, wants: x.wants}
 				cost.node, cost.edges = stageNode, x.edges

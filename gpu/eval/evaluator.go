@@ -131,6 +131,10 @@ type Evaluator struct {
 	featureBytes, edgeBytes, chunkBytes, bound int64
 	smallPiece, largest                        uint64 // nodes; of the largest partition
 
+	inEdges []int64 // into each partition, once they were counted
+	// columnsAnyhow computes layers by columns wherever that is possible, for tests.
+	columnsAnyhow bool
+
 	kept    csr           // the edges, if there is one tile
 	grouper nn.Grouper    // of a piece of a tile's edges
 	sizes   *blockio.Slab // int32 edges of each relation of each node of tile sized
@@ -407,154 +411,6 @@ func (e *Evaluator) Spilled() Spilled { return e.spilled }
 
 // Computed returns how many rows of layers' outputs were computed so far: with all nodes asked, as many as there are nodes, for each layer.
 func (e *Evaluator) Computed() int64 { return e.computed }
-
-// Run computes the model's outputs for all nodes and returns the metrics of
-// the splits asked for ("train", "valid", "test"), in their order.
-func (e *Evaluator) Run(ctx context.Context, q *gpu.Queue, model *nn.Model, splits ...string) ([]Metrics, error) {
-	return e.RunInto(ctx, q, model, nil, splits...)
-}
-
-// RunInto is Run that also fills sink, unless it is nil, from the states below the
-// layers that it takes. Without splits the last layer itself is left out.
-func (e *Evaluator) RunInto(ctx context.Context, q *gpu.Queue, model *nn.Model, sink Sink, splits ...string) ([]Metrics, error) {
-	r := e.begin(q)
-	r.metrics = make([]Metrics, len(splits))
-	e.vectorsOf = Tile{} // they may have been trained since
-	for _, s := range splits {
-		r.splits = append(r.splits, store.SplitValue(s))
-	}
-	defer r.close()
-	few, done, err := r.few(ctx, model, sink)
-	if err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
-	}
-	defer done()
-	if few != nil {
-		r.memory = few.memory
-	}
-	if err := r.prepareOutputs(ctx, model); err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
-	}
-	if model.ReadsDegrees() || e.o.Model.SymmetricWeights() {
-		if err := r.countEdges(ctx); err != nil {
-			return nil, fmt.Errorf("evaluation: degrees: %w", err)
-		}
-	}
-	layers := model.Layers()
-	r.jumps = model.Jumps()
-	for l, layer := range layers {
-		s, ok := layer.(nn.Streamer)
-		if !ok {
-			return nil, fmt.Errorf("evaluation: layer %d (%T) cannot be evaluated from edge buckets", l, layer)
-		}
-		last := l == len(layers)-1 && !r.jumps
-		r.layer, r.sink = l, nil
-		if sink != nil && sink.Takes(l) {
-			r.sink = sink
-		}
-		if few != nil {
-			if err := r.fillChosen(ctx, few.chosen[l]); err != nil {
-				return nil, fmt.Errorf("evaluate layer %d: %w", l, err)
-			}
-			if r.sink = nil; last && len(splits) == 0 {
-				break
-			}
-			r.work = few.stages[l]
-		}
-		if last {
-			if e.o.Embeddings && l > 0 {
-				e.embeddings = r.in
-			}
-		} else {
-			out, err := spill.New(r.work.into.len(), 4*int64(layer.OutDim()), r.memory, e.src.ScratchDir())
-			if err != nil {
-				return nil, err
-			}
-			r.out = out
-		}
-		for i, t := range r.work.tiles {
-			if t.Nodes == 0 && few != nil {
-				continue
-			}
-			if !last || len(splits) > 0 || sink == nil {
-				e.computed += int64(t.Nodes)
-			}
-			if err := r.tile(ctx, s, i, model, last); err != nil {
-				return nil, fmt.Errorf("evaluate layer %d: %w", l, err)
-			}
-		}
-		switch {
-		case r.jumps:
-			r.below = append(r.below, r.out)
-		case r.in != e.embeddings:
-			r.drop(r.in)
-		}
-		r.in, r.out = r.out, nil
-	}
-	if err := r.freeSums(); err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
-	}
-	if r.jumps {
-		if err := r.jump(ctx, model); err != nil {
-			return nil, fmt.Errorf("evaluate all layers' states: %w", err)
-		}
-	}
-	for i := range r.metrics {
-		if m := &r.metrics[i]; m.Nodes > 0 {
-			m.Accuracy = float64(m.Correct) / float64(m.Nodes)
-			m.Loss /= float64(m.Nodes)
-		}
-		m := &r.metrics[i]
-		m.AUC, m.AveragePrecision = math.NaN(), math.NaN()
-		if r.scores != nil {
-			var err error
-			if m.AUC, m.AveragePrecision, err = r.scores[i].areas(ctx); err != nil {
-				return nil, fmt.Errorf("evaluation: area under the ROC curve: %w", err)
-			}
-		}
-	}
-	return r.metrics, nil
-}
-
-// drop closes a table of states, which may be nil, and counts what moved of it.
-func (r *evaluation) drop(t *spill.Table) {
-	read, written := t.Moved()
-	r.spilled.Read, r.spilled.Written = r.spilled.Read+read, r.spilled.Written+written
-	t.Close()
-}
-
-// fillChosen fills the sink from the states that it chose; x may be nil.
-func (r *evaluation) fillChosen(ctx context.Context, x *chosen) error {
-	if x == nil {
-		return nil
-	}
-	r.work = x.at
-	for i, t := range r.work.tiles {
-		if t.Nodes == 0 {
-			continue
-		}
-		for from := range r.work.runs {
-			if err := r.accumulate(ctx, nil, from, i, gpu.Tensor{}, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Stream fills sink from states of all nodes that the caller has, a row of float32 a node, as RunInto does from those below a model's last
-// layer.
-func (e *Evaluator) Stream(ctx context.Context, q *gpu.Queue, states *spill.Table, sink Sink) error {
-	r := e.begin(q)
-	r.sink, r.in = sink, states
-	defer func() { _, _ = r.wait(Tile{}); _ = r.dropAhead() }() // a run that failed may have left some; states are the caller's
-	for i := range r.work.tiles {
-		if err := r.tile(ctx, nil, i, nil, true); err != nil {
-			return fmt.Errorf("evaluation: %w", err)
-		}
-	}
-	return nil
-}
 
 // Close frees the evaluator's memory.
 func (e *Evaluator) Close() error {

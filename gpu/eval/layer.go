@@ -25,18 +25,21 @@ type evaluation struct {
 	metrics []Metrics
 	in, out *spill.Table // hidden states below and above the layer; in is nil below the first
 	jumps   bool
-	below   []*spill.Table // of all layers, where the model jumps; in is one of them
-	scores  []*scores      // of each split; nil if not asked for
-	chunk   chunkValues
-	targets [2][]byte // labels and split of a partition, as they are read
-	labels  []byte    // of its nodes that are computed
-	split   []byte
-	picked  []byte // both, of some nodes
-	masked  []int32
-	host    []float32  // a chunk's outputs
-	sums    gpu.Memory // of the tile, or of the one before; nil: none yet
-	next    Tile       // the piece whose input is asked for next, the zero one if that is not known
-	ahead   ahead
+	strip   []float32 // rows of some columns
+	// The states of in and out once more, by columns, where the layer above is computed by them; nil: they are not there.
+	inColumns, outColumns *columnTable
+	below                 []*spill.Table // of all layers, where the model jumps; in is one of them
+	scores                []*scores      // of each split; nil if not asked for
+	chunk                 chunkValues
+	targets               [2][]byte // labels and split of a partition, as they are read
+	labels                []byte    // of its nodes that are computed
+	split                 []byte
+	picked                []byte // both, of some nodes
+	masked                []int32
+	host                  []float32  // a chunk's outputs
+	sums                  gpu.Memory // of the tile, or of the one before; nil: none yet
+	next                  Tile       // the piece whose input is asked for next, the zero one if that is not known
+	ahead                 ahead
 }
 
 func (r *evaluation) close() {
@@ -52,6 +55,11 @@ func (r *evaluation) close() {
 		s.close()
 	}
 	r.drop(r.out)
+	for _, x := range []*columnTable{r.inColumns, r.outColumns} {
+		if x != nil {
+			r.drop(x.Table)
+		}
+	}
 	_ = r.freeSums() // a failure only leaks it
 }
 
@@ -91,12 +99,16 @@ func (r *evaluation) tile(ctx context.Context, layer nn.Streamer, i int, model *
 	defer func() { _ = deg.Free() }() // before the slab: what is page-locked is not unmapped
 	budget.Mark(ctx, "evaluation")
 	return r.eachPiece(to, func(t Tile, at int) error {
-		return r.finish(ctx, layer, t, at, acc, deg, model, last)
+		sums := acc
+		if acc.Cols > 0 {
+			sums = acc.View(at, 0, t.Nodes, acc.Cols)
+		}
+		return r.finish(ctx, layer, t, sums, gpu.VectorOf(deg, int64(at)*4, t.Nodes, blocks.Float32), model, last)
 	})
 }
 
-// finish computes a layer's outputs of a piece of a tile, whose first node is at position at of the sums acc and of the degrees deg.
-func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at int, acc gpu.Tensor, deg gpu.Memory, model *nn.Model, last bool) error {
+// finish computes a layer's outputs of a piece of a tile from the sums acc and the degrees deg of its nodes.
+func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, acc, deg gpu.Tensor, model *nn.Model, last bool) error {
 	input, release, err := r.selves(ctx, t)
 	if err != nil {
 		return err
@@ -114,10 +126,10 @@ func (r *evaluation) finish(ctx context.Context, layer nn.Streamer, t Tile, at i
 			rows := min(r.chunkRows, n-lo)
 			var sum gpu.Tensor
 			if acc.Cols > 0 {
-				sum = acc.View(at+base+lo, 0, rows, acc.Cols)
+				sum = acc.View(base+lo, 0, rows, acc.Cols)
 			}
 			pass := &nn.Pass{Queue: q, Arena: r.arena}
-			out := layer.Finish(pass, input.Rows(base+lo, rows), sum, gpu.VectorOf(deg, int64(at+base+lo)*4, rows, blocks.Float32))
+			out := layer.Finish(pass, input.Rows(base+lo, rows), sum, deg.View(0, base+lo, 1, rows))
 			if last {
 				err = r.score(ctx, model, out, out, lo, nodes.first[p]+uint64(lo))
 			} else {
@@ -206,6 +218,11 @@ func (r *evaluation) store(ctx context.Context, out gpu.Tensor, first uint64) er
 	}
 	if err := r.out.Write(blocks.Bytes(r.host), first); err != nil {
 		return err
+	}
+	if r.outColumns != nil {
+		if err := r.outColumns.write(r.host, first, &r.strip); err != nil {
+			return err
+		}
 	}
 	return r.arena.Reset()
 }

@@ -17,6 +17,7 @@ type stage struct {
 	pieceNodes uint64
 	copies     bool                    // destinations are copied out of the sources, not picked in place
 	aheads     bool                    // there is room for another piece, which is read while one is computed with
+	width      int                     // columns of all sources that are in memory at once; 0: all columns of a piece
 	wants      func(to, from int) bool // of a [Chooser]; nil: all neighbours are sources
 	kept       *csr                    // where the edges stay for the next evaluation; nil: they do not
 }

@@ -214,3 +214,19 @@ func (c *Config) checkOrder() error {
 	}
 	return fmt.Errorf("nn: order %q is not known (known: %s, %s, %s)", c.Order, OrderAuto, OrderAggregate, OrderMultiply)
 }
+
+// SumsColumns reports whether what a streamed layer accumulates of each column of its sources depends on that column alone: [Streamer].Accumulate
+// then takes sources and sums of any of the columns.
+func SumsColumns(l Layer) bool {
+	switch l := l.(type) {
+	case *SAGE:
+		return true
+	case *gcnLayer:
+		return !l.sum.precomputed
+	case *ginLayer:
+		return !l.sum.precomputed
+	case *hidden:
+		return SumsColumns(l.Layer)
+	}
+	return false
+}

@@ -50,6 +50,13 @@ func TestNodeHistoryOutOfCore(t *testing.T) {
 			t.Errorf("epoch %d: %d bytes read for the history, expected some in the first epoch alone", e+1, want[e].HistoryBytes)
 		}
 	}
+	sum, trained := cp.Summary, int64(0)
+	for _, e := range want {
+		trained += e.BytesRead
+	}
+	if sum.TrainBytesRead != trained || sum.EvalBytesRead == 0 || sum.BytesRead != trained+sum.EvalBytesRead+sum.StateBytesRead+sum.HistoryRowBytes || sum.ComputedRows == 0 {
+		t.Errorf("the summary says %+v, expected all bytes: epochs' training read %d", sum, trained)
+	}
 	if !cp.Config.History || cp.Config.Split != "split" {
 		t.Errorf("the checkpoint says history %v, split %q", cp.Config.History, cp.Config.Split)
 	}

@@ -60,13 +60,17 @@ type Summary struct {
 	TotalSeconds         float64   `json:"total_seconds"`
 	CPUSeconds           float64   `json:"cpu_seconds"`
 	PeakRSSBytes         int64     `json:"peak_rss_bytes"`
-	BytesRead            int64     `json:"bytes_read"`
+	BytesRead            int64     `json:"bytes_read"`                       // by all of what follows: training, evaluation, states and rows in temporary files
+	TrainBytesRead       int64     `json:"train_bytes_read"`                 // by the epochs' training
 	EvalBytesRead        int64     `json:"eval_bytes_read"`                  // by validations, the test, passes for the history and to count neighbours
 	HistoryBytes         int64     `json:"history_bytes,omitempty"`          // by passes for the history alone
 	FeatureResidentBytes int64     `json:"feature_resident_bytes"`           // the most that feature rows of a step's partitions took
 	HistoryResidentBytes int64     `json:"history_resident_bytes,omitempty"` // what the history holds in memory for the whole run
 	HistoryRowBytes      int64     `json:"history_row_bytes,omitempty"`      // read by steps from the history's temporary file
-	BytesWritten         int64     `json:"bytes_written"`                    // of learned vectors to their table, checkpoints apart
+	BytesWritten         int64     `json:"bytes_written"`                    // of states to temporary files, and of learned vectors to their table, checkpoints apart
+	StateBytesRead       int64     `json:"state_bytes_read,omitempty"`       // by evaluation and for the history, of states in temporary files
+	StateBytesWritten    int64     `json:"state_bytes_written,omitempty"`    // likewise
+	ComputedRows         int64     `json:"computed_rows"`                    // of layers' outputs, by evaluation and for the history
 	CheckpointBytes      int64     `json:"checkpoint_bytes,omitempty"`       // of learned vectors, by checkpoints and for evaluation
 	Table                string    `json:"table,omitempty"`                  // of learned vectors
 	Batches              int64     `json:"batches"`
@@ -140,7 +144,7 @@ func (s *Summary) add(r *Epoch) {
 	s.SampledEdges += r.SampledEdges
 	s.ListedEdges += r.ListedEdges
 	s.PrunedEdges += r.PrunedEdges
-	s.BytesRead += r.BytesRead
+	s.TrainBytesRead += r.BytesRead
 	if d := r.DeviceRows; d != nil {
 		if s.DeviceRows == nil {
 			s.DeviceRows = &cache.Traffic{}

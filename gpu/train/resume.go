@@ -177,10 +177,13 @@ func (s *session) total() Summary {
 	out.PeakRSSBytes = max(usage.PeakRSSBytes(), was.PeakRSSBytes)
 	out.TotalSeconds = was.TotalSeconds + time.Since(s.start).Seconds()
 	out.EvalBytesRead = was.EvalBytesRead + s.eval.BytesRead() + s.looked
+	states := s.eval.Spilled()
+	out.StateBytesRead, out.StateBytesWritten, out.ComputedRows = was.StateBytesRead+states.Read, was.StateBytesWritten+states.Written, was.ComputedRows+s.eval.Computed()
 	out.HistoryResidentBytes, out.HistoryRowBytes = s.t.history.Memory(), was.HistoryRowBytes+s.t.history.RowBytesRead()
 	out.FeatureResidentBytes = max(was.FeatureResidentBytes, s.t.featureBytes)
 	out.Choices = s.t.choices
 	moved := s.vectors.stats(s.it)
-	out.BytesWritten, out.CheckpointBytes = was.BytesWritten+moved.EvictedBytes, was.CheckpointBytes+moved.FlushedBytes
+	out.BytesWritten, out.CheckpointBytes = was.BytesWritten+moved.EvictedBytes+states.Written, was.CheckpointBytes+moved.FlushedBytes
+	out.BytesRead = out.TrainBytesRead + out.EvalBytesRead + out.StateBytesRead + out.HistoryRowBytes
 	return out
 }

@@ -123,10 +123,14 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	}
 	fmt.Fprintf(to, "%.1f s (%.1f CPU s), %s peak memory, %s read; plan %s, %s, %s\n",
 		s.TotalSeconds, s.CPUSeconds, command.FormatSize(s.PeakRSSBytes), command.FormatSize(s.BytesRead), s.Plan, s.Device, s.IOEngine)
+	if s.BytesRead >= 1<<30 {
+		fmt.Fprintf(to, "of these training read %s, evaluation and history %s; of temporary files %s were read and %s written\n", command.FormatSize(s.TrainBytesRead),
+			command.FormatSize(s.EvalBytesRead), command.FormatSize(s.StateBytesRead+s.HistoryRowBytes), command.FormatSize(s.StateBytesWritten))
+	}
 	printProfile(e, s.Profile)
 	printDeviceRows(e, s.DeviceRows)
 	if s.Table != "" {
-		fmt.Fprintf(to, "learned vectors: table %s of the store; %s written, and by checkpoints %s\n", s.Table, command.FormatSize(s.BytesWritten), command.FormatSize(s.CheckpointBytes))
+		fmt.Fprintf(to, "learned vectors: table %s of the store; %s written, and by checkpoints %s\n", s.Table, command.FormatSize(s.BytesWritten-s.StateBytesWritten), command.FormatSize(s.CheckpointBytes))
 	}
 	fmt.Fprintf(to, "model: %s\n", saved.Path)
 }
