@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -270,7 +271,13 @@ func (r *evaluation) accumulatePiece(ctx context.Context, layer nn.Streamer, c c
 		return r.accumulateRelations(ctx, layer, c, from.Nodes, input, acc)
 	}
 	if c.hasRelations {
-		return r.accumulateGroups(ctx, layer, c, from.Nodes, to, input, acc)
+		t, ok := layer.(nn.Transformer)
+		if !ok {
+			return r.accumulateGroups(ctx, layer, c, from.Nodes, to, input, acc)
+		}
+		input = t.Transform(&nn.Pass{Queue: q, Arena: r.made}, from.Nodes, input)
+		err := r.accumulateGroups(ctx, layer, c, from.Nodes, to, input, acc)
+		return errors.Join(err, r.made.Reset())
 	}
 	g := gpu.Graph{NumDst: r.work.tiles[to].Nodes, NumSrc: from.Nodes, Indptr: r.arena.Int32s(q, c.indptr), Indices: r.arena.Int32s(q, c.indices)}
 	if c.hasWeights {

@@ -99,13 +99,15 @@ type Evaluator struct {
 	dev     gpu.Device
 	o       Options
 	columns []*store.ColumnInfo
-	label   string
-	split   string
-	tiles   []Tile
-	edges   edgeBuilder
-	arena   *gpu.Arena
-	memory  bool  // hidden states lie in memory
-	least   int64 // bytes, with the smallest tiles
+	// typeColumn says the nodes' types, of a model that reads them, else "".
+	typeColumn string
+	label      string
+	split      string
+	tiles      []Tile
+	edges      edgeBuilder
+	arena      *gpu.Arena
+	memory     bool  // hidden states lie in memory
+	least      int64 // bytes, with the smallest tiles
 	// nodeBytes are what its caller takes of a tile's node.
 	nodeBytes int64
 	// pieceNodes is how many nodes of a tile are in memory at once as sources, or one partition; 0: all.
@@ -152,6 +154,10 @@ type Evaluator struct {
 	own        []*blockio.Slab // rows of destinations among those of sources
 	counted    *blockio.Slab   // a partition's counts, of which some are wanted
 	state      *blockio.Slab   // a tile's rows of hidden states that lie in a file
+	types      *blockio.Slab   // a tile's types of nodes, of a model that reads them
+	typesOf    Tile            // whose they are, the zero one for none
+	typesIn    *nodeSet        // of which nodes
+	made       *gpu.Arena      // of what a layer made of a piece's states
 	degrees    *blockio.Slab
 	ends       [2]*blockio.Slab // counts of a tile's nodes that lie in a file: as sources, as destinations
 	read       int64
@@ -163,9 +169,17 @@ type Evaluator struct {
 // layers. A budget too small for the smallest tiles is [store.ErrBudget].
 func New(src Source, dev gpu.Device, o Options, maxDim int) (*Evaluator, error) {
 	m := src.Manifest()
-	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
+	e := &Evaluator{src: src, dev: dev, o: o, arena: gpu.NewArena(dev), made: gpu.NewArena(dev), sized: -1, maxDim: maxDim, confusion: o.Confusion,
 		edges: edgeBuilder{src: src, undirected: m.Schema.Undirected, parts: m.Partitions}}
 	e.grouper = nn.Grouper{ByRelation: o.Model.Kind().ByRelation, Single: true}
+	if k := o.Model.NodeTypes; k > 0 {
+		first := len(o.Features) - len(o.Model.Categories)
+		if first < 0 || k > len(o.Model.Categories) {
+			return nil, fmt.Errorf("evaluation: %w: features %q, of which %d are categories and number %d says nodes' types",
+				store.ErrInvalid, o.Features, len(o.Model.Categories), k)
+		}
+		e.typeColumn = o.Features[first+k-1]
+	}
 	if o.Relation > 0 {
 		if err := e.edges.readRelations(m); err != nil {
 			return nil, err
@@ -283,6 +297,9 @@ func (e *Evaluator) plan(maxDim int) error {
 		chunk = max(chunk, 2*chunkBytes) // groups of a piece's edges, and their means
 	}
 	sourceBytes := max(featureBytes, stateBytes) + 4*int64(transformed)
+	if e.typeColumn != "" {
+		sourceBytes += 4
+	}
 	small := max(largest, uint64(chunkBytes/max(sourceBytes, 1)))
 	e.featureBytes, e.edgeBytes, e.chunkBytes, e.smallPiece, e.largest = featureBytes, edgeBytes, chunk, small, largest
 	e.all = allNodes(m.Partitions)
@@ -422,9 +439,14 @@ func (e *Evaluator) Close() error {
 		*s = nil
 	}
 	err := errors.Join(e.arena.Close(), e.dropVectors())
-	for _, s := range slices.Concat(e.features, e.own, []*blockio.Slab{e.state, e.degrees, e.ends[0], e.ends[1], e.sizes, e.ofRelation, e.begins, e.part, e.counted}) {
+	if e.made != nil { // a ranker's evaluator has no layers
+		err = errors.Join(err, e.made.Close())
+	}
+	for _, s := range slices.Concat(e.features, e.own, []*blockio.Slab{e.state, e.types, e.degrees, e.ends[0], e.ends[1], e.sizes,
+		e.ofRelation, e.begins, e.part, e.counted}) {
 		err = errors.Join(err, s.Free())
 	}
+	e.types, e.typesOf, e.typesIn = nil, Tile{}, nil
 	e.features, e.state, e.degrees, e.ends, e.sizes, e.ofRelation = nil, nil, nil, [2]*blockio.Slab{}, nil, nil
 	e.begins, e.part, e.counted, e.own, e.loaded, e.loadedOf = nil, nil, nil, nil, Tile{}, nil
 	return err

@@ -26,7 +26,7 @@ func (r *evaluation) input(ctx context.Context, of Tile) (in nn.Input, release f
 	if err != nil {
 		return in, nil, err
 	}
-	return r.mapped(ctx, tables, of)
+	return r.mapped(ctx, tables, r.work.of, of)
 }
 
 // selves is input of the nodes of a piece of a tile of destinations, which are some of the sources.
@@ -37,7 +37,7 @@ func (r *evaluation) selves(ctx context.Context, t Tile) (in nn.Input, release f
 		return in, nil, err
 	}
 	if of.Nodes == t.Nodes {
-		return r.mapped(ctx, tables, of)
+		return r.mapped(ctx, tables, r.work.of, of)
 	}
 	for len(r.own) < len(tables) {
 		r.own = append(r.own, nil)
@@ -56,7 +56,7 @@ func (r *evaluation) selves(ctx context.Context, t Tile) (in nn.Input, release f
 		}
 		tables[k].bytes = r.work.pickSelves(dst, table.bytes, t, row)
 	}
-	return r.mapped(ctx, tables, t)
+	return r.mapped(ctx, tables, r.work.into, t)
 }
 
 // pickSelves copies the rows of destinations out of those of sources, both of the partitions of t.
@@ -111,8 +111,8 @@ func (r *evaluation) rowsOf(ctx context.Context, of Tile) (tables []rows, err er
 	return []rows{{b, int(r.in.RowBytes / 4), blocks.Float32, nil}}, nil
 }
 
-// mapped makes tables with rows of a tile's nodes a layer's input, valid until release.
-func (r *evaluation) mapped(ctx context.Context, tables []rows, of Tile) (in nn.Input, release func(), err error) {
+// mapped makes tables with rows of a tile of a set's nodes a layer's input, valid until release.
+func (r *evaluation) mapped(ctx context.Context, tables []rows, set *nodeSet, of Tile) (in nn.Input, release func(), err error) {
 	var mems []gpu.Memory
 	free := func() {
 		for _, m := range mems {
@@ -133,6 +133,9 @@ func (r *evaluation) mapped(ctx context.Context, tables []rows, of Tile) (in nn.
 			mems = append(mems, m)
 		}
 		return m, err
+	}
+	if in.Types, err = r.loadTypes(ctx, set, of); err != nil {
+		return in, nil, err
 	}
 	for _, x := range tables {
 		t := gpu.Tensor{Rows: of.Nodes, Cols: x.cols, Stride: x.cols, Elem: x.elem}

@@ -121,9 +121,12 @@ func (r *evaluation) accumulateRelations(ctx context.Context, layer nn.Streamer,
 // pieceEdges at a time, which bounds the memory of the messages. These are added up one by one in the order of their sources, whatever
 // their relation, so that sums have the same bits wherever a destination's edges are cut: by a tile, a piece, or here.
 func (r *evaluation) accumulateGroups(ctx context.Context, layer nn.Streamer, c csr, sources, to int, input nn.Input, acc gpu.Tensor) error {
-	sizes, err := r.relationSizes(ctx, to)
-	if err != nil {
-		return err
+	var sizes []int32 // of layers that divide by them
+	if !r.o.Model.Kind().EachEdge {
+		var err error
+		if sizes, err = r.relationSizes(ctx, to); err != nil {
+			return err
+		}
 	}
 	q, n := r.queue, r.work.tiles[to].Nodes
 	var indptr []int32
@@ -142,11 +145,16 @@ func (r *evaluation) accumulateGroups(ctx context.Context, layer nn.Streamer, c 
 		relations, dst := r.grouper.Groups()
 		r.perGroup = r.perGroup[:0]
 		for k, relation := range relations {
+			if sizes == nil {
+				break
+			}
 			r.perGroup = append(r.perGroup, float32(sizes[(first+int(dst[k]))*r.o.Model.Relations+int(relation)]))
 		}
-		if len(relations) > 0 {
+		if len(r.perGroup) > 0 {
 			g.Groups.Sizes = r.arena.Vector(q, len(r.perGroup), blocks.Float32)
 			q.Upload(g.Groups.Sizes, blocks.Bytes(r.perGroup))
+		}
+		if len(relations) > 0 {
 			layer.Accumulate(&nn.Pass{Queue: q, Arena: r.arena}, &g, input, acc.View(first, 0, g.NumDst, acc.Cols))
 		}
 		if err := q.Sync(ctx); err != nil {

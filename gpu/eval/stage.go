@@ -117,5 +117,8 @@ func (e *Evaluator) costOf(layer nn.Streamer, first bool, edges []int64) *stageC
 	if first {
 		c.source = e.featureBytes + 4*int64(transformed)
 	}
+	if e.typeColumn != "" {
+		c.source += 4
+	}
 	return c
 }

@@ -81,7 +81,7 @@ func (c *Config) StateDim() int {
 	switch {
 	case c.Jumping == JumpCat:
 		return c.Layers * c.Hidden
-	case c.Jumps() || c.Layers > 1 || len(c.Categories) > 0:
+	case c.Jumps() || c.Layers > 1 || c.projects():
 		return c.Hidden
 	}
 	return c.Out // of a single layer: the logits
@@ -95,6 +95,8 @@ type LayerInfo struct {
 	Heads      int    `json:"heads,omitempty"`
 	MeanHeads  bool   `json:"mean_heads,omitempty"` // of gat and rgat: the output is the mean of the heads
 	Bases      int    `json:"bases,omitempty"`
+	Relations  int    `json:"relations,omitempty"`  // that edges are of, inverse ones counted
+	NodeTypes  int    `json:"node_types,omitempty"` // one more than which of the input's categories says of what type a node is
 	Categories []int  `json:"categories,omitempty"` // of input: rows of each table of vectors
 	Norm       string `json:"norm,omitempty"`
 	Residual   bool   `json:"residual,omitempty"`
@@ -111,12 +113,13 @@ const maximum = "-max"
 func (c *Config) LayerInfos() []LayerInfo {
 	var infos []LayerInfo
 	kind, layers := c.Kind(), c.declare(nil).layers
-	if len(c.Categories) > 0 {
+	if c.projects() {
 		infos = append(infos, LayerInfo{Kind: "input", In: c.In, Out: c.Hidden, Categories: c.Categories, Activation: "none"})
 		layers = layers[1:]
 	}
 	for i, l := range layers {
-		info := LayerInfo{Kind: kind.Name, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, EdgeDim: c.EdgeDim, Activation: "none"}
+		info := LayerInfo{Kind: kind.Name, In: l.InDim(), Out: l.OutDim(), EdgeWeights: c.EdgeWeights, EdgeDim: c.EdgeDim,
+			Relations: c.Relations, NodeTypes: c.NodeTypes, Activation: "none"}
 		if c.Aggregator == "max" {
 			info.Kind += maximum
 		}
@@ -127,7 +130,7 @@ func (c *Config) LayerInfos() []LayerInfo {
 			}
 		}
 		if kind.Heads {
-			info.Heads, info.MeanHeads = c.heads(), i >= c.hiddenLayers()
+			info.Heads, info.MeanHeads = c.heads(), kind.MeanHeads && i >= c.hiddenLayers()
 		}
 		if kind.Bases {
 			info.Bases = c.bases()
@@ -155,7 +158,7 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 	}
 	first, last := rest[0], rest[len(rest)-1]
 	c.Model, c.Layers, c.In, c.Heads, c.Bases = first.Kind, len(rest), layers[0].In, first.Heads, first.Bases
-	c.EdgeWeights, c.EdgeDim = first.EdgeWeights, first.EdgeDim
+	c.EdgeWeights, c.EdgeDim, c.NodeTypes = first.EdgeWeights, first.EdgeDim, first.NodeTypes
 	if name, ok := strings.CutSuffix(first.Kind, maximum); ok {
 		c.Model, c.Aggregator = name, "max"
 	}
@@ -164,7 +167,7 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 		c.Out = named["jump.bias"].Cols
 	}
 	switch {
-	case c.hiddenLayers() > 0 || len(c.Categories) > 0:
+	case c.hiddenLayers() > 0 || c.projects():
 		c.Hidden = layers[0].Out
 		c.Norm, c.Residual = first.Norm, first.Residual
 	case kind.hidden != nil:
@@ -180,6 +183,9 @@ func FromLayers(layers []LayerInfo, jumping string, parameters []Parameter) (c C
 		got := layers[i]
 		if got.Norm == NoNorm {
 			got.Norm = ""
+		}
+		if got.Relations == 0 { // described by an earlier version
+			got.Relations = want.Relations
 		}
 		if !reflect.DeepEqual(got, want) {
 			return c, nil, fmt.Errorf("nn: layer %d is %+v, expected %+v: gstore's models have layers of one kind, hidden ones alike", i, got, want)

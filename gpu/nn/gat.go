@@ -9,7 +9,7 @@ import (
 )
 
 func kindOfGAT() Kind {
-	return Kind{Name: "gat", EdgeFeatures: true, Heads: true, History: HistoryAttention, Aggregates: true,
+	return Kind{Name: "gat", EdgeFeatures: true, Heads: true, MeanHeads: true, History: HistoryAttention, Aggregates: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
 			return newGAT(p, s.index, s.in, s.head(c.heads()), c.heads(), s.last, s.act, s.inputDropout).withEdges(p, c.EdgeDim)
 		},

@@ -35,7 +35,7 @@ type Grouper struct {
 // Groupers returns one for each of n graphs of a model of this description.
 func (c *Config) Groupers(n int) []Grouper {
 	kind := c.Kind()
-	k := Grouper{ByRelation: kind.ByRelation}
+	k := Grouper{ByRelation: kind.ByRelation, Single: kind.EachEdge}
 	if kind.EachRelation {
 		k.Pairs = c.Relations
 	}

@@ -46,6 +46,7 @@ var (
 	_ Streamer     = (*hidden)(nil)
 	_ DegreeReader = (*hidden)(nil)
 	_ Preparer     = preparedHidden{}
+	_ Transformer  = (*hidden)(nil)
 )
 
 // newHidden declares what c asks for around l, whose activation it takes
@@ -112,13 +113,18 @@ func (h *hidden) finish(p *Pass, y gpu.Tensor, self Input) gpu.Tensor {
 		}
 	}
 	if h.act.ReLU {
-		zero := p.Arena.Matrix(q, 1, y.Cols)
-		q.Fill(zero, 0)
-		q.AddBias(true, zero, y)
+		relu(p, y)
 	}
 	h.act.apply(p, h.index, y)
 	h.y = y
 	return y
+}
+
+// relu sets y to max(0, y).
+func relu(p *Pass, y gpu.Tensor) {
+	zero := p.Arena.Matrix(p.Queue, 1, y.Cols)
+	p.Queue.Fill(zero, 0)
+	p.Queue.AddBias(true, zero, y)
 }
 
 func (h *hidden) normalize(p *Pass, x gpu.Tensor) gpu.Tensor {
@@ -172,6 +178,14 @@ func (h *hidden) Backward(p *Pass, dOut gpu.Tensor, needInput bool) gpu.Tensor {
 
 // AccumulatorDim implements [Streamer].
 func (h *hidden) AccumulatorDim() int { return h.Layer.(Streamer).AccumulatorDim() }
+
+// Transform implements [Transformer].
+func (h *hidden) Transform(p *Pass, n int, src Input) Input {
+	if t, ok := h.Layer.(Transformer); ok {
+		return t.Transform(p, n, src)
+	}
+	return src
+}
 
 // Accumulate implements [Streamer].
 func (h *hidden) Accumulate(p *Pass, g *gpu.Graph, src Input, acc gpu.Tensor) {

@@ -14,16 +14,20 @@ type Kind struct {
 	// What a layer reads.
 	NodesAlone   bool   // of a node itself; its blocks are the identity
 	Relations    bool   // which relation each edge is of
+	NodeTypes    bool   // of which type each node is, where the graph has types ([Config].NodeTypes)
 	ByRelation   bool   // [gpu.Graph].Groups by relation ([Grouper].ByRelation)
+	EachEdge     bool   // groups of one edge each ([Grouper].Single)
 	EachRelation bool   // streamed, edges of one relation at a time, and groups paired with sources ([Grouper].Pairs)
 	EdgeFeatures bool   // in its attention, [Config].EdgeDim
 	Weights      string // what [Config].EdgeWeights does: "", WeightsMean or WeightsSymmetric
 
 	// What it is made of.
-	Heads bool // [Config].Heads
-	Bases bool // [Config].Bases
-	Max   bool // takes [Config].Aggregator max
-	Sums  bool // it begins with sums over neighbours and the node itself, by degrees
+	Projected bool // an input layer brings nodes to [Config].Hidden columns, also without categories, unless it jumps
+	Heads     bool // [Config].Heads
+	MeanHeads bool // the last layer's output is their mean
+	Bases     bool // [Config].Bases
+	Max       bool // takes [Config].Aggregator max
+	Sums      bool // it begins with sums over neighbours and the node itself, by degrees
 
 	// What completes it where neighbours are absent.
 	Hop     HopOf

@@ -98,6 +98,8 @@ type Input struct {
 	Own []gpu.Tensor
 	// Vectors are what an input layer of [Config].Vectors adds to some of the sources.
 	Vectors Vectors
+	// Types are the sources' types, of a model of [Config].NodeTypes. The slice is the caller's, until the pass is over.
+	Types []uint32
 }
 
 // Vectors are learned vectors that no parameters hold: row Rows[k] of Table [·×Hidden] is that of source At[k], ascending, of an
@@ -111,6 +113,9 @@ type Vectors struct {
 func (in Input) Rows(lo, n int) (part Input) {
 	for _, t := range in.Tables {
 		part.Tables = append(part.Tables, t.View(lo, 0, n, t.Cols))
+	}
+	if in.Types != nil {
+		part.Types = in.Types[lo : lo+n]
 	}
 	v := &in.Vectors
 	from, _ := slices.BinarySearch(v.At, uint32(lo))
@@ -136,7 +141,7 @@ func (in Input) only(lo, hi int) Input {
 	if own != nil {
 		own = own[lo:hi]
 	}
-	return Input{Tables: in.Tables[lo:hi], Index: in.Index, Own: own}
+	return Input{Tables: in.Tables[lo:hi], Index: in.Index, Own: own, Types: in.Types}
 }
 
 // width is the columns of all tables.
@@ -224,6 +229,13 @@ type Preparer interface {
 	// Prepare sets accumulators acc [n × AccumulatorDim], which start at 0, from
 	// the destinations' own states (n rows), before anything is accumulated.
 	Prepare(p *Pass, self Input, acc gpu.Tensor)
+}
+
+// Transformer is a Streamer whose messages are made of something that a source's state gives once, whatever its edges are.
+type Transformer interface {
+	Streamer
+	// Transform returns what Accumulate takes as states of n sources, instead of src, until p's arena is reset.
+	Transform(p *Pass, n int, src Input) Input
 }
 
 // DegreeReader is a layer whose graphs must have degrees: both in Forward, both in Accumulate.

@@ -14,7 +14,7 @@ import (
 // Config describes a model; [New] builds it.
 type Config struct {
 	Model        string  `json:"model" yaml:"model"`                 // a name of [Kinds]; "" means sage
-	Heads        int     `json:"heads,omitempty" yaml:"heads"`       // of gat and rgat, side by side in hidden layers, averaged in the last; 0 means 4
+	Heads        int     `json:"heads,omitempty" yaml:"heads"`       // of layers with attention; those of gat and rgat are side by side in hidden layers, averaged in the last; 0 means 4
 	Layers       int     `json:"layers" yaml:"layers"`               // ≥ 1
 	In           int     `json:"in" yaml:"in"`                       // columns of a node's features
 	Hidden       int     `json:"hidden" yaml:"hidden"`               // columns between layers
@@ -30,13 +30,15 @@ type Config struct {
 	// Jumping says what makes the logits: "last" (or ""), the last layer; "cat" or "max", a
 	// product of all layers' states, which then are all hidden.
 	Jumping string `json:"jumping,omitempty" yaml:"jumping"`
-	// Relations is the number of edge types of the graphs of rgcn, rsage and rgat, inverse ones counted; Bases
+	// Relations is the number of edge types of the graphs of models of relations, inverse ones counted; Bases
 	// that of the matrices that rgcn's relations are sums of, 0 means 4.
 	Relations int `json:"relations,omitempty" yaml:"relations"`
 	Bases     int `json:"bases,omitempty" yaml:"bases"`
 	// Categories are how many learned vectors each table of categories names, the 0 for none counted; any give a model of relations
 	// an input layer, whose states of Hidden columns all layers' neighbours are.
 	Categories []int `json:"categories,omitempty" yaml:"categories"`
+	// NodeTypes is one more than which of Categories says of what type each node is, of models that read types; 0: all are of one.
+	NodeTypes int `json:"node_types,omitempty" yaml:"node_types"`
 	// Vectors: the input layer, which Categories make, adds learned vectors that are no parameters, [Input].Vectors.
 	Vectors bool `json:"vectors,omitempty" yaml:"vectors"`
 	// Order says which product of a sage or gcn layer comes first in training: "auto" (or ""), by
@@ -64,6 +66,32 @@ func (c *Config) FirstHop(columns int) int {
 		return 0
 	}
 	return columns / 2
+}
+
+// projects reports whether an input layer brings nodes to Hidden columns.
+func (c *Config) projects() bool {
+	return len(c.Categories) > 0 || c.Kind().Projected && !c.Jumps()
+}
+
+// types is how many types of nodes there are, that of nodes without one counted where there are any.
+func (c *Config) types() int {
+	if c.NodeTypes < 1 {
+		return 1
+	}
+	return c.Categories[c.NodeTypes-1]
+}
+
+// TypedBytes is what a mini-batch's types take of host memory, those of its input and the orders by type that layers sort
+// their nodes into, of a model whose graphs are graphs; 0 of a model that reads no types.
+func (c *Config) TypedBytes(graphs []gpu.Graph) (n int64) {
+	if c.NodeTypes < 1 || len(graphs) == 0 {
+		return 0
+	}
+	n = 4 * int64(graphs[0].NumSrc)
+	for _, g := range graphs[len(graphs)-c.Layers:] { // behind an input layer
+		n += 8 * int64(g.NumSrc+g.NumDst)
+	}
+	return n
 }
 
 // defaultHeads is the heads of gat if none are given.
@@ -196,7 +224,7 @@ func (c *Config) declare(dev gpu.Device) *Model {
 	cfg := *c
 	m := &Model{cfg: cfg, params: NewParams(dev)}
 	kind, in, inputDropout := cfg.Kind(), cfg.In, cfg.InputDropout
-	if len(cfg.Categories) > 0 {
+	if cfg.projects() {
 		m.layers = append(m.layers, newInput(m.params, in, cfg.Hidden, cfg.Categories, inputDropout))
 		in, inputDropout = cfg.Hidden, 0
 	}
@@ -298,6 +326,11 @@ func (m *Model) Forward(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 		return gpu.Tensor{}
 	}
 	m.outs = m.outs[:0]
+	types := in.Types // of destinations too, which are the first sources
+	if m.cfg.NodeTypes > 0 && types == nil {
+		p.Queue.Fail(fmt.Errorf("nn: the input has no types of nodes: %w", gpu.ErrShape))
+		return gpu.Tensor{}
+	}
 	in = m.hops.take(in)
 	for i, l := range m.layers {
 		m.weighed(p.Queue, &graphs[i])
@@ -307,6 +340,7 @@ func (m *Model) Forward(p *Pass, graphs []gpu.Graph, in Input) gpu.Tensor {
 		}
 		m.outs = append(m.outs, h)
 		in = Dense(h)
+		in.Types = types
 	}
 	last := m.outs[len(m.outs)-1]
 	if m.jump != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 func kindOfRGAT() Kind {
-	return Kind{Name: "rgat", Relations: true, ByRelation: true, EachRelation: true, Heads: true,
+	return Kind{Name: "rgat", Relations: true, ByRelation: true, EachRelation: true, Heads: true, MeanHeads: true,
 		layer: func(c *Config, p *Params, s slot) Layer {
 			return newRGAT(p, s.index, s.in, s.head(c.heads()), c.heads(), c.Relations, s.last, s.act, s.inputDropout)
 		},

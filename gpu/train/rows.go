@@ -2,14 +2,18 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/rowcache"
 	"github.com/gstore/gstore/gpu/train/feed"
 	"github.com/gstore/gstore/gpu/vectors"
 	"github.com/gstore/gstore/sampler/mini"
+	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/buffer"
 )
 
@@ -17,7 +21,8 @@ import (
 type memoryRows struct {
 	t      *trainer
 	mb     *buffer.MacroBatch
-	tables []rowcache.Table // the columns
+	own    []buffer.Column  // the columns, in the host's memory
+	tables []rowcache.Table // the same
 	mapped []func()         // releases them
 }
 
@@ -32,7 +37,7 @@ func (r *memoryRows) enter(mb *buffer.MacroBatch, _, _ int) error {
 
 // open maps columns into the device.
 func (r *memoryRows) open(mb *buffer.MacroBatch, columns []buffer.Column) error {
-	r.mb, r.tables = mb, r.tables[:0]
+	r.mb, r.own, r.tables = mb, columns, r.tables[:0]
 	for _, c := range columns {
 		table, free, err := nn.MapTable(r.t.queue.Device(), c.Name, c.Data, c.Rows(), c.Dim, c.Stride, c.Type, c.Scale)
 		if err != nil {
@@ -143,4 +148,42 @@ func (r *tableRows) enter(mb *buffer.MacroBatch, epoch, batch int) error {
 func (r *tableRows) admit(x *minibatch) {
 	r.rowStage.admit(x)
 	x.in.Vectors = r.vectors.Of(x.input)
+}
+
+// typedRows are rows of nodes whose types the model reads, on the host, where it sorts them.
+type typedRows struct {
+	rowStage
+	of    *memoryRows
+	types []uint32 // of a mini-batch
+}
+
+func (r *typedRows) enter(mb *buffer.MacroBatch, epoch, batch int) error {
+	if err := r.rowStage.enter(mb, epoch, batch); err != nil {
+		return err
+	}
+	if r.column() == nil {
+		return fmt.Errorf("train: %w: column %s, which says the nodes' types, among the features in memory", store.ErrNotFound, store.TypeColumn)
+	}
+	return nil
+}
+
+func (r *typedRows) column() *buffer.Column {
+	k := slices.IndexFunc(r.of.own, func(c buffer.Column) bool { return c.Name == store.TypeColumn && c.Type == blocks.Uint32 })
+	if k < 0 {
+		return nil
+	}
+	return &r.of.own[k]
+}
+
+func (r *typedRows) admit(x *minibatch) {
+	r.rowStage.admit(x)
+	c := r.column()
+	r.types = r.types[:0]
+	for _, row := range x.input {
+		if c.Runs != nil {
+			row = c.Runs.Place(row)
+		}
+		r.types = append(r.types, binary.LittleEndian.Uint32(c.Data[int(row)*c.Stride:]))
+	}
+	x.in.Types = r.types
 }

@@ -118,6 +118,9 @@ func (t *trainer) choose() {
 		read := &fedRows{memoryRows: memoryRows{t: t}, feed: t.feed}
 		t.rowStage, t.memory = read, &read.memoryRows
 	}
+	if c.NodeTypes > 0 {
+		t.rowStage = &typedRows{rowStage: t.rowStage, of: t.memory}
+	}
 	t.completer = nothing{}
 	if len(t.history) > 0 {
 		t.completer = newHistories(t, t.history, groupers)

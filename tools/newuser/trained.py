@@ -25,7 +25,7 @@ def grown(d, src, dst, rel, weight=()):
     if d["undirected"]:
         back = src != dst
         return np.r_[src, dst[back]], np.r_[dst, src[back]], np.r_[rel, rel[back]], np.r_[weight, weight[back]]
-    if d["model"] in ("rgcn", "rsage", "rgat") or d["task"] == "link":
+    if d["task"] == "link" or any(l.get("relations") for l in d["layers"]):
         return np.r_[src, dst], np.r_[dst, src], np.r_[rel, rel + len(d["relations"])], np.r_[weight, weight]
     return src, dst, rel, weight
 
@@ -104,6 +104,8 @@ def layer(i, d, w, h, src, dst, rel, weight):
 
 def probabilities(d, w, h, *edges):
     edges, states = grown(d, *edges), []
+    if d["layers"][0]["kind"] == "input":  # without categories
+        h, d = h @ w["input.weight"], {**d, "layers": d["layers"][1:]}
     for i in range(len(d["layers"])):
         h = layer(i, d, w, h, *edges)
         states.append(h)

@@ -25,6 +25,7 @@ type Shape struct {
 	hops        []nn.RelationHop
 	Degree      float64 // [Config.MeanDegree]
 	categories  []int   // learned vectors that each column of categories names, the 0 for none counted
+	nodeTypes   int     // one more than which of these says the nodes' types; 0: none does
 	Vectors     bool    // learned vectors lie in a table
 	Inverse     bool    // edges are read in both directions, those against theirs as relations of their own
 }
@@ -37,6 +38,9 @@ func (c *Config) ModelConfig(s Shape) nn.Config {
 		m.Relations, m.Categories, m.Vectors, m.RelationHops = s.Relations, s.categories, s.Vectors, s.hops
 		if s.Inverse {
 			m.Relations *= 2
+		}
+		if c.Kind().NodeTypes {
+			m.NodeTypes = s.nodeTypes
 		}
 	}
 	return m
@@ -58,43 +62,8 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 	if len(cfg.Features) == 0 {
 		return s, fmt.Errorf("train: %w: the store has no feature columns: gstore append --features adds one", store.ErrNotFound)
 	}
-	own, hops := cfg.OwnAndHops()
-	first := len(cfg.Features) - len(hops)
-	for i, name := range cfg.Features {
-		c, err := m.Column(name)
-		if err != nil && i >= first {
-			return s, fmt.Errorf("train: %w: make it with %s --feature %s", err, cfg.PrecomputeCommand(), own[i-first])
-		}
-		if err != nil {
-			return s, fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, FeatureNames(m))
-		}
-		if k, ok := m.Category(name); ok && cfg.Relational() {
-			s.categories = append(s.categories, int(k.Nodes)+1)
-			continue
-		}
-		if len(s.categories) > 0 {
-			return s, fmt.Errorf("train: feature %s behind categories of nodes: name it before them", name)
-		}
-		if c.Role != store.RoleFeature {
-			return s, fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", name, c.Role, FeatureNames(m))
-		}
-		if slices.Contains(cfg.Features[:i], name) {
-			return s, fmt.Errorf("train: feature %s is named twice", name)
-		}
-		if err := nn.CheckFeature(c.Name, c.Elem); err != nil {
-			return s, err
-		}
-		if i < len(own) {
-			s.In += c.Dim
-		}
-		if i < first {
-			continue
-		}
-		if x, err := m.Column(own[i-first]); err == nil && c.Dim != x.Dim {
-			return s, fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
-		} else if err := cfg.HopKind().Check(c); err != nil {
-			return s, store.Invalid(fmt.Errorf("train: %w", err))
-		}
+	if err := s.readColumns(m, cfg); err != nil {
+		return s, err
 	}
 	columns, err := buffer.EdgeFeatures(m, cfg.EdgeFeatures)
 	if err != nil {
@@ -115,6 +84,57 @@ func ShapeOf(m *store.Manifest, cfg *Config) (s Shape, err error) {
 	s.Degree = cfg.MeanDegree(m)
 	s.Classes, s.Relations, s.Inverse = m.Schema.Classes, len(m.Schema.Relations), !m.Schema.Undirected && !cfg.Forward
 	return s, nil
+}
+
+// readColumns checks cfg.Features, and sets what of the shape depends on them.
+func (s *Shape) readColumns(m *store.Manifest, cfg *Config) error {
+	own, hops := cfg.OwnAndHops()
+	first := len(cfg.Features) - len(hops)
+	for i, name := range cfg.Features {
+		c, err := m.Column(name)
+		if err != nil && i >= first {
+			return fmt.Errorf("train: %w: make it with %s --feature %s", err, cfg.PrecomputeCommand(), own[i-first])
+		}
+		if err != nil {
+			return fmt.Errorf("train: %w: feature %q (the store's features are %q)", store.ErrNotFound, name, FeatureNames(m))
+		}
+		if k, ok := m.Category(name); ok && cfg.Relational() {
+			s.categories = append(s.categories, int(k.Nodes)+1)
+			if name == store.TypeColumn {
+				s.nodeTypes = len(s.categories)
+			}
+			continue
+		}
+		if len(s.categories) > 0 {
+			return fmt.Errorf("train: feature %s behind categories of nodes: name it before them", name)
+		}
+		if err := cfg.checkFeature(m, i, c); err != nil {
+			return err
+		}
+		if i < len(own) {
+			s.In += c.Dim
+		}
+		if i < first {
+			continue
+		}
+		if x, err := m.Column(own[i-first]); err == nil && c.Dim != x.Dim {
+			return fmt.Errorf("train: feature %s has %d columns, %s has %d", c.Name, c.Dim, x.Name, x.Dim)
+		} else if err := cfg.HopKind().Check(c); err != nil {
+			return store.Invalid(fmt.Errorf("train: %w", err))
+		}
+	}
+	return nil
+}
+
+// checkFeature checks column i of c.Features, which is x.
+func (c *Config) checkFeature(m *store.Manifest, i int, x *store.ColumnInfo) error {
+	if x.Role != store.RoleFeature {
+		return fmt.Errorf("train: column %s is a %s, no feature (the store's features are %q)", x.Name, x.Role, FeatureNames(m))
+	}
+	if slices.Contains(c.Features[:i], x.Name) {
+		return fmt.Errorf("train: feature %s is named twice", x.Name)
+	}
+	return nn.CheckFeature(x.Name, x.Elem)
 }
 
 // Directions is how many lists of neighbours a node is drawn for: models of relations read a directed graph's edges both ways,

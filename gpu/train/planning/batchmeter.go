@@ -26,7 +26,7 @@ type batchMeter struct {
 	Dev   *meter.Device
 	queue *gpu.Queue
 	arena *gpu.Arena
-	Model *nn.Model // with one vector of each category
+	Model *nn.Model // with one vector of each category but the nodes' types
 	// vectorBytes are the parameters of the others
 	vectorBytes int64
 	tables      []gpu.Tensor // feature columns, of no rows yet
@@ -50,7 +50,14 @@ func NewBatchMeter(ctx context.Context, info gpu.Info, m *store.Manifest, cfg *c
 	// Vectors of categories may be many: they are counted, not made. What a mini-batch takes does not depend on how many there are.
 	model := cfg.ModelConfig(s)
 	b.vectorBytes = model.ParamBytes()
+	types := 0 // but those by which matrices of types are chosen
+	if k := model.NodeTypes; k > 0 {
+		types = model.Categories[k-1]
+	}
 	model.Categories = slices.Repeat([]int{1}, len(model.Categories))
+	if types > 0 {
+		model.Categories[model.NodeTypes-1] = types
+	}
 	b.vectorBytes -= model.ParamBytes()
 	model.RelationHops = slices.Clone(model.RelationHops)
 	for i := range model.RelationHops {
@@ -195,6 +202,10 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		in.Vectors = nn.Vectors{Table: gpu.MatrixOf(meter.Elsewhere(4*int64(n)*int64(b.cfg.Hidden)), 0, n, b.cfg.Hidden), Rows: make([]uint32, n), At: make([]uint32, n)}
 		a.Vector(q, b.cfg.Hidden, blocks.Float32) // the sums of what they are after the step
 	}
+	if model.NodeTypes > 0 {
+		in.Types = make([]uint32, inputs)
+		b.indexed += model.TypedBytes(graphs)
+	}
 	b.Model.Gradients(p, graphs, in, b.index(seeds, blocks.Int32), b.index(b.shape.Classes, blocks.Float32))
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
@@ -322,9 +333,13 @@ func (b *batchMeter) Graphs(rows, edges int64) (gs []gpu.Graph, seeds, inputs in
 	return gs, seeds, int(n)
 }
 
-// groups is the most relations of n nodes, each node's own, of which a block of hop h has e edges, with so many rows in memory.
+// groups is the most groups of edges, which are relations of n nodes, each node's own, or edges, of which a block of hop h has e edges, with so many rows in memory.
 func (b *batchMeter) groups(h int, rows, n, e int64, nested bool) int64 {
-	most := n * int64(b.Model.Config().Relations)
+	model := b.Model.Config()
+	if model.Kind().EachEdge {
+		return e
+	}
+	most := n * int64(model.Relations)
 	if len(b.histories) == 0 { // else a node has those of its neighbours out of memory too
 		most = min(most, e)
 	}

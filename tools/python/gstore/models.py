@@ -125,8 +125,11 @@ class Model(torch.nn.Module):
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor] = None, edge_weight: Optional[torch.Tensor] = None, edge_attr: Optional[torch.Tensor] = None) -> torch.Tensor:
         h = x.float()
         states: List[torch.Tensor] = []
+        infos = self.about["layers"]
+        kind = infos[-1].get("node_types")  # one more than which of the columns behind the features says nodes' types
+        node_type = x[:, infos[0]["in"] + kind - 1].long() if kind else None
         for layer in self.layers:
-            h = layer(h, edge_index, edge_type, edge_weight, edge_attr)
+            h = layer(h, edge_index, edge_type, edge_weight, edge_attr, node_type)
             states.append(h)
         if self.jump is None:
             return h
@@ -161,12 +164,18 @@ class _Layer(torch.nn.Module):
     def __init__(self, info: Dict[str, Any], tensors: Dict[str, np.ndarray]):
         super().__init__()
         self.info, self.kind = info, info["kind"]
+        self.relational = bool(info.get("relations") or {"relations", "coef"} & set(tensors))  # the latter of earlier versions
         self.w = torch.nn.ParameterDict(_parameters(tensors))
         if not hasattr(self, "_" + self.kind.replace("-", "_")):
             raise errors.InvalidError(f"a layer of kind {self.kind!r} is not known")
 
-    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor], edge_weight: Optional[torch.Tensor], edge_attr: Optional[torch.Tensor]) -> torch.Tensor:
-        carried = edge_type if self.kind in ("rgcn", "rsage", "rgat") else None
+    def forward(self, h: torch.Tensor, edge_index: torch.Tensor, edge_type: Optional[torch.Tensor], edge_weight: Optional[torch.Tensor], edge_attr: Optional[torch.Tensor], node_type: Optional[torch.Tensor] = None) -> torch.Tensor:
+        carried: Any = None
+        if self.relational:
+            if edge_type is None:
+                raise errors.InvalidError("a model of relations needs edge_type")
+            carried = edge_type
+        self.node_type = node_type
         if self.info.get("edge_weights"):
             if edge_weight is None:
                 raise errors.InvalidError("a model with edge weights needs edge_weight")
@@ -212,8 +221,6 @@ class _Layer(torch.nn.Module):
         return self._attention(h, torch.cat([src, loops]), torch.cat([dst, loops]), *(self.w[k] for k in ("weight", "src", "dst")), own) + self.w["bias"]
 
     def _rgat(self, h, src, dst, kind):
-        if kind is None:
-            raise errors.InvalidError("a model of relations needs edge_type")
         y = h @ self.w["weight"] + self.w["bias"]
         relations = len(self.w["relations"]) // h.shape[1]
         for r, parts in enumerate(zip(*(torch.chunk(self.w[k], relations) for k in ("relations", "src", "dst")))):
@@ -225,10 +232,7 @@ class _Layer(torch.nn.Module):
         heads, n = self.info["heads"], len(h)
         t = (h @ weight).view(n, heads, -1)
         of_src, of_dst = ((t * v.reshape(heads, -1)).sum(2) for v in (by_src, by_dst))
-        score = torch.nn.functional.leaky_relu(of_src[src] + of_dst[dst] + own, 0.2)
-        most = score.new_full((n, heads), -torch.inf).scatter_reduce_(0, dst[:, None].expand(-1, heads), score, "amax")
-        share = (score - most[dst]).exp()
-        share = share / share.new_zeros(n, heads).index_add_(0, dst, share)[dst]
+        share = _softmax(torch.nn.functional.leaky_relu(of_src[src] + of_dst[dst] + own, 0.2), dst, n)
         y = t.new_zeros(t.shape).index_add_(0, dst, share[:, :, None] * t[src])
         return y.mean(1) if self.info.get("mean_heads") else y.flatten(1)
 
@@ -237,8 +241,6 @@ class _Layer(torch.nn.Module):
         return torch.relu(_layer_norm(z) * self.w["gamma"] + self.w["beta"]) @ self.w["1_weight"] + self.w["1_bias"]
 
     def _rgcn(self, h, src, dst, kind):
-        if kind is None:
-            raise errors.InvalidError("a model of relations needs edge_type")
         coef = self.w["coef"]
         z = [torch.zeros_like(h) for _ in range(coef.shape[1])]
         for r in range(coef.shape[0]):
@@ -250,13 +252,11 @@ class _Layer(torch.nn.Module):
     def _input(self, h, src, dst, _):
         n = self.info["in"]
         y = h[:, :n] @ self.w["weight"]
-        for k in range(len(self.info["categories"])):
+        for k in range(len(self.info.get("categories", []))):
             y = y + self.w[f"{k}_vectors"][h[:, n + k].long()]
         return y
 
     def _rsage(self, h, src, dst, kind):
-        if kind is None:
-            raise errors.InvalidError("a model of relations needs edge_type")
         y = h @ self.w["weight"] + self.w["bias"]
         for r, weight in enumerate(self.w["relations"].view(-1, *self.w["weight"].shape)):
             of = kind == r
@@ -265,6 +265,13 @@ class _Layer(torch.nn.Module):
 
     def _mlp(self, h, src, dst, _):
         return h @ self.w["weight"] + self.w["bias"]
+
+
+def _softmax(score: torch.Tensor, dst: torch.Tensor, n: int) -> torch.Tensor:
+    """Of the scores [edges, heads] of each destination's edges."""
+    most = score.new_full((n, score.shape[1]), -torch.inf).scatter_reduce_(0, dst[:, None].expand_as(score), score, "amax")
+    share = (score - most[dst]).exp()
+    return share / share.new_zeros(n, score.shape[1]).index_add_(0, dst, share)[dst]
 
 
 def _layer_norm(z: torch.Tensor) -> torch.Tensor:

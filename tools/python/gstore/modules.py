@@ -223,9 +223,9 @@ def _layer(m: torch.nn.Module) -> Written:
         _need(m, aggr="mean", num_blocks=None)
         n, out = m.root.shape
         if m.num_bases is None:
-            return {"kind": "rsage", "in": n, "out": out}, {"weight": m.root, "relations": m.weight.reshape(-1, out), "bias": _bias(m.bias, out)}
+            return {"kind": "rsage", "in": n, "out": out, "relations": m.num_relations}, {"weight": m.root, "relations": m.weight.reshape(-1, out), "bias": _bias(m.bias, out)}
         weight = torch.cat([m.root, m.weight.reshape(-1, out)])
-        return {"kind": "rgcn", "in": n, "out": out, "bases": m.num_bases}, {"weight": weight, "coef": m.comp, "bias": _bias(m.bias, out)}
+        return {"kind": "rgcn", "in": n, "out": out, "bases": m.num_bases, "relations": m.num_relations}, {"weight": weight, "coef": m.comp, "bias": _bias(m.bias, out)}
     raise errors.InvalidError(f"{m} is none of the layers that save_model knows: PyG's SAGEConv, GCNConv, GATConv, GINConv, RGCNConv; give a list of layers")
 
 
@@ -262,9 +262,7 @@ def _compare(module: torch.nn.Module, written: Model) -> None:
         if getattr(m, "cached", False):
             setattr(m, "_cached_edge_index", None)
             setattr(m, "_cached_adj_t", None)
-    nodes, relations = 60, max((len(w) for n, w in written.named_parameters() if n.endswith("coef")), default=0)
-    if written.layers[0].kind in ("rsage", "rgat"):
-        relations = len(written.layers[0].w["relations"]) // written.about["layers"][0]["in"]
+    nodes, relations = 60, max(info.get("relations", 0) for info in written.about["layers"])
     x = torch.randn(nodes, written.about["layers"][0]["in"], generator=r)
     pairs = torch.randperm(nodes * nodes, generator=r)[:240]
     edge_index = torch.stack([pairs // nodes, pairs % nodes])
