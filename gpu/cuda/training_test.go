@@ -96,6 +96,7 @@ func TestNodesTrainAsOnTheHost(t *testing.T) {
 		"gin, batch norm":              {Model: "gin", Norm: "batch"},
 		"mlp, layer norm":              {Model: "mlp", Norm: "layer"},
 		"random: rgat":                 {Model: "rgat", Heads: 2},
+		"random: hgt":                  {Model: "hgt", Heads: 2},
 		"random: sage, edge weights":   {EdgeWeights: true},
 		"random: gcn, edge weights":    {Model: "gcn", EdgeWeights: true},
 		"random: gat, edge features":   {Model: "gat", Heads: 2, EdgeFeatures: []string{"weight"}},

@@ -20,7 +20,7 @@ func TestBitsWhateverTheTiles(t *testing.T) {
 		"gcn, layer norm, residual": {Model: "gcn", Norm: "layer", Residual: true}, "gin": {Model: "gin"},
 		"sage, edge weights": {Model: "sage", EdgeWeights: true}, "gcn, edge weights": {Model: "gcn", EdgeWeights: true},
 		"gat": {Model: "gat", Heads: 4}, "gat, residual": {Model: "gat", Residual: true},
-		"rgcn": {Model: "rgcn", Bases: 3}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat", Heads: 2},
+		"rgcn": {Model: "rgcn", Bases: 3}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat", Heads: 2}, "hgt": {Model: "hgt", Heads: 2},
 	} {
 		for _, undirected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {

@@ -33,6 +33,8 @@ func TestFromLayers(t *testing.T) {
 		{Model: "gat", Layers: 2, Hidden: 4, Heads: 2}, {Model: "gat", Layers: 1}, {Model: "gin", Layers: 2, Hidden: 4}, {Model: "gin", Layers: 1, Hidden: 5},
 		{Model: "rgcn", Layers: 2, Hidden: 4, Relations: 3, Bases: 2}, {Model: "rsage", Layers: 2, Hidden: 4, Relations: 3},
 		{Model: "rsage", Layers: 1, Hidden: 4, Relations: 2, Categories: []int{3, 5}}, {Model: "mlp", Layers: 2, Hidden: 4},
+		{Model: "hgt", Layers: 1, Hidden: 4, Relations: 2, Heads: 2}, {Model: "hgt", Layers: 2, Hidden: 4, Relations: 2, Heads: 2, Jumping: nn.JumpMax},
+		{Model: "hgt", Layers: 2, Hidden: 4, Relations: 3, Heads: 2, Categories: []int{5, 3}, NodeTypes: 2, Norm: nn.LayerNorm},
 		{Model: "sage", Layers: 2, Hidden: 4, PrecomputedHop: true},
 	} {
 		c.In, c.Out = 3, 2

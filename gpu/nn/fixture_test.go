@@ -22,6 +22,7 @@ type fixture struct {
 	table  gpu.Tensor
 	index  gpu.Tensor
 	ids    []gpu.Tensor // of table's rows, a table for each of the model's categories
+	types  []uint32     // of the input nodes, where the model reads them
 	labels gpu.Tensor
 	edges  [][2][]int32 // indptr, indices of each block
 	sizes  []int        // nodes: input … seeds
@@ -72,16 +73,20 @@ func newFixture(t *testing.T, cfg nn.Config, sizes []int, threads int) *fixture 
 		x[i] = float32(r.Normal())
 	}
 	upload(f.q, f.table, x)
+	var numbers [][]uint32
 	for _, n := range cfg.Categories {
 		ids := make([]uint32, rows)
 		for i := range ids {
 			ids[i] = 1 + uint32(r.Below(uint64(n-1)))
 		}
-		f.ids = append(f.ids, f.categories(ids))
+		f.ids, numbers = append(f.ids, f.categories(ids)), append(numbers, ids)
 	}
 	index := make([]uint32, sizes[0])
 	for i := range index {
 		index[i] = uint32(r.Below(uint64(rows)))
+		if cfg.NodeTypes > 0 {
+			f.types = append(f.types, numbers[cfg.NodeTypes-1][index[i]])
+		}
 	}
 	f.index = f.keep.Uint32s(f.q, index)
 	for l := range cfg.Layers {
@@ -162,7 +167,7 @@ func (f *fixture) step(backward bool) float64 {
 	defer func() { _ = a.Close() }()
 	var graphs []gpu.Graph
 	for l, e := range f.edges {
-		if l == 0 && f.ids != nil { // of the input layer
+		if l == 0 && len(f.model.Layers()) > len(f.edges) { // of the input layer
 			graphs = append(graphs, gpu.Graph{NumDst: f.sizes[0], NumSrc: f.sizes[0]})
 		}
 		graphs = append(graphs, gpu.Graph{NumDst: f.sizes[l+1], NumSrc: f.sizes[l], Indptr: a.Int32s(f.q, e[0]), Indices: a.Int32s(f.q, e[1]),
@@ -179,7 +184,7 @@ func (f *fixture) step(backward bool) float64 {
 	}
 	f.choices = f.model.ChooseOrders(graphs, 4)
 	p := &nn.Pass{Queue: f.q, Arena: a, Train: true, DropoutSeed: 5, Histories: f.histories}
-	logits := f.model.Forward(p, graphs, nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index})
+	logits := f.model.Forward(p, graphs, nn.Input{Tables: append([]gpu.Tensor{f.table}, f.ids...), Index: f.index, Types: f.types})
 	var grad gpu.Tensor
 	if backward {
 		grad = a.Matrix(f.q, logits.Rows, logits.Cols)

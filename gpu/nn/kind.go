@@ -97,7 +97,8 @@ func (s slot) head(heads int) int {
 
 // Kinds returns the kinds of models that [New] builds, the default first.
 func Kinds() []Kind {
-	return []Kind{kindOfSAGE(), kindOfGCN(), kindOfGAT(), kindOfGIN(), kindOfRGCN(), kindOfRSAGE(), kindOfRGAT(), kindOfMLP()}
+	return []Kind{kindOfSAGE(), kindOfGCN(), kindOfGAT(), kindOfGIN(), kindOfRGCN(), kindOfRSAGE(), kindOfRGAT(), kindOfHGT(),
+		kindOfMLP()}
 }
 
 // KindNamed returns the kind called name, the default's for ""; the zero Kind where there is none.

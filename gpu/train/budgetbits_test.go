@@ -12,7 +12,7 @@ import (
 func TestBitsWhateverTheBudget(t *testing.T) {
 	dir := storetest.Create(t, storetest.Random(storetest.Options{Nodes: 9001, Edges: 60000, Partitions: 24, Dim: 96, Relations: 3}))
 	for name, c := range map[string]config.Config{
-		"rgcn": {Model: "rgcn", History: true}, "rsage": {Model: "rsage", History: true}, "rgat": {Model: "rgat"},
+		"rgcn": {Model: "rgcn", History: true}, "rsage": {Model: "rsage", History: true}, "rgat": {Model: "rgat"}, "hgt": {Model: "hgt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Plan, c.Buffer, c.Hidden, c.BatchSize, c.Epochs, c.Fanouts, c.Seed, c.Threads = "hanoi", 4, 16, 500, 2, []int{3, 2}, 1, 2

@@ -24,7 +24,7 @@ func TestRowsOfKinds(t *testing.T) {
 	dir := storeOfTypes(t, true)
 	st := storetest.Open(t, dir, store.Options{})
 	for name, c := range map[string]config.Config{
-		"vectors": {Model: "rsage", Fanouts: []int{2, 1}}, "rgat": {Model: "rgat", Heads: 2, Fanouts: []int{2, 2}},
+		"vectors": {Model: "rsage", Fanouts: []int{2, 1}}, "rgat": {Model: "rgat", Heads: 2, Fanouts: []int{2, 2}}, "hgt": {Model: "hgt", Heads: 2, Fanouts: []int{2, 2}},
 		"hops": {Model: "rsage", PrecomputedHop: true, Fanouts: []int{2, 2}}, "dense": {Model: "rgcn", Sampler: mini.Dense, Fanouts: []int{2, 1}},
 		"own fanouts": {Model: "rsage", Fanouts: []int{1, 1}, RelationFanouts: "cites=2,1"}, "summed": {Model: "rsage", Fanouts: []int{2, 2}, Accumulate: 2},
 	} {
@@ -108,7 +108,7 @@ func fewOf(t *testing.T, train int, features bool) string {
 func TestFewTrain(t *testing.T) {
 	for _, train := range []int{1, 3} {
 		dir := fewOf(t, train, true)
-		for _, c := range []config.Config{{Model: "rgat", Heads: 2}, {Model: "rgcn", Layers: 1}, {Model: "rsage"}, {Model: "rgcn", Sampler: mini.Dense}} {
+		for _, c := range []config.Config{{Model: "rgat", Heads: 2}, {Model: "hgt", Heads: 2}, {Model: "rgcn", Layers: 1}, {Model: "rsage"}, {Model: "rgcn", Sampler: mini.Dense}} {
 			c.Hidden, c.BatchSize, c.Epochs, c.Seed, c.Threads, c.MemoryBytes = 8, 16, 1, 7, 1, 1<<20
 			_, err := trainNode(t.Context(), t, dir, c, Hooks{})
 			c.MemoryBytes = named(t, err)

@@ -92,7 +92,7 @@ func TestWorstBatch(t *testing.T) {
 		for _, c := range []config.Config{{Model: "sage"}, {Model: "sage", Aggregator: "max", Norm: "batch", Jumping: "cat"}, {Model: "gcn", Norm: "layer", Residual: true},
 			{Model: "sage", EdgeWeights: true}, {Model: "gcn", EdgeWeights: true},
 			{Model: "gat", Heads: 2, EdgeFeatures: []string{"edge"}},
-			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "rgat", Heads: 2}, {Model: "rsage", RelationFanouts: "r1=30,20"}, {Model: "mlp"}, {Model: "gat", Heads: 2, Sampler: "dense", Fanouts: []int{10, 1}}, {Model: "gcn", Sampler: "dense"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
+			{Model: "gat", Heads: 2, Jumping: "max"}, {Model: "gin"}, {Model: "rgcn", Bases: 2}, {Model: "rsage"}, {Model: "rgat", Heads: 2}, {Model: "hgt", Heads: 2}, {Model: "rsage", RelationFanouts: "r1=30,20"}, {Model: "mlp"}, {Model: "gat", Heads: 2, Sampler: "dense", Fanouts: []int{10, 1}}, {Model: "gcn", Sampler: "dense"}, {Model: "sage", Fanouts: []int{-1, -1}, BatchSize: 2000}} {
 			for _, order := range []string{"aggregate", "multiply"} {
 				c.Hidden, c.Order, c.Features, c.Seed, c.Threads = 32, order, []string{"x"}, 1, 1
 				if c.BatchSize == 0 {

@@ -15,12 +15,12 @@ func TestNoEdges(t *testing.T) {
 	g.Edges, g.Relations, g.Weights, g.EdgeRows, g.EdgeDim = nil, []uint16{}, []float32{}, []float32{}, 2
 	dir := storetest.Create(t, g)
 	for name, c := range map[string]config.Config{
-		"rgcn": {Model: "rgcn"}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat"},
+		"rgcn": {Model: "rgcn"}, "rsage": {Model: "rsage"}, "rgat": {Model: "rgat"}, "hgt": {Model: "hgt"},
 		"sage": {Model: "sage", EdgeWeights: true}, "gcn": {Model: "gcn", EdgeWeights: true}, "gat": {Model: "gat", EdgeFeatures: []string{"rows"}},
 	} {
 		var want string
 		for _, plan := range []config.Config{{Plan: "memory"}, {Plan: "rows"}, {Plan: "hanoi", Buffer: 2}, {Plan: "hanoi", Buffer: 2, History: true}} {
-			if plan.Plan == "rows" && len(c.EdgeFeatures) > 0 || plan.History && (c.EdgeWeights || len(c.EdgeFeatures) > 0 || c.Model == "rgat") {
+			if plan.Plan == "rows" && len(c.EdgeFeatures) > 0 || plan.History && (c.EdgeWeights || len(c.EdgeFeatures) > 0 || c.Model == "rgat" || c.Model == "hgt") {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%s,history=%v", name, plan.Plan, plan.History), func(t *testing.T) {

@@ -17,7 +17,7 @@ func TestOneRelation(t *testing.T) {
 		told := *bare
 		told.Relations = make([]uint16, len(told.Edges))
 		without, with := storetest.Create(t, bare), storetest.Create(t, &told)
-		for _, model := range []string{"rsage", "rgcn", "rgat"} {
+		for _, model := range []string{"rsage", "rgcn", "rgat", "hgt"} {
 			for _, c := range []config.Config{{Plan: macro.Memory}, {Plan: macro.Hanoi, Buffer: 2}, {Plan: macro.Rows}} {
 				c.Model, c.Hidden, c.Fanouts, c.BatchSize, c.Epochs, c.Seed, c.Threads = model, 8, []int{4, 4}, 40, 2, 7, 1
 				got, _, _ := lossesRead(t, without, c)

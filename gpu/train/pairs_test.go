@@ -13,7 +13,7 @@ import (
 // choices are values of options to try, of each of the table's. An option without any is not tried, for the reason
 // beside it.
 var choices = map[string][]any{
-	"model": {"gcn", "gat", "gin", "rgcn", "rsage", "rgat", "mlp"}, "layers": {3, 1}, "hidden": {12}, "heads": {2}, "aggregator": {"max"},
+	"model": {"gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp"}, "layers": {3, 1}, "hidden": {12}, "heads": {2}, "aggregator": {"max"},
 	"norm": {"layer", "batch"}, "residual": {true}, "jumping": {"cat", "max"}, "bases": {2}, "product-order": {"multiply"},
 	"fanouts": {[]int{2, 2}, []int{-1, 3}}, "relation-fanouts": {"r0=2,2"}, "edge-weights": {true},
 	"edge-features": {[]string{"weight"}}, "features": {[]string{"x"}}, "split": {"split"},

@@ -107,6 +107,7 @@ func TestModelsLearn(t *testing.T) {
 		"rgcn":                       {Model: "rgcn"},
 		"rsage":                      {Model: "rsage"},
 		"rgat, layer norm":           {Model: "rgat", Norm: "layer"},
+		"hgt":                        {Model: "hgt", Epochs: 12},
 		"rgcn, layer norm, residual": {Model: "rgcn", Bases: 2, Norm: "layer", Residual: true},
 		"sage max, batch norm, cat":  {Aggregator: "max", Norm: "batch", Jumping: "cat"},
 		"gat, residual, jumping max": {Model: "gat", Norm: "layer", Residual: true, Jumping: "max"},
@@ -117,7 +118,7 @@ func TestModelsLearn(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/undirected=%v", name, undirected), func(t *testing.T) {
 				g := evaltest.Random(t, 1200, 5, undirected)
-				c.Hidden, c.Epochs, c.BatchSize, c.LR, c.Seed, c.Fanouts = 16, 6, 60, .01, 7, []int{10, 5}
+				c.Hidden, c.Epochs, c.BatchSize, c.LR, c.Seed, c.Fanouts = 16, max(c.Epochs, 6), 60, .01, 7, []int{10, 5}
 				var want []Epoch
 				for _, threads := range []int{1, 3} {
 					c.Threads = threads

@@ -6,6 +6,7 @@ usage: trained.py GSTORE FOLDER   (FOLDER is filled)
 """
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -48,6 +49,24 @@ def attention(l, h, src, dst, weight, of_src, of_dst, own=0):
     return y.mean(1) if l.get("mean_heads") else y.reshape(n, -1)
 
 
+def transformer(l, p, h, src, dst, rel):
+    """A layer hgt of nodes of one type."""
+    n, heads = len(h), l["heads"]
+    gelu = lambda z: z * (1 + np.vectorize(math.erf)(z / np.sqrt(2))) / 2
+    k, m = (x.reshape(n, heads, -1) for x in np.split(h @ p("source.weight") + p("source.bias"), 2, axis=1))
+    q = (h @ p("query.weight") + p("query.bias")).reshape(n, heads, -1)
+    size = q.shape[2]
+    of_keys, of_messages = (p(name).reshape(l["relations"], heads, size, size)[rel] for name in ("key", "message"))
+    a = np.exp((np.einsum("ehi,ehij->ehj", k[src], of_keys) * q[dst]).sum(2) * p("prior")[rel] / np.sqrt(size))
+    by = total(n, dst, a)[:, :, None]
+    o = total(n, dst, a[:, :, None] * np.einsum("ehi,ehij->ehj", m[src], of_messages)) / np.where(by > 0, by, 1)
+    y = gelu(o.reshape(n, -1)) @ p("output.weight") + p("output.bias")
+    if y.shape[1] != h.shape[1]:
+        return y
+    gate = 1 / (1 + np.exp(-p("skip")))
+    return gate * y + (1 - gate) * h
+
+
 def layer(i, d, w, h, src, dst, rel, weight):
     """Layer i of docs/models.md."""
     l, n = d["layers"][i], len(h)
@@ -75,6 +94,10 @@ def layer(i, d, w, h, src, dst, rel, weight):
         y, all_of = h @ p("weight") + p("bias"), len(p("relations")) // h.shape[1]
         for r, (weight, a, b) in enumerate(zip(*(np.split(p(name), all_of) for name in ("relations", "src", "dst")))):
             y += attention(l, h, src[rel == r], dst[rel == r], weight, a, b)
+    elif l["kind"] == "hgt":
+        y = transformer(l, p, h, src, dst, rel)
+        if f"{i}.logits.weight" in w:
+            y = y @ p("logits.weight") + p("logits.bias")
     elif l["kind"] == "gin":
         z = (h + total(n, dst, h[src])) @ p("0.weight") + p("0.bias")
         z = (z - z.mean(1, keepdims=True)) / np.sqrt(z.var(1, keepdims=True) + 1e-5) * p("gamma") + p("beta")
@@ -166,7 +189,7 @@ for store, flags in {"directed": [], "undirected": ["--undirected"]}.items():
     run("ingest", "arrays", store, "--split-random", "60/20/20", "--partitions", "4", "--normalize", *flags)
     run("export", store, store + "-graph")
     ends, kinds, weights = (np.load(f"{store}-graph/edge_{name}.npy") for name in ("index", "type", "weight"))
-    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --x jumping=cat", "gat --heads 2 --norm layer", "gat --heads 2 --edge-features weight", "gin", "rgcn --x bases=3", "rsage", "rgat --heads 2", "mlp --x jumping=max"]):
+    for i, model in enumerate(["sage", "sage --edge-weights", "gcn --edge-weights", "sage --aggregator max --norm batch --residual", "gcn --x jumping=cat", "gat --heads 2 --norm layer", "gat --heads 2 --edge-features weight", "gin", "rgcn --x bases=3", "rsage", "rgat --heads 2", "hgt --heads 2", "mlp --x jumping=max"]):
         run("train", store, "--epochs", "2", "--hidden", "8", "--layers", "2", "--model", *model.split())
         run("export", store, f"{store}-{i}", "--what", "model", "--checkpoint", str(i + 1), says=[f"run {i + 1}"])
         run("eval", store, "--out", f"{store}-{i}-eval", "--write", "probabilities", "--checkpoint", str(i + 1))

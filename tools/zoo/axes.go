@@ -34,7 +34,7 @@ var Axes = []Axis{
 	{"before", []string{"nothing", "hop", "partition", "precompute", "precompute-gcn", "each-relation", "append", "append-column", "again"}},
 	// What is done with it.
 	{"command", []string{"train", "eval", "predict", "nearest", "resume", "plan", "export-model", "export", "walks", "partition", "ingest"}},
-	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "mlp", "distmult", "complex", "transe", "dot", "temporal"}},
+	{"model", []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp", "distmult", "complex", "transe", "dot", "temporal"}},
 	{"encoder", []string{"none", "sage", "gcn", "gat"}},
 	{"inputs", []string{"default", "features", "no-embeddings"}},
 	{"layers", []string{"2", "1", "3"}},
@@ -65,8 +65,8 @@ var Axes = []Axis{
 
 // Models of each task.
 var (
-	nodeModels     = []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "mlp"}
-	relationModels = []string{"rgcn", "rsage", "rgat"}
+	nodeModels     = []string{"sage", "gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp"}
+	relationModels = []string{"rgcn", "rsage", "rgat", "hgt"}
 	linkModels     = []string{"distmult", "complex", "transe", "dot"}
 )
 
@@ -140,7 +140,7 @@ var Rules = slices.Concat(
 	only("optimizer", not("default"), "model", is(linkModels...)),
 	only("loss", not("default"), "model", is(linkModels...)),
 	only("negatives", not("5"), "model", is(linkModels...)),
-	only("heads", not("default"), "model", is("gat", "rgat")),
+	only("heads", not("default"), "model", is("gat", "rgat", "hgt")),
 	only("norm", not("none"), "model", is(nodeModels...)),
 	only("jumping", not("last"), "model", is(nodeModels...)),
 	only("residual", not("no"), "model", is(nodeModels...)),

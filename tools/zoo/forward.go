@@ -44,6 +44,7 @@ type layer struct {
 	MeanHeads  bool   `json:"mean_heads"`
 	Bases      int    `json:"bases"`
 	Categories []int  `json:"categories"`
+	NodeTypes  int    `json:"node_types"`
 	Weighted   bool   `json:"edge_weights"`
 	EdgeDim    int    `json:"edge_dim"`
 	Norm       string `json:"norm"`
@@ -236,7 +237,11 @@ func (m *model) forward(h matrix, categories [][]int, in [][]neighbour) (matrix,
 			h = y
 			continue
 		}
-		y, err := m.layer(&l, strconv.Itoa(n)+".", h, in)
+		var types []int
+		if l.NodeTypes > 0 {
+			types = categories[l.NodeTypes-1]
+		}
+		y, err := m.layer(&l, strconv.Itoa(n)+".", h, types, in)
 		if err != nil {
 			return h, err
 		}
@@ -271,8 +276,8 @@ func (m *model) forward(h matrix, categories [][]int, in [][]neighbour) (matrix,
 	return bias(multiply(all, jump), m.tensors["jump.bias"]), nil
 }
 
-// layer computes one layer, whose tensors' names begin with at.
-func (m *model) layer(l *layer, at string, h matrix, in [][]neighbour) (y matrix, err error) {
+// layer computes one layer, whose tensors' names begin with at. types are the nodes', of layers that read them.
+func (m *model) layer(l *layer, at string, h matrix, types []int, in [][]neighbour) (y matrix, err error) {
 	t := func(name string) matrix { return m.tensors[at+name] }
 	switch l.Kind {
 	case "sage", "sage-max":
@@ -289,6 +294,8 @@ func (m *model) layer(l *layer, at string, h matrix, in [][]neighbour) (y matrix
 		y = bias(attend(multiply(h, t("weight")), t("src"), t("dst"), l, in, true, t("edge_weight"), t("edge")), t("bias"))
 	case "rgcn":
 		y = bias(multiply(rgcnSums(h, in, t("coef")), t("weight")), t("bias"))
+	case "hgt":
+		y = m.transform(l, at, h, types, in)
 	case "rsage", "rgat":
 		y = bias(multiply(h, t("weight")), t("bias"))
 		w := t("relations")

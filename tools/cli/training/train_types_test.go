@@ -58,7 +58,7 @@ func TestTrainTypes(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	inMemory := map[string]float64{}
-	for _, model := range []string{"rsage", "rgcn", "rgat"} {
+	for _, model := range []string{"rsage", "rgcn", "rgat", "hgt"} {
 		args := []string{"train", store, "--model", model, "--hidden", "16", "--layers", "1", "--epochs", "30", "--lr", ".05"}
 		memory := accuracy(args...)
 		inMemory[model] = memory

@@ -263,6 +263,33 @@ class _Layer(torch.nn.Module):
             y = y + _mean(h[src[of]], dst[of], len(h)) @ weight
         return y
 
+    def _hgt(self, h, src, dst, kind):
+        heads, n = self.info["heads"], len(h)
+        kinds = torch.zeros(n, dtype=torch.long) if self.node_type is None else self.node_type
+        k, m = (part.reshape(n, heads, -1) for part in self._typed("source", h, kinds).chunk(2, 1))
+        q = self._typed("query", h, kinds).view(n, heads, -1)
+        d = q.shape[2]
+        keys, messages = (self.w[name].view(-1, heads, d, d) for name in ("key", "message"))
+        score, sent = h.new_zeros(len(src), heads), h.new_zeros(len(src), heads, d)
+        for r in range(len(keys)):
+            of = kind == r
+            score[of] = (torch.einsum("ehi,hij->ehj", k[src[of]], keys[r]) * q[dst[of]]).sum(2) * self.w["prior"][r] / d**0.5
+            sent[of] = torch.einsum("ehi,hij->ehj", m[src[of]], messages[r])
+        o = h.new_zeros(n, heads, d).index_add_(0, dst, _softmax(score, dst, n)[:, :, None] * sent).flatten(1)
+        y = self._typed("output", torch.nn.functional.gelu(o), kinds)
+        if "skip" in self.w:
+            gate = torch.sigmoid(self.w["skip"][kinds])
+            y = gate * y + (1 - gate) * h
+        return y @ self.w["logits_weight"] + self.w["logits_bias"] if "logits_weight" in self.w else y
+
+    def _typed(self, name, x, kinds):
+        """x times the matrix of each row's type."""
+        weights, biases = self.w[name + "_weight"], self.w[name + "_bias"]
+        y = x.new_zeros(len(x), weights.shape[1])
+        for t, weight in enumerate(weights.view(len(biases), x.shape[1], -1)):
+            y[kinds == t] = x[kinds == t] @ weight + biases[t]
+        return y
+
     def _mlp(self, h, src, dst, _):
         return h @ self.w["weight"] + self.w["bias"]
 

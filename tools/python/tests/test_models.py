@@ -94,7 +94,7 @@ def test_edge_features(command, tmp_path, options):
         loaded(torch.from_numpy(x), torch.from_numpy(edges), edge_attr=torch.from_numpy(near))
 
 
-@pytest.mark.parametrize("model", ["rgcn", "rsage", "rgat"])
+@pytest.mark.parametrize("model", ["rgcn", "rsage", "rgat", "hgt"])
 def test_relations(command, tmp_path, model):
     """Models of relations on a directed graph: edges against their direction are relations of their own."""
     r = np.random.default_rng(1)
