@@ -242,7 +242,7 @@ func checkNodes(t *testing.T, e *Evaluator, g *evaltest.Graph, m *nn.Model, logi
 	switch {
 	case m.Jumps():
 		width = m.JumpDim()
-	case m.Config().Layers == 1:
+	case len(m.Layers()) == 1:
 		width = n
 	}
 	if embeddings.Dim != width {
@@ -265,7 +265,7 @@ func checkNodes(t *testing.T, e *Evaluator, g *evaltest.Graph, m *nn.Model, logi
 			if got := asFloat32(pr)[0]; math.Abs(float64(got-want)) > 1e-4 {
 				t.Errorf("node %d: probability %v, expected %v", at/n, got, want)
 			}
-			if m.Config().Layers == 1 && !m.Jumps() {
+			if len(m.Layers()) == 1 && !m.Jumps() {
 				for j, v := range asFloat32(em) {
 					if math.Abs(float64(v-row[j])) > 1e-4*(1+math.Abs(float64(row[j]))) {
 						t.Errorf("node %d: embedding %v, expected the logits %v", at/n, asFloat32(em), row)

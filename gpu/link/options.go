@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gstore/gstore/cache"
@@ -39,13 +40,14 @@ func Options() *options.Table[Config] {
 
 func anEncoder() condition {
 	return condition{Text: "an encoder", Holds: func(c *Config) bool { return c.Encoder != noEncoder },
-		Found: func(*Config) string { return "--encoder none" }, Fix: "Use --encoder sage, gcn or gat"}
+		Found: func(*Config) string { return "--encoder none" }, Fix: "Use --encoder " + options.OneOf(encodersThat(nil))}
 }
 
 func attention() condition {
-	return condition{Text: "an encoder with attention heads (gat)",
-		Holds: func(c *Config) bool { return attends(c.Encoder) },
-		Found: func(c *Config) string { return "--encoder " + c.Encoder }, Fix: "Use --encoder gat"}
+	names := encodersThat(attends)
+	return condition{Text: "an encoder with attention heads (" + strings.Join(names, ", ") + ")",
+		Holds: func(c *Config) bool { return slices.Contains(names, c.Encoder) },
+		Found: func(c *Config) string { return "--encoder " + c.Encoder }, Fix: "Use --encoder " + options.OneOf(names)}
 }
 
 func features() condition {

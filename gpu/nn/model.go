@@ -242,7 +242,7 @@ func (c *Config) declare(dev gpu.Device) *Model {
 			own = Activation{}
 		}
 		l := kind.layer(&cfg, m.params, slot{i, in, out, last, own, inputDropout})
-		if first, ok := l.(*rsageLayer); ok && i == 0 && len(cfg.RelationHops) > 0 {
+		if first, ok := l.(hopReader); ok && i == 0 && len(cfg.RelationHops) > 0 {
 			m.hops = first.readHops(m.layers[0].(*inputLayer), cfg.RelationHops)
 		}
 		if wrapped && !last {

@@ -128,6 +128,12 @@ type relationHops struct {
 	grads gpu.Tensor // [width × in]: their gradients
 }
 
+// hopReader is a layer that can read means of relations from precomputed hops.
+type hopReader interface {
+	Layer
+	readHops(input *inputLayer, of []RelationHop) *relationHops
+}
+
 // readHops makes the layer, the first behind an input layer, read hops.
 func (l *rsageLayer) readHops(input *inputLayer, of []RelationHop) *relationHops {
 	h := &relationHops{of: of, input: input}

@@ -9,6 +9,7 @@ import (
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/spill"
 	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/history"
@@ -49,7 +50,8 @@ const defaultPassBytes = 256 << 20
 // directory; dev adds them up. Both stay the caller's.
 func OpenHistory(ctx context.Context, st *store.Store, dev gpu.Device, l *Loader, o HistoryOptions) (_ *History, err error) {
 	c := l.cfg
-	if c.Model = "sage"; o.Dim < 1 || o.MemoryBytes < 0 {
+	c.Model = nn.Models(func(k *nn.Kind) bool { return k.History == nn.HistoryMean })[0]
+	if o.Dim < 1 || o.MemoryBytes < 0 {
 		return nil, fmt.Errorf("train: history of %d columns within %d bytes: expected one or more, and a budget: %w", o.Dim, o.MemoryBytes, store.ErrInvalid)
 	}
 	if l.seeds != "train" || l.cfg.Nodes != nil || l.cfg.Relational() {
