@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, TypeVar, Union
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from . import errors, sizes
 from ._epochs import EpochBatch, Epochs
 from .store import Store, opened
 from .table import EmbeddingTable
+
+_L = TypeVar("_L", bound="LinkLoader")
 
 
 class LinkBatch(EpochBatch):
@@ -127,6 +129,12 @@ class LinkLoader(Epochs):
         }  # fmt: skip
         self._begin(store, "links", request, ("fanouts", "batch_size", "negatives", "chunks", "degree_share", "negatives_from", "seed", "rank", "world"), device)
         self._identity.update({k: self.config[k] for k in ("logical", "remove_batch_edges", "keep_batch_edges")})
+
+    def __iter__(self) -> Iterator[LinkBatch]:
+        return super().__iter__()
+
+    def __enter__(self: _L) -> _L:
+        return self
 
     def _batch(self, info: Dict[str, Any], arrays: Dict[str, np.ndarray]) -> LinkBatch:
         return LinkBatch(info, arrays, self.epoch)
