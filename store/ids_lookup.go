@@ -117,13 +117,13 @@ func (s *Store) LookupStrings(ctx context.Context, external []string, ids []Node
 }
 
 // Lookup finds one node by its external id as text; ErrNotFound if there is
-// none. For many ids use LookupInts or LookupStrings: each call of these opens the
-// dictionary once.
+// none. Of typed ids the type may be left out ([Store.LookupNames]). For many ids use
+// LookupInts, LookupStrings or LookupNames: each call of these opens the dictionary once.
 func (s *Store) Lookup(ctx context.Context, external string) (NodeID, error) {
 	ids := []NodeID{NoNode}
 	var err error
 	if s.manifest.IDs.Kind == IDsStrings {
-		err = s.LookupStrings(ctx, []string{external}, ids)
+		err = s.LookupNames(ctx, []string{external}, ids)
 	} else {
 		var n uint64
 		if n, err = parseID(external); err == nil {

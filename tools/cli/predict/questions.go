@@ -197,7 +197,7 @@ func (r *questionReader) flush(ctx context.Context) error {
 func lookUp(ctx context.Context, st *store.Store, names []string) ([]store.NodeID, error) {
 	ids := make([]store.NodeID, len(names))
 	if st.Manifest().IDs.Kind == store.IDsStrings {
-		return ids, st.LookupStrings(ctx, names, ids)
+		return ids, st.LookupNames(ctx, names, ids)
 	}
 	ints, bad := make([]uint64, len(names)), make([]bool, len(names))
 	for i, s := range names {
