@@ -28,7 +28,7 @@ func TestTrainLinkFlags(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"--model foo", cli.ExitUsage, "--model foo: expected distmult, complex, transe or dot"},
+		{"--model foo", cli.ExitUsage, "--model foo: expected distmult, complex, rotate, transe or dot"},
 		{"--encoder foo", cli.ExitUsage, "--encoder foo: expected none, sage, gcn or gat"},
 		{"--loss foo", cli.ExitUsage, "--loss foo: expected softmax, logistic or margin"},
 		{"--plan hanoi", cli.ExitUsage, "use auto, memory, comet, beta"},
