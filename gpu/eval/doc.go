@@ -9,6 +9,7 @@
 // encodes all nodes in the same way and ranks the answers of edge lists against all of them ([RankMetrics]: MRR and hits@k, rankmetrics.go).
 //
 // Where few nodes are asked, only those are computed that their outputs depend on (closure.go).
+// Where all are, of a graph of many tiles, layers that sum column by column hold some columns of all sources (columns.go).
 //
 // # Determinism
 //
