@@ -84,7 +84,9 @@ type ColumnInfo struct {
 	// Values are those of a column of weights that has few: its files of one uint8 a row hold their numbers, others the
 	// weights (see [ColumnInfo.Coded]). Since format 2.
 	Values []float32 `json:"values,omitempty"`
-	Files  []string  `json:"files"` // oldest first
+	// Categories are what the numbers 1, 2, … of a node column of categories stand for; 0 is none of them.
+	Categories []string `json:"categories,omitempty"`
+	Files      []string `json:"files"` // oldest first
 	// Derived says what of the graph the column was computed from, such as "mean of x over
 	// neighbours"; "" = it is data. An append drops derived columns: they would be wrong.
 	Derived string `json:"derived,omitempty"`
@@ -228,8 +230,8 @@ func (m *Manifest) RelationColumn() (*ColumnInfo, error) {
 	return nil, nil
 }
 
-// Category is a column that names one of a number of learned vectors for each node: a uint32 node column called [TypeColumn] or, for
-// a node type without features, TYPE + [NodeSuffix]. 0 means none, the vectors count from 1.
+// Category is a column that names one of a number of learned vectors for each node: a uint32 node column called [TypeColumn], for
+// a node type without features TYPE + [NodeSuffix], or any with [ColumnInfo].Categories. 0 means none, the vectors count from 1.
 type Category struct {
 	Column string
 	Nodes  uint64 // how many vectors there are
@@ -239,13 +241,28 @@ type Category struct {
 const (
 	TypeColumn = "node_type" // of every node the number of its type
 	NodeSuffix = ".node"     // of every node of a type its number in it
+	// TimeSuffix ends the name of the column of the times of a node type's rows, TYPE.row_time: int64, seconds since 1970.
+	TimeSuffix = ".row_time"
 )
+
+// RowTime returns the column of the times of a node type's nodes, int64 in seconds since 1970, before which nothing is known of them;
+// nil where they have none: they were always there. [math.MaxInt64] is a time that is missing.
+func (m *Manifest) RowTime(nodeType string) *ColumnInfo {
+	c, err := m.Column(nodeType + TimeSuffix)
+	if err != nil || c.Role != RoleNode || c.Elem != blocks.Int64 || c.Dim != 1 || c.NodeType != nodeType {
+		return nil
+	}
+	return c
+}
 
 // Category returns the column of categories called name, if there is one.
 func (m *Manifest) Category(name string) (Category, bool) {
 	c, err := m.Column(name)
 	if err != nil || c.Role != RoleNode || c.Elem != blocks.Uint32 || c.Dim != 1 {
 		return Category{}, false
+	}
+	if c.Categories != nil {
+		return Category{Column: name, Nodes: uint64(len(c.Categories))}, true
 	}
 	if name == TypeColumn {
 		return Category{Column: name, Nodes: uint64(len(m.Schema.NodeTypes))}, true

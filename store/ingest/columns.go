@@ -335,6 +335,7 @@ func (r *Job) AddColumn(spec source.ColumnSpec, conv *Converter, c store.ColumnI
 	}
 	r.Manifest.Files = append(r.Manifest.Files, ref)
 	c.Scale, c.Standard, c.Elements, c.Missing, c.Files = conv.scale, conv.standard, spec.Elements, uint64(conv.filled), []string{ref.Name}
+	c.Categories = spec.Values
 	r.Manifest.Columns = append(r.Manifest.Columns, c)
 	if spec.Role == store.RoleLabel {
 		r.Manifest.Schema.Classes = max(r.Manifest.Schema.Classes, int(conv.LabelMax)+1)

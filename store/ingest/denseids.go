@@ -7,6 +7,7 @@ import (
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/ingest/dictionary"
 	"github.com/gstore/gstore/store/ingest/edges"
+	"github.com/gstore/gstore/store/ingest/scratch"
 	"github.com/gstore/gstore/store/ingest/source"
 )
 
@@ -71,18 +72,24 @@ func (r *Job) readDictionary(ctx context.Context) (_ *dictionary.Dictionary, err
 	}
 	env := r.Env()
 	env.MemoryBytes = SourceBytes
-	if err := r.Source.Edges(ctx, env, add); err != nil {
-		return nil, err
+	if !r.Desc.NodesByRows() {
+		if err := r.Source.Edges(ctx, env, add); err != nil {
+			return nil, err
+		}
 	}
 	for l := range r.Desc.EdgeLists {
 		if err := r.Source.EdgeList(ctx, env, l, func(b *source.EdgeBatch) error { return add(0, b) }); err != nil {
 			return nil, err
 		}
 	}
+	rows := 0
 	if k := r.keyed(); k != nil {
 		err := k.NodeIDs(ctx, env, func(ids *source.IDs, _ source.Position) error {
 			if err := ctx.Err(); err != nil {
 				return err
+			}
+			if rows += ids.Len(); r.Desc.NodesByRows() {
+				r.Tick(int64(ids.Len()))
 			}
 			return d.Add(ids, &scratch[0])
 		})
@@ -94,7 +101,34 @@ func (r *Job) readDictionary(ctx context.Context) (_ *dictionary.Dictionary, err
 	if err := d.Freeze(ctx); err != nil {
 		return nil, err
 	}
+	if r.Desc.NodesByRows() && rows > d.Len() {
+		if err := r.findRepeated(ctx, d); err != nil {
+			return nil, err
+		}
+	}
 	return d, nil
+}
+
+// findRepeated says which row is the first of an id that a row before it has.
+func (r *Job) findRepeated(ctx context.Context, d *dictionary.Dictionary) error {
+	if d.OnDisk() && d.Index == nil {
+		return source.Inputf(r.Desc.Input, "several rows have the same key, expected one of each (with a larger --mem the first is named)")
+	}
+	seen, err := scratch.Alloc(int64(d.Len()+7) / 8)
+	if err != nil {
+		return err
+	}
+	defer scratch.Free(seen)
+	return r.keyed().NodeIDs(ctx, r.Env(), func(ids *source.IDs, at source.Position) error {
+		for i := range ids.Len() {
+			k, ok := d.Rank(ids, i)
+			if ok && seen[k/8]>>(k%8)&1 != 0 {
+				return source.Inputf(at.Of(i), "a second row of key %s, expected one of each", d.Show(ids, i))
+			}
+			seen[k/8] |= 1 << (k % 8)
+		}
+		return ctx.Err()
+	})
 }
 
 // Files makes scratch files of the ingest.
@@ -102,28 +136,45 @@ func (r *Job) idFiles(prefix string) dictionary.Files {
 	return dictionary.Files{Fs: r.Writer.FS(), Dir: r.Writer.TempDir(), Prefix: prefix}
 }
 
-// DenseEdges streams the source's edges with dense ids and numbered relations.
+// DenseEdges streams the source's edges with dense ids and numbered relations, and counts those that dangle and are left out.
 func (r *Job) DenseEdges(ctx context.Context, emit func(worker int, b *source.EdgeBatch) error) error {
 	scratch := make([]denseScratch, r.Options.Threads)
-	return r.Source.Edges(ctx, r.Env(), func(worker int, b *source.EdgeBatch) error {
+	err := r.Source.Edges(ctx, r.Env(), func(worker int, b *source.EdgeBatch) error {
 		dense, err := r.densify(b, &scratch[worker])
 		if err != nil {
 			return err
 		}
 		return emit(worker, dense)
 	})
+	r.State.Dangling = nil // every pass counts the same
+	for k := range scratch {
+		for relation, n := range scratch[k].dangling {
+			if r.State.Dangling == nil {
+				r.State.Dangling = map[string]uint64{}
+			}
+			r.State.Dangling[r.Desc.Relations[relation]] += n
+		}
+	}
+	return err
 }
 
 type denseScratch struct {
 	src, dst  []uint64
 	relations []uint32
+	there     source.EdgeBatch // edges that do not dangle
+	dangling  map[uint32]uint64
 	_         [64]byte
 }
 
 // densify returns b with dense ids and numbered relations; its arrays are w's, or b's.
 func (r *Job) densify(b *source.EdgeBatch, w *denseScratch) (*source.EdgeBatch, error) {
-	out := *b
 	var err error
+	if r.Desc.NodesByRows() {
+		if b, err = r.withoutDangling(b, w); err != nil {
+			return nil, err
+		}
+	}
+	out := *b
 	if r.Dictionary != nil {
 		if w.src, err = r.Dictionary.Translate(&b.Src, w.src, b.At); err != nil {
 			return nil, err
@@ -146,4 +197,56 @@ func (r *Job) densify(b *source.EdgeBatch, w *denseScratch) (*source.EdgeBatch, 
 		out.Relations = w.relations
 	}
 	return &out, nil
+}
+
+// withoutDangling returns those of b's edges whose ends have rows: b itself, or what w has room for.
+func (r *Job) withoutDangling(b *source.EdgeBatch, w *denseScratch) (*source.EdgeBatch, error) {
+	first := -1 // edge that dangles
+	lacks := func(i int) bool {
+		if _, ok := r.Dictionary.Rank(&b.Dst, i); !ok {
+			return true
+		}
+		_, ok := r.Dictionary.Rank(&b.Src, i)
+		return !ok
+	}
+	for i := range b.Len() {
+		if lacks(i) {
+			first = i
+			break
+		}
+	}
+	if first < 0 {
+		return b, nil
+	}
+	if r.Desc.Dangling == source.DanglingError {
+		return nil, source.Inputf(b.At.Of(first), "relation %s leads to %s, which has no row; --dangling drop leaves such edges out, --dangling node makes nodes of what they name",
+			r.Desc.Relations[b.Relations[first]], r.Dictionary.Show(&b.Dst, first))
+	}
+	if w.dangling == nil {
+		w.dangling = map[uint32]uint64{}
+	}
+	t := &w.there
+	t.Src.Reset()
+	t.Dst.Reset()
+	t.Relations, t.At = t.Relations[:0], b.At
+	t.At.Lines = t.At.Lines[:0:0]
+	t.Columns = slices.Grow(t.Columns[:0], len(b.Columns))[:len(b.Columns)]
+	for k := range t.Columns {
+		t.Columns[k] = t.Columns[k][:0]
+	}
+	for i := range b.Len() {
+		if i >= first && lacks(i) {
+			w.dangling[b.Relations[i]]++
+			continue
+		}
+		t.Src.Append(b.Src.At(i))
+		t.Dst.Append(b.Dst.At(i))
+		t.Relations = append(t.Relations, b.Relations[i])
+		t.At.Lines = append(t.At.Lines, b.At.Number(i))
+		for k, c := range b.Columns {
+			size := r.Desc.EdgeColumns[k].RowBytes()
+			t.Columns[k] = append(t.Columns[k], c[i*size:(i+1)*size]...)
+		}
+	}
+	return t, nil
 }

@@ -22,6 +22,14 @@ type (
 	SliceColumn  = source.SliceColumn
 	SliceSplit   = source.SliceSplit
 	NumberColumn = source.NumberColumn
+	Dangling     = source.Dangling
+)
+
+// What becomes of edges to nodes that no table has a row for.
+const (
+	DanglingNode  = source.DanglingNode
+	DanglingDrop  = source.DanglingDrop
+	DanglingError = source.DanglingError
 )
 
 // RelationsMax is the most relations of a store: the column is at most 16 bits wide.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -165,6 +167,9 @@ func (r *Job) Run(ctx context.Context) error {
 		return err
 	}
 	r.Phase("commit", "files", -1)
+	for _, relation := range slices.Sorted(maps.Keys(r.State.Dangling)) {
+		r.note("%d edges of %s name no row: they are left out (--dangling %s)", r.State.Dangling[relation], relation, r.Desc.Dangling)
+	}
 	m := r.State.Manifest
 	if r.Kept != nil {
 		r.Kept.Keep(m)

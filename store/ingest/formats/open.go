@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/database"
 	"github.com/gstore/gstore/store/ingest/formats/files"
 	"github.com/gstore/gstore/store/ingest/formats/layouts"
 	"github.com/gstore/gstore/store/ingest/formats/numpy"
@@ -31,7 +32,11 @@ type Options struct {
 	NodeColumns [][]string
 	// AllowOutside lets a GraphBolt data set name files outside its folder.
 	AllowOutside bool
-	FS           vfs.FS // where the input is; nil = the real file system
+	// Schema is the path of a database's schema; "" = its own, or what names and values suggest. Dangling says what becomes of its references
+	// to rows that are not there; "" = they are left out.
+	Schema   string
+	Dangling ingest.Dangling
+	FS       vfs.FS // where the input is; nil = the real file system
 	// Input is what the source is called in the store, such as "-"; "" = its path.
 	Input string
 }
@@ -50,6 +55,9 @@ type form struct {
 var known = []form{
 	{name: "typed", folder: layouts.IsTyped, open: func(path string, o Options) (ingest.Source, error) {
 		return layouts.OpenTyped(o.FS, path)
+	}},
+	{name: databaseFormat, folder: database.IsFolder, open: func(path string, o Options) (ingest.Source, error) {
+		return openDatabase(path, o)
 	}},
 	{name: "graphbolt", file: named("metadata.yaml"), folder: layouts.IsGraphBolt,
 		open: func(path string, o Options) (ingest.Source, error) {
@@ -118,6 +126,33 @@ func Open(path string, o Options) (ingest.Source, error) {
 	return src, nil
 }
 
+// databaseFormat is the name of the format of databases.
+const databaseFormat = "database"
+
+func openDatabase(path string, o Options) (*database.Source, error) {
+	if o.Text.Like != nil {
+		return nil, fmt.Errorf("%w: rows of a database cannot be added to a store: ingest the whole database anew", ingest.ErrOptions)
+	}
+	return database.Open(o.FS, path, database.Options{Schema: o.Schema, Dangling: o.Dangling, Text: o.Text})
+}
+
+// Schema opens the database at path and returns what its tables are taken for, and what would become of their columns. Errors are those of Open.
+func Schema(path string, o Options) (_ *database.Schema, uses []ingest.ColumnUse, notes []string, err error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Format != "" && o.Format != "auto" && o.Format != databaseFormat {
+		return nil, nil, nil, fmt.Errorf("%w: only format %s has a schema, not %s", ingest.ErrOptions, databaseFormat, o.Format)
+	}
+	watched := &watchedFS{FS: o.FS}
+	o.FS = watched
+	src, err := openDatabase(path, o)
+	if bad := watched.verdict(err); bad != nil {
+		return nil, nil, nil, bad
+	}
+	return src.Schema(), src.Desc.Uses, src.Desc.Notes, src.Close()
+}
+
 // openAs opens path in the format that o names, or the one it detects.
 func openAs(path string, o Options) (ingest.Source, error) {
 	f, err := formatOf(path, &o)
@@ -127,6 +162,9 @@ func openAs(path string, o Options) (ingest.Source, error) {
 	if len(o.Nodes) > 0 && !f.nodes {
 		return nil, fmt.Errorf("%w: tables of nodes go with formats edgelist, parquet and tables, not %s",
 			ingest.ErrOptions, f.name)
+	}
+	if f.name != databaseFormat && (o.Schema != "" || o.Dangling != "") {
+		return nil, fmt.Errorf("%w: a schema, and a rule for references that dangle, go with format %s, not %s", ingest.ErrOptions, databaseFormat, f.name)
 	}
 	if f.export != nil {
 		x, err := files.ReadExport(o.FS, path)
@@ -142,6 +180,9 @@ func openAs(path string, o Options) (ingest.Source, error) {
 
 // formatOf is the format that o names, or the one it detects.
 func formatOf(path string, o *Options) (*form, error) {
+	if o.Schema != "" && (o.Format == "" || o.Format == "auto") { // tables that nothing else is known of
+		o.Format = databaseFormat
+	}
 	if o.Format != "" && o.Format != "auto" {
 		if k := slices.Index(Names(), o.Format); k >= 0 {
 			return &known[k], nil
@@ -168,7 +209,7 @@ func detect(fs vfs.FS, path string) (*form, error) {
 		return nil, ingest.Inputf(path, "unknown kind of file; name its format (%s)", strings.Join(Names(), ", "))
 	}
 	return nil, ingest.Inputf(path, "no known layout: expected edge_index.npy, raw/edge.csv.gz, edges.csv, edges.parquet, "+
-		"edges/SOURCE-NAME-DESTINATION.csv, or train.npy or train.tsv of triples")
+		"edges/SOURCE-NAME-DESTINATION.csv, train.npy or train.tsv of triples, or manifest.yaml or schema.yaml of a database's tables (of tables without, --format database)")
 }
 
 // named recognises a file by its name, ending by the end of it.

@@ -95,7 +95,9 @@ type Description struct {
 	ClassNames  []string     // nil = unknown
 	// Keyed says that the source is a KeyedSource with tables of nodes.
 	Keyed bool
-	Task  string // store.TaskNode, store.TaskLink or ""
+	// Dangling says what becomes of edges to nodes that the tables of nodes have no row for; "" = DanglingNode.
+	Dangling Dangling
+	Task     string // store.TaskNode, store.TaskLink or ""
 
 	// Undirected says that each edge stands for both directions, as an export of an undirected store says of itself.
 	Undirected bool
@@ -142,6 +144,19 @@ func (d *Description) CheckNames() error {
 	return nil
 }
 
+// Dangling says what becomes of edges to nodes that no table of nodes has a row for.
+type Dangling string
+
+// Rules for such edges. With all but DanglingNode the rows of tables of nodes alone are nodes, each one of its own.
+const (
+	DanglingNode  Dangling = "node"  // what an edge names is a node
+	DanglingDrop  Dangling = "drop"  // the edge is left out, and counted
+	DanglingError Dangling = "error" // it is refused
+)
+
+// NodesByRows reports whether only rows of tables of nodes are nodes.
+func (d *Description) NodesByRows() bool { return d.Dangling != "" && d.Dangling != DanglingNode }
+
 // NodeType is a kind of node; Count −1 = unknown (only where there is one type, or Description.TypesByPrefix).
 type NodeType struct {
 	Name  string
@@ -157,6 +172,8 @@ type ColumnSpec struct {
 	First    uint64 // node columns: source id of row 0
 	Rows     int64  // node columns: number of rows; −1 = every node
 	NodeType string // "" = all
+	// Values are what the numbers 1, 2, … of a category stand for ([store.ColumnInfo].Categories); 0 is none.
+	Values []string
 	// Mask says that the elements are 1 where those of another feature are missing.
 	Mask bool
 	// Indicator says that the elements are 0 or 1 by what a value is; they are not standardised.

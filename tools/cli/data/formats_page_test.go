@@ -95,6 +95,8 @@ func pageInputs(c *coraArrays) map[string]func(t *testing.T) {
 				Item int64   `parquet:"item_id"`
 				X    float64 `parquet:"price"`
 			}{{1, 2.5}})}),
+		"rel-f1": files(map[string][]byte{"rel-f1/manifest.yaml": []byte("tables: {drivers: {pkey: driverId}, results: {pkey: resultId, time_col: date, fkeys: {driverId: drivers}}}\n"),
+			"rel-f1/db/drivers.csv": []byte("driverId,surname\n1,Hill\n"), "rel-f1/db/results.csv": []byte("resultId,driverId,points,date\n7,1,10,1996-03-10\n8,1,6,1996-03-31\n")}),
 		"edges.bin": written(formatCases(), "raw pairs of 32 bits", "edges.bin"),
 		"follows.tsv.gz": files(map[string][]byte{"follows.tsv.gz": []byte("ann\tbob\nbob\tcy\n"), "people.csv": nodes, "embeddings.parquet": parquetFile([]struct {
 			ID        string    `parquet:"id"`

@@ -65,6 +65,9 @@ type ingestOptions struct {
 	badLines     string
 	note         string
 	allowOutside bool
+	schema       string
+	dangling     string
+	dryRun       bool
 	hops         int
 	hopFeatures  []string
 	hopDtype     string
@@ -88,13 +91,27 @@ The store appears when it is complete. After a crash, --resume goes on where the
 ingest stopped; without it, the ingest begins anew. Malformed input is refused with
 file and position.
 
+Of a database, a folder of tables with a schema, rows become nodes
+and foreign keys edges. --dry-run writes the schema that INPUT is taken for as YAML
+to standard output; edited, it is what --schema reads.
+
 With --mem, a graph that training will not hold in memory is laid out so that it can
 be trained a part at a time.`,
 		Example: `  gstore ingest cora cora.gstore --undirected
   gstore ingest papers papers.gstore --undirected --partitioner fennel --hubs auto --mem 16GiB
-  gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64`,
-		Args: command.ExactArgs("INPUT", "STORE"),
+  gstore ingest edges.tsv.gz web.gstore --columns src,dst --mem 4GiB --partitions 64
+  gstore ingest shop --dry-run > shop.yaml
+  gstore ingest shop shop.gstore --schema shop.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.dryRun && len(args) == 1 {
+				return nil
+			}
+			return command.ExactArgs("INPUT", "STORE")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.dryRun {
+				return o.writeSchema(e, args[0])
+			}
 			o.given = cmd.Flags().Changed
 			if err := checkPartitioner(cmd.Flags(), strings.Replace(o.partitioner, recipe.Auto, "random", 1), o.labelShare); err != nil {
 				return err
@@ -148,6 +165,7 @@ be trained a part at a time.`,
 	})
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all random choices")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted ingest after its last finished phase")
+	f.BoolVar(&o.dryRun, "dry-run", false, "write the schema that a database is taken for, as YAML, and what its columns would become as comments; STORE is not needed")
 	completeValues(f, recipe.Auto)
 	return cmd
 }
@@ -164,6 +182,8 @@ func (o *ingestOptions) inputFlags(f *pflag.FlagSet) {
 		f.StringVar(&o.quotes, "quotes", "auto", "whether fields may be in double quotes: auto (not if tabs or blanks separate them), yes, no")
 		f.StringVar(&o.ids, "ids", "auto", "ids of nodes in an edge list: auto, dense (from 0, without large gaps), integers, strings")
 		f.StringVar(&o.badLines, "bad-lines", "fail", "what to do with malformed lines of an edge list: fail, or skip=N of them at most")
+		f.StringVar(&o.schema, "schema", "", "file with the schema of a database, as --dry-run writes it (default: what INPUT says of itself, or what names and values suggest)")
+		f.StringVar(&o.dangling, "dangling", "", "what to do with references of a database to rows that are not there: drop them, error, or node (make nodes of what they name) (default: drop)")
 		f.BoolVar(&o.allowOutside, "allow-outside", false, "read files outside the folder of a GraphBolt metadata.yaml that names them")
 	})
 	command.Section(f, "features and labels", func() {
@@ -214,7 +234,7 @@ func (o *ingestOptions) options(e *command.Env) (in ingest.Options, fo formats.O
 	if err := in.Validate(); err != nil {
 		return in, fo, command.Usage(err)
 	}
-	fo.Format, fo.AllowOutside = o.format, o.allowOutside
+	fo.Format, fo.AllowOutside, fo.Schema, fo.Dangling = o.format, o.allowOutside, o.schema, ingest.Dangling(o.dangling)
 	if o.columns != "" {
 		fo.Text.Columns = strings.Split(o.columns, ",")
 	}
@@ -316,6 +336,33 @@ func (o *ingestOptions) run(ctx context.Context, e *command.Env, input, dir stri
 		command.PrintUses(e.Stdout, m)
 	}
 	return nil
+}
+
+// writeSchema writes what a database is taken for.
+func (o *ingestOptions) writeSchema(e *command.Env, input string) error {
+	_, fo, err := o.options(e)
+	if err != nil {
+		return err
+	}
+	schema, uses, notes, err := formats.Schema(input, fo)
+	if errors.Is(err, ingest.ErrOptions) {
+		return command.Usage(err)
+	}
+	if err != nil {
+		return err
+	}
+	file := ""
+	for _, u := range uses {
+		if u.File != file {
+			file = u.File
+			fmt.Fprintf(e.Stdout, "# %s\n", file)
+		}
+		fmt.Fprintf(e.Stdout, "#   %s: %s\n", u.Column, u.As)
+	}
+	for _, n := range notes {
+		fmt.Fprintf(e.Stdout, "# %s\n", n)
+	}
+	return schema.Write(e.Stdout)
 }
 
 // hop is what is precomputed of the store's features.

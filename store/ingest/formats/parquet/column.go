@@ -21,6 +21,7 @@ type columnReader struct {
 	col    table.Column
 	buf    []parquet.Value
 	have   []parquet.Value // not handed out yet
+	times  bool            // values are wanted as times of rows
 	// pageBytes is what the largest page takes.
 	pageBytes int64
 }
@@ -127,7 +128,9 @@ func (r *columnReader) read(n int, elem blocks.ElemType, numbers *[]byte, text *
 					return i, r.otherLength()
 				}
 			}
-			if elem == blocks.Invalid {
+			if r.times {
+				*numbers, err = r.appendTime(*numbers, v)
+			} else if elem == blocks.Invalid {
 				err = r.appendText(text, v)
 			} else {
 				*numbers, err = r.appendNumber(*numbers, v, elem)

@@ -268,6 +268,7 @@ func (t *Table) readGroup(ctx context.Context, k int, want []table.Want, emit fu
 			if readers[c], err = openColumn(f, g, t.leaves[w.At], t.cols[w.At]); err != nil {
 				return err
 			}
+			readers[c].times = w.Time
 			if held += readers[c].pageBytes; held > pagesBytesMax(f.Size()) {
 				return ingest.Inputf(g.path, "row group %d: pages of %d columns take %d bytes at once, at most %d are believed of a file of %d", g.index, c+1, held, pagesBytesMax(f.Size()), f.Size())
 			}

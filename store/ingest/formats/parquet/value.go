@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/ingest/formats/table"
 )
 
 // Integer is the value of an integer column; unsigned ones of 64 bits keep their bits.
@@ -51,6 +52,30 @@ func (r *columnReader) float(v parquet.Value) float64 {
 		return float64(v.Uint64())
 	}
 	return float64(r.integer(v))
+}
+
+// appendTime appends v as the time of a row: seconds since 1970, rounded up, math.MaxInt64 where there is none.
+func (r *columnReader) appendTime(out []byte, v parquet.Value) ([]byte, error) {
+	x, err := int64(math.MaxInt64), error(nil)
+	switch {
+	case v.IsNull():
+	case r.col.Text:
+		x, err = table.ParseRowTime(v.ByteArray())
+	case r.col.Date:
+		x = r.integer(v)
+		down := r.leaf.seconds(x)
+		if per := int64(r.leaf.perDay) / secondsPerDay; per > 0 && x%per != 0 {
+			down++
+		}
+		x, err = table.CheckTime(down)
+	case r.col.Elem == blocks.Float32 || r.col.Elem == blocks.Float64 || r.leaf.decimal:
+		if f := r.float(v); !math.IsNaN(f) {
+			x, err = table.CheckTime(int64(math.Ceil(max(-1e18, min(f, 1e18)))))
+		}
+	default:
+		x, err = table.CheckTime(r.integer(v))
+	}
+	return binary.LittleEndian.AppendUint64(out, uint64(x)), err
 }
 
 // appendNumber appends v as an elem: node ids as Uint64, masks as Uint8, all

@@ -52,6 +52,8 @@ type Want struct {
 	At   int
 	Elem blocks.ElemType
 	Days bool // dates as days since 1970, of Float64
+	// Time asks for dates as seconds since 1970, rounded up, of Int64; what is missing is math.MaxInt64, and a number is seconds.
+	Time bool
 }
 
 // Batch is a run of rows; it is the receiver's until emit returns.

@@ -129,6 +129,14 @@ func (t *textTable) line(line []byte, fields [][]byte, want []table.Want, bits [
 		}
 		var err error
 		ok := true
+		if w.Time {
+			x, err := table.ParseRowTime(text)
+			if err != nil {
+				return fmt.Errorf("column %d: %w (%s)", columnOf(line, text), err, t.cols[w.At].Name)
+			}
+			bits[c] = uint64(x)
+			continue
+		}
 		switch w.Elem {
 		case blocks.Invalid:
 		case blocks.Uint64:

@@ -1,0 +1,162 @@
+package database
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/text"
+)
+
+// Options say how a database is read. The zero value takes what the input says of itself.
+type Options struct {
+	// Schema is the path of a file with the schema; "" = the input's own, or what is inferred.
+	Schema string
+	// Dangling says what becomes of references to rows that are not there; "" = they are left out and counted.
+	Dangling ingest.Dangling
+	Text     table.Options // how text is read
+}
+
+// schemaFiles are the names by which a folder's schema is known, the first that is there.
+var schemaFiles = []string{"schema.yaml", "manifest.yaml"}
+
+// tableSuffixes end the names of tables' files.
+var tableSuffixes = []string{".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst"}
+
+// IsFolder reports whether a folder says of itself that it is a database: it has a file of that name that speaks of tables.
+func IsFolder(fs vfs.FS, dir string) bool {
+	for _, name := range schemaFiles {
+		if b, err := readFile(fs, fs.PathJoin(dir, name)); err == nil {
+			return bytes.Contains(b, []byte("tables"))
+		}
+	}
+	return false
+}
+
+func readFile(fs vfs.FS, path string) (b []byte, err error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(io.LimitReader(f, schemaBytesMax+1))
+}
+
+// input is where tables are read from.
+type input struct {
+	fs    vfs.FS
+	path  string
+	o     *Options
+	files []string // read so far
+	own   *Schema  // that the input has; nil: none
+}
+
+func openInput(fs vfs.FS, path string, o *Options) (*input, error) {
+	in := &input{fs: fs, path: path, o: o}
+	info, err := fs.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, ingest.Inputf(path, "a file, expected a folder of a database's tables")
+	}
+	return in, in.folder()
+}
+
+// folder finds a folder's schema, or its tables.
+func (in *input) folder() error {
+	for _, name := range schemaFiles {
+		path := in.fs.PathJoin(in.path, name)
+		if in.o.Schema != "" || !files.IsFile(in.fs, path) {
+			continue
+		}
+		in.files = append(in.files, path)
+		b, err := readFile(in.fs, path)
+		if err != nil {
+			return err
+		}
+		in.own, err = ParseSchema(path, b)
+		return err
+	}
+	in.own = &Schema{Tables: map[string]*Table{}}
+	dir := in.dir()
+	names, err := in.fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	slices.Sort(names)
+	for _, file := range names {
+		k := slices.IndexFunc(tableSuffixes, func(s string) bool { return strings.HasSuffix(file, s) })
+		if k < 0 || strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {
+			continue
+		}
+		name := strings.TrimSuffix(file, tableSuffixes[k])
+		if other := in.own.Tables[name]; other != nil {
+			return ingest.Inputf(dir, "table %q has two files, %s and %s: a schema says which (--schema)", name, other.File, file)
+		}
+		in.own.Tables[name] = &Table{File: file}
+	}
+	if len(in.own.Tables) == 0 {
+		return ingest.Inputf(in.path, "no tables: expected TABLE.parquet, .csv or .tsv, or a schema.yaml that says where they are")
+	}
+	return nil
+}
+
+// dir is where a folder's tables are: in its db/, as RelBench has them, or in itself.
+func (in *input) dir() string {
+	db := in.fs.PathJoin(in.path, "db")
+	if info, err := in.fs.Stat(db); err == nil && info.IsDir() {
+		return db
+	}
+	return in.path
+}
+
+// schema is what is said of the tables: by the user, or else by the input.
+func (in *input) schema() (*Schema, error) {
+	if in.o.Schema == "" {
+		return in.own, nil
+	}
+	b, err := readFile(in.fs, in.o.Schema)
+	if err != nil {
+		return nil, err
+	}
+	in.files = append(in.files, in.o.Schema)
+	return ParseSchema(in.o.Schema, b)
+}
+
+// table opens a table of the schema.
+func (in *input) table(name string, t *Table) (table.Table, error) {
+	path := ""
+	if t.File != "" {
+		if path = in.fs.PathJoin(in.path, t.File); !files.IsFile(in.fs, path) {
+			path = in.fs.PathJoin(in.dir(), t.File)
+		}
+	}
+	for _, suffix := range tableSuffixes {
+		if at := in.fs.PathJoin(in.dir(), name+suffix); path == "" && files.IsFile(in.fs, at) {
+			path = at
+		}
+	}
+	if path == "" || !files.IsFile(in.fs, path) {
+		return nil, ingest.Inputf(in.path, "table %q has no file %s, expected %s.parquet, .csv or .tsv in %s, or file: in the schema", name, t.File, name, in.dir())
+	}
+	if strings.HasSuffix(path, ".parquet") {
+		p, err := parquet.Open(in.fs, path)
+		if err != nil {
+			return nil, err
+		}
+		in.files = append(in.files, p.Files()...)
+		return p, nil
+	}
+	in.files = append(in.files, path)
+	return text.OpenTable(in.fs, path, in.o.Text)
+}
