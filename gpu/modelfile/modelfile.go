@@ -27,11 +27,14 @@ const (
 	NodeRun     = "gstorerun\x00\x001\n\x00\x00\x00" // an unfinished run of it
 	Temporal    = "gstoremoments\x001\n"             // a model of edges at moments
 	TemporalRun = "gstoremomrun\x001\n\x00"          // an unfinished run of it
+	Targets     = "gstoretarget\x001\n\x00"          // a model of targets of rows
+	TargetsRun  = "gstoretgtrun\x001\n\x00"          // an unfinished run of it
 )
 
 // kinds says what files that begin so hold.
 var kinds = map[string]string{Node: "a model of nodes", NodeRun: "an unfinished run on nodes",
-	Temporal: "a model of edges at moments (train --task temporal)", TemporalRun: "an unfinished run on edges at moments"}
+	Temporal: "a model of edges at moments (train --task temporal)", TemporalRun: "an unfinished run on edges at moments",
+	Targets: "a model of targets of rows (train --targets)", TargetsRun: "an unfinished run on targets of rows"}
 
 // ErrKind is a file that is whole, as far as it was read, but holds something else than what was expected.
 var ErrKind = errors.New("another kind of file")

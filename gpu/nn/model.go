@@ -365,7 +365,14 @@ func (m *Model) Jump(p *Pass, states []gpu.Tensor) (combined, logits gpu.Tensor)
 // Backward runs all layers' backward passes from the gradient of the logits
 // and sets the gradients of all parameters. The gradient of the input
 // features is not computed.
-func (m *Model) Backward(p *Pass, dLogits gpu.Tensor) {
+func (m *Model) Backward(p *Pass, dLogits gpu.Tensor) { m.backward(p, dLogits, false) }
+
+// InputGradient is Backward where the input was computed: it returns the gradient of the states of the first graph's sources [NumSrc × In].
+func (m *Model) InputGradient(p *Pass, dLogits gpu.Tensor) gpu.Tensor {
+	return m.backward(p, dLogits, true)
+}
+
+func (m *Model) backward(p *Pass, dLogits gpu.Tensor, input bool) gpu.Tensor {
 	q, d := p.Queue, dLogits
 	var jumps []gpu.Tensor // gradients of each layer's states, of the seeds
 	if m.jump != nil {
@@ -382,8 +389,9 @@ func (m *Model) Backward(p *Pass, dLogits gpu.Tensor) {
 			q.Copy(part, jumps[i])
 			q.Axpy(1, part, d.Head(part.Rows))
 		}
-		d = m.layers[i].Backward(p, d, i > 0)
+		d = m.layers[i].Backward(p, d, i > 0 || input)
 	}
+	return d
 }
 
 // VectorGradient returns the gradient of a batch's [Input].Vectors [len(At)×Hidden], of the pass that Backward ended; none of a model

@@ -64,15 +64,16 @@ func VerifyFile(fs vfs.FS, path string) error {
 	if err != nil {
 		return fmt.Errorf("train: verify: %w", err)
 	}
-	run := bytes.HasPrefix(b, []byte(modelfile.NodeRun)) || bytes.HasPrefix(b, []byte(modelfile.TemporalRun))
-	model := bytes.HasPrefix(b, []byte(modelfile.Node)) || bytes.HasPrefix(b, []byte(modelfile.Temporal))
+	run := bytes.HasPrefix(b, []byte(modelfile.NodeRun)) || bytes.HasPrefix(b, []byte(modelfile.TemporalRun)) || bytes.HasPrefix(b, []byte(modelfile.TargetsRun))
+	model := bytes.HasPrefix(b, []byte(modelfile.Node)) || bytes.HasPrefix(b, []byte(modelfile.Temporal)) || bytes.HasPrefix(b, []byte(modelfile.Targets))
 	switch ext := filepath.Ext(path); {
 	case run && ext == store.ModelExtension:
 		return &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: "it holds an unfinished run, expected a model"}
 	case model && ext == store.RunExtension:
 		return &blocks.CorruptError{Path: path, Extent: "file", Offset: -1, Reason: "it holds a model, expected an unfinished run"}
 	}
-	for magic, head := range map[string]any{modelfile.NodeRun: new(nodeProgress), modelfile.Temporal: new(json.RawMessage), modelfile.TemporalRun: new(json.RawMessage)} {
+	for magic, head := range map[string]any{modelfile.NodeRun: new(nodeProgress), modelfile.Temporal: new(json.RawMessage), modelfile.TemporalRun: new(json.RawMessage),
+		modelfile.Targets: new(json.RawMessage), modelfile.TargetsRun: new(json.RawMessage)} {
 		if bytes.HasPrefix(b, []byte(magic)) {
 			_, err = modelfile.Decode(path, magic, b, head)
 			return err

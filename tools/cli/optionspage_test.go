@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/options"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train/config"
 )
@@ -25,7 +26,7 @@ func TestOptionsPage(t *testing.T) {
 	var page bytes.Buffer
 	page.WriteString(optionsHead)
 	options.WritePage(&page, config.Options().Bind(new(config.Config)), link.Options().Bind(new(link.Config)),
-		temporal.Options().Bind(new(temporal.Config)))
+		temporal.Options().Bind(new(temporal.Config)), targets.Options().Bind(new(targets.Config)))
 	path := filepath.Join(reference, "options.md")
 	if *rewrite {
 		if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/gstore/gstore/blocks/safetensors"
 	"github.com/gstore/gstore/gpu/link"
 	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/store"
 	"github.com/gstore/gstore/store/export"
@@ -104,6 +105,9 @@ func Node(ctx context.Context, e *command.Env, st *store.Store, checkpoint strin
 	m := st.Manifest()
 	if temporal.IsFile(path) {
 		return nil, fmt.Errorf("%w: a model to export: %s is of edges at moments (train --task temporal), which eval and predict take as it is; --checkpoint N names another run", store.ErrNotFound, which)
+	}
+	if targets.IsFile(path) {
+		return nil, fmt.Errorf("%w: a model to export: %s is of targets of rows (train --targets), which predict takes as it is; --checkpoint N names another run", store.ErrNotFound, which)
 	}
 	cp, err := Load(e, m, path)
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstore/gstore/blocks"
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -29,6 +30,12 @@ func (p *prediction) nodes(ctx context.Context) (err error) {
 	p.which = which
 	if temporal.IsFile(path) {
 		return p.moments(ctx, path)
+	}
+	if targets.IsFile(path) {
+		return p.entities(ctx, path)
+	}
+	if p.at != "" || p.rows != "" {
+		return command.Usagef("--at and --entities are for models of targets of rows (gstore train --targets), which %s is not", path)
 	}
 	if p.nearest == "" && slices.Contains(p.changed, "top") {
 		return command.Usagef("--top is for links and with --nearest; every node has all its probabilities")

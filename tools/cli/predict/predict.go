@@ -33,6 +33,8 @@ const (
 // options are the flags of predict.
 type options struct {
 	input      string
+	at         string
+	rows       string
 	top        int
 	filter     string
 	nearest    string
@@ -73,6 +75,9 @@ the three. --filter known leaves out links that the store has already.
 A model of "gstore train --task temporal" says where the next edge of each named node
 leads, after all edges that the store has.
 
+A model of "gstore train --targets" predicts targets of rows of a database as of --at:
+of those whose keys are behind STORE, or in the table that --entities names.
+
 --nearest lists the --top nodes that are most similar to each named node: by the angle
 between their vectors (cosine), or by their product (dot). The vectors are a model's
 states below its last layer, or the embeddings of link prediction.`,
@@ -80,7 +85,8 @@ states below its last layer, or the embeddings of link prediction.`,
 			"  gstore predict papers.gstore --mem 8GiB --out classes.parquet # of all\n" +
 			"  gstore predict kg.gstore paris capital_of '?' --top 3\n" +
 			"  gstore predict kg.gstore --input questions.tsv --filter known --out answers.csv\n" +
-			"  gstore predict kg.gstore paris --nearest cosine",
+			"  gstore predict kg.gstore paris --nearest cosine\n" +
+			"  gstore predict f1.gstore 12 15 --at 2026-11-01               # rows of a database, by their keys",
 		Args: command.StoreFirst("STORE", "[ID…]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := command.ApplyConfig(cmd, o.config); err != nil {
@@ -97,6 +103,8 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&o.input, "input", "", "file of ids, or of questions (head, relation, tail, with ? for what is asked), one to a line; - for standard input")
+	fs.StringVar(&o.at, "at", "", "targets of rows: as of when to predict, a date such as 2026-11-01; nothing later is read (default: each row's own time in --entities)")
+	fs.StringVar(&o.rows, "entities", "", "targets of rows: table (CSV, TSV, Parquet) with the keys of the rows to predict, and times unless --at says them")
 	fs.IntVar(&o.top, "top", 10, "how many answers to give to each question")
 	fs.StringVar(&o.filter, "filter", filterNone, "which links to leave out: none, or known (those of the graph and its edge lists)")
 	fs.StringVar(&o.nearest, "nearest", "", "list the most similar nodes instead, by cosine or dot")
@@ -111,7 +119,7 @@ states below its last layer, or the embeddings of link prediction.`,
 	fs.IntVar(&o.threads, "threads", 0, "processors to use (default: all)")
 	command.ScratchFlag(fs, &o.scratch)
 	command.ConfigFlag(fs, &o.config)
-	for name, group := range map[string]string{"input": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers",
+	for name, group := range map[string]string{"input": "data", "at": "data", "entities": "data", "version": "data", "checkpoint": "model", "table": "model", "top": "answers", "filter": "answers", "nearest": "answers",
 		"out": "input and output", "format": "input and output", "config": "input and output", "device": "input and output", "device-mem": "input and output,expert", "threads": "input and output", "mem": "out of core", "scratch": "out of core"} {
 		command.Group(fs.Lookup(name), group)
 	}

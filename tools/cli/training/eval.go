@@ -17,6 +17,7 @@ import (
 
 	"github.com/gstore/gstore/blocks/usage"
 	"github.com/gstore/gstore/gpu/eval"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/store"
@@ -194,6 +195,9 @@ func runEval(ctx context.Context, e *command.Env, dir string, o *evalOptions) (e
 	path, which, err := models.Find(ctx, st, o.checkpoint)
 	if err != nil {
 		return err
+	}
+	if targets.IsFile(path) {
+		return command.Usagef("%s is a model of targets of rows (train --targets): training has tested it, and gstore predict answers by it", path)
 	}
 	if temporal.IsFile(path) {
 		return evalTemporal(ctx, e, st, path, which, o)

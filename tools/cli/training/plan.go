@@ -71,7 +71,7 @@ them runs the plan that is shown.`,
 	f.IntVar(&o.epochs, "epochs", 2, "epochs to plan; the first begins with an empty buffer")
 	f.BoolVar(&o.steps, "steps", false, "list every step")
 	f.DurationVar(&o.measure, "measure", 300*time.Millisecond, "how long to measure the device: now if given, else where no figures of it are kept; 0 = estimate no seconds")
-	o.bound = bindTasks(f, &o.node, &o.reuse, &o.link, nil)
+	o.bound = bindTasks(f, &o.node, &o.reuse, &o.link, nil, nil)
 	o.reads.flags(f)
 	for name, group := range map[string]string{"task": "data", "version": "data", "epochs": "plan",
 		"steps": "plan", "measure": "plan", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {

@@ -25,6 +25,7 @@ import (
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/options"
 	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/targets"
 	"github.com/gstore/gstore/gpu/temporal"
 	"github.com/gstore/gstore/gpu/train"
 	"github.com/gstore/gstore/gpu/train/baseline"
@@ -43,6 +44,7 @@ type trainOptions struct {
 	node    config.Config
 	link    link.Config
 	moments temporal.Config
+	targets targets.Config
 	bound   *command.Options // nil where no flags were parsed
 
 	task    string
@@ -63,11 +65,13 @@ const (
 	nodeTask = "node classification"
 	linkTask = "link prediction"
 	timeTask = "temporal link prediction"
+
+	targetsTask = "targets of rows"
 )
 
-// bindTasks makes the flags that follow from the tasks' tables of options; m may be nil. reuse is what --x reuse says, which may be
+// bindTasks makes the flags that follow from the tasks' tables of options; m and x may be nil. reuse is what --x reuse says, which may be
 // the name of a file.
-func bindTasks(fs *pflag.FlagSet, n *config.Config, reuse *string, l *link.Config, m *temporal.Config) *command.Options {
+func bindTasks(fs *pflag.FlagSet, n *config.Config, reuse *string, l *link.Config, m *temporal.Config, x *targets.Config) *command.Options {
 	node := config.Options().Bind(n)
 	for i := range node.Fields {
 		if f := &node.Fields[i]; f.Flag == "reuse" {
@@ -78,12 +82,15 @@ func bindTasks(fs *pflag.FlagSet, n *config.Config, reuse *string, l *link.Confi
 	if m != nil {
 		tasks = append(tasks, temporal.Options().Bind(m))
 	}
+	if x != nil {
+		tasks = append(tasks, targets.Options().Bind(x))
+	}
 	return command.Bind(fs, tasks...)
 }
 
 func (o *trainOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, or temporal: the edges that come next, of a store whose edges have times")
-	o.bound = bindTasks(fs, &o.node, &o.reuse, &o.link, &o.moments)
+	fs.StringVar(&o.task, "task", "auto", "auto (the store's), node, link, temporal: the edges that come next, of a store whose edges have times; or targets: of rows of a database, as --targets has them")
+	o.bound = bindTasks(fs, &o.node, &o.reuse, &o.link, &o.moments, &o.targets)
 	o.reads.flags(fs)
 	command.ScratchFlag(fs, &o.reads.scratch)
 	command.ConfigFlag(fs, &o.config)
@@ -97,7 +104,7 @@ func (o *trainOptions) flags(fs *pflag.FlagSet) {
 		"baselines": "data,expert", "explain": "out of core", "config": "input and output", "io-gap": "input and output,expert", "io-request": "input and output,expert", "io-depth": "input and output,expert"} {
 		command.Group(fs.Lookup(name), group)
 	}
-	command.Values(fs.Lookup("task"), "auto", "node", "link", "temporal")
+	command.Values(fs.Lookup("task"), "auto", "node", "link", "temporal", "targets")
 	command.Alias(fs, "order", "product-order")
 }
 
@@ -109,10 +116,13 @@ func (o *trainOptions) resolve(cmd *cobra.Command) error {
 	if err := o.bound.Validate(); err != nil {
 		return err
 	}
-	o.node.Given, o.link.Given, o.moments.Given = o.bound.Given(), o.bound.Given(), o.bound.Given()
+	o.node.Given, o.link.Given, o.moments.Given, o.targets.Given = o.bound.Given(), o.bound.Given(), o.bound.Given(), o.bound.Given()
 	o.node.Model = cmp.Or(o.node.Model, config.ModelAuto)
-	if !slices.Contains([]string{"auto", "node", "link", "temporal"}, o.task) {
-		return command.Usagef("--task %s: expected auto, node, link or temporal", o.task)
+	if !slices.Contains([]string{"auto", "node", "link", "temporal", "targets"}, o.task) {
+		return command.Usagef("--task %s: expected auto, node, link, temporal or targets", o.task)
+	}
+	if o.task == "auto" && o.targets.Targets != "" {
+		o.task = "targets"
 	}
 	return o.parseReuse()
 }
@@ -201,7 +211,9 @@ comet). With --features an encoder reads nodes' features, projected and added to
 their embeddings, or with --no-embeddings alone: then nodes that were appended
 after training are predicted as well. --task temporal, of a store whose edges have times, predicts where a
 node's next edge leads from edges strictly before it, in memory: the first edges
-train, the last ones test, the model is saved likewise.
+train, the last ones test, the model is saved likewise. --targets FOLDER, of the
+store of a database, predicts targets of rows at moments from what was known
+then, as the folder's training table has them: yes or no, or a number.
 
 Checkpoints make any run one that --resume goes on with after any end, in the
 middle of an epoch too, to the same bits: every ten minutes for node
@@ -212,7 +224,8 @@ and where Ctrl-C or SIGTERM ends it.`,
 			"  gstore train fb15k-237.gstore --model distmult --encoder sage --dim 100\n" +
 			"  gstore train friends.gstore --features x --encoder sage --layers 2 --fanouts 15,10 --no-embeddings\n" +
 			"  gstore train wikidata.gstore --plan comet --mem 16GiB --checkpoint-every 10m   # and after a crash: --resume\n" +
-			"  gstore train edits.gstore --task temporal --sampler latest --fanouts 10",
+			"  gstore train edits.gstore --task temporal --sampler latest --fanouts 10\n" +
+			"  gstore train f1.gstore --targets rel-f1/tasks/driver-dnf",
 		Args: command.StoreArgs("STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.resolve(cmd); err != nil {
@@ -230,6 +243,7 @@ and where Ctrl-C or SIGTERM ends it.`,
 const (
 	lastRun         = "last.gsr"
 	lastTemporalRun = "last-temporal.gsr"
+	lastTargetsRun  = "last-targets.gsr"
 )
 
 // checkpointFile names the file of the run's checkpoints, in the store's folder of runs where file is empty, and keeps other processes from it until unlock. A store
@@ -267,8 +281,11 @@ func runTrain(ctx context.Context, e *command.Env, dir string, o *trainOptions) 
 			err = cerr
 		}
 	}()
-	if o.task == "temporal" {
+	switch o.task {
+	case "temporal":
 		return nil, runTrainTemporal(ctx, e, st, dir, o)
+	case "targets":
+		return nil, runTrainTargets(ctx, e, st, dir, o)
 	}
 	if task := st.Manifest().Task(); o.task == "link" || o.task != "node" && task == store.TaskLink {
 		return nil, runTrainLink(ctx, e, st, o)

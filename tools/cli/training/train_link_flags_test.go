@@ -43,7 +43,7 @@ func TestTrainLinkFlags(t *testing.T) {
 		{"--margin -1 --loss margin", cli.ExitUsage, "margin -1"},
 		{"--margin 2", cli.ExitUsage, "--margin 2 needs --loss margin, but found --loss softmax"},
 		{"--hidden 5", cli.ExitUsage, "--hidden is for node classification"},
-		{"--task foo", cli.ExitUsage, "--task foo: expected auto, node, link or temporal"},
+		{"--task foo", cli.ExitUsage, "--task foo: expected auto, node, link, temporal or targets"},
 		{"--heads 3", cli.ExitUsage, "--heads 3 needs an encoder with attention heads (gat), but found --encoder none"},
 		{"--fanouts 5", cli.ExitUsage, "--fanouts 5 needs an encoder"},
 		{"--buffer 1", cli.ExitUsage, "give room for 2 or more"},

@@ -1,0 +1,144 @@
+package targets
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/sampler/mini"
+)
+
+// How ages and seasons are encoded.
+const (
+	ageColumns    = 6 // ln(1 + days), decay by a week, a month, a year and ten years, and 1
+	seasonColumns = 6 // sine and cosine of the place in the year, the week and the day
+)
+
+// decays are the days after which a column of an age is 1/e.
+var decays = [...]float64{7, 30, 365, 3650}
+
+// appendAge appends the columns of an age in seconds.
+func appendAge(out []float32, seconds float64) []float32 {
+	days := max(seconds, 0) / 86400
+	out = append(out, float32(math.Log1p(days)/8))
+	for _, d := range decays {
+		out = append(out, float32(math.Exp(-days/d)))
+	}
+	return append(out, 1)
+}
+
+// appendSeason appends the columns of a moment.
+func appendSeason(out []float32, moment int64) []float32 {
+	t := time.Unix(max(min(moment, 1<<37), -1<<37), 0).UTC()
+	day := float64(t.Hour()*3600+t.Minute()*60+t.Second()) / 86400
+	for _, turn := range []float64{(float64(t.YearDay()) - 1 + day) / 366, (float64(t.Weekday()) + day) / 7, day} {
+		sin, cos := math.Sincos(2 * math.Pi * turn)
+		out = append(out, float32(sin), float32(cos))
+	}
+	return out
+}
+
+// part are a batch's rows of one type.
+type part struct {
+	at         []uint32   // their places among the batch's rows
+	places     [][]uint32 // by feature of the type: their rows in it
+	categories [][]uint32 // by category: their numbers
+	ages       []float32  // [rows × ageColumns] of a type with times
+}
+
+// extra is what the model reads of a batch beyond its blocks.
+type extra struct {
+	parts   []part // by type
+	season  []float32
+	targets []float32
+	dropout uint64
+	checked int // rows that were held to the rule
+}
+
+// batch is a mini-batch.
+type batch struct {
+	mini.Batch
+	extra
+}
+
+// feed makes batches of examples.
+type feed struct {
+	d        *data
+	sampler  *asof.Sampler
+	examples []example
+	order    *keyed.Permutation // nil: as they come
+	size     int
+	until    int64 // after it nothing is known
+	key      keyed.Key
+	epoch    int
+	seeds    []uint32
+	moments  []int64
+}
+
+func (f *feed) batches() int { return (len(f.examples) + f.size - 1) / f.size }
+
+// fill makes batch i.
+func (f *feed) fill(i int, b *batch) error {
+	f.seeds, f.moments, b.season, b.targets = f.seeds[:0], f.moments[:0], b.season[:0], b.targets[:0]
+	for k := i * f.size; k < min((i+1)*f.size, len(f.examples)); k++ {
+		at := k
+		if f.order != nil {
+			at = int(f.order.At(uint64(k)))
+		}
+		e := f.examples[at]
+		f.seeds, f.moments = append(f.seeds, e.row), append(f.moments, min(e.moment, f.until))
+		b.season, b.targets = appendSeason(b.season, e.moment), append(b.targets, e.target)
+	}
+	if err := f.sampler.Sample(mini.Key{Epoch: f.epoch, Batch: i}, uint64(i), f.seeds, f.moments, &b.Batch); err != nil {
+		return err
+	}
+	b.dropout = f.key.With(uint64(f.epoch)).At(uint64(i))
+	return f.d.read(b)
+}
+
+// read finds what the model reads of a batch's rows, and holds every one of them to the rule. A seed's own row that came later is not read: it
+// has a state of zeros.
+func (d *data) read(b *batch) error {
+	if b.parts == nil {
+		b.parts = make([]part, len(d.names))
+		for t := range b.parts {
+			b.parts[t].places, b.parts[t].categories = make([][]uint32, len(d.columns[t])), make([][]uint32, len(d.groups[t]))
+		}
+	}
+	for t := range b.parts {
+		p := &b.parts[t]
+		p.at, p.ages = p.at[:0], p.ages[:0]
+		for k := range p.places {
+			p.places[k] = p.places[k][:0]
+		}
+		for k := range p.categories {
+			p.categories[k] = p.categories[k][:0]
+		}
+	}
+	b.checked = 0
+	for i, row := range b.Input {
+		moment, at := b.Times[i], d.graph.Time(row)
+		if at > moment {
+			if i < len(b.Seeds) {
+				continue
+			}
+			return fmt.Errorf("a row of %s of time %d was sampled for a seed at %d: expected none that is later", d.names[d.types[row]], at, moment)
+		}
+		b.checked++
+		t := d.types[row]
+		p := &b.parts[t]
+		p.at = append(p.at, uint32(i))
+		for k, c := range d.columns[t] {
+			p.places[k] = append(p.places[k], d.place(c, row))
+		}
+		for k, c := range d.groups[t] {
+			p.categories[k] = append(p.categories[k], d.category(c, row))
+		}
+		if d.timed[t] {
+			p.ages = appendAge(p.ages, float64(moment)-float64(at))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package targets
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/modelfile"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+)
+
+// Checkpoint is a trained model: what [Predict] needs to use it again.
+type Checkpoint struct {
+	Version uint64        `json:"version"` // of the store that it was trained on
+	Config  Config        `json:"config"`
+	Summary Summary       `json:"summary"`
+	Table   string        `json:"table"` // of the entities
+	Task    database.Task `json:"task"`
+	Mean    float64       `json:"mean"` // of a regression's targets, and their deviation
+	Spread  float64       `json:"spread"`
+	// Parameters are those of encoders and head, and Layers those behind them in Params.
+	Parameters []Parameter `json:"parameters"`
+	Layers     []Parameter `json:"layers"`
+	Params     []byte      `json:"-"` // little-endian float32
+}
+
+// Parameter is the name and shape of a matrix.
+type Parameter struct {
+	Name string `json:"name"`
+	Rows int    `json:"rows"`
+	Cols int    `json:"cols"`
+}
+
+// SaveFile writes the model to path, whole or not at all.
+func (c *Checkpoint) SaveFile(path string) error {
+	return modelfile.Save(vfs.Default, path, modelfile.Targets, c, c.Params)
+}
+
+// IsFile reports whether path is a file of [Checkpoint.SaveFile].
+func IsFile(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	b := make([]byte, len(modelfile.Targets))
+	n, _ := f.Read(b)
+	return string(b[:n]) == modelfile.Targets
+}
+
+// LoadFile reads a model file. Damage is a [*blocks.CorruptError].
+func LoadFile(path string) (*Checkpoint, error) {
+	b, err := modelfile.Read(vfs.Default, path)
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	c := new(Checkpoint)
+	c.Params, err = modelfile.Decode(path, modelfile.Targets, b, c)
+	return c, err
+}
+
+// checkpoint makes the model's values a checkpoint's.
+func (m *model) checkpoint(ctx context.Context, c *Checkpoint) error {
+	own, err := m.params.Save(ctx, m.q)
+	if err != nil {
+		return err
+	}
+	layers, err := m.gnn.Params().Save(ctx, m.q)
+	if err != nil {
+		return err
+	}
+	c.Mean, c.Spread, c.Parameters, c.Layers, c.Params = m.mean, m.spread, parameters(m.params), parameters(m.gnn.Params()), append(own, layers...)
+	return nil
+}
+
+func parameters(p *nn.Params) (list []Parameter) {
+	for _, x := range p.List() {
+		list = append(list, Parameter{x.Name, x.Value.Rows, x.Value.Cols})
+	}
+	return list
+}
+
+// restore sets the model's values to a checkpoint's.
+func (m *model) restore(ctx context.Context, c *Checkpoint) error {
+	own, layers := parameters(m.params), parameters(m.gnn.Params())
+	if fmt.Sprint(own, layers) != fmt.Sprint(c.Parameters, c.Layers) {
+		return fmt.Errorf("the model has parameters %v and %v, of this store's tables it would have %v and %v: %w", c.Parameters, c.Layers, own, layers, gpu.ErrShape)
+	}
+	n := 0
+	for _, p := range own {
+		n += 4 * p.Rows * p.Cols
+	}
+	if n > len(c.Params) {
+		return fmt.Errorf("%d bytes of parameters, expected more than %d: %w", len(c.Params), n, gpu.ErrShape)
+	}
+	m.mean, m.spread, m.binary = c.Mean, c.Spread, c.Task.Kind == database.Binary
+	if err := m.params.Load(ctx, m.q, c.Params[:n]); err != nil {
+		return err
+	}
+	return m.gnn.Params().Load(ctx, m.q, c.Params[n:])
+}
+
+// unfinished is where a run stands. The parameters' state follows it in its file.
+type unfinished struct {
+	Version uint64 `json:"version"` // of the store
+	Config  Config `json:"config"`
+	run.Position
+	Summary Summary `json:"summary"`
+}
+
+// resume reads where the run that cfg resumes stands, and sets cfg to what it goes on with. Where there is no such file a run begins.
+func resume(cfg *Config, version uint64) (at unfinished, state []byte, err error) {
+	at.Version = version
+	if !cfg.Resume || cfg.CheckpointFile == "" {
+		return at, nil, cfg.Normalize()
+	}
+	b, err := modelfile.Read(vfs.Default, cfg.CheckpointFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return at, nil, cfg.Normalize()
+	}
+	if err != nil {
+		return at, nil, fmt.Errorf("train: resume: %w", err)
+	}
+	if state, err = modelfile.Decode(cfg.CheckpointFile, modelfile.TargetsRun, b, &at); err != nil {
+		return at, nil, err
+	}
+	if at.Version != version {
+		return at, nil, fmt.Errorf("train: resume: the run began on version %d of the store, this is version %d: open that one, or begin afresh", at.Version, version)
+	}
+	*cfg, err = progress.Resume(*cfg, at.Config, (*Config).Normalize)
+	return at, state, err
+}
+
+// keep replaces the run's file by where it stands.
+func (m *model) keep(ctx context.Context, at unfinished) error {
+	own, err := m.params.SaveState(ctx, m.q)
+	if err != nil {
+		return err
+	}
+	layers, err := m.gnn.Params().SaveState(ctx, m.q)
+	if err != nil {
+		return err
+	}
+	budget.Mark(ctx, "checkpoint")
+	return modelfile.Save(vfs.Default, m.cfg.CheckpointFile, modelfile.TargetsRun, &at, binary.LittleEndian.AppendUint64(nil, uint64(len(own))), own, layers)
+}
+
+// goOn sets the model to what keep wrote.
+func (m *model) goOn(ctx context.Context, state []byte) error {
+	if len(state) < 8 || binary.LittleEndian.Uint64(state) > uint64(len(state)-8) {
+		return fmt.Errorf("train: resume: %d bytes of state: %w", len(state), gpu.ErrShape)
+	}
+	n := binary.LittleEndian.Uint64(state)
+	if err := m.params.LoadState(ctx, m.q, state[8:8+n]); err != nil {
+		return err
+	}
+	return m.gnn.Params().LoadState(ctx, m.q, state[8+n:])
+}
+
+// Question is a row of the entities' table, by its key, and a moment.
+type Question struct {
+	Node   store.NodeID
+	Moment int64
+}
+
+// Predict answers questions in their order: probabilities of binary targets, else targets. Rows that came after training are answered as
+// others are. cfg is the model's own but for threads, memory and device.
+func Predict(ctx context.Context, st *store.Store, dev gpu.Device, c *Checkpoint, cfg Config, questions []Question) (answers []float32, err error) {
+	if err := cfg.Normalize(); err != nil {
+		return nil, err
+	}
+	o, err := open(ctx, st, dev, &cfg, use{entity: c.Table, examples: len(questions), saved: int64(len(c.Params))})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, o.it.Close()) }()
+	m, err := newModel(ctx, dev, &cfg, o.data, o.graph.Relations())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	m.arena.Bound(o.batch)
+	if err := m.restore(ctx, c); err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	s, err := o.newSampler(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	part := make([]example, len(questions))
+	for i, q := range questions {
+		row, err := o.row(q.Node)
+		if err != nil {
+			return nil, err
+		}
+		part[i] = example{row: row, moment: q.Moment}
+	}
+	answers, _, err = m.all(ctx, o.data, s, part, math.MaxInt64)
+	return answers, err
+}
+
+// Orders lists how neighbours may be drawn.
+func Orders() []string { return []string{asof.Latest, asof.Uniform} }

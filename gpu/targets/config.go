@@ -1,0 +1,146 @@
+package targets
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gstore/gstore/gpu/options"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/store"
+)
+
+// Config is everything that decides a run's result, and what it may use. The zero value of a field means its default;
+// Normalize fills them in. [Options] says of each field what flag it is, what it may be, and what it goes with.
+type Config struct {
+	Targets string `json:"targets"` // folder of the training table
+	// KnownUntil is the moment after which nothing is known, whatever a seed's own: a date; "": each seed's own moment decides.
+	KnownUntil string  `json:"known_until,omitempty"`
+	Sampler    string  `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
+	Fanouts    []int   `json:"fanouts"` // rows by each relation, hop by hop; default 24,8
+	Recent     int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
+	Hidden     int     `json:"hidden"`  // columns of states; default 64
+	Dropout    float64 `json:"dropout"` // of hidden states; default .3
+	BatchSize  int     `json:"batch_size"`
+	Epochs     int     `json:"epochs" resume:"free"` // default 0: until validation has not improved for Patience epochs
+	Patience   int     `json:"patience" resume:"free"`
+	LR         float64 `json:"lr"` // of Adam; default .003
+	Seed       uint64  `json:"seed"`
+
+	MemoryBytes int64  `json:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
+	IOEngine    string `json:"io_engine" resume:"free"` // default "auto"
+	Device      string `json:"device" resume:"free"`    // default "auto"
+	// DeviceMemoryBytes and MatMul are as in other tasks.
+	DeviceMemoryBytes int64  `json:"device_mem_bytes,omitempty" resume:"free"`
+	MatMul            string `json:"matmul,omitempty"`
+	Threads           int    `json:"threads" resume:"free"` // default: all processors
+	// CheckpointFile is where the run keeps what it can be resumed from; no file: none. Resume goes on from there.
+	CheckpointFile  string `json:"-" resume:"free"`
+	CheckpointEvery string `json:"checkpoint_every,omitempty" resume:"free"` // epochs ("1", the default), mini-batches ("500steps") or time ("10m")
+	Resume          bool   `json:"-" resume:"free"`
+	// Given names fields, by their JSON names, that the caller set: a run that is resumed is held to them though they be zero.
+	Given []string `json:"-" resume:"free"`
+}
+
+// Normalize fills in defaults and says what is wrong with c: an error that matches [store.ErrInvalid].
+func (c *Config) Normalize() error {
+	t := Options()
+	t.Complete(c)
+	return store.Invalid(t.Check(c))
+}
+
+// until is the moment after which nothing is known; the largest where each seed's own decides.
+func (c *Config) until() (int64, error) { return ParseMoment(c.KnownUntil) }
+
+// ParseMoment parses a moment: a date, with a time of day or without, in UTC; "" is the largest.
+func ParseMoment(text string) (int64, error) {
+	if text == "" {
+		return 1<<63 - 1, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.Unix(), nil
+		}
+	}
+	return 0, store.Invalid(fmt.Errorf("%q is no moment, expected a date such as 2026-11-01 or 2026-11-01 12:00:00", text))
+}
+
+type option = options.Option[Config]
+
+// Options is the table of the task's options, in the order in which defaults are filled in.
+func Options() *options.Table[Config] {
+	t := &options.Table[Config]{Task: "targets of rows"}
+	t.Options = append(t.Options, modelOptions()...)
+	t.Options = append(t.Options, runOptions()...)
+	return t
+}
+
+func modelOptions() []option {
+	return []option{
+		{
+			Field: func(c *Config) any { return &c.Targets }, Group: options.Data,
+			Help: "folder of a training table (manifest.yaml; train, val and test): predict targets of rows of a database at moments, from what was known then",
+		},
+		{
+			Field: func(c *Config) any { return &c.KnownUntil }, Group: options.Data, Level: options.Expert,
+			Help:      "date after which nothing is known, whatever a seed's own moment, as RelBench's leaderboard has it",
+			Otherwise: "each seed's own moment",
+			Values:    options.Text("a date such as 2026-11-01", func(s string) bool { _, err := ParseMoment(s); return err == nil }),
+		},
+		{
+			Field: func(c *Config) any { return &c.Sampler }, Group: options.Model,
+			Default: asof.Latest, Values: options.Words(asof.Latest, asof.Uniform),
+		},
+		{
+			Field: func(c *Config) any { return &c.Fanouts }, Group: options.Model,
+			Default: []int{24, 8}, Values: options.AtLeast(1),
+		},
+		{
+			Field: func(c *Config) any { return &c.Recent }, Group: options.Model, Level: options.Expert,
+			Help:    "how many of the rows that are sampled by a relation, the latest, have a mean of their own beside that of all",
+			Default: 4, Values: options.AtLeast(0),
+		},
+		{
+			Field: func(c *Config) any { return &c.Hidden }, Group: options.Model,
+			Default: 64, Values: options.AtMost(1, 1<<16),
+		},
+		{
+			Field: func(c *Config) any { return &c.Dropout }, Group: options.Model,
+			Default: .3, Values: options.Below(0, 1),
+		},
+		{
+			Field: func(c *Config) any { return &c.BatchSize }, Group: options.Optimiser,
+			Default: 256, Values: options.AtLeast(1),
+		},
+		{
+			Field: func(c *Config) any { return &c.Epochs }, Group: options.Optimiser,
+			Otherwise: "until validation has not improved for --patience epochs", Values: options.AtLeast(0),
+		},
+		{
+			Field: func(c *Config) any { return &c.Patience }, Group: options.Optimiser,
+			Default: 5, Values: options.AtLeast(1),
+		},
+		{
+			Field: func(c *Config) any { return &c.LR }, Group: options.Optimiser,
+			Default: .003, Values: options.Positive(),
+		},
+		options.Seed(func(c *Config) any { return &c.Seed }),
+	}
+}
+
+func runOptions() []option {
+	return []option{
+		options.Memory(func(c *Config) any { return &c.MemoryBytes }),
+		options.IOEngine(func(c *Config) any { return &c.IOEngine }),
+		options.Device(func(c *Config) any { return &c.Device }),
+		options.DeviceMemory(func(c *Config) any { return &c.DeviceMemoryBytes }),
+		options.MatMul(func(c *Config) any { return &c.MatMul }),
+		options.Threads(func(c *Config) any { return &c.Threads }),
+		options.CheckpointFile(func(c *Config) any { return &c.CheckpointFile }),
+		{
+			Field: func(c *Config) any { return &c.CheckpointEvery }, Group: options.Checkpoints,
+			Default: "1", Values: options.Text(progress.Intervals, progress.IsInterval),
+		},
+		options.Resume(func(c *Config) any { return &c.Resume }),
+	}
+}

@@ -1,0 +1,241 @@
+package targets
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/buffer"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+)
+
+// example is a row of a training table.
+type example struct {
+	row    uint32
+	moment int64
+	target float32
+}
+
+// data is a store's graph in memory, with what is known of its nodes.
+type data struct {
+	mb      *buffer.MacroBatch
+	graph   *asof.Graph
+	types   []uint16 // of each row of the buffer
+	columns [][]int  // by type: its features among mb.Features
+	groups  [][]int  // by type: its categories
+	values  []int    // of each of mb.Features: a category's vectors, counted from 0; 0 of others
+	timed   []bool   // by type: its rows have times
+	names   []string
+}
+
+// opened is data whose buffer is open.
+type opened struct {
+	*data
+	it    *buffer.Buffer
+	batch int64 // bytes that the tensors of a batch may take; 0: no bound
+}
+
+// features are the columns that the model reads: features, and categories of values. What numbers nodes is none: a row that comes after
+// training has no vector of its own.
+func features(m *store.Manifest) (names []string) {
+	for _, c := range m.Columns {
+		category := c.Role == store.RoleNode && c.Categories != nil
+		if (c.Role == store.RoleFeature && c.Derived == "" || category) && c.NodeType != "" {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// bufferOptions are those of the graph of a run.
+func bufferOptions(m *store.Manifest, dev gpu.Device, cfg *Config) buffer.Options {
+	return buffer.Options{EngineName: cfg.IOEngine, Both: true, Relations: true, Keys: true, Runs: true, Features: features(m), Threads: cfg.Threads, Pin: gpu.Pin(dev)}
+}
+
+// open reads a store's graph. A budget that is too small for it and what a run does with it is [store.ErrBudget], before anything is read.
+func open(ctx context.Context, st *store.Store, dev gpu.Device, cfg *Config, u use) (_ *opened, err error) {
+	m := st.Manifest()
+	if err := check(m); err != nil {
+		return nil, err
+	}
+	o := bufferOptions(m, dev, cfg)
+	var account budget.Account
+	if cfg.MemoryBytes > 0 {
+		if account, err = forecast(ctx, st, dev.Info(), cfg, o, u); err == nil {
+			err = account.Fits()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("train: targets of rows: %w", err)
+		}
+		o.MemoryBytes = account.Of(holdsGraph)
+		budget.Begin(ctx, &account)
+	}
+	it, err := buffer.Open(ctx, st, o)
+	if err != nil {
+		return nil, fmt.Errorf("train: targets of rows: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, it.Close())
+		}
+	}()
+	step := buffer.Step{}
+	for p := range m.Partitions {
+		step.Resident = append(step.Resident, store.PartitionID(p))
+	}
+	if err := it.Start(buffer.Plan{Policy: "memory", Steps: []buffer.Step{step}}); err != nil {
+		return nil, err
+	}
+	if !it.Next() {
+		return nil, it.Err()
+	}
+	d, err := newData(ctx, st, it.MacroBatch(), cfg.Threads)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{d, it, account.Of(holdsBatch)}, nil
+}
+
+// check says whether a store holds a database.
+func check(m *store.Manifest) error {
+	switch {
+	case m.Schema.Undirected:
+		return fmt.Errorf("train: targets of rows: %w: an undirected store does not say which row refers to which: ingest a database as it is", store.ErrInvalid)
+	case slices.ContainsFunc(m.Partitions, func(p store.PartitionInfo) bool { return p.Types == nil }):
+		return fmt.Errorf("train: targets of rows: %w: the store does not say of which table each node is: ingest a database (gstore ingest)", store.ErrInvalid)
+	}
+	if c, err := m.RelationColumn(); err != nil || c == nil {
+		return fmt.Errorf("train: targets of rows: %w: the store's edges have no relations: ingest a database (gstore ingest)", store.ErrInvalid)
+	}
+	return nil
+}
+
+// newData puts together what is known of the rows of a macro-batch that holds the whole graph.
+func newData(ctx context.Context, st *store.Store, mb *buffer.MacroBatch, threads int) (*data, error) {
+	m := st.Manifest()
+	d := describe(m)
+	d.mb, d.types = mb, make([]uint16, mb.Rows)
+	times := make([]int64, mb.Rows)
+	for i := range times {
+		times[i] = asof.Always
+	}
+	for _, p := range mb.Partitions {
+		row := p.Base
+		for t, n := range m.Partitions[p.ID].Types {
+			for range n {
+				d.types[row] = uint16(t)
+				row++
+			}
+		}
+	}
+	var b []byte
+	for _, name := range d.names {
+		c := m.RowTime(name)
+		if c == nil {
+			continue
+		}
+		for _, p := range mb.Partitions {
+			var err error
+			if b, err = st.ReadColumn(ctx, c.Name, p.ID, b[:0]); err != nil {
+				return nil, err
+			}
+			rows := m.NodeRows(c, p.ID)
+			for k := rows.First; k < rows.First+rows.Rows; k++ {
+				if row := p.Base + uint32(k); d.names[d.types[row]] == name {
+					times[row] = int64(binary.LittleEndian.Uint64(b[8*k:]))
+				}
+			}
+		}
+	}
+	var err error
+	d.graph, err = asof.NewGraph(mb, times, len(m.Schema.Relations), threads)
+	return d, err
+}
+
+// describe says which columns each type has.
+func describe(m *store.Manifest) *data {
+	d := &data{}
+	for _, t := range m.Schema.NodeTypes {
+		d.names, d.timed = append(d.names, t.Name), append(d.timed, m.RowTime(t.Name) != nil)
+	}
+	d.columns, d.groups = make([][]int, len(d.names)), make([][]int, len(d.names))
+	for i, name := range features(m) {
+		c, err := m.Column(name)
+		t := slices.Index(d.names, c.NodeType)
+		d.values = append(d.values, 0)
+		switch {
+		case err != nil || t < 0:
+		case c.Categories != nil:
+			d.groups[t], d.values[i] = append(d.groups[t], i), len(c.Categories)+1
+		default:
+			d.columns[t] = append(d.columns[t], i)
+		}
+	}
+	return d
+}
+
+// place is the row of a feature that holds row of the buffer.
+func (d *data) place(column int, row uint32) uint32 {
+	if r := d.mb.Features[column].Runs; r != nil {
+		return r.Place(row)
+	}
+	return row
+}
+
+// category is the number of a row's value.
+func (d *data) category(column int, row uint32) uint32 {
+	c := &d.mb.Features[column]
+	return binary.LittleEndian.Uint32(c.Data[int(d.place(column, row))*c.Stride:])
+}
+
+// row is a node's row of the macro-batch.
+func (d *data) row(v store.NodeID) (uint32, error) {
+	for _, p := range d.mb.Partitions {
+		if v >= p.First && uint64(v-p.First) < uint64(p.Nodes) {
+			return p.Base + uint32(v-p.First), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: node %d", store.ErrNotFound, v)
+}
+
+// examples resolves the rows of a training table. Those without a target are left out.
+func (d *data) examples(ctx context.Context, st *store.Store, t *database.Targets) (list []example, err error) {
+	if st.Manifest().IDs.Kind != store.IDsStrings {
+		return nil, fmt.Errorf("train: targets of rows: %w: nodes are not called TABLE:KEY: ingest a database (gstore ingest)", store.ErrInvalid)
+	}
+	ids := make([]store.NodeID, len(t.Keys))
+	if err := st.LookupStrings(ctx, t.Keys, ids); err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		if id == store.NoNode {
+			table, key, _ := strings.Cut(t.Keys[i], ":")
+			return nil, fmt.Errorf("train: targets of rows: %w: %s has no row %q of table %q, which row %d of the training table names; are keys and tables those that were ingested?",
+				store.ErrInvalid, st.Dir(), key, table, i)
+		}
+		if math.IsNaN(t.Values[i]) {
+			continue
+		}
+		row, err := d.row(id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, example{row, t.Times[i], float32(t.Values[i])})
+	}
+	return list, nil
+}
+
+// table maps a feature to the device.
+func (d *data) table(dev gpu.Device, column int) (gpu.Tensor, func(), error) {
+	c := &d.mb.Features[column]
+	return nn.MapTable(dev, c.Name, c.Data, c.Rows(), c.Dim, c.Stride, c.Type, c.Scale)
+}

@@ -1,0 +1,393 @@
+package targets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gstore/gstore/blocks/usage"
+	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/progress"
+	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/sampler/asof"
+	"github.com/gstore/gstore/sampler/keyed"
+	"github.com/gstore/gstore/store"
+	"github.com/gstore/gstore/store/budget"
+	"github.com/gstore/gstore/store/ingest/formats/database"
+)
+
+// Epoch is what happened in one epoch.
+type Epoch struct {
+	Epoch        int     `json:"epoch"` // from 1
+	Loss         float64 `json:"loss"`  // mean over seeds
+	Valid        Score   `json:"valid"`
+	Best         bool    `json:"best"`
+	Seconds      float64 `json:"seconds"` // of training
+	Batches      int     `json:"batches"`
+	SampledEdges int64   `json:"sampled_edges"`
+}
+
+// Summary is a run's result: the keys of the summary event.
+type Summary struct {
+	Task     string `json:"task"`
+	Kind     string `json:"kind"`     // [database.Binary] or [database.Regression]
+	Protocol string `json:"protocol"` // "seed", or "frozen at" the moment after which nothing was known
+	Test     Score  `json:"test"`
+	Valid    Score  `json:"valid"` // of the best epoch
+	// What costs nothing: a constant, and the entity's last target in the training part.
+	TestConstant  Score `json:"test_constant"`
+	TestLast      Score `json:"test_last"`
+	ValidConstant Score `json:"valid_constant"`
+	ValidLast     Score `json:"valid_last"`
+	BestEpoch     int   `json:"best_epoch"`
+	DivergedEpoch int   `json:"diverged_epoch,omitempty"`
+	TrainRows     int   `json:"train_rows"`
+	// CheckedRows were sampled by the whole run; none was later than the moment that it was sampled for.
+	CheckedRows  int64     `json:"checked_rows"`
+	EpochSeconds []float64 `json:"epoch_seconds"`
+	TotalSeconds float64   `json:"total_seconds"`
+	CPUSeconds   float64   `json:"cpu_seconds"`
+	PeakRSSBytes int64     `json:"peak_rss_bytes"`
+	BytesRead    int64     `json:"bytes_read"`
+	Seed         uint64    `json:"seed"`
+	Device       string    `json:"device"`
+	IOEngine     string    `json:"io_engine"`
+	Resumed      bool      `json:"resumed,omitempty"`
+}
+
+// Hooks let a caller watch a run. Any may be nil.
+type Hooks struct {
+	Start      func(Config, Summary)
+	Resume     func(found bool, epochs, step, batch int)
+	Epoch      func(Epoch)
+	Checkpoint func(epochs, step, batch int)
+}
+
+// placeOrder is the place of the random draws that put an epoch's seeds in order.
+const placeOrder = 0x746172 // "tar"
+
+// tables are the parts of a training table.
+type tables struct {
+	task               *database.Task
+	train, valid, test *database.Targets
+}
+
+func readTables(ctx context.Context, dir string) (t tables, err error) {
+	if dir == "" {
+		return t, store.Invalid(errors.New("train: targets of rows: no training table: --targets names its folder"))
+	}
+	if t.task, err = database.OpenTask(nil, dir); err != nil {
+		return t, err
+	}
+	if t.train, err = t.task.Read(ctx, "train"); err == nil {
+		if t.valid, err = t.task.Read(ctx, "valid"); err == nil {
+			t.test, err = t.task.Read(ctx, "test")
+		}
+	}
+	return t, err
+}
+
+func (t *tables) rows() int { return len(t.train.Keys) + len(t.valid.Keys) + len(t.test.Keys) }
+
+// task trains a model on a graph in memory: an epoch is one step, whose examples are the training table's rows in an order of their own. It
+// implements [run.Task], and [run.Batches] of the step.
+type task struct {
+	*data
+	cfg                *Config
+	hooks              Hooks
+	at                 *unfinished
+	rule               *run.Rule
+	model              *model
+	binary             bool
+	until              int64
+	sampler            *asof.Sampler
+	train, valid, test []example
+	feed               *feed
+	batch              batch
+	next               int
+	record             Epoch
+	within, torn       bool
+}
+
+// Train trains on the training table that cfg names and tests, by dev, and returns the best epoch's model. Store and device stay the caller's.
+func Train(ctx context.Context, st *store.Store, dev gpu.Device, cfg Config, hooks Hooks) (c *Checkpoint, err error) {
+	at, state, err := resume(&cfg, st.Manifest().Version)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Resume && hooks.Resume != nil {
+		hooks.Resume(state != nil, at.Epoch, at.Place.Step, at.Place.Batch)
+	}
+	cpu, start := usage.CPUSeconds(), time.Now()
+	tables, err := readTables(ctx, cfg.Targets)
+	if err != nil {
+		return nil, err
+	}
+	o, err := open(ctx, st, dev, &cfg, use{entity: tables.task.Table, examples: tables.rows(), train: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, o.it.Close()) }()
+	t := &task{data: o.data, cfg: &cfg, hooks: hooks, at: &at, binary: tables.task.Kind == database.Binary}
+	if err := t.prepare(ctx, st, &tables); err != nil {
+		return nil, err
+	}
+	at.Config = cfg
+	sum := &at.Summary
+	if state == nil {
+		*sum = t.summary(&tables, dev)
+	}
+	sum.IOEngine, sum.Resumed = o.it.Stats().Engine, state != nil
+	if hooks.Start != nil {
+		hooks.Start(cfg, *sum)
+	}
+	c = &Checkpoint{Version: at.Version, Config: cfg, Table: tables.task.Table, Task: *tables.task}
+	if err := t.run(ctx, dev, o, state, c); err != nil {
+		return nil, err
+	}
+	sum.TotalSeconds, sum.CPUSeconds, sum.PeakRSSBytes, sum.BytesRead = time.Since(start).Seconds(), usage.CPUSeconds()-cpu, usage.PeakRSSBytes(), o.it.BytesRead()
+	c.Summary = *sum
+	return c, nil
+}
+
+// prepare resolves the training table and makes the sampler.
+func (t *task) prepare(ctx context.Context, st *store.Store, tables *tables) (err error) {
+	if !slices.Contains(t.names, tables.task.Table) {
+		return fmt.Errorf("train: targets of rows: %w: the entities are rows of table %q, and the store's tables are %q", store.ErrInvalid, tables.task.Table, t.names)
+	}
+	for _, p := range []struct {
+		to   *[]example
+		from *database.Targets
+	}{{&t.train, tables.train}, {&t.valid, tables.valid}, {&t.test, tables.test}} {
+		if *p.to, err = t.examples(ctx, st, p.from); err != nil {
+			return err
+		}
+	}
+	if len(t.train) == 0 || len(t.valid) == 0 {
+		return fmt.Errorf("train: targets of rows: %w: %d rows train and %d validate, expected some of each with a target", store.ErrInvalid, len(t.train), len(t.valid))
+	}
+	if t.until, err = t.cfg.until(); err != nil {
+		return err
+	}
+	t.sampler, err = t.newSampler(t.cfg)
+	return err
+}
+
+// newSampler makes the sampler that a configuration asks for.
+func (d *data) newSampler(cfg *Config) (*asof.Sampler, error) {
+	return asof.New(d.graph, asof.Config{Fanouts: cfg.Fanouts, Order: cfg.Sampler, Recent: cfg.Recent, Seed: cfg.Seed})
+}
+
+// summary is what is known before training.
+func (t *task) summary(tables *tables, dev gpu.Device) Summary {
+	s := Summary{Task: tables.task.Name, Kind: tables.task.Kind, Protocol: protocol(t.cfg), TrainRows: len(t.train), Seed: t.cfg.Seed, Device: dev.Info().String()}
+	s.ValidConstant, s.ValidLast = baselines(t.train, t.valid, t.binary)
+	s.TestConstant, s.TestLast = baselines(t.train, t.test, t.binary)
+	return s
+}
+
+func protocol(cfg *Config) string {
+	if cfg.KnownUntil == "" {
+		return "seed"
+	}
+	return "frozen at " + cfg.KnownUntil
+}
+
+// scale sets the model to the training targets' mean and deviation, of a regression.
+func (m *model) scale(train []example) {
+	if m.binary {
+		return
+	}
+	sum, squares := 0., 0.
+	for _, e := range train {
+		sum += float64(e.target)
+	}
+	m.mean = sum / float64(len(train))
+	for _, e := range train {
+		squares += (float64(e.target) - m.mean) * (float64(e.target) - m.mean)
+	}
+	if m.spread = math.Sqrt(squares / float64(len(train))); m.spread == 0 {
+		m.spread = 1
+	}
+}
+
+// run trains from where the run stands on, goes back to the best epoch's parameters, tests them and makes them c.
+func (t *task) run(ctx context.Context, dev gpu.Device, o *opened, state []byte, c *Checkpoint) (err error) {
+	every, err := progress.ParseInterval(t.cfg.CheckpointEvery)
+	if err != nil {
+		return err
+	}
+	if t.model, err = newModel(ctx, dev, t.cfg, t.data, t.graph.Relations()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.model.close()) }()
+	m := t.model
+	m.binary = t.binary
+	m.scale(t.train)
+	m.arena.Bound(o.batch)
+	if state != nil {
+		if err := m.goOn(ctx, state); err != nil {
+			return err
+		}
+	}
+	sum := &t.at.Summary
+	r := run.Run{Task: t, Rule: run.Rule{Epochs: t.cfg.Epochs, Patience: t.cfg.Patience, EvalEvery: 1, Best: sum.BestEpoch}, From: t.at.Position,
+		Clock: progress.NewClock(every), Where: t.cfg.CheckpointFile, Empty: "no row trains"}
+	t.rule = &r.Rule
+	if err := r.Train(ctx); err != nil {
+		return err
+	}
+	m.params.Restore(m.q)
+	m.gnn.Params().Restore(m.q)
+	sum.DivergedEpoch = r.Diverged
+	if sum.Test, err = t.score(ctx, t.test); err != nil {
+		return err
+	}
+	return m.checkpoint(ctx, c)
+}
+
+// Begin implements [run.Task].
+func (t *task) Begin(_ context.Context, x *run.Epoch) error {
+	t.record, t.within = Epoch{Epoch: x.Number + 1}, false
+	return nil
+}
+
+// Step implements [run.Task].
+func (t *task) Step(_ context.Context, x *run.Epoch) (run.Batches, error) {
+	if t.within {
+		return nil, nil
+	}
+	t.within = true
+	key := keyed.New(t.cfg.Seed).With(placeOrder)
+	order := keyed.NewPermutation(key.With(1).With(uint64(x.Number)), uint64(len(t.train)))
+	t.feed = &feed{d: t.data, sampler: t.sampler, examples: t.train, order: &order, size: t.cfg.BatchSize, until: t.until, key: key.With(2), epoch: x.Number}
+	t.next = x.From.Batch
+	return t, nil
+}
+
+// Next implements [run.Batches].
+func (t *task) Next() (bool, error) {
+	if t.next >= t.feed.batches() {
+		return false, nil
+	}
+	if err := t.feed.fill(t.next, &t.batch); err != nil {
+		return false, fmt.Errorf("train: %w", err)
+	}
+	t.next++
+	return true, nil
+}
+
+// Train implements [run.Batches].
+func (t *task) Train(ctx context.Context, sum *progress.Counts) error {
+	b := &t.batch
+	t.torn = true
+	loss, err := t.model.step(ctx, b)
+	if err != nil {
+		return fmt.Errorf("train: epoch %d, batch %d: %w", b.Key.Epoch+1, b.Key.Batch, progress.BudgetError(err))
+	}
+	t.torn = false
+	sum.Loss += loss
+	sum.Examples += int64(len(b.Seeds))
+	sum.Batches++
+	sum.Edges += int64(b.SampledEdges())
+	t.at.Summary.CheckedRows += int64(b.checked)
+	return nil
+}
+
+// Place implements [run.Batches].
+func (t *task) Place() (progress.Place, bool) { return progress.Place{Batch: t.next}, true }
+
+// Settle implements [run.Batches]: each mini-batch is over before the next one.
+func (t *task) Settle(context.Context) error { return nil }
+
+// Leave implements [run.Batches].
+func (t *task) Leave(_ context.Context, err error) error { return err }
+
+// Trained implements [run.Task].
+func (t *task) Trained(x *run.Epoch) {
+	r := &t.record
+	r.Loss, r.Seconds, r.Batches, r.SampledEdges = x.Loss(), x.Trained.Seconds, int(x.Counts.Batches), x.Counts.Edges
+}
+
+// score predicts a part and compares.
+func (t *task) score(ctx context.Context, part []example) (Score, error) {
+	predicted, checked, err := t.model.all(ctx, t.data, t.sampler, part, t.until)
+	t.at.Summary.CheckedRows += checked
+	targets := make([]float32, len(part))
+	for i, e := range part {
+		targets[i] = e.target
+	}
+	if err != nil {
+		return Score{}, err
+	}
+	return scoreOf(predicted, targets, t.binary), nil
+}
+
+// evalEpoch keys the draws of evaluations and predictions.
+const evalEpoch = -1
+
+// all predicts examples in their order.
+func (m *model) all(ctx context.Context, d *data, s *asof.Sampler, part []example, until int64) (predicted []float32, checked int64, err error) {
+	f := &feed{d: d, sampler: s, examples: part, size: m.cfg.BatchSize, until: until, epoch: evalEpoch}
+	b := &batch{}
+	for i := range f.batches() {
+		if err := ctx.Err(); err != nil {
+			return nil, checked, err
+		}
+		if err := f.fill(i, b); err != nil {
+			return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, err)
+		}
+		checked += int64(b.checked)
+		budget.Mark(ctx, "evaluation")
+		scores, err := m.predict(ctx, b)
+		if err != nil {
+			return nil, checked, fmt.Errorf("evaluation: batch %d: %w", i, progress.BudgetError(err))
+		}
+		predicted = append(predicted, scores...)
+	}
+	return predicted, checked, nil
+}
+
+// Validate implements [run.Task]: every epoch is validated, and the one of the best score is the best.
+func (t *task) Validate(ctx context.Context, _ *run.Epoch) error {
+	sum, r, m := &t.at.Summary, &t.record, t.model
+	var err error
+	if r.Valid, err = t.score(ctx, t.valid); err != nil {
+		return err
+	}
+	if sum.BestEpoch == 0 || r.Valid.better(&sum.Valid, t.binary) {
+		r.Best, sum.BestEpoch, sum.Valid, t.rule.Best = true, r.Epoch, r.Valid, r.Epoch
+		m.params.Keep(m.q)
+		m.gnn.Params().Keep(m.q)
+		if err := m.q.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	sum.EpochSeconds = append(sum.EpochSeconds, r.Seconds)
+	return nil
+}
+
+// Checkpoint implements [run.Task].
+func (t *task) Checkpoint(ctx context.Context, at run.Position) error {
+	t.at.Position = at
+	if err := t.model.keep(ctx, *t.at); err != nil {
+		return fmt.Errorf("train: epoch %d: checkpoint: %w", at.Epoch+1, err)
+	}
+	if t.hooks.Checkpoint != nil {
+		t.hooks.Checkpoint(at.Epoch, at.Place.Step, at.Place.Batch)
+	}
+	return nil
+}
+
+// Report implements [run.Task].
+func (t *task) Report(*run.Epoch) {
+	if t.hooks.Epoch != nil {
+		t.hooks.Epoch(t.record)
+	}
+}
+
+// Torn implements [run.Task].
+func (t *task) Torn() bool { return t.torn }

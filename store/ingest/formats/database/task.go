@@ -1,0 +1,165 @@
+package database
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"gopkg.in/yaml.v3"
+
+	"github.com/gstore/gstore/blocks"
+	"github.com/gstore/gstore/store/ingest"
+	"github.com/gstore/gstore/store/ingest/formats/files"
+	"github.com/gstore/gstore/store/ingest/formats/parquet"
+	"github.com/gstore/gstore/store/ingest/formats/table"
+	"github.com/gstore/gstore/store/ingest/formats/text"
+)
+
+// Task is a folder of training tables, as RelBench has them: what is asked of rows of a table at moments. Its manifest.yaml says what the
+// columns of train, val and test (.parquet, .csv or .tsv) are.
+type Task struct {
+	Name   string `yaml:"name"`
+	Kind   string `yaml:"task_type"` // binary_classification or regression
+	Table  string `yaml:"entity_table"`
+	Entity string `yaml:"entity_col"`
+	Time   string `yaml:"time_col"`
+	Target string `yaml:"target_col"`
+
+	fs  vfs.FS
+	dir string
+}
+
+// Kinds of tasks.
+const (
+	Binary     = "binary_classification"
+	Regression = "regression"
+)
+
+// Targets are rows of a training table: of which row of the entities' table something is asked, when, and the answer.
+type Targets struct {
+	Keys   []string  // external ids, TABLE:KEY
+	Times  []int64   // seconds since 1970, rounded down: what is known then was known at the moment itself
+	Values []float64 // NaN = unknown
+}
+
+// OpenTask reads a task's manifest.
+func OpenTask(fs vfs.FS, dir string) (*Task, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	path := fs.PathJoin(dir, "manifest.yaml")
+	b, err := readFile(fs, path)
+	if err != nil {
+		return nil, fmt.Errorf("a task is a folder with manifest.yaml and the tables train, val and test: %w", err)
+	}
+	t, err := ParseTask(path, b)
+	if err != nil {
+		return nil, err
+	}
+	t.fs, t.dir = fs, dir
+	return t, nil
+}
+
+// ParseTask reads a task's manifest; where is for messages.
+func ParseTask(where string, b []byte) (*Task, error) {
+	t := &Task{}
+	if err := yaml.Unmarshal(b, t); err != nil {
+		return nil, ingest.Inputf(where, "no task: %v", err)
+	}
+	switch {
+	case t.Kind != Binary && t.Kind != Regression:
+		return nil, ingest.Inputf(where, "task_type %q, expected %s or %s", t.Kind, Binary, Regression)
+	case t.Table == "" || strings.Contains(t.Table, ":") || t.Entity == "" || t.Time == "" || t.Target == "":
+		return nil, ingest.Inputf(where, "entity_table %q, entity_col %q, time_col %q, target_col %q: expected a table and names of three columns", t.Table, t.Entity, t.Time, t.Target)
+	}
+	return t, nil
+}
+
+// partNames are what the tables of parts are called.
+var partNames = map[string][]string{"train": {"train"}, "valid": {"val", "valid"}, "test": {"test"}}
+
+// Read reads the table of a part: train, valid or test. An entity or a time that is missing is an error, a target is not.
+func (t *Task) Read(ctx context.Context, part string) (*Targets, error) {
+	for _, name := range partNames[part] {
+		for _, suffix := range tableSuffixes {
+			if path := t.fs.PathJoin(t.dir, name+suffix); files.IsFile(t.fs, path) {
+				return t.ReadFile(ctx, path, true)
+			}
+		}
+	}
+	return nil, ingest.Inputf(t.dir, "no table of part %s: expected %s.parquet, .csv or .tsv", part, strings.Join(partNames[part], " or "))
+}
+
+// ReadFile reads a table of entities, with times if it must have them or has them; those that it lacks are math.MaxInt64. Of one that need not
+// have them targets are not read.
+func (t *Task) ReadFile(ctx context.Context, path string, training bool) (*Targets, error) {
+	if t.fs == nil { // of a model that was saved
+		t.fs = vfs.Default
+	}
+	open := func() (table.Table, error) {
+		if strings.HasSuffix(path, ".parquet") {
+			return parquet.Open(t.fs, path)
+		}
+		return text.OpenTable(t.fs, path, table.Options{})
+	}
+	in, err := open()
+	if err != nil {
+		return nil, err
+	}
+	cols := in.Columns()
+	place := func(name string) int {
+		return slices.IndexFunc(cols, func(c table.Column) bool { return c.Name == name })
+	}
+	entity, at, target := place(t.Entity), place(t.Time), place(t.Target)
+	if entity < 0 || training && (at < 0 || target < 0) {
+		return nil, ingest.Inputf(in.Where(), "columns %q, expected %q, %q and %q", table.ColumnNames(cols), t.Entity, t.Time, t.Target)
+	}
+	want := []table.Want{{At: entity}}
+	timed := at >= 0
+	if timed {
+		want = append(want, table.Want{At: at})
+		if !cols[at].Text && cols[at].Elem != blocks.Invalid {
+			want[1].Elem = blocks.Int64
+		}
+	}
+	if training {
+		want = append(want, table.Want{At: target, Elem: blocks.Float64})
+	}
+	r := &rows{Table: in, cols: cols, words: !strings.HasSuffix(path, ".parquet")}
+	out := &Targets{}
+	in.Use(want)
+	var id []byte
+	err = in.Read(ctx, ingest.Env{Threads: 1, MemoryBytes: ingest.SourceBytes}, want, func(b *table.Batch) error {
+		for i := range b.Rows {
+			var ok bool
+			if id, ok = r.appendKey(id[:0], t.Table, []int{entity}, b, 0, i); !ok {
+				return ingest.Inputf(b.At.Of(i), "a row without an entity: %q is empty", t.Entity)
+			}
+			moment := int64(math.MaxInt64)
+			switch {
+			case timed && want[1].Elem == blocks.Int64:
+				moment = int64(binary.LittleEndian.Uint64(b.Numbers[1][8*i:]))
+			case timed:
+				x, err := table.ParseTime(b.Text[1].At(i))
+				if err != nil {
+					return ingest.Inputf(b.At.Of(i), "%v", err)
+				}
+				moment = int64(x)
+			}
+			value := math.NaN()
+			if training {
+				value = math.Float64frombits(binary.LittleEndian.Uint64(b.Numbers[2][8*i:]))
+				if t.Kind == Binary && value != 0 && value != 1 && !math.IsNaN(value) {
+					return ingest.Inputf(b.At.Of(i), "target %v of %q, expected 0 or 1", value, t.Target)
+				}
+			}
+			out.Keys, out.Times, out.Values = append(out.Keys, string(id)), append(out.Times, moment), append(out.Values, value)
+		}
+		return ctx.Err()
+	})
+	return out, err
+}

@@ -1,0 +1,103 @@
+package training_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gstore/gstore/tools/cli"
+	"github.com/gstore/gstore/tools/cli/clitest"
+)
+
+// TestTrainTargets: from tables to predictions by the commands that a user types. Users who buy go on buying.
+func TestTrainTargets(t *testing.T) {
+	var users, buys strings.Builder
+	users.WriteString("id,age\n")
+	buys.WriteString("user_id,price,date\n")
+	parts := map[string]*strings.Builder{}
+	for _, name := range []string{"train", "val", "test"} {
+		parts[name] = &strings.Builder{}
+		parts[name].WriteString("date,user_id,buys\n")
+	}
+	for u := range 40 {
+		fmt.Fprintf(&users, "%d,%d\n", u, 20+u*7%50)
+		for month := 1; month <= 12; month++ {
+			if u%2 == 0 {
+				fmt.Fprintf(&buys, "%d,%d,2024-%02d-10\n", u, u%9, month)
+			}
+			part := "train"
+			switch month {
+			case 11:
+				part = "val"
+			case 12:
+				part = "test"
+			}
+			fmt.Fprintf(parts[part], "2024-%02d-01,%d,%d\n", month, u, 1-u%2)
+		}
+	}
+	files := map[string][]byte{"shop/users.csv": []byte(users.String()), "shop/buys.csv": []byte(buys.String()),
+		"task/manifest.yaml": []byte("name: buys\ntask_type: binary_classification\nentity_table: users\nentity_col: user_id\ntime_col: date\ntarget_col: buys\n"),
+		"asked.csv":          []byte("user_id,date\n3,2024-06-01\n4,2025-01-01\n")}
+	for name, b := range parts {
+		files["task/"+name+".csv"] = []byte(b.String())
+	}
+	dir := clitest.Put(t, t.TempDir(), files)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	run := func(args ...string) string {
+		t.Helper()
+		code, out, stderr := clitest.Run(t, args...)
+		if code != cli.ExitOK {
+			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
+		}
+		return out
+	}
+	schema := run("ingest", at("shop"), "--dry-run", "--format", "database")
+	for _, line := range []string{"    key: id\n", "    time: date\n", "      - columns: user_id\n        table: users\n"} {
+		if !strings.Contains(schema, line) {
+			t.Errorf("the schema lacks %q:\n%s", line, schema)
+		}
+	}
+	clitest.Put(t, dir, map[string][]byte{"schema.yaml": []byte(schema)})
+	store := at("s.gstore")
+	run("ingest", at("shop"), store, "--schema", at("schema.yaml"), "--quiet")
+	out := strings.Split(strings.TrimSpace(run("train", store, "--targets", at("task"), "--epochs", "4", "--hidden", "8", "--json")), "\n")
+	var s struct {
+		Event    string
+		Protocol string
+		Test     struct {
+			AUC float64 `json:"roc_auc"`
+		}
+		Checked int `json:"checked_rows"`
+	}
+	if err := json.Unmarshal([]byte(out[len(out)-1]), &s); err != nil || s.Event != "summary" || s.Protocol != "seed" || s.Test.AUC < .9 || s.Checked == 0 {
+		t.Errorf("%v: %s", err, out[len(out)-1])
+	}
+	asked := strings.Split(strings.TrimSpace(run("predict", store, "--entities", at("asked.csv"), "--format", "csv")), "\n")
+	if len(asked) != 3 || asked[0] != "user_id,date,buys" || !strings.HasPrefix(asked[1], "3,2024-06-01 00:00:00,0.") || !strings.HasPrefix(asked[2], "4,2025-01-01 00:00:00,") {
+		t.Errorf("predictions %q", asked)
+	}
+	named := strings.Split(strings.TrimSpace(run("predict", store, "4", "--at", "2025-01-01", "--format", "csv")), "\n")
+	if len(named) != 2 || named[1] != asked[2] {
+		t.Errorf("prediction %q, of the table %q", named, asked)
+	}
+	for args, want := range map[string]string{
+		"predict " + store + " 4":                                            "--at says as of when",
+		"predict " + store + " 77 --at 2025-01-01":                           `no row of key "77"`,
+		"predict " + store + " --at soon 4":                                  `"soon" is no moment`,
+		"train " + store + " --task targets":                                 "--targets",
+		"train " + store + " --targets " + at("shop"):                        "manifest.yaml",
+		"train " + store + " --targets " + at("task") + " --layers 2":        "--layers",
+		"train " + store + " --targets " + at("task") + " --metrics x.jsonl": "--metrics is not for targets of rows",
+		"train " + store + " --targets " + at("task") + " --mem 8MiB":        "budget",
+		"eval " + store: "targets of rows",
+		"ingest " + at("shop") + " " + at("t.gstore") + " --dangling sometimes":   "sometimes",
+		"ingest " + at("asked.csv") + " " + at("t.gstore") + " --dangling error":  "go with format database",
+		"ingest " + at("shop") + " " + at("t.gstore") + " --schema " + at("none"): "none",
+	} {
+		if code, _, stderr := clitest.Run(t, strings.Fields(args)...); code == cli.ExitOK || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s, expected %q", args, code, stderr, want)
+		}
+	}
+}
