@@ -32,7 +32,7 @@ var inner = map[string][][]string{
 		{"store/buffer", "store/ingest/formats", "store/export", "store/verify", "store/storetest"},
 		{"store/buffer/metrics", "store/rows", "store/ingest/ingesttest"},
 	},
-	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative", "sampler/walk"}},
+	"sampler": {{"sampler/keyed"}, {"sampler/macro", "sampler/mini"}, {"sampler/negative", "sampler/walk", "sampler/asof"}},
 	"gpu": {
 		{"gpu"},
 		{"gpu/nn", "gpu/replay", "gpu/spill", "gpu/progress", "gpu/modelfile", "gpu/gputest", "gpu/rowcache", "gpu/sampling"},
@@ -46,7 +46,7 @@ var inner = map[string][][]string{
 		{"gpu/train/planning"},
 		{"gpu/train/loader"},
 		{"gpu/train/ondevice"},
-		{"gpu/train", "gpu/link", "gpu/temporal", "gpu/host", "gpu/cuda"},
+		{"gpu/train", "gpu/link", "gpu/temporal", "gpu/targets", "gpu/host", "gpu/cuda"},
 	},
 	"tools": {{"tools/generate", "tools/device", "tools/recipe"}, {"tools/accuracy", "tools/bench", "tools/python"}, {"tools/cli", "tools/killtest"}, {"tools/budgetcheck", "tools/zoo"}, {"tools/gstore", "tools/gstore-lab"}},
 }
