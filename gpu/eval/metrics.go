@@ -33,6 +33,23 @@ func (c *Confusion) Correct() (n int64) {
 	return n
 }
 
+// BalancedAccuracy is the mean, over the classes that occur among labels, of the share of a class's nodes that were predicted right; 0
+// without nodes.
+func (c *Confusion) BalancedAccuracy() float64 {
+	var recalls mean
+	for k := range c.Classes {
+		var of int64
+		for j := range c.Classes {
+			of += c.At(k, j)
+		}
+		recalls.add(float64(c.At(k, k)) / float64(of)) // 0/0 is none
+	}
+	if recalls.n == 0 {
+		return 0
+	}
+	return recalls.value()
+}
+
 // F1 returns the harmonic mean of precision and recall, 2tp/(2tp+fp+fn): macro, the mean over
 // the classes that occur among labels or predictions, and micro, of the sums over classes. Where
 // every node has one label and one prediction, micro is the accuracy. Both are 0 without nodes.

@@ -170,6 +170,7 @@ func TestLikeScikitLearn(t *testing.T) {
 			AUC              float64
 			AveragePrecision float64 `json:"average_precision"`
 			Accuracy         float64
+			Balanced         float64 `json:"balanced_accuracy"`
 			F1Macro          float64 `json:"f1_macro"`
 			F1Micro          float64 `json:"f1_micro"`
 		}
@@ -203,7 +204,7 @@ func TestLikeScikitLearn(t *testing.T) {
 				what      string
 				got, want float64
 			}{{"area", auc, c.AUC}, {"average precision", precision, c.AveragePrecision}, {"macro F1", macro, c.F1Macro}, {"micro F1", micro, c.F1Micro},
-				{"accuracy", float64(confusion.Correct()) / float64(len(c.Labels)), c.Accuracy}} {
+				{"balanced accuracy", confusion.BalancedAccuracy(), c.Balanced}, {"accuracy", float64(confusion.Correct()) / float64(len(c.Labels)), c.Accuracy}} {
 				if math.Abs(x.got-x.want) > 1e-12 {
 					t.Errorf("%s %v, by scikit-learn %v", x.what, x.got, x.want)
 				}

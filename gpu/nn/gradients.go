@@ -6,18 +6,27 @@ import (
 	"github.com/gstore/gstore/gpu"
 )
 
-// Gradients computes those of the mean loss over a mini-batch's labels (one a row of the logits, −1 for none) into the
-// model's parameters, and returns when the forward pass was over. shift, if it is not zero, is added to each row of
-// logits. What it takes of the pass's arena depends on the sizes of graphs, input and model alone, so that a device that
-// counts can run it instead of a forecast.
-func (m *Model) Gradients(p *Pass, graphs []gpu.Graph, in Input, labels, shift gpu.Tensor) (forward time.Time) {
+// Targets are what a mini-batch's logits [n×classes] are fitted to.
+type Targets struct {
+	Labels   gpu.Tensor // int32[1×n], −1 for none
+	Shift    gpu.Tensor // float32[1×classes], added to each row of logits; none: nothing is
+	Divisors gpu.Tensor // float32[1×n], not 0, by which the gradients of the mean loss are divided, row by row; none: they are not
+}
+
+// Gradients computes those of the mean loss over a mini-batch's labels into the model's parameters, and returns when the
+// forward pass was over. What it takes of the pass's arena depends on the sizes of graphs, input and model alone, so that
+// a device that counts can run it instead of a forecast.
+func (m *Model) Gradients(p *Pass, graphs []gpu.Graph, in Input, t Targets) (forward time.Time) {
 	logits := m.Forward(p, graphs, in)
 	forward = time.Now()
-	if !shift.IsZero() {
-		p.Queue.AddBias(false, shift, logits)
+	if !t.Shift.IsZero() {
+		p.Queue.AddBias(false, t.Shift, logits)
 	}
 	grad := p.Arena.Matrix(p.Queue, logits.Rows, logits.Cols)
-	p.Queue.SoftmaxCrossEntropy(logits, labels, grad, m.Stat())
+	p.Queue.SoftmaxCrossEntropy(logits, t.Labels, grad, m.Stat())
+	if !t.Divisors.IsZero() {
+		p.Queue.DivideRows(grad, t.Divisors)
+	}
 	m.Backward(p, grad)
 	return forward
 }

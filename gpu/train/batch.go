@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/blocks"
-	"github.com/gstore/gstore/gpu"
 	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/run"
@@ -47,11 +46,8 @@ func (t *trainer) minibatch(mb *buffer.MacroBatch, b *mini.Batch, sum *progress.
 	x.first, x.last = t.batches.Within(t.cfg.Accumulate)
 	for _, row := range b.Seeds {
 		x.labels = append(x.labels, mb.Labels[row])
-		if mb.Labels[row] >= 0 {
-			x.labelled++
-		}
 	}
-	t.labels = x.labels
+	t.labels, x.weight = x.labels, t.weights.Total(x.labels)
 	return x
 }
 
@@ -76,8 +72,8 @@ func (t *trainer) drawn(ctx context.Context, x *minibatch) error {
 func (t *trainer) read(ctx context.Context, x *minibatch) error { return t.rowStage.take(ctx, x) }
 
 // passes issues the passes of a mini-batch whose input is admitted, and its step: what is recorded.
-func (t *trainer) passes(x *minibatch, labels, shift gpu.Tensor) {
-	x.forward = t.model.Gradients(x.pass, x.graphs, x.in, labels, shift)
+func (t *trainer) passes(x *minibatch, targets nn.Targets) {
+	x.forward = t.model.Gradients(x.pass, x.graphs, x.in, targets)
 	x.backward = time.Now()
 	t.updater.step(x)
 }

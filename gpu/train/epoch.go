@@ -8,6 +8,7 @@ import (
 	"github.com/gstore/gstore/gpu/eval"
 	"github.com/gstore/gstore/gpu/progress"
 	"github.com/gstore/gstore/gpu/run"
+	"github.com/gstore/gstore/gpu/train/config"
 	"github.com/gstore/gstore/gpu/train/feed"
 	"github.com/gstore/gstore/store/buffer"
 )
@@ -170,8 +171,13 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 	}
 	s.run.Rule.Blind = m[0].Nodes == 0
 	r.ValidAccuracy, r.TestAccuracy = accuracy(m[0]), accuracy(m[1])
-	if r.ValidAccuracy > s.best || s.run.Rule.Blind { // nothing says that an earlier epoch was better
-		if err := s.keep(ctx, r, m); err != nil {
+	r.ValidBalanced, r.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
+	score := r.ValidAccuracy
+	if r.ValidBalanced != nil {
+		score = *r.ValidBalanced
+	}
+	if score > s.best || s.run.Rule.Blind { // nothing says that an earlier epoch was better
+		if err := s.keep(ctx, r, m, score); err != nil {
 			return err
 		}
 	}
@@ -179,8 +185,17 @@ func (s *session) validate(ctx context.Context, x *run.Epoch) error {
 	return nil
 }
 
-// keep makes an epoch's model the best one.
-func (s *session) keep(ctx context.Context, r *Epoch, m []eval.Metrics) error {
+// balanced is a split's balanced accuracy, of a run whose loss is weighted by class; else nil, and without nodes.
+func (s *session) balanced(m eval.Metrics) *float64 {
+	if s.cfg.ClassWeights != config.WeightsAuto || m.Nodes == 0 {
+		return nil
+	}
+	b := m.Confusion.BalancedAccuracy()
+	return &b
+}
+
+// keep makes an epoch's model the best one, by its score.
+func (s *session) keep(ctx context.Context, r *Epoch, m []eval.Metrics, score float64) error {
 	s.t.model.Params().Keep(s.t.queue)
 	if err := s.t.queue.Sync(ctx); err != nil {
 		return err
@@ -188,7 +203,7 @@ func (s *session) keep(ctx context.Context, r *Epoch, m []eval.Metrics) error {
 	if err := s.vectors.keepBest(ctx); err != nil {
 		return err
 	}
-	s.best, r.Best = r.ValidAccuracy, true
+	s.best, r.Best = score, true
 	s.sum.BestEpoch, s.run.Rule.Best, s.tested = r.Epoch, r.Epoch, m
 	return nil
 }

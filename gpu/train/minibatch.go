@@ -34,9 +34,9 @@ type minibatch struct {
 	in     nn.Input
 	labels []int32 // of the seeds
 
-	pass     *nn.Pass
-	adam     gpu.AdamOptions
-	labelled int // seeds with a label, of which the gradients are the mean
+	pass   *nn.Pass
+	adam   gpu.AdamOptions
+	weight float64 // of the seeds with a label, of which the gradients are the mean
 
 	issued []func()       // called once it is issued
 	over   []func()       // called once it is over

@@ -223,6 +223,13 @@ func (o *opening) openTrainer(ctx context.Context) (err error) {
 	if cfg.LabelShift == config.ShiftAuto {
 		t.shift = feed.NewLabelShift(o.planned.Labels, o.planned.Nodes, s.shape.Classes)
 	}
+	if cfg.ClassWeights == config.WeightsAuto {
+		labels, err := o.st.TrainingClasses(ctx, cfg.Split)
+		if err != nil {
+			return fmt.Errorf("train: class weights: %w", err)
+		}
+		t.weights = feed.NewClassWeights(labels, s.shape.Classes)
+	}
 	t.rows, err = ondevice.NewRows(o.dev, o.m, cfg, o.device, upcoming)
 	return err
 }

@@ -16,7 +16,7 @@ var choices = map[string][]any{
 	"model": {"gcn", "gat", "gin", "rgcn", "rsage", "rgat", "hgt", "mlp"}, "layers": {3, 1}, "hidden": {12}, "heads": {2}, "aggregator": {"max"},
 	"norm": {"layer", "batch"}, "residual": {true}, "jumping": {"cat", "max"}, "bases": {2}, "product-order": {"multiply"},
 	"fanouts": {[]int{2, 2}, []int{-1, 3}}, "relation-fanouts": {"r0=2,2"}, "edge-weights": {true},
-	"edge-features": {[]string{"weight"}}, "features": {[]string{"x"}}, "split": {"split"},
+	"edge-features": {[]string{"weight"}}, "features": {[]string{"x"}}, "split": {"split"}, "class-weights": {"auto"},
 	"sampler": {"dense", "weighted", "labor", "pinsage"}, "walks": {3}, "walk-length": {3}, "walk-restart": {.2}, "prune": {"1,1"},
 	"batch-size": {7}, "accumulate": {2}, "epochs": {2}, "patience": {1}, "lr": {.1}, "weight-decay": {.5}, "dropout": {.1},
 	"input-dropout": {.3}, "seed": {uint64(5)}, "eval-every": {2}, "precomputed-hop": {true}, "history": {true},
@@ -42,7 +42,7 @@ func TestPairs(t *testing.T) {
 	pairs := optionstest.Pairs[config.Config]{
 		Table: config.Options(), Values: choices,
 		Decides: []string{"hidden", "heads", "aggregator", "norm", "residual", "jumping", "bases", "edge-weights",
-			"edge-features", "lr", "dropout", "weight-decay", "input-dropout", "seed", "walks", "walk-length", "walk-restart"},
+			"edge-features", "lr", "dropout", "weight-decay", "input-dropout", "seed", "class-weights", "walks", "walk-length", "walk-restart"},
 		Small: config.Config{
 			Epochs: 1, Hidden: 8, BatchSize: 16, Threads: 1, EvalEvery: 1, Overwrite: true,
 		},

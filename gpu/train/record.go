@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gstore/gstore/gpu"
+	"github.com/gstore/gstore/gpu/nn"
 	"github.com/gstore/gstore/gpu/replay"
 )
 
@@ -15,13 +16,18 @@ func (direct) pad(*minibatch) {}
 
 func (i direct) issue(x *minibatch) {
 	t := i.t
-	a := t.pipe.Arena()
-	labels, shift := a.Int32s(t.queue, x.labels), t.shift.Tensor(t.queue, a)
+	targets := t.targets(x.labels)
 	t.rowStage.admit(x)
-	t.passes(x, labels, shift)
+	t.passes(x, targets)
 }
 
 func (direct) settle() error { return nil }
+
+// targets brings what a mini-batch is fitted to to the device.
+func (t *trainer) targets(labels []int32) nn.Targets {
+	q, a := t.queue, t.pipe.Arena()
+	return nn.Targets{Labels: a.Int32s(q, labels), Shift: t.shift.Tensor(q, a), Divisors: t.weights.Tensor(q, a, labels)}
+}
 
 // recorded pads mini-batches to a few shapes, whose operations are recorded once and run again by one call.
 type recorded struct {
@@ -43,9 +49,9 @@ func (i *recorded) issue(x *minibatch) {
 	x.forward, x.backward = time.Now(), time.Now() // of one that is replayed all is one
 	p.Scalars = p.Arena.Scalars(p.Queue, p.DropoutSeed, x.adam)
 	x.adam.Rates = p.Scalars.Rates
-	labels, shift := p.Arena.Int32s(p.Queue, i.steps.Labels(x.shape, x.labels)), t.shift.Tensor(p.Queue, p.Arena)
+	targets := t.targets(i.steps.Labels(x.shape, x.labels))
 	t.rowStage.admit(x)
-	i.reads = append(append(i.reads[:0], p.Scalars.Seed, labels, shift, x.in.Index), x.in.Tables...)
+	i.reads = append(append(i.reads[:0], p.Scalars.Seed, targets.Labels, targets.Shift, targets.Divisors, x.in.Index), x.in.Tables...)
 	i.reads = append(i.reads, x.in.Own...)
 	for _, g := range x.graphs {
 		i.reads = append(i.reads, g.Indptr, g.Indices, g.SrcDegrees, g.DstDegrees)
@@ -53,7 +59,7 @@ func (i *recorded) issue(x *minibatch) {
 	graphs := slices.Clone(x.graphs)
 	i.steps.Run(x.shape, p.Arena, i.reads, func() {
 		copy(x.graphs, graphs) // a pass completes them, also one whose recording failed
-		t.passes(x, labels, shift)
+		t.passes(x, targets)
 	})
 }
 

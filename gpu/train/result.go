@@ -22,6 +22,10 @@ type Epoch struct {
 	ValidAccuracy float64 `json:"valid_accuracy"`
 	// TestAccuracy comes with ValidAccuracy, for the reader: nothing is chosen by it.
 	TestAccuracy float64 `json:"test_accuracy"`
+	// Balanced accuracies, the means over classes, of a run with class weights.
+	ValidBalanced *float64 `json:"valid_balanced_accuracy,omitempty"`
+	TestBalanced  *float64 `json:"test_balanced_accuracy,omitempty"`
+
 	Best         bool    `json:"best"`          // the best validation accuracy so far; of a split without validation nodes, the last epoch
 	Seconds      float64 `json:"seconds"`       // of training, waits included
 	ValidSeconds float64 `json:"valid_seconds"` // of validation
@@ -53,6 +57,8 @@ type Summary struct {
 	TestAccuracy         float64   `json:"test_accuracy"`  // of the best epoch's model; −1: the split has no test nodes
 	ValidAccuracy        float64   `json:"valid_accuracy"` // likewise
 	*Areas                         // of two classes
+	TestBalanced         *float64  `json:"test_balanced_accuracy,omitempty"` // likewise, with class weights
+	ValidBalanced        *float64  `json:"valid_balanced_accuracy,omitempty"`
 	TrainLoss            float64   `json:"train_loss"`               // of the last epoch
 	BestEpoch            int       `json:"best_epoch"`               // of the best validation accuracy, the last one where the split has no validation nodes
 	DivergedEpoch        int       `json:"diverged_epoch,omitempty"` // whose loss or parameters were no numbers any more: the run ended there

@@ -25,7 +25,7 @@ type nodeProgress struct {
 	Version uint64        `json:"version"` // of the store
 	Config  config.Config `json:"config"`
 	run.Position
-	Best    float64 `json:"best"`  // validation accuracy of Summary.BestEpoch
+	Best    float64 `json:"best"`  // validation accuracy of Summary.BestEpoch, balanced with class weights
 	Ended   bool    `json:"ended"` // no epoch was to follow
 	Summary Summary `json:"summary"`
 	// VectorTable are the learned vectors that lie in a table, of the best epoch as of then; nil without.

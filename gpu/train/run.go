@@ -36,7 +36,7 @@ type session struct {
 	looked  int64 // bytes read to count neighbours
 	passes  feed.Passes
 	known   int            // 1 + the epoch that the trainer's history was filled for
-	best    float64        // validation accuracy of sum.BestEpoch, −1 before
+	best    float64        // validation accuracy of sum.BestEpoch, balanced with class weights; −1 before
 	tested  []eval.Metrics // of valid and test, by sum.BestEpoch's validation; nil if this process made none
 	from    *nodeProgress
 	run     run.Run
@@ -131,6 +131,7 @@ func (s *session) test(ctx context.Context) error {
 		}
 	}
 	s.sum.ValidAccuracy, s.sum.TestAccuracy = accuracy(m[0]), accuracy(m[1])
+	s.sum.ValidBalanced, s.sum.TestBalanced = s.balanced(m[0]), s.balanced(m[1])
 	return nil
 }
 

@@ -61,12 +61,13 @@ type trainer struct {
 
 // parts are what a run's stages work with beside the model; nil where it has none.
 type parts struct {
-	feed    *feed.Feeder      // reads the rows of mini-batches, in plan rows
-	history history.Set       // what nodes outside memory contribute
-	vectors *vectors.Resident // those learned of nodes that lie in a table
-	shift   *feed.LabelShift  // corrects the loss for the step's mixture of classes
-	rows    *ondevice.Rows    // feature rows that the device keeps
-	probe   *probe            // of [Checkpoint.AggregateErrors]
+	feed    *feed.Feeder       // reads the rows of mini-batches, in plan rows
+	history history.Set        // what nodes outside memory contribute
+	vectors *vectors.Resident  // those learned of nodes that lie in a table
+	shift   *feed.LabelShift   // corrects the loss for the step's mixture of classes
+	weights *feed.ClassWeights // weighs the loss by class
+	rows    *ondevice.Rows     // feature rows that the device keeps
+	probe   *probe             // of [Checkpoint.AggregateErrors]
 }
 
 // newTrainer makes the trainer of a model whose device is told of batches ahead, or draws them, as plan says.

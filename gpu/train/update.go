@@ -22,7 +22,7 @@ func (u *each) step(x *minibatch) { u.params.Adam(x.pass.Queue, x.adam) }
 // accumulated takes one step with several mini-batches, by the mean of their gradients over all labels.
 type accumulated struct {
 	each
-	summed int // labels of the mini-batches whose gradients are summed up
+	summed float64 // what the labels of the mini-batches weigh whose gradients are summed up
 }
 
 func (u *accumulated) begin(x *minibatch) {
@@ -33,17 +33,21 @@ func (u *accumulated) begin(x *minibatch) {
 	if x.first {
 		u.summed = 0
 	}
-	u.summed += x.labelled
+	u.summed += x.weight
 }
 
 func (u *accumulated) step(x *minibatch) {
 	q := x.pass.Queue
 	if !x.first || !x.last {
-		u.params.AddGrads(q, float32(x.labelled), x.first)
+		u.params.AddGrads(q, float32(x.weight), x.first)
 		if !x.last {
 			return
 		}
-		u.params.MeanGrads(q, float32(max(1, u.summed)))
+		total := float32(u.summed)
+		if total == 0 { // no node had a label: all gradients are 0
+			total = 1
+		}
+		u.params.MeanGrads(q, total)
 	}
 	u.each.step(x)
 }

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import sklearn
-from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 
 def case(name, classes, n, seed, rare=None, levels=None):
@@ -35,7 +35,8 @@ def case(name, classes, n, seed, rare=None, levels=None):
         auc, ap = roc_auc_score(one, scores, average="macro"), average_precision_score(one, scores, average="macro")
     said = logits.argmax(1)
     return dict(name=name, classes=classes, labels=labels.tolist(), logits=logits.ravel().tolist(), auc=auc, average_precision=ap,
-                accuracy=accuracy_score(labels, said), loss=log_loss(labels, p, labels=list(range(classes))),
+                accuracy=accuracy_score(labels, said), balanced_accuracy=balanced_accuracy_score(labels, said),
+                loss=log_loss(labels, p, labels=list(range(classes))),
                 f1_macro=f1_score(labels, said, average="macro"), f1_micro=f1_score(labels, said, average="micro"))
 
 

@@ -66,7 +66,7 @@ func (t *trained) step(rows []uint32, seed uint64) error {
 	p := &nn.Pass{Queue: t.q, Arena: t.arena, Train: true, DropoutSeed: seed}
 	params := t.model.Params()
 	o := params.Step(t.o.Adam)
-	t.model.Gradients(p, t.graphs(len(rows)), t.input(rows), t.arena.Int32s(t.q, labels), gpu.Tensor{})
+	t.model.Gradients(p, t.graphs(len(rows)), t.input(rows), nn.Targets{Labels: t.arena.Int32s(t.q, labels)})
 	params.Adam(t.q, o)
 	var stat [2]float64
 	t.q.Download(blocks.Bytes(stat[:]), t.model.Stat())

@@ -98,6 +98,9 @@ type Config struct {
 	// LabelShift corrects the loss of steps whose classes are not mixed as the graph's: "auto" (default: where a step
 	// has not all training nodes) or "off".
 	LabelShift string `json:"label_shift,omitempty"`
+	// ClassWeights weighs the loss by class: "none" (default), or WeightsAuto, all classes alike ([feed.ClassWeights]): then the best
+	// epoch is that of the best balanced accuracy.
+	ClassWeights string `json:"class_weights,omitempty"`
 
 	// Mixture is which partitions a step of plan hanoi has: MixtureLabels, so that its classes are mixed as the graph's;
 	// MixtureRandom; MixtureAuto (default), what planning chooses.
@@ -263,6 +266,12 @@ func (c *Config) UnusedWeights(m *store.Manifest) string {
 }
 
 const ShiftAuto = "auto"
+
+// Names of [Config.ClassWeights].
+const (
+	WeightsNone = "none"
+	WeightsAuto = "auto"
+)
 
 const ShiftOff = "off"
 

@@ -40,6 +40,12 @@ func learningOptions() []option {
 				Holds: func(c *Config) bool { return c.Epochs == 0 },
 				Found: func(c *Config) string { return fmt.Sprintf("--epochs %d", c.Epochs) }, Fix: "Leave one of them out"}}},
 		},
+		{
+			Field: func(c *Config) any { return &c.ClassWeights }, Group: options.Optimiser,
+			Help: "auto weighs the loss so that every class counts alike, however rare it is, and takes the epoch of the best balanced " +
+				"accuracy, the mean over classes",
+			Otherwise: WeightsNone, Values: options.Words(WeightsNone, WeightsAuto),
+		},
 		{Field: func(c *Config) any { return &c.LR }, Group: options.Optimiser, Help: "learning rate",
 			Default: .005, Values: options.Positive()},
 		{Field: func(c *Config) any { return &c.WeightDecay }, Group: options.Optimiser,

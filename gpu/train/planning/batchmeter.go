@@ -206,7 +206,11 @@ func (b *batchMeter) once(ctx context.Context, rows, edges int64, orders []nn.Ch
 		in.Types = make([]uint32, inputs)
 		b.indexed += model.TypedBytes(graphs)
 	}
-	b.Model.Gradients(p, graphs, in, b.index(seeds, blocks.Int32), b.index(b.shape.Classes, blocks.Float32))
+	targets := nn.Targets{Labels: b.index(seeds, blocks.Int32), Shift: b.index(b.shape.Classes, blocks.Float32)}
+	if b.cfg.ClassWeights == config.WeightsAuto {
+		targets.Divisors = b.index(seeds, blocks.Float32)
+	}
+	b.Model.Gradients(p, graphs, in, targets)
 	if err := q.Sync(ctx); err != nil {
 		return 0, err
 	}

@@ -51,6 +51,7 @@ func unbeaten(s *train.Summary, names []string) string {
 		own = s.ValidAccuracy
 	}
 	switch {
+	case s.ValidBalanced != nil: // class weights give accuracy away
 	case own <= b.MajorityAccuracy:
 		return fmt.Sprintf("the model's %s are no better than what answering %s for every node comes to (%s)", command.FormatPercent(own), className(names, b.Majority), command.FormatPercent(b.MajorityAccuracy))
 	case b.FeaturesAccuracy != nil && own <= *b.FeaturesAccuracy:
@@ -73,4 +74,12 @@ func areasText(a *train.Areas, names []string) string {
 	}
 	return fmt.Sprintf("ranked by %s: test ROC AUC %s, average precision %s; valid %s, %s", className(names, 1),
 		number(a.TestAUC), number(a.TestPrecision), number(a.ValidAUC), number(a.ValidPrecision))
+}
+
+// balancedText says that an accuracy is the mean over classes, where a run goes by that.
+func balancedText(s *train.Summary) string {
+	if s.ValidBalanced == nil {
+		return ""
+	}
+	return ", the mean over classes,"
 }

@@ -106,9 +106,13 @@ func printSummary(e *command.Env, s *train.Summary, names []string, saved savedR
 	to := e.Told()
 	printFinished(e, saved.Finished, len(s.EpochSeconds))
 	if auto && len(s.EpochSeconds) < run.EpochsMax && s.ValidAccuracy >= 0 && s.BestEpoch < len(s.EpochSeconds) {
-		fmt.Fprintf(to, "stopped after %d epochs: validation accuracy has not improved since epoch %d\n", len(s.EpochSeconds), s.BestEpoch)
+		fmt.Fprintf(to, "stopped after %d epochs: validation accuracy%s has not improved since epoch %d\n", len(s.EpochSeconds), balancedText(s), s.BestEpoch)
 	}
 	fmt.Fprintf(to, "test accuracy %s, valid %s, best epoch %d of %d\n", command.FormatPercent(s.TestAccuracy), command.FormatPercent(s.ValidAccuracy), s.BestEpoch, len(s.EpochSeconds))
+	if s.ValidBalanced != nil && s.TestBalanced != nil {
+		fmt.Fprintf(to, "balanced accuracy (the mean over classes): test %s, valid %s, by which the best epoch is chosen\n",
+			command.FormatPercent(*s.TestBalanced), command.FormatPercent(*s.ValidBalanced))
+	}
 	if text := areasText(s.Areas, names); text != "" {
 		fmt.Fprintln(to, text)
 	}
