@@ -134,7 +134,7 @@ func TestRelationFanouts(t *testing.T) {
 			t.Errorf("%s: error %v, expected one of %q", fanouts, err, want)
 		}
 	}
-	for want, c := range map[string]config.Config{"Use model rgcn, rsage or rgat": {RelationFanouts: "r0=1,1"}, "needs sampler uniform": {Model: "rgcn", RelationFanouts: "r0=1,1", Sampler: "labor"}} {
+	for want, c := range map[string]config.Config{"Use model rgcn, rsage, rgat or hgt": {RelationFanouts: "r0=1,1"}, "needs sampler uniform": {Model: "rgcn", RelationFanouts: "r0=1,1", Sampler: "labor"}} {
 		if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected one of %q", err, want)
 		}
