@@ -156,10 +156,13 @@ func openWhole(ctx context.Context, s *store.Store, cfg config.Config, o nodes.O
 	}
 	every := slices.Contains(cfg.Fanouts, mini.All) || strings.Contains(cfg.RelationFanouts, "-1")
 	l, err := nodes.Open(ctx, s, cfg, o)
-	if err != nil || !every || absent == config.AbsentIgnore || l.Config().Plan == macro.Memory || l.Config().Plan == macro.Rows {
+	if err != nil || !every || absent == config.AbsentIgnore {
 		return l, err
 	}
-	chosen := l.Config()
+	m, chosen := s.Manifest(), l.Config()
+	if chosen.Plan == macro.Memory || chosen.Plan == macro.Rows || chosen.Resident(m) == len(m.Partitions) {
+		return l, nil
+	}
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
@@ -172,7 +175,6 @@ func openWhole(ctx context.Context, s *store.Store, cfg config.Config, o nodes.O
 			why = err // which names the smallest that works
 		}
 	}
-	m := s.Manifest()
 	return nil, fmt.Errorf("fanouts of -1 are all neighbours, and plan %s has %d of %d partitions in memory, whose neighbours would be all that a node is given: "+
 		"expected the whole graph: give more memory, or compute all nodes exactly by gstore.infer or gstore eval; absent=%q takes those in memory for all: %w",
 		chosen.Plan, chosen.Resident(m), len(m.Partitions), config.AbsentIgnore, why)

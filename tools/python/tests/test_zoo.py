@@ -49,7 +49,8 @@ def into(edges, nodes):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_whole_neighbourhoods(zoo, shape):
-    """Without a bound a batch has each edge into its seeds, as often as the graph has it, and each node's own row."""
+    """Without a bound a batch has each edge into its seeds, as often as the graph has it, and each node's own row. Over a part of
+    the graph at a time it has those from the part, if one asks for that, and otherwise is refused."""
     for partitions in (1, 2, 3):
         nodes = int(shape.split(",")[0].removeprefix("nodes="))
         if partitions > nodes:
@@ -58,6 +59,10 @@ def test_whole_neighbourhoods(zoo, shape):
         with store:
             edges, train, rows = arrays(folder, store)
             for options in (dict(), dict(plan="rows"), dict(plan="hanoi", buffer=1), dict(plan="hanoi", buffer=partitions)):
+                if options.get("buffer", partitions) < partitions:
+                    with pytest.raises(gstore.InvalidError, match="are all neighbours"):
+                        gstore.NeighborLoader(store, [-1], 7, seed=1, features=["x"], **options)
+                    options["absent"] = "ignore"
                 seen = []
                 for b in gstore.NeighborLoader(store, [-1], 7, seed=1, features=["x"], **options):
                     seeds = b.n_id[: b.batch_size]
