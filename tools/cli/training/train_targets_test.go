@@ -92,9 +92,9 @@ func TestTrainTargets(t *testing.T) {
 		"train " + store + " --targets " + at("task") + " --metrics x.jsonl": "--metrics is not for targets of rows",
 		"train " + store + " --targets " + at("task") + " --mem 8MiB":        "budget",
 		"eval " + store: "targets of rows",
-		"ingest " + at("shop") + " " + at("t.gstore") + " --dangling sometimes":   "sometimes",
-		"ingest " + at("asked.csv") + " " + at("t.gstore") + " --dangling error":  "go with format database",
-		"ingest " + at("shop") + " " + at("t.gstore") + " --schema " + at("none"): "none",
+		"ingest " + at("shop") + " " + at("t.gstore") + " --format database --dangling sometimes": "sometimes",
+		"ingest " + at("asked.csv") + " " + at("t.gstore") + " --dangling error":                  "go with format database",
+		"ingest " + at("shop") + " " + at("t.gstore") + " --schema " + at("none"):                 "none",
 	} {
 		if code, _, stderr := clitest.Run(t, strings.Fields(args)...); code == cli.ExitOK || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s, expected %q", args, code, stderr, want)
