@@ -15,17 +15,17 @@ import (
 type Config struct {
 	Targets string `json:"targets"` // folder of the training table
 	// KnownUntil is the moment after which nothing is known, whatever a seed's own: a date; "": each seed's own moment decides.
-	KnownUntil string  `json:"known_until,omitempty"`
-	Sampler    string  `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
-	Fanouts    []int   `json:"fanouts"` // rows by each relation, hop by hop; default 24,8
-	Recent     int     `json:"recent"`  // of these the latest that have a mean of their own; default 4
-	Hidden     int     `json:"hidden"`  // columns of states; default 64
-	Dropout    float64 `json:"dropout"` // of hidden states; default .3
-	BatchSize  int     `json:"batch_size"`
-	Epochs     int     `json:"epochs" resume:"free"` // default 0: until validation has not improved for Patience epochs
-	Patience   int     `json:"patience" resume:"free"`
-	LR         float64 `json:"lr"` // of Adam; default .003
-	Seed       uint64  `json:"seed"`
+	KnownUntil string   `json:"known_until,omitempty"`
+	Sampler    string   `json:"sampler"` // one of [asof.Latest] and [asof.Uniform]; default latest
+	Fanouts    []int    `json:"fanouts"` // rows by each relation, hop by hop; default 24,8
+	Recent     int      `json:"recent"`  // of these the latest that have a mean of their own; default 4
+	Hidden     int      `json:"hidden"`  // columns of states; default 64
+	Dropout    *float64 `json:"dropout"` // of hidden states; default .3
+	BatchSize  int      `json:"batch_size"`
+	Epochs     int      `json:"epochs" resume:"free"` // default 0: until validation has not improved for Patience epochs
+	Patience   int      `json:"patience" resume:"free"`
+	LR         float64  `json:"lr"` // of Adam; default .003
+	Seed       uint64   `json:"seed"`
 
 	MemoryBytes int64  `json:"mem_bytes" resume:"free"` // of the whole run; 0: no bound
 	IOEngine    string `json:"io_engine" resume:"free"` // default "auto"

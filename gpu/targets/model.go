@@ -101,7 +101,7 @@ func newModel(ctx context.Context, dev gpu.Device, cfg *Config, d *data, relatio
 	if err := m.params.Allocate(ctx, m.q, cfg.Seed+1); err != nil {
 		return nil, err
 	}
-	c := nn.Config{Model: "rsage", Layers: len(cfg.Fanouts), In: h, Hidden: h, Out: h, Dropout: float32(cfg.Dropout), Relations: relations, Seed: cfg.Seed}
+	c := nn.Config{Model: "rsage", Layers: len(cfg.Fanouts), In: h, Hidden: h, Out: h, Dropout: float32(*cfg.Dropout), Relations: relations, Seed: cfg.Seed}
 	if c.Layers > 1 {
 		c.Norm = nn.LayerNorm
 	}

@@ -18,7 +18,7 @@ func TestAppendTables(t *testing.T) {
 		"e.csv": []byte("src,dst\na,b\nb,c\nc,d\n"), "f.csv": []byte("src,dst\ne,a\nf,b\n"),
 		"n.csv": []byte("id,age,income,city,label,node_type,joined\na,1,10,Rome,gold,u,2024-01-01\nb,2,20,Paris,silver,v,2024-01-02\nc,3,30,,bronze,u,2024-01-03\nd,4,40,Rome,gold,v,2024-01-04\n"),
 	})
-	clitest.MustRun(t, "ingest", "e.csv", "first", "--nodes", "n.csv", "--use", "city,joined", "--missing", "zero", "--split-random", "50/25/25")
+	clitest.MustRun(t, "ingest", "e.csv", "first", "--nodes", "n.csv", "--use", "city,joined", "--missing", "zero", "--normalize=none", "--split-random", "50/25/25")
 	for _, c := range []struct{ name, table, nodes, fails string }{
 		{"some of the values, other order", "id,income,joined,age,label,node_type,city\ne,50,2024-01-05,5,silver,v,\nf,,2024-01-06,6,,u,Rome\n",
 			"e\t0\t0\t0\t1\t19727\t5\t50\t2\tnone\nf\t0\t1\t1\t0\t19728\t6\t0\t-1\tnone", ""},

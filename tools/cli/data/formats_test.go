@@ -236,7 +236,7 @@ func formatCases() []formatCase {
 			return map[string][]byte{"edges/a.parquet": parquetFile(edges[:100]), "edges/b.parquet": parquetFile(edges[100:]),
 				"nodes/a.parquet": parquetFile(nodes[:2000]), "nodes/b.parquet": parquetFile(nodes[2000:])}
 		})},
-		{name: "CSV with a table of nodes, packed", args: []string{"--ids", "dense"}, write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
+		{name: "CSV with a table of nodes, packed", args: []string{"--ids", "dense", "--normalize=none"}, write: folder(func(_ *testing.T, c *coraArrays) map[string][]byte {
 			return map[string][]byte{"edges.csv.gz": c.text("%d,%d\n"), "nodes.csv.gz": c.nodeText()}
 		})},
 		{name: "Parquet of edges", edgesOnly: true, args: []string{"--ids", "dense", "--columns", "src,dst"}, write: file("e.parquet", func(_ *testing.T, c *coraArrays) []byte {

@@ -120,7 +120,7 @@ func TestIngestParquetTypes(t *testing.T) {
 			Dst inner `parquet:"dst"`
 		}{{1, inner{}}}),
 	})
-	nodes, _ := exportedTable(t, "e.csv", "--nodes", "n.parquet", "--use", "when", "--missing", "zero")
+	nodes, _ := exportedTable(t, "e.csv", "--nodes", "n.parquet", "--use", "when", "--missing", "zero", "--normalize=none")
 	if want := "id\twhen\temb.0\temb.1\tx.0\tx.1\n1\t1.0000116\t0\t0\t1.25\t1\n2\t2.0000231\t1\t2\t-2.5\t0\n3\t3.0000348\t0\t1\t0\t1\n"; nodes != want {
 		t.Errorf("nodes\n%s, expected\n%s", nodes, want)
 	}

@@ -18,7 +18,7 @@ func TestTrainHelp(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	at := 0
-	for _, want := range []string{"\nData:\n", "\nModel:\n", "--hidden n", "(default 128)", "\nOptimiser:\n", "\nOut of core:\n", "\nLink prediction:\n",
+	for _, want := range []string{"\nData:\n", "\nModel:\n", "--hidden n", "(default 128; ", "\nOptimiser:\n", "\nOut of core:\n", "\nLink prediction:\n",
 		"\nCheckpoints:\n", "\nInput and output:\n", "auto, host, cuda or cuda:N (default auto)", "--help-all", "--help-x"} {
 		i := strings.Index(short[at:], want)
 		if i < 0 {
