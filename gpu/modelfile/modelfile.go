@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -45,6 +46,18 @@ const (
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Is reports whether the file at path begins with a magic. One that cannot be read does not.
+func Is(path, magic string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	b := make([]byte, len(magic))
+	n, _ := f.Read(b)
+	return string(b[:n]) == magic
+}
 
 // Encode returns head as JSON and params, one after the other, in the format of model files.
 func Encode(magic string, head any, params ...[]byte) ([]byte, error) {

@@ -41,16 +41,7 @@ func (c *Checkpoint) SaveFile(path string) error {
 }
 
 // IsFile reports whether path is a file of [Checkpoint.SaveFile].
-func IsFile(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }()
-	b := make([]byte, len(modelfile.Temporal))
-	n, _ := f.Read(b)
-	return string(b[:n]) == modelfile.Temporal
-}
+func IsFile(path string) bool { return modelfile.Is(path, modelfile.Temporal) }
 
 // LoadFile reads a model file. Damage is a [*blocks.CorruptError].
 func LoadFile(path string) (*Checkpoint, error) {
